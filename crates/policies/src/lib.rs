@@ -1,0 +1,18 @@
+//! The scheduling policies of Tactus: one file each, and the registry.
+//!
+//! To add one: a file here, a `mod` line and an entry in [`ALL`] below, both in alphabetical order
+//! (`cargo xtask new-policy NAME` does it). Command line, documentation, laws, fuzzing, goldens and benchmarks
+//! follow from the entry.
+
+mod round_robin;
+
+use sched::Descriptor;
+
+/// Every policy, in alphabetical order of name.
+pub const ALL: &[&Descriptor] = &[&round_robin::POLICY];
+
+/// The policy of this name.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static Descriptor> {
+    ALL.iter().copied().find(|policy| policy.name == name)
+}

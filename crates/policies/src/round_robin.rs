@@ -1,0 +1,102 @@
+//! Round robin: everybody takes turns of one quantum, in the order they came.
+//!
+//! The teaching example, and the smallest honest policy. One queue for the whole machine; who wakes goes last;
+//! whoever is picked runs for at most one quantum and then goes last again.
+//!
+//! ```text
+//! quantum 2ms, one CPU       0         2         4         6         8
+//! a, b hogs from 0, c at 3   aaaaaaaaaabbbbbbbbbbaaaaaaaaaacccccccccc…
+//! ```
+//!
+//! Weights, reservations and classes are not looked at. Nobody waits longer than all others' quanta.
+//!
+//! Source: textbook; compare SCHED_RR without priorities (sched(7)).
+
+use sched::queue::Lists;
+use sched::{
+    AlarmSlots, Conserving, CpuId, Cx, Descriptor, EntityId, Host, Knob, Knobs, Load, Nanos, Params, Policy, Refused,
+    Slice, Stopped, Wake, Why,
+};
+
+/// What the rest of the system knows of it.
+pub const POLICY: Descriptor = Descriptor {
+    name: "round-robin",
+    title: "everybody takes turns of one quantum",
+    source: "textbook; compare SCHED_RR, sched(7)",
+    good_for: "learning how a policy is written; a baseline without any preference",
+    bad_at: "everything that asks for a weight, a deadline or a quick answer",
+    text: include_str!("round_robin.rs"),
+    conserving: |_| Conserving::Global { slack: Nanos::ZERO },
+    starvation: |load| Some(turn_bound(load)),
+    alarms: AlarmSlots::NONE,
+    knobs: &[Knob::time("quantum", Nanos::ms(10), (Nanos::us(1), Nanos::s(10)), "how long a turn lasts at most")
+        .from("textbook")],
+    build,
+};
+
+fn build(_host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+    Ok(Box::new(RoundRobin { queue: Lists::new(1), quantum: knobs.time("quantum") }))
+}
+
+/// Everybody else has one turn first, on the one CPU that all of them may be confined to.
+fn turn_bound(load: &Load<'_>) -> Nanos {
+    load.knobs.time("quantum").saturating_mul(load.entities)
+}
+
+const QUEUE: usize = 0;
+
+struct RoundRobin {
+    queue: Lists,
+    quantum: Nanos,
+}
+
+impl RoundRobin {
+    /// Puts `e` last, and calls an idle CPU that may run it.
+    fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        self.queue.push_back(QUEUE, e);
+        if let Some(cpu) = cx.idle_cpu_for(e) {
+            cx.kick(cpu);
+        }
+    }
+}
+
+impl Policy for RoundRobin {
+    fn attach(&mut self, e: EntityId, _cx: &mut Cx<'_>) -> Result<(), Refused> {
+        self.queue.reserve(e);
+        Ok(())
+    }
+
+    fn detach(&mut self, _e: EntityId, _cx: &mut Cx<'_>) {}
+
+    fn adjust(&mut self, e: EntityId, _old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        // A wider affinity may open an idle CPU to it.
+        if self.queue.contains(e)
+            && let Some(cpu) = cx.idle_cpu_for(e)
+        {
+            cx.kick(cpu);
+        }
+        Ok(())
+    }
+
+    fn wake(&mut self, e: EntityId, _why: Wake, cx: &mut Cx<'_>) {
+        self.enqueue(e, cx);
+    }
+
+    fn sleep(&mut self, e: EntityId, _cx: &mut Cx<'_>) {
+        self.queue.remove(e);
+    }
+
+    fn charge(&mut self, _e: EntityId, _ran: Nanos, _cx: &mut Cx<'_>) {}
+
+    fn put(&mut self, _cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
+        if prev.why != Why::Blocked {
+            self.enqueue(prev.entity, cx);
+        }
+    }
+
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
+        let Some(e) = self.queue.iter(QUEUE).find(|&e| cx.may_run(e, cpu)) else { return Slice::IDLE };
+        self.queue.remove(e);
+        Slice::until(e, cx.now() + self.quantum)
+    }
+}

@@ -1,0 +1,150 @@
+//! The alarm slots of a machine: dense cells, so that setting an alarm replaces it and nothing goes stale.
+
+use crate::id::{CpuId, EntityId, GroupId};
+use crate::machine::Action;
+use crate::policy::{Alarm, AlarmKind, AlarmSlots, Of};
+use crate::time::Instant;
+use alloc::vec::Vec;
+
+/// One slot.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cell {
+    /// When it is due; NEVER if it is not set.
+    pub(crate) at: Instant,
+    /// Where it goes off.
+    pub(crate) on: CpuId,
+    told_at: Instant,
+    told_on: CpuId,
+    listed: bool,
+}
+
+const UNSET: Cell =
+    Cell { at: Instant::NEVER, on: CpuId::new(0), told_at: Instant::NEVER, told_on: CpuId::new(0), listed: false };
+
+/// Cells lie in this order: the policy's, each CPU's, then alternately one entity's and one group's of equal index.
+#[derive(Debug)]
+pub(crate) struct Alarms {
+    slots: AlarmSlots,
+    cpus: usize,
+    cells: Vec<Cell>,
+    changed: Vec<Alarm>,
+}
+
+impl Alarms {
+    pub(crate) fn new(slots: AlarmSlots, cpus: usize) -> Alarms {
+        let owners_without_cpu = [slots.policy, slots.entity, slots.group];
+        let tick = |kinds: &&[AlarmKind]| kinds.contains(&AlarmKind::Tick);
+        assert!(!owners_without_cpu.iter().any(tick), "only CPUs have ticks");
+        let fixed = slots.policy.len() + slots.cpu.len() * cpus;
+        Alarms { slots, cpus, cells: alloc::vec![UNSET; fixed], changed: Vec::new() }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// Makes room for this many entities and groups.
+    pub(crate) fn reserve(&mut self, entities: usize, groups: usize) {
+        let stride = self.slots.entity.len() + self.slots.group.len();
+        let owners = match (self.slots.entity.len(), self.slots.group.len()) {
+            (0, 0) => 0,
+            (_, 0) => entities,
+            (0, _) => groups,
+            _ => entities.max(groups),
+        };
+        let len = self.fixed() + stride * owners;
+        if len > self.cells.len() {
+            self.cells.resize(len, UNSET);
+        }
+        self.changed.reserve(self.cells.len() - self.changed.len().min(self.cells.len()));
+    }
+
+    fn fixed(&self) -> usize {
+        self.slots.policy.len() + self.slots.cpu.len() * self.cpus
+    }
+
+    /// The dense number of an alarm: what drivers index their timers by.
+    pub(crate) fn number(&self, alarm: Alarm) -> usize {
+        let slot = usize::from(alarm.slot);
+        let stride = self.slots.entity.len() + self.slots.group.len();
+        let (declared, number) = match alarm.of {
+            Of::Policy => (self.slots.policy.len(), slot),
+            Of::Cpu(cpu) => (self.slots.cpu.len(), self.slots.policy.len() + cpu.index() * self.slots.cpu.len() + slot),
+            Of::Entity(e) => (self.slots.entity.len(), self.fixed() + e.index() * stride + slot),
+            Of::Group(g) => {
+                (self.slots.group.len(), self.fixed() + g.index() * stride + self.slots.entity.len() + slot)
+            }
+        };
+        assert!(slot < declared, "{alarm:?} is not among the slots the descriptor declares");
+        number
+    }
+
+    pub(crate) fn get(&self, alarm: Alarm) -> &Cell {
+        &self.cells[self.number(alarm)]
+    }
+
+    pub(crate) fn set(&mut self, alarm: Alarm, on: CpuId, at: Instant) {
+        let number = self.number(alarm);
+        let cell = &mut self.cells[number];
+        cell.at = at;
+        cell.on = on;
+        if !core::mem::replace(&mut cell.listed, true) {
+            self.changed.push(alarm);
+        }
+    }
+
+    /// Clears the ticks of a CPU that idles.
+    pub(crate) fn stop_ticks(&mut self, cpu: CpuId) {
+        for slot in 0..self.slots.cpu.len() {
+            if self.slots.cpu[slot] == AlarmKind::Tick {
+                #[expect(clippy::cast_possible_truncation, reason = "slots are numbered in 8 bits")]
+                let alarm = Alarm { of: Of::Cpu(cpu), slot: slot as u8 };
+                if self.get(alarm).at != Instant::NEVER {
+                    self.set(alarm, cpu, Instant::NEVER);
+                }
+            }
+        }
+    }
+
+    /// Clears the alarms of an entity that leaves.
+    pub(crate) fn drop_entity(&mut self, e: EntityId) {
+        self.drop_all(self.slots.entity.len(), Of::Entity(e));
+    }
+
+    /// Clears the alarms of a group that goes.
+    pub(crate) fn drop_group(&mut self, g: GroupId) {
+        self.drop_all(self.slots.group.len(), Of::Group(g));
+    }
+
+    fn drop_all(&mut self, slots: usize, of: Of) {
+        for slot in 0..slots {
+            let alarm = Alarm { of, slot: u8::try_from(slot).expect("slots are numbered in 8 bits") };
+            if self.get(alarm).at != Instant::NEVER || self.get(alarm).listed {
+                self.set(alarm, CpuId::default(), Instant::NEVER);
+            }
+        }
+    }
+
+    /// Turns what changed since the last time into actions.
+    pub(crate) fn tell(&mut self, actions: &mut Vec<Action>) {
+        if self.changed.is_empty() {
+            return;
+        }
+        for i in 0..self.changed.len() {
+            let alarm = self.changed[i];
+            let number = self.number(alarm);
+            let cell = &mut self.cells[number];
+            cell.listed = false;
+            if (cell.at, cell.on) == (cell.told_at, cell.told_on) {
+                continue;
+            }
+            cell.told_at = cell.at;
+            cell.told_on = cell.on;
+            actions.push(match cell.at {
+                Instant::NEVER => Action::ClearAlarm { alarm, number },
+                at => Action::SetAlarm { alarm, number, on: cell.on, at },
+            });
+        }
+        self.changed.clear();
+    }
+}

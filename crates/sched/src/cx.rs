@@ -1,0 +1,274 @@
+//! [`Cx`]: the limited handle through which a policy sees the machine and asks things of it.
+
+use crate::id::{CpuId, CpuSet, EntityId, GroupId};
+use crate::params::{GroupParams, Host, Params};
+use crate::policy::{Alarm, Held, Of};
+use crate::time::{Instant, Nanos};
+use crate::truth::Truth;
+use core::fmt;
+
+/// What runs on a CPU, as seen by a policy (or by one class of a composition).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Running {
+    /// Nobody; it may be about to pick.
+    Idle,
+    /// An entity of this policy or class.
+    Mine {
+        /// Who.
+        entity: EntityId,
+        /// The start of the time it has not been charged for yet.
+        since: Instant,
+    },
+    /// An entity of a more urgent class.
+    Above,
+    /// An entity of a less urgent class.
+    Below,
+}
+
+/// Where an entity is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// It waits for something other than a CPU.
+    Blocked,
+    /// It waits for a CPU (or is held).
+    Waiting,
+    /// It runs on this CPU.
+    Running(CpuId),
+}
+
+/// Which class of a composition is looking, and where its alarm slots begin.
+#[derive(Clone, Copy, Default)]
+struct View {
+    class: u8,
+    alarms: AlarmBase,
+}
+
+/// Where the alarm slots of one class of a composition begin, per kind of owner.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct AlarmBase {
+    /// Among the policy's own.
+    pub policy: u8,
+    /// Among each CPU's.
+    pub cpu: u8,
+    /// Among each entity's.
+    pub entity: u8,
+    /// Among each group's.
+    pub group: u8,
+}
+
+/// The handle a policy is given with every call. It shows the machine and takes requests; whatever a policy
+/// asks for takes effect through the machine, which checks the laws.
+pub struct Cx<'a> {
+    truth: &'a mut Truth,
+    here: CpuId,
+    view: View,
+}
+
+impl fmt::Debug for Cx<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Cx").field("now", &self.now()).field("here", &self.here).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Cx<'a> {
+    pub(crate) fn new(truth: &'a mut Truth, here: CpuId) -> Cx<'a> {
+        Cx { truth, here, view: View::default() }
+    }
+
+    /// The same machine as seen by one class of a composition: lower `class` is more urgent.
+    pub fn as_class(&mut self, class: u8, alarms: AlarmBase) -> Cx<'_> {
+        Cx { truth: self.truth, here: self.here, view: View { class, alarms } }
+    }
+
+    /// Puts `e` into a class of a composition.
+    pub fn classify(&mut self, e: EntityId, class: u8) {
+        self.truth.slot_mut(e).class = class;
+    }
+
+    /// The class `e` was put into, 0 if into none.
+    #[must_use]
+    pub fn class_of(&self, e: EntityId) -> u8 {
+        self.truth.slot(e).class
+    }
+
+    /// The instant at which this happens.
+    #[inline]
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.truth.now
+    }
+
+    /// The CPU on which this happens: the waker's, the alarm's, the one that stops or picks.
+    #[inline]
+    #[must_use]
+    pub fn here(&self) -> CpuId {
+        self.here
+    }
+
+    /// The machine's CPUs and how near they are.
+    #[inline]
+    #[must_use]
+    pub fn host(&self) -> &Host {
+        &self.truth.host
+    }
+
+    /// What is asked for `e`.
+    #[inline]
+    #[must_use]
+    pub fn params(&self, e: EntityId) -> &Params {
+        self.truth.params(e)
+    }
+
+    /// Where `e` is.
+    #[inline]
+    #[must_use]
+    pub fn state(&self, e: EntityId) -> State {
+        self.truth.slot(e).state
+    }
+
+    /// Whether `e` waits for a CPU and may have one.
+    #[inline]
+    #[must_use]
+    pub fn is_waiting(&self, e: EntityId) -> bool {
+        let slot = self.truth.slot(e);
+        slot.state == State::Waiting && slot.held == 0
+    }
+
+    /// Whether `e` is held, for whatever reason.
+    #[inline]
+    #[must_use]
+    pub fn is_held(&self, e: EntityId) -> bool {
+        self.truth.slot(e).held != 0
+    }
+
+    /// The CPU `e` runs on or last ran on; CPU 0, or its lowest allowed one, before it ever ran.
+    #[inline]
+    #[must_use]
+    pub fn last_cpu(&self, e: EntityId) -> CpuId {
+        self.truth.slot(e).cpu
+    }
+
+    /// Whether `e` may run on `cpu`: its affinity and the policy's own [`confine`](Cx::confine).
+    #[inline]
+    #[must_use]
+    pub fn may_run(&self, e: EntityId, cpu: CpuId) -> bool {
+        self.truth.may_run(e, cpu)
+    }
+
+    /// Whether `e` may run on every CPU.
+    #[inline]
+    #[must_use]
+    pub fn may_run_anywhere(&self, e: EntityId) -> bool {
+        self.truth.slot(e).anywhere
+    }
+
+    /// The CPUs `e` may run on.
+    #[must_use]
+    pub fn allowed(&self, e: EntityId) -> CpuSet {
+        self.truth.allowed(e)
+    }
+
+    /// The members of `g` itself (not of its subgroups), newest first.
+    pub fn members(&self, g: GroupId) -> impl Iterator<Item = EntityId> + '_ {
+        self.truth.members(g)
+    }
+
+    /// What is asked for `g`.
+    #[must_use]
+    pub fn group_params(&self, g: GroupId) -> &GroupParams {
+        &self.truth.group(g).params
+    }
+
+    /// The group above `g`; `None` for the root.
+    #[must_use]
+    pub fn parent(&self, g: GroupId) -> Option<GroupId> {
+        self.truth.group(g).parent
+    }
+
+    /// What runs on `cpu`.
+    #[inline]
+    #[must_use]
+    pub fn running(&self, cpu: CpuId) -> Running {
+        let Some((entity, since)) = self.truth.running(cpu) else { return Running::Idle };
+        match self.truth.slot(entity).class.cmp(&self.view.class) {
+            core::cmp::Ordering::Less => Running::Above,
+            core::cmp::Ordering::Equal => Running::Mine { entity, since },
+            core::cmp::Ordering::Greater => Running::Below,
+        }
+    }
+
+    /// Whether `cpu` has been asked to pick again and has not done so yet.
+    #[inline]
+    #[must_use]
+    pub fn kicked(&self, cpu: CpuId) -> bool {
+        self.truth.will_pick(cpu)
+    }
+
+    /// An idle CPU that `e` may run on and that nobody has called yet: the last one of `e` if it can be, else the lowest.
+    #[must_use]
+    pub fn idle_cpu_for(&self, e: EntityId) -> Option<CpuId> {
+        self.truth.idle_cpu_for(e)
+    }
+
+    /// Takes the running time of `cpu`'s entity that has not been charged yet. The policy must account for it
+    /// as if it had been given to [`charge`](crate::policy::Policy::charge). `None` if nobody of this policy
+    /// runs there, or nothing is due.
+    pub fn take_ran(&mut self, cpu: CpuId) -> Option<(EntityId, Nanos)> {
+        match self.running(cpu) {
+            Running::Mine { .. } => self.truth.take_ran(cpu),
+            Running::Idle | Running::Above | Running::Below => None,
+        }
+    }
+
+    /// Asks `cpu` to pick again, soon. Asking twice is asking once.
+    #[inline]
+    pub fn kick(&mut self, cpu: CpuId) {
+        self.truth.kick(cpu);
+    }
+
+    /// Shortens the running slice of `cpu` to end at `until` (later than now), without a new decision.
+    pub fn cut(&mut self, cpu: CpuId, until: Instant) {
+        self.truth.cut(cpu, until);
+    }
+
+    /// Keeps `e` from running, for this reason. If it runs, its CPU is kicked.
+    pub fn hold(&mut self, e: EntityId, held: Held) {
+        self.truth.hold(e, held);
+    }
+
+    /// Ends a hold for this reason. `e` waits again if it was not blocked and no other reason stands.
+    pub fn release(&mut self, e: EntityId, held: Held) {
+        self.truth.release(e, held);
+    }
+
+    /// Sets the policy's own placement mask of `e`, on top of its affinity; [`CpuSet::ALL`] lifts it.
+    pub fn confine(&mut self, e: EntityId, to: &CpuSet) {
+        self.truth.confine(e, to);
+    }
+
+    /// Sets an alarm to go off on CPU `on` at `at`, later than now. Replaces what the slot held.
+    pub fn set_alarm(&mut self, alarm: Alarm, on: CpuId, at: Instant) {
+        self.truth.set_alarm(self.mine(alarm), on, at);
+    }
+
+    /// Clears an alarm, set or not.
+    pub fn clear_alarm(&mut self, alarm: Alarm) {
+        self.truth.clear_alarm(self.mine(alarm));
+    }
+
+    /// When an alarm is due; `None` if it is not set.
+    #[must_use]
+    pub fn alarm_at(&self, alarm: Alarm) -> Option<Instant> {
+        self.truth.alarm_at(self.mine(alarm))
+    }
+
+    fn mine(&self, alarm: Alarm) -> Alarm {
+        let base = match alarm.of {
+            Of::Policy => self.view.alarms.policy,
+            Of::Cpu(_) => self.view.alarms.cpu,
+            Of::Entity(_) => self.view.alarms.entity,
+            Of::Group(_) => self.view.alarms.group,
+        };
+        Alarm { of: alarm.of, slot: alarm.slot + base }
+    }
+}

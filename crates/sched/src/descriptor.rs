@@ -1,0 +1,304 @@
+//! [`Descriptor`]: all that the rest of the system knows of a policy. Command line, documentation, law tests,
+//! fuzz targets, goldens and benchmarks are derived from it.
+
+use crate::params::{Host, Refused};
+use crate::policy::{AlarmSlots, Policy};
+use crate::time::Nanos;
+use alloc::boxed::Box;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::fmt;
+
+/// What a policy registers.
+#[derive(Clone, Copy)]
+pub struct Descriptor {
+    /// Its name on the command line; also the name of its file.
+    pub name: &'static str,
+    /// What it is, in one line.
+    pub title: &'static str,
+    /// Where its rule comes from.
+    pub source: &'static str,
+    /// What it is good for, in one sentence.
+    pub good_for: &'static str,
+    /// What it is bad at, in one sentence.
+    pub bad_at: &'static str,
+    /// The text of its file; the leading `//!` lines are its essay.
+    pub text: &'static str,
+    /// How soon a CPU that idles finds work that waits. Law 11.
+    pub conserving: fn(&Load<'_>) -> Conserving,
+    /// How long a waiting entity can wait at most. `None` only for strict priorities and overload. Law 12.
+    pub starvation: fn(&Load<'_>) -> Option<Nanos>,
+    /// The alarm slots it uses.
+    pub alarms: AlarmSlots,
+    /// What it can be tuned by.
+    pub knobs: &'static [Knob],
+    /// Makes one.
+    pub build: fn(&Host, &Knobs) -> Result<Box<dyn Policy>, Refused>,
+}
+
+impl fmt::Debug for Descriptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Descriptor").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl Descriptor {
+    /// The essay that heads the policy's file.
+    #[must_use]
+    pub fn essay(&self) -> String {
+        let lines = self.text.lines().map_while(|line| line.strip_prefix("//!"));
+        lines.map(|line| line.strip_prefix(' ').unwrap_or(line)).collect::<Vec<_>>().join("\n")
+    }
+
+    /// The knobs at their defaults.
+    #[must_use]
+    pub fn defaults(&self) -> Knobs {
+        Knobs { values: self.knobs.iter().map(|knob| (knob, knob.default)).collect() }
+    }
+}
+
+/// Within which CPUs, and how soon, an idle CPU finds work.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Conserving {
+    /// A CPU may idle although work waits.
+    Never,
+    /// A CPU finds what last ran (or was confined) there.
+    PerCpu {
+        /// Within this time.
+        slack: Nanos,
+    },
+    /// A CPU finds what may run on it and last ran under the same cache.
+    Domain {
+        /// Within this time.
+        slack: Nanos,
+    },
+    /// A CPU finds whatever may run on it.
+    Global {
+        /// Within this time.
+        slack: Nanos,
+    },
+}
+
+/// The circumstances in which a policy states its bounds.
+#[derive(Clone, Copy, Debug)]
+pub struct Load<'a> {
+    /// The machine.
+    pub host: &'a Host,
+    /// The policy's knobs.
+    pub knobs: &'a Knobs,
+    /// How many entities there are at most.
+    pub entities: u64,
+    /// The least weight of an entity or group, Linux's scale (1024 = normal).
+    pub weight_least: u64,
+    /// The largest weight of an entity or group, Linux's scale.
+    pub weight_most: u64,
+    /// The depth of the group tree; 0 when everything is in the root.
+    pub group_depth: u32,
+    /// Whether any entity has a real-time class.
+    pub has_rt: bool,
+    /// Whether any group has a quota or a cap.
+    pub has_limits: bool,
+    /// Whether anything is asked to change while running: weights, affinities, groups, pauses.
+    pub has_changes: bool,
+    /// Whether the competitors block and wake, rather than run throughout.
+    pub has_sleepers: bool,
+    /// Whether any entity is kept from some CPUs.
+    pub has_affinity: bool,
+}
+
+/// A whole number a policy can be tuned by.
+#[derive(Clone, Copy, Debug)]
+pub struct Knob {
+    /// Its name: `--knob NAME=VALUE`, `[policy.knobs]`.
+    pub name: &'static str,
+    /// How its value is written.
+    pub unit: Unit,
+    /// Its value unless said otherwise.
+    pub default: i64,
+    /// The least value.
+    pub least: i64,
+    /// The largest value.
+    pub most: i64,
+    /// What it does.
+    pub help: &'static str,
+    /// Where it comes from.
+    pub source: &'static str,
+}
+
+/// How a knob's value is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Unit {
+    /// A length of time; the value is in nanoseconds.
+    Time,
+    /// A plain number.
+    Count,
+    /// Per cent.
+    Percent,
+    /// `off` or `on`.
+    Switch,
+    /// One of these words; the value is its index.
+    Choice(&'static [&'static str]),
+}
+
+impl Knob {
+    /// A length of time, in nanoseconds.
+    #[must_use]
+    pub const fn time(name: &'static str, default: Nanos, range: (Nanos, Nanos), help: &'static str) -> Knob {
+        let (default, least, most) = (default.as_ns(), range.0.as_ns(), range.1.as_ns());
+        Knob::new(name, Unit::Time, [default.cast_signed(), least.cast_signed(), most.cast_signed()], help)
+    }
+
+    /// A plain number: `[default, least, most]`.
+    #[must_use]
+    pub const fn count(name: &'static str, values: [i64; 3], help: &'static str) -> Knob {
+        Knob::new(name, Unit::Count, values, help)
+    }
+
+    /// Per cent: `[default, least, most]`.
+    #[must_use]
+    pub const fn percent(name: &'static str, values: [i64; 3], help: &'static str) -> Knob {
+        Knob::new(name, Unit::Percent, values, help)
+    }
+
+    /// `off` or `on`.
+    #[must_use]
+    pub const fn switch(name: &'static str, default: bool, help: &'static str) -> Knob {
+        Knob::new(name, Unit::Switch, [default as i64, 0, 1], help)
+    }
+
+    /// One of `words`; the first is the default.
+    #[must_use]
+    pub const fn choice(name: &'static str, words: &'static [&'static str], help: &'static str) -> Knob {
+        Knob::new(name, Unit::Choice(words), [0, 0, words.len().cast_signed() as i64 - 1], help)
+    }
+
+    /// Names where the knob comes from.
+    #[must_use]
+    pub const fn from(self, source: &'static str) -> Knob {
+        Knob { source, ..self }
+    }
+
+    const fn new(name: &'static str, unit: Unit, [default, least, most]: [i64; 3], help: &'static str) -> Knob {
+        Knob { name, unit, default, least, most, help, source: "" }
+    }
+
+    /// A value as it is written: `30ms`, `on`, `soft`.
+    #[must_use]
+    pub fn show(&self, value: i64) -> String {
+        match self.unit {
+            Unit::Time => Nanos::ns(value.unsigned_abs()).to_string(),
+            Unit::Count => value.to_string(),
+            Unit::Percent => alloc::format!("{value}%"),
+            Unit::Switch => if value == 0 { "off" } else { "on" }.to_string(),
+            Unit::Choice(words) => {
+                usize::try_from(value).ok().and_then(|i| words.get(i)).copied().unwrap_or("?").to_string()
+            }
+        }
+    }
+
+    /// What values are right, in words.
+    #[must_use]
+    pub fn range(&self) -> String {
+        match self.unit {
+            Unit::Switch => "off or on".to_string(),
+            Unit::Choice(words) => words.join(" or "),
+            _ => alloc::format!("{} to {}", self.show(self.least), self.show(self.most)),
+        }
+    }
+}
+
+/// The values of a policy's knobs.
+#[derive(Clone, Debug)]
+pub struct Knobs {
+    values: Vec<(&'static Knob, i64)>,
+}
+
+impl Knobs {
+    /// Sets one knob.
+    ///
+    /// # Errors
+    /// No knob of that name, or the value is out of its range.
+    pub fn set(&mut self, name: &str, value: i64) -> Result<(), KnobError> {
+        let names = || self.values.iter().map(|(knob, _)| knob.name).collect();
+        let Some(at) = self.values.iter().position(|(knob, _)| knob.name == name) else {
+            return Err(KnobError::Unknown { name: name.to_string(), known: names() });
+        };
+        let knob = self.values[at].0;
+        if !(knob.least..=knob.most).contains(&value) {
+            return Err(KnobError::OutOfRange { name: knob.name, range: knob.range() });
+        }
+        self.values[at].1 = value;
+        Ok(())
+    }
+
+    /// The knobs and their values, in the descriptor's order.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static Knob, i64)> + '_ {
+        self.values.iter().copied()
+    }
+
+    /// A knob's value. Panics when the policy's descriptor does not declare it.
+    #[must_use]
+    pub fn get(&self, name: &str) -> i64 {
+        let found = self.values.iter().find(|(knob, _)| knob.name == name);
+        found.unwrap_or_else(|| panic!("no knob {name} in the descriptor")).1
+    }
+
+    /// A [`Unit::Time`] knob's value.
+    #[must_use]
+    pub fn time(&self, name: &str) -> Nanos {
+        Nanos::ns(self.get(name).unsigned_abs())
+    }
+
+    /// A [`Unit::Switch`] knob's value.
+    #[must_use]
+    pub fn on(&self, name: &str) -> bool {
+        self.get(name) != 0
+    }
+
+    /// A [`Unit::Choice`] knob's word.
+    #[must_use]
+    pub fn word(&self, name: &str) -> &'static str {
+        let value = self.get(name);
+        match self.iter().find(|(knob, _)| knob.name == name) {
+            Some((Knob { unit: Unit::Choice(words), .. }, _)) => words[usize::try_from(value).unwrap_or(0)],
+            _ => panic!("{name} is not a choice"),
+        }
+    }
+}
+
+/// Why a knob could not be set.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum KnobError {
+    /// No such knob.
+    Unknown {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: Vec<&'static str>,
+    },
+    /// A value it cannot have.
+    OutOfRange {
+        /// Which knob.
+        name: &'static str,
+        /// What would be right.
+        range: String,
+    },
+}
+
+impl fmt::Display for KnobError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            KnobError::Unknown { name, known } if known.is_empty() => {
+                write!(f, "there is no knob `{name}`: this policy has none")
+            }
+            KnobError::Unknown { name, known } => {
+                write!(f, "there is no knob `{name}`; right would be one of {}", known.join(", "))
+            }
+            KnobError::OutOfRange { name, range } => {
+                write!(f, "the value of knob `{name}` is out of range; right would be {range}")
+            }
+        }
+    }
+}
+
+impl core::error::Error for KnobError {}

@@ -1,0 +1,299 @@
+//! Names for things: entities, groups, CPUs and sets of CPUs.
+
+use core::fmt;
+
+/// The most CPUs one machine may have: above today's largest two-socket hosts (768 threads).
+pub const CPUS_MAX: usize = 1024;
+/// The most entities one machine may hold at a time: a day of a fork-heavy host, and its tables still fit in memory.
+pub const ENTITIES_MAX: usize = 1 << 24;
+
+const WORDS: usize = CPUS_MAX / 64;
+
+macro_rules! generational_id {
+    ($(#[$doc:meta])* $name:ident, $letter:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name {
+            index: u32,
+            generation: u32,
+        }
+
+        impl $name {
+            /// The id with this index and generation, as a trace spells it.
+            #[must_use]
+            pub const fn new(index: u32, generation: u32) -> $name {
+                $name { index, generation }
+            }
+
+            /// The dense index: what a policy's tables are indexed by. Reused after detach.
+            #[must_use]
+            pub const fn index(self) -> usize {
+                self.index as usize
+            }
+
+            /// How often the index had been used before.
+            #[must_use]
+            pub const fn generation(self) -> u32 {
+                self.generation
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($letter, "{}"), self.index)?;
+                if self.generation > 0 { write!(f, ".{}", self.generation) } else { Ok(()) }
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(self, f)
+            }
+        }
+    };
+}
+
+generational_id! {
+    /// What is scheduled: a task in a guest or on a host, a vCPU on a host.
+    ///
+    /// Indices are reused after detach; the generation tells the users apart.
+    EntityId, "e"
+}
+
+generational_id! {
+    /// A set of entities scheduled as one for some purpose: a VM, a control group.
+    GroupId, "g"
+}
+
+impl GroupId {
+    /// The group that always exists and holds everything that is in no other.
+    pub const ROOT: GroupId = GroupId::new(0, 0);
+}
+
+/// A CPU of the machine: a physical one on a host, a virtual one in a guest. Range: `0..CPUS_MAX`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct CpuId(u16);
+
+impl CpuId {
+    /// CPU number `n`. Panics when `n` is not below [`CPUS_MAX`].
+    #[must_use]
+    pub const fn new(n: usize) -> CpuId {
+        assert!(n < CPUS_MAX, "a CPU number is below CPUS_MAX");
+        #[expect(clippy::cast_possible_truncation, reason = "CPUS_MAX fits in 16 bits")]
+        CpuId(n as u16)
+    }
+
+    /// The dense index.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for CpuId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0)
+    }
+}
+
+impl fmt::Debug for CpuId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cpu{}", self.0)
+    }
+}
+
+/// A set of CPUs, iterated in ascending order.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct CpuSet([u64; WORDS]);
+
+impl CpuSet {
+    /// No CPU.
+    pub const EMPTY: CpuSet = CpuSet([0; WORDS]);
+    /// Every CPU a machine could have: no restriction.
+    pub const ALL: CpuSet = CpuSet([u64::MAX; WORDS]);
+
+    /// The CPUs `0..n`.
+    #[must_use]
+    pub fn first_n(n: usize) -> CpuSet {
+        (0..n).map(CpuId::new).collect()
+    }
+
+    /// Just `cpu`.
+    #[must_use]
+    pub fn one(cpu: CpuId) -> CpuSet {
+        let mut set = CpuSet::EMPTY;
+        set.insert(cpu);
+        set
+    }
+
+    /// Puts `cpu` in; says whether it was not there.
+    pub const fn insert(&mut self, cpu: CpuId) -> bool {
+        let (word, bit) = (cpu.index() / 64, 1 << (cpu.index() % 64));
+        let new = self.0[word] & bit == 0;
+        self.0[word] |= bit;
+        new
+    }
+
+    /// Takes `cpu` out; says whether it was there.
+    pub const fn remove(&mut self, cpu: CpuId) -> bool {
+        let (word, bit) = (cpu.index() / 64, 1 << (cpu.index() % 64));
+        let there = self.0[word] & bit != 0;
+        self.0[word] &= !bit;
+        there
+    }
+
+    /// Whether `cpu` is in.
+    #[must_use]
+    pub const fn contains(&self, cpu: CpuId) -> bool {
+        self.0[cpu.index() / 64] & (1 << (cpu.index() % 64)) != 0
+    }
+
+    /// Whether no CPU is in.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(|&word| word == 0)
+    }
+
+    /// How many CPUs are in.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.0.iter().map(|word| word.count_ones() as usize).sum()
+    }
+
+    /// The lowest CPU in the set.
+    #[must_use]
+    pub fn first(&self) -> Option<CpuId> {
+        let word = self.0.iter().position(|&word| word != 0)?;
+        Some(CpuId::new(word * 64 + self.0[word].trailing_zeros() as usize))
+    }
+
+    /// The CPUs in both sets.
+    #[must_use]
+    pub fn and(&self, other: &CpuSet) -> CpuSet {
+        CpuSet(core::array::from_fn(|i| self.0[i] & other.0[i]))
+    }
+
+    /// The CPUs in `self` that are not in `other`.
+    #[must_use]
+    pub fn minus(&self, other: &CpuSet) -> CpuSet {
+        CpuSet(core::array::from_fn(|i| self.0[i] & !other.0[i]))
+    }
+
+    /// The CPUs in the set, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = CpuId> + '_ {
+        self.0.iter().enumerate().flat_map(|(i, &word)| {
+            let mut rest = word;
+            core::iter::from_fn(move || {
+                let bit = (rest != 0).then(|| rest.trailing_zeros() as usize)?;
+                rest &= rest - 1;
+                Some(CpuId::new(i * 64 + bit))
+            })
+        })
+    }
+}
+
+impl FromIterator<CpuId> for CpuSet {
+    fn from_iter<I: IntoIterator<Item = CpuId>>(cpus: I) -> CpuSet {
+        let mut set = CpuSet::EMPTY;
+        for cpu in cpus {
+            set.insert(cpu);
+        }
+        set
+    }
+}
+
+impl fmt::Display for CpuSet {
+    /// The kernel's list form: `0-3,8`; `all` for [`CpuSet::ALL`], `none` for the empty set.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == CpuSet::ALL {
+            return f.write_str("all");
+        }
+        if self.is_empty() {
+            return f.write_str("none");
+        }
+        let mut cpus = self.iter().map(CpuId::index).peekable();
+        let mut separator = "";
+        while let Some(low) = cpus.next() {
+            let mut high = low;
+            while cpus.next_if_eq(&(high + 1)).is_some() {
+                high += 1;
+            }
+            if low == high {
+                write!(f, "{separator}{low}")?;
+            } else {
+                write!(f, "{separator}{low}-{high}")?;
+            }
+            separator = ",";
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for CpuSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{{{self}}}")
+    }
+}
+
+/// Why a text is not a list of CPUs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NotCpuList;
+
+impl fmt::Display for NotCpuList {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not a list of CPUs; right would be `all`, `2` or `0-3,8`, each below {CPUS_MAX}")
+    }
+}
+
+impl core::error::Error for NotCpuList {}
+
+impl core::str::FromStr for CpuSet {
+    type Err = NotCpuList;
+
+    fn from_str(text: &str) -> Result<CpuSet, NotCpuList> {
+        if text == "all" {
+            return Ok(CpuSet::ALL);
+        }
+        if text == "none" {
+            return Ok(CpuSet::EMPTY);
+        }
+        let number = |part: &str| part.trim().parse().ok().filter(|&n: &usize| n < CPUS_MAX).ok_or(NotCpuList);
+        let mut set = CpuSet::EMPTY;
+        for part in text.split(',') {
+            let (low, high) = match part.split_once('-') {
+                Some((low, high)) => (number(low)?, number(high)?),
+                None => (number(part)?, number(part)?),
+            };
+            if low > high {
+                return Err(NotCpuList);
+            }
+            for n in low..=high {
+                set.insert(CpuId::new(n));
+            }
+        }
+        Ok(set)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn cpu_lists_read_as_they_print() {
+        for text in ["0-3,8", "7", "all", "none", "0,2,1023"] {
+            assert_eq!(text.parse::<CpuSet>().unwrap().to_string(), text);
+        }
+        for wrong in ["", "1-", "3-1", "1024", "x", "0,,1"] {
+            assert_eq!(wrong.parse::<CpuSet>(), Err(NotCpuList), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn sets_iterate_in_ascending_order() {
+        let set: CpuSet = [700, 3, 64].into_iter().map(CpuId::new).collect();
+        assert_eq!(set.iter().map(CpuId::index).collect::<alloc::vec::Vec<_>>(), [3, 64, 700]);
+        assert_eq!((set.first(), set.len()), (Some(CpuId::new(3)), 3));
+    }
+}

@@ -1,0 +1,29 @@
+//! The heart of Tactus.
+//!
+//! A [`Policy`](policy::Policy) decides who runs; a [`Machine`](machine::Machine) owns the truth about who is
+//! blocked, waiting, held or running where, turns [`Input`](machine::Input)s into
+//! [`Action`](machine::Action)s and asserts the laws. Neither knows a clock, a kernel or a driver.
+//!
+//! Read [`policy`] first, then [`machine`].
+#![no_std]
+
+extern crate alloc;
+
+mod alarms;
+mod cx;
+pub mod descriptor;
+pub mod id;
+pub mod machine;
+pub mod params;
+pub mod policy;
+pub mod queue;
+pub mod time;
+mod truth;
+
+pub use cx::{AlarmBase, Cx, Running, State};
+pub use descriptor::{Conserving, Descriptor, Knob, KnobError, Knobs, Load, Unit};
+pub use id::{CpuId, CpuSet, EntityId, GroupId};
+pub use machine::{Action, Input, Kicks, Machine};
+pub use params::{Class, GroupParams, Host, Limit, Params, Quota, Refused, Reservation, RtPriority, Weight};
+pub use policy::{Alarm, AlarmKind, AlarmSlots, GroupChange, Held, Of, Policy, Slice, Stopped, Wake, Why};
+pub use time::{Instant, Nanos, Virtual};

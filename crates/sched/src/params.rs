@@ -1,0 +1,432 @@
+//! What may be asked for an entity or a group, and what a machine is made of.
+
+use crate::id::{CPUS_MAX, CpuId, CpuSet, GroupId};
+use crate::time::{Instant, Nanos, SPAN_MAX};
+use alloc::boxed::Box;
+use core::fmt;
+
+/// nice −20 … 19 as weights, 1024 = nice 0. Source: `sched_prio_to_weight`, kernel/sched/core.c, v5.13.
+const NICE_WEIGHTS: [u32; 40] = [
+    88761, 71755, 56483, 46273, 36291, 29154, 23254, 18705, 14949, 11916, 9548, 7620, 6100, 4904, 3906, 3121, 2501,
+    1991, 1586, 1277, 1024, 820, 655, 526, 423, 335, 272, 215, 172, 137, 110, 87, 70, 56, 45, 36, 29, 23, 18, 15,
+];
+
+/// A relative share of CPU time.
+///
+/// Kept in the finest of the three common scales, Linux's, where 1024 is normal: so a weight given in any
+/// of them is kept exactly. Range: 1 … 2^28.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Weight(u32);
+
+impl Weight {
+    /// The weight of whoever asked for nothing: nice 0, Xen's 256, a control group's 100.
+    pub const NORMAL: Weight = Weight(1024);
+    /// The weight of SCHED_IDLE. Source: `WEIGHT_IDLEPRIO`, kernel/sched/sched.h, v5.13.
+    pub const IDLE: Weight = Weight(3);
+    /// The heaviest weight.
+    pub const MAX: Weight = Weight(1 << 28);
+
+    /// A weight in Linux's scale, 1024 = normal. `None` outside 1 … 2^28.
+    #[must_use]
+    pub fn linux(weight: u32) -> Option<Weight> {
+        (1..=Weight::MAX.0).contains(&weight).then_some(Weight(weight))
+    }
+
+    /// A weight in Xen's scale, 256 = normal. `None` outside 1 … 65535 (Xen's own range, `xl sched-credit`).
+    #[must_use]
+    pub fn xen(weight: u32) -> Option<Weight> {
+        (1..=65_535).contains(&weight).then_some(Weight(weight * 4))
+    }
+
+    /// The weight of a nice value. `None` outside −20 … 19.
+    #[must_use]
+    pub fn nice(nice: i32) -> Option<Weight> {
+        let index = usize::try_from(nice + 20).ok()?;
+        NICE_WEIGHTS.get(index).map(|&weight| Weight(weight))
+    }
+
+    /// A control group's `cpu.weight`, 100 = normal. `None` outside 1 … 10000.
+    #[must_use]
+    pub fn cgroup(weight: u32) -> Option<Weight> {
+        (1..=10_000).contains(&weight).then(|| Weight((weight * 1024 + 50) / 100))
+    }
+
+    /// In Linux's scale, 1024 = normal.
+    #[must_use]
+    pub const fn as_linux(self) -> u32 {
+        self.0
+    }
+
+    /// In Xen's scale, 256 = normal; rounded, at least 1.
+    #[must_use]
+    pub const fn as_xen(self) -> u32 {
+        let rounded = (self.0 + 2) / 4;
+        if rounded == 0 { 1 } else { rounded }
+    }
+
+    /// `time` on the weighted clock of this weight: `⌊time · 1024 / weight⌋`.
+    #[must_use]
+    pub fn virtual_time(self, time: Nanos) -> Nanos {
+        if self.0 == Weight::NORMAL.0 { time } else { time.scale(1024, u64::from(self.0)) }
+    }
+}
+
+impl Default for Weight {
+    fn default() -> Weight {
+        Weight::NORMAL
+    }
+}
+
+impl fmt::Display for Weight {
+    /// In Xen's scale, with the fraction Linux's finer one may leave: `256`, `83.75`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 % 4 {
+            0 => write!(f, "{}", self.0 / 4),
+            2 => write!(f, "{}.5", self.0 / 4),
+            quarters => write!(f, "{}.{}", self.0 / 4, quarters * 25),
+        }
+    }
+}
+
+impl fmt::Debug for Weight {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// What happens when a slice is used up before its period ends.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Limit {
+    /// The entity competes on for time nobody has reserved.
+    #[default]
+    Soft,
+    /// The entity does not run again before its next period.
+    Hard,
+}
+
+/// A promise of CPU time: `slice` in every `period`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Reservation {
+    /// CPU time per period. Range: 1 ns … `period`.
+    pub slice: Nanos,
+    /// Range: 1 ns … [`SPAN_MAX`].
+    pub period: Nanos,
+    /// When the first period begins; `None`: when the entity is first seen.
+    pub start: Option<Instant>,
+    /// What happens beyond the slice.
+    pub limit: Limit,
+}
+
+/// A static real-time priority. Range: 1 … 99, 99 the most urgent.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RtPriority(u8);
+
+impl RtPriority {
+    /// Priority `n`; `None` outside 1 … 99.
+    #[must_use]
+    pub fn new(n: u8) -> Option<RtPriority> {
+        (1..=99).contains(&n).then_some(RtPriority(n))
+    }
+
+    /// The number, 1 … 99.
+    #[must_use]
+    pub const fn number(self) -> u8 {
+        self.0
+    }
+}
+
+/// The Linux scheduling class of an entity, for the policies that have classes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Class {
+    /// SCHED_OTHER: shares by weight.
+    #[default]
+    Normal,
+    /// SCHED_BATCH: shares by weight, never preempts at its wake-up.
+    Batch,
+    /// SCHED_IDLE: the least share, gives way to all others.
+    Idle,
+    /// SCHED_FIFO: runs until it blocks, yields or a higher priority comes.
+    Fifo(RtPriority),
+    /// SCHED_RR: as FIFO, and takes turns with its equals.
+    RoundRobin(RtPriority),
+}
+
+impl Class {
+    /// The real-time priority, if the class has one.
+    #[must_use]
+    pub const fn rt_priority(self) -> Option<RtPriority> {
+        match self {
+            Class::Fifo(priority) | Class::RoundRobin(priority) => Some(priority),
+            Class::Normal | Class::Batch | Class::Idle => None,
+        }
+    }
+}
+
+/// What is asked for one entity.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Params {
+    /// Its share among its siblings.
+    pub weight: Weight,
+    /// Its promise of CPU time, if it has one.
+    pub reservation: Option<Reservation>,
+    /// Its Linux scheduling class.
+    pub class: Class,
+    /// The CPUs it may run on; CPUs the machine lacks are ignored.
+    pub affinity: CpuSet,
+    /// The group it belongs to.
+    pub group: GroupId,
+}
+
+impl Default for Params {
+    fn default() -> Params {
+        Params {
+            weight: Weight::NORMAL,
+            reservation: None,
+            class: Class::Normal,
+            affinity: CpuSet::ALL,
+            group: GroupId::ROOT,
+        }
+    }
+}
+
+impl Params {
+    /// Checks what holds for every policy: ranges of the reservation, and a CPU to run on.
+    ///
+    /// # Errors
+    /// The rule that is broken, with the values that broke it.
+    pub fn check(&self, host: &Host) -> Result<(), Refused> {
+        if let Some(Reservation { slice, period, .. }) = self.reservation {
+            if slice.is_zero() {
+                return Err(Refused::SliceZero);
+            }
+            if slice > period {
+                return Err(Refused::SliceAbovePeriod { slice, period });
+            }
+            if period > SPAN_MAX {
+                return Err(Refused::TooLong { what: "period", most: SPAN_MAX });
+            }
+        }
+        if self.affinity.and(&host.all()).is_empty() {
+            return Err(Refused::NoCpu { affinity: Box::new(self.affinity), cpus: host.cpus });
+        }
+        Ok(())
+    }
+}
+
+/// A ceiling on a group's CPU time: `quota` in every `period`, summed over CPUs (`cpu.max`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Quota {
+    /// CPU time per period. Range: 1 ms … (kernel: `min_cfs_quota_period`, kernel/sched/core.c).
+    pub quota: Nanos,
+    /// Range: 1 ms … 1 s.
+    pub period: Nanos,
+}
+
+impl Quota {
+    /// `quota` in every `period`.
+    ///
+    /// # Errors
+    /// Either is outside the kernel's range.
+    pub fn new(quota: Nanos, period: Nanos) -> Result<Quota, Refused> {
+        let (least, most) = (Nanos::ms(1), Nanos::s(1));
+        if quota < least || quota > SPAN_MAX {
+            return Err(Refused::OutOfRange { what: "quota", least, most: SPAN_MAX });
+        }
+        if period < least || period > most {
+            return Err(Refused::OutOfRange { what: "quota period", least, most });
+        }
+        Ok(Quota { quota, period })
+    }
+}
+
+/// What is asked for a group.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct GroupParams {
+    /// Its share among its siblings.
+    pub weight: Weight,
+    /// Its ceiling per period, for policies that keep `cpu.max`.
+    pub quota: Option<Quota>,
+    /// Its ceiling in percent of one CPU, for policies that keep Xen's cap. Range: 1 …; `None`: no cap.
+    pub cap_percent: Option<u32>,
+}
+
+/// The CPUs of a machine and how near they are to each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Host {
+    /// How many CPUs. Range: 1 … [`CPUS_MAX`].
+    pub cpus: usize,
+    /// Hardware threads per core; CPUs `c` with equal `c / smt` share a core.
+    pub smt: usize,
+    /// CPUs per last-level cache; CPUs `c` with equal `c / llc` share one.
+    pub llc: usize,
+}
+
+impl Host {
+    /// `cpus` single-threaded cores under one cache. Panics outside 1 … [`CPUS_MAX`].
+    #[must_use]
+    pub fn new(cpus: usize) -> Host {
+        assert!((1..=CPUS_MAX).contains(&cpus), "a machine has 1 to CPUS_MAX CPUs");
+        Host { cpus, smt: 1, llc: cpus }
+    }
+
+    /// Every CPU of the machine.
+    #[must_use]
+    pub fn all(&self) -> CpuSet {
+        CpuSet::first_n(self.cpus)
+    }
+
+    /// The CPUs of the machine, ascending.
+    pub fn iter(&self) -> impl Iterator<Item = CpuId> + use<> {
+        (0..self.cpus).map(CpuId::new)
+    }
+
+    /// Whether two CPUs share a last-level cache.
+    #[must_use]
+    pub fn share_cache(&self, a: CpuId, b: CpuId) -> bool {
+        a.index() / self.llc == b.index() / self.llc
+    }
+
+    /// Whether two CPUs are threads of one core.
+    #[must_use]
+    pub fn share_core(&self, a: CpuId, b: CpuId) -> bool {
+        a.index() / self.smt == b.index() / self.smt
+    }
+}
+
+/// A wish that cannot be met: the reason, and what would be right.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// A reservation of nothing.
+    SliceZero,
+    /// More promised per period than the period holds.
+    SliceAbovePeriod {
+        /// What was asked per period.
+        slice: Nanos,
+        /// The period.
+        period: Nanos,
+    },
+    /// A span beyond what 64-bit arithmetic carries.
+    TooLong {
+        /// Which one.
+        what: &'static str,
+        /// The longest.
+        most: Nanos,
+    },
+    /// A span outside its range.
+    OutOfRange {
+        /// Which one.
+        what: &'static str,
+        /// The shortest.
+        least: Nanos,
+        /// The longest.
+        most: Nanos,
+    },
+    /// None of the CPUs asked for exists.
+    NoCpu {
+        /// What was asked.
+        affinity: Box<CpuSet>,
+        /// How many CPUs there are.
+        cpus: usize,
+    },
+    /// The promises made would exceed what the CPUs can give.
+    Utilisation {
+        /// What was asked.
+        asked: Reservation,
+        /// The most CPU that one entity could still be promised, in millionths of one CPU.
+        free_ppm: u64,
+        /// On which CPU that is free; `None`: on any.
+        on: Option<CpuId>,
+    },
+    /// No such group.
+    NoGroup(GroupId),
+    /// A group that still has members or subgroups cannot be removed.
+    GroupInUse(GroupId),
+    /// The policy cannot do what was asked; what would be right is in the text.
+    Unsupported(&'static str),
+}
+
+impl Refused {
+    /// For a refused reservation, the largest slice that would still fit in the period asked for; `None` where none does.
+    #[must_use]
+    pub fn nearest_slice(&self) -> Option<Nanos> {
+        match *self {
+            Refused::Utilisation { asked, free_ppm, .. } => {
+                Some(asked.period.scale(free_ppm, 1_000_000)).filter(|slice| !slice.is_zero())
+            }
+            Refused::SliceAbovePeriod { period, .. } => Some(period),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::SliceZero => write!(f, "the slice is zero; right would be a slice from 1 ns up to the period"),
+            Refused::SliceAbovePeriod { slice, period } => {
+                write!(f, "the slice ({slice}) is longer than the period ({period}); right would be at most {period}")
+            }
+            Refused::TooLong { what, most } => write!(f, "the {what} is too long; right would be at most {most}"),
+            Refused::OutOfRange { what, least, most } => {
+                write!(f, "the {what} is out of range; right would be {least} to {most}")
+            }
+            Refused::NoCpu { affinity, cpus } => write!(
+                f,
+                "the affinity ({affinity}) names none of the machine's CPUs; right would be some of 0-{}",
+                cpus - 1
+            ),
+            Refused::Utilisation { asked, free_ppm, on } => {
+                let percent = |ppm: u64| (ppm / 10_000, ppm % 10_000 / 100);
+                let (whole, part) = percent(asked.slice.scale(1_000_000, asked.period.as_ns()).as_ns());
+                let (free, free_part) = percent(*free_ppm);
+                write!(
+                    f,
+                    "{} every {} is {whole}.{part:02} % of a CPU, but only {free}.{free_part:02} % can still be promised",
+                    asked.slice, asked.period
+                )?;
+                match on {
+                    Some(cpu) => write!(f, " (on CPU {cpu})")?,
+                    None => write!(f, " to one entity")?,
+                }
+                match self.nearest_slice() {
+                    Some(slice) => write!(f, "; right would be at most {slice} every {}", asked.period),
+                    None => write!(f, "; nothing fits until another reservation ends"),
+                }
+            }
+            Refused::NoGroup(group) => write!(f, "there is no group {group}; right would be one that was created"),
+            Refused::GroupInUse(group) => {
+                write!(f, "group {group} still has members; right would be to remove them first")
+            }
+            Refused::Unsupported(text) => f.write_str(text),
+        }
+    }
+}
+
+impl core::error::Error for Refused {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn the_three_scales_agree_on_normal() {
+        assert_eq!(Weight::nice(0), Some(Weight::NORMAL));
+        assert_eq!(Weight::xen(256), Some(Weight::NORMAL));
+        assert_eq!(Weight::cgroup(100), Some(Weight::NORMAL));
+        assert_eq!(Weight::nice(5).unwrap().to_string(), "83.75");
+        assert_eq!((Weight::nice(20), Weight::xen(0), Weight::cgroup(10_001)), (None, None, None));
+    }
+
+    #[test]
+    fn a_refused_reservation_names_the_nearest_that_fits() {
+        let asked = Reservation { slice: Nanos::ms(40), period: Nanos::ms(100), start: None, limit: Limit::Soft };
+        let refused = Refused::Utilisation { asked, free_ppm: 300_000, on: None };
+        assert_eq!(refused.nearest_slice(), Some(Nanos::ms(30)));
+        assert_eq!(
+            refused.to_string(),
+            "40ms every 100ms is 40.00 % of a CPU, but only 30.00 % can still be promised to one entity; \
+             right would be at most 30ms every 100ms"
+        );
+    }
+}

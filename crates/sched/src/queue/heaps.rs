@@ -1,0 +1,181 @@
+//! [`Heaps`]: queues that give the entity of least key.
+
+use crate::id::EntityId;
+use alloc::vec::Vec;
+
+const NOWHERE: u32 = u32::MAX;
+const ARITY: usize = 4;
+
+/// Where an entity is: in which queue, and at which position of it.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    queue: u32,
+    at: u32,
+}
+
+/// Any number of queues ordered by key, least first. Keys must order totally: end them with an arrival number or
+/// the entity's index.
+///
+/// `push`, `pop` and `remove` take O(log n); `first` takes O(1).
+#[derive(Debug)]
+pub struct Heaps<K> {
+    heaps: Vec<Vec<(K, EntityId)>>,
+    places: Vec<Place>,
+}
+
+impl<K: Copy + Ord> Heaps<K> {
+    /// This many empty queues.
+    #[must_use]
+    pub fn new(queues: usize) -> Heaps<K> {
+        Heaps { heaps: (0..queues).map(|_| Vec::new()).collect(), places: Vec::new() }
+    }
+
+    /// Makes room for `e` in the table, and for `members` entities in `queue`. Call it at attach and whenever a
+    /// queue may come to hold more.
+    pub fn reserve(&mut self, e: EntityId, queue: usize, members: usize) {
+        if self.places.len() <= e.index() {
+            self.places.resize(e.index() + 1, Place { queue: NOWHERE, at: 0 });
+        }
+        let heap = &mut self.heaps[queue];
+        heap.reserve(members.saturating_sub(heap.len()));
+    }
+
+    /// How many wait in `queue`.
+    #[must_use]
+    pub fn len(&self, queue: usize) -> usize {
+        self.heaps[queue].len()
+    }
+
+    /// Whether nobody waits in `queue`.
+    #[must_use]
+    pub fn is_empty(&self, queue: usize) -> bool {
+        self.heaps[queue].is_empty()
+    }
+
+    /// Whether `e` is in some queue.
+    #[must_use]
+    pub fn contains(&self, e: EntityId) -> bool {
+        self.places[e.index()].queue != NOWHERE
+    }
+
+    /// Puts `e` into `queue`. It must not be in any.
+    #[inline]
+    pub fn push(&mut self, queue: usize, key: K, e: EntityId) {
+        assert!(!self.contains(e), "{e} is queued already");
+        let heap = &mut self.heaps[queue];
+        let at = heap.len();
+        heap.push((key, e));
+        #[expect(clippy::cast_possible_truncation, reason = "there are fewer than 2^32 queues")]
+        let queue = queue as u32;
+        self.places[e.index()].queue = queue;
+        self.rise(queue, at);
+    }
+
+    /// The entity of least key in `queue`.
+    #[inline]
+    #[must_use]
+    pub fn first(&self, queue: usize) -> Option<(K, EntityId)> {
+        self.heaps[queue].first().copied()
+    }
+
+    /// Takes the entity of least key out of `queue`.
+    #[inline]
+    pub fn pop(&mut self, queue: usize) -> Option<(K, EntityId)> {
+        let first = self.first(queue)?;
+        self.remove(first.1);
+        Some(first)
+    }
+
+    /// Takes `e` out of whatever queue it is in; says whether it was in one.
+    #[inline]
+    pub fn remove(&mut self, e: EntityId) -> bool {
+        let Place { queue, at } = self.places[e.index()];
+        if queue == NOWHERE {
+            return false;
+        }
+        self.places[e.index()].queue = NOWHERE;
+        let heap = &mut self.heaps[queue as usize];
+        let last = heap.pop().expect("it holds e");
+        let at = at as usize;
+        if at < heap.len() {
+            let rises = last.0 < heap[at].0;
+            heap[at] = last;
+            if rises {
+                self.rise(queue, at);
+            } else {
+                self.sink(queue, at);
+            }
+        }
+        true
+    }
+
+    /// The entities of `queue`, in no useful order.
+    pub fn iter(&self, queue: usize) -> impl Iterator<Item = (K, EntityId)> + '_ {
+        self.heaps[queue].iter().copied()
+    }
+
+    #[inline]
+    fn rise(&mut self, queue: u32, mut at: usize) {
+        let heap = &mut self.heaps[queue as usize];
+        let moving = heap[at];
+        while at > 0 {
+            let parent = (at - 1) / ARITY;
+            if heap[parent].0 <= moving.0 {
+                break;
+            }
+            heap[at] = heap[parent];
+            self.places[heap[at].1.index()].at = position(at);
+            at = parent;
+        }
+        heap[at] = moving;
+        self.places[moving.1.index()].at = position(at);
+    }
+
+    #[inline]
+    fn sink(&mut self, queue: u32, mut at: usize) {
+        let heap = &mut self.heaps[queue as usize];
+        let moving = heap[at];
+        loop {
+            let children = at * ARITY + 1..(at * ARITY + 1 + ARITY).min(heap.len());
+            let Some(least) = children.min_by_key(|&child| heap[child].0) else { break };
+            if moving.0 <= heap[least].0 {
+                break;
+            }
+            heap[at] = heap[least];
+            self.places[heap[at].1.index()].at = position(at);
+            at = least;
+        }
+        heap[at] = moving;
+        self.places[moving.1.index()].at = position(at);
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "a queue holds fewer than ENTITIES_MAX entities")]
+const fn position(at: usize) -> u32 {
+    at as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn entities_come_out_in_order_whatever_was_removed() {
+        let mut heaps = Heaps::new(2);
+        let entity = |n: u32| EntityId::new(n, 0);
+        for n in 0..100 {
+            heaps.reserve(entity(n), 0, 100);
+            heaps.push(0, (u64::from(n) * 37 % 101, n), entity(n));
+        }
+        for n in (0..100).step_by(3) {
+            assert!(heaps.remove(entity(n)));
+            assert!(!heaps.remove(entity(n)), "it is out");
+        }
+        let mut last = None;
+        while let Some((key, e)) = heaps.pop(0) {
+            assert!(Some(key) > last && e.index() % 3 != 0);
+            last = Some(key);
+        }
+        assert!(heaps.is_empty(0) && heaps.is_empty(1));
+    }
+}

@@ -1,0 +1,253 @@
+//! [`Trees`]: queues in full order of key.
+
+use crate::id::EntityId;
+use alloc::vec::Vec;
+
+const NIL: u32 = u32::MAX;
+
+#[derive(Clone, Copy, Debug)]
+struct Node<K> {
+    id: EntityId,
+    key: K,
+    tree: u32,
+    parent: u32,
+    child: [u32; 2],
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Tree {
+    root: u32,
+    first: u32,
+    len: u32,
+}
+
+/// Any number of ordered queues. Keys must order totally: end them with an arrival number.
+///
+/// Treaps whose heap order is a hash of the entity's index: balanced in expectation, and the same on every run.
+/// `push` and `remove` take O(log n), `first` O(1), `next` O(1) amortised over a walk.
+#[derive(Debug)]
+pub struct Trees<K> {
+    trees: Vec<Tree>,
+    nodes: Vec<Node<K>>,
+}
+
+/// The heap order of a node: Fibonacci hashing, with the high bits folded in.
+const fn rank(node: u32) -> u32 {
+    let hash = (node as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    #[expect(clippy::cast_possible_truncation, reason = "the high half is wanted")]
+    let high = (hash >> 32) as u32;
+    high
+}
+
+impl<K: Copy + Ord> Trees<K> {
+    /// This many empty queues.
+    #[must_use]
+    pub fn new(trees: usize) -> Trees<K> {
+        Trees { trees: alloc::vec![Tree { root: NIL, first: NIL, len: 0 }; trees], nodes: Vec::new() }
+    }
+
+    /// Makes room for queues `0..trees`.
+    pub fn reserve_trees(&mut self, trees: usize) {
+        if self.trees.len() < trees {
+            self.trees.resize(trees, Tree { root: NIL, first: NIL, len: 0 });
+        }
+    }
+
+    /// Makes room for `e`. Call it at attach. `key` is any key.
+    pub fn reserve(&mut self, e: EntityId, key: K) {
+        let fresh = Node { id: e, key, tree: NIL, parent: NIL, child: [NIL; 2] };
+        if self.nodes.len() <= e.index() {
+            self.nodes.resize(e.index() + 1, fresh);
+        }
+        assert!(!self.contains(e), "{e} is new");
+        self.nodes[e.index()] = fresh;
+    }
+
+    /// How many wait in `tree`.
+    #[must_use]
+    pub fn len(&self, tree: usize) -> usize {
+        self.trees[tree].len as usize
+    }
+
+    /// Whether nobody waits in `tree`.
+    #[must_use]
+    pub fn is_empty(&self, tree: usize) -> bool {
+        self.trees[tree].len == 0
+    }
+
+    /// Whether `e` is in some queue.
+    #[must_use]
+    pub fn contains(&self, e: EntityId) -> bool {
+        self.nodes[e.index()].tree != NIL
+    }
+
+    /// The queue `e` is in, if any.
+    #[must_use]
+    pub fn tree_of(&self, e: EntityId) -> Option<usize> {
+        let tree = self.nodes[e.index()].tree;
+        (tree != NIL).then_some(tree as usize)
+    }
+
+    /// The entity of least key in `tree`.
+    #[must_use]
+    pub fn first(&self, tree: usize) -> Option<(K, EntityId)> {
+        self.at(self.trees[tree].first)
+    }
+
+    /// Who comes after `e`, which is in a queue.
+    #[must_use]
+    pub fn next(&self, e: EntityId) -> Option<(K, EntityId)> {
+        self.at(self.successor(index(e)))
+    }
+
+    /// Who waits in `tree`, in order of key.
+    pub fn iter(&self, tree: usize) -> impl Iterator<Item = (K, EntityId)> + '_ {
+        core::iter::successors(self.first(tree), |&(_, e)| self.next(e))
+    }
+
+    fn at(&self, node: u32) -> Option<(K, EntityId)> {
+        (node != NIL).then(|| {
+            let node = &self.nodes[node as usize];
+            (node.key, node.id)
+        })
+    }
+
+    fn successor(&self, mut node: u32) -> u32 {
+        let [_, right] = self.nodes[node as usize].child;
+        if right != NIL {
+            node = right;
+            while self.nodes[node as usize].child[0] != NIL {
+                node = self.nodes[node as usize].child[0];
+            }
+            return node;
+        }
+        loop {
+            let parent = self.nodes[node as usize].parent;
+            if parent == NIL || self.nodes[parent as usize].child[0] == node {
+                return parent;
+            }
+            node = parent;
+        }
+    }
+
+    /// Puts `e` into `tree`. It must not be in any.
+    pub fn push(&mut self, tree: usize, key: K, e: EntityId) {
+        assert!(!self.contains(e), "{e} is queued already");
+        let new = index(e);
+        let (mut parent, mut side, mut leftmost) = (NIL, 0, true);
+        let mut at = self.trees[tree].root;
+        while at != NIL {
+            parent = at;
+            side = usize::from(key > self.nodes[at as usize].key);
+            leftmost &= side == 0;
+            at = self.nodes[at as usize].child[side];
+        }
+        #[expect(clippy::cast_possible_truncation, reason = "there are fewer than 2^32 queues")]
+        let number = tree as u32;
+        self.nodes[e.index()] = Node { id: e, key, tree: number, parent, child: [NIL; 2] };
+        let ends = &mut self.trees[tree];
+        ends.len += 1;
+        if leftmost {
+            ends.first = new;
+        }
+        if parent == NIL {
+            ends.root = new;
+            return;
+        }
+        self.nodes[parent as usize].child[side] = new;
+        while self.nodes[new as usize].parent != NIL && rank(new) > rank(self.nodes[new as usize].parent) {
+            self.rotate_up(tree, new);
+        }
+    }
+
+    /// Takes the entity of least key out of `tree`.
+    pub fn pop(&mut self, tree: usize) -> Option<(K, EntityId)> {
+        let first = self.first(tree)?;
+        self.remove(first.1);
+        Some(first)
+    }
+
+    /// Takes `e` out of whatever queue it is in; says whether it was in one.
+    pub fn remove(&mut self, e: EntityId) -> bool {
+        let Some(tree) = self.tree_of(e) else { return false };
+        let old = index(e);
+        if self.trees[tree].first == old {
+            self.trees[tree].first = self.successor(old);
+        }
+        self.trees[tree].len -= 1;
+        loop {
+            let [left, right] = self.nodes[old as usize].child;
+            match (left, right) {
+                (NIL, only) | (only, NIL) => {
+                    self.replace(tree, old, only);
+                    break;
+                }
+                _ => self.rotate_up(tree, if rank(left) > rank(right) { left } else { right }),
+            }
+        }
+        self.nodes[e.index()].tree = NIL;
+        true
+    }
+
+    /// Hangs `new` (or nothing) where `old` hangs.
+    fn replace(&mut self, tree: usize, old: u32, new: u32) {
+        let parent = self.nodes[old as usize].parent;
+        if parent == NIL {
+            self.trees[tree].root = new;
+        } else {
+            let side = usize::from(self.nodes[parent as usize].child[1] == old);
+            self.nodes[parent as usize].child[side] = new;
+        }
+        if new != NIL {
+            self.nodes[new as usize].parent = parent;
+        }
+    }
+
+    fn rotate_up(&mut self, tree: usize, node: u32) {
+        let parent = self.nodes[node as usize].parent;
+        let side = usize::from(self.nodes[parent as usize].child[1] == node);
+        let inner = self.nodes[node as usize].child[1 - side];
+        self.replace(tree, parent, node);
+        self.nodes[node as usize].child[1 - side] = parent;
+        self.nodes[parent as usize].parent = node;
+        self.nodes[parent as usize].child[side] = inner;
+        if inner != NIL {
+            self.nodes[inner as usize].parent = parent;
+        }
+    }
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "an index is 32 bits")]
+const fn index(e: EntityId) -> u32 {
+    e.index() as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::BTreeSet;
+
+    #[test]
+    fn a_tree_agrees_with_a_sorted_set_through_a_long_mixed_run() {
+        let mut trees: Trees<(u64, u32)> = Trees::new(2);
+        let mut model = BTreeSet::new();
+        let entity = |n: u32| EntityId::new(n, 0);
+        (0..200).for_each(|n| trees.reserve(entity(n), (0, 0)));
+        let mut state = 12345_u64;
+        for _ in 0..20_000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let n = (state >> 33) as u32 % 200;
+            let key = (state >> 40 & 0x3f, n);
+            if trees.contains(entity(n)) {
+                model.retain(|&(_, other)| other != n);
+                assert!(trees.remove(entity(n)));
+            } else {
+                model.insert(key);
+                trees.push(1, key, entity(n));
+            }
+            assert_eq!(trees.first(1).map(|(key, _)| key), model.first().copied());
+            assert_eq!(trees.len(1), model.len());
+        }
+        assert!(trees.iter(1).map(|(key, _)| key).eq(model.iter().copied()));
+    }
+}

@@ -1,0 +1,577 @@
+//! What is true of the machine at this instant: who is where. Owned by [`Machine`](crate::machine::Machine),
+//! seen by policies through [`Cx`](crate::cx::Cx).
+//!
+//! Laws are asserted where the truth changes; the comments name them by their number in ARCHITECTURE.md.
+
+use crate::alarms::Alarms;
+use crate::cx::State;
+use crate::id::{CpuId, CpuSet, ENTITIES_MAX, EntityId, GroupId};
+use crate::machine::{Action, Kicks};
+use crate::params::{GroupParams, Host, Params};
+use crate::policy::{Alarm, AlarmSlots, Held};
+use crate::time::{Instant, Nanos};
+use alloc::vec::Vec;
+
+/// "No entity" in a link.
+const NOBODY: u32 = u32::MAX;
+/// "No entity" in a seat.
+const EMPTY: EntityId = EntityId::new(NOBODY, 0);
+
+/// What changes with every decision about an entity; parameters are kept apart, in `Truth::params`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Slot {
+    pub(crate) generation: u32,
+    pub(crate) state: State,
+    /// The reasons it is held, [`Held`] bits.
+    pub(crate) held: u8,
+    held_told: u8,
+    hold_listed: bool,
+    pub(crate) class: u8,
+    /// Whether affinity and confinement leave it every CPU.
+    pub(crate) anywhere: bool,
+    attached: bool,
+    /// Where it runs or last ran.
+    pub(crate) cpu: CpuId,
+    /// CPU time charged since attach. Law 5.
+    pub(crate) charged: Nanos,
+    next_member: u32,
+    prev_member: u32,
+}
+
+/// What an entity may use, seldom looked at.
+#[derive(Clone, Copy, Debug)]
+struct Cold {
+    params: Params,
+    confined: CpuSet,
+}
+
+/// A group.
+#[derive(Clone, Debug)]
+pub(crate) struct Group {
+    generation: u32,
+    attached: bool,
+    pub(crate) params: GroupParams,
+    pub(crate) parent: Option<GroupId>,
+    children: u32,
+    first_member: u32,
+}
+
+/// A CPU's seat.
+#[derive(Clone, Copy, Debug)]
+struct Seat {
+    /// Who sits here, or [`EMPTY`].
+    entity: EntityId,
+    /// Who the driver was last told to run here, or [`EMPTY`].
+    told: EntityId,
+    /// The start of the time not charged yet.
+    since: Instant,
+    /// The end of the slice.
+    until: Instant,
+    /// Whether something happened here that the driver has not been told.
+    touched: bool,
+    /// Whether a kick was asked for that the driver has not been told.
+    kick_told: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Truth {
+    pub(crate) now: Instant,
+    pub(crate) host: Host,
+    kicks: Kicks,
+    seats: Vec<Seat>,
+    /// CPUs that pick in this settle.
+    needy: CpuSet,
+    needy_count: usize,
+    /// CPUs a kick is on its way to.
+    kicked: CpuSet,
+    slots: Vec<Slot>,
+    cold: Vec<Cold>,
+    free_slots: Vec<u32>,
+    groups: Vec<Group>,
+    free_groups: Vec<u32>,
+    pub(crate) alarms: Alarms,
+    touched: Vec<CpuId>,
+    hold_changes: Vec<EntityId>,
+    actions: Vec<Action>,
+}
+
+impl Truth {
+    pub(crate) fn new(host: Host, alarms: AlarmSlots, kicks: Kicks) -> Truth {
+        let seat = Seat {
+            entity: EMPTY,
+            told: EMPTY,
+            since: Instant::ZERO,
+            until: Instant::NEVER,
+            touched: false,
+            kick_told: true,
+        };
+        let root = Group {
+            generation: 0,
+            attached: true,
+            params: GroupParams::default(),
+            parent: None,
+            children: 0,
+            first_member: NOBODY,
+        };
+        let mut truth = Truth {
+            now: Instant::ZERO,
+            host,
+            kicks,
+            seats: alloc::vec![seat; host.cpus],
+            needy: CpuSet::EMPTY,
+            needy_count: 0,
+            kicked: CpuSet::EMPTY,
+            slots: Vec::new(),
+            cold: Vec::new(),
+            free_slots: Vec::new(),
+            groups: alloc::vec![root],
+            free_groups: Vec::new(),
+            alarms: Alarms::new(alarms, host.cpus),
+            touched: Vec::with_capacity(host.cpus),
+            hold_changes: Vec::new(),
+            actions: Vec::new(),
+        };
+        truth.reserve();
+        truth
+    }
+
+    /// Makes room for all that one settle can say, so that saying it allocates nothing. Law 9.
+    fn reserve(&mut self) {
+        self.alarms.reserve(self.slots.len(), self.groups.len());
+        let most = 3 * self.seats.len() + self.slots.len() + self.alarms.len();
+        self.actions.reserve(most - self.actions.len().min(most));
+        self.hold_changes.reserve(self.slots.len() - self.hold_changes.len());
+    }
+
+    // ---- Entities ----
+
+    #[inline]
+    pub(crate) fn slot(&self, e: EntityId) -> &Slot {
+        let slot = &self.slots[e.index()];
+        assert!(slot.generation == e.generation() && slot.attached, "law 8: {e} is detached");
+        slot
+    }
+
+    #[inline]
+    pub(crate) fn slot_mut(&mut self, e: EntityId) -> &mut Slot {
+        let slot = &mut self.slots[e.index()];
+        assert!(slot.generation == e.generation() && slot.attached, "law 8: {e} is detached");
+        slot
+    }
+
+    pub(crate) fn is_attached(&self, e: EntityId) -> bool {
+        self.slots.get(e.index()).is_some_and(|slot| slot.attached && slot.generation == e.generation())
+    }
+
+    #[inline]
+    pub(crate) fn params(&self, e: EntityId) -> &Params {
+        let _ = self.slot(e);
+        &self.cold[e.index()].params
+    }
+
+    fn id(&self, index: u32) -> EntityId {
+        EntityId::new(index, self.slots[index as usize].generation)
+    }
+
+    /// Takes a free slot, blocked, or makes one.
+    pub(crate) fn add_entity(&mut self, params: Params) -> EntityId {
+        let cpu = params.affinity.and(&self.host.all()).first().expect("checked before");
+        let cold = Cold { params, confined: CpuSet::ALL };
+        let mut slot = Slot {
+            generation: 0,
+            state: State::Blocked,
+            held: 0,
+            held_told: 0,
+            hold_listed: false,
+            class: 0,
+            anywhere: false,
+            attached: true,
+            cpu,
+            charged: Nanos::ZERO,
+            next_member: NOBODY,
+            prev_member: NOBODY,
+        };
+        let index = match self.free_slots.pop() {
+            Some(index) => {
+                slot.generation = self.slots[index as usize].generation + 1;
+                self.slots[index as usize] = slot;
+                self.cold[index as usize] = cold;
+                index
+            }
+            None => {
+                assert!(self.slots.len() < ENTITIES_MAX, "a machine holds at most ENTITIES_MAX entities");
+                self.slots.push(slot);
+                self.cold.push(cold);
+                #[expect(clippy::cast_possible_truncation, reason = "ENTITIES_MAX fits in 32 bits")]
+                let index = (self.slots.len() - 1) as u32;
+                index
+            }
+        };
+        self.reserve();
+        self.free_slots.reserve(self.slots.len() - self.free_slots.len());
+        let e = self.id(index);
+        self.set_anywhere(e);
+        self.join_group(e, params.group);
+        e
+    }
+
+    pub(crate) fn remove_entity(&mut self, e: EntityId) {
+        assert_eq!(self.slot(e).state, State::Blocked, "only who is blocked leaves");
+        self.leave_group(e, self.cold[e.index()].params.group);
+        self.alarms.drop_entity(e);
+        let slot = self.slot_mut(e);
+        slot.attached = false;
+        #[expect(clippy::cast_possible_truncation, reason = "an index is 32 bits")]
+        self.free_slots.push(e.index() as u32);
+    }
+
+    /// Replaces the parameters of `e`; gives the old ones back.
+    pub(crate) fn replace_params(&mut self, e: EntityId, params: Params) -> Params {
+        let old = core::mem::replace(&mut self.cold[e.index()].params, params);
+        if old.group != params.group {
+            self.leave_group(e, old.group);
+            self.join_group(e, params.group);
+        }
+        self.set_anywhere(e);
+        old
+    }
+
+    fn set_anywhere(&mut self, e: EntityId) {
+        let all = self.host.all();
+        let anywhere = all.minus(&self.allowed(e)).is_empty();
+        self.slot_mut(e).anywhere = anywhere;
+    }
+
+    pub(crate) fn allowed(&self, e: EntityId) -> CpuSet {
+        let cold = &self.cold[e.index()];
+        cold.params.affinity.and(&cold.confined).and(&self.host.all())
+    }
+
+    #[inline]
+    pub(crate) fn may_run(&self, e: EntityId, cpu: CpuId) -> bool {
+        if self.slot(e).anywhere {
+            return cpu.index() < self.host.cpus;
+        }
+        let cold = &self.cold[e.index()];
+        cold.params.affinity.contains(cpu) && cold.confined.contains(cpu)
+    }
+
+    pub(crate) fn confine(&mut self, e: EntityId, to: &CpuSet) {
+        let _ = self.slot(e);
+        self.cold[e.index()].confined = *to;
+        self.set_anywhere(e);
+        self.kick_if_misplaced(e);
+    }
+
+    /// Kicks the CPU `e` runs on, if it may not (or no longer) run there.
+    pub(crate) fn kick_if_misplaced(&mut self, e: EntityId) {
+        if let State::Running(cpu) = self.slot(e).state
+            && (!self.may_run(e, cpu) || self.slot(e).held != 0)
+        {
+            self.kick(cpu);
+        }
+    }
+
+    pub(crate) fn hold(&mut self, e: EntityId, held: Held) {
+        let slot = self.slot_mut(e);
+        slot.held |= held as u8;
+        self.hold_changed(e);
+        self.kick_if_misplaced(e);
+    }
+
+    pub(crate) fn release(&mut self, e: EntityId, held: Held) {
+        let slot = self.slot_mut(e);
+        slot.held &= !(held as u8);
+        self.hold_changed(e);
+    }
+
+    fn hold_changed(&mut self, e: EntityId) {
+        if !core::mem::replace(&mut self.slot_mut(e).hold_listed, true) {
+            self.hold_changes.push(e);
+        }
+    }
+
+    // ---- Groups ----
+
+    #[inline]
+    pub(crate) fn group(&self, g: GroupId) -> &Group {
+        let group = &self.groups[g.index()];
+        assert!(group.generation == g.generation() && group.attached, "law 8: {g} is removed");
+        group
+    }
+
+    pub(crate) fn is_group(&self, g: GroupId) -> bool {
+        self.groups.get(g.index()).is_some_and(|group| group.attached && group.generation == g.generation())
+    }
+
+    pub(crate) fn group_params_mut(&mut self, g: GroupId) -> &mut GroupParams {
+        &mut self.groups[g.index()].params
+    }
+
+    pub(crate) fn group_in_use(&self, g: GroupId) -> bool {
+        let group = self.group(g);
+        group.children > 0 || group.first_member != NOBODY
+    }
+
+    pub(crate) fn add_group(&mut self, params: GroupParams, parent: GroupId) -> GroupId {
+        let mut group =
+            Group { generation: 0, attached: true, params, parent: Some(parent), children: 0, first_member: NOBODY };
+        self.groups[parent.index()].children += 1;
+        let index = match self.free_groups.pop() {
+            Some(index) => {
+                group.generation = self.groups[index as usize].generation + 1;
+                self.groups[index as usize] = group;
+                index
+            }
+            None => {
+                self.groups.push(group);
+                u32::try_from(self.groups.len() - 1).expect("a group index is 32 bits")
+            }
+        };
+        self.reserve();
+        GroupId::new(index, self.groups[index as usize].generation)
+    }
+
+    pub(crate) fn remove_group(&mut self, g: GroupId) {
+        let parent = self.group(g).parent.expect("the root stays");
+        self.groups[parent.index()].children -= 1;
+        self.groups[g.index()].attached = false;
+        self.alarms.drop_group(g);
+        self.free_groups.push(u32::try_from(g.index()).expect("a group index is 32 bits"));
+    }
+
+    fn join_group(&mut self, e: EntityId, g: GroupId) {
+        #[expect(clippy::cast_possible_truncation, reason = "an index is 32 bits")]
+        let index = e.index() as u32;
+        let first = core::mem::replace(&mut self.groups[g.index()].first_member, index);
+        self.slots[e.index()].next_member = first;
+        self.slots[e.index()].prev_member = NOBODY;
+        if first != NOBODY {
+            self.slots[first as usize].prev_member = index;
+        }
+    }
+
+    fn leave_group(&mut self, e: EntityId, g: GroupId) {
+        let Slot { next_member, prev_member, .. } = self.slots[e.index()];
+        if next_member != NOBODY {
+            self.slots[next_member as usize].prev_member = prev_member;
+        }
+        match prev_member {
+            NOBODY => self.groups[g.index()].first_member = next_member,
+            prev => self.slots[prev as usize].next_member = next_member,
+        }
+    }
+
+    pub(crate) fn members(&self, g: GroupId) -> impl Iterator<Item = EntityId> + '_ {
+        let mut next = self.group(g).first_member;
+        core::iter::from_fn(move || {
+            let index = (next != NOBODY).then_some(next)?;
+            next = self.slots[index as usize].next_member;
+            Some(self.id(index))
+        })
+    }
+
+    // ---- CPUs ----
+
+    #[inline]
+    pub(crate) fn running(&self, cpu: CpuId) -> Option<(EntityId, Instant)> {
+        let seat = &self.seats[cpu.index()];
+        (seat.entity != EMPTY).then_some((seat.entity, seat.since))
+    }
+
+    pub(crate) fn until(&self, cpu: CpuId) -> Instant {
+        self.seats[cpu.index()].until
+    }
+
+    #[inline]
+    pub(crate) fn will_pick(&self, cpu: CpuId) -> bool {
+        self.needy.contains(cpu) || self.kicked.contains(cpu)
+    }
+
+    pub(crate) fn idle_cpu_for(&self, e: EntityId) -> Option<CpuId> {
+        let last = self.slot(e).cpu;
+        let idle = |cpu: CpuId| self.seats[cpu.index()].entity == EMPTY && !self.will_pick(cpu);
+        if self.may_run(e, last) && idle(last) {
+            return Some(last);
+        }
+        self.host.iter().find(|&cpu| idle(cpu) && self.may_run(e, cpu))
+    }
+
+    #[inline]
+    fn touch(&mut self, cpu: CpuId) {
+        if !core::mem::replace(&mut self.seats[cpu.index()].touched, true) {
+            self.touched.push(cpu);
+        }
+    }
+
+    /// Makes `cpu` pick in this settle.
+    #[inline]
+    pub(crate) fn need(&mut self, cpu: CpuId) {
+        if self.needy.insert(cpu) {
+            self.needy_count += 1;
+            self.touch(cpu);
+        }
+    }
+
+    #[inline]
+    pub(crate) fn kick(&mut self, cpu: CpuId) {
+        assert!(cpu.index() < self.host.cpus, "{cpu:?} is not on this machine");
+        match self.kicks {
+            Kicks::Immediate => self.need(cpu),
+            Kicks::Delivered if self.will_pick(cpu) => {}
+            Kicks::Delivered => {
+                self.kicked.insert(cpu);
+                self.seats[cpu.index()].kick_told = false;
+                self.touch(cpu);
+            }
+        }
+    }
+
+    /// A kick has arrived. Says whether it still matters: the CPU may have picked meanwhile.
+    pub(crate) fn kick_arrived(&mut self, cpu: CpuId) -> bool {
+        self.kicked.contains(cpu)
+    }
+
+    pub(crate) fn cut(&mut self, cpu: CpuId, until: Instant) {
+        assert!(until > self.now, "law 1: a slice cannot end at {until}, it is {} already", self.now);
+        let seat = &mut self.seats[cpu.index()];
+        assert!(seat.entity != EMPTY, "only a running slice can be cut");
+        if until < seat.until {
+            seat.until = until;
+            self.touch(cpu);
+        }
+    }
+
+    /// The next CPU that must pick, lowest first; it is marked as having picked.
+    #[inline]
+    pub(crate) fn take_needy(&mut self) -> Option<CpuId> {
+        if self.needy_count == 0 {
+            return None;
+        }
+        let cpu = self.needy.first().expect("counted");
+        self.needy.remove(cpu);
+        self.needy_count -= 1;
+        if self.kicks == Kicks::Delivered {
+            self.kicked.remove(cpu);
+        }
+        Some(cpu)
+    }
+
+    #[inline]
+    pub(crate) fn take_ran(&mut self, cpu: CpuId) -> Option<(EntityId, Nanos)> {
+        let seat = &mut self.seats[cpu.index()];
+        if seat.entity == EMPTY || seat.since == self.now {
+            return None;
+        }
+        let ran = self.now.since(seat.since);
+        seat.since = self.now;
+        self.slots[seat.entity.index()].charged += ran;
+        Some((seat.entity, ran))
+    }
+
+    /// Empties the seat of `cpu`. Its entity has been charged.
+    #[inline]
+    pub(crate) fn vacate(&mut self, cpu: CpuId, to: State) -> EntityId {
+        let seat = &mut self.seats[cpu.index()];
+        assert!(seat.entity != EMPTY && seat.since == self.now, "law 5: charged before it stops");
+        let entity = core::mem::replace(&mut seat.entity, EMPTY);
+        seat.until = Instant::NEVER;
+        let slot = self.slot_mut(entity);
+        assert_eq!(slot.state, State::Running(cpu), "law 3: who sits on a CPU runs there and nowhere else");
+        slot.state = to;
+        self.touch(cpu);
+        entity
+    }
+
+    /// Seats `e` on `cpu` until `until`.
+    #[inline]
+    pub(crate) fn seat(&mut self, cpu: CpuId, e: EntityId, until: Instant) {
+        let now = self.now;
+        assert!(until > now, "law 1: a slice cannot end at {until}, it is {now} already");
+        assert!(self.may_run(e, cpu), "law 2: {e} may not run on {cpu:?}");
+        let slot = self.slot_mut(e);
+        assert!(slot.held == 0, "law 2: {e} is held");
+        assert!(slot.state == State::Waiting, "laws 2 and 3: {e} was picked but is {:?}", slot.state);
+        slot.state = State::Running(cpu);
+        slot.cpu = cpu;
+        let seat = &mut self.seats[cpu.index()];
+        assert!(seat.entity == EMPTY, "law 3: one entity to a CPU");
+        seat.entity = e;
+        seat.since = now;
+        seat.until = until;
+    }
+
+    /// Nobody runs on `cpu`: its ticks stop.
+    pub(crate) fn idle(&mut self, cpu: CpuId) {
+        self.alarms.stop_ticks(cpu);
+    }
+
+    // ---- Alarms ----
+
+    pub(crate) fn set_alarm(&mut self, alarm: Alarm, on: CpuId, at: Instant) {
+        assert!(at > self.now, "law 7: {alarm:?} lies in the past ({at}, it is {})", self.now);
+        self.check_owner(alarm);
+        self.alarms.set(alarm, on, at);
+    }
+
+    pub(crate) fn clear_alarm(&mut self, alarm: Alarm) {
+        self.check_owner(alarm);
+        self.alarms.set(alarm, CpuId::default(), Instant::NEVER);
+    }
+
+    pub(crate) fn alarm_at(&self, alarm: Alarm) -> Option<Instant> {
+        Some(self.alarms.get(alarm).at).filter(|&at| at != Instant::NEVER)
+    }
+
+    fn check_owner(&self, alarm: Alarm) {
+        match alarm.of {
+            crate::policy::Of::Entity(e) => drop(*self.slot(e)),
+            crate::policy::Of::Group(g) => drop(self.group(g).parent),
+            crate::policy::Of::Policy | crate::policy::Of::Cpu(_) => {}
+        }
+    }
+
+    // ---- Telling the driver ----
+
+    /// Turns all that changed since the last time into actions: who stops first, then who runs.
+    pub(crate) fn tell(&mut self) -> &[Action] {
+        self.actions.clear();
+        for &cpu in &self.touched {
+            let seat = &self.seats[cpu.index()];
+            if seat.told != EMPTY && seat.told != seat.entity {
+                self.actions.push(Action::Stop { cpu, entity: seat.told });
+            }
+        }
+        for cpu in self.touched.drain(..) {
+            let seat = &mut self.seats[cpu.index()];
+            seat.touched = false;
+            if seat.entity != EMPTY {
+                if seat.told == seat.entity {
+                    self.actions.push(Action::Extend { cpu, until: seat.until });
+                } else {
+                    self.actions.push(Action::Run { cpu, entity: seat.entity, until: seat.until });
+                }
+            }
+            seat.told = seat.entity;
+            if !seat.kick_told {
+                seat.kick_told = true;
+                if self.kicked.contains(cpu) {
+                    self.actions.push(Action::Kick { cpu });
+                }
+            }
+        }
+        for entity in self.hold_changes.drain(..) {
+            let slot = &mut self.slots[entity.index()];
+            if !slot.attached || slot.generation != entity.generation() {
+                continue;
+            }
+            slot.hold_listed = false;
+            if slot.held != slot.held_told {
+                slot.held_told = slot.held;
+                self.actions.push(Action::Held { entity, reasons: slot.held });
+            }
+        }
+        self.alarms.tell(&mut self.actions);
+        &self.actions
+    }
+}

@@ -1,0 +1,5 @@
+//! What happened: one schema of events for simulated and real runs, and the forms it is kept and shown in.
+
+pub mod event;
+
+pub use event::{Event, Header, Sink, Trace};

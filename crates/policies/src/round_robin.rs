@@ -19,7 +19,7 @@ use sched::{
 };
 
 /// What the rest of the system knows of it.
-pub const POLICY: Descriptor = Descriptor {
+pub(crate) const POLICY: Descriptor = Descriptor {
     name: "round-robin",
     title: "everybody takes turns of one quantum",
     source: "textbook; compare SCHED_RR, sched(7)",

@@ -534,7 +534,7 @@ impl Truth {
     // ---- Telling the driver ----
 
     /// Turns all that changed since the last time into actions: who stops first, then who runs.
-    pub(crate) fn tell(&mut self) -> &[Action] {
+    pub(crate) fn tell(&mut self) {
         self.actions.clear();
         for &cpu in &self.touched {
             let seat = &self.seats[cpu.index()];
@@ -572,6 +572,10 @@ impl Truth {
             }
         }
         self.alarms.tell(&mut self.actions);
+    }
+
+    #[inline]
+    pub(crate) fn actions(&self) -> &[Action] {
         &self.actions
     }
 }

@@ -27,6 +27,18 @@ struct Running {
     last: Option<EntityId>,
 }
 
+impl Running {
+    /// The current burst begins or goes on.
+    #[inline]
+    fn begin(&mut self, progress: &mut Progress, now: Instant) {
+        progress.begun = true;
+        self.done = match progress.left {
+            Some(left) => self.paid.max(now).saturating_add(left),
+            None => Instant::NEVER,
+        };
+    }
+}
+
 const IDLE: Running =
     Running { entity: None, done: Instant::NEVER, paid: Instant::ZERO, until: Instant::NEVER, last: None };
 
@@ -66,12 +78,13 @@ pub struct Host<'a> {
     tasks: Vec<Option<Task>>,
     alarm_names: Vec<Option<(Alarm, CpuId)>>,
     ends: Calendar,
+    /// CPUs that stopped in this settle; those that run nobody else have no end.
+    stopped: Vec<CpuId>,
     releases: Calendar,
     kicks: Calendar,
     alarms: Calendar,
     counts: Counts,
     sinks: Vec<&'a mut dyn Sink>,
-    actions: Vec<Action>,
 }
 
 impl std::fmt::Debug for Host<'_> {
@@ -103,12 +116,12 @@ impl<'a> Host<'a> {
             tasks: Vec::new(),
             alarm_names: Vec::new(),
             ends: Calendar::new(cpus),
+            stopped: Vec::with_capacity(cpus),
             releases: Calendar::new(1),
             kicks: Calendar::new(cpus),
             alarms: Calendar::new(1),
             counts: Counts::default(),
             sinks: Vec::new(),
-            actions: Vec::new(),
         }
     }
 
@@ -286,26 +299,25 @@ impl<'a> Host<'a> {
 
     #[inline]
     fn next(&self) -> Instant {
-        let timers = self.ends.first().0.min(self.releases.first().0);
-        timers.min(self.kicks.first().0).min(self.alarms.first().0)
+        self.ends.next().min(self.releases.next()).min(self.kicks.next().min(self.alarms.next()))
     }
 
     #[inline]
     fn instant(&mut self) {
         let now = self.now;
-        while self.ends.first().0 == now {
-            self.end_of(CpuId::new(self.ends.first().1));
+        while self.ends.next() == now {
+            self.end_of(CpuId::new(self.ends.first()));
         }
-        while self.releases.first().0 == now {
-            self.release(self.releases.first().1);
+        while self.releases.next() == now {
+            self.release(self.releases.first());
         }
-        while self.kicks.first().0 == now {
-            let cpu = self.kicks.first().1;
+        while self.kicks.next() == now {
+            let cpu = self.kicks.first();
             self.kicks.clear(cpu);
             self.input(Input::Kicked { cpu: CpuId::new(cpu) });
         }
-        while self.alarms.first().0 == now {
-            self.alarm(self.alarms.first().1);
+        while self.alarms.next() == now {
+            self.alarm(self.alarms.first());
         }
         self.settle();
     }
@@ -314,7 +326,7 @@ impl<'a> Host<'a> {
     #[inline]
     fn end_of(&mut self, cpu: CpuId) {
         self.ends.clear(cpu.index());
-        let running = self.cpus[cpu.index()];
+        let running = &self.cpus[cpu.index()];
         if running.done > self.now {
             self.input(Input::Expire { cpu });
             return;
@@ -327,13 +339,13 @@ impl<'a> Host<'a> {
         let now = self.now;
         self.show(|| Event::Complete { entity });
         let progress = &mut self.task(entity).progress;
-        let Workload::Periodic(jobs) = progress.workload else { panic!("only jobs are completed") };
+        let Workload::Periodic(jobs) = &progress.workload else { panic!("only jobs are completed") };
         let late = now > progress.released + jobs.deadline;
         progress.open -= 1;
         progress.begun = false;
         progress.left = Some(jobs.work);
         progress.released += jobs.period;
-        let open = progress.open;
+        let (open, end) = (progress.open, jobs.end);
         self.counts.completions += 1;
         self.counts.misses += u64::from(late);
         self.cpus[cpu.index()].done = Instant::NEVER;
@@ -341,9 +353,9 @@ impl<'a> Host<'a> {
             self.input(Input::Block { cpu });
             return;
         }
-        match jobs.end {
+        match end {
             JobEnd::Yield => self.input(Input::Yield { cpu }),
-            JobEnd::Silent => self.begin(cpu, entity),
+            JobEnd::Silent => self.go_on(cpu, entity),
         }
         self.arm(cpu);
     }
@@ -354,7 +366,7 @@ impl<'a> Host<'a> {
         let slack = self.costs.timer_slack;
         let task = self.tasks[index].as_mut().expect("only who is attached releases jobs");
         let (entity, progress) = (task.id, &mut task.progress);
-        let Workload::Periodic(jobs) = progress.workload else { panic!("only jobs are released") };
+        let Workload::Periodic(jobs) = &progress.workload else { panic!("only jobs are released") };
         // The release that was due, which the timer may have delivered late.
         let due =
             if progress.woke { progress.released + jobs.period.saturating_mul(progress.open.into()) } else { now };
@@ -365,9 +377,11 @@ impl<'a> Host<'a> {
         progress.woke = true;
         progress.open += 1;
         let wakes = progress.open == 1 && !progress.paused;
+        let deadline = due + jobs.deadline;
+        let next = (due + jobs.period).round_up(slack);
         self.counts.releases += 1;
-        self.releases.set(index, (due + jobs.period).round_up(slack));
-        self.show(|| Event::Release { entity, deadline: due + jobs.deadline });
+        self.releases.set(index, next);
+        self.show(|| Event::Release { entity, deadline });
         if wakes {
             self.input(Input::Wake { entity, why: Wake::Timer });
         }
@@ -389,14 +403,19 @@ impl<'a> Host<'a> {
     #[inline]
     fn settle(&mut self) {
         self.unsettled = false;
-        let mut actions = std::mem::take(&mut self.actions);
-        actions.clear();
-        actions.extend_from_slice(self.machine.settle(self.now));
-        for &action in &actions {
+        let actions = self.machine.settle(self.now).len();
+        for i in 0..actions {
+            let action = self.machine.actions()[i];
             self.show(|| action.into());
             self.carry_out(action);
         }
-        self.actions = actions;
+        for i in 0..self.stopped.len() {
+            let cpu = self.stopped[i];
+            if self.cpus[cpu.index()].entity.is_none() {
+                self.ends.clear(cpu.index());
+            }
+        }
+        self.stopped.clear();
     }
 
     #[inline]
@@ -408,7 +427,7 @@ impl<'a> Host<'a> {
                 self.cpus[cpu.index()].until = until;
                 let entity = self.cpus[cpu.index()].entity.expect("who goes on runs");
                 if !self.task(entity).progress.begun {
-                    self.begin(cpu, entity);
+                    self.go_on(cpu, entity);
                 }
                 self.arm(cpu);
             }
@@ -435,61 +454,64 @@ impl<'a> Host<'a> {
     /// Notes how far the burst of `entity` came, if it runs.
     fn save_burst(&mut self, entity: EntityId) {
         if let State::Running(cpu) = self.machine.state(entity) {
-            let running = self.cpus[cpu.index()];
-            let left = self.left(running);
+            let left = self.left(&self.cpus[cpu.index()]);
             self.task(entity).progress.left = left;
         }
     }
 
     /// The work left of what runs: its end less now, not counting dispatch costs still unpaid.
-    fn left(&self, running: Running) -> Option<Nanos> {
+    fn left(&self, running: &Running) -> Option<Nanos> {
         (running.done != Instant::NEVER).then(|| running.done.since(self.now.max(running.paid)))
     }
 
     #[inline]
     fn stop(&mut self, cpu: CpuId, entity: EntityId) {
-        let running = std::mem::replace(&mut self.cpus[cpu.index()], Running { last: Some(entity), ..IDLE });
-        self.ends.clear(cpu.index());
-        let left = self.left(running);
-        let blocked = !self.machine.is_attached(entity) || self.machine.state(entity) == State::Blocked;
+        self.stopped.push(cpu);
+        let left = self.left(&self.cpus[cpu.index()]);
+        let running = &mut self.cpus[cpu.index()];
+        running.entity = None;
+        running.last = Some(entity);
+        running.done = Instant::NEVER;
         let Some(task) = self.tasks[entity.index()].as_mut().filter(|task| task.id == entity) else { return };
-        if !blocked && task.progress.begun {
+        if !task.progress.begun || task.progress.paused {
+            return; // Its job is done, or somebody stopped it.
+        }
+        if left.is_some() {
             task.progress.left = left;
+            self.counts.preemptions += 1;
+        } else if self.machine.state(entity) != State::Blocked {
             self.counts.preemptions += 1;
         }
     }
 
     #[inline]
     fn run(&mut self, cpu: CpuId, entity: EntityId, until: Instant) {
-        let last_here = self.cpus[cpu.index()].last;
+        let running = &mut self.cpus[cpu.index()];
         let mut cost = Nanos::ZERO;
-        if last_here != Some(entity) {
+        if running.last != Some(entity) {
             cost += self.costs.context_switch;
         }
         let task = self.tasks[entity.index()].as_mut().expect("it is attached");
-        let moved = task.last_cpu.is_some_and(|last| last != cpu);
-        if moved {
-            cost += self.costs.cache_refill;
-            self.counts.migrations += u64::from(task.progress.begun);
+        if task.last_cpu != Some(cpu) {
+            let moved = task.last_cpu.replace(cpu).is_some();
+            self.counts.migrations += u64::from(moved && task.progress.begun);
+            if moved {
+                cost += self.costs.cache_refill;
+            }
         }
-        task.last_cpu = Some(cpu);
-        let paid = self.now + cost;
-        self.cpus[cpu.index()] = Running { entity: Some(entity), done: Instant::NEVER, paid, until, last: last_here };
-        self.begin(cpu, entity);
-        self.arm(cpu);
+        running.entity = Some(entity);
+        running.paid = self.now + cost;
+        running.until = until;
+        self.counts.dispatches += 1;
+        running.begin(&mut task.progress, self.now);
+        self.ends.set(cpu.index(), running.done.min(running.until));
     }
 
-    /// The current burst of `entity` begins or goes on, on `cpu`.
-    #[inline]
-    fn begin(&mut self, cpu: CpuId, entity: EntityId) {
-        let progress = &mut self.tasks[entity.index()].as_mut().expect("it is attached").progress;
-        progress.begun = true;
-        let from = self.cpus[cpu.index()].paid.max(self.now);
-        self.cpus[cpu.index()].done = match (progress.workload, progress.left) {
-            (Workload::Periodic(_), Some(left)) => from.saturating_add(left),
-            _ => Instant::NEVER,
-        };
+    /// The next job of `entity` begins, while it runs on `cpu`.
+    fn go_on(&mut self, cpu: CpuId, entity: EntityId) {
+        let task = self.tasks[entity.index()].as_mut().expect("it is attached");
         self.counts.dispatches += 1;
+        self.cpus[cpu.index()].begin(&mut task.progress, self.now);
     }
 
     #[inline]

@@ -13,8 +13,8 @@ struct Place {
     at: u32,
 }
 
-/// Any number of queues ordered by key, least first. Keys must order totally: end them with an arrival number or
-/// the entity's index.
+/// Any number of queues ordered by key, least first; of equal keys, the entity of lower index is first. A key that ends
+/// with an arrival number makes them first in, first out.
 ///
 /// `push`, `pop` and `remove` take O(log n); `first` takes O(1).
 #[derive(Debug)]
@@ -98,7 +98,7 @@ impl<K: Copy + Ord> Heaps<K> {
         let last = heap.pop().expect("it holds e");
         let at = at as usize;
         if at < heap.len() {
-            let rises = last.0 < heap[at].0;
+            let rises = order(&last) < order(&heap[at]);
             heap[at] = last;
             if rises {
                 self.rise(queue, at);
@@ -120,7 +120,7 @@ impl<K: Copy + Ord> Heaps<K> {
         let moving = heap[at];
         while at > 0 {
             let parent = (at - 1) / ARITY;
-            if heap[parent].0 <= moving.0 {
+            if order(&heap[parent]) <= order(&moving) {
                 break;
             }
             heap[at] = heap[parent];
@@ -137,8 +137,8 @@ impl<K: Copy + Ord> Heaps<K> {
         let moving = heap[at];
         loop {
             let children = at * ARITY + 1..(at * ARITY + 1 + ARITY).min(heap.len());
-            let Some(least) = children.min_by_key(|&child| heap[child].0) else { break };
-            if moving.0 <= heap[least].0 {
+            let Some(least) = children.min_by_key(|&child| order(&heap[child])) else { break };
+            if order(&moving) <= order(&heap[least]) {
                 break;
             }
             heap[at] = heap[least];
@@ -148,6 +148,11 @@ impl<K: Copy + Ord> Heaps<K> {
         heap[at] = moving;
         self.places[moving.1.index()].at = position(at);
     }
+}
+
+#[inline]
+fn order<K: Copy>(entry: &(K, EntityId)) -> (K, usize) {
+    (entry.0, entry.1.index())
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "a queue holds fewer than ENTITIES_MAX entities")]

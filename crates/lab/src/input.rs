@@ -7,8 +7,8 @@ use std::path::Path;
 
 /// The largest input file, in bytes: about 350,000 lines of scenario.
 ///
-/// A parsed file takes up to 80 times its size (measured: a list of one-digit numbers), so this keeps hostile ones
-/// below 700 MB.
+/// Parsing takes far more memory than the text. Together with the limits on what a scenario's text may hold, this keeps
+/// hostile files below 600 MB (measured).
 pub const FILE_BYTES_MAX: usize = 8 << 20;
 
 /// The bytes of the file at `path`.

@@ -1,6 +1,6 @@
 //! [`Scenario`]: a machine, who runs on it, and what they ask for. Read from TOML; `docs/scenarios.md` is the manual.
 //!
-//! Two stages: [`file`] is what was typed, value by value; [`check`] is what it means together. Neither stops at the
+//! Two stages: `file` is what was typed, value by value; `check` is what it means together. Neither stops at the
 //! first thing that is wrong.
 
 mod check;
@@ -88,8 +88,8 @@ pub struct EntitySpec {
     pub leaves: Option<Instant>,
     /// What is asked for it. Its `group` is the root's until the group has an id.
     ///
-    /// A vCPU carries the weight of its VM: that changes nothing among its equal siblings, and serves the policies that have no
-    /// groups.
+    /// A vCPU carries the weight of its VM: that changes nothing among its equal siblings, and serves the policies
+    /// that have no groups.
     pub params: Params,
     /// What it does.
     pub workload: Workload,
@@ -109,19 +109,13 @@ impl Scenario {
     /// Reads what the file `name` holds.
     ///
     /// # Errors
-    /// Everything that is wrong in it, each with its place and what would be right; of TOML's own syntax only the first.
+    /// Everything that is wrong in it, each with its place and what would be right; of TOML's own syntax only the
+    /// first.
     pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<Scenario, Problems> {
         let source = input::decode(name, bytes)?;
         let mut findings = Findings::new(&source);
-        let document = match toml::de::DeTable::parse(source.text()) {
-            Ok(document) => document,
-            Err(error) => {
-                findings.add(syntax::problem(&error, source.text()));
-                findings.finish()?;
-                unreachable!("the syntax error was found");
-            }
-        };
-        let file = file::File::read(document.get_ref(), &mut findings);
+        let document = syntax::parse(source.text()).map_err(|problem| problem.within(&source))?;
+        let file = file::File::read(&document, &mut findings);
         let scenario = check::check(file, &mut findings);
         findings.finish()?;
         Ok(scenario.expect("a scenario without findings is complete"))

@@ -90,10 +90,8 @@ fn what_is_left_out_has_its_default() {
     assert_eq!(task.params, sched::Params::default());
 }
 
-#[test]
-fn what_is_given_is_kept() {
-    let scenario = parse(
-        r#"
+/// Every key there is.
+const EVERYTHING: &str = r#"
         name = "everything"
         cpus = 8
         smt = 2
@@ -132,8 +130,11 @@ fn what_is_given_is_kept() {
         weight = 512
         [[group]]
         name = "outer"
-        "#,
-    );
+        "#;
+
+#[test]
+fn what_is_given_is_kept() {
+    let scenario = parse(EVERYTHING);
     assert_eq!(scenario.host, Host { cpus: 8, smt: 2, llc: 4 });
     assert_eq!((scenario.length, scenario.seed), (Nanos::s(60), Some(u64::MAX)));
     let (refill, slack) = (Nanos::us(10), Nanos::us(50));

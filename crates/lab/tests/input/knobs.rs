@@ -75,7 +75,8 @@ fn the_last_setting_of_a_knob_counts() {
 #[test]
 fn what_no_knob_can_be_is_refused() {
     let file = in_file(
-        "quantum = 30\nlevels = \"seven\"\nreserve = 101\nboost = 1\nenforce = \"hrad\"\nlevles = 3\n# no such thing\nfoo = \"bar\"",
+        "quantum = 30\nlevels = \"seven\"\nreserve = 101\nboost = 1\nenforce = \"hrad\"\nlevles = 3\n# no such \
+         thing\nfoo = \"bar\"",
     );
     let times = in_file("quantum = \"11s\"\nlevels = 10\nreserve = -1\nboost = \"yes\"\nenforce = true");
     let arguments = in_arguments(&[

@@ -1,6 +1,6 @@
 //! [`Problem`]: something wrong in an input: the place, the reason and what would be right.
 //!
-//! Checks do not stop at the first: they collect into [`Findings`] and hand out [`Problems`].
+//! Checks do not stop at the first: they collect into `Findings` and hand out [`Problems`].
 
 use crate::source::{Source, Span, is_printable};
 use miette::{Diagnostic, LabeledSpan, Severity};

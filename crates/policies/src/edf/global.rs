@@ -38,6 +38,9 @@ pub(super) struct Global {
     urgency: Vec<Key>,
     /// The chosen of the current plan that have no seat yet, in order of key.
     chosen: Vec<EntityId>,
+    /// Whether, since the last plan, anything changed but by waking, blocking and being displaced: somebody in the queue may
+    /// displace somebody now.
+    changed: bool,
     /// How many entities may not run on every CPU.
     restricted: usize,
 }
@@ -51,12 +54,14 @@ impl Global {
             seated: 0,
             urgency: vec![Key::FREE; cpus],
             chosen: Vec::with_capacity(cpus),
+            changed: true,
             restricted: 0,
         }
     }
 
     /// Notes whether `e` may run everywhere.
     fn note_restricted(&mut self, e: EntityId, restricted: bool) {
+        self.changed = true;
         let before = std::mem::replace(&mut self.edf.account_mut(e).restricted, restricted);
         self.restricted = self.restricted + usize::from(restricted) - usize::from(before);
     }
@@ -68,6 +73,7 @@ impl Global {
 
     /// Gives back what an earlier plan wanted and nobody has come for.
     fn unseat_all(&mut self, cx: &Cx<'_>) {
+        self.changed = true;
         for cpu in cx.host().iter() {
             if let Some(e) = self.seats[cpu.index()].take() {
                 self.edf.ready.push(READY, self.edf.account(e).deadline, e);
@@ -92,38 +98,58 @@ impl Global {
         self.edf.dequeue(e, cx);
     }
 
-    /// Finds who is to be on the CPUs besides those who run and stay, and seats them.
+    /// The two plans that are most often made, without the detours of [`choose`](Global::choose): one entity woke, or
+    /// one CPU is free, and nothing else changed since a plan in which nobody in the queue could displace anybody.
+    /// Says whether it was one of them.
     #[inline]
+    fn choose_one(&mut self, cx: &mut Cx<'_>) -> bool {
+        let worst = self.least_urgent();
+        let urgency = self.urgency[worst.index()];
+        let queued = self.edf.ready.first(READY).map(|(deadline, e)| (Key::of(deadline, e), e));
+        match (self.woken.as_slice(), queued) {
+            (&[e], queued) => {
+                let key = Key::of(self.edf.account(e).deadline, e);
+                if urgency == Key::FREE && queued.is_some() {
+                    return false;
+                }
+                self.woken.clear();
+                if urgency > key {
+                    let last = cx.last_cpu(e);
+                    let free = urgency == Key::FREE && self.urgency[last.index()] == Key::FREE;
+                    self.seat(if free { last } else { worst }, e, key, cx);
+                } else {
+                    self.edf.ready.push(READY, self.edf.account(e).deadline, e);
+                }
+                true
+            }
+            ([], Some((key, e))) if urgency == Key::FREE => {
+                let others = self.urgency.iter().filter(|&&key| key == Key::FREE).count() - 1;
+                if others > 0 {
+                    return false;
+                }
+                self.edf.ready.pop(READY);
+                self.seat(worst, e, key, cx);
+                true
+            }
+            ([], _) => true,
+            _ => false,
+        }
+    }
+
+    /// Finds who is to be on the CPUs besides those who run and stay, and seats them.
     fn choose(&mut self, cx: &mut Cx<'_>) {
-        // Most often one entity woke; it need not pass through the queue.
-        let mut alone = if self.woken.len() == 1 { self.woken.pop() } else { None };
         self.queue_woken();
         let mut free = self.urgency.iter().filter(|&&key| key == Key::FREE).count();
-        loop {
-            let queued = self.edf.ready.first(READY).map(|(deadline, e)| (Key::of(deadline, e), e));
-            let woken = alone.map(|e| (Key::of(self.edf.account(e).deadline, e), e));
-            let (key, e) = match (queued, woken) {
-                (Some(queued), Some(woken)) => queued.min(woken),
-                (Some(one), None) | (None, Some(one)) => one,
-                (None, None) => break,
-            };
+        while let Some((deadline, e)) = self.edf.ready.first(READY) {
             if self.chosen.len() == free {
-                let worst = self.least_urgent();
-                if self.urgency[worst] <= key || self.urgency[worst] == Key::FREE {
-                    break;
-                }
-                self.urgency[worst] = Key::FREE;
+                let worst = self.least_urgent_running();
+                let Some(worst) = worst.filter(|&cpu| self.urgency[cpu.index()] > Key::of(deadline, e)) else { break };
+                self.urgency[worst.index()] = Key::FREE;
                 free += 1;
             }
-            if alone == Some(e) {
-                alone = None;
-            } else {
-                self.edf.ready.pop(READY);
-            }
+            self.edf.ready.pop(READY);
             self.chosen.push(e);
         }
-        self.woken.extend(alone);
-        self.queue_woken();
         for i in 0..self.chosen.len() {
             let e = self.chosen[i];
             let last = cx.last_cpu(e);
@@ -133,7 +159,7 @@ impl Global {
                     self.urgency.iter().position(|&key| key == Key::FREE).expect("as many are free as chosen"),
                 ),
             };
-            self.seat(cpu, e, cx);
+            self.seat(cpu, e, self.key(e), cx);
         }
         self.chosen.clear();
     }
@@ -144,16 +170,22 @@ impl Global {
         }
     }
 
-    /// The CPU that runs the least urgent of those who run; any if all are free.
+    /// The lowest free CPU, or else the one that runs the least urgent entity.
     #[inline]
-    fn least_urgent(&self) -> usize {
-        let mut worst = (0, Key(0));
-        for (cpu, &key) in self.urgency.iter().enumerate() {
-            if key > worst.1 && key != Key::FREE {
+    fn least_urgent(&self) -> CpuId {
+        let mut worst = (0, self.urgency[0]);
+        for (cpu, &key) in self.urgency.iter().enumerate().skip(1) {
+            if key > worst.1 {
                 worst = (cpu, key);
             }
         }
-        worst.0
+        CpuId::new(worst.0)
+    }
+
+    /// The CPU that runs the least urgent of those who run.
+    fn least_urgent_running(&self) -> Option<CpuId> {
+        let running = self.urgency.iter().enumerate().filter(|&(_, &key)| key != Key::FREE);
+        running.max_by_key(|&(_, &key)| key).map(|(cpu, _)| CpuId::new(cpu))
     }
 
     /// The same where some may not run everywhere: one after the other, each to the best CPU left for it.
@@ -164,7 +196,9 @@ impl Global {
             let open = |cpu: &CpuId| cx.may_run(e, *cpu) && self.seats[cpu.index()].is_none();
             let order = |cpu: &CpuId| (self.urgency[cpu.index()], *cpu == last, Reverse(*cpu));
             match cx.host().iter().filter(open).max_by_key(order) {
-                Some(cpu) if self.urgency[cpu.index()] > Key::of(deadline, e) => self.seat(cpu, e, cx),
+                Some(cpu) if self.urgency[cpu.index()] > Key::of(deadline, e) => {
+                    self.seat(cpu, e, Key::of(deadline, e), cx)
+                }
                 _ => self.chosen.push(e), // Nobody gives way to it for now.
             }
             if self.seated == self.seats.len() {
@@ -176,10 +210,11 @@ impl Global {
         }
     }
 
-    fn seat(&mut self, cpu: CpuId, e: EntityId, cx: &mut Cx<'_>) {
+    #[inline]
+    fn seat(&mut self, cpu: CpuId, e: EntityId, key: Key, cx: &mut Cx<'_>) {
         self.seats[cpu.index()] = Some(e);
         self.seated += 1;
-        self.urgency[cpu.index()] = self.key(e);
+        self.urgency[cpu.index()] = key;
         cx.kick(cpu);
     }
 
@@ -255,6 +290,7 @@ impl Policy for Global {
 
     fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
         let Of::Entity(e) = alarm.of else { unreachable!("only entities have alarms here") };
+        self.changed = true;
         if let State::Running(cpu) = cx.state(e) {
             if let Some((e, ran)) = cx.take_ran(cpu) {
                 self.edf.account_mut(e).charge(ran);
@@ -281,10 +317,11 @@ impl Policy for Global {
         if self.edf.ready.is_empty(READY) && self.woken.is_empty() {
             return;
         }
-        if self.restricted == 0 {
-            self.choose(cx);
-        } else {
+        let changed = std::mem::replace(&mut self.changed, false);
+        if self.restricted > 0 {
             self.choose_restricted(cx);
+        } else if changed || !self.choose_one(cx) {
+            self.choose(cx);
         }
     }
 
@@ -297,6 +334,7 @@ impl Policy for Global {
             self.edf.rest(e, cx);
             return;
         }
+        self.changed |= prev.why != Why::Kicked;
         self.edf.judge(e, prev.why);
         self.edf.enqueue(e, cx);
         // With the plan made, only who may not run everywhere (or runs on unreserved time) can have been overlooked.

@@ -484,8 +484,14 @@ impl Truth {
     pub(crate) fn seat(&mut self, cpu: CpuId, e: EntityId, until: Instant) {
         let now = self.now;
         assert!(until > now, "law 1: a slice cannot end at {until}, it is {now} already");
-        assert!(self.may_run(e, cpu), "law 2: {e} may not run on {cpu:?}");
-        let slot = self.slot_mut(e);
+        let cold = &self.cold;
+        let slot = &mut self.slots[e.index()];
+        assert!(slot.generation == e.generation() && slot.attached, "law 8: {e} is detached");
+        let may_run = slot.anywhere || {
+            let Cold { params, confined } = &cold[e.index()];
+            params.affinity.contains(cpu) && confined.contains(cpu)
+        };
+        assert!(may_run, "law 2: {e} may not run on {cpu:?}");
         assert!(slot.held == 0, "law 2: {e} is held");
         assert!(slot.state == State::Waiting, "laws 2 and 3: {e} was picked but is {:?}", slot.state);
         slot.state = State::Running(cpu);

@@ -4,12 +4,13 @@
 //! (`cargo xtask new-policy NAME` does it). Command line, documentation, laws, fuzzing, goldens and benchmarks
 //! follow from the entry.
 
+mod credit;
 mod round_robin;
 
 use sched::Descriptor;
 
 /// Every policy, in alphabetical order of name.
-pub const ALL: &[&Descriptor] = &[&round_robin::POLICY];
+pub const ALL: &[&Descriptor] = &[&credit::POLICY, &round_robin::POLICY];
 
 /// The policy of this name.
 #[must_use]

@@ -5,12 +5,13 @@
 //! follow from the entry.
 
 mod credit;
+mod edf;
 mod round_robin;
 
 use sched::Descriptor;
 
 /// Every policy, in alphabetical order of name.
-pub const ALL: &[&Descriptor] = &[&credit::POLICY, &round_robin::POLICY];
+pub const ALL: &[&Descriptor] = &[&credit::POLICY, &edf::POLICY, &round_robin::POLICY];
 
 /// The policy of this name.
 #[must_use]

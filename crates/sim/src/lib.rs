@@ -1,1 +1,11 @@
-//! sim
+//! The deterministic simulator: integer nanoseconds, one order of events, the same bytes for the same seed.
+
+mod calendar;
+mod costs;
+mod host;
+mod workload;
+
+pub use calendar::Calendar;
+pub use costs::Costs;
+pub use host::{Counts, Host};
+pub use workload::{JobEnd, Periodic, Workload};

@@ -1,0 +1,144 @@
+//! What `edf` keeps about an entity: its promise, the end of its current period, and what is left of its slice.
+
+use super::admission::Utilisation;
+use sched::{CpuId, EntityId, Instant, Limit, Nanos, Params, Reservation};
+
+/// What the `late` knob says about time not delivered by the end of a period.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Late {
+    /// It is forgotten: every period begins with a fresh slice.
+    Renew,
+    /// It is added to the next slice; an overrun is taken from it.
+    Carry,
+}
+
+/// What the `enforce` knob says about the end of a slice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Enforce {
+    /// Nothing happens: a job runs until it is done.
+    None,
+    /// As each reservation says; soft unless it is hard.
+    Soft,
+    /// Every reservation is hard.
+    Hard,
+}
+
+/// Where a runnable entity stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Standing {
+    /// It has reserved time left.
+    Reserved,
+    /// It competes for time nobody has reserved.
+    Background,
+    /// It waits for its next period, held.
+    Depleted,
+}
+
+/// An entity's account. `period` is zero for an entity without a reservation.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Account {
+    pub(super) slice: Nanos,
+    pub(super) period: Nanos,
+    /// The end of the current period.
+    pub(super) deadline: Instant,
+    /// What is left of the slice; negative after an overrun.
+    pub(super) balance: i64,
+    pub(super) standing: Standing,
+    pub(super) hard: bool,
+    /// Whether the entity is attached.
+    pub(super) open: bool,
+    /// Whether the entity may not run on every CPU.
+    pub(super) restricted: bool,
+    /// Whether it was blocked at some time in this period, so that nothing is owed to it.
+    pub(super) slept: bool,
+    /// The CPU it is assigned to, when partitioned.
+    pub(super) cpu: Option<CpuId>,
+    /// Its share of a CPU, as admitted.
+    pub(super) utilisation: Utilisation,
+}
+
+impl Account {
+    /// The account of an entity that asks for `params`, first seen now.
+    pub(super) fn open(params: &Params, enforce: Enforce, now: Instant) -> Account {
+        let mut account = Account {
+            slice: Nanos::ZERO,
+            period: Nanos::ZERO,
+            deadline: Instant::NEVER,
+            balance: 0,
+            standing: Standing::Background,
+            hard: false,
+            open: true,
+            restricted: false,
+            slept: true,
+            cpu: None,
+            utilisation: Utilisation::ZERO,
+        };
+        if let Some(reservation) = params.reservation {
+            account.promise(&reservation, enforce, now);
+        }
+        account
+    }
+
+    /// Starts on a new promise: its first period begins at its `start`, or now.
+    fn promise(&mut self, reservation: &Reservation, enforce: Enforce, now: Instant) {
+        self.slice = reservation.slice;
+        self.period = reservation.period;
+        self.hard = enforce == Enforce::Hard || reservation.limit == Limit::Hard;
+        self.utilisation = Utilisation::of(reservation);
+        // A period of no slice that ends when the first one begins.
+        self.deadline = reservation.start.unwrap_or(now).max(now);
+        self.balance = 0;
+        if self.deadline == now {
+            if enforce == Enforce::None {
+                return; // The first job sets the deadline.
+            }
+            self.renew(Late::Renew, now);
+        } else {
+            self.deplete();
+        }
+    }
+
+    pub(super) fn is_reserved(&self) -> bool {
+        !self.period.is_zero()
+    }
+
+    /// What orders entities: earliest deadline first, then the lower index.
+    pub(super) fn key(&self, e: EntityId) -> (Instant, usize) {
+        (self.deadline, e.index())
+    }
+
+    /// Begins the period that contains `now`.
+    pub(super) fn renew(&mut self, late: Late, now: Instant) {
+        let passed = now.since(self.deadline).as_ns() / self.period.as_ns();
+        self.deadline = self.deadline.saturating_add(self.period.saturating_mul(passed + 1));
+        let owed = match late {
+            Late::Renew => 0,
+            Late::Carry if self.slept || passed > 0 => self.balance.min(0),
+            Late::Carry => self.balance,
+        };
+        self.balance = self.slice.as_ns().cast_signed().saturating_add(owed);
+        self.slept = false;
+        self.standing = if self.balance > 0 { Standing::Reserved } else { self.depleted() };
+    }
+
+    fn depleted(&self) -> Standing {
+        if self.hard { Standing::Depleted } else { Standing::Background }
+    }
+
+    /// The slice is used up: the entity waits for its next period, or competes for time left over.
+    pub(super) fn deplete(&mut self) {
+        self.standing = self.depleted();
+    }
+
+    /// Takes `ran` from the slice, if it is reserved time that was used.
+    pub(super) fn charge(&mut self, ran: Nanos) {
+        if self.standing == Standing::Reserved {
+            self.balance = self.balance.saturating_sub_unsigned(ran.as_ns());
+        }
+    }
+
+    /// The end of the slice if it runs from `now` on, on timers of grain `grain`.
+    pub(super) fn slice_end(&self, now: Instant, grain: Nanos) -> Instant {
+        now.saturating_add(Nanos::ns(self.balance.max(1).unsigned_abs())).round_up(grain)
+    }
+}

@@ -1,0 +1,375 @@
+//! Earliest deadline first, over promises of a slice in every period.
+//!
+//! Who has reserved time left and whose period ends first runs. A slice that is used up is fresh again when the
+//! next period begins; until then the entity competes for time nobody has reserved (soft), or is held (hard).
+//! Entities without a reservation take turns in the time left over.
+//!
+//! ```text
+//! (period 20, slice 5) = a, (50, 20) = b, one CPU, hard      0    5              20   25   30        40   45
+//!                                                            aaaaabbbbbbbbbbbbbbbaaaaabbbbb          aaaaa
+//! ```
+//!
+//! With deadline = period, no slice is delivered late on one CPU as long as Σ slice/period ≤ 1, and the policy
+//! admits no more than that, less a reserve. `placement = partitioned` keeps that promise on several CPUs: each
+//! entity gets a CPU, first fit. `placement = global` lets the earliest deadlines of the whole machine run, one choice
+//! for all CPUs at once; it admits more, and bounds lateness instead of excluding it (Devi and Anderson 2005).
+//!
+//! At one instant, first the set of the chosen is found, then those who run already keep their CPU, and the others
+//! are placed in order of (deadline, index): on their last CPU if it is free, else on the lowest.
+//!
+//! Differences from VSched (S1 §3), where the rule comes from: it knows whether an entity is blocked, so only CPU
+//! time is charged and who sleeps gives way; `charge = wall` gives VSched's blind core back. A yield says that the
+//! job is done: the rest of the slice is given up, as in SCHED_DEADLINE. `enforce = none` schedules jobs instead of
+//! slices: a job runs until it blocks or yields, a late one keeps its deadline, and nothing is refused; the
+//! deadline of a job is its release plus the period.
+//!
+//! Source: VSched (Lin and Dinda, SC'05) §3; Liu and Layland 1973.
+
+mod account;
+mod admission;
+mod global;
+mod partitioned;
+#[cfg(test)]
+mod tests;
+mod wall;
+
+use account::{Account, Enforce, Late, Standing};
+use admission::Admission;
+use sched::queue::{Heaps, Lists};
+use sched::{
+    Alarm, AlarmKind, AlarmSlots, Conserving, CpuId, CpuSet, Cx, Descriptor, EntityId, Host, Instant, Knob, Knobs,
+    Load, Nanos, Of, Params, Policy, Refused, Slice, Why,
+};
+
+/// What the rest of the system knows of it.
+pub(crate) const POLICY: Descriptor = Descriptor {
+    name: "edf",
+    title: "earliest deadline first, over promises of a slice in every period",
+    source: "VSched (Lin and Dinda, SC'05) §3; Liu and Layland 1973",
+    good_for: "promises in time: a VM that needs 2 ms in every 10 ms gets them, whatever else runs",
+    bad_at: "fairness between those who were promised nothing: they take turns in what is left",
+    text: include_str!("mod.rs"),
+    conserving,
+    starvation: |_| None,
+    alarms: AlarmSlots { entity: &[AlarmKind::Timer], ..AlarmSlots::NONE },
+    knobs: &[
+        Knob::choice("enforce", &["soft", "hard", "none"], "what the end of a slice means")
+            .from("S1 §3.2 (soft, hard); none: jobs run to completion"),
+        Knob::choice("placement", &["global", "partitioned"], "all CPUs as one, or each entity on a CPU of its own")
+            .from("S1 is partitioned by having one CPU"),
+        Knob::choice("late", &["renew", "carry"], "whether undelivered time is forgotten or added to the next slice")
+            .from("S1 §3.2 (renew)"),
+        Knob::choice("charge", &["cpu", "wall"], "whether a slice is used up by running, or by having been chosen")
+            .from("S1 §3.2 (wall): its core cannot see an entity block"),
+        Knob::time("grain", Nanos::ZERO, (Nanos::ZERO, Nanos::s(1)), "timers go off at multiples of this; 0: exactly")
+            .from("S1 §3.3: 10 ms on Linux 2.4, 1 ms on 2.6"),
+        Knob::percent("reserve", [10, 0, 100], "what is not promised of each CPU, for everything else").from("S1 §3.1"),
+        Knob::time("quantum", Nanos::ms(10), (Nanos::us(10), Nanos::s(1)), "a turn in time nobody has reserved"),
+    ],
+    build,
+};
+
+fn conserving(load: &Load<'_>) -> Conserving {
+    let slack = Nanos::ZERO;
+    let partitioned = load.knobs.word("placement") == "partitioned";
+    match (load.knobs.word("charge"), partitioned) {
+        ("wall", _) => Conserving::PerCpu { slack },
+        (_, true) => Conserving::PerCpu { slack },
+        (_, false) => Conserving::Global { slack },
+    }
+}
+
+fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+    let partitioned = knobs.word("placement") == "partitioned";
+    let edf = Edf::new(host, knobs, partitioned);
+    match (knobs.word("charge"), partitioned || host.cpus == 1, edf.enforce) {
+        ("wall", _, Enforce::None) => Err(Refused::Unsupported(
+            "edf: charge = wall ends slices by the clock, enforce = none never ends them; \
+             right would be enforce = soft or hard",
+        )),
+        ("wall", false, _) => Err(Refused::Unsupported(
+            "edf: charge = wall follows one chosen entity per CPU; right would be placement = partitioned as well",
+        )),
+        ("wall", true, _) => Ok(Box::new(wall::Wall::new(Edf::new(host, knobs, true), host.cpus))),
+        (_, _, _) if partitioned => Ok(Box::new(partitioned::Partitioned(edf))),
+        _ => Ok(Box::new(global::Global::new(edf, host.cpus))),
+    }
+}
+
+/// The alarm at the end of an entity's period.
+const fn period_end(e: EntityId) -> Alarm {
+    Alarm { of: Of::Entity(e), slot: 0 }
+}
+
+/// What the placements share: accounts, admission, and the two kinds of queues.
+struct Edf {
+    enforce: Enforce,
+    late: Late,
+    grain: Nanos,
+    quantum: Nanos,
+    partitioned: bool,
+    /// By entity index; those of entities that left are not `open`.
+    accounts: Vec<Account>,
+    members: usize,
+    admission: Admission,
+    /// Who waits with reserved time left: one queue per CPU when partitioned, else one.
+    ready: Heaps<(Instant, usize)>,
+    /// Who waits for time nobody has reserved: one list per CPU for those assigned to it, and a last one for all others.
+    background: Lists,
+    /// Orders the heads of two background lists.
+    arrivals: u64,
+    arrived: Vec<u64>,
+    cpus: usize,
+}
+
+impl Edf {
+    fn new(host: &Host, knobs: &Knobs, partitioned: bool) -> Edf {
+        let enforce = match knobs.word("enforce") {
+            "soft" => Enforce::Soft,
+            "hard" => Enforce::Hard,
+            _ => Enforce::None,
+        };
+        let late = if knobs.word("late") == "carry" { Late::Carry } else { Late::Renew };
+        let reserve = if enforce == Enforce::None { 0 } else { knobs.get("reserve").unsigned_abs() };
+        Edf {
+            enforce,
+            late,
+            grain: knobs.time("grain"),
+            quantum: knobs.time("quantum"),
+            partitioned,
+            accounts: Vec::new(),
+            members: 0,
+            admission: Admission::new(host.cpus, reserve, partitioned),
+            ready: Heaps::new(if partitioned { host.cpus } else { 1 }),
+            background: Lists::new(host.cpus + 1),
+            arrivals: 0,
+            arrived: Vec::new(),
+            cpus: host.cpus,
+        }
+    }
+
+    fn account(&self, e: EntityId) -> &Account {
+        &self.accounts[e.index()]
+    }
+
+    fn account_mut(&mut self, e: EntityId) -> &mut Account {
+        &mut self.accounts[e.index()]
+    }
+
+    // ---- Membership ----
+
+    fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        let mut account = Account::open(cx.params(e), self.enforce, cx.now());
+        self.promise(e, &mut account, None, cx)?;
+        if self.accounts.len() <= e.index() {
+            self.accounts.resize(e.index() + 1, account);
+            self.arrived.resize(e.index() + 1, 0);
+        }
+        self.accounts[e.index()] = account;
+        self.members += 1;
+        self.background.reserve(e);
+        self.make_room(e);
+        Ok(())
+    }
+
+    /// Any attached entity may come to wait in the queue of its CPU.
+    fn make_room(&mut self, e: EntityId) {
+        let queue = self.queue(e);
+        self.ready.reserve(e, queue, self.members);
+    }
+
+    /// Enters the promise of `account` in the books and confines `e` to the CPU it is made on.
+    fn promise(
+        &mut self,
+        e: EntityId,
+        account: &mut Account,
+        first: Option<CpuId>,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Refused> {
+        account.cpu = None;
+        let Some(asked) = cx.params(e).reservation else {
+            cx.confine(e, &CpuSet::ALL);
+            return Ok(());
+        };
+        if self.enforce == Enforce::None && !self.partitioned {
+            return Ok(());
+        }
+        let allowed = cx.params(e).affinity.and(&cx.host().all());
+        let accounts = &self.accounts;
+        let others = |cpu: Option<CpuId>| {
+            let others = accounts.iter().enumerate().filter(move |&(index, _)| index != e.index());
+            let here = others.filter(move |(_, other)| other.open && other.is_reserved() && other.cpu == cpu);
+            here.map(|(_, other)| &other.utilisation)
+        };
+        let admitted = self.admission.admit(account.utilisation, first, &allowed, others);
+        account.cpu = admitted.map_err(|full| Refused::Utilisation { asked, free_ppm: full.free_ppm, on: full.on })?;
+        if let Some(cpu) = account.cpu {
+            cx.confine(e, &CpuSet::one(cpu));
+        }
+        Ok(())
+    }
+
+    fn withdraw(&mut self, account: &Account) {
+        let counted = self.enforce != Enforce::None || self.partitioned;
+        if account.is_reserved() && counted {
+            self.admission.release(account.utilisation, account.cpu);
+        }
+    }
+
+    fn detach(&mut self, e: EntityId) {
+        let account = *self.account(e);
+        self.withdraw(&account);
+        self.account_mut(e).open = false;
+        self.members -= 1;
+    }
+
+    /// Gives `e`, which is in no queue, a new promise in place of the old one; its first period begins now.
+    /// Where only other things changed, the period goes on. If refused, all is as it was.
+    fn renegotiate(&mut self, e: EntityId, old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        let before = *self.account(e);
+        let same = old.reservation == cx.params(e).reservation;
+        let mut account = if same { before } else { Account::open(cx.params(e), self.enforce, cx.now()) };
+        self.withdraw(&before);
+        let answer = self.promise(e, &mut account, before.cpu, cx);
+        if answer.is_err() {
+            // The books have room for what was in them.
+            if before.is_reserved() && (self.enforce != Enforce::None || self.partitioned) {
+                self.admission.restore(before.utilisation, before.cpu);
+            }
+            return answer;
+        }
+        account.restricted = before.restricted;
+        self.accounts[e.index()] = account;
+        self.make_room(e);
+        Ok(())
+    }
+
+    // ---- Queues ----
+
+    fn queue(&self, e: EntityId) -> usize {
+        self.account(e).cpu.map_or(0, CpuId::index)
+    }
+
+    /// Queues `e`, which is runnable, according to its standing.
+    #[inline]
+    fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        let account = *self.account(e);
+        match account.standing {
+            Standing::Reserved => self.ready.push(self.queue(e), account.key(e), e),
+            Standing::Background => self.enqueue_background(e),
+            Standing::Depleted => cx.hold(e, sched::Held::Depleted),
+        }
+    }
+
+    fn enqueue_background(&mut self, e: EntityId) {
+        self.arrivals += 1;
+        self.arrived[e.index()] = self.arrivals;
+        self.background.push_back(self.account(e).cpu.map_or(self.cpus, CpuId::index), e);
+    }
+
+    /// Takes `e` out of whatever queue or hold it is in.
+    fn dequeue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        if !self.ready.remove(e) {
+            self.background.remove(e);
+        }
+        if cx.is_held(e) {
+            cx.release(e, sched::Held::Depleted);
+        }
+    }
+
+    /// Takes the longest waiting of the background entities that may run on `cpu`.
+    fn pop_background(&mut self, cpu: CpuId, cx: &Cx<'_>) -> Option<EntityId> {
+        let here = self.background.first(cpu.index());
+        let anywhere = self.background.iter(self.cpus).find(|&e| cx.may_run(e, cpu));
+        let first = match (here, anywhere) {
+            (Some(a), Some(b)) => Some(if self.arrived[a.index()] < self.arrived[b.index()] { a } else { b }),
+            (one, other) => one.or(other),
+        }?;
+        self.background.remove(first);
+        Some(first)
+    }
+
+    /// `e` runs on reserved time until that is used up; without enforcement, until it stops.
+    fn reserved_slice(&self, e: EntityId, now: Instant) -> Slice {
+        match self.enforce {
+            Enforce::None => Slice::forever(e),
+            _ => Slice::until(e, self.account(e).slice_end(now, self.grain)),
+        }
+    }
+
+    fn background_slice(&self, e: EntityId, now: Instant) -> Slice {
+        Slice::until(e, now.saturating_add(self.quantum).round_up(self.grain))
+    }
+
+    // ---- Periods ----
+
+    /// A job, or a period of demand, begins now: `e` wakes.
+    #[inline]
+    fn begin(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        let (now, enforce, late) = (cx.now(), self.enforce, self.late);
+        let account = self.account_mut(e);
+        if !account.is_reserved() {
+            return;
+        }
+        if enforce == Enforce::None {
+            account.standing = Standing::Reserved;
+            if now >= account.deadline {
+                account.deadline = now.saturating_add(account.period);
+            }
+            return;
+        }
+        account.slept = true;
+        if now >= account.deadline {
+            account.renew(late, now);
+        }
+        self.arm(e, cx);
+    }
+
+    /// Sets the alarm at the end of `e`'s period, if it has one.
+    fn arm(&self, e: EntityId, cx: &mut Cx<'_>) {
+        if self.enforce == Enforce::None {
+            return;
+        }
+        let at = self.account(e).deadline.round_up(self.grain);
+        if self.account(e).is_reserved() && at != Instant::NEVER {
+            let on = cx.last_cpu(e);
+            cx.set_alarm(period_end(e), on, at);
+        } else {
+            cx.clear_alarm(period_end(e));
+        }
+    }
+
+    /// `e` stops with its slice used up, its job done, or just displaced: where does it stand now?
+    #[inline]
+    fn judge(&mut self, e: EntityId, why: Why) {
+        let none = self.enforce == Enforce::None;
+        let account = self.account_mut(e);
+        if !account.is_reserved() || account.standing != Standing::Reserved {
+            return;
+        }
+        match (why, none) {
+            (Why::Yielded, true) => account.deadline = account.deadline.saturating_add(account.period),
+            (_, true) => {}
+            (Why::Yielded, false) => account.deplete(),
+            (_, false) if account.balance <= 0 => account.deplete(),
+            (_, false) => {}
+        }
+    }
+
+    /// `e` blocks: it is owed nothing for this period, and needs no alarm until it wakes.
+    fn rest(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        if self.enforce != Enforce::None && self.account(e).is_reserved() {
+            self.account_mut(e).slept = true;
+            cx.clear_alarm(period_end(e));
+        }
+    }
+
+    fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {
+        let account = self.account(e);
+        show("deadline", account.deadline.as_ns().min(i64::MAX.unsigned_abs()).cast_signed());
+        show("remaining", account.balance);
+        show("slice", account.slice.as_ns().cast_signed());
+        show("period", account.period.as_ns().cast_signed());
+        show("reserved", i64::from(account.standing == Standing::Reserved));
+    }
+}

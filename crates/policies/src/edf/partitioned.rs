@@ -1,0 +1,120 @@
+//! `placement = partitioned`: every entity with a reservation has a CPU of its own, found first fit at admission, and
+//! each CPU runs the earliest deadline of its own.
+
+use super::Edf;
+use super::account::Standing;
+use sched::{
+    Alarm, CpuId, Cx, EntityId, Nanos, Of, Params, Policy, Refused, Running, Slice, State, Stopped, Wake, Why,
+};
+
+pub(super) struct Partitioned(pub(super) Edf);
+
+impl Partitioned {
+    /// Calls the CPU that should run `e`, which has just been queued.
+    fn call_for(&self, e: EntityId, cx: &mut Cx<'_>) {
+        let account = self.0.account(e);
+        let (Standing::Reserved, Some(cpu)) = (account.standing, account.cpu) else {
+            if let Some(cpu) = cx.idle_cpu_for(e) {
+                cx.kick(cpu);
+            }
+            return;
+        };
+        let preempts = match cx.running(cpu) {
+            Running::Idle | Running::Below => true,
+            Running::Above => false,
+            Running::Mine { entity, .. } => {
+                let running = self.0.account(entity);
+                running.standing != Standing::Reserved || running.key(entity) > account.key(e)
+            }
+        };
+        if preempts {
+            cx.kick(cpu);
+        }
+    }
+}
+
+impl Policy for Partitioned {
+    fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        self.0.attach(e, cx)
+    }
+
+    fn detach(&mut self, e: EntityId, _cx: &mut Cx<'_>) {
+        self.0.detach(e);
+    }
+
+    fn adjust(&mut self, e: EntityId, old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        self.0.renegotiate(e, old, cx)?;
+        match cx.state(e) {
+            State::Blocked => return Ok(()),
+            State::Running(cpu) => cx.kick(cpu),
+            State::Waiting => {
+                self.0.dequeue(e, cx);
+                self.0.enqueue(e, cx);
+                self.call_for(e, cx);
+            }
+        }
+        self.0.arm(e, cx);
+        Ok(())
+    }
+
+    fn wake(&mut self, e: EntityId, _why: Wake, cx: &mut Cx<'_>) {
+        self.0.begin(e, cx);
+        self.0.enqueue(e, cx);
+        self.call_for(e, cx);
+    }
+
+    fn sleep(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        self.0.dequeue(e, cx);
+        self.0.rest(e, cx);
+    }
+
+    fn charge(&mut self, e: EntityId, ran: Nanos, _cx: &mut Cx<'_>) {
+        self.0.account_mut(e).charge(ran);
+    }
+
+    fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
+        let Of::Entity(e) = alarm.of else { unreachable!("only entities have alarms here") };
+        let waiting = cx.state(e) == State::Waiting;
+        if let State::Running(cpu) = cx.state(e) {
+            if let Some((e, ran)) = cx.take_ran(cpu) {
+                self.0.account_mut(e).charge(ran);
+            }
+            cx.kick(cpu);
+        }
+        if waiting {
+            self.0.dequeue(e, cx);
+        }
+        let (late, now) = (self.0.late, cx.now());
+        self.0.account_mut(e).renew(late, now);
+        self.0.arm(e, cx);
+        if waiting {
+            self.0.enqueue(e, cx);
+            self.call_for(e, cx);
+        }
+    }
+
+    fn put(&mut self, _cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
+        let e = prev.entity;
+        if prev.why == Why::Blocked {
+            self.0.rest(e, cx);
+            return;
+        }
+        self.0.judge(e, prev.why);
+        self.0.enqueue(e, cx);
+        self.call_for(e, cx);
+    }
+
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
+        if let Some((_, e)) = self.0.ready.pop(cpu.index()) {
+            return self.0.reserved_slice(e, cx.now());
+        }
+        match self.0.pop_background(cpu, cx) {
+            Some(e) => self.0.background_slice(e, cx.now()),
+            None => Slice::IDLE,
+        }
+    }
+
+    fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {
+        self.0.inspect(e, show);
+    }
+}

@@ -1,0 +1,186 @@
+//! `charge = wall`: VSched's own core (S1 §3.2), which cannot see an entity block.
+//!
+//! At a period's end, at the end of a slice and when the set changes, the entity of earliest deadline with time left
+//! is *chosen*, whether it wants to run or not, and pays for the time until the next choice. While it is blocked, all
+//! who are runnable take turns, as SCHED_OTHER processes would.
+
+use super::Edf;
+use super::account::Standing;
+use sched::{
+    Alarm, CpuId, Cx, EntityId, Held, Instant, Nanos, Of, Params, Policy, Refused, Slice, State, Stopped, Wake, Why,
+};
+
+pub(super) struct Wall {
+    /// `ready` holds all who have time left, blocked or not; `background` all who wait.
+    edf: Edf,
+    chosen: Vec<Option<EntityId>>,
+    /// Since when the chosen has not paid.
+    since: Vec<Instant>,
+}
+
+impl Wall {
+    pub(super) fn new(edf: Edf, cpus: usize) -> Wall {
+        Wall { edf, chosen: vec![None; cpus], since: vec![Instant::ZERO; cpus] }
+    }
+
+    /// The chosen of `cpu` pays for the time since the last choice.
+    fn elapse(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
+        let since = std::mem::replace(&mut self.since[cpu.index()], cx.now());
+        let Some(e) = self.chosen[cpu.index()] else { return };
+        let account = self.edf.account_mut(e);
+        account.charge(cx.now().since(since));
+        if account.standing == Standing::Reserved && account.balance <= 0 {
+            account.deplete();
+            self.edf.ready.remove(e);
+            self.hold_if_depleted(e, cx);
+        }
+    }
+
+    fn hold_if_depleted(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        if self.edf.account(e).standing == Standing::Depleted && cx.state(e) != State::Blocked {
+            self.edf.background.remove(e);
+            cx.hold(e, Held::Depleted);
+        }
+    }
+
+    /// `e` is runnable: it waits for its turn, and its CPU looks again if it is the chosen one there.
+    fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        if self.edf.account(e).standing == Standing::Depleted {
+            cx.hold(e, Held::Depleted);
+            return;
+        }
+        self.edf.enqueue_background(e);
+        match self.edf.account(e).cpu {
+            Some(cpu) if self.chosen[cpu.index()] == Some(e) => cx.kick(cpu),
+            _ => {
+                if let Some(cpu) = cx.idle_cpu_for(e) {
+                    cx.kick(cpu);
+                }
+            }
+        }
+    }
+
+    fn dequeue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        self.edf.background.remove(e);
+        if cx.is_held(e) {
+            cx.release(e, Held::Depleted);
+        }
+    }
+
+    /// Puts `e` among those who can be chosen, if it has time left, and has its CPU choose again.
+    fn stand(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        self.edf.arm(e, cx);
+        let account = *self.edf.account(e);
+        if let (Standing::Reserved, Some(cpu)) = (account.standing, account.cpu) {
+            self.edf.ready.push(cpu.index(), account.key(e), e);
+            cx.kick(cpu);
+        }
+    }
+
+    /// Takes `e` from among those who can be chosen.
+    fn stand_down(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        if let Some(cpu) = self.edf.account(e).cpu
+            && self.chosen[cpu.index()] == Some(e)
+        {
+            self.elapse(cpu, cx);
+            self.chosen[cpu.index()] = None;
+            cx.kick(cpu);
+        }
+        self.edf.ready.remove(e);
+    }
+}
+
+impl Policy for Wall {
+    fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        self.edf.attach(e, cx)?;
+        self.stand(e, cx);
+        Ok(())
+    }
+
+    fn detach(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        self.stand_down(e, cx);
+        self.edf.detach(e);
+    }
+
+    fn adjust(&mut self, e: EntityId, old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        // What was chosen pays by its old promise.
+        if let Some(cpu) = self.edf.account(e).cpu {
+            self.elapse(cpu, cx);
+        }
+        let was_on = self.edf.account(e).cpu;
+        self.edf.renegotiate(e, old, cx)?;
+        if let Some(cpu) = was_on.filter(|cpu| self.chosen[cpu.index()] == Some(e)) {
+            self.chosen[cpu.index()] = None;
+            cx.kick(cpu);
+        }
+        self.edf.ready.remove(e);
+        self.stand(e, cx);
+        match cx.state(e) {
+            State::Blocked => {}
+            State::Running(cpu) => cx.kick(cpu),
+            State::Waiting => {
+                self.dequeue(e, cx);
+                self.enqueue(e, cx);
+            }
+        }
+        Ok(())
+    }
+
+    fn wake(&mut self, e: EntityId, _why: Wake, cx: &mut Cx<'_>) {
+        self.enqueue(e, cx);
+    }
+
+    fn sleep(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        self.dequeue(e, cx);
+    }
+
+    fn charge(&mut self, _e: EntityId, _ran: Nanos, _cx: &mut Cx<'_>) {}
+
+    fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
+        let Of::Entity(e) = alarm.of else { unreachable!("only entities have alarms here") };
+        self.stand_down(e, cx);
+        let (late, now) = (self.edf.late, cx.now());
+        // This core cannot know that an entity slept.
+        self.edf.account_mut(e).slept = false;
+        self.edf.account_mut(e).renew(late, now);
+        if cx.is_held(e) && self.edf.account(e).standing != Standing::Depleted {
+            self.dequeue(e, cx);
+            if cx.state(e) == State::Waiting {
+                self.enqueue(e, cx);
+            }
+        }
+        self.stand(e, cx);
+    }
+
+    fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
+        self.elapse(cpu, cx);
+        if prev.why != Why::Blocked {
+            self.enqueue(prev.entity, cx);
+        }
+    }
+
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
+        self.elapse(cpu, cx);
+        let now = cx.now();
+        let chosen = self.edf.ready.first(cpu.index()).map(|(_, e)| e);
+        self.chosen[cpu.index()] = chosen;
+        let Some(chosen) = chosen else {
+            return match self.edf.pop_background(cpu, cx) {
+                Some(e) => self.edf.background_slice(e, now),
+                None => Slice::IDLE,
+            };
+        };
+        let until = self.edf.account(chosen).slice_end(now, self.edf.grain);
+        if self.edf.background.remove(chosen) {
+            return Slice::until(chosen, until);
+        }
+        match self.edf.pop_background(cpu, cx) {
+            Some(e) => Slice::until(e, until.min(self.edf.background_slice(e, now).until)),
+            None => Slice::IDLE,
+        }
+    }
+
+    fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {
+        self.edf.inspect(e, show);
+    }
+}

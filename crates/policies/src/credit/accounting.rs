@@ -8,7 +8,7 @@ const CREDITS_PER_MS: u64 = 10;
 /// What one credit buys.
 const CREDIT: Nanos = Nanos::us(1_000 / CREDITS_PER_MS);
 
-/// The credits one CPU's running burns in `time`, and an account may hold at the end of an accounting if that is its period.
+/// The credits that running for `time` burns.
 pub(crate) fn credits_in(time: Nanos) -> i64 {
     (time.as_ns() / CREDIT.as_ns()).cast_signed()
 }

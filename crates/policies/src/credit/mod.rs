@@ -142,9 +142,10 @@ fn starvation(load: &Load<'_>) -> Option<Nanos> {
     let (period, tick) = (accounting_period(load.knobs), load.knobs.time("tick"));
     let most = u128::from(credits_in(period).unsigned_abs());
     let entities = u128::from(load.entities.max(1));
-    let competitors = entities * u128::from(load.weight_most.max(1));
+    let in_xens_scale = |weight: u64| u128::from((weight + 2) / 4).max(1);
+    let competitors = entities * in_xens_scale(load.weight_most);
     let members = if load.group_depth == 0 { 1 } else { entities };
-    let share = most * load.host.cpus as u128 * u128::from(load.weight_least) / (competitors * members);
+    let share = most * load.host.cpus as u128 * in_xens_scale(load.weight_least) / (competitors * members);
     // A cap may leave a member no more than the rounding does.
     let earned = if load.has_limits { 1 } else { share.clamp(1, most) };
     let periods = u64::try_from(most.div_ceil(earned)).expect("at most what an account can owe") + 1;

@@ -25,7 +25,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::round_robin as fair_class;
+use crate::cfs as fair_class;
 use crate::rt::{self, Rt};
 use sched::{
     Alarm, AlarmBase, AlarmKind, AlarmSlots, CpuId, Cx, Descriptor, EntityId, GroupChange, GroupId, Held, Host, Knob,
@@ -52,7 +52,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     build,
 };
 
-const FAIR: Descriptor = Descriptor { knobs: &[rt::TICK, fair_class::POLICY.knobs[0]], ..fair_class::POLICY };
+const FAIR: Descriptor = fair_class::POLICY;
 
 /// The real-time class's knobs, then the fair class's.
 const KNOBS: [Knob; rt::KNOBS.len() + FAIR.knobs.len()] = concat(rt::KNOBS, FAIR.knobs);

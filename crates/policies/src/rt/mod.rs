@@ -55,11 +55,6 @@ pub(crate) const KNOBS: &[Knob] = &[
         .from("sched_rt_runtime_us, kernel/sched/rt.c"),
 ];
 
-/// The knob `tick`, for a composition whose other classes have none.
-pub(crate) const TICK: Knob =
-    Knob::time("tick", Nanos::ms(1), (Nanos::us(100), Nanos::ms(100)), "the time between two ticks of a CPU: 1 / HZ")
-        .from("CONFIG_HZ, kernel/Kconfig.hz");
-
 /// Its alarm slots.
 pub(crate) const ALARMS: AlarmSlots =
     AlarmSlots { policy: &[AlarmKind::Timer], cpu: &[AlarmKind::Tick], ..AlarmSlots::NONE };
@@ -107,7 +102,7 @@ pub(crate) struct Rt {
 }
 
 impl Rt {
-    /// The class on `host`, with these knobs and a `tick`.
+    /// The class on `host`, with these knobs and `tick`.
     pub(crate) fn new(host: &Host, knobs: &Knobs) -> Rt {
         let (tick, period, runtime) = (knobs.time("tick"), knobs.time("rt-period"), knobs.time("rt-runtime"));
         let limited = knobs.on("rt-throttling") && runtime < period;

@@ -4,7 +4,7 @@ mod churn;
 mod lists;
 mod throttling;
 
-use super::{ALARMS, KNOBS, Rt, TICK};
+use super::{ALARMS, KNOBS, Rt};
 use sched::{
     Class, Conserving, CpuId, CpuSet, Descriptor, EntityId, Instant, Knob, Nanos, Params, Policy, Refused, RtPriority,
     State, Wake,
@@ -26,6 +26,8 @@ const ALONE: Descriptor = Descriptor {
 };
 
 const ALL_KNOBS: [Knob; 5] = [KNOBS[0], KNOBS[1], KNOBS[2], KNOBS[3], TICK];
+
+const TICK: Knob = Knob::time("tick", Nanos::ms(1), (Nanos::us(100), Nanos::ms(100)), "the time between two ticks");
 
 const CPU: CpuId = CpuId::new(0);
 const OTHER: CpuId = CpuId::new(1);

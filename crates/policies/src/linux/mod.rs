@@ -8,7 +8,7 @@
 //! ```text
 //! one CPU, f and g fair, r FIFO every 10 ms for 4 ms
 //! 0         10        20        30        40
-//! rrrrffffffrrrrggggggrrrrffffffrrrrgggggg
+//! rrrrggggffrrrrggggffrrrrffffggrrrrggggff
 //! ```
 //!
 //! The rules of the classes are in `rt` and in the fair class, `cfs`. Between them there is only this:
@@ -28,8 +28,8 @@ mod tests;
 use crate::cfs as fair_class;
 use crate::rt::{self, Rt};
 use sched::{
-    Alarm, AlarmBase, AlarmKind, AlarmSlots, CpuId, Cx, Descriptor, EntityId, GroupChange, GroupId, Held, Host, Knob,
-    Knobs, Load, Nanos, Of, Params, Policy, Refused, Slice, State, Stopped, Wake, Why,
+    Alarm, AlarmBase, AlarmKind, AlarmSlots, Conserving, CpuId, Cx, Descriptor, EntityId, GroupChange, GroupId, Held,
+    Host, Knob, Knobs, Load, Nanos, Of, Params, Policy, Refused, Slice, State, Stopped, Wake, Why,
 };
 
 /// What the rest of the system knows of it.
@@ -40,7 +40,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     good_for: "what an ordinary Linux host or guest does, real-time tasks included",
     bad_at: "keeping promises to several who all ask for real-time priorities",
     text: include_str!("mod.rs"),
-    conserving: FAIR.conserving,
+    conserving,
     starvation,
     alarms: AlarmSlots {
         policy: &POLICY_ALARMS,
@@ -88,6 +88,23 @@ const fn count(slots: &[AlarmKind]) -> u8 {
 fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     let fair = (FAIR.build)(host, knobs)?;
     Ok(Box::new(Linux { rt: Rt::new(host, knobs), fair, members: Vec::new() }))
+}
+
+/// The real-time class leaves no CPU idle, but one that is throttled, which is so to the end of the period: then a
+/// real-time task may wait elsewhere, behind a more urgent one.
+fn conserving(load: &Load<'_>) -> Conserving {
+    let below = (FAIR.conserving)(load);
+    if !load.has_rt || !rt::is_limited(load.knobs) {
+        return below;
+    }
+    let (period, runtime) = (load.knobs.time("rt-period"), load.knobs.time("rt-runtime"));
+    match below {
+        // What is used beyond the runtime, a tick at most, is paid off in one period.
+        Conserving::Global { slack } if runtime > load.knobs.time("tick") => {
+            Conserving::Global { slack: slack.max(period) }
+        }
+        _ => Conserving::Never,
+    }
 }
 
 /// Priorities are strict: only among fair tasks is there a bound.

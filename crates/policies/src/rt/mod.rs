@@ -51,7 +51,7 @@ pub(crate) const KNOBS: &[Knob] = &[
         .from("sched_rt_runtime_us, kernel/sched/rt.c; off: -1"),
     Knob::time("rt-period", Nanos::s(1), (Nanos::ms(1), Nanos::s(100)), "the period of throttling")
         .from("sched_rt_period_us, kernel/sched/rt.c"),
-    Knob::time("rt-runtime", Nanos::ms(950), (Nanos::ZERO, Nanos::s(100)), "how much of it a CPU gives, if less")
+    Knob::time("rt-runtime", Nanos::ms(950), (Nanos::us(1), Nanos::s(100)), "how much of it a CPU gives, if less")
         .from("sched_rt_runtime_us, kernel/sched/rt.c"),
 ];
 
@@ -61,6 +61,11 @@ pub(crate) const ALARMS: AlarmSlots =
 
 const fn ticker(cpu: CpuId) -> Alarm {
     Alarm { of: Of::Cpu(cpu), slot: 0 }
+}
+
+/// Whether real-time entities are throttled at all.
+pub(crate) fn is_limited(knobs: &Knobs) -> bool {
+    knobs.on("rt-throttling") && knobs.time("rt-runtime") < knobs.time("rt-period")
 }
 
 /// What is kept of an entity.
@@ -105,7 +110,7 @@ impl Rt {
     /// The class on `host`, with these knobs and `tick`.
     pub(crate) fn new(host: &Host, knobs: &Knobs) -> Rt {
         let (tick, period, runtime) = (knobs.time("tick"), knobs.time("rt-period"), knobs.time("rt-runtime"));
-        let limited = knobs.on("rt-throttling") && runtime < period;
+        let limited = is_limited(knobs);
         Rt {
             queues: Levels::new(host.cpus, PRIORITIES),
             tasks: Vec::new(),

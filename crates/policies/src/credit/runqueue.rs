@@ -236,7 +236,7 @@ mod tests {
                     queues.insert(CPU, one);
                 }
                 2 => queues.set_priority(one, Priority::ALL[draw / 48 % 3]),
-                _ if draw / 48 % 8 == 0 => {
+                _ if (draw / 48).is_multiple_of(8) => {
                     list.sort_by_key(|&e| queues.priority(e) == Priority::Over);
                     queues.sort(CPU);
                 }

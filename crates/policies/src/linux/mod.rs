@@ -147,7 +147,7 @@ impl Linux {
     }
 
     /// A fair task becomes real-time.
-    fn to_rt(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
+    fn make_real_time(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
         self.rt.attach(e, &mut rt_view(cx))?;
         let state = cx.state(e);
         let below = &mut fair_view(cx);
@@ -176,7 +176,7 @@ impl Linux {
     }
 
     /// A real-time task becomes fair.
-    fn to_fair(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
+    fn make_fair(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
         self.fair.attach(e, &mut fair_view(cx))?;
         let state = cx.state(e);
         let above = &mut rt_view(cx);
@@ -228,8 +228,8 @@ impl Policy for Linux {
     fn adjust(&mut self, e: EntityId, old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
         match (self.member(e), cx.params(e).class.rt_priority()) {
             (Member::Rt, Some(_)) => self.rt.adjust(e, old, &mut rt_view(cx)),
-            (Member::Rt, None) => self.to_fair(e, cx),
-            (Member::Fair | Member::Joining, Some(_)) => self.to_rt(e, cx),
+            (Member::Rt, None) => self.make_fair(e, cx),
+            (Member::Fair | Member::Joining, Some(_)) => self.make_real_time(e, cx),
             (Member::Fair | Member::Joining, None) => self.fair.adjust(e, old, &mut fair_view(cx)),
         }
     }

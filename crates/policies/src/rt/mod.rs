@@ -4,8 +4,9 @@
 //! blocks, yields, or somebody of a higher priority comes. SCHED_RR shares a list in turns of 100 ms.
 //!
 //! ```text
-//! one CPU, throttling after 950 ms of each second      0        20       40       60       80       100 …      950   1000
-//! a FIFO 10, from 20 to 60 b FIFO 20; f fair           aaaaaaaaabbbbbbbbbbbbbbbbbbbaaaaaaaaaaaaaaa … aaaaaaafffffffaa
+//! a FIFO 10 from 0, b FIFO 20 from 20 to 60 ms, f fair, one CPU; 5 ms a letter
+//! 0         50        100               950       1000
+//! aaaabbbbbbbbaaaaaaaa        …         ffffffffffaaaa
 //! ```
 //!
 //! **Lists** (sched(7)). Who wakes goes last in its list; who is preempted goes first; who yields goes last. Who waits and

@@ -16,7 +16,9 @@ fn example_4() -> (Host<'static>, [EntityId; 3]) {
     host.adjust(y, Params::default()).expect("accepted");
     run_through(&mut host, 31);
     assert_eq!((running(&host, CPU), running(&host, OTHER)), (Some(x), Some(z)));
-    [above, boosted].map(|e| interrupt(&mut host, e));
+    for e in [above, boosted] {
+        interrupt(&mut host, e);
+    }
     run_through(&mut host, 31);
     interrupt(&mut host, y);
     run_through(&mut host, 32);
@@ -60,7 +62,9 @@ fn a_cpu_that_runs_dry_looks_at_the_next_higher_number_first() {
         interrupt(&mut host, boosted);
     }
     run_through(&mut host, 31);
-    waiting.map(|e| interrupt(&mut host, e));
+    for e in waiting {
+        interrupt(&mut host, e);
+    }
     run_through(&mut host, 32);
     let cpu = CpuId::new(2);
     assert_eq!(running(&host, cpu), Some(hogs[2]));
@@ -79,7 +83,9 @@ fn an_idle_cpu_takes_over_work_too() {
     let (mut host, [x, y, z]) = example_4();
     // x, OVER, may run on both CPUs now; CPU 1 is left without anything of its own.
     host.adjust(x, Params { affinity: CpuSet::ALL, ..*host.machine().params(x) }).expect("accepted");
-    [y, z].map(|e| host.pause(e));
+    for e in [y, z] {
+        host.pause(e);
+    }
     host.block(OTHER);
     run_through(&mut host, 32);
     assert_eq!((running(&host, OTHER), priority(&host, x)), (Some(x), OVER));
@@ -138,7 +144,9 @@ fn two_wake_ups_on_an_idle_cpu_run_on_two() {
     for (knobs, both) in [(&[][..], true), (&[("hand-off", 0)][..], false)] {
         let mut host = host_of(sched::Host::new(2), knobs);
         let pair = [(), ()].map(|()| living_on(&mut host, CPU));
-        pair.map(|e| interrupt(&mut host, e));
+        for e in pair {
+            interrupt(&mut host, e);
+        }
         run_through(&mut host, 5);
         assert_eq!(running(&host, CPU), Some(pair[0]));
         assert_eq!(running(&host, OTHER) == Some(pair[1]), both, "{knobs:?}");
@@ -196,7 +204,9 @@ fn a_tick_moves_an_active_entity_where_more_neighbours_idle() {
     for shape in [sched::Host { cpus: 4, smt: 2, llc: 4 }, sched::Host { cpus: 4, smt: 1, llc: 2 }] {
         let mut host = host_of(shape, &[]);
         let pair = [CPU, OTHER].map(|cpu| living_on(&mut host, cpu));
-        pair.map(|e| interrupt(&mut host, e));
+        for e in pair {
+            interrupt(&mut host, e);
+        }
         run_through(&mut host, 19);
         assert_eq!([CPU, OTHER].map(|cpu| running(&host, cpu)), pair.map(Some), "the first tick makes them active");
         run_through(&mut host, 21);

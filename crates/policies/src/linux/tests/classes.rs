@@ -15,6 +15,28 @@ fn the_example_of_the_essay() {
 }
 
 #[test]
+fn the_example_of_the_real_time_essay() {
+    let mut host = host(1);
+    let names = [(hog(&mut host, fifo(10)), 'a'), (scripted(&mut host, fifo(20)), 'b'), (hog(&mut host, nice(0)), 'f')];
+    let mut gantt = String::new();
+    for ms in (2..1_022).step_by(5) {
+        host.run_until(at(ms));
+        let now = running(&host, CPU);
+        gantt.extend(names.iter().find(|&&(e, _)| now == Some(e)).map(|&(_, name)| name));
+        if ms == 17 {
+            host.run_until(at(20));
+            wake(&mut host, names[1].0);
+        } else if ms == 57 {
+            host.run_until(at(60));
+            host.block(CPU);
+        }
+    }
+    let [first, last] = [&gantt[..20], &gantt[190..]];
+    let essay = include_str!("../../rt/mod.rs");
+    assert!(essay.contains(&format!("//! {first}  ")) && essay.contains(&format!("  {last}\n")), "{first} {last}");
+}
+
+#[test]
 fn no_knob_is_named_twice() {
     for (n, knob) in POLICY.knobs.iter().enumerate() {
         assert!(POLICY.knobs[..n].iter().all(|other| other.name != knob.name), "{}", knob.name);

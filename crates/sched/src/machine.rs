@@ -404,7 +404,15 @@ impl Machine {
             assert!(picks_left > 0, "the policy kicks without end at {now}");
             picks_left -= 1;
         }
-        self.truth.tell()
+        self.truth.tell();
+        self.truth.actions()
+    }
+
+    /// What the last [`settle`](Machine::settle) said.
+    #[inline]
+    #[must_use]
+    pub fn actions(&self) -> &[Action] {
+        self.truth.actions()
     }
 
     fn displace(&mut self, cpu: CpuId) {

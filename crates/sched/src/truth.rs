@@ -82,6 +82,8 @@ pub(crate) struct Truth {
     needy_count: usize,
     /// CPUs a kick is on its way to.
     kicked: CpuSet,
+    /// The CPU that gives up an entity or picks at this moment.
+    pub(crate) deciding: Option<CpuId>,
     slots: Vec<Slot>,
     cold: Vec<Cold>,
     free_slots: Vec<u32>,
@@ -119,6 +121,7 @@ impl Truth {
             needy: CpuSet::EMPTY,
             needy_count: 0,
             kicked: CpuSet::EMPTY,
+            deciding: None,
             slots: Vec::new(),
             cold: Vec::new(),
             free_slots: Vec::new(),
@@ -388,7 +391,8 @@ impl Truth {
 
     pub(crate) fn idle_cpu_for(&self, e: EntityId) -> Option<CpuId> {
         let last = self.slot(e).cpu;
-        let idle = |cpu: CpuId| self.seats[cpu.index()].entity.is_none() && !self.will_pick(cpu);
+        let idle =
+            |cpu: CpuId| self.seats[cpu.index()].entity.is_none() && !self.will_pick(cpu) && self.deciding != Some(cpu);
         if self.may_run(e, last) && idle(last) {
             return Some(last);
         }

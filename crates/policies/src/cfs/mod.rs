@@ -5,8 +5,8 @@
 //!
 //! ```text
 //! one CPU, tick 1ms, round 6ms: a (nice 0, weight 1024) and b (nice 5, 335), hogs from 0
-//! 0         5         10        15        20        25
-//! aaaaabbaaaaabbaaaaabbaaaaabb…
+//! 0         10        20        30        40        50
+//! baaaaabbaaaaabbaaaaabaaaaabbaaaaabbaaaaabaaaaabbaaaaabb
 //! ```
 //!
 //! 1. *Charge*: `vruntime += ran · 1024 / weight`. `min_vruntime` of a queue follows its least vruntime, never back.
@@ -177,7 +177,7 @@ impl Cfs {
         let queue = self.queues.node(id).queue;
         let current = self.queues.queue(queue).current;
         let sibling = Some(NodeId::task(parent)).filter(|&parent| self.queues.node(parent).queue == queue);
-        self.queues.place_forked(id, current.or(sibling).map(|from| self.queues.node(from).vruntime));
+        self.queues.place_forked(id, sibling.or(current).map(|from| self.queues.node(from).vruntime));
         if self.queues.tunables.child_runs_first
             && let Some(current) = current
             && self.queues.let_pass(id, current)

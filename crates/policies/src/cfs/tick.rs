@@ -29,11 +29,10 @@ impl Cfs {
     /// A tick on `cpu`.
     pub(super) fn tick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         self.charge_current(cpu, cx);
-        let current = self.cpus[cpu.index()].current;
-        if let Some(e) = current {
+        if let Some(e) = self.cpus[cpu.index()].current {
             self.tick_chain(e, cpu, cx);
         }
-        if self.cpus.len() > 1 && (current.is_some() || cx.running(cpu) == Running::Above) {
+        if self.cpus.len() > 1 && self.queues.root(cpu).tasks.all > 0 {
             self.balance_busy(cpu, cx);
             self.call_idle(cpu, cx);
             self.arm_other_ticks(cpu, cx);

@@ -218,6 +218,38 @@ fn returned_quota_waits_for_a_refill_that_is_near() {
     assert!(is_held(&world, hog));
     world.settle();
     assert!(!is_held(&world, hog));
+    assert_eq!(world.record.borrow().slack_alarms, 0);
+}
+
+#[test]
+fn a_refill_pays_debts_and_a_nanosecond_each() {
+    // CPU 0 takes the 2 ms before the others come; the next 2 ms are enough for all three to run again.
+    let mut world = World::new(3);
+    let group = world.limited_group(Nanos::ms(2), Nanos::ms(100), GroupId::ROOT);
+    let hogs = [0, 1, 2].map(|cpu| world.hog(on(&[cpu], within(group, nice(0)))));
+    world.until_ms(50);
+    assert_eq!(hogs.map(|e| world.ran(e)), [Nanos::ms(2), Nanos::ZERO, Nanos::ZERO]);
+    world.until_ms(100);
+    world.settle();
+    assert_eq!([0, 1, 2].map(|cpu| world.running(cpu)), hogs.map(Some));
+    world.until_ms(10_000);
+    assert_near("in the long run", world.ran_all(&hogs), Nanos::ms(200), Nanos::ms(3));
+}
+
+#[test]
+fn an_idle_cpu_pulls_no_task_whose_group_is_throttled_there() {
+    // CPU 1 has a bite of 10 ms, CPU 0 one of 50.
+    let mut world = World::with(Host::new(2), &[("bandwidth-slice", ms(50))]);
+    let group = world.limited_group(Nanos::ms(60), Nanos::ms(100), GroupId::ROOT);
+    let free = world.hogs(2, on(&[0], within(group, nice(0))));
+    let there = world.hog(on(&[1], within(group, nice(0))));
+    world.until_ms(6);
+    free.iter().for_each(|&e| world.host.adjust(e, within(group, nice(0))).unwrap());
+    world.until_ms(11);
+    assert!(is_held(&world, there));
+    world.until_ms(50);
+    assert!(free.iter().all(|&e| !is_held(&world, e)), "one would be held for nothing on CPU 1");
+    assert_eq!(world.ran_all(&free), Nanos::ms(50));
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Moving work to where there is less (`policies.md` 1.7), and what the descriptor promises of it.
+//! Moving work to where there is less, and what the descriptor promises of it.
 
 use super::*;
 use sched::{Conserving, Load};

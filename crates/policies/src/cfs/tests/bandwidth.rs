@@ -1,6 +1,8 @@
-//! Quotas (`policies.md` 1.6) and the worked example B (1.11).
+//! Quotas.
 
 use super::*;
+use crate::cfs::bandwidth::{PERIOD, SLACK};
+use sched::{Alarm, Input, Kicks, Machine, Of};
 
 /// A group of 50 ms in 100 ms, and a hog of it pinned to each of two CPUs.
 fn two_limited_hogs() -> (World, GroupId, [EntityId; 2]) {
@@ -219,6 +221,50 @@ fn returned_quota_waits_for_a_refill_that_is_near() {
     world.settle();
     assert!(!is_held(&world, hog));
     assert_eq!(world.record.borrow().slack_alarms, 0);
+}
+
+#[test]
+fn a_late_slack_timer_leaves_a_near_refill_to_do_its_work() {
+    let mut machine = Machine::build(&POLICY, Host::new(4), &POLICY.defaults(), Kicks::Immediate).unwrap();
+    let quota = Some(Quota::new(Nanos::ms(25), Nanos::ms(100)).unwrap());
+    let limited = GroupParams { quota, ..GroupParams::default() };
+    let group = machine.create_group(Instant::ZERO, limited, GroupId::ROOT).unwrap();
+    let [hog, a, b, c] = [0, 1, 2, 3].map(|cpu| {
+        let params = on(&[cpu], within(group, nice(0)));
+        machine.attach(Instant::ZERO, params).unwrap()
+    });
+    let mut tell = |at: Instant, inputs: &[Input]| {
+        inputs.iter().for_each(|&input| machine.input(at, input));
+        machine.settle(at);
+        machine.is_held(hog)
+    };
+    let alarm = |of: Of, slot: u8| Input::Alarm { alarm: Alarm { of, slot } };
+    let wake = |entity: EntityId| Input::Wake { entity, why: Wake::Timer };
+    let tick = alarm(Of::Cpu(CpuId::new(0)), 0);
+    tell(Instant::ZERO, &[wake(hog)]);
+    tell(at_ms(5), &[tick]);
+    tell(at_ms(8), &[wake(a), wake(b), wake(c)]);
+    assert!(tell(at_ms(10), &[tick]), "the pool is dry");
+    let blocks = [1, 2, 3].map(|cpu| Input::Block { cpu: CpuId::new(cpu) });
+    tell(at_ms(10) + Nanos::us(100), &blocks);
+    // It was due at 15.1 ms.
+    assert!(tell(at_ms(99), &[alarm(Of::Group(group), SLACK)]));
+    assert!(!tell(at_ms(100), &[alarm(Of::Group(group), PERIOD)]));
+}
+
+#[test]
+fn a_throttled_group_comes_back_with_a_sleepers_credit_only() {
+    let mut world = World::new(1);
+    let group = world.limited_group(Nanos::ms(20), Nanos::ms(1_000), GroupId::ROOT);
+    let inside = world.hog(within(group, nice(0)));
+    let outside = world.hog(nice(0));
+    world.until_ms(1_000);
+    assert!(is_held(&world, inside));
+    let before = world.ran(outside);
+    world.until_ms(1_020);
+    // 3 ms ahead at most: it has a turn first, then they alternate.
+    assert!(world.ran(outside) - before >= Nanos::ms(7), "{}", world.ran(outside) - before);
+    assert!(!is_held(&world, inside));
 }
 
 #[test]

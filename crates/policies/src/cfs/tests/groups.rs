@@ -1,4 +1,4 @@
-//! Nested groups (`policies.md` 1.6).
+//! Nested groups.
 
 use super::*;
 use sched::{Alarm, Input, Kicks, Machine, Of};

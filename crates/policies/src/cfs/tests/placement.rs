@@ -1,4 +1,4 @@
-//! Where tasks wake and start (`policies.md` 1.7).
+//! Where tasks wake and start.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Rules 1 to 10 (`policies.md` 1.5) and the worked examples A (1.11), on one observed CPU.
+//! Rules 1 to 10, on one observed CPU. The examples are those the rules were specified with.
 
 use super::*;
 
@@ -340,6 +340,26 @@ fn rule_9_a_yield_lets_the_second_go_but_not_one_far_ahead() {
     world.host.yield_now(CpuId::new(0));
     world.settle();
     assert_eq!(world.running(0), Some(b), "a is more than 1 ms ahead of b");
+}
+
+#[test]
+fn rule_9_a_light_yielder_lets_others_go_though_they_are_further_ahead() {
+    // 1 ms on the clock of nice 5 is 3.057 ms; on that of nice 0 it is 1 ms.
+    for (weight, lets) in [(5, true), (0, false)] {
+        let mut world = World::with(Host::new(1), &[("start-debit", 0)]);
+        let yielder = world.scripted(nice(weight));
+        let hog = world.hog(nice(0));
+        world.until_ms(100);
+        // At a tick, so that the hog's slice is over.
+        world.wake(yielder);
+        world.settle();
+        assert_eq!(world.running(0), Some(yielder));
+        let behind = world.vruntime(hog) - world.vruntime(yielder);
+        assert!(ms(2) < behind && behind < 3_057_000, "{behind}");
+        world.host.yield_now(CpuId::new(0));
+        world.settle();
+        assert_eq!(world.running(0) == Some(hog), lets, "nice {weight}");
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Names for things: entities, groups, CPUs and sets of CPUs.
 
 use core::fmt;
+use core::num::NonZeroU64;
 
 /// The most CPUs one machine may have: above today's largest two-socket hosts (768 threads).
 pub const CPUS_MAX: usize = 1024;
@@ -13,35 +14,35 @@ macro_rules! generational_id {
     ($(#[$doc:meta])* $name:ident, $letter:literal) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name {
-            index: u32,
-            generation: u32,
-        }
+        pub struct $name(NonZeroU64); // index above, generation + 1 below: one word, and so is an Option of it
 
         impl $name {
-            /// The id with this index and generation, as a trace spells it.
+            /// The id with this index and generation (below 2^32 − 1), as a trace spells it.
             #[must_use]
             pub const fn new(index: u32, generation: u32) -> $name {
-                $name { index, generation }
+                let word = (index as u64) << 32 | (generation + 1) as u64;
+                $name(NonZeroU64::new(word).expect("a generation plus one is not zero"))
             }
 
             /// The dense index: what a policy's tables are indexed by. Reused after detach.
+            #[inline]
             #[must_use]
             pub const fn index(self) -> usize {
-                self.index as usize
+                (self.0.get() >> 32) as usize
             }
 
             /// How often the index had been used before.
+            #[inline]
             #[must_use]
             pub const fn generation(self) -> u32 {
-                self.generation
+                (self.0.get() & 0xffff_ffff) as u32 - 1
             }
         }
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, concat!($letter, "{}"), self.index)?;
-                if self.generation > 0 { write!(f, ".{}", self.generation) } else { Ok(()) }
+                write!(f, concat!($letter, "{}"), self.index())?;
+                if self.generation() > 0 { write!(f, ".{}", self.generation()) } else { Ok(()) }
             }
         }
 

@@ -14,8 +14,6 @@ use alloc::vec::Vec;
 
 /// "No entity" in a link.
 const NOBODY: u32 = u32::MAX;
-/// "No entity" in a seat.
-const EMPTY: EntityId = EntityId::new(NOBODY, 0);
 
 /// What changes with every decision about an entity; parameters are kept apart, in `Truth::params`.
 #[derive(Clone, Copy, Debug)]
@@ -59,10 +57,10 @@ pub(crate) struct Group {
 /// A CPU's seat.
 #[derive(Clone, Copy, Debug)]
 struct Seat {
-    /// Who sits here, or [`EMPTY`].
-    entity: EntityId,
-    /// Who the driver was last told to run here, or [`EMPTY`].
-    told: EntityId,
+    /// Who sits here.
+    entity: Option<EntityId>,
+    /// Who the driver was last told to run here.
+    told: Option<EntityId>,
     /// The start of the time not charged yet.
     since: Instant,
     /// The end of the slice.
@@ -84,6 +82,8 @@ pub(crate) struct Truth {
     needy_count: usize,
     /// CPUs a kick is on its way to.
     kicked: CpuSet,
+    /// The CPU that gives up an entity or picks at this moment.
+    pub(crate) deciding: Option<CpuId>,
     slots: Vec<Slot>,
     cold: Vec<Cold>,
     free_slots: Vec<u32>,
@@ -98,8 +98,8 @@ pub(crate) struct Truth {
 impl Truth {
     pub(crate) fn new(host: Host, alarms: AlarmSlots, kicks: Kicks) -> Truth {
         let seat = Seat {
-            entity: EMPTY,
-            told: EMPTY,
+            entity: None,
+            told: None,
             since: Instant::ZERO,
             until: Instant::NEVER,
             touched: false,
@@ -121,6 +121,7 @@ impl Truth {
             needy: CpuSet::EMPTY,
             needy_count: 0,
             kicked: CpuSet::EMPTY,
+            deciding: None,
             slots: Vec::new(),
             cold: Vec::new(),
             free_slots: Vec::new(),
@@ -376,7 +377,7 @@ impl Truth {
     #[inline]
     pub(crate) fn running(&self, cpu: CpuId) -> Option<(EntityId, Instant)> {
         let seat = &self.seats[cpu.index()];
-        (seat.entity != EMPTY).then_some((seat.entity, seat.since))
+        Some((seat.entity?, seat.since))
     }
 
     pub(crate) fn until(&self, cpu: CpuId) -> Instant {
@@ -390,7 +391,8 @@ impl Truth {
 
     pub(crate) fn idle_cpu_for(&self, e: EntityId) -> Option<CpuId> {
         let last = self.slot(e).cpu;
-        let idle = |cpu: CpuId| self.seats[cpu.index()].entity == EMPTY && !self.will_pick(cpu);
+        let idle =
+            |cpu: CpuId| self.seats[cpu.index()].entity.is_none() && !self.will_pick(cpu) && self.deciding != Some(cpu);
         if self.may_run(e, last) && idle(last) {
             return Some(last);
         }
@@ -435,7 +437,7 @@ impl Truth {
     pub(crate) fn cut(&mut self, cpu: CpuId, until: Instant) {
         assert!(until > self.now, "law 1: a slice cannot end at {until}, it is {} already", self.now);
         let seat = &mut self.seats[cpu.index()];
-        assert!(seat.entity != EMPTY, "only a running slice can be cut");
+        assert!(seat.entity.is_some(), "only a running slice can be cut");
         if until < seat.until {
             seat.until = until;
             self.touch(cpu);
@@ -460,21 +462,19 @@ impl Truth {
     #[inline]
     pub(crate) fn take_ran(&mut self, cpu: CpuId) -> Option<(EntityId, Nanos)> {
         let seat = &mut self.seats[cpu.index()];
-        if seat.entity == EMPTY || seat.since == self.now {
-            return None;
-        }
+        let entity = seat.entity.filter(|_| seat.since != self.now)?;
         let ran = self.now.since(seat.since);
         seat.since = self.now;
-        self.slots[seat.entity.index()].charged += ran;
-        Some((seat.entity, ran))
+        self.slots[entity.index()].charged += ran;
+        Some((entity, ran))
     }
 
     /// Empties the seat of `cpu`. Its entity has been charged.
     #[inline]
     pub(crate) fn vacate(&mut self, cpu: CpuId, to: State) -> EntityId {
         let seat = &mut self.seats[cpu.index()];
-        assert!(seat.entity != EMPTY && seat.since == self.now, "law 5: charged before it stops");
-        let entity = core::mem::replace(&mut seat.entity, EMPTY);
+        assert!(seat.since == self.now, "law 5: charged before it stops");
+        let entity = seat.entity.take().expect("somebody sits where a seat is emptied");
         seat.until = Instant::NEVER;
         let slot = self.slot_mut(entity);
         assert_eq!(slot.state, State::Running(cpu), "law 3: who sits on a CPU runs there and nowhere else");
@@ -488,15 +488,21 @@ impl Truth {
     pub(crate) fn seat(&mut self, cpu: CpuId, e: EntityId, until: Instant) {
         let now = self.now;
         assert!(until > now, "law 1: a slice cannot end at {until}, it is {now} already");
-        assert!(self.may_run(e, cpu), "law 2: {e} may not run on {cpu:?}");
-        let slot = self.slot_mut(e);
+        let cold = &self.cold;
+        let slot = &mut self.slots[e.index()];
+        assert!(slot.generation == e.generation() && slot.attached, "law 8: {e} is detached");
+        let may_run = slot.anywhere || {
+            let Cold { params, confined } = &cold[e.index()];
+            params.affinity.contains(cpu) && confined.contains(cpu)
+        };
+        assert!(may_run, "law 2: {e} may not run on {cpu:?}");
         assert!(slot.held == 0, "law 2: {e} is held");
         assert!(slot.state == State::Waiting, "laws 2 and 3: {e} was picked but is {:?}", slot.state);
         slot.state = State::Running(cpu);
         slot.cpu = cpu;
         let seat = &mut self.seats[cpu.index()];
-        assert!(seat.entity == EMPTY, "law 3: one entity to a CPU");
-        seat.entity = e;
+        assert!(seat.entity.is_none(), "law 3: one entity to a CPU");
+        seat.entity = Some(e);
         seat.since = now;
         seat.until = until;
     }
@@ -534,32 +540,37 @@ impl Truth {
     // ---- Telling the driver ----
 
     /// Turns all that changed since the last time into actions: who stops first, then who runs.
-    pub(crate) fn tell(&mut self) -> &[Action] {
+    pub(crate) fn tell(&mut self) {
         self.actions.clear();
         for &cpu in &self.touched {
             let seat = &self.seats[cpu.index()];
-            if seat.told != EMPTY && seat.told != seat.entity {
-                self.actions.push(Action::Stop { cpu, entity: seat.told });
+            if let Some(entity) = seat.told.filter(|_| seat.told != seat.entity) {
+                self.actions.push(Action::Stop { cpu, entity });
             }
         }
-        for cpu in self.touched.drain(..) {
+        for &cpu in &self.touched {
             let seat = &mut self.seats[cpu.index()];
             seat.touched = false;
-            if seat.entity != EMPTY {
-                if seat.told == seat.entity {
-                    self.actions.push(Action::Extend { cpu, until: seat.until });
-                } else {
-                    self.actions.push(Action::Run { cpu, entity: seat.entity, until: seat.until });
-                }
+            if let Some(entity) = seat.entity {
+                let until = seat.until;
+                self.actions.push(match seat.told == seat.entity {
+                    true => Action::Extend { cpu, until },
+                    false => Action::Run { cpu, entity, until },
+                });
             }
             seat.told = seat.entity;
-            if !seat.kick_told {
-                seat.kick_told = true;
-                if self.kicked.contains(cpu) {
-                    self.actions.push(Action::Kick { cpu });
-                }
+            if !core::mem::replace(&mut seat.kick_told, true) && self.kicked.contains(cpu) {
+                self.actions.push(Action::Kick { cpu });
             }
         }
+        self.touched.clear();
+        if !self.hold_changes.is_empty() {
+            self.tell_holds();
+        }
+        self.alarms.tell(&mut self.actions);
+    }
+
+    fn tell_holds(&mut self) {
         for entity in self.hold_changes.drain(..) {
             let slot = &mut self.slots[entity.index()];
             if !slot.attached || slot.generation != entity.generation() {
@@ -571,7 +582,10 @@ impl Truth {
                 self.actions.push(Action::Held { entity, reasons: slot.held });
             }
         }
-        self.alarms.tell(&mut self.actions);
+    }
+
+    #[inline]
+    pub(crate) fn actions(&self) -> &[Action] {
         &self.actions
     }
 }

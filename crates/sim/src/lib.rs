@@ -2,10 +2,12 @@
 
 mod calendar;
 mod costs;
+mod floor;
 mod host;
 mod workload;
 
 pub use calendar::Calendar;
 pub use costs::Costs;
-pub use host::{Counts, Host};
+pub use floor::Counts;
+pub use host::Host;
 pub use workload::{JobEnd, Periodic, Workload};

@@ -1,51 +1,88 @@
-//! The floor: global EDF over a task set as a bare event loop with two heaps, nothing else. What the simulator's speed is
-//! measured against (simulators: a ratio to this loop in the same run).
+//! The floor: global EDF over a task set as a bare event loop with two heaps, for the EDF table and nothing else. What the
+//! simulator's speed is measured against, in the same run.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// Releases and completions of a synchronous task set (period, wcet) in `[0, end)` on `cpus` CPUs.
-pub fn run(tasks: &[(u64, u64)], cpus: usize, end: u64) -> (u64, u64) {
-    let mut releases: BinaryHeap<Reverse<(u64, usize)>> = (0..tasks.len()).map(|task| Reverse((0, task))).collect();
-    // Ready jobs: (deadline, task, work left). Running jobs: the same and the instant at which they are done.
-    let mut ready: BinaryHeap<Reverse<(u64, usize, u64)>> = BinaryHeap::new();
-    let mut running: Vec<Option<(u64, usize, u64)>> = vec![None; cpus];
-    let (mut released, mut completed) = (0, 0);
+/// A task: its parameters, its open jobs, and the work left of the oldest of them.
+#[derive(Clone, Copy)]
+struct Task {
+    period: u64,
+    wcet: u64,
+    open: u64,
+    left: u64,
+    cpu: usize,
+    begun: bool,
+}
+
+/// The table's columns: releases, completions, misses, preemptions, dispatches, migrations.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Table(pub(crate) [u64; 6]);
+
+/// The table of a synchronous task set (period, wcet) in `[0, end)` on `cpus` CPUs, as simulators.md section 1 has it.
+#[inline(never)]
+pub(crate) fn run(set: &[(u64, u64)], cpus: usize, end: u64) -> Table {
+    let task = |&(period, wcet): &(u64, u64)| Task { period, wcet, open: 0, left: 0, cpu: 0, begun: false };
+    let mut tasks: Vec<Task> = set.iter().map(task).collect();
+    let mut releases: BinaryHeap<Reverse<(u64, usize)>> = (0..tasks.len()).map(|i| Reverse((0, i))).collect();
+    let mut ready: BinaryHeap<Reverse<(u64, usize)>> = BinaryHeap::new();
+    let mut running: Vec<Option<(u64, usize, u64)>> = vec![None; cpus]; // deadline, task, when it is done
+    let mut chosen: Vec<(u64, usize)> = Vec::new();
+    let [mut released, mut completed, mut missed, mut preempted, mut dispatched, mut migrated] = [0; 6];
     loop {
-        let release = releases.peek().map_or(u64::MAX, |&Reverse((at, _))| at);
         let done = running.iter().flatten().map(|&(_, _, done)| done).min().unwrap_or(u64::MAX);
-        let now = release.min(done);
+        let now = releases.peek().map_or(u64::MAX, |&Reverse((at, _))| at).min(done);
         if now >= end {
-            return (released, completed);
+            return Table([released, completed, missed, preempted, dispatched, migrated]);
         }
         for cpu in &mut running {
-            if cpu.is_some_and(|(_, _, done)| done == now) {
-                *cpu = None;
-                completed += 1;
+            let Some((deadline, i, _)) = cpu.filter(|&(_, _, done)| done == now) else { continue };
+            let task = &mut tasks[i];
+            (completed, missed, *cpu) = (completed + 1, missed + u64::from(now > deadline), None);
+            (task.open, task.left, task.begun) = (task.open - 1, task.wcet, false);
+            if task.open > 0 {
+                ready.push(Reverse((deadline + task.period, i)));
             }
         }
-        while let Some(&Reverse((at, task))) = releases.peek() {
-            if at > now {
-                break;
-            }
+        while let Some(&Reverse((_, i))) = releases.peek().filter(|Reverse((at, _))| *at == now) {
+            let task = &mut tasks[i];
             releases.pop();
-            let (period, wcet) = tasks[task];
-            ready.push(Reverse((now + period, task, wcet)));
-            releases.push(Reverse((now + period, task)));
-            released += 1;
-        }
-        while let Some(&Reverse((deadline, task, left))) = ready.peek() {
-            let worst = running.iter_mut().max_by_key(|cpu| cpu.map_or((u64::MAX, 0), |(d, t, _)| (d, t)));
-            let worst = worst.expect("there is a CPU");
-            match *worst {
-                Some((d, t, _)) if (d, t) <= (deadline, task) => break,
-                Some((d, t, done)) => {
-                    ready.pop();
-                    ready.push(Reverse((d, t, done - now)));
-                }
-                None => drop(ready.pop()),
+            releases.push(Reverse((now + task.period, i)));
+            (released, task.open) = (released + 1, task.open + 1);
+            if task.open == 1 {
+                task.left = task.wcet;
+                ready.push(Reverse((now + task.period, i)));
             }
-            *worst = Some((deadline, task, now + left));
+        }
+        let mut free = running.iter().filter(|cpu| cpu.is_none()).count();
+        while let Some(&Reverse(best)) = ready.peek() {
+            if free == 0 {
+                let worst =
+                    running.iter_mut().filter(|cpu| cpu.is_some()).max_by_key(|cpu| cpu.map(|(d, i, _)| (d, i)));
+                let Some((deadline, i, done)) = worst.as_ref().and_then(|cpu| **cpu) else { break };
+                if (deadline, i) < best {
+                    break;
+                }
+                tasks[i].left = done - now;
+                preempted += 1;
+                *worst.expect("it was found") = None;
+                chosen.push(best);
+                ready.pop();
+                ready.push(Reverse((deadline, i)));
+                continue;
+            }
+            free -= 1;
+            chosen.push(best);
+            ready.pop();
+        }
+        for (deadline, i) in chosen.drain(..) {
+            let task = &mut tasks[i];
+            let last_is_free = task.cpu < cpus && running[task.cpu].is_none();
+            let cpu =
+                if last_is_free { task.cpu } else { running.iter().position(Option::is_none).expect("one is free") };
+            migrated += u64::from(task.begun && cpu != task.cpu);
+            (task.cpu, task.begun, dispatched) = (cpu, true, dispatched + 1);
+            running[cpu] = Some((deadline, i, now + task.left));
         }
     }
 }

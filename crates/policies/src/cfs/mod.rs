@@ -110,6 +110,8 @@ struct Cpu {
     average_idle: Nanos,
     /// Whether another CPU's tick called it to pull work.
     called: bool,
+    /// Whether its tick is set only because a more urgent class might come first.
+    ticks_in_case: bool,
     /// One for each level.
     balancing: Vec<Balancing>,
 }
@@ -138,6 +140,7 @@ impl Cfs {
             idle_since: Some(Instant::ZERO),
             average_idle: tunables.migration_cost.saturating_mul(2),
             called: false,
+            ticks_in_case: false,
             balancing: levels.iter().map(Balancing::new).collect(),
         };
         Cfs {
@@ -398,7 +401,7 @@ impl Policy for Cfs {
         let e = self.switch_in_chain(cpu, turn);
         self.look_at_later(e, cpu);
         self.cpus[cpu.index()].current = Some(e);
-        self.arm_tick(cpu, cx);
+        self.settle_tick(cpu, cx);
         Slice::forever(e)
     }
 

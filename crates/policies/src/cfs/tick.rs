@@ -29,6 +29,7 @@ impl Cfs {
     /// A tick on `cpu`.
     pub(super) fn tick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         self.charge_current(cpu, cx);
+        self.cpus[cpu.index()].ticks_in_case = false;
         if let Some(e) = self.cpus[cpu.index()].current {
             self.tick_chain(e, cpu, cx);
         }
@@ -68,6 +69,23 @@ impl Cfs {
         }
     }
 
+    /// Somebody waits on `cpu`, which is about to pick. A more urgent class may come first, and this one not be asked:
+    /// then the tick looks after who waits.
+    fn tick_in_case(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
+        if cx.alarm_at(tick_of(cpu)).is_none() {
+            self.arm_tick(cpu, cx);
+            self.cpus[cpu.index()].ticks_in_case = true;
+        }
+    }
+
+    /// This class has been asked who runs on `cpu`: it ticks if that is needed.
+    pub(super) fn settle_tick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
+        if core::mem::take(&mut self.cpus[cpu.index()].ticks_in_case) && !self.needs_tick(cpu) {
+            cx.clear_alarm(tick_of(cpu));
+        }
+        self.arm_tick(cpu, cx);
+    }
+
     fn needs_tick(&self, cpu: CpuId) -> bool {
         let tasks = self.queues.root(cpu).tasks.all;
         match self.cpus[cpu.index()].current {
@@ -96,7 +114,10 @@ impl Cfs {
             return;
         }
         match cx.running(cpu) {
-            Running::Idle | Running::Below => cx.kick(cpu),
+            Running::Idle | Running::Below => {
+                cx.kick(cpu);
+                self.tick_in_case(cpu, cx);
+            }
             Running::Above => {}
             Running::Mine { entity, .. } if entity == e => {}
             Running::Mine { entity, .. } => self.check_preempt_current(id, entity, arrival, cx),

@@ -5,21 +5,42 @@ use super::account::Standing;
 use sched::{
     Alarm, CpuId, Cx, EntityId, Instant, Nanos, Of, Params, Policy, Refused, Running, Slice, State, Stopped, Wake, Why,
 };
+use std::cmp::Reverse;
 
 const READY: usize = 0;
 
+/// How urgent an entity is: the earlier deadline before the later, then the lower index. One wide number, because
+/// this is compared more often than anything else.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Key(u128);
+
+impl Key {
+    /// Sorts behind every reserved entity.
+    const BACKGROUND: Key = Key(u128::MAX - 1);
+    /// Sorts behind everything: a CPU that is free.
+    const FREE: Key = Key(u128::MAX);
+
+    #[inline]
+    fn of(deadline: Instant, e: EntityId) -> Key {
+        Key(u128::from(deadline.as_ns()) << 64 | e.index() as u128)
+    }
+}
+
 pub(super) struct Global {
     edf: Edf,
+    /// Who woke with reserved time since the last plan.
+    woken: Vec<EntityId>,
     /// Whom the plan wants on each CPU.
     seats: Vec<Option<EntityId>>,
     /// How many seats are taken.
     seated: usize,
-    /// The chosen of the current plan that have no seat yet, in order of (deadline, index).
+    /// How urgent what each CPU runs, or is planned to run, is.
+    urgency: Vec<Key>,
+    /// The chosen of the current plan that have no seat yet, in order of key.
     chosen: Vec<EntityId>,
-    /// CPUs that the current plan may give away, ascending where it matters.
-    free: Vec<CpuId>,
-    /// Whether a CPU is among `free`.
-    is_free: Vec<bool>,
+    /// Whether, since the last plan, anything changed but by waking, blocking and being displaced: somebody in the queue may
+    /// displace somebody now.
+    changed: bool,
     /// How many entities may not run on every CPU.
     restricted: usize,
 }
@@ -28,82 +49,103 @@ impl Global {
     pub(super) fn new(edf: Edf, cpus: usize) -> Global {
         Global {
             edf,
+            woken: Vec::new(),
             seats: vec![None; cpus],
             seated: 0,
+            urgency: vec![Key::FREE; cpus],
             chosen: Vec::with_capacity(cpus),
-            free: Vec::with_capacity(cpus),
-            is_free: vec![false; cpus],
+            changed: true,
             restricted: 0,
         }
     }
 
     /// Notes whether `e` may run everywhere.
     fn note_restricted(&mut self, e: EntityId, restricted: bool) {
+        self.changed = true;
         let before = std::mem::replace(&mut self.edf.account_mut(e).restricted, restricted);
         self.restricted = self.restricted + usize::from(restricted) - usize::from(before);
     }
 
-    /// Gives back what an earlier plan wanted and nobody has come for.
-    #[inline]
-    fn unseat_all(&mut self) {
-        for cpu in 0..self.seats.len() {
-            if self.seated == 0 {
-                break;
-            }
-            if let Some(e) = self.take_seat(CpuId::new(cpu)) {
-                self.edf.ready.push(READY, self.edf.account(e).key(e), e);
-            }
-        }
+    fn key(&self, e: EntityId) -> Key {
+        let account = self.edf.account(e);
+        if account.standing == Standing::Reserved { Key::of(account.deadline, e) } else { Key::BACKGROUND }
     }
 
-    #[inline]
-    fn take_seat(&mut self, cpu: CpuId) -> Option<EntityId> {
-        let e = self.seats[cpu.index()].take()?;
-        self.seated -= 1;
-        Some(e)
+    /// Gives back what an earlier plan wanted and nobody has come for.
+    fn unseat_all(&mut self, cx: &Cx<'_>) {
+        self.changed = true;
+        for cpu in cx.host().iter() {
+            if let Some(e) = self.seats[cpu.index()].take() {
+                self.edf.ready.push(READY, self.edf.account(e).deadline, e);
+            }
+            self.urgency[cpu.index()] = match cx.running(cpu) {
+                Running::Mine { entity, .. } => self.key(entity),
+                Running::Idle | Running::Above | Running::Below => Key::FREE,
+            };
+        }
+        self.seated = 0;
     }
 
     /// Takes `e` out of its seat, queue or hold.
     fn dequeue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
-        if let Some(cpu) = self.seats.iter().position(|&seat| seat == Some(e)) {
-            self.take_seat(CpuId::new(cpu));
+        if self.seated > 0 {
+            self.unseat_all(cx);
+        }
+        if let Some(at) = self.woken.iter().position(|&other| other == e) {
+            self.woken.swap_remove(at);
             return;
         }
         self.edf.dequeue(e, cx);
     }
 
-    /// The key of who runs on `cpu`: later than all others for an entity on unreserved time; `None` if it is free.
+    /// The two plans that are most often made, without the detours of [`choose`](Global::choose): one entity woke, or
+    /// one CPU is free, and nothing else changed since a plan in which nobody in the queue could displace anybody.
+    /// Says whether it was one of them.
     #[inline]
-    fn running_key(&self, cpu: CpuId, cx: &Cx<'_>) -> Option<(Instant, usize)> {
-        match cx.running(cpu) {
-            Running::Mine { entity, .. } => {
-                let account = self.edf.account(entity);
-                let reserved = account.standing == Standing::Reserved;
-                Some(if reserved { account.key(entity) } else { (Instant::NEVER, usize::MAX) })
+    fn choose_one(&mut self, cx: &mut Cx<'_>) -> bool {
+        let worst = self.least_urgent();
+        let urgency = self.urgency[worst.index()];
+        let queued = self.edf.ready.first(READY).map(|(deadline, e)| (Key::of(deadline, e), e));
+        match (self.woken.as_slice(), queued) {
+            (&[e], queued) => {
+                let key = Key::of(self.edf.account(e).deadline, e);
+                if urgency == Key::FREE && queued.is_some() {
+                    return false;
+                }
+                self.woken.clear();
+                if urgency > key {
+                    let last = cx.last_cpu(e);
+                    let free = urgency == Key::FREE && self.urgency[last.index()] == Key::FREE;
+                    self.seat(if free { last } else { worst }, e, key, cx);
+                } else {
+                    self.edf.ready.push(READY, self.edf.account(e).deadline, e);
+                }
+                true
             }
-            Running::Idle => None,
-            Running::Above | Running::Below => Some((Instant::ZERO, 0)),
+            ([], Some((key, e))) if urgency == Key::FREE => {
+                let others = self.urgency.iter().filter(|&&key| key == Key::FREE).count() - 1;
+                if others > 0 {
+                    return false;
+                }
+                self.edf.ready.pop(READY);
+                self.seat(worst, e, key, cx);
+                true
+            }
+            ([], _) => true,
+            _ => false,
         }
     }
 
     /// Finds who is to be on the CPUs besides those who run and stay, and seats them.
     fn choose(&mut self, cx: &mut Cx<'_>) {
-        for cpu in cx.host().iter() {
-            self.is_free[cpu.index()] = cx.running(cpu) == Running::Idle;
-            if self.is_free[cpu.index()] {
-                self.free.push(cpu);
-            }
-        }
-        while let Some((key, e)) = self.edf.ready.first(READY) {
-            if self.chosen.len() == self.free.len() {
-                let taken = cx.host().iter().filter(|cpu| !self.is_free[cpu.index()]);
-                match taken.map(|cpu| (self.running_key(cpu, cx), cpu)).max() {
-                    Some((Some(running), cpu)) if running > key => {
-                        self.is_free[cpu.index()] = true;
-                        self.free.push(cpu);
-                    }
-                    _ => break,
-                }
+        self.queue_woken();
+        let mut free = self.urgency.iter().filter(|&&key| key == Key::FREE).count();
+        while let Some((deadline, e)) = self.edf.ready.first(READY) {
+            if self.chosen.len() == free {
+                let worst = self.least_urgent_running();
+                let Some(worst) = worst.filter(|&cpu| self.urgency[cpu.index()] > Key::of(deadline, e)) else { break };
+                self.urgency[worst.index()] = Key::FREE;
+                free += 1;
             }
             self.edf.ready.pop(READY);
             self.chosen.push(e);
@@ -111,24 +153,53 @@ impl Global {
         for i in 0..self.chosen.len() {
             let e = self.chosen[i];
             let last = cx.last_cpu(e);
-            let at = self.free.iter().position(|&cpu| cpu == last);
-            let cpu = self.free.swap_remove(at.unwrap_or_else(|| lowest(&self.free)));
-            self.seat(cpu, e, cx);
+            let cpu = match self.urgency[last.index()] {
+                Key::FREE => last,
+                _ => CpuId::new(
+                    self.urgency.iter().position(|&key| key == Key::FREE).expect("as many are free as chosen"),
+                ),
+            };
+            self.seat(cpu, e, self.key(e), cx);
         }
         self.chosen.clear();
-        self.free.clear();
+    }
+
+    fn queue_woken(&mut self) {
+        while let Some(e) = self.woken.pop() {
+            self.edf.ready.push(READY, self.edf.account(e).deadline, e);
+        }
+    }
+
+    /// The lowest free CPU, or else the one that runs the least urgent entity.
+    #[inline]
+    fn least_urgent(&self) -> CpuId {
+        let (mut worst, mut worst_key) = (0, Key(0));
+        for (cpu, &key) in self.urgency.iter().enumerate() {
+            // Chosen without a branch: nobody could predict it.
+            let worse = key > worst_key;
+            worst = std::hint::select_unpredictable(worse, cpu, worst);
+            worst_key = std::hint::select_unpredictable(worse, key, worst_key);
+        }
+        CpuId::new(worst)
+    }
+
+    /// The CPU that runs the least urgent of those who run.
+    fn least_urgent_running(&self) -> Option<CpuId> {
+        let running = self.urgency.iter().enumerate().filter(|&(_, &key)| key != Key::FREE);
+        running.max_by_key(|&(_, &key)| key).map(|(cpu, _)| CpuId::new(cpu))
     }
 
     /// The same where some may not run everywhere: one after the other, each to the best CPU left for it.
     fn choose_restricted(&mut self, cx: &mut Cx<'_>) {
-        while let Some((key, e)) = self.edf.ready.pop(READY) {
+        self.queue_woken();
+        while let Some((deadline, e)) = self.edf.ready.pop(READY) {
             let last = cx.last_cpu(e);
             let open = |cpu: &CpuId| cx.may_run(e, *cpu) && self.seats[cpu.index()].is_none();
-            let order = |cpu: &CpuId| (self.running_key(*cpu, cx).map(std::cmp::Reverse), *cpu != last, *cpu);
-            let best = cx.host().iter().filter(open).min_by_key(order);
-            match best.map(|cpu| (cpu, self.running_key(cpu, cx))) {
-                Some((cpu, None)) => self.seat(cpu, e, cx),
-                Some((cpu, Some(running))) if running > key => self.seat(cpu, e, cx),
+            let order = |cpu: &CpuId| (self.urgency[cpu.index()], *cpu == last, Reverse(*cpu));
+            match cx.host().iter().filter(open).max_by_key(order) {
+                Some(cpu) if self.urgency[cpu.index()] > Key::of(deadline, e) => {
+                    self.seat(cpu, e, Key::of(deadline, e), cx)
+                }
                 _ => self.chosen.push(e), // Nobody gives way to it for now.
             }
             if self.seated == self.seats.len() {
@@ -136,13 +207,15 @@ impl Global {
             }
         }
         while let Some(e) = self.chosen.pop() {
-            self.edf.ready.push(READY, self.edf.account(e).key(e), e);
+            self.edf.ready.push(READY, self.edf.account(e).deadline, e);
         }
     }
 
-    fn seat(&mut self, cpu: CpuId, e: EntityId, cx: &mut Cx<'_>) {
+    #[inline]
+    fn seat(&mut self, cpu: CpuId, e: EntityId, key: Key, cx: &mut Cx<'_>) {
         self.seats[cpu.index()] = Some(e);
         self.seated += 1;
+        self.urgency[cpu.index()] = key;
         cx.kick(cpu);
     }
 
@@ -156,20 +229,12 @@ impl Global {
         let account = self.edf.account(e);
         if account.standing == Standing::Reserved {
             let open = cx.host().iter().filter(|&cpu| cx.may_run(e, cpu) && !cx.kicked(cpu));
-            let worst = open.map(|cpu| (self.running_key(cpu, cx), cpu)).max();
-            if let Some((Some(key), cpu)) = worst
-                && key > account.key(e)
-            {
+            let worst = open.max_by_key(|cpu| self.urgency[cpu.index()]);
+            if let Some(cpu) = worst.filter(|cpu| self.urgency[cpu.index()] > self.key(e)) {
                 cx.kick(cpu);
             }
         }
     }
-}
-
-/// The position of the lowest CPU.
-fn lowest(cpus: &[CpuId]) -> usize {
-    let least = cpus.iter().enumerate().min_by_key(|&(_, &cpu)| cpu);
-    least.expect("there are as many free CPUs as chosen entities").0
 }
 
 impl Policy for Global {
@@ -178,6 +243,7 @@ impl Policy for Global {
         self.note_restricted(e, !cx.may_run_anywhere(e));
         // One look at the queue may find them all unable to run anywhere.
         self.chosen.reserve(self.edf.members);
+        self.woken.reserve(self.edf.members);
         Ok(())
     }
 
@@ -204,10 +270,12 @@ impl Policy for Global {
 
     fn wake(&mut self, e: EntityId, _why: Wake, cx: &mut Cx<'_>) {
         self.edf.begin(e, cx);
+        if self.edf.account(e).standing == Standing::Reserved {
+            self.woken.push(e);
+            return;
+        }
         self.edf.enqueue(e, cx);
-        if self.edf.account(e).standing == Standing::Background
-            && let Some(cpu) = cx.idle_cpu_for(e)
-        {
+        if let Some(cpu) = cx.idle_cpu_for(e).filter(|_| !cx.is_held(e)) {
             cx.kick(cpu);
         }
     }
@@ -223,6 +291,7 @@ impl Policy for Global {
 
     fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
         let Of::Entity(e) = alarm.of else { unreachable!("only entities have alarms here") };
+        self.changed = true;
         if let State::Running(cpu) = cx.state(e) {
             if let Some((e, ran)) = cx.take_ran(cpu) {
                 self.edf.account_mut(e).charge(ran);
@@ -244,24 +313,29 @@ impl Policy for Global {
     #[inline]
     fn plan(&mut self, cx: &mut Cx<'_>) {
         if self.seated > 0 {
-            self.unseat_all();
+            self.unseat_all(cx);
         }
-        if self.edf.ready.is_empty(READY) {
+        if self.edf.ready.is_empty(READY) && self.woken.is_empty() {
             return;
         }
-        if self.restricted == 0 {
-            self.choose(cx);
-        } else {
+        let changed = std::mem::replace(&mut self.changed, false);
+        if self.restricted > 0 {
             self.choose_restricted(cx);
+        } else if changed || !self.choose_one(cx) {
+            self.choose(cx);
         }
     }
 
-    fn put(&mut self, _cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
+    fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
         let e = prev.entity;
+        if self.seats[cpu.index()].is_none() {
+            self.urgency[cpu.index()] = Key::FREE;
+        }
         if prev.why == Why::Blocked {
             self.edf.rest(e, cx);
             return;
         }
+        self.changed |= prev.why != Why::Kicked;
         self.edf.judge(e, prev.why);
         self.edf.enqueue(e, cx);
         // With the plan made, only who may not run everywhere (or runs on unreserved time) can have been overlooked.
@@ -272,21 +346,22 @@ impl Policy for Global {
 
     #[inline]
     fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
-        if let Some(e) = self.take_seat(cpu) {
+        if let Some(e) = self.seats[cpu.index()].take() {
+            self.seated -= 1;
             return self.edf.reserved_slice(e, cx.now());
         }
         let best = match self.restricted {
-            0 => self.edf.ready.first(READY).map(|(_, e)| e),
-            _ => {
-                let allowed = self.edf.ready.iter(READY).filter(|&(_, e)| cx.may_run(e, cpu));
-                allowed.min_by_key(|&(key, _)| key).map(|(_, e)| e)
-            }
+            0 => self.edf.ready.first(READY),
+            _ => self.edf.ready.iter(READY).filter(|&(_, e)| cx.may_run(e, cpu)).min_by_key(|&(at, e)| (at, e.index())),
         };
-        if let Some(e) = best {
+        if let Some((deadline, e)) = best {
             self.edf.ready.remove(e);
+            self.urgency[cpu.index()] = Key::of(deadline, e);
             return self.edf.reserved_slice(e, cx.now());
         }
-        match self.edf.pop_background(cpu, cx) {
+        let rest = self.edf.pop_background(cpu, cx);
+        self.urgency[cpu.index()] = if rest.is_some() { Key::BACKGROUND } else { Key::FREE };
+        match rest {
             Some(e) => self.edf.background_slice(e, cx.now()),
             None => Slice::IDLE,
         }

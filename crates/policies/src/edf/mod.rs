@@ -113,7 +113,7 @@ struct Edf {
     members: usize,
     admission: Admission,
     /// Who waits with reserved time left: one queue per CPU when partitioned, else one.
-    ready: Heaps<(Instant, usize)>,
+    ready: Heaps<Instant>,
     /// Who waits for time nobody has reserved: one list per CPU for those assigned to it, and a last one for all others.
     background: Lists,
     /// Orders the heads of two background lists.
@@ -253,9 +253,9 @@ impl Edf {
     /// Queues `e`, which is runnable, according to its standing.
     #[inline]
     fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
-        let account = *self.account(e);
+        let account = &self.accounts[e.index()];
         match account.standing {
-            Standing::Reserved => self.ready.push(self.queue(e), account.key(e), e),
+            Standing::Reserved => self.ready.push(account.cpu.map_or(0, CpuId::index), account.deadline, e),
             Standing::Background => self.enqueue_background(e),
             Standing::Depleted => cx.hold(e, sched::Held::Depleted),
         }

@@ -72,7 +72,7 @@ impl Wall {
         self.edf.arm(e, cx);
         let account = *self.edf.account(e);
         if let (Standing::Reserved, Some(cpu)) = (account.standing, account.cpu) {
-            self.edf.ready.push(cpu.index(), account.key(e), e);
+            self.edf.ready.push(cpu.index(), account.deadline, e);
             cx.kick(cpu);
         }
     }

@@ -13,8 +13,8 @@ struct Place {
     at: u32,
 }
 
-/// Any number of queues ordered by key, least first. Keys must order totally: end them with an arrival number or
-/// the entity's index.
+/// Any number of queues ordered by key, least first; of equal keys, the entity of lower index is first. A key that ends
+/// with an arrival number makes them first in, first out.
 ///
 /// `push`, `pop` and `remove` take O(log n); `first` takes O(1).
 #[derive(Debug)]
@@ -66,9 +66,9 @@ impl<K: Copy + Ord> Heaps<K> {
         let at = heap.len();
         heap.push((key, e));
         #[expect(clippy::cast_possible_truncation, reason = "there are fewer than 2^32 queues")]
-        let queue = queue as u32;
-        self.places[e.index()].queue = queue;
-        self.rise(queue, at);
+        let number = queue as u32;
+        self.places[e.index()].queue = number;
+        self.rise(queue, at, (key, e));
     }
 
     /// The entity of least key in `queue`.
@@ -82,7 +82,12 @@ impl<K: Copy + Ord> Heaps<K> {
     #[inline]
     pub fn pop(&mut self, queue: usize) -> Option<(K, EntityId)> {
         let first = self.first(queue)?;
-        self.remove(first.1);
+        self.places[first.1.index()].queue = NOWHERE;
+        let heap = &mut self.heaps[queue];
+        let last = heap.pop().expect("it has a first");
+        if !heap.is_empty() {
+            self.sink(queue, 0, last);
+        }
         Some(first)
     }
 
@@ -98,12 +103,10 @@ impl<K: Copy + Ord> Heaps<K> {
         let last = heap.pop().expect("it holds e");
         let at = at as usize;
         if at < heap.len() {
-            let rises = last.0 < heap[at].0;
-            heap[at] = last;
-            if rises {
-                self.rise(queue, at);
+            if before(&last, &heap[at]) {
+                self.rise(queue as usize, at, last);
             } else {
-                self.sink(queue, at);
+                self.sink(queue as usize, at, last);
             }
         }
         true
@@ -114,13 +117,13 @@ impl<K: Copy + Ord> Heaps<K> {
         self.heaps[queue].iter().copied()
     }
 
+    /// Puts `moving` at `at` or above it, where it belongs.
     #[inline]
-    fn rise(&mut self, queue: u32, mut at: usize) {
-        let heap = &mut self.heaps[queue as usize];
-        let moving = heap[at];
+    fn rise(&mut self, queue: usize, mut at: usize, moving: (K, EntityId)) {
+        let heap = &mut self.heaps[queue];
         while at > 0 {
             let parent = (at - 1) / ARITY;
-            if heap[parent].0 <= moving.0 {
+            if !before(&moving, &heap[parent]) {
                 break;
             }
             heap[at] = heap[parent];
@@ -131,14 +134,21 @@ impl<K: Copy + Ord> Heaps<K> {
         self.places[moving.1.index()].at = position(at);
     }
 
+    /// Puts `moving` at `at` or below it, where it belongs.
     #[inline]
-    fn sink(&mut self, queue: u32, mut at: usize) {
-        let heap = &mut self.heaps[queue as usize];
-        let moving = heap[at];
+    fn sink(&mut self, queue: usize, mut at: usize, moving: (K, EntityId)) {
+        let heap = &mut self.heaps[queue];
         loop {
-            let children = at * ARITY + 1..(at * ARITY + 1 + ARITY).min(heap.len());
-            let Some(least) = children.min_by_key(|&child| heap[child].0) else { break };
-            if moving.0 <= heap[least].0 {
+            let mut least = at * ARITY + 1;
+            if least >= heap.len() {
+                break;
+            }
+            for child in least + 1..(at * ARITY + 1 + ARITY).min(heap.len()) {
+                if before(&heap[child], &heap[least]) {
+                    least = child;
+                }
+            }
+            if !before(&heap[least], &moving) {
                 break;
             }
             heap[at] = heap[least];
@@ -148,6 +158,11 @@ impl<K: Copy + Ord> Heaps<K> {
         heap[at] = moving;
         self.places[moving.1.index()].at = position(at);
     }
+}
+
+#[inline]
+fn before<K: Ord>(a: &(K, EntityId), b: &(K, EntityId)) -> bool {
+    a.0 < b.0 || (a.0 == b.0 && a.1 < b.1)
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "a queue holds fewer than ENTITIES_MAX entities")]

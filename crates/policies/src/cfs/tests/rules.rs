@@ -348,14 +348,19 @@ fn rule_9_a_light_yielder_lets_others_go_though_they_are_further_ahead() {
     for (weight, lets) in [(5, true), (0, false)] {
         let mut world = World::with(Host::new(1), &[("start-debit", 0)]);
         let yielder = world.scripted(nice(weight));
-        let hog = world.hog(nice(0));
-        world.until_ms(100);
-        // At a tick, so that the hog's slice is over.
         world.wake(yielder);
         world.settle();
+        world.host.block(CpuId::new(0));
+        let hog = world.hog(nice(0));
+        world.host.run_until(Instant::at_ns(1_500_000));
+        world.host.pause(hog);
+        world.wake(yielder);
+        world.settle();
+        world.host.resume(hog);
+        world.settle();
         assert_eq!(world.running(0), Some(yielder));
-        let behind = world.vruntime(hog) - world.vruntime(yielder);
-        assert!(ms(2) < behind && behind < 3_057_000, "{behind}");
+        let ahead = world.vruntime(hog) - world.vruntime(yielder);
+        assert!(ms(1) < ahead && ahead < 3_057_000, "{ahead}");
         world.host.yield_now(CpuId::new(0));
         world.settle();
         assert_eq!(world.running(0) == Some(hog), lets, "nice {weight}");

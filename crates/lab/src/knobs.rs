@@ -1,0 +1,141 @@
+//! From knobs as written, in a scenario or as `NAME=VALUE` on a command line, to a policy's [`Knobs`].
+
+use crate::duration;
+use crate::problem::{Findings, Problem, Problems, Wrong, nearest, quoted, right_instead};
+use crate::source::{Source, Span};
+use sched::{Descriptor, Knob, Knobs, Unit};
+
+/// A knob and its value as written.
+#[derive(Clone, Debug)]
+pub struct KnobSetting {
+    /// The knob's name, which need not exist.
+    pub name: String,
+    /// Its value, which need not fit.
+    pub value: KnobValue,
+    /// Where it is written; `None` on a command line.
+    pub place: Option<KnobPlace>,
+}
+
+/// A value as written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum KnobValue {
+    /// A TOML string, or whatever stands on a command line: `30ms`, `hard`, `on`, `20`.
+    Text(String),
+    /// A whole number.
+    Integer(i64),
+    /// `true` or `false`.
+    Switch(bool),
+}
+
+/// Where a knob is set.
+#[derive(Clone, Debug)]
+pub struct KnobPlace {
+    /// In which text.
+    pub source: Source,
+    /// Where its name stands.
+    pub name: Span,
+    /// Where its value stands.
+    pub value: Span,
+}
+
+impl std::str::FromStr for KnobSetting {
+    type Err = Problems;
+
+    /// Reads `NAME=VALUE`.
+    fn from_str(text: &str) -> Result<KnobSetting, Problems> {
+        match text.split_once('=') {
+            Some((name, value)) if !name.trim().is_empty() => {
+                let value = KnobValue::Text(value.trim().to_string());
+                Ok(KnobSetting { name: name.trim().to_string(), value, place: None })
+            }
+            _ => {
+                let problem = Problem::new(format!("{} is not the setting of a knob", quoted(text)));
+                Err(problem.help("right would be NAME=VALUE, such as quantum=10ms").into())
+            }
+        }
+    }
+}
+
+/// The knobs of `policy`: its defaults, then each of `settings` in turn, so that the last one of a name counts.
+///
+/// # Errors
+/// A knob the policy does not have, or a value it cannot have; the place of each as far as it has one.
+pub fn apply_knobs(policy: &Descriptor, settings: &[KnobSetting]) -> Result<Knobs, Problems> {
+    let mut knobs = policy.defaults();
+    let mut findings = Findings::new(&Source::default());
+    for setting in settings {
+        let outcome = match policy.knobs.iter().find(|knob| knob.name == setting.name) {
+            None => Err((unknown(policy, &setting.name), setting.place.as_ref().map(|place| place.name))),
+            Some(knob) => convert(knob, &setting.value)
+                .and_then(|value| knobs.set(knob.name, value).map_err(|error| Wrong::from(&error)))
+                .map_err(|wrong| (wrong, setting.place.as_ref().map(|place| place.value))),
+        };
+        if let Err((wrong, span)) = outcome {
+            let problem = wrong.anywhere(span);
+            findings.add(match &setting.place {
+                Some(place) => problem.within(&place.source),
+                None => problem,
+            });
+        }
+    }
+    findings.finish().map(|()| knobs)
+}
+
+fn unknown(policy: &Descriptor, name: &str) -> Wrong {
+    let known: Vec<&str> = policy.knobs.iter().map(|knob| knob.name).collect();
+    if known.is_empty() {
+        let help = format!("right would be no knobs: `{}` has none", policy.name);
+        return Wrong::new(format!("there is no knob {}", quoted(name)), "no such knob", help);
+    }
+    let message = format!("the policy `{}` has no knob {}", policy.name, quoted(name));
+    Wrong::new(message, "no such knob", right_instead(name, &known))
+}
+
+/// The value as the policy counts it. Its range is not looked at.
+fn convert(knob: &'static Knob, value: &KnobValue) -> Result<i64, Wrong> {
+    let number = |text: &str| text.trim().parse().ok();
+    let converted = match (knob.unit, value) {
+        (Unit::Time, KnobValue::Text(text)) => {
+            let time = duration::parse(knob.name, text).map_err(|wrong| wrong.said_of(knob.name))?;
+            Some(time.as_ns().cast_signed())
+        }
+        (Unit::Count, KnobValue::Text(text)) => number(text),
+        (Unit::Percent, KnobValue::Text(text)) => number(text.trim().strip_suffix('%').unwrap_or(text)),
+        (Unit::Count | Unit::Percent, &KnobValue::Integer(number)) => Some(number),
+        (Unit::Switch, &KnobValue::Switch(on)) => Some(i64::from(on)),
+        (Unit::Switch, KnobValue::Text(text)) => match text.as_str() {
+            "on" | "true" => Some(1),
+            "off" | "false" => Some(0),
+            _ => None,
+        },
+        (Unit::Choice(words), KnobValue::Text(text)) => match words.iter().position(|word| word == text) {
+            Some(index) => i64::try_from(index).ok(),
+            None => return Err(no_word(knob, words, text)),
+        },
+        _ => None,
+    };
+    converted.ok_or_else(|| {
+        let written = match value {
+            KnobValue::Text(text) => quoted(text),
+            KnobValue::Integer(number) => format!("`{number}`"),
+            KnobValue::Switch(on) => format!("`{on}`"),
+        };
+        let is = match knob.unit {
+            Unit::Time => "a length of time, with a unit",
+            Unit::Count => "a whole number",
+            Unit::Percent => "a whole number of per cent",
+            Unit::Switch => "on or off",
+            Unit::Choice(_) => "one of a few words",
+        };
+        let message = format!("{written} is no value for knob `{}`, which is {is}", knob.name);
+        Wrong::new(message, "of another kind", format!("right would be {}", knob.range()))
+    })
+}
+
+fn no_word(knob: &'static Knob, words: &[&'static str], typed: &str) -> Wrong {
+    let help = match nearest(typed, words.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`? right would be {}", knob.range()),
+        None => format!("right would be {}", knob.range()),
+    };
+    Wrong::new(format!("{} is no value for knob `{}`", quoted(typed), knob.name), "unknown value", help)
+}

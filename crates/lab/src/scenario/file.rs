@@ -1,0 +1,358 @@
+//! The TOML form: what was typed, each value with its place. What it means together is `check`'s business.
+
+use super::form;
+use super::table::{Given, Table};
+use crate::knobs::{KnobPlace, KnobSetting, KnobValue};
+use crate::problem::{Findings, Problem, Wrong, quoted, right_instead};
+use crate::source::{Placed, Span};
+use sched::{Class, CpuSet, Limit, Nanos, Quota, Weight};
+use sim::{Costs, Periodic, Workload};
+use toml::de::{DeTable, DeValue};
+
+/// The keys at the top of a file.
+pub(crate) const FILE_KEYS: &[&str] =
+    &["name", "cpus", "smt", "llc", "length", "seed", "policy", "costs", "group", "vm", "task"];
+/// The keys of `[policy]`.
+pub(crate) const POLICY_KEYS: &[&str] = &["name", "knobs"];
+/// The keys of `[costs]`.
+pub(crate) const COST_KEYS: &[&str] = &["context_switch", "cache_refill", "kick", "tick", "timer_slack"];
+/// The keys of `[[group]]`.
+pub(crate) const GROUP_KEYS: &[&str] = &["name", "parent", "weight", "nice", "cgroup_weight", "cap", "quota"];
+/// The keys of `[[vm]]`.
+pub(crate) const VM_KEYS: &[&str] = &[
+    "name",
+    "parent",
+    "vcpus",
+    "weight",
+    "nice",
+    "cgroup_weight",
+    "cap",
+    "quota",
+    "slice",
+    "period",
+    "start",
+    "limit",
+    "affinity",
+    "class",
+    "arrival",
+    "leaves",
+    "workload",
+];
+/// The keys of `[[task]]`: a VM's, less what only a group can have.
+pub(crate) const TASK_KEYS: &[&str] = &[
+    "name",
+    "parent",
+    "weight",
+    "nice",
+    "cgroup_weight",
+    "slice",
+    "period",
+    "start",
+    "limit",
+    "affinity",
+    "class",
+    "arrival",
+    "leaves",
+    "workload",
+];
+/// The keys of `periodic`.
+pub(crate) const PERIODIC_KEYS: &[&str] = &["period", "work", "phase", "deadline", "end"];
+/// The workloads.
+pub(crate) const WORKLOADS: &[&str] = &["hog", "periodic"];
+
+/// A file as typed.
+#[derive(Debug)]
+pub(super) struct File {
+    pub(super) name: Given<String>,
+    pub(super) cpus: Given<usize>,
+    pub(super) smt: Given<usize>,
+    pub(super) llc: Given<usize>,
+    pub(super) length: Given<Nanos>,
+    pub(super) seed: Given<u64>,
+    pub(super) policy: Given<PolicyTable>,
+    pub(super) costs: Costs,
+    pub(super) groups: Vec<GroupTable>,
+    /// VMs and tasks in the order of the file.
+    pub(super) members: Vec<MemberTable>,
+}
+
+/// `[policy]`.
+#[derive(Debug)]
+pub(super) struct PolicyTable {
+    pub(super) name: Given<String>,
+    pub(super) knobs: Vec<KnobSetting>,
+}
+
+/// What `[[group]]` and `[[vm]]` have in common: a name, a place in the tree, a share and ceilings.
+#[derive(Debug)]
+pub(super) struct GroupTable {
+    /// The header.
+    pub(super) at: Span,
+    pub(super) name: Given<String>,
+    pub(super) parent: Given<String>,
+    pub(super) weight: Given<Weight>,
+    pub(super) cap: Given<u32>,
+    pub(super) quota: Given<Quota>,
+}
+
+/// What a member is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    Vm,
+    Task,
+}
+
+impl Kind {
+    /// What people call it.
+    pub(super) fn noun(self) -> &'static str {
+        match self {
+            Kind::Vm => "the vm",
+            Kind::Task => "the task",
+        }
+    }
+}
+
+/// `[[vm]]` or `[[task]]`.
+#[derive(Debug)]
+pub(super) struct MemberTable {
+    pub(super) kind: Kind,
+    /// A task has no ceilings.
+    pub(super) group: GroupTable,
+    pub(super) vcpus: Given<usize>,
+    pub(super) slice: Given<Nanos>,
+    pub(super) period: Given<Nanos>,
+    pub(super) start: Given<Nanos>,
+    pub(super) limit: Given<Limit>,
+    pub(super) affinity: Given<CpuSet>,
+    pub(super) class: Given<Class>,
+    pub(super) arrival: Given<Nanos>,
+    pub(super) leaves: Given<Nanos>,
+    pub(super) workload: Given<Workload>,
+}
+
+impl File {
+    /// Reads a parsed document.
+    pub(super) fn read(document: &DeTable<'_>, findings: &mut Findings) -> File {
+        let top = Table::new(document, Span::default(), ("a scenario", FILE_KEYS), findings);
+        let mut members: Vec<MemberTable> = Vec::new();
+        for table in top.tables("vm", ("[[vm]]", VM_KEYS), findings) {
+            members.push(MemberTable::read(Kind::Vm, &table, findings));
+        }
+        for table in top.tables("task", ("[[task]]", TASK_KEYS), findings) {
+            members.push(MemberTable::read(Kind::Task, &table, findings));
+        }
+        members.sort_by_key(|member| member.group.at);
+        let groups = top.tables("group", ("[[group]]", GROUP_KEYS), findings);
+        File {
+            name: top.read("name", form::title, findings),
+            cpus: top.read("cpus", |value| form::cpu_count("cpus", value), findings),
+            smt: top.read("smt", |value| form::cpu_count("smt", value), findings),
+            llc: top.read("llc", |value| form::cpu_count("llc", value), findings),
+            length: top.read("length", |value| form::time_above_zero("length", value), findings),
+            seed: top.read("seed", form::seed, findings),
+            policy: policy(&top, findings),
+            costs: costs(&top, findings),
+            groups: groups.iter().map(|table| GroupTable::read(table, findings)).collect(),
+            members,
+        }
+    }
+}
+
+/// `policy = "edf"`, or a table with knobs.
+fn policy(top: &Table<'_, '_>, findings: &mut Findings) -> Given<PolicyTable> {
+    let Some((value, at)) = top.get("policy") else { return Given::Absent };
+    if value.is_str() {
+        let name = top.read("policy", |value| form::reference("policy", value), findings);
+        return Given::Right(Placed { value: PolicyTable { name, knobs: Vec::new() }, at });
+    }
+    let Some(table) = top.table("policy", ("[policy]", POLICY_KEYS), findings) else { return Given::Wrong(at) };
+    let name = table.read("name", |value| form::reference("name", value), findings);
+    if name.is_absent() {
+        let help = "right would be the name of a policy, such as name = \"edf\"";
+        findings.add(Problem::new("the policy has no name").at(table.at, "no name").help(help));
+    }
+    let knobs = knobs(&table, findings);
+    Given::Right(Placed { value: PolicyTable { name, knobs }, at })
+}
+
+/// The knobs as written. Which there are is the policy's business.
+fn knobs(policy: &Table<'_, '_>, findings: &mut Findings) -> Vec<KnobSetting> {
+    let Some((value, at)) = policy.get("knobs") else { return Vec::new() };
+    let Some(entries) = value.as_table() else {
+        let right = "a table, such as { quantum = \"10ms\" }";
+        findings.add(form::mistyped("knobs", value, right).at(at));
+        return Vec::new();
+    };
+    let mut settings = Vec::new();
+    for (name, value) in Table::all(entries, at).iter() {
+        let written = match value.value {
+            DeValue::String(text) => Ok(KnobValue::Text(text.to_string())),
+            DeValue::Boolean(on) => Ok(KnobValue::Switch(*on)),
+            other => {
+                let right = "a text in quotes, a whole number, true or false";
+                form::integer(name.value, other, right).map(KnobValue::Integer)
+            }
+        };
+        match written {
+            Ok(written) => settings.push(KnobSetting {
+                name: name.value.to_string(),
+                value: written,
+                place: Some(KnobPlace { source: findings.source().clone(), name: name.at, value: value.at }),
+            }),
+            Err(wrong) => findings.add(wrong.at(value.at)),
+        }
+    }
+    settings.sort_by_key(|setting| setting.place.as_ref().map(|place| place.name));
+    settings
+}
+
+fn costs(top: &Table<'_, '_>, findings: &mut Findings) -> Costs {
+    let Some(table) = top.table("costs", ("[costs]", COST_KEYS), findings) else { return Costs::NONE };
+    let mut cost = |key: &'static str, what: &'static str| {
+        table.read(key, |value| form::time(what, value), findings).value().unwrap_or_default()
+    };
+    Costs {
+        context_switch: cost("context_switch", "context switch"),
+        cache_refill: cost("cache_refill", "cache refill"),
+        kick: cost("kick", "kick"),
+        tick: cost("tick", "tick"),
+        timer_slack: cost("timer_slack", "timer slack"),
+    }
+}
+
+impl GroupTable {
+    fn read(table: &Table<'_, '_>, findings: &mut Findings) -> GroupTable {
+        GroupTable {
+            at: table.at,
+            name: table.read("name", form::name, findings),
+            parent: table.read("parent", |value| form::reference("parent", value), findings),
+            weight: weight(table, findings),
+            cap: table.read("cap", form::cap, findings),
+            quota: table.read("quota", form::quota, findings),
+        }
+    }
+}
+
+/// A share in one of three scales.
+fn weight(table: &Table<'_, '_>, findings: &mut Findings) -> Given<Weight> {
+    let given = [
+        table.read("weight", form::weight, findings),
+        table.read("nice", form::nice, findings),
+        table.read("cgroup_weight", form::cgroup_weight, findings),
+    ];
+    let mut scales: Vec<Given<Weight>> = given.into_iter().filter(|weight| !weight.is_absent()).collect();
+    scales.sort_by_key(Given::at);
+    let first = scales.first().copied().unwrap_or(Given::Absent);
+    if let (Some(first), Some(second)) = (first.at(), scales.get(1).and_then(Given::at)) {
+        let problem = Problem::new("the share is given twice").at(second, "again").at(first, "first here");
+        findings.add(
+            problem.help("right would be one of `weight`, `nice` and `cgroup_weight`: they are scales of the same"),
+        );
+    }
+    first
+}
+
+impl MemberTable {
+    fn read(kind: Kind, table: &Table<'_, '_>, findings: &mut Findings) -> MemberTable {
+        let mut time = |key: &'static str, form: fn(&'static str, &DeValue<'_>) -> Result<Nanos, Wrong>| {
+            table.read(key, |value| form(key, value), findings)
+        };
+        let (slice, period) = (time("slice", form::time), time("period", form::time));
+        let (start, arrival, leaves) =
+            (time("start", form::time), time("arrival", form::time), time("leaves", form::time));
+        MemberTable {
+            kind,
+            group: GroupTable::read(table, findings),
+            vcpus: table.read("vcpus", form::vcpu_count, findings),
+            slice,
+            period,
+            start,
+            limit: table.read("limit", form::limit, findings),
+            affinity: table.read("affinity", form::cpu_list, findings),
+            class: table.read("class", form::class, findings),
+            arrival,
+            leaves,
+            workload: workload(table, kind, findings),
+        }
+    }
+}
+
+/// `"hog"`, or a table with one workload's name.
+fn workload(member: &Table<'_, '_>, kind: Kind, findings: &mut Findings) -> Given<Workload> {
+    const RIGHT: &str = "\"hog\" or { periodic = { period = \"10ms\", work = \"2ms\" } }";
+    let Some((value, at)) = member.get("workload") else {
+        let help = format!("right would be workload = {RIGHT}");
+        let problem = Problem::new(format!("{} has no workload", kind.noun())).at(member.at, "what does it do?");
+        findings.add(problem.help(help));
+        return Given::Absent;
+    };
+    let typed = match value {
+        DeValue::String(name) => Some((Placed { value: name.as_ref(), at }, None)),
+        DeValue::Table(table) => form::single(table).map(|(name, inner)| (name, Some(inner))),
+        _ => None,
+    };
+    let Some((name, inner)) = typed else {
+        let wrong = match value.is_table() {
+            true => Wrong::new("this is not one workload", "not one workload", format!("right would be {RIGHT}")),
+            false => form::mistyped("workload", value, RIGHT),
+        };
+        findings.add(wrong.at(at));
+        return Given::Wrong(at);
+    };
+    let settings = inner.and_then(|inner| Some(Placed { value: inner.value.as_table()?, at: inner.at }));
+    let workload = match (name.value, settings) {
+        ("hog", None) if inner.is_none() => Some(Workload::Hog),
+        ("periodic", Some(settings)) => {
+            let what = ("the workload `periodic`", PERIODIC_KEYS);
+            let table = Table::new(settings.value, settings.at, what, findings);
+            periodic(&table, findings).map(Workload::Periodic)
+        }
+        (known, _) if WORKLOADS.contains(&known) => {
+            let message = format!("this is not how the workload `{known}` is written");
+            findings.add(Wrong::new(message, "not so", format!("right would be {RIGHT}")).at(at));
+            None
+        }
+        (unknown, _) => {
+            let message = format!("there is no workload {}", quoted(unknown));
+            findings.add(Wrong::new(message, "unknown workload", right_instead(unknown, WORKLOADS)).at(name.at));
+            None
+        }
+    };
+    workload.map_or(Given::Wrong(at), |value| Given::Right(Placed { value, at }))
+}
+
+/// `{ period, work, … }`; `None` when something in it is wrong or missing.
+fn periodic(table: &Table<'_, '_>, findings: &mut Findings) -> Option<Periodic> {
+    let period = table.read("period", |value| form::time_above_zero("period", value), findings);
+    let work = table.read("work", |value| form::time_above_zero("work", value), findings);
+    let phase = table.read("phase", |value| form::time("phase", value), findings);
+    let deadline = table.read("deadline", |value| form::time_above_zero("deadline", value), findings);
+    let end = table.read("end", form::job_end, findings);
+    for (key, given) in [("period", &period), ("work", &work)] {
+        if given.is_absent() {
+            let problem = Problem::new(format!("the periodic workload has no {key}")).at(table.at, format!("no {key}"));
+            findings.add(problem.help("right would be { period = \"10ms\", work = \"2ms\" }"));
+        }
+    }
+    let (period, work) = (period.right()?, work.right()?);
+    let mut fits = true;
+    let deadline = deadline.right();
+    for (what, bound) in [("period", Some(period)), ("deadline", deadline)] {
+        if let Some(bound) = bound.filter(|bound| work.value > bound.value) {
+            let message = format!("the work ({}) is longer than the {what} ({})", work.value, bound.value);
+            let problem = Problem::new(message)
+                .at(work.at, format!("longer than the {what}"))
+                .at(bound.at, format!("the {what}"));
+            findings
+                .add(problem.help(format!("right would be at most {}: a job runs on one CPU at a time", bound.value)));
+            fits = false;
+        }
+    }
+    let jobs = Periodic::new(period.value, work.value);
+    fits.then_some(Periodic {
+        phase: phase.value().unwrap_or(jobs.phase),
+        deadline: deadline.map_or(jobs.deadline, |deadline| deadline.value),
+        end: end.value().unwrap_or(jobs.end),
+        ..jobs
+    })
+}

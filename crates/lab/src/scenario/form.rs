@@ -1,0 +1,257 @@
+//! The forms a single value can have in a scenario: what each accepts, and what it says of anything else.
+
+use crate::duration;
+use crate::problem::{Wrong, nearest, quoted, right_instead};
+use crate::source::Placed;
+use sched::id::CPUS_MAX;
+use sched::{Class, CpuSet, Limit, Nanos, Quota, RtPriority, Weight};
+use std::ops::RangeInclusive;
+use toml::de::{DeTable, DeValue};
+
+/// The most vCPUs of one VM: a guest is a machine of its own.
+pub(super) const VCPUS_MAX: usize = CPUS_MAX;
+/// The largest cap: every CPU a machine could have.
+const CAP_MAX: u32 = 100 * CPUS_MAX as u32;
+/// The longest name, in bytes.
+const NAME_MAX: usize = 100;
+
+/// `value` with an article, for the sentence "`slice` is …".
+pub(super) fn kind(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a text",
+        DeValue::Integer(_) => "a whole number",
+        DeValue::Float(_) => "a number with a fraction",
+        DeValue::Boolean(_) => "a truth value",
+        DeValue::Datetime(_) => "a date or time of day",
+        DeValue::Array(_) => "an array",
+        DeValue::Table(_) => "a table",
+    }
+}
+
+/// It is another kind of value than `key` takes.
+pub(super) fn mistyped(key: &str, value: &DeValue<'_>, right: impl std::fmt::Display) -> Wrong {
+    Wrong::new(format!("`{key}` is {}", kind(value)), kind(value), format!("right would be {right}"))
+}
+
+fn text<'a>(key: &str, value: &'a DeValue<'_>, right: &str) -> Result<&'a str, Wrong> {
+    value.as_str().ok_or_else(|| mistyped(key, value, right))
+}
+
+/// A whole number of any radix that fits into 64 bits.
+pub(super) fn integer(key: &str, value: &DeValue<'_>, right: impl std::fmt::Display) -> Result<i64, Wrong> {
+    let DeValue::Integer(digits) = value else { return Err(mistyped(key, value, right)) };
+    i64::from_str_radix(digits.as_str(), digits.radix()).map_err(|_| out_of_range(key, right))
+}
+
+fn out_of_range(key: &str, right: impl std::fmt::Display) -> Wrong {
+    Wrong::new(format!("`{key}` is out of range"), "out of range", format!("right would be {right}"))
+}
+
+fn integer_in<T>(key: &str, value: &DeValue<'_>, range: RangeInclusive<T>, note: &str) -> Result<T, Wrong>
+where
+    T: TryFrom<i64> + PartialOrd + std::fmt::Display,
+{
+    let right = format!("a whole number from {} to {}{note}", range.start(), range.end());
+    let number = integer(key, value, &right)?;
+    T::try_from(number).ok().filter(|number| range.contains(number)).ok_or_else(|| out_of_range(key, right))
+}
+
+/// One of a few words.
+fn word<T: Copy>(key: &str, value: &DeValue<'_>, words: &[(&str, T)], right: &str) -> Result<T, Wrong> {
+    let typed = text(key, value, right)?;
+    match words.iter().find(|&&(name, _)| name == typed) {
+        Some(&(_, meaning)) => Ok(meaning),
+        None => {
+            let help = match nearest(typed, words.iter().map(|&(name, _)| name)) {
+                Some(near) => format!("did you mean \"{near}\"? right would be {right}"),
+                None => format!("right would be {right}"),
+            };
+            Err(Wrong::new(format!("there is no {key} {}", quoted(typed)), format!("unknown {key}"), help))
+        }
+    }
+}
+
+/// The name of a thing, one line of print. `/` separates a VM from its vCPUs, so names have none.
+pub(super) fn name(value: &DeValue<'_>) -> Result<String, Wrong> {
+    const RIGHT: &str =
+        "right would be some printable text of at most 100 bytes, without `/` and without spaces at its ends";
+    let name = text("name", value, "a text in quotes")?;
+    let reason = match () {
+        () if name.is_empty() => "is empty",
+        () if name.len() > NAME_MAX => "is too long",
+        () if name.contains('/') => "contains `/`, which separates a VM from its vCPUs",
+        () if name.trim() != name => "begins or ends with a space",
+        () if !name.chars().all(crate::source::is_printable) => "contains characters that cannot be printed",
+        () => return Ok(name.to_string()),
+    };
+    Err(Wrong::new(
+        format!("the name {}{reason}", if name.is_empty() { String::new() } else { quoted(name) + " " }),
+        reason,
+        RIGHT,
+    ))
+}
+
+/// The title of the scenario: any one line of print.
+pub(super) fn title(value: &DeValue<'_>) -> Result<String, Wrong> {
+    let title = text("name", value, "a text in quotes")?;
+    let fits =
+        !title.trim().is_empty() && title.len() <= 2 * NAME_MAX && title.chars().all(crate::source::is_printable);
+    if fits {
+        return Ok(title.to_string());
+    }
+    Err(Wrong::new(
+        "the name of the scenario is no title",
+        "not a title",
+        "right would be one line of printable text, of at most 200 bytes",
+    ))
+}
+
+/// The name of a thing defined elsewhere, or of a policy.
+pub(super) fn reference(key: &str, value: &DeValue<'_>) -> Result<String, Wrong> {
+    text(key, value, "a name in quotes").map(str::to_string)
+}
+
+/// A length of time.
+pub(super) fn time(key: &'static str, value: &DeValue<'_>) -> Result<Nanos, Wrong> {
+    match value {
+        DeValue::String(text) => duration::parse(key, text),
+        DeValue::Integer(number) => Err(Wrong::new(
+            format!("the {key} has no unit"),
+            "a bare number",
+            format!("right would be a unit with it, in quotes, such as \"{number}ms\""),
+        )),
+        _ => Err(mistyped(key, value, duration::FORM)),
+    }
+}
+
+/// A length of time above zero.
+pub(super) fn time_above_zero(key: &'static str, value: &DeValue<'_>) -> Result<Nanos, Wrong> {
+    let time = time(key, value)?;
+    if time.is_zero() {
+        return Err(Wrong::new(format!("the {key} is zero"), "zero", "right would be a length of time from 1 ns up"));
+    }
+    Ok(time)
+}
+
+/// How many CPUs: of the machine, per core or per cache.
+pub(super) fn cpu_count(key: &'static str, value: &DeValue<'_>) -> Result<usize, Wrong> {
+    integer_in(key, value, 1..=CPUS_MAX, "")
+}
+
+/// How many vCPUs a VM has.
+pub(super) fn vcpu_count(value: &DeValue<'_>) -> Result<usize, Wrong> {
+    integer_in("vcpus", value, 1..=VCPUS_MAX, "")
+}
+
+/// The seed of the run: any 64 bits, also those beyond TOML's signed range.
+pub(super) fn seed(value: &DeValue<'_>) -> Result<u64, Wrong> {
+    let right = format!("a whole number from 0 to {}", u64::MAX);
+    let DeValue::Integer(digits) = value else { return Err(mistyped("seed", value, right)) };
+    u64::from_str_radix(digits.as_str(), digits.radix()).map_err(|_| out_of_range("seed", right))
+}
+
+/// A weight in Xen's scale.
+pub(super) fn weight(value: &DeValue<'_>) -> Result<Weight, Wrong> {
+    scaled("weight", value, "a whole number from 1 to 65535 (256 is normal)", |number| {
+        Weight::xen(u32::try_from(number).ok()?)
+    })
+}
+
+/// A nice value.
+pub(super) fn nice(value: &DeValue<'_>) -> Result<Weight, Wrong> {
+    scaled("nice", value, "a whole number from -20 (the most) to 19 (the least), 0 is normal", |number| {
+        Weight::nice(i32::try_from(number).ok()?)
+    })
+}
+
+/// A control group's `cpu.weight`.
+pub(super) fn cgroup_weight(value: &DeValue<'_>) -> Result<Weight, Wrong> {
+    scaled("cgroup_weight", value, "a whole number from 1 to 10000 (100 is normal)", |number| {
+        Weight::cgroup(u32::try_from(number).ok()?)
+    })
+}
+
+fn scaled(
+    key: &str,
+    value: &DeValue<'_>,
+    right: &str,
+    weight: impl Fn(i64) -> Option<Weight>,
+) -> Result<Weight, Wrong> {
+    let number = integer(key, value, right)?;
+    weight(number).ok_or_else(|| out_of_range(key, right))
+}
+
+/// A ceiling in percent of one CPU.
+pub(super) fn cap(value: &DeValue<'_>) -> Result<u32, Wrong> {
+    integer_in("cap", value, 1..=CAP_MAX, ", in percent of one CPU; for no cap leave it out")
+}
+
+/// A ceiling as in `cpu.max`: `50ms/100ms`.
+pub(super) fn quota(value: &DeValue<'_>) -> Result<Quota, Wrong> {
+    const RIGHT: &str = "CPU time and period in quotes, such as \"50ms/100ms\"";
+    let typed = text("quota", value, RIGHT)?;
+    let Some((quota, period)) = typed.split_once('/') else {
+        let message = format!("{} is not a quota", quoted(typed));
+        return Err(Wrong::new(message, "no period", format!("right would be {RIGHT}")));
+    };
+    let (quota, period) = (duration::parse("quota", quota.trim())?, duration::parse("quota period", period.trim())?);
+    Quota::new(quota, period).map_err(|refused| (&refused).into())
+}
+
+/// A list of CPUs.
+pub(super) fn cpu_list(value: &DeValue<'_>) -> Result<CpuSet, Wrong> {
+    const RIGHT: &str = "a list of CPUs in quotes, such as \"2\" or \"0-3,8\"";
+    let typed = text("affinity", value, RIGHT)?;
+    typed.parse().map_err(|_| {
+        let help = format!("right would be {RIGHT}, each below {CPUS_MAX}, or \"all\"");
+        Wrong::new(format!("{} is not a list of CPUs", quoted(typed)), "not a list of CPUs", help)
+    })
+}
+
+/// What happens beyond the slice.
+pub(super) fn limit(value: &DeValue<'_>) -> Result<Limit, Wrong> {
+    word("limit", value, &[("soft", Limit::Soft), ("hard", Limit::Hard)], "\"soft\" or \"hard\"")
+}
+
+/// What the scheduler learns at the end of a job whose successor waits already.
+pub(super) fn job_end(value: &DeValue<'_>) -> Result<sim::JobEnd, Wrong> {
+    word("end", value, &[("silent", sim::JobEnd::Silent), ("yield", sim::JobEnd::Yield)], "\"silent\" or \"yield\"")
+}
+
+/// A Linux scheduling class: a word, or one with a real-time priority.
+pub(super) fn class(value: &DeValue<'_>) -> Result<Class, Wrong> {
+    const RIGHT: &str = "\"normal\", \"batch\", \"idle\", { fifo = 50 } or { rr = 10 }";
+    let table = match value {
+        DeValue::String(typed) if matches!(typed.as_ref(), "fifo" | "rr") => {
+            let help = format!("right would be {{ {typed} = 1 }} up to {{ {typed} = 99 }}");
+            return Err(Wrong::new(format!("the class `{typed}` needs a priority"), "without a priority", help));
+        }
+        DeValue::String(_) => {
+            let words = [("normal", Class::Normal), ("batch", Class::Batch), ("idle", Class::Idle)];
+            return word("class", value, &words, RIGHT);
+        }
+        DeValue::Table(table) => table,
+        _ => return Err(mistyped("class", value, RIGHT)),
+    };
+    let (name, priority) = single(table)
+        .ok_or_else(|| Wrong::new("this is not one class", "not one class", format!("right would be {RIGHT}")))?;
+    let class = match name.value {
+        "fifo" => Class::Fifo,
+        "rr" => Class::RoundRobin,
+        _ => {
+            let message = format!("there is no class {} with a priority", quoted(name.value));
+            return Err(Wrong::new(message, "unknown class", right_instead(name.value, &["fifo", "rr"])).part(name.at));
+        }
+    };
+    let number = integer_in("priority", priority.value, 1..=99_u8, " (99 is the most urgent)")
+        .map_err(|wrong| wrong.part(priority.at))?;
+    Ok(class(RtPriority::new(number).expect("1 to 99 is the range of priorities")))
+}
+
+/// The only entry of a table.
+pub(super) fn single<'a, 'i>(table: &'a DeTable<'i>) -> Option<(Placed<&'a str>, Placed<&'a DeValue<'i>>)> {
+    let mut entries = table.iter();
+    let (Some((name, value)), None) = (entries.next(), entries.next()) else { return None };
+    let name = Placed { value: name.get_ref().as_ref(), at: name.span().into() };
+    Some((name, Placed { value: value.get_ref(), at: value.span().into() }))
+}

@@ -1,0 +1,151 @@
+//! [`Scenario`]: a machine, who runs on it, and what they ask for. Read from TOML; `docs/scenarios.md` is the manual.
+//!
+//! Two stages: `file` is what was typed, value by value; `check` is what it means together. Neither stops at the
+//! first thing that is wrong.
+
+mod check;
+mod file;
+mod form;
+mod syntax;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use crate::input;
+use crate::knobs::KnobSetting;
+use crate::problem::{Findings, Problems, Wrong, quoted, right_instead};
+use crate::source::{Source, Span};
+use sched::{Descriptor, GroupParams, Host, Instant, Nanos, Params, Refused};
+use std::path::Path;
+
+pub use sim::{Costs, JobEnd, Periodic, Workload};
+
+/// The most entities one scenario may have. A file of a few bytes can ask for any number, and each takes about half
+/// a kilobyte before it runs.
+pub const SCENARIO_ENTITIES_MAX: usize = 1 << 20;
+/// The deepest that groups may be nested: far deeper than control groups are in practice.
+pub const GROUP_DEPTH_MAX: usize = 64;
+
+const _: () = assert!(SCENARIO_ENTITIES_MAX <= sched::id::ENTITIES_MAX, "a machine can hold every scenario");
+
+/// A checked scenario: every name it refers to exists, every value is in its range, every reservation fits its period.
+#[derive(Clone, Debug)]
+pub struct Scenario {
+    /// Its title.
+    pub name: String,
+    /// The machine.
+    pub host: Host,
+    /// How long it runs. Above zero.
+    pub length: Nanos,
+    /// The seed of the run, if the file names one.
+    pub seed: Option<u64>,
+    /// The policy, if the file names one.
+    pub policy: Option<PolicyChoice>,
+    /// What scheduling costs.
+    pub costs: Costs,
+    /// The groups: first the named ones, each after its parent, then one for each VM.
+    pub groups: Vec<Group>,
+    /// The entities in the order of the file.
+    pub entities: Vec<EntitySpec>,
+    /// The text it was read from; the default if from none.
+    pub source: Source,
+}
+
+/// A policy as written.
+#[derive(Clone, Debug)]
+pub struct PolicyChoice {
+    /// Its name, which need not exist.
+    pub name: String,
+    /// Where the name stands.
+    pub place: Span,
+    /// Its knobs, which need not exist, in the order of the file.
+    pub knobs: Vec<KnobSetting>,
+}
+
+/// A group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Group {
+    /// What people call it; a VM's group has the VM's name.
+    pub name: String,
+    /// The group above it, an earlier index of [`Scenario::groups`]; `None`: the root.
+    pub parent: Option<usize>,
+    /// What is asked for it.
+    pub params: GroupParams,
+    /// Where it is defined.
+    pub place: Span,
+}
+
+/// An entity.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EntitySpec {
+    /// What people call it: the task's or the VM's name, or `vm/0`, `vm/1`, … where the VM has several vCPUs.
+    pub name: String,
+    /// Its group, an index of [`Scenario::groups`]; `None`: the root.
+    pub group: Option<usize>,
+    /// When it comes. Before the end of the run.
+    pub arrival: Instant,
+    /// When it goes, after it came; `None`: never.
+    pub leaves: Option<Instant>,
+    /// What is asked for it. Its `group` is the root's until the group has an id.
+    ///
+    /// A vCPU carries the weight of its VM: that changes nothing among its equal siblings, and serves the policies
+    /// that have no groups.
+    pub params: Params,
+    /// What it does.
+    pub workload: Workload,
+    /// Where what it asks for is written: its slice, or else its name.
+    pub place: Span,
+}
+
+impl Scenario {
+    /// Reads the file at `path`.
+    ///
+    /// # Errors
+    /// The file cannot be read, or [`from_bytes`](Scenario::from_bytes) says what is wrong in it.
+    pub fn read(path: &Path) -> Result<Scenario, Problems> {
+        Scenario::from_bytes(&path.display().to_string(), input::read(path)?)
+    }
+
+    /// Reads what the file `name` holds.
+    ///
+    /// # Errors
+    /// Everything that is wrong in it, each with its place and what would be right; of TOML's own syntax only the
+    /// first.
+    pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<Scenario, Problems> {
+        let source = input::decode(name, bytes)?;
+        let mut findings = Findings::new(&source);
+        let document = syntax::parse(source.text()).map_err(|problem| problem.within(&source))?;
+        let file = file::File::read(&document, &mut findings);
+        let scenario = check::check(file, &mut findings);
+        findings.finish()?;
+        Ok(scenario.expect("a scenario without findings is complete"))
+    }
+
+    /// The refusal of what entity number `entity` asks for, with the place where it asks.
+    #[must_use]
+    pub fn refused(&self, entity: usize, why: &Refused) -> Problems {
+        let asking = &self.entities[entity];
+        let place = (asking.place != Span::default()).then_some(asking.place);
+        Wrong::from(why).said_of(&asking.name).anywhere(place).within(&self.source).into()
+    }
+}
+
+impl PolicyChoice {
+    /// The policy of that name in `registry`. `scenario` is where it was chosen.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn find(&self, registry: &[&'static Descriptor], scenario: &Scenario) -> Result<&'static Descriptor, Problems> {
+        if let Some(policy) = registry.iter().find(|policy| policy.name == self.name) {
+            return Ok(policy);
+        }
+        let names: Vec<&str> = registry.iter().map(|policy| policy.name).collect();
+        let wrong = Wrong::new(
+            format!("there is no policy {}", quoted(&self.name)),
+            "unknown policy",
+            right_instead(&self.name, &names),
+        );
+        let place = (self.place != Span::default()).then_some(self.place);
+        Err(wrong.anywhere(place).within(&scenario.source).into())
+    }
+}

@@ -375,7 +375,7 @@ impl Policy for Cfs {
         if prev.why != Why::Blocked && !cx.may_run(e, cpu) {
             self.evict(e, cx);
         }
-        self.arm_tick(cpu, cx);
+        self.tick_in_case(cpu, cx);
     }
 
     fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {

@@ -69,9 +69,9 @@ impl Cfs {
         }
     }
 
-    /// Somebody waits on `cpu`, which is about to pick. A more urgent class may come first, and this one not be asked:
+    /// Somebody may wait on `cpu`, which is about to pick. A more urgent class may come first, and this one not be asked:
     /// then the tick looks after who waits.
-    fn tick_in_case(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
+    pub(super) fn tick_in_case(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         if cx.alarm_at(tick_of(cpu)).is_none() {
             self.arm_tick(cpu, cx);
             self.cpus[cpu.index()].ticks_in_case = true;

@@ -52,10 +52,7 @@ pub(crate) fn create(root: &Path, name: &str) -> Result<String, String> {
         return Err(format!("there is a policy `{name}` already; right would be a name of its own"));
     }
     let after = register(&before, &snake)?;
-    let text = TEMPLATE
-        .replace(STAND_IN.0, name)
-        .replace(STAND_IN.1, &snake)
-        .replace(STAND_IN.2, &camel_case(name));
+    let text = TEMPLATE.replace(STAND_IN.0, name).replace(STAND_IN.1, &snake).replace(STAND_IN.2, &camel_case(name));
     let written = fs::write(&file, text).and_then(|()| fs::write(&registry, after));
     if let Err(error) = written {
         // Half a policy would keep the crate from compiling.
@@ -74,9 +71,9 @@ pub(crate) fn create(root: &Path, name: &str) -> Result<String, String> {
 
 /// The module name for a policy name.
 fn check_name(name: &str) -> Result<String, String> {
-    let words_are_right = name.split('-').all(|word| {
-        !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
-    });
+    let words_are_right = name
+        .split('-')
+        .all(|word| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()));
     if !words_are_right || !name.starts_with(|first: char| first.is_ascii_lowercase()) {
         return Err(format!(
             "`{}` is not in kebab-case; right would be lower-case words of a-z and 0-9 joined by single hyphens, \
@@ -150,8 +147,16 @@ mod tests {
     fn both_lines_are_entered_in_alphabetical_order() {
         for (name, mods, all) in [
             ("bvt", "mod bvt;\nmod edf;\nmod round_robin;", "&bvt::POLICY, &edf::POLICY, &round_robin::POLICY"),
-            ("lottery", "mod edf;\nmod lottery;\nmod round_robin;", "&edf::POLICY, &lottery::POLICY, &round_robin::POLICY"),
-            ("stride", "mod edf;\nmod round_robin;\nmod stride;", "&edf::POLICY, &round_robin::POLICY, &stride::POLICY"),
+            (
+                "lottery",
+                "mod edf;\nmod lottery;\nmod round_robin;",
+                "&edf::POLICY, &lottery::POLICY, &round_robin::POLICY",
+            ),
+            (
+                "stride",
+                "mod edf;\nmod round_robin;\nmod stride;",
+                "&edf::POLICY, &round_robin::POLICY, &stride::POLICY",
+            ),
         ] {
             let text = register(REGISTRY, name).unwrap();
             assert!(text.contains(&format!("{mods}\n\n")), "{text}");

@@ -14,7 +14,11 @@ pub(crate) fn root() -> PathBuf {
 /// A call of cargo in the workspace, its output plain.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(arguments).current_dir(root()).env("CARGO_TERM_COLOR", "never").env("CARGO_TERM_PROGRESS_WHEN", "never");
+    command
+        .args(arguments)
+        .current_dir(root())
+        .env("CARGO_TERM_COLOR", "never")
+        .env("CARGO_TERM_PROGRESS_WHEN", "never");
     command
 }
 

@@ -82,6 +82,8 @@ pub(crate) struct Truth {
     needy_count: usize,
     /// CPUs a kick is on its way to.
     kicked: CpuSet,
+    /// The CPU that gives up an entity or picks at this moment.
+    pub(crate) deciding: Option<CpuId>,
     slots: Vec<Slot>,
     cold: Vec<Cold>,
     free_slots: Vec<u32>,
@@ -119,6 +121,7 @@ impl Truth {
             needy: CpuSet::EMPTY,
             needy_count: 0,
             kicked: CpuSet::EMPTY,
+            deciding: None,
             slots: Vec::new(),
             cold: Vec::new(),
             free_slots: Vec::new(),
@@ -388,7 +391,8 @@ impl Truth {
 
     pub(crate) fn idle_cpu_for(&self, e: EntityId) -> Option<CpuId> {
         let last = self.slot(e).cpu;
-        let idle = |cpu: CpuId| self.seats[cpu.index()].entity.is_none() && !self.will_pick(cpu);
+        let idle =
+            |cpu: CpuId| self.seats[cpu.index()].entity.is_none() && !self.will_pick(cpu) && self.deciding != Some(cpu);
         if self.may_run(e, last) && idle(last) {
             return Some(last);
         }
@@ -484,8 +488,14 @@ impl Truth {
     pub(crate) fn seat(&mut self, cpu: CpuId, e: EntityId, until: Instant) {
         let now = self.now;
         assert!(until > now, "law 1: a slice cannot end at {until}, it is {now} already");
-        assert!(self.may_run(e, cpu), "law 2: {e} may not run on {cpu:?}");
-        let slot = self.slot_mut(e);
+        let cold = &self.cold;
+        let slot = &mut self.slots[e.index()];
+        assert!(slot.generation == e.generation() && slot.attached, "law 8: {e} is detached");
+        let may_run = slot.anywhere || {
+            let Cold { params, confined } = &cold[e.index()];
+            params.affinity.contains(cpu) && confined.contains(cpu)
+        };
+        assert!(may_run, "law 2: {e} may not run on {cpu:?}");
         assert!(slot.held == 0, "law 2: {e} is held");
         assert!(slot.state == State::Waiting, "laws 2 and 3: {e} was picked but is {:?}", slot.state);
         slot.state = State::Running(cpu);

@@ -173,13 +173,14 @@ impl Global {
     /// The lowest free CPU, or else the one that runs the least urgent entity.
     #[inline]
     fn least_urgent(&self) -> CpuId {
-        let mut worst = (0, self.urgency[0]);
-        for (cpu, &key) in self.urgency.iter().enumerate().skip(1) {
-            if key > worst.1 {
-                worst = (cpu, key);
-            }
+        let (mut worst, mut worst_key) = (0, Key(0));
+        for (cpu, &key) in self.urgency.iter().enumerate() {
+            // Chosen without a branch: nobody could predict it.
+            let worse = key > worst_key;
+            worst = std::hint::select_unpredictable(worse, cpu, worst);
+            worst_key = std::hint::select_unpredictable(worse, key, worst_key);
         }
-        CpuId::new(worst.0)
+        CpuId::new(worst)
     }
 
     /// The CPU that runs the least urgent of those who run.

@@ -1,7 +1,9 @@
 //! What the tests share: seeded randomness, and traces to look at.
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses its own part of this")]
 
+pub mod edf;
 pub mod events;
+pub mod walk;
 
 /// A small seeded generator (splitmix64).
 #[derive(Debug)]

@@ -91,6 +91,12 @@ impl Row {
         &self.asked[after.saturating_sub(1)].1
     }
 
+    /// Whether it was there at some time within `from..to`.
+    #[must_use]
+    pub fn is_in(&self, from: Instant, to: Instant) -> bool {
+        self.attached < to && self.detached.is_none_or(|detached| detached > from)
+    }
+
     /// The spans that overlap `from..to`, whole.
     #[must_use]
     pub fn spans_in(&self, from: Instant, to: Instant) -> &[Span] {

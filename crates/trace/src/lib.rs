@@ -7,6 +7,7 @@ pub mod gantt;
 mod grid;
 mod names;
 mod output;
+pub mod svg;
 pub mod text;
 pub mod timeline;
 

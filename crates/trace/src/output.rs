@@ -28,6 +28,10 @@ impl<W: Write> Output<W> {
         self.error.get_or_insert(error);
     }
 
+    pub(crate) fn has_failed(&self) -> bool {
+        self.error.is_some()
+    }
+
     /// Everything is on its way: gives back the writer, or the first error.
     pub(crate) fn finish(mut self) -> io::Result<W> {
         if let Some(error) = self.error.take() {

@@ -49,6 +49,7 @@ mod reader;
 mod writer;
 
 pub use reader::{Reader, TextError, read};
+pub(crate) use writer::Reasons;
 pub use writer::TextWriter;
 
 /// The version of the format; readers refuse any other.

@@ -214,7 +214,7 @@ impl Display for Slot<'_> {
 }
 
 /// [`Held`] bits by name.
-struct Reasons(u8);
+pub(crate) struct Reasons(pub(crate) u8);
 
 impl Display for Reasons {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {

@@ -1,1 +1,47 @@
-fn main() {}
+//! The project's own chores: `cargo xtask --help`.
+
+mod chores;
+mod component;
+mod new_policy;
+mod root;
+mod simso;
+mod stream;
+mod test;
+#[cfg(test)]
+mod tidy;
+
+use clap::Parser;
+use std::process::ExitCode;
+
+/// What the project does to itself.
+#[derive(Parser, Debug)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+enum Chore {
+    /// Check everything: formatting, lints, tidiness, all tests, a new policy, SimSo. Ends in `N passed, N failed, N skipped`.
+    Test,
+    /// Look for inputs that break a law of a policy, in a release build.
+    Fuzz(chores::Fuzz),
+    /// Measure speed, beside a bare event loop in the same run.
+    Bench(chores::Bench),
+    /// Compare the golden outputs, or bring them up to date.
+    Golden(chores::Golden),
+    /// Begin a new policy: its file, from a template that runs, and its two lines in the registry.
+    NewPolicy {
+        /// Its name, in kebab-case: `lottery`, `stride-two`.
+        name: String,
+    },
+}
+
+fn main() -> ExitCode {
+    let done = match Chore::parse() {
+        Chore::Test => test::run(),
+        Chore::Fuzz(fuzz) => chores::fuzz(&fuzz),
+        Chore::Bench(bench) => chores::bench(&bench),
+        Chore::Golden(golden) => chores::golden(&golden),
+        Chore::NewPolicy { name } => new_policy::run(&name),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}

@@ -4,13 +4,17 @@
 //! (`cargo xtask new-policy NAME` does it). Command line, documentation, laws, fuzzing, goldens and benchmarks
 //! follow from the entry.
 
+mod cfs;
+mod credit;
 mod edf;
+mod linux;
 mod round_robin;
+mod rt;
 
 use sched::Descriptor;
 
 /// Every policy, in alphabetical order of name.
-pub const ALL: &[&Descriptor] = &[&edf::POLICY, &round_robin::POLICY];
+pub const ALL: &[&Descriptor] = &[&cfs::POLICY, &credit::POLICY, &edf::POLICY, &linux::POLICY, &round_robin::POLICY];
 
 /// The policy of this name.
 #[must_use]

@@ -9,6 +9,9 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
+/// Makes a policy for a host.
+pub type Build = fn(&Host, &Knobs) -> Result<Box<dyn Policy>, Refused>;
+
 /// What a policy registers.
 #[derive(Clone, Copy)]
 pub struct Descriptor {
@@ -33,7 +36,7 @@ pub struct Descriptor {
     /// What it can be tuned by.
     pub knobs: &'static [Knob],
     /// Makes one.
-    pub build: fn(&Host, &Knobs) -> Result<Box<dyn Policy>, Refused>,
+    pub build: Build,
 }
 
 impl fmt::Debug for Descriptor {
@@ -229,6 +232,19 @@ impl Knobs {
         }
         self.values[at].1 = value;
         Ok(())
+    }
+
+    /// Sets a [`Unit::Choice`] knob by its word.
+    ///
+    /// # Errors
+    /// No knob of that name, or no such word among its choices.
+    pub fn set_word(&mut self, name: &str, word: &str) -> Result<(), KnobError> {
+        let choices = self.values.iter().find(|(knob, _)| knob.name == name).map(|(knob, _)| knob.unit);
+        let value = match choices {
+            Some(Unit::Choice(words)) => words.iter().position(|&choice| choice == word),
+            _ => None,
+        };
+        self.set(name, value.map_or(i64::MAX, |value| value.cast_signed() as i64))
     }
 
     /// The knobs and their values, in the descriptor's order.

@@ -14,28 +14,28 @@ macro_rules! generational_id {
     ($(#[$doc:meta])* $name:ident, $letter:literal) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(NonZeroU64); // index + 1 above, generation below: one word, and so is an Option of it
+        pub struct $name(NonZeroU64); // index above, generation + 1 below: one word, and so is an Option of it
 
         impl $name {
-            /// The id with this index (below 2^32 − 1) and generation, as a trace spells it.
+            /// The id with this index and generation (below 2^32 − 1), as a trace spells it.
             #[must_use]
             pub const fn new(index: u32, generation: u32) -> $name {
-                let word = (index as u64 + 1) << 32 | generation as u64;
-                $name(NonZeroU64::new(word).expect("an index plus one is not zero"))
+                let word = (index as u64) << 32 | (generation + 1) as u64;
+                $name(NonZeroU64::new(word).expect("a generation plus one is not zero"))
             }
 
             /// The dense index: what a policy's tables are indexed by. Reused after detach.
             #[inline]
             #[must_use]
             pub const fn index(self) -> usize {
-                (self.0.get() >> 32) as usize - 1
+                (self.0.get() >> 32) as usize
             }
 
             /// How often the index had been used before.
             #[inline]
             #[must_use]
             pub const fn generation(self) -> u32 {
-                (self.0.get() & 0xffff_ffff) as u32
+                (self.0.get() & 0xffff_ffff) as u32 - 1
             }
         }
 

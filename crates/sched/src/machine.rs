@@ -335,8 +335,8 @@ impl Machine {
     fn leave_cpu(&mut self, cpu: CpuId, to: State, why: Why) {
         self.charge(cpu);
         let entity = self.truth.vacate(cpu, to);
-        self.policy.put(cpu, Stopped { entity, why }, &mut Cx::new(&mut self.truth, cpu));
         self.truth.need(cpu);
+        self.policy.put(cpu, Stopped { entity, why }, &mut Cx::new(&mut self.truth, cpu));
     }
 
     #[inline]
@@ -395,8 +395,9 @@ impl Machine {
         self.advance(now);
         self.policy.plan(&mut Cx::new(&mut self.truth, CpuId::default()));
         // A pick may kick others, and those others again; a policy that never comes to rest is wrong.
-        let mut picks_left = 16 + 8 * self.truth.host.cpus;
+        let mut picks_left = 64 + 2 * self.truth.host.cpus * self.truth.host.cpus;
         while let Some(cpu) = self.truth.take_needy() {
+            self.truth.deciding = Some(cpu);
             if self.truth.running(cpu).is_some() {
                 self.displace(cpu);
             }
@@ -404,6 +405,7 @@ impl Machine {
             assert!(picks_left > 0, "the policy kicks without end at {now}");
             picks_left -= 1;
         }
+        self.truth.deciding = None;
         self.truth.tell();
         self.truth.actions()
     }

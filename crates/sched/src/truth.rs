@@ -67,6 +67,8 @@ struct Seat {
     until: Instant,
     /// Whether something happened here that the driver has not been told.
     touched: bool,
+    /// Whether it picked, or its slice was cut, since the driver was last told.
+    decided: bool,
     /// Whether a kick was asked for that the driver has not been told.
     kick_told: bool,
 }
@@ -82,6 +84,8 @@ pub(crate) struct Truth {
     needy_count: usize,
     /// CPUs a kick is on its way to.
     kicked: CpuSet,
+    /// The CPU that gives up an entity or picks at this moment.
+    pub(crate) deciding: Option<CpuId>,
     slots: Vec<Slot>,
     cold: Vec<Cold>,
     free_slots: Vec<u32>,
@@ -101,6 +105,7 @@ impl Truth {
             since: Instant::ZERO,
             until: Instant::NEVER,
             touched: false,
+            decided: false,
             kick_told: true,
         };
         let root = Group {
@@ -119,6 +124,7 @@ impl Truth {
             needy: CpuSet::EMPTY,
             needy_count: 0,
             kicked: CpuSet::EMPTY,
+            deciding: None,
             slots: Vec::new(),
             cold: Vec::new(),
             free_slots: Vec::new(),
@@ -388,7 +394,8 @@ impl Truth {
 
     pub(crate) fn idle_cpu_for(&self, e: EntityId) -> Option<CpuId> {
         let last = self.slot(e).cpu;
-        let idle = |cpu: CpuId| self.seats[cpu.index()].entity.is_none() && !self.will_pick(cpu);
+        let idle =
+            |cpu: CpuId| self.seats[cpu.index()].entity.is_none() && !self.will_pick(cpu) && self.deciding != Some(cpu);
         if self.may_run(e, last) && idle(last) {
             return Some(last);
         }
@@ -436,6 +443,7 @@ impl Truth {
         assert!(seat.entity.is_some(), "only a running slice can be cut");
         if until < seat.until {
             seat.until = until;
+            seat.decided = true;
             self.touch(cpu);
         }
     }
@@ -484,8 +492,14 @@ impl Truth {
     pub(crate) fn seat(&mut self, cpu: CpuId, e: EntityId, until: Instant) {
         let now = self.now;
         assert!(until > now, "law 1: a slice cannot end at {until}, it is {now} already");
-        assert!(self.may_run(e, cpu), "law 2: {e} may not run on {cpu:?}");
-        let slot = self.slot_mut(e);
+        let cold = &self.cold;
+        let slot = &mut self.slots[e.index()];
+        assert!(slot.generation == e.generation() && slot.attached, "law 8: {e} is detached");
+        let may_run = slot.anywhere || {
+            let Cold { params, confined } = &cold[e.index()];
+            params.affinity.contains(cpu) && confined.contains(cpu)
+        };
+        assert!(may_run, "law 2: {e} may not run on {cpu:?}");
         assert!(slot.held == 0, "law 2: {e} is held");
         assert!(slot.state == State::Waiting, "laws 2 and 3: {e} was picked but is {:?}", slot.state);
         slot.state = State::Running(cpu);
@@ -495,6 +509,7 @@ impl Truth {
         seat.entity = Some(e);
         seat.since = now;
         seat.until = until;
+        seat.decided = true;
     }
 
     /// Nobody runs on `cpu`: its ticks stop.
@@ -529,38 +544,57 @@ impl Truth {
 
     // ---- Telling the driver ----
 
-    /// Turns all that changed since the last time into actions: who stops first, then who runs.
+    /// Turns all that changed since the last time into actions: who stops, who is held, who runs, alarms.
     pub(crate) fn tell(&mut self) {
         self.actions.clear();
-        for &cpu in &self.touched {
-            let seat = &self.seats[cpu.index()];
-            if let Some(entity) = seat.told.filter(|_| seat.told != seat.entity) {
-                self.actions.push(Action::Stop { cpu, entity });
+        if let [cpu] = *self.touched {
+            self.tell_stop(cpu);
+            self.tell_holds();
+            self.tell_run(cpu);
+        } else {
+            for i in 0..self.touched.len() {
+                self.tell_stop(self.touched[i]);
             }
-        }
-        for &cpu in &self.touched {
-            let seat = &mut self.seats[cpu.index()];
-            seat.touched = false;
-            if let Some(entity) = seat.entity {
-                let until = seat.until;
-                self.actions.push(match seat.told == seat.entity {
-                    true => Action::Extend { cpu, until },
-                    false => Action::Run { cpu, entity, until },
-                });
-            }
-            seat.told = seat.entity;
-            if !core::mem::replace(&mut seat.kick_told, true) && self.kicked.contains(cpu) {
-                self.actions.push(Action::Kick { cpu });
+            self.tell_holds();
+            for i in 0..self.touched.len() {
+                self.tell_run(self.touched[i]);
             }
         }
         self.touched.clear();
-        if !self.hold_changes.is_empty() {
-            self.tell_holds();
-        }
         self.alarms.tell(&mut self.actions);
     }
 
+    #[inline]
+    fn tell_stop(&mut self, cpu: CpuId) {
+        let seat = &self.seats[cpu.index()];
+        if let Some(entity) = seat.told.filter(|_| seat.told != seat.entity) {
+            self.actions.push(Action::Stop { cpu, entity });
+        }
+    }
+
+    #[inline]
+    fn tell_run(&mut self, cpu: CpuId) {
+        let seat = &mut self.seats[cpu.index()];
+        seat.touched = false;
+        let told = core::mem::replace(&mut seat.told, seat.entity);
+        let decided = core::mem::replace(&mut seat.decided, false);
+        if let Some(entity) = seat.entity.filter(|_| decided) {
+            let until = seat.until;
+            self.actions.push(match told == seat.entity {
+                true => Action::Extend { cpu, until },
+                false => Action::Run { cpu, entity, until },
+            });
+        }
+        if !core::mem::replace(&mut seat.kick_told, true) && self.kicked.contains(cpu) {
+            self.actions.push(Action::Kick { cpu });
+        }
+    }
+
+    #[inline]
     fn tell_holds(&mut self) {
+        if self.hold_changes.is_empty() {
+            return;
+        }
         for entity in self.hold_changes.drain(..) {
             let slot = &mut self.slots[entity.index()];
             if !slot.attached || slot.generation != entity.generation() {

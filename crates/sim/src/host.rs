@@ -137,6 +137,9 @@ impl<'a> Host<'a> {
     /// Removes an entity, whatever it is doing.
     pub fn detach(&mut self, entity: EntityId) {
         self.unsettled = true;
+        if let State::Running(cpu) = self.machine.state(entity) {
+            self.floor.ends.clear(cpu.index());
+        }
         self.machine.detach(self.floor.now, entity);
         self.show(|| Event::Detach { entity });
         self.floor.releases.clear(entity.index());
@@ -158,6 +161,7 @@ impl<'a> Host<'a> {
     pub fn pause(&mut self, entity: EntityId) {
         if let State::Running(cpu) = self.machine.state(entity) {
             self.floor.save_burst(cpu);
+            self.floor.ends.clear(cpu.index());
         }
         self.floor.task(entity).progress.paused = true;
         self.input(Input::Pause { entity });
@@ -182,18 +186,23 @@ impl<'a> Host<'a> {
     pub fn block(&mut self, cpu: CpuId) {
         if let Some(entity) = self.machine.running(cpu) {
             self.floor.task(entity).progress.begun = false;
+            self.floor.ends.clear(cpu.index());
         }
         self.input(Input::Block { cpu });
     }
 
     /// Makes whoever runs on `cpu` yield.
     pub fn yield_now(&mut self, cpu: CpuId) {
+        self.floor.ends.clear(cpu.index());
         self.input(Input::Yield { cpu });
     }
 
     /// Makes whoever runs on `cpu` yield to another entity.
     pub fn yield_to(&mut self, cpu: CpuId, to: EntityId) {
         self.input(Input::YieldTo { cpu, to });
+        if self.machine.running(cpu).is_none() {
+            self.floor.ends.clear(cpu.index());
+        }
     }
 
     // ---- Time ----

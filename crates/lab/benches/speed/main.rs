@@ -1,53 +1,43 @@
+//! `cargo xtask bench`: speed beside a peer, in one run, alternating, as medians with their spread.
+//!
+//! - `events`: global EDF on the oracle's set B, laws on, against a bare event loop (and SimSo's figure, for its users).
+//! - `decisions`: wake + put + pick per policy at 10 to 100,000 runnable entities.
+
 mod bare_loop;
-use sched::*;
-use std::time::Instant as Clock;
+mod decisions;
+mod events;
+
+/// The median of some figures, and the least and the largest of them.
+#[derive(Clone, Copy, Debug)]
+struct Spread {
+    least: f64,
+    median: f64,
+    most: f64,
+}
+
+impl Spread {
+    fn of(mut figures: Vec<f64>) -> Spread {
+        figures.sort_by(f64::total_cmp);
+        Spread { least: figures[0], median: figures[figures.len() / 2], most: figures[figures.len() - 1] }
+    }
+}
+
 fn main() {
-    let text = std::fs::read_to_string(
-        std::env::args()
-            .nth(1)
-            .filter(|a| a.ends_with("csv"))
-            .unwrap_or("/work/shared/oracles/edf/ts_B_n100_u3.6.csv".into()),
-    )
-    .unwrap();
-    let tasks: Vec<(u64, u64)> = text
-        .lines()
-        .skip(1)
-        .map(|l| {
-            let v: Vec<u64> = l.split(',').map(|x| x.parse().unwrap()).collect();
-            (v[1] * 1000, v[2] * 1000)
-        })
-        .collect();
-    let seconds = 10;
-    for _ in 0..5 {
-        let t = Clock::now();
-        let bare_loop::Table([r, c, rest @ ..]) = bare_loop::run(&tasks, 4, seconds * 1_000_000_000);
-        let bare = t.elapsed().as_secs_f64();
-        let t = Clock::now();
-        let edf = policies::find("edf").unwrap();
-        let mut knobs = edf.defaults();
-        knobs.set("enforce", 2).unwrap();
-        let mut host = sim::Host::new(edf, Host::new(4), &knobs, sim::Costs::NONE).unwrap();
-        for (i, &(p, w)) in tasks.iter().enumerate() {
-            let params = Params {
-                reservation: Some(Reservation {
-                    slice: Nanos::ns(w),
-                    period: Nanos::ns(p),
-                    start: None,
-                    limit: Limit::Soft,
-                }),
-                ..Params::default()
-            };
-            let jobs = sim::Periodic { end: sim::JobEnd::Yield, ..sim::Periodic::new(Nanos::ns(p), Nanos::ns(w)) };
-            host.attach(&i.to_string(), params, sim::Workload::Periodic(jobs)).unwrap();
-        }
-        host.run_until(Instant::at_ns(seconds * 1_000_000_000));
-        let ours = t.elapsed().as_secs_f64();
-        println!(
-            "bare {r} {c} {rest:?} {:.1} M/s; ours {:?} {:.1} M/s; ratio {:.2}",
-            (r + c) as f64 / bare / 1e6,
-            host.counts(),
-            (host.counts().releases + host.counts().completions) as f64 / ours / 1e6,
-            bare / ours
-        );
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let runs = match arguments.iter().position(|argument| argument == "--runs").map(|at| arguments.get(at + 1)) {
+        None => 5,
+        Some(runs) => runs.and_then(|runs| runs.parse().ok()).filter(|&runs| runs > 0).unwrap_or_else(|| {
+            eprintln!("--runs takes a number above zero");
+            std::process::exit(2);
+        }),
+    };
+    let wants = |part: &str| {
+        !arguments.iter().any(|a| a == "events" || a == "decisions") || arguments.iter().any(|a| a == part)
+    };
+    if wants("events") {
+        events::compare(runs);
+    }
+    if wants("decisions") {
+        decisions::measure(runs);
     }
 }

@@ -173,13 +173,13 @@ impl Global {
     /// The lowest free CPU, or else the one that runs the least urgent entity.
     #[inline]
     fn least_urgent(&self) -> CpuId {
-        let mut worst = (0, self.urgency[0]);
-        for (cpu, &key) in self.urgency.iter().enumerate().skip(1) {
-            if key > worst.1 {
-                worst = (cpu, key);
+        let (mut worst, mut worst_key) = (0, Key(0));
+        for (cpu, &key) in self.urgency.iter().enumerate() {
+            if key > worst_key {
+                (worst, worst_key) = (cpu, key);
             }
         }
-        CpuId::new(worst.0)
+        CpuId::new(worst)
     }
 
     /// The CPU that runs the least urgent of those who run.
@@ -314,15 +314,15 @@ impl Policy for Global {
         if self.seated > 0 {
             self.unseat_all(cx);
         }
-        if self.edf.ready.is_empty(READY) && self.woken.is_empty() {
-            return;
+        if !self.edf.ready.is_empty(READY) || !self.woken.is_empty() {
+            let changed = std::mem::replace(&mut self.changed, false);
+            if self.restricted > 0 {
+                self.choose_restricted(cx);
+            } else if changed || !self.choose_one(cx) {
+                self.choose(cx);
+            }
         }
-        let changed = std::mem::replace(&mut self.changed, false);
-        if self.restricted > 0 {
-            self.choose_restricted(cx);
-        } else if changed || !self.choose_one(cx) {
-            self.choose(cx);
-        }
+        self.edf.call_for_background(cx);
     }
 
     fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {

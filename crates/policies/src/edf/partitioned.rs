@@ -93,7 +93,11 @@ impl Policy for Partitioned {
         }
     }
 
-    fn put(&mut self, _cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
+    fn plan(&mut self, cx: &mut Cx<'_>) {
+        self.0.call_for_background(cx);
+    }
+
+    fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
         let e = prev.entity;
         if prev.why == Why::Blocked {
             self.0.rest(e, cx);
@@ -101,7 +105,10 @@ impl Policy for Partitioned {
         }
         self.0.judge(e, prev.why);
         self.0.enqueue(e, cx);
-        self.call_for(e, cx);
+        // Its own CPU is about to pick: called again, it would never come to rest.
+        if self.0.account(e).standing != Standing::Reserved || self.0.account(e).cpu != Some(cpu) {
+            self.call_for(e, cx);
+        }
     }
 
     fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {

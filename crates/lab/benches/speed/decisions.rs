@@ -1,0 +1,95 @@
+//! A decision: the time of wake + put + pick, per policy, with many runnable entities.
+
+use crate::Spread;
+use sched::{
+    Action, Class, Descriptor, EntityId, Host, Input, Instant, Kicks, Limit, Machine, Nanos, Params, Reservation,
+    RtPriority, Wake,
+};
+
+const CPUS: usize = 4;
+const SIZES: [usize; 5] = [10, 100, 1_000, 10_000, 100_000];
+/// Rounds timed together, so that the clock costs nothing.
+const BATCH: usize = 64;
+const BATCHES: usize = 400;
+
+pub(crate) fn measure(runs: usize) {
+    println!(
+        "decisions: wake + put + pick on {CPUS} CPUs, median nanoseconds by runnable entities (least to most of {runs} runs)"
+    );
+    println!("  {:<14}{}", "policy", SIZES.map(|size| format!("{size:>18}")).concat());
+    for policy in policies::ALL {
+        let cells = SIZES.map(|size| {
+            let spread = Spread::of((0..runs).map(|_| one(policy, size)).collect());
+            (spread, format!("{:>7.0} ({:.0}-{:.0})", spread.median, spread.least, spread.most))
+        });
+        let met = if cells[2].0.median < 1_000.0 { "" } else { "  NOT under 1 us at 1,000" };
+        println!("  {:<14}{}{met}", policy.name, cells.map(|(_, cell)| format!("{cell:>18}")).concat());
+    }
+}
+
+/// The entities: hogs that are all runnable, and one sleeper that is woken and blocks again.
+struct Crowd {
+    machine: Machine,
+    now: Instant,
+    sleeper: EntityId,
+}
+
+fn crowd(policy: &Descriptor, size: usize) -> Crowd {
+    let mut machine =
+        Machine::build(policy, Host::new(CPUS), &policy.defaults(), Kicks::Immediate).expect("it takes its defaults");
+    let mut now = Instant::ZERO;
+    for i in 0..size {
+        let e = machine.attach(now, params(policy, i, size)).expect("there is room for it");
+        machine.input(now, Input::Wake { entity: e, why: Wake::New { parent: None } });
+        now += Nanos::ns(1);
+        machine.settle(now);
+    }
+    let sleeper = machine.attach(now, params(policy, 0, size)).expect("there is room for it");
+    Crowd { machine, now, sleeper }
+}
+
+/// Promises of half the machine in all, for who keeps promises; every tenth is real-time, for who has classes.
+fn params(policy: &Descriptor, i: usize, size: usize) -> Params {
+    let period = Nanos::ms(10 + (i % 90) as u64);
+    let slice = period.scale(1, 2 * size as u64 + 2);
+    let reservation = (policy.name == "edf").then_some(Reservation { slice, period, start: None, limit: Limit::Soft });
+    let class = match policy.name {
+        "linux" if i % 10 == 0 => RtPriority::new(50).map_or(Class::Normal, Class::RoundRobin),
+        _ => Class::Normal,
+    };
+    Params { reservation, class, ..Params::default() }
+}
+
+/// Nanoseconds for: the sleeper wakes, all that follows is decided, whoever runs on CPU 0 blocks, all that follows is
+/// decided; and he who blocked wakes again, so that the crowd stays as large as it is.
+fn one(policy: &Descriptor, size: usize) -> f64 {
+    let mut crowd = crowd(policy, size);
+    let mut blocked = crowd.sleeper;
+    let mut times = Vec::with_capacity(BATCHES);
+    for _ in 0..BATCHES {
+        let start = std::time::Instant::now();
+        for _ in 0..BATCH {
+            blocked = round(&mut crowd, blocked);
+        }
+        times.push(start.elapsed().as_nanos() as f64 / BATCH as f64);
+    }
+    Spread::of(times).median
+}
+
+fn round(crowd: &mut Crowd, blocked: EntityId) -> EntityId {
+    let Crowd { machine, now, .. } = crowd;
+    *now += Nanos::us(50);
+    machine.input(*now, Input::Wake { entity: blocked, why: Wake::Timer });
+    settle(machine, *now);
+    *now += Nanos::us(50);
+    let cpu = sched::CpuId::new(now.as_ns() as usize / 100_000 % CPUS);
+    let runs = machine.running(cpu).expect("with so many runnable, every CPU runs somebody");
+    machine.input(*now, Input::Block { cpu });
+    settle(machine, *now);
+    runs
+}
+
+fn settle(machine: &mut Machine, now: Instant) {
+    let told = machine.settle(now).iter().filter(|action| matches!(action, Action::Run { .. })).count();
+    std::hint::black_box(told);
+}

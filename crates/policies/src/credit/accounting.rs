@@ -1,0 +1,120 @@
+//! Credits: how running burns them, and how much each domain earns per accounting period.
+
+use crate::credit::domains::Domain;
+use sched::Nanos;
+
+/// Credits burnt per millisecond of running. Source: `CSCHED_CREDITS_PER_MSEC`.
+const CREDITS_PER_MS: u64 = 10;
+/// What one credit buys.
+const CREDIT: Nanos = Nanos::us(1_000 / CREDITS_PER_MS);
+
+/// The credits that running for `time` burns.
+pub(crate) fn credits_in(time: Nanos) -> i64 {
+    (time.as_ns() / CREDIT.as_ns()).cast_signed()
+}
+
+/// What one entity has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Account {
+    /// Credits left; negative: overspent.
+    pub(crate) credit: i64,
+    /// Running time not burnt yet, in nanoseconds: at most half a credit's worth, to either side, between charges.
+    remainder: i64,
+}
+
+impl Account {
+    /// Burns the nearest whole number of credits for `ran` and what was left over before, and keeps the rest.
+    pub(crate) fn burn(&mut self, ran: Nanos) {
+        self.remainder += ran.as_ns().cast_signed();
+        if self.remainder <= 0 {
+            return;
+        }
+        let credit = CREDIT.as_ns().cast_signed();
+        let burnt = (self.remainder + credit / 2) / credit;
+        self.credit -= burnt;
+        self.remainder -= burnt * credit;
+    }
+}
+
+/// What each active member of a domain gets at one accounting.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Grant {
+    /// Credits.
+    pub(crate) each: i64,
+    /// Below this, who is OVER is parked; `None`: no cap.
+    pub(crate) park_below: Option<i64>,
+    /// Whether the domain is to be looked at first next time.
+    pub(crate) to_head: bool,
+}
+
+/// One accounting: what is there to be given, as the active domains are visited in the order of their list.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Round {
+    /// What one CPU earns in a period.
+    per_cpu: u128,
+    /// What there is for all, leftovers of those visited already included.
+    total: u128,
+    /// The weight of all active domains.
+    weight: u128,
+    /// The weight of those not visited yet.
+    weight_left: u128,
+    /// What all were overspent by at the last accounting.
+    debt: u128,
+    /// Whether a domain visited already could have used more.
+    wanting: bool,
+}
+
+impl Round {
+    /// Begins an accounting. `per_cpu` and `balance` are in credits; `weight` is that of all active domains.
+    pub(crate) fn new(cpus: usize, per_cpu: i64, balance: i64, weight: u64) -> Round {
+        let debt = u128::from(balance.min(0).unsigned_abs());
+        let per_cpu = u128::from(per_cpu.unsigned_abs());
+        let weight = u128::from(weight);
+        Round { per_cpu, total: per_cpu * cpus as u128 + debt, weight, weight_left: weight, debt, wanting: false }
+    }
+
+    /// What the next domain of the list gets.
+    pub(crate) fn grant(&mut self, domain: &Domain) -> Grant {
+        let (weight, members) = (u128::from(domain.weight), u128::from(domain.active));
+        self.weight_left -= weight;
+        // At most what lets all its members run throughout, and its part in paying off the debt; or its cap.
+        let mut peak = members * self.per_cpu + (self.debt * weight).div_ceil(self.weight);
+        let mut park_below = None;
+        if let Some(percent) = domain.cap {
+            let cap = (u128::from(percent) * self.per_cpu).div_ceil(100);
+            peak = peak.min(cap);
+            park_below = Some(-signed(cap.div_ceil(members)));
+        }
+        let fair = (self.total * weight).div_ceil(self.weight);
+        if fair < peak {
+            self.wanting = true;
+            return Grant { each: signed(fair.div_ceil(members)), park_below, to_head: false };
+        }
+        if self.weight_left > 0 {
+            self.total += ((fair - peak) * self.weight).div_ceil(self.weight_left);
+        }
+        Grant { each: signed(peak.div_ceil(members)), park_below, to_head: self.wanting }
+    }
+}
+
+fn signed(credits: u128) -> i64 {
+    i64::try_from(credits).expect("a grant is at most what all CPUs earn, and the debt")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn burning_rounds_to_the_nearest_credit_and_forgets_nothing() {
+        let mut account = Account::default();
+        account.burn(Nanos::us(49));
+        assert_eq!(account.credit, 0);
+        account.burn(Nanos::us(1));
+        assert_eq!((account.credit, account.remainder), (-1, -50_000), "50 us are a credit");
+        for _ in 0..1_000 {
+            account.burn(Nanos::ns(12_345));
+        }
+        assert_eq!(account.credit, -124, "12.395 ms are 124 credits");
+    }
+}

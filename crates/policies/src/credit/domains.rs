@@ -1,0 +1,222 @@
+//! [`Domains`]: who earns together, with which weight and cap, and who of them is active.
+//!
+//! A group is a domain; an entity in no group is one of its own. Domains and their active members are kept in
+//! lists whose heads lie with their owners, because there may always be one more domain.
+
+use sched::{EntityId, GroupId, GroupParams, Params};
+
+/// "Nobody" in a link.
+const NONE: u32 = u32::MAX;
+
+/// A domain: the dense number of its record.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct DomainId(u32);
+
+impl DomainId {
+    /// The domain of an entity for which `params` is asked: its group, or itself if it is in none.
+    pub(crate) fn of(e: EntityId, params: &Params) -> DomainId {
+        match params.group {
+            GroupId::ROOT => DomainId(2 * number(e.index()) + 1),
+            group => DomainId::of_group(group),
+        }
+    }
+
+    /// The domain of a group.
+    pub(crate) fn of_group(group: GroupId) -> DomainId {
+        DomainId(2 * number(group.index()))
+    }
+
+    const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+fn number(index: usize) -> u32 {
+    u32::try_from(index).expect("an index is 32 bits")
+}
+
+/// What is known of a domain.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Domain {
+    /// Xen's scale, 256 = normal.
+    pub(crate) weight: u64,
+    /// Per cent of one CPU; `None`: no cap.
+    pub(crate) cap: Option<u32>,
+    /// How many of its members are active.
+    pub(crate) active: u64,
+    first: u32,
+}
+
+/// The neighbours of somebody in a list.
+#[derive(Clone, Copy, Debug)]
+struct Link {
+    next: u32,
+    prev: u32,
+    listed: bool,
+}
+
+const UNLISTED: Link = Link { next: NONE, prev: NONE, listed: false };
+
+fn push_front(links: &mut [Link], head: &mut u32, n: u32) {
+    assert!(!links[n as usize].listed, "it is in one list at a time");
+    if *head != NONE {
+        links[*head as usize].prev = n;
+    }
+    links[n as usize] = Link { next: *head, prev: NONE, listed: true };
+    *head = n;
+}
+
+fn remove(links: &mut [Link], head: &mut u32, n: u32) {
+    let Link { next, prev, listed } = core::mem::replace(&mut links[n as usize], UNLISTED);
+    assert!(listed, "it is in the list");
+    if next != NONE {
+        links[next as usize].prev = prev;
+    }
+    match prev {
+        NONE => *head = next,
+        prev => links[prev as usize].next = next,
+    }
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(crate) struct Domains {
+    domains: Vec<Domain>,
+    /// By domain: the list of active domains.
+    domain_links: Vec<Link>,
+    first: u32,
+    /// By entity: the lists of active members.
+    member_links: Vec<Link>,
+    members: Vec<EntityId>,
+    /// The weight of all active domains.
+    weight: u64,
+}
+
+impl Domains {
+    /// None at all.
+    pub(crate) fn new() -> Domains {
+        Domains {
+            domains: Vec::new(),
+            domain_links: Vec::new(),
+            first: NONE,
+            member_links: Vec::new(),
+            members: Vec::new(),
+            weight: 0,
+        }
+    }
+
+    /// Makes room for `e` and the domain it may be by itself. Call it at attach.
+    pub(crate) fn reserve(&mut self, e: EntityId, params: &Params) {
+        if self.members.len() <= e.index() {
+            self.members.resize(e.index() + 1, e);
+            self.member_links.resize(e.index() + 1, UNLISTED);
+        }
+        assert!(!self.is_active(e), "{e} is new");
+        self.members[e.index()] = e;
+        self.make(DomainId(2 * number(e.index()) + 1));
+        self.update_solo(e, params);
+    }
+
+    /// Takes over what is asked for `e` if it is a domain of its own.
+    pub(crate) fn update_solo(&mut self, e: EntityId, params: &Params) {
+        if params.group == GroupId::ROOT {
+            self.update(DomainId::of(e, params), u64::from(params.weight.as_xen()), None);
+        }
+    }
+
+    /// Takes over what is asked for a group, new or not.
+    pub(crate) fn update_group(&mut self, group: GroupId, params: &GroupParams) {
+        let domain = DomainId::of_group(group);
+        self.make(domain);
+        self.update(domain, u64::from(params.weight.as_xen()), params.cap_percent);
+    }
+
+    fn make(&mut self, domain: DomainId) {
+        if self.domains.len() <= domain.index() {
+            let empty = Domain { weight: 0, cap: None, active: 0, first: NONE };
+            self.domains.resize(domain.index() + 1, empty);
+            self.domain_links.resize(domain.index() + 1, UNLISTED);
+        }
+    }
+
+    fn update(&mut self, domain: DomainId, weight: u64, cap: Option<u32>) {
+        let record = &mut self.domains[domain.index()];
+        if record.active > 0 {
+            self.weight = self.weight - record.weight + weight;
+        }
+        record.weight = weight;
+        record.cap = cap;
+    }
+
+    /// A domain's record.
+    pub(crate) fn get(&self, domain: DomainId) -> &Domain {
+        &self.domains[domain.index()]
+    }
+
+    /// The weight of all active domains.
+    pub(crate) fn active_weight(&self) -> u64 {
+        self.weight
+    }
+
+    /// Whether `e` is on its domain's active list.
+    pub(crate) fn is_active(&self, e: EntityId) -> bool {
+        self.member_links[e.index()].listed
+    }
+
+    /// Puts `e` at the head of the active list of `domain`, and that at the head of the active domains if it was not
+    /// among them.
+    pub(crate) fn activate(&mut self, e: EntityId, domain: DomainId) {
+        let record = &mut self.domains[domain.index()];
+        push_front(&mut self.member_links, &mut record.first, number(e.index()));
+        record.active += 1;
+        if record.active == 1 {
+            self.weight += record.weight;
+            push_front(&mut self.domain_links, &mut self.first, domain.0);
+        }
+    }
+
+    /// Takes `e`, if it is active, off the active list of `domain`, and that off the active domains if it was the
+    /// last. Says whether `e` was active.
+    pub(crate) fn deactivate(&mut self, e: EntityId, domain: DomainId) -> bool {
+        if !self.is_active(e) {
+            return false;
+        }
+        let record = &mut self.domains[domain.index()];
+        remove(&mut self.member_links, &mut record.first, number(e.index()));
+        record.active -= 1;
+        if record.active == 0 {
+            self.weight -= record.weight;
+            remove(&mut self.domain_links, &mut self.first, domain.0);
+        }
+        true
+    }
+
+    /// Moves an active domain to the head of the list.
+    pub(crate) fn move_to_head(&mut self, domain: DomainId) {
+        remove(&mut self.domain_links, &mut self.first, domain.0);
+        push_front(&mut self.domain_links, &mut self.first, domain.0);
+    }
+
+    /// The first active domain.
+    pub(crate) fn first(&self) -> Option<DomainId> {
+        (self.first != NONE).then_some(DomainId(self.first))
+    }
+
+    /// The active domain after `domain`, which is active.
+    pub(crate) fn next(&self, domain: DomainId) -> Option<DomainId> {
+        let next = self.domain_links[domain.index()].next;
+        (next != NONE).then_some(DomainId(next))
+    }
+
+    /// The first active member of `domain`.
+    pub(crate) fn first_member(&self, domain: DomainId) -> Option<EntityId> {
+        let first = self.domains[domain.index()].first;
+        (first != NONE).then(|| self.members[first as usize])
+    }
+
+    /// The active member after `e`, which is active.
+    pub(crate) fn next_member(&self, e: EntityId) -> Option<EntityId> {
+        let next = self.member_links[e.index()].next;
+        (next != NONE).then(|| self.members[next as usize])
+    }
+}

@@ -1,0 +1,560 @@
+//! Credit: shares by weight, paid in credits every 30 ms, and a boost for who wakes.
+//!
+//! Xen's default scheduler from 2006 to 2018, in its version 4.0.1. Running costs 10 credits per millisecond. Every
+//! 30 ms the credits all CPUs can burn in that time are dealt out to the active domains by weight, and by each domain
+//! to its active members in equal parts. Who is in credit is UNDER, who has overspent is OVER; each CPU has a
+//! queue, UNDER before OVER, first come first served within either, turns of 30 ms. Who wakes UNDER is BOOST: it runs
+//! before both, until a tick (10 ms) finds it running.
+//!
+//! ```text
+//! one CPU, a weighs 512, b 256       0     30    60    90    120   150   180
+//! both are hogs                      aaaaaabbbbbbaaaaaaaaaaaabbbbbbaaaaaa
+//! ```
+//!
+//! **Domains.** A group is a domain: its weight is shared by its *active* members only, its cap bounds them together.
+//! An entity in no group is a domain of its own, with its own weight and no cap. A group inside a group is a domain
+//! beside it: Xen has no nested ones.
+//!
+//! **Active.** A tick that finds an entity running puts it on its domain's active list, at the head; an accounting
+//! that finds it with more than 300 credits takes it off, with none. Only active ones earn; who always blocks
+//! before the tick is never on the list, never OVER, and always boosted.
+//!
+//! **Accounting** gives a domain `⌈T·w/W⌉`, but no more than lets all its active members run throughout, or its cap; what
+//! that leaves goes to the domains after it on the list, and it then comes first next time. Overspent credit of the last
+//! accounting is dealt out once more. An entity below 0 is OVER, and parked if its domain has a cap and it is below −cap/n;
+//! at or above 0 it is UNDER again and unparked, without a boost. No account goes below −300.
+//!
+//! **Queues.** Accounting changes priorities, but nobody's place: each CPU sorts its queue at its next tick. Until
+//! then a queue can hold UNDER behind OVER, and insertion and stealing meet them in that order.
+//!
+//! **Several CPUs.** A wake-up calls the CPU it queues on, if that idles or runs somebody less urgent, and, if that does
+//! not idle, every idle CPU the entity may run on. A CPU with nothing better than OVER looks through the queues of the
+//! others, from the next higher number on, for somebody more urgent; an idle one for anybody. At a tick,
+//! an active entity moves to an idle CPU with more idle neighbours (cache, then core), and is boosted by that.
+//!
+//! **Order of things at one instant.** Ticks come before the accounting, both before who stopped is queued again:
+//! in Xen, too, timers run before `schedule()`.
+//!
+//! Differences from Xen 4.0.1:
+//! - *Hand-off*. There, an entity can wait without end while a CPU idles: a wake-up pinned to a busy CPU displaces an
+//!   entity that could run elsewhere and calls nobody; two wake-ups on one idle CPU call that one only. Here, who is left
+//!   waiting by a decision is moved to an idle CPU if it may run there (`hand-off = off`: as there).
+//! - The accounting timer stops while all CPUs idle and nobody is active. No decision changes: there is nobody to deal
+//!   to then, and it goes on at the same multiples of its period, before anybody can be found running by a tick.
+//! - A new entity begins on the CPU on which the fewest entities live; there, the domain builder does that.
+//! - A better idle CPU is looked for only among those the entity may run on; 4.0.1 forgets to, for the neighbours.
+//! - Late ticks coalesce and keep their phase, multiples of 10 ms (there, only after idling).
+//! - 32-bit sums that overflow there do not here.
+//!
+//! Source: `xen/common/sched_credit.c`, Xen 4.0.1.
+
+mod accounting;
+mod domains;
+mod placement;
+mod runqueue;
+#[cfg(test)]
+mod tests;
+
+use accounting::{Account, Grant, Round, credits_in};
+use domains::{DomainId, Domains};
+use placement::Commit;
+use runqueue::{Priority, RunQueues};
+use sched::{
+    Alarm, AlarmKind, AlarmSlots, Conserving, CpuId, CpuSet, Cx, Descriptor, EntityId, GroupChange, GroupId, Held,
+    Host, Instant, Knob, Knobs, Load, Nanos, Of, Params, Policy, Refused, Running, Slice, State, Stopped, Wake, Why,
+};
+
+/// What the rest of the system knows of it.
+pub(crate) const POLICY: Descriptor = Descriptor {
+    name: "credit",
+    title: "shares by weight in credits, with caps, and a boost for who wakes (Xen 4.0.1)",
+    source: "xen/common/sched_credit.c, Xen 4.0.1; Cherkasova, Gupta and Vahdat 2007 §4",
+    good_for: "long-run shares of whole VMs on several CPUs, with caps and a quick answer to I/O",
+    bad_at: "exact shares below a second, and promises to who is both interactive and busy",
+    text: include_str!("mod.rs"),
+    conserving,
+    starvation,
+    alarms: AlarmSlots { policy: &[AlarmKind::Timer], cpu: &[AlarmKind::Tick], ..AlarmSlots::NONE },
+    knobs: &[
+        Knob::time("slice", Nanos::ms(30), (Nanos::us(10), Nanos::s(1)), "how long a turn lasts at most")
+            .from("CSCHED_MSECS_PER_TSLICE; S3 table 1 uses 30, 15, 5 and 3 ms"),
+        Knob::time("tick", Nanos::ms(10), (Nanos::ms(1), Nanos::s(1)), "how often a CPU looks at who runs on it")
+            .from("CSCHED_MSECS_PER_TICK"),
+        Knob::count(
+            "accounting-ticks",
+            [3, 1, 100],
+            "how many ticks an accounting period has; its credits bound accounts",
+        )
+        .from("CSCHED_TICKS_PER_ACCT, CSCHED_TICKS_PER_TSLICE"),
+        Knob::time(
+            "tick-stagger",
+            Nanos::ZERO,
+            (Nanos::ZERO, Nanos::s(1)),
+            "how much later each CPU ticks than the last",
+        )
+        .from("csched_start_tickers: a CPU's phase is the instant at which its ticker was started"),
+        Knob::time(
+            "migration-delay",
+            Nanos::ZERO,
+            (Nanos::ZERO, Nanos::ms(100)),
+            "how long nobody else takes who has run",
+        )
+        .from("vcpu_migration_delay; its comment suggests 1 ms"),
+        Knob::switch("hand-off", true, "whether who is left waiting is moved to an idle CPU")
+            .from("ours; off: Xen 4.0.1, which leaves them to the next wake-up"),
+    ],
+    build,
+};
+
+const ACCOUNTING: Alarm = Alarm { of: Of::Policy, slot: 0 };
+/// The CPU on which the accounting timer goes off.
+const MASTER: CpuId = CpuId::new(0);
+
+const fn ticker(cpu: CpuId) -> Alarm {
+    Alarm { of: Of::Cpu(cpu), slot: 0 }
+}
+
+fn accounting_period(knobs: &Knobs) -> Nanos {
+    knobs.time("tick").saturating_mul(knobs.get("accounting-ticks").unsigned_abs())
+}
+
+fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+    Ok(Box::new(Credit::new(host, knobs)))
+}
+
+/// With hand-off, at once; who is cache-hot is offered again at its CPU's next tick.
+fn conserving(load: &Load<'_>) -> Conserving {
+    let delay = load.knobs.time("migration-delay");
+    match (load.knobs.on("hand-off"), delay.is_zero()) {
+        (false, _) => Conserving::Never,
+        (true, true) => Conserving::Global { slack: Nanos::ZERO },
+        (true, false) => Conserving::Global { slack: delay + load.knobs.time("tick") },
+    }
+}
+
+/// Who is OVER earns at least its share every period, from −300 at worst, is sorted in at the next tick, and then has
+/// at most one turn of everybody else before it. BOOST is a strict priority: two who wake each other in turn and stay
+/// in credit keep everybody else out without end, so there is no bound where somebody sleeps (or is paused).
+fn starvation(load: &Load<'_>) -> Option<Nanos> {
+    if load.has_sleepers || load.has_changes {
+        return None;
+    }
+    let (period, tick) = (accounting_period(load.knobs), load.knobs.time("tick"));
+    let most = u128::from(credits_in(period).unsigned_abs());
+    let entities = u128::from(load.entities.max(1));
+    let in_xens_scale = |weight: u64| u128::from((weight + 2) / 4).max(1);
+    let competitors = entities * in_xens_scale(load.weight_most);
+    let members = if load.group_depth == 0 { 1 } else { entities };
+    let share = most * load.host.cpus as u128 * in_xens_scale(load.weight_least) / (competitors * members);
+    // A cap may leave a member no more than the rounding does.
+    let earned = if load.has_limits { 1 } else { share.clamp(1, most) };
+    let periods = u64::try_from(most.div_ceil(earned)).expect("at most what an account can owe") + 1;
+    let turns = load.knobs.time("slice").saturating_mul(load.entities);
+    Some(period.saturating_mul(periods) + tick + turns)
+}
+
+/// The knobs, read once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    slice: Nanos,
+    tick: Nanos,
+    tick_stagger: Nanos,
+    period: Nanos,
+    migration_delay: Nanos,
+    hand_off: bool,
+}
+
+/// What is kept of an entity.
+#[derive(Clone, Copy, Debug)]
+struct Vcpu {
+    account: Account,
+    domain: DomainId,
+    /// The CPU it runs on, is queued on or would be queued on.
+    home: CpuId,
+    /// When it last stopped running.
+    stopped: Option<Instant>,
+    parked: bool,
+    /// Whether it is to be queued on a better CPU when it stops.
+    migrating: bool,
+}
+
+/// What is kept of a CPU.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cpu {
+    /// How many entities live here.
+    homes: u32,
+    /// The accounting after which the queue was last sorted.
+    sorted: u64,
+    /// Whom the last choice among this CPU's idle neighbours fell on.
+    cursor: Option<CpuId>,
+    /// Who has stopped here at this instant and waits, but is not queued yet.
+    stopped: Option<EntityId>,
+    /// Whether anybody was queued here while the CPU idled, so that no other CPU was called.
+    queued_while_idle: bool,
+}
+
+/// The scheduler of Xen 4.0.1. Queues, priorities and accounts are within reach of policies built over it.
+#[derive(Debug)]
+pub(crate) struct Credit {
+    settings: Settings,
+    queues: RunQueues,
+    domains: Domains,
+    vcpus: Vec<Vcpu>,
+    cpus: Vec<Cpu>,
+    /// The CPUs that found nothing to run.
+    idlers: CpuSet,
+    /// The sum of all active accounts after the last accounting.
+    balance: i64,
+    /// How many accountings there were.
+    epoch: u64,
+}
+
+impl Credit {
+    /// A scheduler of `host` with nobody on it.
+    pub(crate) fn new(host: &Host, knobs: &Knobs) -> Credit {
+        let settings = Settings {
+            slice: knobs.time("slice"),
+            tick: knobs.time("tick"),
+            tick_stagger: knobs.time("tick-stagger"),
+            period: accounting_period(knobs),
+            migration_delay: knobs.time("migration-delay"),
+            hand_off: knobs.on("hand-off"),
+        };
+        Credit {
+            settings,
+            queues: RunQueues::new(host.cpus),
+            domains: Domains::new(),
+            vcpus: Vec::new(),
+            cpus: vec![Cpu::default(); host.cpus],
+            idlers: host.all(),
+            balance: 0,
+            epoch: 0,
+        }
+    }
+
+    fn vcpu(&mut self, e: EntityId) -> &mut Vcpu {
+        &mut self.vcpus[e.index()]
+    }
+
+    /// Makes `cpu` the home of `e`.
+    fn set_home(&mut self, e: EntityId, cpu: CpuId) {
+        let old = core::mem::replace(&mut self.vcpus[e.index()].home, cpu);
+        self.cpus[old.index()].homes -= 1;
+        self.cpus[cpu.index()].homes += 1;
+    }
+
+    // ---- Queueing ----
+
+    /// Queues `e`, which waits, on its home, boosted if it is UNDER, and calls who may want it.
+    pub(crate) fn enqueue_woken(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        if self.queues.priority(e) == Priority::Under {
+            self.queues.set_priority(e, Priority::Boost);
+        }
+        self.enqueue(e, cx);
+    }
+
+    /// Queues `e`, which waits, on its home, and calls who may want it.
+    pub(crate) fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        let home = self.vcpus[e.index()].home;
+        self.queues.insert(home, e);
+        self.tickle(e, home, cx);
+    }
+
+    /// Moves `e`, which waits unqueued or is blocked, to the CPU that is best for it.
+    fn migrate(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        self.vcpu(e).migrating = false;
+        let best = self.pick_cpu(e, Commit::Yes, cx);
+        self.set_home(e, best);
+    }
+
+    /// Whether `e` is to leave its home.
+    fn must_migrate(&self, e: EntityId, cx: &Cx<'_>) -> bool {
+        let vcpu = &self.vcpus[e.index()];
+        vcpu.migrating || !cx.may_run(e, vcpu.home)
+    }
+
+    /// Whether `e` has stopped at this very instant and waits.
+    fn is_about_to_be_queued(&self, e: EntityId) -> bool {
+        let home = self.vcpus[e.index()].home;
+        self.cpus[home.index()].stopped == Some(e)
+    }
+
+    /// Queues who has just stopped on `cpu` again, last in its class; gives it back if it is queued there.
+    fn requeue_stopped(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Option<EntityId> {
+        let e = self.cpus[cpu.index()].stopped.take()?;
+        if self.must_migrate(e, cx) {
+            self.migrate(e, cx);
+            if !self.vcpu(e).parked {
+                self.enqueue_woken(e, cx);
+            }
+            return None;
+        }
+        if self.vcpu(e).parked {
+            return None;
+        }
+        self.queues.insert(cpu, e);
+        Some(e)
+    }
+
+    // ---- Ticks and accounting ----
+
+    /// Sets the ticker of `cpu`, on which somebody runs, and the accounting timer, unless they are set.
+    fn start_timers(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
+        if cx.alarm_at(ticker(cpu)).is_none() {
+            let stagger = self.settings.tick_stagger.saturating_mul(cpu.index() as u64);
+            let phase = Nanos::ns(stagger.as_ns() % self.settings.tick.as_ns());
+            cx.set_alarm(ticker(cpu), cpu, cx.now().next_tick(self.settings.tick, phase));
+        }
+        if cx.alarm_at(ACCOUNTING).is_none() {
+            self.set_accounting(cx);
+        }
+    }
+
+    fn set_accounting(&mut self, cx: &mut Cx<'_>) {
+        cx.set_alarm(ACCOUNTING, MASTER, cx.now().next_tick(self.settings.period, Nanos::ZERO));
+    }
+
+    /// Looks at who runs on `cpu`, or has stopped there at this very instant.
+    fn tick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
+        let running = match cx.running(cpu) {
+            Running::Mine { entity, .. } => Some(entity),
+            Running::Idle => self.cpus[cpu.index()].stopped,
+            Running::Above | Running::Below => None,
+        };
+        if let Some(e) = running {
+            if self.queues.priority(e) == Priority::Boost {
+                self.queues.set_priority(e, Priority::Under);
+            }
+            if let Some((ran_by, ran)) = cx.take_ran(cpu) {
+                self.vcpu(ran_by).account.burn(ran);
+            }
+            if !self.domains.is_active(e) {
+                self.domains.activate(e, self.vcpus[e.index()].domain);
+            } else if self.pick_cpu(e, Commit::No, cx) != cpu {
+                self.vcpu(e).migrating = true;
+                cx.kick(cpu);
+            }
+            self.start_timers(cpu, cx);
+        }
+        if self.cpus[cpu.index()].sorted != self.epoch {
+            self.cpus[cpu.index()].sorted = self.epoch;
+            self.queues.sort(cpu);
+        }
+        if self.settings.hand_off && !self.settings.migration_delay.is_zero() {
+            self.hand_off_queue(cpu, cx);
+        }
+    }
+
+    /// Deals out credits and settles who is UNDER, OVER, parked and active.
+    fn account(&mut self, cx: &mut Cx<'_>) {
+        for cpu in 0..self.cpus.len() {
+            let due = ticker(CpuId::new(cpu));
+            if cx.alarm_at(due).is_some_and(|at| at <= cx.now()) {
+                cx.clear_alarm(due);
+                self.tick(CpuId::new(cpu), cx);
+            }
+        }
+        let weight = self.domains.active_weight();
+        if weight == 0 {
+            self.balance = 0;
+            if self.idlers.len() < self.cpus.len() {
+                self.set_accounting(cx);
+            }
+            return;
+        }
+        let per_cpu = credits_in(self.settings.period);
+        let mut round = Round::new(self.cpus.len(), per_cpu, self.balance, weight);
+        self.balance = 0;
+        let mut next = self.domains.first();
+        while let Some(domain) = next {
+            next = self.domains.next(domain);
+            let grant = round.grant(self.domains.get(domain));
+            if grant.to_head {
+                self.domains.move_to_head(domain);
+            }
+            let mut next_member = self.domains.first_member(domain);
+            while let Some(e) = next_member {
+                next_member = self.domains.next_member(e);
+                self.balance += self.pay(e, grant, per_cpu, cx);
+            }
+        }
+        self.epoch += 1;
+        self.set_accounting(cx);
+    }
+
+    /// Pays one active entity and settles where that leaves it; gives back its account.
+    fn pay(&mut self, e: EntityId, grant: Grant, most: i64, cx: &mut Cx<'_>) -> i64 {
+        let vcpu = &mut self.vcpus[e.index()];
+        vcpu.account.credit += grant.each;
+        let credit = vcpu.account.credit;
+        if credit < 0 {
+            vcpu.account.credit = credit.max(-most);
+            self.queues.set_priority(e, Priority::Over);
+            if grant.park_below.is_some_and(|least| credit < least) && !self.vcpu(e).parked {
+                self.vcpu(e).parked = true;
+                self.queues.remove(e);
+                cx.hold(e, Held::Parked);
+            }
+        } else {
+            self.queues.set_priority(e, Priority::Under);
+            if core::mem::take(&mut self.vcpu(e).parked) {
+                self.unpark(e, cx);
+            }
+            if credit > most {
+                self.vcpu(e).account.credit = 0;
+                self.domains.deactivate(e, self.vcpus[e.index()].domain);
+            }
+        }
+        self.vcpus[e.index()].account.credit
+    }
+
+    /// Lets `e`, no longer parked, run again; without a boost.
+    fn unpark(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        cx.release(e, Held::Parked);
+        if cx.state(e) == State::Waiting && !self.is_about_to_be_queued(e) {
+            self.enqueue(e, cx);
+        }
+    }
+
+    /// After a decision for `cpu`: whom it left waiting goes to an idle CPU, if there is one for it.
+    fn hand_off_left(&mut self, cpu: CpuId, stopped: Option<EntityId>, cx: &mut Cx<'_>) {
+        let queued_while_idle = core::mem::take(&mut self.cpus[cpu.index()].queued_while_idle);
+        if !self.settings.hand_off || self.idlers.is_empty() {
+            return;
+        }
+        if queued_while_idle {
+            self.hand_off_queue(cpu, cx);
+        } else if let Some(e) = stopped
+            && self.queues.queue_of(e) == Some(cpu)
+        {
+            self.hand_off(e, cx);
+        }
+    }
+}
+
+impl Policy for Credit {
+    fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        let params = *cx.params(e);
+        self.queues.reserve(e);
+        self.domains.reserve(e, &params);
+        let home = cx.allowed(e).iter().min_by_key(|cpu| self.cpus[cpu.index()].homes);
+        let vcpu = Vcpu {
+            account: Account::default(),
+            domain: DomainId::of(e, &params),
+            home: home.expect("every entity may run somewhere"),
+            stopped: None,
+            parked: false,
+            migrating: false,
+        };
+        self.cpus[vcpu.home.index()].homes += 1;
+        if self.vcpus.len() <= e.index() {
+            self.vcpus.resize(e.index() + 1, vcpu);
+        }
+        self.vcpus[e.index()] = vcpu;
+        Ok(())
+    }
+
+    fn detach(&mut self, e: EntityId, _cx: &mut Cx<'_>) {
+        let Vcpu { domain, home, .. } = self.vcpus[e.index()];
+        self.domains.deactivate(e, domain);
+        self.cpus[home.index()].homes -= 1;
+    }
+
+    fn adjust(&mut self, e: EntityId, _old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        let params = *cx.params(e);
+        let domain = DomainId::of(e, &params);
+        let old = core::mem::replace(&mut self.vcpu(e).domain, domain);
+        let moves = old != domain && self.domains.deactivate(e, old);
+        self.domains.update_solo(e, &params);
+        if moves {
+            self.domains.activate(e, domain);
+        }
+        let queued = self.queues.queue_of(e);
+        if cx.may_run(e, self.vcpu(e).home) {
+            // A wider affinity may open an idle CPU to it.
+            if queued.is_some() && self.settings.hand_off {
+                self.hand_off(e, cx);
+            }
+        } else if queued.is_some() {
+            self.queues.remove(e);
+            self.migrate(e, cx);
+            self.enqueue_woken(e, cx);
+        } else if !matches!(cx.state(e), State::Running(_)) && !self.is_about_to_be_queued(e) {
+            self.migrate(e, cx);
+        }
+        Ok(())
+    }
+
+    fn group(&mut self, g: GroupId, change: GroupChange<'_>, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        match change {
+            GroupChange::Created { .. } | GroupChange::Params { .. } if g != GroupId::ROOT => {
+                self.domains.update_group(g, cx.group_params(g));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn wake(&mut self, e: EntityId, _why: Wake, cx: &mut Cx<'_>) {
+        if !self.vcpu(e).parked {
+            self.enqueue_woken(e, cx);
+        }
+    }
+
+    fn sleep(&mut self, e: EntityId, _cx: &mut Cx<'_>) {
+        if !self.queues.remove(e) && self.is_about_to_be_queued(e) {
+            let home = self.vcpu(e).home;
+            self.cpus[home.index()].stopped = None;
+        }
+    }
+
+    fn charge(&mut self, e: EntityId, ran: Nanos, _cx: &mut Cx<'_>) {
+        self.vcpu(e).account.burn(ran);
+    }
+
+    fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
+        match alarm.of {
+            Of::Cpu(cpu) => self.tick(cpu, cx),
+            _ => self.account(cx),
+        }
+    }
+
+    fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
+        let now = cx.now();
+        self.vcpu(prev.entity).stopped = Some(now);
+        if prev.why != Why::Blocked {
+            self.cpus[cpu.index()].stopped = Some(prev.entity);
+        } else if self.must_migrate(prev.entity, cx) {
+            self.migrate(prev.entity, cx);
+        }
+    }
+
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
+        let stopped = self.requeue_stopped(cpu, cx);
+        let head = self.queues.first(cpu);
+        let priority = head.map(|e| self.queues.priority(e));
+        let chosen = match priority {
+            Some(Priority::Under | Priority::Boost) => head,
+            Some(Priority::Over) | None => self.find_to_steal(cpu, priority, cx).or(head),
+        };
+        let Some(e) = chosen else {
+            self.idlers.insert(cpu);
+            self.cpus[cpu.index()].queued_while_idle = false;
+            return Slice::IDLE;
+        };
+        self.queues.remove(e);
+        self.set_home(e, cpu);
+        self.idlers.remove(cpu);
+        self.start_timers(cpu, cx);
+        self.hand_off_left(cpu, stopped, cx);
+        Slice::until(e, cx.now() + self.settings.slice)
+    }
+
+    fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {
+        let vcpu = &self.vcpus[e.index()];
+        show("credit", vcpu.account.credit);
+        show("priority", self.queues.priority(e).number());
+        show("active", i64::from(self.domains.is_active(e)));
+        show("parked", i64::from(vcpu.parked));
+    }
+}

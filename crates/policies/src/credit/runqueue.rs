@@ -1,0 +1,249 @@
+//! [`RunQueues`]: a run queue per CPU, and the priority of everybody.
+//!
+//! A queue is one list. An entity is inserted behind all whose priority is at least its own, which in a sorted
+//! list means: last in its class. Accounting changes priorities of entities that are queued and leaves them where
+//! they stand; until the next [`sort`](RunQueues::sort) the list is out of order, and rules that look for a
+//! priority (insertion, stealing) meet the entities in the order of the list, not of their priorities.
+//!
+//! Xen walks the list for each insertion. Here the first entity below each priority is remembered, so
+//! that insertion takes O(1) unless a priority has changed since.
+
+use sched::queue::Lists;
+use sched::{CpuId, CpuSet, EntityId};
+
+/// How urgently an entity is to run, from the least to the most. Xen's numbers: `CSCHED_PRI_TS_*`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Priority {
+    /// It has used more than its share.
+    Over,
+    /// It has credit left.
+    Under,
+    /// It had credit left when it woke.
+    Boost,
+}
+
+/// How many priorities there are.
+const PRIORITIES: usize = 3;
+
+impl Priority {
+    /// All, from the least urgent.
+    const ALL: [Priority; PRIORITIES] = [Priority::Over, Priority::Under, Priority::Boost];
+
+    /// Xen's number for it: BOOST 0, UNDER −1, OVER −2.
+    pub(crate) const fn number(self) -> i64 {
+        self as i64 - Priority::Boost as i64
+    }
+}
+
+/// The first entity of a queue below some priority, as far as it is known.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Below {
+    Unknown,
+    Known(Option<EntityId>),
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(crate) struct RunQueues {
+    lists: Lists,
+    /// By entity.
+    priorities: Vec<Priority>,
+    /// By CPU and priority.
+    below: Vec<[Below; PRIORITIES]>,
+    /// The CPUs whose queues are not empty.
+    occupied: CpuSet,
+}
+
+impl RunQueues {
+    /// This many empty queues.
+    pub(crate) fn new(cpus: usize) -> RunQueues {
+        RunQueues {
+            lists: Lists::new(cpus),
+            priorities: Vec::new(),
+            below: vec![[Below::Known(None); PRIORITIES]; cpus],
+            occupied: CpuSet::EMPTY,
+        }
+    }
+
+    /// Makes room for `e`, which begins UNDER. Call it at attach.
+    pub(crate) fn reserve(&mut self, e: EntityId) {
+        self.lists.reserve(e);
+        if self.priorities.len() <= e.index() {
+            self.priorities.resize(e.index() + 1, Priority::Under);
+        }
+        self.priorities[e.index()] = Priority::Under;
+    }
+
+    /// The priority of `e`.
+    pub(crate) fn priority(&self, e: EntityId) -> Priority {
+        self.priorities[e.index()]
+    }
+
+    /// Changes the priority of `e`. If it is queued, it stays where it stands.
+    pub(crate) fn set_priority(&mut self, e: EntityId, to: Priority) {
+        if core::mem::replace(&mut self.priorities[e.index()], to) != to
+            && let Some(queue) = self.lists.list_of(e)
+        {
+            self.below[queue] = [Below::Unknown; PRIORITIES];
+        }
+    }
+
+    /// The CPU in whose queue `e` stands, if it is queued.
+    pub(crate) fn queue_of(&self, e: EntityId) -> Option<CpuId> {
+        self.lists.list_of(e).map(CpuId::new)
+    }
+
+    /// Who is first in the queue of `cpu`.
+    pub(crate) fn first(&self, cpu: CpuId) -> Option<EntityId> {
+        self.lists.first(cpu.index())
+    }
+
+    /// Who stands behind `e`, which is queued.
+    pub(crate) fn next(&self, e: EntityId) -> Option<EntityId> {
+        self.lists.next(e)
+    }
+
+    /// Who is in the queue of `cpu`, first to last.
+    pub(crate) fn iter(&self, cpu: CpuId) -> impl Iterator<Item = EntityId> + '_ {
+        self.lists.iter(cpu.index())
+    }
+
+    /// The CPUs whose queues are not empty.
+    pub(crate) fn occupied(&self) -> &CpuSet {
+        &self.occupied
+    }
+
+    /// Puts `e` into the queue of `cpu`, in front of the first that is less urgent.
+    pub(crate) fn insert(&mut self, cpu: CpuId, e: EntityId) {
+        let priority = self.priority(e);
+        let behind = self.first_below(cpu, priority);
+        match behind {
+            Some(behind) => self.lists.insert_before(behind, e),
+            None => self.lists.push_back(cpu.index(), e),
+        }
+        self.occupied.insert(cpu);
+        // For those more urgent than `e`, it is now the first below if it stands where that one stood.
+        for below in &mut self.below[cpu.index()][priority as usize + 1..] {
+            if *below == Below::Known(behind) {
+                *below = Below::Known(Some(e));
+            }
+        }
+    }
+
+    /// The first in the queue of `cpu` that is less urgent than `priority`.
+    fn first_below(&mut self, cpu: CpuId, priority: Priority) -> Option<EntityId> {
+        if let Below::Known(known) = self.below[cpu.index()][priority as usize] {
+            return known;
+        }
+        let found = self.iter(cpu).find(|&e| self.priority(e) < priority);
+        self.below[cpu.index()][priority as usize] = Below::Known(found);
+        found
+    }
+
+    /// Takes `e` out of whatever queue it is in; says whether it was in one.
+    pub(crate) fn remove(&mut self, e: EntityId) -> bool {
+        let Some(queue) = self.lists.list_of(e) else { return false };
+        for priority in Priority::ALL {
+            if self.below[queue][priority as usize] == Below::Known(Some(e)) {
+                // All before `e` are at least that urgent, so the next one stands behind it.
+                let mut rest = core::iter::successors(self.lists.next(e), |&other| self.lists.next(other));
+                let next = rest.find(|&other| self.priority(other) < priority);
+                self.below[queue][priority as usize] = Below::Known(next);
+            }
+        }
+        self.lists.remove(e);
+        if self.lists.is_empty(queue) {
+            self.occupied.remove(CpuId::new(queue));
+        }
+        true
+    }
+
+    /// Moves all in the queue of `cpu` that are UNDER or more urgent ahead of those that are OVER; otherwise
+    /// the order stays, also between BOOST and UNDER.
+    pub(crate) fn sort(&mut self, cpu: CpuId) {
+        let Some(over) = self.first_below(cpu, Priority::Under) else { return };
+        let mut next = self.lists.next(over);
+        while let Some(e) = next {
+            next = self.lists.next(e);
+            if self.priority(e) >= Priority::Under {
+                self.lists.remove(e);
+                self.lists.insert_before(over, e);
+                self.below[cpu.index()][Priority::Boost as usize] = Below::Unknown;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CPU: CpuId = CpuId::new(0);
+
+    fn queue(priorities: &[Priority]) -> (RunQueues, Vec<EntityId>) {
+        let mut queues = RunQueues::new(1);
+        let entities: Vec<EntityId> = (0..).take(priorities.len()).map(|n| EntityId::new(n, 0)).collect();
+        for (&e, &priority) in entities.iter().zip(priorities) {
+            queues.reserve(e);
+            queues.set_priority(e, priority);
+        }
+        (queues, entities)
+    }
+
+    #[test]
+    fn an_entity_goes_behind_all_of_at_least_its_priority() {
+        use Priority::{Boost, Over, Under};
+        let (mut queues, e) = queue(&[Over, Under, Boost, Under, Over, Boost]);
+        e.iter().for_each(|&e| queues.insert(CPU, e));
+        assert_eq!(queues.iter(CPU).collect::<Vec<_>>(), [e[2], e[5], e[1], e[3], e[0], e[4]]);
+    }
+
+    #[test]
+    fn a_changed_priority_moves_nobody_before_the_sort() {
+        use Priority::{Over, Under};
+        let (mut queues, e) = queue(&[Over, Under, Over, Under, Under]);
+        e[..4].iter().for_each(|&e| queues.insert(CPU, e));
+        assert_eq!(queues.iter(CPU).collect::<Vec<_>>(), [e[1], e[3], e[0], e[2]]);
+        queues.set_priority(e[1], Over);
+        queues.set_priority(e[2], Under);
+        assert_eq!(queues.iter(CPU).collect::<Vec<_>>(), [e[1], e[3], e[0], e[2]]);
+        // The first that is less urgent than UNDER is now at the head.
+        queues.insert(CPU, e[4]);
+        assert_eq!(queues.iter(CPU).collect::<Vec<_>>(), [e[4], e[1], e[3], e[0], e[2]]);
+        queues.sort(CPU);
+        assert_eq!(queues.iter(CPU).collect::<Vec<_>>(), [e[4], e[3], e[2], e[1], e[0]]);
+    }
+
+    /// What Xen does: a walk along the list.
+    fn walk(list: &mut Vec<EntityId>, e: EntityId, priority: impl Fn(EntityId) -> Priority) {
+        let at = list.iter().position(|&other| priority(e) > priority(other)).unwrap_or(list.len());
+        list.insert(at, e);
+    }
+
+    #[test]
+    fn remembering_gives_the_same_order_as_walking() {
+        let (mut queues, e) = queue(&[Priority::Under; 12]);
+        let mut list = Vec::new();
+        let mut seed = 1_u64;
+        for _ in 0..20_000 {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let draw = (seed >> 33) as usize;
+            let one = e[draw % 12];
+            match draw / 12 % 4 {
+                0 | 1 if queues.remove(one) => list.retain(|&other| other != one),
+                0 | 1 => {
+                    walk(&mut list, one, |e| queues.priority(e));
+                    queues.insert(CPU, one);
+                }
+                2 => queues.set_priority(one, Priority::ALL[draw / 48 % 3]),
+                _ if (draw / 48).is_multiple_of(8) => {
+                    list.sort_by_key(|&e| queues.priority(e) == Priority::Over);
+                    queues.sort(CPU);
+                }
+                _ => {}
+            }
+            assert_eq!(queues.iter(CPU).collect::<Vec<_>>(), list);
+            assert_eq!(queues.occupied().contains(CPU), !list.is_empty());
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! Everything at once, in random order: class changes among it.
+
+use super::*;
+use sched::{Conserving, Load};
+use std::collections::BTreeMap;
+
+/// Xorshift: the same numbers for the same seed.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+
+    fn index(&mut self, n: usize) -> usize {
+        usize::try_from(self.below(n as u64)).expect("it was a usize")
+    }
+
+    fn params(&mut self, cpus: usize, groups: &[GroupId]) -> Params {
+        let priority = number(1 + u8::try_from(self.below(4)).expect("small"));
+        let class = match self.below(8) {
+            0 | 1 => Class::Fifo(priority),
+            2 => Class::RoundRobin(priority),
+            3 => Class::Batch,
+            4 => Class::Idle,
+            _ => Class::Normal,
+        };
+        let mut affinity = CpuSet::ALL;
+        if self.below(3) == 0 {
+            affinity = [self.index(cpus), self.index(cpus)].into_iter().map(CpuId::new).collect();
+        }
+        let weight = Weight::nice([-20, -5, 0, 5, 19][self.index(5)]).expect("in range");
+        Params { class, affinity, weight, group: groups[self.index(groups.len())], ..Params::default() }
+    }
+}
+
+struct Churn<'a> {
+    host: Host<'a>,
+    dice: Dice,
+    groups: Vec<GroupId>,
+    entities: Vec<EntityId>,
+    /// Since when a CPU idles while this entity, with this much CPU time so far, waits for it in vain.
+    wasting: BTreeMap<(CpuId, EntityId, Nanos), Instant>,
+    slack: Nanos,
+    /// Whether a CPU may be closed to real-time tasks.
+    throttles: bool,
+}
+
+impl Churn<'_> {
+    fn step(&mut self) {
+        let cpus = self.host.machine().host().cpus;
+        let params = self.dice.params(cpus, &self.groups);
+        let n = self.dice.index(self.entities.len().max(1));
+        let cpu = CpuId::new(self.dice.index(cpus));
+        match (self.dice.below(16), self.entities.get(n).copied()) {
+            (0, _) | (_, None) if self.entities.len() < 12 => {
+                let e = scripted(&mut self.host, params);
+                self.entities.push(e);
+            }
+            (1, Some(e)) => {
+                self.host.detach(e);
+                self.entities.retain(|&other| other != e);
+            }
+            (2..=4, Some(e)) => self.host.adjust(e, params).expect("accepted"),
+            (5, Some(e)) => self.host.pause(e),
+            (6 | 7, _) if running(&self.host, cpu).is_some() => self.host.block(cpu),
+            (8, _) if running(&self.host, cpu).is_some() => self.host.yield_now(cpu),
+            (_, Some(e)) if self.host.machine().state(e) == State::Blocked => wake(&mut self.host, e),
+            _ => {}
+        }
+    }
+
+    fn priority(&self, e: EntityId) -> u8 {
+        self.host.machine().params(e).class.rt_priority().map_or(0, RtPriority::number)
+    }
+
+    /// No CPU runs somebody less urgent than a real-time task that waits for it, and none idles beyond the slack
+    /// while anybody waits for it.
+    fn check(&mut self) {
+        let machine = self.host.machine();
+        let mut wasting = BTreeMap::new();
+        for cpu in machine.host().iter() {
+            let there = machine.running(cpu);
+            let urgency = there.map_or(0, |e| self.priority(e));
+            for &e in &self.entities {
+                let free = machine.params(e).affinity.contains(cpu) && !machine.is_held(e);
+                if !free || machine.state(e) != State::Waiting {
+                    continue;
+                }
+                assert!(self.throttles || urgency >= self.priority(e), "{e} waits while {cpu:?} runs {there:?}");
+                if there.is_none() {
+                    let pair = (cpu, e, machine.charged(e));
+                    let since = *self.wasting.get(&pair).unwrap_or(&machine.now());
+                    assert!(machine.now().since(since) <= self.slack, "{cpu:?} idles since {since}, and {e} waits");
+                    wasting.insert(pair, since);
+                }
+            }
+        }
+        self.wasting = wasting;
+    }
+}
+
+fn churn(cpus: usize, knobs: &[(&str, i64)], costs: Costs, quota: Option<Quota>, seed: u64) {
+    let shape = sched::Host::new(cpus);
+    let mut values = POLICY.defaults();
+    for &(name, value) in knobs {
+        values.set(name, value).expect("a knob of linux");
+    }
+    let load = Load {
+        host: &shape,
+        knobs: &values,
+        entities: 12,
+        weight_least: 3,
+        weight_most: 88_761,
+        group_depth: 2,
+        has_rt: true,
+        has_limits: quota.is_some(),
+        has_changes: true,
+        has_sleepers: true,
+        has_affinity: true,
+    };
+    assert_eq!((POLICY.starvation)(&load), None);
+    let slack = match (POLICY.conserving)(&load) {
+        Conserving::Global { slack } if costs.kick.is_zero() => slack,
+        _ => Nanos::s(1_000),
+    };
+    let mut host = Host::new(&POLICY, shape, &values, costs).expect("linux works everywhere");
+    let mut groups = vec![GroupId::ROOT];
+    for parent in 0..2 {
+        let params = GroupParams { quota, ..GroupParams::default() };
+        groups.push(host.create_group("group", params, groups[parent]).expect("accepted"));
+    }
+    let throttles = values.on("rt-throttling");
+    let mut churn =
+        Churn { host, dice: Dice(seed), groups, entities: Vec::new(), wasting: BTreeMap::new(), slack, throttles };
+    for _ in 0..3_000 {
+        for _ in 0..churn.dice.below(4) {
+            churn.step();
+        }
+        let settled = churn.host.now() + Nanos::ns(1);
+        churn.host.run_until(settled);
+        if costs.kick.is_zero() {
+            churn.check();
+        }
+        let later = churn.host.now() + Nanos::us(churn.dice.below(4_000));
+        churn.host.run_until(later);
+        if costs.kick.is_zero() {
+            churn.check();
+        }
+    }
+}
+
+#[test]
+fn the_most_urgent_run_and_no_cpu_idles_in_vain() {
+    for seed in 1..=30 {
+        for cpus in 1..=4 {
+            churn(cpus, &[("rt-throttling", 0)], Costs::NONE, None, seed);
+        }
+    }
+}
+
+#[test]
+fn throttling_quotas_and_slow_kicks_break_no_law() {
+    let quota = Quota::new(Nanos::ms(3), Nanos::ms(10)).ok();
+    let often = [("rt-period", 20_000_000), ("rt-runtime", 9_000_000)];
+    let slow = Costs { kick: Nanos::us(300), ..Costs::NONE };
+    for seed in 1..=20 {
+        for cpus in [1, 3] {
+            churn(cpus, &often, Costs::NONE, None, seed);
+            churn(cpus, &often, Costs::NONE, quota, seed);
+            churn(cpus, &often, slow, quota, seed);
+        }
+    }
+}

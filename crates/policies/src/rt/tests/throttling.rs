@@ -1,0 +1,119 @@
+//! No more than 0.95 s of each second.
+
+use super::*;
+
+#[test]
+fn a_hog_gets_95_percent_of_a_cpu() {
+    let mut host = host_with(1, &[]);
+    let e = hog(&mut host, fifo(10));
+    // The tick at 951 ms is the first that finds more than 950 ms used; the excess is counted in the next second.
+    host.run_until(at(951));
+    assert_eq!(running(&host, CPU), Some(e));
+    run_through(&mut host, 951);
+    assert_eq!((running(&host, CPU), host.machine().is_held(e)), (None, true));
+    for second in 1..20 {
+        host.run_until(at(1_000 * second));
+        assert_eq!(running(&host, CPU), None);
+        host.run_until(at(1_000 * second + 950));
+        assert_eq!(running(&host, CPU), Some(e));
+        run_through(&mut host, 1_000 * second + 950);
+        assert_eq!(running(&host, CPU), None);
+    }
+    assert_eq!(used(&mut host, e), Nanos::ms(951 + 19 * 950));
+}
+
+#[test]
+fn throttling_can_be_tuned_and_switched_off() {
+    for (knobs, percent) in [
+        (&[("rt-throttling", 0)][..], 100),
+        (&[("rt-runtime", 1_000_000_000)][..], 100),
+        (&[("rt-runtime", 20_000_000), ("rt-period", 100_000_000)][..], 20),
+    ] {
+        let mut host = host_with(1, knobs);
+        let e = hog(&mut host, fifo(10));
+        host.run_until(at(10_000));
+        let due = Nanos::s(10).scale(percent, 100);
+        let got = used(&mut host, e);
+        assert!(got >= due && got <= due + Nanos::ms(1), "{knobs:?}: {got} of {due}");
+    }
+}
+
+#[test]
+fn cpus_do_not_borrow_and_the_held_do_not_move() {
+    let mut host = host_with(2, &[]);
+    let hogs = [(), ()].map(|()| hog(&mut host, fifo(10)));
+    let pinned_here = hog(&mut host, pinned(fifo(5), CPU));
+    host.run_until(at(970));
+    host.pause(hogs[1]);
+    host.run_until(at(980));
+    // CPU 1 has time of its own left, once its hog has gone; it is throttled all the same.
+    assert_eq!([CPU, OTHER].map(|cpu| running(&host, cpu)), [None, None]);
+    assert!([hogs[0], pinned_here].iter().all(|&e| host.machine().is_held(e)));
+    run_through(&mut host, 1_000);
+    assert_eq!([CPU, OTHER].map(|cpu| running(&host, cpu)), [Some(hogs[0]), None]);
+    assert!(!host.machine().is_held(pinned_here));
+}
+
+#[test]
+fn who_wakes_on_a_throttled_cpu_is_held_until_the_period_ends() {
+    let mut host = host_with(1, &[]);
+    hog(&mut host, fifo(10));
+    let late = scripted(&mut host, fifo(90));
+    host.run_until(at(960));
+    wake(&mut host, late);
+    host.run_until(at(970));
+    assert_eq!((running(&host, CPU), host.machine().is_held(late)), (None, true));
+    run_through(&mut host, 1_000);
+    assert_eq!(running(&host, CPU), Some(late));
+    // Whoever sleeps is not held any more.
+    host.run_until(at(1_960));
+    host.pause(late);
+    run_through(&mut host, 1_960);
+    assert!(!host.machine().is_held(late));
+}
+
+#[test]
+fn time_not_used_is_not_saved() {
+    let mut host = host_with(1, &[]);
+    let e = scripted(&mut host, fifo(10));
+    wake(&mut host, e);
+    host.run_until(at(100));
+    host.block(CPU);
+    host.run_until(at(1_500));
+    wake(&mut host, e);
+    // 500 ms of the second second, then 950 of the third.
+    run_through(&mut host, 2_950);
+    assert_eq!(running(&host, CPU), Some(e));
+    run_through(&mut host, 2_951);
+    assert_eq!((running(&host, CPU), used(&mut host, e)), (None, Nanos::ms(100 + 500 + 951)));
+}
+
+#[test]
+fn a_late_end_of_period_counts_for_all_that_have_passed() {
+    use sched::{Alarm, Input, Kicks, Machine, Of};
+    let mut machine = Machine::build(&ALONE, sched::Host::new(1), &ALONE.defaults(), Kicks::Immediate).expect("works");
+    let e = machine.attach(Instant::ZERO, fifo(10)).expect("accepted");
+    machine.input(Instant::ZERO, Input::Wake { entity: e, why: Wake::Timer });
+    machine.settle(Instant::ZERO);
+    // The driver sleeps for 3.2 s: 3.2 s are used, 3 · 0.95 s are paid off at the end of the third period.
+    machine.input(at(3_200), Input::Alarm { alarm: Alarm { of: Of::Cpu(CPU), slot: 0 } });
+    machine.settle(at(3_200));
+    assert!(machine.is_held(e));
+    machine.input(at(3_200), Input::Alarm { alarm: Alarm { of: Of::Policy, slot: 0 } });
+    machine.settle(at(3_200));
+    assert_eq!((machine.is_held(e), machine.running(CPU)), (false, Some(e)));
+}
+
+#[test]
+fn an_idle_host_is_quiet() {
+    let mut events = trace::Trace::new(trace::Header { policy: ALONE.name.to_string(), cpus: 1, seed: 0 });
+    let mut host = host_with(1, &[]);
+    host.watch(&mut events);
+    let e = scripted(&mut host, round_robin(10));
+    wake(&mut host, e);
+    host.run_until(at(10));
+    host.block(CPU);
+    host.run_until(at(100_000));
+    drop(host);
+    assert_eq!(events.events.last().expect("something happened").0, at(1_000), "the end of the period");
+}

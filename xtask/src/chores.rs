@@ -1,0 +1,108 @@
+//! The chores that are one call of cargo each.
+
+use crate::root::cargo;
+use anyhow::{Context, Result};
+use clap::Args;
+use std::process::{Command, ExitCode};
+
+/// How to fuzz.
+#[derive(Args, Debug)]
+pub(crate) struct Fuzz {
+    /// How long, in minutes.
+    #[arg(long, default_value_t = 1)]
+    minutes: u64,
+    /// Only this policy (all of them unless given).
+    #[arg(long)]
+    policy: Option<String>,
+    /// The seed of the first run; a run that fails prints its own.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// How many steps one run takes at most.
+    #[arg(long)]
+    steps: Option<u64>,
+    /// How many entities one run has at most.
+    #[arg(long)]
+    entities: Option<u64>,
+}
+
+/// How to measure.
+#[derive(Args, Debug)]
+pub(crate) struct Bench {
+    /// How often everything is measured; the medians count.
+    #[arg(long, default_value_t = 5)]
+    runs: u32,
+    /// Further arguments for the benchmark itself.
+    #[arg(last = true)]
+    rest: Vec<String>,
+}
+
+/// What to do about golden outputs.
+#[derive(Args, Debug)]
+pub(crate) struct Golden {
+    /// Write what comes out now in place of what was expected; review the difference before committing it.
+    #[arg(long)]
+    update: bool,
+}
+
+impl Fuzz {
+    fn arguments(&self) -> Vec<String> {
+        let mut words = vec!["--minutes".to_string(), self.minutes.to_string()];
+        let mut option = |name: &str, value: Option<String>| {
+            if let Some(value) = value {
+                words.extend([format!("--{name}"), value]);
+            }
+        };
+        option("policy", self.policy.clone());
+        option("seed", self.seed.map(|n| n.to_string()));
+        option("steps", self.steps.map(|n| n.to_string()));
+        option("entities", self.entities.map(|n| n.to_string()));
+        words
+    }
+}
+
+/// Looks for inputs that break a law.
+pub(crate) fn fuzz(fuzz: &Fuzz) -> Result<ExitCode> {
+    let mut command = cargo(&["run", "--release", "--quiet", "--package", "lab", "--example", "fuzz", "--"]);
+    pass_on(command.args(fuzz.arguments()))
+}
+
+/// Measures speed.
+pub(crate) fn bench(bench: &Bench) -> Result<ExitCode> {
+    let mut command = cargo(&["bench", "--package", "lab", "--bench", "speed", "--"]);
+    pass_on(command.args(["--runs", &bench.runs.to_string()]).args(&bench.rest))
+}
+
+/// Compares golden outputs, or writes them anew: every test whose expectation is text kept in the tree.
+pub(crate) fn golden(golden: &Golden) -> Result<ExitCode> {
+    let mut command = cargo(&["test", "--workspace", "--exclude", "xtask", "--no-fail-fast"]);
+    if golden.update {
+        command.env("UPDATE_EXPECT", "1");
+    }
+    let code = pass_on(&mut command)?;
+    if golden.update {
+        println!("what changed, to review: git diff");
+    }
+    Ok(code)
+}
+
+/// Runs `command` in place of ourselves, as far as anybody can see.
+fn pass_on(command: &mut Command) -> Result<ExitCode> {
+    let status = command.status().with_context(|| format!("cannot run {}", command.get_program().display()))?;
+    // A signal has no code; then it is a plain failure.
+    let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
+    Ok(ExitCode::from(code))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fuzz_passes_on_just_what_it_was_given() {
+        let mut given = Fuzz { minutes: 3, policy: None, seed: None, steps: None, entities: None };
+        assert_eq!(given.arguments(), ["--minutes", "3"]);
+        given.policy = Some("edf".to_string());
+        given.seed = Some(7);
+        assert_eq!(given.arguments(), ["--minutes", "3", "--policy", "edf", "--seed", "7"]);
+    }
+}

@@ -1,0 +1,70 @@
+//! What a check needs beyond cargo: tried, installed if that is possible, and else the check is skipped, loudly.
+
+use crate::root::{cargo, root};
+use std::process::{Command, Stdio};
+
+/// Whether `command` runs and succeeds, silently.
+pub(crate) fn works(command: &mut Command) -> bool {
+    let silent = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    silent.status().is_ok_and(|status| status.success())
+}
+
+/// Makes sure that `cargo SUBCOMMAND` is there, from the rustup component of this name.
+///
+/// # Errors
+/// Why it is not there.
+pub(crate) fn rust(subcommand: &str, component: &str) -> Result<(), String> {
+    if works(&mut cargo(&[subcommand, "--version"])) {
+        return Ok(());
+    }
+    println!("      {component} is missing: rustup component add {component}");
+    let mut rustup = Command::new("rustup");
+    rustup.args(["component", "add", component]).current_dir(root());
+    if works(&mut rustup) && works(&mut cargo(&[subcommand, "--version"])) {
+        return Ok(());
+    }
+    Err(format!("{component} is missing and `rustup component add {component}` did not bring it"))
+}
+
+/// Makes sure that Python can make virtual environments.
+///
+/// # Errors
+/// Why it cannot.
+pub(crate) fn python() -> Result<(), String> {
+    let has = || works(Command::new("python3").args(["-c", "import venv, ensurepip"]));
+    if has() {
+        return Ok(());
+    }
+    if !is_root() {
+        return Err("python3 with venv is missing (apt-get install python3 python3-venv)".to_string());
+    }
+    println!("      python3 with venv is missing: apt-get install -y python3 python3-venv");
+    let apt = |arguments: &[&str]| {
+        let mut command = Command::new("apt-get");
+        works(command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive"))
+    };
+    let install = ["install", "-y", "python3", "python3-venv"];
+    let installed = apt(&install) || (apt(&["update"]) && apt(&install));
+    if installed && has() {
+        return Ok(());
+    }
+    Err("python3 with venv is missing and apt-get did not bring it".to_string())
+}
+
+fn is_root() -> bool {
+    let id = Command::new("id").arg("-u").output();
+    id.is_ok_and(|output| output.stdout.trim_ascii() == b"0")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_there_does_not_work_and_is_refused_with_its_name() {
+        assert!(!works(&mut Command::new("tactus-no-such-program")));
+        assert!(works(&mut cargo(&["--version"])));
+        let refused = rust("no-such-subcommand", "no-such-component").unwrap_err();
+        assert!(refused.contains("no-such-component is missing"), "{refused}");
+    }
+}

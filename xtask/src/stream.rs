@@ -1,0 +1,66 @@
+//! Runs a command while its output is read line by line: some of it is shown as it comes, all of it is kept.
+
+use anyhow::{Context, Result};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+
+/// What a command said, and whether it succeeded.
+pub(crate) struct Said {
+    pub(crate) success: bool,
+    /// Standard output and standard error, in the order in which the lines came.
+    pub(crate) text: String,
+}
+
+/// Runs `command` to its end; prints each line that `show` makes something of.
+pub(crate) fn stream(command: &mut Command, show: impl Fn(&str) -> Option<String>) -> Result<Said> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().with_context(|| format!("cannot run {}", command.get_program().display()))?;
+    let (sender, lines) = mpsc::channel();
+    let out = child.stdout.take().expect("it is piped");
+    let err = child.stderr.take().expect("it is piped");
+    let readers = [read_lines(out, sender.clone()), read_lines(err, sender)];
+    let mut text = String::new();
+    for line in lines {
+        if let Some(shown) = show(&line) {
+            println!("{shown}");
+        }
+        text.push_str(&line);
+        text.push('\n');
+    }
+    for reader in readers {
+        reader.join().expect("a reader of lines does not panic");
+    }
+    let success = child.wait()?.success();
+    Ok(Said { success, text })
+}
+
+fn read_lines(from: impl Read + Send + 'static, to: mpsc::Sender<String>) -> std::thread::JoinHandle<()> {
+    std::thread::spawn(move || {
+        let mut from = BufReader::new(from);
+        let mut line = Vec::new();
+        while from.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+            // Who no longer listens has no use for the rest.
+            if to.send(String::from_utf8_lossy(&line).trim_end().to_string()).is_err() {
+                return;
+            }
+            line.clear();
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn all_lines_are_kept_some_are_shown_and_failure_is_noticed() {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "echo one; echo two >&2; exit 3"]);
+        let said = stream(&mut shell, |_| None).unwrap();
+        assert!(!said.success);
+        let mut lines: Vec<&str> = said.text.lines().collect();
+        lines.sort_unstable();
+        assert_eq!(lines, ["one", "two"]);
+    }
+}

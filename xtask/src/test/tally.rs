@@ -1,0 +1,76 @@
+//! [`Tally`]: how many checks passed, failed and were skipped.
+
+use std::fmt;
+use std::ops::AddAssign;
+
+/// Counts of checks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) passed: u64,
+    pub(crate) failed: u64,
+    pub(crate) skipped: u64,
+}
+
+impl Tally {
+    pub(crate) const PASSED: Tally = Tally { passed: 1, failed: 0, skipped: 0 };
+    pub(crate) const FAILED: Tally = Tally { passed: 0, failed: 1, skipped: 0 };
+    pub(crate) const SKIPPED: Tally = Tally { passed: 0, failed: 0, skipped: 1 };
+
+    /// Sums up the result lines of `cargo test`. A call that failed without a failed test failed as a whole
+    /// (it does not compile, or a test took its process with it).
+    pub(crate) fn of_cargo_test(text: &str, success: bool) -> Tally {
+        let mut sum = Tally::default();
+        for tally in text.lines().filter_map(result_line) {
+            sum += tally;
+        }
+        if !success && sum.failed == 0 {
+            sum.failed = 1;
+        }
+        sum
+    }
+}
+
+/// `test result: ok. 5 passed; 0 failed; 1 ignored; …`
+fn result_line(line: &str) -> Option<Tally> {
+    let counts = line.trim().strip_prefix("test result: ")?.split_once(". ")?.1;
+    let count = |what: &str| {
+        let part = counts.split("; ").find_map(|part| part.strip_suffix(what));
+        part.and_then(|number| number.trim().parse().ok())
+    };
+    Some(Tally { passed: count("passed")?, failed: count("failed")?, skipped: count("ignored")? })
+}
+
+impl AddAssign for Tally {
+    fn add_assign(&mut self, other: Tally) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TWO: &str = "running 3 tests\n\
+        test result: FAILED. 5 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out; finished in 0.01s\n\
+        test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\n";
+
+    #[test]
+    fn result_lines_add_up_and_ignored_tests_count_as_skipped() {
+        assert_eq!(Tally::of_cargo_test(TWO, false), Tally { passed: 8, failed: 1, skipped: 2 });
+        assert_eq!(Tally::of_cargo_test(TWO, false).to_string(), "8 passed, 1 failed, 2 skipped");
+    }
+
+    #[test]
+    fn what_does_not_compile_is_one_failure() {
+        assert_eq!(Tally::of_cargo_test("error: could not compile", false), Tally::FAILED);
+        assert_eq!(Tally::of_cargo_test("", true), Tally::default());
+    }
+}

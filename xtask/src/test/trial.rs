@@ -1,0 +1,62 @@
+//! Tries `cargo xtask new-policy` out on a copy of the workspace: what it makes must compile without warnings, be
+//! formatted, and pass its own test and every test that is derived from the registry.
+
+use super::{Failure, Outcome, counted, succeeds};
+use crate::new_policy;
+use crate::root::{cargo, root};
+use anyhow::{Context, Result};
+use std::fs;
+use std::path::Path;
+
+const NAME: &str = "trial-run";
+
+/// Makes a policy in a copy of the workspace, and checks it there.
+pub(super) fn check() -> Result<Outcome> {
+    let trial = root().join("target/new-policy");
+    let copy = trial.join("workspace");
+    if copy.exists() {
+        fs::remove_dir_all(&copy)?;
+    }
+    copy_tree(&root(), &copy).context("cannot copy the workspace")?;
+    new_policy::create(&copy, NAME).map_err(anyhow::Error::msg)?;
+    let target = trial.join("target");
+    let checks: [&[&str]; 3] = [
+        &["fmt", "--package", "policies", "--check"],
+        &["clippy", "--package", "policies", "--all-targets", "--", "-D", "warnings"],
+        &["test", "--package", "policies", "trial_run"],
+    ];
+    for check in checks {
+        let mut command = cargo(check);
+        command.current_dir(&copy).env("CARGO_TARGET_DIR", &target);
+        let outcome = if check[0] == "test" { counted(&mut command)? } else { succeeds(&mut command)? };
+        match outcome {
+            Outcome::Passed => {}
+            Outcome::Counted(tally, None) if tally.passed > 0 => {}
+            Outcome::Counted(_, None) => {
+                let text = format!("the test of `{NAME}` did not run");
+                return Ok(Outcome::Failed(Failure { text, again: "cargo xtask test".to_string() }));
+            }
+            Outcome::Counted(_, Some(failure)) | Outcome::Failed(failure) => return Ok(Outcome::Failed(failure)),
+            skipped @ Outcome::Skipped(_) => return Ok(skipped),
+        }
+    }
+    Ok(Outcome::Passed)
+}
+
+/// Copies all but what was built and what git keeps.
+fn copy_tree(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if name == "target" || name == ".git" {
+            continue;
+        }
+        if entry.file_type()?.is_dir() {
+            copy_tree(&entry.path(), &to.join(name))?;
+        } else {
+            fs::copy(entry.path(), to.join(name))?;
+        }
+    }
+    Ok(())
+}

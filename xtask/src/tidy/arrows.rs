@@ -1,0 +1,130 @@
+//! Rules about crates: which may use which, and what all of them use from outside.
+
+use super::{text, tidy};
+use crate::root::cargo;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Which crates of ours a crate may use, tests aside. A crate that is not here has no place yet.
+const ARROWS: &[(&str, &[&str])] = &[
+    ("sched", &[]),
+    ("policies", &["sched"]),
+    ("trace", &["sched"]),
+    ("sim", &["sched", "trace"]),
+    ("lab", &["policies", "sched", "sim", "trace"]),
+    ("cli", &["lab", "policies", "sched", "sim", "trace"]),
+    ("xtask", &[]),
+];
+/// What the crates with the narrowest arrows may use from outside.
+const OUTSIDE: &[(&str, &[&str])] = &[("sched", &[]), ("policies", &[]), ("trace", &["serde_json"])];
+
+/// A crate and what it uses, tests aside.
+#[derive(Debug)]
+struct Crate {
+    name: String,
+    /// Crates of the workspace.
+    ours: BTreeSet<String>,
+    outside: BTreeSet<String>,
+}
+
+fn workspace() -> Vec<Crate> {
+    let output = cargo(&["metadata", "--format-version", "1", "--no-deps", "--offline"]).output();
+    let output = output.expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    crates(&serde_json::from_slice(&output.stdout).expect("cargo metadata is JSON"))
+}
+
+fn crates(metadata: &Value) -> Vec<Crate> {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let name = |value: &Value| value["name"].as_str().unwrap_or_default().to_string();
+    list(&metadata["packages"])
+        .iter()
+        .map(|package| {
+            let used = list(&package["dependencies"]).into_iter().filter(|dependency| dependency["kind"] != "dev");
+            let (ours, outside): (Vec<Value>, Vec<Value>) = used.partition(|dependency| dependency["path"].is_string());
+            Crate {
+                name: name(package),
+                ours: ours.iter().map(name).collect(),
+                outside: outside.iter().map(name).collect(),
+            }
+        })
+        .collect()
+}
+
+fn wrong_arrows(crates: &[Crate]) -> Vec<String> {
+    let mut findings = Vec::new();
+    for Crate { name, ours, outside } in crates {
+        let Some((_, allowed)) = ARROWS.iter().find(|(of, _)| of == name) else {
+            findings.push(format!("{name} has no place among the arrows: give it one here and in ARCHITECTURE.md"));
+            continue;
+        };
+        let wrong = ours.iter().filter(|used| !allowed.contains(&used.as_str()));
+        findings.extend(wrong.map(|used| format!("{name} must not use {used}")));
+        if let Some((_, allowed)) = OUTSIDE.iter().find(|(of, _)| of == name) {
+            let wrong = outside.iter().filter(|used| !allowed.contains(&used.as_str()));
+            findings.extend(wrong.map(|used| format!("{name} must not use {used}, a crate from outside")));
+        }
+    }
+    findings
+}
+
+/// The crates from outside that the workspace names.
+fn outside_crates(manifest: &str) -> BTreeSet<String> {
+    let manifest: toml::Table = manifest.parse().expect("Cargo.toml is TOML");
+    let listed = manifest["workspace"]["dependencies"].as_table().expect("the workspace lists its dependencies");
+    listed.iter().filter(|(_, about)| about.get("path").is_none()).map(|(name, _)| name.clone()).collect()
+}
+
+/// The crates a page has a row for: ``| `name` | why |``.
+fn rows(page: &str) -> BTreeMap<String, String> {
+    let row = |line: &str| {
+        let (name, why) = line.strip_prefix("| `")?.split_once("` |")?;
+        Some((name.to_string(), why.trim_matches(['|', ' ']).to_string()))
+    };
+    page.lines().filter_map(row).collect()
+}
+
+fn undocumented(used: &BTreeSet<String>, documented: &BTreeMap<String, String>) -> Vec<String> {
+    let missing = used.iter().filter(|name| documented.get(*name).is_none_or(String::is_empty));
+    let gone = documented.keys().filter(|name| !used.contains(*name));
+    let missing = missing.map(|name| format!("docs/dependencies.md does not say what {name} is for"));
+    missing.chain(gone.map(|name| format!("docs/dependencies.md lists {name}, which is gone"))).collect()
+}
+
+#[test]
+fn crate_arrows_go_one_way() {
+    let crates = workspace();
+    assert!(crates.len() >= ARROWS.len(), "{crates:?}");
+    tidy(&wrong_arrows(&crates));
+}
+
+#[test]
+fn a_wrong_arrow_is_found_and_a_test_dependency_is_not() {
+    let metadata = serde_json::json!({ "packages": [
+        { "name": "sched", "dependencies": [{ "name": "serde", "kind": null }] },
+        { "name": "policies", "dependencies": [
+            { "name": "sim", "kind": null, "path": "crates/sim" },
+            { "name": "trace", "kind": "dev", "path": "crates/trace" },
+        ] },
+        { "name": "newcomer", "dependencies": [] },
+    ] });
+    let found = wrong_arrows(&crates(&metadata));
+    assert_eq!(found.len(), 3, "{found:?}");
+    assert_eq!(found[0], "sched must not use serde, a crate from outside");
+    assert_eq!(found[1], "policies must not use sim");
+    assert!(found[2].contains("newcomer"));
+}
+
+#[test]
+fn every_dependency_is_listed_with_its_reason() {
+    tidy(&undocumented(&outside_crates(&text("Cargo.toml")), &rows(&text("docs/dependencies.md"))));
+}
+
+#[test]
+fn a_dependency_without_reason_or_a_reason_without_dependency_is_found() {
+    let manifest = "[workspace.dependencies]\nsched = { path = \"crates/sched\" }\ntoml = \"1\"\ncsv = \"1\"\n";
+    let page = "| crate | why |\n|---|---|\n| `toml` | reads scenarios |\n| `csv` | |\n| `gone` | was of use |\n";
+    let found = undocumented(&outside_crates(manifest), &rows(page));
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found[0].contains("csv") && found[1].contains("gone"));
+}

@@ -1,0 +1,67 @@
+//! Tidiness, as tests: what no compiler checks and every reader relies on. Each rule is a function from text to
+//! findings, and each has a test that it can fail.
+
+mod arrows;
+mod names;
+mod pages;
+mod promises;
+mod registry;
+mod sources;
+
+use crate::root::root;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Every file of the project with its path from the root: what git tracks or would track, or, outside a
+/// repository, what lies there.
+fn files() -> Vec<PathBuf> {
+    let list = ["ls-files", "--cached", "--others", "--exclude-standard", "-z"];
+    let git = Command::new("git").args(list).current_dir(root()).output();
+    let mut files: Vec<PathBuf> = match git {
+        Ok(output) if output.status.success() && !output.stdout.is_empty() => {
+            let text = String::from_utf8(output.stdout).expect("paths here are UTF-8");
+            text.split_terminator('\0').map(PathBuf::from).filter(|path| root().join(path).is_file()).collect()
+        }
+        _ => {
+            let mut found = Vec::new();
+            walk(&root(), &mut found);
+            found
+        }
+    };
+    files.sort();
+    files.dedup();
+    assert!(files.len() > 40, "the files of the project were not found in {}", root().display());
+    files
+}
+
+fn walk(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in std::fs::read_dir(folder).expect("a folder of the project can be read") {
+        let path = entry.expect("a folder of the project can be read").path();
+        let name = path.file_name().unwrap_or_default();
+        if name == "target" || name == ".git" {
+            continue;
+        }
+        if path.is_dir() {
+            walk(&path, found);
+        } else {
+            found.push(path.strip_prefix(root()).expect("it lies below").to_path_buf());
+        }
+    }
+}
+
+/// The files whose name ends like this, with their text.
+fn texts(extension: &str) -> Vec<(PathBuf, String)> {
+    let wanted = files().into_iter().filter(|path| path.extension().is_some_and(|found| found == extension));
+    wanted.map(|path| (path.clone(), text(&path))).collect()
+}
+
+/// The text of one file of the project.
+fn text(path: impl AsRef<Path>) -> String {
+    let path = path.as_ref();
+    std::fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Fails with all findings at once.
+fn tidy(findings: &[String]) {
+    assert!(findings.is_empty(), "{} untidy:\n{}", findings.len(), findings.join("\n"));
+}

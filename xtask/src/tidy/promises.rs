@@ -1,0 +1,80 @@
+//! Rules about SPECIFICATION.md: every promise names the test that holds it, or says that it is pending.
+
+use super::{text, texts, tidy};
+
+/// A row of a table of promises.
+#[derive(Debug)]
+struct Promise {
+    words: String,
+    /// What the last column says.
+    held_by: String,
+}
+
+/// The rows of the tables: first column the promise, last column the test or `pending`.
+fn promises(page: &str) -> Vec<Promise> {
+    let rows = page
+        .lines()
+        .filter(|line| line.starts_with('|') && !line.starts_with("|---") && !line.starts_with("| Promise"));
+    rows.filter_map(|row| {
+        let mut columns = row.trim().trim_matches('|').split('|').map(str::trim);
+        let words = columns.next()?.to_string();
+        Some(Promise { words, held_by: columns.next_back()?.to_string() })
+    })
+    .collect()
+}
+
+/// Promises without a test that exists. `tests` says whether there is a test of this name in this crate.
+fn broken(promises: &[Promise], tests: &dyn Fn(&str, &str) -> bool) -> Vec<String> {
+    let mut findings = Vec::new();
+    for Promise { words, held_by } in promises {
+        if held_by.starts_with("*pending*") {
+            continue;
+        }
+        let names: Vec<&str> = held_by.split('`').skip(1).step_by(2).collect();
+        if names.is_empty() {
+            findings.push(format!("“{words}” names no test and is not *pending*"));
+        }
+        for name in names {
+            let (package, test) = name.split_once("::").unwrap_or(("", name));
+            let test = test.rsplit("::").next().unwrap_or(test);
+            if !tests(package, test) {
+                findings.push(format!("“{words}” names `{name}`, which is not a test"));
+            }
+        }
+    }
+    findings
+}
+
+/// Whether `text` has a test of this name: `#[test]`, perhaps further attributes, then the function.
+fn has_test(text: &str, name: &str) -> bool {
+    let function = format!("fn {name}(");
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let named = lines.iter().enumerate().filter(|(_, line)| line.starts_with(&function));
+    named.into_iter().any(|(at, _)| {
+        let attributes = lines[..at].iter().rev().take_while(|line| line.starts_with("#["));
+        attributes.into_iter().any(|line| *line == "#[test]")
+    })
+}
+
+#[test]
+fn every_promise_names_a_test_that_exists() {
+    let sources = texts("rs");
+    let promises = promises(&text("SPECIFICATION.md"));
+    assert!(promises.len() > 10, "{promises:?}");
+    let folder = |package: &str| if package == "xtask" { "xtask".to_string() } else { format!("crates/{package}") };
+    let exists = |package: &str, name: &str| {
+        sources.iter().any(|(path, text)| path.starts_with(folder(package)) && has_test(text, name))
+    };
+    tidy(&broken(&promises, &exists));
+}
+
+#[test]
+fn a_promise_without_a_test_is_found() {
+    let page = "| Promise | Test |\n|---|---|\n| One | `sched::a` |\n| Two | `sched::gone` |\n| Three | |\n\
+        | Four | *pending* |\n| Five | `sched::time::a`, `sim::a` |\n";
+    let found = broken(&promises(page), &|package, name| package == "sched" && name == "a");
+    assert_eq!(found.len(), 3, "{found:?}");
+    assert!(found[0].contains("Two") && found[1].contains("Three") && found[2].contains("`sim::a`"));
+    let source = concat!("#[test", "]\n#[ignore]\nfn a() {}\nfn b() {}\n");
+    assert!(has_test(source, "a") && !has_test(source, "b"));
+}

@@ -1,0 +1,223 @@
+//! Rules about Rust sources: how long, how finished, how pure.
+
+use super::{texts, tidy};
+use proc_macro2::{Delimiter, Group, Ident, TokenStream, TokenTree};
+use std::path::Path;
+use std::str::FromStr;
+
+/// Longer files are two nouns in one.
+const FILE_LINES_MAX: usize = 600;
+/// Longer functions do not fit a screen.
+const FUNCTION_LINES_MAX: usize = 70;
+/// What stands for work that was put off.
+const LEFTOVERS: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
+const LEFTOVER_MACROS: &[&str] = &["todo", "unimplemented", "dbg"];
+/// What a policy must not know: clocks, threads, chance, floats, and orders that differ from run to run.
+const IMPURE: &[&str] = &[
+    "HashMap",
+    "HashSet",
+    "RandomState",
+    "SystemTime",
+    "UNIX_EPOCH",
+    "f32",
+    "f64",
+    "thread",
+    "rand",
+    "fs",
+    "env",
+    "net",
+    "println",
+    "eprintln",
+    "print",
+    "eprint",
+];
+
+fn parse(text: &str) -> TokenStream {
+    TokenStream::from_str(text).expect("what compiles is made of tokens")
+}
+
+fn too_long(text: &str) -> Option<usize> {
+    let lines = text.lines().count();
+    (lines > FILE_LINES_MAX).then_some(lines)
+}
+
+/// Functions of more than [`FUNCTION_LINES_MAX`] lines, from `fn` to the closing brace: name, first line, length.
+fn long_functions(tokens: TokenStream) -> Vec<(String, usize, usize)> {
+    let mut found = Vec::new();
+    let mut begun: Option<(Ident, usize)> = None;
+    let mut after_fn = false;
+    for token in tokens {
+        match token {
+            TokenTree::Ident(name) if after_fn => {
+                after_fn = false;
+                let line = name.span().start().line;
+                begun = Some((name, line));
+            }
+            TokenTree::Ident(word) => after_fn = word == "fn",
+            TokenTree::Group(group) => {
+                after_fn = false;
+                if group.delimiter() == Delimiter::Brace
+                    && let Some((name, line)) = begun.take()
+                {
+                    let lines = group.span_close().end().line - line + 1;
+                    if lines > FUNCTION_LINES_MAX {
+                        found.push((name.to_string(), line, lines));
+                    }
+                }
+                found.extend(long_functions(group.stream()));
+            }
+            TokenTree::Punct(punct) => {
+                after_fn = false;
+                if punct.as_char() == ';' {
+                    begun = None; // A signature without a body.
+                }
+            }
+            TokenTree::Literal(_) => after_fn = false,
+        }
+    }
+    found
+}
+
+fn leftovers(text: &str) -> Vec<String> {
+    let mut found: Vec<String> =
+        LEFTOVERS.iter().filter(|word| has_word(text, word)).map(ToString::to_string).collect();
+    let called = |name: &&&str| text.contains(&format!("{name}!("));
+    found.extend(LEFTOVER_MACROS.iter().filter(called).map(|name| format!("{name}!")));
+    found
+}
+
+fn has_word(text: &str, word: &str) -> bool {
+    text.split(|c: char| !c.is_alphanumeric() && c != '_').any(|found| found == word)
+}
+
+/// What is impure outside of tests: word and line.
+fn impurities(tokens: TokenStream) -> Vec<(String, usize)> {
+    let mut found = Vec::new();
+    let mut tokens = tokens.into_iter().peekable();
+    // `pair.0.1` has a literal `0.1` in it.
+    let mut after_dot = false;
+    while let Some(token) = tokens.next() {
+        let field =
+            std::mem::replace(&mut after_dot, matches!(&token, TokenTree::Punct(punct) if punct.as_char() == '.'));
+        match token {
+            TokenTree::Punct(punct) if punct.as_char() == '#' => {
+                let test_only = matches!(tokens.peek(), Some(TokenTree::Group(attribute)) if is_cfg_test(attribute));
+                if test_only {
+                    // The item it stands before ends in a semicolon or in braces.
+                    for skipped in tokens.by_ref() {
+                        match skipped {
+                            TokenTree::Punct(punct) if punct.as_char() == ';' => break,
+                            TokenTree::Group(group) if group.delimiter() == Delimiter::Brace => break,
+                            _ => {}
+                        }
+                    }
+                }
+            }
+            TokenTree::Group(group) => found.extend(impurities(group.stream())),
+            TokenTree::Ident(word) if IMPURE.iter().any(|impure| word == impure) => {
+                found.push((word.to_string(), word.span().start().line));
+            }
+            TokenTree::Literal(literal) if !field && is_float(&literal.to_string()) => {
+                found.push((literal.to_string(), literal.span().start().line));
+            }
+            TokenTree::Ident(_) | TokenTree::Literal(_) | TokenTree::Punct(_) => {}
+        }
+    }
+    found
+}
+
+fn is_cfg_test(attribute: &Group) -> bool {
+    attribute.stream().to_string().replace(' ', "") == "cfg(test)"
+}
+
+fn is_float(literal: &str) -> bool {
+    let number = literal.starts_with(|first: char| first.is_ascii_digit()) && !literal.starts_with("0x");
+    number && (literal.contains('.') || literal.ends_with("f32") || literal.ends_with("f64"))
+}
+
+/// Whether a file holds tests only: `tests.rs`, or below a folder `tests`. That such modules are test-only is checked too.
+fn holds_tests(path: &Path) -> bool {
+    path.components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "tests.rs")
+}
+
+/// `mod tests` without `#[cfg(test)]` before it would make test code part of the crate.
+fn tests_in_the_open(text: &str) -> bool {
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    let declares = |line: &str| line == "mod tests;" || line == "mod tests {";
+    lines.iter().enumerate().any(|(i, line)| declares(line) && (i == 0 || lines[i - 1] != "#[cfg(test)]"))
+}
+
+fn is_pure_crate(path: &Path) -> bool {
+    path.starts_with("crates/sched/src") || path.starts_with("crates/policies/src")
+}
+
+#[test]
+fn no_file_is_longer_than_600_lines() {
+    let long = texts("rs").into_iter().filter_map(|(path, text)| Some((path, too_long(&text)?)));
+    tidy(&long.map(|(path, lines)| format!("{}: {lines} lines; split it by noun", path.display())).collect::<Vec<_>>());
+    assert_eq!(too_long(&"\n".repeat(601)), Some(601));
+    assert_eq!(too_long(&"\n".repeat(600)), None);
+}
+
+#[test]
+fn no_function_is_longer_than_70_lines() {
+    let mut findings = Vec::new();
+    for (path, text) in texts("rs") {
+        for (name, line, lines) in long_functions(parse(&text)) {
+            findings.push(format!("{}:{line}: fn {name} has {lines} lines", path.display()));
+        }
+    }
+    tidy(&findings);
+}
+
+#[test]
+fn long_functions_are_found_wherever_they_are() {
+    let body = "    work();\n".repeat(69);
+    let long = format!("impl T {{\n    fn short();\n    fn long(f: fn(u8) -> u8) {{\n{body}    }}\n}}\n");
+    assert_eq!(long_functions(parse(&long)), [("long".to_string(), 3, 71)]);
+    let fits = long.replacen("    work();\n", "", 1);
+    assert_eq!(long_functions(parse(&fits)), []);
+}
+
+#[test]
+fn no_work_is_left_over() {
+    let mut findings = Vec::new();
+    for extension in ["rs", "py", "toml"] {
+        for (path, text) in texts(extension) {
+            findings.extend(leftovers(&text).iter().map(|word| format!("{}: {word}", path.display())));
+        }
+    }
+    tidy(&findings);
+    assert_eq!(leftovers(concat!("// TO", "DO: later")), [concat!("TO", "DO")]);
+    assert_eq!(leftovers(concat!("db", "g!(x); to", "do!()")), ["todo!", "dbg!"]);
+    assert_eq!(leftovers("fn todos() {}"), [""; 0]);
+}
+
+#[test]
+fn sched_and_policies_are_pure() {
+    let mut findings = Vec::new();
+    for (path, text) in texts("rs") {
+        if is_pure_crate(&path) && !holds_tests(&path) {
+            let impure = impurities(parse(&text)).into_iter();
+            findings.extend(impure.map(|(word, line)| format!("{}:{line}: {word}", path.display())));
+            if tests_in_the_open(&text) {
+                findings.push(format!("{}: `mod tests` is not behind #[cfg(test)]", path.display()));
+            }
+        }
+    }
+    tidy(&findings);
+}
+
+#[test]
+fn impurities_are_found_outside_tests_and_comments_only() {
+    let words = |text: &str| impurities(parse(text)).into_iter().map(|(word, _)| word).collect::<Vec<_>>();
+    assert_eq!(
+        words("use std::collections::HashMap; fn f(x: f64) { std::thread::yield_now() }"),
+        ["HashMap", "f64", "thread"]
+    );
+    assert_eq!(words("const A: u64 = 1.5 as u64; let b = 2f32;"), ["1.5", "2f32"]);
+    assert_eq!(words("/// A HashMap, 1.5 times.\nconst A: &str = \"f64\"; const B: u64 = 0xf32; x.0.1"), ["0.1"; 0]);
+    assert_eq!(words("#[cfg(test)]\nmod tests { use std::thread; }\n#[cfg(test)] use f64; struct S(f32);"), ["f32"]);
+    assert!(tests_in_the_open("mod a;\nmod tests;\n"));
+    assert!(!tests_in_the_open("#[cfg(test)]\nmod tests {\n}\n"));
+}

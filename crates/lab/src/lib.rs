@@ -4,6 +4,8 @@
 //! reason and what would be right.
 
 mod duration;
+#[cfg(doctest)]
+mod guide;
 pub mod input;
 pub mod knobs;
 pub mod problem;

@@ -16,7 +16,8 @@ const TRIES: usize = 8;
 const SIMSO_PER_SECOND: f64 = 4.8e3;
 
 pub(crate) fn compare(runs: usize) {
-    let tasks = lab::taskset::from_bytes("ts_B_n100_u3.6.csv", SET_B.as_bytes().to_vec()).expect("the oracle's set is sound");
+    let tasks =
+        lab::taskset::from_bytes("ts_B_n100_u3.6.csv", SET_B.as_bytes().to_vec()).expect("the oracle's set is sound");
     let set: Vec<(u64, u64)> = tasks.iter().map(|task| (task.period.as_ns(), task.wcet.as_ns())).collect();
     let mut ratios = Vec::new();
     let (mut bare_speeds, mut our_speeds) = (Vec::new(), Vec::new());

@@ -542,25 +542,15 @@ impl Truth {
     /// Turns all that changed since the last time into actions: who stops first, then who runs.
     pub(crate) fn tell(&mut self) {
         self.actions.clear();
-        for &cpu in &self.touched {
-            let seat = &self.seats[cpu.index()];
-            if let Some(entity) = seat.told.filter(|_| seat.told != seat.entity) {
-                self.actions.push(Action::Stop { cpu, entity });
+        if let [cpu] = *self.touched {
+            self.tell_stop(cpu);
+            self.tell_run(cpu);
+        } else {
+            for i in 0..self.touched.len() {
+                self.tell_stop(self.touched[i]);
             }
-        }
-        for &cpu in &self.touched {
-            let seat = &mut self.seats[cpu.index()];
-            seat.touched = false;
-            if let Some(entity) = seat.entity {
-                let until = seat.until;
-                self.actions.push(match seat.told == seat.entity {
-                    true => Action::Extend { cpu, until },
-                    false => Action::Run { cpu, entity, until },
-                });
-            }
-            seat.told = seat.entity;
-            if !core::mem::replace(&mut seat.kick_told, true) && self.kicked.contains(cpu) {
-                self.actions.push(Action::Kick { cpu });
+            for i in 0..self.touched.len() {
+                self.tell_run(self.touched[i]);
             }
         }
         self.touched.clear();
@@ -568,6 +558,31 @@ impl Truth {
             self.tell_holds();
         }
         self.alarms.tell(&mut self.actions);
+    }
+
+    #[inline]
+    fn tell_stop(&mut self, cpu: CpuId) {
+        let seat = &self.seats[cpu.index()];
+        if let Some(entity) = seat.told.filter(|_| seat.told != seat.entity) {
+            self.actions.push(Action::Stop { cpu, entity });
+        }
+    }
+
+    #[inline]
+    fn tell_run(&mut self, cpu: CpuId) {
+        let seat = &mut self.seats[cpu.index()];
+        seat.touched = false;
+        let told = core::mem::replace(&mut seat.told, seat.entity);
+        if let Some(entity) = seat.entity {
+            let until = seat.until;
+            self.actions.push(match told == seat.entity {
+                true => Action::Extend { cpu, until },
+                false => Action::Run { cpu, entity, until },
+            });
+        }
+        if !core::mem::replace(&mut seat.kick_told, true) && self.kicked.contains(cpu) {
+            self.actions.push(Action::Kick { cpu });
+        }
     }
 
     fn tell_holds(&mut self) {

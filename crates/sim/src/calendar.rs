@@ -3,9 +3,9 @@
 
 use sched::Instant;
 
-const FAN: usize = 4;
+const FAN: usize = 8;
 
-/// Four neighbours, and which of them is the earliest.
+/// Eight neighbours, and which of them is the earliest.
 #[derive(Clone, Copy, Debug)]
 struct Block {
     at: [Instant; FAN],
@@ -23,15 +23,15 @@ impl Block {
             if b < a { (b, i + 1) } else { (a, i) }
         };
         let better = |a: (Instant, u8), b: (Instant, u8)| if b.0 < a.0 { b } else { a };
-        let (at, first) = better(pair(0), pair(2));
+        let (at, first) = better(better(pair(0), pair(2)), better(pair(4), pair(6)));
         self.first = first;
         at
     }
 }
 
-/// A tree of minima over dense slots: a block of four holds slots, or the earliest instants of four blocks below.
+/// A tree of minima over dense slots: a block of eight holds slots, or the earliest instants of eight blocks below.
 /// Of slots due at one instant, the lowest comes first. `next` takes O(1); `first` and `set` touch one block per
-/// level, four for 256 slots.
+/// level, three for 512 slots.
 #[derive(Debug)]
 pub struct Calendar {
     /// Slots first, then the levels above them; the last level is one block.

@@ -4,8 +4,8 @@
 //! and busy CPUs compare loads now and then, and pull half the difference. Nearest CPUs come first: the threads of
 //! the core, the cores of the cache, the caches of the machine.
 //!
-//! Source: kernel/sched/fair.c (`newidle_balance`, `nohz_balancer_kick`, `load_balance`), v5.13, reduced as in
-//! `policies.md` 1.7. An idle CPU that is called always looks, whatever its domain's interval says.
+//! Source: kernel/sched/fair.c (`newidle_balance`, `nohz_balancer_kick`, `load_balance`), v5.13, reduced: no capacities, no
+//! NUMA distances, running tasks stay. An idle CPU that is called always looks, whatever its domain's interval says.
 
 use super::Cfs;
 use super::placement::span;

@@ -1,24 +1,24 @@
-//! CFS, the fair class of Linux v5.13: CPU time by weight, in rounds of a few milliseconds, sleepers a little ahead.
+//! CFS, the fair class of Linux v5.13: CPU time by weight, in rounds of a few milliseconds; who has slept goes first.
 //!
 //! Every task has a clock, its *vruntime*, that runs while the task runs, the slower the heavier the task is. On every
 //! CPU, whoever's clock shows least runs next. So all clocks stay together, and CPU time is shared by weight.
 //!
 //! ```text
 //! one CPU, tick 1ms, round 6ms: a (nice 0, weight 1024) and b (nice 5, 335), hogs from 0
-//! 0         5         10        15        20        25
-//! aaaaabbaaaaabbaaaaabbaaaaabb…
+//! 0         10        20        30        40        50
+//! baaaaabbaaaaabbaaaaabaaaaabbaaaaabbaaaaabaaaaabbaaaaabb
 //! ```
 //!
 //! 1. *Charge*: `vruntime += ran · 1024 / weight`. `min_vruntime` of a queue follows its least vruntime, never back.
-//! 2. *Slice*: a round of 6 ms for up to 8 tasks, else 0.75 ms each, is divided by weight, at least 0.75 ms. These three
-//!    times (and the 1 ms of rule 7) are multiplied by 1 + ⌊log2 of min(CPUs, 8)⌋.
-//! 3. *Fork*: a child starts at its parent's vruntime, but a slice behind the others.
-//! 4. *Wake*: who slept is at most half a round ahead of the others.
+//! 2. *Slice*: a round of 6 ms for up to 8 tasks, else 0.75 ms each, is divided by weight, at least 0.75 ms. These times,
+//!    and the 1 ms of rule 7, are multiplied by 1 + ⌊log2 of min(CPUs, 8)⌋.
+//! 3. *Fork*: a child starts at its parent's vruntime, or a slice after `min_vruntime` if that is later.
+//! 4. *Wake*: however long it slept, a wakee's vruntime is at most half a round before `min_vruntime`.
 //! 5. *Sleep, migrate*: vruntime is kept; between queues, its distance from `min_vruntime` is.
-//! 6. *Tick*: who has had its slice, or its 0.75 ms and is a slice ahead of the first who waits, is stopped. Nothing
-//!    stops anybody between ticks: slices have no end of their own here.
-//! 7. *Wake-up preemption*: a wakee preempts whoever is more than 1 ms, on the wakee's clock, ahead of it. SCHED_BATCH and
-//!    SCHED_IDLE never do; SCHED_IDLE gives way to all others.
+//! 6. *Tick*: who has had more than its slice, or has had its 0.75 ms and is a slice ahead of the first who waits, is
+//!    stopped. Slices end at ticks only.
+//! 7. *Wake-up preemption*: a wakee preempts whoever's vruntime is later by more than 1 ms on the wakee's clock.
+//!    SCHED_BATCH and SCHED_IDLE never do; SCHED_IDLE gives way to all others.
 //! 8. *Pick*: the least vruntime; but a buddy comes first if that is no more unfair than rule 7 allows: whoever
 //!    preempted, was yielded to or is left alone in its group's slice (next), then whoever was preempted in a crowd
 //!    (last); and whoever yielded (skip) lets the second go.
@@ -29,12 +29,11 @@
 //! `group's · runnable here / runnable everywhere`. *Quotas* are in `bandwidth`, the choice of a CPU in `placement`, moving
 //! work in `balance`. The class may share its CPUs with a more urgent and a less urgent one.
 //!
-//! Where `policies.md` 1.5 and 1.7 are silent or differ, this follows kernel/sched/fair.c: whoever preempts becomes the
-//! next buddy; so does a group one of whose tasks falls asleep while others are left in it; the bound of rule 8 is scaled
-//! by the weight of the first, not of the candidate; of idle CPUs a forked task takes the one idle for the shortest
-//! time. Differences from the kernel: loads are weights that are runnable now, not decayed averages; all of a cache
-//! is searched for an idle CPU; an idle CPU called by another's tick looks for work at once; running tasks are not
-//! moved; real-time classes, where this policy is asked to run them, count as SCHED_OTHER; reservations are ignored.
+//! Buddies are as in the kernel: whoever preempts becomes the next buddy, and so does a group one of whose tasks falls
+//! asleep while others are left in it; the bound of rule 8 is scaled by the weight of the first, not of the candidate.
+//! Differences from the kernel: loads are weights that are runnable now, not decayed averages; all of a cache is
+//! searched for an idle CPU; an idle CPU called by another's tick looks for work at once; running tasks are not moved;
+//! real-time classes, where this policy is asked to run them, count as SCHED_OTHER; reservations are ignored.
 //!
 //! Source: torvalds/linux kernel/sched/fair.c, core.c and features.h, v5.13.
 
@@ -180,7 +179,7 @@ impl Cfs {
         let queue = self.queues.node(id).queue;
         let current = self.queues.queue(queue).current;
         let sibling = Some(NodeId::task(parent)).filter(|&parent| self.queues.node(parent).queue == queue);
-        self.queues.place_forked(id, current.or(sibling).map(|from| self.queues.node(from).vruntime));
+        self.queues.place_forked(id, sibling.or(current).map(|from| self.queues.node(from).vruntime));
         if self.queues.tunables.child_runs_first
             && let Some(current) = current
             && self.queues.let_pass(id, current)
@@ -376,7 +375,7 @@ impl Policy for Cfs {
         if prev.why != Why::Blocked && !cx.may_run(e, cpu) {
             self.evict(e, cx);
         }
-        self.arm_tick(cpu, cx);
+        self.tick_in_case(cpu, cx);
     }
 
     fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {

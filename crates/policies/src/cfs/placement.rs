@@ -1,7 +1,7 @@
 //! Where a task that wakes or is forked goes: near its waker or where it was, and to an idle CPU if there is one.
 //!
-//! Source: kernel/sched/fair.c (`select_task_rq_fair` and below), v5.13, in the reduced form of `policies.md` 1.7: load
-//! is the weight that is runnable now, not its decayed average, and the search for an idle CPU covers the whole cache.
+//! Source: kernel/sched/fair.c (`select_task_rq_fair` and below), v5.13, reduced: load is the weight that is runnable
+//! now, not its decayed average, and the search for an idle CPU covers the whole cache.
 
 use super::Cfs;
 use super::runqueue::NodeId;

@@ -408,9 +408,6 @@ impl RunQueues {
     /// `shares · load here / load on all CPUs`, within [2, shares]. A task keeps its own.
     pub(super) fn update_share(&mut self, id: NodeId) {
         let Some(own) = id.own_queue() else { return };
-        if self.is_throttled(own) {
-            return;
-        }
         let GroupShare { shares, load } = self.groups[self.queues[own].group];
         let weight = ratio(shares, self.queues[own].load, load.max(1)).clamp(SHARES_LEAST, shares);
         if weight != self.node(id).weight {

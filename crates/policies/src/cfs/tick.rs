@@ -30,11 +30,10 @@ impl Cfs {
     pub(super) fn tick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         self.charge_current(cpu, cx);
         self.cpus[cpu.index()].ticks_in_case = false;
-        let current = self.cpus[cpu.index()].current;
-        if let Some(e) = current {
+        if let Some(e) = self.cpus[cpu.index()].current {
             self.tick_chain(e, cpu, cx);
         }
-        if self.cpus.len() > 1 && (current.is_some() || cx.running(cpu) == Running::Above) {
+        if self.cpus.len() > 1 && self.queues.root(cpu).tasks.all > 0 {
             self.balance_busy(cpu, cx);
             self.call_idle(cpu, cx);
             self.arm_other_ticks(cpu, cx);
@@ -70,9 +69,9 @@ impl Cfs {
         }
     }
 
-    /// Somebody waits on `cpu`, which is about to pick. A more urgent class may come first, and this one not be asked:
+    /// Somebody may wait on `cpu`, which is about to pick. A more urgent class may come first, and this one not be asked:
     /// then the tick looks after who waits.
-    fn tick_in_case(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
+    pub(super) fn tick_in_case(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         if cx.alarm_at(tick_of(cpu)).is_none() {
             self.arm_tick(cpu, cx);
             self.cpus[cpu.index()].ticks_in_case = true;

@@ -175,10 +175,9 @@ impl Global {
     fn least_urgent(&self) -> CpuId {
         let (mut worst, mut worst_key) = (0, Key(0));
         for (cpu, &key) in self.urgency.iter().enumerate() {
-            // Chosen without a branch: nobody could predict it.
-            let worse = key > worst_key;
-            worst = std::hint::select_unpredictable(worse, cpu, worst);
-            worst_key = std::hint::select_unpredictable(worse, key, worst_key);
+            if key > worst_key {
+                (worst, worst_key) = (cpu, key);
+            }
         }
         CpuId::new(worst)
     }

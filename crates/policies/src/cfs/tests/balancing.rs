@@ -1,4 +1,4 @@
-//! Moving work to where there is less (`policies.md` 1.7), and what the descriptor promises of it.
+//! Moving work to where there is less, and what the descriptor promises of it.
 
 use super::*;
 use sched::{Conserving, Load};
@@ -63,6 +63,64 @@ fn a_cache_hot_task_is_left_until_others_have_failed() {
 }
 
 #[test]
+fn a_task_that_is_always_hot_moves_after_two_failures() {
+    let mut world = World::with(Host::new(2), &[("start-debit", 0)]);
+    let hogs = [0, 0].map(|n| world.hog(on(&[1], nice(n))));
+    let turn = |world: &mut World| {
+        world.host.run_until(world.host.now() + Nanos::us(200));
+        world.host.yield_now(CpuId::new(1));
+    };
+    (0..50).for_each(|_| turn(&mut world));
+    hogs.into_iter().for_each(|hog| world.host.adjust(hog, nice(0)).unwrap());
+    let (start, (slack, _)) = (world.host.now(), promised(Host::new(2), 2, (1024, 1024), 0));
+    while world.running(0).is_none() {
+        turn(&mut world);
+        assert!(world.host.now() <= start + slack + Nanos::us(200));
+    }
+    assert!(world.host.now() > start + Nanos::ms(2), "two ticks found it hot");
+}
+
+#[test]
+fn the_task_that_ran_longest_ago_is_pulled_first() {
+    for until in 30..38 {
+        let mut world = World::with(Host::new(2), &[("start-debit", 0)]);
+        let blocker = world.scripted(on(&[0], nice(0)));
+        world.wake(blocker);
+        let hogs = world.hogs(4, on(&[1], nice(0)));
+        world.until_ms(until);
+        let turns = world.record.borrow().turns.clone();
+        let last_ran = |e: EntityId| turns.iter().rev().find(|turn| turn.entity == e).unwrap().to;
+        let waiting = hogs.iter().copied().filter(|&e| world.running(1) != Some(e));
+        let longest_ago = waiting.min_by_key(|&e| last_ran(e)).unwrap();
+        hogs.iter().for_each(|&e| world.host.adjust(e, nice(0)).unwrap());
+        world.host.block(CpuId::new(0));
+        world.settle();
+        assert_eq!(world.running(0), Some(longest_ago));
+    }
+}
+
+#[test]
+fn a_task_heavier_than_half_the_difference_stays_at_first() {
+    let mut lighter = 0;
+    for start in 0..25 {
+        let mut world = World::new(2);
+        let heavy = world.hogs(2, on(&[0], nice(-5)));
+        world.hog(on(&[1], nice(-5)));
+        world.until_ms(start);
+        let light = world.hog(on(&[0], nice(0)));
+        world.until_ms(40);
+        heavy.iter().for_each(|&e| world.host.adjust(e, nice(-5)).unwrap());
+        world.host.adjust(light, nice(0)).unwrap();
+        // The first balance: two CPUs, 16 times 2 ms after the last one.
+        world.until_ms(66);
+        let moved = [heavy[0], heavy[1], light].map(|e| world.cpu_of(e) == 1);
+        assert!(!moved[0] && !moved[1], "half of 4145 is less than 3121");
+        lighter += u32::from(moved[2]);
+    }
+    assert!(lighter > 12, "unless it runs just then, the light one moves: {lighter} times of 25");
+}
+
+#[test]
 fn a_cpu_that_idles_briefly_on_average_does_not_look_itself() {
     let mut world = World::with(Host::new(2), &[("start-debit", 0)]);
     let blinker = world.scripted(on(&[0], nice(0)));
@@ -114,7 +172,7 @@ fn three_hogs_on_two_cpus_take_turns_and_get_two_thirds_each() {
 #[test]
 fn hogs_freed_from_one_cpu_spread_evenly() {
     let mut world = World::new(4);
-    let hogs: Vec<_> = (0..8).map(|_| world.hog(on(&[0], nice(0)))).collect();
+    let hogs = world.hogs(8, on(&[0], nice(0)));
     world.until_ms(100);
     for &e in &hogs {
         world.host.adjust(e, nice(0)).unwrap();
@@ -132,7 +190,7 @@ fn busy_cpus_balance_loads_not_numbers() {
     // One heavy hog is worth three light ones.
     let mut world = World::new(2);
     let heavy = world.hog(nice(-5));
-    let light: Vec<_> = (0..3).map(|_| world.hog(nice(0))).collect();
+    let light = world.hogs(3, nice(0));
     world.until_ms(10_000);
     let all: u64 = 3121 + 3 * 1024;
     assert_near("heavy", world.ran(heavy), Nanos::s(10), Nanos::s(20).scale(3, 100));
@@ -155,12 +213,15 @@ fn caches_are_balanced_by_one_cpu_each() {
     let free = world.ran_all(&hogs) - before;
     assert_near("the free ones", free, Nanos::s(40).scale(8, 10), Nanos::s(2));
     assert!(pinned.into_iter().all(|e| world.ran(e) > Nanos::s(3)));
+    let turns = world.record.borrow().turns.clone();
+    let first = turns.iter().find(|turn| turn.cpu.index() >= 2 && hogs.contains(&turn.entity)).unwrap();
+    assert_eq!(first.cpu, CpuId::new(2), "the first CPU of a cache pulls for it");
 }
 
 #[test]
 fn threads_of_a_core_are_balanced_first() {
     let mut world = World::with(Host { cpus: 4, smt: 2, llc: 4 }, &[]);
-    let hogs: Vec<_> = (0..2).map(|_| world.hog(on(&[0], nice(0)))).collect();
+    let hogs = world.hogs(2, on(&[0], nice(0)));
     world.until_ms(10);
     hogs.iter().for_each(|&e| world.host.adjust(e, nice(0)).unwrap());
     world.host.run_until(at_ms(12));

@@ -1,6 +1,8 @@
-//! Quotas (`policies.md` 1.6) and the worked example B (1.11).
+//! Quotas.
 
 use super::*;
+use crate::cfs::bandwidth::{PERIOD, SLACK};
+use sched::{Alarm, Input, Kicks, Machine, Of};
 
 /// A group of 50 ms in 100 ms, and a hog of it pinned to each of two CPUs.
 fn two_limited_hogs() -> (World, GroupId, [EntityId; 2]) {
@@ -218,6 +220,82 @@ fn returned_quota_waits_for_a_refill_that_is_near() {
     assert!(is_held(&world, hog));
     world.settle();
     assert!(!is_held(&world, hog));
+    assert_eq!(world.record.borrow().slack_alarms, 0);
+}
+
+#[test]
+fn a_late_slack_timer_leaves_a_near_refill_to_do_its_work() {
+    let mut machine = Machine::build(&POLICY, Host::new(4), &POLICY.defaults(), Kicks::Immediate).unwrap();
+    let quota = Some(Quota::new(Nanos::ms(25), Nanos::ms(100)).unwrap());
+    let limited = GroupParams { quota, ..GroupParams::default() };
+    let group = machine.create_group(Instant::ZERO, limited, GroupId::ROOT).unwrap();
+    let [hog, a, b, c] = [0, 1, 2, 3].map(|cpu| {
+        let params = on(&[cpu], within(group, nice(0)));
+        machine.attach(Instant::ZERO, params).unwrap()
+    });
+    let mut tell = |at: Instant, inputs: &[Input]| {
+        inputs.iter().for_each(|&input| machine.input(at, input));
+        machine.settle(at);
+        machine.is_held(hog)
+    };
+    let alarm = |of: Of, slot: u8| Input::Alarm { alarm: Alarm { of, slot } };
+    let wake = |entity: EntityId| Input::Wake { entity, why: Wake::Timer };
+    let tick = alarm(Of::Cpu(CpuId::new(0)), 0);
+    tell(Instant::ZERO, &[wake(hog)]);
+    tell(at_ms(5), &[tick]);
+    tell(at_ms(8), &[wake(a), wake(b), wake(c)]);
+    assert!(tell(at_ms(10), &[tick]), "the pool is dry");
+    let blocks = [1, 2, 3].map(|cpu| Input::Block { cpu: CpuId::new(cpu) });
+    tell(at_ms(10) + Nanos::us(100), &blocks);
+    // It was due at 15.1 ms.
+    assert!(tell(at_ms(99), &[alarm(Of::Group(group), SLACK)]));
+    assert!(!tell(at_ms(100), &[alarm(Of::Group(group), PERIOD)]));
+}
+
+#[test]
+fn a_throttled_group_comes_back_with_a_sleepers_credit_only() {
+    let mut world = World::new(1);
+    let group = world.limited_group(Nanos::ms(20), Nanos::ms(1_000), GroupId::ROOT);
+    let inside = world.hog(within(group, nice(0)));
+    let outside = world.hog(nice(0));
+    world.until_ms(1_000);
+    assert!(is_held(&world, inside));
+    let before = world.ran(outside);
+    world.until_ms(1_020);
+    // 3 ms ahead at most: it has a turn first, then they alternate.
+    assert!(world.ran(outside) - before >= Nanos::ms(7), "{}", world.ran(outside) - before);
+    assert!(!is_held(&world, inside));
+}
+
+#[test]
+fn a_refill_pays_debts_and_a_nanosecond_each() {
+    // CPU 0 takes the 2 ms before the others come; the next 2 ms are enough for all three to run again.
+    let mut world = World::new(3);
+    let group = world.limited_group(Nanos::ms(2), Nanos::ms(100), GroupId::ROOT);
+    let hogs = [0, 1, 2].map(|cpu| world.hog(on(&[cpu], within(group, nice(0)))));
+    world.until_ms(50);
+    assert_eq!(hogs.map(|e| world.ran(e)), [Nanos::ms(2), Nanos::ZERO, Nanos::ZERO]);
+    world.until_ms(100);
+    world.settle();
+    assert_eq!([0, 1, 2].map(|cpu| world.running(cpu)), hogs.map(Some));
+    world.until_ms(10_000);
+    assert_near("in the long run", world.ran_all(&hogs), Nanos::ms(200), Nanos::ms(3));
+}
+
+#[test]
+fn an_idle_cpu_pulls_no_task_whose_group_is_throttled_there() {
+    // CPU 1 has a bite of 10 ms, CPU 0 one of 50.
+    let mut world = World::with(Host::new(2), &[("bandwidth-slice", ms(50))]);
+    let group = world.limited_group(Nanos::ms(60), Nanos::ms(100), GroupId::ROOT);
+    let free = world.hogs(2, on(&[0], within(group, nice(0))));
+    let there = world.hog(on(&[1], within(group, nice(0))));
+    world.until_ms(6);
+    free.iter().for_each(|&e| world.host.adjust(e, within(group, nice(0))).unwrap());
+    world.until_ms(11);
+    assert!(is_held(&world, there));
+    world.until_ms(50);
+    assert!(free.iter().all(|&e| !is_held(&world, e)), "one would be held for nothing on CPU 1");
+    assert_eq!(world.ran_all(&free), Nanos::ms(50));
 }
 
 #[test]

@@ -72,6 +72,27 @@ fn a_task_changes_groups_asleep_waiting_and_running() {
 }
 
 #[test]
+fn a_sleeper_keeps_its_distance_from_its_queue_when_it_changes_groups() {
+    // The clock of the light hog's group runs far ahead of the other's.
+    for heavy_first in [true, false] {
+        let mut world = World::new(1);
+        let groups = [world.group(1024, GroupId::ROOT), world.group(1024, GroupId::ROOT)];
+        let hogs = [0, 15].map(|n| world.hog(within(groups[usize::from(n > 0)], nice(n))));
+        let (from, to) = if heavy_first { (0, 1) } else { (1, 0) };
+        let mover = world.scripted(within(groups[from], nice(15)));
+        world.wake(mover);
+        world.until_ms(2_000);
+        world.host.pause(mover);
+        world.until_ms(3_000);
+        world.host.adjust(mover, within(groups[to], nice(15))).unwrap();
+        world.wake(mover);
+        world.settle();
+        let distance = world.inspect(mover, "min_vruntime") - world.vruntime(mover);
+        assert!((0..=ms(3)).contains(&distance), "{distance}: no more than a sleeper's credit, no debt ({hogs:?})");
+    }
+}
+
+#[test]
 fn a_task_that_changes_groups_gains_nothing_by_it() {
     let mut world = World::new(1);
     let (a, b) = (world.group(1024, GroupId::ROOT), world.group(1024, GroupId::ROOT));

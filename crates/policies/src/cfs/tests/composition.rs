@@ -16,13 +16,12 @@ impl Stack {
     const FAIR: u8 = 1;
     const BELOW: u8 = 2;
 
-    fn world(cpus: usize, other: u8) -> World {
-        let host = Host::new(cpus);
+    fn world(host: Host, other: u8) -> World {
         let knobs = POLICY.defaults();
         let fair = (POLICY.build)(&host, &knobs).unwrap();
-        let policy = Stack { fair, other, waiting: vec![Vec::new(); cpus] };
+        let policy = Stack { fair, other, waiting: vec![Vec::new(); host.cpus] };
         let machine = Machine::new(Box::new(policy), POLICY.alarms, host, Kicks::Immediate);
-        let record = Rc::new(RefCell::new(Record::new(cpus)));
+        let record = Rc::new(RefCell::new(Record::new(host.cpus)));
         let mut sim = sim::Host::around(machine, Costs::NONE);
         sim.watch(Box::leak(Box::new(Recorder(Rc::clone(&record)))));
         World { host: sim, record }
@@ -119,7 +118,7 @@ fn fifo() -> Params {
 
 #[test]
 fn below_another_class_nobody_preempts_it_and_its_time_is_not_charged() {
-    let mut world = Stack::world(1, Stack::ABOVE);
+    let mut world = Stack::world(Host::new(1), Stack::ABOVE);
     let urgent = world.scripted(fifo());
     let [fair, sleeper] = [0, 0].map(|n| world.scripted(nice(n)));
     world.wake(fair);
@@ -140,7 +139,7 @@ fn below_another_class_nobody_preempts_it_and_its_time_is_not_charged() {
 
 #[test]
 fn work_behind_another_class_is_pulled_by_idle_cpus() {
-    let mut world = Stack::world(2, Stack::ABOVE);
+    let mut world = Stack::world(Host::new(2), Stack::ABOVE);
     let [fair, blocker] = [0, 1].map(|cpu| world.scripted(on(&[cpu], nice(0))));
     let free = world.scripted(nice(0));
     world.wake(fair);
@@ -161,7 +160,7 @@ fn work_behind_another_class_is_pulled_by_idle_cpus() {
 
 #[test]
 fn a_lone_task_behind_another_class_is_pulled_as_well() {
-    let mut world = Stack::world(2, Stack::ABOVE);
+    let mut world = Stack::world(Host::new(2), Stack::ABOVE);
     let alone = world.scripted(nice(0));
     let urgent = world.scripted(on(&[0], fifo()));
     world.wake(alone);
@@ -173,8 +172,23 @@ fn a_lone_task_behind_another_class_is_pulled_as_well() {
 }
 
 #[test]
+fn who_wakes_behind_another_class_is_pulled_by_an_idle_cpu_elsewhere() {
+    // Under a cache of its own each CPU: nobody looks for an idle one at the wake-up.
+    let mut world = Stack::world(Host { cpus: 2, smt: 1, llc: 1 }, Stack::ABOVE);
+    let urgent = world.scripted(on(&[0], fifo()));
+    let e = world.scripted(nice(0));
+    world.wake(urgent);
+    world.until_ms(10);
+    world.wake(e);
+    world.settle();
+    assert_eq!((world.cpu_of(e), world.running(1)), (0, None));
+    world.until_ms(12);
+    assert_eq!(world.running(1), Some(e));
+}
+
+#[test]
 fn above_another_class_a_wakee_takes_its_cpu_at_once() {
-    let mut world = Stack::world(2, Stack::BELOW);
+    let mut world = Stack::world(Host::new(2), Stack::BELOW);
     let below = [0, 1].map(|cpu| world.scripted(on(&[cpu], fifo())));
     below.into_iter().for_each(|e| world.wake(e));
     let [busy, e] = [0, 0].map(|n| world.scripted(nice(n)));

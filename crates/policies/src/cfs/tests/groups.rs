@@ -1,4 +1,4 @@
-//! Nested groups (`policies.md` 1.6).
+//! Nested groups.
 
 use super::*;
 use sched::{Alarm, Input, Kicks, Machine, Of};
@@ -136,6 +136,26 @@ fn a_group_left_by_a_sleeper_goes_on_with_its_slice() {
     assert_eq!(world.running(0), Some(mate));
     world.host.run_until(at_ms(10));
     assert!(world.ran(outside) > Nanos::ms(3));
+}
+
+#[test]
+fn a_part_that_slept_has_no_more_credit_than_a_task() {
+    // The group's part on CPU 0 has slept for ten seconds when a member is moved there.
+    let mut world = World::new(2);
+    let group = world.group(1024, GroupId::ROOT);
+    let sleeper = world.scripted(on(&[0], within(group, nice(0))));
+    world.wake(sleeper);
+    world.until_ms(1);
+    world.host.block(CpuId::new(0));
+    let hog = world.hog(on(&[0], nice(0)));
+    world.hog(on(&[1], nice(0)));
+    let member = world.hog(on(&[1], within(group, nice(0))));
+    world.until_ms(10_000);
+    world.host.adjust(member, on(&[0], within(group, nice(0)))).unwrap();
+    let before = (world.ran(hog), world.ran(member));
+    world.until_ms(11_000);
+    assert_near("the hog", world.ran(hog) - before.0, Nanos::ms(500), Nanos::ms(12));
+    assert_near("the member", world.ran(member) - before.1, Nanos::ms(500), Nanos::ms(12));
 }
 
 #[test]

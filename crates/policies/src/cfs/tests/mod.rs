@@ -1,4 +1,4 @@
-//! The rules of `policies.md` section 1, each on the simulated host.
+//! The rules of the essay, each on the simulated host.
 
 mod balancing;
 mod bandwidth;

@@ -1,4 +1,4 @@
-//! Where tasks wake and start (`policies.md` 1.7).
+//! Where tasks wake and start.
 
 use super::*;
 
@@ -161,7 +161,8 @@ fn a_cpu_with_idle_tasks_only_counts_as_idle() {
 #[test]
 fn the_cpu_it_woke_others_from_is_looked_at_before_the_rest() {
     let mut world = World::new(6);
-    let e = world.scripted(on(&[5], nice(0)));
+    let e = sleeper_of(&mut world, 0);
+    world.host.adjust(e, on(&[5], nice(0))).unwrap();
     let other = sleeper_of(&mut world, 5);
     world.wake(e);
     world.settle();
@@ -178,7 +179,7 @@ fn the_cpu_it_woke_others_from_is_looked_at_before_the_rest() {
     waker_on(&mut world, 2);
     world.wake(e);
     world.settle();
-    assert_eq!(world.running(5), Some(e), "3 is nearer to 2, but its cache is cold");
+    assert_eq!(world.running(5), Some(e), "3 is nearer to 2, and 0 is where it began");
 }
 
 #[test]
@@ -241,4 +242,23 @@ fn a_migrated_task_keeps_its_distance_from_its_queue() {
     assert!(now_there >= of_there);
     // It was put where it would be if it had slept on CPU 1 all along, and it has not run for long.
     assert!((now_there - world.vruntime(moved) - behind).abs() <= 2_000_000, "{behind}");
+}
+
+#[test]
+fn a_task_moved_while_it_waits_keeps_its_distance_from_its_queue() {
+    // CPU 1's clock runs much faster: its hog is light.
+    let mut world = World::with(Host::new(2), &[("start-debit", 0)]);
+    let moved = world.hogs(2, on(&[0], nice(0)));
+    let there = world.hog(on(&[1], nice(15)));
+    world.until_ms(1_000);
+    let waits = moved.into_iter().find(|&e| world.running(0) != Some(e)).unwrap();
+    let distance = world.vruntime(waits) - world.inspect(waits, "min_vruntime");
+    world.host.adjust(waits, on(&[1], nice(0))).unwrap();
+    world.settle();
+    assert_eq!(world.cpu_of(waits), 1);
+    assert!((world.vruntime(waits) - world.vruntime(there)).abs() <= distance.abs() + ms(40), "{distance}");
+    world.until_ms(1_100);
+    let before = world.ran(waits);
+    world.until_ms(6_100);
+    assert_near("its share", world.ran(waits) - before, Nanos::s(5).scale(1024, 1060), Nanos::ms(30));
 }

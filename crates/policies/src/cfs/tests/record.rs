@@ -1,6 +1,7 @@
 //! What ran where and when, and how long CPUs idled while work waited: read from the trace alone.
 
-use sched::{CpuId, EntityId, Instant, Nanos, Params};
+use crate::cfs::bandwidth::SLACK;
+use sched::{Alarm, CpuId, EntityId, Instant, Nanos, Of, Params};
 use std::cell::RefCell;
 use std::rc::Rc;
 use trace::{Event, Sink};
@@ -39,6 +40,8 @@ pub(super) struct Record {
     pub(super) turns: Vec<Turn>,
     /// How many alarms went off.
     pub(super) alarms: u64,
+    /// How many of them were slack timers.
+    pub(super) slack_alarms: u64,
 }
 
 pub(super) struct Recorder(pub(super) Rc<RefCell<Record>>);
@@ -60,6 +63,7 @@ impl Record {
             longest_wait: Nanos::ZERO,
             turns: Vec::new(),
             alarms: 0,
+            slack_alarms: 0,
         }
     }
 
@@ -105,7 +109,10 @@ impl Record {
                 self.running[cpu.index()] = Some((entity, at));
                 self.of(entity).waits_since = None;
             }
-            Event::Alarm { .. } => self.alarms += 1,
+            Event::Alarm { alarm } => {
+                self.alarms += 1;
+                self.slack_alarms += u64::from(matches!(alarm, Alarm { of: Of::Group(_), slot: SLACK }));
+            }
             _ => {}
         }
     }

@@ -161,6 +161,6 @@ mod tests {
         let mut shell = Command::new("sh");
         shell.args(["-c", "echo because; exit 1"]);
         let Ok(Outcome::Failed(failure)) = succeeds(&mut shell) else { panic!("it fails") };
-        assert_eq!((failure.text.as_str(), failure.again.as_str()), ("because\n", "sh -c echo because; exit 1"));
+        assert_eq!((failure.text.as_str(), failure.again.as_str()), ("because\n", "sh -c 'echo because; exit 1'"));
     }
 }

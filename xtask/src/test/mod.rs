@@ -127,7 +127,9 @@ fn formatting() -> Result<Outcome> {
 
 fn lints() -> Result<Outcome> {
     match component::rust("clippy", "clippy") {
-        Ok(()) => succeeds(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
+        Ok(()) => {
+            succeeds(&mut cargo(&["clippy", "--workspace", "--all-targets", "--keep-going", "--", "-D", "warnings"]))
+        }
         Err(reason) => Ok(Outcome::Skipped(reason)),
     }
 }

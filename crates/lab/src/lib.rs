@@ -4,6 +4,7 @@
 //! reason and what would be right.
 
 mod duration;
+pub mod fuzz;
 #[cfg(doctest)]
 mod guide;
 pub mod input;

@@ -14,9 +14,7 @@ use trace::{ChromeWriter, Event, Header, Sink, Timeline, Trace};
 
 fn written(trace: &Trace) -> std::io::Result<String> {
     let mut writer = ChromeWriter::new(Vec::new(), &trace.header);
-    for (at, event) in &trace.events {
-        writer.record(*at, event);
-    }
+    trace.replay(&mut writer);
     writer.finish().map(|bytes| String::from_utf8(bytes).unwrap())
 }
 

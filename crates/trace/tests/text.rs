@@ -62,7 +62,7 @@ fn the_generator_knows_every_kind() {
 
 const GOLDEN: &str = r#"tactus-trace 1 policy="edf" cpus=2 seed=7
            0 group-create g1 name="web \"farm\"" parent=g0 weight=256 quota=50000000/100000000 cap=none
-           0 attach e0 name="" weight=83.75 class=fifo:50 cpus=0-3,8 group=g1 reservation=20000000/50000000 start=none limit=hard
+           0 attach e0 name="\t\u{1b}\u{202e}" weight=83.75 class=fifo:50 cpus=0-3,8 group=g1 reservation=20000000/50000000 start=none limit=hard
            0 adjust e0 weight=256 class=normal cpus=all group=g0 reservation=none
            0 wake e0 why=by waker=e1.2 sync=yes
      1000000 run cpu=0 e0 until=21000000

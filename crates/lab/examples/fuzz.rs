@@ -1,4 +1,5 @@
 //! Runs the fuzzer: `cargo xtask fuzz` is the door to it.
+#![expect(clippy::disallowed_methods, reason = "how long to fuzz is real time")]
 
 use clap::Parser;
 use lab::fuzz::{Options, Stats, check};

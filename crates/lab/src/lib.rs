@@ -5,6 +5,8 @@
 
 mod duration;
 pub mod fuzz;
+#[cfg(doctest)]
+mod guide;
 pub mod input;
 pub mod knobs;
 pub mod problem;

@@ -400,6 +400,7 @@ impl Machine {
             self.truth.deciding = Some(cpu);
             if self.truth.running(cpu).is_some() {
                 self.displace(cpu);
+                self.truth.answer(cpu);
             }
             self.pick(cpu);
             assert!(picks_left > 0, "the policy kicks without end at {now}");

@@ -389,7 +389,7 @@ impl Truth {
 
     #[inline]
     pub(crate) fn will_pick(&self, cpu: CpuId) -> bool {
-        self.needy.contains(cpu) || self.kicked.contains(cpu)
+        self.needy.contains(cpu) || self.kicked.contains(cpu) || self.deciding == Some(cpu)
     }
 
     pub(crate) fn idle_cpu_for(&self, e: EntityId) -> Option<CpuId> {
@@ -423,7 +423,7 @@ impl Truth {
         assert!(cpu.index() < self.host.cpus, "{cpu:?} is not on this machine");
         match self.kicks {
             Kicks::Immediate => self.need(cpu),
-            Kicks::Delivered if self.will_pick(cpu) => {}
+            Kicks::Delivered if self.needy.contains(cpu) || self.kicked.contains(cpu) => {}
             Kicks::Delivered => {
                 self.kicked.insert(cpu);
                 self.seats[cpu.index()].kick_told = false;
@@ -461,6 +461,14 @@ impl Truth {
             self.kicked.remove(cpu);
         }
         Some(cpu)
+    }
+
+    /// `cpu` is about to pick: whoever calls it now calls it for that.
+    #[inline]
+    pub(crate) fn answer(&mut self, cpu: CpuId) {
+        if self.needy_count > 0 && self.needy.remove(cpu) {
+            self.needy_count -= 1;
+        }
     }
 
     #[inline]

@@ -68,8 +68,9 @@ impl<'a> World<'a> {
             conserving: (options.policy.conserving)(&load),
             // Every turn of everybody may come late.
             starvation: starvation.map(|bound| bound.saturating_add(late.saturating_mul(4 * options.entities))),
-            // How far an account lags behind is known for the defaults.
-            quotas: matches!(options.policy.name, "cfs" | "linux") && all_default,
+            // How far an account lags behind is known for the defaults; real-time entities have no quota.
+            quotas: all_default
+                && (options.policy.name == "cfs" || options.policy.name == "linux" && !options.real_time),
             caps: options.policy.name == "credit" && all_default,
             late,
         };

@@ -348,17 +348,23 @@ impl Auditor {
         });
     }
 
+    /// Accounts for what those who run have run so far.
+    fn flush(&mut self) {
+        let now = self.now;
+        for subject in self.subjects.iter_mut().flatten() {
+            if let Where::Running(_) = subject.place {
+                let ran = now.since(std::mem::replace(&mut subject.runs_since, now));
+                subject.on_cpu += ran;
+                self.limits.ran(subject.params.group, ran);
+            }
+        }
+    }
+
     fn end(&mut self) {
+        self.flush();
         for index in 0..self.subjects.len() {
             if let Some(e) = self.subjects[index].as_ref().map(|subject| subject.id) {
                 self.judge_wait(e);
-            }
-        }
-        let running: Vec<_> = self.seats.iter().filter_map(|seat| seat.runs).collect();
-        for e in running {
-            let on_cpu = self.on_cpu(e);
-            if let Some(subject) = self.subject(e) {
-                self.limits.ran(subject.params.group, on_cpu - subject.on_cpu);
             }
         }
         for what in self.limits.judge(self.now, &self.host, &self.expected) {
@@ -403,6 +409,7 @@ impl Sink for Auditor {
             }
             Event::GroupCreated { group, params, parent, .. } => self.limits.created(*group, *parent, params, at),
             Event::GroupAdjusted { group, params } => {
+                self.flush();
                 self.limits.adjusted(*group, params, at);
                 for subject in self.subjects.iter_mut().flatten() {
                     subject.waits_since = at;

@@ -144,13 +144,12 @@ impl Live {
         } else {
             self.woken = self.woken.or(self.open.woken);
         }
-        if let Some(closed) = self.closed.take_if(|closed| closed.state == state) {
-            self.open = closed;
-            self.woken = None;
-            return;
-        }
+        // Whoever runs has nothing left of its wake-up, not even where it goes on.
         let woken = if matches!(state, Some(State::Running(_))) { self.woken.take() } else { None };
-        self.open = Open { state, from: at, woken };
+        match self.closed.take_if(|closed| closed.state == state) {
+            Some(closed) => self.open = closed,
+            None => self.open = Open { state, from: at, woken },
+        }
     }
 }
 
@@ -277,10 +276,8 @@ impl Follower {
                 let Some(entity) = self.seat(cpu)? else {
                     return Err(format!("CPU {cpu} goes on, but nobody runs there"));
                 };
-                // It may have blocked, woken and been picked again, all at this instant.
-                let live = self.known(entity)?;
-                live.ready = true;
-                live.woken = None;
+                // It may have blocked, woken and been picked again, all at this instant: it just runs on.
+                self.known(entity)?.woken = None;
             }
             Event::Held { entity, reasons } => {
                 self.known(entity)?.held = reasons;

@@ -14,9 +14,7 @@ use trace::{ChromeWriter, Event, Header, Sink, Timeline, Trace};
 
 fn written(trace: &Trace) -> std::io::Result<String> {
     let mut writer = ChromeWriter::new(Vec::new(), &trace.header);
-    for (at, event) in &trace.events {
-        writer.record(*at, event);
-    }
+    trace.replay(&mut writer);
     writer.finish().map(|bytes| String::from_utf8(bytes).unwrap())
 }
 
@@ -172,6 +170,9 @@ fn flows_pair_up(entries: &[Entry], tracks: &BTreeMap<(u64, u64), String>) {
         assert_eq!(to.ts, finish.ts);
         let entity = to.args["entity"].as_str().unwrap();
         assert!(tracks[&start.track].ends_with(&format!("({entity})")));
+        let mut between =
+            slices(entries, start.track).filter(|slice| start.ts < slice.ts + slice.dur && slice.ts < finish.ts);
+        assert!(between.all(|slice| slice.name != "running"), "arrow {id} leads to the first run");
     }
 }
 
@@ -197,6 +198,29 @@ fn every_wake_that_led_to_a_run_has_an_arrow() {
     let starts: Vec<u64> = entries(&file).iter().filter(|entry| entry.phase == "s").map(|entry| entry.ts).collect();
     assert_eq!(starts.len(), wakes);
     assert_eq!(starts.iter().map(|ts| ts / 1_000_000).collect::<BTreeSet<_>>(), [0, 30, 50, 60, 100, 130, 150].into());
+}
+
+/// Whoever was blocked and runs at last got there by a wake-up, however often it was stopped before any time had passed.
+#[test]
+fn no_wake_that_led_to_a_run_is_forgotten() {
+    let mut expected = 0;
+    for seed in 0..150 {
+        let trace = walk(seed, 120).trace;
+        let file: Value = serde_json::from_str(&written(&trace).unwrap()).unwrap();
+        let (entries, tracks) = (entries(&file), tracks(&file));
+        for row in &Timeline::of(&trace).unwrap().rows {
+            let track = *tracks.iter().find(|(_, name)| name.ends_with(&format!("({})", row.entity))).unwrap().0;
+            for awake in row.spans.split(|span| span.state == State::Blocked).filter(|spans| !spans.is_empty()) {
+                let Some(run) = awake.iter().find(|span| matches!(span.state, State::Running(_))) else { continue };
+                let since = awake[0].from.as_ns();
+                let mut arrows = entries.iter().filter(|entry| entry.phase == "s" && entry.track == track);
+                let found = arrows.any(|arrow| since <= arrow.ts && arrow.ts <= run.from.as_ns());
+                assert!(found, "seed {seed}: {} awake since {since} runs at {}", row.entity, run.from);
+                expected += 1;
+            }
+        }
+    }
+    assert!(expected > 1000, "{expected}");
 }
 
 #[test]

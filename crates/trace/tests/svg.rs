@@ -138,20 +138,20 @@ fn long_runs_are_drawn_by_the_column() {
     let text = Picture::whole(&timeline, "long").render(&timeline);
     let document = Document::parse(&text).unwrap();
     assert_eq!(bars(&document), []);
-    let mut painted: BTreeMap<(i64, i64), String> = BTreeMap::new();
+    let axis = document.descendants().find(|node| node.attribute("stroke") == Some("#8c959f")).unwrap();
+    let ends: Vec<f64> = axis.attribute("d").unwrap()[1..].split(['L', ' ']).map(|n| n.parse().unwrap()).collect();
+    let (left, columns) = (ends[0], ((ends[2] - ends[0]) / 2.0).round() as u64);
+    let mut painted: BTreeMap<(i64, u64), String> = BTreeMap::new();
     for node in document.descendants().filter(|node| node.has_tag_name("path") && node.has_attribute("fill-opacity")) {
         for (x, y, width) in boxes(node.attribute("d").unwrap()) {
             let kind = format!("{} {}", node.attribute("fill").unwrap(), node.attribute("fill-opacity").unwrap());
-            // Column edges are rounded down to hundredths of a pixel, columns are two pixels wide.
-            let (first, last) = ((x / 2.0).round() as i64, ((x + width) / 2.0).round() as i64);
-            for column in first..last {
+            // Columns are two pixels wide; their edges are rounded down to hundredths.
+            let column = |x: f64| ((x - left) / 2.0).round() as u64;
+            for column in column(x)..column(x + width) {
                 assert_eq!(painted.insert((y.round() as i64, column), kind.clone()), None, "painted twice");
             }
         }
     }
-    let axis = document.descendants().find(|node| node.attribute("stroke") == Some("#8c959f")).unwrap();
-    let ends: Vec<f64> = axis.attribute("d").unwrap()[1..].split(['L', ' ']).map(|n| n.parse().unwrap()).collect();
-    let (left, columns) = ((ends[0] / 2.0).round() as i64, ((ends[2] - ends[0]) / 2.0).floor() as u64);
     let rows: BTreeSet<i64> = painted.keys().map(|(y, _)| *y).collect();
     assert_eq!(rows.len(), timeline.rows.len());
     let length = timeline.to.as_ns();
@@ -169,8 +169,7 @@ fn long_runs_are_drawn_by_the_column() {
                 0 => None,
                 level => Some(format!("{hue} {}", ["0.3", "0.5", "0.75", "1"][usize::try_from(level).unwrap() - 1])),
             };
-            let key = (y, left + i64::try_from(column).unwrap());
-            assert_eq!(painted.get(&key), expected.as_ref(), "{} column {column}", row.name);
+            assert_eq!(painted.get(&(y, column)), expected.as_ref(), "{} column {column}", row.name);
         }
     }
 }
@@ -283,6 +282,15 @@ fn pictures_stand_side_by_side() {
         .sum();
     assert_eq!(bars(&document).len(), alone);
     assert!(Document::parse(&svg::side_by_side("None", &[])).is_ok());
+
+    // Pictures of equal width have equal scales, whatever stands beside them: one row is late, the other is not.
+    let wide = |timeline| Picture { width: 700, ..Picture::whole(timeline, "x") };
+    let text = svg::side_by_side("Both", &[(&wide(&left), &left), (&wide(&right), &right)]);
+    let document = Document::parse(&text).unwrap();
+    let axes = document.descendants().filter(|node| node.attribute("stroke") == Some("#8c959f"));
+    let axes: BTreeSet<String> =
+        axes.map(|node| node.attribute("d").unwrap().split_once('L').unwrap().1.into()).collect();
+    assert_eq!(axes.len(), 1, "{axes:?}");
 }
 
 #[test]

@@ -9,9 +9,7 @@ use trace::{Event, Header, Sink, TextError, TextWriter, Trace, text};
 
 fn written(trace: &Trace) -> String {
     let mut writer = TextWriter::new(Vec::new(), &trace.header);
-    for (at, event) in &trace.events {
-        writer.record(*at, event);
-    }
+    trace.replay(&mut writer);
     String::from_utf8(writer.finish().unwrap()).unwrap()
 }
 
@@ -64,13 +62,13 @@ fn the_generator_knows_every_kind() {
 
 const GOLDEN: &str = r#"tactus-trace 1 policy="edf" cpus=2 seed=7
            0 group-create g1 name="web \"farm\"" parent=g0 weight=256 quota=50000000/100000000 cap=none
-           0 attach e0 name="" weight=83.75 class=fifo:50 cpus=0-3,8 group=g1 reservation=20000000/50000000 start=none limit=hard
+           0 attach e0 name="\t\u{1b}\u{202e}" weight=83.75 class=fifo:50 cpus=0-3,8 group=g1 reservation=20000000/50000000 start=none limit=hard
            0 adjust e0 weight=256 class=normal cpus=all group=g0 reservation=none
            0 wake e0 why=by waker=e1.2 sync=yes
      1000000 run cpu=0 e0 until=21000000
      1000000 held e0 reasons=throttled+co-stopped+16
      1000000 set-alarm of=cpu1 slot=2 cpu=1 at=never
-123456789012345 yield-to cpu=0 to=e4294967294
+123456789012345 yield-to cpu=0 to=e16777215.4294967294
 123456789012345 end
 "#;
 
@@ -104,10 +102,8 @@ fn a_wrong_line_gets_its_place_the_reason_and_what_would_be_right() {
         &expect![[r#"line 3, column 14: `x3` is not such an id; right would be `e0`, or `e0.1` for its second user"#]],
     );
     fails(
-        "10 wake e4294967295 why=timer",
-        &expect![[
-            r#"line 3, column 10: `4294967295` is too large; right would be a whole number from 0 to 4294967294"#
-        ]],
+        "10 wake e16777216 why=timer",
+        &expect!["line 3, column 10: `16777216` is too large; right would be a whole number from 0 to 16777215"],
     );
     fails(
         "10 jump cpu=0",
@@ -258,9 +254,7 @@ fn the_first_error_of_the_writer_is_kept_for_the_end() {
     assert!(length > 1 << 17, "it must not fit in one buffer");
     for room in [0, 10, 100_000, length - 1] {
         let mut writer = TextWriter::new(Full { room, fails: 0 }, &trace.header);
-        for (at, event) in &trace.events {
-            writer.record(*at, event);
-        }
+        trace.replay(&mut writer);
         let error = writer.finish().map(drop).unwrap_err();
         assert_eq!((error.kind(), error.to_string()), (io::ErrorKind::StorageFull, "failure 1".into()));
     }

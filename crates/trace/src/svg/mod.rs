@@ -57,7 +57,7 @@ impl Picture {
     /// Draws: a complete SVG document.
     #[must_use]
     pub fn render(&self, timeline: &Timeline) -> String {
-        let panel = self.panel(timeline);
+        let panel = self.panel(timeline, self.margins(timeline));
         let (width, height) = (panel.width, panel.height);
         let mut canvas = Canvas::default();
         panel.place(&mut canvas, Px::ZERO, Px::ZERO);
@@ -65,7 +65,7 @@ impl Picture {
     }
 
     /// Everything but the legend.
-    fn panel(&self, timeline: &Timeline) -> Panel {
+    fn panel(&self, timeline: &Timeline, margins: (Px, Px)) -> Panel {
         let mut panel = Panel {
             canvas: Canvas::default(),
             legend: Legend::default(),
@@ -86,33 +86,49 @@ impl Picture {
             let plural = if cpus == 1 { "" } else { "s" };
             format!("{} on {cpus} CPU{plural}{}", timeline.header.policy, edge.unwrap_or_default())
         };
-        let axis = self.rows(timeline, grid, &mut panel);
+        let axis = self.rows(timeline, grid, margins, &mut panel);
         panel.canvas.text((MARGIN, Px::of(49)), how(12, 400, MUTED), &subtitle(&axis));
         panel
     }
 
-    /// Draws the rows and the axis; makes the panel as high as they need.
-    fn rows(&self, timeline: &Timeline, grid: Grid, panel: &mut Panel) -> Axis {
+    /// The entities to draw with their labels, and how many more there are.
+    fn cast<'t>(&self, timeline: &'t Timeline) -> Cast<'t> {
         let mut rows: Vec<&Row> = timeline.rows.iter().filter(|row| row.is_in(self.from, self.to)).collect();
         let more = rows.len().saturating_sub(self.rows_most);
         rows.truncate(self.rows_most);
         let labels = names::labels(rows.iter().copied());
-        let labels: Vec<String> = labels.iter().map(|label| names::cut(label, NAME_MOST, "…")).collect();
-        let left = self.left_of(&rows, &labels);
-        let late = rows.iter().map(|row| wide(&rows::late(row, self.from, self.to).0, 660)).max().unwrap_or_default();
-        let width = (panel.width - left - late.max(Px::of(60)) - Px::of(14) - MARGIN).whole();
-        let plot = Plot::new(timeline, grid, &rows, self.cpus, (left, width));
+        let labels = labels.iter().map(|label| names::cut(label, NAME_MOST, "…")).collect();
+        Cast { rows, labels, more }
+    }
 
+    /// Room for what stands beside the rows, on the left and on the right.
+    fn margins(&self, timeline: &Timeline) -> (Px, Px) {
+        let cast = self.cast(timeline);
+        let names = cast.labels.iter().map(|label| wide(label, 800));
+        let wishes = cast.rows.iter().map(|row| wide(&rows::wish(row, self.to), 610));
+        let left = names.chain(wishes).max().unwrap_or_default().clamp(Px::of(48), Px::of(200));
+        let late = cast.rows.iter().map(|row| wide(&rows::late(row, self.from, self.to).0, 660));
+        let right = late.max().unwrap_or_default().max(Px::of(60));
+        ((MARGIN + left + Px::of(14)).whole(), (right + Px::of(14) + MARGIN).whole())
+    }
+
+    /// Draws the rows and the axis; makes the panel as high as they need.
+    fn rows(&self, timeline: &Timeline, grid: Grid, (left, right): (Px, Px), panel: &mut Panel) -> Axis {
+        let Cast { rows, labels, more } = self.cast(timeline);
+        let width = plot::whole_columns(panel.width - left - right);
+        let plot = Plot::new(timeline, grid, &rows, self.cpus, (left, width));
         let cpus = if self.cpus { timeline.cpus.len() } else { 0 };
-        let lines = i64::try_from(rows.len() + cpus).expect("a picture has few rows");
         let note = if more > 0 { Px::of(24) } else { Px::ZERO };
-        let bottom = BODY + Px::hundredths(rows::PITCH.as_hundredths() * lines) + note;
+        let heights = rows.iter().map(|row| rows::height(row, self.to).1);
+        let heights = heights.chain(std::iter::repeat_n(rows::cpu_height().1, cpus));
+        let bottom = heights.fold(BODY + note, |sum, height| sum + height);
         let axis = self.axis(&plot, bottom, panel);
 
         let mut y = BODY;
         for (row, label) in rows.iter().zip(&labels) {
-            rows::entity(&mut panel.canvas, &mut panel.legend, &plot, row, label, y);
-            y += rows::PITCH;
+            let (above, height) = rows::height(row, self.to);
+            rows::entity(&mut panel.canvas, &mut panel.legend, &plot, row, label, y - above);
+            y += height;
         }
         if more > 0 {
             let how = Type { size: 12, weight: 400, fill: MUTED, anchor: Anchor::Start };
@@ -121,20 +137,13 @@ impl Picture {
         }
         let by_id: BTreeMap<EntityId, &str> =
             rows.iter().zip(&labels).map(|(row, label)| (row.entity, label.as_str())).collect();
+        let (above, height) = rows::cpu_height();
         for cpu in (0..cpus).map(CpuId::new) {
-            rows::cpu(&mut panel.canvas, &mut panel.legend, &plot, cpu, &by_id, y);
-            y += rows::PITCH;
+            rows::cpu(&mut panel.canvas, &mut panel.legend, &plot, cpu, &by_id, y - above);
+            y += height;
         }
         panel.height = bottom + Px::of(30);
         axis
-    }
-
-    /// Where the plot begins: right of the longest label.
-    fn left_of(&self, rows: &[&Row], labels: &[String]) -> Px {
-        let names = labels.iter().map(|label| wide(label, 800));
-        let wishes = rows.iter().map(|row| wide(&rows::wish(row, self.to), 610));
-        let widest = names.chain(wishes).max().unwrap_or_default();
-        (MARGIN + widest.clamp(Px::of(48), Px::of(200)) + Px::of(14)).whole()
     }
 
     /// Ticks, their labels, and lines through all rows.
@@ -182,6 +191,13 @@ fn wide(text: &str, each: i64) -> Px {
     Px::hundredths(i64::try_from(names::columns(text)).expect("a label is short") * each)
 }
 
+/// Who is in a picture.
+struct Cast<'t> {
+    rows: Vec<&'t Row>,
+    labels: Vec<String>,
+    more: usize,
+}
+
 /// A picture without its legend.
 struct Panel {
     canvas: Canvas,
@@ -199,7 +215,7 @@ impl Panel {
 }
 
 /// Several pictures in one, from left to right, each under its own title, with one legend: the same virtual machines under
-/// two policies, say.
+/// two policies, say. Pictures of equal width and length have the same scale. Those beyond [`PANELS_MOST`] are left out.
 #[must_use]
 pub fn side_by_side(title: &str, pictures: &[(&Picture, &Timeline)]) -> String {
     const GAP: Px = Px::of(16);
@@ -207,8 +223,12 @@ pub fn side_by_side(title: &str, pictures: &[(&Picture, &Timeline)]) -> String {
     let mut canvas = Canvas::default();
     let mut legend = Legend::default();
     let (mut x, mut height) = (Px::ZERO, Px::ZERO);
-    for (picture, timeline) in pictures.iter().take(PANELS_MOST) {
-        let panel = picture.panel(timeline);
+    let pictures = &pictures[..pictures.len().min(PANELS_MOST)];
+    // Equal margins, so that pictures of equal width have equal scales.
+    let margins = pictures.iter().map(|(picture, timeline)| picture.margins(timeline));
+    let margins = margins.fold((Px::ZERO, Px::ZERO), |a, b| (a.0.max(b.0), a.1.max(b.1)));
+    for (picture, timeline) in pictures {
+        let panel = picture.panel(timeline, margins);
         x += if x > Px::ZERO { GAP } else { Px::ZERO };
         panel.place(&mut canvas, x, TITLE);
         x += panel.width;

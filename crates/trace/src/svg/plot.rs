@@ -13,6 +13,11 @@ const COLUMNS_MOST: usize = 16_000;
 /// The width of a column: wide enough for its colour to be seen.
 const COLUMN: Px = Px::of(2);
 
+/// As much of `width` as whole columns fill, so that their edges are sharp.
+pub(super) fn whole_columns(width: Px) -> Px {
+    Px::hundredths(width.as_hundredths() / COLUMN.as_hundredths() * COLUMN.as_hundredths())
+}
+
 /// A stretch of time laid out from left to right.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Plot<'a> {

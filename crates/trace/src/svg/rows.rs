@@ -13,7 +13,9 @@ use sched::{CpuId, EntityId, Instant, Nanos, Weight};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The height of a row.
-pub(super) const PITCH: Px = Px::of(56);
+const PITCH: Px = Px::of(56);
+/// How much lower a row without misses to mark and without a second line of text may be, above its bars and in all.
+const SPARED: (Px, Px) = (Px::of(6), Px::of(14));
 /// Misses are marked above the arrows, and those stand above the bars.
 const MISS: Px = Px::of(5);
 const ARROW_TOP: Px = Px::of(9);
@@ -54,6 +56,16 @@ pub(super) fn wish(row: &Row, at: Instant) -> String {
         None if params.weight != Weight::NORMAL => format!("weight {}", params.weight),
         None => String::new(),
     }
+}
+
+/// The heights of an entity's row: how far above its place it begins, and how far below that the next one may.
+pub(super) fn height(row: &Row, at: Instant) -> (Px, Px) {
+    if row.jobs.is_empty() && wish(row, at).is_empty() { cpu_height() } else { (Px::ZERO, PITCH) }
+}
+
+/// The same, of a CPU's row.
+pub(super) fn cpu_height() -> (Px, Px) {
+    (SPARED.0, PITCH - SPARED.1)
 }
 
 fn colour(cpu: usize) -> &'static str {

@@ -1,6 +1,6 @@
 //! [`Cursor`]: one line, read from left to right, field by field.
 
-use sched::id::CPUS_MAX;
+use sched::id::{CPUS_MAX, ENTITIES_MAX};
 use sched::{
     Alarm, Class, CpuId, CpuSet, EntityId, GroupId, GroupParams, Held, Instant, Limit, Nanos, Of, Params, Quota,
     Reservation, RtPriority, Wake, Weight,
@@ -63,23 +63,23 @@ impl Word<'_> {
     }
 
     /// `letter`, an index, and the generation behind a dot.
-    fn id(&self, letter: char, most: u64) -> Result<(u32, u32), Wrong> {
+    fn id(&self, letter: char) -> Result<(u32, u32), Wrong> {
         let Some(rest) = self.text.strip_prefix(letter) else {
             return Err(self.wrong("is not such an id", format!("`{letter}0`, or `{letter}0.1` for its second user")));
         };
         let (index, generation) = rest.split_once('.').unwrap_or((rest, "0"));
         let after_letter = self.at + letter.len_utf8();
-        let index: u32 = Word { text: index, at: after_letter }.number(most)?;
+        let index: u32 = Word { text: index, at: after_letter }.number(INDEX_MOST)?;
         let after_dot = after_letter + rest.len() - generation.len().min(rest.len());
-        Ok((index, Word { text: generation, at: after_dot }.number(u64::from(u32::MAX))?))
+        Ok((index, Word { text: generation, at: after_dot }.number(GENERATION_MOST)?))
     }
 
     fn entity(&self) -> Result<EntityId, Wrong> {
-        self.id('e', INDEX_MOST).map(|(index, generation)| EntityId::new(index, generation))
+        self.id('e').map(|(index, generation)| EntityId::new(index, generation))
     }
 
     fn group(&self) -> Result<GroupId, Wrong> {
-        self.id('g', INDEX_MOST).map(|(index, generation)| GroupId::new(index, generation))
+        self.id('g').map(|(index, generation)| GroupId::new(index, generation))
     }
 
     fn cpu(&self) -> Result<CpuId, Wrong> {
@@ -87,8 +87,10 @@ impl Word<'_> {
     }
 }
 
-/// The largest index of an id.
-const INDEX_MOST: u64 = u32::MAX as u64 - 1;
+/// The largest index of an id: no machine gives a larger one, and tables by index stay small enough for memory.
+const INDEX_MOST: u64 = ENTITIES_MAX as u64 - 1;
+/// The largest generation of an id.
+const GENERATION_MOST: u64 = u32::MAX as u64 - 1;
 
 /// The beginning of what stands in a line, for a message.
 pub(super) fn quote(text: &str) -> String {

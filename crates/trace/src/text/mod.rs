@@ -33,7 +33,7 @@
 //!
 //! The values:
 //!
-//! - *entity*, *group*: `e3`, `g0`; `e3.2` for the third user of that index.
+//! - *entity*, *group*: `e3`, `g0`; `e3.2` for the third user of that index, which is below [`sched::id::ENTITIES_MAX`].
 //! - times (`until`, `deadline`, `at`, and the first column): nanoseconds, or `never`.
 //! - `name`, `policy`: in double quotes; `\"`, `\\`, `\n`, `\r`, `\t` and `\u{…}` (control characters) are escapes.
 //! - the entity's parameters: `weight=` (Xen's scale, 256 is normal, with quarters: `83.75`) `class=normal`\|`batch`\|`idle`\|

@@ -1,6 +1,7 @@
 //! Events of every kind, with any values their types can hold; they need not make sense together.
 
 use super::Random;
+use sched::id::ENTITIES_MAX;
 use sched::{
     Alarm, Class, CpuId, CpuSet, EntityId, GroupId, GroupParams, Instant, Limit, Nanos, Of, Params, Quota, Reservation,
     RtPriority, Wake, Weight,
@@ -10,7 +11,8 @@ use trace::{Event, Header, Trace};
 /// How many kinds of events there are.
 pub const KINDS: u64 = 25;
 
-const INDEX_MOST: u64 = u32::MAX as u64 - 1;
+const INDEX_MOST: u64 = ENTITIES_MAX as u64 - 1;
+const GENERATION_MOST: u64 = u32::MAX as u64 - 1;
 
 pub fn trace(random: &mut Random, length: usize) -> Trace {
     let cpus = 1 + random.index(1024);
@@ -26,12 +28,12 @@ pub fn trace(random: &mut Random, length: usize) -> Trace {
 
 fn entity(random: &mut Random) -> EntityId {
     let index = u32::try_from(random.number(INDEX_MOST)).unwrap();
-    EntityId::new(index, u32::try_from(random.number(u64::from(u32::MAX))).unwrap())
+    EntityId::new(index, u32::try_from(random.number(GENERATION_MOST)).unwrap())
 }
 
 fn group(random: &mut Random) -> GroupId {
     let index = u32::try_from(random.number(INDEX_MOST)).unwrap();
-    GroupId::new(index, u32::try_from(random.number(u64::from(u32::MAX))).unwrap())
+    GroupId::new(index, u32::try_from(random.number(GENERATION_MOST)).unwrap())
 }
 
 fn cpu(random: &mut Random) -> CpuId {

@@ -20,6 +20,9 @@ pub(crate) struct Fuzz {
     /// With a seed: only this many rounds of inputs.
     #[arg(long, requires = "seed")]
     steps: Option<u64>,
+    /// With a seed: on this many CPUs.
+    #[arg(long, requires = "seed")]
+    cpus: Option<u16>,
     /// With a seed: at most this many entities at a time.
     #[arg(long, requires = "seed")]
     entities: Option<u64>,
@@ -55,6 +58,7 @@ impl Fuzz {
         option("policy", self.policy.clone());
         option("seed", self.seed.map(|n| n.to_string()));
         option("steps", self.steps.map(|n| n.to_string()));
+        option("cpus", self.cpus.map(|n| n.to_string()));
         option("entities", self.entities.map(|n| n.to_string()));
         words
     }
@@ -99,7 +103,7 @@ mod tests {
 
     #[test]
     fn fuzz_passes_on_just_what_it_was_given() {
-        let mut given = Fuzz { minutes: 3.0, policy: None, seed: None, steps: None, entities: None };
+        let mut given = Fuzz { minutes: 3.0, policy: None, seed: None, steps: None, cpus: None, entities: None };
         assert_eq!(given.arguments(), ["--minutes", "3"]);
         given.policy = Some("edf".to_string());
         given.seed = Some(7);

@@ -22,6 +22,9 @@ struct Arguments {
     /// With a seed: only this many rounds of inputs.
     #[arg(long, requires = "seed")]
     steps: Option<u64>,
+    /// With a seed: on this many CPUs.
+    #[arg(long, requires = "seed", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    cpus: Option<u16>,
     /// With a seed: at most this many entities at a time.
     #[arg(long, requires = "seed")]
     entities: Option<u64>,
@@ -47,7 +50,11 @@ fn main() -> ExitCode {
     let mut failed = false;
     for policy in &chosen {
         if let Some(seed) = arguments.seed {
-            let options = Options::draw(policy, seed).with(arguments.steps, arguments.entities);
+            let drawn = Options::draw(policy, seed).with(arguments.steps, arguments.entities);
+            let options = match arguments.cpus {
+                Some(cpus) => drawn.on(cpus.into()),
+                None => drawn,
+            };
             println!("{options}");
             failed |= report(check(&options));
             continue;
@@ -60,7 +67,7 @@ fn main() -> ExitCode {
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-fn report(outcome: Result<Stats, lab::fuzz::Failure>) -> bool {
+fn report(outcome: Result<Stats, Box<lab::fuzz::Failure>>) -> bool {
     match outcome {
         Ok(Stats { accepted, refused, actions }) => {
             println!("kept every law: {accepted} inputs accepted, {refused} wishes refused, actions {actions:016x}");

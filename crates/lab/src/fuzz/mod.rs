@@ -13,6 +13,7 @@ mod world;
 
 pub use options::Options;
 
+use sched::Descriptor;
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use world::World;
@@ -49,11 +50,27 @@ impl std::error::Error for Failure {}
 ///
 /// # Errors
 /// A law is broken; the failure holds the smallest options found for which one is.
-pub fn check(options: &Options) -> Result<Stats, Failure> {
+pub fn check(options: &Options) -> Result<Stats, Box<Failure>> {
     match attempt(options) {
         Ok(stats) => Ok(stats),
-        Err(what) => Err(shrink(options, what)),
+        Err(what) => Err(Box::new(shrink(options, what))),
     }
+}
+
+/// Runs `seeds` seeds of `policy` from `first` on, on machines of `cpus` CPUs, printing the options of each first.
+///
+/// # Errors
+/// As for [`check`].
+pub fn smoke(policy: &'static Descriptor, cpus: usize, first: u64, seeds: u64) -> Result<Stats, Box<Failure>> {
+    let mut sum = Stats::default();
+    for seed in first..first + seeds {
+        let options = Options::draw(policy, seed).on(cpus);
+        println!("{options}");
+        let stats = check(&options)?;
+        sum.accepted += stats.accepted;
+        sum.refused += stats.refused;
+    }
+    Ok(sum)
 }
 
 /// One run without shrinking: what it came to, or what broke.

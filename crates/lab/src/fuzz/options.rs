@@ -16,6 +16,8 @@ pub struct Options {
     pub steps: u64,
     /// How many entities there are at most at a time.
     pub entities: u64,
+    /// The number of CPUs, where it was set and not drawn.
+    pub cpus: Option<usize>,
     /// The machine.
     pub host: Host,
     /// The policy's knobs.
@@ -85,8 +87,8 @@ impl Options {
     pub fn draw(policy: &'static Descriptor, seed: u64) -> Options {
         let mut dice = Dice::new(seed);
         let cpus: usize = dice.choose(&[1, 2, 4, 16]).expect("there are four");
-        let smt = dice.choose(&[1, 1, 2]).filter(|&smt| cpus % smt == 0).unwrap_or(1);
-        let llc = dice.choose(&[cpus, cpus, cpus.div_ceil(2)]).filter(|llc| llc % smt == 0).unwrap_or(cpus);
+        let smt = dice.choose(&[1, 1, 2]).filter(|&smt| cpus.is_multiple_of(smt)).unwrap_or(1);
+        let llc = dice.choose(&[cpus, cpus, cpus.div_ceil(2)]).filter(|llc| llc.is_multiple_of(smt)).unwrap_or(cpus);
         let half = |dice: &mut Dice| dice.one_in(2);
         let knobs = draw_knobs(policy, &mut dice);
         Options {
@@ -94,6 +96,7 @@ impl Options {
             seed,
             steps: 400 + dice.below(1_600),
             entities: 1 + dice.span(Nanos::ns(60)).as_ns(),
+            cpus: None,
             host: Host { cpus, smt, llc },
             knobs,
             kick: if half(&mut dice) { Nanos::ZERO } else { Nanos::us(1 + dice.below(20)) },
@@ -109,6 +112,14 @@ impl Options {
             real_time: half(&mut dice),
             reservations: half(&mut dice),
         }
+    }
+
+    /// The same on a machine of this many CPUs.
+    #[must_use]
+    pub fn on(mut self, cpus: usize) -> Options {
+        self.host = Host { cpus, smt: 1, llc: cpus };
+        self.cpus = Some(cpus);
+        self
     }
 
     /// The same with fewer steps or entities, where given.
@@ -171,6 +182,7 @@ impl fmt::Display for Options {
             write!(f, ", {}={}", knob.name, knob.show(value))?;
         }
         write!(f, "\nreplay: cargo xtask fuzz --policy {} --seed {}", self.policy.name, self.seed)?;
-        write!(f, " --steps {} --entities {}", self.steps, self.entities)
+        write!(f, " --steps {} --entities {}", self.steps, self.entities)?;
+        self.cpus.map_or(Ok(()), |cpus| write!(f, " --cpus {cpus}"))
     }
 }

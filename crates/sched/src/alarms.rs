@@ -139,11 +139,14 @@ impl Alarms {
         }
     }
 
+    /// Whether there is anything to tell.
+    #[inline]
+    pub(crate) fn any_changed(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
     /// Turns what changed since the last time into actions.
     pub(crate) fn tell(&mut self, actions: &mut Vec<Action>) {
-        if self.changed.is_empty() {
-            return;
-        }
         for i in 0..self.changed.len() {
             let number = self.changed[i];
             let cell = &mut self.cells[number];

@@ -76,6 +76,8 @@ pub(crate) struct Truth {
     needy_count: usize,
     /// CPUs a kick is on its way to.
     kicked: CpuSet,
+    /// How many picks one settle may take, before it is clear that it never ends.
+    pub(crate) picks_most: usize,
     /// The CPU that gives up an entity or picks at this moment.
     pub(crate) deciding: Option<CpuId>,
     slots: Vec<Slot>,
@@ -116,6 +118,7 @@ impl Truth {
             needy: CpuSet::EMPTY,
             needy_count: 0,
             kicked: CpuSet::EMPTY,
+            picks_most: 64 + 2 * host.cpus * host.cpus,
             deciding: None,
             slots: Vec::new(),
             cold: Vec::new(),
@@ -469,7 +472,9 @@ impl Truth {
         self.actions.clear();
         if let [cpu] = *self.touched {
             self.tell_stop(cpu);
-            self.tell_holds();
+            if !self.hold_changes.is_empty() {
+                self.tell_holds();
+            }
             self.tell_run(cpu);
         } else {
             for i in 0..self.touched.len() {
@@ -481,7 +486,9 @@ impl Truth {
             }
         }
         self.touched.clear();
-        self.alarms.tell(&mut self.actions);
+        if self.alarms.any_changed() {
+            self.alarms.tell(&mut self.actions);
+        }
     }
 
     #[inline]
@@ -510,11 +517,8 @@ impl Truth {
         }
     }
 
-    #[inline]
+    #[cold]
     fn tell_holds(&mut self) {
-        if self.hold_changes.is_empty() {
-            return;
-        }
         for entity in self.hold_changes.drain(..) {
             let slot = &mut self.slots[entity.index()];
             if !slot.attached || slot.generation != entity.generation() {

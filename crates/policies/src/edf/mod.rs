@@ -292,10 +292,15 @@ impl Edf {
 
     /// Calls every idle CPU that could run somebody on unreserved time: the CPU they called when they came may have
     /// been taken by somebody with a reservation since.
+    #[inline]
     fn call_for_background(&self, cx: &mut Cx<'_>) {
-        if (0..=self.cpus).all(|list| self.background.is_empty(list)) {
-            return;
+        if !self.background.all_empty() {
+            self.call_idle_cpus(cx);
         }
+    }
+
+    #[cold]
+    fn call_idle_cpus(&self, cx: &mut Cx<'_>) {
         for cpu in cx.host().iter() {
             let idle = cx.running(cpu) == Running::Idle && !cx.kicked(cpu);
             let has_work = || {

@@ -2,8 +2,8 @@
 
 use sched::queue::Lists;
 use sched::{
-    AlarmSlots, Conserving, CpuId, Cx, Descriptor, EntityId, Host, Knobs, Nanos, Params, Policy, Refused, Slice,
-    Stopped, Wake, Why,
+    AlarmSlots, Build, Conserving, CpuId, Cx, Descriptor, EntityId, Nanos, Params, Policy, Refused, Slice, Stopped,
+    Wake, Why,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -21,7 +21,7 @@ pub const CANARIES: &[&Descriptor] = &[
 const QUANTUM: Nanos = Nanos::ms(1);
 const QUEUE: usize = 0;
 
-const fn canary(name: &'static str, build: fn(&Host, &Knobs) -> Result<Box<dyn Policy>, Refused>) -> Descriptor {
+const fn canary(name: &'static str, build: Build) -> Descriptor {
     Descriptor {
         name,
         title: "a policy that cheats",

@@ -1,8 +1,8 @@
 //! The heart of Tactus.
 //!
-//! A [`Policy`](policy::Policy) decides who runs; a [`Machine`](machine::Machine) owns the truth about who is
-//! blocked, waiting, held or running where, turns [`Input`](machine::Input)s into
-//! [`Action`](machine::Action)s and asserts the laws. Neither knows a clock, a kernel or a driver.
+//! A [`Policy`] decides who runs; a [`Machine`] owns the truth about who is
+//! blocked, waiting, held or running where, turns [`Input`]s into
+//! [`Action`]s and asserts the laws. Neither knows a clock, a kernel or a driver.
 //!
 //! Read [`policy`] first, then [`machine`].
 #![no_std]
@@ -21,7 +21,7 @@ pub mod time;
 mod truth;
 
 pub use cx::{AlarmBase, Cx, Running, State};
-pub use descriptor::{Conserving, Descriptor, Knob, KnobError, Knobs, Load, Unit};
+pub use descriptor::{Build, Conserving, Descriptor, Knob, KnobError, Knobs, Load, Unit};
 pub use id::{CpuId, CpuSet, EntityId, GroupId};
 pub use machine::{Action, Input, Kicks, Machine};
 pub use params::{Class, GroupParams, Host, Limit, Params, Quota, Refused, Reservation, RtPriority, Weight};

@@ -1,0 +1,94 @@
+//! A driver of a machine in virtual time: exact, with nothing but a table of alarms.
+
+use sched::{Action, Alarm, EntityId, Input, Instant, Machine};
+use std::fmt::Debug;
+
+/// Carries out a call of the machine, which it is told by name, and may look at what the call does.
+pub(crate) type Around = fn(&dyn Debug, &mut dyn FnMut());
+
+/// A machine, the time, and what the machine has asked for.
+pub(crate) struct Driver {
+    pub(crate) machine: Machine,
+    pub(crate) now: Instant,
+    /// Every alarm that is set, by its dense number.
+    alarms: Vec<Option<(Instant, Alarm)>>,
+    /// Who runs, by what the machine said.
+    seats: Vec<Option<EntityId>>,
+    around: Around,
+}
+
+impl Driver {
+    pub(crate) fn new(machine: Machine, around: Around) -> Driver {
+        let seats = vec![None; machine.host().cpus];
+        Driver { now: machine.now(), machine, alarms: Vec::new(), seats, around }
+    }
+
+    pub(crate) fn input(&mut self, input: Input) {
+        let Driver { machine, now, .. } = self;
+        (self.around)(&input, &mut || machine.input(*now, input));
+    }
+
+    pub(crate) fn settle(&mut self) {
+        let Driver { machine, now, .. } = self;
+        (self.around)(&"settle", &mut || {
+            machine.settle(*now);
+        });
+        for &action in self.machine.actions() {
+            match action {
+                Action::Stop { cpu, entity } => {
+                    assert_eq!(self.seats[cpu.index()].take(), Some(entity), "who stops on {cpu:?} ran there");
+                }
+                Action::Run { cpu, entity, .. } => {
+                    assert_eq!(self.seats[cpu.index()].replace(entity), None, "{cpu:?} was empty for {entity}");
+                }
+                Action::SetAlarm { alarm, number, at, .. } => {
+                    if self.alarms.len() <= number {
+                        self.alarms.resize(number + 1, None);
+                    }
+                    self.alarms[number] = Some((at, alarm));
+                }
+                Action::ClearAlarm { number, .. } => self.alarms[number] = None,
+                Action::Extend { .. } | Action::Held { .. } => {}
+                Action::Kick { cpu } => panic!("kicks are immediate, {cpu:?} needs none"),
+            }
+        }
+        for cpu in self.machine.host().iter() {
+            assert_eq!(self.seats[cpu.index()], self.machine.running(cpu), "what was said of {cpu:?} is so");
+        }
+    }
+
+    /// When the next alarm is due, and its number; the lowest number first.
+    pub(crate) fn next_alarm(&self) -> Option<(Instant, usize)> {
+        let set = self.alarms.iter().enumerate();
+        set.filter_map(|(number, alarm)| alarm.map(|(at, _)| (at, number))).min()
+    }
+
+    /// Delivers the alarm of this number, which is due.
+    pub(crate) fn ring(&mut self, number: usize) {
+        let (at, alarm) = self.alarms[number].take().expect("it is set");
+        assert!(at <= self.now, "{alarm:?} is due at {at}, not at {}", self.now);
+        self.input(Input::Alarm { alarm });
+    }
+
+    /// When the next slice ends or the next alarm is due; [`Instant::NEVER`] if nothing will happen by itself.
+    pub(crate) fn due(&self) -> Instant {
+        let ends = self.machine.host().iter().map(|cpu| self.machine.until(cpu)).min();
+        let alarm = self.next_alarm().map(|(at, _)| at);
+        ends.into_iter().chain(alarm).min().unwrap_or(Instant::NEVER).max(self.now)
+    }
+
+    /// Goes to the next instant at which something is due, delivers all that is, and settles.
+    pub(crate) fn turn(&mut self) {
+        self.now = self.due();
+        assert_ne!(self.now, Instant::NEVER, "something is due");
+        for cpu in self.machine.host().iter() {
+            if self.machine.running(cpu).is_some() && self.machine.until(cpu) <= self.now {
+                self.input(Input::Expire { cpu });
+            }
+        }
+        while let Some((_, number)) = self.next_alarm().filter(|&(at, _)| at <= self.now) {
+            self.ring(number);
+        }
+        self.settle();
+    }
+}

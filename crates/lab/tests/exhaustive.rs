@@ -1,0 +1,392 @@
+//! Every short run there is: all sequences of [`LENGTH`] inputs on 2 CPUs with 3 entities, for every policy.
+//!
+//! The machine's own assertions judge each step; after each sequence everybody who may has to run again. Nothing is
+//! sampled and nothing is left out: a sequence is a path through the inputs that are valid at each step.
+
+mod driver;
+
+use driver::Driver;
+use sched::{
+    Class, CpuId, CpuSet, Descriptor, EntityId, GroupId, GroupParams, Host, Input, Instant, Kicks, Limit, Load,
+    Machine, Nanos, Params, Quota, Reservation, RtPriority, State, Wake, Weight,
+};
+use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Inputs per sequence.
+const LENGTH: usize = 6;
+const CPUS: usize = 2;
+const ENTITIES: usize = 3;
+/// Between two instants at which inputs come, unless an input says when.
+const GAP: Nanos = Nanos::us(100);
+/// Within which everybody has to run once.
+const PATIENCE: Nanos = Nanos::s(10);
+
+/// One input, or a change of what is asked for the first entity.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Step {
+    Wake(usize, Why),
+    Pause(usize),
+    Event(usize),
+    Block(usize),
+    Yield(usize),
+    /// The slice on this CPU ends, however far off that is.
+    Expire(usize),
+    /// The next alarm goes off, however far off that is.
+    Alarm,
+    /// Makes it heavy, or normal again.
+    Weigh,
+    /// Keeps it to the last CPU, or no longer.
+    Confine,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Why {
+    ByItself,
+    Resumed,
+    /// By the entity that runs on the lowest CPU.
+    By(usize),
+}
+
+struct World {
+    driver: Driver,
+    ids: [EntityId; ENTITIES],
+    woke: [bool; ENTITIES],
+    paused: [bool; ENTITIES],
+}
+
+impl World {
+    /// Three entities that ask for something of everything, each policy taking what it knows: a group with a quota and a
+    /// cap, weights, two reservations, a real-time priority.
+    fn new(policy: &Descriptor) -> World {
+        let host = Host::new(CPUS);
+        let machine = Machine::build(policy, host, &policy.defaults(), Kicks::Immediate);
+        let mut machine = machine.expect("it works with its defaults");
+        let now = Instant::ZERO;
+        let limits = GroupParams {
+            quota: Some(Quota::new(Nanos::ms(3), Nanos::ms(10)).expect("it is in range")),
+            cap_percent: Some(30),
+            ..GroupParams::default()
+        };
+        let group = machine.create_group(now, limits, GroupId::ROOT).expect("it is allowed");
+        let promise = |slice, period, limit| {
+            Some(Reservation { slice: Nanos::ms(slice), period: Nanos::ms(period), start: None, limit })
+        };
+        let nice = |nice| Weight::nice(nice).expect("it is in range");
+        let wishes = [
+            Params { group, reservation: promise(3, 10, Limit::Soft), ..Params::default() },
+            Params {
+                weight: nice(-5),
+                class: Class::RoundRobin(RtPriority::new(50).expect("it is in range")),
+                reservation: promise(4, 15, Limit::Hard),
+                ..Params::default()
+            },
+            Params { weight: nice(5), ..Params::default() },
+        ];
+        let ids = wishes.map(|wish| machine.attach(now, wish).expect("it is allowed"));
+        let driver = Driver::new(machine, |_, call| call());
+        World { driver, ids, woke: [false; ENTITIES], paused: [false; ENTITIES] }
+    }
+
+    fn state(&self, n: usize) -> State {
+        self.driver.machine.state(self.ids[n])
+    }
+
+    /// Whether it is neither blocked for a reason of its own nor paused.
+    fn is_active(&self, n: usize) -> bool {
+        self.state(n) != State::Blocked
+    }
+
+    fn number(&self, e: EntityId) -> usize {
+        self.ids.iter().position(|&id| id == e).expect("it is one of the three")
+    }
+
+    /// Every input that is valid; without those that lie ahead, unless time `may_pass`.
+    fn valid(&self, may_pass: bool, steps: &mut Vec<Step>) {
+        steps.clear();
+        let Driver { machine, now, .. } = &self.driver;
+        let running = (0..CPUS).filter_map(|cpu| Some((cpu, machine.running(CpuId::new(cpu))?)));
+        for n in 0..ENTITIES {
+            if self.is_active(n) {
+                steps.extend([Step::Pause(n), Step::Event(n)]);
+                continue;
+            }
+            steps.push(Step::Wake(n, if self.paused[n] { Why::Resumed } else { Why::ByItself }));
+            let waker = running.clone().next().filter(|_| n == ENTITIES - 1 && !self.paused[n]);
+            steps.extend(waker.map(|(_, waker)| Step::Wake(n, Why::By(self.number(waker)))));
+        }
+        for (cpu, _) in running {
+            steps.extend([Step::Block(cpu), Step::Yield(cpu)]);
+            let until = machine.until(CpuId::new(cpu));
+            if until <= *now || may_pass && until != Instant::NEVER {
+                steps.push(Step::Expire(cpu));
+            }
+        }
+        if self.driver.next_alarm().is_some_and(|(at, _)| may_pass || at <= *now) {
+            steps.push(Step::Alarm);
+        }
+        steps.extend([Step::Weigh, Step::Confine]);
+    }
+
+    fn take(&mut self, step: Step, may_pass: bool) {
+        if may_pass {
+            self.driver.now = match step {
+                Step::Expire(cpu) => self.driver.machine.until(CpuId::new(cpu)).max(self.driver.now),
+                Step::Alarm => self.driver.next_alarm().map_or(Instant::NEVER, |(at, _)| at).max(self.driver.now),
+                _ => self.driver.now + GAP,
+            };
+        }
+        match step {
+            Step::Wake(n, why) => self.wake(n, why),
+            Step::Pause(n) => {
+                self.paused[n] = true;
+                self.driver.input(Input::Pause { entity: self.ids[n] });
+            }
+            Step::Event(n) => self.driver.input(Input::Event { entity: self.ids[n] }),
+            Step::Block(cpu) => self.driver.input(Input::Block { cpu: CpuId::new(cpu) }),
+            Step::Yield(cpu) => self.driver.input(Input::Yield { cpu: CpuId::new(cpu) }),
+            Step::Expire(cpu) => self.driver.input(Input::Expire { cpu: CpuId::new(cpu) }),
+            Step::Alarm => {
+                let (_, number) = self.driver.next_alarm().expect("it is valid");
+                self.driver.ring(number);
+            }
+            Step::Weigh | Step::Confine => self.adjust(step == Step::Weigh),
+        }
+    }
+
+    fn wake(&mut self, n: usize, why: Why) {
+        let first = !std::mem::replace(&mut self.woke[n], true);
+        self.paused[n] = false;
+        let why = match why {
+            Why::By(waker) if first => Wake::New { parent: Some(self.ids[waker]) },
+            Why::By(waker) => Wake::By { waker: self.ids[waker], sync: true },
+            _ if first => Wake::New { parent: None },
+            Why::ByItself => Wake::Timer,
+            Why::Resumed => Wake::Resumed,
+        };
+        self.driver.input(Input::Wake { entity: self.ids[n], why });
+    }
+
+    fn adjust(&mut self, weigh: bool) {
+        let Driver { machine, now, .. } = &mut self.driver;
+        let mut params = *machine.params(self.ids[0]);
+        let heavy = Weight::nice(-10).expect("it is in range");
+        let last = CpuSet::one(CpuId::new(CPUS - 1));
+        if weigh {
+            params.weight = if params.weight == heavy { Weight::NORMAL } else { heavy };
+        } else {
+            params.affinity = if params.affinity == last { CpuSet::ALL } else { last };
+        }
+        machine.adjust(*now, self.ids[0], params).expect("it may ask for this");
+    }
+
+    /// Wakes whoever is not paused, then lets time run. Everybody not paused has to run; a policy that may let somebody
+    /// starve only has to know that they are there. Says whether somebody starved.
+    fn check_liveness(&mut self, may_starve: bool) -> bool {
+        self.driver.now = self.driver.now + GAP;
+        for n in 0..ENTITIES {
+            if !self.is_active(n) && !self.paused[n] {
+                self.wake(n, Why::ByItself);
+            }
+        }
+        self.driver.settle();
+        let mut left = self.paused.map(|paused| !paused);
+        self.run_until_seen(&mut left);
+        let starved = (0..ENTITIES).filter(|&n| left[n]);
+        for n in starved {
+            assert!(may_starve, "entity {n} waits for {PATIENCE} and never runs");
+            for other in (0..ENTITIES).filter(|&other| other != n) {
+                self.driver.input(Input::Pause { entity: self.ids[other] });
+            }
+            self.driver.settle();
+            let mut alone = [false; ENTITIES];
+            alone[n] = true;
+            self.run_until_seen(&mut alone);
+            assert!(!alone[n], "entity {n} is lost: it is alone and does not run");
+            let paused = self.paused;
+            for other in (0..ENTITIES).filter(|&other| other != n && !paused[other]) {
+                self.wake(other, Why::Resumed);
+            }
+            self.driver.settle();
+        }
+        left.contains(&true)
+    }
+
+    /// Lets time run until each of `left` has been seen running, and takes them off; gives up after [`PATIENCE`].
+    fn run_until_seen(&mut self, left: &mut [bool; ENTITIES]) {
+        let end = self.driver.now + PATIENCE;
+        loop {
+            for n in 0..ENTITIES {
+                left[n] &= !matches!(self.state(n), State::Running(_));
+            }
+            if !left.contains(&true) || self.driver.due() > end {
+                return;
+            }
+            self.driver.turn();
+        }
+    }
+}
+
+/// What all sequences came to.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tally {
+    sequences: u64,
+    /// How many left somebody waiting for [`PATIENCE`].
+    starved: u64,
+}
+
+/// A sequence that broke a law.
+#[derive(Debug)]
+struct Failure {
+    steps: Vec<Step>,
+    what: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} after {:?}", self.what, self.steps)
+    }
+}
+
+/// The place of a sequence among all: which of how many steps is taken, each time.
+#[derive(Debug, Default)]
+struct Path(Vec<(usize, usize)>);
+
+impl Path {
+    /// Which of `count` steps to take at `depth`.
+    fn choose(&mut self, depth: usize, count: usize) -> usize {
+        if depth == self.0.len() {
+            self.0.push((0, count));
+        }
+        let (choice, of) = self.0[depth];
+        assert_eq!(of, count, "law 10: the same inputs led elsewhere");
+        choice
+    }
+
+    /// Goes to the next sequence; says whether there is one.
+    fn advance(&mut self) -> bool {
+        while let Some((choice, of)) = self.0.last_mut() {
+            *choice += 1;
+            if choice < of {
+                return true;
+            }
+            self.0.pop();
+        }
+        false
+    }
+}
+
+fn may_starve(policy: &Descriptor) -> bool {
+    let load = Load {
+        host: &Host::new(CPUS),
+        knobs: &policy.defaults(),
+        entities: ENTITIES as u64,
+        weight_least: Weight::nice(5).expect("it is in range").as_linux().into(),
+        weight_most: Weight::nice(-10).expect("it is in range").as_linux().into(),
+        group_depth: 1,
+        has_rt: true,
+        has_limits: true,
+        has_changes: true,
+        has_sleepers: true,
+        has_affinity: true,
+    };
+    (policy.starvation)(&load).is_none()
+}
+
+/// Runs every sequence of `length`, settling after every `batch` inputs; those between come at one instant.
+fn exhaust(policy: &Descriptor, length: usize, batch: usize) -> Result<Tally, Failure> {
+    let may_starve = may_starve(policy);
+    let mut tally = Tally::default();
+    let (mut path, mut taken, mut steps) = (Path::default(), Vec::new(), Vec::new());
+    loop {
+        taken.clear();
+        let run = AssertUnwindSafe(|| {
+            let mut world = World::new(policy);
+            for depth in 0..length {
+                let may_pass = depth % batch == 0;
+                world.valid(may_pass, &mut steps);
+                let step = steps[path.choose(depth, steps.len())];
+                taken.push(step);
+                world.take(step, may_pass);
+                if (depth + 1) % batch == 0 {
+                    world.driver.settle();
+                }
+            }
+            world.check_liveness(may_starve)
+        });
+        match catch_unwind(run) {
+            Ok(starved) => tally.starved += u64::from(starved),
+            Err(panic) => {
+                let text = panic.downcast_ref::<String>().map(String::as_str);
+                let what = text.or_else(|| panic.downcast_ref().copied()).unwrap_or("a panic").to_string();
+                return Err(Failure { steps: taken, what });
+            }
+        }
+        tally.sequences += 1;
+        if !path.advance() {
+            return Ok(tally);
+        }
+    }
+}
+
+fn exhaust_all(batch: usize) {
+    for policy in policies::ALL {
+        let began = std::time::Instant::now();
+        match exhaust(policy, LENGTH, batch) {
+            Ok(Tally { sequences, starved }) => {
+                println!("{}: {sequences} sequences, {starved} starved, {:?}", policy.name, began.elapsed());
+                assert!(sequences > 100_000, "{}: there are more sequences than that", policy.name);
+            }
+            Err(failure) => panic!("{}: {failure}", policy.name),
+        }
+    }
+}
+
+#[test]
+fn every_policy_keeps_the_laws_in_every_short_run() {
+    exhaust_all(1);
+}
+
+#[test]
+fn every_policy_keeps_the_laws_when_two_inputs_come_at_one_instant() {
+    exhaust_all(2);
+}
+
+fn canary(name: &str) -> &'static Descriptor {
+    policies::CANARIES.iter().find(|canary| canary.name == name).expect("there is such a canary")
+}
+
+fn assert_caught(policy: &Descriptor, words: &str) {
+    for batch in [1, 2] {
+        let failure = exhaust(policy, LENGTH, batch).expect_err("it cheats");
+        assert!(failure.what.contains(words), "{}: {failure}", policy.name);
+    }
+}
+
+#[test]
+fn picking_who_is_blocked_is_caught() {
+    assert_caught(canary("canary-picks-blocked"), "laws 2 and 3");
+}
+
+#[test]
+fn a_slice_that_ends_as_it_begins_is_caught() {
+    assert_caught(canary("canary-past"), "law 1");
+}
+
+#[test]
+fn losing_who_wakes_is_caught() {
+    assert_caught(canary("canary-forgets"), "never runs");
+}
+
+#[test]
+fn starving_one_is_caught() {
+    assert_caught(canary("canary-starves"), "never runs");
+}
+
+#[test]
+fn who_may_starve_may_not_be_lost() {
+    let modest = |name| Descriptor { starvation: |_| None, ..*canary(name) };
+    let tally = exhaust(&modest("canary-starves"), 3, 1).unwrap_or_else(|failure| panic!("{failure}"));
+    assert!(tally.starved > 0, "{tally:?}");
+    assert_caught(&modest("canary-forgets"), "is lost");
+}

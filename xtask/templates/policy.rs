@@ -28,7 +28,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     good_for: "beginning a policy of your own",
     bad_at: "weights, reservations and quick answers: it does not look at them",
     text: include_str!("example_policy.rs"),
-    conserving: |_| Conserving::Global { slack: Nanos::ZERO },
+    conserving: |load| Conserving::Global { slack: longest_call(load) },
     starvation: |load| Some(longest_wait(load)),
     alarms: AlarmSlots::NONE,
     knobs: &[Knob::time("quantum", Nanos::ms(5), (Nanos::us(1), Nanos::s(10)), "how long a turn lasts at most")
@@ -39,6 +39,11 @@ pub(crate) const POLICY: Descriptor = Descriptor {
 /// Step 3. Build it. A host or a combination of knobs it cannot work with is refused here.
 fn build(_host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     Ok(Box::new(ExamplePolicy { queue: Lists::new(1), quantum: knobs.time("quantum") }))
+}
+
+/// A called CPU takes the first it may run, perhaps not the one it was called for; that one's turn comes within a quantum.
+fn longest_call(load: &Load<'_>) -> Nanos {
+    if load.has_affinity { load.knobs.time("quantum") } else { Nanos::ZERO }
 }
 
 /// Everybody else has one turn first, on the one CPU that all of them may be confined to.

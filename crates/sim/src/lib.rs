@@ -1,11 +1,13 @@
 //! The deterministic simulator: integer nanoseconds, one order of events, the same bytes for the same seed.
 
+pub mod auditor;
 mod calendar;
 mod costs;
 mod floor;
 mod host;
 mod workload;
 
+pub use auditor::Auditor;
 pub use calendar::Calendar;
 pub use costs::Costs;
 pub use floor::Counts;

@@ -1,0 +1,95 @@
+//! Quotas and caps: what a group gets in any span of time is at most its rate times the span, plus a burst.
+//!
+//! A bucket is filled by every CPU that runs a member and drains at the rate of the limit; it must never hold more than the
+//! burst. So every window of every length is judged, wherever it begins.
+
+use super::GroupBook;
+use sched::{GroupId, GroupParams, Instant, Nanos};
+
+/// How strictly limits are judged. A limit kept per period allows its own amount at the end of one period and again
+/// at the beginning of the next, so twice that in a short span; the tolerances come on top.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LimitTolerance {
+    /// Beyond twice the quota; `None`: the policy keeps no quotas.
+    pub quota: Option<Nanos>,
+    /// The burst of a cap; `None`: the policy keeps no caps.
+    pub cap: Option<Nanos>,
+}
+
+/// One limit in force: `amount` in every `period`.
+#[derive(Clone, Copy, Debug)]
+struct Bucket {
+    amount: u64,
+    period: u64,
+    /// In units of a nanosecond divided by `period`, so that draining is exact.
+    level: u128,
+    burst: u128,
+}
+
+impl Bucket {
+    fn new(amount: Nanos, period: Nanos, burst: Nanos) -> Bucket {
+        let (amount, period) = (amount.as_ns(), period.as_ns());
+        Bucket { amount, period, level: 0, burst: u128::from(burst.as_ns()) * u128::from(period) }
+    }
+
+    /// `running` members ran for `time`. Whether the bucket ran over just now.
+    fn elapse(&mut self, running: u32, time: Nanos) -> bool {
+        let time = u128::from(time.as_ns());
+        let full = self.level > self.burst;
+        let filled = self.level + time * u128::from(running) * u128::from(self.period);
+        self.level = filled.saturating_sub(time * u128::from(self.amount));
+        self.level > self.burst && !full
+    }
+
+    fn over(&self) -> Nanos {
+        let over = self.level.saturating_sub(self.burst) / u128::from(self.period);
+        Nanos::ns(u64::try_from(over).unwrap_or(u64::MAX))
+    }
+}
+
+/// The limits of one group.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    quota: Option<Bucket>,
+    cap: Option<Bucket>,
+    running: u32,
+    seen: Instant,
+}
+
+impl Limits {
+    pub(super) fn new(params: &GroupParams, tolerance: &LimitTolerance, now: Instant) -> Limits {
+        let mut limits = Limits { quota: None, cap: None, running: 0, seen: now };
+        limits.ask(params, tolerance);
+        limits
+    }
+
+    /// What is asked now; the buckets start empty.
+    pub(super) fn ask(&mut self, params: &GroupParams, tolerance: &LimitTolerance) {
+        self.quota = params.quota.zip(tolerance.quota).map(|(limit, tolerance)| {
+            Bucket::new(limit.quota, limit.period, limit.quota.saturating_mul(2) + tolerance)
+        });
+        self.cap = params
+            .cap_percent
+            .zip(tolerance.cap)
+            .map(|(percent, burst)| Bucket::new(Nanos::ns(u64::from(percent)), Nanos::ns(100), burst));
+    }
+
+    /// Time passes until `now`; from then on `change` more members run. Gives what is exceeded, and by how much.
+    pub(super) fn elapse(&mut self, now: Instant, change: i32) -> Option<(&'static str, Nanos)> {
+        let time = now.since(std::mem::replace(&mut self.seen, now));
+        let running = self.running;
+        self.running = self.running.saturating_add_signed(change);
+        let judge = |bucket: &mut Option<Bucket>, what| {
+            let bucket = bucket.as_mut()?;
+            bucket.elapse(running, time).then(|| (what, bucket.over()))
+        };
+        let quota = judge(&mut self.quota, "quota");
+        let cap = judge(&mut self.cap, "cap");
+        quota.or(cap)
+    }
+}
+
+/// The group of somebody and all groups above it.
+pub(super) fn path(groups: &[Option<GroupBook>], group: GroupId) -> impl Iterator<Item = usize> + '_ {
+    std::iter::successors(Some(group), |group| groups.get(group.index())?.as_ref()?.parent).map(GroupId::index)
+}

@@ -1,0 +1,549 @@
+//! [`Auditor`]: judges a run by its trace alone. It shares no code with policies or the machine and knows no policy;
+//! what a policy promises of itself is given to it as numbers.
+//!
+//! ```
+//! # use sim::auditor::{Auditor, Promises, Rule};
+//! # use trace::{Event, Sink};
+//! # use sched::{Conserving, CpuId, EntityId, Host, Instant, Nanos, Params, Wake};
+//! let promises = Promises { conserving: Conserving::Global { slack: Nanos::ZERO }, ..Promises::NONE };
+//! let mut auditor = Auditor::new(Host::new(1), promises);
+//! let e = EntityId::new(0, 0);
+//! auditor.record(Instant::ZERO, &Event::Attach { entity: e, name: "a".into(), params: Box::new(Params::default()) });
+//! auditor.record(Instant::ZERO, &Event::Wake { entity: e, why: Wake::Timer });
+//! auditor.record(Instant::at_ns(1), &Event::Run { cpu: CpuId::new(0), entity: e, until: Instant::NEVER });
+//! assert_eq!(auditor.verdict().count(Rule::Law(11)), 1, "the CPU idled for 1 ns although somebody waited");
+//! ```
+
+mod entities;
+mod idleness;
+mod jobs;
+mod limits;
+mod reservations;
+mod shares;
+#[cfg(test)]
+mod tests;
+mod verdict;
+
+use entities::{Entities, Entity, State};
+use idleness::Idleness;
+pub use jobs::JobCounts;
+pub use limits::LimitTolerance;
+use limits::Limits;
+pub use reservations::PeriodCounts;
+use reservations::{Doing, Periods};
+use sched::{Conserving, CpuId, EntityId, GroupId, GroupParams, Host, Instant, Nanos, Params, Weight};
+pub use shares::fair_shares;
+use trace::{Event, Sink};
+pub use verdict::{Finding, Rule, Verdict};
+
+/// What a run is held to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Promises {
+    /// Law 11: how soon, and for whom, an idle CPU finds work. `Never`: not judged.
+    pub conserving: Conserving,
+    /// Added to the slack: what the driver itself takes to deliver kicks and alarms.
+    pub allowance: Nanos,
+    /// Law 12: how long anybody waits at most, delays of the driver included. `None`: not judged.
+    pub starvation: Option<Nanos>,
+    /// How strictly quotas and caps are judged, if at all.
+    pub limits: LimitTolerance,
+    /// Whether a job that is late is a finding; it is counted in any case.
+    pub deadlines: bool,
+    /// Shortfalls of a reservation beyond this are findings; `None`: none is. They are counted in any case.
+    pub reservations: Option<Nanos>,
+}
+
+impl Promises {
+    /// Nothing is promised; what the machine itself must keep is judged all the same.
+    pub const NONE: Promises = Promises {
+        conserving: Conserving::Never,
+        allowance: Nanos::ZERO,
+        starvation: None,
+        limits: LimitTolerance { quota: None, cap: None },
+        deadlines: false,
+        reservations: None,
+    };
+}
+
+/// What is known of a group.
+#[derive(Debug)]
+struct GroupBook {
+    id: GroupId,
+    parent: Option<GroupId>,
+    limits: Limits,
+}
+
+/// A CPU's seat, as the driver was told.
+#[derive(Clone, Copy, Debug)]
+struct Seat {
+    entity: Option<EntityId>,
+    since: Instant,
+}
+
+/// Judges a run by its events. Give it every event from the start; [`Event::End`] closes the books.
+#[derive(Debug)]
+pub struct Auditor {
+    promises: Promises,
+    now: Instant,
+    entities: Entities,
+    /// By group index.
+    groups: Vec<Option<GroupBook>>,
+    seats: Vec<Seat>,
+    idleness: Idleness,
+    longest_wait: Nanos,
+    verdict: Verdict,
+}
+
+impl Auditor {
+    /// An auditor of a machine at its start: nobody attached, all CPUs idle.
+    #[must_use]
+    pub fn new(host: Host, promises: Promises) -> Auditor {
+        let root = GroupBook {
+            id: GroupId::ROOT,
+            parent: None,
+            limits: Limits::new(&GroupParams::default(), &promises.limits, Instant::ZERO),
+        };
+        Auditor {
+            promises,
+            now: Instant::ZERO,
+            entities: Entities::default(),
+            groups: vec![Some(root)],
+            seats: vec![Seat { entity: None, since: Instant::ZERO }; host.cpus],
+            idleness: Idleness::new(host, promises.conserving, promises.allowance),
+            longest_wait: Nanos::ZERO,
+            verdict: Verdict::default(),
+        }
+    }
+
+    /// What was found wrong so far.
+    #[must_use]
+    pub fn verdict(&self) -> &Verdict {
+        &self.verdict
+    }
+
+    /// The longest time anybody waited without being held, of the waits that are over.
+    #[must_use]
+    pub fn longest_wait(&self) -> Nanos {
+        self.longest_wait
+    }
+
+    /// The CPU time of `e` by its runs, up to the last event. `None`: it is not attached.
+    #[must_use]
+    pub fn cpu_time(&self, e: EntityId) -> Option<Nanos> {
+        self.entities.get(e).map(|entity| self.time_of(entity))
+    }
+
+    fn time_of(&self, entity: &Entity) -> Nanos {
+        match entity.state {
+            State::Running(cpu) => entity.ran + self.now.since(self.seats[cpu.index()].since),
+            State::Blocked | State::Waiting => entity.ran,
+        }
+    }
+
+    /// What became of the jobs of `e`. `None`: it is not attached.
+    #[must_use]
+    pub fn jobs(&self, e: EntityId) -> Option<JobCounts> {
+        self.entities.get(e).map(|entity| entity.jobs.counts)
+    }
+
+    /// What became of the reservation of `e`, up to the last event. `None`: it has none.
+    pub fn periods(&mut self, e: EntityId) -> Option<PeriodCounts> {
+        self.elapse_periods(e, false);
+        Some(self.entities.get(e)?.periods?.counts)
+    }
+
+    // ---- Judgements on demand ----
+
+    /// Law 5: the machine says it charged `charged` to `e`, which does not run.
+    pub fn check_charge(&mut self, e: EntityId, charged: Nanos) {
+        let ran = self.cpu_time(e);
+        if ran != Some(charged) {
+            let ran = ran.map_or("nothing: it is not attached".to_string(), |ran| ran.to_string());
+            self.find(Rule::Law(5), Some(e), None, format!("{e} was charged {charged} but ran {ran}"));
+        }
+    }
+
+    /// Begins a window for [`check_shares`](Auditor::check_shares) here.
+    pub fn mark(&mut self) {
+        let times: Vec<Nanos> = self.entities.iter().map(|entity| self.time_of(entity)).collect();
+        for (entity, time) in self.entities.iter_mut().zip(times) {
+            entity.marked = time;
+        }
+    }
+
+    /// CPU time of `e` since the last [`mark`](Auditor::mark). `None`: it is not attached.
+    #[must_use]
+    pub fn since_mark(&self, e: EntityId) -> Option<Nanos> {
+        let entity = self.entities.get(e)?;
+        Some(self.time_of(entity) - entity.marked)
+    }
+
+    /// Since the last mark, `window` ago, all of `entities` wanted to run anywhere, alone: each should have got its fair
+    /// share by weight (see [`fair_shares`]), give or take `tolerance`.
+    pub fn check_shares(&mut self, entities: &[(EntityId, Weight)], window: Nanos, tolerance: Nanos) {
+        let weights: Vec<Weight> = entities.iter().map(|&(_, weight)| weight).collect();
+        let fair = fair_shares(self.seats.len(), window, &weights);
+        for (&(e, weight), fair) in entities.iter().zip(fair) {
+            let got = self.since_mark(e).unwrap_or(Nanos::ZERO);
+            if got.saturating_sub(fair).max(fair.saturating_sub(got)) > tolerance {
+                let what = format!("{e} of weight {weight} got {got} of {window}; {fair} would be fair");
+                self.find(Rule::Share, Some(e), None, what);
+            }
+        }
+    }
+
+    fn find(&mut self, rule: Rule, entity: Option<EntityId>, cpu: Option<CpuId>, what: String) {
+        self.verdict.add(Finding { rule, at: self.now, entity, cpu, what });
+    }
+
+    // ---- Time ----
+
+    fn advance(&mut self, at: Instant) {
+        if at < self.now {
+            self.find(Rule::Law(1), None, None, format!("time goes back to {at}"));
+            return;
+        }
+        if at > self.now {
+            let breach = self.idleness.elapse(at, &self.entities);
+            self.now = at;
+            if let Some(breach) = breach {
+                let waits = self.entities.get(breach.entity).map_or(Instant::NEVER, |e| e.waits_since);
+                let (cpu, slack) = (breach.cpu, self.idleness.slack());
+                let what = format!(
+                    "{cpu:?} idles since {}, and {} waits for it since {waits}; slack {slack}",
+                    breach.idle_since, breach.entity
+                );
+                self.find(Rule::Law(11), Some(breach.entity), Some(cpu), what);
+            }
+        }
+    }
+
+    fn elapse_periods(&mut self, e: EntityId, spoil: bool) {
+        let now = self.now;
+        let Some(entity) = self.entities.get_mut(e) else { return };
+        let doing = match entity.state {
+            State::Blocked => Doing::Resting,
+            State::Waiting => Doing::Wanting,
+            State::Running(_) => Doing::Running,
+        };
+        let Some(periods) = entity.periods.as_mut() else { return };
+        let worst = periods.elapse(doing, now);
+        if spoil {
+            periods.spoil();
+        }
+        if let (Some(lacking), Some(tolerance)) = (worst, self.promises.reservations)
+            && lacking > tolerance
+        {
+            self.find(Rule::Reservation, Some(e), None, format!("{e} lacked {lacking} of its slice in a period"));
+        }
+    }
+
+    fn elapse_limits(&mut self, group: GroupId, change: i32) {
+        let path: Vec<usize> = limits::path(&self.groups, group).collect();
+        for index in path {
+            let Some(book) = self.groups.get_mut(index).and_then(Option::as_mut) else { continue };
+            let id = book.id;
+            if let Some((what, over)) = book.limits.elapse(self.now, change) {
+                self.find(Rule::Limit, None, None, format!("{id} is {over} above its {what}"));
+            }
+        }
+    }
+
+    // ---- Who is where ----
+
+    /// `e` is in `state` from now on.
+    fn turn(&mut self, e: EntityId, state: State) {
+        self.elapse_periods(e, false);
+        let Some(entity) = self.entities.get_mut(e) else { return };
+        entity.state = state;
+        if state == State::Waiting && entity.held == 0 {
+            self.begin_wait(e);
+        } else {
+            self.end_wait(e);
+        }
+    }
+
+    fn begin_wait(&mut self, e: EntityId) {
+        if self.entities.join_waiting(e, self.now) {
+            self.idleness.waits(e);
+        }
+    }
+
+    fn end_wait(&mut self, e: EntityId) {
+        let Some(since) = self.entities.leave_waiting(e) else { return };
+        let waited = self.now.since(since);
+        self.longest_wait = self.longest_wait.max(waited);
+        if let Some(bound) = self.promises.starvation.filter(|&bound| waited > bound) {
+            let what = format!("{e} waited {waited} since {since}; the bound is {bound}");
+            self.find(Rule::Law(12), Some(e), None, what);
+        }
+    }
+
+    /// What is asked changed: whoever waits starts to wait anew.
+    fn restart_wait(&mut self, e: EntityId) {
+        if self.entities.get(e).is_some_and(Entity::is_waiting) {
+            self.end_wait(e);
+            self.begin_wait(e);
+        }
+    }
+
+    fn run(&mut self, cpu: CpuId, e: EntityId) {
+        let now = self.now;
+        let Some(seat) = self.seats.get_mut(cpu.index()) else {
+            return self.find(Rule::Law(2), Some(e), Some(cpu), format!("{cpu:?} is not on this machine"));
+        };
+        if let Some(other) = seat.entity {
+            self.find(Rule::Law(3), Some(e), Some(cpu), format!("{e} runs on {cpu:?}, where {other} runs"));
+            self.stop(cpu, other);
+        }
+        let Some(entity) = self.entities.get_mut(e) else {
+            return self.find(Rule::Law(8), Some(e), Some(cpu), format!("{e} runs but is not attached"));
+        };
+        let (state, allowed, group) = (entity.state, entity.params.affinity.contains(cpu), entity.params.group);
+        entity.last = Some(cpu);
+        match state {
+            State::Waiting => {}
+            State::Running(there) => {
+                self.find(Rule::Law(3), Some(e), Some(cpu), format!("{e} runs on {cpu:?} and on {there:?}"));
+                self.stop(there, e);
+            }
+            State::Blocked => self.find(Rule::Law(2), Some(e), Some(cpu), format!("{e} runs but is blocked")),
+        }
+        if !allowed {
+            self.find(Rule::Law(2), Some(e), Some(cpu), format!("{e} runs on {cpu:?}, which its affinity forbids"));
+        }
+        self.seats[cpu.index()] = Seat { entity: Some(e), since: now };
+        self.idleness.end(cpu);
+        self.turn(e, State::Running(cpu));
+        self.elapse_limits(group, 1);
+    }
+
+    fn stop(&mut self, cpu: CpuId, e: EntityId) {
+        let seat = self.seats.get(cpu.index()).copied();
+        if seat.is_none_or(|seat| seat.entity != Some(e)) {
+            return self.find(Rule::Law(3), Some(e), Some(cpu), format!("{e} stops on {cpu:?} but does not run there"));
+        }
+        self.vacate(cpu);
+        // Whoever blocked at this instant is told of last.
+        if matches!(self.entities.get(e), Some(entity) if entity.state == State::Running(cpu)) {
+            self.turn(e, State::Waiting);
+        }
+    }
+
+    /// The run on `cpu` is over, and paid.
+    fn vacate(&mut self, cpu: CpuId) {
+        self.pay(cpu);
+        let e = self.seats[cpu.index()].entity.take();
+        self.idleness.begin(cpu, self.now);
+        if let Some(entity) = e.and_then(|e| self.entities.get(e)) {
+            self.elapse_limits(entity.params.group, -1);
+        }
+    }
+
+    /// Adds what was run on `cpu` so far to who ran it.
+    fn pay(&mut self, cpu: CpuId) {
+        let now = self.now;
+        let seat = &mut self.seats[cpu.index()];
+        let since = std::mem::replace(&mut seat.since, now);
+        if let Some(entity) = seat.entity.and_then(|e| self.entities.get_mut(e)) {
+            entity.ran += now.since(since);
+        }
+    }
+
+    /// Who sits on `cpu`.
+    fn seated(&self, cpu: CpuId) -> Option<EntityId> {
+        self.seats.get(cpu.index())?.entity
+    }
+
+    /// `e` blocks, wherever it is; if it runs, its stop is told afterwards.
+    fn block(&mut self, e: EntityId) {
+        if let Some(State::Running(cpu)) = self.entities.get(e).map(|entity| entity.state) {
+            self.pay(cpu);
+        }
+        self.turn(e, State::Blocked);
+    }
+
+    // ---- Membership ----
+
+    fn attach(&mut self, e: EntityId, params: Params) {
+        if let Some(there) = self.entities.occupant(e) {
+            self.find(Rule::Law(8), Some(e), None, format!("{e} is attached in place of {there}, which did not leave"));
+            self.entities.remove(there);
+        }
+        self.entities.add(e, params, self.now);
+    }
+
+    fn detach(&mut self, e: EntityId) {
+        let Some(entity) = self.entities.get(e) else {
+            return self.find(Rule::Law(8), Some(e), None, format!("{e} leaves but is not attached"));
+        };
+        let group = entity.params.group;
+        self.block(e);
+        // It may still sit on a CPU until that is told; it does not count for its group any more.
+        if self.seats.iter().any(|seat| seat.entity == Some(e)) {
+            self.elapse_limits(group, -1);
+        }
+        self.entities.remove(e);
+    }
+
+    fn adjust(&mut self, e: EntityId, params: Params) {
+        self.elapse_periods(e, true);
+        self.restart_wait(e);
+        let now = self.now;
+        let seated = self.seats.iter().any(|seat| seat.entity == Some(e));
+        let Some(entity) = self.entities.get_mut(e) else {
+            return self.find(Rule::Law(8), Some(e), None, format!("{e} is adjusted but not attached"));
+        };
+        let old = std::mem::replace(&mut entity.params, params);
+        entity.last = None;
+        if old.reservation != params.reservation {
+            let counts = entity.periods.map_or(PeriodCounts::default(), |periods| periods.counts);
+            entity.periods = params.reservation.map(|asked| Periods::new(&asked, now, counts));
+        }
+        if old.group != params.group && seated {
+            self.elapse_limits(old.group, -1);
+            self.elapse_limits(params.group, 1);
+        }
+    }
+
+    fn create_group(&mut self, id: GroupId, parent: GroupId, params: &GroupParams) {
+        if self.groups.len() <= id.index() {
+            self.groups.resize_with(id.index() + 1, || None);
+        }
+        let limits = Limits::new(params, &self.promises.limits, self.now);
+        self.groups[id.index()] = Some(GroupBook { id, parent: Some(parent), limits });
+    }
+
+    fn adjust_group(&mut self, id: GroupId, params: &GroupParams) {
+        if let Some(book) = self.groups.get_mut(id.index()).and_then(Option::as_mut).filter(|book| book.id == id) {
+            let _ = book.limits.elapse(self.now, 0);
+            book.limits.ask(params, &self.promises.limits);
+        }
+        let waiting: Vec<EntityId> = self.entities.waiting().map(|e| e.id).collect();
+        waiting.into_iter().for_each(|e| self.restart_wait(e));
+    }
+
+    // ---- Jobs and the end ----
+
+    fn complete(&mut self, e: EntityId) {
+        let now = self.now;
+        let Some(entity) = self.entities.get_mut(e) else { return };
+        match entity.jobs.complete(now) {
+            None => self.find(Rule::Deadline, Some(e), None, format!("{e} completes a job that was not released")),
+            Some(late) if self.promises.deadlines && !late.is_zero() => {
+                self.find(Rule::Deadline, Some(e), None, format!("{e} completes a job {late} late"));
+            }
+            Some(_) => {}
+        }
+    }
+
+    fn end(&mut self) {
+        for cpu in 0..self.seats.len() {
+            self.pay(CpuId::new(cpu));
+        }
+        let all: Vec<EntityId> = self.entities.iter().map(|entity| entity.id).collect();
+        let now = self.now;
+        for e in all {
+            self.restart_wait(e);
+            self.elapse_periods(e, false);
+            if let Some(entity) = self.entities.get_mut(e) {
+                entity.jobs.close(now);
+            }
+        }
+        for group in 0..self.groups.len() {
+            if let Some(id) = self.groups[group].as_ref().map(|book| book.id) {
+                self.elapse_limits(id, 0);
+            }
+        }
+    }
+}
+
+impl Sink for Auditor {
+    fn record(&mut self, at: Instant, event: &Event) {
+        self.advance(at);
+        match *event {
+            Event::GroupCreated { group, parent, ref params, .. } => self.create_group(group, parent, params),
+            Event::GroupAdjusted { group, ref params } => self.adjust_group(group, params),
+            Event::GroupRemoved { group } => {
+                if let Some(book) = self.groups.get_mut(group.index()) {
+                    *book = None;
+                }
+            }
+            Event::Attach { entity, ref params, .. } => self.attach(entity, **params),
+            Event::Adjust { entity, ref params } => self.adjust(entity, **params),
+            Event::Detach { entity } => self.detach(entity),
+            Event::Wake { entity, .. } => self.turn(entity, State::Waiting),
+            Event::Block { cpu } => {
+                if let Some(e) = self.seated(cpu) {
+                    self.block(e);
+                }
+            }
+            Event::Pause { entity } => self.block(entity),
+            Event::Yield { cpu } | Event::YieldTo { cpu, .. } => {
+                if let Some(e) = self.seated(cpu) {
+                    self.elapse_periods(e, true);
+                }
+            }
+            Event::Release { entity, deadline } => {
+                if let Some(entity) = self.entities.get_mut(entity) {
+                    entity.jobs.release(deadline);
+                }
+            }
+            Event::Complete { entity } => self.complete(entity),
+            Event::Stop { cpu, entity } => self.stop(cpu, entity),
+            Event::Run { cpu, entity, until } => {
+                self.check_slice(cpu, until);
+                self.run(cpu, entity);
+            }
+            Event::Extend { cpu, until } => {
+                self.check_slice(cpu, until);
+                self.go_on(cpu);
+            }
+            Event::Held { entity, reasons } => self.hold(entity, reasons),
+            Event::SetAlarm { alarm, at: due, .. } if due <= at => {
+                self.find(Rule::Law(7), None, None, format!("{alarm:?} is set to {due}, which is past"));
+            }
+            Event::End => self.end(),
+            Event::Interrupt { .. }
+            | Event::Expire { .. }
+            | Event::Kicked { .. }
+            | Event::Alarm { .. }
+            | Event::Kick { .. }
+            | Event::SetAlarm { .. }
+            | Event::ClearAlarm { .. } => {}
+        }
+    }
+}
+
+impl Auditor {
+    fn check_slice(&mut self, cpu: CpuId, until: Instant) {
+        if until <= self.now {
+            self.find(Rule::Law(1), None, Some(cpu), format!("a slice on {cpu:?} ends at {until}"));
+        }
+    }
+
+    /// Who sits on `cpu` goes on; it may have blocked and woken at this very instant.
+    fn go_on(&mut self, cpu: CpuId) {
+        let Some(e) = self.seated(cpu) else {
+            return self.find(Rule::Law(3), None, Some(cpu), format!("nobody goes on on {cpu:?}"));
+        };
+        match self.entities.get(e).map(|entity| entity.state) {
+            Some(State::Running(_)) => {}
+            Some(State::Waiting) => self.turn(e, State::Running(cpu)),
+            Some(State::Blocked) => {
+                self.find(Rule::Law(2), Some(e), Some(cpu), format!("{e} goes on but is blocked"));
+            }
+            None => self.find(Rule::Law(8), Some(e), Some(cpu), format!("{e} goes on but is not attached")),
+        }
+    }
+
+    fn hold(&mut self, e: EntityId, reasons: u8) {
+        let Some(entity) = self.entities.get_mut(e) else {
+            return self.find(Rule::Law(8), Some(e), None, format!("{e} is held but not attached"));
+        };
+        entity.held = reasons;
+        if entity.state == State::Waiting {
+            self.turn(e, State::Waiting);
+        }
+    }
+}

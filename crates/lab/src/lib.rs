@@ -4,6 +4,7 @@
 //! reason and what would be right.
 
 mod duration;
+pub mod fuzz;
 pub mod input;
 pub mod knobs;
 pub mod problem;

@@ -26,7 +26,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     good_for: "learning how a policy is written; a baseline without any preference",
     bad_at: "everything that asks for a weight, a deadline or a quick answer",
     text: include_str!("round_robin.rs"),
-    conserving: |_| Conserving::Global { slack: Nanos::ZERO },
+    conserving: |load| Conserving::Global { slack: call_bound(load) },
     starvation: |load| Some(turn_bound(load)),
     alarms: AlarmSlots::NONE,
     knobs: &[Knob::time("quantum", Nanos::ms(10), (Nanos::us(1), Nanos::s(10)), "how long a turn lasts at most")
@@ -36,6 +36,11 @@ pub(crate) const POLICY: Descriptor = Descriptor {
 
 fn build(_host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     Ok(Box::new(RoundRobin { queue: Lists::new(1), quantum: knobs.time("quantum") }))
+}
+
+/// A called CPU takes the first it may run, perhaps not the one it was called for; that one's turn comes within a quantum.
+fn call_bound(load: &Load<'_>) -> Nanos {
+    if load.has_affinity { load.knobs.time("quantum") } else { Nanos::ZERO }
 }
 
 /// Everybody else has one turn first, on the one CPU that all of them may be confined to.

@@ -59,6 +59,12 @@ impl Nanos {
         Nanos(self.0.saturating_sub(other.0))
     }
 
+    /// `self + other`, or the largest length where that would overflow.
+    #[must_use]
+    pub const fn saturating_add(self, other: Nanos) -> Nanos {
+        Nanos(self.0.saturating_add(other.0))
+    }
+
     /// `self · n`, or the largest length where that would overflow.
     #[must_use]
     pub const fn saturating_mul(self, n: u64) -> Nanos {

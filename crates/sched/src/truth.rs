@@ -67,6 +67,8 @@ struct Seat {
     until: Instant,
     /// Whether something happened here that the driver has not been told.
     touched: bool,
+    /// Whether it picked, or its slice was cut, since the driver was last told.
+    decided: bool,
     /// Whether a kick was asked for that the driver has not been told.
     kick_told: bool,
 }
@@ -103,6 +105,7 @@ impl Truth {
             since: Instant::ZERO,
             until: Instant::NEVER,
             touched: false,
+            decided: false,
             kick_told: true,
         };
         let root = Group {
@@ -440,6 +443,7 @@ impl Truth {
         assert!(seat.entity.is_some(), "only a running slice can be cut");
         if until < seat.until {
             seat.until = until;
+            seat.decided = true;
             self.touch(cpu);
         }
     }
@@ -505,6 +509,7 @@ impl Truth {
         seat.entity = Some(e);
         seat.since = now;
         seat.until = until;
+        seat.decided = true;
     }
 
     /// Nobody runs on `cpu`: its ticks stop.
@@ -539,24 +544,23 @@ impl Truth {
 
     // ---- Telling the driver ----
 
-    /// Turns all that changed since the last time into actions: who stops first, then who runs.
+    /// Turns all that changed since the last time into actions: who stops, who is held, who runs, alarms.
     pub(crate) fn tell(&mut self) {
         self.actions.clear();
         if let [cpu] = *self.touched {
             self.tell_stop(cpu);
+            self.tell_holds();
             self.tell_run(cpu);
         } else {
             for i in 0..self.touched.len() {
                 self.tell_stop(self.touched[i]);
             }
+            self.tell_holds();
             for i in 0..self.touched.len() {
                 self.tell_run(self.touched[i]);
             }
         }
         self.touched.clear();
-        if !self.hold_changes.is_empty() {
-            self.tell_holds();
-        }
         self.alarms.tell(&mut self.actions);
     }
 
@@ -573,7 +577,8 @@ impl Truth {
         let seat = &mut self.seats[cpu.index()];
         seat.touched = false;
         let told = core::mem::replace(&mut seat.told, seat.entity);
-        if let Some(entity) = seat.entity {
+        let decided = core::mem::replace(&mut seat.decided, false);
+        if let Some(entity) = seat.entity.filter(|_| decided) {
             let until = seat.until;
             self.actions.push(match told == seat.entity {
                 true => Action::Extend { cpu, until },
@@ -585,7 +590,11 @@ impl Truth {
         }
     }
 
+    #[inline]
     fn tell_holds(&mut self) {
+        if self.hold_changes.is_empty() {
+            return;
+        }
         for entity in self.hold_changes.drain(..) {
             let slot = &mut self.slots[entity.index()];
             if !slot.attached || slot.generation != entity.generation() {

@@ -314,15 +314,15 @@ impl Policy for Global {
         if self.seated > 0 {
             self.unseat_all(cx);
         }
-        if self.edf.ready.is_empty(READY) && self.woken.is_empty() {
-            return;
+        if !self.edf.ready.is_empty(READY) || !self.woken.is_empty() {
+            let changed = std::mem::replace(&mut self.changed, false);
+            if self.restricted > 0 {
+                self.choose_restricted(cx);
+            } else if changed || !self.choose_one(cx) {
+                self.choose(cx);
+            }
         }
-        let changed = std::mem::replace(&mut self.changed, false);
-        if self.restricted > 0 {
-            self.choose_restricted(cx);
-        } else if changed || !self.choose_one(cx) {
-            self.choose(cx);
-        }
+        self.edf.call_for_background(cx);
     }
 
     fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {

@@ -38,7 +38,7 @@ use admission::Admission;
 use sched::queue::{Heaps, Lists};
 use sched::{
     Alarm, AlarmKind, AlarmSlots, Conserving, CpuId, CpuSet, Cx, Descriptor, EntityId, Host, Instant, Knob, Knobs,
-    Load, Nanos, Of, Params, Policy, Refused, Slice, Why,
+    Load, Nanos, Of, Params, Policy, Refused, Running, Slice, Why,
 };
 
 /// What the rest of the system knows of it.
@@ -287,6 +287,24 @@ impl Edf {
         }?;
         self.background.remove(first);
         Some(first)
+    }
+
+    /// Calls every idle CPU that could run somebody on unreserved time: the CPU they called when they came may have
+    /// been taken by somebody with a reservation since.
+    fn call_for_background(&self, cx: &mut Cx<'_>) {
+        if (0..=self.cpus).all(|list| self.background.is_empty(list)) {
+            return;
+        }
+        for cpu in cx.host().iter() {
+            let idle = cx.running(cpu) == Running::Idle && !cx.kicked(cpu);
+            let has_work = || {
+                let mut anywhere = self.background.iter(self.cpus);
+                !self.background.is_empty(cpu.index()) || anywhere.any(|e| cx.may_run(e, cpu))
+            };
+            if idle && has_work() {
+                cx.kick(cpu);
+            }
+        }
     }
 
     /// `e` runs on reserved time until that is used up; without enforcement, until it stops.

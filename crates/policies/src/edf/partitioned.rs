@@ -93,6 +93,10 @@ impl Policy for Partitioned {
         }
     }
 
+    fn plan(&mut self, cx: &mut Cx<'_>) {
+        self.0.call_for_background(cx);
+    }
+
     fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
         let e = prev.entity;
         if prev.why == Why::Blocked {

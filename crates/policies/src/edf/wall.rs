@@ -152,6 +152,10 @@ impl Policy for Wall {
         self.stand(e, cx);
     }
 
+    fn plan(&mut self, cx: &mut Cx<'_>) {
+        self.edf.call_for_background(cx);
+    }
+
     fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
         self.elapse(cpu, cx);
         if prev.why != Why::Blocked {

@@ -127,6 +127,12 @@ impl Auditor {
         self.longest_wait
     }
 
+    /// Who is attached, by index.
+    #[must_use]
+    pub fn attached(&self) -> Vec<EntityId> {
+        self.entities.iter().map(|entity| entity.id).collect()
+    }
+
     /// The CPU time of `e` by its runs, up to the last event. `None`: it is not attached.
     #[must_use]
     pub fn cpu_time(&self, e: EntityId) -> Option<Nanos> {

@@ -1,0 +1,102 @@
+//! Runs the fuzzer: `cargo xtask fuzz` is the door to it.
+
+use clap::Parser;
+use lab::fuzz::{Options, Stats, run};
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Fuzzes the policies until the time is over or a law breaks.
+#[derive(Parser, Debug)]
+struct Arguments {
+    /// How long to go on, shared by the policies.
+    #[arg(long, default_value_t = 1.0, value_parser = minutes)]
+    minutes: f64,
+    /// Only this policy.
+    #[arg(long)]
+    policy: Option<String>,
+    /// Just this seed, once.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// With a seed: only this many rounds of inputs.
+    #[arg(long, requires = "seed")]
+    steps: Option<u64>,
+    /// With a seed: at most this many entities at a time.
+    #[arg(long, requires = "seed")]
+    entities: Option<u64>,
+}
+
+fn minutes(text: &str) -> Result<f64, String> {
+    let minutes = text.parse().ok().filter(|minutes: &f64| minutes.is_finite() && *minutes > 0.0);
+    minutes.ok_or_else(|| "right would be a number of minutes above zero".to_string())
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let named = |name: &String| match policies::find(name) {
+        Some(policy) => vec![policy],
+        None => {
+            let known: Vec<_> = policies::ALL.iter().map(|policy| policy.name).collect();
+            eprintln!("there is no policy `{name}`; right would be one of {}", known.join(", "));
+            std::process::exit(2);
+        }
+    };
+    let chosen = arguments.policy.as_ref().map_or_else(|| policies::ALL.to_vec(), named);
+    let quiet = std::panic::take_hook();
+    let mut failed = false;
+    for policy in &chosen {
+        if let Some(seed) = arguments.seed {
+            let options = Options::draw(policy, seed).with(arguments.steps, arguments.entities);
+            println!("{options}");
+            failed |= report(run(&options));
+            continue;
+        }
+        std::panic::set_hook(Box::new(|_| {}));
+        let share = Duration::from_secs_f64(arguments.minutes * 60.0 / chosen.len() as f64);
+        failed |= campaign(policy, share);
+    }
+    std::panic::set_hook(quiet);
+    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn report(outcome: Result<Stats, lab::fuzz::Failure>) -> bool {
+    match outcome {
+        Ok(Stats { accepted, refused, actions }) => {
+            println!("kept every law: {accepted} inputs accepted, {refused} wishes refused, actions {actions:016x}");
+            false
+        }
+        Err(failure) => {
+            println!("FAILED\n{failure}");
+            true
+        }
+    }
+}
+
+/// Seeds one after the other, from the clock on, until the time is over.
+fn campaign(policy: &'static sched::Descriptor, share: Duration) -> bool {
+    let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let first = clock.as_secs();
+    println!("{}: seeds from {first} on", policy.name);
+    let (start, mut accepted, mut runs) = (Instant::now(), 0, 0);
+    while start.elapsed() < share {
+        let options = Options::draw(policy, first + runs);
+        match run(&options) {
+            Ok(stats) => accepted += stats.accepted,
+            failed @ Err(_) => {
+                println!("{options}");
+                return report(failed);
+            }
+        }
+        runs += 1;
+        if std::io::stdout().is_terminal() {
+            print!(
+                "\r{}: {runs} runs, {accepted} inputs, {:.0} s left ",
+                policy.name,
+                (share.saturating_sub(start.elapsed())).as_secs_f64()
+            );
+            let _ = std::io::stdout().flush();
+        }
+    }
+    println!("\r{}: {runs} runs, {accepted} inputs accepted, every law kept", policy.name);
+    false
+}

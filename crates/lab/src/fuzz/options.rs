@@ -1,0 +1,207 @@
+//! [`Options`]: everything a fuzz run depends on, drawn from its seed.
+
+use super::driver::Lateness;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+use sched::{Descriptor, Host, Knobs, Nanos, Unit};
+use std::fmt;
+
+/// What a fuzz run does. Drawn from the seed; `steps` and `entities` may be set to make it smaller.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The policy.
+    pub policy: &'static Descriptor,
+    /// Where everything else comes from.
+    pub seed: u64,
+    /// Rounds of inputs.
+    pub steps: u64,
+    /// How many entities there are at most at a time.
+    pub entities: u64,
+    /// The machine.
+    pub host: Host,
+    /// The policy's knobs.
+    pub knobs: Knobs,
+    /// How late the driver is at most. A kick that takes no time is immediate.
+    pub lateness: Lateness,
+    /// Whether entities are kept from some CPUs.
+    pub affinities: bool,
+    /// Whether what is asked changes while running.
+    pub changes: bool,
+    /// Whether entities come and go.
+    pub arrivals: bool,
+    /// Whether entities block.
+    pub blocks: bool,
+    /// Whether entities are paused.
+    pub pauses: bool,
+    /// Whether entities yield, also to each other.
+    pub yields: bool,
+    /// Whether there are groups.
+    pub groups: bool,
+    /// Whether groups have quotas and caps.
+    pub limits: bool,
+    /// Whether some entities are real-time.
+    pub real_time: bool,
+    /// Whether some entities have reservations.
+    pub reservations: bool,
+}
+
+/// Random numbers that are the same everywhere.
+#[derive(Clone, Debug)]
+pub struct Dice(ChaCha8Rng);
+
+impl Dice {
+    /// The numbers of this seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Dice {
+        Dice(ChaCha8Rng::seed_from_u64(seed))
+    }
+
+    /// Below `n`, which is above zero.
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.0.next_u64() % n
+    }
+
+    /// True once in `n` times; `n` is above zero.
+    pub fn one_in(&mut self, n: u64) -> bool {
+        self.below(n) == 0
+    }
+
+    /// Up to `most`, every order of magnitude as likely as the others.
+    pub fn span(&mut self, most: Nanos) -> Nanos {
+        let bits = u64::from(u64::BITS - most.as_ns().leading_zeros());
+        let magnitude = self.below(bits + 1);
+        Nanos::ns((self.0.next_u64() & ((1_u64 << magnitude) - 1)).min(most.as_ns()))
+    }
+
+    /// One of them; `None` of none.
+    pub fn choose<T: Copy>(&mut self, of: &[T]) -> Option<T> {
+        (!of.is_empty()).then(|| of[usize::try_from(self.below(of.len() as u64)).expect("an index fits")])
+    }
+}
+
+impl Options {
+    /// The options of this seed.
+    ///
+    /// # Panics
+    /// The policy's descriptor declares a knob whose range is empty.
+    #[must_use]
+    pub fn draw(policy: &'static Descriptor, seed: u64) -> Options {
+        let mut dice = Dice::new(seed);
+        let cpus: usize = dice.choose(&[1, 2, 4, 16]).expect("there are four");
+        let smt = dice.choose(&[1, 1, 2]).filter(|&smt| cpus % smt == 0).unwrap_or(1);
+        let llc = dice.choose(&[cpus, cpus, cpus.div_ceil(2)]).filter(|llc| llc % smt == 0).unwrap_or(cpus);
+        let half = |dice: &mut Dice| dice.one_in(2);
+        let host = Host { cpus, smt, llc };
+        let knobs = draw_knobs(policy, &host, &mut dice);
+        let late = |dice: &mut Dice| if dice.one_in(2) { Nanos::ZERO } else { dice.span(Nanos::ms(2)) };
+        let mut options = Options {
+            policy,
+            seed,
+            steps: 400 + dice.below(1_600),
+            entities: 1 + dice.span(Nanos::ns(60)).as_ns(),
+            host,
+            knobs,
+            lateness: Lateness {
+                kick: if half(&mut dice) { Nanos::ZERO } else { Nanos::us(1 + dice.below(20)) },
+                alarm: late(&mut dice),
+                slice: late(&mut dice),
+            },
+            affinities: half(&mut dice),
+            changes: half(&mut dice),
+            arrivals: half(&mut dice),
+            blocks: !dice.one_in(4),
+            pauses: half(&mut dice),
+            yields: half(&mut dice),
+            groups: half(&mut dice),
+            limits: half(&mut dice),
+            real_time: half(&mut dice),
+            reservations: half(&mut dice),
+        };
+        match dice.below(8) {
+            0 => options.calm(),
+            1 => {
+                options.calm();
+                options.lateness = Lateness::default();
+            }
+            _ => {}
+        }
+        options
+    }
+
+    /// Everybody runs on: the promises that only hold then are judged.
+    fn calm(&mut self) {
+        (self.affinities, self.changes, self.arrivals) = (false, false, false);
+        (self.blocks, self.pauses, self.yields) = (false, false, false);
+    }
+
+    /// Whether nobody comes, goes, changes or rests after the start.
+    #[must_use]
+    pub fn is_calm(&self) -> bool {
+        !(self.affinities || self.changes || self.arrivals || self.blocks || self.pauses || self.yields)
+    }
+
+    /// The same with fewer steps or entities, where given.
+    #[must_use]
+    pub fn with(mut self, steps: Option<u64>, entities: Option<u64>) -> Options {
+        self.steps = steps.unwrap_or(self.steps);
+        self.entities = entities.unwrap_or(self.entities).max(1);
+        self
+    }
+}
+
+/// Most knobs stay at their defaults; some take another value of their range.
+fn draw_knobs(policy: &'static Descriptor, host: &Host, dice: &mut Dice) -> Knobs {
+    let mut knobs = policy.defaults();
+    if dice.one_in(2) {
+        return knobs;
+    }
+    for knob in policy.knobs {
+        if !dice.one_in(3) {
+            continue;
+        }
+        let value = match knob.unit {
+            Unit::Switch | Unit::Choice(_) => {
+                let values = (knob.most - knob.least + 1).unsigned_abs();
+                knob.least + i64::try_from(dice.below(values)).expect("a choice is small")
+            }
+            // Within a factor of four of the default, for the bounds to be worth judging.
+            Unit::Time | Unit::Count | Unit::Percent => {
+                let quarters = i64::try_from(1 + dice.below(16)).expect("it is small");
+                (knob.default.saturating_mul(quarters) / 4).clamp(knob.least, knob.most)
+            }
+        };
+        knobs.set(knob.name, value).expect("it is in range");
+    }
+    // Some knobs exclude each other; the policy says so, and then there is nothing to run.
+    if (policy.build)(host, &knobs).is_ok() { knobs } else { policy.defaults() }
+}
+
+impl fmt::Display for Options {
+    /// Every option, then the line that replays the run.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Host { cpus, smt, llc } = self.host;
+        write!(f, "{}: cpus {cpus}, smt {smt}, llc {llc}, entities {}", self.policy.name, self.entities)?;
+        let Lateness { kick, alarm, slice } = self.lateness;
+        write!(f, ", steps {}, late kicks {kick}, alarms {alarm}, slices {slice}", self.steps)?;
+        let switches = [
+            ("affinities", self.affinities),
+            ("changes", self.changes),
+            ("arrivals", self.arrivals),
+            ("blocks", self.blocks),
+            ("pauses", self.pauses),
+            ("yields", self.yields),
+            ("groups", self.groups),
+            ("limits", self.limits),
+            ("real-time", self.real_time),
+            ("reservations", self.reservations),
+        ];
+        for (name, _) in switches.iter().filter(|(_, on)| *on) {
+            write!(f, ", {name}")?;
+        }
+        for (knob, value) in self.knobs.iter().filter(|(knob, value)| knob.default != *value) {
+            write!(f, ", {}={}", knob.name, knob.show(value))?;
+        }
+        write!(f, "\nreplay: cargo xtask fuzz --policy {} --seed {}", self.policy.name, self.seed)?;
+        write!(f, " --steps {} --entities {}", self.steps, self.entities)
+    }
+}

@@ -8,20 +8,23 @@ use std::process::{Command, ExitCode};
 /// How to fuzz.
 #[derive(Args, Debug)]
 pub(crate) struct Fuzz {
-    /// How long, in minutes.
-    #[arg(long, default_value_t = 1)]
-    minutes: u64,
+    /// How long, in minutes, shared by the policies.
+    #[arg(long, default_value_t = 1.0)]
+    minutes: f64,
     /// Only this policy (all of them unless given).
     #[arg(long)]
     policy: Option<String>,
-    /// The seed of the first run; a run that fails prints its own.
+    /// Just this seed, once; a run that fails prints its own.
     #[arg(long)]
     seed: Option<u64>,
-    /// How many steps one run takes at most.
-    #[arg(long)]
+    /// With a seed: only this many rounds of inputs.
+    #[arg(long, requires = "seed")]
     steps: Option<u64>,
-    /// How many entities one run has at most.
-    #[arg(long)]
+    /// With a seed: on this many CPUs.
+    #[arg(long, requires = "seed")]
+    cpus: Option<u16>,
+    /// With a seed: at most this many entities at a time.
+    #[arg(long, requires = "seed")]
     entities: Option<u64>,
 }
 
@@ -55,6 +58,7 @@ impl Fuzz {
         option("policy", self.policy.clone());
         option("seed", self.seed.map(|n| n.to_string()));
         option("steps", self.steps.map(|n| n.to_string()));
+        option("cpus", self.cpus.map(|n| n.to_string()));
         option("entities", self.entities.map(|n| n.to_string()));
         words
     }
@@ -99,7 +103,7 @@ mod tests {
 
     #[test]
     fn fuzz_passes_on_just_what_it_was_given() {
-        let mut given = Fuzz { minutes: 3, policy: None, seed: None, steps: None, entities: None };
+        let mut given = Fuzz { minutes: 3.0, policy: None, seed: None, steps: None, cpus: None, entities: None };
         assert_eq!(given.arguments(), ["--minutes", "3"]);
         given.policy = Some("edf".to_string());
         given.seed = Some(7);

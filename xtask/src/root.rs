@@ -22,10 +22,40 @@ pub(crate) fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
-/// How somebody would type this call.
+/// How somebody in the folder of the workspace would type this call.
 pub(crate) fn typed(command: &Command) -> String {
+    let mut words = Vec::new();
+    let folder = command.get_current_dir().and_then(|folder| folder.strip_prefix(root()).ok());
+    if let Some(folder) = folder.filter(|folder| !folder.as_os_str().is_empty()) {
+        words.push(format!("cd {} &&", folder.display()));
+    }
+    for (name, value) in command.get_envs() {
+        let name = name.to_string_lossy();
+        if let Some(value) = value.filter(|_| !name.starts_with("CARGO_")) {
+            words.push(format!("{name}={}", quoted(&value.to_string_lossy())));
+        }
+    }
     let program = std::path::Path::new(command.get_program());
-    let mut words = vec![program.file_name().unwrap_or_default().to_string_lossy().into_owned()];
-    words.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));
+    words.push(program.file_name().unwrap_or_default().to_string_lossy().into_owned());
+    words.extend(command.get_args().map(|word| quoted(&word.to_string_lossy())));
     words.join(" ")
+}
+
+/// A word as a shell takes it for one.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./:=,+@".contains(c);
+    if !word.is_empty() && word.chars().all(plain) { word.to_string() } else { format!("'{word}'") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_is_typed_with_its_folder_and_environment() {
+        let mut command = cargo(&["doc", "--no-deps"]);
+        assert_eq!(typed(&command), "cargo doc --no-deps");
+        command.env("RUSTDOCFLAGS", "-D warnings").current_dir(root().join("target/x"));
+        assert_eq!(typed(&command), "cd target/x && RUSTDOCFLAGS='-D warnings' cargo doc --no-deps");
+    }
 }

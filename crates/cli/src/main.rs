@@ -1,1 +1,82 @@
-fn main() {}
+//! `tactus`: the one command.
+
+mod args;
+mod demo;
+mod output;
+mod picture;
+mod policies_list;
+mod record;
+mod sim;
+
+use args::{Cli, Command};
+use clap::{CommandFactory, Parser};
+use lab::problem::Problems;
+use std::process::ExitCode;
+
+/// Why a command did not do what was asked.
+#[derive(Debug)]
+enum Failure {
+    /// The input is wrong; nothing was done.
+    Input(Problems),
+    /// What was typed makes no sense together; nothing was done.
+    Usage(miette::Report),
+    /// Something failed.
+    Failed(anyhow::Error),
+}
+
+/// A failure that is the caller's: the reason, and what would be right.
+fn usage(reason: String, right: &str) -> Failure {
+    Failure::Usage(miette::miette!(help = right.to_string(), "{reason}"))
+}
+
+impl From<Problems> for Failure {
+    fn from(problems: Problems) -> Failure {
+        Failure::Input(problems)
+    }
+}
+
+impl From<anyhow::Error> for Failure {
+    fn from(error: anyhow::Error) -> Failure {
+        Failure::Failed(error)
+    }
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Input(problems)) => {
+            complain(&format!("{:?}", problems.report()));
+            ExitCode::from(2)
+        }
+        Err(Failure::Usage(report)) => {
+            complain(&format!("{report:?}"));
+            ExitCode::from(2)
+        }
+        Err(Failure::Failed(error)) => {
+            complain(&format!("error: {error:#}"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Writes to standard error, which may be closed as well.
+fn complain(text: &str) {
+    use std::io::Write;
+    let _ = writeln!(std::io::stderr().lock(), "{}", text.trim_end());
+}
+
+fn run(cli: Cli) -> Result<(), Failure> {
+    output::clean_up_when_interrupted()?;
+    match cli.command {
+        None => Ok(output::print(&Cli::command().render_help().to_string())?),
+        Some(Command::Sim(args)) => sim::run(&args),
+        Some(Command::Policies(args)) => policies_list::run(&args),
+        Some(Command::Demo(args)) => demo::run(&args),
+        Some(Command::Completions { shell }) => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "tactus", &mut script);
+            Ok(output::print(&String::from_utf8_lossy(&script))?)
+        }
+    }
+}

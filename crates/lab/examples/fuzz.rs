@@ -1,7 +1,8 @@
 //! Runs the fuzzer: `cargo xtask fuzz` is the door to it.
+#![expect(clippy::disallowed_methods, reason = "how long to fuzz is real time")]
 
 use clap::Parser;
-use lab::fuzz::{Options, Stats, run};
+use lab::fuzz::{Options, Stats, check};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -21,6 +22,9 @@ struct Arguments {
     /// With a seed: only this many rounds of inputs.
     #[arg(long, requires = "seed")]
     steps: Option<u64>,
+    /// With a seed: on this many CPUs.
+    #[arg(long, requires = "seed", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    cpus: Option<u16>,
     /// With a seed: at most this many entities at a time.
     #[arg(long, requires = "seed")]
     entities: Option<u64>,
@@ -46,9 +50,13 @@ fn main() -> ExitCode {
     let mut failed = false;
     for policy in &chosen {
         if let Some(seed) = arguments.seed {
-            let options = Options::draw(policy, seed).with(arguments.steps, arguments.entities);
+            let drawn = Options::draw(policy, seed).with(arguments.steps, arguments.entities);
+            let options = match arguments.cpus {
+                Some(cpus) => drawn.on(cpus.into()),
+                None => drawn,
+            };
             println!("{options}");
-            failed |= report(run(&options));
+            failed |= report(check(&options));
             continue;
         }
         std::panic::set_hook(Box::new(|_| {}));
@@ -59,7 +67,7 @@ fn main() -> ExitCode {
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-fn report(outcome: Result<Stats, lab::fuzz::Failure>) -> bool {
+fn report(outcome: Result<Stats, Box<lab::fuzz::Failure>>) -> bool {
     match outcome {
         Ok(Stats { accepted, refused, actions }) => {
             println!("kept every law: {accepted} inputs accepted, {refused} wishes refused, actions {actions:016x}");
@@ -80,7 +88,7 @@ fn campaign(policy: &'static sched::Descriptor, share: Duration) -> bool {
     let (start, mut accepted, mut runs) = (Instant::now(), 0, 0);
     while start.elapsed() < share {
         let options = Options::draw(policy, first + runs);
-        match run(&options) {
+        match check(&options) {
             Ok(stats) => accepted += stats.accepted,
             failed @ Err(_) => {
                 println!("{options}");

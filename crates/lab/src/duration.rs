@@ -1,6 +1,6 @@
 //! Lengths of time as people write them: `20ms`, `1.5 s`, `1h 30min`.
 
-use crate::problem::{Wrong, quoted};
+use crate::problem::{Problems, Wrong, quoted};
 use jiff::fmt::friendly::SpanParser;
 use sched::time::SPAN_MAX;
 use sched::{Nanos, Refused};
@@ -8,6 +8,27 @@ use sched::{Nanos, Refused};
 /// What a length of time looks like.
 pub(crate) const FORM: &str =
     "a number and a unit in quotes, such as \"20ms\", \"1.5s\" or \"10min\" (ns, us, ms, s, min, h)";
+
+/// The length of a run that `text` says, as people write it: `20ms`, `1.5s`, `10min`.
+///
+/// # Errors
+/// It is none, zero, or longer than [`SPAN_MAX`].
+pub fn length(text: &str) -> Result<Nanos, Problems> {
+    let length = moment(text)?;
+    if length.is_zero() {
+        let wrong = Wrong::new("the run has no length", "zero", format!("right would be {FORM}"));
+        return Err(wrong.anywhere(None).into());
+    }
+    Ok(length)
+}
+
+/// The time since the start of a run that `text` says.
+///
+/// # Errors
+/// It is none, or later than [`SPAN_MAX`].
+pub fn moment(text: &str) -> Result<Nanos, Problems> {
+    parse("time", text).map_err(|wrong| wrong.anywhere(None).into())
+}
 
 /// The length of time that `text` says; `what` it is the length of.
 pub(crate) fn parse(what: &'static str, text: &str) -> Result<Nanos, Wrong> {

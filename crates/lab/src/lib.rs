@@ -1,13 +1,25 @@
-//! Puts policies and simulator together. So far its input side: [`scenario`]s and [`taskset`]s, and [`knobs`].
+//! Puts policies and simulator together: [`scenario`]s, [`taskset`]s and [`knobs`] go in, [`report`]s come out of [`run`].
 //!
 //! Whatever is wrong in an input comes out as [`problem::Problems`], each with its place in the [`source`], the
 //! reason and what would be right.
 
+mod audit;
+mod choose;
 mod duration;
 pub mod fuzz;
+#[cfg(doctest)]
+mod guide;
 pub mod input;
+pub mod jobs;
 pub mod knobs;
 pub mod problem;
+pub mod report;
+mod run;
 pub mod scenario;
 pub mod source;
 pub mod taskset;
+
+pub use audit::auditor;
+pub use choose::{Choice, Placement, choose, choose_for_tasks, policy};
+pub use duration::{length, moment};
+pub use run::run;

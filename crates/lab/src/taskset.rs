@@ -2,10 +2,11 @@
 
 use crate::input;
 use crate::problem::{Findings, Problem, Problems, Wrong, nearest, quoted};
+use crate::scenario::{Costs, EntitySpec, JobEnd, Periodic, Scenario, Workload};
 use crate::source::{Placed, Source, Span, floor};
 use csv::ByteRecord;
-use sched::Nanos;
 use sched::time::SPAN_MAX;
+use sched::{Host, Instant, Limit, Nanos, Params, Reservation};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -23,6 +24,54 @@ pub struct Task {
     pub period: Nanos,
     /// CPU time per job (worst-case execution time). Range: 1 µs … `period`.
     pub wcet: Nanos,
+}
+
+/// In which order tasks arrive, which decides where a policy that places them one by one puts them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Arrival {
+    /// By id.
+    ById,
+    /// By utilisation, the largest first; of equals, the lower id.
+    ByUtilisation,
+}
+
+/// The scenario of `tasks` on `cpus` identical CPUs for `length`: all arrive at once, each with its period and execution
+/// time as its reservation, and jobs that say when they are done.
+#[must_use]
+pub fn scenario(name: &str, tasks: &[Task], cpus: usize, arrival: Arrival, length: Nanos) -> Scenario {
+    let mut tasks = tasks.to_vec();
+    tasks.sort_by_key(|task| task.id);
+    if arrival == Arrival::ByUtilisation {
+        // a/b > c/d in whole numbers; the sort is stable.
+        let product = |a: Nanos, b: Nanos| u128::from(a.as_ns()) * u128::from(b.as_ns());
+        tasks.sort_by(|a, b| product(b.wcet, a.period).cmp(&product(a.wcet, b.period)));
+    }
+    let entity = |task: &Task| EntitySpec {
+        name: format!("task {}", task.id),
+        group: None,
+        arrival: Instant::ZERO,
+        leaves: None,
+        params: Params { reservation: Some(task.reservation()), ..Params::default() },
+        workload: Workload::Periodic(Periodic { end: JobEnd::Yield, ..Periodic::new(task.period, task.wcet) }),
+        place: Span::default(),
+    };
+    Scenario {
+        name: name.to_string(),
+        host: Host::new(cpus),
+        length,
+        seed: None,
+        policy: None,
+        costs: Costs::NONE,
+        groups: Vec::new(),
+        entities: tasks.iter().map(entity).collect(),
+        source: Source::default(),
+    }
+}
+
+impl Task {
+    fn reservation(&self) -> Reservation {
+        Reservation { slice: self.wcet, period: self.period, start: None, limit: Limit::Soft }
+    }
 }
 
 /// Reads the task set at `path`.

@@ -102,12 +102,8 @@ impl Sink for Collector {
 fn ours(tasks: &[Task], cpus: usize, placement: Placement) -> Jobs {
     let edf = policies::find("edf").unwrap();
     let mut knobs = edf.defaults();
-    let choice = |name: &str, word: &str| {
-        let knob = edf.knobs.iter().find(|knob| knob.name == name).unwrap();
-        (knob.least..=knob.most).find(|&value| knob.show(value) == word).unwrap()
-    };
-    knobs.set("enforce", choice("enforce", "none")).unwrap();
-    knobs.set("placement", choice("placement", placement.word())).unwrap();
+    knobs.set_word("enforce", "none").unwrap();
+    knobs.set_word("placement", placement.word()).unwrap();
     knobs.set("reserve", 0).unwrap();
     let mut collector = Collector::default();
     let mut host = sim::Host::new(edf, sched::Host::new(cpus), &knobs, sim::Costs::NONE).unwrap();

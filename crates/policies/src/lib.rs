@@ -4,6 +4,7 @@
 //! (`cargo xtask new-policy NAME` does it). Command line, documentation, laws, fuzzing, goldens and benchmarks
 //! follow from the entry.
 
+mod canary;
 mod cfs;
 mod credit;
 mod edf;
@@ -11,6 +12,7 @@ mod linux;
 mod round_robin;
 mod rt;
 
+pub use canary::CANARIES;
 use sched::Descriptor;
 
 /// Every policy, in alphabetical order of name.

@@ -9,17 +9,29 @@ use alloc::vec::Vec;
 /// One slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cell {
+    /// Whose it is. An index that is used again has a new owner, perhaps at the instant at which the old one left.
+    alarm: Alarm,
     /// When it is due; NEVER if it is not set.
     pub(crate) at: Instant,
     /// Where it goes off.
     pub(crate) on: CpuId,
+    told: Alarm,
     told_at: Instant,
     told_on: CpuId,
     listed: bool,
 }
 
-const UNSET: Cell =
-    Cell { at: Instant::NEVER, on: CpuId::new(0), told_at: Instant::NEVER, told_on: CpuId::new(0), listed: false };
+const NOBODYS: Alarm = Alarm { of: Of::Policy, slot: 0 };
+
+const UNSET: Cell = Cell {
+    alarm: NOBODYS,
+    at: Instant::NEVER,
+    on: CpuId::new(0),
+    told: NOBODYS,
+    told_at: Instant::NEVER,
+    told_on: CpuId::new(0),
+    listed: false,
+};
 
 /// Cells lie in this order: the policy's, each CPU's, then alternately one entity's and one group's of equal index.
 #[derive(Debug)]
@@ -27,7 +39,8 @@ pub(crate) struct Alarms {
     slots: AlarmSlots,
     cpus: usize,
     cells: Vec<Cell>,
-    changed: Vec<Alarm>,
+    /// The numbers of those to be told.
+    changed: Vec<usize>,
 }
 
 impl Alarms {
@@ -86,10 +99,11 @@ impl Alarms {
     pub(crate) fn set(&mut self, alarm: Alarm, on: CpuId, at: Instant) {
         let number = self.number(alarm);
         let cell = &mut self.cells[number];
+        cell.alarm = alarm;
         cell.at = at;
         cell.on = on;
         if !core::mem::replace(&mut cell.listed, true) {
-            self.changed.push(alarm);
+            self.changed.push(number);
         }
     }
 
@@ -125,19 +139,24 @@ impl Alarms {
         }
     }
 
+    /// Whether there is anything to tell.
+    #[inline]
+    pub(crate) fn any_changed(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
     /// Turns what changed since the last time into actions.
     pub(crate) fn tell(&mut self, actions: &mut Vec<Action>) {
-        if self.changed.is_empty() {
-            return;
-        }
         for i in 0..self.changed.len() {
-            let alarm = self.changed[i];
-            let number = self.number(alarm);
+            let number = self.changed[i];
             let cell = &mut self.cells[number];
+            let alarm = cell.alarm;
             cell.listed = false;
-            if (cell.at, cell.on) == (cell.told_at, cell.told_on) {
+            let known = cell.told == alarm || cell.at == Instant::NEVER;
+            if known && (cell.at, cell.on) == (cell.told_at, cell.told_on) {
                 continue;
             }
+            cell.told = alarm;
             cell.told_at = cell.at;
             cell.told_on = cell.on;
             actions.push(match cell.at {
@@ -146,5 +165,30 @@ impl Alarms {
             });
         }
         self.changed.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_used_again_at_one_instant_tells_its_new_owner() {
+        let slots = AlarmSlots { entity: &[AlarmKind::Timer], ..AlarmSlots::NONE };
+        let of = |generation| Alarm { of: Of::Entity(EntityId::new(0, generation)), slot: 0 };
+        let on = CpuId::new(0);
+        // Even an alarm for the very same time and place: the driver knows the old owner's.
+        for at in [Instant::at_ns(20), Instant::at_ns(10)] {
+            let mut alarms = Alarms::new(slots, 1);
+            alarms.reserve(1, 1);
+            let mut actions = Vec::new();
+            alarms.set(of(0), on, Instant::at_ns(10));
+            alarms.tell(&mut actions);
+            alarms.drop_entity(EntityId::new(0, 0));
+            alarms.set(of(1), on, at);
+            actions.clear();
+            alarms.tell(&mut actions);
+            assert_eq!(actions, [Action::SetAlarm { alarm: of(1), number: 0, on, at }]);
+        }
     }
 }

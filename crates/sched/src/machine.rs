@@ -395,15 +395,16 @@ impl Machine {
         self.advance(now);
         self.policy.plan(&mut Cx::new(&mut self.truth, CpuId::default()));
         // A pick may kick others, and those others again; a policy that never comes to rest is wrong.
-        let mut picks_left = 64 + 2 * self.truth.host.cpus * self.truth.host.cpus;
+        let mut picks = 0;
         while let Some(cpu) = self.truth.take_needy() {
             self.truth.deciding = Some(cpu);
             if self.truth.running(cpu).is_some() {
                 self.displace(cpu);
+                self.truth.answer(cpu);
             }
             self.pick(cpu);
-            assert!(picks_left > 0, "the policy kicks without end at {now}");
-            picks_left -= 1;
+            picks += 1;
+            assert!(picks <= self.truth.picks_most, "the policy kicks without end at {now}");
         }
         self.truth.deciding = None;
         self.truth.tell();

@@ -3,14 +3,17 @@
 //!
 //! Laws are asserted where the truth changes; the comments name them by their number in ARCHITECTURE.md.
 
+mod groups;
+
 use crate::alarms::Alarms;
 use crate::cx::State;
-use crate::id::{CpuId, CpuSet, ENTITIES_MAX, EntityId, GroupId};
+use crate::id::{CpuId, CpuSet, ENTITIES_MAX, EntityId};
 use crate::machine::{Action, Kicks};
 use crate::params::{GroupParams, Host, Params};
 use crate::policy::{Alarm, AlarmSlots, Held};
 use crate::time::{Instant, Nanos};
 use alloc::vec::Vec;
+use groups::Group;
 
 /// "No entity" in a link.
 const NOBODY: u32 = u32::MAX;
@@ -43,17 +46,6 @@ struct Cold {
     confined: CpuSet,
 }
 
-/// A group.
-#[derive(Clone, Debug)]
-pub(crate) struct Group {
-    generation: u32,
-    attached: bool,
-    pub(crate) params: GroupParams,
-    pub(crate) parent: Option<GroupId>,
-    children: u32,
-    first_member: u32,
-}
-
 /// A CPU's seat.
 #[derive(Clone, Copy, Debug)]
 struct Seat {
@@ -84,6 +76,8 @@ pub(crate) struct Truth {
     needy_count: usize,
     /// CPUs a kick is on its way to.
     kicked: CpuSet,
+    /// How many picks one settle may take, before it is clear that it never ends.
+    pub(crate) picks_most: usize,
     /// The CPU that gives up an entity or picks at this moment.
     pub(crate) deciding: Option<CpuId>,
     slots: Vec<Slot>,
@@ -124,6 +118,7 @@ impl Truth {
             needy: CpuSet::EMPTY,
             needy_count: 0,
             kicked: CpuSet::EMPTY,
+            picks_most: 64 + 2 * host.cpus * host.cpus,
             deciding: None,
             slots: Vec::new(),
             cold: Vec::new(),
@@ -295,86 +290,6 @@ impl Truth {
         }
     }
 
-    // ---- Groups ----
-
-    #[inline]
-    pub(crate) fn group(&self, g: GroupId) -> &Group {
-        let group = &self.groups[g.index()];
-        assert!(group.generation == g.generation() && group.attached, "law 8: {g} is removed");
-        group
-    }
-
-    pub(crate) fn is_group(&self, g: GroupId) -> bool {
-        self.groups.get(g.index()).is_some_and(|group| group.attached && group.generation == g.generation())
-    }
-
-    pub(crate) fn group_params_mut(&mut self, g: GroupId) -> &mut GroupParams {
-        &mut self.groups[g.index()].params
-    }
-
-    pub(crate) fn group_in_use(&self, g: GroupId) -> bool {
-        let group = self.group(g);
-        group.children > 0 || group.first_member != NOBODY
-    }
-
-    pub(crate) fn add_group(&mut self, params: GroupParams, parent: GroupId) -> GroupId {
-        let mut group =
-            Group { generation: 0, attached: true, params, parent: Some(parent), children: 0, first_member: NOBODY };
-        self.groups[parent.index()].children += 1;
-        let index = match self.free_groups.pop() {
-            Some(index) => {
-                group.generation = self.groups[index as usize].generation + 1;
-                self.groups[index as usize] = group;
-                index
-            }
-            None => {
-                self.groups.push(group);
-                u32::try_from(self.groups.len() - 1).expect("a group index is 32 bits")
-            }
-        };
-        self.reserve();
-        GroupId::new(index, self.groups[index as usize].generation)
-    }
-
-    pub(crate) fn remove_group(&mut self, g: GroupId) {
-        let parent = self.group(g).parent.expect("the root stays");
-        self.groups[parent.index()].children -= 1;
-        self.groups[g.index()].attached = false;
-        self.alarms.drop_group(g);
-        self.free_groups.push(u32::try_from(g.index()).expect("a group index is 32 bits"));
-    }
-
-    fn join_group(&mut self, e: EntityId, g: GroupId) {
-        #[expect(clippy::cast_possible_truncation, reason = "an index is 32 bits")]
-        let index = e.index() as u32;
-        let first = core::mem::replace(&mut self.groups[g.index()].first_member, index);
-        self.slots[e.index()].next_member = first;
-        self.slots[e.index()].prev_member = NOBODY;
-        if first != NOBODY {
-            self.slots[first as usize].prev_member = index;
-        }
-    }
-
-    fn leave_group(&mut self, e: EntityId, g: GroupId) {
-        let Slot { next_member, prev_member, .. } = self.slots[e.index()];
-        if next_member != NOBODY {
-            self.slots[next_member as usize].prev_member = prev_member;
-        }
-        match prev_member {
-            NOBODY => self.groups[g.index()].first_member = next_member,
-            prev => self.slots[prev as usize].next_member = next_member,
-        }
-    }
-
-    pub(crate) fn members(&self, g: GroupId) -> impl Iterator<Item = EntityId> + '_ {
-        let mut next = self.group(g).first_member;
-        core::iter::from_fn(move || {
-            let index = (next != NOBODY).then_some(next)?;
-            next = self.slots[index as usize].next_member;
-            Some(self.id(index))
-        })
-    }
-
     // ---- CPUs ----
 
     #[inline]
@@ -389,7 +304,7 @@ impl Truth {
 
     #[inline]
     pub(crate) fn will_pick(&self, cpu: CpuId) -> bool {
-        self.needy.contains(cpu) || self.kicked.contains(cpu)
+        self.needy.contains(cpu) || self.kicked.contains(cpu) || self.deciding == Some(cpu)
     }
 
     pub(crate) fn idle_cpu_for(&self, e: EntityId) -> Option<CpuId> {
@@ -423,7 +338,7 @@ impl Truth {
         assert!(cpu.index() < self.host.cpus, "{cpu:?} is not on this machine");
         match self.kicks {
             Kicks::Immediate => self.need(cpu),
-            Kicks::Delivered if self.will_pick(cpu) => {}
+            Kicks::Delivered if self.needy.contains(cpu) || self.kicked.contains(cpu) => {}
             Kicks::Delivered => {
                 self.kicked.insert(cpu);
                 self.seats[cpu.index()].kick_told = false;
@@ -461,6 +376,14 @@ impl Truth {
             self.kicked.remove(cpu);
         }
         Some(cpu)
+    }
+
+    /// `cpu` is about to pick: whoever calls it now calls it for that.
+    #[inline]
+    pub(crate) fn answer(&mut self, cpu: CpuId) {
+        if self.needy_count > 0 && self.needy.remove(cpu) {
+            self.needy_count -= 1;
+        }
     }
 
     #[inline]
@@ -549,7 +472,9 @@ impl Truth {
         self.actions.clear();
         if let [cpu] = *self.touched {
             self.tell_stop(cpu);
-            self.tell_holds();
+            if !self.hold_changes.is_empty() {
+                self.tell_holds();
+            }
             self.tell_run(cpu);
         } else {
             for i in 0..self.touched.len() {
@@ -561,7 +486,9 @@ impl Truth {
             }
         }
         self.touched.clear();
-        self.alarms.tell(&mut self.actions);
+        if self.alarms.any_changed() {
+            self.alarms.tell(&mut self.actions);
+        }
     }
 
     #[inline]
@@ -590,11 +517,8 @@ impl Truth {
         }
     }
 
-    #[inline]
+    #[cold]
     fn tell_holds(&mut self) {
-        if self.hold_changes.is_empty() {
-            return;
-        }
         for entity in self.hold_changes.drain(..) {
             let slot = &mut self.slots[entity.index()];
             if !slot.attached || slot.generation != entity.generation() {

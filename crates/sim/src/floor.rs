@@ -77,7 +77,7 @@ pub(crate) struct Floor {
     /// By the machine's number of the alarm.
     pub(crate) alarms: Calendar,
     alarm_names: Vec<Option<(Alarm, CpuId)>>,
-    /// CPUs that stopped in this settle; those that run nobody else have no end.
+    /// CPUs that stopped in this settle before anything was due there; those that run nobody else have no end.
     stopped: Vec<CpuId>,
 }
 
@@ -183,9 +183,12 @@ impl Floor {
 
     #[inline]
     fn stop(&mut self, cpu: CpuId, entity: EntityId) {
-        self.stopped.push(cpu);
         let left = self.left(&self.cpus[cpu.index()]);
         let running = &mut self.cpus[cpu.index()];
+        // Mostly its burst has just ended, and nothing is due any more.
+        if running.done.min(running.until) != Instant::NEVER {
+            self.stopped.push(cpu);
+        }
         running.entity = None;
         running.last = Some(entity);
         running.done = Instant::NEVER;

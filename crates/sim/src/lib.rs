@@ -5,6 +5,7 @@ mod calendar;
 mod costs;
 mod floor;
 mod host;
+pub mod meter;
 mod workload;
 
 pub use auditor::Auditor;
@@ -12,4 +13,5 @@ pub use calendar::Calendar;
 pub use costs::Costs;
 pub use floor::Counts;
 pub use host::Host;
+pub use meter::{Measures, Meter};
 pub use workload::{JobEnd, Periodic, Workload};

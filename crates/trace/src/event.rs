@@ -225,6 +225,13 @@ impl Trace {
     pub fn new(header: Header) -> Trace {
         Trace { header, events: Vec::new() }
     }
+
+    /// Shows everything to `sink`, as it was shown to this trace.
+    pub fn replay(&self, sink: &mut dyn Sink) {
+        for (at, event) in &self.events {
+            sink.record(*at, event);
+        }
+    }
 }
 
 impl Sink for Trace {

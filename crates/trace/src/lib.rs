@@ -1,5 +1,31 @@
 //! What happened: one schema of events for simulated and real runs, and the forms it is kept and shown in.
+//!
+//! | to | use |
+//! |---|---|
+//! | keep a run in memory | [`Trace`] |
+//! | keep it in a file that people read and compare, and read it back | [`TextWriter`], [`text::read`], [`text::Reader`] |
+//! | look at a long run in a viewer | [`ChromeWriter`] (ui.perfetto.dev, chrome://tracing) |
+//! | know who ran when, and what became of jobs | [`Timeline`]; in constant memory: [`follow::Follower`] |
+//! | draw that in a terminal or a test | [`Gantt`] |
+//! | draw it for a report or a page | [`svg::Picture`], [`svg::side_by_side`] |
+//!
+//! Writers are [`Sink`]s: they take events as they happen, and tell at the end what went wrong.
 
+mod axis;
+pub mod chrome;
 pub mod event;
+pub mod follow;
+pub mod gantt;
+mod grid;
+mod names;
+mod output;
+pub mod svg;
+pub mod text;
+pub mod timeline;
 
+pub use chrome::ChromeWriter;
 pub use event::{Event, Header, Sink, Trace};
+pub use follow::Inconsistent;
+pub use gantt::Gantt;
+pub use text::{TextError, TextWriter};
+pub use timeline::{Timeline, TimelineBuilder};

@@ -127,7 +127,9 @@ fn formatting() -> Result<Outcome> {
 
 fn lints() -> Result<Outcome> {
     match component::rust("clippy", "clippy") {
-        Ok(()) => succeeds(&mut cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])),
+        Ok(()) => {
+            succeeds(&mut cargo(&["clippy", "--workspace", "--all-targets", "--keep-going", "--", "-D", "warnings"]))
+        }
         Err(reason) => Ok(Outcome::Skipped(reason)),
     }
 }
@@ -161,6 +163,6 @@ mod tests {
         let mut shell = Command::new("sh");
         shell.args(["-c", "echo because; exit 1"]);
         let Ok(Outcome::Failed(failure)) = succeeds(&mut shell) else { panic!("it fails") };
-        assert_eq!((failure.text.as_str(), failure.again.as_str()), ("because\n", "sh -c echo because; exit 1"));
+        assert_eq!((failure.text.as_str(), failure.again.as_str()), ("because\n", "sh -c 'echo because; exit 1'"));
     }
 }

@@ -2,16 +2,21 @@
 //! formatted, and pass its own test and every test that is derived from the registry.
 
 use super::{Failure, Outcome, counted, succeeds};
-use crate::new_policy;
 use crate::root::{cargo, root};
+use crate::{component, new_policy};
 use anyhow::{Context, Result};
 use std::fs;
 use std::path::Path;
 
 const NAME: &str = "trial-run";
+/// The tests that go through the registry, as far as they are there.
+const DERIVED: &[&str] = &["registry", "laws", "exhaustive"];
 
 /// Makes a policy in a copy of the workspace, and checks it there.
 pub(super) fn check() -> Result<Outcome> {
+    if let Err(reason) = component::rust("fmt", "rustfmt").and_then(|()| component::rust("clippy", "clippy")) {
+        return Ok(Outcome::Skipped(reason));
+    }
     let trial = root().join("target/new-policy");
     let copy = trial.join("workspace");
     if copy.exists() {
@@ -20,13 +25,16 @@ pub(super) fn check() -> Result<Outcome> {
     copy_tree(&root(), &copy).context("cannot copy the workspace")?;
     new_policy::create(&copy, NAME).map_err(anyhow::Error::msg)?;
     let target = trial.join("target");
-    let checks: [&[&str]; 3] = [
-        &["fmt", "--package", "policies", "--check"],
-        &["clippy", "--package", "policies", "--all-targets", "--", "-D", "warnings"],
-        &["test", "--package", "policies", "trial_run"],
+    let mut checks: Vec<Vec<&str>> = vec![
+        vec!["fmt", "--package", "policies", "--check"],
+        vec!["clippy", "--package", "policies", "--all-targets", "--", "-D", "warnings"],
+        vec!["test", "--package", "policies", "trial_run"],
     ];
+    let tests = copy.join("crates/lab/tests");
+    let there = |name: &&&str| tests.join(name).is_dir() || tests.join(format!("{name}.rs")).is_file();
+    checks.extend(DERIVED.iter().filter(there).map(|name| vec!["test", "--package", "lab", "--test", *name]));
     for check in checks {
-        let mut command = cargo(check);
+        let mut command = cargo(&check);
         command.current_dir(&copy).env("CARGO_TARGET_DIR", &target);
         let outcome = if check[0] == "test" { counted(&mut command)? } else { succeeds(&mut command)? };
         match outcome {

@@ -53,7 +53,7 @@ fn links(page: &str) -> Vec<String> {
 
 /// The anchors of a page: its headings in lower case, hyphens for spaces, all other signs dropped.
 fn anchors(page: &str) -> Vec<String> {
-    let headings = prose(page).filter_map(|line| line.starts_with('#').then(|| line.trim_start_matches('#').trim()));
+    let headings = prose(page).filter(|line| line.starts_with('#')).map(|line| line.trim_start_matches('#').trim());
     let mut seen = BTreeMap::<String, usize>::new();
     headings
         .map(|heading| {

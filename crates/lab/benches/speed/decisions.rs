@@ -54,7 +54,7 @@ fn params(policy: &Descriptor, i: usize, size: usize) -> Params {
     let slice = period.scale(1, 2 * size as u64 + 2);
     let reservation = (policy.name == "edf").then_some(Reservation { slice, period, start: None, limit: Limit::Soft });
     let class = match policy.name {
-        "linux" if i % 10 == 0 => RtPriority::new(50).map_or(Class::Normal, Class::RoundRobin),
+        "linux" if i.is_multiple_of(10) => RtPriority::new(50).map_or(Class::Normal, Class::RoundRobin),
         _ => Class::Normal,
     };
     Params { reservation, class, ..Params::default() }

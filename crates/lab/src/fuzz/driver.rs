@@ -217,13 +217,19 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// All that can be asked about everybody attached: where they are, what is asked for them, what the policy keeps.
+    /// All that can be asked about everybody attached: where they are, what is asked for them, and, while nobody
+    /// runs who might be charged, what the policy keeps.
     fn snapshot(&self) -> String {
         let mut text = String::new();
+        let nobody_runs = self.machine.host().iter().all(|cpu| self.machine.running(cpu).is_none());
         for e in self.auditor.attached() {
             let (state, held) = (self.machine.state(e), self.machine.is_held(e));
             let _ = write!(text, "{e} {state:?} {held} {:?}", self.machine.params(e));
-            self.machine.inspect_all(e, &mut |name, value| drop(write!(text, " {name}={value}")));
+            if nobody_runs {
+                self.machine.inspect_all(e, &mut |name, value| {
+                    let _ = write!(text, " {name}={value}");
+                });
+            }
             text.push('\n');
         }
         text
@@ -288,7 +294,9 @@ impl<'a> Driver<'a> {
     /// Has the machine decide, and carries out what it says.
     pub fn settle(&mut self) {
         let now = self.now;
-        self.metered_call(|machine| drop(machine.settle(now).len()));
+        self.metered_call(|machine| {
+            machine.settle(now);
+        });
         for i in 0..self.machine.actions().len() {
             let action = self.machine.actions()[i];
             self.log.push((now, action));

@@ -2,10 +2,10 @@
 //! run is judged by the machine's own assertions, by the [`sim::Auditor`], and by being done twice.
 //!
 //! ```no_run
-//! use lab::fuzz::{Options, run};
+//! use lab::fuzz::{Options, check};
 //! let options = Options::draw(policies::find("edf").unwrap(), 123);
 //! println!("{options}"); // All options, and the line that replays them, first.
-//! if let Err(failure) = run(&options) {
+//! if let Err(failure) = check(&options) {
 //!     println!("{failure}"); // What broke, and the smallest run found in which it does.
 //! }
 //! ```
@@ -55,32 +55,32 @@ impl std::error::Error for Failure {}
 ///
 /// # Errors
 /// A law is broken; the failure holds the smallest options found for which one is.
-pub fn run(options: &Options) -> Result<Stats, Failure> {
+pub fn check(options: &Options) -> Result<Stats, Box<Failure>> {
     match attempt(options) {
         Ok(stats) => Ok(stats),
-        Err(what) => Err(shrink(options, what)),
+        Err(what) => Err(Box::new(shrink(options, what))),
     }
 }
 
 /// Runs these options once, with `meter` around every call in which the policy may not allocate.
 ///
 /// # Errors
-/// As for [`run`], but the run is not made smaller.
-pub fn run_metered<'a>(options: &'a Options, meter: Meter<'a>) -> Result<Stats, Failure> {
+/// As for [`check`], but the run is not made smaller.
+pub fn run_metered<'a>(options: &'a Options, meter: Meter<'a>) -> Result<Stats, Box<Failure>> {
     let run = once(options, Some(meter)).map(|run| run.stats());
-    run.map_err(|what| Failure { options: options.clone(), what })
+    run.map_err(|what| Box::new(Failure { options: options.clone(), what }))
 }
 
-/// Runs the first `runs` seeds, from `first` on, that draw a machine of `cpus` CPUs, and prints the options of each.
+/// Runs `seeds` seeds of `policy` from `first` on, on machines of `cpus` CPUs, printing the options of each first.
 ///
 /// # Errors
-/// As for [`run`].
-pub fn smoke(policy: &'static Descriptor, cpus: usize, first: u64, runs: usize) -> Result<Stats, Failure> {
-    let drawn = (first..).map(|seed| Options::draw(policy, seed)).filter(|options| options.host.cpus == cpus);
+/// As for [`check`].
+pub fn smoke(policy: &'static Descriptor, cpus: usize, first: u64, seeds: u64) -> Result<Stats, Box<Failure>> {
     let mut sum = Stats::default();
-    for options in drawn.take(runs) {
+    for seed in first..first + seeds {
+        let options = Options::draw(policy, seed).on(cpus);
         println!("{options}");
-        let stats = run(&options)?;
+        let stats = check(&options)?;
         sum.accepted += stats.accepted;
         sum.refused += stats.refused;
         sum.actions ^= stats.actions;

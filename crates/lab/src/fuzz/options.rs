@@ -17,6 +17,8 @@ pub struct Options {
     pub steps: u64,
     /// How many entities there are at most at a time.
     pub entities: u64,
+    /// The number of CPUs, where it was set and not drawn.
+    pub cpus: Option<usize>,
     /// The machine.
     pub host: Host,
     /// The policy's knobs.
@@ -88,8 +90,8 @@ impl Options {
     pub fn draw(policy: &'static Descriptor, seed: u64) -> Options {
         let mut dice = Dice::new(seed);
         let cpus: usize = dice.choose(&[1, 2, 4, 16]).expect("there are four");
-        let smt = dice.choose(&[1, 1, 2]).filter(|&smt| cpus % smt == 0).unwrap_or(1);
-        let llc = dice.choose(&[cpus, cpus, cpus.div_ceil(2)]).filter(|llc| llc % smt == 0).unwrap_or(cpus);
+        let smt = dice.choose(&[1, 1, 2]).filter(|&smt| cpus.is_multiple_of(smt)).unwrap_or(1);
+        let llc = dice.choose(&[cpus, cpus, cpus.div_ceil(2)]).filter(|llc| llc.is_multiple_of(smt)).unwrap_or(cpus);
         let half = |dice: &mut Dice| dice.one_in(2);
         let host = Host { cpus, smt, llc };
         let knobs = draw_knobs(policy, &host, &mut dice);
@@ -99,6 +101,7 @@ impl Options {
             seed,
             steps: 400 + dice.below(1_600),
             entities: 1 + dice.span(Nanos::ns(60)).as_ns(),
+            cpus: None,
             host,
             knobs,
             lateness: Lateness {
@@ -140,6 +143,15 @@ impl Options {
         !(self.affinities || self.changes || self.arrivals || self.blocks || self.pauses || self.yields)
     }
 
+    /// The same on a machine of this many CPUs.
+    #[must_use]
+    pub fn on(mut self, cpus: usize) -> Options {
+        self.host = Host { cpus, smt: 1, llc: cpus };
+        self.cpus = Some(cpus);
+        self.knobs = possible(self.policy, &self.host, self.knobs);
+        self
+    }
+
     /// The same with fewer steps or entities, where given.
     #[must_use]
     pub fn with(mut self, steps: Option<u64>, entities: Option<u64>) -> Options {
@@ -172,7 +184,11 @@ fn draw_knobs(policy: &'static Descriptor, host: &Host, dice: &mut Dice) -> Knob
         };
         knobs.set(knob.name, value).expect("it is in range");
     }
-    // Some knobs exclude each other; the policy says so, and then there is nothing to run.
+    possible(policy, host, knobs)
+}
+
+/// `knobs`, or the defaults where these exclude each other.
+fn possible(policy: &Descriptor, host: &Host, knobs: Knobs) -> Knobs {
     if (policy.build)(host, &knobs).is_ok() { knobs } else { policy.defaults() }
 }
 
@@ -202,6 +218,7 @@ impl fmt::Display for Options {
             write!(f, ", {}={}", knob.name, knob.show(value))?;
         }
         write!(f, "\nreplay: cargo xtask fuzz --policy {} --seed {}", self.policy.name, self.seed)?;
-        write!(f, " --steps {} --entities {}", self.steps, self.entities)
+        write!(f, " --steps {} --entities {}", self.steps, self.entities)?;
+        self.cpus.map_or(Ok(()), |cpus| write!(f, " --cpus {cpus}"))
     }
 }

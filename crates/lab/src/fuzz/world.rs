@@ -3,9 +3,10 @@
 use super::driver::{Driver, Lateness, Meter};
 use super::wishes::{self, WEIGHTS};
 use super::{Dice, Options, Run};
-use sched::{CpuId, EntityId, GroupId, Input, Kicks, Knobs, Load, Machine, Nanos, State, Wake};
+use crate::audit::{self, Delays};
+use sched::{CpuId, EntityId, GroupId, Input, Kicks, Load, Machine, Nanos, State, Wake};
 use sim::Auditor;
-use sim::auditor::{LimitTolerance, Promises};
+use sim::auditor::Promises;
 use std::collections::BTreeMap;
 
 /// How deep groups are nested at most.
@@ -267,37 +268,10 @@ fn promises(options: &Options) -> Promises {
         has_affinity: options.affinities,
     };
     let Lateness { kick, alarm, slice } = options.lateness;
-    // A CPU may be called, find its work taken, and another be called, each time as late as can be.
-    let allowance = (kick + alarm + slice).saturating_mul(4);
-    // Every turn of everybody may come late.
-    let turns = allowance.saturating_mul(4 * options.entities);
+    let late = kick + alarm + slice;
     Promises {
-        conserving: (policy.conserving)(&load),
-        allowance,
-        starvation: (policy.starvation)(&load).map(|bound| bound.saturating_add(turns)),
-        limits: limit_tolerance(options, knobs, allowance),
-        deadlines: false,
         reservations: keeps_periods(options).then_some(Nanos::ZERO),
-    }
-}
-
-fn limit_tolerance(options: &Options, knobs: &Knobs, late: Nanos) -> LimitTolerance {
-    let cpus = options.host.cpus as u64;
-    match options.policy.name {
-        // Every CPU may hold a bite of the pool, and notices at a tick that it is used up.
-        "cfs" | "linux" => {
-            let bite = knobs.time("bandwidth-slice") + knobs.time("tick") + late;
-            LimitTolerance { quota: Some(bite.saturating_mul(cpus + 1)), cap: None }
-        }
-        // Everybody may be a few accounting periods ahead before it is parked.
-        "credit" => {
-            let period = knobs.time("tick").saturating_mul(knobs.get("accounting-ticks").unsigned_abs());
-            LimitTolerance {
-                quota: None,
-                cap: Some((period.saturating_mul(3) + late).saturating_mul(options.entities)),
-            }
-        }
-        _ => LimitTolerance::default(),
+        ..audit::promises(policy, &load, Delays { late, turn: late })
     }
 }
 

@@ -1,4 +1,5 @@
 //! Input that means harm, or was damaged: never a panic, never unbounded time, always a place within the file.
+#![expect(clippy::disallowed_methods, reason = "that time is bounded can only be seen on a clock")]
 
 use crate::rendered;
 use lab::input::FILE_BYTES_MAX;

@@ -496,6 +496,10 @@ impl Policy for Credit {
     }
 
     fn wake(&mut self, e: EntityId, _why: Wake, cx: &mut Cx<'_>) {
+        // It may have been put to sleep before it could move.
+        if !cx.may_run(e, self.vcpu(e).home) {
+            self.migrate(e, cx);
+        }
         if !self.vcpu(e).parked {
             self.enqueue_woken(e, cx);
         }

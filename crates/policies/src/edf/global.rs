@@ -6,6 +6,7 @@ use sched::{
     Alarm, CpuId, Cx, EntityId, Instant, Nanos, Of, Params, Policy, Refused, Running, Slice, State, Stopped, Wake, Why,
 };
 use std::cmp::Reverse;
+use std::hint::select_unpredictable;
 
 const READY: usize = 0;
 
@@ -23,6 +24,12 @@ impl Key {
     #[inline]
     fn of(deadline: Instant, e: EntityId) -> Key {
         Key(u128::from(deadline.as_ns()) << 64 | e.index() as u128)
+    }
+
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "a half is 64 bits")]
+    fn halves(self) -> (u64, u64) {
+        ((self.0 >> 64) as u64, self.0 as u64)
     }
 }
 
@@ -103,8 +110,7 @@ impl Global {
     /// Says whether it was one of them.
     #[inline]
     fn choose_one(&mut self, cx: &mut Cx<'_>) -> bool {
-        let worst = self.least_urgent();
-        let urgency = self.urgency[worst.index()];
+        let (worst, urgency, free) = self.least_urgent();
         let queued = self.edf.ready.first(READY).map(|(deadline, e)| (Key::of(deadline, e), e));
         match (self.woken.as_slice(), queued) {
             (&[e], queued) => {
@@ -115,16 +121,15 @@ impl Global {
                 self.woken.clear();
                 if urgency > key {
                     let last = cx.last_cpu(e);
-                    let free = urgency == Key::FREE && self.urgency[last.index()] == Key::FREE;
-                    self.seat(if free { last } else { worst }, e, key, cx);
+                    let at_last = urgency == Key::FREE && self.urgency[last.index()] == Key::FREE;
+                    self.seat(if at_last { last } else { worst }, e, key, cx);
                 } else {
                     self.edf.ready.push(READY, self.edf.account(e).deadline, e);
                 }
                 true
             }
             ([], Some((key, e))) if urgency == Key::FREE => {
-                let others = self.urgency.iter().filter(|&&key| key == Key::FREE).count() - 1;
-                if others > 0 {
+                if free > 1 {
                     return false;
                 }
                 self.edf.ready.pop(READY);
@@ -170,16 +175,20 @@ impl Global {
         }
     }
 
-    /// The lowest free CPU, or else the one that runs the least urgent entity.
+    /// The lowest free CPU, or else the one that runs the least urgent entity; how urgent that is; and how many are free.
     #[inline]
-    fn least_urgent(&self) -> CpuId {
-        let (mut worst, mut worst_key) = (0, Key(0));
+    fn least_urgent(&self) -> (CpuId, Key, usize) {
+        // Nobody can predict which it is, so no branch may hang on it; comparing halves keeps the compiler from making one.
+        let (mut worst, mut worst_high, mut worst_low, mut free) = (0, 0, 0, 0);
         for (cpu, &key) in self.urgency.iter().enumerate() {
-            if key > worst_key {
-                (worst, worst_key) = (cpu, key);
-            }
+            let (high, low) = key.halves();
+            let worse = (high > worst_high) | ((high == worst_high) & (low > worst_low));
+            free += usize::from(high & low == u64::MAX);
+            worst = select_unpredictable(worse, cpu, worst);
+            worst_high = select_unpredictable(worse, high, worst_high);
+            worst_low = select_unpredictable(worse, low, worst_low);
         }
-        CpuId::new(worst)
+        (CpuId::new(worst), Key(u128::from(worst_high) << 64 | u128::from(worst_low)), free)
     }
 
     /// The CPU that runs the least urgent of those who run.

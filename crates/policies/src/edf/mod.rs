@@ -64,7 +64,8 @@ pub(crate) const POLICY: Descriptor = Descriptor {
         Knob::time("grain", Nanos::ZERO, (Nanos::ZERO, Nanos::s(1)), "timers go off at multiples of this; 0: exactly")
             .from("S1 §3.3: 10 ms on Linux 2.4, 1 ms on 2.6"),
         Knob::percent("reserve", [10, 0, 100], "what is not promised of each CPU, for everything else").from("S1 §3.1"),
-        Knob::time("quantum", Nanos::ms(10), (Nanos::us(10), Nanos::s(1)), "a turn in time nobody has reserved"),
+        Knob::time("quantum", Nanos::ms(10), (Nanos::us(10), Nanos::s(1)), "a turn in time nobody has reserved")
+            .from("ours: S1 leaves that time to the host's own scheduler"),
     ],
     build,
 };
@@ -291,10 +292,15 @@ impl Edf {
 
     /// Calls every idle CPU that could run somebody on unreserved time: the CPU they called when they came may have
     /// been taken by somebody with a reservation since.
+    #[inline]
     fn call_for_background(&self, cx: &mut Cx<'_>) {
-        if (0..=self.cpus).all(|list| self.background.is_empty(list)) {
-            return;
+        if !self.background.all_empty() {
+            self.call_idle_cpus(cx);
         }
+    }
+
+    #[cold]
+    fn call_idle_cpus(&self, cx: &mut Cx<'_>) {
         for cpu in cx.host().iter() {
             let idle = cx.running(cpu) == Running::Idle && !cx.kicked(cpu);
             let has_work = || {
@@ -350,8 +356,9 @@ impl Edf {
         }
         let at = self.account(e).deadline.round_up(self.grain);
         if self.account(e).is_reserved() && at != Instant::NEVER {
-            let on = cx.last_cpu(e);
-            cx.set_alarm(period_end(e), on, at);
+            // A period may have ended already, if its alarm comes late.
+            let (on, soonest) = (cx.last_cpu(e), cx.now() + Nanos::ns(1));
+            cx.set_alarm(period_end(e), on, at.max(soonest));
         } else {
             cx.clear_alarm(period_end(e));
         }

@@ -25,13 +25,14 @@ struct List {
 pub struct Lists {
     lists: Vec<List>,
     nodes: Vec<Node>,
+    queued: usize,
 }
 
 impl Lists {
     /// This many empty lists.
     #[must_use]
     pub fn new(lists: usize) -> Lists {
-        Lists { lists: alloc::vec![List { head: END, tail: END, len: 0 }; lists], nodes: Vec::new() }
+        Lists { lists: alloc::vec![List { head: END, tail: END, len: 0 }; lists], nodes: Vec::new(), queued: 0 }
     }
 
     /// Makes room for `e`. Call it at attach.
@@ -47,6 +48,13 @@ impl Lists {
     #[must_use]
     pub fn len(&self, list: usize) -> usize {
         self.lists[list].len as usize
+    }
+
+    /// Whether nobody is in any list.
+    #[inline]
+    #[must_use]
+    pub fn all_empty(&self) -> bool {
+        self.queued == 0
     }
 
     /// Whether nobody is in `list`.
@@ -89,6 +97,7 @@ impl Lists {
         assert!(!self.contains(e), "{e} is queued already");
         let ends = &mut self.lists[list];
         ends.len += 1;
+        self.queued += 1;
         let prev = match next {
             END => core::mem::replace(&mut ends.tail, number(e)),
             next => core::mem::replace(&mut self.nodes[next as usize].prev, number(e)),
@@ -133,6 +142,7 @@ impl Lists {
         }
         let ends = &mut self.lists[list as usize];
         ends.len -= 1;
+        self.queued -= 1;
         match prev {
             END => ends.head = next,
             prev => self.nodes[prev as usize].next = next,

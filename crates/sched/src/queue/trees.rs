@@ -34,8 +34,7 @@ pub struct Trees<K> {
 /// The heap order of a node: Fibonacci hashing, with the high bits folded in.
 const fn rank(node: u32) -> u32 {
     let hash = (node as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    let high = (hash >> 32) as u32;
-    high
+    (hash >> 32) as u32
 }
 
 impl<K: Copy + Ord> Trees<K> {

@@ -2,9 +2,11 @@
 //!
 //! A bucket is filled by every CPU that runs a member and drains at the rate of the limit; it must never hold more than the
 //! burst. So every window of every length is judged, wherever it begins.
+//!
+//! A quota (Linux) is for the members and for all groups below; a cap (Xen) is for the members alone, for domains do not nest.
+//! The root's are not judged: who is in no group is in no domain.
 
-use super::GroupBook;
-use sched::{GroupId, GroupParams, Instant, Nanos};
+use sched::{GroupParams, Instant, Nanos};
 
 /// How strictly limits are judged. A limit kept per period allows its own amount at the end of one period and again
 /// at the beginning of the next, so twice that in a short span; the tolerances come on top.
@@ -52,13 +54,15 @@ impl Bucket {
 pub(super) struct Limits {
     quota: Option<Bucket>,
     cap: Option<Bucket>,
+    /// Members that run, and those of them that are not in a group below.
     running: u32,
+    own_running: u32,
     seen: Instant,
 }
 
 impl Limits {
     pub(super) fn new(params: &GroupParams, tolerance: &LimitTolerance, now: Instant) -> Limits {
-        let mut limits = Limits { quota: None, cap: None, running: 0, seen: now };
+        let mut limits = Limits { quota: None, cap: None, running: 0, own_running: 0, seen: now };
         limits.ask(params, tolerance);
         limits
     }
@@ -74,22 +78,19 @@ impl Limits {
             .map(|(percent, burst)| Bucket::new(Nanos::ns(u64::from(percent)), Nanos::ns(100), burst));
     }
 
-    /// Time passes until `now`; from then on `change` more members run. Gives what is exceeded, and by how much.
-    pub(super) fn elapse(&mut self, now: Instant, change: i32) -> Option<(&'static str, Nanos)> {
+    /// Time passes until `now`; from then on `change` more members run, `own` of them not in groups below. Gives
+    /// what is exceeded, and by how much.
+    pub(super) fn elapse(&mut self, now: Instant, change: i32, own: i32) -> Option<(&'static str, Nanos)> {
         let time = now.since(std::mem::replace(&mut self.seen, now));
-        let running = self.running;
-        self.running = self.running.saturating_add_signed(change);
-        let judge = |bucket: &mut Option<Bucket>, what| {
+        let (running, own_running) = (self.running, self.own_running);
+        self.running = running.saturating_add_signed(change);
+        self.own_running = own_running.saturating_add_signed(own);
+        let judge = |bucket: &mut Option<Bucket>, running, what| {
             let bucket = bucket.as_mut()?;
             bucket.elapse(running, time).then(|| (what, bucket.over()))
         };
-        let quota = judge(&mut self.quota, "quota");
-        let cap = judge(&mut self.cap, "cap");
+        let quota = judge(&mut self.quota, running, "quota");
+        let cap = judge(&mut self.cap, own_running, "cap");
         quota.or(cap)
     }
-}
-
-/// The group of somebody and all groups above it.
-pub(super) fn path(groups: &[Option<GroupBook>], group: GroupId) -> impl Iterator<Item = usize> + '_ {
-    std::iter::successors(Some(group), |group| groups.get(group.index())?.as_ref()?.parent).map(GroupId::index)
 }

@@ -121,6 +121,12 @@ impl Auditor {
         &self.verdict
     }
 
+    /// The first findings, in the order in which they were noticed.
+    #[must_use]
+    pub fn findings(&self) -> &[Finding] {
+        self.verdict.findings()
+    }
+
     /// The longest time anybody waited without being held, of the waits that are over.
     #[must_use]
     pub fn longest_wait(&self) -> Nanos {
@@ -245,11 +251,12 @@ impl Auditor {
     }
 
     fn elapse_limits(&mut self, group: GroupId, change: i32) {
-        let path: Vec<usize> = limits::path(&self.groups, group).collect();
-        for index in path {
-            let Some(book) = self.groups.get_mut(index).and_then(Option::as_mut) else { continue };
+        let mut next = Some(group);
+        while let Some(book) = next.and_then(|group| self.groups.get_mut(group.index())).and_then(Option::as_mut) {
             let id = book.id;
-            if let Some((what, over)) = book.limits.elapse(self.now, change) {
+            next = book.parent;
+            let own = if id == group { change } else { 0 };
+            if let Some((what, over)) = book.limits.elapse(self.now, change, own) {
                 self.find(Rule::Limit, None, None, format!("{id} is {over} above its {what}"));
             }
         }
@@ -421,8 +428,9 @@ impl Auditor {
     }
 
     fn adjust_group(&mut self, id: GroupId, params: &GroupParams) {
-        if let Some(book) = self.groups.get_mut(id.index()).and_then(Option::as_mut).filter(|book| book.id == id) {
-            let _ = book.limits.elapse(self.now, 0);
+        let book = self.groups.get_mut(id.index()).and_then(Option::as_mut);
+        if let Some(book) = book.filter(|book| book.id == id && id != GroupId::ROOT) {
+            let _ = book.limits.elapse(self.now, 0, 0);
             book.limits.ask(params, &self.promises.limits);
         }
         let waiting: Vec<EntityId> = self.entities.waiting().map(|e| e.id).collect();

@@ -1,0 +1,112 @@
+//! What can be typed.
+
+use clap::{Args, Parser, Subcommand};
+use std::path::PathBuf;
+
+const EXIT_CODES: &str = "Exit codes: 0 fine; 1 failed, such as a file that cannot be written; 2 bad input, nothing was \
+    run or written; 130 interrupted.";
+
+/// A CPU scheduler for virtual machines, and the simulator to try its policies in.
+#[derive(Parser, Debug)]
+#[command(name = "tactus", version, after_help = EXIT_CODES, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) command: Option<Command>,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum Command {
+    /// Simulate a scenario, or a set of periodic tasks, under one policy or several
+    #[command(after_help = EXIT_CODES)]
+    Sim(Box<Sim>),
+    /// List the scheduling policies, or explain one
+    #[command(after_help = EXIT_CODES)]
+    Policies(Policies),
+    /// Show what it is about: three kinds of VMs under a fair policy and under promises, simulated
+    #[command(after_help = EXIT_CODES)]
+    Demo(Demo),
+    /// Print a completion script for a shell
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Sim {
+    /// The scenario, a TOML file (docs/scenarios.md)
+    #[arg(required_unless_present = "tasks", conflicts_with = "tasks")]
+    pub(crate) scenario: Option<PathBuf>,
+
+    /// A set of periodic tasks instead: CSV with the columns id, period_us, wcet_us
+    #[arg(long, value_name = "SET.csv", requires = "cpus", requires = "seconds", help_heading = "Task sets")]
+    pub(crate) tasks: Option<PathBuf>,
+    /// CPUs for the task set
+    #[arg(long, value_name = "N", requires = "tasks", help_heading = "Task sets",
+        value_parser = clap::value_parser!(u16).range(1..=sched::id::CPUS_MAX as i64))]
+    pub(crate) cpus: Option<u16>,
+    /// How long the task set runs
+    #[arg(long, value_name = "N", requires = "tasks", help_heading = "Task sets",
+        value_parser = clap::value_parser!(u64).range(1..=1_000_000_000))]
+    pub(crate) seconds: Option<u64>,
+    /// Give each task a CPU of its own, first fit by decreasing utilisation, instead of all CPUs to all tasks
+    #[arg(long, requires = "tasks", help_heading = "Task sets")]
+    pub(crate) partitioned: bool,
+    /// List every job with its release, deadline and completion (with --json)
+    #[arg(long, requires = "json", help_heading = "Task sets")]
+    pub(crate) jobs: bool,
+
+    /// The policy instead of the scenario's, or several to compare
+    #[arg(long, value_name = "P[,P...]", value_delimiter = ',')]
+    pub(crate) policy: Vec<String>,
+    /// Set a knob of the policy; see `tactus policies NAME`
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) knob: Vec<String>,
+    /// The seed of the run
+    #[arg(long, value_name = "N")]
+    pub(crate) seed: Option<u64>,
+    /// How long to run, instead of the scenario's length: 500ms, 10s, 5min
+    #[arg(long = "for", value_name = "DURATION", conflicts_with = "tasks")]
+    pub(crate) length: Option<String>,
+    /// Have the run judged by the laws of scheduling, and fail if one is broken
+    #[arg(long)]
+    pub(crate) audit: bool,
+
+    /// Print the result as JSON (docs/report.md)
+    #[arg(long, help_heading = "Output")]
+    pub(crate) json: bool,
+    /// Write everything that happens to FILE: .txt as text, .json for Perfetto and chrome://tracing
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Draw who ran when to FILE
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) svg: Option<PathBuf>,
+    /// Where the picture begins
+    #[arg(long, value_name = "TIME", help_heading = "Output")]
+    pub(crate) gantt_from: Option<String>,
+    /// Where the picture ends
+    #[arg(long, value_name = "TIME", help_heading = "Output")]
+    pub(crate) gantt_to: Option<String>,
+    /// How wide tables and pictures are, in characters; as the terminal, or 100
+    #[arg(long, value_name = "N", help_heading = "Output", value_parser = clap::value_parser!(u16).range(40..=1000))]
+    pub(crate) width: Option<u16>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Policies {
+    /// The one to explain
+    pub(crate) name: Option<String>,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Demo {
+    /// How many simulated seconds
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    pub(crate) seconds: u64,
+    /// Print the result as JSON, and write no picture
+    #[arg(long)]
+    pub(crate) json: bool,
+}

@@ -1,0 +1,132 @@
+//! What goes out: standard output, and files that exist complete or not at all.
+
+use anyhow::{Context, anyhow};
+use std::fs::File;
+use std::io::{self, ErrorKind, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard};
+
+/// Half-written files, which an interrupt removes.
+static DRAFTS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn drafts() -> MutexGuard<'static, Vec<PathBuf>> {
+    DRAFTS.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+/// From now on, Ctrl-C and requests to terminate leave no half-written files.
+pub(crate) fn clean_up_when_interrupted() -> anyhow::Result<()> {
+    ctrlc::set_handler(|| {
+        // Kept locked to the end: nothing becomes a file any more.
+        for draft in drafts().drain(..) {
+            // It may be gone already; there is nobody left to tell.
+            let _ = std::fs::remove_file(draft);
+        }
+        std::process::exit(130);
+    })
+    .context("cannot watch for interrupts")
+}
+
+/// Writes `text` to standard output. That nobody reads it is fine.
+pub(crate) fn print(text: &str) -> anyhow::Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("cannot write to standard output"),
+        _ => Ok(()),
+    }
+}
+
+/// `text` in lines of at most `width` characters where its words allow it.
+pub(crate) fn folded(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("there is always one");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() <= width {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_string());
+        }
+    }
+    lines
+}
+
+/// `value` as JSON for people and programs.
+pub(crate) fn json(value: &impl serde::Serialize) -> anyhow::Result<String> {
+    Ok(serde_json::to_string_pretty(value).context("cannot write JSON")? + "\n")
+}
+
+/// How wide tables and pictures are: the terminal's width, or 100.
+pub(crate) fn width() -> u16 {
+    if !io::stdout().is_terminal() {
+        return 100;
+    }
+    terminal_size::terminal_size().map_or(100, |(width, _)| width.0.clamp(60, 200))
+}
+
+/// `text` as a heading: bold on a terminal, unless NO_COLOR asks for none.
+pub(crate) fn heading(text: &str) -> String {
+    let plain = !io::stdout().is_terminal() || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    if plain { text.to_string() } else { format!("\x1b[1m{text}\x1b[0m") }
+}
+
+/// A file being written. It becomes `target` when it is [kept](Draft::keep), and is gone if it is not.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    target: PathBuf,
+    /// Where it is written; `None` for what is no regular file, such as /dev/stdout: that is written to as it goes.
+    temporary: Option<PathBuf>,
+    file: File,
+}
+
+impl Draft {
+    /// Begins to write `target`.
+    pub(crate) fn create(target: &Path) -> anyhow::Result<Draft> {
+        let cannot = || format!("cannot write {}", target.display());
+        // Through a link, to the file it names.
+        let path = target.canonicalize().unwrap_or_else(|_| target.to_path_buf());
+        if path.is_dir() {
+            return Err(anyhow!("it is a directory").context(cannot()));
+        }
+        if path.exists() {
+            // Replacing takes only the right to its directory; a file that is not ours to write stays.
+            let file = File::options().append(true).open(&path).with_context(cannot)?;
+            if !path.is_file() {
+                return Ok(Draft { target: path, temporary: None, file });
+            }
+        }
+        let name = path.file_name().ok_or_else(|| anyhow!("it names no file").context(cannot()))?;
+        let temporary = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
+        let mut list = drafts();
+        let file = File::options().write(true).create_new(true).open(&temporary).with_context(cannot)?;
+        list.push(temporary.clone());
+        Ok(Draft { target: path, temporary: Some(temporary), file })
+    }
+
+    /// Where to write.
+    pub(crate) fn file(&mut self) -> &mut File {
+        &mut self.file
+    }
+
+    /// It is complete.
+    pub(crate) fn keep(mut self) -> anyhow::Result<()> {
+        let Some(temporary) = &self.temporary else { return Ok(()) };
+        let mut list = drafts();
+        std::fs::rename(temporary, &self.target).with_context(|| format!("cannot write {}", self.target.display()))?;
+        list.retain(|draft| draft != temporary);
+        self.temporary = None;
+        Ok(())
+    }
+}
+
+impl Drop for Draft {
+    fn drop(&mut self) {
+        if let Some(temporary) = &self.temporary {
+            let mut list = drafts();
+            // Something has failed already, and is being told.
+            let _ = std::fs::remove_file(temporary);
+            list.retain(|draft| draft != temporary);
+        }
+    }
+}

@@ -1,0 +1,41 @@
+//! Who ran when, drawn for a terminal or a browser.
+
+use crate::record::Window;
+use lab::scenario::Scenario;
+use trace::Timeline;
+use trace::gantt::{Gantt, Glyphs};
+use trace::svg::{Picture, side_by_side};
+
+/// The widest column of names in a drawing.
+const NAMES_MOST: usize = 24;
+/// How wide a picture is alone, and beside others, in pixels.
+const ALONE: u32 = 1_100;
+const BESIDE: u32 = 720;
+
+/// How many cells a drawing of `scenario` has beside the names, if it is to be `width` characters wide.
+pub(crate) fn cells(scenario: &Scenario, width: u16) -> usize {
+    let names = scenario.entities.iter().map(|entity| entity.name.chars().count()).max().unwrap_or(0);
+    usize::from(width).saturating_sub(names.min(NAMES_MOST) + 2).max(20)
+}
+
+/// The part of `timeline` in `window` as text, of the first `rows_most` entities.
+pub(crate) fn gantt(timeline: &Timeline, window: Window, width: usize, rows_most: usize) -> String {
+    let Window { from, to } = window;
+    Gantt { from, to, width, glyphs: Glyphs::Unicode, rows_most, cpus: false, legend: true }.render(timeline)
+}
+
+/// The parts of `timelines` in `window` as one SVG document, side by side if there are several.
+pub(crate) fn svg(title: &str, timelines: &[&Timeline], window: Window, rows_most: usize) -> String {
+    let Window { from, to } = window;
+    let picture = |timeline: &Timeline, title: String, width| {
+        let cpus = timeline.header.cpus > 1;
+        Picture { title, from, to, width, rows_most, cpus }
+    };
+    if let [timeline] = timelines {
+        return picture(timeline, title.to_string(), ALONE).render(timeline);
+    }
+    let pictures: Vec<Picture> =
+        timelines.iter().map(|timeline| picture(timeline, timeline.header.policy.clone(), BESIDE)).collect();
+    let panels: Vec<(&Picture, &Timeline)> = pictures.iter().zip(timelines.iter().copied()).collect();
+    side_by_side(title, &panels)
+}

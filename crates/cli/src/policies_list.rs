@@ -1,0 +1,166 @@
+//! `tactus policies`: what there is to choose from.
+
+use crate::args::Policies;
+use crate::{Failure, output};
+use sched::{Conserving, Descriptor, Host, Knob, Load, Nanos, Unit};
+use serde::Serialize;
+
+/// A policy as JSON.
+#[derive(Serialize)]
+struct Shown {
+    name: &'static str,
+    title: &'static str,
+    source: &'static str,
+    good_for: &'static str,
+    bad_at: &'static str,
+    work_conserving: Scope,
+    knobs: Vec<ShownKnob>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    text: Option<String>,
+}
+
+/// Where no CPU idles while somebody waits.
+#[derive(Serialize)]
+struct Scope {
+    scope: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    slack_ns: Option<u64>,
+}
+
+/// A knob as JSON. Times are in nanoseconds, percentages in percent, choices are numbers into `words`.
+#[derive(Serialize)]
+struct ShownKnob {
+    name: &'static str,
+    unit: &'static str,
+    default: i64,
+    least: i64,
+    most: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    words: Option<&'static [&'static str]>,
+    help: &'static str,
+    source: &'static str,
+}
+
+pub(crate) fn run(args: &Policies) -> Result<(), Failure> {
+    let chosen = args.name.as_deref().map(lab::policy).transpose()?;
+    let text = match (chosen, args.json) {
+        (None, false) => list(),
+        (Some(policy), false) => explanation(policy),
+        (None, true) => output::json(&policies::ALL.iter().map(|policy| shown(policy, false)).collect::<Vec<_>>())?,
+        (Some(policy), true) => output::json(&shown(policy, true))?,
+    };
+    Ok(output::print(&text)?)
+}
+
+fn list() -> String {
+    let mut text = String::new();
+    for policy in policies::ALL {
+        text += &format!("{}  {}\n", output::heading(policy.name), policy.title);
+        for (label, words) in [
+            ("good for", policy.good_for),
+            ("bad at", policy.bad_at),
+            ("conserving", scope_in_words(policy).as_str()),
+            ("from", policy.source),
+        ] {
+            text += &field(label, words);
+        }
+        text.push('\n');
+    }
+    text + "`tactus policies NAME` explains one, with its knobs; `tactus sim SCENARIO --policy NAME` runs it.\n"
+}
+
+/// A labelled line, folded.
+fn field(label: &str, words: &str) -> String {
+    let mut text = String::new();
+    let width = usize::from(output::width()).saturating_sub(16);
+    for (nth, line) in output::folded(words, width).into_iter().enumerate() {
+        text += &format!("    {:<11} {line}\n", if nth == 0 { label } else { "" });
+    }
+    text
+}
+
+fn explanation(policy: &Descriptor) -> String {
+    let mut text = format!("{}  {}\n\n", output::heading(policy.name), policy.title);
+    text += policy.essay().trim_end();
+    text += "\n\n";
+    for (label, words) in
+        [("good for", policy.good_for), ("bad at", policy.bad_at), ("conserving", &scope_in_words(policy))]
+    {
+        text += &field(label, words);
+    }
+    if policy.knobs.is_empty() {
+        return text + "\nIt has no knobs.\n";
+    }
+    text += &format!("\n{}\n", output::heading("knobs (--knob NAME=VALUE)"));
+    for knob in policy.knobs {
+        text += &format!("\n  {} = {}   ({})\n", knob.name, knob.show(knob.default), knob.range());
+        for line in output::folded(knob.help, usize::from(output::width()).saturating_sub(8)) {
+            text += &format!("      {line}\n");
+        }
+        if !knob.source.is_empty() {
+            text += &format!("      from: {}\n", knob.source);
+        }
+    }
+    text
+}
+
+/// What the policy promises about idle CPUs, at its defaults, for eight equal entities that always want to run.
+fn conserving(policy: &Descriptor) -> Conserving {
+    let (host, knobs) = (Host { cpus: 4, smt: 1, llc: 4 }, policy.defaults());
+    (policy.conserving)(&Load {
+        host: &host,
+        knobs: &knobs,
+        entities: 8,
+        weight_least: 1024,
+        weight_most: 1024,
+        group_depth: 1,
+        has_rt: false,
+        has_limits: false,
+        has_changes: false,
+        has_sleepers: false,
+        has_affinity: false,
+    })
+}
+
+fn scope_in_words(policy: &Descriptor) -> String {
+    let within = |slack: Nanos| if slack.is_zero() { String::new() } else { format!(" for more than {slack}") };
+    match conserving(policy) {
+        Conserving::Never => "no promise: a CPU may idle while somebody waits".to_string(),
+        Conserving::PerCpu { slack } => format!("no CPU idles{} while somebody assigned to it waits", within(slack)),
+        Conserving::Domain { slack } => {
+            format!("no CPU idles{} while somebody waits among the CPUs of its cache", within(slack))
+        }
+        Conserving::Global { slack } => format!("no CPU idles{} while anybody waits who may run there", within(slack)),
+    }
+}
+
+fn shown(policy: &Descriptor, with_text: bool) -> Shown {
+    let (scope, slack) = match conserving(policy) {
+        Conserving::Never => ("never", None),
+        Conserving::PerCpu { slack } => ("per-cpu", Some(slack)),
+        Conserving::Domain { slack } => ("cache", Some(slack)),
+        Conserving::Global { slack } => ("machine", Some(slack)),
+    };
+    Shown {
+        name: policy.name,
+        title: policy.title,
+        source: policy.source,
+        good_for: policy.good_for,
+        bad_at: policy.bad_at,
+        work_conserving: Scope { scope, slack_ns: slack.map(Nanos::as_ns) },
+        knobs: policy.knobs.iter().map(shown_knob).collect(),
+        text: with_text.then(|| policy.essay()),
+    }
+}
+
+fn shown_knob(knob: &Knob) -> ShownKnob {
+    let (unit, words) = match knob.unit {
+        Unit::Time => ("ns", None),
+        Unit::Count => ("count", None),
+        Unit::Percent => ("percent", None),
+        Unit::Switch => ("switch", None),
+        Unit::Choice(words) => ("choice", Some(words)),
+    };
+    let Knob { name, default, least, most, help, source, .. } = *knob;
+    ShownKnob { name, unit, default, least, most, words, help, source }
+}

@@ -1,0 +1,139 @@
+//! What is kept of a run while it goes on: a trace in a file, and a timeline of a window to draw.
+
+use crate::output::Draft;
+use crate::{Failure, usage};
+use anyhow::Context;
+use lab::scenario::{Scenario, Workload};
+use sched::{Instant, Nanos};
+use std::fs::File;
+use std::path::Path;
+use trace::{ChromeWriter, Event, Header, Sink, TextWriter, Timeline, TimelineBuilder};
+
+/// The forms of a trace, by the end of a file's name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Form {
+    Text,
+    Chrome,
+}
+
+impl Form {
+    /// The form that the name of `file` asks for.
+    pub(crate) fn of(file: &Path) -> Result<Form, Failure> {
+        match file.extension().and_then(|end| end.to_str()) {
+            Some("txt") => Ok(Form::Text),
+            Some("json") => Ok(Form::Chrome),
+            _ => Err(usage(
+                format!("`{}` says no form for the trace", file.display()),
+                "right would be a name that ends in .txt (text) or .json (Perfetto, chrome://tracing)",
+            )),
+        }
+    }
+}
+
+/// A trace that is being written to a file.
+pub(crate) struct TraceFile {
+    draft: Draft,
+    writer: Writer,
+}
+
+enum Writer {
+    Text(TextWriter<File>),
+    Chrome(ChromeWriter<File>),
+}
+
+impl TraceFile {
+    pub(crate) fn create(path: &Path, header: &Header) -> Result<TraceFile, Failure> {
+        let form = Form::of(path)?;
+        let mut draft = Draft::create(path)?;
+        let file = draft.file().try_clone().context("cannot write the trace")?;
+        let writer = match form {
+            Form::Text => Writer::Text(TextWriter::new(file, header)),
+            Form::Chrome => Writer::Chrome(ChromeWriter::new(file, header)),
+        };
+        Ok(TraceFile { draft, writer })
+    }
+
+    /// Everything has happened: the file is complete, but not in its place yet.
+    pub(crate) fn finish(self) -> anyhow::Result<Draft> {
+        let outcome = match self.writer {
+            Writer::Text(writer) => writer.finish(),
+            Writer::Chrome(writer) => writer.finish(),
+        };
+        outcome.context("cannot write the trace")?;
+        Ok(self.draft)
+    }
+}
+
+impl Sink for TraceFile {
+    fn record(&mut self, at: Instant, event: &Event) {
+        match &mut self.writer {
+            Writer::Text(writer) => writer.record(at, event),
+            Writer::Chrome(writer) => writer.record(at, event),
+        }
+    }
+}
+
+/// A stretch of time to draw.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Window {
+    pub(crate) from: Instant,
+    pub(crate) to: Instant,
+}
+
+impl Window {
+    /// The part of `scenario` that shows most in `cells` columns: from the start at least to ten of the shortest periods
+    /// after the last arrival, in columns of a round length, so that slices and periods fill whole ones.
+    pub(crate) fn telling(scenario: &Scenario, cells: u64) -> Window {
+        let periods = scenario.entities.iter().flat_map(|entity| {
+            let of_jobs = match entity.workload {
+                Workload::Periodic(jobs) => Some(jobs.period),
+                Workload::Hog | Workload::Scripted => None,
+            };
+            entity.params.reservation.map(|reservation| reservation.period).into_iter().chain(of_jobs)
+        });
+        let shortest = periods.min().unwrap_or(Nanos::ms(30));
+        let last = scenario.entities.iter().map(|entity| entity.arrival).max().unwrap_or(Instant::ZERO);
+        let least = last.saturating_add(shortest.saturating_mul(10)).as_ns().min(scenario.length.as_ns());
+        let to = Instant::ZERO.saturating_add(round(least.div_ceil(cells.max(1))).saturating_mul(cells));
+        Window { from: Instant::ZERO, to: to.min(Instant::ZERO + scenario.length) }
+    }
+}
+
+/// The least length from `ns` up that is 1, 2 or 5 times a power of ten.
+fn round(ns: u64) -> Nanos {
+    let powers = std::iter::successors(Some(1_u64), |power| power.checked_mul(10));
+    let steps = powers.flat_map(|power| [1, 2, 5].map(|times| power.saturating_mul(times)));
+    Nanos::ns(steps.into_iter().find(|&step| step >= ns).unwrap_or(ns))
+}
+
+/// Follows a run up to the end of a window, and no further, so that a long run takes no more memory.
+pub(crate) struct Watch {
+    /// None once the window is over.
+    builder: TimelineBuilder,
+    to: Instant,
+    over: bool,
+}
+
+impl Watch {
+    pub(crate) fn new(header: &Header, window: Window) -> Watch {
+        Watch { builder: TimelineBuilder::new(header), to: window.to, over: false }
+    }
+
+    pub(crate) fn finish(self) -> anyhow::Result<Timeline> {
+        self.builder.finish().context("the run contradicts itself")
+    }
+}
+
+impl Sink for Watch {
+    fn record(&mut self, at: Instant, event: &Event) {
+        if self.over {
+            return;
+        }
+        if at >= self.to {
+            self.over = true;
+            self.builder.record(self.to, &Event::End);
+        } else {
+            self.builder.record(at, event);
+        }
+    }
+}

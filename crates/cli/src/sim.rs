@@ -1,0 +1,226 @@
+//! `tactus sim`: scenarios and task sets under one policy or several.
+
+use crate::args::Sim;
+use crate::output::Draft;
+use crate::record::{Form, TraceFile, Watch, Window};
+use crate::{Failure, output, picture, usage};
+use anyhow::{Context, anyhow};
+use lab::jobs::JobLog;
+use lab::knobs::KnobSetting;
+use lab::report::{self, Report, Runs, Widths, short};
+use lab::scenario::Scenario;
+use lab::taskset::{self, Arrival};
+use lab::{Choice, Placement};
+use sched::{Instant, Nanos};
+use std::io::Write;
+use trace::{Header, Sink, Timeline};
+
+/// How many entities a drawing shows.
+const ROWS_MOST: usize = 20;
+
+/// What is run, and under what.
+struct Plan {
+    scenario: Scenario,
+    choices: Vec<Choice>,
+    seed: u64,
+    /// What is drawn.
+    window: Window,
+    width: u16,
+}
+
+/// What came of one run.
+struct Outcome {
+    report: Report,
+    timeline: Timeline,
+    trace: Option<Draft>,
+    /// The laws that were broken, in words; `None` if nobody judged.
+    audit: Option<Vec<String>>,
+}
+
+pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
+    let plan = plan(args)?;
+    let mut picture = args.svg.as_deref().map(Draft::create).transpose()?;
+    let mut outcomes = Vec::with_capacity(plan.choices.len());
+    for choice in &plan.choices {
+        outcomes.push(simulate(&plan, choice, args)?);
+    }
+    if let Some(picture) = &mut picture {
+        let timelines: Vec<&Timeline> = outcomes.iter().map(|outcome| &outcome.timeline).collect();
+        let svg = picture::svg(&plan.scenario.name, &timelines, plan.window, ROWS_MOST);
+        picture.file().write_all(svg.as_bytes()).context("cannot write the picture")?;
+    }
+    let text = if args.json { json(&outcomes)? } else { text(&plan, args, &outcomes) };
+    let broken: Vec<String> = outcomes.iter().flat_map(broken_laws).collect();
+    for draft in outcomes.into_iter().filter_map(|outcome| outcome.trace).chain(picture) {
+        draft.keep()?;
+    }
+    output::print(&text)?;
+    if broken.is_empty() { Ok(()) } else { Err(anyhow!("{}", broken.join("\n")).into()) }
+}
+
+/// What the auditor found, each with the policy.
+fn broken_laws(outcome: &Outcome) -> Vec<String> {
+    let findings = outcome.audit.iter().flatten();
+    findings.map(|finding| format!("{} broke {finding}", outcome.report.policy)).collect()
+}
+
+fn plan(args: &Sim) -> Result<Plan, Failure> {
+    if let Some(file) = &args.trace {
+        Form::of(file)?;
+        if args.policy.len() > 1 {
+            let right = "right would be one --policy with --trace, or several without";
+            return Err(usage("a trace is of one run, but there are several policies".to_string(), right));
+        }
+    }
+    let settings = args.knob.iter().map(|text| text.parse()).collect::<Result<Vec<KnobSetting>, _>>()?;
+    let (scenario, choices) = match &args.tasks {
+        Some(path) => {
+            let tasks = taskset::read(path)?;
+            let (placement, arrival) = match args.partitioned {
+                true => (Placement::Partitioned, Arrival::ByUtilisation),
+                false => (Placement::Free, Arrival::ById),
+            };
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            let (cpus, seconds) = (args.cpus.unwrap_or(1), args.seconds.unwrap_or(1));
+            let scenario = taskset::scenario(&name, &tasks, cpus.into(), arrival, Nanos::s(seconds));
+            let choices = lab::choose_for_tasks(&scenario, &args.policy, &settings, placement)?;
+            (scenario, choices)
+        }
+        None => {
+            let path = args.scenario.as_deref().expect("without tasks there is a scenario");
+            let mut scenario = Scenario::read(path)?;
+            if let Some(length) = &args.length {
+                scenario.length = lab::length(length)?;
+            }
+            let choices = lab::choose(&scenario, &args.policy, &settings)?;
+            (scenario, choices)
+        }
+    };
+    let seed = args.seed.or(scenario.seed).unwrap_or(0);
+    let width = args.width.unwrap_or_else(output::width);
+    let window = window(&scenario, args, width)?;
+    Ok(Plan { scenario, choices, seed, window, width })
+}
+
+/// What to draw, as far as it was asked for.
+fn window(scenario: &Scenario, args: &Sim, width: u16) -> Result<Window, Failure> {
+    let end = Instant::ZERO + scenario.length;
+    let moment = |text: &Option<String>| match text {
+        Some(text) => lab::moment(text).map(|time| Some(Instant::ZERO + time)),
+        None => Ok(None),
+    };
+    let (from, to) = (moment(&args.gantt_from)?, moment(&args.gantt_to)?);
+    let telling = Window::telling(scenario, picture::cells(scenario, width) as u64);
+    let from = from.unwrap_or(telling.from);
+    // Whoever moves the start alone keeps the length.
+    let to = to.unwrap_or(from.saturating_add(telling.to.since(telling.from))).min(end);
+    if from >= to {
+        let reason = format!("the picture from {from} to {to} shows nothing");
+        return Err(usage(reason, &format!("right would be --gantt-from before --gantt-to, both from 0s to {end}")));
+    }
+    Ok(Window { from, to })
+}
+
+fn simulate(plan: &Plan, choice: &Choice, args: &Sim) -> Result<Outcome, Failure> {
+    let header = Header { policy: choice.policy.name.to_string(), cpus: plan.scenario.host.cpus, seed: plan.seed };
+    let mut watch = Watch::new(&header, plan.window);
+    let mut file = args.trace.as_deref().map(|path| TraceFile::create(path, &header)).transpose()?;
+    let mut jobs = args.jobs.then(JobLog::default);
+    let mut auditor = args.audit.then(|| lab::auditor(&plan.scenario, choice));
+    let mut sinks: Vec<&mut dyn Sink> = Vec::new();
+    if !args.json || args.svg.is_some() {
+        sinks.push(&mut watch);
+    }
+    sinks.extend(file.as_mut().map(|file| file as &mut dyn Sink));
+    sinks.extend(auditor.as_mut().map(|auditor| auditor as &mut dyn Sink));
+    sinks.extend(jobs.as_mut().map(|jobs| jobs as &mut dyn Sink));
+    let mut report = lab::run(&plan.scenario, choice.policy, &choice.knobs, plan.seed, &mut sinks)?;
+    report.jobs = jobs.map(JobLog::into_jobs);
+    let trace = file.map(TraceFile::finish).transpose()?;
+    let audit = auditor.map(|auditor| auditor.findings().iter().map(ToString::to_string).collect());
+    Ok(Outcome { report, timeline: watch.finish()?, trace, audit })
+}
+
+fn json(outcomes: &[Outcome]) -> anyhow::Result<String> {
+    let runs: Vec<Report> = outcomes.iter().map(|outcome| outcome.report.clone()).collect();
+    output::json(&Runs { simulated: true, runs: &runs })
+}
+
+fn text(plan: &Plan, args: &Sim, outcomes: &[Outcome]) -> String {
+    let reports: Vec<Report> = outcomes.iter().map(|outcome| outcome.report.clone()).collect();
+    let mut text = output::heading(&title(plan)) + "\n\n";
+    text += &match args.tasks {
+        Some(_) => report::totals(&reports),
+        None => pictures(plan, outcomes) + &tables(plan, &reports),
+    };
+    for (file, what) in [(&args.trace, "the trace"), (&args.svg, "the picture")] {
+        if let Some(file) = file {
+            text += &format!("\nWrote {what} to {}.\n", file.display());
+        }
+    }
+    if args.audit && outcomes.iter().all(|outcome| broken_laws(outcome).is_empty()) {
+        text += "\nThe auditor found no broken law.\n";
+    }
+    text + "\n" + &next(plan, args)
+}
+
+fn pictures(plan: &Plan, outcomes: &[Outcome]) -> String {
+    let cells = picture::cells(&plan.scenario, plan.width);
+    let mut text = String::new();
+    for outcome in outcomes {
+        if outcomes.len() > 1 {
+            text += &format!("{}:\n", outcome.report.policy);
+        }
+        text += &picture::gantt(&outcome.timeline, plan.window, cells, ROWS_MOST);
+        text.push('\n');
+    }
+    text
+}
+
+fn tables(plan: &Plan, reports: &[Report]) -> String {
+    let widths = Widths(plan.width);
+    let groups = report::groups(reports, widths);
+    let mut text = report::comparison(reports, widths);
+    if !groups.is_empty() {
+        text += "\nGroups:\n";
+        text += &groups;
+    }
+    text
+}
+
+/// `three VMs under edf: 1 CPU, 2s simulated, seed 0`.
+fn title(plan: &Plan) -> String {
+    let names: Vec<&str> = plan.choices.iter().map(|choice| choice.policy.name).collect();
+    let cpus = plan.scenario.host.cpus;
+    format!(
+        "{} under {}: {cpus} CPU{}, {} simulated, seed {}",
+        plan.scenario.name,
+        names.join(", "),
+        if cpus == 1 { "" } else { "s" },
+        short(plan.scenario.length.as_ns()),
+        plan.seed,
+    )
+}
+
+/// What one might want to do next.
+fn next(plan: &Plan, args: &Sim) -> String {
+    let mut ideas = Vec::new();
+    if args.tasks.is_some() {
+        ideas.extend(["--json for every task", "--json --jobs for every job"].map(str::to_string));
+    } else if args.policy.len() < 2 {
+        let used = plan.choices[0].policy.name;
+        let other = policies::ALL.iter().map(|policy| policy.name).find(|name| *name != used).unwrap_or(used);
+        ideas.push(format!("--policy {used},{other} to compare"));
+    }
+    if args.svg.is_none() {
+        ideas.push("--svg FILE for a picture".to_string());
+    }
+    if args.trace.is_none() {
+        ideas.push("--trace FILE.json for Perfetto".to_string());
+    }
+    if ideas.is_empty() {
+        String::new()
+    } else {
+        output::folded(&format!("Next: {}.", ideas.join(", ")), plan.width.into()).join("\n") + "\n"
+    }
+}

@@ -1,0 +1,88 @@
+//! [`auditor`]: the judge of a scenario's run, told what its policy promises.
+
+use crate::choose::Choice;
+use crate::scenario::{EntitySpec, Group, Scenario, Workload};
+use sched::{Descriptor, Instant, Load, Nanos};
+use sim::Auditor;
+use sim::auditor::{LimitTolerance, Promises};
+
+/// An independent judge of `scenario`'s run under `choice`: show it the run as a [`Sink`](trace::Sink), then ask for its
+/// findings.
+#[must_use]
+pub fn auditor(scenario: &Scenario, choice: &Choice) -> Auditor {
+    let late = scenario.costs.kick;
+    // A tick's and a switch's costs lengthen every turn of everybody.
+    let turn = scenario.costs.tick + scenario.costs.context_switch + scenario.costs.cache_refill + late;
+    let promises = promises(choice.policy, &load(scenario, choice), Delays { late, turn });
+    Auditor::new(scenario.host, promises)
+}
+
+/// What is not the policy's fault.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Delays {
+    /// How late a kick, an alarm or the end of a slice reaches the machine.
+    pub(crate) late: Nanos,
+    /// How much longer a turn lasts than the policy says.
+    pub(crate) turn: Nanos,
+}
+
+/// What `policy` promises of itself under `load`, on a driver with these delays.
+pub(crate) fn promises(policy: &Descriptor, load: &Load<'_>, delays: Delays) -> Promises {
+    // A CPU may be called, find its work taken, and another be called, each time as late as can be.
+    let allowance = delays.late.saturating_mul(4);
+    let turns = delays.turn.saturating_mul(16 * load.entities);
+    Promises {
+        conserving: (policy.conserving)(load),
+        allowance,
+        starvation: (policy.starvation)(load).map(|bound| bound.saturating_add(turns)),
+        limits: limits(policy, load, delays.late),
+        ..Promises::NONE
+    }
+}
+
+fn limits(policy: &Descriptor, load: &Load<'_>, late: Nanos) -> LimitTolerance {
+    let knobs = load.knobs;
+    match policy.name {
+        // Every CPU may hold a bite of the pool, and notices at a tick that it is used up. Real-time tasks have no quota.
+        "cfs" | "linux" if !load.has_rt => {
+            let bite = knobs.time("bandwidth-slice") + knobs.time("tick") + late;
+            LimitTolerance { quota: Some(bite.saturating_mul(load.host.cpus as u64 + 1)), cap: None }
+        }
+        // Everybody may be a few accounting periods ahead before it is parked.
+        "credit" => {
+            let period = knobs.time("tick").saturating_mul(knobs.get("accounting-ticks").unsigned_abs());
+            LimitTolerance { quota: None, cap: Some((period.saturating_mul(3) + late).saturating_mul(load.entities)) }
+        }
+        _ => LimitTolerance::default(),
+    }
+}
+
+fn load<'a>(scenario: &'a Scenario, choice: &'a Choice) -> Load<'a> {
+    let any = |is: fn(&EntitySpec) -> bool| scenario.entities.iter().any(is);
+    let limited = |group: &Group| group.params.cap_percent.is_some() || group.params.quota.is_some();
+    let weights = || {
+        let entities = scenario.entities.iter().map(|entity| entity.params.weight);
+        entities.chain(scenario.groups.iter().map(|group| group.params.weight)).map(|weight| weight.as_linux().into())
+    };
+    let depth = |mut group: Option<usize>| {
+        let mut depth = 0;
+        while let Some(at) = group {
+            depth += 1;
+            group = scenario.groups[at].parent;
+        }
+        depth
+    };
+    Load {
+        host: &scenario.host,
+        knobs: &choice.knobs,
+        entities: scenario.entities.len() as u64,
+        weight_least: weights().min().unwrap_or(1),
+        weight_most: weights().max().unwrap_or(1),
+        group_depth: scenario.entities.iter().map(|entity| depth(entity.group)).max().unwrap_or(0),
+        has_rt: any(|entity| entity.params.class.rt_priority().is_some()),
+        has_limits: scenario.groups.iter().any(limited),
+        has_changes: any(|entity| entity.arrival > Instant::ZERO || entity.leaves.is_some()),
+        has_sleepers: any(|entity| entity.workload != Workload::Hog),
+        has_affinity: scenario.entities.iter().any(|it| !scenario.host.all().minus(&it.params.affinity).is_empty()),
+    }
+}

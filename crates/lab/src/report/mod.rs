@@ -1,0 +1,316 @@
+//! [`Report`]: what everybody asked for and got in one run. `docs/report.md` describes its JSON form.
+
+mod short;
+mod text;
+
+pub use short::{percent, short};
+pub use text::{Widths, comparison, groups, table, totals};
+
+use crate::jobs::Job;
+use crate::run::Grant;
+use crate::scenario::{EntitySpec, Group, Scenario};
+use sched::{Class, Descriptor, Instant, Knobs, Limit, Nanos};
+use serde::Serialize;
+use sim::meter::{Measures, Meter};
+use std::collections::BTreeMap;
+
+/// Several runs, as `--json` prints them.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Runs<'a> {
+    /// Whether time was simulated.
+    pub simulated: bool,
+    /// One for each policy, in the order asked for.
+    pub runs: &'a [Report],
+}
+
+/// One run: its conditions, what everybody asked for, and what they got.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Report {
+    /// The scenario's title.
+    pub scenario: String,
+    /// The policy's name.
+    pub policy: String,
+    /// Its knobs and their values, in words.
+    pub knobs: BTreeMap<&'static str, String>,
+    /// CPUs of the machine.
+    pub cpus: usize,
+    /// Length of the run. Unit: nanoseconds.
+    pub length_ns: u64,
+    /// The seed.
+    pub seed: u64,
+    /// All together; its `delivered_ppm` is of all CPUs.
+    pub total: Got,
+    /// In the order of the scenario. Those that had not come when the run ended are not among them.
+    pub entities: Vec<Entity>,
+    /// VMs and other groups, in the order of the scenario.
+    pub groups: Vec<GroupGot>,
+    /// Every job, in order of release, if they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jobs: Option<Vec<Job>>,
+}
+
+/// An entity's part in a run.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Entity {
+    /// What people call it.
+    pub name: String,
+    /// The VM or other group it is in.
+    pub group: Option<String>,
+    /// When it came. Unit: nanoseconds since the start.
+    pub came_ns: u64,
+    /// When it left; `None`: it stayed.
+    pub left_ns: Option<u64>,
+    /// What it asked for.
+    pub asked: Asked,
+    /// What the policy says it promised it, in millionths of a CPU; `None` if it promises nothing.
+    pub granted_ppm: Option<u64>,
+    /// What it got; its `delivered_ppm` is of one CPU while it was there.
+    #[serde(flatten)]
+    pub got: Got,
+}
+
+/// A group's part in a run.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct GroupGot {
+    /// What people call it.
+    pub name: String,
+    /// How many entities were in it and its subgroups.
+    pub entities: u64,
+    /// What was asked for it.
+    pub asked: Asked,
+    /// What its members got together, those of its subgroups too; its `delivered_ppm` is of one CPU.
+    #[serde(flatten)]
+    pub got: Got,
+}
+
+/// What is asked for an entity or a group.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
+pub struct Asked {
+    /// Its weight in Linux's scale, 1024 = normal.
+    pub weight_linux: u32,
+    /// CPU time promised in every period.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub slice_ns: Option<u64>,
+    /// The period of the promise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub period_ns: Option<u64>,
+    /// Whether it gets more than promised: `soft` or `hard`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<&'static str>,
+    /// Its class, unless it is the normal one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub class: Option<String>,
+    /// Its cap, in millionths of a CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cap_ppm: Option<u64>,
+    /// Its ceiling as in `cpu.max`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quota_ns: Option<u64>,
+    /// The period of that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub quota_period_ns: Option<u64>,
+}
+
+/// What somebody got. Times in nanoseconds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct Got {
+    /// CPU time.
+    pub delivered_ns: u64,
+    /// The same in millionths of what there was.
+    pub delivered_ppm: u64,
+    /// Jobs released.
+    pub releases: u64,
+    /// Jobs completed.
+    pub completions: u64,
+    /// Jobs completed after their deadline.
+    pub misses: u64,
+    /// Jobs not completed though their deadline had passed.
+    pub unfinished_late: u64,
+    /// How much too late the worst completed job was.
+    pub worst_lateness_ns: u64,
+    /// Periods of reservations that ended.
+    pub periods: u64,
+    /// Those in which the entity was runnable throughout.
+    pub periods_judged: u64,
+    /// Those of the judged in which less than the slice was delivered.
+    pub periods_missed: u64,
+    /// How much was missing in the worst of them.
+    pub worst_shortfall_ns: u64,
+    /// Times from being woken or taken off a CPU to running.
+    pub waits: u64,
+    /// Their sum.
+    pub wait_total_ns: u64,
+    /// Their median.
+    pub wait_p50_ns: u64,
+    /// Their 99th percentile.
+    pub wait_p99_ns: u64,
+    /// The longest.
+    pub wait_max_ns: u64,
+    /// Time it was runnable, but held by the policy.
+    pub held_ns: u64,
+    /// Times a job began or resumed running.
+    pub dispatches: u64,
+    /// Times it was taken off its CPU with work left.
+    pub preemptions: u64,
+    /// Times it resumed on another CPU than the one it was taken off.
+    pub migrations: u64,
+}
+
+impl Got {
+    fn new(got: &Measures, of: Nanos) -> Got {
+        Got {
+            delivered_ns: got.delivered.as_ns(),
+            delivered_ppm: ppm(got.delivered, of),
+            releases: got.jobs.releases,
+            completions: got.jobs.completions,
+            misses: got.jobs.misses,
+            unfinished_late: got.jobs.unfinished_late,
+            worst_lateness_ns: got.jobs.worst_lateness.as_ns(),
+            periods: got.promise.periods,
+            periods_judged: got.promise.judged,
+            periods_missed: got.promise.misses,
+            worst_shortfall_ns: got.promise.worst_shortfall.as_ns(),
+            waits: got.waits.count(),
+            wait_total_ns: got.waits.total().as_ns(),
+            wait_p50_ns: got.waits.percentile(50).as_ns(),
+            wait_p99_ns: got.waits.percentile(99).as_ns(),
+            wait_max_ns: got.waits.longest().as_ns(),
+            held_ns: got.held.as_ns(),
+            dispatches: got.dispatches,
+            preemptions: got.preemptions,
+            migrations: got.migrations,
+        }
+    }
+
+    /// Jobs that were late, whether they were completed or not.
+    #[must_use]
+    pub fn late_jobs(&self) -> u64 {
+        self.misses + self.unfinished_late
+    }
+}
+
+/// `part` in millionths of `whole`, rounded; 0 of nothing.
+fn ppm(part: Nanos, whole: Nanos) -> u64 {
+    if whole.is_zero() {
+        return 0;
+    }
+    let (part, whole) = (u128::from(part.as_ns()), u128::from(whole.as_ns()));
+    u64::try_from((part * 1_000_000 + whole / 2) / whole).expect("nobody gets more than a few thousand CPUs")
+}
+
+impl Asked {
+    fn by(entity: &EntitySpec, scenario: &Scenario) -> Asked {
+        let reservation = entity.params.reservation;
+        let mut asked = Asked {
+            weight_linux: entity.params.weight.as_linux(),
+            slice_ns: reservation.map(|reservation| reservation.slice.as_ns()),
+            period_ns: reservation.map(|reservation| reservation.period.as_ns()),
+            limit: reservation.map(|reservation| match reservation.limit {
+                Limit::Soft => "soft",
+                Limit::Hard => "hard",
+            }),
+            class: class(entity.params.class),
+            ..Asked::default()
+        };
+        // A VM of one vCPU has its ceilings in the group around it.
+        let group = entity.group.map(|group| &scenario.groups[group]).filter(|group| group.name == entity.name);
+        if let Some(group) = group {
+            asked.limit_by(group);
+        }
+        asked
+    }
+
+    fn of(group: &Group) -> Asked {
+        let mut asked = Asked { weight_linux: group.params.weight.as_linux(), ..Asked::default() };
+        asked.limit_by(group);
+        asked
+    }
+
+    fn limit_by(&mut self, group: &Group) {
+        self.cap_ppm = group.params.cap_percent.map(|percent| u64::from(percent) * 10_000);
+        self.quota_ns = group.params.quota.map(|quota| quota.quota.as_ns());
+        self.quota_period_ns = group.params.quota.map(|quota| quota.period.as_ns());
+    }
+}
+
+fn class(class: Class) -> Option<String> {
+    match class {
+        Class::Normal => None,
+        Class::Batch => Some("batch".to_string()),
+        Class::Idle => Some("idle".to_string()),
+        Class::Fifo(priority) => Some(format!("fifo {}", priority.number())),
+        Class::RoundRobin(priority) => Some(format!("rr {}", priority.number())),
+    }
+}
+
+impl Report {
+    pub(crate) fn new(
+        scenario: &Scenario,
+        policy: &Descriptor,
+        knobs: &Knobs,
+        seed: u64,
+        meter: &Meter,
+        grants: &[Option<Grant>],
+    ) -> Report {
+        let end = Instant::ZERO + scenario.length;
+        let total = meter.total();
+        let all = scenario.length.saturating_mul(scenario.host.cpus as u64);
+        Report {
+            scenario: scenario.name.clone(),
+            policy: policy.name.to_string(),
+            knobs: knobs.iter().map(|(knob, value)| (knob.name, knob.show(value))).collect(),
+            cpus: scenario.host.cpus,
+            length_ns: scenario.length.as_ns(),
+            seed,
+            total: Got::new(&total, all),
+            entities: entities(scenario, meter, grants, end),
+            groups: group_lines(scenario, meter),
+            jobs: None,
+        }
+    }
+}
+
+fn entities(scenario: &Scenario, meter: &Meter, grants: &[Option<Grant>], end: Instant) -> Vec<Entity> {
+    // They came in the order of arrival; of one moment, in that of the scenario.
+    let mut order: Vec<usize> = (0..scenario.entities.len()).collect();
+    order.retain(|&index| scenario.entities[index].arrival < end);
+    order.sort_by_key(|&index| scenario.entities[index].arrival);
+    let mut lines: Vec<(usize, Entity)> = Vec::with_capacity(order.len());
+    for (index, member) in order.into_iter().zip(meter.members()) {
+        let (asking, grant) = (&scenario.entities[index], grants[index]);
+        let there = member.left.unwrap_or(end).since(member.came);
+        let line = Entity {
+            name: asking.name.clone(),
+            group: asking.group.map(|group| scenario.groups[group].name.clone()),
+            came_ns: member.came.as_ns(),
+            left_ns: member.left.map(Instant::as_ns),
+            asked: Asked::by(asking, scenario),
+            granted_ppm: grant.map(|grant| ppm(grant.slice, grant.period)),
+            got: Got::new(&member.got, there),
+        };
+        lines.push((index, line));
+    }
+    lines.sort_by_key(|&(index, _)| index);
+    lines.into_iter().map(|(_, line)| line).collect()
+}
+
+fn group_lines(scenario: &Scenario, meter: &Meter) -> Vec<GroupGot> {
+    let mut members = vec![0; scenario.groups.len()];
+    for entity in &scenario.entities {
+        let mut group = entity.group;
+        while let Some(at) = group {
+            members[at] += 1;
+            group = scenario.groups[at].parent;
+        }
+    }
+    // Groups are created in the order of the scenario and never removed.
+    let measured = meter.groups();
+    let lines = scenario.groups.iter().zip(measured).zip(members);
+    let line = |((group, (_, _, got)), entities): ((&Group, (_, String, Measures)), u64)| GroupGot {
+        name: group.name.clone(),
+        entities,
+        asked: Asked::of(group),
+        got: Got::new(&got, scenario.length),
+    };
+    lines.map(line).collect::<Vec<_>>()
+}

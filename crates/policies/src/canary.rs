@@ -1,0 +1,147 @@
+//! Policies that cheat on purpose, one law each. Not in the registry: tests show with them that whoever should notice does.
+
+use sched::queue::Lists;
+use sched::{
+    AlarmSlots, Conserving, CpuId, Cx, Descriptor, EntityId, Host, Knobs, Nanos, Params, Policy, Refused, Slice,
+    Stopped, Wake, Why,
+};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The cheats, by name.
+pub const CANARIES: &[&Descriptor] = &[
+    &canary("canary-allocates", |_, _| Ok(boxed(Cheat::Allocates))),
+    &canary("canary-forgets", |_, _| Ok(boxed(Cheat::Forgets))),
+    &canary("canary-idles", |_, _| Ok(boxed(Cheat::Idles))),
+    &canary("canary-past", |_, _| Ok(boxed(Cheat::Past))),
+    &canary("canary-picks-blocked", |_, _| Ok(boxed(Cheat::PicksBlocked))),
+    &canary("canary-starves", |_, _| Ok(boxed(Cheat::Starves))),
+    &canary("canary-wavers", |_, _| Ok(boxed(Cheat::Wavers))),
+];
+
+const QUANTUM: Nanos = Nanos::ms(1);
+const QUEUE: usize = 0;
+
+const fn canary(name: &'static str, build: fn(&Host, &Knobs) -> Result<Box<dyn Policy>, Refused>) -> Descriptor {
+    Descriptor {
+        name,
+        title: "a policy that cheats",
+        source: "ours",
+        good_for: "showing that the judges judge",
+        bad_at: "everything else",
+        text: include_str!("canary.rs"),
+        conserving: |_| Conserving::Global { slack: Nanos::ms(1) },
+        starvation: |load| Some(QUANTUM.saturating_mul(load.entities)),
+        alarms: AlarmSlots::NONE,
+        knobs: &[],
+        build,
+    }
+}
+
+fn boxed(cheat: Cheat) -> Box<dyn Policy> {
+    Box::new(Canary { cheat, queue: Lists::new(1), picks: 0, asleep: None })
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cheat {
+    /// Law 9: allocates while it picks.
+    Allocates,
+    /// Law 4: every eighth to wake is never picked.
+    Forgets,
+    /// Law 11: lets a CPU idle although somebody waits, every third time.
+    Idles,
+    /// Law 1: gives a slice that is over.
+    Past,
+    /// Law 2: picks who is blocked.
+    PicksBlocked,
+    /// Law 12: the entity of index 0 runs only when nobody else wants to.
+    Starves,
+    /// Law 10: decides by something other than its inputs.
+    Wavers,
+}
+
+/// What nobody told the policy.
+static ELSEWHERE: AtomicU64 = AtomicU64::new(0);
+
+struct Canary {
+    cheat: Cheat,
+    queue: Lists,
+    picks: u64,
+    /// Somebody who is blocked.
+    asleep: Option<EntityId>,
+}
+
+impl Canary {
+    fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        self.queue.push_back(QUEUE, e);
+        for cpu in cx.host().iter().collect::<sched::CpuSet>().iter() {
+            if cx.running(cpu) == sched::Running::Idle && cx.may_run(e, cpu) {
+                cx.kick(cpu);
+            }
+        }
+    }
+
+    fn choose(&mut self, cpu: CpuId, cx: &Cx<'_>) -> Option<EntityId> {
+        let mut waiting = self.queue.iter(QUEUE).filter(|&e| cx.may_run(e, cpu));
+        match self.cheat {
+            Cheat::Starves => {
+                let mut others = self.queue.iter(QUEUE).filter(|&e| cx.may_run(e, cpu) && e.index() != 0);
+                others.next().or_else(|| waiting.next())
+            }
+            Cheat::Wavers if ELSEWHERE.fetch_add(1, Ordering::Relaxed).is_multiple_of(3) => waiting.last(),
+            _ => waiting.next(),
+        }
+    }
+}
+
+impl Policy for Canary {
+    fn attach(&mut self, e: EntityId, _cx: &mut Cx<'_>) -> Result<(), Refused> {
+        self.queue.reserve(e);
+        Ok(())
+    }
+
+    fn detach(&mut self, e: EntityId, _cx: &mut Cx<'_>) {
+        self.asleep = self.asleep.filter(|&asleep| asleep != e);
+    }
+
+    fn adjust(&mut self, _e: EntityId, _old: &Params, _cx: &mut Cx<'_>) -> Result<(), Refused> {
+        Ok(())
+    }
+
+    fn wake(&mut self, e: EntityId, _why: Wake, cx: &mut Cx<'_>) {
+        self.picks += 1;
+        if self.cheat == Cheat::Forgets && self.picks.is_multiple_of(8) {
+            return;
+        }
+        self.enqueue(e, cx);
+    }
+
+    fn sleep(&mut self, e: EntityId, _cx: &mut Cx<'_>) {
+        self.queue.remove(e);
+    }
+
+    fn charge(&mut self, _e: EntityId, _ran: Nanos, _cx: &mut Cx<'_>) {}
+
+    fn put(&mut self, _cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
+        match prev.why {
+            Why::Blocked => self.asleep = Some(prev.entity),
+            Why::Yielded | Why::Expired | Why::Kicked => self.enqueue(prev.entity, cx),
+        }
+    }
+
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
+        self.picks += 1;
+        if self.cheat == Cheat::Idles && self.picks.is_multiple_of(3) {
+            return Slice::IDLE;
+        }
+        if let Some(e) = self.asleep.filter(|_| self.cheat == Cheat::PicksBlocked) {
+            return Slice::until(e, cx.now() + QUANTUM);
+        }
+        let Some(e) = self.choose(cpu, cx) else { return Slice::IDLE };
+        self.queue.remove(e);
+        match self.cheat {
+            Cheat::Past => Slice::until(e, cx.now()),
+            Cheat::Allocates => Slice::until(e, cx.now() + *std::hint::black_box(Box::new(QUANTUM))),
+            _ => Slice::until(e, cx.now() + QUANTUM),
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! [`Jobs`]: what became of an entity's jobs.
+
+use sched::{Instant, Nanos};
+use std::collections::VecDeque;
+
+/// What became of the jobs of an entity.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Jobs {
+    /// Jobs released.
+    pub releases: u64,
+    /// Jobs completed.
+    pub completions: u64,
+    /// Jobs completed after their deadline.
+    pub misses: u64,
+    /// Jobs not completed whose deadline had passed when the run or the entity's stay ended.
+    pub unfinished_late: u64,
+    /// How much too late the worst completed job was; zero if none was.
+    pub worst_lateness: Nanos,
+}
+
+impl Jobs {
+    /// The same of both together.
+    pub(super) fn add(&mut self, other: &Jobs) {
+        self.releases += other.releases;
+        self.completions += other.completions;
+        self.misses += other.misses;
+        self.unfinished_late += other.unfinished_late;
+        self.worst_lateness = self.worst_lateness.max(other.worst_lateness);
+    }
+}
+
+/// Deadlines at equal distances.
+#[derive(Clone, Copy, Debug)]
+struct Stretch {
+    first: Instant,
+    apart: Nanos,
+    count: u64,
+}
+
+impl Stretch {
+    /// The one after the last, if it were longer.
+    fn next(&self) -> Instant {
+        self.first.saturating_add(self.apart.saturating_mul(self.count))
+    }
+}
+
+/// The deadlines of the jobs not completed yet, in order of release. Equal distances take no room, however many.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Deadlines(VecDeque<Stretch>);
+
+impl Deadlines {
+    pub(super) fn push(&mut self, deadline: Instant) {
+        match self.0.back_mut() {
+            Some(last) if last.count == 1 && deadline >= last.first => {
+                last.apart = deadline.since(last.first);
+                last.count = 2;
+            }
+            Some(last) if last.next() == deadline => last.count += 1,
+            _ => self.0.push_back(Stretch { first: deadline, apart: Nanos::ZERO, count: 1 }),
+        }
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Instant> {
+        let stretch = self.0.front_mut()?;
+        let deadline = stretch.first;
+        if stretch.count == 1 {
+            self.0.pop_front();
+        } else {
+            stretch.first = stretch.first.saturating_add(stretch.apart);
+            stretch.count -= 1;
+        }
+        Some(deadline)
+    }
+
+    /// How many lie before `now`.
+    pub(super) fn before(&self, now: Instant) -> u64 {
+        let count = |stretch: &Stretch| match now.saturating_since(stretch.first).as_ns() {
+            0 => 0,
+            past if stretch.apart.is_zero() => stretch.count.min(past.saturating_mul(stretch.count)),
+            past => past.div_ceil(stretch.apart.as_ns()).min(stretch.count),
+        };
+        self.0.iter().map(count).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deadlines_come_out_as_they_went_in() {
+        let given: Vec<u64> = vec![10, 20, 30, 35, 36, 36, 36, 5, 9, 100, 100];
+        let mut deadlines = Deadlines::default();
+        for &at in &given {
+            deadlines.push(Instant::at_ns(at));
+        }
+        for now in 0..=101 {
+            let right = given.iter().filter(|&&at| at < now).count() as u64;
+            assert_eq!(deadlines.before(Instant::at_ns(now)), right, "before {now}");
+        }
+        let found: Vec<u64> = std::iter::from_fn(|| deadlines.pop()).map(Instant::as_ns).collect();
+        assert_eq!(found, given);
+        assert!(deadlines.0.is_empty());
+    }
+
+    #[test]
+    fn a_million_periods_late_take_no_room() {
+        let mut deadlines = Deadlines::default();
+        (0..1_000_000).for_each(|i| deadlines.push(Instant::at_ns(7 + 3 * i)));
+        assert_eq!(deadlines.0.len(), 1);
+        assert_eq!(deadlines.before(Instant::NEVER), 1_000_000);
+    }
+}

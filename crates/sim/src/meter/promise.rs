@@ -1,0 +1,127 @@
+//! [`Promise`]: whether a reservation was kept, period by period.
+
+use sched::{Instant, Nanos, Reservation};
+
+/// What became of a reservation.
+///
+/// A period is judged if the entity was runnable (waiting, running or held) throughout; it is a miss if less than the
+/// slice was delivered by its end. Who slept in between may have slept through its slice.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Promise {
+    /// Periods that ended.
+    pub periods: u64,
+    /// Those of them in which the entity was runnable throughout.
+    pub judged: u64,
+    /// Those of the judged in which less than the slice was delivered.
+    pub misses: u64,
+    /// How much was missing in the worst of them.
+    pub worst_shortfall: Nanos,
+}
+
+impl Promise {
+    /// The same of both together.
+    pub(super) fn add(&mut self, other: &Promise) {
+        self.periods += other.periods;
+        self.judged += other.judged;
+        self.misses += other.misses;
+        self.worst_shortfall = self.worst_shortfall.max(other.worst_shortfall);
+    }
+
+    fn judge(&mut self, slice: Nanos, delivered: Nanos, periods: u64) {
+        self.judged += periods;
+        if delivered < slice {
+            self.misses += periods;
+            self.worst_shortfall = self.worst_shortfall.max(slice - delivered);
+        }
+    }
+}
+
+/// What an entity did in a stretch of time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Doing {
+    Blocked,
+    Waiting,
+    Running,
+}
+
+/// A reservation that is being watched.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Watch {
+    pub(super) reservation: Reservation,
+    /// The end of the current period; the start of the first one before that.
+    end: Instant,
+    /// Up to when everything is accounted for.
+    upto: Instant,
+    delivered: Nanos,
+    throughout: bool,
+    started: bool,
+}
+
+impl Watch {
+    /// Of `reservation`, made now: its first period begins at its start, or now.
+    pub(super) fn new(reservation: Reservation, now: Instant) -> Watch {
+        let end = reservation.start.unwrap_or(now).max(now);
+        Watch { reservation, end, upto: now, delivered: Nanos::ZERO, throughout: true, started: false }
+    }
+
+    /// Accounts for the time until `now`, throughout which the entity was `doing` one thing.
+    pub(super) fn advance(&mut self, doing: Doing, now: Instant, sum: &mut Promise) {
+        while self.upto < now {
+            if self.started && self.is_fresh() {
+                self.skip(doing, now, sum);
+                if self.upto == now {
+                    return;
+                }
+            }
+            let to = self.end.min(now);
+            let time = to.since(self.upto);
+            if doing == Doing::Running {
+                self.delivered += time;
+            }
+            self.throughout &= doing != Doing::Blocked || time.is_zero();
+            self.upto = to;
+            if to == self.end {
+                self.close(sum);
+            }
+        }
+        // A period that ends exactly now has been closed: what happens now belongs to the next.
+        if self.end == now {
+            self.close(sum);
+        }
+    }
+
+    /// Whether the current period is all ahead.
+    fn is_fresh(&self) -> bool {
+        self.upto.saturating_add(self.reservation.period) == self.end
+    }
+
+    /// Passes over whole periods in one step: a short period may pass very often between two events.
+    fn skip(&mut self, doing: Doing, now: Instant, sum: &mut Promise) {
+        let Reservation { slice, period, .. } = self.reservation;
+        let periods = now.since(self.upto).as_ns() / period.as_ns();
+        if periods == 0 {
+            return;
+        }
+        sum.periods += periods;
+        if doing != Doing::Blocked {
+            let delivered = if doing == Doing::Running { period } else { Nanos::ZERO };
+            sum.judge(slice, delivered, periods);
+        }
+        self.upto = self.upto.saturating_add(period.saturating_mul(periods));
+        self.end = self.upto.saturating_add(period);
+    }
+
+    /// The current period ends, or the first one begins.
+    fn close(&mut self, sum: &mut Promise) {
+        if self.started {
+            sum.periods += 1;
+            if self.throughout {
+                sum.judge(self.reservation.slice, self.delivered, 1);
+            }
+        }
+        self.started = true;
+        self.end = self.end.saturating_add(self.reservation.period);
+        self.delivered = Nanos::ZERO;
+        self.throughout = true;
+    }
+}

@@ -1,0 +1,170 @@
+use super::*;
+use sched::{Limit, Reservation, Wake};
+
+const CPU: CpuId = CpuId::new(0);
+const A: EntityId = EntityId::new(0, 0);
+const B: EntityId = EntityId::new(1, 0);
+
+fn ms(ms: u64) -> Instant {
+    Instant::at_ns(ms * 1_000_000)
+}
+
+fn reserved(slice: u64, period: u64) -> Params {
+    let (slice, period) = (Nanos::ms(slice), Nanos::ms(period));
+    let reservation = Reservation { slice, period, start: None, limit: Limit::Soft };
+    Params { reservation: Some(reservation), ..Params::default() }
+}
+
+fn attach(entity: EntityId, params: Params) -> Event {
+    Event::Attach { entity, name: entity.to_string(), params: Box::new(params) }
+}
+
+fn wake(entity: EntityId) -> Event {
+    Event::Wake { entity, why: Wake::Timer }
+}
+
+fn run(entity: EntityId) -> Event {
+    Event::Run { cpu: CPU, entity, until: Instant::NEVER }
+}
+
+fn stop(entity: EntityId) -> Event {
+    Event::Stop { cpu: CPU, entity }
+}
+
+fn measure(events: impl IntoIterator<Item = (u64, Event)>) -> Meter {
+    let mut meter = Meter::new();
+    for (at, event) in events {
+        meter.record(ms(at), &event);
+    }
+    meter
+}
+
+#[test]
+fn a_promise_is_judged_by_what_was_delivered_in_each_period_of_steady_demand() {
+    let meter = measure([
+        (5, attach(A, reserved(3, 10))), // Periods end at 15, 25, 35, 45.
+        (5, wake(A)),
+        (5, run(A)),
+        (8, stop(A)), // 3 in the first: kept.
+        (16, run(A)),
+        (18, stop(A)), // 2 in the second: a miss by 1.
+        (26, run(A)),
+        (27, Event::Block { cpu: CPU }), // It sleeps in the third: not judged.
+        (27, stop(A)),
+        (33, wake(A)),
+        (36, Event::Held { entity: A, reasons: 4 }), // Held throughout the fourth: a miss by 3.
+        (46, Event::Held { entity: A, reasons: 0 }),
+        (50, Event::End),
+    ]);
+    let got = &meter.members()[0].got;
+    let promise = Promise { periods: 4, judged: 3, misses: 2, worst_shortfall: Nanos::ms(3) };
+    assert_eq!(got.promise, promise);
+    assert_eq!((got.delivered, got.held), (Nanos::ms(6), Nanos::ms(10)));
+}
+
+#[test]
+fn many_periods_between_two_events_are_judged_as_if_one_by_one() {
+    for (running, slept) in [(true, false), (false, false), (false, true)] {
+        let mut events = vec![(3, attach(A, reserved(1, 2)))];
+        if !slept {
+            events.push((3, wake(A)));
+        }
+        if running {
+            events.push((3, run(A)));
+        }
+        let mut stepwise = events.clone();
+        // An event that changes nothing makes the meter account up to it.
+        stepwise.extend((4..1_000).map(|at| (at, Event::Adjust { entity: A, params: Box::new(reserved(1, 2)) })));
+        let promise = |mut events: Vec<(u64, Event)>| {
+            events.push((1_000, Event::End));
+            measure(events).members()[0].got.promise
+        };
+        assert_eq!(promise(events.clone()), promise(stepwise));
+        assert_eq!(promise(events).judged, if slept { 0 } else { 498 });
+    }
+}
+
+#[test]
+fn a_wait_lasts_from_waking_or_displacement_to_running() {
+    let meter = measure([
+        (0, attach(A, Params::default())),
+        (0, attach(B, Params::default())),
+        (0, wake(A)),
+        (0, run(A)),
+        (2, wake(B)),
+        (6, stop(A)),
+        (6, run(B)),
+        (7, Event::Block { cpu: CPU }),
+        (7, stop(B)),
+        (7, run(A)),
+        (9, Event::End),
+    ]);
+    let [a, b] = meter.members() else { panic!("two were there") };
+    assert_eq!((a.got.waits.count(), a.got.waits.longest()), (2, Nanos::ms(1)), "0 at first, then 1 ms");
+    assert_eq!((b.got.waits.count(), b.got.waits.longest()), (1, Nanos::ms(4)));
+    assert_eq!((a.got.preemptions, b.got.preemptions, a.got.dispatches), (1, 0, 2));
+    assert_eq!((a.got.delivered, b.got.delivered), (Nanos::ms(8), Nanos::ms(1)));
+    assert_eq!(meter.total().delivered, Nanos::ms(9));
+}
+
+#[test]
+fn jobs_that_are_late_when_the_run_ends_are_counted_apart() {
+    let release = |deadline| Event::Release { entity: A, deadline: ms(deadline) };
+    let meter = measure([
+        (0, attach(A, Params::default())),
+        (0, release(10)),
+        (0, wake(A)),
+        (0, run(A)),
+        (10, release(20)),
+        (13, Event::Complete { entity: A }),
+        (20, release(30)),
+        (25, Event::End),
+    ]);
+    let jobs = Jobs { releases: 3, completions: 1, misses: 1, unfinished_late: 1, worst_lateness: Nanos::ms(3) };
+    assert_eq!(meter.members()[0].got.jobs, jobs);
+    assert_eq!(meter.members()[0].got.dispatches, 2, "the second job began when the first was done");
+}
+
+#[test]
+fn a_group_is_the_sum_of_its_members_and_subgroups() {
+    let (above, below) = (GroupId::new(1, 0), GroupId::new(2, 0));
+    let group = |group, parent, name: &str| Event::GroupCreated {
+        group,
+        parent,
+        name: name.to_string(),
+        params: sched::GroupParams::default(),
+    };
+    let meter = measure([
+        (0, group(above, GroupId::ROOT, "tenant")),
+        (0, group(below, above, "vm")),
+        (0, attach(A, Params { group: above, ..Params::default() })),
+        (0, attach(B, Params { group: below, ..Params::default() })),
+        (0, wake(A)),
+        (0, wake(B)),
+        (0, run(A)),
+        (3, stop(A)),
+        (3, run(B)),
+        (4, Event::End),
+    ]);
+    let sums: Vec<_> = meter.groups().into_iter().map(|(_, name, got)| (name, got.delivered)).collect();
+    assert_eq!(sums, [("tenant".to_string(), Nanos::ms(4)), ("vm".to_string(), Nanos::ms(1))]);
+}
+
+#[test]
+fn an_index_that_is_used_again_is_somebody_else() {
+    let again = EntityId::new(0, 1);
+    let meter = measure([
+        (0, attach(A, Params::default())),
+        (0, wake(A)),
+        (0, run(A)),
+        (4, Event::Detach { entity: A }),
+        (4, attach(again, Params::default())),
+        (4, wake(again)),
+        (4, stop(A)),
+        (4, run(again)),
+        (5, Event::End),
+    ]);
+    let delivered: Vec<_> = meter.members().iter().map(|it| (it.got.delivered, it.left)).collect();
+    assert_eq!(delivered, [(Nanos::ms(4), Some(ms(4))), (Nanos::ms(1), None)]);
+    assert_eq!(meter.members()[0].got.preemptions, 0);
+}

@@ -1,0 +1,154 @@
+//! [`Waits`]: how long somebody was runnable without running, each time.
+
+use hdrhistogram::Histogram;
+use sched::Nanos;
+use std::collections::BTreeMap;
+
+/// So many different lengths are kept as they are. Simulated waits are often the same few; and most entities of a large
+/// host have few, for which a histogram of 20 kB each would be too much.
+const EXACT: usize = 256;
+
+/// The lengths of many waits. Percentiles are exact up to 256 different lengths, and within 1 % beyond; count, total and
+/// longest are exact.
+#[derive(Clone, Debug)]
+pub struct Waits {
+    /// Lengths in nanoseconds, and how often each occurred.
+    exact: BTreeMap<u64, u64>,
+    rest: Option<Box<Histogram<u64>>>,
+    count: u64,
+    total: Nanos,
+    longest: Nanos,
+}
+
+impl Default for Waits {
+    fn default() -> Waits {
+        Waits { exact: BTreeMap::new(), rest: None, count: 0, total: Nanos::ZERO, longest: Nanos::ZERO }
+    }
+}
+
+impl Waits {
+    /// One more.
+    pub fn record(&mut self, wait: Nanos) {
+        self.count += 1;
+        self.total += wait;
+        self.longest = self.longest.max(wait);
+        self.keep(wait.as_ns(), 1);
+    }
+
+    fn keep(&mut self, ns: u64, count: u64) {
+        if let Some(histogram) = &mut self.rest {
+            return put(histogram, ns, count);
+        }
+        *self.exact.entry(ns).or_default() += count;
+        if self.exact.len() > EXACT {
+            let mut histogram = Histogram::new(2).expect("two digits are a precision");
+            for (ns, count) in std::mem::take(&mut self.exact) {
+                put(&mut histogram, ns, count);
+            }
+            self.rest = Some(Box::new(histogram));
+        }
+    }
+
+    /// All of `other` as well.
+    pub fn add(&mut self, other: &Waits) {
+        self.count += other.count;
+        self.total += other.total;
+        self.longest = self.longest.max(other.longest);
+        for (&ns, &count) in &other.exact {
+            self.keep(ns, count);
+        }
+        match (&mut self.rest, &other.rest) {
+            (_, None) => {}
+            (Some(mine), Some(theirs)) => mine.add(&**theirs).expect("it grows as it must"),
+            (mine @ None, Some(theirs)) => {
+                *mine = Some(theirs.clone());
+                for (ns, count) in std::mem::take(&mut self.exact) {
+                    self.keep(ns, count);
+                }
+            }
+        }
+    }
+
+    /// How many there were.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// How long they were together.
+    #[must_use]
+    pub fn total(&self) -> Nanos {
+        self.total
+    }
+
+    /// The longest; zero if there was none.
+    #[must_use]
+    pub fn longest(&self) -> Nanos {
+        self.longest
+    }
+
+    /// The shortest length that at least `percent` of all waits do not exceed; zero if there was none. Range of
+    /// `percent`: 0 to 100.
+    #[must_use]
+    pub fn percentile(&self, percent: u64) -> Nanos {
+        assert!(percent <= 100, "a percentile is at most 100");
+        if let Some(histogram) = &self.rest {
+            #[expect(clippy::cast_precision_loss, reason = "at most 100")]
+            let value = histogram.value_at_percentile(percent as f64);
+            return Nanos::ns(value).min(self.longest);
+        }
+        let rank = (u128::from(percent) * u128::from(self.count)).div_ceil(100).max(1);
+        let mut passed = 0;
+        let found = self.exact.iter().find(|&(_, &count)| {
+            passed += u128::from(count);
+            passed >= rank
+        });
+        found.map_or(Nanos::ZERO, |(&ns, _)| Nanos::ns(ns))
+    }
+}
+
+fn put(histogram: &mut Histogram<u64>, ns: u64, count: u64) {
+    histogram.record_n(ns, count).expect("it grows as it must");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_waits_are_exact_and_many_are_within_one_percent() {
+        let mut few = Waits::default();
+        for ms in [4, 1, 3, 2] {
+            few.record(Nanos::ms(ms));
+        }
+        assert_eq!((few.percentile(50), few.percentile(99)), (Nanos::ms(2), Nanos::ms(4)));
+        let mut many = Waits::default();
+        for us in (1..=10_000).rev() {
+            many.record(Nanos::us(us));
+        }
+        for percent in [50, 99] {
+            let (found, right) = (many.percentile(percent).as_ns(), percent * 100_000);
+            assert!(found.abs_diff(right) <= right / 100, "{percent}: {found}, not {right}");
+        }
+        assert_eq!((many.longest(), many.percentile(100), many.count()), (Nanos::ms(10), Nanos::ms(10), 10_000));
+    }
+
+    #[test]
+    fn sums_do_not_depend_on_what_was_kept_exactly() {
+        let fill = |range: std::ops::Range<u64>| {
+            let mut waits = Waits::default();
+            range.for_each(|ms| waits.record(Nanos::ms(ms)));
+            waits
+        };
+        let whole = fill(0..600);
+        for cut in [0, 10, 300, 590] {
+            let (mut sum, rest) = (fill(0..cut), fill(cut..600));
+            sum.add(&rest);
+            let seen = |waits: &Waits| (waits.count(), waits.total(), waits.percentile(50), waits.percentile(99));
+            assert_eq!(seen(&sum), seen(&whole), "{cut}");
+        }
+        let mut few = fill(0..3);
+        few.add(&fill(3..5));
+        assert_eq!((few.count(), few.percentile(50)), (5, Nanos::ms(2)));
+    }
+}

@@ -1,0 +1,353 @@
+//! One row of a picture: bars, marks, and what is written beside them.
+
+use super::canvas::{Anchor, Canvas, Path, Px, Type};
+use super::legend::{
+    ARROW_STROKE, COLOURS, HELD_STROKE, Legend, PERIOD_STROKE, arrival, cross, deadline, missed_stroke, release, shade,
+};
+use super::plot::Plot;
+use super::{INK, MISSED, MUTED, WAITING, point, pretty};
+use crate::grid::{Grid, Tally};
+use crate::names;
+use crate::timeline::{Job, Row, Run, State};
+use sched::{CpuId, EntityId, Instant, Nanos, Weight};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The height of a row.
+const PITCH: Px = Px::of(56);
+/// How much lower a row without misses to mark and without a second line of text may be, above its bars and in all.
+const SPARED: (Px, Px) = (Px::of(6), Px::of(14));
+/// Misses are marked above the arrows, and those stand above the bars.
+const MISS: Px = Px::of(5);
+const ARROW_TOP: Px = Px::of(9);
+const ARROW_BOTTOM: Px = Px::of(19);
+const BAR_TOP: Px = Px::of(20);
+const BAR: Px = Px::of(22);
+const BASE: Px = Px::of(42);
+const WAIT: Px = Px::of(5);
+/// A bar is never thinner, so that no run is invisible.
+const THINNEST: Px = Px::hundredths(50);
+/// The room that a mark needs among its like. Unit: pixels.
+const MARK_ROOM: i64 = 9;
+
+/// What stands to the left and to the right of a row.
+fn beside(canvas: &mut Canvas, plot: &Plot<'_>, y: Px, texts: [(&str, &str); 2], alarm: bool) {
+    let right = plot.left + plot.width + Px::of(14);
+    let [(name, wish), (share, late)] = texts;
+    let how = |size, weight, fill, anchor| Type { size, weight, fill, anchor };
+    canvas.text((plot.left - Px::of(14), y + Px::of(29)), how(13, 600, INK, Anchor::End), name);
+    canvas.text((plot.left - Px::of(14), y + Px::of(44)), how(11, 400, MUTED, Anchor::End), wish);
+    canvas.text((right, y + Px::of(29)), how(12, 400, INK, Anchor::Start), share);
+    let (weight, fill) = if alarm { (600, MISSED) } else { (400, MUTED) };
+    canvas.text((right, y + Px::of(44)), how(11, weight, fill, Anchor::Start), late);
+}
+
+/// `part` of `whole` in percent, to a tenth.
+fn percent(part: Nanos, whole: Nanos) -> String {
+    let (part, whole) = (u128::from(part.as_ns()), u128::from(whole.as_ns()));
+    let tenths = (part * 1000 + whole / 2) / whole;
+    format!("{}.{} %", tenths / 10, tenths % 10)
+}
+
+/// What was asked for a row, in words: its reservation, or a weight that is not the normal one.
+pub(super) fn wish(row: &Row, at: Instant) -> String {
+    let params = row.asked_at(at);
+    match params.reservation {
+        Some(promise) => format!("{} every {}", pretty(promise.slice), pretty(promise.period)),
+        None if params.weight != Weight::NORMAL => format!("weight {}", params.weight),
+        None => String::new(),
+    }
+}
+
+/// The heights of an entity's row: how far above its place it begins, and how far below that the next one may.
+pub(super) fn height(row: &Row, at: Instant) -> (Px, Px) {
+    if row.jobs.is_empty() && wish(row, at).is_empty() { cpu_height() } else { (Px::ZERO, PITCH) }
+}
+
+/// The same, of a CPU's row.
+pub(super) fn cpu_height() -> (Px, Px) {
+    (SPARED.0, PITCH - SPARED.1)
+}
+
+fn colour(cpu: usize) -> &'static str {
+    COLOURS[cpu % COLOURS.len()].0
+}
+
+/// An entity's row, from `y` down.
+pub(super) fn entity(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, row: &Row, label: &str, y: Px) {
+    let mut life = Path::default();
+    let end = row.detached.unwrap_or(plot.timeline.to);
+    life.line(&[(plot.x(row.attached), y + BASE), (plot.x(end), y + BASE)]);
+    canvas.path(&life, "fill=\"none\" stroke=\"#d0d7de\" stroke-width=\"1\"");
+    marks(canvas, legend, plot, row, y);
+    match &plot.columns {
+        None => bars(canvas, legend, plot, row, label, y),
+        Some(grid) => columns(canvas, legend, plot, grid, row, y),
+    }
+    arrived(canvas, legend, plot, row, y);
+    misses(canvas, legend, plot, row, y);
+    let share = percent(row.ran_in(plot.from, plot.to), plot.to.since(plot.from));
+    let (late, alarm) = late(row, plot.from, plot.to);
+    beside(canvas, plot, y, [(label, &wish(row, plot.to)), (&share, &late)], alarm);
+}
+
+/// How many of the jobs due within `from..=to` missed their deadlines, in words, and whether any did.
+pub(super) fn late(row: &Row, from: Instant, to: Instant) -> (String, bool) {
+    let due: Vec<&Job> = row.jobs.iter().filter(|job| from < job.deadline && job.deadline <= to).collect();
+    let missed = due.iter().filter(|job| job.missed()).count();
+    let words = if due.is_empty() { String::new() } else { format!("{missed} of {} late", due.len()) };
+    (words, missed > 0)
+}
+
+/// A CPU's row, from `y` down; `labels` are the names of the entities drawn.
+pub(super) fn cpu(
+    canvas: &mut Canvas,
+    legend: &mut Legend,
+    plot: &Plot<'_>,
+    cpu: CpuId,
+    labels: &BTreeMap<EntityId, &str>,
+    y: Px,
+) {
+    let runs = &plot.timeline.cpus[cpu.index()];
+    let first = runs.partition_point(|run| run.to <= plot.from);
+    let after = runs.partition_point(|run| run.from < plot.to);
+    let runs = &runs[first..after.max(first)];
+    let label = format!("CPU {cpu}");
+    let mut line = Path::default();
+    line.line(&[(plot.left, y + BASE), (plot.left + plot.width, y + BASE)]);
+    canvas.path(&line, "fill=\"none\" stroke=\"#d0d7de\" stroke-width=\"1\"");
+    if let Some(grid) = &plot.columns {
+        let tallies = grid.tally(runs.iter().map(|run| (run.from, run.to, cpu)));
+        shades(canvas, legend, plot, grid, &tallies, y, &|cpu| Some(cpu));
+    } else {
+        let mut labelled = Vec::new();
+        canvas.open(&format!("fill=\"{}\"", colour(cpu.index())));
+        for run in runs {
+            legend.cpus.insert(cpu.index());
+            let id = run.entity.to_string();
+            let name = labels.get(&run.entity).copied().unwrap_or(&id);
+            let place = bar(canvas, plot, run, cpu, name, y);
+            labelled.push((place, name.to_string()));
+        }
+        canvas.close();
+        within(canvas, cpu.index(), &labelled, y);
+    }
+    let busy: Nanos = runs.iter().map(|run| run.to.min(plot.to).since(run.from.max(plot.from))).sum();
+    let share = percent(busy, plot.to.since(plot.from));
+    beside(canvas, plot, y, [(&label, ""), (&share, "")], false);
+}
+
+/// A bar for one run; says where it begins and how wide it is.
+fn bar(canvas: &mut Canvas, plot: &Plot<'_>, run: &Run, cpu: CpuId, name: &str, y: Px) -> (Px, Px) {
+    let (left, right) = (plot.x(run.from), plot.x(run.to));
+    let width = (right - left).max(THINNEST);
+    let label = format!(
+        "{name} on CPU {cpu}: {} from {} to {}",
+        pretty(run.to.since(run.from)),
+        point(run.from),
+        point(run.to)
+    );
+    let (from, to) = (run.from.as_ns(), run.to.as_ns());
+    let data = format!("rx=\"1.5\" data-cpu=\"{cpu}\" data-from=\"{from}\" data-to=\"{to}\"");
+    canvas.labelled_block((left, y + BAR_TOP), (width, BAR), &data, &label);
+    (left, width)
+}
+
+/// What is written in bars that are wide enough for it.
+fn within(canvas: &mut Canvas, cpu: usize, bars: &[((Px, Px), String)], y: Px) {
+    let how = Type { size: 10, weight: 400, fill: COLOURS[cpu % COLOURS.len()].1, anchor: Anchor::Middle };
+    for ((left, width), text) in bars {
+        let columns = i64::try_from(names::columns(text)).expect("a label is short");
+        if Px::hundredths(columns * 620 + 400) <= *width {
+            canvas.text((*left + width.half(), y + Px::of(34)), how, text);
+        }
+    }
+}
+
+/// The row span by span.
+fn bars(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, row: &Row, label: &str, y: Px) {
+    let (mut waiting, mut held) = (Path::default(), Path::default());
+    let mut runs: BTreeMap<CpuId, Vec<Run>> = BTreeMap::new();
+    for span in row.spans_in(plot.from, plot.to) {
+        let (left, right) = (plot.x(span.from), plot.x(span.to));
+        match span.state {
+            State::Running(cpu) => {
+                let run = Run { from: span.from, to: span.to, entity: row.entity };
+                runs.entry(cpu).or_default().push(run);
+            }
+            State::Waiting => waiting.block(left, y + BASE - WAIT, (right - left).max(THINNEST), WAIT),
+            State::Held(_) => held.line(&[(left, y + BASE - Px::of(3)), (right, y + BASE - Px::of(3))]),
+            State::Blocked => {}
+        }
+    }
+    lower(canvas, legend, &waiting, &held);
+    for (cpu, runs) in runs {
+        legend.cpus.insert(cpu.index());
+        canvas.open(&format!("fill=\"{}\"", colour(cpu.index())));
+        let place = |run: &Run| (bar(canvas, plot, run, cpu, label, y), cpu.to_string());
+        let labelled: Vec<((Px, Px), String)> = runs.iter().map(place).collect();
+        canvas.close();
+        if plot.timeline.cpus.len() > 1 {
+            within(canvas, cpu.index(), &labelled, y);
+        }
+    }
+}
+
+/// Waiting and held times, which lie low.
+fn lower(canvas: &mut Canvas, legend: &mut Legend, waiting: &Path, held: &Path) {
+    legend.waiting |= !waiting.is_empty();
+    legend.held |= !held.is_empty();
+    canvas.path(waiting, &format!("fill=\"{WAITING}\""));
+    canvas.path(held, HELD_STROKE);
+}
+
+/// The row column by column.
+fn columns(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, grid: &Grid, row: &Row, y: Px) {
+    let spans = row.spans_in(plot.from, plot.to).iter();
+    let tallies = grid.tally(spans.map(|span| (span.from, span.to, span.state)));
+    let (mut waiting, mut held) = (Path::default(), Path::default());
+    let idle = |index: usize| {
+        let runs = tallies[index].total(|state| matches!(state, State::Running(_)));
+        if runs.is_zero() { tallies[index].longest(|_| true).map(|(state, _)| state) } else { None }
+    };
+    for (from, to, state) in stretches(grid.cells(), idle) {
+        let (left, right) = (plot.x(grid.start_of(from)), plot.x(grid.start_of(to)));
+        match state {
+            State::Waiting => waiting.block(left, y + BASE - WAIT, right - left, WAIT),
+            State::Held(_) => held.line(&[(left, y + BASE - Px::of(3)), (right, y + BASE - Px::of(3))]),
+            State::Running(_) | State::Blocked => {}
+        }
+    }
+    lower(canvas, legend, &waiting, &held);
+    shades(canvas, legend, plot, grid, &tallies, y, &|state| match state {
+        State::Running(cpu) => Some(cpu),
+        _ => None,
+    });
+}
+
+/// Bars by the column: the colour is the CPU's that was used longest, the darkness tells how much of the column ran.
+fn shades<K: Ord + Copy>(
+    canvas: &mut Canvas,
+    legend: &mut Legend,
+    plot: &Plot<'_>,
+    grid: &Grid,
+    tallies: &[Tally<K>],
+    y: Px,
+    cpu_of: &dyn Fn(K) -> Option<CpuId>,
+) {
+    let kind = |index: usize| {
+        let tally: &Tally<K> = &tallies[index];
+        let (longest, _) = tally.longest(|kind| cpu_of(kind).is_some())?;
+        let ran = tally.total(|kind| cpu_of(kind).is_some()).as_ns();
+        let level = (u128::from(ran) * 4).div_ceil(u128::from(grid.length_of(index).as_ns()));
+        Some((cpu_of(longest)?.index() % COLOURS.len(), i64::try_from(level).expect("at most four quarters")))
+    };
+    let mut paths: BTreeMap<(usize, i64), Path> = BTreeMap::new();
+    for (from, to, kind) in stretches(grid.cells(), kind) {
+        let (left, right) = (plot.x(grid.start_of(from)), plot.x(grid.start_of(to)));
+        paths.entry(kind).or_default().block(left, y + BAR_TOP, right - left, BAR);
+        legend.shaded |= kind.1 < 4;
+    }
+    let cpus = tallies.iter().filter_map(|tally| cpu_of(tally.longest(|kind| cpu_of(kind).is_some())?.0));
+    legend.cpus.extend(cpus.map(CpuId::index).collect::<BTreeSet<usize>>());
+    for ((hue, level), path) in paths {
+        canvas.path(&path, &format!("fill=\"{}\" fill-opacity=\"{}\"", COLOURS[hue].0, shade(level)));
+    }
+}
+
+/// Neighbouring columns of the same kind, taken together: the first, the one after the last, and the kind.
+fn stretches<K: PartialEq + Copy>(columns: usize, kind: impl Fn(usize) -> Option<K>) -> Vec<(usize, usize, K)> {
+    let mut out: Vec<(usize, usize, K)> = Vec::new();
+    for index in 0..columns {
+        let Some(kind) = kind(index) else { continue };
+        match out.last_mut() {
+            Some(last) if last.1 == index && last.2 == kind => last.1 += 1,
+            _ => out.push((index, index + 1, kind)),
+        }
+    }
+    out
+}
+
+/// Releases, deadlines and periods; drawn before the bars, which hide their stems.
+fn marks(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, row: &Row, y: Px) {
+    let (top, bottom, base) = (y + ARROW_TOP, y + ARROW_BOTTOM, y + BASE);
+    let shown = |instants: &mut dyn Iterator<Item = Instant>| -> Vec<Instant> {
+        instants.filter(|&at| plot.shows(at)).collect()
+    };
+    let releases = shown(&mut row.jobs.iter().map(|job| job.released));
+    let deadlines = shown(&mut row.jobs.iter().map(|job| job.deadline));
+    let (mut stems, mut arrows) = (Path::default(), Path::default());
+    if plot.has_room_for(releases.len().max(deadlines.len()), MARK_ROOM) {
+        for &at in releases.iter().filter(|&&at| Some(at) != row.arrived) {
+            release(&mut arrows, plot.x(at), top, bottom);
+        }
+        for &at in &deadlines {
+            deadline(&mut arrows, plot.x(at), top, bottom);
+        }
+        for at in releases.iter().chain(&deadlines).copied().collect::<BTreeSet<Instant>>() {
+            stems.line(&[(plot.x(at), bottom), (plot.x(at), base)]);
+        }
+        legend.release |= releases.iter().any(|&at| Some(at) != row.arrived);
+        legend.deadline |= !deadlines.is_empty();
+    } else {
+        legend.too_dense = true;
+    }
+    canvas.path(&stems, "fill=\"none\" stroke=\"#d0d7de\" stroke-width=\"1\"");
+    canvas.path(&arrows, ARROW_STROKE);
+    if row.jobs.is_empty() {
+        periods(canvas, legend, plot, row, y);
+    }
+}
+
+/// Where it arrived.
+fn arrived(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, row: &Row, y: Px) {
+    let Some(at) = row.arrived.filter(|&at| plot.shows(at)) else { return };
+    let mut path = Path::default();
+    arrival(&mut path, plot.x(at), y + ARROW_TOP, y + BASE);
+    canvas.path(&path, &format!("fill=\"{INK}\" stroke=\"{INK}\" stroke-width=\"1.5\""));
+    legend.arrival = true;
+}
+
+/// A cross at every missed deadline, as far as they have room, and a line from there to the job's end.
+fn misses(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, row: &Row, y: Px) {
+    let cells = plot.cells_of(MARK_ROOM);
+    let (mut path, mut last, mut lined) = (Path::default(), None, plot.from);
+    for job in row.jobs.iter().filter(|job| job.missed()) {
+        let at = y + MISS;
+        let from = job.deadline.max(lined);
+        if from < job.ended && plot.x(from) < plot.x(job.ended) {
+            path.line(&[(plot.x(from), at), (plot.x(job.ended), at)]);
+            lined = job.ended;
+        }
+        let cell = cells.cell_of(job.deadline);
+        if cell.is_some() && cell != last {
+            cross(&mut path, plot.x(job.deadline), at);
+            last = cell;
+        }
+    }
+    legend.missed |= !path.is_empty();
+    canvas.path(&path, &missed_stroke());
+}
+
+/// Ticks where the periods of reservations begin.
+fn periods(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, row: &Row, y: Px) {
+    let ends = row.asked.iter().skip(1).map(|(at, _)| *at).chain([row.detached.unwrap_or(Instant::NEVER)]);
+    let mut path = Path::default();
+    for ((since, params), until) in row.asked.iter().zip(ends) {
+        let Some(promise) = params.reservation.filter(|promise| !promise.period.is_zero()) else { continue };
+        let start = promise.start.or(row.arrived).unwrap_or(row.attached);
+        let (from, to) = (plot.from.max(*since).max(start), plot.to.min(until));
+        let most = to.saturating_since(from).as_ns() / promise.period.as_ns();
+        if !plot.has_room_for(usize::try_from(most).unwrap_or(usize::MAX), MARK_ROOM) {
+            legend.too_dense = true;
+            continue;
+        }
+        let (offset, period) = (from.since(start).as_ns(), promise.period.as_ns());
+        let first = offset.div_ceil(period).checked_mul(period).and_then(|offset| start.as_ns().checked_add(offset));
+        let next = |at: &u64| at.checked_add(period);
+        for at in std::iter::successors(first, next).map(Instant::at_ns).take_while(|&at| at <= to) {
+            path.line(&[(plot.x(at), y + BASE), (plot.x(at), y + BASE + Px::of(6))]);
+        }
+    }
+    legend.period |= !path.is_empty();
+    canvas.path(&path, PERIOD_STROKE);
+}

@@ -1,0 +1,366 @@
+//! [`Cursor`]: one line, read from left to right, field by field.
+
+use sched::id::{CPUS_MAX, ENTITIES_MAX};
+use sched::{
+    Alarm, Class, CpuId, CpuSet, EntityId, GroupId, GroupParams, Held, Instant, Limit, Nanos, Of, Params, Quota,
+    Reservation, RtPriority, Wake, Weight,
+};
+
+/// What is wrong in a line.
+#[derive(Debug)]
+pub(super) struct Wrong {
+    /// The byte at which it begins.
+    pub(super) at: usize,
+    pub(super) reason: String,
+    /// What would be right.
+    pub(super) right: String,
+}
+
+/// A place in a line.
+#[derive(Debug)]
+pub(super) struct Cursor<'a> {
+    line: &'a str,
+    at: usize,
+}
+
+/// A value as it stands in the line.
+#[derive(Clone, Copy, Debug)]
+struct Word<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl Word<'_> {
+    fn wrong(&self, reason: &str, right: impl Into<String>) -> Wrong {
+        Wrong { at: self.at, reason: format!("{} {reason}", quote(self.text)), right: right.into() }
+    }
+
+    fn number<T: TryFrom<u64>>(&self, most: u64) -> Result<T, Wrong> {
+        let right = || format!("a whole number from 0 to {most}");
+        if self.text.is_empty() || !self.text.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(self.wrong("is not a number", right()));
+        }
+        let number = self.text.parse().ok().filter(|&number: &u64| number <= most);
+        number.and_then(|number| T::try_from(number).ok()).ok_or_else(|| self.wrong("is too large", right()))
+    }
+
+    fn instant(&self) -> Result<Instant, Wrong> {
+        if self.text == "never" { Ok(Instant::NEVER) } else { self.number(u64::MAX).map(Instant::at_ns) }
+    }
+
+    /// A value, or `none`.
+    fn or_none<T>(self, read: impl FnOnce(Self) -> Result<T, Wrong>) -> Result<Option<T>, Wrong> {
+        if self.text == "none" { Ok(None) } else { read(self).map(Some) }
+    }
+
+    /// Two spans of time, joined by a slash.
+    fn spans(&self, example: &str) -> Result<(Nanos, Nanos), Wrong> {
+        let Some((left, right)) = self.text.split_once('/') else {
+            return Err(self.wrong("is not two spans in nanoseconds", format!("`{example}` or `none`")));
+        };
+        let span = |text, at| Word { text, at }.number(u64::MAX).map(Nanos::ns);
+        Ok((span(left, self.at)?, span(right, self.at + left.len() + 1)?))
+    }
+
+    /// `letter`, an index, and the generation behind a dot.
+    fn id(&self, letter: char) -> Result<(u32, u32), Wrong> {
+        let Some(rest) = self.text.strip_prefix(letter) else {
+            return Err(self.wrong("is not such an id", format!("`{letter}0`, or `{letter}0.1` for its second user")));
+        };
+        let (index, generation) = rest.split_once('.').unwrap_or((rest, "0"));
+        let after_letter = self.at + letter.len_utf8();
+        let index: u32 = Word { text: index, at: after_letter }.number(INDEX_MOST)?;
+        let after_dot = after_letter + rest.len() - generation.len().min(rest.len());
+        Ok((index, Word { text: generation, at: after_dot }.number(GENERATION_MOST)?))
+    }
+
+    fn entity(&self) -> Result<EntityId, Wrong> {
+        self.id('e').map(|(index, generation)| EntityId::new(index, generation))
+    }
+
+    fn group(&self) -> Result<GroupId, Wrong> {
+        self.id('g').map(|(index, generation)| GroupId::new(index, generation))
+    }
+
+    fn cpu(&self) -> Result<CpuId, Wrong> {
+        self.number(CPUS_MAX as u64 - 1).map(CpuId::new)
+    }
+}
+
+/// The largest index of an id: no machine gives a larger one, and tables by index stay small enough for memory.
+const INDEX_MOST: u64 = ENTITIES_MAX as u64 - 1;
+/// The largest generation of an id.
+const GENERATION_MOST: u64 = u32::MAX as u64 - 1;
+
+/// The beginning of what stands in a line, for a message.
+pub(super) fn quote(text: &str) -> String {
+    const MOST: usize = 40;
+    match text.char_indices().nth(MOST) {
+        Some((cut, _)) => format!("`{}…`", text[..cut].escape_debug()),
+        None => format!("`{}`", text.escape_debug()),
+    }
+}
+
+impl<'a> Cursor<'a> {
+    pub(super) fn new(line: &'a str) -> Cursor<'a> {
+        Cursor { line, at: 0 }
+    }
+
+    fn skip_spaces(&mut self) {
+        let rest = &self.line[self.at..];
+        self.at += rest.len() - rest.trim_start_matches(' ').len();
+    }
+
+    /// The next word; empty at the end of the line.
+    fn word(&mut self) -> Word<'a> {
+        self.skip_spaces();
+        let rest = &self.line[self.at..];
+        let text = &rest[..rest.find(' ').unwrap_or(rest.len())];
+        let word = Word { text, at: self.at };
+        self.at += text.len();
+        word
+    }
+
+    /// The next word, which is to begin with `key` and `=`: what follows.
+    fn field(&mut self, key: &str) -> Result<Word<'a>, Wrong> {
+        let word = self.word();
+        match word.text.strip_prefix(key).and_then(|rest| rest.strip_prefix('=')) {
+            Some(text) => Ok(Word { text, at: word.at + key.len() + 1 }),
+            None => Err(word.missing(&format!("the field `{key}=`"))),
+        }
+    }
+
+    pub(super) fn number<T: TryFrom<u64>>(&mut self, key: &str, most: u64) -> Result<T, Wrong> {
+        self.field(key)?.number(most)
+    }
+
+    pub(super) fn bare_number<T: TryFrom<u64>>(&mut self, most: u64) -> Result<T, Wrong> {
+        self.word().number(most)
+    }
+
+    pub(super) fn bare_instant(&mut self) -> Result<Instant, Wrong> {
+        self.word().instant()
+    }
+
+    /// The next word, whatever it is, and where it begins.
+    pub(super) fn verb(&mut self) -> (&'a str, usize) {
+        let word = self.word();
+        (word.text, word.at)
+    }
+
+    pub(super) fn instant(&mut self, key: &str) -> Result<Instant, Wrong> {
+        self.field(key)?.instant()
+    }
+
+    pub(super) fn entity(&mut self) -> Result<EntityId, Wrong> {
+        self.word().entity()
+    }
+
+    pub(super) fn group(&mut self) -> Result<GroupId, Wrong> {
+        self.word().group()
+    }
+
+    pub(super) fn cpu(&mut self) -> Result<CpuId, Wrong> {
+        self.field("cpu")?.cpu()
+    }
+
+    pub(super) fn entity_in(&mut self, key: &str) -> Result<EntityId, Wrong> {
+        self.field(key)?.entity()
+    }
+
+    pub(super) fn group_in(&mut self, key: &str) -> Result<GroupId, Wrong> {
+        self.field(key)?.group()
+    }
+
+    /// Nothing but spaces may follow.
+    pub(super) fn end(&mut self) -> Result<(), Wrong> {
+        let word = self.word();
+        if word.text.is_empty() { Ok(()) } else { Err(word.wrong("is one field too many", "the end of the line")) }
+    }
+
+    /// A text in double quotes.
+    pub(super) fn text(&mut self, key: &str) -> Result<String, Wrong> {
+        let open = self.field(key)?;
+        let start = open.at + 1;
+        let Some(body) = open.text.starts_with('"').then(|| &self.line[start..]) else {
+            return Err(open.wrong("is not in double quotes", format!("`{key}=\"…\"`")));
+        };
+        let mut text = String::new();
+        let mut chars = body.char_indices();
+        while let Some((at, c)) = chars.next() {
+            match c {
+                '"' => {
+                    self.at = start + at + 1;
+                    return Ok(text);
+                }
+                '\\' => text.push(escape(&mut chars).ok_or_else(|| Wrong {
+                    at: start + at,
+                    reason: "an unknown escape".into(),
+                    right: r#"`\"`, `\\`, `\n`, `\r`, `\t` or `\u{1f}`"#.into(),
+                })?),
+                c => text.push(c),
+            }
+        }
+        Err(Wrong { at: open.at, reason: "a text without an end".into(), right: "a closing double quote".into() })
+    }
+
+    /// What is asked for an entity.
+    pub(super) fn params(&mut self) -> Result<Params, Wrong> {
+        let weight = self.weight()?;
+        let class = self.class()?;
+        let cpus = self.field("cpus")?;
+        let affinity: CpuSet =
+            cpus.text.parse().map_err(|_| cpus.wrong("is not a list of CPUs", "`all`, `none`, `2` or `0-3,8`"))?;
+        let group = self.group_in("group")?;
+        let reservation = self.field("reservation")?.or_none(|word| word.spans("20000000/50000000"))?;
+        let Some((slice, period)) = reservation else {
+            return Ok(Params { weight, reservation: None, class, affinity, group });
+        };
+        let start = self.field("start")?.or_none(|word| word.instant())?;
+        let limit = self.choice("limit", &[("soft", Limit::Soft), ("hard", Limit::Hard)])?;
+        Ok(Params { weight, reservation: Some(Reservation { slice, period, start, limit }), class, affinity, group })
+    }
+
+    /// What is asked for a group.
+    pub(super) fn group_params(&mut self) -> Result<GroupParams, Wrong> {
+        let weight = self.weight()?;
+        let quota = self.field("quota")?.or_none(|word| word.spans("50000000/100000000"))?;
+        let quota = quota.map(|(quota, period)| Quota { quota, period });
+        let cap_percent = self.field("cap")?.or_none(|word| word.number(u64::from(u32::MAX)))?;
+        Ok(GroupParams { weight, quota, cap_percent })
+    }
+
+    /// A weight in Xen's scale, with up to three quarters behind the point.
+    fn weight(&mut self) -> Result<Weight, Wrong> {
+        let word = self.field("weight")?;
+        let (whole, part) = word.text.split_once('.').unwrap_or((word.text, "0"));
+        let quarters = match part {
+            "0" => Some(0),
+            "25" => Some(1),
+            "5" => Some(2),
+            "75" => Some(3),
+            _ => None,
+        };
+        let whole: u32 = Word { text: whole, at: word.at }.number(u64::from(Weight::MAX.as_linux() / 4))?;
+        quarters.and_then(|quarters| Weight::linux(whole * 4 + quarters)).ok_or_else(|| {
+            word.wrong("is not a weight", format!("a number from 0.25 to {} in steps of 0.25", Weight::MAX))
+        })
+    }
+
+    fn class(&mut self) -> Result<Class, Wrong> {
+        let word = self.field("class")?;
+        let priority = |text, at| Word { text, at }.number(99).ok().and_then(RtPriority::new);
+        let class = match word.text {
+            "normal" => Some(Class::Normal),
+            "batch" => Some(Class::Batch),
+            "idle" => Some(Class::Idle),
+            text => match text.split_once(':') {
+                Some(("fifo", number)) => priority(number, word.at).map(Class::Fifo),
+                Some(("rr", number)) => priority(number, word.at).map(Class::RoundRobin),
+                _ => None,
+            },
+        };
+        let right = "`normal`, `batch`, `idle`, `fifo:1` to `fifo:99` or `rr:1` to `rr:99`";
+        class.ok_or_else(|| word.wrong("is not a class", right))
+    }
+
+    /// One of some words.
+    fn choice<T: Copy>(&mut self, key: &str, choices: &[(&str, T)]) -> Result<T, Wrong> {
+        let word = self.field(key)?;
+        let chosen = choices.iter().find(|(name, _)| *name == word.text);
+        chosen.map(|&(_, value)| value).ok_or_else(|| {
+            let names: Vec<String> = choices.iter().map(|(name, _)| format!("`{key}={name}`")).collect();
+            word.missing_value(names.join(" or "))
+        })
+    }
+
+    /// Why somebody wakes.
+    pub(super) fn why(&mut self) -> Result<Wake, Wrong> {
+        let word = self.field("why")?;
+        Ok(match word.text {
+            "new" => Wake::New { parent: self.field("parent")?.or_none(|word| word.entity())? },
+            "by" => {
+                let waker = self.entity_in("waker")?;
+                Wake::By { waker, sync: self.choice("sync", &[("yes", true), ("no", false)])? }
+            }
+            "interrupt" => Wake::Interrupt,
+            "timer" => Wake::Timer,
+            "resumed" => Wake::Resumed,
+            _ => return Err(word.missing_value("`new`, `by`, `interrupt`, `timer` or `resumed`".into())),
+        })
+    }
+
+    /// Whose alarm, and which.
+    pub(super) fn alarm(&mut self) -> Result<Alarm, Wrong> {
+        let word = self.field("of")?;
+        let of = match word.text.as_bytes().first() {
+            Some(b'p') if word.text == "policy" => Of::Policy,
+            Some(b'c') if word.text.starts_with("cpu") => {
+                Of::Cpu(Word { text: &word.text[3..], at: word.at + 3 }.cpu()?)
+            }
+            Some(b'e') => Of::Entity(word.entity()?),
+            Some(b'g') => Of::Group(word.group()?),
+            _ => return Err(word.missing_value("`policy`, `cpu0`, `e0` or `g0`".into())),
+        };
+        Ok(Alarm { of, slot: self.number("slot", u64::from(u8::MAX))? })
+    }
+
+    /// [`Held`] bits.
+    pub(super) fn reasons(&mut self) -> Result<u8, Wrong> {
+        let word = self.field("reasons")?;
+        if word.text == "none" {
+            return Ok(0);
+        }
+        let mut reasons = 0;
+        let mut at = word.at;
+        for text in word.text.split('+') {
+            let part = Word { text, at };
+            let bits = match Held::ALL.into_iter().find(|held| held.name() == text) {
+                Some(held) => held as u8,
+                None => part.number(u64::from(u8::MAX)).map_err(|_| {
+                    let names = Held::ALL.map(Held::name).join(", ");
+                    part.missing_value(format!("`none`, or some of {names} joined by `+`"))
+                })?,
+            };
+            reasons |= bits;
+            at += text.len() + 1;
+        }
+        Ok(reasons)
+    }
+}
+
+impl Word<'_> {
+    /// Another field should stand here.
+    fn missing(&self, what: &str) -> Wrong {
+        match self.text {
+            "" => Wrong { at: self.at, reason: "the line ends too early".into(), right: what.into() },
+            _ => self.wrong("does not belong here", what),
+        }
+    }
+
+    /// Another value should stand here.
+    fn missing_value(&self, right: String) -> Wrong {
+        self.wrong("is not known here", right)
+    }
+}
+
+/// The character that an escape stands for; the backslash has been taken already.
+fn escape(chars: &mut std::str::CharIndices<'_>) -> Option<char> {
+    match chars.next()?.1 {
+        'n' => Some('\n'),
+        'r' => Some('\r'),
+        't' => Some('\t'),
+        c @ ('"' | '\\') => Some(c),
+        'u' => {
+            let digits = chars.as_str().strip_prefix('{')?;
+            let digits = &digits[..digits.find('}').filter(|&length| (1..=6).contains(&length))?];
+            if !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+                return None;
+            }
+            let code = u32::from_str_radix(digits, 16).ok()?;
+            chars.nth(digits.len() + 1);
+            char::from_u32(code)
+        }
+        _ => None,
+    }
+}

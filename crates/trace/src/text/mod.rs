@@ -1,0 +1,63 @@
+//! The golden text form: one header line, then one line per event; made to be read, searched and compared.
+//!
+//! ```text
+//! tactus-trace 1 policy="edf" cpus=2 seed=7
+//!            0 attach e0 name="web" weight=256 class=normal cpus=all group=g0 reservation=none
+//!      1000000 wake e0 why=timer
+//!      1000000 run cpu=0 e0 until=21000000
+//! ```
+//!
+//! A line is a time in nanoseconds, right-aligned in 12 columns, a verb, and the verb's fields, always all of them
+//! and always in the same order. Blank lines and lines that begin with `#` are skipped. The last line ends with a
+//! line feed like all others, so that a file that was cut off is noticed.
+//!
+//! | verb | fields |
+//! |---|---|
+//! | `group-create` | *group* `name=` `parent=`*group* and the group's parameters |
+//! | `group-adjust` | *group* and the group's parameters |
+//! | `group-remove` | *group* |
+//! | `attach` | *entity* `name=` and the entity's parameters |
+//! | `adjust` | *entity* and the entity's parameters |
+//! | `detach`, `interrupt`, `pause`, `complete` | *entity* |
+//! | `wake` | *entity* `why=new parent=`*entity*\|`none`, `why=by waker=`*entity* `sync=yes`\|`no`, `why=interrupt`, `why=timer` or `why=resumed` |
+//! | `block`, `yield`, `expire`, `kicked`, `kick` | `cpu=` |
+//! | `yield-to` | `cpu=` `to=`*entity* |
+//! | `release` | *entity* `deadline=` |
+//! | `stop` | `cpu=` *entity* |
+//! | `run` | `cpu=` *entity* `until=` |
+//! | `extend` | `cpu=` `until=` |
+//! | `held` | *entity* `reasons=` |
+//! | `alarm`, `clear-alarm` | `of=` `slot=` |
+//! | `set-alarm` | `of=` `slot=` `cpu=` `at=` |
+//! | `end` | |
+//!
+//! The values:
+//!
+//! - *entity*, *group*: `e3`, `g0`; `e3.2` for the third user of that index, which is below [`sched::id::ENTITIES_MAX`].
+//! - times (`until`, `deadline`, `at`, and the first column): nanoseconds, or `never`.
+//! - `name`, `policy`: in double quotes; `\"`, `\\`, `\n`, `\r`, `\t` and `\u{…}` (control characters) are escapes.
+//! - the entity's parameters: `weight=` (Xen's scale, 256 is normal, with quarters: `83.75`) `class=normal`\|`batch`\|`idle`\|
+//!   `fifo:1`…`99`\|`rr:1`…`99` `cpus=` (`all`, `none` or a list: `0-3,8`) `group=`*group* and `reservation=none` or
+//!   `reservation=`*slice*`/`*period* `start=`*time*\|`none` `limit=soft`\|`hard`.
+//! - the group's parameters: `weight=` `quota=`*quota*`/`*period*\|`none` `cap=`*percent*\|`none`.
+//! - `reasons`: `none`, or some of `throttled`, `parked`, `depleted`, `co-stopped` (and a decimal number for bits without
+//!   a name), joined by `+`.
+//! - `of`: `policy`, `cpu3`, `e3` or `g3`.
+
+mod cursor;
+mod reader;
+mod writer;
+
+pub use reader::{Reader, TextError, read};
+pub(crate) use writer::Reasons;
+pub use writer::TextWriter;
+
+/// The version of the format; readers refuse any other.
+pub const VERSION: u32 = 1;
+
+/// The longest line, in bytes: the longest honest one is a CPU list of every second of 1024 CPUs, 2.5 KB, and the rest is
+/// room for names. It bounds what a reader keeps of a file without line feeds.
+pub const LINE_MOST: usize = 1 << 16;
+
+/// What a file begins with.
+const MAGIC: &str = "tactus-trace";

@@ -1,0 +1,233 @@
+//! [`TextWriter`]: events to lines.
+
+use super::{LINE_MOST, MAGIC, VERSION};
+use crate::output::Output;
+use crate::{Event, Header, Sink};
+use sched::id::CPUS_MAX;
+use sched::{Alarm, Class, GroupParams, Held, Instant, Limit, Of, Params, Wake};
+use std::fmt::{self, Display, Formatter, Write as _};
+use std::io::{self, Write};
+
+/// Writes events in the text form as they happen. Call [`finish`](TextWriter::finish) at the end: it reports what went wrong.
+#[derive(Debug)]
+pub struct TextWriter<W: Write> {
+    output: Output<W>,
+    line: String,
+    last: Instant,
+}
+
+impl<W: Write> TextWriter<W> {
+    /// Writes the header. `to` need not be buffered.
+    pub fn new(to: W, header: &Header) -> TextWriter<W> {
+        let mut writer = TextWriter { output: Output::new(to), line: String::new(), last: Instant::ZERO };
+        let Header { policy, cpus, seed } = header;
+        writeln!(writer.line, "{MAGIC} {VERSION} policy={} cpus={cpus} seed={seed}", Quoted(policy)).expect(INFALLIBLE);
+        if !(1..=CPUS_MAX).contains(cpus) {
+            writer.refuse(format!("a machine of {cpus} CPUs; right would be 1 to {CPUS_MAX}"));
+        }
+        writer.pass_on();
+        writer
+    }
+
+    /// Everything has been recorded: flushes, and gives back the writer.
+    ///
+    /// # Errors
+    /// The first error of the whole run: one of the writer's own, or `InvalidInput` for what the format cannot hold (no
+    /// CPUs or too many, a line above [`LINE_MOST`], time that goes back). Nothing after it has been written.
+    pub fn finish(self) -> io::Result<W> {
+        self.output.finish()
+    }
+
+    fn pass_on(&mut self) {
+        if self.line.len() > LINE_MOST {
+            self.refuse(format!("a line of {} bytes; right would be a shorter name", self.line.len()));
+        }
+        self.output.write(&self.line);
+    }
+
+    fn refuse(&mut self, what: String) {
+        self.output.fail(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+}
+
+impl<W: Write> Sink for TextWriter<W> {
+    fn record(&mut self, at: Instant, event: &Event) {
+        if at < self.last {
+            self.refuse(format!("an event at {at} after one at {}; right would be events in order", self.last));
+        }
+        self.last = at;
+        self.line.clear();
+        writeln!(self.line, "{:>12} {}", Ns(at), Fields(event)).expect(INFALLIBLE);
+        self.pass_on();
+    }
+}
+
+const INFALLIBLE: &str = "a string takes what is written to it";
+
+/// An instant as a whole number of nanoseconds.
+struct Ns(Instant);
+
+impl Display for Ns {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.0 == Instant::NEVER { f.pad("never") } else { Display::fmt(&self.0.as_ns(), f) }
+    }
+}
+
+/// A text in double quotes, on one line whatever it holds.
+struct Quoted<'a>(&'a str);
+
+impl Display for Quoted<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        f.write_char('"')?;
+        for c in self.0.chars() {
+            match c {
+                '"' | '\\' => write!(f, "\\{c}")?,
+                '\n' => f.write_str("\\n")?,
+                '\r' => f.write_str("\\r")?,
+                '\t' => f.write_str("\\t")?,
+                // Line and paragraph separators, and marks that turn the direction of a line, would hide what it says.
+                '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => write!(f, "{}", c.escape_unicode())?,
+                c if c.is_control() => write!(f, "{}", c.escape_unicode())?,
+                c => f.write_char(c)?,
+            }
+        }
+        f.write_char('"')
+    }
+}
+
+/// A value or `none`.
+struct OrNone<T>(Option<T>);
+
+impl<T: Display> Display for OrNone<T> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            Some(value) => value.fmt(f),
+            None => f.write_str("none"),
+        }
+    }
+}
+
+/// The verb of an event and its fields.
+struct Fields<'a>(&'a Event);
+
+impl Display for Fields<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Event::GroupCreated { group, name, parent, params } => {
+                write!(f, "group-create {group} name={} parent={parent} {}", Quoted(name), Asked(params))
+            }
+            Event::GroupAdjusted { group, params } => write!(f, "group-adjust {group} {}", Asked(params)),
+            Event::GroupRemoved { group } => write!(f, "group-remove {group}"),
+            Event::Attach { entity, name, params } => {
+                write!(f, "attach {entity} name={} {}", Quoted(name), Asked(&**params))
+            }
+            Event::Adjust { entity, params } => write!(f, "adjust {entity} {}", Asked(&**params)),
+            Event::Detach { entity } => write!(f, "detach {entity}"),
+            Event::Wake { entity, why } => write!(f, "wake {entity} {}", Reason(*why)),
+            Event::Interrupt { entity } => write!(f, "interrupt {entity}"),
+            Event::Block { cpu } => write!(f, "block cpu={cpu}"),
+            Event::Yield { cpu } => write!(f, "yield cpu={cpu}"),
+            Event::YieldTo { cpu, to } => write!(f, "yield-to cpu={cpu} to={to}"),
+            Event::Expire { cpu } => write!(f, "expire cpu={cpu}"),
+            Event::Kicked { cpu } => write!(f, "kicked cpu={cpu}"),
+            Event::Alarm { alarm } => write!(f, "alarm {}", Slot(alarm)),
+            Event::Pause { entity } => write!(f, "pause {entity}"),
+            Event::Release { entity, deadline } => write!(f, "release {entity} deadline={}", Ns(*deadline)),
+            Event::Complete { entity } => write!(f, "complete {entity}"),
+            Event::Stop { cpu, entity } => write!(f, "stop cpu={cpu} {entity}"),
+            Event::Run { cpu, entity, until } => write!(f, "run cpu={cpu} {entity} until={}", Ns(*until)),
+            Event::Extend { cpu, until } => write!(f, "extend cpu={cpu} until={}", Ns(*until)),
+            Event::Kick { cpu } => write!(f, "kick cpu={cpu}"),
+            Event::Held { entity, reasons } => write!(f, "held {entity} reasons={}", Reasons(*reasons)),
+            Event::SetAlarm { alarm, on, at } => write!(f, "set-alarm {} cpu={on} at={}", Slot(alarm), Ns(*at)),
+            Event::ClearAlarm { alarm } => write!(f, "clear-alarm {}", Slot(alarm)),
+            Event::End => f.write_str("end"),
+        }
+    }
+}
+
+/// What is asked for an entity or a group.
+struct Asked<'a, T>(&'a T);
+
+impl Display for Asked<'_, Params> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Params { weight, reservation, class, affinity, group } = self.0;
+        write!(f, "weight={weight} class=")?;
+        match class {
+            Class::Normal => f.write_str("normal")?,
+            Class::Batch => f.write_str("batch")?,
+            Class::Idle => f.write_str("idle")?,
+            Class::Fifo(priority) => write!(f, "fifo:{}", priority.number())?,
+            Class::RoundRobin(priority) => write!(f, "rr:{}", priority.number())?,
+        }
+        write!(f, " cpus={affinity} group={group} reservation=")?;
+        let Some(promise) = reservation else { return f.write_str("none") };
+        let limit = match promise.limit {
+            Limit::Soft => "soft",
+            Limit::Hard => "hard",
+        };
+        let (slice, period) = (promise.slice.as_ns(), promise.period.as_ns());
+        write!(f, "{slice}/{period} start={} limit={limit}", OrNone(promise.start.map(Ns)))
+    }
+}
+
+impl Display for Asked<'_, GroupParams> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let GroupParams { weight, quota, cap_percent } = self.0;
+        write!(f, "weight={weight} quota=")?;
+        match quota {
+            Some(quota) => write!(f, "{}/{}", quota.quota.as_ns(), quota.period.as_ns())?,
+            None => f.write_str("none")?,
+        }
+        write!(f, " cap={}", OrNone(*cap_percent))
+    }
+}
+
+/// Why somebody wakes.
+struct Reason(Wake);
+
+impl Display for Reason {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Wake::New { parent } => write!(f, "why=new parent={}", OrNone(parent)),
+            Wake::By { waker, sync } => write!(f, "why=by waker={waker} sync={}", if sync { "yes" } else { "no" }),
+            Wake::Interrupt => f.write_str("why=interrupt"),
+            Wake::Timer => f.write_str("why=timer"),
+            Wake::Resumed => f.write_str("why=resumed"),
+        }
+    }
+}
+
+/// Whose alarm, and which.
+struct Slot<'a>(&'a Alarm);
+
+impl Display for Slot<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0.of {
+            Of::Policy => f.write_str("of=policy")?,
+            Of::Cpu(cpu) => write!(f, "of=cpu{cpu}")?,
+            Of::Entity(entity) => write!(f, "of={entity}")?,
+            Of::Group(group) => write!(f, "of={group}")?,
+        }
+        write!(f, " slot={}", self.0.slot)
+    }
+}
+
+/// [`Held`] bits by name.
+pub(crate) struct Reasons(pub(crate) u8);
+
+impl Display for Reasons {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 {
+            return f.write_str("none");
+        }
+        let mut rest = self.0;
+        let mut separator = "";
+        for reason in Held::ALL.into_iter().filter(|&reason| self.0 & reason as u8 != 0) {
+            write!(f, "{separator}{}", reason.name())?;
+            rest &= !(reason as u8);
+            separator = "+";
+        }
+        if rest != 0 { write!(f, "{separator}{rest}") } else { Ok(()) }
+    }
+}

@@ -1,0 +1,161 @@
+//! Events of every kind, with any values their types can hold; they need not make sense together.
+
+use super::Random;
+use sched::id::ENTITIES_MAX;
+use sched::{
+    Alarm, Class, CpuId, CpuSet, EntityId, GroupId, GroupParams, Instant, Limit, Nanos, Of, Params, Quota, Reservation,
+    RtPriority, Wake, Weight,
+};
+use trace::{Event, Header, Trace};
+
+/// How many kinds of events there are.
+pub const KINDS: u64 = 25;
+
+const INDEX_MOST: u64 = ENTITIES_MAX as u64 - 1;
+const GENERATION_MOST: u64 = u32::MAX as u64 - 1;
+
+pub fn trace(random: &mut Random, length: usize) -> Trace {
+    let cpus = 1 + random.index(1024);
+    let mut trace = Trace::new(Header { policy: name(random), cpus, seed: random.number(u64::MAX) });
+    let mut now = 0_u64;
+    for _ in 0..length {
+        now = if random.chance(500) { u64::MAX } else { now.saturating_add(random.below(1_000_000)) };
+        let kind = random.below(KINDS);
+        trace.events.push((Instant::at_ns(now), event(random, kind)));
+    }
+    trace
+}
+
+fn entity(random: &mut Random) -> EntityId {
+    let index = u32::try_from(random.number(INDEX_MOST)).unwrap();
+    EntityId::new(index, u32::try_from(random.number(GENERATION_MOST)).unwrap())
+}
+
+fn group(random: &mut Random) -> GroupId {
+    let index = u32::try_from(random.number(INDEX_MOST)).unwrap();
+    GroupId::new(index, u32::try_from(random.number(GENERATION_MOST)).unwrap())
+}
+
+fn cpu(random: &mut Random) -> CpuId {
+    CpuId::new(usize::try_from(random.number(1023)).unwrap())
+}
+
+fn instant(random: &mut Random) -> Instant {
+    Instant::at_ns(random.number(u64::MAX))
+}
+
+pub fn name(random: &mut Random) -> String {
+    const CHARS: [char; 20] = [
+        'a',
+        'Z',
+        '0',
+        ' ',
+        '"',
+        '\\',
+        '\n',
+        '\r',
+        '\t',
+        '\0',
+        '=',
+        '#',
+        '\u{7f}',
+        '\u{85}',
+        'é',
+        '\u{202e}',
+        '\u{2028}',
+        '漢',
+        '🎵',
+        '\u{10ffff}',
+    ];
+    (0..random.below(12)).map(|_| random.pick(&CHARS)).collect()
+}
+
+fn weight(random: &mut Random) -> Weight {
+    Weight::linux(1 + u32::try_from(random.number((1 << 28) - 1)).unwrap()).unwrap()
+}
+
+fn cpus(random: &mut Random) -> CpuSet {
+    match random.below(4) {
+        0 => CpuSet::ALL,
+        1 => CpuSet::EMPTY,
+        2 => CpuSet::first_n(random.index(1025)),
+        _ => (0..random.below(20)).map(|_| cpu(random)).collect(),
+    }
+}
+
+fn params(random: &mut Random) -> Params {
+    let priority = RtPriority::new(1 + u8::try_from(random.below(99)).unwrap()).unwrap();
+    let reservation = random.chance(2).then(|| Reservation {
+        slice: Nanos::ns(random.number(u64::MAX)),
+        period: Nanos::ns(random.number(u64::MAX)),
+        start: random.chance(2).then(|| instant(random)),
+        limit: random.pick(&[Limit::Soft, Limit::Hard]),
+    });
+    let classes = [Class::Normal, Class::Batch, Class::Idle, Class::Fifo(priority), Class::RoundRobin(priority)];
+    Params {
+        weight: weight(random),
+        reservation,
+        class: random.pick(&classes),
+        affinity: cpus(random),
+        group: group(random),
+    }
+}
+
+fn group_params(random: &mut Random) -> GroupParams {
+    let quota = random
+        .chance(2)
+        .then(|| Quota { quota: Nanos::ns(random.number(u64::MAX)), period: Nanos::ns(random.number(u64::MAX)) });
+    let cap_percent = random.chance(2).then(|| u32::try_from(random.number(u64::from(u32::MAX))).unwrap());
+    GroupParams { weight: weight(random), quota, cap_percent }
+}
+
+fn why(random: &mut Random) -> Wake {
+    let other = entity(random);
+    let sync = random.chance(2);
+    random.pick(&[
+        Wake::New { parent: None },
+        Wake::New { parent: Some(other) },
+        Wake::By { waker: other, sync },
+        Wake::Interrupt,
+        Wake::Timer,
+        Wake::Resumed,
+    ])
+}
+
+fn alarm(random: &mut Random) -> Alarm {
+    let all = [Of::Policy, Of::Cpu(cpu(random)), Of::Entity(entity(random)), Of::Group(group(random))];
+    Alarm { of: random.pick(&all), slot: u8::try_from(random.number(255)).unwrap() }
+}
+
+/// An event of kind `kind`, below [`KINDS`].
+pub fn event(random: &mut Random, kind: u64) -> Event {
+    let r = random;
+    match kind {
+        0 => Event::GroupCreated { group: group(r), name: name(r), parent: group(r), params: group_params(r) },
+        1 => Event::GroupAdjusted { group: group(r), params: group_params(r) },
+        2 => Event::GroupRemoved { group: group(r) },
+        3 => Event::Attach { entity: entity(r), name: name(r), params: Box::new(params(r)) },
+        4 => Event::Adjust { entity: entity(r), params: Box::new(params(r)) },
+        5 => Event::Detach { entity: entity(r) },
+        6 => Event::Wake { entity: entity(r), why: why(r) },
+        7 => Event::Interrupt { entity: entity(r) },
+        8 => Event::Block { cpu: cpu(r) },
+        9 => Event::Yield { cpu: cpu(r) },
+        10 => Event::YieldTo { cpu: cpu(r), to: entity(r) },
+        11 => Event::Expire { cpu: cpu(r) },
+        12 => Event::Kicked { cpu: cpu(r) },
+        13 => Event::Alarm { alarm: alarm(r) },
+        14 => Event::Pause { entity: entity(r) },
+        15 => Event::Release { entity: entity(r), deadline: instant(r) },
+        16 => Event::Complete { entity: entity(r) },
+        17 => Event::Stop { cpu: cpu(r), entity: entity(r) },
+        18 => Event::Run { cpu: cpu(r), entity: entity(r), until: instant(r) },
+        19 => Event::Extend { cpu: cpu(r), until: instant(r) },
+        20 => Event::Kick { cpu: cpu(r) },
+        21 => Event::Held { entity: entity(r), reasons: u8::try_from(r.number(255)).unwrap() },
+        22 => Event::SetAlarm { alarm: alarm(r), on: cpu(r), at: instant(r) },
+        23 => Event::ClearAlarm { alarm: alarm(r) },
+        24 => Event::End,
+        other => panic!("there is no kind {other}"),
+    }
+}

@@ -2,29 +2,59 @@
 
 use crate::choose::Choice;
 use crate::scenario::{EntitySpec, Group, Scenario, Workload};
-use sched::{Instant, Load};
-use sim::{Auditor, Expected};
+use sched::{Descriptor, Instant, Load, Nanos};
+use sim::Auditor;
+use sim::auditor::{LimitTolerance, Promises};
 
 /// An independent judge of `scenario`'s run under `choice`: show it the run as a [`Sink`](trace::Sink), then ask for its
 /// findings.
 #[must_use]
 pub fn auditor(scenario: &Scenario, choice: &Choice) -> Auditor {
-    let load = load(scenario, choice);
-    // A CPU may be called, find its work taken, and another be called.
-    let late = scenario.costs.kick.saturating_mul(4);
-    let all_default = choice.knobs.iter().all(|(knob, value)| knob.default == value);
-    let starvation = (choice.policy.starvation)(&load);
+    let late = scenario.costs.kick;
     // A tick's and a switch's costs lengthen every turn of everybody.
-    let costs = scenario.costs.tick + scenario.costs.context_switch + scenario.costs.cache_refill + late;
-    let expected = Expected {
-        conserving: (choice.policy.conserving)(&load),
-        starvation: starvation.map(|bound| bound.saturating_add(costs.saturating_mul(4 * load.entities))),
-        // How far an account may lag behind is known for the defaults.
-        quotas: matches!(choice.policy.name, "cfs" | "linux") && all_default,
-        caps: choice.policy.name == "credit" && all_default,
-        late,
-    };
-    Auditor::new(scenario.host, expected)
+    let turn = scenario.costs.tick + scenario.costs.context_switch + scenario.costs.cache_refill + late;
+    let promises = promises(choice.policy, &load(scenario, choice), Delays { late, turn });
+    Auditor::new(scenario.host, promises)
+}
+
+/// What is not the policy's fault.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Delays {
+    /// How late a kick, an alarm or the end of a slice reaches the machine.
+    pub(crate) late: Nanos,
+    /// How much longer a turn lasts than the policy says.
+    pub(crate) turn: Nanos,
+}
+
+/// What `policy` promises of itself under `load`, on a driver with these delays.
+pub(crate) fn promises(policy: &Descriptor, load: &Load<'_>, delays: Delays) -> Promises {
+    // A CPU may be called, find its work taken, and another be called, each time as late as can be.
+    let allowance = delays.late.saturating_mul(4);
+    let turns = delays.turn.saturating_mul(16 * load.entities);
+    Promises {
+        conserving: (policy.conserving)(load),
+        allowance,
+        starvation: (policy.starvation)(load).map(|bound| bound.saturating_add(turns)),
+        limits: limits(policy, load, delays.late),
+        ..Promises::NONE
+    }
+}
+
+fn limits(policy: &Descriptor, load: &Load<'_>, late: Nanos) -> LimitTolerance {
+    let knobs = load.knobs;
+    match policy.name {
+        // Every CPU may hold a bite of the pool, and notices at a tick that it is used up. Real-time tasks have no quota.
+        "cfs" | "linux" if !load.has_rt => {
+            let bite = knobs.time("bandwidth-slice") + knobs.time("tick") + late;
+            LimitTolerance { quota: Some(bite.saturating_mul(load.host.cpus as u64 + 1)), cap: None }
+        }
+        // Everybody may be a few accounting periods ahead before it is parked.
+        "credit" => {
+            let period = knobs.time("tick").saturating_mul(knobs.get("accounting-ticks").unsigned_abs());
+            LimitTolerance { quota: None, cap: Some((period.saturating_mul(3) + late).saturating_mul(load.entities)) }
+        }
+        _ => LimitTolerance::default(),
+    }
 }
 
 fn load<'a>(scenario: &'a Scenario, choice: &'a Choice) -> Load<'a> {

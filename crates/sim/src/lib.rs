@@ -1,6 +1,6 @@
 //! The deterministic simulator: integer nanoseconds, one order of events, the same bytes for the same seed.
 
-mod auditor;
+pub mod auditor;
 mod calendar;
 mod costs;
 mod floor;
@@ -8,7 +8,7 @@ mod host;
 pub mod meter;
 mod workload;
 
-pub use auditor::{Auditor, Expected, Finding, fair_shares};
+pub use auditor::Auditor;
 pub use calendar::Calendar;
 pub use costs::Costs;
 pub use floor::Counts;

@@ -5,16 +5,21 @@
 //! use lab::fuzz::{Options, check};
 //! let options = Options::draw(policies::find("edf").unwrap(), 123);
 //! println!("{options}"); // All options, and the line that replays them, first.
-//! check(&options).unwrap();
+//! if let Err(failure) = check(&options) {
+//!     println!("{failure}"); // What broke, and the smallest run found in which it does.
+//! }
 //! ```
 
+mod driver;
 mod options;
+mod wishes;
 mod world;
 
-pub use options::Options;
+pub use driver::{Driver, Lateness, Meter};
+pub use options::{Dice, Options};
 
-use sched::Descriptor;
-use std::fmt;
+use sched::{Action, Descriptor, Instant};
+use std::fmt::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use world::World;
 
@@ -57,6 +62,15 @@ pub fn check(options: &Options) -> Result<Stats, Box<Failure>> {
     }
 }
 
+/// Runs these options once, with `meter` around every call in which the policy may not allocate.
+///
+/// # Errors
+/// As for [`check`], but the run is not made smaller.
+pub fn run_metered<'a>(options: &'a Options, meter: Meter<'a>) -> Result<Stats, Box<Failure>> {
+    let run = once(options, Some(meter)).map(|run| run.stats());
+    run.map_err(|what| Box::new(Failure { options: options.clone(), what }))
+}
+
 /// Runs `seeds` seeds of `policy` from `first` on, on machines of `cpus` CPUs, printing the options of each first.
 ///
 /// # Errors
@@ -69,21 +83,70 @@ pub fn smoke(policy: &'static Descriptor, cpus: usize, first: u64, seeds: u64) -
         let stats = check(&options)?;
         sum.accepted += stats.accepted;
         sum.refused += stats.refused;
+        sum.actions ^= stats.actions;
     }
     Ok(sum)
 }
 
+/// One run: what went in, and all that came out.
+#[derive(PartialEq, Eq, Debug)]
+struct Run {
+    accepted: u64,
+    refused: u64,
+    log: Vec<(Instant, Action)>,
+}
+
+impl Run {
+    fn stats(&self) -> Stats {
+        let mut hash = Fnv::default();
+        for (at, action) in &self.log {
+            let _ = write!(hash, "{at}{action:?}");
+        }
+        Stats { accepted: self.accepted, refused: self.refused, actions: hash.0 }
+    }
+
+    /// Law 10: where `self` and another run of the same options differ first, in words.
+    fn difference(&self, again: &Run) -> Option<String> {
+        let end = self.log.len().max(again.log.len());
+        let shown = |entry: Option<&(Instant, Action)>| match entry {
+            Some((at, action)) => format!("{action:?} at {at}"),
+            None => "nothing more".to_string(),
+        };
+        let (a, b) = (0..end).map(|i| (self.log.get(i), again.log.get(i))).find(|(a, b)| a != b)?;
+        Some(format!("law 10: the same inputs gave {}, and then {}", shown(a), shown(b)))
+    }
+}
+
+/// FNV-1a: the same everywhere, unlike the standard library's hash.
+#[derive(Debug)]
+struct Fnv(u64);
+
+impl Default for Fnv {
+    fn default() -> Fnv {
+        Fnv(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Write for Fnv {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0 = text.bytes().fold(self.0, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+        Ok(())
+    }
+}
+
 /// One run without shrinking: what it came to, or what broke.
 fn attempt(options: &Options) -> Result<Stats, String> {
-    let once = || {
-        let run = catch_unwind(AssertUnwindSafe(|| World::new(options).and_then(World::run)));
-        run.unwrap_or_else(|panic| Err(words(panic.as_ref())))
-    };
-    let (first, second) = (once()?, once()?);
-    if first != second {
-        return Err(format!("law 10: the same inputs gave {first:?}, then {second:?}"));
+    let (first, second) = (once(options, None)?, once(options, None));
+    let second = second.map_err(|what| format!("law 10: the same inputs were kept once, but not again: {what}"))?;
+    match first.difference(&second) {
+        Some(difference) => Err(difference),
+        None => Ok(first.stats()),
     }
-    Ok(first)
+}
+
+fn once<'a>(options: &'a Options, meter: Option<Meter<'a>>) -> Result<Run, String> {
+    let run = catch_unwind(AssertUnwindSafe(|| World::new(options, meter).and_then(World::run)));
+    run.unwrap_or_else(|panic| Err(words(panic.as_ref())))
 }
 
 fn words(panic: &(dyn std::any::Any + Send)) -> String {
@@ -91,7 +154,7 @@ fn words(panic: &(dyn std::any::Any + Send)) -> String {
     text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_else(|| "a panic".to_string())
 }
 
-/// Halves steps and entities for as long as something still breaks.
+/// Makes steps and entities fewer for as long as something still breaks.
 fn shrink(options: &Options, what: String) -> Failure {
     let mut smallest = Failure { options: options.clone(), what };
     loop {

@@ -1,5 +1,6 @@
 //! [`Options`]: everything a fuzz run depends on, drawn from its seed.
 
+use super::driver::Lateness;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use sched::{Descriptor, Host, Knobs, Nanos, Unit};
@@ -22,10 +23,8 @@ pub struct Options {
     pub host: Host,
     /// The policy's knobs.
     pub knobs: Knobs,
-    /// How long a kick is under way at most; zero: kicks are immediate.
-    pub kick: Nanos,
-    /// How late alarms and slice ends come at most.
-    pub late: Nanos,
+    /// How late the driver is at most. A kick that takes no time is immediate.
+    pub lateness: Lateness,
     /// Whether entities are kept from some CPUs.
     pub affinities: bool,
     /// Whether what is asked changes while running.
@@ -50,30 +49,34 @@ pub struct Options {
 
 /// Random numbers that are the same everywhere.
 #[derive(Clone, Debug)]
-pub(super) struct Dice(ChaCha8Rng);
+pub struct Dice(ChaCha8Rng);
 
 impl Dice {
-    pub(super) fn new(seed: u64) -> Dice {
+    /// The numbers of this seed.
+    #[must_use]
+    pub fn new(seed: u64) -> Dice {
         Dice(ChaCha8Rng::seed_from_u64(seed))
     }
 
     /// Below `n`, which is above zero.
-    pub(super) fn below(&mut self, n: u64) -> u64 {
+    pub fn below(&mut self, n: u64) -> u64 {
         self.0.next_u64() % n
     }
 
-    pub(super) fn one_in(&mut self, n: u64) -> bool {
+    /// True once in `n` times; `n` is above zero.
+    pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }
 
     /// Up to `most`, every order of magnitude as likely as the others.
-    pub(super) fn span(&mut self, most: Nanos) -> Nanos {
+    pub fn span(&mut self, most: Nanos) -> Nanos {
         let bits = u64::from(u64::BITS - most.as_ns().leading_zeros());
         let magnitude = self.below(bits + 1);
         Nanos::ns((self.0.next_u64() & ((1_u64 << magnitude) - 1)).min(most.as_ns()))
     }
 
-    pub(super) fn choose<T: Copy>(&mut self, of: &[T]) -> Option<T> {
+    /// One of them; `None` of none.
+    pub fn choose<T: Copy>(&mut self, of: &[T]) -> Option<T> {
         (!of.is_empty()).then(|| of[usize::try_from(self.below(of.len() as u64)).expect("an index fits")])
     }
 }
@@ -90,17 +93,22 @@ impl Options {
         let smt = dice.choose(&[1, 1, 2]).filter(|&smt| cpus.is_multiple_of(smt)).unwrap_or(1);
         let llc = dice.choose(&[cpus, cpus, cpus.div_ceil(2)]).filter(|llc| llc.is_multiple_of(smt)).unwrap_or(cpus);
         let half = |dice: &mut Dice| dice.one_in(2);
-        let knobs = draw_knobs(policy, &mut dice);
-        Options {
+        let host = Host { cpus, smt, llc };
+        let knobs = draw_knobs(policy, &host, &mut dice);
+        let late = |dice: &mut Dice| if dice.one_in(2) { Nanos::ZERO } else { dice.span(Nanos::ms(2)) };
+        let mut options = Options {
             policy,
             seed,
             steps: 400 + dice.below(1_600),
             entities: 1 + dice.span(Nanos::ns(60)).as_ns(),
             cpus: None,
-            host: Host { cpus, smt, llc },
+            host,
             knobs,
-            kick: if half(&mut dice) { Nanos::ZERO } else { Nanos::us(1 + dice.below(20)) },
-            late: if half(&mut dice) { Nanos::ZERO } else { dice.span(Nanos::ms(2)) },
+            lateness: Lateness {
+                kick: if half(&mut dice) { Nanos::ZERO } else { Nanos::us(1 + dice.below(20)) },
+                alarm: late(&mut dice),
+                slice: late(&mut dice),
+            },
             affinities: half(&mut dice),
             changes: half(&mut dice),
             arrivals: half(&mut dice),
@@ -111,7 +119,28 @@ impl Options {
             limits: half(&mut dice),
             real_time: half(&mut dice),
             reservations: half(&mut dice),
+        };
+        match dice.below(8) {
+            0 => options.calm(),
+            1 => {
+                options.calm();
+                options.lateness = Lateness::default();
+            }
+            _ => {}
         }
+        options
+    }
+
+    /// Everybody runs on: the promises that only hold then are judged.
+    fn calm(&mut self) {
+        (self.affinities, self.changes, self.arrivals) = (false, false, false);
+        (self.blocks, self.pauses, self.yields) = (false, false, false);
+    }
+
+    /// Whether nobody comes, goes, changes or rests after the start.
+    #[must_use]
+    pub fn is_calm(&self) -> bool {
+        !(self.affinities || self.changes || self.arrivals || self.blocks || self.pauses || self.yields)
     }
 
     /// The same on a machine of this many CPUs.
@@ -119,6 +148,7 @@ impl Options {
     pub fn on(mut self, cpus: usize) -> Options {
         self.host = Host { cpus, smt: 1, llc: cpus };
         self.cpus = Some(cpus);
+        self.knobs = possible(self.policy, &self.host, self.knobs);
         self
     }
 
@@ -132,7 +162,7 @@ impl Options {
 }
 
 /// Most knobs stay at their defaults; some take another value of their range.
-fn draw_knobs(policy: &'static Descriptor, dice: &mut Dice) -> Knobs {
+fn draw_knobs(policy: &'static Descriptor, host: &Host, dice: &mut Dice) -> Knobs {
     let mut knobs = policy.defaults();
     if dice.one_in(2) {
         return knobs;
@@ -154,7 +184,12 @@ fn draw_knobs(policy: &'static Descriptor, dice: &mut Dice) -> Knobs {
         };
         knobs.set(knob.name, value).expect("it is in range");
     }
-    knobs
+    possible(policy, host, knobs)
+}
+
+/// `knobs`, or the defaults where these exclude each other.
+fn possible(policy: &Descriptor, host: &Host, knobs: Knobs) -> Knobs {
+    if (policy.build)(host, &knobs).is_ok() { knobs } else { policy.defaults() }
 }
 
 impl fmt::Display for Options {
@@ -162,7 +197,8 @@ impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Host { cpus, smt, llc } = self.host;
         write!(f, "{}: cpus {cpus}, smt {smt}, llc {llc}, entities {}", self.policy.name, self.entities)?;
-        write!(f, ", steps {}, kick {}, late {}", self.steps, self.kick, self.late)?;
+        let Lateness { kick, alarm, slice } = self.lateness;
+        write!(f, ", steps {}, late kicks {kick}, alarms {alarm}, slices {slice}", self.steps)?;
         let switches = [
             ("affinities", self.affinities),
             ("changes", self.changes),

@@ -1,100 +1,96 @@
-//! Quotas and caps: no group gets more CPU time than it may, over the time for which its limit has stood.
+//! Quotas and caps: what a group gets in any span of time is at most its rate times the span, plus a burst.
+//!
+//! A bucket is filled by every CPU that runs a member and drains at the rate of the limit; it must never hold more than the
+//! burst. So every window of every length is judged, wherever it begins.
+//!
+//! A quota (Linux) is for the members and for all groups below; a cap (Xen) is for the members alone, for domains do not nest.
+//! The root's are not judged: who is in no group is in no domain.
 
-use super::Expected;
-use sched::{GroupId, GroupParams, Host, Instant, Nanos};
-use std::collections::BTreeMap;
+use sched::{GroupParams, Instant, Nanos};
 
-/// A group, and what it has had since its limits were last changed.
+/// How strictly limits are judged. A limit kept per period allows its own amount at the end of one period and again
+/// at the beginning of the next, so twice that in a short span; the tolerances come on top.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct LimitTolerance {
+    /// Beyond twice the quota; `None`: the policy keeps no quotas.
+    pub quota: Option<Nanos>,
+    /// The burst of a cap; `None`: the policy keeps no caps.
+    pub cap: Option<Nanos>,
+}
+
+/// One limit in force: `amount` in every `period`.
 #[derive(Clone, Copy, Debug)]
-struct Limited {
-    params: GroupParams,
-    parent: Option<GroupId>,
-    since: Instant,
-    /// CPU time of its members and of those of the groups below.
-    ran: Nanos,
-    /// CPU time of its own members.
-    members_ran: Nanos,
-    members_most: u64,
+struct Bucket {
+    amount: u64,
+    period: u64,
+    /// In units of a nanosecond divided by `period`, so that draining is exact.
+    level: u128,
+    burst: u128,
 }
 
-#[derive(Debug, Default)]
+impl Bucket {
+    fn new(amount: Nanos, period: Nanos, burst: Nanos) -> Bucket {
+        let (amount, period) = (amount.as_ns(), period.as_ns());
+        Bucket { amount, period, level: 0, burst: u128::from(burst.as_ns()) * u128::from(period) }
+    }
+
+    /// `running` members ran for `time`. Whether the bucket ran over just now.
+    fn elapse(&mut self, running: u32, time: Nanos) -> bool {
+        let time = u128::from(time.as_ns());
+        let full = self.level > self.burst;
+        let filled = self.level + time * u128::from(running) * u128::from(self.period);
+        self.level = filled.saturating_sub(time * u128::from(self.amount));
+        self.level > self.burst && !full
+    }
+
+    fn over(&self) -> Nanos {
+        let over = self.level.saturating_sub(self.burst) / u128::from(self.period);
+        Nanos::ns(u64::try_from(over).unwrap_or(u64::MAX))
+    }
+}
+
+/// The limits of one group.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
-    groups: BTreeMap<GroupId, Limited>,
+    quota: Option<Bucket>,
+    cap: Option<Bucket>,
+    /// Members that run, and those of them that are not in a group below.
+    running: u32,
+    own_running: u32,
+    seen: Instant,
 }
-
-/// A cap's account lags: credits are given every 30 ms and kept up to 30 ms each way (policies.md 7.3), and a tick
-/// may fall between.
-const CAP_LAG: Nanos = Nanos::ms(100);
-/// A quota is handed out in bites of 5 ms, and noticed to be used up at a tick of 10 ms at most.
-const QUOTA_BITE: Nanos = Nanos::ms(15);
 
 impl Limits {
-    pub(super) fn created(&mut self, group: GroupId, parent: GroupId, params: &GroupParams, at: Instant) {
-        let limited = Limited {
-            params: *params,
-            parent: Some(parent),
-            since: at,
-            ran: Nanos::ZERO,
-            members_ran: Nanos::ZERO,
-            members_most: 0,
+    pub(super) fn new(params: &GroupParams, tolerance: &LimitTolerance, now: Instant) -> Limits {
+        let mut limits = Limits { quota: None, cap: None, running: 0, own_running: 0, seen: now };
+        limits.ask(params, tolerance);
+        limits
+    }
+
+    /// What is asked now; the buckets start empty.
+    pub(super) fn ask(&mut self, params: &GroupParams, tolerance: &LimitTolerance) {
+        self.quota = params.quota.zip(tolerance.quota).map(|(limit, tolerance)| {
+            Bucket::new(limit.quota, limit.period, limit.quota.saturating_mul(2) + tolerance)
+        });
+        self.cap = params
+            .cap_percent
+            .zip(tolerance.cap)
+            .map(|(percent, burst)| Bucket::new(Nanos::ns(u64::from(percent)), Nanos::ns(100), burst));
+    }
+
+    /// Time passes until `now`; from then on `change` more members run, `own` of them not in groups below. Gives
+    /// what is exceeded, and by how much.
+    pub(super) fn elapse(&mut self, now: Instant, change: i32, own: i32) -> Option<(&'static str, Nanos)> {
+        let time = now.since(std::mem::replace(&mut self.seen, now));
+        let (running, own_running) = (self.running, self.own_running);
+        self.running = running.saturating_add_signed(change);
+        self.own_running = own_running.saturating_add_signed(own);
+        let judge = |bucket: &mut Option<Bucket>, running, what| {
+            let bucket = bucket.as_mut()?;
+            bucket.elapse(running, time).then(|| (what, bucket.over()))
         };
-        self.groups.insert(group, limited);
-    }
-
-    /// What was had under the old limit no longer counts.
-    pub(super) fn adjusted(&mut self, group: GroupId, params: &GroupParams, at: Instant) {
-        if let Some(limited) = self.groups.get_mut(&group) {
-            (limited.params, limited.since) = (*params, at);
-            (limited.ran, limited.members_ran) = (Nanos::ZERO, Nanos::ZERO);
-        }
-    }
-
-    pub(super) fn removed(&mut self, group: GroupId) {
-        self.groups.remove(&group);
-    }
-
-    pub(super) fn joined(&mut self, group: GroupId) {
-        if let Some(limited) = self.groups.get_mut(&group) {
-            limited.members_most += 1;
-        }
-    }
-
-    /// A member of `group` ran: so did every group above.
-    pub(super) fn ran(&mut self, group: GroupId, time: Nanos) {
-        if let Some(limited) = self.groups.get_mut(&group) {
-            limited.members_ran += time;
-        }
-        let mut next = Some(group);
-        while let Some(limited) = next.and_then(|group| self.groups.get_mut(&group)) {
-            limited.ran += time;
-            next = limited.parent;
-        }
-    }
-
-    /// Who had more than they may, in words.
-    pub(super) fn judge(&self, now: Instant, host: &Host, expected: &Expected) -> Vec<String> {
-        let mut found = Vec::new();
-        for (group, limited) in &self.groups {
-            let elapsed = now.since(limited.since);
-            let late = expected.late.saturating_mul(2);
-            if let Some(quota) = limited.params.quota.filter(|_| expected.quotas) {
-                // What was running when the limit came may have been charged late, hence one period more.
-                let periods = elapsed.as_ns() / quota.period.as_ns() + 2;
-                let bites = (QUOTA_BITE + late).saturating_mul(host.cpus as u64);
-                let most = quota.quota.saturating_mul(periods) + bites;
-                if limited.ran > most {
-                    found.push(format!("{group} had {} in {elapsed}; its quota allows {most}", limited.ran));
-                }
-            }
-            if let Some(cap) = limited.params.cap_percent.filter(|_| expected.caps) {
-                let lag = (CAP_LAG + late).saturating_mul(limited.members_most.max(1));
-                let most = elapsed.scale(u64::from(cap), 100) + lag;
-                // Xen's domains do not nest: a cap is for the members alone.
-                if limited.members_ran > most {
-                    found.push(format!("{group} had {} in {elapsed}; its cap allows {most}", limited.members_ran));
-                }
-            }
-        }
-        found
+        let quota = judge(&mut self.quota, running, "quota");
+        let cap = judge(&mut self.cap, own_running, "cap");
+        quota.or(cap)
     }
 }

@@ -1,433 +1,563 @@
-//! [`Auditor`]: an independent judge of the laws that take time to break.
+//! [`Auditor`]: judges a run by its trace alone. It shares no code with policies or the machine and knows no policy;
+//! what a policy promises of itself is given to it as numbers.
 //!
-//! It sees a run as anybody could who reads its trace, and shares no code with machine or policies: who waits, runs
-//! and is held is found out again from the events. It judges laws 2, 3, 5, 11 and 12, quotas and caps; the
-//! tests add what only they know (shares, deadlines of known sets).
+//! ```
+//! # use sim::auditor::{Auditor, Promises, Rule};
+//! # use trace::{Event, Sink};
+//! # use sched::{Conserving, CpuId, EntityId, Host, Instant, Nanos, Params, Wake};
+//! let promises = Promises { conserving: Conserving::Global { slack: Nanos::ZERO }, ..Promises::NONE };
+//! let mut auditor = Auditor::new(Host::new(1), promises);
+//! let e = EntityId::new(0, 0);
+//! auditor.record(Instant::ZERO, &Event::Attach { entity: e, name: "a".into(), params: Box::new(Params::default()) });
+//! auditor.record(Instant::ZERO, &Event::Wake { entity: e, why: Wake::Timer });
+//! auditor.record(Instant::at_ns(1), &Event::Run { cpu: CpuId::new(0), entity: e, until: Instant::NEVER });
+//! assert_eq!(auditor.verdict().count(Rule::Law(11)), 1, "the CPU idled for 1 ns although somebody waited");
+//! ```
 
+mod entities;
+mod idleness;
+mod jobs;
 mod limits;
+mod reservations;
 mod shares;
 #[cfg(test)]
 mod tests;
+mod verdict;
 
+use entities::{Entities, Entity, State};
+use idleness::Idleness;
+pub use jobs::JobCounts;
+pub use limits::LimitTolerance;
 use limits::Limits;
-use sched::{Conserving, CpuId, CpuSet, EntityId, Host, Instant, Nanos, Params};
+pub use reservations::PeriodCounts;
+use reservations::{Doing, Periods};
+use sched::{Conserving, CpuId, EntityId, GroupId, GroupParams, Host, Instant, Nanos, Params, Weight};
 pub use shares::fair_shares;
 use trace::{Event, Sink};
+pub use verdict::{Finding, Rule, Verdict};
 
-/// What a run is judged by.
-#[derive(Clone, Copy, Debug)]
-pub struct Expected {
-    /// Law 11: within which CPUs, and how soon, an idle CPU finds work.
-    pub conserving: Conserving,
-    /// Law 12: how long anybody may wait; `None`: not judged.
-    pub starvation: Option<Nanos>,
-    /// Whether the policy keeps quotas (`cpu.max`).
-    pub quotas: bool,
-    /// Whether the policy keeps caps (Xen).
-    pub caps: bool,
-    /// How late kicks, alarms and slice ends may reach the machine; nothing is the policy's fault within this time.
-    pub late: Nanos,
-}
-
-/// A law that was broken.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Finding {
-    /// Its number in ARCHITECTURE.md; 0 for a quota or cap.
-    pub law: u8,
-    /// When it was seen.
-    pub at: Instant,
-    /// Who did what, in words.
-    pub what: String,
-}
-
-impl std::fmt::Display for Finding {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "law {} at {}: {}", self.law, self.at, self.what)
-    }
-}
-
-/// How many findings are kept in words.
-const KEPT_MOST: usize = 20;
-
+/// What a run is held to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Where {
-    Blocked,
-    Waiting,
-    Running(CpuId),
+pub struct Promises {
+    /// Law 11: how soon, and for whom, an idle CPU finds work. `Never`: not judged.
+    pub conserving: Conserving,
+    /// Added to the slack: what the driver itself takes to deliver kicks and alarms.
+    pub allowance: Nanos,
+    /// Law 12: how long anybody waits at most, delays of the driver included. `None`: not judged.
+    pub starvation: Option<Nanos>,
+    /// How strictly quotas and caps are judged, if at all.
+    pub limits: LimitTolerance,
+    /// Whether a job that is late is a finding; it is counted in any case.
+    pub deadlines: bool,
+    /// Shortfalls of a reservation beyond this are findings; `None`: none is. They are counted in any case.
+    pub reservations: Option<Nanos>,
 }
 
-/// An entity under observation.
-#[derive(Clone, Debug)]
-struct Subject {
-    id: EntityId,
-    params: Params,
-    place: Where,
-    held: bool,
-    /// Since when it waits, or has been allowed to.
-    waits_since: Instant,
-    runs_since: Instant,
-    last_cpu: Option<CpuId>,
-    on_cpu: Nanos,
-    /// Whether it is counted among those who wait.
-    counted: bool,
+impl Promises {
+    /// Nothing is promised; what the machine itself must keep is judged all the same.
+    pub const NONE: Promises = Promises {
+        conserving: Conserving::Never,
+        allowance: Nanos::ZERO,
+        starvation: None,
+        limits: LimitTolerance { quota: None, cap: None },
+        deadlines: false,
+        reservations: None,
+    };
 }
 
-/// A CPU under observation.
+/// What is known of a group.
+#[derive(Debug)]
+struct GroupBook {
+    id: GroupId,
+    parent: Option<GroupId>,
+    limits: Limits,
+}
+
+/// A CPU's seat, as the driver was told.
 #[derive(Clone, Copy, Debug)]
 struct Seat {
-    runs: Option<EntityId>,
-    /// Since when it has idled although somebody it may run waits.
-    neglects_since: Option<Instant>,
-    /// How many wait whom this CPU in particular should run.
-    waiting: u32,
-    reported: bool,
+    entity: Option<EntityId>,
+    since: Instant,
 }
 
-/// Judges a run from its events. Hand it to the driver as a [`Sink`], then ask for [`findings`](Auditor::findings).
+/// Judges a run by its events. Give it every event from the start; [`Event::End`] closes the books.
 #[derive(Debug)]
 pub struct Auditor {
-    host: Host,
-    expected: Expected,
+    promises: Promises,
     now: Instant,
-    subjects: Vec<Option<Subject>>,
+    entities: Entities,
+    /// By group index.
+    groups: Vec<Option<GroupBook>>,
     seats: Vec<Seat>,
-    /// How many wait whom any CPU should run.
-    waiting_anywhere: u32,
-    limits: Limits,
-    findings: Vec<Finding>,
-    count: u64,
+    idleness: Idleness,
+    longest_wait: Nanos,
+    verdict: Verdict,
 }
 
 impl Auditor {
-    /// A judge of a run from its very start.
+    /// An auditor of a machine at its start: nobody attached, all CPUs idle.
     #[must_use]
-    pub fn new(host: Host, expected: Expected) -> Auditor {
-        let seat = Seat { runs: None, neglects_since: None, waiting: 0, reported: false };
+    pub fn new(host: Host, promises: Promises) -> Auditor {
+        let root = GroupBook {
+            id: GroupId::ROOT,
+            parent: None,
+            limits: Limits::new(&GroupParams::default(), &promises.limits, Instant::ZERO),
+        };
         Auditor {
-            host,
-            expected,
+            promises,
             now: Instant::ZERO,
-            subjects: Vec::new(),
-            seats: vec![seat; host.cpus],
-            waiting_anywhere: 0,
-            limits: Limits::default(),
-            findings: Vec::new(),
-            count: 0,
+            entities: Entities::default(),
+            groups: vec![Some(root)],
+            seats: vec![Seat { entity: None, since: Instant::ZERO }; host.cpus],
+            idleness: Idleness::new(host, promises.conserving, promises.allowance),
+            longest_wait: Nanos::ZERO,
+            verdict: Verdict::default(),
         }
     }
 
-    /// The first laws that were broken, in order of time.
+    /// What was found wrong so far.
+    #[must_use]
+    pub fn verdict(&self) -> &Verdict {
+        &self.verdict
+    }
+
+    /// The first findings, in the order in which they were noticed.
     #[must_use]
     pub fn findings(&self) -> &[Finding] {
-        &self.findings
+        self.verdict.findings()
     }
 
-    /// How many times a law was broken.
+    /// The longest time anybody waited without being held, of the waits that are over.
     #[must_use]
-    pub fn count(&self) -> u64 {
-        self.count
+    pub fn longest_wait(&self) -> Nanos {
+        self.longest_wait
     }
 
-    /// CPU time of `e` so far, from its runs alone.
+    /// Who is attached, by index.
     #[must_use]
-    pub fn on_cpu(&self, e: EntityId) -> Nanos {
-        let Some(subject) = self.subject(e) else { return Nanos::ZERO };
-        match subject.place {
-            Where::Running(_) => subject.on_cpu + self.now.since(subject.runs_since),
-            Where::Blocked | Where::Waiting => subject.on_cpu,
+    pub fn attached(&self) -> Vec<EntityId> {
+        self.entities.iter().map(|entity| entity.id).collect()
+    }
+
+    /// The CPU time of `e` by its runs, up to the last event. `None`: it is not attached.
+    #[must_use]
+    pub fn cpu_time(&self, e: EntityId) -> Option<Nanos> {
+        self.entities.get(e).map(|entity| self.time_of(entity))
+    }
+
+    fn time_of(&self, entity: &Entity) -> Nanos {
+        match entity.state {
+            State::Running(cpu) => entity.ran + self.now.since(self.seats[cpu.index()].since),
+            State::Blocked | State::Waiting => entity.ran,
         }
     }
 
-    /// Law 5: compares the machine's account of `e` with the time seen.
-    pub fn check_charged(&mut self, e: EntityId, charged: Nanos) {
-        let seen = self.on_cpu(e);
-        if seen != charged {
-            self.find(5, format!("{e} ran for {seen} and was charged {charged}"));
+    /// What became of the jobs of `e`. `None`: it is not attached.
+    #[must_use]
+    pub fn jobs(&self, e: EntityId) -> Option<JobCounts> {
+        self.entities.get(e).map(|entity| entity.jobs.counts)
+    }
+
+    /// What became of the reservation of `e`, up to the last event. `None`: it has none.
+    pub fn periods(&mut self, e: EntityId) -> Option<PeriodCounts> {
+        self.elapse_periods(e, false);
+        Some(self.entities.get(e)?.periods?.counts)
+    }
+
+    // ---- Judgements on demand ----
+
+    /// Law 5: the machine says it charged `charged` to `e`, which does not run.
+    pub fn check_charge(&mut self, e: EntityId, charged: Nanos) {
+        let ran = self.cpu_time(e);
+        if ran != Some(charged) {
+            let ran = ran.map_or("nothing: it is not attached".to_string(), |ran| ran.to_string());
+            self.find(Rule::Law(5), Some(e), None, format!("{e} was charged {charged} but ran {ran}"));
         }
     }
 
-    fn find(&mut self, law: u8, what: String) {
-        self.count += 1;
-        if self.findings.len() < KEPT_MOST {
-            self.findings.push(Finding { law, at: self.now, what });
+    /// Begins a window for [`check_shares`](Auditor::check_shares) here.
+    pub fn mark(&mut self) {
+        let times: Vec<Nanos> = self.entities.iter().map(|entity| self.time_of(entity)).collect();
+        for (entity, time) in self.entities.iter_mut().zip(times) {
+            entity.marked = time;
         }
     }
 
-    fn subject(&self, e: EntityId) -> Option<&Subject> {
-        self.subjects.get(e.index())?.as_ref().filter(|subject| subject.id == e)
+    /// CPU time of `e` since the last [`mark`](Auditor::mark). `None`: it is not attached.
+    #[must_use]
+    pub fn since_mark(&self, e: EntityId) -> Option<Nanos> {
+        let entity = self.entities.get(e)?;
+        Some(self.time_of(entity) - entity.marked)
     }
 
-    fn subject_mut(&mut self, e: EntityId) -> Option<&mut Subject> {
-        self.subjects.get_mut(e.index())?.as_mut().filter(|subject| subject.id == e)
-    }
-
-    // ---- Law 11 ----
-
-    /// The CPUs that should run `subject`: `None` for any.
-    fn responsible(&self, subject: &Subject) -> Option<CpuSet> {
-        let allowed = subject.params.affinity.and(&self.host.all());
-        match self.expected.conserving {
-            Conserving::Never => Some(CpuSet::EMPTY),
-            Conserving::Global { .. } if allowed == self.host.all() => None,
-            Conserving::Global { .. } => Some(allowed),
-            Conserving::PerCpu { .. } => Some(subject.last_cpu.map_or(CpuSet::EMPTY, CpuSet::one).and(&allowed)),
-            Conserving::Domain { .. } => {
-                let near = |cpu: &CpuId| subject.last_cpu.is_some_and(|last| self.host.share_cache(last, *cpu));
-                Some(self.host.iter().filter(near).collect::<CpuSet>().and(&allowed))
+    /// Since the last mark, `window` ago, all of `entities` wanted to run anywhere, alone: each should have got its fair
+    /// share by weight (see [`fair_shares`]), give or take `tolerance`.
+    pub fn check_shares(&mut self, entities: &[(EntityId, Weight)], window: Nanos, tolerance: Nanos) {
+        let weights: Vec<Weight> = entities.iter().map(|&(_, weight)| weight).collect();
+        let fair = fair_shares(self.seats.len(), window, &weights);
+        for (&(e, weight), fair) in entities.iter().zip(fair) {
+            let got = self.since_mark(e).unwrap_or(Nanos::ZERO);
+            if got.saturating_sub(fair).max(fair.saturating_sub(got)) > tolerance {
+                let what = format!("{e} of weight {weight} got {got} of {window}; {fair} would be fair");
+                self.find(Rule::Share, Some(e), None, what);
             }
         }
     }
 
-    /// Counts `e` among those who wait, or no longer.
-    fn count_waiting(&mut self, e: EntityId) {
-        let Some(subject) = self.subject(e) else { return };
-        let waits = subject.place == Where::Waiting && !subject.held;
-        if waits == subject.counted {
+    fn find(&mut self, rule: Rule, entity: Option<EntityId>, cpu: Option<CpuId>, what: String) {
+        self.verdict.add(Finding { rule, at: self.now, entity, cpu, what });
+    }
+
+    // ---- Time ----
+
+    fn advance(&mut self, at: Instant) {
+        if at < self.now {
+            self.find(Rule::Law(1), None, None, format!("time goes back to {at}"));
             return;
         }
-        let responsible = self.responsible(subject);
-        let change = |count: &mut u32| *count = if waits { *count + 1 } else { *count - 1 };
-        match responsible {
-            None => change(&mut self.waiting_anywhere),
-            Some(cpus) => cpus.iter().for_each(|cpu| change(&mut self.seats[cpu.index()].waiting)),
-        }
-        self.subject_mut(e).expect("it was just seen").counted = waits;
-    }
-
-    /// Runs `change` on `e` with `e` out of the counts.
-    fn change(&mut self, e: EntityId, change: impl FnOnce(&mut Subject)) {
-        let Some(subject) = self.subject(e) else { return };
-        if subject.counted {
-            let place = subject.place;
-            self.subject_mut(e).expect("it was just seen").place = Where::Blocked;
-            self.count_waiting(e);
-            self.subject_mut(e).expect("it was just seen").place = place;
-        }
-        if let Some(subject) = self.subject_mut(e) {
-            change(subject);
-        }
-        self.count_waiting(e);
-    }
-
-    /// Time passes: what was true since the last event was true all along.
-    fn pass(&mut self, at: Instant) {
-        let (Conserving::Global { slack } | Conserving::Domain { slack } | Conserving::PerCpu { slack }) =
-            self.expected.conserving
-        else {
+        if at > self.now {
+            let breach = self.idleness.elapse(at, &self.entities);
             self.now = at;
-            return;
-        };
-        let allowance = slack.saturating_add(self.expected.late);
-        for cpu in self.host.iter() {
-            let seat = &mut self.seats[cpu.index()];
-            let neglects = seat.runs.is_none() && self.waiting_anywhere + seat.waiting > 0;
-            if !neglects {
-                (seat.neglects_since, seat.reported) = (None, false);
-                continue;
-            }
-            let since = *seat.neglects_since.get_or_insert(self.now);
-            if at.since(since) > allowance && !seat.reported {
-                seat.reported = true;
-                let now = std::mem::replace(&mut self.now, since);
-                self.find(11, format!("CPU {cpu} idles until {at} at least although it could run {}", self.waiters()));
-                self.now = now;
+            if let Some(breach) = breach {
+                let waits = self.entities.get(breach.entity).map_or(Instant::NEVER, |e| e.waits_since);
+                let (cpu, slack) = (breach.cpu, self.idleness.slack());
+                let what = format!(
+                    "{cpu:?} idles since {}, and {} waits for it since {waits}; slack {slack}",
+                    breach.idle_since, breach.entity
+                );
+                self.find(Rule::Law(11), Some(breach.entity), Some(cpu), what);
             }
         }
-        self.now = at;
     }
 
-    fn waiters(&self) -> String {
-        let waiting = self.subjects.iter().flatten().filter(|subject| subject.counted);
-        waiting.take(5).map(|subject| subject.id.to_string()).collect::<Vec<_>>().join(", ")
+    fn elapse_periods(&mut self, e: EntityId, spoil: bool) {
+        let now = self.now;
+        let Some(entity) = self.entities.get_mut(e) else { return };
+        let doing = match entity.state {
+            State::Blocked => Doing::Resting,
+            State::Waiting => Doing::Wanting,
+            State::Running(_) => Doing::Running,
+        };
+        let Some(periods) = entity.periods.as_mut() else { return };
+        let worst = periods.elapse(doing, now);
+        if spoil {
+            periods.spoil();
+        }
+        if let (Some(lacking), Some(tolerance)) = (worst, self.promises.reservations)
+            && lacking > tolerance
+        {
+            self.find(Rule::Reservation, Some(e), None, format!("{e} lacked {lacking} of its slice in a period"));
+        }
     }
 
-    // ---- Laws 2, 3 and 12 ----
+    fn elapse_limits(&mut self, group: GroupId, change: i32) {
+        let mut next = Some(group);
+        while let Some(book) = next.and_then(|group| self.groups.get_mut(group.index())).and_then(Option::as_mut) {
+            let id = book.id;
+            next = book.parent;
+            let own = if id == group { change } else { 0 };
+            if let Some((what, over)) = book.limits.elapse(self.now, change, own) {
+                self.find(Rule::Limit, None, None, format!("{id} is {over} above its {what}"));
+            }
+        }
+    }
+
+    // ---- Who is where ----
+
+    /// `e` is in `state` from now on.
+    fn turn(&mut self, e: EntityId, state: State) {
+        self.elapse_periods(e, false);
+        let Some(entity) = self.entities.get_mut(e) else { return };
+        entity.state = state;
+        if state == State::Waiting && entity.held == 0 {
+            self.begin_wait(e);
+        } else {
+            self.end_wait(e);
+        }
+    }
+
+    fn begin_wait(&mut self, e: EntityId) {
+        if self.entities.join_waiting(e, self.now) {
+            self.idleness.waits(e);
+        }
+    }
+
+    fn end_wait(&mut self, e: EntityId) {
+        let Some(since) = self.entities.leave_waiting(e) else { return };
+        let waited = self.now.since(since);
+        self.longest_wait = self.longest_wait.max(waited);
+        if let Some(bound) = self.promises.starvation.filter(|&bound| waited > bound) {
+            let what = format!("{e} waited {waited} since {since}; the bound is {bound}");
+            self.find(Rule::Law(12), Some(e), None, what);
+        }
+    }
+
+    /// What is asked changed: whoever waits starts to wait anew.
+    fn restart_wait(&mut self, e: EntityId) {
+        if self.entities.get(e).is_some_and(Entity::is_waiting) {
+            self.end_wait(e);
+            self.begin_wait(e);
+        }
+    }
 
     fn run(&mut self, cpu: CpuId, e: EntityId) {
-        if let Some(other) = self.seats[cpu.index()].runs.replace(e) {
-            self.find(3, format!("{e} runs on CPU {cpu}, on which {other} runs"));
-        }
-        let Some(subject) = self.subject(e) else {
-            return self.find(8, format!("{e} runs and is not attached"));
+        let now = self.now;
+        let Some(seat) = self.seats.get_mut(cpu.index()) else {
+            return self.find(Rule::Law(2), Some(e), Some(cpu), format!("{cpu:?} is not on this machine"));
         };
-        if let Where::Running(other) = subject.place {
-            self.find(3, format!("{e} runs on CPU {cpu} and on CPU {other}"));
-            return;
+        if let Some(other) = seat.entity {
+            self.find(Rule::Law(3), Some(e), Some(cpu), format!("{e} runs on {cpu:?}, where {other} runs"));
+            self.stop(cpu, other);
         }
-        let (place, held, allowed) = (subject.place, subject.held, subject.params.affinity.contains(cpu));
-        if place != Where::Waiting || held || !allowed {
-            self.find(2, format!("{e} runs on CPU {cpu}; it was {place:?}, held: {held}, allowed there: {allowed}"));
-        }
-        self.judge_wait(e);
-        let now = self.now;
-        self.change(e, |subject| {
-            subject.place = Where::Running(cpu);
-            subject.runs_since = now;
-            subject.last_cpu = Some(cpu);
-        });
-    }
-
-    fn judge_wait(&mut self, e: EntityId) {
-        let Some(bound) = self.expected.starvation else { return };
-        let Some(subject) = self.subject(e) else { return };
-        if subject.place == Where::Waiting && !subject.held {
-            let waited = self.now.since(subject.waits_since);
-            if waited > bound.saturating_add(self.expected.late) {
-                self.find(12, format!("{e} waited for {waited}; at most {bound} is promised"));
+        let Some(entity) = self.entities.get_mut(e) else {
+            return self.find(Rule::Law(8), Some(e), Some(cpu), format!("{e} runs but is not attached"));
+        };
+        let (state, allowed, group) = (entity.state, entity.params.affinity.contains(cpu), entity.params.group);
+        entity.last = Some(cpu);
+        match state {
+            State::Waiting => {}
+            State::Running(there) => {
+                self.find(Rule::Law(3), Some(e), Some(cpu), format!("{e} runs on {cpu:?} and on {there:?}"));
+                self.stop(there, e);
             }
+            State::Blocked => self.find(Rule::Law(2), Some(e), Some(cpu), format!("{e} runs but is blocked")),
         }
-    }
-
-    /// `e` leaves its CPU for `to`.
-    fn leave(&mut self, e: EntityId, to: Where) {
-        let now = self.now;
-        let mut ran = Nanos::ZERO;
-        self.change(e, |subject| {
-            if let Where::Running(_) = subject.place {
-                ran = now.since(subject.runs_since);
-                subject.on_cpu += ran;
-            }
-            subject.place = to;
-            subject.waits_since = now;
-        });
-        if let Some(subject) = self.subject(e).filter(|_| !ran.is_zero()) {
-            self.limits.ran(subject.params.group, ran);
+        if !allowed {
+            self.find(Rule::Law(2), Some(e), Some(cpu), format!("{e} runs on {cpu:?}, which its affinity forbids"));
         }
+        self.seats[cpu.index()] = Seat { entity: Some(e), since: now };
+        self.idleness.end(cpu);
+        self.turn(e, State::Running(cpu));
+        self.elapse_limits(group, 1);
     }
 
     fn stop(&mut self, cpu: CpuId, e: EntityId) {
-        if self.seats[cpu.index()].runs.take() != Some(e) {
-            self.find(3, format!("{e} stops on CPU {cpu}, on which it did not run"));
+        let seat = self.seats.get(cpu.index()).copied();
+        if seat.is_none_or(|seat| seat.entity != Some(e)) {
+            return self.find(Rule::Law(3), Some(e), Some(cpu), format!("{e} stops on {cpu:?} but does not run there"));
         }
-        if self.subject(e).is_some_and(|subject| subject.place == Where::Running(cpu)) {
-            self.leave(e, Where::Waiting);
+        self.vacate(cpu);
+        // Whoever blocked at this instant is told of last.
+        if matches!(self.entities.get(e), Some(entity) if entity.state == State::Running(cpu)) {
+            self.turn(e, State::Waiting);
         }
     }
 
-    /// Who runs on `cpu` was said to go on: whatever happened to it at this instant, it runs.
-    fn go_on(&mut self, cpu: CpuId) {
-        let Some(e) = self.seats[cpu.index()].runs else {
-            return self.find(3, format!("nobody runs on CPU {cpu}, and goes on"));
+    /// The run on `cpu` is over, and paid.
+    fn vacate(&mut self, cpu: CpuId) {
+        self.pay(cpu);
+        let e = self.seats[cpu.index()].entity.take();
+        self.idleness.begin(cpu, self.now);
+        if let Some(entity) = e.and_then(|e| self.entities.get(e)) {
+            self.elapse_limits(entity.params.group, -1);
+        }
+    }
+
+    /// Adds what was run on `cpu` so far to who ran it.
+    fn pay(&mut self, cpu: CpuId) {
+        let now = self.now;
+        let seat = &mut self.seats[cpu.index()];
+        let since = std::mem::replace(&mut seat.since, now);
+        if let Some(entity) = seat.entity.and_then(|e| self.entities.get_mut(e)) {
+            entity.ran += now.since(since);
+        }
+    }
+
+    /// Who sits on `cpu`.
+    fn seated(&self, cpu: CpuId) -> Option<EntityId> {
+        self.seats.get(cpu.index())?.entity
+    }
+
+    /// `e` blocks, wherever it is; if it runs, its stop is told afterwards.
+    fn block(&mut self, e: EntityId) {
+        if let Some(State::Running(cpu)) = self.entities.get(e).map(|entity| entity.state) {
+            self.pay(cpu);
+        }
+        self.turn(e, State::Blocked);
+    }
+
+    // ---- Membership ----
+
+    fn attach(&mut self, e: EntityId, params: Params) {
+        if let Some(there) = self.entities.occupant(e) {
+            self.find(Rule::Law(8), Some(e), None, format!("{e} is attached in place of {there}, which did not leave"));
+            self.entities.remove(there);
+        }
+        self.entities.add(e, params, self.now);
+    }
+
+    fn detach(&mut self, e: EntityId) {
+        let Some(entity) = self.entities.get(e) else {
+            return self.find(Rule::Law(8), Some(e), None, format!("{e} leaves but is not attached"));
         };
+        let group = entity.params.group;
+        self.block(e);
+        // It may still sit on a CPU until that is told; it does not count for its group any more.
+        if self.seats.iter().any(|seat| seat.entity == Some(e)) {
+            self.elapse_limits(group, -1);
+        }
+        self.entities.remove(e);
+    }
+
+    fn adjust(&mut self, e: EntityId, params: Params) {
+        self.elapse_periods(e, true);
+        self.restart_wait(e);
         let now = self.now;
-        if self.subject(e).is_some_and(|subject| subject.place == Where::Waiting) {
-            self.change(e, |subject| (subject.place, subject.runs_since) = (Where::Running(cpu), now));
+        let seated = self.seats.iter().any(|seat| seat.entity == Some(e));
+        let Some(entity) = self.entities.get_mut(e) else {
+            return self.find(Rule::Law(8), Some(e), None, format!("{e} is adjusted but not attached"));
+        };
+        let old = std::mem::replace(&mut entity.params, params);
+        entity.last = None;
+        if old.reservation != params.reservation {
+            let counts = entity.periods.map_or(PeriodCounts::default(), |periods| periods.counts);
+            entity.periods = params.reservation.map(|asked| Periods::new(&asked, now, counts));
+        }
+        if old.group != params.group && seated {
+            self.elapse_limits(old.group, -1);
+            self.elapse_limits(params.group, 1);
         }
     }
 
-    fn attach(&mut self, e: EntityId, params: &Params) {
-        if self.subjects.len() <= e.index() {
-            self.subjects.resize(e.index() + 1, None);
+    fn create_group(&mut self, id: GroupId, parent: GroupId, params: &GroupParams) {
+        if self.groups.len() <= id.index() {
+            self.groups.resize_with(id.index() + 1, || None);
         }
-        self.limits.joined(params.group);
-        self.subjects[e.index()] = Some(Subject {
-            id: e,
-            params: *params,
-            place: Where::Blocked,
-            held: false,
-            waits_since: self.now,
-            runs_since: self.now,
-            last_cpu: None,
-            on_cpu: Nanos::ZERO,
-            counted: false,
-        });
+        let limits = Limits::new(params, &self.promises.limits, self.now);
+        self.groups[id.index()] = Some(GroupBook { id, parent: Some(parent), limits });
     }
 
-    fn adjust(&mut self, e: EntityId, params: &Params) {
-        let now = self.now;
-        let Some(subject) = self.subject(e) else { return };
-        if let Where::Running(cpu) = subject.place {
-            // What it ran so far counts for the group it was in.
-            self.leave(e, Where::Waiting);
-            self.change(e, |subject| (subject.place, subject.runs_since) = (Where::Running(cpu), now));
+    fn adjust_group(&mut self, id: GroupId, params: &GroupParams) {
+        let book = self.groups.get_mut(id.index()).and_then(Option::as_mut);
+        if let Some(book) = book.filter(|book| book.id == id && id != GroupId::ROOT) {
+            let _ = book.limits.elapse(self.now, 0, 0);
+            book.limits.ask(params, &self.promises.limits);
         }
-        self.limits.joined(params.group);
-        self.change(e, |subject| {
-            subject.params = *params;
-            subject.waits_since = now;
-        });
+        let waiting: Vec<EntityId> = self.entities.waiting().map(|e| e.id).collect();
+        waiting.into_iter().for_each(|e| self.restart_wait(e));
     }
 
-    /// Accounts for what those who run have run so far.
-    fn flush(&mut self) {
+    // ---- Jobs and the end ----
+
+    fn complete(&mut self, e: EntityId) {
         let now = self.now;
-        for subject in self.subjects.iter_mut().flatten() {
-            if let Where::Running(_) = subject.place {
-                let ran = now.since(std::mem::replace(&mut subject.runs_since, now));
-                subject.on_cpu += ran;
-                self.limits.ran(subject.params.group, ran);
+        let Some(entity) = self.entities.get_mut(e) else { return };
+        match entity.jobs.complete(now) {
+            None => self.find(Rule::Deadline, Some(e), None, format!("{e} completes a job that was not released")),
+            Some(late) if self.promises.deadlines && !late.is_zero() => {
+                self.find(Rule::Deadline, Some(e), None, format!("{e} completes a job {late} late"));
             }
+            Some(_) => {}
         }
     }
 
     fn end(&mut self) {
-        self.flush();
-        for index in 0..self.subjects.len() {
-            if let Some(e) = self.subjects[index].as_ref().map(|subject| subject.id) {
-                self.judge_wait(e);
+        for cpu in 0..self.seats.len() {
+            self.pay(CpuId::new(cpu));
+        }
+        let all: Vec<EntityId> = self.entities.iter().map(|entity| entity.id).collect();
+        let now = self.now;
+        for e in all {
+            self.restart_wait(e);
+            self.elapse_periods(e, false);
+            if let Some(entity) = self.entities.get_mut(e) {
+                entity.jobs.close(now);
             }
         }
-        for what in self.limits.judge(self.now, &self.host, &self.expected) {
-            self.find(0, what);
+        for group in 0..self.groups.len() {
+            if let Some(id) = self.groups[group].as_ref().map(|book| book.id) {
+                self.elapse_limits(id, 0);
+            }
         }
     }
 }
 
 impl Sink for Auditor {
     fn record(&mut self, at: Instant, event: &Event) {
-        if at < self.now {
-            self.find(1, format!("it was {}, now it is {at}", self.now));
-            return;
-        }
-        if at > self.now {
-            self.pass(at);
-        }
-        match event {
-            Event::Attach { entity, params, .. } => self.attach(*entity, params),
-            Event::Adjust { entity, params } => self.adjust(*entity, params),
-            Event::Detach { entity } => {
-                self.leave(*entity, Where::Blocked);
-                if self.subject(*entity).is_some() {
-                    self.subjects[entity.index()] = None;
+        self.advance(at);
+        match *event {
+            Event::GroupCreated { group, parent, ref params, .. } => self.create_group(group, parent, params),
+            Event::GroupAdjusted { group, ref params } => self.adjust_group(group, params),
+            Event::GroupRemoved { group } => {
+                if let Some(book) = self.groups.get_mut(group.index()) {
+                    *book = None;
                 }
             }
-            Event::Wake { entity, .. } => {
-                self.change(*entity, |subject| (subject.place, subject.waits_since) = (Where::Waiting, at));
-            }
+            Event::Attach { entity, ref params, .. } => self.attach(entity, **params),
+            Event::Adjust { entity, ref params } => self.adjust(entity, **params),
+            Event::Detach { entity } => self.detach(entity),
+            Event::Wake { entity, .. } => self.turn(entity, State::Waiting),
             Event::Block { cpu } => {
-                if let Some(e) = self.seats[cpu.index()].runs {
-                    self.leave(e, Where::Blocked);
+                if let Some(e) = self.seated(cpu) {
+                    self.block(e);
                 }
             }
-            Event::Pause { entity } => self.leave(*entity, Where::Blocked),
-            Event::Stop { cpu, entity } => self.stop(*cpu, *entity),
-            Event::Run { cpu, entity, .. } => self.run(*cpu, *entity),
-            Event::Extend { cpu, .. } => self.go_on(*cpu),
-            Event::Held { entity, reasons } => {
-                let held = *reasons != 0;
-                self.change(*entity, |subject| (subject.held, subject.waits_since) = (held, at));
-            }
-            Event::GroupCreated { group, params, parent, .. } => self.limits.created(*group, *parent, params, at),
-            Event::GroupAdjusted { group, params } => {
-                self.flush();
-                self.limits.adjusted(*group, params, at);
-                for subject in self.subjects.iter_mut().flatten() {
-                    subject.waits_since = at;
+            Event::Pause { entity } => self.block(entity),
+            Event::Yield { cpu } | Event::YieldTo { cpu, .. } => {
+                if let Some(e) = self.seated(cpu) {
+                    self.elapse_periods(e, true);
                 }
             }
-            Event::GroupRemoved { group } => self.limits.removed(*group),
+            Event::Release { entity, deadline } => {
+                if let Some(entity) = self.entities.get_mut(entity) {
+                    entity.jobs.release(deadline);
+                }
+            }
+            Event::Complete { entity } => self.complete(entity),
+            Event::Stop { cpu, entity } => self.stop(cpu, entity),
+            Event::Run { cpu, entity, until } => {
+                self.check_slice(cpu, until);
+                self.run(cpu, entity);
+            }
+            Event::Extend { cpu, until } => {
+                self.check_slice(cpu, until);
+                self.go_on(cpu);
+            }
+            Event::Held { entity, reasons } => self.hold(entity, reasons),
+            Event::SetAlarm { alarm, at: due, .. } if due <= at => {
+                self.find(Rule::Law(7), None, None, format!("{alarm:?} is set to {due}, which is past"));
+            }
             Event::End => self.end(),
-            Event::Yield { .. }
-            | Event::YieldTo { .. }
+            Event::Interrupt { .. }
             | Event::Expire { .. }
             | Event::Kicked { .. }
-            | Event::Kick { .. }
-            | Event::Interrupt { .. }
             | Event::Alarm { .. }
+            | Event::Kick { .. }
             | Event::SetAlarm { .. }
-            | Event::ClearAlarm { .. }
-            | Event::Release { .. }
-            | Event::Complete { .. } => {}
+            | Event::ClearAlarm { .. } => {}
+        }
+    }
+}
+
+impl Auditor {
+    fn check_slice(&mut self, cpu: CpuId, until: Instant) {
+        if until <= self.now {
+            self.find(Rule::Law(1), None, Some(cpu), format!("a slice on {cpu:?} ends at {until}"));
+        }
+    }
+
+    /// Who sits on `cpu` goes on; it may have blocked and woken at this very instant.
+    fn go_on(&mut self, cpu: CpuId) {
+        let Some(e) = self.seated(cpu) else {
+            return self.find(Rule::Law(3), None, Some(cpu), format!("nobody goes on on {cpu:?}"));
+        };
+        match self.entities.get(e).map(|entity| entity.state) {
+            Some(State::Running(_)) => {}
+            Some(State::Waiting) => self.turn(e, State::Running(cpu)),
+            Some(State::Blocked) => {
+                self.find(Rule::Law(2), Some(e), Some(cpu), format!("{e} goes on but is blocked"));
+            }
+            None => self.find(Rule::Law(8), Some(e), Some(cpu), format!("{e} goes on but is not attached")),
+        }
+    }
+
+    fn hold(&mut self, e: EntityId, reasons: u8) {
+        let Some(entity) = self.entities.get_mut(e) else {
+            return self.find(Rule::Law(8), Some(e), None, format!("{e} is held but not attached"));
+        };
+        entity.held = reasons;
+        if entity.state == State::Waiting {
+            self.turn(e, State::Waiting);
         }
     }
 }

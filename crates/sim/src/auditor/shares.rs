@@ -1,27 +1,49 @@
-//! What each of several hogs should get: exact weighted shares of several CPUs.
+//! Shares: what entities that always want to run should get, by weight.
 
-/// The shares, in millionths of a CPU, of always-running entities of these weights on `cpus` CPUs.
+use sched::{Nanos, Weight};
+
+/// What entities of these weights, all of which want to run throughout and may run anywhere, get of `cpus` CPUs in
+/// `window`: in proportion to their weights, but nobody more than one whole CPU, and what those leave goes to the others.
 ///
-/// Nobody can use more than one CPU; what the heavy ones cannot use is shared by the others in proportion
-/// (water-filling). Rounded down.
+/// Each rounded down to a nanosecond.
 #[must_use]
-pub fn fair_shares(weights: &[u64], cpus: usize) -> Vec<u64> {
-    const CPU: u64 = 1_000_000;
-    let mut shares = vec![None; weights.len()];
-    loop {
-        let open = |shares: &[Option<u64>]| (0..weights.len()).filter(|&i| shares[i].is_none()).collect::<Vec<_>>();
-        let rest = open(&shares);
-        let full = weights.len() - rest.len();
-        let left = (cpus.saturating_sub(full)) as u64 * CPU;
-        let total: u64 = rest.iter().map(|&i| weights[i]).sum();
-        let share =
-            |i: usize| u64::try_from(u128::from(left) * u128::from(weights[i]) / u128::from(total)).unwrap_or(CPU);
-        match rest.iter().find(|&&i| share(i) >= CPU) {
-            Some(_) => rest.iter().filter(|&&i| share(i) >= CPU).for_each(|&i| shares[i] = Some(CPU)),
-            None => {
-                rest.iter().for_each(|&i| shares[i] = Some(share(i)));
-                return shares.into_iter().map(|share| share.unwrap_or(CPU)).collect();
-            }
+pub fn fair_shares(cpus: usize, window: Nanos, weights: &[Weight]) -> Vec<Nanos> {
+    let mut order: Vec<usize> = (0..weights.len()).collect();
+    order.sort_by_key(|&i| std::cmp::Reverse(weights[i]));
+    let mut shares = vec![Nanos::ZERO; weights.len()];
+    let mut left = cpus as u64;
+    let mut sum: u64 = weights.iter().map(|weight| u64::from(weight.as_linux())).sum();
+    for i in order {
+        let weight = u64::from(weights[i].as_linux());
+        // The heaviest first: if it would get a whole CPU or more, it gets just that.
+        if u128::from(weight) * u128::from(left) >= u128::from(sum) && left > 0 {
+            shares[i] = window;
+            left -= 1;
+            sum -= weight;
+        } else {
+            let time = u128::from(window.as_ns()) * u128::from(left) * u128::from(weight) / u128::from(sum);
+            shares[i] = Nanos::ns(u64::try_from(time).expect("less than the window"));
         }
+    }
+    shares
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shares(cpus: usize, weights: &[u32]) -> Vec<u64> {
+        let weights: Vec<Weight> = weights.iter().map(|&weight| Weight::linux(weight).expect("in range")).collect();
+        fair_shares(cpus, Nanos::ms(600), &weights).iter().map(|share| share.as_ns() / 1_000_000).collect()
+    }
+
+    #[test]
+    fn shares_are_proportional_and_nobody_gets_more_than_a_cpu() {
+        assert_eq!(shares(1, &[1, 2, 3]), [100, 200, 300]);
+        assert_eq!(shares(2, &[10, 1, 1]), [600, 300, 300], "the heaviest has a CPU; the others share one");
+        assert_eq!(shares(2, &[1, 10, 10]), [57, 571, 571]);
+        assert_eq!(shares(3, &[1, 100, 10, 10]), [57, 600, 571, 571]);
+        assert_eq!(shares(4, &[1, 5]), [600, 600], "more CPUs than entities");
+        assert_eq!(shares(2, &[]), [0; 0]);
     }
 }

@@ -1,122 +1,370 @@
+//! Wrong traces, made by hand: each rule must find what breaks it, and nothing in the same trace put right.
+
 use super::*;
-use sched::{GroupId, GroupParams, Quota, Wake};
+use sched::{CpuSet, Limit, Quota, Reservation, Wake};
 
-const E: EntityId = EntityId::new(0, 0);
-const F: EntityId = EntityId::new(1, 0);
+/// A trace in the making: times in milliseconds.
+struct Script {
+    auditor: Auditor,
+}
 
-fn expected() -> Expected {
-    Expected {
-        conserving: Conserving::Global { slack: Nanos::ms(1) },
-        starvation: Some(Nanos::ms(100)),
-        quotas: true,
-        caps: true,
-        late: Nanos::ZERO,
+const A: EntityId = EntityId::new(0, 0);
+const B: EntityId = EntityId::new(1, 0);
+const G: GroupId = GroupId::new(1, 0);
+
+fn at(ms: u64) -> Instant {
+    Instant::ZERO + Nanos::ms(ms)
+}
+
+fn cpu(n: usize) -> CpuId {
+    CpuId::new(n)
+}
+
+impl Script {
+    fn new(cpus: usize, promises: Promises) -> Script {
+        let mut script = Script { auditor: Auditor::new(Host { cpus, smt: 1, llc: 2 }, promises) };
+        for e in [A, B] {
+            script.attach(e, Params::default());
+        }
+        script
+    }
+
+    fn say(&mut self, ms: u64, event: Event) -> &mut Script {
+        self.auditor.record(at(ms), &event);
+        self
+    }
+
+    fn attach(&mut self, entity: EntityId, params: Params) {
+        let now = self.auditor.now;
+        self.auditor.record(now, &Event::Attach { entity, name: entity.to_string(), params: Box::new(params) });
+    }
+
+    fn wake(&mut self, ms: u64, entity: EntityId) -> &mut Script {
+        self.say(ms, Event::Wake { entity, why: Wake::Timer })
+    }
+
+    fn run(&mut self, ms: u64, n: usize, entity: EntityId) -> &mut Script {
+        self.say(ms, Event::Run { cpu: cpu(n), entity, until: Instant::NEVER })
+    }
+
+    fn stop(&mut self, ms: u64, n: usize, entity: EntityId) -> &mut Script {
+        self.say(ms, Event::Stop { cpu: cpu(n), entity })
+    }
+
+    /// The one rule broken, and how often; panics if there are several.
+    fn broken(&self) -> Option<(Rule, u64)> {
+        let verdict = self.auditor.verdict();
+        let rule = verdict.findings().first()?.rule;
+        assert!(verdict.findings().iter().all(|finding| finding.rule == rule), "{verdict}");
+        Some((rule, verdict.count(rule)))
     }
 }
 
-/// What the auditor says of a run on two CPUs: pairs of milliseconds and events.
-fn judge(events: &[(u64, Event)]) -> Vec<u8> {
-    let mut auditor = Auditor::new(Host::new(2), expected());
-    for (ms, event) in events {
-        auditor.record(Instant::ZERO + Nanos::ms(*ms), event);
-    }
-    auditor.findings().iter().map(|finding| finding.law).collect()
-}
-
-fn attach(entity: EntityId, params: Params) -> Event {
-    Event::Attach { entity, name: entity.to_string(), params: Box::new(params) }
-}
-
-fn wake(entity: EntityId) -> Event {
-    Event::Wake { entity, why: Wake::Timer }
-}
-
-fn run(cpu: usize, entity: EntityId) -> Event {
-    Event::Run { cpu: CpuId::new(cpu), entity, until: Instant::NEVER }
-}
-
-fn stop(cpu: usize, entity: EntityId) -> Event {
-    Event::Stop { cpu: CpuId::new(cpu), entity }
-}
-
-fn plain(entity: EntityId) -> Event {
-    attach(entity, Params::default())
+fn conserving(conserving: Conserving) -> Promises {
+    Promises { conserving, ..Promises::NONE }
 }
 
 #[test]
-fn a_lawful_run_has_no_findings() {
-    let block = Event::Block { cpu: CpuId::new(0) };
-    let events = [
-        (0, plain(E)),
-        (0, wake(E)),
-        (0, run(0, E)),
-        (5, block),
-        (5, stop(0, E)),
-        (300, wake(E)),
-        (301, run(1, E)),
-        (400, Event::End),
-    ];
-    assert_eq!(judge(&events), [0_u8; 0]);
-}
-
-#[test]
-fn an_idle_cpu_while_somebody_waits_breaks_law_11() {
-    assert_eq!(judge(&[(0, plain(E)), (0, wake(E)), (2, run(0, E))]), [11, 11], "both idled");
-    let elsewhere = Params { affinity: CpuSet::one(CpuId::new(1)), ..Params::default() };
-    let busy = [(0, plain(F)), (0, wake(F)), (0, run(1, F)), (0, attach(E, elsewhere)), (0, wake(E)), (50, Event::End)];
-    assert_eq!(judge(&busy), [0_u8; 0], "CPU 0 may not run who waits");
-    let held = [(0, plain(E)), (0, wake(E)), (0, Event::Held { entity: E, reasons: 1 }), (50, Event::End)];
-    assert_eq!(judge(&held), [0_u8; 0], "who is held does not wait");
-}
-
-#[test]
-fn waiting_beyond_the_bound_breaks_law_12() {
-    let both = [(0, plain(E)), (0, wake(E)), (0, run(0, E)), (0, plain(F)), (0, wake(F)), (0, run(1, F))];
-    let third = EntityId::new(2, 0);
-    let waits = [(0, plain(third)), (0, wake(third)), (101, Event::End)];
-    assert_eq!(judge(&[&both[..], &waits[..]].concat()), [12]);
-}
-
-#[test]
-fn running_twice_or_unasked_breaks_laws_2_and_3() {
-    let ready = [(0, plain(E)), (0, wake(E)), (0, run(0, E))];
-    assert_eq!(judge(&[&ready[..], &[(1, run(1, E))]].concat()), [3]);
-    assert_eq!(judge(&[(0, plain(E)), (0, run(0, E))]), [2], "it was blocked");
-    let only = Params { affinity: CpuSet::one(CpuId::new(1)), ..Params::default() };
-    assert_eq!(judge(&[(0, attach(E, only)), (0, wake(E)), (0, run(0, E))]), [2], "it may not run there");
-    assert_eq!(judge(&[(0, run(0, E))]), [8], "it is not attached");
-}
-
-#[test]
-fn a_charge_that_differs_from_the_time_on_cpu_breaks_law_5() {
-    let mut auditor = Auditor::new(Host::new(1), expected());
-    for (ms, event) in [(0, plain(E)), (0, wake(E)), (0, run(0, E)), (7, stop(0, E))] {
-        auditor.record(Instant::ZERO + Nanos::ms(ms), &event);
-    }
-    auditor.check_charged(E, Nanos::ms(7));
-    assert_eq!(auditor.count(), 0);
-    auditor.check_charged(E, Nanos::ms(6));
-    assert_eq!(auditor.findings()[0].law, 5);
-}
-
-#[test]
-fn more_than_the_quota_or_the_cap_is_found() {
-    let group = GroupId::new(1, 0);
-    let within = |params: GroupParams| {
-        let created = Event::GroupCreated { group, name: "g".into(), parent: GroupId::ROOT, params };
-        let member = attach(E, Params { group, ..Params::default() });
-        judge(&[(0, created), (0, member), (0, wake(E)), (0, run(0, E)), (5_000, Event::End)])
+fn an_honest_trace_is_clean() {
+    let all = Promises {
+        conserving: Conserving::Global { slack: Nanos::ZERO },
+        allowance: Nanos::ZERO,
+        starvation: Some(Nanos::ms(10)),
+        limits: LimitTolerance { quota: Some(Nanos::ZERO), cap: Some(Nanos::ZERO) },
+        deadlines: true,
+        reservations: Some(Nanos::ZERO),
     };
-    let quota = |ms| Some(Quota::new(Nanos::ms(ms), Nanos::ms(100)).expect("it is in range"));
-    assert_eq!(within(GroupParams { quota: quota(50), ..GroupParams::default() }), [0]);
-    assert_eq!(within(GroupParams { quota: quota(100), ..GroupParams::default() }), [0_u8; 0]);
-    assert_eq!(within(GroupParams { cap_percent: Some(40), ..GroupParams::default() }), [0]);
-    assert_eq!(within(GroupParams { cap_percent: Some(100), ..GroupParams::default() }), [0_u8; 0]);
+    let mut script = Script::new(1, all);
+    script.wake(1, A).run(1, 0, A).wake(2, B).say(5, Event::Block { cpu: cpu(0) }).stop(5, 0, A).run(5, 0, B);
+    script.say(6, Event::Expire { cpu: cpu(0) }).say(6, Event::Extend { cpu: cpu(0), until: at(9) });
+    script.say(9, Event::Pause { entity: B }).stop(9, 0, B).say(20, Event::End);
+    script.auditor.check_charge(A, Nanos::ms(4));
+    script.auditor.check_charge(B, Nanos::ms(4));
+    assert_eq!(script.broken(), None, "{}", script.auditor.verdict());
+    assert_eq!(script.auditor.longest_wait(), Nanos::ms(3));
 }
 
 #[test]
-fn shares_fill_up_whole_cpus_first() {
-    assert_eq!(fair_shares(&[1, 1, 2], 1), [250_000, 250_000, 500_000]);
-    assert_eq!(fair_shares(&[1, 1, 8], 2), [500_000, 500_000, 1_000_000]);
-    assert_eq!(fair_shares(&[3, 1], 4), [1_000_000, 1_000_000]);
+fn who_blocks_and_wakes_at_one_instant_may_go_on_or_move() {
+    let mut script = Script::new(2, conserving(Conserving::Global { slack: Nanos::ZERO }));
+    script.wake(0, A).run(0, 0, A).say(1, Event::Block { cpu: cpu(0) }).wake(1, A);
+    script.say(1, Event::Extend { cpu: cpu(0), until: at(9) });
+    script.say(3, Event::Block { cpu: cpu(0) }).wake(3, A).stop(3, 0, A).run(3, 1, A);
+    script.say(5, Event::End);
+    script.auditor.check_charge(A, Nanos::ms(5));
+    assert_eq!(script.broken(), None, "{}", script.auditor.verdict());
+}
+
+#[test]
+fn law_1_slices_end_later_and_time_goes_on() {
+    let mut script = Script::new(1, Promises::NONE);
+    script.wake(2, A).say(2, Event::Run { cpu: cpu(0), entity: A, until: at(2) });
+    assert_eq!(script.broken(), Some((Rule::Law(1), 1)));
+    script.say(1, Event::Block { cpu: cpu(0) });
+    assert_eq!(script.broken(), Some((Rule::Law(1), 2)));
+}
+
+#[test]
+fn law_2_only_who_wants_and_may_runs() {
+    let mut script = Script::new(2, Promises::NONE);
+    script.run(0, 0, A);
+    assert_eq!(script.broken(), Some((Rule::Law(2), 1)), "it is blocked");
+    let mut script = Script::new(2, Promises::NONE);
+    let params = Params { affinity: CpuSet::one(cpu(1)), ..Params::default() };
+    script.say(0, Event::Adjust { entity: A, params: Box::new(params) }).wake(0, A).run(0, 0, A);
+    assert_eq!(script.broken(), Some((Rule::Law(2), 1)), "it may not run there");
+    let mut script = Script::new(1, Promises::NONE);
+    script
+        .wake(0, A)
+        .run(0, 0, A)
+        .say(1, Event::Block { cpu: cpu(0) })
+        .say(1, Event::Extend { cpu: cpu(0), until: at(9) });
+    assert_eq!(script.broken(), Some((Rule::Law(2), 1)), "it goes on although it blocked");
+}
+
+#[test]
+fn law_3_one_entity_to_a_cpu_and_one_cpu_to_an_entity() {
+    let mut script = Script::new(2, Promises::NONE);
+    script.wake(0, A).run(0, 0, A).run(1, 1, A);
+    assert_eq!(script.broken(), Some((Rule::Law(3), 1)), "on two CPUs");
+    let mut script = Script::new(2, Promises::NONE);
+    script.wake(0, A).wake(0, B).run(0, 0, A).run(1, 0, B);
+    assert_eq!(script.broken(), Some((Rule::Law(3), 1)), "two on a CPU");
+    let mut script = Script::new(2, Promises::NONE);
+    script.wake(0, A).run(0, 0, A).stop(1, 1, A);
+    assert_eq!(script.broken(), Some((Rule::Law(3), 1)), "stopped elsewhere");
+}
+
+#[test]
+fn law_5_charges_add_up() {
+    let mut script = Script::new(1, Promises::NONE);
+    script.wake(0, A).run(1, 0, A).say(4, Event::Block { cpu: cpu(0) }).stop(4, 0, A);
+    script.auditor.check_charge(A, Nanos::ms(3));
+    assert_eq!(script.broken(), None);
+    script.auditor.check_charge(A, Nanos::ms(3) + Nanos::ns(1));
+    assert_eq!(script.broken(), Some((Rule::Law(5), 1)));
+}
+
+#[test]
+fn law_7_alarms_lie_in_the_future() {
+    let mut script = Script::new(1, Promises::NONE);
+    let alarm = sched::Alarm { of: sched::Of::Policy, slot: 0 };
+    script.say(3, Event::SetAlarm { alarm, on: cpu(0), at: at(4) });
+    assert_eq!(script.broken(), None);
+    script.say(3, Event::SetAlarm { alarm, on: cpu(0), at: at(3) });
+    assert_eq!(script.broken(), Some((Rule::Law(7), 1)));
+}
+
+#[test]
+fn law_8_the_detached_are_not_mentioned() {
+    let mut script = Script::new(1, Promises::NONE);
+    script.wake(0, A).run(0, 0, A).say(1, Event::Detach { entity: A });
+    let again = EntityId::new(0, 1);
+    script.attach(again, Params::default());
+    script.stop(1, 0, A);
+    assert_eq!(script.broken(), None, "its stop may be told after it left");
+    assert_eq!(script.auditor.cpu_time(again), Some(Nanos::ZERO), "a reused index starts anew");
+    script.run(2, 0, A);
+    assert_eq!(script.broken(), Some((Rule::Law(8), 1)));
+}
+
+#[test]
+fn law_11_an_idle_cpu_is_seen_in_the_declared_scope_after_the_slack() {
+    let slack = Nanos::ms(2);
+    // A ran on CPU 0 and waits; CPU `idle` idles meanwhile, every other CPU is busy.
+    let judge = |scope: Conserving, idle: usize, until: u64| {
+        let mut script = Script::new(4, conserving(scope));
+        let busy: Vec<EntityId> = (2..6).map(|n| EntityId::new(n, 0)).collect();
+        for (n, &e) in busy.iter().enumerate() {
+            script.attach(e, Params::default());
+            if n != idle && n != 0 {
+                script.wake(0, e).run(0, n, e);
+            }
+        }
+        script.wake(0, A).run(0, 0, A).stop(1, 0, A);
+        if idle != 0 {
+            script.wake(1, busy[0]).run(1, 0, busy[0]);
+        }
+        script.say(until, Event::End);
+        script.broken().map(|(rule, _)| rule)
+    };
+    let law = Some(Rule::Law(11));
+    for (scope, seen) in [
+        (Conserving::Never, [None; 3]),
+        (Conserving::PerCpu { slack }, [law, None, None]),
+        (Conserving::Domain { slack }, [law, law, None]),
+        (Conserving::Global { slack }, [law; 3]),
+    ] {
+        let found = [judge(scope, 0, 4), judge(scope, 1, 4), judge(scope, 2, 4)];
+        assert_eq!(found, seen, "{scope:?}: on the CPU it ran on, under the same cache, elsewhere");
+        assert_eq!(judge(scope, 0, 3), None, "{scope:?}: within the slack");
+    }
+}
+
+#[test]
+fn law_11_does_not_count_the_held_and_those_who_may_not() {
+    let promises = conserving(Conserving::Global { slack: Nanos::ZERO });
+    let mut script = Script::new(2, promises);
+    script.wake(0, A).say(0, Event::Held { entity: A, reasons: 1 }).say(5, Event::End);
+    assert_eq!(script.broken(), None);
+    script.say(5, Event::Held { entity: A, reasons: 0 }).say(6, Event::End);
+    assert_eq!(script.broken(), Some((Rule::Law(11), 1)), "released, it counts");
+    let mut script = Script::new(2, promises);
+    let params = Params { affinity: CpuSet::one(cpu(1)), ..Params::default() };
+    script.say(0, Event::Adjust { entity: A, params: Box::new(params) });
+    script.wake(0, B).run(0, 1, B).wake(1, A).say(2, Event::End);
+    assert_eq!(script.broken(), None, "CPU 0 idles, but it is closed to it");
+    script.say(2, Event::Adjust { entity: A, params: Box::new(Params::default()) }).say(3, Event::End);
+    assert_eq!(script.broken(), Some((Rule::Law(11), 1)), "it may run there now");
+}
+
+#[test]
+fn law_11_tells_each_breach_once_per_slack() {
+    let mut script = Script::new(1, conserving(Conserving::Global { slack: Nanos::ms(10) }));
+    script.wake(0, A);
+    for ms in 1..35 {
+        script.say(ms, Event::Kick { cpu: cpu(0) });
+    }
+    assert_eq!(script.broken(), Some((Rule::Law(11), 3)));
+}
+
+#[test]
+fn law_12_waits_end_within_the_bound() {
+    let promises = Promises { starvation: Some(Nanos::ms(5)), ..Promises::NONE };
+    let mut script = Script::new(1, promises);
+    script.wake(0, A).run(5, 0, A).wake(6, B).say(11, Event::End);
+    assert_eq!(script.broken(), None, "just within");
+    script.say(17, Event::End);
+    assert_eq!(script.broken(), Some((Rule::Law(12), 1)), "B waits since 11, when the clock was read");
+    let mut script = Script::new(1, promises);
+    script.wake(0, A).wake(0, B).run(0, 0, A);
+    script.say(4, Event::Adjust { entity: B, params: Box::new(Params::default()) });
+    script.stop(8, 0, A).run(8, 0, B);
+    assert_eq!(script.broken(), None, "a change starts the clock anew");
+    script.say(9, Event::Held { entity: A, reasons: 2 }).say(30, Event::Held { entity: A, reasons: 0 });
+    script.stop(33, 0, B).run(33, 0, A);
+    assert_eq!(script.broken(), None, "who is held does not wait");
+    script.run(39, 0, B);
+    assert_eq!(script.auditor.verdict().count(Rule::Law(12)), 1, "from 33 to 39");
+}
+
+#[test]
+fn quotas_hold_over_every_window() {
+    let limits = LimitTolerance { quota: Some(Nanos::ZERO), cap: None };
+    let quota = Quota::new(Nanos::ms(4), Nanos::ms(10)).expect("in range");
+    let grouped = |runs: &[(u64, u64)]| {
+        let mut script = Script::new(2, Promises { limits, ..Promises::NONE });
+        let params = GroupParams { quota: Some(quota), ..GroupParams::default() };
+        script.say(0, Event::GroupCreated { group: G, name: "g".into(), parent: GroupId::ROOT, params });
+        let inner = GroupId::new(2, 0);
+        let free = GroupParams::default();
+        script.say(0, Event::GroupCreated { group: inner, name: "inner".into(), parent: G, params: free });
+        for (e, group) in [(A, G), (B, inner)] {
+            let params = Box::new(Params { group, ..Params::default() });
+            script.say(0, Event::Adjust { entity: e, params }).wake(0, e);
+        }
+        for &(from, to) in runs {
+            script.run(from, 0, A).run(from, 1, B).stop(to, 0, A).stop(to, 1, B);
+        }
+        script.broken()
+    };
+    assert_eq!(grouped(&[(8, 10), (10, 12), (20, 22), (30, 32)]), None, "the end of one period, the start of the next");
+    assert_eq!(grouped(&[(10, 12), (12, 16)]), Some((Rule::Limit, 1)), "12 ms in 6 ms");
+    let often: Vec<(u64, u64)> = (0..20).map(|n| (n * 10, n * 10 + 3)).collect();
+    assert_eq!(grouped(&often).map(|(rule, _)| rule), Some(Rule::Limit), "6 ms in every 10");
+}
+
+#[test]
+fn caps_hold_in_percent_of_a_cpu() {
+    let limits = LimitTolerance { quota: None, cap: Some(Nanos::ms(30)) };
+    let judge = |on: u64| {
+        let mut script = Script::new(1, Promises { limits, ..Promises::NONE });
+        let params = GroupParams { cap_percent: Some(50), ..GroupParams::default() };
+        script.say(0, Event::GroupCreated { group: G, name: "g".into(), parent: GroupId::ROOT, params });
+        let params = Box::new(Params { group: G, ..Params::default() });
+        script.say(0, Event::Adjust { entity: A, params }).wake(0, A);
+        for n in 0..20 {
+            script.run(n * 20, 0, A).stop(n * 20 + on, 0, A);
+        }
+        script.broken().map(|(rule, _)| rule)
+    };
+    assert_eq!(judge(10), None);
+    assert_eq!(judge(13), Some(Rule::Limit));
+}
+
+#[test]
+fn shares_are_judged_from_the_mark_on() {
+    let weights = |a, b| [(A, Weight::xen(a).expect("a weight")), (B, Weight::xen(b).expect("a weight"))];
+    let mut script = Script::new(1, Promises::NONE);
+    script.wake(0, A).wake(0, B).run(0, 0, B).stop(50, 0, B).run(50, 0, A);
+    script.auditor.mark();
+    script.stop(70, 0, A).run(70, 0, B).say(80, Event::End);
+    script.auditor.check_shares(&weights(512, 256), Nanos::ms(30), Nanos::ms(1));
+    assert_eq!(script.broken(), None, "20 ms and 10 ms");
+    script.auditor.check_shares(&weights(256, 256), Nanos::ms(30), Nanos::ms(1));
+    assert_eq!(script.broken(), Some((Rule::Share, 2)));
+}
+
+#[test]
+fn jobs_that_are_late_are_counted() {
+    let mut script = Script::new(1, Promises { deadlines: true, ..Promises::NONE });
+    for deadline in [5, 10, 15] {
+        script.say(0, Event::Release { entity: A, deadline: at(deadline) });
+    }
+    script.say(5, Event::Complete { entity: A });
+    assert_eq!(script.broken(), None);
+    script.say(12, Event::Complete { entity: A });
+    assert_eq!(script.broken(), Some((Rule::Deadline, 1)));
+    script.say(16, Event::End);
+    let expected = JobCounts { released: 3, completed: 2, missed: 2, tardiness: Nanos::ms(2) };
+    assert_eq!(script.auditor.jobs(A), Some(expected));
+}
+
+#[test]
+fn reservations_are_judged_in_periods_the_entity_wants_throughout() {
+    let judge = |runs: &[(u64, u64)], rests: Option<(u64, u64)>| {
+        let mut script = Script::new(1, Promises { reservations: Some(Nanos::ZERO), ..Promises::NONE });
+        let reservation =
+            Reservation { slice: Nanos::ms(3), period: Nanos::ms(10), start: Some(at(10)), limit: Limit::Soft };
+        let e = EntityId::new(2, 0);
+        script.attach(e, Params { reservation: Some(reservation), ..Params::default() });
+        script.wake(1, e);
+        // All events in order of time.
+        for ms in 1..=50 {
+            if runs.iter().any(|&(_, to)| to == ms) {
+                script.stop(ms, 0, e);
+            }
+            match rests {
+                Some((from, _)) if from == ms => drop(script.say(ms, Event::Pause { entity: e })),
+                Some((_, to)) if to == ms => drop(script.wake(ms, e)),
+                _ => {}
+            }
+            if runs.iter().any(|&(from, _)| from == ms) {
+                script.run(ms, 0, e);
+            }
+        }
+        script.say(50, Event::End);
+        (script.broken().map(|(_, count)| count), script.auditor.periods(e).expect("it has a reservation"))
+    };
+    let counts = |judged, missed, ms| PeriodCounts { judged, missed, shortfall: Nanos::ms(ms) };
+    let kept = [(10, 13), (27, 33), (47, 50)];
+    assert_eq!(judge(&kept, None), (None, counts(4, 0, 0)), "a slice in each of four periods");
+    let (found, periods) = judge(&[(10, 13), (27, 32)], None);
+    assert_eq!(
+        (found, periods.missed, periods.shortfall),
+        (Some(1), 2, Nanos::ms(3)),
+        "1 lacks from 30 to 40, 3 from 40 to 50: told at once"
+    );
+    assert_eq!(judge(&[(10, 13), (27, 32)], Some((35, 45))), (None, counts(2, 0, 0)), "it rested in both");
+}
+
+#[test]
+fn the_first_findings_are_kept_and_all_are_counted() {
+    let mut script = Script::new(1, Promises::NONE);
+    for _ in 0..100 {
+        script.auditor.check_charge(A, Nanos::ms(1));
+    }
+    let verdict = script.auditor.verdict();
+    assert_eq!((verdict.findings().len(), verdict.count(Rule::Law(5))), (20, 100));
+    assert!(verdict.to_string().starts_with("law 5 100×\n  law 5 at 0s: e0 was charged 1ms but ran 0s\n"), "{verdict}");
 }

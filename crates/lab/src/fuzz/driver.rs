@@ -1,0 +1,352 @@
+//! [`Driver`]: a small driver of a machine in virtual time that is late on purpose, and shows all to an auditor.
+
+use super::options::Dice;
+use sched::{Action, Alarm, CpuId, EntityId, GroupId, GroupParams, Input, Instant, Machine, Nanos, Params, Refused};
+use sim::Auditor;
+use std::fmt::Write;
+use trace::{Event, Sink};
+
+/// Something is wrapped around every call in which a policy may not allocate: it is given the call, to make it once.
+pub type Meter<'a> = &'a mut dyn FnMut(&mut dyn FnMut());
+
+/// How late a driver is at most.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Lateness {
+    /// How long a kick is under way.
+    pub kick: Nanos,
+    /// How late alarms go off.
+    pub alarm: Nanos,
+    /// How late the end of a slice is noticed.
+    pub slice: Nanos,
+}
+
+/// An alarm that is set.
+#[derive(Clone, Copy, Debug)]
+struct Pending {
+    alarm: Alarm,
+    due: Instant,
+    delivered: Instant,
+}
+
+/// Drives a machine: passes on inputs, carries out actions, and delivers what is due, late.
+pub struct Driver<'a> {
+    machine: Machine,
+    auditor: Auditor,
+    now: Instant,
+    lateness: Lateness,
+    dice: Dice,
+    /// When the end of each CPU's slice will be noticed.
+    ends: Vec<Instant>,
+    /// Kicks under way; what they were for may be over when they arrive.
+    kicks: Vec<(Instant, CpuId)>,
+    /// By number.
+    alarms: Vec<Option<Pending>>,
+    /// Alarms that were cleared or put off after they went off, and before they arrived.
+    strays: Vec<(Instant, Alarm)>,
+    meter: Option<Meter<'a>>,
+    log: Vec<(Instant, Action)>,
+    accepted: u64,
+    refused: u64,
+}
+
+impl std::fmt::Debug for Driver<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Driver").field("now", &self.now).field("machine", &self.machine).finish_non_exhaustive()
+    }
+}
+
+impl<'a> Driver<'a> {
+    /// A driver of a machine to which nothing has happened yet; `seed` decides how late it is each time.
+    #[must_use]
+    pub fn new(machine: Machine, auditor: Auditor, lateness: Lateness, seed: u64) -> Driver<'a> {
+        let cpus = machine.host().cpus;
+        Driver {
+            machine,
+            auditor,
+            now: Instant::ZERO,
+            lateness,
+            dice: Dice::new(seed),
+            ends: vec![Instant::NEVER; cpus],
+            kicks: Vec::new(),
+            alarms: Vec::new(),
+            strays: Vec::new(),
+            meter: None,
+            log: Vec::new(),
+            accepted: 0,
+            refused: 0,
+        }
+    }
+
+    /// Wraps `meter` around every call in which the policy may not allocate.
+    #[must_use]
+    pub fn metered(mut self, meter: Option<Meter<'a>>) -> Driver<'a> {
+        self.meter = meter;
+        self
+    }
+
+    /// The current instant.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// The machine.
+    #[must_use]
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// What has been seen of the run.
+    #[must_use]
+    pub fn auditor(&self) -> &Auditor {
+        &self.auditor
+    }
+
+    /// Inputs and changes the machine accepted.
+    #[must_use]
+    pub fn accepted(&self) -> u64 {
+        self.accepted
+    }
+
+    /// Wishes the machine refused.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.refused
+    }
+
+    /// Every action so far.
+    #[must_use]
+    pub fn into_log(self) -> Vec<(Instant, Action)> {
+        self.log
+    }
+
+    fn show(&mut self, event: &Event) {
+        self.auditor.record(self.now, event);
+    }
+
+    fn metered_call(&mut self, mut call: impl FnMut(&mut Machine)) {
+        let machine = &mut self.machine;
+        match self.meter.as_mut() {
+            Some(meter) => meter(&mut || call(machine)),
+            None => call(machine),
+        }
+    }
+
+    // ---- Inputs ----
+
+    /// Passes on a fact, which must be true: see [`Machine::input`].
+    pub fn input(&mut self, input: Input) {
+        self.show(&input.into());
+        self.accepted += 1;
+        let now = self.now;
+        self.metered_call(|machine| machine.input(now, input));
+    }
+
+    /// Adds an entity; `None` if it is refused.
+    pub fn attach(&mut self, params: Params) -> Option<EntityId> {
+        let before = self.snapshot();
+        let answer = self.machine.attach(self.now, params);
+        let entity = self.note(answer, &before)?;
+        self.show(&Event::Attach { entity, name: entity.to_string(), params: Box::new(params) });
+        Some(entity)
+    }
+
+    /// Removes an entity, wherever it is.
+    pub fn detach(&mut self, entity: EntityId) {
+        self.check_charge(entity);
+        self.accepted += 1;
+        self.machine.detach(self.now, entity);
+        self.show(&Event::Detach { entity });
+    }
+
+    /// Changes what is asked for an entity; says whether it was accepted.
+    pub fn adjust(&mut self, entity: EntityId, params: Params) -> bool {
+        let before = self.snapshot();
+        let answer = self.machine.adjust(self.now, entity, params);
+        let accepted = self.note(answer, &before).is_some();
+        if accepted {
+            self.show(&Event::Adjust { entity, params: Box::new(params) });
+        }
+        accepted
+    }
+
+    /// Adds a group; `None` if it is refused.
+    pub fn create_group(&mut self, params: GroupParams, parent: GroupId) -> Option<GroupId> {
+        let before = self.snapshot();
+        let answer = self.machine.create_group(self.now, params, parent);
+        let group = self.note(answer, &before)?;
+        self.show(&Event::GroupCreated { group, name: group.to_string(), parent, params });
+        Some(group)
+    }
+
+    /// Changes what is asked for a group; says whether it was accepted.
+    pub fn adjust_group(&mut self, group: GroupId, params: GroupParams) -> bool {
+        let before = self.snapshot();
+        let answer = self.machine.adjust_group(self.now, group, params);
+        let accepted = self.note(answer, &before).is_some();
+        if accepted {
+            self.show(&Event::GroupAdjusted { group, params });
+        }
+        accepted
+    }
+
+    /// Removes a group; says whether that was accepted.
+    pub fn remove_group(&mut self, group: GroupId) -> bool {
+        let before = self.snapshot();
+        let answer = self.machine.remove_group(self.now, group);
+        let accepted = self.note(answer, &before).is_some();
+        if accepted {
+            self.show(&Event::GroupRemoved { group });
+        }
+        accepted
+    }
+
+    /// Counts an answer. What is refused changes nothing.
+    fn note<T>(&mut self, answer: Result<T, Refused>, before: &str) -> Option<T> {
+        match answer {
+            Ok(value) => {
+                self.accepted += 1;
+                Some(value)
+            }
+            Err(refused) => {
+                self.refused += 1;
+                let after = self.snapshot();
+                assert_eq!(before, after, "a wish was refused ({refused}), and yet something changed");
+                None
+            }
+        }
+    }
+
+    /// All that can be asked about everybody attached: where they are, what is asked for them, and, while nobody
+    /// runs who might be charged, what the policy keeps.
+    fn snapshot(&self) -> String {
+        let mut text = String::new();
+        let nobody_runs = self.machine.host().iter().all(|cpu| self.machine.running(cpu).is_none());
+        for e in self.auditor.attached() {
+            let (state, held) = (self.machine.state(e), self.machine.is_held(e));
+            let _ = write!(text, "{e} {state:?} {held} {:?}", self.machine.params(e));
+            if nobody_runs {
+                self.machine.inspect_all(e, &mut |name, value| {
+                    let _ = write!(text, " {name}={value}");
+                });
+            }
+            text.push('\n');
+        }
+        text
+    }
+
+    /// Law 5, for who does not run: all that it ran has been charged.
+    pub fn check_charge(&mut self, e: EntityId) {
+        if !matches!(self.machine.state(e), sched::State::Running(_)) {
+            self.auditor.check_charge(e, self.machine.charged(e));
+        }
+    }
+
+    // ---- Time ----
+
+    /// When something is due next.
+    #[must_use]
+    pub fn next(&self) -> Instant {
+        let ends = self.ends.iter().copied();
+        let kicks = self.kicks.iter().map(|&(at, _)| at);
+        let alarms = self.alarms.iter().flatten().map(|pending| pending.delivered);
+        let strays = self.strays.iter().map(|&(at, _)| at);
+        ends.chain(kicks).chain(alarms).chain(strays).min().unwrap_or(Instant::NEVER)
+    }
+
+    /// Lets all that is due before `end` happen; then it is `end`, and what is due then has yet to be delivered.
+    pub fn pass(&mut self, end: Instant) {
+        while self.next() < end {
+            self.now = self.next();
+            self.deliver();
+            self.settle();
+        }
+        self.now = end;
+    }
+
+    /// Delivers what is due by now, where it still applies.
+    pub fn deliver(&mut self) {
+        let now = self.now;
+        for cpu in self.machine.host().iter() {
+            if self.ends[cpu.index()] <= now {
+                self.ends[cpu.index()] = Instant::NEVER;
+                // Another input of this instant may have been faster.
+                if self.machine.running(cpu).is_some() && self.machine.until(cpu) <= now {
+                    self.input(Input::Expire { cpu });
+                }
+            }
+        }
+        while let Some(at) = self.kicks.iter().position(|&(at, _)| at <= now) {
+            let (_, cpu) = self.kicks.remove(at);
+            self.input(Input::Kicked { cpu });
+        }
+        while let Some(at) = self.strays.iter().position(|&(at, _)| at <= now) {
+            let (_, alarm) = self.strays.remove(at);
+            self.input(Input::Alarm { alarm });
+        }
+        for number in 0..self.alarms.len() {
+            if let Some(Pending { alarm, .. }) = self.alarms[number].take_if(|pending| pending.delivered <= now) {
+                self.input(Input::Alarm { alarm });
+            }
+        }
+    }
+
+    /// Has the machine decide, and carries out what it says.
+    pub fn settle(&mut self) {
+        let now = self.now;
+        self.metered_call(|machine| {
+            machine.settle(now);
+        });
+        for i in 0..self.machine.actions().len() {
+            let action = self.machine.actions()[i];
+            self.log.push((now, action));
+            self.show(&action.into());
+            self.carry_out(action);
+        }
+    }
+
+    fn carry_out(&mut self, action: Action) {
+        match action {
+            Action::Stop { cpu, .. } => self.ends[cpu.index()] = Instant::NEVER,
+            Action::Run { cpu, until, .. } | Action::Extend { cpu, until } => {
+                let late = self.dice.span(self.lateness.slice);
+                self.ends[cpu.index()] = until.saturating_add(late);
+            }
+            Action::Kick { cpu } => {
+                let delay = self.dice.span(self.lateness.kick);
+                self.kicks.push((self.now + delay, cpu));
+            }
+            Action::Held { .. } => {}
+            Action::SetAlarm { alarm, number, at, .. } => {
+                self.clear_alarm(number);
+                if self.alarms.len() <= number {
+                    self.alarms.resize(number + 1, None);
+                }
+                let delivered = at.saturating_add(self.dice.span(self.lateness.alarm));
+                self.alarms[number] = Some(Pending { alarm, due: at, delivered });
+            }
+            Action::ClearAlarm { number, .. } => self.clear_alarm(number),
+        }
+    }
+
+    /// What has gone off already arrives all the same.
+    fn clear_alarm(&mut self, number: usize) {
+        if let Some(pending) = self.alarms.get_mut(number).and_then(Option::take)
+            && pending.due <= self.now
+        {
+            self.strays.push((pending.delivered, pending.alarm));
+        }
+    }
+
+    /// Ends the run: everybody stops, and pays.
+    pub fn finish(&mut self) {
+        for entity in self.auditor.attached() {
+            self.input(Input::Pause { entity });
+        }
+        self.settle();
+        for entity in self.auditor.attached() {
+            self.check_charge(entity);
+        }
+        self.show(&Event::End);
+    }
+}

@@ -1,0 +1,64 @@
+//! What is asked for: random parameters of entities and groups.
+
+use super::{Dice, Options};
+use sched::{
+    Class, CpuSet, GroupId, GroupParams, Instant, Limit, Nanos, Params, Quota, Reservation, RtPriority, Weight,
+};
+
+/// Weights from a sixteenth to sixteen times the normal one, Linux's scale.
+pub(super) const WEIGHTS: [u32; 7] = [64, 335, 1024, 1024, 1024, 3121, 16_384];
+
+/// What is asked for an entity.
+pub(super) fn params(options: &Options, groups: &[GroupId], now: Instant, dice: &mut Dice) -> Params {
+    let group = dice.choose(groups).expect("the root is always there");
+    let weight = dice.choose(&WEIGHTS).and_then(Weight::linux).expect("it is in range");
+    let mut params = Params { group, weight, ..Params::default() };
+    if options.affinities && dice.one_in(2) {
+        let cpus = options.host.iter().filter(|_| dice.one_in(2)).collect::<CpuSet>();
+        params.affinity = if cpus.is_empty() { CpuSet::ALL } else { cpus };
+    }
+    if options.real_time && dice.one_in(4) {
+        let number = u8::try_from(1 + dice.below(99)).expect("it is small");
+        let urgency = RtPriority::new(number).expect("it is in range");
+        params.class = if dice.one_in(2) { Class::Fifo(urgency) } else { Class::RoundRobin(urgency) };
+    } else if dice.one_in(8) {
+        params.class = if dice.one_in(2) { Class::Batch } else { Class::Idle };
+    }
+    if options.reservations && dice.one_in(2) {
+        params.reservation = Some(reservation(now, dice));
+    }
+    params
+}
+
+fn reservation(now: Instant, dice: &mut Dice) -> Reservation {
+    let period = Nanos::us(100) + dice.span(Nanos::ms(100));
+    let slice = Nanos::ns(1) + dice.span(period.scale(1, 2));
+    let limit = if dice.one_in(2) { Limit::Soft } else { Limit::Hard };
+    let start = dice.one_in(8).then(|| now + dice.span(Nanos::ms(50)));
+    Reservation { slice, period, start, limit }
+}
+
+/// `old` with one thing asked anew.
+pub(super) fn changed(options: &Options, groups: &[GroupId], now: Instant, old: Params, dice: &mut Dice) -> Params {
+    let wish = params(options, groups, now, dice);
+    match dice.below(6) {
+        0 => Params { weight: wish.weight, ..old },
+        1 => Params { affinity: wish.affinity, ..old },
+        2 => Params { class: wish.class, ..old },
+        3 => Params { group: wish.group, ..old },
+        4 => Params { reservation: wish.reservation, ..old },
+        _ => wish,
+    }
+}
+
+/// What is asked for a group.
+pub(super) fn group_params(options: &Options, dice: &mut Dice) -> GroupParams {
+    let weight = dice.choose(&WEIGHTS).and_then(Weight::linux).expect("it is in range");
+    let mut params = GroupParams { weight, ..GroupParams::default() };
+    if options.limits && dice.one_in(2) {
+        let quota = Nanos::ms(1 + dice.below(200));
+        params.quota = Some(Quota::new(quota, Nanos::ms(10 + dice.below(90))).expect("it is in range"));
+        params.cap_percent = Some(u32::try_from(5 + dice.below(200)).expect("it is small"));
+    }
+    params
+}

@@ -1,0 +1,123 @@
+//! What an auditor knows of each entity, from what went into the machine and came out of it.
+
+use super::jobs::Jobs;
+use super::reservations::{PeriodCounts, Periods};
+use sched::{CpuId, EntityId, Instant, Nanos, Params};
+
+/// "Not in the list of those who wait."
+const NOWHERE: usize = usize::MAX;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum State {
+    Blocked,
+    Waiting,
+    Running(CpuId),
+}
+
+#[derive(Debug)]
+pub(super) struct Entity {
+    pub(super) id: EntityId,
+    pub(super) params: Params,
+    pub(super) state: State,
+    /// Why it is kept from running; 0: it is not.
+    pub(super) held: u8,
+    /// Where it runs or last ran; `None` before that, and after a change of its parameters.
+    pub(super) last: Option<CpuId>,
+    /// Since when it waits without being held, if it does.
+    pub(super) waits_since: Instant,
+    waiting_at: usize,
+    /// CPU time of the runs that are over.
+    pub(super) ran: Nanos,
+    /// What `ran` was at the last mark.
+    pub(super) marked: Nanos,
+    pub(super) jobs: Jobs,
+    pub(super) periods: Option<Periods>,
+}
+
+impl Entity {
+    pub(super) fn is_waiting(&self) -> bool {
+        self.waiting_at != NOWHERE
+    }
+}
+
+/// All who are attached, by index, and the list of those who wait without being held.
+#[derive(Debug, Default)]
+pub(super) struct Entities {
+    slots: Vec<Option<Entity>>,
+    waiting: Vec<EntityId>,
+}
+
+impl Entities {
+    pub(super) fn add(&mut self, id: EntityId, params: Params, now: Instant) {
+        if self.slots.len() <= id.index() {
+            self.slots.resize_with(id.index() + 1, || None);
+        }
+        self.slots[id.index()] = Some(Entity {
+            id,
+            params,
+            state: State::Blocked,
+            held: 0,
+            last: None,
+            waits_since: Instant::NEVER,
+            waiting_at: NOWHERE,
+            ran: Nanos::ZERO,
+            marked: Nanos::ZERO,
+            jobs: Jobs::default(),
+            periods: params.reservation.map(|reservation| Periods::new(&reservation, now, PeriodCounts::default())),
+        });
+    }
+
+    pub(super) fn remove(&mut self, id: EntityId) -> Option<Entity> {
+        self.leave_waiting(id);
+        self.get(id)?;
+        self.slots[id.index()].take()
+    }
+
+    pub(super) fn get(&self, id: EntityId) -> Option<&Entity> {
+        self.slots.get(id.index())?.as_ref().filter(|entity| entity.id == id)
+    }
+
+    pub(super) fn get_mut(&mut self, id: EntityId) -> Option<&mut Entity> {
+        self.slots.get_mut(id.index())?.as_mut().filter(|entity| entity.id == id)
+    }
+
+    /// The occupant of the slot `id` names, whoever it is.
+    pub(super) fn occupant(&self, id: EntityId) -> Option<EntityId> {
+        Some(self.slots.get(id.index())?.as_ref()?.id)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Entity> {
+        self.slots.iter().flatten()
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Entity> {
+        self.slots.iter_mut().flatten()
+    }
+
+    /// Those who wait without being held.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = &Entity> {
+        self.waiting.iter().filter_map(|&id| self.get(id))
+    }
+
+    /// Whether `id` has just begun to wait.
+    pub(super) fn join_waiting(&mut self, id: EntityId, now: Instant) -> bool {
+        let at = self.waiting.len();
+        let Some(entity) = self.get_mut(id).filter(|entity| !entity.is_waiting()) else { return false };
+        entity.waits_since = now;
+        entity.waiting_at = at;
+        self.waiting.push(id);
+        true
+    }
+
+    /// Since when `id` waited, which it does no longer.
+    pub(super) fn leave_waiting(&mut self, id: EntityId) -> Option<Instant> {
+        let entity = self.get_mut(id).filter(|entity| entity.is_waiting())?;
+        let at = std::mem::replace(&mut entity.waiting_at, NOWHERE);
+        let since = std::mem::replace(&mut entity.waits_since, Instant::NEVER);
+        self.waiting.swap_remove(at);
+        if let Some(&moved) = self.waiting.get(at) {
+            self.get_mut(moved).expect("who waits is attached").waiting_at = at;
+        }
+        Some(since)
+    }
+}

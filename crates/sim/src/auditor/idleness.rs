@@ -1,0 +1,130 @@
+//! Law 11: no CPU idles beyond the slack while an entity it may run waits.
+//!
+//! A pair (idle CPU, waiting entity) breaks it once both have lasted longer than the slack. Pairs are not kept: a
+//! lower bound of the earliest breach is, and they are only looked at when a half of one is new, or the bound is past.
+
+use super::{Entities, Entity};
+use sched::{Conserving, CpuId, CpuSet, EntityId, Host, Instant, Nanos};
+
+/// A CPU that idled too long beside an entity that waited.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Breach {
+    pub(super) cpu: CpuId,
+    pub(super) idle_since: Instant,
+    pub(super) entity: EntityId,
+}
+
+#[derive(Debug)]
+pub(super) struct Idleness {
+    host: Host,
+    scope: Conserving,
+    slack: Nanos,
+    idle: CpuSet,
+    /// Since when each CPU idles, or the last breach there.
+    since: Vec<Instant>,
+    /// No pair breaks the law before this.
+    bound: Instant,
+    new_idle: Vec<CpuId>,
+    new_waiters: Vec<EntityId>,
+}
+
+impl Idleness {
+    pub(super) fn new(host: Host, scope: Conserving, allowance: Nanos) -> Idleness {
+        let slack = match scope {
+            Conserving::Never => Nanos::ZERO,
+            Conserving::PerCpu { slack } | Conserving::Domain { slack } | Conserving::Global { slack } => slack,
+        };
+        Idleness {
+            host,
+            scope,
+            slack: slack + allowance,
+            idle: host.all(),
+            since: vec![Instant::ZERO; host.cpus],
+            bound: Instant::NEVER,
+            new_idle: Vec::new(),
+            new_waiters: Vec::new(),
+        }
+    }
+
+    pub(super) fn slack(&self) -> Nanos {
+        self.slack
+    }
+
+    pub(super) fn begin(&mut self, cpu: CpuId, now: Instant) {
+        self.idle.insert(cpu);
+        self.since[cpu.index()] = now;
+        self.new_idle.push(cpu);
+    }
+
+    pub(super) fn end(&mut self, cpu: CpuId) {
+        self.idle.remove(cpu);
+    }
+
+    pub(super) fn waits(&mut self, e: EntityId) {
+        self.new_waiters.push(e);
+    }
+
+    /// When the pair breaks the law if it lasts; `None` if it may.
+    fn breach_at(&self, cpu: CpuId, e: &Entity) -> Option<Instant> {
+        let near = match self.scope {
+            Conserving::Never => false,
+            Conserving::PerCpu { .. } => e.last == Some(cpu),
+            Conserving::Domain { .. } => e.last.is_some_and(|last| self.host.share_cache(last, cpu)),
+            Conserving::Global { .. } => true,
+        };
+        let pair = near && e.params.affinity.contains(cpu);
+        pair.then(|| self.since[cpu.index()].max(e.waits_since).saturating_add(self.slack))
+    }
+
+    /// What has been so since the last call lasted until `now`. Gives the first breach of it.
+    pub(super) fn elapse(&mut self, now: Instant, entities: &Entities) -> Option<Breach> {
+        if self.scope == Conserving::Never {
+            self.new_idle.clear();
+            self.new_waiters.clear();
+            return None;
+        }
+        self.look_at_new(entities);
+        if self.bound >= now {
+            return None;
+        }
+        self.bound = Instant::NEVER;
+        let mut breach = None;
+        for cpu in self.idle.iter() {
+            for e in entities.waiting() {
+                let Some(at) = self.breach_at(cpu, e) else { continue };
+                if at >= now {
+                    self.bound = self.bound.min(at);
+                } else if breach.is_none() {
+                    breach = Some(Breach { cpu, idle_since: self.since[cpu.index()], entity: e.id });
+                }
+            }
+        }
+        if let Some(breach) = breach {
+            // Told once; then its clock starts anew. Others of this instant come next time.
+            self.since[breach.cpu.index()] = now;
+            self.bound = now.saturating_add(self.slack);
+        }
+        breach
+    }
+
+    fn look_at_new(&mut self, entities: &Entities) {
+        if entities.waiting().next().is_some() {
+            for i in 0..self.new_idle.len() {
+                let cpu = self.new_idle[i];
+                if self.idle.contains(cpu) {
+                    let soonest = entities.waiting().filter_map(|e| self.breach_at(cpu, e)).min();
+                    self.bound = self.bound.min(soonest.unwrap_or(Instant::NEVER));
+                }
+            }
+            if !self.idle.is_empty() {
+                for i in 0..self.new_waiters.len() {
+                    let Some(e) = entities.get(self.new_waiters[i]).filter(|e| e.is_waiting()) else { continue };
+                    let soonest = self.idle.iter().filter_map(|cpu| self.breach_at(cpu, e)).min();
+                    self.bound = self.bound.min(soonest.unwrap_or(Instant::NEVER));
+                }
+            }
+        }
+        self.new_idle.clear();
+        self.new_waiters.clear();
+    }
+}

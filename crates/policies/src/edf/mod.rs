@@ -9,8 +9,9 @@
 //!                                                            aaaaabbbbbbbbbbbbbbbaaaaabbbbb          aaaaa
 //! ```
 //!
-//! With deadline = period, no slice is delivered late on one CPU as long as Σ slice/period ≤ 1, and the policy
-//! admits no more than that, less a reserve. `placement = partitioned` keeps that promise on several CPUs: each
+//! Among entities that are runnable throughout, with deadline = period, no slice is delivered late on one CPU as long
+//! as Σ slice/period ≤ 1, and the policy admits no more than that, less a reserve. One that wakes late in its period
+//! has its whole slice at once, which can make another's late. `placement = partitioned` keeps that promise on several CPUs: each
 //! entity gets a CPU, first fit. `placement = global` lets the earliest deadlines of the whole machine run, one choice
 //! for all CPUs at once; it admits more, and bounds lateness instead of excluding it (Devi and Anderson 2005).
 //!

@@ -12,7 +12,7 @@
 
 use sched::queue::Lists;
 use sched::{
-    AlarmSlots, Conserving, CpuId, Cx, Descriptor, EntityId, Host, Knob, Knobs, Load, Nanos, Params, Policy, Refused,
+    AlarmSlots, Conserving, CpuId, Cx, Descriptor, EntityId, Host, Keeps, Knob, Knobs, Load, Nanos, Params, Policy, Refused,
     Slice, Stopped, Wake, Why,
 };
 
@@ -30,6 +30,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     text: include_str!("example_policy.rs"),
     conserving: |load| Conserving::Global { slack: longest_call(load) },
     starvation: |load| Some(longest_wait(load)),
+    keeps: Keeps::NOTHING,
     alarms: AlarmSlots::NONE,
     knobs: &[Knob::time("quantum", Nanos::ms(5), (Nanos::us(1), Nanos::s(10)), "how long a turn lasts at most")
         .from("textbook; 5 ms is a guess")],

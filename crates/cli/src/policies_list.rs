@@ -115,6 +115,7 @@ fn conserving(policy: &Descriptor) -> Conserving {
         weight_most: 1024,
         group_depth: 1,
         has_rt: false,
+        has_reservations: false,
         has_limits: false,
         has_changes: false,
         has_sleepers: false,

@@ -2,7 +2,7 @@
 
 use crate::choose::Choice;
 use crate::scenario::{EntitySpec, Group, Scenario, Workload};
-use sched::{Descriptor, Instant, Load, Nanos};
+use sched::{Class, Descriptor, Instant, Load, Nanos};
 use sim::Auditor;
 use sim::auditor::{LimitTolerance, Promises};
 
@@ -41,20 +41,10 @@ pub(crate) fn promises(policy: &Descriptor, load: &Load<'_>, delays: Delays) -> 
 }
 
 fn limits(policy: &Descriptor, load: &Load<'_>, late: Nanos) -> LimitTolerance {
-    let knobs = load.knobs;
-    match policy.name {
-        // Every CPU may hold a bite of the pool, and notices at a tick that it is used up. Real-time tasks have no quota.
-        "cfs" | "linux" if !load.has_rt => {
-            let bite = knobs.time("bandwidth-slice") + knobs.time("tick") + late;
-            LimitTolerance { quota: Some(bite.saturating_mul(load.host.cpus as u64 + 1)), cap: None }
-        }
-        // Everybody may be a few accounting periods ahead before it is parked.
-        "credit" => {
-            let period = knobs.time("tick").saturating_mul(knobs.get("accounting-ticks").unsigned_abs());
-            LimitTolerance { quota: None, cap: Some((period.saturating_mul(3) + late).saturating_mul(load.entities)) }
-        }
-        _ => LimitTolerance::default(),
-    }
+    let late_each = |times: u64| late.saturating_mul(times);
+    let quota = (policy.keeps.quota)(load).map(|beyond| beyond.saturating_add(late_each(load.host.cpus as u64 + 1)));
+    let cap = (policy.keeps.cap)(load).map(|burst| burst.saturating_add(late_each(load.entities)));
+    LimitTolerance { quota, cap }
 }
 
 fn load<'a>(scenario: &'a Scenario, choice: &'a Choice) -> Load<'a> {
@@ -79,7 +69,8 @@ fn load<'a>(scenario: &'a Scenario, choice: &'a Choice) -> Load<'a> {
         weight_least: weights().min().unwrap_or(1),
         weight_most: weights().max().unwrap_or(1),
         group_depth: scenario.entities.iter().map(|entity| depth(entity.group)).max().unwrap_or(0),
-        has_rt: any(|entity| entity.params.class.rt_priority().is_some()),
+        has_rt: any(|entity| entity.params.class.rt_priority().is_some() || entity.params.class == Class::Stop),
+        has_reservations: any(|entity| entity.params.reservation.is_some()),
         has_limits: scenario.groups.iter().any(limited),
         has_changes: any(|entity| entity.arrival > Instant::ZERO || entity.leaves.is_some()),
         has_sleepers: any(|entity| entity.workload != Workload::Hog),

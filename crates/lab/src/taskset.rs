@@ -6,7 +6,7 @@ use crate::scenario::{Costs, EntitySpec, JobEnd, Periodic, Scenario, Workload};
 use crate::source::{Placed, Source, Span, floor};
 use csv::ByteRecord;
 use sched::time::SPAN_MAX;
-use sched::{Host, Instant, Limit, Nanos, Params, Reservation};
+use sched::{Host, Instant, Nanos, Params, Reservation};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -70,7 +70,7 @@ pub fn scenario(name: &str, tasks: &[Task], cpus: usize, arrival: Arrival, lengt
 
 impl Task {
     fn reservation(&self) -> Reservation {
-        Reservation { slice: self.wcet, period: self.period, start: None, limit: Limit::Soft }
+        Reservation::new(self.wcet, self.period)
     }
 }
 

@@ -3,12 +3,13 @@
 //! The machine's own assertions judge each step; after each sequence everybody who may has to run again. Nothing is
 //! sampled and nothing is left out: a sequence is a path through the inputs that are valid at each step.
 
+mod chosen;
 mod driver;
 
 use driver::Driver;
 use sched::{
     Class, CpuId, CpuSet, Descriptor, EntityId, GroupId, GroupParams, Host, Input, Instant, Kicks, Limit, Load,
-    Machine, Nanos, Params, Quota, Reservation, RtPriority, State, Wake, Weight,
+    Machine, Nanos, Notice, Params, Quota, Reservation, RtPriority, State, Wake, Weight,
 };
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -66,11 +67,12 @@ impl World {
         let limits = GroupParams {
             quota: Some(Quota::new(Nanos::ms(3), Nanos::ms(10)).expect("it is in range")),
             cap_percent: Some(30),
+            gang: true,
             ..GroupParams::default()
         };
         let group = machine.create_group(now, limits, GroupId::ROOT).expect("it is allowed");
         let promise = |slice, period, limit| {
-            Some(Reservation { slice: Nanos::ms(slice), period: Nanos::ms(period), start: None, limit })
+            Some(Reservation { slice: Nanos::ms(slice), period: Nanos::ms(period), deadline: None, start: None, limit })
         };
         let nice = |nice| Weight::nice(nice).expect("it is in range");
         let wishes = [
@@ -142,7 +144,7 @@ impl World {
                 self.paused[n] = true;
                 self.driver.input(Input::Pause { entity: self.ids[n] });
             }
-            Step::Event(n) => self.driver.input(Input::Event { entity: self.ids[n] }),
+            Step::Event(n) => self.driver.input(Input::Event { entity: self.ids[n], what: Notice::Interrupt }),
             Step::Block(cpu) => self.driver.input(Input::Block { cpu: CpuId::new(cpu) }),
             Step::Yield(cpu) => self.driver.input(Input::Yield { cpu: CpuId::new(cpu) }),
             Step::Expire(cpu) => self.driver.input(Input::Expire { cpu: CpuId::new(cpu) }),
@@ -285,6 +287,7 @@ fn may_starve(policy: &Descriptor) -> bool {
         weight_most: Weight::nice(-10).expect("it is in range").as_linux().into(),
         group_depth: 1,
         has_rt: true,
+        has_reservations: true,
         has_limits: true,
         has_changes: true,
         has_sleepers: true,
@@ -330,7 +333,7 @@ fn exhaust(policy: &Descriptor, length: usize, batch: usize) -> Result<Tally, Fa
 }
 
 fn exhaust_all(batch: usize) {
-    for policy in policies::ALL {
+    for policy in chosen::policies() {
         match exhaust(policy, LENGTH, batch) {
             Ok(Tally { sequences, starved }) => {
                 println!("{}: {sequences} sequences, {starved} starved", policy.name);

@@ -112,7 +112,7 @@ fn ours(tasks: &[Task], cpus: usize, placement: Placement) -> Jobs {
     for index in attach_order(tasks, placement) {
         let task = tasks[index];
         let (period, work) = (Nanos::us(task.period), Nanos::us(task.work));
-        let reservation = Some(Reservation { slice: work, period, start: None, limit: Limit::Soft });
+        let reservation = Some(Reservation::new(work, period));
         let jobs =
             sim::Periodic { phase: Nanos::us(task.first), end: sim::JobEnd::Yield, ..sim::Periodic::new(period, work) };
         let params = Params { reservation, ..Params::default() };

@@ -2,8 +2,8 @@
 
 use sched::queue::Lists;
 use sched::{
-    AlarmSlots, Build, Conserving, CpuId, Cx, Descriptor, EntityId, Nanos, Params, Policy, Refused, Slice, Stopped,
-    Wake, Why,
+    AlarmSlots, Build, Conserving, CpuId, Cx, Descriptor, EntityId, Keeps, Nanos, Params, Policy, Refused, Slice,
+    Stopped, Wake, Why,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -30,6 +30,7 @@ const fn canary(name: &'static str, build: Build) -> Descriptor {
         bad_at: "everything else",
         text: include_str!("canary.rs"),
         conserving: |_| Conserving::Global { slack: Nanos::ms(1) },
+        keeps: Keeps::NOTHING,
         starvation: |load| Some(QUANTUM.saturating_mul(load.entities)),
         alarms: AlarmSlots::NONE,
         knobs: &[],

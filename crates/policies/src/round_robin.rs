@@ -14,8 +14,8 @@
 
 use sched::queue::Lists;
 use sched::{
-    AlarmSlots, Conserving, CpuId, Cx, Descriptor, EntityId, Host, Knob, Knobs, Load, Nanos, Params, Policy, Refused,
-    Slice, Stopped, Wake, Why,
+    AlarmSlots, Conserving, CpuId, Cx, Descriptor, EntityId, Host, Keeps, Knob, Knobs, Load, Nanos, Params, Policy,
+    Refused, Slice, Stopped, Wake, Why,
 };
 
 /// What the rest of the system knows of it.
@@ -28,6 +28,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     text: include_str!("round_robin.rs"),
     conserving: |load| Conserving::Global { slack: call_bound(load) },
     starvation: |load| Some(turn_bound(load)),
+    keeps: Keeps::NOTHING,
     alarms: AlarmSlots::NONE,
     knobs: &[Knob::time("quantum", Nanos::ms(10), (Nanos::us(1), Nanos::s(10)), "how long a turn lasts at most")
         .from("textbook")],

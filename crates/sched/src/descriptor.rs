@@ -31,6 +31,8 @@ pub struct Descriptor {
     pub conserving: fn(&Load<'_>) -> Conserving,
     /// How long a waiting entity can wait at most. `None` only for strict priorities and overload. Law 12.
     pub starvation: fn(&Load<'_>) -> Option<Nanos>,
+    /// What of the things asked for it keeps.
+    pub keeps: Keeps,
     /// The alarm slots it uses.
     pub alarms: AlarmSlots,
     /// What it can be tuned by.
@@ -58,6 +60,31 @@ impl Descriptor {
     pub fn defaults(&self) -> Knobs {
         Knobs { values: self.knobs.iter().map(|knob| (knob, knob.default)).collect() }
     }
+}
+
+/// A bound that holds under a load; `None`: no such promise.
+pub type Bound = fn(&Load<'_>) -> Option<Nanos>;
+
+/// What a policy keeps of the things asked for, and how exactly: with a punctual driver, unless said otherwise.
+#[derive(Clone, Copy)]
+#[expect(missing_debug_implementations, reason = "functions have nothing to show")]
+pub struct Keeps {
+    /// On one CPU, without groups, among those who always want to run: how far, at any moment and in any order of
+    /// arrival, what somebody got is from what its weight is due of the time since the last change of who competes.
+    pub shares: Bound,
+    /// On whom a reservation was granted to and who wants to run throughout a period: how much of the slice can be
+    /// lacking at its end. Judged only where nobody comes late, rests or changes.
+    pub reservations: Bound,
+    /// How far beyond twice a group's quota its members can get in a short span. The driver's delay is added per CPU.
+    pub quota: Bound,
+    /// The most that a capped group's members can get at once beyond the steady rate of the cap. The driver's delay is added per
+    /// member.
+    pub cap: Bound,
+}
+
+impl Keeps {
+    /// Nothing.
+    pub const NOTHING: Keeps = Keeps { shares: |_| None, reservations: |_| None, quota: |_| None, cap: |_| None };
 }
 
 /// Within which CPUs, and how soon, an idle CPU finds work.
@@ -99,6 +126,8 @@ pub struct Load<'a> {
     pub group_depth: u32,
     /// Whether any entity has a real-time class.
     pub has_rt: bool,
+    /// Whether any entity has a reservation.
+    pub has_reservations: bool,
     /// Whether any group has a quota or a cap.
     pub has_limits: bool,
     /// Whether anything is asked to change while running: weights, affinities, groups, pauses.

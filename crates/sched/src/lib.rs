@@ -21,9 +21,9 @@ pub mod time;
 mod truth;
 
 pub use cx::{AlarmBase, Cx, Running, State};
-pub use descriptor::{Build, Conserving, Descriptor, Knob, KnobError, Knobs, Load, Unit};
+pub use descriptor::{Bound, Build, Conserving, Descriptor, Keeps, Knob, KnobError, Knobs, Load, Unit};
 pub use id::{CpuId, CpuSet, EntityId, GroupId};
 pub use machine::{Action, Input, Kicks, Machine};
-pub use params::{Class, GroupParams, Host, Limit, Params, Quota, Refused, Reservation, RtPriority, Weight};
-pub use policy::{Alarm, AlarmKind, AlarmSlots, GroupChange, Held, Of, Policy, Slice, Stopped, Wake, Why};
+pub use params::{Class, GroupParams, Host, Limit, Params, Quota, Refused, Reservation, RtPriority, Warp, Weight};
+pub use policy::{Alarm, AlarmKind, AlarmSlots, GroupChange, Held, Notice, Of, Policy, Slice, Stopped, Wake, Why};
 pub use time::{Instant, Nanos, Virtual};

@@ -14,7 +14,7 @@ use crate::cx::{Cx, State};
 use crate::descriptor::{Descriptor, Knobs};
 use crate::id::{CpuId, EntityId, GroupId};
 use crate::params::{GroupParams, Host, Params, Refused};
-use crate::policy::{Alarm, AlarmSlots, GroupChange, Of, Policy, Stopped, Wake, Why};
+use crate::policy::{Alarm, AlarmSlots, GroupChange, Notice, Of, Policy, Stopped, Wake, Why};
 use crate::time::{Instant, Nanos};
 use crate::truth::Truth;
 use alloc::boxed::Box;
@@ -30,10 +30,12 @@ pub enum Input {
         /// Why.
         why: Wake,
     },
-    /// An interrupt or packet for an entity that is waiting or running.
+    /// Something that happens to an entity that is waiting or running.
     Event {
-        /// Whom it is for.
+        /// To whom.
         entity: EntityId,
+        /// What.
+        what: Notice,
     },
     /// The entity running on `cpu` waits for something other than a CPU.
     Block {
@@ -303,10 +305,10 @@ impl Machine {
                 }
             }
             Input::Alarm { alarm } => self.alarm(alarm),
-            Input::Event { entity } => {
+            Input::Event { entity, what } => {
                 assert_ne!(self.truth.slot(entity).state, State::Blocked, "an event wakes who is blocked");
                 let here = self.truth.slot(entity).cpu;
-                self.policy.event(entity, &mut Cx::new(&mut self.truth, here));
+                self.policy.event(entity, what, &mut Cx::new(&mut self.truth, here));
             }
             Input::YieldTo { cpu, to } => {
                 let (from, _) = self.truth.running(cpu).expect("somebody runs where a yield comes from");

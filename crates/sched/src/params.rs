@@ -111,10 +111,38 @@ pub struct Reservation {
     pub slice: Nanos,
     /// Range: 1 ns … [`SPAN_MAX`].
     pub period: Nanos,
+    /// From the beginning of a period to when the slice must have been delivered; `None`: the whole period. Range:
+    /// `slice` … `period`.
+    pub deadline: Option<Nanos>,
     /// When the first period begins; `None`: when the entity is first seen.
     pub start: Option<Instant>,
     /// What happens beyond the slice.
     pub limit: Limit,
+}
+
+impl Reservation {
+    /// `slice` in every `period`, due at its end, from when the entity is first seen; soft.
+    #[must_use]
+    pub const fn new(slice: Nanos, period: Nanos) -> Reservation {
+        Reservation { slice, period, deadline: None, start: None, limit: Limit::Soft }
+    }
+
+    /// From the beginning of a period to when the slice must have been delivered.
+    #[must_use]
+    pub fn relative_deadline(&self) -> Nanos {
+        self.deadline.unwrap_or(self.period)
+    }
+}
+
+/// Leave to run ahead of one's share for a while (BVT).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Warp {
+    /// How far ahead, in virtual time at normal weight. Range: 0 … [`SPAN_MAX`].
+    pub by: Nanos,
+    /// How long it runs ahead at most in one go; zero: without end. Range: 0 … [`SPAN_MAX`].
+    pub limit: Nanos,
+    /// How long it then has to do without; zero: for good. Range: 0 … [`SPAN_MAX`].
+    pub rest: Nanos,
 }
 
 /// A static real-time priority. Range: 1 … 99, 99 the most urgent.
@@ -147,8 +175,12 @@ pub enum Class {
     Idle,
     /// SCHED_FIFO: runs until it blocks, yields or a higher priority comes.
     Fifo(RtPriority),
+    /// SCHED_ISO of BFS and MuQSS: before all that is normal, as long as it does not use too much; else normal.
+    Isochronous,
     /// SCHED_RR: as FIFO, and takes turns with its equals.
     RoundRobin(RtPriority),
+    /// A CPU's stopper: before everything, until it blocks (`stop_sched_class`, kernel/sched/stop_task.c).
+    Stop,
 }
 
 impl Class {
@@ -157,7 +189,7 @@ impl Class {
     pub const fn rt_priority(self) -> Option<RtPriority> {
         match self {
             Class::Fifo(priority) | Class::RoundRobin(priority) => Some(priority),
-            Class::Normal | Class::Batch | Class::Idle => None,
+            Class::Normal | Class::Batch | Class::Idle | Class::Isochronous | Class::Stop => None,
         }
     }
 }
@@ -171,6 +203,11 @@ pub struct Params {
     pub reservation: Option<Reservation>,
     /// Its Linux scheduling class.
     pub class: Class,
+    /// The delay it can live with, or the turn it asks for (EEVDF's slice); `None`: whatever the policy gives. Range: 1 ns
+    /// … [`SPAN_MAX`].
+    pub latency: Option<Nanos>,
+    /// Its leave to run ahead of its share.
+    pub warp: Option<Warp>,
     /// The CPUs it may run on; CPUs the machine lacks are ignored.
     pub affinity: CpuSet,
     /// The group it belongs to.
@@ -183,6 +220,8 @@ impl Default for Params {
             weight: Weight::NORMAL,
             reservation: None,
             class: Class::Normal,
+            latency: None,
+            warp: None,
             affinity: CpuSet::ALL,
             group: GroupId::ROOT,
         }
@@ -195,7 +234,8 @@ impl Params {
     /// # Errors
     /// The rule that is broken, with the values that broke it.
     pub fn check(&self, host: &Host) -> Result<(), Refused> {
-        if let Some(Reservation { slice, period, .. }) = self.reservation {
+        if let Some(reservation) = self.reservation {
+            let Reservation { slice, period, .. } = reservation;
             if slice.is_zero() {
                 return Err(Refused::SliceZero);
             }
@@ -205,6 +245,17 @@ impl Params {
             if period > SPAN_MAX {
                 return Err(Refused::TooLong { what: "period", most: SPAN_MAX });
             }
+            let deadline = reservation.relative_deadline();
+            if deadline < slice || deadline > period {
+                return Err(Refused::OutOfRange { what: "deadline", least: slice, most: period });
+            }
+        }
+        let least = Nanos::ns(1);
+        if self.latency.is_some_and(|latency| latency < least || latency > SPAN_MAX) {
+            return Err(Refused::OutOfRange { what: "latency", least, most: SPAN_MAX });
+        }
+        if self.warp.is_some_and(|warp| warp.by.max(warp.limit).max(warp.rest) > SPAN_MAX) {
+            return Err(Refused::TooLong { what: "warp", most: SPAN_MAX });
         }
         if self.affinity.and(&host.all()).is_empty() {
             return Err(Refused::NoCpu { affinity: Box::new(self.affinity), cpus: host.cpus });
@@ -248,6 +299,9 @@ pub struct GroupParams {
     pub quota: Option<Quota>,
     /// Its ceiling in percent of one CPU, for policies that keep Xen's cap. Range: 1 …; `None`: no cap.
     pub cap_percent: Option<u32>,
+    /// Whether its members are to run at the same time, for policies that know gangs: the vCPUs of a parallel VM, or,
+    /// for a group of such groups, VMs that work together.
+    pub gang: bool,
 }
 
 /// The CPUs of a machine and how near they are to each other.
@@ -420,7 +474,7 @@ mod tests {
 
     #[test]
     fn a_refused_reservation_names_the_nearest_that_fits() {
-        let asked = Reservation { slice: Nanos::ms(40), period: Nanos::ms(100), start: None, limit: Limit::Soft };
+        let asked = Reservation::new(Nanos::ms(40), Nanos::ms(100));
         let refused = Refused::Utilisation { asked, free_ppm: 300_000, on: None };
         assert_eq!(refused.nearest_slice(), Some(Nanos::ms(30)));
         assert_eq!(

@@ -53,8 +53,8 @@ pub trait Policy: Send {
     /// `e` was blocked and is waiting now.
     fn wake(&mut self, e: EntityId, why: Wake, cx: &mut Cx<'_>);
 
-    /// An interrupt or packet arrived for `e`, which is already waiting or running.
-    fn event(&mut self, _e: EntityId, _cx: &mut Cx<'_>) {}
+    /// Something happened to `e`, which is already waiting or running.
+    fn event(&mut self, _e: EntityId, _what: Notice, _cx: &mut Cx<'_>) {}
 
     /// `e` was waiting and is blocked now (paused, stopped).
     fn sleep(&mut self, e: EntityId, cx: &mut Cx<'_>);
@@ -137,6 +137,18 @@ pub enum Wake {
     Timer,
     /// It had been paused.
     Resumed,
+}
+
+/// What happens to an entity that need not be woken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Notice {
+    /// An interrupt or a packet has come for it.
+    Interrupt,
+    /// Its guest says that it has waited this long for a spin lock.
+    SpinWait {
+        /// How long.
+        waited: Nanos,
+    },
 }
 
 /// Who stopped running, and why.

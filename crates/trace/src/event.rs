@@ -1,6 +1,6 @@
 //! [`Event`]: everything that goes into a machine and comes out of it, and what its workloads do.
 
-use sched::{Action, Alarm, CpuId, EntityId, GroupId, GroupParams, Input, Instant, Params, Wake};
+use sched::{Action, Alarm, CpuId, EntityId, GroupId, GroupParams, Input, Instant, Nanos, Notice, Params, Wake};
 
 /// What a trace says about the run as a whole.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -71,6 +71,13 @@ pub enum Event {
     Interrupt {
         /// For which.
         entity: EntityId,
+    },
+    /// An entity that was not blocked has waited for a spin lock.
+    SpinWait {
+        /// Which.
+        entity: EntityId,
+        /// How long.
+        waited: Nanos,
     },
     /// The entity on a CPU blocked.
     Block {
@@ -178,7 +185,8 @@ impl From<Input> for Event {
     fn from(input: Input) -> Event {
         match input {
             Input::Wake { entity, why } => Event::Wake { entity, why },
-            Input::Event { entity } => Event::Interrupt { entity },
+            Input::Event { entity, what: Notice::Interrupt } => Event::Interrupt { entity },
+            Input::Event { entity, what: Notice::SpinWait { waited } } => Event::SpinWait { entity, waited },
             Input::Block { cpu } => Event::Block { cpu },
             Input::Yield { cpu } => Event::Yield { cpu },
             Input::YieldTo { cpu, to } => Event::YieldTo { cpu, to },

@@ -287,6 +287,7 @@ impl Follower {
             | Event::GroupAdjusted { .. }
             | Event::GroupRemoved { .. }
             | Event::Interrupt { .. }
+            | Event::SpinWait { .. }
             | Event::Yield { .. }
             | Event::YieldTo { .. }
             | Event::Expire { .. }

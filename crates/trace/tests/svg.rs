@@ -179,7 +179,7 @@ fn the_size_is_bounded_however_long_the_run() {
     let mut trace = Trace::new(Header { policy: "x".into(), cpus: 8, seed: 0 });
     let id = |index| EntityId::new(index, 0);
     for index in 0..60 {
-        let promise = Reservation { slice: Nanos::ns(1), period: Nanos::ns(2), start: None, limit: Limit::Soft };
+        let promise = Reservation::new(Nanos::ns(1), Nanos::ns(2));
         let params = Params { reservation: Some(promise), ..Params::default() };
         trace.record(ms(0), &Event::Attach { entity: id(index), name: format!("vm{index}"), params: Box::new(params) });
     }
@@ -238,7 +238,8 @@ fn names_cannot_break_out() {
 fn a_reservation_without_jobs_shows_its_periods() {
     let mut trace = Trace::new(Header { policy: "x".into(), cpus: 1, seed: 0 });
     let (e, cpu) = (EntityId::new(0, 0), CpuId::new(0));
-    let promise = Reservation { slice: Nanos::ms(2), period: Nanos::ms(10), start: None, limit: Limit::Hard };
+    let promise =
+        Reservation { slice: Nanos::ms(2), period: Nanos::ms(10), deadline: None, start: None, limit: Limit::Hard };
     let params = Params { reservation: Some(promise), ..Params::default() };
     trace.record(ms(0), &Event::Attach { entity: e, name: "hog".into(), params: Box::new(params) });
     trace.record(ms(3), &Event::Wake { entity: e, why: Wake::New { parent: None } });

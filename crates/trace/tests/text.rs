@@ -52,7 +52,8 @@ fn the_generator_knows_every_kind() {
         Event::Held { .. } => 21,
         Event::SetAlarm { .. } => 22,
         Event::ClearAlarm { .. } => 23,
-        Event::End => 24,
+        Event::SpinWait { .. } => 24,
+        Event::End => 25,
     };
     let mut random = Random::new(1);
     for wanted in 0..events::KINDS {
@@ -61,10 +62,11 @@ fn the_generator_knows_every_kind() {
 }
 
 const GOLDEN: &str = r#"tactus-trace 1 policy="edf" cpus=2 seed=7
-           0 group-create g1 name="web \"farm\"" parent=g0 weight=256 quota=50000000/100000000 cap=none
-           0 attach e0 name="\t\u{1b}\u{202e}" weight=83.75 class=fifo:50 cpus=0-3,8 group=g1 reservation=20000000/50000000 start=none limit=hard
-           0 adjust e0 weight=256 class=normal cpus=all group=g0 reservation=none
+           0 group-create g1 name="web \"farm\"" parent=g0 weight=256 quota=50000000/100000000 cap=none gang=yes
+           0 attach e0 name="\t\u{1b}\u{202e}" weight=83.75 class=fifo:50 cpus=0-3,8 group=g1 latency=3000000 warp=20000000/0/5000000 reservation=20000000/50000000 deadline=30000000 start=none limit=hard
+           0 adjust e0 weight=256 class=normal cpus=all group=g0 latency=none warp=none reservation=none
            0 wake e0 why=by waker=e1.2 sync=yes
+           0 spin-wait e0 waited=12345
      1000000 run cpu=0 e0 until=21000000
      1000000 held e0 reasons=throttled+co-stopped+16
      1000000 set-alarm of=cpu1 slot=2 cpu=1 at=never
@@ -137,9 +139,9 @@ fn a_wrong_line_gets_its_place_the_reason_and_what_would_be_right() {
     );
     fails(
         "10 attach e0 name=\"a\" weight=1 class=fifo:100 cpus=all",
-        &expect![[
-            r#"line 3, column 38: `fifo:100` is not a class; right would be `normal`, `batch`, `idle`, `fifo:1` to `fifo:99` or `rr:1` to `rr:99`"#
-        ]],
+        &expect![
+            "line 3, column 38: `fifo:100` is not a class; right would be `normal`, `batch`, `idle`, `iso`, `fifo:1` to `fifo:99` or `rr:1` to `rr:99`"
+        ],
     );
     fails(
         "10 held e0 reasons=parked+tired",
@@ -163,7 +165,7 @@ fn a_file_that_is_no_trace_is_refused() {
     expect![[r#"line 1, column 1: a machine without CPUs; right would be `cpus=1` to `cpus=1024`"#]]
         .assert_eq(&error(b"tactus-trace 1 policy=\"x\" cpus=0 seed=0\n"));
     let cut = GOLDEN.trim_end();
-    expect![[r#"line 10, column 20: the last line is cut off; right would be a line feed at the end of the file"#]]
+    expect!["line 11, column 20: the last line is cut off; right would be a line feed at the end of the file"]
         .assert_eq(&error(cut.as_bytes()));
     let endless = vec![b'x'; 1 << 20];
     expect![[r#"line 1, column 65538: the line is too long; right would be at most 65536 bytes"#]]

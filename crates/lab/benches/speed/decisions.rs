@@ -2,8 +2,8 @@
 
 use crate::Spread;
 use sched::{
-    Action, Class, Descriptor, EntityId, Host, Input, Instant, Kicks, Limit, Machine, Nanos, Params, Reservation,
-    RtPriority, Wake,
+    Action, Class, Descriptor, EntityId, Host, Input, Instant, Kicks, Machine, Nanos, Params, Reservation, RtPriority,
+    Wake,
 };
 
 const CPUS: usize = 4;
@@ -52,7 +52,7 @@ fn crowd(policy: &Descriptor, size: usize) -> Crowd {
 fn params(policy: &Descriptor, i: usize, size: usize) -> Params {
     let period = Nanos::ms(10 + (i % 90) as u64);
     let slice = period.scale(1, 2 * size as u64 + 2);
-    let reservation = (policy.name == "edf").then_some(Reservation { slice, period, start: None, limit: Limit::Soft });
+    let reservation = (policy.name == "edf").then_some(Reservation::new(slice, period));
     let class = match policy.name {
         "linux" if i.is_multiple_of(10) => RtPriority::new(50).map_or(Class::Normal, Class::RoundRobin),
         _ => Class::Normal,

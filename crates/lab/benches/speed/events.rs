@@ -1,7 +1,7 @@
 //! The event loop: releases + completions per second, against the bare loop in the same run.
 
 use crate::{Spread, bare_loop};
-use sched::{Host, Instant, Limit, Nanos, Params, Reservation};
+use sched::{Host, Instant, Nanos, Params, Reservation};
 use sim::{Costs, Counts, JobEnd, Periodic, Workload};
 use std::process::Command;
 
@@ -76,7 +76,7 @@ fn simulate(set: &[(u64, u64)]) -> Counts {
     let mut host = sim::Host::new(edf, Host::new(CPUS), &knobs, Costs::NONE).expect("edf takes it");
     for (id, &(period, wcet)) in set.iter().enumerate() {
         let (period, wcet) = (Nanos::ns(period), Nanos::ns(wcet));
-        let reservation = Some(Reservation { slice: wcet, period, start: None, limit: Limit::Soft });
+        let reservation = Some(Reservation::new(wcet, period));
         let jobs = Periodic { end: JobEnd::Yield, ..Periodic::new(period, wcet) };
         let params = Params { reservation, ..Params::default() };
         host.attach(&id.to_string(), params, Workload::Periodic(jobs)).expect("nothing is refused without enforcement");

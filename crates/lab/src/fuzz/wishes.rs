@@ -2,7 +2,7 @@
 
 use super::{Dice, Options};
 use sched::{
-    Class, CpuSet, GroupId, GroupParams, Instant, Limit, Nanos, Params, Quota, Reservation, RtPriority, Weight,
+    Class, CpuSet, GroupId, GroupParams, Instant, Limit, Nanos, Params, Quota, Reservation, RtPriority, Warp, Weight,
 };
 
 /// Weights from a sixteenth to sixteen times the normal one, Linux's scale.
@@ -20,12 +20,23 @@ pub(super) fn params(options: &Options, groups: &[GroupId], now: Instant, dice: 
     if options.real_time && dice.one_in(4) {
         let number = u8::try_from(1 + dice.below(99)).expect("it is small");
         let urgency = RtPriority::new(number).expect("it is in range");
-        params.class = if dice.one_in(2) { Class::Fifo(urgency) } else { Class::RoundRobin(urgency) };
+        params.class = match dice.below(16) {
+            0 => Class::Stop,
+            1..8 => Class::Fifo(urgency),
+            _ => Class::RoundRobin(urgency),
+        };
     } else if dice.one_in(8) {
-        params.class = if dice.one_in(2) { Class::Batch } else { Class::Idle };
+        params.class = dice.choose(&[Class::Batch, Class::Idle, Class::Isochronous]).expect("there are three");
     }
     if options.reservations && dice.one_in(2) {
         params.reservation = Some(reservation(now, dice));
+    }
+    if dice.one_in(8) {
+        params.latency = Some(Nanos::us(100) + dice.span(Nanos::ms(100)));
+    }
+    if dice.one_in(8) {
+        let mut span = || dice.span(Nanos::ms(100));
+        params.warp = Some(Warp { by: span(), limit: span(), rest: span() });
     }
     params
 }
@@ -34,19 +45,22 @@ fn reservation(now: Instant, dice: &mut Dice) -> Reservation {
     let period = Nanos::us(100) + dice.span(Nanos::ms(100));
     let slice = Nanos::ns(1) + dice.span(period.scale(1, 2));
     let limit = if dice.one_in(2) { Limit::Soft } else { Limit::Hard };
+    let deadline = dice.one_in(8).then(|| slice + dice.span(period - slice)).map(|deadline| deadline.min(period));
     let start = dice.one_in(8).then(|| now + dice.span(Nanos::ms(50)));
-    Reservation { slice, period, start, limit }
+    Reservation { slice, period, deadline, start, limit }
 }
 
 /// `old` with one thing asked anew.
 pub(super) fn changed(options: &Options, groups: &[GroupId], now: Instant, old: Params, dice: &mut Dice) -> Params {
     let wish = params(options, groups, now, dice);
-    match dice.below(6) {
+    match dice.below(8) {
         0 => Params { weight: wish.weight, ..old },
         1 => Params { affinity: wish.affinity, ..old },
         2 => Params { class: wish.class, ..old },
         3 => Params { group: wish.group, ..old },
         4 => Params { reservation: wish.reservation, ..old },
+        5 => Params { latency: wish.latency, ..old },
+        6 => Params { warp: wish.warp, ..old },
         _ => wish,
     }
 }
@@ -54,7 +68,7 @@ pub(super) fn changed(options: &Options, groups: &[GroupId], now: Instant, old: 
 /// What is asked for a group.
 pub(super) fn group_params(options: &Options, dice: &mut Dice) -> GroupParams {
     let weight = dice.choose(&WEIGHTS).and_then(Weight::linux).expect("it is in range");
-    let mut params = GroupParams { weight, ..GroupParams::default() };
+    let mut params = GroupParams { weight, gang: dice.one_in(2), ..GroupParams::default() };
     if options.limits && dice.one_in(2) {
         let quota = Nanos::ms(1 + dice.below(200));
         params.quota = Some(Quota::new(quota, Nanos::ms(10 + dice.below(90))).expect("it is in range"));

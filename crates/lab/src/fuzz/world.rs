@@ -4,7 +4,7 @@ use super::driver::{Driver, Lateness, Meter};
 use super::wishes::{self, WEIGHTS};
 use super::{Dice, Options, Run};
 use crate::audit::{self, Delays};
-use sched::{CpuId, EntityId, GroupId, Input, Kicks, Load, Machine, Nanos, State, Wake};
+use sched::{CpuId, EntityId, GroupId, Input, Kicks, Load, Machine, Nanos, Notice, State, Wake};
 use sim::Auditor;
 use sim::auditor::Promises;
 use std::collections::BTreeMap;
@@ -185,7 +185,11 @@ impl<'a> World<'a> {
     fn interrupt(&mut self) {
         let active = self.in_state(|state| state != State::Blocked);
         if let Some(entity) = self.dice.choose(&active) {
-            self.driver.input(Input::Event { entity });
+            let what = match self.dice.one_in(2) {
+                true => Notice::Interrupt,
+                false => Notice::SpinWait { waited: self.dice.span(Nanos::ms(30)) },
+            };
+            self.driver.input(Input::Event { entity, what });
         }
     }
 
@@ -210,7 +214,7 @@ impl<'a> World<'a> {
         let params = wishes::params(self.options, &self.groups, self.driver.now(), &mut self.dice);
         let Some(id) = self.driver.attach(params) else { return };
         self.members.push(Member { id, woke: false, paused: false });
-        // Who comes late to its first period may cost others theirs (see `keeps_periods`).
+        // Who comes late to its first period may cost others theirs (see `reservations`).
         if self.options.is_calm() {
             self.wake_up(id);
         }
@@ -262,6 +266,7 @@ fn promises(options: &Options) -> Promises {
         weight_most: weights().max().unwrap_or(1),
         group_depth: if options.groups { GROUP_DEPTH } else { 0 },
         has_rt: options.real_time,
+        has_reservations: options.reservations,
         has_limits: options.groups && options.limits,
         has_changes: options.changes || options.pauses || options.arrivals,
         has_sleepers: options.blocks || options.pauses || options.arrivals,
@@ -270,21 +275,15 @@ fn promises(options: &Options) -> Promises {
     let Lateness { kick, alarm, slice } = options.lateness;
     let late = kick + alarm + slice;
     Promises {
-        reservations: keeps_periods(options).then_some(Nanos::ZERO),
+        reservations: reservations(options, &load),
         ..audit::promises(policy, &load, Delays { late, turn: late })
     }
 }
 
-/// Whether every slice must be delivered in every period, to the nanosecond: on one CPU each, by a punctual driver, as
-/// long as nobody comes, goes, changes or rests. (Who rests and comes back late in its period may cost others theirs:
-/// the bound is for demand that does not hold back.)
-fn keeps_periods(options: &Options) -> bool {
-    let knobs = &options.knobs;
-    options.policy.name == "edf"
-        && options.is_calm()
-        && options.lateness == Lateness::default()
-        && knobs.word("enforce") != "none"
-        && knobs.word("charge") == "cpu"
-        && (knobs.word("placement") == "partitioned" || options.host.cpus == 1)
-        && knobs.time("grain").is_zero()
+/// How exactly every slice must be delivered in every period: by a punctual driver, as long as nobody comes, goes, changes
+/// or rests. (Who rests and comes back late in its period may cost others theirs: the bound is for demand that does not
+/// hold back.)
+fn reservations(options: &Options, load: &Load<'_>) -> Option<Nanos> {
+    let punctual = options.is_calm() && options.lateness == Lateness::default();
+    punctual.then(|| (options.policy.keeps.reservations)(load)).flatten()
 }

@@ -238,6 +238,8 @@ fn class(class: Class) -> Option<String> {
         Class::Normal => None,
         Class::Batch => Some("batch".to_string()),
         Class::Idle => Some("idle".to_string()),
+        Class::Isochronous => Some("iso".to_string()),
+        Class::Stop => Some("stop".to_string()),
         Class::Fifo(priority) => Some(format!("fifo {}", priority.number())),
         Class::RoundRobin(priority) => Some(format!("rr {}", priority.number())),
     }

@@ -247,6 +247,8 @@ impl Asked {
             weight: member.group.weight.value().unwrap_or_default(),
             reservation: reservation(member, host, findings),
             class: member.class.value().unwrap_or_default(),
+            latency: member.latency.value(),
+            warp: member.warp.value(),
             ..Params::default()
         };
         let affinity = member.affinity.right();
@@ -293,7 +295,8 @@ fn reservation(member: &MemberTable, host: Option<&Host>, findings: &mut Finding
         }
     }
     if member.slice.is_absent() && member.period.is_absent() {
-        for (given, what) in [(member.start.at(), "start"), (member.limit.at(), "limit")] {
+        let parts = [(member.deadline.at(), "deadline"), (member.start.at(), "start"), (member.limit.at(), "limit")];
+        for (given, what) in parts {
             if let Some(at) = given {
                 let problem = Problem::new(format!("there is a {what} without a reservation")).at(at, "of what?");
                 findings.add(problem.help("right would be a slice and a period with it"));
@@ -304,6 +307,7 @@ fn reservation(member: &MemberTable, host: Option<&Host>, findings: &mut Finding
     let reservation = Reservation {
         slice: slice.value,
         period: period.value,
+        deadline: member.deadline.value(),
         start: member.start.value().map(|start| Instant::ZERO + start),
         limit: member.limit.value().unwrap_or(Limit::Soft),
     };
@@ -313,6 +317,7 @@ fn reservation(member: &MemberTable, host: Option<&Host>, findings: &mut Finding
         let problem = Wrong::from(&refused).at(slice.at);
         findings.add(match refused {
             Refused::SliceAbovePeriod { .. } => problem.at(period.at, "the period"),
+            Refused::OutOfRange { .. } => Wrong::from(&refused).at(member.deadline.at().unwrap_or(slice.at)),
             _ => problem,
         });
     }
@@ -341,6 +346,7 @@ fn group(table: GroupTable, parent: Option<usize>) -> Group {
         weight: table.weight.value().unwrap_or_default(),
         quota: table.quota.value(),
         cap_percent: table.cap.value(),
+        gang: table.gang.value().unwrap_or(false),
     };
     Group { name: table.name.value().unwrap_or_default(), parent, params, place }
 }

@@ -5,7 +5,7 @@ use super::table::{Given, Table};
 use crate::knobs::{KnobPlace, KnobSetting, KnobValue};
 use crate::problem::{Findings, Problem, Wrong, quoted, right_instead};
 use crate::source::{Placed, Span};
-use sched::{Class, CpuSet, Limit, Nanos, Quota, Weight};
+use sched::{Class, CpuSet, Limit, Nanos, Quota, Warp, Weight};
 use sim::{Costs, Periodic, Workload};
 use toml::de::{DeTable, DeValue};
 
@@ -17,7 +17,7 @@ pub(crate) const POLICY_KEYS: &[&str] = &["name", "knobs"];
 /// The keys of `[costs]`.
 pub(crate) const COST_KEYS: &[&str] = &["context_switch", "cache_refill", "kick", "tick", "timer_slack"];
 /// The keys of `[[group]]`.
-pub(crate) const GROUP_KEYS: &[&str] = &["name", "parent", "weight", "nice", "cgroup_weight", "cap", "quota"];
+pub(crate) const GROUP_KEYS: &[&str] = &["name", "parent", "weight", "nice", "cgroup_weight", "cap", "quota", "gang"];
 /// The keys of `[[vm]]`.
 pub(crate) const VM_KEYS: &[&str] = &[
     "name",
@@ -28,12 +28,16 @@ pub(crate) const VM_KEYS: &[&str] = &[
     "cgroup_weight",
     "cap",
     "quota",
+    "gang",
     "slice",
     "period",
+    "deadline",
     "start",
     "limit",
     "affinity",
     "class",
+    "latency",
+    "warp",
     "arrival",
     "leaves",
     "workload",
@@ -47,14 +51,19 @@ pub(crate) const TASK_KEYS: &[&str] = &[
     "cgroup_weight",
     "slice",
     "period",
+    "deadline",
     "start",
     "limit",
     "affinity",
     "class",
+    "latency",
+    "warp",
     "arrival",
     "leaves",
     "workload",
 ];
+/// The keys of `warp`.
+pub(crate) const WARP_KEYS: &[&str] = &["by", "limit", "rest"];
 /// The keys of `periodic`.
 pub(crate) const PERIODIC_KEYS: &[&str] = &["period", "work", "phase", "deadline", "end"];
 /// The workloads.
@@ -93,6 +102,7 @@ pub(super) struct GroupTable {
     pub(super) weight: Given<Weight>,
     pub(super) cap: Given<u32>,
     pub(super) quota: Given<Quota>,
+    pub(super) gang: Given<bool>,
 }
 
 /// What a member is.
@@ -121,10 +131,13 @@ pub(super) struct MemberTable {
     pub(super) vcpus: Given<usize>,
     pub(super) slice: Given<Nanos>,
     pub(super) period: Given<Nanos>,
+    pub(super) deadline: Given<Nanos>,
     pub(super) start: Given<Nanos>,
     pub(super) limit: Given<Limit>,
     pub(super) affinity: Given<CpuSet>,
     pub(super) class: Given<Class>,
+    pub(super) latency: Given<Nanos>,
+    pub(super) warp: Given<Warp>,
     pub(super) arrival: Given<Nanos>,
     pub(super) leaves: Given<Nanos>,
     pub(super) workload: Given<Workload>,
@@ -229,6 +242,7 @@ impl GroupTable {
             weight: weight(table, findings),
             cap: table.read("cap", form::cap, findings),
             quota: table.read("quota", form::quota, findings),
+            gang: table.read("gang", |value| form::switch("gang", value), findings),
         }
     }
 }
@@ -258,6 +272,7 @@ impl MemberTable {
             table.read(key, |value| form(key, value), findings)
         };
         let (slice, period) = (time("slice", form::time), time("period", form::time));
+        let (deadline, latency) = (time("deadline", form::time_above_zero), time("latency", form::time_above_zero));
         let (start, arrival, leaves) =
             (time("start", form::time), time("arrival", form::time), time("leaves", form::time));
         MemberTable {
@@ -266,15 +281,32 @@ impl MemberTable {
             vcpus: table.read("vcpus", form::vcpu_count, findings),
             slice,
             period,
+            deadline,
             start,
             limit: table.read("limit", form::limit, findings),
             affinity: table.read("affinity", form::cpu_list, findings),
             class: table.read("class", form::class, findings),
+            latency,
+            warp: warp(table, findings),
             arrival,
             leaves,
             workload: workload(table, kind, findings),
         }
     }
+}
+
+/// `{ by, limit, rest }`.
+fn warp(member: &Table<'_, '_>, findings: &mut Findings) -> Given<Warp> {
+    let Some((_, at)) = member.get("warp") else { return Given::Absent };
+    let Some(table) = member.table("warp", ("`warp`", WARP_KEYS), findings) else { return Given::Wrong(at) };
+    let by = table.read("by", |value| form::time("by", value), findings);
+    let mut other = |key: &'static str| table.read(key, |value| form::time(key, value), findings).value();
+    let (limit, rest) = (other("limit").unwrap_or_default(), other("rest").unwrap_or_default());
+    if by.is_absent() {
+        let problem = Problem::new("the warp has no length").at(at, "no `by`");
+        findings.add(problem.help("right would be { by = \"20ms\" }, with `limit` and `rest` where it is to end"));
+    }
+    by.right().map_or(Given::Wrong(at), |by| Given::Right(Placed { value: Warp { by: by.value, limit, rest }, at }))
 }
 
 /// `"hog"`, or a table with one workload's name.

@@ -186,6 +186,14 @@ pub(super) fn cap(value: &DeValue<'_>) -> Result<u32, Wrong> {
     integer_in("cap", value, 1..=CAP_MAX, ", in percent of one CPU; for no cap leave it out")
 }
 
+/// `true` or `false`.
+pub(super) fn switch(key: &str, value: &DeValue<'_>) -> Result<bool, Wrong> {
+    match value {
+        DeValue::Boolean(on) => Ok(*on),
+        _ => Err(mistyped(key, value, "true or false, without quotes")),
+    }
+}
+
 /// A ceiling as in `cpu.max`: `50ms/100ms`.
 pub(super) fn quota(value: &DeValue<'_>) -> Result<Quota, Wrong> {
     const RIGHT: &str = "CPU time and period in quotes, such as \"50ms/100ms\"";
@@ -220,14 +228,20 @@ pub(super) fn job_end(value: &DeValue<'_>) -> Result<sim::JobEnd, Wrong> {
 
 /// A Linux scheduling class: a word, or one with a real-time priority.
 pub(super) fn class(value: &DeValue<'_>) -> Result<Class, Wrong> {
-    const RIGHT: &str = "\"normal\", \"batch\", \"idle\", { fifo = 50 } or { rr = 10 }";
+    const RIGHT: &str = "\"normal\", \"batch\", \"idle\", \"iso\", \"stop\", { fifo = 50 } or { rr = 10 }";
     let table = match value {
         DeValue::String(typed) if matches!(typed.as_ref(), "fifo" | "rr") => {
             let help = format!("right would be {{ {typed} = 1 }} up to {{ {typed} = 99 }}");
             return Err(Wrong::new(format!("the class `{typed}` needs a priority"), "without a priority", help));
         }
         DeValue::String(_) => {
-            let words = [("normal", Class::Normal), ("batch", Class::Batch), ("idle", Class::Idle)];
+            let words = [
+                ("normal", Class::Normal),
+                ("batch", Class::Batch),
+                ("idle", Class::Idle),
+                ("iso", Class::Isochronous),
+                ("stop", Class::Stop),
+            ];
             return word("class", value, &words, RIGHT);
         }
         DeValue::Table(table) => table,

@@ -50,9 +50,7 @@ fn three_vms_arrive_one_after_the_other() {
     let scenario = example("three-vms.toml");
     assert_eq!(scenario.host, Host::new(1));
     assert_eq!(scenario.policy.as_ref().unwrap().name, "edf");
-    let promised = |slice, period| {
-        Some(Reservation { slice: Nanos::ms(slice), period: Nanos::ms(period), start: None, limit: Limit::Soft })
-    };
+    let promised = |slice, period| Some(Reservation::new(Nanos::ms(slice), Nanos::ms(period)));
     let read: Vec<_> = scenario.entities.iter().map(|e| (e.name.as_str(), e.arrival, e.params.reservation)).collect();
     let right = [("a", ms(0), promised(20, 50)), ("b", ms(30), promised(10, 100)), ("c", ms(60), promised(300, 1000))];
     assert_eq!(read, right);
@@ -162,7 +160,13 @@ fn what_is_given_is_kept() {
     assert_eq!(names, [("t", Some(1)), ("v/0", Some(2)), ("v/1", Some(2))]);
     let (task, vcpu) = (&scenario.entities[0].params, &scenario.entities[2]);
     assert_eq!((task.weight, task.class), (Weight::nice(-5).unwrap(), Class::RoundRobin(RtPriority::new(10).unwrap())));
-    let promised = Reservation { slice: Nanos::ms(20), period: Nanos::ms(50), start: Some(ms(5)), limit: Limit::Hard };
+    let promised = Reservation {
+        slice: Nanos::ms(20),
+        period: Nanos::ms(50),
+        deadline: None,
+        start: Some(ms(5)),
+        limit: Limit::Hard,
+    };
     assert_eq!((vcpu.params.reservation, vcpu.params.weight), (Some(promised), Weight::cgroup(200).unwrap()));
     assert_eq!(vcpu.params.affinity, [0, 1, 7].into_iter().map(CpuId::new).collect::<CpuSet>());
     assert_eq!(vcpu.params.class, Class::Fifo(RtPriority::new(50).unwrap()));

@@ -41,3 +41,9 @@ pub(super) fn starvation(load: &Load<'_>) -> Option<Nanos> {
     let nested = |inner: Nanos, _| add(inner.saturating_mul(ratio).saturating_mul(nodes), one_queue);
     Some((0..load.group_depth).fold(one_queue, nested))
 }
+
+/// Every CPU may hold a bite of the pool, and notices at a tick that it is used up.
+pub(super) fn quota(load: &Load<'_>) -> Option<Nanos> {
+    let bite = load.knobs.time("bandwidth-slice") + load.knobs.time("tick");
+    Some(bite.saturating_mul(load.host.cpus as u64 + 1))
+}

@@ -56,7 +56,7 @@ use runqueue::{Buddy, Leaving, NodeId, Placing, RunQueues, SHARES_LEAST, SHARES_
 use sched::queue::Lists;
 use sched::{
     Alarm, AlarmKind, AlarmSlots, Class, CpuId, CpuSet, Cx, Descriptor, EntityId, GroupChange, GroupId, GroupParams,
-    Host, Instant, Knobs, Nanos, Of, Params, Policy, Refused, Slice, Stopped, Wake, Weight, Why,
+    Host, Instant, Keeps, Knobs, Nanos, Of, Params, Policy, Refused, Slice, Stopped, Wake, Weight, Why,
 };
 use tick::Arrival;
 use tunables::Tunables;
@@ -71,6 +71,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     text: include_str!("mod.rs"),
     conserving: bounds::conserving,
     starvation: bounds::starvation,
+    keeps: Keeps { quota: bounds::quota, ..Keeps::NOTHING },
     alarms: AlarmSlots { cpu: &[AlarmKind::Tick], group: &[AlarmKind::Timer, AlarmKind::Timer], ..AlarmSlots::NONE },
     knobs: tunables::KNOBS,
     build,

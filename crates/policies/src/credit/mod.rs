@@ -65,7 +65,8 @@ use placement::Commit;
 use runqueue::{Priority, RunQueues};
 use sched::{
     Alarm, AlarmKind, AlarmSlots, Conserving, CpuId, CpuSet, Cx, Descriptor, EntityId, GroupChange, GroupId, Held,
-    Host, Instant, Knob, Knobs, Load, Nanos, Of, Params, Policy, Refused, Running, Slice, State, Stopped, Wake, Why,
+    Host, Instant, Keeps, Knob, Knobs, Load, Nanos, Of, Params, Policy, Refused, Running, Slice, State, Stopped, Wake,
+    Why,
 };
 
 /// What the rest of the system knows of it.
@@ -78,6 +79,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     text: include_str!("mod.rs"),
     conserving,
     starvation,
+    keeps: Keeps { cap, ..Keeps::NOTHING },
     alarms: AlarmSlots { policy: &[AlarmKind::Timer], cpu: &[AlarmKind::Tick], ..AlarmSlots::NONE },
     knobs: &[
         Knob::time("slice", Nanos::ms(30), (Nanos::us(10), Nanos::s(1)), "how long a turn lasts at most")
@@ -155,6 +157,12 @@ fn starvation(load: &Load<'_>) -> Option<Nanos> {
     let periods = u64::try_from(most.div_ceil(earned)).expect("at most what an account can owe") + 1;
     let turns = load.knobs.time("slice").saturating_mul(load.entities);
     Some(period.saturating_mul(periods) + tick + turns)
+}
+
+/// Everybody may be a few accounting periods ahead before it is parked; an account is rounded to whole credits, up to one in
+/// the member's favour at each accounting.
+fn cap(load: &Load<'_>) -> Option<Nanos> {
+    Some(accounting_period(load.knobs).saturating_mul(3).saturating_mul(load.entities))
 }
 
 /// The knobs, read once.

@@ -169,11 +169,11 @@ const fn gcd(mut a: u128, mut b: u128) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sched::{Limit, Nanos};
+    use sched::Nanos;
 
     fn share(slice: u64, period: u64) -> Utilisation {
         let (slice, period) = (Nanos::ms(slice), Nanos::ms(period));
-        Utilisation::of(&Reservation { slice, period, start: None, limit: Limit::Soft })
+        Utilisation::of(&Reservation::new(slice, period))
     }
 
     fn admit(books: &mut Admission, held: &[Utilisation], wish: Utilisation) -> Result<Option<CpuId>, Full> {
@@ -189,12 +189,7 @@ mod tests {
             assert_eq!(admit(&mut books, &held, third), Ok(Some(CpuId::new(0))), "three thirds are one");
             held.push(third);
         }
-        let least = Utilisation::of(&Reservation {
-            slice: Nanos::ns(1),
-            period: sched::time::SPAN_MAX,
-            start: None,
-            limit: Limit::Soft,
-        });
+        let least = Utilisation::of(&Reservation::new(Nanos::ns(1), sched::time::SPAN_MAX));
         assert_eq!(admit(&mut books, &held, least), Err(Full { free_ppm: 0, on: Some(CpuId::new(0)) }));
     }
 

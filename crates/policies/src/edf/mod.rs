@@ -38,8 +38,8 @@ use account::{Account, Enforce, Late, Standing};
 use admission::Admission;
 use sched::queue::{Heaps, Lists};
 use sched::{
-    Alarm, AlarmKind, AlarmSlots, Conserving, CpuId, CpuSet, Cx, Descriptor, EntityId, Host, Instant, Knob, Knobs,
-    Load, Nanos, Of, Params, Policy, Refused, Running, Slice, Why,
+    Alarm, AlarmKind, AlarmSlots, Conserving, CpuId, CpuSet, Cx, Descriptor, EntityId, Host, Instant, Keeps, Knob,
+    Knobs, Load, Nanos, Of, Params, Policy, Refused, Running, Slice, Why,
 };
 
 /// What the rest of the system knows of it.
@@ -52,6 +52,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     text: include_str!("mod.rs"),
     conserving,
     starvation: |_| None,
+    keeps: Keeps { reservations, ..Keeps::NOTHING },
     alarms: AlarmSlots { entity: &[AlarmKind::Timer], ..AlarmSlots::NONE },
     knobs: &[
         Knob::choice("enforce", &["soft", "hard", "none"], "what the end of a slice means")
@@ -79,6 +80,13 @@ fn conserving(load: &Load<'_>) -> Conserving {
         (_, true) => Conserving::PerCpu { slack },
         (_, false) => Conserving::Global { slack },
     }
+}
+
+/// Every slice in every period, to the nanosecond, on one CPU each.
+fn reservations(load: &Load<'_>) -> Option<Nanos> {
+    let knobs = load.knobs;
+    let exact = knobs.word("enforce") != "none" && knobs.word("charge") == "cpu" && knobs.time("grain").is_zero();
+    (exact && (knobs.word("placement") == "partitioned" || load.host.cpus == 1)).then_some(Nanos::ZERO)
 }
 
 fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {

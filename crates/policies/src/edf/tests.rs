@@ -1,7 +1,7 @@
 //! The worked example of policies.md section 9, and each knob.
 
 use super::POLICY;
-use sched::{CpuId, EntityId, Host, Instant, Knobs, Limit, Nanos, Params, Refused, Reservation};
+use sched::{CpuId, EntityId, Host, Instant, Knobs, Nanos, Params, Refused, Reservation};
 use sim::{Costs, Periodic, Workload};
 use trace::{Event, Header, Trace};
 
@@ -14,7 +14,7 @@ fn knobs(words: &[(&str, &str)]) -> Knobs {
 /// (period, slice) in milliseconds.
 fn promise(period: u64, slice: u64) -> Params {
     let (period, slice) = (Nanos::ms(period), Nanos::ms(slice));
-    Params { reservation: Some(Reservation { slice, period, start: None, limit: Limit::Soft }), ..Params::default() }
+    Params { reservation: Some(Reservation::new(slice, period)), ..Params::default() }
 }
 
 /// Who ran on CPU 0 from when to when, in milliseconds, letters in order of attach; turns without a break are one.

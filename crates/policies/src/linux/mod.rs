@@ -29,7 +29,7 @@ use crate::cfs as fair_class;
 use crate::rt::{self, Rt};
 use sched::{
     Alarm, AlarmBase, AlarmKind, AlarmSlots, Conserving, CpuId, Cx, Descriptor, EntityId, GroupChange, GroupId, Held,
-    Host, Knob, Knobs, Load, Nanos, Of, Params, Policy, Refused, Slice, State, Stopped, Wake, Why,
+    Host, Keeps, Knob, Knobs, Load, Nanos, Notice, Of, Params, Policy, Refused, Slice, State, Stopped, Wake, Why,
 };
 
 /// What the rest of the system knows of it.
@@ -42,6 +42,8 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     text: include_str!("mod.rs"),
     conserving,
     starvation,
+    // Real-time tasks have no quota.
+    keeps: Keeps { quota: |load| if load.has_rt { None } else { (FAIR.keeps.quota)(load) }, ..Keeps::NOTHING },
     alarms: AlarmSlots {
         policy: &POLICY_ALARMS,
         cpu: &CPU_ALARMS,
@@ -245,9 +247,9 @@ impl Policy for Linux {
         }
     }
 
-    fn event(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+    fn event(&mut self, e: EntityId, what: Notice, cx: &mut Cx<'_>) {
         if self.member(e) == Member::Fair {
-            self.fair.event(e, &mut fair_view(cx));
+            self.fair.event(e, what, &mut fair_view(cx));
         }
     }
 

@@ -519,6 +519,7 @@ impl Sink for Auditor {
             }
             Event::End => self.end(),
             Event::Interrupt { .. }
+            | Event::SpinWait { .. }
             | Event::Expire { .. }
             | Event::Kicked { .. }
             | Event::Alarm { .. }

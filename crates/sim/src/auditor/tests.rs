@@ -324,8 +324,13 @@ fn jobs_that_are_late_are_counted() {
 fn reservations_are_judged_in_periods_the_entity_wants_throughout() {
     let judge = |runs: &[(u64, u64)], rests: Option<(u64, u64)>| {
         let mut script = Script::new(1, Promises { reservations: Some(Nanos::ZERO), ..Promises::NONE });
-        let reservation =
-            Reservation { slice: Nanos::ms(3), period: Nanos::ms(10), start: Some(at(10)), limit: Limit::Soft };
+        let reservation = Reservation {
+            slice: Nanos::ms(3),
+            period: Nanos::ms(10),
+            deadline: None,
+            start: Some(at(10)),
+            limit: Limit::Soft,
+        };
         let e = EntityId::new(2, 0);
         script.attach(e, Params { reservation: Some(reservation), ..Params::default() });
         script.wake(1, e);

@@ -1,5 +1,5 @@
 use super::*;
-use sched::{Limit, Reservation, Wake};
+use sched::{Reservation, Wake};
 
 const CPU: CpuId = CpuId::new(0);
 const A: EntityId = EntityId::new(0, 0);
@@ -11,7 +11,7 @@ fn ms(ms: u64) -> Instant {
 
 fn reserved(slice: u64, period: u64) -> Params {
     let (slice, period) = (Nanos::ms(slice), Nanos::ms(period));
-    let reservation = Reservation { slice, period, start: None, limit: Limit::Soft };
+    let reservation = Reservation::new(slice, period);
     Params { reservation: Some(reservation), ..Params::default() }
 }
 

@@ -3,7 +3,7 @@
 use sched::id::{CPUS_MAX, ENTITIES_MAX};
 use sched::{
     Alarm, Class, CpuId, CpuSet, EntityId, GroupId, GroupParams, Held, Instant, Limit, Nanos, Of, Params, Quota,
-    Reservation, RtPriority, Wake, Weight,
+    Reservation, RtPriority, Wake, Warp, Weight,
 };
 
 /// What is wrong in a line.
@@ -60,6 +60,19 @@ impl Word<'_> {
         };
         let span = |text, at| Word { text, at }.number(u64::MAX).map(Nanos::ns);
         Ok((span(left, self.at)?, span(right, self.at + left.len() + 1)?))
+    }
+
+    fn span(&self) -> Result<Nanos, Wrong> {
+        self.number(u64::MAX).map(Nanos::ns)
+    }
+
+    /// Three spans of time, joined by slashes.
+    fn warp(&self) -> Result<Warp, Wrong> {
+        let wrong = || self.wrong("is not three spans in nanoseconds", "`20000000/0/0` or `none`");
+        let (by, rest) = self.text.split_once('/').ok_or_else(wrong)?;
+        let behind = Word { text: rest, at: self.at + by.len() + 1 };
+        let (limit, rest) = behind.spans("20000000/0/0")?;
+        Ok(Warp { by: Word { text: by, at: self.at }.span()?, limit, rest })
     }
 
     /// `letter`, an index, and the generation behind a dot.
@@ -168,6 +181,10 @@ impl<'a> Cursor<'a> {
         self.field(key)?.entity()
     }
 
+    pub(super) fn span_in(&mut self, key: &str) -> Result<Nanos, Wrong> {
+        self.field(key)?.span()
+    }
+
     pub(super) fn group_in(&mut self, key: &str) -> Result<GroupId, Wrong> {
         self.field(key)?.group()
     }
@@ -212,13 +229,15 @@ impl<'a> Cursor<'a> {
         let affinity: CpuSet =
             cpus.text.parse().map_err(|_| cpus.wrong("is not a list of CPUs", "`all`, `none`, `2` or `0-3,8`"))?;
         let group = self.group_in("group")?;
+        let latency = self.field("latency")?.or_none(|word| word.span())?;
+        let warp = self.field("warp")?.or_none(|word| word.warp())?;
+        let params = Params { weight, reservation: None, class, latency, warp, affinity, group };
         let reservation = self.field("reservation")?.or_none(|word| word.spans("20000000/50000000"))?;
-        let Some((slice, period)) = reservation else {
-            return Ok(Params { weight, reservation: None, class, affinity, group });
-        };
+        let Some((slice, period)) = reservation else { return Ok(params) };
+        let deadline = self.field("deadline")?.or_none(|word| word.span())?;
         let start = self.field("start")?.or_none(|word| word.instant())?;
         let limit = self.choice("limit", &[("soft", Limit::Soft), ("hard", Limit::Hard)])?;
-        Ok(Params { weight, reservation: Some(Reservation { slice, period, start, limit }), class, affinity, group })
+        Ok(Params { reservation: Some(Reservation { slice, period, deadline, start, limit }), ..params })
     }
 
     /// What is asked for a group.
@@ -227,7 +246,8 @@ impl<'a> Cursor<'a> {
         let quota = self.field("quota")?.or_none(|word| word.spans("50000000/100000000"))?;
         let quota = quota.map(|(quota, period)| Quota { quota, period });
         let cap_percent = self.field("cap")?.or_none(|word| word.number(u64::from(u32::MAX)))?;
-        Ok(GroupParams { weight, quota, cap_percent })
+        let gang = self.choice("gang", &[("yes", true), ("no", false)])?;
+        Ok(GroupParams { weight, quota, cap_percent, gang })
     }
 
     /// A weight in Xen's scale, with up to three quarters behind the point.
@@ -254,13 +274,15 @@ impl<'a> Cursor<'a> {
             "normal" => Some(Class::Normal),
             "batch" => Some(Class::Batch),
             "idle" => Some(Class::Idle),
+            "iso" => Some(Class::Isochronous),
+            "stop" => Some(Class::Stop),
             text => match text.split_once(':') {
                 Some(("fifo", number)) => priority(number, word.at).map(Class::Fifo),
                 Some(("rr", number)) => priority(number, word.at).map(Class::RoundRobin),
                 _ => None,
             },
         };
-        let right = "`normal`, `batch`, `idle`, `fifo:1` to `fifo:99` or `rr:1` to `rr:99`";
+        let right = "`normal`, `batch`, `idle`, `iso`, `stop`, `fifo:1` to `fifo:99` or `rr:1` to `rr:99`";
         class.ok_or_else(|| word.wrong("is not a class", right))
     }
 

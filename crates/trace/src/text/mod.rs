@@ -20,6 +20,7 @@
 //! | `adjust` | *entity* and the entity's parameters |
 //! | `detach`, `interrupt`, `pause`, `complete` | *entity* |
 //! | `wake` | *entity* `why=new parent=`*entity*\|`none`, `why=by waker=`*entity* `sync=yes`\|`no`, `why=interrupt`, `why=timer` or `why=resumed` |
+//! | `spin-wait` | *entity* `waited=` |
 //! | `block`, `yield`, `expire`, `kicked`, `kick` | `cpu=` |
 //! | `yield-to` | `cpu=` `to=`*entity* |
 //! | `release` | *entity* `deadline=` |
@@ -37,9 +38,10 @@
 //! - times (`until`, `deadline`, `at`, and the first column): nanoseconds, or `never`.
 //! - `name`, `policy`: in double quotes; `\"`, `\\`, `\n`, `\r`, `\t` and `\u{…}` (control characters) are escapes.
 //! - the entity's parameters: `weight=` (Xen's scale, 256 is normal, with quarters: `83.75`) `class=normal`\|`batch`\|`idle`\|
-//!   `fifo:1`…`99`\|`rr:1`…`99` `cpus=` (`all`, `none` or a list: `0-3,8`) `group=`*group* and `reservation=none` or
-//!   `reservation=`*slice*`/`*period* `start=`*time*\|`none` `limit=soft`\|`hard`.
-//! - the group's parameters: `weight=` `quota=`*quota*`/`*period*\|`none` `cap=`*percent*\|`none`.
+//!   `iso`\|`stop`\|`fifo:1`…`99`\|`rr:1`…`99` `cpus=` (`all`, `none` or a list: `0-3,8`) `group=`*group* `latency=`*span*\|`none`
+//!   `warp=`*by*`/`*limit*`/`*rest*\|`none` and `reservation=none` or
+//!   `reservation=`*slice*`/`*period* `deadline=`*span*\|`none` `start=`*time*\|`none` `limit=soft`\|`hard`.
+//! - the group's parameters: `weight=` `quota=`*quota*`/`*period*\|`none` `cap=`*percent*\|`none` `gang=yes`\|`no`.
 //! - `reasons`: `none`, or some of `throttled`, `parked`, `depleted`, `co-stopped` (and a decimal number for bits without
 //!   a name), joined by `+`.
 //! - `of`: `policy`, `cpu3`, `e3` or `g3`.

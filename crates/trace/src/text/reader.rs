@@ -218,6 +218,7 @@ fn fields(line: &mut Cursor<'_>) -> Result<Event, Wrong> {
         "detach" => Event::Detach { entity: line.entity()? },
         "wake" => Event::Wake { entity: line.entity()?, why: line.why()? },
         "interrupt" => Event::Interrupt { entity: line.entity()? },
+        "spin-wait" => Event::SpinWait { entity: line.entity()?, waited: line.span_in("waited")? },
         "block" => Event::Block { cpu: line.cpu()? },
         "yield" => Event::Yield { cpu: line.cpu()? },
         "yield-to" => Event::YieldTo { cpu: line.cpu()?, to: line.entity_in("to")? },

@@ -4,7 +4,7 @@ use super::{LINE_MOST, MAGIC, VERSION};
 use crate::output::Output;
 use crate::{Event, Header, Sink};
 use sched::id::CPUS_MAX;
-use sched::{Alarm, Class, GroupParams, Held, Instant, Limit, Of, Params, Wake};
+use sched::{Alarm, Class, GroupParams, Held, Instant, Limit, Nanos, Of, Params, Wake, Warp};
 use std::fmt::{self, Display, Formatter, Write as _};
 use std::io::{self, Write};
 
@@ -125,6 +125,7 @@ impl Display for Fields<'_> {
             Event::Detach { entity } => write!(f, "detach {entity}"),
             Event::Wake { entity, why } => write!(f, "wake {entity} {}", Reason(*why)),
             Event::Interrupt { entity } => write!(f, "interrupt {entity}"),
+            Event::SpinWait { entity, waited } => write!(f, "spin-wait {entity} waited={}", waited.as_ns()),
             Event::Block { cpu } => write!(f, "block cpu={cpu}"),
             Event::Yield { cpu } => write!(f, "yield cpu={cpu}"),
             Event::YieldTo { cpu, to } => write!(f, "yield-to cpu={cpu} to={to}"),
@@ -151,35 +152,43 @@ struct Asked<'a, T>(&'a T);
 
 impl Display for Asked<'_, Params> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let Params { weight, reservation, class, affinity, group } = self.0;
+        let Params { weight, reservation, class, latency, warp, affinity, group } = self.0;
         write!(f, "weight={weight} class=")?;
         match class {
             Class::Normal => f.write_str("normal")?,
             Class::Batch => f.write_str("batch")?,
             Class::Idle => f.write_str("idle")?,
+            Class::Isochronous => f.write_str("iso")?,
+            Class::Stop => f.write_str("stop")?,
             Class::Fifo(priority) => write!(f, "fifo:{}", priority.number())?,
             Class::RoundRobin(priority) => write!(f, "rr:{}", priority.number())?,
         }
-        write!(f, " cpus={affinity} group={group} reservation=")?;
+        write!(f, " cpus={affinity} group={group} latency={} warp=", OrNone(latency.map(Nanos::as_ns)))?;
+        match warp {
+            Some(Warp { by, limit, rest }) => write!(f, "{}/{}/{}", by.as_ns(), limit.as_ns(), rest.as_ns())?,
+            None => f.write_str("none")?,
+        }
+        f.write_str(" reservation=")?;
         let Some(promise) = reservation else { return f.write_str("none") };
         let limit = match promise.limit {
             Limit::Soft => "soft",
             Limit::Hard => "hard",
         };
         let (slice, period) = (promise.slice.as_ns(), promise.period.as_ns());
-        write!(f, "{slice}/{period} start={} limit={limit}", OrNone(promise.start.map(Ns)))
+        let (deadline, start) = (OrNone(promise.deadline.map(Nanos::as_ns)), OrNone(promise.start.map(Ns)));
+        write!(f, "{slice}/{period} deadline={deadline} start={start} limit={limit}")
     }
 }
 
 impl Display for Asked<'_, GroupParams> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        let GroupParams { weight, quota, cap_percent } = self.0;
+        let GroupParams { weight, quota, cap_percent, gang } = self.0;
         write!(f, "weight={weight} quota=")?;
         match quota {
             Some(quota) => write!(f, "{}/{}", quota.quota.as_ns(), quota.period.as_ns())?,
             None => f.write_str("none")?,
         }
-        write!(f, " cap={}", OrNone(*cap_percent))
+        write!(f, " cap={} gang={}", OrNone(*cap_percent), if *gang { "yes" } else { "no" })
     }
 }
 

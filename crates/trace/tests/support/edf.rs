@@ -64,7 +64,8 @@ pub fn run(vms: &[Vm], cpus: usize, order: Order, end: Instant) -> Trace {
     for (index, vm) in vms.iter().enumerate() {
         let id = EntityId::new(u32::try_from(index).unwrap(), 0);
         let start = Instant::ZERO + vm.arrival;
-        let promise = Reservation { slice: vm.slice, period: vm.period, start: Some(start), limit: Limit::Soft };
+        let promise =
+            Reservation { slice: vm.slice, period: vm.period, deadline: None, start: Some(start), limit: Limit::Soft };
         let params = Params { reservation: Some(promise), ..Params::default() };
         run.say(Event::Attach { entity: id, name: vm.name.into(), params: Box::new(params) });
         let open = Vec::new();

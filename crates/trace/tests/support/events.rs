@@ -4,12 +4,12 @@ use super::Random;
 use sched::id::ENTITIES_MAX;
 use sched::{
     Alarm, Class, CpuId, CpuSet, EntityId, GroupId, GroupParams, Instant, Limit, Nanos, Of, Params, Quota, Reservation,
-    RtPriority, Wake, Weight,
+    RtPriority, Wake, Warp, Weight,
 };
 use trace::{Event, Header, Trace};
 
 /// How many kinds of events there are.
-pub const KINDS: u64 = 25;
+pub const KINDS: u64 = 26;
 
 const INDEX_MOST: u64 = ENTITIES_MAX as u64 - 1;
 const GENERATION_MOST: u64 = u32::MAX as u64 - 1;
@@ -88,17 +88,32 @@ fn params(random: &mut Random) -> Params {
     let reservation = random.chance(2).then(|| Reservation {
         slice: Nanos::ns(random.number(u64::MAX)),
         period: Nanos::ns(random.number(u64::MAX)),
+        deadline: random.chance(2).then(|| nanos(random)),
         start: random.chance(2).then(|| instant(random)),
         limit: random.pick(&[Limit::Soft, Limit::Hard]),
     });
-    let classes = [Class::Normal, Class::Batch, Class::Idle, Class::Fifo(priority), Class::RoundRobin(priority)];
+    let classes = [
+        Class::Normal,
+        Class::Batch,
+        Class::Idle,
+        Class::Isochronous,
+        Class::Stop,
+        Class::Fifo(priority),
+        Class::RoundRobin(priority),
+    ];
     Params {
         weight: weight(random),
         reservation,
         class: random.pick(&classes),
+        latency: random.chance(2).then(|| nanos(random)),
+        warp: random.chance(2).then(|| Warp { by: nanos(random), limit: nanos(random), rest: nanos(random) }),
         affinity: cpus(random),
         group: group(random),
     }
+}
+
+fn nanos(random: &mut Random) -> Nanos {
+    Nanos::ns(random.number(u64::MAX))
 }
 
 fn group_params(random: &mut Random) -> GroupParams {
@@ -106,7 +121,7 @@ fn group_params(random: &mut Random) -> GroupParams {
         .chance(2)
         .then(|| Quota { quota: Nanos::ns(random.number(u64::MAX)), period: Nanos::ns(random.number(u64::MAX)) });
     let cap_percent = random.chance(2).then(|| u32::try_from(random.number(u64::from(u32::MAX))).unwrap());
-    GroupParams { weight: weight(random), quota, cap_percent }
+    GroupParams { weight: weight(random), quota, cap_percent, gang: random.chance(2) }
 }
 
 fn why(random: &mut Random) -> Wake {
@@ -155,7 +170,8 @@ pub fn event(random: &mut Random, kind: u64) -> Event {
         21 => Event::Held { entity: entity(r), reasons: u8::try_from(r.number(255)).unwrap() },
         22 => Event::SetAlarm { alarm: alarm(r), on: cpu(r), at: instant(r) },
         23 => Event::ClearAlarm { alarm: alarm(r) },
-        24 => Event::End,
+        24 => Event::SpinWait { entity: entity(r), waited: nanos(r) },
+        25 => Event::End,
         other => panic!("there is no kind {other}"),
     }
 }

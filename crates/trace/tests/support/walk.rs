@@ -2,8 +2,8 @@
 
 use super::Random;
 use sched::{
-    AlarmSlots, CpuId, Cx, EntityId, Held, Host, Input, Instant, Kicks, Machine, Nanos, Params, Policy, Refused, Slice,
-    Stopped, Wake, Why,
+    AlarmSlots, CpuId, Cx, EntityId, Held, Host, Input, Instant, Kicks, Machine, Nanos, Notice, Params, Policy,
+    Refused, Slice, Stopped, Wake, Why,
 };
 use trace::timeline::State;
 use trace::{Event, Header, Sink, Trace};
@@ -186,7 +186,7 @@ impl Walker {
                 let entity = self.random.pick(&self.present);
                 match self.machine.state(entity) {
                     sched::State::Blocked => self.input(Input::Wake { entity, why: Wake::Timer }),
-                    _ => self.input(Input::Event { entity }),
+                    _ => self.input(Input::Event { entity, what: Notice::Interrupt }),
                 }
             }
         }

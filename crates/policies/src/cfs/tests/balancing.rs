@@ -14,6 +14,7 @@ pub(super) fn promised(host: Host, entities: u64, weights: (u64, u64), group_dep
         weight_most: weights.1,
         group_depth,
         has_rt: false,
+        has_reservations: false,
         has_limits: false,
         has_changes: true,
         has_sleepers: true,

@@ -113,6 +113,7 @@ fn load<'a>(host: &'a sched::Host, knobs: &'a Knobs, entities: u64) -> Load<'a> 
         weight_most: 4 * 65_535,
         group_depth: 1,
         has_rt: false,
+        has_reservations: false,
         has_limits: true,
         has_changes: false,
         has_sleepers: false,

@@ -6,8 +6,8 @@ mod throttling;
 
 use super::{ALARMS, KNOBS, Rt};
 use sched::{
-    Class, Conserving, CpuId, CpuSet, Descriptor, EntityId, Instant, Knob, Nanos, Params, Policy, Refused, RtPriority,
-    State, Wake,
+    Class, Conserving, CpuId, CpuSet, Descriptor, EntityId, Instant, Keeps, Knob, Nanos, Params, Policy, Refused,
+    RtPriority, State, Wake,
 };
 use sim::{Costs, Host, Workload};
 
@@ -20,6 +20,7 @@ const ALONE: Descriptor = Descriptor {
     text: "",
     conserving: |_| Conserving::Global { slack: Nanos::ZERO },
     starvation: |_| None,
+    keeps: Keeps::NOTHING,
     alarms: ALARMS,
     knobs: &ALL_KNOBS,
     build: |host, knobs| Ok(Box::new(Rt::new(host, knobs)) as Box<dyn Policy>),

@@ -140,7 +140,7 @@ fn a_wrong_line_gets_its_place_the_reason_and_what_would_be_right() {
     fails(
         "10 attach e0 name=\"a\" weight=1 class=fifo:100 cpus=all",
         &expect![
-            "line 3, column 38: `fifo:100` is not a class; right would be `normal`, `batch`, `idle`, `iso`, `fifo:1` to `fifo:99` or `rr:1` to `rr:99`"
+            "line 3, column 38: `fifo:100` is not a class; right would be `normal`, `batch`, `idle`, `iso`, `stop`, `fifo:1` to `fifo:99` or `rr:1` to `rr:99`"
         ],
     );
     fails(

@@ -4,7 +4,7 @@ use crate::choose::Choice;
 use crate::scenario::{EntitySpec, Group, Scenario, Workload};
 use sched::{Descriptor, Instant, Load, Nanos};
 use sim::Auditor;
-use sim::auditor::{LimitTolerance, Promises};
+use sim::auditor::{CapTolerance, LimitTolerance, Promises};
 
 /// An independent judge of `scenario`'s run under `choice`: show it the run as a [`Sink`](trace::Sink), then ask for its
 /// findings.
@@ -48,10 +48,13 @@ fn limits(policy: &Descriptor, load: &Load<'_>, late: Nanos) -> LimitTolerance {
             let bite = knobs.time("bandwidth-slice") + knobs.time("tick") + late;
             LimitTolerance { quota: Some(bite.saturating_mul(load.host.cpus as u64 + 1)), cap: None }
         }
-        // Everybody may be a few accounting periods ahead before it is parked.
+        // What a domain earns in a period is rounded up to a credit, 100 us, and again for each of its members, who may be
+        // a few periods ahead before they are parked.
         "credit" => {
             let period = knobs.time("tick").saturating_mul(knobs.get("accounting-ticks").unsigned_abs());
-            LimitTolerance { quota: None, cap: Some((period.saturating_mul(3) + late).saturating_mul(load.entities)) }
+            let rounding = Nanos::us(100).saturating_mul(load.entities + 1);
+            let burst = (period.saturating_mul(3) + late).saturating_mul(load.entities);
+            LimitTolerance { quota: None, cap: Some(CapTolerance { period, rounding, burst }) }
         }
         _ => LimitTolerance::default(),
     }

@@ -143,6 +143,21 @@ impl Options {
         !(self.affinities || self.changes || self.arrivals || self.blocks || self.pauses || self.yields)
     }
 
+    /// Whether every slice must be delivered in every period, to the nanosecond: on one CPU each, by a punctual driver,
+    /// as long as nobody comes, goes, changes or rests. (Who rests and comes back late in its period may cost others
+    /// theirs: the bound is for demand that does not hold back.)
+    #[must_use]
+    pub fn keeps_periods(&self) -> bool {
+        let knobs = &self.knobs;
+        self.policy.name == "edf"
+            && self.is_calm()
+            && self.lateness == Lateness::default()
+            && knobs.word("enforce") != "none"
+            && knobs.word("charge") == "cpu"
+            && (knobs.word("placement") == "partitioned" || self.host.cpus == 1)
+            && knobs.time("grain").is_zero()
+    }
+
     /// The same on a machine of this many CPUs.
     #[must_use]
     pub fn on(mut self, cpus: usize) -> Options {

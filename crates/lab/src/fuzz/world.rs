@@ -210,7 +210,7 @@ impl<'a> World<'a> {
         let params = wishes::params(self.options, &self.groups, self.driver.now(), &mut self.dice);
         let Some(id) = self.driver.attach(params) else { return };
         self.members.push(Member { id, woke: false, paused: false });
-        // Who comes late to its first period may cost others theirs (see `keeps_periods`).
+        // Who comes late to its first period may cost others theirs (see `Options::keeps_periods`).
         if self.options.is_calm() {
             self.wake_up(id);
         }
@@ -270,21 +270,7 @@ fn promises(options: &Options) -> Promises {
     let Lateness { kick, alarm, slice } = options.lateness;
     let late = kick + alarm + slice;
     Promises {
-        reservations: keeps_periods(options).then_some(Nanos::ZERO),
+        reservations: options.keeps_periods().then_some(Nanos::ZERO),
         ..audit::promises(policy, &load, Delays { late, turn: late })
     }
-}
-
-/// Whether every slice must be delivered in every period, to the nanosecond: on one CPU each, by a punctual driver, as
-/// long as nobody comes, goes, changes or rests. (Who rests and comes back late in its period may cost others theirs:
-/// the bound is for demand that does not hold back.)
-fn keeps_periods(options: &Options) -> bool {
-    let knobs = &options.knobs;
-    options.policy.name == "edf"
-        && options.is_calm()
-        && options.lateness == Lateness::default()
-        && knobs.word("enforce") != "none"
-        && knobs.word("charge") == "cpu"
-        && (knobs.word("placement") == "partitioned" || options.host.cpus == 1)
-        && knobs.time("grain").is_zero()
 }

@@ -14,8 +14,19 @@ use sched::{GroupParams, Instant, Nanos};
 pub struct LimitTolerance {
     /// Beyond twice the quota; `None`: the policy keeps no quotas.
     pub quota: Option<Nanos>,
-    /// The burst of a cap; `None`: the policy keeps no caps.
-    pub cap: Option<Nanos>,
+    /// `None`: the policy keeps no caps.
+    pub cap: Option<CapTolerance>,
+}
+
+/// How exactly a cap is kept.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CapTolerance {
+    /// How often what is left of it is worked out. Above zero.
+    pub period: Nanos,
+    /// What rounding may add in every such period.
+    pub rounding: Nanos,
+    /// How far ahead the members may be at any time.
+    pub burst: Nanos,
 }
 
 /// One limit in force: `amount` in every `period`.
@@ -72,10 +83,10 @@ impl Limits {
         self.quota = params.quota.zip(tolerance.quota).map(|(limit, tolerance)| {
             Bucket::new(limit.quota, limit.period, limit.quota.saturating_mul(2) + tolerance)
         });
-        self.cap = params
-            .cap_percent
-            .zip(tolerance.cap)
-            .map(|(percent, burst)| Bucket::new(Nanos::ns(u64::from(percent)), Nanos::ns(100), burst));
+        self.cap = params.cap_percent.zip(tolerance.cap).map(|(percent, tolerance)| {
+            let amount = tolerance.period.scale(u64::from(percent), 100) + tolerance.rounding;
+            Bucket::new(amount, tolerance.period, tolerance.burst)
+        });
     }
 
     /// Time passes until `now`; from then on `change` more members run, `own` of them not in groups below. Gives

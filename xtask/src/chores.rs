@@ -1,6 +1,7 @@
 //! The chores that are one call of cargo each.
 
 use crate::root::cargo;
+use crate::simso;
 use anyhow::{Context, Result};
 use clap::Args;
 use std::process::{Command, ExitCode};
@@ -73,6 +74,10 @@ pub(crate) fn fuzz(fuzz: &Fuzz) -> Result<ExitCode> {
 /// Measures speed.
 pub(crate) fn bench(bench: &Bench) -> Result<ExitCode> {
     let mut command = cargo(&["bench", "--package", "lab", "--bench", "speed", "--"]);
+    match simso::environment() {
+        Ok(python) => drop(command.env("TACTUS_SIMSO_PYTHON", python)),
+        Err(reason) => println!("SimSo is not measured: {reason}"),
+    }
     pass_on(command.args(["--runs", &bench.runs.to_string()]).args(&bench.rest))
 }
 

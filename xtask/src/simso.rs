@@ -23,7 +23,7 @@ pub(crate) fn check() -> Result<Outcome> {
 }
 
 /// The Python that has SimSo, in an environment of its own.
-fn environment() -> Result<PathBuf, String> {
+pub(crate) fn environment() -> Result<PathBuf, String> {
     component::python()?;
     let folder = root().join("target/simso-venv");
     let python = folder.join("bin/python");

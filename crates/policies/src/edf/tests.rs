@@ -1,1 +1,133 @@
+//! The worked example of policies.md section 9, and each knob.
 
+use super::POLICY;
+use sched::{CpuId, EntityId, Host, Instant, Knobs, Limit, Nanos, Params, Refused, Reservation};
+use sim::{Costs, Periodic, Workload};
+use trace::{Event, Header, Trace};
+
+fn knobs(words: &[(&str, &str)]) -> Knobs {
+    let mut knobs = POLICY.defaults();
+    words.iter().for_each(|(knob, word)| knobs.set_word(knob, word).expect("it is a choice of edf"));
+    knobs
+}
+
+/// (period, slice) in milliseconds.
+fn promise(period: u64, slice: u64) -> Params {
+    let (period, slice) = (Nanos::ms(period), Nanos::ms(slice));
+    Params { reservation: Some(Reservation { slice, period, start: None, limit: Limit::Soft }), ..Params::default() }
+}
+
+/// Who ran on CPU 0 from when to when, in milliseconds, letters in order of attach; turns without a break are one.
+fn turns(knobs: &Knobs, ms: u64, who: &[(Params, Workload)]) -> String {
+    let mut trace = Trace::new(Header { policy: "edf".into(), cpus: 1, seed: 0 });
+    let mut host = sim::Host::new(&POLICY, Host::new(1), knobs, Costs::NONE).expect("edf takes these knobs");
+    host.watch(&mut trace);
+    for (params, workload) in who {
+        host.attach("", *params, *workload).expect("it is admitted");
+    }
+    host.finish(Instant::ZERO + Nanos::ms(ms));
+    let mut turns: Vec<(EntityId, u64, u64)> = Vec::new();
+    for (at, event) in &trace.events {
+        let now = at.as_ns() / 1_000_000;
+        match event {
+            Event::Run { entity, .. } => match turns.last_mut() {
+                Some(last) if last.0 == *entity && last.2 == now => last.2 = u64::MAX,
+                _ => turns.push((*entity, now, u64::MAX)),
+            },
+            Event::Stop { .. } | Event::End => {
+                if let Some(last) = turns.last_mut().filter(|last| last.2 == u64::MAX) {
+                    last.2 = now;
+                }
+            }
+            _ => {}
+        }
+    }
+    let letter = |e: EntityId| char::from(b'A' + u8::try_from(e.index()).expect("there are few"));
+    turns.iter().map(|&(e, from, to)| format!("{} {from}-{to}", letter(e))).collect::<Vec<_>>().join(", ")
+}
+
+const HOG: Workload = Workload::Hog;
+
+#[test]
+fn the_worked_example_of_vsched() {
+    let hard = knobs(&[("enforce", "hard")]);
+    let who = [(promise(20, 5), HOG), (promise(50, 20), HOG)];
+    assert_eq!(turns(&hard, 60, &who), "A 0-5, B 5-20, A 20-25, B 25-30, A 40-45, B 50-60");
+    for placement in ["partitioned", "global"] {
+        let same = knobs(&[("enforce", "hard"), ("placement", placement)]);
+        assert_eq!(turns(&same, 60, &who), turns(&hard, 60, &who), "one CPU is one CPU");
+    }
+}
+
+#[test]
+fn admission_refuses_what_would_not_fit_and_leaves_the_set_unchanged() {
+    let mut knobs = knobs(&[("placement", "partitioned")]);
+    knobs.set("reserve", 5).expect("it is in range");
+    let mut host = sim::Host::new(&POLICY, Host::new(1), &knobs, Costs::NONE).expect("edf takes these knobs");
+    for params in [promise(20, 5), promise(50, 20)] {
+        host.attach("", params, HOG).expect("0.25 + 0.40 fit below 0.95");
+    }
+    let refused = host.attach("c", promise(100, 40), HOG).expect_err("1.05 is above 0.95");
+    assert!(matches!(refused, Refused::Utilisation { free_ppm: 300_000, on: Some(cpu), .. } if cpu == CpuId::new(0)));
+    assert_eq!(refused.nearest_slice(), Some(Nanos::ms(30)));
+    host.attach("c", promise(100, 30), HOG).expect("the nearest that fits, fits");
+}
+
+#[test]
+fn a_soft_slice_leaves_its_owner_the_time_nobody_reserved() {
+    let who = [(promise(20, 5), HOG), (Params::default(), HOG)];
+    assert_eq!(turns(&knobs(&[]), 40, &who), "A 0-5, B 5-15, A 15-25, B 25-35, A 35-40");
+    assert_eq!(turns(&knobs(&[("enforce", "hard")]), 40, &who), "A 0-5, B 5-20, A 20-25, B 25-40");
+}
+
+#[test]
+fn timers_of_a_grain_end_slices_at_its_multiples() {
+    let mut coarse = knobs(&[("enforce", "hard")]);
+    coarse.set("grain", 10_000_000).expect("10 ms is in range");
+    // S1 §3.3: the slice error is at most the grain.
+    assert_eq!(turns(&coarse, 60, &[(promise(20, 5), HOG)]), "A 0-10, A 20-30, A 40-50");
+}
+
+#[test]
+fn an_overrun_is_forgotten_or_taken_from_the_next_slice() {
+    let run = |late| {
+        let mut knobs = knobs(&[("enforce", "hard"), ("late", late)]);
+        knobs.set("grain", 10_000_000).expect("10 ms is in range");
+        turns(&knobs, 80, &[(promise(20, 5), HOG)])
+    };
+    assert_eq!(run("renew"), "A 0-10, A 20-30, A 40-50, A 60-70");
+    assert_eq!(run("carry"), "A 0-10, A 40-50", "5 ms too many each time cost the next slice");
+}
+
+#[test]
+fn charged_by_the_wall_a_sleeper_loses_what_it_does_not_use() {
+    // 2 ms of work come every 10 ms; the slice is 5 ms in 20.
+    let sleeper = Workload::Periodic(Periodic::new(Nanos::ms(10), Nanos::ms(2)));
+    let who = [(promise(20, 5), sleeper), (Params::default(), HOG)];
+    let by_cpu = turns(&knobs(&[("enforce", "hard")]), 20, &who);
+    assert_eq!(by_cpu, "A 0-2, B 2-10, A 10-12, B 12-20", "4 ms of CPU time are within the slice");
+    let by_wall = turns(&knobs(&[("enforce", "hard"), ("charge", "wall")]), 20, &who);
+    assert_eq!(by_wall, "A 0-2, B 2-20", "the slice was over at 5, used or not");
+}
+
+#[test]
+fn without_enforcement_jobs_run_to_their_end_and_late_ones_keep_their_deadline() {
+    let mut job = Periodic::new(Nanos::ms(10), Nanos::ms(6));
+    job.end = sim::JobEnd::Yield;
+    let who = [
+        (promise(10, 6), Workload::Periodic(job)),
+        (promise(15, 6), { Workload::Periodic(Periodic { period: Nanos::ms(15), deadline: Nanos::ms(15), ..job }) }),
+    ];
+    // By deadline: A due 10, B 15, A 20, B 30 before A 30 by neither: the lower index first.
+    assert_eq!(turns(&knobs(&[("enforce", "none")]), 30, &who), "A 0-6, B 6-12, A 12-18, B 18-20, A 20-26, B 26-30");
+}
+
+#[test]
+fn charging_by_the_wall_needs_slices_that_end_and_cpus_of_ones_own() {
+    let two = Host::new(2);
+    let build = |words: &[(&str, &str)]| (POLICY.build)(&two, &knobs(words)).err().map(|refused| refused.to_string());
+    assert!(build(&[("charge", "wall")]).is_some_and(|why| why.contains("placement = partitioned")));
+    let neither = [("charge", "wall"), ("placement", "partitioned"), ("enforce", "none")];
+    assert!(build(&neither).is_some_and(|why| why.contains("enforce = soft or hard")));
+    assert_eq!(build(&[("charge", "wall"), ("placement", "partitioned")]), None);
+}

@@ -2,7 +2,7 @@
 
 use crate::choose::Choice;
 use crate::scenario::{EntitySpec, Group, Scenario, Workload};
-use sched::{Class, Descriptor, Instant, Load, Nanos};
+use sched::{CapBound, Class, Descriptor, Instant, Load, Nanos};
 use sim::Auditor;
 use sim::auditor::{LimitTolerance, Promises};
 
@@ -43,7 +43,8 @@ pub(crate) fn promises(policy: &Descriptor, load: &Load<'_>, delays: Delays) -> 
 fn limits(policy: &Descriptor, load: &Load<'_>, late: Nanos) -> LimitTolerance {
     let late_each = |times: u64| late.saturating_mul(times);
     let quota = (policy.keeps.quota)(load).map(|beyond| beyond.saturating_add(late_each(load.host.cpus as u64 + 1)));
-    let cap = (policy.keeps.cap)(load).map(|burst| burst.saturating_add(late_each(load.entities)));
+    let cap = (policy.keeps.cap)(load)
+        .map(|cap| CapBound { burst: cap.burst.saturating_add(late_each(load.entities)), ..cap });
     LimitTolerance { quota, cap }
 }
 

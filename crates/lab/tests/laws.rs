@@ -37,24 +37,64 @@ fn every_policy_keeps_the_laws_on_16_cpus() {
     hold(16);
 }
 
-/// Whoever cheats is caught, by the judge whose law it is.
+/// Whoever cheats is caught, by the judge whose law it is. Who allocates is caught elsewhere, by an allocator that counts.
 #[test]
 fn every_canary_is_caught() {
     let expected = [
         ("canary-forgets", "law 1"), // 11 or 12: nobody runs it, whoever idles.
         ("canary-idles", "law 11"),
+        ("canary-kicks", "the policy kicks without end"),
         ("canary-past", "law 1:"),
         ("canary-picks-blocked", "law"),
+        ("canary-picks-held", "law 2:"),
+        ("canary-refuses", "assertion `left == right` failed: a wish was refused"),
+        ("canary-remembers", "law 8:"),
+        ("canary-rings", "law 7:"),
         ("canary-starves", "law 12"),
+        ("canary-strays", "law 2:"),
         ("canary-wavers", "law 10"),
     ];
+    let others = policies::CANARIES.iter().filter(|canary| expected.iter().all(|(name, _)| canary.name != *name));
+    assert_eq!(others.map(|canary| canary.name).collect::<Vec<_>>(), ["canary-allocates"], "each has its judge");
     for (name, law) in expected {
         let canary = policies::CANARIES.iter().find(|canary| canary.name == name).expect("it is a canary");
-        let caught = (0..40).find_map(|seed| fuzz::check(&fuzz::Options::draw(canary, seed)).err());
+        let caught = (0..60).find_map(|seed| fuzz::check(&fuzz::Options::draw(canary, seed)).err());
         let failure = caught.unwrap_or_else(|| panic!("{name} was not caught"));
         assert!(failure.what.starts_with(law), "{name} was caught for another reason: {failure}");
         assert!(failure.to_string().contains("replay: cargo xtask fuzz"), "it can be replayed: {failure}");
     }
+}
+
+/// The same seed gives the same actions, whatever ran before; another seed gives others.
+#[test]
+fn a_seed_decides_everything() {
+    for policy in chosen::policies() {
+        let actions = |seed| fuzz::check(&fuzz::Options::draw(policy, seed)).expect("it keeps the laws").actions;
+        let (first, other) = (actions(7), actions(8));
+        assert_ne!(first, other, "{}", policy.name);
+        assert_eq!(actions(7), first, "{}", policy.name);
+    }
+}
+
+/// Promises that only calm runs can be held to are judged in some runs of every policy that makes them, and kept.
+#[test]
+fn every_period_of_a_calm_run_has_its_slice() {
+    let promising = |options: &fuzz::Options| options.reservations && options.reservation_bound().is_some();
+    let mut keepers = Vec::new();
+    for policy in chosen::policies() {
+        let drawn = (0..400).map(|seed| fuzz::Options::draw(policy, seed));
+        let judged: Vec<_> = drawn.filter(promising).collect();
+        if judged.is_empty() {
+            continue;
+        }
+        assert!(judged.len() >= 4, "{}: {} of 400 runs judge periods", policy.name, judged.len());
+        keepers.push(policy.name);
+        for options in judged {
+            println!("{options}");
+            fuzz::check(&options).unwrap_or_else(|failure| panic!("{failure}"));
+        }
+    }
+    println!("judged: {keepers:?}");
 }
 
 /// A failure is shrunk: what is left is small, and still fails.

@@ -5,6 +5,7 @@ mod chosen;
 mod driver;
 
 use driver::Driver;
+use lab::fuzz::{Options, run_metered};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use sched::{
@@ -241,6 +242,19 @@ fn no_variant_of_edf_allocates_when_it_decides() {
         &[("placement", "partitioned"), ("charge", "wall")],
     ] {
         assert_silent(edf, settings);
+    }
+}
+
+/// The same under everything the fuzzer does: all knobs, 1 to 16 CPUs, late kicks and alarms, comings and goings.
+#[test]
+fn no_policy_allocates_when_it_is_fuzzed() {
+    for policy in policies::ALL {
+        for seed in 0..20 {
+            let options = Options::draw(policy, seed);
+            println!("{options}");
+            let mut meter = |call: &mut dyn FnMut()| without_allocating(&"a call", call);
+            run_metered(&options, &mut meter).unwrap_or_else(|failure| panic!("{failure}"));
+        }
     }
 }
 

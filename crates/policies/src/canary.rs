@@ -2,8 +2,8 @@
 
 use sched::queue::Lists;
 use sched::{
-    AlarmSlots, Build, Conserving, CpuId, Cx, Descriptor, EntityId, Keeps, Nanos, Params, Policy, Refused, Slice,
-    Stopped, Wake, Why,
+    Alarm, AlarmKind, AlarmSlots, Build, Conserving, CpuId, Cx, Descriptor, EntityId, Held, Keeps, Nanos, Of, Params,
+    Policy, Refused, Slice, Stopped, Wake, Why,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -12,9 +12,15 @@ pub const CANARIES: &[&Descriptor] = &[
     &canary("canary-allocates", |_, _| Ok(boxed(Cheat::Allocates))),
     &canary("canary-forgets", |_, _| Ok(boxed(Cheat::Forgets))),
     &canary("canary-idles", |_, _| Ok(boxed(Cheat::Idles))),
+    &canary("canary-kicks", |_, _| Ok(boxed(Cheat::Kicks))),
     &canary("canary-past", |_, _| Ok(boxed(Cheat::Past))),
     &canary("canary-picks-blocked", |_, _| Ok(boxed(Cheat::PicksBlocked))),
+    &canary("canary-picks-held", |_, _| Ok(boxed(Cheat::PicksHeld))),
+    &canary("canary-refuses", |_, _| Ok(boxed(Cheat::Refuses))),
+    &canary("canary-remembers", |_, _| Ok(boxed(Cheat::Remembers))),
+    &canary("canary-rings", |_, _| Ok(boxed(Cheat::Rings))),
     &canary("canary-starves", |_, _| Ok(boxed(Cheat::Starves))),
+    &canary("canary-strays", |_, _| Ok(boxed(Cheat::Strays))),
     &canary("canary-wavers", |_, _| Ok(boxed(Cheat::Wavers))),
 ];
 
@@ -32,14 +38,14 @@ const fn canary(name: &'static str, build: Build) -> Descriptor {
         conserving: |_| Conserving::Global { slack: Nanos::ms(1) },
         keeps: Keeps::NOTHING,
         starvation: |load| Some(QUANTUM.saturating_mul(load.entities)),
-        alarms: AlarmSlots::NONE,
+        alarms: AlarmSlots { policy: &[AlarmKind::Timer], ..AlarmSlots::NONE },
         knobs: &[],
         build,
     }
 }
 
 fn boxed(cheat: Cheat) -> Box<dyn Policy> {
-    Box::new(Canary { cheat, queue: Lists::new(1), picks: 0, asleep: None })
+    Box::new(Canary { cheat, queue: Lists::new(1), picks: 0, asleep: None, gone: None, wishes: 0 })
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -50,12 +56,24 @@ enum Cheat {
     Forgets,
     /// Law 11: lets a CPU idle although somebody waits, every third time.
     Idles,
+    /// Calls its own CPU at every pick, so that no decision is ever final.
+    Kicks,
     /// Law 1: gives a slice that is over.
     Past,
     /// Law 2: picks who is blocked.
     PicksBlocked,
+    /// Law 2: picks who is held.
+    PicksHeld,
+    /// Refuses a change, and yet takes note of it.
+    Refuses,
+    /// Law 8: asks about somebody who left.
+    Remembers,
+    /// Law 7: sets an alarm to this very moment.
+    Rings,
     /// Law 12: the entity of index 0 runs only when nobody else wants to.
     Starves,
+    /// Law 2: picks whoever comes first, wherever it may run.
+    Strays,
     /// Law 10: decides by something other than its inputs.
     Wavers,
 }
@@ -69,6 +87,10 @@ struct Canary {
     picks: u64,
     /// Somebody who is blocked.
     asleep: Option<EntityId>,
+    /// Somebody who left.
+    gone: Option<EntityId>,
+    /// How often somebody asked for a change.
+    wishes: i64,
 }
 
 impl Canary {
@@ -88,6 +110,7 @@ impl Canary {
                 let mut others = self.queue.iter(QUEUE).filter(|&e| cx.may_run(e, cpu) && e.index() != 0);
                 others.next().or_else(|| waiting.next())
             }
+            Cheat::Strays => self.queue.first(QUEUE),
             Cheat::Wavers if ELSEWHERE.fetch_add(1, Ordering::Relaxed).is_multiple_of(3) => waiting.last(),
             _ => waiting.next(),
         }
@@ -101,11 +124,13 @@ impl Policy for Canary {
     }
 
     fn detach(&mut self, e: EntityId, _cx: &mut Cx<'_>) {
+        self.gone = Some(e);
         self.asleep = self.asleep.filter(|&asleep| asleep != e);
     }
 
     fn adjust(&mut self, _e: EntityId, _old: &Params, _cx: &mut Cx<'_>) -> Result<(), Refused> {
-        Ok(())
+        self.wishes += 1;
+        if self.cheat == Cheat::Refuses { Err(Refused::Unsupported("nothing is right")) } else { Ok(()) }
     }
 
     fn wake(&mut self, e: EntityId, _why: Wake, cx: &mut Cx<'_>) {
@@ -139,10 +164,21 @@ impl Policy for Canary {
         }
         let Some(e) = self.choose(cpu, cx) else { return Slice::IDLE };
         self.queue.remove(e);
+        match (self.cheat, self.gone) {
+            (Cheat::Kicks, _) => cx.kick(cpu),
+            (Cheat::PicksHeld, _) => cx.hold(e, Held::Parked),
+            (Cheat::Remembers, Some(gone)) => assert!(!cx.is_held(gone), "nobody is held here"),
+            (Cheat::Rings, _) => cx.set_alarm(Alarm { of: Of::Policy, slot: 0 }, cpu, cx.now()),
+            _ => {}
+        }
         match self.cheat {
             Cheat::Past => Slice::until(e, cx.now()),
             Cheat::Allocates => Slice::until(e, cx.now() + *std::hint::black_box(Box::new(QUANTUM))),
             _ => Slice::until(e, cx.now() + QUANTUM),
         }
+    }
+
+    fn inspect(&self, _e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {
+        show("wishes", self.wishes);
     }
 }

@@ -77,9 +77,20 @@ pub struct Keeps {
     pub reservations: Bound,
     /// How far beyond twice a group's quota its members can get in a short span. The driver's delay is added per CPU.
     pub quota: Bound,
-    /// The most that a capped group's members can get at once beyond the steady rate of the cap. The driver's delay is added per
-    /// member.
-    pub cap: Bound,
+    /// How exactly the members of a capped group are held to it.
+    pub cap: fn(&Load<'_>) -> Option<CapBound>,
+}
+
+/// How exactly a cap is kept: in any span, the members get at most the cap's part of it, `rounding` for each `period` in it,
+/// and `burst`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CapBound {
+    /// How often what is left of it is worked out. Above zero.
+    pub period: Nanos,
+    /// What rounding may add in every such period.
+    pub rounding: Nanos,
+    /// How far ahead the members may be. The driver's delay is added per member.
+    pub burst: Nanos,
 }
 
 impl Keeps {

@@ -21,7 +21,7 @@ pub mod time;
 mod truth;
 
 pub use cx::{AlarmBase, Cx, Running, State};
-pub use descriptor::{Bound, Build, Conserving, Descriptor, Keeps, Knob, KnobError, Knobs, Load, Unit};
+pub use descriptor::{Bound, Build, CapBound, Conserving, Descriptor, Keeps, Knob, KnobError, Knobs, Load, Unit};
 pub use id::{CpuId, CpuSet, EntityId, GroupId};
 pub use machine::{Action, Input, Kicks, Machine};
 pub use params::{Class, GroupParams, Host, Limit, Params, Quota, Refused, Reservation, RtPriority, Warp, Weight};

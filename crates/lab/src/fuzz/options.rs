@@ -1,9 +1,11 @@
 //! [`Options`]: everything a fuzz run depends on, drawn from its seed.
 
 use super::driver::Lateness;
+use super::wishes::WEIGHTS;
+use super::world::GROUP_DEPTH;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
-use sched::{Descriptor, Host, Knobs, Nanos, Unit};
+use sched::{Descriptor, Host, Knobs, Load, Nanos, Unit};
 use std::fmt;
 
 /// What a fuzz run does. Drawn from the seed; `steps` and `entities` may be set to make it smaller.
@@ -141,6 +143,34 @@ impl Options {
     #[must_use]
     pub fn is_calm(&self) -> bool {
         !(self.affinities || self.changes || self.arrivals || self.blocks || self.pauses || self.yields)
+    }
+
+    /// How exactly every slice must be delivered in every period, if it must: by a punctual driver, as long as nobody
+    /// comes, goes, changes or rests.
+    #[must_use]
+    pub fn reservation_bound(&self) -> Option<Nanos> {
+        let punctual = self.is_calm() && self.lateness == Lateness::default();
+        punctual.then(|| (self.policy.keeps.reservations)(&self.load())).flatten()
+    }
+
+    /// The circumstances in which the policy states its bounds.
+    #[must_use]
+    pub fn load(&self) -> Load<'_> {
+        let weights = || WEIGHTS.iter().copied().map(u64::from);
+        Load {
+            host: &self.host,
+            knobs: &self.knobs,
+            entities: self.entities,
+            weight_least: weights().min().unwrap_or(1),
+            weight_most: weights().max().unwrap_or(1),
+            group_depth: if self.groups { GROUP_DEPTH } else { 0 },
+            has_rt: self.real_time,
+            has_reservations: self.reservations,
+            has_limits: self.groups && self.limits,
+            has_changes: self.changes || self.pauses || self.arrivals,
+            has_sleepers: self.blocks || self.pauses || self.arrivals,
+            has_affinity: self.affinities,
+        }
     }
 
     /// The same on a machine of this many CPUs.

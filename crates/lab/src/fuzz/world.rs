@@ -1,16 +1,16 @@
 //! [`World`]: what happens to a machine in a fuzz run, and what the run is held to.
 
 use super::driver::{Driver, Lateness, Meter};
-use super::wishes::{self, WEIGHTS};
+use super::wishes;
 use super::{Dice, Options, Run};
 use crate::audit::{self, Delays};
-use sched::{CpuId, EntityId, GroupId, Input, Kicks, Load, Machine, Nanos, Notice, State, Wake};
+use sched::{CpuId, EntityId, GroupId, Input, Kicks, Machine, Nanos, Notice, State, Wake};
 use sim::Auditor;
 use sim::auditor::Promises;
 use std::collections::BTreeMap;
 
 /// How deep groups are nested at most.
-const GROUP_DEPTH: u32 = 3;
+pub(super) const GROUP_DEPTH: u32 = 3;
 /// How many groups there are at most, the root included.
 const GROUPS_MOST: usize = 8;
 
@@ -256,34 +256,10 @@ impl<'a> World<'a> {
 // ---- What the run is held to ----
 
 fn promises(options: &Options) -> Promises {
-    let Options { policy, ref knobs, .. } = *options;
-    let weights = || WEIGHTS.iter().copied().map(u64::from);
-    let load = Load {
-        host: &options.host,
-        knobs,
-        entities: options.entities,
-        weight_least: weights().min().unwrap_or(1),
-        weight_most: weights().max().unwrap_or(1),
-        group_depth: if options.groups { GROUP_DEPTH } else { 0 },
-        has_rt: options.real_time,
-        has_reservations: options.reservations,
-        has_limits: options.groups && options.limits,
-        has_changes: options.changes || options.pauses || options.arrivals,
-        has_sleepers: options.blocks || options.pauses || options.arrivals,
-        has_affinity: options.affinities,
-    };
     let Lateness { kick, alarm, slice } = options.lateness;
     let late = kick + alarm + slice;
     Promises {
-        reservations: reservations(options, &load),
-        ..audit::promises(policy, &load, Delays { late, turn: late })
+        reservations: options.reservation_bound(),
+        ..audit::promises(options.policy, &options.load(), Delays { late, turn: late })
     }
-}
-
-/// How exactly every slice must be delivered in every period: by a punctual driver, as long as nobody comes, goes, changes
-/// or rests. (Who rests and comes back late in its period may cost others theirs: the bound is for demand that does not
-/// hold back.)
-fn reservations(options: &Options, load: &Load<'_>) -> Option<Nanos> {
-    let punctual = options.is_calm() && options.lateness == Lateness::default();
-    punctual.then(|| (options.policy.keeps.reservations)(load)).flatten()
 }

@@ -1,6 +1,6 @@
-//! A driver of a machine in virtual time: exact, with nothing but a table of alarms.
+//! A driver of a machine in virtual time: exact, with nothing but a table of alarms and the kicks under way.
 
-use sched::{Action, Alarm, EntityId, Input, Instant, Machine};
+use sched::{Action, Alarm, CpuId, EntityId, Input, Instant, Machine};
 use std::fmt::Debug;
 
 /// Carries out a call of the machine, which it is told by name, and may look at what the call does.
@@ -14,13 +14,15 @@ pub(crate) struct Driver {
     alarms: Vec<Option<(Instant, Alarm)>>,
     /// Who runs, by what the machine said.
     seats: Vec<Option<EntityId>>,
+    /// Kicks under way, the oldest first.
+    pub(crate) kicks: Vec<CpuId>,
     around: Around,
 }
 
 impl Driver {
     pub(crate) fn new(machine: Machine, around: Around) -> Driver {
         let seats = vec![None; machine.host().cpus];
-        Driver { now: machine.now(), machine, alarms: Vec::new(), seats, around }
+        Driver { now: machine.now(), machine, alarms: Vec::new(), seats, kicks: Vec::new(), around }
     }
 
     pub(crate) fn input(&mut self, input: Input) {
@@ -49,7 +51,7 @@ impl Driver {
                 }
                 Action::ClearAlarm { number, .. } => self.alarms[number] = None,
                 Action::Extend { .. } | Action::Held { .. } => {}
-                Action::Kick { cpu } => panic!("kicks are immediate, {cpu:?} needs none"),
+                Action::Kick { cpu } => self.kicks.push(cpu),
             }
         }
         for cpu in self.machine.host().iter() {
@@ -70,11 +72,18 @@ impl Driver {
         self.input(Input::Alarm { alarm });
     }
 
-    /// When the next slice ends or the next alarm is due; [`Instant::NEVER`] if nothing will happen by itself.
+    /// Delivers the oldest kick under way.
+    pub(crate) fn kick(&mut self) {
+        let cpu = self.kicks.remove(0);
+        self.input(Input::Kicked { cpu });
+    }
+
+    /// When a kick arrives, the next slice ends or the next alarm is due; [`Instant::NEVER`] if nothing will happen by itself.
     pub(crate) fn due(&self) -> Instant {
+        let kick = (!self.kicks.is_empty()).then_some(self.now);
         let ends = self.machine.host().iter().map(|cpu| self.machine.until(cpu)).min();
         let alarm = self.next_alarm().map(|(at, _)| at);
-        ends.into_iter().chain(alarm).min().unwrap_or(Instant::NEVER).max(self.now)
+        kick.into_iter().chain(ends).chain(alarm).min().unwrap_or(Instant::NEVER).max(self.now)
     }
 
     /// Goes to the next instant at which something is due, delivers all that is, and settles.
@@ -85,6 +94,9 @@ impl Driver {
             if self.machine.running(cpu).is_some() && self.machine.until(cpu) <= self.now {
                 self.input(Input::Expire { cpu });
             }
+        }
+        while !self.kicks.is_empty() {
+            self.kick();
         }
         while let Some((_, number)) = self.next_alarm().filter(|&(at, _)| at <= self.now) {
             self.ring(number);

@@ -64,9 +64,9 @@ use domains::{DomainId, Domains};
 use placement::Commit;
 use runqueue::{Priority, RunQueues};
 use sched::{
-    Alarm, AlarmKind, AlarmSlots, Conserving, CpuId, CpuSet, Cx, Descriptor, EntityId, GroupChange, GroupId, Held,
-    Host, Instant, Keeps, Knob, Knobs, Load, Nanos, Of, Params, Policy, Refused, Running, Slice, State, Stopped, Wake,
-    Why,
+    Alarm, AlarmKind, AlarmSlots, CapBound, Conserving, CpuId, CpuSet, Cx, Descriptor, EntityId, GroupChange, GroupId,
+    Held, Host, Instant, Keeps, Knob, Knobs, Load, Nanos, Of, Params, Policy, Refused, Running, Slice, State, Stopped,
+    Wake, Why,
 };
 
 /// What the rest of the system knows of it.
@@ -159,10 +159,12 @@ fn starvation(load: &Load<'_>) -> Option<Nanos> {
     Some(period.saturating_mul(periods) + tick + turns)
 }
 
-/// Everybody may be a few accounting periods ahead before it is parked; an account is rounded to whole credits, up to one in
-/// the member's favour at each accounting.
-fn cap(load: &Load<'_>) -> Option<Nanos> {
-    Some(accounting_period(load.knobs).saturating_mul(3).saturating_mul(load.entities))
+/// What a domain earns in a period is rounded up to a credit, 100 µs, and again for each of its members, who may be a few
+/// periods ahead before they are parked.
+fn cap(load: &Load<'_>) -> Option<CapBound> {
+    let period = accounting_period(load.knobs);
+    let burst = period.saturating_mul(3).saturating_mul(load.entities);
+    Some(CapBound { period, rounding: Nanos::us(100).saturating_mul(load.entities + 1), burst })
 }
 
 /// The knobs, read once.

@@ -6,7 +6,7 @@
 //! A quota (Linux) is for the members and for all groups below; a cap (Xen) is for the members alone, for domains do not nest.
 //! The root's are not judged: who is in no group is in no domain.
 
-use sched::{GroupParams, Instant, Nanos};
+use sched::{CapBound, GroupParams, Instant, Nanos};
 
 /// How strictly limits are judged. A limit kept per period allows its own amount at the end of one period and again
 /// at the beginning of the next, so twice that in a short span; the tolerances come on top.
@@ -14,8 +14,8 @@ use sched::{GroupParams, Instant, Nanos};
 pub struct LimitTolerance {
     /// Beyond twice the quota; `None`: the policy keeps no quotas.
     pub quota: Option<Nanos>,
-    /// The burst of a cap; `None`: the policy keeps no caps.
-    pub cap: Option<Nanos>,
+    /// `None`: the policy keeps no caps.
+    pub cap: Option<CapBound>,
 }
 
 /// One limit in force: `amount` in every `period`.
@@ -72,10 +72,10 @@ impl Limits {
         self.quota = params.quota.zip(tolerance.quota).map(|(limit, tolerance)| {
             Bucket::new(limit.quota, limit.period, limit.quota.saturating_mul(2) + tolerance)
         });
-        self.cap = params
-            .cap_percent
-            .zip(tolerance.cap)
-            .map(|(percent, burst)| Bucket::new(Nanos::ns(u64::from(percent)), Nanos::ns(100), burst));
+        self.cap = params.cap_percent.zip(tolerance.cap).map(|(percent, tolerance)| {
+            let amount = tolerance.period.scale(u64::from(percent), 100) + tolerance.rounding;
+            Bucket::new(amount, tolerance.period, tolerance.burst)
+        });
     }
 
     /// Time passes until `now`; from then on `change` more members run, `own` of them not in groups below. Gives

@@ -1,6 +1,7 @@
 //! Wrong traces, made by hand: each rule must find what breaks it, and nothing in the same trace put right.
 
 use super::*;
+use sched::CapBound;
 use sched::{CpuSet, Limit, Quota, Reservation, Wake};
 
 /// A trace in the making: times in milliseconds.
@@ -60,6 +61,10 @@ impl Script {
     }
 }
 
+fn cap(burst: Nanos) -> CapBound {
+    CapBound { period: Nanos::ms(10), rounding: Nanos::ZERO, burst }
+}
+
 fn conserving(conserving: Conserving) -> Promises {
     Promises { conserving, ..Promises::NONE }
 }
@@ -70,7 +75,7 @@ fn an_honest_trace_is_clean() {
         conserving: Conserving::Global { slack: Nanos::ZERO },
         allowance: Nanos::ZERO,
         starvation: Some(Nanos::ms(10)),
-        limits: LimitTolerance { quota: Some(Nanos::ZERO), cap: Some(Nanos::ZERO) },
+        limits: LimitTolerance { quota: Some(Nanos::ZERO), cap: Some(cap(Nanos::ZERO)) },
         deadlines: true,
         reservations: Some(Nanos::ZERO),
     };
@@ -276,7 +281,7 @@ fn quotas_hold_over_every_window() {
 
 #[test]
 fn caps_hold_in_percent_of_a_cpu() {
-    let limits = LimitTolerance { quota: None, cap: Some(Nanos::ms(30)) };
+    let limits = LimitTolerance { quota: None, cap: Some(cap(Nanos::ms(30))) };
     let judge = |on: u64| {
         let mut script = Script::new(1, Promises { limits, ..Promises::NONE });
         let params = GroupParams { cap_percent: Some(50), ..GroupParams::default() };

@@ -73,7 +73,8 @@ pub struct Keeps {
     /// arrival, what somebody got is from what its weight is due of the time since the last change of who competes.
     pub shares: Bound,
     /// On whom a reservation was granted to and who wants to run throughout a period: how much of the slice can be
-    /// lacking at its end. Judged only where nobody comes late, rests or changes.
+    /// lacking at its end. Periods follow one another from the start that was asked for; where none was, from when the entity
+    /// first wakes, and anew when it wakes after a rest that began no later than its current period.
     pub reservations: Bound,
     /// How far beyond twice a group's quota its members can get in a short span. The driver's delay is added per CPU.
     pub quota: Bound,

@@ -145,11 +145,10 @@ impl Options {
         !(self.affinities || self.changes || self.arrivals || self.blocks || self.pauses || self.yields)
     }
 
-    /// How exactly every slice must be delivered in every period, if it must: by a punctual driver, as long as nobody
-    /// comes, goes, changes or rests.
+    /// How exactly every slice must be delivered in every period, if it must: by a punctual driver.
     #[must_use]
     pub fn reservation_bound(&self) -> Option<Nanos> {
-        let punctual = self.is_calm() && self.lateness == Lateness::default();
+        let punctual = self.lateness == Lateness::default();
         punctual.then(|| (self.policy.keeps.reservations)(&self.load())).flatten()
     }
 

@@ -214,7 +214,7 @@ impl<'a> World<'a> {
         let params = wishes::params(self.options, &self.groups, self.driver.now(), &mut self.dice);
         let Some(id) = self.driver.attach(params) else { return };
         self.members.push(Member { id, woke: false, paused: false });
-        // Who comes late to its first period may cost others theirs (see `reservations`).
+        // Everybody runs on, from the start.
         if self.options.is_calm() {
             self.wake_up(id);
         }

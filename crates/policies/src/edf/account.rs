@@ -51,6 +51,10 @@ pub(super) struct Account {
     pub(super) restricted: bool,
     /// Whether it was blocked at some time in this period, so that nothing is owed to it.
     pub(super) slept: bool,
+    /// When it was blocked last.
+    pub(super) blocked: Instant,
+    /// Whether its periods have a start that was asked for, to which they are bound.
+    pub(super) fixed: bool,
     /// The CPU it is assigned to, when partitioned.
     pub(super) cpu: Option<CpuId>,
     /// Its share of a CPU, as admitted.
@@ -70,6 +74,8 @@ impl Account {
             open: true,
             restricted: false,
             slept: true,
+            blocked: now,
+            fixed: false,
             cpu: None,
             utilisation: Utilisation::ZERO,
         };
@@ -85,6 +91,7 @@ impl Account {
         self.period = reservation.period;
         self.hard = enforce == Enforce::Hard || reservation.limit == Limit::Hard;
         self.utilisation = Utilisation::of(reservation);
+        self.fixed = reservation.start.is_some();
         // A period of no slice that ends when the first one begins.
         self.deadline = reservation.start.unwrap_or(now).max(now);
         self.balance = 0;
@@ -119,6 +126,29 @@ impl Account {
         self.balance = self.slice.as_ns().cast_signed().saturating_add(owed);
         self.slept = false;
         self.standing = if self.balance > 0 { Standing::Reserved } else { self.depleted() };
+    }
+
+    /// The entity wakes. A period of which it wanted nothing begins now, unless its start was asked for; of another, it
+    /// has what its rest has left it: the time it was away counts as used, but for its share of what is still ahead.
+    pub(super) fn wake(&mut self, late: Late, now: Instant) {
+        self.slept = true;
+        if !self.fixed && (now >= self.deadline || self.blocked.saturating_add(self.period) <= self.deadline) {
+            self.deadline = now;
+        }
+        if now >= self.deadline {
+            self.renew(late, now);
+        }
+        if self.standing != Standing::Reserved {
+            return;
+        }
+        let begun = Instant::ZERO + self.deadline.since(Instant::ZERO).saturating_sub(self.period);
+        let signed = |time: Nanos| i64::try_from(time.as_ns()).unwrap_or(i64::MAX);
+        let away = signed(now.since(self.blocked.max(begun)));
+        let ahead = signed(self.deadline.since(now).scale(self.slice.as_ns(), self.period.as_ns()));
+        self.balance = self.balance.min(ahead.max(self.balance - away));
+        if self.balance <= 0 {
+            self.deplete();
+        }
     }
 
     fn depleted(&self) -> Standing {

@@ -313,6 +313,9 @@ impl Policy for Global {
         let (late, now) = (self.edf.late, cx.now());
         self.edf.account_mut(e).renew(late, now);
         self.edf.arm(e, cx);
+        if let State::Running(cpu) = cx.state(e) {
+            self.urgency[cpu.index()] = self.key(e);
+        }
         if waiting {
             self.edf.enqueue(e, cx);
         }

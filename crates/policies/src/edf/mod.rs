@@ -9,17 +9,21 @@
 //!                                                            aaaaabbbbbbbbbbbbbbbaaaaabbbbb          aaaaa
 //! ```
 //!
-//! Among entities that are runnable throughout, with deadline = period, no slice is delivered late on one CPU as long
-//! as Σ slice/period ≤ 1, and the policy admits no more than that, less a reserve. One that wakes late in its period
-//! has its whole slice at once, which can make another's late. `placement = partitioned` keeps that promise on several CPUs: each
-//! entity gets a CPU, first fit. `placement = global` lets the earliest deadlines of the whole machine run, one choice
+//! Periods follow one another from the `start` asked for. Where none is asked for, they begin when the entity first wakes,
+//! and anew when it wakes after sleeping past the end of one. Who wakes within a period it has used part of has what it
+//! had, less the time it was away, but at least its share of what is still ahead (docs/decisions/0010).
+//!
+//! With that, no slice of anybody who is runnable through its period is late on one CPU as long as Σ slice/period ≤ 1, however
+//! others sleep and wake; and the policy admits no more than that, less a reserve. (Who comes, goes or is changed
+//! takes its new slice at once: the first period after that may see another's late.)
+//! `placement = partitioned` keeps that promise on several CPUs: each entity gets a CPU, first fit. `placement = global` lets the earliest deadlines of the whole machine run, one choice
 //! for all CPUs at once; it admits more, and bounds lateness instead of excluding it (Devi and Anderson 2005).
 //!
 //! At one instant, first the set of the chosen is found, then those who run already keep their CPU, and the others
 //! are placed in order of (deadline, index): on their last CPU if it is free, else on the lowest.
 //!
 //! Differences from VSched (S1 §3), where the rule comes from: it knows whether an entity is blocked, so only CPU
-//! time is charged and who sleeps gives way; `charge = wall` gives VSched's blind core back. A yield says that the
+//! time is charged and who sleeps gives way, and periods begin anew after a sleep; `charge = wall` gives VSched's blind core back. A yield says that the
 //! job is done: the rest of the slice is given up, as in SCHED_DEADLINE. `enforce = none` schedules jobs instead of
 //! slices: a job runs until it blocks or yields, a late one keeps its deadline, and nothing is refused; the
 //! deadline of a job is its release plus the period.
@@ -82,8 +86,12 @@ fn conserving(load: &Load<'_>) -> Conserving {
     }
 }
 
-/// Every slice in every period, to the nanosecond, on one CPU each.
+/// Every slice in every period, to the nanosecond, on one CPU each. Who comes, goes or is changed takes what it asks for
+/// at once, while what the one before it has used is still owed to others.
 fn reservations(load: &Load<'_>) -> Option<Nanos> {
+    if load.has_changes {
+        return None;
+    }
     let knobs = load.knobs;
     let exact = knobs.word("enforce") != "none" && knobs.word("charge") == "cpu" && knobs.time("grain").is_zero();
     (exact && (knobs.word("placement") == "partitioned" || load.host.cpus == 1)).then_some(Nanos::ZERO)
@@ -351,10 +359,7 @@ impl Edf {
             }
             return;
         }
-        account.slept = true;
-        if now >= account.deadline {
-            account.renew(late, now);
-        }
+        account.wake(late, now);
         self.arm(e, cx);
     }
 
@@ -393,7 +398,9 @@ impl Edf {
     /// `e` blocks: it is owed nothing for this period, and needs no alarm until it wakes.
     fn rest(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         if self.enforce != Enforce::None && self.account(e).is_reserved() {
-            self.account_mut(e).slept = true;
+            let now = cx.now();
+            let account = self.account_mut(e);
+            (account.slept, account.blocked) = (true, now);
             cx.clear_alarm(period_end(e));
         }
     }

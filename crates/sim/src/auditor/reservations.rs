@@ -32,6 +32,10 @@ pub(super) struct Periods {
     period: Nanos,
     /// When the current period begins.
     start: Instant,
+    /// Whether the start was asked for: else a period of which the entity wanted nothing begins when it wakes.
+    fixed: bool,
+    /// Since when it does not want to run, if it does not.
+    resting: Option<Instant>,
     /// Delivered in the current period.
     delivered: Nanos,
     /// Whether the entity wanted to run at every moment of it so far.
@@ -49,6 +53,8 @@ impl Periods {
             slice: reservation.slice,
             period: reservation.period,
             start,
+            fixed: reservation.start.is_some(),
+            resting: Some(now),
             delivered: Nanos::ZERO,
             throughout: true,
             seen: now,
@@ -62,6 +68,16 @@ impl Periods {
 
     /// From `seen` to `now` the entity was `doing` this. Gives the worst shortfall of the periods that ended.
     pub(super) fn elapse(&mut self, doing: Doing, now: Instant) -> Option<Nanos> {
+        match (doing, self.resting) {
+            (Doing::Resting, None) => self.resting = Some(self.seen),
+            (Doing::Wanting | Doing::Running, Some(since)) => {
+                self.resting = None;
+                if !self.fixed && since <= self.start {
+                    (self.start, self.throughout) = (self.seen, true);
+                }
+            }
+            _ => {}
+        }
         let mut from = std::mem::replace(&mut self.seen, now).max(self.start);
         let mut worst = None;
         while now >= self.start.saturating_add(self.period) {

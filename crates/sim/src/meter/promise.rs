@@ -4,6 +4,9 @@ use sched::{Instant, Nanos, Reservation};
 
 /// What became of a reservation.
 ///
+/// Periods follow one another from the reservation's start. Where none was asked for, they begin when the entity first wants
+/// to run, and anew when it wakes after a rest that began no later than its current period.
+///
 /// A period is judged if the entity was runnable (waiting, running or held) throughout; it is a miss if less than the
 /// slice was delivered by its end. Who slept in between may have slept through its slice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -55,17 +58,32 @@ pub(super) struct Watch {
     delivered: Nanos,
     throughout: bool,
     started: bool,
+    /// Since when the entity has been blocked, if it is.
+    blocked: Option<Instant>,
 }
 
 impl Watch {
     /// Of `reservation`, made now: its first period begins at its start, or now.
     pub(super) fn new(reservation: Reservation, now: Instant) -> Watch {
         let end = reservation.start.unwrap_or(now).max(now);
-        Watch { reservation, end, upto: now, delivered: Nanos::ZERO, throughout: true, started: false }
+        Watch {
+            reservation,
+            end,
+            upto: now,
+            delivered: Nanos::ZERO,
+            throughout: true,
+            started: false,
+            blocked: Some(now),
+        }
     }
 
     /// Accounts for the time until `now`, throughout which the entity was `doing` one thing.
     pub(super) fn advance(&mut self, doing: Doing, now: Instant, sum: &mut Promise) {
+        match (doing, self.blocked) {
+            (Doing::Blocked, None) => self.blocked = Some(self.upto),
+            (Doing::Waiting | Doing::Running, Some(since)) => self.wake(since, sum),
+            _ => {}
+        }
         while self.upto < now {
             if self.started && self.is_fresh() {
                 self.skip(doing, now, sum);
@@ -87,6 +105,19 @@ impl Watch {
         // A period that ends exactly now has been closed: what happens now belongs to the next.
         if self.end == now {
             self.close(sum);
+        }
+    }
+
+    /// The entity, blocked since `since`, wakes: a period it has not wanted anything of begins now.
+    fn wake(&mut self, since: Instant, sum: &mut Promise) {
+        self.blocked = None;
+        if self.end == self.upto {
+            self.close(sum);
+        }
+        let Reservation { start, period, .. } = self.reservation;
+        if start.is_none() && since.saturating_add(period) <= self.end {
+            self.end = self.upto.saturating_add(period);
+            self.throughout = true;
         }
     }
 

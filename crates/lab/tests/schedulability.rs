@@ -1,0 +1,135 @@
+//! The theorem of Liu and Layland, and what policies make of it: on one CPU, whoever was granted a reservation gets its
+//! slice in every period, up to a full CPU, in which it wants to run throughout; however the others rest and wake, where
+//! the policy says so. The auditor judges.
+
+mod chosen;
+
+use lab::fuzz::Dice;
+use sched::{Descriptor, EntityId, Host, Instant, Knobs, Load, Nanos, Params, Reservation, State, Wake};
+use sim::auditor::Promises;
+use sim::{Auditor, Costs, Workload};
+
+const SEEDS: u64 = 400;
+const LENGTH: Nanos = Nanos::ms(400);
+/// Periods with few common multiples, and with many.
+const PERIODS_MS: [u64; 10] = [2, 3, 4, 5, 7, 8, 10, 13, 20, 40];
+
+/// Reservations that fill one CPU, but for what division leaves.
+fn full_cpu(dice: &mut Dice) -> Vec<Reservation> {
+    let parts: Vec<u64> = (0..2 + dice.below(4)).map(|_| 1 + dice.below(20)).collect();
+    let sum: u64 = parts.iter().sum();
+    let reservation = |&part: &u64| {
+        let period = Nanos::ms(dice.choose(&PERIODS_MS).expect("there are some"));
+        Reservation::new(period.scale(part, sum), period)
+    };
+    parts.iter().map(reservation).collect()
+}
+
+/// Knobs under which nothing is kept back from promises.
+fn generous(policy: &Descriptor) -> Knobs {
+    let mut knobs = policy.defaults();
+    for (name, value) in [("reserve", 0), ("rt-bandwidth", 100)] {
+        if policy.knobs.iter().any(|knob| knob.name == name) {
+            knobs.set(name, value).expect("it is in range");
+        }
+    }
+    knobs
+}
+
+fn load<'a>(host: &'a Host, knobs: &'a Knobs, has_sleepers: bool) -> Load<'a> {
+    Load {
+        host,
+        knobs,
+        entities: 6,
+        weight_least: 1024,
+        weight_most: 1024,
+        group_depth: 0,
+        has_rt: false,
+        has_reservations: true,
+        has_limits: false,
+        has_changes: false,
+        has_sleepers,
+        has_affinity: false,
+    }
+}
+
+/// Somebody blocks or wakes, or nothing happens.
+fn stir(host: &mut sim::Host<'_>, all: &[EntityId], dice: &mut Dice) {
+    let e = dice.choose(all).expect("there are some");
+    match host.machine().state(e) {
+        State::Blocked => host.wake(e, Wake::Timer),
+        State::Running(cpu) if dice.one_in(2) => host.block(cpu),
+        _ => {}
+    }
+}
+
+/// Runs a full CPU of `policy`; gives how many periods were judged, or what was found.
+fn run(policy: &'static Descriptor, knobs: &Knobs, sleepers: bool, lacking: Nanos, seed: u64) -> Result<u64, String> {
+    let mut dice = Dice::new(seed);
+    let mut auditor = Auditor::new(Host::new(1), Promises { reservations: Some(lacking), ..Promises::NONE });
+    let mut host = sim::Host::new(policy, Host::new(1), knobs, Costs::NONE).expect("these knobs go together");
+    host.watch(&mut auditor);
+    let mut all = Vec::new();
+    for reservation in full_cpu(&mut dice) {
+        let params = Params { reservation: Some(reservation), ..Params::default() };
+        // Who is refused was promised nothing.
+        all.extend(host.attach("task", params, Workload::Scripted));
+    }
+    all.iter().for_each(|&e| host.wake(e, Wake::Timer));
+    let end = Instant::ZERO + LENGTH;
+    while host.now() < end {
+        let next = host.now() + Nanos::us(1) + dice.span(Nanos::ms(3));
+        host.run_until(next.min(end));
+        if sleepers && host.now() < end {
+            stir(&mut host, &all, &mut dice);
+        }
+    }
+    host.finish(end);
+    drop(host);
+    let judged = all.iter().filter_map(|&e| auditor.periods(e)).map(|counts| counts.judged).sum();
+    if auditor.verdict().is_clean() { Ok(judged) } else { Err(format!("seed {seed}: {}", auditor.verdict())) }
+}
+
+#[test]
+fn an_admitted_reservation_is_kept_on_a_full_cpu() {
+    let one = Host::new(1);
+    for policy in chosen::policies() {
+        let knobs = generous(policy);
+        for sleepers in [false, true] {
+            let Some(lacking) = (policy.keeps.reservations)(&load(&one, &knobs, sleepers)) else { continue };
+            let mut judged = 0;
+            for seed in 0..SEEDS {
+                let outcome = run(policy, &knobs, sleepers, lacking, seed);
+                judged += outcome.unwrap_or_else(|what| panic!("{}, sleepers {sleepers}: {what}", policy.name));
+            }
+            println!("{}: {judged} periods, sleepers {sleepers}", policy.name);
+            assert!(judged > SEEDS * 10, "{}: {judged} periods say little", policy.name);
+        }
+    }
+}
+
+/// Partitioned or hard, the promise is the same.
+#[test]
+fn edf_keeps_its_promises_however_it_enforces_them() {
+    let edf = policies::find("edf").expect("it is registered");
+    for (placement, enforce, late) in
+        [("partitioned", "soft", "renew"), ("global", "hard", "renew"), ("partitioned", "hard", "carry")]
+    {
+        let mut knobs = generous(edf);
+        for (name, word) in [("placement", placement), ("enforce", enforce), ("late", late)] {
+            knobs.set_word(name, word).expect("it is one of its words");
+        }
+        for seed in 0..SEEDS {
+            let outcome = run(edf, &knobs, true, Nanos::ZERO, 1_000 + seed);
+            outcome.unwrap_or_else(|what| panic!("{placement}, {enforce}, {late}: {what}"));
+        }
+    }
+}
+
+/// The test can fail: Credit, which knows no deadlines, lacks slices in the same worlds.
+#[test]
+fn who_knows_no_deadlines_lacks_slices() {
+    let credit = policies::find("credit").expect("it is registered");
+    let short = (0..SEEDS).filter(|&seed| run(credit, &credit.defaults(), true, Nanos::ZERO, seed).is_err()).count();
+    assert!(short > SEEDS as usize / 2, "only {short} of {SEEDS} runs lacked a slice");
+}

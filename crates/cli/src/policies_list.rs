@@ -2,7 +2,8 @@
 
 use crate::args::Policies;
 use crate::{Failure, output};
-use sched::{Conserving, Descriptor, Host, Knob, Load, Nanos, Unit};
+use lab::book;
+use sched::{Conserving, Descriptor, Knob, Nanos, Unit};
 use serde::Serialize;
 
 /// A policy as JSON.
@@ -14,6 +15,7 @@ struct Shown {
     good_for: &'static str,
     bad_at: &'static str,
     work_conserving: Scope,
+    promises: Vec<Promised>,
     knobs: Vec<ShownKnob>,
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<String>,
@@ -25,6 +27,13 @@ struct Scope {
     scope: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     slack_ns: Option<u64>,
+}
+
+/// A promise as JSON.
+#[derive(Serialize)]
+struct Promised {
+    about: &'static str,
+    words: String,
 }
 
 /// A knob as JSON. Times are in nanoseconds, percentages in percent, choices are numbers into `words`.
@@ -59,7 +68,7 @@ fn list() -> String {
         for (label, words) in [
             ("good for", policy.good_for),
             ("bad at", policy.bad_at),
-            ("conserving", scope_in_words(policy).as_str()),
+            ("idle CPUs", book::scope_in_words(policy).as_str()),
             ("from", policy.source),
         ] {
             text += &field(label, words);
@@ -72,9 +81,9 @@ fn list() -> String {
 /// A labelled line, folded.
 fn field(label: &str, words: &str) -> String {
     let mut text = String::new();
-    let width = usize::from(output::width()).saturating_sub(16);
+    let width = usize::from(output::width()).saturating_sub(21);
     for (nth, line) in output::folded(words, width).into_iter().enumerate() {
-        text += &format!("    {:<11} {line}\n", if nth == 0 { label } else { "" });
+        text += &format!("    {:<16} {line}\n", if nth == 0 { label } else { "" });
     }
     text
 }
@@ -83,10 +92,12 @@ fn explanation(policy: &Descriptor) -> String {
     let mut text = format!("{}  {}\n\n", output::heading(policy.name), policy.title);
     text += policy.essay().trim_end();
     text += "\n\n";
-    for (label, words) in
-        [("good for", policy.good_for), ("bad at", policy.bad_at), ("conserving", &scope_in_words(policy))]
-    {
+    for (label, words) in [("good for", policy.good_for), ("bad at", policy.bad_at), ("from", policy.source)] {
         text += &field(label, words);
+    }
+    text += &format!("\n{}\n", output::heading("promises (at the defaults, four CPUs, eight equal hogs)"));
+    for book::Promise { about, words } in book::promises(policy) {
+        text += &field(about, &words);
     }
     if policy.knobs.is_empty() {
         return text + "\nIt has no knobs.\n";
@@ -104,39 +115,8 @@ fn explanation(policy: &Descriptor) -> String {
     text
 }
 
-/// What the policy promises about idle CPUs, at its defaults, for eight equal entities that always want to run.
-fn conserving(policy: &Descriptor) -> Conserving {
-    let (host, knobs) = (Host { cpus: 4, smt: 1, llc: 4 }, policy.defaults());
-    (policy.conserving)(&Load {
-        host: &host,
-        knobs: &knobs,
-        entities: 8,
-        weight_least: 1024,
-        weight_most: 1024,
-        group_depth: 1,
-        has_rt: false,
-        has_reservations: false,
-        has_limits: false,
-        has_changes: false,
-        has_sleepers: false,
-        has_affinity: false,
-    })
-}
-
-fn scope_in_words(policy: &Descriptor) -> String {
-    let within = |slack: Nanos| if slack.is_zero() { String::new() } else { format!(" for more than {slack}") };
-    match conserving(policy) {
-        Conserving::Never => "no promise: a CPU may idle while somebody waits".to_string(),
-        Conserving::PerCpu { slack } => format!("no CPU idles{} while somebody assigned to it waits", within(slack)),
-        Conserving::Domain { slack } => {
-            format!("no CPU idles{} while somebody waits among the CPUs of its cache", within(slack))
-        }
-        Conserving::Global { slack } => format!("no CPU idles{} while anybody waits who may run there", within(slack)),
-    }
-}
-
 fn shown(policy: &Descriptor, with_text: bool) -> Shown {
-    let (scope, slack) = match conserving(policy) {
+    let (scope, slack) = match book::scope(policy) {
         Conserving::Never => ("never", None),
         Conserving::PerCpu { slack } => ("per-cpu", Some(slack)),
         Conserving::Domain { slack } => ("cache", Some(slack)),
@@ -149,6 +129,10 @@ fn shown(policy: &Descriptor, with_text: bool) -> Shown {
         good_for: policy.good_for,
         bad_at: policy.bad_at,
         work_conserving: Scope { scope, slack_ns: slack.map(Nanos::as_ns) },
+        promises: book::promises(policy)
+            .into_iter()
+            .map(|book::Promise { about, words }| Promised { about, words })
+            .collect(),
         knobs: policy.knobs.iter().map(shown_knob).collect(),
         text: with_text.then(|| policy.essay()),
     }

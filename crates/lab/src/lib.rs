@@ -4,6 +4,7 @@
 //! reason and what would be right.
 
 mod audit;
+pub mod book;
 mod choose;
 mod duration;
 pub mod fuzz;

@@ -1,39 +1,86 @@
-//! Traces that must not change by accident: scenarios under every policy, byte for byte. `UPDATE_EXPECT=1` rewrites them.
+//! Runs that must not change by accident: the standard scenarios under every policy, as a trace byte for byte and as a Gantt
+//! picture to read. `UPDATE_EXPECT=1` rewrites them.
 
 use expect_test::expect_file;
 use lab::scenario::Scenario;
-use sched::Nanos;
+use sched::{Instant, Nanos};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use trace::{Header, TextWriter};
+use trace::gantt::{Gantt, Glyphs};
+use trace::{Header, TextWriter, TimelineBuilder};
 
-/// Scenarios, and how much of each is kept.
-const SCENARIOS: [(&str, Nanos); 2] = [("three-vms", Nanos::ms(300)), ("weights", Nanos::ms(200))];
+/// Scenarios, how much of each is kept as a trace, and how much as a picture of 100 columns.
+const SCENARIOS: [(&str, Nanos, Nanos); 3] = [
+    ("parallel", Nanos::ms(60), Nanos::ms(200)),
+    ("three-vms", Nanos::ms(300), Nanos::ms(200)),
+    ("weights", Nanos::ms(200), Nanos::ms(500)),
+];
+const COLUMNS: usize = 100;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository is there")
 }
 
-/// The trace of a scenario under a policy with its default knobs: those that the scenario sets are for its own.
-fn trace(name: &str, length: Nanos, policy: &'static sched::Descriptor) -> String {
+/// Runs a scenario under a policy with its default knobs: those that the scenario sets are for its own.
+fn run(
+    name: &str,
+    length: Nanos,
+    policy: &'static sched::Descriptor,
+    sink: impl FnOnce(&Header) -> Box<dyn Kept>,
+) -> String {
     let mut scenario =
         Scenario::read(&root().join("scenarios").join(name).with_extension("toml")).expect("it is right");
     scenario.length = length;
     let choices = lab::choose(&scenario, &[policy.name.to_string()], &[]).expect("it is there");
     let header = Header { policy: policy.name.to_string(), cpus: scenario.host.cpus, seed: 0 };
-    let mut writer = TextWriter::new(Vec::new(), &header);
-    lab::run(&scenario, policy, &choices[0].knobs, 0, &mut [&mut writer]).expect("nothing is refused");
-    String::from_utf8(writer.finish().expect("memory can be written to")).expect("it is text")
+    let mut kept = sink(&header);
+    let outcome = lab::run(&scenario, policy, &choices[0].knobs, 0, &mut [kept.sink()]);
+    outcome.unwrap_or_else(|problems| panic!("{name} under {}: {problems}", policy.name));
+    kept.text(length)
+}
+
+/// What is kept of a run.
+trait Kept {
+    fn sink(&mut self) -> &mut dyn trace::Sink;
+    fn text(self: Box<Self>, length: Nanos) -> String;
+}
+
+impl Kept for TextWriter<Vec<u8>> {
+    fn sink(&mut self) -> &mut dyn trace::Sink {
+        self
+    }
+
+    fn text(self: Box<Self>, _length: Nanos) -> String {
+        String::from_utf8(self.finish().expect("memory can be written to")).expect("it is text")
+    }
+}
+
+impl Kept for TimelineBuilder {
+    fn sink(&mut self) -> &mut dyn trace::Sink {
+        self
+    }
+
+    fn text(self: Box<Self>, length: Nanos) -> String {
+        let timeline = self.finish().expect("a run does not contradict itself");
+        let (from, to) = (Instant::ZERO, Instant::ZERO + length);
+        let gantt =
+            Gantt { from, to, width: COLUMNS, glyphs: Glyphs::Unicode, rows_most: 40, cpus: true, legend: true };
+        gantt.render(&timeline)
+    }
 }
 
 #[test]
 fn every_policy_does_what_it_did() {
     let mut files = BTreeSet::new();
-    for (name, length) in SCENARIOS {
+    for (name, traced, drawn) in SCENARIOS {
         for policy in policies::ALL {
-            let file = format!("{name}.{}.trace", policy.name);
-            expect_file![root().join("golden").join(&file)].assert_eq(&trace(name, length, policy));
-            files.insert(file);
+            let trace = run(name, traced, policy, |header| Box::new(TextWriter::new(Vec::new(), header)));
+            let gantt = run(name, drawn, policy, |header| Box::new(TimelineBuilder::new(header)));
+            for (form, text) in [("trace", trace), ("gantt", gantt)] {
+                let file = format!("{name}.{}.{form}", policy.name);
+                expect_file![root().join("golden").join(&file)].assert_eq(&text);
+                files.insert(file);
+            }
         }
     }
     let there = std::fs::read_dir(root().join("golden")).expect("it is there");

@@ -1,0 +1,79 @@
+//! What a policy promises, in words.
+
+use sched::{Conserving, Descriptor, Host, Knobs, Load, Nanos};
+
+/// One promise.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Promise {
+    /// What it is about.
+    pub about: &'static str,
+    /// What is promised.
+    pub words: String,
+}
+
+/// Asks `of` about eight equal entities that always want to run, under a policy's defaults, on this many CPUs.
+fn ask<T>(policy: &Descriptor, cpus: usize, limits: bool, of: impl Fn(&Load<'_>) -> T) -> T {
+    let (host, knobs): (Host, Knobs) = (Host::new(cpus), policy.defaults());
+    of(&Load {
+        host: &host,
+        knobs: &knobs,
+        entities: 8,
+        weight_least: 1024,
+        weight_most: 1024,
+        group_depth: 1,
+        has_rt: false,
+        has_reservations: false,
+        has_limits: limits,
+        has_changes: false,
+        has_sleepers: false,
+        has_affinity: false,
+    })
+}
+
+/// How soon, and where, an idle CPU finds work.
+#[must_use]
+pub fn scope(policy: &Descriptor) -> Conserving {
+    ask(policy, 4, false, policy.conserving)
+}
+
+/// The same in words.
+#[must_use]
+pub fn scope_in_words(policy: &Descriptor) -> String {
+    let within = |slack: Nanos| if slack.is_zero() { String::new() } else { format!(" for more than {slack}") };
+    match scope(policy) {
+        Conserving::Never => "no promise: a CPU may idle while somebody waits".to_string(),
+        Conserving::PerCpu { slack } => format!("no CPU idles{} while somebody assigned to it waits", within(slack)),
+        Conserving::Domain { slack } => {
+            format!("no CPU idles{} while somebody waits among the CPUs of its cache", within(slack))
+        }
+        Conserving::Global { slack } => format!("no CPU idles{} while anybody waits who may run there", within(slack)),
+    }
+}
+
+/// Everything `policy` promises, in words.
+#[must_use]
+pub fn promises(policy: &Descriptor) -> Vec<Promise> {
+    let mut all = vec![Promise { about: "idle CPUs", words: scope_in_words(policy) }];
+    let mut add = |about, words| all.push(Promise { about, words });
+    add(
+        "the longest wait",
+        match ask(policy, 4, false, policy.starvation) {
+            Some(bound) => format!("at most {bound}"),
+            None => "without bound".to_string(),
+        },
+    );
+    if let Some(bound) = ask(policy, 1, false, policy.keeps.shares) {
+        add("shares by weight", format!("within {bound} of the exact share, at any time, on one CPU"));
+    }
+    if let Some(lacking) = ask(policy, 1, false, policy.keeps.reservations) {
+        let exactly = "each granted slice in each period, on one CPU".to_string();
+        add("reservations", if lacking.is_zero() { exactly } else { format!("{exactly}, less at most {lacking}") });
+    }
+    if let Some(beyond) = ask(policy, 4, true, policy.keeps.quota) {
+        add("quotas", format!("kept in every span, but for twice the quota and {beyond}"));
+    }
+    if let Some(cap) = ask(policy, 4, true, policy.keeps.cap) {
+        add("caps", format!("kept in every span, but for {} in every {} and {}", cap.rounding, cap.period, cap.burst));
+    }
+    all
+}

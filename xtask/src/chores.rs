@@ -1,7 +1,7 @@
 //! The chores that are one call of cargo each.
 
 use crate::root::cargo;
-use crate::simso;
+use crate::{component, simso};
 use anyhow::{Context, Result};
 use clap::Args;
 use std::process::{Command, ExitCode};
@@ -77,6 +77,9 @@ pub(crate) fn bench(bench: &Bench) -> Result<ExitCode> {
     match simso::environment() {
         Ok(python) => drop(command.env("TACTUS_SIMSO_PYTHON", python)),
         Err(reason) => println!("SimSo is not measured: {reason}"),
+    }
+    if let Err(reason) = component::valgrind() {
+        println!("instructions are not counted: {reason}");
     }
     pass_on(command.args(["--runs", &bench.runs.to_string()]).args(&bench.rest))
 }

@@ -32,23 +32,37 @@ pub(crate) fn rust(subcommand: &str, component: &str) -> Result<(), String> {
 /// Why it cannot.
 pub(crate) fn python() -> Result<(), String> {
     let has = || works(Command::new("python3").args(["-c", "import venv, ensurepip"]));
+    debian("python3 with venv", &["python3", "python3-venv"], has)
+}
+
+/// Makes sure that callgrind is there.
+///
+/// # Errors
+/// Why it is not.
+pub(crate) fn valgrind() -> Result<(), String> {
+    debian("valgrind", &["valgrind"], || works(Command::new("valgrind").arg("--version")))
+}
+
+/// Makes sure of `what`, from these Debian packages where we may install them.
+fn debian(what: &str, packages: &[&str], has: impl Fn() -> bool) -> Result<(), String> {
     if has() {
         return Ok(());
     }
+    let names = packages.join(" ");
     if !is_root() {
-        return Err("python3 with venv is missing (apt-get install python3 python3-venv)".to_string());
+        return Err(format!("{what} is missing (apt-get install {names})"));
     }
-    println!("      python3 with venv is missing: apt-get install -y python3 python3-venv");
+    println!("      {what} is missing: apt-get install -y {names}");
     let apt = |arguments: &[&str]| {
         let mut command = Command::new("apt-get");
         works(command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive"))
     };
-    let install = ["install", "-y", "python3", "python3-venv"];
+    let install = [&["install", "-y"], packages].concat();
     let installed = apt(&install) || (apt(&["update"]) && apt(&install));
     if installed && has() {
         return Ok(());
     }
-    Err("python3 with venv is missing and apt-get did not bring it".to_string())
+    Err(format!("{what} is missing and apt-get did not bring it"))
 }
 
 fn is_root() -> bool {

@@ -5,9 +5,10 @@
 mod chosen;
 
 use lab::fuzz::Dice;
+use lab::jobs::JobLog;
 use sched::{Descriptor, EntityId, Host, Instant, Knobs, Load, Nanos, Params, Reservation, State, Wake};
 use sim::auditor::Promises;
-use sim::{Auditor, Costs, Workload};
+use sim::{Auditor, Costs, JobEnd, Periodic, Workload};
 
 const SEEDS: u64 = 400;
 const LENGTH: Nanos = Nanos::ms(400);
@@ -132,4 +133,59 @@ fn who_knows_no_deadlines_lacks_slices() {
     let credit = policies::find("credit").expect("it is registered");
     let short = (0..SEEDS).filter(|&seed| run(credit, &credit.defaults(), true, Nanos::ZERO, seed).is_err()).count();
     assert!(short > SEEDS as usize / 2, "only {short} of {SEEDS} runs lacked a slice");
+}
+
+// ---- Global EDF ----
+
+/// Periodic jobs that fill `cpus` CPUs, but for what division leaves, none more than one of them.
+fn full_machine(cpus: usize, dice: &mut Dice) -> Vec<Periodic> {
+    let mut left_ppm = cpus as u64 * 1_000_000;
+    let mut jobs = Vec::new();
+    while left_ppm >= 10_000 {
+        let share = (50_000 + dice.below(900_000)).min(left_ppm);
+        left_ppm -= share;
+        let period = Nanos::ms(dice.choose(&PERIODS_MS).expect("there are some"));
+        // The end of a job that is followed at once is told, so that the next has its own deadline.
+        jobs.push(Periodic { end: JobEnd::Yield, ..Periodic::new(period, period.scale(share, 1_000_000)) });
+    }
+    jobs
+}
+
+/// ((M−1)·Cmax − Cmin) / (M − (M−2)·Umax) + Cmax (Devi and Anderson 2005; sched-deadline.rst).
+fn tardiness_bound(cpus: usize, jobs: &[Periodic]) -> Nanos {
+    let most = jobs.iter().map(|job| job.work).max().expect("there are some");
+    let least = jobs.iter().map(|job| job.work).min().expect("there are some");
+    let share = |job: &Periodic| job.work.scale(1_000_000, job.period.as_ns()).as_ns() + 1;
+    let most_ppm = jobs.iter().map(share).max().expect("there are some");
+    let m = cpus as u64;
+    let free_ppm = m * 1_000_000 - (m.saturating_sub(2)) * most_ppm;
+    most + (most.saturating_mul(m - 1) - least).scale(1_000_000, free_ppm)
+}
+
+#[test]
+fn global_edf_is_late_by_no_more_than_the_bound() {
+    let edf = policies::find("edf").expect("it is registered");
+    let mut knobs = edf.defaults();
+    knobs.set_word("enforce", "none").expect("it is one of its words");
+    let mut late_runs = 0;
+    for seed in 0..SEEDS {
+        let mut dice = Dice::new(seed);
+        let cpus = usize::try_from(2 + dice.below(3)).expect("it is small");
+        let jobs = full_machine(cpus, &mut dice);
+        let mut log = JobLog::default();
+        let mut host = sim::Host::new(edf, Host::new(cpus), &knobs, Costs::NONE).expect("these knobs go together");
+        host.watch(&mut log);
+        for &job in &jobs {
+            let params = Params { reservation: Some(Reservation::new(job.work, job.period)), ..Params::default() };
+            host.attach("task", params, Workload::Periodic(job)).expect("nothing is refused without enforcement");
+        }
+        host.finish(Instant::ZERO + LENGTH);
+        drop(host);
+        let ended = log.into_jobs().into_iter().filter_map(|job| Some((job.completion_ns?, job.deadline_ns)));
+        let tardiness = ended.map(|(end, deadline)| Nanos::ns(end.saturating_sub(deadline))).max().unwrap_or_default();
+        let bound = tardiness_bound(cpus, &jobs);
+        assert!(tardiness <= bound, "seed {seed}, {cpus} CPUs, {jobs:?}: {tardiness} late; the bound is {bound}");
+        late_runs += u64::from(!tardiness.is_zero());
+    }
+    assert!(late_runs > SEEDS / 10, "only {late_runs} runs were late at all: they say little of a bound");
 }

@@ -28,13 +28,13 @@ pub(crate) fn measure(runs: usize) {
 }
 
 /// The entities: hogs that are all runnable, and one sleeper that is woken and blocks again.
-struct Crowd {
+pub(crate) struct Crowd {
     machine: Machine,
     now: Instant,
-    sleeper: EntityId,
+    pub(crate) sleeper: EntityId,
 }
 
-fn crowd(policy: &Descriptor, size: usize) -> Crowd {
+pub(crate) fn crowd(policy: &Descriptor, size: usize) -> Crowd {
     let mut machine =
         Machine::build(policy, Host::new(CPUS), &policy.defaults(), Kicks::Immediate).expect("it takes its defaults");
     let mut now = Instant::ZERO;
@@ -48,16 +48,18 @@ fn crowd(policy: &Descriptor, size: usize) -> Crowd {
     Crowd { machine, now, sleeper }
 }
 
-/// Promises of half the machine in all, for who keeps promises; every tenth is real-time, for who has classes.
+/// Promises of half the machine in all, for who keeps promises; every tenth is real-time and every tenth has a promise, for
+/// who has classes.
 fn params(policy: &Descriptor, i: usize, size: usize) -> Params {
     let period = Nanos::ms(10 + (i % 90) as u64);
-    let slice = period.scale(1, 2 * size as u64 + 2);
-    let reservation = (policy.name == "edf").then_some(Reservation::new(slice, period));
-    let class = match policy.name {
-        "linux" if i.is_multiple_of(10) => RtPriority::new(50).map_or(Class::Normal, Class::RoundRobin),
-        _ => Class::Normal,
-    };
-    Params { reservation, class, ..Params::default() }
+    let reservation = Some(Reservation::new(period.scale(1, 2 * size as u64 + 2), period));
+    let class = RtPriority::new(50).map_or(Class::Normal, Class::RoundRobin);
+    match (policy.name, i % 10) {
+        ("linux", 0) => Params { class, ..Params::default() },
+        ("linux", 1) => Params { reservation, ..Params::default() },
+        ("linux", _) => Params::default(),
+        _ => Params { reservation, ..Params::default() },
+    }
 }
 
 /// Nanoseconds for: the sleeper wakes, all that follows is decided, whoever runs on CPU 0 blocks, all that follows is
@@ -76,7 +78,7 @@ fn one(policy: &Descriptor, size: usize) -> f64 {
     Spread::of(times).median
 }
 
-fn round(crowd: &mut Crowd, blocked: EntityId) -> EntityId {
+pub(crate) fn round(crowd: &mut Crowd, blocked: EntityId) -> EntityId {
     let Crowd { machine, now, .. } = crowd;
     *now += Nanos::us(50);
     machine.input(*now, Input::Wake { entity: blocked, why: Wake::Timer });

@@ -2,11 +2,13 @@
 //!
 //! - `events`: global EDF on the oracle's set B, laws on, against a bare event loop (and SimSo's figure, for its users).
 //! - `decisions`: wake + put + pick per policy at 10 to 100,000 runnable entities.
+//! - `instructions`: the same counted by callgrind, for the record.
 #![expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 
 mod bare_loop;
 mod decisions;
 mod events;
+mod instructions;
 
 /// The median of some figures, and the least and the largest of them.
 #[derive(Clone, Copy, Debug)]
@@ -23,6 +25,9 @@ impl Spread {
     }
 }
 
+/// What can be measured, and named to be measured alone.
+const PARTS: [&str; 3] = ["events", "decisions", "instructions"];
+
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let runs = match arguments.iter().position(|argument| argument == "--runs").map(|at| arguments.get(at + 1)) {
@@ -32,13 +37,20 @@ fn main() {
             std::process::exit(2);
         }),
     };
-    let wants = |part: &str| {
-        !arguments.iter().any(|a| a == "events" || a == "decisions") || arguments.iter().any(|a| a == part)
-    };
+    if let [mode, policy, size] = arguments.as_slice()
+        && mode == "count"
+    {
+        return instructions::run(policy, size.parse().expect("a size is a number"));
+    }
+    let named = |part: &&str| arguments.iter().any(|argument| argument == part);
+    let wants = |part: &str| !PARTS.iter().any(named) || named(&part);
     if wants("events") {
         events::compare(runs);
     }
     if wants("decisions") {
         decisions::measure(runs);
+    }
+    if wants("instructions") {
+        instructions::count();
     }
 }

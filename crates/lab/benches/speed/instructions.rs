@@ -1,0 +1,49 @@
+//! Instructions of a decision, counted by callgrind: figures that noise does not move.
+
+use crate::decisions::{crowd, round};
+use std::process::{Command, Stdio};
+
+const SIZES: [usize; 3] = [10, 1_000, 10_000];
+const ROUNDS: usize = 400;
+
+/// Prints instructions per wake + put + pick for every policy, if there is a callgrind.
+pub(crate) fn count() {
+    if !Command::new("valgrind").arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success()) {
+        println!("instructions are not counted: there is no valgrind (apt-get install valgrind)");
+        return;
+    }
+    println!("instructions: wake + put + pick, mean of {ROUNDS} by callgrind, by runnable entities");
+    println!("  {:<14}{}", "policy", SIZES.map(|size| format!("{size:>10}")).concat());
+    for policy in policies::ALL {
+        let cell =
+            |size| instructions(policy.name, size).map_or("?".to_string(), |count| (count / ROUNDS as u64).to_string());
+        println!("  {:<14}{}", policy.name, SIZES.map(|size| format!("{:>10}", cell(size))).concat());
+    }
+}
+
+/// All instructions of the rounds, and of nothing else.
+fn instructions(policy: &str, size: usize) -> Option<u64> {
+    let mut valgrind = Command::new("valgrind");
+    valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no"]);
+    valgrind.arg("--toggle-collect=*counted_rounds*").arg(std::env::current_exe().ok()?);
+    let output = valgrind.args(["count", policy, &size.to_string()]).output().ok()?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    let line = text.lines().find(|line| line.contains("Collected : "))?;
+    line.rsplit(' ').next()?.parse().ok().filter(|&count| count > 0)
+}
+
+/// What callgrind looks at: `count POLICY SIZE`.
+pub(crate) fn run(policy: &str, size: usize) {
+    let policy = policies::find(policy).expect("it is registered");
+    let mut crowd = crowd(policy, size);
+    let blocked = crowd.sleeper;
+    counted_rounds(&mut crowd, blocked);
+}
+
+#[inline(never)]
+fn counted_rounds(crowd: &mut crate::decisions::Crowd, mut blocked: sched::EntityId) {
+    for _ in 0..ROUNDS {
+        blocked = round(crowd, blocked);
+    }
+    std::hint::black_box(blocked);
+}

@@ -6,6 +6,7 @@
 
 mod canary;
 mod cfs;
+mod cosched;
 mod credit;
 mod edf;
 mod linux;
@@ -16,7 +17,8 @@ pub use canary::CANARIES;
 use sched::Descriptor;
 
 /// Every policy, in alphabetical order of name.
-pub const ALL: &[&Descriptor] = &[&cfs::POLICY, &credit::POLICY, &edf::POLICY, &linux::POLICY, &round_robin::POLICY];
+pub const ALL: &[&Descriptor] =
+    &[&cfs::POLICY, &cosched::POLICY, &credit::POLICY, &edf::POLICY, &linux::POLICY, &round_robin::POLICY];
 
 /// The policy of this name.
 #[must_use]

@@ -12,13 +12,24 @@ mod edf;
 mod linux;
 mod round_robin;
 mod rt;
+mod rt_xen;
+mod rtds;
+mod servers;
 
 pub use canary::CANARIES;
 use sched::Descriptor;
 
 /// Every policy, in alphabetical order of name.
-pub const ALL: &[&Descriptor] =
-    &[&cfs::POLICY, &cosched::POLICY, &credit::POLICY, &edf::POLICY, &linux::POLICY, &round_robin::POLICY];
+pub const ALL: &[&Descriptor] = &[
+    &cfs::POLICY,
+    &cosched::POLICY,
+    &credit::POLICY,
+    &edf::POLICY,
+    &linux::POLICY,
+    &round_robin::POLICY,
+    &rt_xen::POLICY,
+    &rtds::POLICY,
+];
 
 /// The policy of this name.
 #[must_use]

@@ -9,6 +9,7 @@ mod cfs;
 mod cosched;
 mod credit;
 mod edf;
+mod gang_edf;
 mod linux;
 mod round_robin;
 mod rt;
@@ -25,6 +26,7 @@ pub const ALL: &[&Descriptor] = &[
     &cosched::POLICY,
     &credit::POLICY,
     &edf::POLICY,
+    &gang_edf::POLICY,
     &linux::POLICY,
     &round_robin::POLICY,
     &rt_xen::POLICY,

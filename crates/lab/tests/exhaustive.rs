@@ -319,6 +319,7 @@ fn may_starve(policy: &Descriptor) -> bool {
         has_changes: true,
         has_sleepers: true,
         has_affinity: true,
+        warp_most: Nanos::ZERO,
     };
     (policy.starvation)(&load).is_none()
 }

@@ -4,6 +4,7 @@
 //! (`cargo xtask new-policy NAME` does it). Command line, documentation, laws, fuzzing, goldens and benchmarks
 //! follow from the entry.
 
+mod bvt;
 mod canary;
 mod cfs;
 mod cosched;
@@ -22,6 +23,7 @@ use sched::Descriptor;
 
 /// Every policy, in alphabetical order of name.
 pub const ALL: &[&Descriptor] = &[
+    &bvt::POLICY,
     &cfs::POLICY,
     &cosched::POLICY,
     &credit::POLICY,

@@ -556,7 +556,7 @@ impl Policy for Credit {
         }
         self.start_timers(cpu, cx);
         self.hand_off_left(cpu, stopped, cx);
-        if was_called && stolen.is_none() {
+        if was_called {
             self.offer_all(cx);
         }
         Slice::until(e, now + self.settings.slice)

@@ -198,7 +198,7 @@ impl Credit {
         }
     }
 
-    /// A call was for one CPU only, and that has run somebody else: whoever waits is offered to those that idle.
+    /// A call was for one CPU only, and that may run somebody else: whoever waits is offered to those that idle.
     pub(crate) fn offer_all(&mut self, cx: &mut Cx<'_>) {
         if !self.settings.hand_off || self.idlers.is_empty() {
             return;

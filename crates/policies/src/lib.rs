@@ -4,6 +4,7 @@
 //! (`cargo xtask new-policy NAME` does it). Command line, documentation, laws, fuzzing, goldens and benchmarks
 //! follow from the entry.
 
+mod bmq;
 mod canary;
 mod cfs;
 mod cosched;
@@ -11,6 +12,8 @@ mod credit;
 mod edf;
 mod gang_edf;
 mod linux;
+mod pds;
+mod project_c;
 mod round_robin;
 mod rt;
 mod rt_xen;
@@ -22,12 +25,14 @@ use sched::Descriptor;
 
 /// Every policy, in alphabetical order of name.
 pub const ALL: &[&Descriptor] = &[
+    &bmq::POLICY,
     &cfs::POLICY,
     &cosched::POLICY,
     &credit::POLICY,
     &edf::POLICY,
     &gang_edf::POLICY,
     &linux::POLICY,
+    &pds::POLICY,
     &round_robin::POLICY,
     &rt_xen::POLICY,
     &rtds::POLICY,

@@ -4,6 +4,7 @@
 //! (`cargo xtask new-policy NAME` does it). Command line, documentation, laws, fuzzing, goldens and benchmarks
 //! follow from the entry.
 
+mod bmq;
 mod bvt;
 mod canary;
 mod cfs;
@@ -12,6 +13,8 @@ mod credit;
 mod edf;
 mod gang_edf;
 mod linux;
+mod pds;
+mod project_c;
 mod round_robin;
 mod rt;
 mod rt_xen;
@@ -23,6 +26,7 @@ use sched::Descriptor;
 
 /// Every policy, in alphabetical order of name.
 pub const ALL: &[&Descriptor] = &[
+    &bmq::POLICY,
     &bvt::POLICY,
     &cfs::POLICY,
     &cosched::POLICY,
@@ -30,6 +34,7 @@ pub const ALL: &[&Descriptor] = &[
     &edf::POLICY,
     &gang_edf::POLICY,
     &linux::POLICY,
+    &pds::POLICY,
     &round_robin::POLICY,
     &rt_xen::POLICY,
     &rtds::POLICY,

@@ -83,13 +83,8 @@ pub(crate) const KNOBS: &[Knob] = &[
         .from("load_balance_ratelimit_us"),
     Knob::choice("relocate", &["version", "on", "off"], "whether a tick moves who is active to a better idle CPU")
         .from("csched_cpu_pick, after 3.0.3"),
-    Knob::time(
-        "migration-delay",
-        Nanos::ZERO,
-        (Nanos::ZERO, Nanos::ms(100)),
-        "how long nobody else takes who has run",
-    )
-    .from("vcpu_migration_delay; its comment suggests 1 ms"),
+    Knob::time("migration-delay", Nanos::ZERO, (Nanos::ZERO, Nanos::ms(100)), "how long nobody else takes who has run")
+        .from("vcpu_migration_delay; its comment suggests 1 ms"),
     Knob::switch("hand-off", true, "whether who is left waiting is moved to an idle CPU")
         .from("ours; off: as Xen, which leaves them to the next wake-up"),
 ];
@@ -224,13 +219,17 @@ impl Settings {
             },
             tickle_one: choose("tickle", ["all-idle", "all-idle", "one-idle"]) == "one-idle",
             yield_behind: choose("yield", ["last", "last", "behind-one"]) == "behind-one",
-            ratelimit: limit(choose("ratelimit", ["off", "off", "on"]), time(knobs, "ratelimit-time", millisecond)).min(slice),
+            ratelimit: limit(choose("ratelimit", ["off", "off", "on"]), time(knobs, "ratelimit-time", millisecond))
+                .min(slice),
             steal: match choose("steal", ["busy", "any", "near"]) {
                 "busy" => Steal::Busy,
                 "any" => Steal::Any,
                 _ => Steal::Near,
             },
-            steal_interval: limit(choose("steal-limit", ["off", "off", "on"]), time(knobs, "steal-interval", millisecond)),
+            steal_interval: limit(
+                choose("steal-limit", ["off", "off", "on"]),
+                time(knobs, "steal-interval", millisecond),
+            ),
             relocate: choose("relocate", ["on", "off", "on"]) == "on",
         }
     }
@@ -263,7 +262,8 @@ impl Settings {
 
 /// What one credit buys: a tenth of a millisecond; in 3.0.3, a millisecond.
 fn credit(knobs: &Knobs, version: &str) -> Nanos {
-    let asked = knobs.iter().find(|(knob, _)| knob.name == "credits-per-ms").map_or(0, |(_, value)| value.unsigned_abs());
+    let asked =
+        knobs.iter().find(|(knob, _)| knob.name == "credits-per-ms").map_or(0, |(_, value)| value.unsigned_abs());
     let per_ms = match (asked, version) {
         (0, "3.0.3") => 1,
         (0, _) => 10,

@@ -36,6 +36,18 @@
 //! others, from the next higher number on, for somebody more urgent; an idle one for anybody. At a tick,
 //! an active entity moves to an idle CPU with more idle neighbours (cache, then core), and is boosted by that.
 //!
+//! **Versions.** The text above is about 4.0.1. `version` chooses another one, and each difference has a knob of its own:
+//! - *3.0.3*, the Credit of summer 2006 that S2 measured. A tick charges whoever it finds a whole tick (`charging`), in
+//!   milliseconds (`credits-per-ms`), so that who keeps out of the sight of ticks runs for free. No boost: UNDER never
+//!   preempts UNDER. Who is new earns from the start (`begins`); who owes anything under a cap is parked, but only when it
+//!   next stops (`parking`); CPUs steal also from idle ones (`steal`), and ticks move nobody (`relocate`).
+//! - *4.23*, today's. A weight is for each active member, not for all together (`weight-per`), an account that overflows
+//!   is halved (`overflow`), ticks and accounting follow the slice (`tick-from`), and running is charged rounded
+//!   down. Who has run for less than 1 ms is left running (`ratelimit`). A wake-up calls one idle CPU and leaves
+//!   who runs alone; if no idle CPU will do, who gives way moves to one (`tickle`). A yield lets one that is less
+//!   urgent pass (`yield`), a CPU tries to steal once in 1 ms (`steal-limit`), under its own cache first (`steal`).
+//!   Who only moves is not boosted (`boost-migrated`).
+//!
 //! **Order of things at one instant.** Ticks come before the accounting, both before who stopped is queued again:
 //! in Xen, too, timers run before `schedule()`.
 //!
@@ -49,8 +61,11 @@
 //! - A better idle CPU is looked for only among those the entity may run on; 4.0.1 forgets to, for the neighbours.
 //! - Late ticks coalesce and keep their phase, multiples of 10 ms (there, only after idling).
 //! - 32-bit sums that overflow there do not here.
+//! - In 4.23, no soft affinities, as nobody can ask for them; cache domains stand for NUMA nodes. The rest of a turn under
+//!   the rate limit is at least 100 µs, as its comment says; the code asks for that much only of who has run for less.
+//!   Who gives way is moved if it may run on an idle CPU; since 4.13 the code asks whether the newcomer may, who may not.
 //!
-//! Source: `xen/common/sched_credit.c`, Xen 4.0.1.
+//! Source: `xen/common/sched_credit.c`, Xen 4.0.1 and 3.0.3; `xen/common/sched/credit.c`, 4.23-dev.
 
 mod accounting;
 mod bounds;
@@ -74,8 +89,8 @@ use settings::{Charging, KNOBS, Overflow, Parking, Settings};
 /// What the rest of the system knows of it.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "credit",
-    title: "shares by weight in credits, with caps, and a boost for who wakes (Xen 4.0.1)",
-    source: "xen/common/sched_credit.c, Xen 4.0.1; Cherkasova, Gupta and Vahdat 2007 §4",
+    title: "shares by weight in credits, with caps, and a boost for who wakes (Xen 4.0.1, 3.0.3, 4.23)",
+    source: "xen/common/sched_credit.c, Xen 4.0.1, and as knobs 3.0.3 and 4.23; Cherkasova, Gupta and Vahdat 2007 §4",
     good_for: "long-run shares of whole VMs on several CPUs, with caps and a quick answer to I/O",
     bad_at: "exact shares below a second, and promises to who is both interactive and busy",
     text: include_str!("mod.rs"),

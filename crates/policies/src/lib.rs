@@ -9,6 +9,7 @@ mod cfs;
 mod cosched;
 mod credit;
 mod edf;
+mod fair;
 mod linux;
 mod round_robin;
 mod rt;

@@ -9,6 +9,7 @@ mod cfs;
 mod cosched;
 mod credit;
 mod edf;
+mod eevdf;
 mod fair;
 mod linux;
 mod round_robin;
@@ -18,8 +19,15 @@ pub use canary::CANARIES;
 use sched::Descriptor;
 
 /// Every policy, in alphabetical order of name.
-pub const ALL: &[&Descriptor] =
-    &[&cfs::POLICY, &cosched::POLICY, &credit::POLICY, &edf::POLICY, &linux::POLICY, &round_robin::POLICY];
+pub const ALL: &[&Descriptor] = &[
+    &cfs::POLICY,
+    &cosched::POLICY,
+    &credit::POLICY,
+    &edf::POLICY,
+    &eevdf::POLICY,
+    &linux::POLICY,
+    &round_robin::POLICY,
+];
 
 /// The policy of this name.
 #[must_use]

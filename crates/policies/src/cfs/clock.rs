@@ -242,7 +242,7 @@ impl Rule for LeastVruntime {
     }
 
     /// In a crowd, the task that is driven off is remembered.
-    fn preempted(queues: &mut Queues, running: NodeId) {
+    fn preempted(queues: &mut Queues, _wakee: NodeId, running: NodeId) {
         let is_task = running.entity_index().is_some();
         if queues.rule.0.last_buddy && queues.is_crowded(running) && is_task && queues.node(running).queued {
             queues.set_buddy(Buddy::Last, running);

@@ -111,8 +111,8 @@ pub(crate) trait Rule: Debug + Send + Sized + 'static {
     /// Whether `wakee` preempts `running`, current in the same queue and charged. It may have been `greeted` already.
     fn preempts(queues: &mut RunQueues<Self>, wakee: NodeId, running: NodeId, greeted: bool) -> bool;
 
-    /// `running`, which is current, is about to be preempted because somebody woke.
-    fn preempted(queues: &mut RunQueues<Self>, running: NodeId);
+    /// `running`, which is current, is about to be preempted by `wakee`, perhaps in another queue of the CPU.
+    fn preempted(queues: &mut RunQueues<Self>, wakee: NodeId, running: NodeId);
 
     // ---- Showing ----
 

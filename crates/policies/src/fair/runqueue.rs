@@ -312,6 +312,14 @@ impl<R: Rule> RunQueues<R> {
         assert!(was_there, "{id:?} waits");
     }
 
+    /// What `id` brings along in a tree has changed; where it stands has not.
+    pub(crate) fn resummarise(&mut self, id: NodeId) {
+        if self.is_in_tree(id) {
+            let (_, summary) = R::order(self.node(id), 0);
+            self.trees.resummarise(id.key(), summary);
+        }
+    }
+
     /// Whether `id` is in the tree of its queue.
     pub(crate) fn is_in_tree(&self, id: NodeId) -> bool {
         self.trees.contains(id.key())

@@ -135,7 +135,7 @@ impl<R: Rule> Fair<R> {
             return;
         }
         if self.queues.node(running).idle && !self.queues.node(id).idle {
-            R::preempted(&mut self.queues, running);
+            R::preempted(&mut self.queues, id, running);
             cx.kick(cpu);
             return;
         }
@@ -145,7 +145,7 @@ impl<R: Rule> Fair<R> {
         self.charge_current(cpu, cx);
         let (wakee, ahead) = self.queues.siblings(id, running);
         if R::preempts(&mut self.queues, wakee, ahead, greeted) {
-            R::preempted(&mut self.queues, ahead);
+            R::preempted(&mut self.queues, wakee, ahead);
             cx.kick(cpu);
         }
     }

@@ -22,8 +22,8 @@ const ENTITIES: usize = 3;
 const GAP: Nanos = Nanos::us(100);
 /// Within which everybody has to run once.
 const PATIENCE: Nanos = Nanos::s(10);
-/// The same where somebody may starve: long enough for what is throttled by the second.
-const SHORT_PATIENCE: Nanos = Nanos::ms(1_100);
+/// The same where somebody may starve: whoever has not run by then has to when it is alone.
+const SHORT_PATIENCE: Nanos = Nanos::ms(150);
 
 /// One input, or a change of what is asked for the first entity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -362,12 +362,12 @@ fn exhaust(policy: &Descriptor, length: usize, batch: usize, kicks: Kicks) -> Re
     }
 }
 
-fn exhaust_all(batch: usize, kicks: Kicks) {
+fn exhaust_all(length: usize, batch: usize, kicks: Kicks) {
     for policy in chosen::policies() {
-        match exhaust(policy, LENGTH, batch, kicks) {
+        match exhaust(policy, length, batch, kicks) {
             Ok(Tally { sequences, starved }) => {
                 println!("{}: {sequences} sequences, {starved} starved", policy.name);
-                assert!(sequences > 100_000, "{}: there are more sequences than that", policy.name);
+                assert!(sequences > 10_000, "{}: there are more sequences than that", policy.name);
             }
             Err(failure) => panic!("{}: {failure}", policy.name),
         }
@@ -376,17 +376,17 @@ fn exhaust_all(batch: usize, kicks: Kicks) {
 
 #[test]
 fn every_policy_keeps_the_laws_in_every_short_run() {
-    exhaust_all(1, Kicks::Immediate);
+    exhaust_all(LENGTH, 1, Kicks::Immediate);
 }
 
 #[test]
 fn every_policy_keeps_the_laws_when_two_inputs_come_at_one_instant() {
-    exhaust_all(2, Kicks::Immediate);
+    exhaust_all(LENGTH, 2, Kicks::Immediate);
 }
 
 #[test]
 fn every_policy_keeps_the_laws_when_kicks_are_under_way() {
-    exhaust_all(1, Kicks::Delivered);
+    exhaust_all(LENGTH - 1, 1, Kicks::Delivered);
 }
 
 fn canary(name: &str) -> &'static Descriptor {

@@ -11,6 +11,8 @@ mod cfs;
 mod cosched;
 mod credit;
 mod edf;
+mod eevdf;
+mod fair;
 mod gang_edf;
 mod linux;
 mod pds;
@@ -32,6 +34,7 @@ pub const ALL: &[&Descriptor] = &[
     &cosched::POLICY,
     &credit::POLICY,
     &edf::POLICY,
+    &eevdf::POLICY,
     &gang_edf::POLICY,
     &linux::POLICY,
     &pds::POLICY,

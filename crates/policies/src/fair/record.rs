@@ -1,6 +1,6 @@
 //! What ran where and when, and how long CPUs idled while work waited: read from the trace alone.
 
-use crate::cfs::bandwidth::SLACK;
+use super::bandwidth::SLACK;
 use sched::{Alarm, CpuId, EntityId, Instant, Nanos, Of, Params};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,11 +8,11 @@ use trace::{Event, Sink};
 
 /// One entity's turn on a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Turn {
-    pub(super) cpu: CpuId,
-    pub(super) entity: EntityId,
-    pub(super) from: Instant,
-    pub(super) to: Instant,
+pub(crate) struct Turn {
+    pub(crate) cpu: CpuId,
+    pub(crate) entity: EntityId,
+    pub(crate) from: Instant,
+    pub(crate) to: Instant,
 }
 
 #[derive(Clone, Copy)]
@@ -27,24 +27,24 @@ struct Known {
     waits_since: Option<Instant>,
 }
 
-pub(super) struct Record {
+pub(crate) struct Record {
     now: Instant,
     running: Vec<Option<(EntityId, Instant)>>,
     known: Vec<Option<Known>>,
     /// Since when each CPU has idled while something waited that may run there.
     idle_since: Vec<Option<Instant>>,
     /// The longest such time.
-    pub(super) longest_idle: Nanos,
+    pub(crate) longest_idle: Nanos,
     /// The longest time anybody waited for a turn, holds not counted.
-    pub(super) longest_wait: Nanos,
-    pub(super) turns: Vec<Turn>,
+    pub(crate) longest_wait: Nanos,
+    pub(crate) turns: Vec<Turn>,
     /// How many alarms went off.
-    pub(super) alarms: u64,
+    pub(crate) alarms: u64,
     /// How many of them were slack timers.
-    pub(super) slack_alarms: u64,
+    pub(crate) slack_alarms: u64,
 }
 
-pub(super) struct Recorder(pub(super) Rc<RefCell<Record>>);
+pub(crate) struct Recorder(pub(crate) Rc<RefCell<Record>>);
 
 impl Sink for Recorder {
     fn record(&mut self, at: Instant, event: &Event) {
@@ -53,7 +53,7 @@ impl Sink for Recorder {
 }
 
 impl Record {
-    pub(super) fn new(cpus: usize) -> Record {
+    pub(crate) fn new(cpus: usize) -> Record {
         Record {
             now: Instant::ZERO,
             running: vec![None; cpus],
@@ -67,7 +67,7 @@ impl Record {
         }
     }
 
-    pub(super) fn ran(&self, e: EntityId, now: Instant) -> Nanos {
+    pub(crate) fn ran(&self, e: EntityId, now: Instant) -> Nanos {
         let turn = self.running.iter().flatten().find(|(id, _)| *id == e);
         let open = turn.map_or(Nanos::ZERO, |&(_, since)| now.since(since));
         self.known[e.index()].expect("attached").ran + open

@@ -7,10 +7,12 @@
 //! Source: kernel/sched/fair.c (`newidle_balance`, `nohz_balancer_kick`, `load_balance`), v5.13, reduced: no capacities, no
 //! NUMA distances, running tasks stay. An idle CPU that is called always looks, whatever its domain's interval says.
 
-use super::Cfs;
+use super::Fair;
+use super::node::NodeId;
 use super::placement::span;
-use super::runqueue::{Buddy, NodeId};
-use super::tunables::{BUSY_FACTOR, CACHE_NICE_TRIES, MIGRATE_MOST, SMT_IMBALANCE};
+use super::rule::Rule;
+use super::runqueue::Buddy;
+use super::tunables::{CACHE_NICE_TRIES, MIGRATE_MOST, SMT_IMBALANCE};
 use sched::{CpuId, CpuSet, Cx, EntityId, Host, Instant, Nanos, Running};
 
 /// A domain: the CPUs taken `span` at a time, balanced between groups of `group`.
@@ -82,7 +84,7 @@ enum Fit {
     No,
 }
 
-impl Cfs {
+impl<R: Rule> Fair<R> {
     // ---- CPUs without work ----
 
     /// `cpu` has nothing to run: pulls one task from the busiest CPU of the nearest domain that has one.
@@ -166,7 +168,9 @@ impl Cfs {
     pub(super) fn balance_busy(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         for level in 0..self.levels.len() {
             let Balancing { last, interval, .. } = self.cpus[cpu.index()].balancing[level];
-            if cx.now() >= last + interval.saturating_mul(BUSY_FACTOR) && self.balances_for_group(cpu, level, cx) {
+            if cx.now() >= last + interval.saturating_mul(self.queues.tunables.busy_factor)
+                && self.balances_for_group(cpu, level, cx)
+            {
                 self.balance(cpu, level, cx);
                 self.cpus[cpu.index()].balancing[level].last = cx.now();
             }

@@ -3,14 +3,14 @@
 //! A CPU ticks while a tick can matter: while somebody waits there or elsewhere, or a quota is being spent. All CPUs
 //! tick at the same instants, the multiples of the tick.
 
-use super::runqueue::NodeId;
-use super::vruntime::Verdict;
-use super::{Buddy, Cfs};
+use super::Fair;
+use super::node::NodeId;
+use super::rule::{Rule, Verdict};
 use sched::{Alarm, Class, CpuId, Cx, EntityId, Nanos, Of, Running};
 
 /// How a task came to be where it is now runnable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Arrival {
+pub(crate) enum Arrival {
     /// It woke.
     Woken,
     /// It was forked.
@@ -23,8 +23,8 @@ const fn tick_of(cpu: CpuId) -> Alarm {
     Alarm { of: Of::Cpu(cpu), slot: 0 }
 }
 
-impl Cfs {
-    // ---- Rule 6 ----
+impl<R: Rule> Fair<R> {
+    // ---- The tick ----
 
     /// A tick on `cpu`.
     pub(super) fn tick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
@@ -46,7 +46,7 @@ impl Cfs {
         let mut at = Some(NodeId::task(e));
         while let Some(id) = at {
             self.queues.update_share(id);
-            match self.queues.verdict(id) {
+            match R::verdict(&self.queues, id) {
                 Verdict::Stays => {}
                 Verdict::Expired => {
                     cx.kick(cpu);
@@ -91,7 +91,10 @@ impl Cfs {
         match self.cpus[cpu.index()].current {
             Some(e) => {
                 let queue = self.queues.node(NodeId::task(e)).queue;
-                tasks >= 2 || self.queues.overloaded > 0 || self.queues.is_limited(queue)
+                tasks >= 2
+                    || self.queues.root(cpu).delayed > 0
+                    || self.queues.overloaded > 0
+                    || self.queues.is_limited(queue)
             }
             None => tasks >= 1,
         }
@@ -105,7 +108,7 @@ impl Cfs {
         }
     }
 
-    // ---- Rule 7 ----
+    // ---- Wake-up preemption ----
 
     /// `e` is runnable on its CPU now: must that CPU pick again?
     pub(super) fn check_preempt(&mut self, e: EntityId, arrival: Arrival, cx: &mut Cx<'_>) {
@@ -127,16 +130,13 @@ impl Cfs {
     fn check_preempt_current(&mut self, id: NodeId, current: EntityId, arrival: Arrival, cx: &mut Cx<'_>) {
         let cpu = self.tasks[current.index()].cpu;
         let (e, running) = (self.tasks[id.entity_index().expect("a task")].id, NodeId::task(current));
-        let crowded = self.queues.queue(self.queues.node(running).queue).nodes >= self.queues.tunables.crowd;
-        let favoured = self.queues.tunables.next_buddy && crowded && arrival != Arrival::Forked;
-        if favoured {
-            self.queues.set_buddy(Buddy::Next, id);
-        }
+        let greeted = R::greet(&mut self.queues, id, running, arrival);
         if cx.kicked(cpu) {
             return;
         }
         if self.queues.node(running).idle && !self.queues.node(id).idle {
-            self.preempt(cpu, running, crowded, cx);
+            R::preempted(&mut self.queues, id, running);
+            cx.kick(cpu);
             return;
         }
         if matches!(cx.params(e).class, Class::Batch | Class::Idle) || !self.queues.tunables.wakeup_preemption {
@@ -144,20 +144,9 @@ impl Cfs {
         }
         self.charge_current(cpu, cx);
         let (wakee, ahead) = self.queues.siblings(id, running);
-        if self.queues.is_far_behind(wakee, ahead) {
-            if !favoured {
-                self.queues.set_buddy(Buddy::Next, wakee);
-            }
-            self.preempt(cpu, ahead, crowded, cx);
-        }
-    }
-
-    /// Makes `cpu` pick again. In a crowd, the task that is driven off is remembered.
-    fn preempt(&mut self, cpu: CpuId, running: NodeId, crowded: bool, cx: &mut Cx<'_>) {
-        cx.kick(cpu);
-        let is_task = running.entity_index().is_some();
-        if self.queues.tunables.last_buddy && crowded && is_task && self.queues.node(running).queued {
-            self.queues.set_buddy(Buddy::Last, running);
+        if R::preempts(&mut self.queues, wakee, ahead, greeted) {
+            R::preempted(&mut self.queues, wakee, ahead);
+            cx.kick(cpu);
         }
     }
 }

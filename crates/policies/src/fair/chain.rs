@@ -1,17 +1,22 @@
 //! What concerns a task and all the parts above it at once: joining, leaving, running, stopping.
 
-use super::runqueue::{Leaving, NodeId, Placing, Tasks};
-use super::{Buddy, Cfs};
+use super::node::NodeId;
+use super::rule::Rule;
+use super::runqueue::{Leaving, Placing, Tasks};
+use super::{Buddy, Fair};
 use sched::{CpuId, Cx, EntityId, Held, Nanos, Running};
 
-impl Cfs {
+impl<R: Rule> Fair<R> {
     // ---- Charging ----
 
     /// `e`, which runs, ran for so long: so did the parts above it, and its groups' quotas are the smaller for it.
     pub(super) fn charge_chain(&mut self, e: EntityId, ran: Nanos, cx: &mut Cx<'_>) {
         let mut at = Some(NodeId::task(e));
         while let Some(id) = at {
-            self.queues.charge(id, ran);
+            if R::charge(&mut self.queues, id, ran) {
+                self.queues.clear_buddies(id);
+                cx.kick(self.tasks[e.index()].cpu);
+            }
             self.account(self.queues.node(id).queue, ran, cx);
             at = self.queues.above(id);
         }
@@ -50,8 +55,10 @@ impl Cfs {
         while let Some(id) = at {
             let queue = self.queues.node(id).queue;
             self.queues.update_share(id);
-            if !self.queues.node(id).queued {
-                self.queues.join(id, placing);
+            if self.queues.node(id).delayed {
+                R::resume(&mut self.queues, id);
+            } else if !self.queues.node(id).queued {
+                R::join(&mut self.queues, id, placing);
                 if self.queues.queue(queue).nodes == 1 {
                     self.check_enqueue(queue, cx);
                 }
@@ -74,7 +81,7 @@ impl Cfs {
         let one = Tasks { all: 1, idle: u32::from(self.queues.node(id).idle) };
         let stayed = self.leave_chain(id, leaving, one, cx);
         // Who sleeps within its group's slice leaves the rest of it to the group.
-        if leaving == Leaving::Sleep
+        if leaving != Leaving::Move
             && let Some(part) = stayed
             && !self.queues.is_throttled(self.queues.node(part).queue)
         {
@@ -82,8 +89,9 @@ impl Cfs {
         }
     }
 
-    /// `id` leaves its queue, and so do the parts above it whose queues are empty then; `tasks` fewer are runnable in
-    /// these and in all above, up to the first throttled one. Gives the lowest part that stays, if it is reached.
+    /// `id` leaves its queue, and so do the parts above it whose queues are empty then, unless they are delayed; `tasks`
+    /// fewer are runnable in these and in all above, up to the first throttled one. Gives the lowest part that stays because
+    /// others are left in it, if it is reached.
     pub(super) fn leave_chain(
         &mut self,
         id: NodeId,
@@ -92,11 +100,11 @@ impl Cfs {
         cx: &mut Cx<'_>,
     ) -> Option<NodeId> {
         let mut at = Some(id);
-        let mut stays = None;
+        let (mut leaves, mut stays) = (true, None);
         while let Some(id) = at {
             let queue = self.queues.node(id).queue;
-            if stays.is_none() {
-                self.queues.leave(id, leaving);
+            if leaves {
+                leaves = R::leave(&mut self.queues, id, leaving);
                 self.return_quota(queue, cx);
             } else {
                 self.queues.update_share(id);
@@ -106,26 +114,50 @@ impl Cfs {
                 return stays;
             }
             at = self.queues.above(id);
-            if stays.is_none() && self.queues.queue(queue).nodes > 0 {
-                stays = at;
+            if leaves && self.queues.queue(queue).nodes > 0 {
+                (leaves, stays) = (false, at);
             }
-            leaving = Leaving::Sleep;
+            if leaving == Leaving::Move {
+                leaving = Leaving::Sleep;
+            }
         }
         stays
     }
 
+    /// `id`, which is delayed, leaves now. Its parts above sleep with it, where nobody else is left.
+    pub(super) fn finish(&mut self, id: NodeId, cx: &mut Cx<'_>) {
+        self.charge_current(self.queues.queue(self.queues.node(id).queue).cpu, cx);
+        if let Some(part) = self.leave_chain(id, Leaving::Sleep, Tasks::default(), cx)
+            && !self.queues.is_throttled(self.queues.node(part).queue)
+        {
+            self.queues.set_buddy(Buddy::Next, part);
+        }
+    }
+
     // ---- Running and stopping ----
 
-    /// Whoever goes next on `cpu`, with all the parts above, made current. Somebody is runnable there.
-    pub(super) fn switch_in_chain(&mut self, cpu: CpuId, turn: u64) -> EntityId {
-        let mut queue = cpu.index();
-        loop {
-            let id = self.queues.next_of(queue);
-            self.queues.switch_in(id, turn);
-            match id.own_queue() {
-                Some(own) => queue = own,
-                None => return self.tasks[id.entity_index().expect("it is no part")].id,
+    /// Whoever goes next on `cpu`. Delayed nodes whose turn it would be leave.
+    pub(super) fn choose(&mut self, cpu: CpuId, turn: u64, cx: &mut Cx<'_>) -> Option<EntityId> {
+        while self.queues.root(cpu).nodes > 0 {
+            let mut id = R::next_of(&self.queues, cpu.index(), turn);
+            while !self.queues.node(id).delayed {
+                match id.own_queue() {
+                    Some(own) => id = R::next_of(&self.queues, own, turn),
+                    None => return Some(self.tasks[id.entity_index().expect("it is no part")].id),
+                }
             }
+            self.finish(id, cx);
+        }
+        None
+    }
+
+    /// `e`, which waits, and the parts above it are made current.
+    pub(super) fn switch_in_chain(&mut self, e: EntityId, turn: u64) {
+        let mut at = Some(NodeId::task(e));
+        while let Some(id) = at {
+            self.queues.clear_buddies(id);
+            self.queues.switch_in(id, turn);
+            at = self.queues.above(id);
         }
     }
 

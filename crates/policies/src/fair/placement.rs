@@ -3,8 +3,9 @@
 //! Source: kernel/sched/fair.c (`select_task_rq_fair` and below), v5.13, reduced: load is the weight that is runnable
 //! now, not its decayed average, and the search for an idle CPU covers the whole cache.
 
-use super::Cfs;
-use super::runqueue::NodeId;
+use super::Fair;
+use super::node::NodeId;
+use super::rule::Rule;
 use super::tunables::SMT_IMBALANCE;
 use sched::{CpuId, Cx, EntityId, Host, Instant, Nanos, Running, Wake};
 
@@ -35,12 +36,12 @@ impl Flips {
 }
 
 /// The CPUs among which `cpu` is, when they are taken `size` at a time.
-pub(super) fn span(host: &Host, cpu: CpuId, size: usize) -> impl Iterator<Item = CpuId> + use<> {
+pub(super) fn span(host: &Host, cpu: CpuId, size: usize) -> impl Iterator<Item = CpuId> + Clone + use<> {
     let start = cpu.index() / size * size;
     (start..(start + size).min(host.cpus)).map(CpuId::new)
 }
 
-impl Cfs {
+impl<R: Rule> Fair<R> {
     // ---- How busy a CPU is ----
 
     /// Whether a fair task put on `cpu` runs there at once, all being idle.
@@ -51,7 +52,8 @@ impl Cfs {
     /// Whether `cpu` idles, or runs SCHED_IDLE tasks only.
     fn is_as_good_as_idle(&self, cpu: CpuId, cx: &Cx<'_>) -> bool {
         let tasks = self.queues.root(cpu).tasks;
-        tasks.all == tasks.idle && cx.running(cpu) != Running::Above
+        let spare = if self.queues.tunables.idle_class_cpus { tasks.idle } else { 0 };
+        tasks.all == spare && cx.running(cpu) != Running::Above
     }
 
     pub(super) fn load(&self, cpu: CpuId) -> u64 {
@@ -98,6 +100,10 @@ impl Cfs {
     fn is_wide(&self, e: EntityId, waker: EntityId, host: &Host) -> bool {
         let (a, b) = (self.tasks[waker.index()].flips.count, self.tasks[e.index()].flips.count);
         let (least, most, factor) = (a.min(b), a.max(b), host.llc as u64);
+        if self.queues.tunables.old_affinity {
+            // v3.17: the wakee has many, the waker many times more.
+            return b > factor && a > factor * b;
+        }
         least >= factor && most >= least * factor
     }
 
@@ -124,6 +130,9 @@ impl Cfs {
         if sync && self.is_member(waker) {
             here = here.saturating_sub(self.queues.root_load(NodeId::task(waker)));
         }
+        if tunables.old_affinity && here == 0 {
+            return true;
+        }
         here += self.queues.root_load(NodeId::task(e));
         let mut there = self.load(prev);
         if tunables.wake_affine_bias {
@@ -131,7 +140,7 @@ impl Cfs {
             here *= 100;
             there *= 100 + (imbalance - 100) / 2;
         }
-        here < there + u64::from(sync)
+        here < there + u64::from(sync || tunables.old_affinity)
     }
 
     /// An idle CPU that shares the cache of `target`, if there is one for `e`; else `target`.
@@ -142,7 +151,7 @@ impl Cfs {
         if let Some(cpu) = [target, prev].into_iter().find(|&cpu| good(cpu)) {
             return cpu;
         }
-        if good(recent) {
+        if self.queues.tunables.recent_cpu && good(recent) {
             self.tasks[e.index()].recent_cpu = prev;
             return recent;
         }
@@ -152,6 +161,9 @@ impl Cfs {
             let start = target.index() / host.llc * host.llc;
             all(behind, (start + host.llc).min(host.cpus)).chain(all(start, before))
         };
+        if self.queues.tunables.whole_cores {
+            return self.idle_core(e, target, cx).unwrap_or(target);
+        }
         let whole_core = |&cpu: &CpuId| good(cpu) && span(host, cpu, host.smt).all(|cpu| self.is_idle(cpu, cx));
         if host.smt > 1
             && let Some(cpu) = cache().find(whole_core)
@@ -159,6 +171,20 @@ impl Cfs {
             return cpu;
         }
         cache().find(|&cpu| good(cpu)).unwrap_or(target)
+    }
+
+    /// As in v3.17: a CPU of the first core under the cache of `target`, from its own on, that idles wholly; else an idle
+    /// thread of its own core.
+    fn idle_core(&self, e: EntityId, target: CpuId, cx: &Cx<'_>) -> Option<CpuId> {
+        let host = cx.host();
+        let idles = |&cpu: &CpuId| cpu != target && self.is_as_good_as_idle(cpu, cx);
+        let first_allowed = |cpu: CpuId, size: usize| span(host, cpu, size).find(|&cpu| cx.may_run(e, cpu));
+        let all = span(host, target, host.llc).step_by(host.smt);
+        let own = target.index() / host.smt * host.smt;
+        let (behind, before) = (all.clone().filter(|cpu| cpu.index() >= own), all.filter(|cpu| cpu.index() < own));
+        let whole = behind.chain(before).filter(|&core| span(host, core, host.smt).all(|cpu| idles(&cpu)));
+        let found = whole.filter_map(|core| first_allowed(core, host.smt)).next();
+        found.or_else(|| span(host, target, host.smt).find(|cpu| idles(cpu) && cx.may_run(e, *cpu)))
     }
 
     // ---- Fork ----

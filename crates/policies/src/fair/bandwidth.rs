@@ -9,14 +9,16 @@
 //!
 //! Source: kernel/sched/fair.c (CFS bandwidth), v5.13; Documentation/scheduler/sched-bwc.
 
-use super::Cfs;
-use super::runqueue::{Leaving, NodeId, Placing, Tasks};
+use super::Fair;
+use super::node::NodeId;
+use super::rule::Rule;
+use super::runqueue::{Leaving, Placing, Tasks};
 use sched::{Alarm, Cx, EntityId, GroupId, Instant, Nanos, Of, Quota, Running};
 
 /// The alarm slots of a group.
-pub(super) const PERIOD: u8 = 0;
+pub(crate) const PERIOD: u8 = 0;
 /// See [`PERIOD`].
-pub(super) const SLACK: u8 = 1;
+pub(crate) const SLACK: u8 = 1;
 
 /// What an idle CPU keeps of its bite. Source: `min_cfs_rq_runtime`.
 const KEPT: Nanos = Nanos::ms(1);
@@ -51,7 +53,7 @@ impl Bandwidth {
     }
 }
 
-impl Cfs {
+impl<R: Rule> Fair<R> {
     // ---- What is asked ----
 
     /// Gives a group another quota: the pool is full, debts are forgotten, nobody is throttled.
@@ -221,11 +223,11 @@ impl Cfs {
             return;
         }
         self.push_throttled(at);
-        self.each_task(at, &mut |cfs, e| cfs.hold(e, cx));
+        self.each_task(at, &mut |fair, e| fair.hold(e, cx));
         let tasks = self.queues.queue(at).tasks;
         let part = NodeId::part(at);
         if self.queues.node(part).queued {
-            self.leave_chain(part, Leaving::Sleep, tasks, cx);
+            self.leave_chain(part, Leaving::Halt, tasks, cx);
         }
         self.queues.queue_mut(at).throttled = true;
     }
@@ -243,7 +245,7 @@ impl Cfs {
         if self.queues.is_throttled(at) {
             return;
         }
-        self.each_task(at, &mut |cfs, e| cfs.release(e, cx));
+        self.each_task(at, &mut |fair, e| fair.release(e, cx));
         if self.queues.root(cpu).tasks == Tasks::default() {
             return;
         }
@@ -254,12 +256,13 @@ impl Cfs {
     }
 
     /// Every runnable task in `queue` and below, but not below throttled queues.
-    fn each_task(&mut self, queue: usize, act: &mut dyn FnMut(&mut Cfs, EntityId)) {
+    fn each_task(&mut self, queue: usize, act: &mut dyn FnMut(&mut Fair<R>, EntityId)) {
         let current = self.queues.queue(queue).current.filter(|&id| self.queues.node(id).queued);
         let mut at = current.or_else(|| self.queues.first(queue));
         let mut in_tree = current.is_none();
         while let Some(id) = at {
             match id.entity_index() {
+                Some(_) if self.queues.node(id).delayed => {}
                 Some(index) => {
                     let e = self.tasks[index].id;
                     act(self, e);

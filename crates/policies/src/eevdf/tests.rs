@@ -1,0 +1,1 @@
+//! The rules of the essay, each on the simulated host.

@@ -4,6 +4,7 @@
 //! (`cargo xtask new-policy NAME` does it). Command line, documentation, laws, fuzzing, goldens and benchmarks
 //! follow from the entry.
 
+mod balance;
 mod bmq;
 mod bvt;
 mod canary;
@@ -28,6 +29,7 @@ use sched::Descriptor;
 
 /// Every policy, in alphabetical order of name.
 pub const ALL: &[&Descriptor] = &[
+    &balance::POLICY,
     &bmq::POLICY,
     &bvt::POLICY,
     &cfs::POLICY,

@@ -451,7 +451,8 @@ impl Rule for EarliestDeadline {
     }
 
     fn started(queues: &mut Queues, id: NodeId, goes_on: bool) {
-        if !goes_on {
+        // A throttled part may be made current, to be stopped at once.
+        if !goes_on && queues.node(id).queued {
             queues.protect(id);
         }
     }

@@ -311,18 +311,21 @@ impl<R: Rule> Policy for Fair<R> {
     }
 
     fn wake(&mut self, e: EntityId, why: Wake, cx: &mut Cx<'_>) {
-        let (placing, arrival) = if let Wake::New { parent } = why {
+        let stays = !matches!(why, Wake::New { .. }) && cx.may_run(e, self.tasks[e.index()].cpu);
+        if !stays {
             self.finish_sleeper(e, cx);
+        }
+        let (placing, arrival) = if let Wake::New { parent } = why {
             self.fork(e, parent, cx);
             (Placing::Keep, Arrival::Forked)
-        } else if self.queues.node(NodeId::task(e)).delayed {
-            // It wakes where it still is.
-            (Placing::Credit, Arrival::Woken)
         } else {
-            let cpu = self.select(e, why, cx);
-            if cpu != self.tasks[e.index()].cpu {
-                R::detach_clock(&mut self.queues, NodeId::task(e));
-                self.assign(e, cpu, cx);
+            // Who is delayed wakes where it still is.
+            if !self.queues.node(NodeId::task(e)).delayed {
+                let cpu = self.select(e, why, cx);
+                if cpu != self.tasks[e.index()].cpu {
+                    R::detach_clock(&mut self.queues, NodeId::task(e));
+                    self.assign(e, cpu, cx);
+                }
             }
             (Placing::Credit, Arrival::Woken)
         };

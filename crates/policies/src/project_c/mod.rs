@@ -9,6 +9,8 @@ mod balance;
 mod queues;
 mod rule;
 mod task;
+#[cfg(test)]
+pub(crate) mod tests;
 
 pub(crate) use queues::{Layout, Level};
 pub(crate) use rule::{Expired, Rule, Yielder};

@@ -85,9 +85,9 @@ mod tests {
             assert_eq!(nearest_nice(Weight::nice(nice).unwrap()), nice);
         }
         let of = |weight| nearest_nice(Weight::linux(weight).unwrap());
-        // √(1024 · 820) = 916.3; √(88761 · 71755) = 79805.5; √(18 · 15) = 16.4.
+        // √(1024 · 820) = 916.3; √(88761 · 71755) = 79806.3; √(18 · 15) = 16.4.
         assert_eq!((of(917), of(916)), (0, 1));
-        assert_eq!((of(1 << 28), of(79_806), of(79_805)), (-20, -20, -19));
+        assert_eq!((of(1 << 28), of(79_807), of(79_806)), (-20, -20, -19));
         assert_eq!((of(17), of(16), of(1)), (18, 19, 19));
     }
 

@@ -5,6 +5,7 @@
 //! follow from the entry.
 
 mod balance;
+mod bfs;
 mod bmq;
 mod bvt;
 mod canary;
@@ -30,6 +31,7 @@ use sched::Descriptor;
 /// Every policy, in alphabetical order of name.
 pub const ALL: &[&Descriptor] = &[
     &balance::POLICY,
+    &bfs::POLICY,
     &bmq::POLICY,
     &bvt::POLICY,
     &cfs::POLICY,

@@ -4,14 +4,18 @@
 //! (`cargo xtask new-policy NAME` does it). Command line, documentation, laws, fuzzing, goldens and benchmarks
 //! follow from the entry.
 
+mod admission;
 mod bvt;
 mod canary;
 mod cfs;
+mod classes;
 mod cosched;
 mod credit;
+mod deadline;
 mod edf;
 mod gang_edf;
 mod linux;
+mod most_urgent;
 mod round_robin;
 mod rt;
 mod rt_xen;
@@ -27,10 +31,12 @@ pub const ALL: &[&Descriptor] = &[
     &cfs::POLICY,
     &cosched::POLICY,
     &credit::POLICY,
+    &deadline::POLICY,
     &edf::POLICY,
     &gang_edf::POLICY,
     &linux::POLICY,
     &round_robin::POLICY,
+    &rt::POLICY,
     &rt_xen::POLICY,
     &rtds::POLICY,
 ];

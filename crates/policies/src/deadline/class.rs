@@ -13,6 +13,7 @@ use sched::{
 /// Its alarm slots.
 pub(crate) const ALARMS: AlarmSlots = AlarmSlots {
     policy: &[AlarmKind::Timer],
+    cpu: &[AlarmKind::Tick],
     entity: &[AlarmKind::Timer, AlarmKind::Timer],
     ..AlarmSlots::NONE
 };
@@ -28,6 +29,11 @@ const fn renewal(e: EntityId) -> Alarm {
 /// When the share of an entity that blocked is free.
 const fn zero_lag(e: EntityId) -> Alarm {
     Alarm { of: Of::Entity(e), slot: 1 }
+}
+
+/// Where slices end at ticks.
+const fn ticker(cpu: CpuId) -> Alarm {
+    Alarm { of: Of::Cpu(cpu), slot: 0 }
 }
 
 /// Somebody who left, and whose bandwidth is still in use.
@@ -65,8 +71,8 @@ pub(crate) struct Deadline {
     whole_machine: bool,
     period_least: Nanos,
     period_most: Nanos,
-    /// Slices end at multiples of this.
-    grain: Nanos,
+    /// Where slices end at ticks: the time between two.
+    tick: Option<Nanos>,
 }
 
 impl Deadline {
@@ -93,7 +99,7 @@ impl Deadline {
             whole_machine: knobs.on("whole-machine"),
             period_least: knobs.time("period-least"),
             period_most: knobs.time("period-most"),
-            grain: grain(knobs),
+            tick: (!knobs.on("hrtick")).then(|| knobs.time("tick")),
         };
         deadline.reclaim.promised(deadline.shares);
         deadline
@@ -257,10 +263,34 @@ impl Deadline {
 
     // ---- States ----
 
+    /// When the slice of `e` is used up on `cpu`, if it runs from now on; never, if a tick sees to that.
     fn slice_end(&self, e: EntityId, cpu: CpuId, now: Instant) -> Instant {
+        if self.tick.is_some() {
+            return Instant::NEVER;
+        }
         let left = Nanos::ns(self.task(e).account.left.max(1).unsigned_abs());
         let lasts = self.rate(e, cpu).lasts(left).max(Nanos::ns(1));
-        now.saturating_add(lasts).round_up(self.grain)
+        now.saturating_add(lasts)
+    }
+
+    fn start_ticker(&self, cpu: CpuId, cx: &mut Cx<'_>) {
+        if let Some(tick) = self.tick
+            && cx.alarm_at(ticker(cpu)).is_none()
+        {
+            cx.set_alarm(ticker(cpu), cpu, cx.now().next_tick(tick, Nanos::ZERO));
+        }
+    }
+
+    /// A tick of `cpu`: has who runs used up its slice?
+    fn tick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
+        let Some(e) = self.queues.running(cpu) else { return };
+        if let Some((_, ran)) = cx.take_ran(cpu) {
+            self.spend(e, cpu, ran);
+        }
+        if self.account(e).left <= 0 {
+            cx.kick(cpu);
+        }
+        self.start_ticker(cpu, cx);
     }
 
     /// `e` becomes runnable. Says whether it may run.
@@ -350,7 +380,9 @@ impl Deadline {
     pub(crate) fn pick_before(&mut self, cpu: CpuId, than: Option<Instant>, cx: &mut Cx<'_>) -> Slice {
         let picked = self.queues.pick(cpu, than.map_or(Rank::Other, Rank::Of), cx);
         self.follow(cx);
-        picked.map_or(Slice::IDLE, |e| Slice::until(e, self.slice_end(e, cpu, cx.now())))
+        let Some(e) = picked else { return Slice::IDLE };
+        self.start_ticker(cpu, cx);
+        Slice::until(e, self.slice_end(e, cpu, cx.now()))
     }
 
     /// `cpu` runs somebody of another class who is due at `deadline`.
@@ -358,11 +390,6 @@ impl Deadline {
         self.queues.take_at(cpu, deadline, cx);
         self.follow(cx);
     }
-}
-
-/// Where slices end: when they are used up, or at the next tick after that.
-pub(crate) fn grain(knobs: &Knobs) -> Nanos {
-    if knobs.on("hrtick") { Nanos::ZERO } else { knobs.time("tick") }
 }
 
 impl Layer for Deadline {
@@ -490,6 +517,7 @@ impl Policy for Deadline {
     fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
         let e = match alarm.of {
             Of::Entity(e) => e,
+            Of::Cpu(cpu) => return self.tick(cpu, cx),
             _ => return self.give_back(cx),
         };
         let now = cx.now();

@@ -55,7 +55,7 @@ mod tests;
 
 use crate::classes::{Background, Bases, Below, Classes, Parts, QUANTUM};
 use crate::rt::TICK;
-pub(crate) use class::{ALARMS, Deadline, grain};
+pub(crate) use class::{ALARMS, Deadline};
 use sched::{AlarmBase, Conserving, Descriptor, Host, Keeps, Knob, Knobs, Load, Nanos, Policy, Refused};
 
 /// What the rest of the system knows of it.
@@ -99,7 +99,7 @@ fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
         rt: None,
         servers: None,
         below: Below::Background(Background::new(knobs.time("quantum"))),
-        bases: Bases { below: AlarmBase { policy: 1, cpu: 0, entity: 2, group: 0 }, ..Bases::default() },
+        bases: Bases { below: AlarmBase { policy: 1, cpu: 1, entity: 2, group: 0 }, ..Bases::default() },
     };
     Ok(Box::new(Classes::new(host, parts)))
 }

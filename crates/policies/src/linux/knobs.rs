@@ -89,24 +89,25 @@ const TIMER: AlarmKind = AlarmKind::Timer;
 /// Where each class's slots begin.
 pub(super) const BASES: Bases = Bases {
     rt: AlarmBase { policy: count(deadline::ALARMS.policy), cpu: count(deadline::ALARMS.cpu), entity: ENTITY, group: 0 },
-    server: AlarmBase { policy: POLICY, cpu: count(rt::ALARMS.cpu), entity: ENTITY, group: 0 },
-    below: AlarmBase { policy: POLICY, cpu: count(rt::ALARMS.cpu) + 1, entity: ENTITY, group: 0 },
+    server: AlarmBase { policy: POLICY, cpu: CPU, entity: ENTITY, group: 0 },
+    below: AlarmBase { policy: POLICY, cpu: CPU + 1, entity: ENTITY, group: 0 },
 };
+const CPU: u8 = count(deadline::ALARMS.cpu) + count(rt::ALARMS.cpu);
 const POLICY: u8 = count(deadline::ALARMS.policy) + count(rt::ALARMS.policy);
 const ENTITY: u8 = count(deadline::ALARMS.entity);
 
 /// All of them.
 pub(super) const ALARMS: AlarmSlots = AlarmSlots {
-    policy: &concat::<{ POLICY as usize + BELOW.policy.len() }>([deadline::ALARMS.policy, rt::ALARMS.policy, BELOW.policy]),
-    cpu: &concat::<{ 2 + BELOW.cpu.len() }>([rt::ALARMS.cpu, &[TIMER], BELOW.cpu]),
-    entity: &concat::<{ ENTITY as usize + BELOW.entity.len() }>([deadline::ALARMS.entity, BELOW.entity, &[]]),
+    policy: &concat::<{ POLICY as usize + BELOW.policy.len() }>([deadline::ALARMS.policy, rt::ALARMS.policy, BELOW.policy, &[]]),
+    cpu: &concat::<{ CPU as usize + 1 + BELOW.cpu.len() }>([deadline::ALARMS.cpu, rt::ALARMS.cpu, &[TIMER], BELOW.cpu]),
+    entity: &concat::<{ ENTITY as usize + BELOW.entity.len() }>([deadline::ALARMS.entity, BELOW.entity, &[], &[]]),
     group: BELOW.group,
 };
 
 /// What the fair classes use.
 const BELOW: AlarmSlots = FAIR[0].alarms;
 
-const fn concat<const N: usize>(lists: [&[AlarmKind]; 3]) -> [AlarmKind; N] {
+const fn concat<const N: usize>(lists: [&[AlarmKind]; 4]) -> [AlarmKind; N] {
     let (mut all, mut count, mut list) = ([TIMER; N], 0, 0);
     while list < lists.len() {
         let mut at = 0;

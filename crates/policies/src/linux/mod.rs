@@ -45,7 +45,7 @@ mod knobs;
 mod tests;
 
 use crate::classes::{Bases, Below, Classes, FairServers, Parts, Stop};
-use crate::deadline::{self, Deadline};
+use crate::deadline::Deadline;
 use crate::rt::{self, Rt};
 use sched::{Conserving, Descriptor, Host, Keeps, Knobs, Load, Nanos, Policy, Refused};
 
@@ -72,11 +72,16 @@ fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
         stop: Some(Stop::new(host)),
         deadline: Some(Deadline::new(host, knobs, promise.as_ref())),
         rt: Some(Rt::new(host, knobs, promise.is_none())),
-        servers: promise.map(|promise| FairServers::new(host.cpus, &promise, deadline::grain(knobs))),
+        servers: promise.map(|promise| FairServers::new(host.cpus, &promise, grain(knobs))),
         below: Below::Fair((knobs::fair(knobs).build)(host, knobs)?),
         bases: knobs::BASES,
     };
     Ok(Box::new(Classes::new(host, parts)))
+}
+
+/// Where the slices of servers end: when they are used up, or at the next tick after that.
+fn grain(knobs: &Knobs) -> Nanos {
+    if knobs.on("hrtick") { Nanos::ZERO } else { knobs.time("tick") }
 }
 
 /// As the fair class sees it: everybody above is real-time to it.

@@ -21,6 +21,7 @@ mod fair;
 mod gang_edf;
 mod linux;
 mod most_urgent;
+mod muqss;
 mod pds;
 mod project_c;
 mod round_robin;
@@ -46,6 +47,7 @@ pub const ALL: &[&Descriptor] = &[
     &eevdf::POLICY,
     &gang_edf::POLICY,
     &linux::POLICY,
+    &muqss::POLICY,
     &pds::POLICY,
     &round_robin::POLICY,
     &rt::POLICY,

@@ -6,11 +6,11 @@ use sched::{Nanos, Virtual};
 
 /// The rule: least vruntime first.
 #[derive(Debug)]
-pub(super) struct LeastVruntime(pub(super) Times);
+pub(crate) struct LeastVruntime(pub(super) Times);
 
 /// What CFS keeps of a node. Its vruntime is relative to `min_vruntime` between queues.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Clock {
+pub(crate) struct Clock {
     /// `sum_exec` when it was last switched in.
     picked_exec: Nanos,
     /// Whether its vruntime is relative.

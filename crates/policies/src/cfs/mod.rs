@@ -52,7 +52,7 @@ mod tests;
 mod tunables;
 
 use crate::fair::{self, Fair};
-use clock::LeastVruntime;
+pub(crate) use clock::LeastVruntime;
 use sched::{Descriptor, Host, Keeps, Knobs, Policy, Refused};
 use tunables::Times;
 
@@ -73,6 +73,11 @@ pub(crate) const POLICY: Descriptor = Descriptor {
 };
 
 fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+    Ok(Box::new(new(host, knobs)))
+}
+
+/// CFS itself, for policies over it.
+pub(crate) fn new(host: &Host, knobs: &Knobs) -> Fair<LeastVruntime> {
     let (tunables, times) = Times::new(host, knobs);
-    Ok(Box::new(Fair::new(host, tunables, LeastVruntime(times))))
+    Fair::new(host, tunables, LeastVruntime(times))
 }

@@ -48,7 +48,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     bad_at: "quick answers: who wakes waits for the turns of all other VMs; weights are not looked at",
     text: include_str!("mod.rs"),
     conserving: |load| Conserving::Global { slack: call_bound(load) },
-    starvation: |load| Some(load.knobs.time("quantum").saturating_mul(load.entities + 1)),
+    starvation,
     keeps: Keeps::NOTHING,
     alarms: AlarmSlots { policy: &[AlarmKind::Timer], ..AlarmSlots::NONE },
     knobs: &[Knob::time(
@@ -65,6 +65,13 @@ pub(crate) const POLICY: Descriptor = Descriptor {
 /// comes at the next end of a turn.
 fn call_bound(load: &Load<'_>) -> Nanos {
     if load.has_affinity { load.knobs.time("quantum") } else { Nanos::ZERO }
+}
+
+/// There are no more rows than entities, and each has one turn before anybody has a second. But whenever a sibling comes or
+/// changes, a gang is seated anew, perhaps in a row that has just had its turn.
+fn starvation(load: &Load<'_>) -> Option<Nanos> {
+    let moved = load.has_changes && load.group_depth > 0;
+    (!moved).then(|| load.knobs.time("quantum").saturating_mul(load.entities + 1))
 }
 
 const TURN_END: Alarm = Alarm { of: Of::Policy, slot: 0 };
@@ -138,6 +145,19 @@ impl Cosched {
                 State::Running(other) if other != cpu => cx.kick(other),
                 State::Running(_) | State::Blocked => {}
             }
+        }
+    }
+
+    /// `picking` may have been called for somebody and have taken another: an idle CPU that somebody who waits, and not for
+    /// home, may run on is called.
+    fn call_for_stranded(&self, picking: CpuId, cx: &mut Cx<'_>) {
+        let idle = |cpu: CpuId| cpu != picking && cx.running(cpu) == Running::Idle && !cx.kicked(cpu);
+        if self.waiting.all_empty() || !cx.host().iter().any(idle) {
+            return;
+        }
+        let waiting = (0..self.cpus).flat_map(|column| self.waiting.iter(column));
+        if let Some(idle) = waiting.filter(|&e| !self.has_its_turn(e)).find_map(|e| cx.idle_cpu_for(e)) {
+            cx.kick(idle);
         }
     }
 
@@ -259,6 +279,7 @@ impl Policy for Cosched {
     fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
         let Some(e) = self.choose(cpu, cx) else { return Slice::IDLE };
         self.waiting.remove(e);
+        self.call_for_stranded(cpu, cx);
         self.yielded[e.index()] = false;
         // Between a late end of a turn and the plan that notices it, nobody is picked.
         Slice::until(e, self.end.max(cx.now() + Nanos::ns(1)))

@@ -143,7 +143,7 @@ impl<R: Rule> Fair<R> {
             let group = cx.params(e).group;
             let takes = |&to: &CpuId| {
                 let throttled = self.queues.is_throttled(self.queues.queue_of(group, to));
-                self.is_idle(to, cx) && !cx.kicked(to) && cx.may_run(e, to) && !throttled
+                self.is_idle(to, cx) && !cx.kicked(to) && self.may_be_put(e, to, cx) && !throttled
             };
             let taker = if cx.is_waiting(e) { self.idle.iter().find(takes) } else { None };
             match taker {
@@ -256,7 +256,7 @@ impl<R: Rule> Fair<R> {
 
     fn fit(&self, e: EntityId, pull: &Pull, cx: &Cx<'_>) -> Fit {
         let queue = self.queues.queue_of(cx.params(e).group, pull.to);
-        if !cx.is_waiting(e) || !cx.may_run(e, pull.to) || self.queues.is_throttled(queue) {
+        if !cx.is_waiting(e) || !self.may_be_put(e, pull.to, cx) || self.queues.is_throttled(queue) {
             return Fit::No;
         }
         let tries = self.cpus[pull.to.index()].balancing[pull.level].failed;

@@ -99,6 +99,8 @@ pub(crate) struct Fair<R: Rule> {
     levels: Vec<Level>,
     /// The CPUs that found nothing to run.
     idle: CpuSet,
+    /// Whether members of a group are not put in the queue of one CPU: see `balance`.
+    apart: bool,
 }
 
 impl<R: Rule> Fair<R> {
@@ -122,7 +124,18 @@ impl<R: Rule> Fair<R> {
             recency: Lists::new(host.cpus),
             levels,
             idle: host.all(),
+            apart: false,
         }
+    }
+
+    /// The same, but that the members of a group are not put in the queue of one CPU.
+    pub(crate) fn keeping_siblings_apart(self) -> Fair<R> {
+        Fair { apart: true, ..self }
+    }
+
+    /// The CPU in whose queues `e` is, or was last.
+    pub(crate) fn cpu_of(&self, e: EntityId) -> CpuId {
+        self.tasks[e.index()].cpu
     }
 
     fn is_member(&self, e: EntityId) -> bool {

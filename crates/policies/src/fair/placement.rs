@@ -7,7 +7,7 @@ use super::Fair;
 use super::node::NodeId;
 use super::rule::Rule;
 use super::tunables::SMT_IMBALANCE;
-use sched::{CpuId, Cx, EntityId, Host, Instant, Nanos, Running, Wake};
+use sched::{CpuId, CpuSet, Cx, EntityId, GroupId, Host, Instant, Nanos, Running, State, Wake};
 
 /// How often wake-up partners are forgotten by half. Source: `record_wakee`.
 const FLIP_DECAY: Nanos = Nanos::s(1);
@@ -60,6 +60,24 @@ impl<R: Rule> Fair<R> {
         self.queues.root(cpu).load
     }
 
+    // ---- Where a task may be put ----
+
+    /// Whether `e` may be put in the queue of `cpu`: it may run there, and, where siblings are kept apart, none is runnable
+    /// there, unless there is one on every CPU it may run on.
+    pub(super) fn may_be_put(&self, e: EntityId, cpu: CpuId, cx: &Cx<'_>) -> bool {
+        cx.may_run(e, cpu) && (!self.apart || self.is_apart(e, cpu, cx))
+    }
+
+    fn is_apart(&self, e: EntityId, cpu: CpuId, cx: &Cx<'_>) -> bool {
+        let group = cx.params(e).group;
+        if group == GroupId::ROOT {
+            return true;
+        }
+        let runnable = cx.members(group).filter(|&other| other != e && cx.state(other) != State::Blocked);
+        let taken: CpuSet = runnable.map(|sibling| self.tasks[sibling.index()].cpu).collect();
+        !taken.contains(cpu) || cx.allowed(e).minus(&taken).is_empty()
+    }
+
     // ---- Wake-up ----
 
     /// The CPU on which `e`, which was on `prev`, wakes.
@@ -70,7 +88,7 @@ impl<R: Rule> Fair<R> {
             Wake::By { waker, sync } => self.affine(e, waker, sync, cx),
             Wake::Interrupt | Wake::Timer | Wake::Resumed => prev,
         };
-        if !cx.may_run(e, target) {
+        if !self.may_be_put(e, target, cx) {
             return self.idlest(e, target, cx);
         }
         self.idle_sibling(e, prev, target, cx)
@@ -85,7 +103,7 @@ impl<R: Rule> Fair<R> {
                 return prev;
             }
         }
-        if !cx.may_run(e, this) {
+        if !self.may_be_put(e, this, cx) {
             return prev;
         }
         if self.is_member(waker) {
@@ -146,7 +164,8 @@ impl<R: Rule> Fair<R> {
     /// An idle CPU that shares the cache of `target`, if there is one for `e`; else `target`.
     fn idle_sibling(&mut self, e: EntityId, prev: CpuId, target: CpuId, cx: &Cx<'_>) -> CpuId {
         let host = cx.host();
-        let good = |cpu| host.share_cache(cpu, target) && cx.may_run(e, cpu) && self.is_as_good_as_idle(cpu, cx);
+        let good =
+            |cpu| host.share_cache(cpu, target) && self.may_be_put(e, cpu, cx) && self.is_as_good_as_idle(cpu, cx);
         let recent = self.tasks[e.index()].recent_cpu;
         if let Some(cpu) = [target, prev].into_iter().find(|&cpu| good(cpu)) {
             return cpu;
@@ -178,13 +197,13 @@ impl<R: Rule> Fair<R> {
     fn idle_core(&self, e: EntityId, target: CpuId, cx: &Cx<'_>) -> Option<CpuId> {
         let host = cx.host();
         let idles = |&cpu: &CpuId| cpu != target && self.is_as_good_as_idle(cpu, cx);
-        let first_allowed = |cpu: CpuId, size: usize| span(host, cpu, size).find(|&cpu| cx.may_run(e, cpu));
+        let first_allowed = |cpu: CpuId, size: usize| span(host, cpu, size).find(|&cpu| self.may_be_put(e, cpu, cx));
         let all = span(host, target, host.llc).step_by(host.smt);
         let own = target.index() / host.smt * host.smt;
         let (behind, before) = (all.clone().filter(|cpu| cpu.index() >= own), all.filter(|cpu| cpu.index() < own));
         let whole = behind.chain(before).filter(|&core| span(host, core, host.smt).all(|cpu| idles(&cpu)));
         let found = whole.filter_map(|core| first_allowed(core, host.smt)).next();
-        found.or_else(|| span(host, target, host.smt).find(|cpu| idles(cpu) && cx.may_run(e, *cpu)))
+        found.or_else(|| span(host, target, host.smt).find(|cpu| idles(cpu) && self.may_be_put(e, *cpu, cx)))
     }
 
     // ---- Fork ----
@@ -204,7 +223,7 @@ impl<R: Rule> Fair<R> {
         });
         let cache = best.expect("an entity may run somewhere").cache;
         let first = CpuId::new(cache * host.llc);
-        let allowed = span(host, first, host.llc).filter(|&cpu| cx.may_run(e, cpu));
+        let allowed = span(host, first, host.llc).filter(|&cpu| self.may_be_put(e, cpu, cx));
         allowed.min_by_key(|&cpu| self.reluctance(cpu, here, cx)).expect("it was counted")
     }
 
@@ -212,7 +231,7 @@ impl<R: Rule> Fair<R> {
     fn sum_cache(&self, e: EntityId, cache: usize, cx: &Cx<'_>) -> Option<CacheSum> {
         let mut sum = CacheSum { cache, cpus: 0, idle: 0, load: 0 };
         for cpu in span(cx.host(), CpuId::new(cache * cx.host().llc), cx.host().llc) {
-            if cx.may_run(e, cpu) {
+            if self.may_be_put(e, cpu, cx) {
                 sum.cpus += 1;
                 sum.idle += u64::from(self.is_idle(cpu, cx));
                 sum.load += self.load(cpu);

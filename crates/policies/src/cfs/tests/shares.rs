@@ -23,6 +23,7 @@ fn promised(knobs: &[(&str, i64)], weights: &[u32]) -> Option<Nanos> {
         has_changes: false,
         has_sleepers: false,
         has_affinity: false,
+        warp_most: Nanos::ZERO,
     };
     (POLICY.keeps.shares)(&load)
 }

@@ -122,6 +122,7 @@ fn churn(cpus: usize, knobs: &[(&str, i64)], costs: Costs, quota: Option<Quota>,
         has_changes: true,
         has_sleepers: true,
         has_affinity: true,
+        warp_most: Nanos::ZERO,
     };
     assert_eq!((POLICY.starvation)(&load), None);
     let slack = match (POLICY.conserving)(&load) {

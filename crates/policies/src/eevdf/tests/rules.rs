@@ -31,6 +31,7 @@ fn bound(entities: u64, weight_most: u64) -> Nanos {
         entities,
         weight_least: 1,
         weight_most,
+        warp_most: Nanos::ZERO,
         group_depth: 0,
         has_rt: false,
         has_reservations: false,

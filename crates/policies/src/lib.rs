@@ -15,6 +15,7 @@ mod edf;
 mod eevdf;
 mod fair;
 mod gang_edf;
+mod homes;
 mod linux;
 mod pds;
 mod project_c;
@@ -22,6 +23,7 @@ mod round_robin;
 mod rt;
 mod rt_xen;
 mod rtds;
+mod sedf;
 mod servers;
 
 pub use canary::CANARIES;
@@ -43,6 +45,7 @@ pub const ALL: &[&Descriptor] = &[
     &round_robin::POLICY,
     &rt_xen::POLICY,
     &rtds::POLICY,
+    &sedf::POLICY,
 ];
 
 /// The policy of this name.

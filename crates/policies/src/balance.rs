@@ -15,7 +15,7 @@
 //! as in a VM with more vCPUs than CPUs, the rule is void for it. What is queued already stays: the rule is about placement.
 //!
 //! `coschedule` is what its authors compare it with on CFS: whenever a vCPU is put on a CPU, the CPUs of its waiting siblings are
-//! called, and each puts the sibling first, as far as CFS lets somebody go first who is not far ahead of its share (a `next` buddy).
+//! called, unless they run another sibling, and each puts the sibling first, as far as CFS lets somebody go first who is not far ahead of its share (a `next` buddy).
 //! It makes siblings run together more often, at the price of more switches.
 //!
 //! All else, groups, quotas and knobs included, is as in `cfs`.
@@ -26,7 +26,7 @@ use crate::cfs::{self, LeastVruntime};
 use crate::fair::Fair;
 use sched::{
     Alarm, CpuId, Cx, Descriptor, EntityId, GroupChange, GroupId, Host, Knob, Knobs, Nanos, Notice, Params, Policy,
-    Refused, Slice, Stopped, Wake,
+    Refused, Running, Slice, Stopped, Wake,
 };
 
 /// What the rest of the system knows of it.
@@ -78,7 +78,10 @@ impl Balance {
         let is_to_come = |cx: &Cx<'_>, sibling: EntityId| sibling != e && cx.is_waiting(sibling);
         let mut next = cx.members(group).find(|&sibling| is_to_come(cx, sibling));
         while let Some(sibling) = next {
-            if self.fair.cpu_of(sibling) != cpu {
+            let its_cpu = self.fair.cpu_of(sibling);
+            let runs_another =
+                matches!(cx.running(its_cpu), Running::Mine { entity, .. } if cx.params(entity).group == group);
+            if its_cpu != cpu && !runs_another {
                 // Its CPU is called with it.
                 self.fair.yield_to(e, sibling, cx);
             }

@@ -170,7 +170,7 @@ impl Rule for LeastVruntime {
     // ---- Running and stopping ----
 
     fn charge(queues: &mut Queues, id: NodeId, ran: Nanos) -> bool {
-        queues.run_clock(id, ran);
+        queues.run_clock(id, ran, queues.rule.0.exact_clock);
         queues.advance(queues.node(id).queue);
         false
     }

@@ -58,7 +58,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     text: include_str!("mod.rs"),
     conserving: fair::conserving,
     starvation: bounds::starvation,
-    keeps: Keeps { quota: fair::quota, ..Keeps::NOTHING },
+    keeps: Keeps { shares: bounds::shares, quota: fair::quota, ..Keeps::NOTHING },
     alarms: fair::ALARMS,
     knobs: &tunables::KNOBS,
     build,

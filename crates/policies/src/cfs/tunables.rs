@@ -5,7 +5,7 @@ use sched::{Host, Knob, Knobs, Nanos};
 
 const FEATURES: &str = "kernel/sched/features.h, v5.13";
 
-const OWN: [Knob; 11] = [
+const OWN: [Knob; 12] = [
     Knob::choice(
         "version",
         &["v5.13", "v3.17"],
@@ -37,6 +37,12 @@ const OWN: [Knob; 11] = [
     Knob::switch("alt-period", true, "the round is sized by all tasks of the CPU, not by one queue's (not in v3.17)")
         .from(FEATURES),
     Knob::switch("base-slice", true, "no slice is shorter than the minimum granularity (not in v3.17)").from(FEATURES),
+    Knob::switch(
+        "exact-clock",
+        false,
+        "what is left of a nanosecond of vruntime counts later: shares stay exact for ever",
+    )
+    .from("ours; off as in __calc_delta, kernel/sched/fair.c, v5.13"),
 ];
 
 /// The knobs, at the defaults of v5.13.
@@ -58,6 +64,7 @@ pub(super) struct Times {
     pub(super) last_buddy: bool,
     pub(super) alt_period: bool,
     pub(super) base_slice: bool,
+    pub(super) exact_clock: bool,
 }
 
 impl Times {
@@ -83,6 +90,7 @@ impl Times {
             last_buddy: knobs.on("last-buddy"),
             alt_period: knobs.on("alt-period") && !old,
             base_slice: knobs.on("base-slice") && !old,
+            exact_clock: knobs.on("exact-clock"),
         };
         (tunables, times)
     }

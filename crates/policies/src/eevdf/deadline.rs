@@ -427,7 +427,7 @@ impl Rule for EarliestDeadline {
     // ---- Running and stopping ----
 
     fn charge(queues: &mut Queues, id: NodeId, ran: Nanos) -> bool {
-        queues.run_clock(id, ran);
+        queues.run_clock(id, ran, true);
         let is_over = queues.renew(id);
         let queue = queues.node(id).queue;
         queues.advance(queue);

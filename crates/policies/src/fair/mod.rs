@@ -31,7 +31,7 @@ pub(crate) mod world;
 #[cfg(test)]
 pub(crate) use bandwidth::{PERIOD, SLACK};
 pub(crate) use bounds::{conserving, quota};
-pub(crate) use node::{Node, NodeId};
+pub(crate) use node::{NICE_0, Node, NodeId};
 pub(crate) use rule::{Rule, Verdict};
 pub(crate) use runqueue::{Buddy, Leaving, Placing, RunQueue, RunQueues, SHARES_LEAST};
 pub(crate) use tick::Arrival;

@@ -59,6 +59,8 @@ impl From<EntityId> for NodeId {
 pub(crate) struct Node<N> {
     pub(crate) weight: u64,
     pub(crate) vruntime: Virtual,
+    /// What its clock does not show yet of the time it ran: parts of a nanosecond, in `1 / weight`.
+    pub(crate) rest: u64,
     pub(crate) sum_exec: Nanos,
     /// The queue it is in, or was in last.
     pub(crate) queue: usize,
@@ -79,6 +81,7 @@ impl<N> Node<N> {
         Node {
             weight: NICE_0,
             vruntime: Virtual::ZERO,
+            rest: 0,
             sum_exec: Nanos::ZERO,
             queue: 0,
             queued: false,

@@ -327,12 +327,17 @@ impl<R: Rule> RunQueues<R> {
 
     // ---- Running and stopping ----
 
-    /// `id`, current in its queue, ran for so long: its clock shows it.
-    pub(crate) fn run_clock(&mut self, id: NodeId, ran: Nanos) {
-        let by = self.scaled(ran, id);
+    /// `id`, current in its queue, ran for so long: its clock shows it. If it is to be `exact`, what is left of a nanosecond
+    /// counts next time; else it is lost, and a heavy node gains up to a nanosecond of its clock each time.
+    pub(crate) fn run_clock(&mut self, id: NodeId, ran: Nanos, exact: bool) {
         let node = self.node_mut(id);
         node.sum_exec += ran;
-        node.vruntime = node.vruntime.plus(by);
+        let work = u128::from(ran.as_ns()) * u128::from(NICE_0) + u128::from(node.rest);
+        let (by, rest) = (work / u128::from(node.weight), work % u128::from(node.weight));
+        node.vruntime = node.vruntime.plus(Nanos::ns(u64::try_from(by).expect("a scaled time fits in 64 bits")));
+        if exact {
+            node.rest = u64::try_from(rest).expect("less than the weight");
+        }
     }
 
     /// Makes `id` current in its queue. It goes on if it was put back in this very turn.
@@ -425,7 +430,8 @@ impl<R: Rule> RunQueues<R> {
             self.sub_load(queue, old);
             self.add_load(queue, weight);
         }
-        self.node_mut(id).weight = weight;
+        let node = self.node_mut(id);
+        (node.weight, node.rest) = (weight, 0);
     }
 
     /// Changes what a group is worth; its parts follow when they are next looked at.

@@ -9,6 +9,8 @@ mod groups;
 mod knobs;
 mod placement;
 mod rules;
+mod shares;
+mod version;
 
 use super::POLICY;
 use crate::fair::world::*;

@@ -91,7 +91,8 @@ fn time_not_used_is_not_saved() {
 #[test]
 fn a_late_end_of_period_counts_for_all_that_have_passed() {
     use sched::{Alarm, Input, Kicks, Machine, Of};
-    let mut machine = Machine::build(&ALONE, sched::Host::new(1), &ALONE.defaults(), Kicks::Immediate).expect("works");
+    let mut machine =
+        Machine::build(&POLICY, sched::Host::new(1), &POLICY.defaults(), Kicks::Immediate).expect("works");
     let e = machine.attach(Instant::ZERO, fifo(10)).expect("accepted");
     machine.input(Instant::ZERO, Input::Wake { entity: e, why: Wake::Timer });
     machine.settle(Instant::ZERO);
@@ -106,7 +107,7 @@ fn a_late_end_of_period_counts_for_all_that_have_passed() {
 
 #[test]
 fn an_idle_host_is_quiet() {
-    let mut events = trace::Trace::new(trace::Header { policy: ALONE.name.to_string(), cpus: 1, seed: 0 });
+    let mut events = trace::Trace::new(trace::Header { policy: POLICY.name.to_string(), cpus: 1, seed: 0 });
     let mut host = host_with(1, &[]);
     host.watch(&mut events);
     let e = scripted(&mut host, round_robin(10));

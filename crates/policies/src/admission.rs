@@ -3,26 +3,41 @@
 //! With deadline = period and work that does not rest (or gives up what a rest costs others, as here), EDF meets every deadline on one CPU if and only if Σ slice/period ≤ 1 (Liu and Layland
 //! 1973). Globally on m CPUs, Σ ≤ m and each ≤ 1 bounds tardiness (Devi and Anderson 2005) but does not exclude it.
 
-use sched::{CpuId, CpuSet, Reservation};
+use sched::{CpuId, CpuSet, Nanos, Reservation};
 
 /// One CPU, in fixed point. A utilisation is rounded down by less than one unit, which the exact test below makes good.
-const ONE: u64 = 1 << 40;
+pub(crate) const ONE: u64 = 1 << 40;
 
 /// A share of one CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Utilisation {
+pub(crate) struct Utilisation {
     units: u64,
     slice: u64,
     period: u64,
 }
 
 impl Utilisation {
-    pub(super) const ZERO: Utilisation = Utilisation { units: 0, slice: 0, period: 1 };
+    pub(crate) const ZERO: Utilisation = Utilisation { units: 0, slice: 0, period: 1 };
 
-    pub(super) fn of(reservation: &Reservation) -> Utilisation {
-        let (slice, period) = (reservation.slice.as_ns(), reservation.period.as_ns());
+    /// Of the period.
+    pub(crate) fn of(reservation: &Reservation) -> Utilisation {
+        Utilisation::within(reservation, reservation.period)
+    }
+
+    /// Of the time until the slice is due.
+    pub(crate) fn density(reservation: &Reservation) -> Utilisation {
+        Utilisation::within(reservation, reservation.relative_deadline())
+    }
+
+    fn within(reservation: &Reservation, span: Nanos) -> Utilisation {
+        let (slice, period) = (reservation.slice.as_ns(), span.as_ns());
         let units = u128::from(slice) * u128::from(ONE) / u128::from(period);
         Utilisation { units: u64::try_from(units).expect("a slice is at most its period"), slice, period }
+    }
+
+    /// In parts of [`ONE`], rounded down.
+    pub(crate) fn units(self) -> u64 {
+        self.units
     }
 }
 
@@ -35,7 +50,7 @@ struct Promised {
 
 /// The books: per CPU when partitioned, else one for the machine.
 #[derive(Debug)]
-pub(super) struct Admission {
+pub(crate) struct Admission {
     books: Vec<Promised>,
     cpus: u64,
     /// What may be promised of each CPU, in percent.
@@ -45,20 +60,20 @@ pub(super) struct Admission {
 
 /// Why nothing was promised: how much would still fit, and where.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Full {
-    pub(super) free_ppm: u64,
-    pub(super) on: Option<CpuId>,
+pub(crate) struct Full {
+    pub(crate) free_ppm: u64,
+    pub(crate) on: Option<CpuId>,
 }
 
 impl Admission {
-    pub(super) fn new(cpus: usize, reserve_percent: u64, partitioned: bool) -> Admission {
+    pub(crate) fn new(cpus: usize, reserve_percent: u64, partitioned: bool) -> Admission {
         let books = vec![Promised::default(); if partitioned { cpus } else { 1 }];
         Admission { books, cpus: cpus as u64, percent: 100 - reserve_percent, partitioned }
     }
 
     /// Promises `wish` on the first CPU in `allowed` where it fits (`first`, if given, before all others), or on the
     /// machine as a whole. `others` are the promises already made on a CPU, for the exact test.
-    pub(super) fn admit<'a, I: Iterator<Item = &'a Utilisation>>(
+    pub(crate) fn admit<'a, I: Iterator<Item = &'a Utilisation>>(
         &mut self,
         wish: Utilisation,
         first: Option<CpuId>,
@@ -90,14 +105,14 @@ impl Admission {
     }
 
     /// Takes a promise back.
-    pub(super) fn release(&mut self, promised: Utilisation, on: Option<CpuId>) {
+    pub(crate) fn release(&mut self, promised: Utilisation, on: Option<CpuId>) {
         let book = &mut self.books[on.map_or(0, CpuId::index)];
         book.units -= promised.units;
         book.count -= 1;
     }
 
     /// Enters a promise that was just taken back, again.
-    pub(super) fn restore(&mut self, promised: Utilisation, on: Option<CpuId>) {
+    pub(crate) fn restore(&mut self, promised: Utilisation, on: Option<CpuId>) {
         self.enter(on.map_or(0, CpuId::index), promised);
     }
 
@@ -169,7 +184,6 @@ const fn gcd(mut a: u128, mut b: u128) -> u128 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sched::Nanos;
 
     fn share(slice: u64, period: u64) -> Utilisation {
         let (slice, period) = (Nanos::ms(slice), Nanos::ms(period));

@@ -19,6 +19,7 @@ mod edf;
 mod eevdf;
 mod fair;
 mod gang_edf;
+mod homes;
 mod linux;
 mod most_urgent;
 mod muqss;
@@ -28,6 +29,7 @@ mod round_robin;
 mod rt;
 mod rt_xen;
 mod rtds;
+mod sedf;
 mod servers;
 
 pub use canary::CANARIES;
@@ -53,6 +55,7 @@ pub const ALL: &[&Descriptor] = &[
     &rt::POLICY,
     &rt_xen::POLICY,
     &rtds::POLICY,
+    &sedf::POLICY,
 ];
 
 /// The policy of this name.

@@ -41,10 +41,11 @@
 #[cfg(test)]
 mod tests;
 
+use crate::homes::{self, Homes};
 use sched::queue::Trees;
 use sched::{
-    Alarm, AlarmKind, AlarmSlots, Conserving, CpuId, CpuSet, Cx, Descriptor, EntityId, Host, Instant, Keeps, Knob,
-    Knobs, Load, Nanos, Of, Params, Policy, Refused, Running, Slice, State, Stopped, Wake, Warp, Why,
+    Alarm, AlarmKind, AlarmSlots, Conserving, CpuId, Cx, Descriptor, EntityId, Host, Instant, Keeps, Knob, Knobs, Load,
+    Nanos, Of, Params, Policy, Refused, Running, Slice, State, Stopped, Wake, Warp, Why,
 };
 
 /// What the rest of the system knows of it.
@@ -75,8 +76,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
             .from("bvt_do_schedule with runstate.state_entry_time"),
         Knob::choice("slice-unit", &["ns", "mcu"], "what the lead over the second is measured in when a turn is given")
             .from("bvt_do_schedule: ns by mistake, MCUs are meant"),
-        Knob::choice("placement", &["spread", "first"], "the CPU with the fewest others, or the first allowed")
-            .from("sched_bvt.c: the first; the domain builder spreads domains"),
+        homes::PLACEMENT,
     ],
     build,
 };
@@ -124,7 +124,6 @@ struct Settings {
     leads_in_mcus: bool,
     /// Whether the allowance stands between a waker and who runs.
     wakers_wait: bool,
-    first: bool,
 }
 
 fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
@@ -136,14 +135,14 @@ fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
         recharge: knobs.on("recharge") && !textbook,
         leads_in_mcus: knobs.word("slice-unit") == "mcu" || textbook,
         wakers_wait: textbook,
-        first: knobs.word("placement") == "first",
     };
     Ok(Box::new(Bvt {
         settings,
         members: Vec::new(),
         by_effective: Trees::new(host.cpus),
         by_actual: Trees::new(host.cpus),
-        cpus: vec![Cpu { virtual_time: 0, members: 0, last: None, until: Instant::NEVER }; host.cpus],
+        homes: Homes::new(host.cpus, knobs),
+        cpus: vec![Cpu { virtual_time: 0, last: None, until: Instant::NEVER }; host.cpus],
         head: 0,
         tail: 0,
     }))
@@ -176,8 +175,6 @@ impl Member {
 struct Cpu {
     /// The scheduler's virtual time: the least of all that were runnable at the last decision.
     virtual_time: VirtualNs,
-    /// How many live here.
-    members: u32,
     /// Who ran last.
     last: Option<EntityId>,
     /// The end of the turn that goes on.
@@ -192,6 +189,7 @@ struct Bvt {
     by_effective: Trees<(VirtualNs, i64)>,
     /// The same by actual virtual time.
     by_actual: Trees<(VirtualNs, i64)>,
+    homes: Homes,
     cpus: Vec<Cpu>,
     /// The places before all others and after all others.
     head: i64,
@@ -214,20 +212,6 @@ impl Bvt {
     fn lead(&self, e: EntityId, lead: VirtualNs) -> Nanos {
         let time = Nanos::ns(lead.max(0).unsigned_abs()).scale(self.members[e.index()].weight, 1024);
         if self.settings.leads_in_mcus { time } else { Nanos::ns(time.as_ns() / self.settings.mcu.as_ns()) }
-    }
-
-    /// Where `e` is to live.
-    fn home_for(&self, e: EntityId, cx: &Cx<'_>) -> CpuId {
-        let allowed = cx.params(e).affinity.and(&cx.host().all());
-        let fewest = allowed.iter().min_by_key(|cpu| (self.cpus[cpu.index()].members, cpu.index()));
-        let home = if self.settings.first { allowed.first() } else { fewest };
-        home.expect("everybody may run somewhere")
-    }
-
-    fn settle_at(&mut self, e: EntityId, home: CpuId, cx: &mut Cx<'_>) {
-        self.member(e).home = home;
-        self.cpus[home.index()].members += 1;
-        cx.confine(e, &CpuSet::one(home));
     }
 
     fn push(&mut self, e: EntityId, place: i64) {
@@ -305,7 +289,7 @@ const fn warp_alarm(e: EntityId, slot: u8) -> Alarm {
 impl Policy for Bvt {
     fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
         let params = *cx.params(e);
-        let home = self.home_for(e, cx);
+        let home = self.homes.settle(e, cx);
         let fresh = Member {
             home,
             weight: u64::from(params.weight.as_linux()),
@@ -322,13 +306,12 @@ impl Policy for Bvt {
         self.members[e.index()] = fresh;
         self.by_effective.reserve(e, (0, 0));
         self.by_actual.reserve(e, (0, 0));
-        self.settle_at(e, home, cx);
         Ok(())
     }
 
     fn detach(&mut self, e: EntityId, _cx: &mut Cx<'_>) {
         let home = self.members[e.index()].home;
-        self.cpus[home.index()].members -= 1;
+        self.homes.leave(home);
         if self.cpus[home.index()].last == Some(e) {
             self.cpus[home.index()].last = None;
         }
@@ -347,9 +330,9 @@ impl Policy for Bvt {
         }
         let home = self.members[e.index()].home;
         if !params.affinity.contains(home) {
-            self.cpus[home.index()].members -= 1;
-            let home = self.home_for(e, cx);
-            self.settle_at(e, home, cx);
+            self.homes.leave(home);
+            let home = self.homes.settle(e, cx);
+            self.member(e).home = home;
             // Who has moved begins where the scheduler is.
             self.member(e).actual = self.cpus[home.index()].virtual_time;
         }

@@ -17,8 +17,8 @@ pub(crate) use stop::Stop;
 use crate::deadline::Deadline;
 use crate::rt::Rt;
 use sched::{
-    Alarm, AlarmBase, Class, CpuId, Cx, EntityId, GroupChange, GroupId, Held, Host, Instant, Nanos, Notice, Of, Params, Policy,
-    Refused, Slice, State, Stopped, Wake, Why,
+    Alarm, AlarmBase, Class, CpuId, Cx, EntityId, GroupChange, GroupId, Held, Host, Instant, Nanos, Notice, Of, Params,
+    Policy, Refused, Slice, State, Stopped, Wake, Why,
 };
 
 /// A class above the last.

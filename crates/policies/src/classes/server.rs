@@ -13,8 +13,13 @@ pub(crate) const KNOBS: &[Knob] = &[
         .from("kernel/sched/deadline.c, v6.12: on"),
     Knob::time("fair-server-runtime", Nanos::ms(50), (Nanos::us(1), Nanos::s(1)), "the budget of that server")
         .from("fair_server/cpuX/runtime, kernel/sched/deadline.c, v6.12"),
-    Knob::time("fair-server-period", Nanos::s(1), (Nanos::us(100), Nanos::s(4)), "the period of that server, if longer")
-        .from("fair_server/cpuX/period, kernel/sched/deadline.c, v6.12"),
+    Knob::time(
+        "fair-server-period",
+        Nanos::s(1),
+        (Nanos::us(100), Nanos::s(4)),
+        "the period of that server, if longer",
+    )
+    .from("fair_server/cpuX/period, kernel/sched/deadline.c, v6.12"),
 ];
 
 /// The alarm is not put off for less than this. Source: `dl_server_min_res`, kernel/sched/deadline.c, v6.12.

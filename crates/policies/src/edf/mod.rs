@@ -39,8 +39,8 @@ mod wall;
 
 pub(crate) use partitioned::Partitioned;
 
-use account::{Account, Enforce, Late, Standing};
 use crate::admission::Admission;
+use account::{Account, Enforce, Late, Standing};
 use sched::queue::{Heaps, Lists};
 use sched::{
     Alarm, AlarmKind, AlarmSlots, Conserving, CpuId, CpuSet, Cx, Descriptor, EntityId, Host, Instant, Keeps, Knob,

@@ -18,7 +18,7 @@ const CHOICE: [Knob; 1] =
     [Knob::choice("fair", &["cfs"], "the fair class").from("kernel/sched/fair.c: eevdf from v6.6 on")];
 
 /// What the kernel's defaults are, where the classes alone have others.
-const KERNEL: [(&str, i64); 2] = [("admission", 1), ("hrtick", 0)];
+const KERNEL: [(&str, i64); 3] = [("admission", 1), ("asleep", 1), ("hrtick", 0)];
 
 const LISTS: [&[Knob]; 5] = [&CHOICE, deadline::KNOBS, rt::KNOBS, SERVER_KNOBS, FAIR[0].knobs];
 const COUNT: usize = collect::<0>().1;
@@ -88,7 +88,12 @@ const TIMER: AlarmKind = AlarmKind::Timer;
 
 /// Where each class's slots begin.
 pub(super) const BASES: Bases = Bases {
-    rt: AlarmBase { policy: count(deadline::ALARMS.policy), cpu: count(deadline::ALARMS.cpu), entity: ENTITY, group: 0 },
+    rt: AlarmBase {
+        policy: count(deadline::ALARMS.policy),
+        cpu: count(deadline::ALARMS.cpu),
+        entity: ENTITY,
+        group: 0,
+    },
     server: AlarmBase { policy: POLICY, cpu: CPU, entity: ENTITY, group: 0 },
     below: AlarmBase { policy: POLICY, cpu: CPU + 1, entity: ENTITY, group: 0 },
 };
@@ -98,7 +103,12 @@ const ENTITY: u8 = count(deadline::ALARMS.entity);
 
 /// All of them.
 pub(super) const ALARMS: AlarmSlots = AlarmSlots {
-    policy: &concat::<{ POLICY as usize + BELOW.policy.len() }>([deadline::ALARMS.policy, rt::ALARMS.policy, BELOW.policy, &[]]),
+    policy: &concat::<{ POLICY as usize + BELOW.policy.len() }>([
+        deadline::ALARMS.policy,
+        rt::ALARMS.policy,
+        BELOW.policy,
+        &[],
+    ]),
     cpu: &concat::<{ CPU as usize + 1 + BELOW.cpu.len() }>([deadline::ALARMS.cpu, rt::ALARMS.cpu, &[TIMER], BELOW.cpu]),
     entity: &concat::<{ ENTITY as usize + BELOW.entity.len() }>([deadline::ALARMS.entity, BELOW.entity, &[], &[]]),
     group: BELOW.group,

@@ -69,6 +69,8 @@ pub(crate) struct Deadline {
     /// The sum of all shares, of those who left, too.
     shares: u64,
     whole_machine: bool,
+    /// Whether a period that could begin while its owner sleeps begins when it wakes.
+    lapses: bool,
     period_least: Nanos,
     period_most: Nanos,
     /// Where slices end at ticks: the time between two.
@@ -97,6 +99,7 @@ impl Deadline {
             servers,
             reclaim: Reclaim::new(host.cpus, formula, percent),
             whole_machine: knobs.on("whole-machine"),
+            lapses: knobs.word("asleep") == "lapse",
             period_least: knobs.time("period-least"),
             period_most: knobs.time("period-most"),
             tick: (!knobs.on("hrtick")).then(|| knobs.time("tick")),
@@ -137,8 +140,8 @@ impl Deadline {
         let Deadline { tasks, leaving, servers, admission, .. } = self;
         let others = |_| {
             let members = tasks.iter().enumerate().filter(|&(index, _)| index != e.index());
-            let members = members.filter_map(|(_, task)| task.as_ref()).map(|task| &task.account.promised);
-            let gone = leaving.iter().filter(|gone| gone.id != e).map(|gone| &gone.account.promised);
+            let members = members.filter_map(|(_, task)| task.as_ref()).map(|task| &task.account.share);
+            let gone = leaving.iter().filter(|gone| gone.id != e).map(|gone| &gone.account.share);
             members.chain(gone).chain(servers.iter())
         };
         let full = match admission.admit(wish, None, &cx.host().all(), others) {
@@ -169,7 +172,7 @@ impl Deadline {
 
     /// Takes a promise out of all books.
     fn withdraw(&mut self, account: &Account, counted: CpuId, active: bool) {
-        self.admission.release(account.promised, None);
+        self.admission.release(account.share, None);
         self.reclaim.remove(counted, account.share.units(), active);
         self.shares -= account.share.units();
         self.reclaim.promised(self.shares);
@@ -308,7 +311,10 @@ impl Deadline {
                 return false;
             }
             cx.clear_alarm(renewal(e));
-            self.account(e).replenish(now);
+            if !self.renew_asleep(e, cx) {
+                cx.hold(e, Held::Depleted);
+                return false;
+            }
         }
         match self.account(e).wake(now) {
             Woken::Throttled(until) => {
@@ -328,25 +334,33 @@ impl Deadline {
         }
     }
 
-    /// The slice of `e` is used up or given up. Says whether the next one is there already.
-    fn exhaust(&mut self, e: EntityId, cx: &mut Cx<'_>) -> bool {
+    /// The throttling of `e`, which sleeps or slept, is over, or goes on if it has more to pay off. Says whether it is over.
+    fn renew_asleep(&mut self, e: EntityId, cx: &mut Cx<'_>) -> bool {
+        let now = cx.now();
+        if !self.lapses {
+            self.account(e).replenish(now);
+            return true;
+        }
+        while let Some(until) = self.account(e).lapse(now) {
+            if until > now {
+                self.throttle(e, until, cx);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The slice of `e`, which is runnable, is used up or given up: it is held. Says whether the next one is there already.
+    fn deplete(&mut self, e: EntityId, cx: &mut Cx<'_>) -> bool {
         let (now, until) = (cx.now(), self.account(e).next_period());
         if until > now {
             self.throttle(e, until, cx);
+            cx.hold(e, Held::Depleted);
             return false;
         }
         self.account(e).throttled = Some(until);
         self.account(e).replenish(now);
         true
-    }
-
-    /// The same of who is runnable, and held then.
-    fn deplete(&mut self, e: EntityId, cx: &mut Cx<'_>) -> bool {
-        let renewed = self.exhaust(e, cx);
-        if !renewed {
-            cx.hold(e, Held::Depleted);
-        }
-        renewed
     }
 
     /// `e` is runnable and may run: it finds a CPU.
@@ -359,13 +373,17 @@ impl Deadline {
 
     /// `e` is blocked from now on.
     fn rest(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        let free = self.account(e).zero_lag();
         if self.account(e).throttled.is_none() && self.account(e).left <= 0 {
-            self.exhaust(e, cx);
+            let until = self.account(e).next_period();
+            match until > cx.now() {
+                true => self.throttle(e, until, cx),
+                false => drop(self.renew_asleep(e, cx)),
+            }
         }
         if cx.is_held(e) {
             cx.release(e, Held::Depleted);
         }
-        let free = self.account(e).zero_lag();
         if free <= cx.now() {
             self.account(e).activity = Activity::Inactive;
             return self.set_active(e, false, cx);
@@ -415,22 +433,22 @@ impl Policy for Deadline {
         let back = self.leaving.iter().position(|gone| gone.id == e);
         let gone = back.map(|at| self.leaving[at]);
         if let Some(gone) = &gone {
-            self.admission.release(gone.account.promised, None);
+            self.admission.release(gone.account.share, None);
         }
-        let promised = self.admit(e, &asked, cx).inspect_err(|_| {
+        let share = self.admit(e, &asked, cx).inspect_err(|_| {
             if let Some(gone) = &gone {
-                self.admission.restore(gone.account.promised, None);
+                self.admission.restore(gone.account.share, None);
             }
         })?;
         self.settle_all(cx);
-        let mut account = Account::open(&asked, promised);
+        let mut account = Account::open(&asked, share);
         if let (Some(at), Some(gone)) = (back, gone) {
             self.leaving.swap_remove(at);
             self.arm_return(cx);
-            self.admission.restore(gone.account.promised, None);
+            self.admission.restore(gone.account.share, None);
             self.withdraw(&gone.account, gone.cpu, true);
             account = gone.account;
-            account.renegotiate(&asked, promised);
+            account.renegotiate(&asked, share);
             account.activity = Activity::Inactive;
         }
         let cpu = cx.last_cpu(e);
@@ -471,13 +489,18 @@ impl Policy for Deadline {
         let asked = self.asked(&params, cx.host())?;
         if Some(asked) != old.reservation {
             let Task { account, counted } = *self.task(e);
+<<<<<<< HEAD
             self.admission.release(account.promised, None);
             let promised = self.admit(e, &asked, cx).inspect_err(|_| self.admission.restore(account.promised, None))?;
+=======
+            self.admission.release(account.share, None);
+            let share = self.admit(e, &asked, cx).inspect_err(|_| self.admission.restore(account.share, None))?;
+>>>>>>> classes
             self.settle_all(cx);
             let active = self.account(e).activity != Activity::Inactive;
-            self.admission.restore(account.promised, None);
+            self.admission.restore(account.share, None);
             self.withdraw(&account, counted, active);
-            self.account(e).renegotiate(&asked, promised);
+            self.account(e).renegotiate(&asked, share);
             let account = *self.account(e);
             self.enter(&account, counted, active);
             self.retime_all(cx);
@@ -529,15 +552,16 @@ impl Policy for Deadline {
         if self.account(e).throttled.is_none_or(|until| until > now) {
             return;
         }
-        self.account(e).replenish(now);
         match cx.state(e) {
-            State::Blocked => {}
+            State::Blocked => drop(self.renew_asleep(e, cx)),
             State::Waiting => {
+                self.account(e).replenish(now);
                 cx.release(e, Held::Depleted);
                 self.enqueue(e, cx);
             }
             // It was to stop, and has not yet.
             State::Running(_) => {
+                self.account(e).replenish(now);
                 cx.release(e, Held::Depleted);
                 let deadline = self.account(e).deadline;
                 self.queues.set_urgency(e, deadline);

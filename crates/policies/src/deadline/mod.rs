@@ -7,7 +7,7 @@
 //! ```text
 //! one CPU, reclaim = off: a (slice 2 ms, period 6 ms), b (3, 9) always want to run; c asks for nothing. 1 ms a letter
 //! 0         10        20        30
-//! aabbbcaaccbbaabccaabbbcaaccbbaabccaa
+//! aabbbcaacbbbaaccccaabbbcaacbbbaacccc
 //! ```
 //!
 //! **Waking** at `t`, with `q` left until deadline `d`: if `d` has passed, or `q` is more than its share of the time to
@@ -17,7 +17,8 @@
 //!
 //! **Running** takes from `q`. When nothing is left it is held until its next period begins, and has then another slice, due
 //! a period later. If that instant has passed already, it goes on at once with the later deadline. A *yield* gives up
-//! the rest of the slice.
+//! the rest of the slice. Who sleeps when its next period could begin has it from when it wakes; in the kernel
+//! (`asleep = renew`) that period begins at once, and who wakes late in it has only what fits of its slice.
 //!
 //! **Admission.** All slices together may be promised 95 % of the CPUs; whoever would exceed that is refused, and told how much
 //! would fit. Where `D` is shorter than `P`, the share counts as `Q / D` (`admission = density`), which is what keeps the
@@ -70,7 +71,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     starvation,
     keeps: Keeps { reservations, ..Keeps::NOTHING },
     alarms: ALARMS,
-    knobs: &[KNOBS[0], KNOBS[1], KNOBS[2], KNOBS[3], KNOBS[4], KNOBS[5], KNOBS[6], TICK, QUANTUM],
+    knobs: &[KNOBS[0], KNOBS[1], KNOBS[2], KNOBS[3], KNOBS[4], KNOBS[5], KNOBS[6], KNOBS[7], TICK, QUANTUM],
     build,
 };
 
@@ -90,6 +91,12 @@ pub(crate) const KNOBS: &[Knob] = &[
         .from("HRTICK_DL, kernel/sched/features.h, v5.13: off"),
     Knob::switch("whole-machine", false, "who has a reservation must be allowed on all CPUs")
         .from("__sched_setscheduler, kernel/sched/core.c, v5.13: on"),
+    Knob::choice(
+        "asleep",
+        &["lapse", "renew"],
+        "whether a period that could begin during a rest begins after it, or then",
+    )
+    .from("renew: dl_task_timer, kernel/sched/deadline.c"),
     Knob::time("period-least", Nanos::us(100), (Nanos::us(1), Nanos::s(1)), "the shortest period that is admitted")
         .from("sched_deadline_period_min_us, kernel/sched/deadline.c, v5.13"),
     Knob::time(

@@ -18,7 +18,7 @@ const CHOICE: [Knob; 1] =
     [Knob::choice("fair", &["cfs"], "the fair class").from("kernel/sched/fair.c: eevdf from v6.6 on")];
 
 /// What the kernel's defaults are, where the classes alone have others.
-const KERNEL: [(&str, i64); 2] = [("admission", 1), ("hrtick", 0)];
+const KERNEL: [(&str, i64); 3] = [("admission", 1), ("asleep", 1), ("hrtick", 0)];
 
 const LISTS: [&[Knob]; 5] = [&CHOICE, deadline::KNOBS, rt::KNOBS, SERVER_KNOBS, FAIR[0].knobs];
 const COUNT: usize = collect::<0>().1;

@@ -32,8 +32,8 @@
 //!
 //! **Which kernel.** The defaults are those of v5.13, with ticks of 1 ms. `rt-runtime-share = on` goes back before v5.10; a
 //! 6.12 kernel is `fair = eevdf`, `fair-server = on`, `reclaim = v6.5`. What `deadline` promises on one CPU holds here with
-//! `hrtick = on`, `admission = density`, and nobody above; the kernel's own defaults are `off` and `bandwidth`. The kernel's
-//! `whole-machine = on` is not the default here, so that VMs can be pinned.
+//! `hrtick = on`, `admission = density`, `asleep = lapse` and nobody above; the kernel's, and the defaults here, are `off`,
+//! `bandwidth` and `renew`. The kernel's `whole-machine = on` is not the default here, so that VMs can be pinned.
 //!
 //! Differences from the kernel: a fair server looks after all fair tasks that could run on its CPU, not those queued there; its
 //! share is never reclaimed by others; and the differences that the essays of the classes name.

@@ -489,13 +489,8 @@ impl Policy for Deadline {
         let asked = self.asked(&params, cx.host())?;
         if Some(asked) != old.reservation {
             let Task { account, counted } = *self.task(e);
-<<<<<<< HEAD
-            self.admission.release(account.promised, None);
-            let promised = self.admit(e, &asked, cx).inspect_err(|_| self.admission.restore(account.promised, None))?;
-=======
             self.admission.release(account.share, None);
             let share = self.admit(e, &asked, cx).inspect_err(|_| self.admission.restore(account.share, None))?;
->>>>>>> classes
             self.settle_all(cx);
             let active = self.account(e).activity != Activity::Inactive;
             self.admission.restore(account.share, None);

@@ -20,6 +20,7 @@ mod eevdf;
 mod fair;
 mod gang_edf;
 mod homes;
+mod laxity;
 mod linux;
 mod most_urgent;
 mod muqss;
@@ -48,6 +49,7 @@ pub const ALL: &[&Descriptor] = &[
     &edf::POLICY,
     &eevdf::POLICY,
     &gang_edf::POLICY,
+    &laxity::POLICY,
     &linux::POLICY,
     &muqss::POLICY,
     &pds::POLICY,

@@ -99,8 +99,12 @@ pub(crate) const KNOBS: &[Knob] = &[
         "whether a period that could begin during a rest begins after it, or then",
     )
     .from("renew: dl_task_timer, kernel/sched/deadline.c"),
-    Knob::choice("lagging", &["reset", "catch-up"], "whether who is late by more than a period starts anew or catches up")
-        .from("reset: replenish_dl_entity, kernel/sched/deadline.c; catch-up: Abeni and Buttazzo 1998"),
+    Knob::choice(
+        "lagging",
+        &["reset", "catch-up"],
+        "whether who is late by more than a period starts anew or catches up",
+    )
+    .from("reset: replenish_dl_entity, kernel/sched/deadline.c; catch-up: Abeni and Buttazzo 1998"),
     Knob::time("period-least", Nanos::us(100), (Nanos::us(1), Nanos::s(1)), "the shortest period that is admitted")
         .from("sched_deadline_period_min_us, kernel/sched/deadline.c, v5.13"),
     Knob::time(

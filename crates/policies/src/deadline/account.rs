@@ -178,6 +178,18 @@ impl Account {
 
     /// The end of a throttling: a whole slice for each period until something is left.
     pub(super) fn replenish(&mut self, now: Instant) {
+        self.add_periods(now);
+        if self.deadline < now {
+            self.reset(now);
+        }
+    }
+
+    /// The same of who is behind and catches up: its deadline may lie in the past.
+    pub(super) fn go_on(&mut self, now: Instant) {
+        self.add_periods(now);
+    }
+
+    fn add_periods(&mut self, now: Instant) {
         let due = self.throttled.take().unwrap_or(now);
         if core::mem::take(&mut self.first) {
             self.renew(due);
@@ -187,11 +199,11 @@ impl Account {
             self.left += periods * whole;
             self.deadline = self.deadline.saturating_add(self.period.saturating_mul(periods.unsigned_abs()));
         }
-        if self.deadline >= now {
-            return;
-        }
+    }
+
+    /// Behind by more than a period: those that have passed are lost.
+    fn reset(&mut self, now: Instant) {
         match self.start {
-            // Late by more than a period: those that have passed are lost.
             Some(_) => {
                 let passed = now.since(self.deadline).as_ns().div_ceil(self.period.as_ns());
                 self.deadline = self.deadline.saturating_add(self.period.saturating_mul(passed));

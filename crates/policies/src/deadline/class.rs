@@ -71,6 +71,8 @@ pub(crate) struct Deadline {
     whole_machine: bool,
     /// Whether a period that could begin while its owner sleeps begins when it wakes.
     lapses: bool,
+    /// Whether who is behind by more than a period keeps the deadlines it should have met.
+    catches_up: bool,
     period_least: Nanos,
     period_most: Nanos,
     /// Where slices end at ticks: the time between two.
@@ -100,6 +102,7 @@ impl Deadline {
             reclaim: Reclaim::new(host.cpus, formula, percent),
             whole_machine: knobs.on("whole-machine"),
             lapses: knobs.word("asleep") == "lapse",
+            catches_up: knobs.word("lagging") == "catch-up",
             period_least: knobs.time("period-least"),
             period_most: knobs.time("period-most"),
             tick: (!knobs.on("hrtick")).then(|| knobs.time("tick")),
@@ -358,8 +361,14 @@ impl Deadline {
             cx.hold(e, Held::Depleted);
             return false;
         }
-        self.account(e).throttled = Some(until);
-        self.account(e).replenish(now);
+        let catches_up = self.catches_up;
+        let account = self.account(e);
+        account.throttled = Some(until);
+        if catches_up {
+            account.go_on(now);
+        } else {
+            account.replenish(now);
+        }
         true
     }
 

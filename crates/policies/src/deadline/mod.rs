@@ -26,7 +26,9 @@
 //!
 //! **What is kept.** On one CPU whoever is admitted gets its slice in every period, up to the deadline, as long as it wants
 //! to run: any jobs that need no more than `Q` and come no closer than `P` are done in time, whatever the others do.
-//! On `m` CPUs a job can be late, by no more than `((m−1)·Qmax − Qmin) / (m − (m−2)·Umax) + Qmax`.
+//! On `m` CPUs a job can be late, by no more than `((m−1)·Qmax − Qmin) / (m − (m−2)·Umax) + Qmax` without reclaiming, and only
+//! with `lagging = catch-up` where that is more than its period: else who is as late as that starts anew, with a
+//! deadline later than it should have met, and falls behind further.
 //!
 //! **Reclaiming** (GRUB). Whoever has a soft reservation (`SCHED_FLAG_RECLAIM`) is charged less than the time it runs, the more of
 //! its CPU is not promised or not in use, and so gets more; but 5 % are left in any case. A hard one is charged as time
@@ -71,7 +73,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     starvation,
     keeps: Keeps { reservations, ..Keeps::NOTHING },
     alarms: ALARMS,
-    knobs: &[KNOBS[0], KNOBS[1], KNOBS[2], KNOBS[3], KNOBS[4], KNOBS[5], KNOBS[6], KNOBS[7], TICK, QUANTUM],
+    knobs: &[KNOBS[0], KNOBS[1], KNOBS[2], KNOBS[3], KNOBS[4], KNOBS[5], KNOBS[6], KNOBS[7], KNOBS[8], TICK, QUANTUM],
     build,
 };
 
@@ -97,6 +99,12 @@ pub(crate) const KNOBS: &[Knob] = &[
         "whether a period that could begin during a rest begins after it, or then",
     )
     .from("renew: dl_task_timer, kernel/sched/deadline.c"),
+    Knob::choice(
+        "lagging",
+        &["reset", "catch-up"],
+        "whether who is late by more than a period starts anew or catches up",
+    )
+    .from("reset: replenish_dl_entity, kernel/sched/deadline.c; catch-up: Abeni and Buttazzo 1998"),
     Knob::time("period-least", Nanos::us(100), (Nanos::us(1), Nanos::s(1)), "the shortest period that is admitted")
         .from("sched_deadline_period_min_us, kernel/sched/deadline.c, v5.13"),
     Knob::time(

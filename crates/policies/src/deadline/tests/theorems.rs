@@ -152,7 +152,8 @@ fn on_several_cpus_no_job_is_later_than_the_bound() {
         }
         let shape = sched::Host::new(usize::try_from(cpus).expect("it is small"));
         let mut auditor = Auditor::new(shape, Promises::NONE);
-        let mut host = host(shape.cpus, PLAIN);
+        let catching_up: Settings<'_> = (&[("reclaim", "off"), ("lagging", "catch-up")], PLAIN.1);
+        let mut host = host(shape.cpus, catching_up);
         host.watch(&mut auditor);
         let attach = |&job: &Periodic| {
             let asked = Reservation { limit: Limit::Hard, ..Reservation::new(job.work, job.period) };

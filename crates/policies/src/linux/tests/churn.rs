@@ -204,6 +204,7 @@ fn fair_servers_break_no_law() {
     for seed in 1..=20 {
         for cpus in [1, 3] {
             churn(cpus, &served, Costs::NONE, None, seed);
+            churn(cpus, &[("fair", 1), served[0], served[1], served[2]], Costs::NONE, quota, seed);
             churn(cpus, &served, Costs::NONE, quota, seed);
             churn(cpus, &served, slow, quota, seed);
         }

@@ -166,12 +166,46 @@ fn the_defaults_are_the_kernels() {
         assert_eq!(word(name), default, "{name}");
     }
     for class in [crate::deadline::KNOBS, crate::rt::KNOBS, crate::cfs::POLICY.knobs] {
-        for knob_there in class {
-            let here = knob(knob_there.name);
+        for there in class {
+            let here = knob(there.name);
             assert_eq!(
                 (here.unit, here.least, here.most, here.help),
-                (knob_there.unit, knob_there.least, knob_there.most, knob_there.help)
+                (there.unit, there.least, there.most, there.help)
             );
         }
     }
+}
+
+/// The fair class is built with the knobs that are set here, under its own names.
+#[test]
+fn the_fair_class_is_a_choice_and_its_knobs_are_passed_on() {
+    let built = |words: &[(&str, i64)], shown: &str| {
+        let mut host = host_with(1, words, Costs::NONE);
+        let [e, _] = [(), ()].map(|()| hog(&mut host, nice(0)));
+        host.run_until(at(30));
+        host.machine().inspect(e, shown)
+    };
+    assert_eq!(built(&[], "min_vruntime").is_some(), true);
+    assert_eq!(built(&[("fair", 1)], "lag").is_some(), true, "only eevdf shows a lag");
+    assert_eq!(built(&[("fair", 0)], "lag"), None);
+    let slice = |ns| built(&[("fair", 1), ("eevdf-base-slice", ns)], "slice");
+    assert_eq!([slice(750_000), slice(5_000_000)], [Some(750_000), Some(5_000_000)]);
+}
+
+/// A 6.12 kernel: no throttling, a server, EEVDF, and the right formula.
+#[test]
+fn the_knobs_of_a_6_12_kernel_go_together() {
+    let modern = [("fair", 1), ("fair-server", 1), ("reclaim", 1)];
+    let mut host = host_with(1, &modern, Costs::NONE);
+    let [a, b] = [(), ()].map(|()| hog(&mut host, nice(0)));
+    let urgent = hog(&mut host, fifo(1));
+    let mut soft = reserved(10, 100);
+    soft.reservation = soft.reservation.map(|reservation| Reservation { limit: Limit::Soft, ..reservation });
+    let deadline = hog(&mut host, soft);
+    host.run_until(at(10_000));
+    // 10 of every 100 ms at max(0.1, 0.95 − 0.80) / 0.95, for the server's 5 % are promised: 63.3, up to the next tick.
+    assert_near(used(&mut host, deadline), Nanos::ms(6_333), Nanos::ms(70));
+    assert_near(used(&mut host, a) + used(&mut host, b), Nanos::ms(500), Nanos::ms(60));
+    assert_near(used(&mut host, a), used(&mut host, b), Nanos::ms(10));
+    assert!(!host.machine().is_held(urgent) && used(&mut host, urgent) > Nanos::s(3));
 }

@@ -185,8 +185,8 @@ fn the_fair_class_is_a_choice_and_its_knobs_are_passed_on() {
         host.run_until(at(30));
         host.machine().inspect(e, shown)
     };
-    assert_eq!(built(&[], "min_vruntime").is_some(), true);
-    assert_eq!(built(&[("fair", 1)], "lag").is_some(), true, "only eevdf shows a lag");
+    assert!(built(&[], "min_vruntime").is_some());
+    assert!(built(&[("fair", 1)], "lag").is_some(), "only eevdf shows a lag");
     assert_eq!(built(&[("fair", 0)], "lag"), None);
     let slice = |ns| built(&[("fair", 1), ("eevdf-base-slice", ns)], "slice");
     assert_eq!([slice(750_000), slice(5_000_000)], [Some(750_000), Some(5_000_000)]);

@@ -18,7 +18,7 @@
 //! deals out slices by weight of what the reservations on the CPU leave (of 95 ms in every 100).
 //!
 //! Nobody is refused: that the slices fit (ΣS/P ≤ 1 on every CPU) is for the administrator to see to. If they do not, the promise
-//! holds for nobody.
+//! holds for nobody: who misses its deadline loses that period, and of two that want 80 % each one has them and the other 20.
 //!
 //! **Blocking.** What counts is when one wakes.
 //! - *Before its next period begins* (it blocked in extra time): it goes on wanting extra time.

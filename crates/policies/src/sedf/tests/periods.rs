@@ -1,7 +1,12 @@
 //! Slices, periods, and what becomes of them (6.3), reservations asked for and changed (6.2).
 
 use super::*;
+use crate::sedf::vcpu::{Vcpu, Wish};
 use sched::Refused;
+
+fn ms(ms: u64) -> Instant {
+    Instant::at_ns(Nanos::ms(ms).as_ns())
+}
 
 #[test]
 fn everybody_aware_of_extra_time_idles_up_to_a_quantum_before_a_period() {
@@ -47,23 +52,45 @@ fn a_period_that_begins_with_an_earlier_deadline_interrupts() {
     assert_eq!(stretches(&mut host, 32_000)[1..], expected);
 }
 
-/// Slices that do not fit: a missed period is given up, and the next begins with a full slice on the old grid.
+/// Slices that do not fit: a missed period is given up for the next one on the old grid, with a full slice. Whoever kept its deadline
+/// then comes first among equals.
 #[test]
 fn a_missed_period_is_given_up() {
     let mut host = host(1, &[]);
     let all = [hog(&mut host, hard(8_000, 10_000)), hog(&mut host, hard(8_000, 10_000))];
-    run_through(&mut host, 25_999);
-    // Both began at 8: the first until 16, the other from 16 on, past its deadline at 18.
-    assert_eq!(runs(&host), Some(all[0]), "the first again from 24 on");
-    let (first, second) = (shows_us(&host, all[0], "deadline"), shows_us(&host, all[1], "deadline"));
-    assert_eq!((first, second), (28_000, 38_000));
-    // Nobody is refused, and nobody has what it was promised.
+    let deadlines = |host: &Host<'_>| all.map(|e| shows_us(host, e, "deadline"));
+    // Both periods began at 8: the first has its slice until 16; the other goes on until 24, past the deadline at 18.
+    run_through(&mut host, 23_999);
+    assert_eq!((runs(&host), deadlines(&host)), (Some(all[1]), [28_000, 18_000]));
+    run_through(&mut host, 31_999);
+    assert_eq!((runs(&host), deadlines(&host)), (Some(all[0]), [28_000, 28_000]));
+    run_through(&mut host, 32_001);
+    assert_eq!((runs(&host), deadlines(&host)), (Some(all[0]), [38_000, 38_000]), "28 is missed");
+    // The other's turn comes when a slice ends at its deadline: at 48, and every 40 ms from then on.
+    run_through(&mut host, 48_001);
+    assert_eq!((runs(&host), deadlines(&host)), (Some(all[1]), [58_000, 48_000]));
     host.run_until(Instant::at_ns(Nanos::s(10).as_ns()));
     let shares = per_mille(&mut host, &all, Nanos::s(10));
-    assert!(shares.iter().sum::<u64>() > 990 && shares.iter().all(|&share| share < 790), "{shares:?}");
+    assert!(shares[0].abs_diff(800) <= 2 && shares[1].abs_diff(200) <= 2, "nobody is refused: {shares:?}");
 }
 
-/// The time run beyond a slice counts as used of the next one.
+/// Periods keep their grid, however far behind somebody is: the first that ends at this instant or later, or begins after it.
+#[test]
+fn periods_keep_their_grid() {
+    let after = |deadline: u64, now: u64, go_on: fn(&mut Vcpu, Instant)| {
+        let wish = Wish::unreserved(Nanos::ms(10), false, Weight::NORMAL);
+        let mut vcpu = Vcpu { deadline: ms(deadline), used: Nanos::ms(1), ..Vcpu::new(CPU, wish) };
+        go_on(&mut vcpu, ms(now));
+        vcpu.deadline.as_ns() / 1_000_000
+    };
+    let missed = [(14, 15), (14, 24), (14, 25), (14, 44), (14, 45)].map(|(at, now)| after(at, now, Vcpu::miss));
+    assert_eq!(missed, [24, 24, 34, 44, 54], "a period is given up at least");
+    let skipped = [(14, 4), (14, 13), (14, 14), (14, 15), (14, 44)];
+    let skipped = skipped.map(|(at, now)| after(at, now, Vcpu::skip_to_period_after));
+    assert_eq!(skipped, [24, 24, 34, 34, 64]);
+}
+
+/// The time run beyond a slice counts as used of the next one. The calls of this host take 300 us.
 #[test]
 fn what_is_run_beyond_a_slice_is_paid_back() {
     let costs = Costs { kick: Nanos::us(300), ..Costs::NONE };
@@ -71,14 +98,14 @@ fn what_is_run_beyond_a_slice_is_paid_back() {
     let e = hog(&mut host, hard(4_000, 10_000));
     run_through(&mut host, 6_000);
     assert_eq!((runs(&host), shows(&host, e, "used")), (Some(e), 0));
-    // Its slice is shortened to what it has used already, and more.
+    // Its slice becomes less than what it has used already.
     host.adjust(e, hard(1_500, 10_000)).expect("it is accepted");
     run_through(&mut host, 6_299);
     assert_eq!(runs(&host), Some(e), "the call is under way");
-    run_through(&mut host, 6_300);
-    // It has run for 2.3 ms: 1.5 of this period, 0.8 of the next.
-    assert_eq!((runs(&host), shows_us(&host, e, "used"), shows_us(&host, e, "deadline")), (None, 800, 24_000));
-    assert_eq!(stretches(&mut host, 20_000)[1..], [(Some(e), 14_000, 14_700), (None, 14_700, 20_000)]);
+    run_through(&mut host, 6_301);
+    // It has run for 2 ms from 4.3 on: 1.5 of this period, 0.5 of the next.
+    assert_eq!((runs(&host), shows_us(&host, e, "used"), shows_us(&host, e, "deadline")), (None, 500, 24_000));
+    assert_eq!(stretches(&mut host, 20_000)[1..], [(Some(e), 14_300, 15_299), (None, 15_299, 20_000)]);
 }
 
 #[test]

@@ -11,9 +11,9 @@ fn the_hard_are_compensated_in_extra_time() {
     wake_at(&mut host, 6_000, e);
     run_through(&mut host, 6_001);
     assert_eq!((runs(&host), shows_us(&host, e, "deadline")), (Some(e), 24_000), "at once, before the next period");
-    assert_eq!((shows_us(&host, e, "lost"), shows(&host, e, "penalty-score")), (3_000, 10 * 1_024 / 3));
+    assert_eq!((shows_us(&host, e, "lost"), shows(&host, e, "penalty-score")), (2_999, 10 * 1_024 / 3));
     // The 3 ms it lost, in quanta; then it may have no more.
-    assert_eq!(stretches(&mut host, 9_002), [(Some(e), 6_001, 9_001), (Some(busy), 9_001, 9_002)]);
+    assert_eq!(stretches(&mut host, 9_002), [(Some(e), 6_001, 9_000), (Some(busy), 9_000, 9_002)]);
     assert_eq!(shows(&host, e, "wants-penalty"), 0);
     run_through(&mut host, 14_001);
     assert_eq!(runs(&host), Some(e), "a full slice");
@@ -27,7 +27,7 @@ fn who_wakes_late_begins_a_period() {
     block_at(&mut host, 5_000, e);
     wake_at(&mut host, 21_000, e);
     assert_eq!(shows_us(&host, e, "deadline"), 31_000);
-    assert_eq!(stretches(&mut host, 25_002), [(Some(e), 21_000, 25_001), (Some(busy), 25_001, 25_002)]);
+    assert_eq!(stretches(&mut host, 25_002), [(Some(e), 21_000, 25_000), (Some(busy), 25_000, 25_002)]);
 }
 
 /// Who runs in its slice is not interrupted for an earlier deadline, unless that period begins before its turn ends.
@@ -91,7 +91,7 @@ fn who_lost_more_interrupts_a_compensation() {
 /// With the hack, a compensation is one turn.
 #[test]
 fn the_hack_ends_a_compensation_with_its_first_turn() {
-    for (hack, until) in [(0, 9_001), (1, 6_501)] {
+    for (hack, until) in [(0, 9_000), (1, 6_500)] {
         let mut host = host(1, &[("l0-hack", hack)]);
         let (e, busy) = (hog(&mut host, hard(4_000, 10_000)), hog(&mut host, Params::default()));
         block_at(&mut host, 5_000, e);

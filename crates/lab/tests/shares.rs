@@ -103,17 +103,17 @@ fn weights(dice: &mut Dice) -> Vec<Weight> {
 }
 
 /// Knobs under which policies promise shares that do not by default.
-const VARIANTS: [(&str, &str, i64); 2] = [("bvt", "recharge", 0), ("bvt", "rule", 1)];
+const VARIANTS: [(&str, &[(&str, i64)]); 2] = [("bvt", &[("recharge", 0), ("rounding", 0)]), ("bvt", &[("rule", 1)])];
 
 /// Every policy with its defaults, and with each of its variants.
 fn variants() -> Vec<(&'static Descriptor, Knobs, String)> {
     let mut all = Vec::new();
     for policy in chosen::policies() {
         all.push((policy, policy.defaults(), policy.name.to_string()));
-        for (_, knob, value) in VARIANTS.iter().filter(|(name, ..)| *name == policy.name) {
+        for (_, settings) in VARIANTS.iter().filter(|(name, _)| *name == policy.name) {
             let mut knobs = policy.defaults();
-            knobs.set(knob, *value).expect("it is in range");
-            all.push((policy, knobs, format!("{} with {knob}={value}", policy.name)));
+            settings.iter().for_each(|(knob, value)| knobs.set(knob, *value).expect("it is in range"));
+            all.push((policy, knobs, format!("{} with {settings:?}", policy.name)));
         }
     }
     all

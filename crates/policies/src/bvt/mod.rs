@@ -16,6 +16,11 @@
 //! tail. It runs for the context allowance C beyond its lead over the second; alone, for 10 C. (In Xen the lead, a number of
 //! MCUs, is taken for nanoseconds, so everybody runs practically for C: `slice-unit`.)
 //!
+//! Among equals who always want to run, nobody is ever further from its share than C and an MCU. With exact charges (`rounding = off`,
+//! `recharge = off`, or the textbook) that also holds between any two, and for what anybody has too much; what one of many lacks can
+//! be as much for each of the others. With rounding, unequal weights drift, some by a per mille: a turn of exactly C costs an
+//! MCU less than one that is a nanosecond longer.
+//!
 //! **Wake-up.** An entity behind the scheduler's virtual time (the least of all that are runnable, when the last decision was made) is
 //! raised to it. If it is then at or behind the one that runs, charged up to now, it runs at once: the allowance plays no
 //! role. Otherwise the one that runs goes on for C from its dispatch, at most.
@@ -24,13 +29,18 @@
 //! that is what makes I/O batch up in a driver domain, and what makes throughput depend on C (Cherkasova et al. §5.1).
 //!
 //! **Warp.** `warp` lets an entity run `by` ahead; after `limit` of running in one go it stops counting, and again after `rest`
-//! (without a rest: for good). Neither is shorter than an MCU.
+//! (without a rest: for good). Neither is shorter than an MCU. What becomes of a warp while its owner waits counts from when it next
+//! stops or wakes; in the textbook at once.
 //!
 //! **Several CPUs.** Everybody stays where it was put: on the CPU with the fewest others (`placement = first`: on the first it may run
 //! on). Three equal VMs on two CPUs get 100, 50 and 50 %.
 //!
 //! Differences from Xen at db51cd09d3^:
-//! - Virtual times have 64 bits and are kept in units of 1/10,000: there is no overflow, and any weight has its advance.
+//! - Virtual times are kept in units of 1/10,000 (rounded down), so that any weight has its advance: 10 units per MCU at normal weight,
+//!   256 in Xen's scale; twice the advance is half the weight.
+//! - They have 64 bits and do not overflow. Xen's have 32 (`clock-bits = 32`): at fifteen sixteenths of that, after eleven hours of one
+//!   CPU, fourteen are taken off everybody, and who sleeps and had less comes out ahead of all others, to wait for most of an hour. And who
+//!   warps further than the clock has come is last, not first.
 //! - `rule = textbook` is Duda and Cheriton's: exact charges, and the allowance stands between any two, also at a wake-up.
 //!
 //! An entity that is chosen again without a switch is charged for the whole of its turn once more, as in Xen: its entry time is only set when it is
@@ -61,6 +71,8 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     keeps: Keeps { shares, ..Keeps::NOTHING },
     alarms: AlarmSlots { entity: &[AlarmKind::Timer, AlarmKind::Timer], ..AlarmSlots::NONE },
     knobs: &[
+        Knob::count("clock-bits", [64, 12, 64], "how many bits a virtual time has; 64: it never overflows")
+            .from("u32 avt and evt: 32; bvt_do_schedule takes 0xe0000000 off at 0xf0000000"),
         Knob::choice("rule", &["xen", "textbook"], "Xen's, as the other knobs say, or Duda and Cheriton's")
             .from("policies 5.1 and 5.2: sched_bvt.c; SOSP'99 §2"),
         Knob::time(
@@ -81,11 +93,13 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     build,
 };
 
-/// Without the double charges, nobody's virtual time is ahead of another's by more than one turn alone, 10 C, an allowance and
-/// two charging units, each at the least weight.
+/// With exact charges, nobody's virtual time is ahead of another's by more than one turn alone, 10 C, an allowance and
+/// two charging units, each at the least weight. Double charges cost whoever has them without end; and rounding drifts: a turn of
+/// exactly C is charged an MCU less than one that is a nanosecond longer.
 fn shares(load: &Load<'_>) -> Option<Nanos> {
     let knobs = load.knobs;
-    if knobs.on("recharge") && knobs.word("rule") != "textbook" {
+    let exact = !knobs.on("recharge") && !knobs.on("rounding") || knobs.word("rule") == "textbook";
+    if !exact || overflows(knobs) {
         return None;
     }
     let turns = knobs.time("context-allowance").saturating_mul(11) + knobs.time("mcu").saturating_mul(2);
@@ -93,10 +107,11 @@ fn shares(load: &Load<'_>) -> Option<Nanos> {
 }
 
 /// Everybody else may have to catch up with a lead of one turn, 10 C, at the other end of the weights, and of a warp. A lone entity
-/// that is charged again and again comes to lead by all it ever ran: then there is no bound, nor where newcomers begin behind.
+/// that is charged again and again comes to lead by all it ever ran: then there is no bound, nor where newcomers begin behind. Nor where the
+/// clock overflows: who sleeps meanwhile comes back most of a clock ahead.
 fn starvation(load: &Load<'_>) -> Option<Nanos> {
     let knobs = load.knobs;
-    if load.has_changes || knobs.on("recharge") && knobs.word("rule") != "textbook" {
+    if load.has_changes || knobs.on("recharge") && knobs.word("rule") != "textbook" || overflows(knobs) {
         return None;
     }
     let (allowance, mcu) = (knobs.time("context-allowance"), knobs.time("mcu"));
@@ -104,6 +119,10 @@ fn starvation(load: &Load<'_>) -> Option<Nanos> {
     let warp = load.warp_most.scale(load.weight_most, 1024);
     let lead = (allowance.saturating_mul(10) + mcu).saturating_mul(ratio).saturating_add(warp);
     Some(lead.saturating_add(allowance + mcu).saturating_mul(load.entities))
+}
+
+fn overflows(knobs: &Knobs) -> bool {
+    knobs.get("clock-bits") < 64
 }
 
 /// Virtual time, in nanoseconds at normal weight: 10,000 to a unit of Xen's.
@@ -124,6 +143,7 @@ struct Settings {
     leads_in_mcus: bool,
     /// Whether the allowance stands between a waker and who runs.
     wakers_wait: bool,
+    clock: Clock,
 }
 
 fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
@@ -135,17 +155,38 @@ fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
         recharge: knobs.on("recharge") && !textbook,
         leads_in_mcus: knobs.word("slice-unit") == "mcu" || textbook,
         wakers_wait: textbook,
+        clock: Clock { bits: u32::try_from(knobs.get("clock-bits")).expect("it is in range") },
     };
     Ok(Box::new(Bvt {
         settings,
         members: Vec::new(),
-        by_effective: Trees::new(host.cpus),
-        by_actual: Trees::new(host.cpus),
+        by_effective: Trees::new(2 * host.cpus),
+        by_actual: Trees::new(2 * host.cpus),
         homes: Homes::new(host.cpus, knobs),
         cpus: vec![Cpu { virtual_time: 0, last: None, until: Instant::NEVER }; host.cpus],
         head: 0,
         tail: 0,
     }))
+}
+
+/// A clock of so many bits of Xen's units.
+#[derive(Clone, Copy, Debug)]
+struct Clock {
+    bits: u32,
+}
+
+impl Clock {
+    /// `time` as the clock shows it.
+    const fn shown(self, time: VirtualNs) -> VirtualNs {
+        if self.bits == 64 { time } else { time.rem_euclid(XEN_UNIT << self.bits) }
+    }
+
+    /// What is taken off everybody when the scheduler's virtual time has come to `time`: fourteen sixteenths of the clock when
+    /// fifteen are over, whoever has not come that far yet.
+    fn overflow(self, time: VirtualNs) -> Option<VirtualNs> {
+        let sixteenth = XEN_UNIT.checked_shl(self.bits - 4).filter(|_| self.bits < 64)?;
+        (time >= 15 * sixteenth).then_some(14 * sixteenth)
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -154,6 +195,10 @@ struct Member {
     /// Linux's scale.
     weight: u64,
     actual: VirtualNs,
+    /// As it was when it last woke or stopped: a warp that begins to count later does so from the next time on.
+    effective: VirtualNs,
+    /// Its place in the list, while it waits.
+    place: i64,
     warp: Option<Warp>,
     /// Whether the warp counts now.
     warped: bool,
@@ -165,9 +210,10 @@ struct Member {
 }
 
 impl Member {
-    fn effective_of(&self, actual: VirtualNs) -> VirtualNs {
-        let warp = self.warp.filter(|_| self.warped).map_or(0, |warp| warp.by.as_ns());
-        actual.saturating_sub(i64::try_from(warp).unwrap_or(i64::MAX))
+    /// How far it runs ahead now.
+    fn ahead(&self) -> VirtualNs {
+        let by = self.warp.filter(|_| self.warped).map_or(Nanos::ZERO, |warp| warp.by);
+        by.as_ns().cast_signed()
     }
 }
 
@@ -214,9 +260,18 @@ impl Bvt {
         if self.settings.leads_in_mcus { time } else { Nanos::ns(time.as_ns() / self.settings.mcu.as_ns()) }
     }
 
+    /// What somebody with this much actual virtual time is worth to the decision.
+    fn effective_of(&self, e: EntityId, actual: VirtualNs) -> VirtualNs {
+        self.settings.clock.shown(actual - self.members[e.index()].ahead())
+    }
+
+    fn refresh(&mut self, e: EntityId) {
+        self.member(e).effective = self.effective_of(e, self.members[e.index()].actual);
+    }
+
     fn push(&mut self, e: EntityId, place: i64) {
-        let Member { home, actual, .. } = self.members[e.index()];
-        let effective = self.members[e.index()].effective_of(actual);
+        self.member(e).place = place;
+        let Member { home, actual, effective, .. } = self.members[e.index()];
         self.by_effective.push(home.index(), (effective, place), e);
         self.by_actual.push(home.index(), (actual, place), e);
     }
@@ -238,8 +293,7 @@ impl Bvt {
 
     /// `e`, which waits at the head of its list, preempts who runs on its CPU, or shortens its turn.
     fn challenge(&mut self, e: EntityId, cx: &mut Cx<'_>) {
-        let Member { home, actual, .. } = self.members[e.index()];
-        let mine = self.members[e.index()].effective_of(actual);
+        let Member { home, effective: mine, .. } = self.members[e.index()];
         let runs = match cx.running(home) {
             Running::Mine { entity, since } => Some((entity, since)),
             Running::Idle | Running::Below => None,
@@ -248,7 +302,7 @@ impl Bvt {
         let Some((current, since)) = runs else { return cx.kick(home) };
         let running = self.members[current.index()];
         let ran = running.ran + cx.now().since(since);
-        let theirs = running.effective_of(running.actual + self.cost(current, ran));
+        let theirs = self.effective_of(current, self.settings.clock.shown(running.actual + self.cost(current, ran)));
         let margin = if self.settings.wakers_wait { self.cost(current, self.settings.allowance) } else { 0 };
         if mine <= theirs - margin {
             return cx.kick(home);
@@ -268,12 +322,33 @@ impl Bvt {
         }
     }
 
+    /// Takes `off` off all virtual times on `cpu`; what was less comes out near the clock's end.
+    fn turn_back(&mut self, cpu: CpuId, off: VirtualNs) {
+        let clock = self.settings.clock;
+        self.cpus[cpu.index()].virtual_time -= off;
+        for member in self.members.iter_mut().filter(|member| member.home == cpu) {
+            member.actual = clock.shown(member.actual - off);
+            member.effective = clock.shown(member.effective - off);
+        }
+        // There, in the other half of the trees, and back: those that wrap change their place.
+        let (here, aside) = (cpu.index(), cpu.index() + self.cpus.len());
+        for (from, to) in [(here, aside), (aside, here)] {
+            while let Some((_, e)) = self.by_effective.pop(from) {
+                let Member { actual, effective, place, .. } = self.members[e.index()];
+                self.by_actual.remove(e);
+                self.by_effective.push(to, (effective, place), e);
+                self.by_actual.push(to, (actual, place), e);
+            }
+        }
+    }
+
     /// The warp of `e` begins or ends to count.
     fn turn_warp(&mut self, e: EntityId, warped: bool, cx: &mut Cx<'_>) {
-        let waits = self.remove(e);
         self.member(e).warped = warped;
-        if waits {
-            self.push_tail(e);
+        // In Xen, who waits keeps the effective virtual time it was queued with.
+        if self.settings.wakers_wait && self.remove(e) {
+            self.refresh(e);
+            self.push(e, self.members[e.index()].place);
         }
         let home = self.members[e.index()].home;
         if cx.state(e) != State::Blocked && cx.running(home) != Running::Above {
@@ -294,6 +369,8 @@ impl Policy for Bvt {
             home,
             weight: u64::from(params.weight.as_linux()),
             actual: self.cpus[home.index()].virtual_time,
+            effective: self.cpus[home.index()].virtual_time,
+            place: 0,
             warp: params.warp,
             warped: params.warp.is_some(),
             warpback: params.warp.is_some(),
@@ -339,6 +416,7 @@ impl Policy for Bvt {
         match cx.state(e) {
             State::Running(cpu) => cx.kick(cpu),
             State::Waiting if waits => {
+                self.refresh(e);
                 self.push_head(e);
                 self.challenge(e, cx);
             }
@@ -351,6 +429,7 @@ impl Policy for Bvt {
         let behind = self.cpus[self.members[e.index()].home.index()].virtual_time;
         let member = self.member(e);
         member.actual = member.actual.max(behind);
+        self.refresh(e);
         self.push_head(e);
         self.challenge(e, cx);
     }
@@ -388,8 +467,8 @@ impl Policy for Bvt {
     fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
         let e = prev.entity;
         let ran = self.members[e.index()].ran;
-        let cost = self.cost(e, ran);
-        self.member(e).actual += cost;
+        let charged = self.members[e.index()].actual + self.cost(e, ran);
+        self.member(e).actual = self.settings.clock.shown(charged);
         if !self.settings.recharge {
             self.member(e).ran = Nanos::ZERO;
         }
@@ -399,11 +478,16 @@ impl Policy for Bvt {
         if prev.why == Why::Blocked {
             return;
         }
-        self.push_tail(e);
         let home = self.members[e.index()].home;
-        if home != cpu {
-            self.challenge(e, cx);
+        if home == cpu {
+            self.refresh(e);
+            return self.push_tail(e);
         }
+        // It stops here, and wakes there.
+        self.member(e).actual = self.cpus[home.index()].virtual_time;
+        self.refresh(e);
+        self.push_head(e);
+        self.challenge(e, cx);
     }
 
     fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
@@ -420,6 +504,9 @@ impl Policy for Bvt {
             self.member(e).ran = Nanos::ZERO;
             self.member(e).dispatched = cx.now();
         }
+        if let Some(off) = self.settings.clock.overflow(actual) {
+            self.turn_back(cpu, off);
+        }
         let until = cx.now().saturating_add(turn);
         self.cpus[cpu.index()].until = until;
         let member = self.members[e.index()];
@@ -432,7 +519,7 @@ impl Policy for Bvt {
     fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {
         let member = &self.members[e.index()];
         show("avt", member.actual / XEN_UNIT);
-        show("evt", member.effective_of(member.actual) / XEN_UNIT);
+        show("evt", member.effective / XEN_UNIT);
         show("warped", i64::from(member.warped && member.warp.is_some()));
     }
 }

@@ -135,6 +135,53 @@ fn a_sleeper_gets_no_catch_up() {
     assert!(host.machine().charged(busy) + host.machine().charged(other) >= Nanos::ms(2_190));
 }
 
+/// policies.md 5.5: a turn is as many nanoseconds too long as the lead has MCUs, and so is charged one MCU more.
+#[test]
+fn two_hogs_are_charged_as_the_table_says() {
+    let mut host = host(1, &[]);
+    let (d0, d1) = (hog(&mut host, Params::default()), hog(&mut host, Params::default()));
+    host.run_until(Instant::at_ns(1));
+    for (us, who, avts) in
+        [(5_000, d0, [0, 500]), (10_000, d1, [510, 500]), (15_000, d0, [510, 1_010]), (20_000, d1, [1_020, 1_010])]
+    {
+        run_through(&mut host, us + 1);
+        assert_eq!((runs(&host), [d0, d1].map(|e| avt(&host, e))), (Some(who), avts), "after {us} us");
+    }
+    // D0's turns were 50 ns too long, D1's second 1 ns.
+    let ran = [d0, d1].map(|e| host.machine().charged(e).as_ns());
+    assert_eq!(ran, [10_000_100, 10_000_001]);
+}
+
+/// Appendix C: the error is at most C and an MCU: with exact charges for equals, for any two, and for what anybody has too much; with
+/// Xen's for equals.
+#[test]
+fn shares_err_by_an_allowance_and_an_mcu() {
+    let unlike = [&[256, 512][..], &[100, 1_000], &[256, 512, 1_024, 64, 777]];
+    let equal = [&[256, 256][..], &[256; 5]];
+    let (exact, textbook, xen) = ([("recharge", 0), ("rounding", 0)], [("rule", 1)], [("recharge", 1)]);
+    for (knobs, unlike) in [(&exact[..], &unlike[..]), (&textbook, &unlike), (&xen, &[])] {
+        for &weights in equal.iter().chain(unlike) {
+            let mut host = host(1, knobs);
+            let all: Vec<EntityId> = weights.iter().map(|&weight| hog(&mut host, weighing(weight))).collect();
+            let whole: u32 = weights.iter().sum();
+            let bound = Nanos::us(5_100);
+            host.run_until(Instant::at_ns(1));
+            // Extremes are where turns end, and there everybody has been charged.
+            for _ in 0..1_000 {
+                let end = host.machine().until(CPU);
+                host.run_until(end + Nanos::ns(1));
+                for (&e, &weight) in all.iter().zip(weights) {
+                    let due = Nanos::ns(end.as_ns()).scale(weight.into(), whole.into());
+                    let got = host.machine().charged(e);
+                    assert!(got <= due + bound, "{weights:?}: {e} got {got} of {due}");
+                    let others = if weights.len() == 2 || weights.iter().all(|&other| other == weight) { 1 } else { 4 };
+                    assert!(due <= got + bound.saturating_mul(others), "{weights:?}: {e} got {got} of {due}");
+                }
+            }
+        }
+    }
+}
+
 /// With weights equal, nobody is further from its share than C and a charging unit, once all are there.
 #[test]
 fn equal_shares_err_by_an_allowance_and_an_mcu() {
@@ -246,4 +293,83 @@ fn a_warp_has_a_limit_and_a_rest() {
     run_through(&mut host, 900_000);
     assert!(!warped(&host, e), "for good");
     assert!(matches!(host.machine().state(e), State::Waiting | State::Running(_)));
+}
+
+/// The clock of 32 bits, scaled to 16: at 0xf000, 0xe000 are taken off everybody. Who has slept since less than that comes out ahead.
+#[test]
+fn who_sleeps_through_an_overflow_comes_out_ahead() {
+    for (bits, waits) in [(64, false), (16, true)] {
+        let mut host = host(1, &[("clock-bits", bits), ("recharge", 0)]);
+        let sleeper = hog(&mut host, Params::default());
+        run_through(&mut host, 50);
+        host.block(CPU);
+        let busy = hog(&mut host, Params::default());
+        // The last decision before the overflow is at 600 ms, the next 50 ms later.
+        run_through(&mut host, 650_100);
+        let units = if waits { 65_000 - 0xe000 } else { 65_000 };
+        assert!((units..units + 200).contains(&avt(&host, busy)), "{}", avt(&host, busy));
+        assert_eq!(avt(&host, sleeper), if waits { 0x1_0000 - 0xe000 + 10 } else { 10 });
+        host.wake(sleeper, Wake::Timer);
+        run_through(&mut host, 650_200);
+        assert_eq!(runs(&host) == Some(sleeper), !waits, "{bits} bits");
+        run_through(&mut host, 660_000);
+        assert!(runs(&host).is_some());
+    }
+}
+
+/// Before the clock has come as far as a warp goes, the warped one is last.
+#[test]
+fn a_warp_below_zero_is_last_on_a_small_clock() {
+    for (bits, first) in [(64, true), (32, false)] {
+        let mut host = host(1, &[("clock-bits", bits)]);
+        let all = [hog(&mut host, Params::default()), hog(&mut host, warping(30, 0, 0))];
+        run_through(&mut host, 4_000);
+        assert_eq!(runs(&host), Some(all[usize::from(first)]), "{bits} bits");
+        run_through(&mut host, 24_000);
+        assert_eq!(runs(&host), Some(all[usize::from(first)]), "{bits} bits");
+    }
+}
+
+/// All who wait are taken back alike, and keep their order.
+#[test]
+fn an_overflow_keeps_the_shares_of_those_who_run() {
+    let mut host = host(1, &[("clock-bits", 12), ("recharge", 0), ("context-allowance", 1_000_000)]);
+    let all = [256, 512, 256].map(|weight| hog(&mut host, weighing(weight)));
+    run_through(&mut host, 10_000_000);
+    assert_eq!(percents(&host, &all, Nanos::s(10)), [25, 50, 25]);
+}
+
+/// A warp that counts again while its owner waits is seen when that next stops or wakes; in the textbook at once.
+#[test]
+fn a_warp_that_counts_again_is_seen_late() {
+    for (rule, at_once) in [(0, false), (1, true)] {
+        let mut host = host(1, &[("rule", rule)]);
+        let e = [Params::default(), warping(3, 4, 12)].map(|params| hog(&mut host, params))[1];
+        let evt = |host: &Host<'_>| host.machine().inspect(e, "evt").expect("it is shown");
+        // Its warp ends at 4 ms; it waits again from 15 ms on, or from 8 on.
+        run_through(&mut host, 15_900);
+        assert_eq!((host.machine().inspect(e, "warped"), evt(&host)), (Some(0), avt(&host, e)));
+        assert_ne!(runs(&host), Some(e));
+        run_through(&mut host, 16_000);
+        assert_eq!(host.machine().inspect(e, "warped"), Some(1));
+        assert_eq!(evt(&host), if at_once { avt(&host, e) - 300 } else { avt(&host, e) }, "rule {rule}");
+    }
+}
+
+/// Of weights that are unlike, some have turns of exactly C oftener than others, and those a nanosecond longer cost an MCU more.
+#[test]
+fn rounding_makes_shares_drift() {
+    for (rounding, drifts) in [(1, true), (0, false)] {
+        let mut host = host(1, &[("recharge", 0), ("rounding", rounding)]);
+        let weights = [256, 512, 1_024, 64, 777];
+        let all = weights.map(|weight| hog(&mut host, weighing(weight)));
+        host.run_until(Instant::ZERO + Nanos::s(120));
+        let whole = weights.iter().map(|&weight| u64::from(weight)).sum();
+        let too_much = |(e, weight): (&EntityId, u32)| {
+            host.machine().charged(*e).saturating_sub(Nanos::s(120).scale(weight.into(), whole))
+        };
+        let worst = all.iter().zip(weights).map(too_much).max().expect("there are five");
+        assert_eq!(worst > Nanos::ms(50), drifts, "{worst}");
+        assert!(drifts || worst <= Nanos::us(5_100), "{worst}");
+    }
 }

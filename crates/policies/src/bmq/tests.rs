@@ -319,6 +319,7 @@ fn equals_that_never_sleep_wait_no_longer_than_stated() {
         has_changes: false,
         has_sleepers: false,
         has_affinity: false,
+        warp_most: Nanos::ZERO,
     };
     let bound = (POLICY.starvation)(&load).expect("equals are sure of their turns");
     assert_eq!((POLICY.starvation)(&Load { weight_least: 820, ..load }), None, "levels are strict");

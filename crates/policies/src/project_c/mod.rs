@@ -14,14 +14,13 @@ pub(crate) mod tests;
 
 pub(crate) use queues::{Layout, Level};
 pub(crate) use rule::{Expired, Rule, Yielder};
-pub(crate) use task::{Kind, Task};
+pub(crate) use task::{Kind, Task, nearest_nice};
 
 use queues::Queues;
 use sched::{
     Conserving, CpuId, CpuSet, Cx, EntityId, Host, Instant, Knob, Knobs, Load, Nanos, Params, Policy, Refused, Slice,
     State, Stopped, Wake, Why,
 };
-use task::nearest_nice;
 
 pub(crate) const SLICE: Knob = Knob::choice("slice", &["4ms", "2ms"], "how long a turn lasts, in \"ms\" of 2^20 ns")
     .from("sched_timeslice=, alt_core.c");

@@ -158,6 +158,7 @@ fn nobody_waits_longer_than_stated() {
         has_changes: false,
         has_sleepers: true,
         has_affinity: false,
+        warp_most: Nanos::ZERO,
     };
     let bound = (POLICY.starvation)(&load).expect("waiting makes urgent");
     let mut lab = Lab::pds(1);

@@ -44,6 +44,12 @@ impl Utilisation {
     pub(crate) fn units(self) -> u64 {
         self.units
     }
+
+    /// In parts of [`ONE`], rounded up.
+    pub(crate) fn units_up(self) -> u64 {
+        let units = (u128::from(self.slice) * u128::from(ONE)).div_ceil(u128::from(self.period));
+        u64::try_from(units).expect("a slice is at most its period")
+    }
 }
 
 /// What has been promised on one CPU, or on all of them together.

@@ -1,6 +1,6 @@
 //! What `edf` keeps about an entity: its promise, the end of its current period, and what is left of its slice.
 
-use super::admission::Utilisation;
+use crate::admission::Utilisation;
 use sched::{CpuId, EntityId, Instant, Limit, Nanos, Reservation};
 
 /// What the `late` knob says about time not delivered by the end of a period.

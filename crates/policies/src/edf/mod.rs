@@ -31,7 +31,6 @@
 //! Source: VSched (Lin and Dinda, SC'05) §3; Liu and Layland 1973.
 
 mod account;
-mod admission;
 mod global;
 mod partitioned;
 #[cfg(test)]
@@ -40,8 +39,8 @@ mod wall;
 
 pub(crate) use partitioned::Partitioned;
 
+use crate::admission::Admission;
 use account::{Account, Enforce, Late, Standing};
-use admission::Admission;
 use sched::queue::{Heaps, Lists};
 use sched::{
     Alarm, AlarmKind, AlarmSlots, Conserving, CpuId, CpuSet, Cx, Descriptor, EntityId, Host, Instant, Keeps, Knob,

@@ -29,6 +29,7 @@ fn stated(cpus: usize, words: &[(&str, &str)], values: &[(&str, i64)], has_sleep
         has_changes: false,
         has_sleepers,
         has_affinity: false,
+        warp_most: Nanos::ZERO,
     };
     (POLICY.keeps.cap)(&load)
 }

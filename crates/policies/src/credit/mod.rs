@@ -69,7 +69,7 @@
 
 mod accounting;
 mod bounds;
-mod domains;
+pub(crate) mod domains;
 mod laxity;
 mod placement;
 mod runqueue;

@@ -403,3 +403,19 @@ fn rounding_makes_shares_drift() {
         assert!(drifts || worst <= Nanos::us(5_100), "{worst}");
     }
 }
+
+/// A lone turn is ten allowances; a burst costs whole charging units, and each of those by its length.
+#[test]
+fn the_allowance_and_the_charging_unit_are_knobs() {
+    for (allowance_us, mcu_us, turn_us, charged) in
+        [(5_000, 100, 50_000, 10), (1_000, 100, 10_000, 10), (5_000, 40, 50_000, 8)]
+    {
+        let mut host = host(1, &[("context-allowance", allowance_us * 1_000), ("mcu", mcu_us * 1_000)]);
+        let e = hog(&mut host, Params::default());
+        run_through(&mut host, 60);
+        assert_eq!(host.machine().until(CPU).as_ns() / 1_000, turn_us);
+        host.block(CPU);
+        run_through(&mut host, 70);
+        assert_eq!(avt(&host, e), charged, "60 us are one unit of 100, or two of 40");
+    }
+}

@@ -35,9 +35,20 @@ impl Utilisation {
         Utilisation { units: u64::try_from(units).expect("a slice is at most its period"), slice, period }
     }
 
+    /// What the slice is a share of.
+    pub(crate) fn span(self) -> Nanos {
+        Nanos::ns(self.period)
+    }
+
     /// In parts of [`ONE`], rounded down.
     pub(crate) fn units(self) -> u64 {
         self.units
+    }
+
+    /// In parts of [`ONE`], rounded up.
+    pub(crate) fn units_up(self) -> u64 {
+        let units = (u128::from(self.slice) * u128::from(ONE)).div_ceil(u128::from(self.period));
+        u64::try_from(units).expect("a slice is at most its period")
     }
 }
 
@@ -126,13 +137,14 @@ impl Admission {
         const MILLION: u64 = 1_000_000;
         let free = self.most().saturating_sub(self.books[book].units).min(ONE);
         let ppm = u64::try_from(u128::from(free) * u128::from(MILLION) / u128::from(ONE)).expect("a share fits");
-        let share = Utilisation {
+        let share = |ppm: u64| Utilisation {
             units: u64::try_from(u128::from(ppm) * u128::from(ONE) / u128::from(MILLION)).expect("a share fits"),
             slice: ppm,
             period: MILLION,
         };
-        // The books round down, so the last millionth may not be there.
-        if self.fits(book, share, others()) { ppm } else { ppm.saturating_sub(1) }
+        // What may be promised and the books round down, so a millionth more or less may be there.
+        let there = [ppm + 1, ppm].into_iter().filter(|&ppm| ppm <= MILLION);
+        there.filter(|&ppm| self.fits(book, share(ppm), others())).max().unwrap_or(ppm.saturating_sub(1))
     }
 
     fn fits<'a>(&self, book: usize, wish: Utilisation, mut others: impl Iterator<Item = &'a Utilisation>) -> bool {
@@ -205,6 +217,24 @@ mod tests {
         }
         let least = Utilisation::of(&Reservation::new(Nanos::ns(1), sched::time::SPAN_MAX));
         assert_eq!(admit(&mut books, &held, least), Err(Full { free_ppm: 0, on: Some(CpuId::new(0)) }));
+    }
+
+    #[test]
+    fn what_still_fits_is_exact_to_the_millionth() {
+        for reserve in 1..=60 {
+            let mut books = Admission::new(1, reserve, true);
+            let refused = admit(&mut books, &[], share(100, 100)).unwrap_err();
+            assert_eq!(refused.free_ppm, (100 - reserve) * 10_000);
+            let mut machine = Admission::new(3, reserve, false);
+            let held = [share(1, 3), share(2, 7), share(1 + 99 - reserve, 100)];
+            for (i, wish) in held.iter().enumerate() {
+                machine.admit(*wish, None, &CpuSet::ALL, |_| held[..i].iter()).expect("it is less than one in three");
+            }
+            let left_ppm = machine.free_ppm(0, || held.iter());
+            let exact =
+                (3 * (100 - reserve) * 2_100 - 7_000 * 10 - 6_000 * 10 - (100 - reserve) * 2_100) * 1_000_000 / 210_000;
+            assert_eq!(left_ppm, exact.min(1_000_000), "reserve {reserve}");
+        }
     }
 
     #[test]

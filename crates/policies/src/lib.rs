@@ -20,8 +20,10 @@ mod eevdf;
 mod fair;
 mod gang_edf;
 mod homes;
+mod laxity;
 mod linux;
 mod most_urgent;
+mod muqss;
 mod pds;
 mod project_c;
 mod round_robin;
@@ -47,7 +49,9 @@ pub const ALL: &[&Descriptor] = &[
     &edf::POLICY,
     &eevdf::POLICY,
     &gang_edf::POLICY,
+    &laxity::POLICY,
     &linux::POLICY,
+    &muqss::POLICY,
     &pds::POLICY,
     &round_robin::POLICY,
     &rt::POLICY,

@@ -18,14 +18,19 @@
 //! their grid. It calls an idle CPU it may run on, its last before others; else the CPU that runs the least
 //! urgent, if that is less urgent than itself.
 //!
-//! **Ties.** Of equal deadlines, who came to wait first runs; who runs gives way to an equal only when it stops anyway.
+//! **Ties.** Of equal deadlines, who came to wait first runs. Who runs is not called away for an equal, but gives way to one
+//! when its CPU looks again anyway (`ties = stay`: does not, as it was up to Xen 4.6).
 //!
-//! Nothing is refused because it is too much: that Σ budget/period fits is the administrator's duty. Who asks for
-//! nothing has 4 ms in every 10 ms. Weights and caps are not looked at.
+//! **Admission.** That Σ budget/period fits is the administrator's duty. With `admission` on, who would bring the sum above the number of
+//! CPUs is refused, as in the newest Xen. On one CPU every budget is delivered then, as long as everybody wants to run; on several, the
+//! sum is necessary but not sufficient. A budget that was saved up by a rest comes on top of the others' new ones, and can make them late.
+//!
+//! Who asks for nothing has 4 ms in every 10 ms. Weights and caps are not looked at. Periods are counted from when a vCPU comes, or from the
+//! `start` it asks for; in Xen (`grid = boot`) from when the machine started, so that the first one may be short, with a whole budget.
 //!
 //! Source: `xen/common/sched/rt.c`, Xen 4.23-dev; Xi et al., EMSOFT 2014 (RT-Xen 2).
 
-use crate::servers::{self, Kind, Order, Servers, Settings};
+use crate::servers::{self, Grid, Kind, Order, Servers, Settings, Ties};
 use sched::{Conserving, Descriptor, Host, Keeps, Knob, Knobs, Nanos, Policy, Refused};
 
 /// What the rest of the system knows of it.
@@ -34,31 +39,27 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     title: "a budget in every period, global earliest deadline first (Xen)",
     source: "xen/common/sched/rt.c, Xen 4.23-dev; RT-Xen 2 (Xi et al., EMSOFT 2014)",
     good_for: "VMs with a known need per period on several CPUs, without binding them to CPUs",
-    bad_at: "keeping promises nobody has added up: it refuses nothing",
+    bad_at: "keeping promises nobody has added up: unless told to, it refuses nothing",
     text: include_str!("rtds.rs"),
     conserving: |_| Conserving::Global { slack: Nanos::ZERO },
     // Whoever asks for more than there is can keep everybody with later deadlines out.
     starvation: |_| None,
-    keeps: Keeps::NOTHING,
+    keeps: Keeps { reservations: |load| servers::reservations(load, &settings(load.knobs)), ..Keeps::NOTHING },
     alarms: servers::ALARMS,
     knobs: &[
-        Knob::switch("extratime", true, "whether who has a soft limit goes on when its budget is used up")
-            .from("RTDS_extratime, on for every vCPU by default"),
-        Knob::time(
-            "default-period",
-            Nanos::ms(10),
-            (Nanos::us(10), Nanos::s(10)),
-            "the period of who asks for nothing",
-        )
-        .from("RTDS_DEFAULT_PERIOD"),
-        Knob::time("default-budget", Nanos::ms(4), (Nanos::us(10), Nanos::s(10)), "the budget of who asks for nothing")
-            .from("RTDS_DEFAULT_BUDGET"),
+        Knob::switch("extratime", true, servers::EXTRATIME).from("RTDS_extratime, on for every vCPU by default"),
+        Knob::choice("ties", &["turn", "stay"], "whether who has just run gives way to its equals")
+            .from("rt_schedule: since priority_level, a runner needs a higher priority; stay: up to 4.6, an equal one"),
+        servers::GRID,
+        servers::ADMISSION,
+        servers::DEFAULT_PERIOD,
+        servers::DEFAULT_BUDGET,
     ],
     build,
 };
 
-fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
-    let settings = Settings {
+fn settings(knobs: &Knobs) -> Settings {
+    Settings {
         kind: Kind::Deferrable,
         order: Order::EarliestDeadline,
         partitioned: false,
@@ -67,6 +68,12 @@ fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
         constrained: false,
         default_period: knobs.time("default-period"),
         default_budget: knobs.time("default-budget"),
-    };
-    Ok(Box::new(Servers::new(host, settings)))
+        ties: if knobs.word("ties") == "stay" { Ties::Stay } else { Ties::Turn },
+        grid: if knobs.word("grid") == "boot" { Grid::Boot } else { Grid::Seen },
+        closed: knobs.on("admission"),
+    }
+}
+
+fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+    Ok(Box::new(Servers::new(host, settings(knobs))))
 }

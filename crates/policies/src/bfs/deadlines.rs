@@ -40,6 +40,11 @@ impl Lengths {
         Lengths { slice, offsets: table.map(|ratio| unit.scale(ratio, 128)) }
     }
 
+    /// A slice of exactly this length, and deadlines in its units.
+    pub(crate) fn exact(interval: Nanos) -> Lengths {
+        Lengths { slice: interval, offsets: LATER.map(|ratio| interval.scale(ratio, 128)) }
+    }
+
     /// How far ahead the deadline of `nice` is.
     pub(crate) fn offset(&self, nice: i32) -> Nanos {
         self.offsets[usize::try_from(nice + 20).expect("a nice value is at least -20")]

@@ -37,14 +37,15 @@
 
 mod deadlines;
 mod isochronous;
+mod parts;
 mod queue;
 #[cfg(test)]
 mod tests;
 
 use crate::project_c::nearest_nice;
-use deadlines::Lengths;
+pub(crate) use deadlines::Lengths;
 use isochronous::Account;
-use queue::{Distance, GlobalQueue};
+use queue::{DeadlineQueues, Distance};
 use sched::{
     Alarm, AlarmKind, AlarmSlots, Class, Conserving, CpuId, Cx, Descriptor, EntityId, Host, Instant, Keeps, Knob,
     Knobs, Nanos, Of, Params, Policy, Refused, Running, Slice, State, Stopped, Wake, Why,
@@ -126,50 +127,78 @@ struct Task {
 struct Current {
     rank: Rank,
     deadline: Instant,
+    nice: i32,
     /// Whether it came in the first half of a tick.
     dither: bool,
 }
 
-struct Bfs {
+/// One queue, or several.
+#[derive(Clone, Debug)]
+pub(crate) enum Shape {
+    /// One for all CPUs, with sticky entities: BFS.
+    Global,
+    /// One for each part of the machine: MuQSS.
+    Parts(Parts),
+}
+
+/// What MuQSS adds.
+#[derive(Clone, Debug)]
+pub(crate) struct Parts {
+    /// By CPU: its queue.
+    pub(crate) queue_of: Vec<usize>,
+    /// Whether every choice looks at all queues.
+    pub(crate) interactive: bool,
+    /// What a yield does.
+    pub(crate) yields: Yields,
+    /// By how many nice levels a thread of a core must be better to keep another one empty; `None`: it never does.
+    pub(crate) smt_nice: Option<i32>,
+    /// By CPU: whose yield was ignored.
+    pub(crate) goes_on: Vec<Option<EntityId>>,
+}
+
+/// What a yield does in MuQSS. Source: `sched_yield_type`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Yields {
+    Ignored,
+    /// To who is at least as urgent.
+    ToBetter,
+    /// To everybody: the slice and the deadline begin anew.
+    Expire,
+}
+
+pub(crate) struct Bfs {
     lengths: Lengths,
     tick: Nanos,
     locality: Locality,
     expired_first: bool,
-    queue: GlobalQueue,
+    queue: DeadlineQueues,
+    shape: Shape,
     /// By entity.
     tasks: Vec<Task>,
     /// By CPU; of what it runs or ran last.
     current: Vec<Current>,
-    account: Account,
+    /// By queue.
+    accounts: Vec<Account>,
     /// How many may not run on every CPU.
     restricted: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Locality {
+pub(crate) enum Locality {
     Distance,
     Cache,
     None,
 }
 
 fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
-    let tick = knobs.time("tick");
-    let current = Current { rank: Rank::IDLE, deadline: Instant::NEVER, dither: false };
-    Ok(Box::new(Bfs {
-        lengths: Lengths::new(knobs, host.cpus),
-        tick,
-        locality: match knobs.word("locality") {
-            "distance" => Locality::Distance,
-            "cache" => Locality::Cache,
-            _ => Locality::None,
-        },
-        expired_first: knobs.on("expired-first"),
-        queue: GlobalQueue::new(host.cpus),
-        tasks: Vec::new(),
-        current: vec![current; host.cpus],
-        account: Account::new(tick, host.cpus, knobs.get("iso-cpu").unsigned_abs()),
-        restricted: 0,
-    }))
+    let locality = match knobs.word("locality") {
+        "distance" => Locality::Distance,
+        "cache" => Locality::Cache,
+        _ => Locality::None,
+    };
+    let lengths = Lengths::new(knobs, host.cpus);
+    let expired_first = knobs.on("expired-first");
+    Ok(Box::new(Bfs { locality, expired_first, ..Bfs::new(host, knobs, lengths, Shape::Global) }))
 }
 
 const fn ticker(cpu: CpuId) -> Alarm {
@@ -177,16 +206,50 @@ const fn ticker(cpu: CpuId) -> Alarm {
 }
 
 impl Bfs {
+    /// One of this shape, without stickiness; `knobs` has `tick` and `iso-cpu`.
+    pub(crate) fn new(host: &Host, knobs: &Knobs, lengths: Lengths, shape: Shape) -> Bfs {
+        let tick = knobs.time("tick");
+        let current = Current { rank: Rank::IDLE, deadline: Instant::NEVER, nice: 0, dither: false };
+        let sizes = match &shape {
+            Shape::Global => vec![host.cpus],
+            Shape::Parts(parts) => {
+                let queues = parts.queue_of.iter().max().map_or(1, |last| last + 1);
+                (0..queues).map(|queue| parts.queue_of.iter().filter(|&&of| of == queue).count()).collect()
+            }
+        };
+        let percent = knobs.get("iso-cpu").unsigned_abs();
+        Bfs {
+            lengths,
+            tick,
+            locality: Locality::None,
+            expired_first: false,
+            queue: DeadlineQueues::new(sizes.len(), host.cpus),
+            shape,
+            tasks: Vec::new(),
+            current: vec![current; host.cpus],
+            accounts: sizes.into_iter().map(|cpus| Account::new(tick, cpus, percent)).collect(),
+            restricted: 0,
+        }
+    }
+
+    /// The queue of `cpu`.
+    fn queue_of(&self, cpu: CpuId) -> usize {
+        match &self.shape {
+            Shape::Global => 0,
+            Shape::Parts(parts) => parts.queue_of[cpu.index()],
+        }
+    }
+
     fn task(&mut self, e: EntityId) -> &mut Task {
         &mut self.tasks[e.index()]
     }
 
-    /// How urgent `e` is now.
-    fn rank(&self, e: EntityId) -> Rank {
+    /// How urgent `e` is now; isochronous ones by the account of `queue`.
+    fn rank(&self, e: EntityId, queue: usize) -> Rank {
         match self.tasks[e.index()].class {
             Class::Stop => Rank(0),
             Class::Fifo(priority) | Class::RoundRobin(priority) => Rank(100 - priority.number()),
-            Class::Isochronous if !self.account.is_refractory() => Rank(Rank::ISO),
+            Class::Isochronous if !self.accounts[queue].is_refractory() => Rank(Rank::ISO),
             Class::Isochronous | Class::Normal | Class::Batch => Rank::NORMAL,
             Class::Idle => Rank::IDLE,
         }
@@ -220,13 +283,26 @@ impl Bfs {
         }
     }
 
-    /// Queues `e`, which is runnable; `from`: the CPU it was taken off.
-    fn enqueue(&mut self, e: EntityId, from: Option<CpuId>, cx: &Cx<'_>) {
+    /// Queues `e`, which is runnable, for `cpu`; `taken_off`: it has just been taken off it.
+    fn enqueue(&mut self, e: EntityId, cpu: CpuId, taken_off: bool, cx: &Cx<'_>) {
         let deadline = self.tasks[e.index()].deadline;
         // Whoever is past its deadline goes by who came first.
         let key = if self.expired_first && deadline <= cx.now() { Instant::ZERO } else { deadline };
-        let sticky = from.filter(|_| self.locality != Locality::None);
-        self.queue.push(e, self.rank(e), key, sticky);
+        let sticky = (taken_off && self.locality != Locality::None).then_some(cpu);
+        let queue = self.queue_of(cpu);
+        self.queue.push(queue, e, self.rank(e, queue), key, sticky);
+    }
+
+    /// Queues `e`, which comes to wait, and calls a CPU for it.
+    fn enqueue_and_call(&mut self, e: EntityId, sync: bool, cx: &mut Cx<'_>) {
+        let idle = if cx.idle_cpu_for(e).is_some() { self.best_idle(e, cx) } else { None };
+        let last = Some(cx.last_cpu(e)).filter(|&last| cx.may_run(e, last));
+        let near = idle.or(last).or_else(|| cx.allowed(e).first()).expect("everybody may run somewhere");
+        self.enqueue(e, near, false, cx);
+        match idle {
+            Some(idle) => cx.kick(idle),
+            None => self.preempt(e, near, sync, cx),
+        }
     }
 
     /// The idle CPU that suits `e` best and that nobody has called: its own, one near it, one whose neighbours idle.
@@ -251,14 +327,9 @@ impl Bfs {
         open.min_by_key(|&cpu| (flags(cpu), cpu != last, cpu.index()))
     }
 
-    /// Calls a CPU for `e`, which has just been queued: an idle one, or, unless `sync`, the one that runs the least urgent.
-    fn try_preempt(&self, e: EntityId, sync: bool, cx: &mut Cx<'_>) {
-        if cx.idle_cpu_for(e).is_some()
-            && let Some(cpu) = self.best_idle(e, cx)
-        {
-            return cx.kick(cpu);
-        }
-        let rank = self.rank(e);
+    /// Calls the CPU that runs the least urgent, if that is less urgent than `e`, which waits in the queue of `near`; unless `sync`.
+    fn preempt(&self, e: EntityId, near: CpuId, sync: bool, cx: &mut Cx<'_>) {
+        let rank = self.rank(e, self.queue_of(near));
         if sync || rank == Rank::IDLE {
             return;
         }
@@ -284,7 +355,9 @@ impl Bfs {
         if self.queue.is_empty() || !cx.host().iter().any(idle) {
             return;
         }
-        if let Some(idle) = self.queue.iter().find_map(|e| cx.idle_cpu_for(e)) {
+        let waiting = self.queue.iter().filter_map(|e| Some((e, cx.idle_cpu_for(e)?)));
+        let open = waiting.filter(|&(e, idle)| !self.is_kept_off(e, idle, cx)).map(|(_, idle)| idle).next();
+        if let Some(idle) = open {
             cx.kick(idle);
         }
     }
@@ -357,8 +430,7 @@ impl Policy for Bfs {
         match cx.state(e) {
             State::Running(cpu) => cx.kick(cpu),
             State::Waiting if waits => {
-                self.enqueue(e, None, cx);
-                self.try_preempt(e, false, cx);
+                self.enqueue_and_call(e, false, cx);
             }
             State::Waiting | State::Blocked => {}
         }
@@ -375,8 +447,7 @@ impl Policy for Bfs {
         let soon = now.saturating_add(self.lengths.slice);
         let task = self.task(e);
         task.interactive = task.deadline < soon;
-        self.enqueue(e, None, cx);
-        self.try_preempt(e, matches!(why, Wake::By { sync: true, .. }), cx);
+        self.enqueue_and_call(e, matches!(why, Wake::By { sync: true, .. }), cx);
     }
 
     fn sleep(&mut self, e: EntityId, _cx: &mut Cx<'_>) {
@@ -402,7 +473,7 @@ impl Policy for Bfs {
         task.deadline = task.deadline.min(giver.deadline);
         task.slice = task.slice.max(giver.slice);
         self.task(from).slice = Nanos::ZERO;
-        self.enqueue(to, None, cx);
+        self.enqueue(to, cx.here(), false, cx);
         true
     }
 
@@ -411,14 +482,16 @@ impl Policy for Bfs {
         let Of::Cpu(cpu) = alarm.of else { unreachable!("only CPUs have alarms here") };
         let now = cx.now();
         cx.set_alarm(ticker(cpu), cpu, now.next_tick(self.tick, Nanos::ZERO));
-        let was_refractory = self.account.is_refractory();
+        let queue = self.queue_of(cpu);
+        let was_refractory = self.accounts[queue].is_refractory();
         let Running::Mine { entity: e, .. } = cx.running(cpu) else { return };
         let urgent = self.current[cpu.index()].rank.0 <= Rank::ISO;
-        self.account.tick(urgent);
+        self.accounts[queue].tick(urgent);
         if let Some((ran_by, ran)) = cx.take_ran(cpu) {
             self.pay(ran_by, ran);
         }
-        if !was_refractory && self.account.is_refractory() && self.tasks[e.index()].class == Class::Isochronous {
+        if !was_refractory && self.accounts[queue].is_refractory() && self.tasks[e.index()].class == Class::Isochronous
+        {
             cx.kick(cpu);
         }
         if !self.counts_slices(e) {
@@ -447,7 +520,15 @@ impl Policy for Bfs {
             self.refill(e, cx.now());
             self.task(e).slice = left;
         }
-        self.enqueue(e, Some(cpu), cx);
+        if prev.why == Why::Yielded {
+            self.yielded(e, cpu, cx.now());
+        }
+        if cx.may_run(e, cpu) {
+            self.enqueue(e, cpu, true, cx);
+        } else {
+            let first = cx.allowed(e).first().expect("everybody may run somewhere");
+            self.enqueue(e, first, false, cx);
+        }
         if let Some(idle) = cx.idle_cpu_for(e).filter(|&idle| idle != cpu) {
             cx.kick(idle);
         }
@@ -455,18 +536,25 @@ impl Policy for Bfs {
 
     fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
         let host = *cx.host();
-        let best = self.queue.best(cpu, cx, |from| self.distance(&host, from, cpu));
+        let best = match &self.shape {
+            Shape::Global => self.queue.best(cpu, cx, |from| self.distance(&host, from, cpu)),
+            Shape::Parts(parts) => self.best_of_parts(parts, cpu, cx),
+        };
         if let Some(e) = best {
             self.queue.remove(e);
         }
-        if self.restricted > 0 {
+        if let Shape::Parts(parts) = &mut self.shape {
+            parts.goes_on[cpu.index()] = None;
+        }
+        if self.restricted > 0 || matches!(self.shape, Shape::Parts(_)) {
             self.call_for_stranded(cpu, cx);
         }
         let Some(e) = best else { return Slice::IDLE };
         let now = cx.now();
         let since_tick = Nanos::ns(now.as_ns() % self.tick.as_ns());
         self.current[cpu.index()] = Current {
-            rank: self.rank(e),
+            rank: self.rank(e, self.queue_of(cpu)),
+            nice: self.tasks[e.index()].nice,
             deadline: self.tasks[e.index()].deadline,
             dither: since_tick < Nanos::ns(self.tick.as_ns() / 2),
         };
@@ -485,7 +573,7 @@ impl Policy for Bfs {
         let signed = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
         show("deadline", signed(task.deadline.as_ns()));
         show("slice", signed(task.slice.as_ns()));
-        show("rank", i64::from(self.rank(e).0));
+        show("rank", i64::from(self.rank(e, 0).0));
         show("nice", i64::from(task.nice));
     }
 }

@@ -1,4 +1,4 @@
-//! The one queue of the whole machine: lists of real-time priorities, and trees of deadlines.
+//! The queue of the whole machine, or those of its parts: lists of real-time priorities, and trees of deadlines.
 
 use super::Rank;
 use sched::queue::{Levels, Trees};
@@ -6,17 +6,21 @@ use sched::{CpuId, Cx, EntityId, Instant};
 
 /// Who waits.
 #[derive(Debug)]
-pub(super) struct GlobalQueue {
+pub(super) struct DeadlineQueues {
     /// SCHED_FIFO and SCHED_RR, by rank.
     real_time: Levels,
     /// ISO, NORMAL and IDLEPRIO, each by deadline and arrival.
     deadlines: Trees<(Instant, u64)>,
+    queues: usize,
     arrivals: u64,
     /// By entity.
     waits: Vec<Waiting>,
     /// By CPU: who is sticky there.
     sticky: Vec<Option<EntityId>>,
 }
+
+/// How many trees a queue has: of ISO, NORMAL and IDLEPRIO.
+const TREES: usize = 3;
 
 /// How an entity waits.
 #[derive(Clone, Copy, Debug)]
@@ -32,11 +36,13 @@ const NOT_WAITING: Waiting = Waiting { sticky: None, arrival: 0, deadline: Insta
 /// How far a CPU is from where a sticky entity ran, as a shift of the time to its deadline.
 pub(super) type Distance = u32;
 
-impl GlobalQueue {
-    pub(super) fn new(cpus: usize) -> GlobalQueue {
-        GlobalQueue {
-            real_time: Levels::new(1, Rank::ISO as usize),
-            deadlines: Trees::new(3),
+impl DeadlineQueues {
+    /// This many queues for as many CPUs.
+    pub(super) fn new(queues: usize, cpus: usize) -> DeadlineQueues {
+        DeadlineQueues {
+            real_time: Levels::new(queues, Rank::ISO as usize),
+            deadlines: Trees::new(TREES * queues),
+            queues,
             arrivals: 0,
             waits: Vec::new(),
             sticky: vec![None; cpus],
@@ -53,8 +59,8 @@ impl GlobalQueue {
         self.waits[e.index()] = NOT_WAITING;
     }
 
-    /// Puts `e` last in its list, with this rank and deadline; `sticky`: the CPU it was just taken from.
-    pub(super) fn push(&mut self, e: EntityId, rank: Rank, deadline: Instant, sticky: Option<CpuId>) {
+    /// Puts `e` last in its list of `queue`, with this rank and deadline; `sticky`: the CPU it was just taken from.
+    pub(super) fn push(&mut self, queue: usize, e: EntityId, rank: Rank, deadline: Instant, sticky: Option<CpuId>) {
         self.arrivals += 1;
         self.waits[e.index()] = Waiting { sticky, arrival: self.arrivals, deadline };
         if let Some(cpu) = sticky
@@ -63,8 +69,8 @@ impl GlobalQueue {
             self.waits[before.index()].sticky = None;
         }
         match rank.tree() {
-            None => self.real_time.push_back(0, rank.0 as usize, e),
-            Some(tree) => self.deadlines.push(tree, (deadline, self.arrivals), e),
+            None => self.real_time.push_back(queue, rank.0 as usize, e),
+            Some(tree) => self.deadlines.push(queue * TREES + tree, (deadline, self.arrivals), e),
         }
     }
 
@@ -80,20 +86,31 @@ impl GlobalQueue {
         self.real_time.place(e).is_some() || self.deadlines.contains(e)
     }
 
-    /// Everybody who waits, the most urgent rank first.
+    /// Everybody who waits; of one queue, the most urgent rank first.
     pub(super) fn iter(&self) -> impl Iterator<Item = EntityId> + '_ {
-        self.real_time.iter(0).chain((0..3).flat_map(|tree| self.deadlines.iter(tree).map(|(_, e)| e)))
+        (0..self.queues).flat_map(|queue| self.iter_of(queue))
+    }
+
+    fn iter_of(&self, queue: usize) -> impl Iterator<Item = EntityId> + '_ {
+        let trees = queue * TREES..(queue + 1) * TREES;
+        self.real_time.iter(queue).chain(trees.flat_map(|tree| self.deadlines.iter(tree).map(|(_, e)| e)))
+    }
+
+    /// Who of `queue` is to run on `cpu`, if stickiness means nothing: the first whom `fits` lets run there.
+    pub(super) fn first(&self, queue: usize, fits: impl Fn(EntityId) -> bool) -> Option<EntityId> {
+        self.iter_of(queue).find(|&e| fits(e))
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.real_time.best(0).is_none() && (0..3).all(|tree| self.deadlines.is_empty(tree))
+        let no_real_time = (0..self.queues).all(|queue| self.real_time.best(queue).is_none());
+        no_real_time && (0..TREES * self.queues).all(|tree| self.deadlines.is_empty(tree))
     }
 
-    /// Who is to run on `cpu`: of the best rank that has somebody for it, the first, or the one with the earliest effective
+    /// Who is to run on `cpu`, of the first queue: of the best rank that has somebody for it, the first, or the one with the earliest effective
     /// deadline. Who is sticky elsewhere counts as later by its `distance`.
     pub(super) fn best(&self, cpu: CpuId, cx: &Cx<'_>, distance: impl Fn(CpuId) -> Distance) -> Option<EntityId> {
         let real_time = self.real_time.iter(0).find(|&e| cx.may_run(e, cpu));
-        let found = real_time.or_else(|| (0..3).find_map(|tree| self.earliest(tree, cpu, cx, &distance)));
+        let found = real_time.or_else(|| (0..TREES).find_map(|tree| self.earliest(tree, cpu, cx, &distance)));
         #[cfg(test)]
         assert_eq!(found, self.scanned(cpu, cx, &distance), "as the scan of the source finds");
         found
@@ -113,7 +130,7 @@ impl GlobalQueue {
             };
             list.into_iter().filter(|&e| cx.may_run(e, cpu)).min_by_key(effective)
         };
-        real_time.or_else(|| (0..3).find_map(in_tree))
+        real_time.or_else(|| (0..TREES).find_map(in_tree))
     }
 
     fn earliest(

@@ -26,7 +26,8 @@ impl DomainId {
         DomainId(2 * number(group.index()))
     }
 
-    const fn index(self) -> usize {
+    /// The number of its record.
+    pub(crate) const fn index(self) -> usize {
         self.0 as usize
     }
 }

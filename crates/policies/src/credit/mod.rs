@@ -69,7 +69,8 @@
 
 mod accounting;
 mod bounds;
-mod domains;
+pub(crate) mod domains;
+mod laxity;
 mod placement;
 mod runqueue;
 mod settings;
@@ -84,6 +85,7 @@ use sched::{
     Alarm, AlarmKind, AlarmSlots, CpuId, CpuSet, Cx, Descriptor, EntityId, GroupChange, GroupId, Held, Host, Instant,
     Keeps, Knobs, Nanos, Of, Params, Policy, Refused, Running, Slice, State, Stopped, Wake, Why,
 };
+pub(crate) use settings::check;
 use settings::{Charging, KNOBS, Overflow, Parking, Settings};
 
 /// What the rest of the system knows of it.
@@ -111,9 +113,7 @@ const fn ticker(cpu: CpuId) -> Alarm {
 }
 
 fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
-    if Settings::read(knobs).credits_per_period() == 0 {
-        return Err(Refused::Unsupported("an accounting period too short for a credit; right would be a longer slice"));
-    }
+    check(knobs)?;
     Ok(Box::new(Credit::new(host, knobs)))
 }
 
@@ -172,6 +172,8 @@ pub(crate) struct Credit {
     balance: i64,
     /// How many accountings there were.
     epoch: u64,
+    /// Whether who wakes is queued by the delay it can live with: see `laxity`.
+    by_laxity: bool,
 }
 
 impl Credit {
@@ -189,6 +191,7 @@ impl Credit {
             called: CpuSet::EMPTY,
             balance: 0,
             epoch: 0,
+            by_laxity: false,
         }
     }
 
@@ -504,8 +507,14 @@ impl Policy for Credit {
         if !cx.may_run(e, self.vcpu(e).home) {
             self.migrate(e, cx);
         }
-        if !self.vcpu(e).parked {
-            self.enqueue_woken(e, cx);
+        if self.vcpu(e).parked {
+            return;
+        }
+        match cx.params(e).latency {
+            Some(laxity) if self.by_laxity && self.queues.priority(e) == Priority::Under => {
+                self.enqueue_by_laxity(e, laxity, cx);
+            }
+            _ => self.enqueue_woken(e, cx),
         }
     }
 

@@ -141,6 +141,21 @@ impl RunQueues {
         self.below[cpu.index()] = [Below::Unknown; PRIORITIES];
     }
 
+    /// Puts `e` into the queue of `cpu` with at most `ahead` in front of it, and no more than its priority gives. Says how many
+    /// that are.
+    pub(crate) fn insert_ahead(&mut self, cpu: CpuId, e: EntityId, ahead: usize) -> usize {
+        let priority = self.priority(e);
+        let place = self.iter(cpu).take(ahead).take_while(|&other| self.priority(other) >= priority).count();
+        let behind = self.iter(cpu).nth(place);
+        match behind {
+            Some(behind) => self.lists.insert_before(behind, e),
+            None => self.lists.push_back(cpu.index(), e),
+        }
+        self.occupied.insert(cpu);
+        self.below[cpu.index()] = [Below::Unknown; PRIORITIES];
+        place
+    }
+
     /// The first in the queue of `cpu` that is less urgent than `priority`.
     fn first_below(&mut self, cpu: CpuId, priority: Priority) -> Option<EntityId> {
         if let Below::Known(known) = self.below[cpu.index()][priority as usize] {

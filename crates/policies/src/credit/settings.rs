@@ -1,6 +1,6 @@
 //! [`Settings`]: what the knobs say, read once; and in what the versions of Credit differ.
 
-use sched::{Knob, Knobs, Nanos};
+use sched::{Knob, Knobs, Nanos, Refused};
 
 /// The versions, the first one the default.
 const VERSIONS: &[&str] = &["4.0.1", "3.0.3", "4.23"];
@@ -270,4 +270,11 @@ fn credit(knobs: &Knobs, version: &str) -> Nanos {
         (asked, _) => asked,
     };
     Nanos::ms(1).scale(1, per_ms)
+}
+/// Whether these knobs go together.
+pub(crate) fn check(knobs: &Knobs) -> Result<(), Refused> {
+    if Settings::read(knobs).credits_per_period() == 0 {
+        return Err(Refused::Unsupported("an accounting period too short for a credit; right would be a longer slice"));
+    }
+    Ok(())
 }

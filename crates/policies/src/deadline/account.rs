@@ -40,17 +40,17 @@ pub(super) struct Account {
     begun: bool,
     /// Whether it waits for its first period.
     first: bool,
+    /// Whether its next period could have begun while it slept, and begins when it wakes.
+    lapsed: bool,
     /// Whether it shares in what others leave.
     pub(super) reclaims: bool,
     pub(super) activity: Activity,
-    /// What was admitted.
-    pub(super) promised: Utilisation,
-    /// Its share of a CPU.
+    /// Its share of a CPU, as admitted: of the period, or of the time to the deadline.
     pub(super) share: Utilisation,
 }
 
 impl Account {
-    pub(super) fn open(asked: &Reservation, promised: Utilisation) -> Account {
+    pub(super) fn open(asked: &Reservation, share: Utilisation) -> Account {
         Account {
             slice: asked.slice,
             relative_deadline: asked.relative_deadline(),
@@ -61,19 +61,19 @@ impl Account {
             start: asked.start,
             begun: false,
             first: false,
+            lapsed: false,
             reclaims: asked.limit == Limit::Soft,
             activity: Activity::Inactive,
-            promised,
-            share: Utilisation::of(asked),
+            share,
         }
     }
 
     /// Takes over what is asked now. What is left and the deadline stay until they are renewed, but nothing above a new slice.
-    pub(super) fn renegotiate(&mut self, asked: &Reservation, promised: Utilisation) {
-        let new = Account::open(asked, promised);
-        let Account { deadline, throttled, activity, first, .. } = *self;
+    pub(super) fn renegotiate(&mut self, asked: &Reservation, share: Utilisation) {
+        let new = Account::open(asked, share);
+        let Account { deadline, throttled, activity, first, lapsed, .. } = *self;
         let (left, begun) = (self.left.min(new.whole()), self.begun && self.start == new.start);
-        *self = Account { left, deadline, throttled, activity, first, begun, ..new };
+        *self = Account { left, deadline, throttled, activity, first, lapsed, begun, ..new };
     }
 
     fn whole(&self) -> i64 {
@@ -111,6 +111,10 @@ impl Account {
     pub(super) fn wake(&mut self, now: Instant) -> Woken {
         if !core::mem::replace(&mut self.begun, true) {
             return self.begin(now);
+        }
+        if core::mem::take(&mut self.lapsed) {
+            self.deadline = now.saturating_add(self.relative_deadline);
+            return Woken::Ready;
         }
         if self.start.is_some() {
             return self.wake_bound(now);
@@ -174,6 +178,18 @@ impl Account {
 
     /// The end of a throttling: a whole slice for each period until something is left.
     pub(super) fn replenish(&mut self, now: Instant) {
+        self.add_periods(now);
+        if self.deadline < now {
+            self.reset(now);
+        }
+    }
+
+    /// The same of who is behind and catches up: its deadline may lie in the past.
+    pub(super) fn go_on(&mut self, now: Instant) {
+        self.add_periods(now);
+    }
+
+    fn add_periods(&mut self, now: Instant) {
         let due = self.throttled.take().unwrap_or(now);
         if core::mem::take(&mut self.first) {
             self.renew(due);
@@ -183,11 +199,11 @@ impl Account {
             self.left += periods * whole;
             self.deadline = self.deadline.saturating_add(self.period.saturating_mul(periods.unsigned_abs()));
         }
-        if self.deadline >= now {
-            return;
-        }
+    }
+
+    /// Behind by more than a period: those that have passed are lost.
+    fn reset(&mut self, now: Instant) {
         match self.start {
-            // Late by more than a period: those that have passed are lost.
             Some(_) => {
                 let passed = now.since(self.deadline).as_ns().div_ceil(self.period.as_ns());
                 self.deadline = self.deadline.saturating_add(self.period.saturating_mul(passed));
@@ -197,15 +213,31 @@ impl Account {
         }
     }
 
+    /// The end of a throttling of who sleeps: its next period begins when it wakes. Until when it is still throttled,
+    /// if it has more than a slice to pay off.
+    pub(super) fn lapse(&mut self, now: Instant) -> Option<Instant> {
+        if self.start.is_some() || self.first {
+            self.replenish(now);
+            return None;
+        }
+        self.left = self.left.min(0) + self.whole();
+        self.lapsed = self.left > 0;
+        if !self.lapsed {
+            self.deadline = self.deadline.saturating_add(self.period);
+        }
+        self.throttled = (!self.lapsed).then(|| self.next_period());
+        self.throttled
+    }
+
     /// When its share is free if it blocks now: what it has left lasts until the deadline from then on (the 0-lag time).
     pub(super) fn zero_lag(&self) -> Instant {
-        let (period, slice) = (u128::from(self.period.as_ns()), u128::from(self.slice.as_ns()));
-        let product = u128::from(self.left.unsigned_abs()) * period;
-        let span = |ns: u128| u64::try_from(ns).unwrap_or(u64::MAX);
+        let (span, slice) = (u128::from(self.share.span().as_ns()), u128::from(self.slice.as_ns()));
+        let product = u128::from(self.left.unsigned_abs()) * span;
+        let ns = |ns: u128| u64::try_from(ns).unwrap_or(u64::MAX);
         let deadline = self.deadline.as_ns();
         Instant::at_ns(match self.left > 0 {
-            true => deadline.saturating_sub(span(product / slice)),
-            false => deadline.saturating_add(span(product.div_ceil(slice))),
+            true => deadline.saturating_sub(ns(product / slice)),
+            false => deadline.saturating_add(ns(product.div_ceil(slice))),
         })
     }
 }

@@ -1,5 +1,7 @@
 //! [`Deadline`]: the class itself: accounts over [`MostUrgent`], admission, and the return of bandwidth.
 
+mod books;
+
 use super::account::{Account, Activity, Woken};
 use super::reclaim::{Formula, Rate, Reclaim};
 use crate::admission::{Admission, Utilisation};
@@ -69,6 +71,10 @@ pub(crate) struct Deadline {
     /// The sum of all shares, of those who left, too.
     shares: u64,
     whole_machine: bool,
+    /// Whether a period that could begin while its owner sleeps begins when it wakes.
+    lapses: bool,
+    /// Whether who is behind by more than a period keeps the deadlines it should have met.
+    catches_up: bool,
     period_least: Nanos,
     period_most: Nanos,
     /// Where slices end at ticks: the time between two.
@@ -97,6 +103,8 @@ impl Deadline {
             servers,
             reclaim: Reclaim::new(host.cpus, formula, percent),
             whole_machine: knobs.on("whole-machine"),
+            lapses: knobs.word("asleep") == "lapse",
+            catches_up: knobs.word("lagging") == "catch-up",
             period_least: knobs.time("period-least"),
             period_most: knobs.time("period-most"),
             tick: (!knobs.on("hrtick")).then(|| knobs.time("tick")),
@@ -111,75 +119,6 @@ impl Deadline {
 
     fn account(&mut self, e: EntityId) -> &mut Account {
         &mut self.tasks[e.index()].as_mut().expect("it is a member").account
-    }
-
-    // ---- Admission ----
-
-    /// What is asked for `e`, if it may be asked.
-    fn asked(&self, params: &Params, host: &Host) -> Result<Reservation, Refused> {
-        let asked = params.reservation.expect("only who has a reservation comes here");
-        if asked.period < self.period_least || asked.period > self.period_most {
-            let (least, most) = (self.period_least, self.period_most);
-            return Err(Refused::OutOfRange { what: "period", least, most });
-        }
-        if self.whole_machine && !host.all().minus(&params.affinity).is_empty() {
-            return Err(Refused::Unsupported(
-                "a reservation is admitted on all CPUs together; right would be an affinity for all of them, or \
-                 whole-machine = off",
-            ));
-        }
-        Ok(asked)
-    }
-
-    /// Promises `asked` to `e`, whose earlier promise was taken back.
-    fn admit(&mut self, e: EntityId, asked: &Reservation, cx: &Cx<'_>) -> Result<Utilisation, Refused> {
-        let wish = if self.by_density { Utilisation::density(asked) } else { Utilisation::of(asked) };
-        let Deadline { tasks, leaving, servers, admission, .. } = self;
-        let others = |_| {
-            let members = tasks.iter().enumerate().filter(|&(index, _)| index != e.index());
-            let members = members.filter_map(|(_, task)| task.as_ref()).map(|task| &task.account.promised);
-            let gone = leaving.iter().filter(|gone| gone.id != e).map(|gone| &gone.account.promised);
-            members.chain(gone).chain(servers.iter())
-        };
-        let full = match admission.admit(wish, None, &cx.host().all(), others) {
-            Ok(_) => return Ok(wish),
-            Err(full) => full,
-        };
-        Err(Refused::Utilisation { asked: *asked, free_ppm: full.free_ppm, on: full.on })
-    }
-
-    /// Those whose time has come give their bandwidth back.
-    fn give_back(&mut self, cx: &mut Cx<'_>) {
-        self.settle_all(cx);
-        let now = cx.now();
-        while let Some(at) = self.leaving.iter().position(|gone| gone.until <= now) {
-            let gone = self.leaving.swap_remove(at);
-            self.withdraw(&gone.account, gone.cpu, true);
-        }
-        self.arm_return(cx);
-        self.retime_all(cx);
-    }
-
-    fn arm_return(&self, cx: &mut Cx<'_>) {
-        match self.leaving.iter().map(|gone| gone.until).min().filter(|&at| at != Instant::NEVER) {
-            Some(at) => cx.set_alarm(RETURN, CpuId::default(), at.max(cx.now() + Nanos::ns(1))),
-            None => cx.clear_alarm(RETURN),
-        }
-    }
-
-    /// Takes a promise out of all books.
-    fn withdraw(&mut self, account: &Account, counted: CpuId, active: bool) {
-        self.admission.release(account.promised, None);
-        self.reclaim.remove(counted, account.share.units(), active);
-        self.shares -= account.share.units();
-        self.reclaim.promised(self.shares);
-    }
-
-    /// Enters a promise in the books but the admission's, which did so itself.
-    fn enter(&mut self, account: &Account, counted: CpuId, active: bool) {
-        self.reclaim.add(counted, account.share.units(), active);
-        self.shares += account.share.units();
-        self.reclaim.promised(self.shares);
     }
 
     // ---- Rates ----
@@ -308,7 +247,10 @@ impl Deadline {
                 return false;
             }
             cx.clear_alarm(renewal(e));
-            self.account(e).replenish(now);
+            if !self.renew_asleep(e, cx) {
+                cx.hold(e, Held::Depleted);
+                return false;
+            }
         }
         match self.account(e).wake(now) {
             Woken::Throttled(until) => {
@@ -328,25 +270,39 @@ impl Deadline {
         }
     }
 
-    /// The slice of `e` is used up or given up. Says whether the next one is there already.
-    fn exhaust(&mut self, e: EntityId, cx: &mut Cx<'_>) -> bool {
-        let (now, until) = (cx.now(), self.account(e).next_period());
-        if until > now {
-            self.throttle(e, until, cx);
-            return false;
+    /// The throttling of `e`, which sleeps or slept, is over, or goes on if it has more to pay off. Says whether it is over.
+    fn renew_asleep(&mut self, e: EntityId, cx: &mut Cx<'_>) -> bool {
+        let now = cx.now();
+        if !self.lapses {
+            self.account(e).replenish(now);
+            return true;
         }
-        self.account(e).throttled = Some(until);
-        self.account(e).replenish(now);
+        while let Some(until) = self.account(e).lapse(now) {
+            if until > now {
+                self.throttle(e, until, cx);
+                return false;
+            }
+        }
         true
     }
 
-    /// The same of who is runnable, and held then.
+    /// The slice of `e`, which is runnable, is used up or given up: it is held. Says whether the next one is there already.
     fn deplete(&mut self, e: EntityId, cx: &mut Cx<'_>) -> bool {
-        let renewed = self.exhaust(e, cx);
-        if !renewed {
+        let (now, until) = (cx.now(), self.account(e).next_period());
+        if until > now {
+            self.throttle(e, until, cx);
             cx.hold(e, Held::Depleted);
+            return false;
         }
-        renewed
+        let catches_up = self.catches_up;
+        let account = self.account(e);
+        account.throttled = Some(until);
+        if catches_up {
+            account.go_on(now);
+        } else {
+            account.replenish(now);
+        }
+        true
     }
 
     /// `e` is runnable and may run: it finds a CPU.
@@ -359,13 +315,17 @@ impl Deadline {
 
     /// `e` is blocked from now on.
     fn rest(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        let free = self.account(e).zero_lag();
         if self.account(e).throttled.is_none() && self.account(e).left <= 0 {
-            self.exhaust(e, cx);
+            let until = self.account(e).next_period();
+            match until > cx.now() {
+                true => self.throttle(e, until, cx),
+                false => drop(self.renew_asleep(e, cx)),
+            }
         }
         if cx.is_held(e) {
             cx.release(e, Held::Depleted);
         }
-        let free = self.account(e).zero_lag();
         if free <= cx.now() {
             self.account(e).activity = Activity::Inactive;
             return self.set_active(e, false, cx);
@@ -415,22 +375,22 @@ impl Policy for Deadline {
         let back = self.leaving.iter().position(|gone| gone.id == e);
         let gone = back.map(|at| self.leaving[at]);
         if let Some(gone) = &gone {
-            self.admission.release(gone.account.promised, None);
+            self.admission.release(gone.account.share, None);
         }
-        let promised = self.admit(e, &asked, cx).inspect_err(|_| {
+        let share = self.admit(e, &asked, cx).inspect_err(|_| {
             if let Some(gone) = &gone {
-                self.admission.restore(gone.account.promised, None);
+                self.admission.restore(gone.account.share, None);
             }
         })?;
         self.settle_all(cx);
-        let mut account = Account::open(&asked, promised);
+        let mut account = Account::open(&asked, share);
         if let (Some(at), Some(gone)) = (back, gone) {
             self.leaving.swap_remove(at);
             self.arm_return(cx);
-            self.admission.restore(gone.account.promised, None);
+            self.admission.restore(gone.account.share, None);
             self.withdraw(&gone.account, gone.cpu, true);
             account = gone.account;
-            account.renegotiate(&asked, promised);
+            account.renegotiate(&asked, share);
             account.activity = Activity::Inactive;
         }
         let cpu = cx.last_cpu(e);
@@ -471,13 +431,13 @@ impl Policy for Deadline {
         let asked = self.asked(&params, cx.host())?;
         if Some(asked) != old.reservation {
             let Task { account, counted } = *self.task(e);
-            self.admission.release(account.promised, None);
-            let promised = self.admit(e, &asked, cx).inspect_err(|_| self.admission.restore(account.promised, None))?;
+            self.admission.release(account.share, None);
+            let share = self.admit(e, &asked, cx).inspect_err(|_| self.admission.restore(account.share, None))?;
             self.settle_all(cx);
             let active = self.account(e).activity != Activity::Inactive;
-            self.admission.restore(account.promised, None);
+            self.admission.restore(account.share, None);
             self.withdraw(&account, counted, active);
-            self.account(e).renegotiate(&asked, promised);
+            self.account(e).renegotiate(&asked, share);
             let account = *self.account(e);
             self.enter(&account, counted, active);
             self.retime_all(cx);
@@ -529,15 +489,16 @@ impl Policy for Deadline {
         if self.account(e).throttled.is_none_or(|until| until > now) {
             return;
         }
-        self.account(e).replenish(now);
         match cx.state(e) {
-            State::Blocked => {}
+            State::Blocked => drop(self.renew_asleep(e, cx)),
             State::Waiting => {
+                self.account(e).replenish(now);
                 cx.release(e, Held::Depleted);
                 self.enqueue(e, cx);
             }
             // It was to stop, and has not yet.
             State::Running(_) => {
+                self.account(e).replenish(now);
                 cx.release(e, Held::Depleted);
                 let deadline = self.account(e).deadline;
                 self.queues.set_urgency(e, deadline);

@@ -7,7 +7,7 @@
 //! ```text
 //! one CPU, reclaim = off: a (slice 2 ms, period 6 ms), b (3, 9) always want to run; c asks for nothing. 1 ms a letter
 //! 0         10        20        30
-//! aabbbcaaccbbaabccaabbbcaaccbbaabccaa
+//! aabbbcaacbbbaaccccaabbbcaacbbbaacccc
 //! ```
 //!
 //! **Waking** at `t`, with `q` left until deadline `d`: if `d` has passed, or `q` is more than its share of the time to
@@ -17,7 +17,8 @@
 //!
 //! **Running** takes from `q`. When nothing is left it is held until its next period begins, and has then another slice, due
 //! a period later. If that instant has passed already, it goes on at once with the later deadline. A *yield* gives up
-//! the rest of the slice.
+//! the rest of the slice. Who sleeps when its next period could begin has it from when it wakes; in the kernel
+//! (`asleep = renew`) that period begins at once, and who wakes late in it has only what fits of its slice.
 //!
 //! **Admission.** All slices together may be promised 95 % of the CPUs; whoever would exceed that is refused, and told how much
 //! would fit. Where `D` is shorter than `P`, the share counts as `Q / D` (`admission = density`), which is what keeps the
@@ -25,7 +26,9 @@
 //!
 //! **What is kept.** On one CPU whoever is admitted gets its slice in every period, up to the deadline, as long as it wants
 //! to run: any jobs that need no more than `Q` and come no closer than `P` are done in time, whatever the others do.
-//! On `m` CPUs a job can be late, by no more than `((m−1)·Qmax − Qmin) / (m − (m−2)·Umax) + Qmax`.
+//! On `m` CPUs a job can be late, by no more than `((m−1)·Qmax − Qmin) / (m − (m−2)·Umax) + Qmax` without reclaiming, and only
+//! with `lagging = catch-up` where that is more than its period: else who is as late as that starts anew, with a
+//! deadline later than it should have met, and falls behind further.
 //!
 //! **Reclaiming** (GRUB). Whoever has a soft reservation (`SCHED_FLAG_RECLAIM`) is charged less than the time it runs, the more of
 //! its CPU is not promised or not in use, and so gets more; but 5 % are left in any case. A hard one is charged as time
@@ -70,7 +73,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     starvation,
     keeps: Keeps { reservations, ..Keeps::NOTHING },
     alarms: ALARMS,
-    knobs: &[KNOBS[0], KNOBS[1], KNOBS[2], KNOBS[3], KNOBS[4], KNOBS[5], KNOBS[6], TICK, QUANTUM],
+    knobs: &[KNOBS[0], KNOBS[1], KNOBS[2], KNOBS[3], KNOBS[4], KNOBS[5], KNOBS[6], KNOBS[7], KNOBS[8], TICK, QUANTUM],
     build,
 };
 
@@ -90,6 +93,18 @@ pub(crate) const KNOBS: &[Knob] = &[
         .from("HRTICK_DL, kernel/sched/features.h, v5.13: off"),
     Knob::switch("whole-machine", false, "who has a reservation must be allowed on all CPUs")
         .from("__sched_setscheduler, kernel/sched/core.c, v5.13: on"),
+    Knob::choice(
+        "asleep",
+        &["lapse", "renew"],
+        "whether a period that could begin during a rest begins after it, or then",
+    )
+    .from("renew: dl_task_timer, kernel/sched/deadline.c"),
+    Knob::choice(
+        "lagging",
+        &["reset", "catch-up"],
+        "whether who is late by more than a period starts anew or catches up",
+    )
+    .from("reset: replenish_dl_entity, kernel/sched/deadline.c; catch-up: Abeni and Buttazzo 1998"),
     Knob::time("period-least", Nanos::us(100), (Nanos::us(1), Nanos::s(1)), "the shortest period that is admitted")
         .from("sched_deadline_period_min_us, kernel/sched/deadline.c, v5.13"),
     Knob::time(

@@ -2,25 +2,38 @@
 
 use super::Bases;
 use crate::classes::SERVER_KNOBS;
-use crate::{cfs, deadline, rt};
+use crate::{cfs, deadline, eevdf, rt};
 use sched::{AlarmBase, AlarmKind, AlarmSlots, Descriptor, Knob, Knobs};
 
 /// The fair classes, in the order of the knob's words.
-pub(super) const FAIR: [&Descriptor; 1] = [&cfs::POLICY];
-
-/// The one that was chosen.
-pub(super) fn fair(knobs: &Knobs) -> &'static Descriptor {
-    let chosen = knobs.word("fair");
-    FAIR.into_iter().find(|fair| fair.name == chosen).expect("the words are their names")
-}
+const FAIR: [&Descriptor; 2] = [&cfs::POLICY, &eevdf::POLICY];
 
 const CHOICE: [Knob; 1] =
-    [Knob::choice("fair", &["cfs"], "the fair class").from("kernel/sched/fair.c: eevdf from v6.6 on")];
+    [Knob::choice("fair", &["cfs", "eevdf"], "the fair class").from("kernel/sched/fair.c: eevdf from v6.6 on")];
+
+/// Knobs of `eevdf` that have the name of one of `cfs` and mean something else; here they are called so.
+const RENAMED: [(&str, &str); 3] =
+    [("version", "eevdf-version"), ("base-slice", "eevdf-base-slice"), ("next-buddy", "eevdf-next-buddy")];
 
 /// What the kernel's defaults are, where the classes alone have others.
-const KERNEL: [(&str, i64); 2] = [("admission", 1), ("hrtick", 0)];
+const KERNEL: [(&str, i64); 3] = [("admission", 1), ("asleep", 1), ("hrtick", 0)];
 
-const LISTS: [&[Knob]; 5] = [&CHOICE, deadline::KNOBS, rt::KNOBS, SERVER_KNOBS, FAIR[0].knobs];
+/// The fair class that was chosen, and its knobs as they are set here.
+pub(super) fn fair(knobs: &Knobs) -> (&'static Descriptor, Knobs) {
+    let chosen = knobs.word("fair");
+    let fair = FAIR.into_iter().find(|fair| fair.name == chosen).expect("the words are their names");
+    let mut own = fair.defaults();
+    for knob in fair.knobs {
+        let renamed = RENAMED.iter().find(|(name, _)| chosen == "eevdf" && *name == knob.name);
+        let name = renamed.map_or(knob.name, |(_, here)| here);
+        own.set(knob.name, knobs.get(name)).expect("the ranges are the same");
+    }
+    (fair, own)
+}
+
+const LISTS: [&[Knob]; 6] = [&CHOICE, deadline::KNOBS, rt::KNOBS, SERVER_KNOBS, FAIR[0].knobs, FAIR[1].knobs];
+/// Whose names give way.
+const EEVDF: usize = 5;
 const COUNT: usize = collect::<0>().1;
 
 /// Every knob of every class, once.
@@ -32,12 +45,16 @@ const fn collect<const ROOM: usize>() -> ([Knob; ROOM], usize) {
     while list < LISTS.len() {
         let mut at = 0;
         while at < LISTS[list].len() {
-            let knob = LISTS[list][at];
-            if !is_before(knob.name, list) {
-                if count < ROOM {
-                    all[count] = as_in_kernel(knob);
+            let knob = renamed(LISTS[list][at], list);
+            match find(knob.name, list) {
+                // One name, one meaning.
+                Some(before) => assert!(equal(before.help, knob.help), "the knobs of one name are one knob"),
+                None => {
+                    if count < ROOM {
+                        all[count] = as_in_kernel(knob);
+                    }
+                    count += 1;
                 }
-                count += 1;
             }
             at += 1;
         }
@@ -46,20 +63,31 @@ const fn collect<const ROOM: usize>() -> ([Knob; ROOM], usize) {
     (all, count)
 }
 
-/// Whether a knob of this name is in one of the first `lists`.
-const fn is_before(name: &str, lists: usize) -> bool {
+const fn renamed(knob: Knob, list: usize) -> Knob {
+    let mut at = 0;
+    while list == EEVDF && at < RENAMED.len() {
+        if equal(RENAMED[at].0, knob.name) {
+            return Knob { name: RENAMED[at].1, ..knob };
+        }
+        at += 1;
+    }
+    knob
+}
+
+/// The knob of this name in one of the first `lists`.
+const fn find(name: &str, lists: usize) -> Option<Knob> {
     let mut list = 0;
     while list < lists {
         let mut at = 0;
         while at < LISTS[list].len() {
             if equal(LISTS[list][at].name, name) {
-                return true;
+                return Some(LISTS[list][at]);
             }
             at += 1;
         }
         list += 1;
     }
-    false
+    None
 }
 
 const fn as_in_kernel(knob: Knob) -> Knob {
@@ -115,7 +143,12 @@ pub(super) const ALARMS: AlarmSlots = AlarmSlots {
 };
 
 /// What the fair classes use.
-const BELOW: AlarmSlots = FAIR[0].alarms;
+const BELOW: AlarmSlots = {
+    let [a, b] = [FAIR[0].alarms, FAIR[1].alarms];
+    let same = a.policy.len() == b.policy.len() && a.cpu.len() == b.cpu.len();
+    assert!(same && a.entity.len() == b.entity.len() && a.group.len() == b.group.len(), "they have the same slots");
+    a
+};
 
 const fn concat<const N: usize>(lists: [&[AlarmKind]; 4]) -> [AlarmKind; N] {
     let (mut all, mut count, mut list) = ([TIMER; N], 0, 0);

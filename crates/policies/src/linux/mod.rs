@@ -31,9 +31,10 @@
 //!   until they come to run by themselves. Nobody real-time is held, and no CPU idles meanwhile.
 //!
 //! **Which kernel.** The defaults are those of v5.13, with ticks of 1 ms. `rt-runtime-share = on` goes back before v5.10; a
-//! 6.12 kernel is `fair = eevdf`, `fair-server = on`, `reclaim = v6.5`. What `deadline` promises on one CPU holds here with
-//! `hrtick = on`, `admission = density`, and nobody above; the kernel's own defaults are `off` and `bandwidth`. The kernel's
-//! `whole-machine = on` is not the default here, so that VMs can be pinned.
+//! 6.12 kernel is `fair = eevdf`, `fair-server = on`, `reclaim = v6.5`. Where a knob of `eevdf` has the name of another one of
+//! `cfs`, it begins with `eevdf-` here. What `deadline` promises on one CPU holds here with
+//! `hrtick = on`, `admission = density`, `asleep = lapse` and nobody above; the kernel's, and the defaults here, are `off`,
+//! `bandwidth` and `renew`. The kernel's `whole-machine = on` is not the default here, so that VMs can be pinned.
 //!
 //! Differences from the kernel: a fair server looks after all fair tasks that could run on its CPU, not those queued there; its
 //! share is never reclaimed by others; and the differences that the essays of the classes name.
@@ -60,7 +61,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     conserving,
     starvation,
     // Who is not fair has no quota. Of reservations the kernel's defaults keep less than they promise: see deadline.
-    keeps: Keeps { quota, ..Keeps::NOTHING },
+    keeps: Keeps { shares, quota, ..Keeps::NOTHING },
     alarms: knobs::ALARMS,
     knobs: &knobs::ALL,
     build,
@@ -68,12 +69,13 @@ pub(crate) const POLICY: Descriptor = Descriptor {
 
 fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     let promise = FairServers::promise(knobs);
+    let (fair, own) = knobs::fair(knobs);
     let parts = Parts {
         stop: Some(Stop::new(host)),
         deadline: Some(Deadline::new(host, knobs, promise.as_ref())),
         rt: Some(Rt::new(host, knobs, promise.is_none())),
         servers: promise.map(|promise| FairServers::new(host.cpus, &promise, grain(knobs))),
-        below: Below::Fair((knobs::fair(knobs).build)(host, knobs)?),
+        below: Below::Fair((fair.build)(host, &own)?),
         bases: knobs::BASES,
     };
     Ok(Box::new(Classes::new(host, parts)))
@@ -84,21 +86,31 @@ fn grain(knobs: &Knobs) -> Nanos {
     if knobs.on("hrtick") { Nanos::ZERO } else { knobs.time("tick") }
 }
 
-/// As the fair class sees it: everybody above is real-time to it.
-fn seen_from_below<'a>(load: &Load<'a>) -> Load<'a> {
-    Load { has_rt: load.has_rt || load.has_reservations, ..*load }
+/// What the fair class says of itself, to which everybody above is real-time.
+fn ask_fair<T>(load: &Load<'_>, question: fn(&Descriptor, &Load<'_>) -> T) -> T {
+    let (fair, knobs) = knobs::fair(load.knobs);
+    question(fair, &Load { knobs: &knobs, has_rt: has_above(load), ..*load })
+}
+
+/// Whether anybody may be in a class above the fair one.
+fn has_above(load: &Load<'_>) -> bool {
+    load.has_rt || load.has_reservations
 }
 
 fn conserving(load: &Load<'_>) -> Conserving {
-    let below = (knobs::fair(load.knobs).conserving)(&seen_from_below(load));
+    let below = ask_fair(load, |fair, load| (fair.conserving)(load));
     if load.knobs.on("fair-server") { below } else { rt::throttled(load, below) }
 }
 
 /// Priorities and deadlines are strict: only among fair tasks is there a bound.
 fn starvation(load: &Load<'_>) -> Option<Nanos> {
-    if load.has_rt || load.has_reservations { None } else { (knobs::fair(load.knobs).starvation)(load) }
+    if has_above(load) { None } else { ask_fair(load, |fair, load| (fair.starvation)(load)) }
+}
+
+fn shares(load: &Load<'_>) -> Option<Nanos> {
+    if has_above(load) { None } else { ask_fair(load, |fair, load| (fair.keeps.shares)(load)) }
 }
 
 fn quota(load: &Load<'_>) -> Option<Nanos> {
-    if load.has_rt || load.has_reservations { None } else { (knobs::fair(load.knobs).keeps.quota)(load) }
+    if has_above(load) { None } else { ask_fair(load, |fair, load| (fair.keeps.quota)(load)) }
 }

@@ -67,8 +67,9 @@ impl Rule for Pds {
     }
 
     fn level(&self, task: &Task<Slot>, now: Instant) -> Level {
+        // From 63, nice 19's at the beginning of a turn, down to 0.
         let ahead = (task.standing.0 + NORMAL_LEVELS - NICE_WIDTH).saturating_sub(self.edge(now).0);
-        BEFORE_NORMAL + Level::try_from(ahead.min(NORMAL_LEVELS - 1)).expect("it is below 64")
+        BEFORE_NORMAL + Level::try_from(ahead).expect("it is below 64")
     }
 
     fn expired(&self, task: &mut Task<Slot>, _how: Expired, now: Instant) {
@@ -79,11 +80,6 @@ impl Rule for Pds {
         task.slice = self.slice;
         task.standing = self.deadline(task.nice, now);
         Yielder::GoesLast
-    }
-
-    fn moves(&self, task: &mut Task<Slot>, now: Instant) {
-        let latest = Slot(self.edge(now).0 + NICE_WIDTH - 1);
-        task.standing = task.standing.min(latest);
     }
 
     fn show(&self, standing: &Slot, show: &mut dyn FnMut(&'static str, i64)) {

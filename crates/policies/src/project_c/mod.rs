@@ -182,7 +182,6 @@ impl<R: Rule> Engine<R> {
     /// Moves `e`, which is queued and does not run, to the queue of `cpu`.
     fn move_to(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) {
         self.queues.dequeue(e);
-        self.rule.moves(&mut self.tasks[e.index()], cx.now());
         self.enqueue_and_call(e, cpu, cx);
     }
 

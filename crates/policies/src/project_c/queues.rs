@@ -269,3 +269,86 @@ impl Queues {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHIFT: u32 = 22;
+    const DUE: Level = 3;
+
+    /// The levels as Project C turns them: all 64 lists move, and who is overtaken goes in front of the new first one.
+    struct Model {
+        levels: Vec<Vec<EntityId>>,
+        edge: u64,
+    }
+
+    impl Model {
+        fn turn(&mut self, now: Instant) {
+            let edge = now.as_ns() >> SHIFT;
+            let overtaken = usize::try_from((edge - self.edge).min(64)).unwrap();
+            let mut due: Vec<_> = self.levels.drain(DUE..DUE + overtaken).flatten().collect();
+            self.levels.resize(DUE + 64, Vec::new());
+            due.append(&mut self.levels[DUE]);
+            self.levels[DUE] = due;
+            self.edge = edge;
+        }
+    }
+
+    fn order(queues: &Queues, cpu: CpuId) -> Vec<EntityId> {
+        core::iter::successors(queues.first(cpu), |&e| queues.next(e)).collect()
+    }
+
+    #[test]
+    fn levels_that_turn_agree_with_lists_that_are_moved_through_a_long_mixed_run() {
+        let cpu = CpuId::new(1);
+        let layout = Layout { fixed: DUE + 1, turn_shift: Some(SHIFT) };
+        let mut queues = Queues::new(&Host::new(2), layout);
+        let mut model = Model { levels: vec![Vec::new(); DUE + 64], edge: 0 };
+        let entities: Vec<_> = (0..100).map(|n| EntityId::new(n, 0)).collect();
+        entities.iter().for_each(|&e| queues.reserve(e));
+        let (mut state, mut now) = (12345_u64, Instant::ZERO);
+        let mut dice = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        for _ in 0..20_000 {
+            // Mostly within a slot, sometimes over all 64 of them.
+            let slots = if dice(50) == 0 { dice(100) } else { dice(2) };
+            now += sched::Nanos::ns((slots << SHIFT) + dice(1 << SHIFT));
+            queues.turn(cpu, now);
+            model.turn(now);
+            let e = entities[usize::try_from(dice(100)).unwrap()];
+            if let Some(level) = model.levels.iter().position(|list| list.contains(&e)) {
+                assert_eq!(queues.level_of(e), level);
+                model.levels[level].retain(|&other| other != e);
+                assert_eq!(queues.dequeue(e), Some(cpu));
+            } else {
+                let level = usize::try_from(dice(DUE as u64 + 64)).unwrap();
+                model.levels[level].push(e);
+                queues.enqueue(cpu, level, e);
+            }
+            assert!(order(&queues, cpu).iter().eq(model.levels.iter().flatten()));
+            assert_eq!(queues.len(cpu), model.levels.iter().flatten().count());
+            let best = model.levels.iter().position(|list| !list.is_empty());
+            assert_eq!(queues.watermark(cpu), best.unwrap_or(IDLE));
+        }
+    }
+
+    #[test]
+    fn a_core_idles_when_all_its_threads_do_and_a_second_entity_is_pending() {
+        let mut queues = Queues::new(&Host { cpus: 4, smt: 2, llc: 4 }, Layout { fixed: 128, turn_shift: None });
+        let entities = [0, 1, 2].map(|n| EntityId::new(n, 0));
+        entities.iter().for_each(|&e| queues.reserve(e));
+        let set = |cpus: &[usize]| cpus.iter().map(|&cpu| CpuId::new(cpu)).collect::<CpuSet>();
+        queues.enqueue(CpuId::new(2), 127, entities[0]);
+        assert_eq!((*queues.idle(), *queues.idle_cores()), (set(&[0, 1, 3]), set(&[0, 1])));
+        queues.enqueue(CpuId::new(2), 5, entities[1]);
+        queues.enqueue(CpuId::new(3), 5, entities[2]);
+        assert_eq!((*queues.pending(), queues.watermark(CpuId::new(2))), (set(&[2]), 5));
+        assert_eq!(entities[1..].iter().filter(|&&e| queues.dequeue(e).is_some()).count(), 2);
+        assert_eq!((*queues.pending(), *queues.idle_cores()), (set(&[]), set(&[0, 1])));
+        queues.dequeue(entities[0]);
+        assert_eq!((*queues.idle(), *queues.idle_cores()), (set(&[0, 1, 2, 3]), set(&[0, 1, 2, 3])));
+    }
+}

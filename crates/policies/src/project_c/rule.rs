@@ -61,9 +61,6 @@ pub(crate) trait Rule: Send + fmt::Debug {
     /// `task` yields.
     fn yields(&self, task: &mut Task<Self::Standing>, now: Instant) -> Yielder;
 
-    /// `task` comes to another CPU, not as it wakes.
-    fn moves(&self, _task: &mut Task<Self::Standing>, _now: Instant) {}
-
     /// Whether `task` is taken for an interactive entity.
     fn interactive(&self, _task: &Task<Self::Standing>) -> bool {
         false

@@ -53,9 +53,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// The server of `asked`, whose first period begins at its start, or now.
-    pub(crate) fn new(kind: Kind, asked: &Reservation, extratime: bool, now: Instant) -> Server {
-        let begin = asked.start.unwrap_or(now).max(now);
+    /// The server of `asked`, one of whose periods begins at `begin`, and none before.
+    pub(crate) fn new(kind: Kind, asked: &Reservation, extratime: bool, begin: Instant, now: Instant) -> Server {
         let mut server = Server {
             kind,
             budget: asked.slice,

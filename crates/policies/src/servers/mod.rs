@@ -4,14 +4,18 @@
 //! priority; on levels, one for each time the budget was used up in the period, where that is allowed.
 
 mod account;
+mod gate;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use account::{Kind, Server};
+
+use crate::admission::Utilisation;
+use gate::Gate;
 use sched::queue::Trees;
 use sched::{
-    Alarm, AlarmKind, AlarmSlots, CpuId, CpuSet, Cx, EntityId, Held, Host, Instant, Limit, Nanos, Of, Params, Policy,
-    Refused, Reservation, Running, Slice, State, Stopped, Wake, Why,
+    Alarm, AlarmKind, AlarmSlots, CpuId, CpuSet, Cx, EntityId, Held, Host, Instant, Knob, Limit, Load, Nanos, Of,
+    Params, Policy, Refused, Reservation, Running, Slice, State, Stopped, Wake, Why,
 };
 
 /// The alarms it uses.
@@ -26,6 +30,24 @@ pub(crate) enum Order {
     EarliestDeadline,
     /// Whose deadline comes sooner after the beginning of its period.
     DeadlineMonotonic,
+}
+
+/// Who goes on where two are equally urgent and one of them has just run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ties {
+    /// The other.
+    Turn,
+    /// Who has just run.
+    Stay,
+}
+
+/// When the first period of who asks for no start begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Grid {
+    /// When it comes.
+    Seen,
+    /// When the machine starts.
+    Boot,
 }
 
 /// What the policies over it choose.
@@ -44,6 +66,37 @@ pub(crate) struct Settings {
     /// What who asks for nothing has.
     pub(crate) default_period: Nanos,
     pub(crate) default_budget: Nanos,
+    pub(crate) ties: Ties,
+    pub(crate) grid: Grid,
+    /// Whether what does not fit is refused.
+    pub(crate) closed: bool,
+}
+
+pub(crate) const EXTRATIME: &str = "whether who has a soft limit goes on when its budget is used up";
+
+pub(crate) const GRID: Knob = Knob::choice(
+    "grid",
+    &["seen", "boot"],
+    "whether periods are counted from when somebody comes, or from the machine's start",
+)
+.from("boot: rt_update_deadline, xen/common/sched/rt.c, and RT-Xen 2, where deadlines count from 0");
+pub(crate) const ADMISSION: Knob =
+    Knob::switch("admission", false, "whether who asks for more than there is left is refused")
+        .from("on: rt_try_set_utilization, Xen at 04584da792 (not at c447b7308b); RT-Xen: an analysis beforehand");
+pub(crate) const DEFAULT_PERIOD: Knob =
+    Knob::time("default-period", Nanos::ms(10), (Nanos::us(10), Nanos::s(10)), "the period of who asks for nothing")
+        .from("RTDS_DEFAULT_PERIOD, xen/common/sched/rt.c");
+pub(crate) const DEFAULT_BUDGET: Knob =
+    Knob::time("default-budget", Nanos::ms(4), (Nanos::us(10), Nanos::s(10)), "the budget of who asks for nothing")
+        .from("RTDS_DEFAULT_BUDGET, xen/common/sched/rt.c");
+
+/// Every budget in every period, on one CPU each, where nobody asked for too much and everybody wants to run from when
+/// all have come. Who rests defers its budget, or waits for the grid; a sporadic budget has no periods.
+pub(crate) fn reservations(load: &Load<'_>, settings: &Settings) -> Option<Nanos> {
+    let steady = !load.has_changes && !load.has_sleepers;
+    let own_cpu = settings.partitioned || load.host.cpus == 1;
+    let periods = settings.grid == Grid::Seen && settings.kind != Kind::Sporadic;
+    (settings.closed && steady && own_cpu && periods).then_some(Nanos::ZERO)
 }
 
 /// Urgency: the level, then the deadline, then who came first.
@@ -59,8 +112,11 @@ struct Key {
 struct Member {
     server: Server,
     cpu: Option<CpuId>,
-    /// Its share of a CPU, in millionths.
-    share_ppm: u64,
+    asked: Reservation,
+    /// Its budget in relation to the time it has for it.
+    density: Utilisation,
+    /// Whether it is attached.
+    open: bool,
     /// Whether it may not run on every CPU.
     restricted: bool,
 }
@@ -74,8 +130,11 @@ pub(crate) struct Servers {
     /// Who waits with budget: one queue, or one for each CPU.
     waiting: Trees<Key>,
     arrivals: u64,
-    /// By CPU: the shares of those bound to it, in millionths.
-    shares_ppm: Vec<u64>,
+    gate: Gate,
+    /// By CPU: the densities of those bound to it, in parts of one CPU.
+    load: Vec<u64>,
+    /// By CPU: who has just been stopped there, and may go on.
+    stopped: Vec<Option<EntityId>>,
     /// How many may not run on every CPU.
     restricted: usize,
 }
@@ -88,11 +147,13 @@ impl Servers {
     pub(crate) fn new(host: &Host, settings: Settings) -> Servers {
         let queues = if settings.partitioned { host.cpus } else { 1 };
         Servers {
+            gate: Gate::new(host, &settings),
             settings,
             members: Vec::new(),
             waiting: Trees::new(queues),
             arrivals: 0,
-            shares_ppm: vec![0; host.cpus],
+            load: vec![0; host.cpus],
+            stopped: vec![None; host.cpus],
             restricted: 0,
         }
     }
@@ -123,35 +184,59 @@ impl Servers {
 
     fn member(&self, params: &Params, now: Instant) -> Result<Member, Refused> {
         let asked = self.asked(params)?;
-        let Settings { kind, extratime, .. } = self.settings;
-        let server = Server::new(kind, &asked, extratime, now);
-        let share_ppm = asked.slice.scale(1_000_000, asked.period.as_ns()).as_ns();
-        Ok(Member { server, cpu: None, share_ppm, restricted: false })
+        let Settings { kind, extratime, grid, .. } = self.settings;
+        let begin = match (asked.start, grid) {
+            (Some(start), _) => start.max(now),
+            (None, Grid::Seen) => now,
+            (None, Grid::Boot) => Instant::at_ns(now.as_ns() / asked.period.as_ns() * asked.period.as_ns()),
+        };
+        let server = Server::new(kind, &asked, extratime, begin, now);
+        let density = Utilisation::density(&asked);
+        Ok(Member { server, cpu: None, asked, density, open: true, restricted: false })
     }
 
-    /// Notes where `e` may run; partitioned, binds it to the CPU of these on which the least is asked for.
-    fn bind(&mut self, e: EntityId, cx: &mut Cx<'_>) {
-        if !self.settings.partitioned {
-            let restricted = !cx.may_run_anywhere(e);
-            self.members[e.index()].restricted = restricted;
-            self.restricted += usize::from(restricted);
-            return;
-        }
+    /// Lets `member` in as the server of `e`, which is not in; partitioned, on the CPU of those it may run on on which
+    /// the least is asked for, if it fits there.
+    fn admit(&mut self, e: EntityId, member: &mut Member, cx: &mut Cx<'_>) -> Result<(), Refused> {
         let allowed = cx.params(e).affinity.and(&cx.host().all());
-        let least = allowed.iter().min_by_key(|cpu| (self.shares_ppm[cpu.index()], cpu.index()));
-        let cpu = least.expect("everybody may run somewhere");
-        let member = &mut self.members[e.index()];
-        member.cpu = Some(cpu);
-        self.shares_ppm[cpu.index()] += member.share_ppm;
-        cx.confine(e, &CpuSet::one(cpu));
+        let least = allowed.iter().min_by_key(|cpu| (self.load[cpu.index()], cpu.index()));
+        let least = least.expect("everybody may run somewhere");
+        let members = &self.members;
+        let others = |cpu: Option<CpuId>| {
+            let others = members.iter().enumerate().filter(move |&(index, _)| index != e.index());
+            others.filter(move |(_, other)| other.open && other.cpu == cpu).map(|(_, other)| &other.density)
+        };
+        member.cpu = self.gate.admit(&member.asked, least, &allowed, others)?;
+        Ok(())
     }
 
-    fn unbind(&mut self, e: EntityId) {
-        let Member { cpu, share_ppm, restricted, .. } = &mut self.members[e.index()];
-        self.restricted -= usize::from(std::mem::take(restricted));
-        if let Some(cpu) = cpu.take() {
-            self.shares_ppm[cpu.index()] -= *share_ppm;
+    /// `member`, just let in, is the server of `e`.
+    fn enter(&mut self, e: EntityId, mut member: Member, cx: &mut Cx<'_>) {
+        match member.cpu {
+            Some(cpu) => {
+                self.load[cpu.index()] += member.density.units();
+                cx.confine(e, &CpuSet::one(cpu));
+            }
+            None => {
+                member.restricted = !cx.may_run_anywhere(e);
+                self.restricted += usize::from(member.restricted);
+            }
         }
+        if self.members.len() <= e.index() {
+            self.members.resize(e.index() + 1, member);
+        }
+        self.members[e.index()] = member;
+    }
+
+    /// The server of `e` goes.
+    fn leave(&mut self, e: EntityId) {
+        let Member { cpu, density, restricted, open, .. } = &mut self.members[e.index()];
+        *open = false;
+        self.restricted -= usize::from(std::mem::take(restricted));
+        if let Some(cpu) = cpu {
+            self.load[cpu.index()] -= density.units();
+        }
+        self.gate.release(*density, *cpu);
     }
 
     // ---- Queueing ----
@@ -236,18 +321,16 @@ impl Servers {
 
 impl Policy for Servers {
     fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
-        let member = self.member(cx.params(e), cx.now())?;
-        if self.members.len() <= e.index() {
-            self.members.resize(e.index() + 1, member);
-        }
-        self.members[e.index()] = member;
+        let mut member = self.member(cx.params(e), cx.now())?;
+        self.admit(e, &mut member, cx)?;
+        self.enter(e, member, cx);
         self.waiting.reserve(e, Key { level: 0, order: 0, arrival: 0 });
-        self.bind(e, cx);
         Ok(())
     }
 
     fn detach(&mut self, e: EntityId, _cx: &mut Cx<'_>) {
-        self.unbind(e);
+        self.stopped.iter_mut().for_each(|stopped| *stopped = stopped.filter(|&other| other != e));
+        self.leave(e);
     }
 
     fn adjust(&mut self, e: EntityId, old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
@@ -255,17 +338,25 @@ impl Policy for Servers {
         if old.reservation == new.reservation && old.affinity == new.affinity {
             return Ok(());
         }
-        let member = self.member(&new, cx.now())?;
+        let before = self.members[e.index()];
+        let mut member = self.member(&new, cx.now())?;
+        if old.reservation == new.reservation {
+            member.server = before.server;
+        }
+        self.leave(e);
+        if let Err(refused) = self.admit(e, &mut member, cx) {
+            self.members[e.index()] = before;
+            self.restricted += usize::from(before.restricted);
+            if let Some(cpu) = before.cpu {
+                self.load[cpu.index()] += before.density.units();
+            }
+            self.gate.restore(before.density, before.cpu);
+            return Err(refused);
+        }
         if cx.state(e) == State::Waiting {
             self.dequeue(e, cx);
         }
-        self.unbind(e);
-        let kept = self.members[e.index()].server;
-        self.members[e.index()] = member;
-        if old.reservation == new.reservation {
-            self.members[e.index()].server = kept;
-        }
-        self.bind(e, cx);
+        self.enter(e, member, cx);
         match cx.state(e) {
             State::Blocked => return Ok(()),
             State::Waiting => self.enqueue(e, cx),
@@ -311,17 +402,23 @@ impl Policy for Servers {
         }
     }
 
-    fn put(&mut self, _cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
+    fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
         if prev.why == Why::Blocked {
             return self.rest(prev.entity, cx);
         }
+        let stays = self.settings.ties == Ties::Stay && prev.why != Why::Yielded;
+        self.stopped[cpu.index()] = stays.then_some(prev.entity);
         self.arm(prev.entity, cx);
         self.enqueue(prev.entity, cx);
     }
 
     fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
         let queue = if self.settings.partitioned { cpu.index() } else { 0 };
-        let chosen = self.waiting.iter(queue).map(|(_, e)| e).find(|&e| cx.may_run(e, cpu));
+        let mut chosen = self.waiting.iter(queue).map(|(_, e)| e).find(|&e| cx.may_run(e, cpu));
+        if let (Some(first), Some(last)) = (chosen, self.stopped[cpu.index()].take()) {
+            let goes_on = self.waiting.contains(last) && cx.may_run(last, cpu);
+            chosen = Some(if goes_on && self.urgency(last) <= self.urgency(first) { last } else { first });
+        }
         if let Some(e) = chosen {
             self.waiting.remove(e);
         }

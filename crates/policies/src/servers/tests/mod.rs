@@ -1,5 +1,7 @@
 //! Servers of every kind, by either order, bound to CPUs or not: policies.md 8.2 and 10.6.
 
+mod admission;
+
 use crate::{rt_xen, rtds};
 use sched::{
     CpuId, CpuSet, Descriptor, EntityId, GroupId, Instant, Limit, Nanos, Params, Refused, Reservation, State, Wake,
@@ -9,9 +11,8 @@ use sim::{Costs, Host, Workload};
 fn host<'a>(policy: &Descriptor, cpus: usize, knobs: &[(&str, &str)]) -> Host<'a> {
     let mut values = policy.defaults();
     for &(name, word) in knobs {
-        match word.parse() {
-            Ok(number) => values.set(name, number).expect("it is in range"),
-            Err(_) => values.set_word(name, word).expect("it is one of its words"),
+        if values.set_word(name, word).is_err() {
+            values.set(name, word.parse().expect("a word or a number")).expect("it is in range");
         }
     }
     Host::new(policy, sched::Host::new(cpus), &values, Costs::NONE).expect("it works everywhere")
@@ -48,16 +49,20 @@ fn schedule(host: &mut Host<'_>, all: &[EntityId], from: u64, to: u64) -> String
     text
 }
 
-/// policies.md 8.2: u without extratime, e with it; (10, 4) each, from 0.
+/// policies.md 8.2: u without extratime, e with it; (10, 4) each, from 0. It says of 4–8 `level 1 with fresh 4`; by the
+/// rules e has its own budget then, and is on level 1 from 8 on. Who runs is the same.
 #[test]
 fn the_worked_example_of_rtds() {
     let mut host = host(&rtds::POLICY, 1, &[]);
     let all = [awake(&mut host, asking(4, 10, Limit::Hard)), awake(&mut host, asking(4, 10, Limit::Soft))];
     assert_eq!(schedule(&mut host, &all, 0, 20), "aaaabbbbbbaaaabbbbbb");
     let e = all[1];
-    assert_eq!(host.machine().inspect(e, "level"), Some(1), "it is on its second budget");
+    let level = |host: &Host<'_>| host.machine().inspect(e, "level");
+    assert_eq!(level(&host), Some(1), "it is on its second budget");
     run_through(&mut host, 20_001);
-    assert_eq!(host.machine().inspect(e, "level"), Some(0), "replenished");
+    assert_eq!(level(&host), Some(0), "replenished");
+    run_through(&mut host, 27_999);
+    assert_eq!(level(&host), Some(0), "its own budget lasts to 28");
     assert_eq!(host.machine().inspect(e, "deadline"), Some(Nanos::ms(30).as_ns().cast_signed()));
 }
 
@@ -203,12 +208,92 @@ fn partitioned_servers_stay_where_there_was_room() {
     assert_eq!(host.machine().params(all[2]).group, GroupId::ROOT);
 }
 
-/// With a quantum, who is no more urgent waits for its end; without, for the end of the budget. Neither loses anything.
+/// Among equals that take turns, the end of a quantum is the end of a turn; without one, that of the budget is.
 #[test]
 fn a_quantum_cuts_turns_among_equals() {
-    for (quantum, wanted) in [("1000000", "ababab"), ("0", "aaabbb")] {
-        let mut host = host(&rt_xen::POLICY, 1, &[("quantum", quantum)]);
+    for (quantum, ties, wanted) in
+        [("1000000", "turn", "ababab"), ("0", "turn", "aaabbb"), ("1000000", "stay", "aaabbb")]
+    {
+        let mut host = host(&rt_xen::POLICY, 1, &[("quantum", quantum), ("ties", ties)]);
         let all = [awake(&mut host, asking(3, 10, Limit::Hard)), awake(&mut host, asking(3, 10, Limit::Hard))];
-        assert_eq!(schedule(&mut host, &all, 0, 6), wanted);
+        assert_eq!(schedule(&mut host, &all, 0, 6), wanted, "{quantum} {ties}");
+    }
+}
+
+/// At 2, c comes with the deadline that a has, which is no reason to look again; something else is.
+#[test]
+fn who_runs_gives_way_to_an_equal_or_stays() {
+    for (ties, wanted) in [("turn", "aacc"), ("stay", "aaaa")] {
+        let mut host = host(&rtds::POLICY, 1, &[("ties", ties)]);
+        let a = awake(&mut host, asking(6, 10, Limit::Hard));
+        host.run_until(Instant::ZERO + Nanos::ms(2));
+        let c = host.attach("c", asking(2, 8, Limit::Hard), Workload::Scripted).expect("it is accepted");
+        host.wake(c, Wake::New { parent: None });
+        host.adjust(a, Params { affinity: CpuSet::one(CpuId::new(0)), ..asking(6, 10, Limit::Hard) }).expect("it may");
+        let got = schedule(&mut host, &[a, a, c], 2, 4);
+        assert_eq!(format!("aa{got}"), wanted, "{ties}");
+    }
+}
+
+/// Who comes at 7 has, on the machine's grid, a whole budget until 10.
+#[test]
+fn periods_count_from_when_somebody_comes_or_from_the_machines_start() {
+    for policy in [&rtds::POLICY, &rt_xen::POLICY] {
+        for (grid, wanted) in [("seen", "aaaa......aaaa"), ("boot", "aaaaaaa......a")] {
+            let mut host = host(policy, 1, &[("grid", grid)]);
+            run_through(&mut host, 7_000);
+            let all = [awake(&mut host, asking(4, 10, Limit::Hard))];
+            assert_eq!(schedule(&mut host, &all, 7, 21), wanted, "{} {grid}", policy.name);
+        }
+    }
+}
+
+#[test]
+fn the_versions_of_rt_xen_are_partitioned_by_rate_and_global_by_deadline() {
+    let pair = [asking(4, 10, Limit::Hard), asking(7, 14, Limit::Hard)];
+    for (knobs, wanted) in [
+        (&[("version", "1")][..], "aaaabbbbbbaaaabb"),
+        (&[("version", "2")], "aaaabbbbbbbaaaab"),
+        (&[("version", "2"), ("order", "deadline-monotonic")], "aaaabbbbbbaaaabb"),
+    ] {
+        let mut host = host(&rt_xen::POLICY, 1, knobs);
+        let all = pair.map(|params| awake(&mut host, params));
+        assert_eq!(schedule(&mut host, &all, 0, 16), wanted, "{knobs:?}");
+    }
+    // The third may only run where the first two are not, or wherever somebody is done.
+    for (knobs, moves) in [
+        (&[("version", "1")][..], false),
+        (&[("version", "2")], true),
+        (&[("version", "1"), ("placement", "global")], true),
+        (&[("version", "2"), ("placement", "partitioned")], false),
+    ] {
+        let mut host = host(&rt_xen::POLICY, 2, knobs);
+        let all =
+            [(8, 10), (5, 10), (6, 30)].map(|(slice, period)| awake(&mut host, asking(slice, period, Limit::Hard)));
+        let mut seen = CpuSet::EMPTY;
+        for us in (500..60_000).step_by(1_000) {
+            run_through(&mut host, us);
+            if us == 14_500 {
+                host.block(CpuId::new(0)); // The first leaves its CPU.
+            }
+            if let State::Running(cpu) = host.machine().state(all[2]) {
+                seen.insert(cpu);
+            }
+        }
+        assert_eq!(seen.len() > 1, moves, "{knobs:?}: on {seen}");
+    }
+}
+
+#[test]
+fn extratime_and_defaults_are_knobs_of_rt_xen_too() {
+    let knobs = [("extratime", "1"), ("default-period", "5000000"), ("default-budget", "2000000")];
+    for (knobs, wanted) in [(&knobs[..1], "aaaabbbbbb"), (&knobs[1..], "aa...aa..."), (&[][..], "aaaa......")] {
+        let mut host = host(&rt_xen::POLICY, 1, knobs);
+        let limits = if wanted.contains('b') { &[Limit::Hard, Limit::Soft][..] } else { &[] };
+        let mut all: Vec<EntityId> = limits.iter().map(|&limit| awake(&mut host, asking(4, 10, limit))).collect();
+        if all.is_empty() {
+            all.push(awake(&mut host, Params::default()));
+        }
+        assert_eq!(schedule(&mut host, &all, 0, 10), wanted, "{knobs:?}");
     }
 }

@@ -1,1 +1,0 @@
-//! The rules of the essay, each on the simulated host.

@@ -1,0 +1,1 @@
+//! Credit2 against its rules.

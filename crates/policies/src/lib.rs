@@ -14,6 +14,7 @@ mod cfs;
 mod classes;
 mod cosched;
 mod credit;
+mod credit2;
 mod deadline;
 mod edf;
 mod eevdf;
@@ -45,6 +46,7 @@ pub const ALL: &[&Descriptor] = &[
     &cfs::POLICY,
     &cosched::POLICY,
     &credit::POLICY,
+    &credit2::POLICY,
     &deadline::POLICY,
     &edf::POLICY,
     &eevdf::POLICY,

@@ -85,14 +85,15 @@ fn a_reset_leaves_10_ms_and_a_half_at_most() {
 
 #[test]
 fn who_is_cut_off_at_the_bottom_gets_out_of_the_red_at_once() {
-    // 1 ms costs the light one 64 ms of credit: it is cut off at −10 ms, and a reset in its favour gives 20.
+    // 1 ms costs the light one 64 ms of credit: it is cut off at −10 ms, and a reset in its favour gives 20. Its first turn
+    // ends at 1 ms, its second would at 1.5 ms.
     let mut host = host(1);
     let light = scripted(&mut host, weighing(16));
     let heavy = scripted(&mut host, weighing(1024));
     interrupt(&mut host, light);
-    run_through(&mut host, 1_500);
+    run_through(&mut host, 1_400);
     interrupt(&mut host, heavy);
-    run_through(&mut host, 1_500);
+    run_through(&mut host, 1_400);
     assert_eq!((running(&host, CPU), credit(&host, light)), (Some(heavy), -10_000));
     run_through(&mut host, 2_500);
     host.block(CPU);
@@ -148,7 +149,7 @@ fn a_yield_gives_way_to_anybody_and_the_rate_limit_does_not_hold_it_up() {
     host.yield_now(CPU);
     run_through(&mut host, 3_500);
     assert_eq!(running(&host, CPU), Some(poor), "with 7 ms against 9.5");
-    assert_eq!(host.machine().until(CPU), at(10_500) + Nanos::ns(1), "all its credit: nobody was queued");
+    assert_eq!(host.machine().until(CPU), at(10_500), "all its credit: nobody was queued");
     // Alone, who yields goes on.
     host.block(CPU);
     run_through(&mut host, 3_600);

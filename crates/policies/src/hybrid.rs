@@ -9,10 +9,10 @@
 //! Credit, for each VM.
 //!
 //! ```text
-//! two CPUs; VM a = a0 a1 is marked; h and i are hogs, i has CPU 1 to itself and a1
-//! 0         60        120       180
-//! aaaaa.....aaaaa.....aaaaa.....      a0, and h: the dots
-//! aaaaa.....aaaaa.....aaaaa.....      a1, and i
+//! two CPUs; VM a = a0 a1 is marked; two hogs on CPU 0, one on CPU 1
+//! 0    30   60   90   120  150  180  210  240
+//! aaaaa..........aaaaa..........aaaaa..........      CPU 0: a0, and the hogs: the dots
+//! aaaaa.....aaaaaaaaaa..........aaaaa.....aaaaa      CPU 1: a1, and a hog
 //! ```
 //!
 //! A VM of which no vCPU is on CPU 0 is called by nobody; `signal-from = any` lets every CPU call.

@@ -6,10 +6,10 @@
 //! All else is `credit`, and VMs that are not marked are treated as there.
 //!
 //! ```text
-//! two CPUs; VM a = a0 a1 and VM b = b0 b1 are one gang; h and i are hogs; latency 5 ms, rounds of 1 ms
-//! 0         10        20        30        40
-//! ababababab....................ababababab      a0 b0, and h: the dots
-//! ababababab....................ababababab      a1 b1, and i
+//! two CPUs; VM a = a0 a1 and VM b = b0 b1 work together; h and i are hogs; latency 10 ms, rounds of 1 ms
+//! 0    5    10   15   20   25   30   35   40
+//! ababababab..........ababababab.....ababababab      CPU 0: a0, b0, and h: the dots
+//! ababababab..........ababababab.....ababababab      CPU 1: a1, b1, and i
 //! ```
 //!
 //! **Short turns.** While there is a marked VM, everybody's turn lasts `latency / (n − 1)`, where `n` is how many vCPUs there are for each
@@ -19,9 +19,10 @@
 //! others of that priority; so does waking (`woken`). Who stops running is UNDER again. Who is OVER is not lifted, but it may well be
 //! called together with its siblings.
 //!
-//! **Together.** VMs that work together are packed whole into subgroups with no more vCPUs than there are CPUs (`packing`), and each vCPU of a subgroup
-//! is kept on a CPU of its own. When one of them is chosen, all that wait are lifted to that highest priority, subgroup after
-//! subgroup, and their CPUs are called, unless they run somebody of that priority already.
+//! **Together.** VMs that work together are packed whole into subgroups with no more vCPUs than there are CPUs (`packing`), and each
+//! vCPU of a subgroup is kept on a CPU of its own. When one of them is chosen, it calls the others: all that wait are lifted to
+//! that highest priority, the subgroup of the chosen one first, and CPUs that run somebody else choose again. It does not
+//! call if they have been called already, for as long as their turns last, and one of them runs.
 //!
 //! **Rounds.** If there are several subgroups, they take turns of `round` until each has had a whole turn, so that none waits long
 //! for another.
@@ -33,7 +34,10 @@
 //! again is called again and again, OVER or not. So nobody is promised not to starve beside marked VMs.
 //!
 //! Not stated by the source, and chosen here: packing, who is promoted when it wakes, that the accounting leaves who is lifted
-//! alone, that members who run already are lifted too, and a least turn.
+//! alone, that members who run already are lifted too, and a least turn. Algorithm 1 lets everybody who is chosen call; taken
+//! literally, siblings call each other out again and again. The text (§4.4) speaks of the first of a VM that is scheduled; that is what
+//! "called already" stands for here. And it leaves open which subgroup comes first; any other than that of the chosen one
+//! would run beside half of another.
 //!
 //! Source: S3 (Wu et al., "Poris: a scheduler for parallel soft real-time applications in virtualized environments") §4 and §5, Algorithm 1;
 //! xen/common/sched_credit.c, Xen 4.0.1.

@@ -5,10 +5,10 @@
 //! calls its own siblings only.
 //!
 //! ```text
-//! two CPUs; VM a = a0 a1 and VM b = b0 b1, both marked; h and i are hogs; latency 5 ms
-//! 0         10        20        30        40
-//! aaaaabbbbb.....aaaaabbbbb.....aaaaabbbbb      a0 b0, and h: the dots
-//! aaaaabbbbb.....aaaaabbbbb.....aaaaabbbbb      a1 b1, and i
+//! two CPUs; VM a = a0 a1 and VM b = b0 b1, both marked; h and i are hogs; latency 10 ms
+//! 0    5    10   15   20   25   30   35   40
+//! bbbbbaaaaa..........bbbbbaaaaa.....bbbbbaaaaa      CPU 0: a0, b0, and h: the dots
+//! bbbbbaaaaa..........bbbbbaaaaa.....bbbbbaaaaa      CPU 1: a1, b1, and i
 //! ```
 //!
 //! Source: S3 §6.3.

@@ -5,10 +5,10 @@
 //! only boosted.
 //!
 //! ```text
-//! two CPUs; VM a = a0 a1 and VM b = b0 b1, both marked; h and i are hogs; slice 30 ms
-//! 0         60        120       180
-//! aaaaabbbbb.....aaaaabbbbb.....      a0 b0, and h: the dots
-//! aaaaabbbbb.....aaaaabbbbb.....      a1 b1, and i
+//! two CPUs; VM a = a0 a1 and VM b = b0 b1, both marked; h and i are hogs; turns of 30 ms
+//! 0    30   60   90   120  150  180  210  240
+//! aaaaabbbbb.....aaaaabbbbb.....aaaaa.....bbbbb      CPU 0: a0, b0, and h: the dots
+//! aaaaabbbbb.....aaaaabbbbb.....aaaaa.....bbbbb      CPU 1: a1, b1, and i
 //! ```
 //!
 //! Source: S3 §6.2: "PS".

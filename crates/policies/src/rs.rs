@@ -5,9 +5,9 @@
 //! nobody is kept on a CPU.
 //!
 //! ```text
-//! one CPU; the VM of e is marked; three hogs; latency 15 ms        an event for e, which waits, at 12 ms
-//! 0         10        20        30
-//! aaaaabbbbbcceeeeeccccc…
+//! one CPU; e is marked; a, b and c are hogs; latency 15 ms; an event for e, which waits, at 12 ms
+//! 0    5    10   15   20
+//! eeeeeaaaaabbeeeeeccccc
 //! ```
 //!
 //! Source: S3 §6.2: "RS".

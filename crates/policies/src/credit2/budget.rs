@@ -112,7 +112,7 @@ impl Credit2 {
             return;
         }
         while record.next_fill <= now {
-            record.next_fill = record.next_fill + period;
+            record.next_fill += period;
             record.pool = (record.pool + amount).min(amount);
         }
         let (next, pool) = (record.next_fill, record.pool);

@@ -183,14 +183,14 @@ impl Credit2 {
         let allowed = cx.allowed(e);
         let idle = this_or_next(home, &self.queues[queue].smt_idle.and(&allowed));
         let idle = idle.or_else(|| this_or_next(home, &self.queues[queue].free().and(&allowed)));
-        if let Some(cpu) = idle.or_else(|| self.to_preempt(e, home, &allowed, cx)) {
+        if let Some(cpu) = idle.or_else(|| self.find_preempted(e, home, &allowed, cx)) {
             self.call(cpu, cx);
             self.vcpu(e).tickled = Some(cpu);
         }
     }
 
     /// The busy CPU whose runner `e` is to displace: its home if it can, else where it has most of an advantage.
-    fn to_preempt(&mut self, e: EntityId, home: CpuId, allowed: &CpuSet, cx: &mut Cx<'_>) -> Option<CpuId> {
+    fn find_preempted(&mut self, e: EntityId, home: CpuId, allowed: &CpuSet, cx: &mut Cx<'_>) -> Option<CpuId> {
         let queue = &self.queues[self.cpus[home.index()].queue];
         let mut busy = queue.cpus.minus(&queue.idle).minus(&queue.tickled).and(allowed);
         if busy.remove(home) && self.score(e, home, cx) > 0 {

@@ -203,7 +203,8 @@ impl Parallel {
         if let Some(ago) = gang.called.map(|called| cx.now().since(called)) {
             let others =
                 || gang.members.iter().any(|&other| other != e && matches!(cx.state(other), State::Running(_)));
-            if ago < together.every || (ago < turn && others()) {
+            // Never twice at one instant, or two gangs would call each other out again and again.
+            if ago.is_zero() || ago < together.every || (ago < turn && others()) {
                 return None;
             }
         }

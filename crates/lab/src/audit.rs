@@ -76,5 +76,12 @@ fn load<'a>(scenario: &'a Scenario, choice: &'a Choice) -> Load<'a> {
         has_changes: any(|entity| entity.arrival > Instant::ZERO || entity.leaves.is_some()),
         has_sleepers: any(|entity| entity.workload != Workload::Hog),
         has_affinity: scenario.entities.iter().any(|it| !scenario.host.all().minus(&it.params.affinity).is_empty()),
+        warp_most: scenario
+            .entities
+            .iter()
+            .filter_map(|it| it.params.warp)
+            .map(|warp| warp.by)
+            .max()
+            .unwrap_or_default(),
     }
 }

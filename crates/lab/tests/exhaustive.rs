@@ -22,6 +22,8 @@ const ENTITIES: usize = 3;
 const GAP: Nanos = Nanos::us(100);
 /// Within which everybody has to run once.
 const PATIENCE: Nanos = Nanos::s(10);
+/// The same where somebody may starve: whoever has not run by then has to when it is alone.
+const SHORT_PATIENCE: Nanos = Nanos::ms(150);
 
 /// One input, or a change of what is asked for the first entity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -220,7 +222,7 @@ impl World {
         }
         self.driver.settle();
         let mut left = self.paused.map(|paused| !paused);
-        self.run_until_seen(&mut left);
+        self.run_until_seen(&mut left, if may_starve { SHORT_PATIENCE } else { PATIENCE });
         let starved = (0..ENTITIES).filter(|&n| left[n]);
         for n in starved {
             assert!(may_starve, "entity {n} waits for {PATIENCE} and never runs");
@@ -230,7 +232,7 @@ impl World {
             self.driver.settle();
             let mut alone = [false; ENTITIES];
             alone[n] = true;
-            self.run_until_seen(&mut alone);
+            self.run_until_seen(&mut alone, PATIENCE);
             assert!(!alone[n], "entity {n} is lost: it is alone and does not run");
             let paused = self.paused;
             for other in (0..ENTITIES).filter(|&other| other != n && !paused[other]) {
@@ -241,9 +243,9 @@ impl World {
         left.contains(&true)
     }
 
-    /// Lets time run until each of `left` has been seen running, and takes them off; gives up after [`PATIENCE`].
-    fn run_until_seen(&mut self, left: &mut [bool; ENTITIES]) {
-        let end = self.driver.now + PATIENCE;
+    /// Lets time run until each of `left` has been seen running, and takes them off; gives up after `patience`.
+    fn run_until_seen(&mut self, left: &mut [bool; ENTITIES], patience: Nanos) {
+        let end = self.driver.now + patience;
         loop {
             for (n, left) in left.iter_mut().enumerate() {
                 *left &= !matches!(self.state(n), State::Running(_));
@@ -260,7 +262,7 @@ impl World {
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     sequences: u64,
-    /// How many left somebody waiting for [`PATIENCE`].
+    /// How many left somebody waiting.
     starved: u64,
 }
 
@@ -319,6 +321,7 @@ fn may_starve(policy: &Descriptor) -> bool {
         has_changes: true,
         has_sleepers: true,
         has_affinity: true,
+        warp_most: Nanos::ZERO,
     };
     (policy.starvation)(&load).is_none()
 }
@@ -359,12 +362,12 @@ fn exhaust(policy: &Descriptor, length: usize, batch: usize, kicks: Kicks) -> Re
     }
 }
 
-fn exhaust_all(batch: usize, kicks: Kicks) {
+fn exhaust_all(length: usize, batch: usize, kicks: Kicks) {
     for policy in chosen::policies() {
-        match exhaust(policy, LENGTH, batch, kicks) {
+        match exhaust(policy, length, batch, kicks) {
             Ok(Tally { sequences, starved }) => {
                 println!("{}: {sequences} sequences, {starved} starved", policy.name);
-                assert!(sequences > 100_000, "{}: there are more sequences than that", policy.name);
+                assert!(sequences > 10_000, "{}: there are more sequences than that", policy.name);
             }
             Err(failure) => panic!("{}: {failure}", policy.name),
         }
@@ -373,17 +376,17 @@ fn exhaust_all(batch: usize, kicks: Kicks) {
 
 #[test]
 fn every_policy_keeps_the_laws_in_every_short_run() {
-    exhaust_all(1, Kicks::Immediate);
+    exhaust_all(LENGTH, 1, Kicks::Immediate);
 }
 
 #[test]
 fn every_policy_keeps_the_laws_when_two_inputs_come_at_one_instant() {
-    exhaust_all(2, Kicks::Immediate);
+    exhaust_all(LENGTH, 2, Kicks::Immediate);
 }
 
 #[test]
 fn every_policy_keeps_the_laws_when_kicks_are_under_way() {
-    exhaust_all(1, Kicks::Delivered);
+    exhaust_all(LENGTH - 1, 1, Kicks::Delivered);
 }
 
 fn canary(name: &str) -> &'static Descriptor {

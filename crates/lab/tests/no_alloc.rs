@@ -110,7 +110,10 @@ impl Day {
             if n % 10 == 1 {
                 params.class = Class::RoundRobin(RtPriority::new(10).expect("it is in range"));
             }
-            machine.attach(Instant::ZERO, params).expect("it is allowed")
+            // A policy may refuse what does not fit its gangs.
+            let attached = machine.attach(Instant::ZERO, params);
+            let alone = Params { reservation: None, ..params };
+            attached.or_else(|_| machine.attach(Instant::ZERO, alone)).expect("it is allowed")
         });
         let ids = ids.collect();
         Day {

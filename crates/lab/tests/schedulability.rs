@@ -51,6 +51,7 @@ fn load<'a>(host: &'a Host, knobs: &'a Knobs, has_sleepers: bool) -> Load<'a> {
         has_changes: false,
         has_sleepers,
         has_affinity: false,
+        warp_most: Nanos::ZERO,
     }
 }
 

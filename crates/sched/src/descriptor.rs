@@ -148,6 +148,8 @@ pub struct Load<'a> {
     pub has_sleepers: bool,
     /// Whether any entity is kept from some CPUs.
     pub has_affinity: bool,
+    /// The furthest that anybody may warp ahead; zero if nobody may.
+    pub warp_most: Nanos,
 }
 
 /// A whole number a policy can be tuned by.

@@ -279,10 +279,13 @@ impl<'a> Host<'a> {
             return;
         }
         match end {
+            // Nothing is due there until the machine has decided: the slice that ends now was given away first.
             JobEnd::Yield => self.input(Input::Yield { cpu }),
-            JobEnd::Silent => self.floor.go_on(cpu, entity),
+            JobEnd::Silent => {
+                self.floor.go_on(cpu, entity);
+                self.floor.arm(cpu);
+            }
         }
-        self.floor.arm(cpu);
     }
 
     #[inline]

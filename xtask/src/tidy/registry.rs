@@ -2,11 +2,10 @@
 
 use super::{files, text, tidy};
 use std::collections::BTreeMap;
-use std::path::Path;
 
 const SOURCE: &str = "crates/policies/src";
 
-/// A module of the policies crate: the text of its root file.
+/// The modules of the policies crate: their text.
 type Modules = BTreeMap<String, String>;
 
 /// The modules that lie in the folder, but for the registry and the canary, which cheats on purpose.
@@ -14,16 +13,11 @@ fn modules() -> Modules {
     let mut found = Modules::new();
     for path in files() {
         let Ok(inside) = path.strip_prefix(SOURCE) else { continue };
-        let depth = inside.components().count();
-        let file = inside.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let folder = inside.parent().unwrap_or(Path::new("")).display().to_string();
-        let name = match (depth, file.as_str()) {
-            (1, "lib.rs" | "canary.rs") => continue,
-            (1, file) => file.trim_end_matches(".rs").to_string(),
-            (2, "mod.rs") => folder,
-            _ => continue,
-        };
-        found.insert(name, text(&path));
+        let first = inside.components().next().map(|first| first.as_os_str().to_string_lossy().into_owned());
+        let Some(first) = first.filter(|first| !matches!(first.as_str(), "lib.rs" | "canary.rs")) else { continue };
+        // A folder's module is all that is in it.
+        let module: &mut String = found.entry(first.trim_end_matches(".rs").to_string()).or_default();
+        module.push_str(&text(&path));
     }
     found
 }

@@ -84,8 +84,11 @@ pub(crate) fn round(crowd: &mut Crowd, blocked: EntityId) -> EntityId {
     machine.input(*now, Input::Wake { entity: blocked, why: Wake::Timer });
     settle(machine, *now);
     *now += Nanos::us(50);
-    let cpu = sched::CpuId::new(now.as_ns() as usize / 100_000 % CPUS);
-    let runs = machine.running(cpu).expect("with so many runnable, every CPU runs somebody");
+    // Each CPU in turn; who is held to a reservation may leave one idle.
+    let first = now.as_ns() as usize / 100_000;
+    let cpus = (first..first + CPUS).map(|n| sched::CpuId::new(n % CPUS));
+    let (cpu, runs) =
+        cpus.filter_map(|cpu| Some((cpu, machine.running(cpu)?))).next().expect("somebody runs somewhere");
     machine.input(*now, Input::Block { cpu });
     settle(machine, *now);
     runs

@@ -27,6 +27,7 @@ fn ask<T>(policy: &Descriptor, cpus: usize, limits: bool, of: impl Fn(&Load<'_>)
         has_changes: false,
         has_sleepers: false,
         has_affinity: false,
+        warp_most: Nanos::ZERO,
     })
 }
 

@@ -1,7 +1,7 @@
 //! [`Options`]: everything a fuzz run depends on, drawn from its seed.
 
 use super::driver::Lateness;
-use super::wishes::WEIGHTS;
+use super::wishes::{WARP_MOST, WEIGHTS};
 use super::world::GROUP_DEPTH;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -169,6 +169,7 @@ impl Options {
             has_changes: self.changes || self.pauses || self.arrivals,
             has_sleepers: self.blocks || self.pauses || self.arrivals,
             has_affinity: self.affinities,
+            warp_most: WARP_MOST,
         }
     }
 

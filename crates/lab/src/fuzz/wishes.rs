@@ -8,6 +8,9 @@ use sched::{
 /// Weights from a sixteenth to sixteen times the normal one, Linux's scale.
 pub(super) const WEIGHTS: [u32; 7] = [64, 335, 1024, 1024, 1024, 3121, 16_384];
 
+/// The furthest anybody warps ahead.
+pub(super) const WARP_MOST: Nanos = Nanos::ms(100);
+
 /// What is asked for an entity.
 pub(super) fn params(options: &Options, groups: &[GroupId], now: Instant, dice: &mut Dice) -> Params {
     let group = dice.choose(groups).expect("the root is always there");
@@ -35,7 +38,7 @@ pub(super) fn params(options: &Options, groups: &[GroupId], now: Instant, dice: 
         params.latency = Some(Nanos::us(100) + dice.span(Nanos::ms(100)));
     }
     if dice.one_in(8) {
-        let mut span = || dice.span(Nanos::ms(100));
+        let mut span = || dice.span(WARP_MOST);
         params.warp = Some(Warp { by: span(), limit: span(), rest: span() });
     }
     params

@@ -1,21 +1,37 @@
-//! What the policy promises of itself: how soon idle CPUs find work, and how long anybody waits.
+//! What CFS promises of itself: how exact shares are, and how long anybody waits.
 
-use super::runqueue::SHARES_LEAST;
-use super::tunables::{CACHE_NICE_TRIES, MIGRATE_MOST, Tunables};
-use sched::{Conserving, Load, Nanos, Weight};
+use super::tunables::Times;
+use crate::fair::{NICE_0, SHARES_LEAST};
+use sched::{Load, Nanos, Weight};
 
-/// An idle CPU is called at a tick of the CPU where work waits. That tick comes within one tick; it looks at 32 tasks,
-/// and the ones it can do nothing for are looked at last at the next one. A cache-hot task goes at the third call, so
-/// each call may fail twice. Where there are quotas, a task may be kept from an idle CPU by its group being throttled
-/// there: nothing is promised then.
-pub(super) fn conserving(load: &Load<'_>) -> Conserving {
-    if load.has_limits {
-        return Conserving::Never;
+/// Of two who want to run, one's clock can be ahead by what it starts late (rule 3: its slice) and what it runs at most
+/// (rule 6: its slice, to the next tick); for whoever runs was first, but for rule 8, which brings forward only those who have
+/// just come. What all others together are ahead is what one can be behind, and its place may change from one end of
+/// that to the other. The slices of a round together are a round, or a minimum each. But a slice that somebody started late
+/// by was its part of a smaller crowd; the parts that the second and all who follow have of the crowds they join together
+/// are at most the logarithm of how much the crowd has grown since the first.
+///
+/// The kernel's clocks lose parts of nanoseconds, the more the heavier the task: without end that sums up without bound. So
+/// there is none, unless clocks are exact or all weights are such that nothing is lost.
+pub(super) fn shares(load: &Load<'_>) -> Option<Nanos> {
+    let (tunables, times) = Times::new(load.host, load.knobs);
+    let loses_nothing = load.weight_least == NICE_0 && load.weight_most == NICE_0;
+    if !times.exact_clock && !loses_nothing {
+        return None;
     }
-    let looks = load.entities / MIGRATE_MOST as u64 + 1;
-    let calls = u64::from(CACHE_NICE_TRIES) + 2;
-    let tick = load.knobs.time("tick");
-    Conserving::Global { slack: tick.saturating_mul(1 + looks * calls) }
+    let count = load.entities.max(1);
+    let period = times.period(u32::try_from(count).unwrap_or(u32::MAX));
+    let growth = load.weight_most.div_ceil(load.weight_least.max(1)).saturating_mul(count);
+    // ln 2 is less than 0.7.
+    let rounds_late = (count - 1).min((u64::from(growth.ilog2()) + 1).saturating_mul(7).div_ceil(10));
+    let grain = Nanos::ns(load.weight_most.div_ceil(1024) + 1);
+    let run = times.min_granularity + tunables.tick + grain;
+    let late = if times.start_debit {
+        period.saturating_mul(rounds_late) + times.min_granularity.saturating_mul(count)
+    } else {
+        Nanos::ZERO
+    };
+    Some(period + run.saturating_mul(count) + late)
 }
 
 /// Whoever waits keeps its vruntime, and all others' only grow; once they have passed it, it runs. In one queue of n,
@@ -26,24 +42,17 @@ pub(super) fn starvation(load: &Load<'_>) -> Option<Nanos> {
     if load.has_rt {
         return None;
     }
-    let tunables = Tunables::new(load.host, load.knobs);
+    let (tunables, times) = Times::new(load.host, load.knobs);
     // SCHED_IDLE has this weight whatever was asked, and a group's part may have the least there is.
     let idle = u64::from(Weight::IDLE.as_linux());
     let lightest = load.weight_least.min(if load.group_depth > 0 { SHARES_LEAST } else { idle }).max(1);
     let ratio = load.weight_most.max(idle).div_ceil(lightest) + 2;
     let nodes = load.entities.max(1);
-    let tasks = u32::try_from(nodes).unwrap_or(u32::MAX);
-    let period = tunables.period(tasks);
-    let add = |a: Nanos, b: Nanos| Nanos::ns(a.as_ns().saturating_add(b.as_ns()));
-    let parts = [period, period, tunables.latency, tunables.wakeup_granularity, tunables.tick, tunables.tick];
+    let period = times.period(u32::try_from(nodes).unwrap_or(u32::MAX));
+    let add = |a: Nanos, b: Nanos| a.saturating_add(b);
+    let parts = [period, period, times.latency, times.wakeup_granularity, tunables.tick, tunables.tick];
     let lead = parts.into_iter().fold(Nanos::ZERO, add);
     let one_queue = lead.saturating_mul(ratio).saturating_mul(nodes);
     let nested = |inner: Nanos, _| add(inner.saturating_mul(ratio).saturating_mul(nodes), one_queue);
     Some((0..load.group_depth).fold(one_queue, nested))
-}
-
-/// Every CPU may hold a bite of the pool, and notices at a tick that it is used up.
-pub(super) fn quota(load: &Load<'_>) -> Option<Nanos> {
-    let bite = load.knobs.time("bandwidth-slice") + load.knobs.time("tick");
-    Some(bite.saturating_mul(load.host.cpus as u64 + 1))
 }

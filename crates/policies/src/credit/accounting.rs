@@ -1,17 +1,8 @@
 //! Credits: how running burns them, and how much each domain earns per accounting period.
 
 use crate::credit::domains::Domain;
+use crate::credit::settings::{Charging, Settings};
 use sched::Nanos;
-
-/// Credits burnt per millisecond of running. Source: `CSCHED_CREDITS_PER_MSEC`.
-const CREDITS_PER_MS: u64 = 10;
-/// What one credit buys.
-const CREDIT: Nanos = Nanos::us(1_000 / CREDITS_PER_MS);
-
-/// The credits that running for `time` burns.
-pub(crate) fn credits_in(time: Nanos) -> i64 {
-    (time.as_ns() / CREDIT.as_ns()).cast_signed()
-}
 
 /// What one entity has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -23,14 +14,20 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// Burns the nearest whole number of credits for `ran` and what was left over before, and keeps the rest.
-    pub(crate) fn burn(&mut self, ran: Nanos) {
+    /// Burns a whole number of credits for `ran` and what was left over before, and keeps the rest. Does nothing where
+    /// only ticks charge.
+    pub(crate) fn burn(&mut self, ran: Nanos, settings: &Settings) {
+        let credit = settings.credit.as_ns().cast_signed();
+        let rounding = match settings.charging {
+            Charging::Nearest => credit / 2,
+            Charging::Floor => 0,
+            Charging::Sampled => return,
+        };
         self.remainder += ran.as_ns().cast_signed();
         if self.remainder <= 0 {
             return;
         }
-        let credit = CREDIT.as_ns().cast_signed();
-        let burnt = (self.remainder + credit / 2) / credit;
+        let burnt = (self.remainder + rounding) / credit;
         self.credit -= burnt;
         self.remainder -= burnt * credit;
     }
@@ -75,7 +72,7 @@ impl Round {
 
     /// What the next domain of the list gets.
     pub(crate) fn grant(&mut self, domain: &Domain) -> Grant {
-        let (weight, members) = (u128::from(domain.weight), u128::from(domain.active));
+        let (weight, members) = (u128::from(domain.counted), u128::from(domain.active));
         self.weight_left -= weight;
         // At most what lets all its members run throughout, and its part in paying off the debt; or its cap.
         let mut peak = members * self.per_cpu + (self.debt * weight).div_ceil(self.weight);
@@ -105,16 +102,35 @@ fn signed(credits: u128) -> i64 {
 mod tests {
     use super::*;
 
+    fn settings(charging: &str) -> Settings {
+        let mut knobs = crate::credit::POLICY.defaults();
+        knobs.set_word("charging", charging).expect("a way to charge");
+        Settings::read(&knobs)
+    }
+
     #[test]
     fn burning_rounds_to_the_nearest_credit_and_forgets_nothing() {
+        let nearest = settings("nearest");
         let mut account = Account::default();
-        account.burn(Nanos::us(49));
+        account.burn(Nanos::us(49), &nearest);
         assert_eq!(account.credit, 0);
-        account.burn(Nanos::us(1));
+        account.burn(Nanos::us(1), &nearest);
         assert_eq!((account.credit, account.remainder), (-1, -50_000), "50 us are a credit");
         for _ in 0..1_000 {
-            account.burn(Nanos::ns(12_345));
+            account.burn(Nanos::ns(12_345), &nearest);
         }
         assert_eq!(account.credit, -124, "12.395 ms are 124 credits");
+    }
+
+    #[test]
+    fn burning_may_round_down_and_forgets_nothing_either() {
+        let floor = settings("floor");
+        let mut account = Account::default();
+        account.burn(Nanos::us(99), &floor);
+        assert_eq!((account.credit, account.remainder), (0, 99_000));
+        account.burn(Nanos::us(2), &floor);
+        assert_eq!((account.credit, account.remainder), (-1, 1_000));
+        account.burn(Nanos::ms(7), &settings("sampled"));
+        assert_eq!((account.credit, account.remainder), (-1, 1_000), "only ticks charge");
     }
 }

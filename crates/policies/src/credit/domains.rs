@@ -26,7 +26,8 @@ impl DomainId {
         DomainId(2 * number(group.index()))
     }
 
-    const fn index(self) -> usize {
+    /// The number of its record.
+    pub(crate) const fn index(self) -> usize {
         self.0 as usize
     }
 }
@@ -44,6 +45,8 @@ pub(crate) struct Domain {
     pub(crate) cap: Option<u32>,
     /// How many of its members are active.
     pub(crate) active: u64,
+    /// The weight it competes with: its own, or as much for each active member; 0 if it has none.
+    pub(crate) counted: u64,
     first: u32,
 }
 
@@ -90,12 +93,15 @@ pub(crate) struct Domains {
     members: Vec<EntityId>,
     /// The weight of all active domains.
     weight: u64,
+    /// Whether a domain's weight counts for each of its active members.
+    per_member: bool,
 }
 
 impl Domains {
-    /// None at all.
-    pub(crate) fn new() -> Domains {
+    /// None at all. `per_member`: a domain's weight counts for each of its active members.
+    pub(crate) fn new(per_member: bool) -> Domains {
         Domains {
+            per_member,
             domains: Vec::new(),
             domain_links: Vec::new(),
             first: NONE,
@@ -133,7 +139,7 @@ impl Domains {
 
     fn make(&mut self, domain: DomainId) {
         if self.domains.len() <= domain.index() {
-            let empty = Domain { weight: 0, cap: None, active: 0, first: NONE };
+            let empty = Domain { weight: 0, cap: None, active: 0, counted: 0, first: NONE };
             self.domains.resize(domain.index() + 1, empty);
             self.domain_links.resize(domain.index() + 1, UNLISTED);
         }
@@ -141,11 +147,18 @@ impl Domains {
 
     fn update(&mut self, domain: DomainId, weight: u64, cap: Option<u32>) {
         let record = &mut self.domains[domain.index()];
-        if record.active > 0 {
-            self.weight = self.weight - record.weight + weight;
-        }
         record.weight = weight;
         record.cap = cap;
+        self.count(domain);
+    }
+
+    /// Works out anew with which weight `domain` competes.
+    fn count(&mut self, domain: DomainId) {
+        let record = &mut self.domains[domain.index()];
+        let times = if self.per_member { record.active } else { record.active.min(1) };
+        self.weight -= record.counted;
+        record.counted = record.weight * times;
+        self.weight += record.counted;
     }
 
     /// A domain's record.
@@ -170,9 +183,9 @@ impl Domains {
         push_front(&mut self.member_links, &mut record.first, number(e.index()));
         record.active += 1;
         if record.active == 1 {
-            self.weight += record.weight;
             push_front(&mut self.domain_links, &mut self.first, domain.0);
         }
+        self.count(domain);
     }
 
     /// Takes `e`, if it is active, off the active list of `domain`, and that off the active domains if it was the
@@ -185,9 +198,9 @@ impl Domains {
         remove(&mut self.member_links, &mut record.first, number(e.index()));
         record.active -= 1;
         if record.active == 0 {
-            self.weight -= record.weight;
             remove(&mut self.domain_links, &mut self.first, domain.0);
         }
+        self.count(domain);
         true
     }
 

@@ -36,6 +36,18 @@
 //! others, from the next higher number on, for somebody more urgent; an idle one for anybody. At a tick,
 //! an active entity moves to an idle CPU with more idle neighbours (cache, then core), and is boosted by that.
 //!
+//! **Versions.** The text above is about 4.0.1. `version` chooses another one, and each difference has a knob of its own:
+//! - *3.0.3*, the Credit of summer 2006 that S2 measured. A tick charges whoever it finds a whole tick (`charging`), in
+//!   milliseconds (`credits-per-ms`), so that who keeps out of the sight of ticks runs for free. No boost: UNDER never
+//!   preempts UNDER. Who is new earns from the start (`begins`); who owes anything under a cap is parked, but only when it
+//!   next stops (`parking`); CPUs steal also from idle ones (`steal`), and ticks move nobody (`relocate`).
+//! - *4.23*, today's. A weight is for each active member, not for all together (`weight-per`), an account that overflows
+//!   is halved (`overflow`), ticks and accounting follow the slice (`tick-from`), and running is charged rounded
+//!   down. Who has run for less than 1 ms is left running (`ratelimit`). A wake-up calls one idle CPU and leaves
+//!   who runs alone; if no idle CPU will do, who gives way moves to one (`tickle`). A yield lets one that is less
+//!   urgent pass (`yield`), a CPU tries to steal once in 1 ms (`steal-limit`), under its own cache first (`steal`).
+//!   Who only moves is not boosted (`boost-migrated`).
+//!
 //! **Order of things at one instant.** Ticks come before the accounting, both before who stopped is queued again:
 //! in Xen, too, timers run before `schedule()`.
 //!
@@ -49,66 +61,46 @@
 //! - A better idle CPU is looked for only among those the entity may run on; 4.0.1 forgets to, for the neighbours.
 //! - Late ticks coalesce and keep their phase, multiples of 10 ms (there, only after idling).
 //! - 32-bit sums that overflow there do not here.
+//! - In 4.23, no soft affinities, as nobody can ask for them; cache domains stand for NUMA nodes. The rest of a turn under
+//!   the rate limit is at least 100 µs, as its comment says; the code asks for that much only of who has run for less.
+//!   Who gives way is moved if it may run on an idle CPU; since 4.13 the code asks whether the newcomer may, who may not.
 //!
-//! Source: `xen/common/sched_credit.c`, Xen 4.0.1.
+//! Source: `xen/common/sched_credit.c`, Xen 4.0.1 and 3.0.3; `xen/common/sched/credit.c`, 4.23-dev.
 
 mod accounting;
-mod domains;
+mod bounds;
+pub(crate) mod domains;
+mod laxity;
 mod placement;
 mod runqueue;
+mod settings;
 #[cfg(test)]
 mod tests;
 
-use accounting::{Account, Grant, Round, credits_in};
+use accounting::{Account, Grant, Round};
 use domains::{DomainId, Domains};
 use placement::Commit;
 use runqueue::{Priority, RunQueues};
 use sched::{
-    Alarm, AlarmKind, AlarmSlots, CapBound, Conserving, CpuId, CpuSet, Cx, Descriptor, EntityId, GroupChange, GroupId,
-    Held, Host, Instant, Keeps, Knob, Knobs, Load, Nanos, Of, Params, Policy, Refused, Running, Slice, State, Stopped,
-    Wake, Why,
+    Alarm, AlarmKind, AlarmSlots, CpuId, CpuSet, Cx, Descriptor, EntityId, GroupChange, GroupId, Held, Host, Instant,
+    Keeps, Knobs, Nanos, Of, Params, Policy, Refused, Running, Slice, State, Stopped, Wake, Why,
 };
+pub(crate) use settings::check;
+use settings::{Charging, KNOBS, Overflow, Parking, Settings};
 
 /// What the rest of the system knows of it.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "credit",
-    title: "shares by weight in credits, with caps, and a boost for who wakes (Xen 4.0.1)",
-    source: "xen/common/sched_credit.c, Xen 4.0.1; Cherkasova, Gupta and Vahdat 2007 §4",
+    title: "shares by weight in credits, with caps, and a boost for who wakes (Xen 4.0.1, 3.0.3, 4.23)",
+    source: "xen/common/sched_credit.c, Xen 4.0.1, and as knobs 3.0.3 and 4.23; Cherkasova, Gupta and Vahdat 2007 §4",
     good_for: "long-run shares of whole VMs on several CPUs, with caps and a quick answer to I/O",
     bad_at: "exact shares below a second, and promises to who is both interactive and busy",
     text: include_str!("mod.rs"),
-    conserving,
-    starvation,
-    keeps: Keeps { cap, ..Keeps::NOTHING },
+    conserving: bounds::conserving,
+    starvation: bounds::starvation,
+    keeps: Keeps { cap: bounds::cap, ..Keeps::NOTHING },
     alarms: AlarmSlots { policy: &[AlarmKind::Timer], cpu: &[AlarmKind::Tick], ..AlarmSlots::NONE },
-    knobs: &[
-        Knob::time("slice", Nanos::ms(30), (Nanos::us(10), Nanos::s(1)), "how long a turn lasts at most")
-            .from("CSCHED_MSECS_PER_TSLICE; S3 table 1 uses 30, 15, 5 and 3 ms"),
-        Knob::time("tick", Nanos::ms(10), (Nanos::ms(1), Nanos::s(1)), "how often a CPU looks at who runs on it")
-            .from("CSCHED_MSECS_PER_TICK"),
-        Knob::count(
-            "accounting-ticks",
-            [3, 1, 100],
-            "how many ticks an accounting period has; its credits bound accounts",
-        )
-        .from("CSCHED_TICKS_PER_ACCT, CSCHED_TICKS_PER_TSLICE"),
-        Knob::time(
-            "tick-stagger",
-            Nanos::ZERO,
-            (Nanos::ZERO, Nanos::s(1)),
-            "how much later each CPU ticks than the last",
-        )
-        .from("csched_start_tickers: a CPU's phase is the instant at which its ticker was started"),
-        Knob::time(
-            "migration-delay",
-            Nanos::ZERO,
-            (Nanos::ZERO, Nanos::ms(100)),
-            "how long nobody else takes who has run",
-        )
-        .from("vcpu_migration_delay; its comment suggests 1 ms"),
-        Knob::switch("hand-off", true, "whether who is left waiting is moved to an idle CPU")
-            .from("ours; off: Xen 4.0.1, which leaves them to the next wake-up"),
-    ],
+    knobs: KNOBS,
     build,
 };
 
@@ -120,62 +112,9 @@ const fn ticker(cpu: CpuId) -> Alarm {
     Alarm { of: Of::Cpu(cpu), slot: 0 }
 }
 
-fn accounting_period(knobs: &Knobs) -> Nanos {
-    knobs.time("tick").saturating_mul(knobs.get("accounting-ticks").unsigned_abs())
-}
-
 fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+    check(knobs)?;
     Ok(Box::new(Credit::new(host, knobs)))
-}
-
-/// With hand-off, at once; who is cache-hot is offered again at its CPU's next tick.
-fn conserving(load: &Load<'_>) -> Conserving {
-    let delay = load.knobs.time("migration-delay");
-    match (load.knobs.on("hand-off"), delay.is_zero()) {
-        (false, _) => Conserving::Never,
-        (true, true) => Conserving::Global { slack: Nanos::ZERO },
-        (true, false) => Conserving::Global { slack: delay + load.knobs.time("tick") },
-    }
-}
-
-/// Who is OVER earns at least its share every period, from −300 at worst, is sorted in at the next tick, and then has
-/// at most one turn of everybody else before it. BOOST is a strict priority: two who wake each other in turn and stay
-/// in credit keep everybody else out without end, so there is no bound where somebody sleeps (or is paused).
-fn starvation(load: &Load<'_>) -> Option<Nanos> {
-    if load.has_sleepers || load.has_changes {
-        return None;
-    }
-    let (period, tick) = (accounting_period(load.knobs), load.knobs.time("tick"));
-    let most = u128::from(credits_in(period).unsigned_abs());
-    let entities = u128::from(load.entities.max(1));
-    let in_xens_scale = |weight: u64| u128::from((weight + 2) / 4).max(1);
-    let competitors = entities * in_xens_scale(load.weight_most);
-    let members = if load.group_depth == 0 { 1 } else { entities };
-    let share = most * load.host.cpus as u128 * in_xens_scale(load.weight_least) / (competitors * members);
-    // A cap may leave a member no more than the rounding does.
-    let earned = if load.has_limits { 1 } else { share.clamp(1, most) };
-    let periods = u64::try_from(most.div_ceil(earned)).expect("at most what an account can owe") + 1;
-    let turns = load.knobs.time("slice").saturating_mul(load.entities);
-    Some(period.saturating_mul(periods) + tick + turns)
-}
-
-/// What a domain earns in a period is rounded up to a credit, 100 µs, and again for each of its members, who may be a few
-/// periods ahead before they are parked.
-fn cap(load: &Load<'_>) -> Option<CapBound> {
-    let period = accounting_period(load.knobs);
-    let burst = period.saturating_mul(3).saturating_mul(load.entities);
-    Some(CapBound { period, rounding: Nanos::us(100).saturating_mul(load.entities + 1), burst })
-}
-
-/// The knobs, read once.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Settings {
-    slice: Nanos,
-    tick: Nanos,
-    tick_stagger: Nanos,
-    period: Nanos,
-    migration_delay: Nanos,
-    hand_off: bool,
 }
 
 /// What is kept of an entity.
@@ -190,6 +129,10 @@ struct Vcpu {
     parked: bool,
     /// Whether it is to be queued on a better CPU when it stops.
     migrating: bool,
+    /// Whether it has yielded and has not run since.
+    yielded: bool,
+    /// When it last began to run on a CPU on which it did not run just before.
+    begun: Instant,
 }
 
 /// What is kept of a CPU.
@@ -205,6 +148,12 @@ struct Cpu {
     stopped: Option<EntityId>,
     /// Whether anybody was queued here while the CPU idled, so that no other CPU was called.
     queued_while_idle: bool,
+    /// When it last looked for somebody to steal.
+    tried_to_steal: Option<Instant>,
+    /// Which idle CPU the last wake-up that happened here called.
+    called: CpuId,
+    /// From which CPU of this one's cache domain somebody was stolen last.
+    stolen_from: CpuId,
 }
 
 /// The scheduler of Xen 4.0.1. Queues, priorities and accounts are within reach of policies built over it.
@@ -215,34 +164,34 @@ pub(crate) struct Credit {
     domains: Domains,
     vcpus: Vec<Vcpu>,
     cpus: Vec<Cpu>,
-    /// The CPUs that found nothing to run.
+    /// The CPUs that found nothing to run, but for those in `called`.
     idlers: CpuSet,
+    /// Those of them that were called, where a call is for one CPU only.
+    called: CpuSet,
     /// The sum of all active accounts after the last accounting.
     balance: i64,
     /// How many accountings there were.
     epoch: u64,
+    /// Whether who wakes is queued by the delay it can live with: see `laxity`.
+    by_laxity: bool,
 }
 
 impl Credit {
     /// A scheduler of `host` with nobody on it.
     pub(crate) fn new(host: &Host, knobs: &Knobs) -> Credit {
-        let settings = Settings {
-            slice: knobs.time("slice"),
-            tick: knobs.time("tick"),
-            tick_stagger: knobs.time("tick-stagger"),
-            period: accounting_period(knobs),
-            migration_delay: knobs.time("migration-delay"),
-            hand_off: knobs.on("hand-off"),
-        };
+        let settings = Settings::read(knobs);
+        let cpu = |n| Cpu { stolen_from: CpuId::new(n), ..Cpu::default() };
         Credit {
             settings,
             queues: RunQueues::new(host.cpus),
-            domains: Domains::new(),
+            domains: Domains::new(settings.weight_per_member),
             vcpus: Vec::new(),
-            cpus: vec![Cpu::default(); host.cpus],
+            cpus: (0..host.cpus).map(cpu).collect(),
             idlers: host.all(),
+            called: CpuSet::EMPTY,
             balance: 0,
             epoch: 0,
+            by_laxity: false,
         }
     }
 
@@ -261,10 +210,15 @@ impl Credit {
 
     /// Queues `e`, which waits, on its home, boosted if it is UNDER, and calls who may want it.
     pub(crate) fn enqueue_woken(&mut self, e: EntityId, cx: &mut Cx<'_>) {
-        if self.queues.priority(e) == Priority::Under {
+        if self.settings.boost && self.queues.priority(e) == Priority::Under {
             self.queues.set_priority(e, Priority::Boost);
         }
         self.enqueue(e, cx);
+    }
+
+    /// Queues `e`, which has just moved to another home.
+    fn enqueue_migrated(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        if self.settings.boost_migrated { self.enqueue_woken(e, cx) } else { self.enqueue(e, cx) }
     }
 
     /// Queues `e`, which waits, on its home, and calls who may want it.
@@ -299,15 +253,32 @@ impl Credit {
         if self.must_migrate(e, cx) {
             self.migrate(e, cx);
             if !self.vcpu(e).parked {
-                self.enqueue_woken(e, cx);
+                self.enqueue_migrated(e, cx);
             }
             return None;
         }
-        if self.vcpu(e).parked {
+        let vcpu = &self.vcpus[e.index()];
+        if vcpu.parked {
             return None;
         }
-        self.queues.insert(cpu, e);
+        if vcpu.yielded && self.settings.yield_behind {
+            self.queues.insert_behind_one(cpu, e);
+        } else {
+            self.queues.insert(cpu, e);
+        }
         Some(e)
+    }
+
+    /// If who has just stopped on `cpu` has run for so short a time that it is to go on: who, and for how much longer.
+    fn left_running(&mut self, cpu: CpuId, cx: &Cx<'_>) -> Option<(EntityId, Nanos)> {
+        let e = self.cpus[cpu.index()].stopped?;
+        let vcpu = &self.vcpus[e.index()];
+        let more = self.settings.left_running(cx.now().since(vcpu.begun))?;
+        let may_go_on = !vcpu.yielded && !vcpu.parked && !self.must_migrate(e, cx);
+        may_go_on.then(|| {
+            self.cpus[cpu.index()].stopped = None;
+            (e, more)
+        })
     }
 
     // ---- Ticks and accounting ----
@@ -339,12 +310,15 @@ impl Credit {
             if self.queues.priority(e) == Priority::Boost {
                 self.queues.set_priority(e, Priority::Under);
             }
-            if let Some((ran_by, ran)) = cx.take_ran(cpu) {
-                self.vcpu(ran_by).account.burn(ran);
+            let settings = self.settings;
+            if settings.charging == Charging::Sampled {
+                self.vcpu(e).account.credit -= settings.credits_in(settings.tick);
+            } else if let Some((ran_by, ran)) = cx.take_ran(cpu) {
+                self.vcpu(ran_by).account.burn(ran, &settings);
             }
             if !self.domains.is_active(e) {
                 self.domains.activate(e, self.vcpus[e.index()].domain);
-            } else if self.pick_cpu(e, Commit::No, cx) != cpu {
+            } else if settings.relocate && self.pick_cpu(e, Commit::No, cx) != cpu {
                 self.vcpu(e).migrating = true;
                 cx.kick(cpu);
             }
@@ -354,7 +328,7 @@ impl Credit {
             self.cpus[cpu.index()].sorted = self.epoch;
             self.queues.sort(cpu);
         }
-        if self.settings.hand_off && !self.settings.migration_delay.is_zero() {
+        if self.settings.hand_off && self.settings.passes_over() {
             self.hand_off_queue(cpu, cx);
         }
     }
@@ -376,7 +350,7 @@ impl Credit {
             }
             return;
         }
-        let per_cpu = credits_in(self.settings.period);
+        let per_cpu = self.settings.credits_per_period();
         let mut round = Round::new(self.cpus.len(), per_cpu, self.balance, weight);
         self.balance = 0;
         let mut next = self.domains.first();
@@ -404,10 +378,12 @@ impl Credit {
         if credit < 0 {
             vcpu.account.credit = credit.max(-most);
             self.queues.set_priority(e, Priority::Over);
-            if grant.park_below.is_some_and(|least| credit < least) && !self.vcpu(e).parked {
-                self.vcpu(e).parked = true;
-                self.queues.remove(e);
-                cx.hold(e, Held::Parked);
+            let least = match self.settings.parking {
+                Parking::BelowCap => grant.park_below,
+                Parking::InDebt => grant.park_below.map(|_| 0),
+            };
+            if least.is_some_and(|least| credit < least) && !self.vcpu(e).parked {
+                self.park(e, cx);
             }
         } else {
             self.queues.set_priority(e, Priority::Under);
@@ -415,11 +391,23 @@ impl Credit {
                 self.unpark(e, cx);
             }
             if credit > most {
-                self.vcpu(e).account.credit = 0;
+                self.vcpu(e).account.credit = match self.settings.overflow {
+                    Overflow::Empty => 0,
+                    Overflow::Halve => credit / 2,
+                };
                 self.domains.deactivate(e, self.vcpus[e.index()].domain);
             }
         }
         self.vcpus[e.index()].account.credit
+    }
+
+    /// Keeps `e` from running; from its next stop on, if it runs and is left to.
+    fn park(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        self.vcpu(e).parked = true;
+        self.queues.remove(e);
+        if self.settings.parking == Parking::BelowCap || !matches!(cx.state(e), State::Running(_)) {
+            cx.hold(e, Held::Parked);
+        }
     }
 
     /// Lets `e`, no longer parked, run again; without a boost.
@@ -459,12 +447,17 @@ impl Policy for Credit {
             stopped: None,
             parked: false,
             migrating: false,
+            yielded: false,
+            begun: cx.now(),
         };
         self.cpus[vcpu.home.index()].homes += 1;
         if self.vcpus.len() <= e.index() {
             self.vcpus.resize(e.index() + 1, vcpu);
         }
         self.vcpus[e.index()] = vcpu;
+        if self.settings.begins_active {
+            self.domains.activate(e, vcpu.domain);
+        }
         Ok(())
     }
 
@@ -492,7 +485,7 @@ impl Policy for Credit {
         } else if queued.is_some() {
             self.queues.remove(e);
             self.migrate(e, cx);
-            self.enqueue_woken(e, cx);
+            self.enqueue_migrated(e, cx);
         } else if !matches!(cx.state(e), State::Running(_)) && !self.is_about_to_be_queued(e) {
             self.migrate(e, cx);
         }
@@ -514,8 +507,14 @@ impl Policy for Credit {
         if !cx.may_run(e, self.vcpu(e).home) {
             self.migrate(e, cx);
         }
-        if !self.vcpu(e).parked {
-            self.enqueue_woken(e, cx);
+        if self.vcpu(e).parked {
+            return;
+        }
+        match cx.params(e).latency {
+            Some(laxity) if self.by_laxity && self.queues.priority(e) == Priority::Under => {
+                self.enqueue_by_laxity(e, laxity, cx);
+            }
+            _ => self.enqueue_woken(e, cx),
         }
     }
 
@@ -527,7 +526,8 @@ impl Policy for Credit {
     }
 
     fn charge(&mut self, e: EntityId, ran: Nanos, _cx: &mut Cx<'_>) {
-        self.vcpu(e).account.burn(ran);
+        let settings = self.settings;
+        self.vcpu(e).account.burn(ran, &settings);
     }
 
     fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
@@ -538,8 +538,12 @@ impl Policy for Credit {
     }
 
     fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
-        let now = cx.now();
-        self.vcpu(prev.entity).stopped = Some(now);
+        let vcpu = self.vcpu(prev.entity);
+        vcpu.stopped = Some(cx.now());
+        vcpu.yielded = prev.why == Why::Yielded;
+        if vcpu.parked {
+            cx.hold(prev.entity, Held::Parked);
+        }
         if prev.why != Why::Blocked {
             self.cpus[cpu.index()].stopped = Some(prev.entity);
         } else if self.must_migrate(prev.entity, cx) {
@@ -548,14 +552,19 @@ impl Policy for Credit {
     }
 
     fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
+        let was_called = self.called.remove(cpu);
+        if let Some((e, more)) = self.left_running(cpu, cx) {
+            self.hand_off_left(cpu, None, cx);
+            return Slice::until(e, cx.now() + more);
+        }
         let stopped = self.requeue_stopped(cpu, cx);
         let head = self.queues.first(cpu);
         let priority = head.map(|e| self.queues.priority(e));
-        let chosen = match priority {
-            Some(Priority::Under | Priority::Boost) => head,
-            Some(Priority::Over) | None => self.find_to_steal(cpu, priority, cx).or(head),
+        let stolen = match priority {
+            Some(Priority::Under | Priority::Boost) => None,
+            Some(Priority::Over) | None => self.steal(cpu, priority, cx),
         };
-        let Some(e) = chosen else {
+        let Some(e) = stolen.or(head) else {
             self.idlers.insert(cpu);
             self.cpus[cpu.index()].queued_while_idle = false;
             return Slice::IDLE;
@@ -563,9 +572,18 @@ impl Policy for Credit {
         self.queues.remove(e);
         self.set_home(e, cpu);
         self.idlers.remove(cpu);
+        let now = cx.now();
+        let vcpu = self.vcpu(e);
+        vcpu.yielded = false;
+        if stopped != Some(e) {
+            vcpu.begun = now;
+        }
         self.start_timers(cpu, cx);
         self.hand_off_left(cpu, stopped, cx);
-        Slice::until(e, cx.now() + self.settings.slice)
+        if was_called {
+            self.offer_all(cx);
+        }
+        Slice::until(e, now + self.settings.slice)
     }
 
     fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {

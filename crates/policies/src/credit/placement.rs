@@ -2,6 +2,7 @@
 
 use crate::credit::Credit;
 use crate::credit::runqueue::Priority;
+use crate::credit::settings::Steal;
 use sched::{CpuId, CpuSet, Cx, EntityId, Running};
 
 /// The CPUs of `set` in cyclic order, beginning with the next higher number after `cpu`.
@@ -16,35 +17,104 @@ fn next_in(cpu: CpuId, set: &CpuSet) -> Option<CpuId> {
 }
 
 impl Credit {
+    /// Whether `cpu` found nothing to run and has not picked since.
+    pub(crate) fn idles(&self, cpu: CpuId) -> bool {
+        self.idlers.contains(cpu) || self.called.contains(cpu)
+    }
+
+    /// Calls `cpu`, which idles; where a call is for one CPU only, it then counts as busy.
+    fn call_idle(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
+        if self.settings.tickle_one && self.idlers.remove(cpu) {
+            self.called.insert(cpu);
+        }
+        cx.kick(cpu);
+    }
+
     /// Calls those who may want to run `e`, which has just been queued on `cpu`: that CPU if it idles or runs
     /// somebody less urgent; and if it does not idle, all idle CPUs that `e` may run on.
     pub(crate) fn tickle(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) {
-        if self.idlers.contains(cpu) {
+        if self.idles(cpu) {
             self.cpus[cpu.index()].queued_while_idle = true;
-            cx.kick(cpu);
+            self.call_idle(cpu, cx);
+            return;
+        }
+        let idle = if self.idlers.is_empty() { CpuSet::EMPTY } else { self.idlers.and(&cx.allowed(e)) };
+        if self.settings.tickle_one && !idle.is_empty() {
+            self.tickle_one_of(&idle, cx);
             return;
         }
         if let Running::Mine { entity, .. } = cx.running(cpu)
-            && self.queues.priority(e) > self.queues.priority(entity)
+            && (self.queues.priority(e) > self.queues.priority(entity) || self.vcpus[entity.index()].parked)
         {
+            if self.settings.tickle_one && !self.idlers.and(&cx.allowed(entity)).is_empty() {
+                self.vcpus[entity.index()].migrating = true;
+            }
             cx.kick(cpu);
         }
-        if !self.idlers.is_empty() {
-            for idle in self.idlers.and(&cx.allowed(e)).iter() {
-                cx.kick(idle);
-            }
+        for idle in idle.iter() {
+            cx.kick(idle);
         }
     }
 
-    /// Finds work for `cpu` in the queues of CPUs that do not idle: of the first queue that has some, the first entity
-    /// that is more urgent than `than` (`None`: that there is) and may come over.
+    /// Calls one of these CPUs, in turn.
+    fn tickle_one_of(&mut self, idle: &CpuSet, cx: &mut Cx<'_>) {
+        let here = &mut self.cpus[cx.here().index()];
+        let Some(next) = next_in(here.called, idle) else { return };
+        here.called = next;
+        self.call_idle(next, cx);
+    }
+
+    /// Finds work for `cpu` in other queues, unless it has tried to a short while ago.
+    pub(crate) fn steal(&mut self, cpu: CpuId, than: Option<Priority>, cx: &Cx<'_>) -> Option<EntityId> {
+        let interval = self.settings.steal_interval;
+        let tried = &mut self.cpus[cpu.index()].tried_to_steal;
+        if !interval.is_zero() {
+            if tried.is_some_and(|tried| cx.now().since(tried) <= interval) {
+                return None;
+            }
+            *tried = Some(cx.now());
+        }
+        let stolen = self.find_to_steal(cpu, than, cx)?;
+        let from = self.vcpus[stolen.index()].home;
+        let first = CpuId::new(from.index() / cx.host().llc * cx.host().llc);
+        self.cpus[first.index()].stolen_from = from;
+        Some(stolen)
+    }
+
+    /// Finds work for `cpu` in the queues of other CPUs: of the first queue that has some, the first entity that is more
+    /// urgent than `than` (`None`: that there is) and may come over.
     pub(crate) fn find_to_steal(&self, cpu: CpuId, than: Option<Priority>, cx: &Cx<'_>) -> Option<EntityId> {
-        let mut peers = self.queues.occupied().minus(&self.idlers);
+        let mut peers = *self.queues.occupied();
         peers.remove(cpu);
-        cycle(cpu, &peers).find_map(|peer| {
+        if self.settings.steal != Steal::Any {
+            peers = peers.minus(&self.idlers).minus(&self.called);
+        }
+        let from = |peer: CpuId| {
             let mut more_urgent = self.queues.iter(peer).take_while(|&e| Some(self.queues.priority(e)) > than);
-            more_urgent.find(|&e| cx.may_run(e, cpu) && !self.is_hot(e, cx))
+            more_urgent.find(|&e| cx.may_run(e, cpu) && !self.is_hot(e, cx) && !self.is_bound_by_yield(e))
+        };
+        if self.settings.steal != Steal::Near {
+            return cycle(cpu, &peers).find_map(from);
+        }
+        let llc = cx.host().llc;
+        let domains = cx.host().cpus.div_ceil(llc);
+        (0..domains).find_map(|step| {
+            let first = (cpu.index() / llc + step) % domains * llc;
+            let near: CpuSet =
+                peers.iter().filter(|peer| peer.index() / llc == first / llc && self.has_two(*peer, cx)).collect();
+            cycle(self.cpus[first].stolen_from, &near).find_map(from)
         })
+    }
+
+    /// Whether `cpu`, whose queue is not empty, has two to run: who runs, or has just stopped, is one.
+    fn has_two(&self, cpu: CpuId, cx: &Cx<'_>) -> bool {
+        let running = matches!(cx.running(cpu), Running::Mine { .. }) || self.cpus[cpu.index()].stopped.is_some();
+        running || self.queues.iter(cpu).nth(1).is_some()
+    }
+
+    /// Whether `e` has yielded and therefore stays where it waits.
+    fn is_bound_by_yield(&self, e: EntityId) -> bool {
+        self.settings.yield_behind && self.vcpus[e.index()].yielded
     }
 
     /// Whether what `e` left in its CPU's cache is still worth staying for.
@@ -65,6 +135,9 @@ impl Credit {
         } else {
             next_in(home, &allowed).expect("every entity may run somewhere")
         };
+        if self.settings.tickle_one {
+            best = self.idle_rather_than(best, e, &allowed, cx);
+        }
         let host = *cx.host();
         if host.smt == 1 && host.llc >= host.cpus {
             return best; // No idle CPU has more neighbours than another.
@@ -96,6 +169,19 @@ impl Credit {
         best
     }
 
+    /// `best`, unless others wait or run there and another CPU of `allowed` idles: then the next such one.
+    fn idle_rather_than(&self, best: CpuId, e: EntityId, allowed: &CpuSet, cx: &Cx<'_>) -> CpuId {
+        let alone = match cx.running(best) {
+            Running::Mine { entity, .. } => entity == e,
+            Running::Idle => self.idlers.contains(best) || self.cpus[best.index()].stopped == Some(e),
+            Running::Above | Running::Below => false,
+        };
+        if alone && self.queues.first(best).is_none() {
+            return best;
+        }
+        next_in(best, &allowed.and(&self.idlers)).unwrap_or(best)
+    }
+
     /// Hands `e`, which is queued and was left waiting, over to an idle CPU that may run it and that nobody has
     /// called, if there is one.
     pub(crate) fn hand_off(&mut self, e: EntityId, cx: &mut Cx<'_>) {
@@ -108,14 +194,27 @@ impl Credit {
             self.queues.remove(e);
             self.set_home(e, idle);
             self.queues.insert(idle, e);
-            cx.kick(idle);
+            self.call_idle(idle, cx);
+        }
+    }
+
+    /// A call was for one CPU only, and that may run somebody else: whoever waits is offered to those that idle.
+    pub(crate) fn offer_all(&mut self, cx: &mut Cx<'_>) {
+        if !self.settings.hand_off || self.idlers.is_empty() {
+            return;
+        }
+        let busy = self.queues.occupied().minus(&self.idlers).minus(&self.called);
+        for cpu in busy.iter() {
+            self.hand_off_queue(cpu, cx);
         }
     }
 
     /// Hands over whoever in the queue of `cpu` an idle CPU may run.
     pub(crate) fn hand_off_queue(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let mut next = self.queues.first(cpu);
-        while let Some(e) = next {
+        while let Some(e) = next
+            && !self.idlers.is_empty()
+        {
             next = self.queues.next(e);
             self.hand_off(e, cx);
         }

@@ -130,6 +130,32 @@ impl RunQueues {
         }
     }
 
+    /// Puts `e` into the queue of `cpu` behind the first that is less urgent, if there is one.
+    pub(crate) fn insert_behind_one(&mut self, cpu: CpuId, e: EntityId) {
+        let priority = self.priority(e);
+        match self.first_below(cpu, priority).map(|below| self.lists.next(below)) {
+            Some(Some(behind)) => self.lists.insert_before(behind, e),
+            Some(None) | None => self.lists.push_back(cpu.index(), e),
+        }
+        self.occupied.insert(cpu);
+        self.below[cpu.index()] = [Below::Unknown; PRIORITIES];
+    }
+
+    /// Puts `e` into the queue of `cpu` with at most `ahead` in front of it, and no more than its priority gives. Says how many
+    /// that are.
+    pub(crate) fn insert_ahead(&mut self, cpu: CpuId, e: EntityId, ahead: usize) -> usize {
+        let priority = self.priority(e);
+        let place = self.iter(cpu).take(ahead).take_while(|&other| self.priority(other) >= priority).count();
+        let behind = self.iter(cpu).nth(place);
+        match behind {
+            Some(behind) => self.lists.insert_before(behind, e),
+            None => self.lists.push_back(cpu.index(), e),
+        }
+        self.occupied.insert(cpu);
+        self.below[cpu.index()] = [Below::Unknown; PRIORITIES];
+        place
+    }
+
     /// The first in the queue of `cpu` that is less urgent than `priority`.
     fn first_below(&mut self, cpu: CpuId, priority: Priority) -> Option<EntityId> {
         if let Below::Known(known) = self.below[cpu.index()][priority as usize] {
@@ -196,6 +222,19 @@ mod tests {
         let (mut queues, e) = queue(&[Over, Under, Boost, Under, Over, Boost]);
         e.iter().for_each(|&e| queues.insert(CPU, e));
         assert_eq!(queues.iter(CPU).collect::<Vec<_>>(), [e[2], e[5], e[1], e[3], e[0], e[4]]);
+    }
+
+    #[test]
+    fn who_yields_goes_behind_one_that_is_less_urgent() {
+        use Priority::{Over, Under};
+        let (mut queues, e) = queue(&[Under, Over, Over, Under, Under]);
+        e[1..4].iter().for_each(|&e| queues.insert(CPU, e));
+        queues.insert_behind_one(CPU, e[0]);
+        assert_eq!(queues.iter(CPU).collect::<Vec<_>>(), [e[3], e[1], e[0], e[2]]);
+        queues.insert(CPU, e[4]);
+        assert_eq!(queues.iter(CPU).collect::<Vec<_>>(), [e[3], e[4], e[1], e[0], e[2]]);
+        queues.sort(CPU);
+        assert_eq!(queues.iter(CPU).collect::<Vec<_>>(), [e[3], e[4], e[0], e[1], e[2]]);
     }
 
     #[test]

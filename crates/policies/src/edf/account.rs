@@ -1,7 +1,7 @@
 //! What `edf` keeps about an entity: its promise, the end of its current period, and what is left of its slice.
 
-use super::admission::Utilisation;
-use sched::{CpuId, EntityId, Instant, Limit, Nanos, Params, Reservation};
+use crate::admission::Utilisation;
+use sched::{CpuId, EntityId, Instant, Limit, Nanos, Reservation};
 
 /// What the `late` knob says about time not delivered by the end of a period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,8 +62,8 @@ pub(super) struct Account {
 }
 
 impl Account {
-    /// The account of an entity that asks for `params`, first seen now.
-    pub(super) fn open(params: &Params, enforce: Enforce, now: Instant) -> Account {
+    /// The account of an entity that asks for this, first seen now.
+    pub(super) fn open(asked: Option<&Reservation>, enforce: Enforce, now: Instant) -> Account {
         let mut account = Account {
             slice: Nanos::ZERO,
             period: Nanos::ZERO,
@@ -79,8 +79,8 @@ impl Account {
             cpu: None,
             utilisation: Utilisation::ZERO,
         };
-        if let Some(reservation) = params.reservation {
-            account.promise(&reservation, enforce, now);
+        if let Some(reservation) = asked {
+            account.promise(reservation, enforce, now);
         }
         account
     }
@@ -107,6 +107,15 @@ impl Account {
 
     pub(super) fn is_reserved(&self) -> bool {
         !self.period.is_zero()
+    }
+
+    /// The first beginning of a period from `now` on.
+    pub(super) fn period_from(&self, now: Instant) -> Instant {
+        if self.deadline.saturating_since(now) == self.period || self.deadline == now {
+            return now;
+        }
+        let passed = now.saturating_since(self.deadline).as_ns().div_ceil(self.period.as_ns());
+        self.deadline.saturating_add(self.period.saturating_mul(passed))
     }
 
     /// What orders entities: earliest deadline first, then the lower index.

@@ -31,20 +31,33 @@
 //! Source: VSched (Lin and Dinda, SC'05) §3; Liu and Layland 1973.
 
 mod account;
-mod admission;
 mod global;
 mod partitioned;
 #[cfg(test)]
 mod tests;
 mod wall;
 
+pub(crate) use partitioned::Partitioned;
+
+use crate::admission::Admission;
 use account::{Account, Enforce, Late, Standing};
-use admission::Admission;
 use sched::queue::{Heaps, Lists};
 use sched::{
     Alarm, AlarmKind, AlarmSlots, Conserving, CpuId, CpuSet, Cx, Descriptor, EntityId, Host, Instant, Keeps, Knob,
-    Knobs, Load, Nanos, Of, Params, Policy, Refused, Running, Slice, Why,
+    Knobs, Load, Nanos, Of, Params, Policy, Refused, Reservation, Running, Slice, Why,
 };
+
+pub(crate) const LATE: Knob =
+    Knob::choice("late", &["renew", "carry"], "whether undelivered time is forgotten or added to the next slice")
+        .from("S1 §3.2 (renew)");
+pub(crate) const GRAIN: Knob =
+    Knob::time("grain", Nanos::ZERO, (Nanos::ZERO, Nanos::s(1)), "timers go off at multiples of this; 0: exactly")
+        .from("S1 §3.3: 10 ms on Linux 2.4, 1 ms on 2.6");
+pub(crate) const RESERVE: Knob =
+    Knob::percent("reserve", [10, 0, 100], "what is not promised of each CPU, for everything else").from("S1 §3.1");
+pub(crate) const QUANTUM: Knob =
+    Knob::time("quantum", Nanos::ms(10), (Nanos::us(10), Nanos::s(1)), "a turn in time nobody has reserved")
+        .from("ours: S1 leaves that time to the host's own scheduler");
 
 /// What the rest of the system knows of it.
 pub(crate) const POLICY: Descriptor = Descriptor {
@@ -63,15 +76,12 @@ pub(crate) const POLICY: Descriptor = Descriptor {
             .from("S1 §3.2 (soft, hard); none: jobs run to completion"),
         Knob::choice("placement", &["global", "partitioned"], "all CPUs as one, or each entity on a CPU of its own")
             .from("S1 is partitioned by having one CPU"),
-        Knob::choice("late", &["renew", "carry"], "whether undelivered time is forgotten or added to the next slice")
-            .from("S1 §3.2 (renew)"),
+        LATE,
         Knob::choice("charge", &["cpu", "wall"], "whether a slice is used up by running, or by having been chosen")
             .from("S1 §3.2 (wall): its core cannot see an entity block"),
-        Knob::time("grain", Nanos::ZERO, (Nanos::ZERO, Nanos::s(1)), "timers go off at multiples of this; 0: exactly")
-            .from("S1 §3.3: 10 ms on Linux 2.4, 1 ms on 2.6"),
-        Knob::percent("reserve", [10, 0, 100], "what is not promised of each CPU, for everything else").from("S1 §3.1"),
-        Knob::time("quantum", Nanos::ms(10), (Nanos::us(10), Nanos::s(1)), "a turn in time nobody has reserved")
-            .from("ours: S1 leaves that time to the host's own scheduler"),
+        GRAIN,
+        RESERVE,
+        QUANTUM,
     ],
     build,
 };
@@ -114,18 +124,26 @@ fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     }
 }
 
+/// What is asked for an entity, and on which CPUs it may not be promised.
+struct Terms {
+    asked: Option<Reservation>,
+    taken: CpuSet,
+}
+
 /// The alarm at the end of an entity's period.
 const fn period_end(e: EntityId) -> Alarm {
     Alarm { of: Of::Entity(e), slot: 0 }
 }
 
-/// What the placements share: accounts, admission, and the two kinds of queues.
-struct Edf {
+/// What the placements, and `gang_edf`, share: accounts, admission, and the two kinds of queues.
+pub(crate) struct Edf {
     enforce: Enforce,
     late: Late,
     grain: Nanos,
     quantum: Nanos,
     partitioned: bool,
+    /// Whether the members of a gang are bound to each other: see `gang_edf`.
+    gangs: bool,
     /// By entity index; those of entities that left are not `open`.
     accounts: Vec<Account>,
     members: usize,
@@ -141,7 +159,7 @@ struct Edf {
 }
 
 impl Edf {
-    fn new(host: &Host, knobs: &Knobs, partitioned: bool) -> Edf {
+    pub(crate) fn new(host: &Host, knobs: &Knobs, partitioned: bool) -> Edf {
         let enforce = match knobs.word("enforce") {
             "soft" => Enforce::Soft,
             "hard" => Enforce::Hard,
@@ -155,6 +173,7 @@ impl Edf {
             grain: knobs.time("grain"),
             quantum: knobs.time("quantum"),
             partitioned,
+            gangs: false,
             accounts: Vec::new(),
             members: 0,
             admission: Admission::new(host.cpus, reserve, partitioned),
@@ -177,8 +196,9 @@ impl Edf {
     // ---- Membership ----
 
     fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
-        let mut account = Account::open(cx.params(e), self.enforce, cx.now());
-        self.promise(e, &mut account, None, cx)?;
+        let terms = self.terms(e, cx)?;
+        let mut account = Account::open(terms.asked.as_ref(), self.enforce, cx.now());
+        self.promise(e, &mut account, None, &terms, cx)?;
         if self.accounts.len() <= e.index() {
             self.accounts.resize(e.index() + 1, account);
             self.arrived.resize(e.index() + 1, 0);
@@ -196,23 +216,63 @@ impl Edf {
         self.ready.reserve(e, queue, self.members);
     }
 
+    /// What `e` asks for, beside its siblings if it is in a gang: the same as they have, from a common start, on a CPU
+    /// that none of them has.
+    fn terms(&self, e: EntityId, cx: &Cx<'_>) -> Result<Terms, Refused> {
+        let params = cx.params(e);
+        let mut terms = Terms { asked: params.reservation, taken: CpuSet::EMPTY };
+        let Some(asked) = terms.asked.as_mut() else { return Ok(terms) };
+        if self.enforce != Enforce::None && asked.relative_deadline() < asked.period {
+            return Err(Refused::Unsupported(
+                "the slice is due at the end of the period here; right would be no deadline, or the policy `deadline`",
+            ));
+        }
+        if !self.gangs || !cx.group_params(params.group).gang {
+            return Ok(terms);
+        }
+        let now = cx.now();
+        let mut start = asked.start.unwrap_or(now).max(now);
+        for sibling in cx.members(params.group).filter(|&sibling| sibling != e) {
+            let Some(account) = self.accounts.get(sibling.index()).filter(|a| a.open && a.is_reserved()) else {
+                continue;
+            };
+            if (account.slice, account.period) != (asked.slice, asked.period) {
+                return Err(Refused::Unsupported(
+                    "the members of a gang have one slice and one period; right would be the siblings', or another group",
+                ));
+            }
+            start = account.period_from(now);
+            if let Some(cpu) = account.cpu {
+                terms.taken.insert(cpu);
+            }
+        }
+        asked.start = Some(start);
+        Ok(terms)
+    }
+
     /// Enters the promise of `account` in the books and confines `e` to the CPU it is made on.
     fn promise(
         &mut self,
         e: EntityId,
         account: &mut Account,
         first: Option<CpuId>,
+        terms: &Terms,
         cx: &mut Cx<'_>,
     ) -> Result<(), Refused> {
         account.cpu = None;
-        let Some(asked) = cx.params(e).reservation else {
+        let Some(asked) = terms.asked else {
             cx.confine(e, &CpuSet::ALL);
             return Ok(());
         };
         if self.enforce == Enforce::None && !self.partitioned {
             return Ok(());
         }
-        let allowed = cx.params(e).affinity.and(&cx.host().all());
+        let allowed = cx.params(e).affinity.and(&cx.host().all()).minus(&terms.taken);
+        if allowed.is_empty() {
+            return Err(Refused::Unsupported(
+                "every CPU this member of the gang may run on has a sibling; right would be fewer members, or more CPUs",
+            ));
+        }
         let accounts = &self.accounts;
         let others = |cpu: Option<CpuId>| {
             let others = accounts.iter().enumerate().filter(move |&(index, _)| index != e.index());
@@ -245,10 +305,12 @@ impl Edf {
     /// Where only other things changed, the period goes on. If refused, all is as it was.
     fn renegotiate(&mut self, e: EntityId, old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
         let before = *self.account(e);
-        let same = old.reservation == cx.params(e).reservation;
-        let mut account = if same { before } else { Account::open(cx.params(e), self.enforce, cx.now()) };
+        let terms = self.terms(e, cx)?;
+        let moved = self.gangs && old.group != cx.params(e).group;
+        let same = old.reservation == cx.params(e).reservation && !moved;
+        let mut account = if same { before } else { Account::open(terms.asked.as_ref(), self.enforce, cx.now()) };
         self.withdraw(&before);
-        let answer = self.promise(e, &mut account, before.cpu, cx);
+        let answer = self.promise(e, &mut account, before.cpu, &terms, cx);
         if answer.is_err() {
             // The books have room for what was in them.
             if before.is_reserved() && (self.enforce != Enforce::None || self.partitioned) {

@@ -4,10 +4,19 @@
 use super::Edf;
 use super::account::Standing;
 use sched::{
-    Alarm, CpuId, Cx, EntityId, Nanos, Of, Params, Policy, Refused, Running, Slice, State, Stopped, Wake, Why,
+    Alarm, CpuId, Cx, EntityId, GroupChange, GroupId, Nanos, Of, Params, Policy, Refused, Running, Slice, State,
+    Stopped, Wake, Why,
 };
 
-pub(super) struct Partitioned(pub(super) Edf);
+pub(crate) struct Partitioned(pub(super) Edf);
+
+impl Partitioned {
+    /// The same, but that the members of a gang are promised the same, in phase, on CPUs of their own.
+    pub(crate) fn with_gangs(mut edf: Edf) -> Partitioned {
+        edf.gangs = true;
+        Partitioned(edf)
+    }
+}
 
 impl Partitioned {
     /// Calls the CPU that should run `e`, which has just been queued.
@@ -54,6 +63,16 @@ impl Policy for Partitioned {
             }
         }
         self.0.arm(e, cx);
+        Ok(())
+    }
+
+    fn group(&mut self, g: GroupId, change: GroupChange<'_>, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        let begins = matches!(change, GroupChange::Params { old } if !old.gang && cx.group_params(g).gang);
+        if self.0.gangs && begins && cx.members(g).any(|e| self.0.account(e).is_reserved()) {
+            return Err(Refused::Unsupported(
+                "the group has members with reservations made apart; right would be to make it a gang before they come",
+            ));
+        }
         Ok(())
     }
 

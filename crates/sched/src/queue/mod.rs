@@ -4,7 +4,7 @@
 //! - [`Lists`]: first in, first out, with insertion anywhere.
 //! - [`Levels`]: a list per priority, and the best non-empty one at once.
 //! - [`Heaps`]: the least key at once; the cheapest where nothing else is asked.
-//! - [`Trees`]: all in order of key, with neighbours.
+//! - [`Trees`]: all in order of key, with neighbours, and with a summary of each subtree where one is wanted.
 
 mod heaps;
 mod levels;
@@ -14,4 +14,4 @@ mod trees;
 pub use heaps::Heaps;
 pub use levels::Levels;
 pub use lists::Lists;
-pub use trees::Trees;
+pub use trees::{Summary, Trees};

@@ -5,10 +5,25 @@ use alloc::vec::Vec;
 
 const NIL: u32 = u32::MAX;
 
+/// What a tree keeps of each of its subtrees: made of what its entities brought along.
+pub trait Summary: Copy {
+    /// Of two sets of entities together. In whatever order sets are joined, the result is the same.
+    #[must_use]
+    fn join(self, other: Self) -> Self;
+}
+
+/// Nothing.
+impl Summary for () {
+    fn join(self, (): ()) {}
+}
+
 #[derive(Clone, Copy, Debug)]
-struct Node<K> {
+struct Node<K, S> {
     id: EntityId,
     key: K,
+    /// What it brought along, and that of all under it.
+    own: S,
+    sum: S,
     tree: u32,
     parent: u32,
     child: [u32; 2],
@@ -25,10 +40,13 @@ struct Tree {
 ///
 /// Treaps whose heap order is a hash of the entity's index: balanced in expectation, and the same on every run.
 /// `push` and `remove` take O(log n), `first` O(1), `next` O(1) amortised over a walk.
+///
+/// An entity may bring a [`Summary`] along. Then a queue knows that of all its entities at any time (`summary`), and finds the
+/// first one whose own is of some kind in O(log n) (`first_where`).
 #[derive(Debug)]
-pub struct Trees<K> {
+pub struct Trees<K, S = ()> {
     trees: Vec<Tree>,
-    nodes: Vec<Node<K>>,
+    nodes: Vec<Node<K, S>>,
 }
 
 /// The heap order of a node: Fibonacci hashing, with the high bits folded in.
@@ -38,9 +56,21 @@ const fn rank(node: u32) -> u32 {
 }
 
 impl<K: Copy + Ord> Trees<K> {
+    /// Makes room for `e`. Call it at attach. `key` is any key.
+    pub fn reserve(&mut self, e: EntityId, key: K) {
+        self.reserve_with(e, key, ());
+    }
+
+    /// Puts `e` into `tree`. It must not be in any.
+    pub fn push(&mut self, tree: usize, key: K, e: EntityId) {
+        self.push_with(tree, key, (), e);
+    }
+}
+
+impl<K: Copy + Ord, S: Summary> Trees<K, S> {
     /// This many empty queues.
     #[must_use]
-    pub fn new(trees: usize) -> Trees<K> {
+    pub fn new(trees: usize) -> Trees<K, S> {
         Trees { trees: alloc::vec![Tree { root: NIL, first: NIL, len: 0 }; trees], nodes: Vec::new() }
     }
 
@@ -51,9 +81,9 @@ impl<K: Copy + Ord> Trees<K> {
         }
     }
 
-    /// Makes room for `e`. Call it at attach. `key` is any key.
-    pub fn reserve(&mut self, e: EntityId, key: K) {
-        let fresh = Node { id: e, key, tree: NIL, parent: NIL, child: [NIL; 2] };
+    /// Makes room for `e`. Call it at attach. `key` is any key, `own` any summary.
+    pub fn reserve_with(&mut self, e: EntityId, key: K, own: S) {
+        let fresh = Node { id: e, key, own, sum: own, tree: NIL, parent: NIL, child: [NIL; 2] };
         if self.nodes.len() <= e.index() {
             self.nodes.resize(e.index() + 1, fresh);
         }
@@ -103,6 +133,30 @@ impl<K: Copy + Ord> Trees<K> {
         core::iter::successors(self.first(tree), |&(_, e)| self.next(e))
     }
 
+    /// The summary of all who wait in `tree`; `None` if nobody does.
+    #[must_use]
+    pub fn summary(&self, tree: usize) -> Option<S> {
+        let root = self.trees[tree].root;
+        (root != NIL).then(|| self.nodes[root as usize].sum)
+    }
+
+    /// The first in `tree`, in order of key, whose own summary `is` of some kind. A set's summary must be of that kind if and
+    /// only if that of one of its entities is: as whether a minimum is small enough.
+    pub fn first_where(&self, tree: usize, is: impl Fn(S) -> bool) -> Option<(K, EntityId)> {
+        let mut at = self.trees[tree].root;
+        while at != NIL {
+            let Node { own, child: [left, right], .. } = self.nodes[at as usize];
+            if left != NIL && is(self.nodes[left as usize].sum) {
+                at = left;
+            } else if is(own) {
+                break;
+            } else {
+                at = right;
+            }
+        }
+        self.at(at)
+    }
+
     fn at(&self, node: u32) -> Option<(K, EntityId)> {
         (node != NIL).then(|| {
             let node = &self.nodes[node as usize];
@@ -128,8 +182,8 @@ impl<K: Copy + Ord> Trees<K> {
         }
     }
 
-    /// Puts `e` into `tree`. It must not be in any.
-    pub fn push(&mut self, tree: usize, key: K, e: EntityId) {
+    /// Puts `e` into `tree`, with its own summary. It must not be in any.
+    pub fn push_with(&mut self, tree: usize, key: K, own: S, e: EntityId) {
         assert!(!self.contains(e), "{e} is queued already");
         let new = index(e);
         let (mut parent, mut side, mut leftmost) = (NIL, 0, true);
@@ -142,7 +196,7 @@ impl<K: Copy + Ord> Trees<K> {
         }
         #[expect(clippy::cast_possible_truncation, reason = "there are fewer than 2^32 queues")]
         let number = tree as u32;
-        self.nodes[e.index()] = Node { id: e, key, tree: number, parent, child: [NIL; 2] };
+        self.nodes[e.index()] = Node { id: e, key, own, sum: own, tree: number, parent, child: [NIL; 2] };
         let ends = &mut self.trees[tree];
         ends.len += 1;
         if leftmost {
@@ -156,6 +210,14 @@ impl<K: Copy + Ord> Trees<K> {
         while self.nodes[new as usize].parent != NIL && rank(new) > rank(self.nodes[new as usize].parent) {
             self.rotate_up(tree, new);
         }
+        self.sum_up_from(new);
+    }
+
+    /// Gives `e`, which is in a queue, another summary of its own.
+    pub fn resummarise(&mut self, e: EntityId, own: S) {
+        assert!(self.contains(e), "{e} is queued");
+        self.nodes[e.index()].own = own;
+        self.sum_up_from(index(e));
     }
 
     /// Takes the entity of least key out of `tree`.
@@ -184,7 +246,25 @@ impl<K: Copy + Ord> Trees<K> {
             }
         }
         self.nodes[e.index()].tree = NIL;
+        self.sum_up_from(self.nodes[e.index()].parent);
         true
+    }
+
+    /// Sums up `node` and all above it. Nothing to do where nothing is kept.
+    fn sum_up_from(&mut self, mut node: u32) {
+        if core::mem::size_of::<S>() == 0 {
+            return;
+        }
+        while node != NIL {
+            self.sum_up(node);
+            node = self.nodes[node as usize].parent;
+        }
+    }
+
+    fn sum_up(&mut self, node: u32) {
+        let Node { own, child, .. } = self.nodes[node as usize];
+        let below = child.into_iter().filter(|&child| child != NIL).map(|child| self.nodes[child as usize].sum);
+        self.nodes[node as usize].sum = below.fold(own, S::join);
     }
 
     /// Hangs `new` (or nothing) where `old` hangs.
@@ -212,6 +292,8 @@ impl<K: Copy + Ord> Trees<K> {
         if inner != NIL {
             self.nodes[inner as usize].parent = parent;
         }
+        // Whoever calls this sums up the others, all above.
+        self.sum_up(parent);
     }
 }
 
@@ -247,5 +329,51 @@ mod tests {
             assert_eq!(trees.len(1), model.len());
         }
         assert!(trees.iter(1).map(|(key, _)| key).eq(model.iter().copied()));
+    }
+
+    /// The least of some numbers.
+    #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+    struct Least(u64);
+
+    impl Summary for Least {
+        fn join(self, other: Least) -> Least {
+            Least(self.0.min(other.0))
+        }
+    }
+
+    #[test]
+    fn a_summary_is_that_of_all_and_finds_the_first_of_its_kind() {
+        let mut trees: Trees<(u64, u32), Least> = Trees::new(2);
+        let mut model: BTreeSet<((u64, u32), u64)> = BTreeSet::new();
+        let entity = |n: u32| EntityId::new(n, 0);
+        (0..200).for_each(|n| trees.reserve_with(entity(n), (0, 0), Least(0)));
+        let mut state = 54321_u64;
+        for _ in 0..20_000 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let n = (state >> 33) as u32 % 200;
+            let (key, own) = ((state >> 40 & 0x3f, n), state >> 50 & 0xff);
+            let known = model.iter().find(|&&((_, other), _)| other == n).copied();
+            match known {
+                Some((key, _)) if own.is_multiple_of(3) => {
+                    model.retain(|&((_, other), _)| other != n);
+                    model.insert((key, own));
+                    trees.resummarise(entity(n), Least(own));
+                }
+                Some(_) => {
+                    model.retain(|&((_, other), _)| other != n);
+                    assert!(trees.remove(entity(n)));
+                }
+                None => {
+                    model.insert((key, own));
+                    trees.push_with(1, key, Least(own), entity(n));
+                }
+            }
+            assert_eq!(trees.summary(1), model.iter().map(|&(_, own)| Least(own)).reduce(Least::join));
+            for most in [own, 20, 200] {
+                let first = model.iter().find(|&&(_, own)| own <= most).map(|&(key, _)| key);
+                assert_eq!(trees.first_where(1, |least| least.0 <= most).map(|(key, _)| key), first);
+            }
+        }
+        assert_eq!(trees.summary(0), None);
     }
 }

@@ -19,6 +19,7 @@ pub(super) fn promised(host: Host, entities: u64, weights: (u64, u64), group_dep
         has_changes: true,
         has_sleepers: true,
         has_affinity: true,
+        warp_most: Nanos::ZERO,
     };
     let Conserving::Global { slack } = (POLICY.conserving)(&load) else { panic!("it conserves work") };
     (slack, (POLICY.starvation)(&load).expect("nobody starves"))

@@ -1,7 +1,7 @@
 //! Quotas.
 
 use super::*;
-use crate::cfs::bandwidth::{PERIOD, SLACK};
+use crate::fair::{PERIOD, SLACK};
 use sched::{Alarm, Input, Kicks, Machine, Of};
 
 /// A group of 50 ms in 100 ms, and a hog of it pinned to each of two CPUs.

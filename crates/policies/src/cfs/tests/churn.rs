@@ -1,7 +1,7 @@
 //! Long random runs of everything that can happen, against what must always hold.
 
 use super::balancing::promised;
-use super::record::Turn;
+
 use super::*;
 use sched::State;
 

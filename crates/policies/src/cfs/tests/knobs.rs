@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn slices(cpus: usize, knobs: &[(&str, i64)], weights: &[i32]) -> Vec<i64> {
+pub(super) fn slices(cpus: usize, knobs: &[(&str, i64)], weights: &[i32]) -> Vec<i64> {
     let mut world = World::with(Host::new(cpus), knobs);
     let hogs: Vec<_> = weights.iter().map(|&n| world.hog(on(&[0], nice(n)))).collect();
     world.settle();
@@ -254,7 +254,7 @@ fn last_buddy_of_a_crowd(world: &mut World) -> EntityId {
 }
 
 /// Where a task of CPU 1 wakes whose waker runs on CPU 0. Each CPU has a cache of its own, CPU 1 runs a hog.
-fn wakes_on(knobs: &[(&str, i64)], sync: bool, there: i32) -> i64 {
+pub(super) fn wakes_on(knobs: &[(&str, i64)], sync: bool, there: i32) -> i64 {
     let mut world = World::with(Host { cpus: 2, smt: 1, llc: 1 }, knobs);
     let e = world.scripted(on(&[1], nice(0)));
     world.wake(e);

@@ -3,21 +3,21 @@
 use super::*;
 
 /// A waker on `cpu`, forever running there.
-fn waker_on(world: &mut World, cpu: usize) -> EntityId {
+pub(super) fn waker_on(world: &mut World, cpu: usize) -> EntityId {
     let waker = world.hog(on(&[cpu], nice(0)));
     world.settle();
     assert_eq!(world.running(cpu), Some(waker));
     waker
 }
 
-fn wakers_on(world: &mut World, cpus: &[usize]) {
+pub(super) fn wakers_on(world: &mut World, cpus: &[usize]) {
     for &cpu in cpus {
         waker_on(world, cpu);
     }
 }
 
 /// An entity that last ran on `cpu` and sleeps.
-fn sleeper_of(world: &mut World, cpu: usize) -> EntityId {
+pub(super) fn sleeper_of(world: &mut World, cpu: usize) -> EntityId {
     let e = world.scripted(on(&[cpu], nice(0)));
     world.wake(e);
     world.settle();
@@ -28,7 +28,7 @@ fn sleeper_of(world: &mut World, cpu: usize) -> EntityId {
     e
 }
 
-fn wake_by(world: &mut World, e: EntityId, waker: EntityId, sync: bool) {
+pub(super) fn wake_by(world: &mut World, e: EntityId, waker: EntityId, sync: bool) {
     world.host.wake(e, Wake::By { waker, sync });
     world.settle();
 }

@@ -308,7 +308,7 @@ fn the_picture_in_the_essay_is_true() {
     let a = world.hog(nice(0));
     world.hog(nice(5));
     world.until_ms(55);
-    let letters = |turn: &record::Turn| {
+    let letters = |turn: &Turn| {
         let length = turn.to.since(turn.from).as_ns() / 1_000_000;
         (0..length).map(|_| if turn.entity == a { 'a' } else { 'b' }).collect::<String>()
     };

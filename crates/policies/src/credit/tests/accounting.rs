@@ -6,7 +6,7 @@ use crate::credit::domains::{DomainId, Domains};
 
 /// What each member of each domain `(weight, members, cap)`, first to last on the list, gets; and the new order.
 fn round(cpus: usize, balance: i64, domains: &[(u32, u32, Option<u32>)]) -> Vec<Grant> {
-    let mut table = Domains::new();
+    let mut table = Domains::new(false);
     let mut next = 0;
     for (n, &(weight, members, cap_percent)) in domains.iter().enumerate().rev() {
         let group = GroupId::new(u32::try_from(n).expect("few") + 1, 0);

@@ -118,6 +118,7 @@ fn load<'a>(host: &'a sched::Host, knobs: &'a Knobs, entities: u64) -> Load<'a> 
         has_changes: false,
         has_sleepers: false,
         has_affinity: true,
+        warp_most: Nanos::ZERO,
     }
 }
 

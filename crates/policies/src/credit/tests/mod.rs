@@ -1,9 +1,12 @@
 //! Credit against its rules: policies.md 7.3 and the worked examples of 7.5, all in virtual time.
 
 mod accounting;
+mod caps;
 mod churn;
 mod placement;
 mod priorities;
+mod stealing;
+mod versions;
 
 use super::POLICY;
 use sched::{CpuId, CpuSet, EntityId, GroupId, GroupParams, Instant, Nanos, Params, State, Wake, Weight};
@@ -18,6 +21,18 @@ const OVER: i64 = -2;
 
 fn host_of<'a>(shape: sched::Host, knobs: &[(&str, i64)]) -> Host<'a> {
     let mut values = POLICY.defaults();
+    for &(name, value) in knobs {
+        values.set(name, value).expect("a knob of credit");
+    }
+    Host::new(&POLICY, shape, &values, Costs::NONE).expect("credit works everywhere")
+}
+
+/// A host of this shape, with some knobs set by their words.
+fn worded<'a>(shape: sched::Host, words: &[(&str, &str)], knobs: &[(&str, i64)]) -> Host<'a> {
+    let mut values = POLICY.defaults();
+    for &(name, word) in words {
+        values.set_word(name, word).expect("a choice of credit");
+    }
     for &(name, value) in knobs {
         values.set(name, value).expect("a knob of credit");
     }

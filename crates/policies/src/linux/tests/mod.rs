@@ -2,11 +2,13 @@
 
 mod churn;
 mod classes;
+mod deadlines;
+mod servers;
 
 use super::POLICY;
 use sched::{
-    Class, CpuId, CpuSet, EntityId, GroupId, GroupParams, Instant, Nanos, Params, Quota, RtPriority, State, Wake,
-    Weight,
+    Class, CpuId, CpuSet, EntityId, GroupId, GroupParams, Instant, Limit, Nanos, Params, Quota, Refused, Reservation,
+    RtPriority, State, Wake, Weight,
 };
 use sim::{Costs, Host, Periodic, Workload};
 
@@ -43,6 +45,12 @@ fn fifo(priority: u8) -> Params {
 
 fn round_robin(priority: u8) -> Params {
     of(Class::RoundRobin(number(priority)))
+}
+
+/// A hard reservation, in milliseconds.
+fn reserved(slice: u64, period: u64) -> Params {
+    let reservation = Reservation { limit: Limit::Hard, ..Reservation::new(Nanos::ms(slice), Nanos::ms(period)) };
+    Params { reservation: Some(reservation), ..Params::default() }
 }
 
 fn nice(nice: i32) -> Params {

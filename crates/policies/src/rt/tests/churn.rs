@@ -55,11 +55,11 @@ fn check(host: &Host<'_>, entities: &[EntityId]) {
 }
 
 fn churn(cpus: usize, bound: bool, knobs: &[(&str, i64)], costs: Costs, seed: u64) {
-    let mut values = ALONE.defaults();
+    let mut values = POLICY.defaults();
     for &(name, value) in knobs {
         values.set(name, value).expect("a knob of rt");
     }
-    let mut host = Host::new(&ALONE, sched::Host::new(cpus), &values, costs).expect("rt works everywhere");
+    let mut host = Host::new(&POLICY, sched::Host::new(cpus), &values, costs).expect("rt works everywhere");
     let mut dice = Dice(seed);
     let mut entities: Vec<EntityId> = Vec::new();
     for _ in 0..3_000 {

@@ -4,41 +4,19 @@ mod churn;
 mod lists;
 mod throttling;
 
-use super::{ALARMS, KNOBS, Rt};
-use sched::{
-    Class, Conserving, CpuId, CpuSet, Descriptor, EntityId, Instant, Keeps, Knob, Nanos, Params, Policy, Refused,
-    RtPriority, State, Wake,
-};
+use super::POLICY;
+use sched::{Class, CpuId, CpuSet, EntityId, Instant, Nanos, Params, RtPriority, State, Wake};
 use sim::{Costs, Host, Workload};
-
-const ALONE: Descriptor = Descriptor {
-    name: "rt",
-    title: "the real-time classes alone",
-    source: "sched(7)",
-    good_for: "tests",
-    bad_at: "anything else",
-    text: "",
-    conserving: |_| Conserving::Global { slack: Nanos::ZERO },
-    starvation: |_| None,
-    keeps: Keeps::NOTHING,
-    alarms: ALARMS,
-    knobs: &ALL_KNOBS,
-    build: |host, knobs| Ok(Box::new(Rt::new(host, knobs)) as Box<dyn Policy>),
-};
-
-const ALL_KNOBS: [Knob; 5] = [KNOBS[0], KNOBS[1], KNOBS[2], KNOBS[3], TICK];
-
-const TICK: Knob = Knob::time("tick", Nanos::ms(1), (Nanos::us(100), Nanos::ms(100)), "the time between two ticks");
 
 const CPU: CpuId = CpuId::new(0);
 const OTHER: CpuId = CpuId::new(1);
 
 fn host_with<'a>(cpus: usize, knobs: &[(&str, i64)]) -> Host<'a> {
-    let mut values = ALONE.defaults();
+    let mut values = POLICY.defaults();
     for &(name, value) in knobs {
         values.set(name, value).expect("a knob of rt");
     }
-    Host::new(&ALONE, sched::Host::new(cpus), &values, Costs::NONE).expect("rt works everywhere")
+    Host::new(&POLICY, sched::Host::new(cpus), &values, Costs::NONE).expect("rt works everywhere")
 }
 
 /// Without throttling.
@@ -97,12 +75,26 @@ fn wake(host: &mut Host<'_>, e: EntityId) {
 }
 
 #[test]
-fn only_real_time_entities_are_taken_and_the_refusal_says_so() {
+fn who_has_no_priority_takes_turns_below() {
     let mut host = host(1);
-    let refused = host.attach("fair", Params::default(), Workload::Hog).expect_err("it is not real-time");
-    assert!(matches!(refused, Refused::Unsupported(reason) if reason.contains("fifo or rr")));
-    let e = hog(&mut host, fifo(1));
-    assert!(host.adjust(e, Params::default()).is_err(), "nor may it stop being so");
-    run_through(&mut host, 5);
-    assert_eq!((running(&host, CPU), host.machine().inspect(e, "rt-priority")), (Some(e), Some(1)));
+    let turns = [(), (), ()].map(|()| hog(&mut host, Params::default()));
+    host.run_until(at(300));
+    assert_eq!(turns.map(|e| used(&mut host, e)), [Nanos::ms(100); 3]);
+    let urgent = hog(&mut host, fifo(1));
+    run_through(&mut host, 400);
+    assert_eq!((running(&host, CPU), host.machine().inspect(urgent, "rt-priority")), (Some(urgent), Some(1)));
+    // And who ceases to have one goes on below.
+    host.adjust(urgent, Params::default()).expect("accepted");
+    host.run_until(at(800));
+    assert_eq!(turns.map(|e| used(&mut host, e)), [Nanos::ms(200); 3]);
+}
+
+#[test]
+fn turns_below_can_be_tuned() {
+    let mut host = host_with(1, &[("quantum", 30_000_000)]);
+    let [a, b] = [(), ()].map(|()| hog(&mut host, Params::default()));
+    run_through(&mut host, 29);
+    assert_eq!(running(&host, CPU), Some(a));
+    run_through(&mut host, 30);
+    assert_eq!(running(&host, CPU), Some(b));
 }

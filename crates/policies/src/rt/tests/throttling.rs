@@ -91,7 +91,8 @@ fn time_not_used_is_not_saved() {
 #[test]
 fn a_late_end_of_period_counts_for_all_that_have_passed() {
     use sched::{Alarm, Input, Kicks, Machine, Of};
-    let mut machine = Machine::build(&ALONE, sched::Host::new(1), &ALONE.defaults(), Kicks::Immediate).expect("works");
+    let mut machine =
+        Machine::build(&POLICY, sched::Host::new(1), &POLICY.defaults(), Kicks::Immediate).expect("works");
     let e = machine.attach(Instant::ZERO, fifo(10)).expect("accepted");
     machine.input(Instant::ZERO, Input::Wake { entity: e, why: Wake::Timer });
     machine.settle(Instant::ZERO);
@@ -106,7 +107,7 @@ fn a_late_end_of_period_counts_for_all_that_have_passed() {
 
 #[test]
 fn an_idle_host_is_quiet() {
-    let mut events = trace::Trace::new(trace::Header { policy: ALONE.name.to_string(), cpus: 1, seed: 0 });
+    let mut events = trace::Trace::new(trace::Header { policy: POLICY.name.to_string(), cpus: 1, seed: 0 });
     let mut host = host_with(1, &[]);
     host.watch(&mut events);
     let e = scripted(&mut host, round_robin(10));
@@ -116,4 +117,36 @@ fn an_idle_host_is_quiet() {
     host.run_until(at(100_000));
     drop(host);
     assert_eq!(events.events.last().expect("something happened").0, at(1_000), "the end of the period");
+}
+
+/// With two CPUs a hog that has used its 950 ms borrows 50 of the other's 950, and is not throttled.
+#[test]
+fn with_sharing_a_cpu_borrows_what_its_neighbours_have_left() {
+    let mut host = host_with(2, &[("rt-runtime-share", 1)]);
+    let e = hog(&mut host, pinned(fifo(10), CPU));
+    let below = hog(&mut host, pinned(Params::default(), CPU));
+    host.run_until(at(5_000));
+    assert_eq!([e, below].map(|e| used(&mut host, e)), [Nanos::s(5), Nanos::ZERO]);
+    // When the lender is short itself, it borrows back what the other has left; then both have 950 ms.
+    let lender = hog(&mut host, pinned(fifo(10), OTHER));
+    host.run_until(at(15_000));
+    for (e, due) in [(lender, 9_500), (e, 14_500), (below, 500)] {
+        let got = used(&mut host, e);
+        assert!(got + Nanos::ms(60) >= Nanos::ms(due) && got <= Nanos::ms(due + 60), "{got} of {due} ms");
+    }
+}
+
+/// Each of the others lends its part of what it has left, not all of it: of 10 ms a third each.
+#[test]
+fn a_borrower_gets_a_part_of_what_is_left() {
+    let mut host = host_with(3, &[("rt-runtime-share", 1), ("rt-runtime", 10_000_000), ("rt-period", 100_000_000)]);
+    let e = hog(&mut host, pinned(fifo(10), CPU));
+    // 10 + 3.33 + 3.33; then a third of the 6.67 left, and so on, for as long as that is more than a tick uses.
+    host.run_until(at(99));
+    let got = used(&mut host, e);
+    assert!(got > Nanos::ms(16) && got < Nanos::ms(30), "{got}");
+    let mut alone = host_with(1, &[("rt-runtime-share", 1), ("rt-runtime", 10_000_000), ("rt-period", 100_000_000)]);
+    let e = hog(&mut alone, fifo(10));
+    alone.run_until(at(99));
+    assert_eq!(used(&mut alone, e), Nanos::ms(11), "alone there is nobody to borrow from");
 }

@@ -1,0 +1,251 @@
+//! Balance scheduling: CFS, but that no two vCPUs of a VM wait in the queue of one CPU.
+//!
+//! Two siblings in one queue can never run at the same time, however free the others are. Strict co-scheduling prevents that at the
+//! price of holes; balance scheduling only by where it puts them. A vCPU that wakes, is forked or is moved does not come to a
+//! CPU on which a sibling runs or waits; among the other CPUs CFS chooses as always. Siblings are then likely, though not
+//! bound, to run at the same time.
+//!
+//! ```text
+//! two CPUs; vm = v0, v1; hogs h, i
+//! cfs may queue      v0 v1 | h i      v0 and v1 take turns, never together
+//! balance queues     v0 h  | v1 i     both run, or wait, or one of each
+//! ```
+//!
+//! Siblings are the members of one group (not of the groups below it, and not of the root). Where there is one on every CPU that a vCPU may run on,
+//! as in a VM with more vCPUs than CPUs, the rule is void for it. What is queued already stays: the rule is about placement.
+//!
+//! `coschedule` is what its authors compare it with on CFS: whenever a vCPU is put on a CPU, the CPUs of its waiting siblings are
+//! called, unless they run another sibling, and each puts the sibling first, as far as CFS lets somebody go first who is not far ahead of its share (a `next` buddy).
+//! It makes siblings run together more often, at the price of more switches.
+//!
+//! All else, groups, quotas and knobs included, is as in `cfs`.
+//!
+//! Source: Sukwong and Kim, "Is co-scheduling too expensive for SMP VMs?", EuroSys 2011; S3 §2.
+
+use crate::cfs::{self, LeastVruntime};
+use crate::fair::Fair;
+use sched::{
+    Alarm, CpuId, Cx, Descriptor, EntityId, GroupChange, GroupId, Host, Knob, Knobs, Nanos, Notice, Params, Policy,
+    Refused, Running, Slice, Stopped, Wake,
+};
+
+/// What the rest of the system knows of it.
+pub(crate) const POLICY: Descriptor = Descriptor {
+    name: "balance",
+    title: "CFS that never queues two vCPUs of a VM on one CPU",
+    source: "Sukwong and Kim, EuroSys 2011; Linux v5.13, kernel/sched/fair.c",
+    good_for: "parallel VMs beside others, without holes and without regard to what they do",
+    bad_at: "making siblings run at the same time when CPUs are loaded unevenly: it only makes it likely",
+    text: include_str!("balance.rs"),
+    knobs: &KNOBS,
+    build,
+    ..cfs::POLICY
+};
+
+const COSCHEDULE: Knob =
+    Knob::switch("coschedule", false, "whether the CPUs of waiting siblings put them first when one is put on a CPU")
+        .from("the co-scheduling that the paper compares with, on CFS");
+
+const KNOBS: [Knob; cfs::POLICY.knobs.len() + 1] = {
+    let mut all = [COSCHEDULE; cfs::POLICY.knobs.len() + 1];
+    let mut n = 0;
+    while n < cfs::POLICY.knobs.len() {
+        all[n] = cfs::POLICY.knobs[n];
+        n += 1;
+    }
+    all
+};
+
+fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+    let fair = cfs::new(host, knobs).keeping_siblings_apart();
+    Ok(Box::new(Balance { fair, coschedule: knobs.on("coschedule"), last: vec![None; host.cpus] }))
+}
+
+struct Balance {
+    fair: Fair<LeastVruntime>,
+    coschedule: bool,
+    /// By CPU: who was put there last.
+    last: Vec<Option<EntityId>>,
+}
+
+impl Balance {
+    /// `e` has just been put on a CPU: the CPUs of its waiting siblings put them first.
+    fn call_siblings(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) {
+        let group = cx.params(e).group;
+        if group == GroupId::ROOT {
+            return;
+        }
+        let is_to_come = |cx: &Cx<'_>, sibling: EntityId| sibling != e && cx.is_waiting(sibling);
+        let mut next = cx.members(group).find(|&sibling| is_to_come(cx, sibling));
+        while let Some(sibling) = next {
+            let its_cpu = self.fair.cpu_of(sibling);
+            let runs_another =
+                matches!(cx.running(its_cpu), Running::Mine { entity, .. } if cx.params(entity).group == group);
+            if its_cpu != cpu && !runs_another {
+                // Its CPU is called with it.
+                self.fair.yield_to(e, sibling, cx);
+            }
+            next = cx.members(group).skip_while(|&other| other != sibling).skip(1).find(|&other| is_to_come(cx, other));
+        }
+    }
+}
+
+impl Policy for Balance {
+    fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        self.fair.attach(e, cx)
+    }
+
+    fn detach(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        self.last.iter_mut().for_each(|last| *last = last.filter(|&last| last != e));
+        self.fair.detach(e, cx);
+    }
+
+    fn adjust(&mut self, e: EntityId, old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        self.fair.adjust(e, old, cx)
+    }
+
+    fn group(&mut self, g: GroupId, change: GroupChange<'_>, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        self.fair.group(g, change, cx)
+    }
+
+    fn wake(&mut self, e: EntityId, why: Wake, cx: &mut Cx<'_>) {
+        self.fair.wake(e, why, cx);
+    }
+
+    fn event(&mut self, e: EntityId, what: Notice, cx: &mut Cx<'_>) {
+        self.fair.event(e, what, cx);
+    }
+
+    fn sleep(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        self.fair.sleep(e, cx);
+    }
+
+    fn charge(&mut self, e: EntityId, ran: Nanos, cx: &mut Cx<'_>) {
+        self.fair.charge(e, ran, cx);
+    }
+
+    fn yield_to(&mut self, from: EntityId, to: EntityId, cx: &mut Cx<'_>) -> bool {
+        self.fair.yield_to(from, to, cx)
+    }
+
+    fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
+        self.fair.alarm(alarm, cx);
+    }
+
+    fn plan(&mut self, cx: &mut Cx<'_>) {
+        self.fair.plan(cx);
+    }
+
+    fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
+        self.fair.put(cpu, prev, cx);
+    }
+
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
+        let slice = self.fair.pick(cpu, cx);
+        let last = std::mem::replace(&mut self.last[cpu.index()], slice.run);
+        if let Some(e) = slice.run.filter(|_| self.coschedule && last != slice.run) {
+            self.call_siblings(e, cpu, cx);
+        }
+        slice
+    }
+
+    fn interactive(&self, e: EntityId) -> bool {
+        self.fair.interactive(e)
+    }
+
+    fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {
+        self.fair.inspect(e, show);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sched::{GroupParams, Instant, State};
+    use sim::{Costs, Workload};
+
+    fn host<'a>(policy: &Descriptor, cpus: usize, coschedule: bool) -> sim::Host<'a> {
+        let mut knobs = policy.defaults();
+        if coschedule {
+            knobs.set("coschedule", 1).expect("it is there");
+        }
+        sim::Host::new(policy, Host::new(cpus), &knobs, Costs::NONE).expect("it works everywhere")
+    }
+
+    fn vm(host: &mut sim::Host<'_>, vcpus: usize) -> Vec<EntityId> {
+        let group = host.create_group("vm", GroupParams::default(), GroupId::ROOT).expect("it is accepted");
+        let params = Params { group, ..Params::default() };
+        (0..vcpus).map(|_| host.attach("vcpu", params, Workload::Scripted).expect("it is accepted")).collect()
+    }
+
+    fn cpu_of(host: &sim::Host<'_>, e: EntityId) -> i64 {
+        host.machine().inspect(e, "cpu").expect("it is shown")
+    }
+
+    /// How often two siblings sit on one CPU, of 400 looks at two VMs of three vCPUs that sleep and wake, and five hogs.
+    fn stacked(policy: &Descriptor) -> usize {
+        let mut host = host(policy, 4, false);
+        let vms = [vm(&mut host, 3), vm(&mut host, 3)];
+        let hogs: Vec<_> =
+            (0..5).map(|_| host.attach("hog", Params::default(), Workload::Hog).expect("accepted")).collect();
+        let all: Vec<EntityId> = vms.iter().flatten().copied().collect();
+        let (mut stacked, mut dice) = (0, 1_u64);
+        for step in 0..400 {
+            dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let e = all[usize::try_from(dice >> 33).expect("it fits") % all.len()];
+            match host.machine().state(e) {
+                State::Blocked => host.wake(e, Wake::By { waker: hogs[0], sync: false }),
+                State::Running(cpu) => host.block(cpu),
+                State::Waiting => {}
+            }
+            host.run_until(Instant::at_ns((step + 1) * 3_000_000));
+            for vm in &vms {
+                let awake: Vec<_> = vm.iter().filter(|&&e| host.machine().state(e) != State::Blocked).collect();
+                let mut cpus: Vec<i64> = awake.iter().map(|&&e| cpu_of(&host, e)).collect();
+                cpus.sort_unstable();
+                stacked += cpus.windows(2).filter(|pair| pair[0] == pair[1]).count();
+            }
+        }
+        stacked
+    }
+
+    #[test]
+    fn siblings_never_share_a_queue_while_there_is_another() {
+        assert_eq!(stacked(&POLICY), 0);
+        assert!(stacked(&cfs::POLICY) > 20, "CFS stacks them all the time");
+    }
+
+    /// More vCPUs than CPUs: the rule is void, and nobody is lost.
+    #[test]
+    fn a_vm_wider_than_the_machine_still_runs() {
+        let mut host = host(&POLICY, 2, false);
+        let all = vm(&mut host, 5);
+        all.iter().for_each(|&e| host.wake(e, Wake::New { parent: None }));
+        host.run_until(Instant::ZERO + Nanos::s(1));
+        all.iter().for_each(|&e| host.pause(e));
+        for &e in &all {
+            assert!(host.machine().charged(e) > Nanos::ms(250), "{e} got {}", host.machine().charged(e));
+        }
+    }
+
+    /// For how many of 2,000 ms both vCPUs of a VM run at the same time, beside a hog on each CPU.
+    fn together(coschedule: bool) -> usize {
+        let mut host = host(&POLICY, 2, coschedule);
+        let both = vm(&mut host, 2);
+        both.iter().for_each(|&e| host.wake(e, Wake::New { parent: None }));
+        for _ in 0..3 {
+            host.attach("hog", Params::default(), Workload::Hog).expect("it is accepted");
+        }
+        let looks = (0..2_000).filter(|ms| {
+            host.run_until(Instant::at_ns(ms * 1_000_000 + 500_000));
+            both.iter().all(|&e| matches!(host.machine().state(e), State::Running(_)))
+        });
+        looks.count()
+    }
+
+    #[test]
+    fn co_scheduling_makes_siblings_run_together_more_often() {
+        let (without, with) = (together(false), together(true));
+        assert!(with > without, "{with} ms with, {without} ms without");
+    }
+}

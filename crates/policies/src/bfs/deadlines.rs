@@ -1,0 +1,79 @@
+//! Virtual deadlines: how far ahead each nice level's is.
+
+use sched::{Knobs, Nanos};
+
+const NICES: usize = 40;
+
+/// The ratios of nice −20 to 19: each is a tenth more than the one before, rounded down. Source: `prio_ratios`, kernel/sched/bfs.c.
+const fn ratios(first: u64) -> [u64; NICES] {
+    let mut all = [first; NICES];
+    let mut n = 1;
+    while n < NICES {
+        all[n] = all[n - 1] * 11 / 10;
+        n += 1;
+    }
+    all
+}
+
+const LATER: [u64; NICES] = ratios(128);
+const EARLY: [u64; NICES] = ratios(100);
+
+/// Lengths that depend on the knobs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lengths {
+    /// A whole slice.
+    pub(crate) slice: Nanos,
+    /// By nice + 20: from the beginning of a slice to its deadline.
+    offsets: [Nanos; NICES],
+}
+
+impl Lengths {
+    /// As the knobs `rr-interval`, `binary-milliseconds`, `ratios` and `scale-interval` say, on this many CPUs.
+    pub(crate) fn new(knobs: &Knobs, cpus: usize) -> Lengths {
+        let factor = if knobs.on("scale-interval") { 1 + u64::from(cpus.ilog2()) } else { 1 };
+        let interval = knobs.time("rr-interval").saturating_mul(factor);
+        // A millisecond of the code is 1,024 us in slices and 2^20 ns in deadlines.
+        let binary = knobs.on("binary-milliseconds");
+        let slice = if binary { interval.scale(1_024, 1_000) } else { interval };
+        let unit = if binary { interval.scale(1 << 20, 1_000_000) } else { interval };
+        let table = if knobs.word("ratios") == "early" { EARLY } else { LATER };
+        Lengths { slice, offsets: table.map(|ratio| unit.scale(ratio, 128)) }
+    }
+
+    /// A slice of exactly this length, and deadlines in its units.
+    pub(crate) fn exact(interval: Nanos) -> Lengths {
+        Lengths { slice: interval, offsets: LATER.map(|ratio| interval.scale(ratio, 128)) }
+    }
+
+    /// How far ahead the deadline of `nice` is.
+    pub(crate) fn offset(&self, nice: i32) -> Nanos {
+        self.offsets[usize::try_from(nice + 20).expect("a nice value is at least -20")]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// policies.md 3.3.
+    #[test]
+    fn the_tables_are_the_sources() {
+        let some = [LATER[0], LATER[1], LATER[10], LATER[20], LATER[30], LATER[39]];
+        assert_eq!(some, [128, 140, 324, 836, 2161, 5089]);
+        assert_eq!([EARLY[0], EARLY[1], EARLY[3], EARLY[20], EARLY[39]], [100, 110, 133, 655, 3987]);
+    }
+
+    #[test]
+    fn offsets_are_in_binary_milliseconds_or_exact() {
+        let mut knobs = super::super::POLICY.defaults();
+        let us = |lengths: &Lengths, nice| lengths.offset(nice).as_ns() / 1_000;
+        let binary = Lengths::new(&knobs, 4);
+        assert_eq!((binary.slice, us(&binary, -20), us(&binary, 0)), (Nanos::us(6_144), 6_291, 41_091));
+        assert_eq!((us(&binary, -10), us(&binary, 10), us(&binary, 19)), (15_925, 106_217, 250_134));
+        knobs.set("binary-milliseconds", 0).unwrap();
+        let exact = Lengths::new(&knobs, 4);
+        assert_eq!((exact.slice, exact.offset(-20)), (Nanos::ms(6), Nanos::ms(6)));
+        knobs.set("scale-interval", 1).unwrap();
+        assert_eq!(Lengths::new(&knobs, 4).slice, Nanos::ms(18), "1 + log2(4)");
+    }
+}

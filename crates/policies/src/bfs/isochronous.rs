@@ -1,0 +1,73 @@
+//! SCHED_ISO: how much of late was real-time or isochronous, and whether that is too much.
+
+use sched::Nanos;
+
+/// One tick of one CPU, in the account's units.
+const UNIT: u64 = 100;
+/// Over how long the account forgets.
+const WINDOW: Nanos = Nanos::s(5);
+
+/// The account, and whether it is overdrawn.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Account {
+    period: u64,
+    percent: u64,
+    ticks: u64,
+    refractory: bool,
+}
+
+impl Account {
+    /// For this many CPUs that tick so often; `percent` of all may be isochronous.
+    pub(crate) fn new(tick: Nanos, cpus: usize, percent: u64) -> Account {
+        let period = WINDOW.as_ns() / tick.as_ns() * cpus as u64 + 1;
+        Account { period, percent, ticks: 0, refractory: false }
+    }
+
+    /// A CPU ticks, and runs something real-time or isochronous, or not.
+    pub(crate) fn tick(&mut self, urgent: bool) {
+        self.ticks = if urgent {
+            (self.ticks + UNIT).min(self.period * UNIT)
+        } else {
+            self.ticks.saturating_sub(self.ticks / self.period + 1)
+        };
+        if self.ticks > self.period * self.percent {
+            self.refractory = true;
+        } else if self.ticks < self.period * (self.percent * 115 / 128) {
+            self.refractory = false;
+        }
+    }
+
+    /// Whether isochronous entities count as normal ones.
+    pub(crate) fn is_refractory(&self) -> bool {
+        self.refractory
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_much_for_too_long_is_refractory_until_it_has_paid_off() {
+        // 5 s of 1 ms ticks on one CPU: the account forgets by 1/5001 a tick.
+        let mut account = Account::new(Nanos::ms(1), 1, 70);
+        let mut ticks = 0;
+        while !account.is_refractory() {
+            account.tick(true);
+            ticks += 1;
+        }
+        assert_eq!(ticks, 5_001 * 70 / 100 + 1, "3.5 s of it alone");
+        let mut paid = 0;
+        while account.is_refractory() {
+            account.tick(false);
+            paid += 1;
+        }
+        // From 70 to 62 parts, by 70 down to 62 units and one more a tick.
+        assert!((580..640).contains(&paid), "{paid}");
+        // What is gained and what is forgotten meet at 70 parts where 71 of 171 ticks are urgent, 41.5 %.
+        (0..100_000).for_each(|n| account.tick(n % 100 < 41));
+        assert!(!account.is_refractory());
+        (0..100_000).for_each(|n| account.tick(n % 100 < 43));
+        assert!(account.is_refractory());
+    }
+}

@@ -1,0 +1,579 @@
+//! BFS: one queue for all CPUs, and the earliest virtual deadline runs.
+//!
+//! Con Kolivas's scheduler for desktops with few CPUs. A task has a slice, and from when it got it a deadline, further off the nicer
+//! it is. Among tasks that share the CPU the earliest deadline runs. There is no estimate of who is interactive: who sleeps keeps
+//! its slice and its deadline, and an old deadline is an early one.
+//!
+//! ```text
+//! one CPU, a and b nice 0 from 0; c nice -10 at 13 for 1 ms (binary-milliseconds = off)
+//! 0     6     12 13 14    19
+//! aaaaaabbbbbba  c  aaaaa bbbbbb
+//! ```
+//!
+//! **Classes.** Stoppers; SCHED_FIFO and SCHED_RR by priority; SCHED_ISO; normal and batch; idle. A better class always goes first.
+//! SCHED_ISO needs no privilege: its tasks go before normal ones until
+//! an account of ticks that were real-time or isochronous passes 70 parts of 100, which takes 3.5 s of nothing else; then they count as normal until it is down
+//! to 62. (The account forgets the slower the less is on it: in the long run that leaves them about 41 %.) Batch tasks get a new deadline whenever they
+//! are taken off. Idle ones only get what nobody else wants.
+//!
+//! **Slice and deadline.** A slice is counted at ticks. When it is used up, the task gets a new one, and a deadline `offset(nice)` from
+//! now: 41 ms at nice 0, 6 at −20, 250 at 19. Waiting costs a task its distance to its deadline as well, so shares of tasks that never rest go about
+//! by the square of the offsets: nice 19 has 3 % beside nice 0.
+//!
+//! **Wake-up.** An idle CPU, the nearest to where the task was. If there is none, the CPU that runs the least urgent of all: the worst class, the latest
+//! deadline; if that is less urgent than the task. A waker that is about to sleep preempts nobody.
+//!
+//! **Several CPUs.** A task that is taken off while it could run is *sticky* on its CPU (one for each CPU): to others its deadline looks later, the more the further
+//! they are. Otherwise every CPU takes the best of all.
+//!
+//! **Ticks.** A task that came to its CPU in the first half of a tick is taken off when half a tick or less of its slice is left, not to run on into the second half of
+//! the next.
+//!
+//! Differences from the kernel: the deadline scan of its one list is a tree, with the sticky ones looked at apart, which gives the same answer; a CPU that is about
+//! to pick is not preempted again; a task taken off is offered to idle CPUs that may run it; a weight counts as the nearest nice value; there are no signals or locks
+//! for which idle tasks are promoted. Frequencies of CPUs are not known here.
+//!
+//! Source: kernel/sched/bfs.c, v0.428 to v0.446 (Kolivas); Documentation/scheduler/sched-BFS.txt.
+
+mod deadlines;
+mod isochronous;
+mod parts;
+mod queue;
+#[cfg(test)]
+mod tests;
+
+use crate::project_c::nearest_nice;
+pub(crate) use deadlines::Lengths;
+use isochronous::Account;
+use queue::{DeadlineQueues, Distance};
+use sched::{
+    Alarm, AlarmKind, AlarmSlots, Class, Conserving, CpuId, Cx, Descriptor, EntityId, Host, Instant, Keeps, Knob,
+    Knobs, Nanos, Of, Params, Policy, Refused, Running, Slice, State, Stopped, Wake, Why,
+};
+
+/// What the rest of the system knows of it.
+pub(crate) const POLICY: Descriptor = Descriptor {
+    name: "bfs",
+    title: "one queue, and the earliest virtual deadline of all runs",
+    source: "kernel/sched/bfs.c, v0.428 to v0.446 (Con Kolivas)",
+    good_for: "quick answers on few CPUs without anything to tune",
+    bad_at: "many CPUs, shares by group, and promises",
+    text: include_str!("mod.rs"),
+    conserving: |_| Conserving::Global { slack: Nanos::ZERO },
+    starvation: |_| None, // Real-time, isochronous and idle classes are strict.
+    keeps: Keeps::NOTHING,
+    alarms: AlarmSlots { cpu: &[AlarmKind::Tick], ..AlarmSlots::NONE },
+    knobs: &[
+        Knob::time(
+            "rr-interval",
+            Nanos::ms(6),
+            (Nanos::ms(1), Nanos::s(1)),
+            "how long a slice is, in the code's milliseconds",
+        )
+        .from("rr_interval, 0.428 and later"),
+        Knob::switch(
+            "binary-milliseconds",
+            true,
+            "whether a millisecond is 1,024 us in slices and 2^20 ns in deadlines",
+        )
+        .from("MS_TO_US and MS_TO_NS, bfs.c"),
+        Knob::choice("ratios", &["later", "early"], "whether nice -20 has a ratio of 128 or of 100")
+            .from("prio_ratios: 128 in 0.428 and later, 100 in 2.6.31"),
+        Knob::switch("scale-interval", false, "whether the interval grows by 1 + log2(CPUs)")
+            .from("sched_init_smp before 0.428; its documentation still says so"),
+        Knob::percent("iso-cpu", [70, 0, 100], "how much of all CPUs is isochronous at most").from("sched_iso_cpu"),
+        Knob::time("tick", Nanos::ms(1), (Nanos::us(500), Nanos::ms(10)), "how often a CPU looks at who runs on it")
+            .from("HZ = 1000"),
+        Knob::choice("locality", &["distance", "cache", "none"], "how a sticky task is biased against elsewhere")
+            .from("locality_diff: 1, 2, 4 in 0.44x; 0, 1, 2 before; none: no sticky tasks"),
+        Knob::switch("expired-first", false, "whether who is past its deadline goes first in the order of waiting")
+            .from("sched-BFS.txt, not in the code of 0.428 and later"),
+    ],
+    build,
+};
+
+/// Below this, a slice is as good as used up. Source: `RESCHED_US`, bfs.c.
+const RESCHEDULE: Nanos = Nanos::us(100);
+
+/// A class of urgency; lower is more urgent: stoppers, the real-time priorities from 99 down, ISO, NORMAL, IDLEPRIO.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Rank(u8);
+
+impl Rank {
+    const ISO: u8 = 100;
+    const NORMAL: Rank = Rank(101);
+    const IDLE: Rank = Rank(102);
+
+    /// Which of the trees of deadlines it is in.
+    fn tree(self) -> Option<usize> {
+        self.0.checked_sub(Rank::ISO).map(usize::from)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Task {
+    class: Class,
+    nice: i32,
+    slice: Nanos,
+    deadline: Instant,
+    /// Whether it has had a slice yet.
+    begun: bool,
+    /// Whether it looked interactive when it last woke.
+    interactive: bool,
+}
+
+/// What a CPU runs.
+#[derive(Clone, Copy, Debug)]
+struct Current {
+    rank: Rank,
+    deadline: Instant,
+    nice: i32,
+    /// Whether it came in the first half of a tick.
+    dither: bool,
+}
+
+/// One queue, or several.
+#[derive(Clone, Debug)]
+pub(crate) enum Shape {
+    /// One for all CPUs, with sticky entities: BFS.
+    Global,
+    /// One for each part of the machine: MuQSS.
+    Parts(Parts),
+}
+
+/// What MuQSS adds.
+#[derive(Clone, Debug)]
+pub(crate) struct Parts {
+    /// By CPU: its queue.
+    pub(crate) queue_of: Vec<usize>,
+    /// Whether every choice looks at all queues.
+    pub(crate) interactive: bool,
+    /// What a yield does.
+    pub(crate) yields: Yields,
+    /// By how many nice levels a thread of a core must be better to keep another one empty; `None`: it never does.
+    pub(crate) smt_nice: Option<i32>,
+    /// By CPU: whose yield was ignored.
+    pub(crate) goes_on: Vec<Option<EntityId>>,
+}
+
+/// What a yield does in MuQSS. Source: `sched_yield_type`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Yields {
+    Ignored,
+    /// To who is at least as urgent.
+    ToBetter,
+    /// To everybody: the slice and the deadline begin anew.
+    Expire,
+}
+
+pub(crate) struct Bfs {
+    lengths: Lengths,
+    tick: Nanos,
+    locality: Locality,
+    expired_first: bool,
+    queue: DeadlineQueues,
+    shape: Shape,
+    /// By entity.
+    tasks: Vec<Task>,
+    /// By CPU; of what it runs or ran last.
+    current: Vec<Current>,
+    /// By queue.
+    accounts: Vec<Account>,
+    /// How many may not run on every CPU.
+    restricted: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Locality {
+    Distance,
+    Cache,
+    None,
+}
+
+fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+    let locality = match knobs.word("locality") {
+        "distance" => Locality::Distance,
+        "cache" => Locality::Cache,
+        _ => Locality::None,
+    };
+    let lengths = Lengths::new(knobs, host.cpus);
+    let expired_first = knobs.on("expired-first");
+    Ok(Box::new(Bfs { locality, expired_first, ..Bfs::new(host, knobs, lengths, Shape::Global) }))
+}
+
+const fn ticker(cpu: CpuId) -> Alarm {
+    Alarm { of: Of::Cpu(cpu), slot: 0 }
+}
+
+impl Bfs {
+    /// One of this shape, without stickiness; `knobs` has `tick` and `iso-cpu`.
+    pub(crate) fn new(host: &Host, knobs: &Knobs, lengths: Lengths, shape: Shape) -> Bfs {
+        let tick = knobs.time("tick");
+        let current = Current { rank: Rank::IDLE, deadline: Instant::NEVER, nice: 0, dither: false };
+        let sizes = match &shape {
+            Shape::Global => vec![host.cpus],
+            Shape::Parts(parts) => {
+                let queues = parts.queue_of.iter().max().map_or(1, |last| last + 1);
+                (0..queues).map(|queue| parts.queue_of.iter().filter(|&&of| of == queue).count()).collect()
+            }
+        };
+        let percent = knobs.get("iso-cpu").unsigned_abs();
+        Bfs {
+            lengths,
+            tick,
+            locality: Locality::None,
+            expired_first: false,
+            queue: DeadlineQueues::new(sizes.len(), host.cpus),
+            shape,
+            tasks: Vec::new(),
+            current: vec![current; host.cpus],
+            accounts: sizes.into_iter().map(|cpus| Account::new(tick, cpus, percent)).collect(),
+            restricted: 0,
+        }
+    }
+
+    /// The queue of `cpu`.
+    fn queue_of(&self, cpu: CpuId) -> usize {
+        match &self.shape {
+            Shape::Global => 0,
+            Shape::Parts(parts) => parts.queue_of[cpu.index()],
+        }
+    }
+
+    fn task(&mut self, e: EntityId) -> &mut Task {
+        &mut self.tasks[e.index()]
+    }
+
+    /// How urgent `e` is now; isochronous ones by the account of `queue`.
+    fn rank(&self, e: EntityId, queue: usize) -> Rank {
+        match self.tasks[e.index()].class {
+            Class::Stop => Rank(0),
+            Class::Fifo(priority) | Class::RoundRobin(priority) => Rank(100 - priority.number()),
+            Class::Isochronous if !self.accounts[queue].is_refractory() => Rank(Rank::ISO),
+            Class::Isochronous | Class::Normal | Class::Batch => Rank::NORMAL,
+            Class::Idle => Rank::IDLE,
+        }
+    }
+
+    fn counts_slices(&self, e: EntityId) -> bool {
+        !matches!(self.tasks[e.index()].class, Class::Stop | Class::Fifo(_))
+    }
+
+    /// A fresh slice, and the deadline that goes with it.
+    fn refill(&mut self, e: EntityId, now: Instant) {
+        let offset = self.lengths.offset(self.tasks[e.index()].nice);
+        let slice = self.lengths.slice;
+        let task = self.task(e);
+        (task.slice, task.deadline, task.begun) = (slice, now.saturating_add(offset), true);
+    }
+
+    /// How far off `from` is, as seen from `cpu`.
+    fn distance(&self, host: &Host, from: CpuId, cpu: CpuId) -> Distance {
+        let steps = if host.share_core(from, cpu) {
+            0
+        } else if host.share_cache(from, cpu) {
+            1
+        } else {
+            2
+        };
+        match self.locality {
+            Locality::Distance => [1, 2, 4][steps],
+            Locality::Cache => [0, 1, 2][steps],
+            Locality::None => 0,
+        }
+    }
+
+    /// Queues `e`, which is runnable, for `cpu`; `taken_off`: it has just been taken off it.
+    fn enqueue(&mut self, e: EntityId, cpu: CpuId, taken_off: bool, cx: &Cx<'_>) {
+        let deadline = self.tasks[e.index()].deadline;
+        // Whoever is past its deadline goes by who came first.
+        let key = if self.expired_first && deadline <= cx.now() { Instant::ZERO } else { deadline };
+        let sticky = (taken_off && self.locality != Locality::None).then_some(cpu);
+        let queue = self.queue_of(cpu);
+        self.queue.push(queue, e, self.rank(e, queue), key, sticky);
+    }
+
+    /// Queues `e`, which comes to wait, and calls a CPU for it.
+    fn enqueue_and_call(&mut self, e: EntityId, sync: bool, cx: &mut Cx<'_>) {
+        let idle = if cx.idle_cpu_for(e).is_some() { self.best_idle(e, cx) } else { None };
+        let last = Some(cx.last_cpu(e)).filter(|&last| cx.may_run(e, last));
+        let near = idle.or(last).or_else(|| cx.allowed(e).first()).expect("everybody may run somewhere");
+        self.enqueue(e, near, false, cx);
+        match idle {
+            Some(idle) => cx.kick(idle),
+            None => self.preempt(e, near, sync, cx),
+        }
+    }
+
+    /// The idle CPU that suits `e` best and that nobody has called: its own, one near it, one whose neighbours idle.
+    fn best_idle(&self, e: EntityId, cx: &Cx<'_>) -> Option<CpuId> {
+        let host = cx.host();
+        let idles = |cpu: CpuId| cx.running(cpu) == Running::Idle;
+        let busy_sibling =
+            |cpu: CpuId| host.iter().any(|other| other != cpu && host.share_core(cpu, other) && !idles(other));
+        let busy_cache =
+            |cpu: CpuId| host.iter().any(|other| other != cpu && host.share_cache(cpu, other) && !idles(other));
+        let last = cx.last_cpu(e);
+        let flags = |cpu: CpuId| {
+            let near = match (cpu == last, host.share_core(cpu, last), host.share_cache(cpu, last)) {
+                (true, ..) => 0,
+                (_, true, _) => 1,
+                (_, _, true) => 2,
+                _ => 8,
+            };
+            near + 4 * u32::from(busy_cache(cpu)) + 16 * u32::from(busy_sibling(cpu))
+        };
+        let open = host.iter().filter(|&cpu| idles(cpu) && !cx.kicked(cpu) && cx.may_run(e, cpu));
+        open.min_by_key(|&cpu| (flags(cpu), cpu != last, cpu.index()))
+    }
+
+    /// Calls the CPU that runs the least urgent, if that is less urgent than `e`, which waits in the queue of `near`; unless `sync`.
+    fn preempt(&self, e: EntityId, near: CpuId, sync: bool, cx: &mut Cx<'_>) {
+        let rank = self.rank(e, self.queue_of(near));
+        if sync || rank == Rank::IDLE {
+            return;
+        }
+        let runs = |cpu: CpuId| match cx.running(cpu) {
+            Running::Mine { .. } => Some((self.current[cpu.index()].rank, self.current[cpu.index()].deadline, cpu)),
+            Running::Below => Some((Rank::IDLE, Instant::NEVER, cpu)),
+            Running::Idle | Running::Above => None,
+        };
+        let open = cx.host().iter().filter(|&cpu| cx.may_run(e, cpu) && !cx.kicked(cpu));
+        let Some((worst, deadline, cpu)) = open.filter_map(runs).max_by_key(|&(rank, deadline, _)| (rank, deadline))
+        else {
+            return;
+        };
+        let earlier = rank == worst && rank.tree().is_some() && self.tasks[e.index()].deadline < deadline;
+        if rank < worst || earlier {
+            cx.kick(cpu);
+        }
+    }
+
+    /// Somebody `picking` was called for may have been left: an idle CPU that it may run on is called.
+    fn call_for_stranded(&self, picking: CpuId, cx: &mut Cx<'_>) {
+        let idle = |cpu: CpuId| cpu != picking && cx.running(cpu) == Running::Idle && !cx.kicked(cpu);
+        if self.queue.is_empty() || !cx.host().iter().any(idle) {
+            return;
+        }
+        let waiting = self.queue.iter().filter_map(|e| Some((e, cx.idle_cpu_for(e)?)));
+        let open = waiting.filter(|&(e, idle)| !self.is_kept_off(e, idle, cx)).map(|(_, idle)| idle).next();
+        if let Some(idle) = open {
+            cx.kick(idle);
+        }
+    }
+
+    /// The child takes its parent's deadline and half of what is left of its slice.
+    fn fork(&mut self, e: EntityId, parent: EntityId, cx: &mut Cx<'_>) {
+        if let State::Running(cpu) = cx.state(parent)
+            && let Some((ran_by, ran)) = cx.take_ran(cpu)
+        {
+            self.pay(ran_by, ran);
+        }
+        let Task { slice, deadline, .. } = self.tasks[parent.index()];
+        let half = Nanos::ns(slice.as_ns() / 2);
+        let task = self.task(e);
+        (task.slice, task.deadline, task.begun) = (half, deadline, true);
+        self.task(parent).slice = half;
+        if slice < RESCHEDULE.saturating_mul(2) {
+            self.refill(e, cx.now());
+            self.task(parent).slice = Nanos::ZERO;
+            if let State::Running(cpu) = cx.state(parent) {
+                cx.kick(cpu);
+            }
+        }
+    }
+
+    fn pay(&mut self, e: EntityId, ran: Nanos) {
+        let task = self.task(e);
+        task.slice = task.slice.saturating_sub(ran);
+    }
+}
+
+impl Policy for Bfs {
+    fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        let params = *cx.params(e);
+        let fresh = Task {
+            class: params.class,
+            nice: nearest_nice(params.weight),
+            slice: Nanos::ZERO,
+            deadline: Instant::ZERO,
+            begun: false,
+            interactive: false,
+        };
+        if self.tasks.len() <= e.index() {
+            self.tasks.resize(e.index() + 1, fresh);
+        }
+        self.tasks[e.index()] = fresh;
+        self.queue.reserve(e);
+        self.restricted += usize::from(!cx.may_run_anywhere(e));
+        Ok(())
+    }
+
+    fn detach(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        self.restricted -= usize::from(!cx.may_run_anywhere(e));
+    }
+
+    fn adjust(&mut self, e: EntityId, old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        let params = *cx.params(e);
+        let everywhere = |affinity: &sched::CpuSet| cx.host().all().minus(affinity).is_empty();
+        let (was, is) = (everywhere(&old.affinity), everywhere(&params.affinity));
+        self.restricted = self.restricted + usize::from(!is) - usize::from(!was);
+        let waits = self.queue.remove(e);
+        let nice = nearest_nice(params.weight);
+        let (before, after) = (self.lengths.offset(self.tasks[e.index()].nice), self.lengths.offset(nice));
+        let task = self.task(e);
+        let shifted = task.deadline.saturating_add(after).as_ns().saturating_sub(before.as_ns());
+        (task.class, task.nice) = (params.class, nice);
+        if task.begun {
+            task.deadline = Instant::at_ns(shifted);
+        }
+        match cx.state(e) {
+            State::Running(cpu) => cx.kick(cpu),
+            State::Waiting if waits => {
+                self.enqueue_and_call(e, false, cx);
+            }
+            State::Waiting | State::Blocked => {}
+        }
+        Ok(())
+    }
+
+    fn wake(&mut self, e: EntityId, why: Wake, cx: &mut Cx<'_>) {
+        let now = cx.now();
+        match why {
+            Wake::New { parent: Some(parent) } if self.tasks[parent.index()].begun => self.fork(e, parent, cx),
+            _ if !self.tasks[e.index()].begun => self.refill(e, now),
+            _ => {}
+        }
+        let soon = now.saturating_add(self.lengths.slice);
+        let task = self.task(e);
+        task.interactive = task.deadline < soon;
+        self.enqueue_and_call(e, matches!(why, Wake::By { sync: true, .. }), cx);
+    }
+
+    fn sleep(&mut self, e: EntityId, _cx: &mut Cx<'_>) {
+        self.queue.remove(e);
+    }
+
+    fn charge(&mut self, e: EntityId, ran: Nanos, _cx: &mut Cx<'_>) {
+        self.pay(e, ran);
+    }
+
+    fn yield_to(&mut self, from: EntityId, to: EntityId, cx: &mut Cx<'_>) -> bool {
+        if !self.queue.contains(to) {
+            return false;
+        }
+        if let State::Running(cpu) = cx.state(from)
+            && let Some((ran_by, ran)) = cx.take_ran(cpu)
+        {
+            self.pay(ran_by, ran);
+        }
+        let giver = self.tasks[from.index()];
+        self.queue.remove(to);
+        let task = self.task(to);
+        task.deadline = task.deadline.min(giver.deadline);
+        task.slice = task.slice.max(giver.slice);
+        self.task(from).slice = Nanos::ZERO;
+        self.enqueue(to, cx.here(), false, cx);
+        true
+    }
+
+    /// A tick: the slice is counted, and SCHED_ISO's account kept.
+    fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
+        let Of::Cpu(cpu) = alarm.of else { unreachable!("only CPUs have alarms here") };
+        let now = cx.now();
+        cx.set_alarm(ticker(cpu), cpu, now.next_tick(self.tick, Nanos::ZERO));
+        let queue = self.queue_of(cpu);
+        let was_refractory = self.accounts[queue].is_refractory();
+        let Running::Mine { entity: e, .. } = cx.running(cpu) else { return };
+        let urgent = self.current[cpu.index()].rank.0 <= Rank::ISO;
+        self.accounts[queue].tick(urgent);
+        if let Some((ran_by, ran)) = cx.take_ran(cpu) {
+            self.pay(ran_by, ran);
+        }
+        if !was_refractory && self.accounts[queue].is_refractory() && self.tasks[e.index()].class == Class::Isochronous
+        {
+            cx.kick(cpu);
+        }
+        if !self.counts_slices(e) {
+            return;
+        }
+        let half = Nanos::ns(self.tick.as_ns() / 2);
+        let dither = self.current[cpu.index()].dither;
+        if dither && self.tasks[e.index()].slice <= half {
+            self.task(e).slice = Nanos::ZERO;
+            cx.kick(cpu);
+        } else if !dither && self.tasks[e.index()].slice < RESCHEDULE {
+            cx.kick(cpu);
+        }
+    }
+
+    fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
+        let e = prev.entity;
+        if prev.why == Why::Blocked {
+            return;
+        }
+        let task = self.tasks[e.index()];
+        if self.counts_slices(e) && task.slice < RESCHEDULE {
+            self.refill(e, cx.now());
+        } else if task.class == Class::Batch && prev.why != Why::Yielded {
+            let left = task.slice;
+            self.refill(e, cx.now());
+            self.task(e).slice = left;
+        }
+        if prev.why == Why::Yielded {
+            self.yielded(e, cpu, cx.now());
+        }
+        if cx.may_run(e, cpu) {
+            self.enqueue(e, cpu, true, cx);
+        } else {
+            let first = cx.allowed(e).first().expect("everybody may run somewhere");
+            self.enqueue(e, first, false, cx);
+        }
+        if let Some(idle) = cx.idle_cpu_for(e).filter(|&idle| idle != cpu) {
+            cx.kick(idle);
+        }
+    }
+
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
+        let host = *cx.host();
+        let best = match &self.shape {
+            Shape::Global => self.queue.best(cpu, cx, |from| self.distance(&host, from, cpu)),
+            Shape::Parts(parts) => self.best_of_parts(parts, cpu, cx),
+        };
+        if let Some(e) = best {
+            self.queue.remove(e);
+        }
+        if let Shape::Parts(parts) = &mut self.shape {
+            parts.goes_on[cpu.index()] = None;
+        }
+        if self.restricted > 0 || matches!(self.shape, Shape::Parts(_)) {
+            self.call_for_stranded(cpu, cx);
+        }
+        let Some(e) = best else { return Slice::IDLE };
+        let now = cx.now();
+        let since_tick = Nanos::ns(now.as_ns() % self.tick.as_ns());
+        self.current[cpu.index()] = Current {
+            rank: self.rank(e, self.queue_of(cpu)),
+            nice: self.tasks[e.index()].nice,
+            deadline: self.tasks[e.index()].deadline,
+            dither: since_tick < Nanos::ns(self.tick.as_ns() / 2),
+        };
+        if cx.alarm_at(ticker(cpu)).is_none() {
+            cx.set_alarm(ticker(cpu), cpu, now.next_tick(self.tick, Nanos::ZERO));
+        }
+        Slice::forever(e)
+    }
+
+    fn interactive(&self, e: EntityId) -> bool {
+        self.tasks[e.index()].interactive
+    }
+
+    fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {
+        let task = &self.tasks[e.index()];
+        let signed = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+        show("deadline", signed(task.deadline.as_ns()));
+        show("slice", signed(task.slice.as_ns()));
+        show("rank", i64::from(self.rank(e, 0).0));
+        show("nice", i64::from(task.nice));
+    }
+}

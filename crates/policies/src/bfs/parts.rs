@@ -1,0 +1,57 @@
+//! What MuQSS does otherwise: queues of parts of the machine, and whom of all their heads a CPU takes.
+
+use super::{Bfs, Parts, Shape, Yields};
+use sched::{CpuId, Cx, EntityId, Instant, Running};
+
+impl Bfs {
+    /// Who is to run on `cpu`: who yielded in vain, or the most urgent of the heads of all queues, the nearer queue's among
+    /// equals; or, unless interactive, that of its own queue, and of another only if that has nobody.
+    pub(super) fn best_of_parts(&self, parts: &Parts, cpu: CpuId, cx: &Cx<'_>) -> Option<EntityId> {
+        if let Some(e) = parts.goes_on[cpu.index()].filter(|&e| self.queue.contains(e) && cx.may_run(e, cpu)) {
+            return Some(e);
+        }
+        let own = parts.queue_of[cpu.index()];
+        let queues = self.accounts.len();
+        let mut best: Option<((u8, Instant), EntityId)> = None;
+        for step in 0..queues {
+            let queue = (own + step) % queues;
+            let fits = |e: EntityId| cx.may_run(e, cpu) && !self.is_kept_off(e, cpu, cx);
+            if let Some(e) = self.queue.first(queue, fits) {
+                let key = (self.rank(e, queue).0, self.tasks[e.index()].deadline);
+                if best.is_none_or(|(other, _)| key < other) {
+                    best = Some((key, e));
+                }
+                if !parts.interactive {
+                    break;
+                }
+            }
+        }
+        best.map(|(_, e)| e)
+    }
+
+    /// Whether a sibling thread of `cpu` runs somebody so much more urgent than `e` that `e` would only disturb it.
+    pub(super) fn is_kept_off(&self, e: EntityId, cpu: CpuId, cx: &Cx<'_>) -> bool {
+        let Shape::Parts(Parts { smt_nice: Some(levels), .. }) = self.shape else { return false };
+        let host = cx.host();
+        let first = cpu.index() / host.smt * host.smt;
+        let mut siblings = (first..(first + host.smt).min(host.cpus)).map(CpuId::new).filter(|&other| other != cpu);
+        let mine = self.rank(e, self.queue_of(cpu));
+        siblings.any(|sibling| {
+            let theirs = self.current[sibling.index()];
+            let runs = matches!(cx.running(sibling), Running::Mine { .. });
+            let better_nice =
+                theirs.rank == mine && mine.tree().is_some() && theirs.nice + levels <= self.tasks[e.index()].nice;
+            runs && (theirs.rank < mine && mine.tree().is_some() || better_nice)
+        })
+    }
+
+    /// `e` has yielded on `cpu`.
+    pub(super) fn yielded(&mut self, e: EntityId, cpu: CpuId, now: Instant) {
+        let Shape::Parts(parts) = &mut self.shape else { return };
+        match parts.yields {
+            Yields::Ignored => parts.goes_on[cpu.index()] = Some(e),
+            Yields::ToBetter => {}
+            Yields::Expire => self.refill(e, now),
+        }
+    }
+}

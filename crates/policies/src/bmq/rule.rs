@@ -1,0 +1,171 @@
+//! How a boost is earned and lost, and what level it makes; in four versions.
+
+use crate::project_c::{self, Expired, Kind, Layout, Level, Rule, Task, Yielder};
+use sched::{Instant, Knobs, Nanos};
+
+/// From −`reach` (best) to `reach`.
+pub(super) type Boost = i32;
+
+/// A state of the code. Source: kernel/sched/bmq.h and alt_core.c of Project C for these kernels.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Version {
+    Upto512,
+    V513,
+    V66,
+    V612,
+}
+
+/// What BMQ goes by.
+#[derive(Debug)]
+pub(super) struct Bmq {
+    version: Version,
+    slice: Nanos,
+    rest_least: Nanos,
+    /// The best boost an ordinary entity can earn.
+    best: Boost,
+    interactive: Boost,
+    /// Whether how long somebody slept counts as "at all" only (6.12).
+    sleep_is_bool: bool,
+}
+
+impl Bmq {
+    pub(super) fn new(knobs: &Knobs) -> Bmq {
+        let version = match knobs.word("version") {
+            "5.12" => Version::Upto512,
+            "6.6" => Version::V66,
+            "6.12" => Version::V612,
+            _ => Version::V513,
+        };
+        // Up to 5.12 in decimal units, then in binary ones: `4 << 20`, `100 << 10`.
+        let (unit, small_unit) = if version == Version::Upto512 { (1_000_000, 1_000) } else { (1 << 20, 1 << 10) };
+        let boost = |knob: &str| Boost::try_from(knobs.get(knob)).expect("its range is small");
+        Bmq {
+            version,
+            slice: Nanos::ns(project_c::slice_ms(knobs) * unit),
+            rest_least: Nanos::ns(100 * small_unit),
+            best: boost("min-boost"),
+            interactive: boost("interactive-boost"),
+            sleep_is_bool: knobs.on("sleep-is-bool"),
+        }
+    }
+
+    /// Boosts lie between minus this and this. Source: MAX_PRIORITY_ADJ, include/linux/sched/prio.h.
+    pub(super) fn reach(&self) -> Boost {
+        if self.is_6() { 12 } else { 7 }
+    }
+
+    fn is_6(&self) -> bool {
+        matches!(self.version, Version::V66 | Version::V612)
+    }
+
+    /// The best boost a task of this kind can earn; `None`: it earns none.
+    fn best_of(&self, kind: Kind) -> Option<Boost> {
+        match kind {
+            Kind::Normal => Some(self.best.max(-self.reach())),
+            Kind::Batch => Some(0),
+            Kind::Idle if self.version != Version::V612 => Some(0),
+            Kind::Idle | Kind::Stop | Kind::Fifo(_) | Kind::RoundRobin(_) => None,
+        }
+    }
+
+    /// Below this, a run was short.
+    pub(super) fn threshold(&self, boost: Boost) -> Nanos {
+        let shift = if self.is_6() { (14 - boost) / 2 } else { 8 - boost };
+        Nanos::ns(self.slice.as_ns() >> shift)
+    }
+
+    fn raise(&self, task: &mut Task<Boost>, steps: Boost) {
+        let Some(best) = self.best_of(task.kind) else { return };
+        if self.version == Version::V612 {
+            task.standing = (task.standing - steps).max(best);
+        } else if task.standing > best {
+            task.standing -= steps;
+        }
+    }
+
+    fn lower(&self, task: &mut Task<Boost>) {
+        task.standing = (task.standing + 1).min(self.reach());
+    }
+}
+
+impl Rule for Bmq {
+    type Standing = Boost;
+
+    fn layout(&self) -> Layout {
+        // The stoppers' level and Project C's 0 to 126.
+        Layout { fixed: 128, turn_shift: None }
+    }
+
+    fn slice(&self) -> Nanos {
+        self.slice
+    }
+
+    fn rest_least(&self) -> Nanos {
+        self.rest_least
+    }
+
+    fn priorities_each(&self) -> usize {
+        if self.is_6() { 4 } else { 1 }
+    }
+
+    fn first_standing(&self, _nice: i32, _now: Instant) -> Boost {
+        0
+    }
+
+    fn forked(&self, _child: &Task<Boost>, &parent: &Boost, _now: Instant) -> Boost {
+        match self.version {
+            Version::Upto512 | Version::V513 if parent < 0 => parent + self.reach(),
+            Version::Upto512 | Version::V513 | Version::V66 => self.reach(),
+            Version::V612 => parent,
+        }
+    }
+
+    fn level(&self, task: &Task<Boost>, _now: Instant) -> Level {
+        // Above zero: nice reaches from −20, boosts from −7 or −12.
+        let rank = task.nice + task.standing;
+        let level = if self.is_6() { 32 + (32 + rank) / 2 } else { 50 + (127 + rank) / 2 };
+        1 + Level::try_from(level).expect("levels are above zero")
+    }
+
+    fn expired(&self, task: &mut Task<Boost>, how: Expired, _now: Instant) {
+        if how == Expired::Queued {
+            self.lower(task);
+        }
+    }
+
+    fn blocks(&self, task: &mut Task<Boost>, run: Nanos) {
+        if self.version == Version::V612 || run < self.threshold(task.standing) {
+            self.raise(task, 1);
+        } else if self.version == Version::V66 && run > self.slice && !task.kind.is_real_time() {
+            self.lower(task);
+        }
+    }
+
+    fn wakes(&self, task: &mut Task<Boost>, slept: Nanos) {
+        if self.version != Version::V612 {
+            if slept > self.slice {
+                self.raise(task, 1);
+            }
+            return;
+        }
+        // "Slept or not" takes the place of "how long" there, and 1 >> 22 is nothing.
+        let slept = if self.sleep_is_bool { u64::from(!slept.is_zero()) } else { slept.as_ns() };
+        let most = u64::from(2 * self.reach().unsigned_abs());
+        if slept > 0 {
+            self.raise(task, Boost::try_from((slept >> 22).min(most)).expect("it is small"));
+        }
+    }
+
+    fn yields(&self, task: &mut Task<Boost>, _now: Instant) -> Yielder {
+        task.standing = self.reach();
+        if self.version == Version::V612 { Yielder::GoesLast } else { Yielder::Stays }
+    }
+
+    fn interactive(&self, task: &Task<Boost>) -> bool {
+        task.standing <= self.interactive
+    }
+
+    fn show(&self, standing: &Boost, show: &mut dyn FnMut(&'static str, i64)) {
+        show("boost", i64::from(*standing));
+    }
+}

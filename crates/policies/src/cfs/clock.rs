@@ -1,0 +1,256 @@
+//! The order of the queues: vruntime, CPU time divided by weight (rules 1 to 10 of the essay).
+
+use super::tunables::Times;
+use crate::fair::{Arrival, Buddy, Leaving, Node, NodeId, Placing, Rule, RunQueues, Verdict};
+use sched::{Nanos, Virtual};
+
+/// The rule: least vruntime first.
+#[derive(Debug)]
+pub(crate) struct LeastVruntime(pub(super) Times);
+
+/// What CFS keeps of a node. Its vruntime is relative to `min_vruntime` between queues.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Clock {
+    /// `sum_exec` when it was last switched in.
+    picked_exec: Nanos,
+    /// Whether its vruntime is relative.
+    relative: bool,
+}
+
+type Queues = RunQueues<LeastVruntime>;
+
+impl Queues {
+    // ---- Rule 1: charge ----
+
+    /// `min_vruntime` follows the least runnable vruntime of `queue`, never backwards.
+    fn advance(&mut self, queue: usize) {
+        let current = self.queue(queue).current.filter(|&id| self.node(id).queued);
+        let current = current.map(|id| self.node(id).vruntime);
+        let first = self.first(queue).map(|id| self.node(id).vruntime);
+        let least = match (current, first) {
+            (Some(a), Some(b)) => a.min(b),
+            (Some(one), None) | (None, Some(one)) => one,
+            (None, None) => return,
+        };
+        let queue = self.queue_mut(queue);
+        queue.min_vruntime = queue.min_vruntime.max(least);
+    }
+
+    // ---- Rule 2: period and slice ----
+
+    /// How long `id` may run in one go: its part of the round, or, if it is not runnable, what would be its part.
+    fn slice(&self, id: NodeId) -> Nanos {
+        let queue = self.queue(self.node(id).queue);
+        let tasks = if self.rule.0.alt_period { self.root(queue.cpu).tasks.all } else { queue.nodes };
+        let mut slice = self.rule.0.period(tasks + u32::from(!self.node(id).queued));
+        let mut at = Some(id);
+        while let Some(id) = at {
+            let node = self.node(id);
+            let missing = if node.queued { 0 } else { node.weight };
+            slice = slice.scale(node.weight, self.queue(node.queue).load + missing);
+            at = self.above(id);
+        }
+        if self.rule.0.base_slice { slice.max(self.rule.0.min_granularity) } else { slice }
+    }
+
+    // ---- Rules 3 to 5: placement ----
+
+    /// A sleeper's credit: `id` is at most so far before `min_vruntime` (rule 4).
+    fn place_sleeper(&mut self, id: NodeId) {
+        let earliest = self.queue(self.node(id).queue).min_vruntime.minus(self.rule.0.credit);
+        let node = self.node_mut(id);
+        node.vruntime = node.vruntime.max(earliest);
+    }
+
+    /// Makes a relative vruntime one of the queue `id` is in now.
+    fn attach_clock(&mut self, id: NodeId) {
+        let min = self.queue(self.node(id).queue).min_vruntime;
+        let node = self.node_mut(id);
+        if node.own.relative {
+            node.vruntime = min.moved(node.vruntime.as_ns());
+            node.own.relative = false;
+        }
+    }
+
+    // ---- Rule 7: wake-up preemption ----
+
+    /// Whether `other`, of the same queue, is more than a wake-up granularity of its own behind `id`.
+    fn is_far_behind(&self, other: NodeId, id: NodeId) -> bool {
+        let ahead = self.node(id).vruntime.ahead_of(self.node(other).vruntime);
+        ahead > self.scaled(self.rule.0.wakeup_granularity, other).as_ns().cast_signed()
+    }
+
+    /// Whether the queue that `id` is in is one where buddies matter.
+    fn is_crowded(&self, id: NodeId) -> bool {
+        self.queue(self.node(id).queue).nodes >= self.rule.0.crowd
+    }
+}
+
+impl Rule for LeastVruntime {
+    type Node = Clock;
+    type Queue = ();
+    type Key = (Virtual, u64);
+    type Summary = ();
+
+    const NODE: Clock = Clock { picked_exec: Nanos::ZERO, relative: false };
+    const QUEUE: () = ();
+
+    fn order(node: &Node<Clock>, arrival: u64) -> ((Virtual, u64), ()) {
+        ((node.vruntime, arrival), ())
+    }
+
+    // ---- Joining and leaving ----
+
+    /// It starts at `from`, but not before the queue it is made on, and a slice later than that. Relative from here on, for
+    /// it may run elsewhere.
+    fn place_forked(queues: &mut Queues, id: NodeId, from: Option<Virtual>) {
+        let min = queues.queue(queues.node(id).queue).min_vruntime;
+        let debit = if queues.rule.0.start_debit { queues.scaled(queues.slice(id), id) } else { Nanos::ZERO };
+        let start = min.plus(debit);
+        queues.node_mut(id).vruntime = from.map_or(start, |from| from.max(start));
+    }
+
+    /// They change clocks if need be.
+    fn let_pass(queues: &mut Queues, child: NodeId, parent: NodeId) -> bool {
+        let (of_child, of_parent) = (queues.node(child).vruntime, queues.node(parent).vruntime);
+        let passes = queues.rule.0.child_runs_first && of_parent < of_child;
+        if passes {
+            queues.node_mut(child).vruntime = of_parent;
+            queues.node_mut(parent).vruntime = of_child;
+        }
+        passes
+    }
+
+    fn detach_clock(queues: &mut Queues, id: NodeId) {
+        let min = queues.queue(queues.node(id).queue).min_vruntime;
+        let node = queues.node_mut(id);
+        assert!(!node.own.relative, "a vruntime is made relative once");
+        node.vruntime = Virtual::ZERO.moved(node.vruntime.ahead_of(min));
+        node.own.relative = true;
+    }
+
+    fn move_sleeper(queues: &mut Queues, id: NodeId, queue: usize) {
+        queues.place_sleeper(id);
+        LeastVruntime::detach_clock(queues, id);
+        queues.node_mut(id).queue = queue;
+        queues.attach_clock(id);
+    }
+
+    fn join(queues: &mut Queues, id: NodeId, placing: Placing) {
+        queues.attach_clock(id);
+        if placing == Placing::Credit {
+            queues.place_sleeper(id);
+        }
+        queues.count_in(id);
+        if queues.queue(queues.node(id).queue).current != Some(id) {
+            queues.push(id);
+        }
+    }
+
+    fn leave(queues: &mut Queues, id: NodeId, leaving: Leaving) -> bool {
+        queues.clear_buddies(id);
+        let queue = queues.node(id).queue;
+        if queues.queue(queue).current != Some(id) {
+            queues.pull(id);
+        }
+        queues.count_out(id);
+        if leaving == Leaving::Move {
+            // Before min_vruntime moves on because this one left.
+            LeastVruntime::detach_clock(queues, id);
+        }
+        queues.advance(queue);
+        true
+    }
+
+    /// Its vruntime stays (rule 10).
+    fn reweigh(queues: &mut Queues, id: NodeId, weight: u64) {
+        queues.set_weight(id, weight);
+    }
+
+    // ---- Running and stopping ----
+
+    fn charge(queues: &mut Queues, id: NodeId, ran: Nanos) -> bool {
+        queues.run_clock(id, ran, queues.rule.0.exact_clock);
+        queues.advance(queues.node(id).queue);
+        false
+    }
+
+    /// Rule 6.
+    fn verdict(queues: &Queues, id: NodeId) -> Verdict {
+        let node = queues.node(id);
+        if queues.queue(node.queue).nodes < 2 {
+            return Verdict::Stays;
+        }
+        let ran = node.sum_exec - node.own.picked_exec;
+        let slice = queues.slice(id);
+        if ran > slice {
+            return Verdict::Expired;
+        }
+        let Some(first) = queues.first(node.queue).filter(|_| ran >= queues.rule.0.min_granularity) else {
+            return Verdict::Stays;
+        };
+        // The kernel compares virtual with wall time here, and so do we.
+        let ahead = node.vruntime.ahead_of(queues.node(first).vruntime);
+        if ahead > slice.as_ns().cast_signed() { Verdict::Ahead } else { Verdict::Stays }
+    }
+
+    /// Rule 8.
+    fn next_of(queues: &Queues, queue: usize, _turn: u64) -> NodeId {
+        assert!(queues.queue(queue).current.is_none(), "whoever was current has been put back");
+        let first = queues.first(queue).expect("somebody waits");
+        let fair = |id: &NodeId| !queues.is_far_behind(first, *id);
+        let mut chosen = first;
+        if queues.buddy(queue, Buddy::Skip) == Some(first) {
+            chosen = queues.next(first).filter(fair).unwrap_or(first);
+        }
+        for which in [Buddy::Last, Buddy::Next] {
+            chosen = queues.buddy(queue, which).filter(fair).unwrap_or(chosen);
+        }
+        chosen
+    }
+
+    /// Who goes on is still in its slice.
+    fn started(queues: &mut Queues, id: NodeId, goes_on: bool) {
+        let node = queues.node_mut(id);
+        if !goes_on {
+            node.own.picked_exec = node.sum_exec;
+        }
+    }
+
+    /// Rule 9.
+    fn yielded(queues: &mut Queues, id: NodeId) {
+        queues.clear_buddies(id);
+        queues.set_buddy(Buddy::Skip, id);
+    }
+
+    // ---- Rule 7: wake-up preemption ----
+
+    fn greet(queues: &mut Queues, id: NodeId, running: NodeId, arrival: Arrival) -> bool {
+        let favoured = queues.rule.0.next_buddy && queues.is_crowded(running) && arrival != Arrival::Forked;
+        if favoured {
+            queues.set_buddy(Buddy::Next, id);
+        }
+        favoured
+    }
+
+    fn preempts(queues: &mut Queues, wakee: NodeId, running: NodeId, greeted: bool) -> bool {
+        let preempts = queues.is_far_behind(wakee, running);
+        if preempts && !greeted {
+            queues.set_buddy(Buddy::Next, wakee);
+        }
+        preempts
+    }
+
+    /// In a crowd, the task that is driven off is remembered.
+    fn preempted(queues: &mut Queues, _wakee: NodeId, running: NodeId) {
+        let is_task = running.entity_index().is_some();
+        if queues.rule.0.last_buddy && queues.is_crowded(running) && is_task && queues.node(running).queued {
+            queues.set_buddy(Buddy::Last, running);
+        }
+    }
+
+    fn inspect(queues: &Queues, id: NodeId, show: &mut dyn FnMut(&'static str, i64)) {
+        show("slice", queues.slice(id).as_ns().cast_signed());
+        show("min_vruntime", queues.queue(queues.node(id).queue).min_vruntime.as_ns());
+    }
+}

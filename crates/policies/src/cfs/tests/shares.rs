@@ -1,0 +1,91 @@
+//! How exact shares are, and stay.
+
+use super::*;
+use sched::Load;
+
+const EXACT: (&str, i64) = ("exact-clock", 1);
+
+fn promised(knobs: &[(&str, i64)], weights: &[u32]) -> Option<Nanos> {
+    let mut values = POLICY.defaults();
+    for &(name, value) in knobs {
+        values.set(name, value).unwrap();
+    }
+    let load = Load {
+        host: &Host::new(1),
+        knobs: &values,
+        entities: weights.len() as u64,
+        weight_least: weights.iter().copied().min().unwrap().into(),
+        weight_most: weights.iter().copied().max().unwrap().into(),
+        group_depth: 0,
+        has_rt: false,
+        has_reservations: false,
+        has_limits: false,
+        has_changes: false,
+        has_sleepers: false,
+        has_affinity: false,
+        warp_most: Nanos::ZERO,
+    };
+    (POLICY.keeps.shares)(&load)
+}
+
+/// How far anybody ever was from its share since the last of them came, when they come so far `apart` and the last goes on
+/// for `length`.
+fn worst(knobs: &[(&str, i64)], weights: &[u32], apart: Nanos, length: Nanos) -> Nanos {
+    let mut world = World::with(Host::new(1), knobs);
+    let (mut hogs, mut sum, mut worst) = (Vec::new(), 0, Nanos::ZERO);
+    for (n, &weight) in weights.iter().enumerate() {
+        let weight = Weight::linux(weight).unwrap();
+        sum += u64::from(weight.as_linux());
+        hogs.push((world.hog(Params { weight, ..Params::default() }), u64::from(weight.as_linux())));
+        let before: Vec<Nanos> = hogs.iter().map(|&(e, _)| world.ran(e)).collect();
+        let start = world.host.now();
+        let end = start + if n + 1 == weights.len() { length } else { apart };
+        while world.host.now() < end {
+            world.host.run_until((world.host.now() + Nanos::us(990)).min(end));
+            let time = world.host.now().since(start);
+            for (&(e, weight), &before) in hogs.iter().zip(&before) {
+                let (got, due) = (world.ran(e) - before, time.scale(weight, sum));
+                worst = worst.max(got.max(due) - got.min(due));
+            }
+        }
+    }
+    worst
+}
+
+#[test]
+fn exact_clocks_keep_shares_within_the_bound_whatever_the_weights_and_arrivals() {
+    let mut tightest = 0;
+    for seed in 0..40 {
+        let mut random = Random(seed);
+        let count = 2 + random.below(9);
+        let weights: Vec<u32> = (0..count)
+            .map(|_| Weight::nice(i32::try_from(random.below(21)).unwrap() - 10).unwrap().as_linux())
+            .collect();
+        let apart = Nanos::us(random.below(20_000));
+        let bound = promised(&[EXACT], &weights).unwrap();
+        let worst = worst(&[EXACT], &weights, apart, Nanos::s(2));
+        assert!(worst <= bound, "seed {seed}, {weights:?}: {worst} off, the bound is {bound}");
+        tightest = tightest.max(worst.scale(100, bound.as_ns()).as_ns());
+    }
+    assert!(tightest >= 10, "the worst was {tightest} % of the bound");
+}
+
+#[test]
+fn equal_weights_need_no_exact_clock() {
+    for count in [2, 5, 12] {
+        let weights = vec![1024; count];
+        let bound = promised(&[], &weights).unwrap();
+        let worst = worst(&[], &weights, Nanos::us(3_300), Nanos::s(2));
+        assert!(worst <= bound, "{count}: {worst} off, the bound is {bound}");
+    }
+}
+
+#[test]
+fn clocks_that_lose_parts_of_nanoseconds_lose_the_shares_in_the_end() {
+    let weights = [1 << 20, 1_024_000];
+    assert_eq!(promised(&[], &weights), None);
+    let bound = promised(&[EXACT], &weights).unwrap();
+    // In a tick, the clock of the one should go on by 976.6 ns, that of the other by 1000.
+    let [lossy, exact] = [0, 1].map(|on| worst(&[("exact-clock", on)], &weights, Nanos::ZERO, Nanos::s(300)));
+    assert!(exact <= bound && lossy > bound, "{lossy} and {exact}; the bound is {bound}");
+}

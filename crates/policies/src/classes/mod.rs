@@ -1,0 +1,459 @@
+//! [`Classes`]: classes above one another, as in Linux: stop, deadline, real-time, and what is below. What `deadline`, `rt`
+//! and `linux` are made of.
+//!
+//! On every CPU the most urgent class is asked first who runs; the next gets what that leaves. A class whose CPU is taken
+//! by one above is told so, and sends whoever waits there elsewhere. Who changes class leaves the old one as if it
+//! blocked, and enters the new one as if it woke; who runs meanwhile goes on at once in a class above the last, and has to be
+//! picked in the last.
+
+mod background;
+mod server;
+mod stop;
+
+pub(crate) use background::{Background, QUANTUM};
+pub(crate) use server::{FairServers, KNOBS as SERVER_KNOBS};
+pub(crate) use stop::Stop;
+
+use crate::deadline::Deadline;
+use crate::rt::Rt;
+use sched::{
+    Alarm, AlarmBase, Class, CpuId, Cx, EntityId, GroupChange, GroupId, Held, Host, Instant, Nanos, Notice, Of, Params,
+    Policy, Refused, Slice, State, Stopped, Wake, Why,
+};
+
+/// A class above the last.
+pub(crate) trait Layer: Policy {
+    /// `e`, which is attached and blocked for all the class knows, runs on `cpu` already.
+    fn adopt(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>);
+
+    /// A class above takes `cpu`; to be told at each of its picks.
+    fn take(&mut self, cpu: CpuId, cx: &mut Cx<'_>);
+}
+
+/// A class of the composition, the most urgent first.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Level {
+    Stop,
+    Deadline,
+    Rt,
+    Below,
+}
+
+/// The class below all others.
+pub(crate) enum Below {
+    /// A fair class.
+    Fair(Box<dyn Policy>),
+    /// Turns.
+    Background(Background),
+}
+
+impl Below {
+    fn policy(&mut self) -> &mut dyn Policy {
+        match self {
+            Below::Fair(fair) => fair.as_mut(),
+            Below::Background(background) => background,
+        }
+    }
+
+    fn seen(&self) -> &dyn Policy {
+        match self {
+            Below::Fair(fair) => fair.as_ref(),
+            Below::Background(background) => background,
+        }
+    }
+}
+
+/// Where the alarm slots of each class begin.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Bases {
+    pub(crate) rt: AlarmBase,
+    pub(crate) server: AlarmBase,
+    pub(crate) below: AlarmBase,
+}
+
+/// What a composition is made of. A class that is missing has no members: who asks for it is below.
+pub(crate) struct Parts {
+    pub(crate) stop: Option<Stop>,
+    pub(crate) deadline: Option<Deadline>,
+    pub(crate) rt: Option<Rt>,
+    pub(crate) servers: Option<FairServers>,
+    pub(crate) below: Below,
+    pub(crate) bases: Bases,
+}
+
+/// Where an entity is.
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    level: Level,
+    /// Whether it still runs as it did in another class, and the last class takes it for blocked.
+    joining: bool,
+}
+
+/// What runs on a CPU.
+#[derive(Clone, Copy, Debug)]
+struct Seat {
+    level: Level,
+    since: Instant,
+}
+
+/// The composition.
+pub(crate) struct Classes {
+    parts: Parts,
+    /// By entity.
+    members: Vec<Member>,
+    /// By CPU.
+    seats: Vec<Option<Seat>>,
+}
+
+impl Parts {
+    fn policy(&mut self, level: Level) -> &mut dyn Policy {
+        match level {
+            Level::Below => self.below.policy(),
+            _ => self.layer(level).expect("only a class that is there has members"),
+        }
+    }
+
+    fn seen(&self, level: Level) -> &dyn Policy {
+        match level {
+            Level::Stop => self.stop.as_ref().expect("it has members"),
+            Level::Deadline => self.deadline.as_ref().expect("it has members"),
+            Level::Rt => self.rt.as_ref().expect("it has members"),
+            Level::Below => self.below.seen(),
+        }
+    }
+
+    fn layer(&mut self, level: Level) -> Option<&mut dyn Layer> {
+        match level {
+            Level::Stop => self.stop.as_mut().map(|stop| stop as &mut dyn Layer),
+            Level::Deadline => self.deadline.as_mut().map(|deadline| deadline as &mut dyn Layer),
+            Level::Rt => self.rt.as_mut().map(|rt| rt as &mut dyn Layer),
+            Level::Below => None,
+        }
+    }
+
+    fn base(&self, level: Level) -> AlarmBase {
+        match level {
+            Level::Stop | Level::Deadline => AlarmBase::default(),
+            Level::Rt => self.bases.rt,
+            Level::Below => self.bases.below,
+        }
+    }
+
+    fn view<'a>(&self, level: Level, cx: &'a mut Cx<'_>) -> Cx<'a> {
+        cx.as_class(level as u8, self.base(level))
+    }
+
+    fn server_view<'a>(&self, cx: &'a mut Cx<'_>) -> Cx<'a> {
+        cx.as_class(Level::Below as u8, self.bases.server)
+    }
+
+    /// The class for who asks for this. Where there are real-time classes, who asks for one of them or for a certain fair
+    /// one gets it; else a reservation is all that counts.
+    fn level_for(&self, params: &Params) -> Level {
+        let reserved = params.reservation.is_some() && (self.rt.is_none() || params.class == Class::Normal);
+        if params.class == Class::Stop && self.stop.is_some() {
+            Level::Stop
+        } else if reserved && self.deadline.is_some() {
+            Level::Deadline
+        } else if params.class.rt_priority().is_some() && self.rt.is_some() {
+            Level::Rt
+        } else {
+            Level::Below
+        }
+    }
+
+    /// Tells `level`, and the classes above it down to below `by`, that `by` takes `cpu`.
+    fn take(&mut self, cpu: CpuId, by: Level, cx: &mut Cx<'_>) {
+        for level in [Level::Deadline, Level::Rt].into_iter().filter(|&level| level > by) {
+            let view = &mut self.view(level, cx);
+            if let Some(layer) = self.layer(level) {
+                layer.take(cpu, view);
+            }
+        }
+        if let Below::Background(background) = &mut self.below {
+            background.take(cpu, &mut cx.as_class(Level::Below as u8, self.bases.below));
+        }
+    }
+}
+
+impl Classes {
+    pub(crate) fn new(host: &Host, parts: Parts) -> Classes {
+        Classes { parts, members: Vec::new(), seats: vec![None; host.cpus] }
+    }
+
+    fn member(&self, e: EntityId) -> Member {
+        self.members[e.index()]
+    }
+
+    /// The class of `e`, and its view of the machine.
+    fn class_of<'a>(&mut self, e: EntityId, cx: &'a mut Cx<'_>) -> (&mut dyn Policy, Cx<'a>) {
+        let Member { level, .. } = self.member(e);
+        let view = self.parts.view(level, cx);
+        (self.parts.policy(level), view)
+    }
+
+    fn enter(&mut self, e: EntityId, level: Level, joining: bool, cx: &mut Cx<'_>) {
+        self.members[e.index()] = Member { level, joining };
+        // Who still has to be picked by the last class is nothing it may look at.
+        cx.classify(e, if joining { Level::Stop } else { level } as u8);
+    }
+
+    // ---- Changes of class ----
+
+    fn change_class(&mut self, e: EntityId, to: Level, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        let view = &mut self.parts.view(to, cx);
+        self.parts.policy(to).attach(e, view)?;
+        self.leave(e, cx);
+        match (to, cx.state(e)) {
+            (Level::Below, State::Running(cpu)) => {
+                self.enter(e, to, true, cx);
+                cx.kick(cpu);
+            }
+            (_, State::Running(cpu)) => {
+                self.enter(e, to, false, cx);
+                self.seats[cpu.index()] = Some(Seat { level: to, since: cx.now() });
+                let view = &mut self.parts.view(to, cx);
+                self.parts.layer(to).expect("it is above the last").adopt(e, cpu, view);
+            }
+            (_, State::Waiting) => {
+                self.enter(e, to, false, cx);
+                self.wake_in_class(e, Wake::Resumed, cx);
+            }
+            (_, State::Blocked) => self.enter(e, to, false, cx),
+        }
+        Ok(())
+    }
+
+    /// `e` leaves its class as if it blocked.
+    fn leave(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        let Member { level, joining } = self.member(e);
+        match cx.state(e) {
+            State::Blocked => {}
+            _ if joining => {}
+            State::Waiting => self.sleep(e, cx),
+            State::Running(cpu) => self.put(cpu, Stopped { entity: e, why: Why::Blocked }, cx),
+        }
+        let view = &mut self.parts.view(level, cx);
+        self.parts.policy(level).detach(e, view);
+        // What held it there does not hold it elsewhere.
+        for held in Held::ALL {
+            cx.release(e, held);
+        }
+    }
+
+    fn wake_in_class(&mut self, e: EntityId, why: Wake, cx: &mut Cx<'_>) {
+        if self.member(e).level == Level::Below {
+            self.count_runnable(true, cx);
+        }
+        let (class, mut view) = self.class_of(e, cx);
+        class.wake(e, why, &mut view);
+    }
+
+    // ---- Fair servers ----
+
+    fn count_runnable(&mut self, comes: bool, cx: &mut Cx<'_>) {
+        let view = &mut self.parts.server_view(cx);
+        match (&mut self.parts.servers, comes) {
+            (Some(servers), true) => servers.comes(view),
+            (Some(servers), false) => servers.goes(view),
+            (None, _) => {}
+        }
+    }
+
+    /// `cpu` is empty again, or what runs there leaves its class.
+    fn vacate(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
+        let Some(Seat { level, since }) = self.seats[cpu.index()].take() else { return };
+        let view = &mut self.parts.server_view(cx);
+        match (level, &mut self.parts) {
+            (Level::Below, Parts { servers: Some(servers), .. }) => servers.ceases_to_run(cpu, view),
+            (Level::Deadline, Parts { rt: Some(rt), bases, .. }) => {
+                let now = view.now();
+                rt.count_above(cpu, now.since(since), &cx.as_class(Level::Rt as u8, bases.rt));
+            }
+            _ => {}
+        }
+    }
+
+    fn occupy(&mut self, cpu: CpuId, level: Level, cx: &mut Cx<'_>) {
+        self.seats[cpu.index()] = Some(Seat { level, since: cx.now() });
+        match &mut self.parts.servers {
+            Some(servers) if level == Level::Below => servers.begins_to_run(cpu, cx.now()),
+            _ => {}
+        }
+    }
+
+    /// Fair tasks compete on `cpu` at `deadline`: the first of them runs, if there is one.
+    fn pick_served(&mut self, cpu: CpuId, deadline: Instant, cx: &mut Cx<'_>) -> Slice {
+        let view = &mut self.parts.view(Level::Below, cx);
+        let slice = self.parts.below.policy().pick(cpu, view);
+        let server_view = &mut self.parts.server_view(cx);
+        let servers = self.parts.servers.as_mut().expect("somebody has set the deadline");
+        if slice.run.is_none() {
+            servers.finds_nobody(cpu, server_view);
+            return slice;
+        }
+        let until = servers.end(cpu, server_view.now()).min(slice.until);
+        let view = &mut self.parts.view(Level::Deadline, cx);
+        if let Some(class) = &mut self.parts.deadline {
+            class.take_at(cpu, deadline, view);
+        }
+        self.parts.take(cpu, Level::Deadline, cx);
+        Slice { until, ..slice }
+    }
+
+    /// Who runs, and of which class.
+    fn choose(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> (Level, Slice) {
+        let served = self.parts.servers.as_ref().and_then(|servers| servers.deadline(cpu));
+        for level in [Level::Stop, Level::Deadline, Level::Rt] {
+            let view = &mut self.parts.view(level, cx);
+            let slice = match (level, &mut self.parts) {
+                (Level::Deadline, Parts { deadline: Some(class), .. }) => class.pick_before(cpu, served, view),
+                (_, parts) => parts.layer(level).map_or(Slice::IDLE, |layer| layer.pick(cpu, view)),
+            };
+            if slice.run.is_some() {
+                self.parts.take(cpu, level, cx);
+                return (level, slice);
+            }
+            if let (Level::Deadline, Some(deadline)) = (level, served) {
+                let slice = self.pick_served(cpu, deadline, cx);
+                if slice.run.is_some() {
+                    return (Level::Below, slice);
+                }
+                return self.choose(cpu, cx); // The server has given up.
+            }
+        }
+        let view = &mut self.parts.view(Level::Below, cx);
+        (Level::Below, self.parts.below.policy().pick(cpu, view))
+    }
+}
+
+impl Policy for Classes {
+    fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        let level = self.parts.level_for(cx.params(e));
+        if self.members.len() <= e.index() {
+            self.members.resize(e.index() + 1, Member { level, joining: false });
+        }
+        self.enter(e, level, false, cx);
+        let (class, mut view) = self.class_of(e, cx);
+        class.attach(e, &mut view)
+    }
+
+    fn detach(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        let (class, mut view) = self.class_of(e, cx);
+        class.detach(e, &mut view);
+    }
+
+    fn adjust(&mut self, e: EntityId, old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        let to = self.parts.level_for(cx.params(e));
+        if to != self.member(e).level {
+            return self.change_class(e, to, cx);
+        }
+        let (class, mut view) = self.class_of(e, cx);
+        class.adjust(e, old, &mut view)
+    }
+
+    fn group(&mut self, g: GroupId, change: GroupChange<'_>, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        let view = &mut self.parts.view(Level::Below, cx);
+        self.parts.below.policy().group(g, change, view)
+    }
+
+    fn wake(&mut self, e: EntityId, why: Wake, cx: &mut Cx<'_>) {
+        self.wake_in_class(e, why, cx);
+    }
+
+    fn event(&mut self, e: EntityId, what: Notice, cx: &mut Cx<'_>) {
+        if !self.member(e).joining {
+            let (class, mut view) = self.class_of(e, cx);
+            class.event(e, what, &mut view);
+        }
+    }
+
+    fn sleep(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        if self.member(e).level == Level::Below {
+            self.count_runnable(false, cx);
+        }
+        let (class, mut view) = self.class_of(e, cx);
+        class.sleep(e, &mut view);
+    }
+
+    fn charge(&mut self, e: EntityId, ran: Nanos, cx: &mut Cx<'_>) {
+        if !self.member(e).joining {
+            let (class, mut view) = self.class_of(e, cx);
+            class.charge(e, ran, &mut view);
+        }
+    }
+
+    fn yield_to(&mut self, from: EntityId, to: EntityId, cx: &mut Cx<'_>) -> bool {
+        let below = |e| matches!(self.member(e), Member { level: Level::Below, joining: false });
+        if !below(from) || !below(to) {
+            return false;
+        }
+        let view = &mut self.parts.view(Level::Below, cx);
+        self.parts.below.policy().yield_to(from, to, view)
+    }
+
+    fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
+        let slot_of = |base: AlarmBase| match alarm.of {
+            Of::Policy => base.policy,
+            Of::Cpu(_) => base.cpu,
+            Of::Entity(_) => base.entity,
+            Of::Group(_) => base.group,
+        };
+        let Bases { rt, server, below } = self.parts.bases;
+        let from = |base| alarm.slot.checked_sub(slot_of(base)).map(|slot| Alarm { slot, ..alarm });
+        if let Some(alarm) = from(below) {
+            let view = &mut self.parts.view(Level::Below, cx);
+            return self.parts.below.policy().alarm(alarm, view);
+        }
+        let server_view = &mut self.parts.server_view(cx);
+        if let (Of::Cpu(cpu), Some(_), Some(servers)) = (alarm.of, from(server), &mut self.parts.servers) {
+            return servers.ring(cpu, server_view);
+        }
+        let real_time = self.parts.rt.is_some() && !matches!(alarm.of, Of::Entity(_));
+        let (level, alarm) = match from(rt).filter(|_| real_time) {
+            Some(alarm) => (Level::Rt, alarm),
+            None => (Level::Deadline, alarm),
+        };
+        let view = &mut self.parts.view(level, cx);
+        self.parts.policy(level).alarm(alarm, view);
+    }
+
+    fn plan(&mut self, cx: &mut Cx<'_>) {
+        let view = &mut self.parts.view(Level::Below, cx);
+        self.parts.below.policy().plan(view);
+    }
+
+    fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
+        let e = prev.entity;
+        self.vacate(cpu, cx);
+        let Member { level, joining } = self.member(e);
+        if joining {
+            self.enter(e, level, false, cx);
+            if prev.why != Why::Blocked {
+                self.wake_in_class(e, Wake::Resumed, cx);
+            }
+            return;
+        }
+        if level == Level::Below && prev.why == Why::Blocked {
+            self.count_runnable(false, cx);
+        }
+        let (class, mut view) = self.class_of(e, cx);
+        class.put(cpu, prev, &mut view);
+    }
+
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
+        let (level, slice) = self.choose(cpu, cx);
+        if slice.run.is_some() {
+            self.occupy(cpu, level, cx);
+        }
+        slice
+    }
+
+    fn interactive(&self, e: EntityId) -> bool {
+        self.parts.seen(self.member(e).level).interactive(e)
+    }
+
+    fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {
+        self.parts.seen(self.member(e).level).inspect(e, show);
+    }
+}

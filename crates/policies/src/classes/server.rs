@@ -1,0 +1,266 @@
+//! [`FairServers`]: what keeps fair tasks from starving below real-time ones, from Linux 6.12 on.
+//!
+//! Each CPU has a server, a deadline reservation on behalf of all fair tasks. It is *deferred*: what fair tasks run by
+//! themselves is taken from its budget, and the server becomes active only when no more time is left before its deadline
+//! than it still has budget. Then it runs fair tasks at that deadline, and goes on with a budget in every period, deferred no
+//! more, until fair tasks have used up a whole budget by themselves.
+
+use sched::{Alarm, CpuId, Cx, Instant, Knob, Knobs, Nanos, Of, Reservation, Running};
+
+/// Its knobs.
+pub(crate) const KNOBS: &[Knob] = &[
+    Knob::switch("fair-server", false, "a deferred server for fair tasks in place of real-time throttling")
+        .from("kernel/sched/deadline.c, v6.12: on"),
+    Knob::time("fair-server-runtime", Nanos::ms(50), (Nanos::us(1), Nanos::s(1)), "the budget of that server")
+        .from("fair_server/cpuX/runtime, kernel/sched/deadline.c, v6.12"),
+    Knob::time(
+        "fair-server-period",
+        Nanos::s(1),
+        (Nanos::us(100), Nanos::s(4)),
+        "the period of that server, if longer",
+    )
+    .from("fair_server/cpuX/period, kernel/sched/deadline.c, v6.12"),
+];
+
+/// The alarm is not put off for less than this. Source: `dl_server_min_res`, kernel/sched/deadline.c, v6.12.
+const RESOLUTION: Nanos = Nanos::ms(1);
+
+/// Where a server stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Phase {
+    /// No fair task is runnable.
+    Off,
+    /// It waits for the last moment at which its budget still fits before its deadline.
+    Deferred,
+    /// It competes at its deadline.
+    Active,
+    /// Its budget is used up; it waits for the next period.
+    Throttled,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Server {
+    phase: Phase,
+    left: i64,
+    deadline: Instant,
+    /// Whether fair tasks starved, so that the next period is not deferred.
+    starved: bool,
+    /// Since when fair tasks have run here without being counted.
+    since: Option<Instant>,
+}
+
+/// The servers of all CPUs.
+#[derive(Debug)]
+pub(crate) struct FairServers {
+    servers: Vec<Server>,
+    budget: i64,
+    period: Nanos,
+    /// How many fair tasks are not blocked.
+    runnable: u64,
+    /// Slices end at multiples of this.
+    grain: Nanos,
+}
+
+const fn alarm_of(cpu: CpuId) -> Alarm {
+    Alarm { of: Of::Cpu(cpu), slot: 0 }
+}
+
+impl FairServers {
+    /// What the server of a CPU is promised, if there are servers.
+    pub(crate) fn promise(knobs: &Knobs) -> Option<Reservation> {
+        let (runtime, period) = (knobs.time("fair-server-runtime"), knobs.time("fair-server-period"));
+        knobs.on("fair-server").then(|| Reservation::new(runtime, period.max(runtime)))
+    }
+
+    pub(crate) fn new(cpus: usize, promise: &Reservation, grain: Nanos) -> FairServers {
+        let off = Server { phase: Phase::Off, left: 0, deadline: Instant::ZERO, starved: false, since: None };
+        FairServers {
+            servers: vec![off; cpus],
+            budget: promise.slice.as_ns().cast_signed(),
+            period: promise.period,
+            runnable: 0,
+            grain,
+        }
+    }
+
+    fn server(&mut self, cpu: CpuId) -> &mut Server {
+        &mut self.servers[cpu.index()]
+    }
+
+    // ---- Who is runnable ----
+
+    /// A fair task is blocked no more.
+    pub(crate) fn comes(&mut self, cx: &mut Cx<'_>) {
+        self.runnable += 1;
+        if self.runnable == 1 {
+            for cpu in cx.host().iter() {
+                self.start(cpu, cx);
+            }
+        }
+    }
+
+    /// A fair task is blocked, or fair no more.
+    pub(crate) fn goes(&mut self, cx: &mut Cx<'_>) {
+        self.runnable -= 1;
+        if self.runnable == 0 {
+            for cpu in cx.host().iter() {
+                self.server(cpu).phase = Phase::Off;
+                cx.clear_alarm(alarm_of(cpu));
+            }
+        }
+    }
+
+    /// As a deadline entity that wakes: the rest of an old budget must fit before its deadline.
+    fn start(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
+        let (budget, period, now) = (self.budget, self.period, cx.now());
+        let server = self.server(cpu);
+        let ahead = i128::from(server.deadline.saturating_since(now).as_ns());
+        let too_much = i128::from(server.left) * i128::from(period.as_ns()) > ahead * i128::from(budget);
+        if server.deadline < now || too_much || server.left <= 0 {
+            return self.begin(cpu, cx);
+        }
+        self.wait_or_go(cpu, cx);
+    }
+
+    /// A period begins now.
+    fn begin(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
+        let (budget, deadline) = (self.budget, cx.now().saturating_add(self.period));
+        let server = self.server(cpu);
+        (server.left, server.deadline) = (budget, deadline);
+        self.wait_or_go(cpu, cx);
+    }
+
+    /// Deferred until the last moment, unless fair tasks starved.
+    fn wait_or_go(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
+        let server = self.server(cpu);
+        let last = server.last_moment();
+        if server.starved || last <= cx.now() {
+            server.phase = Phase::Active;
+            server.starved = true;
+            cx.clear_alarm(alarm_of(cpu));
+            cx.kick(cpu);
+        } else {
+            server.phase = Phase::Deferred;
+            cx.set_alarm(alarm_of(cpu), cpu, last);
+        }
+    }
+
+    // ---- Budgets ----
+
+    /// Fair tasks run on `cpu` from now on.
+    pub(crate) fn begins_to_run(&mut self, cpu: CpuId, now: Instant) {
+        self.server(cpu).since = Some(now);
+    }
+
+    /// Fair tasks run on `cpu` no more.
+    pub(crate) fn ceases_to_run(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
+        self.count(cpu, cx);
+        self.server(cpu).since = None;
+    }
+
+    /// Takes what fair tasks have run from the budget.
+    fn count(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
+        let now = cx.now();
+        let server = self.server(cpu);
+        let Some(since) = server.since.replace(now) else {
+            server.since = None;
+            return;
+        };
+        if server.phase == Phase::Off || since == now {
+            return;
+        }
+        server.left = server.left.saturating_sub_unsigned(now.since(since).as_ns());
+        if server.left > 0 {
+            return;
+        }
+        if server.phase == Phase::Active {
+            self.throttle(cpu, cx);
+        } else {
+            // They got it by themselves: nobody starves.
+            server.starved = false;
+            self.begin(cpu, cx);
+        }
+    }
+
+    /// The budget is used up: the next comes at the deadline.
+    fn throttle(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
+        let server = self.server(cpu);
+        if server.deadline <= cx.now() {
+            return self.replenish(cpu, cx);
+        }
+        server.phase = Phase::Throttled;
+        let at = server.deadline;
+        cx.set_alarm(alarm_of(cpu), cpu, at);
+    }
+
+    fn replenish(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
+        let (budget, period, now) = (self.budget, self.period, cx.now());
+        let server = self.server(cpu);
+        let periods = (-server.left).max(0) / budget + 1;
+        server.left += periods * budget;
+        server.deadline = server.deadline.saturating_add(period.saturating_mul(periods.unsigned_abs()));
+        if server.deadline < now {
+            return self.begin(cpu, cx);
+        }
+        self.wait_or_go(cpu, cx);
+    }
+
+    /// The alarm of `cpu` has gone off.
+    pub(crate) fn ring(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
+        self.count(cpu, cx);
+        let (now, idle) = (cx.now(), cx.running(cpu) == Running::Idle && !cx.kicked(cpu));
+        let server = self.server(cpu);
+        match server.phase {
+            Phase::Throttled if server.deadline <= now => self.replenish(cpu, cx),
+            // Nobody is in the way of fair tasks here.
+            Phase::Deferred if idle => {
+                server.starved = false;
+                self.begin(cpu, cx);
+            }
+            Phase::Deferred if server.last_moment() > now.saturating_add(RESOLUTION) => {
+                let at = server.last_moment();
+                cx.set_alarm(alarm_of(cpu), cpu, at);
+            }
+            Phase::Deferred => {
+                (server.phase, server.starved) = (Phase::Active, true);
+                cx.kick(cpu);
+            }
+            // The count has just set another alarm.
+            Phase::Throttled | Phase::Active | Phase::Off => {}
+        }
+    }
+
+    // ---- The decision ----
+
+    /// The deadline at which fair tasks compete on `cpu` now, if they do.
+    pub(crate) fn deadline(&self, cpu: CpuId) -> Option<Instant> {
+        let server = &self.servers[cpu.index()];
+        (server.phase == Phase::Active).then_some(server.deadline)
+    }
+
+    /// Until when the budget lasts, if it is used from now on.
+    pub(crate) fn end(&self, cpu: CpuId, now: Instant) -> Instant {
+        let left = Nanos::ns(self.servers[cpu.index()].left.max(1).unsigned_abs());
+        now.saturating_add(left).round_up(self.grain)
+    }
+
+    /// No fair task wants `cpu`: the budget is given up.
+    pub(crate) fn finds_nobody(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
+        let (now, period) = (cx.now(), self.period);
+        let server = self.server(cpu);
+        (server.phase, server.left, server.starved) = (Phase::Throttled, 0, false);
+        if server.deadline <= now {
+            server.deadline = now.saturating_add(period);
+        }
+        let at = server.deadline;
+        cx.set_alarm(alarm_of(cpu), cpu, at);
+    }
+}
+
+impl Server {
+    /// When the budget begins not to fit before the deadline.
+    fn last_moment(&self) -> Instant {
+        let left = self.left.max(0).unsigned_abs();
+        Instant::at_ns(self.deadline.as_ns().saturating_sub(left))
+    }
+}

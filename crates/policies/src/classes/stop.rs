@@ -1,0 +1,83 @@
+//! [`Stop`]: the stop class. Who is in it runs before everybody else, until it blocks; equals in the order they came.
+//!
+//! The kernel has one such thread for each CPU, bound to it; here there may be any number, and who is free to move is
+//! moved as a real-time task would be.
+
+use super::Layer;
+use crate::most_urgent::{MostUrgent, Rank};
+use sched::{CpuId, Cx, EntityId, Host, Nanos, Params, Policy, Refused, Slice, Stopped, Wake, Why};
+
+/// The class.
+#[derive(Debug)]
+pub(crate) struct Stop {
+    queues: MostUrgent<()>,
+}
+
+impl Stop {
+    pub(crate) fn new(host: &Host) -> Stop {
+        Stop { queues: MostUrgent::new(host.cpus, false) }
+    }
+}
+
+impl Layer for Stop {
+    fn adopt(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) {
+        self.queues.adopt(e, cpu);
+        cx.kick(cpu);
+    }
+
+    fn take(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
+        self.queues.take(cpu, cx);
+    }
+}
+
+impl Policy for Stop {
+    fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        self.queues.attach(e, (), cx.last_cpu(e));
+        Ok(())
+    }
+
+    fn detach(&mut self, e: EntityId, _cx: &mut Cx<'_>) {
+        assert!(self.queues.queue_of(e).is_none(), "{e} leaves blocked");
+    }
+
+    fn adjust(&mut self, e: EntityId, _old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        if let Some(cpu) = self.queues.queue_of(e) {
+            if cx.may_run(e, cpu) {
+                self.queues.push_one(e, cx);
+            } else {
+                self.queues.unqueue(e);
+                self.queues.enqueue(e, cx);
+            }
+        }
+        Ok(())
+    }
+
+    fn wake(&mut self, e: EntityId, _why: Wake, cx: &mut Cx<'_>) {
+        self.queues.enqueue(e, cx);
+    }
+
+    fn sleep(&mut self, e: EntityId, _cx: &mut Cx<'_>) {
+        self.queues.unqueue(e);
+    }
+
+    fn charge(&mut self, _e: EntityId, _ran: Nanos, _cx: &mut Cx<'_>) {}
+
+    fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
+        let e = prev.entity;
+        self.queues.put(cpu, e);
+        match prev.why {
+            Why::Blocked => {}
+            _ if !cx.may_run(e, cpu) => self.queues.enqueue(e, cx),
+            Why::Yielded => self.queues.queue_last(e, cpu),
+            Why::Expired | Why::Kicked => self.queues.queue_first(e, cpu),
+        }
+    }
+
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
+        self.queues.pick(cpu, Rank::Other, cx).map_or(Slice::IDLE, Slice::forever)
+    }
+
+    fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {
+        show("cpu", i64::try_from(self.queues.home(e).index()).expect("it is small"));
+    }
+}

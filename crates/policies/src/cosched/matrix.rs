@@ -1,0 +1,172 @@
+//! The matrix: rows are turns, columns are CPUs, and a gang sits in one row.
+
+use sched::{CpuId, CpuSet, EntityId};
+
+/// Where an entity sits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Place {
+    pub(super) row: usize,
+    pub(super) cpu: CpuId,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    place: Option<Place>,
+    /// Whether it waits or runs.
+    runnable: bool,
+}
+
+/// Who sits where, and in which rows anybody is runnable.
+#[derive(Debug)]
+pub(super) struct Matrix {
+    cpus: usize,
+    /// Row by row.
+    cells: Vec<Option<EntityId>>,
+    /// By row: how many of it are runnable.
+    runnable: Vec<u32>,
+    /// A bit for every row in which somebody is runnable.
+    active: Vec<u64>,
+    /// No row before this one has a free cell.
+    full_before: usize,
+    /// By entity.
+    members: Vec<Member>,
+}
+
+impl Matrix {
+    pub(super) fn new(cpus: usize) -> Matrix {
+        Matrix {
+            cpus,
+            cells: Vec::new(),
+            runnable: Vec::new(),
+            active: Vec::new(),
+            full_before: 0,
+            members: Vec::new(),
+        }
+    }
+
+    /// Makes room for `e`, which sits nowhere yet.
+    pub(super) fn reserve(&mut self, e: EntityId) {
+        if self.members.len() <= e.index() {
+            self.members.resize(e.index() + 1, Member { place: None, runnable: false });
+        }
+        assert!(self.members[e.index()].place.is_none(), "{e} is new");
+    }
+
+    fn rows(&self) -> usize {
+        self.runnable.len()
+    }
+
+    pub(super) fn place(&self, e: EntityId) -> Place {
+        self.members[e.index()].place.expect("whoever is attached has a place")
+    }
+
+    /// Who sits there.
+    pub(super) fn at(&self, row: usize, cpu: CpuId) -> Option<EntityId> {
+        self.cells.get(row * self.cpus + cpu.index()).copied().flatten()
+    }
+
+    /// Whether anybody in `row` is runnable.
+    pub(super) fn is_active(&self, row: usize) -> bool {
+        self.runnable.get(row).is_some_and(|&count| count > 0)
+    }
+
+    /// The next active row after `row`, in a circle, or the first; `row` itself if it is the only one.
+    pub(super) fn next_active(&self, row: Option<usize>) -> Option<usize> {
+        let after = row.map_or(0, |row| row + 1);
+        let masked = |word: usize, mask: u64| {
+            let bits = self.active.get(word)? & mask;
+            (bits != 0).then(|| word * 64 + bits.trailing_zeros() as usize)
+        };
+        let later = || (after / 64 + 1..self.active.len()).find_map(|word| masked(word, u64::MAX));
+        let from_start = || (0..self.active.len()).find_map(|word| masked(word, u64::MAX));
+        masked(after / 64, u64::MAX << (after % 64)).or_else(later).or_else(from_start)
+    }
+
+    /// `e` is runnable from now on, or is not any more.
+    pub(super) fn set_runnable(&mut self, e: EntityId, runnable: bool) {
+        let was = std::mem::replace(&mut self.members[e.index()].runnable, runnable);
+        assert_ne!(was, runnable, "{e} is told of once");
+        let row = self.place(e).row;
+        self.count(row, runnable);
+    }
+
+    fn count(&mut self, row: usize, more: bool) {
+        let count = &mut self.runnable[row];
+        *count = if more { *count + 1 } else { *count - 1 };
+        let bit = 1 << (row % 64);
+        if *count > 0 { self.active[row / 64] |= bit } else { self.active[row / 64] &= !bit }
+    }
+
+    /// `e` sits nowhere any more.
+    pub(super) fn remove(&mut self, e: EntityId) {
+        let Some(Place { row, cpu }) = self.members[e.index()].place.take() else { return };
+        self.cells[row * self.cpus + cpu.index()] = None;
+        self.full_before = self.full_before.min(row);
+        if self.members[e.index()].runnable {
+            self.count(row, false);
+        }
+    }
+
+    /// Seats `gang`, each of which sits nowhere and is allowed on the CPUs beside it, in the first row that has room for
+    /// all of it. Who finds no CPU of its own in a whole row goes on to another.
+    pub(super) fn seat(&mut self, gang: &[(EntityId, CpuSet)]) {
+        let mut rest = gang.to_vec();
+        while !rest.is_empty() {
+            let row = (self.full_before..self.rows()).find(|&row| self.fit(row, &rest).len() == rest.len());
+            let row = row.unwrap_or_else(|| {
+                // Not even an empty row may have room for all of it.
+                let empty = (self.full_before..self.rows()).find(|&row| self.is_empty(row));
+                empty.unwrap_or_else(|| self.add_row())
+            });
+            let seated = self.fit(row, &rest);
+            assert!(!seated.is_empty(), "everybody may run somewhere");
+            for &(e, cpu) in &seated {
+                self.sit(e, Place { row, cpu });
+            }
+            rest.retain(|(e, _)| seated.iter().all(|(other, _)| other != e));
+        }
+        while self.full_before < self.rows() && self.is_full(self.full_before) {
+            self.full_before += 1;
+        }
+    }
+
+    /// Free CPUs of `row` for as many of `gang` as find one: whoever has the least choice first.
+    fn fit(&self, row: usize, gang: &[(EntityId, CpuSet)]) -> Vec<(EntityId, CpuId)> {
+        let mut free: CpuSet = (0..self.cpus).map(CpuId::new).filter(|&cpu| self.at(row, cpu).is_none()).collect();
+        let mut order: Vec<_> = gang.iter().map(|(e, allowed)| (allowed.and(&free).len(), *e, allowed)).collect();
+        order.sort_by_key(|&(choice, e, _)| (choice, e.index()));
+        let mut seated = Vec::new();
+        for (_, e, allowed) in order {
+            if let Some(cpu) = allowed.and(&free).first() {
+                free.remove(cpu);
+                seated.push((e, cpu));
+            }
+        }
+        seated
+    }
+
+    fn is_empty(&self, row: usize) -> bool {
+        self.cells[row * self.cpus..(row + 1) * self.cpus].iter().all(Option::is_none)
+    }
+
+    fn is_full(&self, row: usize) -> bool {
+        self.cells[row * self.cpus..(row + 1) * self.cpus].iter().all(Option::is_some)
+    }
+
+    fn add_row(&mut self) -> usize {
+        self.cells.resize(self.cells.len() + self.cpus, None);
+        self.runnable.push(0);
+        self.active.resize(self.rows().div_ceil(64), 0);
+        self.rows() - 1
+    }
+
+    fn sit(&mut self, e: EntityId, place: Place) {
+        let cell = &mut self.cells[place.row * self.cpus + place.cpu.index()];
+        assert!(cell.is_none(), "a cell has room for one");
+        *cell = Some(e);
+        self.members[e.index()].place = Some(place);
+        if self.members[e.index()].runnable {
+            self.count(place.row, true);
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! Co-scheduling: the vCPUs of a VM run all at once, VM after VM.
+//!
+//! A parallel program whose threads wait for each other gains nothing from running half of them. So its vCPUs are a
+//! *gang*: they sit side by side in one row of a matrix whose columns are the CPUs, and whole rows take turns. A
+//! row's turn ends for all of its CPUs at the same instant.
+//!
+//! ```text
+//! two CPUs; gang a = a0, a1; gang b = b0, b1; h alone; quantum 30 ms        row 0   a0 a1
+//! 0         30        60        90        120       150       180           row 1   b0 b1
+//! a0        b0        h         a0        b0        h         a0            row 2   h  .
+//! a1        b1        a1        a1        b1        a1        a1
+//! ```
+//!
+//! **Rows.** A gang sits in the first row with room for all of it; who is in no gang sits in the first free cell it may run
+//! on. A gang with more members than CPUs, or whose members may not all run side by side, takes several rows. Members of a
+//! group that is marked as a gang are one; other groups mean nothing here.
+//!
+//! **Turns.** Rows in which nobody is runnable are passed over. A turn lasts one quantum, or until nobody in its row is
+//! runnable. A member that wakes during its turn preempts whoever fills its cell.
+//!
+//! **Holes.** A CPU whose cell is empty, or whose owner is blocked, runs somebody else who waits: first of its own column, then of
+//! the next ones that may run there. So no CPU idles while somebody waits for it; whoever fills a hole gives it up at
+//! the end of the turn.
+//!
+//! There is no regard for deadlines, weights or who was asleep: in a machine of many VMs an answer waits for the turns of all
+//! others, which is what parallel soft real-time scheduling (`poris`) mends. `cosched-strict`, which measures how far siblings drift
+//! apart, is another policy.
+//!
+//! Source: Ousterhout 1982 (the matrix); Poris (Wu et al.) figures 2b and 3b, where it is compared.
+
+mod matrix;
+#[cfg(test)]
+mod tests;
+
+use matrix::{Matrix, Place};
+use sched::queue::Lists;
+use sched::{
+    Alarm, AlarmKind, AlarmSlots, Conserving, CpuId, CpuSet, Cx, Descriptor, EntityId, GroupChange, GroupId, Host,
+    Instant, Keeps, Knob, Knobs, Load, Nanos, Of, Params, Policy, Refused, Running, Slice, State, Stopped, Wake, Why,
+};
+
+/// What the rest of the system knows of it.
+pub(crate) const POLICY: Descriptor = Descriptor {
+    name: "cosched",
+    title: "the vCPUs of a VM run all at once, VM after VM",
+    source: "Ousterhout 1982; Poris (Wu et al.) figures 2b and 3b",
+    good_for: "parallel VMs whose vCPUs wait for each other all the time",
+    bad_at: "quick answers: who wakes waits for the turns of all other VMs; weights are not looked at",
+    text: include_str!("mod.rs"),
+    conserving: |load| Conserving::Global { slack: call_bound(load) },
+    starvation,
+    keeps: Keeps::NOTHING,
+    alarms: AlarmSlots { policy: &[AlarmKind::Timer], ..AlarmSlots::NONE },
+    knobs: &[Knob::time(
+        "quantum",
+        Nanos::ms(30),
+        (Nanos::us(10), Nanos::s(10)),
+        "how long the turn of a row lasts at most",
+    )
+    .from("the slice of the Credit scheduler that Poris is compared with, S3 §6")],
+    build,
+};
+
+/// A CPU that is called for somebody takes the first it may run, perhaps somebody else; the other's turn to be taken
+/// comes at the next end of a turn.
+fn call_bound(load: &Load<'_>) -> Nanos {
+    if load.has_affinity { load.knobs.time("quantum") } else { Nanos::ZERO }
+}
+
+/// There are no more rows than entities, and each has one turn before anybody has a second. But whenever a sibling comes or
+/// changes, a gang is seated anew, perhaps in a row that has just had its turn.
+fn starvation(load: &Load<'_>) -> Option<Nanos> {
+    let moved = load.has_changes && load.group_depth > 0;
+    (!moved).then(|| load.knobs.time("quantum").saturating_mul(load.entities + 1))
+}
+
+const TURN_END: Alarm = Alarm { of: Of::Policy, slot: 0 };
+
+fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+    Ok(Box::new(Cosched {
+        quantum: knobs.time("quantum"),
+        matrix: Matrix::new(host.cpus),
+        waiting: Lists::new(host.cpus),
+        cpus: host.cpus,
+        row: None,
+        end: Instant::ZERO,
+        yielded: Vec::new(),
+    }))
+}
+
+struct Cosched {
+    quantum: Nanos,
+    matrix: Matrix,
+    /// Who waits, by the column they sit in.
+    waiting: Lists,
+    cpus: usize,
+    /// Whose turn it is; nobody's before the first.
+    row: Option<usize>,
+    /// When the turn ends.
+    end: Instant,
+    /// By entity: whether it has given away the turn it has, or had.
+    yielded: Vec<bool>,
+}
+
+impl Cosched {
+    fn has_its_turn(&self, e: EntityId) -> bool {
+        Some(self.matrix.place(e).row) == self.row && !self.yielded[e.index()]
+    }
+
+    /// `e` waits: calls its own CPU if it is its turn, else an idle one.
+    fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        let Place { cpu, .. } = self.matrix.place(e);
+        self.waiting.push_back(cpu.index(), e);
+        self.call_for(e, cx);
+    }
+
+    fn call_for(&self, e: EntityId, cx: &mut Cx<'_>) {
+        let Place { cpu, .. } = self.matrix.place(e);
+        if cx.kicked(cpu) && self.has_its_turn(e) {
+            return;
+        }
+        let its_own = match cx.running(cpu) {
+            Running::Idle => true,
+            Running::Mine { .. } | Running::Below => self.has_its_turn(e),
+            Running::Above => false,
+        };
+        if its_own && !cx.kicked(cpu) {
+            cx.kick(cpu);
+        } else if let Some(idle) = cx.idle_cpu_for(e) {
+            cx.kick(idle);
+        }
+    }
+
+    /// Gives the turn to the next row, and calls the CPUs whose owners do not run there.
+    fn advance(&mut self, row: usize, cx: &mut Cx<'_>) {
+        self.row = Some(row);
+        self.end = cx.now() + self.quantum;
+        cx.set_alarm(TURN_END, CpuId::new(0), self.end);
+        for cpu in (0..self.cpus).map(CpuId::new) {
+            let Some(owner) = self.matrix.at(row, cpu) else { continue };
+            self.yielded[owner.index()] = false;
+            match cx.state(owner) {
+                State::Waiting => cx.kick(cpu),
+                // It fills a hole elsewhere: it stops there, and comes home.
+                State::Running(other) if other != cpu => cx.kick(other),
+                State::Running(_) | State::Blocked => {}
+            }
+        }
+    }
+
+    /// `picking` may have been called for somebody and have taken another: an idle CPU that somebody who waits, and not for
+    /// home, may run on is called.
+    fn call_for_stranded(&self, picking: CpuId, cx: &mut Cx<'_>) {
+        let idle = |cpu: CpuId| cpu != picking && cx.running(cpu) == Running::Idle && !cx.kicked(cpu);
+        if self.waiting.all_empty() || !cx.host().iter().any(idle) {
+            return;
+        }
+        let waiting = (0..self.cpus).flat_map(|column| self.waiting.iter(column));
+        if let Some(idle) = waiting.filter(|&e| !self.has_its_turn(e)).find_map(|e| cx.idle_cpu_for(e)) {
+            cx.kick(idle);
+        }
+    }
+
+    /// Seats anew everybody in `gang`, together.
+    fn reseat(&mut self, gang: &[EntityId], cx: &mut Cx<'_>) {
+        let waiting: Vec<EntityId> = gang.iter().copied().filter(|&e| self.waiting.remove(e)).collect();
+        gang.iter().for_each(|&e| self.matrix.remove(e));
+        let allowed = |&e: &EntityId| (e, cx.params(e).affinity.and(&cx.host().all()));
+        let seated: Vec<(EntityId, CpuSet)> = gang.iter().map(allowed).collect();
+        self.matrix.seat(&seated);
+        waiting.into_iter().for_each(|e| self.enqueue(e, cx));
+    }
+
+    /// Seats anew whoever must sit beside `e`: its gang, or itself alone.
+    fn reseat_with(&mut self, e: EntityId, group: GroupId, cx: &mut Cx<'_>) {
+        if group == GroupId::ROOT || !cx.group_params(group).gang {
+            return self.reseat(&[e], cx);
+        }
+        let mut gang: Vec<EntityId> = cx.members(group).collect();
+        gang.sort_by_key(|e| e.index());
+        self.reseat(&gang, cx);
+    }
+
+    /// Who is to run on `cpu`: its owner if it has its turn, else somebody who waits and may run there.
+    fn choose(&self, cpu: CpuId, cx: &Cx<'_>) -> Option<EntityId> {
+        let owner = self
+            .row
+            .and_then(|row| self.matrix.at(row, cpu))
+            .filter(|&e| self.waiting.contains(e) && self.has_its_turn(e));
+        if owner.is_some_and(|e| cx.may_run(e, cpu)) {
+            return owner;
+        }
+        let columns = (0..self.cpus).map(|n| (cpu.index() + n) % self.cpus);
+        // Whoever has its turn is about to run at home.
+        let fills = |e: &EntityId| cx.may_run(*e, cpu) && !self.has_its_turn(*e);
+        columns
+            .clone()
+            .find_map(|column| self.waiting.iter(column).find(|e| fills(e) && !self.yielded[e.index()]))
+            .or_else(|| columns.clone().find_map(|column| self.waiting.iter(column).find(fills)))
+    }
+}
+
+impl Policy for Cosched {
+    fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        self.waiting.reserve(e);
+        self.matrix.reserve(e);
+        if self.yielded.len() <= e.index() {
+            self.yielded.resize(e.index() + 1, false);
+        }
+        self.yielded[e.index()] = false;
+        self.reseat_with(e, cx.params(e).group, cx);
+        Ok(())
+    }
+
+    fn detach(&mut self, e: EntityId, _cx: &mut Cx<'_>) {
+        self.matrix.remove(e);
+    }
+
+    fn adjust(&mut self, e: EntityId, old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        let (affinity, group) = (cx.params(e).affinity, cx.params(e).group);
+        if old.affinity != affinity || old.group != group {
+            self.reseat_with(e, group, cx);
+        }
+        Ok(())
+    }
+
+    fn group(&mut self, g: GroupId, change: GroupChange<'_>, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        let GroupChange::Params { old } = change else { return Ok(()) };
+        let gang = cx.group_params(g).gang;
+        if g == GroupId::ROOT || gang == old.gang {
+            return Ok(());
+        }
+        let mut members: Vec<EntityId> = cx.members(g).collect();
+        members.sort_by_key(|e| e.index());
+        match gang {
+            true => self.reseat(&members, cx),
+            false => members.iter().for_each(|&e| self.reseat(&[e], cx)),
+        }
+        Ok(())
+    }
+
+    fn wake(&mut self, e: EntityId, _why: Wake, cx: &mut Cx<'_>) {
+        self.matrix.set_runnable(e, true);
+        self.enqueue(e, cx);
+    }
+
+    fn sleep(&mut self, e: EntityId, _cx: &mut Cx<'_>) {
+        self.waiting.remove(e);
+        self.yielded[e.index()] = false;
+        self.matrix.set_runnable(e, false);
+    }
+
+    fn charge(&mut self, _e: EntityId, _ran: Nanos, _cx: &mut Cx<'_>) {}
+
+    /// The turn is over; `plan` sees that.
+    fn alarm(&mut self, _alarm: Alarm, _cx: &mut Cx<'_>) {}
+
+    fn plan(&mut self, cx: &mut Cx<'_>) {
+        let over = cx.now() >= self.end || !self.row.is_some_and(|row| self.matrix.is_active(row));
+        match self.matrix.next_active(self.row) {
+            None => cx.clear_alarm(TURN_END),
+            Some(row) if over => self.advance(row, cx),
+            // Everybody was blocked for a while.
+            Some(_) if cx.alarm_at(TURN_END).is_none() => cx.set_alarm(TURN_END, CpuId::new(0), self.end),
+            Some(_) => {}
+        }
+    }
+
+    fn put(&mut self, _cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
+        let e = prev.entity;
+        self.yielded[e.index()] = prev.why == Why::Yielded;
+        if prev.why == Why::Blocked {
+            self.matrix.set_runnable(e, false);
+        } else {
+            self.enqueue(e, cx);
+        }
+    }
+
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
+        let Some(e) = self.choose(cpu, cx) else { return Slice::IDLE };
+        self.waiting.remove(e);
+        self.call_for_stranded(cpu, cx);
+        self.yielded[e.index()] = false;
+        // Between a late end of a turn and the plan that notices it, nobody is picked.
+        Slice::until(e, self.end.max(cx.now() + Nanos::ns(1)))
+    }
+
+    fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {
+        let Place { row, cpu } = self.matrix.place(e);
+        show("row", i64::try_from(row).unwrap_or(i64::MAX));
+        show("column", i64::try_from(cpu.index()).unwrap_or(i64::MAX));
+    }
+}

@@ -1,0 +1,166 @@
+//! Co-scheduling: who sits beside whom, whose turn it is, and who fills the holes.
+
+use super::POLICY;
+use super::matrix::{Matrix, Place};
+use sched::{CpuId, CpuSet, EntityId, GroupId, GroupParams, Instant, Nanos, Params, State, Wake};
+use sim::{Costs, Host, Workload};
+
+fn host<'a>(cpus: usize) -> Host<'a> {
+    Host::new(&POLICY, sched::Host::new(cpus), &POLICY.defaults(), Costs::NONE).expect("it works everywhere")
+}
+
+fn gang(host: &mut Host<'_>, name: &str) -> GroupId {
+    let params = GroupParams { gang: true, ..GroupParams::default() };
+    host.create_group(name, params, GroupId::ROOT).expect("every group is accepted")
+}
+
+fn scripted(host: &mut Host<'_>, group: GroupId) -> EntityId {
+    let e = host.attach("e", Params { group, ..Params::default() }, Workload::Scripted).expect("everybody is accepted");
+    host.wake(e, Wake::New { parent: None });
+    e
+}
+
+fn run_through(host: &mut Host<'_>, ms: u64) {
+    host.run_until(Instant::at_ns(Nanos::ms(ms).as_ns()) + Nanos::ns(1));
+}
+
+fn cpu_of(host: &Host<'_>, e: EntityId) -> Option<usize> {
+    match host.machine().state(e) {
+        State::Running(cpu) => Some(cpu.index()),
+        _ => None,
+    }
+}
+
+/// Two gangs of two and a hog on two CPUs: the picture of the essay.
+#[test]
+fn rows_take_turns_and_a_hole_is_filled() {
+    let mut host = host(2);
+    let (a, b) = (gang(&mut host, "a"), gang(&mut host, "b"));
+    let all: Vec<EntityId> = [a, a, b, b, GroupId::ROOT].map(|group| scripted(&mut host, group)).to_vec();
+    let runs = |host: &Host<'_>| all.iter().map(|&e| cpu_of(host, e)).collect::<Vec<_>>();
+    let expected = [
+        (0, [Some(0), Some(1), None, None, None]),
+        (29, [Some(0), Some(1), None, None, None]),
+        (30, [None, None, Some(0), Some(1), None]),
+        (60, [None, Some(1), None, None, Some(0)]),
+        (90, [Some(0), Some(1), None, None, None]),
+        (120, [None, None, Some(0), Some(1), None]),
+    ];
+    for (ms, wanted) in expected {
+        run_through(&mut host, ms);
+        assert_eq!(runs(&host), wanted, "at {ms} ms");
+    }
+}
+
+/// S3 figure 2b: siblings are never apart, whatever else is there.
+#[test]
+fn siblings_run_and_wait_together() {
+    let mut host = host(4);
+    let gangs: Vec<Vec<EntityId>> = (0..3)
+        .map(|n| {
+            let group = gang(&mut host, &format!("vm {n}"));
+            (0..3).map(|_| scripted(&mut host, group)).collect()
+        })
+        .collect();
+    let loners: Vec<EntityId> = (0..5).map(|_| scripted(&mut host, GroupId::ROOT)).collect();
+    let (mut together, mut turns) = (0, [0; 3]);
+    for ms in (5..3_000).step_by(10) {
+        run_through(&mut host, ms);
+        for (n, gang) in gangs.iter().enumerate() {
+            let running = gang.iter().filter(|&&e| cpu_of(&host, e).is_some()).count();
+            // A sibling alone only fills a hole.
+            together += usize::from(running == 3);
+            turns[n] += usize::from(running == 3);
+        }
+        let busy = gangs.iter().flatten().chain(&loners).filter(|&&e| cpu_of(&host, e).is_some()).count();
+        assert_eq!(busy, 4, "no CPU idles at {ms} ms");
+    }
+    assert!(together >= 150, "gangs ran whole in {together} of 300 samples");
+    assert!(turns.iter().all(|&count| count.abs_diff(turns[0]) <= 3), "in equal turns: {turns:?}");
+}
+
+#[test]
+fn a_turn_ends_early_when_nobody_in_it_is_runnable() {
+    let mut host = host(1);
+    let (first, second) = (scripted(&mut host, GroupId::ROOT), scripted(&mut host, GroupId::ROOT));
+    run_through(&mut host, 10);
+    assert_eq!(cpu_of(&host, first), Some(0));
+    host.block(CpuId::new(0));
+    run_through(&mut host, 11);
+    assert_eq!(cpu_of(&host, second), Some(0), "at once");
+    host.wake(first, Wake::Timer);
+    run_through(&mut host, 39);
+    assert_eq!(cpu_of(&host, second), Some(0), "its own turn is a whole one");
+    run_through(&mut host, 41);
+    assert_eq!(cpu_of(&host, first), Some(0));
+}
+
+#[test]
+fn who_wakes_in_its_turn_takes_its_cell_from_who_fills_it() {
+    let mut host = host(2);
+    let vm = gang(&mut host, "vm");
+    let (left, right) = (scripted(&mut host, vm), scripted(&mut host, vm));
+    let loner = scripted(&mut host, GroupId::ROOT);
+    run_through(&mut host, 1);
+    host.block(CpuId::new(1));
+    run_through(&mut host, 2);
+    assert_eq!((cpu_of(&host, left), cpu_of(&host, loner)), (Some(0), Some(1)), "the hole is filled");
+    host.wake(right, Wake::Interrupt);
+    run_through(&mut host, 3);
+    assert_eq!((cpu_of(&host, right), cpu_of(&host, loner)), (Some(1), None));
+}
+
+#[test]
+fn who_yields_lets_others_fill_its_cell_and_is_not_lost() {
+    let mut host = host(1);
+    let (first, second) = (scripted(&mut host, GroupId::ROOT), scripted(&mut host, GroupId::ROOT));
+    run_through(&mut host, 1);
+    host.yield_now(CpuId::new(0));
+    run_through(&mut host, 2);
+    assert_eq!(cpu_of(&host, second), Some(0));
+    host.block(CpuId::new(0));
+    run_through(&mut host, 3);
+    assert_eq!(cpu_of(&host, first), Some(0), "alone, it runs on");
+}
+
+#[test]
+fn a_group_becomes_a_gang_and_stops_being_one() {
+    let mut host = host(2);
+    let group = host.create_group("vm", GroupParams::default(), GroupId::ROOT).expect("every group is accepted");
+    let first = scripted(&mut host, group);
+    let other = scripted(&mut host, GroupId::ROOT);
+    let second = scripted(&mut host, group);
+    let row = |host: &Host<'_>, e| host.machine().inspect(e, "row").expect("it is shown");
+    assert_eq!([first, other, second].map(|e| row(&host, e)), [0, 0, 1], "first come, first seated");
+    host.adjust_group(group, GroupParams { gang: true, ..GroupParams::default() }).expect("it is accepted");
+    assert_eq!(row(&host, first), row(&host, second), "side by side");
+    assert_ne!(row(&host, first), row(&host, other));
+    host.adjust_group(group, GroupParams::default()).expect("it is accepted");
+    assert_eq!([first, second].map(|e| row(&host, e)), [0, 1], "the first free cells");
+}
+
+/// Three on two CPUs, and two that may only run on one of them: both take two rows.
+#[test]
+fn a_gang_that_cannot_sit_in_one_row_takes_several() {
+    let mut matrix = Matrix::new(2);
+    let id = |n: u32| EntityId::new(n, 0);
+    let everywhere = CpuSet::first_n(2);
+    let seat = |matrix: &mut Matrix, gang: &[(EntityId, CpuSet)]| {
+        gang.iter().for_each(|&(e, _)| matrix.reserve(e));
+        matrix.seat(gang);
+        gang.iter().map(|&(e, _)| matrix.place(e)).collect::<Vec<_>>()
+    };
+    let at = |row, cpu| Place { row, cpu: CpuId::new(cpu) };
+    let three = [(id(0), everywhere), (id(1), everywhere), (id(2), everywhere)];
+    assert_eq!(seat(&mut matrix, &three), [at(0, 0), at(0, 1), at(1, 0)]);
+    let one = CpuSet::one(CpuId::new(1));
+    assert_eq!(seat(&mut matrix, &[(id(3), one), (id(4), one)]), [at(2, 1), at(1, 1)]);
+    // Whoever has the least choice sits first.
+    assert_eq!(seat(&mut matrix, &[(id(5), everywhere), (id(6), one)]), [at(3, 0), at(3, 1)]);
+    matrix.remove(id(1));
+    assert_eq!(seat(&mut matrix, &[(id(7), one)]), [at(0, 1)], "a free cell is filled");
+    assert_eq!(matrix.next_active(None), None);
+    matrix.set_runnable(id(7), true);
+    matrix.set_runnable(id(5), true);
+    assert_eq!([0, 1, 3].map(|row| matrix.next_active(Some(row))), [Some(3), Some(3), Some(0)]);
+}

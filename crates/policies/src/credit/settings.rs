@@ -1,0 +1,280 @@
+//! [`Settings`]: what the knobs say, read once; and in what the versions of Credit differ.
+
+use sched::{Knob, Knobs, Nanos, Refused};
+
+/// The versions, the first one the default.
+const VERSIONS: &[&str] = &["4.0.1", "3.0.3", "4.23"];
+
+/// What it can be tuned by. A knob that says `version` does as the version does.
+pub(crate) const KNOBS: &[Knob] = &[
+    Knob::choice("version", VERSIONS, "whose rules hold where the other knobs do not say")
+        .from("xen/common/sched_credit.c, Xen 4.0.1 and (summer of 2006) 3.0.3; xen/common/sched/credit.c, 4.23-dev"),
+    Knob::time("slice", Nanos::ms(30), (Nanos::us(10), Nanos::s(1)), "how long a turn lasts at most")
+        .from("CSCHED_MSECS_PER_TSLICE; S3 table 1 uses 30, 15, 5 and 3 ms"),
+    Knob::time("tick", Nanos::ms(10), (Nanos::ms(1), Nanos::s(1)), "how often a CPU looks at who runs on it")
+        .from("CSCHED_MSECS_PER_TICK"),
+    Knob::count("accounting-ticks", [3, 1, 100], "how many ticks an accounting period has; its credits bound accounts")
+        .from("CSCHED_TICKS_PER_ACCT, CSCHED_TICKS_PER_TSLICE"),
+    Knob::choice(
+        "tick-from",
+        &["version", "tick", "slice"],
+        "`slice`: an accounting period is a slice, a tick a third of it (below 3 ms all of it)",
+    )
+    .from("__csched_set_tslice, 4.23; before: three constants"),
+    Knob::time("tick-stagger", Nanos::ZERO, (Nanos::ZERO, Nanos::s(1)), "how much later each CPU ticks than the last")
+        .from("csched_start_tickers: a CPU's phase is the instant at which its ticker was started"),
+    Knob::choice(
+        "charging",
+        &["version", "nearest", "floor", "sampled"],
+        "time run is paid to the nearest credit, or rounded down; `sampled`: a tick's worth by whom the tick finds",
+    )
+    .from("burn_credits (4.0.1; 4.23); csched_vcpu_acct (3.0.3)"),
+    Knob::count("credits-per-ms", [0, 0, 1_000], "how many credits a millisecond costs; 0: as the version says")
+        .from("CSCHED_CREDITS_PER_MSEC, 10; in 3.0.3 accounts are in milliseconds"),
+    Knob::choice("boost", &["version", "on", "off"], "whether who wakes UNDER is BOOST")
+        .from("CSCHED_PRI_TS_BOOST, since 59f9d8ef44, 2006-10-27"),
+    Knob::choice("boost-migrated", &["version", "on", "off"], "whether who moves to another CPU is boosted by that")
+        .from("on: 4.0.1, where a migration ends in a wake-up; off: CSCHED_FLAG_UNIT_MIGRATING"),
+    Knob::choice(
+        "weight-per",
+        &["version", "domain", "member"],
+        "whether a domain's weight is for all its active members together, or for each",
+    )
+    .from("__csched_unit_acct_start: `Make weight per-unit`"),
+    Knob::choice("overflow", &["version", "empty", "halve"], "what becomes of an account above a period's credits")
+        .from("csched_acct: emptied up to 4.0.1, halved in 4.23"),
+    Knob::choice(
+        "begins",
+        &["version", "inactive", "active"],
+        "whether who is new earns only after a tick has found it, or at once",
+    )
+    .from("csched_vcpu_init, 3.0.3: at once"),
+    Knob::choice(
+        "parking",
+        &["version", "below-cap", "in-debt"],
+        "who is parked: who owes more than its part of the cap, at once; or who owes anything, when it next stops",
+    )
+    .from("csched_vcpu_park, 4.0.1; CSCHED_PRI_TS_PARKED, 3.0.3"),
+    Knob::choice(
+        "tickle",
+        &["version", "all-idle", "one-idle"],
+        "who is called when a queue grows: all idle CPUs and who runs something less urgent; or one idle CPU, if any",
+    )
+    .from("__runq_tickle; tickle_one_idle_cpu"),
+    Knob::choice(
+        "yield",
+        &["version", "last", "behind-one"],
+        "a yield goes last in its class, or behind one that is less urgent, and is not stolen until it has run",
+    )
+    .from("CSCHED_FLAG_UNIT_YIELD"),
+    Knob::choice("ratelimit", &["version", "off", "on"], "whether who has just begun to run is left running")
+        .from("sched_ratelimit_us, since 64908a0466 (4.2)"),
+    Knob::time("ratelimit-time", Nanos::ms(1), (Nanos::us(100), Nanos::ms(500)), "for how long")
+        .from("SCHED_DEFAULT_RATELIMIT_US; XEN_SYSCTL_SCHED_RATELIMIT_MIN and _MAX"),
+    Knob::choice(
+        "steal",
+        &["version", "busy", "any", "near"],
+        "from whose queues: of CPUs that do not idle; of all; of those with two to run, under the same cache first",
+    )
+    .from("csched_load_balance: 4.0.1, 3.0.3, 4.23 (NUMA nodes there)"),
+    Knob::choice("steal-limit", &["version", "off", "on"], "whether a CPU waits between attempts to steal")
+        .from("George Dunlap, `credit: Limit load balancing to once per millisecond`, 2023"),
+    Knob::time("steal-interval", Nanos::ms(1), (Nanos::us(1), Nanos::s(1)), "for how long, at least")
+        .from("load_balance_ratelimit_us"),
+    Knob::choice("relocate", &["version", "on", "off"], "whether a tick moves who is active to a better idle CPU")
+        .from("csched_cpu_pick, after 3.0.3"),
+    Knob::time("migration-delay", Nanos::ZERO, (Nanos::ZERO, Nanos::ms(100)), "how long nobody else takes who has run")
+        .from("vcpu_migration_delay; its comment suggests 1 ms"),
+    Knob::switch("hand-off", true, "whether who is left waiting is moved to an idle CPU")
+        .from("ours; off: as Xen, which leaves them to the next wake-up"),
+];
+
+/// The shortest rest of a turn that the rate limit gives. Source: `XEN_SYSCTL_SCHED_RATELIMIT_MIN`.
+const RATELIMIT_LEAST: Nanos = Nanos::us(100);
+
+/// How time run becomes credits burnt.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Charging {
+    /// The nearest whole number, the rest kept.
+    Nearest,
+    /// Rounded down, the rest kept.
+    Floor,
+    /// A tick's worth by whom a tick finds running.
+    Sampled,
+}
+
+/// Who is parked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Parking {
+    /// Who owes more than its part of the cap, at once.
+    BelowCap,
+    /// Who owes anything, when it next stops.
+    InDebt,
+}
+
+/// What becomes of an account above a period's credits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Overflow {
+    Empty,
+    Halve,
+}
+
+/// From whose queues is stolen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Steal {
+    /// Those of CPUs that do not idle.
+    Busy,
+    /// All.
+    Any,
+    /// Those of CPUs with two to run, under the same cache first.
+    Near,
+}
+
+/// The knobs, read once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Settings {
+    pub(crate) slice: Nanos,
+    pub(crate) tick: Nanos,
+    pub(crate) tick_stagger: Nanos,
+    /// From one accounting to the next.
+    pub(crate) period: Nanos,
+    pub(crate) migration_delay: Nanos,
+    pub(crate) hand_off: bool,
+    pub(crate) charging: Charging,
+    /// What one credit buys.
+    pub(crate) credit: Nanos,
+    pub(crate) boost: bool,
+    pub(crate) boost_migrated: bool,
+    pub(crate) weight_per_member: bool,
+    pub(crate) overflow: Overflow,
+    pub(crate) begins_active: bool,
+    pub(crate) parking: Parking,
+    /// Whether one idle CPU is called rather than all.
+    pub(crate) tickle_one: bool,
+    /// Whether who yields goes behind one that is less urgent.
+    pub(crate) yield_behind: bool,
+    /// Zero: none.
+    pub(crate) ratelimit: Nanos,
+    pub(crate) steal: Steal,
+    /// Zero: none.
+    pub(crate) steal_interval: Nanos,
+    pub(crate) relocate: bool,
+}
+
+/// The word of a knob; `None` where it leaves that to the version, or the policy does not offer the knob.
+fn word(knobs: &Knobs, name: &str) -> Option<&'static str> {
+    let offered = knobs.iter().any(|(knob, _)| knob.name == name);
+    offered.then(|| knobs.word(name)).filter(|&word| word != "version")
+}
+
+/// A length of time, or what it is if the policy does not offer the knob.
+fn time(knobs: &Knobs, name: &str, default: Nanos) -> Nanos {
+    if knobs.iter().any(|(knob, _)| knob.name == name) { knobs.time(name) } else { default }
+}
+
+impl Settings {
+    /// Reads the knobs. A policy built over Credit need not offer those in which the versions differ: then 4.0.1's rules
+    /// hold.
+    pub(crate) fn read(knobs: &Knobs) -> Settings {
+        let version = word(knobs, "version").unwrap_or(VERSIONS[0]);
+        // What 4.0.1, 3.0.3 and 4.23 say, unless the knob says otherwise.
+        let choose = |name: &str, words: [&'static str; 3]| {
+            let at = VERSIONS.iter().position(|&other| other == version).expect("it is one of them");
+            word(knobs, name).unwrap_or(words[at])
+        };
+        let slice = knobs.time("slice");
+        let (tick, period) = if choose("tick-from", ["tick", "tick", "slice"]) == "slice" {
+            let ticks = if slice < Nanos::ms(3) { 1 } else { 3 };
+            (slice.scale(1, ticks), slice)
+        } else {
+            let tick = knobs.time("tick");
+            (tick, tick.saturating_mul(knobs.get("accounting-ticks").unsigned_abs()))
+        };
+        let limit = |on: &str, time: Nanos| if on == "on" { time } else { Nanos::ZERO };
+        let millisecond = Nanos::ms(1);
+        Settings {
+            slice,
+            tick,
+            tick_stagger: knobs.time("tick-stagger"),
+            period,
+            migration_delay: knobs.time("migration-delay"),
+            hand_off: knobs.on("hand-off"),
+            charging: match choose("charging", ["nearest", "sampled", "floor"]) {
+                "nearest" => Charging::Nearest,
+                "floor" => Charging::Floor,
+                _ => Charging::Sampled,
+            },
+            credit: credit(knobs, version),
+            boost: choose("boost", ["on", "off", "on"]) == "on",
+            boost_migrated: choose("boost-migrated", ["on", "on", "off"]) == "on",
+            weight_per_member: choose("weight-per", ["domain", "domain", "member"]) == "member",
+            overflow: match choose("overflow", ["empty", "empty", "halve"]) {
+                "empty" => Overflow::Empty,
+                _ => Overflow::Halve,
+            },
+            begins_active: choose("begins", ["inactive", "active", "inactive"]) == "active",
+            parking: match choose("parking", ["below-cap", "in-debt", "below-cap"]) {
+                "below-cap" => Parking::BelowCap,
+                _ => Parking::InDebt,
+            },
+            tickle_one: choose("tickle", ["all-idle", "all-idle", "one-idle"]) == "one-idle",
+            yield_behind: choose("yield", ["last", "last", "behind-one"]) == "behind-one",
+            ratelimit: limit(choose("ratelimit", ["off", "off", "on"]), time(knobs, "ratelimit-time", millisecond))
+                .min(slice),
+            steal: match choose("steal", ["busy", "any", "near"]) {
+                "busy" => Steal::Busy,
+                "any" => Steal::Any,
+                _ => Steal::Near,
+            },
+            steal_interval: limit(
+                choose("steal-limit", ["off", "off", "on"]),
+                time(knobs, "steal-interval", millisecond),
+            ),
+            relocate: choose("relocate", ["on", "off", "on"]) == "on",
+        }
+    }
+
+    /// The credits that running for `time` burns.
+    pub(crate) fn credits_in(&self, time: Nanos) -> i64 {
+        (time.as_ns() / self.credit.as_ns()).cast_signed()
+    }
+
+    /// The credits a CPU can burn in a period.
+    pub(crate) fn credits_per_period(&self) -> i64 {
+        self.credits_in(self.period)
+    }
+
+    /// How much longer who has run for `ran` is left running; `None`: no longer.
+    pub(crate) fn left_running(&self, ran: Nanos) -> Option<Nanos> {
+        (ran < self.ratelimit).then(|| (self.ratelimit - ran).max(RATELIMIT_LEAST))
+    }
+
+    /// The longest turn.
+    pub(crate) fn longest_turn(&self) -> Nanos {
+        if self.ratelimit.is_zero() { self.slice } else { self.slice.max(self.ratelimit + RATELIMIT_LEAST) }
+    }
+
+    /// Whether an idle CPU may pass over somebody it could run, so that ticks have to offer them again.
+    pub(crate) fn passes_over(&self) -> bool {
+        !self.migration_delay.is_zero() || !self.steal_interval.is_zero() || self.yield_behind
+    }
+}
+
+/// What one credit buys: a tenth of a millisecond; in 3.0.3, a millisecond.
+fn credit(knobs: &Knobs, version: &str) -> Nanos {
+    let asked =
+        knobs.iter().find(|(knob, _)| knob.name == "credits-per-ms").map_or(0, |(_, value)| value.unsigned_abs());
+    let per_ms = match (asked, version) {
+        (0, "3.0.3") => 1,
+        (0, _) => 10,
+        (asked, _) => asked,
+    };
+    Nanos::ms(1).scale(1, per_ms)
+}
+/// Whether these knobs go together.
+pub(crate) fn check(knobs: &Knobs) -> Result<(), Refused> {
+    if Settings::read(knobs).credits_per_period() == 0 {
+        return Err(Refused::Unsupported("an accounting period too short for a credit; right would be a longer slice"));
+    }
+    Ok(())
+}

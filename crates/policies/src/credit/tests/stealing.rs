@@ -1,0 +1,246 @@
+//! Several CPUs, where the versions differ: whom a wake-up calls, and from whom is stolen when.
+
+use super::*;
+
+const TODAY: [(&str, &str); 1] = [("version", "4.23")];
+
+/// A scripted entity that may run anywhere and lives on `cpu`.
+fn living_on(host: &mut Host<'_>, cpu: CpuId) -> EntityId {
+    let e = scripted(host, pinned(cpu));
+    host.adjust(e, Params::default()).expect("accepted");
+    e
+}
+
+#[test]
+fn who_runs_is_left_alone_where_another_cpu_idles() {
+    for (words, alone) in [(&[][..], false), (&[("tickle", "one-idle")], true), (&TODAY, true)] {
+        let mut host = worded(sched::Host::new(2), words, &[]);
+        let busy = living_on(&mut host, CPU);
+        let io = living_on(&mut host, CPU);
+        interrupt(&mut host, busy);
+        run_through(&mut host, 15);
+        interrupt(&mut host, io);
+        run_through(&mut host, 16);
+        let (there, elsewhere) = if alone { (busy, io) } else { (io, busy) };
+        assert_eq!([CPU, OTHER].map(|cpu| running(&host, cpu)), [Some(there), Some(elsewhere)], "{words:?}");
+    }
+}
+
+#[test]
+fn idle_cpus_are_called_one_at_a_time_and_in_turn() {
+    use sched::{Action, Input, Kicks, Machine};
+    let called = |words: &[(&str, &str)]| {
+        let mut knobs = POLICY.defaults();
+        for &(name, word) in words {
+            knobs.set_word(name, word).expect("a choice");
+        }
+        let mut machine = Machine::build(&POLICY, sched::Host::new(4), &knobs, Kicks::Delivered).expect("it works");
+        let now = Instant::ZERO;
+        let hogs = [(), (), ()].map(|()| {
+            let e = machine.attach(now, pinned(CPU)).expect("accepted");
+            machine.adjust(now, e, Params::default()).expect("accepted");
+            e
+        });
+        let kicks = |machine: &mut Machine, e: EntityId| -> Vec<usize> {
+            machine.input(now, Input::Wake { entity: e, why: Wake::Timer });
+            let kicks = machine.settle(now).iter().filter_map(|action| match action {
+                Action::Kick { cpu } => Some(cpu.index()),
+                _ => None,
+            });
+            kicks.collect()
+        };
+        assert_eq!(kicks(&mut machine, hogs[0]), [0], "its own CPU idles");
+        machine.input(now, Input::Kicked { cpu: CPU });
+        let _ = machine.settle(now);
+        let first = kicks(&mut machine, hogs[1]);
+        (first, kicks(&mut machine, hogs[2]))
+    };
+    assert_eq!(called(&[]), (vec![1, 2, 3], vec![0; 0]), "all at once; nobody is left to call");
+    assert_eq!(called(&[("tickle", "one-idle")]), (vec![1], vec![2]));
+    assert_eq!(called(&TODAY), (vec![1], vec![2]));
+}
+
+#[test]
+fn who_must_give_way_moves_to_an_idle_cpu() {
+    for (words, moves) in [(&[][..], false), (&[("tickle", "one-idle")], true), (&TODAY, true)] {
+        let mut host = worded(sched::Host::new(2), words, &[("hand-off", 0)]);
+        let free = living_on(&mut host, OTHER);
+        let stays = scripted(&mut host, pinned(OTHER));
+        interrupt(&mut host, free);
+        run_through(&mut host, 19);
+        interrupt(&mut host, stays);
+        run_through(&mut host, 19);
+        assert_eq!(running(&host, OTHER), Some(stays));
+        assert_eq!(running(&host, CPU) == Some(free), moves, "{words:?}");
+    }
+}
+
+/// CPUs under two caches; on CPU 1 and CPU 3 somebody waits behind somebody boosted, and CPU 2, under the cache of CPU
+/// 3, runs dry. Gives back from which CPU it takes somebody, and where it looks next.
+fn stolen_from(words: &[(&str, &str)]) -> [usize; 2] {
+    let words: Vec<(&str, &str)> = words.iter().copied().chain([("tickle", "all-idle")]).collect();
+    let mut host = worded(sched::Host { cpus: 6, smt: 1, llc: 3 }, &words, &[]);
+    let hogs: Vec<EntityId> =
+        host.machine().host().iter().collect::<Vec<_>>().into_iter().map(|cpu| hog(&mut host, pinned(cpu))).collect();
+    run_through(&mut host, 31);
+    let behind = [0, 1, 3].map(CpuId::new);
+    let waiting = behind.map(|cpu| living_on(&mut host, cpu));
+    for cpu in behind {
+        let boosted = scripted(&mut host, pinned(cpu));
+        interrupt(&mut host, boosted);
+    }
+    run_through(&mut host, 31);
+    for e in waiting {
+        interrupt(&mut host, e);
+    }
+    run_through(&mut host, 32);
+    let cpu = CpuId::new(2);
+    assert_eq!(running(&host, cpu), Some(hogs[2]));
+    host.pause(hogs[2]);
+    run_through(&mut host, 32);
+    let first = waiting.iter().position(|&e| running(&host, cpu) == Some(e)).expect("somebody waits");
+    host.run_until(at(34));
+    host.block(cpu);
+    run_through(&mut host, 34);
+    let second = waiting.iter().position(|&e| running(&host, cpu) == Some(e)).expect("somebody waits");
+    [first, second].map(|n| behind[n].index())
+}
+
+#[test]
+fn the_same_cache_is_looked_at_first_and_in_turn() {
+    assert_eq!(stolen_from(&[]), [3, 0], "the next higher number");
+    assert_eq!(stolen_from(&[("steal", "any")]), [3, 0]);
+    assert_eq!(
+        stolen_from(&[("steal", "near")]),
+        [1, 0],
+        "the first of its cache after CPU 0, then the next after that"
+    );
+    assert_eq!(stolen_from(&TODAY), [1, 0]);
+}
+
+/// At one instant, the runner of CPU 1 blocks, behind which `next` waits, and CPU 0 runs dry. Gives back where `next` runs.
+fn who_takes_the_only_one(words: &[(&str, &str)]) -> usize {
+    let mut host = worded(sched::Host::new(2), words, &[("hand-off", 0)]);
+    let [here, there] = [CPU, OTHER].map(|cpu| scripted(&mut host, pinned(cpu)));
+    let next = living_on(&mut host, OTHER);
+    interrupt(&mut host, here);
+    interrupt(&mut host, there);
+    run_through(&mut host, 1);
+    interrupt(&mut host, next);
+    run_through(&mut host, 2);
+    assert_eq!([CPU, OTHER].map(|cpu| running(&host, cpu)), [Some(here), Some(there)]);
+    host.block(OTHER);
+    host.block(CPU);
+    run_through(&mut host, 2);
+    (0..2).find(|&cpu| running(&host, CpuId::new(cpu)) == Some(next)).expect("it runs somewhere")
+}
+
+#[test]
+fn nothing_is_taken_from_a_cpu_with_only_that_to_run() {
+    assert_eq!(who_takes_the_only_one(&[]), 0, "CPU 0 is the first to look");
+    assert_eq!(who_takes_the_only_one(&[("steal", "near")]), 1);
+}
+
+#[test]
+fn the_queue_of_an_idle_cpu_is_its_own_but_not_in_3_0_3() {
+    // At one instant, somebody wakes on idle CPU 1 and CPU 0 runs dry.
+    for (words, cpu) in [(&[][..], 1), (&[("steal", "any")], 0), (&[("version", "3.0.3")], 0)] {
+        let mut host = worded(sched::Host::new(2), words, &[("hand-off", 0)]);
+        let here = scripted(&mut host, pinned(CPU));
+        let next = living_on(&mut host, OTHER);
+        interrupt(&mut host, here);
+        run_through(&mut host, 2);
+        interrupt(&mut host, next);
+        host.block(CPU);
+        run_through(&mut host, 2);
+        assert_eq!(running(&host, CpuId::new(cpu)), Some(next), "{words:?}");
+    }
+}
+
+#[test]
+fn a_cpu_may_steal_only_once_in_a_while() {
+    // CPU 0 runs dry twice within a millisecond; two wait on CPU 1.
+    for (words, again) in [(&[][..], true), (&[("steal-limit", "on")], false), (&TODAY, false)] {
+        let words: Vec<(&str, &str)> = words.iter().copied().chain([("ratelimit", "off")]).collect();
+        let mut host = worded(sched::Host::new(2), &words, &[("hand-off", 0)]);
+        let [here, _] = [CPU, OTHER].map(|cpu| hog(&mut host, pinned(cpu)));
+        run_through(&mut host, 31);
+        let waiting = [(), ()].map(|()| living_on(&mut host, OTHER));
+        let boosted = scripted(&mut host, pinned(OTHER));
+        for e in [boosted, waiting[0], waiting[1]] {
+            interrupt(&mut host, e);
+        }
+        run_through(&mut host, 31);
+        assert_eq!(running(&host, OTHER), Some(boosted));
+        host.pause(here);
+        run_through(&mut host, 31);
+        assert_eq!(running(&host, CPU), Some(waiting[0]));
+        let later = |us| Instant::at_ns(Nanos::us(us).as_ns());
+        host.run_until(later(31_900));
+        host.block(CPU);
+        host.run_until(later(31_950));
+        assert_eq!(running(&host, CPU), again.then_some(waiting[1]), "{words:?}");
+    }
+}
+
+#[test]
+fn the_interval_between_attempts_is_a_knob_and_ticks_offer_who_was_passed_over() {
+    for (interval, hand_off, runs) in [(100_000, 0, true), (5_000_000, 0, false), (5_000_000, 1, false)] {
+        let knobs = [("steal-interval", interval), ("hand-off", hand_off)];
+        let mut host = worded(sched::Host::new(2), &[("steal-limit", "on")], &knobs);
+        let there = hog(&mut host, pinned(OTHER));
+        run_through(&mut host, 31);
+        assert_eq!(running(&host, OTHER), Some(there));
+        let pinned = [(), ()].map(|()| scripted(&mut host, pinned(CPU)));
+        // CPU 0 looks for somebody at 33 ms, and again at 34 ms.
+        for (ms, e) in [(32, pinned[0]), (33, pinned[1])] {
+            host.run_until(at(ms));
+            interrupt(&mut host, e);
+            host.run_until(at(ms) + Nanos::us(500));
+            host.block(CPU);
+        }
+        host.run_until(at(34));
+        let boosted = scripted(&mut host, super::pinned(OTHER));
+        let waits = living_on(&mut host, OTHER);
+        interrupt(&mut host, boosted);
+        run_through(&mut host, 34);
+        assert_eq!(running(&host, OTHER), Some(boosted));
+        interrupt(&mut host, waits);
+        run_through(&mut host, 34);
+        assert_eq!(running(&host, CPU) == Some(waits), runs, "{interval} {hand_off}");
+        run_through(&mut host, 40);
+        assert_eq!(running(&host, CPU) == Some(waits), runs || hand_off == 1, "{interval} {hand_off}");
+    }
+}
+
+#[test]
+fn who_has_yielded_is_not_stolen() {
+    for (words, stolen) in [(&[][..], true), (&[("yield", "behind-one")], false), (&TODAY, false)] {
+        let mut host = worded(sched::Host::new(2), words, &[("hand-off", 0)]);
+        let [here, _] = [CPU, OTHER].map(|cpu| hog(&mut host, pinned(cpu)));
+        let yields = living_on(&mut host, OTHER);
+        run_through(&mut host, 31);
+        interrupt(&mut host, yields);
+        run_through(&mut host, 41);
+        assert_eq!(running(&host, OTHER), Some(yields));
+        host.yield_now(OTHER);
+        run_through(&mut host, 42);
+        assert_eq!(host.machine().state(yields), State::Waiting);
+        host.pause(here);
+        run_through(&mut host, 43);
+        assert_eq!(running(&host, CPU) == Some(yields), stolen, "{words:?}");
+    }
+}
+
+#[test]
+fn ticks_move_nobody_where_that_is_off() {
+    for words in [&[("relocate", "off")][..], &[("version", "3.0.3")]] {
+        let mut host = worded(sched::Host { cpus: 4, smt: 2, llc: 4 }, words, &[]);
+        let pair = [CPU, OTHER].map(|cpu| living_on(&mut host, cpu));
+        for e in pair {
+            interrupt(&mut host, e);
+        }
+        host.run_until(at(1_000));
+        assert_eq!([CPU, OTHER].map(|cpu| running(&host, cpu)), pair.map(Some), "{words:?}");
+    }
+}

@@ -1,0 +1,317 @@
+//! What differs between 3.0.3, 4.0.1 and 4.23 (policies.md 7.4), each by its knob and by its version.
+
+use super::*;
+
+const FIRST: [(&str, &str); 1] = [("version", "3.0.3")];
+const TODAY: [(&str, &str); 1] = [("version", "4.23")];
+
+fn one_cpu<'a>(words: &[(&str, &str)]) -> Host<'a> {
+    worded(sched::Host::new(1), words, &[])
+}
+
+fn at_us(us: u64) -> Instant {
+    Instant::at_ns(Nanos::us(us).as_ns())
+}
+
+fn run_through_us(host: &mut Host<'_>, us: u64) {
+    host.run_until(at_us(us).max(host.now()) + Nanos::ns(1));
+}
+
+#[test]
+fn ticks_may_charge_whom_they_find_a_tick() {
+    // It runs through the ticks at 10 and 20 ms, for 12 ms in all; another one fills the rest unseen.
+    let used_credits = |words: &[(&str, &str)]| {
+        let mut host = one_cpu(words);
+        let [seen, unseen] = [(), ()].map(|()| scripted(&mut host, Params::default()));
+        for ms in [0, 10] {
+            run_through(&mut host, ms);
+            interrupt(&mut host, unseen);
+            host.run_until(at(ms + 4));
+            host.block(CPU);
+            interrupt(&mut host, seen);
+            run_through(&mut host, ms + 10);
+            host.block(CPU);
+        }
+        run_through(&mut host, 29);
+        [seen, unseen].map(|e| credit(&host, e))
+    };
+    assert_eq!(used_credits(&[("charging", "nearest")]), [-120, -80]);
+    assert_eq!(used_credits(&[("charging", "floor")]), [-120, -79], "a nanosecond is lacking");
+    assert_eq!(used_credits(&[("charging", "sampled")]), [-200, 0]);
+    assert_eq!(used_credits(&FIRST), [-20, 0], "in milliseconds");
+}
+
+#[test]
+fn accounts_may_be_kept_in_milliseconds() {
+    // Alone, it earns what it burns; a half credit is rounded, and the clamp is a period's credits.
+    let mut host = host_of(sched::Host::new(1), &[("credits-per-ms", 1)]);
+    let e = hog(&mut host, Params::default());
+    run_through(&mut host, 20);
+    assert_eq!(credit(&host, e), -20);
+    let mut first = one_cpu(&FIRST);
+    let [heavy, light] = [65_535, 1].map(|weight| hog(&mut first, weighing(weight)));
+    for ms in [10, 20] {
+        first.run_until(at(ms));
+        first.yield_now(CPU);
+    }
+    run_through(&mut first, 30);
+    // Ticks found the heavy one at 10 and 30 ms, the light one at 20 ms.
+    assert_eq!([heavy, light].map(|e| credit(&first, e)), [-20 + 30, -10 + 1]);
+    run_through(&mut first, 300);
+    assert!(credit(&first, light) >= -30, "the clamp");
+}
+
+#[test]
+fn without_boost_under_never_preempts_under() {
+    for (words, preempts) in [(&[][..], true), (&[("boost", "off")], false), (&FIRST, false), (&TODAY, true)] {
+        let mut host = one_cpu(words);
+        let busy = hog(&mut host, Params::default());
+        let io = scripted(&mut host, Params::default());
+        run_through(&mut host, 15);
+        interrupt(&mut host, io);
+        run_through(&mut host, 17);
+        assert_eq!(running(&host, CPU), Some(if preempts { io } else { busy }), "{words:?}");
+        run_through(&mut host, 30);
+        assert_eq!(running(&host, CPU), Some(io), "at the end of the turn, at the latest");
+    }
+}
+
+#[test]
+fn who_migrates_is_boosted_or_not() {
+    for (words, label) in [(&[][..], BOOST), (&[("boost-migrated", "off")], UNDER), (&TODAY, UNDER)] {
+        let mut host = worded(sched::Host { cpus: 4, smt: 2, llc: 4 }, words, &[]);
+        let pair = [CPU, OTHER].map(|cpu| {
+            let e = scripted(&mut host, pinned(cpu));
+            host.adjust(e, Params::default()).expect("accepted");
+            e
+        });
+        for e in pair {
+            interrupt(&mut host, e);
+        }
+        run_through(&mut host, 20);
+        let moved =
+            pair.into_iter().find(|&e| [CpuId::new(2), CpuId::new(3)].map(|c| running(&host, c)).contains(&Some(e)));
+        assert_eq!(priority(&host, moved.expect("the second tick moves one to the idle core")), label, "{words:?}");
+    }
+}
+
+#[test]
+fn a_weight_is_for_all_members_or_for_each() {
+    let per_member = [("weight-per", "member")];
+    // Sampling costs 3.0.3 more.
+    let cases = [(&[][..], [1, 1, 2], 200), (&per_member, [1, 1, 1], 200), (&FIRST, [1, 1, 2], 2_000)];
+    for (words, parts, off) in cases {
+        let mut host = one_cpu(words);
+        let vm = group(&mut host, GroupParams::default());
+        let pair = [(), ()].map(|()| hog(&mut host, member(vm)));
+        let alone = hog(&mut host, Params::default());
+        let parts: Vec<(EntityId, u64)> = pair.into_iter().chain([alone]).zip(parts).collect();
+        host.run_until(at(30_000));
+        assert_shares(&mut host, &parts, Nanos::s(30), Nanos::ms(off));
+    }
+    // Two CPUs, weights 256 for each of two and 512 for one: T = 600, W = 1024, so 150 each and 300.
+    let mut table = crate::credit::domains::Domains::new(true);
+    let ids: Vec<GroupId> = (1..3).map(|n| GroupId::new(n, 0)).collect();
+    for (&id, (weight, members)) in ids.iter().zip([(256, 0..2), (512, 2..3)]) {
+        let weight = Weight::xen(weight).expect("in range");
+        table.update_group(id, &GroupParams { weight, ..GroupParams::default() });
+        for n in members {
+            let e = EntityId::new(n, 0);
+            table.reserve(e, &member(id));
+            table.activate(e, crate::credit::domains::DomainId::of(e, &member(id)));
+        }
+    }
+    assert_eq!(table.active_weight(), 1024);
+    let mut round = crate::credit::accounting::Round::new(2, 300, 0, 1024);
+    let domains = std::iter::successors(table.first(), |&domain| table.next(domain));
+    let each: Vec<i64> = domains.map(|domain| round.grant(table.get(domain)).each).collect();
+    assert_eq!(each, [300, 150], "the domain that came last is first on the list");
+}
+
+#[test]
+fn an_account_that_overflows_is_emptied_or_halved() {
+    for (words, left) in [(&[][..], 0), (&[("overflow", "halve")], 250), (&TODAY, 250), (&FIRST, 0)] {
+        let mut host = one_cpu(words);
+        let e = scripted(&mut host, Params::default());
+        interrupt(&mut host, e);
+        run_through(&mut host, 10);
+        host.block(CPU);
+        run_through(&mut host, 60);
+        assert_eq!((credit(&host, e), shows(&host, e, "active")), (left, 0), "{words:?}");
+    }
+}
+
+#[test]
+fn who_is_new_earns_at_once_or_after_a_tick() {
+    for (words, active) in [(&[][..], 0), (&[("begins", "active")], 1), (&FIRST, 1), (&TODAY, 0)] {
+        let mut host = one_cpu(words);
+        let e = scripted(&mut host, Params::default());
+        assert_eq!(shows(&host, e, "active"), active, "{words:?}");
+    }
+}
+
+#[test]
+fn the_indebted_may_be_parked_when_they_next_stop() {
+    // A cap of 80 %: after 30 ms it owes 60, less than its part of the cap.
+    for (words, parks) in [(&[][..], false), (&[("parking", "in-debt")], true), (&FIRST, true)] {
+        let mut host = worded(sched::Host::new(1), words, &[("slice", 50_000_000)]);
+        let vm = group(&mut host, capped(80));
+        let e = hog(&mut host, member(vm));
+        run_through(&mut host, 30);
+        assert_eq!((shows(&host, e, "parked"), running(&host, CPU)), (i64::from(parks), Some(e)), "{words:?}");
+        run_through(&mut host, 49);
+        assert_eq!(running(&host, CPU), Some(e), "it runs on");
+        run_through(&mut host, 50);
+        assert_eq!(running(&host, CPU), if parks { None } else { Some(e) });
+        assert_eq!(host.machine().is_held(e), parks);
+        host.run_until(at(3_000));
+        let used = used(&mut host, e);
+        assert!(used <= Nanos::ms(2_400 + 60) && used >= Nanos::ms(2_400 - 60), "80 % in the long run: {used}");
+    }
+}
+
+#[test]
+fn a_parked_one_that_runs_on_gives_way_to_everybody() {
+    let mut host = worded(sched::Host::new(1), &[("parking", "in-debt"), ("boost", "off")], &[("slice", 90_000_000)]);
+    let vm = group(&mut host, capped(80));
+    let e = hog(&mut host, member(vm));
+    let other = scripted(&mut host, Params::default());
+    run_through(&mut host, 31);
+    interrupt(&mut host, other);
+    run_through(&mut host, 31);
+    assert_eq!((running(&host, CPU), host.machine().is_held(e)), (Some(other), true));
+    // Asleep or not, it is unparked when it is in credit again.
+    host.block(CPU);
+    run_through(&mut host, 61);
+    assert_eq!((running(&host, CPU), shows(&host, e, "parked")), (Some(e), 0));
+}
+
+#[test]
+fn a_short_turn_is_left_running() {
+    let limited = [("ratelimit", "on")];
+    for (words, keeps) in [(&[][..], false), (&limited, true), (&TODAY, true), (&FIRST, false)] {
+        let words: Vec<(&str, &str)> = words.iter().copied().chain([("boost", "on")]).collect();
+        let mut host = one_cpu(&words);
+        let first = scripted(&mut host, Params::default());
+        let second = scripted(&mut host, Params::default());
+        host.run_until(at(2));
+        interrupt(&mut host, first);
+        // A tick ends its boost.
+        host.run_until(at_us(9_500));
+        host.block(CPU);
+        run_through_us(&mut host, 9_700);
+        interrupt(&mut host, first);
+        run_through_us(&mut host, 10_100);
+        interrupt(&mut host, second);
+        run_through_us(&mut host, 10_101);
+        let expected = if keeps { (first, at_us(10_700) + Nanos::ns(1)) } else { (second, host.machine().until(CPU)) };
+        assert_eq!((running(&host, CPU), host.machine().until(CPU)), (Some(expected.0), expected.1), "{words:?}");
+        run_through_us(&mut host, 10_701);
+        assert_eq!(running(&host, CPU), Some(second));
+    }
+}
+
+#[test]
+fn the_rest_of_a_limited_turn_is_100_us_at_least_and_a_yield_ends_it() {
+    let mut host = worded(sched::Host::new(1), &[("ratelimit", "on")], &[("ratelimit-time", 2_000_000)]);
+    let busy = hog(&mut host, Params::default());
+    let io = scripted(&mut host, Params::default());
+    run_through(&mut host, 30);
+    assert_eq!(running(&host, CPU), Some(busy), "its turn goes on: it has been alone");
+    interrupt(&mut host, io);
+    run_through_us(&mut host, 30_100);
+    assert_eq!(running(&host, CPU), Some(io), "who has run for long gives way at once");
+    // At 40 ms a tick ends the boost; both are UNDER. It blocks and wakes: a new turn.
+    run_through_us(&mut host, 40_000);
+    host.block(CPU);
+    run_through_us(&mut host, 40_001);
+    assert_eq!(running(&host, CPU), Some(busy));
+    host.run_until(at_us(41_960));
+    interrupt(&mut host, io);
+    run_through_us(&mut host, 41_960);
+    assert_eq!((running(&host, CPU), host.machine().until(CPU)), (Some(busy), at_us(42_060)));
+    run_through_us(&mut host, 42_060);
+    assert_eq!(running(&host, CPU), Some(io));
+    // A yield is not held up: the other one has not run for 2 ms either.
+    run_through_us(&mut host, 42_100);
+    host.yield_now(CPU);
+    run_through_us(&mut host, 42_100);
+    assert_eq!(running(&host, CPU), Some(io), "BOOST is before UNDER all the same");
+    run_through_us(&mut host, 50_100);
+    let begun = host.now();
+    host.yield_now(CPU);
+    run_through_us(&mut host, 50_101);
+    assert_eq!(running(&host, CPU), Some(busy), "{begun}");
+    host.yield_now(CPU);
+    run_through_us(&mut host, 50_102);
+    assert_eq!(running(&host, CPU), Some(io));
+}
+
+#[test]
+fn a_yield_goes_behind_one_that_is_less_urgent() {
+    for (words, behind) in [(&[][..], false), (&[("yield", "behind-one")], true), (&TODAY, true)] {
+        let mut host = one_cpu(words);
+        // While the heavy one earns, the light ones become OVER.
+        let under = scripted(&mut host, weighing(65_535));
+        interrupt(&mut host, under);
+        run_through(&mut host, 11);
+        host.block(CPU);
+        let over = [(), ()].map(|()| hog(&mut host, weighing(1)));
+        run_through(&mut host, 62);
+        assert_eq!(over.map(|e| priority(&host, e)), [OVER, OVER], "{words:?}");
+        interrupt(&mut host, under);
+        run_through(&mut host, 75);
+        assert_eq!((running(&host, CPU), priority(&host, under)), (Some(under), UNDER));
+        host.yield_now(CPU);
+        run_through(&mut host, 75);
+        let next = running(&host, CPU).expect("somebody waits");
+        assert_eq!(over.contains(&next), behind, "{words:?}");
+    }
+}
+
+#[test]
+fn ticks_and_accountings_may_follow_the_slice() {
+    // 15 ms: ticks every 5 ms, accounting every 15 ms, and accounts of at most 150 credits.
+    for (words, found, credits) in [(&[][..], 10, -200), (&[("tick-from", "slice")], 5, -50), (&TODAY, 5, -50)] {
+        let mut host = worded(sched::Host::new(1), words, &[("slice", 15_000_000)]);
+        let e = hog(&mut host, Params::default());
+        run_through(&mut host, found - 1);
+        assert_eq!(shows(&host, e, "active"), 0);
+        run_through(&mut host, found);
+        assert_eq!(shows(&host, e, "active"), 1, "{words:?}");
+        run_through(&mut host, 20);
+        assert_eq!(credit(&host, e), credits, "{words:?}");
+    }
+    // Below 3 ms, one tick.
+    let mut host = worded(sched::Host::new(1), &TODAY, &[("slice", 2_000_000)]);
+    let e = hog(&mut host, Params::default());
+    run_through_us(&mut host, 1_999);
+    assert_eq!(shows(&host, e, "active"), 0);
+    run_through_us(&mut host, 2_000);
+    assert_eq!(shows(&host, e, "active"), 1);
+}
+
+#[test]
+fn a_period_without_a_credit_is_refused() {
+    let mut knobs = POLICY.defaults();
+    knobs.set_word("version", "4.23").expect("a version");
+    knobs.set("slice", 50_000).expect("in range");
+    assert!(Host::new(&POLICY, sched::Host::new(1), &knobs, Costs::NONE).is_err());
+}
+
+#[test]
+fn every_version_shares_by_weight_and_keeps_caps_in_the_long_run() {
+    for words in [&[][..], &FIRST, &TODAY] {
+        let mut host = worded(sched::Host::new(2), words, &[]);
+        let vms = [25, 200].map(|percent| group(&mut host, capped(percent)));
+        let small = hog(&mut host, member(vms[0]));
+        let big = [(), (), ()].map(|()| hog(&mut host, member(vms[1])));
+        host.run_until(at(60_000));
+        let small = used(&mut host, small);
+        assert!(small <= Nanos::ms(16_100) && small >= Nanos::ms(14_000), "{words:?}: a quarter of 60 s: {small}");
+        for e in big {
+            let got = used(&mut host, e);
+            assert!(got >= Nanos::ms(31_000) && got <= Nanos::ms(38_000), "{words:?}: 105 s among three: {got}");
+        }
+    }
+}

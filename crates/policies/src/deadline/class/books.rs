@@ -1,0 +1,75 @@
+//! What has been promised, to whom, and when those who left give it back.
+
+use super::{Deadline, RETURN};
+use crate::admission::Utilisation;
+use crate::deadline::account::Account;
+use sched::{CpuId, Cx, EntityId, Host, Instant, Nanos, Params, Refused, Reservation};
+
+impl Deadline {
+    /// What is asked for `e`, if it may be asked.
+    pub(super) fn asked(&self, params: &Params, host: &Host) -> Result<Reservation, Refused> {
+        let asked = params.reservation.expect("only who has a reservation comes here");
+        if asked.period < self.period_least || asked.period > self.period_most {
+            let (least, most) = (self.period_least, self.period_most);
+            return Err(Refused::OutOfRange { what: "period", least, most });
+        }
+        if self.whole_machine && !host.all().minus(&params.affinity).is_empty() {
+            return Err(Refused::Unsupported(
+                "a reservation is admitted on all CPUs together; right would be an affinity for all of them, or \
+                 whole-machine = off",
+            ));
+        }
+        Ok(asked)
+    }
+
+    /// Promises `asked` to `e`, whose earlier promise was taken back.
+    pub(super) fn admit(&mut self, e: EntityId, asked: &Reservation, cx: &Cx<'_>) -> Result<Utilisation, Refused> {
+        let wish = if self.by_density { Utilisation::density(asked) } else { Utilisation::of(asked) };
+        let Deadline { tasks, leaving, servers, admission, .. } = self;
+        let others = |_| {
+            let members = tasks.iter().enumerate().filter(|&(index, _)| index != e.index());
+            let members = members.filter_map(|(_, task)| task.as_ref()).map(|task| &task.account.share);
+            let gone = leaving.iter().filter(|gone| gone.id != e).map(|gone| &gone.account.share);
+            members.chain(gone).chain(servers.iter())
+        };
+        let full = match admission.admit(wish, None, &cx.host().all(), others) {
+            Ok(_) => return Ok(wish),
+            Err(full) => full,
+        };
+        Err(Refused::Utilisation { asked: *asked, free_ppm: full.free_ppm, on: full.on })
+    }
+
+    /// Those whose time has come give their bandwidth back.
+    pub(super) fn give_back(&mut self, cx: &mut Cx<'_>) {
+        self.settle_all(cx);
+        let now = cx.now();
+        while let Some(at) = self.leaving.iter().position(|gone| gone.until <= now) {
+            let gone = self.leaving.swap_remove(at);
+            self.withdraw(&gone.account, gone.cpu, true);
+        }
+        self.arm_return(cx);
+        self.retime_all(cx);
+    }
+
+    pub(super) fn arm_return(&self, cx: &mut Cx<'_>) {
+        match self.leaving.iter().map(|gone| gone.until).min().filter(|&at| at != Instant::NEVER) {
+            Some(at) => cx.set_alarm(RETURN, CpuId::default(), at.max(cx.now() + Nanos::ns(1))),
+            None => cx.clear_alarm(RETURN),
+        }
+    }
+
+    /// Takes a promise out of all books.
+    pub(super) fn withdraw(&mut self, account: &Account, counted: CpuId, active: bool) {
+        self.admission.release(account.share, None);
+        self.reclaim.remove(counted, account.share.units(), active);
+        self.shares -= account.share.units();
+        self.reclaim.promised(self.shares);
+    }
+
+    /// Enters a promise in the books but the admission's, which did so itself.
+    pub(super) fn enter(&mut self, account: &Account, counted: CpuId, active: bool) {
+        self.reclaim.add(counted, account.share.units(), active);
+        self.shares += account.share.units();
+        self.reclaim.promised(self.shares);
+    }
+}

@@ -1,0 +1,93 @@
+//! The class alone on a machine.
+
+mod admission;
+mod churn;
+mod reclaiming;
+mod rules;
+mod theorems;
+
+use super::POLICY;
+use sched::{CpuId, CpuSet, EntityId, Instant, Limit, Nanos, Params, Refused, Reservation, State, Wake};
+use sim::{Costs, Host, Workload};
+
+const CPU: CpuId = CpuId::new(0);
+const OTHER: CpuId = CpuId::new(1);
+
+/// Words of knobs, and values.
+type Settings<'a> = (&'a [(&'a str, &'a str)], &'a [(&'a str, i64)]);
+
+/// Plain CBS: no reclaiming, all of every CPU to be promised.
+const PLAIN: Settings<'static> = (&[("reclaim", "off")], &[("rt-bandwidth", 100)]);
+
+fn knobs((words, values): Settings<'_>) -> sched::Knobs {
+    let mut knobs = POLICY.defaults();
+    words.iter().for_each(|&(name, word)| knobs.set_word(name, word).expect("it is one of its words"));
+    values.iter().for_each(|&(name, value)| knobs.set(name, value).expect("it is in range"));
+    knobs
+}
+
+fn host<'a>(cpus: usize, settings: Settings<'_>) -> Host<'a> {
+    Host::new(&POLICY, sched::Host::new(cpus), &knobs(settings), Costs::NONE).expect("deadline works everywhere")
+}
+
+fn at(ms: u64) -> Instant {
+    Instant::ZERO + Nanos::ms(ms)
+}
+
+/// A hard promise, in milliseconds.
+fn promise(slice: u64, period: u64) -> Reservation {
+    Reservation { limit: Limit::Hard, ..Reservation::new(Nanos::ms(slice), Nanos::ms(period)) }
+}
+
+fn due(slice: u64, deadline: u64, period: u64) -> Reservation {
+    Reservation { deadline: Some(Nanos::ms(deadline)), ..promise(slice, period) }
+}
+
+fn with(reservation: Reservation) -> Params {
+    Params { reservation: Some(reservation), ..Params::default() }
+}
+
+fn pinned(params: Params, cpu: CpuId) -> Params {
+    Params { affinity: CpuSet::one(cpu), ..params }
+}
+
+fn hog(host: &mut Host<'_>, params: Params) -> EntityId {
+    host.attach("hog", params, Workload::Hog).expect("accepted")
+}
+
+fn scripted(host: &mut Host<'_>, reservation: Reservation) -> EntityId {
+    host.attach("scripted", with(reservation), Workload::Scripted).expect("accepted")
+}
+
+fn wake(host: &mut Host<'_>, e: EntityId) {
+    host.wake(e, Wake::Timer);
+}
+
+/// Lets everything up to `ms` happen, and what is at `ms`, too.
+fn run_through(host: &mut Host<'_>, ms: u64) {
+    host.run_until(at(ms) + Nanos::ns(1));
+}
+
+fn running(host: &Host<'_>, cpu: CpuId) -> Option<EntityId> {
+    host.machine().running(cpu)
+}
+
+/// What is left of its slice and when it is due, in milliseconds.
+fn account(host: &Host<'_>, e: EntityId) -> (i64, i64) {
+    let show = |name| host.machine().inspect(e, name).expect("it is shown") / 1_000_000;
+    (show("remaining"), show("deadline"))
+}
+
+/// Who runs on CPU 0, one letter for each millisecond from now on; others, or nobody: a dot.
+fn gantt(host: &mut Host<'_>, names: &[(EntityId, char)], ms: u64) -> String {
+    let mut letters = String::new();
+    for _ in 0..ms {
+        let middle = host.now() + Nanos::us(500);
+        host.run_until(middle);
+        let runs = running(host, CPU);
+        letters.push(names.iter().find(|&&(e, _)| runs == Some(e)).map_or('.', |&(_, name)| name));
+        let next = host.now() + Nanos::us(500);
+        host.run_until(next);
+    }
+    letters
+}

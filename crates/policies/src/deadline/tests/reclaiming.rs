@@ -1,0 +1,87 @@
+//! GRUB: who may share in what others leave, and how much.
+
+use super::*;
+
+fn soft(slice: u64, period: u64) -> Reservation {
+    Reservation::new(Nanos::ms(slice), Nanos::ms(period))
+}
+
+/// The example of sched-deadline.rst: T1 and T2 have (4, 8); T1 blocks at 2. Its 0-lag time is 8 − 2 · 8 / 4 = 4.
+#[test]
+fn the_example_of_the_kernels_documentation() {
+    for formula in ["v5.13", "v6.5"] {
+        let mut host = host(1, (&[("reclaim", formula)], &[("rt-bandwidth", 100)]));
+        let [first, second] = [(), ()].map(|()| scripted(&mut host, soft(4, 8)));
+        [first, second].into_iter().for_each(|e| wake(&mut host, e));
+        host.run_until(at(2));
+        assert_eq!(running(&host, CPU), Some(first));
+        host.block(CPU);
+        host.run_until(at(4));
+        assert_eq!(host.machine().inspect(first, "active"), Some(1));
+        run_through(&mut host, 4);
+        assert_eq!((host.machine().inspect(first, "active"), account(&host, second).0), (Some(0), 2), "{formula}");
+        // From here on at half the rate: 2 ms last for 4.
+        host.run_until(at(8));
+        assert_eq!((running(&host, CPU), host.machine().is_held(second)), (Some(second), false));
+        run_through(&mut host, 8);
+        // Its next period begins at once: it may have the whole CPU while nobody else is active.
+        assert_eq!((running(&host, CPU), account(&host, second)), (Some(second), (4, 16)));
+    }
+}
+
+/// A task of 10 % alone: 10 / 0.15, 10 / (0.10 / 0.95), and 10 ms of 100.
+#[test]
+fn each_formula_gives_away_its_part_of_what_is_free() {
+    let got = |formula, limit| {
+        let mut host = host(1, (&[("reclaim", formula)], &[]));
+        let e = hog(&mut host, with(Reservation { limit, ..soft(10, 100) }));
+        host.run_until(at(1_000));
+        let params = *host.machine().params(e);
+        host.adjust(e, params).expect("nothing changes");
+        host.machine().charged(e).as_ns() / 1_000_000
+    };
+    assert_eq!(got("v5.13", Limit::Soft), 666);
+    assert_eq!(got("v6.5", Limit::Soft), 950);
+    for (formula, limit) in [("v5.13", Limit::Hard), ("v6.5", Limit::Hard), ("off", Limit::Soft)] {
+        assert_eq!(got(formula, limit), 100, "{formula}, {limit:?}");
+    }
+}
+
+#[test]
+fn who_wakes_ends_the_reclaiming_of_its_share_at_once() {
+    let mut host = host(1, (&[("reclaim", "v6.5")], &[("rt-bandwidth", 100)]));
+    let e = hog(&mut host, with(soft(40, 100)));
+    let sleeper = scripted(&mut host, Reservation { limit: Limit::Hard, ..soft(60, 200) });
+    host.run_until(at(20));
+    // Alone active it is charged 0.4: 8 of 40 ms. With the other one's 0.3 it is charged 0.7 from now on.
+    assert_eq!(host.machine().until(CPU), at(100));
+    wake(&mut host, sleeper);
+    run_through(&mut host, 20);
+    assert_eq!(account(&host, e), (32, 100));
+    let end = Nanos::ns(32_000_000_u64 * 10 / 7);
+    assert!(host.machine().until(CPU).since(at(20)) - end <= Nanos::ns(2), "32 ms at a rate of 0.7");
+}
+
+#[test]
+fn a_share_is_counted_where_its_owner_is() {
+    let mut host = host(2, (&[("reclaim", "v6.5")], &[("rt-bandwidth", 100)]));
+    // Pinned together on CPU 0: 0.5 each. Of CPU 1 nothing is in use, but half of each CPU is promised.
+    let [a, b] = [(), ()].map(|()| hog(&mut host, pinned(with(soft(50, 100)), CPU)));
+    host.run_until(at(1_000));
+    for e in [a, b] {
+        let params = *host.machine().params(e);
+        host.adjust(e, params).expect("nothing changes");
+    }
+    let shared = [a, b].map(|e| host.machine().charged(e));
+    assert_eq!(shared[0] + shared[1], Nanos::s(1), "together they have CPU 0");
+    // Moved to CPU 1, one has it to itself at a rate of max(0.5, 1 − 0.5).
+    host.adjust(b, pinned(with(soft(50, 100)), OTHER)).expect("accepted");
+    host.run_until(at(3_000));
+    assert_eq!(host.machine().inspect(b, "cpu"), Some(1));
+    for e in [a, b] {
+        let params = *host.machine().params(e);
+        host.adjust(e, params).expect("nothing changes");
+        let more = host.machine().charged(e) - shared[usize::from(e == b)];
+        assert!(more >= Nanos::ms(1_900), "{e} got {more} of 2 s");
+    }
+}

@@ -1,0 +1,517 @@
+//! The order of the queues: the earliest virtual deadline among those who are owed time.
+
+use super::tunables::{Protection, Requests, SLICE_LEAST, SLICE_MOST};
+use crate::fair::{Arrival, Buddy, Leaving, Node, NodeId, Placing, Rule, RunQueue, RunQueues};
+use sched::queue::Summary;
+use sched::{Nanos, Params, Virtual};
+
+/// The rule: the earliest eligible virtual deadline first.
+#[derive(Debug)]
+pub(super) struct EarliestDeadline(pub(super) Requests);
+
+/// What EEVDF keeps of a node.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    /// How long a turn it asks for.
+    slice: Nanos,
+    /// When, on its clock, its slice is used up.
+    deadline: Virtual,
+    /// Whether `deadline` is relative to its vruntime: it is between queues.
+    relative: bool,
+    /// How far its clock was behind the average when it left its queue.
+    lag: i64,
+    /// Whether it is new and was never placed.
+    initial: bool,
+    /// What it is protected by since it was picked: a deadline, while that is its own, or a reading of its clock.
+    protection: Option<Virtual>,
+}
+
+/// What EEVDF keeps of a queue: those that wait in its tree, summed up.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waiting {
+    weight: u64,
+    /// The sum of weight times vruntime, counted from `min_vruntime`.
+    moment: i128,
+}
+
+/// What a tree keeps of its subtrees.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Extremes {
+    least_vruntime: Virtual,
+    shortest_slice: Nanos,
+}
+
+impl Summary for Extremes {
+    fn join(self, other: Extremes) -> Extremes {
+        Extremes {
+            least_vruntime: self.least_vruntime.min(other.least_vruntime),
+            shortest_slice: self.shortest_slice.min(other.shortest_slice),
+        }
+    }
+}
+
+/// A deadline is not put off any further than this by yielding. Far from the end of the clock, and years away.
+const PUT_OFF_MOST: i64 = 1 << 60;
+
+type Queues = RunQueues<EarliestDeadline>;
+
+/// `distance · from / to`, towards zero.
+fn rescaled(distance: i64, from: u64, to: u64) -> i64 {
+    let scaled = i128::from(distance) * i128::from(from) / i128::from(to);
+    i64::try_from(scaled).expect("a lag is at most a few slices of the lightest weight")
+}
+
+impl Queues {
+    // ---- The average ----
+
+    /// Who runs in `queue` and will be put back.
+    fn running(&self, queue: usize) -> Option<&Node<Request>> {
+        self.queue(queue).current.map(|id| self.node(id)).filter(|node| node.queued)
+    }
+
+    /// The sum of weight times vruntime of `queue`, counted from `min_vruntime`, and that of the weights.
+    fn balance(&self, queue: usize) -> (i128, u64) {
+        let RunQueue { min_vruntime, own: Waiting { weight, moment }, .. } = *self.queue(queue);
+        let running = self.running(queue);
+        running.map_or((moment, weight), |node| {
+            let ahead = i128::from(node.vruntime.ahead_of(min_vruntime));
+            (moment + ahead * i128::from(node.weight), weight + node.weight)
+        })
+    }
+
+    /// V: the vruntime of `queue`, averaged by weight; where nobody is queued, the one it ended with.
+    fn average(&self, queue: usize) -> Virtual {
+        let (moment, weight) = self.balance(queue);
+        let min = self.queue(queue).min_vruntime;
+        if weight == 0 {
+            return min;
+        }
+        let ahead = moment.div_euclid(i128::from(weight));
+        min.moved(i64::try_from(ahead).expect("an average is not beyond the numbers it is made of"))
+    }
+
+    /// Whether a clock that shows this is not ahead of the average of `queue`. Exact: nothing is divided.
+    fn is_eligible_at(&self, queue: usize, vruntime: Virtual) -> bool {
+        let (moment, weight) = self.balance(queue);
+        i128::from(vruntime.ahead_of(self.queue(queue).min_vruntime)) * i128::from(weight) <= moment
+    }
+
+    fn is_eligible(&self, id: NodeId) -> bool {
+        let node = self.node(id);
+        self.is_eligible_at(node.queue, node.vruntime)
+    }
+
+    /// How far the clock of `id`, queued, is behind the average.
+    fn lag(&self, id: NodeId) -> i64 {
+        let node = self.node(id);
+        self.average(node.queue).ahead_of(node.vruntime)
+    }
+
+    /// Remembers the lag of `id`, queued: at most two slices, or a tick.
+    fn keep_lag(&mut self, id: NodeId) {
+        let most = self.node(id).own.slice.saturating_mul(2).max(self.tunables.tick);
+        let most = self.scaled(most, id).as_ns().cast_signed();
+        self.node_mut(id).own.lag = self.lag(id).clamp(-most, most);
+    }
+
+    /// `min_vruntime` follows the least vruntime queued in `queue`, never backwards.
+    fn advance(&mut self, queue: usize) {
+        let running = self.running(queue).map(|node| node.vruntime);
+        let waiting = self.summary(queue).map(|extremes| extremes.least_vruntime);
+        let Some(least) = running.into_iter().chain(waiting).min() else { return };
+        let queue = self.queue_mut(queue);
+        let by = least.ahead_of(queue.min_vruntime);
+        if by > 0 {
+            queue.own.moment -= i128::from(by) * i128::from(queue.own.weight);
+            queue.min_vruntime = least;
+        }
+    }
+
+    // ---- Deadlines ----
+
+    /// The slice of `id` on its clock.
+    fn virtual_slice(&self, id: NodeId) -> Nanos {
+        self.scaled(self.node(id).own.slice, id)
+    }
+
+    /// A used-up slice is followed by the next. Says whether it was used up.
+    fn renew(&mut self, id: NodeId) -> bool {
+        let slice = self.virtual_slice(id);
+        let node = self.node_mut(id);
+        let is_over = node.vruntime >= node.own.deadline;
+        if is_over {
+            node.own.deadline = node.vruntime.plus(slice);
+        }
+        is_over
+    }
+
+    /// The shortest slice asked for in `queue`; `None` if nobody is queued.
+    fn shortest_slice(&self, queue: usize) -> Option<Nanos> {
+        let running = self.running(queue).map(|node| node.own.slice);
+        running.into_iter().chain(self.summary(queue).map(|extremes| extremes.shortest_slice)).min()
+    }
+
+    /// Asks for another slice for `id`. Its deadline stands.
+    fn set_slice(&mut self, id: NodeId, slice: Nanos) {
+        if self.node(id).own.slice != slice {
+            self.node_mut(id).own.slice = slice;
+            self.resummarise(id);
+        }
+    }
+
+    // ---- Placing ----
+
+    /// Sets the clock of `id`, which is about to be queued, so that it lags as much as it did when it left; its own weight
+    /// counts in the average then.
+    fn place(&mut self, id: NodeId) {
+        let Node { queue, weight, own, .. } = *self.node(id);
+        let (_, others) = self.balance(queue);
+        let lag = if self.rule.0.place_lag && others > 0 { rescaled(own.lag, others + weight, others) } else { 0 };
+        let vruntime = self.average(queue).moved(-lag);
+        let slice = self.virtual_slice(id);
+        let halves = own.initial && self.rule.0.place_deadline_initial;
+        let deadline = if own.relative {
+            vruntime.moved(own.deadline.as_ns())
+        } else {
+            vruntime.plus(if halves { slice.scale(1, 2) } else { slice })
+        };
+        let node = self.node_mut(id);
+        node.vruntime = vruntime;
+        node.own = Request { deadline, relative: false, initial: false, ..own };
+    }
+
+    /// Who stayed to pay a debt is owed nothing afterwards.
+    fn forget_credit(&mut self, id: NodeId) {
+        if self.rule.0.delay_zero {
+            let own = &mut self.node_mut(id).own;
+            own.lag = own.lag.min(0);
+        }
+    }
+
+    // ---- Protection ----
+
+    /// Whether `id`, current or just put back, is still in what it was protected for.
+    fn is_protected(&self, id: NodeId) -> bool {
+        let node = self.node(id);
+        match self.rule.0.protection {
+            Protection::Deadline => node.own.protection == Some(node.own.deadline),
+            Protection::Shortest => node.own.protection.is_some_and(|until| until > node.vruntime),
+        }
+    }
+
+    /// Whether nobody else is to be picked for now.
+    fn is_left_in_peace(&self, id: NodeId) -> bool {
+        // In v6.17, who does not run to parity is protected for a while as well.
+        let counts = self.rule.0.run_to_parity || self.rule.0.protection == Protection::Shortest;
+        counts && self.is_protected(id) && self.is_eligible(id)
+    }
+
+    /// Where the protection of `id` ends if it begins now, and lasts no longer than `most`.
+    fn protection(&self, id: NodeId, most: Nanos) -> Virtual {
+        let node = self.node(id);
+        if most < node.own.slice {
+            node.own.deadline.min(node.vruntime.plus(self.scaled(most, id)))
+        } else {
+            node.own.deadline
+        }
+    }
+
+    fn protect(&mut self, id: NodeId) {
+        let until = match self.rule.0.protection {
+            Protection::Deadline => self.node(id).own.deadline,
+            Protection::Shortest if self.rule.0.run_to_parity => {
+                let shortest = self.shortest_slice(self.node(id).queue);
+                self.protection(id, shortest.expect("it is queued itself"))
+            }
+            Protection::Shortest => self.protection(id, self.rule.0.least_quantum),
+        };
+        self.node_mut(id).own.protection = Some(until);
+    }
+
+    // ---- Picking ----
+
+    /// Whether the wakee is worth breaking the protection of `running`, its sibling.
+    fn is_short(&self, wakee: NodeId, running: NodeId) -> bool {
+        let (new, old) = (&self.node(wakee).own, &self.node(running).own);
+        self.rule.0.preempt_short
+            && new.slice < old.slice
+            && self.is_eligible(wakee)
+            && (new.deadline < old.deadline || !self.is_eligible(running))
+    }
+
+    fn eligible_buddy(&self, queue: usize) -> Option<NodeId> {
+        if !self.rule.0.pick_buddy && !self.rule.0.next_buddy {
+            return None;
+        }
+        self.buddy(queue, Buddy::Next).filter(|&id| self.node(id).is_runnable() && self.is_eligible(id))
+    }
+
+    /// Who of `queue` should run: whoever is in the tree, or `running`, which may be in it or not, and may be in peace.
+    fn best(&self, queue: usize, running: Option<NodeId>, in_peace: bool) -> NodeId {
+        if let Some(buddy) = self.eligible_buddy(queue) {
+            return buddy;
+        }
+        let running = running.filter(|&id| self.node(id).queued && self.is_eligible(id));
+        if let Some(id) = running
+            && in_peace
+            && self.is_left_in_peace(id)
+        {
+            return id;
+        }
+        let (moment, weight) = self.balance(queue);
+        let min = self.queue(queue).min_vruntime;
+        // As `is_eligible_at`.
+        let eligible = |it: Extremes| i128::from(it.least_vruntime.ahead_of(min)) * i128::from(weight) <= moment;
+        let waits = self.first_where(queue, eligible);
+        let earlier = |a: NodeId, b: NodeId| self.node(a).own.deadline < self.node(b).own.deadline;
+        match (running, waits) {
+            (Some(running), Some(waits)) => {
+                if earlier(running, waits) {
+                    running
+                } else {
+                    waits
+                }
+            }
+            (one, other) => one.or(other).expect("whoever is furthest behind is not ahead of the average"),
+        }
+    }
+
+    /// `id` is in the tree from now on, or no longer.
+    fn weigh(&mut self, id: NodeId, enters: bool) {
+        let Node { queue, weight, vruntime, .. } = *self.node(id);
+        let queue = self.queue_mut(queue);
+        let moment = i128::from(vruntime.ahead_of(queue.min_vruntime)) * i128::from(weight);
+        let waiting = &mut queue.own;
+        if enters {
+            waiting.weight += weight;
+            waiting.moment += moment;
+        } else {
+            waiting.weight -= weight;
+            waiting.moment -= moment;
+        }
+    }
+}
+
+impl Rule for EarliestDeadline {
+    type Node = Request;
+    type Queue = Waiting;
+    type Key = (Virtual, u64);
+    type Summary = Extremes;
+
+    const NODE: Request = Request {
+        slice: Nanos::ZERO,
+        deadline: Virtual::ZERO,
+        relative: false,
+        lag: 0,
+        initial: false,
+        protection: None,
+    };
+    const QUEUE: Waiting = Waiting { weight: 0, moment: 0 };
+
+    fn order(node: &Node<Request>, arrival: u64) -> ((Virtual, u64), Extremes) {
+        let extremes = Extremes { least_vruntime: node.vruntime, shortest_slice: node.own.slice };
+        ((node.own.deadline, arrival), extremes)
+    }
+
+    // ---- Joining and leaving ----
+
+    fn pushed(queues: &mut Queues, id: NodeId) {
+        queues.weigh(id, true);
+    }
+
+    fn pulled(queues: &mut Queues, id: NodeId) {
+        queues.weigh(id, false);
+    }
+
+    /// Owed nothing, wherever it joins.
+    fn place_forked(queues: &mut Queues, id: NodeId, _from: Option<Virtual>) {
+        let own = &mut queues.node_mut(id).own;
+        (own.lag, own.relative, own.initial) = (0, false, true);
+    }
+
+    /// What it is owed goes with it.
+    fn move_sleeper(queues: &mut Queues, id: NodeId, queue: usize) {
+        queues.node_mut(id).queue = queue;
+    }
+
+    fn join(queues: &mut Queues, id: NodeId, _placing: Placing) {
+        queues.place(id);
+        queues.count_in(id);
+        if queues.queue(queues.node(id).queue).current != Some(id) {
+            queues.push(id);
+        }
+    }
+
+    /// Who falls asleep in debt stays until it is picked, at the earliest when the debt is paid.
+    fn leave(queues: &mut Queues, id: NodeId, leaving: Leaving) -> bool {
+        queues.clear_buddies(id);
+        let Node { queue, delayed, .. } = *queues.node(id);
+        if leaving == Leaving::Sleep && queues.rule.0.delay_dequeue && !delayed && !queues.is_eligible(id) {
+            queues.set_delayed(id, true);
+            return false;
+        }
+        queues.keep_lag(id);
+        if queues.queue(queue).current != Some(id) {
+            queues.pull(id);
+        }
+        queues.count_out(id);
+        let keeps_deadline = leaving == Leaving::Move && queues.rule.0.place_rel_deadline;
+        let node = queues.node_mut(id);
+        node.own.protection = None;
+        if keeps_deadline {
+            node.own.deadline = Virtual::ZERO.moved(node.own.deadline.ahead_of(node.vruntime));
+            node.own.relative = true;
+        }
+        if delayed {
+            queues.set_delayed(id, false);
+            queues.forget_credit(id);
+        }
+        queues.advance(queue);
+        true
+    }
+
+    /// If its debt is paid by now, it begins anew.
+    fn resume(queues: &mut Queues, id: NodeId) {
+        queues.set_delayed(id, false);
+        queues.keep_lag(id);
+        if queues.rule.0.delay_zero && queues.node(id).own.lag > 0 {
+            queues.pull(id);
+            queues.forget_credit(id);
+            queues.place(id);
+            queues.push(id);
+        }
+    }
+
+    /// What it is owed, in CPU time, stays the same, and so does the average.
+    fn reweigh(queues: &mut Queues, id: NodeId, weight: u64) {
+        let Node { queue, weight: old, queued, own, .. } = *queues.node(id);
+        if !queued {
+            queues.set_weight(id, weight);
+            let own = &mut queues.node_mut(id).own;
+            own.lag = rescaled(own.lag, old, weight);
+            if own.relative {
+                own.deadline = Virtual::ZERO.moved(rescaled(own.deadline.as_ns(), old, weight));
+            }
+            return;
+        }
+        let average = queues.average(queue);
+        let moved = |point: Virtual| average.moved(rescaled(point.ahead_of(average), old, weight));
+        let waits = queues.is_in_tree(id);
+        if waits {
+            queues.pull(id);
+        }
+        queues.set_weight(id, weight);
+        let node = queues.node_mut(id);
+        node.vruntime = moved(node.vruntime);
+        node.own.deadline = moved(own.deadline);
+        node.own.protection = own.protection.map(moved);
+        if waits {
+            queues.push(id);
+        }
+        queues.advance(queue);
+    }
+
+    fn ask(queues: &mut Queues, id: NodeId, params: &Params) {
+        let asked = params.latency.filter(|_| queues.rule.0.asked_slices);
+        let slice = asked.map_or(queues.rule.0.base_slice, |slice| slice.clamp(SLICE_LEAST, SLICE_MOST));
+        queues.set_slice(id, slice);
+    }
+
+    /// A group asks for what the most impatient in it do.
+    fn resize(queues: &mut Queues, id: NodeId) {
+        let base = queues.rule.0.base_slice;
+        let shortest = id.own_queue().and_then(|own| queues.shortest_slice(own));
+        queues.set_slice(id, shortest.filter(|_| queues.rule.0.group_slices).unwrap_or(base));
+    }
+
+    // ---- Running and stopping ----
+
+    fn charge(queues: &mut Queues, id: NodeId, ran: Nanos) -> bool {
+        queues.run_clock(id, ran, true);
+        let is_over = queues.renew(id);
+        let queue = queues.node(id).queue;
+        queues.advance(queue);
+        if queues.queue(queue).nodes < 2 {
+            return false;
+        }
+        is_over
+            || match queues.rule.0.protection {
+                Protection::Deadline => {
+                    queues.rule.0.preempt_short && !queues.is_protected(id) && !queues.is_eligible(id)
+                }
+                Protection::Shortest => !queues.is_protected(id),
+            }
+    }
+
+    fn next_of(queues: &Queues, queue: usize, turn: u64) -> NodeId {
+        assert!(queues.queue(queue).current.is_none(), "whoever was current has been put back");
+        let ran = queues.queue(queue).put_back;
+        let ran = ran.filter(|&id| queues.node(id).put_in == turn && queues.node(id).queue == queue);
+        queues.best(queue, ran, true)
+    }
+
+    fn started(queues: &mut Queues, id: NodeId, goes_on: bool) {
+        // A throttled part may be made current, to be stopped at once.
+        if !goes_on && queues.node(id).queued {
+            queues.protect(id);
+        }
+    }
+
+    /// It asks for a slice more, and to be left in peace no longer.
+    fn yielded(queues: &mut Queues, id: NodeId) {
+        queues.clear_buddies(id);
+        let slice = queues.virtual_slice(id);
+        let node = queues.node_mut(id);
+        if node.own.deadline.ahead_of(node.vruntime) < PUT_OFF_MOST {
+            node.own.deadline = node.own.deadline.plus(slice);
+        }
+        node.own.protection = None;
+    }
+
+    // ---- Wake-up preemption ----
+
+    fn greet(queues: &mut Queues, id: NodeId, _running: NodeId, arrival: Arrival) -> bool {
+        let favoured = queues.rule.0.next_buddy && arrival != Arrival::Forked;
+        if favoured {
+            queues.set_buddy(Buddy::Next, id);
+        }
+        favoured
+    }
+
+    fn preempts(queues: &mut Queues, wakee: NodeId, running: NodeId, _greeted: bool) -> bool {
+        let queue = queues.node(wakee).queue;
+        let is_short = queues.is_short(wakee, running);
+        let preempts = queues.best(queue, Some(running), !is_short) == wakee;
+        if is_short && !preempts {
+            let protection = match queues.rule.0.protection {
+                Protection::Deadline => None,
+                // Another goes first, but no later than the shortest slice from now.
+                Protection::Shortest => {
+                    let shortest = queues.shortest_slice(queue).expect("both are queued");
+                    let until = queues.protection(running, shortest);
+                    queues.node(running).own.protection.map(|before| before.min(until))
+                }
+            };
+            queues.node_mut(running).own.protection = protection;
+        }
+        preempts
+    }
+
+    /// It, and the parts above it up to where both are siblings, are protected no longer.
+    fn preempted(queues: &mut Queues, wakee: NodeId, running: NodeId) {
+        let (_, last) = queues.siblings(wakee, running);
+        let mut at = Some(running);
+        while let Some(id) = at {
+            queues.node_mut(id).own.protection = None;
+            at = queues.above(id).filter(|_| id != last);
+        }
+    }
+
+    fn inspect(queues: &Queues, id: NodeId, show: &mut dyn FnMut(&'static str, i64)) {
+        let node = queues.node(id);
+        show("slice", node.own.slice.as_ns().cast_signed());
+        show("deadline", node.own.deadline.as_ns());
+        show("lag", if node.queued { queues.lag(id) } else { node.own.lag });
+        show("delayed", i64::from(node.delayed));
+    }
+}

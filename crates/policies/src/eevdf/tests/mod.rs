@@ -1,0 +1,69 @@
+//! The rules of the essay, each on the simulated host.
+
+mod changes;
+mod knobs;
+mod rules;
+mod sleep;
+
+use super::POLICY;
+use crate::fair::world::*;
+use sched::{Class, CpuId, EntityId, GroupId, Host, Instant, Nanos, Params, Wake};
+use sim::Costs;
+
+/// One CPU and some knobs.
+fn one(knobs: &[(&str, i64)]) -> World {
+    World::under(&POLICY, Host::new(1), knobs, Costs::NONE)
+}
+
+fn several(cpus: usize, knobs: &[(&str, i64)]) -> World {
+    World::under(&POLICY, Host::new(cpus), knobs, Costs::NONE)
+}
+
+const V6_6: (&str, i64) = ("version", 1);
+const V6_17: (&str, i64) = ("version", 2);
+
+const fn us(n: i64) -> i64 {
+    n * 1_000
+}
+
+/// Parameters that ask for a slice.
+fn asking(slice: Nanos, params: Params) -> Params {
+    Params { latency: Some(slice), ..params }
+}
+
+/// The virtual time from the clock of `e` to its deadline.
+fn left(world: &World, e: EntityId) -> i64 {
+    world.inspect(e, "deadline") - world.vruntime(e)
+}
+
+fn lag(world: &World, e: EntityId) -> i64 {
+    world.inspect(e, "lag")
+}
+
+fn block(world: &mut World) {
+    world.host.block(CpuId::new(0));
+    world.settle();
+}
+
+/// Lets time pass until `e` runs on CPU 0, or does not.
+fn until_running(world: &mut World, e: EntityId, runs: bool) {
+    while (world.running(0) == Some(e)) != runs {
+        world.host.run_until(world.host.now() + Nanos::us(10));
+    }
+}
+
+/// The lengths of the turns of `e` so far.
+fn turns(world: &World, e: EntityId) -> Vec<Nanos> {
+    let record = world.record.borrow();
+    record.turns.iter().filter(|turn| turn.entity == e).map(|turn| turn.to.since(turn.from)).collect()
+}
+
+/// Makes `a`, which runs already for want of others, run ahead of a hog for so long; both are to be alike.
+fn run_ahead(world: &mut World, a: EntityId, ran: Nanos, params: Params) -> EntityId {
+    world.wake(a);
+    world.settle();
+    let hog = world.hog(params);
+    world.host.run_until(world.host.now() + ran);
+    assert_eq!(world.running(0), Some(a));
+    hog
+}

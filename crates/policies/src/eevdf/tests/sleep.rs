@@ -1,0 +1,165 @@
+//! What becomes of a sleeper's lag.
+
+use super::*;
+
+/// Two of nice 0 with slices of 3 ms, where all is whole. Ticks come every 3 ms.
+const WHOLE: [(&str, i64); 3] = [("base-slice", ms(3)), ("tick", ms(3)), ("place-deadline-initial", 0)];
+
+#[test]
+fn the_worked_example_of_a_sleeper_in_debt() {
+    let knobs: Vec<_> = WHOLE.into_iter().chain([V6_6]).collect();
+    let mut world = one(&knobs);
+    let [a, b] = [(); 2].map(|()| world.scripted(nice(0)));
+    world.wake(a);
+    world.wake(b);
+    world.until_ms(3);
+    assert_eq!((world.running(0), world.inspect(b, "deadline")), (Some(a), ms(3)));
+    // A has had its slice; V is 1.5. It blocks.
+    world.host.block(CpuId::new(0));
+    assert_eq!((world.vruntime(a), world.inspect(a, "deadline"), lag(&world, a)), (ms(3), ms(6), -us(1_500)));
+    world.until_ms(6);
+    assert_eq!(world.running(0), Some(b));
+    world.wake(a);
+    assert_eq!((world.vruntime(b), world.vruntime(a)), (ms(3), ms(6)));
+    assert_eq!((world.inspect(a, "deadline"), lag(&world, a)), (ms(9), -us(1_500)));
+}
+
+#[test]
+fn the_worked_example_with_delayed_dequeue() {
+    let mut world = one(&WHOLE);
+    let [a, b] = [(); 2].map(|()| world.scripted(nice(0)));
+    world.wake(a);
+    world.wake(b);
+    world.until_ms(3);
+    world.host.block(CpuId::new(0));
+    assert_eq!((world.inspect(a, "delayed"), lag(&world, a)), (1, -us(1_500)), "it stays, and V is 1.5");
+    world.until_ms(6);
+    assert_eq!((world.running(0), world.inspect(a, "delayed")), (Some(b), 1));
+    world.settle();
+    // B has had its slice as well, both are even, and A's deadline is as early: it is picked, and so leaves.
+    assert_eq!((world.running(0), world.inspect(a, "delayed"), lag(&world, a)), (Some(b), 0, 0));
+    world.wake(a);
+    assert_eq!(world.vruntime(a), world.vruntime(b), "not 3 ms behind: the debt is paid");
+}
+
+#[test]
+fn who_sleeps_in_debt_and_wakes_soon_still_owes() {
+    for (delay, version) in [(1, 0), (0, 0), (1, 1)] {
+        let mut world = one(&[("delay-dequeue", delay), ("version", version), ("tick", ms(10))]);
+        let a = world.scripted(nice(0));
+        run_ahead(&mut world, a, Nanos::us(600), nice(0));
+        block(&mut world);
+        let owed = lag(&world, a);
+        assert!((owed + us(300)).abs() < 10, "half of what it had: {owed}");
+        let stays = delay == 1 && version == 0;
+        assert_eq!(world.inspect(a, "delayed") == 1, stays);
+        world.host.run_until(world.host.now() + Nanos::us(200));
+        world.wake(a);
+        // While it stayed, 0.2 ms of the other's were half its own.
+        let paid = if stays { us(100) } else { 0 };
+        assert!((lag(&world, a) - owed - paid).abs() < 10, "{} was {owed}", lag(&world, a));
+    }
+}
+
+#[test]
+fn who_has_paid_in_its_sleep_is_owed_nothing_unless_delay_zero_is_off() {
+    for (zero, picked) in [(1, false), (0, false), (1, true), (0, true)] {
+        let mut world = one(&[("delay-zero", zero), ("tick", ms(if picked { 1 } else { 20 })), ("base-slice", ms(2))]);
+        let a = world.scripted(nice(0));
+        run_ahead(&mut world, a, Nanos::us(600), nice(0));
+        block(&mut world);
+        assert_eq!(world.inspect(a, "delayed"), 1);
+        world.host.run_until(world.host.now() + Nanos::us(if picked { 3_000 } else { 1_500 }));
+        assert_eq!(world.inspect(a, "delayed") == 0, picked, "a tick ends the other's slice: then it is picked");
+        world.wake(a);
+        assert_eq!(lag(&world, a) > us(100), zero == 0, "{}", lag(&world, a));
+    }
+}
+
+#[test]
+fn what_a_sleeper_is_owed_is_kept_unless_place_lag_is_off() {
+    for (kept, version) in [(1, 0), (1, 1), (1, 2), (0, 0), (0, 1)] {
+        let mut world = one(&[("place-lag", kept), ("version", version), ("tick", ms(10)), ("base-slice", ms(3))]);
+        let hog = world.hog(nice(0));
+        world.host.run_until(Instant::at_ns(1_000_000));
+        let a = world.hog(nice(0));
+        world.host.run_until(Instant::at_ns(1_500_000));
+        assert_eq!(world.running(0), Some(hog));
+        world.host.pause(a);
+        let owed = lag(&world, a);
+        assert!((owed - us(250)).abs() < 10, "half of what the other had: {owed}");
+        world.until_ms(8);
+        world.host.resume(a);
+        world.settle();
+        assert!((lag(&world, a) - if kept == 1 { owed } else { 0 }).abs() < 10, "{}", lag(&world, a));
+    }
+}
+
+/// What a sleeper is remembered to be owed that waited for 20 ms of a turn of 40.
+fn owed(knobs: &[(&str, i64)], params: Params) -> i64 {
+    let knobs: Vec<_> = [("preempt-short", 0)].iter().chain(knobs).copied().collect();
+    let mut world = one(&knobs);
+    let e = world.scripted(params);
+    let hog = world.hog(asking(Nanos::ms(100), nice(0)));
+    world.until_ms(5);
+    world.wake(e);
+    world.until_ms(25);
+    assert_eq!(world.running(0), Some(hog));
+    world.host.pause(e);
+    lag(&world, e)
+}
+
+#[test]
+fn no_more_than_two_slices_are_owed_to_a_sleeper_or_a_tick() {
+    assert_eq!(owed(&[], asking(Nanos::ms(2), nice(0))), ms(4));
+    assert_eq!(owed(&[], asking(Nanos::ms(2), nice(5))), ms(4) * 1024 / 335, "on its clock");
+    assert_eq!(owed(&[], asking(Nanos::ms(12), nice(0))), ms(10), "half of what the other had");
+    assert_eq!(owed(&[("tick", ms(7))], asking(Nanos::ms(2), nice(0))), ms(7));
+}
+
+#[test]
+fn a_cpu_with_none_but_delayed_sleepers_idles_and_forgets_them() {
+    let mut world = one(&[]);
+    let [a, b] = [(); 2].map(|()| world.scripted(nice(0)));
+    world.wake(a);
+    world.wake(b);
+    world.until_ms(1);
+    block(&mut world);
+    assert_eq!(world.inspect(a, "delayed"), 1);
+    block(&mut world);
+    assert_eq!((world.running(0), world.inspect(a, "delayed"), world.inspect(b, "delayed")), (None, 0, 0));
+    world.until_ms(50);
+    assert_eq!(world.record.borrow().longest_idle, Nanos::ZERO);
+    world.wake(a);
+    world.settle();
+    assert_eq!((world.running(0), lag(&world, a)), (Some(a), 0));
+}
+
+#[test]
+fn a_group_all_of_whose_tasks_sleep_stays_as_well() {
+    // A group that left in debt would be placed behind again; one that stays has paid.
+    for delay in [1, 0] {
+        let mut world = one(&[("delay-dequeue", delay)]);
+        let group = world.group(1024, GroupId::ROOT);
+        let inside = world.scripted(within(group, nice(0)));
+        let outside = world.hog(nice(0));
+        world.until_ms(10);
+        world.wake(inside);
+        until_running(&mut world, inside, true);
+        world.host.run_until(world.host.now() + Nanos::us(900));
+        assert_eq!(world.running(0), Some(inside));
+        block(&mut world);
+        assert_eq!(world.inspect(inside, "delayed"), 0, "alone in its group, it owes nothing there");
+        world.host.run_until(world.host.now() + Nanos::ms(10));
+        world.wake(inside);
+        let start = world.host.now();
+        until_running(&mut world, inside, true);
+        let waited = world.host.now().since(start);
+        if delay == 1 {
+            assert!(waited <= Nanos::ms(1), "{waited}");
+        } else {
+            assert!(waited >= Nanos::us(1_000), "{waited}");
+        }
+        assert!(world.ran(outside) > Nanos::ms(15));
+    }
+}

@@ -1,0 +1,289 @@
+//! Moving tasks that wait to CPUs that have less to do.
+//!
+//! A CPU about to idle pulls a task if it can; a CPU that ticks with work waiting calls idle CPUs, which then pull;
+//! and busy CPUs compare loads now and then, and pull half the difference. Nearest CPUs come first: the threads of
+//! the core, the cores of the cache, the caches of the machine.
+//!
+//! Source: kernel/sched/fair.c (`newidle_balance`, `nohz_balancer_kick`, `load_balance`), v5.13, reduced: no capacities, no
+//! NUMA distances, running tasks stay. An idle CPU that is called always looks, whatever its domain's interval says.
+
+use super::Fair;
+use super::node::NodeId;
+use super::placement::span;
+use super::rule::Rule;
+use super::runqueue::Buddy;
+use super::tunables::{CACHE_NICE_TRIES, MIGRATE_MOST, SMT_IMBALANCE};
+use sched::{CpuId, CpuSet, Cx, EntityId, Host, Instant, Nanos, Running};
+
+/// A domain: the CPUs taken `span` at a time, balanced between groups of `group`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Level {
+    span: usize,
+    group: usize,
+    imbalance: u64,
+}
+
+impl Level {
+    /// The domains of a host, nearest first: core, cache, machine. Those that would hold one group are left out.
+    pub(super) fn all(host: &Host, imbalance: u64) -> Vec<Level> {
+        let levels = [(host.smt, 1, SMT_IMBALANCE), (host.llc, host.smt, imbalance), (host.cpus, host.llc, imbalance)];
+        let levels = levels.into_iter().filter(|&(span, group, _)| span > group);
+        levels.map(|(span, group, imbalance)| Level { span, group, imbalance }).collect()
+    }
+
+    /// Between two balances of an idle CPU, when the last one found work to do.
+    const fn interval(&self) -> Nanos {
+        Nanos::ms(self.span as u64)
+    }
+}
+
+/// What a CPU remembers of balancing one of its domains.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Balancing {
+    last: Instant,
+    interval: Nanos,
+    /// Balances in a row that found an imbalance and moved nothing.
+    failed: u32,
+}
+
+impl Balancing {
+    pub(super) const fn new(level: &Level) -> Balancing {
+        Balancing { last: Instant::ZERO, interval: level.interval(), failed: 0 }
+    }
+}
+
+/// From where to where, and how much.
+struct Pull {
+    from: CpuId,
+    to: CpuId,
+    level: usize,
+    amount: Amount,
+}
+
+/// How much to pull.
+enum Amount {
+    /// One task.
+    Task,
+    /// Tasks of this load altogether.
+    Load(u64),
+}
+
+/// What a pull came to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Pulled {
+    moved: usize,
+    /// Whether a task was left because it was hot or too heavy, and might move another time.
+    left: bool,
+}
+
+/// Whether a task may be pulled.
+#[derive(PartialEq, Eq)]
+enum Fit {
+    Yes,
+    Reluctant,
+    No,
+}
+
+impl<R: Rule> Fair<R> {
+    // ---- CPUs without work ----
+
+    /// `cpu` has nothing to run: pulls one task from the busiest CPU of the nearest domain that has one.
+    pub(super) fn pull_for_idle(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
+        let called = core::mem::take(&mut self.cpus[cpu.index()].called);
+        let idles_long = self.cpus[cpu.index()].average_idle >= self.queues.tunables.migration_cost;
+        if !called && (self.queues.overloaded == 0 || !idles_long) {
+            return;
+        }
+        for level in 0..self.levels.len() {
+            let pulled = self.pull_from_busiest(cpu, level, cx);
+            let balancing = &mut self.cpus[cpu.index()].balancing[level];
+            if pulled.moved > 0 {
+                balancing.failed = 0;
+                return;
+            }
+            if called && pulled.left {
+                balancing.failed += 1;
+            }
+        }
+    }
+
+    /// Tries the CPUs of a domain, most tasks first, until one gives a task.
+    fn pull_from_busiest(&mut self, to: CpuId, level: usize, cx: &mut Cx<'_>) -> Pulled {
+        let mut tried = CpuSet::one(to);
+        let mut left = false;
+        loop {
+            let others = span(cx.host(), to, self.levels[level].span).filter(|&cpu| !tried.contains(cpu));
+            let busy = others.filter(|&cpu| self.can_spare(cpu, cx));
+            let tasks = |cpu: CpuId| (self.queues.root(cpu).tasks.all, self.load(cpu), usize::MAX - cpu.index());
+            let Some(from) = busy.max_by_key(|&cpu| tasks(cpu)) else { return Pulled { moved: 0, left } };
+            tried.insert(from);
+            let pulled = self.pull(&Pull { from, to, level, amount: Amount::Task }, cx);
+            left |= pulled.left;
+            if pulled.moved > 0 {
+                return pulled;
+            }
+        }
+    }
+
+    /// Whether `cpu` would still have something to run if a task left it.
+    fn can_spare(&self, cpu: CpuId, cx: &Cx<'_>) -> bool {
+        let tasks = self.queues.root(cpu).tasks.all;
+        tasks >= 2 || tasks == 1 && cx.running(cpu) == Running::Above
+    }
+
+    /// `cpu` ticks: for each task that waits here, calls an idle CPU that may run it.
+    pub(super) fn call_idle(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
+        if self.idle.is_empty() || !self.can_spare(cpu, cx) {
+            return;
+        }
+        let mut at = self.recency.first(cpu.index());
+        for _ in 0..MIGRATE_MOST.min(self.recency.len(cpu.index())) {
+            let e = at.expect("no further than there are tasks");
+            at = self.recency.next(e);
+            let group = cx.params(e).group;
+            let takes = |&to: &CpuId| {
+                let throttled = self.queues.is_throttled(self.queues.queue_of(group, to));
+                self.is_idle(to, cx) && !cx.kicked(to) && self.may_be_put(e, to, cx) && !throttled
+            };
+            let taker = if cx.is_waiting(e) { self.idle.iter().find(takes) } else { None };
+            match taker {
+                Some(to) => {
+                    self.cpus[to.index()].called = true;
+                    cx.kick(to);
+                }
+                None => self.look_at_later(e, cpu),
+            }
+        }
+    }
+
+    /// Puts `e` last among the tasks of `cpu` that a balance looks at.
+    pub(super) fn look_at_later(&mut self, e: EntityId, cpu: CpuId) {
+        self.recency.remove(e);
+        self.recency.push_back(cpu.index(), e);
+    }
+
+    // ---- Busy CPUs ----
+
+    /// `cpu` ticks while it runs something: balances the domains whose turn it is.
+    pub(super) fn balance_busy(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
+        for level in 0..self.levels.len() {
+            let Balancing { last, interval, .. } = self.cpus[cpu.index()].balancing[level];
+            if cx.now() >= last + interval.saturating_mul(self.queues.tunables.busy_factor)
+                && self.balances_for_group(cpu, level, cx)
+            {
+                self.balance(cpu, level, cx);
+                self.cpus[cpu.index()].balancing[level].last = cx.now();
+            }
+        }
+    }
+
+    /// One CPU balances for a whole group: the first that idles, else the first.
+    fn balances_for_group(&self, cpu: CpuId, level: usize, cx: &Cx<'_>) -> bool {
+        let mut group = span(cx.host(), cpu, self.levels[level].group);
+        let first = group.next();
+        first == Some(cpu) && !group.any(|other| self.is_idle(other, cx))
+    }
+
+    fn balance(&mut self, cpu: CpuId, level: usize, cx: &mut Cx<'_>) {
+        let Level { span: size, group, imbalance } = self.levels[level];
+        let local = self.group_load(cpu, group, cx);
+        let firsts = span(cx.host(), cpu, size).step_by(group);
+        let others = firsts.filter(|first| first.index() / group != cpu.index() / group);
+        let busy = others.map(|first| self.group_load(first, group, cx)).filter(|sum| sum.source.is_some());
+        let busiest = busy.reduce(|best, other| if other.average > best.average { other } else { best });
+        let shortest = self.levels[level].interval();
+        let state = &mut self.cpus[cpu.index()].balancing[level];
+        let Some(busiest) = busiest.filter(|busiest| busiest.average * 100 > local.average * imbalance) else {
+            state.failed = 0;
+            state.interval = state.interval.saturating_mul(2).min(shortest.saturating_mul(2));
+            return;
+        };
+        state.interval = shortest;
+        let from = busiest.source.expect("filtered");
+        let amount = Amount::Load((busiest.average - local.average) * busiest.cpus / 2);
+        let pulled = self.pull(&Pull { from, to: cpu, level, amount }, cx);
+        let state = &mut self.cpus[cpu.index()].balancing[level];
+        state.failed = if pulled.moved == 0 && pulled.left { state.failed + 1 } else { 0 };
+    }
+
+    fn group_load(&self, first: CpuId, group: usize, cx: &Cx<'_>) -> GroupLoad {
+        let cpus = span(cx.host(), first, group);
+        let (count, load) = cpus.fold((0, 0), |(count, load), cpu| (count + 1, load + self.load(cpu)));
+        let sources = span(cx.host(), first, group).filter(|&cpu| self.can_spare(cpu, cx));
+        let source = sources.max_by_key(|&cpu| (self.load(cpu), usize::MAX - cpu.index()));
+        GroupLoad { average: load / count, cpus: count, source }
+    }
+
+    // ---- Pulling ----
+
+    /// Moves tasks that wait, those that ran longest ago first.
+    fn pull(&mut self, pull: &Pull, cx: &mut Cx<'_>) -> Pulled {
+        let &Pull { from, to, level, ref amount } = pull;
+        let mut pulled = Pulled { moved: 0, left: false };
+        let mut wanted = match *amount {
+            Amount::Task => 1,
+            Amount::Load(load) => load,
+        };
+        for _ in 0..MIGRATE_MOST.min(self.recency.len(from.index())) {
+            let Some(e) = self.recency.first(from.index()) else { break };
+            if wanted == 0 || matches!(amount, Amount::Task) && !self.can_spare(from, cx) {
+                break;
+            }
+            let weight = match amount {
+                Amount::Task => 1,
+                Amount::Load(_) => self.queues.root_load(NodeId::task(e)).max(1),
+            };
+            // Each failure lets a task twice as heavy go.
+            let shift = self.cpus[to.index()].balancing[level].failed.min(63);
+            let mut fit = self.fit(e, pull, cx);
+            if fit == Fit::Yes && weight >> shift > wanted {
+                fit = Fit::Reluctant;
+            }
+            if fit != Fit::Yes {
+                pulled.left |= fit == Fit::Reluctant;
+                self.look_at_later(e, from);
+                continue;
+            }
+            self.migrate(e, to, cx);
+            pulled.moved += 1;
+            wanted = wanted.saturating_sub(weight);
+            if matches!(amount, Amount::Load(_)) {
+                self.check_preempt(e, super::Arrival::Other, cx);
+            }
+        }
+        pulled
+    }
+
+    fn fit(&self, e: EntityId, pull: &Pull, cx: &Cx<'_>) -> Fit {
+        let queue = self.queues.queue_of(cx.params(e).group, pull.to);
+        if !cx.is_waiting(e) || !self.may_be_put(e, pull.to, cx) || self.queues.is_throttled(queue) {
+            return Fit::No;
+        }
+        let tries = self.cpus[pull.to.index()].balancing[pull.level].failed;
+        if tries <= CACHE_NICE_TRIES && self.is_hot(e, pull, cx) { Fit::Reluctant } else { Fit::Yes }
+    }
+
+    /// Whether `e` would leave a warm cache behind.
+    fn is_hot(&self, e: EntityId, pull: &Pull, cx: &Cx<'_>) -> bool {
+        let id = NodeId::task(e);
+        let (node, tunables) = (self.queues.node(id), &self.queues.tunables);
+        if node.idle || cx.host().share_core(pull.from, pull.to) {
+            return false;
+        }
+        let buddy = |which| self.queues.buddy(node.queue, which) == Some(id);
+        let busy = self.queues.root(pull.to).tasks.all > 0;
+        if tunables.cache_hot_buddy && busy && (buddy(Buddy::Next) || buddy(Buddy::Last)) {
+            return true;
+        }
+        self.tasks[e.index()].ran_at.is_some_and(|at| cx.now().since(at) < tunables.migration_cost)
+    }
+}
+
+/// How busy the CPUs of a balanced group are.
+#[derive(Clone, Copy)]
+struct GroupLoad {
+    average: u64,
+    cpus: u64,
+    /// The most loaded of its CPUs that has a task to spare.
+    source: Option<CpuId>,
+}

@@ -1,0 +1,296 @@
+//! Quotas: a group's CPU time per period (`cpu.max`), over all CPUs.
+//!
+//! Every period the group's pool is filled up to the quota. A CPU that runs the group takes what it needs from the
+//! pool in bites of 5 ms; when it has used one up and the pool is dry, the group is throttled on that CPU: its part
+//! leaves the queue above, and all tasks under it are held until a later period pays the debt and one nanosecond.
+//! What is used up is noticed when time is charged, that is at ticks and switches, so a CPU may overdraw by a tick;
+//! the next period pays. A CPU on which the group goes idle keeps 1 ms of its bite and returns the rest; a slack timer
+//! hands that on to who is throttled.
+//!
+//! Source: kernel/sched/fair.c (CFS bandwidth), v5.13; Documentation/scheduler/sched-bwc.
+
+use super::Fair;
+use super::node::NodeId;
+use super::rule::Rule;
+use super::runqueue::{Leaving, Placing, Tasks};
+use sched::{Alarm, Cx, EntityId, GroupId, Instant, Nanos, Of, Quota, Running};
+
+/// The alarm slots of a group.
+pub(crate) const PERIOD: u8 = 0;
+/// See [`PERIOD`].
+pub(crate) const SLACK: u8 = 1;
+
+/// What an idle CPU keeps of its bite. Source: `min_cfs_rq_runtime`.
+const KEPT: Nanos = Nanos::ms(1);
+/// How long returned quota waits for more. Source: `cfs_bandwidth_slack_period`.
+const SLACK_PERIOD: Nanos = Nanos::ms(5);
+/// A refill this near is waited for instead. Source: `min_bandwidth_expiration`.
+const REFILL_NEAR: Nanos = Nanos::ms(2);
+
+/// A group's quota and what is left of it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bandwidth {
+    id: GroupId,
+    quota: Option<Quota>,
+    pool: Nanos,
+    /// Whether nobody has taken anything since the last refill.
+    idle: bool,
+    /// The boundary between periods the alarm was last set to; periods are counted from it.
+    boundary: Instant,
+    /// The throttled queues, longest first; the others follow in `next_throttled`.
+    first: Option<usize>,
+    last: Option<usize>,
+}
+
+impl Bandwidth {
+    pub(super) const fn unlimited(id: GroupId) -> Bandwidth {
+        let (pool, boundary) = (Nanos::ZERO, Instant::ZERO);
+        Bandwidth { id, quota: None, pool, idle: false, boundary, first: None, last: None }
+    }
+
+    const fn alarm(&self, slot: u8) -> Alarm {
+        Alarm { of: Of::Group(self.id), slot }
+    }
+}
+
+impl<R: Rule> Fair<R> {
+    // ---- What is asked ----
+
+    /// Gives a group another quota: the pool is full, debts are forgotten, nobody is throttled.
+    pub(super) fn set_quota(&mut self, g: GroupId, quota: Option<Quota>, cx: &mut Cx<'_>) {
+        let bandwidth = &mut self.bandwidths[g.index()];
+        bandwidth.quota = quota;
+        bandwidth.pool = quota.map_or(Nanos::ZERO, |quota| quota.quota);
+        let (period, slack) = (bandwidth.alarm(PERIOD), bandwidth.alarm(SLACK));
+        for cpu in cx.host().iter() {
+            let at = self.queues.queue_of(g, cpu);
+            let queue = self.queues.queue_mut(at);
+            queue.limited = quota.is_some();
+            queue.remaining = 0;
+        }
+        while let Some(queue) = self.pop_throttled(g.index()) {
+            self.unthrottle(queue, cx);
+        }
+        if quota.is_some() {
+            self.start_period(g.index(), cx);
+            cx.host().iter().for_each(|cpu| self.arm_tick(cpu, cx));
+        } else {
+            cx.clear_alarm(period);
+            cx.clear_alarm(slack);
+        }
+    }
+
+    // ---- Spending ----
+
+    /// The group of `queue` ran there for so long.
+    pub(super) fn account(&mut self, at: usize, ran: Nanos, cx: &mut Cx<'_>) {
+        let queue = self.queues.queue_mut(at);
+        if !queue.limited {
+            return;
+        }
+        queue.remaining -= ran.as_ns().cast_signed();
+        if queue.remaining > 0 || queue.throttled {
+            return;
+        }
+        let runs = queue.current.is_some();
+        if !self.take(at, self.queues.tunables.bandwidth_slice, cx) && runs {
+            cx.kick(self.queues.queue(at).cpu);
+        }
+    }
+
+    /// Takes quota from the pool, to have `target` here. Says whether there is any now.
+    fn take(&mut self, at: usize, target: Nanos, cx: &mut Cx<'_>) -> bool {
+        let group = self.queues.queue(at).group;
+        self.start_period(group, cx);
+        let bandwidth = &mut self.bandwidths[group];
+        let queue = self.queues.queue_mut(at);
+        if !bandwidth.pool.is_zero() {
+            assert!(queue.remaining <= 0, "who has quota left takes none");
+            let taken = bandwidth.pool.min(target + Nanos::ns(queue.remaining.unsigned_abs()));
+            bandwidth.pool -= taken;
+            bandwidth.idle = false;
+            queue.remaining += taken.as_ns().cast_signed();
+        }
+        queue.remaining > 0
+    }
+
+    /// The first node joined `queue`: is there quota for it?
+    pub(super) fn check_enqueue(&mut self, at: usize, cx: &mut Cx<'_>) {
+        let queue = self.queues.queue(at);
+        if !queue.limited || queue.current.is_some() || queue.throttled {
+            return;
+        }
+        self.account(at, Nanos::ZERO, cx);
+        if self.queues.queue(at).remaining <= 0 {
+            self.throttle(at, cx);
+        }
+    }
+
+    /// Who ran in `queue` has been put back: is there quota to go on?
+    pub(super) fn check_used_up(&mut self, at: usize, cx: &mut Cx<'_>) {
+        let queue = self.queues.queue(at);
+        if queue.limited && !queue.throttled && queue.remaining <= 0 {
+            self.throttle(at, cx);
+        }
+    }
+
+    /// Nobody is left in `queue`: what it does not keep goes back to the pool.
+    pub(super) fn return_quota(&mut self, at: usize, cx: &mut Cx<'_>) {
+        let queue = self.queues.queue_mut(at);
+        let kept = KEPT.as_ns().cast_signed();
+        if !queue.limited || queue.nodes > 0 || queue.remaining <= kept {
+            return;
+        }
+        let returned = Nanos::ns((queue.remaining - kept).unsigned_abs());
+        queue.remaining = kept;
+        let bandwidth = &mut self.bandwidths[queue.group];
+        bandwidth.pool += returned;
+        if bandwidth.pool <= self.queues.tunables.bandwidth_slice || bandwidth.first.is_none() {
+            return;
+        }
+        let (slack, period) = (bandwidth.alarm(SLACK), bandwidth.alarm(PERIOD));
+        let soon = cx.now() + SLACK_PERIOD + REFILL_NEAR;
+        let refill_near = cx.alarm_at(period).is_none_or(|at| at < soon);
+        if !refill_near && cx.alarm_at(slack).is_none() {
+            let at = cx.now() + SLACK_PERIOD;
+            cx.set_alarm(slack, cx.here(), at);
+        }
+    }
+
+    // ---- Periods ----
+
+    /// Sees to it that the pool is refilled at the end of the period.
+    fn start_period(&mut self, group: usize, cx: &mut Cx<'_>) {
+        let bandwidth = &mut self.bandwidths[group];
+        let Some(Quota { period, .. }) = bandwidth.quota else { return };
+        let alarm = bandwidth.alarm(PERIOD);
+        if cx.alarm_at(alarm).is_none() {
+            bandwidth.boundary = cx.now().next_tick(period, Nanos::ns(bandwidth.boundary.as_ns()));
+            cx.set_alarm(alarm, cx.here(), bandwidth.boundary);
+        }
+    }
+
+    /// A period ends. After one in which nobody took anything, refills stop until somebody does.
+    pub(super) fn end_period(&mut self, group: usize, cx: &mut Cx<'_>) {
+        let bandwidth = &mut self.bandwidths[group];
+        let quota = bandwidth.quota.expect("only a group with a quota has periods");
+        if bandwidth.idle && bandwidth.first.is_none() {
+            return;
+        }
+        bandwidth.pool = quota.quota;
+        if bandwidth.first.is_none() {
+            bandwidth.idle = true;
+        } else {
+            self.distribute(group, cx);
+            self.bandwidths[group].idle = false;
+        }
+        self.start_period(group, cx);
+    }
+
+    /// The slack timer went off.
+    pub(super) fn end_slack(&mut self, group: usize, cx: &mut Cx<'_>) {
+        let bandwidth = &self.bandwidths[group];
+        let refill_near = cx.alarm_at(bandwidth.alarm(PERIOD)).is_none_or(|at| at < cx.now() + REFILL_NEAR);
+        if !refill_near && bandwidth.pool > self.queues.tunables.bandwidth_slice {
+            self.distribute(group, cx);
+        }
+    }
+
+    /// Pays the debts of the throttled queues and one nanosecond each, in the order they were throttled, while the
+    /// pool lasts.
+    fn distribute(&mut self, group: usize, cx: &mut Cx<'_>) {
+        while let Some(at) = self.bandwidths[group].first {
+            let queue = self.queues.queue_mut(at);
+            assert!(queue.remaining <= 0, "who is throttled has nothing left");
+            let owed = Nanos::ns(queue.remaining.unsigned_abs() + 1);
+            let bandwidth = &mut self.bandwidths[group];
+            let paid = owed.min(bandwidth.pool);
+            bandwidth.pool -= paid;
+            queue.remaining += paid.as_ns().cast_signed();
+            if queue.remaining <= 0 {
+                return;
+            }
+            self.pop_throttled(group);
+            self.unthrottle(at, cx);
+        }
+    }
+
+    // ---- Throttling ----
+
+    /// Stops the group of `queue` on its CPU, unless a nanosecond can be had after all.
+    fn throttle(&mut self, at: usize, cx: &mut Cx<'_>) {
+        if self.take(at, Nanos::ns(1), cx) {
+            return;
+        }
+        self.push_throttled(at);
+        self.each_task(at, &mut |fair, e| fair.hold(e, cx));
+        let tasks = self.queues.queue(at).tasks;
+        let part = NodeId::part(at);
+        if self.queues.node(part).queued {
+            self.leave_chain(part, Leaving::Halt, tasks, cx);
+        }
+        self.queues.queue_mut(at).throttled = true;
+    }
+
+    /// Lets the group of `queue` run on its CPU again: its part joins the queue above like one that wakes.
+    fn unthrottle(&mut self, at: usize, cx: &mut Cx<'_>) {
+        let cpu = self.queues.queue(at).cpu;
+        self.charge_current(cpu, cx);
+        self.queues.queue_mut(at).throttled = false;
+        let tasks = self.queues.queue(at).tasks;
+        if self.queues.queue(at).nodes == 0 {
+            return;
+        }
+        self.join_chain(NodeId::part(at), Placing::Credit, tasks, cx);
+        if self.queues.is_throttled(at) {
+            return;
+        }
+        self.each_task(at, &mut |fair, e| fair.release(e, cx));
+        if self.queues.root(cpu).tasks == Tasks::default() {
+            return;
+        }
+        if matches!(cx.running(cpu), Running::Idle | Running::Below) {
+            cx.kick(cpu);
+        }
+        self.arm_tick(cpu, cx);
+    }
+
+    /// Every runnable task in `queue` and below, but not below throttled queues.
+    fn each_task(&mut self, queue: usize, act: &mut dyn FnMut(&mut Fair<R>, EntityId)) {
+        let current = self.queues.queue(queue).current.filter(|&id| self.queues.node(id).queued);
+        let mut at = current.or_else(|| self.queues.first(queue));
+        let mut in_tree = current.is_none();
+        while let Some(id) = at {
+            match id.entity_index() {
+                Some(_) if self.queues.node(id).delayed => {}
+                Some(index) => {
+                    let e = self.tasks[index].id;
+                    act(self, e);
+                }
+                None => self.each_task(id.own_queue().expect("it is no task"), act),
+            }
+            at = if in_tree { self.queues.next(id) } else { self.queues.first(queue) };
+            in_tree = true;
+        }
+    }
+
+    fn push_throttled(&mut self, at: usize) {
+        let bandwidth = &mut self.bandwidths[self.queues.queue(at).group];
+        match bandwidth.last {
+            Some(last) => self.queues.queue_mut(last).next_throttled = Some(at),
+            None => bandwidth.first = Some(at),
+        }
+        bandwidth.last = Some(at);
+        self.queues.queue_mut(at).next_throttled = None;
+    }
+
+    fn pop_throttled(&mut self, group: usize) -> Option<usize> {
+        let bandwidth = &mut self.bandwidths[group];
+        let first = bandwidth.first?;
+        bandwidth.first = self.queues.queue(first).next_throttled;
+        if bandwidth.first.is_none() {
+            bandwidth.last = None;
+        }
+        Some(first)
+    }
+}

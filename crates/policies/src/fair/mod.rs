@@ -1,0 +1,423 @@
+//! Linux's fair class but for the order of its queues, which is a [`Rule`]'s: `cfs` and `eevdf` are the two there are.
+//!
+//! A task waits in the queue of its group on one CPU, and the group's part on that CPU waits in the queue above; the root
+//! queue is the CPU's. Here is what does not depend on who of a queue goes first: joining and leaving at all levels
+//! (`chain`), what is known of nodes and queues (`node`, `runqueue`), quotas (`bandwidth`), the choice of a CPU
+//! (`placement`), moving work (`balance`), ticks and wake-ups (`tick`).
+//!
+//! The class may share its CPUs with a more urgent and a less urgent one.
+//!
+//! Differences from the kernel: loads are weights that are runnable now, not decayed averages; all of a cache is
+//! searched for an idle CPU; an idle CPU called by another's tick looks for work at once; running tasks are not moved;
+//! real-time classes, where this class is asked to run them, count as SCHED_OTHER; reservations are ignored.
+//!
+//! Source: torvalds/linux kernel/sched/fair.c, core.c, v5.13 and later.
+
+mod balance;
+mod bandwidth;
+mod bounds;
+mod chain;
+mod node;
+mod placement;
+#[cfg(test)]
+mod record;
+mod rule;
+mod runqueue;
+mod tick;
+mod tunables;
+#[cfg(test)]
+pub(crate) mod world;
+
+#[cfg(test)]
+pub(crate) use bandwidth::{PERIOD, SLACK};
+pub(crate) use bounds::{conserving, quota};
+pub(crate) use node::{NICE_0, Node, NodeId};
+pub(crate) use rule::{Rule, Verdict};
+pub(crate) use runqueue::{Buddy, Leaving, Placing, RunQueue, RunQueues, SHARES_LEAST};
+pub(crate) use tick::Arrival;
+pub(crate) use tunables::{KNOBS, Tunables, or_default, with_own};
+
+use balance::{Balancing, Level};
+use bandwidth::Bandwidth;
+use node::load_of;
+use placement::Flips;
+use runqueue::SHARES_MOST;
+use sched::queue::Lists;
+use sched::{
+    Alarm, AlarmKind, AlarmSlots, CpuId, CpuSet, Cx, EntityId, GroupChange, GroupId, GroupParams, Host, Instant, Nanos,
+    Of, Params, Policy, Refused, Slice, Stopped, Wake, Why,
+};
+/// The alarm slots of the class.
+pub(crate) const ALARMS: AlarmSlots =
+    AlarmSlots { cpu: &[AlarmKind::Tick], group: &[AlarmKind::Timer, AlarmKind::Timer], ..AlarmSlots::NONE };
+
+/// What is known of an entity beyond its node.
+#[derive(Clone, Copy)]
+struct Task {
+    id: EntityId,
+    /// Whether `id` is attached; else it is the last one that was.
+    member: bool,
+    /// The CPU in whose queues it is, or was last.
+    cpu: CpuId,
+    /// The last CPU it woke others from: another place where its cache may be warm.
+    recent_cpu: CpuId,
+    flips: Flips,
+    /// When it last ran, if it was on this CPU.
+    ran_at: Option<Instant>,
+    /// Whether it is held because a group above it is throttled.
+    held: bool,
+}
+
+/// What is known of a CPU beyond its queues.
+struct Cpu {
+    /// Who runs here.
+    current: Option<EntityId>,
+    /// Counts decisions, from 1.
+    turn: u64,
+    /// When the current turn's loser was put back.
+    put_at: Instant,
+    /// Since when it has had nothing to run; `None`: it has, or a task woke here.
+    idle_since: Option<Instant>,
+    average_idle: Nanos,
+    /// Whether another CPU's tick called it to pull work.
+    called: bool,
+    /// Whether its tick is set only because a more urgent class might come first.
+    ticks_in_case: bool,
+    /// One for each level.
+    balancing: Vec<Balancing>,
+}
+
+pub(crate) struct Fair<R: Rule> {
+    queues: RunQueues<R>,
+    /// By entity index.
+    tasks: Vec<Task>,
+    cpus: Vec<Cpu>,
+    /// By group index.
+    bandwidths: Vec<Bandwidth>,
+    /// The runnable tasks of each CPU, the one that ran longest ago first: the order in which they are migrated.
+    recency: Lists,
+    levels: Vec<Level>,
+    /// The CPUs that found nothing to run.
+    idle: CpuSet,
+    /// Whether members of a group are not put in the queue of one CPU: see `balance`.
+    apart: bool,
+}
+
+impl<R: Rule> Fair<R> {
+    pub(crate) fn new(host: &Host, tunables: Tunables, rule: R) -> Fair<R> {
+        let levels = Level::all(host, tunables.imbalance);
+        let cpu = || Cpu {
+            current: None,
+            turn: 1,
+            put_at: Instant::ZERO,
+            idle_since: Some(Instant::ZERO),
+            average_idle: tunables.migration_cost.saturating_mul(2),
+            called: false,
+            ticks_in_case: false,
+            balancing: levels.iter().map(Balancing::new).collect(),
+        };
+        Fair {
+            queues: RunQueues::new(host.cpus, tunables, rule),
+            tasks: Vec::new(),
+            cpus: host.iter().map(|_| cpu()).collect(),
+            bandwidths: vec![Bandwidth::unlimited(GroupId::ROOT)],
+            recency: Lists::new(host.cpus),
+            levels,
+            idle: host.all(),
+            apart: false,
+        }
+    }
+
+    /// The same, but that the members of a group are not put in the queue of one CPU.
+    pub(crate) fn keeping_siblings_apart(self) -> Fair<R> {
+        Fair { apart: true, ..self }
+    }
+
+    /// The CPU in whose queues `e` is, or was last.
+    pub(crate) fn cpu_of(&self, e: EntityId) -> CpuId {
+        self.tasks[e.index()].cpu
+    }
+
+    fn is_member(&self, e: EntityId) -> bool {
+        self.tasks.get(e.index()).is_some_and(|task| task.member && task.id == e)
+    }
+
+    fn is_runnable(&self, e: EntityId) -> bool {
+        self.queues.node(NodeId::task(e)).is_runnable()
+    }
+
+    /// Makes `e` leave its queue if it sleeps there.
+    fn finish_sleeper(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        if self.queues.node(NodeId::task(e)).delayed {
+            self.finish(NodeId::task(e), cx);
+        }
+    }
+
+    /// `e` is forked: it starts behind the others of the queue it is made on, and perhaps on another CPU.
+    fn fork(&mut self, e: EntityId, parent: Option<EntityId>, cx: &mut Cx<'_>) {
+        let id = NodeId::task(e);
+        let why = Wake::New { parent };
+        let Some(parent) = parent.filter(|&parent| self.is_member(parent)) else {
+            let cpu = self.select(e, why, cx);
+            self.assign(e, cpu, cx);
+            self.charge_current(cpu, cx);
+            R::place_forked(&mut self.queues, id, None);
+            return;
+        };
+        let made_on = self.tasks[parent.index()].cpu;
+        self.charge_current(made_on, cx);
+        self.assign(e, made_on, cx);
+        let queue = self.queues.node(id).queue;
+        let current = self.queues.queue(queue).current;
+        let sibling = Some(NodeId::task(parent)).filter(|&parent| self.queues.node(parent).queue == queue);
+        let from = sibling.or(current).map(|from| self.queues.node(from).vruntime);
+        R::place_forked(&mut self.queues, id, from);
+        if let Some(current) = current
+            && R::let_pass(&mut self.queues, id, current)
+        {
+            cx.kick(made_on);
+        }
+        R::detach_clock(&mut self.queues, id);
+        let cpu = self.select(e, why, cx);
+        self.assign(e, cpu, cx);
+    }
+
+    /// Takes `e`, which waits where it may not run any more, to where it may.
+    fn evict(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        let to = self.idlest(e, self.tasks[e.index()].cpu, cx);
+        self.migrate(e, to, cx);
+        self.check_preempt(e, Arrival::Other, cx);
+    }
+
+    /// Puts `e` into the queue of another group, on the same CPU.
+    fn change_group(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        self.finish_sleeper(e, cx);
+        let cpu = self.tasks[e.index()].cpu;
+        let queue = self.queues.queue_of(cx.params(e).group, cpu);
+        if self.cpus[cpu.index()].current == Some(e) {
+            self.switch_queue(e, queue, cx);
+        } else if self.is_runnable(e) {
+            self.requeue(e, queue, cx);
+            self.check_preempt(e, Arrival::Other, cx);
+        } else {
+            R::move_sleeper(&mut self.queues, NodeId::task(e), queue);
+        }
+    }
+
+    /// Gives `e` another weight, where it is.
+    fn change_weight(&mut self, e: EntityId, weight: u64, idle: bool, cx: &mut Cx<'_>) {
+        let (cpu, id) = (self.tasks[e.index()].cpu, NodeId::task(e));
+        self.charge_current(cpu, cx);
+        let before = *self.queues.node(id);
+        R::reweigh(&mut self.queues, id, weight);
+        self.queues.node_mut(id).idle = idle;
+        if !before.is_runnable() {
+            return;
+        }
+        self.queues.recount_idle(id, before.idle);
+        if self.queues.root(cpu).tasks.all < 2 {
+            return;
+        }
+        if self.cpus[cpu.index()].current != Some(e) {
+            self.check_preempt(e, Arrival::Other, cx);
+        } else if weight < before.weight {
+            cx.kick(cpu);
+        }
+    }
+}
+
+fn shares_of(params: &GroupParams) -> u64 {
+    u64::from(params.weight.as_linux()).clamp(SHARES_LEAST, SHARES_MOST)
+}
+
+impl<R: Rule> Policy for Fair<R> {
+    fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        let cpu = cx.last_cpu(e);
+        let task = Task { id: e, member: true, cpu, recent_cpu: cpu, flips: Flips::NONE, ran_at: None, held: false };
+        if self.tasks.len() <= e.index() {
+            self.tasks.resize(e.index() + 1, Task { member: false, ..task });
+        }
+        self.tasks[e.index()] = task;
+        self.recency.reserve(e);
+        self.queues.open_task(e, self.queues.queue_of(cx.params(e).group, cpu), cx.params(e));
+        Ok(())
+    }
+
+    fn detach(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        self.finish_sleeper(e, cx);
+        assert!(!self.is_runnable(e), "{e} leaves blocked");
+        self.tasks[e.index()].member = false;
+    }
+
+    fn adjust(&mut self, e: EntityId, old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        if cx.params(e).group != old.group {
+            self.change_group(e, cx);
+        }
+        let (weight, idle) = load_of(cx.params(e));
+        if load_of(old) != (weight, idle) {
+            self.change_weight(e, weight, idle, cx);
+        }
+        R::ask(&mut self.queues, NodeId::task(e), cx.params(e));
+        let cpu = self.tasks[e.index()].cpu;
+        if cx.may_run(e, cpu) {
+            return Ok(());
+        }
+        self.finish_sleeper(e, cx);
+        if self.is_runnable(e) && self.cpus[cpu.index()].current != Some(e) {
+            self.evict(e, cx);
+        }
+        Ok(())
+    }
+
+    fn group(&mut self, g: GroupId, change: GroupChange<'_>, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        let params = *cx.group_params(g);
+        match change {
+            GroupChange::Created { parent } => {
+                self.queues.open_group(g, Some(parent), shares_of(&params));
+                if self.bandwidths.len() <= g.index() {
+                    self.bandwidths.resize(g.index() + 1, Bandwidth::unlimited(g));
+                }
+                self.bandwidths[g.index()] = Bandwidth::unlimited(g);
+                if params.quota.is_some() {
+                    self.set_quota(g, params.quota, cx);
+                }
+            }
+            GroupChange::Params { old } => {
+                if g == GroupId::ROOT {
+                    let unlimited = params.quota.is_none();
+                    return unlimited.then_some(()).ok_or(Refused::Unsupported(
+                        "the root group has no quota; right would be a quota on a group below it",
+                    ));
+                }
+                self.queues.set_shares(g, shares_of(&params));
+                for cpu in cx.host().iter() {
+                    self.queues.update_shares_from(NodeId::part(self.queues.queue_of(g, cpu)));
+                }
+                if params.quota != old.quota {
+                    self.set_quota(g, params.quota, cx);
+                }
+            }
+            GroupChange::Removed => {
+                for cpu in cx.host().iter() {
+                    let part = NodeId::part(self.queues.queue_of(g, cpu));
+                    if self.queues.node(part).delayed {
+                        self.finish(part, cx);
+                    }
+                }
+                self.bandwidths[g.index()] = Bandwidth::unlimited(g);
+            }
+        }
+        Ok(())
+    }
+
+    fn wake(&mut self, e: EntityId, why: Wake, cx: &mut Cx<'_>) {
+        let stays = !matches!(why, Wake::New { .. }) && cx.may_run(e, self.tasks[e.index()].cpu);
+        if !stays {
+            self.finish_sleeper(e, cx);
+        }
+        let (placing, arrival) = if let Wake::New { parent } = why {
+            self.fork(e, parent, cx);
+            (Placing::Keep, Arrival::Forked)
+        } else {
+            // Who is delayed wakes where it still is.
+            if !self.queues.node(NodeId::task(e)).delayed {
+                let cpu = self.select(e, why, cx);
+                if cpu != self.tasks[e.index()].cpu {
+                    R::detach_clock(&mut self.queues, NodeId::task(e));
+                    self.assign(e, cpu, cx);
+                }
+            }
+            (Placing::Credit, Arrival::Woken)
+        };
+        self.note_wake_up(self.tasks[e.index()].cpu, cx.now());
+        self.enqueue(e, placing, cx);
+        self.check_preempt(e, arrival, cx);
+    }
+
+    fn sleep(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        self.dequeue(e, Leaving::Halt, cx);
+    }
+
+    fn charge(&mut self, e: EntityId, ran: Nanos, cx: &mut Cx<'_>) {
+        self.charge_chain(e, ran, cx);
+    }
+
+    fn yield_to(&mut self, _from: EntityId, to: EntityId, cx: &mut Cx<'_>) -> bool {
+        if !self.is_member(to) || !self.is_runnable(to) || !cx.is_waiting(to) {
+            return false;
+        }
+        self.queues.set_buddy(Buddy::Next, NodeId::task(to));
+        let cpu = self.tasks[to.index()].cpu;
+        if cpu != cx.here() {
+            cx.kick(cpu);
+        }
+        true
+    }
+
+    fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
+        match (alarm.of, alarm.slot) {
+            (Of::Cpu(cpu), _) => self.tick(cpu, cx),
+            (Of::Group(g), bandwidth::PERIOD) => self.end_period(g.index(), cx),
+            (Of::Group(g), bandwidth::SLACK) => self.end_slack(g.index(), cx),
+            _ => unreachable!("{alarm:?} is never set"),
+        }
+    }
+
+    fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
+        let e = prev.entity;
+        let state = &mut self.cpus[cpu.index()];
+        assert_eq!(state.current, Some(e), "who stops was picked");
+        state.current = None;
+        state.put_at = cx.now();
+        let turn = state.turn;
+        match prev.why {
+            Why::Blocked => self.dequeue(e, Leaving::Sleep, cx),
+            Why::Yielded if self.queues.root(cpu).tasks.all > 1 => R::yielded(&mut self.queues, NodeId::task(e)),
+            Why::Yielded | Why::Expired | Why::Kicked => {}
+        }
+        self.switch_out_chain(e, turn, cx);
+        if prev.why != Why::Blocked && !cx.may_run(e, cpu) {
+            self.evict(e, cx);
+        }
+        self.tick_in_case(cpu, cx);
+    }
+
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
+        let state = &mut self.cpus[cpu.index()];
+        if state.put_at != cx.now() {
+            // Whoever ran here last has not just been put back, so nobody goes on.
+            state.turn += 1;
+        }
+        let turn = state.turn;
+        state.turn += 1;
+        let mut chosen = self.choose(cpu, turn, cx);
+        if chosen.is_none() {
+            self.pull_for_idle(cpu, cx);
+            chosen = self.choose(cpu, turn, cx);
+        }
+        let state = &mut self.cpus[cpu.index()];
+        state.called = false;
+        let Some(e) = chosen else {
+            state.idle_since.get_or_insert(cx.now());
+            self.idle.insert(cpu);
+            return Slice::IDLE;
+        };
+        state.idle_since = None;
+        self.idle.remove(cpu);
+        self.switch_in_chain(e, turn);
+        self.look_at_later(e, cpu);
+        self.cpus[cpu.index()].current = Some(e);
+        self.settle_tick(cpu, cx);
+        Slice::forever(e)
+    }
+
+    fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {
+        let id = NodeId::task(e);
+        let node = self.queues.node(id);
+        show("vruntime", node.vruntime.as_ns());
+        show("weight", node.weight.cast_signed());
+        show("sum_exec", node.sum_exec.as_ns().cast_signed());
+        show("cpu", i64::try_from(self.tasks[e.index()].cpu.index()).expect("a CPU number is small"));
+        R::inspect(&self.queues, id, show);
+    }
+}

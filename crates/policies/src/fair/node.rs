@@ -1,0 +1,106 @@
+//! The nodes that wait in run queues.
+//!
+//! A node is a task, or a group's part on one CPU: what stands for the group's queue there in the queue above it.
+//! Both kinds live in one index space, so that both can wait in one tree: the task of entity `i` is node `2 i`, the
+//! part that owns queue `q` is node `2 q + 1`.
+
+use sched::{Class, EntityId, Nanos, Params, Virtual, Weight};
+
+/// The weight of nice 0.
+pub(crate) const NICE_0: u64 = 1024;
+
+/// A task, or a group's part on one CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct NodeId(u32);
+
+impl NodeId {
+    pub(crate) fn task(e: EntityId) -> NodeId {
+        NodeId::of(2 * e.index())
+    }
+
+    /// The part that owns `queue`.
+    pub(crate) fn part(queue: usize) -> NodeId {
+        NodeId::of(2 * queue + 1)
+    }
+
+    fn of(index: usize) -> NodeId {
+        NodeId(u32::try_from(index).expect("there are fewer than 2^31 entities and fewer than 2^31 queues"))
+    }
+
+    pub(crate) const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// The index of the entity this is the task of; `None` for a part.
+    pub(crate) const fn entity_index(self) -> Option<usize> {
+        if self.0.is_multiple_of(2) { Some(self.index() / 2) } else { None }
+    }
+
+    /// The queue this part owns; `None` for a task.
+    pub(crate) const fn own_queue(self) -> Option<usize> {
+        if self.0.is_multiple_of(2) { None } else { Some(self.index() / 2) }
+    }
+
+    /// Its name in the trees.
+    pub(crate) const fn key(self) -> EntityId {
+        EntityId::new(self.0, 0)
+    }
+}
+
+impl From<EntityId> for NodeId {
+    /// From its name in the trees.
+    fn from(key: EntityId) -> NodeId {
+        NodeId::of(key.index())
+    }
+}
+
+/// What a queue knows of a task, or of a group's part.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Node<N> {
+    pub(crate) weight: u64,
+    pub(crate) vruntime: Virtual,
+    /// What its clock does not show yet of the time it ran: parts of a nanosecond, in `1 / weight`.
+    pub(crate) rest: u64,
+    pub(crate) sum_exec: Nanos,
+    /// The queue it is in, or was in last.
+    pub(crate) queue: usize,
+    /// Whether it is in the tree of its queue, or current there.
+    pub(crate) queued: bool,
+    /// Whether it is queued although it sleeps.
+    pub(crate) delayed: bool,
+    /// Whether it is a SCHED_IDLE task.
+    pub(crate) idle: bool,
+    /// The turn of its CPU in which it was last put back; 0: it left since.
+    pub(crate) put_in: u64,
+    /// What the rule keeps.
+    pub(crate) own: N,
+}
+
+impl<N> Node<N> {
+    pub(crate) const fn new(own: N) -> Node<N> {
+        Node {
+            weight: NICE_0,
+            vruntime: Virtual::ZERO,
+            rest: 0,
+            sum_exec: Nanos::ZERO,
+            queue: 0,
+            queued: false,
+            delayed: false,
+            idle: false,
+            put_in: 0,
+            own,
+        }
+    }
+
+    pub(crate) const fn is_runnable(&self) -> bool {
+        self.queued && !self.delayed
+    }
+}
+
+/// The weight, and whether it is a SCHED_IDLE task.
+pub(crate) fn load_of(params: &Params) -> (u64, bool) {
+    match params.class {
+        Class::Idle => (u64::from(Weight::IDLE.as_linux()), true),
+        _ => (u64::from(params.weight.as_linux()), false),
+    }
+}

@@ -1,0 +1,292 @@
+//! Where a task that wakes or is forked goes: near its waker or where it was, and to an idle CPU if there is one.
+//!
+//! Source: kernel/sched/fair.c (`select_task_rq_fair` and below), v5.13, reduced: load is the weight that is runnable
+//! now, not its decayed average, and the search for an idle CPU covers the whole cache.
+
+use super::Fair;
+use super::node::NodeId;
+use super::rule::Rule;
+use super::tunables::SMT_IMBALANCE;
+use sched::{CpuId, CpuSet, Cx, EntityId, GroupId, Host, Instant, Nanos, Running, State, Wake};
+
+/// How often wake-up partners are forgotten by half. Source: `record_wakee`.
+const FLIP_DECAY: Nanos = Nanos::s(1);
+
+/// Whom a task wakes: who wakes many different ones is better left where it is, with them around it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flips {
+    count: u64,
+    decayed: Instant,
+    last: Option<EntityId>,
+}
+
+impl Flips {
+    pub(super) const NONE: Flips = Flips { count: 0, decayed: Instant::ZERO, last: None };
+
+    fn record(&mut self, wakee: EntityId, now: Instant) {
+        if now.since(self.decayed) > FLIP_DECAY {
+            self.count /= 2;
+            self.decayed = now;
+        }
+        if self.last != Some(wakee) {
+            self.last = Some(wakee);
+            self.count += 1;
+        }
+    }
+}
+
+/// The CPUs among which `cpu` is, when they are taken `size` at a time.
+pub(super) fn span(host: &Host, cpu: CpuId, size: usize) -> impl Iterator<Item = CpuId> + Clone + use<> {
+    let start = cpu.index() / size * size;
+    (start..(start + size).min(host.cpus)).map(CpuId::new)
+}
+
+impl<R: Rule> Fair<R> {
+    // ---- How busy a CPU is ----
+
+    /// Whether a fair task put on `cpu` runs there at once, all being idle.
+    pub(super) fn is_idle(&self, cpu: CpuId, cx: &Cx<'_>) -> bool {
+        self.queues.root(cpu).tasks.all == 0 && matches!(cx.running(cpu), Running::Idle | Running::Below)
+    }
+
+    /// Whether `cpu` idles, or runs SCHED_IDLE tasks only.
+    fn is_as_good_as_idle(&self, cpu: CpuId, cx: &Cx<'_>) -> bool {
+        let tasks = self.queues.root(cpu).tasks;
+        let spare = if self.queues.tunables.idle_class_cpus { tasks.idle } else { 0 };
+        tasks.all == spare && cx.running(cpu) != Running::Above
+    }
+
+    pub(super) fn load(&self, cpu: CpuId) -> u64 {
+        self.queues.root(cpu).load
+    }
+
+    // ---- Where a task may be put ----
+
+    /// Whether `e` may be put in the queue of `cpu`: it may run there, and, where siblings are kept apart, none is runnable
+    /// there, unless there is one on every CPU it may run on.
+    pub(super) fn may_be_put(&self, e: EntityId, cpu: CpuId, cx: &Cx<'_>) -> bool {
+        cx.may_run(e, cpu) && (!self.apart || self.is_apart(e, cpu, cx))
+    }
+
+    fn is_apart(&self, e: EntityId, cpu: CpuId, cx: &Cx<'_>) -> bool {
+        let group = cx.params(e).group;
+        if group == GroupId::ROOT {
+            return true;
+        }
+        let runnable = cx.members(group).filter(|&other| other != e && cx.state(other) != State::Blocked);
+        let taken: CpuSet = runnable.map(|sibling| self.tasks[sibling.index()].cpu).collect();
+        !taken.contains(cpu) || cx.allowed(e).minus(&taken).is_empty()
+    }
+
+    // ---- Wake-up ----
+
+    /// The CPU on which `e`, which was on `prev`, wakes.
+    pub(super) fn select(&mut self, e: EntityId, why: Wake, cx: &Cx<'_>) -> CpuId {
+        let prev = self.tasks[e.index()].cpu;
+        let target = match why {
+            Wake::New { .. } => return self.idlest(e, cx.here(), cx),
+            Wake::By { waker, sync } => self.affine(e, waker, sync, cx),
+            Wake::Interrupt | Wake::Timer | Wake::Resumed => prev,
+        };
+        if !self.may_be_put(e, target, cx) {
+            return self.idlest(e, target, cx);
+        }
+        self.idle_sibling(e, prev, target, cx)
+    }
+
+    /// The waker's CPU or that of `e`, whichever suits it better.
+    fn affine(&mut self, e: EntityId, waker: EntityId, sync: bool, cx: &Cx<'_>) -> CpuId {
+        let (prev, this) = (self.tasks[e.index()].cpu, cx.here());
+        if self.is_member(waker) {
+            self.tasks[waker.index()].flips.record(e, cx.now());
+            if self.is_wide(e, waker, cx.host()) {
+                return prev;
+            }
+        }
+        if !self.may_be_put(e, this, cx) {
+            return prev;
+        }
+        if self.is_member(waker) {
+            self.tasks[waker.index()].recent_cpu = this;
+        }
+        let goes_there = this != prev
+            && self.affine_idle(prev, this, sync, cx).unwrap_or_else(|| self.affine_weight(e, waker, sync, cx));
+        if goes_there { this } else { prev }
+    }
+
+    /// Whether waker and wakee have more partners than fit under one cache.
+    fn is_wide(&self, e: EntityId, waker: EntityId, host: &Host) -> bool {
+        let (a, b) = (self.tasks[waker.index()].flips.count, self.tasks[e.index()].flips.count);
+        let (least, most, factor) = (a.min(b), a.max(b), host.llc as u64);
+        if self.queues.tunables.old_affinity {
+            // v3.17: the wakee has many, the waker many times more.
+            return b > factor && a > factor * b;
+        }
+        least >= factor && most >= least * factor
+    }
+
+    /// Whether the waker's CPU is the better one because it idles, or will at once; `None` if that is not so.
+    fn affine_idle(&self, prev: CpuId, this: CpuId, sync: bool, cx: &Cx<'_>) -> Option<bool> {
+        if !self.queues.tunables.wake_affine_idle {
+            return None;
+        }
+        if self.is_idle(this, cx) && cx.host().share_cache(this, prev) {
+            return Some(!self.is_idle(prev, cx));
+        }
+        (sync && self.queues.root(this).tasks.all == 1 && cx.running(this) != Running::Above).then_some(true)
+    }
+
+    /// Whether the waker's CPU is the less loaded one. `e` sleeps, so its weight is in neither load: it is added to
+    /// that of the waker's CPU and need not be taken from its own.
+    fn affine_weight(&self, e: EntityId, waker: EntityId, sync: bool, cx: &Cx<'_>) -> bool {
+        let tunables = &self.queues.tunables;
+        if !tunables.wake_affine_weight {
+            return false;
+        }
+        let (prev, this) = (self.tasks[e.index()].cpu, cx.here());
+        let mut here = self.load(this);
+        if sync && self.is_member(waker) {
+            here = here.saturating_sub(self.queues.root_load(NodeId::task(waker)));
+        }
+        if tunables.old_affinity && here == 0 {
+            return true;
+        }
+        here += self.queues.root_load(NodeId::task(e));
+        let mut there = self.load(prev);
+        if tunables.wake_affine_bias {
+            let imbalance = if cx.host().share_core(this, prev) { SMT_IMBALANCE } else { tunables.imbalance };
+            here *= 100;
+            there *= 100 + (imbalance - 100) / 2;
+        }
+        here < there + u64::from(sync || tunables.old_affinity)
+    }
+
+    /// An idle CPU that shares the cache of `target`, if there is one for `e`; else `target`.
+    fn idle_sibling(&mut self, e: EntityId, prev: CpuId, target: CpuId, cx: &Cx<'_>) -> CpuId {
+        let host = cx.host();
+        let good =
+            |cpu| host.share_cache(cpu, target) && self.may_be_put(e, cpu, cx) && self.is_as_good_as_idle(cpu, cx);
+        let recent = self.tasks[e.index()].recent_cpu;
+        if let Some(cpu) = [target, prev].into_iter().find(|&cpu| good(cpu)) {
+            return cpu;
+        }
+        if self.queues.tunables.recent_cpu && good(recent) {
+            self.tasks[e.index()].recent_cpu = prev;
+            return recent;
+        }
+        let cache = || {
+            let (behind, before): (usize, usize) = (target.index() + 1, target.index());
+            let all = move |from: usize, to: usize| (from..to).map(CpuId::new);
+            let start = target.index() / host.llc * host.llc;
+            all(behind, (start + host.llc).min(host.cpus)).chain(all(start, before))
+        };
+        if self.queues.tunables.whole_cores {
+            return self.idle_core(e, target, cx).unwrap_or(target);
+        }
+        let whole_core = |&cpu: &CpuId| good(cpu) && span(host, cpu, host.smt).all(|cpu| self.is_idle(cpu, cx));
+        if host.smt > 1
+            && let Some(cpu) = cache().find(whole_core)
+        {
+            return cpu;
+        }
+        cache().find(|&cpu| good(cpu)).unwrap_or(target)
+    }
+
+    /// As in v3.17: a CPU of the first core under the cache of `target`, from its own on, that idles wholly; else an idle
+    /// thread of its own core.
+    fn idle_core(&self, e: EntityId, target: CpuId, cx: &Cx<'_>) -> Option<CpuId> {
+        let host = cx.host();
+        let idles = |&cpu: &CpuId| cpu != target && self.is_as_good_as_idle(cpu, cx);
+        let first_allowed = |cpu: CpuId, size: usize| span(host, cpu, size).find(|&cpu| self.may_be_put(e, cpu, cx));
+        let all = span(host, target, host.llc).step_by(host.smt);
+        let own = target.index() / host.smt * host.smt;
+        let (behind, before) = (all.clone().filter(|cpu| cpu.index() >= own), all.filter(|cpu| cpu.index() < own));
+        let whole = behind.chain(before).filter(|&core| span(host, core, host.smt).all(|cpu| idles(&cpu)));
+        let found = whole.filter_map(|core| first_allowed(core, host.smt)).next();
+        found.or_else(|| span(host, target, host.smt).find(|cpu| idles(cpu) && self.may_be_put(e, *cpu, cx)))
+    }
+
+    // ---- Fork ----
+
+    /// The CPU to start on, seen from `here`: in the cache with most idle CPUs or the least load, the one that has been
+    /// idle for the shortest time or is loaded least.
+    pub(super) fn idlest(&self, e: EntityId, here: CpuId, cx: &Cx<'_>) -> CpuId {
+        let host = cx.host();
+        let caches = host.cpus.div_ceil(host.llc);
+        let local = here.index() / host.llc;
+        // The local cache is looked at first and must be beaten.
+        let order = core::iter::once(local).chain((0..caches).filter(|&cache| cache != local));
+        let summed = order.filter_map(|cache| self.sum_cache(e, cache, cx));
+        let best = summed.reduce(|best, other| {
+            let imbalance = if best.cache == local { self.queues.tunables.imbalance } else { 100 };
+            if other.is_idler(&best, imbalance) { other } else { best }
+        });
+        let cache = best.expect("an entity may run somewhere").cache;
+        let first = CpuId::new(cache * host.llc);
+        let allowed = span(host, first, host.llc).filter(|&cpu| self.may_be_put(e, cpu, cx));
+        allowed.min_by_key(|&cpu| self.reluctance(cpu, here, cx)).expect("it was counted")
+    }
+
+    /// The CPUs of a cache that `e` may run on; `None` if there are none.
+    fn sum_cache(&self, e: EntityId, cache: usize, cx: &Cx<'_>) -> Option<CacheSum> {
+        let mut sum = CacheSum { cache, cpus: 0, idle: 0, load: 0 };
+        for cpu in span(cx.host(), CpuId::new(cache * cx.host().llc), cx.host().llc) {
+            if self.may_be_put(e, cpu, cx) {
+                sum.cpus += 1;
+                sum.idle += u64::from(self.is_idle(cpu, cx));
+                sum.load += self.load(cpu);
+            }
+        }
+        (sum.cpus > 0).then_some(sum)
+    }
+
+    /// A key that is least for the CPU a new task is best put on: idle ones first, on a core with more idle threads,
+    /// idle most recently; then the least loaded, `here` before its equals.
+    fn reluctance(&self, cpu: CpuId, here: CpuId, cx: &Cx<'_>) -> (bool, usize, u64, bool, usize) {
+        let idle = self.is_idle(cpu, cx);
+        let threads = span(cx.host(), cpu, cx.host().smt).filter(|&other| !self.is_idle(other, cx)).count();
+        let order = if idle {
+            let since = self.cpus[cpu.index()].idle_since;
+            since.map_or(u64::MAX, |since| cx.now().since(since).as_ns())
+        } else {
+            self.load(cpu)
+        };
+        (!idle, if idle { threads } else { 0 }, order, cpu != here, cpu.index())
+    }
+
+    // ---- Idle times ----
+
+    /// A task wakes on `cpu`: if that idled, for how long counts in its average.
+    pub(super) fn note_wake_up(&mut self, cpu: CpuId, now: Instant) {
+        let most = self.queues.tunables.migration_cost.saturating_mul(2);
+        let state = &mut self.cpus[cpu.index()];
+        if let Some(since) = state.idle_since.take() {
+            let (average, sample) = (state.average_idle, now.since(since).min(most));
+            state.average_idle = if sample > average {
+                average + (sample - average).scale(1, 8)
+            } else {
+                average - (average - sample).scale(1, 8)
+            };
+        }
+    }
+}
+
+/// How busy the CPUs of a cache are.
+#[derive(Clone, Copy, Debug)]
+struct CacheSum {
+    cache: usize,
+    cpus: u64,
+    idle: u64,
+    load: u64,
+}
+
+impl CacheSum {
+    /// Whether this is a better place to start than `best`, which counts as `imbalance` per cent of its load.
+    fn is_idler(&self, best: &CacheSum, imbalance: u64) -> bool {
+        if self.idle != best.idle {
+            return self.idle > best.idle;
+        }
+        let product = |a: u64, b: u64, c: u64| u128::from(a) * u128::from(b) * u128::from(c);
+        self.idle == 0 && product(self.load, best.cpus, imbalance) < product(best.load, self.cpus, 100)
+    }
+}

@@ -1,0 +1,529 @@
+//! The run queues: one per CPU and, for every group, one more per CPU. Queue `g · cpus + c` is that of group `g` on CPU
+//! `c`; the root is group 0.
+//!
+//! Here is only bookkeeping: loads, counts, buddies. What orders the queues is the [`Rule`]'s.
+
+use super::node::{NICE_0, Node, NodeId, load_of};
+use super::rule::Rule;
+use super::tunables::Tunables;
+use sched::queue::Trees;
+use sched::{CpuId, EntityId, GroupId, Nanos, Params, Virtual};
+
+/// The least weight of a group or of its part on a CPU. Source: `MIN_SHARES`, kernel/sched/sched.h, v5.13.
+pub(crate) const SHARES_LEAST: u64 = 2;
+/// The largest weight of a group. Source: `MAX_SHARES`, kernel/sched/sched.h, v5.13.
+pub(crate) const SHARES_MOST: u64 = 1 << 18;
+
+/// Who is favoured, or not, at the next pick of a queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Buddy {
+    /// Wanted to run next.
+    Next,
+    /// Was preempted at a wake-up.
+    Last,
+    /// Yielded.
+    Skip,
+}
+
+impl Buddy {
+    const ALL: [Buddy; 3] = [Buddy::Next, Buddy::Last, Buddy::Skip];
+}
+
+/// A queue: the tasks and subgroups of one group on one CPU.
+#[derive(Clone, Debug)]
+pub(crate) struct RunQueue<Q> {
+    pub(crate) cpu: CpuId,
+    pub(crate) group: usize,
+    /// The queue its part waits in; `None` for the root.
+    pub(crate) up: Option<usize>,
+    /// Steps to the root.
+    pub(crate) depth: u32,
+    /// The sum of the weights of its queued nodes, the current one included.
+    pub(crate) load: u64,
+    /// How many nodes those are.
+    pub(crate) nodes: u32,
+    /// How many tasks are runnable in it and below, not counting below throttled queues.
+    pub(crate) tasks: Tasks,
+    /// At a root: how many nodes of the CPU are delayed.
+    pub(crate) delayed: u32,
+    /// The least vruntime of a queued node; it never goes back.
+    pub(crate) min_vruntime: Virtual,
+    /// The node that runs, or whose queue holds the one that does; not in the tree.
+    pub(crate) current: Option<NodeId>,
+    /// The node that was put back last.
+    pub(crate) put_back: Option<NodeId>,
+    buddies: [Option<NodeId>; 3],
+    /// Whether its group has a quota.
+    pub(crate) limited: bool,
+    pub(crate) throttled: bool,
+    /// Nanoseconds of quota taken from the pool and not used; negative: overdrawn.
+    pub(crate) remaining: i64,
+    /// The queue of the same group throttled next after this one.
+    pub(crate) next_throttled: Option<usize>,
+    /// What the rule keeps.
+    pub(crate) own: Q,
+}
+
+/// A number of runnable tasks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Tasks {
+    pub(crate) all: u32,
+    /// Those of SCHED_IDLE among them.
+    pub(crate) idle: u32,
+}
+
+/// What is the same on all CPUs of a group.
+#[derive(Clone, Copy, Debug)]
+struct GroupShare {
+    shares: u64,
+    /// The sum of its queues' loads.
+    load: u64,
+}
+
+/// Whether a node joins a queue with the credit of a sleeper, or as it left another.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Placing {
+    Credit,
+    Keep,
+}
+
+/// Why a node leaves a queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Leaving {
+    /// It sleeps.
+    Sleep,
+    /// It sleeps, or is throttled, and cannot be kept a while.
+    Halt,
+    /// It goes to another queue.
+    Move,
+}
+
+/// All queues and nodes.
+#[derive(Debug)]
+pub(crate) struct RunQueues<R: Rule> {
+    pub(crate) tunables: Tunables,
+    pub(crate) rule: R,
+    nodes: Vec<Node<R::Node>>,
+    queues: Vec<RunQueue<R::Queue>>,
+    groups: Vec<GroupShare>,
+    trees: Trees<R::Key, R::Summary>,
+    arrivals: u64,
+    cpus: usize,
+    /// How many CPUs have two or more runnable tasks.
+    pub(crate) overloaded: usize,
+}
+
+impl<R: Rule> RunQueues<R> {
+    pub(crate) fn new(cpus: usize, tunables: Tunables, rule: R) -> RunQueues<R> {
+        let mut all = RunQueues {
+            tunables,
+            rule,
+            nodes: Vec::new(),
+            queues: Vec::new(),
+            groups: Vec::new(),
+            trees: Trees::new(0),
+            arrivals: 0,
+            cpus,
+            overloaded: 0,
+        };
+        all.open_group(GroupId::ROOT, None, NICE_0);
+        all
+    }
+
+    // ---- Membership ----
+
+    /// Makes a blocked task of `e`, on `queue`.
+    pub(crate) fn open_task(&mut self, e: EntityId, queue: usize, params: &Params) {
+        let vruntime = self.queues[queue].min_vruntime;
+        let (id, (weight, idle)) = (NodeId::task(e), load_of(params));
+        self.open(id, Node { weight, vruntime, queue, idle, ..Node::new(R::NODE) });
+        R::ask(self, id, params);
+    }
+
+    fn open(&mut self, id: NodeId, node: Node<R::Node>) {
+        if self.nodes.len() <= id.index() {
+            self.nodes.resize(id.index() + 1, Node::new(R::NODE));
+        }
+        assert!(!self.nodes[id.index()].queued, "{id:?} is new");
+        self.nodes[id.index()] = node;
+        let (key, summary) = R::order(&node, 0);
+        self.trees.reserve_with(id.key(), key, summary);
+    }
+
+    /// Makes the queues of a group, empty.
+    pub(crate) fn open_group(&mut self, g: GroupId, parent: Option<GroupId>, shares: u64) {
+        let needed = (g.index() + 1) * self.cpus;
+        self.trees.reserve_trees(needed);
+        if self.groups.len() <= g.index() {
+            self.groups.resize(g.index() + 1, GroupShare { shares, load: 0 });
+        }
+        self.groups[g.index()] = GroupShare { shares, load: 0 };
+        for c in (0..self.cpus).map(CpuId::new) {
+            let up = parent.map(|parent| self.queue_of(parent, c));
+            let queue = RunQueue {
+                cpu: c,
+                group: g.index(),
+                up,
+                depth: up.map_or(0, |up| self.queues[up].depth + 1),
+                load: 0,
+                nodes: 0,
+                tasks: Tasks::default(),
+                delayed: 0,
+                min_vruntime: Virtual::ZERO,
+                current: None,
+                put_back: None,
+                buddies: [None; 3],
+                limited: false,
+                throttled: false,
+                remaining: 0,
+                next_throttled: None,
+                own: R::QUEUE,
+            };
+            let at = self.queue_of(g, c);
+            if self.queues.len() < needed {
+                self.queues.resize(needed, queue.clone());
+            }
+            assert_eq!(self.trees.len(at), 0, "a new group has nobody");
+            self.queues[at] = queue;
+            self.open(NodeId::part(at), Node { queue: up.unwrap_or(at), ..Node::new(R::NODE) });
+        }
+    }
+
+    // ---- Looking ----
+
+    pub(crate) fn node(&self, id: NodeId) -> &Node<R::Node> {
+        &self.nodes[id.index()]
+    }
+
+    pub(crate) fn node_mut(&mut self, id: NodeId) -> &mut Node<R::Node> {
+        &mut self.nodes[id.index()]
+    }
+
+    pub(crate) fn queue(&self, queue: usize) -> &RunQueue<R::Queue> {
+        &self.queues[queue]
+    }
+
+    pub(crate) fn queue_mut(&mut self, queue: usize) -> &mut RunQueue<R::Queue> {
+        &mut self.queues[queue]
+    }
+
+    pub(crate) fn queue_of(&self, g: GroupId, cpu: CpuId) -> usize {
+        g.index() * self.cpus + cpu.index()
+    }
+
+    /// The queue at the top of `cpu`.
+    pub(crate) fn root(&self, cpu: CpuId) -> &RunQueue<R::Queue> {
+        &self.queues[cpu.index()]
+    }
+
+    /// The part above `id`: what stands for the queue it is in; `None` at the top.
+    pub(crate) fn above(&self, id: NodeId) -> Option<NodeId> {
+        let queue = self.node(id).queue;
+        self.queues[queue].up.map(|_| NodeId::part(queue))
+    }
+
+    /// Whether `queue` or one above it is throttled.
+    pub(crate) fn is_throttled(&self, queue: usize) -> bool {
+        self.climb(queue).any(|queue| self.queues[queue].throttled)
+    }
+
+    /// Whether `queue` or one above it has a quota.
+    pub(crate) fn is_limited(&self, queue: usize) -> bool {
+        self.climb(queue).any(|queue| self.queues[queue].limited)
+    }
+
+    fn climb(&self, queue: usize) -> impl Iterator<Item = usize> + '_ {
+        core::iter::successors(Some(queue), |&queue| self.queues[queue].up)
+    }
+
+    /// The first in order that waits in `queue`.
+    pub(crate) fn first(&self, queue: usize) -> Option<NodeId> {
+        self.trees.first(queue).map(|(_, key)| key.into())
+    }
+
+    /// Who waits behind `id`.
+    pub(crate) fn next(&self, id: NodeId) -> Option<NodeId> {
+        self.trees.next(id.key()).map(|(_, key)| key.into())
+    }
+
+    /// The first in order that waits in `queue` and whose summary `is` of some kind; see [`Trees::first_where`].
+    pub(crate) fn first_where(&self, queue: usize, is: impl Fn(R::Summary) -> bool) -> Option<NodeId> {
+        self.trees.first_where(queue, is).map(|(_, key)| key.into())
+    }
+
+    /// The summary of all that wait in `queue`.
+    pub(crate) fn summary(&self, queue: usize) -> Option<R::Summary> {
+        self.trees.summary(queue)
+    }
+
+    /// `a` and `b`, runnable on one CPU, or the parts above them, in the queue they have in common.
+    pub(crate) fn siblings(&self, mut a: NodeId, mut b: NodeId) -> (NodeId, NodeId) {
+        let depth = |id: NodeId| self.queue(self.node(id).queue).depth;
+        let up = |id: NodeId| self.above(id).expect("below the root there is a part above");
+        while self.node(a).queue != self.node(b).queue {
+            let (of_a, of_b) = (depth(a), depth(b));
+            if of_a >= of_b {
+                a = up(a);
+            }
+            if of_b >= of_a {
+                b = up(b);
+            }
+        }
+        (a, b)
+    }
+
+    /// `time` on the virtual clock of `id`: `⌊time · 1024 / weight⌋`.
+    pub(crate) fn scaled(&self, time: Nanos, id: NodeId) -> Nanos {
+        let weight = self.node(id).weight;
+        if weight == NICE_0 { time } else { time.scale(NICE_0, weight) }
+    }
+
+    /// The weight of `id` times its groups' shares of their CPU: what it adds to the load of the root.
+    pub(crate) fn root_load(&self, id: NodeId) -> u64 {
+        let node = self.node(id);
+        let mut load = node.weight;
+        let mut above = self.above(id);
+        let mut missing = if node.queued { 0 } else { node.weight };
+        let mut queue = node.queue;
+        while let Some(part) = above {
+            load = ratio(load, self.node(part).weight, (self.queues[queue].load + missing).max(1));
+            missing = if self.node(part).queued { 0 } else { self.node(part).weight };
+            queue = self.node(part).queue;
+            above = self.above(part);
+        }
+        load
+    }
+
+    // ---- The tree ----
+
+    /// Puts `id`, which is queued and not current, into the tree of its queue, behind its equals.
+    pub(crate) fn push(&mut self, id: NodeId) {
+        self.arrivals += 1;
+        let node = self.node(id);
+        let (queue, (key, summary)) = (node.queue, R::order(node, self.arrivals));
+        self.trees.push_with(queue, key, summary, id.key());
+        R::pushed(self, id);
+    }
+
+    /// Takes `id` out of the tree of its queue.
+    pub(crate) fn pull(&mut self, id: NodeId) {
+        R::pulled(self, id);
+        let was_there = self.trees.remove(id.key());
+        assert!(was_there, "{id:?} waits");
+    }
+
+    /// What `id` brings along in a tree has changed; where it stands has not.
+    pub(crate) fn resummarise(&mut self, id: NodeId) {
+        if self.is_in_tree(id) {
+            let (_, summary) = R::order(self.node(id), 0);
+            self.trees.resummarise(id.key(), summary);
+        }
+    }
+
+    /// Whether `id` is in the tree of its queue.
+    pub(crate) fn is_in_tree(&self, id: NodeId) -> bool {
+        self.trees.contains(id.key())
+    }
+
+    // ---- Running and stopping ----
+
+    /// `id`, current in its queue, ran for so long: its clock shows it. If it is to be `exact`, what is left of a nanosecond
+    /// counts next time; else it is lost, and a heavy node gains up to a nanosecond of its clock each time.
+    pub(crate) fn run_clock(&mut self, id: NodeId, ran: Nanos, exact: bool) {
+        let node = self.node_mut(id);
+        node.sum_exec += ran;
+        let work = u128::from(ran.as_ns()) * u128::from(NICE_0) + u128::from(node.rest);
+        let (by, rest) = (work / u128::from(node.weight), work % u128::from(node.weight));
+        node.vruntime = node.vruntime.plus(Nanos::ns(u64::try_from(by).expect("a scaled time fits in 64 bits")));
+        if exact {
+            node.rest = u64::try_from(rest).expect("less than the weight");
+        }
+    }
+
+    /// Makes `id` current in its queue. It goes on if it was put back in this very turn.
+    pub(crate) fn switch_in(&mut self, id: NodeId, turn: u64) {
+        if self.node(id).queued {
+            self.pull(id);
+        }
+        let Node { queue, put_in, .. } = *self.node(id);
+        self.queues[queue].current = Some(id);
+        R::started(self, id, put_in == turn);
+    }
+
+    /// Puts `id`, current in its queue, back; into the tree if it is still queued.
+    pub(crate) fn switch_out(&mut self, id: NodeId, turn: u64) {
+        let queue = &mut self.queues[self.nodes[id.index()].queue];
+        assert_eq!(queue.current, Some(id), "who stops was running");
+        queue.current = None;
+        queue.put_back = Some(id);
+        if self.node(id).queued {
+            self.push(id);
+            self.node_mut(id).put_in = turn;
+        }
+    }
+
+    // ---- Loads and counts ----
+
+    fn add_load(&mut self, queue: usize, weight: u64) {
+        self.queues[queue].load += weight;
+        self.groups[self.queues[queue].group].load += weight;
+    }
+
+    fn sub_load(&mut self, queue: usize, weight: u64) {
+        self.queues[queue].load -= weight;
+        self.groups[self.queues[queue].group].load -= weight;
+    }
+
+    /// `id` counts in its queue from now on.
+    pub(crate) fn count_in(&mut self, id: NodeId) {
+        let Node { queue, weight, .. } = *self.node(id);
+        self.add_load(queue, weight);
+        self.queues[queue].nodes += 1;
+        self.node_mut(id).queued = true;
+    }
+
+    /// `id` counts no more.
+    pub(crate) fn count_out(&mut self, id: NodeId) {
+        let Node { queue, weight, .. } = *self.node(id);
+        self.sub_load(queue, weight);
+        self.queues[queue].nodes -= 1;
+        let node = self.node_mut(id);
+        node.queued = false;
+        node.put_in = 0;
+    }
+
+    /// So many more tasks are runnable in `queue` and below.
+    pub(crate) fn add_tasks(&mut self, queue: usize, tasks: Tasks) {
+        let there = &mut self.queues[queue].tasks;
+        let before = there.all;
+        there.all += tasks.all;
+        there.idle += tasks.idle;
+        if queue < self.cpus && before < 2 && self.queues[queue].tasks.all >= 2 {
+            self.overloaded += 1;
+        }
+    }
+
+    /// So many fewer.
+    pub(crate) fn sub_tasks(&mut self, queue: usize, tasks: Tasks) {
+        let there = &mut self.queues[queue].tasks;
+        let before = there.all;
+        there.all -= tasks.all;
+        there.idle -= tasks.idle;
+        if queue < self.cpus && before >= 2 && self.queues[queue].tasks.all < 2 {
+            self.overloaded -= 1;
+        }
+    }
+
+    /// `id` sleeps but stays queued, or no longer does.
+    pub(crate) fn set_delayed(&mut self, id: NodeId, delayed: bool) {
+        assert_ne!(self.node(id).delayed, delayed, "{id:?} is delayed once");
+        let root = self.queues[self.node(id).queue].cpu.index();
+        let count = &mut self.queues[root].delayed;
+        *count = if delayed { *count + 1 } else { *count - 1 };
+        self.node_mut(id).delayed = delayed;
+    }
+
+    /// Counts `id` with another weight.
+    pub(crate) fn set_weight(&mut self, id: NodeId, weight: u64) {
+        let Node { queue, weight: old, queued, .. } = *self.node(id);
+        if queued {
+            self.sub_load(queue, old);
+            self.add_load(queue, weight);
+        }
+        let node = self.node_mut(id);
+        (node.weight, node.rest) = (weight, 0);
+    }
+
+    /// Changes what a group is worth; its parts follow when they are next looked at.
+    pub(crate) fn set_shares(&mut self, g: GroupId, shares: u64) {
+        self.groups[g.index()].shares = shares;
+    }
+
+    /// Gives a part the weight that its queue's portion of the group's load is worth:
+    /// `shares · load here / load on all CPUs`, within [2, shares]. A task keeps its own.
+    pub(crate) fn update_share(&mut self, id: NodeId) {
+        let Some(own) = id.own_queue() else { return };
+        if self.node(id).delayed && self.queues[own].nodes == 0 {
+            // It pays its debt with the weight it had.
+            return;
+        }
+        let GroupShare { shares, load } = self.groups[self.queues[own].group];
+        let weight = ratio(shares, self.queues[own].load, load.max(1)).clamp(SHARES_LEAST, shares);
+        if weight != self.node(id).weight {
+            R::reweigh(self, id, weight);
+        }
+        R::resize(self, id);
+    }
+
+    /// Whatever share of its CPU `id` is worth now, it and the parts above it get.
+    pub(crate) fn update_shares_from(&mut self, id: NodeId) {
+        let mut at = Some(id);
+        while let Some(id) = at {
+            self.update_share(id);
+            at = self.above(id);
+        }
+    }
+
+    /// The runnable task `id` was, or was not, one of SCHED_IDLE; from now on it counts as what it is.
+    pub(crate) fn recount_idle(&mut self, id: NodeId, was_idle: bool) {
+        let is_idle = self.node(id).idle;
+        let one = Tasks { all: 0, idle: 1 };
+        let mut at = Some(id);
+        while let Some(id) = at {
+            let queue = self.node(id).queue;
+            match (was_idle, is_idle) {
+                (false, true) => self.add_tasks(queue, one),
+                (true, false) => self.sub_tasks(queue, one),
+                _ => {}
+            }
+            if self.queues[queue].throttled {
+                break;
+            }
+            at = self.above(id);
+        }
+        self.update_shares_from(id);
+    }
+
+    // ---- Buddies ----
+
+    pub(crate) fn buddy(&self, queue: usize, which: Buddy) -> Option<NodeId> {
+        self.queues[queue].buddies[which as usize]
+    }
+
+    /// Makes `id` and the parts above it buddies in their queues. SCHED_IDLE tasks are favoured nowhere, and who
+    /// is not runnable is not either.
+    pub(crate) fn set_buddy(&mut self, which: Buddy, id: NodeId) {
+        if self.node(id).idle && which != Buddy::Skip {
+            return;
+        }
+        let mut at = Some(id);
+        while let Some(id) = at {
+            if !self.node(id).queued && which != Buddy::Skip {
+                return;
+            }
+            let queue = self.node(id).queue;
+            self.queues[queue].buddies[which as usize] = Some(id);
+            at = self.above(id);
+        }
+    }
+
+    /// Whatever buddy `id` is in its queue, it and the parts above it that are so for its sake are no more.
+    pub(crate) fn clear_buddies(&mut self, id: NodeId) {
+        for which in Buddy::ALL {
+            let mut at = Some(id);
+            while let Some(id) = at {
+                let buddy = &mut self.queues[self.nodes[id.index()].queue].buddies[which as usize];
+                if *buddy != Some(id) {
+                    break;
+                }
+                *buddy = None;
+                at = self.above(id);
+            }
+        }
+    }
+}
+
+/// `⌊a · b / c⌋`. The product of two loads may not fit in 64 bits.
+pub(crate) fn ratio(a: u64, b: u64, c: u64) -> u64 {
+    Nanos::ns(a).scale(b, c).as_ns()
+}

@@ -1,0 +1,152 @@
+//! The tick, and what makes a CPU pick again: an expired slice, a wake-up that preempts.
+//!
+//! A CPU ticks while a tick can matter: while somebody waits there or elsewhere, or a quota is being spent. All CPUs
+//! tick at the same instants, the multiples of the tick.
+
+use super::Fair;
+use super::node::NodeId;
+use super::rule::{Rule, Verdict};
+use sched::{Alarm, Class, CpuId, Cx, EntityId, Nanos, Of, Running};
+
+/// How a task came to be where it is now runnable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Arrival {
+    /// It woke.
+    Woken,
+    /// It was forked.
+    Forked,
+    /// It was moved, or changed its weight.
+    Other,
+}
+
+const fn tick_of(cpu: CpuId) -> Alarm {
+    Alarm { of: Of::Cpu(cpu), slot: 0 }
+}
+
+impl<R: Rule> Fair<R> {
+    // ---- The tick ----
+
+    /// A tick on `cpu`.
+    pub(super) fn tick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
+        self.charge_current(cpu, cx);
+        self.cpus[cpu.index()].ticks_in_case = false;
+        if let Some(e) = self.cpus[cpu.index()].current {
+            self.tick_chain(e, cpu, cx);
+        }
+        if self.cpus.len() > 1 && self.queues.root(cpu).tasks.all > 0 {
+            self.balance_busy(cpu, cx);
+            self.call_idle(cpu, cx);
+            self.arm_other_ticks(cpu, cx);
+        }
+        self.arm_tick(cpu, cx);
+    }
+
+    /// At every level: has who runs had its slice?
+    fn tick_chain(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) {
+        let mut at = Some(NodeId::task(e));
+        while let Some(id) = at {
+            self.queues.update_share(id);
+            match R::verdict(&self.queues, id) {
+                Verdict::Stays => {}
+                Verdict::Expired => {
+                    cx.kick(cpu);
+                    // Favours do not bring back who has had its slice.
+                    self.queues.clear_buddies(id);
+                }
+                Verdict::Ahead => cx.kick(cpu),
+            }
+            at = self.queues.above(id);
+        }
+    }
+
+    // ---- When to tick ----
+
+    /// Sets the tick of `cpu` if it can matter and is not set.
+    pub(super) fn arm_tick(&self, cpu: CpuId, cx: &mut Cx<'_>) {
+        if self.needs_tick(cpu) && cx.alarm_at(tick_of(cpu)).is_none() {
+            let at = cx.now().next_tick(self.queues.tunables.tick, Nanos::ZERO);
+            cx.set_alarm(tick_of(cpu), cpu, at);
+        }
+    }
+
+    /// Somebody may wait on `cpu`, which is about to pick. A more urgent class may come first, and this one not be asked:
+    /// then the tick looks after who waits.
+    pub(super) fn tick_in_case(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
+        if cx.alarm_at(tick_of(cpu)).is_none() {
+            self.arm_tick(cpu, cx);
+            self.cpus[cpu.index()].ticks_in_case = true;
+        }
+    }
+
+    /// This class has been asked who runs on `cpu`: it ticks if that is needed.
+    pub(super) fn settle_tick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
+        if core::mem::take(&mut self.cpus[cpu.index()].ticks_in_case) && !self.needs_tick(cpu) {
+            cx.clear_alarm(tick_of(cpu));
+        }
+        self.arm_tick(cpu, cx);
+    }
+
+    fn needs_tick(&self, cpu: CpuId) -> bool {
+        let tasks = self.queues.root(cpu).tasks.all;
+        match self.cpus[cpu.index()].current {
+            Some(e) => {
+                let queue = self.queues.node(NodeId::task(e)).queue;
+                tasks >= 2
+                    || self.queues.root(cpu).delayed > 0
+                    || self.queues.overloaded > 0
+                    || self.queues.is_limited(queue)
+            }
+            None => tasks >= 1,
+        }
+    }
+
+    /// While work waits here, the busy CPUs tick, to compare their loads with this one's.
+    fn arm_other_ticks(&self, cpu: CpuId, cx: &mut Cx<'_>) {
+        if self.queues.root(cpu).tasks.all >= 2 {
+            let busy = cx.host().iter().filter(|&other| self.cpus[other.index()].current.is_some());
+            busy.for_each(|other| self.arm_tick(other, cx));
+        }
+    }
+
+    // ---- Wake-up preemption ----
+
+    /// `e` is runnable on its CPU now: must that CPU pick again?
+    pub(super) fn check_preempt(&mut self, e: EntityId, arrival: Arrival, cx: &mut Cx<'_>) {
+        let (cpu, id) = (self.tasks[e.index()].cpu, NodeId::task(e));
+        if self.queues.is_throttled(self.queues.node(id).queue) {
+            return;
+        }
+        match cx.running(cpu) {
+            Running::Idle | Running::Below => {
+                cx.kick(cpu);
+                self.tick_in_case(cpu, cx);
+            }
+            Running::Above => {}
+            Running::Mine { entity, .. } if entity == e => {}
+            Running::Mine { entity, .. } => self.check_preempt_current(id, entity, arrival, cx),
+        }
+    }
+
+    fn check_preempt_current(&mut self, id: NodeId, current: EntityId, arrival: Arrival, cx: &mut Cx<'_>) {
+        let cpu = self.tasks[current.index()].cpu;
+        let (e, running) = (self.tasks[id.entity_index().expect("a task")].id, NodeId::task(current));
+        let greeted = R::greet(&mut self.queues, id, running, arrival);
+        if cx.kicked(cpu) {
+            return;
+        }
+        if self.queues.node(running).idle && !self.queues.node(id).idle {
+            R::preempted(&mut self.queues, id, running);
+            cx.kick(cpu);
+            return;
+        }
+        if matches!(cx.params(e).class, Class::Batch | Class::Idle) || !self.queues.tunables.wakeup_preemption {
+            return;
+        }
+        self.charge_current(cpu, cx);
+        let (wakee, ahead) = self.queues.siblings(id, running);
+        if R::preempts(&mut self.queues, wakee, ahead, greeted) {
+            R::preempted(&mut self.queues, wakee, ahead);
+            cx.kick(cpu);
+        }
+    }
+}

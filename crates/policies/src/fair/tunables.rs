@@ -1,0 +1,145 @@
+//! What the class can be tuned by whatever its rule, and the values in force on one host.
+
+use sched::{Host, Knob, Knobs, Nanos};
+
+const FEATURES: &str = "kernel/sched/features.h, v5.13";
+
+/// The knobs, at the defaults of v5.13.
+pub(crate) const KNOBS: [Knob; 14] = [
+    Knob::time("tick", Nanos::ms(1), (Nanos::us(100), Nanos::ms(100)), "the time between two ticks of a CPU: 1 / HZ")
+        .from("CONFIG_HZ, kernel/Kconfig.hz, v5.13"),
+    Knob::choice("scaling", &["log", "none", "linear"], "how slices and granularities grow with the number of CPUs")
+        .from("sched_tunable_scaling, kernel/sched/fair.c, v5.13"),
+    Knob::time(
+        "migration-cost",
+        Nanos::us(500),
+        (Nanos::ZERO, Nanos::s(1)),
+        "who ran this recently is cache-hot; who idles less on average does not look for work",
+    )
+    .from("sysctl_sched_migration_cost, kernel/sched/fair.c, v5.13"),
+    Knob::time(
+        "bandwidth-slice",
+        Nanos::ms(5),
+        (Nanos::us(1), Nanos::s(1)),
+        "how much quota a CPU takes from its group's pool at a time",
+    )
+    .from("sysctl_sched_cfs_bandwidth_slice, kernel/sched/fair.c, v5.13"),
+    Knob::percent("imbalance", [117, 101, 1000], "how much busier another cache or core must be before work is pulled")
+        .from("sd->imbalance_pct, kernel/sched/topology.c, v5.13 (125 before v5.10)"),
+    Knob::count("busy-factor", [16, 1, 1000], "how many times rarer a busy CPU compares loads than an idle one")
+        .from("sd->busy_factor, kernel/sched/topology.c, v5.13 (32 before v5.10)"),
+    Knob::switch("cache-hot-buddy", true, "buddies are not migrated to a CPU that has work").from(FEATURES),
+    Knob::switch("wakeup-preemption", true, "a wakee may preempt").from(FEATURES),
+    Knob::switch("wake-affine-idle", true, "a wakee goes to the waker's CPU if that idles or is about to")
+        .from("WA_IDLE, kernel/sched/features.h, v5.13"),
+    Knob::switch("wake-affine-weight", true, "a wakee goes to the waker's CPU if that is less loaded")
+        .from("WA_WEIGHT, kernel/sched/features.h, v5.13"),
+    Knob::switch("wake-affine-bias", true, "that comparison favours the waker's CPU by half the imbalance")
+        .from("WA_BIAS, kernel/sched/features.h, v5.13"),
+    Knob::switch("recent-cpu", true, "the CPU a wakee last woke others from is looked at as well")
+        .from("recent_used_cpu, kernel/sched/fair.c, v5.13 (not before v4.16)"),
+    Knob::choice(
+        "idle-search",
+        &["cpu", "core"],
+        "whether any idle CPU of the cache will do, or only a core wholly idle",
+    )
+    .from("select_idle_sibling, kernel/sched/fair.c, v5.13 and v3.17"),
+    Knob::switch("idle-class-cpus", true, "a CPU that runs SCHED_IDLE tasks only counts as idle for who wakes")
+        .from("sched_idle_cpu, kernel/sched/fair.c, v5.13 (not before v5.4)"),
+];
+
+/// A cache-hot task moves after more failures than this. Source: `cache_nice_tries` of the MC domain,
+/// kernel/sched/topology.c, v5.13.
+pub(super) const CACHE_NICE_TRIES: u32 = 1;
+/// How many tasks one balance looks at. Source: `sysctl_sched_nr_migrate`, kernel/sched/core.c, v5.13.
+pub(super) const MIGRATE_MOST: usize = 32;
+/// `imbalance_pct` between hardware threads of a core. Source: kernel/sched/topology.c, v5.13.
+pub(super) const SMT_IMBALANCE: u64 = 110;
+
+/// The values in force.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Tunables {
+    /// What times grow by on this host.
+    pub(crate) factor: u64,
+    pub(crate) tick: Nanos,
+    pub(super) migration_cost: Nanos,
+    pub(super) bandwidth_slice: Nanos,
+    pub(super) imbalance: u64,
+    pub(super) busy_factor: u64,
+    pub(super) cache_hot_buddy: bool,
+    pub(super) wakeup_preemption: bool,
+    pub(super) wake_affine_idle: bool,
+    pub(super) wake_affine_weight: bool,
+    pub(super) wake_affine_bias: bool,
+    pub(super) recent_cpu: bool,
+    /// Of the CPUs under the cache of a wakee, only those of cores that idle wholly will do, and threads of its core.
+    pub(super) whole_cores: bool,
+    pub(super) idle_class_cpus: bool,
+    /// Wake-ups are judged as in v3.17: see `placement`.
+    pub(super) old_affinity: bool,
+}
+
+impl Tunables {
+    pub(crate) fn new(host: &Host, knobs: &Knobs) -> Tunables {
+        let factor = match knobs.word("scaling") {
+            "log" => 1 + u64::from(host.cpus.min(8).ilog2()),
+            "linear" => host.cpus as u64,
+            _ => 1,
+        };
+        Tunables {
+            factor,
+            tick: knobs.time("tick"),
+            migration_cost: knobs.time("migration-cost"),
+            bandwidth_slice: knobs.time("bandwidth-slice"),
+            imbalance: knobs.get("imbalance").unsigned_abs(),
+            busy_factor: knobs.get("busy-factor").unsigned_abs(),
+            cache_hot_buddy: knobs.on("cache-hot-buddy"),
+            wakeup_preemption: knobs.on("wakeup-preemption"),
+            wake_affine_idle: knobs.on("wake-affine-idle"),
+            wake_affine_weight: knobs.on("wake-affine-weight"),
+            wake_affine_bias: knobs.on("wake-affine-bias"),
+            recent_cpu: knobs.on("recent-cpu"),
+            whole_cores: knobs.word("idle-search") == "core",
+            idle_class_cpus: knobs.on("idle-class-cpus"),
+            old_affinity: false,
+        }
+    }
+
+    /// As they were in v3.17: what was not there yet is off, whatever its knob says, and numbers that are left at their
+    /// defaults have the values of then.
+    pub(crate) fn as_in_v3_17(self, knobs: &Knobs) -> Tunables {
+        Tunables {
+            imbalance: or_default(knobs, "imbalance", 125).unsigned_abs(),
+            busy_factor: or_default(knobs, "busy-factor", 32).unsigned_abs(),
+            wake_affine_idle: false,
+            recent_cpu: false,
+            whole_cores: true,
+            idle_class_cpus: false,
+            old_affinity: true,
+            ..self
+        }
+    }
+
+    /// A knob's time, for this host.
+    pub(crate) const fn scaled(&self, time: Nanos) -> Nanos {
+        time.saturating_mul(self.factor)
+    }
+}
+
+/// A knob's value, or `instead` if it is left at its default: that of another version.
+pub(crate) fn or_default(knobs: &Knobs, name: &str, instead: i64) -> i64 {
+    let is_default = |(knob, value): (&Knob, i64)| knob.name == name && knob.default == value;
+    if knobs.iter().any(is_default) { instead } else { knobs.get(name) }
+}
+
+/// The knobs of the class, and those of its rule.
+pub(crate) const fn with_own<const N: usize>(own: &[Knob]) -> [Knob; N] {
+    assert!(KNOBS.len() + own.len() == N, "the lengths add up");
+    let mut all = [KNOBS[0]; N];
+    let mut n = 1;
+    while n < N {
+        all[n] = if n < KNOBS.len() { KNOBS[n] } else { own[n - KNOBS.len()] };
+        n += 1;
+    }
+    all
+}

@@ -1,0 +1,196 @@
+//! Gang EDF: the vCPUs of a VM have the same slice in the same periods, each on a CPU of its own.
+//!
+//! Partitioned earliest deadline first, as in `edf`, for parallel VMs. The members of a gang are promised one (slice,
+//! period) with one phase, on CPUs that are all different; each is admitted only if a CPU that none of its siblings has admits
+//! it. So their periods begin at the same instant everywhere, and each has its slice before the same deadline.
+//!
+//! ```text
+//! two CPUs, hard; gang a = a0, a1 (4 ms in 10); gang b = b0, b1 (5 in 20)
+//! 0   4    9 10  14        20  24   29 30
+//! a0  b0   . a0  .         a0  b0   .  a0
+//! a1  b1   . a1  .         a1  b1   .  a1
+//! ```
+//!
+//! **Admission.** A CPU takes a member if its utilisation stays within one, less the reserve: then no slice is late there (Liu and
+//! Layland). A member that no CPU takes is refused, with the largest slice that would fit. All members ask for the same; one that
+//! asks for something else is refused.
+//!
+//! **Phase.** The first member's periods begin when it comes, or at the `start` asked for: hosts that agree on a start run their parts of
+//! a gang together. A later one begins with the next period of its siblings. Periods of a gang never move, whoever sleeps: who wakes
+//! within one has what its rest has left it (docs/decisions/0010).
+//!
+//! Siblings run at the same time as far as the deadlines of others on their CPUs let them: where two CPUs serve the same gangs, throughout; where
+//! one of them has another VM with an earlier deadline, its sibling there comes later, but not after the deadline. Equal deadlines go by the order
+//! in which entities came. Whoever is in no gang is scheduled as in partitioned `edf`.
+//!
+//! Source: ours, from VSched (Lin and Dinda, SC'05) §3 with the common start of gangs; compare Kato and Ishikawa, RTSS 2009 (global Gang EDF).
+
+use crate::edf::{self, Edf, Partitioned};
+use sched::{AlarmKind, AlarmSlots, Conserving, Descriptor, Host, Keeps, Knob, Knobs, Load, Nanos, Policy, Refused};
+
+/// What the rest of the system knows of it.
+pub(crate) const POLICY: Descriptor = Descriptor {
+    name: "gang-edf",
+    title: "earliest deadline first per CPU, with the vCPUs of a VM in phase on CPUs of their own",
+    source: "ours, over VSched (Lin and Dinda, SC'05) §3; compare Kato and Ishikawa, RTSS 2009",
+    good_for: "parallel VMs with a promise: their vCPUs have their slices in the same periods",
+    bad_at: "using CPUs to the last percent: a gang must fit on every one of its CPUs",
+    text: include_str!("gang_edf.rs"),
+    conserving: |_| Conserving::PerCpu { slack: Nanos::ZERO },
+    starvation: |_| None, // Who has no reservation gets what is left, perhaps nothing.
+    keeps: Keeps { reservations, ..Keeps::NOTHING },
+    alarms: AlarmSlots { entity: &[AlarmKind::Timer], ..AlarmSlots::NONE },
+    knobs: &[
+        Knob::choice("enforce", &["soft", "hard"], "what the end of a slice means").from("S1 §3.2"),
+        edf::LATE,
+        edf::GRAIN,
+        edf::RESERVE,
+        edf::QUANTUM,
+    ],
+    build,
+};
+
+/// Every slice in every period, to the nanosecond. Who comes, goes or is changed takes what it asks for at once.
+fn reservations(load: &Load<'_>) -> Option<Nanos> {
+    (!load.has_changes && load.knobs.time("grain").is_zero()).then_some(Nanos::ZERO)
+}
+
+fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+    Ok(Box::new(Partitioned::with_gangs(Edf::new(host, knobs, true))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::POLICY;
+    use sched::{
+        CpuId, EntityId, GroupId, GroupParams, Instant, Limit, Nanos, Params, Refused, Reservation, State, Wake,
+    };
+    use sim::{Costs, Host, Workload};
+
+    fn host<'a>(cpus: usize) -> Host<'a> {
+        let mut knobs = POLICY.defaults();
+        knobs.set_word("enforce", "hard").expect("it is one of its words");
+        Host::new(&POLICY, sched::Host::new(cpus), &knobs, Costs::NONE).expect("it works everywhere")
+    }
+
+    fn gang(host: &mut Host<'_>) -> GroupId {
+        let params = GroupParams { gang: true, ..GroupParams::default() };
+        host.create_group("vm", params, GroupId::ROOT).expect("every group is accepted")
+    }
+
+    fn asking(group: GroupId, slice: u64, period: u64) -> Params {
+        let reservation = Some(Reservation::new(Nanos::ms(slice), Nanos::ms(period)));
+        Params { group, reservation, ..Params::default() }
+    }
+
+    fn awake(host: &mut Host<'_>, params: Params) -> EntityId {
+        let e = host.attach("e", params, Workload::Scripted).expect("it is accepted");
+        host.wake(e, Wake::New { parent: None });
+        e
+    }
+
+    fn run_through(host: &mut Host<'_>, us: u64) {
+        host.run_until(Instant::at_ns(Nanos::us(us).as_ns()) + Nanos::ns(1));
+    }
+
+    fn cpu_of(host: &Host<'_>, e: EntityId) -> Option<usize> {
+        match host.machine().state(e) {
+            State::Running(cpu) => Some(cpu.index()),
+            _ => None,
+        }
+    }
+
+    /// The picture of the essay: siblings run side by side, at every moment.
+    #[test]
+    fn siblings_run_at_the_same_time_on_cpus_of_their_own() {
+        let mut host = host(2);
+        let (a, b) = (gang(&mut host), gang(&mut host));
+        let left = [awake(&mut host, asking(a, 4, 10)), awake(&mut host, asking(a, 4, 10))];
+        let right = [awake(&mut host, asking(b, 5, 20)), awake(&mut host, asking(b, 5, 20))];
+        let mut drawn = String::new();
+        for ms in 0..30 {
+            run_through(&mut host, ms * 1_000 + 500);
+            let (a, b) = (left.map(|e| cpu_of(&host, e)), right.map(|e| cpu_of(&host, e)));
+            for pair in [a, b] {
+                assert!(pair == [None, None] || pair == [Some(0), Some(1)], "at {ms} ms: {a:?} {b:?}");
+            }
+            drawn.push(if a[0].is_some() {
+                'a'
+            } else if b[0].is_some() {
+                'b'
+            } else {
+                '.'
+            });
+        }
+        assert_eq!(drawn, "aaaabbbbb.aaaa......aaaabbbbb.");
+    }
+
+    #[test]
+    fn a_gang_that_does_not_fit_on_every_cpu_is_refused_and_says_what_would() {
+        let mut host = host(2);
+        awake(&mut host, asking(GroupId::ROOT, 6, 10)); // On CPU 0; 0.3 is left there, 0.9 on CPU 1.
+        let vm = gang(&mut host);
+        let first = awake(&mut host, asking(vm, 4, 10));
+        run_through(&mut host, 100);
+        assert_eq!(cpu_of(&host, first), Some(1));
+        let refused = host.attach("e", asking(vm, 4, 10), Workload::Hog).expect_err("CPU 0 has room for 0.3");
+        assert_eq!(refused.nearest_slice(), Some(Nanos::ms(3)), "{refused}");
+        // Outside the gang it fits beside the first.
+        awake(&mut host, asking(GroupId::ROOT, 4, 10));
+    }
+
+    #[test]
+    fn a_gang_has_one_promise_and_no_more_members_than_cpus() {
+        let mut host = host(2);
+        let vm = gang(&mut host);
+        let first = awake(&mut host, asking(vm, 2, 10));
+        for other in [asking(vm, 3, 10), asking(vm, 2, 20)] {
+            assert!(
+                matches!(host.attach("e", other, Workload::Hog), Err(Refused::Unsupported(text)) if text.contains("one slice"))
+            );
+        }
+        awake(&mut host, asking(vm, 2, 10));
+        let third = host.attach("e", asking(vm, 2, 10), Workload::Hog);
+        assert!(matches!(third, Err(Refused::Unsupported(text)) if text.contains("sibling")));
+        assert!(host.adjust(first, asking(vm, 4, 10)).is_err(), "not one alone");
+        assert_eq!(host.machine().params(first), &asking(vm, 2, 10), "as it was");
+    }
+
+    /// A sibling that comes in the middle of a period begins with the next; one that sleeps does not lose the phase.
+    #[test]
+    fn phases_are_common_and_stay() {
+        let mut host = host(2);
+        let vm = gang(&mut host);
+        let first = awake(&mut host, asking(vm, 3, 10));
+        run_through(&mut host, 4_000);
+        let second = awake(&mut host, asking(vm, 3, 10));
+        run_through(&mut host, 5_000);
+        assert_eq!(cpu_of(&host, second), None, "its first period begins at 10 ms");
+        run_through(&mut host, 10_500);
+        assert_eq!([first, second].map(|e| cpu_of(&host, e)), [Some(0), Some(1)]);
+        host.block(CpuId::new(1));
+        run_through(&mut host, 25_000);
+        host.wake(second, Wake::Timer);
+        run_through(&mut host, 30_500);
+        assert_eq!([first, second].map(|e| cpu_of(&host, e)), [Some(0), Some(1)], "in phase again");
+        let deadlines = [first, second].map(|e| host.machine().inspect(e, "deadline"));
+        assert_eq!(deadlines[0], deadlines[1]);
+    }
+
+    #[test]
+    fn a_start_asked_for_is_the_gangs() {
+        let mut host = host(2);
+        let vm = gang(&mut host);
+        let mut params = asking(vm, 3, 10);
+        params.reservation = params.reservation.map(|asked| Reservation {
+            start: Some(Instant::ZERO + Nanos::ms(7)),
+            limit: Limit::Hard,
+            ..asked
+        });
+        let both = [awake(&mut host, params), awake(&mut host, params)];
+        run_through(&mut host, 6_900);
+        assert_eq!(both.map(|e| cpu_of(&host, e)), [None, None]);
+        run_through(&mut host, 7_001);
+        assert_eq!(both.map(|e| cpu_of(&host, e)), [Some(0), Some(1)]);
+    }
+}

@@ -1,0 +1,172 @@
+//! The knobs and alarm slots of the composition: those of its classes, side by side.
+
+use super::Bases;
+use crate::classes::SERVER_KNOBS;
+use crate::{cfs, deadline, eevdf, rt};
+use sched::{AlarmBase, AlarmKind, AlarmSlots, Descriptor, Knob, Knobs};
+
+/// The fair classes, in the order of the knob's words.
+const FAIR: [&Descriptor; 2] = [&cfs::POLICY, &eevdf::POLICY];
+
+const CHOICE: [Knob; 1] =
+    [Knob::choice("fair", &["cfs", "eevdf"], "the fair class").from("kernel/sched/fair.c: eevdf from v6.6 on")];
+
+/// Knobs of `eevdf` that have the name of one of `cfs` and mean something else; here they are called so.
+const RENAMED: [(&str, &str); 3] =
+    [("version", "eevdf-version"), ("base-slice", "eevdf-base-slice"), ("next-buddy", "eevdf-next-buddy")];
+
+/// What the kernel's defaults are, where the classes alone have others.
+const KERNEL: [(&str, i64); 3] = [("admission", 1), ("asleep", 1), ("hrtick", 0)];
+
+/// The fair class that was chosen, and its knobs as they are set here.
+pub(super) fn fair(knobs: &Knobs) -> (&'static Descriptor, Knobs) {
+    let chosen = knobs.word("fair");
+    let fair = FAIR.into_iter().find(|fair| fair.name == chosen).expect("the words are their names");
+    let mut own = fair.defaults();
+    for knob in fair.knobs {
+        let renamed = RENAMED.iter().find(|(name, _)| chosen == "eevdf" && *name == knob.name);
+        let name = renamed.map_or(knob.name, |(_, here)| here);
+        own.set(knob.name, knobs.get(name)).expect("the ranges are the same");
+    }
+    (fair, own)
+}
+
+const LISTS: [&[Knob]; 6] = [&CHOICE, deadline::KNOBS, rt::KNOBS, SERVER_KNOBS, FAIR[0].knobs, FAIR[1].knobs];
+/// Whose names give way.
+const EEVDF: usize = 5;
+const COUNT: usize = collect::<0>().1;
+
+/// Every knob of every class, once.
+pub(super) const ALL: [Knob; COUNT] = collect::<COUNT>().0;
+
+/// The knobs of all lists, each name once, as far as there is room, and how many there are.
+const fn collect<const ROOM: usize>() -> ([Knob; ROOM], usize) {
+    let (mut all, mut count, mut list) = ([CHOICE[0]; ROOM], 0, 0);
+    while list < LISTS.len() {
+        let mut at = 0;
+        while at < LISTS[list].len() {
+            let knob = renamed(LISTS[list][at], list);
+            match find(knob.name, list) {
+                // One name, one meaning.
+                Some(before) => assert!(equal(before.help, knob.help), "the knobs of one name are one knob"),
+                None => {
+                    if count < ROOM {
+                        all[count] = as_in_kernel(knob);
+                    }
+                    count += 1;
+                }
+            }
+            at += 1;
+        }
+        list += 1;
+    }
+    (all, count)
+}
+
+const fn renamed(knob: Knob, list: usize) -> Knob {
+    let mut at = 0;
+    while list == EEVDF && at < RENAMED.len() {
+        if equal(RENAMED[at].0, knob.name) {
+            return Knob { name: RENAMED[at].1, ..knob };
+        }
+        at += 1;
+    }
+    knob
+}
+
+/// The knob of this name in one of the first `lists`.
+const fn find(name: &str, lists: usize) -> Option<Knob> {
+    let mut list = 0;
+    while list < lists {
+        let mut at = 0;
+        while at < LISTS[list].len() {
+            if equal(LISTS[list][at].name, name) {
+                return Some(LISTS[list][at]);
+            }
+            at += 1;
+        }
+        list += 1;
+    }
+    None
+}
+
+const fn as_in_kernel(knob: Knob) -> Knob {
+    let mut at = 0;
+    while at < KERNEL.len() {
+        if equal(KERNEL[at].0, knob.name) {
+            return Knob { default: KERNEL[at].1, ..knob };
+        }
+        at += 1;
+    }
+    knob
+}
+
+const fn equal(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut at = 0;
+    while at < a.len() && at < b.len() && a[at] == b[at] {
+        at += 1;
+    }
+    at == a.len() && at == b.len()
+}
+
+// ---- Alarm slots: deadline, then real-time, then the fair server's, then the fair class's ----
+
+const TIMER: AlarmKind = AlarmKind::Timer;
+
+/// Where each class's slots begin.
+pub(super) const BASES: Bases = Bases {
+    rt: AlarmBase {
+        policy: count(deadline::ALARMS.policy),
+        cpu: count(deadline::ALARMS.cpu),
+        entity: ENTITY,
+        group: 0,
+    },
+    server: AlarmBase { policy: POLICY, cpu: CPU, entity: ENTITY, group: 0 },
+    below: AlarmBase { policy: POLICY, cpu: CPU + 1, entity: ENTITY, group: 0 },
+};
+const CPU: u8 = count(deadline::ALARMS.cpu) + count(rt::ALARMS.cpu);
+const POLICY: u8 = count(deadline::ALARMS.policy) + count(rt::ALARMS.policy);
+const ENTITY: u8 = count(deadline::ALARMS.entity);
+
+/// All of them.
+pub(super) const ALARMS: AlarmSlots = AlarmSlots {
+    policy: &concat::<{ POLICY as usize + BELOW.policy.len() }>([
+        deadline::ALARMS.policy,
+        rt::ALARMS.policy,
+        BELOW.policy,
+        &[],
+    ]),
+    cpu: &concat::<{ CPU as usize + 1 + BELOW.cpu.len() }>([deadline::ALARMS.cpu, rt::ALARMS.cpu, &[TIMER], BELOW.cpu]),
+    entity: &concat::<{ ENTITY as usize + BELOW.entity.len() }>([deadline::ALARMS.entity, BELOW.entity, &[], &[]]),
+    group: BELOW.group,
+};
+
+/// What the fair classes use.
+const BELOW: AlarmSlots = {
+    let [a, b] = [FAIR[0].alarms, FAIR[1].alarms];
+    let same = a.policy.len() == b.policy.len() && a.cpu.len() == b.cpu.len();
+    assert!(same && a.entity.len() == b.entity.len() && a.group.len() == b.group.len(), "they have the same slots");
+    a
+};
+
+const fn concat<const N: usize>(lists: [&[AlarmKind]; 4]) -> [AlarmKind; N] {
+    let (mut all, mut count, mut list) = ([TIMER; N], 0, 0);
+    while list < lists.len() {
+        let mut at = 0;
+        while at < lists[list].len() {
+            all[count] = lists[list][at];
+            (count, at) = (count + 1, at + 1);
+        }
+        list += 1;
+    }
+    assert!(count == N, "the lengths add up");
+    all
+}
+
+const fn count(slots: &[AlarmKind]) -> u8 {
+    assert!(slots.len() < 256, "slots are numbered in 8 bits");
+    #[expect(clippy::cast_possible_truncation, reason = "just asserted")]
+    let count = slots.len() as u8;
+    count
+}

@@ -1,0 +1,184 @@
+//! MuQSS: BFS with a queue for each cache, whose heads everybody looks at.
+//!
+//! Con Kolivas's successor of BFS, for more CPUs than one lock can serve. Slices, virtual deadlines, classes, forks and ticks are
+//! those of `bfs`. Instead of one queue there is one for each part of the machine that shares a cache (or for each CPU, or for each
+//! core). A CPU that chooses looks at the heads of all queues, its own and nearer ones first, and takes the earliest deadline of the best class; so
+//! the order is that of one queue, without its lock.
+//!
+//! ```text
+//! two CPUs with a queue each; deadlines a 10, b 20 in the first, c 5 in the second
+//! interactive      CPU 0 takes c, CPU 1 takes a
+//! not interactive  CPU 0 takes a, CPU 1 takes c; b waits for CPU 0
+//! ```
+//!
+//! **Not interactive.** A CPU keeps to its own queue and looks at others only when it has nothing: fewer moves, later answers.
+//!
+//! **Yield.** Gives way to who is at least as urgent (1, as it comes), to nobody (0), or to everybody, with a new slice and
+//! deadline (2).
+//!
+//! **SMT-nice.** A thread of a core that runs something can keep its sibling threads from running what is of a worse class, or nicer by so many levels
+//! (`smt-nice`; off as it comes). The kernel lets such tasks run in proportion instead; here they wait (our simplification).
+//!
+//! Differences from BFS: no stickiness, the distance of queues is used instead; a slice is exactly its milliseconds; SCHED_ISO has an account in
+//! every queue. In the kernel a CPU passes over a queue whose lock is taken; here there are no locks.
+//!
+//! Source: kernel/sched/MuQSS.c v0.210 and Documentation/scheduler/sched-MuQSS.txt (5.13-ck1, Kolivas).
+
+use crate::bfs::{Bfs, Lengths, Parts, Shape, Yields};
+use sched::{AlarmKind, AlarmSlots, Conserving, Descriptor, Host, Keeps, Knob, Knobs, Load, Nanos, Policy, Refused};
+
+/// What the rest of the system knows of it.
+pub(crate) const POLICY: Descriptor = Descriptor {
+    name: "muqss",
+    title: "virtual deadlines in a queue for each cache, all of whose heads are looked at",
+    source: "kernel/sched/MuQSS.c v0.210, 5.13-ck1 (Con Kolivas)",
+    good_for: "quick answers on up to some dozens of CPUs without anything to tune",
+    bad_at: "shares by group, and promises; many CPUs, for every choice looks at all queues",
+    text: include_str!("muqss.rs"),
+    conserving,
+    starvation: |_| None, // Real-time, isochronous and idle classes are strict.
+    keeps: Keeps::NOTHING,
+    alarms: AlarmSlots { cpu: &[AlarmKind::Tick], ..AlarmSlots::NONE },
+    knobs: &[
+        Knob::choice("queues", &["cache", "core", "cpu", "all"], "whose CPUs share a queue")
+            .from("rqshare=mc, smt, none, all; mc as it comes"),
+        Knob::switch("interactive", true, "whether every choice looks at all queues").from("sysctl kernel.interactive"),
+        Knob::time("rr-interval", Nanos::ms(6), (Nanos::ms(1), Nanos::s(1)), "how long a slice is").from("rr_interval"),
+        Knob::count("yield-type", [1, 0, 2], "0: ignored; 1: to who is as urgent; 2: to all, with a new slice")
+            .from("sysctl kernel.yield_type"),
+        Knob::count(
+            "smt-nice",
+            [0, 0, 40],
+            "by how many nice levels a thread must be better to keep its sibling off; 0: never",
+        )
+        .from("CONFIG_SMT_NICE, simplified"),
+        Knob::percent("iso-cpu", [70, 0, 100], "how much of a queue's CPUs is isochronous at most")
+            .from("sched_iso_cpu"),
+        Knob::time("tick", Nanos::ms(1), (Nanos::us(500), Nanos::ms(10)), "how often a CPU looks at who runs on it")
+            .from("HZ = 1000"),
+    ],
+    build,
+};
+
+fn conserving(load: &Load<'_>) -> Conserving {
+    let kept_off = load.knobs.get("smt-nice") > 0 && load.host.smt > 1;
+    if kept_off { Conserving::Never } else { Conserving::Global { slack: Nanos::ZERO } }
+}
+
+fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+    let size = match knobs.word("queues") {
+        "cache" => host.llc,
+        "core" => host.smt,
+        "cpu" => 1,
+        _ => host.cpus,
+    };
+    let parts = Parts {
+        queue_of: (0..host.cpus).map(|cpu| cpu / size).collect(),
+        interactive: knobs.on("interactive"),
+        yields: match knobs.get("yield-type") {
+            0 => Yields::Ignored,
+            1 => Yields::ToBetter,
+            _ => Yields::Expire,
+        },
+        smt_nice: i32::try_from(knobs.get("smt-nice")).ok().filter(|&levels| levels > 0),
+        goes_on: vec![None; host.cpus],
+    };
+    let lengths = Lengths::exact(knobs.time("rr-interval"));
+    Ok(Box::new(Bfs::new(host, knobs, lengths, Shape::Parts(parts))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::POLICY;
+    use sched::{CpuId, CpuSet, EntityId, Host as Shape, Instant, Nanos, Params, State, Wake, Weight};
+    use sim::{Costs, Host, Workload};
+
+    fn host<'a>(shape: Shape, knobs: &[(&str, i64)]) -> Host<'a> {
+        let mut values = POLICY.defaults();
+        for &(name, value) in knobs {
+            values.set(name, value).expect("a knob of muqss");
+        }
+        Host::new(&POLICY, shape, &values, Costs::NONE).expect("it works everywhere")
+    }
+
+    fn hog(host: &mut Host<'_>, nice: i32, cpus: CpuSet) -> EntityId {
+        let weight = Weight::nice(nice).expect("in range");
+        let params = Params { weight, affinity: cpus, ..Params::default() };
+        let e = host.attach("e", params, Workload::Scripted).expect("everybody is accepted");
+        host.wake(e, Wake::New { parent: None });
+        e
+    }
+
+    fn run_through(host: &mut Host<'_>, us: u64) {
+        host.run_until(Instant::at_ns(Nanos::us(us).as_ns()).max(host.now()) + Nanos::ns(1));
+    }
+
+    fn runs(host: &Host<'_>, cpu: usize) -> Option<EntityId> {
+        host.machine().running(CpuId::new(cpu))
+    }
+
+    /// Two caches of one CPU each: an earlier deadline in the other queue is taken, or left if there is work at home.
+    #[test]
+    fn an_interactive_choice_looks_at_all_queues() {
+        for (interactive, takes_other) in [(1, true), (0, false)] {
+            let shape = Shape { cpus: 2, smt: 1, llc: 1 };
+            let mut host = host(shape, &[("interactive", interactive)]);
+            let [left, right] = [0, 1].map(|cpu| CpuSet::one(CpuId::new(cpu)));
+            hog(&mut host, -20, left);
+            hog(&mut host, -20, right);
+            run_through(&mut host, 100);
+            // Both wait, one in each queue; the one in the right queue has the earlier deadline, and may run anywhere.
+            let at_home = hog(&mut host, 10, left);
+            let abroad = hog(&mut host, 5, right);
+            let anywhere = Params { affinity: CpuSet::ALL, ..*host.machine().params(abroad) };
+            host.adjust(abroad, anywhere).expect("it is accepted");
+            run_through(&mut host, 500);
+            host.block(CpuId::new(0));
+            run_through(&mut host, 600);
+            assert_eq!(runs(&host, 0), Some(if takes_other { abroad } else { at_home }));
+        }
+    }
+
+    #[test]
+    fn a_slice_is_exactly_its_milliseconds() {
+        let mut host = host(Shape::new(1), &[("rr-interval", 10_000_000)]);
+        let (first, second) = (hog(&mut host, 0, CpuSet::ALL), hog(&mut host, 0, CpuSet::ALL));
+        run_through(&mut host, 9_500);
+        assert_eq!(runs(&host, 0), Some(first));
+        run_through(&mut host, 10_500);
+        assert_eq!(runs(&host, 0), Some(second));
+    }
+
+    #[test]
+    fn yields_are_of_three_types() {
+        for (kind, goes_on) in [(0, true), (1, true), (2, false)] {
+            let mut host = host(Shape::new(1), &[("yield-type", kind)]);
+            let (urgent, other) = (hog(&mut host, 0, CpuSet::ALL), hog(&mut host, 0, CpuSet::ALL));
+            run_through(&mut host, 12_900);
+            let running = runs(&host, 0).expect("somebody runs");
+            let waits = if running == urgent { other } else { urgent };
+            let deadline = |e| host.machine().inspect(e, "deadline").expect("shown");
+            let is_first = deadline(running) <= deadline(waits);
+            host.yield_now(CpuId::new(0));
+            run_through(&mut host, 13_000);
+            let stays = runs(&host, 0) == Some(running);
+            assert_eq!(stays, if kind == 1 { is_first } else { goes_on }, "type {kind}");
+        }
+    }
+
+    /// A core's second thread stays empty beside somebody much less nice.
+    #[test]
+    fn smt_nice_keeps_a_sibling_thread_free() {
+        let shape = Shape { cpus: 2, smt: 2, llc: 2 };
+        for (levels, kept_off) in [(0, false), (10, true)] {
+            let mut host = host(shape, &[("smt-nice", levels)]);
+            let (heavy, light) = (hog(&mut host, -5, CpuSet::ALL), hog(&mut host, 10, CpuSet::ALL));
+            run_through(&mut host, 3_000);
+            assert!(matches!(host.machine().state(heavy), State::Running(_)));
+            assert_eq!(host.machine().state(light) == State::Waiting, kept_off);
+            host.pause(heavy);
+            run_through(&mut host, 4_000);
+            assert!(matches!(host.machine().state(light), State::Running(_)), "alone, it runs");
+        }
+    }
+}

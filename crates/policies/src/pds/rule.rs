@@ -1,0 +1,88 @@
+//! How a deadline is set, and what level it makes as time goes by.
+
+use crate::project_c::{self, Expired, Layout, Level, Rule, Task, Yielder};
+use sched::{Instant, Knobs, Nanos};
+
+/// Time in slots as long as a slice: what deadlines are counted in.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Slot(u64);
+
+/// How many nice values there are.
+const NICE_WIDTH: u64 = 40;
+/// How many levels there are for who is not real-time. Source: NORMAL_PRIO_NUM, include/linux/sched/prio.h.
+const NORMAL_LEVELS: u64 = 64;
+/// The stoppers' level, and 100 for real-time.
+const BEFORE_NORMAL: Level = 101;
+
+/// What PDS goes by.
+#[derive(Debug)]
+pub(super) struct Pds {
+    slice: Nanos,
+    shift: u32,
+}
+
+impl Pds {
+    pub(super) fn new(knobs: &Knobs) -> Pds {
+        let ms = project_c::slice_ms(knobs);
+        Pds { slice: Nanos::ns(ms << 20), shift: if ms == 2 { 21 } else { 22 } }
+    }
+
+    fn edge(&self, now: Instant) -> Slot {
+        Slot(now.as_ns() >> self.shift)
+    }
+
+    /// The deadline of a turn that begins now.
+    fn deadline(&self, nice: i32, now: Instant) -> Slot {
+        Slot(self.edge(now).0 + u64::try_from(nice + 20).expect("nice values begin at -20"))
+    }
+
+    /// Nobody waits for longer than this until it is at the first level.
+    pub(super) fn slots_to_first_level(&self) -> Nanos {
+        // The slot that has begun counts.
+        Nanos::ns(NORMAL_LEVELS << self.shift)
+    }
+}
+
+impl Rule for Pds {
+    type Standing = Slot;
+
+    fn layout(&self) -> Layout {
+        Layout { fixed: BEFORE_NORMAL + 1, turn_shift: Some(self.shift) }
+    }
+
+    fn slice(&self) -> Nanos {
+        self.slice
+    }
+
+    fn rest_least(&self) -> Nanos {
+        Nanos::ns(100 << 10)
+    }
+
+    fn first_standing(&self, nice: i32, now: Instant) -> Slot {
+        self.deadline(nice, now)
+    }
+
+    fn forked(&self, child: &Task<Slot>, _parent: &Slot, now: Instant) -> Slot {
+        self.deadline(child.nice, now)
+    }
+
+    fn level(&self, task: &Task<Slot>, now: Instant) -> Level {
+        // From 63, nice 19's at the beginning of a turn, down to 0.
+        let ahead = (task.standing.0 + NORMAL_LEVELS - NICE_WIDTH).saturating_sub(self.edge(now).0);
+        BEFORE_NORMAL + Level::try_from(ahead).expect("it is below 64")
+    }
+
+    fn expired(&self, task: &mut Task<Slot>, _how: Expired, now: Instant) {
+        task.standing = self.deadline(task.nice, now);
+    }
+
+    fn yields(&self, task: &mut Task<Slot>, now: Instant) -> Yielder {
+        task.slice = self.slice;
+        task.standing = self.deadline(task.nice, now);
+        Yielder::GoesLast
+    }
+
+    fn show(&self, standing: &Slot, show: &mut dyn FnMut(&'static str, i64)) {
+        show("deadline", standing.0.cast_signed());
+    }
+}

@@ -1,0 +1,189 @@
+//! PDS's rule: deadlines, levels that turn; policies.md 4.7.
+
+use super::POLICY;
+use crate::project_c::tests::{Lab, SLICE, fifo, nice};
+use sched::{Load, Nanos};
+
+/// How many slots of 2^22 ns.
+fn slots(n: u64) -> Nanos {
+    SLICE.saturating_mul(n)
+}
+
+/// Where Project C counts from 128, this counts from 100.
+const FIRST_LEVEL: i64 = 100;
+
+#[test]
+fn a_deadline_is_the_slot_that_has_begun_and_the_nice_value_from_0_to_39() {
+    let mut lab = Lab::pds(1);
+    lab.pass(slots(5) + Nanos::ns(1));
+    for (value, deadline) in [(-20, 5), (0, 25), (19, 44)] {
+        let e = lab.hog(nice(value));
+        assert_eq!(lab.shows(e, "deadline"), deadline);
+        // A new one is at 24 + nice + 20.
+        assert_eq!(lab.level(e), FIRST_LEVEL + deadline - 5 + 24);
+    }
+}
+
+#[test]
+fn with_2_ms_slices_slots_are_half_as_long() {
+    let mut lab = Lab::pds_with(1, &[("slice", "2ms")]);
+    lab.pass(slots(5));
+    let e = lab.hog(nice(-20));
+    assert_eq!(lab.shows(e, "deadline"), 10);
+}
+
+#[test]
+fn whoever_waits_comes_a_level_closer_with_each_slot_and_stays_at_the_first() {
+    let mut lab = Lab::pds(1);
+    let rt = lab.hog(fifo(1));
+    let e = lab.hog(nice(-20));
+    let mut levels = Vec::new();
+    for _ in 0..4 {
+        lab.pass(slots(10));
+        // Whatever touches the queue turns it.
+        lab.yields(rt);
+        levels.push(lab.level(e) - FIRST_LEVEL);
+    }
+    assert_eq!(levels, [14, 4, 0, 0]);
+}
+
+#[test]
+fn a_deadline_is_renewed_by_using_a_slice_up_by_yielding_and_not_by_blocking() {
+    let mut lab = Lab::pds(1);
+    let e = lab.hog(nice(0));
+    let deadline = |lab: &Lab| lab.shows(e, "deadline");
+    lab.pass(slots(1) - Nanos::us(200));
+    lab.block(e);
+    lab.pass(slots(9) + Nanos::us(200));
+    assert_eq!(deadline(&lab), 20);
+    lab.wake(e);
+    assert_eq!((deadline(&lab), lab.slice(e)), (20, Nanos::us(200)), "it keeps what it had left, too");
+    lab.end_slice(0);
+    assert_eq!(deadline(&lab), 30);
+    lab.pass(slots(1) - Nanos::us(300));
+    lab.yields(e);
+    assert_eq!((deadline(&lab), lab.slice(e)), (30, SLICE));
+    lab.pass(slots(1) - Nanos::us(100));
+    lab.block(e);
+    assert_eq!((deadline(&lab), lab.slice(e)), (31, SLICE), "next to nothing left is nothing, also for who blocks");
+}
+
+#[test]
+fn a_yielder_goes_behind_those_of_its_new_level() {
+    let mut lab = Lab::pds(1);
+    let [first, second] = [lab.hog(nice(0)), lab.hog(nice(0))];
+    lab.yields(first);
+    assert_eq!(lab.running(0), Some(second));
+}
+
+#[test]
+fn whoever_slept_past_its_deadline_preempts_at_once() {
+    let mut lab = Lab::pds(1);
+    let sleeper = lab.hog(nice(10));
+    lab.block(sleeper);
+    let hog = lab.hog(nice(-20));
+    lab.pass(slots(5));
+    lab.wake(sleeper);
+    // Nice 10 from slot 0 on is due at 30: at level 49. The hog's fresh ones are at 24.
+    assert_eq!((lab.running(0), lab.level(sleeper)), (Some(hog), FIRST_LEVEL + 49));
+    lab.block(hog);
+    lab.block(sleeper);
+    lab.wake(hog);
+    lab.pass(slots(30));
+    lab.wake(sleeper);
+    assert_eq!((lab.running(0), lab.level(sleeper)), (Some(sleeper), FIRST_LEVEL + 19));
+}
+
+#[test]
+fn those_overtaken_by_time_keep_their_order_before_those_who_come() {
+    let mut lab = Lab::pds(1);
+    let late = lab.hog(nice(0));
+    lab.block(late);
+    let rt = lab.hog(fifo(1));
+    let third = lab.hog(nice(-18));
+    let first = lab.hog(nice(-20));
+    let second = lab.hog(nice(-19));
+    lab.pass(slots(100));
+    lab.wake(late);
+    assert!([first, second, third, late].iter().all(|&e| lab.level(e) == FIRST_LEVEL));
+    for e in [first, second, third, late] {
+        lab.block(lab.running(0).expect("somebody runs"));
+        assert_eq!(lab.running(0), Some(e));
+    }
+    assert_eq!(lab.machine.state(rt), sched::State::Blocked);
+}
+
+#[test]
+fn a_new_nice_value_counts_from_the_next_deadline_on() {
+    let mut lab = Lab::pds(1);
+    let (e, other) = (lab.hog(nice(0)), lab.hog(nice(0)));
+    lab.adjust(other, nice(-20));
+    assert_eq!((lab.running(0), lab.shows(other, "deadline")), (Some(e), 20));
+    lab.end_slice(0);
+    lab.end_slice(0);
+    assert_eq!((lab.running(0), lab.shows(other, "deadline")), (Some(other), 2));
+}
+
+#[test]
+fn a_childs_deadline_is_its_own() {
+    let mut lab = Lab::pds(1);
+    let parent = lab.hog(nice(-20));
+    lab.pass(slots(7) + Nanos::us(1));
+    let child = lab.fork(parent);
+    assert_eq!(lab.shows(child, "deadline"), 27);
+    assert_eq!(lab.running(0), Some(parent));
+}
+
+#[test]
+fn nobody_is_taken_for_interactive() {
+    let mut lab = Lab::pds(1);
+    let e = lab.hog(nice(0));
+    assert!(!lab.machine.interactive(e));
+}
+
+#[test]
+fn nobody_waits_longer_than_stated() {
+    let knobs = POLICY.defaults();
+    let host = sched::Host::new(1);
+    let load = Load {
+        host: &host,
+        knobs: &knobs,
+        entities: 21,
+        weight_least: 15,
+        weight_most: 88_761,
+        group_depth: 0,
+        has_rt: false,
+        has_reservations: false,
+        has_limits: false,
+        has_changes: false,
+        has_sleepers: true,
+        has_affinity: false,
+        warp_most: Nanos::ZERO,
+    };
+    let bound = (POLICY.starvation)(&load).expect("waiting makes urgent");
+    let mut lab = Lab::pds(1);
+    let others: Vec<_> = (0..20).map(|_| lab.hog(nice(-20))).collect();
+    let patient = lab.hog(nice(19));
+    while lab.running(0) != Some(patient) {
+        lab.end_slice(0);
+    }
+    let waited = lab.now.since(sched::Instant::ZERO);
+    assert!(waited > slots(39), "first come those of 39 slots: {waited}");
+    assert!(waited <= bound && waited.saturating_mul(2) > bound, "{waited} of {bound}");
+    assert_eq!(others.len(), 20);
+}
+
+/// A letter is a slice.
+#[test]
+fn the_essays_picture_is_true() {
+    let mut lab = Lab::of(&POLICY, sched::Host::new(1), &[]);
+    let (a, b) = (lab.hog(nice(0)), lab.hog(nice(3)));
+    let mut picture = String::from("//! ");
+    for _ in 0..20 {
+        let who = lab.running(0).expect("somebody runs");
+        picture.push(if who == a { 'a' } else { 'b' });
+        assert!(who == a || who == b);
+        lab.end_slice(0);
+    }
+    assert!(POLICY.text.contains(&picture), "the picture is {picture}");
+}

@@ -1,0 +1,138 @@
+//! Where entities run: the place of a wake-up, what an idle CPU takes over, and whole cores for who shares one.
+
+use super::rule::Rule;
+use super::{Cpu, Engine};
+use sched::{CpuId, CpuSet, Cx, EntityId, Host};
+
+/// The most entities of one queue a CPU that goes idle looks at. Source: SCHED_RQ_NR_MIGRATION, alt_core.c.
+const STEAL_MOST: usize = 32;
+
+/// The CPUs of the machine by how near they are to `cpu`: itself, its core, its cache, all.
+fn rings(cpu: CpuId, host: &Host) -> [core::ops::Range<usize>; 4] {
+    let block = |size: usize| {
+        let first = cpu.index() / size * size;
+        first..(first + size).min(host.cpus)
+    };
+    [block(1), block(host.smt), block(host.llc), 0..host.cpus]
+}
+
+/// The one of `set` that is nearest to `cpu`, the lowest of equals.
+fn nearest(cpu: CpuId, set: &CpuSet, host: &Host) -> Option<CpuId> {
+    let [itself, core, cache, _] = rings(cpu, host);
+    let within = |ring: core::ops::Range<usize>| ring.map(CpuId::new).find(|&other| set.contains(other));
+    within(itself).or_else(|| within(core)).or_else(|| within(cache)).or_else(|| set.first())
+}
+
+impl<R: Rule> Engine<R> {
+    /// The CPU for `e`, which has just become runnable: the nearest one with an idle core, else an idle one, else one that
+    /// runs somebody less urgent, else any.
+    pub(super) fn place(&self, e: EntityId, cx: &Cx<'_>) -> CpuId {
+        let home = self.tasks[e.index()].home;
+        let allowed = cx.allowed(e);
+        let host = cx.host();
+        let near = |set: &CpuSet| nearest(home, &allowed.and(set), host);
+        if !self.queues.idle().is_empty()
+            && let Some(idle) = near(self.queues.idle_cores()).or_else(|| near(self.queues.idle()))
+        {
+            return idle;
+        }
+        let level = self.level(e, cx.now());
+        let least = if self.settings.one_better { level.saturating_sub(1) } else { level + 1 };
+        let less_urgent = |&cpu: &CpuId| self.queues.watermark(cpu) >= least;
+        if allowed.contains(home) && less_urgent(&home) {
+            return home;
+        }
+        let less_urgent: CpuSet = allowed.iter().filter(less_urgent).collect();
+        nearest(home, &less_urgent, host)
+            .or_else(|| nearest(home, &allowed, host))
+            .expect("every entity may run somewhere")
+    }
+
+    /// Takes over who waits on the nearest CPU that has somebody for `cpu`, which is about to go idle.
+    pub(super) fn steal(&mut self, cpu: CpuId, cx: &Cx<'_>) -> bool {
+        if self.queues.pending().is_empty() {
+            return false;
+        }
+        let mut looked = CpuSet::one(cpu);
+        for ring in rings(cpu, cx.host()).into_iter().skip(1) {
+            for source in ring.map(CpuId::new) {
+                if self.queues.pending().contains(source) && looked.insert(source) && self.steal_from(source, cpu, cx) {
+                    return true;
+                }
+            }
+        }
+        false
+    }
+
+    /// Takes over who comes after the one that runs, or is about to run, on `source`: of half the queue, who may.
+    fn steal_from(&mut self, source: CpuId, cpu: CpuId, cx: &Cx<'_>) -> bool {
+        let mut tries = (self.queues.len(source) / 2).min(STEAL_MOST);
+        let runs = self.cpus[source.index()].running.or_else(|| self.queues.first(source));
+        let mut next = runs.and_then(|e| self.queues.next(e));
+        let mut any = false;
+        while let Some(e) = next.filter(|_| tries > 0) {
+            tries -= 1;
+            next = self.queues.next(e);
+            if cx.may_run(e, cpu) {
+                self.queues.dequeue(e);
+                self.enqueue(e, cpu, cx);
+                any = true;
+            }
+        }
+        any
+    }
+
+    // ---- Races ----
+
+    /// Notes that `cpu` found nothing, but that another CPU is about to pick and may leave somebody behind.
+    pub(super) fn look_again_later(&mut self, cpu: CpuId, cx: &Cx<'_>) {
+        if self.queues.pending().iter().any(|other| cx.kicked(other)) {
+            self.lookers.insert(cpu);
+        }
+    }
+
+    /// `cpu` has picked: whom it leaves behind, those may take who looked too early.
+    pub(super) fn let_look_again(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
+        if self.lookers.is_empty() {
+            return;
+        }
+        self.lookers.remove(cpu);
+        if self.queues.pending().contains(cpu) {
+            for looker in core::mem::replace(&mut self.lookers, CpuSet::EMPTY).and(self.queues.idle()).iter() {
+                cx.kick(looker);
+            }
+        } else if !self.queues.pending().iter().any(|other| cx.kicked(other)) {
+            self.lookers = CpuSet::EMPTY;
+        }
+    }
+
+    // ---- Cores ----
+
+    /// `cpu` idles, and if its whole core does: of the first core, from its number on, all of whose threads run one
+    /// entity each, one is asked to hand its entity over.
+    pub(super) fn balance_cores(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
+        let host = *cx.host();
+        if host.smt == 1 || !self.queues.idle_cores().contains(cpu) {
+            return;
+        }
+        let single = host.all().minus(self.queues.idle()).minus(self.queues.pending());
+        let from_here = single.iter().filter(|&other| other >= cpu);
+        let crowded = from_here.chain(single.iter().take_while(|&other| other < cpu)).find_map(|other| {
+            let all_single = self.queues.core(other).all(|sibling| single.contains(sibling));
+            let Cpu { running, push, .. } = self.cpus[other.index()];
+            let e = running.filter(|_| all_single && push.is_none())?;
+            (!cx.allowed(e).and(self.queues.idle_cores()).is_empty()).then_some((other, e))
+        });
+        if let Some((other, e)) = crowded {
+            self.cpus[other.index()].push = Some(e);
+            cx.kick(other);
+        }
+    }
+
+    /// Moves `e`, which has just stopped on `cpu`, to the nearest idle core; says whether there is one for it.
+    pub(super) fn push(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) -> bool {
+        let Some(to) = nearest(cpu, &cx.allowed(e).and(self.queues.idle_cores()), cx.host()) else { return false };
+        self.move_to(e, to, cx);
+        true
+    }
+}

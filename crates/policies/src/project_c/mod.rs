@@ -1,0 +1,406 @@
+//! What BMQ and PDS have in common (Project C): a queue of levels for each CPU, slices, placement, stealing.
+//!
+//! The two differ by how an entity comes to its level, see [`Rule`]. Who runs stays in its list, so whoever is
+//! first in a queue is who should run there, and somebody who comes to the tail of the same level displaces nobody.
+//!
+//! Source: kernel/sched/alt_core.c, Project C v5.13-r3.
+
+mod balance;
+mod queues;
+mod rule;
+mod task;
+#[cfg(test)]
+pub(crate) mod tests;
+
+pub(crate) use queues::{Layout, Level};
+pub(crate) use rule::{Expired, Rule, Yielder};
+pub(crate) use task::{Kind, Task, nearest_nice};
+
+use queues::Queues;
+use sched::{
+    Conserving, CpuId, CpuSet, Cx, EntityId, Host, Instant, Knob, Knobs, Load, Nanos, Params, Policy, Refused, Slice,
+    State, Stopped, Wake, Why,
+};
+
+pub(crate) const SLICE: Knob = Knob::choice("slice", &["4ms", "2ms"], "how long a turn lasts, in \"ms\" of 2^20 ns")
+    .from("sched_timeslice=, alt_core.c");
+pub(crate) const YIELD: Knob = Knob::choice(
+    "yield",
+    &["give-up", "ignored", "skip"],
+    "what a yield does: give its standing up, nothing, or let the next one run once",
+)
+.from("sched_yield_type 1, 0 and 2, alt_core.c");
+pub(crate) const ONE_BETTER: Knob = Knob::switch(
+    "place-one-better",
+    true,
+    "whether who wakes may be placed where somebody of the same level, or one better, runs; off: only where it is better",
+)
+.from("select_task_rq, alt_core.c; off: what the code seems to mean");
+pub(crate) const TICK: Knob = Knob::time(
+    "tick",
+    Nanos::ms(1),
+    (Nanos::ZERO, Nanos::ms(10)),
+    "from one tick to the next; one that finds next to nothing left of a slice ends it; 0: no ticks",
+)
+.from("scheduler_task_tick, alt_core.c; CONFIG_HZ");
+pub(crate) const DEADLINE_IS_FIFO: Knob = Knob::switch(
+    "deadline-is-fifo",
+    true,
+    "whether a reservation is taken for SCHED_DEADLINE, which runs as SCHED_FIFO 99; off: it is not looked at",
+)
+.from("__sched_setscheduler, alt_core.c");
+
+/// What one slice is in the source's "ms".
+pub(crate) fn slice_ms(knobs: &Knobs) -> u64 {
+    if knobs.word(SLICE.name) == "2ms" { 2 } else { 4 }
+}
+
+/// A CPU that goes idle takes over who waits, but it looks at half a queue only and not at whom it may not run; and nobody
+/// looks again later.
+pub(crate) fn conserving(load: &Load<'_>) -> Conserving {
+    let alone = load.host.cpus == 1;
+    // Who lets the next one run once waits in front of that one, where nobody looks.
+    let skips = load.knobs.word(YIELD.name) == "skip";
+    match alone || !(load.has_affinity || skips) {
+        true => Conserving::Global { slack: Nanos::ZERO },
+        false => Conserving::Never,
+    }
+}
+
+/// Whether any entity may be real-time.
+pub(crate) fn has_real_time(load: &Load<'_>) -> bool {
+    load.has_rt || load.has_reservations && load.knobs.on(DEADLINE_IS_FIFO.name)
+}
+
+/// The shortest time a timer is set for. Source: hrtick_start, alt_core.c.
+const TIMER_LEAST: Nanos = Nanos::us(10);
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Yields {
+    GiveUp,
+    Ignored,
+    Skip,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Settings {
+    yields: Yields,
+    one_better: bool,
+    /// Zero: no ticks.
+    tick: Nanos,
+    deadline_is_fifo: bool,
+}
+
+/// What is kept of a CPU.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cpu {
+    running: Option<EntityId>,
+    /// Who stopped here but may go on: picked again, it has never been away.
+    previous: Option<EntityId>,
+    /// When it switched to who runs.
+    last_switch: Instant,
+    /// Who yielded and lets somebody else run once.
+    skip: Option<EntityId>,
+    /// Who is to be moved to an idle core as it stops.
+    push: Option<EntityId>,
+}
+
+/// BMQ or PDS, by its rule.
+#[derive(Debug)]
+pub(crate) struct Engine<R: Rule> {
+    rule: R,
+    settings: Settings,
+    queues: Queues,
+    tasks: Vec<Task<R::Standing>>,
+    cpus: Vec<Cpu>,
+    /// Idle CPUs that found nothing while another one was being called.
+    lookers: CpuSet,
+}
+
+impl<R: Rule> Engine<R> {
+    pub(crate) fn new(rule: R, host: &Host, knobs: &Knobs) -> Engine<R> {
+        let yields = match knobs.word(YIELD.name) {
+            "ignored" => Yields::Ignored,
+            "skip" => Yields::Skip,
+            _ => Yields::GiveUp,
+        };
+        Engine {
+            settings: Settings {
+                yields,
+                one_better: knobs.on(ONE_BETTER.name),
+                tick: knobs.time(TICK.name),
+                deadline_is_fifo: knobs.on(DEADLINE_IS_FIFO.name),
+            },
+            queues: Queues::new(host, rule.layout()),
+            rule,
+            tasks: Vec::new(),
+            cpus: vec![Cpu::default(); host.cpus],
+            lookers: CpuSet::EMPTY,
+        }
+    }
+
+    fn task(&mut self, e: EntityId) -> &mut Task<R::Standing> {
+        &mut self.tasks[e.index()]
+    }
+
+    /// The level `e` is to be queued at.
+    fn level(&self, e: EntityId, now: Instant) -> Level {
+        let task = &self.tasks[e.index()];
+        let real_time = task.kind.real_time_level(self.rule.priorities_each());
+        real_time.unwrap_or_else(|| self.rule.level(task, now))
+    }
+
+    // ---- Queues ----
+
+    /// Puts `e`, which waits, last at its level on `cpu`.
+    fn enqueue(&mut self, e: EntityId, cpu: CpuId, cx: &Cx<'_>) {
+        self.queues.turn(cpu, cx.now());
+        self.task(e).home = cpu;
+        self.queues.enqueue(cpu, self.level(e, cx.now()), e);
+    }
+
+    /// As [`enqueue`](Engine::enqueue), and calls the CPU if somebody else is to run there now.
+    fn enqueue_and_call(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) {
+        self.enqueue(e, cpu, cx);
+        self.call(cpu, cx);
+    }
+
+    /// Puts `e`, which is queued, last at its level.
+    fn requeue(&mut self, e: EntityId, now: Instant) {
+        let cpu = self.tasks[e.index()].home;
+        self.queues.turn(cpu, now);
+        self.queues.requeue(self.level(e, now), e);
+    }
+
+    /// Calls `cpu` if who is first in its queue does not run.
+    fn call(&self, cpu: CpuId, cx: &mut Cx<'_>) {
+        if self.queues.first(cpu) != self.cpus[cpu.index()].running {
+            cx.kick(cpu);
+        }
+    }
+
+    /// Moves `e`, which is queued and does not run, to the queue of `cpu`.
+    fn move_to(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) {
+        self.queues.dequeue(e);
+        self.enqueue_and_call(e, cpu, cx);
+    }
+
+    // ---- Slices ----
+
+    /// Gives `e` a new slice if next to nothing is left of the old one.
+    fn check_slice(&mut self, e: EntityId, how: Expired, now: Instant) {
+        if self.tasks[e.index()].slice >= self.rule.rest_least() {
+            return;
+        }
+        let slice = self.rule.slice();
+        let task = &mut self.tasks[e.index()];
+        task.slice = slice;
+        if !task.kind.is_real_time() {
+            self.rule.expired(task, how, now);
+        }
+        if how == Expired::Queued && self.tasks[e.index()].kind.takes_turns() {
+            self.requeue(e, now);
+        }
+    }
+
+    /// When a slice of which this much is left ends: after that time, or at a tick that finds next to nothing left.
+    fn end_of_slice(&self, now: Instant, left: Nanos) -> Instant {
+        let end = now + left.max(TIMER_LEAST);
+        if self.settings.tick.is_zero() {
+            return end;
+        }
+        let sure = now + left.saturating_sub(self.rule.rest_least());
+        end.min(sure.next_tick(self.settings.tick, Nanos::ZERO))
+    }
+
+    /// Shares the slice of `parent` with `child`, which it has just forked.
+    fn fork(&mut self, parent: EntityId, child: EntityId, cx: &mut Cx<'_>) {
+        let (now, whole) = (cx.now(), self.rule.slice());
+        let on = match cx.state(parent) {
+            State::Running(cpu) => Some(cpu),
+            State::Waiting | State::Blocked => None,
+        };
+        if let Some((e, ran)) = on.and_then(|cpu| cx.take_ran(cpu)) {
+            self.charge(e, ran, cx);
+        }
+        let half = Nanos::ns(self.tasks[parent.index()].slice.as_ns() / 2);
+        self.task(parent).slice = half;
+        let Task { home, standing, .. } = self.tasks[parent.index()];
+        let too_little = half < self.rule.rest_least();
+        if let Some(cpu) = on {
+            match too_little {
+                true => cx.kick(cpu),
+                false => cx.cut(cpu, self.end_of_slice(now, half)),
+            }
+        }
+        let task = &mut self.tasks[child.index()];
+        task.slice = if too_little { whole } else { half };
+        task.home = home;
+        task.standing = self.rule.forked(task, &standing, now);
+    }
+
+    // ---- What happens to who runs ----
+
+    fn yielded(&mut self, e: EntityId, cpu: CpuId, now: Instant) {
+        match self.settings.yields {
+            Yields::GiveUp if self.tasks[e.index()].kind.is_real_time() => {}
+            Yields::GiveUp => {
+                if self.rule.yields(&mut self.tasks[e.index()], now) == Yielder::GoesLast {
+                    self.requeue(e, now);
+                }
+            }
+            Yields::Skip if self.queues.len(cpu) > 1 => self.cpus[cpu.index()].skip = Some(e),
+            Yields::Skip | Yields::Ignored => {}
+        }
+    }
+
+    fn blocked(&mut self, e: EntityId, cpu: CpuId, now: Instant) {
+        let run = now.since(self.cpus[cpu.index()].last_switch);
+        self.rule.blocks(&mut self.tasks[e.index()], run);
+        self.queues.dequeue(e);
+        self.check_slice(e, Expired::Blocked, now);
+    }
+
+    /// Who is to run on `cpu` by its queue; not who lets another one run once, if there is another one.
+    fn choose(&mut self, cpu: CpuId) -> Option<EntityId> {
+        let skipped = self.cpus[cpu.index()].skip.take();
+        let first = self.queues.first(cpu)?;
+        let next = (skipped == Some(first)).then(|| self.queues.next(first)).flatten();
+        Some(next.unwrap_or(first))
+    }
+}
+
+impl<R: Rule> Policy for Engine<R> {
+    fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        let (params, now) = (cx.params(e), cx.now());
+        let nice = nearest_nice(params.weight);
+        let task = Task {
+            kind: Kind::of(params, self.settings.deadline_is_fifo),
+            nice,
+            slice: self.rule.slice(),
+            last_ran: now,
+            home: cx.last_cpu(e),
+            standing: self.rule.first_standing(nice, now),
+        };
+        if self.tasks.len() <= e.index() {
+            self.tasks.resize(e.index() + 1, task);
+        }
+        self.tasks[e.index()] = task;
+        self.queues.reserve(e);
+        Ok(())
+    }
+
+    fn detach(&mut self, e: EntityId, _cx: &mut Cx<'_>) {
+        assert!(self.queues.queue_of(e).is_none(), "{e} leaves blocked");
+    }
+
+    fn adjust(&mut self, e: EntityId, _old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        let params = cx.params(e);
+        let (kind, nice) = (Kind::of(params, self.settings.deadline_is_fifo), nearest_nice(params.weight));
+        let task = self.task(e);
+        (task.kind, task.nice) = (kind, nice);
+        let Some(cpu) = self.queues.queue_of(e) else { return Ok(()) };
+        // A CPU that may no longer run who runs there is called by the machine; then it moves.
+        if cx.is_waiting(e) && !cx.may_run(e, cpu) {
+            let to = cx.allowed(e).first().expect("every entity may run somewhere");
+            self.move_to(e, to, cx);
+            return Ok(());
+        }
+        self.queues.turn(cpu, cx.now());
+        if self.level(e, cx.now()) != self.queues.level_of(e) {
+            self.requeue(e, cx.now());
+            self.call(cpu, cx);
+        }
+        Ok(())
+    }
+
+    fn wake(&mut self, e: EntityId, why: Wake, cx: &mut Cx<'_>) {
+        let now = cx.now();
+        match why {
+            Wake::New { parent: Some(parent) } => self.fork(parent, e, cx),
+            Wake::New { parent: None } => {
+                let nice = self.tasks[e.index()].nice;
+                self.task(e).standing = self.rule.first_standing(nice, now);
+            }
+            Wake::By { .. } | Wake::Interrupt | Wake::Timer | Wake::Resumed => {
+                let slept = now.since(self.tasks[e.index()].last_ran);
+                self.rule.wakes(&mut self.tasks[e.index()], slept);
+            }
+        }
+        let cpu = self.place(e, cx);
+        self.enqueue_and_call(e, cpu, cx);
+    }
+
+    fn sleep(&mut self, e: EntityId, _cx: &mut Cx<'_>) {
+        self.queues.dequeue(e).expect("who waits is queued");
+    }
+
+    fn charge(&mut self, e: EntityId, ran: Nanos, cx: &mut Cx<'_>) {
+        let task = self.task(e);
+        task.slice = task.slice.saturating_sub(ran);
+        task.last_ran = cx.now();
+    }
+
+    fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
+        let (e, now) = (prev.entity, cx.now());
+        let slot = &mut self.cpus[cpu.index()];
+        assert_eq!(slot.running.take(), Some(e), "who stops was picked");
+        let push = slot.push.take();
+        slot.previous = None;
+        self.queues.turn(cpu, now);
+        if prev.why == Why::Blocked {
+            self.blocked(e, cpu, now);
+            return;
+        }
+        if prev.why == Why::Yielded {
+            self.yielded(e, cpu, now);
+        }
+        if prev.why != Why::Yielded || self.settings.yields != Yields::Ignored {
+            self.check_slice(e, Expired::Queued, now);
+        }
+        if !cx.may_run(e, cpu) {
+            let to = cx.allowed(e).first().expect("every entity may run somewhere");
+            self.move_to(e, to, cx);
+        } else if push != Some(e) || !self.push(e, cpu, cx) {
+            self.cpus[cpu.index()].previous = Some(e);
+        }
+    }
+
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
+        let now = cx.now();
+        self.queues.turn(cpu, now);
+        let chosen = match self.choose(cpu) {
+            None if self.steal(cpu, cx) => self.queues.first(cpu),
+            chosen => chosen,
+        };
+        let Some(e) = chosen else {
+            self.look_again_later(cpu, cx);
+            self.balance_cores(cpu, cx);
+            return Slice::IDLE;
+        };
+        let slot = &mut self.cpus[cpu.index()];
+        slot.running = Some(e);
+        if slot.previous.take() != Some(e) {
+            slot.last_switch = now;
+            self.task(e).last_ran = now;
+        }
+        self.let_look_again(cpu, cx);
+        Slice::until(e, self.end_of_slice(now, self.tasks[e.index()].slice))
+    }
+
+    fn interactive(&self, e: EntityId) -> bool {
+        self.rule.interactive(&self.tasks[e.index()])
+    }
+
+    fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {
+        let signed = |n: usize| i64::try_from(n).expect("it is small");
+        let task = &self.tasks[e.index()];
+        if self.queues.queue_of(e).is_some() {
+            show("level", signed(self.queues.level_of(e)) - 1); // As Project C counts; -1: the stoppers'.
+        }
+        show("cpu", signed(task.home.index()));
+        show("nice", i64::from(task.nice));
+        show("slice", task.slice.as_ns().cast_signed());
+        self.rule.show(&task.standing, show);
+    }
+}

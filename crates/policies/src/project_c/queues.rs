@@ -1,0 +1,354 @@
+//! The queues of all CPUs: a list per level, a bitmap of the occupied ones, and the few facts about a CPU that other CPUs
+//! look at.
+
+use sched::queue::Lists;
+use sched::{CpuId, CpuSet, EntityId, Host, Instant};
+
+/// A level of a queue; lower is more urgent. 0 is the stoppers', everything else is one more than in Project C.
+pub(crate) type Level = usize;
+
+/// The level of nobody.
+pub(crate) const IDLE: Level = Level::MAX;
+
+/// How many levels turn with time: a deadline's list is found by its last bits.
+const ROTATING: usize = 64;
+
+/// How the levels of a queue are laid out.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    /// The levels that stay what they are. At most 128.
+    pub(crate) fixed: usize,
+    /// Whether 63 more levels follow that grow more urgent with time, into the last fixed one, by one every 2^n nanoseconds.
+    pub(crate) turn_shift: Option<u32>,
+}
+
+impl Layout {
+    /// How many lists a queue has.
+    fn lists(self) -> usize {
+        self.fixed + if self.turn_shift.is_some() { ROTATING } else { 0 }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Queue {
+    fixed: u128,
+    /// By list; the order begins behind that of `edge`.
+    rotating: u64,
+    /// How often the levels have turned.
+    edge: u64,
+    len: usize,
+    /// The best level when somebody last came or went.
+    watermark: Level,
+}
+
+/// The queues.
+#[derive(Debug)]
+pub(crate) struct Queues {
+    host: Host,
+    layout: Layout,
+    lists: Lists,
+    queues: Vec<Queue>,
+    /// CPUs with an empty queue.
+    idle: CpuSet,
+    /// CPUs all of whose core has empty queues.
+    idle_cores: CpuSet,
+    /// CPUs with more than one entity in their queue.
+    pending: CpuSet,
+}
+
+impl Queues {
+    pub(crate) fn new(host: &Host, layout: Layout) -> Queues {
+        assert!(layout.fixed <= 128, "the fixed levels have one word of bits");
+        let empty = Queue { fixed: 0, rotating: 0, edge: 0, len: 0, watermark: IDLE };
+        Queues {
+            host: *host,
+            layout,
+            lists: Lists::new(host.cpus * layout.lists()),
+            queues: vec![empty; host.cpus],
+            idle: host.all(),
+            idle_cores: host.all(),
+            pending: CpuSet::EMPTY,
+        }
+    }
+
+    /// Makes room for `e`. Call it at attach.
+    pub(crate) fn reserve(&mut self, e: EntityId) {
+        self.lists.reserve(e);
+    }
+
+    pub(crate) fn idle(&self) -> &CpuSet {
+        &self.idle
+    }
+
+    pub(crate) fn idle_cores(&self) -> &CpuSet {
+        &self.idle_cores
+    }
+
+    pub(crate) fn pending(&self) -> &CpuSet {
+        &self.pending
+    }
+
+    pub(crate) fn watermark(&self, cpu: CpuId) -> Level {
+        self.queues[cpu.index()].watermark
+    }
+
+    pub(crate) fn len(&self, cpu: CpuId) -> usize {
+        self.queues[cpu.index()].len
+    }
+
+    /// The CPU in whose queue `e` is, if it is in any.
+    pub(crate) fn queue_of(&self, e: EntityId) -> Option<CpuId> {
+        self.lists.list_of(e).map(|list| CpuId::new(list / self.lists_each()))
+    }
+
+    /// The level `e`, which is queued, is at.
+    pub(crate) fn level_of(&self, e: EntityId) -> Level {
+        let list = self.lists.list_of(e).expect("it is queued");
+        let (cpu, slot) = (list / self.lists_each(), list % self.lists_each());
+        if slot < self.layout.fixed {
+            return slot;
+        }
+        let behind = (slot - self.layout.fixed + ROTATING - self.edge_slot(cpu)) % ROTATING;
+        self.layout.fixed - 1 + behind
+    }
+
+    // ---- Order ----
+
+    fn lists_each(&self) -> usize {
+        self.layout.lists()
+    }
+
+    fn edge_slot(&self, cpu: usize) -> usize {
+        usize::try_from(self.queues[cpu].edge % ROTATING as u64).expect("it is below 64")
+    }
+
+    /// Which list of all holds `level` of `cpu`.
+    fn list(&self, cpu: usize, level: Level) -> usize {
+        let slot = match level.checked_sub(self.layout.fixed) {
+            None => level,
+            Some(ahead) => self.layout.fixed + (self.edge_slot(cpu) + 1 + ahead) % ROTATING,
+        };
+        cpu * self.lists_each() + slot
+    }
+
+    /// The most urgent occupied level of `cpu` from `from` on.
+    fn best_from(&self, cpu: usize, from: Level) -> Option<Level> {
+        let queue = &self.queues[cpu];
+        let beyond = |from: usize, word: u128| (from < 128).then(|| word >> from << from).filter(|&rest| rest != 0);
+        if let Some(rest) = beyond(from, queue.fixed) {
+            return Some(rest.trailing_zeros() as usize);
+        }
+        // Bit 0: the list of the edge itself, which is always empty; bit n: n levels behind the last fixed one.
+        let turned = queue.rotating.rotate_right(u32::try_from(self.edge_slot(cpu)).expect("it is below 64"));
+        let rest = beyond(from.saturating_sub(self.layout.fixed - 1), u128::from(turned))?;
+        Some(self.layout.fixed - 1 + rest.trailing_zeros() as usize)
+    }
+
+    /// Who is first at the most urgent level of `cpu`.
+    pub(crate) fn first(&self, cpu: CpuId) -> Option<EntityId> {
+        let best = self.best_from(cpu.index(), 0)?;
+        self.lists.first(self.list(cpu.index(), best))
+    }
+
+    /// Who comes after `e`, which is queued.
+    pub(crate) fn next(&self, e: EntityId) -> Option<EntityId> {
+        self.lists.next(e).or_else(|| {
+            let cpu = self.queue_of(e).expect("it is queued").index();
+            let level = self.best_from(cpu, self.level_of(e) + 1)?;
+            self.lists.first(self.list(cpu, level))
+        })
+    }
+
+    // ---- Change ----
+
+    /// Turns the levels of `cpu` to where they are at `now`: who is overtaken goes, in order, behind those who were
+    /// overtaken before.
+    pub(crate) fn turn(&mut self, cpu: CpuId, now: Instant) {
+        let Some(shift) = self.layout.turn_shift else { return };
+        let edge = now.as_ns() >> shift;
+        let cpu = cpu.index();
+        let turns = edge.saturating_sub(self.queues[cpu].edge).min(ROTATING as u64);
+        for _ in 0..turns {
+            self.queues[cpu].edge += 1;
+            let slot = self.edge_slot(cpu);
+            if self.queues[cpu].rotating >> slot & 1 == 0 {
+                continue;
+            }
+            let due = cpu * self.lists_each() + self.layout.fixed - 1;
+            let overtaken = cpu * self.lists_each() + self.layout.fixed + slot;
+            while let Some(e) = self.lists.pop(overtaken) {
+                self.lists.push_back(due, e);
+            }
+            self.queues[cpu].rotating &= !(1 << slot);
+            self.queues[cpu].fixed |= 1 << (self.layout.fixed - 1);
+        }
+        self.queues[cpu].edge = edge;
+    }
+
+    /// Puts `e` last at `level` of `cpu`.
+    pub(crate) fn enqueue(&mut self, cpu: CpuId, level: Level, e: EntityId) {
+        self.push(cpu, level, e);
+        let queue = &mut self.queues[cpu.index()];
+        queue.len += 1;
+        match queue.len {
+            1 => self.set_busy(cpu),
+            2 => drop(self.pending.insert(cpu)),
+            _ => {}
+        }
+    }
+
+    /// Takes `e` out of its queue; says whose that was, if it was in any.
+    pub(crate) fn dequeue(&mut self, e: EntityId) -> Option<CpuId> {
+        let cpu = self.pull(e)?;
+        let queue = &mut self.queues[cpu.index()];
+        queue.len -= 1;
+        match queue.len {
+            0 => self.set_idle(cpu),
+            1 => drop(self.pending.remove(cpu)),
+            _ => {}
+        }
+        Some(cpu)
+    }
+
+    /// Puts `e`, which is queued, last at `level` of the same queue.
+    pub(crate) fn requeue(&mut self, level: Level, e: EntityId) {
+        let cpu = self.pull(e).expect("it is queued");
+        self.push(cpu, level, e);
+    }
+
+    fn push(&mut self, cpu: CpuId, level: Level, e: EntityId) {
+        let list = self.list(cpu.index(), level);
+        self.lists.push_back(list, e);
+        let slot = list % self.lists_each();
+        match slot.checked_sub(self.layout.fixed) {
+            None => self.queues[cpu.index()].fixed |= 1 << slot,
+            Some(slot) => self.queues[cpu.index()].rotating |= 1 << slot,
+        }
+        self.note(cpu);
+    }
+
+    fn pull(&mut self, e: EntityId) -> Option<CpuId> {
+        let list = self.lists.list_of(e)?;
+        let (cpu, slot) = (list / self.lists_each(), list % self.lists_each());
+        self.lists.remove(e);
+        if self.lists.is_empty(list) {
+            match slot.checked_sub(self.layout.fixed) {
+                None => self.queues[cpu].fixed &= !(1 << slot),
+                Some(slot) => self.queues[cpu].rotating &= !(1 << slot),
+            }
+        }
+        self.note(CpuId::new(cpu));
+        Some(CpuId::new(cpu))
+    }
+
+    fn note(&mut self, cpu: CpuId) {
+        self.queues[cpu.index()].watermark = self.best_from(cpu.index(), 0).unwrap_or(IDLE);
+    }
+
+    // ---- Who is idle ----
+
+    /// The CPUs of the core of `cpu`.
+    pub(crate) fn core(&self, cpu: CpuId) -> impl Iterator<Item = CpuId> + use<> {
+        let first = cpu.index() / self.host.smt * self.host.smt;
+        (first..(first + self.host.smt).min(self.host.cpus)).map(CpuId::new)
+    }
+
+    fn set_busy(&mut self, cpu: CpuId) {
+        self.idle.remove(cpu);
+        for sibling in self.core(cpu) {
+            self.idle_cores.remove(sibling);
+        }
+    }
+
+    fn set_idle(&mut self, cpu: CpuId) {
+        self.idle.insert(cpu);
+        if self.core(cpu).all(|sibling| self.idle.contains(sibling)) {
+            for sibling in self.core(cpu) {
+                self.idle_cores.insert(sibling);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SHIFT: u32 = 22;
+    const DUE: Level = 3;
+
+    /// The levels as Project C turns them: all 64 lists move, and who is overtaken goes in front of the new first one.
+    struct Model {
+        levels: Vec<Vec<EntityId>>,
+        edge: u64,
+    }
+
+    impl Model {
+        fn turn(&mut self, now: Instant) {
+            let edge = now.as_ns() >> SHIFT;
+            let overtaken = usize::try_from((edge - self.edge).min(64)).unwrap();
+            let mut due: Vec<_> = self.levels.drain(DUE..DUE + overtaken).flatten().collect();
+            self.levels.resize(DUE + 64, Vec::new());
+            due.append(&mut self.levels[DUE]);
+            self.levels[DUE] = due;
+            self.edge = edge;
+        }
+    }
+
+    fn order(queues: &Queues, cpu: CpuId) -> Vec<EntityId> {
+        core::iter::successors(queues.first(cpu), |&e| queues.next(e)).collect()
+    }
+
+    #[test]
+    fn levels_that_turn_agree_with_lists_that_are_moved_through_a_long_mixed_run() {
+        let cpu = CpuId::new(1);
+        let layout = Layout { fixed: DUE + 1, turn_shift: Some(SHIFT) };
+        let mut queues = Queues::new(&Host::new(2), layout);
+        let mut model = Model { levels: vec![Vec::new(); DUE + 64], edge: 0 };
+        let entities: Vec<_> = (0..100).map(|n| EntityId::new(n, 0)).collect();
+        entities.iter().for_each(|&e| queues.reserve(e));
+        let (mut state, mut now) = (12345_u64, Instant::ZERO);
+        let mut dice = |below: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % below
+        };
+        for _ in 0..20_000 {
+            // Mostly within a slot, sometimes over all 64 of them.
+            let slots = if dice(50) == 0 { dice(100) } else { dice(2) };
+            now += sched::Nanos::ns((slots << SHIFT) + dice(1 << SHIFT));
+            queues.turn(cpu, now);
+            model.turn(now);
+            let e = entities[usize::try_from(dice(100)).unwrap()];
+            if let Some(level) = model.levels.iter().position(|list| list.contains(&e)) {
+                assert_eq!(queues.level_of(e), level);
+                model.levels[level].retain(|&other| other != e);
+                assert_eq!(queues.dequeue(e), Some(cpu));
+            } else {
+                let level = usize::try_from(dice(DUE as u64 + 64)).unwrap();
+                model.levels[level].push(e);
+                queues.enqueue(cpu, level, e);
+            }
+            assert!(order(&queues, cpu).iter().eq(model.levels.iter().flatten()));
+            assert_eq!(queues.len(cpu), model.levels.iter().flatten().count());
+            let best = model.levels.iter().position(|list| !list.is_empty());
+            assert_eq!(queues.watermark(cpu), best.unwrap_or(IDLE));
+        }
+    }
+
+    #[test]
+    fn a_core_idles_when_all_its_threads_do_and_a_second_entity_is_pending() {
+        let mut queues = Queues::new(&Host { cpus: 4, smt: 2, llc: 4 }, Layout { fixed: 128, turn_shift: None });
+        let entities = [0, 1, 2].map(|n| EntityId::new(n, 0));
+        entities.iter().for_each(|&e| queues.reserve(e));
+        let set = |cpus: &[usize]| cpus.iter().map(|&cpu| CpuId::new(cpu)).collect::<CpuSet>();
+        queues.enqueue(CpuId::new(2), 127, entities[0]);
+        assert_eq!((*queues.idle(), *queues.idle_cores()), (set(&[0, 1, 3]), set(&[0, 1])));
+        queues.enqueue(CpuId::new(2), 5, entities[1]);
+        queues.enqueue(CpuId::new(3), 5, entities[2]);
+        assert_eq!((*queues.pending(), queues.watermark(CpuId::new(2))), (set(&[2]), 5));
+        assert_eq!(entities[1..].iter().filter(|&&e| queues.dequeue(e).is_some()).count(), 2);
+        assert_eq!((*queues.pending(), *queues.idle_cores()), (set(&[]), set(&[0, 1])));
+        queues.dequeue(entities[0]);
+        assert_eq!((*queues.idle(), *queues.idle_cores()), (set(&[0, 1, 2, 3]), set(&[0, 1, 2, 3])));
+    }
+}

@@ -1,0 +1,113 @@
+//! What is kept of an entity, and what Project C makes of its parameters.
+
+use super::queues::Level;
+use sched::{Class, CpuId, Instant, Nanos, Params, Weight};
+
+/// The nice value whose weight is nearest to `weight` by ratio; of two equally near ones the heavier.
+pub(crate) fn nearest_nice(weight: Weight) -> i32 {
+    let asked = u64::from(weight.as_linux());
+    let table = |nice: i32| u64::from(Weight::nice(nice).expect("it is a nice value").as_linux());
+    // Between two neighbours, the heavier is as near as the lighter where the weight is their geometric mean.
+    (-20..19).find(|&nice| asked * asked >= table(nice) * table(nice + 1)).unwrap_or(19)
+}
+
+/// How an entity is scheduled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// Before everything else.
+    Stop,
+    /// SCHED_FIFO of this priority, 1 to 99.
+    Fifo(u8),
+    /// SCHED_RR of this priority, 1 to 99.
+    RoundRobin(u8),
+    Normal,
+    Batch,
+    Idle,
+}
+
+impl Kind {
+    /// What `params` ask for. `deadline_is_fifo`: a reservation is a SCHED_DEADLINE task, which runs as SCHED_FIFO 99.
+    pub(crate) fn of(params: &Params, deadline_is_fifo: bool) -> Kind {
+        match params.class {
+            Class::Stop => Kind::Stop,
+            _ if deadline_is_fifo && params.reservation.is_some() => Kind::Fifo(99),
+            Class::Fifo(priority) => Kind::Fifo(priority.number()),
+            Class::RoundRobin(priority) => Kind::RoundRobin(priority.number()),
+            Class::Normal | Class::Isochronous => Kind::Normal,
+            Class::Batch => Kind::Batch,
+            Class::Idle => Kind::Idle,
+        }
+    }
+
+    /// Whether a slice that is used up sends it to the tail.
+    pub(crate) fn takes_turns(self) -> bool {
+        !matches!(self, Kind::Stop | Kind::Fifo(_))
+    }
+
+    /// Whether it is above all levels that change.
+    pub(crate) fn is_real_time(self) -> bool {
+        matches!(self, Kind::Stop | Kind::Fifo(_) | Kind::RoundRobin(_))
+    }
+
+    /// Its level, if it is real-time; `priorities_each` priorities share a level.
+    pub(crate) fn real_time_level(self, priorities_each: usize) -> Option<Level> {
+        match self {
+            Kind::Stop => Some(0),
+            Kind::Fifo(priority) | Kind::RoundRobin(priority) => {
+                Some(1 + (99 - usize::from(priority)) / priorities_each)
+            }
+            Kind::Normal | Kind::Batch | Kind::Idle => None,
+        }
+    }
+}
+
+/// What is kept of an entity; `S` is what the rule of its level goes by.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Task<S> {
+    pub(crate) kind: Kind,
+    pub(crate) nice: i32,
+    /// What is left of its slice.
+    pub(crate) slice: Nanos,
+    /// When it was last charged, or began to run.
+    pub(crate) last_ran: Instant,
+    /// The CPU in whose queue it is or was last.
+    pub(crate) home: CpuId,
+    pub(crate) standing: S,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_weight_has_the_nice_value_nearest_by_ratio() {
+        for nice in -20..=19 {
+            assert_eq!(nearest_nice(Weight::nice(nice).unwrap()), nice);
+        }
+        let of = |weight| nearest_nice(Weight::linux(weight).unwrap());
+        // √(1024 · 820) = 916.3; √(88761 · 71755) = 79806.3; √(18 · 15) = 16.4.
+        assert_eq!((of(917), of(916)), (0, 1));
+        assert_eq!((of(1 << 28), of(79_807), of(79_806)), (-20, -20, -19));
+        assert_eq!((of(17), of(16), of(1)), (18, 19, 19));
+    }
+
+    #[test]
+    fn a_reservation_is_squashed_to_fifo_99_unless_it_is_ignored() {
+        let slice = sched::Reservation::new(Nanos::ms(1), Nanos::ms(10));
+        let params = Params { reservation: Some(slice), ..Params::default() };
+        assert_eq!(Kind::of(&params, true), Kind::Fifo(99));
+        assert_eq!(Kind::of(&params, false), Kind::Normal);
+        assert_eq!(Kind::of(&Params { class: Class::Isochronous, ..Params::default() }, true), Kind::Normal);
+        assert_eq!(Kind::of(&Params { class: Class::Stop, ..params }, true), Kind::Stop);
+    }
+
+    #[test]
+    fn real_time_priorities_are_levels_99_down_to_0_behind_the_stoppers() {
+        assert_eq!(Kind::Stop.real_time_level(1), Some(0));
+        assert_eq!((Kind::Fifo(99).real_time_level(1), Kind::RoundRobin(1).real_time_level(1)), (Some(1), Some(99)));
+        // Linux 6.6 and later: four priorities share a level.
+        let of_four = [99, 96, 95, 1].map(|priority| Kind::Fifo(priority).real_time_level(4));
+        assert_eq!(of_four, [Some(1), Some(1), Some(2), Some(25)]);
+        assert_eq!(Kind::Normal.real_time_level(1), None);
+    }
+}

@@ -1,0 +1,175 @@
+//! Several CPUs: 4.5.
+
+use super::*;
+
+fn shape(cpus: usize, smt: usize, llc: usize) -> sched::Host {
+    sched::Host { cpus, smt, llc }
+}
+
+fn lab(shape: sched::Host, knobs: &[(&str, &str)]) -> Lab {
+    Lab::of(&bmq::POLICY, shape, &[&[("tick", "0")], knobs].concat())
+}
+
+/// A hog pinned to `cpu` of this nice value.
+fn pinned(lab: &mut Lab, cpu: usize, value: i32) -> EntityId {
+    lab.hog(Params { weight: nice(value).weight, ..on(&[cpu]) })
+}
+
+#[test]
+fn an_idle_core_comes_before_an_idle_thread_before_a_less_urgent_one() {
+    let mut lab = lab(shape(4, 2, 4), &[]);
+    let wanderer = lab.attach(nice(0));
+    pinned(&mut lab, 0, 0);
+    lab.wake(wanderer);
+    assert_eq!(lab.cpu(wanderer), 2, "its last CPU is busy, the other core idles");
+    lab.block(wanderer);
+    pinned(&mut lab, 3, 0);
+    lab.wake(wanderer);
+    assert_eq!(lab.cpu(wanderer), 2, "no core idles, the last CPU does");
+    lab.block(wanderer);
+    pinned(&mut lab, 2, 10);
+    pinned(&mut lab, 1, -10);
+    lab.wake(wanderer);
+    assert_eq!(lab.cpu(wanderer), 2, "nobody idles, nice 10 is less urgent");
+    assert_eq!(lab.running(2), Some(wanderer));
+}
+
+#[test]
+fn of_equals_the_nearest_cpu_is_chosen() {
+    let mut lab = lab(shape(8, 2, 4), &[]);
+    let e = lab.hog(on(&[5]));
+    lab.adjust(e, nice(0));
+    lab.block(e);
+    // Home is 5, in core {4, 5} and cache {4..7}. All idle: itself.
+    lab.wake(e);
+    assert_eq!(lab.cpu(e), 5);
+    lab.block(e);
+    // One thread of each core busy: no core idles. Its sibling, then its cache, then the rest.
+    for cpu in [0, 2, 5, 6] {
+        pinned(&mut lab, cpu, -20);
+    }
+    let mut chosen = Vec::new();
+    for _ in 0..4 {
+        let e = lab.attach(on(&[5]));
+        lab.adjust(e, nice(-15));
+        lab.wake(e);
+        chosen.push(lab.cpu(e));
+    }
+    assert_eq!(chosen, [4, 7, 1, 3]);
+}
+
+#[test]
+fn a_cpu_that_runs_somebody_one_level_better_passes_for_less_urgent_as_coded() {
+    // Home runs nice −10 (108), CPU 1 runs nice −2 (112): one better than the 113 of who wakes.
+    for (knob, cpu) in [("on", 1), ("off", 0)] {
+        let mut lab = lab(shape(2, 1, 2), &[("place-one-better", knob)]);
+        let e = lab.attach(nice(0));
+        pinned(&mut lab, 0, -10);
+        pinned(&mut lab, 1, -2);
+        lab.wake(e);
+        assert_eq!((lab.cpu(e), lab.running(1) == Some(e)), (cpu, false));
+    }
+    // The same level: as coded good enough, as meant not.
+    for (knob, cpu) in [("on", 1), ("off", 0)] {
+        let mut lab = lab(shape(2, 1, 2), &[("place-one-better", knob)]);
+        let e = lab.attach(nice(0));
+        pinned(&mut lab, 0, -10);
+        pinned(&mut lab, 1, 0);
+        lab.wake(e);
+        assert_eq!(lab.cpu(e), cpu);
+    }
+}
+
+#[test]
+fn a_cpu_that_goes_idle_takes_half_of_the_nearest_queue() {
+    let mut lab = lab(shape(2, 1, 2), &[]);
+    let who: Vec<_> = (0..6).map(|_| lab.hog(on(&[0]))).collect();
+    let other = lab.hog(on(&[1]));
+    who.iter().for_each(|&e| lab.adjust(e, nice(0)));
+    // Six in the queue, the running one included: three are looked at, those after it, in order.
+    lab.block(other);
+    let cpus: Vec<_> = who.iter().map(|&e| lab.cpu(e)).collect();
+    assert_eq!(cpus, [0, 1, 1, 1, 0, 0]);
+    assert_eq!(lab.running(1), Some(who[1]));
+    assert!(who.iter().all(|&e| lab.level(e) == 113), "levels move along");
+}
+
+#[test]
+fn a_cpu_that_goes_idle_looks_at_32_at_most_and_not_beyond_those_it_may_not_run() {
+    let mut lab = lab(shape(2, 1, 2), &[]);
+    let other = lab.hog(on(&[1]));
+    let who: Vec<_> = (0..80).map(|_| lab.hog(on(&[0]))).collect();
+    who.iter().for_each(|&e| lab.adjust(e, nice(0)));
+    lab.block(other);
+    assert_eq!(who.iter().filter(|&&e| lab.cpu(e) == 1).count(), 32);
+
+    let mut lab = self::lab(shape(2, 1, 2), &[]);
+    let other = lab.hog(on(&[1]));
+    let who: Vec<_> = (0..4).map(|_| lab.hog(on(&[0]))).collect();
+    lab.adjust(who[3], nice(0));
+    lab.block(other);
+    assert_eq!(lab.running(1), None, "two of four are looked at, and both are pinned");
+}
+
+#[test]
+fn a_near_queue_is_robbed_before_a_far_one() {
+    let mut lab = lab(shape(4, 1, 2), &[]);
+    let waiting = |lab: &mut Lab, cpu: usize| {
+        let pair = [lab.hog(on(&[cpu])), lab.hog(on(&[cpu]))];
+        pair[1]
+    };
+    let (near, far) = (waiting(&mut lab, 2), waiting(&mut lab, 0));
+    pinned(&mut lab, 1, 0);
+    let e = lab.hog(on(&[3]));
+    lab.adjust(near, nice(0));
+    lab.adjust(far, nice(0));
+    lab.block(e);
+    assert_eq!((lab.running(3), lab.cpu(far)), (Some(near), 0));
+}
+
+#[test]
+fn an_idle_core_takes_a_thread_from_a_core_whose_threads_are_both_busy() {
+    let mut lab = lab(shape(4, 2, 4), &[]);
+    let who = [lab.hog(on(&[2])), lab.hog(on(&[3]))];
+    who.iter().for_each(|&e| lab.adjust(e, nice(0)));
+    let other = lab.hog(on(&[0]));
+    assert_eq!([lab.cpu(who[0]), lab.cpu(who[1])], [2, 3]);
+    lab.block(other);
+    // From the number of the idle CPU on, 2 is the first.
+    assert_eq!([lab.cpu(who[0]), lab.cpu(who[1])], [0, 3]);
+    assert_eq!((lab.running(0), lab.running(2)), (Some(who[0]), None));
+    // Not where one thread has more than one, and never without threads.
+    let mut flat = self::lab(shape(4, 1, 4), &[]);
+    let who = [flat.hog(on(&[2])), flat.hog(on(&[3]))];
+    who.iter().for_each(|&e| flat.adjust(e, nice(0)));
+    let other = flat.hog(on(&[0]));
+    flat.block(other);
+    assert_eq!([flat.cpu(who[0]), flat.cpu(who[1])], [2, 3]);
+}
+
+#[test]
+fn whoever_is_left_behind_in_a_race_is_found() {
+    // CPU 0 goes idle at the instant at which CPU 1 is preempted, and picks first.
+    let mut lab = lab(shape(2, 1, 2), &[]);
+    let here = lab.hog(on(&[0]));
+    let there = lab.hog(on(&[1]));
+    lab.adjust(there, nice(0));
+    let better = lab.attach(Params { weight: nice(-10).weight, ..on(&[1]) });
+    lab.machine.input(lab.now, Input::Wake { entity: better, why: Wake::Interrupt });
+    lab.machine.input(lab.now, Input::Block { cpu: CpuId::new(0) });
+    lab.machine.settle(lab.now);
+    assert_eq!((lab.running(0), lab.running(1)), (Some(there), Some(better)));
+    assert_eq!(lab.machine.state(here), State::Blocked);
+}
+
+#[test]
+fn whoever_may_no_longer_run_there_moves_to_its_first_cpu() {
+    for policy in [&bmq::POLICY, &pds::POLICY] {
+        let mut lab = Lab::of(policy, sched::Host::new(4), &[("tick", "0")]);
+        let [running, waiting] = [lab.hog(on(&[0])), lab.hog(on(&[0]))];
+        lab.adjust(waiting, on(&[2, 3]));
+        assert_eq!(lab.running(2), Some(waiting));
+        lab.adjust(running, on(&[1, 3]));
+        assert_eq!((lab.running(1), lab.running(0)), (Some(running), None));
+    }
+}

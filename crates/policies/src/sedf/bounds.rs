@@ -1,0 +1,53 @@
+//! What SEDF promises under a load.
+
+use sched::{Conserving, Knobs, Load, Nanos};
+
+/// How late a driver may notice the end of a turn: it pays for one turn, however long it was.
+const LATE: Nanos = Nanos::ms(2);
+
+/// What a weight period has left for turns of extra time when every beginning of a period wastes almost one.
+fn turns_in_a_period(load: &Load<'_>) -> Nanos {
+    let wasted = load.knobs.time("extra-quantum").saturating_mul(load.entities);
+    load.knobs.time("weight-period").saturating_sub(wasted)
+}
+
+/// Whether slices are dealt out by weight.
+fn deals_slices(knobs: &Knobs) -> bool {
+    knobs.word("unreserved") == "slices"
+}
+
+/// Before each beginning of a period, a CPU may idle for almost a quantum. Everybody begins one in every weight period, and all
+/// may do so one after the other. With more of them than the period has quanta, there is no time left in between. Who has a hard
+/// reservation waits whoever idles; so does who has a slice of no length by weight.
+pub(super) fn conserving(load: &Load<'_>) -> Conserving {
+    if load.has_reservations || deals_slices(load.knobs) || turns_in_a_period(load).is_zero() {
+        return Conserving::Never;
+    }
+    Conserving::PerCpu { slack: load.knobs.time("extra-quantum").saturating_mul(load.entities + 1) }
+}
+
+/// Three kinds of overload leave no bound: reservations, for nothing is refused; more beginnings of periods than extra time has quanta;
+/// and extra time among those who block, for who blocks does not move the others on.
+pub(super) fn starvation(load: &Load<'_>) -> Option<Nanos> {
+    let knobs = load.knobs;
+    if load.has_reservations || load.has_changes {
+        return None;
+    }
+    let period = knobs.time("weight-period");
+    let (least, most) = (load.weight_least.max(1), load.weight_most.max(1));
+    if deals_slices(knobs) {
+        let dealt = period.saturating_sub(knobs.time("weight-safety"));
+        let smallest = dealt.scale(least, most.saturating_mul(load.entities));
+        // The rest of a period in which it forfeits its slice, the wait for its end, and the next.
+        return (!smallest.is_zero()).then(|| period.saturating_mul(3));
+    }
+    let left = turns_in_a_period(load);
+    if load.has_sleepers || left.is_zero() {
+        return None;
+    }
+    // Between two turns of the lightest, anybody else has one for each time its weight is more, and one to begin with.
+    let ratio = if knobs.word("unreserved") == "extra-weight" { most.div_ceil(least) } else { 1 };
+    let turn = knobs.time("extra-quantum") + LATE;
+    let turns = turn.saturating_mul((ratio + 2).saturating_mul(load.entities));
+    Some(period.saturating_mul(turns.as_ns().div_ceil(left.as_ns()) + 1))
+}

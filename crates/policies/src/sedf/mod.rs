@@ -1,0 +1,572 @@
+//! SEDF: a slice of every period for who has reserved one, and extra time for who may have more.
+//!
+//! Xen's "simple EDF" (2005 to 2015), the child of Atropos. Everybody has a *slice* and a *period*. Whose period has begun and whose
+//! slice is not used up runs, the earliest end of period first. When no such one is there, the time is *extra*: it goes, in quanta of
+//! 500 µs, first to those who lost a slice by blocking, then to all who are aware of extra time, by weight.
+//!
+//! ```text
+//! a has 3 ms of every 10, hard; b has nothing reserved
+//! 0         10        20        30
+//! bbbaaabbbbbbbaaabbbbbbbaaabbbb
+//! ```
+//!
+//! Whoever comes begins its first period only when it could have had its slice once: a at 3 ms, not at 0.
+//!
+//! **What is asked.** A reservation is slice and period (5 µs or more; 10 µs to 10 s). Soft means aware of extra time: *work
+//! conserving* mode. Hard means not: with its slice used up, it rests until the next period, whoever idles. A reservation's own
+//! deadline and start are not looked at. Who has none reserved gets extra time only, all equally; `unreserved` has it go by weight, or
+//! deals out slices by weight of what the reservations on the CPU leave (of 95 ms in every 100).
+//!
+//! Nobody is refused: that the slices fit (ΣS/P ≤ 1 on every CPU) is for the administrator to see to. If they do not, the promise
+//! holds for nobody: who misses its deadline loses that period, and of two that want 80 % each one has them and the other 20.
+//!
+//! **Blocking.** What counts is when one wakes.
+//! - *Before its next period begins* (it blocked in extra time): it goes on wanting extra time.
+//! - *In the period in which it blocked*: the rest of its slice is forfeited. It is to be compensated, in extra time and before
+//!   anybody else, for what it lost; the more of its period that was, the sooner. That goes for the hard, too.
+//! - *Later*: its period begins at this instant, with a full slice.
+//!
+//! A wake-up interrupts who runs if the waker's period begins before that turn would end anyway; if who runs is in extra time
+//! and the waker is to be compensated; or if nobody runs. Else it waits. A slice once begun is not interrupted for a
+//! compensation.
+//!
+//! A compensation ends when what was lost has run (`l0-hack = off`), or with its first turn, as in Xen from 3.0.3 on, where a driver
+//! domain could otherwise take the CPU for seconds. Measurements of 2006 (Cherkasova et al.) fit only the former.
+//!
+//! **Extra time** is dealt in whole turns: who has run pays 2^17 over its extra weight (or 1024 over its utilisation,
+//! for who has a reservation), however short the turn was, and least paid runs next. Who blocks does not move the others on, so two that
+//! block in turn can keep a third one out as long as they leave no time over.
+//!
+//! **Lost time.** When the next period begins in less than a quantum, nobody runs until then, even if all could: up to 500 µs for each
+//! beginning, and with periods that begin in quick succession, everything.
+//!
+//! **Several CPUs.** Everybody stays where it was put: on the CPU with the fewest others (`placement = first`: on the first it may run
+//! on). Three equal VMs on two CPUs get 100, 50 and 50 %.
+//!
+//! **Latency.** `unblock = atropos` gives who wakes late a period as short as its `latency` and a slice in proportion. Both are doubled with
+//! each slice used up, until they are what was asked for. Other values of `unblock` are the rest of the ways to wake that Xen's
+//! source knows; there, one is chosen when it is compiled, and always was the first.
+//!
+//! Differences from Xen 3.0.3 to 4.5:
+//! - A change of parameters counts at once: the queues are sorted anew, and the CPU decides.
+//! - Scores do not overflow, and extra weights are as fine as Linux's.
+//! - A period that would begin at this very instant with nothing reserved in it begins later by itself: Xen runs somebody for no
+//!   time at all, and then does the same.
+//! - With `unblock = atropos`, no period is shorter than 10 µs and no slice shorter than 5 µs.
+//!
+//! Source: xen/common/sched_sedf.c, Xen 3.0.3 to 4.5 (removed by 038c6afe08, 2015); Cherkasova, Gupta and Vahdat 2007 §4.
+
+mod bounds;
+mod queues;
+#[cfg(test)]
+mod tests;
+mod vcpu;
+
+use crate::homes::{self, Homes};
+use queues::{Queues, Score};
+use sched::{
+    Alarm, AlarmKind, AlarmSlots, CpuId, Cx, Descriptor, EntityId, Host, Instant, Keeps, Knob, Knobs, Nanos, Of,
+    Params, Policy, Refused, Running, Slice, State, Stopped, Wake, Why,
+};
+use vcpu::{Turn, Vcpu, Wish};
+
+/// What the rest of the system knows of it.
+pub(crate) const POLICY: Descriptor = Descriptor {
+    name: "sedf",
+    title: "a slice of every period, and extra time for who may have more (Xen until 2015)",
+    source: "xen/common/sched_sedf.c, Xen 3.0.3 to 4.5; Cherkasova et al. 2007 §4",
+    good_for: "few VMs with known slices and periods on one CPU each, with or without a ceiling",
+    bad_at: "several CPUs, many VMs, VMs that block within their periods, and overload: nothing is ever refused",
+    text: include_str!("mod.rs"),
+    conserving: bounds::conserving,
+    starvation: bounds::starvation,
+    // Of a reservation nothing can be promised where nothing is refused; extra time is shared by turns, not by time.
+    keeps: Keeps::NOTHING,
+    alarms: AlarmSlots { cpu: &[AlarmKind::Timer], ..AlarmSlots::NONE },
+    knobs: &[
+        Knob::switch("l0-hack", false, "whether a compensation ends with its first turn")
+            .from("commit 1d13b43fea (2006-06-17): on in Xen 3.0.3 to 4.5; policies 13.5-3"),
+        Knob::choice(
+            "unblock",
+            &["extra", "isochronous", "conservative", "atropos", "resume"],
+            "what becomes of who wakes in a period that has begun, and of who wakes later",
+        )
+        .from("UNBLOCK_* in sched_sedf.c; EXTRA_SUPPORT is compiled in"),
+        Knob::choice("unreserved", &["equal", "extra-weight", "slices"], "what who has no reservation gets")
+            .from("sedf_add_task: extra weight 1; sedf_adjdom: an extra weight, or slices by weight"),
+        Knob::choice("reserved-extra", &["utilisation", "equal"], "how who has a reservation shares in extra time")
+            .from("sedf_adjdom: extra weight 0, its utilisation; sedf_add_task: 1"),
+        Knob::time("extra-quantum", Nanos::us(500), (Nanos::us(10), Nanos::ms(10)), "how long a turn of extra time is")
+            .from("EXTRA_QUANTUM"),
+        Knob::time(
+            "weight-period",
+            Nanos::ms(100),
+            (Nanos::ms(1), Nanos::s(10)),
+            "the period of who has no reservation",
+        )
+        .from("WEIGHT_PERIOD"),
+        Knob::time(
+            "weight-safety",
+            Nanos::ms(5),
+            (Nanos::ZERO, Nanos::s(1)),
+            "how much of that period is not dealt out in slices by weight",
+        )
+        .from("WEIGHT_SAFETY"),
+        homes::PLACEMENT,
+    ],
+    build,
+};
+
+/// What becomes of who wakes: `short` in the period in which it blocked, `long` later.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Unblock {
+    /// Short: the next period, and compensation. Long: a period from now.
+    Extra,
+    /// Both: the next whole period on the old grid.
+    Isochronous,
+    /// Short: the next period. Long: a period from now.
+    Conservative,
+    /// Short: the next period. Long: a short period from now, by the latency asked for.
+    Atropos,
+    /// Short: the rest of the slice, less the time it was blocked. Long: a period from now.
+    Resume,
+}
+
+/// What who has no reservation gets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Unreserved {
+    Equal,
+    ExtraWeight,
+    Slices,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Settings {
+    l0_hack: bool,
+    unblock: Unblock,
+    unreserved: Unreserved,
+    reserved_by_utilisation: bool,
+    quantum: Nanos,
+    weight_period: Nanos,
+    weight_safety: Nanos,
+}
+
+fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+    let settings = Settings {
+        l0_hack: knobs.on("l0-hack"),
+        unblock: match knobs.word("unblock") {
+            "isochronous" => Unblock::Isochronous,
+            "conservative" => Unblock::Conservative,
+            "atropos" => Unblock::Atropos,
+            "resume" => Unblock::Resume,
+            _ => Unblock::Extra,
+        },
+        unreserved: match knobs.word("unreserved") {
+            "extra-weight" => Unreserved::ExtraWeight,
+            "slices" => Unreserved::Slices,
+            _ => Unreserved::Equal,
+        },
+        reserved_by_utilisation: knobs.word("reserved-extra") == "utilisation",
+        quantum: knobs.time("extra-quantum"),
+        weight_period: knobs.time("weight-period"),
+        weight_safety: knobs.time("weight-safety"),
+    };
+    Ok(Box::new(Sedf {
+        settings,
+        vcpus: Vec::new(),
+        queues: Queues::new(host.cpus),
+        homes: Homes::new(host.cpus, knobs),
+        expires: vec![Instant::ZERO; host.cpus],
+    }))
+}
+
+/// For how long a CPU without anybody idles.
+const IDLE: Nanos = Nanos::s(1);
+
+const fn period_timer(cpu: CpuId) -> Alarm {
+    Alarm { of: Of::Cpu(cpu), slot: 0 }
+}
+
+struct Sedf {
+    settings: Settings,
+    /// By entity; `None`: nobody is attached there.
+    vcpus: Vec<Option<Vcpu>>,
+    queues: Queues,
+    homes: Homes,
+    /// When each CPU will decide next at the latest.
+    expires: Vec<Instant>,
+}
+
+impl Sedf {
+    fn vcpu(&self, e: EntityId) -> &Vcpu {
+        self.vcpus[e.index()].as_ref().expect("it is attached")
+    }
+
+    fn vcpu_mut(&mut self, e: EntityId) -> &mut Vcpu {
+        self.vcpus[e.index()].as_mut().expect("it is attached")
+    }
+
+    /// Puts `e` where its period belongs.
+    fn queue_period(&mut self, e: EntityId, now: Instant) {
+        let (home, begin, end) = (self.vcpu(e).home, self.vcpu(e).begin(), self.vcpu(e).deadline);
+        if begin > now {
+            self.queues.push_to_come(home, begin, e);
+        } else {
+            self.queues.push_begun(home, end, e);
+        }
+    }
+
+    fn queue_utilisation(&mut self, e: EntityId) {
+        let Vcpu { home, extra_score, .. } = *self.vcpu(e);
+        self.queues.push_utilisation(home, extra_score, e);
+    }
+
+    fn queue_penalty(&mut self, e: EntityId) {
+        let Vcpu { home, penalty_score, .. } = *self.vcpu(e);
+        self.queues.push_penalty(home, penalty_score, e);
+    }
+
+    /// Takes `e` out of all queues.
+    fn dequeue(&mut self, e: EntityId) {
+        self.queues.leave_periods(e);
+        self.queues.leave_penalty(e);
+        self.leave_utilisation(e);
+    }
+
+    fn leave_utilisation(&mut self, e: EntityId) {
+        if let Some(score) = self.queues.leave_utilisation(e) {
+            self.vcpu_mut(e).extra_score = score;
+        }
+    }
+
+    // ---- Wake-ups ----
+
+    /// Queues `e`, which wakes, and calls its CPU if that is to decide anew.
+    fn unblock(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        let (now, latency) = (cx.now(), cx.params(e).latency);
+        let first = !self.vcpu(e).seen;
+        if first {
+            let vcpu = self.vcpu_mut(e);
+            vcpu.deadline = now + vcpu.slice;
+            vcpu.seen = true;
+        }
+        let Settings { unblock, quantum, .. } = self.settings;
+        if now < self.vcpu(e).begin() {
+            if self.vcpu(e).wants_penalty {
+                self.queue_penalty(e);
+            }
+        } else if now < self.vcpu(e).deadline {
+            let compensated = self.vcpu_mut(e).unblock_short(unblock, quantum, now);
+            if compensated {
+                self.queue_penalty(e);
+            }
+        } else {
+            self.vcpu_mut(e).unblock_long(unblock, latency, now);
+        }
+        if self.vcpu(e).wish.extra {
+            self.queue_utilisation(e);
+        }
+        self.queue_period(e, now);
+        self.challenge(e, cx);
+    }
+
+    /// Calls the CPU of `e`, which has just woken, if it is to decide anew.
+    fn challenge(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        let woken = self.vcpu(e);
+        let home = woken.home;
+        let current = match cx.running(home) {
+            Running::Above => return,
+            Running::Idle | Running::Below => return cx.kick(home),
+            Running::Mine { entity, .. } => self.vcpu(entity),
+        };
+        let interrupts = woken.begin() < self.expires[home.index()]
+            || match current.turn {
+                Turn::Slice => false,
+                Turn::Penalty => woken.wants_penalty && woken.penalty_score < current.penalty_score,
+                Turn::Utilisation => woken.wants_penalty,
+            };
+        if interrupts {
+            cx.kick(home);
+        }
+    }
+
+    // ---- The end of a turn ----
+
+    /// `e` has run in its slice and stops.
+    fn end_slice(&mut self, e: EntityId, runnable: bool) {
+        let vcpu = self.vcpu_mut(e);
+        vcpu.used += vcpu.ran;
+        if vcpu.used < vcpu.slice && runnable {
+            return;
+        }
+        if vcpu.used >= vcpu.slice {
+            vcpu.next_period();
+        }
+        let (home, begin) = (vcpu.home, vcpu.begin());
+        if runnable {
+            self.queues.leave_periods(e);
+            self.queues.push_to_come(home, begin, e);
+        } else {
+            self.dequeue(e);
+        }
+    }
+
+    /// `e` has run in extra time on `cpu` and stops.
+    fn end_extra(&mut self, e: EntityId, cpu: CpuId, runnable: bool) {
+        let hack = self.settings.l0_hack;
+        let turn = core::mem::replace(&mut self.vcpu_mut(e).turn, Turn::Slice);
+        self.vcpu_mut(e).used = Nanos::ZERO;
+        match turn {
+            Turn::Penalty => {
+                self.queues.leave_penalty(e);
+                self.vcpu_mut(e).compensate(hack);
+                if runnable && self.vcpu(e).wants_penalty {
+                    self.queue_penalty(e);
+                }
+            }
+            Turn::Utilisation | Turn::Slice => {
+                let paid = self.queues.leave_utilisation(e).expect("it runs from there");
+                let vcpu = self.vcpu_mut(e);
+                vcpu.extra_score = vcpu.wish.price;
+                if runnable && vcpu.wish.extra {
+                    self.queues.lower_utilisation(cpu, paid);
+                    self.queue_utilisation(e);
+                }
+            }
+        }
+        if !runnable {
+            self.dequeue(e);
+        }
+    }
+
+    // ---- The decision ----
+
+    /// Sorts out whose periods on `cpu` have begun or are over.
+    fn update(&mut self, cpu: CpuId, now: Instant) {
+        while let Some((begin, e)) = self.queues.first_to_come(cpu)
+            && begin <= now
+        {
+            self.queues.leave_periods(e);
+            let deadline = self.vcpu(e).deadline;
+            self.queues.push_begun(cpu, deadline, e);
+        }
+        // Whoever is put back further up than the one looked at next is not looked at again, as in Xen's walk of its list.
+        let mut cursor = self.queues.first_begun(cpu);
+        while let Some(e) = cursor {
+            cursor = self.queues.next(e);
+            let vcpu = self.vcpu_mut(e);
+            if vcpu.slice.is_zero() {
+                vcpu.skip_to_period_after(now);
+            } else if vcpu.deadline < now || vcpu.used >= vcpu.slice {
+                vcpu.miss(now);
+            } else {
+                break;
+            }
+            self.queues.leave_periods(e);
+            self.queue_period(e, now);
+        }
+    }
+
+    /// Who runs on `cpu`, for what, and until when; nobody until then.
+    fn choose(&self, cpu: CpuId, now: Instant) -> (Option<(EntityId, Turn)>, Instant) {
+        let next = self.queues.first_to_come(cpu).map(|(begin, _)| begin);
+        if let Some(e) = self.queues.first_begun(cpu) {
+            let vcpu = self.vcpu(e);
+            let end = now + (vcpu.slice - vcpu.used);
+            return (Some((e, Turn::Slice)), next.map_or(end, |next| end.min(next)));
+        }
+        let Some(next) = next else { return (None, now.saturating_add(IDLE)) };
+        if next.since(now) < self.settings.quantum {
+            return (None, next);
+        }
+        let penalty = self.queues.first_penalty(cpu).map(|e| (e, Turn::Penalty));
+        let extra = penalty.or_else(|| self.queues.first_utilisation(cpu).map(|e| (e, Turn::Utilisation)));
+        (extra, if extra.is_some() { now + self.settings.quantum } else { next })
+    }
+
+    // ---- Changes ----
+
+    /// What is asked for with `params`.
+    fn wish(&self, params: &Params) -> Result<Wish, Refused> {
+        let Settings { unreserved, weight_period, reserved_by_utilisation, .. } = self.settings;
+        let weight = params.weight;
+        match params.reservation {
+            Some(reservation) => Wish::reserved(&reservation, reserved_by_utilisation, weight),
+            None => Ok(Wish::unreserved(weight_period, unreserved == Unreserved::ExtraWeight, weight)),
+        }
+    }
+
+    /// Deals out the time that reservations leave on `cpu`, by weight.
+    fn deal_slices(&mut self, cpu: CpuId) {
+        let Settings { unreserved, weight_period, weight_safety, .. } = self.settings;
+        if unreserved != Unreserved::Slices {
+            return;
+        }
+        let (mut reserved, mut weights) = (Nanos::ZERO, 0);
+        for Vcpu { wish, .. } in self.vcpus.iter().flatten().filter(|vcpu| vcpu.home == cpu) {
+            if wish.reserved {
+                reserved += weight_period.scale(wish.slice.as_ns(), wish.period.as_ns());
+            } else {
+                weights += u64::from(wish.weight.as_linux());
+            }
+        }
+        let left = weight_period.saturating_sub(weight_safety).saturating_sub(reserved);
+        for vcpu in self.vcpus.iter_mut().flatten().filter(|vcpu| vcpu.home == cpu && !vcpu.wish.reserved) {
+            vcpu.wish.slice = left.scale(vcpu.wish.weight.as_linux().into(), weights);
+            vcpu.slice = vcpu.wish.slice.scale(vcpu.period.as_ns(), vcpu.wish.period.as_ns());
+        }
+    }
+
+    /// `e`, which may not stay where it is, moves to another CPU.
+    fn move_home(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        let waits = cx.state(e) == State::Waiting;
+        if waits {
+            self.dequeue(e);
+        }
+        let old = self.vcpu(e).home;
+        self.homes.leave(old);
+        let home = self.homes.settle(e, cx);
+        self.vcpu_mut(e).home = home;
+        self.deal_slices(old);
+        self.deal_slices(home);
+        // Who runs moves when it stops.
+        if waits {
+            self.unblock(e, cx);
+        }
+    }
+
+    /// Queues `e` anew after a change of what is asked for it.
+    fn resort(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        let running = matches!(cx.state(e), State::Running(_));
+        if !running && cx.state(e) == State::Blocked {
+            return;
+        }
+        let vcpu = *self.vcpu(e);
+        self.queues.leave_periods(e);
+        if running && vcpu.turn == Turn::Slice {
+            self.queues.push_begun(vcpu.home, vcpu.deadline, e);
+        } else {
+            self.queue_period(e, cx.now());
+        }
+        let queued = self.queues.wants_utilisation(e);
+        if vcpu.wish.extra && !queued {
+            self.queue_utilisation(e);
+        } else if !vcpu.wish.extra && queued && !(running && vcpu.turn == Turn::Utilisation) {
+            self.leave_utilisation(e);
+        }
+        if cx.running(vcpu.home) != Running::Above {
+            cx.kick(vcpu.home);
+        }
+    }
+}
+
+impl Policy for Sedf {
+    fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        let wish = self.wish(cx.params(e))?;
+        let home = self.homes.settle(e, cx);
+        if self.vcpus.len() <= e.index() {
+            self.vcpus.resize(e.index() + 1, None);
+        }
+        self.vcpus[e.index()] = Some(Vcpu::new(home, wish));
+        self.queues.reserve(e);
+        self.deal_slices(home);
+        Ok(())
+    }
+
+    fn detach(&mut self, e: EntityId, _cx: &mut Cx<'_>) {
+        let home = self.vcpu(e).home;
+        self.homes.leave(home);
+        self.vcpus[e.index()] = None;
+        self.deal_slices(home);
+    }
+
+    fn adjust(&mut self, e: EntityId, old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        let params = *cx.params(e);
+        let wish = self.wish(&params)?;
+        let changed = Ok(&wish) != self.wish(old).as_ref();
+        if changed {
+            let vcpu = self.vcpu_mut(e);
+            (vcpu.wish, vcpu.period, vcpu.slice) = (wish, wish.period, wish.slice);
+        }
+        let home = self.vcpu(e).home;
+        if changed {
+            self.deal_slices(home);
+        }
+        if !params.affinity.contains(home) {
+            self.move_home(e, cx);
+        } else if changed {
+            self.resort(e, cx);
+        }
+        Ok(())
+    }
+
+    fn wake(&mut self, e: EntityId, _why: Wake, cx: &mut Cx<'_>) {
+        self.unblock(e, cx);
+    }
+
+    fn sleep(&mut self, e: EntityId, _cx: &mut Cx<'_>) {
+        self.dequeue(e);
+    }
+
+    fn charge(&mut self, e: EntityId, ran: Nanos, _cx: &mut Cx<'_>) {
+        self.vcpu_mut(e).ran += ran;
+    }
+
+    fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
+        let Of::Cpu(cpu) = alarm.of else { unreachable!("only CPUs have alarms here") };
+        if matches!(cx.running(cpu), Running::Idle | Running::Below) {
+            cx.kick(cpu);
+        }
+    }
+
+    fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
+        let e = prev.entity;
+        let stays = self.vcpu(e).home == cpu;
+        let runnable = prev.why != Why::Blocked && stays;
+        if !runnable {
+            self.vcpu_mut(e).blocked_at = Some(cx.now());
+        }
+        match self.vcpu(e).turn {
+            Turn::Slice => self.end_slice(e, runnable),
+            Turn::Penalty | Turn::Utilisation => self.end_extra(e, cpu, runnable),
+        }
+        // Who moves blocks on the one CPU and wakes on the other.
+        if prev.why != Why::Blocked && !stays {
+            self.unblock(e, cx);
+        }
+    }
+
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
+        let now = cx.now();
+        self.update(cpu, now);
+        let (choice, until) = self.choose(cpu, now);
+        self.expires[cpu.index()] = until;
+        let Some((e, turn)) = choice else {
+            // With nobody there, whoever comes calls.
+            match self.queues.first_to_come(cpu) {
+                Some(_) => cx.set_alarm(period_timer(cpu), cpu, until),
+                None => cx.clear_alarm(period_timer(cpu)),
+            }
+            return Slice::IDLE;
+        };
+        cx.clear_alarm(period_timer(cpu));
+        let vcpu = self.vcpu_mut(e);
+        (vcpu.turn, vcpu.ran) = (turn, Nanos::ZERO);
+        Slice::until(e, until)
+    }
+
+    fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {
+        let vcpu = self.vcpu(e);
+        let extra = self.queues.utilisation_score(e).unwrap_or(vcpu.extra_score);
+        let nanos = |time: Nanos| time.as_ns().cast_signed();
+        let score = |score: Score| i64::try_from(score).unwrap_or(i64::MAX);
+        show("deadline", vcpu.deadline.as_ns().cast_signed());
+        show("period", nanos(vcpu.period));
+        show("slice", nanos(vcpu.slice));
+        show("used", nanos(vcpu.used));
+        show("lost", nanos(vcpu.lost));
+        show("wants-penalty", i64::from(vcpu.wants_penalty));
+        show("penalty-score", score(vcpu.penalty_score));
+        show("extra-score", score(extra));
+    }
+}

@@ -1,0 +1,205 @@
+//! SEDF against its rules: policies.md 6, the worked example of 6.7, and the facts of Appendix C, all in virtual time.
+
+mod extra;
+mod periods;
+mod wakeups;
+
+use super::POLICY;
+use sched::{CpuId, CpuSet, EntityId, Instant, Limit, Nanos, Params, Reservation, State, Wake, Weight};
+use sim::{Costs, Host, Workload};
+
+const CPU: CpuId = CpuId::new(0);
+const OTHER: CpuId = CpuId::new(1);
+
+fn host<'a>(cpus: usize, knobs: &[(&str, i64)]) -> Host<'a> {
+    let mut values = POLICY.defaults();
+    for &(name, value) in knobs {
+        values.set(name, value).expect("a knob of sedf");
+    }
+    Host::new(&POLICY, sched::Host::new(cpus), &values, Costs::NONE).expect("it works everywhere")
+}
+
+fn reserving(slice_us: u64, period_us: u64, limit: Limit) -> Params {
+    let reservation = Reservation { limit, ..Reservation::new(Nanos::us(slice_us), Nanos::us(period_us)) };
+    Params { reservation: Some(reservation), ..Params::default() }
+}
+
+fn soft(slice_us: u64, period_us: u64) -> Params {
+    reserving(slice_us, period_us, Limit::Soft)
+}
+
+fn hard(slice_us: u64, period_us: u64) -> Params {
+    reserving(slice_us, period_us, Limit::Hard)
+}
+
+fn weighing(xen: u32) -> Params {
+    Params { weight: Weight::xen(xen).expect("in range"), ..Params::default() }
+}
+
+fn scripted(host: &mut Host<'_>, params: Params) -> EntityId {
+    host.attach("e", params, Workload::Scripted).expect("it is accepted")
+}
+
+fn hog(host: &mut Host<'_>, params: Params) -> EntityId {
+    host.attach("hog", params, Workload::Hog).expect("it is accepted")
+}
+
+/// Lets everything up to `us` happen, and what is at `us`, too; then it is a nanosecond later.
+fn run_through(host: &mut Host<'_>, us: u64) {
+    host.run_until(Instant::at_ns(Nanos::us(us).as_ns()).max(host.now()) + Nanos::ns(1));
+}
+
+fn wake_at(host: &mut Host<'_>, us: u64, e: EntityId) {
+    run_through(host, us);
+    host.wake(e, Wake::Interrupt);
+}
+
+fn block_at(host: &mut Host<'_>, us: u64, e: EntityId) {
+    run_through(host, us);
+    assert_eq!(runs(host), Some(e), "it runs at {us} us");
+    host.block(CPU);
+}
+
+fn runs(host: &Host<'_>) -> Option<EntityId> {
+    host.machine().running(CPU)
+}
+
+fn shows(host: &Host<'_>, e: EntityId, name: &str) -> i64 {
+    host.machine().inspect(e, name).expect("sedf shows it")
+}
+
+/// A time that is shown, in whole microseconds.
+fn shows_us(host: &Host<'_>, e: EntityId, name: &str) -> i64 {
+    shows(host, e, name) / 1_000
+}
+
+/// Who runs from now until `us`, in stretches as `(who, from, to)`, in microseconds.
+fn stretches(host: &mut Host<'_>, us: u64) -> Vec<(Option<EntityId>, u64, u64)> {
+    let mut all: Vec<(Option<EntityId>, u64, u64)> = Vec::new();
+    let mut now = host.now().as_ns() / 1_000;
+    while now < us {
+        host.run_until(Instant::at_ns(now * 1_000 + 1_000));
+        let runs = runs(host);
+        match all.last_mut() {
+            Some((who, _, to)) if *who == runs => *to = now + 1,
+            _ => all.push((runs, now, now + 1)),
+        }
+        now += 1;
+    }
+    all
+}
+
+/// What everybody has run until now, in per mille of `of`.
+fn per_mille(host: &mut Host<'_>, all: &[EntityId], of: Nanos) -> Vec<u64> {
+    // A change of nothing charges who runs.
+    for &e in all.iter().filter(|&&e| matches!(host.machine().state(e), State::Running(_))).collect::<Vec<_>>() {
+        let params = *host.machine().params(e);
+        host.adjust(e, params).expect("nothing changes");
+    }
+    all.iter().map(|&e| (host.machine().charged(e).as_ns() * 1_000 + of.as_ns() / 2) / of.as_ns()).collect()
+}
+
+/// policies.md 6.7: both 5 ms of 10, extra time on, D1 a hog from 0, D0 with bursts of 200 us.
+///
+/// The table tells of D0's wake-ups at 1, 7 and 12 ms only; that D1's quanta end at 4.9, not at 4.7, needs another burst before 5, here
+/// at 3. Its scores are those of `reserved-extra = equal`; by Xen's source, who is given a slice and a period is scored by
+/// utilisation, which changes no decision here.
+#[test]
+fn the_worked_example() {
+    for (hack, scored_equally) in [(0, 1), (0, 0), (1, 1)] {
+        let mut host = host(1, &[("l0-hack", hack), ("reserved-extra", scored_equally)]);
+        let price = if scored_equally == 1 { 131_072 } else { 2_048 };
+        let (d0, d1) = (scripted(&mut host, soft(5_000, 10_000)), hog(&mut host, soft(5_000, 10_000)));
+        run_through(&mut host, 0);
+        assert_eq!((shows_us(&host, d1, "deadline"), runs(&host)), (15_000, Some(d1)), "short, never blocked");
+        assert_eq!(shows(&host, d1, "wants-penalty"), 0);
+        wake_at(&mut host, 1_000, d0);
+        assert_eq!((runs(&host), host.machine().until(CPU).as_ns()), (Some(d1), 1_500_000));
+        run_through(&mut host, 1_499);
+        assert_eq!((runs(&host), shows_us(&host, d0, "deadline")), (Some(d1), 16_000), "L1 does not preempt L1");
+        run_through(&mut host, 1_500);
+        assert_eq!(
+            (runs(&host), shows(&host, d0, "extra-score"), shows(&host, d1, "extra-score")),
+            (Some(d0), -price, price)
+        );
+        block_at(&mut host, 1_700, d0);
+        run_through(&mut host, 1_701);
+        assert_eq!((runs(&host), shows(&host, d0, "extra-score")), (Some(d1), price));
+        wake_at(&mut host, 3_000, d0);
+        block_at(&mut host, 3_400, d0);
+        run_through(&mut host, 4_890);
+        assert_eq!(runs(&host), Some(d1));
+        run_through(&mut host, 4_901);
+        assert_eq!(runs(&host), None, "0.1 ms to the next period are less than a quantum");
+        run_through(&mut host, 5_000);
+        assert_eq!((runs(&host), host.machine().until(CPU).as_ns()), (Some(d1), 10_000_000));
+        wake_at(&mut host, 7_000, d0);
+        run_through(&mut host, 9_999);
+        assert_eq!((runs(&host), shows_us(&host, d0, "deadline")), (Some(d1), 26_000), "D1 runs in its slice");
+        assert_eq!((shows(&host, d0, "penalty-score"), shows_us(&host, d0, "lost")), (2_048, 5_000));
+        run_through(&mut host, 10_000);
+        assert_eq!((runs(&host), shows_us(&host, d1, "deadline")), (Some(d0), 25_000), "compensated");
+        block_at(&mut host, 10_200, d0);
+        run_through(&mut host, 11_999);
+        assert_eq!(runs(&host), Some(d1));
+        wake_at(&mut host, 12_000, d0);
+        run_through(&mut host, 12_001);
+        if hack == 0 {
+            assert_eq!((shows(&host, d0, "penalty-score"), runs(&host)), (2_133, Some(d0)), "at once");
+        } else {
+            assert_eq!((shows(&host, d0, "lost"), runs(&host)), (0, Some(d1)), "it has been compensated");
+            run_through(&mut host, 12_500);
+            assert_eq!(runs(&host), Some(d0), "within a quantum");
+        }
+    }
+}
+
+/// The picture in the essay.
+#[test]
+fn the_essays_picture_is_true() {
+    let mut host = host(1, &[]);
+    let (a, b) = (hog(&mut host, hard(3_000, 10_000)), hog(&mut host, Params::default()));
+    let mut line = String::new();
+    for ms in 0..30 {
+        host.run_until(Instant::at_ns(ms * 1_000_000 + 500_000));
+        line.push(if runs(&host) == Some(a) { 'a' } else { 'b' });
+    }
+    assert_eq!(runs(&host), Some(b));
+    assert!(POLICY.text.contains(&format!("//! {line}\n")), "{line}");
+}
+
+/// Appendix C: 3 ms of 10 and 30 of 100 both are 30 %.
+#[test]
+fn short_and_long_periods_give_the_same_share() {
+    for other in [None, Some(Params::default())] {
+        let mut host = host(1, &[]);
+        let all = [hog(&mut host, hard(3_000, 10_000)), hog(&mut host, hard(30_000, 100_000))];
+        let hogs: Vec<EntityId> = other.into_iter().map(|params| hog(&mut host, params)).collect();
+        host.run_until(Instant::at_ns(Nanos::s(10).as_ns()));
+        let shares = per_mille(&mut host, &all, Nanos::s(10));
+        assert!(shares.iter().all(|share| (297..=300).contains(share)), "{shares:?}");
+        let rest = per_mille(&mut host, &hogs, Nanos::s(10));
+        assert!(rest.iter().all(|share| (370..=400).contains(share)), "{rest:?}");
+    }
+}
+
+/// Appendix C: nobody moves.
+#[test]
+fn three_on_two_cpus_get_100_50_and_50() {
+    let mut host = host(2, &[]);
+    let all: Vec<EntityId> = (0..3).map(|_| hog(&mut host, Params::default())).collect();
+    host.run_until(Instant::ZERO + Nanos::s(4));
+    let mut shares = per_mille(&mut host, &all, Nanos::s(4));
+    shares.sort_unstable();
+    assert_eq!(shares, [500, 500, 1_000]);
+}
+
+#[test]
+fn who_is_placed_first_is_on_the_first_cpu_it_may_run_on() {
+    for (placement, busy) in [(0, true), (1, false)] {
+        let mut host = host(2, &[("placement", placement)]);
+        let all = [hog(&mut host, Params::default()), hog(&mut host, Params::default())];
+        run_through(&mut host, 100);
+        assert_eq!(host.machine().running(OTHER), busy.then_some(all[1]));
+    }
+}

@@ -1,0 +1,173 @@
+//! What becomes of who wakes (6.4), and by which way of waking (6.6).
+
+use super::*;
+
+/// Short: the rest of the slice is forfeited, and compensated in extra time: for the hard, too.
+#[test]
+fn the_hard_are_compensated_in_extra_time() {
+    let mut host = host(1, &[]);
+    let (e, busy) = (hog(&mut host, hard(4_000, 10_000)), hog(&mut host, Params::default()));
+    block_at(&mut host, 5_000, e);
+    wake_at(&mut host, 6_000, e);
+    run_through(&mut host, 6_001);
+    assert_eq!((runs(&host), shows_us(&host, e, "deadline")), (Some(e), 24_000), "at once, before the next period");
+    assert_eq!((shows_us(&host, e, "lost"), shows(&host, e, "penalty-score")), (2_999, 10 * 1_024 / 3));
+    // The 3 ms it lost, in quanta; then it may have no more.
+    assert_eq!(stretches(&mut host, 9_002), [(Some(e), 6_001, 9_000), (Some(busy), 9_000, 9_002)]);
+    assert_eq!(shows(&host, e, "wants-penalty"), 0);
+    run_through(&mut host, 14_001);
+    assert_eq!(runs(&host), Some(e), "a full slice");
+}
+
+/// Long: a period from now, with a full slice, at once.
+#[test]
+fn who_wakes_late_begins_a_period() {
+    let mut host = host(1, &[]);
+    let (e, busy) = (hog(&mut host, hard(4_000, 10_000)), hog(&mut host, Params::default()));
+    block_at(&mut host, 5_000, e);
+    wake_at(&mut host, 21_000, e);
+    assert_eq!(shows_us(&host, e, "deadline"), 31_000);
+    assert_eq!(stretches(&mut host, 25_002), [(Some(e), 21_000, 25_000), (Some(busy), 25_000, 25_002)]);
+}
+
+/// Who runs in its slice is not interrupted for an earlier deadline, unless that period begins before its turn ends.
+#[test]
+fn a_slice_is_not_interrupted_for_a_period_that_begins_later() {
+    let mut host = host(1, &[]);
+    let (long, short) = (hog(&mut host, hard(30_000, 90_000)), scripted(&mut host, soft(1_000, 20_000)));
+    run_through(&mut host, 31_000);
+    assert_eq!((runs(&host), host.machine().until(CPU).as_ns() / 1_000), (Some(long), 60_000));
+    // First wake-up: its period begins at 32 and ends at 52, long before 120. The turn ends at 32 then.
+    wake_at(&mut host, 31_000, short);
+    run_through(&mut host, 31_001);
+    assert_eq!((runs(&host), host.machine().until(CPU).as_ns() / 1_000), (Some(long), 32_000));
+    run_through(&mut host, 32_001);
+    assert_eq!(runs(&host), Some(short));
+    block_at(&mut host, 32_500, short);
+    // Short: its next period begins at 52, still before 60.
+    wake_at(&mut host, 33_000, short);
+    run_through(&mut host, 33_001);
+    assert_eq!((runs(&host), host.machine().until(CPU).as_ns() / 1_000), (Some(long), 52_000));
+    host.pause(short);
+    run_through(&mut host, 50_000);
+    // It wakes before that period, which ends at 72: nothing about it changes.
+    host.resume(short);
+    host.wake(short, Wake::Resumed);
+    run_through(&mut host, 50_001);
+    assert_eq!((runs(&host), shows_us(&host, short, "deadline")), (Some(long), 72_000));
+}
+
+/// Among those to be compensated: who lost more of its period is first, and interrupts.
+#[test]
+fn who_lost_more_interrupts_a_compensation() {
+    let mut host = host(1, &[]);
+    let busy = hog(&mut host, Params::default());
+    let all = [hog(&mut host, hard(4_000, 40_000)), hog(&mut host, hard(12_000, 40_000))];
+    // The first begins at 4, the other at 12.
+    block_at(&mut host, 4_500, all[0]);
+    block_at(&mut host, 12_500, all[1]);
+    wake_at(&mut host, 13_000, all[0]);
+    run_through(&mut host, 13_100);
+    assert_eq!((runs(&host), shows(&host, all[0], "penalty-score")), (Some(all[0]), 40 * 1_024 * 2 / 7));
+    wake_at(&mut host, 13_200, all[1]);
+    run_through(&mut host, 13_201);
+    assert_eq!((runs(&host), shows(&host, all[1], "penalty-score")), (Some(all[1]), 40 * 1_024 * 2 / 23));
+    // The other way round it waits for the end of the turn.
+    block_at(&mut host, 13_300, all[1]);
+    run_through(&mut host, 13_310);
+    assert_eq!(runs(&host), Some(all[0]));
+    run_through(&mut host, 20_000);
+    assert_eq!(runs(&host), Some(busy), "all that was lost has run");
+    wake_at(&mut host, 20_000, all[1]);
+    run_through(&mut host, 20_001);
+    assert_eq!(runs(&host), Some(all[1]), "it wants the rest of its compensation");
+    // Both lost the same share by now: no.
+    host.pause(all[0]);
+    wake_at(&mut host, 20_100, all[0]);
+    run_through(&mut host, 20_101);
+    assert_eq!((runs(&host), shows(&host, all[0], "wants-penalty")), (Some(all[1]), 0));
+}
+
+/// With the hack, a compensation is one turn.
+#[test]
+fn the_hack_ends_a_compensation_with_its_first_turn() {
+    for (hack, until) in [(0, 9_000), (1, 6_500)] {
+        let mut host = host(1, &[("l0-hack", hack)]);
+        let (e, busy) = (hog(&mut host, hard(4_000, 10_000)), hog(&mut host, Params::default()));
+        block_at(&mut host, 5_000, e);
+        wake_at(&mut host, 6_000, e);
+        let seen = stretches(&mut host, 9_500);
+        assert_eq!(seen, [(Some(e), 6_000, until), (Some(busy), until, 9_500)], "hack {hack}");
+    }
+}
+
+/// Where `unblock` puts the deadline of who wakes 1 ms after it blocked, and 23 ms after.
+#[test]
+fn each_way_of_waking_has_its_deadline() {
+    // 4 ms of 10; it blocks at 5 in the period from 4 to 14, with 1 ms used.
+    for (unblock, short, long, wants_penalty) in [
+        ("extra", 24_000, 38_000, 1),
+        // The grid is 14, 24, 34, …: the next whole period begins at 34.
+        ("isochronous", 24_000, 44_000, 0),
+        ("conservative", 24_000, 38_000, 0),
+        ("atropos", 24_000, 30_000, 0),
+        ("resume", 14_000, 38_000, 0),
+    ] {
+        for (wake, deadline) in [(6_000, short), (28_000, long)] {
+            let mut values = POLICY.defaults();
+            values.set_word("unblock", unblock).expect("a way of waking");
+            let mut host = Host::new(&POLICY, sched::Host::new(1), &values, Costs::NONE).expect("it works");
+            let params = Params { latency: Some(Nanos::ms(2)), ..hard(4_000, 10_000) };
+            let e = hog(&mut host, params);
+            block_at(&mut host, 5_000, e);
+            wake_at(&mut host, wake, e);
+            assert_eq!(shows_us(&host, e, "deadline"), deadline, "{unblock}, woken at {wake}");
+            let wants = if wake == 6_000 { wants_penalty } else { 0 };
+            assert_eq!(shows(&host, e, "wants-penalty"), wants, "{unblock}");
+        }
+    }
+}
+
+/// Resumed, the time it was blocked counts as used; with less than a quantum left, it waits for the next period.
+#[test]
+fn who_resumes_has_the_rest_of_its_slice() {
+    for (wake, runs_until, deadline) in [(7_400, Some(8_000), 14_000), (7_600, None, 24_000)] {
+        let mut values = POLICY.defaults();
+        values.set_word("unblock", "resume").expect("a way of waking");
+        let mut host = Host::new(&POLICY, sched::Host::new(1), &values, Costs::NONE).expect("it works");
+        let e = hog(&mut host, hard(4_000, 10_000));
+        block_at(&mut host, 5_000, e);
+        wake_at(&mut host, wake, e);
+        run_through(&mut host, wake + 1);
+        let until = runs(&host).map(|_| host.machine().until(CPU).as_ns() / 1_000);
+        assert_eq!((until, shows_us(&host, e, "deadline")), (runs_until, deadline));
+    }
+}
+
+/// Atropos: a period as short as the latency; both are doubled until they are what was asked for.
+#[test]
+fn a_short_period_grows_back() {
+    let mut values = POLICY.defaults();
+    values.set_word("unblock", "atropos").expect("a way of waking");
+    let mut host = Host::new(&POLICY, sched::Host::new(1), &values, Costs::NONE).expect("it works");
+    let e = hog(&mut host, Params { latency: Some(Nanos::ms(3)), ..hard(4_000, 20_000) });
+    block_at(&mut host, 5_000, e);
+    wake_at(&mut host, 40_000, e);
+    let seen = |host: &Host<'_>| ["period", "slice", "deadline"].map(|name| shows_us(host, e, name));
+    assert_eq!(seen(&host), [3_000, 600, 43_000]);
+    run_through(&mut host, 40_601);
+    assert_eq!(seen(&host), [6_000, 1_200, 49_000]);
+    run_through(&mut host, 44_201);
+    assert_eq!(seen(&host), [12_000, 2_400, 61_000]);
+    run_through(&mut host, 51_401);
+    assert_eq!(seen(&host), [20_000, 4_000, 81_000], "no more than was asked for");
+    // A latency beyond the period is none, and one too short gives the shortest slice.
+    for (latency, period, slice) in [(Nanos::s(1), 20_000, 4_000), (Nanos::ns(1), 25, 5)] {
+        host.pause(e);
+        host.adjust(e, Params { latency: Some(latency), ..hard(4_000, 20_000) }).expect("it is accepted");
+        let later = host.now().as_ns() / 1_000 + 100_000;
+        run_through(&mut host, later);
+        host.resume(e);
+        assert_eq!(seen(&host)[..2], [period, slice]);
+    }
+}

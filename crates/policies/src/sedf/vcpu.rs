@@ -1,0 +1,217 @@
+//! [`Vcpu`]: what is asked for one entity, and where it stands in its period.
+
+use super::Unblock;
+use super::queues::Score;
+use sched::{CpuId, Instant, Limit, Nanos, Refused, Reservation, Weight};
+
+/// Source: PERIOD_MIN, PERIOD_MAX and SLICE_MIN, xen/common/sched_sedf.c.
+pub(super) const PERIOD_MIN: Nanos = Nanos::us(10);
+const PERIOD_MAX: Nanos = Nanos::s(10);
+pub(super) const SLICE_MIN: Nanos = Nanos::us(5);
+
+/// What is asked for an entity, in SEDF's terms.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Wish {
+    /// Whether slice and period are its own; if not, they follow from weights.
+    pub(super) reserved: bool,
+    pub(super) slice: Nanos,
+    pub(super) period: Nanos,
+    /// Whether it may have extra time.
+    pub(super) extra: bool,
+    /// What it pays for a turn of extra time.
+    pub(super) price: Score,
+    pub(super) weight: Weight,
+}
+
+impl Wish {
+    /// The price of a turn for who has extra weight 1; as much as 1/128 of a CPU reserved.
+    const EQUAL: Score = 1 << 17;
+
+    pub(super) fn reserved(reservation: &Reservation, by_utilisation: bool, weight: Weight) -> Result<Wish, Refused> {
+        let Reservation { slice, period, limit, .. } = *reservation;
+        if period < PERIOD_MIN || period > PERIOD_MAX {
+            return Err(Refused::OutOfRange { what: "period", least: PERIOD_MIN, most: PERIOD_MAX });
+        }
+        if slice < SLICE_MIN {
+            return Err(Refused::OutOfRange { what: "slice", least: SLICE_MIN, most: period });
+        }
+        let price = if by_utilisation { inverse_utilisation(period, slice) } else { Wish::EQUAL };
+        Ok(Wish { reserved: true, slice, period, extra: limit == Limit::Soft, price, weight })
+    }
+
+    /// Nothing reserved: extra time by `weight` if `weighed`, else as everybody.
+    pub(super) fn unreserved(period: Nanos, weighed: bool, weight: Weight) -> Wish {
+        // Xen's weights are a quarter of Linux's. Nobody's turns are free.
+        let price = (4 * Wish::EQUAL / Score::from(weight.as_linux())).max(1);
+        let price = if weighed { price } else { Wish::EQUAL };
+        Wish { reserved: false, slice: Nanos::ZERO, period, extra: true, price, weight }
+    }
+}
+
+/// `1024 · period / slice`: also the score of a compensation for a lost part of a slice.
+fn inverse_utilisation(period: Nanos, slice: Nanos) -> Score {
+    1024 * Score::from(period.as_ns()) / Score::from(slice.as_ns())
+}
+
+/// What one runs for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Turn {
+    /// Its slice.
+    Slice,
+    /// Extra time, to be compensated.
+    Penalty,
+    /// Extra time, as everybody.
+    Utilisation,
+}
+
+/// Where an entity stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Vcpu {
+    pub(super) home: CpuId,
+    pub(super) wish: Wish,
+    /// What counts now: shorter than what is asked for after a wake-up by `atropos`.
+    pub(super) period: Nanos,
+    pub(super) slice: Nanos,
+    /// The end of its period; of no meaning until it is `seen`.
+    pub(super) deadline: Instant,
+    /// Whether it ever woke.
+    pub(super) seen: bool,
+    /// How much of its slice it has used.
+    pub(super) used: Nanos,
+    /// What it runs for, while it runs.
+    pub(super) turn: Turn,
+    /// How long it has run since it was picked.
+    pub(super) ran: Nanos,
+    /// When it last stopped to block.
+    pub(super) blocked_at: Option<Instant>,
+    /// Whether it is to be compensated for a lost slice.
+    pub(super) wants_penalty: bool,
+    /// How much of the slice it lost has not been compensated.
+    pub(super) lost: Nanos,
+    pub(super) penalty_score: Score,
+    /// While it is not queued for extra time; the queue knows the score of who is.
+    pub(super) extra_score: Score,
+}
+
+impl Vcpu {
+    pub(super) fn new(home: CpuId, wish: Wish) -> Vcpu {
+        Vcpu {
+            home,
+            wish,
+            period: wish.period,
+            slice: wish.slice,
+            deadline: Instant::ZERO,
+            seen: false,
+            used: Nanos::ZERO,
+            turn: Turn::Slice,
+            ran: Nanos::ZERO,
+            blocked_at: None,
+            wants_penalty: false,
+            lost: Nanos::ZERO,
+            penalty_score: 0,
+            extra_score: 0,
+        }
+    }
+
+    /// The beginning of its period; the start of the clock where that would be before it.
+    pub(super) fn begin(&self) -> Instant {
+        Instant::at_ns(self.deadline.as_ns().saturating_sub(self.period.as_ns()))
+    }
+
+    /// The slice is used up, and what was run beyond it counts as used of the next. A shortened period is doubled.
+    pub(super) fn next_period(&mut self) {
+        self.used -= self.slice;
+        if self.period < self.wish.period {
+            (self.period, self.slice) = (self.period.saturating_mul(2), self.slice.saturating_mul(2));
+            if self.period > self.wish.period || self.slice > self.wish.slice {
+                (self.period, self.slice) = (self.wish.period, self.wish.slice);
+            }
+        }
+        self.deadline += self.period;
+    }
+
+    /// Nothing is reserved in this period: on to the first that begins after `now`.
+    pub(super) fn skip_to_period_after(&mut self, now: Instant) {
+        self.deadline += self.period;
+        if self.begin() <= now {
+            let whole = now.since(self.begin()).as_ns() / self.period.as_ns() + 1;
+            self.deadline += self.period.saturating_mul(whole);
+        }
+    }
+
+    /// The deadline is past, or more was used than there is: on to the first period that ends at `now` or later, but the next one at
+    /// least, with a full slice.
+    pub(super) fn miss(&mut self, now: Instant) {
+        self.deadline += self.period;
+        let behind = now.saturating_since(self.deadline);
+        self.deadline += behind.round_up(self.period);
+        self.used = Nanos::ZERO;
+    }
+
+    // ---- Wake-ups ----
+
+    /// It wakes in the period in which it blocked. Whether it is to be queued for compensation.
+    pub(super) fn unblock_short(&mut self, unblock: Unblock, quantum: Nanos, now: Instant) -> bool {
+        let unused = self.slice.saturating_sub(self.used);
+        if let (Unblock::Resume, Some(blocked_at)) = (unblock, self.blocked_at) {
+            let used = self.used + now.since(blocked_at);
+            if used + quantum <= self.slice {
+                self.used = used;
+                return false;
+            }
+        }
+        self.deadline += self.period;
+        self.used = Nanos::ZERO;
+        if unblock != Unblock::Extra || self.blocked_at.is_none() {
+            return false;
+        }
+        self.lost = unused;
+        if unused.is_zero() {
+            return false;
+        }
+        self.penalty_score = inverse_utilisation(self.period, unused);
+        self.wants_penalty = true;
+        true
+    }
+
+    /// It wakes after the period in which it blocked.
+    pub(super) fn unblock_long(&mut self, unblock: Unblock, latency: Option<Nanos>, now: Instant) {
+        self.used = Nanos::ZERO;
+        if unblock == Unblock::Isochronous {
+            let behind = now.since(self.deadline).round_up(self.period);
+            self.deadline += behind + self.period;
+            return;
+        }
+        if let (Unblock::Atropos, Some(latency)) = (unblock, latency) {
+            self.shorten(latency);
+        }
+        self.deadline = now + self.period;
+    }
+
+    /// Makes the period as short as `latency`, and the slice in proportion.
+    fn shorten(&mut self, latency: Nanos) {
+        let Wish { slice, period, .. } = self.wish;
+        if slice.is_zero() {
+            return;
+        }
+        // Rounded up, so that the slice does not come out below the least.
+        let least = Nanos::ns(SLICE_MIN.scale(period.as_ns(), slice.as_ns()).as_ns() + 1).max(PERIOD_MIN);
+        let short = latency.max(least);
+        if short < period {
+            (self.period, self.slice) = (short, slice.scale(short.as_ns(), period.as_ns()));
+        }
+    }
+
+    // ---- Compensation ----
+
+    /// It has run to be compensated: until all that was lost has run, or (`at_once`) for one turn only.
+    pub(super) fn compensate(&mut self, at_once: bool) {
+        self.lost = self.lost.saturating_sub(self.ran);
+        if at_once || self.lost.is_zero() {
+            self.lost = Nanos::ZERO;
+            self.wants_penalty = false;
+        } else {
+            self.penalty_score = inverse_utilisation(self.period, self.lost);
+        }
+    }
+}

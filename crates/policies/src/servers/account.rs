@@ -1,0 +1,225 @@
+//! One server: a budget in every period, and what becomes of it when its owner does not use it.
+
+use sched::{Instant, Limit, Nanos, Reservation};
+
+/// What becomes of a budget whose owner is blocked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// It is kept until the period ends.
+    Deferrable,
+    /// It drains as if it were used.
+    Periodic,
+    /// It is lost at once, and when the period begins with its owner blocked.
+    Polling,
+    /// It is kept; what is used comes back one period after its use began.
+    Sporadic,
+}
+
+/// How many uses of a sporadic budget can be under way; further ones come back with the last of them.
+const RETURNS: usize = 8;
+
+/// An amount that comes back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Return {
+    at: Instant,
+    amount: Nanos,
+}
+
+/// Where an entity's server stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Server {
+    kind: Kind,
+    budget: Nanos,
+    period: Nanos,
+    /// From the beginning of a period to its deadline.
+    relative_deadline: Nanos,
+    /// Whether it goes on, less urgent, when its budget is used up.
+    extra: bool,
+    /// What is left; below zero only until the next look.
+    left: i64,
+    /// The end of the period; for a sporadic one, of nothing.
+    renewal: Instant,
+    pub(crate) deadline: Instant,
+    /// How often the budget was used up in this period; 0: it has its own.
+    pub(crate) level: u32,
+    /// Whether it waits for its budget.
+    pub(crate) depleted: bool,
+    /// Since when its owner is blocked, or was last.
+    blocked: Instant,
+    /// When the use of a sporadic budget that is under way began, and how much it is.
+    begun: Instant,
+    used: Nanos,
+    returns: [Option<Return>; RETURNS],
+}
+
+impl Server {
+    /// The server of `asked`, one of whose periods begins at `begin`, and none before.
+    pub(crate) fn new(kind: Kind, asked: &Reservation, extratime: bool, begin: Instant, now: Instant) -> Server {
+        let mut server = Server {
+            kind,
+            budget: asked.slice,
+            period: asked.period,
+            relative_deadline: asked.relative_deadline(),
+            extra: extratime && asked.limit == Limit::Soft,
+            left: 0,
+            renewal: begin,
+            deadline: begin,
+            level: 0,
+            depleted: false,
+            blocked: now,
+            begun: begin,
+            used: Nanos::ZERO,
+            returns: [None; RETURNS],
+        };
+        if begin > now {
+            server.give_back(Return { at: begin, amount: asked.slice });
+            server.exhaust();
+        } else {
+            server.renew(now);
+        }
+        server
+    }
+
+    /// What orders servers by fixed priority: who must be done sooner after its period begins.
+    pub(crate) fn relative_deadline(&self) -> Nanos {
+        self.relative_deadline
+    }
+
+    /// What is left of the budget.
+    pub(crate) fn left(&self) -> Nanos {
+        Nanos::ns(self.left.max(0).unsigned_abs())
+    }
+
+    /// When it must be looked at again while its owner is runnable.
+    pub(crate) fn next_event(&self) -> Option<Instant> {
+        match self.kind {
+            Kind::Sporadic => self.returns.iter().flatten().map(|coming| coming.at).min(),
+            _ => Some(self.renewal),
+        }
+    }
+
+    /// Takes what was used.
+    pub(crate) fn charge(&mut self, ran: Nanos) {
+        self.left = self.left.saturating_sub_unsigned(ran.as_ns());
+        if self.level == 0 {
+            self.used += ran;
+        }
+        if self.left <= 0 && !self.depleted {
+            self.exhaust();
+        }
+    }
+
+    /// The owner blocks.
+    pub(crate) fn block(&mut self, now: Instant) {
+        self.blocked = now;
+        match self.kind {
+            Kind::Sporadic => self.end_use(),
+            Kind::Polling if self.level == 0 && !self.depleted => self.exhaust(),
+            Kind::Polling | Kind::Deferrable | Kind::Periodic => {}
+        }
+    }
+
+    /// The owner wakes.
+    pub(crate) fn wake(&mut self, now: Instant) {
+        if self.kind == Kind::Sporadic {
+            self.collect(now);
+            self.begin_use(now);
+            return;
+        }
+        if now >= self.renewal {
+            self.renew(now);
+        }
+        if self.level > 0 || self.depleted {
+            return;
+        }
+        let begin = Instant::ZERO + self.renewal.since(Instant::ZERO).saturating_sub(self.period);
+        match self.kind {
+            Kind::Polling if begin < now && self.blocked < now => self.exhaust(),
+            Kind::Periodic => {
+                let drained = now.since(self.blocked.max(begin));
+                self.left = self.left.saturating_sub_unsigned(drained.as_ns());
+                if self.left <= 0 {
+                    self.exhaust();
+                }
+            }
+            Kind::Polling | Kind::Deferrable | Kind::Sporadic => {}
+        }
+    }
+
+    /// A moment of [`next_event`](Server::next_event) has come, and the owner is runnable.
+    pub(crate) fn renew_at(&mut self, now: Instant) {
+        match self.kind {
+            Kind::Sporadic => {
+                let lacked = self.depleted || self.level > 0;
+                self.collect(now);
+                if lacked && !self.depleted && self.level == 0 {
+                    self.begin_use(now);
+                }
+            }
+            _ if now >= self.renewal => self.renew(now),
+            _ => {}
+        }
+    }
+
+    /// Begins the period that contains `now`, with a whole budget.
+    fn renew(&mut self, now: Instant) {
+        let passed = now.since(self.renewal).as_ns() / self.period.as_ns();
+        let begin = self.renewal.saturating_add(self.period.saturating_mul(passed));
+        self.renewal = begin.saturating_add(self.period);
+        self.deadline = begin.saturating_add(self.relative_deadline);
+        self.left = self.budget.as_ns().cast_signed();
+        (self.level, self.depleted) = (0, false);
+    }
+
+    /// The budget is used up: the owner goes on, less urgent, with another one, or waits.
+    fn exhaust(&mut self) {
+        self.end_use();
+        if self.extra {
+            self.level = self.level.saturating_add(1);
+            self.left = self.budget.as_ns().cast_signed();
+        } else {
+            (self.left, self.depleted) = (0, true);
+        }
+    }
+
+    // ---- Sporadic ----
+
+    fn begin_use(&mut self, now: Instant) {
+        self.begun = now;
+        self.deadline = now.saturating_add(self.relative_deadline);
+    }
+
+    /// What was used of a sporadic budget comes back a period after its use began.
+    fn end_use(&mut self) {
+        let amount = std::mem::replace(&mut self.used, Nanos::ZERO);
+        if self.kind == Kind::Sporadic && !amount.is_zero() {
+            self.give_back(Return { at: self.begun.saturating_add(self.period), amount });
+        }
+    }
+
+    fn give_back(&mut self, coming: Return) {
+        let free = self.returns.iter().position(Option::is_none).unwrap_or(RETURNS - 1);
+        let later = self.returns[free]
+            .map_or(coming, |last| Return { at: last.at.max(coming.at), amount: last.amount + coming.amount });
+        self.returns[free] = Some(later);
+    }
+
+    /// Takes what has come back.
+    fn collect(&mut self, now: Instant) {
+        let mut amount = Nanos::ZERO;
+        for slot in &mut self.returns {
+            if let Some(coming) = slot.filter(|coming| coming.at <= now) {
+                amount += coming.amount;
+                *slot = None;
+            }
+        }
+        if amount.is_zero() {
+            return;
+        }
+        if self.level > 0 || self.depleted {
+            (self.level, self.depleted, self.left) = (0, false, 0);
+        }
+        let full = self.budget.as_ns().cast_signed();
+        self.left = self.left.saturating_add_unsigned(amount.as_ns()).min(full);
+    }
+}

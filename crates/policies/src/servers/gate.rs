@@ -1,0 +1,98 @@
+//! [`Gate`]: whether what is asked for fits, where somebody looks.
+//!
+//! Under earliest deadline first, Σ budget/deadline ≤ 1 on a CPU suffices (Liu and Layland 1973, where deadlines are periods). By fixed
+//! priorities, deadline monotonic, Π (1 + budget/deadline) ≤ 2 does (Bini, Buttazzo and Buttazzo 2003), which lets in all that Liu and Layland's
+//! n·(2^(1/n) − 1) does, and more. Both are for servers whose owners want to run. Of several CPUs under one queue, Σ ≤ their
+//! number is necessary, not sufficient: it is what Xen asks for.
+
+use super::{Order, Settings};
+use crate::admission::{Admission, Full, ONE, Utilisation};
+use sched::{CpuId, CpuSet, Host, Refused, Reservation};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Rule {
+    /// Everything is let in.
+    Open,
+    /// The sum of all densities is at most the CPUs.
+    Sum,
+    /// The product of one and each density is at most two.
+    Product,
+}
+
+/// Lets servers in, and keeps the books.
+#[derive(Debug)]
+pub(super) struct Gate {
+    rule: Rule,
+    partitioned: bool,
+    /// The books of the sum.
+    books: Admission,
+}
+
+impl Gate {
+    pub(super) fn new(host: &Host, settings: &Settings) -> Gate {
+        let own_cpu = settings.partitioned || host.cpus == 1;
+        let rule = match settings.order {
+            _ if !settings.closed => Rule::Open,
+            Order::DeadlineMonotonic if own_cpu => Rule::Product,
+            Order::DeadlineMonotonic | Order::EarliestDeadline => Rule::Sum,
+        };
+        let partitioned = settings.partitioned;
+        Gate { rule, partitioned, books: Admission::new(host.cpus, 0, partitioned) }
+    }
+
+    /// Lets `asked` in: on `first` if it fits there, else on the lowest of `allowed` on which it does; `None` where
+    /// there is one queue. `others` are the densities of those who are in, by their CPU.
+    pub(super) fn admit<'a, I: Iterator<Item = &'a Utilisation>>(
+        &mut self,
+        asked: &Reservation,
+        first: CpuId,
+        allowed: &CpuSet,
+        others: impl Fn(Option<CpuId>) -> I,
+    ) -> Result<Option<CpuId>, Refused> {
+        let wish = Utilisation::density(asked);
+        let answer = match self.rule {
+            Rule::Open => Ok(self.partitioned.then_some(first)),
+            Rule::Sum => self.books.admit(wish, Some(first), allowed, others),
+            Rule::Product if self.partitioned => {
+                let mut open = std::iter::once(first).chain(allowed.iter());
+                let found = open.find(|&cpu| wish.units_up() <= left_of_two(others(Some(cpu))));
+                found.map(Some).ok_or_else(|| full(left_of_two(others(Some(first))), Some(first)))
+            }
+            Rule::Product => match left_of_two(others(None)) {
+                left if wish.units_up() <= left => Ok(None),
+                left => Err(full(left, None)),
+            },
+        };
+        answer.map_err(|Full { free_ppm, on }| {
+            // It is of the time to the deadline; all that is said is of the period.
+            let of_period = asked.relative_deadline().scale(free_ppm, asked.period.as_ns());
+            Refused::Utilisation { asked: *asked, free_ppm: of_period.as_ns(), on }
+        })
+    }
+
+    /// Who was let in with this density goes.
+    pub(super) fn release(&mut self, density: Utilisation, cpu: Option<CpuId>) {
+        if self.rule == Rule::Sum {
+            self.books.release(density, cpu);
+        }
+    }
+
+    /// Who has just gone is in again.
+    pub(super) fn restore(&mut self, density: Utilisation, cpu: Option<CpuId>) {
+        if self.rule == Rule::Sum {
+            self.books.restore(density, cpu);
+        }
+    }
+}
+
+/// The largest density, in parts of [`ONE`], by which the product of `others` stays within two.
+fn left_of_two<'a>(others: impl Iterator<Item = &'a Utilisation>) -> u64 {
+    let one = u128::from(ONE);
+    let product = others.fold(one, |product, density| (product * (one + u128::from(density.units_up()))).div_ceil(one));
+    u64::try_from((2 * one * one / product).saturating_sub(one)).expect("a share is at most one")
+}
+
+fn full(left: u64, on: Option<CpuId>) -> Full {
+    let free_ppm = u128::from(left) * 1_000_000 / u128::from(ONE);
+    Full { free_ppm: u64::try_from(free_ppm).expect("a share is at most a million millionths"), on }
+}

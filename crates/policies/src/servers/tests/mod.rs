@@ -1,0 +1,299 @@
+//! Servers of every kind, by either order, bound to CPUs or not: policies.md 8.2 and 10.6.
+
+mod admission;
+
+use crate::{rt_xen, rtds};
+use sched::{
+    CpuId, CpuSet, Descriptor, EntityId, GroupId, Instant, Limit, Nanos, Params, Refused, Reservation, State, Wake,
+};
+use sim::{Costs, Host, Workload};
+
+fn host<'a>(policy: &Descriptor, cpus: usize, knobs: &[(&str, &str)]) -> Host<'a> {
+    let mut values = policy.defaults();
+    for &(name, word) in knobs {
+        if values.set_word(name, word).is_err() {
+            values.set(name, word.parse().expect("a word or a number")).expect("it is in range");
+        }
+    }
+    Host::new(policy, sched::Host::new(cpus), &values, Costs::NONE).expect("it works everywhere")
+}
+
+fn asking(slice: u64, period: u64, limit: Limit) -> Params {
+    let reservation = Reservation { limit, ..Reservation::new(Nanos::ms(slice), Nanos::ms(period)) };
+    Params { reservation: Some(reservation), ..Params::default() }
+}
+
+fn awake(host: &mut Host<'_>, params: Params) -> EntityId {
+    let e = host.attach("e", params, Workload::Scripted).expect("it is accepted");
+    host.wake(e, Wake::New { parent: None });
+    e
+}
+
+/// Lets everything up to `us` happen, and what is at `us`, too.
+fn run_through(host: &mut Host<'_>, us: u64) {
+    host.run_until(Instant::at_ns(Nanos::us(us).as_ns()) + Nanos::ns(1));
+}
+
+fn runs(host: &Host<'_>, e: EntityId) -> bool {
+    matches!(host.machine().state(e), State::Running(_))
+}
+
+/// Who of `all` runs, sampled in the middle of every millisecond from `from` to `to`: a letter each, `.` for nobody.
+fn schedule(host: &mut Host<'_>, all: &[EntityId], from: u64, to: u64) -> String {
+    let mut text = String::new();
+    for ms in from..to {
+        run_through(host, ms * 1_000 + 500);
+        let who = all.iter().position(|&e| runs(host, e));
+        text.push(who.map_or('.', |at| char::from(b'a' + u8::try_from(at).expect("few"))));
+    }
+    text
+}
+
+/// policies.md 8.2: u without extratime, e with it; (10, 4) each, from 0. It says of 4–8 `level 1 with fresh 4`; by the
+/// rules e has its own budget then, and is on level 1 from 8 on. Who runs is the same.
+#[test]
+fn the_worked_example_of_rtds() {
+    let mut host = host(&rtds::POLICY, 1, &[]);
+    let all = [awake(&mut host, asking(4, 10, Limit::Hard)), awake(&mut host, asking(4, 10, Limit::Soft))];
+    assert_eq!(schedule(&mut host, &all, 0, 20), "aaaabbbbbbaaaabbbbbb");
+    let e = all[1];
+    let level = |host: &Host<'_>| host.machine().inspect(e, "level");
+    assert_eq!(level(&host), Some(1), "it is on its second budget");
+    run_through(&mut host, 20_001);
+    assert_eq!(level(&host), Some(0), "replenished");
+    run_through(&mut host, 27_999);
+    assert_eq!(level(&host), Some(0), "its own budget lasts to 28");
+    assert_eq!(host.machine().inspect(e, "deadline"), Some(Nanos::ms(30).as_ns().cast_signed()));
+}
+
+#[test]
+fn without_extratime_a_soft_limit_is_hard() {
+    let mut host = host(&rtds::POLICY, 1, &[("extratime", "0")]);
+    let all = [awake(&mut host, asking(4, 10, Limit::Soft))];
+    assert_eq!(schedule(&mut host, &all, 0, 20), "aaaa......aaaa......");
+}
+
+#[test]
+fn who_asks_for_nothing_has_four_in_ten() {
+    let mut host = host(&rtds::POLICY, 1, &[("extratime", "0")]);
+    let all = [awake(&mut host, Params::default())];
+    assert_eq!(schedule(&mut host, &all, 0, 20), "aaaa......aaaa......");
+    let mut tuned = self::host(
+        &rtds::POLICY,
+        1,
+        &[("extratime", "0"), ("default-period", "5000000"), ("default-budget", "2000000")],
+    );
+    let all = [awake(&mut tuned, Params::default())];
+    assert_eq!(schedule(&mut tuned, &all, 0, 10), "aa...aa...");
+}
+
+/// Deadlines at 10, 15 and 20 on two CPUs: the two earliest run, wherever there is room.
+#[test]
+fn rtds_runs_the_earliest_deadlines_of_the_whole_machine() {
+    let mut host = host(&rtds::POLICY, 2, &[]);
+    let late = awake(&mut host, asking(8, 20, Limit::Hard));
+    let middle = awake(&mut host, asking(6, 15, Limit::Hard));
+    run_through(&mut host, 100);
+    assert!(runs(&host, late) && runs(&host, middle));
+    let early = awake(&mut host, asking(2, 10, Limit::Hard));
+    run_through(&mut host, 200);
+    assert!(runs(&host, early) && runs(&host, middle) && !runs(&host, late), "the latest deadline gives way");
+    run_through(&mut host, 2_300);
+    assert!(runs(&host, late), "its budget is used up");
+}
+
+/// A wake-up after the period's end begins the period of the grid that it falls in.
+#[test]
+fn periods_stay_on_their_grid() {
+    let mut host = host(&rtds::POLICY, 1, &[("extratime", "0")]);
+    let e = awake(&mut host, asking(4, 10, Limit::Hard));
+    run_through(&mut host, 1_000);
+    host.block(CpuId::new(0));
+    run_through(&mut host, 27_000);
+    host.wake(e, Wake::Timer);
+    assert_eq!(schedule(&mut host, &[e], 27, 40), "aaaaaaa......");
+    assert_eq!(host.machine().inspect(e, "deadline"), Some(Nanos::ms(40).as_ns().cast_signed()));
+}
+
+/// The example of rt-xen's essay: (10, 4) on an idle CPU, blocked at 1, awake from 6 on.
+#[test]
+fn the_kinds_of_servers_are_told_apart() {
+    let expected = [
+        ("deferrable", "a.....aaa.aaaa......"),
+        ("periodic", "a.........aaaa......"),
+        ("polling", "a.........aaaa......"),
+        ("sporadic", "a.....aaa.a.....aaa."),
+    ];
+    for (server, wanted) in expected {
+        let mut host = host(&rt_xen::POLICY, 1, &[("server", server)]);
+        let e = awake(&mut host, asking(4, 10, Limit::Hard));
+        let mut got = schedule(&mut host, &[e], 0, 1);
+        run_through(&mut host, 1_000);
+        host.block(CpuId::new(0));
+        got += &schedule(&mut host, &[e], 1, 6);
+        run_through(&mut host, 6_000);
+        host.wake(e, Wake::Timer);
+        got += &schedule(&mut host, &[e], 6, 20);
+        assert_eq!(got, wanted, "{server}");
+    }
+}
+
+/// Polling loses its budget at once, periodic only what its rest would have used.
+#[test]
+fn a_short_rest_costs_a_periodic_server_its_length_and_a_polling_one_everything() {
+    let expected = [("deferrable", "aaaa....."), ("periodic", "aaa......"), ("polling", "a........")];
+    for (server, wanted) in expected {
+        let mut host = host(&rt_xen::POLICY, 1, &[("server", server)]);
+        let e = awake(&mut host, asking(4, 10, Limit::Hard));
+        run_through(&mut host, 1_000);
+        host.block(CpuId::new(0));
+        run_through(&mut host, 2_000);
+        host.wake(e, Wake::Timer);
+        let got = schedule(&mut host, &[e], 2, 10);
+        assert_eq!(format!("a{got}"), wanted, "{server}");
+    }
+}
+
+#[test]
+fn fixed_priorities_go_by_period_and_deadlines_by_the_clock() {
+    // At 10, the longer period's deadline (14) is the earlier one of the two (20).
+    for (order, wanted) in [("deadline-monotonic", "aaaabbbbbbaaaabb"), ("edf", "aaaabbbbbbbaaaab")] {
+        let mut host = host(&rt_xen::POLICY, 1, &[("order", order)]);
+        let all = [awake(&mut host, asking(4, 10, Limit::Hard)), awake(&mut host, asking(7, 14, Limit::Hard))];
+        assert_eq!(schedule(&mut host, &all, 0, 16), wanted, "{order}");
+    }
+}
+
+/// A deadline before the end of the period orders by itself; RTDS has no such thing.
+#[test]
+fn a_constrained_deadline_is_for_rt_xen_alone() {
+    let mut tight = asking(2, 20, Limit::Hard);
+    tight.reservation = tight.reservation.map(|asked| Reservation { deadline: Some(Nanos::ms(3)), ..asked });
+    let mut host = self::host(&rt_xen::POLICY, 1, &[]);
+    let all = [awake(&mut host, asking(4, 10, Limit::Hard)), awake(&mut host, tight)];
+    assert_eq!(schedule(&mut host, &all, 0, 8), "bbaaaa..");
+    let mut host = self::host(&rtds::POLICY, 1, &[]);
+    assert!(matches!(host.attach("e", tight, Workload::Hog), Err(Refused::Unsupported(_))));
+}
+
+#[test]
+fn what_is_too_short_is_refused() {
+    let mut host = host(&rtds::POLICY, 1, &[]);
+    let mut short = asking(1, 10, Limit::Soft);
+    short.reservation = short.reservation.map(|asked| Reservation { slice: Nanos::us(9), ..asked });
+    let refused = host.attach("e", short, Workload::Hog).expect_err("below 10 us");
+    assert!(matches!(refused, Refused::OutOfRange { what: "slice", least, .. } if least == Nanos::us(10)), "{refused}");
+}
+
+/// Two that ask for most of a CPU and a small one on two CPUs: each is bound where the least is asked for.
+#[test]
+fn partitioned_servers_stay_where_there_was_room() {
+    let mut host = host(&rt_xen::POLICY, 2, &[]);
+    let all = [
+        awake(&mut host, asking(8, 10, Limit::Hard)),
+        awake(&mut host, asking(6, 10, Limit::Hard)),
+        awake(&mut host, asking(3, 30, Limit::Hard)),
+    ];
+    for us in (500..60_000).step_by(1_000) {
+        run_through(&mut host, us);
+        for (e, cpu) in all.iter().zip([0, 1, 1]) {
+            let state = host.machine().state(*e);
+            assert!(!matches!(state, State::Running(other) if other != CpuId::new(cpu)), "{e} on {state:?}");
+        }
+    }
+    host.adjust(all[2], Params { affinity: CpuSet::one(CpuId::new(0)), ..asking(3, 30, Limit::Hard) })
+        .expect("it is allowed");
+    run_through(&mut host, 68_500);
+    assert!(!runs(&host, all[2]) || host.machine().state(all[2]) == State::Running(CpuId::new(0)));
+    assert_eq!(host.machine().params(all[2]).group, GroupId::ROOT);
+}
+
+/// Among equals that take turns, the end of a quantum is the end of a turn; without one, that of the budget is.
+#[test]
+fn a_quantum_cuts_turns_among_equals() {
+    for (quantum, ties, wanted) in
+        [("1000000", "turn", "ababab"), ("0", "turn", "aaabbb"), ("1000000", "stay", "aaabbb")]
+    {
+        let mut host = host(&rt_xen::POLICY, 1, &[("quantum", quantum), ("ties", ties)]);
+        let all = [awake(&mut host, asking(3, 10, Limit::Hard)), awake(&mut host, asking(3, 10, Limit::Hard))];
+        assert_eq!(schedule(&mut host, &all, 0, 6), wanted, "{quantum} {ties}");
+    }
+}
+
+/// At 2, c comes with the deadline that a has, which is no reason to look again; something else is.
+#[test]
+fn who_runs_gives_way_to_an_equal_or_stays() {
+    for (ties, wanted) in [("turn", "aacc"), ("stay", "aaaa")] {
+        let mut host = host(&rtds::POLICY, 1, &[("ties", ties)]);
+        let a = awake(&mut host, asking(6, 10, Limit::Hard));
+        host.run_until(Instant::ZERO + Nanos::ms(2));
+        let c = host.attach("c", asking(2, 8, Limit::Hard), Workload::Scripted).expect("it is accepted");
+        host.wake(c, Wake::New { parent: None });
+        host.adjust(a, Params { affinity: CpuSet::one(CpuId::new(0)), ..asking(6, 10, Limit::Hard) }).expect("it may");
+        let got = schedule(&mut host, &[a, a, c], 2, 4);
+        assert_eq!(format!("aa{got}"), wanted, "{ties}");
+    }
+}
+
+/// Who comes at 7 has, on the machine's grid, a whole budget until 10.
+#[test]
+fn periods_count_from_when_somebody_comes_or_from_the_machines_start() {
+    for policy in [&rtds::POLICY, &rt_xen::POLICY] {
+        for (grid, wanted) in [("seen", "aaaa......aaaa"), ("boot", "aaaaaaa......a")] {
+            let mut host = host(policy, 1, &[("grid", grid)]);
+            run_through(&mut host, 7_000);
+            let all = [awake(&mut host, asking(4, 10, Limit::Hard))];
+            assert_eq!(schedule(&mut host, &all, 7, 21), wanted, "{} {grid}", policy.name);
+        }
+    }
+}
+
+#[test]
+fn the_versions_of_rt_xen_are_partitioned_by_rate_and_global_by_deadline() {
+    let pair = [asking(4, 10, Limit::Hard), asking(7, 14, Limit::Hard)];
+    for (knobs, wanted) in [
+        (&[("version", "1")][..], "aaaabbbbbbaaaabb"),
+        (&[("version", "2")], "aaaabbbbbbbaaaab"),
+        (&[("version", "2"), ("order", "deadline-monotonic")], "aaaabbbbbbaaaabb"),
+    ] {
+        let mut host = host(&rt_xen::POLICY, 1, knobs);
+        let all = pair.map(|params| awake(&mut host, params));
+        assert_eq!(schedule(&mut host, &all, 0, 16), wanted, "{knobs:?}");
+    }
+    // The third may only run where the first two are not, or wherever somebody is done.
+    for (knobs, moves) in [
+        (&[("version", "1")][..], false),
+        (&[("version", "2")], true),
+        (&[("version", "1"), ("placement", "global")], true),
+        (&[("version", "2"), ("placement", "partitioned")], false),
+    ] {
+        let mut host = host(&rt_xen::POLICY, 2, knobs);
+        let all =
+            [(8, 10), (5, 10), (6, 30)].map(|(slice, period)| awake(&mut host, asking(slice, period, Limit::Hard)));
+        let mut seen = CpuSet::EMPTY;
+        for us in (500..60_000).step_by(1_000) {
+            run_through(&mut host, us);
+            if us == 14_500 {
+                host.block(CpuId::new(0)); // The first leaves its CPU.
+            }
+            if let State::Running(cpu) = host.machine().state(all[2]) {
+                seen.insert(cpu);
+            }
+        }
+        assert_eq!(seen.len() > 1, moves, "{knobs:?}: on {seen}");
+    }
+}
+
+#[test]
+fn extratime_and_defaults_are_knobs_of_rt_xen_too() {
+    let knobs = [("extratime", "1"), ("default-period", "5000000"), ("default-budget", "2000000")];
+    for (knobs, wanted) in [(&knobs[..1], "aaaabbbbbb"), (&knobs[1..], "aa...aa..."), (&[][..], "aaaa......")] {
+        let mut host = host(&rt_xen::POLICY, 1, knobs);
+        let limits = if wanted.contains('b') { &[Limit::Hard, Limit::Soft][..] } else { &[] };
+        let mut all: Vec<EntityId> = limits.iter().map(|&limit| awake(&mut host, asking(4, 10, limit))).collect();
+        if all.is_empty() {
+            all.push(awake(&mut host, Params::default()));
+        }
+        assert_eq!(schedule(&mut host, &all, 0, 10), wanted, "{knobs:?}");
+    }
+}

@@ -5,6 +5,9 @@ use rustix::process::Pid;
 use rustix::thread::CpuSet as Mask;
 use sched::{CpuId, CpuSet};
 
+const RIGHT: &str = "a thread of this user or CAP_SYS_NICE, CPUs that are online and in its cpuset, and for a thread under \
+    SCHED_DEADLINE all of those";
+
 fn pid(tid: u32) -> Result<Option<Pid>> {
     i32::try_from(tid).ok().and_then(Pid::from_raw).map(Some).ok_or(Error::Gone(tid))
 }
@@ -15,7 +18,7 @@ fn pid(tid: u32) -> Result<Option<Pid>> {
 /// It is gone.
 pub fn get(tid: u32) -> Result<CpuSet> {
     let mask = rustix::thread::sched_getaffinity(pid(tid)?);
-    let mask = mask.map_err(|errno| Error::of(errno, tid, format!("to read the affinity of thread {tid}"), ""))?;
+    let mask = mask.map_err(|errno| Error::of(errno, tid, format!("read the affinity of thread {tid}"), RIGHT))?;
     Ok((0..Mask::MAX_CPU.min(sched::id::CPUS_MAX)).filter(|&cpu| mask.is_set(cpu)).map(CpuId::new).collect())
 }
 
@@ -28,11 +31,18 @@ pub fn set(tid: u32, cpus: &CpuSet) -> Result<()> {
     for cpu in cpus.iter().filter(|cpu| cpu.index() < Mask::MAX_CPU) {
         mask.set(cpu.index());
     }
-    let what = || format!("to run thread {tid} on CPUs {cpus}");
-    let right = "right would be a thread of this user, or CAP_SYS_NICE; a thread under SCHED_DEADLINE cannot be moved";
-    rustix::thread::sched_setaffinity(pid(tid)?, &mask).map_err(|errno| Error::of(errno, tid, what(), right))?;
+    let what = || format!("run thread {tid} on CPUs {cpus}");
+    rustix::thread::sched_setaffinity(pid(tid)?, &mask).map_err(|errno| Error::of(errno, tid, what(), RIGHT))?;
     let kept = get(tid)?;
-    if kept == *cpus { Ok(()) } else { Err(Error::NotKept { what: what(), kept: format!("CPUs {kept}") }) }
+    if kept == *cpus {
+        Ok(())
+    } else {
+        Err(Error::NotKept {
+            what: what(),
+            kept: format!("CPUs {kept}"),
+            right: "CPUs that are online and in its cpuset",
+        })
+    }
 }
 
 #[cfg(test)]

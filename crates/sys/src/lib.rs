@@ -1,72 +1,114 @@
-//! What Tactus asks of a Linux kernel: scheduling attributes, affinities, identities of threads, CPU time, timers, freezers.
+//! What Tactus asks of a Linux kernel: how threads are scheduled and who they are, CPU time, timers, context switches,
+//! freezers, and what the machine is like.
 //!
 //! The only crate with unsafe code. It decides nothing: every call does one thing, and says what went wrong with the
 //! thing it was asked for. What was set is read back where the kernel may set something else.
+//!
+//! | module | what it is about |
+//! |---|---|
+//! | [`attributes`], [`affinity`], [`autogroup`] | how a thread is scheduled, and where it may run |
+//! | [`thread`], [`process`] | who a thread is, and holding on to it when its number is given to another |
+//! | [`usage`] | CPU time and run state, read without allocating |
+//! | [`clock`], [`event`] | the monotonic clock, timers, and waiting for several things at once |
+//! | [`switches`] | context switches as they happen |
+//! | [`cgroup`], [`freezer`] | control groups of our own, and stopping what is in them |
+//! | [`realtime`], [`privileges`], [`cpus`], [`kernel`] | what this machine allows, has and is |
+//! | [`memory`] | memory that stays |
+//! | [`child`] | processes of our own to try things on |
 
 pub mod affinity;
 pub mod attributes;
+pub mod autogroup;
+pub mod child;
 pub mod clock;
+pub mod event;
+mod file;
 pub mod memory;
+pub mod process;
 pub mod thread;
 pub mod usage;
 
+use std::io;
 use std::path::PathBuf;
 
-/// Why the kernel did not do what it was asked for.
+/// Why the kernel did not do what it was asked for. Every message names what was tried on what, what the kernel said, and,
+/// where that is known, what would be right.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is no such process or thread (any more).
     #[error("there is no thread {0}; it has ended, or never was")]
     Gone(u32),
     /// The kernel does not let us.
-    #[error("{what} is not permitted; {right}")]
+    #[error("cannot {what}: {source}; right would be {right}")]
     NotPermitted {
         /// What was asked for.
         what: String,
+        /// What the kernel said.
+        source: io::Error,
         /// What would help.
         right: &'static str,
     },
     /// The kernel accepted the call and did something else.
-    #[error("{what}: the kernel kept {kept}")]
+    #[error("cannot {what}: the kernel kept {kept}; right would be {right}")]
     NotKept {
         /// What was asked for.
         what: String,
         /// What is in force.
         kept: String,
+        /// What would help.
+        right: &'static str,
     },
     /// This kernel or machine has no such thing.
-    #[error("{what} is not there: {why}")]
+    #[error("{what} is not there: {why}; right would be {right}")]
     Absent {
         /// What was asked for.
         what: String,
         /// Why it is not there.
         why: String,
+        /// What would help.
+        right: &'static str,
     },
-    /// A file under /proc or /sys could not be read, or says what it should not.
-    #[error("{}: {what}", path.display())]
-    File {
+    /// A file does not say what it should.
+    #[error("{} is not {wanted}", path.display())]
+    Malformed {
         /// Which file.
         path: PathBuf,
-        /// What is wrong with it.
-        what: String,
+        /// What it should be.
+        wanted: &'static str,
     },
     /// Any other error of a call.
-    #[error("{what}: {source}")]
+    #[error("cannot {what}: {source}")]
     Call {
         /// What was asked for.
         what: String,
         /// What the kernel said.
-        source: std::io::Error,
+        source: io::Error,
     },
 }
 
 impl Error {
-    /// What became of asking `what` of thread `tid`.
-    fn of(errno: rustix::io::Errno, tid: u32, what: impl Into<String>, right: &'static str) -> Error {
-        match errno {
-            rustix::io::Errno::SRCH => Error::Gone(tid),
-            rustix::io::Errno::PERM | rustix::io::Errno::ACCESS => Error::NotPermitted { what: what.into(), right },
-            other => Error::Call { what: what.into(), source: other.into() },
+    /// What became of trying to do `what` to thread `tid`.
+    fn of(error: impl Into<io::Error>, tid: u32, what: impl Into<String>, right: &'static str) -> Error {
+        let source = error.into();
+        if source.raw_os_error() == Some(libc::ESRCH) { Error::Gone(tid) } else { Error::from(source, what, right) }
+    }
+
+    /// What became of trying to do `what` to something that is no thread.
+    fn from(error: impl Into<io::Error>, what: impl Into<String>, right: &'static str) -> Error {
+        let (source, what) = (error.into(), what.into());
+        match source.kind() {
+            io::ErrorKind::PermissionDenied => Error::NotPermitted { what, source, right },
+            _ => Error::Call { what, source },
+        }
+    }
+
+    /// What the kernel said, where it said a number.
+    #[must_use]
+    pub fn errno(&self) -> Option<i32> {
+        match self {
+            Error::Gone(_) => Some(libc::ESRCH),
+            Error::NotPermitted { source, .. } | Error::Call { source, .. } => source.raw_os_error(),
+            Error::NotKept { .. } | Error::Absent { .. } | Error::Malformed { .. } => None,
         }
     }
 }

@@ -1,10 +1,12 @@
-//! The CPU time a thread has had: its schedstat, held open and read in one call.
+//! What a thread has had and is doing: its files under /proc, held open and read in one call each, without allocating.
 
-use crate::{Error, Result};
+use crate::thread::{State, path, problem};
+use crate::{Error, Result, file};
+use rustix::fd::AsFd;
+use rustix::fs::OFlags;
 use sched::Nanos;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::PathBuf;
 
 /// What a thread has had so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -31,33 +33,94 @@ impl Meter {
     /// # Errors
     /// It is gone, or the kernel has no schedstat.
     pub fn open(tid: u32) -> Result<Meter> {
-        let path = PathBuf::from(format!("/proc/{tid}/schedstat"));
-        match File::open(&path) {
+        crate::thread::Thread::open(tid)?.meter()
+    }
+
+    pub(crate) fn of(tid: u32, directory: impl AsFd) -> Result<Meter> {
+        match file::open_in(&directory, "schedstat", OFlags::RDONLY) {
             Ok(file) => Ok(Meter { tid, file }),
-            Err(_) if !PathBuf::from(format!("/proc/{tid}")).exists() => Err(Error::Gone(tid)),
-            Err(error) => Err(Error::File { path, what: error.to_string() }),
+            Err(_) if file::open_in(&directory, "stat", OFlags::RDONLY).is_ok() => Err(Error::Absent {
+                what: path(tid, "schedstat").display().to_string(),
+                why: "this kernel does not count the CPU time of threads".to_string(),
+                right: "a kernel with CONFIG_SCHED_INFO",
+            }),
+            Err(error) => Err(problem(error, tid, "schedstat")),
         }
     }
 
-    /// What it has had.
+    /// What it has had. Allocates nothing unless it fails.
     ///
     /// # Errors
     /// It is gone.
     pub fn read(&self) -> Result<Usage> {
         let mut bytes = [0; 96];
-        let read = self.file.read_at(&mut bytes, 0).map_err(|_| Error::Gone(self.tid))?;
-        parse(&bytes[..read]).ok_or_else(|| Error::File {
-            path: PathBuf::from(format!("/proc/{}/schedstat", self.tid)),
-            what: "is not three numbers".to_string(),
-        })
+        let read = self.file.read_at(&mut bytes, 0).map_err(|error| problem(error, self.tid, "schedstat"))?;
+        let malformed = || Error::Malformed { path: path(self.tid, "schedstat"), wanted: "three numbers" };
+        parse_usage(&bytes[..read]).ok_or_else(malformed)
+    }
+}
+
+/// What a thread does at one moment, and where.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Doing {
+    /// What it is doing.
+    pub state: State,
+    /// The CPU it runs or last ran on.
+    pub cpu: usize,
+}
+
+/// A thread's stat, read for what it is doing only.
+#[derive(Debug)]
+pub struct StateMeter {
+    tid: u32,
+    file: File,
+}
+
+impl StateMeter {
+    /// Of thread `tid`.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn open(tid: u32) -> Result<StateMeter> {
+        crate::thread::Thread::open(tid)?.state_meter()
+    }
+
+    pub(crate) fn of(tid: u32, directory: impl AsFd) -> Result<StateMeter> {
+        let file = file::open_in(directory, "stat", OFlags::RDONLY).map_err(|error| problem(error, tid, "stat"))?;
+        Ok(StateMeter { tid, file })
+    }
+
+    /// What it is doing. Allocates nothing unless it fails.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn read(&self) -> Result<Doing> {
+        // 52 numbers of at most 20 digits and a short name.
+        let mut bytes = [0; 1200];
+        let read = self.file.read_at(&mut bytes, 0).map_err(|error| problem(error, self.tid, "stat"))?;
+        let malformed = || Error::Malformed { path: path(self.tid, "stat"), wanted: "the status of a thread" };
+        parse_doing(&bytes[..read]).ok_or_else(malformed)
     }
 }
 
 /// Three decimal numbers.
-fn parse(bytes: &[u8]) -> Option<Usage> {
-    let mut numbers = bytes.split(|byte| byte.is_ascii_whitespace()).filter(|word| !word.is_empty()).map(number);
+fn parse_usage(bytes: &[u8]) -> Option<Usage> {
+    let mut numbers = words(bytes).map(number);
     let mut next = || numbers.next().flatten();
     Some(Usage { ran: Nanos::ns(next()?), waited: Nanos::ns(next()?), dispatches: next()? })
+}
+
+/// State and CPU, the 1st and the 37th word after the name.
+fn parse_doing(bytes: &[u8]) -> Option<Doing> {
+    let end_of_name = bytes.iter().rposition(|&byte| byte == b')')?;
+    let mut words = words(&bytes[end_of_name + 1..]);
+    let state = State::of(*words.next()?.first()?);
+    let cpu = usize::try_from(number(words.nth(35)?)?).ok()?;
+    Some(Doing { state, cpu })
+}
+
+fn words(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    bytes.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
 }
 
 fn number(digits: &[u8]) -> Option<u64> {
@@ -70,14 +133,19 @@ fn number(digits: &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::child::{Child, Work};
 
     #[test]
     fn numbers_are_read_or_refused() {
         let usage = Usage { ran: Nanos::ns(12), waited: Nanos::ns(3), dispatches: 4 };
-        assert_eq!(parse(b"12 3 4\n"), Some(usage));
-        assert_eq!(parse(b"12 3\n"), None);
-        assert_eq!(parse(b"12 x 4\n"), None);
-        assert_eq!(parse(b"99999999999999999999 1 1\n"), None);
+        assert_eq!(parse_usage(b"12 3 4\n"), Some(usage));
+        assert_eq!(parse_usage(b"12 3\n"), None);
+        assert_eq!(parse_usage(b"12 x 4\n"), None);
+        assert_eq!(parse_usage(b"99999999999999999999 1 1\n"), None);
+        let stat =
+            b"42 (a) b) R 7 1 1 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 12345 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 3 0 0";
+        assert_eq!(parse_doing(stat), Some(Doing { state: State::Runnable, cpu: 3 }));
+        assert_eq!(parse_doing(&stat[..40]), None);
     }
 
     #[test]
@@ -89,6 +157,35 @@ mod tests {
             sum = std::hint::black_box(sum + 1);
         }
         assert!(sum > 0);
-        assert!(matches!(Meter::open(u32::MAX >> 2), Err(Error::Gone(_))));
+        let gone = Meter::open(u32::MAX >> 2).map(|_| ()).unwrap_err();
+        assert!(matches!(gone, Error::Gone(_)), "{gone}");
+    }
+
+    #[test]
+    fn a_spinning_child_runs_and_a_sleeping_one_does_not() {
+        let spinning = Child::start(Work::Spin { busy: Nanos::ms(1), idle: Nanos::ms(1) }).unwrap();
+        let sleeping = Child::start(Work::Sleep).unwrap();
+        let asleep = StateMeter::open(sleeping.pid()).unwrap();
+        let meters = [spinning.pid(), sleeping.pid()].map(|tid| Meter::open(tid).unwrap());
+        while asleep.read().unwrap().state != State::Sleeping {
+            crate::clock::sleep(Nanos::ms(1));
+        }
+        let before = meters.each_ref().map(|meter| meter.read().unwrap());
+        while meters[0].read().unwrap().ran < before[0].ran + Nanos::ms(10) {
+            crate::clock::sleep(Nanos::ms(1));
+        }
+        assert_eq!(meters[1].read().unwrap(), before[1]);
+        assert_eq!(asleep.read().unwrap().state, State::Sleeping);
+    }
+
+    #[test]
+    fn reading_allocates_nothing() {
+        let me = crate::thread::current();
+        let (usage, doing) = (Meter::open(me).unwrap(), StateMeter::open(me).unwrap());
+        let allocated = allocation_counter::measure(|| {
+            assert!(usage.read().unwrap().dispatches > 0);
+            assert_eq!(doing.read().unwrap().state, State::Runnable);
+        });
+        assert_eq!(allocated.count_total, 0);
     }
 }

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const ARROWS: &[(&str, &[&str])] = &[
     ("sched", &[]),
     ("policies", &["sched"]),
+    ("sys", &["sched"]),
     ("trace", &["sched"]),
     ("sim", &["sched", "trace"]),
     ("lab", &["policies", "sched", "sim", "trace"]),

@@ -209,7 +209,10 @@ fn usual_slice() -> Option<Nanos> {
         apply(me, usual).ok()?;
         read(me).ok()?.slice
     };
-    *USUAL.get_or_init(|| std::thread::spawn(ask).join().ok().flatten())
+    *USUAL.get_or_init(|| {
+        // A thread under SCHED_DEADLINE cannot begin one.
+        std::thread::Builder::new().spawn(ask).ok()?.join().ok().flatten()
+    })
 }
 
 /// Schedules thread `tid` so, and reads back what is in force. Its uclamp values stay as they are.
@@ -292,13 +295,18 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_is_made_idle_and_back() {
+    fn a_thread_is_made_batch_and_back_and_idle() {
         let child = Child::start(Work::Sleep).unwrap();
         let before = get(child.pid()).unwrap();
         assert!(matches!(before.policy, Policy::Other { .. } | Policy::Batch { .. } | Policy::Ext { .. }), "{before}");
+        set(child.pid(), Attributes::of(Policy::Batch { nice: 7 })).unwrap();
+        assert_eq!(get(child.pid()).unwrap(), Attributes::of(Policy::Batch { nice: 7 }));
+        match set(child.pid(), before) {
+            Err(refused @ Error::NotPermitted { .. }) => eprintln!("SKIPPED: {refused}"),
+            other => other.unwrap(),
+        }
         set(child.pid(), Attributes::of(Policy::Idle)).unwrap();
         assert_eq!(get(child.pid()).unwrap().policy, Policy::Idle);
-        set(child.pid(), before).unwrap();
         for nobody in [u32::MAX, u32::MAX >> 2] {
             assert!(matches!(get(nobody), Err(Error::Gone(_)) | Err(Error::Call { .. })));
         }
@@ -315,7 +323,11 @@ mod tests {
             other => {
                 other.unwrap();
                 set(tid, Attributes::of(Policy::Idle)).unwrap();
-                set(tid, own).unwrap();
+                match set(tid, own) {
+                    // The kernel takes SCHED_IDLE for nice 20, and the way back for a raise.
+                    Err(refused @ Error::NotPermitted { .. }) => return eprintln!("SKIPPED: {refused}"),
+                    other => other.unwrap(),
+                }
                 assert_eq!(get(tid).unwrap(), own);
                 let usual = Attributes { slice: None, ..own };
                 set(tid, usual).unwrap();

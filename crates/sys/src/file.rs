@@ -63,6 +63,21 @@ pub(crate) fn numbers_in(directory: impl AsFd, name: &str) -> io::Result<Vec<u32
     Ok(numbers)
 }
 
+/// The names of the directories in a directory.
+pub(crate) fn directories_in(directory: impl AsFd) -> io::Result<Vec<String>> {
+    let opened = openat(directory, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut names = Vec::new();
+    for entry in rustix::fs::Dir::new(opened)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if entry.file_type() == rustix::fs::FileType::Directory && !name.starts_with('.') {
+            names.push(name);
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

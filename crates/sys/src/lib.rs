@@ -19,12 +19,19 @@
 pub mod affinity;
 pub mod attributes;
 pub mod autogroup;
+pub mod cgroup;
 pub mod child;
 pub mod clock;
+pub mod cpus;
 pub mod event;
 mod file;
+pub mod freezer;
+pub mod kernel;
 pub mod memory;
+pub mod privileges;
 pub mod process;
+pub mod realtime;
+pub mod switches;
 pub mod thread;
 pub mod usage;
 

@@ -234,6 +234,35 @@ impl Group {
         self.numbers("cgroup.procs")
     }
 
+    /// The threads in it.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn threads(&self) -> Result<Vec<u32>> {
+        self.numbers(self.thread_file())
+    }
+
+    fn thread_file(&self) -> &'static str {
+        if self.version == Version::One { "tasks" } else { "cgroup.threads" }
+    }
+
+    /// Makes this group, of version 2 and empty, one for single threads of the processes in the group above. Nothing is to be
+    /// done in version 1.
+    ///
+    /// # Errors
+    /// Something is in it, or the group above has controllers that cannot tell threads apart.
+    pub fn make_threaded(&self) -> Result<()> {
+        if self.version == Version::One { Ok(()) } else { self.write("cgroup.type", "threaded") }
+    }
+
+    /// Another handle of it.
+    ///
+    /// # Errors
+    /// It is gone, or there are too many open files.
+    pub fn again(&self) -> Result<Group> {
+        Group::at(&self.directory, ".", self.path.clone(), self.version)
+    }
+
     /// Moves process `pid`, with all its threads, into this group.
     ///
     /// # Errors
@@ -247,7 +276,7 @@ impl Group {
     /// # Errors
     /// It is gone or may not be moved; in version 2 both groups must be threaded, in one domain.
     pub fn add_thread(&self, tid: u32) -> Result<()> {
-        self.add(if self.version == Version::One { "tasks" } else { "cgroup.threads" }, tid, "thread")
+        self.add(self.thread_file(), tid, "thread")
     }
 
     fn add(&self, name: &str, number: u32, noun: &str) -> Result<()> {
@@ -281,7 +310,7 @@ impl Group {
     /// There is none.
     pub fn adopt(&self, name: &str) -> Result<OwnGroup> {
         let group = Group::at(&self.directory, name, self.path.join(name), self.version)?;
-        let parent = Group::at(&self.directory, ".", self.path.clone(), self.version)?;
+        let parent = self.again()?;
         Ok(OwnGroup { group, parent, name: name.to_string(), removed: false })
     }
 
@@ -320,9 +349,7 @@ impl OwnGroup {
         let mut refused = None;
         // What is in it may fork while it is moved, and what has ended may take a while to leave.
         for _ in 0..200 {
-            for pid in self.group.processes().unwrap_or_default() {
-                refused = self.parent.add_process(pid).err().filter(|error| !matches!(error, Error::Gone(_)));
-            }
+            refused = self.give_back().err();
             match unlinkat(&self.parent.directory, self.name.as_str(), AtFlags::REMOVEDIR) {
                 Ok(()) | Err(rustix::io::Errno::NOENT) => {
                     self.removed = true;
@@ -339,6 +366,23 @@ impl OwnGroup {
             what: format!("remove the control group {}", self.group.path.display()),
             source: rustix::io::Errno::BUSY.into(),
         }))
+    }
+}
+
+impl OwnGroup {
+    /// Moves what is in it now into the group above: no more than that, where only some threads of a process are in it.
+    fn give_back(&self) -> Result<()> {
+        let is_threaded = || self.group.read("cgroup.type").is_ok_and(|kind| kind.trim() == "threaded");
+        let by_thread = self.group.version == Version::One || is_threaded();
+        let all = if by_thread { self.group.threads()? } else { self.group.processes()? };
+        for number in all {
+            match if by_thread { self.parent.add_thread(number) } else { self.parent.add_process(number) } {
+                // It has ended meanwhile.
+                Ok(()) | Err(Error::Gone(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
     }
 }
 

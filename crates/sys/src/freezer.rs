@@ -134,4 +134,28 @@ mod tests {
     fn a_group_of_version_2_is_frozen_and_thawed() {
         freezes_and_thaws(Hierarchy::two(), "tactus-test-two");
     }
+
+    #[test]
+    fn a_single_thread_is_frozen_and_given_back() {
+        for hierarchy in [Hierarchy::one_or_mount("freezer"), Hierarchy::two()] {
+            let Ok(hierarchy) = hierarchy.inspect_err(|error| eprintln!("SKIPPED: {error}")) else { continue };
+            let child = Child::start(Work::Spin { busy: Nanos::ms(1), idle: Nanos::us(100) }).unwrap();
+            let tid = child.pid();
+            let before = hierarchy.path_of(tid).unwrap();
+            let made = hierarchy.group_of(tid).and_then(|home| home.create(&format!("tactus-test-{tid}")));
+            let Ok(domain) = made.inspect_err(|error| eprintln!("SKIPPED: {error}")) else { continue };
+            domain.add_process(tid).unwrap();
+            let group = domain.create("thread").unwrap();
+            group.make_threaded().unwrap();
+            group.add_thread(tid).unwrap();
+            assert_eq!(group.threads().unwrap(), [tid]);
+            freeze(&group).unwrap();
+            wait(&group, State::Frozen, Nanos::s(5)).unwrap();
+            assert_eq!(state(&domain).unwrap(), State::Thawed);
+            group.remove().unwrap();
+            assert_eq!(domain.threads().unwrap(), [tid]);
+            domain.remove().unwrap();
+            assert_eq!(hierarchy.path_of(tid).unwrap(), before);
+        }
+    }
 }

@@ -109,6 +109,27 @@ impl Error {
         }
     }
 
+    /// What was tried and what came of it, without what would be right.
+    #[must_use]
+    pub fn reason(&self) -> String {
+        let whole = self.to_string();
+        match whole.split_once("; right would be ") {
+            Some((reason, _)) => reason.to_string(),
+            None => whole,
+        }
+    }
+
+    /// What would be right, where that is known.
+    #[must_use]
+    pub fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Error::NotPermitted { right, .. } | Error::NotKept { right, .. } | Error::Absent { right, .. } => {
+                Some(right)
+            }
+            Error::Gone(_) | Error::Malformed { .. } | Error::Call { .. } => None,
+        }
+    }
+
     /// What the kernel said, where it said a number.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
@@ -122,3 +143,17 @@ impl Error {
 
 /// What came of it.
 pub type Result<T> = std::result::Result<T, Error>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_a_reason_and_a_remedy() {
+        let error = Error::from(io::Error::from_raw_os_error(libc::EPERM), "do it", "another day");
+        assert_eq!(error.to_string(), "cannot do it: Operation not permitted (os error 1); right would be another day");
+        assert_eq!(error.reason(), "cannot do it: Operation not permitted (os error 1)");
+        assert_eq!((error.remedy(), error.errno()), (Some("another day"), Some(libc::EPERM)));
+        assert_eq!((Error::Gone(7).remedy(), Error::Gone(7).errno()), (None, Some(libc::ESRCH)));
+    }
+}

@@ -13,7 +13,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("trace", &["sched"]),
     ("sim", &["sched", "trace"]),
     ("lab", &["policies", "sched", "sim", "trace"]),
-    ("cli", &["lab", "policies", "sched", "sim", "trace"]),
+    ("daemon", &["sched", "sys"]),
+    ("cli", &["daemon", "lab", "policies", "sched", "sim", "sys", "trace"]),
     ("xtask", &[]),
 ];
 /// What the crates with the narrowest arrows may use from outside.

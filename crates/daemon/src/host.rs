@@ -172,7 +172,7 @@ impl Host {
     /// Unit: parts per million.
     #[must_use]
     pub fn steal_ppm(&self) -> Option<u64> {
-        Some(share_ppm(self.times.steal?, self.times.total))
+        steal_ppm(&self.times)
     }
 
     /// What breaks promises here, or makes them hard to keep.
@@ -247,6 +247,20 @@ impl Host {
             warn("threads of a core", why, "one vCPU to a core, or nosmt");
         }
     }
+}
+
+/// Where the time of all CPUs has gone since the machine began.
+///
+/// # Errors
+/// It does not tell.
+pub fn times() -> sys::Result<Times> {
+    cpus::times()
+}
+
+/// The part of `times` that a hypervisor took away; none where that is not counted. Unit: parts per million.
+#[must_use]
+pub fn steal_ppm(times: &Times) -> Option<u64> {
+    Some(share_ppm(times.steal?, times.total))
 }
 
 /// `part` of `whole`. Unit: parts per million.

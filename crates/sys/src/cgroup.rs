@@ -142,7 +142,8 @@ impl Hierarchy {
             });
         };
         let name = if inside.is_empty() { "." } else { inside };
-        Group::at(&self.root, name, self.at.join(inside), self.version)
+        let path = if inside.is_empty() { self.at.clone() } else { self.at.join(inside) };
+        Group::at(&self.root, name, path, self.version)
     }
 
     /// The group that thread `tid` is in.

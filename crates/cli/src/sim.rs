@@ -209,7 +209,7 @@ fn next(plan: &Plan, args: &Sim) -> String {
         ideas.extend(["--json for every task", "--json --jobs for every job"].map(str::to_string));
     } else if args.policy.len() < 2 {
         let used = plan.choices[0].policy.name;
-        let other = policies::ALL.iter().map(|policy| policy.name).find(|name| *name != used).unwrap_or(used);
+        let other = if used == "cfs" { "edf" } else { "cfs" };
         ideas.push(format!("--policy {used},{other} to compare"));
     }
     if args.svg.is_none() {

@@ -26,10 +26,10 @@ fn full_cpu(dice: &mut Dice) -> Vec<Reservation> {
     parts.iter().map(reservation).collect()
 }
 
-/// Knobs under which nothing is kept back from promises.
+/// Knobs under which nothing is kept back from promises, and no more is promised than there is.
 fn generous(policy: &Descriptor) -> Knobs {
     let mut knobs = policy.defaults();
-    for (name, value) in [("reserve", 0), ("rt-bandwidth", 100)] {
+    for (name, value) in [("reserve", 0), ("rt-bandwidth", 100), ("admission", 1)] {
         if policy.knobs.iter().any(|knob| knob.name == name) {
             knobs.set(name, value).expect("it is in range");
         }

@@ -4,6 +4,7 @@
 //! (`cargo xtask new-policy NAME` does it). Command line, documentation, laws, fuzzing, goldens and benchmarks
 //! follow from the entry.
 
+mod adaptive;
 mod admission;
 mod balance;
 mod bfs;
@@ -14,19 +15,26 @@ mod cfs;
 mod classes;
 mod cosched;
 mod credit;
+mod credit2;
 mod deadline;
 mod edf;
 mod eevdf;
 mod fair;
 mod gang_edf;
 mod homes;
+mod hybrid;
 mod laxity;
 mod linux;
 mod most_urgent;
 mod muqss;
+mod parallel;
 mod pds;
+mod poris;
+mod poris_s;
 mod project_c;
+mod ps;
 mod round_robin;
+mod rs;
 mod rt;
 mod rt_xen;
 mod rtds;
@@ -38,6 +46,7 @@ use sched::Descriptor;
 
 /// Every policy, in alphabetical order of name.
 pub const ALL: &[&Descriptor] = &[
+    &adaptive::POLICY,
     &balance::POLICY,
     &bfs::POLICY,
     &bmq::POLICY,
@@ -45,15 +54,21 @@ pub const ALL: &[&Descriptor] = &[
     &cfs::POLICY,
     &cosched::POLICY,
     &credit::POLICY,
+    &credit2::POLICY,
     &deadline::POLICY,
     &edf::POLICY,
     &eevdf::POLICY,
     &gang_edf::POLICY,
+    &hybrid::POLICY,
     &laxity::POLICY,
     &linux::POLICY,
     &muqss::POLICY,
     &pds::POLICY,
+    &poris::POLICY,
+    &poris_s::POLICY,
+    &ps::POLICY,
     &round_robin::POLICY,
+    &rs::POLICY,
     &rt::POLICY,
     &rt_xen::POLICY,
     &rtds::POLICY,

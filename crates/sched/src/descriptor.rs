@@ -187,6 +187,19 @@ pub enum Unit {
 }
 
 impl Knob {
+    /// Those that several policies share, and a policy's own. Panics (while compiling) unless `N` is how many they are together.
+    #[must_use]
+    pub const fn join<const N: usize>(shared: &[Knob], own: &[Knob]) -> [Knob; N] {
+        assert!(shared.len() + own.len() == N, "the lengths add up");
+        let mut all = [if shared.is_empty() { own[0] } else { shared[0] }; N];
+        let mut n = 1;
+        while n < N {
+            all[n] = if n < shared.len() { shared[n] } else { own[n - shared.len()] };
+            n += 1;
+        }
+        all
+    }
+
     /// A length of time, in nanoseconds.
     #[must_use]
     pub const fn time(name: &'static str, default: Nanos, range: (Nanos, Nanos), help: &'static str) -> Knob {

@@ -8,8 +8,8 @@ use crate::costs::Costs;
 use crate::floor::{Counts, Floor, Task};
 use crate::workload::{JobEnd, Progress, Workload};
 use sched::{
-    CpuId, Descriptor, EntityId, GroupId, GroupParams, Input, Instant, Kicks, Knobs, Machine, Params, Refused, State,
-    Wake,
+    CpuId, Descriptor, EntityId, GroupId, GroupParams, Input, Instant, Kicks, Knobs, Machine, Notice, Params, Refused,
+    State, Wake,
 };
 use trace::{Event, Sink};
 
@@ -180,6 +180,11 @@ impl<'a> Host<'a> {
     pub fn wake(&mut self, entity: EntityId, why: Wake) {
         self.floor.task(entity).progress.woke = true;
         self.input(Input::Wake { entity, why });
+    }
+
+    /// Tells the policy of something that has happened for `entity`.
+    pub fn notice(&mut self, entity: EntityId, what: Notice) {
+        self.input(Input::Event { entity, what });
     }
 
     /// Blocks whoever runs on `cpu`: the end of a scripted burst.

@@ -53,6 +53,7 @@ mod tests;
 
 use crate::homes::{self, Homes};
 use sched::queue::Trees;
+use sched::time::SPAN_MAX;
 use sched::{
     Alarm, AlarmKind, AlarmSlots, Conserving, CpuId, Cx, Descriptor, EntityId, Host, Instant, Keeps, Knob, Knobs, Load,
     Nanos, Of, Params, Policy, Refused, Running, Slice, State, Stopped, Wake, Warp, Why,
@@ -71,7 +72,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     keeps: Keeps { shares, ..Keeps::NOTHING },
     alarms: AlarmSlots { entity: &[AlarmKind::Timer, AlarmKind::Timer], ..AlarmSlots::NONE },
     knobs: &[
-        Knob::count("clock-bits", [64, 12, 64], "how many bits a virtual time has; 64: it never overflows")
+        Knob::count("clock-bits", [64, 12, 64], "how many bits a virtual time has; from 49 on, it never overflows")
             .from("u32 avt and evt: 32; bvt_do_schedule takes 0xe0000000 off at 0xf0000000"),
         Knob::choice("rule", &["xen", "textbook"], "Xen's, as the other knobs say, or Duda and Cheriton's")
             .from("policies 5.1 and 5.2: sched_bvt.c; SOSP'99 §2"),
@@ -116,13 +117,13 @@ fn starvation(load: &Load<'_>) -> Option<Nanos> {
     }
     let (allowance, mcu) = (knobs.time("context-allowance"), knobs.time("mcu"));
     let ratio = load.weight_most.div_ceil(load.weight_least.max(1));
-    let warp = load.warp_most.scale(load.weight_most, 1024);
+    let warp = load.warp_most.saturating_mul(load.weight_most.div_ceil(1024));
     let lead = (allowance.saturating_mul(10) + mcu).saturating_mul(ratio).saturating_add(warp);
     Some(lead.saturating_add(allowance + mcu).saturating_mul(load.entities))
 }
 
 fn overflows(knobs: &Knobs) -> bool {
-    knobs.get("clock-bits") < 64
+    knobs.get("clock-bits") < i64::from(BITS_ENOUGH)
 }
 
 /// Virtual time, in nanoseconds at normal weight: 10,000 to a unit of Xen's.
@@ -169,6 +170,11 @@ fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     }))
 }
 
+/// With so many, the clock is as good as endless.
+const BITS_ENOUGH: u32 = 49;
+/// Nobody's virtual time is left further behind than this, and the scheduler's goes no further.
+const ENDLESS: VirtualNs = 1 << 61;
+
 /// A clock of so many bits of Xen's units.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
@@ -177,14 +183,17 @@ struct Clock {
 
 impl Clock {
     /// `time` as the clock shows it.
-    const fn shown(self, time: VirtualNs) -> VirtualNs {
-        if self.bits == 64 { time } else { time.rem_euclid(XEN_UNIT << self.bits) }
+    fn shown(self, time: VirtualNs) -> VirtualNs {
+        if self.bits >= BITS_ENOUGH { time.max(-ENDLESS) } else { time.rem_euclid(XEN_UNIT << self.bits) }
     }
 
     /// What is taken off everybody when the scheduler's virtual time has come to `time`: fourteen sixteenths of the clock when
-    /// fifteen are over, whoever has not come that far yet.
+    /// fifteen are over, whoever has not come that far yet. An endless clock is turned back, too, but nobody comes out ahead.
     fn overflow(self, time: VirtualNs) -> Option<VirtualNs> {
-        let sixteenth = XEN_UNIT.checked_shl(self.bits - 4).filter(|_| self.bits < 64)?;
+        if self.bits >= BITS_ENOUGH {
+            return (time >= ENDLESS).then_some(ENDLESS);
+        }
+        let sixteenth = XEN_UNIT << (self.bits - 4);
         (time >= 15 * sixteenth).then_some(14 * sixteenth)
     }
 }
@@ -256,7 +265,8 @@ impl Bvt {
 
     /// How long a turn of `e` lasts for a lead of so much virtual time.
     fn lead(&self, e: EntityId, lead: VirtualNs) -> Nanos {
-        let time = Nanos::ns(lead.max(0).unsigned_abs()).scale(self.members[e.index()].weight, 1024);
+        let wide = u128::from(lead.max(0).unsigned_abs()) * u128::from(self.members[e.index()].weight) / 1024;
+        let time = u64::try_from(wide).map_or(SPAN_MAX, Nanos::ns).min(SPAN_MAX);
         if self.settings.leads_in_mcus { time } else { Nanos::ns(time.as_ns() / self.settings.mcu.as_ns()) }
     }
 
@@ -310,7 +320,7 @@ impl Bvt {
         let until = match self.settings.wakers_wait {
             true => cx.now().saturating_add(self.lead(current, mine - theirs + margin)),
             false => {
-                let turn = self.lead(current, mine - theirs) + self.settings.allowance;
+                let turn = self.lead(current, mine - theirs).saturating_add(self.settings.allowance);
                 running.dispatched.saturating_add(turn)
             }
         };
@@ -498,7 +508,7 @@ impl Policy for Bvt {
         let allowance = self.settings.allowance;
         let turn = match self.by_effective.first(cpu.index()) {
             None => allowance.saturating_mul(10),
-            Some(((rival, _), _)) => self.lead(e, rival - effective) + allowance,
+            Some(((rival, _), _)) => self.lead(e, rival - effective).saturating_add(allowance),
         };
         if self.cpus[cpu.index()].last != Some(e) || !self.settings.recharge {
             self.member(e).ran = Nanos::ZERO;

@@ -1,6 +1,7 @@
 //! BVT against its rules: policies.md 5.3 and the worked example of 5.5, all in virtual time.
 
 use super::POLICY;
+use sched::time::SPAN_MAX;
 use sched::{CpuId, CpuSet, EntityId, Instant, Nanos, Params, State, Wake, Warp, Weight};
 use sim::{Costs, Host, Workload};
 
@@ -330,6 +331,35 @@ fn a_warp_below_zero_is_last_on_a_small_clock() {
     }
 }
 
+/// The extremes of what may be asked for: nothing overflows that is not meant to.
+#[test]
+fn the_longest_warp_and_the_greatest_weights_overflow_nothing() {
+    for bits in [64, 49, 48, 12] {
+        let mut host = host(1, &[("clock-bits", bits)]);
+        let warp = Some(Warp { by: SPAN_MAX, limit: Nanos::ZERO, rest: Nanos::ZERO });
+        let light = Params { weight: Weight::linux(1).expect("in range"), ..Params::default() };
+        let all = [Params { warp, ..light }, Params { weight: Weight::MAX, warp, ..Params::default() }, light];
+        let all = all.map(|params| hog(&mut host, params));
+        run_through(&mut host, 60_000_000);
+        all.into_iter().for_each(|e| host.pause(e));
+        assert_eq!(all.map(|e| host.machine().charged(e)).into_iter().sum::<Nanos>(), Nanos::s(60) + Nanos::ns(1));
+    }
+}
+
+/// A lone light one pays for all it ran again and again: its virtual time is turned back before it overflows.
+#[test]
+fn an_endless_clock_is_turned_back_in_time() {
+    let mut host = host(1, &[("context-allowance", 1_000_000_000)]);
+    let lone = hog(&mut host, Params { weight: Weight::linux(1).expect("in range"), ..Params::default() });
+    let sleeper = scripted(&mut host, Params::default());
+    // Turns of 10 s: after n of them 10 n (n + 1) / 2 s are charged, times 1024.
+    run_through(&mut host, 400_000_000_000);
+    assert!(avt(&host, lone) < (1 << 61) / 10_000 + 1_024 * 400_000 * 10_000, "{}", avt(&host, lone));
+    host.wake(sleeper, Wake::Timer);
+    run_through(&mut host, 400_000_001_000);
+    assert_eq!(runs(&host), Some(sleeper));
+}
+
 /// All who wait are taken back alike, and keep their order.
 #[test]
 fn an_overflow_keeps_the_shares_of_those_who_run() {
@@ -371,5 +401,21 @@ fn rounding_makes_shares_drift() {
         let worst = all.iter().zip(weights).map(too_much).max().expect("there are five");
         assert_eq!(worst > Nanos::ms(50), drifts, "{worst}");
         assert!(drifts || worst <= Nanos::us(5_100), "{worst}");
+    }
+}
+
+/// A lone turn is ten allowances; a burst costs whole charging units, and each of those by its length.
+#[test]
+fn the_allowance_and_the_charging_unit_are_knobs() {
+    for (allowance_us, mcu_us, turn_us, charged) in
+        [(5_000, 100, 50_000, 10), (1_000, 100, 10_000, 10), (5_000, 40, 50_000, 8)]
+    {
+        let mut host = host(1, &[("context-allowance", allowance_us * 1_000), ("mcu", mcu_us * 1_000)]);
+        let e = hog(&mut host, Params::default());
+        run_through(&mut host, 60);
+        assert_eq!(host.machine().until(CPU).as_ns() / 1_000, turn_us);
+        host.block(CPU);
+        run_through(&mut host, 70);
+        assert_eq!(avt(&host, e), charged, "60 us are one unit of 100, or two of 40");
     }
 }

@@ -72,21 +72,22 @@ mod bounds;
 pub(crate) mod domains;
 mod laxity;
 mod placement;
-mod runqueue;
+pub(crate) mod runqueue;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod ticks;
 
-use accounting::{Account, Grant, Round};
+use accounting::Account;
 use domains::{DomainId, Domains};
 use placement::Commit;
 use runqueue::{Priority, RunQueues};
 use sched::{
     Alarm, AlarmKind, AlarmSlots, CpuId, CpuSet, Cx, Descriptor, EntityId, GroupChange, GroupId, Held, Host, Instant,
-    Keeps, Knobs, Nanos, Of, Params, Policy, Refused, Running, Slice, State, Stopped, Wake, Why,
+    Keeps, Knobs, Nanos, Of, Params, Policy, Refused, Slice, State, Stopped, Wake, Why,
 };
-pub(crate) use settings::check;
-use settings::{Charging, KNOBS, Overflow, Parking, Settings};
+use settings::Settings;
+pub(crate) use settings::{KNOBS, check};
 
 /// What the rest of the system knows of it.
 pub(crate) const POLICY: Descriptor = Descriptor {
@@ -160,7 +161,7 @@ struct Cpu {
 #[derive(Debug)]
 pub(crate) struct Credit {
     settings: Settings,
-    queues: RunQueues,
+    pub(crate) queues: RunQueues,
     domains: Domains,
     vcpus: Vec<Vcpu>,
     cpus: Vec<Cpu>,
@@ -174,6 +175,8 @@ pub(crate) struct Credit {
     epoch: u64,
     /// Whether who wakes is queued by the delay it can live with: see `laxity`.
     by_laxity: bool,
+    /// Whether accounting also settles the priority of those to whom a policy over this one gave the highest.
+    pub(crate) lowers_real_time: bool,
 }
 
 impl Credit {
@@ -192,6 +195,7 @@ impl Credit {
             balance: 0,
             epoch: 0,
             by_laxity: false,
+            lowers_real_time: false,
         }
     }
 
@@ -204,6 +208,23 @@ impl Credit {
         let old = core::mem::replace(&mut self.vcpus[e.index()].home, cpu);
         self.cpus[old.index()].homes -= 1;
         self.cpus[cpu.index()].homes += 1;
+    }
+
+    /// `e` may run on other CPUs than before: moves it if it has to, or can do better.
+    pub(crate) fn follow_affinity(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        let queued = self.queues.queue_of(e);
+        if cx.may_run(e, self.vcpu(e).home) {
+            // A wider affinity may open an idle CPU to it.
+            if queued.is_some() && self.settings.hand_off {
+                self.hand_off(e, cx);
+            }
+        } else if queued.is_some() {
+            self.queues.remove(e);
+            self.migrate(e, cx);
+            self.enqueue_migrated(e, cx);
+        } else if !matches!(cx.state(e), State::Running(_)) && !self.is_about_to_be_queued(e) {
+            self.migrate(e, cx);
+        }
     }
 
     // ---- Queueing ----
@@ -248,7 +269,7 @@ impl Credit {
     }
 
     /// Queues who has just stopped on `cpu` again, last in its class; gives it back if it is queued there.
-    fn requeue_stopped(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Option<EntityId> {
+    pub(crate) fn requeue_stopped(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Option<EntityId> {
         let e = self.cpus[cpu.index()].stopped.take()?;
         if self.must_migrate(e, cx) {
             self.migrate(e, cx);
@@ -269,152 +290,44 @@ impl Credit {
         Some(e)
     }
 
-    /// If who has just stopped on `cpu` has run for so short a time that it is to go on: who, and for how much longer.
-    fn left_running(&mut self, cpu: CpuId, cx: &Cx<'_>) -> Option<(EntityId, Nanos)> {
+    /// If who has just stopped on `cpu` has run for so short a time that it is to go on: for how much longer.
+    pub(crate) fn go_on(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Option<Slice> {
         let e = self.cpus[cpu.index()].stopped?;
         let vcpu = &self.vcpus[e.index()];
         let more = self.settings.left_running(cx.now().since(vcpu.begun))?;
-        let may_go_on = !vcpu.yielded && !vcpu.parked && !self.must_migrate(e, cx);
-        may_go_on.then(|| {
-            self.cpus[cpu.index()].stopped = None;
-            (e, more)
-        })
+        if vcpu.yielded || vcpu.parked || self.must_migrate(e, cx) {
+            return None;
+        }
+        self.cpus[cpu.index()].stopped = None;
+        self.hand_off_left(cpu, None, cx);
+        Some(Slice::until(e, cx.now() + more))
     }
 
-    // ---- Ticks and accounting ----
-
-    /// Sets the ticker of `cpu`, on which somebody runs, and the accounting timer, unless they are set.
-    fn start_timers(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
-        if cx.alarm_at(ticker(cpu)).is_none() {
-            let stagger = self.settings.tick_stagger.saturating_mul(cpu.index() as u64);
-            let phase = Nanos::ns(stagger.as_ns() % self.settings.tick.as_ns());
-            cx.set_alarm(ticker(cpu), cpu, cx.now().next_tick(self.settings.tick, phase));
-        }
-        if cx.alarm_at(ACCOUNTING).is_none() {
-            self.set_accounting(cx);
-        }
+    /// How long a turn lasts at most.
+    pub(crate) fn turn(&self) -> Nanos {
+        self.settings.slice
     }
 
-    fn set_accounting(&mut self, cx: &mut Cx<'_>) {
-        cx.set_alarm(ACCOUNTING, MASTER, cx.now().next_tick(self.settings.period, Nanos::ZERO));
+    /// Makes turns last for this long at most.
+    pub(crate) fn set_turn(&mut self, turn: Nanos) {
+        self.settings.slice = turn;
     }
 
-    /// Looks at who runs on `cpu`, or has stopped there at this very instant.
-    fn tick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
-        let running = match cx.running(cpu) {
-            Running::Mine { entity, .. } => Some(entity),
-            Running::Idle => self.cpus[cpu.index()].stopped,
-            Running::Above | Running::Below => None,
-        };
-        if let Some(e) = running {
-            if self.queues.priority(e) == Priority::Boost {
-                self.queues.set_priority(e, Priority::Under);
-            }
-            let settings = self.settings;
-            if settings.charging == Charging::Sampled {
-                self.vcpu(e).account.credit -= settings.credits_in(settings.tick);
-            } else if let Some((ran_by, ran)) = cx.take_ran(cpu) {
-                self.vcpu(ran_by).account.burn(ran, &settings);
-            }
-            if !self.domains.is_active(e) {
-                self.domains.activate(e, self.vcpus[e.index()].domain);
-            } else if settings.relocate && self.pick_cpu(e, Commit::No, cx) != cpu {
-                self.vcpu(e).migrating = true;
-                cx.kick(cpu);
-            }
-            self.start_timers(cpu, cx);
-        }
-        if self.cpus[cpu.index()].sorted != self.epoch {
-            self.cpus[cpu.index()].sorted = self.epoch;
-            self.queues.sort(cpu);
-        }
-        if self.settings.hand_off && self.settings.passes_over() {
-            self.hand_off_queue(cpu, cx);
-        }
-    }
-
-    /// Deals out credits and settles who is UNDER, OVER, parked and active.
-    fn account(&mut self, cx: &mut Cx<'_>) {
-        for cpu in 0..self.cpus.len() {
-            let due = ticker(CpuId::new(cpu));
-            if cx.alarm_at(due).is_some_and(|at| at <= cx.now()) {
-                cx.clear_alarm(due);
-                self.tick(CpuId::new(cpu), cx);
-            }
-        }
-        let weight = self.domains.active_weight();
-        if weight == 0 {
-            self.balance = 0;
-            if self.idlers.len() < self.cpus.len() {
-                self.set_accounting(cx);
-            }
-            return;
-        }
-        let per_cpu = self.settings.credits_per_period();
-        let mut round = Round::new(self.cpus.len(), per_cpu, self.balance, weight);
-        self.balance = 0;
-        let mut next = self.domains.first();
-        while let Some(domain) = next {
-            next = self.domains.next(domain);
-            let grant = round.grant(self.domains.get(domain));
-            if grant.to_head {
-                self.domains.move_to_head(domain);
-            }
-            let mut next_member = self.domains.first_member(domain);
-            while let Some(e) = next_member {
-                next_member = self.domains.next_member(e);
-                self.balance += self.pay(e, grant, per_cpu, cx);
-            }
-        }
-        self.epoch += 1;
-        self.set_accounting(cx);
-    }
-
-    /// Pays one active entity and settles where that leaves it; gives back its account.
-    fn pay(&mut self, e: EntityId, grant: Grant, most: i64, cx: &mut Cx<'_>) -> i64 {
-        let vcpu = &mut self.vcpus[e.index()];
-        vcpu.account.credit += grant.each;
-        let credit = vcpu.account.credit;
-        if credit < 0 {
-            vcpu.account.credit = credit.max(-most);
-            self.queues.set_priority(e, Priority::Over);
-            let least = match self.settings.parking {
-                Parking::BelowCap => grant.park_below,
-                Parking::InDebt => grant.park_below.map(|_| 0),
-            };
-            if least.is_some_and(|least| credit < least) && !self.vcpu(e).parked {
-                self.park(e, cx);
-            }
-        } else {
-            self.queues.set_priority(e, Priority::Under);
-            if core::mem::take(&mut self.vcpu(e).parked) {
-                self.unpark(e, cx);
-            }
-            if credit > most {
-                self.vcpu(e).account.credit = match self.settings.overflow {
-                    Overflow::Empty => 0,
-                    Overflow::Halve => credit / 2,
-                };
-                self.domains.deactivate(e, self.vcpus[e.index()].domain);
-            }
-        }
-        self.vcpus[e.index()].account.credit
-    }
-
-    /// Keeps `e` from running; from its next stop on, if it runs and is left to.
-    fn park(&mut self, e: EntityId, cx: &mut Cx<'_>) {
-        self.vcpu(e).parked = true;
+    /// Makes `e`, which is queued, run on `cpu`, where `stopped` has just been queued again.
+    pub(crate) fn begin(&mut self, e: EntityId, cpu: CpuId, stopped: Option<EntityId>, cx: &mut Cx<'_>) {
         self.queues.remove(e);
-        if self.settings.parking == Parking::BelowCap || !matches!(cx.state(e), State::Running(_)) {
-            cx.hold(e, Held::Parked);
+        self.set_home(e, cpu);
+        self.idlers.remove(cpu);
+        let now = cx.now();
+        let vcpu = self.vcpu(e);
+        vcpu.yielded = false;
+        if stopped != Some(e) {
+            vcpu.begun = now;
         }
-    }
-
-    /// Lets `e`, no longer parked, run again; without a boost.
-    fn unpark(&mut self, e: EntityId, cx: &mut Cx<'_>) {
-        cx.release(e, Held::Parked);
-        if cx.state(e) == State::Waiting && !self.is_about_to_be_queued(e) {
-            self.enqueue(e, cx);
+        self.start_timers(cpu, cx);
+        self.hand_off_left(cpu, stopped, cx);
+        if self.called.remove(cpu) {
+            self.offer_all(cx);
         }
     }
 
@@ -476,19 +389,7 @@ impl Policy for Credit {
         if moves {
             self.domains.activate(e, domain);
         }
-        let queued = self.queues.queue_of(e);
-        if cx.may_run(e, self.vcpu(e).home) {
-            // A wider affinity may open an idle CPU to it.
-            if queued.is_some() && self.settings.hand_off {
-                self.hand_off(e, cx);
-            }
-        } else if queued.is_some() {
-            self.queues.remove(e);
-            self.migrate(e, cx);
-            self.enqueue_migrated(e, cx);
-        } else if !matches!(cx.state(e), State::Running(_)) && !self.is_about_to_be_queued(e) {
-            self.migrate(e, cx);
-        }
+        self.follow_affinity(e, cx);
         Ok(())
     }
 
@@ -552,38 +453,13 @@ impl Policy for Credit {
     }
 
     fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
-        let was_called = self.called.remove(cpu);
-        if let Some((e, more)) = self.left_running(cpu, cx) {
-            self.hand_off_left(cpu, None, cx);
-            return Slice::until(e, cx.now() + more);
+        if let Some(slice) = self.go_on(cpu, cx) {
+            return slice;
         }
         let stopped = self.requeue_stopped(cpu, cx);
-        let head = self.queues.first(cpu);
-        let priority = head.map(|e| self.queues.priority(e));
-        let stolen = match priority {
-            Some(Priority::Under | Priority::Boost) => None,
-            Some(Priority::Over) | None => self.steal(cpu, priority, cx),
-        };
-        let Some(e) = stolen.or(head) else {
-            self.idlers.insert(cpu);
-            self.cpus[cpu.index()].queued_while_idle = false;
-            return Slice::IDLE;
-        };
-        self.queues.remove(e);
-        self.set_home(e, cpu);
-        self.idlers.remove(cpu);
-        let now = cx.now();
-        let vcpu = self.vcpu(e);
-        vcpu.yielded = false;
-        if stopped != Some(e) {
-            vcpu.begun = now;
-        }
-        self.start_timers(cpu, cx);
-        self.hand_off_left(cpu, stopped, cx);
-        if was_called {
-            self.offer_all(cx);
-        }
-        Slice::until(e, now + self.settings.slice)
+        let Some(e) = self.choose(cpu, &|_, _| false, cx) else { return Slice::IDLE };
+        self.begin(e, cpu, stopped, cx);
+        Slice::until(e, cx.now() + self.settings.slice)
     }
 
     fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {

@@ -16,7 +16,28 @@ fn next_in(cpu: CpuId, set: &CpuSet) -> Option<CpuId> {
     cycle(cpu, set).next()
 }
 
+/// Whether somebody that may not run on a CPU may be stolen to it all the same.
+pub(crate) type LetsGo<'a> = &'a dyn Fn(EntityId, &Cx<'_>) -> bool;
+
 impl Credit {
+    /// Who is to run on `cpu`: the head of its queue, or somebody more urgent of another queue if the head is OVER or
+    /// missing. Nobody: then it idles.
+    pub(crate) fn choose(&mut self, cpu: CpuId, lets_go: LetsGo<'_>, cx: &Cx<'_>) -> Option<EntityId> {
+        let head = self.queues.first(cpu);
+        let priority = head.map(|e| self.queues.priority(e));
+        let stolen = match priority {
+            Some(Priority::Under | Priority::Boost | Priority::RealTime) => None,
+            Some(Priority::Over) | None => self.steal(cpu, priority, lets_go, cx),
+        };
+        let chosen = stolen.or(head);
+        if chosen.is_none() {
+            self.called.remove(cpu);
+            self.idlers.insert(cpu);
+            self.cpus[cpu.index()].queued_while_idle = false;
+        }
+        chosen
+    }
+
     /// Whether `cpu` found nothing to run and has not picked since.
     pub(crate) fn idles(&self, cpu: CpuId) -> bool {
         self.idlers.contains(cpu) || self.called.contains(cpu)
@@ -65,7 +86,7 @@ impl Credit {
     }
 
     /// Finds work for `cpu` in other queues, unless it has tried to a short while ago.
-    pub(crate) fn steal(&mut self, cpu: CpuId, than: Option<Priority>, cx: &Cx<'_>) -> Option<EntityId> {
+    fn steal(&mut self, cpu: CpuId, than: Option<Priority>, lets_go: LetsGo<'_>, cx: &Cx<'_>) -> Option<EntityId> {
         let interval = self.settings.steal_interval;
         let tried = &mut self.cpus[cpu.index()].tried_to_steal;
         if !interval.is_zero() {
@@ -74,7 +95,7 @@ impl Credit {
             }
             *tried = Some(cx.now());
         }
-        let stolen = self.find_to_steal(cpu, than, cx)?;
+        let stolen = self.find_to_steal(cpu, than, lets_go, cx)?;
         let from = self.vcpus[stolen.index()].home;
         let first = CpuId::new(from.index() / cx.host().llc * cx.host().llc);
         self.cpus[first.index()].stolen_from = from;
@@ -83,7 +104,7 @@ impl Credit {
 
     /// Finds work for `cpu` in the queues of other CPUs: of the first queue that has some, the first entity that is more
     /// urgent than `than` (`None`: that there is) and may come over.
-    pub(crate) fn find_to_steal(&self, cpu: CpuId, than: Option<Priority>, cx: &Cx<'_>) -> Option<EntityId> {
+    fn find_to_steal(&self, cpu: CpuId, than: Option<Priority>, lets_go: LetsGo<'_>, cx: &Cx<'_>) -> Option<EntityId> {
         let mut peers = *self.queues.occupied();
         peers.remove(cpu);
         if self.settings.steal != Steal::Any {
@@ -91,7 +112,8 @@ impl Credit {
         }
         let from = |peer: CpuId| {
             let mut more_urgent = self.queues.iter(peer).take_while(|&e| Some(self.queues.priority(e)) > than);
-            more_urgent.find(|&e| cx.may_run(e, cpu) && !self.is_hot(e, cx) && !self.is_bound_by_yield(e))
+            let comes = |e| cx.may_run(e, cpu) || lets_go(e, cx);
+            more_urgent.find(|&e| comes(e) && !self.is_hot(e, cx) && !self.is_bound_by_yield(e))
         };
         if self.settings.steal != Steal::Near {
             return cycle(cpu, &peers).find_map(from);

@@ -20,16 +20,18 @@ pub(crate) enum Priority {
     Under,
     /// It had credit left when it woke.
     Boost,
+    /// It, or somebody it works with, is to answer in time. Only policies built over Credit give it.
+    RealTime,
 }
 
 /// How many priorities there are.
-const PRIORITIES: usize = 3;
+const PRIORITIES: usize = 4;
 
 impl Priority {
     /// All, from the least urgent.
-    const ALL: [Priority; PRIORITIES] = [Priority::Over, Priority::Under, Priority::Boost];
+    const ALL: [Priority; PRIORITIES] = [Priority::Over, Priority::Under, Priority::Boost, Priority::RealTime];
 
-    /// Xen's number for it: BOOST 0, UNDER −1, OVER −2.
+    /// Xen's number for it: BOOST 0, UNDER −1, OVER −2; and 1 above them.
     pub(crate) const fn number(self) -> i64 {
         self as i64 - Priority::Boost as i64
     }
@@ -185,7 +187,7 @@ impl RunQueues {
     }
 
     /// Moves all in the queue of `cpu` that are UNDER or more urgent ahead of those that are OVER; otherwise
-    /// the order stays, also between BOOST and UNDER.
+    /// the order stays, also among those.
     pub(crate) fn sort(&mut self, cpu: CpuId) {
         let Some(over) = self.first_below(cpu, Priority::Under) else { return };
         let mut next = self.lists.next(over);
@@ -194,7 +196,7 @@ impl RunQueues {
             if self.priority(e) >= Priority::Under {
                 self.lists.remove(e);
                 self.lists.insert_before(over, e);
-                self.below[cpu.index()][Priority::Boost as usize] = Below::Unknown;
+                self.below[cpu.index()][Priority::Boost as usize..].fill(Below::Unknown);
             }
         }
     }
@@ -274,7 +276,7 @@ mod tests {
                     walk(&mut list, one, |e| queues.priority(e));
                     queues.insert(CPU, one);
                 }
-                2 => queues.set_priority(one, Priority::ALL[draw / 48 % 3]),
+                2 => queues.set_priority(one, Priority::ALL[draw / 48 % 4]),
                 _ if (draw / 48).is_multiple_of(8) => {
                     list.sort_by_key(|&e| queues.priority(e) == Priority::Over);
                     queues.sort(CPU);

@@ -134,12 +134,5 @@ pub(crate) fn or_default(knobs: &Knobs, name: &str, instead: i64) -> i64 {
 
 /// The knobs of the class, and those of its rule.
 pub(crate) const fn with_own<const N: usize>(own: &[Knob]) -> [Knob; N] {
-    assert!(KNOBS.len() + own.len() == N, "the lengths add up");
-    let mut all = [KNOBS[0]; N];
-    let mut n = 1;
-    while n < N {
-        all[n] = if n < KNOBS.len() { KNOBS[n] } else { own[n - KNOBS.len()] };
-        n += 1;
-    }
-    all
+    Knob::join(&KNOBS, own)
 }

@@ -138,7 +138,16 @@ fn an_idle_core_takes_a_thread_from_a_core_whose_threads_are_both_busy() {
     // From the number of the idle CPU on, 2 is the first.
     assert_eq!([lab.cpu(who[0]), lab.cpu(who[1])], [0, 3]);
     assert_eq!((lab.running(0), lab.running(2)), (Some(who[0]), None));
-    // Not where one thread has more than one, and never without threads.
+    // Not where a thread has none, or more than one that it must keep, and never without threads.
+    for on_the_other in 0..=2 {
+        let mut crowded = self::lab(shape(4, 2, 4), &[]);
+        let e = crowded.hog(on(&[2]));
+        crowded.adjust(e, nice(0));
+        (0..on_the_other).for_each(|_| assert!(pinned(&mut crowded, 3, 0) != e));
+        let other = crowded.hog(on(&[0]));
+        crowded.block(other);
+        assert_eq!(crowded.cpu(e), if on_the_other == 1 { 0 } else { 2 });
+    }
     let mut flat = self::lab(shape(4, 1, 4), &[]);
     let who = [flat.hog(on(&[2])), flat.hog(on(&[3]))];
     who.iter().for_each(|&e| flat.adjust(e, nice(0)));

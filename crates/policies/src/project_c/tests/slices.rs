@@ -199,6 +199,18 @@ fn a_yield_can_be_ignored_or_let_the_next_one_run_once() {
 }
 
 #[test]
+fn no_timer_is_set_for_less_than_10_us() {
+    // An ignored yield is no occasion to end a slice, however little is left.
+    let mut lab = Lab::bmq_with(1, &[("yield", "ignored")]);
+    let e = lab.hog(nice(0));
+    lab.pass(SLICE - Nanos::us(3));
+    lab.yields(e);
+    assert_eq!((lab.boost(e), lab.until(0)), (0, lab.now + Nanos::us(10)));
+    lab.end_slice(0);
+    assert_eq!((lab.boost(e), lab.slice(e)), (1, SLICE));
+}
+
+#[test]
 fn a_real_time_yield_changes_nothing() {
     for mut lab in [Lab::bmq(1), Lab::pds(1)] {
         let who = [lab.hog(round_robin(5)), lab.hog(round_robin(5))];

@@ -1,0 +1,153 @@
+//! Ticks, which look at who runs, and the accounting, which deals out credits and parks.
+
+use super::accounting::{Grant, Round};
+use super::placement::Commit;
+use super::runqueue::Priority;
+use super::settings::{Charging, Overflow, Parking};
+use super::{ACCOUNTING, Credit, MASTER, ticker};
+use sched::{CpuId, Cx, EntityId, Held, Nanos, Running, State};
+
+impl Credit {
+    /// Sets the ticker of `cpu`, on which somebody runs, and the accounting timer, unless they are set.
+    pub(super) fn start_timers(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
+        if cx.alarm_at(ticker(cpu)).is_none() {
+            let stagger = self.settings.tick_stagger.saturating_mul(cpu.index() as u64);
+            let phase = Nanos::ns(stagger.as_ns() % self.settings.tick.as_ns());
+            cx.set_alarm(ticker(cpu), cpu, cx.now().next_tick(self.settings.tick, phase));
+        }
+        if cx.alarm_at(ACCOUNTING).is_none() {
+            self.set_accounting(cx);
+        }
+    }
+
+    fn set_accounting(&mut self, cx: &mut Cx<'_>) {
+        cx.set_alarm(ACCOUNTING, MASTER, cx.now().next_tick(self.settings.period, Nanos::ZERO));
+    }
+
+    /// Looks at who runs on `cpu`, or has stopped there at this very instant.
+    pub(super) fn tick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
+        let running = match cx.running(cpu) {
+            Running::Mine { entity, .. } => Some(entity),
+            Running::Idle => self.cpus[cpu.index()].stopped,
+            Running::Above | Running::Below => None,
+        };
+        if let Some(e) = running {
+            if self.queues.priority(e) == Priority::Boost {
+                self.queues.set_priority(e, Priority::Under);
+            }
+            let settings = self.settings;
+            if settings.charging == Charging::Sampled {
+                self.vcpu(e).account.credit -= settings.credits_in(settings.tick);
+            } else if let Some((ran_by, ran)) = cx.take_ran(cpu) {
+                self.vcpu(ran_by).account.burn(ran, &settings);
+            }
+            if !self.domains.is_active(e) {
+                self.domains.activate(e, self.vcpus[e.index()].domain);
+            } else if settings.relocate && self.pick_cpu(e, Commit::No, cx) != cpu {
+                self.vcpu(e).migrating = true;
+                cx.kick(cpu);
+            }
+            self.start_timers(cpu, cx);
+        }
+        if self.cpus[cpu.index()].sorted != self.epoch {
+            self.cpus[cpu.index()].sorted = self.epoch;
+            self.queues.sort(cpu);
+        }
+        if self.settings.hand_off && self.settings.passes_over() {
+            self.hand_off_queue(cpu, cx);
+        }
+    }
+
+    /// Deals out credits and settles who is UNDER, OVER, parked and active.
+    pub(super) fn account(&mut self, cx: &mut Cx<'_>) {
+        for cpu in 0..self.cpus.len() {
+            let due = ticker(CpuId::new(cpu));
+            if cx.alarm_at(due).is_some_and(|at| at <= cx.now()) {
+                cx.clear_alarm(due);
+                self.tick(CpuId::new(cpu), cx);
+            }
+        }
+        let weight = self.domains.active_weight();
+        if weight == 0 {
+            self.balance = 0;
+            if self.idlers.len() < self.cpus.len() {
+                self.set_accounting(cx);
+            }
+            return;
+        }
+        let per_cpu = self.settings.credits_per_period();
+        let mut round = Round::new(self.cpus.len(), per_cpu, self.balance, weight);
+        self.balance = 0;
+        let mut next = self.domains.first();
+        while let Some(domain) = next {
+            next = self.domains.next(domain);
+            let grant = round.grant(self.domains.get(domain));
+            if grant.to_head {
+                self.domains.move_to_head(domain);
+            }
+            let mut next_member = self.domains.first_member(domain);
+            while let Some(e) = next_member {
+                next_member = self.domains.next_member(e);
+                self.balance += self.pay(e, grant, per_cpu, cx);
+            }
+        }
+        self.epoch += 1;
+        self.set_accounting(cx);
+    }
+
+    /// Pays one active entity and settles where that leaves it; gives back its account.
+    fn pay(&mut self, e: EntityId, grant: Grant, most: i64, cx: &mut Cx<'_>) -> i64 {
+        let vcpu = &mut self.vcpus[e.index()];
+        vcpu.account.credit += grant.each;
+        let credit = vcpu.account.credit;
+        if credit < 0 {
+            vcpu.account.credit = credit.max(-most);
+            self.settle_priority(e, Priority::Over);
+            let least = match self.settings.parking {
+                Parking::BelowCap => grant.park_below,
+                Parking::InDebt => grant.park_below.map(|_| 0),
+            };
+            if least.is_some_and(|least| credit < least) && !self.vcpu(e).parked {
+                self.park(e, cx);
+            }
+        } else {
+            self.settle_priority(e, Priority::Under);
+            if core::mem::take(&mut self.vcpu(e).parked) {
+                self.unpark(e, cx);
+            }
+            if credit > most {
+                self.vcpu(e).account.credit = match self.settings.overflow {
+                    Overflow::Empty => 0,
+                    Overflow::Halve => credit / 2,
+                };
+                self.domains.deactivate(e, self.vcpus[e.index()].domain);
+            }
+        }
+        self.vcpus[e.index()].account.credit
+    }
+
+    /// Gives `e` the priority its account entitles it to, unless it has one that is not about credit.
+    fn settle_priority(&mut self, e: EntityId, to: Priority) {
+        if self.lowers_real_time || self.queues.priority(e) != Priority::RealTime {
+            self.queues.set_priority(e, to);
+        }
+    }
+
+    /// Keeps `e` from running; from its next stop on, if it runs and is left to.
+    fn park(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        self.vcpu(e).parked = true;
+        self.queues.remove(e);
+        self.queues.set_priority(e, Priority::Over);
+        if self.settings.parking == Parking::BelowCap || !matches!(cx.state(e), State::Running(_)) {
+            cx.hold(e, Held::Parked);
+        }
+    }
+
+    /// Lets `e`, no longer parked, run again; without a boost.
+    fn unpark(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        cx.release(e, Held::Parked);
+        if cx.state(e) == State::Waiting && !self.is_about_to_be_queued(e) {
+            self.enqueue(e, cx);
+        }
+    }
+}

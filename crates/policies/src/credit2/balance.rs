@@ -1,0 +1,224 @@
+//! Loads of run queues, who belongs to which, and evening them out.
+
+use super::Credit2;
+use super::decide::next_in;
+use sched::{CpuId, Cx, EntityId, State};
+
+/// The clock of loads: units of 1,024 ns. Source: `LOADAVG_GRANULARITY_SHIFT`.
+pub(super) fn clock(cx: &Cx<'_>) -> u64 {
+    cx.now().as_ns() >> 10
+}
+
+/// What balancing would do, and what difference of load that would leave.
+#[derive(Clone, Copy, Debug)]
+struct Move {
+    left: i64,
+    push: Option<EntityId>,
+    pull: Option<EntityId>,
+}
+
+impl Credit2 {
+    /// `e` has become runnable (`change` 1) or not (−1).
+    pub(super) fn count_load(&mut self, e: EntityId, change: i64, cx: &Cx<'_>) {
+        self.count_queue_load(self.queue_of(e), change, cx);
+        self.update_load(e, clock(cx));
+        self.vcpu(e).load.now += change;
+    }
+
+    fn count_queue_load(&mut self, queue: usize, change: i64, cx: &Cx<'_>) {
+        let record = &mut self.queues[queue];
+        record.load.update(&mut record.planned, clock(cx), &self.settings);
+        record.load.now += change;
+    }
+
+    fn update_load(&mut self, e: EntityId, at: u64) {
+        self.vcpus[e.index()].load.update(&mut 0, at, &self.settings);
+    }
+
+    // ---- Belonging ----
+
+    /// Works out the heaviest weight of a run queue.
+    pub(super) fn find_heaviest(&mut self, queue: usize) {
+        let weights = self.members.iter(queue).map(|e| self.vcpus[e.index()].weight);
+        self.queues[queue].max_weight = weights.max().unwrap_or(1);
+    }
+
+    /// `e`, which belongs nowhere, lives on `home` from now on.
+    pub(super) fn assign(&mut self, e: EntityId, home: CpuId) {
+        self.vcpu(e).home = home;
+        let queue = self.queue_of(e);
+        self.members.push_back(queue, e);
+        let vcpu = &self.vcpus[e.index()];
+        let record = &mut self.queues[queue];
+        record.max_weight = record.max_weight.max(vcpu.weight);
+        record.planned += vcpu.load.average;
+    }
+
+    /// `e` belongs nowhere from now on.
+    pub(super) fn deassign(&mut self, e: EntityId) {
+        let queue = self.queue_of(e);
+        self.members.remove(e);
+        let vcpu = &self.vcpus[e.index()];
+        let record = &mut self.queues[queue];
+        record.planned = (record.planned - vcpu.load.average).max(0);
+        if vcpu.weight == record.max_weight {
+            self.find_heaviest(queue);
+        }
+    }
+
+    /// The CPU `e` is to live on, `at` this moment living where it does, if anywhere: in the run queue it is to move to, or in
+    /// the one where least load is to be expected without it.
+    pub(super) fn pick_home(&mut self, e: EntityId, at: Option<usize>, cx: &Cx<'_>) -> CpuId {
+        let allowed = cx.allowed(e);
+        let vcpu = &mut self.vcpus[e.index()];
+        let own = vcpu.load.average;
+        let asked = vcpu.migrate_to.take().filter(|&queue| !self.queues[queue].cpus.and(&allowed).is_empty());
+        let expected = |queue: usize| {
+            let planned = self.queues[queue].planned;
+            if at == Some(queue) { (planned - own).max(0) } else { planned }
+        };
+        let open = (0..self.queues.len()).filter(|&queue| !self.queues[queue].cpus.and(&allowed).is_empty());
+        let queue = asked.or_else(|| open.min_by_key(|&queue| expected(queue)));
+        self.take_turn(queue.expect("every entity may run somewhere"), e, cx)
+    }
+
+    /// The next CPU of `queue`, in turn, that `e` may run on.
+    fn take_turn(&mut self, queue: usize, e: EntityId, cx: &Cx<'_>) -> CpuId {
+        let record = &mut self.queues[queue];
+        let cpu = next_in(record.cursor, &record.cpus.and(&cx.allowed(e))).expect("it may run in this run queue");
+        record.cursor = cpu;
+        cpu
+    }
+
+    /// Moves `e`, which is neither queued nor running nor counted as load, to the CPU that is best for it.
+    pub(super) fn move_home(&mut self, e: EntityId, cx: &Cx<'_>) {
+        let at = self.queue_of(e);
+        let home = self.pick_home(e, Some(at), cx);
+        self.settle_in(e, home);
+    }
+
+    fn settle_in(&mut self, e: EntityId, home: CpuId) {
+        self.vcpu(e).tickled = None;
+        if self.cpus[home.index()].queue == self.queue_of(e) {
+            self.vcpu(e).home = home;
+        } else {
+            self.deassign(e);
+            self.assign(e, home);
+        }
+    }
+
+    /// What is allowed to `e` has changed.
+    pub(super) fn follow_affinity(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        let queued = self.waiting.contains(e);
+        if cx.may_run(e, self.vcpus[e.index()].home) {
+            // A wider affinity may open an idle CPU to it.
+            if queued {
+                self.hand_off(self.queue_of(e), cx);
+            }
+        } else if queued {
+            self.waiting.remove(e);
+            self.count_load(e, -1, cx);
+            self.move_home(e, cx);
+            self.count_load(e, 1, cx);
+            self.enqueue(e, cx);
+        } else if !matches!(cx.state(e), State::Running(_)) && !self.is_about_to_be_queued(e) {
+            self.move_home(e, cx);
+        }
+    }
+
+    // ---- Evening out ----
+
+    /// Evens out the loads of `queue` and the one that differs most from it, by moving one or swapping two. `cpu` is about to
+    /// run `chosen`.
+    pub(super) fn balance(&mut self, queue: usize, cpu: CpuId, chosen: EntityId, cx: &mut Cx<'_>) {
+        self.count_queue_load(queue, 0, cx);
+        let mut furthest: Option<(usize, i64)> = None;
+        for other in (0..self.queues.len()).filter(|&other| other != queue) {
+            self.count_queue_load(other, 0, cx);
+            let differs = (self.queues[queue].planned - self.queues[other].planned).abs();
+            if differs > furthest.map_or(0, |(_, most)| most) {
+                furthest = Some((other, differs));
+            }
+        }
+        let Some((other, differs)) = furthest.filter(|&(other, differs)| self.is_worth_it(queue, other, differs))
+        else {
+            return;
+        };
+        let best = self.best_move(queue, other, differs, cx);
+        let moves = [(best.push, other), (best.pull, queue)];
+        for (e, to) in moves.into_iter().filter_map(|(e, to)| Some((e?, to))) {
+            self.migrate(e, to, (cpu, chosen), cx);
+        }
+    }
+
+    /// Whether the loads differ by more than is tolerated: by less where there is more load than CPUs.
+    fn is_worth_it(&self, one: usize, other: usize, differs: i64) -> bool {
+        let [one, other] = [one, other].map(|queue| &self.queues[queue]);
+        let cpus = i64::try_from(one.cpus.len().max(other.cpus.len())).expect("few");
+        let spare = one.planned.max(other.planned) < cpus << self.settings.precision_shift;
+        let shift = if spare { self.settings.balance_under } else { self.settings.balance_over };
+        differs >= self.settings.tolerance(shift)
+    }
+
+    fn best_move(&mut self, queue: usize, other: usize, differs: i64, cx: &Cx<'_>) -> Move {
+        let at = clock(cx);
+        for queue in [queue, other] {
+            let mut member = self.members.first(queue);
+            while let Some(e) = member {
+                member = self.members.next(e);
+                self.update_load(e, at);
+            }
+        }
+        let difference = self.queues[queue].planned - self.queues[other].planned;
+        let load = |e: Option<EntityId>| e.map_or(0, |e| self.vcpus[e.index()].load.average);
+        let mut best = Move { left: differs, push: None, pull: None };
+        let mut consider = |push: Option<EntityId>, pull: Option<EntityId>| {
+            let left = (difference - 2 * load(push) + 2 * load(pull)).abs();
+            if left < best.left {
+                best = Move { left, push, pull };
+            }
+        };
+        let movable = |e: &EntityId, to: usize| self.is_movable(*e, to, cx);
+        for push in self.members.iter(queue).filter(|e| movable(e, other)) {
+            for pull in self.members.iter(other).filter(|e| movable(e, queue)) {
+                consider(Some(push), Some(pull));
+            }
+            consider(Some(push), None);
+        }
+        for pull in self.members.iter(other).filter(|e| movable(e, queue)) {
+            consider(None, Some(pull));
+        }
+        best
+    }
+
+    fn is_movable(&self, e: EntityId, to: usize, cx: &Cx<'_>) -> bool {
+        self.vcpus[e.index()].migrate_to.is_none()
+            && (cx.may_run_anywhere(e) || !self.queues[to].cpus.and(&cx.allowed(e)).is_empty())
+    }
+
+    /// Moves `e` to another run queue: at once, or when it next stops if it runs or is about to.
+    fn migrate(&mut self, e: EntityId, to: usize, (cpu, chosen): (CpuId, EntityId), cx: &mut Cx<'_>) {
+        let queued = self.waiting.contains(e);
+        let state = cx.state(e);
+        if state == State::Blocked || queued || self.vcpus[e.index()].parked {
+            let from = self.queue_of(e);
+            if queued {
+                self.waiting.remove(e);
+                self.count_queue_load(from, -1, cx);
+            }
+            let home = self.take_turn(to, e, cx);
+            self.settle_in(e, home);
+            if queued {
+                self.count_queue_load(to, 1, cx);
+                self.enqueue(e, cx);
+            }
+            return;
+        }
+        self.vcpu(e).migrate_to = Some(to);
+        match state {
+            State::Running(there) => self.call(there, cx),
+            _ if e == chosen => self.call(cpu, cx),
+            _ => {} // It has stopped at this instant, and is about to be queued.
+        }
+    }
+}

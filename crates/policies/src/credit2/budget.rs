@@ -1,0 +1,193 @@
+//! Budgets of capped domains: a pool that is filled every period, quotas taken from it, and parking.
+
+use super::Credit2;
+use crate::credit::domains::DomainId;
+use sched::{Alarm, CpuId, Cx, EntityId, GroupId, Held, Instant, Nanos, Of, State};
+
+/// What is known of a domain.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Domain {
+    /// Of each member.
+    pub(super) weight: u64,
+    /// Per cent of one CPU; `None`: no cap.
+    pub(super) cap: Option<u32>,
+    pub(super) members: u64,
+    /// What is left for members to take; negative: what they have overrun by.
+    pool: i64,
+    /// When the pool is filled next.
+    next_fill: Instant,
+}
+
+const fn filling(g: GroupId) -> Alarm {
+    Alarm { of: Of::Group(g), slot: 0 }
+}
+
+impl Credit2 {
+    pub(super) fn make_domain(&mut self, domain: DomainId) {
+        if self.domains.len() <= domain.index() {
+            let empty = Domain { weight: 1, cap: None, members: 0, pool: 0, next_fill: Instant::ZERO };
+            self.domains.resize(domain.index() + 1, empty);
+            self.parked.reserve_trees(domain.index() + 1);
+        }
+    }
+
+    /// What a period is worth to a domain.
+    fn per_period(&self, domain: DomainId) -> Nanos {
+        let percent = self.domains[domain.index()].cap.unwrap_or(0);
+        self.settings.cap_period.scale(u64::from(percent), 100)
+    }
+
+    /// What a member takes at most.
+    fn quota(&self, domain: DomainId) -> Nanos {
+        let members = self.domains[domain.index()].members.max(1);
+        self.per_period(domain).scale(1, members).max(self.settings.min_timer).min(self.settings.cap_period)
+    }
+
+    pub(super) fn is_capped(&self, e: EntityId) -> bool {
+        self.domains[self.vcpus[e.index()].domain.index()].cap.is_some()
+    }
+
+    /// Whether `e` may run; if it has used up what it had, it takes more, or is parked.
+    pub(super) fn has_budget(&mut self, e: EntityId, cx: &mut Cx<'_>) -> bool {
+        if !self.is_capped(e) || self.vcpus[e.index()].budget > 0 {
+            return true;
+        }
+        let domain = self.vcpus[e.index()].domain;
+        let quota = self.quota(domain).as_ns().cast_signed();
+        let record = &mut self.domains[domain.index()];
+        // What it has overrun by comes off the pool.
+        record.pool += self.vcpus[e.index()].budget;
+        let taken = record.pool.clamp(0, quota);
+        record.pool -= taken;
+        self.vcpus[e.index()].budget = taken;
+        if taken == 0 {
+            self.park(e, cx);
+        }
+        taken > 0
+    }
+
+    fn park(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        self.waiting.remove(e);
+        self.count_load(e, -1, cx);
+        let last_first = u64::MAX - self.arrive();
+        let vcpu = self.vcpu(e);
+        vcpu.parked = true;
+        let domain = vcpu.domain.index();
+        self.parked.push(domain, last_first, e);
+        cx.hold(e, Held::Parked);
+    }
+
+    /// Lets all members of a domain that are parked compete again.
+    fn unpark_all(&mut self, domain: DomainId, cx: &mut Cx<'_>) {
+        while let Some((_, e)) = self.parked.pop(domain.index()) {
+            self.vcpu(e).parked = false;
+            cx.release(e, Held::Parked);
+            if cx.state(e) == State::Waiting {
+                self.count_load(e, 1, cx);
+                self.enqueue(e, cx);
+            }
+        }
+    }
+
+    /// `e` has stopped: what it has left goes back to the pool, where others may have it.
+    pub(super) fn return_budget(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        let Some(left) = self.is_capped(e).then(|| self.vcpus[e.index()].budget).filter(|&left| left > 0) else {
+            return;
+        };
+        let domain = self.vcpus[e.index()].domain;
+        self.vcpu(e).budget = 0;
+        self.domains[domain.index()].pool += left;
+        if self.domains[domain.index()].pool > 0 {
+            self.unpark_all(domain, cx);
+        }
+    }
+
+    /// Fills the pool of a group, once for each period that has passed.
+    pub(super) fn fill(&mut self, g: GroupId, cx: &mut Cx<'_>) {
+        let domain = DomainId::of_group(g);
+        let (now, period) = (cx.now(), self.settings.cap_period);
+        let amount = self.per_period(domain).as_ns().cast_signed();
+        let record = &mut self.domains[domain.index()];
+        if record.cap.is_none() {
+            return;
+        }
+        while record.next_fill <= now {
+            record.next_fill += period;
+            record.pool = (record.pool + amount).min(amount);
+        }
+        let (next, pool) = (record.next_fill, record.pool);
+        if pool > 0 {
+            self.unpark_all(domain, cx);
+        }
+        cx.set_alarm(filling(g), CpuId::default(), next);
+    }
+
+    /// Takes over what is asked for a group, new or not. Who runs has just been charged.
+    pub(super) fn change_domain(&mut self, g: GroupId, cx: &mut Cx<'_>) {
+        let domain = DomainId::of_group(g);
+        self.make_domain(domain);
+        let params = *cx.group_params(g);
+        let weight = u64::from(params.weight.as_linux());
+        let record = &mut self.domains[domain.index()];
+        let old = core::mem::replace(&mut record.cap, params.cap_percent);
+        record.weight = weight;
+        let amount = self.per_period(domain).as_ns().cast_signed();
+        let members: Vec<EntityId> = cx.members(g).collect();
+        for &e in &members {
+            self.vcpu(e).weight = weight;
+            self.vcpu(e).residual = 0;
+        }
+        for queue in 0..self.queues.len() {
+            self.find_heaviest(queue);
+        }
+        match (old, params.cap_percent) {
+            (None, Some(_)) => {
+                let next = cx.now() + self.settings.cap_period;
+                let record = &mut self.domains[domain.index()];
+                (record.pool, record.next_fill) = (amount, next);
+                cx.set_alarm(filling(g), CpuId::default(), next);
+                for &e in &members {
+                    self.vcpu(e).budget = 0;
+                    self.check_budget(e, cx);
+                }
+            }
+            (Some(_), Some(_)) => {
+                let record = &mut self.domains[domain.index()];
+                record.pool = record.pool.min(amount);
+            }
+            (Some(_), None) => {
+                cx.clear_alarm(filling(g));
+                self.unpark_all(domain, cx);
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// Calls the CPU of `e` if it runs and has nothing to pay with.
+    pub(super) fn check_budget(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        if let State::Running(cpu) = cx.state(e)
+            && self.is_capped(e)
+            && self.vcpus[e.index()].budget <= 0
+        {
+            self.call(cpu, cx);
+        }
+    }
+
+    /// `e` leaves its domain, paying what it owes; says whether it was parked there.
+    pub(super) fn leave_domain(&mut self, e: EntityId, cx: &mut Cx<'_>) -> bool {
+        let was_parked = self.parked.remove(e);
+        if core::mem::take(&mut self.vcpu(e).parked) {
+            cx.release(e, Held::Parked);
+        }
+        let domain = self.vcpus[e.index()].domain;
+        if self.is_capped(e) {
+            let left = core::mem::take(&mut self.vcpu(e).budget);
+            self.domains[domain.index()].pool += left;
+            if left > 0 && self.domains[domain.index()].pool > 0 {
+                self.unpark_all(domain, cx);
+            }
+        }
+        self.domains[domain.index()].members -= 1;
+        was_parked
+    }
+}

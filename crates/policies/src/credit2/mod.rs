@@ -1,0 +1,361 @@
+//! Credit2: whoever has most credit left runs, and a reset gives everybody the same again.
+//!
+//! Xen's default scheduler since 4.12. Everybody begins with 10 ms of credit, and running burns it: the heaviest of a
+//! run queue pays a nanosecond for a nanosecond, who weighs half as much pays two. Most credit runs first, so that
+//! who has slept goes before who has run; there are no priorities and no boost. When even the best has nothing left,
+//! everybody is given 10 ms more, and nobody keeps more than half a millisecond beyond that. Between two such resets, each
+//! can run in proportion to its weight.
+//!
+//! ```text
+//! one CPU, a weighs 256, b 512       0         10        20        30        40
+//! both are hogs                      abbbbbbbbbbaaaaabbbbbbbbbbaaaaabbbbbbbbbbaaaa
+//! ```
+//!
+//! **Turns.** A turn lasts until its owner would be out of credit, or down to what the first in the queue has; but 0.5 ms
+//! at least and 10 ms at most. Who has run for less than 1 ms is left running (`ratelimit`), unless it yields. Equal
+//! credit changes nobody. A yield gives the CPU to the first who may have it, however little credit that has.
+//!
+//! **Run queues.** The CPUs under one cache share a run queue, 16 at most (`runqueue`, `runqueue-cpus`). Who last ran on another
+//! CPU of it is taken only for half a millisecond more credit than the next best has, and is given 50 µs for the move.
+//!
+//! **Wake-ups.** Who wakes calls one CPU: its last one if that idles with its whole core, any such, any that idles;
+//! else its last one if it has more credit than who runs there, else the one where it exceeds the runner's credit most,
+//! less the resistance to moving. Nobody is called away from who has hardly begun. A CPU that was called is left alone by
+//! others until it has decided, and who called it is left to it.
+//!
+//! **Several run queues.** Each keeps an average of how many were runnable during the last second or so, and each entity
+//! of how long it was. A newcomer goes where least is to be expected. At a reset the queue looks for the one whose load
+//! differs most from its own; if that is by more than a whole entity, or an eighth of one where there is more load than CPUs,
+//! it moves one there, fetches one, or swaps two: whatever leaves the smallest difference.
+//!
+//! **Domains and caps.** A group is a domain, as in `credit`: its weight is that of *each* member, and its cap bounds them
+//! together. Who is in no group has its own weight and no cap. Every 10 ms a capped domain's pool is filled up to
+//! the cap's part of that time. A member that is chosen takes an equal part of it, half a millisecond at least, pays
+//! with it, and gives back what is left when it stops. Who finds nothing is parked until somebody gives back or the pool is
+//! filled; who has run for longer than its part leaves a debt.
+//!
+//! Differences from Xen:
+//! - With `hand-off`, no CPU idles while somebody it may run waits in its run queue. There, an idle CPU resists
+//!   who has less than −9.5 ms, stops looking behind the first that it must park, and is not called again if
+//!   another one that was called takes somebody else.
+//! - The unbalanced run queue is judged by its own load; there, by that of the last in the list.
+//! - No soft affinities, no NUMA nodes, no power saving, as nobody can ask for them.
+//! - A quota follows the number of members, and is a period at most; there it is fixed when the cap is set, and a
+//!   cap above 100 % for each member is refused.
+//! - Nobody is called to the CPU that is just deciding.
+//!
+//! Source: `xen/common/sched/credit2.c`, Xen 4.23-dev.
+
+mod balance;
+mod budget;
+mod decide;
+mod runqueue;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+use crate::credit::domains::DomainId;
+use budget::Domain;
+use runqueue::{Load, RunQueue};
+use sched::queue::{Lists, Trees};
+use sched::{
+    Alarm, AlarmKind, AlarmSlots, CpuId, CpuSet, Cx, Descriptor, EntityId, GroupChange, GroupId, Host, Instant, Keeps,
+    Knobs, Nanos, Of, Params, Policy, Refused, Slice, State, Stopped, Wake, Why,
+};
+use settings::Settings;
+
+/// What the rest of the system knows of it.
+pub(crate) const POLICY: Descriptor = Descriptor {
+    name: "credit2",
+    title: "most credit runs first, everybody is given the same at a reset, with caps (Xen 4.23)",
+    source: "xen/common/sched/credit2.c, Xen 4.23-dev",
+    good_for: "shares of VMs within tens of milliseconds, quick answers to who slept, and exact caps",
+    bad_at: "very different weights, whose shortest turns cost more than the lightest can owe; promises to anybody",
+    text: include_str!("mod.rs"),
+    conserving: settings::conserving,
+    starvation: settings::starvation,
+    keeps: Keeps { shares: settings::shares, cap: settings::cap, ..Keeps::NOTHING },
+    alarms: AlarmSlots { group: &[AlarmKind::Timer], ..AlarmSlots::NONE },
+    knobs: settings::KNOBS,
+    build,
+};
+
+fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+    Ok(Box::new(Credit2::new(host, knobs)))
+}
+
+/// What is kept of an entity. Credits and budgets are in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+struct Vcpu {
+    credit: i64,
+    /// What the last division into credits left over.
+    residual: u64,
+    weight: u64,
+    domain: DomainId,
+    /// The CPU it runs on, last ran on or was given.
+    home: CpuId,
+    /// What it has taken of its domain's pool; negative: has overrun by.
+    budget: i64,
+    parked: bool,
+    /// The CPU it has called.
+    tickled: Option<CpuId>,
+    /// When it began to run without a break.
+    begun: Instant,
+    /// The run queue it is to move to when it stops.
+    migrate_to: Option<usize>,
+    yielded: bool,
+    load: Load,
+}
+
+/// What is kept of a CPU.
+#[derive(Clone, Copy, Debug)]
+struct Cpu {
+    queue: usize,
+    /// The threads of its core that share its run queue.
+    siblings: CpuSet,
+    /// Who has stopped here at this instant and waits, but is not queued yet.
+    stopped: Option<EntityId>,
+}
+
+/// The order of a run queue: most credit first, then first come.
+type Key = (core::cmp::Reverse<i64>, u64);
+
+/// The scheduler.
+#[derive(Debug)]
+pub(crate) struct Credit2 {
+    settings: Settings,
+    queues: Vec<RunQueue>,
+    /// Who waits, by run queue.
+    waiting: Trees<Key>,
+    /// Who is assigned to each run queue.
+    members: Lists,
+    vcpus: Vec<Vcpu>,
+    cpus: Vec<Cpu>,
+    domains: Vec<Domain>,
+    /// Who is parked, by domain, the last one first.
+    parked: Trees<u64>,
+    arrivals: u64,
+    /// Room to put a queue in order.
+    scratch: Vec<EntityId>,
+}
+
+impl Credit2 {
+    fn new(host: &Host, knobs: &Knobs) -> Credit2 {
+        let settings = Settings::read(knobs);
+        let queues = runqueue::partition(host, &settings);
+        let cpu = |cpu| {
+            let queue = queues.iter().position(|queue| queue.cpus.contains(cpu)).expect("every CPU is in one");
+            Cpu { queue, siblings: runqueue::siblings(host, cpu).and(&queues[queue].cpus), stopped: None }
+        };
+        Credit2 {
+            settings,
+            waiting: Trees::new(queues.len()),
+            members: Lists::new(queues.len()),
+            vcpus: Vec::new(),
+            cpus: host.iter().map(cpu).collect(),
+            queues,
+            domains: Vec::new(),
+            parked: Trees::new(0),
+            arrivals: 0,
+            scratch: Vec::new(),
+        }
+    }
+
+    fn vcpu(&mut self, e: EntityId) -> &mut Vcpu {
+        &mut self.vcpus[e.index()]
+    }
+
+    /// The run queue `e` is assigned to.
+    fn queue_of(&self, e: EntityId) -> usize {
+        self.cpus[self.vcpus[e.index()].home.index()].queue
+    }
+
+    fn arrive(&mut self) -> u64 {
+        self.arrivals += 1;
+        self.arrivals
+    }
+
+    /// Puts `e`, which waits, into its run queue.
+    fn queue(&mut self, e: EntityId) {
+        let key = (core::cmp::Reverse(self.vcpus[e.index()].credit), self.arrive());
+        self.waiting.push(self.queue_of(e), key, e);
+    }
+
+    /// Puts `e` into its run queue, and calls the CPU that is to have it.
+    fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        self.queue(e);
+        self.tickle(e, cx);
+    }
+
+    /// Whether `e` has stopped at this very instant and waits.
+    fn is_about_to_be_queued(&self, e: EntityId) -> bool {
+        self.cpus[self.vcpus[e.index()].home.index()].stopped == Some(e)
+    }
+
+    /// Whether `e` is to leave its home.
+    fn must_migrate(&self, e: EntityId, cx: &Cx<'_>) -> bool {
+        let vcpu = &self.vcpus[e.index()];
+        vcpu.migrate_to.is_some() || !cx.may_run(e, vcpu.home)
+    }
+
+    /// Burns what running for `ran` costs `e`, and keeps the rest of the division.
+    fn burn(&mut self, e: EntityId, ran: Nanos) {
+        let heaviest = self.queues[self.queue_of(e)].max_weight;
+        let vcpu = &mut self.vcpus[e.index()];
+        let cost = u128::from(ran.as_ns()) * u128::from(heaviest) + u128::from(vcpu.residual);
+        let weight = u128::from(vcpu.weight);
+        vcpu.residual = u64::try_from(cost % weight).expect("less than a weight");
+        let burnt = i64::try_from(cost / weight).unwrap_or(i64::MAX);
+        vcpu.credit = vcpu.credit.saturating_sub(burnt).max(-self.settings.credit);
+        if self.domains[vcpu.domain.index()].cap.is_some() {
+            vcpu.budget = vcpu.budget.saturating_sub_unsigned(ran.as_ns());
+        }
+    }
+
+    /// Burns what who runs on `cpu` has used so far.
+    fn burn_running(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
+        if let Some((e, ran)) = cx.take_ran(cpu) {
+            self.burn(e, ran);
+        }
+    }
+
+    /// Takes over the weight and the domain of `e`, which is not in one.
+    fn join_domain(&mut self, e: EntityId, params: &Params) {
+        let domain = DomainId::of(e, params);
+        self.make_domain(domain);
+        if params.group == GroupId::ROOT {
+            self.domains[domain.index()].weight = u64::from(params.weight.as_linux());
+        }
+        self.domains[domain.index()].members += 1;
+        let weight = self.domains[domain.index()].weight;
+        let vcpu = self.vcpu(e);
+        (vcpu.domain, vcpu.weight, vcpu.budget, vcpu.residual) = (domain, weight, 0, 0);
+    }
+}
+
+impl Policy for Credit2 {
+    fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        let params = *cx.params(e);
+        let vcpu = Vcpu {
+            credit: self.settings.credit,
+            residual: 0,
+            weight: 1,
+            domain: DomainId::of(e, &params),
+            home: CpuId::default(),
+            budget: 0,
+            parked: false,
+            tickled: None,
+            begun: cx.now(),
+            migrate_to: None,
+            yielded: false,
+            load: Load::of_newcomer(balance::clock(cx), &self.settings),
+        };
+        if self.vcpus.len() <= e.index() {
+            self.vcpus.resize(e.index() + 1, vcpu);
+        }
+        self.vcpus[e.index()] = vcpu;
+        self.waiting.reserve(e, (core::cmp::Reverse(0), 0));
+        self.parked.reserve(e, 0);
+        self.members.reserve(e);
+        self.scratch.reserve(self.vcpus.len());
+        self.join_domain(e, &params);
+        let home = self.pick_home(e, None, cx);
+        self.assign(e, home);
+        Ok(())
+    }
+
+    fn detach(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        self.leave_domain(e, cx);
+        self.deassign(e);
+    }
+
+    fn adjust(&mut self, e: EntityId, _old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        let params = *cx.params(e);
+        let (domain, queue) = (DomainId::of(e, &params), self.queue_of(e));
+        if domain != self.vcpu(e).domain {
+            let was_parked = self.leave_domain(e, cx);
+            self.join_domain(e, &params);
+            if was_parked && cx.state(e) == State::Waiting {
+                self.count_load(e, 1, cx);
+                self.enqueue(e, cx);
+            }
+            self.check_budget(e, cx);
+        } else if params.group == GroupId::ROOT {
+            let weight = u64::from(params.weight.as_linux());
+            self.domains[domain.index()].weight = weight;
+            self.vcpu(e).weight = weight;
+        }
+        self.find_heaviest(queue);
+        self.follow_affinity(e, cx);
+        Ok(())
+    }
+
+    fn group(&mut self, g: GroupId, change: GroupChange<'_>, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        if g != GroupId::ROOT {
+            match change {
+                GroupChange::Created { .. } | GroupChange::Params { .. } => self.change_domain(g, cx),
+                GroupChange::Removed => self.domains[DomainId::of_group(g).index()].cap = None,
+            }
+        }
+        Ok(())
+    }
+
+    fn wake(&mut self, e: EntityId, _why: Wake, cx: &mut Cx<'_>) {
+        // It may have been put to sleep before it could move.
+        if self.must_migrate(e, cx) {
+            self.move_home(e, cx);
+        }
+        if !self.vcpu(e).parked {
+            self.count_load(e, 1, cx);
+            self.enqueue(e, cx);
+        }
+    }
+
+    fn sleep(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        if self.waiting.remove(e) {
+            self.count_load(e, -1, cx);
+        } else if self.is_about_to_be_queued(e) {
+            let home = self.vcpu(e).home;
+            self.cpus[home.index()].stopped = None;
+            self.count_load(e, -1, cx);
+            self.return_budget(e, cx);
+        }
+    }
+
+    fn charge(&mut self, e: EntityId, ran: Nanos, _cx: &mut Cx<'_>) {
+        self.burn(e, ran);
+    }
+
+    fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
+        if let Of::Group(g) = alarm.of {
+            self.fill(g, cx);
+        }
+    }
+
+    fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
+        let e = prev.entity;
+        self.vcpu(e).yielded = prev.why == Why::Yielded;
+        if prev.why != Why::Blocked {
+            self.cpus[cpu.index()].stopped = Some(e);
+            return;
+        }
+        self.count_load(e, -1, cx);
+        self.return_budget(e, cx);
+        if self.must_migrate(e, cx) {
+            self.move_home(e, cx);
+        }
+    }
+
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
+        self.decide(cpu, cx)
+    }
+
+    fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {
+        let vcpu = &self.vcpus[e.index()];
+        show("credit", vcpu.credit);
+        show("budget", vcpu.budget);
+        show("parked", i64::from(vcpu.parked));
+        show("runqueue", i64::try_from(self.queue_of(e)).expect("few"));
+        show("load", vcpu.load.average);
+    }
+}

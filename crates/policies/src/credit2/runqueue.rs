@@ -1,0 +1,163 @@
+//! Run queues: which CPUs share one, and what is kept of each.
+
+use super::settings::{Settings, Share};
+use sched::{CpuId, CpuSet, Host};
+
+/// What is kept of a run queue.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RunQueue {
+    /// The CPUs that share it.
+    pub(super) cpus: CpuSet,
+    /// Those that run nobody.
+    pub(super) idle: CpuSet,
+    /// Those that were called and have not decided yet.
+    pub(super) tickled: CpuSet,
+    /// Those all of whose core idles and was not called.
+    pub(super) smt_idle: CpuSet,
+    /// The CPU last given to somebody who joined.
+    pub(super) cursor: CpuId,
+    /// The heaviest weight of all assigned to it; at least 1.
+    pub(super) max_weight: u64,
+    pub(super) load: Load,
+    /// What the load will be when those who were moved have been counted for long.
+    pub(super) planned: i64,
+}
+
+/// A load: how many are runnable, and the average of that.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Load {
+    /// How many are runnable now.
+    pub(super) now: i64,
+    /// Their average, in parts of the precision.
+    pub(super) average: i64,
+    /// When it was worked out, in units of 1,024 ns.
+    updated: u64,
+}
+
+impl Load {
+    /// That of somebody new at `at`: it may be runnable half of the time.
+    pub(super) fn of_newcomer(at: u64, settings: &Settings) -> Load {
+        Load { now: 0, average: 1 << (settings.precision_shift - 1), updated: at }
+    }
+
+    /// Works out the average, and `planned`, at `at`.
+    pub(super) fn update(&mut self, planned: &mut i64, at: u64, settings: &Settings) {
+        let Settings { window_shift, precision_shift, .. } = *settings;
+        let full = self.now << precision_shift;
+        let passed = at.saturating_sub(self.updated);
+        if passed > 1 << window_shift {
+            (self.average, *planned) = (full, full);
+        } else {
+            let part = |of: i64| {
+                let moved = (i128::from(passed) * i128::from(of)) >> window_shift;
+                i64::try_from(moved).expect("no more than the whole")
+            };
+            self.average += part(full) - part(self.average);
+            *planned += part(full) - part(*planned);
+        }
+        self.updated = at;
+    }
+}
+
+impl RunQueue {
+    fn new(first: CpuId) -> RunQueue {
+        RunQueue {
+            cpus: CpuSet::one(first),
+            idle: CpuSet::EMPTY,
+            tickled: CpuSet::EMPTY,
+            smt_idle: CpuSet::EMPTY,
+            cursor: first,
+            max_weight: 1,
+            load: Load::default(),
+            planned: 0,
+        }
+    }
+
+    /// The CPUs that idle and were not called.
+    pub(super) fn free(&self) -> CpuSet {
+        self.idle.minus(&self.tickled)
+    }
+
+    /// `cpu` was called.
+    pub(super) fn tickle(&mut self, cpu: CpuId, siblings: &CpuSet) {
+        self.tickled.insert(cpu);
+        self.core_is_taken(cpu, siblings);
+    }
+
+    /// `cpu` decides.
+    pub(super) fn answers(&mut self, cpu: CpuId, siblings: &CpuSet) {
+        if self.tickled.remove(cpu) {
+            self.core_may_be_free(siblings);
+        }
+    }
+
+    /// `cpu` runs somebody, or nobody.
+    pub(super) fn set_idle(&mut self, cpu: CpuId, idle: bool, siblings: &CpuSet) {
+        if idle {
+            if self.idle.insert(cpu) {
+                self.core_may_be_free(siblings);
+            }
+        } else if self.idle.remove(cpu) {
+            self.core_is_taken(cpu, siblings);
+        }
+    }
+
+    fn core_may_be_free(&mut self, siblings: &CpuSet) {
+        if siblings.minus(&self.free()).is_empty() {
+            for cpu in siblings.iter() {
+                self.smt_idle.insert(cpu);
+            }
+        }
+    }
+
+    fn core_is_taken(&mut self, cpu: CpuId, siblings: &CpuSet) {
+        if self.smt_idle.contains(cpu) {
+            self.smt_idle = self.smt_idle.minus(siblings);
+        }
+    }
+}
+
+/// The threads of the core of `cpu`.
+pub(super) fn siblings(host: &Host, cpu: CpuId) -> CpuSet {
+    host.iter().filter(|&other| host.share_core(cpu, other)).collect()
+}
+
+/// The run queues of `host`: CPUs that belong together share one, up to a number; then they are spread evenly over several.
+pub(super) fn partition(host: &Host, settings: &Settings) -> Vec<RunQueue> {
+    let together = |a: CpuId, b: CpuId| match settings.share {
+        Share::Cpu => false,
+        Share::Core => host.share_core(a, b),
+        Share::Socket => host.share_cache(a, b),
+        Share::All => true,
+    };
+    let most = host.cpus / host.cpus.div_ceil(settings.most_cpus);
+    let mut queues: Vec<RunQueue> = Vec::new();
+    for cpu in host.iter() {
+        let threads = siblings(host, cpu);
+        let fits = |queue: &RunQueue| {
+            // Room for the other threads of all cores that are in.
+            let cores = queue.cpus.iter().filter(|&cpu| siblings(host, cpu).first() == Some(cpu)).count();
+            queue.cpus.len() < most && (cores + 1) * threads.len() <= most
+        };
+        let mut chosen: Option<usize> = None;
+        for (n, queue) in queues.iter().enumerate().filter(|(_, queue)| together(queue.cursor, cpu)) {
+            if !queue.cpus.and(&threads).is_empty() {
+                chosen = Some(n);
+                break;
+            }
+            if fits(queue) && chosen.is_none_or(|best| queue.cpus.len() < queues[best].cpus.len()) {
+                chosen = Some(n);
+            }
+        }
+        if let Some(n) = chosen {
+            queues[n].cpus.insert(cpu);
+        } else {
+            queues.push(RunQueue::new(cpu));
+        }
+    }
+    for queue in &mut queues {
+        queue.idle = queue.cpus;
+        queue.smt_idle = queue.cpus;
+    }
+    queues
+}

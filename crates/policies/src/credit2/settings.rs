@@ -1,0 +1,227 @@
+//! [`Settings`]: what the knobs say, read once; and what can be promised with them.
+
+use sched::{CapBound, Conserving, Host, Knob, Knobs, Load, Nanos};
+
+/// What it can be tuned by.
+pub(super) const KNOBS: &[Knob] = &[
+    Knob::choice(
+        "runqueue",
+        &["socket", "cpu", "core", "all"],
+        "which CPUs share a run queue: those under one cache, none, those of a core, all",
+    )
+    .from("credit2_runqueue"),
+    Knob::count("runqueue-cpus", [16, 1, 1_024], "how many CPUs share one at most; threads of a core are never parted")
+        .from("sched_credit2_max_cpus_runqueue"),
+    Knob::time(
+        "credit",
+        Nanos::ms(10),
+        (Nanos::ms(1), Nanos::s(1)),
+        "what everybody starts with and is given; the longest turn",
+    )
+    .from("CSCHED2_CREDIT_INIT; CSCHED2_CREDIT_MIN and CSCHED2_MAX_TIMER follow it"),
+    Knob::time(
+        "min-timer",
+        Nanos::us(500),
+        (Nanos::us(10), Nanos::ms(100)),
+        "the shortest turn, and the smallest quota",
+    )
+    .from("CSCHED2_MIN_TIMER"),
+    Knob::time(
+        "carry-over",
+        Nanos::us(500),
+        (Nanos::ZERO, Nanos::s(1)),
+        "how much more than that a reset leaves at most",
+    )
+    .from("CSCHED2_CARRYOVER_MAX"),
+    Knob::time(
+        "migrate-resist",
+        Nanos::us(500),
+        (Nanos::ZERO, Nanos::ms(100)),
+        "how much more credit moves an entity to another CPU",
+    )
+    .from("sched_credit2_migrate_resist"),
+    Knob::time("migrate-compensation", Nanos::us(50), (Nanos::ZERO, Nanos::ms(100)), "credit for who was moved")
+        .from("CSCHED2_MIGRATE_COMPENSATION"),
+    Knob::time(
+        "ratelimit",
+        Nanos::ms(1),
+        (Nanos::ZERO, Nanos::ms(500)),
+        "how long who has begun to run is left running; 0: not at all",
+    )
+    .from("sched_ratelimit_us"),
+    Knob::time(
+        "ratelimit-tolerance",
+        Nanos::us(50),
+        (Nanos::ZERO, Nanos::ms(1)),
+        "how much earlier a wake-up may call its CPU",
+    )
+    .from("CSCHED2_RATELIMIT_TICKLE_TOLERANCE"),
+    Knob::time(
+        "cap-period",
+        Nanos::ms(10),
+        (Nanos::ms(1), Nanos::s(1)),
+        "how often the budgets of capped domains are filled up",
+    )
+    .from("credit2_cap_period_ms"),
+    Knob::count("load-window-shift", [30, 11, 40], "how long loads are remembered: two to this power, in nanoseconds")
+        .from("credit2_load_window_shift"),
+    Knob::count(
+        "load-precision-shift",
+        [18, 4, 24],
+        "how finely loads are kept: parts of one entity, as a power of two",
+    )
+    .from("credit2_load_precision_shift"),
+    Knob::count(
+        "balance-under",
+        [0, -4, 8],
+        "how much more load moves entities while CPUs are spare: two to this power",
+    )
+    .from("credit2_balance_under"),
+    Knob::count("balance-over", [-3, -4, 8], "and while none are").from("credit2_balance_over"),
+    Knob::switch("count-stopped", false, "whether the length of a turn heeds who has just had to give way")
+        .from("off: csched2_runtime is called before who stops is queued again; policies.md's example counts it"),
+    Knob::switch("hand-off", true, "whether no CPU idles while somebody it may run waits in its run queue")
+        .from("ours; off: as Xen, which leaves those with hardly any credit, and those behind who was parked, waiting"),
+];
+
+/// How CPUs are put together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Share {
+    Socket,
+    Cpu,
+    Core,
+    All,
+}
+
+/// The knobs, read once. Credits are signed nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Settings {
+    pub(super) share: Share,
+    pub(super) most_cpus: usize,
+    pub(super) credit: i64,
+    pub(super) min_timer: Nanos,
+    pub(super) carry_over: i64,
+    pub(super) migrate_resist: i64,
+    pub(super) migrate_compensation: i64,
+    pub(super) ratelimit: Nanos,
+    pub(super) ratelimit_tolerance: Nanos,
+    pub(super) cap_period: Nanos,
+    /// In units of 1,024 ns.
+    pub(super) window_shift: u32,
+    pub(super) precision_shift: u32,
+    pub(super) balance_under: i64,
+    pub(super) balance_over: i64,
+    pub(super) count_stopped: bool,
+    pub(super) hand_off: bool,
+}
+
+fn credits(time: Nanos) -> i64 {
+    time.as_ns().cast_signed()
+}
+
+fn count(knobs: &Knobs, name: &str) -> u64 {
+    knobs.get(name).unsigned_abs()
+}
+
+impl Settings {
+    pub(super) fn read(knobs: &Knobs) -> Settings {
+        let shift = |name| u32::try_from(count(knobs, name)).expect("in its range");
+        Settings {
+            share: match knobs.word("runqueue") {
+                "socket" => Share::Socket,
+                "cpu" => Share::Cpu,
+                "core" => Share::Core,
+                _ => Share::All,
+            },
+            most_cpus: usize::try_from(count(knobs, "runqueue-cpus")).expect("in its range"),
+            credit: credits(knobs.time("credit")),
+            min_timer: knobs.time("min-timer"),
+            carry_over: credits(knobs.time("carry-over")),
+            migrate_resist: credits(knobs.time("migrate-resist")),
+            migrate_compensation: credits(knobs.time("migrate-compensation")),
+            ratelimit: knobs.time("ratelimit"),
+            ratelimit_tolerance: knobs.time("ratelimit-tolerance"),
+            cap_period: knobs.time("cap-period"),
+            window_shift: shift("load-window-shift") - 10,
+            precision_shift: shift("load-precision-shift"),
+            balance_under: knobs.get("balance-under"),
+            balance_over: knobs.get("balance-over"),
+            count_stopped: knobs.on("count-stopped"),
+            hand_off: knobs.on("hand-off"),
+        }
+    }
+
+    /// The longest turn.
+    pub(super) fn max_timer(&self) -> Nanos {
+        Nanos::ns(self.credit.unsigned_abs())
+    }
+
+    /// The shortest turn of who has not run yet.
+    fn min_turn(&self) -> Nanos {
+        self.min_timer.max(self.ratelimit)
+    }
+
+    /// The load difference below which nothing is moved: `shift` is a power of two, of one entity.
+    pub(super) fn tolerance(&self, shift: i64) -> i64 {
+        1 << (i64::from(self.precision_shift) + shift)
+    }
+}
+
+/// How many run queues this host has.
+fn run_queues(host: &Host, knobs: &Knobs) -> usize {
+    super::runqueue::partition(host, &Settings::read(knobs)).len()
+}
+
+/// Within one run queue, at once, with hand-off. Where there are several, an idle CPU does not look into the others; loads
+/// are evened out later.
+pub(super) fn conserving(load: &Load<'_>) -> Conserving {
+    if Settings::read(load.knobs).hand_off && run_queues(load.host, load.knobs) == 1 {
+        Conserving::Global { slack: Nanos::ZERO }
+    } else {
+        Conserving::Never
+    }
+}
+
+/// Between two resets, nobody runs for longer than its credit, and a turn more: an epoch of `n` such. Whoever waits is
+/// given as much as the others at each reset; after three it has, from −10 ms, as much as anybody can have, then at most
+/// one epoch passes before it has more than everybody else, and one more covers those who win ties and resist moving.
+///
+/// No bound where things change (each newcomer brings new credit), nor where who wakes and sleeps makes loads differ now one
+/// way and now the other: balancing could move somebody each time before its credits are reset.
+pub(super) fn starvation(load: &Load<'_>) -> Option<Nanos> {
+    let queues = run_queues(load.host, load.knobs) as u64;
+    if load.has_changes || (queues > 1 && load.has_sleepers) {
+        return None;
+    }
+    let settings = Settings::read(load.knobs);
+    let extra = settings.carry_over.max(settings.migrate_resist) + settings.migrate_compensation;
+    let turn = settings.max_timer().max(settings.min_turn());
+    let each = settings.max_timer() + Nanos::ns(extra.unsigned_abs()) + turn;
+    Some(each.saturating_mul(load.entities).saturating_mul(5 * queues))
+}
+
+/// An account is what was given less what was run, at the weight's rate, as long as it is neither clipped nor cut off at
+/// the bottom: it lies between minus the shortest turn at the lightest's rate and what a reset leaves at most, so two
+/// differ by at most that width; once at the beginning of the span, once at its end. One who had been at the bottom before
+/// makes one reset give twice as much. Where the shortest turn alone can cost more than the bottom allows, no promise.
+pub(super) fn shares(load: &Load<'_>) -> Option<Nanos> {
+    let settings = Settings::read(load.knobs);
+    let ratio = load.weight_most.div_ceil(load.weight_least.max(1));
+    let dearest = settings.min_turn().saturating_mul(ratio);
+    if load.group_depth > 0 || dearest >= settings.max_timer() {
+        return None;
+    }
+    let width = settings.max_timer().saturating_mul(2) + Nanos::ns(settings.carry_over.unsigned_abs());
+    Some(width.saturating_mul(2) + settings.max_timer() + Nanos::us(1))
+}
+
+/// In every period a domain is given its cap's part of it, neither rounded nor forgiven. A span may begin with a full pool,
+/// with quotas of a period in the members' hands, and end with another filling and with everybody overrun by the shortest
+/// turn. A pool never needs more than lets every CPU run.
+pub(super) fn cap(load: &Load<'_>) -> Option<CapBound> {
+    let settings = Settings::read(load.knobs);
+    let pools = settings.cap_period.saturating_mul(3 * load.host.cpus as u64);
+    let each = settings.cap_period + settings.min_turn().saturating_mul(2);
+    let burst = pools + each.saturating_mul(load.entities);
+    Some(CapBound { period: settings.cap_period, rounding: Nanos::ZERO, burst })
+}

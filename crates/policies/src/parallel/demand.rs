@@ -1,0 +1,118 @@
+//! [`Demand`]: which VMs need their vCPUs together just now, and for how long they are given that.
+
+use sched::{GroupId, Instant, Nanos};
+
+/// What is known of one VM.
+#[derive(Clone, Copy, Debug)]
+struct Episode {
+    /// How long the present one, or the last, lasts.
+    length: Nanos,
+    /// When the last one ended.
+    ended: Option<Instant>,
+    on: Option<Instant>,
+}
+
+/// Learns from each VM's reports of long spin waits how long its episodes of them last.
+///
+/// A report begins an interval in which the VM is brought together, and its waits should end. If the next report comes sooner
+/// after the interval than it was long, it was too short, and the next one is twice as long; else it may have been too
+/// long, and the next one is a quarter shorter.
+#[derive(Clone, Debug)]
+pub(crate) struct Demand {
+    threshold: Nanos,
+    first: Nanos,
+    least: Nanos,
+    most: Nanos,
+    /// By group.
+    episodes: Vec<Episode>,
+}
+
+impl Demand {
+    /// Reports of waits of `threshold` or more count; the first interval is `first` long, and all are between `least` and `most`.
+    pub(crate) fn new(threshold: Nanos, first: Nanos, least: Nanos, most: Nanos) -> Demand {
+        let most = most.max(least);
+        Demand { threshold, first: first.max(least).min(most), least, most, episodes: Vec::new() }
+    }
+
+    fn fresh(&self) -> Episode {
+        Episode { length: self.first, ended: None, on: None }
+    }
+
+    /// Makes room for a new group.
+    pub(crate) fn reserve(&mut self, g: GroupId) {
+        let fresh = self.fresh();
+        if self.episodes.len() <= g.index() {
+            self.episodes.resize(g.index() + 1, fresh);
+        }
+        self.episodes[g.index()] = fresh;
+    }
+
+    /// Whether the VM `g` is to be brought together now.
+    pub(crate) fn is_on(&self, g: GroupId) -> bool {
+        self.episodes[g.index()].on.is_some()
+    }
+
+    /// The VM `g` has waited for a spin lock: until when it is to be brought together, if it was not already.
+    pub(crate) fn report(&mut self, g: GroupId, waited: Nanos, now: Instant) -> Option<Instant> {
+        let (least, most) = (self.least, self.most);
+        let episode = &mut self.episodes[g.index()];
+        if waited < self.threshold || episode.on.is_some() {
+            return None;
+        }
+        if let Some(ended) = episode.ended {
+            let too_short = now.since(ended) < episode.length;
+            let next = if too_short { episode.length.saturating_mul(2) } else { episode.length.scale(3, 4) };
+            episode.length = next.max(least).min(most);
+        }
+        let until = now.saturating_add(episode.length);
+        episode.on = Some(until);
+        Some(until)
+    }
+
+    /// The interval of `g` is over.
+    pub(crate) fn end(&mut self, g: GroupId) {
+        let episode = &mut self.episodes[g.index()];
+        episode.ended = episode.on.take();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(ms: u64) -> Instant {
+        Instant::ZERO + Nanos::ms(ms)
+    }
+
+    /// The lengths of the intervals that reports at these times begin, in milliseconds.
+    fn lengths(demand: &mut Demand, reports: &[u64]) -> Vec<Option<u64>> {
+        let vm = GroupId::new(1, 0);
+        demand.reserve(vm);
+        let mut until: Option<Instant> = None;
+        let report = |&ms: &u64| {
+            if until.is_some_and(|until| until <= at(ms)) {
+                demand.end(vm);
+                until = None;
+            }
+            let begun = demand.report(vm, Nanos::ms(1), at(ms));
+            until = begun.or(until);
+            begun.map(|begun| begun.since(at(ms)).as_ns() / 1_000_000)
+        };
+        reports.iter().map(report).collect()
+    }
+
+    #[test]
+    fn intervals_grow_while_they_are_too_short_and_shrink_when_they_are_not() {
+        let mut demand = Demand::new(Nanos::us(450), Nanos::ms(30), Nanos::ms(10), Nanos::ms(100));
+        let reports = [0, 10, 31, 92, 200, 1_000, 2_000, 3_000, 4_000, 5_000, 6_000, 7_000, 8_000, 9_000];
+        let expected = [30, 0, 60, 100, 100, 75, 56, 42, 31, 23, 17, 13, 10, 10];
+        assert_eq!(lengths(&mut demand, &reports).iter().map(|ms| ms.unwrap_or(0)).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn short_waits_do_not_count() {
+        let mut demand = Demand::new(Nanos::ms(2), Nanos::ms(30), Nanos::ms(10), Nanos::ms(100));
+        assert_eq!(lengths(&mut demand, &[0]), [None]);
+        assert!(!demand.is_on(GroupId::new(1, 0)));
+    }
+}

@@ -1,0 +1,260 @@
+//! [`Gangs`]: which vCPUs belong together, into which subgroups they are packed, and which CPU each of them has.
+//!
+//! A VM is a group with members. A group that is marked as a gang makes a real-time VM of itself, if it has members, and
+//! of every group below it; those below one mark work together.
+
+use sched::{CpuId, CpuSet, Cx, EntityId, GroupId, Instant};
+
+/// Which VMs are brought together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Unit {
+    /// Each that is marked, or is below a mark, alone.
+    Vm,
+    /// All that are below one mark.
+    Group,
+    /// Each alone, marked or not.
+    AnyVm,
+}
+
+/// How VMs are packed into subgroups with no more vCPUs than there are CPUs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Packing {
+    /// Largest first, each into the first subgroup with room.
+    FirstFitDecreasing,
+    /// In the order they were made, each into the first subgroup with room.
+    FirstFit,
+    /// In the order they were made, each into the last subgroup, or a new one.
+    NextFit,
+}
+
+/// Those who belong together.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gang {
+    /// Subgroup after subgroup, VM after VM.
+    pub(crate) members: Vec<EntityId>,
+    /// Where each subgroup begins.
+    starts: Vec<usize>,
+    /// When its members were last called together.
+    pub(crate) called: Option<Instant>,
+}
+
+impl Gang {
+    /// How many subgroups there are.
+    pub(crate) fn subgroups(&self) -> usize {
+        self.starts.len()
+    }
+
+    /// Where the subgroup of `e` begins.
+    pub(crate) fn start_of(&self, e: EntityId) -> usize {
+        let at = self.members.iter().position(|&other| other == e).unwrap_or(0);
+        self.starts.iter().copied().rfind(|&start| start <= at).unwrap_or(0)
+    }
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(crate) struct Gangs {
+    unit: Unit,
+    packing: Packing,
+    /// By group: which gang its members are in, named after its first group.
+    heads: Vec<Option<GroupId>>,
+    /// All groups but the root, oldest slot first.
+    groups: Vec<GroupId>,
+    /// By the group it is named after.
+    gangs: Vec<Gang>,
+    /// By entity: the gang it is in, and its own CPU.
+    places: Vec<(Option<GroupId>, Option<CpuId>)>,
+    /// How many are in a gang.
+    members: usize,
+}
+
+impl Gangs {
+    pub(crate) fn new(unit: Unit, packing: Packing) -> Gangs {
+        let (heads, groups, gangs, places) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Gangs { unit, packing, heads, groups, gangs, places, members: 0 }
+    }
+
+    /// Makes room for `e`, which is in no gang yet.
+    pub(crate) fn reserve(&mut self, e: EntityId) {
+        if self.places.len() <= e.index() {
+            self.places.resize(e.index() + 1, (None, None));
+        }
+        self.places[e.index()] = (None, None);
+    }
+
+    /// Whose gang `e` is in.
+    pub(crate) fn head_of(&self, e: EntityId) -> Option<GroupId> {
+        self.places[e.index()].0
+    }
+
+    /// The CPU that is for `e` among its siblings, if there is one.
+    pub(crate) fn place_of(&self, e: EntityId) -> Option<CpuId> {
+        self.places[e.index()].1
+    }
+
+    /// Those in the gang named after `head`.
+    pub(crate) fn gang(&mut self, head: GroupId) -> &mut Gang {
+        &mut self.gangs[head.index()]
+    }
+
+    /// How many are in a gang.
+    pub(crate) fn members(&self) -> usize {
+        self.members
+    }
+
+    /// Lets two siblings have each other's CPU.
+    pub(crate) fn exchange(&mut self, a: EntityId, b: EntityId) {
+        let place = self.places[a.index()].1;
+        self.places[a.index()].1 = core::mem::replace(&mut self.places[b.index()].1, place);
+    }
+
+    /// A group has come.
+    pub(crate) fn add_group(&mut self, g: GroupId, cx: &Cx<'_>) {
+        if self.heads.len() <= g.index() {
+            self.heads.resize(g.index() + 1, None);
+            self.gangs.resize(g.index() + 1, Gang::default());
+        }
+        let at = self.groups.partition_point(|other| other.index() < g.index());
+        self.groups.insert(at, g);
+        self.gangs[g.index()] = Gang::default();
+        self.heads[g.index()] = self.head(g, cx);
+    }
+
+    /// A group without members goes.
+    pub(crate) fn remove_group(&mut self, g: GroupId) {
+        self.groups.retain(|&other| other != g);
+        self.heads[g.index()] = None;
+    }
+
+    /// Whose gang the members of `g` are to be in.
+    fn head(&self, g: GroupId, cx: &Cx<'_>) -> Option<GroupId> {
+        if g == GroupId::ROOT {
+            return None;
+        }
+        let mut marked = None;
+        let mut above = Some(g);
+        while let Some(group) = above {
+            if cx.group_params(group).gang {
+                marked = Some(group);
+            }
+            above = cx.parent(group);
+        }
+        match self.unit {
+            Unit::AnyVm => Some(g),
+            Unit::Vm => marked.and(Some(g)),
+            Unit::Group => marked,
+        }
+    }
+
+    /// The gang that the members of `g` are in.
+    pub(crate) fn head_of_group(&self, g: GroupId) -> Option<GroupId> {
+        self.heads.get(g.index()).copied().flatten()
+    }
+
+    /// A mark was set or taken away: finds out anew who belongs together. Gives back whose gangs are to be arranged, and who left one.
+    pub(crate) fn find_heads(&mut self, cx: &Cx<'_>) -> (Vec<GroupId>, Vec<EntityId>) {
+        let (mut touched, mut left) = (Vec::new(), Vec::new());
+        for n in 0..self.groups.len() {
+            let g = self.groups[n];
+            let head = self.head(g, cx);
+            let old = core::mem::replace(&mut self.heads[g.index()], head);
+            if old != head {
+                touched.extend(old.into_iter().chain(head));
+                left.extend(cx.members(g).filter(|_| old.is_some()));
+            }
+        }
+        left.iter().for_each(|&e| self.leave(e));
+        touched.sort_unstable();
+        touched.dedup();
+        (touched, left)
+    }
+
+    /// `e` is in no gang any more.
+    pub(crate) fn leave(&mut self, e: EntityId) {
+        if core::mem::take(&mut self.places[e.index()]).0.is_some() {
+            self.members -= 1;
+        }
+    }
+
+    /// Packs the gang of `head` anew and gives every member a CPU that no other one of its subgroup has; but for `without`, who leaves.
+    pub(crate) fn arrange(&mut self, head: GroupId, without: Option<EntityId>, cx: &Cx<'_>) {
+        for e in core::mem::take(&mut self.gangs[head.index()].members) {
+            if self.head_of(e) == Some(head) {
+                self.leave(e);
+            }
+        }
+        let mut vms: Vec<Vec<EntityId>> = Vec::new();
+        for &g in self.groups.iter().filter(|g| self.heads[g.index()] == Some(head)) {
+            let mut vm: Vec<EntityId> = cx.members(g).filter(|&e| Some(e) != without).collect();
+            vm.sort_unstable_by_key(|e| e.index());
+            vms.extend(vm.chunks(cx.host().cpus).map(<[EntityId]>::to_vec));
+        }
+        let subgroups = pack(vms, cx.host().cpus, self.packing);
+        for subgroup in &subgroups {
+            let mut free = cx.host().all();
+            for &e in subgroup {
+                let allowed = cx.params(e).affinity.and(&free);
+                let place = allowed.first();
+                if let Some(cpu) = place {
+                    free.remove(cpu);
+                }
+                self.places[e.index()] = (Some(head), place);
+                self.members += 1;
+            }
+        }
+        let gang = &mut self.gangs[head.index()];
+        let starts = subgroups.iter().scan(0, |end, subgroup| Some(core::mem::replace(end, *end + subgroup.len())));
+        gang.starts = starts.collect();
+        gang.members = subgroups.concat();
+    }
+
+    /// Where `e` may run while its gang is kept apart.
+    pub(crate) fn confines(&self, e: EntityId) -> CpuSet {
+        self.place_of(e).map_or(CpuSet::ALL, CpuSet::one)
+    }
+}
+
+/// Packs VMs of at most `room` vCPUs into subgroups of at most `room`.
+fn pack(mut vms: Vec<Vec<EntityId>>, room: usize, packing: Packing) -> Vec<Vec<EntityId>> {
+    if packing == Packing::FirstFitDecreasing {
+        vms.sort_by_key(|vm| core::cmp::Reverse(vm.len()));
+    }
+    let mut subgroups: Vec<Vec<EntityId>> = Vec::new();
+    for vm in vms {
+        let fits = |subgroup: &Vec<EntityId>| subgroup.len() + vm.len() <= room;
+        let at = match packing {
+            Packing::NextFit => subgroups.iter().rposition(fits).filter(|&at| at + 1 == subgroups.len()),
+            Packing::FirstFit | Packing::FirstFitDecreasing => subgroups.iter().position(fits),
+        };
+        match at {
+            Some(at) => subgroups[at].extend(vm),
+            None => subgroups.push(vm),
+        }
+    }
+    subgroups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The sizes of the subgroups that VMs of these sizes are packed into, on four CPUs.
+    fn packed(sizes: &[usize], packing: Packing) -> Vec<usize> {
+        let mut entities = (0..).map(|n| EntityId::new(n, 0));
+        let vms = sizes.iter().map(|&size| entities.by_ref().take(size).collect()).collect();
+        pack(vms, 4, packing).iter().map(Vec::len).collect()
+    }
+
+    #[test]
+    fn vms_are_packed_whole() {
+        let sizes = [1, 3, 2, 2, 4, 1, 3];
+        assert_eq!(packed(&sizes, Packing::FirstFitDecreasing), [4, 4, 4, 4]);
+        assert_eq!(packed(&sizes, Packing::FirstFit), [4, 4, 4, 4]);
+        assert_eq!(packed(&sizes, Packing::NextFit), [4, 4, 4, 4]);
+        let sizes = [1, 2, 3, 2];
+        assert_eq!(packed(&sizes, Packing::FirstFitDecreasing), [4, 4]);
+        assert_eq!(packed(&sizes, Packing::FirstFit), [3, 3, 2]);
+        assert_eq!(packed(&[1, 2, 3, 1], Packing::FirstFit), [4, 3]);
+        assert_eq!(packed(&[1, 2, 3, 1], Packing::NextFit), [3, 4]);
+    }
+}

@@ -1,0 +1,421 @@
+//! Bringing the vCPUs of a VM together over Credit: what `poris`, its reductions, `hybrid` and `adaptive` share.
+//!
+//! Each names the [`Parts`] it consists of. Queues, credits, ticks and stealing are those of `credit`, in whichever version;
+//! the rules that are added stand here, once.
+
+mod demand;
+mod gangs;
+#[cfg(test)]
+mod tests;
+
+use crate::credit::runqueue::Priority;
+use crate::credit::{self, Credit};
+pub(crate) use demand::Demand;
+use gangs::Gangs;
+pub(crate) use gangs::{Packing, Unit};
+use sched::{
+    Alarm, Conserving, CpuId, CpuSet, Cx, Descriptor, EntityId, GroupChange, GroupId, Host, Keeps, Knob, Knobs, Load,
+    Nanos, Notice, Of, Params, Policy, Refused, Running, Slice, State, Stopped, Wake, Why,
+};
+
+/// What all of them are to the rest of the system, but for names, texts and knobs.
+pub(crate) const SHARED: Descriptor = Descriptor { conserving, starvation, keeps: Keeps::NOTHING, ..credit::POLICY };
+
+/// Who is kept on a CPU of its own may wait there while another one idles. Who is in no group is in no VM.
+fn conserving(load: &Load<'_>) -> Conserving {
+    if load.group_depth == 0 { (credit::POLICY.conserving)(load) } else { Conserving::Never }
+}
+
+/// The highest priority is strict, and who is brought together has it however much it has used: beside real-time VMs there is
+/// no bound.
+fn starvation(load: &Load<'_>) -> Option<Nanos> {
+    if load.group_depth == 0 { (credit::POLICY.starvation)(load) } else { None }
+}
+
+/// The knob that all of them have.
+pub(crate) const ACCOUNTING_LOWERS: Knob = Knob::switch(
+    "accounting-lowers",
+    false,
+    "whether the accounting takes the real-time priority from who has it, as it takes a boost",
+)
+.from("S3 §5 does not say; off is assumed (policies.md 10.3)");
+
+/// How long turns are while there are real-time VMs.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ShortTurns {
+    /// What they can live with.
+    pub(crate) latency: Nanos,
+    /// The shortest turn.
+    pub(crate) least: Nanos,
+}
+
+/// What raises the priority of a real-time VM's vCPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Promotion {
+    /// An event while it waits, or its waking.
+    EventAndWake,
+    /// An event while it waits; who wakes is boosted as in Credit.
+    Event,
+}
+
+/// Who is called when one of a gang is chosen.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Together {
+    /// How long the turns of several subgroups are, until each has had a whole one; `None`: whole ones at once.
+    pub(crate) round: Option<Nanos>,
+    /// Whether two siblings change CPUs when one could be stolen but for the other.
+    pub(crate) exchange: bool,
+    /// Whether only CPU 0 calls.
+    pub(crate) boot_only: bool,
+    /// How often a gang is called at most; zero: whenever one is chosen.
+    pub(crate) every: Nanos,
+}
+
+impl Together {
+    /// Whenever one is chosen, by whichever CPU.
+    pub(crate) const ALWAYS: Together = Together { round: None, exchange: false, boot_only: false, every: Nanos::ZERO };
+}
+
+/// What a policy of this family consists of.
+#[derive(Clone, Debug)]
+pub(crate) struct Parts {
+    pub(crate) unit: Unit,
+    pub(crate) packing: Packing,
+    pub(crate) short_turns: Option<ShortTurns>,
+    pub(crate) promotion: Option<Promotion>,
+    pub(crate) together: Option<Together>,
+    /// Where VMs are brought together only while they need it.
+    pub(crate) demand: Option<Demand>,
+}
+
+/// The scheduler.
+#[derive(Debug)]
+pub(crate) struct Parallel {
+    credit: Credit,
+    gangs: Gangs,
+    parts: Parts,
+    /// The turn when there are no real-time VMs.
+    long_turn: Nanos,
+    /// How many entities there are.
+    entities: usize,
+    /// By entity: how many short turns it has left.
+    rounds: Vec<u32>,
+}
+
+/// The alarm at which a VM's being brought together is over.
+const fn episode(g: GroupId) -> Alarm {
+    Alarm { of: Of::Group(g), slot: 0 }
+}
+
+impl Parallel {
+    /// Builds one of these parts.
+    pub(crate) fn build(host: &Host, knobs: &Knobs, parts: Parts) -> Result<Box<dyn Policy>, Refused> {
+        credit::check(knobs)?;
+        let mut credit = Credit::new(host, knobs);
+        credit.lowers_real_time = knobs.on(ACCOUNTING_LOWERS.name);
+        let gangs = Gangs::new(parts.unit, parts.packing);
+        let long_turn = credit.turn();
+        Ok(Box::new(Parallel { credit, gangs, parts, long_turn, entities: 0, rounds: Vec::new() }))
+    }
+
+    // ---- Who belongs together ----
+
+    /// Arranges the gang of `head` anew, without somebody who leaves it.
+    fn arrange(&mut self, head: GroupId, without: Option<EntityId>, cx: &mut Cx<'_>) {
+        self.gangs.arrange(head, without, cx);
+        for n in 0..self.gangs.gang(head).members.len() {
+            let e = self.gangs.gang(head).members[n];
+            self.keep_in_place(e, cx);
+        }
+        self.count(cx);
+    }
+
+    /// Keeps `e` on its own CPU, if its gang is to be kept apart, or else lets it go anywhere.
+    fn keep_in_place(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        let apart = self.parts.together.is_some()
+            && self.gangs.head_of(e).is_some_and(|head| self.parts.demand.as_ref().is_none_or(|on| on.is_on(head)));
+        let to = if apart { self.gangs.confines(e) } else { CpuSet::ALL };
+        let to = if cx.params(e).affinity.and(&to).is_empty() { CpuSet::ALL } else { to };
+        cx.confine(e, &to);
+        self.credit.follow_affinity(e, cx);
+    }
+
+    /// Works out the length of a turn: with `n` vCPUs for each CPU, who has just missed its turn waits for `n − 1` others.
+    fn count(&mut self, cx: &Cx<'_>) {
+        let Some(short) = self.parts.short_turns else { return };
+        let per_cpu = self.entities.div_ceil(cx.host().cpus) as u64;
+        let turn = if self.gangs.members() == 0 || per_cpu <= 1 {
+            self.long_turn
+        } else {
+            short.latency.scale(1, per_cpu - 1).max(short.least)
+        };
+        self.credit.set_turn(turn);
+    }
+
+    /// A group was marked, or is not any more.
+    fn mark_changed(&mut self, cx: &mut Cx<'_>) {
+        let (heads, left) = self.gangs.find_heads(cx);
+        heads.into_iter().for_each(|head| self.arrange(head, None, cx));
+        for e in left {
+            if self.gangs.head_of(e).is_none() {
+                self.let_go(e, cx);
+            }
+        }
+        self.count(cx);
+    }
+
+    /// `e` has left its gang and joined no other.
+    fn let_go(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        self.rounds[e.index()] = 0;
+        self.lower(e, false);
+        self.keep_in_place(e, cx);
+    }
+
+    // ---- The real-time priority ----
+
+    /// Lifts `e`, a real-time VM's vCPU that waits UNDER, above all others, as an event has come for it.
+    fn promote(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        let promotes = self.parts.promotion.is_some() && self.gangs.head_of(e).is_some();
+        if promotes && self.credit.queues.priority(e) == Priority::Under && self.credit.queues.remove(e) {
+            self.credit.queues.set_priority(e, Priority::RealTime);
+            self.credit.enqueue(e, cx);
+        }
+    }
+
+    /// `e` does not run any more: unless it has rounds left, it is UNDER as anybody else.
+    fn lower(&mut self, e: EntityId, keep: bool) {
+        if self.credit.queues.priority(e) == Priority::RealTime && !keep {
+            self.credit.queues.set_priority(e, Priority::Under);
+        }
+    }
+
+    /// The gang that choosing `e` on `cpu` calls: its own, unless its subgroups have their turns already and
+    /// another one of it runs.
+    fn calls(&mut self, e: EntityId, cpu: CpuId, cx: &Cx<'_>) -> Option<GroupId> {
+        let together = self.parts.together?;
+        let head = self.gangs.head_of(e)?;
+        let off = self.parts.demand.as_ref().is_some_and(|demand| !demand.is_on(head));
+        if off || self.rounds[e.index()] > 0 || (together.boot_only && cpu != CpuId::new(0)) {
+            return None;
+        }
+        let gang = self.gangs.gang(head);
+        let turn = self.credit.turn().saturating_mul(gang.subgroups() as u64);
+        if let Some(ago) = gang.called.map(|called| cx.now().since(called)) {
+            let others =
+                || gang.members.iter().any(|&other| other != e && matches!(cx.state(other), State::Running(_)));
+            if ago < together.every || (ago < turn && others()) {
+                return None;
+            }
+        }
+        gang.called = Some(cx.now());
+        Some(head)
+    }
+
+    /// Puts everybody in the gang of `head` first in its queue, subgroup after subgroup, and calls their CPUs. The subgroup of `chosen`,
+    /// which `deciding` is about to run, comes first everywhere.
+    fn call_together(&mut self, head: GroupId, chosen: EntityId, deciding: CpuId, cx: &mut Cx<'_>) {
+        let gang = self.gangs.gang(head);
+        let (members, several, start) = (gang.members.len(), gang.subgroups() > 1, gang.start_of(chosen));
+        let round = self.parts.together.and_then(|together| together.round).filter(|_| several);
+        let rounds = round.map_or(0, |round| self.credit.turn().as_ns() / round.as_ns());
+        let rounds = u32::try_from(rounds).unwrap_or(u32::MAX);
+        for n in 0..members {
+            let e = self.gangs.gang(head).members[(start + n) % members];
+            if cx.state(e) == State::Blocked || cx.is_held(e) {
+                continue;
+            }
+            self.rounds[e.index()] = rounds;
+            // Whoever is chosen stands at the head of its queue, or is being stolen.
+            let waits_on = self.credit.queues.queue_of(e).filter(|_| e != chosen);
+            if waits_on.is_some() {
+                self.credit.queues.remove(e);
+            }
+            self.credit.queues.set_priority(e, Priority::RealTime);
+            match waits_on {
+                Some(cpu) if cpu == deciding => self.credit.queues.insert(cpu, e),
+                Some(cpu) => {
+                    self.credit.enqueue(e, cx);
+                    if !self.runs_one_of(head, cpu, cx) {
+                        cx.kick(cpu);
+                    }
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Whether `cpu` runs somebody in the gang of `head`.
+    fn runs_one_of(&self, head: GroupId, cpu: CpuId, cx: &Cx<'_>) -> bool {
+        matches!(cx.running(cpu), Running::Mine { entity, .. } if self.gangs.head_of(entity) == Some(head))
+    }
+
+    /// `e` is about to be stolen to `cpu`, where it may not run unless it changes CPUs with its sibling at the head there.
+    fn exchange(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) {
+        let Some(head) = self.credit.queues.first(cpu).filter(|_| !cx.may_run(e, cpu)) else { return };
+        self.gangs.exchange(e, head);
+        cx.confine(e, &self.gangs.confines(e));
+        self.keep_in_place(head, cx);
+    }
+
+    // ---- On demand ----
+
+    /// The guest of `e` says that it has spun for this long.
+    fn spun(&mut self, e: EntityId, waited: Nanos, cx: &mut Cx<'_>) {
+        let (Some(demand), Some(head)) = (&mut self.parts.demand, self.gangs.head_of(e)) else { return };
+        if let Some(until) = demand.report(head, waited, cx.now()) {
+            cx.set_alarm(episode(head), cx.here(), until);
+            self.keep_all_in_place(head, cx);
+        }
+    }
+
+    /// The VM `g` is not brought together any more.
+    fn end_episode(&mut self, g: GroupId, cx: &mut Cx<'_>) {
+        if let Some(demand) = &mut self.parts.demand {
+            demand.end(g);
+        }
+        self.keep_all_in_place(g, cx);
+    }
+
+    fn keep_all_in_place(&mut self, head: GroupId, cx: &mut Cx<'_>) {
+        for n in 0..self.gangs.gang(head).members.len() {
+            let e = self.gangs.gang(head).members[n];
+            self.keep_in_place(e, cx);
+        }
+    }
+}
+
+/// Whether `e` may come to `cpu` if it changes CPUs with its sibling, who is OVER and first there.
+fn may_exchange(e: EntityId, cpu: CpuId, first: Option<EntityId>, gangs: &Gangs, cx: &Cx<'_>) -> bool {
+    let Some(sibling) = first else { return false };
+    let (Some(from), Some(to)) = (gangs.place_of(e), gangs.place_of(sibling)) else { return false };
+    let (one, other) = (cx.params(e), cx.params(sibling));
+    one.group == other.group && to == cpu && one.affinity.contains(to) && other.affinity.contains(from)
+}
+
+impl Policy for Parallel {
+    fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        self.credit.attach(e, cx)?;
+        self.gangs.reserve(e);
+        if self.rounds.len() <= e.index() {
+            self.rounds.resize(e.index() + 1, 0);
+        }
+        self.rounds[e.index()] = 0;
+        self.entities += 1;
+        match self.gangs.head_of_group(cx.params(e).group) {
+            Some(head) => self.arrange(head, None, cx),
+            None => self.count(cx),
+        }
+        Ok(())
+    }
+
+    fn detach(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        self.credit.detach(e, cx);
+        self.entities -= 1;
+        match self.gangs.head_of(e) {
+            Some(head) => self.arrange(head, Some(e), cx),
+            None => self.count(cx),
+        }
+    }
+
+    fn adjust(&mut self, e: EntityId, old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        let (affinity, group) = (cx.params(e).affinity, cx.params(e).group);
+        if old.affinity != affinity || old.group != group {
+            // Until it is arranged anew, its place may be where it must not be.
+            cx.confine(e, &CpuSet::ALL);
+        }
+        self.credit.adjust(e, old, cx)?;
+        let left = self.gangs.head_of(e);
+        let joined = self.gangs.head_of_group(group);
+        if old.affinity == affinity && left == joined {
+            return Ok(());
+        }
+        for head in left.into_iter().chain(joined.filter(|_| joined != left)) {
+            self.arrange(head, None, cx);
+        }
+        if joined.is_none() {
+            self.let_go(e, cx);
+        }
+        Ok(())
+    }
+
+    fn group(&mut self, g: GroupId, change: GroupChange<'_>, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        if g != GroupId::ROOT {
+            match change {
+                GroupChange::Created { .. } => {
+                    self.gangs.add_group(g, cx);
+                    if let Some(demand) = &mut self.parts.demand {
+                        demand.reserve(g);
+                    }
+                }
+                GroupChange::Removed => self.gangs.remove_group(g),
+                GroupChange::Params { old } if old.gang != cx.group_params(g).gang => self.mark_changed(cx),
+                GroupChange::Params { .. } => {}
+            }
+        }
+        self.credit.group(g, change, cx)
+    }
+
+    fn wake(&mut self, e: EntityId, why: Wake, cx: &mut Cx<'_>) {
+        let promotes = self.parts.promotion == Some(Promotion::EventAndWake) && self.gangs.head_of(e).is_some();
+        if promotes && self.credit.queues.priority(e) == Priority::Under {
+            self.credit.queues.set_priority(e, Priority::RealTime);
+        }
+        self.credit.wake(e, why, cx);
+    }
+
+    fn event(&mut self, e: EntityId, what: Notice, cx: &mut Cx<'_>) {
+        match what {
+            Notice::Interrupt => self.promote(e, cx),
+            Notice::SpinWait { waited } => self.spun(e, waited, cx),
+        }
+    }
+
+    fn sleep(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        self.credit.sleep(e, cx);
+        self.lower(e, false);
+    }
+
+    fn charge(&mut self, e: EntityId, ran: Nanos, cx: &mut Cx<'_>) {
+        self.credit.charge(e, ran, cx);
+    }
+
+    fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
+        match alarm.of {
+            Of::Group(g) => self.end_episode(g, cx),
+            _ => self.credit.alarm(alarm, cx),
+        }
+    }
+
+    fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
+        let left = &mut self.rounds[prev.entity.index()];
+        *left = left.saturating_sub(1);
+        let goes_on = *left > 0 && prev.why != Why::Blocked;
+        self.lower(prev.entity, goes_on);
+        self.credit.put(cpu, prev, cx);
+    }
+
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
+        if let Some(slice) = self.credit.go_on(cpu, cx) {
+            return slice;
+        }
+        let stopped = self.credit.requeue_stopped(cpu, cx);
+        let first = self.credit.queues.first(cpu).filter(|_| self.parts.together.is_some_and(|by| by.exchange));
+        let gangs = &self.gangs;
+        let lets_go = |e: EntityId, cx: &Cx<'_>| may_exchange(e, cpu, first, gangs, cx);
+        let Some(e) = self.credit.choose(cpu, &lets_go, cx) else { return Slice::IDLE };
+        self.exchange(e, cpu, cx);
+        if let Some(head) = self.calls(e, cpu, cx) {
+            self.call_together(head, e, cpu, cx);
+        }
+        self.credit.begin(e, cpu, stopped, cx);
+        let round = self.parts.together.and_then(|together| together.round);
+        let turn = round.filter(|_| self.rounds[e.index()] > 0).unwrap_or(self.credit.turn());
+        Slice::until(e, cx.now() + turn)
+    }
+
+    fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {
+        self.credit.inspect(e, show);
+        show("rounds", i64::from(self.rounds[e.index()]));
+        show("gang", i64::from(self.gangs.head_of(e).is_some()));
+    }
+}

@@ -1,0 +1,169 @@
+//! Places, calls, rounds and exchanges: policies.md 10.3, rules 3 to 7.
+
+use super::*;
+
+fn home(host: &Host<'_>, e: EntityId) -> Option<CpuId> {
+    match host.machine().state(e) {
+        State::Running(cpu) => Some(cpu),
+        _ => None,
+    }
+}
+
+#[test]
+fn siblings_have_cpus_of_their_own() {
+    for policy in [&poris::POLICY, &poris_s::POLICY, &ps::POLICY, &hybrid::POLICY] {
+        let mut host = host(policy, 4, &[]);
+        let marked = group(&mut host, true, GroupId::ROOT);
+        let vcpus = vm(&mut host, marked, 4);
+        // Everywhere else there are hogs, so that Credit by itself would let them share what idles.
+        let _hogs = [1, 2, 3].map(|cpu| hog(&mut host, on(CpuId::new(cpu))));
+        vcpus.iter().for_each(|&e| wake(&mut host, e));
+        run_through(&mut host, 0);
+        let homes: Vec<_> = vcpus.iter().map(|&e| home(&host, e)).collect();
+        assert_eq!(homes, [0, 1, 2, 3].map(|cpu| Some(CpuId::new(cpu))), "{}", policy.name);
+    }
+    // With nobody in the way, two that may run anywhere do not share a CPU, but without a mark nothing keeps them there.
+    let mut host = host(&ps::POLICY, 2, &[]);
+    let unmarked = group(&mut host, false, GroupId::ROOT);
+    let vcpus = vm(&mut host, unmarked, 2);
+    let _hog = hog(&mut host, on(CPU));
+    vcpus.iter().for_each(|&e| wake(&mut host, e));
+    run_through(&mut host, 500_000);
+    assert!(vcpus.iter().any(|&e| host.machine().params(e).affinity.len() > 1));
+    assert!(vcpus.iter().all(|&e| shows(&host, e, "gang") == 0));
+}
+
+#[test]
+fn a_place_is_where_affinity_allows() {
+    let mut host = host(&ps::POLICY, 2, &[]);
+    let marked = group(&mut host, true, GroupId::ROOT);
+    let any = attach(&mut host, Params { group: marked, ..Params::default() });
+    let left = attach(&mut host, Params { group: marked, ..on(CPU) });
+    // The first one has CPU 0 already, and the second may run nowhere else: then it is kept nowhere.
+    for e in [any, left] {
+        wake(&mut host, e);
+    }
+    run_through(&mut host, 0);
+    assert_eq!([any, left].map(|e| home(&host, e)), [Some(CPU), None]);
+    // Somebody who may only run on the other one takes its place as soon as it says so.
+    host.adjust(any, Params { group: marked, ..on(OTHER) }).expect("accepted");
+    run_through(&mut host, 1);
+    assert_eq!([any, left].map(|e| home(&host, e)), [Some(OTHER), Some(CPU)]);
+}
+
+/// Two siblings on CPUs with two hogs each; who runs where just after the first of them is chosen.
+fn chosen_beside_hogs(policy: &'static Descriptor) -> usize {
+    let mut host = host(policy, 2, &[]);
+    let marked = group(&mut host, true, GroupId::ROOT);
+    let siblings = [(); 2].map(|()| hog(&mut host, Params { group: marked, ..Params::default() }));
+    for cpu in [CPU, OTHER, OTHER, OTHER] {
+        hog(&mut host, on(cpu));
+    }
+    let mut together = 0;
+    for us in (0..600_000).step_by(1_000) {
+        run_through(&mut host, us);
+        let run = siblings.map(|e| home(&host, e).is_some());
+        together += usize::from(run == [true, true]);
+    }
+    together
+}
+
+#[test]
+fn who_is_chosen_calls_its_siblings() {
+    let alone = chosen_beside_hogs(&rs::POLICY);
+    for policy in [&poris::POLICY, &poris_s::POLICY, &ps::POLICY, &hybrid::POLICY] {
+        let together = chosen_beside_hogs(policy);
+        assert!(together > alone + 100, "{}: {together} of 600 samples, {alone} without", policy.name);
+    }
+}
+
+#[test]
+fn rounds_are_counted_and_have_their_length() {
+    for (round, length) in [(ms(1), 1_000), (500_000, 500)] {
+        let mut host = host(&poris::POLICY, 1, &[("round", round), ("latency", ms(15))]);
+        let above = group(&mut host, true, GroupId::ROOT);
+        let vms = [(); 2].map(|()| group(&mut host, false, above)).map(|g| vm(&mut host, g, 1)[0]);
+        let _hogs = [(); 2].map(|()| hog(&mut host, Params::default()));
+        run_through(&mut host, 1_000);
+        for e in vms {
+            wake(&mut host, e);
+        }
+        run_through(&mut host, 40_000);
+        let (mut longest, mut before) = (0, (None, 0));
+        for us in (40_000..200_000).step_by(100) {
+            run_through(&mut host, us);
+            let now = running(&host, CPU);
+            let rounds = now.map_or(0, |e| shows(&host, e, "rounds"));
+            longest = longest.max(rounds);
+            if rounds > 0 && before.0 != now && before.0.is_some() {
+                assert!(turn(&host, CPU) <= length, "at {us} us");
+            }
+            before = (now, rounds);
+        }
+        assert_eq!(longest, 5_000 / i64::try_from(length).expect("short"), "four vCPUs: turns of 5 ms");
+    }
+}
+
+#[test]
+fn packing_decides_who_runs_beside_whom() {
+    // VMs of 1, 3, 1 and 3 vCPUs on four CPUs: two subgroups if packed well, three or four if not.
+    for (word, subgroups) in [(0, 2), (1, 3), (2, 3)] {
+        let mut host = host(&poris::POLICY, 4, &[("packing", word), ("latency", ms(30)), ("round", ms(1))]);
+        let above = group(&mut host, true, GroupId::ROOT);
+        let vms: Vec<Vec<EntityId>> = [1, 2, 3, 2]
+            .map(|size| {
+                let g = group(&mut host, false, above);
+                vm(&mut host, g, size)
+            })
+            .to_vec();
+        vms.iter().flatten().for_each(|&e| wake(&mut host, e));
+        run_through(&mut host, 100_000);
+        // On CPU 0, which each subgroup has a vCPU on, so many take turns.
+        let mut seen: Vec<EntityId> = Vec::new();
+        for us in (100_000..200_000).step_by(500) {
+            run_through(&mut host, us);
+            let e = running(&host, CPU).expect("somebody always runs");
+            if !seen.contains(&e) {
+                seen.push(e);
+            }
+        }
+        assert_eq!(seen.len(), subgroups, "packing {word}");
+    }
+}
+
+/// A sibling waits where it lives, behind somebody of the highest priority, and CPU 0 has nobody but who is OVER: the two change
+/// CPUs. Says whether they did.
+fn exchange(policy: &'static Descriptor) -> bool {
+    let knobs: &[(&str, i64)] =
+        if policy.knobs.iter().any(|knob| knob.name == "latency") { &[("latency", ms(60))] } else { &[] };
+    let mut host = host(policy, 2, knobs);
+    let [ours, theirs] = [(); 2].map(|()| group(&mut host, true, GroupId::ROOT));
+    let light = GroupParams { gang: true, weight: Weight::xen(64).expect("in range"), ..GroupParams::default() };
+    host.adjust_group(ours, light).expect("accepted");
+    let (siblings, others) = (vm(&mut host, ours, 2), vm(&mut host, theirs, 2));
+    let _hogs: Vec<EntityId> = (0..2).map(|_| hog(&mut host, on(OTHER))).collect();
+    wake(&mut host, siblings[0]);
+    run_through(&mut host, 61_000);
+    assert_eq!(home(&host, siblings[0]), Some(CPU));
+    // The other VM runs on both CPUs, with the highest priority; the accounting finds the sibling on CPU 0 overspent.
+    wake(&mut host, others[1]);
+    wake(&mut host, others[0]);
+    run_through(&mut host, 90_500);
+    assert_eq!([others[0], others[1]].map(|e| home(&host, e)), [Some(CPU), Some(OTHER)], "{}", policy.name);
+    assert!(priority(&host, siblings[0]) < UNDER);
+    wake(&mut host, siblings[1]);
+    run_through(&mut host, 90_500);
+    assert_eq!(home(&host, siblings[1]), None);
+    host.block(CPU);
+    run_through(&mut host, 90_500);
+    home(&host, siblings[1]) == Some(CPU)
+}
+
+#[test]
+fn siblings_exchange_their_cpus() {
+    for (policy, exchanges) in
+        [(&ps::POLICY, true), (&poris_s::POLICY, true), (&poris::POLICY, true), (&hybrid::POLICY, false)]
+    {
+        assert_eq!(exchange(policy), exchanges, "{}", policy.name);
+    }
+}

@@ -1,0 +1,96 @@
+//! The pictures of the essays, and S3's figure 6.
+
+use super::*;
+
+/// Two VMs of two vCPUs below one mark, and a hog on each of two CPUs.
+fn two_vms<'a>(
+    policy: &'static Descriptor,
+    knobs: &[(&str, i64)],
+    marked: [bool; 2],
+) -> (Host<'a>, Vec<(EntityId, char)>) {
+    let mut host = host(policy, 2, knobs);
+    let above = group(&mut host, marked == [true; 2], GroupId::ROOT);
+    let mut names = Vec::new();
+    for (mark, name) in marked.into_iter().zip(['a', 'b']) {
+        let vm_group = group(&mut host, mark && marked != [true; 2], above);
+        names.extend(vm(&mut host, vm_group, 2).into_iter().map(|e| (e, name)));
+    }
+    names.iter().for_each(|&(e, _)| wake(&mut host, e));
+    for cpu in [CPU, OTHER] {
+        names.push((hog(&mut host, on(cpu)), '.'));
+    }
+    (host, names)
+}
+
+fn assert_picture(policy: &'static Descriptor, knobs: &[(&str, i64)], step: u64) {
+    let (mut host, names) = two_vms(policy, knobs, [true; 2]);
+    let rows = rows(&mut host, 0..45, step, &names);
+    assert_eq!(rows[0], rows[1], "side by side");
+    assert!(policy.essay().contains(&rows[0]), "{}", rows[0]);
+}
+
+#[test]
+fn vms_below_one_mark_take_rounds() {
+    assert_picture(&poris::POLICY, &[("latency", ms(10))], 1_000);
+}
+
+#[test]
+fn each_vm_has_whole_turns() {
+    assert_picture(&poris_s::POLICY, &[("latency", ms(10))], 1_000);
+}
+
+#[test]
+fn each_vm_has_whole_long_turns() {
+    assert_picture(&ps::POLICY, &[], 6_000);
+}
+
+#[test]
+fn a_concurrent_vm_runs_side_by_side() {
+    let mut host = host(&hybrid::POLICY, 2, &[]);
+    let marked = group(&mut host, true, GroupId::ROOT);
+    let mut names: Vec<(EntityId, char)> = vm(&mut host, marked, 2).into_iter().map(|e| (e, 'a')).collect();
+    names.iter().for_each(|&(e, _)| wake(&mut host, e));
+    for cpu in [CPU, CPU, OTHER] {
+        names.push((hog(&mut host, on(cpu)), '.'));
+    }
+    let rows = rows(&mut host, 0..45, 6_000, &names);
+    for row in &rows {
+        assert!(hybrid::POLICY.essay().contains(row), "{}", rows.join("\n"));
+    }
+}
+
+#[test]
+fn an_event_goes_first() {
+    let mut host = host(&rs::POLICY, 1, &[]);
+    let marked = group(&mut host, true, GroupId::ROOT);
+    let mut names: Vec<(EntityId, char)> =
+        ['a', 'b', 'c'].map(|name| (hog(&mut host, Params::default()), name)).to_vec();
+    let e = hog(&mut host, Params { group: marked, ..Params::default() });
+    names.push((e, 'e'));
+    let mut row = rows(&mut host, 0..12, 1_000, &names).concat();
+    host.notice(e, Notice::Interrupt);
+    row += &rows(&mut host, 12..22, 1_000, &names).concat();
+    assert!(rs::POLICY.essay().contains(&row), "{row}");
+}
+
+/// S3 figure 6: four VMs of two vCPUs on four CPUs, with others so that there are four vCPUs for each CPU.
+#[test]
+fn figure_6() {
+    let mut host = host(&poris::POLICY, 4, &[]);
+    let together = group(&mut host, true, GroupId::ROOT);
+    let vms: Vec<Vec<EntityId>> = (0..4)
+        .map(|_| {
+            let group = group(&mut host, false, together);
+            vm(&mut host, group, 2)
+        })
+        .collect();
+    let others: Vec<EntityId> = (0..4).flat_map(|cpu| [(); 2].map(|()| hog(&mut host, on(CpuId::new(cpu))))).collect();
+    vms.iter().flatten().for_each(|&e| wake(&mut host, e));
+    let mut names: Vec<(EntityId, char)> = others.iter().map(|&e| (e, '.')).collect();
+    names.extend(vms.iter().zip('1'..).flat_map(|(vm, name)| vm.iter().map(move |&e| (e, name))));
+    let rows = rows(&mut host, 0..60, 1_000, &names);
+    let expected = ["1313131313", "1313131313", "2424242424", "2424242424"];
+    for (row, expected) in rows.iter().zip(expected) {
+        assert!(row.contains(expected), "{row}");
+    }
+}

@@ -1,0 +1,173 @@
+//! Short turns and the highest priority: policies.md 10.3, rules 1, 2 and 8.
+
+use super::*;
+
+#[test]
+fn turns_are_short_while_a_vm_is_marked() {
+    // Four vCPUs on one CPU, 15 ms: S3 §4.3.
+    let mut host = host(&rs::POLICY, 1, &[]);
+    let marked = group(&mut host, true, GroupId::ROOT);
+    let hogs = [(); 3].map(|()| hog(&mut host, Params::default()));
+    run_through(&mut host, 0);
+    assert_eq!(turn(&host, CPU), 30_000, "nobody is marked");
+    let e = vm(&mut host, marked, 1)[0];
+    host.block(CPU);
+    run_through(&mut host, 0);
+    assert_eq!(turn(&host, CPU), 5_000);
+    host.detach(hogs[2]);
+    host.block(CPU);
+    run_through(&mut host, 0);
+    wake(&mut host, e);
+    run_through(&mut host, 0);
+    assert_eq!((running(&host, CPU), turn(&host, CPU)), (Some(e), 7_500), "three are left");
+    for n in [0, 1] {
+        host.detach(hogs[n]);
+    }
+    host.block(CPU);
+    wake(&mut host, e);
+    run_through(&mut host, 0);
+    assert_eq!(turn(&host, CPU), 30_000, "one for the CPU: nobody to wait for");
+}
+
+#[test]
+fn turns_follow_the_latency_down_to_the_least() {
+    for (latency, least, expected) in [(20, ms(1), 10_000), (15, ms(1), 7_500), (1, ms(1), 1_000), (1, 100_000, 500)] {
+        let mut host = host(&poris::POLICY, 2, &[("latency", ms(latency)), ("least-turn", least)]);
+        let marked = group(&mut host, true, GroupId::ROOT);
+        vm(&mut host, marked, 1);
+        // Six, rounded up to three for each CPU.
+        let hogs = [(); 4].map(|()| hog(&mut host, Params::default()));
+        run_through(&mut host, 31_000);
+        host.yield_now(CPU);
+        run_through(&mut host, 31_000);
+        assert!(hogs.contains(&running(&host, CPU).expect("a hog")));
+        assert_eq!(turn(&host, CPU), expected, "latency {latency} ms");
+    }
+}
+
+#[test]
+fn a_marked_group_around_a_vm_marks_it_and_the_mark_can_go() {
+    let mut host = host(&rs::POLICY, 1, &[]);
+    let above = group(&mut host, true, GroupId::ROOT);
+    let below = group(&mut host, false, above);
+    let e = vm(&mut host, below, 1)[0];
+    assert_eq!(shows(&host, e, "gang"), 1);
+    host.adjust_group(above, GroupParams::default()).expect("accepted");
+    assert_eq!(shows(&host, e, "gang"), 0);
+    host.adjust_group(below, GroupParams { gang: true, ..GroupParams::default() }).expect("accepted");
+    assert_eq!(shows(&host, e, "gang"), 1);
+    host.adjust(e, Params::default()).expect("accepted");
+    assert_eq!(shows(&host, e, "gang"), 0);
+}
+
+/// Lets time pass until this is so; a second at most.
+fn run_until(host: &mut Host<'_>, is_so: impl Fn(&Host<'_>) -> bool) {
+    for _ in 0..2_000 {
+        if is_so(host) {
+            return;
+        }
+        let next = host.now().as_ns() / 1_000 + 500;
+        run_through(host, next);
+    }
+    panic!("it never is");
+}
+
+/// Beside a hog that runs, `e` waits UNDER: woken, it ran, and was preempted by nobody but the end of its turn.
+fn waiting_under<'a>(policy: &'static Descriptor, gang: bool) -> (Host<'a>, EntityId) {
+    let mut host = host(policy, 1, &[]);
+    let marked = group(&mut host, gang, GroupId::ROOT);
+    let e = hog(&mut host, Params { group: marked, ..Params::default() });
+    let _hogs = [(); 2].map(|()| hog(&mut host, Params::default()));
+    run_through(&mut host, 31_000);
+    run_until(&mut host, |host| priority(host, e) == UNDER && running(host, CPU) != Some(e));
+    (host, e)
+}
+
+#[test]
+fn an_event_lifts_who_waits_under_and_is_marked() {
+    for (policy, gang, lifts) in [
+        (&rs::POLICY, true, true),
+        (&poris::POLICY, true, true),
+        (&poris_s::POLICY, true, true),
+        (&rs::POLICY, false, false),
+        (&ps::POLICY, true, false),
+        (&hybrid::POLICY, true, false),
+    ] {
+        let (mut host, e) = waiting_under(policy, gang);
+        host.notice(e, Notice::Interrupt);
+        let now = host.now().as_ns() / 1_000;
+        run_through(&mut host, now);
+        assert_eq!(running(&host, CPU) == Some(e), lifts, "{}", policy.name);
+        assert_eq!(priority(&host, e), if lifts { REAL_TIME } else { UNDER });
+        // Elsewhere it may be chosen again, and so lifted by its own call.
+        if policy.name == "rs" && lifts {
+            host.yield_now(CPU);
+            run_through(&mut host, now);
+            assert_eq!(priority(&host, e), UNDER, "who stops is UNDER");
+        }
+    }
+}
+
+#[test]
+fn an_event_does_not_lift_who_is_over_or_runs() {
+    let mut host = host(&rs::POLICY, 1, &[]);
+    let marked = group(&mut host, true, GroupId::ROOT);
+    let e = hog(&mut host, Params { group: marked, ..Params::default() });
+    run_through(&mut host, 5_500);
+    host.yield_now(CPU);
+    run_through(&mut host, 20_500);
+    host.notice(e, Notice::Interrupt);
+    assert_eq!(priority(&host, e), UNDER, "it has its CPU");
+    let _hogs = [(); 3].map(|()| hog(&mut host, Params::default()));
+    run_until(&mut host, |host| priority(host, e) < UNDER && running(host, CPU) != Some(e));
+    let before = priority(&host, e);
+    host.notice(e, Notice::Interrupt);
+    assert_eq!(priority(&host, e), before);
+}
+
+#[test]
+fn who_is_lifted_goes_behind_who_was_before() {
+    let mut host = host(&rs::POLICY, 1, &[]);
+    let marked = group(&mut host, true, GroupId::ROOT);
+    let [first, second, third] = [(); 3].map(|()| hog(&mut host, Params { group: marked, ..Params::default() }));
+    run_through(&mut host, 0);
+    let order: Vec<_> = (0..3)
+        .map(|_| {
+            let now = running(&host, CPU).expect("somebody");
+            let next = host.machine().until(CPU).as_ns() / 1_000;
+            run_through(&mut host, next);
+            now
+        })
+        .collect();
+    assert_eq!(order, [first, second, third]);
+}
+
+#[test]
+fn what_waking_does_is_a_knob() {
+    for (word, expected) in [(0, REAL_TIME), (1, BOOST)] {
+        let mut host = host(&rs::POLICY, 1, &[("woken", word)]);
+        let marked = group(&mut host, true, GroupId::ROOT);
+        let e = hog(&mut host, Params { group: marked, ..Params::default() });
+        assert_eq!(priority(&host, e), expected);
+        let other = hog(&mut host, Params::default());
+        assert_eq!(priority(&host, other), BOOST, "not marked");
+    }
+}
+
+#[test]
+fn whether_the_accounting_takes_the_priority_away_is_a_knob() {
+    for (word, expected) in [(0, REAL_TIME), (1, UNDER)] {
+        let mut host = host(&rs::POLICY, 1, &[("accounting-lowers", word)]);
+        let marked = group(&mut host, true, GroupId::ROOT);
+        let e = hog(&mut host, Params { group: marked, ..Params::default() });
+        // It runs alone, for whole turns of 30 ms, and is active from the first tick on.
+        run_through(&mut host, 15_000);
+        host.block(CPU);
+        run_through(&mut host, 25_000);
+        wake(&mut host, e);
+        run_through(&mut host, 29_000);
+        assert_eq!(priority(&host, e), REAL_TIME);
+        run_through(&mut host, 30_500);
+        assert_eq!(priority(&host, e), expected);
+    }
+}

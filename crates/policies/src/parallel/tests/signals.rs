@@ -1,0 +1,104 @@
+//! Who calls, how often, and on whose demand: policies.md 10.6.
+
+use super::*;
+
+/// A marked VM of two on CPUs 0 and 1, and hogs that leave one of them waiting.
+fn crowded<'a>(policy: &'static Descriptor, knobs: &[(&str, i64)], crowded: CpuId) -> (Host<'a>, [EntityId; 2]) {
+    let mut host = host(policy, 2, knobs);
+    let marked = group(&mut host, true, GroupId::ROOT);
+    let siblings = [(); 2].map(|()| attach(&mut host, Params { group: marked, ..Params::default() }));
+    let _hogs = [(); 3].map(|()| hog(&mut host, on(crowded)));
+    run_through(&mut host, 11_000);
+    (host, siblings)
+}
+
+/// Of a thousand samples a millisecond apart, in how many the two run together.
+fn together(host: &mut Host<'_>, siblings: [EntityId; 2]) -> usize {
+    let begun = host.now().as_ns() / 1_000;
+    let mut together = 0;
+    for n in 0..1_000 {
+        run_through(host, begun + n * 1_000);
+        together += usize::from(siblings.iter().all(|&e| matches!(host.machine().state(e), State::Running(_))));
+    }
+    together
+}
+
+#[test]
+fn only_the_boot_cpu_calls_unless_all_may() {
+    let wait = |cpu, from| {
+        let (mut host, siblings) = crowded(&hybrid::POLICY, &[("signal-from", from)], cpu);
+        siblings.iter().for_each(|&e| wake(&mut host, e));
+        together(&mut host, siblings)
+    };
+    // CPU 1 is crowded, and CPU 0 calls it; or the other way round.
+    assert!(wait(OTHER, 0) > 900, "{}", wait(OTHER, 0));
+    assert!(wait(CPU, 0) < 500, "{}", wait(CPU, 0));
+    assert!(wait(CPU, 1) > 900, "{}", wait(CPU, 1));
+}
+
+#[test]
+fn a_vm_is_called_no_more_often_than_the_knob_says() {
+    let shares: Vec<usize> = [30, 300, 3_000]
+        .map(|every| {
+            let (mut host, siblings) = crowded(&hybrid::POLICY, &[("signal-every", ms(every))], OTHER);
+            siblings.iter().for_each(|&e| wake(&mut host, e));
+            together(&mut host, siblings)
+        })
+        .to_vec();
+    assert!(shares[0] > shares[1] + 200 && shares[1] >= shares[2], "{shares:?}");
+}
+
+/// The same, but that its guest says it has spun for this long, now and then.
+fn spinning(knobs: &[(&str, i64)], waited: Nanos) -> usize {
+    let (mut host, siblings) = crowded(&adaptive::POLICY, knobs, OTHER);
+    siblings.iter().for_each(|&e| wake(&mut host, e));
+    let mut sum = 0;
+    let begun = host.now().as_ns() / 1_000;
+    for n in 0..1_000 {
+        run_through(&mut host, begun + n * 1_000);
+        sum += usize::from(siblings.iter().all(|&e| matches!(host.machine().state(e), State::Running(_))));
+        if n % 20 == 0 {
+            host.notice(siblings[0], Notice::SpinWait { waited });
+        }
+    }
+    sum
+}
+
+#[test]
+fn vms_are_brought_together_while_they_spin() {
+    let (quiet, short, long) =
+        (spinning(&[], Nanos::ZERO), spinning(&[], Nanos::us(449)), spinning(&[], Nanos::us(450)));
+    assert_eq!(quiet, short, "below the threshold");
+    assert!(long > quiet + 200, "{long} with reports, {quiet} without");
+    assert_eq!(spinning(&[("threshold", 451_000)], Nanos::us(450)), quiet);
+    assert_eq!(spinning(&[("threshold", 400_000)], Nanos::us(449)), long);
+}
+
+#[test]
+fn an_interval_begins_with_a_report_and_ends() {
+    // How long the vCPUs are kept apart shows in where they may run: with CPU 0 taken by one of them, CPU 1 crowded.
+    let shares = [10, 1_000].map(|interval| {
+        let knobs = [("interval", ms(interval)), ("interval-most", ms(interval))];
+        let (mut host, siblings) = crowded(&adaptive::POLICY, &knobs, OTHER);
+        siblings.iter().for_each(|&e| wake(&mut host, e));
+        host.notice(siblings[0], Notice::SpinWait { waited: Nanos::ms(1) });
+        together(&mut host, siblings)
+    });
+    assert!(shares[1] > shares[0] + 200, "{shares:?}");
+}
+
+#[test]
+fn the_bounds_of_intervals_must_not_cross() {
+    let mut knobs = adaptive::POLICY.defaults();
+    knobs.set("interval-least", ms(2_000)).expect("in range");
+    let refused = Host::new(&adaptive::POLICY, sched::Host::new(1), &knobs, Costs::NONE).expect_err("refused");
+    assert!(refused.to_string().contains("interval-most"), "{refused}");
+}
+
+/// With short intervals that may grow, a VM that goes on spinning is brought together for longer and longer.
+#[test]
+fn intervals_are_learned() {
+    let fixed = spinning(&[("interval", ms(10)), ("interval-most", ms(10))], Nanos::ms(1));
+    let grown = spinning(&[("interval", ms(10)), ("interval-most", ms(1_000))], Nanos::ms(1));
+    assert!(grown > fixed, "{grown} against {fixed}");
+}

@@ -1,0 +1,47 @@
+//! Poris-s: Poris for each VM alone, without groups of VMs and rounds.
+//!
+//! What S3 calls Poris_s, to show what bringing several VMs together adds: short turns, promotion, gangs on CPUs of their
+//! own and affinity exchange as in `poris`; but a mark on a group of VMs marks each of them by itself, and who is chosen
+//! calls its own siblings only.
+//!
+//! ```text
+//! two CPUs; VM a = a0 a1 and VM b = b0 b1, both marked; h and i are hogs; latency 10 ms
+//! 0    5    10   15   20   25   30   35   40
+//! bbbbbaaaaa..........bbbbbaaaaa.....bbbbbaaaaa      CPU 0: a0, b0, and h: the dots
+//! bbbbbaaaaa..........bbbbbaaaaa.....bbbbbaaaaa      CPU 1: a1, b1, and i
+//! ```
+//!
+//! Source: S3 §6.3.
+
+use crate::credit;
+use crate::parallel::{ACCOUNTING_LOWERS, Packing, Parallel, Parts, SHARED, Together, Unit};
+use crate::poris::{LATENCY, LEAST_TURN, WOKEN, promotion, short_turns};
+use sched::{Descriptor, Host, Knob, Knobs, Policy, Refused};
+
+/// What the rest of the system knows of it.
+pub(crate) const POLICY: Descriptor = Descriptor {
+    name: "poris-s",
+    title: "Poris for each VM alone: no groups of VMs, no rounds",
+    source: "S3 (Wu et al.) §6.3; xen/common/sched_credit.c, Xen 4.0.1",
+    good_for: "parallel soft real-time VMs that do not wait for each other",
+    bad_at: "VMs that work together, which wait for whole turns of each other; marked VMs can starve others",
+    text: include_str!("poris_s.rs"),
+    knobs: &KNOBS,
+    build,
+    ..SHARED
+};
+
+const OWN: [Knob; 4] = [LATENCY, LEAST_TURN, WOKEN, ACCOUNTING_LOWERS];
+const KNOBS: [Knob; credit::KNOBS.len() + OWN.len()] = Knob::join(credit::KNOBS, &OWN);
+
+fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+    let parts = Parts {
+        unit: Unit::Vm,
+        packing: Packing::FirstFitDecreasing,
+        short_turns: Some(short_turns(knobs)),
+        promotion: Some(promotion(knobs)),
+        together: Some(Together { exchange: true, ..Together::ALWAYS }),
+        demand: None,
+    };
+    Parallel::build(host, knobs, parts)
+}

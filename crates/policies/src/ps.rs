@@ -1,0 +1,46 @@
+//! PS: parallel scheduling over Credit: the vCPUs of a marked VM run together, in Credit's long turns.
+//!
+//! What S3 compares Poris with to show what short turns and promotion add: each vCPU of a marked VM (`gang`) is kept on a CPU of its own,
+//! who is chosen calls its siblings, and affinities are exchanged, as in `poris`. But turns are Credit's, and who wakes is
+//! only boosted.
+//!
+//! ```text
+//! two CPUs; VM a = a0 a1 and VM b = b0 b1, both marked; h and i are hogs; turns of 30 ms
+//! 0    30   60   90   120  150  180  210  240
+//! aaaaabbbbb.....aaaaabbbbb.....aaaaa.....bbbbb      CPU 0: a0, b0, and h: the dots
+//! aaaaabbbbb.....aaaaabbbbb.....aaaaa.....bbbbb      CPU 1: a1, b1, and i
+//! ```
+//!
+//! Source: S3 §6.2: "PS".
+
+use crate::credit;
+use crate::parallel::{ACCOUNTING_LOWERS, Packing, Parallel, Parts, SHARED, Together, Unit};
+use sched::{Descriptor, Host, Knob, Knobs, Policy, Refused};
+
+/// What the rest of the system knows of it.
+pub(crate) const POLICY: Descriptor = Descriptor {
+    name: "ps",
+    title: "parallel scheduling over Credit: a VM's vCPUs run together, in long turns",
+    source: "S3 (Wu et al.) §4.4 and §6.2; xen/common/sched_credit.c, Xen 4.0.1",
+    good_for: "parallel batch VMs whose vCPUs wait for each other",
+    bad_at: "answers in time: who has no boost waits for long turns; marked VMs can starve others",
+    text: include_str!("ps.rs"),
+    knobs: &KNOBS,
+    build,
+    ..SHARED
+};
+
+const OWN: [Knob; 1] = [ACCOUNTING_LOWERS];
+const KNOBS: [Knob; credit::KNOBS.len() + OWN.len()] = Knob::join(credit::KNOBS, &OWN);
+
+fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+    let parts = Parts {
+        unit: Unit::Vm,
+        packing: Packing::FirstFitDecreasing,
+        short_turns: None,
+        promotion: None,
+        together: Some(Together { exchange: true, ..Together::ALWAYS }),
+        demand: None,
+    };
+    Parallel::build(host, knobs, parts)
+}

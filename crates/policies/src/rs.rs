@@ -1,0 +1,47 @@
+//! RS: soft real-time VMs over Credit, one vCPU at a time: short turns, and events that go first.
+//!
+//! What S3 compares Poris with to show what running together adds: marked VMs (`gang`) make everybody's turns short, and an
+//! event or waking lifts their vCPUs above BOOST, as in `poris`. But nobody is called together with its siblings, and
+//! nobody is kept on a CPU.
+//!
+//! ```text
+//! one CPU; e is marked; a, b and c are hogs; latency 15 ms; an event for e, which waits, at 12 ms
+//! 0    5    10   15   20
+//! eeeeeaaaaabbeeeeeccccc
+//! ```
+//!
+//! Source: S3 §6.2: "RS".
+
+use crate::credit;
+use crate::parallel::{ACCOUNTING_LOWERS, Packing, Parallel, Parts, SHARED, Unit};
+use crate::poris::{LATENCY, LEAST_TURN, WOKEN, promotion, short_turns};
+use sched::{Descriptor, Host, Knob, Knobs, Policy, Refused};
+
+/// What the rest of the system knows of it.
+pub(crate) const POLICY: Descriptor = Descriptor {
+    name: "rs",
+    title: "soft real-time over Credit: short turns and promoted events, without gangs",
+    source: "S3 (Wu et al.) §4.2, §4.3 and §6.2; xen/common/sched_credit.c, Xen 4.0.1",
+    good_for: "VMs with one vCPU that are to answer events in time",
+    bad_at: "VMs whose vCPUs wait for each other; marked VMs can keep others out for as long as their credit lasts",
+    text: include_str!("rs.rs"),
+    conserving: credit::POLICY.conserving,
+    knobs: &KNOBS,
+    build,
+    ..SHARED
+};
+
+const OWN: [Knob; 4] = [LATENCY, LEAST_TURN, WOKEN, ACCOUNTING_LOWERS];
+const KNOBS: [Knob; credit::KNOBS.len() + OWN.len()] = Knob::join(credit::KNOBS, &OWN);
+
+fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+    let parts = Parts {
+        unit: Unit::Vm,
+        packing: Packing::FirstFitDecreasing,
+        short_turns: Some(short_turns(knobs)),
+        promotion: Some(promotion(knobs)),
+        together: None,
+        demand: None,
+    };
+    Parallel::build(host, knobs, parts)
+}

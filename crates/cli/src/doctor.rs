@@ -30,10 +30,23 @@ struct Examination {
 }
 
 impl Examination {
-    /// Whether there is a mechanism by which promises can be kept.
+    /// The mechanisms by which promises can be kept here, with how much of each CPU may be promised by each.
+    fn promisable(&self) -> impl Iterator<Item = (Mechanism, u64)> {
+        let working = self.findings.iter().filter(|finding| finding.verdict.is_ok());
+        let shares = working.filter_map(|finding| Some((finding.mechanism, self.promisable_by(finding)?)));
+        shares.filter(|&(_, ppm)| ppm > 0)
+    }
+
+    /// How much of each CPU may be promised by the mechanism of `finding`.
+    fn promisable_by(&self, finding: &Finding) -> Option<u64> {
+        // A place for a scheduler in BPF keeps no promises, and one that somebody else has loaded keeps none of ours.
+        let ours = finding.mechanism != Mechanism::SchedExt;
+        self.host.promisable_ppm(finding.mechanism).filter(|_| ours && finding.verdict.is_ok())
+    }
+
+    /// Whether there is one.
     fn keeps_promises(&self) -> bool {
-        self.host.promisable_ppm() > 0
-            && self.findings.iter().any(|finding| finding.mechanism.keeps_promises() && finding.verdict.is_ok())
+        self.promisable().next().is_some()
     }
 }
 
@@ -112,14 +125,16 @@ fn text(examination: &Examination) -> String {
 
 /// What follows from all that.
 fn verdict(examination: &Examination) -> String {
-    let working =
-        examination.findings.iter().filter(|finding| finding.verdict.is_ok()).map(|finding| finding.mechanism);
-    let names: Vec<&str> = working.filter(|mechanism| mechanism.keeps_promises()).map(Mechanism::name).collect();
-    let share = percent(examination.host.promisable_ppm());
-    if examination.keeps_promises() {
-        format!("Promises can be kept here by {}, of at most {share} of each CPU.\n", names.join(" and "))
-    } else {
-        format!("No promise can be kept here; at most {share} of each CPU could be promised.\n")
+    let ways: Vec<String> = examination
+        .promisable()
+        .map(|(mechanism, ppm)| format!("by {}, of at most {} of each CPU", mechanism.name(), percent(ppm)))
+        .collect();
+    match ways.as_slice() {
+        [] => "No promise can be kept here.\n".to_string(),
+        ways => {
+            let words = format!("Promises can be kept here {}.", ways.join(", and "));
+            output::folded(&words, usize::from(output::width())).join("\n") + "\n"
+        }
     }
 }
 

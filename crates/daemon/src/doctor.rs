@@ -62,12 +62,6 @@ impl Mechanism {
             Mechanism::SchedExt => "sched_ext",
         }
     }
-
-    /// Whether promises can be kept by it: it gives CPU time at the time it is due, not just a share of it.
-    #[must_use]
-    pub const fn keeps_promises(self) -> bool {
-        matches!(self, Mechanism::Fifo | Mechanism::Deadline | Mechanism::SchedExt)
-    }
 }
 
 /// What came of trying a mechanism.

@@ -1,6 +1,7 @@
 //! What a host is like, as far as promises depend on it.
 
 use crate::Reason;
+use crate::doctor::Mechanism;
 use sched::{CpuSet, Nanos};
 use sys::cpus::{self, Cpuset, Times};
 use sys::kernel::{self, ClockSource, Configuration, Configured, SchedExt};
@@ -12,6 +13,10 @@ const QUICK_CLOCKS: [&str; 4] = ["tsc", "kvm-clock", "arch_sys_counter", "hyperv
 /// Time taken away above which the host itself makes promises late. Unit: parts per million.
 const STEAL_MOST: u64 = 10_000;
 const MILLION: u64 = 1_000_000;
+/// Since when there are fair servers. Source: kernel/sched/fair.c, Linux 6.12.
+const FAIR_SERVERS_SINCE: (u32, u32) = (6, 12);
+/// What they give unless they were told otherwise. Source: `fair_server_init`, there.
+const FAIR_SERVER_USUAL: Bandwidth = Bandwidth { runtime: Some(Nanos::ms(50)), period: Nanos::s(1) };
 
 /// What a host is like.
 #[derive(Clone, Debug)]
@@ -47,6 +52,18 @@ pub struct Kernel {
     pub lockdown: Option<String>,
     /// Whether it weighs sessions, not threads, against each other.
     pub autogroups: bool,
+}
+
+impl Kernel {
+    /// Whether it is of this release or a later one; one that says none is taken for a late one.
+    #[must_use]
+    pub fn is_at_least(&self, wanted: (u32, u32)) -> bool {
+        let mut numbers = self.release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
+        match (numbers.next(), numbers.next()) {
+            (Some(Ok(major)), Some(Ok(minor))) => (major, minor) >= wanted,
+            _ => true,
+        }
+    }
 }
 
 /// What we may do on a host.
@@ -152,20 +169,33 @@ impl Host {
         })
     }
 
-    /// How much of each CPU may be promised, whatever else is: what throttling, the fair server and our control group leave
-    /// to real-time threads. Unit: parts per million of a CPU.
+    /// What the fair server of a CPU keeps for ordinary threads: the most that one keeps, or what is usual where they
+    /// cannot be read.
     #[must_use]
-    pub fn promisable_ppm(&self) -> u64 {
+    pub fn fair_server(&self) -> Option<Bandwidth> {
+        match &self.realtime.fair_servers {
+            Ok(servers) => servers.iter().map(|server| server.bandwidth).max_by_key(Share::share_ppm),
+            Err(_) => self.kernel.is_at_least(FAIR_SERVERS_SINCE).then_some(FAIR_SERVER_USUAL),
+        }
+    }
+
+    /// How much of each CPU may be promised by `mechanism`, all promises together; none for those that keep no promises.
+    /// Unit: parts per million of a CPU.
+    #[must_use]
+    pub fn promisable_ppm(&self, mechanism: Mechanism) -> Option<u64> {
         let realtime = &self.realtime;
-        let mut left = realtime.throttling.share_ppm();
-        if let Ok(servers) = &realtime.fair_servers {
-            let kept = servers.iter().map(|server| server.bandwidth.share_ppm()).max().unwrap_or(0);
-            left = left.min(MILLION.saturating_sub(kept));
+        let throttled = realtime.throttling.share_ppm();
+        let kept = self.fair_server().map_or(0, |server| server.share_ppm());
+        match mechanism {
+            Mechanism::Fifo => {
+                let of_group = realtime.group.as_ref().map_or(MILLION, |group| group.bandwidth.share_ppm());
+                Some(throttled.min(MILLION.saturating_sub(kept)).min(of_group))
+            }
+            // Its admission counts the fair servers among the promises, and no control group matters to it.
+            Mechanism::Deadline => Some(throttled.saturating_sub(kept)),
+            Mechanism::SchedExt => Some(MILLION),
+            _ => None,
         }
-        if let Some(group) = &realtime.group {
-            left = left.min(group.bandwidth.share_ppm());
-        }
-        left
     }
 
     /// The part of all CPU time since the machine began that a hypervisor took away; none where that is not counted.
@@ -310,16 +340,30 @@ mod tests {
 
     #[test]
     fn no_more_is_promised_than_the_kernel_leaves() {
+        let both = |host: &Host| [Mechanism::Fifo, Mechanism::Deadline].map(|by| host.promisable_ppm(by).unwrap());
         let mut host = plain();
-        assert_eq!(host.promisable_ppm(), 950_000);
+        assert_eq!(both(&host), [950_000, 900_000]);
         host.realtime.fair_servers = Ok(vec![FairServer { cpu: CpuId::new(0), bandwidth: bandwidth(100) }]);
-        assert_eq!(host.promisable_ppm(), 900_000);
-        host.realtime.group = Some(GroupRuntime { group: "/g".into(), bandwidth: bandwidth(300) });
-        assert_eq!(host.promisable_ppm(), 300_000);
+        assert_eq!(both(&host), [900_000, 850_000]);
+        host.realtime.group = Some(GroupRuntime { group: "/g".into(), bandwidth: bandwidth(0) });
+        assert_eq!(both(&host), [0, 850_000]);
         host.realtime.group = None;
-        host.realtime.fair_servers = Err(Reason::new("it is hidden", ""));
         host.realtime.throttling.runtime = None;
-        assert_eq!(host.promisable_ppm(), 1_000_000);
+        assert_eq!(both(&host), [900_000, 900_000]);
+        assert_eq!(host.promisable_ppm(Mechanism::Weight), None);
+    }
+
+    #[test]
+    fn fair_servers_that_cannot_be_read_are_taken_to_be_as_usual() {
+        let mut host = plain();
+        host.realtime.fair_servers = Err(Reason::new("it is hidden", ""));
+        for (release, kept) in
+            [("6.18.2-rc1", true), ("6.12", true), ("7.0.0", true), ("6.11.9", false), ("5.15", false)]
+        {
+            host.kernel.release = release.to_string();
+            assert_eq!(host.fair_server().is_some(), kept, "{release}");
+        }
+        assert_eq!(host.promisable_ppm(Mechanism::Deadline), Some(950_000));
     }
 
     #[test]

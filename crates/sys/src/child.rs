@@ -32,7 +32,7 @@ pub struct Child {
 }
 
 impl Child {
-    /// Begins one. It must not outlive the calling thread, and does not.
+    /// Begins one, in SCHED_OTHER if the calling thread is a real-time one. It must not outlive that thread, and does not.
     ///
     /// # Errors
     /// There are too many processes.
@@ -87,6 +87,13 @@ impl Drop for Child {
 
 /// What the child does. It is between fork and exit, and so must call nothing that allocates or locks.
 fn live(work: Work, parent: Pid, end: Instant, ready: &Bell) -> ! {
+    // Who is begun by a real-time thread is not to be one, hog that it may be. The way down takes no privilege.
+    // SAFETY: the calls take a number, and a parameter that outlives them.
+    unsafe {
+        if matches!(libc::sched_getscheduler(0) & !libc::SCHED_RESET_ON_FORK, libc::SCHED_FIFO | libc::SCHED_RR) {
+            libc::sched_setscheduler(0, libc::SCHED_OTHER, &libc::sched_param { sched_priority: 0 });
+        }
+    }
     let ends_with_parent = rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).is_ok();
     ready.ring();
     // SAFETY: both calls take numbers only. Our handlers are not for the child, and it reads none of our files; were it to
@@ -121,7 +128,21 @@ fn live(work: Work, parent: Pid, end: Instant, ready: &Bell) -> ! {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::attributes::{self, Attributes, Policy};
     use crate::thread;
+
+    #[test]
+    fn a_child_of_a_real_time_thread_is_none_itself() {
+        let begun = std::thread::spawn(|| {
+            attributes::set(thread::current(), Attributes::of(Policy::Fifo { priority: 1 }))?;
+            let child = Child::start(Work::Spin { busy: Nanos::ms(1), idle: Nanos::ms(1) })?;
+            attributes::get(child.pid())
+        });
+        match begun.join().unwrap() {
+            Err(refused @ Error::NotPermitted { .. }) => eprintln!("SKIPPED: {refused}"),
+            other => assert!(matches!(other.unwrap().policy, Policy::Other { .. })),
+        }
+    }
 
     #[test]
     fn a_child_ends_with_its_handle() {

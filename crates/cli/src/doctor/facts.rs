@@ -116,7 +116,10 @@ fn throttling(host: &Host) -> String {
 
 fn fair_server(host: &Host) -> String {
     match &host.realtime.fair_servers {
-        Err(reason) => in_words(reason),
+        Err(reason) => match host.fair_server() {
+            Some(usual) => format!("{}; taken to be as usual, {}", in_words(reason), bandwidth(&usual)),
+            None => "not in this kernel".to_string(),
+        },
         Ok(servers) => {
             let words: Vec<String> =
                 servers.iter().map(|server| format!("CPU {}: {}", server.cpu, bandwidth(&server.bandwidth))).collect();

@@ -14,7 +14,6 @@ use sys::realtime::Bandwidth;
 #[derive(Serialize)]
 pub(super) struct Shown {
     promises_can_be_kept: bool,
-    promisable_ppm: u64,
     kernel: Kernel,
     privileges: Privileges,
     cpus: Cpus,
@@ -108,7 +107,7 @@ struct Why {
 struct Mechanism {
     name: &'static str,
     works: bool,
-    keeps_promises: bool,
+    promisable_ppm: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     seen: Option<String>,
     #[serde(flatten)]
@@ -152,7 +151,6 @@ pub(super) fn shown(examination: &Examination) -> Shown {
     let host = &examination.host;
     Shown {
         promises_can_be_kept: examination.keeps_promises(),
-        promisable_ppm: host.promisable_ppm(),
         kernel: kernel(host),
         privileges: Privileges {
             user: host.privileges.user,
@@ -163,7 +161,7 @@ pub(super) fn shown(examination: &Examination) -> Shown {
         cpus: cpus(host),
         real_time: real_time(host),
         steal_ppm: host.steal_ppm(),
-        mechanisms: examination.findings.iter().map(mechanism).collect(),
+        mechanisms: examination.findings.iter().map(|finding| mechanism(examination, finding)).collect(),
         lateness: examination.measured.iter().map(|(class, outcome)| late(*class, outcome)).collect(),
         steal_meanwhile_ppm: examination.stolen_ppm,
         warnings: host.warnings().iter().map(warned).collect(),
@@ -221,11 +219,11 @@ fn real_time(host: &Host) -> RealTime {
     }
 }
 
-fn mechanism(finding: &Finding) -> Mechanism {
+fn mechanism(examination: &Examination, finding: &Finding) -> Mechanism {
     Mechanism {
         name: finding.mechanism.name(),
         works: finding.verdict.is_ok(),
-        keeps_promises: finding.mechanism.keeps_promises(),
+        promisable_ppm: examination.promisable_by(finding),
         seen: finding.verdict.as_ref().ok().cloned(),
         why: finding.verdict.as_ref().err().map(Why::from).unwrap_or_default(),
     }

@@ -126,6 +126,16 @@ pub struct Warning {
     pub reason: Reason,
 }
 
+/// Whether a kernel that was built and started so groups real-time threads.
+fn grouped(configuration: &Configuration, parameter: Option<&str>) -> Configured {
+    let off = configuration.option("CONFIG_RT_GROUP_SCHED_DEFAULT_DISABLED") == Configured::With;
+    match (configuration.option("CONFIG_RT_GROUP_SCHED"), parameter) {
+        (Configured::With, Some("0" | "n" | "off")) => Configured::Without,
+        (Configured::With, None) if off => Configured::Without,
+        (other, _) => other,
+    }
+}
+
 impl Host {
     /// What this host is like.
     ///
@@ -162,7 +172,7 @@ impl Host {
                 throttling: realtime::throttling()?,
                 fair_servers: realtime::fair_servers().map_err(Reason::from),
                 group: realtime::of_group(me)?,
-                grouped: configuration.option("CONFIG_RT_GROUP_SCHED"),
+                grouped: grouped(&configuration, kernel::parameter("rt_group_sched").as_deref()),
                 deadline_periods: realtime::deadline_periods().map_err(Reason::from),
             },
             times: cpus::times()?,
@@ -260,6 +270,13 @@ impl Host {
                     .to_string(),
                 "VMs in groups with cpu.rt_runtime_us, or the kernel parameter rt_group_sched=0",
             ),
+            None if realtime.grouped == Configured::With => warn(
+                "RT_GROUP_SCHED",
+                "real-time threads are counted by control group, and no cgroup v1 hierarchy with cpu is mounted to give \
+                 them runtime: they can only be in the root group"
+                    .to_string(),
+                "the kernel parameter rt_group_sched=0, or VMs in the root group of cpu",
+            ),
             None => {}
         }
     }
@@ -326,6 +343,7 @@ mod tests {
         host.realtime.throttling = bandwidth(950);
         host.realtime.fair_servers = Ok(vec![FairServer { cpu: CpuId::new(0), bandwidth: bandwidth(50) }]);
         host.realtime.group = None;
+        host.realtime.grouped = Configured::Without;
         host.cpus.allowed = host.cpus.online;
         host.cpus.siblings = CpuSet::EMPTY;
         host.kernel.autogroups = false;
@@ -383,6 +401,7 @@ mod tests {
             let group = GroupRuntime { group: "/g".into(), bandwidth: bandwidth(runtime) };
             assert_eq!(with(&|host| host.realtime.group = Some(group.clone())), ["RT_GROUP_SCHED"]);
         }
+        assert_eq!(with(&|host| host.realtime.grouped = Configured::With), ["RT_GROUP_SCHED"]);
         assert_eq!(with(&|host| host.cpus.allowed = CpuSet::EMPTY), ["cpuset"]);
         assert_eq!(with(&|host| host.cpus.siblings = host.cpus.online), ["threads of a core"]);
         assert_eq!(with(&|host| host.times.steal = Some(Nanos::s(20))), ["steal"]);

@@ -70,6 +70,17 @@ impl Configuration {
     }
 }
 
+/// The value of a parameter it was started with: the last, where there are several. None: it was not given.
+#[must_use]
+pub fn parameter(name: &str) -> Option<String> {
+    given(&file::read("/proc/cmdline").ok()?, name)
+}
+
+fn given(line: &str, name: &str) -> Option<String> {
+    let values = line.split_ascii_whitespace().filter_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+    values.last().map(str::to_string)
+}
+
 /// Where its time comes from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClockSource {
@@ -147,6 +158,14 @@ mod tests {
         let clock = clock_source().unwrap();
         assert!(clock.available.contains(&clock.current));
         assert_eq!(ticks_per_second(), 100);
+    }
+
+    #[test]
+    fn the_last_value_of_a_parameter_counts() {
+        let line = "quiet rt_group_sched=1 rt_group_sched_other=5 rt_group_sched=0\n";
+        assert_eq!(given(line, "rt_group_sched").as_deref(), Some("0"));
+        assert_eq!(given(line, "quiet"), None);
+        assert_eq!(parameter("no_such_parameter"), None);
     }
 
     #[test]

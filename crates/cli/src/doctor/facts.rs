@@ -136,7 +136,9 @@ fn fair_server(host: &Host) -> String {
 fn groups(host: &Host) -> String {
     match (&host.realtime.group, &host.realtime.grouped) {
         (Some(group), _) => format!("on; {} has {}", group.group, bandwidth(&group.bandwidth)),
-        (None, Configured::With) => "in the kernel, but our group does not count real-time threads".to_string(),
+        (None, Configured::With) => {
+            "on; no cgroup v1 hierarchy with cpu is mounted to show what our group has".to_string()
+        }
         (None, Configured::Without) => "off".to_string(),
         (None, _) => "not seen in our group".to_string(),
     }

@@ -77,8 +77,8 @@ pub fn parameter(name: &str) -> Option<String> {
 }
 
 fn given(line: &str, name: &str) -> Option<String> {
-    let values = line.split_ascii_whitespace().filter_map(|word| word.strip_prefix(name)?.strip_prefix('='));
-    values.last().map(str::to_string)
+    let mut values = line.split_ascii_whitespace().rev().filter_map(|word| word.strip_prefix(name)?.strip_prefix('='));
+    values.next().map(str::to_string)
 }
 
 /// Where its time comes from.

@@ -108,3 +108,23 @@ fn an_interrupted_doctor_leaves_no_groups_and_no_processes() {
         }
     }
 }
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "it waits for another process")]
+fn what_a_killed_doctor_leaves_the_next_one_removes() {
+    let killed: Vec<u32> = [330, 400, 480, 700, 900]
+        .map(|after_ms| {
+            let place = Place::new();
+            let mut command = place.command(&["doctor", "--seconds", "60"]);
+            let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it can be started");
+            std::thread::sleep(std::time::Duration::from_millis(after_ms));
+            child.kill().expect("it is ours");
+            child.wait().expect("it ends");
+            child.id()
+        })
+        .into();
+    let left = || killed.iter().flat_map(|&doctor| left_groups(doctor)).collect::<Vec<_>>();
+    eprintln!("killed doctors left {:?}", left());
+    doctor(&[]);
+    assert_eq!(left(), [""; 0]);
+}

@@ -6,6 +6,10 @@ use std::path::PathBuf;
 const EXIT_CODES: &str = "Exit codes: 0 fine; 1 failed, such as a file that cannot be written; 2 bad input, nothing was \
     run or written; 130 interrupted.";
 
+const DOCTOR_EXIT_CODES: &str = "It tries everything on processes of its own, and leaves this machine as it was.
+
+Exit codes: 0 promises can be kept here; 1 they cannot, or the examination failed; 2 bad input; 130 interrupted.";
+
 /// A CPU scheduler for virtual machines, and the simulator to try its policies in.
 #[derive(Parser, Debug)]
 #[command(name = "tactus", version, after_help = EXIT_CODES, disable_help_subcommand = true)]
@@ -25,6 +29,9 @@ pub(crate) enum Command {
     /// Show what it is about: three kinds of VMs under a fair policy and under promises, simulated
     #[command(after_help = EXIT_CODES)]
     Demo(Demo),
+    /// Examine this machine: what it is like, which mechanisms of enforcement work on it, how late its timers are
+    #[command(after_help = DOCTOR_EXIT_CODES)]
+    Doctor(Doctor),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -107,6 +114,16 @@ pub(crate) struct Demo {
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     pub(crate) seconds: u64,
     /// Print the result as JSON, and write no picture
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Doctor {
+    /// How many seconds to measure timers for
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    pub(crate) seconds: u64,
+    /// Print the result as JSON (docs/report.md)
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -13,7 +13,7 @@ use lab::Choice;
 use lab::report::{Report, Runs};
 use lab::scenario::Scenario;
 use outcome::Side;
-use progress::Progress;
+use progress::Follow;
 use sched::{Instant, Nanos};
 use sim::Meter;
 use std::io::Write;
@@ -84,7 +84,7 @@ fn window(length: Nanos) -> Window {
 fn simulate(scenario: &Scenario, choice: &Choice, seed: u64, window: Window) -> Result<(Side, Timeline), Failure> {
     let header = Header { policy: choice.policy.name.to_string(), cpus: scenario.host.cpus, seed };
     let (mut meter, mut watch) = (Meter::new(), Watch::new(&header, window));
-    let mut progress = Progress::new(choice.policy.name, scenario.length);
+    let mut progress = Follow::new(choice.policy.name, scenario.length);
     let mut sinks: [&mut dyn Sink; 3] = [&mut meter, &mut watch, &mut progress];
     let report = lab::run(scenario, choice.policy, &choice.knobs, seed, &mut sinks)?;
     progress.finish();

@@ -2,9 +2,11 @@
 
 mod args;
 mod demo;
+mod doctor;
 mod output;
 mod picture;
 mod policies_list;
+mod progress;
 mod record;
 mod sim;
 
@@ -73,6 +75,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Some(Command::Sim(args)) => sim::run(&args),
         Some(Command::Policies(args)) => policies_list::run(&args),
         Some(Command::Demo(args)) => demo::run(&args),
+        Some(Command::Doctor(args)) => doctor::run(&args),
         Some(Command::Completions { shell }) => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "tactus", &mut script);

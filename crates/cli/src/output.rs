@@ -13,7 +13,7 @@ fn drafts() -> MutexGuard<'static, Vec<PathBuf>> {
     DRAFTS.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// From now on, Ctrl-C and requests to terminate leave no half-written files.
+/// From now on, Ctrl-C and requests to terminate leave no half-written files, and no control groups of trials.
 pub(crate) fn clean_up_when_interrupted() -> anyhow::Result<()> {
     ctrlc::set_handler(|| {
         // Kept locked to the end: nothing becomes a file any more.
@@ -21,6 +21,7 @@ pub(crate) fn clean_up_when_interrupted() -> anyhow::Result<()> {
             // It may be gone already; there is nobody left to tell.
             let _ = std::fs::remove_file(draft);
         }
+        daemon::doctor::clean_up();
         std::process::exit(130);
     })
     .context("cannot watch for interrupts")

@@ -9,10 +9,12 @@ use std::collections::{BTreeMap, BTreeSet};
 const ARROWS: &[(&str, &[&str])] = &[
     ("sched", &[]),
     ("policies", &["sched"]),
+    ("sys", &["sched"]),
     ("trace", &["sched"]),
     ("sim", &["sched", "trace"]),
     ("lab", &["policies", "sched", "sim", "trace"]),
-    ("cli", &["lab", "policies", "sched", "sim", "trace"]),
+    ("daemon", &["sched", "sys"]),
+    ("cli", &["daemon", "lab", "policies", "sched", "sim", "sys", "trace"]),
     ("xtask", &[]),
 ];
 /// What the crates with the narrowest arrows may use from outside.

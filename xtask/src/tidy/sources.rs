@@ -126,6 +126,16 @@ fn impurities(tokens: TokenStream) -> Vec<(String, usize)> {
     found
 }
 
+/// The lines with the word `unsafe` in the code.
+fn unsafe_lines(tokens: TokenStream) -> Vec<usize> {
+    let of = |token: TokenTree| match token {
+        TokenTree::Group(group) => unsafe_lines(group.stream()),
+        TokenTree::Ident(word) if word == "unsafe" => vec![word.span().start().line],
+        TokenTree::Ident(_) | TokenTree::Punct(_) | TokenTree::Literal(_) => Vec::new(),
+    };
+    tokens.into_iter().flat_map(of).collect()
+}
+
 fn is_cfg_test(attribute: &Group) -> bool {
     attribute.stream().to_string().replace(' ', "") == "cfg(test)"
 }
@@ -206,6 +216,21 @@ fn sched_and_policies_are_pure() {
         }
     }
     tidy(&findings);
+}
+
+#[test]
+fn only_sys_is_unsafe() {
+    let others = texts("rs").into_iter().filter(|(path, _)| !path.starts_with("crates/sys"));
+    let findings = others.flat_map(|(path, text)| {
+        unsafe_lines(parse(&text)).into_iter().map(move |line| format!("{}:{line}: unsafe", path.display()))
+    });
+    tidy(&findings.collect::<Vec<_>>());
+    // What is not written here may come out of a macro: the compiler forbids it too.
+    let manifests = texts("toml").into_iter().filter(|(path, _)| path.ends_with("Cargo.toml"));
+    let crates = manifests.filter(|(path, text)| text.contains("[package]") && !path.starts_with("crates/sys"));
+    let lax = crates.filter(|(_, text)| !text.contains("[lints]\nworkspace = true"));
+    tidy(&lax.map(|(path, _)| format!("{}: does not take the workspace's lints", path.display())).collect::<Vec<_>>());
+    assert_eq!(unsafe_lines(parse("fn f() {\n// unsafe\nlet a = \"unsafe\";\nunsafe { g() }\n}")), [4]);
 }
 
 #[test]

@@ -106,6 +106,8 @@ fn options_that_make_no_sense_are_refused() {
     let partitioned = ["sim", "--tasks", &set, "--cpus", "4", "--seconds", "1", "--policy", "cfs", "--partitioned"];
     has(&refused(&place, &partitioned), &["`cfs` does not partition", "edf"]);
     has(&refused(&place, &["demo", "--seconds", "0"]), &["0"]);
+    has(&refused(&place, &["doctor", "--seconds", "0"]), &["1..=3600"]);
+    has(&refused(&place, &["doctor", "now"]), &["unexpected argument"]);
     place.file("bad.csv", "id,period_us,wcet_us\n0,10,20\n");
     let bad = ["sim", "--tasks", "bad.csv", "--cpus", "1", "--seconds", "1", "--policy", "edf"];
     has(&refused(&place, &bad), &["bad.csv:2:6", "longer than the period"]);

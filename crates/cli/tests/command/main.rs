@@ -1,6 +1,7 @@
 //! The real binary, as people call it.
 
 mod demo;
+mod doctor;
 mod input;
 mod output;
 

@@ -24,6 +24,7 @@ fn a_comparison_looks_like_this() {
 fn help_and_policies_look_like_this() {
     expect_file!["help.out"].assert_eq(&tactus(&[]));
     expect_file!["sim-help.out"].assert_eq(&tactus(&["sim", "--help"]));
+    expect_file!["doctor-help.out"].assert_eq(&tactus(&["doctor", "--help"]));
     expect_file!["policy.out"].assert_eq(&tactus(&["policies", "round-robin"]));
     assert!(tactus(&["--version"]).starts_with("tactus "));
 }

@@ -1,0 +1,157 @@
+//! `tactus doctor`: what this machine is like, and what works on it.
+
+mod facts;
+mod shown;
+
+use crate::args::Doctor;
+use crate::progress::Progress;
+use crate::{Failure, output};
+use anyhow::{Context, anyhow};
+use daemon::Reason;
+use daemon::doctor::{Finding, Mechanism, examine};
+use daemon::host::{self, Host};
+use daemon::lateness::{self, Measured};
+use lab::report::{percent, short};
+use sched::Nanos;
+
+/// Between two timers.
+const INTERVAL: Nanos = Nanos::ms(1);
+/// How wide the labels on the left are.
+const LABELS: usize = 20;
+
+/// All that was found out.
+struct Examination {
+    host: Host,
+    findings: Vec<Finding>,
+    measured: Measured,
+    length: Nanos,
+    /// What a hypervisor took away meanwhile. Unit: parts per million of the time of all CPUs.
+    stolen_ppm: Option<u64>,
+}
+
+impl Examination {
+    /// The mechanisms by which promises can be kept here, with how much of each CPU may be promised by each.
+    fn promisable(&self) -> impl Iterator<Item = (Mechanism, u64)> {
+        let working = self.findings.iter().filter(|finding| finding.verdict.is_ok());
+        let shares = working.filter_map(|finding| Some((finding.mechanism, self.promisable_by(finding)?)));
+        shares.filter(|&(_, ppm)| ppm > 0)
+    }
+
+    /// How much of each CPU may be promised by the mechanism of `finding`.
+    fn promisable_by(&self, finding: &Finding) -> Option<u64> {
+        // A place for a scheduler in BPF keeps no promises, and one that somebody else has loaded keeps none of ours.
+        let ours = finding.mechanism != Mechanism::SchedExt;
+        self.host.promisable_ppm(finding.mechanism).filter(|_| ours && finding.verdict.is_ok())
+    }
+
+    /// Whether there is one.
+    fn keeps_promises(&self) -> bool {
+        self.promisable().next().is_some()
+    }
+}
+
+pub(crate) fn run(args: &Doctor) -> Result<(), Failure> {
+    let examination = examine_all(Nanos::s(args.seconds))?;
+    if args.json {
+        output::print(&output::json(&shown::shown(&examination))?)?;
+    } else {
+        output::print(&text(&examination))?;
+    }
+    if examination.keeps_promises() {
+        return Ok(());
+    }
+    Err(Failure::Failed(anyhow!("no promise can be kept on this machine: neither SCHED_FIFO nor SCHED_DEADLINE works")))
+}
+
+fn examine_all(length: Nanos) -> anyhow::Result<Examination> {
+    let host = Host::read().context("this machine does not tell what it is like")?;
+    let all = Nanos::s(Mechanism::ALL.len() as u64);
+    let progress = Progress::new("trying mechanisms".to_string(), all);
+    let findings = Mechanism::ALL.iter().zip(1..).map(|(&mechanism, nth)| {
+        let finding = examine(mechanism);
+        progress.passed(Nanos::s(nth));
+        finding
+    });
+    let findings: Vec<Finding> = findings.collect();
+    progress.finish(&format!("tried {} mechanisms", findings.len()));
+    let progress = Progress::new(format!("timers of {INTERVAL}"), length);
+    let before = host::times().context("this machine does not tell where its time goes")?;
+    let measured = lateness::measure(INTERVAL, length, &mut |passed| progress.passed(passed));
+    let stolen_ppm = host::times().ok().and_then(|after| host::steal_ppm(&after.since(&before)));
+    progress.finish(&format!("measured timers of {INTERVAL} for {length}"));
+    Ok(Examination { host, findings, measured, length, stolen_ppm })
+}
+
+fn text(examination: &Examination) -> String {
+    let mut text = format!("{}\n", output::heading("This machine"));
+    for (label, words) in facts::facts(&examination.host) {
+        text += &labelled(label, &words);
+    }
+    text += &format!("\n{}\n", output::heading("Mechanisms, each tried on a process of its own"));
+    for Finding { mechanism, verdict } in &examination.findings {
+        let words = match verdict {
+            Ok(seen) => format!("works: {seen}"),
+            Err(reason) => format!("does not: {}", in_words(reason)),
+        };
+        text += &labelled(mechanism.name(), &words);
+    }
+    let title = format!("Lateness of timers every {INTERVAL}, over {}", examination.length);
+    text += &format!("\n{}\n", output::heading(&title));
+    text += &format!("{:<LABELS$}{:>10}{:>10}{:>10}{:>10}\n", "", "wake-ups", "p50", "p99", "max");
+    for (class, outcome) in &examination.measured {
+        text += &match outcome {
+            Ok(found) => {
+                let [median, most, longest] = [found.p50, found.p99, found.longest].map(|late| short(late.as_ns()));
+                let slack = match found.slack {
+                    Nanos::ZERO => String::new(),
+                    slack => format!("   of which the timer slack may be {slack}"),
+                };
+                format!("{:<LABELS$}{:>10}{median:>10}{most:>10}{longest:>10}{slack}\n", class.name(), found.wakeups)
+            }
+            Err(reason) => labelled(class.name(), &in_words(reason)),
+        };
+    }
+    let stolen = examination.stolen_ppm.map_or("not counted".to_string(), percent);
+    text += &labelled("steal meanwhile", &stolen);
+    let warnings = examination.host.warnings();
+    if !warnings.is_empty() {
+        text += &format!("\n{}\n", output::heading("To know"));
+        for warning in &warnings {
+            text += &labelled(warning.about, &in_words(&warning.reason));
+        }
+    }
+    text + "\n" + &verdict(examination)
+}
+
+/// What follows from all that.
+fn verdict(examination: &Examination) -> String {
+    let ways: Vec<String> = examination
+        .promisable()
+        .map(|(mechanism, ppm)| format!("by {}, of at most {} of each CPU", mechanism.name(), percent(ppm)))
+        .collect();
+    match ways.as_slice() {
+        [] => "No promise can be kept here.\n".to_string(),
+        ways => {
+            let words = format!("Promises can be kept here {}.", ways.join(", and "));
+            output::folded(&words, usize::from(output::width())).join("\n") + "\n"
+        }
+    }
+}
+
+/// Why, and what would help.
+fn in_words(reason: &Reason) -> String {
+    if reason.remedy.is_empty() {
+        return reason.why.clone();
+    }
+    format!("{}; right would be {}", reason.why, reason.remedy)
+}
+
+/// A labelled line, folded.
+fn labelled(label: &str, words: &str) -> String {
+    let width = usize::from(output::width()).saturating_sub(LABELS + 1);
+    let mut text = String::new();
+    for (nth, line) in output::folded(words, width).into_iter().enumerate() {
+        text += &format!("{:<LABELS$}{line}\n", if nth == 0 { label } else { "" });
+    }
+    text
+}

@@ -1,0 +1,248 @@
+//! The examination as JSON. Names end in their unit; what is not known is null, with the reason beside it.
+
+use super::{Examination, INTERVAL};
+use daemon::Reason;
+use daemon::doctor::Finding;
+use daemon::host::{Host, Warning};
+use daemon::lateness::{Class, Lateness};
+use sched::{CpuSet, Nanos};
+use serde::Serialize;
+use sys::kernel::SchedExt;
+use sys::realtime::Bandwidth;
+
+/// All of it.
+#[derive(Serialize)]
+pub(super) struct Shown {
+    promises_can_be_kept: bool,
+    kernel: Kernel,
+    privileges: Privileges,
+    cpus: Cpus,
+    real_time: RealTime,
+    steal_ppm: Option<u64>,
+    mechanisms: Vec<Mechanism>,
+    lateness: Vec<Late>,
+    steal_meanwhile_ppm: Option<u64>,
+    warnings: Vec<Warned>,
+}
+
+#[derive(Serialize)]
+struct Kernel {
+    release: String,
+    version: String,
+    preempt_rt: bool,
+    ticks_per_second: Option<u32>,
+    clock_source: Option<String>,
+    clock_sources: Vec<String>,
+    lockdown: Option<String>,
+    autogroups: bool,
+    sched_ext: &'static str,
+    sched_ext_scheduler: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Privileges {
+    user: u32,
+    capabilities: Vec<&'static str>,
+    rlimit_rtprio: Option<u64>,
+    rlimit_memlock: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Cpus {
+    online: String,
+    allowed: String,
+    isolated: String,
+    sharing_cores: String,
+    cpuset: Option<Cpuset>,
+}
+
+#[derive(Serialize)]
+struct Cpuset {
+    group: String,
+    cpus: String,
+}
+
+/// A runtime of null is no limit.
+#[derive(Serialize)]
+struct Share {
+    runtime_ns: Option<u64>,
+    period_ns: u64,
+}
+
+#[derive(Serialize)]
+struct RealTime {
+    throttling: Share,
+    fair_servers: Option<Vec<FairServer>>,
+    #[serde(flatten)]
+    fair_servers_unknown: Why,
+    group: Option<GroupShare>,
+    deadline_period_min_ns: Option<u64>,
+    deadline_period_max_ns: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct FairServer {
+    cpu: usize,
+    #[serde(flatten)]
+    share: Share,
+}
+
+#[derive(Serialize)]
+struct GroupShare {
+    group: String,
+    #[serde(flatten)]
+    share: Share,
+}
+
+/// Why, and what would help.
+#[derive(Serialize, Default)]
+struct Why {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    remedy: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Mechanism {
+    name: &'static str,
+    works: bool,
+    promisable_ppm: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    seen: Option<String>,
+    #[serde(flatten)]
+    why: Why,
+}
+
+#[derive(Serialize)]
+struct Late {
+    class: &'static str,
+    interval_ns: u64,
+    wakeups: Option<u64>,
+    p50_ns: Option<u64>,
+    p99_ns: Option<u64>,
+    max_ns: Option<u64>,
+    slack_ns: Option<u64>,
+    #[serde(flatten)]
+    why: Why,
+}
+
+#[derive(Serialize)]
+struct Warned {
+    about: &'static str,
+    #[serde(flatten)]
+    why: Why,
+}
+
+impl From<&Reason> for Why {
+    fn from(reason: &Reason) -> Why {
+        let remedy = (!reason.remedy.is_empty()).then(|| reason.remedy.clone());
+        Why { reason: Some(reason.why.clone()), remedy }
+    }
+}
+
+impl From<Bandwidth> for Share {
+    fn from(bandwidth: Bandwidth) -> Share {
+        Share { runtime_ns: bandwidth.runtime.map(Nanos::as_ns), period_ns: bandwidth.period.as_ns() }
+    }
+}
+
+pub(super) fn shown(examination: &Examination) -> Shown {
+    let host = &examination.host;
+    Shown {
+        promises_can_be_kept: examination.keeps_promises(),
+        kernel: kernel(host),
+        privileges: Privileges {
+            user: host.privileges.user,
+            capabilities: host.privileges.capabilities.iter().map(|capability| capability.name()).collect(),
+            rlimit_rtprio: host.privileges.priority_limit,
+            rlimit_memlock: host.privileges.memory_limit,
+        },
+        cpus: cpus(host),
+        real_time: real_time(host),
+        steal_ppm: host.steal_ppm(),
+        mechanisms: examination.findings.iter().map(|finding| mechanism(examination, finding)).collect(),
+        lateness: examination.measured.iter().map(|(class, outcome)| late(*class, outcome)).collect(),
+        steal_meanwhile_ppm: examination.stolen_ppm,
+        warnings: host.warnings().iter().map(warned).collect(),
+    }
+}
+
+fn kernel(host: &Host) -> Kernel {
+    let kernel = &host.kernel;
+    let (sched_ext, scheduler) = match &kernel.sched_ext {
+        SchedExt::Absent => ("absent", None),
+        SchedExt::Vacant => ("vacant", None),
+        SchedExt::Loaded(name) => ("loaded", Some(name.clone())),
+    };
+    Kernel {
+        release: kernel.release.clone(),
+        version: kernel.version.clone(),
+        preempt_rt: kernel.is_realtime,
+        ticks_per_second: kernel.tick_rate,
+        clock_source: kernel.clock.as_ref().ok().map(|clock| clock.current.clone()),
+        clock_sources: kernel.clock.as_ref().map(|clock| clock.available.clone()).unwrap_or_default(),
+        lockdown: kernel.lockdown.clone(),
+        autogroups: kernel.autogroups,
+        sched_ext,
+        sched_ext_scheduler: scheduler,
+    }
+}
+
+fn cpus(host: &Host) -> Cpus {
+    let list = |set: &CpuSet| set.to_string();
+    Cpus {
+        online: list(&host.cpus.online),
+        allowed: list(&host.cpus.allowed),
+        isolated: list(&host.cpus.isolated),
+        sharing_cores: list(&host.cpus.siblings),
+        cpuset: host.cpus.cpuset.as_ref().map(|set| Cpuset { group: set.group.clone(), cpus: list(&set.cpus) }),
+    }
+}
+
+fn real_time(host: &Host) -> RealTime {
+    let realtime = &host.realtime;
+    let servers = realtime.fair_servers.as_ref();
+    let fair_servers = servers.ok().map(|servers| {
+        let one =
+            |server: &sys::realtime::FairServer| FairServer { cpu: server.cpu.index(), share: server.bandwidth.into() };
+        servers.iter().map(one).collect()
+    });
+    let periods = realtime.deadline_periods.as_ref().ok();
+    RealTime {
+        throttling: realtime.throttling.into(),
+        fair_servers,
+        fair_servers_unknown: servers.err().map(Why::from).unwrap_or_default(),
+        group: realtime.group.as_ref().map(|own| GroupShare { group: own.group.clone(), share: own.bandwidth.into() }),
+        deadline_period_min_ns: periods.map(|(shortest, _)| shortest.as_ns()),
+        deadline_period_max_ns: periods.map(|(_, longest)| longest.as_ns()),
+    }
+}
+
+fn mechanism(examination: &Examination, finding: &Finding) -> Mechanism {
+    Mechanism {
+        name: finding.mechanism.name(),
+        works: finding.verdict.is_ok(),
+        promisable_ppm: examination.promisable_by(finding),
+        seen: finding.verdict.as_ref().ok().cloned(),
+        why: finding.verdict.as_ref().err().map(Why::from).unwrap_or_default(),
+    }
+}
+
+fn late(class: Class, outcome: &Result<Lateness, Reason>) -> Late {
+    let found = outcome.as_ref().ok();
+    Late {
+        class: class.name(),
+        interval_ns: INTERVAL.as_ns(),
+        wakeups: found.map(|late| late.wakeups),
+        p50_ns: found.map(|late| late.p50.as_ns()),
+        p99_ns: found.map(|late| late.p99.as_ns()),
+        max_ns: found.map(|late| late.longest.as_ns()),
+        slack_ns: found.map(|late| late.slack.as_ns()),
+        why: outcome.as_ref().err().map(Why::from).unwrap_or_default(),
+    }
+}
+
+fn warned(warning: &Warning) -> Warned {
+    Warned { about: warning.about, why: Why::from(&warning.reason) }
+}

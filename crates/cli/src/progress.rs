@@ -1,0 +1,37 @@
+//! How far something is that takes a while: a bar on a terminal, a line otherwise.
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use sched::Nanos;
+use std::io::{IsTerminal, Write};
+
+/// A bar on standard error, which keeps the result clean.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    bar: ProgressBar,
+}
+
+impl Progress {
+    /// Of something that takes `length`, called `what`.
+    pub(crate) fn new(what: String, length: Nanos) -> Progress {
+        // indicatif draws nothing where standard error is no terminal.
+        let bar = ProgressBar::with_draw_target(Some(length.as_ns()), ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template("{msg:>24} [{bar:50}] {percent:>3} %");
+        bar.set_style(style.expect("the template is right").progress_chars("=> "));
+        bar.set_message(what);
+        Progress { bar }
+    }
+
+    /// So much of it has passed.
+    pub(crate) fn passed(&self, passed: Nanos) {
+        self.bar.set_position(passed.as_ns());
+    }
+
+    /// It is over; `said` is told where nobody saw the bar.
+    pub(crate) fn finish(self, said: &str) {
+        self.bar.finish_and_clear();
+        if !std::io::stderr().is_terminal() {
+            // Nobody may be there to read it.
+            let _ = writeln!(std::io::stderr(), "{said}");
+        }
+    }
+}

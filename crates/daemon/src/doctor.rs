@@ -1,0 +1,122 @@
+//! Which mechanisms of enforcement work on this host: each is tried on a process of our own, none is guessed.
+
+mod groups;
+mod trials;
+
+use crate::Reason;
+pub use groups::clean_up;
+
+/// A way to make the kernel give or withhold CPU time, or to see what it does.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Mechanism {
+    /// Our own dispatcher, by priorities.
+    Fifo,
+    /// The kernel's own promises.
+    Deadline,
+    /// Choosing CPUs.
+    Affinity,
+    /// SIGSTOP and SIGCONT.
+    Stop,
+    /// The freezer of cgroup version 1.
+    FreezerOne,
+    /// The freezer of cgroup version 2.
+    FreezerTwo,
+    /// Seeing when threads block.
+    Switches,
+    /// Upper bounds on what a control group uses.
+    Quota,
+    /// Shares of control groups.
+    Weight,
+    /// A scheduler written in BPF.
+    SchedExt,
+}
+
+impl Mechanism {
+    /// All of them, in the order in which they are tried.
+    pub const ALL: [Mechanism; 10] = [
+        Mechanism::Fifo,
+        Mechanism::Deadline,
+        Mechanism::Affinity,
+        Mechanism::Stop,
+        Mechanism::FreezerOne,
+        Mechanism::FreezerTwo,
+        Mechanism::Switches,
+        Mechanism::Quota,
+        Mechanism::Weight,
+        Mechanism::SchedExt,
+    ];
+
+    /// What it is called.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Mechanism::Fifo => "SCHED_FIFO",
+            Mechanism::Deadline => "SCHED_DEADLINE",
+            Mechanism::Affinity => "affinity",
+            Mechanism::Stop => "stop and continue",
+            Mechanism::FreezerOne => "freezer, cgroup v1",
+            Mechanism::FreezerTwo => "freezer, cgroup v2",
+            Mechanism::Switches => "switch events",
+            Mechanism::Quota => "CPU quota",
+            Mechanism::Weight => "CPU weight",
+            Mechanism::SchedExt => "sched_ext",
+        }
+    }
+}
+
+/// What came of trying a mechanism.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Finding {
+    /// Which.
+    pub mechanism: Mechanism,
+    /// What was seen of it, or why it does not work here and what would help.
+    pub verdict: Result<String, Reason>,
+}
+
+/// Tries one mechanism: a second at most, and whatever was changed is as before. Processes that are begun for it end with
+/// the calling thread at the latest; for groups that are made, see [`clean_up`].
+#[must_use]
+pub fn examine(mechanism: Mechanism) -> Finding {
+    let verdict = match mechanism {
+        Mechanism::Fifo => trials::fifo(),
+        Mechanism::Deadline => trials::deadline(),
+        Mechanism::Affinity => trials::affinity(),
+        Mechanism::Stop => trials::stop(),
+        Mechanism::FreezerOne => trials::freezer_one(),
+        Mechanism::FreezerTwo => trials::freezer_two(),
+        Mechanism::Switches => trials::switches(),
+        Mechanism::Quota => trials::quota(),
+        Mechanism::Weight => trials::weight(),
+        Mechanism::SchedExt => trials::sched_ext(),
+    };
+    Finding { mechanism, verdict }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mechanism_works_or_it_is_said_why_not() {
+        let me = sys::thread::current();
+        let before = (sys::attributes::get(me).unwrap(), sys::affinity::get(me).unwrap());
+        for mechanism in Mechanism::ALL {
+            let finding = examine(mechanism);
+            match finding.verdict {
+                Ok(seen) => assert!(!seen.is_empty()),
+                Err(reason) => {
+                    assert!(!reason.why.is_empty() && !reason.remedy.is_empty(), "{}: {reason:?}", mechanism.name());
+                    eprintln!("SKIPPED {}: {}", mechanism.name(), reason.why);
+                }
+            }
+        }
+        assert_eq!((sys::attributes::get(me).unwrap(), sys::affinity::get(me).unwrap()), before);
+    }
+
+    #[test]
+    fn what_every_user_may_do_works() {
+        for mechanism in [Mechanism::Affinity, Mechanism::Stop] {
+            assert!(examine(mechanism).verdict.is_ok(), "{}", mechanism.name());
+        }
+    }
+}

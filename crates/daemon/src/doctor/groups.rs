@@ -1,0 +1,184 @@
+//! Control groups for trials: none is left behind, whether the trial ends, the program is interrupted, or is killed.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use sys::cgroup::{Group, Hierarchy, OwnGroup, Version};
+use sys::process::Process;
+use sys::thread::{Identity, Thread};
+use sys::{Result, freezer};
+
+/// What the names of all our groups begin with.
+const PREFIX: &str = "tactus-doctor-";
+
+/// Where groups of ours are, and what they are called.
+static MADE: Mutex<Vec<(Group, String)>> = Mutex::new(Vec::new());
+
+fn made() -> MutexGuard<'static, Vec<(Group, String)>> {
+    MADE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes the groups that trials of this process have made, and ends the processes in them; from then on no new ones are
+/// made. For a handler of interrupts, after which the process ends.
+pub fn clean_up() {
+    let mut made = made();
+    for (home, name) in made.drain(..) {
+        // There is nobody left to tell.
+        let _ = empty(&home, &name);
+    }
+    // Locked for ever: nothing becomes a group any more.
+    std::mem::forget(made);
+}
+
+/// Thaws group `name` below `home`, ends what is in it, and removes it.
+fn empty(home: &Group, name: &str) -> Result<()> {
+    let group = home.adopt(name)?;
+    // A group of version 1 that is frozen would keep its processes even from being killed.
+    let _ = freezer::thaw(&group);
+    for pid in group.processes()? {
+        // All of them were begun by us, or by one like us that is gone.
+        if let Ok(process) = Process::open(pid) {
+            let _ = process.kill();
+        }
+    }
+    group.remove()
+}
+
+/// A group for a trial.
+#[derive(Debug)]
+pub(super) struct TrialGroup {
+    /// None while it is being dropped.
+    group: Option<OwnGroup>,
+    name: String,
+}
+
+impl TrialGroup {
+    /// Makes one below `home`, and removes those that a doctor has left there who was killed.
+    pub(super) fn create(home: &Group, trial: &str) -> Result<TrialGroup> {
+        let me = Thread::open(std::process::id())?.identity();
+        sweep(home, me);
+        let name = format!("{PREFIX}{}-{}-{trial}", me.tid, me.start_time);
+        let mut made = made();
+        let group = home.create(&name)?;
+        made.push((home.again()?, name.clone()));
+        Ok(TrialGroup { group: Some(group), name })
+    }
+}
+
+impl std::ops::Deref for TrialGroup {
+    type Target = Group;
+
+    fn deref(&self) -> &Group {
+        self.group.as_deref().expect("it is there until it is dropped")
+    }
+}
+
+impl Drop for TrialGroup {
+    fn drop(&mut self) {
+        let mut made = made();
+        // A failure here shows as a group that the next doctor removes.
+        let _ = self.group.take().map(OwnGroup::remove);
+        made.retain(|(_, name)| *name != self.name);
+    }
+}
+
+/// Removes the groups below `home` whose makers are gone.
+fn sweep(home: &Group, me: Identity) {
+    for name in home.names().unwrap_or_default() {
+        if maker(&name).is_some_and(|maker| maker != me && Thread::open_as(maker).is_err()) {
+            // Somebody else may remove it at the same time.
+            let _ = empty(home, &name);
+        }
+    }
+}
+
+/// Who made the group of this name.
+fn maker(name: &str) -> Option<Identity> {
+    let mut parts = name.strip_prefix(PREFIX)?.split('-');
+    let mut number = || parts.next()?.parse::<u64>().ok();
+    Some(Identity { tid: u32::try_from(number()?).ok()?, start_time: number()? })
+}
+
+/// Where a group whose CPU time is bounded or weighed can be made, without a change to what is there.
+pub(super) fn home_for_cpu() -> Result<Group> {
+    let me = sys::thread::current();
+    match Hierarchy::one("cpu") {
+        Ok(hierarchy) => return hierarchy.group_of(me),
+        Err(sys::Error::Absent { .. }) => {}
+        Err(error) => return Err(error),
+    }
+    let hierarchy = Hierarchy::two()?;
+    let path = hierarchy.path_of(me)?;
+    // The nearest above us whose children have the controller.
+    let mut above = path.trim_end_matches('/');
+    loop {
+        let group = hierarchy.open(if above.is_empty() { "/" } else { above })?;
+        let given = group.read("cgroup.subtree_control")?;
+        if given.split_ascii_whitespace().any(|controller| controller == "cpu") {
+            return Ok(group);
+        }
+        above = match above.rsplit_once('/') {
+            Some((higher, _)) => higher,
+            None => {
+                return Err(sys::Error::Absent {
+                    what: "the cpu controller of control groups".to_string(),
+                    why: format!("no group above {path} gives it to those below"),
+                    right: "`+cpu` in cgroup.subtree_control of the root group",
+                });
+            }
+        };
+    }
+}
+
+/// Gives `group` `percent` of a CPU in every 10 ms.
+pub(super) fn set_quota(group: &Group, percent: u64) -> Result<()> {
+    let (quota, period) = (percent * 100, 10_000);
+    match group.version() {
+        Version::One => {
+            group.write("cpu.cfs_period_us", &period.to_string())?;
+            group.write("cpu.cfs_quota_us", &quota.to_string())
+        }
+        Version::Two => group.write("cpu.max", &format!("{quota} {period}")),
+    }
+}
+
+/// Weighs `group` so many times as much as one that nobody weighed.
+pub(super) fn set_weight(group: &Group, times: u64) -> Result<()> {
+    match group.version() {
+        Version::One => group.write("cpu.shares", &(1_024 * times).to_string()),
+        Version::Two => group.write("cpu.weight", &(100 * times).to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sched::Nanos;
+    use sys::child::{Child, Work};
+
+    #[test]
+    fn the_maker_is_in_the_name() {
+        assert_eq!(maker("tactus-doctor-12-345-quota"), Some(Identity { tid: 12, start_time: 345 }));
+        assert_eq!(maker("tactus-doctor-12"), None);
+        assert_eq!(maker("user.slice"), None);
+    }
+
+    #[test]
+    fn what_a_killed_doctor_has_left_is_removed_even_when_it_is_frozen() {
+        let home = Hierarchy::one_or_mount("freezer").and_then(|tree| tree.group_of(sys::thread::current()));
+        let Ok(home) = home.inspect_err(|error| eprintln!("SKIPPED: {error}")) else { return };
+        let child = Child::start(Work::Sleep).unwrap();
+        // As if made by the process that is 1 now, in an earlier life.
+        let name = format!("{PREFIX}1-{}-left-{}", u64::MAX, std::process::id());
+        let Ok(left) = home.create(&name).inspect_err(|error| eprintln!("SKIPPED: {error}")) else { return };
+        left.add_process(child.pid()).unwrap();
+        freezer::freeze(&left).unwrap();
+        freezer::wait(&left, freezer::State::Frozen, Nanos::s(5)).unwrap();
+        std::mem::forget(left);
+        let group = TrialGroup::create(&home, "test").unwrap();
+        assert!(!home.names().unwrap().contains(&name));
+        assert!(child.process().ends_within(Nanos::s(5)));
+        let name = group.name.clone();
+        assert!(home.names().unwrap().contains(&name));
+        drop(group);
+        assert!(!home.names().unwrap().contains(&name));
+    }
+}

@@ -1,0 +1,232 @@
+//! One trial for each mechanism. What it changes is a child of ours, which ends with the trial.
+
+use super::groups::{self, TrialGroup};
+use crate::Reason;
+use crate::host::share_ppm;
+use sched::{CpuSet, Instant, Nanos};
+use sys::attributes::{self, Attributes, Policy};
+use sys::cgroup::Hierarchy;
+use sys::child::{Child, Work};
+use sys::freezer::{self, State as Frost};
+use sys::switches::{Seen, Switches, Turn, Wake};
+use sys::thread::State;
+use sys::usage::{Meter, StateMeter};
+use sys::{affinity, clock, kernel};
+
+/// What was seen, or why it does not work.
+type Verdict = Result<String, Reason>;
+
+/// How long what should happen at once may take here.
+const PATIENCE: Nanos = Nanos::s(2);
+/// What a busy machine is the remedy for.
+const TRY_AGAIN: &str = "another try when the machine is less busy";
+
+/// A child that works half of the time.
+fn half_busy() -> sys::Result<Child> {
+    Child::start(Work::Spin { busy: Nanos::ms(1), idle: Nanos::ms(1) })
+}
+
+/// A child that works all the time.
+fn hog() -> sys::Result<Child> {
+    Child::start(Work::Spin { busy: Nanos::ms(1), idle: Nanos::ZERO })
+}
+
+/// Waits until `is_so`, [`PATIENCE`] at most; says when that was.
+fn within_patience(mut is_so: impl FnMut() -> sys::Result<bool>) -> sys::Result<Option<Instant>> {
+    let end = clock::now() + PATIENCE;
+    loop {
+        let now = clock::now();
+        match is_so()? {
+            true => return Ok(Some(now)),
+            false if now >= end => return Ok(None),
+            false => clock::sleep(Nanos::us(200)),
+        }
+    }
+}
+
+/// The CPU time that each child has in `length`. Unit: parts per million of a CPU.
+fn shares<const N: usize>(children: [&Child; N], length: Nanos) -> sys::Result<[u64; N]> {
+    let read = || -> sys::Result<[Nanos; N]> {
+        let mut ran = [Nanos::ZERO; N];
+        for (ran, child) in ran.iter_mut().zip(children) {
+            *ran = Meter::open(child.pid())?.read()?.ran;
+        }
+        Ok(ran)
+    };
+    let (before, begin) = (read()?, clock::now());
+    clock::sleep(length);
+    let (after, passed) = (read()?, clock::now().saturating_since(begin));
+    Ok(std::array::from_fn(|nth| share_ppm(after[nth].saturating_sub(before[nth]), passed)))
+}
+
+/// Parts per million in percent.
+fn percent(ppm: u64) -> String {
+    format!("{}.{} %", ppm / 10_000, ppm / 1_000 % 10)
+}
+
+pub(super) fn fifo() -> Verdict {
+    let child = half_busy()?;
+    attributes::set(child.pid(), Attributes::raised(1))?;
+    let [share] = shares([&child], Nanos::ms(50))?;
+    if share == 0 {
+        return Err(Reason::new("a child in SCHED_FIFO got no CPU time in 50ms", TRY_AGAIN));
+    }
+    Ok("a child was raised to priority 1, and ran".to_string())
+}
+
+pub(super) fn deadline() -> Verdict {
+    let child = hog()?;
+    let (runtime, period) = (Nanos::ms(2), Nanos::ms(10));
+    let policy = Policy::Deadline { runtime, deadline: period, period, reclaim: false, overrun: false };
+    attributes::set(child.pid(), Attributes::of(policy))?;
+    let [share] = shares([&child], Nanos::ms(200))?;
+    match share {
+        150_000..250_000 => Ok(format!("a hog with {runtime} in every {period} got {}", percent(share))),
+        _ => Err(Reason::new(format!("a hog with {runtime} in every {period} got {}", percent(share)), TRY_AGAIN)),
+    }
+}
+
+pub(super) fn affinity() -> Verdict {
+    let child = half_busy()?;
+    let cpus = affinity::get(child.pid())?;
+    let meter = StateMeter::open(child.pid())?;
+    for cpu in cpus.iter() {
+        affinity::set(child.pid(), &CpuSet::one(cpu))?;
+        if within_patience(|| Ok(meter.read()?.cpu == cpu.index()))?.is_none() {
+            return Err(Reason::new(format!("a child that was sent to CPU {cpu} did not run there"), TRY_AGAIN));
+        }
+    }
+    Ok(format!("a child ran where it was sent, on each of CPUs {cpus}"))
+}
+
+/// How long `child` took to come to a stop after `begin`, and whether it stands still.
+fn stands_still(child: &Child) -> sys::Result<bool> {
+    let meter = Meter::open(child.pid())?;
+    let before = meter.read()?.ran;
+    clock::sleep(Nanos::ms(10));
+    Ok(meter.read()?.ran == before)
+}
+
+/// Whether `child` runs.
+fn goes_on(child: &Child) -> sys::Result<bool> {
+    let meter = Meter::open(child.pid())?;
+    let before = meter.read()?.ran;
+    Ok(within_patience(|| Ok(meter.read()?.ran > before))?.is_some())
+}
+
+pub(super) fn stop() -> Verdict {
+    let child = hog()?;
+    let (meter, begin) = (StateMeter::open(child.pid())?, clock::now());
+    child.process().stop()?;
+    let Some(at) = within_patience(|| Ok(meter.read()?.state == State::Stopped))? else {
+        return Err(Reason::new(format!("a child was told to stop and had not after {PATIENCE}"), TRY_AGAIN));
+    };
+    if !stands_still(&child)? {
+        return Err(Reason::new("a child that was stopped went on", TRY_AGAIN));
+    }
+    child.process().cont()?;
+    if !goes_on(&child)? {
+        return Err(Reason::new("a child that was continued did not go on", TRY_AGAIN));
+    }
+    Ok(format!("a hog stood still after {}, and went on", rounded(at.saturating_since(begin))))
+}
+
+/// To a microsecond.
+fn rounded(length: Nanos) -> Nanos {
+    Nanos::us(length.as_ns().div_ceil(1_000))
+}
+
+pub(super) fn freezer_one() -> Verdict {
+    freezer(&Hierarchy::one_or_mount("freezer")?)
+}
+
+pub(super) fn freezer_two() -> Verdict {
+    freezer(&Hierarchy::two()?)
+}
+
+fn freezer(hierarchy: &Hierarchy) -> Verdict {
+    let child = hog()?;
+    let home = hierarchy.group_of(child.pid())?;
+    let group = TrialGroup::create(&home, "freezer")?;
+    group.add_process(child.pid())?;
+    let begin = clock::now();
+    freezer::freeze(&group)?;
+    let at = freezer::wait(&group, Frost::Frozen, PATIENCE)?;
+    if !stands_still(&child)? {
+        return Err(Reason::new("a child that was frozen went on", TRY_AGAIN));
+    }
+    freezer::thaw(&group)?;
+    freezer::wait(&group, Frost::Thawed, PATIENCE)?;
+    if !goes_on(&child)? {
+        return Err(Reason::new("a child that was thawed did not go on", TRY_AGAIN));
+    }
+    let took = rounded(at.saturating_since(begin));
+    Ok(format!("a hog in a group below {} froze in {took}, and thawed", home.path().display()))
+}
+
+pub(super) fn switches() -> Verdict {
+    let child = half_busy()?;
+    let (mut switches, how) = match Switches::of_thread(child.pid(), Wake::OnLeave) {
+        Ok(switches) => (switches, "told when a child leaves its CPU"),
+        // Without the privilege to be woken, they may be read all the same.
+        Err(refused) => match Switches::of_thread(child.pid(), Wake::Seldom) {
+            Ok(switches) => (switches, "read, but nobody is woken by them"),
+            Err(_) => return Err(refused.into()),
+        },
+    };
+    let (mut count, mut blocked) = (0_u32, false);
+    within_patience(|| {
+        while let Some(seen) = switches.next_seen() {
+            if let Seen::Switch(switch) = seen {
+                count += 1;
+                blocked |= switch.turn == Turn::Blocked;
+            }
+        }
+        Ok(count >= 10 && blocked)
+    })?;
+    if count == 0 || !blocked {
+        return Err(Reason::new(format!("{count} switches of a child that blocks every 2ms were seen"), TRY_AGAIN));
+    }
+    Ok(how.to_string())
+}
+
+pub(super) fn quota() -> Verdict {
+    let home = groups::home_for_cpu()?;
+    let child = hog()?;
+    let group = TrialGroup::create(&home, "quota")?;
+    groups::set_quota(&group, 20)?;
+    group.add_process(child.pid())?;
+    let [share] = shares([&child], Nanos::ms(300))?;
+    let words = format!("a hog with a quota of 20 % got {}", percent(share));
+    if share < 300_000 { Ok(words) } else { Err(Reason::new(words, "a kernel with CONFIG_CFS_BANDWIDTH")) }
+}
+
+pub(super) fn weight() -> Verdict {
+    let home = groups::home_for_cpu()?;
+    let (light, heavy) = (hog()?, hog()?);
+    let (light_group, heavy_group) = (TrialGroup::create(&home, "light")?, TrialGroup::create(&home, "heavy")?);
+    groups::set_weight(&heavy_group, 4)?;
+    let cpu = affinity::get(light.pid())?.first().map_or(CpuSet::EMPTY, CpuSet::one);
+    for (child, group) in [(&light, &light_group), (&heavy, &heavy_group)] {
+        affinity::set(child.pid(), &cpu)?;
+        group.add_process(child.pid())?;
+    }
+    let [light, heavy] = shares([&light, &heavy], Nanos::ms(400))?;
+    let words =
+        format!("of two hogs on a CPU, the one that weighs 4 times got {} to {}", percent(heavy), percent(light));
+    if heavy > light.saturating_mul(2) { Ok(words) } else { Err(Reason::new(words, TRY_AGAIN)) }
+}
+
+pub(super) fn sched_ext() -> Verdict {
+    let state = kernel::sched_ext();
+    if state == kernel::SchedExt::Absent {
+        let why = "this kernel has no place for a scheduler in BPF (no /sys/kernel/sched_ext)";
+        return Err(Reason::new(why, "Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT"));
+    }
+    let child = half_busy()?;
+    attributes::set(child.pid(), Attributes::of(Policy::Ext { nice: 0 }))?;
+    Ok(match state {
+        kernel::SchedExt::Loaded(name) => format!("a child was put under {name}, the scheduler that is loaded"),
+        _ => "a child was put under it; no scheduler is loaded".to_string(),
+    })
+}

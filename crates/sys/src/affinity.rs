@@ -1,0 +1,69 @@
+//! The CPUs a thread may run on.
+
+use crate::{Error, Result};
+use rustix::process::Pid;
+use rustix::thread::CpuSet as Mask;
+use sched::{CpuId, CpuSet};
+
+const RIGHT: &str = "a thread of this user or CAP_SYS_NICE, CPUs that are online and in its cpuset, and for a thread under \
+    SCHED_DEADLINE all of those";
+
+fn pid(tid: u32) -> Result<Option<Pid>> {
+    i32::try_from(tid).ok().and_then(Pid::from_raw).map(Some).ok_or(Error::Gone(tid))
+}
+
+/// The CPUs that thread `tid` may run on.
+///
+/// # Errors
+/// It is gone.
+pub fn get(tid: u32) -> Result<CpuSet> {
+    let mask = rustix::thread::sched_getaffinity(pid(tid)?);
+    let mask = mask.map_err(|errno| Error::of(errno, tid, format!("read the affinity of thread {tid}"), RIGHT))?;
+    Ok((0..Mask::MAX_CPU.min(sched::id::CPUS_MAX)).filter(|&cpu| mask.is_set(cpu)).map(CpuId::new).collect())
+}
+
+/// Lets thread `tid` run on `cpus` alone, and reads back what is in force.
+///
+/// # Errors
+/// It is gone or not ours; none of `cpus` is in its cpuset; the kernel kept another set.
+pub fn set(tid: u32, cpus: &CpuSet) -> Result<()> {
+    let mut mask = Mask::new();
+    for cpu in cpus.iter().filter(|cpu| cpu.index() < Mask::MAX_CPU) {
+        mask.set(cpu.index());
+    }
+    let what = || format!("run thread {tid} on CPUs {cpus}");
+    rustix::thread::sched_setaffinity(pid(tid)?, &mask).map_err(|errno| Error::of(errno, tid, what(), RIGHT))?;
+    let kept = get(tid)?;
+    if kept == *cpus {
+        Ok(())
+    } else {
+        Err(Error::NotKept {
+            what: what(),
+            kept: format!("CPUs {kept}"),
+            right: "CPUs that are online and in its cpuset",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_is_moved_and_moved_back() {
+        std::thread::spawn(|| {
+            let me = crate::thread::current();
+            let all = get(me).unwrap();
+            let first = CpuSet::one(all.first().unwrap());
+            set(me, &first).unwrap();
+            assert_eq!(get(me).unwrap(), first);
+            set(me, &all).unwrap();
+            assert_eq!(get(me).unwrap(), all);
+            assert!(set(me, &CpuSet::EMPTY).is_err());
+            assert_eq!(get(me).unwrap(), all, "nothing changed");
+        })
+        .join()
+        .unwrap();
+        assert!(matches!(get(u32::MAX), Err(Error::Gone(_))));
+    }
+}

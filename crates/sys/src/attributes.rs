@@ -1,0 +1,382 @@
+//! How the kernel schedules a thread: `sched_setattr` and `sched_getattr`, each change read back.
+
+use crate::{Error, Result};
+use rustix::io::Errno;
+use sched::Nanos;
+use std::fmt;
+use std::sync::OnceLock;
+
+/// `SCHED_FLAG_RESET_ON_FORK`, include/uapi/linux/sched.h.
+const RESET_ON_FORK: u64 = 0x01;
+/// `SCHED_FLAG_RECLAIM`, there.
+const RECLAIM: u64 = 0x02;
+/// `SCHED_FLAG_DL_OVERRUN`, there.
+const OVERRUN: u64 = 0x04;
+
+/// `struct sched_attr`, include/uapi/linux/sched/types.h: its first version, 48 bytes, which every kernel since 3.14 takes.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+struct Raw {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+const SIZE: u32 = 48;
+
+/// A scheduling class with what belongs to it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Policy {
+    /// SCHED_OTHER.
+    Other {
+        /// Range: −20 … 19.
+        nice: i32,
+    },
+    /// SCHED_BATCH.
+    Batch {
+        /// Range: −20 … 19.
+        nice: i32,
+    },
+    /// SCHED_IDLE.
+    Idle,
+    /// SCHED_FIFO.
+    Fifo {
+        /// Range: 1 … 99.
+        priority: u32,
+    },
+    /// SCHED_RR.
+    RoundRobin {
+        /// Range: 1 … 99.
+        priority: u32,
+    },
+    /// SCHED_DEADLINE.
+    Deadline {
+        /// CPU time in every period. Range: 1 µs … `deadline`.
+        runtime: Nanos,
+        /// From the beginning of a period to when the runtime must have been delivered. Range: `runtime` … `period`.
+        deadline: Nanos,
+        /// Range: 100 µs … 4.19 s, unless the kernel was told otherwise.
+        period: Nanos,
+        /// Whether it may use what others leave (GRUB).
+        reclaim: bool,
+        /// Whether it gets SIGXCPU when it wanted more than its runtime.
+        overrun: bool,
+    },
+    /// SCHED_EXT: a BPF scheduler's.
+    Ext {
+        /// Range: −20 … 19.
+        nice: i32,
+    },
+    /// A class that these sources do not know.
+    Unknown(u32),
+}
+
+/// How a thread is scheduled.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Attributes {
+    /// Its class.
+    pub policy: Policy,
+    /// Whether what it forks begins as SCHED_OTHER.
+    pub reset_on_fork: bool,
+    /// How long a thread of SCHED_OTHER or SCHED_BATCH runs before the next of its like, where that is not what the kernel
+    /// gives everybody. Linux 6.12 and later; an older one neither tells nor keeps it.
+    pub slice: Option<Nanos>,
+}
+
+impl fmt::Display for Attributes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.policy {
+            Policy::Other { nice } => write!(f, "SCHED_OTHER, nice {nice}")?,
+            Policy::Batch { nice } => write!(f, "SCHED_BATCH, nice {nice}")?,
+            Policy::Idle => f.write_str("SCHED_IDLE")?,
+            Policy::Fifo { priority } => write!(f, "SCHED_FIFO {priority}")?,
+            Policy::RoundRobin { priority } => write!(f, "SCHED_RR {priority}")?,
+            Policy::Deadline { runtime, deadline, period, reclaim, overrun } => {
+                write!(f, "SCHED_DEADLINE {runtime} by {deadline} every {period}")?;
+                if reclaim {
+                    f.write_str(", reclaiming")?;
+                }
+                if overrun {
+                    f.write_str(", told of overruns")?;
+                }
+            }
+            Policy::Ext { nice } => write!(f, "SCHED_EXT, nice {nice}")?,
+            Policy::Unknown(number) => write!(f, "class {number}")?,
+        }
+        if let Some(slice) = self.slice {
+            write!(f, ", slices of {slice}")?;
+        }
+        if self.reset_on_fork { f.write_str(", reset on fork") } else { Ok(()) }
+    }
+}
+
+impl Attributes {
+    /// Of this class, and so are those it forks.
+    #[must_use]
+    pub const fn of(policy: Policy) -> Attributes {
+        Attributes { policy, reset_on_fork: false, slice: None }
+    }
+
+    /// SCHED_FIFO of this priority; what it forks begins as SCHED_OTHER.
+    #[must_use]
+    pub const fn raised(priority: u32) -> Attributes {
+        Attributes { reset_on_fork: true, ..Attributes::of(Policy::Fifo { priority }) }
+    }
+
+    fn to_raw(self) -> Raw {
+        let mut raw = Raw { size: SIZE, flags: if self.reset_on_fork { RESET_ON_FORK } else { 0 }, ..Raw::default() };
+        match self.policy {
+            Policy::Other { nice } => (raw.policy, raw.nice) = (0, nice),
+            Policy::Fifo { priority } => (raw.policy, raw.priority) = (1, priority),
+            Policy::RoundRobin { priority } => (raw.policy, raw.priority) = (2, priority),
+            Policy::Batch { nice } => (raw.policy, raw.nice) = (3, nice),
+            Policy::Idle => raw.policy = 5,
+            Policy::Deadline { runtime, deadline, period, reclaim, overrun } => {
+                raw.policy = 6;
+                (raw.runtime, raw.deadline, raw.period) = (runtime.as_ns(), deadline.as_ns(), period.as_ns());
+                raw.flags |= if reclaim { RECLAIM } else { 0 } | if overrun { OVERRUN } else { 0 };
+            }
+            Policy::Ext { nice } => (raw.policy, raw.nice) = (7, nice),
+            Policy::Unknown(number) => raw.policy = number,
+        }
+        if matches!(self.policy, Policy::Other { .. } | Policy::Batch { .. }) {
+            raw.runtime = self.slice.map_or(0, Nanos::as_ns);
+        }
+        raw
+    }
+
+    fn from_raw(raw: Raw) -> Attributes {
+        let Raw { nice, priority, .. } = raw;
+        let policy = match raw.policy {
+            0 => Policy::Other { nice },
+            1 => Policy::Fifo { priority },
+            2 => Policy::RoundRobin { priority },
+            3 => Policy::Batch { nice },
+            5 => Policy::Idle,
+            6 => Policy::Deadline {
+                runtime: Nanos::ns(raw.runtime),
+                deadline: Nanos::ns(raw.deadline),
+                period: Nanos::ns(raw.period),
+                reclaim: raw.flags & RECLAIM != 0,
+                overrun: raw.flags & OVERRUN != 0,
+            },
+            7 => Policy::Ext { nice },
+            other => Policy::Unknown(other),
+        };
+        let shares = matches!(policy, Policy::Other { .. } | Policy::Batch { .. });
+        let slice = (shares && raw.runtime > 0).then(|| Nanos::ns(raw.runtime));
+        Attributes { policy, reset_on_fork: raw.flags & RESET_ON_FORK != 0, slice }
+    }
+}
+
+/// How thread `tid` is scheduled.
+///
+/// # Errors
+/// It is gone.
+pub fn get(tid: u32) -> Result<Attributes> {
+    let mut found = read(tid)?;
+    // The kernel tells the slice of everybody; only one that was asked for is the thread's own.
+    if found.slice.is_some() && found.slice == usual_slice() {
+        found.slice = None;
+    }
+    Ok(found)
+}
+
+fn read(tid: u32) -> Result<Attributes> {
+    let mut raw = Raw::default();
+    // SAFETY: the kernel writes at most SIZE bytes into `raw`, which is that large and any bytes are a value of.
+    let done = unsafe { libc::syscall(libc::SYS_sched_getattr, tid, &raw mut raw, SIZE, 0) };
+    if done == 0 {
+        return Ok(Attributes::from_raw(raw));
+    }
+    let right = "a kernel with sched_getattr, and no filter of system calls that refuses it";
+    Err(Error::of(last_error(), tid, format!("read how thread {tid} is scheduled"), right))
+}
+
+/// The slice of a thread that never asked for one, as a thread of ours finds out that asks for none.
+fn usual_slice() -> Option<Nanos> {
+    static USUAL: OnceLock<Option<Nanos>> = OnceLock::new();
+    let ask = || {
+        let me = crate::thread::current();
+        let mine = read(me).ok()?;
+        // From a real-time class there is a way back to the fair one at any time, without a privilege.
+        let usual = Attributes { policy: Policy::Batch { nice: 19 }, slice: None, ..mine };
+        apply(me, usual).ok()?;
+        read(me).ok()?.slice
+    };
+    *USUAL.get_or_init(|| {
+        // A thread under SCHED_DEADLINE cannot begin one.
+        std::thread::Builder::new().spawn(ask).ok()?.join().ok().flatten()
+    })
+}
+
+/// Schedules thread `tid` so, and reads back what is in force. Its uclamp values stay as they are.
+///
+/// # Errors
+/// It is gone or not ours, we lack the privilege, SCHED_DEADLINE's admission refuses, or the kernel kept something else.
+pub fn set(tid: u32, wanted: Attributes) -> Result<()> {
+    apply(tid, wanted)?;
+    let kept = get(tid)?;
+    if kept == wanted {
+        return Ok(());
+    }
+    let right = "values that this kernel knows";
+    Err(Error::NotKept { what: format!("schedule thread {tid} as {wanted}"), kept: kept.to_string(), right })
+}
+
+/// The same without reading back: one system call, for the path between a timer and a dispatch.
+///
+/// # Errors
+/// As [`set`], but for what the kernel kept.
+pub fn apply(tid: u32, wanted: Attributes) -> Result<()> {
+    let raw = wanted.to_raw();
+    // SAFETY: the kernel reads `size` bytes of `raw`, which is that large.
+    let done = unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &raw const raw, 0) };
+    if done == 0 {
+        return Ok(());
+    }
+    let what = format!("schedule thread {tid} as {wanted}");
+    let errno = last_error();
+    let right = match wanted.policy {
+        Policy::Deadline { .. } if errno == Errno::BUSY => {
+            "less runtime in the period: SCHED_DEADLINE has promised too much already"
+        }
+        Policy::Deadline { .. } => {
+            "CAP_SYS_NICE, runtime ≤ deadline ≤ period from 100us to 4.19s, and a thread that may run on every CPU of its \
+             cpuset (no taskset)"
+        }
+        Policy::Fifo { .. } | Policy::RoundRobin { .. } => {
+            "CAP_SYS_NICE or RLIMIT_RTPRIO (ulimit -r), a priority from 1 to 99, and a control group with real-time runtime \
+             (cpu.rt_runtime_us) where the kernel has RT_GROUP_SCHED"
+        }
+        Policy::Ext { .. } => "a kernel with CONFIG_SCHED_CLASS_EXT",
+        _ => "a thread of this user and a nice value from -20 to 19, or CAP_SYS_NICE to go below the value it has",
+    };
+    match errno {
+        // Both tell what would be right, unlike other errors: values that are refused, and promises that do not fit.
+        Errno::BUSY | Errno::INVAL => Err(Error::NotPermitted { what, source: errno.into(), right }),
+        errno => Err(Error::of(errno, tid, what, right)),
+    }
+}
+
+fn last_error() -> Errno {
+    Errno::from_raw_os_error(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::child::{Child, Work};
+
+    #[test]
+    fn every_class_survives_the_kernels_form() {
+        let spans = (Nanos::ms(1), Nanos::ms(5), Nanos::ms(10));
+        let all = [
+            Policy::Other { nice: -20 },
+            Policy::Batch { nice: 19 },
+            Policy::Idle,
+            Policy::Fifo { priority: 99 },
+            Policy::RoundRobin { priority: 1 },
+            Policy::Deadline { runtime: spans.0, deadline: spans.1, period: spans.2, reclaim: true, overrun: true },
+            Policy::Ext { nice: 3 },
+            Policy::Unknown(42),
+        ];
+        for policy in all {
+            for reset_on_fork in [false, true] {
+                let attributes = Attributes { reset_on_fork, ..Attributes::of(policy) };
+                assert_eq!(Attributes::from_raw(attributes.to_raw()), attributes);
+            }
+        }
+    }
+
+    #[test]
+    fn a_thread_is_made_batch_and_back_and_idle() {
+        let child = Child::start(Work::Sleep).unwrap();
+        let before = get(child.pid()).unwrap();
+        assert!(matches!(before.policy, Policy::Other { .. } | Policy::Batch { .. } | Policy::Ext { .. }), "{before}");
+        set(child.pid(), Attributes::of(Policy::Batch { nice: 7 })).unwrap();
+        assert_eq!(get(child.pid()).unwrap(), Attributes::of(Policy::Batch { nice: 7 }));
+        match set(child.pid(), before) {
+            Err(refused @ Error::NotPermitted { .. }) => eprintln!("SKIPPED: {refused}"),
+            other => other.unwrap(),
+        }
+        set(child.pid(), Attributes::of(Policy::Idle)).unwrap();
+        assert_eq!(get(child.pid()).unwrap().policy, Policy::Idle);
+        for nobody in [u32::MAX, u32::MAX >> 2] {
+            assert!(matches!(get(nobody), Err(Error::Gone(_)) | Err(Error::Call { .. })));
+        }
+        assert!(matches!(set(u32::MAX >> 2, Attributes::of(Policy::Idle)), Err(Error::Gone(_))));
+    }
+
+    #[test]
+    fn a_slice_of_a_threads_own_survives_a_time_in_another_class() {
+        let child = Child::start(Work::Sleep).unwrap();
+        let tid = child.pid();
+        let own = Attributes { slice: Some(Nanos::us(700)), ..Attributes::of(Policy::Batch { nice: 3 }) };
+        match set(tid, own) {
+            Err(Error::NotKept { kept, .. }) => eprintln!("SKIPPED: this kernel keeps no slices: {kept}"),
+            other => {
+                other.unwrap();
+                set(tid, Attributes::of(Policy::Idle)).unwrap();
+                match set(tid, own) {
+                    // The kernel takes SCHED_IDLE for nice 20, and the way back for a raise.
+                    Err(refused @ Error::NotPermitted { .. }) => return eprintln!("SKIPPED: {refused}"),
+                    other => other.unwrap(),
+                }
+                assert_eq!(get(tid).unwrap(), own);
+                let usual = Attributes { slice: None, ..own };
+                set(tid, usual).unwrap();
+                assert_eq!(get(tid).unwrap(), usual);
+            }
+        }
+    }
+
+    #[test]
+    fn every_class_that_is_permitted_is_read_back() {
+        let child = Child::start(Work::Sleep).unwrap();
+        let tid = child.pid();
+        let before = get(tid).unwrap();
+        let (runtime, deadline, period) = (Nanos::us(200), Nanos::ms(5), Nanos::ms(10));
+        let wanted = [
+            Attributes::raised(1),
+            Attributes::of(Policy::RoundRobin { priority: 1 }),
+            Attributes::of(Policy::Deadline { runtime, deadline, period, reclaim: false, overrun: true }),
+        ];
+        for wanted in wanted {
+            match set(tid, wanted) {
+                Ok(()) => assert_eq!(get(tid).unwrap(), wanted),
+                Err(refused @ Error::NotPermitted { .. }) => {
+                    eprintln!("SKIPPED: {refused}");
+                    assert_eq!(get(tid).unwrap(), before, "nothing changed");
+                }
+                Err(other) => panic!("{other}"),
+            }
+            let back = if wanted.reset_on_fork { Attributes { reset_on_fork: true, ..before } } else { before };
+            set(tid, before).or_else(|_| set(tid, back)).unwrap();
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_an_error_with_the_remedy() {
+        let child = Child::start(Work::Sleep).unwrap();
+        let before = get(child.pid()).unwrap();
+        let no_such = set(child.pid(), Attributes::of(Policy::Fifo { priority: 100 })).unwrap_err().to_string();
+        assert!(no_such.contains("SCHED_FIFO 100") && no_such.contains("a priority from 1 to 99"), "{no_such}");
+        let too_short = Nanos::ns(100);
+        let policy = Policy::Deadline {
+            runtime: too_short,
+            deadline: too_short,
+            period: too_short,
+            reclaim: false,
+            overrun: false,
+        };
+        let refused = set(child.pid(), Attributes::of(policy)).unwrap_err().to_string();
+        assert!(refused.contains("from 100us to 4.19s"), "{refused}");
+        assert_eq!(get(child.pid()).unwrap(), before, "nothing changed");
+    }
+}

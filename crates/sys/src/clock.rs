@@ -1,0 +1,204 @@
+//! The monotonic clock: what it says, sleeping until a moment of it, and timers that can be waited for with other things.
+
+use crate::{Error, Result};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use rustix::thread::clock_nanosleep_absolute;
+use rustix::time::{
+    ClockId, Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, clock_gettime, timerfd_create,
+    timerfd_settime,
+};
+use sched::{Instant, Nanos};
+use std::num::NonZeroU64;
+
+/// What CLOCK_MONOTONIC says.
+#[must_use]
+pub fn now() -> Instant {
+    let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::Monotonic);
+    Instant::at_ns(tv_sec.unsigned_abs() * 1_000_000_000 + tv_nsec.unsigned_abs())
+}
+
+/// A time in nanoseconds in the kernel's form.
+pub(crate) fn timespec(ns: u64) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(ns / 1_000_000_000).expect("a moment of a 64-bit clock in ns is few seconds"),
+        tv_nsec: i64::try_from(ns % 1_000_000_000).expect("below a second"),
+    }
+}
+
+/// Sleeps until `at`; returns at once if that is past. Signals do not end it.
+///
+/// # Panics
+/// The kernel has no CLOCK_MONOTONIC.
+pub fn sleep_until(at: Instant) {
+    let request = timespec(at.as_ns());
+    loop {
+        match clock_nanosleep_absolute(ClockId::Monotonic, &request) {
+            Ok(()) => return,
+            Err(Errno::INTR) => {}
+            Err(errno) => panic!("CLOCK_MONOTONIC cannot be slept on: {errno}"),
+        }
+    }
+}
+
+/// Sleeps for `length`.
+///
+/// # Panics
+/// The kernel has no CLOCK_MONOTONIC.
+pub fn sleep(length: Nanos) {
+    sleep_until(now().saturating_add(length));
+}
+
+/// By how much the kernel may delay a wake-up of the calling thread to make several at once, while it is in no real-time
+/// class. Those it begins inherit it.
+///
+/// # Errors
+/// The kernel does not say.
+pub fn slack() -> Result<Nanos> {
+    match rustix::thread::current_timer_slack() {
+        Ok(ns) => Ok(Nanos::ns(ns)),
+        Err(errno) => Err(Error::from(errno, "read the timer slack of this thread", "a kernel with timer slack")),
+    }
+}
+
+/// Sets [`slack`]; at least a nanosecond.
+///
+/// # Errors
+/// The kernel has no such thing.
+pub fn set_slack(slack: Nanos) -> Result<()> {
+    let ns = NonZeroU64::new(slack.as_ns()).unwrap_or(NonZeroU64::MIN);
+    rustix::thread::set_current_timer_slack(Some(ns))
+        .map_err(|errno| Error::from(errno, format!("set the timer slack of this thread to {slack}"), "at least 1ns"))
+}
+
+/// Sleeps on a grid: each sleep says how late it came back.
+#[derive(Debug)]
+pub struct Beats {
+    due: Instant,
+    interval: Nanos,
+}
+
+impl Beats {
+    /// A grid that begins now.
+    ///
+    /// # Panics
+    /// `interval` is zero.
+    #[must_use]
+    pub fn every(interval: Nanos) -> Beats {
+        assert!(!interval.is_zero(), "a grid needs an interval");
+        Beats { due: now(), interval }
+    }
+}
+
+impl Iterator for Beats {
+    type Item = Nanos;
+
+    /// Sleeps until the next point of the grid, and says how much later it is then. Points that are past are left out.
+    fn next(&mut self) -> Option<Nanos> {
+        let past = now().saturating_since(self.due).as_ns() / self.interval.as_ns();
+        self.due = self.due.saturating_add(self.interval.saturating_mul(past + 1));
+        sleep_until(self.due);
+        Some(now().saturating_since(self.due))
+    }
+}
+
+/// A timer that becomes readable at a moment of the monotonic clock.
+#[derive(Debug)]
+pub struct Timer {
+    handle: OwnedFd,
+}
+
+impl Timer {
+    /// One that is not set.
+    ///
+    /// # Errors
+    /// There are too many open files.
+    pub fn new() -> Result<Timer> {
+        match timerfd_create(TimerfdClockId::Monotonic, TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK) {
+            Ok(handle) => Ok(Timer { handle }),
+            Err(errno) => Err(Error::from(errno, "make a timer", "a kernel with timerfd")),
+        }
+    }
+
+    /// Has it go off at `at`, or at once if that is past; never at [`Instant::NEVER`]. It forgets what it was set to.
+    ///
+    /// # Panics
+    /// The kernel refuses a moment of its own clock.
+    pub fn set(&self, at: Instant) {
+        // Zero would mean never.
+        let value = if at == Instant::NEVER { timespec(0) } else { timespec(at.as_ns().max(1)) };
+        let to = Itimerspec { it_interval: timespec(0), it_value: value };
+        timerfd_settime(&self.handle, TimerfdTimerFlags::ABSTIME, &to).expect("the kernel takes moments of its clock");
+    }
+
+    /// Whether it has gone off since it was set or this was asked.
+    #[must_use]
+    pub fn went_off(&self) -> bool {
+        let mut times = [0; 8];
+        rustix::io::read(&self.handle, &mut times).is_ok()
+    }
+}
+
+impl AsFd for Timer {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sleep_never_ends_early() {
+        let before = now();
+        sleep_until(before);
+        sleep_until(before + Nanos::ms(2));
+        assert!(now() >= before + Nanos::ms(2));
+    }
+
+    #[test]
+    fn beats_keep_their_grid() {
+        let begin = now();
+        let mut beats = Beats::every(Nanos::us(300));
+        let grid = beats.due;
+        for late in beats.by_ref().take(20) {
+            assert!(late < Nanos::s(60), "{late}");
+        }
+        assert!(now() >= begin + Nanos::us(300 * 20));
+        assert_eq!(beats.due.since(grid).as_ns() % 300_000, 0);
+        sleep(Nanos::ms(2));
+        let late = beats.next().unwrap();
+        assert!(beats.due > begin + Nanos::us(300 * 20 + 2_000), "points that are past are left out: {late}");
+    }
+
+    #[test]
+    fn a_timer_goes_off_once_and_not_before() {
+        let timer = Timer::new().unwrap();
+        assert!(!timer.went_off());
+        let due = now() + Nanos::ms(2);
+        timer.set(due);
+        while !timer.went_off() {
+            sleep(Nanos::us(100));
+        }
+        assert!(now() >= due);
+        assert!(!timer.went_off());
+        timer.set(Instant::ZERO);
+        assert!(timer.went_off(), "what is past goes off at once");
+        timer.set(now() + Nanos::us(100));
+        timer.set(Instant::NEVER);
+        sleep(Nanos::ms(1));
+        assert!(!timer.went_off(), "it was unset");
+    }
+
+    #[test]
+    fn slack_is_a_threads_own() {
+        std::thread::spawn(|| {
+            set_slack(Nanos::us(1)).unwrap();
+            assert_eq!(slack().unwrap(), Nanos::us(1));
+        })
+        .join()
+        .unwrap();
+        assert_ne!(slack().unwrap(), Nanos::us(1));
+    }
+}

@@ -1,0 +1,146 @@
+//! The CPUs there are, those we may use, and the time that a hypervisor takes away from them.
+
+use crate::cgroup::{Hierarchy, Version};
+use crate::{Error, Result, file};
+use procfs::{CurrentSI, KernelStats};
+use sched::{CpuSet, Nanos};
+
+fn list(path: &str) -> Result<CpuSet> {
+    let text = file::read(path)?;
+    let malformed = |_| Error::Malformed { path: path.into(), wanted: "a list of CPUs" };
+    if text.trim().is_empty() { Ok(CpuSet::EMPTY) } else { text.trim().parse().map_err(malformed) }
+}
+
+/// Those that are online.
+///
+/// # Errors
+/// The kernel does not say, or has more than [`sched::id::CPUS_MAX`].
+pub fn online() -> Result<CpuSet> {
+    list("/sys/devices/system/cpu/online")
+}
+
+/// Those that the kernel keeps out of balancing (isolcpus).
+///
+/// # Errors
+/// As [`online`].
+pub fn isolated() -> Result<CpuSet> {
+    list("/sys/devices/system/cpu/isolated")
+}
+
+/// Those that share a core with another.
+///
+/// # Errors
+/// As [`online`].
+pub fn siblings() -> Result<CpuSet> {
+    let mut shared = CpuSet::EMPTY;
+    for cpu in online()?.iter() {
+        let together = list(&format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"));
+        // A kernel without it has no such topology.
+        if together.is_ok_and(|set| set.len() > 1) {
+            shared.insert(cpu);
+        }
+    }
+    Ok(shared)
+}
+
+/// A control group's CPUs.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Cpuset {
+    /// Which group.
+    pub group: String,
+    /// The CPUs it has.
+    pub cpus: CpuSet,
+}
+
+/// The cpuset of thread `tid`; none where the kernel or this mount has no cpusets.
+///
+/// # Errors
+/// It is gone, or the file says what it should not.
+pub fn cpuset(tid: u32) -> Result<Option<Cpuset>> {
+    for hierarchy in [Hierarchy::one("cpuset"), Hierarchy::two()] {
+        let Ok(hierarchy) = hierarchy else { continue };
+        let name = match hierarchy.version() {
+            Version::One => "cpuset.effective_cpus",
+            Version::Two => "cpuset.cpus.effective",
+        };
+        let group = match hierarchy.group_of(tid) {
+            Ok(group) => group,
+            Err(Error::Gone(tid)) => return Err(Error::Gone(tid)),
+            Err(_) => continue,
+        };
+        if group.has(name) {
+            let malformed = |_| Error::Malformed { path: group.path().join(name), wanted: "a list of CPUs" };
+            let cpus = group.read(name)?.trim().parse().map_err(malformed)?;
+            return Ok(Some(Cpuset { group: group.path().display().to_string(), cpus }));
+        }
+    }
+    Ok(None)
+}
+
+/// Time of all CPUs together since the machine began, to a tick.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Times {
+    /// All of it.
+    pub total: Nanos,
+    /// When nobody wanted to run, or all waited for a disk.
+    pub idle: Nanos,
+    /// When a hypervisor ran somebody else although a CPU here wanted to run. None: the kernel does not count it.
+    pub steal: Option<Nanos>,
+}
+
+impl Times {
+    /// What was added since `before`.
+    #[must_use]
+    pub fn since(&self, before: &Times) -> Times {
+        Times {
+            total: self.total.saturating_sub(before.total),
+            idle: self.idle.saturating_sub(before.idle),
+            steal: self.steal.map(|steal| steal.saturating_sub(before.steal.unwrap_or_default())),
+        }
+    }
+}
+
+/// The time of all CPUs until now.
+///
+/// # Errors
+/// The kernel does not say.
+pub fn times() -> Result<Times> {
+    let stats = KernelStats::current().map_err(|error| {
+        let source = std::io::Error::other(error);
+        Error::Call { what: "read /proc/stat".to_string(), source }
+    })?;
+    let cpu = stats.total;
+    let idle = cpu.idle_ms() + cpu.iowait_ms().unwrap_or(0);
+    let steal = cpu.steal_ms();
+    let busy = cpu.user_ms() + cpu.nice_ms() + cpu.system_ms();
+    let interrupts = cpu.irq_ms().unwrap_or(0) + cpu.softirq_ms().unwrap_or(0);
+    Ok(Times {
+        total: Nanos::ms(idle + busy + interrupts + steal.unwrap_or(0)),
+        idle: Nanos::ms(idle),
+        steal: steal.map(Nanos::ms),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_thread_may_use_cpus_that_are_online() {
+        let (online, mine) = (online().unwrap(), crate::affinity::get(crate::thread::current()).unwrap());
+        assert!(!mine.is_empty() && mine.minus(&online).is_empty());
+        assert!(isolated().unwrap().minus(&online).is_empty() && siblings().unwrap().minus(&online).is_empty());
+        match cpuset(crate::thread::current()).unwrap() {
+            Some(cpuset) => assert!(mine.minus(&cpuset.cpus).is_empty(), "{cpuset:?}"),
+            None => eprintln!("SKIPPED: there are no cpusets here"),
+        }
+    }
+
+    #[test]
+    fn time_goes_on() {
+        let before = times().unwrap();
+        crate::clock::sleep(Nanos::ms(60));
+        let passed = times().unwrap().since(&before);
+        assert!(passed.total > Nanos::ZERO && passed.idle <= passed.total, "{passed:?}");
+    }
+}

@@ -1,0 +1,146 @@
+//! Waiting for several things at once, and being woken by another thread.
+
+use crate::clock::{now, timespec};
+use crate::{Error, Result};
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::Errno;
+use sched::Instant;
+use std::mem::MaybeUninit;
+
+/// A counter that becomes readable when another thread rings it.
+#[derive(Debug)]
+pub struct Bell {
+    handle: OwnedFd,
+}
+
+impl Bell {
+    /// One that has not been rung.
+    ///
+    /// # Errors
+    /// There are too many open files.
+    pub fn new() -> Result<Bell> {
+        match eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK) {
+            Ok(handle) => Ok(Bell { handle }),
+            Err(errno) => Err(Error::from(errno, "make an eventfd", "a kernel with eventfd")),
+        }
+    }
+
+    /// Wakes who waits for it.
+    pub fn ring(&self) {
+        // It fails only where 2^64 − 2 rings were not heard, and then it is readable already.
+        let _ = rustix::io::write(&self.handle, &1_u64.to_ne_bytes());
+    }
+
+    /// How often it was rung since this was asked last.
+    #[must_use]
+    pub fn rings(&self) -> u64 {
+        let mut count = [0; 8];
+        match rustix::io::read(&self.handle, &mut count) {
+            Ok(8) => u64::from_ne_bytes(count),
+            _ => 0,
+        }
+    }
+}
+
+impl AsFd for Bell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
+    }
+}
+
+/// Several things that are waited for, each under a number of the caller's.
+#[derive(Debug)]
+pub struct Waiting {
+    handle: OwnedFd,
+}
+
+impl Waiting {
+    /// For nothing yet.
+    ///
+    /// # Errors
+    /// There are too many open files.
+    pub fn new() -> Result<Waiting> {
+        match epoll::create(CreateFlags::CLOEXEC) {
+            Ok(handle) => Ok(Waiting { handle }),
+            Err(errno) => Err(Error::from(errno, "make an epoll", "a kernel with epoll")),
+        }
+    }
+
+    /// Waits for `source` to become readable too, from now on until it is closed.
+    ///
+    /// # Errors
+    /// It is waited for already, or cannot be waited for.
+    pub fn add(&self, source: impl AsFd, number: u64) -> Result<()> {
+        epoll::add(&self.handle, source, EventData::new_u64(number), EventFlags::IN)
+            .map_err(|errno| Error::from(errno, format!("wait for source {number}"), "a descriptor that can be polled"))
+    }
+
+    /// Does not wait for `source` any more.
+    ///
+    /// # Errors
+    /// It was not waited for.
+    pub fn remove(&self, source: impl AsFd) -> Result<()> {
+        epoll::delete(&self.handle, source)
+            .map_err(|errno| Error::from(errno, "wait no more for a source", "one that was added"))
+    }
+
+    /// The number of a thing that is readable, waiting for one until `end`. Allocates nothing. Several that are readable are
+    /// told in turn, as long as they stay so.
+    ///
+    /// # Errors
+    /// The kernel refuses to wait.
+    pub fn next(&self, end: Instant) -> Result<Option<u64>> {
+        loop {
+            let left = timespec(end.saturating_since(now()).as_ns());
+            let limit = if end == Instant::NEVER { None } else { Some(&left) };
+            let mut ready = [MaybeUninit::<epoll::Event>::uninit(); 1];
+            match epoll::wait(&self.handle, &mut ready, limit) {
+                Ok((events, _)) => {
+                    // Copied out: the field is not aligned.
+                    return Ok(events.first().map(|event| { event.data }.u64()));
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(Error::from(errno, "wait", "a descriptor of an epoll")),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::child::{Child, Work};
+    use crate::clock::Timer;
+    use crate::process::Process;
+    use sched::Nanos;
+
+    #[test]
+    fn bells_timers_and_ends_of_processes_are_waited_for_together() {
+        let (waiting, bell, timer) = (Waiting::new().unwrap(), Bell::new().unwrap(), Timer::new().unwrap());
+        let child = Child::start(Work::Sleep).unwrap();
+        let process = Process::open(child.pid()).unwrap();
+        waiting.add(&bell, 1).unwrap();
+        waiting.add(&timer, 2).unwrap();
+        waiting.add(&process, 3).unwrap();
+        assert!(waiting.add(&bell, 4).is_err());
+        let begin = now();
+        assert_eq!(waiting.next(begin + Nanos::ms(1)).unwrap(), None);
+        assert!(now() >= begin + Nanos::ms(1));
+        std::thread::scope(|scope| {
+            scope.spawn(|| bell.ring());
+            assert_eq!(waiting.next(Instant::NEVER).unwrap(), Some(1));
+        });
+        bell.ring();
+        assert_eq!((bell.rings(), bell.rings()), (2, 0));
+        timer.set(now() + Nanos::us(200));
+        assert_eq!(waiting.next(Instant::NEVER).unwrap(), Some(2));
+        assert!(timer.went_off());
+        process.kill().unwrap();
+        assert_eq!(waiting.next(Instant::NEVER).unwrap(), Some(3));
+        waiting.remove(&process).unwrap();
+        assert_eq!(waiting.next(Instant::ZERO).unwrap(), None);
+        assert!(waiting.remove(&process).is_err());
+    }
+}

@@ -1,0 +1,103 @@
+//! Small files in which the kernel speaks: read and written whole, with errors that name them.
+
+use crate::{Error, Result};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{Mode, OFlags, openat};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
+use std::str::FromStr;
+
+const RIGHT: &str = "the right to this file, which root has unless the kernel is locked down or in a container";
+
+/// All of the file at `path`.
+pub(crate) fn read(path: impl AsRef<Path>) -> Result<String> {
+    let path = path.as_ref();
+    std::fs::read_to_string(path).map_err(|error| Error::from(error, format!("read {}", path.display()), RIGHT))
+}
+
+/// The file at `path`, trimmed, as a value of that type.
+pub(crate) fn value<T: FromStr>(path: impl AsRef<Path>, wanted: &'static str) -> Result<T> {
+    let path = path.as_ref();
+    read(path)?.trim().parse().map_err(|_| Error::Malformed { path: path.to_path_buf(), wanted })
+}
+
+/// Writes `text` into the file at `path`, in one call, as control files want it.
+pub(crate) fn write(path: impl AsRef<Path>, text: &str) -> Result<()> {
+    let path = path.as_ref();
+    let written = File::options().write(true).open(path).and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|error| Error::from(error, format!("write `{text}` to {}", path.display()), RIGHT))
+}
+
+/// A directory, to find files in it later whatever its name then means.
+pub(crate) fn directory(path: impl AsRef<Path>) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path.as_ref(), flags, Mode::empty())?)
+}
+
+/// The file of this name in a directory.
+pub(crate) fn open_in(directory: impl AsFd, name: &str, flags: OFlags) -> io::Result<File> {
+    Ok(File::from(openat(directory, name, flags | OFlags::CLOEXEC, Mode::empty())?))
+}
+
+/// All of the file of this name in a directory.
+pub(crate) fn read_in(directory: impl AsFd, name: &str) -> io::Result<String> {
+    let mut text = String::new();
+    open_in(directory, name, OFlags::RDONLY)?.read_to_string(&mut text)?;
+    Ok(text)
+}
+
+/// Writes the file of this name in a directory.
+pub(crate) fn write_in(directory: impl AsFd, name: &str, text: &str) -> io::Result<()> {
+    open_in(directory, name, OFlags::WRONLY)?.write_all(text.as_bytes())
+}
+
+/// The numbers that name entries of a directory, ascending.
+pub(crate) fn numbers_in(directory: impl AsFd, name: &str) -> io::Result<Vec<u32>> {
+    let opened = openat(directory, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut numbers = Vec::new();
+    for entry in rustix::fs::Dir::new(opened)? {
+        numbers.extend(entry?.file_name().to_str().ok().and_then(|name| name.parse::<u32>().ok()));
+    }
+    numbers.sort_unstable();
+    Ok(numbers)
+}
+
+/// The names of the directories in a directory.
+pub(crate) fn directories_in(directory: impl AsFd) -> io::Result<Vec<String>> {
+    let opened = openat(directory, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut names = Vec::new();
+    for entry in rustix::fs::Dir::new(opened)? {
+        let entry = entry?;
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if entry.file_type() == rustix::fs::FileType::Directory && !name.starts_with('.') {
+            names.push(name);
+        }
+    }
+    names.sort_unstable();
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_names_the_file_and_what_the_kernel_said() {
+        let gone = read("/proc/no-such-file").unwrap_err().to_string();
+        assert_eq!(gone, "cannot read /proc/no-such-file: No such file or directory (os error 2)");
+        let odd = value::<u32>("/proc/version", "a number").unwrap_err().to_string();
+        assert_eq!(odd, "/proc/version is not a number");
+        let refused = write("/proc/version", "x").unwrap_err();
+        assert!(refused.to_string().starts_with("cannot write `x` to /proc/version: "), "{refused}");
+        assert!(refused.errno().is_some());
+    }
+
+    #[test]
+    fn a_directory_is_held_and_read() {
+        let me = directory("/proc/self").unwrap();
+        assert!(read_in(&me, "stat").unwrap().starts_with(&std::process::id().to_string()));
+        assert!(numbers_in(&me, "task").unwrap().contains(&std::process::id()));
+        assert_eq!(read_in(&me, "no-such-file").unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+}

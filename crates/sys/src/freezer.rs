@@ -1,0 +1,161 @@
+//! Freezing what is in a control group: none of it runs until it is thawed, and it cannot tell.
+
+use crate::cgroup::{Group, Version};
+use crate::clock;
+use crate::{Error, Result};
+use sched::{Instant, Nanos};
+
+/// How far a group is frozen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// What is in it runs.
+    Thawed,
+    /// Some of it has yet to stop.
+    Freezing,
+    /// None of it runs.
+    Frozen,
+}
+
+/// Freezes what is in `group`: soon, not at once.
+///
+/// # Errors
+/// It is the root, or we lack the right to it.
+pub fn freeze(group: &Group) -> Result<()> {
+    match group.version() {
+        Version::One => group.write("freezer.state", "FROZEN"),
+        Version::Two => group.write("cgroup.freeze", "1"),
+    }
+}
+
+/// Thaws what is in `group`.
+///
+/// # Errors
+/// It is the root, or we lack the right to it.
+pub fn thaw(group: &Group) -> Result<()> {
+    match group.version() {
+        Version::One => group.write("freezer.state", "THAWED"),
+        Version::Two => group.write("cgroup.freeze", "0"),
+    }
+}
+
+/// How far `group` is frozen.
+///
+/// # Errors
+/// It is the root, or the kernel has no freezer.
+pub fn state(group: &Group) -> Result<State> {
+    let malformed = |name: &str| Error::Malformed { path: group.path().join(name), wanted: "the state of a freezer" };
+    match group.version() {
+        Version::One => match group.read("freezer.state")?.trim() {
+            "THAWED" => Ok(State::Thawed),
+            "FREEZING" => Ok(State::Freezing),
+            "FROZEN" => Ok(State::Frozen),
+            _ => Err(malformed("freezer.state")),
+        },
+        Version::Two => match (group.read("cgroup.freeze")?.trim(), group.keyed("cgroup.events", "frozen")?) {
+            (_, 1) => Ok(State::Frozen),
+            ("1", _) => Ok(State::Freezing),
+            ("0", _) => Ok(State::Thawed),
+            _ => Err(malformed("cgroup.freeze")),
+        },
+    }
+}
+
+/// Waits until `group` is in this state, `limit` at most; says when it was.
+///
+/// # Errors
+/// As [`state`], or the time is up.
+pub fn wait(group: &Group, wanted: State, limit: Nanos) -> Result<Instant> {
+    let end = clock::now().saturating_add(limit);
+    loop {
+        let found = state(group)?;
+        let now = clock::now();
+        if found == wanted {
+            return Ok(now);
+        }
+        if now >= end {
+            let what = format!("have the control group {} {wanted:?} within {limit}", group.path().display());
+            let right = "tasks that neither are being traced nor wait for a disk";
+            return Err(Error::NotKept { what, kept: format!("{found:?}"), right });
+        }
+        clock::sleep(Nanos::us(100));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cgroup::Hierarchy;
+    use crate::child::{Child, Work};
+    use crate::usage::Meter;
+
+    /// Freezes a spinning child in a group of `hierarchy`, sees that it stands still, thaws it and gives it back.
+    fn freezes_and_thaws(hierarchy: Result<Hierarchy>, name: &str) {
+        let hierarchy = match hierarchy {
+            Ok(hierarchy) => hierarchy,
+            Err(error) => return eprintln!("SKIPPED: {error}"),
+        };
+        let child = Child::start(Work::Spin { busy: Nanos::ms(1), idle: Nanos::us(100) }).unwrap();
+        let before = hierarchy.path_of(child.pid()).unwrap();
+        let home = hierarchy.group_of(child.pid()).unwrap();
+        let group = match home.create(&format!("{name}-{}", std::process::id())) {
+            Ok(group) => group,
+            Err(error) => return eprintln!("SKIPPED: {error}"),
+        };
+        group.add_process(child.pid()).unwrap();
+        assert_eq!(group.processes().unwrap(), [child.pid()]);
+        assert_ne!(hierarchy.path_of(child.pid()).unwrap(), before);
+        let meter = Meter::open(child.pid()).unwrap();
+        for _ in 0..3 {
+            freeze(&group).unwrap();
+            wait(&group, State::Frozen, Nanos::s(5)).unwrap();
+            let frozen = meter.read().unwrap().ran;
+            clock::sleep(Nanos::ms(10));
+            assert_eq!(meter.read().unwrap().ran, frozen);
+            thaw(&group).unwrap();
+            wait(&group, State::Thawed, Nanos::s(5)).unwrap();
+            let end = clock::now() + Nanos::s(5);
+            while meter.read().unwrap().ran < frozen + Nanos::ms(1) {
+                assert!(clock::now() < end, "it runs again");
+                clock::sleep(Nanos::ms(1));
+            }
+        }
+        let path = group.path().to_path_buf();
+        group.remove().unwrap();
+        assert_eq!(hierarchy.path_of(child.pid()).unwrap(), before, "it is back where it was");
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_group_of_version_1_is_frozen_and_thawed() {
+        freezes_and_thaws(Hierarchy::one_or_mount("freezer"), "tactus-test-one");
+    }
+
+    #[test]
+    fn a_group_of_version_2_is_frozen_and_thawed() {
+        freezes_and_thaws(Hierarchy::two(), "tactus-test-two");
+    }
+
+    #[test]
+    fn a_single_thread_is_frozen_and_given_back() {
+        for hierarchy in [Hierarchy::one_or_mount("freezer"), Hierarchy::two()] {
+            let Ok(hierarchy) = hierarchy.inspect_err(|error| eprintln!("SKIPPED: {error}")) else { continue };
+            let child = Child::start(Work::Spin { busy: Nanos::ms(1), idle: Nanos::us(100) }).unwrap();
+            let tid = child.pid();
+            let before = hierarchy.path_of(tid).unwrap();
+            let made = hierarchy.group_of(tid).and_then(|home| home.create(&format!("tactus-test-{tid}")));
+            let Ok(domain) = made.inspect_err(|error| eprintln!("SKIPPED: {error}")) else { continue };
+            domain.add_process(tid).unwrap();
+            let group = domain.create("thread").unwrap();
+            group.make_threaded().unwrap();
+            group.add_thread(tid).unwrap();
+            assert_eq!(group.threads().unwrap(), [tid]);
+            freeze(&group).unwrap();
+            wait(&group, State::Frozen, Nanos::s(5)).unwrap();
+            assert_eq!(state(&domain).unwrap(), State::Thawed);
+            group.remove().unwrap();
+            assert_eq!(domain.threads().unwrap(), [tid]);
+            domain.remove().unwrap();
+            assert_eq!(hierarchy.path_of(tid).unwrap(), before);
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! What this process may do.
+
+use crate::{Error, Result};
+use rustix::process::{Resource, getrlimit};
+use rustix::thread::{CapabilitySet, capabilities};
+use sched::Nanos;
+
+/// A privilege that something in Tactus needs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Capability {
+    /// CAP_SYS_NICE: real-time classes, SCHED_DEADLINE, affinities and classes of other users' threads.
+    Nice,
+    /// CAP_SYS_PTRACE: what other users' processes are doing.
+    Ptrace,
+    /// CAP_KILL: stopping other users' processes.
+    Kill,
+    /// CAP_IPC_LOCK: memory that stays.
+    LockMemory,
+    /// CAP_PERFMON: context switches of other users' threads.
+    Perfmon,
+    /// CAP_BPF: schedulers for sched_ext.
+    Bpf,
+    /// CAP_SYS_RESOURCE: raising limits.
+    Resource,
+    /// CAP_SYS_ADMIN: mounting, and all that has no privilege of its own.
+    Admin,
+}
+
+impl Capability {
+    /// All of them.
+    pub const ALL: [Capability; 8] = [
+        Capability::Nice,
+        Capability::Ptrace,
+        Capability::Kill,
+        Capability::LockMemory,
+        Capability::Perfmon,
+        Capability::Bpf,
+        Capability::Resource,
+        Capability::Admin,
+    ];
+
+    /// The kernel's name for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Capability::Nice => "CAP_SYS_NICE",
+            Capability::Ptrace => "CAP_SYS_PTRACE",
+            Capability::Kill => "CAP_KILL",
+            Capability::LockMemory => "CAP_IPC_LOCK",
+            Capability::Perfmon => "CAP_PERFMON",
+            Capability::Bpf => "CAP_BPF",
+            Capability::Resource => "CAP_SYS_RESOURCE",
+            Capability::Admin => "CAP_SYS_ADMIN",
+        }
+    }
+
+    fn bit(self) -> CapabilitySet {
+        match self {
+            Capability::Nice => CapabilitySet::SYS_NICE,
+            Capability::Ptrace => CapabilitySet::SYS_PTRACE,
+            Capability::Kill => CapabilitySet::KILL,
+            Capability::LockMemory => CapabilitySet::IPC_LOCK,
+            Capability::Perfmon => CapabilitySet::PERFMON,
+            Capability::Bpf => CapabilitySet::BPF,
+            Capability::Resource => CapabilitySet::SYS_RESOURCE,
+            Capability::Admin => CapabilitySet::SYS_ADMIN,
+        }
+    }
+}
+
+/// Those that the calling thread has.
+///
+/// # Errors
+/// The kernel does not say.
+pub fn held() -> Result<Vec<Capability>> {
+    let sets = capabilities(None)
+        .map_err(|errno| Error::from(errno, "read the capabilities of this thread", "a kernel with capabilities"))?;
+    Ok(Capability::ALL.into_iter().filter(|one| sets.effective.contains(one.bit())).collect())
+}
+
+/// The user this process acts as.
+#[must_use]
+pub fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// The highest real-time priority that is allowed without CAP_SYS_NICE (RLIMIT_RTPRIO). None: no limit.
+#[must_use]
+pub fn priority_limit() -> Option<u64> {
+    getrlimit(Resource::Rtprio).current
+}
+
+/// How long a real-time thread may run without sleeping before it is sent SIGXCPU (RLIMIT_RTTIME). None: no limit.
+#[must_use]
+pub fn realtime_limit() -> Option<Nanos> {
+    getrlimit(Resource::Rttime).current.map(|us| Nanos::ns(us.saturating_mul(1_000)))
+}
+
+/// How many bytes may be locked without CAP_IPC_LOCK (RLIMIT_MEMLOCK). None: no limit.
+#[must_use]
+pub fn memory_limit() -> Option<u64> {
+    getrlimit(Resource::Memlock).current
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_held_is_what_proc_says() {
+        let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let mut words = crate::thread::field(&status, "CapEff:").unwrap();
+        let mask = u64::from_str_radix(words.next().unwrap(), 16).unwrap();
+        let held = held().unwrap();
+        // include/uapi/linux/capability.h.
+        for (capability, bit) in [(Capability::Nice, 23), (Capability::Perfmon, 38), (Capability::Resource, 24)] {
+            assert_eq!(held.contains(&capability), mask & (1 << bit) != 0, "{}", capability.name());
+        }
+        assert!(held.is_sorted());
+    }
+}

@@ -1,0 +1,153 @@
+//! A process held by a pidfd: signals reach it or nobody, and its end can be waited for.
+
+use crate::thread::{Identity, Thread};
+use crate::{Error, Result};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use sched::Nanos;
+
+/// A process that is not mistaken for a later one of the same pid. Its descriptor becomes readable when it ends.
+#[derive(Debug)]
+pub struct Process {
+    pid: u32,
+    handle: OwnedFd,
+}
+
+impl Process {
+    /// Takes hold of process `pid`.
+    ///
+    /// # Errors
+    /// It is gone, or is a thread that is not the first of its process.
+    pub fn open(pid: u32) -> Result<Process> {
+        let raw = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(Error::Gone(pid))?;
+        match pidfd_open(raw, PidfdFlags::empty()) {
+            Ok(handle) => Ok(Process { pid, handle }),
+            // A thread that is not the first is refused with EINVAL, or, since Linux 6.9, with ENOENT.
+            Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => Err(Error::Gone(pid)),
+            Err(errno) => Err(Error::of(errno, pid, format!("open process {pid}"), "a kernel that allows pidfd_open")),
+        }
+    }
+
+    /// Takes hold of the process that was `identity`, and of no other.
+    ///
+    /// # Errors
+    /// It is gone, whoever has its number now.
+    pub fn open_as(identity: Identity) -> Result<Process> {
+        let process = Process::open(identity.tid)?;
+        // Held first and compared then: were it another by now, its start time would be too.
+        Thread::open_as(identity)?;
+        Ok(process)
+    }
+
+    /// Its pid.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Whether it has ended.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.ends_within(Nanos::ZERO)
+    }
+
+    /// Whether it has ended or ends within `limit`, which is waited for.
+    #[must_use]
+    pub fn ends_within(&self, limit: Nanos) -> bool {
+        let end = crate::clock::now().saturating_add(limit);
+        loop {
+            let left = crate::clock::timespec(end.saturating_since(crate::clock::now()).as_ns());
+            let mut polled = [PollFd::new(&self.handle, PollFlags::IN)];
+            match poll(&mut polled, Some(&left)) {
+                Ok(ready) => return ready > 0,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => return false,
+            }
+        }
+    }
+
+    /// Stops it: none of its threads runs until it is continued. Its parent is told.
+    ///
+    /// # Errors
+    /// It is gone, or not ours.
+    pub fn stop(&self) -> Result<()> {
+        self.signal(Signal::STOP, "stop")
+    }
+
+    /// Ends a stop.
+    ///
+    /// # Errors
+    /// It is gone, or not ours.
+    pub fn cont(&self) -> Result<()> {
+        self.signal(Signal::CONT, "continue")
+    }
+
+    /// Asks it to end.
+    ///
+    /// # Errors
+    /// It is gone, or not ours.
+    pub fn terminate(&self) -> Result<()> {
+        self.signal(Signal::TERM, "end")
+    }
+
+    /// Ends it.
+    ///
+    /// # Errors
+    /// It is gone, or not ours.
+    pub fn kill(&self) -> Result<()> {
+        self.signal(Signal::KILL, "kill")
+    }
+
+    fn signal(&self, signal: Signal, verb: &str) -> Result<()> {
+        let sent = pidfd_send_signal(&self.handle, signal);
+        let right = "a process of this user, or CAP_KILL";
+        sent.map_err(|errno| Error::of(errno, self.pid, format!("{verb} process {}", self.pid), right))
+    }
+}
+
+impl AsFd for Process {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.handle.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::child::{Child, Work};
+    use crate::thread::State;
+
+    #[test]
+    fn a_process_is_stopped_continued_and_gone() {
+        let child = Child::start(Work::Sleep).unwrap();
+        let thread = Thread::open(child.pid()).unwrap();
+        let process = Process::open_as(thread.identity()).unwrap();
+        assert!(!process.has_ended());
+        let within_a_second = |wanted: State| {
+            let is_so = |_| {
+                crate::clock::sleep(Nanos::ms(2));
+                thread.status().unwrap().state == wanted
+            };
+            (0..500).any(is_so)
+        };
+        process.stop().unwrap();
+        assert!(within_a_second(State::Stopped));
+        process.cont().unwrap();
+        assert!(within_a_second(State::Sleeping));
+        process.kill().unwrap();
+        assert!(process.ends_within(Nanos::s(5)));
+        drop(child);
+        assert!(matches!(process.cont(), Err(Error::Gone(pid)) if pid == process.pid()));
+        assert!(matches!(Process::open_as(thread.identity()), Err(Error::Gone(_))));
+    }
+
+    #[test]
+    fn who_is_no_process_is_gone() {
+        for nobody in [0, u32::MAX, u32::MAX >> 2] {
+            assert!(matches!(Process::open(nobody), Err(Error::Gone(pid)) if pid == nobody));
+        }
+        let second = std::thread::spawn(|| Process::open(crate::thread::current()).err()).join().unwrap();
+        assert!(matches!(second, Some(Error::Gone(_))), "{second:?}");
+    }
+}

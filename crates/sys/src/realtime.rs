@@ -1,0 +1,216 @@
+//! What limits real-time threads here: throttling, the fair servers, and the runtime of control groups.
+
+use crate::cgroup::{Group, Hierarchy};
+use crate::{Error, Result, cpus, file, kernel};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
+use sched::{CpuId, Nanos};
+use std::io;
+
+/// So much CPU time in every period.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bandwidth {
+    /// How much. None: all of it.
+    pub runtime: Option<Nanos>,
+    /// In how long.
+    pub period: Nanos,
+}
+
+impl Bandwidth {
+    /// From two numbers of microseconds, the first of which may be −1 for no limit.
+    fn of(runtime_us: i64, period_us: u64) -> Bandwidth {
+        let us = |us: u64| Nanos::ns(us.saturating_mul(1_000));
+        Bandwidth { runtime: u64::try_from(runtime_us).ok().map(us), period: us(period_us) }
+    }
+}
+
+/// What all real-time threads of a CPU together get before they are throttled for the rest of the period. It bounds what
+/// SCHED_DEADLINE may promise, too.
+///
+/// # Errors
+/// The kernel does not say.
+pub fn throttling() -> Result<Bandwidth> {
+    let runtime = file::value("/proc/sys/kernel/sched_rt_runtime_us", "a number of microseconds, or -1")?;
+    let period = file::value("/proc/sys/kernel/sched_rt_period_us", "a number of microseconds")?;
+    Ok(Bandwidth::of(runtime, period))
+}
+
+/// How long a turn of a SCHED_RR thread is.
+///
+/// # Errors
+/// The kernel does not say.
+pub fn round_robin_slice() -> Result<Nanos> {
+    Ok(Nanos::ms(file::value("/proc/sys/kernel/sched_rr_timeslice_ms", "a number of milliseconds")?))
+}
+
+/// The shortest and the longest period that SCHED_DEADLINE takes.
+///
+/// # Errors
+/// The kernel does not say (before Linux 5.13: it takes all).
+pub fn deadline_periods() -> Result<(Nanos, Nanos)> {
+    let us = |name: &str| -> Result<Nanos> {
+        let us: u64 =
+            file::value(format!("/proc/sys/kernel/sched_deadline_period_{name}_us"), "a number of microseconds")?;
+        Ok(Nanos::ns(us.saturating_mul(1_000)))
+    };
+    Ok((us("min")?, us("max")?))
+}
+
+/// What the fair server of a CPU gives to ordinary threads although real-time ones want to run (since Linux 6.8).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct FairServer {
+    /// Which CPU.
+    pub cpu: CpuId,
+    /// How much; none at all where it is switched off.
+    pub bandwidth: Bandwidth,
+}
+
+/// The fair servers of all CPUs that are online, out of debugfs, wherever that is mounted or not.
+///
+/// # Errors
+/// The kernel has none, or does not let us see them.
+pub fn fair_servers() -> Result<Vec<FairServer>> {
+    let debug = debugfs()?;
+    let mut servers = Vec::new();
+    for cpu in cpus::online()?.iter() {
+        let number = |name: &str| {
+            let path = format!("sched/fair_server/cpu{cpu}/{name}");
+            let text = file::read_in(&debug, &path).map_err(|error| not_shown(error, &path))?;
+            let wanted = "a number of nanoseconds";
+            let path = std::path::Path::new("/sys/kernel/debug").join(path);
+            text.trim().parse::<u64>().map_err(|_| Error::Malformed { path, wanted })
+        };
+        let bandwidth =
+            Bandwidth { runtime: Some(Nanos::ns(number("runtime")?)), period: Nanos::ns(number("period")?) };
+        servers.push(FairServer { cpu, bandwidth });
+    }
+    Ok(servers)
+}
+
+fn not_shown(error: io::Error, path: &str) -> Error {
+    let what = || format!("read /sys/kernel/debug/{path}");
+    match (error.kind(), kernel::lockdown()) {
+        (io::ErrorKind::NotFound, _) => Error::Absent {
+            what: "the fair server".to_string(),
+            why: format!("this kernel has no {path} in debugfs"),
+            right: "Linux 6.12 or newer with CONFIG_DEBUG_FS",
+        },
+        (io::ErrorKind::PermissionDenied, Some(_)) => {
+            Error::from(error, what(), "a kernel that is not locked down (/sys/kernel/security/lockdown)")
+        }
+        _ => Error::from(error, what(), "root, on a kernel that is not locked down"),
+    }
+}
+
+/// Debugfs where it is mounted, or else mounted for this handle alone.
+fn debugfs() -> Result<OwnedFd> {
+    if std::path::Path::new("/sys/kernel/debug/sched").is_dir()
+        && let Ok(directory) = file::directory("/sys/kernel/debug")
+    {
+        return Ok(directory);
+    }
+    let mount = || -> io::Result<OwnedFd> {
+        let context = fsopen("debugfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+        fsconfig_create(context.as_fd())?;
+        let attributes = MountAttrFlags::MOUNT_ATTR_RDONLY | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+        Ok(fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
+    };
+    mount().map_err(|error| match error.raw_os_error() {
+        Some(libc::ENODEV) => Error::Absent {
+            what: "debugfs".to_string(),
+            why: "this kernel is without it".to_string(),
+            right: "a kernel with CONFIG_DEBUG_FS",
+        },
+        _ => Error::from(error, "mount debugfs", "CAP_SYS_ADMIN, or debugfs mounted at /sys/kernel/debug"),
+    })
+}
+
+/// What real-time threads in a control group get.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GroupRuntime {
+    /// Which group.
+    pub group: String,
+    /// What its real-time threads get together, on each CPU. Nothing: it can have no real-time threads.
+    pub bandwidth: Bandwidth,
+}
+
+/// What real-time threads get in the control group of thread `tid`; none where the kernel does not group them
+/// (no RT_GROUP_SCHED).
+///
+/// # Errors
+/// It is gone, or its group cannot be read.
+pub fn of_group(tid: u32) -> Result<Option<GroupRuntime>> {
+    let group = match Hierarchy::one("cpu").and_then(|hierarchy| hierarchy.group_of(tid)) {
+        Ok(group) => group,
+        // Groups of real-time threads exist in version 1 only.
+        Err(Error::Absent { .. }) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    if !group.has("cpu.rt_runtime_us") {
+        return Ok(None);
+    }
+    Ok(Some(GroupRuntime { group: group.path().display().to_string(), bandwidth: in_group(&group)? }))
+}
+
+/// What real-time threads get in `group`.
+///
+/// # Errors
+/// The kernel does not group them.
+pub fn in_group(group: &Group) -> Result<Bandwidth> {
+    let number = |name: &str| {
+        let malformed = || Error::Malformed { path: group.path().join(name), wanted: "a number of microseconds" };
+        group.read(name)?.trim().parse::<i64>().map_err(|_| malformed())
+    };
+    Ok(Bandwidth::of(number("cpu.rt_runtime_us")?, number("cpu.rt_period_us")?.unsigned_abs()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_limit_is_none() {
+        assert_eq!(Bandwidth::of(-1, 1_000_000), Bandwidth { runtime: None, period: Nanos::s(1) });
+        assert_eq!(Bandwidth::of(950_000, 1_000_000).runtime, Some(Nanos::ms(950)));
+    }
+
+    #[test]
+    fn throttling_is_read() {
+        let throttling = throttling().unwrap();
+        assert!(throttling.period > Nanos::ZERO);
+        assert!(throttling.runtime.is_none_or(|runtime| runtime <= throttling.period));
+        assert!(round_robin_slice().unwrap() > Nanos::ZERO);
+        match deadline_periods() {
+            Ok((shortest, longest)) => assert!(shortest < longest),
+            Err(error) => eprintln!("SKIPPED: {error}"),
+        }
+    }
+
+    #[test]
+    fn fair_servers_are_read_or_it_is_said_why_not() {
+        match fair_servers() {
+            Ok(servers) => {
+                assert_eq!(servers.len(), cpus::online().unwrap().len());
+                assert!(servers.iter().all(|server| server.bandwidth.runtime <= Some(server.bandwidth.period)));
+            }
+            Err(error) => eprintln!("SKIPPED: {error}"),
+        }
+    }
+
+    #[test]
+    fn a_new_group_has_no_real_time_runtime() {
+        let me = crate::thread::current();
+        let Ok(Some(mine)) = of_group(me) else {
+            return eprintln!("SKIPPED: this kernel does not group real-time threads");
+        };
+        assert!(mine.bandwidth.period > Nanos::ZERO);
+        let home = Hierarchy::one("cpu").unwrap().group_of(me).unwrap();
+        match home.create(&format!("tactus-test-rt-{}", std::process::id())) {
+            Ok(group) => {
+                assert_eq!(in_group(&group).unwrap().runtime, Some(Nanos::ZERO));
+                group.remove().unwrap();
+            }
+            Err(error) => eprintln!("SKIPPED: {error}"),
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Context switches as they happen: the kernel's own record of who came onto a CPU and who left it, and why.
+//!
+//! Who is woken by every switch makes switches: on the CPU of the thread it watches it preempts that thread when it comes in,
+//! sleeps, lets it come in, and is woken again, for ever. So a watcher is woken when its thread leaves, or not for single
+//! switches at all.
+
+use crate::{Error, Result, file};
+use perf_event::events::Software;
+use perf_event::{Builder, Clock, Sampler};
+use rustix::fd::{AsFd, BorrowedFd};
+use sched::{CpuId, Instant};
+use std::io;
+use std::os::fd::AsRawFd;
+
+// include/uapi/linux/perf_event.h.
+const RECORD_LOST: u32 = 2;
+const RECORD_SWITCH: u32 = 14;
+const RECORD_SWITCH_CPU_WIDE: u32 = 15;
+const MISC_SWITCH_OUT: u16 = 1 << 13;
+const MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;
+
+/// How many bytes of records the kernel keeps for us: about a thousand switches.
+const BUFFER: usize = 8 * 4096;
+
+/// When who waits for the descriptor is woken. Records are there to be read at any time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wake {
+    /// When the buffer is half full.
+    Seldom,
+    /// When the thread has left a CPU.
+    OnLeave,
+}
+
+/// What a thread did at a switch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Turn {
+    /// It came onto the CPU.
+    In,
+    /// It left the CPU because it had nothing to do.
+    Blocked,
+    /// It left the CPU though it wanted to go on.
+    Preempted,
+}
+
+/// A thread that came onto a CPU or left it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Switch {
+    /// When, by the monotonic clock.
+    pub at: Instant,
+    /// Where.
+    pub cpu: CpuId,
+    /// Who; 0 is the idle thread.
+    pub tid: u32,
+    /// What it did.
+    pub turn: Turn,
+}
+
+/// What the kernel recorded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Seen {
+    /// A switch.
+    Switch(Switch),
+    /// So many switches that were not read in time, and are gone.
+    Lost(u64),
+}
+
+/// The switches of a thread or of a CPU. Its descriptor becomes readable as [`Wake`] says.
+pub struct Switches {
+    sampler: Sampler,
+}
+
+impl std::fmt::Debug for Switches {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Switches").field("descriptor", &self.sampler.as_raw_fd()).finish()
+    }
+}
+
+impl Switches {
+    /// Those of thread `tid`, from now on.
+    ///
+    /// # Errors
+    /// It is gone or not ours, we lack the privilege (to be woken on leaving takes CAP_PERFMON), or this kernel does not tell.
+    pub fn of_thread(tid: u32, wake: Wake) -> Result<Switches> {
+        let raw = i32::try_from(tid).map_err(|_| Error::Gone(tid))?;
+        let mut builder = match wake {
+            Wake::Seldom => Builder::new(Software::DUMMY),
+            // Counted when a thread leaves, in the kernel.
+            Wake::OnLeave => Builder::new(Software::CONTEXT_SWITCHES),
+        };
+        if wake == Wake::OnLeave {
+            builder.include_kernel().sample_period(1).wakeup_events(1);
+        }
+        builder.observe_pid(raw).any_cpu();
+        Switches::begin(builder).map_err(|error| match error.raw_os_error() {
+            Some(libc::ESRCH) => Error::Gone(tid),
+            _ => refused(error, format!("see the context switches of thread {tid}")),
+        })
+    }
+
+    /// Those of everybody on CPU `cpu`, from now on. Wakes seldom: who waits for it may switch on that CPU too.
+    ///
+    /// # Errors
+    /// We lack the privilege, there is no such CPU, or this kernel does not tell.
+    pub fn on_cpu(cpu: CpuId) -> Result<Switches> {
+        let mut builder = Builder::new(Software::DUMMY);
+        builder.any_pid().one_cpu(cpu.index());
+        Switches::begin(builder).map_err(|error| refused(error, format!("see the context switches on CPU {cpu}")))
+    }
+
+    fn begin(mut builder: Builder) -> io::Result<Switches> {
+        builder.context_switch(true).sample_id_all(true).clockid(Clock::MONOTONIC);
+        builder.sample(perf_event::SampleFlag::TID | perf_event::SampleFlag::TIME | perf_event::SampleFlag::CPU);
+        let mut sampler = builder.build()?.sampled(BUFFER)?;
+        sampler.as_counter_mut().enable()?;
+        Ok(Switches { sampler })
+    }
+
+    /// The next that is there, oldest first. Allocates nothing.
+    pub fn next_seen(&mut self) -> Option<Seen> {
+        loop {
+            let record = self.sampler.next_record()?;
+            let mut bytes = [0; 40];
+            let copied = record.data().iter().copied().flatten().copied().take(bytes.len());
+            let length = copied.zip(&mut bytes).map(|(byte, place)| *place = byte).count();
+            if let Some(seen) = parse(record.ty(), record.misc(), &bytes[..length]) {
+                return Some(seen);
+            }
+        }
+    }
+}
+
+impl AsFd for Switches {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        // SAFETY: the descriptor is open as long as the sampler is, which we own and which outlives what is borrowed.
+        unsafe { BorrowedFd::borrow_raw(self.sampler.as_raw_fd()) }
+    }
+}
+
+/// A record's body, which ends in the identification asked for: pid, tid, time, CPU, and a filler.
+fn parse(kind: u32, misc: u16, body: &[u8]) -> Option<Seen> {
+    let word = |at: usize| Some(u32::from_ne_bytes(body.get(at..at + 4)?.try_into().ok()?));
+    let long = |at: usize| Some(u64::from_ne_bytes(body.get(at..at + 8)?.try_into().ok()?));
+    let identified = match kind {
+        RECORD_LOST => return Some(Seen::Lost(long(8)?)),
+        RECORD_SWITCH => 0,
+        // The other side of the switch, pid and tid, comes first.
+        RECORD_SWITCH_CPU_WIDE => 8,
+        _ => return None,
+    };
+    let turn = match (misc & MISC_SWITCH_OUT != 0, misc & MISC_SWITCH_OUT_PREEMPT != 0) {
+        (false, _) => Turn::In,
+        (true, false) => Turn::Blocked,
+        (true, true) => Turn::Preempted,
+    };
+    let cpu = usize::try_from(word(identified + 16)?).ok().filter(|&cpu| cpu < sched::id::CPUS_MAX)?;
+    let (tid, at) = (word(identified + 4)?, Instant::at_ns(long(identified + 8)?));
+    Some(Seen::Switch(Switch { at, cpu: CpuId::new(cpu), tid, turn }))
+}
+
+/// How strict the kernel is with who is not privileged: 2 lets everybody see their own threads, 3 and above nobody.
+///
+/// # Errors
+/// The kernel has no perf events.
+pub fn paranoia() -> Result<i32> {
+    file::value("/proc/sys/kernel/perf_event_paranoid", "a number")
+}
+
+fn refused(error: io::Error, what: String) -> Error {
+    let right = "CAP_PERFMON or CAP_SYS_ADMIN, or for threads of this user kernel.perf_event_paranoid of 1 or less";
+    match error.raw_os_error() {
+        Some(libc::ENOSYS | libc::ENOENT | libc::EOPNOTSUPP) => Error::Absent {
+            what: "context switch events".to_string(),
+            why: format!("cannot {what}: {error}"),
+            right: "a kernel from Linux 4.3 on with CONFIG_PERF_EVENTS",
+        },
+        _ => Error::from(error, what, right),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::child::{Child, Work};
+    use crate::{affinity, clock, event};
+    use sched::{CpuSet, Nanos};
+
+    /// What `begun` has seen once there are `most`; none where it cannot.
+    fn read(begun: Result<Switches>, most: usize, wait: impl Fn(&Switches)) -> Option<Vec<Switch>> {
+        let mut switches = match begun {
+            Ok(switches) => switches,
+            Err(refused @ (Error::NotPermitted { .. } | Error::Absent { .. })) => {
+                eprintln!("SKIPPED: {refused}");
+                return None;
+            }
+            Err(other) => panic!("{other}"),
+        };
+        let (mut all, end) = (Vec::new(), clock::now() + Nanos::s(10));
+        while all.len() < most && clock::now() < end {
+            wait(&switches);
+            while let Some(seen) = switches.next_seen() {
+                match seen {
+                    Seen::Switch(switch) => all.push(switch),
+                    Seen::Lost(count) => eprintln!("{count} were lost"),
+                }
+            }
+        }
+        Some(all)
+    }
+
+    fn on_own_cpu() -> (Child, CpuId) {
+        let child = Child::start(Work::Spin { busy: Nanos::us(500), idle: Nanos::us(500) }).unwrap();
+        let cpu = affinity::get(child.pid()).unwrap().first().unwrap();
+        affinity::set(child.pid(), &CpuSet::one(cpu)).unwrap();
+        (child, cpu)
+    }
+
+    #[test]
+    fn a_child_is_seen_whenever_it_leaves_also_from_its_own_cpu() {
+        let (child, cpu) = on_own_cpu();
+        let watch = || {
+            // From another CPU it would not be seen whether the watcher wakes itself.
+            affinity::set(crate::thread::current(), &CpuSet::one(cpu)).unwrap();
+            let waiting = event::Waiting::new().unwrap();
+            let begun = Switches::of_thread(child.pid(), Wake::OnLeave);
+            if let Ok(switches) = &begun {
+                waiting.add(switches, 0).unwrap();
+            }
+            read(begun, 20, |_| assert_eq!(waiting.next(clock::now() + Nanos::s(5)).unwrap(), Some(0)))
+        };
+        let Some(seen) = std::thread::scope(|scope| scope.spawn(watch).join().unwrap()) else { return };
+        assert!(seen.iter().all(|switch| switch.tid == child.pid()));
+        assert!(seen.is_sorted_by_key(|switch| switch.at) && seen[0].at <= clock::now());
+        assert!(seen.windows(2).all(|two| (two[0].turn == Turn::In) != (two[1].turn == Turn::In)), "{seen:#?}");
+        assert!(seen.iter().any(|switch| switch.turn == Turn::Blocked), "{seen:#?}");
+        assert!(matches!(Switches::of_thread(u32::MAX >> 2, Wake::OnLeave), Err(Error::Gone(_))));
+    }
+
+    #[test]
+    fn everybody_on_a_cpu_is_seen() {
+        let (child, cpu) = on_own_cpu();
+        let Some(seen) = read(Switches::on_cpu(cpu), 50, |_| clock::sleep(Nanos::ms(5))) else { return };
+        assert!(seen.iter().all(|switch| switch.cpu == cpu));
+        assert!(seen.iter().any(|switch| switch.tid == child.pid() && switch.turn == Turn::In), "{seen:#?}");
+        assert!(seen.iter().any(|switch| switch.tid != child.pid()));
+        assert!(Switches::on_cpu(CpuId::new(sched::id::CPUS_MAX - 1)).is_err());
+    }
+
+    #[test]
+    fn a_thread_is_seen_without_waking_who_watches() {
+        let (child, _) = on_own_cpu();
+        let begun = Switches::of_thread(child.pid(), Wake::Seldom);
+        let Some(seen) = read(begun, 10, |_| clock::sleep(Nanos::ms(2))) else { return };
+        assert!(seen.iter().all(|switch| switch.tid == child.pid()));
+        assert!(seen.iter().any(|switch| switch.turn == Turn::Blocked), "{seen:#?}");
+    }
+
+    #[test]
+    fn records_are_read_or_left_out() {
+        let mut body = Vec::new();
+        body.extend([7_u32, 42].iter().flat_map(|word| word.to_ne_bytes()));
+        body.extend(1_000_u64.to_ne_bytes());
+        body.extend([3_u32, 0].iter().flat_map(|word| word.to_ne_bytes()));
+        let switch = Switch { at: Instant::at_ns(1_000), cpu: CpuId::new(3), tid: 42, turn: Turn::Preempted };
+        let out = MISC_SWITCH_OUT | MISC_SWITCH_OUT_PREEMPT;
+        assert_eq!(parse(RECORD_SWITCH, out, &body), Some(Seen::Switch(switch)));
+        let wide = [&[0; 8][..], &body].concat();
+        let inward = Switch { turn: Turn::In, ..switch };
+        assert_eq!(parse(RECORD_SWITCH_CPU_WIDE, 0, &wide), Some(Seen::Switch(inward)));
+        assert_eq!(parse(RECORD_SWITCH, MISC_SWITCH_OUT, &body[..12]), None);
+        let lost = [1_u64, 5].map(u64::to_ne_bytes).concat();
+        assert_eq!(parse(RECORD_LOST, 0, &lost), Some(Seen::Lost(5)));
+        assert_eq!(parse(9, 0, &body), None);
+    }
+}

@@ -1,0 +1,191 @@
+//! What a thread has had and is doing: its files under /proc, held open and read in one call each, without allocating.
+
+use crate::thread::{State, path, problem};
+use crate::{Error, Result, file};
+use rustix::fd::AsFd;
+use rustix::fs::OFlags;
+use sched::Nanos;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
+/// What a thread has had so far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Usage {
+    /// CPU time. Exact for a thread that is not running, and for who reads it on the CPU that the thread has just left; up
+    /// to a tick old for one that runs on another CPU.
+    pub ran: Nanos,
+    /// Time it waited for a CPU.
+    pub waited: Nanos,
+    /// How often it was put on a CPU.
+    pub dispatches: u64,
+}
+
+/// A thread's schedstat.
+#[derive(Debug)]
+pub struct Meter {
+    tid: u32,
+    file: File,
+}
+
+impl Meter {
+    /// Of thread `tid`.
+    ///
+    /// # Errors
+    /// It is gone, or the kernel has no schedstat.
+    pub fn open(tid: u32) -> Result<Meter> {
+        crate::thread::Thread::open(tid)?.meter()
+    }
+
+    pub(crate) fn of(tid: u32, directory: impl AsFd) -> Result<Meter> {
+        match file::open_in(&directory, "schedstat", OFlags::RDONLY) {
+            Ok(file) => Ok(Meter { tid, file }),
+            Err(_) if file::open_in(&directory, "stat", OFlags::RDONLY).is_ok() => Err(Error::Absent {
+                what: path(tid, "schedstat").display().to_string(),
+                why: "this kernel does not count the CPU time of threads".to_string(),
+                right: "a kernel with CONFIG_SCHED_INFO",
+            }),
+            Err(error) => Err(problem(error, tid, "schedstat")),
+        }
+    }
+
+    /// What it has had. Allocates nothing unless it fails.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn read(&self) -> Result<Usage> {
+        let mut bytes = [0; 96];
+        let read = self.file.read_at(&mut bytes, 0).map_err(|error| problem(error, self.tid, "schedstat"))?;
+        let malformed = || Error::Malformed { path: path(self.tid, "schedstat"), wanted: "three numbers" };
+        parse_usage(&bytes[..read]).ok_or_else(malformed)
+    }
+}
+
+/// What a thread does at one moment, and where.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Doing {
+    /// What it is doing.
+    pub state: State,
+    /// The CPU it runs or last ran on.
+    pub cpu: usize,
+}
+
+/// A thread's stat, read for what it is doing only.
+#[derive(Debug)]
+pub struct StateMeter {
+    tid: u32,
+    file: File,
+}
+
+impl StateMeter {
+    /// Of thread `tid`.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn open(tid: u32) -> Result<StateMeter> {
+        crate::thread::Thread::open(tid)?.state_meter()
+    }
+
+    pub(crate) fn of(tid: u32, directory: impl AsFd) -> Result<StateMeter> {
+        let file = file::open_in(directory, "stat", OFlags::RDONLY).map_err(|error| problem(error, tid, "stat"))?;
+        Ok(StateMeter { tid, file })
+    }
+
+    /// What it is doing. Allocates nothing unless it fails.
+    ///
+    /// # Errors
+    /// It is gone.
+    pub fn read(&self) -> Result<Doing> {
+        // 52 numbers of at most 20 digits and a short name.
+        let mut bytes = [0; 1200];
+        let read = self.file.read_at(&mut bytes, 0).map_err(|error| problem(error, self.tid, "stat"))?;
+        let malformed = || Error::Malformed { path: path(self.tid, "stat"), wanted: "the status of a thread" };
+        parse_doing(&bytes[..read]).ok_or_else(malformed)
+    }
+}
+
+/// Three decimal numbers.
+fn parse_usage(bytes: &[u8]) -> Option<Usage> {
+    let mut numbers = words(bytes).map(number);
+    let mut next = || numbers.next().flatten();
+    Some(Usage { ran: Nanos::ns(next()?), waited: Nanos::ns(next()?), dispatches: next()? })
+}
+
+/// State and CPU, the 1st and the 37th word after the name.
+fn parse_doing(bytes: &[u8]) -> Option<Doing> {
+    let end_of_name = bytes.iter().rposition(|&byte| byte == b')')?;
+    let mut words = words(&bytes[end_of_name + 1..]);
+    let state = State::of(*words.next()?.first()?);
+    let cpu = usize::try_from(number(words.nth(35)?)?).ok()?;
+    Some(Doing { state, cpu })
+}
+
+fn words(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
+    bytes.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty())
+}
+
+fn number(digits: &[u8]) -> Option<u64> {
+    let digit = |sum: u64, byte: &u8| {
+        byte.is_ascii_digit().then(|| sum.checked_mul(10)?.checked_add(u64::from(byte - b'0'))).flatten()
+    };
+    digits.iter().try_fold(0, digit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::child::{Child, Work};
+
+    #[test]
+    fn numbers_are_read_or_refused() {
+        let usage = Usage { ran: Nanos::ns(12), waited: Nanos::ns(3), dispatches: 4 };
+        assert_eq!(parse_usage(b"12 3 4\n"), Some(usage));
+        assert_eq!(parse_usage(b"12 3\n"), None);
+        assert_eq!(parse_usage(b"12 x 4\n"), None);
+        assert_eq!(parse_usage(b"99999999999999999999 1 1\n"), None);
+        let stat =
+            b"42 (a) b) R 7 1 1 0 -1 4194560 0 0 0 0 0 0 0 0 20 0 1 0 12345 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 17 3 0 0";
+        assert_eq!(parse_doing(stat), Some(Doing { state: State::Runnable, cpu: 3 }));
+        assert_eq!(parse_doing(&stat[..40]), None);
+    }
+
+    #[test]
+    fn cpu_time_of_this_thread_grows_as_it_runs() {
+        let meter = Meter::open(crate::thread::current()).unwrap();
+        let before = meter.read().unwrap();
+        let mut sum = 0_u64;
+        while meter.read().unwrap().ran < before.ran + Nanos::ms(5) {
+            sum = std::hint::black_box(sum + 1);
+        }
+        assert!(sum > 0);
+        let gone = Meter::open(u32::MAX >> 2).map(|_| ()).unwrap_err();
+        assert!(matches!(gone, Error::Gone(_)), "{gone}");
+    }
+
+    #[test]
+    fn a_spinning_child_runs_and_a_sleeping_one_does_not() {
+        let spinning = Child::start(Work::Spin { busy: Nanos::ms(1), idle: Nanos::ms(1) }).unwrap();
+        let sleeping = Child::start(Work::Sleep).unwrap();
+        let asleep = StateMeter::open(sleeping.pid()).unwrap();
+        let meters = [spinning.pid(), sleeping.pid()].map(|tid| Meter::open(tid).unwrap());
+        while asleep.read().unwrap().state != State::Sleeping {
+            crate::clock::sleep(Nanos::ms(1));
+        }
+        let before = meters.each_ref().map(|meter| meter.read().unwrap());
+        while meters[0].read().unwrap().ran < before[0].ran + Nanos::ms(10) {
+            crate::clock::sleep(Nanos::ms(1));
+        }
+        assert_eq!(meters[1].read().unwrap(), before[1]);
+        assert_eq!(asleep.read().unwrap().state, State::Sleeping);
+    }
+
+    #[test]
+    fn reading_allocates_nothing() {
+        let me = crate::thread::current();
+        let (usage, doing) = (Meter::open(me).unwrap(), StateMeter::open(me).unwrap());
+        let allocated = allocation_counter::measure(|| {
+            assert!(usage.read().unwrap().dispatches > 0);
+            assert_eq!(doing.read().unwrap().state, State::Runnable);
+        });
+        assert_eq!(allocated.count_total, 0);
+    }
+}

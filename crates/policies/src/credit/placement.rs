@@ -216,6 +216,7 @@ impl Credit {
             self.queues.remove(e);
             self.set_home(e, idle);
             self.queues.insert(idle, e);
+            self.cpus[idle.index()].queued_while_idle = true;
             self.call_idle(idle, cx);
         }
     }

@@ -168,9 +168,9 @@ impl<'a> Cx<'a> {
         self.truth.allowed(e)
     }
 
-    /// The members of `g` itself (not of its subgroups), newest first.
+    /// The members of `g` itself (not of its subgroups), newest first; in a composition, those of this class.
     pub fn members(&self, g: GroupId) -> impl Iterator<Item = EntityId> + '_ {
-        self.truth.members(g)
+        self.truth.members(g).filter(|&e| self.class_of(e) == self.view.class)
     }
 
     /// What is asked for `g`.

@@ -223,9 +223,9 @@ impl<'a> Driver<'a> {
         let mut text = String::new();
         let nobody_runs = self.machine.host().iter().all(|cpu| self.machine.running(cpu).is_none());
         for e in self.auditor.attached() {
-            let (state, held) = (self.machine.state(e), self.machine.is_held(e));
-            let _ = write!(text, "{e} {state:?} {held} {:?}", self.machine.params(e));
+            let _ = write!(text, "{e} {:?} {:?}", self.machine.state(e), self.machine.params(e));
             if nobody_runs {
+                let _ = write!(text, " held={}", self.machine.is_held(e));
                 self.machine.inspect_all(e, &mut |name, value| {
                     let _ = write!(text, " {name}={value}");
                 });

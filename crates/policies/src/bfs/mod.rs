@@ -120,6 +120,8 @@ struct Task {
     begun: bool,
     /// Whether it looked interactive when it last woke.
     interactive: bool,
+    /// Whether it is kept from some CPUs.
+    restricted: bool,
 }
 
 /// What a CPU runs.
@@ -399,25 +401,26 @@ impl Policy for Bfs {
             deadline: Instant::ZERO,
             begun: false,
             interactive: false,
+            restricted: !cx.may_run_anywhere(e),
         };
         if self.tasks.len() <= e.index() {
             self.tasks.resize(e.index() + 1, fresh);
         }
         self.tasks[e.index()] = fresh;
         self.queue.reserve(e);
-        self.restricted += usize::from(!cx.may_run_anywhere(e));
+        self.restricted += usize::from(fresh.restricted);
         Ok(())
     }
 
-    fn detach(&mut self, e: EntityId, cx: &mut Cx<'_>) {
-        self.restricted -= usize::from(!cx.may_run_anywhere(e));
+    fn detach(&mut self, e: EntityId, _cx: &mut Cx<'_>) {
+        self.restricted -= usize::from(self.tasks[e.index()].restricted);
     }
 
-    fn adjust(&mut self, e: EntityId, old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
+    fn adjust(&mut self, e: EntityId, _old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
         let params = *cx.params(e);
-        let everywhere = |affinity: &sched::CpuSet| cx.host().all().minus(affinity).is_empty();
-        let (was, is) = (everywhere(&old.affinity), everywhere(&params.affinity));
-        self.restricted = self.restricted + usize::from(!is) - usize::from(!was);
+        let restricted = !cx.may_run_anywhere(e);
+        let was = core::mem::replace(&mut self.task(e).restricted, restricted);
+        self.restricted = self.restricted + usize::from(restricted) - usize::from(was);
         let waits = self.queue.remove(e);
         let nice = nearest_nice(params.weight);
         let (before, after) = (self.lengths.offset(self.tasks[e.index()].nice), self.lengths.offset(nice));

@@ -245,6 +245,12 @@ impl Classes {
         if self.member(e).level == Level::Below {
             self.count_runnable(true, cx);
         }
+        let level = self.member(e).level;
+        // A class knows no parents but its own.
+        let why = match why {
+            Wake::New { parent } => Wake::New { parent: parent.filter(|&parent| self.member(parent).level == level) },
+            other => other,
+        };
         let (class, mut view) = self.class_of(e, cx);
         class.wake(e, why, &mut view);
     }

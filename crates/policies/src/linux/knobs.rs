@@ -2,18 +2,43 @@
 
 use super::Bases;
 use crate::classes::SERVER_KNOBS;
-use crate::{cfs, deadline, eevdf, rt};
+use crate::{balance, bfs, bmq, cfs, credit, credit2, deadline, eevdf, muqss, pds, round_robin, rt};
 use sched::{AlarmBase, AlarmKind, AlarmSlots, Descriptor, Knob, Knobs};
 
-/// The fair classes, in the order of the knob's words.
-const FAIR: [&Descriptor; 2] = [&cfs::POLICY, &eevdf::POLICY];
+/// The fair classes, in the order of the knob's words. The kernel has had the first two, and their knobs are offered here; of the
+/// others, those that mean the same.
+const FAIR: [&Descriptor; 10] = [
+    &cfs::POLICY,
+    &eevdf::POLICY,
+    &balance::POLICY,
+    &bfs::POLICY,
+    &bmq::POLICY,
+    &credit::POLICY,
+    &credit2::POLICY,
+    &muqss::POLICY,
+    &pds::POLICY,
+    &round_robin::POLICY,
+];
+pub(super) const WORDS: &[&str] = &{
+    let (mut words, mut at) = ([""; FAIR.len()], 0);
+    while at < FAIR.len() {
+        words[at] = FAIR[at].name;
+        at += 1;
+    }
+    words
+};
 
-const CHOICE: [Knob; 1] =
-    [Knob::choice("fair", &["cfs", "eevdf"], "the fair class").from("kernel/sched/fair.c: eevdf from v6.6 on")];
+const CHOICE: [Knob; 1] = [Knob::choice("fair", WORDS, "the fair class")
+    .from("kernel/sched/fair.c: cfs to v6.5, eevdf from v6.6 on; others: ours")];
 
 /// Knobs of `eevdf` that have the name of one of `cfs` and mean something else; here they are called so.
 const RENAMED: [(&str, &str); 3] =
     [("version", "eevdf-version"), ("base-slice", "eevdf-base-slice"), ("next-buddy", "eevdf-next-buddy")];
+
+/// Whether this is a fair class that Linux has had: only those pull at once what waits behind a more urgent class.
+pub(super) fn is_linuxs_own(fair: &Descriptor) -> bool {
+    FAIR[..3].iter().any(|own| own.name == fair.name)
+}
 
 /// What the kernel's defaults are, where the classes alone have others.
 const KERNEL: [(&str, i64); 3] = [("admission", 1), ("asleep", 1), ("hrtick", 0)];
@@ -26,7 +51,10 @@ pub(super) fn fair(knobs: &Knobs) -> (&'static Descriptor, Knobs) {
     for knob in fair.knobs {
         let renamed = RENAMED.iter().find(|(name, _)| chosen == "eevdf" && *name == knob.name);
         let name = renamed.map_or(knob.name, |(_, here)| here);
-        own.set(knob.name, knobs.get(name)).expect("the ranges are the same");
+        let same = |(here, _): &(&Knob, i64)| here.name == name && here.help == knob.help;
+        if let Some((_, value)) = knobs.iter().find(same) {
+            own.set(knob.name, value).expect("the ranges are the same");
+        }
     }
     (fair, own)
 }
@@ -142,13 +170,51 @@ pub(super) const ALARMS: AlarmSlots = AlarmSlots {
     group: BELOW.group,
 };
 
-/// What the fair classes use.
-const BELOW: AlarmSlots = {
-    let [a, b] = [FAIR[0].alarms, FAIR[1].alarms];
-    let same = a.policy.len() == b.policy.len() && a.cpu.len() == b.cpu.len();
-    assert!(same && a.entity.len() == b.entity.len() && a.group.len() == b.group.len(), "they have the same slots");
-    a
+/// Room for what any of the fair classes uses.
+const BELOW: AlarmSlots = AlarmSlots {
+    policy: &union::<{ most(0) }>(0),
+    cpu: &union::<{ most(1) }>(1),
+    entity: &union::<{ most(2) }>(2),
+    group: &union::<{ most(3) }>(3),
 };
+
+/// The slots of the fair class `at`: of the policy, a CPU, an entity or a group.
+const fn slots(at: usize, whose: usize) -> &'static [AlarmKind] {
+    let alarms = FAIR[at].alarms;
+    [alarms.policy, alarms.cpu, alarms.entity, alarms.group][whose]
+}
+
+/// How many of these slots any of them has at most.
+const fn most(whose: usize) -> usize {
+    let (mut most, mut at) = (0, 0);
+    while at < FAIR.len() {
+        if slots(at, whose).len() > most {
+            most = slots(at, whose).len();
+        }
+        at += 1;
+    }
+    most
+}
+
+/// These slots, of which each has one kind in all classes.
+const fn union<const N: usize>(whose: usize) -> [AlarmKind; N] {
+    let (mut all, mut known, mut at) = ([TIMER; N], 0, 0);
+    while at < FAIR.len() {
+        let own = slots(at, whose);
+        let mut slot = 0;
+        while slot < own.len() {
+            if slot < known {
+                assert!(all[slot] as u8 == own[slot] as u8, "a slot has one kind");
+            } else {
+                all[slot] = own[slot];
+                known = slot + 1;
+            }
+            slot += 1;
+        }
+        at += 1;
+    }
+    all
+}
 
 const fn concat<const N: usize>(lists: [&[AlarmKind]; 4]) -> [AlarmKind; N] {
     let (mut all, mut count, mut list) = ([TIMER; N], 0, 0);

@@ -14,7 +14,7 @@
 //! | stop | class `stop` | before everything, until it blocks |
 //! | deadline | who has a reservation, and no other class than the normal one | `deadline`; a soft one reclaims |
 //! | real-time | `fifo`, `rr` | `rt` |
-//! | fair, idle | all others | `cfs` or `eevdf`, by the knob `fair` |
+//! | fair, idle | all others | `cfs`, `eevdf` or another policy, by the knob `fair` |
 //!
 //! Between the classes there is only this:
 //!
@@ -35,6 +35,10 @@
 //! `cfs`, it begins with `eevdf-` here. What `deadline` promises on one CPU holds here with
 //! `hrtick = on`, `admission = density`, `asleep = lapse` and nobody above; the kernel's, and the defaults here, are `off`,
 //! `bandwidth` and `renew`. The kernel's `whole-machine = on` is not the default here, so that VMs can be pinned.
+//!
+//! **Other fair classes.** `fair` takes any policy that shares CPUs among those it is given and keeps nobody on one: each with its
+//! defaults, but for knobs it has in common with `cfs`. They know nothing of classes above: who waits there behind a
+//! real-time task may go on waiting while another CPU idles, as those do not promise to look.
 //!
 //! Differences from the kernel: a fair server looks after all fair tasks that could run on its CPU, not those queued there; its
 //! share is never reclaimed by others; and the differences that the essays of the classes name.
@@ -98,6 +102,9 @@ fn has_above(load: &Load<'_>) -> bool {
 }
 
 fn conserving(load: &Load<'_>) -> Conserving {
+    if has_above(load) && !knobs::is_linuxs_own(knobs::fair(load.knobs).0) {
+        return Conserving::Never;
+    }
     let below = ask_fair(load, |fair, load| (fair.conserving)(load));
     if load.knobs.on("fair-server") { below } else { rt::throttled(load, below) }
 }

@@ -192,6 +192,20 @@ fn the_fair_class_is_a_choice_and_its_knobs_are_passed_on() {
     assert_eq!([slice(750_000), slice(5_000_000)], [Some(750_000), Some(5_000_000)]);
 }
 
+/// Whatever the fair class: a real-time task has what it asks for at once, and two equals share the rest.
+#[test]
+fn any_fair_class_shares_what_the_others_leave() {
+    for (word, fair) in super::super::knobs::WORDS.iter().enumerate() {
+        let mut host = host_with(1, &[("fair", i64::try_from(word).expect("few"))], Costs::NONE);
+        let [a, b] = [(), ()].map(|()| hog(&mut host, nice(0)));
+        let urgent = periodic(&mut host, fifo(1), Nanos::ms(10), Nanos::ms(4));
+        host.run_until(at(3_000));
+        assert_eq!(used(&mut host, urgent), Nanos::ms(1_200), "{fair}");
+        assert_near(used(&mut host, a), Nanos::ms(900), Nanos::ms(35));
+        assert_near(used(&mut host, b), Nanos::ms(900), Nanos::ms(35));
+    }
+}
+
 /// A 6.12 kernel: no throttling, a server, EEVDF, and the right formula.
 #[test]
 fn the_knobs_of_a_6_12_kernel_go_together() {

@@ -2,8 +2,8 @@
 
 use crate::Spread;
 use sched::{
-    Action, Class, Descriptor, EntityId, Host, Input, Instant, Kicks, Machine, Nanos, Params, Reservation, RtPriority,
-    Wake,
+    Action, Alarm, Class, CpuId, Descriptor, EntityId, Host, Input, Instant, Kicks, Machine, Nanos, Params,
+    Reservation, RtPriority, Wake,
 };
 
 const CPUS: usize = 4;
@@ -31,6 +31,8 @@ pub(crate) fn measure(runs: usize) {
 pub(crate) struct Crowd {
     machine: Machine,
     now: Instant,
+    /// By number; they are served only when nobody runs.
+    alarms: Vec<Option<(Instant, Alarm)>>,
     pub(crate) sleeper: EntityId,
 }
 
@@ -38,20 +40,24 @@ pub(crate) fn crowd(policy: &Descriptor, size: usize) -> Crowd {
     let mut machine =
         Machine::build(policy, Host::new(CPUS), &policy.defaults(), Kicks::Immediate).expect("it takes its defaults");
     let mut now = Instant::ZERO;
+    let mut alarms = Vec::new();
     for i in 0..size {
         let e = machine.attach(now, params(policy, i, size)).expect("there is room for it");
         machine.input(now, Input::Wake { entity: e, why: Wake::New { parent: None } });
         now += Nanos::ns(1);
-        machine.settle(now);
+        settle(&mut machine, &mut alarms, now);
     }
     let sleeper = machine.attach(now, params(policy, 0, size)).expect("there is room for it");
-    Crowd { machine, now, sleeper }
+    Crowd { machine, now, alarms, sleeper }
 }
 
-/// Promises of half the machine in all, for who keeps promises; every tenth is real-time and every tenth has a promise, for
+/// From one input to the next: so short that hardly anybody has used up its promise before a run is over.
+const STEP: Nanos = Nanos::us(1);
+
+/// Promises of half a CPU in all, for who keeps promises; every tenth is real-time and every tenth has a promise, for
 /// who has classes.
 fn params(policy: &Descriptor, i: usize, size: usize) -> Params {
-    let period = Nanos::ms(10 + (i % 90) as u64);
+    let period = Nanos::ms(4_000 + (i % 90) as u64);
     let reservation = Some(Reservation::new(period.scale(1, 2 * size as u64 + 2), period));
     let class = RtPriority::new(50).map_or(Class::Normal, Class::RoundRobin);
     match (policy.name, i % 10) {
@@ -79,22 +85,44 @@ fn one(policy: &Descriptor, size: usize) -> f64 {
 }
 
 pub(crate) fn round(crowd: &mut Crowd, blocked: EntityId) -> EntityId {
-    let Crowd { machine, now, .. } = crowd;
-    *now += Nanos::us(50);
+    let Crowd { machine, now, alarms, .. } = crowd;
+    *now += STEP;
     machine.input(*now, Input::Wake { entity: blocked, why: Wake::Timer });
-    settle(machine, *now);
-    *now += Nanos::us(50);
+    settle(machine, alarms, *now);
+    *now += STEP;
     // Each CPU in turn; who is held to a reservation may leave one idle.
-    let first = now.as_ns() as usize / 100_000;
-    let cpus = (first..first + CPUS).map(|n| sched::CpuId::new(n % CPUS));
-    let (cpu, runs) =
-        cpus.filter_map(|cpu| Some((cpu, machine.running(cpu)?))).next().expect("somebody runs somewhere");
+    let first = (now.as_ns() / STEP.saturating_mul(2).as_ns()) as usize;
+    let running = |machine: &Machine| {
+        let mut cpus = (first..first + CPUS).map(|n| CpuId::new(n % CPUS));
+        cpus.find_map(|cpu| Some((cpu, machine.running(cpu)?)))
+    };
+    let (cpu, runs) = loop {
+        if let Some(found) = running(machine) {
+            break found;
+        }
+        let next = alarms.iter_mut().filter(|alarm| alarm.is_some()).min_by_key(|alarm| alarm.map(|(at, _)| at));
+        let (at, alarm) = next.and_then(Option::take).expect("somebody will run some day");
+        *now = at.max(*now);
+        machine.input(*now, Input::Alarm { alarm });
+        settle(machine, alarms, *now);
+    };
     machine.input(*now, Input::Block { cpu });
-    settle(machine, *now);
+    settle(machine, alarms, *now);
     runs
 }
 
-fn settle(machine: &mut Machine, now: Instant) {
-    let told = machine.settle(now).iter().filter(|action| matches!(action, Action::Run { .. })).count();
-    std::hint::black_box(told);
+fn settle(machine: &mut Machine, alarms: &mut Vec<Option<(Instant, Alarm)>>, now: Instant) {
+    for action in machine.settle(now) {
+        match *action {
+            Action::SetAlarm { alarm, number, at, .. } => {
+                if alarms.len() <= number {
+                    alarms.resize(number + 1, None);
+                }
+                alarms[number] = Some((at, alarm));
+            }
+            Action::ClearAlarm { number, .. } => alarms[number] = None,
+            _ => {}
+        }
+    }
+    std::hint::black_box(alarms);
 }

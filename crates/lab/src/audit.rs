@@ -70,6 +70,7 @@ fn load<'a>(scenario: &'a Scenario, choice: &'a Choice) -> Load<'a> {
         weight_least: weights().min().unwrap_or(1),
         weight_most: weights().max().unwrap_or(1),
         group_depth: scenario.entities.iter().map(|entity| depth(entity.group)).max().unwrap_or(0),
+        has_gangs: scenario.groups.iter().any(|group| group.params.gang),
         has_rt: any(|entity| entity.params.class.rt_priority().is_some() || entity.params.class == Class::Stop),
         has_reservations: any(|entity| entity.params.reservation.is_some()),
         has_limits: scenario.groups.iter().any(limited),

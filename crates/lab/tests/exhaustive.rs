@@ -315,6 +315,7 @@ fn may_starve(policy: &Descriptor) -> bool {
         weight_least: Weight::nice(5).expect("it is in range").as_linux().into(),
         weight_most: Weight::nice(-10).expect("it is in range").as_linux().into(),
         group_depth: 1,
+        has_gangs: true,
         has_rt: true,
         has_reservations: true,
         has_limits: true,

@@ -45,6 +45,7 @@ fn load<'a>(host: &'a Host, knobs: &'a Knobs, has_sleepers: bool) -> Load<'a> {
         weight_least: 1024,
         weight_most: 1024,
         group_depth: 0,
+        has_gangs: false,
         has_rt: false,
         has_reservations: true,
         has_limits: false,

@@ -73,6 +73,7 @@ fn run(policy: &'static Descriptor, knobs: &Knobs, weights: &[Weight], dice: &mu
         weight_least: linux(weights.iter().min()),
         weight_most: linux(weights.iter().max()),
         group_depth: 0,
+        has_gangs: false,
         has_rt: false,
         has_reservations: false,
         has_limits: false,

@@ -1,13 +1,13 @@
 //! Adaptive: VMs are brought together over Credit while their guests spin for long, and only then.
 //!
-//! Nobody has to know which VM is concurrent, and when: a monitor in the guest measures how long its spin locks are waited for, and
-//! reports a wait of `threshold` or more. That begins an interval in which the VM is scheduled as a concurrent one of `hybrid` is: each
-//! vCPU on a CPU of its own, and siblings called when one of them is chosen. After it, the VM is as any other
-//! under `credit`.
+//! Nobody has to know which VM is concurrent, and when: a monitor in the guest measures how long its spin locks are
+//! waited for, and reports a wait of `threshold` or more. That begins an interval in which the VM is scheduled as a
+//! concurrent one of `hybrid` is: each vCPU on a CPU of its own, and siblings called when one of them is chosen. After
+//! it, the VM is as any other under `credit`.
 //!
-//! **How long.** The first interval lasts `interval`. If the guest reports again sooner after one than it was long, it was too
-//! short, and the next one is twice as long; if not, it may have been too long, and the next one is a quarter shorter;
-//! `interval-least` and `interval-most` bound it. Reports within one change nothing.
+//! **How long.** The first interval lasts `interval`. If the guest reports again sooner after one than it was long, it
+//! was too short, and the next one is twice as long; if not, it may have been too long, and the next one is a quarter
+//! shorter; `interval-least` and `interval-most` bound it. Reports within one change nothing.
 //!
 //! ```text
 //! reports (ms)      0        31            200            1000
@@ -16,15 +16,16 @@
 //!
 //! Every group with members is a VM; it need not be marked.
 //!
-//! The original learns by reinforcement how long a VM's lock contention lasts. Its constants are not at hand; the rule above is ours, and
-//! the threshold is 2^20 cycles at 2.33 GHz.
+//! The original learns by reinforcement how long a VM's lock contention lasts. Its constants are not at hand; the rule
+//! above is ours, and the threshold is 2^20 cycles at 2.33 GHz.
 //!
-//! Source: Weng, Liu, Yu and Li, "Dynamic adaptive scheduling for virtual machines", HPDC 2011, as told in policies.md 10.6.
+//! Source: Weng, Liu, Yu and Li, "Dynamic adaptive scheduling for virtual machines", HPDC 2011, as told in policies.md
+//! 10.6.
 
 use crate::credit;
 use crate::hybrid::{SIGNAL_EVERY, SIGNAL_FROM, together};
 use crate::parallel::{ACCOUNTING_LOWERS, Demand, Packing, Parallel, Parts, SHARED, Unit};
-use sched::{AlarmKind, AlarmSlots, Descriptor, Host, Knob, Knobs, Nanos, Policy, Refused};
+use sched::{AlarmKind, AlarmSlots, Conserving, Descriptor, Host, Knob, Knobs, Nanos, Policy, Refused};
 
 /// What the rest of the system knows of it.
 pub(crate) const POLICY: Descriptor = Descriptor {
@@ -34,6 +35,8 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     good_for: "VMs that are concurrent at times, without anybody having to say which and when",
     bad_at: "guests that report nothing, or lie: a VM that is brought together all the time can starve others",
     text: include_str!("adaptive.rs"),
+    conserving: |load| if load.group_depth == 0 { (SHARED.conserving)(load) } else { Conserving::Never },
+    starvation: |load| if load.group_depth == 0 { (SHARED.starvation)(load) } else { None },
     alarms: AlarmSlots { group: &[AlarmKind::Timer], ..SHARED.alarms },
     knobs: &KNOBS,
     build,
@@ -54,7 +57,7 @@ const OWN: [Knob; 7] = [
     SIGNAL_EVERY,
     ACCOUNTING_LOWERS,
 ];
-const KNOBS: [Knob; credit::KNOBS.len() + OWN.len()] = Knob::join(credit::KNOBS, &OWN);
+const KNOBS: [Knob; credit::KNOBS.len() + OWN.len()] = Knob::join(&OWN, credit::KNOBS);
 
 fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     let [threshold, first, least, most] =

@@ -1,7 +1,8 @@
 //! Admission: the promises made never exceed what the CPUs can give.
 //!
-//! With deadline = period and work that does not rest (or gives up what a rest costs others, as here), EDF meets every deadline on one CPU if and only if Σ slice/period ≤ 1 (Liu and Layland
-//! 1973). Globally on m CPUs, Σ ≤ m and each ≤ 1 bounds tardiness (Devi and Anderson 2005) but does not exclude it.
+//! With deadline = period and work that does not rest (or gives up what a rest costs others, as here), EDF meets every
+//! deadline on one CPU if and only if Σ slice/period ≤ 1 (Liu and Layland 1973). Globally on m CPUs, Σ ≤ m and each ≤ 1
+//! bounds tardiness (Devi and Anderson 2005) but does not exclude it.
 
 use sched::{CpuId, CpuSet, Nanos, Reservation};
 

@@ -1,9 +1,9 @@
 //! Balance scheduling: CFS, but that no two vCPUs of a VM wait in the queue of one CPU.
 //!
-//! Two siblings in one queue can never run at the same time, however free the others are. Strict co-scheduling prevents that at the
-//! price of holes; balance scheduling only by where it puts them. A vCPU that wakes, is forked or is moved does not come to a
-//! CPU on which a sibling runs or waits; among the other CPUs CFS chooses as always. Siblings are then likely, though not
-//! bound, to run at the same time.
+//! Two siblings in one queue can never run at the same time, however free the others are. Strict co-scheduling prevents
+//! that at the price of holes; balance scheduling only by where it puts them. A vCPU that wakes, is forked or is moved
+//! does not come to a CPU on which a sibling runs or waits; among the other CPUs CFS chooses as always. Siblings are
+//! then likely, though not bound, to run at the same time.
 //!
 //! ```text
 //! two CPUs; vm = v0, v1; hogs h, i
@@ -11,12 +11,14 @@
 //! balance queues     v0 h  | v1 i     both run, or wait, or one of each
 //! ```
 //!
-//! Siblings are the members of one group (not of the groups below it, and not of the root). Where there is one on every CPU that a vCPU may run on,
-//! as in a VM with more vCPUs than CPUs, the rule is void for it. What is queued already stays: the rule is about placement.
+//! Siblings are the members of one group (not of the groups below it, and not of the root). Where there is one on every
+//! CPU that a vCPU may run on, as in a VM with more vCPUs than CPUs, the rule is void for it. What is queued already
+//! stays: the rule is about placement.
 //!
-//! `coschedule` is what its authors compare it with on CFS: whenever a vCPU is put on a CPU, the CPUs of its waiting siblings are
-//! called, unless they run another sibling, and each puts the sibling first, as far as CFS lets somebody go first who is not far ahead of its share (a `next` buddy).
-//! It makes siblings run together more often, at the price of more switches.
+//! `coschedule` is what its authors compare it with on CFS: whenever a vCPU is put on a CPU, the CPUs of its waiting
+//! siblings are called, unless they run another sibling, and each puts the sibling first, as far as CFS lets somebody
+//! go first who is not far ahead of its share (a `next` buddy). It makes siblings run together more often, at the price
+//! of more switches.
 //!
 //! All else, groups, quotas and knobs included, is as in `cfs`.
 //!
@@ -44,17 +46,9 @@ pub(crate) const POLICY: Descriptor = Descriptor {
 
 const COSCHEDULE: Knob =
     Knob::switch("coschedule", false, "whether the CPUs of waiting siblings put them first when one is put on a CPU")
-        .from("the co-scheduling that the paper compares with, on CFS");
+        .from("the co-scheduling that the paper compares with, on CFS; its details are assumed (policies.md 10.6)");
 
-const KNOBS: [Knob; cfs::POLICY.knobs.len() + 1] = {
-    let mut all = [COSCHEDULE; cfs::POLICY.knobs.len() + 1];
-    let mut n = 0;
-    while n < cfs::POLICY.knobs.len() {
-        all[n] = cfs::POLICY.knobs[n];
-        n += 1;
-    }
-    all
-};
+const KNOBS: [Knob; cfs::POLICY.knobs.len() + 1] = Knob::join(&[COSCHEDULE], cfs::POLICY.knobs);
 
 fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     let fair = cfs::new(host, knobs).keeping_siblings_apart();

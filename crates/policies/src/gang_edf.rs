@@ -1,8 +1,8 @@
 //! Gang EDF: the vCPUs of a VM have the same slice in the same periods, each on a CPU of its own.
 //!
 //! Partitioned earliest deadline first, as in `edf`, for parallel VMs. The members of a gang are promised one (slice,
-//! period) with one phase, on CPUs that are all different; each is admitted only if a CPU that none of its siblings has admits
-//! it. So their periods begin at the same instant everywhere, and each has its slice before the same deadline.
+//! period) with one phase, on CPUs that are all different; each is admitted only if a CPU that none of its siblings has
+//! admits it. So their periods begin at the same instant everywhere, and each has its slice before the same deadline.
 //!
 //! ```text
 //! two CPUs, hard; gang a = a0, a1 (4 ms in 10); gang b = b0, b1 (5 in 20)
@@ -11,19 +11,21 @@
 //! a1  b1   . a1  .         a1  b1   .  a1
 //! ```
 //!
-//! **Admission.** A CPU takes a member if its utilisation stays within one, less the reserve: then no slice is late there (Liu and
-//! Layland). A member that no CPU takes is refused, with the largest slice that would fit. All members ask for the same; one that
-//! asks for something else is refused.
+//! **Admission.** A CPU takes a member if its utilisation stays within one, less the reserve: then no slice is late
+//! there (Liu and Layland). A member that no CPU takes is refused, with the largest slice that would fit. All members
+//! ask for the same; one that asks for something else is refused.
 //!
-//! **Phase.** The first member's periods begin when it comes, or at the `start` asked for: hosts that agree on a start run their parts of
-//! a gang together. A later one begins with the next period of its siblings. Periods of a gang never move, whoever sleeps: who wakes
-//! within one has what its rest has left it (docs/decisions/0010).
+//! **Phase.** The first member's periods begin when it comes, or at the `start` asked for: hosts that agree on a start
+//! run their parts of a gang together. A later one begins with the next period of its siblings. Periods of a gang never
+//! move, whoever sleeps: who wakes within one has what its rest has left it (docs/decisions/0010).
 //!
-//! Siblings run at the same time as far as the deadlines of others on their CPUs let them: where two CPUs serve the same gangs, throughout; where
-//! one of them has another VM with an earlier deadline, its sibling there comes later, but not after the deadline. Equal deadlines go by the order
-//! in which entities came. Whoever is in no gang is scheduled as in partitioned `edf`.
+//! Siblings run at the same time as far as the deadlines of others on their CPUs let them: where two CPUs serve the
+//! same gangs, throughout; where one of them has another VM with an earlier deadline, its sibling there comes later,
+//! but not after the deadline. Equal deadlines go by the order in which entities came. Whoever is in no gang is
+//! scheduled as in partitioned `edf`.
 //!
-//! Source: ours, from VSched (Lin and Dinda, SC'05) §3 with the common start of gangs; compare Kato and Ishikawa, RTSS 2009 (global Gang EDF).
+//! Source: ours, from VSched (Lin and Dinda, SC'05) §3 with the common start of gangs; compare Kato and Ishikawa, RTSS
+//! 2009 (global Gang EDF).
 
 use crate::edf::{self, Edf, Partitioned};
 use sched::{AlarmKind, AlarmSlots, Conserving, Descriptor, Host, Keeps, Knob, Knobs, Load, Nanos, Policy, Refused};

@@ -1,12 +1,11 @@
 //! Hybrid: concurrent VMs run together over Credit, all others are left to Credit.
 //!
 //! Bringing vCPUs together pays for VMs whose threads wait for each other, and only costs for those that just compute. So
-//! the administrator types each VM: a marked one (`gang`) is concurrent, any other high-throughput. Credits give both
-//! their shares.
+//! the administrator types each VM: a marked one (`gang`) is concurrent, any other high-throughput.
 //!
-//! The vCPUs of a concurrent VM are kept on CPUs of their own. When the boot CPU (CPU 0) chooses one of them, it calls the others: they go
-//! to the head of their queues, above BOOST, and their CPUs choose again. That happens once in `signal-every`, a turn of
-//! Credit, for each VM.
+//! The vCPUs of a concurrent VM are kept on CPUs of their own. When the first of them is chosen, its CPU calls the
+//! others: they go to the head of their queues, above BOOST, and their CPUs choose again. That happens once in
+//! `signal-every`, a turn of Credit, for each VM.
 //!
 //! ```text
 //! two CPUs; VM a = a0 a1 is marked; two hogs on CPU 0, one on CPU 1
@@ -15,15 +14,17 @@
 //! aaaaa.....aaaaaaaaaa..........aaaaa.....aaaaa      CPU 1: a1, and a hog
 //! ```
 //!
-//! A VM of which no vCPU is on CPU 0 is called by nobody; `signal-from = any` lets every CPU call.
+//! `signal-from = boot` lets only CPU 0 call, as in the original; then a VM of which no vCPU is kept there is never
+//! called. Credits give all their shares in the long run only if concurrent VMs do not ask for more than theirs: who is
+//! called runs, overspent or not.
 //!
 //! The original's internals are not at hand: that siblings go above BOOST, and how often they are called, is assumed.
 //!
-//! Source: Weng, Wang, Li and Lu, "The hybrid scheduling framework for virtual machine systems", VEE 2009, as told in S3 §2 and
-//! policies.md 10.6.
+//! Source: Weng, Wang, Li and Lu, "The hybrid scheduling framework for virtual machine systems", VEE 2009, as told in
+//! S3 §2 and policies.md 10.6.
 
 use crate::credit;
-use crate::parallel::{ACCOUNTING_LOWERS, Packing, Parallel, Parts, SHARED, Together, Unit};
+use crate::parallel::{ACCOUNTING_LOWERS, Packing, Parallel, Parts, SHARED, SignalFrom, Together, Unit};
 use sched::{Descriptor, Host, Knob, Knobs, Nanos, Policy, Refused};
 
 /// What the rest of the system knows of it.
@@ -40,9 +41,12 @@ pub(crate) const POLICY: Descriptor = Descriptor {
 };
 
 /// Who calls.
-pub(crate) const SIGNAL_FROM: Knob =
-    Knob::choice("signal-from", &["boot", "any"], "which CPU calls the siblings of whom it chooses: CPU 0, or each")
-        .from("Weng et al.: the boot CPU");
+pub(crate) const SIGNAL_FROM: Knob = Knob::choice(
+    "signal-from",
+    &["first", "boot", "any"],
+    "which CPU calls the siblings of whom it chooses: that of the VM's first vCPU; CPU 0; each",
+)
+.from("Weng et al.: the boot CPU; that it is the VM's own is assumed, as on CPU 0 there may be none of it");
 
 /// How often.
 pub(crate) const SIGNAL_EVERY: Knob = Knob::time(
@@ -54,12 +58,16 @@ pub(crate) const SIGNAL_EVERY: Knob = Knob::time(
 .from("a slice of Credit; assumed (policies.md 10.6)");
 
 const OWN: [Knob; 3] = [SIGNAL_FROM, SIGNAL_EVERY, ACCOUNTING_LOWERS];
-const KNOBS: [Knob; credit::KNOBS.len() + OWN.len()] = Knob::join(credit::KNOBS, &OWN);
+const KNOBS: [Knob; credit::KNOBS.len() + OWN.len()] = Knob::join(&OWN, credit::KNOBS);
 
 /// How siblings are called.
 pub(crate) fn together(knobs: &Knobs) -> Together {
-    let boot_only = knobs.word(SIGNAL_FROM.name) == "boot";
-    Together { boot_only, every: knobs.time(SIGNAL_EVERY.name), ..Together::ALWAYS }
+    let from = match knobs.word(SIGNAL_FROM.name) {
+        "first" => SignalFrom::First,
+        "boot" => SignalFrom::Boot,
+        _ => SignalFrom::Any,
+    };
+    Together { from, every: knobs.time(SIGNAL_EVERY.name), ..Together::ALWAYS }
 }
 
 fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {

@@ -1,9 +1,10 @@
 //! Laxity: Credit, in which who wakes goes as far back as the delay it can live with allows.
 //!
-//! Credit's boost runs every waker at once, as long as it has credit; so with several of them none is served in time for sure, and
-//! batch work is disturbed for wakers that could have waited. Here a vCPU may say what scheduling delay it can live with (`latency`, its
-//! laxity). When it wakes with credit left, it is not boosted: it is put into the queue behind as many as can each have a whole slice before that delay
-//! is over, but never further back than Credit would put it.
+//! Credit's boost runs every waker at once, as long as it has credit; so with several of them none is served in time
+//! for sure, and batch work is disturbed for wakers that could have waited. Here a vCPU may say what scheduling delay
+//! it can live with (`latency`, its laxity). When it wakes with credit left, it is not boosted: it is put into the
+//! queue behind as many as can each have a whole slice before that delay is over, but never further back than Credit
+//! would put it.
 //!
 //! ```text
 //! slice 30 ms, r has just begun, queue a b c (all UNDER)     e wakes with a laxity of
@@ -13,15 +14,16 @@
 //! none        boosted, as in credit
 //! ```
 //!
-//! **Several CPUs.** Who wakes so goes to the CPU on which it would wait the shortest, and to its own, then to one that shares a cache with it,
-//! among equals.
+//! **Several CPUs.** Who wakes so goes to the CPU on which it would wait the shortest, and to its own, then to one that
+//! shares a cache with it, among equals.
 //!
-//! Who has no laxity, who is OVER, and all else (accounting, caps, stealing, knobs) is as in `credit`. Who preempts and blocks before a tick keeps its
-//! credit state as there: the delay is a promise only to who stays within its share.
+//! Who has no laxity, who is OVER, and all else (accounting, caps, stealing, knobs) is as in `credit`. Who preempts and
+//! blocks before a tick keeps its credit state as there: the delay is a promise only to who stays within its share.
 //!
 //! The position formula is inferred from the abstract and from S3; the paper's own is not at hand.
 //!
-//! Source: Lee, Krishnakumar, Krishnan, Singh and Yajnik, "Supporting soft real-time tasks in the Xen hypervisor", VEE 2010; S3 §2.
+//! Source: Lee, Krishnakumar, Krishnan, Singh and Yajnik, "Supporting soft real-time tasks in the Xen hypervisor", VEE
+//! 2010; S3 §2.
 
 use crate::credit::{self, Credit};
 use sched::{Descriptor, Host, Knobs, Policy, Refused};

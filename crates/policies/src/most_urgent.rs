@@ -1,13 +1,13 @@
 //! The most urgent run, one on each CPU, as far as they are free to move: what SCHED_DEADLINE, SCHED_FIFO and the stop
 //! class have in common.
 //!
-//! Every CPU has a queue. Who comes stays on its CPU unless somebody at least as urgent is there; else it goes to the CPU whose
-//! most urgent is least urgent, if that is less urgent than it is. A CPU that leaves somebody waiting *pushes* the most
-//! urgent of them to such a CPU; a CPU about to run something less urgent *pulls* the most urgent that waits elsewhere.
-//! After every decision, nobody waits while a CPU that is open to it runs somebody less urgent.
+//! Every CPU has a queue. Who comes stays on its CPU unless somebody at least as urgent is there; else it goes to the
+//! CPU whose most urgent is least urgent, if that is less urgent than it is. A CPU that leaves somebody waiting
+//! *pushes* the most urgent of them to such a CPU; a CPU about to run something less urgent *pulls* the most urgent
+//! that waits elsewhere. After every decision, nobody waits while a CPU that is open to it runs somebody less urgent.
 //!
-//! A CPU may be *taken* by a more urgent class: it is then open to nobody, and whoever waits there is pushed away or pulled.
-//! It may be *shut* by the class itself: who is there stays there, and nobody else comes.
+//! A CPU may be *taken* by a more urgent class: it is then open to nobody, and whoever waits there is pushed away or
+//! pulled. It may be *shut* by the class itself: who is there stays there, and nobody else comes.
 
 use sched::queue::Trees;
 use sched::{CpuId, CpuSet, Cx, EntityId, Running};

@@ -1,9 +1,9 @@
 //! MuQSS: BFS with a queue for each cache, whose heads everybody looks at.
 //!
-//! Con Kolivas's successor of BFS, for more CPUs than one lock can serve. Slices, virtual deadlines, classes, forks and ticks are
-//! those of `bfs`. Instead of one queue there is one for each part of the machine that shares a cache (or for each CPU, or for each
-//! core). A CPU that chooses looks at the heads of all queues, its own and nearer ones first, and takes the earliest deadline of the best class; so
-//! the order is that of one queue, without its lock.
+//! Con Kolivas's successor of BFS, for more CPUs than one lock can serve. Slices, virtual deadlines, classes, forks and
+//! ticks are those of `bfs`. Instead of one queue there is one for each part of the machine that shares a cache (or for
+//! each CPU, or for each core). A CPU that chooses looks at the heads of all queues, its own and nearer ones first, and
+//! takes the earliest deadline of the best class; so the order is that of one queue, without its lock.
 //!
 //! ```text
 //! two CPUs with a queue each; deadlines a 10, b 20 in the first, c 5 in the second
@@ -11,16 +11,19 @@
 //! not interactive  CPU 0 takes a, CPU 1 takes c; b waits for CPU 0
 //! ```
 //!
-//! **Not interactive.** A CPU keeps to its own queue and looks at others only when it has nothing: fewer moves, later answers.
+//! **Not interactive.** A CPU keeps to its own queue and looks at others only when it has nothing: fewer moves, later
+//! answers.
 //!
 //! **Yield.** Gives way to who is at least as urgent (1, as it comes), to nobody (0), or to everybody, with a new slice and
 //! deadline (2).
 //!
-//! **SMT-nice.** A thread of a core that runs something can keep its sibling threads from running what is of a worse class, or nicer by so many levels
-//! (`smt-nice`; off as it comes). The kernel lets such tasks run in proportion instead; here they wait (our simplification).
+//! **SMT-nice.** A thread of a core that runs something can keep its sibling threads from running what is of a worse
+//! class, or nicer by so many levels (`smt-nice`; off as it comes). The kernel lets such tasks run in proportion
+//! instead; here they wait (our simplification).
 //!
-//! Differences from BFS: no stickiness, the distance of queues is used instead; a slice is exactly its milliseconds; SCHED_ISO has an account in
-//! every queue. In the kernel a CPU passes over a queue whose lock is taken; here there are no locks.
+//! Differences from BFS: no stickiness, the distance of queues is used instead; a slice is exactly its milliseconds;
+//! SCHED_ISO has an account in every queue. In the kernel a CPU passes over a queue whose lock is taken; here there are
+//! no locks.
 //!
 //! Source: kernel/sched/MuQSS.c v0.210 and Documentation/scheduler/sched-MuQSS.txt (5.13-ck1, Kolivas).
 

@@ -1,9 +1,9 @@
 //! Poris: parallel soft real-time VMs over Credit: short turns, events that go first, and gangs that run together.
 //!
-//! A player, a search or a stream computation in a VM with several vCPUs suffers twice from a scheduler that knows nothing of
-//! it: an event waits for the turns of others, and a vCPU spins or sleeps for a sibling that does not run. Here the
-//! administrator marks such a VM (`gang`), and a group of VMs that work together by marking the group around them.
-//! All else is `credit`, and VMs that are not marked are treated as there.
+//! A player, a search or a stream computation in a VM with several vCPUs suffers twice from a scheduler that knows
+//! nothing of it: an event waits for the turns of others, and a vCPU spins or sleeps for a sibling that does not run.
+//! Here the administrator marks such a VM (`gang`), and a group of VMs that work together by marking the group around
+//! them. All else is `credit`, and VMs that are not marked are treated as there.
 //!
 //! ```text
 //! two CPUs; VM a = a0 a1 and VM b = b0 b1 work together; h and i are hogs; latency 10 ms, rounds of 1 ms
@@ -12,35 +12,40 @@
 //! ababababab..........ababababab.....ababababab      CPU 1: a1, b1, and i
 //! ```
 //!
-//! **Short turns.** While there is a marked VM, everybody's turn lasts `latency / (n − 1)`, where `n` is how many vCPUs there are for each
-//! CPU, rounded up; so who has just missed its turn waits for no longer than `latency`. Otherwise it lasts `slice`.
+//! **Short turns.** While there is a marked VM, everybody's turn lasts `latency / (n − 1)`, where `n` is how many vCPUs
+//! there are for each CPU, rounded up. Where vCPUs are spread evenly, who has just missed its turn waits for about
+//! `latency` among equals; on a CPU with more of them, or behind who is more urgent, for longer. With no marked VM, or
+//! no more vCPUs than CPUs, a turn lasts `slice`.
 //!
-//! **Promotion.** An event (an interrupt, a packet) for a marked VM's vCPU that waits UNDER lifts it above BOOST, behind
-//! others of that priority; so does waking (`woken`). Who stops running is UNDER again. Who is OVER is not lifted, but it may well be
-//! called together with its siblings.
+//! **Promotion.** An event (an interrupt, a packet) for a marked VM's vCPU that waits UNDER lifts it above BOOST,
+//! behind others of that priority; so does waking (`woken`). Who stops running is UNDER again. Who is OVER is not
+//! lifted, but it may well be called together with its siblings.
 //!
-//! **Together.** VMs that work together are packed whole into subgroups with no more vCPUs than there are CPUs (`packing`), and each
-//! vCPU of a subgroup is kept on a CPU of its own. When one of them is chosen, it calls the others: all that wait are lifted to
-//! that highest priority, the subgroup of the chosen one first, and CPUs that run somebody else choose again. It does not
-//! call if they have been called already, for as long as their turns last, and one of them runs.
+//! **Together.** VMs that work together are packed whole into subgroups with no more vCPUs than there are CPUs
+//! (`packing`), and each vCPU of a subgroup is kept on a CPU of its own, the one that fewest marked vCPUs are kept on.
+//! When one of them is chosen, it calls the others: all that wait are lifted to that highest priority, the subgroup of
+//! the chosen one first, and CPUs that run somebody else choose again. It does not call if they have been called
+//! already, for as long as their turns last, and one of them runs.
 //!
-//! **Rounds.** If there are several subgroups, they take turns of `round` until each has had a whole turn, so that none waits long
-//! for another.
+//! **Rounds.** If there are several subgroups, they take turns of `round` until each has had a whole turn, so that none
+//! waits long for another.
 //!
-//! **Affinity exchange.** A CPU whose best is OVER may not steal that one's sibling, as two of them must not share a queue. The two
-//! change CPUs instead.
+//! **Affinity exchange.** A CPU whose best is OVER may not steal that one's sibling, as two of them must not share a
+//! queue. The two change CPUs instead.
 //!
 //! What it costs: a vCPU that is kept on its CPU waits while another one idles, and a gang that is chosen again and
 //! again is called again and again, OVER or not. So nobody is promised not to starve beside marked VMs.
 //!
-//! Not stated by the source, and chosen here: packing, who is promoted when it wakes, that the accounting leaves who is lifted
-//! alone, that members who run already are lifted too, and a least turn. Algorithm 1 lets everybody who is chosen call; taken
-//! literally, siblings call each other out again and again. The text (§4.4) speaks of the first of a VM that is scheduled; that is what
-//! "called already" stands for here. And it leaves open which subgroup comes first; any other than that of the chosen one
-//! would run beside half of another.
+//! Not stated by the source, and chosen here: packing, where subgroups are kept, who is promoted when it wakes, that
+//! the accounting leaves who is lifted alone, that members who run already are lifted too, and a least turn. Algorithm
+//! 1 lets everybody who is chosen call; taken literally, siblings call each other out again and again. The text (§4.4)
+//! speaks of the first of a VM that is scheduled; that is what "called already" stands for here. And it leaves open
+//! which subgroup comes first; any other than that of the chosen one would run beside half of another. There, who runs
+//! is queued again after the next one is chosen; here before, as in Credit. And rounds left over when a vCPU blocks are
+//! forgotten here, so that its next event calls its group.
 //!
-//! Source: S3 (Wu et al., "Poris: a scheduler for parallel soft real-time applications in virtualized environments") §4 and §5, Algorithm 1;
-//! xen/common/sched_credit.c, Xen 4.0.1.
+//! Source: S3 (Wu et al., "Poris: a scheduler for parallel soft real-time applications in virtualized environments") §4
+//! and §5, Algorithm 1; xen/common/sched_credit.c, Xen 4.0.1.
 
 use crate::credit;
 use crate::parallel::{ACCOUNTING_LOWERS, Packing, Parallel, Parts, Promotion, SHARED, ShortTurns, Together, Unit};
@@ -64,7 +69,7 @@ pub(crate) const LATENCY: Knob = Knob::time(
     "latency",
     Nanos::ms(15),
     (Nanos::us(10), Nanos::s(10)),
-    "what marked VMs can live with: how long who has just missed its turn waits at most",
+    "what marked VMs can live with: how long who has just missed its turn waits where vCPUs are spread evenly",
 )
 .from("S3 §4.3: a VoIP test is good with turns of 5 ms and four vCPUs for each CPU");
 
@@ -97,7 +102,7 @@ const OWN: [Knob; 6] = [
     .from("S3 §4.5: any one-dimensional packing; the default is assumed (policies.md 10.3)"),
     ACCOUNTING_LOWERS,
 ];
-const KNOBS: [Knob; credit::KNOBS.len() + OWN.len()] = Knob::join(credit::KNOBS, &OWN);
+const KNOBS: [Knob; credit::KNOBS.len() + OWN.len()] = Knob::join(&OWN, credit::KNOBS);
 
 /// The knobs of short turns.
 pub(crate) fn short_turns(knobs: &Knobs) -> ShortTurns {

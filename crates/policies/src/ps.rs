@@ -1,8 +1,8 @@
 //! PS: parallel scheduling over Credit: the vCPUs of a marked VM run together, in Credit's long turns.
 //!
-//! What S3 compares Poris with to show what short turns and promotion add: each vCPU of a marked VM (`gang`) is kept on a CPU of its own,
-//! who is chosen calls its siblings, and affinities are exchanged, as in `poris`. But turns are Credit's, and who wakes is
-//! only boosted.
+//! What S3 compares Poris with to show what short turns and promotion add: each vCPU of a marked VM (`gang`) is kept on
+//! a CPU of its own, who is chosen calls its siblings, and affinities are exchanged, as in `poris`. But turns are
+//! Credit's, and who wakes is only boosted.
 //!
 //! ```text
 //! two CPUs; VM a = a0 a1 and VM b = b0 b1, both marked; h and i are hogs; turns of 30 ms
@@ -31,7 +31,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
 };
 
 const OWN: [Knob; 1] = [ACCOUNTING_LOWERS];
-const KNOBS: [Knob; credit::KNOBS.len() + OWN.len()] = Knob::join(credit::KNOBS, &OWN);
+const KNOBS: [Knob; credit::KNOBS.len() + OWN.len()] = Knob::join(&OWN, credit::KNOBS);
 
 fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     let parts = Parts {

@@ -32,7 +32,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
 };
 
 const OWN: [Knob; 4] = [LATENCY, LEAST_TURN, WOKEN, ACCOUNTING_LOWERS];
-const KNOBS: [Knob; credit::KNOBS.len() + OWN.len()] = Knob::join(credit::KNOBS, &OWN);
+const KNOBS: [Knob; credit::KNOBS.len() + OWN.len()] = Knob::join(&OWN, credit::KNOBS);
 
 fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     let parts = Parts {

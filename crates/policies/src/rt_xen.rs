@@ -1,9 +1,9 @@
 //! RT-Xen: servers of four kinds, by fixed priority or by deadline, each on a CPU of its own or all on all.
 //!
-//! The research line behind Xen's RTDS. Every vCPU is a server with a budget in every period; the servers are scheduled as
-//! real-time tasks are. RT-Xen 1 has fixed priorities on one CPU each (who has the shorter period is more urgent); RT-Xen 2 adds
-//! deadlines and a global queue. Both decide every millisecond, besides when somebody wakes. `version` chooses one of them, and the other
-//! knobs put the parts together at will.
+//! The research line behind Xen's RTDS. Every vCPU is a server with a budget in every period; the servers are scheduled
+//! as real-time tasks are. RT-Xen 1 has fixed priorities on one CPU each (who has the shorter period is more urgent);
+//! RT-Xen 2 adds deadlines and a global queue. Both decide every millisecond, besides when somebody wakes. `version`
+//! chooses one of them, and the other knobs put the parts together at will.
 //!
 //! ```text
 //! period 10, budget 4, blocked at 1, awake from 6 on; otherwise idle CPU, hard
@@ -14,30 +14,31 @@
 //! sporadic     a    .    aaa  a         aaa        what was used at 0 comes back at 10, at 6 at 16
 //! ```
 //!
-//! **Servers.** A *deferrable* server keeps its budget until the period ends. A *periodic* one uses it up also while its owner
-//! is blocked (here: from the moment it blocks, as if it were always the most urgent). A *polling* one loses it as soon as
-//! its owner has nothing to do, and all of it when its period begins with nobody there. A *sporadic* one
+//! **Servers.** A *deferrable* server keeps its budget until the period ends. A *periodic* one uses it up also while
+//! its owner is blocked (here: from the moment it blocks, as if it were always the most urgent). A *polling* one loses
+//! it as soon as its owner has nothing to do, and all of it when its period begins with nobody there. A *sporadic* one
 //! keeps it, and gets back what was used one period after that use began.
 //!
 //! **Order.** Deadline monotonic: who must be done sooner after its period begins (without deadlines of their own, the
 //! shorter period: rate monotonic). Or earliest deadline first.
 //!
-//! **Placement.** Partitioned: each vCPU on the CPU on which the least has been asked for when it comes, of those it may run on. Global:
-//! one queue for all CPUs, as in `rtds`.
+//! **Placement.** Partitioned: each vCPU on the CPU on which the least has been asked for when it comes, of those it
+//! may run on. Global: one queue for all CPUs, as in `rtds`.
 //!
-//! **Ties.** Who has just run goes on unless somebody more urgent waits, so the quantum changes nothing among equals; with `ties = turn`
-//! they take turns of it.
+//! **Ties.** Who has just run goes on unless somebody more urgent waits, so the quantum changes nothing among equals;
+//! with `ties = turn` they take turns of it.
 //!
-//! **Admission.** What fits was worked out before, by compositional analysis. With `admission` on, it is judged when somebody comes: by deadline,
-//! Σ budget/period may be 1 on each CPU; by fixed priorities, Π (1 + budget/period) may be 2 (of the deadline, where that is earlier). Then every
-//! budget is delivered in every period to those who want to run, as long as all do. On several CPUs with one queue, Σ up to their number is
-//! let in, and nothing is promised.
+//! **Admission.** What fits was worked out before, by compositional analysis. With `admission` on, it is judged when
+//! somebody comes: by deadline, Σ budget/period may be 1 on each CPU; by fixed priorities, Π (1 + budget/period) may be
+//! 2 (of the deadline, where that is earlier). Then every budget is delivered in every period to those who want to run,
+//! as long as all do. On several CPUs with one queue, Σ up to their number is let in, and nothing is promised.
 //!
-//! Differences from the original: a budget is whole again when that is due, not when somebody next looks, and is counted in
-//! nanoseconds; a vCPU is put where there is room, not where it came up. Soft limits mean nothing unless `extratime` is on. Periods count from when a
-//! vCPU comes (`grid = boot`: from when the machine started, as there).
+//! Differences from the original: a budget is whole again when that is due, not when somebody next looks, and is
+//! counted in nanoseconds; a vCPU is put where there is room, not where it came up. Soft limits mean nothing unless
+//! `extratime` is on. Periods count from when a vCPU comes (`grid = boot`: from when the machine started, as there).
 //!
-//! Source: Xi, Lee et al., RT-Xen (EMSOFT 2011, RTAS 2012) and RT-Xen 2 (EMSOFT 2014; `sched_rtpartition.c`); Bini, Buttazzo and Buttazzo 2003.
+//! Source: Xi, Lee et al., RT-Xen (EMSOFT 2011, RTAS 2012) and RT-Xen 2 (EMSOFT 2014; `sched_rtpartition.c`); Bini,
+//! Buttazzo and Buttazzo 2003.
 
 use crate::servers::{self, Grid, Kind, Order, Servers, Settings, Ties};
 use sched::{Conserving, Descriptor, Host, Keeps, Knob, Knobs, Load, Nanos, Policy, Refused};

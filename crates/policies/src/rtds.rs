@@ -14,19 +14,21 @@
 //! another budget and the same deadline; at the end of the period it is back on the first level. Who has asked
 //! for a hard one is held until then.
 //!
-//! **Wake-ups.** Who wakes after its period has ended begins the one it would be in by now, with a whole budget: periods stay on
-//! their grid. It calls an idle CPU it may run on, its last before others; else the CPU that runs the least
-//! urgent, if that is less urgent than itself.
+//! **Wake-ups.** Who wakes after its period has ended begins the one it would be in by now, with a whole budget:
+//! periods stay on their grid. It calls an idle CPU it may run on, its last before others; else the CPU that runs the
+//! least urgent, if that is less urgent than itself.
 //!
-//! **Ties.** Of equal deadlines, who came to wait first runs. Who runs is not called away for an equal, but gives way to one
-//! when its CPU looks again anyway (`ties = stay`: does not, as it was up to Xen 4.6).
+//! **Ties.** Of equal deadlines, who came to wait first runs. Who runs is not called away for an equal, but gives way
+//! to one when its CPU looks again anyway (`ties = stay`: does not, as it was up to Xen 4.6).
 //!
-//! **Admission.** That Σ budget/period fits is the administrator's duty. With `admission` on, who would bring the sum above the number of
-//! CPUs is refused, as in the newest Xen. On one CPU every budget is delivered then, as long as everybody wants to run; on several, the
-//! sum is necessary but not sufficient. A budget that was saved up by a rest comes on top of the others' new ones, and can make them late.
+//! **Admission.** That Σ budget/period fits is the administrator's duty. With `admission` on, who would bring the sum
+//! above the number of CPUs is refused, as in the newest Xen. On one CPU every budget is delivered then, as long as
+//! everybody wants to run; on several, the sum is necessary but not sufficient. A budget that was saved up by a rest
+//! comes on top of the others' new ones, and can make them late.
 //!
-//! Who asks for nothing has 4 ms in every 10 ms. Weights and caps are not looked at. Periods are counted from when a vCPU comes, or from the
-//! `start` it asks for; in Xen (`grid = boot`) from when the machine started, so that the first one may be short, with a whole budget.
+//! Who asks for nothing has 4 ms in every 10 ms. Weights and caps are not looked at. Periods are counted from when a
+//! vCPU comes, or from the `start` it asks for; in Xen (`grid = boot`) from when the machine started, so that the first
+//! one may be short, with a whole budget.
 //!
 //! Source: `xen/common/sched/rt.c`, Xen 4.23-dev; Xi et al., EMSOFT 2014 (RT-Xen 2).
 

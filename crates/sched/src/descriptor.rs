@@ -136,6 +136,8 @@ pub struct Load<'a> {
     pub weight_most: u64,
     /// The depth of the group tree; 0 when everything is in the root.
     pub group_depth: u32,
+    /// Whether any group is a gang.
+    pub has_gangs: bool,
     /// Whether any entity has a real-time class.
     pub has_rt: bool,
     /// Whether any entity has a reservation.

@@ -163,6 +163,7 @@ impl Options {
             weight_least: weights().min().unwrap_or(1),
             weight_most: weights().max().unwrap_or(1),
             group_depth: if self.groups { GROUP_DEPTH } else { 0 },
+            has_gangs: self.groups,
             has_rt: self.real_time,
             has_reservations: self.reservations,
             has_limits: self.groups && self.limits,

@@ -1,8 +1,8 @@
 //! BFS: one queue for all CPUs, and the earliest virtual deadline runs.
 //!
-//! Con Kolivas's scheduler for desktops with few CPUs. A task has a slice, and from when it got it a deadline, further off the nicer
-//! it is. Among tasks that share the CPU the earliest deadline runs. There is no estimate of who is interactive: who sleeps keeps
-//! its slice and its deadline, and an old deadline is an early one.
+//! Con Kolivas's scheduler for desktops with few CPUs. A task has a slice, and from when it got it a deadline, further
+//! off the nicer it is. Among tasks that share the CPU the earliest deadline runs. There is no estimate of who is
+//! interactive: who sleeps keeps its slice and its deadline, and an old deadline is an early one.
 //!
 //! ```text
 //! one CPU, a and b nice 0 from 0; c nice -10 at 13 for 1 ms (binary-milliseconds = off)
@@ -10,28 +10,30 @@
 //! aaaaaabbbbbba  c  aaaaa bbbbbb
 //! ```
 //!
-//! **Classes.** Stoppers; SCHED_FIFO and SCHED_RR by priority; SCHED_ISO; normal and batch; idle. A better class always goes first.
-//! SCHED_ISO needs no privilege: its tasks go before normal ones until
-//! an account of ticks that were real-time or isochronous passes 70 parts of 100, which takes 3.5 s of nothing else; then they count as normal until it is down
-//! to 62. (The account forgets the slower the less is on it: in the long run that leaves them about 41 %.) Batch tasks get a new deadline whenever they
-//! are taken off. Idle ones only get what nobody else wants.
+//! **Classes.** Stoppers; SCHED_FIFO and SCHED_RR by priority; SCHED_ISO; normal and batch; idle. A better class always
+//! goes first. SCHED_ISO needs no privilege: its tasks go before normal ones until an account of ticks that were
+//! real-time or isochronous passes 70 parts of 100, which takes 3.5 s of nothing else; then they count as normal until
+//! it is down to 62. (The account forgets the slower the less is on it: in the long run that leaves them about 41 %.)
+//! Batch tasks get a new deadline whenever they are taken off. Idle ones only get what nobody else wants.
 //!
-//! **Slice and deadline.** A slice is counted at ticks. When it is used up, the task gets a new one, and a deadline `offset(nice)` from
-//! now: 41 ms at nice 0, 6 at −20, 250 at 19. Waiting costs a task its distance to its deadline as well, so shares of tasks that never rest go about
-//! by the square of the offsets: nice 19 has 3 % beside nice 0.
+//! **Slice and deadline.** A slice is counted at ticks. When it is used up, the task gets a new one, and a deadline
+//! `offset(nice)` from now: 41 ms at nice 0, 6 at −20, 250 at 19. Waiting costs a task its distance to its deadline as
+//! well, so shares of tasks that never rest go about by the square of the offsets: nice 19 has 3 % beside nice 0.
 //!
-//! **Wake-up.** An idle CPU, the nearest to where the task was. If there is none, the CPU that runs the least urgent of all: the worst class, the latest
-//! deadline; if that is less urgent than the task. A waker that is about to sleep preempts nobody.
+//! **Wake-up.** An idle CPU, the nearest to where the task was. If there is none, the CPU that runs the least urgent of
+//! all: the worst class, the latest deadline; if that is less urgent than the task. A waker that is about to sleep
+//! preempts nobody.
 //!
-//! **Several CPUs.** A task that is taken off while it could run is *sticky* on its CPU (one for each CPU): to others its deadline looks later, the more the further
-//! they are. Otherwise every CPU takes the best of all.
+//! **Several CPUs.** A task that is taken off while it could run is *sticky* on its CPU (one for each CPU): to others
+//! its deadline looks later, the more the further they are. Otherwise every CPU takes the best of all.
 //!
-//! **Ticks.** A task that came to its CPU in the first half of a tick is taken off when half a tick or less of its slice is left, not to run on into the second half of
-//! the next.
+//! **Ticks.** A task that came to its CPU in the first half of a tick is taken off when half a tick or less of its
+//! slice is left, not to run on into the second half of the next.
 //!
-//! Differences from the kernel: the deadline scan of its one list is a tree, with the sticky ones looked at apart, which gives the same answer; a CPU that is about
-//! to pick is not preempted again; a task taken off is offered to idle CPUs that may run it; a weight counts as the nearest nice value; there are no signals or locks
-//! for which idle tasks are promoted. Frequencies of CPUs are not known here.
+//! Differences from the kernel: the deadline scan of its one list is a tree, with the sticky ones looked at apart,
+//! which gives the same answer; a CPU that is about to pick is not preempted again; a task taken off is offered to idle
+//! CPUs that may run it; a weight counts as the nearest nice value; there are no signals or locks for which idle tasks
+//! are promoted. Frequencies of CPUs are not known here.
 //!
 //! Source: kernel/sched/bfs.c, v0.428 to v0.446 (Kolivas); Documentation/scheduler/sched-BFS.txt.
 

@@ -11,8 +11,8 @@
 //! ```
 //!
 //! **Levels.** SCHED_FIFO and SCHED_RR have the levels 0 to 98 by priority. Everybody else has 50 + ⌊(127 + nice +
-//! boost)/2⌋, so 113 at nice 0 without a boost, and at most seven boosts up or down are worth three or four levels. A better
-//! level goes strictly first: a hog of nice −2 leaves nothing to one of nice 0.
+//! boost)/2⌋, so 113 at nice 0 without a boost, and at most seven boosts up or down are worth three or four levels. A
+//! better level goes strictly first: a hog of nice −2 leaves nothing to one of nice 0.
 //!
 //! **Boost.** From −7 (best) to +7. It gets better by one when somebody blocks soon after its CPU switched to it: within
 //! 2^22 ns ≫ (8 − boost), 16.4 µs at 0, half of that for each step further up; and by one more when it wakes after
@@ -29,10 +29,10 @@
 //! so a yield often lets nobody run (`yield`). `yield_to` does nothing.
 //!
 //! **Several CPUs.** Who wakes goes to a core that idles, else an idle thread, else a CPU that runs somebody of its own
-//! level, one better, or worse, else anywhere; always the nearest of them to where it was: the same CPU, core, cache. A CPU
-//! that goes idle takes over, from the nearest queue with somebody who waits, those behind the one that runs: up to
-//! half of the queue. If its whole core idles and another core's threads run one entity each, one of these moves over. There
-//! is no other balancing, so with affinities somebody may wait while a CPU idles that could run it.
+//! level, one better, or worse, else anywhere; always the nearest of them to where it was: the same CPU, core, cache. A
+//! CPU that goes idle takes over, from the nearest queue with somebody who waits, those behind the one that runs: up to
+//! half of the queue. If its whole core idles and another core's threads run one entity each, one of these moves over.
+//! There is no other balancing, so with affinities somebody may wait while a CPU idles that could run it.
 //!
 //! **What is asked for.** Weights become the nearest nice value by ratio; groups, their weights and quotas are not
 //! looked at. A reservation is SCHED_DEADLINE, which Project C runs as SCHED_FIFO 99 (`deadline-is-fifo`). SCHED_ISO is as
@@ -41,18 +41,18 @@
 //!
 //! **Who is interactive** (for hints to a host): whose boost is −2 or better.
 //!
-//! **Versions.** Up to 5.12, a turn is 4 ms exactly, and 100 µs are next to nothing. From 6.6 on, boosts reach 12, a short
-//! run is one below 2^22 ns ≫ ⌊(14 − boost)/2⌋, a run of more than a turn that ends by blocking costs a step, children begin
-//! at +12, and four real-time priorities share a level. From 6.12 on, every blocking boosts by one, children have their
-//! parent's boost, a yield goes last, SCHED_IDLE never climbs, and sleeping boosts nobody, by mistake (`sleep-is-bool`).
-//! The thesis that compared BMQ with CFS, and the documentation, say that a boost does not go below 0; the code they
-//! speak of lets it (`min-boost = 0`: as they say).
+//! **Versions.** Up to 5.12, a turn is 4 ms exactly, and 100 µs are next to nothing. From 6.6 on, boosts reach 12, a
+//! short run is one below 2^22 ns ≫ ⌊(14 − boost)/2⌋, a run of more than a turn that ends by blocking costs a step,
+//! children begin at +12, and four real-time priorities share a level. From 6.12 on, every blocking boosts by one,
+//! children have their parent's boost, a yield goes last, SCHED_IDLE never climbs, and sleeping boosts nobody, by
+//! mistake (`sleep-is-bool`). The thesis that compared BMQ with CFS, and the documentation, say that a boost does not
+//! go below 0; the code they speak of lets it (`min-boost = 0`: as they say).
 //!
-//! Differences from the kernel: stoppers have a level of their own before SCHED_FIFO 99, whose level they share there. Locks
-//! that two CPUs try for at once are always taken in turn: who goes idle while another CPU is being called looks
-//! again when that one has picked. A CPU that has been called and has not picked yet counts as running its first. What the parent
-//! of a fork has run until then is charged before its turn is halved. Ticks are at the same instants on all CPUs.
-//! The version 6.6 and 6.12 differ in what is listed above only, not in how they balance.
+//! Differences from the kernel: stoppers have a level of their own before SCHED_FIFO 99, whose level they share there.
+//! Locks that two CPUs try for at once are always taken in turn: who goes idle while another CPU is being called looks
+//! again when that one has picked. A CPU that has been called and has not picked yet counts as running its first. What
+//! the parent of a fork has run until then is charged before its turn is halved. Ticks are at the same instants on all
+//! CPUs. The version 6.6 and 6.12 differ in what is listed above only, not in how they balance.
 //!
 //! Source: Project C v5.13-r3, kernel/sched/alt_core.c and bmq.h, and the same for 5.8 to 6.12; BMQ vs CFS thesis §2.3.
 

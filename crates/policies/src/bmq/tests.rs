@@ -313,6 +313,7 @@ fn equals_that_never_sleep_wait_no_longer_than_stated() {
         weight_least: 1024,
         weight_most: 1024,
         group_depth: 0,
+        has_gangs: false,
         has_rt: false,
         has_reservations: false,
         has_limits: false,

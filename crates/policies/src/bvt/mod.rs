@@ -1,50 +1,52 @@
 //! Borrowed virtual time: who has had the least weighted time runs, and who is latency-sensitive may borrow.
 //!
-//! Xen's first scheduler, until August 2006. Everybody has an *actual virtual time* that grows as it runs, the slower the heavier
-//! it is; the least runs. Who wakes does not keep what it did not use: its time is raised to that of the scheduler. A
-//! *warped* entity counts as if it were some time behind: it borrows from its own future to run at once.
+//! Xen's first scheduler, until August 2006. Everybody has an *actual virtual time* that grows as it runs, the slower
+//! the heavier it is; the least runs. Who wakes does not keep what it did not use: its time is raised to that of the
+//! scheduler. A *warped* entity counts as if it were some time behind: it borrows from its own future to run at once.
 //!
 //! ```text
 //! two equal hogs, C = 5 ms       0    5    10   15   20   25   30
 //! (slice-unit = ns, as in Xen)   aaaaabbbbbaaaaabbbbbaaaaabbbbb
 //! ```
 //!
-//! **Virtual time.** One minimum charging unit (MCU, 100 µs) costs 10 units at normal weight, half of that at twice the weight. Every
-//! dispatch is charged in whole MCUs, rounded up. What counts is the *effective* virtual time: less the warp, while warped.
+//! **Virtual time.** One minimum charging unit (MCU, 100 µs) costs 10 units at normal weight, half of that at twice the
+//! weight. Every dispatch is charged in whole MCUs, rounded up. What counts is the *effective* virtual time: less the
+//! warp, while warped.
 //!
-//! **Decision.** Whoever has the least runs; first in the list among equals: who wakes is put at the head, who stops at the
-//! tail. It runs for the context allowance C beyond its lead over the second; alone, for 10 C. (In Xen the lead, a number of
-//! MCUs, is taken for nanoseconds, so everybody runs practically for C: `slice-unit`.)
+//! **Decision.** Whoever has the least runs; first in the list among equals: who wakes is put at the head, who stops at
+//! the tail. It runs for the context allowance C beyond its lead over the second; alone, for 10 C. (In Xen the lead, a
+//! number of MCUs, is taken for nanoseconds, so everybody runs practically for C: `slice-unit`.)
 //!
-//! Among equals who always want to run, nobody is ever further from its share than C and an MCU. With exact charges (`rounding = off`,
-//! `recharge = off`, or the textbook) that also holds between any two, and for what anybody has too much; what one of many lacks can
-//! be as much for each of the others. With rounding, unequal weights drift, some by a per mille: a turn of exactly C costs an
-//! MCU less than one that is a nanosecond longer.
+//! Among equals who always want to run, nobody is ever further from its share than C and an MCU. With exact charges
+//! (`rounding = off`, `recharge = off`, or the textbook) that also holds between any two, and for what anybody has too
+//! much; what one of many lacks can be as much for each of the others. With rounding, unequal weights drift, some by a
+//! per mille: a turn of exactly C costs an MCU less than one that is a nanosecond longer.
 //!
-//! **Wake-up.** An entity behind the scheduler's virtual time (the least of all that are runnable, when the last decision was made) is
-//! raised to it. If it is then at or behind the one that runs, charged up to now, it runs at once: the allowance plays no
-//! role. Otherwise the one that runs goes on for C from its dispatch, at most.
+//! **Wake-up.** An entity behind the scheduler's virtual time (the least of all that are runnable, when the last
+//! decision was made) is raised to it. If it is then at or behind the one that runs, charged up to now, it runs at
+//! once: the allowance plays no role. Otherwise the one that runs goes on for C from its dispatch, at most.
 //!
 //! So a light sleeper preempts whoever runs nearly always, and when the rounding has put it ahead, it waits for a whole C:
 //! that is what makes I/O batch up in a driver domain, and what makes throughput depend on C (Cherkasova et al. §5.1).
 //!
-//! **Warp.** `warp` lets an entity run `by` ahead; after `limit` of running in one go it stops counting, and again after `rest`
-//! (without a rest: for good). Neither is shorter than an MCU. What becomes of a warp while its owner waits counts from when it next
-//! stops or wakes; in the textbook at once.
+//! **Warp.** `warp` lets an entity run `by` ahead; after `limit` of running in one go it stops counting, and again
+//! after `rest` (without a rest: for good). Neither is shorter than an MCU. What becomes of a warp while its owner
+//! waits counts from when it next stops or wakes; in the textbook at once.
 //!
-//! **Several CPUs.** Everybody stays where it was put: on the CPU with the fewest others (`placement = first`: on the first it may run
-//! on). Three equal VMs on two CPUs get 100, 50 and 50 %.
+//! **Several CPUs.** Everybody stays where it was put: on the CPU with the fewest others (`placement = first`: on the
+//! first it may run on). Three equal VMs on two CPUs get 100, 50 and 50 %.
 //!
 //! Differences from Xen at db51cd09d3^:
-//! - Virtual times are kept in units of 1/10,000 (rounded down), so that any weight has its advance: 10 units per MCU at normal weight,
-//!   256 in Xen's scale; twice the advance is half the weight.
-//! - They have 64 bits and do not overflow. Xen's have 32 (`clock-bits = 32`): at fifteen sixteenths of that, after eleven hours of one
-//!   CPU, fourteen are taken off everybody, and who sleeps and had less comes out ahead of all others, to wait for most of an hour. And who
-//!   warps further than the clock has come is last, not first.
+//! - Virtual times are kept in units of 1/10,000 (rounded down), so that any weight has its advance: 10 units per MCU
+//!   at normal weight, 256 in Xen's scale; twice the advance is half the weight.
+//! - They have 64 bits and do not overflow. Xen's have 32 (`clock-bits = 32`): at fifteen sixteenths of that, after
+//!   eleven hours of one CPU, fourteen are taken off everybody, and who sleeps and had less comes out ahead of all
+//!   others, to wait for most of an hour. And who warps further than the clock has come is last, not first.
 //! - `rule = textbook` is Duda and Cheriton's: exact charges, and the allowance stands between any two, also at a wake-up.
 //!
-//! An entity that is chosen again without a switch is charged for the whole of its turn once more, as in Xen: its entry time is only set when it is
-//! switched to (`recharge`). That costs heavy entities part of their share, and lone ones all that they run until somebody else comes.
+//! An entity that is chosen again without a switch is charged for the whole of its turn once more, as in Xen: its entry
+//! time is only set when it is switched to (`recharge`). That costs heavy entities part of their share, and lone ones
+//! all that they run until somebody else comes.
 //!
 //! Source: xen/common/sched_bvt.c and schedule.c before commit db51cd09d3 (2006-08-23); Duda and Cheriton, SOSP'99.
 

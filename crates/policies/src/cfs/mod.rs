@@ -25,17 +25,18 @@
 //! 9. *Yield*: rule 8's skip. *Yield to*: the other is made next, and whoever yields to it yields.
 //! 10. *Weight*: changes at once; vruntime is kept.
 //!
-//! *Groups* nest: a group has a queue per CPU, and its part on a CPU waits in the queue above like a task, with the weight
-//! `group's · runnable here / runnable everywhere`. *Quotas* stop a group on every CPU once it has had its time of a period.
-//! A wakee goes to an idle CPU near its waker or near where it was; idle CPUs look for work, and busy ones compare loads.
-//! All this is the fair class's, and `eevdf` has the same. The class may share its CPUs with a more urgent and a less urgent one.
+//! *Groups* nest: a group has a queue per CPU, and its part on a CPU waits in the queue above like a task, with the
+//! weight `group's · runnable here / runnable everywhere`. *Quotas* stop a group on every CPU once it has had its time
+//! of a period. A wakee goes to an idle CPU near its waker or near where it was; idle CPUs look for work, and busy ones
+//! compare loads. All this is the fair class's, and `eevdf` has the same. The class may share its CPUs with a more
+//! urgent and a less urgent one.
 //!
 //! *Parameters*: the weight is the share, exact within a few slices; but clocks lose parts of nanoseconds, as the kernel's
 //! do, so that over hours heavy tasks gain a little. `exact-clock` mends that.
 //!
-//! *Versions*: v3.17 sizes a round by the tasks of one queue, and knows no least slice. A wakee's load is weighed against its
-//! waker's CPU whether that idles or not, an even balance draws it near, and only a core that idles wholly will do, or
-//! a thread of its own core; a quarter more load is put up with.
+//! *Versions*: v3.17 sizes a round by the tasks of one queue, and knows no least slice. A wakee's load is weighed
+//! against its waker's CPU whether that idles or not, an even balance draws it near, and only a core that idles wholly
+//! will do, or a thread of its own core; a quarter more load is put up with.
 //!
 //! Buddies are as in the kernel: whoever preempts becomes the next buddy, and so does a group one of whose tasks falls
 //! asleep while others are left in it; the bound of rule 8 is scaled by the weight of the first, not of the candidate.

@@ -1,10 +1,10 @@
 //! [`Classes`]: classes above one another, as in Linux: stop, deadline, real-time, and what is below. What `deadline`, `rt`
 //! and `linux` are made of.
 //!
-//! On every CPU the most urgent class is asked first who runs; the next gets what that leaves. A class whose CPU is taken
-//! by one above is told so, and sends whoever waits there elsewhere. Who changes class leaves the old one as if it
-//! blocked, and enters the new one as if it woke; who runs meanwhile goes on at once in a class above the last, and has to be
-//! picked in the last.
+//! On every CPU the most urgent class is asked first who runs; the next gets what that leaves. A class whose CPU is
+//! taken by one above is told so, and sends whoever waits there elsewhere. Who changes class leaves the old one as if
+//! it blocked, and enters the new one as if it woke; who runs meanwhile goes on at once in a class above the last, and
+//! has to be picked in the last.
 
 mod background;
 mod server;

@@ -18,13 +18,13 @@
 //! **Turns.** Rows in which nobody is runnable are passed over. A turn lasts one quantum, or until nobody in its row is
 //! runnable. A member that wakes during its turn preempts whoever fills its cell.
 //!
-//! **Holes.** A CPU whose cell is empty, or whose owner is blocked, runs somebody else who waits: first of its own column, then of
-//! the next ones that may run there. So no CPU idles while somebody waits for it; whoever fills a hole gives it up at
-//! the end of the turn.
+//! **Holes.** A CPU whose cell is empty, or whose owner is blocked, runs somebody else who waits: first of its own
+//! column, then of the next ones that may run there. So no CPU idles while somebody waits for it; whoever fills a hole
+//! gives it up at the end of the turn.
 //!
-//! There is no regard for deadlines, weights or who was asleep: in a machine of many VMs an answer waits for the turns of all
-//! others, which is what parallel soft real-time scheduling (`poris`) mends. `cosched-strict`, which measures how far siblings drift
-//! apart, is another policy.
+//! There is no regard for deadlines, weights or who was asleep: in a machine of many VMs an answer waits for the turns
+//! of all others, which is what parallel soft real-time scheduling (`poris`) mends. `cosched-strict`, which measures
+//! how far siblings drift apart, is another policy.
 //!
 //! Source: Ousterhout 1982 (the matrix); Poris (Wu et al.) figures 2b and 3b, where it is compared.
 

@@ -71,7 +71,7 @@ mod accounting;
 mod bounds;
 pub(crate) mod domains;
 mod laxity;
-mod placement;
+pub(crate) mod placement;
 pub(crate) mod runqueue;
 mod settings;
 #[cfg(test)]
@@ -290,14 +290,17 @@ impl Credit {
         Some(e)
     }
 
-    /// If who has just stopped on `cpu` has run for so short a time that it is to go on: for how much longer.
-    pub(crate) fn go_on(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Option<Slice> {
+    /// Who has just stopped on `cpu`, if it has run for so short a time that it is to go on, and for how much longer.
+    pub(crate) fn goes_on(&self, cpu: CpuId, cx: &Cx<'_>) -> Option<(EntityId, Nanos)> {
         let e = self.cpus[cpu.index()].stopped?;
         let vcpu = &self.vcpus[e.index()];
         let more = self.settings.left_running(cx.now().since(vcpu.begun))?;
-        if vcpu.yielded || vcpu.parked || self.must_migrate(e, cx) {
-            return None;
-        }
+        (!vcpu.yielded && !vcpu.parked && !self.must_migrate(e, cx)).then_some((e, more))
+    }
+
+    /// Lets it go on.
+    pub(crate) fn go_on(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Option<Slice> {
+        let (e, more) = self.goes_on(cpu, cx)?;
         self.cpus[cpu.index()].stopped = None;
         self.hand_off_left(cpu, None, cx);
         Some(Slice::until(e, cx.now() + more))

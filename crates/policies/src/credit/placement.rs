@@ -12,7 +12,7 @@ fn cycle(cpu: CpuId, set: &CpuSet) -> impl Iterator<Item = CpuId> + '_ {
 }
 
 /// The first of `set` in that order.
-fn next_in(cpu: CpuId, set: &CpuSet) -> Option<CpuId> {
+pub(crate) fn next_in(cpu: CpuId, set: &CpuSet) -> Option<CpuId> {
     cycle(cpu, set).next()
 }
 

@@ -1,7 +1,7 @@
 //! Loads of run queues, who belongs to which, and evening them out.
 
 use super::Credit2;
-use super::decide::next_in;
+use crate::credit::placement::next_in;
 use sched::{CpuId, Cx, EntityId, State};
 
 /// The clock of loads: units of 1,024 ns. Source: `LOADAVG_GRANULARITY_SHIFT`.

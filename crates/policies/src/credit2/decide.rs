@@ -1,12 +1,8 @@
 //! Decisions: who runs and for how long, resets, and whom a wake-up calls.
 
 use super::{Credit2, Vcpu};
+use crate::credit::placement::next_in;
 use sched::{CpuId, CpuSet, Cx, EntityId, Nanos, Running, Slice, State};
-
-/// The first CPU of `set` after `cpu`, cyclically.
-pub(super) fn next_in(cpu: CpuId, set: &CpuSet) -> Option<CpuId> {
-    set.iter().find(|&other| other > cpu).or_else(|| set.first())
-}
 
 /// `cpu` if it is in `set`, else the next one that is.
 fn this_or_next(cpu: CpuId, set: &CpuSet) -> Option<CpuId> {

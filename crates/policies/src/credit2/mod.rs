@@ -15,18 +15,19 @@
 //! at least and 10 ms at most. Who has run for less than 1 ms is left running (`ratelimit`), unless it yields. Equal
 //! credit changes nobody. A yield gives the CPU to the first who may have it, however little credit that has.
 //!
-//! **Run queues.** The CPUs under one cache share a run queue, 16 at most (`runqueue`, `runqueue-cpus`). Who last ran on another
-//! CPU of it is taken only for half a millisecond more credit than the next best has, and is given 50 µs for the move.
+//! **Run queues.** The CPUs under one cache share a run queue, 16 at most (`runqueue`, `runqueue-cpus`). Who last ran
+//! on another CPU of it is taken only for half a millisecond more credit than the next best has, and is given 50 µs for
+//! the move.
 //!
 //! **Wake-ups.** Who wakes calls one CPU: its last one if that idles with its whole core, any such, any that idles;
 //! else its last one if it has more credit than who runs there, else the one where it exceeds the runner's credit most,
 //! less the resistance to moving. Nobody is called away from who has hardly begun. A CPU that was called is left alone by
 //! others until it has decided, and who called it is left to it.
 //!
-//! **Several run queues.** Each keeps an average of how many were runnable during the last second or so, and each entity
-//! of how long it was. A newcomer goes where least is to be expected. At a reset the queue looks for the one whose load
-//! differs most from its own; if that is by more than a whole entity, or an eighth of one where there is more load than CPUs,
-//! it moves one there, fetches one, or swaps two: whatever leaves the smallest difference.
+//! **Several run queues.** Each keeps an average of how many were runnable during the last second or so, and each
+//! entity of how long it was. A newcomer goes where least is to be expected. At a reset the queue looks for the one
+//! whose load differs most from its own; if that is by more than a whole entity, or an eighth of one where there is
+//! more load than CPUs, it moves one there, fetches one, or swaps two: whatever leaves the smallest difference.
 //!
 //! **Domains and caps.** A group is a domain, as in `credit`: its weight is that of *each* member, and its cap bounds them
 //! together. Who is in no group has its own weight and no cap. Every 10 ms a capped domain's pool is filled up to
@@ -70,7 +71,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     title: "most credit runs first, everybody is given the same at a reset, with caps (Xen 4.23)",
     source: "xen/common/sched/credit2.c, Xen 4.23-dev",
     good_for: "shares of VMs within tens of milliseconds, quick answers to who slept, and exact caps",
-    bad_at: "very different weights, whose shortest turns cost more than the lightest can owe; promises to anybody",
+    bad_at: "very different weights, whose shortest turns cost more than the lightest can owe; slices by a deadline",
     text: include_str!("mod.rs"),
     conserving: settings::conserving,
     starvation: settings::starvation,

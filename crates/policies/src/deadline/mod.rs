@@ -11,44 +11,45 @@
 //! ```
 //!
 //! **Waking** at `t`, with `q` left until deadline `d`: if `d` has passed, or `q` is more than its share of the time to
-//! `d` (`q · D > (d − t) · Q`), it starts anew with a whole slice `Q`, due at `t + D`. Else it goes on as it was. So a rest can
-//! never be turned into more than `Q / D` of a CPU. With a deadline `D` shorter than the period `P` it does not start anew
-//! before its next period: before `d` it keeps the part of `q` that fits, after `d` it is held.
+//! `d` (`q · D > (d − t) · Q`), it starts anew with a whole slice `Q`, due at `t + D`. Else it goes on as it was. So a
+//! rest can never be turned into more than `Q / D` of a CPU. With a deadline `D` shorter than the period `P` it does
+//! not start anew before its next period: before `d` it keeps the part of `q` that fits, after `d` it is held.
 //!
-//! **Running** takes from `q`. When nothing is left it is held until its next period begins, and has then another slice, due
-//! a period later. If that instant has passed already, it goes on at once with the later deadline. A *yield* gives up
-//! the rest of the slice. Who sleeps when its next period could begin has it from when it wakes; in the kernel
+//! **Running** takes from `q`. When nothing is left it is held until its next period begins, and has then another
+//! slice, due a period later. If that instant has passed already, it goes on at once with the later deadline. A *yield*
+//! gives up the rest of the slice. Who sleeps when its next period could begin has it from when it wakes; in the kernel
 //! (`asleep = renew`) that period begins at once, and who wakes late in it has only what fits of its slice.
 //!
-//! **Admission.** All slices together may be promised 95 % of the CPUs; whoever would exceed that is refused, and told how much
-//! would fit. Where `D` is shorter than `P`, the share counts as `Q / D` (`admission = density`), which is what keeps the
-//! promise below; the kernel counts `Q / P`. The sum is exact, to the last nanosecond.
+//! **Admission.** All slices together may be promised 95 % of the CPUs; whoever would exceed that is refused, and told
+//! how much would fit. Where `D` is shorter than `P`, the share counts as `Q / D` (`admission = density`), which is
+//! what keeps the promise below; the kernel counts `Q / P`. The sum is exact, to the last nanosecond.
 //!
-//! **What is kept.** On one CPU whoever is admitted gets its slice in every period, up to the deadline, as long as it wants
-//! to run: any jobs that need no more than `Q` and come no closer than `P` are done in time, whatever the others do.
-//! On `m` CPUs a job can be late, by no more than `((m−1)·Qmax − Qmin) / (m − (m−2)·Umax) + Qmax` without reclaiming, and only
-//! with `lagging = catch-up` where that is more than its period: else who is as late as that starts anew, with a
-//! deadline later than it should have met, and falls behind further.
+//! **What is kept.** On one CPU whoever is admitted gets its slice in every period, up to the deadline, as long as it
+//! wants to run: any jobs that need no more than `Q` and come no closer than `P` are done in time, whatever the others
+//! do. On `m` CPUs a job can be late, by no more than `((m−1)·Qmax − Qmin) / (m − (m−2)·Umax) + Qmax` without
+//! reclaiming, and only with `lagging = catch-up` where that is more than its period: else who is as late as that
+//! starts anew, with a deadline later than it should have met, and falls behind further.
 //!
-//! **Reclaiming** (GRUB). Whoever has a soft reservation (`SCHED_FLAG_RECLAIM`) is charged less than the time it runs, the more of
-//! its CPU is not promised or not in use, and so gets more; but 5 % are left in any case. A hard one is charged as time
-//! passes. The share of an entity that blocks stays in use until its *0-lag time*, `d − q · P / Q`, also for admission
-//! when it leaves. The formula of v5.13 gives away too little; that of v6.5 is right.
+//! **Reclaiming** (GRUB). Whoever has a soft reservation (`SCHED_FLAG_RECLAIM`) is charged less than the time it runs,
+//! the more of its CPU is not promised or not in use, and so gets more; but 5 % are left in any case. A hard one is
+//! charged as time passes. The share of an entity that blocks stays in use until its *0-lag time*, `d − q · P / Q`,
+//! also for admission when it leaves. The formula of v5.13 gives away too little; that of v6.5 is right.
 //!
-//! **Several CPUs.** Queues are per CPU, with push and pull as in `rt`: nobody waits while a CPU it may use runs somebody with a
-//! later deadline. Affinities are allowed, and then admission guarantees nothing; `whole-machine` refuses them, as
-//! the kernel does.
+//! **Several CPUs.** Queues are per CPU, with push and pull as in `rt`: nobody waits while a CPU it may use runs
+//! somebody with a later deadline. Affinities are allowed, and then admission guarantees nothing; `whole-machine`
+//! refuses them, as the kernel does.
 //!
 //! **The others** take turns in the time that is left, machine-wide. Classes, weights and groups count for nothing here;
 //! `linux` has the other classes.
 //!
-//! Differences from the kernel: a slice ends when it is used up, not at the next tick (`hrtick`); the wake-up rule is computed
-//! exactly, not in units of 1024 ns; the rate at which time is charged changes when it changes, not at the next look. Ours
-//! is the `start` of a reservation: its periods then stay bound to it, and it always wakes with what fits of the current one.
-//! A changed reservation takes effect at the end of the current slice, but what is left is cut to the new one at once.
+//! Differences from the kernel: a slice ends when it is used up, not at the next tick (`hrtick`); the wake-up rule is
+//! computed exactly, not in units of 1024 ns; the rate at which time is charged changes when it changes, not at the
+//! next look. Ours is the `start` of a reservation: its periods then stay bound to it, and it always wakes with what
+//! fits of the current one. A changed reservation takes effect at the end of the current slice, but what is left is cut
+//! to the new one at once.
 //!
-//! Source: torvalds/linux kernel/sched/deadline.c, v5.13 and v6.5; Documentation/scheduler/sched-deadline.rst; Abeni and Buttazzo
-//! 1998; Abeni, Lipari and Lelli 2015.
+//! Source: torvalds/linux kernel/sched/deadline.c, v5.13 and v6.5; Documentation/scheduler/sched-deadline.rst; Abeni
+//! and Buttazzo 1998; Abeni, Lipari and Lelli 2015.
 
 mod account;
 mod class;

@@ -13,20 +13,21 @@
 //! and anew when it wakes after sleeping past the end of one. Who wakes within a period it has used part of has what it
 //! had, less the time it was away, but at least its share of what is still ahead (docs/decisions/0010).
 //!
-//! With that, no slice of anybody who is runnable through its period is late on one CPU as long as Σ slice/period ≤ 1, however
-//! others sleep and wake; and the policy admits no more than that, less a reserve. (Who comes, goes or is changed
-//! takes its new slice at once: the first period after that may see another's late.)
-//! `placement = partitioned` keeps that promise on several CPUs: each entity gets a CPU, first fit. `placement = global` lets the earliest deadlines of the whole machine run, one choice
-//! for all CPUs at once; it admits more, and bounds lateness instead of excluding it (Devi and Anderson 2005).
+//! With that, no slice of anybody who is runnable through its period is late on one CPU as long as Σ slice/period ≤ 1,
+//! however others sleep and wake; and the policy admits no more than that, less a reserve. (Who comes, goes or is
+//! changed takes its new slice at once: the first period after that may see another's late.) `placement = partitioned`
+//! keeps that promise on several CPUs: each entity gets a CPU, first fit. `placement = global` lets the earliest
+//! deadlines of the whole machine run, one choice for all CPUs at once; it admits more, and bounds lateness instead of
+//! excluding it (Devi and Anderson 2005).
 //!
 //! At one instant, first the set of the chosen is found, then those who run already keep their CPU, and the others
 //! are placed in order of (deadline, index): on their last CPU if it is free, else on the lowest.
 //!
-//! Differences from VSched (S1 §3), where the rule comes from: it knows whether an entity is blocked, so only CPU
-//! time is charged and who sleeps gives way, and periods begin anew after a sleep; `charge = wall` gives VSched's blind core back. A yield says that the
-//! job is done: the rest of the slice is given up, as in SCHED_DEADLINE. `enforce = none` schedules jobs instead of
-//! slices: a job runs until it blocks or yields, a late one keeps its deadline, and nothing is refused; the
-//! deadline of a job is its release plus the period.
+//! Differences from VSched (S1 §3), where the rule comes from: it knows whether an entity is blocked, so only CPU time
+//! is charged and who sleeps gives way, and periods begin anew after a sleep; `charge = wall` gives VSched's blind core
+//! back. A yield says that the job is done: the rest of the slice is given up, as in SCHED_DEADLINE. `enforce = none`
+//! schedules jobs instead of slices: a job runs until it blocks or yields, a late one keeps its deadline, and nothing
+//! is refused; the deadline of a job is its release plus the period.
 //!
 //! Source: VSched (Lin and Dinda, SC'05) §3; Liu and Layland 1973.
 

@@ -15,41 +15,43 @@
 //! ```
 //!
 //! 1. *Clock*: every task's vruntime goes on by `ran · 1024 / weight`, to the last fraction of a nanosecond.
-//! 2. *Lag*: V is the average vruntime of all in a queue, by weight. How far a task is behind it is its lag: what it is owed.
-//!    What some are owed, the others have had too much.
+//! 2. *Lag*: V is the average vruntime of all in a queue, by weight. How far a task is behind it is its lag: what it is
+//!    owed. What some are owed, the others have had too much.
 //! 3. *Eligible* is who is not ahead of V. Somebody always is.
 //! 4. *Pick*: of the eligible, the one whose virtual deadline is earliest; of equals, who was queued first.
-//! 5. *Deadline*: a turn of `slice` ends when the vruntime has gone on by `slice · 1024 / weight`. Then the next one begins, and
-//!    the CPU picks again, as soon as anybody looks: at a tick, or when somebody wakes. The slice is 0.75 ms, times
-//!    1 + ⌊log2 of min(CPUs, 8)⌋, unless a task asks for another of 0.1 to 100 ms. A new task's first turn is half as long.
+//! 5. *Deadline*: a turn of `slice` ends when the vruntime has gone on by `slice · 1024 / weight`. Then the next one
+//!    begins, and the CPU picks again, as soon as anybody looks: at a tick, or when somebody wakes. The slice is 0.75
+//!    ms, times 1 + ⌊log2 of min(CPUs, 8)⌋, unless a task asks for another of 0.1 to 100 ms. A new task's first turn is
+//!    half as long.
 //! 6. *Peace*: who has been picked goes on to its deadline, as long as it is eligible when somebody else might be picked.
-//! 7. *Wake-up*: a wakee preempts if it would be picked; if it asks for a shorter slice and its deadline is earlier, rule 6 does
-//!    not protect the other. SCHED_BATCH and SCHED_IDLE never preempt; SCHED_IDLE gives way to all others.
+//! 7. *Wake-up*: a wakee preempts if it would be picked; if it asks for a shorter slice and its deadline is earlier,
+//!    rule 6 does not protect the other. SCHED_BATCH and SCHED_IDLE never preempt; SCHED_IDLE gives way to all others.
 //! 8. *Yield*: the deadline is put off by a slice, and peace is over.
-//! 9. *Sleep*: who is owed time when it falls asleep is still owed it when it wakes, two slices at most. Who owes time stays in
-//!    the queue, asleep, until it would be picked or it wakes: so it pays while others run. What it is owed by then is forgotten.
-//! 10. *Join*: who wakes, or comes from another CPU, is placed so that it lags V as much as it did when it left, once it counts
-//!     in V itself. New tasks are owed nothing. On the way between CPUs, what is left of a turn is kept.
+//! 9. *Sleep*: who is owed time when it falls asleep is still owed it when it wakes, two slices at most. Who owes time
+//!    stays in the queue, asleep, until it would be picked or it wakes: so it pays while others run. What it is owed by
+//!    then is forgotten.
+//! 10. *Join*: who wakes, or comes from another CPU, is placed so that it lags V as much as it did when it left, once
+//!     it counts in V itself. New tasks are owed nothing. On the way between CPUs, what is left of a turn is kept.
 //! 11. *Weight*: what is owed, in CPU time, stays the same.
 //!
 //! *Groups*, *quotas*, the choice of a CPU and moving work are as in `cfs`: both are the fair class, with another order of
 //! the queues. A group's part asks for the shortest slice that anybody in it asks for, and may stay asleep like a task.
 //!
-//! *Parameters*: the weight is the share; `latency` is the slice asked for. A task that needs little, but soon, asks for a short
-//! one; one that would rather not be interrupted, for a long one. Ticks are coarser than most slices: a turn ends at a tick,
-//! so with 4 ms between ticks nobody's turn is shorter. Who uses up its share waits for the others' turns, up to a tick each,
-//! however short its slice is.
+//! *Parameters*: the weight is the share; `latency` is the slice asked for. A task that needs little, but soon, asks
+//! for a short one; one that would rather not be interrupted, for a long one. Ticks are coarser than most slices: a
+//! turn ends at a tick, so with 4 ms between ticks nobody's turn is shorter. Who uses up its share waits for the
+//! others' turns, up to a tick each, however short its slice is.
 //!
 //! *Versions*: v6.6 has no slices that are asked for, no peace-breaking and no sleeping in the queue: who sleeps in debt
 //! takes the debt along. v6.17 has a base slice of 0.7 ms, grants peace for no longer than the shortest slice of the queue,
 //! and lets whoever was yielded to go next if it is eligible. v6.12 is the default.
 //!
-//! Differences from the kernel: those of the fair class; clocks are exact; V is counted without rounding where eligibility is
-//! decided; a CPU ticks only where a tick can matter; who gives way to others because it is SCHED_IDLE, or yields, loses
-//! its peace in every version; a quota's throttling stops a whole part at once, as before v6.18.
+//! Differences from the kernel: those of the fair class; clocks are exact; V is counted without rounding where
+//! eligibility is decided; a CPU ticks only where a tick can matter; who gives way to others because it is SCHED_IDLE,
+//! or yields, loses its peace in every version; a quota's throttling stops a whole part at once, as before v6.18.
 //!
-//! Source: torvalds/linux kernel/sched/fair.c and features.h, v6.6, v6.12 and v6.17; Stoica and Abdel-Wahab, "Earliest Eligible
-//! Virtual Deadline First", 1995.
+//! Source: torvalds/linux kernel/sched/fair.c and features.h, v6.6, v6.12 and v6.17; Stoica and Abdel-Wahab, "Earliest
+//! Eligible Virtual Deadline First", 1995.
 
 mod bounds;
 mod deadline;

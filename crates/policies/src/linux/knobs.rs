@@ -35,8 +35,8 @@ const CHOICE: [Knob; 1] = [Knob::choice("fair", WORDS, "the fair class")
 const RENAMED: [(&str, &str); 3] =
     [("version", "eevdf-version"), ("base-slice", "eevdf-base-slice"), ("next-buddy", "eevdf-next-buddy")];
 
-/// Whether this is a fair class that Linux has had: only those pull at once what waits behind a more urgent class.
-pub(super) fn is_linuxs_own(fair: &Descriptor) -> bool {
+/// Whether this is a fair class of Linux, or built on one: only those pull at once what waits behind a more urgent class.
+pub(super) fn pulls_from_behind(fair: &Descriptor) -> bool {
     FAIR[..3].iter().any(|own| own.name == fair.name)
 }
 

@@ -1,7 +1,8 @@
 //! Linux: the stop class over SCHED_DEADLINE over the real-time classes over a fair one.
 //!
-//! What an ordinary Linux host or guest does. A task is in one class at a time, by what is asked for it. On every CPU the
-//! most urgent class is asked first who runs; the next gets what that leaves, and a task of a more urgent class preempts at once.
+//! What an ordinary Linux host or guest does. A task is in one class at a time, by what is asked for it. On every CPU
+//! the most urgent class is asked first who runs; the next gets what that leaves, and a task of a more urgent class
+//! preempts at once.
 //!
 //! ```text
 //! one CPU, f and g fair, r FIFO every 10 ms for 4 ms
@@ -18,32 +19,36 @@
 //!
 //! Between the classes there is only this:
 //!
-//! - Whoever changes class leaves the old one as if it blocked, and enters the new one as if it woke. Who runs meanwhile
-//!   goes on at once in a class above the fair one; in that, it has to be picked. Who comes to the deadline class may be refused;
-//!   who leaves it keeps its bandwidth up to its 0-lag time.
+//! - Whoever changes class leaves the old one as if it blocked, and enters the new one as if it woke. Who runs
+//!   meanwhile goes on at once in a class above the fair one; in that, it has to be picked. Who comes to the deadline
+//!   class may be refused; who leaves it keeps its bandwidth up to its 0-lag time.
 //! - Groups, weights and quotas are the fair class's; others do not count in them.
 //! - `yield_to` works within the fair class.
 //! - Real-time throttling leaves the fair class at least 50 ms of every second of a CPU. What deadline tasks run on it
 //!   counts as used by real-time ones.
-//! - With `fair-server` there is a server for each CPU instead: a reservation of 50 ms in every second on behalf of all fair
-//!   tasks, which is part of what admission counts. It waits until the last moment at which 50 ms still fit before its
-//!   deadline, and does nothing if fair tasks have had that much by then; else it runs them at its deadline, and goes on so
-//!   until they come to run by themselves. Nobody real-time is held, and no CPU idles meanwhile.
+//! - With `fair-server` there is a server for each CPU instead: a reservation of 50 ms in every second on behalf of all
+//!   fair tasks, which is part of what admission counts. It waits until the last moment at which 50 ms still fit before
+//!   its deadline, and does nothing if fair tasks have had that much by then; else it runs them at its deadline, and
+//!   goes on so until they come to run by themselves. Nobody real-time is held, and no CPU idles meanwhile.
 //!
-//! **Which kernel.** The defaults are those of v5.13, with ticks of 1 ms. `rt-runtime-share = on` goes back before v5.10; a
-//! 6.12 kernel is `fair = eevdf`, `fair-server = on`, `reclaim = v6.5`. Where a knob of `eevdf` has the name of another one of
-//! `cfs`, it begins with `eevdf-` here. What `deadline` promises on one CPU holds here with
-//! `hrtick = on`, `admission = density`, `asleep = lapse` and nobody above; the kernel's, and the defaults here, are `off`,
+//! **Which kernel.** The defaults are those of v5.13, with ticks of 1 ms. `rt-runtime-share = on` goes back before
+//! v5.10; a 6.12 kernel is `fair = eevdf`, `fair-server = on`, `reclaim = v6.5`. Where a knob of `eevdf` has the name
+//! of another one of `cfs`, it begins with `eevdf-` here. What `deadline` promises on one CPU holds here with `hrtick =
+//! on`, `admission = density`, `asleep = lapse` and nobody above; the kernel's, and the defaults here, are `off`,
 //! `bandwidth` and `renew`. The kernel's `whole-machine = on` is not the default here, so that VMs can be pinned.
 //!
-//! **Other fair classes.** `fair` takes any policy that shares CPUs among those it is given and keeps nobody on one: each with its
+//! **Other fair classes.** `fair` takes every policy here that shares CPUs among all it is given: besides `cfs`,
+//! `eevdf` and `balance`, these are `bfs`, `muqss`, `bmq`, `pds`, `credit`, `credit2` and `round-robin`. Each has its
 //! defaults, but for knobs it has in common with `cfs`. They know nothing of classes above: who waits there behind a
-//! real-time task may go on waiting while another CPU idles, as those do not promise to look.
+//! real-time task may go on waiting while another CPU idles, as those do not promise to look. Not taken are policies
+//! that keep who they are given on one CPU (`bvt`, `sedf`), those that keep promises or gangs of their own (`edf`,
+//! `rtds`, `poris` …), and variants of `credit` for VMs.
 //!
-//! Differences from the kernel: a fair server looks after all fair tasks that could run on its CPU, not those queued there; its
-//! share is never reclaimed by others; and the differences that the essays of the classes name.
+//! Differences from the kernel: a fair server looks after all fair tasks that could run on its CPU, not those queued
+//! there; its share is never reclaimed by others; and the differences that the essays of the classes name.
 //!
-//! Source: torvalds/linux kernel/sched/core.c, stop_task.c, deadline.c, rt.c, v5.13; dl_server of deadline.c, v6.12; sched(7).
+//! Source: torvalds/linux kernel/sched/core.c, stop_task.c, deadline.c, rt.c, v5.13; dl_server of deadline.c, v6.12;
+//! sched(7).
 
 mod knobs;
 #[cfg(test)]
@@ -52,7 +57,7 @@ mod tests;
 use crate::classes::{Bases, Below, Classes, FairServers, Parts, Stop};
 use crate::deadline::Deadline;
 use crate::rt::{self, Rt};
-use sched::{Conserving, Descriptor, Host, Keeps, Knobs, Load, Nanos, Policy, Refused};
+use sched::{CapBound, Conserving, Descriptor, Host, Keeps, Knobs, Load, Nanos, Policy, Refused};
 
 /// What the rest of the system knows of it.
 pub(crate) const POLICY: Descriptor = Descriptor {
@@ -65,7 +70,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     conserving,
     starvation,
     // Who is not fair has no quota. Of reservations the kernel's defaults keep less than they promise: see deadline.
-    keeps: Keeps { shares, quota, ..Keeps::NOTHING },
+    keeps: Keeps { shares, quota, cap, ..Keeps::NOTHING },
     alarms: knobs::ALARMS,
     knobs: &knobs::ALL,
     build,
@@ -102,7 +107,7 @@ fn has_above(load: &Load<'_>) -> bool {
 }
 
 fn conserving(load: &Load<'_>) -> Conserving {
-    if has_above(load) && !knobs::is_linuxs_own(knobs::fair(load.knobs).0) {
+    if has_above(load) && !knobs::pulls_from_behind(knobs::fair(load.knobs).0) {
         return Conserving::Never;
     }
     let below = ask_fair(load, |fair, load| (fair.conserving)(load));
@@ -120,4 +125,8 @@ fn shares(load: &Load<'_>) -> Option<Nanos> {
 
 fn quota(load: &Load<'_>) -> Option<Nanos> {
     if has_above(load) { None } else { ask_fair(load, |fair, load| (fair.keeps.quota)(load)) }
+}
+
+fn cap(load: &Load<'_>) -> Option<CapBound> {
+    if has_above(load) { None } else { ask_fair(load, |fair, load| (fair.keeps.cap)(load)) }
 }

@@ -44,10 +44,11 @@ impl Gang {
         self.starts.len()
     }
 
-    /// Where the subgroup of `e` begins.
-    pub(crate) fn start_of(&self, e: EntityId) -> usize {
+    /// The number of the subgroup of `e`, and where it begins.
+    pub(crate) fn subgroup_of(&self, e: EntityId) -> (usize, usize) {
         let at = self.members.iter().position(|&other| other == e).unwrap_or(0);
-        self.starts.iter().copied().rfind(|&start| start <= at).unwrap_or(0)
+        let number = self.starts.partition_point(|&start| start <= at).saturating_sub(1);
+        (number, self.starts.get(number).copied().unwrap_or(0))
     }
 }
 
@@ -66,12 +67,14 @@ pub(crate) struct Gangs {
     places: Vec<(Option<GroupId>, Option<CpuId>)>,
     /// How many are in a gang.
     members: usize,
+    /// By CPU: how many have it for their own.
+    kept: Vec<usize>,
 }
 
 impl Gangs {
-    pub(crate) fn new(unit: Unit, packing: Packing) -> Gangs {
+    pub(crate) fn new(unit: Unit, packing: Packing, cpus: usize) -> Gangs {
         let (heads, groups, gangs, places) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        Gangs { unit, packing, heads, groups, gangs, places, members: 0 }
+        Gangs { unit, packing, heads, groups, gangs, places, members: 0, kept: vec![0; cpus] }
     }
 
     /// Makes room for `e`, which is in no gang yet.
@@ -90,6 +93,11 @@ impl Gangs {
     /// The CPU that is for `e` among its siblings, if there is one.
     pub(crate) fn place_of(&self, e: EntityId) -> Option<CpuId> {
         self.places[e.index()].1
+    }
+
+    /// Those in the gang of `e`.
+    pub(crate) fn gang_of(&self, e: EntityId) -> Option<&Gang> {
+        self.head_of(e).map(|head| &self.gangs[head.index()])
     }
 
     /// Those in the gang named after `head`.
@@ -171,12 +179,15 @@ impl Gangs {
 
     /// `e` is in no gang any more.
     pub(crate) fn leave(&mut self, e: EntityId) {
-        if core::mem::take(&mut self.places[e.index()]).0.is_some() {
-            self.members -= 1;
+        let (head, place) = core::mem::take(&mut self.places[e.index()]);
+        self.members -= usize::from(head.is_some());
+        if let Some(cpu) = place {
+            self.kept[cpu.index()] -= 1;
         }
     }
 
-    /// Packs the gang of `head` anew and gives every member a CPU that no other one of its subgroup has; but for `without`, who leaves.
+    /// Packs the gang of `head` anew, but for `without`, who leaves. Every member is given a CPU that no other one of its subgroup
+    /// has, and of those the one that fewest others have.
     pub(crate) fn arrange(&mut self, head: GroupId, without: Option<EntityId>, cx: &Cx<'_>) {
         for e in core::mem::take(&mut self.gangs[head.index()].members) {
             if self.head_of(e) == Some(head) {
@@ -194,9 +205,10 @@ impl Gangs {
             let mut free = cx.host().all();
             for &e in subgroup {
                 let allowed = cx.params(e).affinity.and(&free);
-                let place = allowed.first();
+                let place = allowed.iter().min_by_key(|cpu| self.kept[cpu.index()]);
                 if let Some(cpu) = place {
                     free.remove(cpu);
+                    self.kept[cpu.index()] += 1;
                 }
                 self.places[e.index()] = (Some(head), place);
                 self.members += 1;

@@ -1,7 +1,7 @@
 //! Bringing the vCPUs of a VM together over Credit: what `poris`, its reductions, `hybrid` and `adaptive` share.
 //!
-//! Each names the [`Parts`] it consists of. Queues, credits, ticks and stealing are those of `credit`, in whichever version;
-//! the rules that are added stand here, once.
+//! Each names the [`Parts`] it consists of. Queues, credits, ticks and stealing are those of `credit`, in whichever
+//! version; the rules that are added stand here, once.
 
 mod demand;
 mod gangs;
@@ -21,24 +21,24 @@ use sched::{
 /// What all of them are to the rest of the system, but for names, texts and knobs.
 pub(crate) const SHARED: Descriptor = Descriptor { conserving, starvation, keeps: Keeps::NOTHING, ..credit::POLICY };
 
-/// Who is kept on a CPU of its own may wait there while another one idles. Who is in no group is in no VM.
+/// Who is kept on a CPU of its own may wait there while another one idles.
 fn conserving(load: &Load<'_>) -> Conserving {
-    if load.group_depth == 0 { (credit::POLICY.conserving)(load) } else { Conserving::Never }
+    if load.has_gangs { Conserving::Never } else { (credit::POLICY.conserving)(load) }
 }
 
 /// The highest priority is strict, and who is brought together has it however much it has used: beside real-time VMs there is
 /// no bound.
 fn starvation(load: &Load<'_>) -> Option<Nanos> {
-    if load.group_depth == 0 { (credit::POLICY.starvation)(load) } else { None }
+    if load.has_gangs { None } else { (credit::POLICY.starvation)(load) }
 }
 
 /// The knob that all of them have.
 pub(crate) const ACCOUNTING_LOWERS: Knob = Knob::switch(
     "accounting-lowers",
     false,
-    "whether the accounting takes the real-time priority from who has it, as it takes a boost",
+    "whether the accounting takes the real-time priority from who is queued or runs with it, as it takes a boost",
 )
-.from("S3 §5 does not say; off is assumed (policies.md 10.3)");
+.from("S3 §5 does not say; off is assumed, of who is queued (policies.md 10.3), and here of who runs, too");
 
 /// How long turns are while there are real-time VMs.
 #[derive(Clone, Copy, Debug)]
@@ -58,6 +58,17 @@ pub(crate) enum Promotion {
     Event,
 }
 
+/// Which CPUs call the siblings of whom they choose.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum SignalFrom {
+    /// Each.
+    Any,
+    /// That of the VM's first vCPU.
+    First,
+    /// CPU 0.
+    Boot,
+}
+
 /// Who is called when one of a gang is chosen.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Together {
@@ -65,15 +76,16 @@ pub(crate) struct Together {
     pub(crate) round: Option<Nanos>,
     /// Whether two siblings change CPUs when one could be stolen but for the other.
     pub(crate) exchange: bool,
-    /// Whether only CPU 0 calls.
-    pub(crate) boot_only: bool,
+    /// Which CPUs call.
+    pub(crate) from: SignalFrom,
     /// How often a gang is called at most; zero: whenever one is chosen.
     pub(crate) every: Nanos,
 }
 
 impl Together {
     /// Whenever one is chosen, by whichever CPU.
-    pub(crate) const ALWAYS: Together = Together { round: None, exchange: false, boot_only: false, every: Nanos::ZERO };
+    pub(crate) const ALWAYS: Together =
+        Together { round: None, exchange: false, from: SignalFrom::Any, every: Nanos::ZERO };
 }
 
 /// What a policy of this family consists of.
@@ -113,7 +125,7 @@ impl Parallel {
         credit::check(knobs)?;
         let mut credit = Credit::new(host, knobs);
         credit.lowers_real_time = knobs.on(ACCOUNTING_LOWERS.name);
-        let gangs = Gangs::new(parts.unit, parts.packing);
+        let gangs = Gangs::new(parts.unit, parts.packing, host.cpus);
         let long_turn = credit.turn();
         Ok(Box::new(Parallel { credit, gangs, parts, long_turn, entities: 0, rounds: Vec::new() }))
     }
@@ -166,8 +178,7 @@ impl Parallel {
 
     /// `e` has left its gang and joined no other.
     fn let_go(&mut self, e: EntityId, cx: &mut Cx<'_>) {
-        self.rounds[e.index()] = 0;
-        self.lower(e, false);
+        self.rest(e);
         self.keep_in_place(e, cx);
     }
 
@@ -182,9 +193,23 @@ impl Parallel {
         }
     }
 
-    /// `e` does not run any more: unless it has rounds left, it is UNDER as anybody else.
-    fn lower(&mut self, e: EntityId, keep: bool) {
-        if self.credit.queues.priority(e) == Priority::RealTime && !keep {
+    /// `e` has stopped and waits: it has one round less, and unless some are left, it is UNDER as anybody else.
+    fn end_turn(&mut self, e: EntityId) {
+        let rounds = &mut self.rounds[e.index()];
+        *rounds = rounds.saturating_sub(1);
+        if *rounds == 0 {
+            self.lower(e);
+        }
+    }
+
+    /// `e` does not want to run any more: when it does again, it is as if it had never been called.
+    fn rest(&mut self, e: EntityId) {
+        self.rounds[e.index()] = 0;
+        self.lower(e);
+    }
+
+    fn lower(&mut self, e: EntityId) {
+        if self.credit.queues.priority(e) == Priority::RealTime {
             self.credit.queues.set_priority(e, Priority::Under);
         }
     }
@@ -195,10 +220,15 @@ impl Parallel {
         let together = self.parts.together?;
         let head = self.gangs.head_of(e)?;
         let off = self.parts.demand.as_ref().is_some_and(|demand| !demand.is_on(head));
-        if off || self.rounds[e.index()] > 0 || (together.boot_only && cpu != CpuId::new(0)) {
+        let gang = self.gangs.gang(head);
+        let mute = match together.from {
+            SignalFrom::Any => false,
+            SignalFrom::First => gang.members.first() != Some(&e),
+            SignalFrom::Boot => cpu != CpuId::new(0),
+        };
+        if off || mute || self.rounds[e.index()] > 0 {
             return None;
         }
-        let gang = self.gangs.gang(head);
         let turn = self.credit.turn().saturating_mul(gang.subgroups() as u64);
         if let Some(ago) = gang.called.map(|called| cx.now().since(called)) {
             let others =
@@ -216,7 +246,7 @@ impl Parallel {
     /// which `deciding` is about to run, comes first everywhere.
     fn call_together(&mut self, head: GroupId, chosen: EntityId, deciding: CpuId, cx: &mut Cx<'_>) {
         let gang = self.gangs.gang(head);
-        let (members, several, start) = (gang.members.len(), gang.subgroups() > 1, gang.start_of(chosen));
+        let (members, several, (_, start)) = (gang.members.len(), gang.subgroups() > 1, gang.subgroup_of(chosen));
         let round = self.parts.together.and_then(|together| together.round).filter(|_| several);
         let rounds = round.map_or(0, |round| self.credit.turn().as_ns() / round.as_ns());
         let rounds = u32::try_from(rounds).unwrap_or(u32::MAX);
@@ -290,7 +320,8 @@ fn may_exchange(e: EntityId, cpu: CpuId, first: Option<EntityId>, gangs: &Gangs,
     let Some(sibling) = first else { return false };
     let (Some(from), Some(to)) = (gangs.place_of(e), gangs.place_of(sibling)) else { return false };
     let (one, other) = (cx.params(e), cx.params(sibling));
-    one.group == other.group && to == cpu && one.affinity.contains(to) && other.affinity.contains(from)
+    let beside = gangs.gang_of(e).is_some_and(|gang| gang.subgroup_of(e) == gang.subgroup_of(sibling));
+    one.group == other.group && beside && to == cpu && one.affinity.contains(to) && other.affinity.contains(from)
 }
 
 impl Policy for Parallel {
@@ -373,7 +404,7 @@ impl Policy for Parallel {
 
     fn sleep(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.credit.sleep(e, cx);
-        self.lower(e, false);
+        self.rest(e);
     }
 
     fn charge(&mut self, e: EntityId, ran: Nanos, cx: &mut Cx<'_>) {
@@ -388,11 +419,12 @@ impl Policy for Parallel {
     }
 
     fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
-        let left = &mut self.rounds[prev.entity.index()];
-        *left = left.saturating_sub(1);
-        let goes_on = *left > 0 && prev.why != Why::Blocked;
-        self.lower(prev.entity, goes_on);
         self.credit.put(cpu, prev, cx);
+        if prev.why == Why::Blocked {
+            self.rest(prev.entity);
+        } else if self.credit.goes_on(cpu, cx).is_none() {
+            self.end_turn(prev.entity);
+        }
     }
 
     fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
@@ -418,5 +450,8 @@ impl Policy for Parallel {
         self.credit.inspect(e, show);
         show("rounds", i64::from(self.rounds[e.index()]));
         show("gang", i64::from(self.gangs.head_of(e).is_some()));
+        if let Some(gang) = self.gangs.gang_of(e) {
+            show("subgroup", i64::try_from(gang.subgroup_of(e).0).expect("few"));
+        }
     }
 }

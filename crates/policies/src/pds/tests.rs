@@ -152,6 +152,7 @@ fn nobody_waits_longer_than_stated() {
         weight_least: 15,
         weight_most: 88_761,
         group_depth: 0,
+        has_gangs: false,
         has_rt: false,
         has_reservations: false,
         has_limits: false,

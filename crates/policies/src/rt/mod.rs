@@ -21,19 +21,20 @@
 //! such a CPU; a CPU about to run something less urgent *pulls* the most urgent that waits elsewhere. After
 //! every decision, nobody waits while a CPU it may use runs somebody less urgent.
 //!
-//! **Throttling.** Once real-time entities have used more than 0.95 s of a second on a CPU, those that are there are held
-//! until the second is over, and the CPU is left to the others. Time used beyond is counted in the next second. Who is held
-//! does not move; who wakes on a throttled CPU is held there. With `rt-runtime-share`, as by default before v5.10, a CPU
-//! that has used its runtime first borrows from the others: of what each has left, one part of as many as there are CPUs, up
-//! to a whole period. What is lent stays lent until the lender is short itself; a single hog beside idle CPUs is never throttled.
+//! **Throttling.** Once real-time entities have used more than 0.95 s of a second on a CPU, those that are there are
+//! held until the second is over, and the CPU is left to the others. Time used beyond is counted in the next second.
+//! Who is held does not move; who wakes on a throttled CPU is held there. With `rt-runtime-share`, as by default before
+//! v5.10, a CPU that has used its runtime first borrows from the others: of what each has left, one part of as many as
+//! there are CPUs, up to a whole period. What is lent stays lent until the lender is short itself; a single hog beside
+//! idle CPUs is never throttled.
 //!
 //! **The others.** Who asks for no priority takes turns in the time that is left, machine-wide and in the order they came.
 //! `linux` has the fair class there instead, and the deadline and stop classes above, which this policy does not know:
 //! reservations and the stop class count for nothing here. Weights and groups neither.
 //!
-//! Differences from the kernel: idle CPUs count as less urgent than those that run somebody without a priority, in the search
-//! for the least urgent CPU; seconds begin at multiples of a second; push looks further than the first that cannot be pushed,
-//! so that the rule holds with affinities, too.
+//! Differences from the kernel: idle CPUs count as less urgent than those that run somebody without a priority, in the
+//! search for the least urgent CPU; seconds begin at multiples of a second; push looks further than the first that
+//! cannot be pushed, so that the rule holds with affinities, too.
 //!
 //! Source: torvalds/linux kernel/sched/rt.c, cpupri.c, v5.13; sched(7).
 

@@ -1,8 +1,9 @@
 //! SEDF: a slice of every period for who has reserved one, and extra time for who may have more.
 //!
-//! Xen's "simple EDF" (2005 to 2015), the child of Atropos. Everybody has a *slice* and a *period*. Whose period has begun and whose
-//! slice is not used up runs, the earliest end of period first. When no such one is there, the time is *extra*: it goes, in quanta of
-//! 500 µs, first to those who lost a slice by blocking, then to all who are aware of extra time, by weight.
+//! Xen's "simple EDF" (2005 to 2015), the child of Atropos. Everybody has a *slice* and a *period*. Whose period has
+//! begun and whose slice is not used up runs, the earliest end of period first. When no such one is there, the time is
+//! *extra*: it goes, in quanta of 500 µs, first to those who lost a slice by blocking, then to all who are aware of
+//! extra time, by weight.
 //!
 //! ```text
 //! a has 3 ms of every 10, hard; b has nothing reserved
@@ -12,46 +13,50 @@
 //!
 //! Whoever comes begins its first period only when it could have had its slice once: a at 3 ms, not at 0.
 //!
-//! **What is asked.** A reservation is slice and period (5 µs or more; 10 µs to 10 s). Soft means aware of extra time: *work
-//! conserving* mode. Hard means not: with its slice used up, it rests until the next period, whoever idles. A reservation's own
-//! deadline and start are not looked at. Who has none reserved gets extra time only, all equally; `unreserved` has it go by weight, or
-//! deals out slices by weight of what the reservations on the CPU leave (of 95 ms in every 100).
+//! **What is asked.** A reservation is slice and period (5 µs or more; 10 µs to 10 s). Soft means aware of extra time:
+//! *work conserving* mode. Hard means not: with its slice used up, it rests until the next period, whoever idles. A
+//! reservation's own deadline and start are not looked at. Who has none reserved gets extra time only, all equally;
+//! `unreserved` has it go by weight, or deals out slices by weight of what the reservations on the CPU leave (of 95 ms
+//! in every 100).
 //!
-//! Nobody is refused: that the slices fit (ΣS/P ≤ 1 on every CPU) is for the administrator to see to. If they do not, the promise
-//! holds for nobody: who misses its deadline loses that period, and of two that want 80 % each one has them and the other 20.
+//! Nobody is refused: that the slices fit (ΣS/P ≤ 1 on every CPU) is for the administrator to see to. If they do not,
+//! the promise holds for nobody: who misses its deadline loses that period, and of two that want 80 % each one has them
+//! and the other 20.
 //!
 //! **Blocking.** What counts is when one wakes.
 //! - *Before its next period begins* (it blocked in extra time): it goes on wanting extra time.
-//! - *In the period in which it blocked*: the rest of its slice is forfeited. It is to be compensated, in extra time and before
-//!   anybody else, for what it lost; the more of its period that was, the sooner. That goes for the hard, too.
+//! - *In the period in which it blocked*: the rest of its slice is forfeited. It is to be compensated, in extra time
+//!   and before anybody else, for what it lost; the more of its period that was, the sooner. That goes for the hard,
+//!   too.
 //! - *Later*: its period begins at this instant, with a full slice.
 //!
-//! A wake-up interrupts who runs if the waker's period begins before that turn would end anyway; if who runs is in extra time
-//! and the waker is to be compensated; or if nobody runs. Else it waits. A slice once begun is not interrupted for a
-//! compensation.
+//! A wake-up interrupts who runs if the waker's period begins before that turn would end anyway; if who runs is in
+//! extra time and the waker is to be compensated; or if nobody runs. Else it waits. A slice once begun is not
+//! interrupted for a compensation.
 //!
-//! A compensation ends when what was lost has run (`l0-hack = off`), or with its first turn, as in Xen from 3.0.3 on, where a driver
-//! domain could otherwise take the CPU for seconds. Measurements of 2006 (Cherkasova et al.) fit only the former.
+//! A compensation ends when what was lost has run (`l0-hack = off`), or with its first turn, as in Xen from 3.0.3 on,
+//! where a driver domain could otherwise take the CPU for seconds. Measurements of 2006 (Cherkasova et al.) fit only
+//! the former.
 //!
 //! **Extra time** is dealt in whole turns: who has run pays 2^17 over its extra weight (or 1024 over its utilisation,
-//! for who has a reservation), however short the turn was, and least paid runs next. Who blocks does not move the others on, so two that
-//! block in turn can keep a third one out as long as they leave no time over.
+//! for who has a reservation), however short the turn was, and least paid runs next. Who blocks does not move the
+//! others on, so two that block in turn can keep a third one out as long as they leave no time over.
 //!
-//! **Lost time.** When the next period begins in less than a quantum, nobody runs until then, even if all could: up to 500 µs for each
-//! beginning, and with periods that begin in quick succession, everything.
+//! **Lost time.** When the next period begins in less than a quantum, nobody runs until then, even if all could: up to
+//! 500 µs for each beginning, and with periods that begin in quick succession, everything.
 //!
-//! **Several CPUs.** Everybody stays where it was put: on the CPU with the fewest others (`placement = first`: on the first it may run
-//! on). Three equal VMs on two CPUs get 100, 50 and 50 %.
+//! **Several CPUs.** Everybody stays where it was put: on the CPU with the fewest others (`placement = first`: on the
+//! first it may run on). Three equal VMs on two CPUs get 100, 50 and 50 %.
 //!
-//! **Latency.** `unblock = atropos` gives who wakes late a period as short as its `latency` and a slice in proportion. Both are doubled with
-//! each slice used up, until they are what was asked for. Other values of `unblock` are the rest of the ways to wake that Xen's
-//! source knows; there, one is chosen when it is compiled, and always was the first.
+//! **Latency.** `unblock = atropos` gives who wakes late a period as short as its `latency` and a slice in proportion.
+//! Both are doubled with each slice used up, until they are what was asked for. Other values of `unblock` are the rest
+//! of the ways to wake that Xen's source knows; there, one is chosen when it is compiled, and always was the first.
 //!
 //! Differences from Xen 3.0.3 to 4.5:
 //! - A change of parameters counts at once: the queues are sorted anew, and the CPU decides.
 //! - Scores do not overflow, and extra weights are as fine as Linux's.
-//! - A period that would begin at this very instant with nothing reserved in it begins later by itself: Xen runs somebody for no
-//!   time at all, and then does the same.
+//! - A period that would begin at this very instant with nothing reserved in it begins later by itself: Xen runs
+//!   somebody for no time at all, and then does the same.
 //! - With `unblock = atropos`, no period is shorter than 10 µs and no slice shorter than 5 µs.
 //!
 //! Source: xen/common/sched_sedf.c, Xen 3.0.3 to 4.5 (removed by 038c6afe08, 2015); Cherkasova, Gupta and Vahdat 2007 §4.

@@ -13,6 +13,7 @@ pub(super) fn promised(host: Host, entities: u64, weights: (u64, u64), group_dep
         weight_least: weights.0,
         weight_most: weights.1,
         group_depth,
+        has_gangs: false,
         has_rt: false,
         has_reservations: false,
         has_limits: false,

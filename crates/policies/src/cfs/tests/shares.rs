@@ -17,6 +17,7 @@ fn promised(knobs: &[(&str, i64)], weights: &[u32]) -> Option<Nanos> {
         weight_least: weights.iter().copied().min().unwrap().into(),
         weight_most: weights.iter().copied().max().unwrap().into(),
         group_depth: 0,
+        has_gangs: false,
         has_rt: false,
         has_reservations: false,
         has_limits: false,

@@ -23,6 +23,7 @@ fn stated(cpus: usize, words: &[(&str, &str)], values: &[(&str, i64)], has_sleep
         weight_least: 64,
         weight_most: 16_384,
         group_depth: 1,
+        has_gangs: false,
         has_rt: false,
         has_reservations: false,
         has_limits: true,

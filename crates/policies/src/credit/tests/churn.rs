@@ -112,6 +112,7 @@ fn load<'a>(host: &'a sched::Host, knobs: &'a Knobs, entities: u64) -> Load<'a> 
         weight_least: 4,
         weight_most: 4 * 65_535,
         group_depth: 1,
+        has_gangs: false,
         has_rt: false,
         has_reservations: false,
         has_limits: true,

@@ -129,6 +129,7 @@ fn load<'a>(host: &'a sched::Host, knobs: &'a Knobs, entities: u64) -> Load<'a> 
         weight_most: 1024,
         warp_most: Nanos::ZERO,
         group_depth: 0,
+        has_gangs: false,
         has_rt: false,
         has_reservations: false,
         has_limits: false,

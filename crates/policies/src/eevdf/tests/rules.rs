@@ -33,6 +33,7 @@ fn bound(entities: u64, weight_most: u64) -> Nanos {
         weight_most,
         warp_most: Nanos::ZERO,
         group_depth: 0,
+        has_gangs: false,
         has_rt: false,
         has_reservations: false,
         has_limits: false,

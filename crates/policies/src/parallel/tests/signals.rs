@@ -24,16 +24,34 @@ fn together(host: &mut Host<'_>, siblings: [EntityId; 2]) -> usize {
 }
 
 #[test]
-fn only_the_boot_cpu_calls_unless_all_may() {
+fn only_the_cpu_of_the_first_vcpu_calls_unless_all_may() {
     let wait = |cpu, from| {
         let (mut host, siblings) = crowded(&hybrid::POLICY, &[("signal-from", from)], cpu);
         siblings.iter().for_each(|&e| wake(&mut host, e));
         together(&mut host, siblings)
     };
-    // CPU 1 is crowded, and CPU 0 calls it; or the other way round.
-    assert!(wait(OTHER, 0) > 900, "{}", wait(OTHER, 0));
-    assert!(wait(CPU, 0) < 500, "{}", wait(CPU, 0));
-    assert!(wait(CPU, 1) > 900, "{}", wait(CPU, 1));
+    // CPU 1 is crowded, and CPU 0, where the first vCPU is, calls it; or the other way round.
+    let [first, boot, any] = [0, 1, 2];
+    for from in [first, boot, any] {
+        assert!(wait(OTHER, from) > 900, "{}", wait(OTHER, from));
+    }
+    assert!(wait(CPU, first) < 600 && wait(CPU, boot) < 600, "{} {}", wait(CPU, first), wait(CPU, boot));
+    assert!(wait(CPU, any) > 900, "{}", wait(CPU, any));
+}
+
+/// Where the first vCPU is not on CPU 0, the boot CPU never calls it, and its own does.
+#[test]
+fn the_boot_cpu_calls_only_whom_it_chooses() {
+    let together_from = |from| {
+        let mut host = host(&hybrid::POLICY, 3, &[("signal-from", from)]);
+        let marked = group(&mut host, true, GroupId::ROOT);
+        let siblings = [OTHER, CpuId::new(2)].map(|cpu| attach(&mut host, Params { group: marked, ..on(cpu) }));
+        let _hogs = [(); 3].map(|()| hog(&mut host, on(CpuId::new(2))));
+        siblings.iter().for_each(|&e| wake(&mut host, e));
+        together(&mut host, siblings)
+    };
+    let [first, boot] = [0, 1].map(together_from);
+    assert!(first > boot + 300, "{first} and {boot}");
 }
 
 #[test]

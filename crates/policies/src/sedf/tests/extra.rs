@@ -92,6 +92,7 @@ fn too_many_periods_leave_no_time() {
         weight_least: 1024,
         weight_most: 1024,
         group_depth: 0,
+        has_gangs: false,
         has_rt: false,
         has_reservations: false,
         has_limits: false,

@@ -30,6 +30,10 @@ impl Credit {
             Some(Priority::Over) | None => self.steal(cpu, priority, lets_go, cx),
         };
         let chosen = stolen.or(head);
+        if stolen.is_some() && head.is_some() {
+            // Its own queue waits on: an idle CPU may have counted on it to be served here.
+            self.cpus[cpu.index()].queued_while_idle = true;
+        }
         if chosen.is_none() {
             self.called.remove(cpu);
             self.idlers.insert(cpu);

@@ -26,7 +26,7 @@
 //! 2010; S3 §2.
 
 use crate::credit::{self, Credit};
-use sched::{Descriptor, Host, Knobs, Policy, Refused};
+use sched::{Descriptor, Host, Knob, Knobs, Nanos, Policy, Refused};
 
 /// What the rest of the system knows of it.
 pub(crate) const POLICY: Descriptor = Descriptor {
@@ -36,13 +36,25 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     good_for: "several soft real-time VMs that say what delay they can live with, beside batch VMs",
     bad_at: "VMs that say nothing, which are treated as in credit, and VMs that are both busy and urgent",
     text: include_str!("laxity.rs"),
+    knobs: &KNOBS,
     build,
     ..credit::POLICY
 };
 
+const AHEAD: Knob = Knob::time(
+    "ahead",
+    Nanos::ZERO,
+    (Nanos::ZERO, Nanos::s(10)),
+    "how long each one ahead in the queue is expected to run; 0: a whole slice",
+)
+.from("assumed from the abstract and S3 §2 (policies.md 10.6)");
+const KNOBS: [Knob; credit::KNOBS.len() + 1] = Knob::join(&[AHEAD], credit::KNOBS);
+
 fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     credit::check(knobs)?;
-    Ok(Box::new(Credit::new(host, knobs).by_laxity()))
+    let ahead = knobs.time(AHEAD.name);
+    let ahead = if ahead.is_zero() { knobs.time("slice") } else { ahead };
+    Ok(Box::new(Credit::new(host, knobs).by_laxity(ahead)))
 }
 
 #[cfg(test)]
@@ -54,7 +66,14 @@ mod tests {
     const CPU: CpuId = CpuId::new(0);
 
     fn host<'a>(cpus: usize) -> Host<'a> {
-        Host::new(&POLICY, Shape::new(cpus), &POLICY.defaults(), Costs::NONE).expect("it works everywhere")
+        host_expecting(cpus, Nanos::ZERO)
+    }
+
+    /// One on which everybody ahead is expected to run for so long.
+    fn host_expecting<'a>(cpus: usize, ahead: Nanos) -> Host<'a> {
+        let mut knobs = POLICY.defaults();
+        knobs.set("ahead", ahead.as_ns().cast_signed()).expect("it is in range");
+        Host::new(&POLICY, Shape::new(cpus), &knobs, Costs::NONE).expect("it works everywhere")
     }
 
     fn scripted(host: &mut Host<'_>, params: Params) -> EntityId {
@@ -73,9 +92,9 @@ mod tests {
 
     /// How long `e` waits, in milliseconds, if it wakes 1 ms into a turn of 30 ms on a CPU that four hogs take turns on, when none
     /// of them is boosted any more.
-    fn wait_of(latency: Option<u64>) -> u64 {
+    fn wait_of(latency: Option<u64>, ahead: u64) -> u64 {
         const WOKEN: u64 = 241;
-        let mut host = host(1);
+        let mut host = host_expecting(1, Nanos::ms(ahead));
         let hogs: Vec<EntityId> = (0..4).map(|_| hog(&mut host)).collect();
         let e = scripted(&mut host, Params { latency: latency.map(Nanos::ms), ..Params::default() });
         run_through(&mut host, WOKEN * 1_000);
@@ -91,12 +110,13 @@ mod tests {
 
     #[test]
     fn who_wakes_goes_as_far_back_as_its_laxity_allows() {
-        assert_eq!(wait_of(None), 0, "boosted, as in credit");
-        assert_eq!(wait_of(Some(28)), 0, "not even the rest of the turn fits: it preempts");
-        assert_eq!(wait_of(Some(29)), 29, "at the head");
-        assert_eq!(wait_of(Some(58)), 29, "the next turn does not fit whole");
-        assert_eq!(wait_of(Some(59)), 59, "behind one");
-        assert_eq!(wait_of(Some(200)), 59, "but before the OVER, as in credit");
+        assert_eq!(wait_of(None, 0), 0, "boosted, as in credit");
+        assert_eq!(wait_of(Some(28), 0), 0, "not even the rest of the turn fits: it preempts");
+        assert_eq!(wait_of(Some(29), 0), 29, "at the head");
+        assert_eq!(wait_of(Some(58), 0), 29, "the next turn does not fit whole");
+        assert_eq!(wait_of(Some(59), 0), 59, "behind one");
+        assert_eq!(wait_of(Some(200), 0), 59, "but before the OVER, as in credit");
+        assert_eq!(wait_of(Some(58), 20), 59, "if each is expected to run for 20 ms, one more fits");
     }
 
     #[test]

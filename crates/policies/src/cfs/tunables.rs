@@ -4,8 +4,10 @@ use crate::fair::{self, Tunables};
 use sched::{Host, Knob, Knobs, Nanos};
 
 const FEATURES: &str = "kernel/sched/features.h, v5.13";
+/// Of what a patch of April 2021 brought.
+const RECENT: &str = "kernel/sched/features.h; assumed to be in v5.13 (policies.md 1.2)";
 
-const OWN: [Knob; 12] = [
+const OWN: [Knob; 13] = [
     Knob::choice(
         "version",
         &["v5.13", "v3.17"],
@@ -35,8 +37,14 @@ const OWN: [Knob; 12] = [
     Knob::switch("next-buddy", false, "in a crowd, whoever woke last goes next").from(FEATURES),
     Knob::switch("last-buddy", true, "in a crowd, whoever was preempted at a wake-up comes back next").from(FEATURES),
     Knob::switch("alt-period", true, "the round is sized by all tasks of the CPU, not by one queue's (not in v3.17)")
-        .from(FEATURES),
-    Knob::switch("base-slice", true, "no slice is shorter than the minimum granularity (not in v3.17)").from(FEATURES),
+        .from(RECENT),
+    Knob::switch("base-slice", true, "no slice is shorter than the minimum granularity (not in v3.17)").from(RECENT),
+    Knob::switch(
+        "place-unthrottled",
+        true,
+        "a group that may run again is placed as a sleeper is, rather than where it was",
+    )
+    .from("unthrottle_cfs_rq, kernel/sched/fair.c; assumed of v5.13 (policies.md 1.10)"),
     Knob::switch(
         "exact-clock",
         false,
@@ -75,6 +83,7 @@ impl Times {
         if old {
             tunables = tunables.as_in_v3_17(knobs);
         }
+        tunables.place_unthrottled = knobs.on("place-unthrottled");
         let scaled = |name| tunables.scaled(knobs.time(name));
         let (latency, min_granularity) = (scaled("latency"), scaled("min-granularity"));
         let crowd = latency.as_ns().div_ceil(min_granularity.as_ns());

@@ -4,9 +4,10 @@ use super::Credit;
 use sched::{CpuId, Cx, EntityId, Nanos, Running};
 
 impl Credit {
-    /// The same, but that who wakes UNDER and has named a delay is queued by it.
-    pub(crate) fn by_laxity(self) -> Credit {
-        Credit { by_laxity: true, ..self }
+    /// The same, but that who wakes UNDER and has named a delay is queued by it. Everybody ahead of it is expected to run for
+    /// `ahead`.
+    pub(crate) fn by_laxity(self, ahead: Nanos) -> Credit {
+        Credit { by_laxity: Some(ahead), ..self }
     }
 
     /// How long who runs on `cpu` may go on; `None` if it idles.
@@ -21,13 +22,13 @@ impl Credit {
         }
     }
 
-    /// How many may be ahead on `cpu` of somebody that can wait for `laxity`, and how long it then waits at most. Everybody
-    /// ahead is expected to run for a whole slice.
+    /// How many may be ahead on `cpu` of somebody that can wait for `laxity`, and how long it is then expected to wait.
     fn place_for(&self, laxity: Nanos, cpu: CpuId, cx: &Cx<'_>) -> (usize, Nanos) {
+        let each = self.by_laxity.unwrap_or(self.settings.slice);
         let Some(rest) = self.rest_of_turn(cpu, cx) else { return (0, Nanos::ZERO) };
-        let fit = laxity.saturating_sub(rest).as_ns() / self.settings.slice.as_ns();
+        let fit = laxity.saturating_sub(rest).as_ns() / each.as_ns();
         let ahead = self.queues.iter(cpu).take(usize::try_from(fit).unwrap_or(usize::MAX)).count();
-        (ahead, rest + self.settings.slice.saturating_mul(ahead as u64))
+        (ahead, rest.saturating_add(each.saturating_mul(ahead as u64)))
     }
 
     /// Queues `e`, which wakes UNDER, where it waits the shortest: on its home, or else near it; there as far back as `laxity`

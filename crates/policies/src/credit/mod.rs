@@ -173,8 +173,8 @@ pub(crate) struct Credit {
     balance: i64,
     /// How many accountings there were.
     epoch: u64,
-    /// Whether who wakes is queued by the delay it can live with: see `laxity`.
-    by_laxity: bool,
+    /// If who wakes is queued by the delay it can live with: how long each one ahead is expected to run. See `laxity`.
+    by_laxity: Option<Nanos>,
     /// Whether accounting also settles the priority of those to whom a policy over this one gave the highest.
     pub(crate) lowers_real_time: bool,
 }
@@ -194,7 +194,7 @@ impl Credit {
             called: CpuSet::EMPTY,
             balance: 0,
             epoch: 0,
-            by_laxity: false,
+            by_laxity: None,
             lowers_real_time: false,
         }
     }
@@ -415,7 +415,7 @@ impl Policy for Credit {
             return;
         }
         match cx.params(e).latency {
-            Some(laxity) if self.by_laxity && self.queues.priority(e) == Priority::Under => {
+            Some(laxity) if self.by_laxity.is_some() && self.queues.priority(e) == Priority::Under => {
                 self.enqueue_by_laxity(e, laxity, cx);
             }
             _ => self.enqueue_woken(e, cx),

@@ -241,7 +241,8 @@ impl<R: Rule> Fair<R> {
         if self.queues.queue(at).nodes == 0 {
             return;
         }
-        self.join_chain(NodeId::part(at), Placing::Credit, tasks, cx);
+        let placing = if self.queues.tunables.place_unthrottled { Placing::Credit } else { Placing::Keep };
+        self.join_chain(NodeId::part(at), placing, tasks, cx);
         if self.queues.is_throttled(at) {
             return;
         }

@@ -77,6 +77,8 @@ pub(crate) struct Tunables {
     pub(super) idle_class_cpus: bool,
     /// Wake-ups are judged as in v3.17: see `placement`.
     pub(super) old_affinity: bool,
+    /// Whether a group that is unthrottled is placed like who wakes; else it is where it was.
+    pub(crate) place_unthrottled: bool,
 }
 
 impl Tunables {
@@ -102,6 +104,7 @@ impl Tunables {
             whole_cores: knobs.word("idle-search") == "core",
             idle_class_cpus: knobs.on("idle-class-cpus"),
             old_affinity: false,
+            place_unthrottled: true,
         }
     }
 

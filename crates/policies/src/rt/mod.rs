@@ -74,7 +74,7 @@ pub(crate) const KNOBS: &[Knob] = &[
     Knob::time("rt-runtime", Nanos::ms(950), (Nanos::us(1), Nanos::s(100)), "how much of it a CPU gives, if less")
         .from("sched_rt_runtime_us, kernel/sched/rt.c"),
     Knob::switch("rt-runtime-share", false, "a CPU that has used its runtime borrows from the others")
-        .from("RT_RUNTIME_SHARE, kernel/sched/features.h; on before v5.10"),
+        .from("RT_RUNTIME_SHARE, kernel/sched/features.h; on before v5.10, which is assumed (policies.md 2.2)"),
 ];
 
 /// As the fair class declares it.

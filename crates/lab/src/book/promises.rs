@@ -13,6 +13,15 @@ pub struct Promise {
 
 /// Asks `of` about eight equal entities that always want to run, under a policy's defaults, on this many CPUs.
 fn ask<T>(policy: &Descriptor, cpus: usize, limits: bool, of: impl Fn(&Load<'_>) -> T) -> T {
+    ask_of(policy, cpus, limits, false, of)
+}
+
+/// The same of eight that are in a gang.
+fn ask_of_gangs<T>(policy: &Descriptor, of: impl Fn(&Load<'_>) -> T) -> T {
+    ask_of(policy, 4, false, true, of)
+}
+
+fn ask_of<T>(policy: &Descriptor, cpus: usize, limits: bool, gangs: bool, of: impl Fn(&Load<'_>) -> T) -> T {
     let (host, knobs): (Host, Knobs) = (Host::new(cpus), policy.defaults());
     of(&Load {
         host: &host,
@@ -20,8 +29,8 @@ fn ask<T>(policy: &Descriptor, cpus: usize, limits: bool, of: impl Fn(&Load<'_>)
         entities: 8,
         weight_least: 1024,
         weight_most: 1024,
-        group_depth: 0,
-        has_gangs: false,
+        group_depth: u32::from(gangs),
+        has_gangs: gangs,
         has_rt: false,
         has_reservations: false,
         has_limits: limits,
@@ -42,15 +51,19 @@ pub fn scope(policy: &Descriptor) -> Conserving {
 #[must_use]
 pub fn scope_in_words(policy: &Descriptor) -> String {
     let within = |slack: Nanos| if slack.is_zero() { String::new() } else { format!(" for more than {slack}") };
-    match scope(policy) {
+    let words = match scope(policy) {
         Conserving::Never => "no promise: a CPU may idle while somebody waits".to_string(),
         Conserving::PerCpu { slack } => format!("no CPU idles{} while somebody assigned to it waits", within(slack)),
         Conserving::Domain { slack } => {
             format!("no CPU idles{} while somebody waits among the CPUs of its cache", within(slack))
         }
         Conserving::Global { slack } => format!("no CPU idles{} while anybody waits who may run there", within(slack)),
-    }
+    };
+    let without = scope(policy) != Conserving::Never && ask_of_gangs(policy, policy.conserving) == Conserving::Never;
+    if without { words + GANGS_APART } else { words }
 }
+
+const GANGS_APART: &str = "; not where VMs are brought together";
 
 /// Everything `policy` promises, in words.
 #[must_use]
@@ -59,9 +72,10 @@ pub fn promises(policy: &Descriptor) -> Vec<Promise> {
     let mut add = |about, words| all.push(Promise { about, words });
     add(
         "the longest wait",
-        match ask(policy, 4, false, policy.starvation) {
-            Some(bound) => format!("at most {bound}"),
-            None => "without bound".to_string(),
+        match (ask(policy, 4, false, policy.starvation), ask_of_gangs(policy, policy.starvation)) {
+            (Some(bound), Some(_)) => format!("at most {bound}"),
+            (Some(bound), None) => format!("at most {bound}{GANGS_APART}"),
+            (None, _) => "without bound".to_string(),
         },
     );
     if let Some(bound) = ask(policy, 1, false, policy.keeps.shares) {

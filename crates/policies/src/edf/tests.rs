@@ -53,6 +53,8 @@ fn the_worked_example_of_vsched() {
     let hard = knobs(&[("enforce", "hard")]);
     let who = [(promise(20, 5), HOG), (promise(50, 20), HOG)];
     assert_eq!(turns(&hard, 60, &who), "A 0-5, B 5-20, A 20-25, B 25-30, A 40-45, B 50-60");
+    // Soft: from 30 to 40 ms they take turns of the time nobody reserved; what they run there is not charged.
+    assert_eq!(turns(&knobs(&[]), 60, &who), "A 0-5, B 5-20, A 20-25, B 25-30, A 30-45, B 45-60");
     for placement in ["partitioned", "global"] {
         let same = knobs(&[("enforce", "hard"), ("placement", placement)]);
         assert_eq!(turns(&same, 60, &who), turns(&hard, 60, &who), "one CPU is one CPU");

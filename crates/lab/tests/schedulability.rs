@@ -38,22 +38,7 @@ fn generous(policy: &Descriptor) -> Knobs {
 }
 
 fn load<'a>(host: &'a Host, knobs: &'a Knobs, has_sleepers: bool) -> Load<'a> {
-    Load {
-        host,
-        knobs,
-        entities: 6,
-        weight_least: 1024,
-        weight_most: 1024,
-        group_depth: 0,
-        has_gangs: false,
-        has_rt: false,
-        has_reservations: true,
-        has_limits: false,
-        has_changes: false,
-        has_sleepers,
-        has_affinity: false,
-        warp_most: Nanos::ZERO,
-    }
+    Load { has_reservations: true, has_sleepers, ..Load::of_hogs(host, knobs, 6) }
 }
 
 /// Somebody blocks or wakes, or nothing happens.

@@ -67,20 +67,9 @@ fn run(policy: &'static Descriptor, knobs: &Knobs, weights: &[Weight], dice: &mu
     let host = Host::new(1);
     let linux = |weight: Option<&Weight>| weight.map_or(1024, |weight| u64::from(weight.as_linux()));
     let load = Load {
-        host: &host,
-        knobs,
-        entities: weights.len() as u64,
         weight_least: linux(weights.iter().min()),
         weight_most: linux(weights.iter().max()),
-        group_depth: 0,
-        has_gangs: false,
-        has_rt: false,
-        has_reservations: false,
-        has_limits: false,
-        has_changes: false,
-        has_sleepers: false,
-        has_affinity: false,
-        warp_most: Nanos::ZERO,
+        ..Load::of_hogs(&host, knobs, weights.len() as u64)
     };
     let bound = (policy.keeps.shares)(&load);
     let mut shares = Shares::default();

@@ -154,6 +154,29 @@ pub struct Load<'a> {
     pub warp_most: Nanos,
 }
 
+impl<'a> Load<'a> {
+    /// So many entities of normal weight in no group, none of which ever blocks, changes, or asks for anything.
+    #[must_use]
+    pub const fn of_hogs(host: &'a Host, knobs: &'a Knobs, entities: u64) -> Load<'a> {
+        Load {
+            host,
+            knobs,
+            entities,
+            weight_least: 1024,
+            weight_most: 1024,
+            group_depth: 0,
+            has_gangs: false,
+            has_rt: false,
+            has_reservations: false,
+            has_limits: false,
+            has_changes: false,
+            has_sleepers: false,
+            has_affinity: false,
+            warp_most: Nanos::ZERO,
+        }
+    }
+}
+
 /// A whole number a policy can be tuned by.
 #[derive(Clone, Copy, Debug)]
 pub struct Knob {

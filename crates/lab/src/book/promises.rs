@@ -23,22 +23,7 @@ fn ask_of_gangs<T>(policy: &Descriptor, of: impl Fn(&Load<'_>) -> T) -> T {
 
 fn ask_of<T>(policy: &Descriptor, cpus: usize, limits: bool, gangs: bool, of: impl Fn(&Load<'_>) -> T) -> T {
     let (host, knobs): (Host, Knobs) = (Host::new(cpus), policy.defaults());
-    of(&Load {
-        host: &host,
-        knobs: &knobs,
-        entities: 8,
-        weight_least: 1024,
-        weight_most: 1024,
-        group_depth: u32::from(gangs),
-        has_gangs: gangs,
-        has_rt: false,
-        has_reservations: false,
-        has_limits: limits,
-        has_changes: false,
-        has_sleepers: false,
-        has_affinity: false,
-        warp_most: Nanos::ZERO,
-    })
+    of(&Load { group_depth: u32::from(gangs), has_gangs: gangs, has_limits: limits, ..Load::of_hogs(&host, &knobs, 8) })
 }
 
 /// How soon, and where, an idle CPU finds work.

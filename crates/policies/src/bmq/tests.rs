@@ -306,22 +306,7 @@ fn version_6_12_sends_a_yielder_to_the_tail() {
 fn equals_that_never_sleep_wait_no_longer_than_stated() {
     let knobs = POLICY.defaults();
     let host = sched::Host::new(1);
-    let load = Load {
-        host: &host,
-        knobs: &knobs,
-        entities: 4,
-        weight_least: 1024,
-        weight_most: 1024,
-        group_depth: 0,
-        has_gangs: false,
-        has_rt: false,
-        has_reservations: false,
-        has_limits: false,
-        has_changes: false,
-        has_sleepers: false,
-        has_affinity: false,
-        warp_most: Nanos::ZERO,
-    };
+    let load = Load::of_hogs(&host, &knobs, 4);
     let bound = (POLICY.starvation)(&load).expect("equals are sure of their turns");
     assert_eq!((POLICY.starvation)(&Load { weight_least: 820, ..load }), None, "levels are strict");
     let mut lab = Lab::bmq(1);

@@ -145,22 +145,7 @@ fn nobody_is_taken_for_interactive() {
 fn nobody_waits_longer_than_stated() {
     let knobs = POLICY.defaults();
     let host = sched::Host::new(1);
-    let load = Load {
-        host: &host,
-        knobs: &knobs,
-        entities: 21,
-        weight_least: 15,
-        weight_most: 88_761,
-        group_depth: 0,
-        has_gangs: false,
-        has_rt: false,
-        has_reservations: false,
-        has_limits: false,
-        has_changes: false,
-        has_sleepers: true,
-        has_affinity: false,
-        warp_most: Nanos::ZERO,
-    };
+    let load = Load { weight_least: 15, weight_most: 88_761, has_sleepers: true, ..Load::of_hogs(&host, &knobs, 21) };
     let bound = (POLICY.starvation)(&load).expect("waiting makes urgent");
     let mut lab = Lab::pds(1);
     let others: Vec<_> = (0..20).map(|_| lab.hog(nice(-20))).collect();

@@ -7,20 +7,13 @@ use sched::{Conserving, Load};
 pub(super) fn promised(host: Host, entities: u64, weights: (u64, u64), group_depth: u32) -> (Nanos, Nanos) {
     let knobs = POLICY.defaults();
     let load = Load {
-        host: &host,
-        knobs: &knobs,
-        entities,
         weight_least: weights.0,
         weight_most: weights.1,
         group_depth,
-        has_gangs: false,
-        has_rt: false,
-        has_reservations: false,
-        has_limits: false,
         has_changes: true,
         has_sleepers: true,
         has_affinity: true,
-        warp_most: Nanos::ZERO,
+        ..Load::of_hogs(&host, &knobs, entities)
     };
     let Conserving::Global { slack } = (POLICY.conserving)(&load) else { panic!("it conserves work") };
     (slack, (POLICY.starvation)(&load).expect("nobody starves"))

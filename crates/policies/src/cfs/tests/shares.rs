@@ -10,21 +10,11 @@ fn promised(knobs: &[(&str, i64)], weights: &[u32]) -> Option<Nanos> {
     for &(name, value) in knobs {
         values.set(name, value).unwrap();
     }
+    let host = Host::new(1);
     let load = Load {
-        host: &Host::new(1),
-        knobs: &values,
-        entities: weights.len() as u64,
         weight_least: weights.iter().copied().min().unwrap().into(),
         weight_most: weights.iter().copied().max().unwrap().into(),
-        group_depth: 0,
-        has_gangs: false,
-        has_rt: false,
-        has_reservations: false,
-        has_limits: false,
-        has_changes: false,
-        has_sleepers: false,
-        has_affinity: false,
-        warp_most: Nanos::ZERO,
+        ..Load::of_hogs(&host, &values, weights.len() as u64)
     };
     (POLICY.keeps.shares)(&load)
 }

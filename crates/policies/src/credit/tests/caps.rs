@@ -16,21 +16,14 @@ fn stated(cpus: usize, words: &[(&str, &str)], values: &[(&str, i64)], has_sleep
     for &(name, value) in values {
         knobs.set(name, value).expect("in range");
     }
+    let host = sched::Host::new(cpus);
     let load = Load {
-        host: &sched::Host::new(cpus),
-        knobs: &knobs,
-        entities: ENTITIES,
         weight_least: 64,
         weight_most: 16_384,
         group_depth: 1,
-        has_gangs: false,
-        has_rt: false,
-        has_reservations: false,
         has_limits: true,
-        has_changes: false,
         has_sleepers,
-        has_affinity: false,
-        warp_most: Nanos::ZERO,
+        ..Load::of_hogs(&host, &knobs, ENTITIES)
     };
     (POLICY.keeps.cap)(&load)
 }

@@ -106,20 +106,12 @@ impl Churn<'_> {
 
 fn load<'a>(host: &'a sched::Host, knobs: &'a Knobs, entities: u64) -> Load<'a> {
     Load {
-        host,
-        knobs,
-        entities,
         weight_least: 4,
         weight_most: 4 * 65_535,
         group_depth: 1,
-        has_gangs: false,
-        has_rt: false,
-        has_reservations: false,
         has_limits: true,
-        has_changes: false,
-        has_sleepers: false,
         has_affinity: true,
-        warp_most: Nanos::ZERO,
+        ..Load::of_hogs(host, knobs, entities)
     }
 }
 

@@ -121,22 +121,7 @@ fn turns(host: &mut Host<'_>, us: u64) -> Vec<(u64, EntityId)> {
 
 /// A load of hogs of normal weight, without groups.
 fn load<'a>(host: &'a sched::Host, knobs: &'a Knobs, entities: u64) -> Load<'a> {
-    Load {
-        host,
-        knobs,
-        entities,
-        weight_least: 1024,
-        weight_most: 1024,
-        warp_most: Nanos::ZERO,
-        group_depth: 0,
-        has_gangs: false,
-        has_rt: false,
-        has_reservations: false,
-        has_limits: false,
-        has_changes: false,
-        has_sleepers: false,
-        has_affinity: false,
-    }
+    Load::of_hogs(host, knobs, entities)
 }
 
 /// Asserts that each got its part of `of` CPU time, give or take `bound`.

@@ -25,22 +25,8 @@ fn rule_1_shares_stay_exact_for_ever() {
 }
 
 fn bound(entities: u64, weight_most: u64) -> Nanos {
-    let load = Load {
-        host: &Host::new(1),
-        knobs: &POLICY.defaults(),
-        entities,
-        weight_least: 1,
-        weight_most,
-        warp_most: Nanos::ZERO,
-        group_depth: 0,
-        has_gangs: false,
-        has_rt: false,
-        has_reservations: false,
-        has_limits: false,
-        has_changes: false,
-        has_sleepers: false,
-        has_affinity: false,
-    };
+    let (host, knobs) = (Host::new(1), POLICY.defaults());
+    let load = Load { weight_least: 1, weight_most, ..Load::of_hogs(&host, &knobs, entities) };
     (POLICY.keeps.shares)(&load).unwrap()
 }
 

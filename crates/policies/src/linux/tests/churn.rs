@@ -126,20 +126,16 @@ fn churn(cpus: usize, knobs: &[(&str, i64)], costs: Costs, quota: Option<Quota>,
         values.set(name, value).expect("a knob of linux");
     }
     let load = Load {
-        host: &shape,
-        knobs: &values,
-        entities: 12,
         weight_least: 3,
         weight_most: 88_761,
         group_depth: 2,
-        has_gangs: false,
         has_rt: true,
         has_reservations: true,
         has_limits: quota.is_some(),
         has_changes: true,
         has_sleepers: true,
         has_affinity: true,
-        warp_most: Nanos::ZERO,
+        ..Load::of_hogs(&shape, &values, 12)
     };
     assert_eq!((POLICY.starvation)(&load), None);
     let slack = match (POLICY.conserving)(&load) {

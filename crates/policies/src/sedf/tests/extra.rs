@@ -85,22 +85,7 @@ fn who_blocks_does_not_move_the_others_on() {
 /// With beginnings of periods less than a quantum apart, nobody ever runs: no promise is made where that can be.
 #[test]
 fn too_many_periods_leave_no_time() {
-    let load = |entities, knobs| Load {
-        host: &sched::Host { cpus: 1, smt: 1, llc: 1 },
-        knobs,
-        entities,
-        weight_least: 1024,
-        weight_most: 1024,
-        group_depth: 0,
-        has_gangs: false,
-        has_rt: false,
-        has_reservations: false,
-        has_limits: false,
-        has_changes: false,
-        has_sleepers: false,
-        has_affinity: false,
-        warp_most: Nanos::ZERO,
-    };
+    let load = |entities, knobs| Load::of_hogs(&sched::Host { cpus: 1, smt: 1, llc: 1 }, knobs, entities);
     let knobs = POLICY.defaults();
     assert_eq!((POLICY.conserving)(&load(9, &knobs)), Conserving::PerCpu { slack: Nanos::ms(5) });
     assert_eq!((POLICY.conserving)(&load(200, &knobs)), Conserving::Never);

@@ -6,7 +6,9 @@
 
 pub mod doctor;
 pub mod host;
+pub mod kernel;
 pub mod lateness;
+pub mod table;
 
 /// Why something is not known or does not work, and what would help.
 #[derive(Clone, PartialEq, Eq, Debug)]

@@ -4,11 +4,13 @@
 //! the way. [`doctor`] tries every mechanism of enforcement on processes of its own. [`lateness`] measures how late
 //! timers wake who waits for them.
 
+pub mod directory;
 pub mod doctor;
 pub mod host;
 pub mod kernel;
 pub mod lateness;
 pub mod linux;
+pub mod restore;
 pub mod table;
 
 /// Why something is not known or does not work, and what would help.

@@ -6,6 +6,7 @@
 
 pub mod directory;
 pub mod doctor;
+pub mod guardian;
 pub mod host;
 pub mod kernel;
 pub mod lateness;

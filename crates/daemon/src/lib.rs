@@ -9,6 +9,7 @@ pub mod doctor;
 pub mod host;
 pub mod kernel;
 pub mod lateness;
+pub mod linux;
 pub mod table;
 
 /// Why something is not known or does not work, and what would help.

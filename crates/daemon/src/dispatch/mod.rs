@@ -217,7 +217,7 @@ impl<K: Kernel> Dispatcher<K> {
         self.settle(Some(cpu), now);
         self.apply(cpu, now);
         self.dismiss_troubled(now);
-        Next { at: self.epoch + self.next(cpu, now).since(Instant::ZERO), call: self.take_calls() }
+        Next { at: self.epoch.saturating_add(self.next(cpu, now).since(Instant::ZERO)), call: self.take_calls() }
     }
 
     /// The machine's time.

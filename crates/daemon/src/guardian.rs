@@ -6,7 +6,7 @@
 mod handle;
 mod watch;
 
-pub use handle::Handle;
+pub use handle::{Handle, this_program};
 pub use watch::{Daemon, Pulse, Verdict, Watch};
 
 use crate::Reason;

@@ -11,6 +11,7 @@ pub mod guardian;
 pub mod host;
 pub mod kernel;
 pub mod lateness;
+pub mod live;
 pub mod linux;
 pub mod restore;
 pub mod table;

@@ -5,11 +5,13 @@
 //! timers wake who waits for them.
 
 pub mod directory;
+pub mod dispatch;
 pub mod doctor;
 pub mod guardian;
 pub mod host;
 pub mod kernel;
 pub mod lateness;
+pub mod live;
 pub mod linux;
 pub mod restore;
 pub mod table;

@@ -7,6 +7,7 @@ use crate::table::{Beating, Table};
 use sched::{Instant, Nanos};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use sys::clock;
 use sys::process::Process;
@@ -28,17 +29,23 @@ pub struct Handle {
     pulse: Pulse,
 }
 
+/// This program, also where its file has been replaced since.
+#[must_use]
+pub fn this_program() -> &'static Path {
+    Path::new("/proc/self/exe")
+}
+
 impl Handle {
-    /// Begins one: this program again, as `guardian DIRECTORY`. Returns when it watches.
+    /// Begins one: `program`, which is this one where nothing else is said, as `guardian DIRECTORY`. Returns when it watches.
     ///
     /// # Errors
     /// It cannot be begun, ends, or does not watch within two seconds. There is none then.
-    pub fn start(directory: &Directory, table: &Table) -> Result<Handle, Reason> {
+    pub fn start(directory: &Directory, table: &Table, program: &Path) -> Result<Handle, Reason> {
         let failed = |why: String| Reason::new(format!("cannot begin the guardian: {why}"), "another try");
         // It is begun elsewhere, where nothing is kept from being unmounted.
         let path = std::path::absolute(directory.path()).map_err(|error| failed(error.to_string()))?;
         let before = table.beats(Beating::Guardian);
-        let mut command = Command::new("/proc/self/exe");
+        let mut command = Command::new(program);
         command.arg0("tactus").arg(COMMAND).arg(path).current_dir("/").stdin(Stdio::null()).stdout(Stdio::null());
         let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
         let began = Process::open(child.id()).map_err(|error| failed(error.to_string())).and_then(|process| {

@@ -1,7 +1,7 @@
 //! What this program is when it is not the tests.
 
 use daemon::directory::Directory;
-use daemon::guardian::Handle;
+use daemon::guardian::{Handle, this_program};
 use daemon::kernel::priority;
 use daemon::linux::Linux;
 use daemon::restore::restore;
@@ -58,7 +58,7 @@ pub(crate) fn daemon(directory: &str, victims: &[&str]) -> ExitCode {
     let lock = directory.lock().unwrap();
     let table = directory.create_table(64, &lock).unwrap();
     let kernel = Linux::new().unwrap();
-    let guardian = Handle::start(&directory, &table).unwrap();
+    let guardian = Handle::start(&directory, &table, this_program()).unwrap();
     let is_over = AtomicBool::new(false);
     let guardian = std::thread::scope(|scope| {
         let mut guardian = guardian;
@@ -81,7 +81,7 @@ pub(crate) fn daemon(directory: &str, victims: &[&str]) -> ExitCode {
                 guardian.kill();
                 // Beginning one takes longer than beats may.
                 table.set_agents(0);
-                guardian = Handle::start(&directory, &table).unwrap();
+                guardian = Handle::start(&directory, &table, this_program()).unwrap();
                 table.set_agents(1);
                 impose_on_all(&table, &victims);
                 say(&guardian.pid().to_string());

@@ -40,6 +40,11 @@ pub(crate) enum Command {
     /// Examine this machine: what it is like, which mechanisms of enforcement work on it, how late its timers are
     #[command(after_help = DOCTOR_EXIT_CODES)]
     Doctor(Doctor),
+    #[command(hide = true)]
+    Guardian {
+        /// Where the table of originals is
+        directory: PathBuf,
+    },
     /// Print a completion script for a shell
     Completions {
         /// The shell

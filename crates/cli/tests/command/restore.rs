@@ -3,6 +3,7 @@
 use super::{Done, Place};
 use daemon::directory::Directory;
 use daemon::table::{Entry, Original, Table};
+use expect_test::expect_file;
 use sched::{CpuSet, Nanos};
 use serde_json::Value;
 use std::process::Stdio;
@@ -66,10 +67,16 @@ fn what_was_left_is_restored_once_and_then_there_is_nothing() {
     let done = left.restore(&[]);
     assert_eq!((done.code, done.stderr.as_str()), (Some(0), ""));
     assert!(done.stdout.starts_with(&format!("thread {}: ", left.child.pid())), "{}", done.stdout);
-    assert!(done.stdout.contains("1 threads restored, 0 as before"), "{}", done.stdout);
+    assert!(done.stdout.contains("1 thread restored, 0 as before"), "{}", done.stdout);
     assert!(left.is_restored() && !left.table_is_there());
     let again = left.restore(&[]);
-    assert_eq!((again.code, again.stdout.as_str()), (Some(0), "Nothing to restore: no table was left in .\n"));
+    assert_eq!((again.code, again.stdout.as_str()), (Some(0), "Nothing to restore: no table was left in ..\n"));
+}
+
+#[test]
+fn its_help_says_what_its_exit_codes_mean_and_the_guardian_is_not_for_people() {
+    expect_file!["restore-help.out"].assert_eq(&Place::new().run(&["restore", "--help"]).stdout);
+    assert!(!Place::new().run(&[]).stdout.contains("\n  guardian"));
 }
 
 #[test]
@@ -149,5 +156,5 @@ fn a_guardian_restores_when_its_dispatcher_dies_and_not_when_it_is_asked_to_end(
     let done = Done::from(guardian.wait_with_output().expect("it has ended"));
     assert!(left.is_restored() && !left.table_is_there());
     assert_eq!((done.code, done.stdout.as_str()), (Some(0), ""));
-    assert!(done.stderr.contains("has ended: 1 threads restored"), "{}", done.stderr);
+    assert!(done.stderr.contains("has ended: 1 thread restored"), "{}", done.stderr);
 }

@@ -9,7 +9,7 @@ use sys::{affinity, clock, thread};
 /// CPU time for each wake-up of a FIFO thread that does nothing but sleep until the next of two in a period. Unit: ns.
 pub(crate) fn measure(period: Nanos, length: Nanos) -> f64 {
     let _hogs = hogs();
-    let body = || -> sys::Result<f64> {
+    let body = move || -> sys::Result<f64> {
         let me = thread::current();
         affinity::set(me, &CpuSet::one(cpu()))?;
         attributes::set(me, Attributes::raised(98))?;

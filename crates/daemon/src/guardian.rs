@@ -63,7 +63,9 @@ fn guard(directory: &Directory, report: &mut String) -> Result<bool, Reason> {
         Reason::new(why, "a daemon that has made one")
     })?;
     let kernel = Linux::new()?;
-    let me = prepare(report)?;
+    // Of interest only where it has something to do.
+    let mut complaints = String::new();
+    let me = prepare(&mut complaints)?;
     let waiting = Waiting::new()?;
     let daemon = match Process::open_as(table.daemon()) {
         Ok(daemon) => Some(daemon),
@@ -81,7 +83,11 @@ fn guard(directory: &Directory, report: &mut String) -> Result<bool, Reason> {
             Some(daemon) if !daemon.has_ended() => Daemon::Lives,
             _ => Daemon::HasEnded,
         };
-        match watch.step(&table, state) {
+        let verdict = watch.step(&table, state);
+        if matches!(verdict, Verdict::Kill { .. } | Verdict::Restore) {
+            report.push_str(&std::mem::take(&mut complaints));
+        }
+        match verdict {
             Verdict::Fine => {}
             Verdict::End => return Ok(true),
             Verdict::Kill { agent } => {

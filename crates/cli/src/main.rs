@@ -9,6 +9,8 @@ mod picture;
 mod policies_list;
 mod progress;
 mod record;
+mod restore;
+mod run;
 mod sim;
 
 use args::{Cli, Command};
@@ -46,6 +48,10 @@ impl From<anyhow::Error> for Failure {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    if let Some(Command::Guardian { directory }) = &cli.command {
+        // It must not end when others do: before anything of an interrupt is arranged.
+        return daemon::guardian::main(directory);
+    }
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Input(problems)) => {
@@ -77,9 +83,12 @@ fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         None => Ok(output::print(&Cli::command().render_help().to_string())?),
         Some(Command::Sim(args)) => sim::run(&args),
+        Some(Command::Run(args)) => run::run(&args),
         Some(Command::Policies(args)) => policies_list::run(&args),
         Some(Command::Demo(args)) => demo::run(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),
+        Some(Command::Restore(args)) => restore::run(&args),
+        Some(Command::Guardian { .. }) => unreachable!("it was run before anything was arranged"),
         Some(Command::Work(args)) => part::work(&args),
         Some(Command::Launch(args)) => part::launch(&args),
         Some(Command::Completions { shell }) => {

@@ -4,12 +4,16 @@
 //! the way. [`doctor`] tries every mechanism of enforcement on processes of its own. [`lateness`] measures how late
 //! timers wake who waits for them. [`part`] begins the processes that take part in a live run.
 
+pub mod directory;
 pub mod dispatch;
 pub mod doctor;
+pub mod guardian;
 pub mod host;
 pub mod kernel;
 pub mod lateness;
 pub mod linux;
+pub mod live;
+pub mod restore;
 pub mod part;
 pub mod table;
 

@@ -10,7 +10,7 @@
 //! | [`thread`], [`process`] | who a thread is, and holding on to it when its number is given to another |
 //! | [`usage`] | CPU time and run state, read without allocating |
 //! | [`clock`], [`event`] | the monotonic clock, timers, and waiting for several things at once |
-//! | [`switches`] | context switches as they happen |
+//! | [`switches`], [`births`] | context switches, and threads that begin, as it happens |
 //! | [`cgroup`], [`freezer`] | control groups of our own, and stopping what is in them |
 //! | [`realtime`], [`privileges`], [`cpus`], [`kernel`] | what this machine allows, has and is |
 //! | [`memory`], [`shared`] | memory that stays: in place, and when a process ends |
@@ -19,6 +19,7 @@
 pub mod affinity;
 pub mod attributes;
 pub mod autogroup;
+pub mod births;
 pub mod cgroup;
 pub mod child;
 pub mod clock;

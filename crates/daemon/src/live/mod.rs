@@ -6,12 +6,14 @@
 mod agent;
 mod keeper;
 
+use crate::directory::{Directory, Refused};
 use crate::dispatch::{Dispatcher, Left, Refusal, Wish};
-use crate::kernel::{Kernel, priority};
+use crate::kernel::priority;
 use crate::linux::{Linux, Sentinels};
-use crate::table::Table;
-use crate::{Reason, guardian, restore};
+use crate::table::{Beating, Table};
+use crate::{Reason, restore};
 use agent::Post;
+use keeper::Watcher;
 use sched::{CpuSet, Descriptor, EntityId, Instant, Knobs, Nanos};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -20,14 +22,17 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use sys::attributes::{self, Attributes};
 use sys::event::{Bell, Waiting};
-use sys::{affinity, memory, thread};
+use sys::{affinity, clock, memory, thread};
 use trace::Event;
+
+/// How many threads the table of originals has room for.
+const ROWS: usize = 4096;
 
 /// How the daemon is set up.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Where the table of originals and the lock are.
-    pub directory: PathBuf,
+    pub directory: Directory,
     /// The program that is the guardian, when called so.
     pub executable: PathBuf,
     /// Who decides.
@@ -45,11 +50,11 @@ struct Shared<'k> {
     /// By the number of the CPU, which post is there.
     places: Vec<Option<usize>>,
     /// What the keeper rests at; its bell.
-    rest: Waiting,
+    rest: Arc<Waiting>,
     rouse: Bell,
     over: AtomicBool,
-    /// The shortest period that is promised to anybody. Unit: ns.
-    shortest: AtomicU64,
+    /// How often what is new has to be looked for where nobody tells. Unit: ns.
+    looking: AtomicU64,
     warnings: Mutex<Vec<Reason>>,
     failure: Mutex<Option<Reason>>,
     /// Rung when something happened that the front has to know.
@@ -70,8 +75,9 @@ impl<'k> Shared<'k> {
         }
     }
 
-    fn shortest_period(&self) -> Nanos {
-        Nanos::ns(self.shortest.load(Ordering::Relaxed))
+    /// How often what is new has to be looked for.
+    fn looking(&self) -> Nanos {
+        Nanos::ns(self.looking.load(Ordering::Relaxed))
     }
 
     fn warn(&self, reason: Reason) {
@@ -81,10 +87,20 @@ impl<'k> Shared<'k> {
         }
     }
 
+    /// Waits until every agent has taken a turn: from then on the guardian expects them to.
+    fn begin_beating(&self) {
+        let has_begun = |place| self.table.beats(Beating::Agent(place)) > 0;
+        while !(0..self.posts.len()).all(has_begun) && !self.over.load(Ordering::Acquire) {
+            clock::sleep(Nanos::us(200));
+        }
+        self.table.set_agents(self.posts.len());
+    }
+
     /// One of the threads of the daemon has failed: all is over.
     fn fail(&self, reason: Reason) {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
         self.end();
+        restore_all(self);
     }
 
     fn end(&self) {
@@ -128,8 +144,6 @@ impl Front<'_, '_> {
     pub fn admit(&self, wish: &Wish, pid: u32) -> Result<Vec<EntityId>, Refusal> {
         let ours = ancestors();
         let (entities, call) = as_agent(|| self.shared.lock().admit(wish, pid, &ours))?;
-        let period = wish.reservation.period.as_ns();
-        self.shared.shortest.fetch_min(period, Ordering::Relaxed);
         self.shared.call(&call);
         self.shared.rouse.ring();
         Ok(entities)
@@ -216,6 +230,15 @@ pub enum Failure {
     Failed(Reason),
 }
 
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Failure {
+        match refused {
+            Refused::Held(_) => Failure::Running(refused.into()),
+            other => Failure::Refused(other.into()),
+        }
+    }
+}
+
 impl From<sys::Error> for Failure {
     fn from(error: sys::Error) -> Failure {
         Failure::Refused(error.into())
@@ -227,7 +250,9 @@ impl From<sys::Error> for Failure {
 /// # Errors
 /// See [`Failure`].
 pub fn serve<R>(setup: &Setup, front: impl FnOnce(Front<'_, '_>) -> R) -> Result<R, Failure> {
-    let place = guardian::Place::take(&setup.directory)?;
+    let held = setup.directory.lock()?;
+    // What a daemon that died has left behind comes first.
+    restore::replay(&Linux::new()?, &setup.directory, &held).map_err(Failure::Refused)?;
     memory::lock().or_else(|error| if error.remedy().is_some() { Ok(()) } else { Err(error) })?;
     let cpus = affinity::get(thread::current())?;
     let posts = cpus.iter().map(Post::new).collect::<sys::Result<Vec<Post>>>()?;
@@ -235,13 +260,13 @@ pub fn serve<R>(setup: &Setup, front: impl FnOnce(Front<'_, '_>) -> R) -> Result
     posts.iter().enumerate().for_each(|(place, post)| places[post.cpu.index()] = Some(place));
     let sentinels = Sentinels::start(posts.iter().map(|post| (post.cpu, Arc::clone(&post.quiet))))?;
     let waiting = posts.iter().map(|post| (post.cpu, Arc::clone(&post.waiting)));
-    let kernel = Linux::with(sentinels, waiting)?;
-    let table = Arc::new(place.table(posts.len())?);
-    let mut guardian = guardian::Handle::start(&place, &setup.executable)?;
+    let (rest, rouse) = (Arc::new(Waiting::new()?), Bell::new()?);
+    rest.add(&rouse, keeper::ROUSE)?;
+    let kernel = Linux::with(sentinels, waiting, Some(Arc::clone(&rest)))?;
+    let table = Arc::new(setup.directory.create_table(ROWS, &held).map_err(Failure::Refused)?);
+    let mut watcher = Watcher::start(setup, Arc::clone(&table)).map_err(Failure::Refused)?;
     let dispatcher = Dispatcher::new(&kernel, Arc::clone(&table), setup.policy, &setup.knobs, places.len());
     let dispatcher = dispatcher.map_err(|refused| Failure::Refused(Reason::new(refused.to_string(), "")))?;
-    let (rest, rouse) = (Waiting::new()?, Bell::new()?);
-    rest.add(&rouse, 0)?;
     let shared = Shared {
         kernel: &kernel,
         dispatcher: Mutex::new(dispatcher),
@@ -251,15 +276,15 @@ pub fn serve<R>(setup: &Setup, front: impl FnOnce(Front<'_, '_>) -> R) -> Result
         rest,
         rouse,
         over: AtomicBool::new(false),
-        shortest: AtomicU64::new(u64::MAX),
+        looking: AtomicU64::new(u64::MAX),
         warnings: Mutex::new(Vec::new()),
         failure: Mutex::new(None),
         news: Bell::new()?,
     };
-    let answer = run(&shared, &mut guardian, front);
+    let answer = run(&shared, &mut watcher, front);
     table.finish();
-    guardian.stop();
-    place.clear();
+    watcher.stop();
+    setup.directory.remove_table(&held).map_err(Failure::Failed)?;
     match shared.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some(reason) => Err(Failure::Failed(reason)),
         None => answer,
@@ -269,25 +294,31 @@ pub fn serve<R>(setup: &Setup, front: impl FnOnce(Front<'_, '_>) -> R) -> Result
 /// Begins the threads, has `front` do what it wants, and ends them.
 fn run<R>(
     shared: &Shared<'_>,
-    guardian: &mut guardian::Handle,
+    watcher: &mut Watcher<'_>,
     front: impl FnOnce(Front<'_, '_>) -> R,
 ) -> Result<R, Failure> {
     std::thread::scope(|scope| {
         let agents = (0..shared.posts.len()).map(|place| {
             let name = format!("tactus-agent-{}", shared.posts[place].cpu);
-            let body = move || guarded(shared, || agent::enter(shared.posts[place].cpu), || agent::serve(shared, place));
+            let body =
+                move || guarded(shared, || agent::enter(shared.posts[place].cpu), || agent::serve(shared, place));
             Builder::new().name(name).spawn_scoped(scope, body)
         });
         let begun = agents.collect::<std::io::Result<Vec<_>>>();
         let keeper = Builder::new().name("tactus-keeper".to_string()).spawn_scoped(scope, move || {
-            guarded(shared, keeper::enter, || keeper::serve(shared, guardian));
+            guarded(shared, keeper::enter, || keeper::serve(shared, watcher));
         });
-        let begun = begun.and_then(|_| keeper);
+        let begun = begun.and(keeper);
         let answer = match begun {
-            Ok(_) => Ok(catch_unwind(AssertUnwindSafe(|| front(Front { shared })))),
+            Ok(_) => {
+                shared.begin_beating();
+                Ok(catch_unwind(AssertUnwindSafe(|| front(Front { shared }))))
+            }
             Err(error) => Err(Failure::Refused(Reason::new(format!("cannot begin a thread: {error}"), ""))),
         };
         restore_all(shared);
+        // From here on nobody is raised, and nobody has to beat.
+        shared.table.set_agents(0);
         shared.end();
         match answer? {
             Ok(answer) => Ok(answer),

@@ -14,7 +14,7 @@
 //! | [`cgroup`], [`freezer`] | control groups of our own, and stopping what is in them |
 //! | [`realtime`], [`privileges`], [`cpus`], [`kernel`] | what this machine allows, has and is |
 //! | [`memory`], [`shared`] | memory that stays: in place, and when a process ends |
-//! | [`child`] | processes of our own to try things on |
+//! | [`child`], [`launch`] | processes of our own to try things on, and programs that we begin |
 
 pub mod affinity;
 pub mod attributes;
@@ -28,6 +28,7 @@ pub mod event;
 mod file;
 pub mod freezer;
 pub mod kernel;
+pub mod launch;
 pub mod memory;
 pub mod privileges;
 pub mod process;

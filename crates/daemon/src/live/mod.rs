@@ -282,9 +282,15 @@ pub fn serve<R>(setup: &Setup, front: impl FnOnce(Front<'_, '_>) -> R) -> Result
         news: Bell::new()?,
     };
     let answer = run(&shared, &mut watcher, front);
-    table.finish();
+    // Once more by comparison: what the dispatcher could not give back, the table still knows.
+    let settled = restore::restore(&kernel, &table).is_settled();
+    if settled {
+        table.finish();
+    }
     watcher.stop();
-    setup.directory.remove_table(&held).map_err(Failure::Failed)?;
+    if settled {
+        setup.directory.remove_table(&held).map_err(Failure::Failed)?;
+    }
     match shared.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some(reason) => Err(Failure::Failed(reason)),
         None => answer,

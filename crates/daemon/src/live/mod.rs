@@ -283,12 +283,10 @@ pub fn serve<R>(setup: &Setup, front: impl FnOnce(Front<'_, '_>) -> R) -> Result
     };
     let answer = run(&shared, &mut watcher, front);
     // Once more by comparison: what the dispatcher could not give back, the table still knows.
-    let settled = restore::restore(&kernel, &table).is_settled();
-    if settled {
+    // Were that not all, the guardian would try again when this process has ended, and the next start after that.
+    if restore::restore(&kernel, &table).is_settled() {
         table.finish();
-    }
-    watcher.stop();
-    if settled {
+        watcher.stop();
         setup.directory.remove_table(&held).map_err(Failure::Failed)?;
     }
     match shared.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {

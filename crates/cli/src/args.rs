@@ -42,7 +42,7 @@ pub(crate) enum Command {
     /// List the scheduling policies, or explain one
     #[command(after_help = EXIT_CODES)]
     Policies(Policies),
-    /// Show what it is about: three kinds of VMs under a fair policy and under promises, simulated
+    /// Show what it is about: three kinds of work as the kernel schedules them, and under promises
     #[command(after_help = EXIT_CODES)]
     Demo(Demo),
     /// Examine this machine: what it is like, which mechanisms of enforcement work on it, how late its timers are
@@ -200,10 +200,13 @@ pub(crate) struct Policies {
 
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
-    /// How many simulated seconds
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    /// How many seconds each of the two runs takes
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     pub(crate) seconds: u64,
-    /// Print the result as JSON, and write no picture
+    /// Simulate it, also where promises can be kept for real
+    #[arg(long)]
+    pub(crate) simulated: bool,
+    /// Print the result as JSON, and write no files
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -33,6 +33,8 @@ pub(crate) struct Played {
     pub(crate) events: Vec<(Instant, Event)>,
     /// How many events were lost, because nobody read them in time or there were too many.
     pub(crate) lost: u64,
+    /// When it began, by the monotonic clock.
+    pub(crate) start: Instant,
     pub(crate) length: Nanos,
     pub(crate) interrupted: bool,
     /// By part.
@@ -46,6 +48,7 @@ pub(crate) struct Played {
 /// What came of a part.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct End {
+    pub(crate) pid: u32,
     /// Who it was in the trace.
     pub(crate) entities: Vec<EntityId>,
     /// How a command ended.
@@ -155,7 +158,8 @@ impl Player<'_, '_> {
         let planned = &self.plan.parts[index];
         let said = |reason: Reason| refused(&reason);
         let output = if self.plan.json { Output::ToStandardError } else { Output::Inherited };
-        let length = self.plan.length.unwrap_or(Nanos::s(3_600));
+        // It ends a little after the run does.
+        let length = self.plan.length.unwrap_or(Nanos::s(3_600)).saturating_add(Nanos::s(2));
         let mut part = match &planned.source {
             Source::Pid(_) => None,
             Source::Command(argv) => Some(self.parts.command(&planned.name, argv, output).map_err(said)?),
@@ -173,6 +177,7 @@ impl Player<'_, '_> {
         if let Some(part) = &mut part {
             part.go(goes).map_err(said)?;
         }
+        self.ends[index].pid = pid;
         let had = entities.is_empty().then_some(Nanos::ZERO);
         if entities.is_empty() {
             let entity = EntityId::new(LEFT_ALONE + u32::try_from(index).expect("parts are few"), 0);
@@ -285,12 +290,12 @@ impl Player<'_, '_> {
     fn told(self, length: Nanos) -> Played {
         let begun = self.counted(self.start);
         let end = begun.saturating_add(length);
-        let Player { mut events, told, lost, ends, left, is_seen, .. } = self;
+        let Player { mut events, told, lost, ends, left, is_seen, start, .. } = self;
         // Whoever is ended with the run belongs to it.
         events.iter_mut().for_each(|(at, _)| *at = (*at).min(end));
         let events = merged(events, &told, begun, end);
         let troubles = left.into_iter().filter_map(|left| Some((left.name, left.trouble?))).collect();
-        Played { events, lost, length, interrupted: output::is_interrupted(), ends, troubles, is_seen }
+        Played { events, lost, start, length, interrupted: output::is_interrupted(), ends, troubles, is_seen }
     }
 }
 

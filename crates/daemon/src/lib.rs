@@ -4,6 +4,7 @@
 //! the way. [`doctor`] tries every mechanism of enforcement on processes of its own. [`lateness`] measures how late
 //! timers wake who waits for them.
 
+pub mod dispatch;
 pub mod doctor;
 pub mod host;
 pub mod kernel;

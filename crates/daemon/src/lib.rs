@@ -2,13 +2,15 @@
 //!
 //! [`host`] says what a machine is like, as far as promises depend on it: what admission may give away, and what stands in
 //! the way. [`doctor`] tries every mechanism of enforcement on processes of its own. [`lateness`] measures how late
-//! timers wake who waits for them.
+//! timers wake who waits for them. [`kernel`] is what daemon and guardian ask of a kernel, and [`simulated`] one in virtual
+//! time, for tests.
 
 pub mod dispatch;
 pub mod doctor;
 pub mod host;
 pub mod kernel;
 pub mod lateness;
+pub mod simulated;
 pub mod table;
 
 /// Why something is not known or does not work, and what would help.

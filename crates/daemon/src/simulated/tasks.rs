@@ -87,6 +87,8 @@ pub(super) struct Thread {
     pub(super) untouched: Setting,
     /// `None` once it has ended: the first thread of a process stays until all have.
     pub(super) entity: Option<EntityId>,
+    /// Whether it runs and sleeps as it is told to.
+    pub(super) is_scripted: bool,
     /// Of a scripted one: whether it wants to run.
     pub(super) wants: bool,
     /// The process whose agent is woken when it comes onto a CPU.
@@ -152,6 +154,26 @@ pub(super) struct Process {
     /// Ascending.
     pub(super) children: Vec<u32>,
     pub(super) has_ended: bool,
+}
+
+impl Process {
+    /// One that runs, without threads yet.
+    pub(super) fn new(parent: u32, owner: Owner, cpuset: CpuSet) -> Process {
+        Process {
+            parent,
+            owner,
+            is_kernel: false,
+            is_privileged: owner.effective == 0,
+            reaps: true,
+            refuses: Refuses::default(),
+            cpuset,
+            is_stopped: false,
+            is_stopped_by_others: false,
+            threads: Vec::new(),
+            children: Vec::new(),
+            has_ended: false,
+        }
+    }
 }
 
 /// All of them.

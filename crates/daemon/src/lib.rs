@@ -10,6 +10,7 @@ pub mod doctor;
 pub mod host;
 pub mod kernel;
 pub mod lateness;
+pub mod linux;
 pub mod simulated;
 pub mod table;
 

@@ -32,13 +32,17 @@ pub(super) struct Actor {
     pub(super) stage: Stage,
     /// Whether it was woken again during its turn.
     pub(super) rung: bool,
+    /// Whether a sentinel has told it that its CPU is quiet.
+    pub(super) quiet: bool,
     /// When its timer goes off; NEVER: it has none.
     pub(super) timer: Instant,
+    /// When it was to go off.
+    pub(super) asked: Instant,
 }
 
 impl Actor {
     pub(super) const fn new(duty: Duty) -> Actor {
-        Actor { duty, stage: Stage::Asleep, rung: false, timer: Instant::NEVER }
+        Actor { duty, stage: Stage::Asleep, rung: false, quiet: false, timer: Instant::NEVER, asked: Instant::NEVER }
     }
 }
 
@@ -48,7 +52,8 @@ impl World {
         let late = self.lateness();
         let now = self.now();
         let Some(actor) = self.actor(tid) else { return };
-        actor.timer = if at == Instant::NEVER { at } else { at.max(now).saturating_add(late) };
+        actor.asked = at.max(now);
+        actor.timer = actor.asked.saturating_add(late);
         self.next_timer = self.timers().min().unwrap_or(Instant::NEVER);
     }
 
@@ -96,6 +101,8 @@ impl World {
             let Some(actor) = self.actor(tid) else { continue };
             if actor.timer <= now {
                 actor.timer = Instant::NEVER;
+                let late = now.since(actor.asked);
+                self.late += late;
                 self.ring(tid);
             }
         }
@@ -106,8 +113,9 @@ impl World {
     pub(super) fn arrived(&mut self, tid: u32) {
         let thread = self.tasks.thread(tid);
         let Place::On(cpu) = thread.account.place else { return };
-        if let Some(daemon) = thread.awaited_by
-            && let Some(agent) = self.agent_of(daemon, CpuId::new(cpu))
+        if let Some((daemon, at)) = thread.awaited_by
+            && at.index() == cpu
+            && let Some(agent) = self.agent_of(daemon, at)
         {
             self.ring(agent);
         }
@@ -125,10 +133,18 @@ impl World {
                 self.rest(tid);
                 let daemon = self.tasks.thread(tid).process;
                 if let Some(agent) = self.agent_of(daemon, cpu) {
+                    if let Some(actor) = self.actor(agent) {
+                        actor.quiet = true;
+                    }
                     self.ring(agent);
                 }
             }
         }
+    }
+
+    /// Whether a sentinel has told the agent `tid` that its CPU is quiet, since this was last asked.
+    pub fn take_quiet(&mut self, tid: u32) -> bool {
+        self.actor(tid).is_some_and(|actor| std::mem::take(&mut actor.quiet))
     }
 
     /// The next whose turn is due and that can take it.

@@ -256,9 +256,9 @@ impl Kernel for Caller {
         self.signal(leader, false)
     }
 
-    fn await_entry(&self, thread: &mut Held, wanted: bool) -> Result<()> {
+    fn await_entry(&self, thread: &mut Held, cpu: CpuId, wanted: bool) -> Result<()> {
         let mut world = self.enter_about(thread)?;
-        world.tasks.thread(thread.identity.tid).awaited_by = wanted.then_some(self.pid);
+        world.tasks.thread(thread.identity.tid).awaited_by = wanted.then_some((self.pid, cpu));
         Ok(())
     }
 

@@ -126,7 +126,26 @@ impl World {
         }
     }
 
+    /// Marks thread `tid` and whatever it begins from now on.
+    pub fn mark(&mut self, tid: u32, tag: usize) {
+        if let Some(thread) = self.tasks.get_mut(tid) {
+            thread.tag = Some(tag);
+        }
+    }
+
     // ---- Looking ----
+
+    /// What thread `tid`, or who began it, was marked with.
+    #[must_use]
+    pub fn mark_of(&self, tid: u32) -> Option<usize> {
+        self.tasks.get(tid)?.tag
+    }
+
+    /// By how much timers were late so far, in sum.
+    #[must_use]
+    pub fn late(&self) -> Nanos {
+        self.late
+    }
 
     /// The threads that have not ended, in the order of their births.
     #[must_use]

@@ -1,7 +1,7 @@
 //! [`Tasks`]: the threads and processes of a world, and how their numbers are given out.
 
 use super::actors::Actor;
-use sched::{Class, CpuSet, EntityId, Instant, Nanos, Params, RtPriority, Weight};
+use sched::{Class, CpuId, CpuSet, EntityId, Instant, Nanos, Params, RtPriority, Weight};
 use std::collections::BTreeMap;
 use sys::attributes::{Attributes, Policy};
 use sys::thread::{Identity, Owner};
@@ -91,9 +91,11 @@ pub(super) struct Thread {
     pub(super) is_scripted: bool,
     /// Of a scripted one: whether it wants to run.
     pub(super) wants: bool,
-    /// The process whose agent is woken when it comes onto a CPU.
-    pub(super) awaited_by: Option<u32>,
+    /// The process whose agent of which CPU is woken when it comes onto that.
+    pub(super) awaited_by: Option<(u32, CpuId)>,
     pub(super) actor: Option<Actor>,
+    /// What it was marked with, or who began it.
+    pub(super) tag: Option<usize>,
     pub(super) account: Account,
 }
 

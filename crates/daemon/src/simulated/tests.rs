@@ -328,13 +328,13 @@ fn the_agent_is_rung_when_who_is_awaited_comes_onto_a_cpu() {
     let _busy = hog(&host);
     let mut thread = daemon.open(client).unwrap();
     daemon.schedule(&thread, Attributes::raised(97)).unwrap();
-    daemon.await_entry(&mut thread, true).unwrap();
+    daemon.await_entry(&mut thread, CPU, true).unwrap();
     pass(&host, Nanos::ms(10));
     host.world_mut().want(client, Wake::Interrupt);
     let now = host.world().now();
     assert_eq!(host.run_until(now + Nanos::ms(1)), Some(agent));
     assert_eq!(host.world().now(), now);
-    daemon.await_entry(&mut thread, false).unwrap();
+    daemon.await_entry(&mut thread, CPU, false).unwrap();
     host.world_mut().end_turn(agent);
     pass(&host, Nanos::ms(10));
     assert_eq!(had(&host, client), Nanos::ms(10));

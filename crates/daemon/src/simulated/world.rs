@@ -37,6 +37,8 @@ pub struct World {
     /// Of which daemon, where, the agent and its sentinel.
     pub(super) agents: Vec<(u32, CpuId, u32, u32)>,
     pub(super) lives: Vec<(u32, Arc<Life>)>,
+    /// By how much timers were late, in sum.
+    pub(super) late: Nanos,
     arrivals: Vec<u32>,
     steps: u64,
     pub(super) record: Option<Vec<(Instant, String)>>,
@@ -71,6 +73,7 @@ impl World {
             turns: VecDeque::new(),
             agents: Vec::new(),
             lives: Vec::new(),
+            late: Nanos::ZERO,
             arrivals: Vec::new(),
             steps: 0,
             record: None,
@@ -221,13 +224,15 @@ impl World {
     /// Thread `parent` forks; `None` if all numbers are in use. Panics unless it is there.
     pub fn fork(&mut self, parent: u32, workload: Workload) -> Option<u32> {
         let thread = self.tasks.thread(parent);
-        let (setting, untouched) = (thread.setting.of_child(), thread.untouched.of_child());
+        let (setting, untouched, tag) = (thread.setting.of_child(), thread.untouched.of_child(), thread.tag);
         let (name, pid) = (thread.name.clone(), thread.process);
         let Process { owner, is_kernel, is_privileged, refuses, cpuset, .. } = self.tasks.processes[&pid];
         let process = Process { is_kernel, is_privileged, refuses, ..Process::new(pid, owner, cpuset) };
         let child = self.begin(&name, process, (setting, untouched), workload);
-        self.note(|| format!("{parent} forks {child:?}"));
-        child
+        let child = child?;
+        self.tasks.thread(child).tag = tag;
+        self.note(|| format!("{parent} forks {child}"));
+        Some(child)
     }
 
     fn begin(&mut self, name: &str, process: Process, settings: (Setting, Setting), workload: Workload) -> Option<u32> {
@@ -246,9 +251,10 @@ impl World {
     pub fn clone_thread(&mut self, by: u32, workload: Workload) -> Option<u32> {
         let tid = self.tasks.number(self.tick())?;
         let thread = self.tasks.thread(by);
-        let (setting, untouched) = (thread.setting.of_child(), thread.untouched.of_child());
+        let (setting, untouched, tag) = (thread.setting.of_child(), thread.untouched.of_child(), thread.tag);
         let (name, pid) = (thread.name.clone(), thread.process);
         self.attach(tid, pid, &name, (setting, untouched), workload);
+        self.tasks.thread(tid).tag = tag;
         if self.tasks.processes[&pid].is_stopped {
             self.pause(tid);
         }
@@ -279,6 +285,7 @@ impl World {
             is_scripted: workload == Workload::Scripted,
             wants: false,
             awaited_by: None,
+            tag: None,
             actor: None,
             account: Account { usage, raised: Nanos::ZERO, place: Place::Away, since: now, cpu },
         });

@@ -5,12 +5,14 @@
 //! timers wake who waits for them. [`kernel`] is what daemon and guardian ask of a kernel, and [`simulated`] one in virtual
 //! time, for tests.
 
+pub mod directory;
 pub mod dispatch;
 pub mod doctor;
 pub mod host;
 pub mod kernel;
 pub mod lateness;
 pub mod linux;
+pub mod restore;
 pub mod simulated;
 pub mod table;
 

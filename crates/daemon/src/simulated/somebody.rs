@@ -128,6 +128,9 @@ impl World {
 
     /// Marks thread `tid` and whatever it begins from now on.
     pub fn mark(&mut self, tid: u32, tag: usize) {
+        if self.ended.len() <= tag {
+            self.ended.resize(tag + 1, (Nanos::ZERO, Nanos::ZERO));
+        }
         if let Some(thread) = self.tasks.get_mut(tid) {
             thread.tag = Some(tag);
         }
@@ -139,6 +142,32 @@ impl World {
     #[must_use]
     pub fn mark_of(&self, tid: u32) -> Option<usize> {
         self.tasks.get(tid)?.tag
+    }
+
+    /// The CPU time of all that were ever marked so: in all, and at a priority that only we give.
+    #[must_use]
+    pub fn had_by(&self, tag: usize) -> (Nanos, Nanos) {
+        let mut had = self.ended.get(tag).copied().unwrap_or_default();
+        for &tid in &self.tasks.living {
+            if self.mark_of(tid) == Some(tag) && self.tasks.get(tid).is_some_and(|thread| thread.entity.is_some()) {
+                let (ran, raised) = self.had(tid);
+                had = (had.0 + ran, had.1 + raised);
+            }
+        }
+        had
+    }
+
+    /// The CPU time of all our processes that are there.
+    #[must_use]
+    pub fn had_by_us(&self) -> Nanos {
+        let of = |pid: u32| self.threads_of(pid).iter().map(|&tid| self.had(tid).0).fold(Nanos::ZERO, |sum, ran| sum + ran);
+        self.lives.iter().map(|&(pid, _)| of(pid)).fold(Nanos::ZERO, |sum, ran| sum + ran)
+    }
+
+    /// How many threads and processes have begun so far.
+    #[must_use]
+    pub fn births(&self) -> u64 {
+        self.tasks.births
     }
 
     /// By how much timers were late so far, in sum.

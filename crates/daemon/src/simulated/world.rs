@@ -37,6 +37,8 @@ pub struct World {
     /// Of which daemon, where, the agent and its sentinel.
     pub(super) agents: Vec<(u32, CpuId, u32, u32)>,
     pub(super) lives: Vec<(u32, Arc<Life>)>,
+    /// What those that have ended had had, by their marks: in all, and at a priority that only we give.
+    pub(super) ended: Vec<(Nanos, Nanos)>,
     /// By how much timers were late, in sum.
     pub(super) late: Nanos,
     arrivals: Vec<u32>,
@@ -73,6 +75,7 @@ impl World {
             turns: VecDeque::new(),
             agents: Vec::new(),
             lives: Vec::new(),
+            ended: Vec::new(),
             late: Nanos::ZERO,
             arrivals: Vec::new(),
             steps: 0,
@@ -300,6 +303,10 @@ impl World {
             let now = self.host.now();
             thread.charge(now);
             thread.account.place = Place::Away;
+            let had = (thread.account.usage.ran, thread.account.raised);
+            if let Some(ended) = thread.tag.and_then(|tag| self.ended.get_mut(tag)) {
+                *ended = (ended.0 + had.0, ended.1 + had.1);
+            }
             self.host.detach(entity);
         }
         if tid != pid {

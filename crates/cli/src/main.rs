@@ -8,6 +8,7 @@ mod picture;
 mod policies_list;
 mod progress;
 mod record;
+mod run;
 mod sim;
 
 use args::{Cli, Command};
@@ -73,6 +74,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         None => Ok(output::print(&Cli::command().render_help().to_string())?),
         Some(Command::Sim(args)) => sim::run(&args),
+        Some(Command::Run(args)) => run::run(&args),
         Some(Command::Policies(args)) => policies_list::run(&args),
         Some(Command::Demo(args)) => demo::run(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),

@@ -7,7 +7,7 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use sys::shared::{self, Lock, Locked, Words};
-use sys::thread::Thread;
+use sys::thread::{Identity, Thread};
 use sys::{kernel, privileges};
 
 /// The table of originals.
@@ -139,6 +139,17 @@ impl Directory {
     pub fn remove_table(&self, _held: &Lock) -> Result<(), Reason> {
         remove(&self.path.join(TABLE))
     }
+
+    /// The same if it is the table of the daemon that was `daemon`, and not one that was made since.
+    ///
+    /// # Errors
+    /// It cannot be read, or the directory cannot be written.
+    pub fn remove_table_of(&self, daemon: Identity, held: &Lock) -> Result<(), Reason> {
+        match self.open_table()? {
+            Some(table) if table.daemon() == daemon => self.remove_table(held),
+            _ => Ok(()),
+        }
+    }
 }
 
 /// ENOENT.
@@ -172,7 +183,9 @@ mod tests {
         let found = directory.open_table().unwrap().unwrap();
         assert_eq!((found.capacity(), found.boot()), (8, kernel::boot_id().unwrap()));
         assert_eq!(found.daemon(), Thread::open(std::process::id()).unwrap().identity());
-        directory.remove_table(&lock).unwrap();
+        directory.remove_table_of(Identity { tid: 1, start_time: 1 }, &lock).unwrap();
+        assert!(directory.open_table().unwrap().is_some(), "it is another's");
+        directory.remove_table_of(table.daemon(), &lock).unwrap();
         directory.remove_table(&lock).unwrap();
         assert!(directory.open_table().unwrap().is_none());
         table.beat(Beating::Guardian);

@@ -8,9 +8,11 @@
 pub mod directory;
 pub mod dispatch;
 pub mod doctor;
+pub mod guardian;
 pub mod host;
 pub mod kernel;
 pub mod lateness;
+pub mod live;
 pub mod linux;
 pub mod restore;
 pub mod simulated;

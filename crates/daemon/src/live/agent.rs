@@ -46,7 +46,7 @@ impl Post {
         Ok(match self.waiting.next(at)? {
             Some(QUIET) => Heard { quiet: self.quiet.rings() > 0 },
             Some(CALL) => {
-                self.call.rings();
+                let _ = self.call.rings();
                 Heard::default()
             }
             _ => Heard::default(),

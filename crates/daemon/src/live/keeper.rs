@@ -1,10 +1,13 @@
 //! The keeper: the thread that finds what is new and watches over the guardian.
 
-use super::{Shared, as_agent};
+use super::{Setup, Shared, as_agent};
+use crate::Reason;
 use crate::dispatch::{Known, find};
-use crate::guardian;
+use crate::guardian::Handle;
 use crate::kernel::{Kernel, priority};
 use sched::{Instant, Nanos};
+use crate::table::Table;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use sys::attributes::{self, Attributes};
 use sys::{Result, clock, thread};
@@ -20,14 +23,52 @@ pub(super) fn enter() -> Result<()> {
     clock::set_slack(Nanos::ns(1))
 }
 
+/// Who has the guardian.
+pub(super) struct Watcher<'s> {
+    setup: &'s Setup,
+    table: Arc<Table>,
+    guardian: Option<Handle>,
+}
+
+impl<'s> Watcher<'s> {
+    /// Begins a guardian.
+    ///
+    /// # Errors
+    /// It does not come up: nobody may be raised then.
+    pub(super) fn start(setup: &'s Setup, table: Arc<Table>) -> std::result::Result<Watcher<'s>, Reason> {
+        let guardian = Some(Handle::start(&setup.directory, &table, &setup.executable)?);
+        Ok(Watcher { setup, table, guardian })
+    }
+
+    fn is_alive(&mut self) -> bool {
+        self.guardian.as_mut().is_some_and(|guardian| guardian.is_alive(&self.table, clock::now()))
+    }
+
+    /// Begins another one, once this one is gone for good.
+    fn replace(&mut self) -> std::result::Result<(), Reason> {
+        if let Some(dead) = self.guardian.take() {
+            dead.kill();
+        }
+        self.guardian = Some(Handle::start(&self.setup.directory, &self.table, &self.setup.executable)?);
+        Ok(())
+    }
+
+    /// Nobody is raised any more: it has nothing to guard.
+    pub(super) fn stop(&mut self) {
+        if let Some(guardian) = self.guardian.take() {
+            guardian.stop();
+        }
+    }
+}
+
 /// Keeps until it is over.
-pub(super) fn serve(shared: &Shared<'_>, guardian: &mut guardian::Handle) -> Result<()> {
+pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()> {
     let (mut births, mut watched) = (None, Instant::ZERO);
     while !shared.over.load(Ordering::Acquire) {
         let now = clock::now();
         if watched.saturating_add(WATCH) <= now {
             watched = now;
-            watch(shared, guardian)?;
+            watch(shared, watcher);
         }
         // Read before looking, so that who is born meanwhile is looked for again.
         let latest = shared.kernel.births().ok();
@@ -58,13 +99,16 @@ fn look(shared: &Shared<'_>) {
 }
 
 /// Without a guardian nobody may be raised: all are what they were until there is a new one.
-fn watch(shared: &Shared<'_>, guardian: &mut guardian::Handle) -> Result<()> {
-    if guardian.is_alive() {
-        return Ok(());
+fn watch(shared: &Shared<'_>, watcher: &mut Watcher<'_>) {
+    if watcher.is_alive() {
+        return;
     }
     as_agent(|| shared.lock().suspend());
-    guardian.replace()?;
-    let call = as_agent(|| shared.lock().resume());
-    shared.call(&call);
-    Ok(())
+    match watcher.replace() {
+        Ok(()) => {
+            let call = as_agent(|| shared.lock().resume());
+            shared.call(&call);
+        }
+        Err(reason) => shared.fail(reason),
+    }
 }

@@ -7,11 +7,13 @@ mod agent;
 mod keeper;
 
 use crate::dispatch::{Dispatcher, Left, Refusal, Wish};
-use crate::kernel::{Kernel, priority};
+use crate::kernel::priority;
 use crate::linux::{Linux, Sentinels};
 use crate::table::Table;
-use crate::{Reason, guardian, restore};
+use crate::directory::{Directory, Refused};
+use crate::{Reason, restore};
 use agent::Post;
+use keeper::Watcher;
 use sched::{CpuSet, Descriptor, EntityId, Instant, Knobs, Nanos};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
@@ -23,11 +25,14 @@ use sys::event::{Bell, Waiting};
 use sys::{affinity, memory, thread};
 use trace::Event;
 
+/// How many threads the table of originals has room for.
+const ROWS: usize = 4096;
+
 /// How the daemon is set up.
 #[derive(Clone, Debug)]
 pub struct Setup {
     /// Where the table of originals and the lock are.
-    pub directory: PathBuf,
+    pub directory: Directory,
     /// The program that is the guardian, when called so.
     pub executable: PathBuf,
     /// Who decides.
@@ -85,6 +90,7 @@ impl<'k> Shared<'k> {
     fn fail(&self, reason: Reason) {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
         self.end();
+        restore_all(self);
     }
 
     fn end(&self) {
@@ -216,6 +222,15 @@ pub enum Failure {
     Failed(Reason),
 }
 
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Failure {
+        match refused {
+            Refused::Held(_) => Failure::Running(refused.into()),
+            other => Failure::Refused(other.into()),
+        }
+    }
+}
+
 impl From<sys::Error> for Failure {
     fn from(error: sys::Error) -> Failure {
         Failure::Refused(error.into())
@@ -227,7 +242,9 @@ impl From<sys::Error> for Failure {
 /// # Errors
 /// See [`Failure`].
 pub fn serve<R>(setup: &Setup, front: impl FnOnce(Front<'_, '_>) -> R) -> Result<R, Failure> {
-    let place = guardian::Place::take(&setup.directory)?;
+    let held = setup.directory.lock()?;
+    // What a daemon that died has left behind comes first.
+    restore::replay(&Linux::new()?, &setup.directory, &held).map_err(Failure::Refused)?;
     memory::lock().or_else(|error| if error.remedy().is_some() { Ok(()) } else { Err(error) })?;
     let cpus = affinity::get(thread::current())?;
     let posts = cpus.iter().map(Post::new).collect::<sys::Result<Vec<Post>>>()?;
@@ -236,8 +253,9 @@ pub fn serve<R>(setup: &Setup, front: impl FnOnce(Front<'_, '_>) -> R) -> Result
     let sentinels = Sentinels::start(posts.iter().map(|post| (post.cpu, Arc::clone(&post.quiet))))?;
     let waiting = posts.iter().map(|post| (post.cpu, Arc::clone(&post.waiting)));
     let kernel = Linux::with(sentinels, waiting)?;
-    let table = Arc::new(place.table(posts.len())?);
-    let mut guardian = guardian::Handle::start(&place, &setup.executable)?;
+    let table = Arc::new(setup.directory.create_table(ROWS, &held).map_err(Failure::Refused)?);
+    table.set_agents(posts.len());
+    let mut watcher = Watcher::start(setup, Arc::clone(&table)).map_err(Failure::Refused)?;
     let dispatcher = Dispatcher::new(&kernel, Arc::clone(&table), setup.policy, &setup.knobs, places.len());
     let dispatcher = dispatcher.map_err(|refused| Failure::Refused(Reason::new(refused.to_string(), "")))?;
     let (rest, rouse) = (Waiting::new()?, Bell::new()?);
@@ -256,10 +274,10 @@ pub fn serve<R>(setup: &Setup, front: impl FnOnce(Front<'_, '_>) -> R) -> Result
         failure: Mutex::new(None),
         news: Bell::new()?,
     };
-    let answer = run(&shared, &mut guardian, front);
+    let answer = run(&shared, &mut watcher, front);
     table.finish();
-    guardian.stop();
-    place.clear();
+    watcher.stop();
+    setup.directory.remove_table(&held).map_err(Failure::Failed)?;
     match shared.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some(reason) => Err(Failure::Failed(reason)),
         None => answer,
@@ -269,7 +287,7 @@ pub fn serve<R>(setup: &Setup, front: impl FnOnce(Front<'_, '_>) -> R) -> Result
 /// Begins the threads, has `front` do what it wants, and ends them.
 fn run<R>(
     shared: &Shared<'_>,
-    guardian: &mut guardian::Handle,
+    watcher: &mut Watcher<'_>,
     front: impl FnOnce(Front<'_, '_>) -> R,
 ) -> Result<R, Failure> {
     std::thread::scope(|scope| {
@@ -280,9 +298,9 @@ fn run<R>(
         });
         let begun = agents.collect::<std::io::Result<Vec<_>>>();
         let keeper = Builder::new().name("tactus-keeper".to_string()).spawn_scoped(scope, move || {
-            guarded(shared, keeper::enter, || keeper::serve(shared, guardian));
+            guarded(shared, keeper::enter, || keeper::serve(shared, watcher));
         });
-        let begun = begun.and_then(|_| keeper);
+        let begun = begun.and(keeper);
         let answer = match begun {
             Ok(_) => Ok(catch_unwind(AssertUnwindSafe(|| front(Front { shared })))),
             Err(error) => Err(Failure::Refused(Reason::new(format!("cannot begin a thread: {error}"), ""))),

@@ -27,6 +27,7 @@ mod caller;
 mod dice;
 mod life;
 mod somebody;
+pub mod storm;
 mod tasks;
 #[cfg(test)]
 mod tests;

@@ -17,6 +17,8 @@ use sys::thread::{Identity, Owner};
 
 const ROOT: Owner = Owner { real: 0, effective: 0 };
 const ROWS: usize = 128;
+/// Each client on a CPU of its own, held to its slice, and what was too much taken from the next.
+const KNOBS: [(&str, &str); 3] = [("placement", "partitioned"), ("enforce", "hard"), ("late", "carry")];
 /// As in `live`: how often an agent beats, how often the keeper looks for who is new, and at the guardian.
 const BEAT: Nanos = Nanos::ms(100);
 const SCAN: (Nanos, Nanos) = (Nanos::ms(1), Nanos::ms(100));
@@ -77,7 +79,7 @@ impl Stage {
         let table = Arc::new(Table::create(Box::new(caller.map(&memory)), "boot", me));
         let edf = policies.edf;
         let mut knobs = edf.defaults();
-        for (name, value) in policies.knobs {
+        for (name, value) in KNOBS {
             knobs.set_word(name, value).expect("a knob of edf");
         }
         let dispatcher = Dispatcher::new(caller.clone(), Arc::clone(&table), edf, &knobs, options.cpus);

@@ -1,0 +1,118 @@
+//! [`Judge`]: whether what was promised was delivered while nobody failed, and whether everybody is what they were after.
+
+use super::crowd::{Ledger, is_somebodys};
+use super::stage::Stage;
+use super::{Finding, Options};
+use crate::simulated::Difference;
+use sched::{EntityId, Instant, Limit, Nanos};
+use std::collections::BTreeMap;
+
+/// How far back what came late still counts: promises are carried from period to period.
+const MEMORY: usize = 4;
+/// What a switch from one to the other may cost besides.
+const GRAIN: Nanos = Nanos::us(60);
+
+/// What was there when a period began.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    deadline: i64,
+    at: Instant,
+    total: Nanos,
+    raised: Nanos,
+    /// How late timers had been, and what our own threads had used.
+    late: Nanos,
+    ours: Nanos,
+    births: u64,
+}
+
+pub(super) struct Judge {
+    ledger: Ledger,
+    samples: BTreeMap<EntityId, Vec<Sample>>,
+    /// Periods of which something was said.
+    pub(super) periods: u64,
+    delivers: bool,
+}
+
+impl Judge {
+    pub(super) fn new(options: &Options, ledger: Ledger) -> Judge {
+        // Who is refused something or changed by others may get less.
+        Judge { ledger, samples: BTreeMap::new(), periods: 0, delivers: !options.others && !options.refusals }
+    }
+
+    /// After a turn: whoever has begun a new period got what was promised in the one before.
+    pub(super) fn look(&mut self, stage: &Stage, options: &Options) -> Result<(), Finding> {
+        if !self.delivers || stage.guardians > 1 {
+            return Ok(());
+        }
+        let world = stage.host.world();
+        for served in &stage.daemon.served {
+            let machine = stage.daemon.dispatcher.machine();
+            if !machine.is_attached(served.entity) {
+                continue;
+            }
+            let Some(deadline) = machine.inspect(served.entity, "deadline") else { continue };
+            let samples = self.samples.entry(served.entity).or_default();
+            if samples.last().is_some_and(|last| last.deadline == deadline) {
+                continue;
+            }
+            let (total, raised) = world.had_by(served.tag);
+            let (late, ours) = (world.late(), world.had_by_us());
+            let sample = Sample { deadline, at: world.now(), total, raised, late, ours, births: world.births() };
+            samples.push(sample);
+            let period = served.wish.reservation.period.as_ns().cast_signed();
+            let [.., last, now] = samples[..] else { continue };
+            if now.deadline - last.deadline != period || samples.len() <= MEMORY {
+                continue;
+            }
+            let first = samples[samples.len() - 1 - MEMORY];
+            let excuse = (now.late - first.late) + now.ours.saturating_sub(first.ours) + GRAIN;
+            let tree = &self.ledger.borrow()[served.tag];
+            let slice = served.wish.reservation.slice;
+            let (total, raised) = (now.total - last.total, now.raised - last.raised);
+            self.periods += 1;
+            let found = |what: String| {
+                let length = now.at.since(last.at);
+                let entity = served.entity;
+                Err(Finding::new(
+                    &stage.host,
+                    format!("client {} ({entity}), {slice} every {}: {what}, in {length}; excused by {excuse}", served.tag, served.wish.reservation.period),
+                ))
+            };
+            if raised > slice + excuse {
+                return found(format!("{raised} at real-time priority"));
+            }
+            let is_hard = served.wish.reservation.limit == Limit::Hard;
+            if is_hard && now.births == first.births && total > slice + excuse {
+                return found(format!("{total} in all, though its limit is hard"));
+            }
+            if tree.is_hog && total + excuse < slice {
+                return found(format!("{total} in all, though it always wants to run"));
+            }
+            if samples.len() > 64 {
+                samples.drain(..32);
+            }
+        }
+        let _ = options;
+        Ok(())
+    }
+
+    /// Everybody is what they would be had we done nothing.
+    pub(super) fn is_restored(&self, stage: &Stage, options: &Options) -> Result<(), Finding> {
+        let world = stage.host.world();
+        let wrong = |found: &Difference| !options.others || !self.is_excused(stage, found);
+        let found: Vec<String> = world.differences().iter().filter(|it| wrong(it)).map(ToString::to_string).collect();
+        drop(world);
+        if found.is_empty() {
+            return Ok(());
+        }
+        Err(Finding::new(&stage.host, format!("not what they were:\n  {}", found.join("\n  "))))
+    }
+
+    /// Somebody else has asked for it, of this thread or of one that began it.
+    fn is_excused(&self, stage: &Stage, found: &Difference) -> bool {
+        let Some(tag) = stage.host.world().mark_of(found.tid) else { return false };
+        let tree = &self.ledger.borrow()[tag];
+        let is_stop_fine = found.is_stopped == found.is_stopped_by_others || (tree.was_stopped && !found.is_stopped);
+        is_somebodys(tree, &found.is) && is_stop_fine
+    }
+}

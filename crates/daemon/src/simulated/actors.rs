@@ -3,7 +3,7 @@
 
 use super::tasks::Place;
 use super::world::World;
-use sched::{CpuId, Instant, Wake};
+use sched::{CpuId, Instant, Nanos, Wake};
 
 /// What an actor does when it has its CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,8 +52,11 @@ impl World {
         let late = self.lateness();
         let now = self.now();
         let Some(actor) = self.actor(tid) else { return };
+        // It was woken by something else, and the timer was still late.
+        let late_already = if actor.timer == Instant::NEVER { Nanos::ZERO } else { now.saturating_since(actor.asked) };
         actor.asked = at.max(now);
         actor.timer = actor.asked.saturating_add(late);
+        self.late += late_already;
         self.next_timer = self.timers().min().unwrap_or(Instant::NEVER);
     }
 

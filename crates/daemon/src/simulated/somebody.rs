@@ -160,7 +160,8 @@ impl World {
     /// The CPU time of all our processes that are there.
     #[must_use]
     pub fn had_by_us(&self) -> Nanos {
-        let of = |pid: u32| self.threads_of(pid).iter().map(|&tid| self.had(tid).0).fold(Nanos::ZERO, |sum, ran| sum + ran);
+        let of =
+            |pid: u32| self.threads_of(pid).iter().map(|&tid| self.had(tid).0).fold(Nanos::ZERO, |sum, ran| sum + ran);
         self.lives.iter().map(|&(pid, _)| of(pid)).fold(Nanos::ZERO, |sum, ran| sum + ran)
     }
 

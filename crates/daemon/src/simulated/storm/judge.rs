@@ -23,6 +23,8 @@ struct Sample {
     late: Nanos,
     ours: Nanos,
     births: u64,
+    /// What was delivered too much up to then and not taken back yet.
+    debt: Nanos,
 }
 
 pub(super) struct Judge {
@@ -57,8 +59,11 @@ impl Judge {
             }
             let (total, raised) = world.had_by(served.tag);
             let (late, ours) = (world.late(), world.had_by_us());
-            let sample = Sample { deadline, at: world.now(), total, raised, late, ours, births: world.births() };
-            samples.push(sample);
+            let slice = served.wish.reservation.slice;
+            let debt =
+                samples.last().map_or(Nanos::ZERO, |last| (last.debt + (raised - last.raised)).saturating_sub(slice));
+            let births = world.births();
+            samples.push(Sample { deadline, at: world.now(), total, raised, late, ours, births, debt });
             let period = served.wish.reservation.period.as_ns().cast_signed();
             let [.., last, now] = samples[..] else { continue };
             if now.deadline - last.deadline != period || samples.len() <= MEMORY {
@@ -67,7 +72,6 @@ impl Judge {
             let first = samples[samples.len() - 1 - MEMORY];
             let excuse = (now.late - first.late) + now.ours.saturating_sub(first.ours) + GRAIN;
             let tree = &self.ledger.borrow()[served.tag];
-            let slice = served.wish.reservation.slice;
             let (total, raised) = (now.total - last.total, now.raised - last.raised);
             self.periods += 1;
             let found = |what: String| {
@@ -75,7 +79,10 @@ impl Judge {
                 let entity = served.entity;
                 Err(Finding::new(
                     &stage.host,
-                    format!("client {} ({entity}), {slice} every {}: {what}, in {length}; excused by {excuse}", served.tag, served.wish.reservation.period),
+                    format!(
+                        "client {} ({entity}), {slice} every {}: {what}, in {length}; excused by {excuse}",
+                        served.tag, served.wish.reservation.period
+                    ),
                 ))
             };
             if raised > slice + excuse {
@@ -85,7 +92,7 @@ impl Judge {
             if is_hard && now.births == first.births && total > slice + excuse {
                 return found(format!("{total} in all, though its limit is hard"));
             }
-            if tree.is_hog && total + excuse < slice {
+            if tree.is_hog && total + excuse + last.debt < slice {
                 return found(format!("{total} in all, though it always wants to run"));
             }
             if samples.len() > 64 {

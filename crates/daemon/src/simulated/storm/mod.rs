@@ -156,8 +156,8 @@ fn set_up(options: &Options, policies: &Policies, record: bool) -> (Stage, Ledge
     let crowd = Crowd { dice, at, gap, births, orphans, others, ledger: ledger.clone(), passing: Vec::new() };
     host.world_mut().let_act(Box::new(crowd));
     let stage = Stage::new(host, options, policies, wishes);
-    if let Some(Plan { who, fault, act }) = options.plan {
-        stage.plan(who, fault, act);
+    if let Some(Plan { who: Who::Daemon, fault, act }) = options.plan {
+        stage.plan(Who::Daemon, fault, act);
     }
     (stage, ledger)
 }
@@ -192,9 +192,14 @@ fn has_failed(stage: &Stage) -> bool {
 fn play(stage: &mut Stage, judge: &mut Judge, options: &Options) -> Result<(), Finding> {
     let end = stage.host.world().now() + options.length;
     // Until somebody fails.
+    // A guardian that never comes up is no fault of one: nobody is raised then.
+    let mut waiting = options.plan.filter(|plan| plan.who == Who::Guardian);
     stage.run_until(end, &mut |stage, _| {
         if has_failed(stage) {
             return Ok(true);
+        }
+        if let Some(Plan { who, fault, act }) = waiting.take_if(|_| stage.daemon.is_guarded()) {
+            stage.plan(who, fault, act);
         }
         judge.look(stage, options).map(|()| false)
     })?;

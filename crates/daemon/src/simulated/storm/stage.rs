@@ -22,6 +22,9 @@ const KNOBS: [(&str, &str); 3] = [("placement", "partitioned"), ("enforce", "har
 /// As in `live`: how often an agent beats, how often the keeper looks for who is new, and at the guardian.
 const BEAT: Nanos = Nanos::ms(100);
 const SCAN: (Nanos, Nanos) = (Nanos::ms(1), Nanos::ms(100));
+/// In so much time they take at most so many turns: a hundred periods of ten clients.
+const CALM: Nanos = Nanos::ms(100);
+const TURNS_MOST: u64 = 10_000;
 const WATCH: Nanos = Nanos::ms(50);
 
 /// A client that was admitted.
@@ -68,6 +71,8 @@ pub(super) struct Stage {
     pub(super) guardian: Guardian,
     pub(super) guardians: u32,
     pub(super) turns: u64,
+    /// Since when so many turns were taken, and what our threads had used then.
+    calm: (Instant, u64, Nanos),
 }
 
 impl Stage {
@@ -110,7 +115,7 @@ impl Stage {
         for &actor in daemon.agents.iter().chain([&daemon.keeper, &daemon.front]) {
             host.world_mut().ring(actor);
         }
-        Stage { host, memory, daemon, guardian, guardians: 1, turns: 0 }
+        Stage { host, memory, daemon, guardian, guardians: 1, turns: 0, calm: (Instant::ZERO, 0, Nanos::ZERO) }
     }
 
     /// Has one of them fail in place of an act, counted from now.
@@ -132,11 +137,8 @@ impl Stage {
             self.turns += 1;
             let outcome = catch_unwind(AssertUnwindSafe(|| self.take(tid)));
             if let Err(panic) = outcome {
-                let failed = if tid == self.guardian.actor {
-                    self.guardian.caller.fault()
-                } else {
-                    self.daemon.caller.fault()
-                };
+                let failed =
+                    if tid == self.guardian.actor { self.guardian.caller.fault() } else { self.daemon.caller.fault() };
                 // Who has failed does nothing any more, whatever its code would say to it.
                 if failed.is_none() {
                     let what = panic.downcast_ref::<String>().cloned();
@@ -145,12 +147,31 @@ impl Stage {
                 }
             }
             self.host.world_mut().end_turn(tid);
+            self.is_calm()?;
             self.notice();
             if look(self, tid)? {
                 return Ok(());
             }
         }
         self.notice();
+        Ok(())
+    }
+
+    /// Our threads do not keep a CPU to themselves.
+    fn is_calm(&mut self) -> Result<(), Finding> {
+        let world = self.host.world();
+        let (since, turns, had) = self.calm;
+        let (time, now) = (world.now().saturating_since(since), world.had_by_us());
+        let used = now.saturating_sub(had);
+        if time >= CALM {
+            self.calm = (world.now(), self.turns, now);
+        }
+        if self.turns - turns > TURNS_MOST || (time >= CALM && used > time.scale(17, 20)) {
+            let turns = self.turns - turns;
+            let what = format!("our own threads take {turns} turns and use {used} in {time}");
+            drop(world);
+            return Err(Finding::new(&self.host, what));
+        }
         Ok(())
     }
 
@@ -276,6 +297,11 @@ impl Stage {
 }
 
 impl Daemon {
+    /// Whether it knows that its guardian watches.
+    pub(super) fn is_guarded(&self) -> bool {
+        self.awaits.is_none()
+    }
+
     fn call(&self, host: &Host, cpus: &CpuSet) {
         if self.caller.fault().is_some() {
             return;
@@ -289,7 +315,9 @@ impl Daemon {
 
     /// The next wish; and one who is served is sent away now and then.
     fn admit(&mut self, host: &Host) {
-        if self.awaits.is_none() && let Some((tag, pid, wish)) = self.wishes.pop_front() {
+        if self.awaits.is_none()
+            && let Some((tag, pid, wish)) = self.wishes.pop_front()
+        {
             let ours = [self.caller.pid(), 1];
             match self.dispatcher.admit(&wish, pid, &ours) {
                 Ok((entities, call)) => {

@@ -172,7 +172,8 @@ impl<K: Kernel> Dispatcher<K> {
         let lanes = self.attach(wish, dealt, allowed, tree)?;
         self.trees += 1;
         let answer = self.try_raise(&leader).and_then(|()| {
-            let found = find(&self.kernel, &Known { tree, processes: vec![pid], threads: Vec::new() });
+            let processes = vec![self.kernel.identity(&leader)];
+            let found = find(&self.kernel, &Known { tree, processes, threads: Vec::new() });
             self.take_all(tree, found, Inherited::Nothing)
         });
         if let Err(refused) = answer {

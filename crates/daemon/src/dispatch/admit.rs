@@ -171,11 +171,10 @@ impl<K: Kernel> Dispatcher<K> {
         let tree = self.trees;
         let lanes = self.attach(wish, dealt, allowed, tree)?;
         self.trees += 1;
-        let answer = self.try_raise(&leader).and_then(|()| {
-            let processes = vec![self.kernel.identity(&leader)];
-            let found = find(&self.kernel, &Known { tree, processes, threads: Vec::new() });
-            self.take_all(tree, found, Inherited::Nothing)
-        });
+        let processes = vec![self.kernel.identity(&leader)];
+        let found = find(&self.kernel, &Known { tree, processes, threads: Vec::new() });
+        // It is tried once it is written down what they were.
+        let answer = self.take_all(tree, found, Inherited::Nothing).and_then(|()| self.try_raise(&leader));
         if let Err(refused) = answer {
             let now = self.now();
             lanes.iter().for_each(|&e| self.leave(e, now));

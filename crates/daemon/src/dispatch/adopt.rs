@@ -109,7 +109,7 @@ impl<K: Kernel> Dispatcher<K> {
         Some(self.beginner(e, new).map_or(now, |(parent, confined)| inherited(now, &parent.original, &confined)))
     }
 
-    /// Who began it: the first thread of its process, or of the process that began that.
+    /// Who began it: the first thread of its process, or of the process that began that, or any other of those.
     fn beginner(&self, e: EntityId, new: &Found<K::Thread>) -> Option<(&Member<K::Thread>, CpuSet)> {
         let tree = self.clients.get(e)?.tree;
         let lanes = || self.clients.iter().filter(move |(_, client)| client.tree == tree);
@@ -121,6 +121,8 @@ impl<K: Kernel> Dispatcher<K> {
         with(&|member| member.identity == new.leader)
             .or_else(|| with(&|member| member.leader == new.leader))
             .or_else(|| with(&|member| member.identity.tid == new.parent))
+            // Its first thread may have ended before it was ever seen.
+            .or_else(|| with(&|member| member.leader.tid == new.parent))
     }
 }
 

@@ -147,6 +147,12 @@ impl Caller {
         self.life.fault()
     }
 
+    /// Whether it has ended, as who holds it by a descriptor is told, whoever has its number by now.
+    #[must_use]
+    pub fn has_ended(&self) -> bool {
+        self.life.fault() == Some(Fault::Crash)
+    }
+
     /// A thread of it begins that takes turns.
     ///
     /// # Panics

@@ -365,6 +365,7 @@ impl World {
         self.tasks.processes.remove(&pid);
         self.actors.retain(|&actor| self.tasks.get(actor).is_some());
         self.agents.retain(|&(daemon, ..)| daemon != pid);
+        self.lives.retain(|&(of, _)| of != pid);
         self.turns.retain(|&turn| self.tasks.get(turn).is_some());
     }
 
@@ -425,10 +426,11 @@ impl World {
 
     /// Does to processes what their lives say has happened to them.
     pub(super) fn apply_faults(&mut self) {
-        for at in 0..self.lives.len() {
-            let pid = self.lives[at].0;
+        let pids: Vec<u32> = self.lives.iter().filter(|(_, life)| life.fault().is_some()).map(|&(pid, _)| pid).collect();
+        for pid in pids {
             let Some(process) = self.tasks.processes.get(&pid) else { continue };
-            match self.lives[at].1.fault() {
+            let fault = self.lives.iter().find(|&&(of, _)| of == pid).and_then(|(_, life)| life.fault());
+            match fault {
                 Some(Fault::Crash) if !process.has_ended => self.kill(pid),
                 Some(Fault::Hang) if !process.is_stopped => self.set_stopped(pid, true),
                 _ => {}

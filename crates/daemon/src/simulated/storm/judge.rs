@@ -25,6 +25,8 @@ struct Sample {
     births: u64,
     /// What was delivered too much up to then and not taken back yet.
     debt: Nanos,
+    /// What was delivered too little because something came late, and is delivered after.
+    credit: Nanos,
 }
 
 pub(super) struct Judge {
@@ -63,7 +65,12 @@ impl Judge {
             let debt =
                 samples.last().map_or(Nanos::ZERO, |last| (last.debt + (raised - last.raised)).saturating_sub(slice));
             let births = world.births();
-            samples.push(Sample { deadline, at: world.now(), total, raised, late, ours, births, debt });
+            let credit = samples.last().map_or(Nanos::ZERO, |last| {
+                let excuse = (late - last.late) + ours.saturating_sub(last.ours) + GRAIN;
+                let missing = slice.saturating_sub(raised - last.raised);
+                (last.credit.saturating_sub((raised - last.raised).saturating_sub(slice)) + missing.min(excuse)).min(slice)
+            });
+            samples.push(Sample { deadline, at: world.now(), total, raised, late, ours, births, debt, credit });
             let period = served.wish.reservation.period.as_ns().cast_signed();
             let [.., last, now] = samples[..] else { continue };
             if now.deadline - last.deadline != period || samples.len() <= MEMORY {
@@ -71,6 +78,7 @@ impl Judge {
             }
             let first = samples[samples.len() - 1 - MEMORY];
             let excuse = (now.late - first.late) + now.ours.saturating_sub(first.ours) + GRAIN;
+            let most = slice + last.credit + excuse;
             let tree = &self.ledger.borrow()[served.tag];
             let (total, raised) = (now.total - last.total, now.raised - last.raised);
             self.periods += 1;
@@ -85,11 +93,11 @@ impl Judge {
                     ),
                 ))
             };
-            if raised > slice + excuse {
+            if raised > most {
                 return found(format!("{raised} at real-time priority"));
             }
             let is_hard = served.wish.reservation.limit == Limit::Hard;
-            if is_hard && now.births == first.births && total > slice + excuse {
+            if is_hard && now.births == first.births && total > most {
                 return found(format!("{total} in all, though its limit is hard"));
             }
             if tree.is_hog && total + excuse + last.debt < slice {

@@ -177,7 +177,8 @@ impl Stage {
 
     /// The guardian holds the daemon by a descriptor that tells when it has ended.
     fn notice(&mut self) {
-        let has_ended = !self.host.world().is_alive(self.daemon.caller.pid());
+        self.host.world_mut().apply_faults();
+        let has_ended = self.daemon.caller.has_ended();
         if has_ended && !std::mem::replace(&mut self.guardian.was_told, true) {
             self.host.world_mut().ring(self.guardian.actor);
         }
@@ -243,7 +244,7 @@ impl Stage {
             }
             return;
         }
-        let has_ended = !self.host.world().is_alive(self.guardian.caller.pid());
+        let has_ended = self.guardian.caller.has_ended();
         let is_felt = daemon.pulse.as_mut().is_some_and(|pulse| pulse.is_felt(&daemon.table, now));
         if is_felt && !has_ended {
             return;
@@ -252,7 +253,9 @@ impl Stage {
         if daemon.caller.fault().is_some() {
             return;
         }
-        self.host.world_mut().kill(self.guardian.caller.pid());
+        if !has_ended {
+            self.host.world_mut().kill(self.guardian.caller.pid());
+        }
         daemon.awaits = Some(daemon.table.beats(Beating::Guardian));
         let everywhere = self.host.world().cpus();
         self.guardian = Guardian::begin(&self.host, &self.memory, everywhere);
@@ -270,7 +273,7 @@ impl Stage {
         if guardian.table.guardian() != Some(guardian.identity) {
             guardian.table.set_guardian(guardian.identity);
         }
-        let state = if self.host.world().is_alive(pid) { Seen::Lives } else { Seen::HasEnded };
+        let state = if self.daemon.caller.has_ended() { Seen::HasEnded } else { Seen::Lives };
         match guardian.watch.step(&guardian.table, state) {
             Verdict::Fine => {}
             Verdict::End => guardian.is_over = true,

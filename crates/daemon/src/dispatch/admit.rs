@@ -289,6 +289,14 @@ impl<K: Kernel> Dispatcher<K> {
     fn take_in(&mut self, e: EntityId, new: Found<K::Thread>, original: Original) -> Result<(), Refusal> {
         let Some(client) = self.clients.get_mut(e) else { return Ok(()) };
         let confined = CpuSet::one(client.cpu);
+        // Begun by a raised thread it has lost its own class. It is given that back before it is written down: whoever
+        // restores could not tell that from what somebody else has set.
+        match self.kernel.attributes(&new.thread) {
+            Ok(found) if found != original.attributes => {
+                self.kernel.schedule(&new.thread, original.attributes).or_else(unless_gone)?;
+            }
+            _ => {}
+        }
         let entry = Entry { thread: new.identity, leader: new.leader, original, confined };
         let row = self.table.record(&entry).map_err(Refusal::Full)?;
         match self.kernel.set_affinity(&new.thread, &confined) {
@@ -305,7 +313,7 @@ impl<K: Kernel> Dispatcher<K> {
         client.add(new.thread, new.identity, new.leader, original, row);
         // From here on it is like its siblings.
         let (level, stopped, awaited) = (client.level, client.stopped, client.awaited);
-        // Who was begun by a raised thread has lost its own class, and is given it back; a level is set for all at once.
+        // A level is set for all at once.
         client.set_level(level, &self.kernel);
         if stopped && new.identity == new.leader {
             client.set_stopped(true, &self.kernel, &self.table);
@@ -314,6 +322,14 @@ impl<K: Kernel> Dispatcher<K> {
             client.set_awaited(true, &self.kernel);
         }
         Ok(())
+    }
+}
+
+/// Who has ended needs nothing.
+fn unless_gone(error: sys::Error) -> Result<(), Refusal> {
+    match error {
+        sys::Error::Gone(_) => Ok(()),
+        other => Err(refusal(other)),
     }
 }
 

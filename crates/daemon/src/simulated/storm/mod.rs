@@ -222,6 +222,10 @@ fn play(stage: &mut Stage, judge: &mut Judge, options: &Options) -> Result<(), F
         }
     }
     stage.end();
+    let now = stage.host.world().now();
+    if stage.daemon.caller.fault().is_some() {
+        return after(stage, judge, options, now);
+    }
     judge.is_restored(stage, options)
 }
 

@@ -23,6 +23,8 @@ pub struct Difference {
     pub is_stopped: bool,
     /// Whether it would be.
     pub is_stopped_by_others: bool,
+    /// Whether who began its process, or one that this descends from, has ended before it.
+    pub is_orphan: bool,
 }
 
 impl fmt::Display for Difference {
@@ -276,6 +278,7 @@ impl World {
                     untouched: thread.untouched,
                     is_stopped: process.is_stopped,
                     is_stopped_by_others: process.is_stopped_by_others,
+                    is_orphan: process.is_orphan,
                 });
             }
         }

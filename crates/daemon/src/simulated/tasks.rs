@@ -156,6 +156,8 @@ pub(super) struct Process {
     /// Ascending.
     pub(super) children: Vec<u32>,
     pub(super) has_ended: bool,
+    /// Whether a process that it descends from by way of another has lost the one that began it.
+    pub(super) is_orphan: bool,
 }
 
 impl Process {
@@ -174,6 +176,7 @@ impl Process {
             threads: Vec::new(),
             children: Vec::new(),
             has_ended: false,
+            is_orphan: false,
         }
     }
 }

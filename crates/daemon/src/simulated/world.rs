@@ -229,8 +229,8 @@ impl World {
         let thread = self.tasks.thread(parent);
         let (setting, untouched, tag) = (thread.setting.of_child(), thread.untouched.of_child(), thread.tag);
         let (name, pid) = (thread.name.clone(), thread.process);
-        let Process { owner, is_kernel, is_privileged, refuses, cpuset, .. } = self.tasks.processes[&pid];
-        let process = Process { is_kernel, is_privileged, refuses, ..Process::new(pid, owner, cpuset) };
+        let Process { owner, is_kernel, is_privileged, refuses, cpuset, is_orphan, .. } = self.tasks.processes[&pid];
+        let process = Process { is_kernel, is_privileged, refuses, is_orphan, ..Process::new(pid, owner, cpuset) };
         let child = self.begin(&name, process, (setting, untouched), workload);
         let child = child?;
         self.tasks.thread(child).tag = tag;
@@ -341,7 +341,8 @@ impl World {
             life.fail(Fault::Crash);
         }
         for child in children {
-            self.tasks.processes.get_mut(&child).expect("a child that is not reaped is there").parent = INIT;
+            let orphan = self.tasks.processes.get_mut(&child).expect("a child that is not reaped is there");
+            (orphan.parent, orphan.is_orphan) = (INIT, true);
             let init = self.tasks.processes.get_mut(&INIT).expect("the first process never ends");
             init.children.push(child);
             init.children.sort_unstable();

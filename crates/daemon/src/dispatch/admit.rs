@@ -311,6 +311,8 @@ impl<K: Kernel> Dispatcher<K> {
             }
         }
         client.add(new.thread, new.identity, new.leader, original, row);
+        // If it wants to run, nobody but its agent finds out that its client does not sleep any more.
+        self.call.insert(client.cpu);
         // From here on it is like its siblings.
         let (level, stopped, awaited) = (client.level, client.stopped, client.awaited);
         // A level is set for all at once.

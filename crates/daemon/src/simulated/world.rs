@@ -427,7 +427,8 @@ impl World {
 
     /// Does to processes what their lives say has happened to them.
     pub(super) fn apply_faults(&mut self) {
-        let pids: Vec<u32> = self.lives.iter().filter(|(_, life)| life.fault().is_some()).map(|&(pid, _)| pid).collect();
+        let pids: Vec<u32> =
+            self.lives.iter().filter(|(_, life)| life.fault().is_some()).map(|&(pid, _)| pid).collect();
         for pid in pids {
             let Some(process) = self.tasks.processes.get(&pid) else { continue };
             let fault = self.lives.iter().find(|&&(of, _)| of == pid).and_then(|(_, life)| life.fault());

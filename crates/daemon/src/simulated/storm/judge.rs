@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 
 /// How far back what came late still counts: promises are carried from period to period.
 const MEMORY: usize = 4;
+/// And for how long: what came late is made up for in what is not promised of a CPU, a tenth.
+const BACKLOG: Nanos = Nanos::ms(300);
 /// What a switch from one to the other may cost besides.
 const GRAIN: Nanos = Nanos::us(60);
 
@@ -68,7 +70,8 @@ impl Judge {
             let credit = samples.last().map_or(Nanos::ZERO, |last| {
                 let excuse = (late - last.late) + ours.saturating_sub(last.ours) + GRAIN;
                 let missing = slice.saturating_sub(raised - last.raised);
-                (last.credit.saturating_sub((raised - last.raised).saturating_sub(slice)) + missing.min(excuse)).min(slice)
+                (last.credit.saturating_sub((raised - last.raised).saturating_sub(slice)) + missing.min(excuse))
+                    .min(slice)
             });
             samples.push(Sample { deadline, at: world.now(), total, raised, late, ours, births, debt, credit });
             let period = served.wish.reservation.period.as_ns().cast_signed();
@@ -76,7 +79,8 @@ impl Judge {
             if now.deadline - last.deadline != period || samples.len() <= MEMORY {
                 continue;
             }
-            let first = samples[samples.len() - 1 - MEMORY];
+            let before = samples.iter().rev().skip(MEMORY).find(|it| it.at.saturating_add(BACKLOG) <= now.at);
+            let first = before.copied().unwrap_or(samples[0]);
             let excuse = (now.late - first.late) + now.ours.saturating_sub(first.ours) + GRAIN;
             let most = slice + last.credit + excuse;
             let tree = &self.ledger.borrow()[served.tag];
@@ -103,8 +107,9 @@ impl Judge {
             if tree.is_hog && total + excuse + last.debt < slice {
                 return found(format!("{total} in all, though it always wants to run"));
             }
-            if samples.len() > 64 {
-                samples.drain(..32);
+            let is_old = |it: &Sample| it.at.saturating_add(BACKLOG.saturating_mul(2)) < now.at;
+            if samples.len() > 2 * MEMORY && is_old(&samples[samples.len() / 2]) {
+                samples.drain(..samples.len() / 2);
             }
         }
         let _ = options;
@@ -115,9 +120,7 @@ impl Judge {
     pub(super) fn is_restored(&self, stage: &Stage, options: &Options) -> Result<(), Finding> {
         let world = stage.host.world();
         // Who has lost who began it before it was ever seen is found by nobody.
-        let wrong = |found: &Difference| {
-            !found.is_orphan && (!options.others || !self.is_excused(stage, found))
-        };
+        let wrong = |found: &Difference| !found.is_orphan && (!options.others || !self.is_excused(stage, found));
         let found: Vec<String> = world.differences().iter().filter(|it| wrong(it)).map(ToString::to_string).collect();
         drop(world);
         if found.is_empty() {

@@ -30,7 +30,7 @@ use sys::thread::Owner;
 /// How long everybody may take to be what they were.
 const WITHIN: Nanos = Nanos::s(1);
 /// How many of the last things done are told with a finding.
-const TOLD: usize = 600000;
+const TOLD: usize = 60;
 
 /// The policies of the host and of the daemon: `linux` and `edf`.
 #[derive(Clone, Copy, Debug)]

@@ -9,7 +9,7 @@ use sys::{affinity, clock, thread};
 /// CPU time for each wake-up of a FIFO thread that does nothing but sleep until the next of two in a period. Unit: ns.
 pub(crate) fn measure(period: Nanos, length: Nanos) -> f64 {
     let _hogs = hogs();
-    let body = || -> sys::Result<f64> {
+    let body = move || -> sys::Result<f64> {
         let me = thread::current();
         affinity::set(me, &CpuSet::one(cpu()))?;
         attributes::set(me, Attributes::raised(98))?;
@@ -26,5 +26,8 @@ pub(crate) fn measure(period: Nanos, length: Nanos) -> f64 {
         }
         Ok((meter.read()?.ran - before.ran).as_ns() as f64 / wakes as f64)
     };
-    std::thread::spawn(body).join().expect("it does not panic").expect("SCHED_FIFO is permitted where promises are kept")
+    std::thread::spawn(body)
+        .join()
+        .expect("it does not panic")
+        .expect("SCHED_FIFO is permitted where promises are kept")
 }

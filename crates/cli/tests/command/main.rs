@@ -4,6 +4,8 @@ mod demo;
 mod doctor;
 mod input;
 mod output;
+mod parts;
+mod restore;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -10,7 +10,7 @@ use crate::directory::{Directory, Refused};
 use crate::dispatch::{Dispatcher, Left, Refusal, Wish};
 use crate::kernel::priority;
 use crate::linux::{Linux, Sentinels};
-use crate::table::Table;
+use crate::table::{Beating, Table};
 use crate::{Reason, restore};
 use agent::Post;
 use keeper::Watcher;
@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use sys::attributes::{self, Attributes};
 use sys::event::{Bell, Waiting};
-use sys::{affinity, memory, thread};
+use sys::{affinity, clock, memory, thread};
 use trace::Event;
 
 /// How many threads the table of originals has room for.
@@ -50,11 +50,11 @@ struct Shared<'k> {
     /// By the number of the CPU, which post is there.
     places: Vec<Option<usize>>,
     /// What the keeper rests at; its bell.
-    rest: Waiting,
+    rest: Arc<Waiting>,
     rouse: Bell,
     over: AtomicBool,
-    /// The shortest period that is promised to anybody. Unit: ns.
-    shortest: AtomicU64,
+    /// How often what is new has to be looked for where nobody tells. Unit: ns.
+    looking: AtomicU64,
     warnings: Mutex<Vec<Reason>>,
     failure: Mutex<Option<Reason>>,
     /// Rung when something happened that the front has to know.
@@ -75,8 +75,9 @@ impl<'k> Shared<'k> {
         }
     }
 
-    fn shortest_period(&self) -> Nanos {
-        Nanos::ns(self.shortest.load(Ordering::Relaxed))
+    /// How often what is new has to be looked for.
+    fn looking(&self) -> Nanos {
+        Nanos::ns(self.looking.load(Ordering::Relaxed))
     }
 
     fn warn(&self, reason: Reason) {
@@ -84,6 +85,15 @@ impl<'k> Shared<'k> {
         if !warnings.contains(&reason) {
             warnings.push(reason);
         }
+    }
+
+    /// Waits until every agent has taken a turn: from then on the guardian expects them to.
+    fn begin_beating(&self) {
+        let has_begun = |place| self.table.beats(Beating::Agent(place)) > 0;
+        while !(0..self.posts.len()).all(has_begun) && !self.over.load(Ordering::Acquire) {
+            clock::sleep(Nanos::us(200));
+        }
+        self.table.set_agents(self.posts.len());
     }
 
     /// One of the threads of the daemon has failed: all is over.
@@ -134,8 +144,6 @@ impl Front<'_, '_> {
     pub fn admit(&self, wish: &Wish, pid: u32) -> Result<Vec<EntityId>, Refusal> {
         let ours = ancestors();
         let (entities, call) = as_agent(|| self.shared.lock().admit(wish, pid, &ours))?;
-        let period = wish.reservation.period.as_ns();
-        self.shared.shortest.fetch_min(period, Ordering::Relaxed);
         self.shared.call(&call);
         self.shared.rouse.ring();
         Ok(entities)
@@ -252,14 +260,13 @@ pub fn serve<R>(setup: &Setup, front: impl FnOnce(Front<'_, '_>) -> R) -> Result
     posts.iter().enumerate().for_each(|(place, post)| places[post.cpu.index()] = Some(place));
     let sentinels = Sentinels::start(posts.iter().map(|post| (post.cpu, Arc::clone(&post.quiet))))?;
     let waiting = posts.iter().map(|post| (post.cpu, Arc::clone(&post.waiting)));
-    let kernel = Linux::with(sentinels, waiting)?;
+    let (rest, rouse) = (Arc::new(Waiting::new()?), Bell::new()?);
+    rest.add(&rouse, keeper::ROUSE)?;
+    let kernel = Linux::with(sentinels, waiting, Some(Arc::clone(&rest)))?;
     let table = Arc::new(setup.directory.create_table(ROWS, &held).map_err(Failure::Refused)?);
-    table.set_agents(posts.len());
     let mut watcher = Watcher::start(setup, Arc::clone(&table)).map_err(Failure::Refused)?;
     let dispatcher = Dispatcher::new(&kernel, Arc::clone(&table), setup.policy, &setup.knobs, places.len());
     let dispatcher = dispatcher.map_err(|refused| Failure::Refused(Reason::new(refused.to_string(), "")))?;
-    let (rest, rouse) = (Waiting::new()?, Bell::new()?);
-    rest.add(&rouse, 0)?;
     let shared = Shared {
         kernel: &kernel,
         dispatcher: Mutex::new(dispatcher),
@@ -269,15 +276,19 @@ pub fn serve<R>(setup: &Setup, front: impl FnOnce(Front<'_, '_>) -> R) -> Result
         rest,
         rouse,
         over: AtomicBool::new(false),
-        shortest: AtomicU64::new(u64::MAX),
+        looking: AtomicU64::new(u64::MAX),
         warnings: Mutex::new(Vec::new()),
         failure: Mutex::new(None),
         news: Bell::new()?,
     };
     let answer = run(&shared, &mut watcher, front);
-    table.finish();
-    watcher.stop();
-    setup.directory.remove_table(&held).map_err(Failure::Failed)?;
+    // Once more by comparison: what the dispatcher could not give back, the table still knows.
+    // Were that not all, the guardian would try again when this process has ended, and the next start after that.
+    if restore::restore(&kernel, &table).is_settled() {
+        table.finish();
+        watcher.stop();
+        setup.directory.remove_table(&held).map_err(Failure::Failed)?;
+    }
     match shared.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some(reason) => Err(Failure::Failed(reason)),
         None => answer,
@@ -303,10 +314,15 @@ fn run<R>(
         });
         let begun = begun.and(keeper);
         let answer = match begun {
-            Ok(_) => Ok(catch_unwind(AssertUnwindSafe(|| front(Front { shared })))),
+            Ok(_) => {
+                shared.begin_beating();
+                Ok(catch_unwind(AssertUnwindSafe(|| front(Front { shared }))))
+            }
             Err(error) => Err(Failure::Refused(Reason::new(format!("cannot begin a thread: {error}"), ""))),
         };
         restore_all(shared);
+        // From here on nobody is raised, and nobody has to beat.
+        shared.table.set_agents(0);
         shared.end();
         match answer? {
             Ok(answer) => Ok(answer),

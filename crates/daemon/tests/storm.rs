@@ -75,7 +75,7 @@ fn a_fault_in_place_of_any_act_of_the_guardian_is_made_up_for() {
     for fault in [Fault::Crash, Fault::Hang] {
         for act in 0..12 {
             let plan = Some(Plan { who: Who::Guardian, fault, act });
-            let stats = runs(&Options { length: Nanos::ms(400), ..small(plan) });
+            let stats = runs(&Options { length: Nanos::s(1), ..small(plan) });
             assert!(stats.faults >= 1, "{fault:?} in place of act {act}: {stats:?}");
         }
     }

@@ -261,6 +261,17 @@ impl World {
         (account.usage.ran + open, account.raised + raised)
     }
 
+    fn descends_from_orphan(&self, pid: u32) -> bool {
+        let mut next = Some(pid);
+        while let Some(process) = next.and_then(|pid| self.tasks.processes.get(&pid)) {
+            if process.is_orphan {
+                return true;
+            }
+            next = Some(process.parent);
+        }
+        false
+    }
+
     /// All that is not what it would be if our processes had never done anything, but for what is theirs.
     #[must_use]
     pub fn differences(&self) -> Vec<Difference> {
@@ -278,7 +289,7 @@ impl World {
                     untouched: thread.untouched,
                     is_stopped: process.is_stopped,
                     is_stopped_by_others: process.is_stopped_by_others,
-                    is_orphan: process.is_orphan,
+                    is_orphan: self.descends_from_orphan(thread.process),
                 });
             }
         }

@@ -18,7 +18,8 @@ use sys::thread::{Identity, Owner};
 const ROOT: Owner = Owner { real: 0, effective: 0 };
 const ROWS: usize = 128;
 /// Each client on a CPU of its own, held to its slice, and what was too much taken from the next.
-const KNOBS: [(&str, &str); 3] = [("placement", "partitioned"), ("enforce", "hard"), ("late", "carry")];
+const KNOBS: [(&str, &str); 4] =
+    [("placement", "partitioned"), ("enforce", "hard"), ("late", "carry"), ("rest", "renew")];
 /// As in `live`: how often an agent beats, how often the keeper looks for who is new, and at the guardian.
 const BEAT: Nanos = Nanos::ms(100);
 const SCAN: (Nanos, Nanos) = (Nanos::ms(1), Nanos::ms(100));

@@ -1,10 +1,10 @@
 //! [`Judge`]: whether what was promised was delivered while nobody failed, and whether everybody is what they were after.
 
 use super::crowd::{Ledger, is_somebodys};
-use super::stage::Stage;
+use super::stage::{Served, Stage};
 use super::{Finding, Options};
 use crate::simulated::Difference;
-use sched::{EntityId, Instant, Limit, Nanos};
+use sched::{EntityId, Instant, Limit, Nanos, Reservation};
 use std::collections::BTreeMap;
 
 /// How far back what came late still counts: promises are carried from period to period.
@@ -46,73 +46,32 @@ impl Judge {
     }
 
     /// After a turn: whoever has begun a new period got what was promised in the one before.
-    pub(super) fn look(&mut self, stage: &Stage, options: &Options) -> Result<(), Finding> {
+    pub(super) fn look(&mut self, stage: &Stage) -> Result<(), Finding> {
         if !self.delivers || stage.guardians > 1 {
             return Ok(());
         }
-        let world = stage.host.world();
-        for served in &stage.daemon.served {
-            let machine = stage.daemon.dispatcher.machine();
-            if !machine.is_attached(served.entity) {
-                continue;
-            }
+        let machine = stage.daemon.dispatcher.machine();
+        for served in stage.daemon.served.iter().filter(|served| machine.is_attached(served.entity)) {
             let Some(deadline) = machine.inspect(served.entity, "deadline") else { continue };
             let samples = self.samples.entry(served.entity).or_default();
             if samples.last().is_some_and(|last| last.deadline == deadline) {
                 continue;
             }
-            let (total, raised) = world.had_by(served.tag);
-            let (late, ours) = (world.late(), world.had_by_us());
-            let slice = served.wish.reservation.slice;
-            let debt =
-                samples.last().map_or(Nanos::ZERO, |last| (last.debt + (raised - last.raised)).saturating_sub(slice));
-            let births = world.births();
-            let credit = samples.last().map_or(Nanos::ZERO, |last| {
-                let excuse = (late - last.late) + ours.saturating_sub(last.ours) + GRAIN;
-                let missing = slice.saturating_sub(raised - last.raised);
-                (last.credit.saturating_sub((raised - last.raised).saturating_sub(slice)) + missing.min(excuse))
-                    .min(slice)
-            });
-            samples.push(Sample { deadline, at: world.now(), total, raised, late, ours, births, debt, credit });
-            let period = served.wish.reservation.period.as_ns().cast_signed();
-            let [.., last, now] = samples[..] else { continue };
-            if now.deadline - last.deadline != period || samples.len() <= MEMORY {
-                continue;
-            }
-            let before = samples.iter().rev().skip(MEMORY).find(|it| it.at.saturating_add(BACKLOG) <= now.at);
-            let first = before.copied().unwrap_or(samples[0]);
-            let excuse = (now.late - first.late) + now.ours.saturating_sub(first.ours) + GRAIN;
-            let most = slice + last.credit + excuse;
-            let tree = &self.ledger.borrow()[served.tag];
-            let (total, raised) = (now.total - last.total, now.raised - last.raised);
-            self.periods += 1;
-            let found = |what: String| {
-                let length = now.at.since(last.at);
-                let entity = served.entity;
-                Err(Finding::new(
+            samples.push(sample(stage, served, deadline, samples.last()));
+            if let Some(what) = wrong(samples, served, self.ledger.borrow()[served.tag].is_hog, &mut self.periods) {
+                let (tag, entity, reservation) = (served.tag, served.entity, served.wish.reservation);
+                let (slice, period) = (reservation.slice, reservation.period);
+                return Err(Finding::new(
                     &stage.host,
-                    format!(
-                        "client {} ({entity}), {slice} every {}: {what}, in {length}; excused by {excuse}",
-                        served.tag, served.wish.reservation.period
-                    ),
-                ))
-            };
-            if raised > most {
-                return found(format!("{raised} at real-time priority"));
+                    format!("client {tag} ({entity}), {slice} every {period}: {what}"),
+                ));
             }
-            let is_hard = served.wish.reservation.limit == Limit::Hard;
-            if is_hard && now.births == first.births && total > most {
-                return found(format!("{total} in all, though its limit is hard"));
-            }
-            if tree.is_hog && total + excuse + last.debt < slice {
-                return found(format!("{total} in all, though it always wants to run"));
-            }
-            let is_old = |it: &Sample| it.at.saturating_add(BACKLOG.saturating_mul(2)) < now.at;
+            let now = stage.host.world().now();
+            let is_old = |it: &Sample| it.at.saturating_add(BACKLOG.saturating_mul(2)) < now;
             if samples.len() > 2 * MEMORY && is_old(&samples[samples.len() / 2]) {
                 samples.drain(..samples.len() / 2);
             }
         }
-        let _ = options;
         Ok(())
     }
 
@@ -136,4 +95,45 @@ impl Judge {
         let is_stop_fine = found.is_stopped == found.is_stopped_by_others || (tree.was_stopped && !found.is_stopped);
         is_somebodys(tree, &found.is) && is_stop_fine
     }
+}
+
+/// What is there as a period begins that ends at `deadline`.
+fn sample(stage: &Stage, served: &Served, deadline: i64, last: Option<&Sample>) -> Sample {
+    let world = stage.host.world();
+    let (total, raised) = world.had_by(served.tag);
+    let (late, ours) = (world.late(), world.had_by_us());
+    let (mut debt, mut credit) = (Nanos::ZERO, Nanos::ZERO);
+    if let Some(last) = last {
+        let (slice, had) = (served.wish.reservation.slice, raised - last.raised);
+        let excuse = (late - last.late) + ours.saturating_sub(last.ours) + GRAIN;
+        debt = (last.debt + had).saturating_sub(slice);
+        let missing = slice.saturating_sub(had).min(excuse);
+        credit = (last.credit.saturating_sub(had.saturating_sub(slice)) + missing).min(slice);
+    }
+    Sample { deadline, at: world.now(), total, raised, late, ours, births: world.births(), debt, credit }
+}
+
+/// What is wrong with the last period; nothing if nothing is, or if it was none of the usual length.
+fn wrong(samples: &[Sample], served: &Served, is_hog: bool, periods: &mut u64) -> Option<String> {
+    let [.., last, now] = samples else { return None };
+    let Reservation { slice, period, limit, .. } = served.wish.reservation;
+    if now.deadline - last.deadline != period.as_ns().cast_signed() || samples.len() <= MEMORY {
+        return None;
+    }
+    let before = samples.iter().rev().skip(MEMORY).find(|it| it.at.saturating_add(BACKLOG) <= now.at);
+    let first = before.unwrap_or(&samples[0]);
+    let excuse = (now.late - first.late) + now.ours.saturating_sub(first.ours) + GRAIN;
+    let most = slice + last.credit + excuse;
+    let (total, raised) = (now.total - last.total, now.raised - last.raised);
+    *periods += 1;
+    let what = if raised > most {
+        format!("{raised} at real-time priority")
+    } else if limit == Limit::Hard && now.births == first.births && total > most {
+        format!("{total} in all, though its limit is hard")
+    } else if is_hog && total + excuse + last.debt < slice {
+        format!("{total} in all, though it always wants to run")
+    } else {
+        return None;
+    };
+    Some(format!("{what}, in {}; excused by {excuse}", now.at.since(last.at)))
 }

@@ -201,7 +201,7 @@ fn play(stage: &mut Stage, judge: &mut Judge, options: &Options) -> Result<(), F
         if let Some(Plan { who, fault, act }) = waiting.take_if(|_| stage.daemon.is_guarded()) {
             stage.plan(who, fault, act);
         }
-        judge.look(stage, options).map(|()| false)
+        judge.look(stage).map(|()| false)
     })?;
     let now = stage.host.world().now();
     if stage.daemon.caller.fault().is_some() {

@@ -36,6 +36,9 @@ pub(crate) enum Command {
     /// Keep a promise of CPU time: to a command, to processes that run already, or to all of a scenario
     #[command(after_help = RUN_EXIT_CODES)]
     Run(Box<Run>),
+    /// Simulate a scenario and keep its promises for real: what was predicted beside what was observed
+    #[command(after_help = RUN_EXIT_CODES)]
+    Compare(Compare),
     /// List the scheduling policies, or explain one
     #[command(after_help = EXIT_CODES)]
     Policies(Policies),
@@ -169,6 +172,21 @@ pub(crate) struct Run {
     pub(crate) length: Option<String>,
     #[command(flatten)]
     pub(crate) output: Output,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Compare {
+    /// The scenario, a TOML file (docs/scenarios.md)
+    pub(crate) scenario: PathBuf,
+    /// How long to run, instead of the scenario's length: 500ms, 10s, 5min
+    #[arg(long = "for", value_name = "DURATION")]
+    pub(crate) length: Option<String>,
+    /// Print the result as JSON (docs/report.md)
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// How wide the table is, in characters; as the terminal, or 100
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..=1000))]
+    pub(crate) width: Option<u16>,
 }
 
 #[derive(Args, Debug)]

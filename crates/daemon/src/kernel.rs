@@ -153,3 +153,83 @@ pub trait Cells: Send + Sync {
     /// Puts `value` into word `at`. Whoever sees it sees what was stored before it.
     fn store(&self, at: usize, value: u64);
 }
+
+impl<K: Kernel> Kernel for &K {
+    type Thread = K::Thread;
+
+    fn now(&self) -> Instant {
+        (**self).now()
+    }
+
+    fn open(&self, tid: u32) -> Result<Self::Thread> {
+        (**self).open(tid)
+    }
+
+    fn open_as(&self, identity: Identity) -> Result<Self::Thread> {
+        (**self).open_as(identity)
+    }
+
+    fn identity(&self, thread: &Self::Thread) -> Identity {
+        (**self).identity(thread)
+    }
+
+    fn threads(&self, pid: u32) -> Result<Vec<u32>> {
+        (**self).threads(pid)
+    }
+
+    fn children(&self, pid: u32) -> Result<Vec<u32>> {
+        (**self).children(pid)
+    }
+
+    fn births(&self) -> Result<u64> {
+        (**self).births()
+    }
+
+    fn status(&self, thread: &Self::Thread) -> Result<Status> {
+        (**self).status(thread)
+    }
+
+    fn owner(&self, thread: &Self::Thread) -> Result<Owner> {
+        (**self).owner(thread)
+    }
+
+    fn process(&self, thread: &Self::Thread) -> Result<u32> {
+        (**self).process(thread)
+    }
+
+    fn usage(&self, thread: &Self::Thread) -> Result<Usage> {
+        (**self).usage(thread)
+    }
+
+    fn attributes(&self, thread: &Self::Thread) -> Result<Attributes> {
+        (**self).attributes(thread)
+    }
+
+    fn schedule(&self, thread: &Self::Thread, wanted: Attributes) -> Result<()> {
+        (**self).schedule(thread, wanted)
+    }
+
+    fn affinity(&self, thread: &Self::Thread) -> Result<CpuSet> {
+        (**self).affinity(thread)
+    }
+
+    fn set_affinity(&self, thread: &Self::Thread, cpus: &CpuSet) -> Result<()> {
+        (**self).set_affinity(thread, cpus)
+    }
+
+    fn stop(&self, leader: &Self::Thread) -> Result<()> {
+        (**self).stop(leader)
+    }
+
+    fn cont(&self, leader: &Self::Thread) -> Result<()> {
+        (**self).cont(leader)
+    }
+
+    fn await_entry(&self, thread: &mut Self::Thread, wanted: bool) -> Result<()> {
+        (**self).await_entry(thread, wanted)
+    }
+
+    fn await_quiet(&self, cpu: CpuId, wanted: bool) {
+        (**self).await_quiet(cpu, wanted);
+    }
+}

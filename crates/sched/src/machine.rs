@@ -12,7 +12,7 @@
 
 use crate::cx::{Cx, State};
 use crate::descriptor::{Descriptor, Knobs};
-use crate::id::{CpuId, EntityId, GroupId};
+use crate::id::{CpuId, CpuSet, EntityId, GroupId};
 use crate::params::{GroupParams, Host, Params, Refused};
 use crate::policy::{Alarm, AlarmSlots, GroupChange, Notice, Of, Policy, Stopped, Wake, Why};
 use crate::time::{Instant, Nanos};
@@ -73,6 +73,14 @@ pub enum Input {
     Pause {
         /// Who.
         entity: EntityId,
+    },
+    /// Who runs on `cpu` has had this much CPU time since it was last charged, no more than has passed: the rest went to
+    /// interrupts, a hypervisor or the driver. A driver that cannot tell leaves it out, and all that has passed is charged.
+    Ran {
+        /// Where.
+        cpu: CpuId,
+        /// How much.
+        time: Nanos,
     },
 }
 
@@ -317,6 +325,11 @@ impl Machine {
                 }
             }
             Input::Pause { entity } => self.stop(entity),
+            Input::Ran { cpu, time } => {
+                if let Some((e, ran)) = self.truth.take_measured(cpu, time) {
+                    self.policy.charge(e, ran, &mut Cx::new(&mut self.truth, cpu));
+                }
+            }
         }
     }
 
@@ -489,6 +502,12 @@ impl Machine {
     #[must_use]
     pub fn charged(&self, e: EntityId) -> Nanos {
         self.truth.slot(e).charged
+    }
+
+    /// The CPUs `e` may run on: its affinity, and where the policy confines it to.
+    #[must_use]
+    pub fn allowed(&self, e: EntityId) -> CpuSet {
+        self.truth.allowed(e)
     }
 
     /// What is asked for `e`.

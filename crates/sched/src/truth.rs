@@ -396,6 +396,17 @@ impl Truth {
         Some((entity, ran))
     }
 
+    /// The running time of `cpu`'s entity as the driver measured it; nothing is due for what has passed besides.
+    pub(crate) fn take_measured(&mut self, cpu: CpuId, time: Nanos) -> Option<(EntityId, Nanos)> {
+        let seat = &mut self.seats[cpu.index()];
+        let entity = seat.entity?;
+        // The clock that measures CPU time and the one that measures time are not the same to the nanosecond.
+        let ran = time.min(self.now.since(seat.since));
+        seat.since = self.now;
+        self.slots[entity.index()].charged += ran;
+        (!ran.is_zero()).then_some((entity, ran))
+    }
+
     /// Empties the seat of `cpu`. Its entity has been charged.
     #[inline]
     pub(crate) fn vacate(&mut self, cpu: CpuId, to: State) -> EntityId {

@@ -6,8 +6,10 @@ use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
+use rustix::thread::futex;
 use sched::Instant;
 use std::mem::MaybeUninit;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A counter that becomes readable when another thread rings it.
 #[derive(Debug)]
@@ -47,6 +49,38 @@ impl Bell {
 impl AsFd for Bell {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.handle.as_fd()
+    }
+}
+
+/// A gate at which one thread waits until another opens it. To open one that is open already takes no system call.
+#[derive(Debug, Default)]
+pub struct Gate {
+    /// 1 while it is open.
+    open: AtomicU32,
+}
+
+impl Gate {
+    /// One that is shut.
+    #[must_use]
+    pub fn new() -> Gate {
+        Gate::default()
+    }
+
+    /// Opens it: who waits goes through, or who comes next.
+    pub fn open(&self) {
+        // What was stored before is seen by who goes through.
+        if self.open.swap(1, Ordering::SeqCst) == 0 {
+            // It fails for an address that is not there only, and this one is.
+            let _ = futex::wake(&self.open, futex::Flags::PRIVATE, 1);
+        }
+    }
+
+    /// Waits until it is open, and shuts it behind the caller.
+    pub fn pass(&self) {
+        while self.open.swap(0, Ordering::SeqCst) == 0 {
+            // It was opened meanwhile, or a signal came: it is looked at again in any case.
+            let _ = futex::wait(&self.open, futex::Flags::PRIVATE, 0, None);
+        }
     }
 }
 
@@ -142,5 +176,28 @@ mod tests {
         waiting.remove(&process).unwrap();
         assert_eq!(waiting.next(Instant::ZERO).unwrap(), None);
         assert!(waiting.remove(&process).is_err());
+    }
+    #[test]
+    fn a_gate_lets_through_once_however_often_it_was_opened() {
+        let (gate, passed) = (Gate::new(), AtomicU32::new(0));
+        gate.open();
+        gate.open();
+        gate.pass();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                for _ in 0..1_000 {
+                    gate.pass();
+                    passed.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+            crate::clock::sleep(Nanos::ms(5));
+            assert_eq!(passed.load(Ordering::SeqCst), 0, "it is shut again");
+            for nth in 1..=1_000 {
+                gate.open();
+                while passed.load(Ordering::SeqCst) < nth {
+                    std::thread::yield_now();
+                }
+            }
+        });
     }
 }

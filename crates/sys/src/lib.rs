@@ -13,7 +13,7 @@
 //! | [`switches`] | context switches as they happen |
 //! | [`cgroup`], [`freezer`] | control groups of our own, and stopping what is in them |
 //! | [`realtime`], [`privileges`], [`cpus`], [`kernel`] | what this machine allows, has and is |
-//! | [`memory`] | memory that stays |
+//! | [`memory`], [`shared`] | memory that stays: in place, and when a process ends |
 //! | [`child`] | processes of our own to try things on |
 
 pub mod affinity;
@@ -31,6 +31,7 @@ pub mod memory;
 pub mod privileges;
 pub mod process;
 pub mod realtime;
+pub mod shared;
 pub mod switches;
 pub mod thread;
 pub mod usage;

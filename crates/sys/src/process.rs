@@ -112,6 +112,41 @@ impl AsFd for Process {
     }
 }
 
+/// Takes this process out of its session: what happens to a terminal does not happen to it any more.
+///
+/// # Errors
+/// It leads a group of processes.
+pub fn leave_session() -> Result<()> {
+    let left = rustix::process::setsid();
+    let right = "a process that leads no group, as one that was begun by another and not by a shell";
+    left.map(|_| ()).map_err(|errno| Error::from(errno, "leave the session of this process", right))
+}
+
+/// Has this process go on when it is asked to end or stop, by a terminal or by anybody (SIGINT, SIGQUIT, SIGTERM, SIGHUP,
+/// SIGTSTP, SIGUSR1, SIGUSR2), when a pipe is closed to it, and when it has used much CPU time. SIGKILL and SIGSTOP cannot be
+/// ignored.
+pub fn ignore_requests() {
+    let signals = [
+        libc::SIGINT,
+        libc::SIGQUIT,
+        libc::SIGTERM,
+        libc::SIGHUP,
+        libc::SIGTSTP,
+        libc::SIGTTIN,
+        libc::SIGTTOU,
+        libc::SIGUSR1,
+        libc::SIGUSR2,
+        libc::SIGPIPE,
+        libc::SIGXCPU,
+    ];
+    for signal in signals {
+        // SAFETY: it takes numbers only, and no handler of ours runs.
+        unsafe {
+            libc::signal(signal, libc::SIG_IGN);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,7 +2,7 @@
 //!
 //! Who is woken by every switch makes switches: on the CPU of the thread it watches it preempts that thread when it comes in,
 //! sleeps, lets it come in, and is woken again, for ever. So a watcher is woken when its thread leaves, or not for single
-//! switches at all.
+//! switches at all, or for each while it waits for one that is to come, and then records none until it waits again.
 
 use crate::{Error, Result, file};
 use perf_event::events::Software;
@@ -21,6 +21,8 @@ const MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;
 
 /// How many bytes of records the kernel keeps for us: about a thousand switches.
 const BUFFER: usize = 8 * 4096;
+/// And where each wakes who waits: a page, since they are taken out before the next are waited for.
+const SMALL_BUFFER: usize = 4096;
 
 /// When who waits for the descriptor is woken. Records are there to be read at any time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,6 +31,9 @@ pub enum Wake {
     Seldom,
     /// When the thread has left a CPU.
     OnLeave,
+    /// At each switch. Nothing is recorded before it is [resumed](Switches::resume), nor once it is
+    /// [paused](Switches::pause).
+    Each,
 }
 
 /// What a thread did at a switch.
@@ -83,15 +88,19 @@ impl Switches {
     pub fn of_thread(tid: u32, wake: Wake) -> Result<Switches> {
         let raw = i32::try_from(tid).map_err(|_| Error::Gone(tid))?;
         let mut builder = match wake {
-            Wake::Seldom => Builder::new(Software::DUMMY),
+            Wake::Seldom | Wake::Each => Builder::new(Software::DUMMY),
             // Counted when a thread leaves, in the kernel.
             Wake::OnLeave => Builder::new(Software::CONTEXT_SWITCHES),
         };
-        if wake == Wake::OnLeave {
-            builder.include_kernel().sample_period(1).wakeup_events(1);
-        }
+        match wake {
+            Wake::Seldom => &mut builder,
+            Wake::OnLeave => builder.include_kernel().sample_period(1).wakeup_events(1),
+            // Whatever its length, a record is longer than a byte.
+            Wake::Each => builder.wakeup_watermark(1),
+        };
         builder.observe_pid(raw).any_cpu();
-        Switches::begin(builder).map_err(|error| match error.raw_os_error() {
+        let begun = if wake == Wake::Each { Switches::build(builder, SMALL_BUFFER) } else { Switches::begin(builder) };
+        begun.map_err(|error| match error.raw_os_error() {
             Some(libc::ESRCH) => Error::Gone(tid),
             _ => refused(error, format!("see the context switches of thread {tid}")),
         })
@@ -107,12 +116,36 @@ impl Switches {
         Switches::begin(builder).map_err(|error| refused(error, format!("see the context switches on CPU {cpu}")))
     }
 
-    fn begin(mut builder: Builder) -> io::Result<Switches> {
+    fn begin(builder: Builder) -> io::Result<Switches> {
+        let mut switches = Switches::build(builder, BUFFER)?;
+        switches.sampler.as_counter_mut().enable()?;
+        Ok(switches)
+    }
+
+    fn build(mut builder: Builder, buffer: usize) -> io::Result<Switches> {
         builder.context_switch(true).sample_id_all(true).clockid(Clock::MONOTONIC);
         builder.sample(perf_event::SampleFlag::TID | perf_event::SampleFlag::TIME | perf_event::SampleFlag::CPU);
-        let mut sampler = builder.build()?.sampled(BUFFER)?;
-        sampler.as_counter_mut().enable()?;
-        Ok(Switches { sampler })
+        Ok(Switches { sampler: builder.build()?.sampled(buffer)? })
+    }
+
+    /// Has switches recorded from now on, after throwing away what was recorded before. Allocates nothing unless it fails.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn resume(&mut self) -> Result<()> {
+        // A full buffer would take no more, and wake nobody.
+        while self.sampler.next_record().is_some() {}
+        let resumed = self.sampler.as_counter_mut().enable();
+        resumed.map_err(|error| Error::from(error, "resume the record of context switches", "a thread that is there"))
+    }
+
+    /// Has none recorded until it is resumed. What was recorded can still be read. Allocates nothing unless it fails.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn pause(&mut self) -> Result<()> {
+        let paused = self.sampler.as_counter_mut().disable();
+        paused.map_err(|error| Error::from(error, "pause the record of context switches", "a thread that is there"))
     }
 
     /// The next that is there, oldest first. Allocates nothing.
@@ -252,6 +285,38 @@ mod tests {
         let Some(seen) = read(begun, 10, |_| clock::sleep(Nanos::ms(2))) else { return };
         assert!(seen.iter().all(|switch| switch.tid == child.pid()));
         assert!(seen.iter().any(|switch| switch.turn == Turn::Blocked), "{seen:#?}");
+    }
+
+    #[test]
+    fn one_who_comes_is_told_of_while_that_is_waited_for_and_not_otherwise() {
+        let (child, cpu) = on_own_cpu();
+        let watch = || {
+            // From its own CPU: that is where an agent waits for it.
+            affinity::set(crate::thread::current(), &CpuSet::one(cpu)).unwrap();
+            let mut switches = match Switches::of_thread(child.pid(), Wake::Each) {
+                Ok(switches) => switches,
+                Err(refused @ (Error::NotPermitted { .. } | Error::Absent { .. })) => {
+                    return eprintln!("SKIPPED: {refused}");
+                }
+                Err(other) => panic!("{other}"),
+            };
+            let waiting = event::Waiting::new().unwrap();
+            waiting.add(&switches, 7).unwrap();
+            assert_eq!(waiting.next(clock::now() + Nanos::ms(20)).unwrap(), None, "nothing is recorded yet");
+            // More often than the buffer holds records.
+            for _ in 0..200 {
+                switches.resume().unwrap();
+                assert_eq!(waiting.next(clock::now() + Nanos::s(5)).unwrap(), Some(7));
+                switches.pause().unwrap();
+                let Some(Seen::Switch(switch)) = switches.next_seen() else { panic!("it was woken for nothing") };
+                assert_eq!(switch.tid, child.pid());
+            }
+            // What came in between waking and pausing.
+            let _ = waiting.next(Instant::ZERO).unwrap();
+            assert_eq!(waiting.next(clock::now() + Nanos::ms(20)).unwrap(), None, "nothing is recorded any more");
+        };
+        std::thread::scope(|scope| scope.spawn(watch).join().unwrap());
+        assert!(matches!(Switches::of_thread(u32::MAX >> 2, Wake::Each), Err(Error::Gone(_))));
     }
 
     #[test]

@@ -103,6 +103,39 @@ impl StateMeter {
     }
 }
 
+/// The number that was given to a thread last on this host: it changes when a thread or process begins.
+#[derive(Debug)]
+pub struct Births {
+    file: File,
+}
+
+/// Where it stands: the last word.
+const LOADAVG: &str = "/proc/loadavg";
+
+impl Births {
+    /// Opened once, to be read often.
+    ///
+    /// # Errors
+    /// There is no /proc.
+    pub fn open() -> Result<Births> {
+        let file = File::open(LOADAVG);
+        file.map(|file| Births { file })
+            .map_err(|error| Error::from(error, format!("open {LOADAVG}"), "a mounted /proc"))
+    }
+
+    /// The number that was given last. Allocates nothing unless it fails.
+    ///
+    /// # Errors
+    /// The kernel does not tell.
+    pub fn read(&self) -> Result<u64> {
+        let mut bytes = [0; 96];
+        let read = self.file.read_at(&mut bytes, 0);
+        let read = read.map_err(|error| Error::from(error, format!("read {LOADAVG}"), "a mounted /proc"))?;
+        let malformed = || Error::Malformed { path: LOADAVG.into(), wanted: "a line that ends in a number" };
+        words(&bytes[..read]).last().and_then(number).ok_or_else(malformed)
+    }
+}
+
 /// Three decimal numbers.
 fn parse_usage(bytes: &[u8]) -> Option<Usage> {
     let mut numbers = words(bytes).map(number);
@@ -179,11 +212,24 @@ mod tests {
     }
 
     #[test]
+    fn a_birth_is_seen() {
+        let births = Births::open().unwrap();
+        let before = births.read().unwrap();
+        let child = Child::start(Work::Sleep).unwrap();
+        let after = births.read().unwrap();
+        assert!(after != before, "{before}");
+        // Others may have been born since; the numbers go up until they begin anew.
+        assert!(after >= u64::from(child.pid()) || after < before, "{before} {after} {}", child.pid());
+    }
+
+    #[test]
     fn reading_allocates_nothing() {
         let me = crate::thread::current();
         let (usage, doing) = (Meter::open(me).unwrap(), StateMeter::open(me).unwrap());
+        let births = Births::open().unwrap();
         let allocated = allocation_counter::measure(|| {
             assert!(usage.read().unwrap().dispatches > 0);
+            assert!(births.read().unwrap() > 0);
             assert_eq!(doing.read().unwrap().state, State::Runnable);
         });
         assert_eq!(allocated.count_total, 0);

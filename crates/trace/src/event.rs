@@ -116,6 +116,31 @@ pub enum Event {
         /// Which.
         entity: EntityId,
     },
+    /// The entity on a CPU has had this much CPU time since it was last said, or since it came there.
+    Ran {
+        /// Where.
+        cpu: CpuId,
+        /// How much.
+        time: Nanos,
+    },
+    /// An entity has had CPU time that was not given to it here: its host's own scheduler let it run in between.
+    Background {
+        /// Which.
+        entity: EntityId,
+        /// How much.
+        time: Nanos,
+    },
+    /// A period of a reservation ended, as who enforced it saw it.
+    Period {
+        /// Whose.
+        entity: EntityId,
+        /// What was due in it: the slice, less what the period before had delivered too much.
+        due: Nanos,
+        /// What was delivered in it.
+        delivered: Nanos,
+        /// Whether the entity wanted to run throughout.
+        throughout: bool,
+    },
     /// A job was released.
     Release {
         /// By which entity.
@@ -194,6 +219,7 @@ impl From<Input> for Event {
             Input::Kicked { cpu } => Event::Kicked { cpu },
             Input::Alarm { alarm } => Event::Alarm { alarm },
             Input::Pause { entity } => Event::Pause { entity },
+            Input::Ran { cpu, time } => Event::Ran { cpu, time },
         }
     }
 }

@@ -288,6 +288,9 @@ impl Follower {
             | Event::GroupRemoved { .. }
             | Event::Interrupt { .. }
             | Event::SpinWait { .. }
+            | Event::Ran { .. }
+            | Event::Background { .. }
+            | Event::Period { .. }
             | Event::Yield { .. }
             | Event::YieldTo { .. }
             | Event::Expire { .. }

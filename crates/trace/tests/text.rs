@@ -54,6 +54,9 @@ fn the_generator_knows_every_kind() {
         Event::ClearAlarm { .. } => 23,
         Event::SpinWait { .. } => 24,
         Event::End => 25,
+        Event::Ran { .. } => 26,
+        Event::Background { .. } => 27,
+        Event::Period { .. } => 28,
     };
     let mut random = Random::new(1);
     for wanted in 0..events::KINDS {
@@ -67,6 +70,9 @@ const GOLDEN: &str = r#"tactus-trace 1 policy="edf" cpus=2 seed=7
            0 adjust e0 weight=256 class=normal cpus=all group=g0 latency=none warp=none reservation=none
            0 wake e0 why=by waker=e1.2 sync=yes
            0 spin-wait e0 waited=12345
+           0 ran cpu=1 time=1999000
+           0 background e0 time=7
+           0 period e0 due=2000000 delivered=2001000 throughout=yes
      1000000 run cpu=0 e0 until=21000000
      1000000 held e0 reasons=throttled+co-stopped+16
      1000000 set-alarm of=cpu1 slot=2 cpu=1 at=never
@@ -165,7 +171,7 @@ fn a_file_that_is_no_trace_is_refused() {
     expect![[r#"line 1, column 1: a machine without CPUs; right would be `cpus=1` to `cpus=1024`"#]]
         .assert_eq(&error(b"tactus-trace 1 policy=\"x\" cpus=0 seed=0\n"));
     let cut = GOLDEN.trim_end();
-    expect!["line 11, column 20: the last line is cut off; right would be a line feed at the end of the file"]
+    expect!["line 14, column 20: the last line is cut off; right would be a line feed at the end of the file"]
         .assert_eq(&error(cut.as_bytes()));
     let endless = vec![b'x'; 1 << 20];
     expect![[r#"line 1, column 65538: the line is too long; right would be at most 65536 bytes"#]]

@@ -13,7 +13,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("trace", &["sched"]),
     ("sim", &["sched", "trace"]),
     ("lab", &["policies", "sched", "sim", "trace"]),
-    ("daemon", &["sched", "sys"]),
+    ("daemon", &["sched", "sys", "trace"]),
     ("cli", &["daemon", "lab", "policies", "sched", "sim", "sys", "trace"]),
     ("xtask", &[]),
 ];

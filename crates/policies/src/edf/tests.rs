@@ -133,3 +133,33 @@ fn charging_by_the_wall_needs_slices_that_end_and_cpus_of_ones_own() {
     assert!(build(&neither).is_some_and(|why| why.contains("enforce = soft or hard")));
     assert_eq!(build(&[("charge", "wall"), ("placement", "partitioned")]), None);
 }
+
+#[test]
+fn who_was_kept_from_its_time_is_given_the_rest() {
+    use sched::{Action, Input, Kicks, Machine, Wake};
+    let at = |ms| Instant::ZERO + Nanos::ms(ms);
+    let cpu = CpuId::new(0);
+    let hard = knobs(&[("enforce", "hard"), ("placement", "partitioned"), ("late", "carry")]);
+    let mut machine = Machine::build(&POLICY, Host::new(1), &hard, Kicks::Immediate).expect("edf takes these knobs");
+    let e = machine.attach(at(0), promise(20, 5)).expect("it is admitted");
+    machine.input(at(0), Input::Wake { entity: e, why: Wake::Resumed });
+    assert!(machine.settle(at(0)).contains(&Action::Run { cpu, entity: e, until: at(5) }));
+    // An interrupt took one of the five.
+    machine.input(at(5), Input::Ran { cpu, time: Nanos::ms(4) });
+    machine.input(at(5), Input::Expire { cpu });
+    assert!(machine.settle(at(5)).contains(&Action::Extend { cpu, until: at(6) }));
+    // It stops too late by one, which is taken from the next slice.
+    machine.input(at(7), Input::Ran { cpu, time: Nanos::ms(2) });
+    machine.input(at(7), Input::Expire { cpu });
+    assert!(machine.settle(at(7)).contains(&Action::Stop { cpu, entity: e }));
+    assert_eq!((machine.charged(e), machine.inspect(e, "remaining")), (Nanos::ms(6), Some(-1_000_000)));
+    assert!(machine.is_held(e));
+    let alarm = machine.actions().iter().find_map(|action| match action {
+        Action::SetAlarm { alarm, .. } => Some(*alarm),
+        _ => None,
+    });
+    assert_eq!(alarm, None, "its period ends when it was to end");
+    let alarm = sched::Alarm { of: sched::Of::Entity(e), slot: 0 };
+    machine.input(at(20), Input::Alarm { alarm });
+    assert!(machine.settle(at(20)).contains(&Action::Run { cpu, entity: e, until: at(24) }));
+}

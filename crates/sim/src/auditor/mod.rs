@@ -520,6 +520,10 @@ impl Sink for Auditor {
             Event::End => self.end(),
             Event::Interrupt { .. }
             | Event::SpinWait { .. }
+            // It judges by the clock of the trace alone.
+            | Event::Ran { .. }
+            | Event::Background { .. }
+            | Event::Period { .. }
             | Event::Expire { .. }
             | Event::Kicked { .. }
             | Event::Alarm { .. }

@@ -90,6 +90,8 @@ pub struct Member {
     upto: Instant,
     deadlines: Deadlines,
     watch: Option<Watch>,
+    /// Time on a CPU of which nobody has said yet how much of it was CPU time.
+    unmeasured: Nanos,
 }
 
 impl Member {
@@ -110,6 +112,7 @@ impl Member {
             upto: now,
             deadlines: Deadlines::default(),
             watch: params.reservation.map(|reservation| Watch::new(reservation, now)),
+            unmeasured: Nanos::ZERO,
         }
     }
 
@@ -122,6 +125,7 @@ impl Member {
         };
         if doing == Doing::Running {
             self.got.delivered += now.since(self.upto);
+            self.unmeasured += now.since(self.upto);
         }
         self.upto = now;
         if let Some(watch) = &mut self.watch {
@@ -153,8 +157,24 @@ impl Member {
         self.begun = true;
     }
 
+    /// Of the time on its CPU since that was last said, so much was CPU time.
+    fn ran(&mut self, time: Nanos, now: Instant) {
+        self.advance(now);
+        self.got.delivered = self.got.delivered.saturating_sub(self.unmeasured) + time;
+        self.unmeasured = Nanos::ZERO;
+    }
+
+    /// A period ended, as who enforces the reservation saw it: from now on that is what is judged.
+    fn period(&mut self, due: Nanos, delivered: Nanos, throughout: bool) {
+        if self.watch.take().is_some() {
+            self.got.promise = Promise::default();
+        }
+        self.got.promise.end(due, delivered, throughout);
+    }
+
     fn run(&mut self, cpu: CpuId, now: Instant) {
         self.advance(now);
+        self.unmeasured = Nanos::ZERO;
         self.on = Some(cpu);
         self.end_wait(now);
         if self.last_cpu.replace(cpu).is_some_and(|last| last != cpu) && self.begun {
@@ -346,12 +366,19 @@ impl Sink for Meter {
                     member.block(now);
                 }
             }
+            Event::Ran { cpu, time } => {
+                if let Some(member) = self.on(cpu) {
+                    member.ran(time, now);
+                }
+            }
             Event::End => self.members.iter_mut().filter(|it| it.left.is_none()).for_each(|it| it.finish(now)),
             Event::Adjust { entity, .. }
             | Event::Wake { entity, .. }
             | Event::Pause { entity }
             | Event::Release { entity, .. }
             | Event::Complete { entity }
+            | Event::Background { entity, .. }
+            | Event::Period { entity, .. }
             | Event::Held { entity, .. } => {
                 if matches!(event, Event::Complete { .. }) {
                     self.completed = Some(entity);
@@ -378,6 +405,8 @@ fn tell(member: &mut Member, event: &Event, now: Instant) {
         }
         Event::Complete { .. } => member.complete(now),
         Event::Held { reasons, .. } => member.hold(*reasons != 0, now),
+        Event::Background { time, .. } => member.got.delivered += *time,
+        Event::Period { due, delivered, throughout, .. } => member.period(*due, *delivered, *throughout),
         _ => unreachable!("only what happens to one entity is told"),
     }
 }

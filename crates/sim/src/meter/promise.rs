@@ -30,6 +30,14 @@ impl Promise {
         self.worst_shortfall = self.worst_shortfall.max(other.worst_shortfall);
     }
 
+    /// A period ended in which `due` was to be delivered.
+    pub(super) fn end(&mut self, due: Nanos, delivered: Nanos, throughout: bool) {
+        self.periods += 1;
+        if throughout {
+            self.judge(due, delivered, 1);
+        }
+    }
+
     fn judge(&mut self, slice: Nanos, delivered: Nanos, periods: u64) {
         self.judged += periods;
         if delivered < slice {

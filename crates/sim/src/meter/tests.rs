@@ -168,3 +168,33 @@ fn an_index_that_is_used_again_is_somebody_else() {
     assert_eq!(delivered, [(Nanos::ms(4), Some(ms(4))), (Nanos::ms(1), None)]);
     assert_eq!(meter.members()[0].got.preemptions, 0);
 }
+
+/// A driver that measures: of 10 ms on its CPU 9 were CPU time, and 2 ms came from elsewhere.
+#[test]
+fn measured_time_counts_instead_of_the_clock() {
+    let mut meter = Meter::new();
+    let period = |delivered, throughout| Event::Period {
+        entity: A,
+        due: Nanos::ms(9),
+        delivered: Nanos::ms(delivered),
+        throughout,
+    };
+    for (at, event) in [
+        (0, attach(A, reserved(9, 20))),
+        (0, Event::Wake { entity: A, why: Wake::Resumed }),
+        (0, Event::Run { cpu: CPU, entity: A, until: ms(20) }),
+        (10, Event::Ran { cpu: CPU, time: Nanos::ms(9) }),
+        (10, Event::Stop { cpu: CPU, entity: A }),
+        (12, Event::Background { entity: A, time: Nanos::ms(2) }),
+        (20, period(9, true)),
+        (40, period(8, true)),
+        (60, period(0, false)),
+        (70, Event::End),
+    ] {
+        meter.record(ms(at), &event);
+    }
+    let got = &meter.members()[0].got;
+    assert_eq!(got.delivered, Nanos::ms(11));
+    let Promise { periods, judged, misses, worst_shortfall } = got.promise;
+    assert_eq!((periods, judged, misses, worst_shortfall), (3, 2, 1, Nanos::ms(1)));
+}

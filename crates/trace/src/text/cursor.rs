@@ -246,7 +246,7 @@ impl<'a> Cursor<'a> {
         let quota = self.field("quota")?.or_none(|word| word.spans("50000000/100000000"))?;
         let quota = quota.map(|(quota, period)| Quota { quota, period });
         let cap_percent = self.field("cap")?.or_none(|word| word.number(u64::from(u32::MAX)))?;
-        let gang = self.choice("gang", &[("yes", true), ("no", false)])?;
+        let gang = self.yes_no("gang")?;
         Ok(GroupParams { weight, quota, cap_percent, gang })
     }
 
@@ -286,6 +286,11 @@ impl<'a> Cursor<'a> {
         class.ok_or_else(|| word.wrong("is not a class", right))
     }
 
+    /// `yes` or `no`.
+    pub(super) fn yes_no(&mut self, key: &str) -> Result<bool, Wrong> {
+        self.choice(key, &[("yes", true), ("no", false)])
+    }
+
     /// One of some words.
     fn choice<T: Copy>(&mut self, key: &str, choices: &[(&str, T)]) -> Result<T, Wrong> {
         let word = self.field(key)?;
@@ -303,7 +308,7 @@ impl<'a> Cursor<'a> {
             "new" => Wake::New { parent: self.field("parent")?.or_none(|word| word.entity())? },
             "by" => {
                 let waker = self.entity_in("waker")?;
-                Wake::By { waker, sync: self.choice("sync", &[("yes", true), ("no", false)])? }
+                Wake::By { waker, sync: self.yes_no("sync")? }
             }
             "interrupt" => Wake::Interrupt,
             "timer" => Wake::Timer,

@@ -21,6 +21,9 @@
 //! | `detach`, `interrupt`, `pause`, `complete` | *entity* |
 //! | `wake` | *entity* `why=new parent=`*entity*\|`none`, `why=by waker=`*entity* `sync=yes`\|`no`, `why=interrupt`, `why=timer` or `why=resumed` |
 //! | `spin-wait` | *entity* `waited=` |
+//! | `ran` | *cpu* `time=` |
+//! | `background` | *entity* `time=` |
+//! | `period` | *entity* `due=` `delivered=` `throughout=yes`\|`no` |
 //! | `block`, `yield`, `expire`, `kicked`, `kick` | `cpu=` |
 //! | `yield-to` | `cpu=` `to=`*entity* |
 //! | `release` | *entity* `deadline=` |

@@ -95,6 +95,10 @@ impl Display for Quoted<'_> {
     }
 }
 
+const fn yes_no(value: bool) -> &'static str {
+    if value { "yes" } else { "no" }
+}
+
 /// A value or `none`.
 struct OrNone<T>(Option<T>);
 
@@ -133,6 +137,12 @@ impl Display for Fields<'_> {
             Event::Kicked { cpu } => write!(f, "kicked cpu={cpu}"),
             Event::Alarm { alarm } => write!(f, "alarm {}", Slot(alarm)),
             Event::Pause { entity } => write!(f, "pause {entity}"),
+            Event::Ran { cpu, time } => write!(f, "ran cpu={cpu} time={}", time.as_ns()),
+            Event::Background { entity, time } => write!(f, "background {entity} time={}", time.as_ns()),
+            Event::Period { entity, due, delivered, throughout } => {
+                let (due, delivered) = (due.as_ns(), delivered.as_ns());
+                write!(f, "period {entity} due={due} delivered={delivered} throughout={}", yes_no(*throughout))
+            }
             Event::Release { entity, deadline } => write!(f, "release {entity} deadline={}", Ns(*deadline)),
             Event::Complete { entity } => write!(f, "complete {entity}"),
             Event::Stop { cpu, entity } => write!(f, "stop cpu={cpu} {entity}"),
@@ -188,7 +198,7 @@ impl Display for Asked<'_, GroupParams> {
             Some(quota) => write!(f, "{}/{}", quota.quota.as_ns(), quota.period.as_ns())?,
             None => f.write_str("none")?,
         }
-        write!(f, " cap={} gang={}", OrNone(*cap_percent), if *gang { "yes" } else { "no" })
+        write!(f, " cap={} gang={}", OrNone(*cap_percent), yes_no(*gang))
     }
 }
 
@@ -199,7 +209,7 @@ impl Display for Reason {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self.0 {
             Wake::New { parent } => write!(f, "why=new parent={}", OrNone(parent)),
-            Wake::By { waker, sync } => write!(f, "why=by waker={waker} sync={}", if sync { "yes" } else { "no" }),
+            Wake::By { waker, sync } => write!(f, "why=by waker={waker} sync={}", yes_no(sync)),
             Wake::Interrupt => f.write_str("why=interrupt"),
             Wake::Timer => f.write_str("why=timer"),
             Wake::Resumed => f.write_str("why=resumed"),

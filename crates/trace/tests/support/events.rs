@@ -9,7 +9,7 @@ use sched::{
 use trace::{Event, Header, Trace};
 
 /// How many kinds of events there are.
-pub const KINDS: u64 = 26;
+pub const KINDS: u64 = 29;
 
 const INDEX_MOST: u64 = ENTITIES_MAX as u64 - 1;
 const GENERATION_MOST: u64 = u32::MAX as u64 - 1;
@@ -172,6 +172,9 @@ pub fn event(random: &mut Random, kind: u64) -> Event {
         23 => Event::ClearAlarm { alarm: alarm(r) },
         24 => Event::SpinWait { entity: entity(r), waited: nanos(r) },
         25 => Event::End,
+        26 => Event::Ran { cpu: cpu(r), time: nanos(r) },
+        27 => Event::Background { entity: entity(r), time: nanos(r) },
+        28 => Event::Period { entity: entity(r), due: nanos(r), delivered: nanos(r), throughout: r.chance(2) },
         other => panic!("there is no kind {other}"),
     }
 }

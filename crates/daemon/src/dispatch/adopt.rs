@@ -1,0 +1,129 @@
+//! Finding the threads and processes that belong to a client, and what they were.
+
+use super::Dispatcher;
+use super::client::Member;
+use crate::kernel::{Kernel, priority};
+use crate::table::Original;
+use sched::{CpuSet, EntityId};
+use std::collections::BTreeSet;
+use sys::attributes::{Attributes, Policy};
+use sys::thread::{Identity, State};
+
+/// What is known of a tree of processes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Known {
+    /// Which.
+    pub tree: usize,
+    /// Its processes.
+    pub processes: Vec<u32>,
+    /// Its threads.
+    pub threads: Vec<Identity>,
+}
+
+/// A thread that is new.
+#[derive(Debug)]
+pub struct Found<T> {
+    /// It.
+    pub thread: T,
+    /// Its name for good.
+    pub identity: Identity,
+    /// The first thread of its process.
+    pub leader: Identity,
+    /// The process that began its process.
+    pub parent: u32,
+}
+
+/// Whether a thread that was found may be as it is because of what we did to who began it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Inherited {
+    /// Nothing was done yet.
+    Nothing,
+    FromBeginner,
+}
+
+/// Looks for threads that belong to `known` and are not among it, until nothing new appears.
+pub fn find<K: Kernel>(kernel: &K, known: &Known) -> Vec<Found<K::Thread>> {
+    let mut seen: BTreeSet<Identity> = known.threads.iter().copied().collect();
+    let mut processes: BTreeSet<u32> = known.processes.iter().copied().collect();
+    let mut found = Vec::new();
+    loop {
+        let before = (found.len(), processes.len());
+        for pid in processes.clone() {
+            let Some(leader) = kernel.open(pid).ok().map(|leader| kernel.identity(&leader)) else { continue };
+            for tid in kernel.threads(pid).unwrap_or_default() {
+                let Ok(thread) = kernel.open(tid) else { continue };
+                let identity = kernel.identity(&thread);
+                let Ok(status) = kernel.status(&thread) else { continue };
+                if status.state != State::Dead && seen.insert(identity) {
+                    found.push(Found { thread, identity, leader, parent: status.parent });
+                }
+            }
+            processes.extend(kernel.children(pid).unwrap_or_default());
+        }
+        if before == (found.len(), processes.len()) {
+            return found;
+        }
+    }
+}
+
+impl<K: Kernel> Dispatcher<K> {
+    /// What is known of each tree: what [`find`] needs, to look for more.
+    #[must_use]
+    pub fn known(&self) -> Vec<Known> {
+        let mut all: Vec<Known> = Vec::new();
+        for (_, client) in self.clients.iter() {
+            let at = all.iter().position(|known| known.tree == client.tree).unwrap_or_else(|| {
+                all.push(Known { tree: client.tree, processes: Vec::new(), threads: Vec::new() });
+                all.len() - 1
+            });
+            let known = &mut all[at];
+            known.threads.extend(client.members.iter().map(|member| member.identity));
+            known.processes.extend(client.members.iter().map(|member| member.leader.tid));
+        }
+        for known in &mut all {
+            known.processes.sort_unstable();
+            known.processes.dedup();
+        }
+        all
+    }
+
+    /// What a thread that was just found was before we did anything to it, or to who began it. None if it has ended.
+    pub(super) fn original(&self, e: EntityId, new: &Found<K::Thread>, from: Inherited) -> Option<Original> {
+        let attributes = self.kernel.attributes(&new.thread).ok()?;
+        let affinity = self.kernel.affinity(&new.thread).ok()?;
+        let now = Original { attributes, affinity };
+        if from == Inherited::Nothing {
+            return Some(now);
+        }
+        Some(self.beginner(e, new).map_or(now, |(parent, confined)| inherited(now, &parent.original, &confined)))
+    }
+
+    /// Who began it: the first thread of its process, or of the process that began that.
+    fn beginner(&self, e: EntityId, new: &Found<K::Thread>) -> Option<(&Member<K::Thread>, CpuSet)> {
+        let tree = self.clients.get(e)?.tree;
+        let lanes = || self.clients.iter().filter(move |(_, client)| client.tree == tree);
+        let with = |wanted: &dyn Fn(&Member<K::Thread>) -> bool| {
+            let mut all = lanes()
+                .flat_map(|(_, client)| client.members.iter().map(move |member| (member, CpuSet::one(client.cpu))));
+            all.find(|(member, _)| wanted(member))
+        };
+        with(&|member| member.identity == new.leader)
+            .or_else(|| with(&|member| member.leader == new.leader))
+            .or_else(|| with(&|member| member.identity.tid == new.parent))
+    }
+}
+
+/// What a thread would be, had who began it been left alone.
+fn inherited(now: Original, beginner: &Original, confined: &CpuSet) -> Original {
+    let fair = Attributes::of(Policy::Other { nice: 0 });
+    let raised = [priority::RAISED, priority::AMONG_OTHERS].map(Attributes::raised);
+    // Begun by a raised thread it is an ordinary one, whatever that one was before.
+    let attributes = match beginner.attributes {
+        // A raise of somebody else's: what that one begins, ends as an ordinary one too.
+        Attributes { reset_on_fork: true, .. } if now.attributes == fair => fair,
+        of_beginner if now.attributes == fair || raised.contains(&now.attributes) => of_beginner,
+        _ => now.attributes,
+    };
+    let affinity = if now.affinity == *confined { beginner.affinity } else { now.affinity };
+    Original { attributes, affinity }
+}

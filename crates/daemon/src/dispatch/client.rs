@@ -1,0 +1,214 @@
+//! A client: a process, with all its threads and whatever it begins, that was promised something.
+
+use super::journal::Ledger;
+use crate::Reason;
+use crate::kernel::Kernel;
+use crate::table::{Original, Row, Table};
+use sched::{CpuId, EntityId, Limit, Nanos, Reservation};
+use sys::attributes::Attributes;
+use sys::thread::Identity;
+
+/// How the threads of a client are scheduled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Level {
+    /// As they were: each as recorded.
+    Own,
+    /// SCHED_FIFO of this priority.
+    Raised(u32),
+}
+
+/// A thread of a client.
+pub(super) struct Member<T> {
+    pub(super) thread: T,
+    pub(super) identity: Identity,
+    /// The first thread of its process.
+    pub(super) leader: Identity,
+    pub(super) original: Original,
+    pub(super) row: Row,
+    /// What it had had when that was last read.
+    ran: Nanos,
+    /// How often it had been put on a CPU then.
+    dispatches: u64,
+}
+
+impl<T> Member<T> {
+    pub(super) fn is_leader(&self) -> bool {
+        self.identity == self.leader
+    }
+}
+
+/// What was promised to whom, and how it stands.
+pub(super) struct Client<T> {
+    pub(super) name: String,
+    /// Of the tree of processes it belongs to; several clients share one where it asked for several CPUs.
+    pub(super) tree: usize,
+    pub(super) cpu: CpuId,
+    /// What the machine was asked for.
+    pub(super) dealt: Reservation,
+    pub(super) members: Vec<Member<T>>,
+    pub(super) level: Level,
+    /// Whether its processes are stopped by us.
+    pub(super) stopped: bool,
+    /// Whether its wake-up is awaited.
+    pub(super) awaited: bool,
+    /// Whether this host tells when it wakes; else it is looked at now and then.
+    pub(super) is_seen: bool,
+    /// Whether it is about to begin a turn.
+    pub(super) begins: bool,
+    pub(super) ledger: Option<Ledger>,
+    /// Why nothing is done for it any more.
+    pub(super) trouble: Option<Reason>,
+}
+
+/// CPU time and changes since they were last read.
+pub(super) struct Since {
+    pub(super) ran: Nanos,
+    /// Whether any of its threads has been put on a CPU.
+    pub(super) dispatched: bool,
+}
+
+impl<T> Client<T> {
+    pub(super) fn new(name: String, tree: usize, cpu: CpuId, dealt: Reservation) -> Client<T> {
+        Client {
+            name,
+            tree,
+            cpu,
+            dealt,
+            members: Vec::new(),
+            level: Level::Own,
+            stopped: false,
+            awaited: false,
+            is_seen: true,
+            begins: false,
+            ledger: None,
+            trouble: None,
+        }
+    }
+
+    pub(super) fn is_hard(&self) -> bool {
+        self.dealt.limit == Limit::Hard
+    }
+
+    /// Adds a thread of which nothing was read yet.
+    pub(super) fn add(&mut self, thread: T, identity: Identity, leader: Identity, original: Original, row: Row) {
+        self.members.push(Member { thread, identity, leader, original, row, ran: Nanos::ZERO, dispatches: 0 });
+    }
+
+    /// Reads what its threads have had since that was last read. Those that have ended leave it and the table.
+    pub(super) fn read<K: Kernel<Thread = T>>(&mut self, kernel: &K, table: &Table) -> Since {
+        let mut since = Since { ran: Nanos::ZERO, dispatched: false };
+        self.members.retain_mut(|member| match kernel.usage(&member.thread) {
+            Ok(usage) => {
+                since.ran += usage.ran.saturating_sub(member.ran);
+                since.dispatched |= usage.dispatches != member.dispatches;
+                (member.ran, member.dispatches) = (usage.ran, usage.dispatches);
+                true
+            }
+            Err(_) => {
+                table.forget(member.row);
+                false
+            }
+        });
+        since
+    }
+
+    /// Brings its threads to `level`. Who has ended is found out when it is next read.
+    pub(super) fn set_level<K: Kernel<Thread = T>>(&mut self, level: Level, kernel: &K) {
+        self.level = level;
+        for at in 0..self.members.len() {
+            let member = &self.members[at];
+            let wanted = match level {
+                Level::Own => member.original.attributes,
+                Level::Raised(priority) => Attributes::raised(priority),
+            };
+            match kernel.schedule(&member.thread, wanted) {
+                Ok(()) | Err(sys::Error::Gone(_)) => {}
+                Err(refused) if level == Level::Own => self.trouble = Some(refused.into()),
+                Err(refused) => {
+                    self.trouble = Some(refused.into());
+                    return self.set_level(Level::Own, kernel);
+                }
+            }
+        }
+    }
+
+    /// Stops its processes, or continues those that we stopped. It is written down before and crossed out after.
+    pub(super) fn set_stopped<K: Kernel<Thread = T>>(&mut self, stopped: bool, kernel: &K, table: &Table) {
+        self.stopped = stopped;
+        for leader in self.members.iter().filter(|member| member.is_leader()) {
+            let answer = if stopped {
+                table.set_stopped(leader.row, true);
+                kernel.stop(&leader.thread)
+            } else {
+                let answer = kernel.cont(&leader.thread);
+                table.set_stopped(leader.row, false);
+                answer
+            };
+            match answer {
+                Ok(()) | Err(sys::Error::Gone(_)) => {}
+                Err(refused) => self.trouble = Some(refused.into()),
+            }
+        }
+    }
+
+    /// Has its wake-up noticed, or not any more.
+    pub(super) fn set_awaited<K: Kernel<Thread = T>>(&mut self, awaited: bool, kernel: &K) {
+        self.awaited = awaited;
+        for member in &mut self.members {
+            if let Err(refused) = kernel.await_entry(&mut member.thread, awaited) {
+                self.is_seen &= matches!(refused, sys::Error::Gone(_));
+            }
+        }
+    }
+}
+
+/// Clients by the index of their entity.
+pub(super) struct Clients<T> {
+    slots: Vec<Option<(EntityId, Client<T>)>>,
+}
+
+impl<T> Clients<T> {
+    pub(super) fn new() -> Clients<T> {
+        Clients { slots: Vec::new() }
+    }
+
+    pub(super) fn insert(&mut self, e: EntityId, client: Client<T>) {
+        if self.slots.len() <= e.index() {
+            self.slots.resize_with(e.index() + 1, || None);
+        }
+        self.slots[e.index()] = Some((e, client));
+    }
+
+    pub(super) fn remove(&mut self, e: EntityId) -> Option<Client<T>> {
+        let slot = self.slots.get_mut(e.index())?;
+        slot.take_if(|(id, _)| *id == e).map(|(_, client)| client)
+    }
+
+    pub(super) fn get(&self, e: EntityId) -> Option<&Client<T>> {
+        self.slots.get(e.index())?.as_ref().filter(|(id, _)| *id == e).map(|(_, client)| client)
+    }
+
+    pub(super) fn get_mut(&mut self, e: EntityId) -> Option<&mut Client<T>> {
+        self.slots.get_mut(e.index())?.as_mut().filter(|(id, _)| *id == e).map(|(_, client)| client)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (EntityId, &Client<T>)> {
+        self.slots.iter().flatten().map(|(e, client)| (*e, client))
+    }
+
+    /// How many slots there are: what is walked by index meets everybody.
+    pub(super) fn slots(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Who is in slot `at` and lives on `cpu`.
+    pub(super) fn at(&mut self, at: usize, cpu: CpuId) -> Option<(EntityId, &mut Client<T>)> {
+        let (e, client) = self.slots[at].as_mut()?;
+        (client.cpu == cpu).then_some((*e, client))
+    }
+
+    /// How many live on `cpu`.
+    pub(super) fn on(&self, cpu: CpuId) -> usize {
+        self.iter().filter(|(_, client)| client.cpu == cpu).count()
+    }
+}

@@ -1,0 +1,286 @@
+//! [`Linux`]: the real kernel.
+
+mod sentinels;
+
+pub use sentinels::Sentinels;
+
+use crate::kernel::{Cells, Kernel};
+use sched::{CpuId, CpuSet, Instant};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering;
+use sys::attributes::{self, Attributes};
+use sys::process::Process;
+use sys::shared::Words;
+use sys::switches::{Switches, Wake};
+use sys::thread::{self, Identity, Owner, Status};
+use sys::usage::{Births, Meter, Usage};
+use sys::{Error, Result, affinity, clock};
+
+impl Cells for Words {
+    fn len(&self) -> usize {
+        self[..].len()
+    }
+
+    fn load(&self, at: usize) -> u64 {
+        self[at].load(Ordering::Acquire)
+    }
+
+    fn store(&self, at: usize, value: u64) {
+        self[at].store(value, Ordering::Release);
+    }
+}
+
+/// A thread of this host that is held. What more than its directory is needed of it is opened when it is first asked for,
+/// and then held too: its schedstat for [`Kernel::usage`], a pidfd for [`Kernel::stop`], perf events for
+/// [`Kernel::await_entry`].
+#[derive(Debug)]
+pub struct Thread {
+    held: thread::Thread,
+    meter: OnceLock<Meter>,
+    process: OnceLock<Process>,
+    entry: Option<Switches>,
+}
+
+/// What is in `cell`, made by `make` if nothing is yet.
+fn held_in<T>(cell: &OnceLock<T>, make: impl FnOnce() -> Result<T>) -> Result<&T> {
+    match cell.get() {
+        Some(held) => Ok(held),
+        None => {
+            let made = make()?;
+            Ok(cell.get_or_init(|| made))
+        }
+    }
+}
+
+impl Thread {
+    fn of(held: thread::Thread) -> Thread {
+        Thread { held, meter: OnceLock::new(), process: OnceLock::new(), entry: None }
+    }
+
+    /// What becomes readable when it comes onto a CPU while that is [awaited](Kernel::await_entry), for the agent of its CPU
+    /// to wait for. It is readable for good once the thread has ended: who waits for it then takes it out.
+    ///
+    /// # Errors
+    /// It is gone, we lack the privilege, or this kernel does not tell.
+    pub fn entry_events(&mut self) -> Result<BorrowedFd<'_>> {
+        let entry: &Switches = self.entry()?;
+        Ok(Switches::as_fd(entry))
+    }
+
+    fn entry(&mut self) -> Result<&mut Switches> {
+        let entry = match self.entry.take() {
+            Some(entry) => entry,
+            None => {
+                let made = Switches::of_thread(self.held.tid(), Wake::Each)?;
+                // Made by its number: were it another's, this one would be gone by now.
+                self.held.status()?;
+                made
+            }
+        };
+        Ok(self.entry.insert(entry))
+    }
+
+    fn process(&self) -> Result<&Process> {
+        held_in(&self.process, || Process::open_as(self.held.identity()))
+    }
+
+    fn tid(&self) -> u32 {
+        self.held.tid()
+    }
+}
+
+/// This host's kernel.
+#[derive(Debug)]
+pub struct Linux {
+    births: Births,
+    sentinels: Option<Sentinels>,
+}
+
+impl Linux {
+    /// Without sentinels: [`Kernel::await_quiet`] does nothing, as for who restores and dispatches nobody.
+    ///
+    /// # Errors
+    /// There is no /proc.
+    pub fn new() -> Result<Linux> {
+        Ok(Linux { births: Births::open()?, sentinels: None })
+    }
+
+    /// With these sentinels.
+    ///
+    /// # Errors
+    /// There is no /proc.
+    pub fn with(sentinels: Sentinels) -> Result<Linux> {
+        Ok(Linux { births: Births::open()?, sentinels: Some(sentinels) })
+    }
+}
+
+impl Kernel for Linux {
+    type Thread = Thread;
+
+    fn now(&self) -> Instant {
+        clock::now()
+    }
+
+    fn open(&self, tid: u32) -> Result<Thread> {
+        thread::Thread::open(tid).map(Thread::of)
+    }
+
+    fn open_as(&self, identity: Identity) -> Result<Thread> {
+        thread::Thread::open_as(identity).map(Thread::of)
+    }
+
+    fn identity(&self, thread: &Thread) -> Identity {
+        thread.held.identity()
+    }
+
+    fn threads(&self, pid: u32) -> Result<Vec<u32>> {
+        thread::threads(pid)
+    }
+
+    fn children(&self, pid: u32) -> Result<Vec<u32>> {
+        thread::children(pid)
+    }
+
+    fn births(&self) -> Result<u64> {
+        self.births.read()
+    }
+
+    fn status(&self, thread: &Thread) -> Result<Status> {
+        thread.held.status()
+    }
+
+    fn owner(&self, thread: &Thread) -> Result<Owner> {
+        thread.held.owner()
+    }
+
+    fn process(&self, thread: &Thread) -> Result<u32> {
+        thread.held.process()
+    }
+
+    fn usage(&self, thread: &Thread) -> Result<Usage> {
+        held_in(&thread.meter, || thread.held.meter())?.read()
+    }
+
+    fn attributes(&self, thread: &Thread) -> Result<Attributes> {
+        attributes::get(thread.tid())
+    }
+
+    fn schedule(&self, thread: &Thread, wanted: Attributes) -> Result<()> {
+        attributes::apply(thread.tid(), wanted)
+    }
+
+    fn affinity(&self, thread: &Thread) -> Result<CpuSet> {
+        affinity::get(thread.tid())
+    }
+
+    fn set_affinity(&self, thread: &Thread, cpus: &CpuSet) -> Result<()> {
+        affinity::set(thread.tid(), cpus)
+    }
+
+    fn stop(&self, leader: &Thread) -> Result<()> {
+        leader.process()?.stop()
+    }
+
+    fn cont(&self, leader: &Thread) -> Result<()> {
+        leader.process()?.cont()
+    }
+
+    fn await_entry(&self, thread: &mut Thread, wanted: bool) -> Result<()> {
+        let tid = thread.tid();
+        let outcome = match (wanted, &mut thread.entry) {
+            (true, _) => thread.entry()?.resume(),
+            (false, Some(entry)) => entry.pause(),
+            (false, None) => Ok(()),
+        };
+        match outcome {
+            Err(_) if !thread.held.is_there() => Err(Error::Gone(tid)),
+            outcome => outcome,
+        }
+    }
+
+    fn await_quiet(&self, cpu: CpuId, wanted: bool) {
+        if let Some(sentinels) = &self.sentinels {
+            sentinels.await_quiet(cpu, wanted);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sched::Nanos;
+    use sys::child::{Child, Work};
+    use sys::event::Waiting;
+    use sys::thread::State;
+
+    fn skips<T>(outcome: Result<T>) -> Option<T> {
+        match outcome {
+            Ok(value) => Some(value),
+            Err(refused @ (Error::NotPermitted { .. } | Error::Absent { .. })) => {
+                eprintln!("SKIPPED: {refused}");
+                None
+            }
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn a_thread_is_opened_watched_stopped_and_gone() {
+        let kernel = Linux::new().unwrap();
+        let births = kernel.births().unwrap();
+        let child = Child::start(Work::Spin { busy: Nanos::us(200), idle: Nanos::us(200) }).unwrap();
+        assert_ne!(kernel.births().unwrap(), births);
+        let thread = kernel.open(child.pid()).unwrap();
+        assert_eq!(kernel.identity(&kernel.open_as(kernel.identity(&thread)).unwrap()), kernel.identity(&thread));
+        assert_eq!(
+            (kernel.process(&thread).unwrap(), kernel.threads(child.pid()).unwrap()),
+            (child.pid(), vec![child.pid()])
+        );
+        assert!(kernel.children(std::process::id()).unwrap().contains(&child.pid()));
+        assert_eq!(kernel.status(&thread).unwrap().parent, std::process::id());
+        let attributes = Attributes::of(attributes::Policy::Batch { nice: 7 });
+        kernel.schedule(&thread, attributes).unwrap();
+        assert_eq!(kernel.attributes(&thread).unwrap(), attributes);
+        let cpus = CpuSet::one(kernel.affinity(&thread).unwrap().first().unwrap());
+        kernel.set_affinity(&thread, &cpus).unwrap();
+        assert_eq!(kernel.affinity(&thread).unwrap(), cpus);
+        let ran = kernel.usage(&thread).unwrap().ran;
+        while kernel.usage(&thread).unwrap().ran == ran {
+            clock::sleep(Nanos::us(100));
+        }
+        kernel.stop(&thread).unwrap();
+        while kernel.status(&thread).unwrap().state != State::Stopped {
+            clock::sleep(Nanos::us(100));
+        }
+        kernel.cont(&thread).unwrap();
+        drop(child);
+        assert!(matches!(kernel.usage(&thread), Err(Error::Gone(_))));
+        assert!(matches!(kernel.stop(&thread), Err(Error::Gone(_))));
+    }
+
+    #[test]
+    fn a_sleeper_that_comes_is_told_of_while_it_is_awaited() {
+        let kernel = Linux::new().unwrap();
+        let child = Child::start(Work::Spin { busy: Nanos::us(100), idle: Nanos::ms(2) }).unwrap();
+        let mut thread = kernel.open(child.pid()).unwrap();
+        kernel.await_entry(&mut thread, false).unwrap();
+        let waiting = Waiting::new().unwrap();
+        let Some(events) = skips(thread.entry_events()) else { return };
+        waiting.add(events, 1).unwrap();
+        for _ in 0..20 {
+            assert_eq!(waiting.next(clock::now() + Nanos::ms(5)).unwrap(), None, "it is not awaited");
+            kernel.await_entry(&mut thread, true).unwrap();
+            assert_eq!(waiting.next(clock::now() + Nanos::s(2)).unwrap(), Some(1));
+            kernel.await_entry(&mut thread, false).unwrap();
+            // What it did in between.
+            let _ = waiting.next(Instant::ZERO).unwrap();
+        }
+        drop(child);
+        assert_eq!(waiting.next(clock::now() + Nanos::s(2)).unwrap(), Some(1), "who has ended is told of for good");
+        waiting.remove(thread.entry_events().unwrap()).unwrap();
+        let mut another = kernel.open(std::process::id()).unwrap();
+        assert!(matches!(kernel.open_as(kernel.identity(&thread)), Err(Error::Gone(_))));
+        assert!(kernel.await_entry(&mut another, false).is_ok());
+    }
+}

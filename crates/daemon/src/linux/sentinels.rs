@@ -1,0 +1,182 @@
+//! The sentinels: on each CPU a thread that runs when nobody who was raised wants to, and says so.
+
+use crate::kernel::priority;
+use sched::{CpuId, CpuSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc;
+use std::thread::{Builder, JoinHandle};
+use sys::attributes::{self, Attributes};
+use sys::event::{Bell, Gate};
+use sys::{Error, Result, affinity, thread};
+
+/// What a sentinel and who sends it share.
+#[derive(Debug)]
+struct Post {
+    gate: Gate,
+    wanted: AtomicBool,
+    dismissed: AtomicBool,
+    bell: Arc<Bell>,
+}
+
+impl Post {
+    /// What the sentinel does: it comes through the gate when it gets the CPU, and nobody above it wanted that.
+    fn keep(&self) {
+        loop {
+            self.gate.pass();
+            if self.dismissed.load(Ordering::SeqCst) {
+                return;
+            }
+            if self.wanted.swap(false, Ordering::SeqCst) {
+                self.bell.ring();
+            }
+        }
+    }
+}
+
+/// The sentinels of a host, one for each CPU that has an agent. They end when this is dropped, as soon as each gets its CPU:
+/// who was raised is to be what it was before.
+#[derive(Debug)]
+pub struct Sentinels {
+    /// By the number of the CPU.
+    posts: Vec<Option<Arc<Post>>>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Sentinels {
+    /// Begins one on each of these CPUs, which rings the bell of the agent there.
+    ///
+    /// # Errors
+    /// There are too many threads, or we lack the privilege for real-time priorities.
+    pub fn start(agents: impl IntoIterator<Item = (CpuId, Arc<Bell>)>) -> Result<Sentinels> {
+        let mut sentinels = Sentinels { posts: Vec::new(), threads: Vec::new() };
+        for (cpu, bell) in agents {
+            let post = Post { gate: Gate::new(), wanted: false.into(), dismissed: false.into(), bell };
+            let post = Arc::new(post);
+            let length = sentinels.posts.len().max(cpu.index() + 1);
+            sentinels.posts.resize(length, None);
+            sentinels.posts[cpu.index()] = Some(Arc::clone(&post));
+            let (say, heard) = mpsc::channel();
+            let body = move || {
+                let is_ready = enter(cpu);
+                let is_fine = is_ready.is_ok();
+                // Who begins us waits for it.
+                let _ = say.send(is_ready);
+                if is_fine {
+                    post.keep();
+                }
+            };
+            let begun = Builder::new().name(format!("tactus-quiet-{cpu}")).spawn(body);
+            let begun =
+                begun.map_err(|source| Error::Call { what: format!("begin the sentinel of CPU {cpu}"), source })?;
+            sentinels.threads.push(begun);
+            heard.recv().expect("a sentinel says how it begins")?;
+        }
+        Ok(sentinels)
+    }
+
+    /// Has the bell of the agent of `cpu` rung once, as soon as nobody who was raised wants that CPU; or not any more. Takes
+    /// no system call where the sentinel waits for the CPU already.
+    pub fn await_quiet(&self, cpu: CpuId, wanted: bool) {
+        if let Some(Some(post)) = self.posts.get(cpu.index()) {
+            post.wanted.store(wanted, Ordering::SeqCst);
+            if wanted {
+                post.gate.open();
+            }
+        }
+    }
+}
+
+impl Drop for Sentinels {
+    fn drop(&mut self) {
+        for post in self.posts.iter().flatten() {
+            post.dismissed.store(true, Ordering::SeqCst);
+            post.gate.open();
+        }
+        for thread in self.threads.drain(..) {
+            // It does nothing that panics.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Puts the calling thread on its post.
+fn enter(cpu: CpuId) -> Result<()> {
+    let me = thread::current();
+    affinity::set(me, &CpuSet::one(cpu))?;
+    attributes::set(me, Attributes::raised(priority::SENTINEL))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sched::Nanos;
+    use sys::clock;
+
+    /// Has a thread of priority `of` use `cpu` for `length`, and says what `meanwhile` says while it does.
+    fn while_busy<T>(cpu: CpuId, of: u32, length: Nanos, meanwhile: impl FnOnce() -> T) -> T {
+        let (say, begun) = mpsc::channel();
+        std::thread::scope(|scope| {
+            scope.spawn(move || {
+                affinity::set(thread::current(), &CpuSet::one(cpu)).unwrap();
+                attributes::set(thread::current(), Attributes::raised(of)).unwrap();
+                let end = clock::now() + length;
+                say.send(()).unwrap();
+                while clock::now() < end {
+                    std::hint::spin_loop();
+                }
+            });
+            begun.recv().unwrap();
+            meanwhile()
+        })
+    }
+
+    fn rung_within(bell: &Bell, limit: Nanos) -> u64 {
+        let end = clock::now() + limit;
+        loop {
+            let rings = bell.rings();
+            if rings > 0 || clock::now() >= end {
+                return rings;
+            }
+            clock::sleep(Nanos::us(200));
+        }
+    }
+
+    #[test]
+    fn the_bell_is_rung_once_when_nobody_raised_wants_the_cpu() {
+        let cpus = affinity::get(thread::current()).unwrap();
+        // The test itself has to get past who is busy.
+        let Some(cpu) = cpus.iter().nth(1) else { return eprintln!("SKIPPED: there is one CPU only") };
+        let bell = Arc::new(Bell::new().unwrap());
+        let sentinels = match Sentinels::start([(cpu, Arc::clone(&bell))]) {
+            Ok(sentinels) => sentinels,
+            Err(refused @ Error::NotPermitted { .. }) => return eprintln!("SKIPPED: {refused}"),
+            Err(other) => panic!("{other}"),
+        };
+        let of_this_thread = std::thread::scope(|scope| {
+            scope
+                .spawn(|| {
+                    affinity::set(thread::current(), &CpuSet::one(cpus.first().unwrap())).unwrap();
+                    for _ in 0..3 {
+                        sentinels.await_quiet(cpu, true);
+                        sentinels.await_quiet(cpu, true);
+                        assert_eq!(rung_within(&bell, Nanos::s(1)), 1, "it is quiet already");
+                    }
+                    let rings = while_busy(cpu, priority::RAISED, Nanos::ms(30), || {
+                        sentinels.await_quiet(cpu, true);
+                        rung_within(&bell, Nanos::ms(15))
+                    });
+                    assert_eq!(rings, 0, "who was raised wants the CPU");
+                    assert_eq!(rung_within(&bell, Nanos::s(1)), 1);
+                    while_busy(cpu, priority::RAISED, Nanos::ms(20), || {
+                        sentinels.await_quiet(cpu, true);
+                        sentinels.await_quiet(cpu, false);
+                    });
+                    assert_eq!(rung_within(&bell, Nanos::ms(20)), 0, "it was called off");
+                    sentinels.await_quiet(CpuId::new(sched::id::CPUS_MAX - 1), true);
+                })
+                .join()
+        });
+        assert!(of_this_thread.is_ok());
+    }
+}

@@ -1,0 +1,114 @@
+//! What the words of a row mean.
+
+use super::{Entry, Original};
+use sched::id::CPUS_MAX;
+use sched::{CpuId, CpuSet, Nanos};
+use sys::attributes::{Attributes, Policy};
+use sys::thread::Identity;
+
+// A row, in words.
+/// How often the row was used, times two, plus one while it is in use.
+pub(super) const OF_USE: usize = 0;
+pub(super) const OF_STOPPED: usize = 1;
+pub(super) const OF_THREAD: usize = 2;
+pub(super) const OF_LEADER: usize = 4;
+pub(super) const OF_ATTRIBUTES: usize = 6;
+pub(super) const ATTRIBUTES: usize = 6;
+pub(super) const OF_AFFINITY: usize = OF_ATTRIBUTES + ATTRIBUTES;
+pub(super) const SET: usize = CPUS_MAX / 64;
+pub(super) const OF_CONFINED: usize = OF_AFFINITY + SET;
+pub(super) const ROW: usize = 48;
+const _: () = assert!(OF_CONFINED + SET <= ROW, "a row holds all of its parts");
+
+// The bits beside a class, in the first word of attributes.
+const RESET_ON_FORK: u64 = 1 << 32;
+const RECLAIM: u64 = 1 << 33;
+const OVERRUN: u64 = 1 << 34;
+const OWN_SLICE: u64 = 1 << 35;
+const UNKNOWN: u64 = 1 << 36;
+
+/// A [`CpuSet`] in words.
+pub(super) fn words_of(cpus: &CpuSet) -> [u64; SET] {
+    let mut words = [0; SET];
+    for cpu in cpus.iter() {
+        words[cpu.index() / 64] |= 1 << (cpu.index() % 64);
+    }
+    words
+}
+
+/// The set that these words are.
+fn set_of(words: &[u64]) -> CpuSet {
+    let is_in = |cpu: &usize| words[cpu / 64] & 1 << (cpu % 64) != 0;
+    (0..words.len() * 64).filter(is_in).map(CpuId::new).collect()
+}
+
+/// [`Attributes`] in words.
+pub(super) fn words_of_attributes(attributes: Attributes) -> [u64; ATTRIBUTES] {
+    let mut words = [0; ATTRIBUTES];
+    let of_nice = |nice: i32| u64::from(nice.cast_unsigned());
+    (words[0], words[1]) = match attributes.policy {
+        Policy::Other { nice } => (0, of_nice(nice)),
+        Policy::Fifo { priority } => (1, u64::from(priority)),
+        Policy::RoundRobin { priority } => (2, u64::from(priority)),
+        Policy::Batch { nice } => (3, of_nice(nice)),
+        Policy::Idle => (5, 0),
+        Policy::Deadline { runtime, deadline, period, reclaim, overrun } => {
+            (words[2], words[3], words[4]) = (runtime.as_ns(), deadline.as_ns(), period.as_ns());
+            (6 | if reclaim { RECLAIM } else { 0 } | if overrun { OVERRUN } else { 0 }, 0)
+        }
+        Policy::Ext { nice } => (7, of_nice(nice)),
+        Policy::Unknown(number) => (u64::from(number) | UNKNOWN, 0),
+    };
+    words[0] |= if attributes.reset_on_fork { RESET_ON_FORK } else { 0 };
+    if let Some(slice) = attributes.slice {
+        words[0] |= OWN_SLICE;
+        words[5] = slice.as_ns();
+    }
+    words
+}
+
+/// The attributes that these words are, where they are some.
+fn attributes_of(words: &[u64]) -> Option<Attributes> {
+    let has = |bit: u64| words[0] & bit != 0;
+    let number = u32::try_from(words[0] & u64::from(u32::MAX)).ok()?;
+    let second = u32::try_from(words[1]).ok()?;
+    let nice = second.cast_signed();
+    let policy = match number {
+        _ if has(UNKNOWN) => Policy::Unknown(number),
+        0 => Policy::Other { nice },
+        1 => Policy::Fifo { priority: second },
+        2 => Policy::RoundRobin { priority: second },
+        3 => Policy::Batch { nice },
+        5 => Policy::Idle,
+        6 => Policy::Deadline {
+            runtime: Nanos::ns(words[2]),
+            deadline: Nanos::ns(words[3]),
+            period: Nanos::ns(words[4]),
+            reclaim: has(RECLAIM),
+            overrun: has(OVERRUN),
+        },
+        7 => Policy::Ext { nice },
+        _ => return None,
+    };
+    let slice = has(OWN_SLICE).then(|| Nanos::ns(words[5]));
+    Some(Attributes { policy, reset_on_fork: has(RESET_ON_FORK), slice })
+}
+
+/// The identity that these two words are, where they are one.
+pub(super) fn identity_of(words: &[u64]) -> Option<Identity> {
+    Some(Identity { tid: u32::try_from(words[0]).ok()?, start_time: words[1] })
+}
+
+/// The entry and the stop that the words of a row are, where they are some.
+pub(super) fn entry_of(words: &[u64; ROW]) -> Option<(Entry, bool)> {
+    let entry = Entry {
+        thread: identity_of(&words[OF_THREAD..])?,
+        leader: identity_of(&words[OF_LEADER..])?,
+        original: Original {
+            attributes: attributes_of(&words[OF_ATTRIBUTES..OF_AFFINITY])?,
+            affinity: set_of(&words[OF_AFFINITY..OF_CONFINED]),
+        },
+        confined: set_of(&words[OF_CONFINED..OF_CONFINED + SET]),
+    };
+    Some((entry, words[OF_STOPPED] != 0))
+}

@@ -1,0 +1,265 @@
+use super::*;
+use sched::{CpuId, Nanos};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use sys::attributes::Policy;
+
+/// Memory of this process, and every store to it in order.
+struct Heap {
+    words: Vec<AtomicU64>,
+    stores: Mutex<Vec<(usize, u64)>>,
+}
+
+impl Heap {
+    fn new(words: usize) -> Arc<Heap> {
+        Heap::of(&vec![0; words])
+    }
+
+    fn of(words: &[u64]) -> Arc<Heap> {
+        let words = words.iter().map(|&word| AtomicU64::new(word)).collect();
+        Arc::new(Heap { words, stores: Mutex::default() })
+    }
+
+    fn words(&self) -> Vec<u64> {
+        self.words.iter().map(|word| word.load(Ordering::Acquire)).collect()
+    }
+
+    fn take_stores(&self) -> Vec<(usize, u64)> {
+        std::mem::take(&mut self.stores.lock().unwrap())
+    }
+}
+
+impl Cells for Arc<Heap> {
+    fn len(&self) -> usize {
+        self.words.len()
+    }
+
+    fn load(&self, at: usize) -> u64 {
+        self.words[at].load(Ordering::Acquire)
+    }
+
+    fn store(&self, at: usize, value: u64) {
+        self.stores.lock().unwrap().push((at, value));
+        self.words[at].store(value, Ordering::Release);
+    }
+}
+
+const DAEMON: Identity = Identity { tid: 41, start_time: u64::MAX };
+const BOOT: &str = "2f7a1f0c-5f2f-4b1c-9a55-0d6f0c1a7e21";
+
+fn table(rows: usize) -> (Table, Arc<Heap>) {
+    let heap = Heap::new(Table::words(rows));
+    (Table::create(Box::new(Arc::clone(&heap)), BOOT, DAEMON), heap)
+}
+
+fn entry(tid: u32, attributes: Attributes) -> Entry {
+    let affinity = [0, 1, 63, 64, CPUS_MAX - 1].map(CpuId::new).into_iter().collect();
+    Entry {
+        thread: Identity { tid, start_time: u64::from(tid) << 40 },
+        leader: Identity { tid: tid / 2, start_time: 5 },
+        original: Original { attributes, affinity },
+        confined: CpuSet::one(CpuId::new(64)),
+    }
+}
+
+/// Attributes of every kind, each with its extremes.
+fn every_kind() -> Vec<Attributes> {
+    let deadline = |reclaim, overrun| {
+        let [runtime, deadline, period] = [u64::MAX, 1, 0].map(Nanos::ns);
+        Policy::Deadline { runtime, deadline, period, reclaim, overrun }
+    };
+    let mut policies = vec![Policy::Idle, Policy::Unknown(0), Policy::Unknown(4), Policy::Unknown(u32::MAX)];
+    policies.extend(
+        [-20, 0, 19, i32::MIN, i32::MAX]
+            .into_iter()
+            .flat_map(|nice| [Policy::Other { nice }, Policy::Batch { nice }, Policy::Ext { nice }]),
+    );
+    policies.extend(
+        [1, 99, u32::MAX].into_iter().flat_map(|priority| [Policy::Fifo { priority }, Policy::RoundRobin { priority }]),
+    );
+    policies.extend([deadline(false, false), deadline(true, false), deadline(false, true), deadline(true, true)]);
+    let with = |policy| {
+        [None, Some(Nanos::ZERO), Some(Nanos::ns(u64::MAX))]
+            .into_iter()
+            .flat_map(move |slice| [false, true].map(|reset_on_fork| Attributes { policy, reset_on_fork, slice }))
+    };
+    policies.into_iter().flat_map(with).collect()
+}
+
+#[test]
+fn whatever_a_thread_was_is_told_as_it_was_by_whoever_opens_the_table() {
+    let kinds = every_kind();
+    let (table, heap) = table(kinds.len());
+    let rows: Vec<Row> = kinds.iter().zip(1..).map(|(&kind, tid)| table.record(&entry(tid, kind)).unwrap()).collect();
+    table.set_stopped(rows[1], true);
+    let other = Table::open(Box::new(heap)).unwrap();
+    let wanted = kinds.iter().zip(1..).zip(&rows).map(|((&kind, tid), &row)| (row, entry(tid, kind), tid == 2));
+    assert_eq!(other.entries(), wanted.collect::<Vec<_>>());
+    assert!(other.is_stopped(rows[1]) && !other.is_stopped(rows[0]));
+    assert_eq!(
+        (other.capacity(), other.damaged(), other.daemon(), other.boot().as_str()),
+        (kinds.len(), 0, DAEMON, BOOT)
+    );
+}
+
+#[test]
+fn a_thread_is_in_the_table_with_its_last_store_and_not_before() {
+    let (table, heap) = table(2);
+    let first = entry(7, Attributes::raised(3));
+    let second = entry(8, Attributes::of(Policy::Batch { nice: 4 }));
+    // Once into a fresh row, and once into one that held something else.
+    for _ in 0..2 {
+        heap.take_stores();
+        let mut before = heap.words();
+        let row = table.record(&first).unwrap();
+        table.set_stopped(row, true);
+        let stores = heap.take_stores();
+        let seen: Vec<usize> = stores
+            .into_iter()
+            .map(|(at, value)| {
+                before[at] = value;
+                Table::open(Box::new(Heap::of(&before))).unwrap().entries().len()
+            })
+            .collect();
+        // The last store is the stop.
+        let (committed, earlier) = seen[..seen.len() - 1].split_last().unwrap();
+        assert!(*committed == 1 && earlier.iter().all(|&count| count == 0), "{seen:?}");
+        table.forget(row);
+        assert_eq!(table.entries(), []);
+        let row = table.record(&second).unwrap();
+        assert_eq!(table.entries(), [(row, second, false)], "a stop is not inherited");
+        table.forget(row);
+    }
+}
+
+#[test]
+fn rows_are_used_again_and_a_full_table_says_so() {
+    let (table, _) = table(3);
+    let plain = Attributes::of(Policy::Other { nice: 0 });
+    let rows: Vec<Row> = (1..=3).map(|tid| table.record(&entry(tid, plain)).unwrap()).collect();
+    let full = table.record(&entry(4, plain)).unwrap_err();
+    assert_eq!(full, Full { capacity: 3 });
+    assert!(full.to_string().contains("holds 3 threads") && full.to_string().contains("right would be"), "{full}");
+    table.forget(rows[1]);
+    table.forget(rows[1]);
+    assert_eq!(table.record(&entry(4, plain)), Ok(rows[1]));
+    assert!(table.record(&entry(5, plain)).is_err(), "a row that is forgotten twice is free once");
+    let tids: Vec<u32> = table.entries().iter().map(|(_, entry, _)| entry.thread.tid).collect();
+    assert_eq!(tids, [1, 4, 3]);
+}
+
+#[test]
+fn who_opens_a_table_records_in_the_rows_that_are_free() {
+    let (table, heap) = table(3);
+    let plain = Attributes::of(Policy::Idle);
+    let rows: Vec<Row> = (1..=3).map(|tid| table.record(&entry(tid, plain)).unwrap()).collect();
+    table.forget(rows[1]);
+    let other = Table::open(Box::new(heap)).unwrap();
+    assert_eq!(other.record(&entry(4, plain)), Ok(rows[1]));
+    assert!(other.record(&entry(5, plain)).is_err());
+}
+
+#[test]
+fn beats_and_who_is_who_are_shared() {
+    let (table, heap) = table(1);
+    let other = Table::open(Box::new(heap)).unwrap();
+    assert_eq!((other.guardian(), other.agents(), other.is_finished()), (None, 0, false));
+    let guardian = Identity { tid: 9, start_time: 10 };
+    for tid in [8, 9] {
+        table.set_guardian(Identity { tid, ..guardian });
+    }
+    table.set_agents(2);
+    table.beat(Beating::Guardian);
+    table.beat(Beating::Agent(CPUS_MAX - 1));
+    table.beat(Beating::Agent(CPUS_MAX - 1));
+    table.finish();
+    assert_eq!((other.guardian(), other.agents(), other.is_finished()), (Some(guardian), 2, true));
+    let beats = [Beating::Guardian, Beating::Agent(0), Beating::Agent(CPUS_MAX - 1)].map(|who| other.beats(who));
+    assert_eq!(beats, [1, 0, 2]);
+}
+
+#[test]
+fn what_is_no_table_is_refused_in_words() {
+    let (table, heap) = table(2);
+    table.record(&entry(1, Attributes::of(Policy::Idle))).unwrap();
+    let words = heap.words();
+    let open = |words: &[u64]| Table::open(Box::new(Heap::of(words))).map(|_| ()).unwrap_err();
+    assert_eq!(open(&[]), NotTable::Foreign);
+    assert_eq!(open(&[MAGIC]), NotTable::Foreign);
+    assert_eq!(open(&vec![0; words.len()]), NotTable::Foreign);
+    assert_eq!(open(&words[..2]), NotTable::Cut);
+    assert_eq!(open(&words[..words.len() - 1]), NotTable::Cut);
+    let with = |at: usize, value: u64| {
+        let mut words = words.clone();
+        words[at] = value;
+        words
+    };
+    assert_eq!(open(&with(AT_VERSION, 2)), NotTable::Version(2));
+    assert_eq!(open(&with(AT_ROWS, u64::MAX)), NotTable::Cut);
+    assert!(NotTable::Version(2).to_string().contains("right would be"));
+}
+
+#[test]
+fn hostile_words_are_told_apart_from_entries_and_panic_nowhere() {
+    let seed = 0x7ac7_0005_u64;
+    eprintln!("seed {seed:#x}");
+    let mut state = seed;
+    let mut next = move || {
+        // SplitMix64.
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    };
+    let mut damaged = 0;
+    for round in 0..200_u64 {
+        let (whole, heap) = table(4);
+        for tid in 1..=4 {
+            whole.record(&entry(tid, Attributes::of(Policy::Idle))).unwrap();
+        }
+        let mut words = heap.words();
+        for _ in 0..=round {
+            // Not the first three, which are looked at above.
+            let at = 3 + usize::try_from(next() % (words.len() as u64 - 3)).unwrap();
+            words[at] = if next() % 4 == 0 { u64::MAX } else { next() };
+        }
+        let table = Table::open(Box::new(Heap::of(&words))).unwrap();
+        damaged += table.damaged();
+        assert!(table.entries().len() + table.damaged() <= 4);
+        let _ = (table.boot(), table.daemon(), table.guardian(), table.beats(Beating::Guardian));
+        assert!(table.agents() <= CPUS_MAX);
+        for (row, _, _) in table.entries() {
+            table.set_stopped(row, false);
+            table.forget(row);
+        }
+    }
+    assert!(damaged > 0, "some rows became nonsense");
+}
+
+#[test]
+fn rows_that_are_read_while_others_use_them_are_whole() {
+    let (table, _) = table(2);
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let nice = |nice| Attributes::of(Policy::Other { nice });
+    std::thread::scope(|scope| {
+        let recorder = || {
+            for turn in 0..20_000 {
+                let row = table.record(&entry(turn % 7 + 1, nice(turn.cast_signed() % 7 + 1))).unwrap();
+                table.forget(row);
+            }
+        };
+        let recorders = [scope.spawn(recorder), scope.spawn(recorder)];
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                for (_, found, _) in table.entries() {
+                    assert_eq!(found, entry(found.thread.tid, nice(found.thread.tid.cast_signed())));
+                }
+            }
+        });
+        for recorder in recorders {
+            recorder.join().unwrap();
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+    assert_eq!(table.entries(), []);
+}

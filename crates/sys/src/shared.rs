@@ -1,0 +1,264 @@
+//! What processes share: words in a file that outlive each of them, and the right to be the only one.
+
+use crate::{Error, Result};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::mm::{MapFlags, ProtFlags};
+use std::fs::File;
+use std::io::{Read, Seek, Write};
+use std::path::{Path, PathBuf};
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+
+/// The largest file of words that is opened: far above what is ever made, and no strain on memory.
+const LARGEST: u64 = 64 << 20;
+/// What would be right where a file of ours cannot be made or opened.
+const RIGHT: &str = "a directory of this user's own, on a file system that can be written and is not full";
+
+/// Words in a file, mapped: what one process stores, all see at once, and it stays when they end.
+///
+/// The file's space is had when it is made. It must not be shortened while it is open: it is this user's alone, and nothing
+/// here does that.
+pub struct Words {
+    begin: NonNull<AtomicU64>,
+    count: usize,
+}
+
+// SAFETY: it is memory that is there until it is dropped, and all of it is atomic.
+unsafe impl Send for Words {}
+// SAFETY: as above.
+unsafe impl Sync for Words {}
+
+impl std::fmt::Debug for Words {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Words").field("count", &self.count).finish()
+    }
+}
+
+/// Opens a file of this user's own, and nothing that only a link leads to.
+fn open(path: &Path, flags: OFlags, what: &str) -> Result<OwnedFd> {
+    let flags = flags | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let told = |errno: Errno| Error::from(errno, format!("{what} {}", path.display()), RIGHT);
+    rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(told)
+}
+
+impl Words {
+    /// Makes the file `path`, of `count` words that are zero. Only this user may open it.
+    ///
+    /// # Errors
+    /// It is there already, cannot be made, or there is no space for it.
+    pub fn create(path: &Path, count: usize) -> Result<Words> {
+        let file = open(path, OFlags::CREATE | OFlags::EXCL, "make")?;
+        Words::fill(path, &file, count).inspect_err(|_| {
+            // It was made just now, and holds nothing.
+            let _ = std::fs::remove_file(path);
+        })
+    }
+
+    fn fill(path: &Path, file: &OwnedFd, count: usize) -> Result<Words> {
+        let told = |errno: Errno| Error::from(errno, format!("fill {}", path.display()), RIGHT);
+        let bytes = (count as u64).checked_mul(8).filter(|bytes| (1..=LARGEST).contains(bytes));
+        let bytes = bytes.ok_or_else(|| told(Errno::FBIG))?;
+        rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes).map_err(told)?;
+        Words::map(path, file, count)
+    }
+
+    /// Opens the file `path`, as many words as it has. It must be this user's, and of `least` words at least.
+    ///
+    /// # Errors
+    /// It is not there, or is not such a file.
+    pub fn open(path: &Path, least: usize) -> Result<Words> {
+        let file = open(path, OFlags::NONBLOCK, "open")?;
+        let told = |errno: Errno| Error::from(errno, format!("open {}", path.display()), RIGHT);
+        let malformed = |wanted| Error::Malformed { path: path.to_path_buf(), wanted };
+        let found = rustix::fs::fstat(&file).map_err(told)?;
+        if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
+            return Err(malformed("a regular file"));
+        }
+        if found.st_uid != rustix::process::geteuid().as_raw() {
+            return Err(malformed("a file of this user"));
+        }
+        let bytes = u64::try_from(found.st_size).unwrap_or(0);
+        let count = usize::try_from(bytes / 8).unwrap_or(usize::MAX);
+        if bytes > LARGEST || count < least.max(1) {
+            return Err(malformed("of the length of a file of shared words"));
+        }
+        // A hole would have to be filled when it is read, and there might be no space then.
+        rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes).map_err(told)?;
+        Words::map(path, &file, count)
+    }
+
+    fn map(path: &Path, file: impl AsFd, count: usize) -> Result<Words> {
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::SHARED | MapFlags::POPULATE;
+        // SAFETY: it is a new mapping where the kernel finds room, of a file that has that many bytes and is not shortened.
+        let begin = unsafe { rustix::mm::mmap(std::ptr::null_mut(), count * 8, access, flags, file, 0) };
+        let begin = begin.map_err(|errno| Error::from(errno, format!("map {}", path.display()), RIGHT))?;
+        let begin = NonNull::new(begin.cast()).expect("the kernel maps nothing at zero that it was not told to");
+        Ok(Words { begin, count })
+    }
+}
+
+impl std::ops::Deref for Words {
+    type Target = [AtomicU64];
+
+    fn deref(&self) -> &[AtomicU64] {
+        // SAFETY: that many words are mapped there, aligned to a page, until `self` is dropped; any bits are a value.
+        unsafe { std::slice::from_raw_parts(self.begin.as_ptr(), self.count) }
+    }
+}
+
+impl Drop for Words {
+    fn drop(&mut self) {
+        // SAFETY: it was mapped with this length, and nobody has a reference into it any more.
+        let _ = unsafe { rustix::mm::munmap(self.begin.as_ptr().cast(), self.count * 8) };
+    }
+}
+
+/// A file that one process holds locked at a time: until it lets go, or ends.
+#[derive(Debug)]
+pub struct Lock {
+    // Closing it unlocks it.
+    _file: File,
+}
+
+/// What came of trying to lock a file.
+#[derive(Debug)]
+pub enum Locked {
+    /// It is ours.
+    Ours(Lock),
+    /// Another process holds it: this one, if it has said so already.
+    Held(Option<u32>),
+}
+
+impl Lock {
+    /// Locks the file `path`, which is made if it is not there, and writes our pid into it; does not wait.
+    ///
+    /// # Errors
+    /// It cannot be opened or locked.
+    pub fn try_lock(path: &Path) -> Result<Locked> {
+        let mut file = File::from(open(path, OFlags::CREATE | OFlags::NONBLOCK, "open")?);
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => {
+                let mut text = String::new();
+                let holder = (&mut file).take(32).read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
+                return Ok(Locked::Held(holder));
+            }
+            Err(errno) => return Err(Error::from(errno, format!("lock {}", path.display()), RIGHT)),
+        }
+        let written = file.set_len(0).and_then(|()| file.rewind());
+        let written = written.and_then(|()| writeln!(file, "{}", std::process::id()));
+        written.map_err(|error| Error::from(error, format!("write {}", path.display()), RIGHT))?;
+        Ok(Locked::Ours(Lock { _file: file }))
+    }
+}
+
+/// Makes the directory `path` for this user alone, if it is not there.
+///
+/// # Errors
+/// It cannot be made, is no directory, or others than this user may change what is in it.
+pub fn own_directory(path: &Path) -> Result<()> {
+    let told = |errno: Errno| Error::from(errno, format!("make the directory {}", path.display()), RIGHT);
+    match rustix::fs::mkdir(path, Mode::RWXU) {
+        Ok(()) | Err(Errno::EXIST) => {}
+        Err(errno) => return Err(told(errno)),
+    }
+    // What a link leads to may be changed by whoever made the link.
+    let found = rustix::fs::lstat(path).map_err(told)?;
+    let is_ours = FileType::from_raw_mode(found.st_mode) == FileType::Directory
+        && found.st_uid == rustix::process::geteuid().as_raw()
+        && found.st_mode & (Mode::WGRP | Mode::WOTH).as_raw_mode() == 0;
+    let wanted = "a directory of this user that nobody else may write to";
+    if is_ours { Ok(()) } else { Err(Error::Malformed { path: PathBuf::from(path), wanted }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::sync::atomic::Ordering;
+
+    #[test]
+    fn words_are_shared_and_stay() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("words");
+        let made = Words::create(&path, 3).unwrap();
+        assert!(made.iter().all(|word| word.load(Ordering::Acquire) == 0));
+        let opened = Words::open(&path, 3).unwrap();
+        made[2].store(7, Ordering::Release);
+        assert_eq!((opened.len(), opened[2].load(Ordering::Acquire)), (3, 7));
+        drop(made);
+        std::fs::remove_file(&path).unwrap();
+        opened[0].store(8, Ordering::Release);
+        assert_eq!(
+            opened[0].load(Ordering::Acquire),
+            8,
+            "a file whose name is gone is still there for who has it open"
+        );
+    }
+
+    #[test]
+    fn the_file_is_nobody_elses() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("words");
+        let words = Words::create(&path, 1).unwrap();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        let again = Words::create(&path, 1).unwrap_err();
+        assert_eq!(again.errno(), Some(libc::EEXIST), "{again}");
+        drop(words);
+        let link = place.path().join("link");
+        symlink(&path, &link).unwrap();
+        for refused in [Words::open(&link, 1).map(|_| ()), Lock::try_lock(&link).map(|_| ())] {
+            assert_eq!(refused.unwrap_err().errno(), Some(libc::ELOOP));
+        }
+    }
+
+    #[test]
+    fn what_is_no_file_of_words_is_refused() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("words");
+        assert_eq!(Words::open(&path, 1).unwrap_err().errno(), Some(libc::ENOENT));
+        std::fs::write(&path, [0; 23]).unwrap();
+        assert_eq!(Words::open(&path, 2).unwrap().len(), 2);
+        let short = Words::open(&path, 3).unwrap_err().to_string();
+        assert!(short.contains("words is not of the length"), "{short}");
+        std::fs::write(&path, []).unwrap();
+        assert!(matches!(Words::open(&path, 0), Err(Error::Malformed { .. })));
+        File::options().write(true).open(&path).unwrap().set_len(LARGEST + 8).unwrap();
+        assert!(matches!(Words::open(&path, 1), Err(Error::Malformed { .. })));
+        assert!(Words::open(Path::new("/dev/null"), 1).is_err());
+        let nothing = place.path().join("nothing");
+        assert!(Words::create(&nothing, 0).is_err() && Words::create(&nothing, usize::MAX).is_err());
+        assert!(!nothing.exists(), "what could not be filled is not left");
+    }
+
+    #[test]
+    fn one_holds_a_lock_and_the_others_are_told_who() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("lock");
+        std::fs::write(&path, "a longer text than a pid, of somebody who has ended\n").unwrap();
+        let Locked::Ours(lock) = Lock::try_lock(&path).unwrap() else { panic!("nobody else has it") };
+        assert!(matches!(Lock::try_lock(&path).unwrap(), Locked::Held(Some(pid)) if pid == std::process::id()));
+        drop(lock);
+        assert!(matches!(Lock::try_lock(&path).unwrap(), Locked::Ours(_)));
+    }
+
+    #[test]
+    fn a_directory_is_made_for_us_alone() {
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("own");
+        for _ in 0..2 {
+            own_directory(&path).unwrap();
+        }
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o700);
+        let link = place.path().join("link");
+        symlink(&path, &link).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(0o770)).unwrap();
+        for refused in [&path, &link, Path::new("/dev/null")] {
+            let error = own_directory(refused).unwrap_err().to_string();
+            assert!(error.contains("is not a directory of this user that nobody else may write to"), "{error}");
+        }
+    }
+}

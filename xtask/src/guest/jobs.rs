@@ -3,21 +3,47 @@
 use super::boot::{Ran, Time};
 use super::kernel::Kernel;
 use super::program::{Program, STORM, TACTUS};
+use clap::Args;
 use serde_json::Value;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
 /// How much of a job is wanted.
-#[derive(Clone, Debug)]
+#[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Extent {
+    /// Of a random job: this many rounds.
+    #[arg(long, default_value_t = FULL)]
     pub(crate) rounds: u32,
+    /// Of a random job: the first round, to make one again without those before it.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) first: u32,
+    /// Of a random job: what chance begins with; a run that fails prints its own.
+    #[arg(long)]
     pub(crate) seed: Option<u64>,
 }
 
+/// How many rounds a night has time for.
+const FULL: u32 = 200;
+
 impl Extent {
-    /// What a night has time for.
-    pub(crate) const FULL: Extent = Extent { rounds: 200, seed: None };
     /// What belongs into every run of all checks.
-    pub(crate) const SHORT: Extent = Extent { rounds: 10, seed: None };
+    pub(crate) const SHORT: Extent = Extent { rounds: 10, first: 1, seed: None };
+
+    /// The same with a seed, one of its own unless it has one.
+    pub(crate) fn with_seed(self) -> Extent {
+        // The keys of a hash map are the standard library's way to chance.
+        let chance = || u64::from(RandomState::new().build_hasher().finish() as u32);
+        Extent { seed: Some(self.seed.unwrap_or_else(chance)), ..self }
+    }
+
+    /// As it is typed.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let mut words = vec!["--rounds".to_string(), self.rounds.to_string()];
+        let option = |name: &str, value: String| [name.to_string(), value];
+        words.extend((self.first != 1).then(|| option("--first", self.first.to_string())).into_iter().flatten());
+        words.extend(self.seed.map(|seed| option("--seed", seed.to_string())).into_iter().flatten());
+        words
+    }
 }
 
 /// Something that is run in a guest, and judged.
@@ -57,10 +83,8 @@ pub(crate) const JOBS: &[Job] = &[
         is_random: true,
         limit: |extent| Duration::from_secs(120 + 10 * u64::from(extent.rounds)),
         words: |extent| {
-            let mut words = ["/bin/storm", "--tactus", "/bin/tactus", "--rounds"].map(String::from).to_vec();
-            words.push(extent.rounds.to_string());
-            words.extend(extent.seed.iter().flat_map(|seed| ["--seed".to_string(), seed.to_string()]));
-            words
+            let program = ["/bin/storm", "--tactus", "/bin/tactus"].map(String::from);
+            [program.as_slice(), &extent.words()].concat()
         },
         judge: |_, _| Ok(()),
     },
@@ -124,7 +148,9 @@ mod tests {
     #[test]
     fn a_storm_is_told_its_rounds_and_its_seed() {
         let storm = JOBS.iter().find(|job| job.name == "guest-storm").unwrap();
-        let words = (storm.words)(&Extent { rounds: 3, seed: Some(7) }).join(" ");
-        assert_eq!(words, "/bin/storm --tactus /bin/tactus --rounds 3 --seed 7");
+        let words = (storm.words)(&Extent { rounds: 3, first: 2, seed: Some(7) }).join(" ");
+        assert_eq!(words, "/bin/storm --tactus /bin/tactus --rounds 3 --first 2 --seed 7");
+        let chance = [1, 2].map(|_| Extent::SHORT.with_seed().seed.unwrap());
+        assert_ne!(chance[0], chance[1]);
     }
 }

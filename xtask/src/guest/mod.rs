@@ -34,19 +34,14 @@ pub(crate) struct VmTest {
     /// Boot the newest kernel of this suite of Debian, or the one in this file.
     #[arg(long, value_name = "SUITE|PATH", default_value = kernel::SUITE)]
     kernel: String,
-    /// Of a random job: this seed; a run that fails prints its own.
-    #[arg(long)]
-    seed: Option<u64>,
-    /// Of a random job: this many rounds.
-    #[arg(long, default_value_t = Extent::FULL.rounds)]
-    rounds: u32,
+    #[command(flatten)]
+    extent: Extent,
 }
 
 /// Runs jobs in guests, each as a step.
 pub(crate) fn run(wanted: &VmTest) -> Result<ExitCode> {
     let chosen = JOBS.iter().filter(|job| wanted.names.is_empty() || wanted.names.iter().any(|name| name == job.name));
-    let extent = Extent { rounds: wanted.rounds, seed: wanted.seed };
-    let steps: Vec<Step> = chosen.map(|job| step(job, wanted.kernel.clone(), extent.clone(), wanted.keep)).collect();
+    let steps: Vec<Step> = chosen.map(|job| step(job, wanted.kernel.clone(), wanted.extent, wanted.keep)).collect();
     run_all(&steps)
 }
 
@@ -56,7 +51,7 @@ pub(crate) fn steps() -> Vec<Step> {
 }
 
 fn step(job: &'static Job, kernel: String, extent: Extent, keep: bool) -> Step {
-    Step { name: job.title, check: Box::new(move || check(job, &kernel, &extent, keep)) }
+    Step { name: job.title, check: Box::new(move || check(job, &kernel, &extent.with_seed(), keep)) }
 }
 
 /// Runs one job in a guest.
@@ -73,7 +68,7 @@ fn check(job: &Job, suite: &str, extent: &Extent, keep: bool) -> Result<Outcome>
     let folder = root().join("target/guest").join(format!("{}-{}", job.name, std::process::id()));
     if let Err(error) = prepare(job, &kernel, extent, &folder) {
         let text = format!("cannot prepare {}: {error:#}", folder.display());
-        return Ok(Outcome::Failed(Failure { text, again: again(job, suite, extent, "") }));
+        return Ok(Outcome::Failed(Failure { text, again: again(job, suite, extent) }));
     }
     let machine = Machine { kernel: &kernel, folder: &folder, time: job.time, limit: (job.limit)(extent) };
     let mut hear = |line: &str| {
@@ -90,7 +85,7 @@ fn check(job: &Job, suite: &str, extent: &Extent, keep: bool) -> Result<Outcome>
     }
     let (up, whole) = (ran.up.as_deref().unwrap_or("never"), begin.elapsed().as_secs_f64());
     println!("      Linux {}: up after {up} s, off after {whole:.1} s", kernel.release);
-    let outcome = outcome(job, &kernel, &machine, &ran, &again(job, suite, extent, &ran.output));
+    let outcome = outcome(job, &kernel, &machine, &ran, &again(job, suite, extent));
     if keep || matches!(outcome, Outcome::Failed(_)) {
         println!("      kept in {}", folder.display());
     } else {
@@ -116,18 +111,15 @@ fn outcome(job: &Job, kernel: &Kernel, machine: &Machine, ran: &Ran, again: &str
 }
 
 /// The line that runs a job again as it was run.
-fn again(job: &Job, suite: &str, extent: &Extent, output: &str) -> String {
-    let mut line = format!("cargo xtask vm-test {}", job.name);
+fn again(job: &Job, suite: &str, extent: &Extent) -> String {
+    let mut words = vec![format!("cargo xtask vm-test {}", job.name)];
     if suite != kernel::SUITE {
-        line += &format!(" --kernel {suite}");
+        words.push(format!("--kernel {suite}"));
     }
     if job.is_random {
-        let told = output.lines().find_map(|line| line.strip_prefix("seed ")?.split_whitespace().next());
-        let seed = told.map(str::to_string).or(extent.seed.map(|seed| seed.to_string()));
-        line += &seed.map_or_else(String::new, |seed| format!(" --seed {seed}"));
-        line += &format!(" --rounds {}", extent.rounds);
+        words.extend(extent.words());
     }
-    line
+    words.join(" ")
 }
 
 /// Makes the folder of a guest, with the archive that its kernel begins with.
@@ -152,14 +144,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_random_job_is_run_again_with_the_seed_that_it_told() {
+    fn a_random_job_is_run_again_with_its_seed_and_another_without() {
         let job = |name: &str| JOBS.iter().find(|job| job.name == name).unwrap();
-        let output = "seed 42, replay: ...\nround 1\n";
-        let extent = Extent { rounds: 5, seed: None };
+        let extent = Extent { rounds: 5, first: 1, seed: Some(42) };
         assert_eq!(
-            again(job("guest-storm"), "bookworm", &extent, output),
-            "cargo xtask vm-test guest-storm --kernel bookworm --seed 42 --rounds 5"
+            again(job("guest-storm"), "bookworm", &extent),
+            "cargo xtask vm-test guest-storm --kernel bookworm --rounds 5 --seed 42"
         );
-        assert_eq!(again(job("guest-doctor"), "sid", &extent, output), "cargo xtask vm-test guest-doctor");
+        assert_eq!(again(job("guest-doctor"), "sid", &extent), "cargo xtask vm-test guest-doctor");
     }
 }

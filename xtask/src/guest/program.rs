@@ -40,7 +40,7 @@ impl Program {
 fn executable(messages: &str, name: &str) -> Option<PathBuf> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let of_ours = messages.filter(|message| message["target"]["name"] == name);
-    of_ours.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).last()
+    of_ours.filter_map(|message| message["executable"].as_str().map(PathBuf::from)).next_back()
 }
 
 #[cfg(test)]

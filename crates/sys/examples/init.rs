@@ -3,14 +3,15 @@
 //!
 //! The job is the file `/job`, one word in each line. What it says goes to the virtio port `output`. The port `status` gets
 //! how long the machine had been up when the job began (`up SECONDS`) and how it ended (`exit CODE`, for a signal 128 more
-//! than its number). A host that does not read `exit` there knows that the guest died.
+//! than its number). A host that does not read `exit` there knows that the guest died. Where the kernel has no virtio of its
+//! own, the second and third serial line are the ports.
 
 use rustix::mount::{MountFlags, mount};
-use rustix::process::{Pid, WaitOptions, waitpid};
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 use rustix::system::{RebootCommand, reboot};
 use std::error::Error;
 use std::fs::{self, File, OpenOptions};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
 /// What is mounted, where, and whether programs can do without.
@@ -47,20 +48,47 @@ fn run() -> Result<(), Box<dyn Error>> {
     }
     // As every host's first program does: who makes groups may divide CPU time among them.
     fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+cpu +cpuset")?;
-    let output = port("output")?;
-    let mut status = port("status")?;
+    let (mut output, mut status) = (port("output", "/dev/ttyS1")?, port("status", "/dev/ttyS2")?);
     let job = fs::read_to_string("/job")?;
     let mut words = job.lines();
     let mut command = Command::new(words.next().ok_or("/job names no program")?);
     command.args(words).env_clear().env("PATH", "/bin").env("HOME", "/").current_dir("/");
-    command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(output);
+    // Through a pipe: a serial line is a terminal, to which programs speak in another way.
+    let (said, speaking) = std::io::pipe()?;
+    command.stdin(Stdio::null()).stdout(speaking.try_clone()?).stderr(speaking);
+    let copied = std::thread::spawn(move || copy(said, &mut output));
     let up = fs::read_to_string("/proc/uptime")?;
     writeln!(status, "up {}", up.split(' ').next().unwrap_or_default())?;
-    let code = match command.spawn() {
-        Ok(child) => ended(child.id())?,
-        Err(error) => return Err(format!("cannot begin {command:?}: {error}").into()),
-    };
+    let child = command.spawn().map_err(|error| format!("cannot begin {command:?}: {error}"))?;
+    // It holds the other end of the pipe.
+    drop(command);
+    let code = ended(child.id())?;
+    end_all()?;
+    copied.join().expect("copying does not panic")?;
     writeln!(status, "exit {code}")?;
+    Ok(())
+}
+
+/// Not the standard library's: that splices, which a virtio port takes for the end.
+fn copy(mut from: impl Read, to: &mut impl Write) -> std::io::Result<()> {
+    let mut bytes = [0; 4096];
+    loop {
+        match from.read(&mut bytes)? {
+            0 => return Ok(()),
+            read => to.write_all(&bytes[..read])?,
+        }
+    }
+}
+
+/// Kills all that the job left behind, so that nobody speaks any more.
+fn end_all() -> Result<(), Box<dyn Error>> {
+    for entry in fs::read_dir("/proc")? {
+        let pid = entry?.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
+        if let Some(pid) = pid.filter(|pid| !pid.is_init()) {
+            // It may be gone, or the kernel's own, which does not mind.
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    }
     Ok(())
 }
 
@@ -70,16 +98,19 @@ fn mounted(kind: &str, place: &str) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The virtio port that the host calls `name`.
-fn port(name: &str) -> Result<File, Box<dyn Error>> {
-    for entry in fs::read_dir("/sys/class/virtio-ports")? {
+/// The virtio port that the host calls `name`, or this serial line.
+fn port(name: &str, line: &str) -> Result<File, Box<dyn Error>> {
+    for entry in fs::read_dir("/sys/class/virtio-ports").into_iter().flatten() {
         let entry = entry?;
         if fs::read_to_string(entry.path().join("name")).is_ok_and(|found| found.trim_end() == name) {
-            let device = std::path::Path::new("/dev").join(entry.file_name());
-            return Ok(OpenOptions::new().write(true).open(device)?);
+            return opened(&format!("/dev/{}", entry.file_name().to_string_lossy()));
         }
     }
-    Err(format!("there is no virtio port `{name}`").into())
+    opened(line)
+}
+
+fn opened(device: &str) -> Result<File, Box<dyn Error>> {
+    OpenOptions::new().write(true).open(device).map_err(|error| format!("cannot write to {device}: {error}").into())
 }
 
 /// Waits for the end of process `pid`, and meanwhile takes leave of all that lost their parents, as the first process must.

@@ -69,11 +69,14 @@ impl Machine<'_> {
         command.arg("-kernel").arg(&self.kernel.image).args(["-initrd", &file("archive")]);
         command.args(["-append", "console=ttyS0 quiet panic=-1 oops=panic rdinit=/init"]);
         command.args(["-serial", &format!("file:{}", file("console"))]);
-        command.args(["-device", "virtio-serial-pci"]);
-        command.args(["-chardev", "stdio,id=output,signal=off", "-device"]);
-        command.args(["virtserialport,chardev=output,name=output"]);
-        command.args(["-chardev", &format!("file,id=status,path={}", file("status")), "-device"]);
-        command.args(["virtserialport,chardev=status,name=status"]);
+        command.args(["-chardev", "stdio,id=output,signal=off"]);
+        command.args(["-chardev", &format!("file,id=status,path={}", file("status"))]);
+        if self.kernel.has_virtio {
+            let ports = ["output", "status"].map(|name| format!("virtserialport,chardev={name},name={name}"));
+            command.args(["-device", "virtio-serial-pci", "-device", &ports[0], "-device", &ports[1]]);
+        } else {
+            command.args(["-serial", "chardev:output", "-serial", "chardev:status"]);
+        }
         command
     }
 

@@ -23,6 +23,8 @@ pub(crate) struct Kernel {
     pub(crate) configuration: Option<PathBuf>,
     /// What it calls itself: `uname -r`.
     pub(crate) release: String,
+    /// Whether it is known to have virtio ports without loading a module.
+    pub(crate) has_virtio: bool,
 }
 
 impl Kernel {
@@ -51,7 +53,8 @@ impl Kernel {
             format!("{} is no kernel for x86-64; right would be a file such as /boot/vmlinuz", image.display())
         })?;
         let configuration = configuration.filter(|path| path.is_file()).map(Path::to_path_buf);
-        Ok(Kernel { image: image.to_path_buf(), configuration, release })
+        let options = configuration.as_ref().and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default();
+        Ok(Kernel { image: image.to_path_buf(), configuration, release, has_virtio: has_virtio(&options) })
     }
 }
 
@@ -63,6 +66,12 @@ fn release(image: &[u8]) -> Option<String> {
     let text = image.get(at..)?.split(|&byte| byte == 0).next()?;
     let release = std::str::from_utf8(text).ok()?.split(' ').next()?;
     (!release.is_empty()).then(|| release.to_string())
+}
+
+/// Whether a kernel with these options has virtio ports without loading a module.
+fn has_virtio(options: &str) -> bool {
+    let is_built_in = |name: &str| options.lines().any(|line| line.strip_prefix(name) == Some("=y"));
+    is_built_in("CONFIG_VIRTIO_PCI") && is_built_in("CONFIG_VIRTIO_CONSOLE")
 }
 
 /// Fetches the newest kernel of `suite`; `folder` is there afterwards as a whole or not at all.
@@ -239,6 +248,12 @@ mod tests {
         let refused = Kernel::get("./Cargo.toml").unwrap_err();
         assert!(refused.contains("Cargo.toml"), "{refused}");
         assert!(Kernel::get("no such suite").unwrap_err().contains("is no suite of Debian"));
+    }
+
+    #[test]
+    fn virtio_in_modules_is_none() {
+        assert!(has_virtio("CONFIG_VIRTIO_PCI=y\nCONFIG_VIRTIO_PCI_LEGACY=y\nCONFIG_VIRTIO_CONSOLE=y\n"));
+        assert!(!has_virtio("CONFIG_VIRTIO_PCI=y\nCONFIG_VIRTIO_CONSOLE=m\n") && !has_virtio(""));
     }
 
     #[test]

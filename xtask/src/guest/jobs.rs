@@ -91,8 +91,8 @@ pub(crate) const JOBS: &[Job] = &[
 ];
 
 /// The mechanisms that work in a guest, whatever its kernel.
-const MECHANISMS: [&str; 6] =
-    ["SCHED_FIFO", "SCHED_DEADLINE", "affinity", "stop and continue", "freezer, cgroup v2", "CPU quota"];
+const MECHANISMS: [&str; 7] =
+    ["SCHED_FIFO", "SCHED_DEADLINE", "affinity", "stop and continue", "freezer, cgroup v2", "CPU quota", "CPU weight"];
 
 /// Whether what the doctor says is true of a guest that we have made ourselves.
 fn doctor(kernel: &Kernel, ran: &Ran) -> Result<(), String> {

@@ -208,8 +208,9 @@ pub(super) fn weight() -> Verdict {
     groups::set_weight(&heavy_group, 4)?;
     let cpu = affinity::get(light.pid())?.first().map_or(CpuSet::EMPTY, CpuSet::one);
     for (child, group) in [(&light, &light_group), (&heavy, &heavy_group)] {
-        affinity::set(child.pid(), &cpu)?;
         group.add_process(child.pid())?;
+        // Only then: kernels before 6.2 let a process that comes into a group run on all of the group's CPUs.
+        affinity::set(child.pid(), &cpu)?;
     }
     let [light, heavy] = shares([&light, &heavy], Nanos::ms(400))?;
     let words =

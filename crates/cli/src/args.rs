@@ -6,6 +6,11 @@ use std::path::PathBuf;
 const EXIT_CODES: &str = "Exit codes: 0 fine; 1 failed, such as a file that cannot be written; 2 bad input, nothing was \
     run or written; 130 interrupted.";
 
+const RUN_EXIT_CODES: &str = "Threads of who was promised something are raised while their slice lasts (SCHED_FIFO), and are what they were before \
+    as soon as the run ends, however it ends: a guardian sees to that.
+
+Exit codes: the command's own; 0 fine; 1 failed; 2 bad input or refused, nothing was changed or run; 130 interrupted.";
+
 const DOCTOR_EXIT_CODES: &str = "It tries everything on processes of its own, and leaves this machine as it was.
 
 Exit codes: 0 promises can be kept here; 1 they cannot, or the examination failed; 2 bad input; 130 interrupted.";
@@ -23,6 +28,9 @@ pub(crate) enum Command {
     /// Simulate a scenario, or a set of periodic tasks, under one policy or several
     #[command(after_help = EXIT_CODES)]
     Sim(Box<Sim>),
+    /// Keep a promise of CPU time: to a command, to processes that run already, or to all of a scenario
+    #[command(after_help = RUN_EXIT_CODES)]
+    Run(Box<Run>),
     /// List the scheduling policies, or explain one
     #[command(after_help = EXIT_CODES)]
     Policies(Policies),
@@ -32,6 +40,11 @@ pub(crate) enum Command {
     /// Examine this machine: what it is like, which mechanisms of enforcement work on it, how late its timers are
     #[command(after_help = DOCTOR_EXIT_CODES)]
     Doctor(Doctor),
+    #[command(hide = true)]
+    Guardian {
+        /// Where the table of originals is
+        directory: PathBuf,
+    },
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -79,6 +92,13 @@ pub(crate) struct Sim {
     #[arg(long)]
     pub(crate) audit: bool,
 
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// What comes out of a run.
+#[derive(Args, Debug)]
+pub(crate) struct Output {
     /// Print the result as JSON (docs/report.md)
     #[arg(long, help_heading = "Output")]
     pub(crate) json: bool,
@@ -97,6 +117,43 @@ pub(crate) struct Sim {
     /// How wide tables and pictures are, in characters; as the terminal, or 100
     #[arg(long, value_name = "N", help_heading = "Output", value_parser = clap::value_parser!(u16).range(40..=1000))]
     pub(crate) width: Option<u16>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Run {
+    /// A scenario with real commands, pids or workloads in it, a TOML file (docs/scenarios.md)
+    #[arg(conflicts_with_all = ["period", "slice", "hard", "cpus", "affinity", "pid", "command"],
+        required_unless_present_any = ["pid", "command"])]
+    pub(crate) scenario: Option<PathBuf>,
+    /// The command to run under the promise, with its arguments
+    #[arg(last = true, value_name = "COMMAND", conflicts_with = "pid")]
+    pub(crate) command: Vec<String>,
+
+    /// The period: 500us, 10ms, 10min
+    #[arg(long, value_name = "TIME", required_unless_present = "scenario", help_heading = "Promise")]
+    pub(crate) period: Option<String>,
+    /// CPU time in every period, for all its threads and whatever they begin
+    #[arg(long, value_name = "TIME", required_unless_present = "scenario", help_heading = "Promise")]
+    pub(crate) slice: Option<String>,
+    /// No more than that: stop it until the next period once its slice is used
+    #[arg(long, help_heading = "Promise")]
+    pub(crate) hard: bool,
+    /// On how many CPUs its slice is dealt out at a time
+    #[arg(long, value_name = "N", default_value_t = 1, help_heading = "Promise",
+        value_parser = clap::value_parser!(u16).range(1..=sched::id::CPUS_MAX as i64))]
+    pub(crate) cpus: u16,
+    /// The CPUs it may be put on: 2, 0-3,8
+    #[arg(long, value_name = "LIST", help_heading = "Promise")]
+    pub(crate) affinity: Option<sched::CpuSet>,
+    /// A process that runs already, instead of a command; may be given again
+    #[arg(long, value_name = "PID", help_heading = "Promise")]
+    pub(crate) pid: Vec<u32>,
+
+    /// How long the promise is kept: 500ms, 10s, 5min; else until all have ended, or it is interrupted
+    #[arg(long = "for", value_name = "DURATION")]
+    pub(crate) length: Option<String>,
+    #[command(flatten)]
+    pub(crate) output: Output,
 }
 
 #[derive(Args, Debug)]

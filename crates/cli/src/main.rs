@@ -8,6 +8,7 @@ mod picture;
 mod policies_list;
 mod progress;
 mod record;
+mod run;
 mod sim;
 
 use args::{Cli, Command};
@@ -73,9 +74,11 @@ fn run(cli: Cli) -> Result<(), Failure> {
     match cli.command {
         None => Ok(output::print(&Cli::command().render_help().to_string())?),
         Some(Command::Sim(args)) => sim::run(&args),
+        Some(Command::Run(args)) => run::run(&args),
         Some(Command::Policies(args)) => policies_list::run(&args),
         Some(Command::Demo(args)) => demo::run(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),
+        Some(Command::Guardian { directory }) => std::process::exit(i32::from(daemon::guardian::main(&directory) != ExitCode::SUCCESS)),
         Some(Command::Completions { shell }) => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "tactus", &mut script);

@@ -4,6 +4,7 @@ use anyhow::{Context, anyhow};
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
 /// Half-written files, which an interrupt removes.
@@ -13,9 +14,38 @@ fn drafts() -> MutexGuard<'static, Vec<PathBuf>> {
     DRAFTS.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
+/// Whether something is under way that has to end in order, and whether it was asked to.
+static IN_ORDER: AtomicBool = AtomicBool::new(false);
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// While this is held, an interrupt only says so ([`is_interrupted`]); a second one ends the program.
+#[derive(Debug)]
+pub(crate) struct InOrder;
+
+/// From now on, who was interrupted ends what it does in order.
+pub(crate) fn end_in_order() -> InOrder {
+    IN_ORDER.store(true, Ordering::SeqCst);
+    InOrder
+}
+
+impl Drop for InOrder {
+    fn drop(&mut self) {
+        IN_ORDER.store(false, Ordering::SeqCst);
+    }
+}
+
+/// Whether this program was asked to end.
+pub(crate) fn is_interrupted() -> bool {
+    INTERRUPTED.load(Ordering::SeqCst)
+}
+
 /// From now on, Ctrl-C and requests to terminate leave no half-written files, and no control groups of trials.
 pub(crate) fn clean_up_when_interrupted() -> anyhow::Result<()> {
     ctrlc::set_handler(|| {
+        let again = INTERRUPTED.swap(true, Ordering::SeqCst);
+        if IN_ORDER.load(Ordering::SeqCst) && !again {
+            return;
+        }
         // Kept locked to the end: nothing becomes a file any more.
         for draft in drafts().drain(..) {
             // It may be gone already; there is nobody left to tell.

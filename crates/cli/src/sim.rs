@@ -39,7 +39,7 @@ struct Outcome {
 
 pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
     let plan = plan(args)?;
-    let mut picture = args.svg.as_deref().map(Draft::create).transpose()?;
+    let mut picture = args.output.svg.as_deref().map(Draft::create).transpose()?;
     let mut outcomes = Vec::with_capacity(plan.choices.len());
     for choice in &plan.choices {
         outcomes.push(simulate(&plan, choice, args)?);
@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
         let svg = picture::svg(&plan.scenario.name, &timelines, plan.window, ROWS_MOST);
         picture.file().write_all(svg.as_bytes()).context("cannot write the picture")?;
     }
-    let text = if args.json { json(&outcomes)? } else { text(&plan, args, &outcomes) };
+    let text = if args.output.json { json(&outcomes)? } else { text(&plan, args, &outcomes) };
     let broken: Vec<String> = outcomes.iter().flat_map(broken_laws).collect();
     for draft in outcomes.into_iter().filter_map(|outcome| outcome.trace).chain(picture) {
         draft.keep()?;
@@ -65,7 +65,7 @@ fn broken_laws(outcome: &Outcome) -> Vec<String> {
 }
 
 fn plan(args: &Sim) -> Result<Plan, Failure> {
-    if let Some(file) = &args.trace {
+    if let Some(file) = &args.output.trace {
         Form::of(file)?;
         if args.policy.len() > 1 {
             let right = "right would be one --policy with --trace, or several without";
@@ -97,7 +97,7 @@ fn plan(args: &Sim) -> Result<Plan, Failure> {
         }
     };
     let seed = args.seed.or(scenario.seed).unwrap_or(0);
-    let width = args.width.unwrap_or_else(output::width);
+    let width = args.output.width.unwrap_or_else(output::width);
     let window = window(&scenario, args, width)?;
     Ok(Plan { scenario, choices, seed, window, width })
 }
@@ -109,7 +109,7 @@ fn window(scenario: &Scenario, args: &Sim, width: u16) -> Result<Window, Failure
         Some(text) => lab::moment(text).map(|time| Some(Instant::ZERO + time)),
         None => Ok(None),
     };
-    let (from, to) = (moment(&args.gantt_from)?, moment(&args.gantt_to)?);
+    let (from, to) = (moment(&args.output.gantt_from)?, moment(&args.output.gantt_to)?);
     let telling = Window::telling(scenario, picture::cells(scenario, width) as u64);
     let from = from.unwrap_or(telling.from);
     // Whoever moves the start alone keeps the length.
@@ -124,11 +124,11 @@ fn window(scenario: &Scenario, args: &Sim, width: u16) -> Result<Window, Failure
 fn simulate(plan: &Plan, choice: &Choice, args: &Sim) -> Result<Outcome, Failure> {
     let header = Header { policy: choice.policy.name.to_string(), cpus: plan.scenario.host.cpus, seed: plan.seed };
     let mut watch = Watch::new(&header, plan.window);
-    let mut file = args.trace.as_deref().map(|path| TraceFile::create(path, &header)).transpose()?;
+    let mut file = args.output.trace.as_deref().map(|path| TraceFile::create(path, &header)).transpose()?;
     let mut jobs = args.jobs.then(JobLog::default);
     let mut auditor = args.audit.then(|| lab::auditor(&plan.scenario, choice));
     let mut sinks: Vec<&mut dyn Sink> = Vec::new();
-    if !args.json || args.svg.is_some() {
+    if !args.output.json || args.output.svg.is_some() {
         sinks.push(&mut watch);
     }
     sinks.extend(file.as_mut().map(|file| file as &mut dyn Sink));
@@ -153,7 +153,7 @@ fn text(plan: &Plan, args: &Sim, outcomes: &[Outcome]) -> String {
         Some(_) => report::totals(&reports),
         None => pictures(plan, outcomes) + &tables(plan, &reports),
     };
-    for (file, what) in [(&args.trace, "the trace"), (&args.svg, "the picture")] {
+    for (file, what) in [(&args.output.trace, "the trace"), (&args.output.svg, "the picture")] {
         if let Some(file) = file {
             text += &format!("\nWrote {what} to {}.\n", file.display());
         }
@@ -212,10 +212,10 @@ fn next(plan: &Plan, args: &Sim) -> String {
         let other = if used == "cfs" { "edf" } else { "cfs" };
         ideas.push(format!("--policy {used},{other} to compare"));
     }
-    if args.svg.is_none() {
+    if args.output.svg.is_none() {
         ideas.push("--svg FILE for a picture".to_string());
     }
-    if args.trace.is_none() {
+    if args.output.trace.is_none() {
         ideas.push("--trace FILE.json for Perfetto".to_string());
     }
     if ideas.is_empty() {

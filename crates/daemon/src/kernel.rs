@@ -127,11 +127,11 @@ pub trait Kernel {
     /// It is gone or not ours.
     fn cont(&self, leader: &Self::Thread) -> Result<()>;
 
-    /// Has the agent of its CPU woken when this thread, which sleeps, comes onto a CPU; or no more.
+    /// Has the agent of `cpu` woken when this thread, which sleeps and may run only there, comes onto it; or no more.
     ///
     /// # Errors
     /// It is gone, or the host does not tell: it has to be looked at now and then.
-    fn await_entry(&self, thread: &mut Self::Thread, wanted: bool) -> Result<()>;
+    fn await_entry(&self, thread: &mut Self::Thread, cpu: CpuId, wanted: bool) -> Result<()>;
 
     /// Has the agent of `cpu` woken, once, when nobody who was raised wants that CPU any more; or not any more.
     fn await_quiet(&self, cpu: CpuId, wanted: bool);
@@ -225,8 +225,8 @@ impl<K: Kernel> Kernel for &K {
         (**self).cont(leader)
     }
 
-    fn await_entry(&self, thread: &mut Self::Thread, wanted: bool) -> Result<()> {
-        (**self).await_entry(thread, wanted)
+    fn await_entry(&self, thread: &mut Self::Thread, cpu: CpuId, wanted: bool) -> Result<()> {
+        (**self).await_entry(thread, cpu, wanted)
     }
 
     fn await_quiet(&self, cpu: CpuId, wanted: bool) {

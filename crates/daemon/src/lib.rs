@@ -4,12 +4,16 @@
 //! the way. [`doctor`] tries every mechanism of enforcement on processes of its own. [`lateness`] measures how late
 //! timers wake who waits for them.
 
+pub mod directory;
 pub mod dispatch;
 pub mod doctor;
+pub mod guardian;
 pub mod host;
 pub mod kernel;
 pub mod lateness;
+pub mod live;
 pub mod linux;
+pub mod restore;
 pub mod table;
 
 /// Why something is not known or does not work, and what would help.

@@ -7,9 +7,10 @@ pub use sentinels::Sentinels;
 use crate::kernel::{Cells, Kernel};
 use sched::{CpuId, CpuSet, Instant};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use sys::attributes::{self, Attributes};
+use sys::event::Waiting;
 use sys::process::Process;
 use sys::shared::Words;
 use sys::switches::{Switches, Wake};
@@ -40,6 +41,8 @@ pub struct Thread {
     meter: OnceLock<Meter>,
     process: OnceLock<Process>,
     entry: Option<Switches>,
+    /// Whether an agent waits for them.
+    listened: bool,
 }
 
 /// What is in `cell`, made by `make` if nothing is yet.
@@ -55,7 +58,7 @@ fn held_in<T>(cell: &OnceLock<T>, make: impl FnOnce() -> Result<T>) -> Result<&T
 
 impl Thread {
     fn of(held: thread::Thread) -> Thread {
-        Thread { held, meter: OnceLock::new(), process: OnceLock::new(), entry: None }
+        Thread { held, meter: OnceLock::new(), process: OnceLock::new(), entry: None, listened: false }
     }
 
     /// What becomes readable when it comes onto a CPU while that is [awaited](Kernel::await_entry), for the agent of its CPU
@@ -95,6 +98,8 @@ impl Thread {
 pub struct Linux {
     births: Births,
     sentinels: Option<Sentinels>,
+    /// What the agents wait for, by the number of the CPU.
+    agents: Vec<Option<Arc<Waiting>>>,
 }
 
 impl Linux {
@@ -103,15 +108,36 @@ impl Linux {
     /// # Errors
     /// There is no /proc.
     pub fn new() -> Result<Linux> {
-        Ok(Linux { births: Births::open()?, sentinels: None })
+        Ok(Linux { births: Births::open()?, sentinels: None, agents: Vec::new() })
     }
 
-    /// With these sentinels.
+    /// With these sentinels, and these things that the agents wait for: sleepers that are awaited are added, as number
+    /// [`ENTRY`](Linux::ENTRY).
     ///
     /// # Errors
     /// There is no /proc.
-    pub fn with(sentinels: Sentinels) -> Result<Linux> {
-        Ok(Linux { births: Births::open()?, sentinels: Some(sentinels) })
+    pub fn with(sentinels: Sentinels, waiting: impl IntoIterator<Item = (CpuId, Arc<Waiting>)>) -> Result<Linux> {
+        let mut agents = Vec::new();
+        for (cpu, waiting) in waiting {
+            agents.resize(agents.len().max(cpu.index() + 1), None);
+            agents[cpu.index()] = Some(waiting);
+        }
+        Ok(Linux { births: Births::open()?, sentinels: Some(sentinels), agents })
+    }
+
+    /// The number under which an agent is told that a sleeper has come.
+    pub const ENTRY: u64 = 2;
+
+    /// Has the agent of `cpu` listen to what is told of `thread`, if it does not yet.
+    fn listen(&self, thread: &mut Thread, cpu: CpuId) -> Result<()> {
+        if thread.listened {
+            return Ok(());
+        }
+        if let Some(Some(waiting)) = self.agents.get(cpu.index()) {
+            waiting.add(thread.entry_events()?, Linux::ENTRY)?;
+            thread.listened = true;
+        }
+        Ok(())
     }
 }
 
@@ -186,10 +212,10 @@ impl Kernel for Linux {
         leader.process()?.cont()
     }
 
-    fn await_entry(&self, thread: &mut Thread, wanted: bool) -> Result<()> {
+    fn await_entry(&self, thread: &mut Thread, cpu: CpuId, wanted: bool) -> Result<()> {
         let tid = thread.tid();
         let outcome = match (wanted, &mut thread.entry) {
-            (true, _) => thread.entry()?.resume(),
+            (true, _) => self.listen(thread, cpu).and_then(|()| thread.entry()?.resume()),
             (false, Some(entry)) => entry.pause(),
             (false, None) => Ok(()),
         };
@@ -211,8 +237,9 @@ mod tests {
     use super::*;
     use sched::Nanos;
     use sys::child::{Child, Work};
-    use sys::event::Waiting;
     use sys::thread::State;
+
+    const CPU: CpuId = CpuId::new(0);
 
     fn skips<T>(outcome: Result<T>) -> Option<T> {
         match outcome {
@@ -264,15 +291,15 @@ mod tests {
         let kernel = Linux::new().unwrap();
         let child = Child::start(Work::Spin { busy: Nanos::us(100), idle: Nanos::ms(2) }).unwrap();
         let mut thread = kernel.open(child.pid()).unwrap();
-        kernel.await_entry(&mut thread, false).unwrap();
+        kernel.await_entry(&mut thread, CPU, false).unwrap();
         let waiting = Waiting::new().unwrap();
         let Some(events) = skips(thread.entry_events()) else { return };
         waiting.add(events, 1).unwrap();
         for _ in 0..20 {
             assert_eq!(waiting.next(clock::now() + Nanos::ms(5)).unwrap(), None, "it is not awaited");
-            kernel.await_entry(&mut thread, true).unwrap();
+            kernel.await_entry(&mut thread, CPU, true).unwrap();
             assert_eq!(waiting.next(clock::now() + Nanos::s(2)).unwrap(), Some(1));
-            kernel.await_entry(&mut thread, false).unwrap();
+            kernel.await_entry(&mut thread, CPU, false).unwrap();
             // What it did in between.
             let _ = waiting.next(Instant::ZERO).unwrap();
         }
@@ -281,6 +308,6 @@ mod tests {
         waiting.remove(thread.entry_events().unwrap()).unwrap();
         let mut another = kernel.open(std::process::id()).unwrap();
         assert!(matches!(kernel.open_as(kernel.identity(&thread)), Err(Error::Gone(_))));
-        assert!(kernel.await_entry(&mut another, false).is_ok());
+        assert!(kernel.await_entry(&mut another, CPU, false).is_ok());
     }
 }

@@ -280,6 +280,14 @@ pub fn current() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
 }
 
+/// Names the calling thread, and its process if it is the first: what stands in lists of processes. At most 15 bytes are kept.
+pub fn set_name(name: &str) {
+    if let Ok(name) = std::ffi::CString::new(name) {
+        // It is for people who look; the kernel refuses nothing of that length.
+        let _ = rustix::thread::set_name(&name);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -328,11 +336,13 @@ mod tests {
         let (said, hear) = std::sync::mpsc::channel();
         let (stop, stopped) = std::sync::mpsc::channel::<()>();
         let second = std::thread::spawn(move || {
+            set_name("the second one of all");
             said.send(current()).unwrap();
             let _ = stopped.recv();
         });
         let tid = hear.recv().unwrap();
         let thread = Thread::open(tid).unwrap();
+        assert_eq!(thread.status().unwrap().name, "the second one ");
         assert_eq!(thread.process().unwrap(), std::process::id());
         assert!(threads(std::process::id()).unwrap().contains(&tid));
         assert!(thread.siblings().unwrap().contains(&std::process::id()));

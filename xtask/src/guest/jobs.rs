@@ -69,7 +69,7 @@ pub(crate) const JOBS: &[Job] = &[
         name: "guest-doctor",
         title: "guest-doctor: what tactus finds out about a guest kernel",
         programs: &[TACTUS],
-        time: Time::Host,
+        time: Time::Executed,
         is_random: false,
         limit: |_| Duration::from_secs(120),
         words: |_| ["/bin/tactus", "doctor", "--seconds", "2", "--json"].map(String::from).to_vec(),

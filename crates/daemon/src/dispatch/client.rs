@@ -155,7 +155,7 @@ impl<T> Client<T> {
     pub(super) fn set_awaited<K: Kernel<Thread = T>>(&mut self, awaited: bool, kernel: &K) {
         self.awaited = awaited;
         for member in &mut self.members {
-            if let Err(refused) = kernel.await_entry(&mut member.thread, awaited) {
+            if let Err(refused) = kernel.await_entry(&mut member.thread, self.cpu, awaited) {
                 self.is_seen &= matches!(refused, sys::Error::Gone(_));
             }
         }

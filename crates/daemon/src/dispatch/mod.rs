@@ -36,6 +36,10 @@ use trace::Event;
 
 /// How often somebody whose wake-up this host does not tell of is looked at, at most and at least.
 const LOOK: (Nanos, Nanos) = (Nanos::us(100), Nanos::ms(1));
+/// The shortest time an agent sleeps while somebody has slice left: it has to leave the CPU for that one to run.
+const NAP: Nanos = Nanos::us(10);
+/// The most that a turn is taken to cost who runs.
+const COST_MOST: Nanos = Nanos::us(100);
 /// How many periods that passed unseen are told one by one.
 const PERIODS_TOLD_MOST: u64 = 1_000;
 
@@ -61,6 +65,28 @@ struct Due {
     alarm: Alarm,
     on: CpuId,
     at: Instant,
+}
+
+/// What turns on a CPU cost who runs there.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cost {
+    usual: Nanos,
+    /// When the current slice began.
+    begun: Instant,
+    /// What was delivered of it.
+    ran: Nanos,
+}
+
+impl Cost {
+    fn begin(&mut self, now: Instant) {
+        (self.begun, self.ran) = (now, Nanos::ZERO);
+    }
+
+    /// One more slice of which so much was lost.
+    fn learn(&mut self, lost: Nanos) {
+        let lost = lost.min(COST_MOST);
+        self.usual = Nanos::ns((self.usual.as_ns() * 7 + lost.as_ns()) / 8);
+    }
 }
 
 /// Somebody who was promised something and is not served any more.
@@ -89,6 +115,9 @@ pub struct Dispatcher<K: Kernel> {
     call: CpuSet,
     /// Whose agents were called to pick again.
     kicked: CpuSet,
+    /// By CPU, what turns there cost who runs: the time from the beginning of its slice in which it had no CPU. The timer at
+    /// the end of a slice is set later by that.
+    costs: Vec<Cost>,
     /// Nobody is served: there is no guardian.
     suspended: bool,
     journal: Journal,
@@ -126,6 +155,7 @@ impl<K: Kernel> Dispatcher<K> {
             alarms: Vec::new(),
             call: CpuSet::EMPTY,
             kicked: CpuSet::EMPTY,
+            costs: vec![Cost::default(); cpus],
             suspended: false,
             journal: Journal::new(),
             actions: Vec::with_capacity(64),
@@ -187,7 +217,7 @@ impl<K: Kernel> Dispatcher<K> {
         self.settle(Some(cpu), now);
         self.apply(cpu, now);
         self.dismiss_troubled(now);
-        Next { at: self.epoch + self.next(cpu, now).since(Instant::ZERO), call: self.take_calls() }
+        Next { at: self.epoch.saturating_add(self.next(cpu, now).since(Instant::ZERO)), call: self.take_calls() }
     }
 
     /// The machine's time.
@@ -208,6 +238,11 @@ impl<K: Kernel> Dispatcher<K> {
     fn measure(&mut self, cpu: CpuId, now: Instant) {
         let Some(client) = self.machine.running(cpu).and_then(|e| self.clients.get_mut(e)) else { return };
         let time = client.read(&self.kernel, &self.table).ran;
+        let cost = &mut self.costs[cpu.index()];
+        if self.machine.until(cpu) <= now {
+            cost.learn(now.saturating_since(cost.begun).saturating_sub(cost.ran + time));
+        }
+        cost.ran += time;
         self.input(now, Input::Ran { cpu, time });
     }
 
@@ -318,12 +353,14 @@ impl<K: Kernel> Dispatcher<K> {
                             *slot = None;
                         }
                     }
-                    Action::Run { entity, .. } => {
+                    Action::Run { cpu, entity, .. } => {
+                        self.costs[cpu.index()].begin(now);
                         if let Some(client) = self.clients.get_mut(entity) {
                             client.begins = true;
                         }
                     }
-                    Action::Stop { .. } | Action::Extend { .. } | Action::Held { .. } => {}
+                    Action::Extend { cpu, .. } => self.costs[cpu.index()].begin(now),
+                    Action::Stop { .. } | Action::Held { .. } => {}
                 }
             }
             let Some(cpu) = again else { return };
@@ -390,7 +427,8 @@ impl<K: Kernel> Dispatcher<K> {
 
     /// When the agent of `cpu` has something to do.
     fn next(&mut self, cpu: CpuId, now: Instant) -> Instant {
-        let mut next = self.machine.until(cpu);
+        let cost = self.costs[cpu.index()].usual;
+        let mut next = self.machine.until(cpu).saturating_add(cost).max(now.saturating_add(NAP));
         for due in self.alarms.iter().flatten().filter(|due| due.on == cpu) {
             next = next.min(due.at);
         }

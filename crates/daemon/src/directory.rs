@@ -1,0 +1,218 @@
+//! Where daemon, guardian and who restores meet: a directory in memory with the table of originals, and a lock that one
+//! dispatcher of a user holds at a time.
+
+use crate::Reason;
+use crate::table::Table;
+use std::fmt;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use sys::shared::{self, Lock, Locked, Words};
+use sys::thread::{Identity, Thread};
+use sys::{kernel, privileges};
+
+/// The table of originals.
+const TABLE: &str = "table";
+/// One that is being made.
+const DRAFT: &str = "table.new";
+/// Who holds it dispatches, or restores.
+const LOCK: &str = "tactus.lock";
+
+/// The directory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Directory {
+    path: PathBuf,
+}
+
+/// Why this process may neither dispatch nor restore.
+#[derive(Debug)]
+pub enum Refused {
+    /// Another does: this one, if it has said so already.
+    Held(Option<u32>),
+    /// The lock cannot be had.
+    Failed(sys::Error),
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::Held(Some(pid)) => write!(f, "another dispatcher is at work on this host, as process {pid}"),
+            Refused::Held(None) => f.write_str("another dispatcher is beginning or ending its work on this host"),
+            Refused::Failed(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl From<Refused> for Reason {
+    fn from(refused: Refused) -> Reason {
+        let why = refused.to_string();
+        match refused {
+            Refused::Held(Some(pid)) => Reason::new(why, format!("to wait for its end, or to end it (kill {pid})")),
+            Refused::Held(None) => Reason::new(why, "another try"),
+            Refused::Failed(error) => error.into(),
+        }
+    }
+}
+
+impl Directory {
+    /// The usual one of this user: `/run/tactus` for root, `tactus` in `$XDG_RUNTIME_DIR` for others.
+    ///
+    /// # Errors
+    /// There is none for this user.
+    pub fn usual() -> Result<Directory, Reason> {
+        if privileges::user() == 0 {
+            return Ok(Directory::at("/run/tactus"));
+        }
+        let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
+        let none = || {
+            let why = "there is no directory for what must outlive a dispatcher that dies";
+            Reason::new(why, "a session of a user, in which XDG_RUNTIME_DIR names one, or root")
+        };
+        Ok(Directory::at(own.ok_or_else(none)?.join("tactus")))
+    }
+
+    /// This one. It is made when something is put into it.
+    #[must_use]
+    pub fn at(path: impl Into<PathBuf>) -> Directory {
+        Directory { path: path.into() }
+    }
+
+    /// Where it is.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Makes this process the only one that dispatches or restores, until what comes back is dropped.
+    ///
+    /// # Errors
+    /// Another is, or the directory cannot be used.
+    pub fn lock(&self) -> Result<Lock, Refused> {
+        shared::own_directory(&self.path).map_err(Refused::Failed)?;
+        match Lock::try_lock(&self.path.join(LOCK)) {
+            Ok(Locked::Ours(lock)) => Ok(lock),
+            Ok(Locked::Held(holder)) => Err(Refused::Held(holder)),
+            Err(error) => Err(Refused::Failed(error)),
+        }
+    }
+
+    /// Makes a table of `rows` rows, of this start of the machine and of this process, in place of one that may be there.
+    /// It is there whole or not at all.
+    ///
+    /// # Errors
+    /// There is no space, or the directory cannot be used.
+    pub fn create_table(&self, rows: usize, _held: &Lock) -> Result<Table, Reason> {
+        shared::own_directory(&self.path)?;
+        let draft = self.path.join(DRAFT);
+        // Of one that died while it made it: it had done nothing yet.
+        remove(&draft)?;
+        let words = Words::create(&draft, Table::words(rows))?;
+        let daemon = Thread::open(std::process::id())?.identity();
+        let table = Table::create(Box::new(words), &kernel::boot_id()?, daemon);
+        let renamed = std::fs::rename(&draft, self.path.join(TABLE));
+        renamed
+            .map_err(|error| Reason::new(format!("cannot make {}: {error}", self.path.join(TABLE).display()), ""))?;
+        Ok(table)
+    }
+
+    /// The table that is there; none where there is none.
+    ///
+    /// # Errors
+    /// It cannot be opened, or is none that this program understands.
+    pub fn open_table(&self) -> Result<Option<Table>, Reason> {
+        let path = self.path.join(TABLE);
+        let words = match Words::open(&path, 1) {
+            Ok(words) => words,
+            Err(error) if error.errno() == Some(NO_ENTRY) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let remedy = "to remove it, once no thread is left at a real-time priority or stopped that should not be";
+        let told = |error| Reason::new(format!("{} cannot be read: {error}", path.display()), remedy);
+        Table::open(Box::new(words)).map(Some).map_err(told)
+    }
+
+    /// Removes the table, if there is one. Who has it open still sees it.
+    ///
+    /// # Errors
+    /// The directory cannot be written.
+    pub fn remove_table(&self, _held: &Lock) -> Result<(), Reason> {
+        remove(&self.path.join(TABLE))
+    }
+
+    /// The same if it is the table of the daemon that was `daemon`, and not one that was made since.
+    ///
+    /// # Errors
+    /// It cannot be read, or the directory cannot be written.
+    pub fn remove_table_of(&self, daemon: Identity, held: &Lock) -> Result<(), Reason> {
+        match self.open_table()? {
+            Some(table) if table.daemon() == daemon => self.remove_table(held),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// ENOENT.
+const NO_ENTRY: i32 = 2;
+
+/// Removes a file that may be there.
+fn remove(path: &Path) -> Result<(), Reason> {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != ErrorKind::NotFound => Err(Reason::new(
+            format!("cannot remove {}: {error}", path.display()),
+            "the right to write to its directory",
+        )),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::table::Beating;
+
+    #[test]
+    fn a_table_is_made_found_by_others_and_removed() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = Directory::at(place.path().join("tactus"));
+        assert!(directory.open_table().unwrap().is_none(), "there is not even a directory");
+        let lock = directory.lock().unwrap();
+        assert!(directory.open_table().unwrap().is_none());
+        std::fs::write(directory.path().join(DRAFT), "half of one").unwrap();
+        let table = directory.create_table(8, &lock).unwrap();
+        let found = directory.open_table().unwrap().unwrap();
+        assert_eq!((found.capacity(), found.boot()), (8, kernel::boot_id().unwrap()));
+        assert_eq!(found.daemon(), Thread::open(std::process::id()).unwrap().identity());
+        directory.remove_table_of(Identity { tid: 1, start_time: 1 }, &lock).unwrap();
+        assert!(directory.open_table().unwrap().is_some(), "it is another's");
+        directory.remove_table_of(table.daemon(), &lock).unwrap();
+        directory.remove_table(&lock).unwrap();
+        assert!(directory.open_table().unwrap().is_none());
+        table.beat(Beating::Guardian);
+        assert_eq!(found.beats(Beating::Guardian), 1);
+    }
+
+    #[test]
+    fn a_second_dispatcher_is_told_who_the_first_is() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = Directory::at(place.path().join("tactus"));
+        let _first = directory.lock().unwrap();
+        let reason = Reason::from(directory.lock().unwrap_err());
+        let me = std::process::id();
+        assert_eq!(reason.why, format!("another dispatcher is at work on this host, as process {me}"));
+        assert!(reason.remedy.contains(&format!("kill {me}")));
+    }
+
+    #[test]
+    fn what_is_no_table_is_refused_with_its_path() {
+        let place = tempfile::tempdir().unwrap();
+        let directory = Directory::at(place.path());
+        std::fs::write(place.path().join(TABLE), [7; 4096]).unwrap();
+        let reason = directory.open_table().unwrap_err();
+        let path = place.path().join(TABLE).display().to_string();
+        assert!(reason.why.contains(&path) && reason.why.contains("does not begin as"), "{reason:?}");
+        std::fs::write(place.path().join(TABLE), [7; 7]).unwrap();
+        assert!(directory.open_table().unwrap_err().why.contains("is not of the length"));
+        assert!(Directory::at("/dev/null").lock().is_err());
+    }
+}

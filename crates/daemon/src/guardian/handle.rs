@@ -1,0 +1,117 @@
+//! The guardian as the daemon holds it.
+
+use super::{COMMAND, Pulse};
+use crate::Reason;
+use crate::directory::Directory;
+use crate::table::{Beating, Table};
+use sched::{Instant, Nanos};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use sys::clock;
+use sys::process::Process;
+use sys::thread::{Identity, Thread};
+
+/// How long a guardian may take to begin.
+const BEGIN: Nanos = Nanos::s(2);
+/// How long one may take to end that has nothing left to guard: it looks at every beat.
+const END: Nanos = Nanos::s(1);
+/// Between two looks at one that begins.
+const LOOK: Nanos = Nanos::ms(1);
+
+/// A guardian that this process has begun. Dropping it leaves the guardian as it is: it is there for when this process ends
+/// without a word. Its descriptor becomes readable when the guardian ends.
+#[derive(Debug)]
+pub struct Handle {
+    child: Child,
+    process: Process,
+    pulse: Pulse,
+}
+
+/// This program, also where its file has been replaced since.
+#[must_use]
+pub fn this_program() -> &'static Path {
+    Path::new("/proc/self/exe")
+}
+
+impl Handle {
+    /// Begins one: `program`, which is this one where nothing else is said, as `guardian DIRECTORY`. Returns when it watches.
+    ///
+    /// # Errors
+    /// It cannot be begun, ends, or does not watch within two seconds. There is none then.
+    pub fn start(directory: &Directory, table: &Table, program: &Path) -> Result<Handle, Reason> {
+        let failed = |why: String| Reason::new(format!("cannot begin the guardian: {why}"), "another try");
+        // It is begun elsewhere, where nothing is kept from being unmounted.
+        let path = std::path::absolute(directory.path()).map_err(|error| failed(error.to_string()))?;
+        let before = table.beats(Beating::Guardian);
+        let mut command = Command::new(program);
+        command.arg0("tactus").arg(COMMAND).arg(path).current_dir("/").stdin(Stdio::null()).stdout(Stdio::null());
+        let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
+        let began = Process::open(child.id()).map_err(|error| failed(error.to_string())).and_then(|process| {
+            let end = clock::now() + BEGIN;
+            // It is not reaped yet, so the number is its own.
+            let identity = Thread::open(child.id())?.identity();
+            while !watches(table, identity, before) {
+                if process.ends_within(LOOK) {
+                    return Err(failed("it has ended at once".to_string()));
+                }
+                if clock::now() >= end {
+                    return Err(failed(format!("it does not watch after {BEGIN}")));
+                }
+            }
+            Ok(process)
+        });
+        match began {
+            Ok(process) => Ok(Handle { child, process, pulse: Pulse::begin(table, clock::now()) }),
+            Err(reason) => {
+                end(&mut child);
+                Err(reason)
+            }
+        }
+    }
+
+    /// Whether it is there and beats, as `table` tells at `now`. To be asked at least at every of its beats
+    /// ([`INTERVAL`](super::INTERVAL)): what it misses is counted in looks.
+    pub fn is_alive(&mut self, table: &Table, now: Instant) -> bool {
+        self.pulse.is_felt(table, now) && !self.process.has_ended()
+    }
+
+    /// Its pid.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.process.pid()
+    }
+
+    /// Waits for the end of one that has nothing left to guard: the table is finished. Ends it if it does not end.
+    pub fn stop(mut self) {
+        if !self.process.ends_within(END) {
+            // It hangs, and is not needed.
+            let _ = self.process.kill();
+        }
+        let _ = self.child.wait();
+    }
+
+    /// Ends it, whatever it does: to begin another.
+    pub fn kill(mut self) {
+        end(&mut self.child);
+    }
+}
+
+/// Whether the guardian is `identity`, and has beaten since that.
+fn watches(table: &Table, identity: Identity, before: u64) -> bool {
+    table.guardian() == Some(identity) && table.beats(Beating::Guardian) != before
+}
+
+/// Kills and reaps.
+fn end(child: &mut Child) {
+    // It may have ended already.
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+impl AsFd for Handle {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.process.as_fd()
+    }
+}

@@ -1,0 +1,213 @@
+//! What the guardian concludes from what it sees, and the daemon from what it sees of its guardian. No clock of their own and
+//! no kernel: the simulated host asks the same.
+
+use super::{INTERVAL, PATIENCE};
+use crate::table::{Beating, Table};
+use sched::Instant;
+
+/// What is to be seen of the daemon.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Daemon {
+    /// It is there.
+    Lives,
+    /// It has ended, all of it.
+    HasEnded,
+}
+
+/// What the guardian is to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Nothing.
+    Fine,
+    /// Kill the daemon: this agent of it hangs.
+    Kill {
+        /// Which.
+        agent: usize,
+    },
+    /// Restore everybody: the daemon has ended, or was killed and does not end.
+    Restore,
+    /// End: everybody has been restored.
+    End,
+}
+
+/// Somebody else's beats, as they are seen at each of our own.
+#[derive(Clone, Copy, Default, Debug)]
+struct Seen {
+    beats: u64,
+    /// How many of our beats ago that was news.
+    ago: u32,
+}
+
+impl Seen {
+    /// Whether that many beats were long ago by now.
+    fn is_late(&mut self, beats: u64) -> bool {
+        self.ago = if self.beats == beats { self.ago.saturating_add(1) } else { 0 };
+        self.beats = beats;
+        self.ago >= PATIENCE
+    }
+}
+
+/// The guardian's watch over the daemon. A step is one beat of the guardian: what the daemon has missed is counted in beats
+/// that the guardian itself ran, so that a machine that stood still raises no alarm.
+#[derive(Clone, Default, Debug)]
+pub struct Watch {
+    agents: Vec<Seen>,
+    /// How many beats ago the daemon was killed.
+    killed: Option<u32>,
+}
+
+impl Watch {
+    /// A beat of the guardian, at which it sees `daemon`.
+    pub fn step(&mut self, table: &Table, daemon: Daemon) -> Verdict {
+        table.beat(Beating::Guardian);
+        if table.is_finished() {
+            return Verdict::End;
+        }
+        if daemon == Daemon::HasEnded {
+            return Verdict::Restore;
+        }
+        if let Some(ago) = &mut self.killed {
+            *ago += 1;
+            return if ago.is_multiple_of(PATIENCE) { Verdict::Restore } else { Verdict::Fine };
+        }
+        self.agents.resize(table.agents(), Seen::default());
+        let late = |(nth, seen): (usize, &mut Seen)| seen.is_late(table.beats(Beating::Agent(nth))).then_some(nth);
+        // Everybody is looked at, late ones or not.
+        let late: Vec<usize> = self.agents.iter_mut().enumerate().filter_map(late).collect();
+        match late.first() {
+            Some(&agent) => {
+                self.killed = Some(0);
+                Verdict::Kill { agent }
+            }
+            None => Verdict::Fine,
+        }
+    }
+}
+
+/// The daemon's look at its guardian's beats, as often as it likes. Looks that come sooner than a beat after one that counted
+/// do not count, so that a machine that stood still raises no alarm here either.
+#[derive(Clone, Copy, Debug)]
+pub struct Pulse {
+    seen: Seen,
+    counted: Instant,
+}
+
+impl Pulse {
+    /// Begins at `now`.
+    #[must_use]
+    pub fn begin(table: &Table, now: Instant) -> Pulse {
+        Pulse { seen: Seen { beats: table.beats(Beating::Guardian), ago: 0 }, counted: now }
+    }
+
+    /// Whether the guardian beats, as it looks at `now`.
+    pub fn is_felt(&mut self, table: &Table, now: Instant) -> bool {
+        if now < self.counted.saturating_add(INTERVAL) {
+            return self.seen.ago < PATIENCE;
+        }
+        self.counted = now;
+        !self.seen.is_late(table.beats(Beating::Guardian))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sched::Nanos;
+    use std::sync::atomic::{AtomicU64, Ordering};
+    use sys::thread::Identity;
+
+    struct Heap(Vec<AtomicU64>);
+
+    impl crate::kernel::Cells for Heap {
+        fn len(&self) -> usize {
+            self.0.len()
+        }
+
+        fn load(&self, at: usize) -> u64 {
+            self.0[at].load(Ordering::Acquire)
+        }
+
+        fn store(&self, at: usize, value: u64) {
+            self.0[at].store(value, Ordering::Release);
+        }
+    }
+
+    fn table() -> Table {
+        let words = (0..Table::words(1)).map(|_| AtomicU64::new(0)).collect();
+        Table::create(Box::new(Heap(words)), "boot", Identity { tid: 1, start_time: 1 })
+    }
+
+    #[test]
+    fn an_agent_that_misses_its_beats_in_a_row_has_the_daemon_killed_once() {
+        let (table, mut watch) = (table(), Watch::default());
+        let mut step = |beating: &[usize]| {
+            beating.iter().for_each(|&nth| table.beat(Beating::Agent(nth)));
+            watch.step(&table, Daemon::Lives)
+        };
+        for _ in 0..3 * PATIENCE {
+            assert_eq!(step(&[]), Verdict::Fine, "none is to be watched");
+        }
+        table.set_agents(2);
+        for nth in 0..10 * PATIENCE {
+            let one_of_both = if nth % (PATIENCE - 1) == 0 { &[0, 1][..] } else { &[0] };
+            assert_eq!(step(one_of_both), Verdict::Fine, "not in a row: {nth}");
+        }
+        assert_eq!(step(&[0, 1]), Verdict::Fine);
+        for _ in 1..PATIENCE {
+            assert_eq!(step(&[0]), Verdict::Fine);
+        }
+        assert_eq!(step(&[0]), Verdict::Kill { agent: 1 });
+        for _ in 1..PATIENCE {
+            assert_eq!(step(&[0, 1]), Verdict::Fine, "its end is awaited");
+        }
+        assert_eq!(step(&[]), Verdict::Restore, "it does not end");
+        assert_eq!(step(&[]), Verdict::Fine);
+        assert_eq!(watch.step(&table, Daemon::HasEnded), Verdict::Restore);
+        assert!(table.beats(Beating::Guardian) > 10);
+    }
+
+    #[test]
+    fn who_was_not_to_be_watched_for_a_while_has_all_patience_again() {
+        let (table, mut watch) = (table(), Watch::default());
+        table.set_agents(1);
+        table.beat(Beating::Agent(0));
+        for _ in 0..PATIENCE {
+            assert_eq!(watch.step(&table, Daemon::Lives), Verdict::Fine);
+        }
+        table.set_agents(0);
+        assert_eq!(watch.step(&table, Daemon::Lives), Verdict::Fine);
+        table.set_agents(1);
+        for _ in 0..PATIENCE {
+            assert_eq!(watch.step(&table, Daemon::Lives), Verdict::Fine);
+        }
+        assert_eq!(watch.step(&table, Daemon::Lives), Verdict::Kill { agent: 0 });
+    }
+
+    #[test]
+    fn a_daemon_that_ends_is_restored_after_unless_it_had_finished() {
+        let (table, mut watch) = (table(), Watch::default());
+        assert_eq!(watch.step(&table, Daemon::HasEnded), Verdict::Restore);
+        table.finish();
+        for daemon in [Daemon::Lives, Daemon::HasEnded] {
+            assert_eq!(watch.step(&table, daemon), Verdict::End);
+        }
+    }
+
+    #[test]
+    fn a_guardian_is_missed_after_as_many_beats_and_not_after_a_pause() {
+        let (table, begin) = (table(), Instant::at_ns(7));
+        let mut pulse = Pulse::begin(&table, begin);
+        let at = |beats: u64, looks: u64| begin + INTERVAL.saturating_mul(beats) + Nanos::us(looks);
+        // A pause as long as a day, looked back on by hasty looks.
+        assert!((0..100).all(|look| pulse.is_felt(&table, at(1_728_000, look))));
+        table.beat(Beating::Guardian);
+        let later = 1_728_000;
+        for nth in 1..=u64::from(PATIENCE) {
+            assert!(pulse.is_felt(&table, at(later + nth, 0)), "{nth}");
+        }
+        assert!(!pulse.is_felt(&table, at(later + u64::from(PATIENCE) + 1, 0)));
+        assert!(!pulse.is_felt(&table, at(later + u64::from(PATIENCE) + 1, 1)), "it stays so for hasty looks");
+        table.beat(Beating::Guardian);
+        assert!(pulse.is_felt(&table, at(later + u64::from(PATIENCE) + 2, 1)));
+    }
+}

@@ -1,0 +1,345 @@
+//! The daemon on this host: agents, sentinels, a keeper and a guardian around one [`Dispatcher`].
+//!
+//! Whoever takes the dispatcher's lock runs at the priority of an agent while it has it: an ordinary thread that was
+//! preempted with it would keep every agent waiting.
+
+mod agent;
+mod keeper;
+
+use crate::dispatch::{Dispatcher, Left, Refusal, Wish};
+use crate::kernel::priority;
+use crate::linux::{Linux, Sentinels};
+use crate::table::Table;
+use crate::directory::{Directory, Refused};
+use crate::{Reason, restore};
+use agent::Post;
+use keeper::Watcher;
+use sched::{CpuSet, Descriptor, EntityId, Instant, Knobs, Nanos};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::Builder;
+use sys::attributes::{self, Attributes};
+use sys::event::{Bell, Waiting};
+use sys::{affinity, memory, thread};
+use trace::Event;
+
+/// How many threads the table of originals has room for.
+const ROWS: usize = 4096;
+
+/// How the daemon is set up.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// Where the table of originals and the lock are.
+    pub directory: Directory,
+    /// The program that is the guardian, when called so.
+    pub executable: PathBuf,
+    /// Who decides.
+    pub policy: &'static Descriptor,
+    /// And how.
+    pub knobs: Knobs,
+}
+
+/// What the threads of the daemon share.
+struct Shared<'k> {
+    kernel: &'k Linux,
+    dispatcher: Mutex<Dispatcher<&'k Linux>>,
+    table: Arc<Table>,
+    posts: Vec<Post>,
+    /// By the number of the CPU, which post is there.
+    places: Vec<Option<usize>>,
+    /// What the keeper rests at; its bell.
+    rest: Waiting,
+    rouse: Bell,
+    over: AtomicBool,
+    /// The shortest period that is promised to anybody. Unit: ns.
+    shortest: AtomicU64,
+    warnings: Mutex<Vec<Reason>>,
+    failure: Mutex<Option<Reason>>,
+    /// Rung when something happened that the front has to know.
+    news: Bell,
+}
+
+impl<'k> Shared<'k> {
+    fn lock(&self) -> MutexGuard<'_, Dispatcher<&'k Linux>> {
+        self.dispatcher.lock().expect("who panics with the dispatcher ends the daemon")
+    }
+
+    /// Calls the agents of these CPUs.
+    fn call(&self, cpus: &CpuSet) {
+        for cpu in cpus.iter() {
+            if let Some(Some(place)) = self.places.get(cpu.index()) {
+                self.posts[*place].call();
+            }
+        }
+    }
+
+    fn shortest_period(&self) -> Nanos {
+        Nanos::ns(self.shortest.load(Ordering::Relaxed))
+    }
+
+    fn warn(&self, reason: Reason) {
+        let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        if !warnings.contains(&reason) {
+            warnings.push(reason);
+        }
+    }
+
+    /// One of the threads of the daemon has failed: all is over.
+    fn fail(&self, reason: Reason) {
+        self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
+        self.end();
+        restore_all(self);
+    }
+
+    fn end(&self) {
+        self.over.store(true, Ordering::Release);
+        self.posts.iter().for_each(Post::call);
+        self.rouse.ring();
+        self.news.ring();
+    }
+}
+
+/// Does `work` at the priority of an agent.
+fn as_agent<T>(work: impl FnOnce() -> T) -> T {
+    let me = thread::current();
+    let before = attributes::get(me).ok();
+    // Without the privilege there are no agents either that could be kept waiting.
+    let raised = attributes::apply(me, Attributes::raised(priority::AGENT)).is_ok();
+    let done = work();
+    if let (true, Some(before)) = (raised, before) {
+        let _ = attributes::apply(me, before);
+    }
+    done
+}
+
+/// The daemon, as whoever asks it for something sees it.
+#[derive(Clone, Copy)]
+pub struct Front<'a, 'k> {
+    shared: &'a Shared<'k>,
+}
+
+impl std::fmt::Debug for Front<'_, '_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Front").field("over", &self.is_over()).finish_non_exhaustive()
+    }
+}
+
+impl Front<'_, '_> {
+    /// Promises what `wish` asks for to process `pid` and all it begins.
+    ///
+    /// # Errors
+    /// It is refused; nothing has changed.
+    pub fn admit(&self, wish: &Wish, pid: u32) -> Result<Vec<EntityId>, Refusal> {
+        let ours = ancestors();
+        let (entities, call) = as_agent(|| self.shared.lock().admit(wish, pid, &ours))?;
+        let period = wish.reservation.period.as_ns();
+        self.shared.shortest.fetch_min(period, Ordering::Relaxed);
+        self.shared.call(&call);
+        self.shared.rouse.ring();
+        Ok(entities)
+    }
+
+    /// Ends the promise to `e`.
+    pub fn dismiss(&self, e: EntityId) {
+        let call = as_agent(|| self.shared.lock().dismiss(e));
+        self.shared.call(&call);
+    }
+
+    /// Exchanges what has happened for an empty list. Says how many events were lost because nobody came in time.
+    pub fn read_journal(&self, events: &mut Vec<(Instant, Event)>) -> u64 {
+        // Memory is had before the lock is.
+        events.clear();
+        as_agent(|| self.shared.lock().read_journal(events))
+    }
+
+    /// Who is not served any more since this was last asked.
+    #[must_use]
+    pub fn take_left(&self) -> Vec<Left> {
+        as_agent(|| self.shared.lock().take_left())
+    }
+
+    /// Since when the journal counts, by the monotonic clock.
+    #[must_use]
+    pub fn epoch(&self) -> Instant {
+        as_agent(|| self.shared.lock().epoch())
+    }
+
+    /// Whether this host tells when `e` wakes.
+    #[must_use]
+    pub fn is_seen(&self, e: EntityId) -> bool {
+        as_agent(|| self.shared.lock().is_seen(e))
+    }
+
+    /// What `e` is told by its policy under `name`.
+    #[must_use]
+    pub fn inspect(&self, e: EntityId, name: &str) -> Option<i64> {
+        as_agent(|| self.shared.lock().machine().inspect(e, name))
+    }
+
+    /// What went wrong without ending anything.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<Reason> {
+        self.shared.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether the daemon has failed and restores.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.shared.over.load(Ordering::Acquire)
+    }
+
+    /// Becomes readable when the daemon has failed.
+    #[must_use]
+    pub fn news(&self) -> &Bell {
+        &self.shared.news
+    }
+}
+
+/// This process and those that began it: whoever holds them holds the daemon.
+fn ancestors() -> Vec<u32> {
+    let mut all = vec![std::process::id(), 1];
+    let mut pid = std::process::id();
+    while let Ok(status) = thread::status(pid) {
+        if status.parent <= 1 {
+            break;
+        }
+        all.push(status.parent);
+        pid = status.parent;
+    }
+    all
+}
+
+/// Why the daemon could not begin, or did not end as it should.
+#[derive(Debug)]
+pub enum Failure {
+    /// There is one already.
+    Running(Reason),
+    /// It cannot be had here.
+    Refused(Reason),
+    /// One of its threads failed. All is what it was before.
+    Failed(Reason),
+}
+
+impl From<Refused> for Failure {
+    fn from(refused: Refused) -> Failure {
+        match refused {
+            Refused::Held(_) => Failure::Running(refused.into()),
+            other => Failure::Refused(other.into()),
+        }
+    }
+}
+
+impl From<sys::Error> for Failure {
+    fn from(error: sys::Error) -> Failure {
+        Failure::Refused(error.into())
+    }
+}
+
+/// Runs the daemon for as long as `front` does, and restores everything.
+///
+/// # Errors
+/// See [`Failure`].
+pub fn serve<R>(setup: &Setup, front: impl FnOnce(Front<'_, '_>) -> R) -> Result<R, Failure> {
+    let held = setup.directory.lock()?;
+    // What a daemon that died has left behind comes first.
+    restore::replay(&Linux::new()?, &setup.directory, &held).map_err(Failure::Refused)?;
+    memory::lock().or_else(|error| if error.remedy().is_some() { Ok(()) } else { Err(error) })?;
+    let cpus = affinity::get(thread::current())?;
+    let posts = cpus.iter().map(Post::new).collect::<sys::Result<Vec<Post>>>()?;
+    let mut places = vec![None; posts.last().map_or(0, |post| post.cpu.index() + 1)];
+    posts.iter().enumerate().for_each(|(place, post)| places[post.cpu.index()] = Some(place));
+    let sentinels = Sentinels::start(posts.iter().map(|post| (post.cpu, Arc::clone(&post.quiet))))?;
+    let waiting = posts.iter().map(|post| (post.cpu, Arc::clone(&post.waiting)));
+    let kernel = Linux::with(sentinels, waiting)?;
+    let table = Arc::new(setup.directory.create_table(ROWS, &held).map_err(Failure::Refused)?);
+    table.set_agents(posts.len());
+    let mut watcher = Watcher::start(setup, Arc::clone(&table)).map_err(Failure::Refused)?;
+    let dispatcher = Dispatcher::new(&kernel, Arc::clone(&table), setup.policy, &setup.knobs, places.len());
+    let dispatcher = dispatcher.map_err(|refused| Failure::Refused(Reason::new(refused.to_string(), "")))?;
+    let (rest, rouse) = (Waiting::new()?, Bell::new()?);
+    rest.add(&rouse, 0)?;
+    let shared = Shared {
+        kernel: &kernel,
+        dispatcher: Mutex::new(dispatcher),
+        table: Arc::clone(&table),
+        posts,
+        places,
+        rest,
+        rouse,
+        over: AtomicBool::new(false),
+        shortest: AtomicU64::new(u64::MAX),
+        warnings: Mutex::new(Vec::new()),
+        failure: Mutex::new(None),
+        news: Bell::new()?,
+    };
+    let answer = run(&shared, &mut watcher, front);
+    table.finish();
+    watcher.stop();
+    setup.directory.remove_table(&held).map_err(Failure::Failed)?;
+    match shared.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(reason) => Err(Failure::Failed(reason)),
+        None => answer,
+    }
+}
+
+/// Begins the threads, has `front` do what it wants, and ends them.
+fn run<R>(
+    shared: &Shared<'_>,
+    watcher: &mut Watcher<'_>,
+    front: impl FnOnce(Front<'_, '_>) -> R,
+) -> Result<R, Failure> {
+    std::thread::scope(|scope| {
+        let agents = (0..shared.posts.len()).map(|place| {
+            let name = format!("tactus-agent-{}", shared.posts[place].cpu);
+            let body = move || guarded(shared, || agent::enter(shared.posts[place].cpu), || agent::serve(shared, place));
+            Builder::new().name(name).spawn_scoped(scope, body)
+        });
+        let begun = agents.collect::<std::io::Result<Vec<_>>>();
+        let keeper = Builder::new().name("tactus-keeper".to_string()).spawn_scoped(scope, move || {
+            guarded(shared, keeper::enter, || keeper::serve(shared, watcher));
+        });
+        let begun = begun.and(keeper);
+        let answer = match begun {
+            Ok(_) => Ok(catch_unwind(AssertUnwindSafe(|| front(Front { shared })))),
+            Err(error) => Err(Failure::Refused(Reason::new(format!("cannot begin a thread: {error}"), ""))),
+        };
+        restore_all(shared);
+        shared.end();
+        match answer? {
+            Ok(answer) => Ok(answer),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
+/// Runs a thread of the daemon: whatever goes wrong in it ends all.
+fn guarded(shared: &Shared<'_>, enter: impl FnOnce() -> sys::Result<()>, serve: impl FnOnce() -> sys::Result<()>) {
+    let body = AssertUnwindSafe(|| enter().and_then(|()| serve()));
+    match catch_unwind(body) {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => shared.fail(error.into()),
+        Err(_) => {
+            let me = std::thread::current();
+            let why = format!("the thread {} found a law broken", me.name().unwrap_or("of the daemon"));
+            shared.fail(Reason::new(why, "a report of this, with what was printed above"));
+        }
+    }
+}
+
+/// Everybody is what it was: in order where the dispatcher is whole, from the table where it is not.
+fn restore_all(shared: &Shared<'_>) {
+    let orderly = catch_unwind(AssertUnwindSafe(|| {
+        as_agent(|| match shared.dispatcher.lock() {
+            Ok(mut dispatcher) => {
+                dispatcher.dismiss_all();
+                true
+            }
+            Err(_) => false,
+        })
+    }));
+    if !matches!(orderly, Ok(true)) {
+        restore::restore(shared.kernel, &shared.table);
+    }
+}

@@ -1,0 +1,329 @@
+//! On the real kernel, with children of our own.
+
+use super::*;
+use crate::linux::Linux;
+use crate::table::Beating;
+use sched::{CpuSet, Nanos};
+use std::process::{Command, Stdio};
+use sys::child::{Child, Work};
+use sys::shared::Words;
+use sys::thread::{State, Thread};
+use sys::{affinity, attributes, clock};
+
+/// A table with a file of its own.
+struct Place {
+    table: Table,
+    _directory: tempfile::TempDir,
+}
+
+impl Place {
+    fn new() -> Place {
+        let directory = tempfile::tempdir().unwrap();
+        let words = Words::create(&directory.path().join("words"), Table::words(16)).unwrap();
+        let me = Thread::open(std::process::id()).unwrap().identity();
+        Place { table: Table::create(Box::new(words), &sys::kernel::boot_id().unwrap(), me), _directory: directory }
+    }
+
+    /// Writes thread `tid`, first of its process, down as it is now, to be confined to `confined`.
+    fn record(&self, tid: u32, confined: CpuSet) -> (Row, Entry) {
+        let thread = Thread::open(tid).unwrap().identity();
+        let original = Original { attributes: attributes::get(tid).unwrap(), affinity: affinity::get(tid).unwrap() };
+        let entry = Entry { thread, leader: thread, original, confined };
+        (self.table.record(&entry).unwrap(), entry)
+    }
+}
+
+/// Two CPUs, each as a set; none where there is but one.
+fn two_cpus() -> Option<[CpuSet; 2]> {
+    let allowed = affinity::get(std::process::id()).unwrap();
+    let mut cpus = allowed.iter().map(CpuSet::one);
+    let two = cpus.next().zip(cpus.next()).map(|(first, second)| [first, second]);
+    if two.is_none() {
+        eprintln!("SKIPPED: there is one CPU only");
+    }
+    two
+}
+
+/// Raises thread `tid` as the daemon does; whether that is permitted.
+fn raise(tid: u32, priority: u32) -> bool {
+    match attributes::set(tid, Attributes::raised(priority)) {
+        Ok(()) => true,
+        Err(refused @ sys::Error::NotPermitted { .. }) => {
+            eprintln!("SKIPPED: {refused}");
+            false
+        }
+        Err(other) => panic!("{other}"),
+    }
+}
+
+fn state_becomes(tid: u32, wanted: impl Fn(State) -> bool) -> bool {
+    (0..500).any(|_| {
+        clock::sleep(Nanos::ms(1));
+        wanted(Thread::open(tid).unwrap().status().unwrap().state)
+    })
+}
+
+/// A process that is gone with its handle.
+struct Shell(std::process::Child);
+
+impl Shell {
+    /// Runs `script`, which says a word for each thing that is to be waited for, and ends with its input.
+    fn run(script: &str) -> Shell {
+        let begun = Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
+        Shell(begun.unwrap())
+    }
+
+    fn tell(&mut self, words: &str) {
+        use std::io::Write;
+        self.0.stdin.as_mut().unwrap().write_all(words.as_bytes()).unwrap();
+    }
+
+    /// The numbers it says next, in one line.
+    fn hear(&mut self) -> Vec<u32> {
+        use std::io::Read;
+        let out = self.0.stdout.as_mut().unwrap();
+        let mut line = String::new();
+        let mut byte = [0];
+        while out.read(&mut byte).unwrap() == 1 && byte[0] != b'\n' {
+            line.push(char::from(byte[0]));
+        }
+        line.split(' ').map(|word| word.parse().unwrap()).collect()
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        drop(self.0.stdin.take());
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn everything_that_is_ours_is_changed_back_and_a_second_time_changes_nothing() {
+    let (kernel, place) = (Linux::new().unwrap(), Place::new());
+    let Some([first, _]) = two_cpus() else { return };
+    let originals = [
+        Attributes::of(Policy::Other { nice: 3 }),
+        Attributes::of(Policy::Batch { nice: 0 }),
+        Attributes::of(Policy::Idle),
+        Attributes { reset_on_fork: true, ..Attributes::of(Policy::Other { nice: 0 }) },
+        Attributes::of(Policy::RoundRobin { priority: 2 }),
+        Attributes::of(Policy::Deadline {
+            runtime: Nanos::us(100),
+            deadline: Nanos::ms(5),
+            period: Nanos::ms(10),
+            reclaim: false,
+            overrun: false,
+        }),
+    ];
+    for (nth, original) in originals.into_iter().enumerate() {
+        let child = Child::start(Work::Spin { busy: Nanos::us(100), idle: Nanos::ms(1) }).unwrap();
+        match attributes::set(child.pid(), original) {
+            Ok(()) => {}
+            Err(refused @ (sys::Error::NotPermitted { .. } | sys::Error::Call { .. })) => {
+                eprintln!("SKIPPED: {refused}");
+                continue;
+            }
+            Err(other) => panic!("{other}"),
+        }
+        let (row, entry) = place.record(child.pid(), first);
+        let is_raised = raise(child.pid(), if nth % 2 == 0 { priority::RAISED } else { priority::AMONG_OTHERS });
+        affinity::set(child.pid(), &first).unwrap();
+        place.table.set_stopped(row, true);
+        child.process().stop().unwrap();
+        assert!(state_becomes(child.pid(), |state| state == State::Stopped));
+        let restored = restore(&kernel, &place.table);
+        let [done] = &restored.threads[..] else { panic!("{restored:?}") };
+        assert!(restored.is_settled() && done.end() == End::Restored, "{done}");
+        assert_eq!((&done.stop, &done.affinity), (&Outcome::Restored, &Outcome::Restored), "{done}");
+        assert_eq!(done.attributes == Outcome::Restored, is_raised);
+        assert_eq!(attributes::get(child.pid()).unwrap(), original);
+        assert_eq!(affinity::get(child.pid()).unwrap(), entry.original.affinity);
+        assert!(state_becomes(child.pid(), |state| state != State::Stopped));
+        assert!(!place.table.is_stopped(row));
+        let again = restore(&kernel, &place.table);
+        assert_eq!(again.count(End::AsBefore), 1, "{again}");
+        // SCHED_DEADLINE cannot be confined.
+        if !matches!(original.policy, Policy::Deadline { .. }) {
+            let held = kernel.open_as(entry.thread).unwrap();
+            affinity::set(child.pid(), &first).unwrap();
+            let one = restore_entry(&kernel, &place.table, row, &entry, &held);
+            assert_eq!((one.affinity, one.stop), (Outcome::Restored, Outcome::AsBefore));
+        }
+        place.table.forget(row);
+    }
+}
+
+#[test]
+fn what_somebody_else_has_set_since_is_left() {
+    let (kernel, place) = (Linux::new().unwrap(), Place::new());
+    let Some([first, second]) = two_cpus() else { return };
+    let child = Child::start(Work::Sleep).unwrap();
+    place.record(child.pid(), first);
+    affinity::set(child.pid(), &second).unwrap();
+    let theirs = Attributes::of(Policy::Batch { nice: 9 });
+    attributes::set(child.pid(), theirs).unwrap();
+    let restored = restore(&kernel, &place.table);
+    assert_eq!((restored.count(End::Left), restored.is_settled()), (1, true), "{restored}");
+    assert_eq!((attributes::get(child.pid()).unwrap(), affinity::get(child.pid()).unwrap()), (theirs, second));
+    let words = restored.threads[0].to_string();
+    assert_eq!(words.matches("somebody else").count(), 2, "{words}");
+}
+
+#[test]
+fn who_is_gone_stands_in_nobodys_way_and_nobody_of_its_number_is_touched() {
+    let (kernel, place) = (Linux::new().unwrap(), Place::new());
+    let Some([first, _]) = two_cpus() else { return };
+    let [gone, kept] = [(); 2].map(|()| Child::start(Work::Sleep).unwrap());
+    let (row, entry) = place.record(gone.pid(), first);
+    place.table.set_stopped(row, true);
+    drop(gone);
+    // A later thread of a number that is in the table.
+    let earlier = Thread::open(kept.pid()).unwrap().identity();
+    let earlier = sys::thread::Identity { start_time: earlier.start_time - 1, ..earlier };
+    place.table.record(&Entry { thread: earlier, leader: earlier, ..entry }).unwrap();
+    affinity::set(kept.pid(), &first).unwrap();
+    let restored = restore(&kernel, &place.table);
+    assert_eq!((restored.count(End::Gone), restored.is_settled()), (2, true), "{restored}");
+    assert_eq!(affinity::get(kept.pid()).unwrap(), first, "it is another");
+    place.record(kept.pid(), first);
+    assert_eq!(restore(&kernel, &place.table).count(End::Gone), 2);
+    assert_eq!(restore(&kernel, &place.table).threads.len(), 3);
+}
+
+#[test]
+fn one_that_cannot_be_what_it_was_is_said_and_the_rest_is_restored() {
+    let (kernel, place) = (Linux::new().unwrap(), Place::new());
+    let Some([first, _]) = two_cpus() else { return };
+    let children = [(); 2].map(|()| Child::start(Work::Sleep).unwrap());
+    // No kernel knows such a class.
+    let (row, entry) = place.record(children[0].pid(), first);
+    let unknown = Attributes::of(Policy::Unknown(77));
+    place.table.forget(row);
+    let original = Original { attributes: unknown, ..entry.original };
+    place.table.record(&Entry { original, ..entry }).unwrap();
+    place.record(children[1].pid(), first);
+    if !children.iter().all(|child| raise(child.pid(), priority::RAISED)) {
+        return;
+    }
+    for _ in 0..2 {
+        let restored = restore(&kernel, &place.table);
+        assert_eq!((restored.count(End::Failed), restored.is_settled()), (1, false), "{restored}");
+        let reason = restored.threads[0].failures().next().unwrap();
+        assert!(reason.why.contains("class 77") && reason.why.contains("it is SCHED_OTHER"), "{reason:?}");
+        let now = attributes::get(children[0].pid()).unwrap();
+        assert!(matches!(now.policy, Policy::Other { .. }), "it does not stay at real-time priority: {now}");
+        assert_eq!(attributes::get(children[1].pid()).unwrap(), entry.original.attributes);
+    }
+}
+
+#[test]
+fn children_that_are_not_in_the_table_are_found_down_to_the_last() {
+    let (kernel, place) = (Linux::new().unwrap(), Place::new());
+    let Some([first, _]) = two_cpus() else { return };
+    let mut shell = Shell::run("exec 3<&0; read go; sh -c 'sh -c \"read end <&3\" & echo $$ $!; wait' & wait");
+    let pid = shell.0.id();
+    attributes::set(pid, Attributes::of(Policy::Other { nice: 5 })).unwrap();
+    let (_, entry) = place.record(pid, first);
+    let is_raised = raise(pid, priority::RAISED);
+    affinity::set(pid, &first).unwrap();
+    shell.tell("go\n");
+    let born = shell.hear();
+    assert_eq!(born.len(), 2);
+    let begun = if is_raised { 0 } else { 5 };
+    for &child in &born {
+        assert_eq!(affinity::get(child).unwrap(), first);
+        assert_eq!(attributes::get(child).unwrap(), Attributes::of(Policy::Other { nice: begun }));
+    }
+    let restored = restore(&kernel, &place.table);
+    assert!(restored.is_settled(), "{restored}");
+    let mut found: Vec<u32> = restored.threads.iter().map(|thread| thread.thread.tid).collect();
+    found.sort_unstable();
+    let mut all = [&born[..], &[pid]].concat();
+    all.sort_unstable();
+    assert_eq!(found, all);
+    for tid in all {
+        assert_eq!(affinity::get(tid).unwrap(), entry.original.affinity, "{restored:?}");
+        assert_eq!(attributes::get(tid).unwrap(), entry.original.attributes, "{restored:?}");
+    }
+}
+
+#[test]
+fn one_client_is_restored_and_those_of_another_are_not_taken_for_its_children() {
+    let (kernel, place) = (Linux::new().unwrap(), Place::new());
+    let Some([first, _]) = two_cpus() else { return };
+    let mut shell = Shell::run("exec 3<&0; read go; sh -c 'echo $$; read end <&3' & wait");
+    let parent = shell.0.id();
+    let (_, entry) = place.record(parent, first);
+    affinity::set(parent, &first).unwrap();
+    shell.tell("go\n");
+    let child = shell.hear()[0];
+    place.record(child, first);
+    let restored = restore_where(&kernel, &place.table, |found| found.leader == entry.leader);
+    assert_eq!(restored.threads.len(), 1, "{restored:?}");
+    assert_eq!(affinity::get(parent).unwrap(), entry.original.affinity);
+    assert_eq!(affinity::get(child).unwrap(), first);
+}
+
+#[test]
+fn two_may_restore_at_a_time() {
+    let (kernel, place) = (Linux::new().unwrap(), Place::new());
+    let Some([first, _]) = two_cpus() else { return };
+    let children: Vec<Child> = (0..8).map(|_| Child::start(Work::Sleep).unwrap()).collect();
+    let before = affinity::get(children[0].pid()).unwrap();
+    for child in &children {
+        let (row, _) = place.record(child.pid(), first);
+        raise(child.pid(), priority::RAISED);
+        affinity::set(child.pid(), &first).unwrap();
+        place.table.set_stopped(row, true);
+        child.process().stop().unwrap();
+    }
+    std::thread::scope(|scope| {
+        for both in [(); 2].map(|()| scope.spawn(|| restore(&kernel, &place.table))) {
+            let restored = both.join().unwrap();
+            assert!(restored.is_settled(), "{restored:?}");
+        }
+    });
+    for child in &children {
+        assert_eq!(affinity::get(child.pid()).unwrap(), before);
+        assert!(matches!(attributes::get(child.pid()).unwrap().policy, Policy::Other { .. }));
+        assert!(state_becomes(child.pid(), |state| state == State::Sleeping));
+    }
+}
+
+#[test]
+fn a_table_that_was_left_is_replayed_and_removed_unless_something_is_left_to_do() {
+    let kernel = Linux::new().unwrap();
+    let Some([first, _]) = two_cpus() else { return };
+    let place = tempfile::tempdir().unwrap();
+    let directory = Directory::at(place.path());
+    let lock = directory.lock().unwrap();
+    assert!(matches!(replay(&kernel, &directory, &lock), Ok(Replayed::Nothing)));
+    let child = Child::start(Work::Sleep).unwrap();
+    let before = affinity::get(child.pid()).unwrap();
+    let thread = Thread::open(child.pid()).unwrap().identity();
+    let original = Original { attributes: attributes::get(child.pid()).unwrap(), affinity: before };
+    let entry = Entry { thread, leader: thread, original, confined: first };
+    affinity::set(child.pid(), &first).unwrap();
+    // CPUs that are not there cannot be given back.
+    let nowhere: CpuSet = CpuSet::one(sched::CpuId::new(sched::id::CPUS_MAX - 1));
+    let table = directory.create_table(2, &lock).unwrap();
+    let row = table.record(&Entry { original: Original { affinity: nowhere, ..original }, ..entry }).unwrap();
+    let Ok(Replayed::Done(restored)) = replay(&kernel, &directory, &lock) else { panic!("there is a table") };
+    assert!(restored.count(End::Failed) == 1 && !table.is_finished(), "{restored}");
+    table.forget(row);
+    table.record(&entry).unwrap();
+    let Ok(Replayed::Done(restored)) = replay(&kernel, &directory, &lock) else { panic!("there is a table") };
+    assert!(restored.count(End::Restored) == 1 && table.is_finished(), "{restored}");
+    assert_eq!(affinity::get(child.pid()).unwrap(), before);
+    assert!(matches!(replay(&kernel, &directory, &lock), Ok(Replayed::Nothing)));
+
+    affinity::set(child.pid(), &first).unwrap();
+    let words = Words::create(&place.path().join("table"), Table::words(1)).unwrap();
+    let stale = Table::create(Box::new(words), "another start of the machine", thread);
+    stale.record(&entry).unwrap();
+    stale.beat(Beating::Guardian);
+    assert!(matches!(replay(&kernel, &directory, &lock), Ok(Replayed::Stale)));
+    assert_eq!(affinity::get(child.pid()).unwrap(), first, "it is nobody of that start");
+    assert!(directory.open_table().unwrap().is_none());
+}

@@ -78,7 +78,9 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Some(Command::Policies(args)) => policies_list::run(&args),
         Some(Command::Demo(args)) => demo::run(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),
-        Some(Command::Guardian { directory }) => std::process::exit(i32::from(daemon::guardian::main(&directory) != ExitCode::SUCCESS)),
+        Some(Command::Guardian { directory }) => {
+            std::process::exit(i32::from(daemon::guardian::main(&directory) != ExitCode::SUCCESS))
+        }
         Some(Command::Completions { shell }) => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "tactus", &mut script);

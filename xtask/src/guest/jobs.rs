@@ -53,6 +53,8 @@ pub(crate) struct Job {
     pub(crate) title: &'static str,
     pub(crate) programs: &'static [Program],
     pub(crate) time: Time,
+    /// How often it may be tried: what is measured depends on what else the host does.
+    pub(crate) tries: u32,
     /// Whether it takes a seed and rounds.
     pub(crate) is_random: bool,
     /// When a guest is ended, given how much is wanted.
@@ -69,7 +71,8 @@ pub(crate) const JOBS: &[Job] = &[
         name: "guest-doctor",
         title: "guest-doctor: what tactus finds out about a guest kernel",
         programs: &[TACTUS],
-        time: Time::Executed,
+        time: Time::Host,
+        tries: 2,
         is_random: false,
         limit: |_| Duration::from_secs(120),
         words: |_| ["/bin/tactus", "doctor", "--seconds", "2", "--json"].map(String::from).to_vec(),
@@ -80,6 +83,7 @@ pub(crate) const JOBS: &[Job] = &[
         title: "guest-storm: everything is as before, whoever of us is killed or stopped",
         programs: &[TACTUS, STORM],
         time: Time::Executed,
+        tries: 1,
         is_random: true,
         limit: |extent| Duration::from_secs(120 + 10 * u64::from(extent.rounds)),
         words: |extent| {

@@ -71,6 +71,23 @@ fn check(job: &Job, suite: &str, extent: &Extent, keep: bool) -> Result<Outcome>
         return Ok(Outcome::Failed(Failure { text, again: again(job, suite, extent) }));
     }
     let machine = Machine { kernel: &kernel, folder: &folder, time: job.time, limit: (job.limit)(extent) };
+    let mut outcome = boot(job, &kernel, &machine, &again(job, suite, extent))?;
+    for _ in 1..job.tries {
+        if let Outcome::Failed(failure) = &outcome {
+            println!("      once more: {}", failure.text.lines().last().unwrap_or_default());
+            outcome = boot(job, &kernel, &machine, &again(job, suite, extent))?;
+        }
+    }
+    if keep || matches!(outcome, Outcome::Failed(_)) {
+        println!("      kept in {}", folder.display());
+    } else {
+        fs::remove_dir_all(&folder)?;
+    }
+    Ok(outcome)
+}
+
+/// Boots a guest for a job, a second time if it dies, and judges what comes of it.
+fn boot(job: &Job, kernel: &Kernel, machine: &Machine, again: &str) -> Result<Outcome> {
     let mut hear = |line: &str| {
         // Of a job that is random or long, who waits sees how far it is.
         if job.is_random {
@@ -85,13 +102,7 @@ fn check(job: &Job, suite: &str, extent: &Extent, keep: bool) -> Result<Outcome>
     }
     let (up, whole) = (ran.up.as_deref().unwrap_or("never"), begin.elapsed().as_secs_f64());
     println!("      Linux {}: up after {up} s, off after {whole:.1} s", kernel.release);
-    let outcome = outcome(job, &kernel, &machine, &ran, &again(job, suite, extent));
-    if keep || matches!(outcome, Outcome::Failed(_)) {
-        println!("      kept in {}", folder.display());
-    } else {
-        fs::remove_dir_all(&folder)?;
-    }
-    Ok(outcome)
+    Ok(outcome(job, kernel, machine, &ran, again))
 }
 
 /// What comes of how a guest ended.

@@ -19,7 +19,9 @@ use anyhow::{Context, Result, bail};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use flock::{Flock, Kind};
+use std::ffi::OsString;
 use std::hash::{BuildHasher, Hasher, RandomState};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
 use strike::Round;
@@ -45,6 +47,13 @@ enum Part {
     /// Be one of those whom a storm goes over
     #[command(hide = true)]
     Work { kind: Kind, storm: u32 },
+    /// Be another program, until the storm ends
+    #[command(hide = true)]
+    Become {
+        storm: u32,
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<OsString>,
+    },
 }
 
 #[derive(Args, Debug)]
@@ -67,6 +76,7 @@ fn main() -> ExitCode {
     let Line { work, storm } = Line::parse();
     let done = match (work, storm) {
         (Some(Part::Work { kind, storm }), _) => work::work(kind, storm).map(|()| ExitCode::SUCCESS),
+        (Some(Part::Become { storm, words }), _) => turn_into(storm, &words),
         (None, Some(storm)) => run(&storm),
         (None, None) => {
             Line::command().error(ErrorKind::MissingRequiredArgument, "right would be --tactus PATH").exit()
@@ -76,6 +86,13 @@ fn main() -> ExitCode {
         eprintln!("error: {error:#}");
         ExitCode::FAILURE
     })
+}
+
+/// Becomes another program, which ends when the storm does.
+fn turn_into(storm: u32, words: &[OsString]) -> Result<ExitCode> {
+    sys::process::end_with(storm)?;
+    let (program, arguments) = words.split_first().context("no program was named")?;
+    Err(Command::new(program).args(arguments).exec()).with_context(|| format!("cannot become {}", program.display()))
 }
 
 fn run(storm: &Storm) -> Result<ExitCode> {
@@ -107,7 +124,7 @@ fn run(storm: &Storm) -> Result<ExitCode> {
         let took = round.run(&storm.tactus, &flock).with_context(|| {
             format!("round {number}: {round}; this round alone: --seed {seed} --first {number} --rounds 1")
         })?;
-        println!("round {number}: {round}: as before after {took}");
+        println!("round {number}: {}: {round}: as before after {took}", flock.0[round.sheep].name());
         longest = longest.max(took);
     }
     println!("{} rounds; all was as before after {longest} at the latest", storm.rounds);

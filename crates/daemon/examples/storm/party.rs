@@ -6,8 +6,9 @@ use sched::Nanos;
 use std::fs::{self, File};
 use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use sys::attributes::{self, Attributes, Policy};
+use sys::clock;
 use sys::process::Process;
 use sys::thread::{self, Identity, State, Thread};
 
@@ -35,7 +36,9 @@ impl Party {
     /// Begins one that keeps `promise` to `sheep`.
     pub(crate) fn begin(program: &Path, sheep: &Sheep, promise: Promise) -> Result<Party> {
         let said = tempfile::tempfile()?;
-        let mut command = Command::new(program);
+        // By way of ourselves, so that it does not outlive a storm that is killed.
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("become").arg(std::process::id().to_string()).arg(program);
         command.args(["run", "--period", &promise.period.to_string(), "--slice", &promise.slice.to_string()]);
         if promise.is_hard {
             command.arg("--hard");
@@ -61,9 +64,9 @@ impl Party {
 
     /// The guardian, once there is one that is not `before`.
     pub(crate) fn guardian(&self, before: Option<Identity>) -> Option<Identity> {
-        let others = self.processes().into_iter().filter(|&pid| pid != self.daemon.id());
+        let children = thread::children(self.daemon.id()).unwrap_or_default();
         let guards = |pid: &u32| thread::threads(*pid).unwrap_or_default().into_iter().any(|tid| is_at(tid, GUARDIAN));
-        others.filter(guards).find_map(|pid| {
+        children.into_iter().filter(guards).find_map(|pid| {
             let identity = Thread::open(pid).ok()?.identity();
             (Some(identity) != before).then_some(identity)
         })
@@ -82,7 +85,11 @@ impl Party {
 
     /// Whether the daemon has ended. It is taken leave of then.
     pub(crate) fn has_ended(&mut self) -> bool {
-        self.daemon.try_wait().is_ok_and(|status| status.is_some())
+        self.ended().is_some()
+    }
+
+    fn ended(&mut self) -> Option<ExitStatus> {
+        self.daemon.try_wait().ok().flatten()
     }
 
     /// Waits for the end of all of them: after which time.
@@ -106,15 +113,19 @@ impl Party {
 
     /// Waits until a promise is being kept: there are agents and a guardian, and `is_changed` says that something was done.
     pub(crate) fn wait_until_it_keeps(&mut self, limit: Nanos, mut is_changed: impl FnMut() -> bool) -> Result<()> {
-        let mut has_ended = false;
         let keeps = within(limit, || {
-            has_ended = self.has_ended();
-            has_ended || (!self.agents().is_empty() && self.guardian(None).is_some() && is_changed())
+            let keeps = !self.agents().is_empty() && self.guardian(None).is_some() && is_changed();
+            // Who looks without a pause is in the way of who begins.
+            if !keeps {
+                clock::sleep(Nanos::ms(10));
+            }
+            keeps || self.has_ended()
         });
-        if keeps && !has_ended {
-            return Ok(());
-        }
-        let how = if has_ended { "it ended".to_string() } else { format!("not within {limit}") };
+        let how = match self.ended() {
+            Some(status) => format!("it ended ({status})"),
+            None if keeps => return Ok(()),
+            None => format!("not within {limit}"),
+        };
         bail!("tactus run did not begin to keep its promise: {how}; it said:\n{}", self.said())
     }
 }

@@ -40,7 +40,8 @@ enum How {
 /// What is done in a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Round {
-    sheep: usize,
+    /// Who is promised something, by its place in the flock.
+    pub(crate) sheep: usize,
     promise: Promise,
     whom: Whom,
     how: How,

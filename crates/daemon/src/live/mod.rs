@@ -6,11 +6,11 @@
 mod agent;
 mod keeper;
 
+use crate::directory::{Directory, Refused};
 use crate::dispatch::{Dispatcher, Left, Refusal, Wish};
 use crate::kernel::priority;
 use crate::linux::{Linux, Sentinels};
 use crate::table::Table;
-use crate::directory::{Directory, Refused};
 use crate::{Reason, restore};
 use agent::Post;
 use keeper::Watcher;
@@ -293,7 +293,8 @@ fn run<R>(
     std::thread::scope(|scope| {
         let agents = (0..shared.posts.len()).map(|place| {
             let name = format!("tactus-agent-{}", shared.posts[place].cpu);
-            let body = move || guarded(shared, || agent::enter(shared.posts[place].cpu), || agent::serve(shared, place));
+            let body =
+                move || guarded(shared, || agent::enter(shared.posts[place].cpu), || agent::serve(shared, place));
             Builder::new().name(name).spawn_scoped(scope, body)
         });
         let begun = agents.collect::<std::io::Result<Vec<_>>>();

@@ -15,6 +15,11 @@ const DOCTOR_EXIT_CODES: &str = "It tries everything on processes of its own, an
 
 Exit codes: 0 promises can be kept here; 1 they cannot, or the examination failed; 2 bad input; 130 interrupted.";
 
+const RESTORE_EXIT_CODES: &str = "What somebody else has set since stays as it is.
+
+Exit codes: 0 every thread is what it was, or there was nothing to restore; 1 some could not be restored; 2 a dispatcher is
+at work, nothing was done; 130 interrupted.";
+
 /// A CPU scheduler for virtual machines, and the simulator to try its policies in.
 #[derive(Parser, Debug)]
 #[command(name = "tactus", version, after_help = EXIT_CODES, disable_help_subcommand = true)]
@@ -40,9 +45,13 @@ pub(crate) enum Command {
     /// Examine this machine: what it is like, which mechanisms of enforcement work on it, how late its timers are
     #[command(after_help = DOCTOR_EXIT_CODES)]
     Doctor(Doctor),
+    /// Make threads what they were before, where a dispatcher and its guardian have died
+    #[command(after_help = RESTORE_EXIT_CODES)]
+    Restore(Restore),
+    /// Guard the dispatcher whose table of originals is in DIRECTORY: it begins this itself
     #[command(hide = true)]
     Guardian {
-        /// Where the table of originals is
+        /// Where the table is
         directory: PathBuf,
     },
     /// Print a completion script for a shell
@@ -183,4 +192,14 @@ pub(crate) struct Doctor {
     /// Print the result as JSON (docs/report.md)
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Restore {
+    /// Print the result as JSON (docs/report.md)
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Where the table of originals is, instead of the usual place
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub(crate) directory: Option<PathBuf>,
 }

@@ -8,6 +8,7 @@ mod picture;
 mod policies_list;
 mod progress;
 mod record;
+mod restore;
 mod run;
 mod sim;
 
@@ -46,6 +47,10 @@ impl From<anyhow::Error> for Failure {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
+    if let Some(Command::Guardian { directory }) = &cli.command {
+        // It must not end when others do: before anything of an interrupt is arranged.
+        return daemon::guardian::main(directory);
+    }
     match run(cli) {
         Ok(()) => ExitCode::SUCCESS,
         Err(Failure::Input(problems)) => {
@@ -78,9 +83,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Some(Command::Policies(args)) => policies_list::run(&args),
         Some(Command::Demo(args)) => demo::run(&args),
         Some(Command::Doctor(args)) => doctor::run(&args),
-        Some(Command::Guardian { directory }) => {
-            std::process::exit(i32::from(daemon::guardian::main(&directory) != ExitCode::SUCCESS))
-        }
+        Some(Command::Restore(args)) => restore::run(&args),
+        Some(Command::Guardian { .. }) => unreachable!("it was run before anything was arranged"),
         Some(Command::Completions { shell }) => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "tactus", &mut script);

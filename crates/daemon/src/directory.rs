@@ -1,14 +1,15 @@
 //! Where daemon, guardian and who restores meet: a directory in memory with the table of originals, and a lock that one
 //! dispatcher of a user holds at a time.
 
-use crate::Reason;
 use crate::table::Table;
+use crate::{Reason, guardian};
+use sched::Nanos;
 use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use sys::shared::{self, Lock, Locked, Words};
-use sys::thread::{Identity, Thread};
-use sys::{kernel, privileges};
+use sys::thread::{self, Identity, Thread};
+use sys::{clock, kernel, privileges};
 
 /// The table of originals.
 const TABLE: &str = "table";
@@ -16,6 +17,9 @@ const TABLE: &str = "table";
 const DRAFT: &str = "table.new";
 /// Who holds it dispatches, or restores.
 const LOCK: &str = "tactus.lock";
+
+/// How long a guardian that restores is waited for: all is to be done within this.
+const RESTORING: Nanos = Nanos::s(1);
 
 /// The directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -84,11 +88,27 @@ impl Directory {
         &self.path
     }
 
-    /// Makes this process the only one that dispatches or restores, until what comes back is dropped.
+    /// Makes this process the only one that dispatches or restores, until what comes back is dropped. Waits a little for a
+    /// guardian that restores what a dispatcher has left that died just now.
     ///
     /// # Errors
     /// Another is, or the directory cannot be used.
     pub fn lock(&self) -> Result<Lock, Refused> {
+        let end = clock::now() + RESTORING;
+        loop {
+            let passes = |holder: Option<u32>| holder.is_none_or(is_guardian);
+            match self.try_lock() {
+                Err(Refused::Held(holder)) if passes(holder) && clock::now() < end => clock::sleep(Nanos::ms(5)),
+                outcome => return outcome,
+            }
+        }
+    }
+
+    /// The same without waiting for anybody.
+    ///
+    /// # Errors
+    /// As [`lock`](Directory::lock).
+    pub(crate) fn try_lock(&self) -> Result<Lock, Refused> {
         shared::own_directory(&self.path).map_err(Refused::Failed)?;
         match Lock::try_lock(&self.path.join(LOCK)) {
             Ok(Locked::Ours(lock)) => Ok(lock),
@@ -150,6 +170,11 @@ impl Directory {
             _ => Ok(()),
         }
     }
+}
+
+/// Whether process `pid` is a guardian. One that has the lock restores.
+fn is_guardian(pid: u32) -> bool {
+    thread::status(pid).is_ok_and(|status| status.name == guardian::NAME)
 }
 
 /// ENOENT.

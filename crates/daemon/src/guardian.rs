@@ -33,6 +33,8 @@ pub const INTERVAL: Nanos = Nanos::ms(50);
 pub const PATIENCE: u32 = 6;
 /// What the hidden command is called that makes a process the guardian.
 pub const COMMAND: &str = "guardian";
+/// What a guardian is called in lists of processes.
+pub(crate) const NAME: &str = "tactus-guardian";
 /// How many threads are told of one by one.
 const TOLD: usize = 32;
 
@@ -108,7 +110,7 @@ fn guard(directory: &Directory, report: &mut String) -> Result<bool, Reason> {
 
 /// Makes this process one that gets past whoever hangs, as far as it may.
 fn prepare(report: &mut String) -> sys::Result<Thread> {
-    thread::set_name("tactus-guardian");
+    thread::set_name(NAME);
     let me = thread::current();
     let mut tried = |outcome: sys::Result<()>| {
         if let Err(error) = outcome {
@@ -148,9 +150,11 @@ fn bring_back(
     };
     let restored = restore(kernel, table);
     let took = clock::now().saturating_since(begin);
-    let daemon_pid = table.daemon().tid;
-    let _ = writeln!(report, "tactus guardian: the daemon, process {daemon_pid}, has ended: {restored}, within {took}");
-    tell(&restored, report);
+    if !(restored.threads.is_empty() && restored.is_settled()) {
+        let daemon = table.daemon().tid;
+        let _ = writeln!(report, "tactus guardian: the daemon, process {daemon}, has ended: {restored}, within {took}");
+        tell(&restored, report);
+    }
     if daemon == Daemon::Lives {
         return None;
     }
@@ -177,7 +181,7 @@ enum Waited {
 /// Waits for the right to restore, but not long: somebody else who has it restores, as everybody does first.
 fn wait_for_lock(directory: &Directory, table: &Table) -> Waited {
     for _ in 0..PATIENCE {
-        match directory.lock() {
+        match directory.try_lock() {
             Ok(lock) => return Waited::Held(Some(lock)),
             Err(Refused::Failed(_)) => break,
             Err(Refused::Held(_)) => clock::sleep(INTERVAL),

@@ -134,7 +134,8 @@ impl Linux {
             return Ok(());
         }
         if let Some(Some(waiting)) = self.agents.get(cpu.index()) {
-            waiting.add(thread.entry_events()?, Linux::ENTRY)?;
+            // It is readable for good once the thread has ended.
+            waiting.add_edges(thread.entry_events()?, Linux::ENTRY)?;
             thread.listened = true;
         }
         Ok(())

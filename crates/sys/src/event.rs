@@ -111,6 +111,16 @@ impl Waiting {
             .map_err(|errno| Error::from(errno, format!("wait for source {number}"), "a descriptor that can be polled"))
     }
 
+    /// The same, but tells of it once each time it becomes readable, also when it stays so: for what is readable for good
+    /// from some moment on.
+    ///
+    /// # Errors
+    /// It is waited for already, or cannot be waited for.
+    pub fn add_edges(&self, source: impl AsFd, number: u64) -> Result<()> {
+        epoll::add(&self.handle, source, EventData::new_u64(number), EventFlags::IN | EventFlags::ET)
+            .map_err(|errno| Error::from(errno, format!("wait for source {number}"), "a descriptor that can be polled"))
+    }
+
     /// Does not wait for `source` any more.
     ///
     /// # Errors
@@ -173,6 +183,9 @@ mod tests {
         assert!(timer.went_off());
         process.kill().unwrap();
         assert_eq!(waiting.next(Instant::NEVER).unwrap(), Some(3));
+        waiting.remove(&process).unwrap();
+        waiting.add_edges(&process, 5).unwrap();
+        assert_eq!((waiting.next(Instant::NEVER).unwrap(), waiting.next(Instant::ZERO).unwrap()), (Some(5), None));
         waiting.remove(&process).unwrap();
         assert_eq!(waiting.next(Instant::ZERO).unwrap(), None);
         assert!(waiting.remove(&process).is_err());

@@ -77,7 +77,9 @@ pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()
             look(shared);
         }
         let pause = shared.shortest_period().max(SCAN.0).min(SCAN.1);
-        shared.rest.next(clock::now().saturating_add(pause.min(WATCH)))?;
+        if shared.rest.next(clock::now().saturating_add(pause.min(WATCH)))?.is_some() {
+            let _ = shared.rouse.rings();
+        }
     }
     Ok(())
 }

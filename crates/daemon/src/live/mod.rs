@@ -6,11 +6,11 @@
 mod agent;
 mod keeper;
 
-use crate::directory::{Directory, Refused};
 use crate::dispatch::{Dispatcher, Left, Refusal, Wish};
 use crate::kernel::priority;
 use crate::linux::{Linux, Sentinels};
-use crate::table::Table;
+use crate::table::{Beating, Table};
+use crate::directory::{Directory, Refused};
 use crate::{Reason, restore};
 use agent::Post;
 use keeper::Watcher;
@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Builder;
 use sys::attributes::{self, Attributes};
 use sys::event::{Bell, Waiting};
-use sys::{affinity, memory, thread};
+use sys::{affinity, clock, memory, thread};
 use trace::Event;
 
 /// How many threads the table of originals has room for.
@@ -84,6 +84,15 @@ impl<'k> Shared<'k> {
         if !warnings.contains(&reason) {
             warnings.push(reason);
         }
+    }
+
+    /// Waits until every agent has taken a turn: from then on the guardian expects them to.
+    fn begin_beating(&self) {
+        let has_begun = |place| self.table.beats(Beating::Agent(place)) > 0;
+        while !(0..self.posts.len()).all(has_begun) && !self.over.load(Ordering::Acquire) {
+            clock::sleep(Nanos::us(200));
+        }
+        self.table.set_agents(self.posts.len());
     }
 
     /// One of the threads of the daemon has failed: all is over.
@@ -254,7 +263,6 @@ pub fn serve<R>(setup: &Setup, front: impl FnOnce(Front<'_, '_>) -> R) -> Result
     let waiting = posts.iter().map(|post| (post.cpu, Arc::clone(&post.waiting)));
     let kernel = Linux::with(sentinels, waiting)?;
     let table = Arc::new(setup.directory.create_table(ROWS, &held).map_err(Failure::Refused)?);
-    table.set_agents(posts.len());
     let mut watcher = Watcher::start(setup, Arc::clone(&table)).map_err(Failure::Refused)?;
     let dispatcher = Dispatcher::new(&kernel, Arc::clone(&table), setup.policy, &setup.knobs, places.len());
     let dispatcher = dispatcher.map_err(|refused| Failure::Refused(Reason::new(refused.to_string(), "")))?;
@@ -293,8 +301,7 @@ fn run<R>(
     std::thread::scope(|scope| {
         let agents = (0..shared.posts.len()).map(|place| {
             let name = format!("tactus-agent-{}", shared.posts[place].cpu);
-            let body =
-                move || guarded(shared, || agent::enter(shared.posts[place].cpu), || agent::serve(shared, place));
+            let body = move || guarded(shared, || agent::enter(shared.posts[place].cpu), || agent::serve(shared, place));
             Builder::new().name(name).spawn_scoped(scope, body)
         });
         let begun = agents.collect::<std::io::Result<Vec<_>>>();
@@ -303,10 +310,15 @@ fn run<R>(
         });
         let begun = begun.and(keeper);
         let answer = match begun {
-            Ok(_) => Ok(catch_unwind(AssertUnwindSafe(|| front(Front { shared })))),
+            Ok(_) => {
+                shared.begin_beating();
+                Ok(catch_unwind(AssertUnwindSafe(|| front(Front { shared }))))
+            }
             Err(error) => Err(Failure::Refused(Reason::new(format!("cannot begin a thread: {error}"), ""))),
         };
         restore_all(shared);
+        // From here on nobody is raised, and nobody has to beat.
+        shared.table.set_agents(0);
         shared.end();
         match answer? {
             Ok(answer) => Ok(answer),

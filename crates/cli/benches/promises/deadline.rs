@@ -1,0 +1,47 @@
+//! The peer: the kernel's own SCHED_DEADLINE, on a CPU of its own choosing beside as many hogs on each.
+
+use crate::watched::{Tally, judge, record, watch};
+use crate::{Promise, hogs};
+use sched::{CpuSet, Nanos};
+use std::sync::atomic::{AtomicBool, Ordering};
+use sys::attributes::{self, Attributes, Policy};
+use sys::child::{Child, Work};
+use sys::{affinity, clock, thread};
+
+pub(crate) fn measure(promise: Promise, length: Nanos) -> Result<Tally, String> {
+    let said = |error: sys::Error| error.to_string();
+    // It takes no thread that is pinned: there are two hogs for each CPU.
+    let cpus = affinity::get(thread::current()).map_err(said)?;
+    let mut others = Vec::new();
+    for cpu in cpus.iter() {
+        for hog in hogs() {
+            affinity::set(hog.pid(), &CpuSet::one(cpu)).map_err(said)?;
+            others.push(hog);
+        }
+    }
+    let child = Child::start(Work::Spin { busy: Nanos::s(60), idle: Nanos::ZERO }).map_err(said)?;
+    let switches = watch(child.pid()).map_err(said)?;
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let recorder = scope.spawn(|| {
+            let _ = attributes::apply(thread::current(), Attributes::raised(1));
+            record(switches, &over)
+        });
+        let Promise { period, slice } = promise;
+        let policy = Policy::Deadline { runtime: slice, deadline: period, period, reclaim: false, overrun: false };
+        let begun = clock::now();
+        let answer = attributes::set(child.pid(), Attributes::of(policy)).map_err(said);
+        if answer.is_ok() {
+            clock::sleep(length);
+        }
+        let end = clock::now();
+        drop(child);
+        clock::sleep(Nanos::ms(5));
+        over.store(true, Ordering::Relaxed);
+        let stretches = recorder.join().expect("a recorder does not panic")?;
+        answer?;
+        // Its periods begin when it became what it is: at its first turn from then on.
+        let first = stretches.iter().map(|(since, _)| *since).find(|since| *since >= begun).unwrap_or(begun);
+        Ok(judge(&stretches, promise, first, end))
+    })
+}

@@ -1,0 +1,151 @@
+//! `cargo xtask bench`, its live part: promises kept on this machine, beside SCHED_DEADLINE and an empty loop, in one run,
+//! alternating, as medians with their spread.
+//!
+//! One process that never rests is promised (period, slice) on a CPU where two others would take all. It is promised once by
+//! SCHED_DEADLINE and once by our dispatcher, with a hard limit, and watched in the same way: by the kernel's own record of when
+//! it came onto its CPU and left it. A period is missed when less was delivered by its end than the slice, less what the
+//! period before had delivered too much: both carry overruns on.
+#![expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
+
+mod deadline;
+mod floor;
+mod ours;
+mod watched;
+
+use sched::{CpuId, CpuSet, Nanos};
+use std::fmt::Write as _;
+use sys::child::{Child, Work};
+use watched::Tally;
+
+/// What is promised.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Promise {
+    pub(crate) period: Nanos,
+    pub(crate) slice: Nanos,
+}
+
+const PROMISES: [Promise; 4] = [
+    Promise { period: Nanos::ms(10), slice: Nanos::ms(9) },
+    Promise { period: Nanos::ms(1), slice: Nanos::us(500) },
+    Promise { period: Nanos::us(500), slice: Nanos::us(250) },
+    Promise { period: Nanos::us(200), slice: Nanos::us(100) },
+];
+
+/// How long each is watched, in one run.
+const LENGTH: Nanos = Nanos::s(2);
+/// The most that our share may be off. Unit: parts per million of what was asked.
+const SHARE_MOST: f64 = 10_000.0;
+/// The most that a turn may cost, in empty loops.
+const COST_MOST: f64 = 1.3;
+
+/// One run of one kind.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sample {
+    pub(crate) tally: Tally,
+    /// CPU time of who dispatches, for each time its agent woke. Unit: ns.
+    pub(crate) cost: f64,
+    /// What its own account says was delivered in reserved time, of what was asked. Unit: parts per million.
+    pub(crate) share_ppm: f64,
+}
+
+/// The CPU on which all happens: the last, which is furthest from interrupts and from who measures.
+pub(crate) fn cpu() -> CpuId {
+    let cpus = sys::affinity::get(sys::thread::current()).expect("a thread has CPUs");
+    cpus.iter().last().expect("a thread has a CPU")
+}
+
+/// Two that take whatever they get, on the CPU where all happens.
+pub(crate) fn hogs() -> Vec<Child> {
+    (0..2).map(|_| hog()).collect()
+}
+
+/// One that never rests.
+pub(crate) fn hog() -> Child {
+    let child = Child::start(Work::Spin { busy: Nanos::s(60), idle: Nanos::ZERO }).expect("there is room for a process");
+    sys::affinity::set(child.pid(), &CpuSet::one(cpu())).expect("it is ours");
+    child
+}
+
+/// The median of some figures, and the least and the largest of them.
+pub(crate) fn spread(mut figures: Vec<f64>) -> (f64, f64, f64) {
+    figures.sort_by(f64::total_cmp);
+    (figures[figures.len() / 2], figures[0], figures[figures.len() - 1])
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
+    let number = |name: &str, usual: usize| {
+        let at = arguments.iter().position(|argument| argument == name);
+        at.and_then(|at| arguments.get(at + 1)?.parse().ok()).unwrap_or(usual)
+    };
+    let runs = number("--runs", 5).max(1);
+    let minutes = number("--long-minutes", 2);
+    let steal = || daemon::host::times().ok();
+    let before = steal();
+    let host = daemon::host::Host::read().expect("there is /proc");
+    println!("promises: one process beside two hogs on CPU {}, {LENGTH} each, medians of {runs}; Linux {}", cpu(), host.kernel.release);
+    println!("  {:>16}  {:>26}  {:>26}  {:>12}  {:>30}", "period, slice", "missed: SCHED_DEADLINE", "missed: tactus", "share", "CPU a wake, of an empty loop");
+    for promise in PROMISES {
+        compare(promise, runs);
+    }
+    if minutes > 0 {
+        long(Nanos::s(60 * minutes as u64));
+    }
+    if let Some(times) = before.zip(steal()).map(|(before, after)| after.since(&before)) {
+        match daemon::host::steal_ppm(&times) {
+            Some(ppm) => println!("  steal while this ran: {:.2} %", ppm as f64 / 10_000.0),
+            None => println!("  steal is not counted here"),
+        }
+    }
+}
+
+/// Both, and the empty loop, in turns.
+fn compare(promise: Promise, runs: usize) {
+    let (mut theirs, mut ours, mut floors) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..runs {
+        match deadline::measure(promise, LENGTH) {
+            Ok(tally) => theirs.push(tally.missed_percent()),
+            Err(error) => println!("  SCHED_DEADLINE: {error}"),
+        }
+        match ours::measure(promise, LENGTH) {
+            Ok(sample) => ours.push(sample),
+            Err(why) => return println!("  not measured: {why}"),
+        }
+        floors.push(floor::measure(promise.period, LENGTH));
+    }
+    let missed = spread(ours.iter().map(|sample| sample.tally.missed_percent()).collect());
+    let share = spread(ours.iter().map(|sample| sample.share_ppm).collect());
+    let cost = spread(ours.iter().zip(&floors).map(|(sample, floor)| sample.cost / floor).collect());
+    let mut line = format!("  {:>16}", format!("{}, {}", promise.period, promise.slice));
+    let bound = if theirs.is_empty() {
+        let _ = write!(line, "  {:>26}", "refused here");
+        1.0
+    } else {
+        let (median, least, most) = spread(theirs);
+        let _ = write!(line, "  {:>26}", format!("{median:.2} % ({least:.2} to {most:.2})"));
+        median + 1.0
+    };
+    let _ = write!(line, "  {:>26}", format!("{:.2} % ({:.2} to {:.2})", missed.0, missed.1, missed.2));
+    let _ = write!(line, "  {:>+10.3} %", share.0 / 10_000.0);
+    let _ = write!(line, "  {:>30}", format!("{:.2} ({:.2} to {:.2})", cost.0, cost.1, cost.2));
+    let ns = spread(ours.iter().map(|sample| sample.cost).collect()).0;
+    let met = missed.0 <= bound && share.0.abs() <= SHARE_MOST && cost.0 <= COST_MOST;
+    println!("{line}  {:.1} us  {}", ns / 1_000.0, if met { "met" } else { "NOT met" });
+}
+
+/// A long slice beside a short one.
+fn long(length: Nanos) {
+    let pair = [
+        Promise { period: Nanos::s(600), slice: Nanos::s(60) },
+        Promise { period: Nanos::ms(6), slice: Nanos::ms(1) },
+    ];
+    match ours::keep(&pair, length) {
+        Ok(kept) => {
+            for (promise, (periods, missed)) in pair.iter().zip(kept) {
+                let met = if missed == 0 { "met" } else { "NOT met" };
+                println!("  {} every {} for {length}: {periods} periods as dealt, {missed} missed: {met}", promise.slice, promise.period);
+            }
+        }
+        Err(why) => println!("  not measured: {why}"),
+    }
+}

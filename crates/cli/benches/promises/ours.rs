@@ -1,0 +1,144 @@
+//! Ours: the dispatcher as `tactus run` has it.
+
+use crate::watched::{judge, record, watch};
+use crate::{Promise, Sample, cpu, hog, hogs};
+use daemon::directory::Directory;
+use daemon::dispatch::Wish;
+use daemon::live::{self, Front, Setup};
+use sched::{CpuSet, EntityId, Instant, Limit, Nanos, Reservation};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use sys::attributes::{self, Attributes};
+use sys::child::Child;
+use sys::usage::Meter;
+use sys::{clock, thread};
+use trace::Event;
+
+fn setup() -> Result<Setup, String> {
+    let policy = policies::ALL.iter().find(|policy| policy.name == "edf").expect("there is edf");
+    let mut knobs = policy.defaults();
+    for (knob, word) in [("enforce", "hard"), ("placement", "partitioned"), ("late", "carry")] {
+        knobs.set_word(knob, word).expect("edf has this knob");
+    }
+    let directory = Directory::usual().map_err(|reason| reason.why)?;
+    Ok(Setup { directory, executable: PathBuf::from(env!("CARGO_BIN_EXE_tactus")), policy, knobs })
+}
+
+/// CPU time and wake-ups of the threads of the daemon: what it costs, and how often agents woke.
+struct Expense {
+    meters: Vec<(bool, Meter)>,
+}
+
+impl Expense {
+    fn now() -> Expense {
+        let threads = thread::threads(std::process::id()).unwrap_or_default();
+        let ours = threads.into_iter().filter_map(|tid| {
+            let name = thread::status(tid).ok()?.name;
+            let place = format!("-{}", cpu());
+            let counts = name.starts_with("tactus-") && (name.ends_with(&place) || name == "tactus-keeper");
+            counts.then(|| Some((name.starts_with("tactus-agent"), Meter::open(tid).ok()?)))?
+        });
+        Expense { meters: ours.collect() }
+    }
+
+    /// CPU time of all, and turns of the agent.
+    fn read(&self) -> (Nanos, u64) {
+        let read = |(is_agent, meter): &(bool, Meter)| {
+            let usage = meter.read().ok()?;
+            Some((usage.ran, if *is_agent { usage.dispatches } else { 0 }))
+        };
+        self.meters.iter().filter_map(read).fold((Nanos::ZERO, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1))
+    }
+}
+
+fn admit(front: Front<'_, '_>, promise: Promise, limit: Limit, to: &Child) -> Result<EntityId, String> {
+    let reservation = Reservation { limit, ..Reservation::new(promise.slice, promise.period) };
+    let wish = Wish { name: "promised".to_string(), reservation, cpus: 1, affinity: CpuSet::one(cpu()) };
+    front.admit(&wish, to.pid()).map(|all| all[0]).map_err(|refusal| refusal.to_string())
+}
+
+/// What `e` has had in reserved time, from what happened.
+fn reserved(events: &[(Instant, Event)]) -> Nanos {
+    let ran = events.iter().map(|(_, event)| if let Event::Ran { time, .. } = event { *time } else { Nanos::ZERO });
+    ran.fold(Nanos::ZERO, |sum, time| sum + time)
+}
+
+pub(crate) fn measure(promise: Promise, length: Nanos) -> Result<Sample, String> {
+    let others = hogs();
+    let child = hog();
+    let switches = watch(child.pid()).map_err(|error| error.to_string())?;
+    let over = AtomicBool::new(false);
+    let played = std::thread::scope(|scope| {
+        let recorder = scope.spawn(|| {
+            let _ = attributes::apply(thread::current(), Attributes::raised(1));
+            record(switches, &over)
+        });
+        let played = live::serve(&setup()?, |front| {
+            let e = admit(front, promise, Limit::Hard, &child)?;
+            let expense = Expense::now();
+            let first = front.inspect(e, "deadline").unwrap_or(0).unsigned_abs();
+            let begun = front.epoch().saturating_add(Nanos::ns(first));
+            let mut events = Vec::new();
+            front.read_journal(&mut events);
+            let (from, before) = (clock::now(), expense.read());
+            let end = from.saturating_add(length);
+            let mut delivered = Nanos::ZERO;
+            while clock::now() < end {
+                clock::sleep_until(clock::now().saturating_add(Nanos::ms(100)).min(end));
+                if front.read_journal(&mut events) > 0 {
+                    return Err("events were lost".to_string());
+                }
+                delivered += reserved(&events);
+            }
+            let (to, after) = (clock::now(), expense.read());
+            let (cpu_time, wakes) = (after.0 - before.0, after.1 - before.1);
+            let asked = to.since(from).as_ns() as f64 * promise.slice.as_ns() as f64 / promise.period.as_ns() as f64;
+            let share_ppm = (delivered.as_ns() as f64 / asked - 1.0) * 1e6;
+            Ok((begun, to, cpu_time.as_ns() as f64 / wakes.max(1) as f64, share_ppm))
+        });
+        clock::sleep(Nanos::ms(5));
+        over.store(true, Ordering::Relaxed);
+        let stretches = recorder.join().expect("a recorder does not panic")?;
+        let (begun, end, cost, share_ppm) = played.map_err(|failure| format!("{failure:?}"))??;
+        Ok(Sample { tally: judge(&stretches, promise, begun, end), cost, share_ppm })
+    });
+    drop(others);
+    played
+}
+
+/// Keeps all of `promises` side by side for `length`, and says of each how many periods there were and were missed.
+pub(crate) fn keep(promises: &[Promise], length: Nanos) -> Result<Vec<(u64, u64)>, String> {
+    let mut others = hogs();
+    live::serve(&setup()?, |front| {
+        let mut children: Vec<Child> = promises.iter().map(|_| hog()).collect();
+        let mut entities = Vec::new();
+        for (promise, child) in promises.iter().zip(&children) {
+            entities.push(admit(front, *promise, Limit::Soft, child)?);
+        }
+        let mut kept = vec![(0, 0); promises.len()];
+        let end = clock::now().saturating_add(length);
+        let mut renew = clock::now().saturating_add(Nanos::s(50));
+        let mut events = Vec::new();
+        while clock::now() < end {
+            clock::sleep_until(clock::now().saturating_add(Nanos::ms(100)).min(end));
+            if front.read_journal(&mut events) > 0 {
+                return Err("events were lost".to_string());
+            }
+            for (_, event) in &events {
+                let Event::Period { entity, due, delivered, throughout: true } = event else { continue };
+                let place = entities.iter().position(|e| e == entity).ok_or("a period of nobody")?;
+                kept[place].0 += 1;
+                kept[place].1 += u64::from(delivered < due);
+            }
+            // Children live for a minute; hogs are replaced before that.
+            if clock::now() >= renew {
+                renew = clock::now().saturating_add(Nanos::s(50));
+                others = hogs();
+            }
+        }
+        children.clear();
+        others.clear();
+        Ok(kept)
+    })
+    .map_err(|failure| format!("{failure:?}"))?
+}

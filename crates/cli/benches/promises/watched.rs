@@ -1,0 +1,66 @@
+//! What a thread is delivered, from the kernel's own record of its switches.
+
+use crate::Promise;
+use sched::{Instant, Nanos};
+use std::sync::atomic::{AtomicBool, Ordering};
+use sys::clock;
+use sys::switches::{Seen, Switches, Turn, Wake};
+
+/// Periods, and those in which less than the slice was delivered.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Tally {
+    pub(crate) periods: u64,
+    pub(crate) missed: u64,
+}
+
+impl Tally {
+    pub(crate) fn missed_percent(&self) -> f64 {
+        self.missed as f64 * 100.0 / self.periods.max(1) as f64
+    }
+}
+
+/// When a thread was on a CPU, in order.
+pub(crate) type Stretches = Vec<(Instant, Instant)>;
+
+/// Records until `over`.
+pub(crate) fn record(mut switches: Switches, over: &AtomicBool) -> Result<Stretches, String> {
+    let (mut stretches, mut since) = (Vec::with_capacity(1 << 16), None);
+    while !over.load(Ordering::Relaxed) {
+        clock::sleep(Nanos::ms(2));
+        while let Some(seen) = switches.next_seen() {
+            match seen {
+                Seen::Lost(count) => return Err(format!("{count} switches were lost")),
+                Seen::Switch(switch) if switch.turn == Turn::In => since = Some(switch.at),
+                Seen::Switch(switch) => stretches.extend(since.take().map(|since| (since, switch.at))),
+            }
+        }
+    }
+    Ok(stretches)
+}
+
+/// Watches thread `tid`.
+pub(crate) fn watch(tid: u32) -> sys::Result<Switches> {
+    Switches::of_thread(tid, Wake::Seldom)
+}
+
+/// Judges whole periods from `begun` to `end`.
+pub(crate) fn judge(stretches: &Stretches, promise: Promise, begun: Instant, end: Instant) -> Tally {
+    let (mut tally, mut over, mut at) = (Tally::default(), Nanos::ZERO, 0);
+    let mut from = begun;
+    while from.saturating_add(promise.period) <= end {
+        let to = from.saturating_add(promise.period);
+        while at < stretches.len() && stretches[at].1 <= from {
+            at += 1;
+        }
+        let mut delivered = Nanos::ZERO;
+        for (since, until) in stretches[at..].iter().take_while(|(since, _)| *since < to) {
+            delivered += (*until).min(to).saturating_since((*since).max(from));
+        }
+        let due = promise.slice.saturating_sub(over);
+        tally.periods += 1;
+        tally.missed += u64::from(delivered < due);
+        over = delivered.saturating_sub(due);
+        from = to;
+    }
+    tally
+}

@@ -1,0 +1,169 @@
+//! `tactus restore`: makes threads what they were that a dispatcher has left otherwise.
+
+use crate::args::Restore;
+use crate::{Failure, output, usage};
+use anyhow::anyhow;
+use daemon::Reason;
+use daemon::directory::{Directory, Refused};
+use daemon::linux::Linux;
+use daemon::restore::{End, Outcome, Replayed, Restored, ThreadRestored, replay};
+use serde::Serialize;
+
+/// How many threads are told of one by one; JSON tells of all.
+const TOLD: usize = 100;
+
+/// The result as JSON.
+#[derive(Serialize)]
+struct Shown<'r> {
+    /// `nothing`: no table was left; `stale`: it was of an earlier start of the machine; `replayed`.
+    table: &'static str,
+    settled: bool,
+    restored: usize,
+    as_before: usize,
+    left: usize,
+    gone: usize,
+    failed: usize,
+    damaged_rows: usize,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    may_have_missed: Option<&'r str>,
+    threads: Vec<ShownThread>,
+}
+
+/// A thread as JSON.
+#[derive(Serialize)]
+struct ShownThread {
+    tid: u32,
+    process: u32,
+    /// Whether it was born after the dispatcher had looked last.
+    newborn: bool,
+    end: &'static str,
+    attributes: ShownOutcome,
+    stop: ShownOutcome,
+    affinity: ShownOutcome,
+    original_attributes: String,
+    original_cpus: String,
+}
+
+/// What came of one property, as JSON.
+#[derive(Serialize)]
+struct ShownOutcome {
+    outcome: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+}
+
+impl From<&Outcome> for ShownOutcome {
+    fn from(outcome: &Outcome) -> ShownOutcome {
+        let (outcome, reason) = match outcome {
+            Outcome::AsBefore => ("as_before", None),
+            Outcome::Restored => ("restored", None),
+            Outcome::Left => ("left", None),
+            Outcome::Gone => ("gone", None),
+            Outcome::Failed(reason) => ("failed", Some(reason.why.clone())),
+        };
+        ShownOutcome { outcome, reason }
+    }
+}
+
+impl From<&ThreadRestored> for ShownThread {
+    fn from(thread: &ThreadRestored) -> ShownThread {
+        ShownThread {
+            tid: thread.thread.tid,
+            process: thread.leader.tid,
+            newborn: thread.row.is_none(),
+            end: match thread.end() {
+                End::AsBefore => "as_before",
+                End::Restored => "restored",
+                End::Left => "left",
+                End::Gone => "gone",
+                End::Failed => "failed",
+            },
+            attributes: (&thread.attributes).into(),
+            stop: (&thread.stop).into(),
+            affinity: (&thread.affinity).into(),
+            original_attributes: thread.original.attributes.to_string(),
+            original_cpus: thread.original.affinity.to_string(),
+        }
+    }
+}
+
+pub(crate) fn run(args: &Restore) -> Result<(), Failure> {
+    let directory = match &args.directory {
+        Some(path) => Directory::at(path),
+        None => Directory::usual().map_err(failed)?,
+    };
+    let replayed = replayed(&directory)?;
+    let restored = match &replayed {
+        Replayed::Done(restored) => restored,
+        Replayed::Nothing | Replayed::Stale => &Restored::default(),
+    };
+    let text = if args.json { output::json(&shown(&replayed, restored))? } else { text(&replayed, &directory) };
+    output::print(&text)?;
+    if restored.is_settled() {
+        return Ok(());
+    }
+    Err(Failure::Failed(anyhow!("some threads may not be what they were; the table stays, for another try as root")))
+}
+
+/// Replays the table in `directory`, if nobody is at work there.
+fn replayed(directory: &Directory) -> Result<Replayed, Failure> {
+    // Nothing is made where nothing was left.
+    if !directory.path().exists() {
+        return Ok(Replayed::Nothing);
+    }
+    let held = directory.lock().map_err(|refused| match refused {
+        held @ Refused::Held(_) => {
+            let reason = Reason::from(held);
+            usage(format!("{}, and restores everybody itself", reason.why), &reason.remedy)
+        }
+        Refused::Failed(error) => failed(error.into()),
+    })?;
+    let kernel = Linux::new().map_err(|error| failed(error.into()))?;
+    replay(&kernel, directory, &held).map_err(failed)
+}
+
+fn failed(reason: Reason) -> Failure {
+    if reason.remedy.is_empty() {
+        return Failure::Failed(anyhow!(reason.why));
+    }
+    Failure::Failed(anyhow!("{}; right would be {}", reason.why, reason.remedy))
+}
+
+fn shown<'r>(replayed: &Replayed, restored: &'r Restored) -> Shown<'r> {
+    Shown {
+        table: match replayed {
+            Replayed::Nothing => "nothing",
+            Replayed::Stale => "stale",
+            Replayed::Done(_) => "replayed",
+        },
+        settled: restored.is_settled(),
+        restored: restored.count(End::Restored),
+        as_before: restored.count(End::AsBefore),
+        left: restored.count(End::Left),
+        gone: restored.count(End::Gone),
+        failed: restored.count(End::Failed),
+        damaged_rows: restored.damaged,
+        may_have_missed: restored.missed.as_ref().map(|reason| reason.why.as_str()),
+        threads: restored.threads.iter().map(ShownThread::from).collect(),
+    }
+}
+
+fn text(replayed: &Replayed, directory: &Directory) -> String {
+    let restored = match replayed {
+        Replayed::Nothing => {
+            return format!("Nothing to restore: no table was left in {}.\n", directory.path().display());
+        }
+        Replayed::Stale => {
+            return "Nothing to restore: the table that was left is of an earlier start of this machine. It is removed.\n".into();
+        }
+        Replayed::Done(restored) => restored,
+    };
+    let mut text = String::new();
+    for thread in restored.threads.iter().take(TOLD) {
+        text += &format!("{thread}\n");
+    }
+    if restored.threads.len() > TOLD {
+        text += &format!("and {} more (--json tells of all)\n", restored.threads.len() - TOLD);
+    }
+    text + &format!("{restored}\n")
+}

@@ -1,0 +1,59 @@
+//! The guardian, live: real processes under a daemon that is killed, stopped or ended, and under a guardian that is.
+//!
+//! This program is all of them: the tests, the daemon's stand-in (`daemon DIRECTORY PID…`), the guardian (`guardian
+//! DIRECTORY`, as the daemon begins it), and a process with threads to act on (`victim`).
+
+mod roles;
+mod tests;
+
+use std::panic::catch_unwind;
+use std::process::ExitCode;
+
+/// A test, with its name.
+type Test = (&'static str, fn());
+
+const TESTS: [Test; 7] = [
+    ("everybody_is_restored_when_the_daemon_is_killed", tests::everybody_is_restored_when_the_daemon_is_killed),
+    (
+        "a_daemon_that_is_stopped_is_killed_and_everybody_restored",
+        tests::a_daemon_that_is_stopped_is_killed_and_everybody_restored,
+    ),
+    ("threads_that_were_born_since_are_restored_too", tests::threads_that_were_born_since_are_restored_too),
+    ("a_guardian_that_is_killed_is_missed_and_replaced", tests::a_guardian_that_is_killed_is_missed_and_replaced),
+    ("a_guardian_that_is_stopped_is_missed_and_replaced", tests::a_guardian_that_is_stopped_is_missed_and_replaced),
+    ("an_orderly_end_leaves_no_guardian_and_no_table", tests::an_orderly_end_leaves_no_guardian_and_no_table),
+    ("a_guardian_without_a_table_does_not_begin", tests::a_guardian_without_a_table_does_not_begin),
+];
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        ["guardian", directory] => daemon::guardian::main(directory.as_ref()),
+        ["daemon", directory, victims @ ..] => roles::daemon(directory, victims),
+        ["victim"] => roles::victim(),
+        options => run(options),
+    }
+}
+
+/// Runs the tests whose names hold one of the words given, or all.
+fn run(options: &[&str]) -> ExitCode {
+    let mut filters = options.iter().filter(|word| !word.starts_with('-')).peekable();
+    let filters: Vec<&&str> = if filters.peek().is_some() { filters.collect() } else { vec![&""] };
+    let chosen: Vec<Test> =
+        TESTS.into_iter().filter(|(name, _)| filters.iter().any(|filter| name.contains(**filter))).collect();
+    println!("\nrunning {} tests", chosen.len());
+    let mut failed = Vec::new();
+    for &(name, test) in &chosen {
+        let passed = catch_unwind(test).is_ok();
+        println!("test {name} ... {}", if passed { "ok" } else { "FAILED" });
+        if !passed {
+            failed.push(name);
+        }
+    }
+    let verdict = if failed.is_empty() { "ok" } else { "FAILED" };
+    let (passed, out) = (chosen.len() - failed.len(), TESTS.len() - chosen.len());
+    // In the words of other tests, for who counts them.
+    println!("\ntest result: {verdict}. {passed} passed; {} failed; 0 ignored; {out} filtered out\n", failed.len());
+    if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}

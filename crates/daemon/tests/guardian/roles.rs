@@ -1,0 +1,115 @@
+//! What this program is when it is not the tests.
+
+use daemon::directory::Directory;
+use daemon::guardian::{Handle, this_program};
+use daemon::kernel::priority;
+use daemon::linux::Linux;
+use daemon::restore::restore;
+use daemon::table::{Beating, Entry, Original, Table};
+use sched::{CpuSet, Nanos};
+use std::io::{BufRead, Write};
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
+use sys::attributes::{self, Attributes};
+use sys::process::Process;
+use sys::thread::{self, Thread};
+use sys::{Error, affinity, clock};
+
+/// Says `words` to the test.
+fn say(words: &str) {
+    let mut out = std::io::stdout().lock();
+    writeln!(out, "{words}").and_then(|()| out.flush()).expect("the test listens");
+}
+
+/// Does to the process `pid` what the daemon does: writes down each thread, raises it where that is permitted, confines it to
+/// one CPU, and stops the process if `stopped`.
+fn impose(table: &Table, pid: u32, cpu: &CpuSet, stopped: bool) {
+    let leader = Thread::open(pid).unwrap().identity();
+    for tid in thread::threads(pid).unwrap() {
+        let thread = Thread::open(tid).unwrap().identity();
+        let original = Original { attributes: attributes::get(tid).unwrap(), affinity: affinity::get(tid).unwrap() };
+        let row = table.record(&Entry { thread, leader, original, confined: *cpu }).unwrap();
+        match attributes::set(tid, Attributes::raised(priority::RAISED)) {
+            Ok(()) | Err(Error::NotPermitted { .. }) => {}
+            Err(other) => panic!("{other}"),
+        }
+        affinity::set(tid, cpu).unwrap();
+        if stopped && thread == leader {
+            table.set_stopped(row, true);
+            Process::open(pid).unwrap().stop().unwrap();
+        }
+    }
+}
+
+fn impose_on_all(table: &Table, victims: &[u32]) {
+    let allowed = affinity::get(thread::current()).unwrap();
+    let cpu = CpuSet::one(allowed.iter().last().unwrap());
+    // The first is stopped, as one whose hard slice is used up.
+    for (nth, &victim) in victims.iter().enumerate() {
+        impose(table, victim, &cpu, nth == 0);
+    }
+}
+
+/// The daemon's stand-in: acts on the processes `victims` and beats, until its input ends; that is its orderly end. Without a
+/// live guardian it restores all, begins a new one, and goes on.
+pub(crate) fn daemon(directory: &str, victims: &[&str]) -> ExitCode {
+    let victims: Vec<u32> = victims.iter().map(|pid| pid.parse().unwrap()).collect();
+    let directory = Directory::at(directory);
+    let lock = directory.lock().unwrap();
+    let table = directory.create_table(64, &lock).unwrap();
+    let kernel = Linux::new().unwrap();
+    let guardian = Handle::start(&directory, &table, this_program()).unwrap();
+    let is_over = AtomicBool::new(false);
+    let guardian = std::thread::scope(|scope| {
+        let mut guardian = guardian;
+        scope.spawn(|| {
+            let _ = std::io::stdin().lock().read_line(&mut String::new());
+            is_over.store(true, Ordering::SeqCst);
+        });
+        // As an agent is: a busy machine must not keep it from beating.
+        let _ = attributes::set(thread::current(), Attributes::raised(priority::AGENT));
+        table.beat(Beating::Agent(0));
+        table.set_agents(1);
+        impose_on_all(&table, &victims);
+        say(&guardian.pid().to_string());
+        while !is_over.load(Ordering::SeqCst) {
+            table.beat(Beating::Agent(0));
+            if !guardian.is_alive(&table, clock::now()) {
+                assert!(restore(&kernel, &table).is_settled());
+                table.entries().into_iter().for_each(|(row, _, _)| table.forget(row));
+                say("restored");
+                guardian.kill();
+                // Beginning one takes longer than beats may.
+                table.set_agents(0);
+                guardian = Handle::start(&directory, &table, this_program()).unwrap();
+                table.set_agents(1);
+                impose_on_all(&table, &victims);
+                say(&guardian.pid().to_string());
+            }
+            clock::sleep(Nanos::ms(10));
+        }
+        guardian
+    });
+    let restored = restore(&kernel, &table);
+    table.finish();
+    directory.remove_table(&lock).unwrap();
+    guardian.stop();
+    say(&restored.to_string());
+    ExitCode::SUCCESS
+}
+
+/// A process that begins a thread for every line it reads, and says its number; it ends with its input.
+pub(crate) fn victim() -> ExitCode {
+    std::thread::scope(|scope| {
+        let mut alive = Vec::new();
+        for _ in std::io::stdin().lock().lines() {
+            let (end, ended) = std::sync::mpsc::channel::<()>();
+            alive.push(end);
+            scope.spawn(move || {
+                say(&thread::current().to_string());
+                let _ = ended.recv();
+            });
+        }
+    });
+    ExitCode::SUCCESS
+}

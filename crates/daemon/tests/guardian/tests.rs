@@ -1,0 +1,260 @@
+//! The tests. Each takes its processes with it.
+
+use daemon::directory::{Directory, Refused};
+use sched::{CpuSet, Instant, Nanos};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child as Begun, ChildStdout, Command, Stdio};
+use sys::attributes::{self, Attributes};
+use sys::child::{Child, Work};
+use sys::process::Process;
+use sys::thread::{self, State};
+use sys::{Error, affinity, clock};
+use tempfile::TempDir;
+
+/// What every thread is to be again within.
+const PROMISED: Nanos = Nanos::s(1);
+
+/// This program in another role.
+struct Role {
+    begun: Begun,
+    process: Process,
+    out: BufReader<ChildStdout>,
+}
+
+impl Role {
+    fn begin(args: &[&str]) -> Role {
+        let mut command = Command::new("/proc/self/exe");
+        command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut begun = command.spawn().unwrap();
+        let out = BufReader::new(begun.stdout.take().unwrap());
+        // It is not reaped yet, so the number is its own.
+        let process = Process::open(begun.id()).unwrap();
+        Role { begun, process, out }
+    }
+
+    /// What it says next; nothing where it has ended.
+    fn hear(&mut self) -> String {
+        let mut line = String::new();
+        self.out.read_line(&mut line).unwrap();
+        line.trim().to_string()
+    }
+
+    fn hear_number(&mut self) -> u32 {
+        let heard = self.hear();
+        heard.parse().unwrap_or_else(|_| panic!("it said {heard:?} and not a number; {}", self.complaints()))
+    }
+
+    fn tell(&mut self, words: &str) {
+        self.begun.stdin.as_mut().unwrap().write_all(words.as_bytes()).unwrap();
+    }
+
+    fn end_of_input(&mut self) {
+        drop(self.begun.stdin.take());
+    }
+
+    /// What it, and a guardian it began, have said on standard error by the time both have ended.
+    fn complaints(&mut self) -> String {
+        let mut text = String::new();
+        self.end_of_input();
+        self.begun.stderr.take().unwrap().read_to_string(&mut text).unwrap();
+        text
+    }
+}
+
+impl Drop for Role {
+    fn drop(&mut self) {
+        self.end_of_input();
+        if !self.process.ends_within(Nanos::s(3)) {
+            let _ = self.process.kill();
+        }
+        let _ = self.begun.wait();
+    }
+}
+
+/// What a thread is.
+#[derive(Clone, PartialEq, Debug)]
+struct Now {
+    attributes: Attributes,
+    affinity: CpuSet,
+    is_stopped: bool,
+}
+
+fn now(tid: u32) -> Now {
+    let is_stopped = thread::status(tid).unwrap().state == State::Stopped;
+    Now { attributes: attributes::get(tid).unwrap(), affinity: affinity::get(tid).unwrap(), is_stopped }
+}
+
+fn all_now(tids: &[u32]) -> Vec<Now> {
+    tids.iter().map(|&tid| now(tid)).collect()
+}
+
+/// Waits until `is_so`; says how long that took since `begin`.
+fn until(begin: Instant, limit: Nanos, what: &str, mut is_so: impl FnMut() -> bool) -> Nanos {
+    while !is_so() {
+        assert!(clock::now() < begin + limit, "not within {limit}: {what}");
+        clock::sleep(Nanos::us(500));
+    }
+    clock::now().since(begin)
+}
+
+/// Two processes to act on, and a daemon that acts on them.
+struct Scene {
+    daemon: Role,
+    guardian: Process,
+    victims: [Child; 2],
+    before: Vec<Now>,
+    place: TempDir,
+}
+
+impl Scene {
+    fn begin() -> Scene {
+        let place = tempfile::tempdir().unwrap();
+        let half = Work::Spin { busy: Nanos::ms(1), idle: Nanos::ms(1) };
+        let victims = [Child::start(half).unwrap(), Child::start(Work::Sleep).unwrap()];
+        attributes::set(victims[0].pid(), Attributes::of(attributes::Policy::Batch { nice: 2 })).unwrap();
+        let pids = victims.each_ref().map(Child::pid);
+        let before = all_now(&pids);
+        let words = pids.map(|pid| pid.to_string());
+        let mut daemon = Role::begin(&["daemon", place.path().to_str().unwrap(), &words[0], &words[1]]);
+        let guardian = Process::open(daemon.hear_number()).unwrap();
+        let scene = Scene { daemon, guardian, victims, before, place };
+        scene.assert_imposed();
+        scene
+    }
+
+    fn pids(&self) -> [u32; 2] {
+        self.victims.each_ref().map(Child::pid)
+    }
+
+    fn directory(&self) -> Directory {
+        Directory::at(self.place.path())
+    }
+
+    /// That there is something to restore.
+    fn assert_imposed(&self) {
+        until(clock::now(), PROMISED, "the first is stopped", || now(self.pids()[0]).is_stopped);
+        for (found, before) in all_now(&self.pids()).into_iter().zip(&self.before) {
+            assert_eq!(found.affinity.len(), 1);
+            if !found.attributes.reset_on_fork {
+                eprintln!("SKIPPED: real-time priorities, which we lack the privilege for");
+            }
+            assert!(found != *before, "it is as before: {found:?}");
+        }
+    }
+
+    /// That everybody is as before within the time promised since `begin`, and says when.
+    fn assert_restored(&self, begin: Instant) {
+        let took = until(begin, PROMISED, "everybody is as before", || all_now(&self.pids()) == self.before);
+        eprintln!("everybody was as before after {took}");
+    }
+
+    /// That nobody is left, and nothing.
+    fn assert_over(&mut self) -> String {
+        assert!(self.guardian.ends_within(PROMISED), "the guardian ends");
+        assert!(self.directory().open_table().unwrap().is_none(), "the table is gone");
+        assert!(self.directory().lock().is_ok(), "nobody holds the lock");
+        self.daemon.complaints()
+    }
+}
+
+pub(crate) fn everybody_is_restored_when_the_daemon_is_killed() {
+    let mut scene = Scene::begin();
+    let me = scene.daemon.process.pid();
+    assert!(matches!(scene.directory().lock(), Err(Refused::Held(Some(pid))) if pid == me), "there is one dispatcher");
+    let begin = clock::now();
+    scene.daemon.process.kill().unwrap();
+    scene.assert_restored(begin);
+    let said = scene.assert_over();
+    assert!(said.contains("has ended: 2 threads restored"), "{said}");
+    assert!(scene.pids().iter().all(|pid| said.contains(&format!("thread {pid}: "))), "{said}");
+}
+
+pub(crate) fn a_daemon_that_is_stopped_is_killed_and_everybody_restored() {
+    let mut scene = Scene::begin();
+    let begin = clock::now();
+    scene.daemon.process.stop().unwrap();
+    scene.assert_restored(begin);
+    assert!(scene.daemon.process.has_ended());
+    let said = scene.assert_over();
+    assert!(said.contains("agent 0 of the daemon has not beaten for 300ms"), "{said}");
+}
+
+pub(crate) fn threads_that_were_born_since_are_restored_too() {
+    let mut victim = Role::begin(&["victim"]);
+    victim.tell("a thread\n");
+    let (leader, second) = (victim.begun.id(), victim.hear_number());
+    for tid in [leader, second] {
+        attributes::set(tid, Attributes::of(attributes::Policy::Other { nice: 6 })).unwrap();
+    }
+    let before = now(leader);
+    let place = tempfile::tempdir().unwrap();
+    // The first would be stopped, and bear nobody.
+    let first = Child::start(Work::Sleep).unwrap();
+    let words = [first.pid(), leader].map(|pid| pid.to_string());
+    let mut daemon = Role::begin(&["daemon", place.path().to_str().unwrap(), &words[0], &words[1]]);
+    daemon.hear_number();
+    victim.tell("another\nand one more\n");
+    let tids = [leader, second, victim.hear_number(), victim.hear_number()];
+    assert!(tids.iter().all(|&tid| now(tid).affinity.len() == 1), "they inherit where they may run");
+    let begin = clock::now();
+    daemon.process.kill().unwrap();
+    until(begin, PROMISED, "everybody is as before", || all_now(&tids).iter().all(|found| *found == before));
+    let said = daemon.complaints();
+    assert!(said.contains(&format!("thread {} of process {leader}: ", tids[3])), "{said}");
+}
+
+/// What becomes of a guardian that `act` is done to.
+fn guardian_is_missed(act: impl Fn(&Process) -> Result<(), Error>) {
+    let mut scene = Scene::begin();
+    let begin = clock::now();
+    act(&scene.guardian).unwrap();
+    assert_eq!(scene.daemon.hear(), "restored");
+    let took = clock::now().since(begin);
+    assert!(took < PROMISED, "{took}");
+    eprintln!("the guardian was missed after {took}");
+    let another = Process::open(scene.daemon.hear_number()).unwrap();
+    assert!(scene.guardian.has_ended() && scene.guardian.pid() != another.pid());
+    scene.assert_imposed();
+    // The new one is as good as the first.
+    scene.guardian = another;
+    let begin = clock::now();
+    scene.daemon.process.kill().unwrap();
+    scene.assert_restored(begin);
+    scene.assert_over();
+}
+
+pub(crate) fn a_guardian_that_is_killed_is_missed_and_replaced() {
+    guardian_is_missed(Process::kill);
+}
+
+pub(crate) fn a_guardian_that_is_stopped_is_missed_and_replaced() {
+    guardian_is_missed(Process::stop);
+}
+
+pub(crate) fn an_orderly_end_leaves_no_guardian_and_no_table() {
+    let mut scene = Scene::begin();
+    // As a terminal does to everybody in it.
+    scene.guardian.terminate().unwrap();
+    let session = |pid: u32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+        stat.rsplit_once(')').unwrap().1.split_ascii_whitespace().nth(3).unwrap().parse::<u32>().unwrap()
+    };
+    assert_eq!(session(scene.guardian.pid()), scene.guardian.pid(), "it is out of the daemon's session");
+    assert!(!scene.guardian.ends_within(Nanos::ms(150)), "it does not end when it is asked to");
+    let begin = clock::now();
+    scene.daemon.end_of_input();
+    scene.assert_restored(begin);
+    let said = scene.daemon.hear();
+    assert!(said.starts_with("2 threads restored, 0 as before"), "{said}");
+    assert!(scene.daemon.process.ends_within(PROMISED));
+    assert_eq!(scene.assert_over(), "", "there is nothing to say");
+}
+
+pub(crate) fn a_guardian_without_a_table_does_not_begin() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().to_str().unwrap().to_string();
+    let mut guardian = Role::begin(&["guardian", &path]);
+    let said = guardian.complaints();
+    assert_eq!(said, format!("tactus guardian: there is no table of originals in {path}\n"));
+    assert_eq!(guardian.begun.wait().unwrap().code(), Some(1));
+}

@@ -11,8 +11,8 @@ pub mod guardian;
 pub mod host;
 pub mod kernel;
 pub mod lateness;
-pub mod linux;
 pub mod live;
+pub mod linux;
 pub mod restore;
 pub mod table;
 

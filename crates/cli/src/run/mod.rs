@@ -1,7 +1,7 @@
 //! `tactus run`: promises kept on real processes.
 
-mod plan;
 mod play;
+mod plan;
 
 use crate::args::Run;
 use crate::{Failure, output, usage};

@@ -8,7 +8,6 @@ use std::io::{Read, Seek};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use sys::attributes::{self, Attributes, Policy};
-use sys::clock;
 use sys::process::Process;
 use sys::thread::{self, Identity, State, Thread};
 
@@ -111,14 +110,16 @@ impl Party {
         read.map_or_else(|error| format!("what it said cannot be read: {error}"), |_| text)
     }
 
-    /// Waits until a promise is being kept: there are agents and a guardian, and `is_changed` says that something was done.
-    pub(crate) fn wait_until_it_keeps(&mut self, limit: Nanos, mut is_changed: impl FnMut() -> bool) -> Result<()> {
+    /// Waits until a promise is being kept: there are agents and a guardian that is not `before`, and `is_changed` says that
+    /// something was done.
+    pub(crate) fn wait_until_it_keeps(
+        &mut self,
+        before: Option<Identity>,
+        limit: Nanos,
+        is_changed: impl Fn() -> bool,
+    ) -> Result<()> {
         let keeps = within(limit, || {
-            let keeps = !self.agents().is_empty() && self.guardian(None).is_some() && is_changed();
-            // Who looks without a pause is in the way of who begins.
-            if !keeps {
-                clock::sleep(Nanos::ms(10));
-            }
+            let keeps = !self.agents().is_empty() && self.guardian(before).is_some() && is_changed();
             keeps || self.has_ended()
         });
         let how = match self.ended() {
@@ -126,7 +127,7 @@ impl Party {
             None if keeps => return Ok(()),
             None => format!("not within {limit}"),
         };
-        bail!("tactus run did not begin to keep its promise: {how}; it said:\n{}", self.said())
+        bail!("tactus run does not keep its promise: {how}; it said:\n{}", self.said())
     }
 }
 

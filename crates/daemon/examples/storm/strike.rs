@@ -47,7 +47,7 @@ pub(crate) struct Round {
     how: How,
     /// After the promise began to be kept.
     instant: Nanos,
-    /// Of a guardian that is struck: when the daemon is, after the next guardian came.
+    /// Of a guardian that is struck: when the daemon is, after the promise was kept again.
     next: Nanos,
 }
 
@@ -74,18 +74,12 @@ impl Round {
         let before = flock.0.iter().map(|sheep| Ok(Picture::of(sheep.pid())?)).collect::<Result<Vec<Picture>>>()?;
         let chosen = &flock.0[self.sheep];
         let mut party = Party::begin(tactus, chosen, self.promise)?;
-        party.wait_until_it_keeps(BEGIN, || Picture::of(chosen.pid()).is_ok_and(|now| before[self.sheep] != now))?;
+        party.wait_until_it_keeps(None, BEGIN, || self.is_changed(flock, &before))?;
         clock::sleep(self.instant);
         let took = match self.whom {
-            Whom::Guardian => {
-                self.strike_guardian(&mut party)?;
-                // A new guardian is in charge, and that must be worth as much as the first.
-                clock::sleep(self.next);
-                strike(&party.daemon()?, How::Kill)?;
-                as_before(flock, &before)
-            }
-            Whom::Daemon => strike(&party.daemon()?, self.how).and_then(|()| as_before(flock, &before)),
-            Whom::Agent(number) => self.strike_agent(&party, number).and_then(|()| as_before(flock, &before)),
+            Whom::Guardian => self.strike_guardian(&mut party, flock, &before),
+            Whom::Daemon => strike(&party.daemon()?, self.how).and_then(|()| self.as_before(flock, &before)),
+            Whom::Agent(number) => self.strike_agent(&party, number).and_then(|()| self.as_before(flock, &before)),
         };
         let took = took.with_context(|| format!("tactus said:\n{}", party.said()))?;
         party.all_end_within(END)?;
@@ -106,17 +100,43 @@ impl Round {
         }?)
     }
 
-    /// Strikes the guardian, and waits for the next one.
-    fn strike_guardian(&self, party: &mut Party) -> Result<()> {
+    /// Strikes the guardian: all must be as before, until there is another. What that one is worth shows when the daemon
+    /// is struck in its turn.
+    fn strike_guardian(&self, party: &mut Party, flock: &Flock, before: &[Picture]) -> Result<Nanos> {
         let struck = party.guardian(None).context("there is no guardian")?;
         let process = Process::open_as(struck)?;
         strike(&process, self.how)?;
-        let next = after(PROMISED, || party.guardian(Some(struck)).is_some());
-        if next.is_none() {
-            bail!("no other guardian within {PROMISED}; tactus said:\n{}", party.said());
-        }
+        let first = self.as_before(flock, before)?;
+        party.wait_until_it_keeps(Some(struck), BEGIN, || self.is_changed(flock, before))?;
         ensure!(process.ends_within(END), "the guardian that was struck is still there after {END}");
-        Ok(())
+        clock::sleep(self.next);
+        strike(&party.daemon()?, How::Kill)?;
+        Ok(first.max(self.as_before(flock, before)?))
+    }
+
+    /// Waits until all is as before, as long as is promised: after which time.
+    fn as_before(&self, flock: &Flock, before: &[Picture]) -> Result<Nanos> {
+        let mut last = Ok(Vec::new());
+        let took = after(PROMISED, || {
+            // Little is done to the others; to look at all takes long.
+            if self.is_changed(flock, before) {
+                return false;
+            }
+            last = changes(flock, before);
+            last.as_ref().is_ok_and(Vec::is_empty)
+        });
+        if let Some(took) = took {
+            return Ok(took);
+        }
+        let left = changes(flock, before)?;
+        last?;
+        bail!("not as before after {PROMISED}; then:\n{}", told(&left))
+    }
+
+    /// Whether something is done to whom something was promised.
+    fn is_changed(&self, flock: &Flock, before: &[Picture]) -> bool {
+        let now = Picture::of(flock.0[self.sheep].pid());
+        now.is_ok_and(|now| !before[self.sheep].changes(&now).is_empty())
     }
 }
 
@@ -143,20 +163,6 @@ fn changes<'f>(flock: &'f Flock, before: &[Picture]) -> Result<Vec<(&'f Sheep, C
         all.extend(before.changes(&now).into_iter().map(|change| (sheep, change)));
     }
     Ok(all)
-}
-
-/// Waits until all is as before, as long as is promised: after which time.
-fn as_before(flock: &Flock, before: &[Picture]) -> Result<Nanos> {
-    let mut last = Ok(Vec::new());
-    let took = after(PROMISED, || {
-        last = changes(flock, before);
-        last.as_ref().is_ok_and(Vec::is_empty)
-    });
-    match took {
-        // The last look may have begun in time and ended late.
-        Some(took) => Ok(took),
-        None => bail!("not as before after {PROMISED}:\n{}", told(&last?)),
-    }
 }
 
 fn told(changes: &[(&Sheep, Change)]) -> String {

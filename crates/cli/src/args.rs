@@ -54,6 +54,12 @@ pub(crate) enum Command {
         /// Where the table is
         directory: PathBuf,
     },
+    /// Be a process of a live run that works: told when on standard input, telling of it on standard output
+    #[command(hide = true)]
+    Work(Work),
+    /// Be a process of a live run that becomes a command once its gate is opened
+    #[command(hide = true)]
+    Launch(Launch),
     /// Print a completion script for a shell
     Completions {
         /// The shell
@@ -202,4 +208,30 @@ pub(crate) struct Restore {
     /// Where the table of originals is, instead of the usual place
     #[arg(long, value_name = "DIR", hide = true)]
     pub(crate) directory: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Work {
+    /// From one job to the next; without it, it always wants to run
+    #[arg(long, value_name = "N", requires = "work_ns", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) period_ns: Option<u64>,
+    /// CPU time of a job
+    #[arg(long, value_name = "N", requires = "period_ns", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) work_ns: Option<u64>,
+    /// From the start to the first job
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) phase_ns: u64,
+    /// How many jobs it tells of
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u64).range(..=daemon::part::JOBS_MAX))]
+    pub(crate) records: u64,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Launch {
+    /// The inherited descriptor on which it is said when to begin
+    #[arg(long, value_name = "FD")]
+    pub(crate) gate: i32,
+    /// The command
+    #[arg(required = true, last = true)]
+    pub(crate) command: Vec<String>,
 }

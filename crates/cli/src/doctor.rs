@@ -139,7 +139,7 @@ fn verdict(examination: &Examination) -> String {
 }
 
 /// Why, and what would help.
-fn in_words(reason: &Reason) -> String {
+pub(crate) fn in_words(reason: &Reason) -> String {
     if reason.remedy.is_empty() {
         return reason.why.clone();
     }

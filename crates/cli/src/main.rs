@@ -4,6 +4,7 @@ mod args;
 mod demo;
 mod doctor;
 mod output;
+mod part;
 mod picture;
 mod policies_list;
 mod progress;
@@ -75,7 +76,10 @@ fn complain(text: &str) {
 }
 
 fn run(cli: Cli) -> Result<(), Failure> {
-    output::clean_up_when_interrupted()?;
+    // A part of a live run has nothing to clean up, and hears signals as what it becomes or stands for.
+    if !matches!(cli.command, Some(Command::Work(_) | Command::Launch(_))) {
+        output::clean_up_when_interrupted()?;
+    }
     match cli.command {
         None => Ok(output::print(&Cli::command().render_help().to_string())?),
         Some(Command::Sim(args)) => sim::run(&args),
@@ -85,6 +89,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Some(Command::Doctor(args)) => doctor::run(&args),
         Some(Command::Restore(args)) => restore::run(&args),
         Some(Command::Guardian { .. }) => unreachable!("it was run before anything was arranged"),
+        Some(Command::Work(args)) => part::work(&args),
+        Some(Command::Launch(args)) => part::launch(&args),
         Some(Command::Completions { shell }) => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "tactus", &mut script);

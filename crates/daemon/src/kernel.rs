@@ -133,6 +133,16 @@ pub trait Kernel {
     /// It is gone, or the host does not tell: it has to be looked at now and then.
     fn await_entry(&self, thread: &mut Self::Thread, cpu: CpuId, wanted: bool) -> Result<()>;
 
+    /// Has whoever looks for what is new woken when this thread begins another thread or a process, from now on.
+    ///
+    /// # Errors
+    /// It is gone, or the host does not tell: it has to be looked for once in a period.
+    fn await_births(&self, thread: &mut Self::Thread) -> Result<()> {
+        let _ = thread;
+        let (what, why) = ("births of threads".to_string(), "this kernel does not tell of them".to_string());
+        Err(sys::Error::Absent { what, why, right: "one that does" })
+    }
+
     /// Has the agent of `cpu` woken, once, when nobody who was raised wants that CPU any more; or not any more.
     fn await_quiet(&self, cpu: CpuId, wanted: bool);
 }
@@ -227,6 +237,10 @@ impl<K: Kernel> Kernel for &K {
 
     fn await_entry(&self, thread: &mut Self::Thread, cpu: CpuId, wanted: bool) -> Result<()> {
         (**self).await_entry(thread, cpu, wanted)
+    }
+
+    fn await_births(&self, thread: &mut Self::Thread) -> Result<()> {
+        (**self).await_births(thread)
     }
 
     fn await_quiet(&self, cpu: CpuId, wanted: bool) {

@@ -2,7 +2,7 @@
 //!
 //! [`host`] says what a machine is like, as far as promises depend on it: what admission may give away, and what stands in
 //! the way. [`doctor`] tries every mechanism of enforcement on processes of its own. [`lateness`] measures how late
-//! timers wake who waits for them.
+//! timers wake who waits for them. [`part`] begins the processes that take part in a live run.
 
 pub mod directory;
 pub mod dispatch;
@@ -11,9 +11,10 @@ pub mod guardian;
 pub mod host;
 pub mod kernel;
 pub mod lateness;
-pub mod live;
 pub mod linux;
+pub mod live;
 pub mod restore;
+pub mod part;
 pub mod table;
 
 /// Why something is not known or does not work, and what would help.

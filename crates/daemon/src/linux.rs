@@ -10,6 +10,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use sys::attributes::{self, Attributes};
+use sys::births::Children;
 use sys::event::Waiting;
 use sys::process::Process;
 use sys::shared::Words;
@@ -43,6 +44,7 @@ pub struct Thread {
     entry: Option<Switches>,
     /// Whether an agent waits for them.
     listened: bool,
+    children: Option<Children>,
 }
 
 /// What is in `cell`, made by `make` if nothing is yet.
@@ -58,7 +60,7 @@ fn held_in<T>(cell: &OnceLock<T>, make: impl FnOnce() -> Result<T>) -> Result<&T
 
 impl Thread {
     fn of(held: thread::Thread) -> Thread {
-        Thread { held, meter: OnceLock::new(), process: OnceLock::new(), entry: None, listened: false }
+        Thread { held, meter: OnceLock::new(), process: OnceLock::new(), entry: None, listened: false, children: None }
     }
 
     /// What becomes readable when it comes onto a CPU while that is [awaited](Kernel::await_entry), for the agent of its CPU
@@ -100,6 +102,8 @@ pub struct Linux {
     sentinels: Option<Sentinels>,
     /// What the agents wait for, by the number of the CPU.
     agents: Vec<Option<Arc<Waiting>>>,
+    /// What who looks for what is new waits for.
+    keeper: Option<Arc<Waiting>>,
 }
 
 impl Linux {
@@ -108,25 +112,31 @@ impl Linux {
     /// # Errors
     /// There is no /proc.
     pub fn new() -> Result<Linux> {
-        Ok(Linux { births: Births::open()?, sentinels: None, agents: Vec::new() })
+        Ok(Linux { births: Births::open()?, sentinels: None, agents: Vec::new(), keeper: None })
     }
 
     /// With these sentinels, and these things that the agents wait for: sleepers that are awaited are added, as number
-    /// [`ENTRY`](Linux::ENTRY).
+    /// [`ENTRY`](Linux::ENTRY). What begins others is added to what `keeper` waits for, as number [`BIRTH`](Linux::BIRTH).
     ///
     /// # Errors
     /// There is no /proc.
-    pub fn with(sentinels: Sentinels, waiting: impl IntoIterator<Item = (CpuId, Arc<Waiting>)>) -> Result<Linux> {
+    pub fn with(
+        sentinels: Sentinels,
+        waiting: impl IntoIterator<Item = (CpuId, Arc<Waiting>)>,
+        keeper: Option<Arc<Waiting>>,
+    ) -> Result<Linux> {
         let mut agents = Vec::new();
         for (cpu, waiting) in waiting {
             agents.resize(agents.len().max(cpu.index() + 1), None);
             agents[cpu.index()] = Some(waiting);
         }
-        Ok(Linux { births: Births::open()?, sentinels: Some(sentinels), agents })
+        Ok(Linux { births: Births::open()?, sentinels: Some(sentinels), agents, keeper })
     }
 
     /// The number under which an agent is told that a sleeper has come.
     pub const ENTRY: u64 = 2;
+    /// The number under which the keeper is told that somebody has begun another.
+    pub const BIRTH: u64 = 1;
 
     /// Has the agent of `cpu` listen to what is told of `thread`, if it does not yet.
     fn listen(&self, thread: &mut Thread, cpu: CpuId) -> Result<()> {
@@ -224,6 +234,25 @@ impl Kernel for Linux {
             Err(_) if !thread.held.is_there() => Err(Error::Gone(tid)),
             outcome => outcome,
         }
+    }
+
+    fn await_births(&self, thread: &mut Thread) -> Result<()> {
+        let Some(keeper) = &self.keeper else { return Ok(()) };
+        if !thread.held.is_there() {
+            // What has ended would be told of for good.
+            thread.children = None;
+            return Err(Error::Gone(thread.tid()));
+        }
+        if let Some(children) = &mut thread.children {
+            children.clear();
+            return Ok(());
+        }
+        let children = Children::of_thread(thread.held.tid())?;
+        // Made by its number: were it another's, this one would be gone by now.
+        thread.held.status()?;
+        keeper.add(&children, Linux::BIRTH)?;
+        thread.children = Some(children);
+        Ok(())
     }
 
     fn await_quiet(&self, cpu: CpuId, wanted: bool) {

@@ -18,6 +18,13 @@ pub fn now() -> Instant {
     Instant::at_ns(tv_sec.unsigned_abs() * 1_000_000_000 + tv_nsec.unsigned_abs())
 }
 
+/// The CPU time that the calling thread has had (CLOCK_THREAD_CPUTIME_ID), to this instant.
+#[must_use]
+pub fn thread_time() -> Nanos {
+    let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::ThreadCPUTime);
+    Nanos::ns(tv_sec.unsigned_abs() * 1_000_000_000 + tv_nsec.unsigned_abs())
+}
+
 /// A time in nanoseconds in the kernel's form.
 pub(crate) fn timespec(ns: u64) -> Timespec {
     Timespec {
@@ -155,6 +162,16 @@ mod tests {
         sleep_until(before);
         sleep_until(before + Nanos::ms(2));
         assert!(now() >= before + Nanos::ms(2));
+    }
+
+    #[test]
+    fn a_thread_has_cpu_time_while_it_runs_and_none_while_it_sleeps() {
+        let (begin, before) = (now(), thread_time());
+        while thread_time() < before + Nanos::ms(2) {}
+        assert!(now() >= begin + Nanos::ms(2), "no thread has more CPU time than passes");
+        let before = thread_time();
+        sleep(Nanos::ms(50));
+        assert!(thread_time() < before + Nanos::ms(25));
     }
 
     #[test]

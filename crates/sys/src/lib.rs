@@ -10,15 +10,16 @@
 //! | [`thread`], [`process`] | who a thread is, and holding on to it when its number is given to another |
 //! | [`usage`] | CPU time and run state, read without allocating |
 //! | [`clock`], [`event`] | the monotonic clock, timers, and waiting for several things at once |
-//! | [`switches`] | context switches as they happen |
+//! | [`switches`], [`births`] | context switches, and threads that begin, as it happens |
 //! | [`cgroup`], [`freezer`] | control groups of our own, and stopping what is in them |
 //! | [`realtime`], [`privileges`], [`cpus`], [`kernel`] | what this machine allows, has and is |
 //! | [`memory`], [`shared`] | memory that stays: in place, and when a process ends |
-//! | [`child`] | processes of our own to try things on |
+//! | [`child`], [`launch`] | processes of our own to try things on, and programs that we begin |
 
 pub mod affinity;
 pub mod attributes;
 pub mod autogroup;
+pub mod births;
 pub mod cgroup;
 pub mod child;
 pub mod clock;
@@ -27,6 +28,7 @@ pub mod event;
 mod file;
 pub mod freezer;
 pub mod kernel;
+pub mod launch;
 pub mod memory;
 pub mod privileges;
 pub mod process;

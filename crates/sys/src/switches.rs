@@ -198,7 +198,7 @@ pub fn paranoia() -> Result<i32> {
     file::value("/proc/sys/kernel/perf_event_paranoid", "a number")
 }
 
-fn refused(error: io::Error, what: String) -> Error {
+pub(crate) fn refused(error: io::Error, what: String) -> Error {
     let right = "CAP_PERFMON or CAP_SYS_ADMIN, or for threads of this user kernel.perf_event_paranoid of 1 or less";
     match error.raw_os_error() {
         Some(libc::ENOSYS | libc::ENOENT | libc::EOPNOTSUPP) => Error::Absent {

@@ -26,5 +26,8 @@ pub(crate) fn measure(period: Nanos, length: Nanos) -> f64 {
         }
         Ok((meter.read()?.ran - before.ran).as_ns() as f64 / wakes as f64)
     };
-    std::thread::spawn(body).join().expect("it does not panic").expect("SCHED_FIFO is permitted where promises are kept")
+    std::thread::spawn(body)
+        .join()
+        .expect("it does not panic")
+        .expect("SCHED_FIFO is permitted where promises are kept")
 }

@@ -61,7 +61,8 @@ pub(crate) fn hogs() -> Vec<Child> {
 
 /// One that never rests.
 pub(crate) fn hog() -> Child {
-    let child = Child::start(Work::Spin { busy: Nanos::s(60), idle: Nanos::ZERO }).expect("there is room for a process");
+    let child =
+        Child::start(Work::Spin { busy: Nanos::s(60), idle: Nanos::ZERO }).expect("there is room for a process");
     sys::affinity::set(child.pid(), &CpuSet::one(cpu())).expect("it is ours");
     child
 }
@@ -83,8 +84,15 @@ fn main() {
     let steal = || daemon::host::times().ok();
     let before = steal();
     let host = daemon::host::Host::read().expect("there is /proc");
-    println!("promises: one process beside two hogs on CPU {}, {LENGTH} each, medians of {runs}; Linux {}", cpu(), host.kernel.release);
-    println!("  {:>16}  {:>26}  {:>26}  {:>12}  {:>30}", "period, slice", "missed: SCHED_DEADLINE", "missed: tactus", "share", "CPU a wake, of an empty loop");
+    println!(
+        "promises: one process beside two hogs on CPU {}, {LENGTH} each, medians of {runs}; Linux {}",
+        cpu(),
+        host.kernel.release
+    );
+    println!(
+        "  {:>16}  {:>26}  {:>26}  {:>12}  {:>30}",
+        "period, slice", "missed: SCHED_DEADLINE", "missed: tactus", "share", "CPU a wake, of an empty loop"
+    );
     for promise in PROMISES {
         compare(promise, runs);
     }
@@ -135,15 +143,16 @@ fn compare(promise: Promise, runs: usize) {
 
 /// A long slice beside a short one.
 fn long(length: Nanos) {
-    let pair = [
-        Promise { period: Nanos::s(600), slice: Nanos::s(60) },
-        Promise { period: Nanos::ms(6), slice: Nanos::ms(1) },
-    ];
+    let pair =
+        [Promise { period: Nanos::s(600), slice: Nanos::s(60) }, Promise { period: Nanos::ms(6), slice: Nanos::ms(1) }];
     match ours::keep(&pair, length) {
         Ok(kept) => {
             for (promise, (periods, missed)) in pair.iter().zip(kept) {
                 let met = if missed == 0 { "met" } else { "NOT met" };
-                println!("  {} every {} for {length}: {periods} periods as dealt, {missed} missed: {met}", promise.slice, promise.period);
+                println!(
+                    "  {} every {} for {length}: {periods} periods as dealt, {missed} missed: {met}",
+                    promise.slice, promise.period
+                );
             }
         }
         Err(why) => println!("  not measured: {why}"),

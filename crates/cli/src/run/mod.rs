@@ -1,7 +1,7 @@
 //! `tactus run`: promises kept on real processes.
 
-mod play;
 mod plan;
+mod play;
 
 use crate::args::Run;
 use crate::{Failure, output, usage};

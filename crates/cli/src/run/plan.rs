@@ -3,8 +3,8 @@
 use super::refused;
 use crate::args::Run;
 use crate::{Failure, usage};
-use daemon::dispatch::Wish;
 use daemon::directory::Directory;
+use daemon::dispatch::Wish;
 use daemon::doctor::Mechanism;
 use daemon::guardian;
 use daemon::host::Host;

@@ -4,6 +4,7 @@ mod demo;
 mod doctor;
 mod input;
 mod output;
+mod parts;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

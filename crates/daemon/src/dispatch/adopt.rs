@@ -67,11 +67,12 @@ pub fn find<K: Kernel>(kernel: &K, known: &Known) -> Vec<Found<K::Thread>> {
 }
 
 impl<K: Kernel> Dispatcher<K> {
-    /// What is known of each tree: what [`find`] needs, to look for more.
+    /// What is known of each tree: what [`find`] needs, to look for more. Whatever begins from here on is told of again.
     #[must_use]
-    pub fn known(&self) -> Vec<Known> {
+    pub fn known(&mut self) -> Vec<Known> {
         let mut all: Vec<Known> = Vec::new();
-        for (_, client) in self.clients.iter() {
+        for (_, client) in self.clients.iter_mut() {
+            client.await_births(&self.kernel);
             let at = all.iter().position(|known| known.tree == client.tree).unwrap_or_else(|| {
                 all.push(Known { tree: client.tree, processes: Vec::new(), threads: Vec::new() });
                 all.len() - 1

@@ -53,6 +53,8 @@ pub(super) struct Client<T> {
     pub(super) awaited: bool,
     /// Whether this host tells when it wakes; else it is looked at now and then.
     pub(super) is_seen: bool,
+    /// Whether this host tells what its threads begin; else that is looked for once in a period.
+    pub(super) is_told: bool,
     /// Whether it is about to begin a turn.
     pub(super) begins: bool,
     pub(super) ledger: Option<Ledger>,
@@ -79,6 +81,7 @@ impl<T> Client<T> {
             stopped: false,
             awaited: false,
             is_seen: true,
+            is_told: true,
             begins: false,
             ledger: None,
             trouble: None,
@@ -162,6 +165,17 @@ impl<T> Client<T> {
     }
 }
 
+impl<T> Client<T> {
+    /// Has whoever looks for what is new woken by what its threads begin from now on.
+    pub(super) fn await_births<K: Kernel<Thread = T>>(&mut self, kernel: &K) {
+        for member in &mut self.members {
+            if let Err(refused) = kernel.await_births(&mut member.thread) {
+                self.is_told &= matches!(refused, sys::Error::Gone(_));
+            }
+        }
+    }
+}
+
 /// Clients by the index of their entity.
 pub(super) struct Clients<T> {
     slots: Vec<Option<(EntityId, Client<T>)>>,
@@ -194,6 +208,10 @@ impl<T> Clients<T> {
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (EntityId, &Client<T>)> {
         self.slots.iter().flatten().map(|(e, client)| (*e, client))
+    }
+
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = (EntityId, &mut Client<T>)> {
+        self.slots.iter_mut().flatten().map(|(e, client)| (*e, client))
     }
 
     /// How many slots there are: what is walked by index meets everybody.

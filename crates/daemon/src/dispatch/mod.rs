@@ -197,6 +197,13 @@ impl<K: Kernel> Dispatcher<K> {
         self.clients.get(e).is_some_and(|client| client.is_seen)
     }
 
+    /// How often what is new has to be looked for: once in the shortest period of those of whom this host does not tell.
+    #[must_use]
+    pub fn looking(&self) -> Option<Nanos> {
+        let untold = self.clients.iter().filter(|(_, client)| !client.is_told);
+        untold.map(|(_, client)| client.dealt.period).min()
+    }
+
     // ---- A turn ----
 
     /// The agent of `cpu` has woken: tells the machine what happened there and does what is to be done.

@@ -5,15 +5,18 @@ use crate::Reason;
 use crate::dispatch::{Known, find};
 use crate::guardian::Handle;
 use crate::kernel::{Kernel, priority};
-use sched::{Instant, Nanos};
 use crate::table::Table;
+use sched::{Instant, Nanos};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use sys::attributes::{self, Attributes};
 use sys::{Result, clock, thread};
 
-/// How often threads and children that are new are looked for: once in the shortest period, within these.
+/// How often threads and children that are new are looked for where the kernel does not tell: once in the shortest period,
+/// within these.
 const SCAN: (Nanos, Nanos) = (Nanos::ms(1), Nanos::ms(100));
+/// The number of the keeper's bell.
+pub(super) const ROUSE: u64 = 0;
 /// How often the guardian is looked at.
 const WATCH: Nanos = Nanos::ms(50);
 
@@ -63,7 +66,7 @@ impl<'s> Watcher<'s> {
 
 /// Keeps until it is over.
 pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()> {
-    let (mut births, mut watched) = (None, Instant::ZERO);
+    let (mut births, mut told, mut watched) = (None, true, Instant::ZERO);
     while !shared.over.load(Ordering::Acquire) {
         let now = clock::now();
         if watched.saturating_add(WATCH) <= now {
@@ -72,12 +75,14 @@ pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()
         }
         // Read before looking, so that who is born meanwhile is looked for again.
         let latest = shared.kernel.births().ok();
-        if latest.is_none() || latest != births {
+        if told || latest.is_none() || latest != births {
             births = latest;
             look(shared);
         }
-        let pause = shared.shortest_period().max(SCAN.0).min(SCAN.1);
-        if shared.rest.next(clock::now().saturating_add(pause.min(WATCH)))?.is_some() {
+        let pause = shared.looking().max(SCAN.0).min(SCAN.1);
+        let heard = shared.rest.next(clock::now().saturating_add(pause.min(WATCH)))?;
+        told = heard.is_some();
+        if heard == Some(ROUSE) {
             let _ = shared.rouse.rings();
         }
     }
@@ -86,7 +91,11 @@ pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()
 
 /// Takes in the threads and children that are new.
 fn look(shared: &Shared<'_>) {
-    let known: Vec<Known> = as_agent(|| shared.lock().known());
+    let (known, looking): (Vec<Known>, _) = as_agent(|| {
+        let mut dispatcher = shared.lock();
+        (dispatcher.known(), dispatcher.looking())
+    });
+    shared.looking.store(looking.map_or(u64::MAX, Nanos::as_ns), Ordering::Relaxed);
     for known in known {
         let found = find(shared.kernel, &known);
         if found.is_empty() {

@@ -6,11 +6,11 @@
 mod agent;
 mod keeper;
 
+use crate::directory::{Directory, Refused};
 use crate::dispatch::{Dispatcher, Left, Refusal, Wish};
 use crate::kernel::priority;
 use crate::linux::{Linux, Sentinels};
 use crate::table::{Beating, Table};
-use crate::directory::{Directory, Refused};
 use crate::{Reason, restore};
 use agent::Post;
 use keeper::Watcher;
@@ -50,11 +50,11 @@ struct Shared<'k> {
     /// By the number of the CPU, which post is there.
     places: Vec<Option<usize>>,
     /// What the keeper rests at; its bell.
-    rest: Waiting,
+    rest: Arc<Waiting>,
     rouse: Bell,
     over: AtomicBool,
-    /// The shortest period that is promised to anybody. Unit: ns.
-    shortest: AtomicU64,
+    /// How often what is new has to be looked for where nobody tells. Unit: ns.
+    looking: AtomicU64,
     warnings: Mutex<Vec<Reason>>,
     failure: Mutex<Option<Reason>>,
     /// Rung when something happened that the front has to know.
@@ -75,8 +75,9 @@ impl<'k> Shared<'k> {
         }
     }
 
-    fn shortest_period(&self) -> Nanos {
-        Nanos::ns(self.shortest.load(Ordering::Relaxed))
+    /// How often what is new has to be looked for.
+    fn looking(&self) -> Nanos {
+        Nanos::ns(self.looking.load(Ordering::Relaxed))
     }
 
     fn warn(&self, reason: Reason) {
@@ -143,8 +144,6 @@ impl Front<'_, '_> {
     pub fn admit(&self, wish: &Wish, pid: u32) -> Result<Vec<EntityId>, Refusal> {
         let ours = ancestors();
         let (entities, call) = as_agent(|| self.shared.lock().admit(wish, pid, &ours))?;
-        let period = wish.reservation.period.as_ns();
-        self.shared.shortest.fetch_min(period, Ordering::Relaxed);
         self.shared.call(&call);
         self.shared.rouse.ring();
         Ok(entities)
@@ -261,13 +260,13 @@ pub fn serve<R>(setup: &Setup, front: impl FnOnce(Front<'_, '_>) -> R) -> Result
     posts.iter().enumerate().for_each(|(place, post)| places[post.cpu.index()] = Some(place));
     let sentinels = Sentinels::start(posts.iter().map(|post| (post.cpu, Arc::clone(&post.quiet))))?;
     let waiting = posts.iter().map(|post| (post.cpu, Arc::clone(&post.waiting)));
-    let kernel = Linux::with(sentinels, waiting)?;
+    let (rest, rouse) = (Arc::new(Waiting::new()?), Bell::new()?);
+    rest.add(&rouse, keeper::ROUSE)?;
+    let kernel = Linux::with(sentinels, waiting, Some(Arc::clone(&rest)))?;
     let table = Arc::new(setup.directory.create_table(ROWS, &held).map_err(Failure::Refused)?);
     let mut watcher = Watcher::start(setup, Arc::clone(&table)).map_err(Failure::Refused)?;
     let dispatcher = Dispatcher::new(&kernel, Arc::clone(&table), setup.policy, &setup.knobs, places.len());
     let dispatcher = dispatcher.map_err(|refused| Failure::Refused(Reason::new(refused.to_string(), "")))?;
-    let (rest, rouse) = (Waiting::new()?, Bell::new()?);
-    rest.add(&rouse, 0)?;
     let shared = Shared {
         kernel: &kernel,
         dispatcher: Mutex::new(dispatcher),
@@ -277,7 +276,7 @@ pub fn serve<R>(setup: &Setup, front: impl FnOnce(Front<'_, '_>) -> R) -> Result
         rest,
         rouse,
         over: AtomicBool::new(false),
-        shortest: AtomicU64::new(u64::MAX),
+        looking: AtomicU64::new(u64::MAX),
         warnings: Mutex::new(Vec::new()),
         failure: Mutex::new(None),
         news: Bell::new()?,
@@ -301,7 +300,8 @@ fn run<R>(
     std::thread::scope(|scope| {
         let agents = (0..shared.posts.len()).map(|place| {
             let name = format!("tactus-agent-{}", shared.posts[place].cpu);
-            let body = move || guarded(shared, || agent::enter(shared.posts[place].cpu), || agent::serve(shared, place));
+            let body =
+                move || guarded(shared, || agent::enter(shared.posts[place].cpu), || agent::serve(shared, place));
             Builder::new().name(name).spawn_scoped(scope, body)
         });
         let begun = agents.collect::<std::io::Result<Vec<_>>>();

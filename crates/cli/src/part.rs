@@ -1,0 +1,27 @@
+//! `tactus work` and `tactus launch`: what processes of a live run are before they are anything else.
+
+use crate::args::{Launch, Work};
+use crate::doctor::in_words;
+use crate::{Failure, complain};
+use anyhow::anyhow;
+use daemon::part::{self, Periodic};
+use sched::Nanos;
+
+/// What a shell's exit code is where a command is there and cannot be run.
+const NOT_RUN: i32 = 126;
+
+pub(crate) fn work(args: &Work) -> Result<(), Failure> {
+    let jobs = args.period_ns.zip(args.work_ns).map(|(period, work)| {
+        let period = Nanos::ns(period);
+        Periodic { period, work: Nanos::ns(work), phase: Nanos::ns(args.phase_ns), deadline: period }
+    });
+    let work = jobs.map_or(part::Work::Hog, part::Work::Periodic);
+    let records = usize::try_from(args.records).expect("it is at most a million");
+    part::work(work, records).map_err(|reason| anyhow!(in_words(&reason)).into())
+}
+
+pub(crate) fn launch(args: &Launch) -> Result<(), Failure> {
+    let reason = part::launch(args.gate, &args.command);
+    complain(&format!("error: {}", in_words(&reason)));
+    std::process::exit(NOT_RUN)
+}

@@ -1,0 +1,219 @@
+//! The processes of a live run: they wait, they keep the beat, they tell of it, and none is left behind.
+
+use super::Place;
+use daemon::Reason;
+use daemon::part::{Output, Part, Parts, Periodic, Work};
+use sched::{Instant, Nanos};
+use std::path::Path;
+use sys::attributes::{self, Attributes, Policy};
+use sys::clock;
+
+fn parts() -> Parts {
+    Parts::of(env!("CARGO_BIN_EXE_tactus").into())
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(ToString::to_string).collect()
+}
+
+/// 2 ms in every 10 ms.
+const JOBS: Periodic =
+    Periodic { period: Nanos::ms(10), work: Nanos::ms(2), phase: Nanos::ZERO, deadline: Nanos::ms(10) };
+
+fn is_there(pid: u32) -> bool {
+    Path::new(&format!("/proc/{pid}")).exists()
+}
+
+/// Soon, at a moment that all parts can be told of before.
+fn soon() -> Instant {
+    clock::now() + Nanos::ms(20)
+}
+
+#[test]
+fn a_hundred_jobs_take_a_hundred_times_their_work() {
+    let mut part = parts().work("beat", Work::Periodic(JOBS), Nanos::s(1)).unwrap();
+    assert_eq!((part.name(), part.is_command()), ("beat", false));
+    let start = soon();
+    part.go(start).unwrap();
+    assert!(part.go(start).unwrap_err().why.contains("has begun already"));
+    clock::sleep_until(start + Nanos::ms(996));
+    let pid = part.pid();
+    let outcome = part.end().unwrap();
+    assert!(!is_there(pid));
+    assert!(outcome.status.success() && outcome.lost == 0, "{outcome:?}");
+    assert_eq!(outcome.jobs.len(), 100);
+    for (nth, job) in (0..).zip(&outcome.jobs) {
+        assert_eq!(job.released, start + Nanos::ms(10 * nth));
+        assert_eq!(job.deadline, job.released + Nanos::ms(10));
+        assert!(job.woke.is_none_or(|woke| woke >= job.released), "{job:?}");
+        let first = job.woke.unwrap_or(job.released);
+        assert!(job.done.is_none_or(|done| done >= first + Nanos::us(1_900)), "{job:?}");
+    }
+    // All were done, unless somebody else wanted the CPU at the end; each takes what it should.
+    let done = outcome.jobs.iter().filter(|job| job.done.is_some()).count() as u64;
+    let (had, due) = (outcome.cpu_time.unwrap(), JOBS.work.saturating_mul(done));
+    assert!(done >= 90, "{done} jobs of 100 in a second on a machine that is busy with something else");
+    assert!(had.as_ns().abs_diff(due.as_ns()) <= due.as_ns() / 100 + 2_000_000 * (100 - done), "{had}, not {due}");
+}
+
+#[test]
+fn jobs_that_come_late_queue_up_in_order() {
+    // More work than time: the second job waits for the first, and so on.
+    let jobs = Periodic { period: Nanos::ms(2), work: Nanos::ms(3), phase: Nanos::ms(1), deadline: Nanos::ms(1) };
+    let mut part = parts().work("late", Work::Periodic(jobs), Nanos::ms(90)).unwrap();
+    let start = soon();
+    part.go(start).unwrap();
+    clock::sleep_until(start + Nanos::ms(90));
+    let all = part.end().unwrap().jobs;
+    let done: Vec<_> = all.iter().filter_map(|job| job.done).collect();
+    assert!(done.len() < 31 && all.len() >= 45, "{all:?}");
+    assert!(done.is_sorted() && all[..done.len()].iter().all(|job| job.done.is_some()), "{all:?}");
+    assert!(all[0].woke.is_some() && all[1..].iter().all(|job| job.woke.is_none()), "{all:?}");
+    assert_eq!(all[7].released, start + Nanos::ms(15));
+}
+
+#[test]
+fn jobs_beyond_the_room_for_them_are_counted() {
+    let jobs = Periodic { period: Nanos::ms(1), work: Nanos::us(10), phase: Nanos::ZERO, deadline: Nanos::ms(1) };
+    let mut part = parts().work("many", Work::Periodic(jobs), Nanos::ms(8)).unwrap();
+    let start = soon();
+    part.go(start).unwrap();
+    clock::sleep_until(start + Nanos::ms(100));
+    let outcome = part.end().unwrap();
+    assert_eq!(outcome.jobs.len(), 10);
+    assert!((1..=92).contains(&outcome.lost), "{}", outcome.lost);
+}
+
+#[test]
+fn a_hog_uses_its_cpu_from_its_start_on() {
+    let mut part = parts().work("hog", Work::Hog, Nanos::s(1)).unwrap();
+    let start = soon();
+    part.go(start).unwrap();
+    clock::sleep_until(start + Nanos::ms(300));
+    let had = part.end().unwrap().cpu_time.unwrap();
+    // Others run here as well; but more than passed is impossible, and so is a sleep.
+    assert!((Nanos::ms(60)..Nanos::ms(400)).contains(&had), "{had}");
+}
+
+#[test]
+fn a_worker_of_no_time_is_refused() {
+    let jobs = Periodic { work: Nanos::ZERO, ..JOBS };
+    let refused = parts().work("nothing", Work::Periodic(jobs), Nanos::s(1)).unwrap_err();
+    assert_eq!(refused, Reason::new("the work of `nothing` takes no time", "a period and work above zero"));
+}
+
+#[test]
+fn a_command_does_nothing_before_it_may_and_can_be_promised_something_before() {
+    let place = Place::new();
+    let file = place.0.path().join("told");
+    let script = format!("chrt -p $$ > {0}.part 2>&1; echo $$ >> {0}.part; mv {0}.part {0}; exit 7", file.display());
+    let mut part = parts().command("told", &words(&["sh", "-c", &script]), Output::ToStandardError).unwrap();
+    clock::sleep(Nanos::ms(100));
+    assert!(is_there(part.pid()) && part.try_wait().unwrap().is_none() && place.files().is_empty());
+    attributes::set(part.pid(), Attributes::of(Policy::Batch { nice: 3 })).unwrap();
+    let start = soon();
+    part.go(start).unwrap();
+    assert!(part.process().ends_within(Nanos::s(20)));
+    assert!(clock::now() >= start);
+    assert_eq!(part.try_wait().unwrap().unwrap().code(), Some(7));
+    let told = std::fs::read_to_string(file).unwrap();
+    assert!(told.ends_with(&format!("{}\n", part.pid())), "it kept its number: {told}");
+    assert!(told.contains("SCHED_BATCH") || told.contains("not found"), "{told}");
+    assert_eq!(part.end().unwrap().status.code(), Some(7));
+}
+
+#[test]
+fn a_command_inherits_nothing_of_ours_but_its_standard_streams() {
+    let place = Place::new();
+    let listing = |name: &str| format!("ls /proc/$$/fd > {}", place.0.path().join(name).display());
+    let direct = std::process::Command::new("sh").args(["-c", &listing("direct")]).status().unwrap();
+    assert!(direct.success());
+    let mut part = parts().command("x", &words(&["sh", "-c", &listing("launched")]), Output::Inherited).unwrap();
+    part.go(Instant::ZERO).unwrap();
+    assert!(part.process().ends_within(Nanos::s(20)));
+    assert_eq!(place.read("launched"), place.read("direct"));
+}
+
+#[test]
+fn what_is_no_command_is_refused_and_nothing_is_begun() {
+    for (command, part) in [
+        (&["no-such-command"][..], "there is no command `no-such-command` in PATH"),
+        (&["/"], "/ is a directory"),
+        (&["/proc/version"], "/proc/version is not a program that this user may run"),
+        (&[], "the command has no name"),
+    ] {
+        let refused = parts().command("x", &words(command), Output::Inherited).unwrap_err();
+        assert!(refused.why.contains(part) && !refused.remedy.is_empty(), "{refused:?}");
+    }
+}
+
+#[test]
+fn what_turns_out_to_be_no_program_says_so_when_it_may_begin() {
+    let place = Place::new();
+    let file = place.file("noise", "#!/no/such/interpreter\n");
+    std::fs::set_permissions(&file, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut part = parts().command("noise", &[file.display().to_string()], Output::Inherited).unwrap();
+    part.go(Instant::ZERO).unwrap();
+    assert!(part.process().ends_within(Nanos::s(20)));
+    assert_eq!(part.end().unwrap().status.code(), Some(126));
+}
+
+#[test]
+fn nobody_is_left_behind_wherever_he_stands() {
+    let sleep = words(&["sleep", "1000"]);
+    let deaf = words(&["sh", "-c", "trap '' TERM; while :; do :; done"]);
+    let gone: Vec<(&str, Part)> = [
+        ("a command at its gate", parts().command("a", &sleep, Output::Inherited)),
+        ("a command that runs", parts().command("b", &sleep, Output::Inherited)),
+        ("a command that is stopped", parts().command("c", &sleep, Output::Inherited)),
+        ("a worker at its gate", parts().work("d", Work::Hog, Nanos::s(1))),
+        ("a hog", parts().work("e", Work::Hog, Nanos::s(1))),
+        ("a worker that is stopped", parts().work("f", Work::Periodic(JOBS), Nanos::s(1))),
+        ("a shell that does not listen", parts().command("g", &deaf, Output::Inherited)),
+    ]
+    .into_iter()
+    .map(|(who, part)| (who, part.unwrap()))
+    .collect();
+    for (who, mut part) in gone {
+        if !who.ends_with("gate") {
+            part.go(Instant::ZERO).unwrap();
+            clock::sleep(Nanos::ms(60));
+        }
+        if who.ends_with("stopped") {
+            part.process().stop().unwrap();
+        }
+        let pid = part.pid();
+        assert!(is_there(pid), "{who}");
+        drop(part);
+        assert!(!is_there(pid), "{who}");
+    }
+}
+
+#[test]
+fn who_is_killed_says_nothing_and_who_never_began_has_nothing_to_say() {
+    let mut part = parts().work("killed", Work::Periodic(JOBS), Nanos::s(1)).unwrap();
+    part.go(Instant::ZERO).unwrap();
+    part.kill().unwrap();
+    let silent = part.end().unwrap_err();
+    assert!(silent.why.contains("`killed` does not tell what it did (signal: 9"), "{silent:?}");
+    let outcome = parts().work("idle", Work::Hog, Nanos::s(1)).unwrap().end().unwrap();
+    assert_eq!((outcome.status.code(), outcome.cpu_time), (Some(0), None));
+}
+
+#[test]
+fn a_worker_does_not_hear_the_terminal_and_ends_with_who_began_it() {
+    let process = std::thread::spawn(|| {
+        let mut part = parts().work("orphan", Work::Hog, Nanos::s(1)).unwrap();
+        part.go(Instant::ZERO).unwrap();
+        part.terminate().unwrap();
+        clock::sleep(Nanos::ms(50));
+        assert!(part.try_wait().unwrap().is_none(), "it was told to end by somebody else");
+        let process = sys::process::Process::open(part.pid()).unwrap();
+        // The end of its thread, not of its handle, ends it.
+        std::mem::forget(part);
+        process
+    })
+    .join()
+    .unwrap();
+    assert!(process.ends_within(Nanos::s(5)));
+}

@@ -1,0 +1,110 @@
+//! [`Tale`]: what a process that worked tells of it, and the form in which it crosses the pipe: words of 64 bits, the
+//! lowest byte first.
+
+use sched::{Instant, Nanos};
+use std::io::{self, Write};
+
+/// A job that was done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Told {
+    pub(super) released: Instant,
+    pub(super) woke: Option<Instant>,
+    pub(super) done: Instant,
+}
+
+/// The words before the jobs.
+const HEAD: usize = 4;
+/// The words of a job.
+const JOB: usize = 3;
+
+/// All that is told.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Tale {
+    /// CPU time from the start to the end.
+    pub(super) cpu_time: Nanos,
+    /// When the work ended.
+    pub(super) end: Instant,
+    /// Jobs that were done and for which there was no room.
+    pub(super) lost: u64,
+    /// The first jobs that were done, in order.
+    jobs: Vec<Told>,
+    room: usize,
+}
+
+impl Tale {
+    /// Nothing yet, with memory that is there for `room` jobs.
+    pub(super) fn with_room(room: usize) -> Tale {
+        let some = Told { released: Instant::NEVER, woke: Some(Instant::NEVER), done: Instant::NEVER };
+        // Written to once, so that no page is missing later.
+        let mut jobs = vec![some; room];
+        jobs.clear();
+        Tale { cpu_time: Nanos::ZERO, end: Instant::ZERO, lost: 0, jobs, room }
+    }
+
+    /// One more was done. Allocates nothing.
+    pub(super) fn add(&mut self, job: Told) {
+        if self.jobs.len() < self.room {
+            self.jobs.push(job);
+        } else {
+            self.lost += 1;
+        }
+    }
+
+    /// The jobs.
+    pub(super) fn jobs(&self) -> &[Told] {
+        &self.jobs
+    }
+
+    /// Puts it into words.
+    pub(super) fn write(&self, to: &mut impl Write) -> io::Result<()> {
+        let head = [self.cpu_time.as_ns(), self.end.as_ns(), self.lost, self.jobs.len() as u64];
+        let jobs = self.jobs.iter().flat_map(|job| {
+            // No job is begun at the clock's zero.
+            [job.released.as_ns(), job.woke.map_or(0, Instant::as_ns), job.done.as_ns()]
+        });
+        let bytes: Vec<u8> = head.into_iter().chain(jobs).flat_map(u64::to_le_bytes).collect();
+        to.write_all(&bytes)
+    }
+
+    /// Takes it out of the words; none if they are not a whole tale.
+    pub(super) fn read(bytes: &[u8]) -> Option<Tale> {
+        let (chunks, rest) = bytes.as_chunks::<8>();
+        let words: Vec<u64> = chunks.iter().map(|chunk| u64::from_le_bytes(*chunk)).collect();
+        let (&[cpu_time, end, lost, count], told) = words.split_first_chunk::<HEAD>()?;
+        let (told, others) = told.as_chunks::<JOB>();
+        if !rest.is_empty() || !others.is_empty() || told.len() as u64 != count {
+            return None;
+        }
+        let job = |&[released, woke, done]: &[u64; JOB]| Told {
+            released: Instant::at_ns(released),
+            woke: (woke != 0).then(|| Instant::at_ns(woke)),
+            done: Instant::at_ns(done),
+        };
+        let jobs: Vec<Told> = told.iter().map(job).collect();
+        Some(Tale { cpu_time: Nanos::ns(cpu_time), end: Instant::at_ns(end), lost, room: jobs.len(), jobs })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_is_what_is_heard_and_half_of_it_is_nothing() {
+        let mut tale = Tale::with_room(2);
+        for nth in 1..=3 {
+            let woke = (nth == 1).then_some(Instant::at_ns(nth * 10 + 1));
+            tale.add(Told { released: Instant::at_ns(nth * 10), woke, done: Instant::at_ns(nth * 10 + 5) });
+        }
+        (tale.cpu_time, tale.end) = (Nanos::ms(3), Instant::at_ns(99));
+        let mut bytes = Vec::new();
+        tale.write(&mut bytes).unwrap();
+        let heard = Tale::read(&bytes).unwrap();
+        assert_eq!(heard, tale);
+        assert_eq!((heard.jobs().len(), heard.lost), (2, 1));
+        for cut in 0..bytes.len() {
+            assert_eq!(Tale::read(&bytes[..cut]), None, "{cut}");
+        }
+        assert_eq!(Tale::read(&[bytes, vec![0; 24]].concat()), None);
+    }
+}

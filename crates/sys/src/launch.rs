@@ -1,0 +1,105 @@
+//! Beginning programs: whether a file is one, what it inherits beyond the three standard streams, and what it ends with.
+
+use crate::{Error, Result};
+use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use rustix::fs::{Access, access};
+use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
+use rustix::process::Signal;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+
+/// What a descriptor that was inherited must be.
+const INHERITED: &str = "the number of a descriptor that this process was begun with, from 3 up";
+
+/// Whether this process may run the file at `path` as a program.
+#[must_use]
+pub fn may_run(path: &Path) -> bool {
+    path.is_file() && access(path, Access::EXEC_OK).is_ok()
+}
+
+/// Has the process that `command` begins inherit `descriptor`, under the number that is returned. No other process that this
+/// one begins gets it, unless it was to be inherited before. It is closed here with `command`.
+pub fn inherit(command: &mut Command, descriptor: OwnedFd) -> i32 {
+    let number = descriptor.as_raw_fd();
+    let keep = move || fcntl_setfd(&descriptor, FdFlags::empty()).map_err(io::Error::from);
+    // SAFETY: between fork and exec it makes one system call, which neither allocates nor locks.
+    unsafe {
+        command.pre_exec(keep);
+    }
+    number
+}
+
+/// The descriptor that this process was begun with under `number`. Programs that it begins or becomes do not get it.
+///
+/// # Errors
+/// There is none.
+pub fn inherited(number: i32) -> Result<OwnedFd> {
+    let cannot = |error: rustix::io::Errno| Error::Absent {
+        what: format!("the inherited descriptor {number}"),
+        why: io::Error::from(error).to_string(),
+        right: INHERITED,
+    };
+    if number < 3 {
+        return Err(cannot(rustix::io::Errno::BADF));
+    }
+    // SAFETY: a number that names nothing open is refused by both calls. What is somebody else's meanwhile stays so: it is
+    // copied, and of the original only that it ends at an exec is set, which everything does that this program opens.
+    let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
+    let own = fcntl_dupfd_cloexec(borrowed, 3).map_err(cannot)?;
+    fcntl_setfd(borrowed, FdFlags::CLOEXEC).map_err(cannot)?;
+    Ok(own)
+}
+
+/// Has this process be killed when the thread that began it ends.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn end_with_parent() -> Result<()> {
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(|errno| Error::from(errno, "end with the parent process", "a kernel with PR_SET_PDEATHSIG"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write, pipe};
+
+    #[test]
+    fn a_program_is_a_file_that_may_be_run() {
+        assert!(may_run(Path::new("/bin/sh")));
+        for other in ["/bin", "/proc/version", "/no/such/file"] {
+            assert!(!may_run(Path::new(other)), "{other}");
+        }
+    }
+
+    #[test]
+    fn what_is_inherited_is_there_under_its_number_and_for_that_process_alone() {
+        let (reader, mut writer) = pipe().unwrap();
+        let mut command = Command::new("/bin/sh");
+        let number = inherit(&mut command, reader.into());
+        let is_open = format!("test -e /proc/self/fd/{number}");
+        writer.write_all(b"beat\n").unwrap();
+        let reading = format!("read word <&{number} && test \"$word\" = beat");
+        assert!(command.args(["-c", &reading]).status().unwrap().success());
+        assert!(!Command::new("/bin/sh").args(["-c", &is_open]).status().unwrap().success());
+    }
+
+    #[test]
+    fn an_inherited_descriptor_is_taken_once_it_is_there() {
+        let (reader, mut writer) = pipe().unwrap();
+        let mut taken = std::fs::File::from(inherited(reader.as_raw_fd()).unwrap());
+        writer.write_all(b"x").unwrap();
+        let mut byte = [0];
+        taken.read_exact(&mut byte).unwrap();
+        assert_eq!(byte, *b"x");
+        for none in [-1, 0, 2, 1_000_000_000] {
+            let said = inherited(none).unwrap_err().to_string();
+            assert!(
+                said.ends_with("right would be the number of a descriptor that this process was begun with, from 3 up"),
+                "{said}"
+            );
+        }
+    }
+}

@@ -82,7 +82,7 @@ pub(crate) const JOBS: &[Job] = &[
         name: "guest-storm",
         title: "guest-storm: everything is as before, whoever of us is killed or stopped",
         programs: &[TACTUS, STORM],
-        time: Time::Host,
+        time: Time::Executed,
         tries: 1,
         is_random: true,
         limit: |extent| Duration::from_secs(120 + 10 * u64::from(extent.rounds)),

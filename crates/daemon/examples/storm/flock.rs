@@ -18,13 +18,13 @@ pub(crate) enum Kind {
     Threads,
     /// Its children are born and die; all are nice.
     Children,
-    /// A hog of nice 5.
+    /// Of nice 5.
     Polite,
     /// Two threads of SCHED_BATCH.
     Batch,
     /// SCHED_FIFO 1.
     RealTime,
-    /// A hog that may use its last CPU alone.
+    /// May use its last CPU alone.
     Pinned,
     /// Each of its threads is scheduled in another way.
     Mixed,

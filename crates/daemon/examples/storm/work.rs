@@ -18,7 +18,7 @@ pub(crate) fn work(kind: Kind, storm: u32) -> Result<()> {
         Kind::Children | Kind::Polite => be(Policy::Other { nice: 5 })?,
         Kind::Batch => {
             be(Policy::Batch { nice: 3 })?;
-            drop(thread::spawn(|| live(Nanos::ms(1), Nanos::ms(1))));
+            drop(thread::spawn(|| live(Nanos::ms(1), Nanos::ms(19))));
         }
         Kind::RealTime => be(Policy::Fifo { priority: 1 })?,
         Kind::Pinned => {
@@ -30,10 +30,11 @@ pub(crate) fn work(kind: Kind, storm: u32) -> Result<()> {
     }
     ready()?;
     match kind {
-        Kind::Hog | Kind::Polite | Kind::Pinned => live(Nanos::ms(1), Nanos::ZERO),
+        Kind::Hog => live(Nanos::ms(1), Nanos::ZERO),
+        Kind::Polite | Kind::Pinned => live(Nanos::ms(2), Nanos::ms(4)),
         Kind::Threads => bear_threads(),
         Kind::Children => bear_children(),
-        Kind::Batch => live(Nanos::ms(3), Nanos::ms(1)),
+        Kind::Batch => live(Nanos::ms(3), Nanos::ms(17)),
         Kind::RealTime | Kind::Mixed => live(Nanos::ms(1), Nanos::ms(9)),
         Kind::Waiting => live(Nanos::ZERO, Nanos::ms(50)),
     }
@@ -89,11 +90,11 @@ fn spin(busy: Nanos) {
 /// Begins threads that soon end.
 fn bear_threads() -> ! {
     loop {
+        clock::sleep(Nanos::ms(10));
         let young = [1, 2, 3].map(|length| thread::spawn(move || spin(Nanos::ms(length))));
         for thread in young {
             thread.join().expect("it does not panic");
         }
-        clock::sleep(Nanos::ms(2));
     }
 }
 
@@ -102,7 +103,7 @@ fn bear_children() -> ! {
     loop {
         // Where there are too many already, one less is none the worse.
         let child = Child::start(Work::Spin { busy: Nanos::ms(1), idle: Nanos::ms(1) });
-        clock::sleep(Nanos::ms(6));
+        clock::sleep(Nanos::ms(12));
         drop(child);
     }
 }

@@ -17,8 +17,8 @@ Exit codes: 0 promises can be kept here; 1 they cannot, or the examination faile
 
 const RESTORE_EXIT_CODES: &str = "What somebody else has set since stays as it is.
 
-Exit codes: 0 every thread is what it was, or there was nothing to restore; 1 some could not be restored; 2 a dispatcher is
-at work, nothing was done; 130 interrupted.";
+Exit codes: 0 every thread is what it was, or there was nothing to restore; 1 some could not be restored; 2 a dispatcher is \
+    at work, nothing was done; 130 interrupted.";
 
 /// A CPU scheduler for virtual machines, and the simulator to try its policies in.
 #[derive(Parser, Debug)]

@@ -31,6 +31,10 @@ use sys::{affinity, clock, cpus, memory};
 pub const INTERVAL: Nanos = Nanos::ms(50);
 /// How many beats in a row go by without one of somebody else's before that one is taken to hang.
 pub const PATIENCE: u32 = 6;
+/// How many beats in a row the end of a daemon that was killed is awaited before everybody is restored all the same, and again
+/// after as many. It does nothing more of its own from when it was killed; but a thread of it that is to end may wait for a CPU
+/// behind somebody who was raised.
+pub const AWAITED: u32 = 2;
 /// What the hidden command is called that makes a process the guardian.
 pub const COMMAND: &str = "guardian";
 /// What a guardian is called in lists of processes.
@@ -59,7 +63,9 @@ fn guard(directory: &Directory, report: &mut String) -> Result<bool, Reason> {
         Reason::new(why, "a daemon that has made one")
     })?;
     let kernel = Linux::new()?;
-    let me = prepare(report)?;
+    // Of interest only where it has something to do.
+    let mut complaints = String::new();
+    let me = prepare(&mut complaints)?;
     let waiting = Waiting::new()?;
     let daemon = match Process::open_as(table.daemon()) {
         Ok(daemon) => Some(daemon),
@@ -77,7 +83,11 @@ fn guard(directory: &Directory, report: &mut String) -> Result<bool, Reason> {
             Some(daemon) if !daemon.has_ended() => Daemon::Lives,
             _ => Daemon::HasEnded,
         };
-        match watch.step(&table, state) {
+        let verdict = watch.step(&table, state);
+        if matches!(verdict, Verdict::Kill { .. } | Verdict::Restore) {
+            report.push_str(&std::mem::take(&mut complaints));
+        }
+        match verdict {
             Verdict::Fine => {}
             Verdict::End => return Ok(true),
             Verdict::Kill { agent } => {
@@ -145,14 +155,14 @@ fn bring_back(
             Waited::Done => return Some(true),
             Waited::Held(lock) => lock,
         },
-        // It has been killed and does not end, in the middle of a call. It does nothing more but that.
+        // It was killed, and does nothing more but finish the calls it was in: whatever they change is restored at its end.
         Daemon::Lives => None,
     };
     let restored = restore(kernel, table);
     let took = clock::now().saturating_since(begin);
     if !(restored.threads.is_empty() && restored.is_settled()) {
-        let daemon = table.daemon().tid;
-        let _ = writeln!(report, "tactus guardian: the daemon, process {daemon}, has ended: {restored}, within {took}");
+        let (process, end) = (table.daemon().tid, if daemon == Daemon::Lives { "was killed" } else { "has ended" });
+        let _ = writeln!(report, "tactus guardian: the daemon, process {process}, {end}: {restored}, within {took}");
         tell(&restored, report);
     }
     if daemon == Daemon::Lives {

@@ -13,8 +13,8 @@ pub mod kernel;
 pub mod lateness;
 pub mod linux;
 pub mod live;
-pub mod restore;
 pub mod part;
+pub mod restore;
 pub mod table;
 
 /// Why something is not known or does not work, and what would help.

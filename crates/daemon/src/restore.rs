@@ -191,7 +191,11 @@ impl fmt::Display for Restored {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [restored, before, left, gone, failed] =
             [End::Restored, End::AsBefore, End::Left, End::Gone, End::Failed].map(|end| self.count(end));
-        write!(f, "{restored} threads restored, {before} as before, {left} left as somebody else has set them since")?;
+        let threads = if restored == 1 { "thread" } else { "threads" };
+        write!(
+            f,
+            "{restored} {threads} restored, {before} as before, {left} left as somebody else has set them since"
+        )?;
         write!(f, ", {gone} gone, {failed} failed")?;
         if self.damaged > 0 {
             write!(f, "; {} rows of the table cannot be understood", self.damaged)?;

@@ -295,7 +295,8 @@ impl Table {
         self.cells.load(who.at())
     }
 
-    /// Says how many agents beat from now on; none while they are not to be watched.
+    /// Says how many agents beat from now on; none while they are not to be watched. Each is watched from its first beat on,
+    /// so it beats once before it does anything to anybody.
     ///
     /// # Panics
     /// They are more than there can be CPUs.

@@ -20,9 +20,11 @@ type Grants = Vec<Option<Grant>>;
 
 /// A slice in every period, as a policy shows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Grant {
-    pub(crate) slice: Nanos,
-    pub(crate) period: Nanos,
+pub struct Grant {
+    /// So much CPU time.
+    pub slice: Nanos,
+    /// In every period of this length. Above zero.
+    pub period: Nanos,
 }
 
 /// Runs `scenario` under `policy` for its length, and shows everything that happens to `sinks`. `seed` is the run's

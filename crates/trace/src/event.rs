@@ -141,6 +141,13 @@ pub enum Event {
         /// Whether the entity wanted to run throughout.
         throughout: bool,
     },
+    /// An entity has begun a job that it slept for, as it tells of itself.
+    Woke {
+        /// Which.
+        entity: EntityId,
+        /// How long after the job's release.
+        late: Nanos,
+    },
     /// A job was released.
     Release {
         /// By which entity.

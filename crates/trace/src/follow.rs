@@ -291,6 +291,7 @@ impl Follower {
             | Event::Ran { .. }
             | Event::Background { .. }
             | Event::Period { .. }
+            | Event::Woke { .. }
             | Event::Yield { .. }
             | Event::YieldTo { .. }
             | Event::Expire { .. }

@@ -57,6 +57,7 @@ fn the_generator_knows_every_kind() {
         Event::Ran { .. } => 26,
         Event::Background { .. } => 27,
         Event::Period { .. } => 28,
+        Event::Woke { .. } => 29,
     };
     let mut random = Random::new(1);
     for wanted in 0..events::KINDS {

@@ -5,7 +5,6 @@
 //! SCHED_DEADLINE and once by our dispatcher, with a hard limit, and watched in the same way: by the kernel's own record of when
 //! it came onto its CPU and left it. A period is missed when less was delivered by its end than the slice, less what the
 //! period before had delivered too much: both carry overruns on.
-#![expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 
 mod deadline;
 mod floor;

@@ -20,7 +20,7 @@ pub(crate) fn run(args: &Run) -> Result<(), Failure> {
 /// Has the daemon keep the promises of `plan` from beginning to end.
 pub(crate) fn keep(setup: &Setup, plan: &Plan) -> Result<play::Played, Failure> {
     let _live = output::end_in_order();
-    match live::serve(setup, |front| play::play(front, plan)) {
+    match live::serve(setup, |front| play::play(Some(front), plan, "under tactus")) {
         Ok(played) => played,
         Err(live::Failure::Running(reason) | live::Failure::Refused(reason)) => Err(refused(&reason)),
         Err(live::Failure::Failed(Reason { why, remedy })) => {

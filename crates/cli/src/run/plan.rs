@@ -4,16 +4,22 @@ use super::refused;
 use crate::args::Run;
 use crate::{Failure, usage};
 use daemon::directory::Directory;
-use daemon::dispatch::Wish;
+use daemon::dispatch::{Refusal, Wish};
 use daemon::doctor::Mechanism;
 use daemon::guardian;
 use daemon::host::Host;
 use daemon::live::Setup;
-use sched::{CpuSet, Instant, Limit, Nanos, Reservation};
+use daemon::part::{Periodic, Work};
+use lab::scenario::{Costs, EntitySpec, Real, Scenario, Workload};
+use lab::source::{Source as Text, Span};
+use sched::{CpuSet, Instant, Limit, Nanos, Params, Refused, Reservation};
+use std::ops::Range;
 use std::path::Path;
 
 /// The share of each CPU that is promised to nobody. Unit: percent.
 const RESERVE: u64 = 10;
+/// How long a run is taken to be for a picture where nobody says when it ends.
+const OPEN_END: Nanos = Nanos::s(1);
 
 /// Somebody who takes part.
 #[derive(Clone, Debug)]
@@ -24,6 +30,8 @@ pub(crate) struct Part {
     pub(crate) wish: Option<Wish>,
     pub(crate) arrival: Instant,
     pub(crate) leaves: Option<Instant>,
+    /// Which entities of the scenario it is.
+    pub(crate) entities: Range<usize>,
 }
 
 /// What somebody is.
@@ -33,33 +41,147 @@ pub(crate) enum Source {
     Pid(u32),
     /// A command.
     Command(Vec<String>),
+    /// A process of our own.
+    Work(Work),
 }
 
 /// What is to be run.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
+    /// The same as a scenario, for whoever reports.
+    pub(crate) scenario: Scenario,
     pub(crate) parts: Vec<Part>,
     /// How long; none: until all have ended.
     pub(crate) length: Option<Nanos>,
+    /// Whether standard output is for JSON alone.
+    pub(crate) json: bool,
+}
+
+impl Plan {
+    /// The refusal of what part number `index` asks for, with its place where it stands in a file.
+    pub(crate) fn refused(&self, index: usize, refusal: &Refusal) -> Failure {
+        match refusal {
+            Refusal::Promise(why) => self.scenario.refused(self.parts[index].entities.start, why).into(),
+            other => refused(&other.reason()),
+        }
+    }
 }
 
 pub(crate) fn plan(args: &Run) -> Result<Plan, Failure> {
     let length = args.length.as_deref().map(lab::length).transpose()?;
+    match &args.scenario {
+        Some(path) => {
+            let mut scenario = Scenario::read(path)?;
+            scenario.length = length.unwrap_or(scenario.length);
+            from_scenario(scenario, args.output.json)
+        }
+        None => from_arguments(args, length),
+    }
+}
+
+fn from_arguments(args: &Run, length: Option<Nanos>) -> Result<Plan, Failure> {
     let time = |text: &Option<String>| lab::length(text.as_deref().expect("there is one without a scenario"));
     let (period, slice) = (time(&args.period)?, time(&args.slice)?);
     let limit = if args.hard { Limit::Hard } else { Limit::Soft };
     let reservation = Reservation { limit, ..Reservation::new(slice, period) };
-    let part = |name: String, source: Source| {
-        let affinity = args.affinity.unwrap_or(CpuSet::ALL);
-        let wish = Wish { name: name.clone(), reservation, cpus: args.cpus.into(), affinity };
-        Part { name, source, wish: Some(wish), arrival: Instant::ZERO, leaves: None }
-    };
-    let mut parts: Vec<Part> = args.pid.iter().map(|&pid| part(format!("pid {pid}"), Source::Pid(pid))).collect();
+    let affinity = args.affinity.unwrap_or(CpuSet::ALL);
+    let cpus = usize::from(args.cpus);
+    let mut sources: Vec<(String, Source)> =
+        args.pid.iter().map(|&pid| (format!("pid {pid}"), Source::Pid(pid))).collect();
     if let Some(program) = args.command.first() {
         let name = Path::new(program).file_name().unwrap_or_default().to_string_lossy().into_owned();
-        parts.push(part(name, Source::Command(args.command.clone())));
+        sources.push((name, Source::Command(args.command.clone())));
     }
-    Ok(Plan { parts, length })
+    let mut plan = Plan {
+        scenario: Scenario {
+            name: sources.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", "),
+            host: host(),
+            length: length.unwrap_or(OPEN_END),
+            seed: None,
+            policy: None,
+            costs: Costs::NONE,
+            groups: Vec::new(),
+            entities: Vec::new(),
+            source: Text::default(),
+        },
+        parts: Vec::new(),
+        length,
+        json: args.output.json,
+    };
+    for (name, source) in sources {
+        let entities = plan.scenario.entities.len()..plan.scenario.entities.len() + cpus;
+        let each = Reservation { slice: Nanos::ns(slice.as_ns().div_ceil(cpus as u64)), ..reservation };
+        for lane in 0..cpus {
+            let name = if cpus > 1 { format!("{name}/{lane}") } else { name.clone() };
+            plan.scenario
+                .entities
+                .push(entity(name, Params { reservation: Some(each), affinity, ..Params::default() }));
+        }
+        let wish = Some(Wish { name: name.clone(), reservation, cpus, affinity });
+        plan.parts.push(Part { name, source, wish, arrival: Instant::ZERO, leaves: None, entities });
+    }
+    Ok(plan)
+}
+
+fn entity(name: String, params: Params) -> EntitySpec {
+    EntitySpec {
+        name,
+        group: None,
+        arrival: Instant::ZERO,
+        leaves: None,
+        params,
+        workload: Workload::Hog,
+        real: None,
+        real_place: Span::default(),
+        place: Span::default(),
+    }
+}
+
+/// This host, as a scenario has one.
+fn host() -> sched::Host {
+    let cpus = sys::affinity::get(sys::thread::current()).unwrap_or(CpuSet::first_n(1));
+    sched::Host::new(cpus.iter().last().map_or(1, |cpu| cpu.index() + 1))
+}
+
+/// The scenario as it is run here: on this host's CPUs, whatever it says of its machine.
+pub(crate) fn from_scenario(mut scenario: Scenario, json: bool) -> Result<Plan, Failure> {
+    scenario.host = host();
+    let mut parts = Vec::with_capacity(scenario.entities.len());
+    for (index, entity) in scenario.entities.iter().enumerate() {
+        let source = match (&entity.real, entity.workload) {
+            (Some(Real::Command(argv)), _) => Source::Command(argv.clone()),
+            (Some(Real::Pid(pid)), _) => Source::Pid(*pid),
+            (None, Workload::Hog | Workload::Scripted) => Source::Work(Work::Hog),
+            (None, Workload::Periodic(jobs)) => Source::Work(Work::Periodic(Periodic {
+                period: jobs.period,
+                work: jobs.work,
+                phase: jobs.phase,
+                deadline: jobs.deadline,
+            })),
+        };
+        let wish = entity.params.reservation.map(|reservation| Wish {
+            name: entity.name.clone(),
+            reservation,
+            cpus: 1,
+            affinity: entity.params.affinity,
+        });
+        if entity.params.reservation.is_some_and(|reservation| reservation.deadline.is_some()) {
+            let why = Refused::Unsupported(
+                "a deadline before the end of the period is not kept on a real host; right would be none",
+            );
+            return Err(scenario.refused(index, &why).into());
+        }
+        parts.push(Part {
+            name: entity.name.clone(),
+            source,
+            wish,
+            arrival: entity.arrival,
+            leaves: entity.leaves,
+            entities: index..index + 1,
+        });
+    }
+    let length = Some(scenario.length);
+    Ok(Plan { scenario, parts, length, json })
 }
 
 /// How the daemon is set up on this host.
@@ -72,7 +194,7 @@ pub(crate) fn setup() -> Result<Setup, Failure> {
     }
     let policy = policies::ALL.iter().find(|policy| policy.name == "edf").expect("there is edf");
     let mut knobs = policy.defaults();
-    for (knob, word) in [("enforce", "hard"), ("placement", "partitioned"), ("late", "carry")] {
+    for (knob, word) in [("enforce", "hard"), ("placement", "partitioned"), ("late", "carry"), ("rest", "renew")] {
         knobs.set_word(knob, word).expect("edf has this knob");
     }
     let reserve = RESERVE.max(100 - promisable.min(1_000_000) / 10_000);

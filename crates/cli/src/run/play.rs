@@ -1,103 +1,306 @@
 //! A live run from beginning to end, beside the daemon that keeps its promises.
 
-use super::plan::{Part, Plan, Source};
+use super::plan::{Part as Planned, Plan, Source};
 use super::refused;
+use crate::progress::Progress;
 use crate::{Failure, output};
-use daemon::dispatch::Left;
+use daemon::Reason;
+use daemon::dispatch::{Left, Wish};
+use daemon::guardian::this_program;
 use daemon::live::Front;
-use sched::{EntityId, Instant, Nanos};
-use sys::clock;
+use daemon::part::{Output, Part, Parts};
+use sched::{EntityId, Instant, Nanos, Params};
+use std::process::ExitStatus;
 use sys::process::Process;
-use trace::Event;
+use sys::usage::Meter;
+use sys::{clock, thread};
+use trace::{Event, Job};
 
 /// How often what has happened is read, and who has ended is looked at.
 const LOOK: Nanos = Nanos::ms(50);
+/// From when everything is begun to when all may go: time for each to get to its gate.
+const PREPARATION: Nanos = Nanos::ms(20);
+/// What is left to the kernel has numbers from here on: the table of originals has no room for so many clients.
+const LEFT_ALONE: u32 = 1 << 12;
+/// The most events that are kept of a run, some hundred megabytes.
+const EVENTS_MOST: usize = 4_000_000;
 
 /// What came of a run.
 #[derive(Debug)]
 pub(crate) struct Played {
-    /// What happened, from the run's beginning on.
+    /// What happened, in order, from the run's beginning on.
     pub(crate) events: Vec<(Instant, Event)>,
-    /// How many events nobody read in time.
+    /// How many events were lost, because nobody read them in time or there were too many.
     pub(crate) lost: u64,
     pub(crate) length: Nanos,
     pub(crate) interrupted: bool,
-    pub(crate) left: Vec<Left>,
+    /// By part.
+    pub(crate) ends: Vec<End>,
+    /// Who was not served to the end, and why.
+    pub(crate) troubles: Vec<(String, Reason)>,
+    /// Whether this host tells when every one of them wakes.
+    pub(crate) is_seen: bool,
+}
+
+/// What came of a part.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct End {
+    /// Who it was in the trace.
+    pub(crate) entities: Vec<EntityId>,
+    /// How a command ended.
+    pub(crate) status: Option<ExitStatus>,
+    /// Its jobs, by the run's time.
+    pub(crate) jobs: Vec<Job>,
 }
 
 /// Somebody who is there.
 struct Running {
-    part: usize,
+    index: usize,
+    /// None: it was there before us, and stays.
+    part: Option<Part>,
     process: Process,
-    entities: Vec<EntityId>,
+    /// CPU time of who is left to the kernel, since it came.
+    had: Option<Nanos>,
+    had_before: Nanos,
 }
 
-struct Player<'a, 'k> {
-    front: Front<'a, 'k>,
+/// Plays a plan, with a daemon or without.
+pub(crate) struct Player<'a, 'k> {
+    /// None: all are left to the kernel.
+    front: Option<Front<'a, 'k>>,
     plan: &'a Plan,
+    parts: Parts,
+    start: Instant,
     running: Vec<Running>,
-    /// By the machine's time.
-    begun: Instant,
+    ends: Vec<End>,
     events: Vec<(Instant, Event)>,
     fresh: Vec<(Instant, Event)>,
     lost: u64,
     left: Vec<Left>,
+    is_seen: bool,
 }
 
-/// Plays `plan`.
-pub(crate) fn play(front: Front<'_, '_>, plan: &Plan) -> Result<Played, Failure> {
-    let start = clock::now();
-    let begun = Instant::ZERO + start.since(front.epoch());
+/// Plays `plan`; without a daemon, all are left to the kernel. `what` is said while it goes on.
+pub(crate) fn play(front: Option<Front<'_, '_>>, plan: &Plan, what: &str) -> Result<Played, Failure> {
+    let ready = PREPARATION.saturating_add(Nanos::ms(2).saturating_mul(plan.parts.len() as u64));
     let mut player = Player {
         front,
         plan,
+        parts: Parts::of(this_program().to_path_buf()),
+        start: clock::now().saturating_add(ready),
         running: Vec::new(),
-        begun,
+        ends: vec![End::default(); plan.parts.len()],
         events: Vec::new(),
         fresh: Vec::new(),
         lost: 0,
         left: Vec::new(),
+        is_seen: true,
     };
-    for (index, part) in plan.parts.iter().enumerate() {
-        player.begin(index, part)?;
+    let progress = plan.length.map(|length| Progress::new(what.to_string(), length));
+    let outcome = player.run(progress.as_ref());
+    if let Some(progress) = progress {
+        progress.finish(&format!("{what}: done"));
     }
-    let end = plan.length.map_or(Instant::NEVER, |length| start.saturating_add(length));
-    while clock::now() < end && !player.running.is_empty() && !front.is_over() && !output::is_interrupted() {
-        clock::sleep_until(clock::now().saturating_add(LOOK).min(end));
-        player.look();
-    }
-    let length = clock::now().since(start);
-    for running in std::mem::take(&mut player.running) {
-        running.entities.iter().for_each(|&e| front.dismiss(e));
-    }
-    player.look();
-    let Player { events, lost, left, .. } = player;
-    Ok(Played { events, lost, length, interrupted: output::is_interrupted(), left })
+    let length = clock::now().saturating_since(player.start);
+    // Also where something has failed, nobody is left behind.
+    player.end_all();
+    outcome?;
+    Ok(player.told(plan.length.map_or(length, |most| most.min(length))))
 }
 
 impl Player<'_, '_> {
-    fn begin(&mut self, index: usize, part: &Part) -> Result<(), Failure> {
-        let pid = match &part.source {
-            Source::Pid(pid) => *pid,
-            Source::Command(_) => todo!(),
+    fn run(&mut self, progress: Option<&Progress>) -> Result<(), Failure> {
+        let mut coming: Vec<(Instant, usize)> =
+            self.plan.parts.iter().enumerate().map(|(index, part)| (part.arrival, index)).collect();
+        coming.sort_unstable();
+        coming.reverse();
+        let end = self.plan.length.map_or(Instant::NEVER, |length| self.start.saturating_add(length));
+        loop {
+            let now = clock::now();
+            // What is there at the beginning is there before it.
+            let due = now.saturating_add(PREPARATION.saturating_add(LOOK));
+            while let Some((_, index)) = coming.pop_if(|(arrival, _)| self.moment(*arrival) <= due.min(end)) {
+                self.begin(index)?;
+            }
+            self.look()?;
+            self.dismiss_leaving(now);
+            if let Some(progress) = progress {
+                progress.passed(now.saturating_since(self.start));
+            }
+            let over = self.front.is_some_and(|front| front.is_over()) || output::is_interrupted();
+            if now >= end || over || (coming.is_empty() && self.running.is_empty()) {
+                return Ok(());
+            }
+            let next = coming.last().map_or(Instant::NEVER, |(arrival, _)| self.moment(*arrival));
+            clock::sleep_until(now.saturating_add(LOOK).min(end).min(next.max(now.saturating_add(Nanos::ms(1)))));
+        }
+    }
+
+    /// A moment of the run, by the monotonic clock.
+    fn moment(&self, at: Instant) -> Instant {
+        self.start.saturating_add(at.since(Instant::ZERO))
+    }
+
+    /// A moment of the monotonic clock, by the run's time.
+    fn since_start(&self, at: Instant) -> Instant {
+        Instant::ZERO + at.saturating_since(self.start)
+    }
+
+    fn begin(&mut self, index: usize) -> Result<(), Failure> {
+        let planned = &self.plan.parts[index];
+        let said = |reason: Reason| refused(&reason);
+        let output = if self.plan.json { Output::ToStandardError } else { Output::Inherited };
+        let length = self.plan.length.unwrap_or(Nanos::s(3_600));
+        let mut part = match &planned.source {
+            Source::Pid(_) => None,
+            Source::Command(argv) => Some(self.parts.command(&planned.name, argv, output).map_err(said)?),
+            Source::Work(work) => Some(self.parts.work(&planned.name, *work, length).map_err(said)?),
         };
-        let gone = |error: sys::Error| refused(&error.into());
-        let process = Process::open(pid).map_err(gone)?;
-        let entities = match &part.wish {
-            Some(wish) => self.front.admit(wish, pid).map_err(|refusal| refused(&refusal.reason()))?,
-            None => Vec::new(),
+        let pid = match (&planned.source, &part) {
+            (Source::Pid(pid), _) => *pid,
+            (_, Some(part)) => part.pid(),
+            _ => unreachable!("what is no pid was begun"),
         };
-        self.running.push(Running { part: index, process, entities });
+        let process = Process::open(pid).map_err(|error| refused(&error.into()))?;
+        let had_before = cpu_time(pid);
+        let entities = self.promise(index, planned, pid)?;
+        let goes = self.moment(planned.arrival);
+        if let Some(part) = &mut part {
+            part.go(goes).map_err(said)?;
+        }
+        let had = entities.is_empty().then_some(Nanos::ZERO);
+        if entities.is_empty() {
+            let entity = EntityId::new(LEFT_ALONE + u32::try_from(index).expect("parts are few"), 0);
+            let params =
+                Box::new(Params { reservation: None, ..self.plan.scenario.entities[planned.entities.start].params });
+            let at = planned.arrival;
+            self.events.push((at, Event::Attach { entity, name: planned.name.clone(), params }));
+            self.ends[index].entities = vec![entity];
+        } else {
+            self.ends[index].entities = entities;
+        }
+        self.running.push(Running { index, part, process, had, had_before });
         Ok(())
     }
 
-    /// Reads what has happened.
-    fn look(&mut self) {
-        self.lost += self.front.read_journal(&mut self.fresh);
-        for (at, event) in self.fresh.drain(..) {
-            self.events.push((Instant::ZERO + at.saturating_since(self.begun), event));
-        }
-        self.left.extend(self.front.take_left());
-        self.running.retain(|running| !running.process.has_ended());
+    /// Promises it what it is to be promised, if there is somebody who promises.
+    fn promise(&mut self, index: usize, planned: &Planned, pid: u32) -> Result<Vec<EntityId>, Failure> {
+        let (Some(front), Some(wish)) = (self.front, &planned.wish) else { return Ok(Vec::new()) };
+        let epoch = front.epoch();
+        let start = wish.reservation.start.map(|start| Instant::ZERO + self.moment(start).saturating_since(epoch));
+        let wish = Wish { reservation: sched::Reservation { start, ..wish.reservation }, ..wish.clone() };
+        let entities = front.admit(&wish, pid).map_err(|refusal| self.plan.refused(index, &refusal))?;
+        self.is_seen &= entities.iter().all(|&e| front.is_seen(e));
+        self.read();
+        Ok(entities)
     }
+
+    fn read(&mut self) {
+        let Some(front) = self.front else { return };
+        self.lost += front.read_journal(&mut self.fresh);
+        let begun = Instant::ZERO + self.start.saturating_since(front.epoch());
+        for (at, event) in self.fresh.drain(..) {
+            if self.events.len() < EVENTS_MOST {
+                self.events.push((Instant::ZERO + at.saturating_since(begun), event));
+            } else {
+                self.lost += 1;
+            }
+        }
+    }
+
+    /// Reads what has happened, and sees who has ended.
+    fn look(&mut self) -> Result<(), Failure> {
+        self.read();
+        if let Some(front) = self.front {
+            self.left.extend(front.take_left());
+        }
+        for running in &mut self.running {
+            if running.had.is_some() {
+                let had = cpu_time(running.process.pid()).saturating_sub(running.had_before);
+                running.had = running.had.max(Some(had));
+            }
+        }
+        let mut at = 0;
+        while at < self.running.len() {
+            if self.running[at].process.has_ended() {
+                let running = self.running.swap_remove(at);
+                self.end(running)?;
+            } else {
+                at += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn dismiss_leaving(&mut self, now: Instant) {
+        let mut at = 0;
+        while at < self.running.len() {
+            let leaves = self.plan.parts[self.running[at].index].leaves;
+            if leaves.is_some_and(|leaves| self.moment(leaves) <= now) {
+                let running = self.running.swap_remove(at);
+                // What went wrong with one that is sent away changes nothing for the others.
+                let _ = self.end(running);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    /// The promise ends; what we began ends, and tells what it did.
+    fn end(&mut self, running: Running) -> Result<(), Failure> {
+        let Running { index, part, had, .. } = running;
+        if let (Some(front), None) = (self.front, had) {
+            self.ends[index].entities.clone().into_iter().for_each(|e| front.dismiss(e));
+        }
+        let now = self.since_start(clock::now());
+        let outcome = part.map(Part::end).transpose().map_err(|reason| refused(&reason))?;
+        if let Some(had) = had {
+            let time = outcome.as_ref().and_then(|outcome| outcome.cpu_time).unwrap_or(had);
+            let entity = self.ends[index].entities[0];
+            self.events.push((now, Event::Background { entity, time }));
+            self.events.push((now, Event::Detach { entity }));
+        }
+        if let Some(outcome) = outcome {
+            let relative = |at: Instant| self.since_start(at);
+            let jobs = outcome.jobs.iter().map(|job| Job {
+                released: relative(job.released),
+                deadline: relative(job.deadline),
+                woke: job.woke.map(relative),
+                done: job.done.map(relative),
+            });
+            self.ends[index].jobs = jobs.collect();
+            self.ends[index].status = Some(outcome.status);
+            self.lost += outcome.lost;
+        }
+        Ok(())
+    }
+
+    fn end_all(&mut self) {
+        for running in std::mem::take(&mut self.running) {
+            // The others end as well; what came of this one is not known.
+            let _ = self.end(running);
+        }
+        self.read();
+        if let Some(front) = self.front {
+            self.left.extend(front.take_left());
+        }
+    }
+
+    fn told(self, length: Nanos) -> Played {
+        let Player { mut events, lost, ends, left, is_seen, .. } = self;
+        let end = Instant::ZERO + length;
+        // All that belongs to the end belongs to the run.
+        events.iter_mut().for_each(|(at, _)| *at = (*at).min(end));
+        events.sort_by_key(|(at, _)| *at);
+        events.push((end, Event::End));
+        let troubles = left.into_iter().filter_map(|left| Some((left.name, left.trouble?))).collect();
+        Played { events, lost, length, interrupted: output::is_interrupted(), ends, troubles, is_seen }
+    }
+}
+
+/// The CPU time of a process, as far as its threads are still there.
+fn cpu_time(pid: u32) -> Nanos {
+    let threads = thread::threads(pid).unwrap_or_default();
+    let had = threads.into_iter().filter_map(|tid| Some(Meter::open(tid).ok()?.read().ok()?.ran));
+    had.fold(Nanos::ZERO, |sum, ran| sum + ran)
 }

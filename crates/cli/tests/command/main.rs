@@ -5,6 +5,7 @@ mod doctor;
 mod input;
 mod output;
 mod parts;
+mod restore;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -146,6 +146,19 @@ fn groups_of_several_have_a_table_of_their_own() {
 }
 
 #[test]
+fn a_simulation_takes_a_process_for_its_workload() {
+    let place = Place::new();
+    let simulated = |who: &str| {
+        let head = "name = \"x\"\ncpus = 1\nlength = \"50ms\"\npolicy = \"edf\"\n[[vm]]\nname = \"a\"\n";
+        place.file("x.toml", format!("{head}{who}\n"));
+        place.run(&["sim", "x.toml", "--json"]).good()
+    };
+    assert_eq!(simulated("command = [\"no-such-command\"]"), simulated("workload = \"hog\""));
+    let jobs = "workload.periodic = { period = \"5ms\", work = \"1ms\" }";
+    assert_eq!(simulated(&format!("pid = 1\n{jobs}")), simulated(jobs));
+}
+
+#[test]
 fn completions_are_scripts() {
     for (shell, part) in [("bash", "complete -F"), ("zsh", "#compdef tactus"), ("fish", "complete -c tactus")] {
         assert!(tactus(&["completions", shell]).contains(part), "{shell}");

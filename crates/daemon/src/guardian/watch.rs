@@ -1,7 +1,7 @@
 //! What the guardian concludes from what it sees, and the daemon from what it sees of its guardian. No clock of their own and
 //! no kernel: the simulated host asks the same.
 
-use super::{INTERVAL, PATIENCE};
+use super::{AWAITED, INTERVAL, PATIENCE};
 use crate::table::{Beating, Table};
 use sched::Instant;
 
@@ -68,10 +68,14 @@ impl Watch {
         }
         if let Some(ago) = &mut self.killed {
             *ago += 1;
-            return if ago.is_multiple_of(PATIENCE) { Verdict::Restore } else { Verdict::Fine };
+            return if ago.is_multiple_of(AWAITED) { Verdict::Restore } else { Verdict::Fine };
         }
         self.agents.resize(table.agents(), Seen::default());
-        let late = |(nth, seen): (usize, &mut Seen)| seen.is_late(table.beats(Beating::Agent(nth))).then_some(nth);
+        let late = |(nth, seen): (usize, &mut Seen)| {
+            let beats = table.beats(Beating::Agent(nth));
+            // One that has never beaten is only beginning, on a busy machine perhaps, and has raised nobody.
+            (seen.is_late(beats) && beats > 0).then_some(nth)
+        };
         // Everybody is looked at, late ones or not.
         let late: Vec<usize> = self.agents.iter_mut().enumerate().filter_map(late).collect();
         match late.first() {
@@ -148,6 +152,9 @@ mod tests {
             assert_eq!(step(&[]), Verdict::Fine, "none is to be watched");
         }
         table.set_agents(2);
+        for _ in 0..3 * PATIENCE {
+            assert_eq!(step(&[0]), Verdict::Fine, "the other has not begun yet");
+        }
         for nth in 0..10 * PATIENCE {
             let one_of_both = if nth % (PATIENCE - 1) == 0 { &[0, 1][..] } else { &[0] };
             assert_eq!(step(one_of_both), Verdict::Fine, "not in a row: {nth}");
@@ -157,7 +164,7 @@ mod tests {
             assert_eq!(step(&[0]), Verdict::Fine);
         }
         assert_eq!(step(&[0]), Verdict::Kill { agent: 1 });
-        for _ in 1..PATIENCE {
+        for _ in 1..AWAITED {
             assert_eq!(step(&[0, 1]), Verdict::Fine, "its end is awaited");
         }
         assert_eq!(step(&[]), Verdict::Restore, "it does not end");

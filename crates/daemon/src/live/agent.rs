@@ -66,6 +66,8 @@ pub(super) fn enter(cpu: CpuId) -> Result<()> {
 pub(super) fn serve(shared: &Shared<'_>, place: usize) -> Result<()> {
     let post = &shared.posts[place];
     let mut at = Instant::ZERO;
+    // Beaten before the first turn: a hang in that one is to be seen too.
+    shared.table.beat(Beating::Agent(place));
     while !shared.over.load(Ordering::Acquire) {
         let heard = post.listen(at.min(clock::now().saturating_add(BEAT)))?;
         let next = shared.lock().turn(post.cpu, heard);

@@ -282,9 +282,13 @@ pub fn serve<R>(setup: &Setup, front: impl FnOnce(Front<'_, '_>) -> R) -> Result
         news: Bell::new()?,
     };
     let answer = run(&shared, &mut watcher, front);
-    table.finish();
-    watcher.stop();
-    setup.directory.remove_table(&held).map_err(Failure::Failed)?;
+    // Once more by comparison: what the dispatcher could not give back, the table still knows.
+    // Were that not all, the guardian would try again when this process has ended, and the next start after that.
+    if restore::restore(&kernel, &table).is_settled() {
+        table.finish();
+        watcher.stop();
+        setup.directory.remove_table(&held).map_err(Failure::Failed)?;
+    }
     match shared.failure.into_inner().unwrap_or_else(PoisonError::into_inner) {
         Some(reason) => Err(Failure::Failed(reason)),
         None => answer,

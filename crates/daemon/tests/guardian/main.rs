@@ -1,7 +1,8 @@
 //! The guardian, live: real processes under a daemon that is killed, stopped or ended, and under a guardian that is.
 //!
 //! This program is all of them: the tests, the daemon's stand-in (`daemon DIRECTORY PID…`), the guardian (`guardian
-//! DIRECTORY`, as the daemon begins it), and a process with threads to act on (`victim`).
+//! DIRECTORY`, as the daemon begins it), a daemon that never rests (`restless`, alike), and a process with threads to act on
+//! (`victim`).
 
 mod roles;
 mod tests;
@@ -12,12 +13,13 @@ use std::process::ExitCode;
 /// A test, with its name.
 type Test = (&'static str, fn());
 
-const TESTS: [Test; 7] = [
+const TESTS: [Test; 8] = [
     ("everybody_is_restored_when_the_daemon_is_killed", tests::everybody_is_restored_when_the_daemon_is_killed),
     (
         "a_daemon_that_is_stopped_is_killed_and_everybody_restored",
         tests::a_daemon_that_is_stopped_is_killed_and_everybody_restored,
     ),
+    ("at_whatever_instant_it_dies_everybody_is_restored", tests::at_whatever_instant_it_dies_everybody_is_restored),
     ("threads_that_were_born_since_are_restored_too", tests::threads_that_were_born_since_are_restored_too),
     ("a_guardian_that_is_killed_is_missed_and_replaced", tests::a_guardian_that_is_killed_is_missed_and_replaced),
     ("a_guardian_that_is_stopped_is_missed_and_replaced", tests::a_guardian_that_is_stopped_is_missed_and_replaced),
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
     match words.as_slice() {
         ["guardian", directory] => daemon::guardian::main(directory.as_ref()),
         ["daemon", directory, victims @ ..] => roles::daemon(directory, victims),
+        ["restless", directory, victims @ ..] => roles::restless(directory, victims),
         ["victim"] => roles::victim(),
         options => run(options),
     }

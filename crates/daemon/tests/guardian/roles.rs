@@ -2,9 +2,9 @@
 
 use daemon::directory::Directory;
 use daemon::guardian::{Handle, this_program};
-use daemon::kernel::priority;
+use daemon::kernel::{Kernel, priority};
 use daemon::linux::Linux;
-use daemon::restore::restore;
+use daemon::restore::{restore, restore_entry};
 use daemon::table::{Beating, Entry, Original, Table};
 use sched::{CpuSet, Nanos};
 use std::io::{BufRead, Write};
@@ -96,6 +96,42 @@ pub(crate) fn daemon(directory: &str, victims: &[&str]) -> ExitCode {
     guardian.stop();
     say(&restored.to_string());
     ExitCode::SUCCESS
+}
+
+/// A daemon that has clients come, be dispatched, and leave again, as fast as it can, until it is killed.
+pub(crate) fn restless(directory: &str, victims: &[&str]) -> ExitCode {
+    let victims: Vec<u32> = victims.iter().map(|pid| pid.parse().unwrap()).collect();
+    let directory = Directory::at(directory);
+    let lock = directory.lock().unwrap();
+    let table = directory.create_table(64, &lock).unwrap();
+    let kernel = Linux::new().unwrap();
+    let guardian = Handle::start(&directory, &table, this_program()).unwrap();
+    let _ = attributes::set(thread::current(), Attributes::raised(priority::AGENT));
+    table.beat(Beating::Agent(0));
+    table.set_agents(1);
+    say(&guardian.pid().to_string());
+    loop {
+        impose_on_all(&table, &victims);
+        for _ in 0..3 {
+            for (row, entry, _) in table.entries() {
+                table.set_stopped(row, true);
+                let process = Process::open(entry.leader.tid).unwrap();
+                process.stop().unwrap();
+                let _ = attributes::apply(entry.thread.tid, entry.original.attributes);
+                process.cont().unwrap();
+                table.set_stopped(row, false);
+                let _ = attributes::apply(entry.thread.tid, Attributes::raised(priority::AMONG_OTHERS));
+            }
+            table.beat(Beating::Agent(0));
+            clock::sleep(Nanos::us(100));
+        }
+        for (row, entry, _) in table.entries() {
+            let thread = kernel.open_as(entry.thread).unwrap();
+            let _ = restore_entry(&kernel, &table, row, &entry, &thread);
+            table.forget(row);
+        }
+        clock::sleep(Nanos::us(100));
+    }
 }
 
 /// A process that begins a thread for every line it reads, and says its number; it ends with its input.

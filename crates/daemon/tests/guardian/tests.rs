@@ -108,6 +108,13 @@ struct Scene {
 
 impl Scene {
     fn begin() -> Scene {
+        let scene = Scene::under("daemon");
+        scene.assert_imposed();
+        scene
+    }
+
+    /// Under the daemon that is this role.
+    fn under(role: &str) -> Scene {
         let place = tempfile::tempdir().unwrap();
         let half = Work::Spin { busy: Nanos::ms(1), idle: Nanos::ms(1) };
         let victims = [Child::start(half).unwrap(), Child::start(Work::Sleep).unwrap()];
@@ -115,11 +122,9 @@ impl Scene {
         let pids = victims.each_ref().map(Child::pid);
         let before = all_now(&pids);
         let words = pids.map(|pid| pid.to_string());
-        let mut daemon = Role::begin(&["daemon", place.path().to_str().unwrap(), &words[0], &words[1]]);
+        let mut daemon = Role::begin(&[role, place.path().to_str().unwrap(), &words[0], &words[1]]);
         let guardian = Process::open(daemon.hear_number()).unwrap();
-        let scene = Scene { daemon, guardian, victims, before, place };
-        scene.assert_imposed();
-        scene
+        Scene { daemon, guardian, victims, before, place }
     }
 
     fn pids(&self) -> [u32; 2] {
@@ -177,6 +182,28 @@ pub(crate) fn a_daemon_that_is_stopped_is_killed_and_everybody_restored() {
     assert!(scene.daemon.process.has_ended());
     let said = scene.assert_over();
     assert!(said.contains("agent 0 of the daemon has not beaten for 300ms"), "{said}");
+}
+
+pub(crate) fn at_whatever_instant_it_dies_everybody_is_restored() {
+    let seed = clock::now().as_ns();
+    eprintln!("seed {seed}");
+    let mut state = seed;
+    for round in 0..8 {
+        let mut scene = Scene::under("restless");
+        // Knuth's multiplicative generator; its upper bits are the better ones.
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        clock::sleep(Nanos::us(state >> 50));
+        let (daemon, begin) = (&scene.daemon.process, clock::now());
+        // A stop is noticed late: two of them are enough.
+        if round % 4 == 3 {
+            daemon.stop().unwrap()
+        } else {
+            daemon.kill().unwrap()
+        }
+        scene.assert_restored(begin);
+        scene.assert_over();
+        assert_eq!(all_now(&scene.pids()), scene.before);
+    }
 }
 
 pub(crate) fn threads_that_were_born_since_are_restored_too() {

@@ -1,8 +1,10 @@
 //! [`Report`]: what everybody asked for and got in one run. `docs/report.md` describes its JSON form.
 
+mod compared;
 mod short;
 mod text;
 
+pub use compared::{Compared, ComparedEntity, compared, side_by_side};
 pub use short::{percent, short};
 pub use text::{Widths, comparison, groups, table, totals};
 
@@ -11,7 +13,7 @@ use crate::run::Grant;
 use crate::scenario::{EntitySpec, Group, Scenario};
 use sched::{Class, Descriptor, Instant, Knobs, Limit, Nanos};
 use serde::Serialize;
-use sim::meter::{Measures, Meter};
+use sim::meter::{Measures, Member, Meter};
 use std::collections::BTreeMap;
 
 /// Several runs, as `--json` prints them.
@@ -146,6 +148,14 @@ pub struct Got {
     pub wait_p99_ns: u64,
     /// The longest.
     pub wait_max_ns: u64,
+    /// Those of them that began when it was woken; in a live run, what a process of ours measured itself.
+    pub wakeups: u64,
+    /// Their median.
+    pub wakeup_p50_ns: u64,
+    /// Their 99th percentile.
+    pub wakeup_p99_ns: u64,
+    /// The longest.
+    pub wakeup_max_ns: u64,
     /// Time it was runnable, but held by the policy.
     pub held_ns: u64,
     /// Times a job began or resumed running.
@@ -175,6 +185,10 @@ impl Got {
             wait_p50_ns: got.waits.percentile(50).as_ns(),
             wait_p99_ns: got.waits.percentile(99).as_ns(),
             wait_max_ns: got.waits.longest().as_ns(),
+            wakeups: got.wakeups.count(),
+            wakeup_p50_ns: got.wakeups.percentile(50).as_ns(),
+            wakeup_p99_ns: got.wakeups.percentile(99).as_ns(),
+            wakeup_max_ns: got.wakeups.longest().as_ns(),
             held_ns: got.held.as_ns(),
             dispatches: got.dispatches,
             preemptions: got.preemptions,
@@ -256,6 +270,7 @@ impl Report {
     ) -> Report {
         let end = Instant::ZERO + scenario.length;
         let total = meter.total();
+        let present = present(scenario, meter);
         let all = scenario.length.saturating_mul(scenario.host.cpus as u64);
         Report {
             scenario: scenario.name.clone(),
@@ -265,23 +280,25 @@ impl Report {
             length_ns: scenario.length.as_ns(),
             seed,
             total: Got::new(&total, all),
-            entities: entities(scenario, meter, grants, end),
-            groups: group_lines(scenario, meter),
+            entities: entities(scenario, &present, grants, end),
+            groups: group_lines(scenario, &present),
             jobs: None,
         }
     }
 }
 
-fn entities(scenario: &Scenario, meter: &Meter, grants: &[Option<Grant>], end: Instant) -> Vec<Entity> {
-    // They came in the order of arrival; of one moment, in that of the scenario.
-    let mut order: Vec<usize> = (0..scenario.entities.len()).collect();
-    order.retain(|&index| scenario.entities[index].arrival < end);
-    order.sort_by_key(|&index| scenario.entities[index].arrival);
-    let mut lines: Vec<(usize, Entity)> = Vec::with_capacity(order.len());
-    for (index, member) in order.into_iter().zip(meter.members()) {
-        let (asking, grant) = (&scenario.entities[index], grants[index]);
-        let there = member.left.unwrap_or(end).since(member.came);
-        let line = Entity {
+/// By entity of the scenario, who it was; `None`: it had not come when the run ended. Names are unique, and everybody comes once.
+fn present<'m>(scenario: &Scenario, meter: &'m Meter) -> Vec<Option<&'m Member>> {
+    let named: BTreeMap<&str, &Member> = meter.members().iter().map(|member| (member.name.as_str(), member)).collect();
+    scenario.entities.iter().map(|entity| named.get(entity.name.as_str()).copied()).collect()
+}
+
+fn entities(scenario: &Scenario, present: &[Option<&Member>], grants: &[Option<Grant>], end: Instant) -> Vec<Entity> {
+    let mut lines = Vec::with_capacity(present.len());
+    for ((asking, member), grant) in scenario.entities.iter().zip(present).zip(grants) {
+        let Some(member) = member else { continue };
+        let there = member.left.unwrap_or(end).saturating_since(member.came);
+        lines.push(Entity {
             name: asking.name.clone(),
             group: asking.group.map(|group| scenario.groups[group].name.clone()),
             came_ns: member.came.as_ns(),
@@ -289,30 +306,28 @@ fn entities(scenario: &Scenario, meter: &Meter, grants: &[Option<Grant>], end: I
             asked: Asked::by(asking, scenario),
             granted_ppm: grant.map(|grant| ppm(grant.slice, grant.period)),
             got: Got::new(&member.got, there),
-        };
-        lines.push((index, line));
+        });
     }
-    lines.sort_by_key(|&(index, _)| index);
-    lines.into_iter().map(|(_, line)| line).collect()
+    lines
 }
 
-fn group_lines(scenario: &Scenario, meter: &Meter) -> Vec<GroupGot> {
-    let mut members = vec![0; scenario.groups.len()];
-    for entity in &scenario.entities {
+fn group_lines(scenario: &Scenario, present: &[Option<&Member>]) -> Vec<GroupGot> {
+    let mut sums = vec![(0, Measures::default()); scenario.groups.len()];
+    for (entity, member) in scenario.entities.iter().zip(present) {
         let mut group = entity.group;
         while let Some(at) = group {
-            members[at] += 1;
+            sums[at].0 += 1;
+            if let Some(member) = member {
+                sums[at].1.add(&member.got);
+            }
             group = scenario.groups[at].parent;
         }
     }
-    // Groups are created in the order of the scenario and never removed.
-    let measured = meter.groups();
-    let lines = scenario.groups.iter().zip(measured).zip(members);
-    let line = |((group, (_, _, got)), entities): ((&Group, (_, String, Measures)), u64)| GroupGot {
+    let line = |(group, (entities, got)): (&Group, (u64, Measures))| GroupGot {
         name: group.name.clone(),
         entities,
         asked: Asked::of(group),
         got: Got::new(&got, scenario.length),
     };
-    lines.map(line).collect::<Vec<_>>()
+    scenario.groups.iter().zip(sums).map(line).collect()
 }

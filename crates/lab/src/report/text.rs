@@ -5,7 +5,7 @@ use super::{Asked, Entity, Got, GroupGot, Report};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 
 /// The most rows a table shows.
-const ROWS_MAX: usize = 40;
+pub(super) const ROWS_MAX: usize = 40;
 
 /// How wide a table may be, in characters. Range: 40 and more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -205,7 +205,7 @@ pub fn comparison(reports: &[Report], widths: Widths) -> String {
     table_of(&lines, reports.len() > 1, widths) + &and_more(entities - most) + &unfinished(reports)
 }
 
-fn and_more(count: usize) -> String {
+pub(super) fn and_more(count: usize) -> String {
     if count > 0 { format!("… and {count} more (see --json)\n") } else { String::new() }
 }
 
@@ -270,14 +270,14 @@ pub fn totals(reports: &[Report]) -> String {
 }
 
 /// An aligned table without lines: words to the left, numbers to the right, never folded.
-struct Grid {
+pub(super) struct Grid {
     table: Table,
     /// How many columns are words.
     words: usize,
 }
 
 impl Grid {
-    fn new(header: Vec<String>, words: usize) -> Grid {
+    pub(super) fn new(header: Vec<String>, words: usize) -> Grid {
         let mut table = Table::new();
         table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
         let mut grid = Grid { table, words };
@@ -289,7 +289,7 @@ impl Grid {
         grid
     }
 
-    fn add(&mut self, row: Vec<String>) {
+    pub(super) fn add(&mut self, row: Vec<String>) {
         let row = self.aligned(row);
         self.table.add_row(row);
     }
@@ -307,7 +307,7 @@ impl std::fmt::Display for Grid {
 }
 
 /// What was asked for, in a few words.
-fn shown(asked: &Asked) -> String {
+pub(super) fn shown(asked: &Asked) -> String {
     let mut words = Vec::new();
     if let (Some(slice), Some(period)) = (asked.slice_ns, asked.period_ns) {
         words.push(format!("{}/{}", short(slice), short(period)));

@@ -2,7 +2,7 @@
 
 use super::file::{File, GroupTable, Kind, MemberTable, PolicyTable};
 use super::table::Given;
-use super::{EntitySpec, GROUP_DEPTH_MAX, Group, PolicyChoice, SCENARIO_ENTITIES_MAX, Scenario};
+use super::{EntitySpec, GROUP_DEPTH_MAX, Group, PolicyChoice, Real, SCENARIO_ENTITIES_MAX, Scenario, Workload};
 use crate::problem::{Findings, Problem, Wrong, nearest, quoted};
 use crate::source::{Placed, Span};
 use sched::id::CPUS_MAX;
@@ -29,6 +29,7 @@ pub(super) fn check(file: File, findings: &mut Findings) -> Option<Scenario> {
     let asked: Vec<Option<Asked>> =
         file.members.iter().map(|member| Asked::check(member, host.as_ref(), length, findings)).collect();
     too_many(&file.members, findings);
+    twice(&file.members, findings);
     if !findings.is_empty() {
         return None;
     }
@@ -234,6 +235,7 @@ struct Asked {
     arrival: Instant,
     leaves: Option<Instant>,
     params: Params,
+    real: Option<Placed<Real>>,
 }
 
 impl Asked {
@@ -278,6 +280,7 @@ impl Asked {
         Some(Asked {
             arrival: Instant::ZERO + came,
             leaves: member.leaves.value().map(|leaves| Instant::ZERO + leaves),
+            real: real(member, findings),
             params: Params { affinity: affinity.map_or(params.affinity, |affinity| affinity.value), ..params },
         })
     }
@@ -324,6 +327,42 @@ fn reservation(member: &MemberTable, host: Option<&Host>, findings: &mut Finding
     Some(reservation)
 }
 
+/// The process that a member is.
+fn real(member: &MemberTable, findings: &mut Findings) -> Option<Placed<Real>> {
+    let noun = member.kind.noun();
+    if let (Some(command), Some(pid)) = (member.command.at(), member.pid.at()) {
+        let (first, second) = (command.min(pid), command.max(pid));
+        let problem =
+            Problem::new(format!("{noun} has a command and a pid")).at(second, "again").at(first, "first here");
+        let right = "right would be one of both: `command` is begun with the run, `pid` is there before it";
+        findings.add(problem.help(right));
+        return None;
+    }
+    let command = member.command.value_ref().cloned().map(Real::Command).zip(member.command.at());
+    let pid = member.pid.value_ref().copied().map(Real::Pid).zip(member.pid.at());
+    let (value, at) = command.or(pid)?;
+    if let Some(vcpus) = member.vcpus.value_ref().filter(|&&vcpus| vcpus > 1) {
+        let message = format!("{noun} is one process and has {vcpus} vCPUs");
+        let problem = Problem::new(message).at(member.vcpus.at()?, "more than one").at(at, "the process");
+        let right = "right would be vcpus = 1, as a process gets the time of one CPU, or a [[vm]] for each of several processes";
+        findings.add(problem.help(right));
+    }
+    Some(Placed { value, at })
+}
+
+/// Says so where one process is there under two names.
+fn twice(members: &[MemberTable], findings: &mut Findings) {
+    let mut met: BTreeMap<u32, Span> = BTreeMap::new();
+    for pid in members.iter().filter_map(|member| member.pid.right()) {
+        let first = *met.entry(pid.value).or_insert(pid.at);
+        if first != pid.at {
+            let problem = Problem::new(format!("the process {} is there twice", pid.value));
+            let problem = problem.at(pid.at, "again").at(first, "first here");
+            findings.add(problem.help("right would be one promise for each process"));
+        }
+    }
+}
+
 /// Says so where the number of entities passes the limit.
 fn too_many(members: &[MemberTable], findings: &mut Findings) {
     let mut entities = 0;
@@ -361,7 +400,8 @@ fn expand(
 ) {
     let place = member.slice.at().or(member.group.name.at()).unwrap_or(member.group.at);
     let vcpus = member.vcpus.value().unwrap_or(1);
-    let workload = member.workload.value().expect("a member without findings has a workload");
+    // Nothing is known of a process that is real until it runs.
+    let workload = member.workload.value().unwrap_or(Workload::Hog);
     let (name, group) = match member.kind {
         Kind::Task => (member.group.name.value().unwrap_or_default(), parent),
         Kind::Vm => {
@@ -369,8 +409,12 @@ fn expand(
             (groups[groups.len() - 1].name.clone(), Some(groups.len() - 1))
         }
     };
-    let Asked { arrival, leaves, params } = asked;
-    let entity = |name| EntitySpec { name, group, arrival, leaves, params, workload, place };
+    let Asked { arrival, leaves, params, real } = asked;
+    let (real, real_place) = real.map_or((None, Span::default()), |real| (Some(real.value), real.at));
+    let entity = |name| {
+        let real = real.clone();
+        EntitySpec { name, group, arrival, leaves, params, workload, real, real_place, place }
+    };
     match vcpus {
         1 => entities.push(entity(name)),
         _ => entities.extend((0..vcpus).map(|vcpu| entity(format!("{name}/{vcpu}")))),

@@ -41,6 +41,8 @@ pub(crate) const VM_KEYS: &[&str] = &[
     "arrival",
     "leaves",
     "workload",
+    "command",
+    "pid",
 ];
 /// The keys of `[[task]]`: a VM's, less what only a group can have.
 pub(crate) const TASK_KEYS: &[&str] = &[
@@ -61,6 +63,8 @@ pub(crate) const TASK_KEYS: &[&str] = &[
     "arrival",
     "leaves",
     "workload",
+    "command",
+    "pid",
 ];
 /// The keys of `warp`.
 pub(crate) const WARP_KEYS: &[&str] = &["by", "limit", "rest"];
@@ -140,7 +144,10 @@ pub(super) struct MemberTable {
     pub(super) warp: Given<Warp>,
     pub(super) arrival: Given<Nanos>,
     pub(super) leaves: Given<Nanos>,
+    /// Absent only where there is a command or pid.
     pub(super) workload: Given<Workload>,
+    pub(super) command: Given<Vec<String>>,
+    pub(super) pid: Given<u32>,
 }
 
 impl File {
@@ -275,6 +282,9 @@ impl MemberTable {
         let (deadline, latency) = (time("deadline", form::time_above_zero), time("latency", form::time_above_zero));
         let (start, arrival, leaves) =
             (time("start", form::time), time("arrival", form::time), time("leaves", form::time));
+        let command = table.read("command", form::command, findings);
+        let pid = table.read("pid", form::pid, findings);
+        let is_real = !command.is_absent() || !pid.is_absent();
         MemberTable {
             kind,
             group: GroupTable::read(table, findings),
@@ -290,7 +300,13 @@ impl MemberTable {
             warp: warp(table, findings),
             arrival,
             leaves,
-            workload: workload(table, kind, findings),
+            workload: if is_real && table.get("workload").is_none() {
+                Given::Absent
+            } else {
+                workload(table, kind, findings)
+            },
+            command,
+            pid,
         }
     }
 }

@@ -12,6 +12,8 @@ use toml::de::{DeTable, DeValue};
 pub(super) const VCPUS_MAX: usize = CPUS_MAX;
 /// The largest cap: every CPU a machine could have.
 const CAP_MAX: u32 = 100 * CPUS_MAX as u32;
+/// The largest number of a process, on any Linux (PID_MAX_LIMIT, linux/threads.h).
+const PID_MAX: u32 = 4_194_304;
 /// The longest name, in bytes.
 const NAME_MAX: usize = 100;
 
@@ -224,6 +226,35 @@ pub(super) fn limit(value: &DeValue<'_>) -> Result<Limit, Wrong> {
 /// What the scheduler learns at the end of a job whose successor waits already.
 pub(super) fn job_end(value: &DeValue<'_>) -> Result<sim::JobEnd, Wrong> {
     word("end", value, &[("silent", sim::JobEnd::Silent), ("yield", sim::JobEnd::Yield)], "\"silent\" or \"yield\"")
+}
+
+/// A program and its arguments.
+pub(super) fn command(value: &DeValue<'_>) -> Result<Vec<String>, Wrong> {
+    const RIGHT: &str = "a program and its arguments, each in quotes, such as [\"sleep\", \"10\"]";
+    let DeValue::Array(words) = value else { return Err(mistyped("command", value, RIGHT)) };
+    let mut command = Vec::with_capacity(words.len());
+    for word in words.iter() {
+        let at = word.span().into();
+        let wrong =
+            |what: &str| Wrong::new(what, "not a word of a command", format!("right would be {RIGHT}")).part(at);
+        match word.get_ref() {
+            DeValue::String(text) if text.contains('\0') => {
+                return Err(wrong("a word of the command has a zero byte in it"));
+            }
+            DeValue::String(text) => command.push(text.to_string()),
+            other => return Err(wrong(&format!("a word of the command is {}", kind(other)))),
+        }
+    }
+    if command.first().is_none_or(String::is_empty) {
+        let right = format!("right would be {RIGHT}");
+        return Err(Wrong::new("the command names no program", "no program", right));
+    }
+    Ok(command)
+}
+
+/// The number of a process.
+pub(super) fn pid(value: &DeValue<'_>) -> Result<u32, Wrong> {
+    integer_in("pid", value, 1..=PID_MAX, ", the number of a process that runs")
 }
 
 /// A Linux scheduling class: a word, or one with a real-time priority.

@@ -28,6 +28,15 @@ pub const GROUP_DEPTH_MAX: usize = 64;
 
 const _: () = assert!(SCENARIO_ENTITIES_MAX <= sched::id::ENTITIES_MAX, "a machine can hold every scenario");
 
+/// What an entity is in a live run, if it is no process of ours that does its workload.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Real {
+    /// A program that is begun, and its arguments: at least its name, and no zero bytes.
+    Command(Vec<String>),
+    /// A process that is there already, by its number.
+    Pid(u32),
+}
+
 /// A checked scenario: every name it refers to exists, every value is in its range, every reservation fits its period.
 #[derive(Clone, Debug)]
 pub struct Scenario {
@@ -91,8 +100,12 @@ pub struct EntitySpec {
     /// A vCPU carries the weight of its VM: that changes nothing among its equal siblings, and serves the policies
     /// that have no groups.
     pub params: Params,
-    /// What it does.
+    /// What it does; of a process that is real, what a simulation takes it for.
     pub workload: Workload,
+    /// The process that it is in a live run; `None`: one of ours, which does the workload.
+    pub real: Option<Real>,
+    /// Where that process is named; the default if nowhere.
+    pub real_place: Span,
     /// Where what it asks for is written: its slice, or else its name.
     pub place: Span,
 }
@@ -127,6 +140,16 @@ impl Scenario {
         let asking = &self.entities[entity];
         let place = (asking.place != Span::default()).then_some(asking.place);
         Wrong::from(why).said_of(&asking.name).anywhere(place).within(&self.source).into()
+    }
+
+    /// Says why the command or pid of entity number `entity` cannot be had, and what would be `right`, with the place where it
+    /// is named.
+    #[must_use]
+    pub fn refused_real(&self, entity: usize, why: &str, right: &str) -> Problems {
+        let asking = &self.entities[entity];
+        let place = (asking.real_place != Span::default()).then_some(asking.real_place);
+        let help = if right.is_empty() { String::new() } else { format!("right would be {right}") };
+        Wrong::new(why, "cannot be had", help).said_of(&asking.name).anywhere(place).within(&self.source).into()
     }
 }
 

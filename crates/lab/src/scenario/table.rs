@@ -164,9 +164,10 @@ fn elsewhere(what: &str, key: &str) -> Option<&'static str> {
     match (what, key) {
         ("[[task]]", "cap" | "quota") => Some("right would be a [[group]] with it, which is the task's parent"),
         ("[[task]]", "vcpus") => Some("right would be a [[vm]]: a task runs on one CPU at a time"),
-        ("[[group]]", "slice" | "period" | "affinity" | "class" | "workload" | "arrival" | "leaves") => {
-            Some("right would be a [[vm]] or [[task]] with it, whose parent is the group")
-        }
+        (
+            "[[group]]",
+            "slice" | "period" | "affinity" | "class" | "workload" | "command" | "pid" | "arrival" | "leaves",
+        ) => Some("right would be a [[vm]] or [[task]] with it, whose parent is the group"),
         _ => None,
     }
 }

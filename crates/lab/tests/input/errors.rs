@@ -158,6 +158,26 @@ fn workloads() {
 }
 
 #[test]
+fn real_processes() {
+    expect_file!["errors/real.txt"].assert_eq(&said(&[
+        "command = \"make -j2\"",
+        "command = []",
+        "command = [\"\", \"x\"]",
+        "command = [\"make\", 2]",
+        "command = [\"ma\\u0000ke\"]",
+        "pid = 0",
+        "pid = 4194305",
+        "pid = \"1\"",
+        "pid = 7\ncommand = [\"make\"]",
+        "vcpus = 2\ncommand = [\"make\"]",
+        "vcpus = 2\npid = 7",
+        "pid = 7\n[[task]]\nname = \"t\"\npid = 7\n[[task]]\nname = \"u\"\npid = 7",
+        "[[task]]\nname = \"t\"\ncomand = [\"make\"]",
+        "[[group]]\nname = \"g\"\npid = 7",
+    ]));
+}
+
+#[test]
 fn names_and_groups() {
     let ring = |n: usize| -> String {
         (0..n).map(|i| format!("[[group]]\nname = \"g{i}\"\nparent = \"g{}\"\n", (i + 1) % n)).collect()

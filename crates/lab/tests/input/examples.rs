@@ -1,6 +1,6 @@
 //! What is right means what the manual says.
 
-use lab::scenario::{Costs, JobEnd, Periodic, Scenario, Workload};
+use lab::scenario::{Costs, JobEnd, Periodic, Real, Scenario, Workload};
 use sched::{Class, CpuId, CpuSet, Host, Instant, Limit, Nanos, Quota, Reservation, RtPriority, Weight};
 use std::path::{Path, PathBuf};
 
@@ -24,7 +24,7 @@ fn ms(n: u64) -> Instant {
 fn every_scenario_in_the_manual_is_right() {
     let manual = std::fs::read_to_string(root().join("docs/scenarios.md")).unwrap();
     let blocks: Vec<&str> = manual.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
-    assert_eq!(blocks.len(), 5);
+    assert_eq!(blocks.len(), 6);
     for block in blocks {
         let start = if block.starts_with("name") { "" } else { "name = \"x\"\ncpus = 4\nlength = \"1s\"\n" };
         parse(&format!("{start}{block}"));
@@ -178,6 +178,24 @@ fn what_is_given_is_kept() {
         ..Periodic::new(Nanos::ms(10), Nanos::ms(2))
     };
     assert_eq!(vcpu.workload, Workload::Periodic(jobs));
+}
+
+#[test]
+fn real_processes_are_hogs_to_a_simulation_unless_it_is_told_better() {
+    let scenario = parse(
+        "name = \"x\"\ncpus = 1\nlength = \"1s\"\n\
+         [[vm]]\nname = \"a\"\ncommand = [\"make\", \"-j2\", \"\"]\n\
+         [[task]]\nname = \"b\"\npid = 4194304\nworkload.periodic = { period = \"2ms\", work = \"1ms\" }\n\
+         [[task]]\nname = \"c\"\nworkload = \"hog\"\n",
+    );
+    let [a, b, c] = scenario.entities.as_slice() else { panic!("there are three") };
+    let words = ["make", "-j2", ""].map(str::to_string).to_vec();
+    assert_eq!((&a.real, a.workload), (&Some(Real::Command(words)), Workload::Hog));
+    let jobs = Periodic::new(Nanos::ms(2), Nanos::ms(1));
+    assert_eq!((&b.real, b.workload), (&Some(Real::Pid(4_194_304)), Workload::Periodic(jobs)));
+    assert_eq!((&c.real, c.workload), (&None, Workload::Hog));
+    let said = scenario.refused_real(0, "there is no command `make` in PATH", "the name of a program").to_string();
+    assert_eq!(said, "x:6:11: `a`: there is no command `make` in PATH; right would be the name of a program");
 }
 
 #[test]

@@ -12,6 +12,16 @@ pub(super) enum Late {
     Carry,
 }
 
+/// What the `rest` knob says about who wakes within a period.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Rest {
+    /// Its periods go on as they were; it has what its rest has left of its slice.
+    #[default]
+    Keep,
+    /// A new period begins if it has more than its share of what is ahead of the old one (CBS).
+    Renew,
+}
+
 /// What the `enforce` knob says about the end of a slice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Enforce {
@@ -139,7 +149,7 @@ impl Account {
 
     /// The entity wakes. A period of which it wanted nothing begins now, unless its start was asked for; of another, it
     /// has what its rest has left it: the time it was away counts as used, but for its share of what is still ahead.
-    pub(super) fn wake(&mut self, late: Late, now: Instant) {
+    pub(super) fn wake(&mut self, late: Late, rest: Rest, now: Instant) {
         self.slept = true;
         if !self.fixed && (now >= self.deadline || self.blocked.saturating_add(self.period) <= self.deadline) {
             self.deadline = now;
@@ -148,6 +158,14 @@ impl Account {
             self.renew(late, now);
         }
         if self.standing != Standing::Reserved {
+            return;
+        }
+        if rest == Rest::Renew && !self.fixed {
+            let ahead = self.deadline.since(now).scale(self.slice.as_ns(), self.period.as_ns());
+            if self.balance.unsigned_abs() > ahead.as_ns() {
+                self.deadline = now;
+                self.renew(late, now);
+            }
             return;
         }
         let begun = Instant::ZERO + self.deadline.since(Instant::ZERO).saturating_sub(self.period);

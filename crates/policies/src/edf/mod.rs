@@ -11,7 +11,8 @@
 //!
 //! Periods follow one another from the `start` asked for. Where none is asked for, they begin when the entity first wakes,
 //! and anew when it wakes after sleeping past the end of one. Who wakes within a period it has used part of has what it
-//! had, less the time it was away, but at least its share of what is still ahead (docs/decisions/0010).
+//! had, less the time it was away, but at least its share of what is still ahead (docs/decisions/0010); or, with
+//! `rest = renew`, begins a new period if it has more than that share, so that its periods follow its own beat (the daemon's choice).
 //!
 //! With that, no slice of anybody who is runnable through its period is late on one CPU as long as Σ slice/period ≤ 1,
 //! however others sleep and wake; and the policy admits no more than that, less a reserve. (Who comes, goes or is
@@ -41,7 +42,7 @@ mod wall;
 pub(crate) use partitioned::Partitioned;
 
 use crate::admission::Admission;
-use account::{Account, Enforce, Late, Standing};
+use account::{Account, Enforce, Late, Rest, Standing};
 use sched::queue::{Heaps, Lists};
 use sched::{
     Alarm, AlarmKind, AlarmSlots, Conserving, CpuId, CpuSet, Cx, Descriptor, EntityId, Host, Instant, Keeps, Knob,
@@ -80,6 +81,12 @@ pub(crate) const POLICY: Descriptor = Descriptor {
         LATE,
         Knob::choice("charge", &["cpu", "wall"], "whether a slice is used up by running, or by having been chosen")
             .from("S1 §3.2 (wall): its core cannot see an entity block"),
+        Knob::choice(
+            "rest",
+            &["keep", "renew"],
+            "who wakes within a period: goes on in it with what its rest has left, or begins a new one (unless its start was asked for)",
+        )
+        .from("ours (keep); CBS, Abeni and Buttazzo 1998 (renew)"),
         GRAIN,
         RESERVE,
         QUANTUM,
@@ -104,13 +111,16 @@ fn reservations(load: &Load<'_>) -> Option<Nanos> {
         return None;
     }
     let knobs = load.knobs;
-    let exact = knobs.word("enforce") != "none" && knobs.word("charge") == "cpu" && knobs.time("grain").is_zero();
+    // With periods that begin anew at wake-ups, nobody outside can tell which were promised.
+    let told = knobs.word("rest") == "keep";
+    let exact =
+        told && knobs.word("enforce") != "none" && knobs.word("charge") == "cpu" && knobs.time("grain").is_zero();
     (exact && (knobs.word("placement") == "partitioned" || load.host.cpus == 1)).then_some(Nanos::ZERO)
 }
 
 fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     let partitioned = knobs.word("placement") == "partitioned";
-    let edf = Edf::new(host, knobs, partitioned);
+    let edf = Edf::new(host, knobs, partitioned).resting(knobs);
     match (knobs.word("charge"), partitioned || host.cpus == 1, edf.enforce) {
         ("wall", _, Enforce::None) => Err(Refused::Unsupported(
             "edf: charge = wall ends slices by the clock, enforce = none never ends them; \
@@ -140,6 +150,7 @@ const fn period_end(e: EntityId) -> Alarm {
 pub(crate) struct Edf {
     enforce: Enforce,
     late: Late,
+    rest: Rest,
     grain: Nanos,
     quantum: Nanos,
     partitioned: bool,
@@ -171,6 +182,7 @@ impl Edf {
         Edf {
             enforce,
             late,
+            rest: Rest::Keep,
             grain: knobs.time("grain"),
             quantum: knobs.time("quantum"),
             partitioned,
@@ -184,6 +196,12 @@ impl Edf {
             arrived: Vec::new(),
             cpus: host.cpus,
         }
+    }
+
+    /// The same, resting as the `rest` knob says.
+    fn resting(mut self, knobs: &Knobs) -> Edf {
+        self.rest = if knobs.word("rest") == "renew" { Rest::Renew } else { Rest::Keep };
+        self
     }
 
     fn account(&self, e: EntityId) -> &Account {
@@ -410,7 +428,7 @@ impl Edf {
     /// A job, or a period of demand, begins now: `e` wakes.
     #[inline]
     fn begin(&mut self, e: EntityId, cx: &mut Cx<'_>) {
-        let (now, enforce, late) = (cx.now(), self.enforce, self.late);
+        let (now, enforce, late, rest) = (cx.now(), self.enforce, self.late, self.rest);
         let account = self.account_mut(e);
         if !account.is_reserved() {
             return;
@@ -422,7 +440,7 @@ impl Edf {
             }
             return;
         }
-        account.wake(late, now);
+        account.wake(late, rest, now);
         self.arm(e, cx);
     }
 

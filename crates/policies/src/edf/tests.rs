@@ -163,3 +163,48 @@ fn who_was_kept_from_its_time_is_given_the_rest() {
     machine.input(at(20), Input::Alarm { alarm });
     assert!(machine.settle(at(20)).contains(&Action::Run { cpu, entity: e, until: at(24) }));
 }
+
+/// The beat of who rests: with `renew` a period begins where it wakes, and it never waits for a grid that is not its own.
+#[test]
+fn periods_follow_the_beat_of_who_rests() {
+    use sched::{Input, Kicks, Machine, Wake};
+    let at = |ms| Instant::ZERO + Nanos::ms(ms);
+    let cpu = CpuId::new(0);
+    let delivered = |rest: &str| {
+        let knobs = knobs(&[("enforce", "hard"), ("placement", "partitioned"), ("rest", rest)]);
+        let mut machine =
+            Machine::build(&POLICY, Host::new(1), &knobs, Kicks::Immediate).expect("edf takes these knobs");
+        let e = machine.attach(at(0), promise(10, 4)).expect("it is admitted");
+        machine.input(at(0), Input::Wake { entity: e, why: Wake::Resumed });
+        let _ = machine.settle(at(0));
+        machine.input(at(1), Input::Block { cpu });
+        let _ = machine.settle(at(1));
+        // 3 ms are left for 2 ms ahead.
+        machine.input(at(8), Input::Wake { entity: e, why: Wake::Resumed });
+        let _ = machine.settle(at(8));
+        let show = |name| machine.inspect(e, name).expect("edf shows it");
+        (show("remaining"), show("deadline"))
+    };
+    assert_eq!(delivered("keep"), (800_000, 10_000_000));
+    assert_eq!(delivered("renew"), (4_000_000, 18_000_000));
+}
+
+/// What CBS promises: (5, 10) waking at 7 beside (2, 4) may begin anew, as its deadline is put off as well; nobody is late.
+#[test]
+fn who_begins_anew_makes_nobody_late() {
+    let mut renew = knobs(&[("enforce", "hard"), ("placement", "partitioned"), ("rest", "renew")]);
+    renew.set("reserve", 0).expect("edf has a reserve");
+    for phase in 0..10 {
+        let mut meter = sim::meter::Meter::new();
+        let mut host = sim::Host::new(&POLICY, Host::new(1), &renew, Costs::NONE).expect("edf takes these knobs");
+        host.watch(&mut meter);
+        let jobs = Periodic { phase: Nanos::ms(phase), ..Periodic::new(Nanos::ms(13), Nanos::ms(3)) };
+        host.attach("rests", promise(10, 5), Workload::Periodic(jobs)).expect("it is admitted");
+        host.attach("runs", promise(4, 2), HOG).expect("it is admitted");
+        host.finish(Instant::ZERO + Nanos::s(1));
+        drop(host);
+        let runs = &meter.members()[1].got.promise;
+        assert!(runs.judged > 200);
+        assert_eq!(runs.misses, 0, "phase {phase}");
+    }
+}

@@ -524,6 +524,7 @@ impl Sink for Auditor {
             | Event::Ran { .. }
             | Event::Background { .. }
             | Event::Period { .. }
+            | Event::Woke { .. }
             | Event::Expire { .. }
             | Event::Kicked { .. }
             | Event::Alarm { .. }

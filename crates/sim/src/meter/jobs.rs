@@ -72,6 +72,10 @@ impl Deadlines {
         Some(deadline)
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// How many lie before `now`.
     pub(super) fn before(&self, now: Instant) -> u64 {
         let count = |stretch: &Stretch| match now.saturating_since(stretch.first).as_ns() {

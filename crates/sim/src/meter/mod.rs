@@ -29,6 +29,9 @@ pub struct Measures {
     pub migrations: u64,
     /// Every time from being woken or taken off a CPU to running; zero if it ran at once. Time held counts.
     pub waits: Waits,
+    /// Those of them that began when it was woken, or what it tells of them itself: of each job that it slept for, the time from
+    /// the release to its beginning.
+    pub wakeups: Waits,
     /// Time it was runnable, but held by its policy.
     pub held: Nanos,
     /// Its jobs.
@@ -45,6 +48,7 @@ impl Measures {
         self.preemptions += other.preemptions;
         self.migrations += other.migrations;
         self.waits.add(&other.waits);
+        self.wakeups.add(&other.wakeups);
         self.held += other.held;
         self.jobs.add(&other.jobs);
         self.promise.add(&other.promise);
@@ -86,6 +90,10 @@ pub struct Member {
     /// Whether its current job has run already.
     begun: bool,
     waiting_since: Option<Instant>,
+    /// Whether it waits since it was woken.
+    woken: bool,
+    /// Whether it tells of its wake-ups itself.
+    tells: bool,
     held_since: Option<Instant>,
     upto: Instant,
     deadlines: Deadlines,
@@ -108,6 +116,8 @@ impl Member {
             last_cpu: None,
             begun: false,
             waiting_since: None,
+            woken: false,
+            tells: false,
             held_since: None,
             upto: now,
             deadlines: Deadlines::default(),
@@ -137,18 +147,32 @@ impl Member {
         self.advance(now);
         self.runnable = true;
         self.waiting_since = Some(now);
+        self.woken = true;
     }
 
     fn block(&mut self, now: Instant) {
         self.advance(now);
         self.runnable = false;
+        // It was woken in vain.
+        self.woken = false;
         self.end_wait(now);
     }
 
     fn end_wait(&mut self, now: Instant) {
         if let Some(since) = self.waiting_since.take() {
             self.got.waits.record(now.since(since));
+            if std::mem::take(&mut self.woken) && !self.tells {
+                self.got.wakeups.record(now.since(since));
+            }
         }
+    }
+
+    /// It has begun a job, as it tells itself: from now on that is what counts.
+    fn woke(&mut self, late: Nanos) {
+        if !std::mem::replace(&mut self.tells, true) {
+            self.got.wakeups = Waits::default();
+        }
+        self.got.wakeups.record(late);
     }
 
     /// The job at hand begins or goes on.
@@ -341,7 +365,9 @@ impl Meter {
             Event::Block { cpu } | Event::Yield { cpu } => self.on(cpu).is_some_and(|on| on.entity == entity),
             _ => false,
         };
-        if let Some(member) = self.member(entity).filter(|member| !stops && member.on.is_some()) {
+        // Who really blocks is seen to do so a moment later.
+        let next = |member: &&mut Member| member.on.is_some() && !member.deadlines.is_empty();
+        if let Some(member) = self.member(entity).filter(|member| !stops && next(member)) {
             member.dispatch();
         }
     }
@@ -379,6 +405,7 @@ impl Sink for Meter {
             | Event::Complete { entity }
             | Event::Background { entity, .. }
             | Event::Period { entity, .. }
+            | Event::Woke { entity, .. }
             | Event::Held { entity, .. } => {
                 if matches!(event, Event::Complete { .. }) {
                     self.completed = Some(entity);
@@ -405,6 +432,7 @@ fn tell(member: &mut Member, event: &Event, now: Instant) {
         }
         Event::Complete { .. } => member.complete(now),
         Event::Held { reasons, .. } => member.hold(*reasons != 0, now),
+        Event::Woke { late, .. } => member.woke(*late),
         Event::Background { time, .. } => member.got.delivered += *time,
         Event::Period { due, delivered, throughout, .. } => member.period(*due, *delivered, *throughout),
         _ => unreachable!("only what happens to one entity is told"),

@@ -198,3 +198,53 @@ fn measured_time_counts_instead_of_the_clock() {
     let Promise { periods, judged, misses, worst_shortfall } = got.promise;
     assert_eq!((periods, judged, misses, worst_shortfall), (3, 2, 1, Nanos::ms(1)));
 }
+
+#[test]
+fn wake_ups_are_those_waits_that_begin_asleep() {
+    let meter = measure([
+        (0, attach(A, Params::default())),
+        (0, wake(A)),
+        (2, run(A)),
+        (3, stop(A)), // A wait, but no wake-up.
+        (8, run(A)),
+        (9, Event::Block { cpu: CPU }),
+        (9, stop(A)),
+        (20, wake(A)),
+        (21, run(A)),
+        (22, Event::Block { cpu: CPU }),
+        (22, stop(A)),
+        (30, wake(A)),
+        (34, Event::Pause { entity: A }), // In vain.
+        (40, Event::End),
+    ]);
+    let got = &meter.members()[0].got;
+    assert_eq!((got.waits.count(), got.waits.longest()), (4, Nanos::ms(5)));
+    assert_eq!((got.wakeups.count(), got.wakeups.total()), (2, Nanos::ms(3)));
+}
+
+#[test]
+fn who_tells_of_its_wake_ups_is_believed() {
+    let woke = |late| Event::Woke { entity: A, late: Nanos::us(late) };
+    let release = |deadline| Event::Release { entity: A, deadline: ms(deadline) };
+    let meter = measure([
+        (0, attach(A, Params::default())),
+        (0, release(10)),
+        (0, woke(70)),
+        (1, wake(A)),
+        (1, run(A)),
+        (4, Event::Complete { entity: A }),
+        (5, Event::Block { cpu: CPU }), // It is seen to sleep later than it did.
+        (5, stop(A)),
+        (10, release(20)),
+        (10, woke(90)),
+        (11, wake(A)),
+        (11, run(A)),
+        (12, release(22)),
+        (14, Event::Complete { entity: A }),
+        (15, Event::Complete { entity: A }),
+        (20, Event::End),
+    ]);
+    let got = &meter.members()[0].got;
+    assert_eq!((got.wakeups.count(), got.wakeups.total()), (2, Nanos::us(160)));
+    assert_eq!((got.jobs.completions, got.dispatches, got.preemptions), (3, 3, 0));
+}

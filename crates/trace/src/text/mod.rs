@@ -24,6 +24,7 @@
 //! | `ran` | *cpu* `time=` |
 //! | `background` | *entity* `time=` |
 //! | `period` | *entity* `due=` `delivered=` `throughout=yes`\|`no` |
+//! | `woke` | *entity* `late=` |
 //! | `block`, `yield`, `expire`, `kicked`, `kick` | `cpu=` |
 //! | `yield-to` | `cpu=` `to=`*entity* |
 //! | `release` | *entity* `deadline=` |

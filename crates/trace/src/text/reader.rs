@@ -228,6 +228,7 @@ fn fields(line: &mut Cursor<'_>) -> Result<Event, Wrong> {
         "pause" => Event::Pause { entity: line.entity()? },
         "ran" => Event::Ran { cpu: line.cpu()?, time: line.span_in("time")? },
         "background" => Event::Background { entity: line.entity()?, time: line.span_in("time")? },
+        "woke" => Event::Woke { entity: line.entity()?, late: line.span_in("late")? },
         "period" => Event::Period {
             entity: line.entity()?,
             due: line.span_in("due")?,

@@ -139,6 +139,7 @@ impl Display for Fields<'_> {
             Event::Pause { entity } => write!(f, "pause {entity}"),
             Event::Ran { cpu, time } => write!(f, "ran cpu={cpu} time={}", time.as_ns()),
             Event::Background { entity, time } => write!(f, "background {entity} time={}", time.as_ns()),
+            Event::Woke { entity, late } => write!(f, "woke {entity} late={}", late.as_ns()),
             Event::Period { entity, due, delivered, throughout } => {
                 let (due, delivered) = (due.as_ns(), delivered.as_ns());
                 write!(f, "period {entity} due={due} delivered={delivered} throughout={}", yes_no(*throughout))

@@ -9,7 +9,7 @@ use sched::{
 use trace::{Event, Header, Trace};
 
 /// How many kinds of events there are.
-pub const KINDS: u64 = 29;
+pub const KINDS: u64 = 30;
 
 const INDEX_MOST: u64 = ENTITIES_MAX as u64 - 1;
 const GENERATION_MOST: u64 = u32::MAX as u64 - 1;
@@ -175,6 +175,7 @@ pub fn event(random: &mut Random, kind: u64) -> Event {
         26 => Event::Ran { cpu: cpu(r), time: nanos(r) },
         27 => Event::Background { entity: entity(r), time: nanos(r) },
         28 => Event::Period { entity: entity(r), due: nanos(r), delivered: nanos(r), throughout: r.chance(2) },
+        29 => Event::Woke { entity: entity(r), late: nanos(r) },
         other => panic!("there is no kind {other}"),
     }
 }

@@ -11,7 +11,7 @@ use plan::Plan;
 
 pub(crate) fn run(args: &Run) -> Result<(), Failure> {
     let plan = plan::plan(args)?;
-    let setup = plan::setup()?;
+    let setup = plan::setup(args.directory.as_deref())?;
     let played = keep(&setup, &plan)?;
     output::print(&format!("{played:?}\n"))?;
     Ok(())

@@ -184,8 +184,8 @@ pub(crate) fn from_scenario(mut scenario: Scenario, json: bool) -> Result<Plan, 
     Ok(Plan { scenario, parts, length, json })
 }
 
-/// How the daemon is set up on this host.
-pub(crate) fn setup() -> Result<Setup, Failure> {
+/// How the daemon is set up on this host; its table of originals is in `directory`, or the usual place.
+pub(crate) fn setup(directory: Option<&Path>) -> Result<Setup, Failure> {
     let host = Host::read().map_err(|error| refused(&error.into()))?;
     let promisable = host.promisable_ppm(Mechanism::Fifo).unwrap_or(0);
     if promisable == 0 {
@@ -200,7 +200,10 @@ pub(crate) fn setup() -> Result<Setup, Failure> {
     let reserve = RESERVE.max(100 - promisable.min(1_000_000) / 10_000);
     knobs.set("reserve", reserve.cast_signed()).expect("edf takes a percentage");
     Ok(Setup {
-        directory: Directory::usual().map_err(|reason| refused(&reason))?,
+        directory: match directory {
+            Some(path) => Directory::at(path),
+            None => Directory::usual().map_err(|reason| refused(&reason))?,
+        },
         executable: guardian::this_program().to_path_buf(),
         policy,
         knobs,

@@ -170,6 +170,9 @@ pub(crate) struct Run {
     /// How long the promise is kept: 500ms, 10s, 5min; else until all have ended, or it is interrupted
     #[arg(long = "for", value_name = "DURATION")]
     pub(crate) length: Option<String>,
+    /// Where the table of originals is, instead of the usual place
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub(crate) directory: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) output: Output,
 }

@@ -14,7 +14,7 @@ pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
         scenario.length = lab::length(length)?;
     }
     let plan = plan::from_scenario(scenario, args.json)?;
-    let terms = plan::terms()?;
+    let terms = plan::terms(None)?;
     let played = keep(&terms, &plan)?;
     let kept = Kept::new(&plan, &terms, played);
     // As on this host: what nobody was promised is left to the kernel there, and is what is left here.

@@ -30,7 +30,7 @@ pub(crate) fn run(args: &Demo) -> Result<(), Failure> {
     if args.simulated {
         return simulated::run(args, &Reason::new("as was asked for", ""));
     }
-    match plan::terms().and_then(|terms| live::is_possible(&terms).map(|()| terms)) {
+    match plan::terms(None).and_then(|terms| live::is_possible(&terms).map(|()| terms)) {
         Ok(terms) => live::run(args, &terms),
         Err(Failure::Usage(report)) => {
             let why = Reason::new(report.to_string(), report.help().map(|help| help.to_string()).unwrap_or_default());

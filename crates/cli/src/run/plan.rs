@@ -222,8 +222,8 @@ impl Terms {
     }
 }
 
-/// On what terms promises are made on this host.
-pub(crate) fn terms() -> Result<Terms, Failure> {
+/// On what terms promises are made on this host; the table of originals is in `directory`, or the usual place.
+pub(crate) fn terms(directory: Option<&Path>) -> Result<Terms, Failure> {
     let host = Host::read().map_err(|error| refused(&error.into()))?;
     let promisable = host.promisable_ppm(Mechanism::Fifo).unwrap_or(0);
     if promisable == 0 {
@@ -237,7 +237,10 @@ pub(crate) fn terms() -> Result<Terms, Failure> {
     }
     let reserve = RESERVE.max(100 - promisable.min(1_000_000) / 10_000);
     knobs.set("reserve", reserve.cast_signed()).expect("edf takes a percentage");
-    let directory = Directory::usual().map_err(|reason| refused(&reason))?;
+    let directory = match directory {
+        Some(path) => Directory::at(path),
+        None => Directory::usual().map_err(|reason| refused(&reason))?,
+    };
     let setup = Setup { directory, executable: guardian::this_program().to_path_buf(), policy, knobs };
     let fair_server = host.fair_server();
     Ok(Terms { setup, promised: 100 - reserve, throttling: host.realtime.throttling, fair_server })

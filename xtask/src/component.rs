@@ -2,6 +2,7 @@
 
 use crate::root::{cargo, root};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 /// Whether `command` runs and succeeds, silently.
 pub(crate) fn works(command: &mut Command) -> bool {
@@ -43,6 +44,15 @@ pub(crate) fn valgrind() -> Result<(), String> {
     debian("valgrind", &["valgrind"], || works(Command::new("valgrind").arg("--version")))
 }
 
+/// Makes sure that QEMU is there, and what it is begun by.
+///
+/// # Errors
+/// Why it is not.
+pub(crate) fn qemu() -> Result<(), String> {
+    debian("setpriv", &["util-linux"], || works(Command::new("setpriv").arg("--version")))?;
+    debian("QEMU for x86-64", &["qemu-system-x86"], || works(Command::new("qemu-system-x86_64").arg("--version")))
+}
+
 /// Makes sure of `what`, from these Debian packages where we may install them.
 fn debian(what: &str, packages: &[&str], has: impl Fn() -> bool) -> Result<(), String> {
     if has() {
@@ -52,17 +62,24 @@ fn debian(what: &str, packages: &[&str], has: impl Fn() -> bool) -> Result<(), S
     if !is_root() {
         return Err(format!("{what} is missing (apt-get install {names})"));
     }
-    println!("      {what} is missing: apt-get install -y {names}");
-    let apt = |arguments: &[&str]| {
-        let mut command = Command::new("apt-get");
-        works(command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive"))
-    };
-    let install = [&["install", "-y"], packages].concat();
-    let installed = apt(&install) || (apt(&["update"]) && apt(&install));
+    println!("      {what} is missing: apt-get install -y --no-install-recommends {names}");
+    let install = [&["install", "-y", "--no-install-recommends"], packages].concat();
+    let installed = apt(&install) || (is_up_to_date() && apt(&install));
     if installed && has() {
         return Ok(());
     }
-    Err(format!("{what} is missing and apt-get did not bring it"))
+    Err(format!("{what} is missing and apt-get did not bring it (apt-get install {names})"))
+}
+
+fn apt(arguments: &[&str]) -> bool {
+    let mut command = Command::new("apt-get");
+    works(command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive"))
+}
+
+/// Whether apt knows what there is: asked at most once, the network may be slow, or not there.
+fn is_up_to_date() -> bool {
+    static UPDATED: OnceLock<bool> = OnceLock::new();
+    *UPDATED.get_or_init(|| apt(&["update"]))
 }
 
 fn is_root() -> bool {

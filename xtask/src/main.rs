@@ -2,6 +2,7 @@
 
 mod chores;
 mod component;
+mod guest;
 mod new_policy;
 mod root;
 mod simso;
@@ -17,7 +18,8 @@ use std::process::ExitCode;
 #[derive(Parser, Debug)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 enum Chore {
-    /// Check everything: formatting, lints, tidiness, all tests, a new policy, SimSo. Ends in `N passed, N failed, N skipped`.
+    /// Check everything: formatting, lints, tidiness, all tests, a new policy, SimSo, guest kernels. Ends in
+    /// `N passed, N failed, N skipped`.
     Test,
     /// Look for inputs that break a law of a policy, in a release build.
     Fuzz(chores::Fuzz),
@@ -30,6 +32,8 @@ enum Chore {
         /// Its name, in kebab-case: `lottery`, `stride-two`.
         name: String,
     },
+    /// Run what is too risky for this machine in a kernel booted for it, in QEMU.
+    VmTest(guest::VmTest),
 }
 
 fn main() -> ExitCode {
@@ -39,6 +43,7 @@ fn main() -> ExitCode {
         Chore::Bench(bench) => chores::bench(&bench),
         Chore::Golden(golden) => chores::golden(&golden),
         Chore::NewPolicy { name } => new_policy::run(&name),
+        Chore::VmTest(vm_test) => guest::run(&vm_test),
     };
     done.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

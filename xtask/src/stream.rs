@@ -35,7 +35,8 @@ pub(crate) fn stream(command: &mut Command, show: impl Fn(&str) -> Option<String
     Ok(Said { success, text })
 }
 
-fn read_lines(from: impl Read + Send + 'static, to: mpsc::Sender<String>) -> std::thread::JoinHandle<()> {
+/// Sends on each line as it comes, until the end.
+pub(crate) fn read_lines(from: impl Read + Send + 'static, to: mpsc::Sender<String>) -> std::thread::JoinHandle<()> {
     std::thread::spawn(move || {
         let mut from = BufReader::new(from);
         let mut line = Vec::new();

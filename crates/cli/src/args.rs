@@ -36,10 +36,13 @@ pub(crate) enum Command {
     /// Keep a promise of CPU time: to a command, to processes that run already, or to all of a scenario
     #[command(after_help = RUN_EXIT_CODES)]
     Run(Box<Run>),
+    /// Simulate a scenario and keep its promises for real: what was predicted beside what was observed
+    #[command(after_help = RUN_EXIT_CODES)]
+    Compare(Compare),
     /// List the scheduling policies, or explain one
     #[command(after_help = EXIT_CODES)]
     Policies(Policies),
-    /// Show what it is about: three kinds of VMs under a fair policy and under promises, simulated
+    /// Show what it is about: three kinds of work as the kernel schedules them, and under promises
     #[command(after_help = EXIT_CODES)]
     Demo(Demo),
     /// Examine this machine: what it is like, which mechanisms of enforcement work on it, how late its timers are
@@ -175,6 +178,21 @@ pub(crate) struct Run {
 }
 
 #[derive(Args, Debug)]
+pub(crate) struct Compare {
+    /// The scenario, a TOML file (docs/scenarios.md)
+    pub(crate) scenario: PathBuf,
+    /// How long to run, instead of the scenario's length: 500ms, 10s, 5min
+    #[arg(long = "for", value_name = "DURATION")]
+    pub(crate) length: Option<String>,
+    /// Print the result as JSON (docs/report.md)
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// How wide the table is, in characters; as the terminal, or 100
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(40..=1000))]
+    pub(crate) width: Option<u16>,
+}
+
+#[derive(Args, Debug)]
 pub(crate) struct Policies {
     /// The one to explain
     pub(crate) name: Option<String>,
@@ -185,10 +203,13 @@ pub(crate) struct Policies {
 
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
-    /// How many simulated seconds
-    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=3_600))]
+    /// How many seconds each of the two runs takes
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     pub(crate) seconds: u64,
-    /// Print the result as JSON, and write no picture
+    /// Simulate it, also where promises can be kept for real
+    #[arg(long)]
+    pub(crate) simulated: bool,
+    /// Print the result as JSON, and write no files
     #[arg(long)]
     pub(crate) json: bool,
 }

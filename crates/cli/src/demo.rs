@@ -1,108 +1,48 @@
-//! `tactus demo`: VMs with deadlines among VMs without, under a fair policy and under promises.
+//! `tactus demo`: three kinds of work on this machine, first as the kernel schedules them, then under promises.
 
+mod live;
 mod outcome;
 mod progress;
+mod seen;
+mod simulated;
 
 use crate::args::Demo;
-use crate::output::Draft;
-use crate::picture;
-use crate::record::{Watch, Window};
+use crate::record::Window;
+use crate::run::plan;
 use crate::{Failure, output};
-use anyhow::Context;
-use lab::Choice;
-use lab::report::{Report, Runs};
-use lab::scenario::Scenario;
-use outcome::Side;
-use progress::Follow;
+use daemon::Reason;
 use sched::{Instant, Nanos};
-use sim::Meter;
-use std::io::Write;
-use std::path::Path;
-use trace::{Header, Sink, Timeline};
-
-/// The policy that stands for what hosts run today.
-const FAIR: &str = "cfs";
-/// The policy that keeps promises.
-const PROMISING: &str = "edf";
 
 /// How wide the drawing is: whole milliseconds, one to a cell.
 const CELLS: usize = 84;
-/// How many VMs are drawn: the two with deadlines and a few of the others.
+/// How many are drawn: the two with deadlines and a few of the others.
 const ROWS_MOST: usize = 5;
-/// How many VMs the picture shows: all of them.
+/// How many the picture shows: all of them on two CPUs.
 const PICTURE_ROWS_MOST: usize = 14;
 /// Where the picture goes.
 const PICTURE: &str = "demo.svg";
+/// Where everything that happened goes.
+const TRACE: &str = "demo.json";
 
 const SCENARIO: &str = include_str!("../../../scenarios/demo.toml");
 
 pub(crate) fn run(args: &Demo) -> Result<(), Failure> {
-    let mut scenario = Scenario::from_bytes("scenarios/demo.toml", SCENARIO.as_bytes().to_vec())?;
-    scenario.length = Nanos::s(args.seconds);
-    let names = [FAIR, PROMISING].map(str::to_string);
-    let choices = lab::choose(&scenario, &names, &[])?;
-    let seed = scenario.seed.unwrap_or(0);
-    let window = window(scenario.length);
-    let mut picture = (!args.json).then(|| Draft::create(Path::new(PICTURE))).transpose()?;
-    let mut sides = Vec::with_capacity(choices.len());
-    let mut timelines = Vec::with_capacity(choices.len());
-    for choice in &choices {
-        let (side, timeline) = simulate(&scenario, choice, seed, window)?;
-        sides.push(side);
-        timelines.push(timeline);
+    if args.simulated {
+        return simulated::run(args, &Reason::new("as was asked for", ""));
     }
-    if args.json {
-        let runs: Vec<Report> = sides.iter().map(|side| side.report.clone()).collect();
-        let text = output::json(&Runs { simulated: true, runs: &runs })?;
-        return Ok(output::print(&text)?);
+    match plan::terms(None).and_then(|terms| live::is_possible(&terms).map(|()| terms)) {
+        Ok(terms) => live::run(args, &terms),
+        Err(Failure::Usage(report)) => {
+            let why = Reason::new(report.to_string(), report.help().map(|help| help.to_string()).unwrap_or_default());
+            output::complain(&format!("{}\n{}", why.why, why.remedy));
+            simulated::run(args, &why)
+        }
+        Err(other) => Err(other),
     }
-    let mut text = opening(&scenario);
-    text += &outcome::table(&sides);
-    text += "\n";
-    text += &outcome::sentence(&sides);
-    for (side, timeline) in sides.iter().zip(&timelines) {
-        text += &format!("\n{} at {}, one column a millisecond:\n\n", side.report.policy, window.from);
-        text += &picture::gantt(timeline, window, CELLS, ROWS_MOST);
-    }
-    if let Some(mut picture) = picture.take() {
-        let title = format!("The same VMs under {FAIR} and under {PROMISING}, simulated");
-        let drawn: Vec<&Timeline> = timelines.iter().collect();
-        let svg = picture::svg(&title, &drawn, window, PICTURE_ROWS_MOST);
-        picture.file().write_all(svg.as_bytes()).context("cannot write the picture")?;
-        picture.keep()?;
-    }
-    text += &format!("\nWrote the picture of both to {PICTURE}. Next: tactus sim SCENARIO, tactus policies.\n");
-    Ok(output::print(&text)?)
 }
 
 /// What is drawn: a stretch from the middle, when whatever builds up has built up.
 fn window(length: Nanos) -> Window {
     let from = Instant::ZERO + Nanos::ms(length.as_ns() / 2_000_000 / 100 * 100);
     Window { from, to: from + Nanos::ms(CELLS as u64) }
-}
-
-fn simulate(scenario: &Scenario, choice: &Choice, seed: u64, window: Window) -> Result<(Side, Timeline), Failure> {
-    let header = Header { policy: choice.policy.name.to_string(), cpus: scenario.host.cpus, seed };
-    let (mut meter, mut watch) = (Meter::new(), Watch::new(&header, window));
-    let mut progress = Follow::new(choice.policy.name, scenario.length);
-    let mut sinks: [&mut dyn Sink; 3] = [&mut meter, &mut watch, &mut progress];
-    let report = lab::run(scenario, choice.policy, &choice.knobs, seed, &mut sinks)?;
-    progress.finish();
-    Ok((Side::new(report, &meter), watch.finish()?))
-}
-
-fn opening(scenario: &Scenario) -> String {
-    let heading = format!(
-        "This is a simulation: {} CPUs, {} of their time, the same work under two policies.",
-        scenario.host.cpus, scenario.length
-    );
-    format!(
-        "{}\n\n\
-         interactive  needs  2 ms of CPU time in every  10 ms (a game, a call)\n\
-         steady       needs 20 ms of CPU time in every 100 ms (a video, a control loop)\n\
-         batch        is twelve VMs that take whatever they get\n\n\
-         {FAIR} shares the CPUs out equally; {PROMISING} promises the first two what they need \
-         and shares out the rest.\n\n",
-        output::heading(&heading)
-    )
 }

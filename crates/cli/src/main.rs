@@ -1,6 +1,7 @@
 //! `tactus`: the one command.
 
 mod args;
+mod compare;
 mod demo;
 mod doctor;
 mod output;
@@ -53,48 +54,44 @@ fn main() -> ExitCode {
         return daemon::guardian::main(directory);
     }
     match run(cli) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(Failure::Input(problems)) => {
-            complain(&format!("{:?}", problems.report()));
+            output::complain(&format!("{:?}", problems.report()));
             ExitCode::from(2)
         }
         Err(Failure::Usage(report)) => {
-            complain(&format!("{report:?}"));
+            output::complain(&format!("{report:?}"));
             ExitCode::from(2)
         }
         Err(Failure::Failed(error)) => {
-            complain(&format!("error: {error:#}"));
+            output::complain(&format!("error: {error:#}"));
             ExitCode::FAILURE
         }
     }
 }
 
-/// Writes to standard error, which may be closed as well.
-fn complain(text: &str) {
-    use std::io::Write;
-    let _ = writeln!(std::io::stderr().lock(), "{}", text.trim_end());
-}
-
-fn run(cli: Cli) -> Result<(), Failure> {
+fn run(cli: Cli) -> Result<ExitCode, Failure> {
     // A part of a live run has nothing to clean up, and hears signals as what it becomes or stands for.
     if !matches!(cli.command, Some(Command::Work(_) | Command::Launch(_))) {
         output::clean_up_when_interrupted()?;
     }
     match cli.command {
-        None => Ok(output::print(&Cli::command().render_help().to_string())?),
-        Some(Command::Sim(args)) => sim::run(&args),
-        Some(Command::Run(args)) => run::run(&args),
-        Some(Command::Policies(args)) => policies_list::run(&args),
-        Some(Command::Demo(args)) => demo::run(&args),
-        Some(Command::Doctor(args)) => doctor::run(&args),
-        Some(Command::Restore(args)) => restore::run(&args),
+        None => output::print(&Cli::command().render_help().to_string())?,
+        Some(Command::Sim(args)) => sim::run(&args)?,
+        Some(Command::Run(args)) => return run::run(&args),
+        Some(Command::Compare(args)) => compare::run(&args)?,
+        Some(Command::Policies(args)) => policies_list::run(&args)?,
+        Some(Command::Demo(args)) => demo::run(&args)?,
+        Some(Command::Doctor(args)) => doctor::run(&args)?,
+        Some(Command::Restore(args)) => restore::run(&args)?,
         Some(Command::Guardian { .. }) => unreachable!("it was run before anything was arranged"),
-        Some(Command::Work(args)) => part::work(&args),
-        Some(Command::Launch(args)) => part::launch(&args),
+        Some(Command::Work(args)) => part::work(&args)?,
+        Some(Command::Launch(args)) => part::launch(&args)?,
         Some(Command::Completions { shell }) => {
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "tactus", &mut script);
-            Ok(output::print(&String::from_utf8_lossy(&script))?)
+            output::print(&String::from_utf8_lossy(&script))?;
         }
     }
+    Ok(ExitCode::SUCCESS)
 }

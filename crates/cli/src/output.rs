@@ -66,6 +66,13 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
+/// Writes to standard error, which may be closed as well; nothing, where there is nothing to be said.
+pub(crate) fn complain(text: &str) {
+    if !text.trim().is_empty() {
+        let _ = writeln!(io::stderr().lock(), "{}", text.trim_end());
+    }
+}
+
 /// `text` in lines of at most `width` characters where its words allow it.
 pub(crate) fn folded(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];

@@ -1,8 +1,9 @@
 //! `tactus work` and `tactus launch`: what processes of a live run are before they are anything else.
 
+use crate::Failure;
 use crate::args::{Launch, Work};
 use crate::doctor::in_words;
-use crate::{Failure, complain};
+use crate::output::complain;
 use anyhow::anyhow;
 use daemon::part::{self, Periodic};
 use sched::Nanos;

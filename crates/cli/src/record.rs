@@ -1,7 +1,8 @@
 //! What is kept of a run while it goes on: a trace in a file, and a timeline of a window to draw.
 
+use crate::args::Output;
 use crate::output::Draft;
-use crate::{Failure, usage};
+use crate::{Failure, picture, usage};
 use anyhow::Context;
 use lab::scenario::{Scenario, Workload};
 use sched::{Instant, Nanos};
@@ -81,6 +82,26 @@ pub(crate) struct Window {
 }
 
 impl Window {
+    /// What was asked for of `scenario`, or what tells most in a picture of `width` characters.
+    pub(crate) fn asked(scenario: &Scenario, args: &Output, width: u16) -> Result<Window, Failure> {
+        let end = Instant::ZERO + scenario.length;
+        let moment = |text: &Option<String>| match text {
+            Some(text) => lab::moment(text).map(|time| Some(Instant::ZERO + time)),
+            None => Ok(None),
+        };
+        let (from, to) = (moment(&args.gantt_from)?, moment(&args.gantt_to)?);
+        let telling = Window::telling(scenario, picture::cells(scenario, width) as u64);
+        let from = from.unwrap_or(telling.from);
+        // Whoever moves the start alone keeps the length.
+        let to = to.unwrap_or(from.saturating_add(telling.to.since(telling.from))).min(end);
+        if from >= to {
+            let reason = format!("the picture from {from} to {to} shows nothing");
+            let right = format!("right would be --gantt-from before --gantt-to, both from 0s to {end}");
+            return Err(usage(reason, &right));
+        }
+        Ok(Window { from, to })
+    }
+
     /// The part of `scenario` that shows most in `cells` columns: from the start at least to ten of the shortest periods
     /// after the last arrival, in columns of a round length, so that slices and periods fill whole ones.
     pub(crate) fn telling(scenario: &Scenario, cells: u64) -> Window {

@@ -11,7 +11,7 @@ use lab::report::{self, Report, Runs, Widths, short};
 use lab::scenario::Scenario;
 use lab::taskset::{self, Arrival};
 use lab::{Choice, Placement};
-use sched::{Instant, Nanos};
+use sched::Nanos;
 use std::io::Write;
 use trace::{Header, Sink, Timeline};
 
@@ -98,27 +98,8 @@ fn plan(args: &Sim) -> Result<Plan, Failure> {
     };
     let seed = args.seed.or(scenario.seed).unwrap_or(0);
     let width = args.output.width.unwrap_or_else(output::width);
-    let window = window(&scenario, args, width)?;
+    let window = Window::asked(&scenario, &args.output, width)?;
     Ok(Plan { scenario, choices, seed, window, width })
-}
-
-/// What to draw, as far as it was asked for.
-fn window(scenario: &Scenario, args: &Sim, width: u16) -> Result<Window, Failure> {
-    let end = Instant::ZERO + scenario.length;
-    let moment = |text: &Option<String>| match text {
-        Some(text) => lab::moment(text).map(|time| Some(Instant::ZERO + time)),
-        None => Ok(None),
-    };
-    let (from, to) = (moment(&args.output.gantt_from)?, moment(&args.output.gantt_to)?);
-    let telling = Window::telling(scenario, picture::cells(scenario, width) as u64);
-    let from = from.unwrap_or(telling.from);
-    // Whoever moves the start alone keeps the length.
-    let to = to.unwrap_or(from.saturating_add(telling.to.since(telling.from))).min(end);
-    if from >= to {
-        let reason = format!("the picture from {from} to {to} shows nothing");
-        return Err(usage(reason, &format!("right would be --gantt-from before --gantt-to, both from 0s to {end}")));
-    }
-    Ok(Window { from, to })
 }
 
 fn simulate(plan: &Plan, choice: &Choice, args: &Sim) -> Result<Outcome, Failure> {

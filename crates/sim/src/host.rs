@@ -214,16 +214,21 @@ impl<'a> Host<'a> {
 
     /// Lets everything before `end` happen; then it is `end`.
     pub fn run_until(&mut self, end: Instant) {
+        while self.step(end) {}
+    }
+
+    /// Lets what is due next happen, if that is before `end`; else it is `end` and the answer is no.
+    #[inline]
+    pub fn step(&mut self, end: Instant) -> bool {
         assert!(end >= self.floor.now, "time never goes back");
-        loop {
-            let next = if self.unsettled { self.floor.now } else { self.floor.next() };
-            if next >= end {
-                break;
-            }
-            self.floor.now = next;
-            self.instant();
+        let next = if self.unsettled { self.floor.now } else { self.floor.next() };
+        if next >= end {
+            self.floor.now = end;
+            return false;
         }
-        self.floor.now = end;
+        self.floor.now = next;
+        self.instant();
+        true
     }
 
     /// Ends the run: lets everything before `end` happen and tells the watchers that it is over.

@@ -83,6 +83,35 @@ impl Process {
         self.signal(Signal::CONT, "continue")
     }
 
+    /// Stops it, as [`Process::stop`] does, by a signal to its thread `tid`.
+    ///
+    /// # Errors
+    /// The thread is gone, or not one of this process, or not ours.
+    pub fn stop_by(&self, tid: u32) -> Result<()> {
+        self.signal_thread(tid, libc::SIGSTOP, "stop")
+    }
+
+    /// Ends it, as [`Process::kill`] does, by a signal to its thread `tid`.
+    ///
+    /// # Errors
+    /// The thread is gone, or not one of this process, or not ours.
+    pub fn kill_by(&self, tid: u32) -> Result<()> {
+        self.signal_thread(tid, libc::SIGKILL, "kill")
+    }
+
+    fn signal_thread(&self, tid: u32, signal: i32, verb: &str) -> Result<()> {
+        if self.has_ended() {
+            return Err(Error::Gone(self.pid));
+        }
+        // SAFETY: the call takes numbers only.
+        let sent = unsafe { libc::syscall(libc::SYS_tgkill, self.pid, tid, signal) };
+        if sent == 0 {
+            return Ok(());
+        }
+        let what = format!("{verb} process {} by its thread {tid}", self.pid);
+        Err(Error::of(std::io::Error::last_os_error(), tid, what, "a process of this user, or CAP_KILL"))
+    }
+
     /// Asks it to end.
     ///
     /// # Errors
@@ -147,6 +176,18 @@ pub fn ignore_requests() {
     }
 }
 
+/// Has the calling process killed when the thread that began it ends, even while it is stopped.
+///
+/// # Errors
+/// `parent`, whose thread that is to be, has ended already.
+pub fn end_with(parent: u32) -> Result<()> {
+    let set = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
+    set.map_err(|errno| Error::of(errno, parent, format!("end with process {parent}"), "a kernel with prctl"))?;
+    // One that ended before is not told of any more.
+    let found = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().unsigned_abs());
+    if found == Some(parent) { Ok(()) } else { Err(Error::Gone(parent)) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,6 +216,30 @@ mod tests {
         drop(child);
         assert!(matches!(process.cont(), Err(Error::Gone(pid)) if pid == process.pid()));
         assert!(matches!(Process::open_as(thread.identity()), Err(Error::Gone(_))));
+    }
+
+    #[test]
+    fn a_signal_to_a_thread_is_one_to_its_process_and_to_no_other() {
+        let child = Child::start(Work::Sleep).unwrap();
+        let thread = Thread::open(child.pid()).unwrap();
+        let process = child.process();
+        assert!(matches!(process.kill_by(std::process::id()), Err(Error::Gone(_))));
+        process.stop_by(child.pid()).unwrap();
+        assert!((0..500).any(|_| {
+            crate::clock::sleep(Nanos::ms(2));
+            thread.status().unwrap().state == State::Stopped
+        }));
+        process.kill_by(child.pid()).unwrap();
+        assert!(process.ends_within(Nanos::s(5)));
+        assert!(matches!(process.stop_by(child.pid()), Err(Error::Gone(_))));
+    }
+
+    #[test]
+    fn who_is_not_our_parent_is_not_ended_with() {
+        // Not the thread that began us, so that nothing comes of what is set until that is undone.
+        let undo = || rustix::process::set_parent_process_death_signal(None).unwrap();
+        assert!(matches!(end_with(u32::MAX), Err(Error::Gone(u32::MAX))));
+        undo();
     }
 
     #[test]

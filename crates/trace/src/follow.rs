@@ -264,12 +264,7 @@ impl Follower {
             }
             Event::Pause { entity } => self.unready(entity)?,
             Event::Release { entity, deadline } => self.known(entity)?.jobs.push_back((at, deadline)),
-            Event::Complete { entity } => {
-                let Some((released, deadline)) = self.known(entity)?.jobs.pop_front() else {
-                    return Err(format!("{entity} completes a job, but none is released"));
-                };
-                tell(Fact::Job { entity, job: Job { released, deadline, ended: at, completed: true } });
-            }
+            Event::Complete { entity } => self.complete(entity, tell)?,
             Event::Stop { cpu, entity } => self.stop(cpu, entity)?,
             Event::Run { cpu, entity, .. } => self.run(cpu, entity)?,
             Event::Extend { cpu, .. } => {
@@ -302,6 +297,14 @@ impl Follower {
             | Event::ClearAlarm { .. }
             | Event::End => {}
         }
+        Ok(())
+    }
+
+    fn complete(&mut self, entity: EntityId, tell: &mut Tell<'_>) -> Result<(), String> {
+        let Some((released, deadline)) = self.known(entity)?.jobs.pop_front() else {
+            return Err(format!("{entity} completes a job, but none is released"));
+        };
+        tell(Fact::Job { entity, job: Job { released, deadline, ended: self.now, completed: true } });
         Ok(())
     }
 

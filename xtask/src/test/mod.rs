@@ -7,7 +7,7 @@ mod trial;
 
 use crate::root::{cargo, typed};
 use crate::stream::{Said, stream};
-use crate::{component, simso};
+use crate::{component, guest, simso};
 use anyhow::Result;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
@@ -26,36 +26,48 @@ pub(crate) enum Outcome {
 }
 
 /// What failed.
+#[derive(Debug)]
 pub(crate) struct Failure {
     /// All that was said.
-    text: String,
+    pub(crate) text: String,
     /// The line to run it again.
-    again: String,
+    pub(crate) again: String,
 }
 
 /// One thing that is checked.
-struct Step {
-    name: &'static str,
-    check: fn() -> Result<Outcome>,
+pub(crate) struct Step {
+    pub(crate) name: &'static str,
+    pub(crate) check: Box<dyn Fn() -> Result<Outcome>>,
 }
 
-const STEPS: &[Step] = &[
-    Step { name: "formatting", check: formatting },
-    Step { name: "lints", check: lints },
-    Step { name: "tidiness", check: tidiness },
-    Step { name: "unit, law, golden, exhaustive, fuzz and doc tests", check: tests },
-    Step { name: "documentation", check: documentation },
-    Step { name: "a new policy from the template", check: trial::check },
-    Step { name: "comparison with SimSo", check: simso::check },
-];
+impl Step {
+    fn new(name: &'static str, check: fn() -> Result<Outcome>) -> Step {
+        Step { name, check: Box::new(check) }
+    }
+}
 
 /// Checks everything.
 pub(crate) fn run() -> Result<ExitCode> {
+    let mut steps = vec![
+        Step::new("formatting", formatting),
+        Step::new("lints", lints),
+        Step::new("tidiness", tidiness),
+        Step::new("unit, law, golden, exhaustive, fuzz and doc tests", tests),
+        Step::new("documentation", documentation),
+        Step::new("a new policy from the template", trial::check),
+        Step::new("comparison with SimSo", simso::check),
+    ];
+    steps.extend(guest::steps());
+    run_all(&steps)
+}
+
+/// Makes one check after the other, and counts them.
+pub(crate) fn run_all(steps: &[Step]) -> Result<ExitCode> {
     let begin = clock();
     let mut sum = Tally::default();
     let (mut skipped, mut failures) = (Vec::new(), Vec::new());
-    for (number, step) in STEPS.iter().enumerate() {
-        println!("[{}/{}] {}", number + 1, STEPS.len(), step.name);
+    for (number, step) in steps.iter().enumerate() {
+        println!("[{}/{}] {}", number + 1, steps.len(), step.name);
         let start = clock();
         let (tally, failure) = match (step.check)()? {
             Outcome::Passed => (Tally::PASSED, None),
@@ -87,8 +99,11 @@ pub(crate) fn run() -> Result<ExitCode> {
     Ok(if sum.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-#[expect(clippy::disallowed_methods, reason = "how long a step takes is told to whoever waits for it")]
-fn clock() -> Instant {
+#[expect(
+    clippy::disallowed_methods,
+    reason = "how long a step takes is told to whoever waits for it, and some have a limit"
+)]
+pub(crate) fn clock() -> Instant {
     Instant::now()
 }
 

@@ -13,7 +13,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("trace", &["sched"]),
     ("sim", &["sched", "trace"]),
     ("lab", &["policies", "sched", "sim", "trace"]),
-    ("daemon", &["sched", "sys", "trace"]),
+    ("daemon", &["sched", "sim", "sys", "trace"]),
     ("cli", &["daemon", "lab", "policies", "sched", "sim", "sys", "trace"]),
     ("xtask", &[]),
 ];

@@ -17,7 +17,7 @@ use trace::Event;
 fn setup() -> Result<Setup, String> {
     let policy = policies::ALL.iter().find(|policy| policy.name == "edf").expect("there is edf");
     let mut knobs = policy.defaults();
-    for (knob, word) in [("enforce", "hard"), ("placement", "partitioned"), ("late", "carry"), ("rest", "renew")] {
+    for (knob, word) in live::WORDS {
         knobs.set_word(knob, word).expect("edf has this knob");
     }
     let directory = Directory::usual().map_err(|reason| reason.why)?;

@@ -47,17 +47,17 @@ impl Side {
         };
         let ppm = u128::from(got.delivered.as_ns()) * 1_000_000 / u128::from(self.report.length_ns.max(1));
         let share = percent(u64::try_from(ppm).unwrap_or(u64::MAX));
-        let waits = [got.waits.percentile(50), got.waits.percentile(99), got.waits.longest()];
+        let waits = [got.wakeups.percentile(50), got.wakeups.percentile(99), got.wakeups.longest()];
         let [median, most, longest] = waits.map(|wait| short(wait.as_ns()));
         format!("{share:>6} {missed:>8} {median:>6} {most:>6} {longest:>6}")
     }
 }
 
 /// Each kind of VM: what it asked for, and what it got from each policy.
-pub(super) fn table(sides: &[Side]) -> String {
-    let (mut first, mut second) = (format!("{:<23}", ""), format!("{:<12}{:<11}", "", "asked"));
+pub(super) fn table(sides: &[&Side]) -> String {
+    let (mut first, mut second) = (format!("{:<23}", ""), format!("{:<12}{:<11}", "", "needs"));
     for side in sides {
-        first += &format!(" │{:<16}{:>20}", side.report.policy, "waits for a CPU");
+        first += &format!(" │{:<14}{:>22}", side.report.policy, "from waking to running");
         second += &format!(" │{:>6} {:>8} {:>6} {:>6} {:>6}", "got", "missed", "p50", "p99", "max");
     }
     let mut text = format!("{}\n{second}\n", output::heading(&first));
@@ -73,8 +73,13 @@ pub(super) fn table(sides: &[Side]) -> String {
     text
 }
 
+/// What became of time that nobody of the demo had.
+fn left_over(side: &Side) -> &'static str {
+    if side.report.policy == super::live::TACTUS { "idle or somebody else's" } else { "idle" }
+}
+
 /// How the two that have deadlines fared under each policy, whatever the numbers say.
-pub(super) fn sentence(sides: &[Side]) -> String {
+pub(super) fn sentence(sides: &[&Side]) -> String {
     let mut text = String::new();
     for side in sides {
         let policy = &side.report.policy;
@@ -92,7 +97,7 @@ pub(super) fn sentence(sides: &[Side]) -> String {
             ),
         };
     }
-    let missed = |side: &Side| side.report.total.late_jobs();
+    let missed = |side: &&Side| side.report.total.late_jobs();
     let shares = sides.iter().map(|side| {
         let all = u128::from(side.report.length_ns) * side.report.cpus as u128;
         let ppm = u128::from(side.got[2].0.delivered.as_ns()) * 1_000_000 / all.max(1);
@@ -106,7 +111,7 @@ pub(super) fn sentence(sides: &[Side]) -> String {
             (worse, better) if better < worse => "Not every promise was kept",
             _ => "The promises did not help",
         };
-        text += &format!("; the batch VMs got {have} of the machine instead of {had}, and {idle} was idle.\n");
+        text += &format!("; batch got {have} of the machine instead of {had}, and {idle} was {}.\n", left_over(after));
     }
     text
 }

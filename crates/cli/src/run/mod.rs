@@ -1,26 +1,37 @@
 //! `tactus run`: promises kept on real processes.
 
-mod plan;
-mod play;
+pub(crate) mod outcome;
+pub(crate) mod plan;
+pub(crate) mod play;
 
 use crate::args::Run;
+use crate::record::Form;
 use crate::{Failure, output, usage};
 use daemon::Reason;
-use daemon::live::{self, Setup};
-use plan::Plan;
+use daemon::live;
+use outcome::{Kept, Shown};
+use plan::{Plan, Terms};
+use play::Played;
+use std::process::ExitCode;
 
-pub(crate) fn run(args: &Run) -> Result<(), Failure> {
+pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
+    if let Some(file) = &args.output.trace {
+        Form::of(file)?;
+    }
     let plan = plan::plan(args)?;
-    let setup = plan::setup(args.directory.as_deref())?;
-    let played = keep(&setup, &plan)?;
-    output::print(&format!("{played:?}\n"))?;
-    Ok(())
+    let terms = plan::terms(args.directory.as_deref())?;
+    let mut shown = Shown::begin(&args.output, plan.length)?;
+    let played = keep(&terms, &plan)?;
+    let kept = Kept::new(&plan, &terms, played);
+    shown.show(&plan, &kept, &terms)?;
+    Ok(status(&plan, &kept.played))
 }
 
 /// Has the daemon keep the promises of `plan` from beginning to end.
-pub(crate) fn keep(setup: &Setup, plan: &Plan) -> Result<play::Played, Failure> {
-    let _live = output::end_in_order();
-    match live::serve(setup, |front| play::play(Some(front), plan, "under tactus")) {
+pub(crate) fn keep(terms: &Terms, plan: &Plan) -> Result<Played, Failure> {
+    let _in_order = output::end_in_order();
+    let what = format!("under {}", terms.setup.policy.name);
+    match live::serve(&terms.setup, |front| play::play(Some(front), plan, &what)) {
         Ok(played) => played,
         Err(live::Failure::Running(reason) | live::Failure::Refused(reason)) => Err(refused(&reason)),
         Err(live::Failure::Failed(Reason { why, remedy })) => {
@@ -30,12 +41,28 @@ pub(crate) fn keep(setup: &Setup, plan: &Plan) -> Result<play::Played, Failure> 
     }
 }
 
+/// The exit status: that of the command, where there is one alone.
+fn status(plan: &Plan, played: &Played) -> ExitCode {
+    use std::os::unix::process::ExitStatusExt;
+    let alone = plan.parts.len() == 1;
+    match played.ends.first().and_then(|end| end.status).filter(|_| alone) {
+        _ if played.interrupted => ExitCode::from(130),
+        // As shells say it.
+        Some(status) => match (status.code(), status.signal()) {
+            (Some(code), _) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
+            (None, Some(signal)) => ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX)),
+            (None, None) => ExitCode::FAILURE,
+        },
+        None => ExitCode::SUCCESS,
+    }
+}
+
 /// A refusal, as something typed.
 pub(crate) fn refused(reason: &Reason) -> Failure {
-    let right = match reason.remedy.strip_prefix("right would be ") {
-        Some(_) => reason.remedy.clone(),
-        None if reason.remedy.is_empty() => "nothing was changed".to_string(),
-        None => format!("right would be {}", reason.remedy),
+    let right = match reason.remedy.as_str() {
+        "" => "nothing was changed".to_string(),
+        remedy if remedy.starts_with("right would be ") => remedy.to_string(),
+        remedy => format!("right would be {remedy}"),
     };
     usage(reason.why.clone(), &right)
 }

@@ -8,13 +8,14 @@ use daemon::dispatch::{Refusal, Wish};
 use daemon::doctor::Mechanism;
 use daemon::guardian;
 use daemon::host::Host;
-use daemon::live::Setup;
+use daemon::live::{self, Setup};
 use daemon::part::{Periodic, Work};
 use lab::scenario::{Costs, EntitySpec, Real, Scenario, Workload};
 use lab::source::{Source as Text, Span};
-use sched::{CpuSet, Instant, Limit, Nanos, Params, Refused, Reservation};
+use sched::{CpuSet, Instant, Knobs, Limit, Nanos, Params, Refused, Reservation};
 use std::ops::Range;
 use std::path::Path;
+use sys::realtime::Bandwidth;
 
 /// The share of each CPU that is promised to nobody. Unit: percent.
 const RESERVE: u64 = 10;
@@ -184,8 +185,45 @@ pub(crate) fn from_scenario(mut scenario: Scenario, json: bool) -> Result<Plan, 
     Ok(Plan { scenario, parts, length, json })
 }
 
-/// How the daemon is set up on this host; its table of originals is in `directory`, or the usual place.
-pub(crate) fn setup(directory: Option<&Path>) -> Result<Setup, Failure> {
+/// On what terms promises are made here.
+#[derive(Clone, Debug)]
+pub(crate) struct Terms {
+    pub(crate) setup: Setup,
+    /// How much of each CPU may be promised. Unit: percent.
+    promised: u64,
+    throttling: Bandwidth,
+    fair_server: Option<Bandwidth>,
+}
+
+impl Terms {
+    /// The knobs for a simulation of the same: who has used its slice competes for what is left, as on this host, unless its
+    /// limit is hard.
+    pub(crate) fn predicting(&self) -> Knobs {
+        let mut knobs = self.setup.knobs.clone();
+        knobs.set_word("enforce", "soft").expect("edf has this knob");
+        knobs
+    }
+
+    /// The same in words.
+    pub(crate) fn said(&self) -> String {
+        let of = |bandwidth: &Bandwidth| {
+            let Bandwidth { runtime, period } = bandwidth;
+            runtime.map_or("all".to_string(), |runtime| format!("{runtime} in every {period}"))
+        };
+        let mut text = format!("Promised is at most {} % of each CPU", self.promised);
+        text += &format!(
+            ": {RESERVE} % are for everything else, the kernel leaves real-time threads {}",
+            of(&self.throttling)
+        );
+        if let Some(server) = &self.fair_server {
+            text += &format!(" and keeps {} for ordinary ones", of(server));
+        }
+        text + "."
+    }
+}
+
+/// On what terms promises are made on this host; the table of originals is in `directory`, or the usual place.
+pub(crate) fn terms(directory: Option<&Path>) -> Result<Terms, Failure> {
     let host = Host::read().map_err(|error| refused(&error.into()))?;
     let promisable = host.promisable_ppm(Mechanism::Fifo).unwrap_or(0);
     if promisable == 0 {
@@ -194,18 +232,16 @@ pub(crate) fn setup(directory: Option<&Path>) -> Result<Setup, Failure> {
     }
     let policy = policies::ALL.iter().find(|policy| policy.name == "edf").expect("there is edf");
     let mut knobs = policy.defaults();
-    for (knob, word) in [("enforce", "hard"), ("placement", "partitioned"), ("late", "carry"), ("rest", "renew")] {
+    for (knob, word) in live::WORDS {
         knobs.set_word(knob, word).expect("edf has this knob");
     }
     let reserve = RESERVE.max(100 - promisable.min(1_000_000) / 10_000);
     knobs.set("reserve", reserve.cast_signed()).expect("edf takes a percentage");
-    Ok(Setup {
-        directory: match directory {
-            Some(path) => Directory::at(path),
-            None => Directory::usual().map_err(|reason| refused(&reason))?,
-        },
-        executable: guardian::this_program().to_path_buf(),
-        policy,
-        knobs,
-    })
+    let directory = match directory {
+        Some(path) => Directory::at(path),
+        None => Directory::usual().map_err(|reason| refused(&reason))?,
+    };
+    let setup = Setup { directory, executable: guardian::this_program().to_path_buf(), policy, knobs };
+    let fair_server = host.fair_server();
+    Ok(Terms { setup, promised: 100 - reserve, throttling: host.realtime.throttling, fair_server })
 }

@@ -9,7 +9,8 @@ use daemon::dispatch::{Left, Wish};
 use daemon::guardian::this_program;
 use daemon::live::Front;
 use daemon::part::{Output, Part, Parts};
-use sched::{EntityId, Instant, Nanos, Params};
+use lab::live::{left_to_kernel, merged};
+use sched::{EntityId, Instant, Nanos};
 use std::process::ExitStatus;
 use sys::process::Process;
 use sys::usage::Meter;
@@ -28,10 +29,12 @@ const EVENTS_MOST: usize = 4_000_000;
 /// What came of a run.
 #[derive(Debug)]
 pub(crate) struct Played {
-    /// What happened, in order, from the run's beginning on.
+    /// What happened, in order, from the run's beginning on, with what parts tell of their jobs.
     pub(crate) events: Vec<(Instant, Event)>,
     /// How many events were lost, because nobody read them in time or there were too many.
     pub(crate) lost: u64,
+    /// When it began, by the monotonic clock.
+    pub(crate) start: Instant,
     pub(crate) length: Nanos,
     pub(crate) interrupted: bool,
     /// By part.
@@ -45,12 +48,11 @@ pub(crate) struct Played {
 /// What came of a part.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct End {
+    pub(crate) pid: u32,
     /// Who it was in the trace.
     pub(crate) entities: Vec<EntityId>,
     /// How a command ended.
     pub(crate) status: Option<ExitStatus>,
-    /// Its jobs, by the run's time.
-    pub(crate) jobs: Vec<Job>,
 }
 
 /// Somebody who is there.
@@ -70,9 +72,13 @@ pub(crate) struct Player<'a, 'k> {
     front: Option<Front<'a, 'k>>,
     plan: &'a Plan,
     parts: Parts,
+    /// Since when time is counted: the daemon's zero, by the monotonic clock.
+    epoch: Instant,
+    /// When the run begins, by the monotonic clock.
     start: Instant,
     running: Vec<Running>,
     ends: Vec<End>,
+    told: Vec<(EntityId, Vec<Job>)>,
     events: Vec<(Instant, Event)>,
     fresh: Vec<(Instant, Event)>,
     lost: u64,
@@ -87,9 +93,11 @@ pub(crate) fn play(front: Option<Front<'_, '_>>, plan: &Plan, what: &str) -> Res
         front,
         plan,
         parts: Parts::of(this_program().to_path_buf()),
+        epoch: front.map_or_else(clock::now, |front| front.epoch()),
         start: clock::now().saturating_add(ready),
         running: Vec::new(),
         ends: vec![End::default(); plan.parts.len()],
+        told: Vec::new(),
         events: Vec::new(),
         fresh: Vec::new(),
         lost: 0,
@@ -141,16 +149,17 @@ impl Player<'_, '_> {
         self.start.saturating_add(at.since(Instant::ZERO))
     }
 
-    /// A moment of the monotonic clock, by the run's time.
-    fn since_start(&self, at: Instant) -> Instant {
-        Instant::ZERO + at.saturating_since(self.start)
+    /// A moment of the monotonic clock, as the daemon counts time.
+    fn counted(&self, at: Instant) -> Instant {
+        Instant::ZERO + at.saturating_since(self.epoch)
     }
 
     fn begin(&mut self, index: usize) -> Result<(), Failure> {
         let planned = &self.plan.parts[index];
         let said = |reason: Reason| refused(&reason);
         let output = if self.plan.json { Output::ToStandardError } else { Output::Inherited };
-        let length = self.plan.length.unwrap_or(Nanos::s(3_600));
+        // It ends a little after the run does.
+        let length = self.plan.length.unwrap_or(Nanos::s(3_600)).saturating_add(Nanos::s(2));
         let mut part = match &planned.source {
             Source::Pid(_) => None,
             Source::Command(argv) => Some(self.parts.command(&planned.name, argv, output).map_err(said)?),
@@ -168,13 +177,10 @@ impl Player<'_, '_> {
         if let Some(part) = &mut part {
             part.go(goes).map_err(said)?;
         }
+        self.ends[index].pid = pid;
         let had = entities.is_empty().then_some(Nanos::ZERO);
         if entities.is_empty() {
             let entity = EntityId::new(LEFT_ALONE + u32::try_from(index).expect("parts are few"), 0);
-            let params =
-                Box::new(Params { reservation: None, ..self.plan.scenario.entities[planned.entities.start].params });
-            let at = planned.arrival;
-            self.events.push((at, Event::Attach { entity, name: planned.name.clone(), params }));
             self.ends[index].entities = vec![entity];
         } else {
             self.ends[index].entities = entities;
@@ -186,8 +192,7 @@ impl Player<'_, '_> {
     /// Promises it what it is to be promised, if there is somebody who promises.
     fn promise(&mut self, index: usize, planned: &Planned, pid: u32) -> Result<Vec<EntityId>, Failure> {
         let (Some(front), Some(wish)) = (self.front, &planned.wish) else { return Ok(Vec::new()) };
-        let epoch = front.epoch();
-        let start = wish.reservation.start.map(|start| Instant::ZERO + self.moment(start).saturating_since(epoch));
+        let start = wish.reservation.start.map(|start| self.counted(self.moment(start)));
         let wish = Wish { reservation: sched::Reservation { start, ..wish.reservation }, ..wish.clone() };
         let entities = front.admit(&wish, pid).map_err(|refusal| self.plan.refused(index, &refusal))?;
         self.is_seen &= entities.iter().all(|&e| front.is_seen(e));
@@ -198,14 +203,9 @@ impl Player<'_, '_> {
     fn read(&mut self) {
         let Some(front) = self.front else { return };
         self.lost += front.read_journal(&mut self.fresh);
-        let begun = Instant::ZERO + self.start.saturating_since(front.epoch());
-        for (at, event) in self.fresh.drain(..) {
-            if self.events.len() < EVENTS_MOST {
-                self.events.push((Instant::ZERO + at.saturating_since(begun), event));
-            } else {
-                self.lost += 1;
-            }
-        }
+        let room = EVENTS_MOST.saturating_sub(self.events.len());
+        self.lost += self.fresh.len().saturating_sub(room) as u64;
+        self.events.extend(self.fresh.drain(..).take(room));
     }
 
     /// Reads what has happened, and sees who has ended.
@@ -252,23 +252,24 @@ impl Player<'_, '_> {
         if let (Some(front), None) = (self.front, had) {
             self.ends[index].entities.clone().into_iter().for_each(|e| front.dismiss(e));
         }
-        let now = self.since_start(clock::now());
+        let now = self.counted(clock::now());
         let outcome = part.map(Part::end).transpose().map_err(|reason| refused(&reason))?;
         if let Some(had) = had {
             let time = outcome.as_ref().and_then(|outcome| outcome.cpu_time).unwrap_or(had);
-            let entity = self.ends[index].entities[0];
-            self.events.push((now, Event::Background { entity, time }));
+            let (entity, planned) = (self.ends[index].entities[0], &self.plan.parts[index]);
+            let spec = &self.plan.scenario.entities[planned.entities.start];
+            let stay = (self.counted(self.moment(planned.arrival)), now);
+            self.events.extend(left_to_kernel(entity, spec, stay, time));
             self.events.push((now, Event::Detach { entity }));
         }
         if let Some(outcome) = outcome {
-            let relative = |at: Instant| self.since_start(at);
             let jobs = outcome.jobs.iter().map(|job| Job {
-                released: relative(job.released),
-                deadline: relative(job.deadline),
-                woke: job.woke.map(relative),
-                done: job.done.map(relative),
+                released: self.counted(job.released),
+                deadline: self.counted(job.deadline),
+                woke: job.woke.map(|at| self.counted(at)),
+                done: job.done.map(|at| self.counted(at)),
             });
-            self.ends[index].jobs = jobs.collect();
+            self.told.push((self.ends[index].entities[0], jobs.collect()));
             self.ends[index].status = Some(outcome.status);
             self.lost += outcome.lost;
         }
@@ -287,14 +288,14 @@ impl Player<'_, '_> {
     }
 
     fn told(self, length: Nanos) -> Played {
-        let Player { mut events, lost, ends, left, is_seen, .. } = self;
-        let end = Instant::ZERO + length;
-        // All that belongs to the end belongs to the run.
+        let begun = self.counted(self.start);
+        let end = begun.saturating_add(length);
+        let Player { mut events, told, lost, ends, left, is_seen, start, .. } = self;
+        // Whoever is ended with the run belongs to it.
         events.iter_mut().for_each(|(at, _)| *at = (*at).min(end));
-        events.sort_by_key(|(at, _)| *at);
-        events.push((end, Event::End));
+        let events = merged(events, &told, begun, end);
         let troubles = left.into_iter().filter_map(|left| Some((left.name, left.trouble?))).collect();
-        Played { events, lost, length, interrupted: output::is_interrupted(), ends, troubles, is_seen }
+        Played { events, lost, start, length, interrupted: output::is_interrupted(), ends, troubles, is_seen }
     }
 }
 

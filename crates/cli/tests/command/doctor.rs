@@ -89,7 +89,7 @@ fn an_interrupted_doctor_leaves_no_groups_and_no_processes() {
         let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it can be started");
         std::thread::sleep(std::time::Duration::from_millis(after_ms));
         let children = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", child.id()));
-        let killed = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+        let killed = std::process::Command::new("sh").args(["-c", &format!("kill -INT {}", child.id())]).status();
         assert!(killed.is_ok_and(|status| status.success()));
         assert_eq!(child.wait().expect("it ends").code(), Some(130), "after {after_ms} ms");
         assert_eq!(left_groups(child.id()), [""; 0], "after {after_ms} ms");

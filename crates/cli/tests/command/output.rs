@@ -181,7 +181,7 @@ fn an_interrupt_leaves_no_half_files() {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     assert_ne!(place.files(), ["day.txt"], "a file that is not complete has another name");
-    let killed = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status();
+    let killed = std::process::Command::new("sh").args(["-c", &format!("kill -INT {}", child.id())]).status();
     assert!(killed.is_ok_and(|status| status.success()));
     let done = child.wait().expect("it ends");
     assert_eq!(done.code(), Some(130));

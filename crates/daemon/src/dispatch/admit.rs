@@ -171,10 +171,10 @@ impl<K: Kernel> Dispatcher<K> {
         let tree = self.trees;
         let lanes = self.attach(wish, dealt, allowed, tree)?;
         self.trees += 1;
-        let answer = self.try_raise(&leader).and_then(|()| {
-            let found = find(&self.kernel, &Known { tree, processes: vec![pid], threads: Vec::new() });
-            self.take_all(tree, found, Inherited::Nothing)
-        });
+        let processes = vec![self.kernel.identity(&leader)];
+        let found = find(&self.kernel, &Known { tree, processes, threads: Vec::new() });
+        // It is tried once it is written down what they were.
+        let answer = self.take_all(tree, found, Inherited::Nothing).and_then(|()| self.try_raise(&leader));
         if let Err(refused) = answer {
             let now = self.now();
             lanes.iter().for_each(|&e| self.leave(e, now));
@@ -289,6 +289,14 @@ impl<K: Kernel> Dispatcher<K> {
     fn take_in(&mut self, e: EntityId, new: Found<K::Thread>, original: Original) -> Result<(), Refusal> {
         let Some(client) = self.clients.get_mut(e) else { return Ok(()) };
         let confined = CpuSet::one(client.cpu);
+        // Begun by a raised thread it has lost its own class. It is given that back before it is written down: whoever
+        // restores could not tell that from what somebody else has set.
+        match self.kernel.attributes(&new.thread) {
+            Ok(found) if found != original.attributes => {
+                self.kernel.schedule(&new.thread, original.attributes).or_else(unless_gone)?;
+            }
+            _ => {}
+        }
         let entry = Entry { thread: new.identity, leader: new.leader, original, confined };
         let row = self.table.record(&entry).map_err(Refusal::Full)?;
         match self.kernel.set_affinity(&new.thread, &confined) {
@@ -303,9 +311,11 @@ impl<K: Kernel> Dispatcher<K> {
             }
         }
         client.add(new.thread, new.identity, new.leader, original, row);
+        // If it wants to run, nobody but its agent finds out that its client does not sleep any more.
+        self.call.insert(client.cpu);
         // From here on it is like its siblings.
         let (level, stopped, awaited) = (client.level, client.stopped, client.awaited);
-        // Who was begun by a raised thread has lost its own class, and is given it back; a level is set for all at once.
+        // A level is set for all at once.
         client.set_level(level, &self.kernel);
         if stopped && new.identity == new.leader {
             client.set_stopped(true, &self.kernel, &self.table);
@@ -314,6 +324,14 @@ impl<K: Kernel> Dispatcher<K> {
             client.set_awaited(true, &self.kernel);
         }
         Ok(())
+    }
+}
+
+/// Who has ended needs nothing.
+fn unless_gone(error: sys::Error) -> Result<(), Refusal> {
+    match error {
+        sys::Error::Gone(_) => Ok(()),
+        other => Err(refusal(other)),
     }
 }
 

@@ -14,8 +14,8 @@ use sys::thread::{Identity, State};
 pub struct Known {
     /// Which.
     pub tree: usize,
-    /// Its processes.
-    pub processes: Vec<u32>,
+    /// Its processes, by their first threads: a number that is another's by now leads nowhere.
+    pub processes: Vec<Identity>,
     /// Its threads.
     pub threads: Vec<Identity>,
 }
@@ -44,21 +44,32 @@ pub(super) enum Inherited {
 /// Looks for threads that belong to `known` and are not among it, until nothing new appears.
 pub fn find<K: Kernel>(kernel: &K, known: &Known) -> Vec<Found<K::Thread>> {
     let mut seen: BTreeSet<Identity> = known.threads.iter().copied().collect();
-    let mut processes: BTreeSet<u32> = known.processes.iter().copied().collect();
+    let mut processes: BTreeSet<Identity> = known.processes.iter().copied().collect();
     let mut found = Vec::new();
     loop {
         let before = (found.len(), processes.len());
-        for pid in processes.clone() {
-            let Some(leader) = kernel.open(pid).ok().map(|leader| kernel.identity(&leader)) else { continue };
-            for tid in kernel.threads(pid).unwrap_or_default() {
+        for leader in processes.clone() {
+            let pid = leader.tid;
+            let Ok(held) = kernel.open_as(leader) else { continue };
+            let (threads, children) = (kernel.threads(pid), kernel.children(pid));
+            // Had it ended by then, they may be those of a later process of its number.
+            if kernel.status(&held).is_err() {
+                continue;
+            }
+            for tid in threads.unwrap_or_default() {
                 let Ok(thread) = kernel.open(tid) else { continue };
                 let identity = kernel.identity(&thread);
-                let Ok(status) = kernel.status(&thread) else { continue };
-                if status.state != State::Dead && seen.insert(identity) {
+                let (Ok(status), Ok(process)) = (kernel.status(&thread), kernel.process(&thread)) else { continue };
+                if process == pid && status.state != State::Dead && seen.insert(identity) {
                     found.push(Found { thread, identity, leader, parent: status.parent });
                 }
             }
-            processes.extend(kernel.children(pid).unwrap_or_default());
+            for child in children.unwrap_or_default() {
+                let Ok(thread) = kernel.open(child) else { continue };
+                if kernel.status(&thread).is_ok_and(|status| status.parent == pid) {
+                    processes.insert(kernel.identity(&thread));
+                }
+            }
         }
         if before == (found.len(), processes.len()) {
             return found;
@@ -79,7 +90,7 @@ impl<K: Kernel> Dispatcher<K> {
             });
             let known = &mut all[at];
             known.threads.extend(client.members.iter().map(|member| member.identity));
-            known.processes.extend(client.members.iter().map(|member| member.leader.tid));
+            known.processes.extend(client.members.iter().map(|member| member.leader));
         }
         for known in &mut all {
             known.processes.sort_unstable();
@@ -99,7 +110,7 @@ impl<K: Kernel> Dispatcher<K> {
         Some(self.beginner(e, new).map_or(now, |(parent, confined)| inherited(now, &parent.original, &confined)))
     }
 
-    /// Who began it: the first thread of its process, or of the process that began that.
+    /// Who began it: the first thread of its process, or of the process that began that, or any other of those.
     fn beginner(&self, e: EntityId, new: &Found<K::Thread>) -> Option<(&Member<K::Thread>, CpuSet)> {
         let tree = self.clients.get(e)?.tree;
         let lanes = || self.clients.iter().filter(move |(_, client)| client.tree == tree);
@@ -111,6 +122,8 @@ impl<K: Kernel> Dispatcher<K> {
         with(&|member| member.identity == new.leader)
             .or_else(|| with(&|member| member.leader == new.leader))
             .or_else(|| with(&|member| member.identity.tid == new.parent))
+            // Its first thread may have ended before it was ever seen.
+            .or_else(|| with(&|member| member.leader.tid == new.parent))
     }
 }
 

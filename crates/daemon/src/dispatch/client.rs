@@ -4,7 +4,7 @@ use super::journal::Ledger;
 use crate::Reason;
 use crate::kernel::Kernel;
 use crate::table::{Original, Row, Table};
-use sched::{CpuId, EntityId, Limit, Nanos, Reservation};
+use sched::{CpuId, CpuSet, EntityId, Limit, Nanos, Reservation};
 use sys::attributes::Attributes;
 use sys::thread::Identity;
 
@@ -67,6 +67,8 @@ pub(super) struct Since {
     pub(super) ran: Nanos,
     /// Whether any of its threads has been put on a CPU.
     pub(super) dispatched: bool,
+    /// Whether any has ended: what that one had had since is not known.
+    pub(super) ended: bool,
 }
 
 impl<T> Client<T> {
@@ -99,7 +101,7 @@ impl<T> Client<T> {
 
     /// Reads what its threads have had since that was last read. Those that have ended leave it and the table.
     pub(super) fn read<K: Kernel<Thread = T>>(&mut self, kernel: &K, table: &Table) -> Since {
-        let mut since = Since { ran: Nanos::ZERO, dispatched: false };
+        let mut since = Since { ran: Nanos::ZERO, dispatched: false, ended: false };
         self.members.retain_mut(|member| match kernel.usage(&member.thread) {
             Ok(usage) => {
                 since.ran += usage.ran.saturating_sub(member.ran);
@@ -109,6 +111,7 @@ impl<T> Client<T> {
             }
             Err(_) => {
                 table.forget(member.row);
+                since.ended = true;
                 false
             }
         });
@@ -152,6 +155,22 @@ impl<T> Client<T> {
                 Err(refused) => self.trouble = Some(refused.into()),
             }
         }
+    }
+
+    /// What somebody else has made of a thread of it that we had raised, or where to somebody has sent it.
+    pub(super) fn find_changed<K: Kernel<Thread = T>>(&self, kernel: &K) -> Option<Reason> {
+        let Level::Raised(priority) = self.level else { return None };
+        let (level, confined) = (Attributes::raised(priority), CpuSet::one(self.cpu));
+        self.members.iter().find_map(|member| {
+            let tid = member.identity.tid;
+            let what = match (kernel.attributes(&member.thread), kernel.affinity(&member.thread)) {
+                (Ok(found), _) if found != level => found.to_string(),
+                (_, Ok(found)) if found != confined => format!("one for CPUs {found}"),
+                _ => return None,
+            };
+            let why = format!("somebody else has made thread {tid} {what}, so no promise can be kept to it");
+            Some(Reason::new(why, "to let only one see to it"))
+        })
     }
 
     /// Has its wake-up noticed, or not any more.

@@ -24,6 +24,7 @@ pub use adopt::{Found, Known, find};
 
 use crate::Reason;
 use crate::kernel::{Kernel, priority};
+use crate::restore::restore_where;
 use crate::table::Table;
 use client::{Client, Clients, Level};
 use journal::{Journal, Ledger};
@@ -32,6 +33,7 @@ use sched::{
     Refused, State, Wake,
 };
 use std::sync::Arc;
+use sys::thread::Identity;
 use trace::Event;
 
 /// How often somebody whose wake-up this host does not tell of is looked at, at most and at least.
@@ -244,8 +246,13 @@ impl<K: Kernel> Dispatcher<K> {
     /// Has who runs on `cpu` pay for what it has had.
     fn measure(&mut self, cpu: CpuId, now: Instant) {
         let Some(client) = self.machine.running(cpu).and_then(|e| self.clients.get_mut(e)) else { return };
-        let time = client.read(&self.kernel, &self.table).ran;
+        let since = client.read(&self.kernel, &self.table);
         let cost = &mut self.costs[cpu.index()];
+        let mut time = since.ran;
+        if since.ended {
+            // Who ends between two turns takes what it had had along: at most what nobody else was seen to have.
+            time = time.max(now.saturating_since(cost.begun).saturating_sub(cost.ran));
+        }
         if self.machine.until(cpu) <= now {
             cost.learn(now.saturating_since(cost.begun).saturating_sub(cost.ran + time));
         }
@@ -255,9 +262,10 @@ impl<K: Kernel> Dispatcher<K> {
 
     /// Who runs on `cpu` sleeps.
     fn block(&mut self, cpu: CpuId, now: Instant) {
-        let running = self.machine.running(cpu).and_then(|e| self.clients.get_mut(e));
-        if let Some(ledger) = running.and_then(|client| client.ledger.as_mut()) {
-            *ledger = ledger.interrupted();
+        if let Some(client) = self.machine.running(cpu).and_then(|e| self.clients.get_mut(e)) {
+            client.ledger = client.ledger.map(Ledger::interrupted);
+            // Who is not raised any more wants the CPU and is quiet, over and over again.
+            client.trouble = client.trouble.take().or_else(|| client.find_changed(&self.kernel));
         }
         self.input(now, Input::Block { cpu });
     }
@@ -508,22 +516,34 @@ impl<K: Kernel> Dispatcher<K> {
             _ => {}
         }
         client.set_awaited(false, &self.kernel);
-        if client.level != Level::Own {
-            client.set_level(Level::Own, &self.kernel);
-        }
-        if client.stopped {
-            client.set_stopped(false, &self.kernel, &self.table);
-        }
-        let confined = CpuSet::one(client.cpu);
-        for member in &client.members {
-            give_back_cpus(&self.kernel, &member.thread, &confined, &member.original.affinity);
-            self.table.forget(member.row);
-        }
+        self.give_back(&mut client);
         self.call.insert(client.cpu);
         self.kicked.insert(client.cpu);
         self.machine.detach(now, e);
         self.journal.note(now, Event::Detach { entity: e });
         self.left.push(Left { entity: e, name: client.name, trouble: client.trouble });
+    }
+
+    /// The threads of a client that leaves are what they were.
+    fn give_back(&mut self, client: &mut Client<K::Thread>) {
+        let goes_on = self.clients.iter().any(|(_, other)| other.tree == client.tree);
+        if goes_on {
+            // Its processes have threads that stay where they are.
+            if client.level != Level::Own {
+                client.set_level(Level::Own, &self.kernel);
+            }
+            let confined = CpuSet::one(client.cpu);
+            for member in &client.members {
+                give_back_cpus(&self.kernel, &member.thread, &confined, &member.original.affinity);
+            }
+        } else {
+            // And so are those that were born since they were last looked for.
+            let leaders: Vec<Identity> = client.members.iter().map(|member| member.leader).collect();
+            restore_where(&self.kernel, &self.table, |entry| leaders.contains(&entry.leader));
+        }
+        for member in &client.members {
+            self.table.forget(member.row);
+        }
     }
 
     /// Those that cannot be served any more, and those of whom nothing is left.

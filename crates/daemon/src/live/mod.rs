@@ -28,6 +28,11 @@ use trace::Event;
 /// How many threads the table of originals has room for.
 const ROWS: usize = 4096;
 
+/// The knobs of `edf` on a real host: the machine deals in time that was promised alone, a slice that ran over is taken from the
+/// next, and periods follow the beat of who sleeps (docs/decisions/0012).
+pub const WORDS: [(&str, &str); 4] =
+    [("enforce", "hard"), ("placement", "partitioned"), ("late", "carry"), ("rest", "renew")];
+
 /// How the daemon is set up.
 #[derive(Clone, Debug)]
 pub struct Setup {

@@ -1,0 +1,33 @@
+//! `tactus compare`: what a simulation says everybody would get, beside what they get.
+
+use crate::args::Compare;
+use crate::run::keep;
+use crate::run::outcome::Kept;
+use crate::run::plan::{self, Plan};
+use crate::{Failure, output};
+use lab::report::{Widths, compared, short, side_by_side};
+use lab::scenario::Scenario;
+
+pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
+    let mut scenario = Scenario::read(&args.scenario)?;
+    if let Some(length) = &args.length {
+        scenario.length = lab::length(length)?;
+    }
+    let plan = plan::from_scenario(scenario, args.json)?;
+    let terms = plan::terms(None)?;
+    let played = keep(&terms, &plan)?;
+    let kept = Kept::new(&plan, &terms, played);
+    // As on this host: what nobody was promised is left to the kernel there, and is what is left here.
+    let Plan { scenario, .. } = &plan;
+    let predicted = lab::run(scenario, terms.setup.policy, &terms.predicting(), 0, &mut [])?;
+    let compared = compared(&predicted, &kept.report);
+    if args.json {
+        output::print(&output::json(&compared)?)?;
+        output::complain(&kept.remarks());
+        return Ok(());
+    }
+    let title = format!("{}: predicted and observed, {}", scenario.name, short(kept.scenario.length.as_ns()));
+    let width = args.width.unwrap_or_else(output::width);
+    let text = output::heading(&title) + "\n\n" + &side_by_side(&compared, Widths(width)) + &kept.remarks();
+    Ok(output::print(&format!("{text}\n{}\n", output::folded(&terms.said(), width.into()).join("\n")))?)
+}

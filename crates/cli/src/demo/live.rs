@@ -1,0 +1,174 @@
+//! The demo on this machine: the same processes twice.
+
+use super::outcome::{self, Side};
+use super::seen::{self, Watcher};
+use super::{CELLS, PICTURE, PICTURE_ROWS_MOST, ROWS_MOST, SCENARIO, TRACE, window};
+use crate::args::Demo;
+use crate::output::Draft;
+use crate::record::{TraceFile, Watch, Window};
+use crate::run::outcome::Kept;
+use crate::run::plan::{Plan, Terms, from_scenario};
+use crate::run::play::{Played, play};
+use crate::run::{keep, refused};
+use crate::{Failure, output, picture};
+use anyhow::Context;
+use daemon::kernel::priority;
+use lab::report::{Report, Runs};
+use lab::scenario::{EntitySpec, Scenario};
+use sched::{Instant, Nanos};
+use sim::Meter;
+use std::io::Write;
+use std::path::Path;
+use sys::attributes::{self, Attributes};
+use sys::child::{Child, Work};
+use trace::{Event, Header, Sink, Timeline};
+
+/// How many on each CPU take whatever they get.
+const BATCH: usize = 5;
+/// What is promised above what is needed, for interrupts and switches. Unit: percent.
+const ABOVE: u64 = 10;
+/// What the first run is called, in which nobody is promised anything.
+const KERNEL: &str = "the kernel";
+/// And the second.
+pub(super) const TACTUS: &str = "Tactus";
+
+/// Whether promises can be kept here.
+///
+/// # Errors
+/// They cannot, and why.
+pub(super) fn is_possible(terms: &Terms) -> Result<(), Failure> {
+    let said = |error: sys::Error| refused(&error.into());
+    let child = Child::start(Work::Sleep).map_err(said)?;
+    attributes::set(child.pid(), Attributes::raised(priority::RAISED)).map_err(said)?;
+    let held = terms.setup.directory.lock().map_err(|busy| refused(&busy.into()))?;
+    drop(held);
+    Ok(())
+}
+
+/// The two that need their time, and as many others as make a fair share too little.
+fn scenario(seconds: u64) -> Result<Scenario, Failure> {
+    let mut scenario = Scenario::from_bytes("scenarios/demo.toml", SCENARIO.as_bytes().to_vec())?;
+    scenario.length = Nanos::s(seconds);
+    let cpus = sys::affinity::get(sys::thread::current()).map_or(1, |cpus| cpus.len());
+    let hog = scenario.entities.iter().find(|entity| entity.name.starts_with("batch")).cloned();
+    scenario.entities.retain(|entity| !entity.name.starts_with("batch"));
+    for entity in &mut scenario.entities {
+        if let Some(reservation) = &mut entity.params.reservation {
+            reservation.slice = reservation.slice.scale(100 + ABOVE, 100);
+        }
+    }
+    let hog = hog.expect("the demo has batch VMs");
+    let named = |nth: usize| EntitySpec { name: format!("batch-{nth:02}"), group: None, ..hog.clone() };
+    scenario.entities.extend((1..=BATCH * cpus).map(named));
+    scenario.entities.iter_mut().for_each(|entity| entity.group = None);
+    scenario.groups.clear();
+    Ok(scenario)
+}
+
+/// One of the two runs, and what of it can be seen from outside.
+struct Run {
+    kept: Kept,
+    side: Side,
+    /// Who ran when, where this host tells; else what the dispatcher knows.
+    events: Vec<(Instant, Event)>,
+}
+
+pub(super) fn run(args: &Demo, terms: &Terms) -> Result<(), Failure> {
+    let promised = from_scenario(scenario(args.seconds)?, false)?;
+    let mut alone = promised.clone();
+    alone.parts.iter_mut().for_each(|part| part.wish = None);
+    let drafts = (!args.json).then(|| Draft::create(Path::new(PICTURE))).transpose()?;
+    let watcher = Watcher::begin();
+    let in_order = output::end_in_order();
+    let played = play(None, &alone, "as the kernel schedules")?;
+    drop(in_order);
+    if played.interrupted {
+        return Err(anyhow::anyhow!("interrupted").into());
+    }
+    let first = finish(&alone, terms, played, watcher, KERNEL);
+    let watcher = Watcher::begin();
+    let played = keep(terms, &promised)?;
+    if played.interrupted {
+        return Err(anyhow::anyhow!("interrupted").into());
+    }
+    let runs = [first, finish(&promised, terms, played, watcher, TACTUS)];
+    if args.json {
+        let reports: Vec<Report> = runs.iter().map(|run| run.kept.report.clone()).collect();
+        let text = output::json(&Runs { simulated: false, runs: &reports })?;
+        return Ok(output::print(&text)?);
+    }
+    show(&runs, terms, drafts)
+}
+
+/// What came of a run.
+fn finish(plan: &Plan, terms: &Terms, played: Played, watcher: Watcher, name: &str) -> Run {
+    let switches = watcher.end();
+    let mut kept = Kept::new(plan, terms, played);
+    kept.report.policy = name.to_string();
+    kept.header.policy = name.to_string();
+    if name == KERNEL {
+        kept.report.knobs.clear();
+    }
+    let mut meter = Meter::new();
+    kept.played.events.iter().for_each(|(at, event)| meter.record(*at, event));
+    let side = Side::new(kept.report.clone(), &meter);
+    let events =
+        switches.map_or_else(|| kept.played.events.clone(), |switches| seen::events(plan, &kept.played, &switches));
+    Run { kept, side, events }
+}
+
+fn show(runs: &[Run; 2], terms: &Terms, picture: Option<Draft>) -> Result<(), Failure> {
+    let [first, second] = runs;
+    let length = first.kept.scenario.length.min(second.kept.scenario.length);
+    let window = window(length);
+    let timelines = [timeline(first, window)?, timeline(second, window)?];
+    let mut text = opening(&second.kept.scenario);
+    let sides = [&first.side, &second.side];
+    text += &outcome::table(&sides);
+    text += "\n";
+    text += &outcome::sentence(&sides);
+    text += &second.kept.remarks();
+    for (run, timeline) in runs.iter().zip(&timelines) {
+        text += &format!("\n{} at {}, one column a millisecond:\n\n", run.kept.report.policy, window.from);
+        text += &picture::gantt(timeline, window, CELLS, ROWS_MOST);
+    }
+    text += &format!("\n{}\n", output::folded(&terms.said(), 100).join("\n"));
+    if let Some(mut picture) = picture {
+        let title = format!("The same processes as {KERNEL} schedules them, and under Tactus");
+        let svg = picture::svg(&title, &timelines.each_ref(), window, PICTURE_ROWS_MOST);
+        picture.file().write_all(svg.as_bytes()).context("cannot write the picture")?;
+        let mut trace = TraceFile::create(Path::new(TRACE), &second.kept.header)?;
+        seen::chained(&first.events, &second.events).iter().for_each(|(at, event)| trace.record(*at, event));
+        trace.finish()?.keep()?;
+        picture.keep()?;
+        text += &format!(
+            "Wrote the picture of both to {PICTURE}, and everything, one after the other, to {TRACE} (ui.perfetto.dev).\n\
+             Next: tactus run --period 10ms --slice 2ms -- COMMAND, tactus doctor.\n"
+        );
+    }
+    Ok(output::print(&text)?)
+}
+
+fn timeline(run: &Run, window: Window) -> anyhow::Result<Timeline> {
+    let mut watch = Watch::new(&Header { ..run.kept.header.clone() }, window);
+    run.events.iter().for_each(|(at, event)| watch.record(*at, event));
+    watch.finish()
+}
+
+fn opening(scenario: &Scenario) -> String {
+    let cpus = scenario.host.cpus;
+    let heading = format!(
+        "The same processes on this machine twice, {} each: as the kernel schedules them, and under Tactus.",
+        scenario.length
+    );
+    format!(
+        "{}\n\n\
+         interactive  needs  2 ms of CPU time in every  10 ms (a game, a call)\n\
+         steady       needs 20 ms of CPU time in every 100 ms (a video, a control loop)\n\
+         batch        is {} processes on {cpus} CPU{} that take whatever they get\n\n\
+         Tactus promises the first two what they need and {ABOVE} % more, and leaves the rest to the kernel.\n\n",
+        output::heading(&heading),
+        scenario.entities.len() - 2,
+        if cpus == 1 { "" } else { "s" },
+    )
+}

@@ -1,0 +1,179 @@
+//! Who ran when, as the kernel itself tells: the same for both runs, whoever decided.
+
+use crate::run::plan::Plan;
+use crate::run::play::Played;
+use sched::{CpuId, EntityId, Instant, Nanos, Params, Wake};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use sys::attributes::{self, Attributes};
+use sys::switches::{Seen, Switch, Switches, Turn};
+use sys::{affinity, clock, thread};
+use trace::Event;
+
+/// How often what the kernel tells is read, before it runs out of room for it.
+const READ: Nanos = Nanos::ms(5);
+/// The most switches that are kept.
+const MOST: usize = 2_000_000;
+/// Between two runs in one trace.
+const PAUSE: Nanos = Nanos::ms(100);
+/// The processes of the second run have numbers from here on in a trace of both.
+const SECOND: u32 = 1_000;
+
+/// Reads the switches of all CPUs until it is ended.
+pub(super) struct Watcher {
+    over: Arc<AtomicBool>,
+    /// None: this host does not tell.
+    reader: Option<JoinHandle<Vec<Switch>>>,
+}
+
+impl Watcher {
+    pub(super) fn begin() -> Watcher {
+        let over = Arc::new(AtomicBool::new(false));
+        let cpus = affinity::get(thread::current()).ok();
+        let watched = cpus.map(|cpus| cpus.iter().map(Switches::on_cpu).collect::<sys::Result<Vec<Switches>>>());
+        let Some(Ok(mut watched)) = watched else { return Watcher { over, reader: None } };
+        let until = Arc::clone(&over);
+        let read = move || {
+            // Nobody of the demo keeps it from reading in time; it takes next to nothing.
+            let _ = attributes::apply(thread::current(), Attributes::raised(1));
+            let mut all = Vec::new();
+            while !until.load(Ordering::Relaxed) {
+                clock::sleep(READ);
+                for switches in &mut watched {
+                    while let Some(seen) = switches.next_seen() {
+                        match seen {
+                            Seen::Switch(switch) if all.len() < MOST => all.push(switch),
+                            Seen::Switch(_) | Seen::Lost(_) => {}
+                        }
+                    }
+                }
+            }
+            all
+        };
+        let reader = std::thread::Builder::new().name("tactus-switches".to_string()).spawn(read).ok();
+        Watcher { over, reader }
+    }
+
+    /// What was seen, in order; none where this host does not tell.
+    pub(super) fn end(self) -> Option<Vec<Switch>> {
+        self.over.store(true, Ordering::Relaxed);
+        let mut all = self.reader?.join().ok()?;
+        all.sort_by_key(|switch| switch.at);
+        Some(all)
+    }
+}
+
+/// What is known of one process on the way through the switches.
+#[derive(Clone, Copy)]
+struct State {
+    entity: EntityId,
+    runnable: bool,
+    on: Option<CpuId>,
+}
+
+/// The run as it was seen from outside, with the jobs as their processes tell of them.
+pub(super) fn events(plan: &Plan, played: &Played, switches: &[Switch]) -> Vec<(Instant, Event)> {
+    let end = Instant::ZERO + played.length;
+    let mut all = Vec::with_capacity(switches.len() + 64);
+    let mut states: BTreeMap<u32, State> = BTreeMap::new();
+    let mut entities: BTreeMap<EntityId, EntityId> = BTreeMap::new();
+    for (index, (part, came)) in plan.parts.iter().zip(&played.ends).enumerate() {
+        let entity = EntityId::new(u32::try_from(index).expect("parts are few"), 0);
+        let params = Params { reservation: part.wish.as_ref().map(|wish| wish.reservation), ..Params::default() };
+        all.push((Instant::ZERO, Event::Attach { entity, name: part.name.clone(), params: Box::new(params) }));
+        states.insert(came.pid, State { entity, runnable: false, on: None });
+        entities.extend(came.entities.iter().map(|&theirs| (theirs, entity)));
+    }
+    let mut seats: BTreeMap<CpuId, u32> = BTreeMap::new();
+    for switch in switches {
+        let at = Instant::ZERO + switch.at.saturating_since(played.start);
+        if switch.at >= played.start && at < end {
+            step(switch, at, &mut states, &mut seats, &mut all);
+        }
+    }
+    let of_jobs = played.events.iter().filter_map(|(at, event)| {
+        let entity = |theirs: &EntityId| entities.get(theirs).copied();
+        Some((
+            *at,
+            match event {
+                Event::Release { entity: e, deadline } => Event::Release { entity: entity(e)?, deadline: *deadline },
+                Event::Complete { entity: e } => Event::Complete { entity: entity(e)? },
+                Event::Woke { entity: e, late } => Event::Woke { entity: entity(e)?, late: *late },
+                Event::Background { .. } | Event::Ran { .. } => return None,
+                _ => return None,
+            },
+        ))
+    });
+    all.extend(of_jobs);
+    all.sort_by_key(|&(at, _)| at);
+    all.push((end, Event::End));
+    all
+}
+
+/// One switch, if it is of one of ours.
+fn step(
+    switch: &Switch,
+    at: Instant,
+    states: &mut BTreeMap<u32, State>,
+    seats: &mut BTreeMap<CpuId, u32>,
+    all: &mut Vec<(Instant, Event)>,
+) {
+    let Some(state) = states.get_mut(&switch.tid) else { return };
+    let (entity, cpu) = (state.entity, switch.cpu);
+    match switch.turn {
+        Turn::In if state.on.is_none() && !seats.contains_key(&cpu) => {
+            if !std::mem::replace(&mut state.runnable, true) {
+                all.push((at, Event::Wake { entity, why: Wake::Resumed }));
+            }
+            all.push((at, Event::Run { cpu, entity, until: Instant::NEVER }));
+            state.on = Some(cpu);
+            seats.insert(cpu, switch.tid);
+        }
+        Turn::Blocked | Turn::Preempted if state.on == Some(cpu) => {
+            if switch.turn == Turn::Blocked {
+                state.runnable = false;
+                all.push((at, Event::Block { cpu }));
+            }
+            all.push((at, Event::Stop { cpu, entity }));
+            state.on = None;
+            seats.remove(&cpu);
+        }
+        // The record begins in the midst of things.
+        _ => {}
+    }
+}
+
+/// Both runs in one, the second after the first.
+pub(super) fn chained(first: &[(Instant, Event)], second: &[(Instant, Event)]) -> Vec<(Instant, Event)> {
+    let over = first.last().map_or(Instant::ZERO, |(at, _)| *at);
+    let mut all: Vec<(Instant, Event)> = first.iter().filter(|(_, event)| *event != Event::End).cloned().collect();
+    let attached = first.iter().filter_map(|(_, event)| match event {
+        Event::Attach { entity, .. } => Some(*entity),
+        _ => None,
+    });
+    all.extend(attached.collect::<Vec<_>>().into_iter().map(|entity| (over, Event::Detach { entity })));
+    let begun = over.saturating_add(PAUSE);
+    let later = |at: Instant| if at == Instant::NEVER { at } else { begun.saturating_add(at.since(Instant::ZERO)) };
+    let theirs = |entity: EntityId| EntityId::new(SECOND + u32::try_from(entity.index()).unwrap_or(0), 0);
+    all.extend(second.iter().map(|(at, event)| (later(*at), renamed(event, &theirs, &later))));
+    all
+}
+
+/// The same of another entity, at another time.
+fn renamed(event: &Event, of: &impl Fn(EntityId) -> EntityId, at: &impl Fn(Instant) -> Instant) -> Event {
+    match event.clone() {
+        Event::Attach { entity, name, params } => {
+            Event::Attach { entity: of(entity), name: name + " (promised)", params }
+        }
+        Event::Wake { entity, why } => Event::Wake { entity: of(entity), why },
+        Event::Run { cpu, entity, until } => Event::Run { cpu, entity: of(entity), until: at(until) },
+        Event::Stop { cpu, entity } => Event::Stop { cpu, entity: of(entity) },
+        Event::Release { entity, deadline } => Event::Release { entity: of(entity), deadline: at(deadline) },
+        Event::Complete { entity } => Event::Complete { entity: of(entity) },
+        Event::Woke { entity, late } => Event::Woke { entity: of(entity), late },
+        Event::Detach { entity } => Event::Detach { entity: of(entity) },
+        other => other,
+    }
+}

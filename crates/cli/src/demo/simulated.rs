@@ -1,0 +1,91 @@
+//! The demo where promises cannot be kept for real: the same, simulated.
+
+use super::outcome::{self, Side};
+use super::progress::Follow;
+use super::{CELLS, PICTURE, PICTURE_ROWS_MOST, ROWS_MOST, SCENARIO, window};
+use crate::args::Demo;
+use crate::output::Draft;
+use crate::record::{Watch, Window};
+use crate::{Failure, output, picture};
+use anyhow::Context;
+use daemon::Reason;
+use lab::Choice;
+use lab::report::{Report, Runs};
+use lab::scenario::Scenario;
+use sched::Nanos;
+use sim::Meter;
+use std::io::Write;
+use std::path::Path;
+use trace::{Header, Sink, Timeline};
+
+/// The policy that stands for what hosts run today.
+const FAIR: &str = "cfs";
+/// The policy that keeps promises.
+const PROMISING: &str = "edf";
+
+/// Simulates, because of `why` nothing can be promised for real.
+pub(super) fn run(args: &Demo, why: &Reason) -> Result<(), Failure> {
+    let mut scenario = Scenario::from_bytes("scenarios/demo.toml", SCENARIO.as_bytes().to_vec())?;
+    scenario.length = Nanos::s(args.seconds);
+    let names = [FAIR, PROMISING].map(str::to_string);
+    let choices = lab::choose(&scenario, &names, &[])?;
+    let seed = scenario.seed.unwrap_or(0);
+    let window = window(scenario.length);
+    let mut picture = (!args.json).then(|| Draft::create(Path::new(PICTURE))).transpose()?;
+    let mut sides = Vec::with_capacity(choices.len());
+    let mut timelines = Vec::with_capacity(choices.len());
+    for choice in &choices {
+        let (side, timeline) = simulate(&scenario, choice, seed, window)?;
+        sides.push(side);
+        timelines.push(timeline);
+    }
+    if args.json {
+        let runs: Vec<Report> = sides.iter().map(|side| side.report.clone()).collect();
+        let text = output::json(&Runs { simulated: true, runs: &runs })?;
+        return Ok(output::print(&text)?);
+    }
+    let mut text = opening(&scenario, why);
+    text += &outcome::table(&sides.iter().collect::<Vec<_>>());
+    text += "\n";
+    text += &outcome::sentence(&sides.iter().collect::<Vec<_>>());
+    for (side, timeline) in sides.iter().zip(&timelines) {
+        text += &format!("\n{} at {}, one column a millisecond:\n\n", side.report.policy, window.from);
+        text += &picture::gantt(timeline, window, CELLS, ROWS_MOST);
+    }
+    if let Some(mut picture) = picture.take() {
+        let title = format!("The same VMs under {FAIR} and under {PROMISING}, simulated");
+        let drawn: Vec<&Timeline> = timelines.iter().collect();
+        let svg = picture::svg(&title, &drawn, window, PICTURE_ROWS_MOST);
+        picture.file().write_all(svg.as_bytes()).context("cannot write the picture")?;
+        picture.keep()?;
+    }
+    text += &format!("\nWrote the picture of both to {PICTURE}. Next: tactus sim SCENARIO, tactus policies.\n");
+    text += &format!("This was a simulation: {}. See tactus doctor.\n", why.why);
+    Ok(output::print(&text)?)
+}
+
+fn simulate(scenario: &Scenario, choice: &Choice, seed: u64, window: Window) -> Result<(Side, Timeline), Failure> {
+    let header = Header { policy: choice.policy.name.to_string(), cpus: scenario.host.cpus, seed };
+    let (mut meter, mut watch) = (Meter::new(), Watch::new(&header, window));
+    let mut progress = Follow::new(choice.policy.name, scenario.length);
+    let mut sinks: [&mut dyn Sink; 3] = [&mut meter, &mut watch, &mut progress];
+    let report = lab::run(scenario, choice.policy, &choice.knobs, seed, &mut sinks)?;
+    progress.finish();
+    Ok((Side::new(report, &meter), watch.finish()?))
+}
+
+fn opening(scenario: &Scenario, why: &Reason) -> String {
+    let heading = format!(
+        "This is a simulation ({}): {} CPUs, {} of their time, the same work under two policies.",
+        why.why, scenario.host.cpus, scenario.length
+    );
+    format!(
+        "{}\n\n\
+         interactive  needs  2 ms of CPU time in every  10 ms (a game, a call)\n\
+         steady       needs 20 ms of CPU time in every 100 ms (a video, a control loop)\n\
+         batch        is twelve VMs that take whatever they get\n\n\
+         {FAIR} shares the CPUs out equally; {PROMISING} promises the first two what they need \
+         and shares out the rest.\n\n",
+        output::heading(&heading)
+    )
+}

@@ -1,0 +1,143 @@
+//! What comes out of a live run: the same table, trace and picture as of a simulation.
+
+use super::plan::{Plan, Terms};
+use super::play::Played;
+use crate::args::Output;
+use crate::output::Draft;
+use crate::record::{TraceFile, Watch, Window};
+use crate::{Failure, output, picture};
+use anyhow::Context;
+use lab::Grant;
+use lab::live::observed;
+use lab::report::{self, Report, Runs, Widths, short};
+use lab::scenario::Scenario;
+use sched::Nanos;
+use sim::meter::Meter;
+use std::io::Write;
+use trace::{Header, Sink, Timeline};
+
+/// How many entities a drawing shows.
+const ROWS_MOST: usize = 20;
+
+/// A live run and its report.
+pub(crate) struct Kept {
+    pub(crate) played: Played,
+    pub(crate) report: Report,
+    /// The scenario as it was: of the length that it had.
+    pub(crate) scenario: Scenario,
+    pub(crate) header: Header,
+}
+
+impl Kept {
+    pub(crate) fn new(plan: &Plan, terms: &Terms, played: Played) -> Kept {
+        let mut meter = Meter::new();
+        played.events.iter().for_each(|(at, event)| meter.record(*at, event));
+        let mut scenario = plan.scenario.clone();
+        scenario.length = played.length.max(Nanos::ns(1));
+        let grants: Vec<Option<Grant>> = scenario.entities.iter().map(|entity| granted(&entity.params)).collect();
+        let (policy, knobs) = (terms.setup.policy, &terms.setup.knobs);
+        let report = observed(&scenario, policy, knobs, 0, &meter, &grants);
+        let header = Header { policy: policy.name.to_string(), cpus: scenario.host.cpus, seed: 0 };
+        Kept { played, report, scenario, header }
+    }
+
+    /// What is drawn of it.
+    pub(crate) fn timeline(&self, window: Window) -> anyhow::Result<Timeline> {
+        let mut watch = Watch::new(&self.header, window);
+        self.played.events.iter().for_each(|(at, event)| watch.record(*at, event));
+        watch.finish()
+    }
+
+    /// Writes everything that happened into `file`.
+    pub(crate) fn write_into(&self, mut file: TraceFile) -> anyhow::Result<Draft> {
+        self.played.events.iter().for_each(|(at, event)| file.record(*at, event));
+        file.finish()
+    }
+
+    /// What has to be known of it besides.
+    pub(crate) fn remarks(&self) -> String {
+        let mut text = String::new();
+        let played = &self.played;
+        for (name, reason) in &played.troubles {
+            text += &format!("\n{name} was not served to the end: {}", reason.why);
+            text += if reason.remedy.is_empty() { "" } else { "; right would be " };
+            text += &format!("{}.\n", reason.remedy);
+        }
+        if !played.is_seen {
+            text += "\nThis host does not tell when a thread wakes: it is looked at every millisecond, so wake-ups are noticed late. \
+                     Right would be CAP_PERFMON.\n";
+        }
+        if played.lost > 0 {
+            text += &format!("\n{} events are missing: more happened than could be kept.\n", played.lost);
+        }
+        text
+    }
+}
+
+/// What somebody was promised.
+fn granted(params: &sched::Params) -> Option<Grant> {
+    params.reservation.map(|reservation| Grant { slice: reservation.slice, period: reservation.period })
+}
+
+/// Where a run is shown.
+pub(crate) struct Shown<'a> {
+    args: &'a Output,
+    picture: Option<Draft>,
+}
+
+impl<'a> Shown<'a> {
+    /// Says that it cannot be written before anything is run.
+    pub(crate) fn begin(args: &'a Output, _length: Option<Nanos>) -> Result<Shown<'a>, Failure> {
+        let picture = args.svg.as_deref().map(Draft::create).transpose()?;
+        Ok(Shown { args, picture })
+    }
+
+    pub(crate) fn show(&mut self, plan: &Plan, kept: &Kept, terms: &Terms) -> Result<(), Failure> {
+        let width = self.args.width.unwrap_or_else(output::width);
+        let window = Window::asked(&kept.scenario, self.args, width)?;
+        let trace = self.args.trace.as_deref().map(|path| TraceFile::create(path, &kept.header)).transpose()?;
+        let trace = trace.map(|file| kept.write_into(file)).transpose()?;
+        if self.picture.is_some() || !self.args.json {
+            let timeline = kept.timeline(window)?;
+            if let Some(picture) = &mut self.picture {
+                let svg = picture::svg(&plan.scenario.name, &[&timeline], window, ROWS_MOST);
+                picture.file().write_all(svg.as_bytes()).context("cannot write the picture")?;
+            }
+            if !self.args.json {
+                self.print(kept, terms, &timeline, window, width)?;
+            }
+        }
+        if self.args.json {
+            output::print(&output::json(&Runs { simulated: false, runs: std::slice::from_ref(&kept.report) })?)?;
+            output::complain(&kept.remarks());
+        }
+        for draft in trace.into_iter().chain(self.picture.take()) {
+            draft.keep()?;
+        }
+        Ok(())
+    }
+
+    fn print(&self, kept: &Kept, terms: &Terms, timeline: &Timeline, window: Window, width: u16) -> anyhow::Result<()> {
+        let cpus = kept.scenario.host.cpus;
+        let title = format!(
+            "{} under {}: {cpus} CPU{}, {} for real",
+            kept.scenario.name,
+            kept.report.policy,
+            if cpus == 1 { "" } else { "s" },
+            short(kept.scenario.length.as_ns()),
+        );
+        let mut text = output::heading(&title) + "\n\n";
+        text += &picture::gantt(timeline, window, picture::cells(&kept.scenario, width), ROWS_MOST);
+        text.push('\n');
+        text += &report::table(&kept.report, Widths(width));
+        text += &kept.remarks();
+        text.push('\n');
+        text += &(output::folded(&terms.said(), width.into()).join("\n") + "\n");
+        for (file, what) in [(&self.args.trace, "the trace"), (&self.args.svg, "the picture")] {
+            if let Some(file) = file {
+                text += &format!("Wrote {what} to {}.\n", file.display());
+            }
+        }
+        output::print(&text)
+    }
+}

@@ -1,0 +1,88 @@
+//! Runs daemon and guardian on simulated hosts, by seed, until one of their promises breaks.
+#![expect(clippy::disallowed_methods, reason = "how long to fuzz is real time")]
+
+use clap::Parser;
+use daemon::simulated::storm::{Finding, Options, Policies, Stats, run};
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Fuzzes daemon and guardian on simulated hosts until the time is over or a promise breaks.
+#[derive(Parser, Debug)]
+struct Arguments {
+    /// How long to go on.
+    #[arg(long, default_value_t = 1.0, value_parser = minutes)]
+    minutes: f64,
+    /// So many seeds, however long that takes.
+    #[arg(long, conflicts_with = "minutes")]
+    seeds: Option<u64>,
+    /// The first seed; what the clock says if there is none.
+    #[arg(long)]
+    first: Option<u64>,
+    /// Just this seed, once, telling what was done.
+    #[arg(long, conflicts_with_all = ["minutes", "seeds", "first"])]
+    seed: Option<u64>,
+}
+
+fn minutes(text: &str) -> Result<f64, String> {
+    let minutes = text.parse().ok().filter(|minutes: &f64| minutes.is_finite() && *minutes > 0.0);
+    minutes.ok_or_else(|| "right would be a number of minutes above zero".to_string())
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let find = |name| policies::find(name).expect("it is registered");
+    let policies = Policies { linux: find("linux"), edf: find("edf") };
+    if let Some(seed) = arguments.seed {
+        let options = Options::draw(seed);
+        println!("{options}");
+        return report(run(&options, &policies, true));
+    }
+    let quiet = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let code = campaign(&arguments, &policies);
+    std::panic::set_hook(quiet);
+    code
+}
+
+fn report(outcome: Result<Stats, Box<Finding>>) -> ExitCode {
+    match outcome {
+        Ok(stats) => {
+            println!("every promise kept: {stats:?}");
+            ExitCode::SUCCESS
+        }
+        Err(finding) => {
+            println!("FAILED\n{finding}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Seeds one after the other until time or number are over.
+fn campaign(arguments: &Arguments, policies: &Policies) -> ExitCode {
+    let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let first = arguments.first.unwrap_or(clock.as_secs());
+    println!("seeds from {first} on: cargo run -p daemon --example fuzz -- --seeds N --first {first}");
+    let (start, mut sum, mut runs) = (Instant::now(), Stats::default(), 0);
+    let share = Duration::from_secs_f64(arguments.minutes * 60.0);
+    while arguments.seeds.map_or_else(|| start.elapsed() < share, |most| runs < most) {
+        let options = Options::draw(first + runs);
+        match run(&options, policies, false) {
+            Ok(stats) => sum = sum.and(stats),
+            Err(_) => {
+                println!("\n{options}");
+                // Once more, to tell what was done.
+                return report(run(&options, policies, true));
+            }
+        }
+        runs += 1;
+        if std::io::stdout().is_terminal() {
+            print!("\r{runs} runs, {} steps ", sum.steps);
+            let _ = std::io::stdout().flush();
+        }
+    }
+    let seconds = start.elapsed().as_secs_f64();
+    println!("\r{runs} runs in {seconds:.1} s, every promise kept: {sum:?}");
+    println!("{:.0} steps and {:.0} acts a second", sum.steps as f64 / seconds, sum.acts as f64 / seconds);
+    ExitCode::SUCCESS
+}

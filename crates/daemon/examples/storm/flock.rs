@@ -1,0 +1,115 @@
+//! The processes that a storm goes over, and what is done to none but them.
+
+use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
+use sched::Nanos;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+use sys::clock;
+use sys::process::Process;
+use sys::thread::{self, State};
+
+/// What one of them is like.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Kind {
+    /// Never has enough.
+    Hog,
+    /// Its threads are born and die.
+    Threads,
+    /// Its children are born and die; all are nice.
+    Children,
+    /// Of nice 5.
+    Polite,
+    /// Two threads of SCHED_BATCH.
+    Batch,
+    /// SCHED_FIFO 1.
+    RealTime,
+    /// May use its last CPU alone.
+    Pinned,
+    /// Each of its threads is scheduled in another way.
+    Mixed,
+    /// Sleeps, and is stopped by the storm.
+    Waiting,
+}
+
+/// A process of the flock.
+#[derive(Debug)]
+pub(crate) struct Sheep {
+    pub(crate) kind: Kind,
+    child: Child,
+}
+
+impl Sheep {
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it is called where it is spoken of.
+    pub(crate) fn name(&self) -> String {
+        format!("{:?} (process {})", self.kind, self.pid())
+    }
+}
+
+impl Drop for Sheep {
+    fn drop(&mut self) {
+        // It may have ended. What it began ends with it.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// One process of each kind.
+#[derive(Debug)]
+pub(crate) struct Flock(pub(crate) Vec<Sheep>);
+
+impl Flock {
+    /// Begins them. Gives them once each is what it is to be.
+    pub(crate) fn gather() -> Result<Flock> {
+        let mut all = Vec::new();
+        for kind in Kind::value_variants() {
+            let mut sheep = begin(*kind)?;
+            let out = sheep.child.stdout.take().context("it is piped")?;
+            let mut line = String::new();
+            BufReader::new(out).read_line(&mut line)?;
+            ensure!(line == "ready\n", "{} did not become what it was to be", sheep.name());
+            if *kind == Kind::Waiting {
+                Process::open(sheep.pid())?.stop()?;
+                let is_stopped = || thread::status(sheep.pid()).is_ok_and(|status| status.state == State::Stopped);
+                ensure!(within(Nanos::s(2), is_stopped), "{} was not stopped", sheep.name());
+            }
+            all.push(sheep);
+        }
+        Ok(Flock(all))
+    }
+}
+
+fn begin(kind: Kind) -> Result<Sheep> {
+    let name = kind.to_possible_value().context("every kind has a name")?;
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["work", name.get_name(), &std::process::id().to_string()]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped());
+    let child = command.spawn().with_context(|| format!("cannot begin {command:?}"))?;
+    Ok(Sheep { kind, child })
+}
+
+/// Whether it becomes so within `limit`.
+pub(crate) fn within(limit: Nanos, is_so: impl FnMut() -> bool) -> bool {
+    after(limit, is_so).is_some()
+}
+
+/// After which time it is so, asked now and then for this long. Who asks is ahead of all ordinary threads, those of a daemon
+/// that have work to do included: it leaves them three quarters of the time.
+pub(crate) fn after(limit: Nanos, mut is_so: impl FnMut() -> bool) -> Option<Nanos> {
+    let begin = clock::now();
+    loop {
+        let asked = clock::now().saturating_since(begin);
+        if is_so() {
+            return Some(clock::now().saturating_since(begin));
+        }
+        if asked >= limit {
+            return None;
+        }
+        let took = clock::now().saturating_since(begin).saturating_sub(asked);
+        clock::sleep(took.saturating_mul(3).max(Nanos::ms(1)));
+    }
+}

@@ -1,0 +1,200 @@
+//! Whether threads are what they were.
+
+use sched::CpuSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use sys::attributes::{self, Attributes};
+use sys::thread::{self, Identity, State, Thread};
+use sys::{Error, Result, affinity};
+
+/// What a thread is, as far as a scheduler may change it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Looks {
+    pub(crate) attributes: Attributes,
+    pub(crate) affinity: CpuSet,
+    pub(crate) is_stopped: bool,
+}
+
+impl fmt::Display for Looks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} on CPUs {}", self.attributes, self.affinity)?;
+        if self.is_stopped { f.write_str(", stopped") } else { Ok(()) }
+    }
+}
+
+/// The threads of a process and of all that it began, at one moment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Picture {
+    /// The first thread of all.
+    leader: Identity,
+    threads: BTreeMap<Identity, Looks>,
+}
+
+/// A thread that is not what it was.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Change {
+    thread: Identity,
+    /// What it is, unless it is gone.
+    found: Option<Looks>,
+    right: Looks,
+    /// Whether it was not there before, so that it should be like the first of all.
+    is_new: bool,
+}
+
+impl fmt::Display for Change {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "thread {}", self.thread.tid)?;
+        if self.is_new {
+            f.write_str(", born since,")?;
+        }
+        match &self.found {
+            Some(found) => write!(f, " is {found}; it was {}", self.right),
+            None => write!(f, " is gone; it was {}", self.right),
+        }
+    }
+}
+
+impl Picture {
+    /// Of process `pid` and all that it began.
+    ///
+    /// # Errors
+    /// It is gone, or the kernel does not tell.
+    pub(crate) fn of(pid: u32) -> Result<Picture> {
+        let leader = Thread::open(pid)?.identity();
+        let mut threads = BTreeMap::new();
+        for tid in tids(pid)? {
+            match look(tid) {
+                Ok(Some((identity, looks))) => drop(threads.insert(identity, looks)),
+                Ok(None) | Err(Error::Gone(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(Picture { leader, threads })
+    }
+
+    /// What is different `now`. Those who were born since must be like the first thread. That others than it have ended is
+    /// their own affair.
+    pub(crate) fn changes(&self, now: &Picture) -> Vec<Change> {
+        let Some(&usual) = self.threads.get(&self.leader) else { return Vec::new() };
+        let mut changes = Vec::new();
+        if !now.threads.contains_key(&self.leader) {
+            changes.push(Change { thread: self.leader, found: None, right: usual, is_new: false });
+        }
+        for (&thread, &found) in &now.threads {
+            let (right, is_new) = self.threads.get(&thread).map_or((usual, true), |&before| (before, false));
+            if found != right {
+                changes.push(Change { thread, found: Some(found), right, is_new });
+            }
+        }
+        changes
+    }
+
+    /// Whether the first thread is stopped.
+    pub(crate) fn leader_is_stopped(&self) -> bool {
+        self.threads.get(&self.leader).is_some_and(|looks| looks.is_stopped)
+    }
+
+    /// Its threads, ascending.
+    pub(crate) fn tids(&self) -> impl Iterator<Item = u32> + '_ {
+        self.threads.keys().map(|identity| identity.tid)
+    }
+}
+
+/// The threads of process `pid` and of all that it began, those included that were born meanwhile.
+fn tids(pid: u32) -> Result<BTreeSet<u32>> {
+    let mut found: BTreeSet<u32> = thread::threads(pid)?.into_iter().collect();
+    let (mut open, mut seen) = (vec![pid], BTreeSet::from([pid]));
+    while let Some(pid) = open.pop() {
+        let children = match thread::children(pid) {
+            Err(Error::Gone(_)) => continue,
+            other => other?,
+        };
+        for child in children.into_iter().filter(|&child| seen.insert(child)) {
+            open.push(child);
+            // One that has ended meanwhile has none.
+            found.extend(thread::threads(child).unwrap_or_default());
+        }
+    }
+    Ok(found)
+}
+
+/// What thread `tid` is. None: it has ended.
+fn look(tid: u32) -> Result<Option<(Identity, Looks)>> {
+    let thread = Thread::open(tid)?;
+    let (attributes, affinity) = (attributes::get(tid)?, affinity::get(tid)?);
+    // Asked last, of what is held: if it is there now, it was the one that was asked by number.
+    let state = thread.status()?.state;
+    let looks = Looks { attributes, affinity, is_stopped: state == State::Stopped };
+    Ok((state != State::Dead).then_some((thread.identity(), looks)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::flock::within;
+    use sched::Nanos;
+    use sys::attributes::Policy;
+    use sys::child::{Child, Work};
+
+    fn looks(nice: i32) -> Looks {
+        let attributes = Attributes::of(Policy::Other { nice });
+        Looks { attributes, affinity: CpuSet::first_n(2), is_stopped: false }
+    }
+
+    fn picture(threads: &[(u32, Looks)]) -> Picture {
+        let identity = |tid: u32| Identity { tid, start_time: 5 };
+        let leader = identity(1);
+        Picture { leader, threads: threads.iter().map(|&(tid, looks)| (identity(tid), looks)).collect() }
+    }
+
+    #[test]
+    fn who_is_new_is_to_be_like_the_first_and_who_was_there_like_itself() {
+        let before = picture(&[(1, looks(5)), (2, looks(7)), (3, looks(5))]);
+        assert_eq!(before.changes(&picture(&[(1, looks(5)), (2, looks(7)), (4, looks(5))])), []);
+        let changes = before.changes(&picture(&[(1, looks(5)), (2, looks(5)), (4, looks(7))]));
+        let words: Vec<String> = changes.iter().map(ToString::to_string).collect();
+        assert_eq!(
+            words,
+            [
+                "thread 2 is SCHED_OTHER, nice 5 on CPUs 0-1; it was SCHED_OTHER, nice 7 on CPUs 0-1",
+                "thread 4, born since, is SCHED_OTHER, nice 7 on CPUs 0-1; it was SCHED_OTHER, nice 5 on CPUs 0-1",
+            ]
+        );
+        let changes = before.changes(&picture(&[(2, looks(7))]));
+        assert_eq!(changes.len(), 1);
+        assert!(changes[0].to_string().starts_with("thread 1 is gone"));
+    }
+
+    #[test]
+    fn a_later_thread_of_the_same_number_is_a_new_one() {
+        let before = picture(&[(1, looks(5)), (2, looks(7))]);
+        let mut after = picture(&[(1, looks(5))]);
+        after.threads.insert(Identity { tid: 2, start_time: 6 }, looks(7));
+        assert!(before.changes(&after)[0].is_new);
+    }
+
+    #[test]
+    fn what_is_done_to_a_process_is_seen_until_it_is_undone() {
+        let child = Child::start(Work::Spin { busy: Nanos::ms(1), idle: Nanos::ms(4) }).unwrap();
+        let pid = child.pid();
+        let before = Picture::of(pid).unwrap();
+        assert_eq!(before.tids().collect::<Vec<_>>(), [pid]);
+        let changes = || before.changes(&Picture::of(pid).unwrap());
+        assert_eq!(changes(), []);
+        let cpus = affinity::get(pid).unwrap();
+        let one = CpuSet::one(cpus.first().unwrap());
+        if one != cpus {
+            affinity::set(pid, &one).unwrap();
+            assert_eq!(changes().len(), 1);
+            affinity::set(pid, &cpus).unwrap();
+        }
+        child.process().stop().unwrap();
+        assert!(within(Nanos::s(2), || changes().len() == 1));
+        child.process().cont().unwrap();
+        assert!(within(Nanos::s(2), || changes().is_empty()));
+        attributes::set(pid, Attributes::of(Policy::Other { nice: 19 })).unwrap();
+        assert_eq!(changes()[0].found.unwrap().attributes.policy, Policy::Other { nice: 19 });
+        drop(child);
+        assert!(matches!(Picture::of(pid), Err(Error::Gone(_))));
+    }
+}

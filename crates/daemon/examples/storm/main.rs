@@ -1,0 +1,143 @@
+//! A storm over those who keep promises: begins processes of every kind, has `tactus run` keep a promise to one of them, kills
+//! or stops its daemon, an agent or its guardian at a random instant, and looks whether every thread is within a second what
+//! it was before. And again.
+//!
+//! `cargo xtask vm-test guest-storm` makes one in a guest kernel, with many rounds. On a host it touches nothing but processes
+//! that it has begun itself: `cargo run -p daemon --example storm -- --tactus target/debug/tactus --rounds 3`, as root.
+//!
+//! Exit codes: 0 all was as before, every time; 1 it was not, or something else failed; 2 bad input; 77 nothing could be
+//! tried here, for the reason in the last line.
+
+mod flock;
+mod judge;
+mod party;
+mod rehearsal;
+mod strike;
+mod work;
+
+use anyhow::{Context, Result, bail};
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use flock::{Flock, Kind};
+use std::ffi::OsString;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
+use strike::Round;
+use sys::attributes::{self, Attributes};
+use sys::thread;
+
+/// Who looks must get past who is looked at, but not past those who keep promises: below every priority of theirs, and above
+/// every other that there is in the flock.
+const PRIORITY: u32 = 50;
+
+#[derive(Parser, Debug)]
+#[command(about = "Breaks what keeps promises, and looks whether every thread gets back what it was", version)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
+struct Line {
+    #[command(subcommand)]
+    work: Option<Part>,
+    #[command(flatten)]
+    storm: Option<Storm>,
+}
+
+#[derive(Subcommand, Debug)]
+enum Part {
+    /// Be one of those whom a storm goes over
+    #[command(hide = true)]
+    Work { kind: Kind, storm: u32 },
+    /// Be another program, until the storm ends
+    #[command(hide = true)]
+    Become {
+        storm: u32,
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        words: Vec<OsString>,
+    },
+}
+
+#[derive(Args, Debug)]
+struct Storm {
+    /// The command that keeps promises
+    #[arg(long)]
+    tactus: PathBuf,
+    /// How often it is broken
+    #[arg(long, default_value_t = 3)]
+    rounds: u32,
+    /// What chance begins with (one of its own unless given)
+    #[arg(long)]
+    seed: Option<u64>,
+    /// The first round, to make one again without those before it
+    #[arg(long, default_value_t = 1)]
+    first: u32,
+}
+
+fn main() -> ExitCode {
+    let Line { work, storm } = Line::parse();
+    let done = match (work, storm) {
+        (Some(Part::Work { kind, storm }), _) => work::work(kind, storm).map(|()| ExitCode::SUCCESS),
+        (Some(Part::Become { storm, words }), _) => turn_into(storm, &words),
+        (None, Some(storm)) => run(&storm),
+        (None, None) => {
+            Line::command().error(ErrorKind::MissingRequiredArgument, "right would be --tactus PATH").exit()
+        }
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}
+
+/// Becomes another program, which ends when the storm does.
+fn turn_into(storm: u32, words: &[OsString]) -> Result<ExitCode> {
+    sys::process::end_with(storm)?;
+    let (program, arguments) = words.split_first().context("no program was named")?;
+    Err(Command::new(program).args(arguments).exec()).with_context(|| format!("cannot become {}", program.display()))
+}
+
+fn run(storm: &Storm) -> Result<ExitCode> {
+    // The keys of a hash map are the standard library's way to chance.
+    let seed = storm.seed.unwrap_or_else(|| u64::from(RandomState::new().build_hasher().finish() as u32));
+    println!("seed {seed}");
+    println!(
+        "to run it again: storm --tactus {} --rounds {} --first {} --seed {seed}",
+        storm.tactus.display(),
+        storm.rounds,
+        storm.first
+    );
+    // What it begins is none of this: it begins as SCHED_OTHER.
+    if let Err(error) = attributes::set(thread::current(), Attributes::raised(PRIORITY)) {
+        println!("no storm here: {error}");
+        return Ok(ExitCode::from(77));
+    }
+    let flock = Flock::gather()?;
+    rehearsal::rehearse(&flock).context("the judge is not fit to judge")?;
+    println!("{} processes; the judge sees what is done to them", flock.0.len());
+    if let Some(reason) = cannot_run(storm)? {
+        println!("no storm here: {reason}");
+        return Ok(ExitCode::from(77));
+    }
+    let last = storm.first.saturating_add(storm.rounds);
+    let mut longest = sched::Nanos::ZERO;
+    for number in storm.first..last {
+        let round = Round::of(seed, number, flock.0.len());
+        let took = round.run(&storm.tactus, &flock).with_context(|| {
+            format!("round {number}: {round}; this round alone: --seed {seed} --first {number} --rounds 1")
+        })?;
+        println!("round {number}: {}: {round}: as before after {took}", flock.0[round.sheep].name());
+        longest = longest.max(took);
+    }
+    println!("{} rounds; all was as before after {longest} at the latest", storm.rounds);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Why nothing can be tried with this command.
+fn cannot_run(storm: &Storm) -> Result<Option<String>> {
+    let mut command = Command::new(&storm.tactus);
+    command.args(["run", "--help"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    match command.status() {
+        Ok(status) if status.success() => Ok(None),
+        Ok(_) => Ok(Some(format!("{} has no `run` yet", storm.tactus.display()))),
+        Err(error) => bail!("cannot run {}: {error}; right would be --tactus PATH", storm.tactus.display()),
+    }
+}

@@ -1,0 +1,156 @@
+//! Those who keep a promise: a `tactus run` that was begun, with its agents and its guardian.
+
+use crate::flock::{Sheep, after, within};
+use anyhow::{Context, Result, bail};
+use sched::Nanos;
+use std::fs::{self, File};
+use std::io::{Read, Seek};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use sys::attributes::{self, Attributes, Policy};
+use sys::process::Process;
+use sys::thread::{self, Identity, State, Thread};
+
+/// The real-time priorities by which they are told apart: `daemon::kernel::priority`.
+use daemon::kernel::priority::{AGENT, GUARDIAN};
+
+/// What a process is promised.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Promise {
+    pub(crate) slice: Nanos,
+    pub(crate) period: Nanos,
+    /// Whether it is stopped when its slice is used.
+    pub(crate) is_hard: bool,
+}
+
+/// A `tactus run`.
+#[derive(Debug)]
+pub(crate) struct Party {
+    program: PathBuf,
+    daemon: Child,
+    said: File,
+}
+
+impl Party {
+    /// Begins one that keeps `promise` to `sheep`.
+    pub(crate) fn begin(program: &Path, sheep: &Sheep, promise: Promise) -> Result<Party> {
+        let said = tempfile::tempfile()?;
+        // By way of ourselves, so that it does not outlive a storm that is killed.
+        let mut command = Command::new(std::env::current_exe()?);
+        command.arg("become").arg(std::process::id().to_string()).arg(program);
+        command.args(["run", "--period", &promise.period.to_string(), "--slice", &promise.slice.to_string()]);
+        if promise.is_hard {
+            command.arg("--hard");
+        }
+        command.args(["--pid", &sheep.pid().to_string()]);
+        command.env(MARK, std::process::id().to_string());
+        command.stdin(Stdio::null()).stdout(said.try_clone()?).stderr(said.try_clone()?);
+        let daemon = command.spawn().with_context(|| format!("cannot begin {command:?}"))?;
+        let program = fs::canonicalize(program)?;
+        Ok(Party { program, daemon, said })
+    }
+
+    /// The daemon.
+    pub(crate) fn daemon(&self) -> Result<Process> {
+        Ok(Process::open(self.daemon.id())?)
+    }
+
+    /// Its agents.
+    pub(crate) fn agents(&self) -> Vec<u32> {
+        let all = thread::threads(self.daemon.id()).unwrap_or_default();
+        all.into_iter().filter(|&tid| is_at(tid, AGENT)).collect()
+    }
+
+    /// The guardian, once there is one that is not `before`.
+    pub(crate) fn guardian(&self, before: Option<Identity>) -> Option<Identity> {
+        let children = thread::children(self.daemon.id()).unwrap_or_default();
+        let guards = |pid: &u32| thread::threads(*pid).unwrap_or_default().into_iter().any(|tid| is_at(tid, GUARDIAN));
+        children.into_iter().filter(guards).find_map(|pid| {
+            let identity = Thread::open(pid).ok()?.identity();
+            (Some(identity) != before).then_some(identity)
+        })
+    }
+
+    /// All processes of this program that are there and that we, or one of them, began.
+    fn processes(&self) -> Vec<u32> {
+        let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+        let is_ours = |pid: &u32| {
+            fs::read_link(format!("/proc/{pid}/exe")).is_ok_and(|path| path == self.program)
+                && fs::read(format!("/proc/{pid}/environ")).is_ok_and(|all| all.split(|&byte| byte == 0).any(is_mark))
+        };
+        pids.filter(is_ours).collect()
+    }
+
+    /// Whether the daemon has ended. It is taken leave of then.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.ended().is_some()
+    }
+
+    fn ended(&mut self) -> Option<ExitStatus> {
+        self.daemon.try_wait().ok().flatten()
+    }
+
+    /// Waits for the end of all of them: after which time.
+    pub(crate) fn all_end_within(&mut self, limit: Nanos) -> Result<Nanos> {
+        let ended = after(limit, || self.has_ended() && self.processes().is_empty());
+        ended.with_context(|| {
+            let left = self.processes().into_iter().map(|pid| {
+                let state = thread::status(pid).map_or(State::Dead, |status| status.state);
+                format!("process {pid} ({state:?}, {} children)", thread::children(pid).map_or(0, |all| all.len()))
+            });
+            format!("still there after {limit}: {}", left.collect::<Vec<_>>().join(", "))
+        })
+    }
+
+    /// What they said.
+    pub(crate) fn said(&mut self) -> String {
+        let mut text = String::new();
+        let read = self.said.rewind().and_then(|()| self.said.read_to_string(&mut text));
+        read.map_or_else(|error| format!("what it said cannot be read: {error}"), |_| text)
+    }
+
+    /// Waits until a promise is being kept: there are agents and a guardian that is not `before`, and `is_changed` says that
+    /// something was done.
+    pub(crate) fn wait_until_it_keeps(
+        &mut self,
+        before: Option<Identity>,
+        limit: Nanos,
+        is_changed: impl Fn() -> bool,
+    ) -> Result<()> {
+        let keeps = within(limit, || {
+            let keeps = !self.agents().is_empty() && self.guardian(before).is_some() && is_changed();
+            keeps || self.has_ended()
+        });
+        let how = match self.ended() {
+            Some(status) => format!("it ended ({status})"),
+            None if keeps => return Ok(()),
+            None => format!("not within {limit}"),
+        };
+        bail!("tactus run does not keep its promise: {how}; it said:\n{}", self.said())
+    }
+}
+
+impl Drop for Party {
+    fn drop(&mut self) {
+        // After a finding; the guardian first, or it would bring back what is not ours to keep. Each may have ended.
+        for pid in self.processes().into_iter().filter(|&pid| pid != self.daemon.id()) {
+            let _ = Process::open(pid).and_then(|process| process.kill());
+        }
+        let _ = self.daemon.kill();
+        let _ = self.daemon.wait();
+    }
+}
+
+/// In the environment of who was begun by us: other processes of the same program are not ours.
+const MARK: &str = "TACTUS_STORM";
+
+fn is_mark(variable: &[u8]) -> bool {
+    variable == format!("{MARK}={}", std::process::id()).as_bytes()
+}
+
+/// Whether a thread has this real-time priority.
+fn is_at(tid: u32, priority: u32) -> bool {
+    let found = attributes::get(tid).map(|Attributes { policy, .. }| policy);
+    found.is_ok_and(|policy| policy == Policy::Fifo { priority })
+}

@@ -1,0 +1,200 @@
+//! One fault at a time: who is struck, how, and what must hold then.
+
+use crate::flock::{Flock, Sheep, after};
+use crate::judge::{Change, Picture};
+use crate::party::{Party, Promise};
+use anyhow::{Context, Result, bail, ensure};
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+use sched::Nanos;
+use std::fmt;
+use std::path::Path;
+use sys::clock;
+use sys::process::Process;
+
+/// Within which every thread is to be what it was.
+const PROMISED: Nanos = Nanos::s(1);
+/// How long a daemon may take to begin, in a guest on a busy host.
+const BEGIN: Nanos = Nanos::s(10);
+/// How long the others may take to end after that. Nothing is promised about it.
+const END: Nanos = Nanos::s(5);
+/// How long nothing may change any more.
+const REST: Nanos = Nanos::ms(50);
+
+/// Who is struck.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Whom {
+    Daemon,
+    /// By a signal to one of its agents, by number.
+    Agent(u64),
+    Guardian,
+}
+
+/// How.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum How {
+    Kill,
+    Stop,
+}
+
+/// What is done in a round.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Round {
+    /// Who is promised something, by its place in the flock.
+    pub(crate) sheep: usize,
+    promise: Promise,
+    whom: Whom,
+    how: How,
+    /// After the promise began to be kept.
+    instant: Nanos,
+    /// Of a guardian that is struck: when the daemon is, after the promise was kept again.
+    next: Nanos,
+}
+
+impl Round {
+    /// Round `number` of the storm with this seed, over so many processes.
+    pub(crate) fn of(seed: u64, number: u32, sheep: usize) -> Round {
+        let mut chance = ChaCha8Rng::seed_from_u64(seed);
+        chance.set_stream(u64::from(number));
+        let mut below = |limit: u64| chance.next_u64() % limit;
+        let period = [Nanos::ms(5), Nanos::ms(10), Nanos::ms(40)][below(3) as usize];
+        let promise = Promise { slice: period.scale(1 + below(5), 10), period, is_hard: below(2) == 1 };
+        let whom = match below(5) {
+            0 | 1 => Whom::Daemon,
+            2 => Whom::Agent(below(64)),
+            _ => Whom::Guardian,
+        };
+        let how = if below(2) == 1 { How::Stop } else { How::Kill };
+        let sheep = below(sheep as u64) as usize;
+        Round { sheep, promise, whom, how, instant: Nanos::us(below(100_000)), next: Nanos::us(below(50_000)) }
+    }
+
+    /// Makes it: begins a daemon, strikes, and looks whether all is as before. Gives how long that took.
+    pub(crate) fn run(&self, tactus: &Path, flock: &Flock) -> Result<Nanos> {
+        let before = flock.0.iter().map(|sheep| Ok(Picture::of(sheep.pid())?)).collect::<Result<Vec<Picture>>>()?;
+        let chosen = &flock.0[self.sheep];
+        let mut party = Party::begin(tactus, chosen, self.promise)?;
+        party.wait_until_it_keeps(None, BEGIN, || self.is_changed(flock, &before))?;
+        clock::sleep(self.instant);
+        let took = match self.whom {
+            Whom::Guardian => self.strike_guardian(&mut party, flock, &before),
+            Whom::Daemon => strike(&party.daemon()?, self.how).and_then(|()| self.as_before(flock, &before)),
+            Whom::Agent(number) => self.strike_agent(&party, number).and_then(|()| self.as_before(flock, &before)),
+        };
+        let took = took.with_context(|| format!("tactus said:\n{}", party.said()))?;
+        party.all_end_within(END)?;
+        clock::sleep(REST);
+        let changed = changes(flock, &before)?;
+        ensure!(changed.is_empty(), "all was as before, and {REST} later it is not:\n{}", told(&changed));
+        Ok(took)
+    }
+
+    fn strike_agent(&self, party: &Party, number: u64) -> Result<()> {
+        let agents = party.agents();
+        ensure!(!agents.is_empty(), "the daemon has no agents any more");
+        let agent = agents[number as usize % agents.len()];
+        let daemon = party.daemon()?;
+        Ok(match self.how {
+            How::Kill => daemon.kill_by(agent),
+            How::Stop => daemon.stop_by(agent),
+        }?)
+    }
+
+    /// Strikes the guardian: all must be as before, until there is another. What that one is worth shows when the daemon
+    /// is struck in its turn.
+    fn strike_guardian(&self, party: &mut Party, flock: &Flock, before: &[Picture]) -> Result<Nanos> {
+        let struck = party.guardian(None).context("there is no guardian")?;
+        let process = Process::open_as(struck)?;
+        strike(&process, self.how)?;
+        let first = self.as_before(flock, before)?;
+        party.wait_until_it_keeps(Some(struck), BEGIN, || self.is_changed(flock, before))?;
+        ensure!(process.ends_within(END), "the guardian that was struck is still there after {END}");
+        clock::sleep(self.next);
+        strike(&party.daemon()?, How::Kill)?;
+        Ok(first.max(self.as_before(flock, before)?))
+    }
+
+    /// Waits until all is as before, as long as is promised: after which time.
+    fn as_before(&self, flock: &Flock, before: &[Picture]) -> Result<Nanos> {
+        let mut last = Ok(Vec::new());
+        let took = after(PROMISED, || {
+            // Little is done to the others; to look at all takes long.
+            if self.is_changed(flock, before) {
+                return false;
+            }
+            last = changes(flock, before);
+            last.as_ref().is_ok_and(Vec::is_empty)
+        });
+        if let Some(took) = took {
+            return Ok(took);
+        }
+        let left = changes(flock, before)?;
+        last?;
+        bail!("not as before after {PROMISED}; then:\n{}", told(&left))
+    }
+
+    /// Whether something is done to whom something was promised.
+    fn is_changed(&self, flock: &Flock, before: &[Picture]) -> bool {
+        let now = Picture::of(flock.0[self.sheep].pid());
+        now.is_ok_and(|now| !before[self.sheep].changes(&now).is_empty())
+    }
+}
+
+impl fmt::Display for Round {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Round { promise: Promise { slice, period, is_hard }, whom, how, instant, .. } = self;
+        let hard = if *is_hard { ", hard" } else { "" };
+        write!(f, "{slice} in {period}{hard}; {how:?} {whom:?} after {instant}")
+    }
+}
+
+fn strike(process: &Process, how: How) -> Result<()> {
+    Ok(match how {
+        How::Kill => process.kill(),
+        How::Stop => process.stop(),
+    }?)
+}
+
+/// What is not as before.
+fn changes<'f>(flock: &'f Flock, before: &[Picture]) -> Result<Vec<(&'f Sheep, Change)>> {
+    let mut all = Vec::new();
+    for (sheep, before) in flock.0.iter().zip(before) {
+        let now = Picture::of(sheep.pid()).with_context(|| format!("{} did not survive", sheep.name()))?;
+        all.extend(before.changes(&now).into_iter().map(|change| (sheep, change)));
+    }
+    Ok(all)
+}
+
+fn told(changes: &[(&Sheep, Change)]) -> String {
+    let lines: Vec<String> = changes.iter().map(|(sheep, change)| format!("{}: {change}", sheep.name())).collect();
+    lines.join("\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_round_is_the_same_whenever_it_is_made_and_no_two_are_alike() {
+        assert_eq!(Round::of(7, 3, 9), Round::of(7, 3, 9));
+        assert_ne!(Round::of(7, 3, 9), Round::of(7, 4, 9));
+        assert_ne!(Round::of(7, 3, 9), Round::of(8, 3, 9));
+    }
+
+    #[test]
+    fn a_storm_strikes_everybody_in_every_way() {
+        let rounds: Vec<Round> = (0..200).map(|number| Round::of(1, number, 9)).collect();
+        for how in [How::Kill, How::Stop] {
+            for is_hard in [false, true] {
+                let some = || rounds.iter().filter(|round| round.how == how && round.promise.is_hard == is_hard);
+                assert!(some().any(|round| round.whom == Whom::Daemon));
+                assert!(some().any(|round| round.whom == Whom::Guardian));
+                assert!(some().any(|round| matches!(round.whom, Whom::Agent(_))));
+            }
+        }
+        for sheep in 0..9 {
+            assert!(rounds.iter().any(|round| round.sheep == sheep));
+        }
+        assert!(rounds.iter().all(|round| round.promise.slice < round.promise.period));
+    }
+}

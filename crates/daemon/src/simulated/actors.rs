@@ -1,0 +1,188 @@
+//! [`Actor`]: a thread of ours, whose turns whoever drives the world takes: it asks to be woken, gets its CPU like any other
+//! thread, and then it is its turn.
+
+use super::tasks::Place;
+use super::world::World;
+use sched::{CpuId, Instant, Nanos, Wake};
+
+/// What an actor does when it has its CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Duty {
+    /// It takes a turn.
+    Turns,
+    /// It wakes the agent of this CPU and sleeps: nobody more urgent wants the CPU.
+    Sentinel(CpuId),
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stage {
+    Asleep,
+    /// It was woken and has not had its CPU yet.
+    Woken,
+    /// It has its CPU, and its turn is due.
+    Due,
+    /// It is its turn.
+    Taking,
+}
+
+/// What is kept of one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Actor {
+    pub(super) duty: Duty,
+    pub(super) stage: Stage,
+    /// Whether it was woken again during its turn.
+    pub(super) rung: bool,
+    /// Whether a sentinel has told it that its CPU is quiet.
+    pub(super) quiet: bool,
+    /// When its timer goes off; NEVER: it has none.
+    pub(super) timer: Instant,
+    /// When it was to go off.
+    pub(super) asked: Instant,
+}
+
+impl Actor {
+    pub(super) const fn new(duty: Duty) -> Actor {
+        Actor { duty, stage: Stage::Asleep, rung: false, quiet: false, timer: Instant::NEVER, asked: Instant::NEVER }
+    }
+}
+
+impl World {
+    /// The actor `tid` is to be woken at `at` (NEVER: by no timer), or as much later as timers are late.
+    pub fn wake_at(&mut self, tid: u32, at: Instant) {
+        let late = self.lateness();
+        let now = self.now();
+        let Some(actor) = self.actor(tid) else { return };
+        // It was woken by something else, and the timer was still late.
+        let late_already = if actor.timer == Instant::NEVER { Nanos::ZERO } else { now.saturating_since(actor.asked) };
+        actor.asked = at.max(now);
+        actor.timer = actor.asked.saturating_add(late);
+        self.late += late_already;
+        self.next_timer = self.timers().min().unwrap_or(Instant::NEVER);
+    }
+
+    /// Wakes the actor `tid` now; one whose turn it is takes another.
+    pub fn ring(&mut self, tid: u32) {
+        let Some(actor) = self.actor(tid) else { return };
+        if actor.stage != Stage::Asleep {
+            actor.rung = actor.stage == Stage::Taking;
+            return;
+        }
+        actor.stage = Stage::Woken;
+        self.want(tid, Wake::Timer);
+    }
+
+    /// The turn of actor `tid` is over.
+    pub fn end_turn(&mut self, tid: u32) {
+        self.apply_faults();
+        let Some(actor) = self.actor(tid) else { return };
+        if actor.stage != Stage::Taking {
+            return;
+        }
+        actor.stage = Stage::Asleep;
+        if std::mem::take(&mut actor.rung) {
+            // It goes on without sleeping in between.
+            actor.stage = Stage::Woken;
+            self.arrived(tid);
+        } else {
+            self.rest(tid);
+        }
+    }
+
+    fn actor(&mut self, tid: u32) -> Option<&mut Actor> {
+        self.tasks.get_mut(tid)?.actor.as_mut()
+    }
+
+    fn timers(&self) -> impl Iterator<Item = Instant> {
+        self.actors.iter().filter_map(|&tid| Some(self.tasks.get(tid)?.actor.as_ref()?.timer))
+    }
+
+    /// Wakes whoever's timer is over.
+    pub(super) fn ring_timers(&mut self) {
+        let now = self.now();
+        for at in 0..self.actors.len() {
+            let tid = self.actors[at];
+            let Some(actor) = self.actor(tid) else { continue };
+            if actor.timer <= now {
+                actor.timer = Instant::NEVER;
+                let late = now.since(actor.asked);
+                self.late += late;
+                self.ring(tid);
+            }
+        }
+        self.next_timer = self.timers().min().unwrap_or(Instant::NEVER);
+    }
+
+    /// Thread `tid` has come onto a CPU.
+    pub(super) fn arrived(&mut self, tid: u32) {
+        let thread = self.tasks.thread(tid);
+        let Place::On(cpu) = thread.account.place else { return };
+        if let Some((daemon, at)) = thread.awaited_by
+            && at.index() == cpu
+            && let Some(agent) = self.agent_of(daemon, at)
+        {
+            self.ring(agent);
+        }
+        let Some(actor) = self.actor(tid) else { return };
+        if actor.stage != Stage::Woken {
+            return;
+        }
+        match actor.duty {
+            Duty::Turns => {
+                actor.stage = Stage::Due;
+                self.turns.push_back(tid);
+            }
+            Duty::Sentinel(cpu) => {
+                actor.stage = Stage::Asleep;
+                self.rest(tid);
+                let daemon = self.tasks.thread(tid).process;
+                if let Some(agent) = self.agent_of(daemon, cpu) {
+                    if let Some(actor) = self.actor(agent) {
+                        actor.quiet = true;
+                    }
+                    self.ring(agent);
+                }
+            }
+        }
+    }
+
+    /// Whether a sentinel has told the agent `tid` that its CPU is quiet, since this was last asked.
+    pub fn take_quiet(&mut self, tid: u32) -> bool {
+        self.actor(tid).is_some_and(|actor| std::mem::take(&mut actor.quiet))
+    }
+
+    /// The next whose turn is due and that can take it.
+    pub(super) fn next_turn(&mut self) -> Option<u32> {
+        let can = |world: &World, tid: u32| {
+            world.tasks.get(tid).is_some_and(|thread| thread.actor.is_some_and(|actor| actor.stage == Stage::Due))
+                && world.tasks.process_of(tid).is_some_and(|process| !process.is_stopped && !process.has_ended)
+        };
+        self.apply_faults();
+        let at = (0..self.turns.len()).find(|&at| can(self, self.turns[at]))?;
+        let tid = self.turns.remove(at)?;
+        self.actor(tid)?.stage = Stage::Taking;
+        Some(tid)
+    }
+
+    /// The sentinel of `cpu` is to wake the agent there, or not any more.
+    pub(super) fn await_quiet(&mut self, daemon: u32, cpu: CpuId, wanted: bool) {
+        let on = |&&(of, on, ..): &&(u32, CpuId, u32, u32)| of == daemon && on == cpu;
+        let Some(&(_, _, _, sentinel)) = self.agents.iter().find(on) else { return };
+        let Some(actor) = self.actor(sentinel) else { return };
+        match (wanted, actor.stage) {
+            (true, Stage::Asleep) => {
+                actor.stage = Stage::Woken;
+                self.want(sentinel, Wake::Timer);
+            }
+            (false, Stage::Woken) => {
+                actor.stage = Stage::Asleep;
+                self.rest(sentinel);
+            }
+            _ => {}
+        }
+    }
+
+    fn agent_of(&self, daemon: u32, cpu: CpuId) -> Option<u32> {
+        let on = |&&(of, on, ..): &&(u32, CpuId, u32, u32)| of == daemon && on == cpu;
+        self.agents.iter().find(on).map(|&(_, _, agent, _)| agent)
+    }
+}

@@ -1,0 +1,270 @@
+//! [`Caller`]: a process of ours as the kernel sees it: the simulated [`Kernel`].
+
+use super::life::{Life, Mapping, Memory};
+use super::tasks::{Process, Setting, params};
+use super::world::World;
+use crate::kernel::Kernel;
+use sched::{CpuId, CpuSet, Instant, State as Where};
+use std::cell::{RefCell, RefMut};
+use std::io;
+use std::rc::Rc;
+use std::sync::Arc;
+use sys::attributes::{Attributes, Policy};
+use sys::thread::{Identity, Owner, State, Status};
+use sys::usage::Usage;
+use sys::{Error, Result};
+
+/// include/uapi/asm-generic/errno-base.h.
+const EPERM: i32 = 1;
+const EINVAL: i32 = 22;
+
+/// A thread that is held.
+#[derive(Debug)]
+pub struct Held {
+    identity: Identity,
+    birth: u64,
+}
+
+/// What one of our processes asks of the simulated kernel. Each call takes time, in which the world goes on; once the
+/// process has failed, its calls do nothing and say that it is gone.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    pub(super) world: Rc<RefCell<World>>,
+    pub(super) pid: u32,
+    pub(super) life: Arc<Life>,
+}
+
+fn refused(what: String) -> Error {
+    let right = "a thread of this user, CAP_SYS_NICE, and a control group with real-time runtime";
+    Error::NotPermitted { what, source: io::Error::from_raw_os_error(EPERM), right }
+}
+
+fn senseless(what: String) -> Error {
+    Error::Call { what, source: io::Error::from_raw_os_error(EINVAL) }
+}
+
+impl Caller {
+    /// Which process this is.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// `memory` as this process has it.
+    #[must_use]
+    pub fn map(&self, memory: &Memory) -> Mapping {
+        memory.mapped(Arc::clone(&self.life))
+    }
+
+    /// How many calls and stores it has made.
+    #[must_use]
+    pub fn acts(&self) -> u64 {
+        self.life.acts()
+    }
+
+    /// A call begins.
+    fn enter(&self) -> Result<RefMut<'_, World>> {
+        let mut world = self.world.borrow_mut();
+        if self.life.act() {
+            world.spend();
+        } else {
+            world.apply_faults();
+        }
+        // The world goes on meanwhile, and may end it.
+        if self.life.fault().is_some() { Err(Error::Gone(self.pid)) } else { Ok(world) }
+    }
+
+    /// A call about a thread begins.
+    fn enter_about(&self, thread: &Held) -> Result<RefMut<'_, World>> {
+        let world = self.enter()?;
+        let tid = thread.identity.tid;
+        match world.tasks.get(tid) {
+            Some(there) if there.birth == thread.birth => Ok(world),
+            _ => Err(Error::Gone(tid)),
+        }
+    }
+
+    /// Whether this may be done to a process of that kind.
+    fn may(&self, world: &World, process: &Process) -> bool {
+        let me = &world.tasks.processes[&self.pid];
+        let is_own = [process.owner.real, process.owner.effective].contains(&me.owner.effective);
+        (is_own || me.is_privileged) && !process.refuses.all
+    }
+
+    fn process_of<'w>(world: &'w World, thread: &Held) -> &'w Process {
+        world.tasks.process_of(thread.identity.tid).expect("it was just there")
+    }
+
+    fn signal(&self, leader: &Held, is_stop: bool) -> Result<()> {
+        let mut world = self.enter_about(leader)?;
+        let pid = leader.identity.tid;
+        let verb = if is_stop { "stop" } else { "continue" };
+        if world.tasks.get(pid).is_some_and(|thread| thread.process != pid) {
+            return Err(Error::Gone(pid));
+        }
+        if !self.may(&world, Caller::process_of(&world, leader)) {
+            return Err(refused(format!("{verb} process {pid}")));
+        }
+        let by = self.pid;
+        world.note(|| format!("{by} {verb}s {pid}"));
+        world.set_stopped(pid, is_stop);
+        Ok(())
+    }
+
+    fn held(world: &World, tid: u32) -> Result<Held> {
+        let thread = world.tasks.get(tid).ok_or(Error::Gone(tid))?;
+        Ok(Held { identity: thread.identity, birth: thread.birth })
+    }
+}
+
+impl Kernel for Caller {
+    type Thread = Held;
+
+    fn now(&self) -> Instant {
+        self.world.borrow().now()
+    }
+
+    fn open(&self, tid: u32) -> Result<Held> {
+        Caller::held(&*self.enter()?, tid)
+    }
+
+    fn open_as(&self, identity: Identity) -> Result<Held> {
+        let held = self.open(identity.tid)?;
+        if held.identity == identity { Ok(held) } else { Err(Error::Gone(identity.tid)) }
+    }
+
+    fn identity(&self, thread: &Held) -> Identity {
+        thread.identity
+    }
+
+    fn threads(&self, pid: u32) -> Result<Vec<u32>> {
+        let world = self.enter()?;
+        let process = world.tasks.process_of(pid).ok_or(Error::Gone(pid))?;
+        Ok(process.threads.clone())
+    }
+
+    fn children(&self, pid: u32) -> Result<Vec<u32>> {
+        let world = self.enter()?;
+        let process = world.tasks.process_of(pid).ok_or(Error::Gone(pid))?;
+        Ok(process.children.clone())
+    }
+
+    fn births(&self) -> Result<u64> {
+        Ok(self.enter()?.tasks.births)
+    }
+
+    fn status(&self, thread: &Held) -> Result<Status> {
+        let world = self.enter_about(thread)?;
+        let there = world.tasks.get(thread.identity.tid).expect("it was just there");
+        let process = Caller::process_of(&world, thread);
+        let state = match there.entity {
+            None => State::Dead,
+            Some(_) if process.is_stopped => State::Stopped,
+            Some(entity) if world.host.machine().state(entity) == Where::Blocked => State::Sleeping,
+            Some(_) => State::Runnable,
+        };
+        Ok(Status {
+            name: there.name.clone(),
+            state,
+            parent: process.parent,
+            is_kernel: process.is_kernel,
+            start_time: there.identity.start_time,
+            cpu: there.account.cpu,
+        })
+    }
+
+    fn owner(&self, thread: &Held) -> Result<Owner> {
+        let world = self.enter_about(thread)?;
+        Ok(Caller::process_of(&world, thread).owner)
+    }
+
+    fn process(&self, thread: &Held) -> Result<u32> {
+        let world = self.enter_about(thread)?;
+        Ok(world.tasks.get(thread.identity.tid).expect("it was just there").process)
+    }
+
+    fn usage(&self, thread: &Held) -> Result<Usage> {
+        let mut world = self.enter_about(thread)?;
+        let now = world.now();
+        let there = world.tasks.thread(thread.identity.tid);
+        there.charge(now);
+        Ok(there.account.usage)
+    }
+
+    fn attributes(&self, thread: &Held) -> Result<Attributes> {
+        let world = self.enter_about(thread)?;
+        Ok(world.tasks.get(thread.identity.tid).expect("it was just there").setting.attributes)
+    }
+
+    fn schedule(&self, thread: &Held, wanted: Attributes) -> Result<()> {
+        let mut world = self.enter_about(thread)?;
+        let tid = thread.identity.tid;
+        let what = || format!("schedule thread {tid} as {wanted}");
+        let process = Caller::process_of(&world, thread);
+        let is_real_time = matches!(wanted.policy, Policy::Fifo { .. } | Policy::RoundRobin { .. });
+        let lacks = is_real_time && (process.refuses.real_time || !world.tasks.processes[&self.pid].is_privileged);
+        let setting = world.tasks.get(tid).expect("it was just there").setting;
+        // A slice of one's own is from Linux 6.12 on; this one is older.
+        let setting = Setting { attributes: Attributes { slice: None, ..wanted }, ..setting };
+        if !self.may(&world, process) || lacks {
+            return Err(refused(what()));
+        }
+        if params(&setting).is_none() {
+            let right = "a class that this kernel has";
+            return Err(Error::NotPermitted { what: what(), source: io::Error::from_raw_os_error(EINVAL), right });
+        }
+        let by = self.pid;
+        world.note(|| format!("{by} makes {tid} {wanted}"));
+        world.set(tid, setting);
+        Ok(())
+    }
+
+    fn affinity(&self, thread: &Held) -> Result<CpuSet> {
+        let world = self.enter_about(thread)?;
+        Ok(world.tasks.get(thread.identity.tid).expect("it was just there").setting.affinity)
+    }
+
+    fn set_affinity(&self, thread: &Held, cpus: &CpuSet) -> Result<()> {
+        let mut world = self.enter_about(thread)?;
+        let tid = thread.identity.tid;
+        let what = || format!("run thread {tid} on CPUs {cpus}");
+        let process = Caller::process_of(&world, thread);
+        if !self.may(&world, process) || process.refuses.affinity {
+            return Err(refused(what()));
+        }
+        let affinity = process.cpuset.and(cpus);
+        // A thread of the kernel that is bound to its CPU, and a set of CPUs that it does not have.
+        if process.is_kernel || affinity.is_empty() {
+            return Err(senseless(what()));
+        }
+        let by = self.pid;
+        world.note(|| format!("{by} lets {tid} run on {affinity}"));
+        let setting = Setting { affinity, ..world.tasks.thread(tid).setting };
+        world.set(tid, setting);
+        if affinity == *cpus {
+            return Ok(());
+        }
+        let right = "CPUs that are online and in its cpuset";
+        Err(Error::NotKept { what: what(), kept: format!("CPUs {affinity}"), right })
+    }
+
+    fn stop(&self, leader: &Held) -> Result<()> {
+        self.signal(leader, true)
+    }
+
+    fn cont(&self, leader: &Held) -> Result<()> {
+        self.signal(leader, false)
+    }
+
+    fn await_entry(&self, thread: &mut Held, cpu: CpuId, wanted: bool) -> Result<()> {
+        let mut world = self.enter_about(thread)?;
+        world.tasks.thread(thread.identity.tid).awaited_by = wanted.then_some((self.pid, cpu));
+        Ok(())
+    }
+
+    fn await_quiet(&self, cpu: CpuId, wanted: bool) {
+        if let Ok(mut world) = self.enter() {
+            world.await_quiet(self.pid, cpu, wanted);
+        }
+    }
+}

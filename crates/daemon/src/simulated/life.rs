@@ -1,0 +1,148 @@
+//! [`Life`]: whether what a process does still has an effect; and [`Memory`], words that outlive who stores them.
+
+use crate::kernel::Cells;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+/// How a process fails.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Fault {
+    /// It is gone (SIGKILL).
+    Crash,
+    /// It is there and does nothing any more (SIGSTOP).
+    Hang,
+}
+
+const WELL: u8 = 0;
+const CRASHED: u8 = 1;
+const HUNG: u8 = 2;
+
+/// Counts what a process does, and lets it fail before a certain one of its acts.
+#[derive(Debug)]
+pub(super) struct Life {
+    acts: AtomicU64,
+    fails_before: AtomicU64,
+    way: AtomicU8,
+    state: AtomicU8,
+}
+
+impl Life {
+    pub(super) fn new() -> Arc<Life> {
+        let (acts, fails_before) = (AtomicU64::new(0), AtomicU64::new(u64::MAX));
+        Arc::new(Life { acts, fails_before, way: AtomicU8::new(WELL), state: AtomicU8::new(WELL) })
+    }
+
+    /// It fails in this way in place of its act number `act`, counted from zero.
+    pub(super) fn fails_at(&self, act: u64, fault: Fault) {
+        self.way.store(if fault == Fault::Crash { CRASHED } else { HUNG }, Ordering::Relaxed);
+        self.fails_before.store(act, Ordering::Relaxed);
+    }
+
+    /// How much it has done.
+    pub(super) fn acts(&self) -> u64 {
+        self.acts.load(Ordering::Relaxed)
+    }
+
+    /// It is about to do something: whether that has an effect.
+    pub(super) fn act(&self) -> bool {
+        if self.fault().is_some() {
+            return false;
+        }
+        if self.acts.fetch_add(1, Ordering::Relaxed) < self.fails_before.load(Ordering::Relaxed) {
+            return true;
+        }
+        self.state.store(self.way.load(Ordering::Relaxed), Ordering::Relaxed);
+        false
+    }
+
+    pub(super) fn fail(&self, fault: Fault) {
+        // Who is gone does not hang.
+        let state = if fault == Fault::Crash { CRASHED } else { HUNG };
+        self.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| (old != CRASHED).then_some(state)).ok();
+    }
+
+    /// A stop from outside has ended.
+    pub(super) fn goes_on(&self) {
+        self.state.compare_exchange(HUNG, WELL, Ordering::Relaxed, Ordering::Relaxed).ok();
+    }
+
+    pub(super) fn fault(&self) -> Option<Fault> {
+        match self.state.load(Ordering::Relaxed) {
+            WELL => None,
+            CRASHED => Some(Fault::Crash),
+            _ => Some(Fault::Hang),
+        }
+    }
+}
+
+/// Words that several processes share. They are there for as long as one of them is, or the world wants them.
+#[derive(Clone, Debug)]
+pub struct Memory(Arc<[AtomicU64]>);
+
+impl Memory {
+    /// As many words, all zero.
+    #[must_use]
+    pub fn new(words: usize) -> Memory {
+        Memory((0..words).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    pub(super) fn mapped(&self, life: Arc<Life>) -> Mapping {
+        Mapping { words: Arc::clone(&self.0), life }
+    }
+}
+
+/// Memory as one process has it: each store is an act of it.
+#[derive(Debug)]
+pub struct Mapping {
+    words: Arc<[AtomicU64]>,
+    life: Arc<Life>,
+}
+
+impl Cells for Mapping {
+    fn len(&self) -> usize {
+        self.words.len()
+    }
+
+    fn load(&self, at: usize) -> u64 {
+        self.words[at].load(Ordering::Acquire)
+    }
+
+    fn store(&self, at: usize, value: u64) {
+        if self.life.act() {
+            self.words[at].store(value, Ordering::Release);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_outlives_who_stored_and_takes_nothing_from_who_has_failed() {
+        let memory = Memory::new(2);
+        let (life, other) = (Life::new(), Life::new());
+        life.fails_at(1, Fault::Crash);
+        let (failing, well) = (memory.mapped(Arc::clone(&life)), memory.mapped(other));
+        failing.store(0, 7);
+        failing.store(1, 8);
+        failing.store(0, 9);
+        assert_eq!((well.load(0), well.load(1), well.len()), (7, 0, 2));
+        assert_eq!(life.fault(), Some(Fault::Crash));
+        well.store(1, 3);
+        assert_eq!(failing.load(1), 3);
+    }
+
+    #[test]
+    fn a_hang_ends_and_a_crash_does_not() {
+        let life = Life::new();
+        life.fail(Fault::Hang);
+        assert!(!life.act());
+        life.goes_on();
+        assert!(life.act());
+        life.fail(Fault::Crash);
+        life.fail(Fault::Hang);
+        life.goes_on();
+        assert_eq!((life.fault(), life.acts()), (Some(Fault::Crash), 1));
+    }
+}

@@ -1,0 +1,298 @@
+//! What somebody else does to threads and processes, and what they would be if it were not for us.
+
+use super::life::Fault;
+use super::tasks::{INIT, Place, Refuses, Setting, is_raised, params};
+use super::world::World;
+use sched::{CpuId, CpuSet, Nanos, State};
+use std::fmt;
+use sys::attributes::Attributes;
+use sys::thread::Owner;
+
+/// Something that is not what it would be if our processes had never done anything.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Difference {
+    /// Of which thread.
+    pub tid: u32,
+    /// Of which process.
+    pub pid: u32,
+    /// What it is.
+    pub is: Setting,
+    /// What it would be.
+    pub untouched: Setting,
+    /// Whether its process is stopped.
+    pub is_stopped: bool,
+    /// Whether it would be.
+    pub is_stopped_by_others: bool,
+    /// Whether who began its process, or one that this descends from, has ended before it.
+    pub is_orphan: bool,
+}
+
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "thread {} of process {}", self.tid, self.pid)?;
+        if self.is.attributes != self.untouched.attributes {
+            write!(f, "; it is {}, not {}", self.is.attributes, self.untouched.attributes)?;
+        }
+        if self.is.affinity != self.untouched.affinity {
+            write!(f, "; it may run on {}, not on {}", self.is.affinity, self.untouched.affinity)?;
+        }
+        if self.is_stopped != self.is_stopped_by_others {
+            write!(f, "; it is {}", if self.is_stopped { "stopped" } else { "not stopped" })?;
+        }
+        Ok(())
+    }
+}
+
+impl World {
+    /// Somebody else schedules thread `tid` so; nothing happens if it is gone or this kernel has no such class.
+    pub fn reschedule(&mut self, tid: u32, attributes: Attributes) {
+        self.note(|| format!("somebody makes {tid} {attributes}"));
+        if let Some(thread) = self.tasks.get_mut(tid)
+            && params(&Setting { attributes, ..thread.setting }).is_some()
+        {
+            thread.untouched.attributes = attributes;
+            let setting = Setting { attributes, ..thread.setting };
+            self.set(tid, setting);
+        }
+    }
+
+    /// Somebody else lets thread `tid` run on these CPUs alone, as far as its process has them.
+    pub fn move_to(&mut self, tid: u32, cpus: &CpuSet) {
+        self.note(|| format!("somebody lets {tid} run on {cpus}"));
+        let Some(affinity) = self.tasks.process_of(tid).map(|process| process.cpuset.and(cpus)) else { return };
+        if affinity.is_empty() {
+            return;
+        }
+        let thread = self.tasks.thread(tid);
+        thread.untouched.affinity = affinity;
+        let setting = Setting { affinity, ..thread.setting };
+        self.set(tid, setting);
+    }
+
+    /// Somebody else stops process `pid`.
+    pub fn stop(&mut self, pid: u32) {
+        self.note(|| format!("somebody stops {pid}"));
+        self.stopped_by_others(pid, true);
+        if let Some((_, life)) = self.lives.iter().find(|(of, _)| *of == pid) {
+            life.fail(Fault::Hang);
+        }
+        self.set_stopped(pid, true);
+    }
+
+    /// Somebody else ends that.
+    pub fn cont(&mut self, pid: u32) {
+        self.note(|| format!("somebody continues {pid}"));
+        self.stopped_by_others(pid, false);
+        if let Some((_, life)) = self.lives.iter().find(|(of, _)| *of == pid) {
+            life.goes_on();
+        }
+        self.set_stopped(pid, false);
+    }
+
+    fn stopped_by_others(&mut self, pid: u32, is_stopped: bool) {
+        if let Some(process) = self.tasks.processes.get_mut(&pid) {
+            process.is_stopped_by_others = is_stopped && !process.is_kernel;
+        }
+    }
+
+    /// Process `pid` belongs to somebody else, who may do what only CAP_SYS_NICE and CAP_KILL permit, or may not.
+    pub fn give_to(&mut self, pid: u32, owner: Owner, is_privileged: bool) {
+        if let Some(process) = self.tasks.processes.get_mut(&pid) {
+            (process.owner, process.is_privileged) = (owner, is_privileged);
+        }
+    }
+
+    /// Process `pid` does not let this be done to it.
+    pub fn protect(&mut self, pid: u32, refuses: Refuses) {
+        if let Some(process) = self.tasks.processes.get_mut(&pid) {
+            process.refuses = refuses;
+        }
+    }
+
+    /// Whether process `pid` asks at once how its children ended; those of one that does not stay until it does.
+    pub fn set_reaps(&mut self, pid: u32, reaps: bool) {
+        if let Some(process) = self.tasks.processes.get_mut(&pid) {
+            process.reaps = reaps;
+        }
+    }
+
+    /// A thread is scheduled as it is wanted to be.
+    pub(super) fn set(&mut self, tid: u32, setting: Setting) {
+        let now = self.host.now();
+        let thread = self.tasks.thread(tid);
+        thread.charge(now);
+        thread.setting = setting;
+        if let Some(entity) = thread.entity {
+            let params = params(&setting).expect("it was looked at before");
+            self.host.adjust(entity, params).expect("an ordinary or real-time thread is never refused");
+        }
+    }
+
+    /// Marks thread `tid` and whatever it begins from now on.
+    pub fn mark(&mut self, tid: u32, tag: usize) {
+        if self.ended.len() <= tag {
+            self.ended.resize(tag + 1, (Nanos::ZERO, Nanos::ZERO));
+        }
+        if let Some(thread) = self.tasks.get_mut(tid) {
+            thread.tag = Some(tag);
+        }
+    }
+
+    // ---- Looking ----
+
+    /// What thread `tid`, or who began it, was marked with.
+    #[must_use]
+    pub fn mark_of(&self, tid: u32) -> Option<usize> {
+        self.tasks.get(tid)?.tag
+    }
+
+    /// The CPU time of all that were ever marked so: in all, and at a priority that only we give.
+    #[must_use]
+    pub fn had_by(&self, tag: usize) -> (Nanos, Nanos) {
+        let mut had = self.ended.get(tag).copied().unwrap_or_default();
+        for &tid in &self.tasks.living {
+            if self.mark_of(tid) == Some(tag) && self.tasks.get(tid).is_some_and(|thread| thread.entity.is_some()) {
+                let (ran, raised) = self.had(tid);
+                had = (had.0 + ran, had.1 + raised);
+            }
+        }
+        had
+    }
+
+    /// The CPU time of all our processes that are there.
+    #[must_use]
+    pub fn had_by_us(&self) -> Nanos {
+        let of =
+            |pid: u32| self.threads_of(pid).iter().map(|&tid| self.had(tid).0).fold(Nanos::ZERO, |sum, ran| sum + ran);
+        self.lives.iter().map(|&(pid, _)| of(pid)).fold(Nanos::ZERO, |sum, ran| sum + ran)
+    }
+
+    /// How many threads and processes have begun so far.
+    #[must_use]
+    pub fn births(&self) -> u64 {
+        self.tasks.births
+    }
+
+    /// By how much timers were late so far, in sum.
+    #[must_use]
+    pub fn late(&self) -> Nanos {
+        self.late
+    }
+
+    /// The threads that have not ended, in the order of their births.
+    #[must_use]
+    pub fn living(&self) -> &[u32] {
+        &self.tasks.living
+    }
+
+    /// Whether there is a process `pid` that has not ended.
+    #[must_use]
+    pub fn is_alive(&self, pid: u32) -> bool {
+        self.tasks.processes.get(&pid).is_some_and(|process| !process.has_ended)
+    }
+
+    /// Whether process `pid` is stopped, by whomever.
+    #[must_use]
+    pub fn is_stopped(&self, pid: u32) -> bool {
+        self.tasks.processes.get(&pid).is_some_and(|process| process.is_stopped)
+    }
+
+    /// The process of thread `tid`, and whether it has not ended.
+    #[must_use]
+    pub fn process_of(&self, tid: u32) -> Option<(u32, bool)> {
+        self.tasks.get(tid).map(|thread| (thread.process, thread.entity.is_some()))
+    }
+
+    /// The process that began process `pid`.
+    #[must_use]
+    pub fn parent_of(&self, pid: u32) -> Option<u32> {
+        self.tasks.processes.get(&pid).map(|process| process.parent)
+    }
+
+    /// Whose process `pid` is.
+    #[must_use]
+    pub fn owner_of(&self, pid: u32) -> Option<Owner> {
+        self.tasks.processes.get(&pid).map(|process| process.owner)
+    }
+
+    /// The threads of process `pid`, ascending.
+    #[must_use]
+    pub fn threads_of(&self, pid: u32) -> &[u32] {
+        self.tasks.processes.get(&pid).map_or(&[], |process| &process.threads)
+    }
+
+    /// The processes that process `pid` has begun and that are there, ascending.
+    #[must_use]
+    pub fn children_of(&self, pid: u32) -> &[u32] {
+        self.tasks.processes.get(&pid).map_or(&[], |process| &process.children)
+    }
+
+    /// Who runs on `cpu`.
+    #[must_use]
+    pub fn running(&self, cpu: CpuId) -> Option<u32> {
+        let on =
+            |tid: &&u32| self.tasks.get(**tid).is_some_and(|thread| thread.account.place == Place::On(cpu.index()));
+        self.tasks.living.iter().find(on).copied()
+    }
+
+    /// Whether thread `tid` runs or waits for a CPU.
+    #[must_use]
+    pub fn is_runnable(&self, tid: u32) -> bool {
+        let entity = self.tasks.get(tid).and_then(|thread| thread.entity);
+        entity.is_some_and(|entity| self.host.machine().state(entity) != State::Blocked)
+    }
+
+    /// What thread `tid` is asked to be.
+    #[must_use]
+    pub fn setting(&self, tid: u32) -> Option<Setting> {
+        self.tasks.get(tid).map(|thread| thread.setting)
+    }
+
+    /// The CPU time that thread `tid` has had: in all, and at a priority that only we give.
+    #[must_use]
+    pub fn had(&self, tid: u32) -> (Nanos, Nanos) {
+        let Some(thread) = self.tasks.get(tid) else { return (Nanos::ZERO, Nanos::ZERO) };
+        let account = &thread.account;
+        let open = match account.place {
+            Place::On(_) => self.now().since(account.since),
+            _ => Nanos::ZERO,
+        };
+        let raised = if is_raised(&thread.setting.attributes) { open } else { Nanos::ZERO };
+        (account.usage.ran + open, account.raised + raised)
+    }
+
+    fn descends_from_orphan(&self, pid: u32) -> bool {
+        let mut next = Some(pid);
+        while let Some(process) = next.and_then(|pid| self.tasks.processes.get(&pid)) {
+            if process.is_orphan {
+                return true;
+            }
+            next = Some(process.parent);
+        }
+        false
+    }
+
+    /// All that is not what it would be if our processes had never done anything, but for what is theirs.
+    #[must_use]
+    pub fn differences(&self) -> Vec<Difference> {
+        let mut found = Vec::new();
+        for &tid in &self.tasks.living {
+            let Some(thread) = self.tasks.get(tid).filter(|thread| thread.entity.is_some()) else { continue };
+            let process = &self.tasks.processes[&thread.process];
+            let is_ours = self.lives.iter().any(|(pid, _)| *pid == thread.process);
+            let is_same = thread.setting == thread.untouched && process.is_stopped == process.is_stopped_by_others;
+            if !is_same && !is_ours && thread.process != INIT {
+                found.push(Difference {
+                    tid,
+                    pid: thread.process,
+                    is: thread.setting,
+                    untouched: thread.untouched,
+                    is_stopped: process.is_stopped,
+                    is_stopped_by_others: process.is_stopped_by_others,
+                    is_orphan: self.descends_from_orphan(thread.process),
+                });
+            }
+        }
+        found
+    }
+}

@@ -1,0 +1,183 @@
+//! [`Crowd`]: who else is on the host: programs that begin and end threads and processes, and somebody who changes what we
+//! change.
+
+use crate::simulated::{Dice, Others, Refuses, Setting, World};
+use sched::{CpuId, CpuSet, Instant, Nanos};
+use sim::{Periodic, Workload};
+use std::cell::RefCell;
+use std::rc::Rc;
+use sys::attributes::{Attributes, Policy};
+use sys::thread::Owner;
+
+/// The most threads there are at a time: the numbers are few, and come round soon.
+const THREADS_MOST: usize = 70;
+pub(super) const NUMBERS: u32 = 120;
+const USER: Owner = Owner { real: 1000, effective: 1000 };
+
+/// What somebody other than us has asked for the threads of a client so far.
+#[derive(Clone, Debug)]
+pub(super) struct Tree {
+    pub(super) root: u32,
+    pub(super) attributes: Vec<Attributes>,
+    pub(super) affinities: Vec<CpuSet>,
+    /// Whether somebody else has stopped or continued any of its processes.
+    pub(super) was_stopped: bool,
+    /// Whether it always wants to run.
+    pub(super) is_hog: bool,
+}
+
+/// All of them, by their marks.
+pub(super) type Ledger = Rc<RefCell<Vec<Tree>>>;
+
+pub(super) struct Crowd {
+    pub(super) dice: Dice,
+    pub(super) at: Instant,
+    pub(super) gap: Nanos,
+    pub(super) births: bool,
+    pub(super) orphans: bool,
+    pub(super) others: bool,
+    pub(super) ledger: Ledger,
+    /// Processes of nobody's that only use up numbers.
+    pub(super) passing: Vec<u32>,
+}
+
+/// What a thread does.
+fn workload(dice: &mut Dice) -> Workload {
+    if dice.one_in(3) {
+        return Workload::Hog;
+    }
+    let period = dice.between(Nanos::ms(2), Nanos::ms(40));
+    let work = dice.between(Nanos::us(20), period.scale(1, 2));
+    let phase = dice.between(Nanos::ZERO, period);
+    Workload::Periodic(Periodic { phase, ..Periodic::new(period, work) })
+}
+
+/// A fair class.
+fn fair(dice: &mut Dice) -> Attributes {
+    let nice = i32::try_from(dice.below(40)).expect("it is small") - 20;
+    Attributes::of(match dice.below(6) {
+        0 => Policy::Batch { nice },
+        1 => Policy::Idle,
+        2 | 3 => Policy::Other { nice: 0 },
+        _ => Policy::Other { nice },
+    })
+}
+
+fn some(dice: &mut Dice, cpus: &CpuSet) -> CpuSet {
+    let chosen: CpuSet = cpus.iter().filter(|_| dice.one_in(2)).collect();
+    if chosen.is_empty() { *cpus } else { chosen }
+}
+
+/// The process of a client to be, with some threads, marked with `tag`.
+pub(super) fn begin_client(world: &mut World, dice: &mut Dice, tag: usize, refusals: bool) -> Option<Tree> {
+    let is_hog = dice.one_in(2);
+    let first = if is_hog { Workload::Hog } else { workload(dice) };
+    let root = world.start(&format!("client-{tag}"), USER, first)?;
+    world.mark(root, tag);
+    let affinity = if dice.one_in(2) { world.cpus() } else { some(dice, &world.cpus()) };
+    let attributes = fair(dice);
+    world.reschedule(root, attributes);
+    world.move_to(root, &affinity);
+    for _ in 0..dice.below(3) {
+        world.clone_thread(root, workload(dice))?;
+    }
+    if refusals && dice.one_in(3) {
+        let kind = dice.below(3);
+        world.protect(root, Refuses { real_time: kind == 0, affinity: kind == 1, all: kind == 2 });
+    }
+    let is_hog = is_hog && first == Workload::Hog;
+    Some(Tree { root, attributes: vec![attributes], affinities: vec![affinity], was_stopped: false, is_hog })
+}
+
+impl Others for Crowd {
+    fn next(&self) -> Instant {
+        self.at
+    }
+
+    fn act(&mut self, world: &mut World) {
+        self.at = world.now() + self.dice.between(Nanos::us(1), self.gap);
+        let kind = self.dice.below(100);
+        match kind {
+            0..70 if self.births => self.live(world, kind),
+            70..100 if self.others => self.meddle(world, kind),
+            _ => {}
+        }
+    }
+}
+
+impl Crowd {
+    /// Threads begin and end.
+    fn live(&mut self, world: &mut World, kind: u64) {
+        let cpu = CpuId::new(usize::try_from(self.dice.below(world.cpus().len() as u64)).expect("it is small"));
+        // Only who runs can begin or end anything.
+        let client = world.running(cpu).filter(|&tid| world.mark_of(tid).is_some());
+        let has_room = world.living().len() < THREADS_MOST;
+        match (kind, client) {
+            (0..15, Some(tid)) if has_room => {
+                let work = workload(&mut self.dice);
+                world.fork(tid, work);
+            }
+            (15..35, Some(tid)) if has_room => {
+                let work = workload(&mut self.dice);
+                world.clone_thread(tid, work);
+            }
+            (35..55, Some(tid)) => self.end(world, tid),
+            (55..63, _) if has_room => self.passing.extend(world.start("passing", USER, workload(&mut self.dice))),
+            (63..70, _) => {
+                if let Some(pid) = self.passing.pop() {
+                    world.kill(pid);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn end(&self, world: &mut World, tid: u32) {
+        let Some((pid, _)) = world.process_of(tid) else { return };
+        let is_root = self.ledger.borrow().iter().any(|tree| tree.root == tid);
+        let leaves_orphans = !world.children_of(pid).is_empty();
+        if !is_root && (self.orphans || !leaves_orphans) {
+            world.exit(tid);
+        }
+    }
+
+    /// Somebody else changes something of a client.
+    fn meddle(&mut self, world: &mut World, kind: u64) {
+        let marked: Vec<u32> = world.living().iter().copied().filter(|&tid| world.mark_of(tid).is_some()).collect();
+        let Some(tid) = self.dice.choose(&marked) else { return };
+        let (Some(tag), Some((pid, true))) = (world.mark_of(tid), world.process_of(tid)) else { return };
+        match kind {
+            70..79 => {
+                let attributes = match self.dice.below(8) {
+                    0 => Attributes::of(Policy::Fifo { priority: 1 + u32::try_from(self.dice.below(40)).unwrap_or(0) }),
+                    _ => fair(&mut self.dice),
+                };
+                self.ledger.borrow_mut()[tag].attributes.push(attributes);
+                world.reschedule(tid, attributes);
+            }
+            79..88 => {
+                let cpus = some(&mut self.dice, &world.cpus());
+                self.ledger.borrow_mut()[tag].affinities.push(cpus);
+                world.move_to(tid, &cpus);
+            }
+            88..93 => {
+                self.ledger.borrow_mut()[tag].was_stopped = true;
+                world.stop(pid);
+            }
+            93..98 => {
+                self.ledger.borrow_mut()[tag].was_stopped = true;
+                world.cont(pid);
+            }
+            _ => {
+                if !self.ledger.borrow().iter().any(|tree| tree.root == pid) && world.children_of(pid).is_empty() {
+                    world.kill(pid);
+                }
+            }
+        }
+    }
+}
+
+/// Whether this may be, as far as what others have asked for goes.
+pub(super) fn is_somebodys(tree: &Tree, is: &Setting) -> bool {
+    tree.attributes.contains(&is.attributes) && tree.affinities.contains(&is.affinity)
+}

@@ -1,0 +1,139 @@
+//! [`Judge`]: whether what was promised was delivered while nobody failed, and whether everybody is what they were after.
+
+use super::crowd::{Ledger, is_somebodys};
+use super::stage::{Served, Stage};
+use super::{Finding, Options};
+use crate::simulated::Difference;
+use sched::{EntityId, Instant, Limit, Nanos, Reservation};
+use std::collections::BTreeMap;
+
+/// How far back what came late still counts: promises are carried from period to period.
+const MEMORY: usize = 4;
+/// And for how long: what came late is made up for in what is not promised of a CPU, a tenth.
+const BACKLOG: Nanos = Nanos::ms(300);
+/// What a switch from one to the other may cost besides.
+const GRAIN: Nanos = Nanos::us(60);
+
+/// What was there when a period began.
+#[derive(Clone, Copy, Debug)]
+struct Sample {
+    deadline: i64,
+    at: Instant,
+    total: Nanos,
+    raised: Nanos,
+    /// How late timers had been, and what our own threads had used.
+    late: Nanos,
+    ours: Nanos,
+    births: u64,
+    /// What was delivered too much up to then and not taken back yet.
+    debt: Nanos,
+    /// What was delivered too little because something came late, and is delivered after.
+    credit: Nanos,
+}
+
+pub(super) struct Judge {
+    ledger: Ledger,
+    samples: BTreeMap<EntityId, Vec<Sample>>,
+    /// Periods of which something was said.
+    pub(super) periods: u64,
+    delivers: bool,
+}
+
+impl Judge {
+    pub(super) fn new(options: &Options, ledger: Ledger) -> Judge {
+        // Who is refused something or changed by others may get less.
+        Judge { ledger, samples: BTreeMap::new(), periods: 0, delivers: !options.others && !options.refusals }
+    }
+
+    /// After a turn: whoever has begun a new period got what was promised in the one before.
+    pub(super) fn look(&mut self, stage: &Stage) -> Result<(), Finding> {
+        if !self.delivers || stage.guardians > 1 {
+            return Ok(());
+        }
+        let machine = stage.daemon.dispatcher.machine();
+        for served in stage.daemon.served.iter().filter(|served| machine.is_attached(served.entity)) {
+            let Some(deadline) = machine.inspect(served.entity, "deadline") else { continue };
+            let samples = self.samples.entry(served.entity).or_default();
+            if samples.last().is_some_and(|last| last.deadline == deadline) {
+                continue;
+            }
+            samples.push(sample(stage, served, deadline, samples.last()));
+            if let Some(what) = wrong(samples, served, self.ledger.borrow()[served.tag].is_hog, &mut self.periods) {
+                let (tag, entity, reservation) = (served.tag, served.entity, served.wish.reservation);
+                let (slice, period) = (reservation.slice, reservation.period);
+                return Err(Finding::new(
+                    &stage.host,
+                    format!("client {tag} ({entity}), {slice} every {period}: {what}"),
+                ));
+            }
+            let now = stage.host.world().now();
+            let is_old = |it: &Sample| it.at.saturating_add(BACKLOG.saturating_mul(2)) < now;
+            if samples.len() > 2 * MEMORY && is_old(&samples[samples.len() / 2]) {
+                samples.drain(..samples.len() / 2);
+            }
+        }
+        Ok(())
+    }
+
+    /// Everybody is what they would be had we done nothing.
+    pub(super) fn is_restored(&self, stage: &Stage, options: &Options) -> Result<(), Finding> {
+        let world = stage.host.world();
+        // Who has lost who began it before it was ever seen is found by nobody.
+        let wrong = |found: &Difference| !found.is_orphan && (!options.others || !self.is_excused(stage, found));
+        let found: Vec<String> = world.differences().iter().filter(|it| wrong(it)).map(ToString::to_string).collect();
+        drop(world);
+        if found.is_empty() {
+            return Ok(());
+        }
+        Err(Finding::new(&stage.host, format!("not what they were:\n  {}", found.join("\n  "))))
+    }
+
+    /// Somebody else has asked for it, of this thread or of one that began it.
+    fn is_excused(&self, stage: &Stage, found: &Difference) -> bool {
+        let Some(tag) = stage.host.world().mark_of(found.tid) else { return false };
+        let tree = &self.ledger.borrow()[tag];
+        let is_stop_fine = found.is_stopped == found.is_stopped_by_others || (tree.was_stopped && !found.is_stopped);
+        is_somebodys(tree, &found.is) && is_stop_fine
+    }
+}
+
+/// What is there as a period begins that ends at `deadline`.
+fn sample(stage: &Stage, served: &Served, deadline: i64, last: Option<&Sample>) -> Sample {
+    let world = stage.host.world();
+    let (total, raised) = world.had_by(served.tag);
+    let (late, ours) = (world.late(), world.had_by_us());
+    let (mut debt, mut credit) = (Nanos::ZERO, Nanos::ZERO);
+    if let Some(last) = last {
+        let (slice, had) = (served.wish.reservation.slice, raised - last.raised);
+        let excuse = (late - last.late) + ours.saturating_sub(last.ours) + GRAIN;
+        debt = (last.debt + had).saturating_sub(slice);
+        let missing = slice.saturating_sub(had).min(excuse);
+        credit = (last.credit.saturating_sub(had.saturating_sub(slice)) + missing).min(slice);
+    }
+    Sample { deadline, at: world.now(), total, raised, late, ours, births: world.births(), debt, credit }
+}
+
+/// What is wrong with the last period; nothing if nothing is, or if it was none of the usual length.
+fn wrong(samples: &[Sample], served: &Served, is_hog: bool, periods: &mut u64) -> Option<String> {
+    let [.., last, now] = samples else { return None };
+    let Reservation { slice, period, limit, .. } = served.wish.reservation;
+    if now.deadline - last.deadline != period.as_ns().cast_signed() || samples.len() <= MEMORY {
+        return None;
+    }
+    let before = samples.iter().rev().skip(MEMORY).find(|it| it.at.saturating_add(BACKLOG) <= now.at);
+    let first = before.unwrap_or(&samples[0]);
+    let excuse = (now.late - first.late) + now.ours.saturating_sub(first.ours) + GRAIN;
+    let most = slice + last.credit + excuse;
+    let (total, raised) = (now.total - last.total, now.raised - last.raised);
+    *periods += 1;
+    let what = if raised > most {
+        format!("{raised} at real-time priority")
+    } else if limit == Limit::Hard && now.births == first.births && total > most {
+        format!("{total} in all, though its limit is hard")
+    } else if is_hog && total + excuse + last.debt < slice {
+        format!("{total} in all, though it always wants to run")
+    } else {
+        return None;
+    };
+    Some(format!("{what}, in {}; excused by {excuse}", now.at.since(last.at)))
+}

@@ -1,0 +1,352 @@
+//! [`Stage`]: daemon and guardian on a host, each thread of theirs an actor: what `live` does with real threads.
+
+use super::options::{Options, Who};
+use super::{Finding, Policies};
+use crate::dispatch::{Dispatcher, Heard, Wish, find};
+use crate::guardian::{Daemon as Seen, INTERVAL, Pulse, Verdict, Watch};
+use crate::kernel::{Kernel, priority};
+use crate::restore::restore;
+use crate::simulated::{Caller, Fault, Host, Memory};
+use crate::table::{Beating, Table};
+use sched::{CpuId, CpuSet, EntityId, Instant, Nanos};
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use sys::attributes::{Attributes, Policy};
+use sys::thread::{Identity, Owner};
+
+const ROOT: Owner = Owner { real: 0, effective: 0 };
+const ROWS: usize = 128;
+/// Each client on a CPU of its own, held to its slice, and what was too much taken from the next.
+const KNOBS: [(&str, &str); 4] =
+    [("placement", "partitioned"), ("enforce", "hard"), ("late", "carry"), ("rest", "renew")];
+/// As in `live`: how often an agent beats, how often the keeper looks for who is new, and at the guardian.
+const BEAT: Nanos = Nanos::ms(100);
+const SCAN: (Nanos, Nanos) = (Nanos::ms(1), Nanos::ms(100));
+/// In so much time they take at most so many turns: a hundred periods of ten clients.
+const CALM: Nanos = Nanos::ms(100);
+const TURNS_MOST: u64 = 10_000;
+const WATCH: Nanos = Nanos::ms(50);
+
+/// A client that was admitted.
+#[derive(Clone, Debug)]
+pub(super) struct Served {
+    pub(super) entity: EntityId,
+    pub(super) tag: usize,
+    pub(super) wish: Wish,
+}
+
+pub(super) struct Daemon {
+    pub(super) caller: Caller,
+    pub(super) dispatcher: Dispatcher<Caller>,
+    table: Arc<Table>,
+    agents: Vec<u32>,
+    keeper: u32,
+    pub(super) front: u32,
+    births: Option<u64>,
+    watched: Instant,
+    pulse: Option<Pulse>,
+    /// How often the guardian that begins had beaten before.
+    awaits: Option<u64>,
+    shortest: Nanos,
+    wishes: VecDeque<(usize, u32, Wish)>,
+    pub(super) served: Vec<Served>,
+    pub(super) refused: u64,
+    pub(super) is_over: bool,
+}
+
+pub(super) struct Guardian {
+    pub(super) caller: Caller,
+    actor: u32,
+    identity: Identity,
+    table: Table,
+    watch: Watch,
+    was_told: bool,
+    pub(super) is_over: bool,
+}
+
+pub(super) struct Stage {
+    pub(super) host: Host,
+    memory: Memory,
+    pub(super) daemon: Daemon,
+    pub(super) guardian: Guardian,
+    pub(super) guardians: u32,
+    pub(super) turns: u64,
+    /// Since when so many turns were taken, and what our threads had used then.
+    calm: (Instant, u64, Nanos),
+}
+
+impl Stage {
+    /// Both begin. From here on their acts are counted.
+    pub(super) fn new(host: Host, options: &Options, policies: &Policies, wishes: Vec<(usize, u32, Wish)>) -> Stage {
+        let caller = host.begin("tactus", ROOT);
+        let memory = Memory::new(Table::words(ROWS));
+        let me = caller.open(caller.pid()).map(|thread| caller.identity(&thread)).expect("it has just begun");
+        let table = Arc::new(Table::create(Box::new(caller.map(&memory)), "boot", me));
+        let edf = policies.edf;
+        let mut knobs = edf.defaults();
+        for (name, value) in KNOBS {
+            knobs.set_word(name, value).expect("a knob of edf");
+        }
+        let dispatcher = Dispatcher::new(caller.clone(), Arc::clone(&table), edf, &knobs, options.cpus);
+        let dispatcher = dispatcher.expect("edf works everywhere");
+        let agents: Vec<u32> = (0..options.cpus).map(|cpu| caller.serve(CpuId::new(cpu))).collect();
+        let everywhere = host.world().cpus();
+        let keeper = caller.employ(Attributes::raised(priority::SENTINEL), everywhere);
+        let front = caller.employ(Attributes::of(Policy::Other { nice: 0 }), everywhere);
+        let guardian = Guardian::begin(&host, &memory, everywhere);
+        let daemon = Daemon {
+            caller,
+            dispatcher,
+            table,
+            agents,
+            keeper,
+            front,
+            births: None,
+            watched: Instant::ZERO,
+            pulse: None,
+            awaits: Some(0),
+            shortest: SCAN.1,
+            wishes: wishes.into(),
+            served: Vec::new(),
+            refused: 0,
+            is_over: false,
+        };
+        daemon.table.set_agents(daemon.agents.len());
+        for &actor in daemon.agents.iter().chain([&daemon.keeper, &daemon.front]) {
+            host.world_mut().ring(actor);
+        }
+        Stage { host, memory, daemon, guardian, guardians: 1, turns: 0, calm: (Instant::ZERO, 0, Nanos::ZERO) }
+    }
+
+    /// Has one of them fail in place of an act, counted from now.
+    pub(super) fn plan(&self, who: Who, fault: Fault, act: u64) {
+        let caller = match who {
+            Who::Daemon => &self.daemon.caller,
+            Who::Guardian => &self.guardian.caller,
+        };
+        caller.fails_at(caller.acts() + act, fault);
+    }
+
+    /// Lets time pass until `end`, and everybody take their turns; after each, `look` may look.
+    pub(super) fn run_until(
+        &mut self,
+        end: Instant,
+        look: &mut dyn FnMut(&mut Stage, u32) -> Result<bool, Finding>,
+    ) -> Result<(), Finding> {
+        while let Some(tid) = self.host.run_until(end) {
+            self.turns += 1;
+            let outcome = catch_unwind(AssertUnwindSafe(|| self.take(tid)));
+            if let Err(panic) = outcome {
+                let failed =
+                    if tid == self.guardian.actor { self.guardian.caller.fault() } else { self.daemon.caller.fault() };
+                // Who has failed does nothing any more, whatever its code would say to it.
+                if failed.is_none() {
+                    let what = panic.downcast_ref::<String>().cloned();
+                    let what = what.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
+                    return Err(Finding::new(&self.host, format!("a panic: {}", what.unwrap_or_default())));
+                }
+            }
+            self.host.world_mut().end_turn(tid);
+            self.is_calm()?;
+            self.notice();
+            if look(self, tid)? {
+                return Ok(());
+            }
+        }
+        self.notice();
+        Ok(())
+    }
+
+    /// Our threads do not keep a CPU to themselves.
+    fn is_calm(&mut self) -> Result<(), Finding> {
+        let world = self.host.world();
+        let (since, turns, had) = self.calm;
+        let (time, now) = (world.now().saturating_since(since), world.had_by_us());
+        let used = now.saturating_sub(had);
+        if time >= CALM {
+            self.calm = (world.now(), self.turns, now);
+        }
+        if self.turns - turns > TURNS_MOST || (time >= CALM && used > time.scale(17, 20)) {
+            let turns = self.turns - turns;
+            let what = format!("our own threads take {turns} turns and use {used} in {time}");
+            drop(world);
+            return Err(Finding::new(&self.host, what));
+        }
+        Ok(())
+    }
+
+    /// The guardian holds the daemon by a descriptor that tells when it has ended.
+    fn notice(&mut self) {
+        self.host.world_mut().apply_faults();
+        let has_ended = self.daemon.caller.has_ended();
+        if has_ended && !std::mem::replace(&mut self.guardian.was_told, true) {
+            self.host.world_mut().ring(self.guardian.actor);
+        }
+    }
+
+    fn take(&mut self, tid: u32) {
+        if tid == self.guardian.actor {
+            return self.guard();
+        }
+        let daemon = &mut self.daemon;
+        if let Some(place) = daemon.agents.iter().position(|&agent| agent == tid) {
+            let quiet = self.host.world_mut().take_quiet(tid);
+            let now = daemon.caller.now();
+            let next = daemon.dispatcher.turn(CpuId::new(place), Heard { quiet });
+            daemon.table.beat(Beating::Agent(place));
+            daemon.call(&self.host, &next.call);
+            self.host.world_mut().wake_at(tid, next.at.min(now.saturating_add(BEAT)));
+        } else if tid == daemon.keeper {
+            self.keep();
+        } else if tid == daemon.front {
+            daemon.admit(&self.host);
+        }
+    }
+
+    // ---- The keeper ----
+
+    fn keep(&mut self) {
+        let now = self.daemon.caller.now();
+        if self.daemon.watched.saturating_add(WATCH) <= now || self.daemon.awaits.is_some() {
+            self.daemon.watched = now;
+            self.watch(now);
+        }
+        let daemon = &mut self.daemon;
+        let latest = daemon.caller.births().ok();
+        if latest.is_none() || latest != daemon.births {
+            daemon.births = latest;
+            for known in daemon.dispatcher.known() {
+                let found = find(&daemon.caller, &known);
+                if found.is_empty() {
+                    continue;
+                }
+                match daemon.dispatcher.adopt(known.tree, found) {
+                    Ok(call) => daemon.call(&self.host, &call),
+                    Err(_) => daemon.refused += 1,
+                }
+            }
+        }
+        let pause = daemon.shortest.max(SCAN.0).min(SCAN.1).min(WATCH);
+        let at = daemon.caller.now().saturating_add(pause);
+        self.host.world_mut().wake_at(daemon.keeper, at);
+    }
+
+    fn watch(&mut self, now: Instant) {
+        let daemon = &mut self.daemon;
+        if let Some(before) = daemon.awaits {
+            let begins = daemon.table.guardian() == Some(self.guardian.identity)
+                && daemon.table.beats(Beating::Guardian) != before;
+            if begins {
+                daemon.awaits = None;
+                daemon.pulse = Some(Pulse::begin(&daemon.table, now));
+                let call = daemon.dispatcher.resume();
+                daemon.call(&self.host, &call);
+            }
+            return;
+        }
+        let has_ended = self.guardian.caller.has_ended();
+        let is_felt = daemon.pulse.as_mut().is_some_and(|pulse| pulse.is_felt(&daemon.table, now));
+        if is_felt && !has_ended {
+            return;
+        }
+        daemon.dispatcher.suspend();
+        if daemon.caller.fault().is_some() {
+            return;
+        }
+        if !has_ended {
+            self.host.world_mut().kill(self.guardian.caller.pid());
+        }
+        daemon.awaits = Some(daemon.table.beats(Beating::Guardian));
+        let everywhere = self.host.world().cpus();
+        self.guardian = Guardian::begin(&self.host, &self.memory, everywhere);
+        self.guardians += 1;
+    }
+
+    // ---- The guardian ----
+
+    fn guard(&mut self) {
+        let guardian = &mut self.guardian;
+        if guardian.is_over {
+            return;
+        }
+        let pid = self.daemon.caller.pid();
+        if guardian.table.guardian() != Some(guardian.identity) {
+            guardian.table.set_guardian(guardian.identity);
+        }
+        let state = if self.daemon.caller.has_ended() { Seen::HasEnded } else { Seen::Lives };
+        match guardian.watch.step(&guardian.table, state) {
+            Verdict::Fine => {}
+            Verdict::End => guardian.is_over = true,
+            Verdict::Kill { .. } if guardian.caller.fault().is_none() => self.host.world_mut().kill(pid),
+            Verdict::Kill { .. } => {}
+            Verdict::Restore => {
+                let restored = restore(&guardian.caller, &guardian.table);
+                if state == Seen::HasEnded && restored.is_settled() {
+                    guardian.table.finish();
+                    guardian.is_over = guardian.caller.fault().is_none();
+                }
+            }
+        }
+        let at = self.host.world().now() + INTERVAL;
+        self.host.world_mut().wake_at(guardian.actor, at);
+    }
+
+    /// The daemon ends in order.
+    pub(super) fn end(&mut self) {
+        self.daemon.dispatcher.dismiss_all();
+        self.daemon.table.finish();
+        self.daemon.is_over = true;
+    }
+}
+
+impl Daemon {
+    /// Whether it knows that its guardian watches.
+    pub(super) fn is_guarded(&self) -> bool {
+        self.awaits.is_none()
+    }
+
+    fn call(&self, host: &Host, cpus: &CpuSet) {
+        if self.caller.fault().is_some() {
+            return;
+        }
+        for cpu in cpus.iter() {
+            if let Some(&agent) = self.agents.get(cpu.index()) {
+                host.world_mut().ring(agent);
+            }
+        }
+    }
+
+    /// The next wish; and one who is served is sent away now and then.
+    fn admit(&mut self, host: &Host) {
+        if self.awaits.is_none()
+            && let Some((tag, pid, wish)) = self.wishes.pop_front()
+        {
+            let ours = [self.caller.pid(), 1];
+            match self.dispatcher.admit(&wish, pid, &ours) {
+                Ok((entities, call)) => {
+                    self.shortest = self.shortest.min(wish.reservation.period);
+                    self.served.extend(entities.first().map(|&entity| Served { entity, tag, wish }));
+                    self.call(host, &call);
+                    host.world_mut().ring(self.keeper);
+                }
+                Err(_) => self.refused += 1,
+            }
+        }
+        if !self.wishes.is_empty() {
+            let at = self.caller.now().saturating_add(Nanos::ms(3));
+            host.world_mut().wake_at(self.front, at);
+        }
+    }
+}
+
+impl Guardian {
+    fn begin(host: &Host, memory: &Memory, everywhere: CpuSet) -> Guardian {
+        let caller = host.begin("guardian", ROOT);
+        let actor = caller.employ(Attributes::raised(priority::GUARDIAN), everywhere);
+        let table = Table::open(Box::new(caller.map(memory))).expect("the daemon has made it");
+        let identity = caller.open(caller.pid()).map(|thread| caller.identity(&thread)).expect("it has just begun");
+        host.world_mut().ring(actor);
+        Guardian { caller, actor, identity, table, watch: Watch::default(), was_told: false, is_over: false }
+    }
+}

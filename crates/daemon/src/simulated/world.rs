@@ -1,0 +1,442 @@
+//! [`World`]: one host in virtual time: the machine, its threads and processes, and what is due.
+
+use super::dice::Dice;
+use super::life::{Fault, Life};
+use super::tasks::{Account, INIT, Place, Process, Setting, Tasks, Thread, params};
+use super::{Lateness, Settings};
+use sched::{CpuId, CpuSet, Instant, Nanos, Refused, State, Wake};
+use sim::{Costs, Workload};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use sys::attributes::{Attributes, Policy};
+use sys::thread::{Identity, Owner};
+use sys::usage::Usage;
+
+/// Whoever else does something on this host, at instants of their own.
+pub trait Others {
+    /// When they do something next; NEVER: nothing any more.
+    fn next(&self) -> Instant;
+
+    /// It is that time, or later.
+    fn act(&mut self, world: &mut World);
+}
+
+/// A host in virtual time. What it does is a function of its settings and of the calls.
+pub struct World {
+    pub(super) host: sim::Host<'static>,
+    pub(super) tasks: Tasks,
+    pub(super) dice: Dice,
+    lateness: Lateness,
+    call: Nanos,
+    others: Option<Box<dyn Others>>,
+    /// Every actor there ever was and is not forgotten.
+    pub(super) actors: Vec<u32>,
+    pub(super) next_timer: Instant,
+    /// Whose turn is due, in order.
+    pub(super) turns: VecDeque<u32>,
+    /// Of which daemon, where, the agent and its sentinel.
+    pub(super) agents: Vec<(u32, CpuId, u32, u32)>,
+    pub(super) lives: Vec<(u32, Arc<Life>)>,
+    /// What those that have ended had had, by their marks: in all, and at a priority that only we give.
+    pub(super) ended: Vec<(Nanos, Nanos)>,
+    /// By how much timers were late, in sum.
+    pub(super) late: Nanos,
+    arrivals: Vec<u32>,
+    steps: u64,
+    pub(super) record: Option<Vec<(Instant, String)>>,
+}
+
+impl std::fmt::Debug for World {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World").field("now", &self.now()).field("tasks", &self.tasks).finish_non_exhaustive()
+    }
+}
+
+impl World {
+    /// A host that has run for a second and has nobody on it but its first process and the kernel's.
+    ///
+    /// # Errors
+    /// The policy does not work with these knobs on this host.
+    pub fn new(settings: &Settings) -> Result<World, Refused> {
+        let mut knobs = settings.policy.defaults();
+        for &(name, value) in &settings.knobs {
+            knobs.set(name, value).map_err(|_| Refused::Unsupported("a knob of the policy, within its range"))?;
+        }
+        let host = sim::Host::new(settings.policy, sched::Host::new(settings.cpus), &knobs, Costs::NONE)?;
+        let mut world = World {
+            host,
+            tasks: Tasks::new(settings.numbers),
+            dice: Dice::new(settings.seed),
+            lateness: settings.lateness,
+            call: settings.call,
+            others: None,
+            actors: Vec::new(),
+            next_timer: Instant::NEVER,
+            turns: VecDeque::new(),
+            agents: Vec::new(),
+            lives: Vec::new(),
+            ended: Vec::new(),
+            late: Nanos::ZERO,
+            arrivals: Vec::new(),
+            steps: 0,
+            record: None,
+        };
+        world.host.run_until(Instant::at_ns(Nanos::s(1).as_ns()));
+        for (name, is_kernel) in [("init", false), ("kthreadd", true)] {
+            let root = Owner { real: 0, effective: 0 };
+            let pid = world.start(name, root, Workload::Scripted).expect("the first numbers are free");
+            world.tasks.processes.get_mut(&pid).expect("it was just begun").is_kernel = is_kernel;
+        }
+        Ok(world)
+    }
+
+    /// What the monotonic clock says.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.host.now()
+    }
+
+    /// How many instants were decided about so far.
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        self.steps
+    }
+
+    /// The CPUs it has.
+    #[must_use]
+    pub fn cpus(&self) -> CpuSet {
+        self.host.machine().host().all()
+    }
+
+    /// Lets `others` act on this host from now on.
+    pub fn let_act(&mut self, others: Box<dyn Others>) {
+        self.others = Some(others);
+    }
+
+    /// Keeps what is done and when from now on.
+    pub fn record(&mut self) {
+        self.record = Some(Vec::new());
+    }
+
+    /// What was kept.
+    #[must_use]
+    pub fn recorded(&self) -> &[(Instant, String)] {
+        self.record.as_deref().unwrap_or_default()
+    }
+
+    pub(super) fn note(&mut self, what: impl FnOnce() -> String) {
+        let now = self.host.now();
+        if let Some(record) = &mut self.record {
+            record.push((now, what()));
+        }
+    }
+
+    pub(super) fn lateness(&mut self) -> Nanos {
+        let Lateness { most, rare, rare_in } = self.lateness;
+        if rare_in > 0 && self.dice.one_in(rare_in) { rare } else { self.dice.between(Nanos::ZERO, most) }
+    }
+
+    // ---- Time ----
+
+    /// Lets time pass until it is an actor's turn, or `end`.
+    pub fn run_until(&mut self, end: Instant) -> Option<u32> {
+        loop {
+            if let Some(turn) = self.next_turn() {
+                return Some(turn);
+            }
+            if !self.step(end) {
+                return None;
+            }
+        }
+    }
+
+    /// Somebody's call into the kernel: time passes, and what is due happens.
+    pub(super) fn spend(&mut self) {
+        let end = self.now() + self.dice.between(self.call.scale(1, 2), self.call);
+        while self.step(end) {}
+    }
+
+    /// What is due next happens, if that is before `end`; else it is `end`.
+    fn step(&mut self, end: Instant) -> bool {
+        let others = self.others.as_ref().map_or(Instant::NEVER, |others| others.next());
+        let own = self.next_timer.min(others);
+        let limit = end.min(own.max(self.now()));
+        if limit > self.now() && self.host.step(limit) {
+            self.steps += 1;
+            self.observe();
+            return true;
+        }
+        if limit >= end {
+            return false;
+        }
+        if self.next_timer <= self.now() {
+            self.ring_timers();
+        }
+        if others <= self.now()
+            && let Some(mut others) = self.others.take()
+        {
+            others.act(self);
+            self.others.get_or_insert(others);
+        }
+        true
+    }
+
+    /// Brings the accounts of all threads up to date after a decision.
+    fn observe(&mut self) {
+        let now = self.host.now();
+        let mut arrivals = std::mem::take(&mut self.arrivals);
+        for at in 0..self.tasks.living.len() {
+            let tid = self.tasks.living[at];
+            let thread = self.tasks.thread(tid);
+            let Some(entity) = thread.entity else { continue };
+            let place = match self.host.machine().state(entity) {
+                State::Blocked => Place::Away,
+                State::Waiting => Place::Waiting,
+                State::Running(cpu) => Place::On(cpu.index()),
+            };
+            if place == thread.account.place {
+                continue;
+            }
+            thread.charge(now);
+            thread.account.place = place;
+            if let Place::On(cpu) = place {
+                thread.account.usage.dispatches += 1;
+                thread.account.cpu = cpu;
+                arrivals.push(tid);
+            }
+        }
+        for &tid in &arrivals {
+            if self.tasks.get(tid).is_some() {
+                self.arrived(tid);
+            }
+        }
+        arrivals.clear();
+        self.arrivals = arrivals;
+    }
+
+    // ---- Births and ends ----
+
+    /// A process begins, a child of the first; `None` if all numbers are in use.
+    pub fn start(&mut self, name: &str, owner: Owner, workload: Workload) -> Option<u32> {
+        let setting = Setting { attributes: Attributes::of(Policy::Other { nice: 0 }), affinity: self.cpus() };
+        let parent = if self.tasks.births == 0 { 0 } else { INIT };
+        let process = Process::new(parent, owner, self.cpus());
+        self.begin(name, process, (setting, setting), workload)
+    }
+
+    /// Thread `parent` forks; `None` if all numbers are in use. Panics unless it is there.
+    pub fn fork(&mut self, parent: u32, workload: Workload) -> Option<u32> {
+        let thread = self.tasks.thread(parent);
+        let (setting, untouched, tag) = (thread.setting.of_child(), thread.untouched.of_child(), thread.tag);
+        let (name, pid) = (thread.name.clone(), thread.process);
+        let Process { owner, is_kernel, is_privileged, refuses, cpuset, is_orphan, .. } = self.tasks.processes[&pid];
+        let process = Process { is_kernel, is_privileged, refuses, is_orphan, ..Process::new(pid, owner, cpuset) };
+        let child = self.begin(&name, process, (setting, untouched), workload);
+        let child = child?;
+        self.tasks.thread(child).tag = tag;
+        self.note(|| format!("{parent} forks {child}"));
+        Some(child)
+    }
+
+    fn begin(&mut self, name: &str, process: Process, settings: (Setting, Setting), workload: Workload) -> Option<u32> {
+        let tid = self.tasks.number(self.tick())?;
+        let parent = process.parent;
+        self.tasks.processes.insert(tid, process);
+        if let Some(parent) = self.tasks.processes.get_mut(&parent) {
+            parent.children.push(tid);
+            parent.children.sort_unstable();
+        }
+        self.attach(tid, tid, name, settings, workload);
+        Some(tid)
+    }
+
+    /// Thread `by` begins another of its process; `None` if all numbers are in use. Panics unless it is there.
+    pub fn clone_thread(&mut self, by: u32, workload: Workload) -> Option<u32> {
+        let tid = self.tasks.number(self.tick())?;
+        let thread = self.tasks.thread(by);
+        let (setting, untouched, tag) = (thread.setting.of_child(), thread.untouched.of_child(), thread.tag);
+        let (name, pid) = (thread.name.clone(), thread.process);
+        self.attach(tid, pid, &name, (setting, untouched), workload);
+        self.tasks.thread(tid).tag = tag;
+        if self.tasks.processes[&pid].is_stopped {
+            self.pause(tid);
+        }
+        self.note(|| format!("{by} begins thread {tid}"));
+        Some(tid)
+    }
+
+    fn tick(&self) -> u64 {
+        self.now().as_ns() / super::tasks::TICK.as_ns()
+    }
+
+    fn attach(&mut self, tid: u32, process: u32, name: &str, settings: (Setting, Setting), workload: Workload) {
+        let (setting, untouched) = settings;
+        let now = self.now();
+        let params = params(&setting).expect("only what was accepted is inherited");
+        let entity =
+            self.host.attach(name, params, workload).expect("an ordinary or real-time thread is never refused");
+        let usage = Usage { ran: Nanos::ZERO, waited: Nanos::ZERO, dispatches: 0 };
+        let cpu = setting.affinity.first().map_or(0, CpuId::index);
+        self.tasks.add(Thread {
+            identity: Identity { tid, start_time: self.tick() },
+            birth: self.tasks.births,
+            process,
+            name: name.to_string(),
+            setting,
+            untouched,
+            entity: Some(entity),
+            is_scripted: workload == Workload::Scripted,
+            wants: false,
+            awaited_by: None,
+            tag: None,
+            actor: None,
+            account: Account { usage, raised: Nanos::ZERO, place: Place::Away, since: now, cpu },
+        });
+    }
+
+    /// Thread `tid` ends. The last of a process takes that with it; the first stays to be found until then.
+    pub fn exit(&mut self, tid: u32) {
+        self.note(|| format!("{tid} ends"));
+        let Some(thread) = self.tasks.get_mut(tid) else { return };
+        let (pid, entity) = (thread.process, thread.entity.take());
+        if let Some(entity) = entity {
+            let now = self.host.now();
+            thread.charge(now);
+            thread.account.place = Place::Away;
+            let had = (thread.account.usage.ran, thread.account.raised);
+            if let Some(ended) = thread.tag.and_then(|tag| self.ended.get_mut(tag)) {
+                *ended = (ended.0 + had.0, ended.1 + had.1);
+            }
+            self.host.detach(entity);
+        }
+        if tid != pid {
+            self.tasks.remove(tid);
+        }
+        let is_over = self.tasks.processes[&pid]
+            .threads
+            .iter()
+            .all(|&tid| self.tasks.get(tid).is_none_or(|thread| thread.entity.is_none()));
+        if is_over {
+            self.end_process(pid);
+        }
+    }
+
+    /// Process `pid` ends with all its threads (SIGKILL).
+    pub fn kill(&mut self, pid: u32) {
+        let Some(process) = self.tasks.processes.get(&pid) else { return };
+        for tid in process.threads.clone().into_iter().rev() {
+            if self.tasks.get(tid).is_some_and(|thread| thread.entity.is_some()) {
+                self.exit(tid);
+            }
+        }
+    }
+
+    fn end_process(&mut self, pid: u32) {
+        let process = self.tasks.processes.get_mut(&pid).expect("its last thread has just ended");
+        if std::mem::replace(&mut process.has_ended, true) {
+            return;
+        }
+        let (parent, children) = (process.parent, std::mem::take(&mut process.children));
+        if let Some((_, life)) = self.lives.iter().find(|(of, _)| *of == pid) {
+            life.fail(Fault::Crash);
+        }
+        for child in children {
+            let orphan = self.tasks.processes.get_mut(&child).expect("a child that is not reaped is there");
+            (orphan.parent, orphan.is_orphan) = (INIT, true);
+            let init = self.tasks.processes.get_mut(&INIT).expect("the first process never ends");
+            init.children.push(child);
+            init.children.sort_unstable();
+            if self.tasks.processes[&child].has_ended {
+                self.reap(child);
+            }
+        }
+        if self.tasks.processes.get(&parent).is_none_or(|parent| parent.reaps) {
+            self.reap(pid);
+        }
+    }
+
+    /// The parent of process `pid`, which has ended, asks how: then it is gone.
+    pub fn reap(&mut self, pid: u32) {
+        let Some(process) = self.tasks.processes.get(&pid).filter(|process| process.has_ended) else { return };
+        let parent = process.parent;
+        if let Some(parent) = self.tasks.processes.get_mut(&parent) {
+            parent.children.retain(|&child| child != pid);
+        }
+        self.tasks.remove(pid);
+        self.tasks.processes.remove(&pid);
+        self.actors.retain(|&actor| self.tasks.get(actor).is_some());
+        self.agents.retain(|&(daemon, ..)| daemon != pid);
+        self.lives.retain(|&(of, _)| of != pid);
+        self.turns.retain(|&turn| self.tasks.get(turn).is_some());
+    }
+
+    // ---- Wanting to run ----
+
+    /// The scripted thread `tid` wants to run.
+    pub fn want(&mut self, tid: u32, why: Wake) {
+        let thread = self.tasks.thread(tid);
+        thread.wants = true;
+        let (pid, entity) = (thread.process, thread.entity);
+        if let Some(entity) = entity
+            && !self.tasks.processes[&pid].is_stopped
+            && self.host.machine().state(entity) == State::Blocked
+        {
+            self.host.wake(entity, why);
+        }
+    }
+
+    /// The scripted thread `tid` sleeps.
+    pub fn rest(&mut self, tid: u32) {
+        self.tasks.thread(tid).wants = false;
+        self.pause(tid);
+        if let Some(entity) = self.tasks.thread(tid).entity {
+            self.host.resume(entity);
+        }
+    }
+
+    fn pause(&mut self, tid: u32) {
+        let now = self.host.now();
+        let thread = self.tasks.thread(tid);
+        if let Some(entity) = thread.entity {
+            // Known at once, so that whoever wakes it at this instant is seen to.
+            thread.charge(now);
+            thread.account.place = Place::Away;
+            self.host.pause(entity);
+        }
+    }
+
+    pub(super) fn set_stopped(&mut self, pid: u32, is_stopped: bool) {
+        let Some(process) = self.tasks.processes.get_mut(&pid) else { return };
+        if process.is_kernel || std::mem::replace(&mut process.is_stopped, is_stopped) == is_stopped {
+            return;
+        }
+        for tid in process.threads.clone() {
+            if is_stopped {
+                self.pause(tid);
+                continue;
+            }
+            let thread = self.tasks.thread(tid);
+            let (wants, Some(entity)) = (thread.is_scripted && thread.wants, thread.entity) else { continue };
+            // One with a workload of its own knows by itself whether it has anything to do.
+            self.host.resume(entity);
+            if wants {
+                self.want(tid, Wake::Resumed);
+            }
+        }
+    }
+
+    /// Does to processes what their lives say has happened to them.
+    pub(super) fn apply_faults(&mut self) {
+        let pids: Vec<u32> =
+            self.lives.iter().filter(|(_, life)| life.fault().is_some()).map(|&(pid, _)| pid).collect();
+        for pid in pids {
+            let Some(process) = self.tasks.processes.get(&pid) else { continue };
+            let fault = self.lives.iter().find(|&&(of, _)| of == pid).and_then(|(_, life)| life.fault());
+            match fault {
+                Some(Fault::Crash) if !process.has_ended => self.kill(pid),
+                Some(Fault::Hang) if !process.is_stopped => self.set_stopped(pid, true),
+                _ => {}
+            }
+        }
+    }
+}

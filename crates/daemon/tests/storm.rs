@@ -1,0 +1,82 @@
+//! Daemon and guardian on simulated hosts, where one of them fails: by seed, and at every single act.
+
+use daemon::simulated::storm::{Options, Plan, Policies, Stats, Who, run};
+use daemon::simulated::{Fault, Lateness};
+use sched::Nanos;
+
+fn policies() -> Policies {
+    let find = |name| policies::find(name).expect("it is registered");
+    Policies { linux: find("linux"), edf: find("edf") }
+}
+
+/// Runs it; prints what it is, with the line that replays it, where that fails.
+fn runs(options: &Options) -> Stats {
+    match run(options, &policies(), false) {
+        Ok(stats) => stats,
+        Err(_) => match run(options, &policies(), true) {
+            Err(finding) => panic!("{options}\n{finding}"),
+            Ok(_) => panic!("{options}\nthe same options failed once, but not again"),
+        },
+    }
+}
+
+#[test]
+fn promises_are_kept_and_everybody_is_restored_in_any_storm() {
+    let first = 1_000_000;
+    println!("seeds from {first} on");
+    let sum = (first..first + 500).map(|seed| runs(&Options::draw(seed))).fold(Stats::default(), Stats::and);
+    println!("{sum:?}");
+    assert!(sum.faults > 150 && sum.periods > 10_000 && sum.births > 10_000 && sum.served > 500, "{sum:?}");
+}
+
+#[test]
+fn the_same_seed_gives_the_same_storm() {
+    for seed in 0..20 {
+        let options = Options::draw(seed);
+        assert_eq!(runs(&options), runs(&options), "{options}");
+    }
+}
+
+/// One CPU, a soft client and a hard one, threads born to both.
+fn small(plan: Option<Plan>) -> Options {
+    Options {
+        seed: 7,
+        cpus: 1,
+        clients: 2,
+        length: Nanos::ms(40),
+        births: true,
+        orphans: false,
+        others: false,
+        refusals: false,
+        lateness: Lateness { most: Nanos::us(50), ..Lateness::default() },
+        call: Nanos::us(1),
+        plan,
+    }
+}
+
+#[test]
+fn a_fault_in_place_of_any_act_of_the_daemon_leaves_nobody_behind() {
+    for fault in [Fault::Crash, Fault::Hang] {
+        let (mut act, mut faults) = (0, 0);
+        loop {
+            let stats = runs(&small(Some(Plan { who: Who::Daemon, fault, act })));
+            if stats.faults == 0 {
+                break;
+            }
+            (act, faults) = (act + 1, faults + stats.faults);
+        }
+        println!("{fault:?}: {faults} acts");
+        assert!(faults > 1_000, "the whole run is gone through: {faults}");
+    }
+}
+
+#[test]
+fn a_fault_in_place_of_any_act_of_the_guardian_is_made_up_for() {
+    for fault in [Fault::Crash, Fault::Hang] {
+        for act in 0..12 {
+            let plan = Some(Plan { who: Who::Guardian, fault, act });
+            let stats = runs(&Options { length: Nanos::s(1), ..small(plan) });
+            assert!(stats.faults >= 1, "{fault:?} in place of act {act}: {stats:?}");
+        }
+    }
+}

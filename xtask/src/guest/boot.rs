@@ -1,0 +1,137 @@
+//! Boots a kernel in QEMU, by software emulation: no privilege, no /dev/kvm, no network.
+
+use super::kernel::Kernel;
+use crate::stream::read_lines;
+use crate::test::clock;
+use anyhow::{Context, Result};
+use std::fs::{self, File};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::time::Duration;
+
+const QEMU: &str = "qemu-system-x86_64";
+
+/// What the guest's clock follows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Time {
+    /// The host's. What disturbs the host disturbs the guest.
+    Host,
+    /// The instructions that were executed, two nanoseconds each; while all is idle it jumps. Slower, and the same
+    /// however busy the host is.
+    Executed,
+}
+
+/// A machine to boot.
+pub(crate) struct Machine<'m> {
+    /// With this kernel.
+    pub(crate) kernel: &'m Kernel,
+    /// Where its archive is, and where what comes of it is left.
+    pub(crate) folder: &'m Path,
+    pub(crate) time: Time,
+    /// When it is ended, whatever it does.
+    pub(crate) limit: Duration,
+}
+
+/// What came of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Ran {
+    pub(crate) end: End,
+    /// What the job said.
+    pub(crate) output: String,
+    /// What the guest said of itself when the job began: how long it had been up.
+    pub(crate) up: Option<String>,
+}
+
+/// How it ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum End {
+    /// The job ended with this code.
+    Exited(i32),
+    /// The guest ended without a word about its job.
+    Died,
+    /// It was ended at its limit.
+    TooLong,
+}
+
+impl Machine<'_> {
+    /// The call of QEMU. It ends with the thread that makes it: the kernel sees to that, however that thread ends.
+    fn command(&self) -> Command {
+        let file = |name: &str| self.folder.join(name).display().to_string();
+        let mut command = Command::new("setpriv");
+        command.args(["--pdeathsig", "KILL", "--", QEMU]);
+        command.args("-machine q35 -cpu max -smp 2 -m 512 -nodefaults -no-user-config -display none".split(' '));
+        // In one thread: with more, the emulation now and then kills a guest that changes its own code.
+        command.args("-nic none -no-reboot -accel tcg,thread=single".split(' '));
+        if self.time == Time::Executed {
+            command.args(["-icount", "shift=1,sleep=off"]);
+        }
+        command.arg("-kernel").arg(&self.kernel.image).args(["-initrd", &file("archive")]);
+        command.args(["-append", "console=ttyS0 quiet panic=-1 oops=panic rdinit=/init"]);
+        command.args(["-serial", &format!("file:{}", file("console"))]);
+        command.args(["-chardev", "stdio,id=output,signal=off"]);
+        command.args(["-chardev", &format!("file,id=status,path={}", file("status"))]);
+        if self.kernel.has_virtio {
+            let ports = ["output", "status"].map(|name| format!("virtserialport,chardev={name},name={name}"));
+            command.args(["-device", "virtio-serial-pci", "-device", &ports[0], "-device", &ports[1]]);
+        } else {
+            command.args(["-serial", "chardev:output", "-serial", "chardev:status"]);
+        }
+        command
+    }
+
+    /// Boots it, and waits for its end. Every line that the job says is told to `hear` at once.
+    pub(crate) fn run(&self, hear: &mut dyn FnMut(&str)) -> Result<Ran> {
+        let begin = clock();
+        let errors = File::create(self.folder.join("qemu"))?;
+        let mut command = self.command();
+        // An end of its standard input would be the end of the port to it.
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
+        let mut qemu = command.spawn().context("cannot run setpriv (package util-linux)")?;
+        let (sender, lines) = mpsc::channel();
+        let reader = read_lines(qemu.stdout.take().context("it is piped")?, sender);
+        let mut output = String::new();
+        let in_time = loop {
+            let left = self.limit.saturating_sub(begin.elapsed());
+            match lines.recv_timeout(left) {
+                Ok(line) => {
+                    hear(&line);
+                    output.push_str(&line);
+                    output.push('\n');
+                }
+                Err(RecvTimeoutError::Disconnected) => break true,
+                Err(RecvTimeoutError::Timeout) => break false,
+            }
+        };
+        end(&mut qemu, in_time)?;
+        reader.join().expect("a reader of lines does not panic");
+        let status = fs::read_to_string(self.folder.join("status")).unwrap_or_default();
+        let word = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).map(str::to_string);
+        let end = match word("exit ").and_then(|code| code.parse().ok()) {
+            Some(code) => End::Exited(code),
+            None if in_time => End::Died,
+            None => End::TooLong,
+        };
+        Ok(Ran { end, output, up: word("up ") })
+    }
+
+    /// The last lines that kernel and QEMU said, for who wonders why a guest died.
+    pub(crate) fn last_words(&self) -> String {
+        let said = ["console", "qemu"].map(|name| {
+            let bytes = fs::read(self.folder.join(name)).unwrap_or_default();
+            let text = String::from_utf8_lossy(&bytes).into_owned();
+            let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+            lines[lines.len().saturating_sub(40)..].join("\n")
+        });
+        said.join("\n").trim().to_string()
+    }
+}
+
+/// Waits for the end of a process that closed its output, or ends it.
+fn end(qemu: &mut Child, in_time: bool) -> Result<()> {
+    if !in_time {
+        qemu.kill()?;
+    }
+    qemu.wait()?;
+    Ok(())
+}

@@ -1,0 +1,161 @@
+//! What is run in guests.
+
+use super::boot::{Ran, Time};
+use super::kernel::Kernel;
+use super::program::{Program, STORM, TACTUS};
+use clap::Args;
+use serde_json::Value;
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::time::Duration;
+
+/// How much of a job is wanted.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct Extent {
+    /// Of a random job: this many rounds.
+    #[arg(long, default_value_t = FULL)]
+    pub(crate) rounds: u32,
+    /// Of a random job: the first round, to make one again without those before it.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) first: u32,
+    /// Of a random job: what chance begins with; a run that fails prints its own.
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+}
+
+/// How many rounds a night has time for.
+const FULL: u32 = 200;
+
+impl Extent {
+    /// What belongs into every run of all checks.
+    pub(crate) const SHORT: Extent = Extent { rounds: 10, first: 1, seed: None };
+
+    /// The same with a seed, one of its own unless it has one.
+    pub(crate) fn with_seed(self) -> Extent {
+        // The keys of a hash map are the standard library's way to chance.
+        let chance = || u64::from(RandomState::new().build_hasher().finish() as u32);
+        Extent { seed: Some(self.seed.unwrap_or_else(chance)), ..self }
+    }
+
+    /// As it is typed.
+    pub(crate) fn words(&self) -> Vec<String> {
+        let mut words = vec!["--rounds".to_string(), self.rounds.to_string()];
+        let option = |name: &str, value: String| [name.to_string(), value];
+        words.extend((self.first != 1).then(|| option("--first", self.first.to_string())).into_iter().flatten());
+        words.extend(self.seed.map(|seed| option("--seed", seed.to_string())).into_iter().flatten());
+        words
+    }
+}
+
+/// Something that is run in a guest, and judged.
+pub(crate) struct Job {
+    pub(crate) name: &'static str,
+    /// As a step of `cargo xtask test`.
+    pub(crate) title: &'static str,
+    pub(crate) programs: &'static [Program],
+    pub(crate) time: Time,
+    /// How often it may be tried: what is measured depends on what else the host does.
+    pub(crate) tries: u32,
+    /// Whether it takes a seed and rounds.
+    pub(crate) is_random: bool,
+    /// When a guest is ended, given how much is wanted.
+    pub(crate) limit: fn(&Extent) -> Duration,
+    /// What is typed in the guest.
+    pub(crate) words: fn(&Extent) -> Vec<String>,
+    /// Whether it was right, once it has exited with 0.
+    pub(crate) judge: fn(&Kernel, &Ran) -> Result<(), String>,
+}
+
+/// All of them.
+pub(crate) const JOBS: &[Job] = &[
+    Job {
+        name: "guest-doctor",
+        title: "guest-doctor: what tactus finds out about a guest kernel",
+        programs: &[TACTUS],
+        time: Time::Host,
+        tries: 2,
+        is_random: false,
+        limit: |_| Duration::from_secs(120),
+        words: |_| ["/bin/tactus", "doctor", "--seconds", "2", "--json"].map(String::from).to_vec(),
+        judge: doctor,
+    },
+    Job {
+        name: "guest-storm",
+        title: "guest-storm: everything is as before, whoever of us is killed or stopped",
+        programs: &[TACTUS, STORM],
+        time: Time::Executed,
+        tries: 1,
+        is_random: true,
+        limit: |extent| Duration::from_secs(120 + 10 * u64::from(extent.rounds)),
+        words: |extent| {
+            let program = ["/bin/storm", "--tactus", "/bin/tactus"].map(String::from);
+            [program.as_slice(), &extent.words()].concat()
+        },
+        judge: |_, _| Ok(()),
+    },
+];
+
+/// The mechanisms that work in a guest, whatever its kernel.
+const MECHANISMS: [&str; 7] =
+    ["SCHED_FIFO", "SCHED_DEADLINE", "affinity", "stop and continue", "freezer, cgroup v2", "CPU quota", "CPU weight"];
+
+/// Whether what the doctor says is true of a guest that we have made ourselves.
+fn doctor(kernel: &Kernel, ran: &Ran) -> Result<(), String> {
+    let start = ran.output.find('{').ok_or("the doctor said no JSON")?;
+    let found: Value = serde_json::from_str(&ran.output[start..]).map_err(|error| format!("not JSON: {error}"))?;
+    let mut wrong = Vec::new();
+    let mut expect = |what: &str, found: &Value, right: Value| {
+        if *found != right {
+            wrong.push(format!("{what} is {found}; right would be {right}"));
+        }
+    };
+    expect("kernel.release", &found["kernel"]["release"], kernel.release.clone().into());
+    expect("privileges.user", &found["privileges"]["user"], 0.into());
+    expect("cpus.online", &found["cpus"]["online"], "0-1".into());
+    expect("promises_can_be_kept", &found["promises_can_be_kept"], true.into());
+    for name in MECHANISMS {
+        let mechanism = found["mechanisms"].as_array().into_iter().flatten().find(|entry| entry["name"] == name);
+        let works = mechanism.map_or(&Value::Null, |entry| &entry["works"]);
+        expect(name, works, true.into());
+    }
+    let classes = found["lateness"].as_array().map_or(0, Vec::len);
+    expect("the number of classes whose timers were measured", &classes.into(), 2.into());
+    if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::boot::End;
+    use super::*;
+    use std::path::PathBuf;
+
+    #[test]
+    fn the_judge_of_the_doctor_can_say_no() {
+        let (image, release) = (PathBuf::new(), "7.2.1".to_string());
+        let kernel = Kernel { image, configuration: None, release, has_virtio: true };
+        let ran = |output: &str| Ran { end: End::Exited(0), output: output.to_string(), up: None };
+        let mut good = serde_json::json!({
+            "promises_can_be_kept": true,
+            "kernel": { "release": "7.2.1" },
+            "privileges": { "user": 0 },
+            "cpus": { "online": "0-1" },
+            "mechanisms": MECHANISMS.map(|name| serde_json::json!({ "name": name, "works": true })),
+            "lateness": [{}, {}],
+        });
+        assert_eq!(doctor(&kernel, &ran(&format!("tried\n{good}"))), Ok(()));
+        good["kernel"]["release"] = "6.1".into();
+        good["mechanisms"][1]["works"] = false.into();
+        let wrong = doctor(&kernel, &ran(&good.to_string())).unwrap_err();
+        assert_eq!(wrong.lines().count(), 2, "{wrong}");
+        assert!(wrong.contains("\"6.1\"") && wrong.contains("SCHED_DEADLINE"), "{wrong}");
+        assert!(doctor(&kernel, &ran("error")).is_err());
+    }
+
+    #[test]
+    fn a_storm_is_told_its_rounds_and_its_seed() {
+        let storm = JOBS.iter().find(|job| job.name == "guest-storm").unwrap();
+        let words = (storm.words)(&Extent { rounds: 3, first: 2, seed: Some(7) }).join(" ");
+        assert_eq!(words, "/bin/storm --tactus /bin/tactus --rounds 3 --first 2 --seed 7");
+        let chance = [1, 2].map(|_| Extent::SHORT.with_seed().seed.unwrap());
+        assert_ne!(chance[0], chance[1]);
+    }
+}

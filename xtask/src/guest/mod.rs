@@ -1,0 +1,167 @@
+//! `cargo xtask vm-test`: runs what is too risky for a host, or needs another kernel, in a guest that is booted for it.
+
+mod archive;
+mod boot;
+mod jobs;
+mod kernel;
+mod program;
+
+use crate::component;
+use crate::root::root;
+use crate::test::{Failure, Outcome, Step, clock, run_all};
+use anyhow::Result;
+use archive::Archive;
+use boot::{End, Machine, Ran};
+use clap::Args;
+use jobs::{Extent, JOBS, Job};
+use kernel::Kernel;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// A job that could not do its work exits with this, and says why in its last line.
+const SKIPPED: i32 = 77;
+
+/// What to run in guests.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct VmTest {
+    /// Only these jobs (all of them unless given).
+    #[arg(value_parser = clap::builder::PossibleValuesParser::new(JOBS.iter().map(|job| job.name)))]
+    names: Vec<String>,
+    /// Leave what was made for the guest and what came of it in target/guest, and say where.
+    #[arg(long)]
+    keep: bool,
+    /// Boot the newest kernel of this suite of Debian, or the one in this file.
+    #[arg(long, value_name = "SUITE|PATH", default_value = kernel::SUITE)]
+    kernel: String,
+    #[command(flatten)]
+    extent: Extent,
+}
+
+/// Runs jobs in guests, each as a step.
+pub(crate) fn run(wanted: &VmTest) -> Result<ExitCode> {
+    let chosen = JOBS.iter().filter(|job| wanted.names.is_empty() || wanted.names.iter().any(|name| name == job.name));
+    let steps: Vec<Step> = chosen.map(|job| step(job, wanted.kernel.clone(), wanted.extent, wanted.keep)).collect();
+    run_all(&steps)
+}
+
+/// The steps of `cargo xtask test`: every job, and little of it.
+pub(crate) fn steps() -> Vec<Step> {
+    JOBS.iter().map(|job| step(job, kernel::SUITE.to_string(), Extent::SHORT, false)).collect()
+}
+
+fn step(job: &'static Job, kernel: String, extent: Extent, keep: bool) -> Step {
+    Step { name: job.title, check: Box::new(move || check(job, &kernel, &extent.with_seed(), keep)) }
+}
+
+/// Runs one job in a guest.
+fn check(job: &Job, suite: &str, extent: &Extent, keep: bool) -> Result<Outcome> {
+    if !cfg!(target_arch = "x86_64") {
+        return Ok(Outcome::Skipped(
+            "guests are x86-64 and run this machine's programs; this machine is not".to_string(),
+        ));
+    }
+    let kernel = match component::qemu().and_then(|()| Kernel::get(suite)) {
+        Ok(kernel) => kernel,
+        Err(reason) => return Ok(Outcome::Skipped(reason)),
+    };
+    let folder = root().join("target/guest").join(format!("{}-{}", job.name, std::process::id()));
+    if let Err(error) = prepare(job, &kernel, extent, &folder) {
+        let text = format!("cannot prepare {}: {error:#}", folder.display());
+        return Ok(Outcome::Failed(Failure { text, again: again(job, suite, extent) }));
+    }
+    let machine = Machine { kernel: &kernel, folder: &folder, time: job.time, limit: (job.limit)(extent) };
+    let mut outcome = boot(job, &kernel, &machine, &again(job, suite, extent))?;
+    for _ in 1..job.tries {
+        if let Outcome::Failed(failure) = &outcome {
+            println!("      once more: {}", failure.text.lines().last().unwrap_or_default());
+            outcome = boot(job, &kernel, &machine, &again(job, suite, extent))?;
+        }
+    }
+    if keep || matches!(outcome, Outcome::Failed(_)) {
+        println!("      kept in {}", folder.display());
+    } else {
+        fs::remove_dir_all(&folder)?;
+    }
+    Ok(outcome)
+}
+
+/// Boots a guest for a job, a second time if it dies, and judges what comes of it.
+fn boot(job: &Job, kernel: &Kernel, machine: &Machine, again: &str) -> Result<Outcome> {
+    let mut hear = |line: &str| {
+        // Of a job that is random or long, who waits sees how far it is.
+        if job.is_random {
+            println!("      | {line}");
+        }
+    };
+    let begin = clock();
+    let mut ran = machine.run(&mut hear)?;
+    if ran.end == End::Died {
+        println!("      the guest died; once more. Its last words:\n{}", machine.last_words());
+        ran = machine.run(&mut hear)?;
+    }
+    let (up, whole) = (ran.up.as_deref().unwrap_or("never"), begin.elapsed().as_secs_f64());
+    println!("      Linux {}: up after {up} s, off after {whole:.1} s", kernel.release);
+    Ok(outcome(job, kernel, machine, &ran, again))
+}
+
+/// What comes of how a guest ended.
+fn outcome(job: &Job, kernel: &Kernel, machine: &Machine, ran: &Ran, again: &str) -> Outcome {
+    let failed =
+        |why: String| Outcome::Failed(Failure { text: format!("{}{why}", ran.output), again: again.to_string() });
+    match ran.end {
+        End::Exited(0) => match (job.judge)(kernel, ran) {
+            Ok(()) => Outcome::Passed,
+            Err(why) => failed(why),
+        },
+        End::Exited(SKIPPED) => Outcome::Skipped(ran.output.lines().last().unwrap_or("it did not say why").to_string()),
+        End::Exited(code) => failed(format!("it exited with {code}")),
+        End::Died => failed(format!("the guest died twice without a word of its job:\n{}", machine.last_words())),
+        End::TooLong => failed(format!("not done after {:?}:\n{}", machine.limit, machine.last_words())),
+    }
+}
+
+/// The line that runs a job again as it was run.
+fn again(job: &Job, suite: &str, extent: &Extent) -> String {
+    let mut words = vec![format!("cargo xtask vm-test {}", job.name)];
+    if suite != kernel::SUITE {
+        words.push(format!("--kernel {suite}"));
+    }
+    if job.is_random {
+        words.extend(extent.words());
+    }
+    words.join(" ")
+}
+
+/// Makes the folder of a guest, with the archive that its kernel begins with.
+fn prepare(job: &Job, kernel: &Kernel, extent: &Extent, folder: &Path) -> Result<()> {
+    fs::create_dir_all(folder)?;
+    let mut archive = Archive::begin(folder)?;
+    archive.program(&program::INIT.build()?, "/init")?;
+    for program in job.programs {
+        archive.program(&program.build()?, &format!("/bin/{}", program.name))?;
+    }
+    let words = (job.words)(extent).join("\n");
+    archive.file("/job", 0o644, words.as_bytes())?;
+    if let Some(configuration) = &kernel.configuration {
+        let to = PathBuf::from("/boot").join(format!("config-{}", kernel.release));
+        archive.file(&to.to_string_lossy(), 0o644, &fs::read(configuration)?)?;
+    }
+    archive.end()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_random_job_is_run_again_with_its_seed_and_another_without() {
+        let job = |name: &str| JOBS.iter().find(|job| job.name == name).unwrap();
+        let extent = Extent { rounds: 5, first: 1, seed: Some(42) };
+        assert_eq!(
+            again(job("guest-storm"), "bookworm", &extent),
+            "cargo xtask vm-test guest-storm --kernel bookworm --rounds 5 --seed 42"
+        );
+        assert_eq!(again(job("guest-doctor"), "sid", &extent), "cargo xtask vm-test guest-doctor");
+    }
+}

@@ -5,7 +5,7 @@ use super::refused;
 use crate::progress::Progress;
 use crate::{Failure, output};
 use daemon::Reason;
-use daemon::dispatch::{Left, Wish};
+use daemon::dispatch::{Left, Refusal, Wish};
 use daemon::guardian::this_program;
 use daemon::live::Front;
 use daemon::part::{Output, Part, Parts};
@@ -170,7 +170,10 @@ impl Player<'_, '_> {
             (_, Some(part)) => part.pid(),
             _ => unreachable!("what is no pid was begun"),
         };
-        let process = Process::open(pid).map_err(|error| refused(&error.into()))?;
+        let process = Process::open(pid).map_err(|error| match error {
+            sys::Error::Gone(_) => refused(&Refusal::Gone(pid).reason()),
+            other => refused(&other.into()),
+        })?;
         let had_before = cpu_time(pid);
         let entities = self.promise(index, planned, pid)?;
         let goes = self.moment(planned.arrival);

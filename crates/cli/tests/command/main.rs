@@ -6,6 +6,7 @@ mod input;
 mod output;
 mod parts;
 mod restore;
+mod run;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -1,0 +1,93 @@
+//! Whoever is begun under a promise belongs to it, and is afterwards what it would have been without one.
+
+use super::victim::Victim;
+use super::{Live, Now, await_raised, is_raised, soon, turn};
+use sched::{CpuSet, Nanos};
+use sys::attributes::{self, Attributes, Policy};
+use sys::{affinity, clock, thread};
+
+const PROMISE: [&str; 4] = ["--period", "20ms", "--slice", "8ms"];
+
+/// Schedules all threads of `victim` as somebody who has been nice about it, on CPUs that are not the usual ones where there
+/// are enough.
+fn mark(victim: &Victim) -> Now {
+    let all = affinity::get(thread::current()).unwrap();
+    let cpus: CpuSet = all.iter().take(2).collect();
+    for tid in victim.threads() {
+        attributes::set(tid, Attributes::of(Policy::Other { nice: 5 })).unwrap();
+        affinity::set(tid, &cpus).unwrap();
+    }
+    Now::of(victim.pid())
+}
+
+#[test]
+fn threads_that_are_born_later_belong_to_the_promise() {
+    let Some(_turn) = turn() else { return };
+    let mut victim = Victim::of_threads();
+    victim.hear();
+    let before = mark(&victim);
+    let live = Live::promise(&PROMISE, &[victim.pid()]);
+    let mut tids = vec![victim.pid()];
+    for kind in ["sleeper", "hog", "sleeper", "sleeper"] {
+        tids.push(victim.ask(kind));
+        await_raised(&tids[tids.len() - 1..]);
+    }
+    live.end();
+    for &tid in &tids {
+        assert_eq!(Now::of(tid), before, "{tid} of {tids:?}");
+    }
+}
+
+#[test]
+fn children_and_their_children_that_are_born_later_belong_to_the_promise() {
+    let Some(_turn) = turn() else { return };
+    let mut victim = Victim::of_children();
+    let before = mark(&victim);
+    let live = Live::promise(&PROMISE, &[victim.pid()]);
+    let child = victim.bear("sleep 30 & echo says $!");
+    let grandchild = victim.bear("(sleep 30 & echo says $!; wait) &");
+    let parent = thread::status(grandchild).unwrap().parent;
+    assert_ne!(parent, victim.pid(), "there is a shell between them");
+    let pids = [child, parent, grandchild];
+    await_raised(&pids);
+    live.end();
+    for pid in pids {
+        assert_eq!(Now::of(pid), before, "{pid} of {pids:?}");
+    }
+}
+
+#[test]
+fn a_child_that_outlives_its_parent_is_still_served_and_restored() {
+    let Some(_turn) = turn() else { return };
+    let mut victim = Victim::of_children();
+    let before = mark(&victim);
+    let live = Live::promise(&PROMISE, &[victim.pid()]);
+    let orphan = victim.bear("(sleep 30 & echo says $!; wait) &");
+    await_raised(&[orphan]);
+    let parent = sys::process::Process::open(thread::status(orphan).unwrap().parent).unwrap();
+    parent.kill().unwrap();
+    soon("it is an orphan", || thread::status(orphan).unwrap().parent != parent.pid());
+    clock::sleep(Nanos::ms(60));
+    assert!(is_raised(orphan), "it belongs to the promise");
+    live.end();
+    assert_eq!(Now::of(orphan), before);
+}
+
+#[test]
+fn who_is_born_while_the_promise_ends_is_what_it_would_have_been() {
+    let Some(_turn) = turn() else { return };
+    for round in 0..4 {
+        let mut victim = Victim::of_children();
+        let before = mark(&victim);
+        let live = Live::promise(&["--period", "10ms", "--slice", "6ms"], &[victim.pid()]);
+        victim.tell("n=0; while [ $n -lt 300 ]; do sleep 30 & n=$((n+1)); done; echo says $n");
+        clock::sleep(Nanos::ms(20 + round * 7));
+        live.end();
+        assert_eq!(victim.hear(), 300);
+        let children = victim.children();
+        assert_eq!(children.len(), 300);
+        for (nth, &pid) in children.iter().enumerate() {
+            assert_eq!(Now::of(pid), before, "child {nth} in round {round}");
+        }
+    }
+}

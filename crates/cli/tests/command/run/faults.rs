@@ -1,0 +1,127 @@
+//! Whatever becomes of the daemon or of its guardian, within a second everybody is what it was.
+
+use super::victim::Victim;
+use super::{BUSY_NOW_AND_THEN, HOG, Live, Now, PROMISED, assert_restored, await_raised, turn, until};
+use sched::{Instant, Nanos};
+use sys::attributes::{self, Attributes, Policy};
+use sys::child::Child;
+use sys::clock;
+use sys::process::Process;
+
+/// Processes with threads and children, some under a soft promise and some under a hard one.
+struct Crowd {
+    _victims: Vec<Victim>,
+    _singles: Vec<Child>,
+    tids: Vec<u32>,
+    before: Vec<Now>,
+    live: Live,
+}
+
+impl Crowd {
+    fn begin() -> Crowd {
+        let (mut victims, mut tids, mut toml) =
+            (Vec::new(), Vec::new(), "name = \"crowd\"\ncpus = 8\nlength = \"60s\"\n".to_string());
+        let mut promise = |pid: u32, limit: &str| {
+            let name = format!("p{pid}");
+            toml += &format!("[[task]]\nname = \"{name}\"\npid = {pid}\nslice = \"3ms\"\nperiod = \"20ms\"\n");
+            toml += &format!("limit = \"{limit}\"\n");
+        };
+        let singles: Vec<Child> = [HOG, BUSY_NOW_AND_THEN].map(|work| Child::start(work).unwrap()).into();
+        for (single, limit) in singles.iter().zip(["hard", "soft"]) {
+            tids.push(single.pid());
+            promise(single.pid(), limit);
+        }
+        for limit in ["hard", "soft"] {
+            let mut victim = Victim::of_threads();
+            tids.extend([victim.hear(), victim.ask("hog"), victim.ask("sleeper")]);
+            promise(victim.pid(), limit);
+            victims.push(victim);
+            let mut victim = Victim::of_children();
+            let child = victim.bear("sleep 30 & echo says $!");
+            let grandchild = victim.bear("(while :; do :; done & echo says $!; wait) &");
+            tids.extend([victim.pid(), child, grandchild]);
+            promise(victim.pid(), limit);
+            victims.push(victim);
+        }
+        for (nice, &tid) in (0..).zip(&tids) {
+            attributes::set(tid, Attributes::of(Policy::Other { nice })).unwrap();
+        }
+        let before = Now::of_all(&tids);
+        let live = Live::of_scenario(&toml);
+        await_raised(&tids);
+        Crowd { _victims: victims, _singles: singles, tids, before, live }
+    }
+
+    /// That all of them are as before a second after `begin`, for good, and nothing is left.
+    fn assert_over(mut self, begin: Instant) -> String {
+        assert_restored(begin, &self.tids, &self.before);
+        let done = self.live.done();
+        self.live.assert_nothing_left();
+        assert_eq!(Now::of_all(&self.tids), self.before, "they stay so");
+        self.live.said("stderr") + &done.stdout
+    }
+}
+
+#[test]
+fn a_daemon_that_is_killed_leaves_everybody_as_before() {
+    let Some(_turn) = turn() else { return };
+    let crowd = Crowd::begin();
+    let begin = clock::now();
+    crowd.live.process.kill().unwrap();
+    crowd.assert_over(begin);
+}
+
+#[test]
+fn a_daemon_that_is_stopped_is_ended_and_everybody_as_before() {
+    let Some(_turn) = turn() else { return };
+    let crowd = Crowd::begin();
+    let begin = clock::now();
+    crowd.live.process.stop().unwrap();
+    let daemon = Process::open(crowd.live.process.pid()).unwrap();
+    crowd.assert_over(begin);
+    assert!(daemon.has_ended());
+}
+
+/// What becomes of a run whose guardian `act` is done to.
+fn guardian_is_missed(act: impl Fn(&Process)) {
+    let crowd = Crowd::begin();
+    let first = crowd.live.guardian();
+    let begin = clock::now();
+    act(&first);
+    until(begin, PROMISED, "there is another guardian", || {
+        first.has_ended() && crowd.live.guardian().pid() != first.pid()
+    });
+    await_raised(&crowd.tids);
+    assert!(!crowd.live.process.has_ended());
+    // The new one is as good as the first.
+    let begin = clock::now();
+    crowd.live.process.kill().unwrap();
+    crowd.assert_over(begin);
+}
+
+#[test]
+fn a_guardian_that_is_killed_is_replaced_and_its_successor_guards() {
+    let Some(_turn) = turn() else { return };
+    guardian_is_missed(|guardian| guardian.kill().unwrap());
+}
+
+#[test]
+fn a_guardian_that_is_stopped_is_replaced_and_its_successor_guards() {
+    let Some(_turn) = turn() else { return };
+    guardian_is_missed(|guardian| guardian.stop().unwrap());
+}
+
+#[test]
+fn after_a_guardian_was_killed_the_run_ends_in_order() {
+    let Some(_turn) = turn() else { return };
+    let Crowd { _victims, _singles, tids, before, live } = Crowd::begin();
+    let first = live.guardian();
+    first.kill().unwrap();
+    let begin = clock::now();
+    until(begin, PROMISED, "there is another guardian", || live.guardian().pid() != first.pid());
+    let second = live.guardian();
+    clock::sleep(Nanos::ms(50));
+    live.end();
+    assert!(second.has_ended());
+    assert_eq!(Now::of_all(&tids), before);
+}

@@ -1,0 +1,104 @@
+//! What was promised is had, and under a hard limit no more.
+
+use super::{BUSY_NOW_AND_THEN, HOG, Live, Now, await_raised, hogs, last_cpu, turn};
+use sched::{CpuSet, Nanos};
+use sys::attributes::{self, Attributes, Policy};
+use sys::child::{Child, Work};
+use sys::usage::Meter;
+use sys::{affinity, clock};
+
+/// The CPU time that each has had in about a second, in ppm of that time.
+fn shares(pids: &[u32]) -> Vec<u64> {
+    let meters: Vec<Meter> = pids.iter().map(|&pid| Meter::open(pid).unwrap()).collect();
+    let ran = || -> Vec<Nanos> { meters.iter().map(|meter| meter.read().unwrap().ran).collect() };
+    let (begin, before) = (clock::now(), ran());
+    clock::sleep(Nanos::s(1));
+    let after = ran();
+    let length = clock::now().since(begin);
+    let had = after.into_iter().zip(before).map(|(after, before)| after.saturating_sub(before));
+    let shares: Vec<u64> = had.map(|had| had.as_ns() * 1_000_000 / length.as_ns()).collect();
+    eprintln!("shares in {length}: {shares:?} ppm");
+    shares
+}
+
+/// A quarter of a CPU.
+const QUARTER: [&str; 4] = ["--period", "20ms", "--slice", "5ms"];
+
+#[test]
+fn under_a_hard_limit_nobody_has_more_and_nobody_stays_stopped() {
+    let Some(_turn) = turn() else { return };
+    let hog = Child::start(HOG).unwrap();
+    let before = Now::of(hog.pid());
+    let live = Live::promise(&[&QUARTER[..], &["--hard"]].concat(), &[hog.pid()]);
+    let share = shares(&[hog.pid()])[0];
+    assert!((220_000..=280_000).contains(&share), "{share} ppm, and not 250000");
+    live.end();
+    assert_eq!(Now::of(hog.pid()), before);
+}
+
+#[test]
+fn beside_hogs_on_all_cpus_what_was_promised_is_had() {
+    let Some(_turn) = turn() else { return };
+    let hog = Child::start(HOG).unwrap();
+    attributes::set(hog.pid(), Attributes::of(Policy::Other { nice: 19 })).unwrap();
+    let _others = hogs();
+    let live = Live::promise(&QUARTER, &[hog.pid()]);
+    let share = shares(&[hog.pid()])[0];
+    // The second may begin and end within a slice.
+    assert!(share >= 245_000, "{share} ppm, and not 250000");
+    live.end();
+}
+
+#[test]
+fn several_on_one_cpu_each_have_their_slices() {
+    let Some(_turn) = turn() else { return };
+    let clients: Vec<Child> = (0..3).map(|_| Child::start(HOG).unwrap()).collect();
+    let sleeper = Child::start(Work::Spin { busy: Nanos::ms(1), idle: Nanos::ms(19) }).unwrap();
+    let pids: Vec<u32> = clients.iter().chain([&sleeper]).map(Child::pid).collect();
+    for &pid in &pids {
+        // Left to the kernel they would have next to nothing beside the others.
+        attributes::set(pid, Attributes::of(Policy::Other { nice: 19 })).unwrap();
+    }
+    let before = Now::of_all(&pids);
+    let _others = hogs();
+    let promises = [(10, 2), (20, 4), (50, 10), (20, 2)];
+    let mut toml = "name = \"several\"\ncpus = 8\nlength = \"20s\"\n".to_string();
+    for ((pid, (period, slice)), name) in pids.iter().zip(promises).zip(["a", "b", "c", "interactive"]) {
+        toml += &format!(
+            "[[task]]\nname = \"{name}\"\npid = {pid}\nslice = \"{slice}ms\"\nperiod = \"{period}ms\"\naffinity = \"{}\"\n",
+            last_cpu()
+        );
+    }
+    let live = Live::of_scenario(&toml);
+    await_raised(&pids);
+    for &pid in &pids {
+        assert_eq!(affinity::get(pid).unwrap(), CpuSet::one(sched::CpuId::new(last_cpu())));
+    }
+    let [a, b, c, interactive] = shares(&pids)[..] else { unreachable!() };
+    assert!([a, b, c].iter().all(|&share| share >= 190_000), "95 % of a fifth each, and not {a}, {b}, {c} ppm");
+    assert!(
+        interactive >= 45_000,
+        "it works one millisecond in twenty, and has {interactive} ppm: it was kept waiting"
+    );
+    live.end();
+    assert_eq!(Now::of_all(&pids), before);
+}
+
+#[test]
+fn who_sleeps_now_and_then_is_not_kept_waiting_by_hogs() {
+    let Some(_turn) = turn() else { return };
+    let worker = Child::start(BUSY_NOW_AND_THEN).unwrap();
+    attributes::set(worker.pid(), Attributes::of(Policy::Other { nice: 19 })).unwrap();
+    let _others = hogs();
+    let live = Live::promise(&["--period", "10ms", "--slice", "5ms"], &[worker.pid()]);
+    let meter = Meter::open(worker.pid()).unwrap();
+    let before = meter.read().unwrap();
+    clock::sleep(Nanos::s(1));
+    let after = meter.read().unwrap();
+    live.end();
+    let times = after.dispatches - before.dispatches;
+    let waited = after.waited.saturating_sub(before.waited);
+    eprintln!("{times} times on a CPU, waited {waited} for it");
+    assert!(times >= 200, "it wants to run some 330 times, and ran {times}");
+    assert!(waited < Nanos::ms(200), "it waited {waited} in a second");
+}

@@ -1,0 +1,257 @@
+//! `tactus run` on real processes: what it promises to them, what it leaves behind, and what it refuses.
+//!
+//! Each test has the host to itself, takes its processes with it, and is skipped where nobody may be raised.
+
+mod births;
+mod ends;
+mod faults;
+mod keeps;
+mod refuses;
+mod restores;
+mod victim;
+
+use super::{Done, Place};
+use daemon::directory::Directory;
+use sched::{CpuSet, Instant, Nanos};
+use std::fs::File;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use sys::attributes::{self, Attributes};
+use sys::autogroup::{self, Autogroup};
+use sys::child::{Child, Work};
+use sys::process::Process;
+use sys::shared::Lock;
+use sys::thread::{self, State};
+use sys::{affinity, clock};
+
+/// What every thread is to be again within, when a daemon or its guardian has died.
+const PROMISED: Nanos = Nanos::s(1);
+/// How long a machine that is busy with something else may take for what takes a few milliseconds.
+const PATIENCE: Nanos = Nanos::s(5);
+/// Raised alone on its CPU, and among others.
+const RAISED: [u32; 2] = [97, 96];
+/// A hog.
+const HOG: Work = Work::Spin { busy: Nanos::ms(1), idle: Nanos::ZERO };
+/// Somebody who works for a millisecond now and then.
+const BUSY_NOW_AND_THEN: Work = Work::Spin { busy: Nanos::ms(1), idle: Nanos::ms(2) };
+
+/// The host, for one live test at a time: two dispatchers would take each other's CPUs.
+struct Turn {
+    // In this order: other processes that run tests come when the threads of this one are done.
+    _host: Lock,
+    _process: MutexGuard<'static, ()>,
+}
+
+/// Waits for the host. Nothing where nobody may be raised, which is said.
+fn turn() -> Option<Turn> {
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let process = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+    let trial = Child::start(Work::Sleep).unwrap();
+    if let Err(refused) = attributes::set(trial.pid(), Attributes::raised(RAISED[0])) {
+        eprintln!("SKIPPED: {refused}");
+        return None;
+    }
+    let name = format!("tactus-live-tests-{}", sys::privileges::user());
+    let directory = Directory::at(std::env::temp_dir().join(name));
+    let begin = clock::now();
+    loop {
+        match directory.lock() {
+            Ok(host) => return Some(Turn { _host: host, _process: process }),
+            Err(refused) => assert!(clock::now() < begin + Nanos::s(300), "{refused}"),
+        }
+        clock::sleep(Nanos::ms(20));
+    }
+}
+
+/// What a thread is.
+#[derive(Clone, PartialEq, Debug)]
+struct Now {
+    attributes: Attributes,
+    affinity: CpuSet,
+    is_stopped: bool,
+    autogroup: Option<Autogroup>,
+}
+
+impl Now {
+    fn of(tid: u32) -> Now {
+        Now {
+            attributes: attributes::get(tid).unwrap(),
+            affinity: affinity::get(tid).unwrap(),
+            is_stopped: thread::status(tid).unwrap().state == State::Stopped,
+            autogroup: autogroup::of(tid).unwrap(),
+        }
+    }
+
+    fn of_all(tids: &[u32]) -> Vec<Now> {
+        tids.iter().map(|&tid| Now::of(tid)).collect()
+    }
+}
+
+/// Waits until `is_so`; says how long that took since `begin`.
+fn until(begin: Instant, limit: Nanos, what: &str, mut is_so: impl FnMut() -> bool) -> Nanos {
+    while !is_so() {
+        assert!(clock::now() < begin + limit, "not within {limit}: {what}");
+        clock::sleep(Nanos::us(300));
+    }
+    clock::now().since(begin)
+}
+
+/// Waits until `is_so`, which takes as long as this machine is busy.
+fn soon(what: &str, is_so: impl FnMut() -> bool) {
+    until(clock::now(), PATIENCE, what, is_so);
+}
+
+/// That everybody is as `before` within the time promised since `begin`, and says when.
+fn assert_restored(begin: Instant, tids: &[u32], before: &[Now]) {
+    let mut now = Vec::new();
+    let end = begin + PROMISED;
+    loop {
+        now.splice(.., Now::of_all(tids));
+        if now == before {
+            return eprintln!("everybody was as before after {}", clock::now().since(begin));
+        }
+        assert!(clock::now() < end, "not as before within {PROMISED}: {now:#?}, and not {before:#?}");
+        clock::sleep(Nanos::us(300));
+    }
+}
+
+/// Whether it is at a priority of ours and on one CPU.
+fn is_raised(tid: u32) -> bool {
+    let found = attributes::get(tid).is_ok_and(|now| RAISED.map(Attributes::raised).contains(&now));
+    found && affinity::get(tid).is_ok_and(|cpus| cpus.len() == 1)
+}
+
+fn await_raised(tids: &[u32]) {
+    for &tid in tids {
+        soon(&format!("{tid} is raised and on one CPU"), || is_raised(tid));
+    }
+}
+
+/// The last of the CPUs that we may run on.
+fn last_cpu() -> usize {
+    affinity::get(thread::current()).unwrap().iter().last().unwrap().index()
+}
+
+/// A hog on every CPU, and one more: whoever is not promised anything waits.
+fn hogs() -> Vec<Child> {
+    let count = affinity::get(thread::current()).unwrap().len() + 1;
+    (0..count).map(|_| Child::start(HOG).unwrap()).collect()
+}
+
+/// A `tactus run` that goes on.
+struct Live {
+    begun: std::process::Child,
+    process: Process,
+    place: Place,
+}
+
+impl Live {
+    /// With a directory of its own.
+    fn begin(args: &[&str]) -> Live {
+        Live::at(Place::new(), args)
+    }
+
+    /// On the scenario that is written in `toml`.
+    fn of_scenario(toml: &str) -> Live {
+        let place = Place::new();
+        place.file("scenario.toml", toml);
+        Live::at(place, &["scenario.toml"])
+    }
+
+    /// In a group of processes of its own, as a terminal begins it.
+    fn at(place: Place, args: &[&str]) -> Live {
+        let [stdout, stderr] = ["stdout", "stderr"].map(|name| File::create(place.0.path().join(name)).unwrap());
+        let mut command = place.command(&["run", "--directory", "live"]);
+        command.args(args).process_group(0).stdin(Stdio::null()).stdout(stdout).stderr(stderr);
+        let begun = command.spawn().unwrap();
+        // It is not reaped yet, so the number is its own.
+        let process = Process::open(begun.id()).unwrap();
+        Live { begun, process, place }
+    }
+
+    /// A promise to processes that run already; returns once all of them are raised.
+    fn promise(args: &[&str], pids: &[u32]) -> Live {
+        let numbers: Vec<String> = pids.iter().flat_map(|pid| ["--pid".to_string(), pid.to_string()]).collect();
+        let live = Live::begin(&args.iter().copied().chain(numbers.iter().map(String::as_str)).collect::<Vec<_>>());
+        await_raised(pids);
+        live
+    }
+
+    fn directory(&self) -> Directory {
+        Directory::at(self.place.0.path().join("live"))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.place.0.path().join(name)
+    }
+
+    /// The guardian that is at work, once there is one.
+    fn guardian(&self) -> Process {
+        let mut found = None;
+        soon("there is a guardian", || {
+            let table = self.directory().open_table().ok().flatten();
+            found = table.and_then(|table| table.guardian()).and_then(|identity| Process::open_as(identity).ok());
+            found.is_some()
+        });
+        found.unwrap()
+    }
+
+    /// Its group of processes hears `signal`, as from a terminal.
+    fn signal_group(&self, signal: &str) {
+        signal_to(signal, &format!("-{}", self.process.pid()));
+    }
+
+    /// It alone hears `signal`.
+    fn signal(&self, signal: &str) {
+        signal_to(signal, &self.process.pid().to_string());
+    }
+
+    /// What came of it. It ends by itself.
+    fn done(&mut self) -> Done {
+        assert!(self.process.ends_within(PATIENCE), "it ends; so far it has said {}", self.said("stderr"));
+        let status = self.begun.wait().unwrap();
+        // Killed by a signal, it has no code; a shell shows one all the same.
+        let code = status.code().or(status.signal().map(|signal| 128 + signal));
+        Done { code, stdout: self.said("stdout"), stderr: self.said("stderr") }
+    }
+
+    fn said(&self, name: &str) -> String {
+        String::from_utf8(self.place.read(name)).expect("it is text")
+    }
+
+    /// Ends it as a person does, in order: it says nothing of troubles and leaves nothing but the lock.
+    fn end(mut self) -> Done {
+        self.signal("INT");
+        let done = self.done();
+        self.assert_nothing_left();
+        assert!(!done.stderr.contains("panicked"), "{}", done.stderr);
+        done
+    }
+
+    /// That nobody is left, and nothing but the lock.
+    fn assert_nothing_left(&self) {
+        soon("nobody holds the lock", || self.directory().lock().is_ok());
+        let left = std::fs::read_dir(self.directory().path()).unwrap();
+        let names: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["tactus.lock"]);
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        if !self.process.has_ended() {
+            // A test has failed: the guardian restores.
+            let _ = self.process.kill();
+            let _ = self.begun.wait();
+            let _ = self.directory().lock();
+        }
+    }
+}
+
+/// `target` hears `signal`, by the kill of a shell.
+fn signal_to(signal: &str, target: &str) {
+    let status = Command::new("sh").args(["-c", "kill -s \"$0\" -- \"$1\"", signal, target]).status().unwrap();
+    assert!(status.success(), "nobody there to hear {signal}: {target}");
+}

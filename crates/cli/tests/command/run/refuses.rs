@@ -1,0 +1,171 @@
+//! What is refused: with a reason and what would be right, exit code 2, and before anything was begun or changed.
+
+use super::super::{Done, Place};
+use super::{BUSY_NOW_AND_THEN, HOG, Live, Now, turn};
+use daemon::directory::Directory;
+use std::os::unix::fs::{PermissionsExt, chown};
+use std::process::Command;
+use sys::child::{Child, Work};
+use sys::thread;
+
+/// A run that is refused, with `words` in what it says and an advice; it leaves nothing.
+fn refused(args: &[&str], words: &[&str]) -> String {
+    let mut live = Live::begin(args);
+    let done = live.done();
+    assert_said(&done, words);
+    assert!(!live.path("touched").exists(), "the command did not begin: {args:?}");
+    let left: Vec<_> = std::fs::read_dir(live.directory().path()).into_iter().flatten().collect();
+    let lock_at_most = left.iter().all(|entry| entry.as_ref().unwrap().file_name() == "tactus.lock");
+    assert!(lock_at_most, "{left:?}");
+    done.stderr
+}
+
+fn assert_said(done: &Done, words: &[&str]) {
+    assert_eq!((done.code, done.stdout.as_str()), (Some(2), ""), "{}", done.stderr);
+    // As it is read, and not as it is broken into lines.
+    let said = done.stderr.replace('│', " ").split_whitespace().collect::<Vec<_>>().join(" ");
+    for word in words.iter().chain(&["help:"]) {
+        assert!(said.contains(word), "{word:?} is not in {said:?}");
+    }
+}
+
+/// A promise of `slice` in `period` to a command, and to a process that runs already.
+fn refused_promise(slice: &str, period: &str, more: &[&str], words: &[&str]) {
+    let promise = [&["--slice", slice, "--period", period], more].concat();
+    refused(&[&promise[..], &["--", "touch", "touched"]].concat(), words);
+    let child = Child::start(BUSY_NOW_AND_THEN).unwrap();
+    let before = Now::of(child.pid());
+    refused(&[&promise[..], &["--pid", &child.pid().to_string()]].concat(), words);
+    assert_eq!(Now::of(child.pid()), before);
+}
+
+#[test]
+fn a_promise_that_makes_no_sense() {
+    let Some(_turn) = turn() else { return };
+    refused_promise("11ms", "10ms", &[], &["11ms", "10ms"]);
+    refused_promise("50us", "99us", &[], &["the period is too short (99us)", "at least 100us"]);
+    refused_promise("9us", "1ms", &[], &["the slice is too short (9us)", "at least 10us"]);
+    refused_promise("1ms", "10ms", &["--cpus", "2", "--hard"], &["hard", "several CPUs", "one CPU, or soft"]);
+}
+
+#[test]
+fn more_than_there_is_with_what_there_is() {
+    let Some(_turn) = turn() else { return };
+    refused_promise("9500us", "10ms", &[], &["9.5ms", "9ms"]);
+    let child = Child::start(BUSY_NOW_AND_THEN).unwrap();
+    let before = Now::of(child.pid());
+    let cpus = sys::affinity::get(thread::current()).unwrap().len();
+    let toml = |slice: &str, count: usize| {
+        let task = |nth: usize| format!("[[task]]\nname = \"t{nth}\"\nslice = \"{slice}\"\nperiod = \"10ms\"\n");
+        let tasks: String = (0..count).map(|nth| task(nth) + "workload = \"hog\"\n").collect();
+        let last = format!("{}pid = {}\n", task(count), child.pid());
+        format!("name = \"too much\"\ncpus = 1\nlength = \"1s\"\n{tasks}{last}")
+    };
+    // Each CPU has 9 ms of 10 to promise; all but 3 ms are promised to who came before.
+    let mut live = Live::of_scenario(&toml("6ms", cpus));
+    assert_said(&live.done(), &["6ms", "3ms", "scenario.toml"]);
+    assert_eq!(Now::of(child.pid()), before);
+    live.assert_nothing_left();
+}
+
+#[test]
+fn processes_that_may_not_be_promised_anything() {
+    let Some(_turn) = turn() else { return };
+    let promise = ["--slice", "1ms", "--period", "10ms", "--pid"];
+    let gone = Child::start(Work::Sleep).unwrap().pid().to_string();
+    refused(&[&promise[..], &[&gone]].concat(), &[&gone, "the pid of a process that runs"]);
+    refused(&[&promise[..], &["1"]].concat(), &["process 1 is this one, or one that began it", "another process"]);
+    let child = Child::start(Work::Sleep).unwrap();
+    let before = Now::of(child.pid());
+    let pid = child.pid().to_string();
+    refused(&[&promise[..], &[&pid, "--pid", &pid]].concat(), &["has been promised something already"]);
+    assert_eq!(Now::of(child.pid()), before);
+    match thread::status(2) {
+        Ok(status) if status.is_kernel => {
+            refused(&[&promise[..], &["2"]].concat(), &["process 2", &status.name, "thread of the kernel's"]);
+        }
+        _ => eprintln!("SKIPPED: there is no thread of the kernel's to be seen here"),
+    }
+}
+
+#[test]
+fn the_shell_that_began_it() {
+    let Some(_turn) = turn() else { return };
+    let place = Place::new();
+    let script = "\"$0\" run --directory live --slice 1ms --period 10ms --pid $$; code=$?; echo $$ >&2; exit $code";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_tactus")]).current_dir(place.0.path()).env("NO_COLOR", "1");
+    let done = Done::from(shell.output().unwrap());
+    let pid = done.stderr.lines().last().unwrap().to_string();
+    assert_said(&done, &[&format!("process {pid} is this one, or one that began it")]);
+}
+
+#[test]
+fn a_second_dispatcher_with_the_number_of_the_first() {
+    let Some(_turn) = turn() else { return };
+    let hog = Child::start(HOG).unwrap();
+    let first = Live::promise(&["--slice", "2ms", "--period", "10ms"], &[hog.pid()]);
+    let child = Child::start(Work::Sleep).unwrap();
+    let before = Now::of(child.pid());
+    let directory = first.directory().path().display().to_string();
+    let pid = child.pid().to_string();
+    for whom in [&["--pid", &pid][..], &["--", "touch", "touched"]] {
+        let args = [&["run", "--directory", &directory, "--slice", "1ms", "--period", "10ms"], whom].concat();
+        let done = first.place.run(&args);
+        let number = first.process.pid();
+        let words = [&format!("another dispatcher is at work on this host, as process {number}"), "kill"];
+        assert_said(&done, &words.map(|word: &str| word));
+    }
+    assert!(!first.path("touched").exists());
+    assert_eq!(Now::of(child.pid()), before);
+    assert!(!first.process.has_ended());
+    first.end();
+}
+
+#[test]
+fn what_is_no_command() {
+    let Some(_turn) = turn() else { return };
+    let promise = ["--slice", "1ms", "--period", "10ms", "--"];
+    refused(&[&promise[..], &["no-such-command"]].concat(), &["there is no command `no-such-command` in PATH"]);
+    refused(
+        &[&promise[..], &["/no/such/file"]].concat(),
+        &["the command `/no/such/file` cannot be run", "No such file"],
+    );
+    refused(&[&promise[..], &["/"]].concat(), &["/ is a directory"]);
+    refused(&[&promise[..], &["/proc/version"]].concat(), &["/proc/version is not a program", "chmod +x"]);
+}
+
+#[test]
+fn whoever_may_not_raise_anybody() {
+    let Some(_turn) = turn() else { return };
+    if sys::privileges::user() != 0 {
+        return eprintln!("SKIPPED: only root can become somebody else");
+    }
+    // Somewhere that somebody else may read, and with a directory that is his.
+    let (place, nobody) = (Place::new(), 65_534);
+    let within = |name: &str| place.0.path().join(name);
+    std::fs::set_permissions(place.0.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    std::fs::copy(env!("CARGO_BIN_EXE_tactus"), within("tactus")).unwrap();
+    for name in ["his", "here"] {
+        std::fs::create_dir(within(name)).unwrap();
+        chown(within(name), Some(nobody), Some(nobody)).unwrap();
+    }
+    let run = |whom: &[&str]| {
+        let mut command = Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);
+        command.arg(within("tactus")).args(["run", "--slice", "1ms", "--period", "10ms", "--directory"]);
+        command.arg(within("his")).args(whom).current_dir(within("here")).env("NO_COLOR", "1");
+        command.output().map(Done::from)
+    };
+    match run(&["--", "touch", "touched"]) {
+        Err(error) => return eprintln!("SKIPPED: there is no setpriv here to become somebody else with: {error}"),
+        Ok(done) => assert_said(&done, &["CAP_SYS_NICE"]),
+    }
+    assert!(!within("here/touched").exists());
+    let child = Child::start(Work::Sleep).unwrap();
+    let before = Now::of(child.pid());
+    let done = run(&["--pid", &child.pid().to_string()]).unwrap();
+    assert_said(&done, &["CAP_SYS_NICE"]);
+    assert_eq!(Now::of(child.pid()), before);
+    assert!(Directory::at(within("his")).open_table().unwrap().is_none());
+}

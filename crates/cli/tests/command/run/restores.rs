@@ -1,0 +1,96 @@
+//! Who was promised something is raised, and afterwards what it was.
+
+use super::victim::Victim;
+use super::{BUSY_NOW_AND_THEN, HOG, Live, Now, RAISED, await_raised, soon, turn};
+use sched::{CpuSet, Nanos};
+use sys::attributes::{self, Attributes, Policy};
+use sys::child::{Child, Work};
+use sys::{affinity, clock, thread};
+
+/// Two CPUs, where there are two.
+fn two_cpus() -> CpuSet {
+    affinity::get(thread::current()).unwrap().iter().take(2).collect()
+}
+
+/// Promises something to a process that works so and was scheduled so, and takes it back.
+fn promise_and_take_back(work: Work, policy: Policy, is_stopped: bool, limit: &[&str]) {
+    let child = Child::start(work).unwrap();
+    attributes::set(child.pid(), Attributes::of(policy)).unwrap();
+    affinity::set(child.pid(), &two_cpus()).unwrap();
+    if is_stopped {
+        child.process().stop().unwrap();
+        soon("it is stopped", || Now::of(child.pid()).is_stopped);
+    }
+    let before = Now::of(child.pid());
+    let live =
+        Live::begin(&[&["--period", "10ms", "--slice", "2ms", "--pid", &child.pid().to_string()], limit].concat());
+    let raised = Attributes::raised(RAISED[0]);
+    soon("it is raised", || attributes::get(child.pid()).unwrap() == raised);
+    assert_eq!(affinity::get(child.pid()).unwrap().len(), 1, "it is on its CPU");
+    clock::sleep(Nanos::ms(50));
+    if is_stopped {
+        assert!(Now::of(child.pid()).is_stopped, "nobody has continued it");
+    }
+    let done = live.end();
+    assert_eq!(Now::of(child.pid()), before, "{work:?}, {policy:?}, {limit:?}; {}", done.stderr);
+}
+
+const EACH_LIMIT: [&[&str]; 2] = [&[], &["--hard"]];
+
+#[test]
+fn an_ordinary_process_is_raised_and_then_as_nice_as_before() {
+    let Some(_turn) = turn() else { return };
+    for (limit, work) in EACH_LIMIT.into_iter().zip([BUSY_NOW_AND_THEN, HOG]) {
+        promise_and_take_back(work, Policy::Other { nice: 5 }, false, limit);
+        promise_and_take_back(HOG, Policy::Other { nice: -3 }, false, limit);
+    }
+}
+
+#[test]
+fn who_was_of_another_class_is_of_that_class_again() {
+    let Some(_turn) = turn() else { return };
+    promise_and_take_back(Work::Sleep, Policy::Fifo { priority: 1 }, false, &[]);
+    promise_and_take_back(BUSY_NOW_AND_THEN, Policy::Fifo { priority: 1 }, false, &["--hard"]);
+    promise_and_take_back(BUSY_NOW_AND_THEN, Policy::RoundRobin { priority: 3 }, false, &[]);
+    promise_and_take_back(HOG, Policy::Batch { nice: 4 }, false, &[]);
+    promise_and_take_back(HOG, Policy::Idle, false, &["--hard"]);
+}
+
+#[test]
+fn who_was_stopped_stays_stopped() {
+    let Some(_turn) = turn() else { return };
+    for limit in EACH_LIMIT {
+        promise_and_take_back(HOG, Policy::Other { nice: 0 }, true, limit);
+        promise_and_take_back(Work::Sleep, Policy::Batch { nice: 1 }, true, limit);
+    }
+}
+
+#[test]
+fn every_thread_is_what_it_was_itself() {
+    let Some(_turn) = turn() else { return };
+    let mut victim = Victim::of_threads();
+    let leader = victim.hear();
+    let tids = [leader, victim.ask("sleeper"), victim.ask("hog"), victim.ask("sleeper")];
+    attributes::set(tids[0], Attributes::of(Policy::Other { nice: 5 })).unwrap();
+    attributes::set(tids[1], Attributes::of(Policy::Fifo { priority: 2 })).unwrap();
+    attributes::set(tids[2], Attributes::of(Policy::Idle)).unwrap();
+    affinity::set(tids[2], &two_cpus()).unwrap();
+    affinity::set(tids[3], &CpuSet::one(two_cpus().first().unwrap())).unwrap();
+    let before = Now::of_all(&tids);
+    let live = Live::promise(&["--period", "20ms", "--slice", "4ms"], &[leader]);
+    await_raised(&tids);
+    live.end();
+    assert_eq!(Now::of_all(&tids), before);
+}
+
+#[test]
+fn what_somebody_else_has_set_meanwhile_stays() {
+    let Some(_turn) = turn() else { return };
+    let child = Child::start(Work::Sleep).unwrap();
+    let before = Now::of(child.pid());
+    let live = Live::promise(&["--period", "10ms", "--slice", "2ms"], &[child.pid()]);
+    // As taskset does; it sleeps, so that nobody sets it again.
+    affinity::set(child.pid(), &two_cpus()).unwrap();
+    live.end();
+    assert_eq!(Now::of(child.pid()), Now { affinity: two_cpus(), ..before });
+}

@@ -1,0 +1,116 @@
+//! Processes to make promises to that begin threads, or children, as they are told.
+
+use super::PATIENCE;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use sys::process::Process;
+use sys::thread;
+
+/// In whose environment this stands, that one is a process with threads.
+const ROLE: &str = "TACTUS_TEST_VICTIM";
+
+/// A process that does what it is told line by line, and says a number for each. It ends with its handle.
+pub(super) struct Victim {
+    begun: Child,
+    out: BufReader<ChildStdout>,
+    /// Whom it has begun, and is not to leave behind.
+    children: Vec<Process>,
+}
+
+impl Victim {
+    /// One that begins a thread for every `sleeper` or `hog` that it is told.
+    pub(super) fn of_threads() -> Victim {
+        let mut command = Command::new("/proc/self/exe");
+        command.args(["--ignored", "--exact", "run::victim::a_process_with_threads", "--nocapture"]);
+        Victim::of(command.args(["--test-threads", "1"]).env(ROLE, "yes"))
+    }
+
+    /// A shell, that begins whatever it is told to.
+    pub(super) fn of_children() -> Victim {
+        let script = "while read -r line; do eval \"$line\"; done";
+        Victim::of(Command::new("sh").args(["-c", script]))
+    }
+
+    fn of(command: &mut Command) -> Victim {
+        let mut begun = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let out = BufReader::new(begun.stdout.take().unwrap());
+        Victim { begun, out, children: Vec::new() }
+    }
+
+    pub(super) fn pid(&self) -> u32 {
+        self.begun.id()
+    }
+
+    /// All its threads, as long as it is there.
+    pub(super) fn threads(&self) -> Vec<u32> {
+        thread::threads(self.pid()).unwrap()
+    }
+
+    pub(super) fn tell(&mut self, line: &str) {
+        writeln!(self.begun.stdin.as_mut().unwrap(), "{line}").unwrap();
+    }
+
+    /// The next number it says.
+    pub(super) fn hear(&mut self) -> u32 {
+        loop {
+            let mut line = String::new();
+            assert_ne!(self.out.read_line(&mut line).unwrap(), 0, "it has ended");
+            if let Some(number) = line.trim().strip_prefix("says ") {
+                return number.parse().unwrap();
+            }
+        }
+    }
+
+    pub(super) fn ask(&mut self, line: &str) -> u32 {
+        self.tell(line);
+        self.hear()
+    }
+
+    /// Has a shell begin somebody, and say the pid as `says $!`.
+    pub(super) fn bear(&mut self, line: &str) -> u32 {
+        let pid = self.ask(line);
+        self.children.push(Process::open(pid).unwrap());
+        pid
+    }
+
+    /// All processes that it has begun, whom it is not to leave behind either.
+    pub(super) fn children(&mut self) -> Vec<u32> {
+        let pids = thread::children(self.pid()).unwrap();
+        self.children.extend(pids.iter().filter_map(|&pid| Process::open(pid).ok()));
+        pids
+    }
+}
+
+impl Drop for Victim {
+    fn drop(&mut self) {
+        let more = thread::children(self.pid()).unwrap_or_default();
+        self.children.extend(more.into_iter().filter_map(|pid| Process::open(pid).ok()));
+        let _ = self.begun.kill();
+        let _ = self.begun.wait();
+        for child in &self.children {
+            // It may have ended already.
+            let _ = child.kill();
+            child.ends_within(PATIENCE);
+        }
+    }
+}
+
+#[test]
+#[ignore = "a process that other tests begin"]
+fn a_process_with_threads() {
+    if std::env::var_os(ROLE).is_none() {
+        return;
+    }
+    println!("\nsays {}", std::process::id());
+    for line in std::io::stdin().lock().lines() {
+        let is_hog = line.unwrap() == "hog";
+        std::thread::spawn(move || {
+            println!("says {}", thread::current());
+            while is_hog {
+                std::hint::spin_loop();
+            }
+            std::thread::park();
+        });
+    }
+    std::process::exit(0)
+}

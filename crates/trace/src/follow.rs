@@ -232,14 +232,19 @@ impl Follower {
         }
     }
 
+    fn attach(&mut self, entity: EntityId) -> Result<(), String> {
+        if self.live.contains_key(&entity) {
+            return Err(format!("{entity} is attached already; right would be another id"));
+        }
+        self.live.insert(entity, Live::new(self.now));
+        Ok(())
+    }
+
     fn take(&mut self, event: &Event, tell: &mut Tell<'_>) -> Result<(), String> {
         let at = self.now;
         match *event {
             Event::Attach { entity, ref name, ref params } => {
-                if self.live.contains_key(&entity) {
-                    return Err(format!("{entity} is attached already; right would be another id"));
-                }
-                self.live.insert(entity, Live::new(at));
+                self.attach(entity)?;
                 tell(Fact::Attached { entity, at, name, params });
             }
             Event::Adjust { entity, ref params } => {

@@ -56,11 +56,15 @@ pub fn find<K: Kernel>(kernel: &K, known: &Known) -> Vec<Found<K::Thread>> {
             if kernel.status(&held).is_err() {
                 continue;
             }
-            for tid in threads.unwrap_or_default() {
+            let threads = threads.unwrap_or_default();
+            // A process is stopped by its first thread, also where that one has ended before the others.
+            let goes_on = threads.len() > 1;
+            for tid in threads {
                 let Ok(thread) = kernel.open(tid) else { continue };
                 let identity = kernel.identity(&thread);
                 let (Ok(status), Ok(process)) = (kernel.status(&thread), kernel.process(&thread)) else { continue };
-                if process == pid && status.state != State::Dead && seen.insert(identity) {
+                let counts = status.state != State::Dead || (tid == pid && goes_on);
+                if process == pid && counts && seen.insert(identity) {
                     found.push(Found { thread, identity, leader, parent: status.parent });
                 }
             }

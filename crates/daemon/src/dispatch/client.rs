@@ -29,6 +29,7 @@ pub(super) struct Member<T> {
     ran: Nanos,
     /// How often it had been put on a CPU then.
     dispatches: u64,
+    has_ended: bool,
 }
 
 impl<T> Member<T> {
@@ -96,26 +97,54 @@ impl<T> Client<T> {
 
     /// Adds a thread of which nothing was read yet.
     pub(super) fn add(&mut self, thread: T, identity: Identity, leader: Identity, original: Original, row: Row) {
-        self.members.push(Member { thread, identity, leader, original, row, ran: Nanos::ZERO, dispatches: 0 });
+        self.members.push(Member {
+            thread,
+            identity,
+            leader,
+            original,
+            row,
+            ran: Nanos::ZERO,
+            dispatches: 0,
+            has_ended: false,
+        });
     }
 
     /// Reads what its threads have had since that was last read. Those that have ended leave it and the table.
     pub(super) fn read<K: Kernel<Thread = T>>(&mut self, kernel: &K, table: &Table) -> Since {
         let mut since = Since { ran: Nanos::ZERO, dispatched: false, ended: false };
-        self.members.retain_mut(|member| match kernel.usage(&member.thread) {
-            Ok(usage) => {
-                since.ran += usage.ran.saturating_sub(member.ran);
-                since.dispatched |= usage.dispatches != member.dispatches;
-                (member.ran, member.dispatches) = (usage.ran, usage.dispatches);
-                true
+        for member in &mut self.members {
+            match kernel.usage(&member.thread) {
+                Ok(usage) => {
+                    since.ran += usage.ran.saturating_sub(member.ran);
+                    since.dispatched |= usage.dispatches != member.dispatches;
+                    (member.ran, member.dispatches) = (usage.ran, usage.dispatches);
+                }
+                Err(_) => {
+                    since.ended |= !member.has_ended;
+                    member.has_ended = true;
+                }
             }
-            Err(_) => {
-                table.forget(member.row);
-                since.ended = true;
-                false
-            }
-        });
+        }
+        if since.ended {
+            self.forget_ended(table);
+        }
         since
+    }
+
+    /// Those that have ended leave, but for a first thread whose process goes on: that one is stopped and continued by it.
+    #[cold]
+    fn forget_ended(&mut self, table: &Table) {
+        let mut at = 0;
+        while at < self.members.len() {
+            let Member { has_ended, identity, row, .. } = self.members[at];
+            let goes_on = || self.members.iter().any(|other| other.leader == identity && !other.has_ended);
+            if has_ended && !goes_on() {
+                table.forget(row);
+                self.members.remove(at);
+            } else {
+                at += 1;
+            }
+        }
     }
 
     /// Brings its threads to `level`. Who has ended is found out when it is next read.

@@ -3,15 +3,17 @@
 use super::{COMMAND, Pulse};
 use crate::Reason;
 use crate::directory::Directory;
+use crate::kernel::priority;
 use crate::table::{Beating, Table};
 use sched::{Instant, Nanos};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use sys::attributes::{self, Attributes};
 use sys::clock;
 use sys::process::Process;
-use sys::thread::{Identity, Thread};
+use sys::thread::{self, Identity, Thread};
 
 /// How long a guardian may take to begin.
 const BEGIN: Nanos = Nanos::s(2);
@@ -47,7 +49,7 @@ impl Handle {
         let before = table.beats(Beating::Guardian);
         let mut command = Command::new(program);
         command.arg0("tactus").arg(COMMAND).arg(path).current_dir("/").stdin(Stdio::null()).stdout(Stdio::null());
-        let mut child = command.spawn().map_err(|error| failed(error.to_string()))?;
+        let mut child = urgently(|| command.spawn()).map_err(|error| failed(error.to_string()))?;
         let began = Process::open(child.id()).map_err(|error| failed(error.to_string())).and_then(|process| {
             let end = clock::now() + BEGIN;
             // It is not reaped yet, so the number is its own.
@@ -96,6 +98,21 @@ impl Handle {
     pub fn kill(mut self) {
         end(&mut self.child);
     }
+}
+
+/// Does `work` as the guardian itself will run, as far as that is permitted, so that what is begun in it waits for no hog
+/// on its way there.
+fn urgently<T>(work: impl FnOnce() -> T) -> T {
+    let me = thread::current();
+    let before = attributes::get(me);
+    let class = Attributes::of(attributes::Policy::Fifo { priority: priority::GUARDIAN });
+    let raised = attributes::apply(me, class).is_ok();
+    let done = work();
+    if let (true, Ok(before)) = (raised, before) {
+        // There is a way back to what one was without a privilege.
+        let _ = attributes::apply(me, before);
+    }
+    done
 }
 
 /// Whether the guardian is `identity`, and has beaten since that.

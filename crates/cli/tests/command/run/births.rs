@@ -1,7 +1,7 @@
 //! Whoever is begun under a promise belongs to it, and is afterwards what it would have been without one.
 
 use super::victim::Victim;
-use super::{Live, Now, await_raised, is_raised, soon, turn};
+use super::{Live, Now, await_raised, soon, turn};
 use sched::{CpuSet, Nanos};
 use sys::attributes::{self, Attributes, Policy};
 use sys::{affinity, clock, thread};
@@ -68,7 +68,7 @@ fn a_child_that_outlives_its_parent_is_still_served_and_restored() {
     parent.kill().unwrap();
     soon("it is an orphan", || thread::status(orphan).unwrap().parent != parent.pid());
     clock::sleep(Nanos::ms(60));
-    assert!(is_raised(orphan), "it belongs to the promise");
+    await_raised(&[orphan]);
     live.end();
     assert_eq!(Now::of(orphan), before);
 }

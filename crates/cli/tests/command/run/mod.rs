@@ -123,7 +123,26 @@ fn is_raised(tid: u32) -> bool {
     found && affinity::get(tid).is_ok_and(|cpus| cpus.len() == 1)
 }
 
+/// Whoever has this sees what happens on its own CPU too: it runs before everybody who is raised.
+struct Watching(Attributes);
+
+impl Watching {
+    fn begin() -> Watching {
+        let before = attributes::get(thread::current()).unwrap();
+        attributes::set(thread::current(), Attributes::raised(99)).unwrap();
+        Watching(before)
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        // The way down takes no privilege.
+        let _ = attributes::apply(thread::current(), self.0);
+    }
+}
+
 fn await_raised(tids: &[u32]) {
+    let _watching = Watching::begin();
     for &tid in tids {
         soon(&format!("{tid} is raised and on one CPU"), || is_raised(tid));
     }

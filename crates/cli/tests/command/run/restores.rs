@@ -1,7 +1,7 @@
 //! Who was promised something is raised, and afterwards what it was.
 
 use super::victim::Victim;
-use super::{BUSY_NOW_AND_THEN, HOG, Live, Now, RAISED, await_raised, soon, turn};
+use super::{BUSY_NOW_AND_THEN, HOG, Live, Now, RAISED, Watching, await_raised, soon, turn};
 use sched::{CpuSet, Nanos};
 use sys::attributes::{self, Attributes, Policy};
 use sys::child::{Child, Work};
@@ -25,7 +25,9 @@ fn promise_and_take_back(work: Work, policy: Policy, is_stopped: bool, limit: &[
     let live =
         Live::begin(&[&["--period", "10ms", "--slice", "2ms", "--pid", &child.pid().to_string()], limit].concat());
     let raised = Attributes::raised(RAISED[0]);
+    let watching = Watching::begin();
     soon("it is raised", || attributes::get(child.pid()).unwrap() == raised);
+    drop(watching);
     assert_eq!(affinity::get(child.pid()).unwrap().len(), 1, "it is on its CPU");
     clock::sleep(Nanos::ms(50));
     if is_stopped {

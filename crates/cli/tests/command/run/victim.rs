@@ -90,7 +90,7 @@ impl Drop for Victim {
         for child in &self.children {
             // It may have ended already.
             let _ = child.kill();
-            child.ends_within(PATIENCE);
+            let _ = child.ends_within(PATIENCE);
         }
     }
 }

@@ -38,14 +38,14 @@ const HOG: Work = Work::Spin { busy: Nanos::ms(1), idle: Nanos::ZERO };
 const BUSY_NOW_AND_THEN: Work = Work::Spin { busy: Nanos::ms(1), idle: Nanos::ms(2) };
 
 /// The host, for one live test at a time: two dispatchers would take each other's CPUs.
-struct Turn {
+pub(super) struct Turn {
     // In this order: other processes that run tests come when the threads of this one are done.
     _host: Lock,
     _process: MutexGuard<'static, ()>,
 }
 
 /// Waits for the host. Nothing where nobody may be raised, which is said.
-fn turn() -> Option<Turn> {
+pub(super) fn turn() -> Option<Turn> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let process = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let trial = Child::start(Work::Sleep).unwrap();

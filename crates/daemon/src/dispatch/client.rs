@@ -1,5 +1,6 @@
 //! A client: a process, with all its threads and whatever it begins, that was promised something.
 
+use super::adopt::Found;
 use super::journal::Ledger;
 use crate::Reason;
 use crate::kernel::Kernel;
@@ -7,6 +8,7 @@ use crate::table::{Original, Row, Table};
 use sched::{CpuId, CpuSet, EntityId, Limit, Nanos, Reservation};
 use sys::attributes::Attributes;
 use sys::thread::{Identity, State};
+use sys::usage::Usage;
 
 /// How the threads of a client are scheduled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -101,19 +103,12 @@ impl<T> Client<T> {
         self.dealt.limit == Limit::Hard
     }
 
-    /// Adds a thread of which nothing was read yet.
-    pub(super) fn add(&mut self, thread: T, identity: Identity, leader: Identity, original: Original, row: Row) {
+    /// Adds a thread. What it has had before is not its client's; that it may have woken since is found out when it is read.
+    pub(super) fn add(&mut self, new: Found<T>, original: Original, row: Row, had: Option<Usage>) {
+        let Found { thread, identity, leader, .. } = new;
         self.root.get_or_insert(original);
-        self.members.push(Member {
-            thread,
-            identity,
-            leader,
-            original,
-            row,
-            ran: Nanos::ZERO,
-            dispatches: 0,
-            has_ended: false,
-        });
+        let ran = had.map_or(Nanos::ZERO, |had| had.ran);
+        self.members.push(Member { thread, identity, leader, original, row, ran, dispatches: 0, has_ended: false });
     }
 
     /// Reads what its threads have had since that was last read. Those that have ended leave it and the table.

@@ -41,7 +41,7 @@ const LOOK: (Nanos, Nanos) = (Nanos::us(100), Nanos::ms(1));
 /// The shortest time an agent sleeps while somebody has slice left: it has to leave the CPU for that one to run.
 const NAP: Nanos = Nanos::us(10);
 /// The most that a turn is taken to cost who runs.
-const COST_MOST: Nanos = Nanos::us(100);
+const COST_MOST: Nanos = Nanos::ms(1);
 /// How many periods that passed unseen are told one by one.
 const PERIODS_TOLD_MOST: u64 = 1_000;
 
@@ -256,7 +256,8 @@ impl<K: Kernel> Dispatcher<K> {
         if self.machine.until(cpu) <= now {
             cost.learn(now.saturating_since(cost.begun).saturating_sub(cost.ran + time));
         }
-        cost.ran += time;
+        // Never more than has passed, as the machine counts it.
+        cost.ran = (cost.ran + time).min(now.saturating_since(cost.begun));
         self.input(now, Input::Ran { cpu, time });
     }
 
@@ -441,9 +442,12 @@ impl<K: Kernel> Dispatcher<K> {
     }
 
     /// When the agent of `cpu` has something to do.
-    fn next(&mut self, cpu: CpuId, now: Instant) -> Instant {
+    fn next(&mut self, cpu: CpuId, begun: Instant) -> Instant {
+        let now = self.now();
         let cost = self.costs[cpu.index()].usual;
-        let mut next = self.machine.until(cpu).saturating_add(cost).max(now.saturating_add(NAP));
+        // Were turns longer than naps, whoever has many threads would have nothing but turns.
+        let nap = now.saturating_since(begun).max(NAP);
+        let mut next = self.machine.until(cpu).saturating_add(cost).max(now.saturating_add(nap));
         for due in self.alarms.iter().flatten().filter(|due| due.on == cpu) {
             next = next.min(due.at);
         }

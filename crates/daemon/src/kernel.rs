@@ -133,12 +133,14 @@ pub trait Kernel {
     /// It is gone, or the host does not tell: it has to be looked at now and then.
     fn await_entry(&self, thread: &mut Self::Thread, cpu: CpuId, wanted: bool) -> Result<()>;
 
-    /// Has whoever looks for what is new woken when this thread begins another thread or a process, from now on.
+    /// Has whoever looks for what is new woken when this thread, which may run only on `cpu`, or what it begins there, begins
+    /// another thread or a process, from now on. Says which processes were begun so since this was last asked; once more after
+    /// it has ended.
     ///
     /// # Errors
     /// It is gone, or the host does not tell: it has to be looked for once in a period.
-    fn await_births(&self, thread: &mut Self::Thread) -> Result<()> {
-        let _ = thread;
+    fn await_births(&self, thread: &mut Self::Thread, cpu: CpuId) -> Result<Vec<u32>> {
+        let _ = (thread, cpu);
         let (what, why) = ("births of threads".to_string(), "this kernel does not tell of them".to_string());
         Err(sys::Error::Absent { what, why, right: "one that does" })
     }
@@ -239,8 +241,8 @@ impl<K: Kernel> Kernel for &K {
         (**self).await_entry(thread, cpu, wanted)
     }
 
-    fn await_births(&self, thread: &mut Self::Thread) -> Result<()> {
-        (**self).await_births(thread)
+    fn await_births(&self, thread: &mut Self::Thread, cpu: CpuId) -> Result<Vec<u32>> {
+        (**self).await_births(thread, cpu)
     }
 
     fn await_quiet(&self, cpu: CpuId, wanted: bool) {

@@ -236,23 +236,27 @@ impl Kernel for Linux {
         }
     }
 
-    fn await_births(&self, thread: &mut Thread) -> Result<()> {
-        let Some(keeper) = &self.keeper else { return Ok(()) };
-        if !thread.held.is_there() {
-            // What has ended would be told of for good.
-            thread.children = None;
+    fn await_births(&self, thread: &mut Thread, cpu: CpuId) -> Result<Vec<u32>> {
+        let Some(keeper) = &self.keeper else { return Ok(Vec::new()) };
+        let mut told = Vec::new();
+        let has_ended = !thread.held.is_there();
+        if let Some(children) = &mut thread.children {
+            children.tell(&mut told);
+            if has_ended {
+                // It would be told of for good.
+                thread.children = None;
+            }
+            return Ok(told);
+        }
+        if has_ended {
             return Err(Error::Gone(thread.tid()));
         }
-        if let Some(children) = &mut thread.children {
-            children.clear();
-            return Ok(());
-        }
-        let children = Children::of_thread(thread.held.tid())?;
+        let children = Children::of_thread(thread.held.tid(), cpu)?;
         // Made by its number: were it another's, this one would be gone by now.
         thread.held.status()?;
         keeper.add(&children, Linux::BIRTH)?;
         thread.children = Some(children);
-        Ok(())
+        Ok(told)
     }
 
     fn await_quiet(&self, cpu: CpuId, wanted: bool) {

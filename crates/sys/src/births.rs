@@ -5,12 +5,17 @@ use crate::{Error, Result};
 use perf_event::events::Software;
 use perf_event::{Builder, Sampler};
 use rustix::fd::{AsFd, BorrowedFd};
+use sched::CpuId;
 use std::os::fd::AsRawFd;
 
-/// How many bytes of records the kernel keeps: some hundred births. Were more not read, the last would still be told of.
+/// How many bytes of records the kernel keeps: some hundred births. Were more not read, the first would still be told of.
 const BUFFER: usize = 4096;
+/// `PERF_RECORD_EXIT` and `PERF_RECORD_FORK`, include/uapi/linux/perf_event.h.
+const RECORD_EXIT: u32 = 4;
+const RECORD_FORK: u32 = 7;
 
-/// What one thread begins. Its descriptor becomes readable when it has begun another thread or a process.
+/// What one thread begins on one CPU, and what those begin there in their turn. Its descriptor becomes readable when one of
+/// them has begun another thread or a process.
 pub struct Children {
     sampler: Sampler,
 }
@@ -22,14 +27,15 @@ impl std::fmt::Debug for Children {
 }
 
 impl Children {
-    /// Those of thread `tid`, from now on.
+    /// Those of thread `tid` on CPU `cpu`, from now on.
     ///
     /// # Errors
     /// It is gone or not ours, we lack the privilege, or this kernel does not tell.
-    pub fn of_thread(tid: u32) -> Result<Children> {
+    pub fn of_thread(tid: u32, cpu: CpuId) -> Result<Children> {
         let raw = i32::try_from(tid).map_err(|_| Error::Gone(tid))?;
         let mut builder = Builder::new(Software::DUMMY);
-        builder.task(true).wakeup_watermark(1).observe_pid(raw).any_cpu();
+        // Their records come into this buffer only where it is of one CPU.
+        builder.task(true).wakeup_watermark(1).inherit(true).observe_pid(raw).one_cpu(cpu.index());
         let begun = builder.build().and_then(|counter| counter.sampled(BUFFER)).and_then(|mut sampler| {
             sampler.as_counter_mut().enable()?;
             Ok(Children { sampler })
@@ -40,9 +46,22 @@ impl Children {
         })
     }
 
-    /// Forgets what was told so far. Who asks looks for itself.
-    pub fn clear(&mut self) {
-        while self.sampler.next_record().is_some() {}
+    /// Adds to `processes` those that were begun since this was last asked, without those that have ended since. They are
+    /// told of also when who began them is gone.
+    pub fn tell(&mut self, processes: &mut Vec<u32>) {
+        while let Some(record) = self.sampler.next_record() {
+            let mut bytes = [0; 16];
+            let copied = record.data().iter().copied().flatten().copied().take(bytes.len());
+            copied.zip(&mut bytes).for_each(|(byte, place)| *place = byte);
+            // The process, the one that began it, the thread, and the one that began that.
+            let word = |nth: usize| bytes[4 * nth..].first_chunk().map_or(0, |word| u32::from_ne_bytes(*word));
+            let (pid, tid) = (word(0), word(2));
+            match record.ty() {
+                RECORD_FORK if pid == tid => processes.push(pid),
+                RECORD_EXIT if pid == tid => processes.retain(|&process| process != pid),
+                _ => {}
+            }
+        }
     }
 }
 
@@ -58,24 +77,54 @@ mod tests {
     use super::*;
     use crate::clock::now;
     use crate::event::Waiting;
-    use sched::Nanos;
+    use sched::{CpuSet, Nanos};
 
-    #[test]
-    fn what_a_thread_begins_is_told_at_once() {
-        let mut children = match Children::of_thread(crate::thread::current()) {
+    /// What is begun by the calling thread, which stays where it is.
+    fn ours() -> Option<(Children, Waiting)> {
+        let me = crate::thread::current();
+        let cpu = crate::affinity::get(me).unwrap().first().unwrap();
+        crate::affinity::set(me, &CpuSet::one(cpu)).unwrap();
+        let children = match Children::of_thread(me, cpu) {
             Ok(children) => children,
             Err(refused @ (Error::NotPermitted { .. } | Error::Absent { .. })) => {
-                return eprintln!("SKIPPED: {refused}");
+                eprintln!("SKIPPED: {refused}");
+                return None;
             }
             Err(other) => panic!("{other}"),
         };
         let waiting = Waiting::new().unwrap();
         waiting.add(&children, 7).unwrap();
         assert_eq!(waiting.next(now() + Nanos::ms(2)).unwrap(), None);
+        Some((children, waiting))
+    }
+
+    #[test]
+    fn what_a_thread_begins_is_told_at_once() {
+        let Some((mut children, waiting)) = ours() else { return };
         std::thread::spawn(|| ()).join().unwrap();
         assert_eq!(waiting.next(now() + Nanos::s(5)).unwrap(), Some(7));
-        children.clear();
+        let mut told = Vec::new();
+        children.tell(&mut told);
+        assert!(told.is_empty(), "a thread is no process: {told:?}");
         assert_eq!(waiting.next(now() + Nanos::ms(2)).unwrap(), None);
-        assert!(matches!(Children::of_thread(u32::MAX >> 2), Err(Error::Gone(_))));
+        assert!(matches!(Children::of_thread(u32::MAX >> 2, CpuId::new(0)), Err(Error::Gone(_))));
+    }
+
+    #[test]
+    fn a_process_whose_parent_is_gone_is_told_of_too() {
+        let Some((mut children, waiting)) = ours() else { return };
+        let script = "sleep 20 >/dev/null 2>&1 & echo $!";
+        let said = std::process::Command::new("sh").args(["-c", script]).output().unwrap();
+        let orphan: u32 = String::from_utf8(said.stdout).unwrap().trim().parse().unwrap();
+        let end = now() + Nanos::s(5);
+        let mut told = Vec::new();
+        while told != [orphan] {
+            waiting.next(end).unwrap();
+            children.tell(&mut told);
+            assert!(now() < end, "{told:?}, and not {orphan}");
+        }
+        let orphan = crate::process::Process::open(orphan).unwrap();
+        orphan.kill().unwrap();
+        assert!(orphan.ends_within(Nanos::s(5)));
     }
 }

@@ -172,7 +172,7 @@ impl<K: Kernel> Dispatcher<K> {
         let lanes = self.attach(wish, dealt, allowed, tree)?;
         self.trees += 1;
         let processes = vec![self.kernel.identity(&leader)];
-        let found = find(&self.kernel, &Known { tree, processes, threads: Vec::new() });
+        let found = find(&self.kernel, &Known { tree, processes, threads: Vec::new(), told: Vec::new() });
         // It is tried once it is written down what they were.
         let answer = self.take_all(tree, found, Inherited::Nothing).and_then(|()| self.try_raise(&leader));
         if let Err(refused) = answer {
@@ -275,7 +275,12 @@ impl<K: Kernel> Dispatcher<K> {
         Ok(self.take_calls())
     }
 
-    fn take_all(&mut self, tree: usize, found: Vec<Found<K::Thread>>, inherited: Inherited) -> Result<(), Refusal> {
+    pub(super) fn take_all(
+        &mut self,
+        tree: usize,
+        found: Vec<Found<K::Thread>>,
+        inherited: Inherited,
+    ) -> Result<(), Refusal> {
         for new in found {
             let lanes = self.clients.iter().filter(|(_, client)| client.tree == tree);
             let Some((e, _)) = lanes.min_by_key(|(_, client)| client.members.len()) else { break };

@@ -18,6 +18,8 @@ pub struct Known {
     pub processes: Vec<Identity>,
     /// Its threads.
     pub threads: Vec<Identity>,
+    /// Processes that the host has told to descend from them: who began them may be gone.
+    pub told: Vec<u32>,
 }
 
 /// A thread that is new.
@@ -46,6 +48,9 @@ pub fn find<K: Kernel>(kernel: &K, known: &Known) -> Vec<Found<K::Thread>> {
     let mut seen: BTreeSet<Identity> = known.threads.iter().copied().collect();
     let mut processes: BTreeSet<Identity> = known.processes.iter().copied().collect();
     let mut found = Vec::new();
+    for thread in known.told.iter().filter_map(|&pid| kernel.open(pid).ok()) {
+        processes.insert(kernel.identity(&thread));
+    }
     loop {
         let before = (found.len(), processes.len());
         for leader in processes.clone() {
@@ -88,19 +93,32 @@ impl<K: Kernel> Dispatcher<K> {
         let mut all: Vec<Known> = Vec::new();
         for (_, client) in self.clients.iter_mut() {
             client.await_births(&self.kernel);
+            client.forget_told(&self.kernel);
             let at = all.iter().position(|known| known.tree == client.tree).unwrap_or_else(|| {
-                all.push(Known { tree: client.tree, processes: Vec::new(), threads: Vec::new() });
+                all.push(Known { tree: client.tree, processes: Vec::new(), threads: Vec::new(), told: Vec::new() });
                 all.len() - 1
             });
             let known = &mut all[at];
             known.threads.extend(client.members.iter().map(|member| member.identity));
             known.processes.extend(client.members.iter().map(|member| member.leader));
+            known.told.extend(&client.told);
         }
         for known in &mut all {
             known.processes.sort_unstable();
             known.processes.dedup();
         }
         all
+    }
+
+    /// Takes in who has been begun by threads of `e` that are gone: there will be nobody to find them by.
+    pub(super) fn take_in_left(&mut self, e: EntityId) {
+        let Some(tree) = self.clients.get(e).map(|client| client.tree) else { return };
+        let known = self.known().into_iter().find(|known| known.tree == tree && !known.told.is_empty());
+        if let Some(known) = known {
+            let found = find(&self.kernel, &known);
+            // Whoever cannot be taken in stays as it is; that is told of those who could be.
+            let _ = self.take_all(tree, found, Inherited::FromBeginner);
+        }
     }
 
     /// What a thread that was just found was before we did anything to it, or to who began it. None if it has ended.
@@ -111,23 +129,29 @@ impl<K: Kernel> Dispatcher<K> {
         if from == Inherited::Nothing {
             return Some(now);
         }
-        Some(self.beginner(e, new).map_or(now, |(parent, confined)| inherited(now, &parent.original, &confined)))
+        Some(self.beginner(e, new).map_or(now, |(beginner, confined)| inherited(now, &beginner, &confined)))
     }
 
-    /// Who began it: the first thread of its process, or of the process that began that, or any other of those.
-    fn beginner(&self, e: EntityId, new: &Found<K::Thread>) -> Option<(&Member<K::Thread>, CpuSet)> {
+    /// What who began it was: the first thread of its process, or of the process that began that, or any other of those. Where
+    /// all of them are gone, it is taken to be what the first of all was.
+    fn beginner(&self, e: EntityId, new: &Found<K::Thread>) -> Option<(Original, CpuSet)> {
         let tree = self.clients.get(e)?.tree;
         let lanes = || self.clients.iter().filter(move |(_, client)| client.tree == tree);
         let with = |wanted: &dyn Fn(&Member<K::Thread>) -> bool| {
             let mut all = lanes()
                 .flat_map(|(_, client)| client.members.iter().map(move |member| (member, CpuSet::one(client.cpu))));
-            all.find(|(member, _)| wanted(member))
+            all.find(|(member, _)| wanted(member)).map(|(member, confined)| (member.original, confined))
         };
         with(&|member| member.identity == new.leader)
             .or_else(|| with(&|member| member.leader == new.leader))
             .or_else(|| with(&|member| member.identity.tid == new.parent))
             // Its first thread may have ended before it was ever seen.
             .or_else(|| with(&|member| member.leader.tid == new.parent))
+            .or_else(|| {
+                let now = self.kernel.affinity(&new.thread).ok();
+                let mut all = lanes().filter_map(|(_, client)| Some((client.root?, CpuSet::one(client.cpu))));
+                all.find(|(_, confined)| now == Some(*confined))
+            })
     }
 }
 

@@ -7,7 +7,7 @@ use crate::kernel::Kernel;
 use crate::table::{Original, Row, Table};
 use sched::{CpuId, CpuSet, EntityId, Limit, Nanos, Reservation};
 use sys::attributes::Attributes;
-use sys::thread::Identity;
+use sys::thread::{Identity, State};
 use sys::usage::Usage;
 
 /// How the threads of a client are scheduled.
@@ -62,6 +62,10 @@ pub(super) struct Client<T> {
     pub(super) used_up: u32,
     /// Whether it is about to begin a turn.
     pub(super) begins: bool,
+    /// Processes that its threads, or what they began, are told to have begun, and that were not taken in yet.
+    pub(super) told: Vec<u32>,
+    /// What the first of its threads was.
+    pub(super) root: Option<Original>,
     pub(super) ledger: Option<Ledger>,
     /// Why nothing is done for it any more.
     pub(super) trouble: Option<Reason>,
@@ -91,6 +95,8 @@ impl<T> Client<T> {
             is_told: true,
             used_up: 0,
             begins: false,
+            told: Vec::new(),
+            root: None,
             ledger: None,
             trouble: None,
         }
@@ -103,6 +109,7 @@ impl<T> Client<T> {
     /// Adds a thread. What it has had before is not its client's; that it may have woken since is found out when it is read.
     pub(super) fn add(&mut self, new: Found<T>, original: Original, row: Row, had: Option<Usage>) {
         let Found { thread, identity, leader, .. } = new;
+        self.root.get_or_insert(original);
         let ran = had.map_or(Nanos::ZERO, |had| had.ran);
         self.members.push(Member { thread, identity, leader, original, row, ran, dispatches: 0, has_ended: false });
     }
@@ -124,21 +131,23 @@ impl<T> Client<T> {
             }
         }
         if since.ended {
-            self.forget_ended(table);
+            self.forget_ended(kernel, table);
         }
         since
     }
 
     /// Those that have ended leave, but for a first thread whose process goes on: that one is stopped and continued by it.
     #[cold]
-    fn forget_ended(&mut self, table: &Table) {
+    fn forget_ended<K: Kernel<Thread = T>>(&mut self, kernel: &K, table: &Table) {
         let mut at = 0;
         while at < self.members.len() {
             let Member { has_ended, identity, row, .. } = self.members[at];
             let goes_on = || self.members.iter().any(|other| other.leader == identity && !other.has_ended);
             if has_ended && !goes_on() {
                 table.forget(row);
-                self.members.remove(at);
+                let mut ended = self.members.remove(at);
+                // Whoever it began and left is known by this alone.
+                self.told.extend(kernel.await_births(&mut ended.thread, self.cpu).unwrap_or_default());
             } else {
                 at += 1;
             }
@@ -212,11 +221,24 @@ impl<T> Client<T> {
 }
 
 impl<T> Client<T> {
+    /// Of those that were told of, those that were taken in or have ended are known of no more.
+    pub(super) fn forget_told<K: Kernel<Thread = T>>(&mut self, kernel: &K) {
+        self.told.sort_unstable();
+        self.told.dedup();
+        let members = &self.members;
+        self.told.retain(|&pid| {
+            let is_there =
+                || kernel.open(pid).is_ok_and(|it| kernel.status(&it).is_ok_and(|it| it.state != State::Dead));
+            !members.iter().any(|member| member.leader.tid == pid) && is_there()
+        });
+    }
+
     /// Has whoever looks for what is new woken by what its threads begin from now on.
     pub(super) fn await_births<K: Kernel<Thread = T>>(&mut self, kernel: &K) {
         for member in &mut self.members {
-            if let Err(refused) = kernel.await_births(&mut member.thread) {
-                self.is_told &= matches!(refused, sys::Error::Gone(_));
+            match kernel.await_births(&mut member.thread, self.cpu) {
+                Ok(told) => self.told.extend(told),
+                Err(refused) => self.is_told &= matches!(refused, sys::Error::Gone(_)),
             }
         }
     }

@@ -520,6 +520,7 @@ impl<K: Kernel> Dispatcher<K> {
     }
 
     fn leave(&mut self, e: EntityId, now: Instant) {
+        self.take_in_left(e);
         let Some(mut client) = self.clients.remove(e) else { return };
         let time = client.read(&self.kernel, &self.table).ran;
         match self.machine.state(e) {
@@ -565,6 +566,11 @@ impl<K: Kernel> Dispatcher<K> {
                 self.clients.iter().filter(|(_, client)| client.trouble.is_some() || client.members.is_empty());
             let Some(e) = over.next().map(|(e, _)| e) else { return };
             drop(over);
+            self.take_in_left(e);
+            if self.clients.get(e).is_some_and(|client| client.trouble.is_none() && !client.members.is_empty()) {
+                // All of whom it was known are gone, and whom they have begun go on.
+                continue;
+            }
             self.leave(e, now);
             self.settle(None, now);
         }

@@ -4,6 +4,8 @@ use super::victim::Victim;
 use super::{Live, Now, await_raised, soon, turn};
 use sched::{CpuSet, Nanos};
 use sys::attributes::{self, Attributes, Policy};
+use sys::births::Children;
+use sys::process::Process;
 use sys::{affinity, clock, thread};
 
 const PROMISE: [&str; 4] = ["--period", "20ms", "--slice", "8ms"];
@@ -64,7 +66,7 @@ fn a_child_that_outlives_its_parent_is_still_served_and_restored() {
     let live = Live::promise(&PROMISE, &[victim.pid()]);
     let orphan = victim.bear("(sleep 30 & echo says $!; wait) &");
     await_raised(&[orphan]);
-    let parent = sys::process::Process::open(thread::status(orphan).unwrap().parent).unwrap();
+    let parent = Process::open(thread::status(orphan).unwrap().parent).unwrap();
     parent.kill().unwrap();
     soon("it is an orphan", || thread::status(orphan).unwrap().parent != parent.pid());
     clock::sleep(Nanos::ms(60));
@@ -89,5 +91,49 @@ fn who_is_born_while_the_promise_ends_is_what_it_would_have_been() {
         for (nth, &pid) in children.iter().enumerate() {
             assert_eq!(Now::of(pid), before, "child {nth} in round {round}");
         }
+    }
+}
+
+/// Whether this host tells what is begun by whom; it is said where it does not.
+fn is_told() -> bool {
+    let me = thread::current();
+    let told = Children::of_thread(me, affinity::get(me).unwrap().first().unwrap());
+    told.inspect_err(|refused| eprintln!("SKIPPED: {refused}")).is_ok()
+}
+
+#[test]
+fn who_is_left_by_its_parent_at_once_belongs_to_the_promise_all_the_same() {
+    let Some(_turn) = turn() else { return };
+    if !is_told() {
+        return;
+    }
+    let mut victim = Victim::of_children();
+    let before = mark(&victim);
+    let live = Live::promise(&PROMISE, &[victim.pid()]);
+    let orphans: Vec<u32> = (0..20).map(|_| victim.bear("(sleep 30 & echo says $!)")).collect();
+    await_raised(&orphans);
+    live.end();
+    for pid in orphans {
+        assert_eq!(Now::of(pid), before);
+    }
+}
+
+#[test]
+fn who_is_left_by_a_command_that_ends_at_once_is_what_it_would_have_been() {
+    let Some(_turn) = turn() else { return };
+    if !is_told() {
+        return;
+    }
+    // As who begins it, and so as what it would have been.
+    let before = Now::of(thread::current());
+    for _ in 0..5 {
+        let script = "(sleep 30 > /dev/null 2>&1 & echo $! > pid); exit 0";
+        let mut live = Live::begin(&[&PROMISE[..], &["--", "sh", "-c", script]].concat());
+        let done = live.done();
+        let pid: u32 = std::fs::read_to_string(live.path("pid")).unwrap().trim().parse().unwrap();
+        let orphan = Process::open(pid).unwrap();
+        let now = Now::of(pid);
+        orphan.kill().unwrap();
+        assert_eq!((done.code, now), (Some(0), before.clone()), "{}", done.stderr);
     }
 }

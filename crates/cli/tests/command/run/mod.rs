@@ -30,6 +30,8 @@ use sys::{affinity, clock};
 const PROMISED: Nanos = Nanos::s(1);
 /// How long a machine that is busy with something else may take for what takes a few milliseconds.
 const PATIENCE: Nanos = Nanos::s(5);
+/// And how long others may have the host.
+const PATIENCE_WITH_OTHERS: Nanos = Nanos::s(300);
 /// Raised alone on its CPU, and among others.
 const RAISED: [u32; 2] = [97, 96];
 /// A hog.
@@ -38,14 +40,14 @@ const HOG: Work = Work::Spin { busy: Nanos::ms(1), idle: Nanos::ZERO };
 const BUSY_NOW_AND_THEN: Work = Work::Spin { busy: Nanos::ms(1), idle: Nanos::ms(2) };
 
 /// The host, for one live test at a time: two dispatchers would take each other's CPUs.
-struct Turn {
+pub(super) struct Turn {
     // In this order: other processes that run tests come when the threads of this one are done.
     _host: Lock,
     _process: MutexGuard<'static, ()>,
 }
 
 /// Waits for the host. Nothing where nobody may be raised, which is said.
-fn turn() -> Option<Turn> {
+pub(super) fn turn() -> Option<Turn> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let process = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let trial = Child::start(Work::Sleep).unwrap();
@@ -58,11 +60,20 @@ fn turn() -> Option<Turn> {
     let begin = clock::now();
     loop {
         match directory.lock() {
-            Ok(host) => return Some(Turn { _host: host, _process: process }),
-            Err(refused) => assert!(clock::now() < begin + Nanos::s(300), "{refused}"),
+            Ok(host) if !is_dispatched() => return Some(Turn { _host: host, _process: process }),
+            Ok(_) => assert!(clock::now() < begin + PATIENCE_WITH_OTHERS, "another dispatcher does not end"),
+            Err(refused) => assert!(clock::now() < begin + PATIENCE_WITH_OTHERS, "{refused}"),
         }
         clock::sleep(Nanos::ms(20));
     }
+}
+
+/// Whether somebody who is none of these tests dispatches on this host.
+fn is_dispatched() -> bool {
+    Directory::usual().is_ok_and(|usual| {
+        let daemon = usual.open_table().ok().flatten().map(|table| table.daemon());
+        daemon.is_some_and(|daemon| Process::open_as(daemon).is_ok_and(|process| !process.has_ended()))
+    })
 }
 
 /// What a thread is.

@@ -106,10 +106,13 @@ fn a_process_with_threads() {
         let is_hog = line.unwrap() == "hog";
         std::thread::spawn(move || {
             println!("says {}", thread::current());
-            while is_hog {
-                std::hint::spin_loop();
+            loop {
+                if is_hog {
+                    std::hint::spin_loop();
+                } else {
+                    std::thread::park();
+                }
             }
-            std::thread::park();
         });
     }
     std::process::exit(0)

@@ -32,6 +32,8 @@ pub(super) struct Member<T> {
     /// How often it had been put on a CPU then.
     dispatches: u64,
     has_ended: bool,
+    /// Whether somebody else sees to how it is scheduled: nothing is done to it but what is done to its process.
+    pub(super) is_let_go: bool,
 }
 
 impl<T> Member<T> {
@@ -111,7 +113,17 @@ impl<T> Client<T> {
         let Found { thread, identity, leader, .. } = new;
         self.root.get_or_insert(original);
         let ran = had.map_or(Nanos::ZERO, |had| had.ran);
-        self.members.push(Member { thread, identity, leader, original, row, ran, dispatches: 0, has_ended: false });
+        self.members.push(Member {
+            thread,
+            identity,
+            leader,
+            original,
+            row,
+            ran,
+            dispatches: 0,
+            has_ended: false,
+            is_let_go: false,
+        });
     }
 
     /// Reads what its threads have had since that was last read. Those that have ended leave it and the table.
@@ -119,6 +131,8 @@ impl<T> Client<T> {
         let mut since = Since { ran: Nanos::ZERO, dispatched: false, ended: false };
         for member in &mut self.members {
             match kernel.usage(&member.thread) {
+                // What it has is nobody's promise.
+                Ok(_) if member.is_let_go => {}
                 Ok(usage) => {
                     since.ran += usage.ran.saturating_sub(member.ran);
                     since.dispatched |= usage.dispatches != member.dispatches;
@@ -159,6 +173,9 @@ impl<T> Client<T> {
         self.level = level;
         for at in 0..self.members.len() {
             let member = &self.members[at];
+            if member.is_let_go {
+                continue;
+            }
             let wanted = match level {
                 Level::Own => member.original.attributes,
                 Level::Raised(priority) => Attributes::raised(priority),
@@ -193,20 +210,26 @@ impl<T> Client<T> {
         }
     }
 
-    /// What somebody else has made of a thread of it that we had raised, or where to somebody has sent it.
-    pub(super) fn find_changed<K: Kernel<Thread = T>>(&self, kernel: &K) -> Option<Reason> {
+    /// Lets those of its threads go that somebody else, or they themselves, have made something else than we had, or sent
+    /// elsewhere. Says why nothing can be promised any more if that leaves none.
+    pub(super) fn let_changed_go<K: Kernel<Thread = T>>(&mut self, kernel: &K) -> Option<Reason> {
         let Level::Raised(priority) = self.level else { return None };
         let (level, confined) = (Attributes::raised(priority), CpuSet::one(self.cpu));
-        self.members.iter().find_map(|member| {
-            let tid = member.identity.tid;
+        let mut reason = None;
+        for member in self.members.iter_mut().filter(|member| !member.is_let_go && !member.has_ended) {
             let what = match (kernel.attributes(&member.thread), kernel.affinity(&member.thread)) {
                 (Ok(found), _) if found != level => found.to_string(),
                 (_, Ok(found)) if found != confined => format!("one for CPUs {found}"),
-                _ => return None,
+                _ => continue,
             };
+            member.is_let_go = true;
+            give_back_cpus(kernel, &member.thread, &confined, &member.original.affinity);
+            let tid = member.identity.tid;
             let why = format!("somebody else has made thread {tid} {what}, so no promise can be kept to it");
-            Some(Reason::new(why, "to let only one see to it"))
-        })
+            reason = Some(Reason::new(why, "to let only one see to it"));
+        }
+        let is_left = |member: &Member<T>| !member.is_let_go && !member.has_ended;
+        reason.filter(|_| !self.members.iter().any(is_left))
     }
 
     /// Has its wake-up noticed, or not any more.
@@ -241,6 +264,14 @@ impl<T> Client<T> {
                 Err(refused) => self.is_told &= matches!(refused, sys::Error::Gone(_)),
             }
         }
+    }
+}
+
+/// Lets a thread run where it might before, unless somebody else has said where it may.
+pub(super) fn give_back_cpus<K: Kernel>(kernel: &K, thread: &K::Thread, confined: &CpuSet, original: &CpuSet) {
+    if kernel.affinity(thread).is_ok_and(|now| now == *confined) {
+        // It may have ended, or its CPUs may be gone: then the kernel has put it elsewhere already.
+        let _ = kernel.set_affinity(thread, original);
     }
 }
 

@@ -138,9 +138,13 @@ impl<T> Client<T> {
                     since.dispatched |= usage.dispatches != member.dispatches;
                     (member.ran, member.dispatches) = (usage.ran, usage.dispatches);
                 }
-                Err(_) => {
+                Err(sys::Error::Gone(_)) => {
                     since.ended |= !member.has_ended;
                     member.has_ended = true;
+                }
+                // It is there, and stays in the table: what it has had cannot be told, so nothing can be promised to it.
+                Err(refused) => {
+                    self.trouble.get_or_insert_with(|| refused.into());
                 }
             }
         }
@@ -171,18 +175,27 @@ impl<T> Client<T> {
     /// Brings its threads to `level`. Who has ended is found out when it is next read.
     pub(super) fn set_level<K: Kernel<Thread = T>>(&mut self, level: Level, kernel: &K) {
         self.level = level;
-        for at in 0..self.members.len() {
+        self.set_level_from(0, kernel);
+    }
+
+    /// Brings the thread that was added last to the level of its siblings, who are there already.
+    pub(super) fn set_level_of_last<K: Kernel<Thread = T>>(&mut self, kernel: &K) {
+        self.set_level_from(self.members.len().saturating_sub(1), kernel);
+    }
+
+    fn set_level_from<K: Kernel<Thread = T>>(&mut self, first: usize, kernel: &K) {
+        for at in first..self.members.len() {
             let member = &self.members[at];
             if member.is_let_go {
                 continue;
             }
-            let wanted = match level {
+            let wanted = match self.level {
                 Level::Own => member.original.attributes,
                 Level::Raised(priority) => Attributes::raised(priority),
             };
             match kernel.schedule(&member.thread, wanted) {
                 Ok(()) | Err(sys::Error::Gone(_)) => {}
-                Err(refused) if level == Level::Own => self.trouble = Some(refused.into()),
+                Err(refused) if self.level == Level::Own => self.trouble = Some(refused.into()),
                 Err(refused) => {
                     self.trouble = Some(refused.into());
                     return self.set_level(Level::Own, kernel);
@@ -235,8 +248,17 @@ impl<T> Client<T> {
     /// Has its wake-up noticed, or not any more.
     pub(super) fn set_awaited<K: Kernel<Thread = T>>(&mut self, awaited: bool, kernel: &K) {
         self.awaited = awaited;
-        for member in &mut self.members {
-            if let Err(refused) = kernel.await_entry(&mut member.thread, self.cpu, awaited) {
+        self.set_awaited_from(0, kernel);
+    }
+
+    /// The same for the thread that was added last, as for its siblings.
+    pub(super) fn set_awaited_of_last<K: Kernel<Thread = T>>(&mut self, kernel: &K) {
+        self.set_awaited_from(self.members.len().saturating_sub(1), kernel);
+    }
+
+    fn set_awaited_from<K: Kernel<Thread = T>>(&mut self, first: usize, kernel: &K) {
+        for member in &mut self.members[first..] {
+            if let Err(refused) = kernel.await_entry(&mut member.thread, self.cpu, self.awaited) {
                 self.is_seen &= matches!(refused, sys::Error::Gone(_));
             }
         }

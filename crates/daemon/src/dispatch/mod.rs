@@ -24,9 +24,10 @@ pub use adopt::{Found, Known, find};
 
 use crate::Reason;
 use crate::kernel::{Kernel, priority};
-use crate::restore::restore_where;
-use crate::table::Table;
+use crate::restore::{End, restore_where};
+use crate::table::{Row, Table};
 use client::{Client, Clients, Level, give_back_cpus};
+pub(crate) use journal::EVENTS_MOST;
 use journal::{Journal, Ledger};
 use sched::{
     Action, Alarm, CpuId, CpuSet, Descriptor, EntityId, Host, Input, Instant, Kicks, Knobs, Machine, Nanos, Of,
@@ -549,6 +550,7 @@ impl<K: Kernel> Dispatcher<K> {
     /// The threads of a client that leaves are what they were.
     fn give_back(&mut self, client: &mut Client<K::Thread>) {
         let goes_on = self.clients.iter().any(|(_, other)| other.tree == client.tree);
+        let mut failed: Vec<Row> = Vec::new();
         if goes_on {
             // Its processes have threads that stay where they are.
             if client.level != Level::Own {
@@ -561,9 +563,11 @@ impl<K: Kernel> Dispatcher<K> {
         } else {
             // And so are those that were born since they were last looked for.
             let leaders: Vec<Identity> = client.members.iter().map(|member| member.leader).collect();
-            restore_where(&self.kernel, &self.table, |entry| leaders.contains(&entry.leader));
+            let restored = restore_where(&self.kernel, &self.table, |entry| leaders.contains(&entry.leader));
+            failed.extend(restored.threads.iter().filter(|it| it.end() == End::Failed).filter_map(|it| it.row));
         }
-        for member in &client.members {
+        // Whom nothing could be given back stays in the table, for who restores in the end.
+        for member in client.members.iter().filter(|member| !failed.contains(&member.row)) {
             self.table.forget(member.row);
         }
     }

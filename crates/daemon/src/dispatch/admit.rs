@@ -315,21 +315,12 @@ impl<K: Kernel> Dispatcher<K> {
                 return Err(refusal(refused));
             }
         }
-        let (identity, leader) = (new.identity, new.leader);
         let had = self.kernel.usage(&new.thread).ok();
         client.add(new, original, row, had);
         // If it wants to run, nobody but its agent finds out that its client does not sleep any more.
         self.call.insert(client.cpu);
         // From here on it is like its siblings.
-        let (level, stopped, awaited) = (client.level, client.stopped, client.awaited);
-        // A level is set for all at once.
-        client.set_level(level, &self.kernel);
-        if stopped && identity == leader {
-            client.set_stopped(true, &self.kernel, &self.table);
-        }
-        if awaited {
-            client.set_awaited(true, &self.kernel);
-        }
+        client.join_last(&self.kernel, &self.table);
         Ok(())
     }
 }

@@ -111,6 +111,18 @@ impl<T> Client<T> {
         self.members.push(Member { thread, identity, leader, original, row, ran, dispatches: 0, has_ended: false });
     }
 
+    /// Brings the thread that was added last to where its siblings are, and touches none of those: they may be many.
+    pub(super) fn join_last<K: Kernel<Thread = T>>(&mut self, kernel: &K, table: &Table) {
+        let Some(last) = self.members.len().checked_sub(1) else { return };
+        self.level_from(last, kernel);
+        if self.stopped {
+            self.stop_from(last, kernel, table);
+        }
+        if self.awaited {
+            self.await_from(last, kernel);
+        }
+    }
+
     /// Reads what its threads have had since that was last read. Those that have ended leave it and the table.
     pub(super) fn read<K: Kernel<Thread = T>>(&mut self, kernel: &K, table: &Table) -> Since {
         let mut since = Since { ran: Nanos::ZERO, dispatched: false, ended: false };
@@ -154,7 +166,13 @@ impl<T> Client<T> {
     /// Brings its threads to `level`. Who has ended is found out when it is next read.
     pub(super) fn set_level<K: Kernel<Thread = T>>(&mut self, level: Level, kernel: &K) {
         self.level = level;
-        for at in 0..self.members.len() {
+        self.level_from(0, kernel);
+    }
+
+    /// Brings those from member `first` on to its level.
+    fn level_from<K: Kernel<Thread = T>>(&mut self, first: usize, kernel: &K) {
+        let level = self.level;
+        for at in first..self.members.len() {
             let member = &self.members[at];
             let wanted = match level {
                 Level::Own => member.original.attributes,
@@ -174,7 +192,13 @@ impl<T> Client<T> {
     /// Stops its processes, or continues those that we stopped. It is written down before and crossed out after.
     pub(super) fn set_stopped<K: Kernel<Thread = T>>(&mut self, stopped: bool, kernel: &K, table: &Table) {
         self.stopped = stopped;
-        for leader in self.members.iter().filter(|member| member.is_leader()) {
+        self.stop_from(0, kernel, table);
+    }
+
+    /// Stops, or continues, those from member `first` on.
+    fn stop_from<K: Kernel<Thread = T>>(&mut self, first: usize, kernel: &K, table: &Table) {
+        let stopped = self.stopped;
+        for leader in self.members[first..].iter().filter(|member| member.is_leader()) {
             let answer = if stopped {
                 table.set_stopped(leader.row, true);
                 kernel.stop(&leader.thread)
@@ -209,7 +233,13 @@ impl<T> Client<T> {
     /// Has its wake-up noticed, or not any more.
     pub(super) fn set_awaited<K: Kernel<Thread = T>>(&mut self, awaited: bool, kernel: &K) {
         self.awaited = awaited;
-        for member in &mut self.members {
+        self.await_from(0, kernel);
+    }
+
+    /// Has the wake-ups noticed, or not, of those from member `first` on.
+    fn await_from<K: Kernel<Thread = T>>(&mut self, first: usize, kernel: &K) {
+        let awaited = self.awaited;
+        for member in &mut self.members[first..] {
             if let Err(refused) = kernel.await_entry(&mut member.thread, self.cpu, awaited) {
                 self.is_seen &= matches!(refused, sys::Error::Gone(_));
             }

@@ -1,6 +1,6 @@
 //! What was promised is had, and under a hard limit no more.
 
-use super::{BUSY_NOW_AND_THEN, HOG, Live, Now, await_raised, hogs, last_cpu, turn};
+use super::{BUSY_NOW_AND_THEN, HOG, Live, Now, hogs, last_cpu, turn};
 use sched::{CpuSet, Nanos};
 use sys::attributes::{self, Attributes, Policy};
 use sys::child::{Child, Work};
@@ -70,7 +70,7 @@ fn several_on_one_cpu_each_have_their_slices() {
         );
     }
     let live = Live::of_scenario(&toml);
-    await_raised(&pids);
+    live.await_raised(&pids);
     for &pid in &pids {
         assert_eq!(affinity::get(pid).unwrap(), CpuSet::one(sched::CpuId::new(last_cpu())));
     }

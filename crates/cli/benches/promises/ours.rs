@@ -63,7 +63,7 @@ fn reserved(events: &[(Instant, Event)]) -> Nanos {
     ran.fold(Nanos::ZERO, |sum, time| sum + time)
 }
 
-pub(crate) fn measure(promise: Promise, length: Nanos) -> Result<Sample, String> {
+pub(crate) fn measure(promise: Promise, limit: Limit, length: Nanos) -> Result<Sample, String> {
     let others = hogs();
     let child = hog();
     let switches = watch(child.pid()).map_err(|error| error.to_string())?;
@@ -74,7 +74,7 @@ pub(crate) fn measure(promise: Promise, length: Nanos) -> Result<Sample, String>
             record(switches, &over)
         });
         let played = live::serve(&setup()?, |front| {
-            let e = admit(front, promise, Limit::Hard, &child)?;
+            let e = admit(front, promise, limit, &child)?;
             let expense = Expense::now();
             let first = front.inspect(e, "deadline").unwrap_or(0).unsigned_abs();
             let begun = front.epoch().saturating_add(Nanos::ns(first));

@@ -261,7 +261,8 @@ impl Player<'_, '_> {
             let time = outcome.as_ref().and_then(|outcome| outcome.cpu_time).unwrap_or(had);
             let (entity, planned) = (self.ends[index].entities[0], &self.plan.parts[index]);
             let spec = &self.plan.scenario.entities[planned.entities.start];
-            let stay = (self.counted(self.moment(planned.arrival)), now);
+            let end = self.plan.length.map_or(now, |length| self.counted(self.start.saturating_add(length)).min(now));
+            let stay = (self.counted(self.moment(planned.arrival)), end);
             self.events.extend(left_to_kernel(entity, spec, stay, time));
             self.events.push((now, Event::Detach { entity }));
         }
@@ -294,7 +295,8 @@ impl Player<'_, '_> {
         let begun = self.counted(self.start);
         let end = begun.saturating_add(length);
         let Player { mut events, told, lost, ends, left, is_seen, start, .. } = self;
-        // Whoever is ended with the run belongs to it.
+        // Whoever is ended with the run leaves at its end; what happened while that was done is not the run's.
+        events.retain(|(at, event)| *at <= end || matches!(event, Event::Detach { .. }));
         events.iter_mut().for_each(|(at, _)| *at = (*at).min(end));
         let events = merged(events, &told, begun, end);
         let troubles = left.into_iter().filter_map(|left| Some((left.name, left.trouble?))).collect();

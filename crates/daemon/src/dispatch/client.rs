@@ -58,6 +58,8 @@ pub(super) struct Client<T> {
     pub(super) is_seen: bool,
     /// Whether this host tells what its threads begin; else that is looked for once in a period.
     pub(super) is_told: bool,
+    /// How many slices in a row it has used without sleeping.
+    pub(super) used_up: u32,
     /// Whether it is about to begin a turn.
     pub(super) begins: bool,
     /// Processes that its threads, or what they began, are told to have begun, and that were not taken in yet.
@@ -91,6 +93,7 @@ impl<T> Client<T> {
             awaited: false,
             is_seen: true,
             is_told: true,
+            used_up: 0,
             begins: false,
             told: Vec::new(),
             root: None,

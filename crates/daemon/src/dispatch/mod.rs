@@ -40,6 +40,9 @@ use trace::Event;
 const LOOK: (Nanos, Nanos) = (Nanos::us(100), Nanos::ms(1));
 /// The shortest time an agent sleeps while somebody has slice left: it has to leave the CPU for that one to run.
 const NAP: Nanos = Nanos::us(10);
+/// Who has used so many slices in a row without sleeping, alone on its CPU, is taken to use the next as well: the sentinel,
+/// which takes a switch or two for each slice, rests until it does not.
+const USED_UP: u32 = 8;
 /// The most that a turn is taken to cost who runs.
 const COST_MOST: Nanos = Nanos::ms(1);
 /// How many periods that passed unseen are told one by one.
@@ -254,6 +257,8 @@ impl<K: Kernel> Dispatcher<K> {
             time = time.max(now.saturating_since(cost.begun).saturating_sub(cost.ran));
         }
         if self.machine.until(cpu) <= now {
+            let slept = now.saturating_since(cost.begun).saturating_sub(cost.ran + time) > COST_MOST;
+            client.used_up = if slept { 0 } else { client.used_up.saturating_add(1) };
             cost.learn(now.saturating_since(cost.begun).saturating_sub(cost.ran + time));
         }
         // Never more than has passed, as the machine counts it.
@@ -265,6 +270,7 @@ impl<K: Kernel> Dispatcher<K> {
     fn block(&mut self, cpu: CpuId, now: Instant) {
         if let Some(client) = self.machine.running(cpu).and_then(|e| self.clients.get_mut(e)) {
             client.ledger = client.ledger.map(Ledger::interrupted);
+            client.used_up = 0;
             // Who is not raised any more wants the CPU and is quiet, over and over again.
             client.trouble = client.trouble.take().or_else(|| client.find_changed(&self.kernel));
         }
@@ -438,7 +444,9 @@ impl<K: Kernel> Dispatcher<K> {
                 }
             }
         }
-        self.kernel.await_quiet(cpu, self.machine.running(cpu).is_some() && !self.suspended);
+        let running = self.machine.running(cpu).filter(|_| !self.suspended).and_then(|e| self.clients.get(e));
+        let may_sleep = |client: &Client<K::Thread>| client.used_up < USED_UP || self.clients.on(cpu) > 1;
+        self.kernel.await_quiet(cpu, running.is_some_and(may_sleep));
     }
 
     /// When the agent of `cpu` has something to do.

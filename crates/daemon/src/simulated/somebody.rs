@@ -242,6 +242,12 @@ impl World {
         entity.is_some_and(|entity| self.host.machine().state(entity) != State::Blocked)
     }
 
+    /// What thread `tid` would be asked to be if our processes had never done anything.
+    #[must_use]
+    pub fn untouched(&self, tid: u32) -> Option<Setting> {
+        self.tasks.get(tid).map(|thread| thread.untouched)
+    }
+
     /// What thread `tid` is asked to be.
     #[must_use]
     pub fn setting(&self, tid: u32) -> Option<Setting> {

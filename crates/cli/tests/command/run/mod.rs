@@ -2,6 +2,7 @@
 //!
 //! Each test has the host to itself, takes its processes with it, and is skipped where nobody may be raised.
 
+mod agrees;
 mod births;
 mod ends;
 mod faults;

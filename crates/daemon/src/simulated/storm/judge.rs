@@ -3,9 +3,10 @@
 use super::crowd::{Ledger, is_somebodys};
 use super::stage::{Served, Stage};
 use super::{Finding, Options};
-use crate::simulated::Difference;
+use crate::simulated::{Difference, World};
 use sched::{EntityId, Instant, Limit, Nanos, Reservation};
 use std::collections::BTreeMap;
+use sys::attributes::{Attributes, Policy};
 
 /// How far back what came late still counts: promises are carried from period to period.
 const MEMORY: usize = 4;
@@ -79,8 +80,11 @@ impl Judge {
     pub(super) fn is_restored(&self, stage: &Stage, options: &Options) -> Result<(), Finding> {
         let world = stage.host.world();
         // Who has lost who began it before it was ever seen is found by nobody.
-        let wrong = |found: &Difference| !found.is_orphan && (!options.others || !self.is_excused(stage, found));
-        let found: Vec<String> = world.differences().iter().filter(|it| wrong(it)).map(ToString::to_string).collect();
+        let wrong = |found: &Difference| {
+            !found.is_orphan && !is_ambiguous(&world, found) && (!options.others || !self.is_excused(stage, found))
+        };
+        let found: Vec<Difference> = world.differences().into_iter().filter(wrong).collect();
+        let found: Vec<String> = found.iter().map(ToString::to_string).collect();
         drop(world);
         if found.is_empty() {
             return Ok(());
@@ -136,4 +140,14 @@ fn wrong(samples: &[Sample], served: &Served, is_hog: bool, periods: &mut u64) -
         return None;
     };
     Some(format!("{what}, in {}; excused by {excuse}", now.at.since(last.at)))
+}
+
+/// Whether nobody can tell what it would be: which thread of a process has begun another process is not known afterwards, so
+/// one that was begun by another than the first is what the first would have begun.
+fn is_ambiguous(world: &World, found: &Difference) -> bool {
+    let began = world.parent_of(found.pid);
+    let first = began.and_then(|parent| world.untouched(parent));
+    let fair = Attributes::of(Policy::Other { nice: 0 });
+    let is_newborn = found.is.attributes == fair && found.is.affinity == found.untouched.affinity;
+    is_newborn && first.is_some_and(|first| first.attributes != found.untouched.attributes)
 }

@@ -1,0 +1,111 @@
+//! The same scenario in the simulator and on this host: who is dispatched in which order, and what each is delivered.
+
+use super::{Place, turn};
+use sched::{EntityId, Instant, Nanos};
+use std::collections::BTreeMap;
+use trace::{Event, Trace};
+
+/// Three that never rest, on one CPU, whose periods begin together. The shortest period is what is looked at.
+const SCENARIO: &str = r#"
+name = "three on one CPU"
+cpus = 2
+length = "1s"
+
+[[vm]]
+name = "a"
+slice = "5ms"
+period = "20ms"
+limit = "hard"
+start = "100ms"
+affinity = "AFFINITY"
+workload = "hog"
+
+[[vm]]
+name = "b"
+slice = "12ms"
+period = "60ms"
+limit = "hard"
+start = "100ms"
+affinity = "AFFINITY"
+workload = "hog"
+
+[[vm]]
+name = "c"
+slice = "20ms"
+period = "100ms"
+limit = "hard"
+start = "100ms"
+affinity = "AFFINITY"
+workload = "hog"
+"#;
+/// The edf of the daemon, as a simulation is asked for it.
+const KNOBS: [&str; 4] = ["enforce=hard", "placement=partitioned", "late=carry", "rest=renew"];
+/// The stretch of time in which orders are compared.
+const WINDOW: Nanos = Nanos::ms(20);
+/// The first period, and how many windows there are after it.
+const BEGIN: Instant = Instant::at_ns(100_000_000);
+const WINDOWS: u64 = 44;
+/// In so many windows may the host be late enough to swap who comes next. Others use this machine, too.
+const SWAPPED_MOST: usize = 4;
+
+/// Who was dispatched in each window, in order of the first time, and what each had in all.
+fn told(trace: &Trace, is_live: bool) -> (Vec<String>, BTreeMap<String, Nanos>) {
+    let mut names: BTreeMap<EntityId, String> = BTreeMap::new();
+    let mut orders = vec![String::new(); usize::try_from(WINDOWS).unwrap()];
+    let mut had: BTreeMap<String, Nanos> = BTreeMap::new();
+    let mut running: BTreeMap<EntityId, Instant> = BTreeMap::new();
+    let mut on = BTreeMap::new();
+    for (at, event) in &trace.events {
+        match event {
+            Event::Attach { entity, name, .. } => drop(names.insert(*entity, name.clone())),
+            Event::Run { entity, cpu, .. } => {
+                on.insert(*cpu, *entity);
+                running.insert(*entity, *at);
+                if *at >= BEGIN {
+                    let window = at.since(BEGIN).as_ns() / WINDOW.as_ns();
+                    let order = usize::try_from(window).ok().and_then(|window| orders.get_mut(window));
+                    if let Some(order) = order.filter(|order| !order.contains(&names[entity])) {
+                        order.push_str(&names[entity]);
+                    }
+                }
+            }
+            // On the host CPU time is measured, in the simulator it is the time from run to stop.
+            Event::Ran { cpu, time } if is_live => *had.entry(names[&on[cpu]].clone()).or_default() += *time,
+            Event::Stop { entity, .. } if !is_live => {
+                let since = running.remove(entity).expect("who stops ran");
+                *had.entry(names[entity].clone()).or_default() += at.since(since);
+            }
+            _ => {}
+        }
+    }
+    (orders, had)
+}
+
+#[test]
+fn simulator_and_host_agree_on_order_and_delivered_time() {
+    let Some(_turn) = turn() else { return };
+    let cpus = sys::affinity::get(sys::thread::current()).unwrap();
+    let cpu = cpus.iter().last().unwrap();
+    let place = Place::new();
+    let scenario =
+        SCENARIO.replace("AFFINITY", &cpu.to_string()).replace("cpus = 2", &format!("cpus = {}", cpu.index() + 1));
+    place.file("three.toml", scenario);
+    let mut simulate = vec!["sim", "three.toml", "--policy", "edf", "--trace", "simulated.txt"];
+    KNOBS.iter().for_each(|knob| simulate.extend(["--knob", knob]));
+    let simulated = place.run(&simulate);
+    assert_eq!(simulated.code, Some(0), "{}", simulated.stderr);
+    let lived = place.run(&["run", "three.toml", "--trace", "lived.txt"]);
+    assert_eq!(lived.code, Some(0), "{}", lived.stderr);
+    let read = |name: &str| trace::text::read(place.read(name).as_slice()).unwrap();
+    let (predicted, should) = told(&read("simulated.txt"), false);
+    let (observed, did) = told(&read("lived.txt"), true);
+    let swapped = predicted.iter().zip(&observed).filter(|(predicted, observed)| predicted != observed).count();
+    assert!(swapped <= SWAPPED_MOST, "{swapped} of {WINDOWS} windows differ:\n{predicted:?}\n{observed:?}");
+    for (name, should) in should {
+        let did = did.get(&name).copied().unwrap_or_default();
+        // A period at the end may be cut off, and the host may be late by some milliseconds once.
+        let most = Nanos::ns(should.as_ns() / 50) + Nanos::ms(5);
+        let off = should.saturating_sub(did).max(did.saturating_sub(should));
+        assert!(off <= most, "{name} was to get {should} and got {did}");
+    }
+}

@@ -79,7 +79,9 @@ impl Round {
         let took = match self.whom {
             Whom::Guardian => self.strike_guardian(&mut party, flock, &before),
             Whom::Daemon => strike(&party.daemon()?, self.how).and_then(|()| self.as_before(flock, &before, || false)),
-            Whom::Agent(number) => self.strike_agent(&party, number).and_then(|()| self.as_before(flock, &before, || false)),
+            Whom::Agent(number) => {
+                self.strike_agent(&party, number).and_then(|()| self.as_before(flock, &before, || false))
+            }
         };
         let took = took.with_context(|| format!("tactus said:\n{}", party.said()))?;
         party.all_end_within(END)?;

@@ -263,6 +263,7 @@ impl Live {
     fn end(mut self) -> Done {
         self.signal("INT");
         let done = self.done();
+        assert_eq!(done.code, Some(130), "it ends in order: {}", self.said("stderr"));
         self.assert_nothing_left();
         assert!(!done.stderr.contains("panicked"), "{}", done.stderr);
         done

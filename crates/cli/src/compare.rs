@@ -3,7 +3,7 @@
 use crate::args::Compare;
 use crate::run::keep;
 use crate::run::outcome::Kept;
-use crate::run::plan::{self, Plan};
+use crate::run::plan;
 use crate::{Failure, output};
 use lab::report::{Widths, compared, short, side_by_side};
 use lab::scenario::Scenario;
@@ -16,9 +16,12 @@ pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
     let plan = plan::from_scenario(scenario, args.json)?;
     let terms = plan::terms(None)?;
     let played = keep(&terms, &plan)?;
+    if played.interrupted {
+        return Err(anyhow::anyhow!("interrupted").into());
+    }
     let kept = Kept::new(&plan, &terms, played);
-    // As on this host: what nobody was promised is left to the kernel there, and is what is left here.
-    let Plan { scenario, .. } = &plan;
+    // As on this host: what nobody was promised is left to the kernel there, and is what is left here. For as long as it was.
+    let Kept { scenario, .. } = &kept;
     let predicted = lab::run(scenario, terms.setup.policy, &terms.predicting(), 0, &mut [])?;
     let compared = compared(&predicted, &kept.report);
     if args.json {

@@ -41,7 +41,7 @@ pub(crate) fn is_interrupted() -> bool {
 
 /// From now on, Ctrl-C and requests to terminate leave no half-written files, and no control groups of trials.
 pub(crate) fn clean_up_when_interrupted() -> anyhow::Result<()> {
-    ctrlc::set_handler(|| {
+    let handler = || {
         let again = INTERRUPTED.swap(true, Ordering::SeqCst);
         if IN_ORDER.load(Ordering::SeqCst) && !again {
             return;
@@ -53,8 +53,8 @@ pub(crate) fn clean_up_when_interrupted() -> anyhow::Result<()> {
         }
         daemon::doctor::clean_up();
         std::process::exit(130);
-    })
-    .context("cannot watch for interrupts")
+    };
+    sys::process::heeding_nohup(|| ctrlc::set_handler(handler)).context("cannot watch for interrupts")
 }
 
 /// Writes `text` to standard output. That nobody reads it is fine.

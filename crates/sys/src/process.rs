@@ -168,11 +168,40 @@ pub fn ignore_requests() {
         libc::SIGPIPE,
         libc::SIGXCPU,
     ];
-    for signal in signals {
-        // SAFETY: it takes numbers only, and no handler of ours runs.
-        unsafe {
-            libc::signal(signal, libc::SIG_IGN);
-        }
+    signals.into_iter().for_each(|signal| answer(signal, libc::SIG_IGN));
+}
+
+/// Has this process, and what it begins, go on when a terminal asks it to stop (SIGTSTP, SIGTTIN, SIGTTOU).
+pub fn ignore_stops() {
+    [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU].into_iter().for_each(|signal| answer(signal, libc::SIG_IGN));
+}
+
+/// Has this process, and what it becomes, stop again when it reads from a terminal, or writes to one, that is another's now
+/// (SIGTTIN, SIGTTOU).
+pub fn heed_terminal() {
+    [libc::SIGTTIN, libc::SIGTTOU].into_iter().for_each(|signal| answer(signal, libc::SIG_DFL));
+}
+
+/// Does `arrange`, which may begin to hear SIGHUP; if this process was begun to ignore it, as nohup does, it goes on so.
+pub fn heeding_nohup<T>(arrange: impl FnOnce() -> T) -> T {
+    let mut found = std::mem::MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: nothing is set, and the kernel fills what it is given where it says that it did.
+    let is_ignored = unsafe {
+        libc::sigaction(libc::SIGHUP, std::ptr::null(), found.as_mut_ptr()) == 0
+            && found.assume_init().sa_sigaction == libc::SIG_IGN
+    };
+    let done = arrange();
+    if is_ignored {
+        answer(libc::SIGHUP, libc::SIG_IGN);
+    }
+    done
+}
+
+/// `how` is SIG_IGN or SIG_DFL.
+fn answer(signal: i32, how: libc::sighandler_t) {
+    // SAFETY: it takes numbers only, and no handler of ours runs.
+    unsafe {
+        libc::signal(signal, how);
     }
 }
 

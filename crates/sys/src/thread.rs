@@ -212,6 +212,10 @@ pub(crate) fn problem(error: io::Error, tid: u32, name: &str) -> Error {
     match error.raw_os_error() {
         Some(libc::ESRCH) => Error::Gone(tid),
         Some(libc::ENOENT) if name != "children" || !is_there() => Error::Gone(tid),
+        Some(libc::EMFILE | libc::ENFILE) => {
+            let right = "a higher limit of open files (ulimit -n): each thread that is held takes up to five";
+            Error::NotPermitted { what: format!("open {}", path(tid, name).display()), source: error, right }
+        }
         _ => {
             let right = "a thread of this user, or root, where /proc is not mounted with hidepid";
             Error::from(error, format!("read {}", path(tid, name).display()), right)

@@ -30,6 +30,8 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
 /// Has the daemon keep the promises of `plan` from beginning to end.
 pub(crate) fn keep(terms: &Terms, plan: &Plan) -> Result<Played, Failure> {
     let _in_order = output::end_in_order();
+    // Who is stopped keeps no promises: Ctrl-Z would be a hang to the guardian, which ends those.
+    sys::process::ignore_stops();
     let what = format!("under {}", terms.setup.policy.name);
     match live::serve(&terms.setup, |front| play::play(Some(front), plan, &what)) {
         Ok(played) => played,

@@ -217,6 +217,7 @@ impl Player<'_, '_> {
         if let Some(front) = self.front {
             self.left.extend(front.take_left());
         }
+        self.let_go();
         for running in &mut self.running {
             if running.had.is_some() {
                 let had = cpu_time(running.process.pid()).saturating_sub(running.had_before);
@@ -233,6 +234,16 @@ impl Player<'_, '_> {
             }
         }
         Ok(())
+    }
+
+    /// A process that was there before us is not waited for once nothing is promised to it any more. A command is.
+    fn let_go(&mut self) {
+        let (left, ends) = (&self.left, &self.ends);
+        let is_left = |entity: &EntityId| left.iter().any(|left| left.entity == *entity);
+        self.running.retain(|running| {
+            let over = running.had.is_none() && ends[running.index].entities.iter().all(is_left);
+            running.part.is_some() || !over
+        });
     }
 
     fn dismiss_leaving(&mut self, now: Instant) {

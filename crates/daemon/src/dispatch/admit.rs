@@ -9,7 +9,7 @@ use crate::table::{Entry, Full, Original};
 use sched::{CpuId, CpuSet, EntityId, Limit, Nanos, Params, Refused, Reservation};
 use std::fmt;
 use sys::attributes::Attributes;
-use sys::thread::State;
+use sys::thread::{Identity, State};
 use trace::Event;
 
 /// The shortest period: below it, turns take more time than they give.
@@ -169,10 +169,14 @@ impl<K: Kernel> Dispatcher<K> {
         let leader = self.examine(pid, ours)?;
         let allowed = self.kernel.affinity(&leader).map_err(refusal)?.and(&wish.affinity);
         let tree = self.trees;
-        let lanes = self.attach(wish, dealt, allowed, tree)?;
-        self.trees += 1;
         let processes = vec![self.kernel.identity(&leader)];
         let found = find(&self.kernel, &Known { tree, processes, threads: Vec::new(), told: Vec::new() });
+        // What is somebody else's already has two masters otherwise, of whom one takes the other's doing for what it was.
+        if let Some((of, name)) = found.iter().find_map(|new| Some((new.leader.tid, self.holder(new.identity)?))) {
+            return Err(Refusal::Already { pid: of, name: name.to_string() });
+        }
+        let lanes = self.attach(wish, dealt, allowed, tree)?;
+        self.trees += 1;
         // It is tried once it is written down what they were.
         let answer = self.take_all(tree, found, Inherited::Nothing).and_then(|()| self.try_raise(&leader));
         if let Err(refused) = answer {
@@ -203,12 +207,16 @@ impl<K: Kernel> Dispatcher<K> {
         if process != pid {
             return Err(Refusal::Unsupported("that is a thread, not a process; right would be the pid of its process"));
         }
-        let identity = self.kernel.identity(&leader);
-        let of = self.clients.iter().find(|(_, client)| client.members.iter().any(|it| it.identity == identity));
-        match of {
-            Some((_, client)) => Err(Refusal::Already { pid, name: client.name.clone() }),
+        match self.holder(self.kernel.identity(&leader)) {
+            Some(name) => Err(Refusal::Already { pid, name: name.to_string() }),
             None => Ok(leader),
         }
+    }
+
+    /// What the client is called that thread `identity` belongs to.
+    fn holder(&self, identity: Identity) -> Option<&str> {
+        let mut all = self.clients.iter().map(|(_, client)| client);
+        all.find(|client| client.members.iter().any(|it| it.identity == identity)).map(|client| client.name.as_str())
     }
 
     /// The promises themselves, each on a CPU of its own.
@@ -282,6 +290,10 @@ impl<K: Kernel> Dispatcher<K> {
         inherited: Inherited,
     ) -> Result<(), Refusal> {
         for new in found {
+            // It may have been taken in since it was found, or belong to another promise.
+            if self.holder(new.identity).is_some() {
+                continue;
+            }
             let lanes = self.clients.iter().filter(|(_, client)| client.tree == tree);
             let Some((e, _)) = lanes.min_by_key(|(_, client)| client.members.len()) else { break };
             if let Some(original) = self.original(e, &new, inherited) {
@@ -315,12 +327,27 @@ impl<K: Kernel> Dispatcher<K> {
                 return Err(refusal(refused));
             }
         }
-        let had = self.kernel.usage(&new.thread).ok();
+        let (identity, leader) = (new.identity, new.leader);
+        let had = match self.kernel.usage(&new.thread) {
+            Ok(had) => Some(had),
+            Err(sys::Error::Gone(_)) => None,
+            Err(refused) => {
+                // It is its client's all the same, to be given back with the others.
+                client.add(new, original, row, None);
+                return Err(refusal(refused));
+            }
+        };
         client.add(new, original, row, had);
         // If it wants to run, nobody but its agent finds out that its client does not sleep any more.
         self.call.insert(client.cpu);
         // From here on it is like its siblings.
-        client.join_last(&self.kernel, &self.table);
+        client.set_level_of_last(&self.kernel);
+        if client.stopped && identity == leader {
+            client.set_stopped(true, &self.kernel, &self.table);
+        }
+        if client.awaited {
+            client.set_awaited_of_last(&self.kernel);
+        }
         Ok(())
     }
 }

@@ -32,6 +32,8 @@ pub(super) struct Member<T> {
     /// How often it had been put on a CPU then.
     dispatches: u64,
     has_ended: bool,
+    /// Whether somebody else sees to how it is scheduled: nothing is done to it but what is done to its process.
+    pub(super) is_let_go: bool,
 }
 
 impl<T> Member<T> {
@@ -111,19 +113,17 @@ impl<T> Client<T> {
         let Found { thread, identity, leader, .. } = new;
         self.root.get_or_insert(original);
         let ran = had.map_or(Nanos::ZERO, |had| had.ran);
-        self.members.push(Member { thread, identity, leader, original, row, ran, dispatches: 0, has_ended: false });
-    }
-
-    /// Brings the thread that was added last to where its siblings are, and touches none of those: they may be many.
-    pub(super) fn join_last<K: Kernel<Thread = T>>(&mut self, kernel: &K, table: &Table) {
-        let Some(last) = self.members.len().checked_sub(1) else { return };
-        self.level_from(last, kernel);
-        if self.stopped {
-            self.stop_from(last, kernel, table);
-        }
-        if self.awaited {
-            self.await_from(last, kernel);
-        }
+        self.members.push(Member {
+            thread,
+            identity,
+            leader,
+            original,
+            row,
+            ran,
+            dispatches: 0,
+            has_ended: false,
+            is_let_go: false,
+        });
     }
 
     /// Reads what its threads have had since that was last read. Those that have ended leave it and the table.
@@ -131,14 +131,20 @@ impl<T> Client<T> {
         let mut since = Since { ran: Nanos::ZERO, dispatched: false, ended: false };
         for member in &mut self.members {
             match kernel.usage(&member.thread) {
+                // What it has is nobody's promise.
+                Ok(_) if member.is_let_go => {}
                 Ok(usage) => {
                     since.ran += usage.ran.saturating_sub(member.ran);
                     since.dispatched |= usage.dispatches != member.dispatches;
                     (member.ran, member.dispatches) = (usage.ran, usage.dispatches);
                 }
-                Err(_) => {
+                Err(sys::Error::Gone(_)) => {
                     since.ended |= !member.has_ended;
                     member.has_ended = true;
+                }
+                // It is there, and stays in the table: what it has had cannot be told, so nothing can be promised to it.
+                Err(refused) => {
+                    self.trouble.get_or_insert_with(|| refused.into());
                 }
             }
         }
@@ -169,21 +175,27 @@ impl<T> Client<T> {
     /// Brings its threads to `level`. Who has ended is found out when it is next read.
     pub(super) fn set_level<K: Kernel<Thread = T>>(&mut self, level: Level, kernel: &K) {
         self.level = level;
-        self.level_from(0, kernel);
+        self.set_level_from(0, kernel);
     }
 
-    /// Brings those from member `first` on to its level.
-    fn level_from<K: Kernel<Thread = T>>(&mut self, first: usize, kernel: &K) {
-        let level = self.level;
+    /// Brings the thread that was added last to the level of its siblings, who are there already.
+    pub(super) fn set_level_of_last<K: Kernel<Thread = T>>(&mut self, kernel: &K) {
+        self.set_level_from(self.members.len().saturating_sub(1), kernel);
+    }
+
+    fn set_level_from<K: Kernel<Thread = T>>(&mut self, first: usize, kernel: &K) {
         for at in first..self.members.len() {
             let member = &self.members[at];
-            let wanted = match level {
+            if member.is_let_go {
+                continue;
+            }
+            let wanted = match self.level {
                 Level::Own => member.original.attributes,
                 Level::Raised(priority) => Attributes::raised(priority),
             };
             match kernel.schedule(&member.thread, wanted) {
                 Ok(()) | Err(sys::Error::Gone(_)) => {}
-                Err(refused) if level == Level::Own => self.trouble = Some(refused.into()),
+                Err(refused) if self.level == Level::Own => self.trouble = Some(refused.into()),
                 Err(refused) => {
                     self.trouble = Some(refused.into());
                     return self.set_level(Level::Own, kernel);
@@ -195,13 +207,7 @@ impl<T> Client<T> {
     /// Stops its processes, or continues those that we stopped. It is written down before and crossed out after.
     pub(super) fn set_stopped<K: Kernel<Thread = T>>(&mut self, stopped: bool, kernel: &K, table: &Table) {
         self.stopped = stopped;
-        self.stop_from(0, kernel, table);
-    }
-
-    /// Stops, or continues, those from member `first` on.
-    fn stop_from<K: Kernel<Thread = T>>(&mut self, first: usize, kernel: &K, table: &Table) {
-        let stopped = self.stopped;
-        for leader in self.members[first..].iter().filter(|member| member.is_leader()) {
+        for leader in self.members.iter().filter(|member| member.is_leader()) {
             let answer = if stopped {
                 table.set_stopped(leader.row, true);
                 kernel.stop(&leader.thread)
@@ -217,33 +223,42 @@ impl<T> Client<T> {
         }
     }
 
-    /// What somebody else has made of a thread of it that we had raised, or where to somebody has sent it.
-    pub(super) fn find_changed<K: Kernel<Thread = T>>(&self, kernel: &K) -> Option<Reason> {
+    /// Lets those of its threads go that somebody else, or they themselves, have made something else than we had, or sent
+    /// elsewhere. Says why nothing can be promised any more if that leaves none.
+    pub(super) fn let_changed_go<K: Kernel<Thread = T>>(&mut self, kernel: &K) -> Option<Reason> {
         let Level::Raised(priority) = self.level else { return None };
         let (level, confined) = (Attributes::raised(priority), CpuSet::one(self.cpu));
-        self.members.iter().find_map(|member| {
-            let tid = member.identity.tid;
+        let mut reason = None;
+        for member in self.members.iter_mut().filter(|member| !member.is_let_go && !member.has_ended) {
             let what = match (kernel.attributes(&member.thread), kernel.affinity(&member.thread)) {
                 (Ok(found), _) if found != level => found.to_string(),
                 (_, Ok(found)) if found != confined => format!("one for CPUs {found}"),
-                _ => return None,
+                _ => continue,
             };
+            member.is_let_go = true;
+            give_back_cpus(kernel, &member.thread, &confined, &member.original.affinity);
+            let tid = member.identity.tid;
             let why = format!("somebody else has made thread {tid} {what}, so no promise can be kept to it");
-            Some(Reason::new(why, "to let only one see to it"))
-        })
+            reason = Some(Reason::new(why, "to let only one see to it"));
+        }
+        let is_left = |member: &Member<T>| !member.is_let_go && !member.has_ended;
+        reason.filter(|_| !self.members.iter().any(is_left))
     }
 
     /// Has its wake-up noticed, or not any more.
     pub(super) fn set_awaited<K: Kernel<Thread = T>>(&mut self, awaited: bool, kernel: &K) {
         self.awaited = awaited;
-        self.await_from(0, kernel);
+        self.set_awaited_from(0, kernel);
     }
 
-    /// Has the wake-ups noticed, or not, of those from member `first` on.
-    fn await_from<K: Kernel<Thread = T>>(&mut self, first: usize, kernel: &K) {
-        let awaited = self.awaited;
+    /// The same for the thread that was added last, as for its siblings.
+    pub(super) fn set_awaited_of_last<K: Kernel<Thread = T>>(&mut self, kernel: &K) {
+        self.set_awaited_from(self.members.len().saturating_sub(1), kernel);
+    }
+
+    fn set_awaited_from<K: Kernel<Thread = T>>(&mut self, first: usize, kernel: &K) {
         for member in &mut self.members[first..] {
-            if let Err(refused) = kernel.await_entry(&mut member.thread, self.cpu, awaited) {
+            if let Err(refused) = kernel.await_entry(&mut member.thread, self.cpu, self.awaited) {
                 self.is_seen &= matches!(refused, sys::Error::Gone(_));
             }
         }
@@ -271,6 +286,14 @@ impl<T> Client<T> {
                 Err(refused) => self.is_told &= matches!(refused, sys::Error::Gone(_)),
             }
         }
+    }
+}
+
+/// Lets a thread run where it might before, unless somebody else has said where it may.
+pub(super) fn give_back_cpus<K: Kernel>(kernel: &K, thread: &K::Thread, confined: &CpuSet, original: &CpuSet) {
+    if kernel.affinity(thread).is_ok_and(|now| now == *confined) {
+        // It may have ended, or its CPUs may be gone: then the kernel has put it elsewhere already.
+        let _ = kernel.set_affinity(thread, original);
     }
 }
 

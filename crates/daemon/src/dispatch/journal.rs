@@ -4,7 +4,7 @@ use sched::{Instant, Nanos};
 use trace::Event;
 
 /// How many events are kept for a reader who is late: some seconds of the shortest periods.
-const EVENTS_MOST: usize = 1 << 16;
+pub(crate) const EVENTS_MOST: usize = 1 << 16;
 
 /// Events that nobody has read yet.
 #[derive(Debug)]

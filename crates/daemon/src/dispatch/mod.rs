@@ -24,9 +24,10 @@ pub use adopt::{Found, Known, find};
 
 use crate::Reason;
 use crate::kernel::{Kernel, priority};
-use crate::restore::restore_where;
-use crate::table::Table;
-use client::{Client, Clients, Level};
+use crate::restore::{End, restore_where};
+use crate::table::{Row, Table};
+use client::{Client, Clients, Level, give_back_cpus};
+pub(crate) use journal::EVENTS_MOST;
 use journal::{Journal, Ledger};
 use sched::{
     Action, Alarm, CpuId, CpuSet, Descriptor, EntityId, Host, Input, Instant, Kicks, Knobs, Machine, Nanos, Of,
@@ -43,8 +44,8 @@ const NAP: Nanos = Nanos::us(10);
 /// Who has used so many slices in a row without sleeping, alone on its CPU, is taken to use the next as well: the sentinel,
 /// which takes a switch or two for each slice, rests until it does not.
 const USED_UP: u32 = 8;
-/// The most that a turn is taken to cost who runs.
-const COST_MOST: Nanos = Nanos::ms(1);
+/// What a switch of thread and an interrupt take beside a turn, at most.
+const SWITCH_MOST: Nanos = Nanos::us(20);
 /// How many periods that passed unseen are told one by one.
 const PERIODS_TOLD_MOST: u64 = 1_000;
 
@@ -80,6 +81,8 @@ struct Cost {
     begun: Instant,
     /// What was delivered of it.
     ran: Nanos,
+    /// How long the last turn took.
+    turn: Nanos,
 }
 
 impl Cost {
@@ -87,10 +90,13 @@ impl Cost {
         (self.begun, self.ran) = (now, Nanos::ZERO);
     }
 
-    /// One more slice of which so much was lost.
-    fn learn(&mut self, lost: Nanos) {
-        let lost = lost.min(COST_MOST);
+    /// One more slice of which so much was lost. Says whether that was more than a turn takes: then who had it slept.
+    fn learn(&mut self, lost: Nanos) -> bool {
+        let most = self.turn.saturating_mul(2) + SWITCH_MOST;
+        let slept = lost > most;
+        let lost = lost.min(most);
         self.usual = Nanos::ns((self.usual.as_ns() * 7 + lost.as_ns()) / 8);
+        slept
     }
 }
 
@@ -257,9 +263,8 @@ impl<K: Kernel> Dispatcher<K> {
             time = time.max(now.saturating_since(cost.begun).saturating_sub(cost.ran));
         }
         if self.machine.until(cpu) <= now {
-            let slept = now.saturating_since(cost.begun).saturating_sub(cost.ran + time) > COST_MOST;
+            let slept = cost.learn(now.saturating_since(cost.begun).saturating_sub(cost.ran + time));
             client.used_up = if slept { 0 } else { client.used_up.saturating_add(1) };
-            cost.learn(now.saturating_since(cost.begun).saturating_sub(cost.ran + time));
         }
         // Never more than has passed, as the machine counts it.
         cost.ran = (cost.ran + time).min(now.saturating_since(cost.begun));
@@ -272,7 +277,7 @@ impl<K: Kernel> Dispatcher<K> {
             client.ledger = client.ledger.map(Ledger::interrupted);
             client.used_up = 0;
             // Who is not raised any more wants the CPU and is quiet, over and over again.
-            client.trouble = client.trouble.take().or_else(|| client.find_changed(&self.kernel));
+            client.trouble = client.trouble.take().or_else(|| client.let_changed_go(&self.kernel));
         }
         self.input(now, Input::Block { cpu });
     }
@@ -454,7 +459,9 @@ impl<K: Kernel> Dispatcher<K> {
         let now = self.now();
         let cost = self.costs[cpu.index()].usual;
         // Were turns longer than naps, whoever has many threads would have nothing but turns.
-        let nap = now.saturating_since(begun).max(NAP);
+        let turn = now.saturating_since(begun);
+        self.costs[cpu.index()].turn = turn;
+        let nap = turn.max(NAP);
         let mut next = self.machine.until(cpu).saturating_add(cost).max(now.saturating_add(nap));
         for due in self.alarms.iter().flatten().filter(|due| due.on == cpu) {
             next = next.min(due.at);
@@ -484,9 +491,9 @@ impl<K: Kernel> Dispatcher<K> {
             self.apply(cpu, now);
         }
         for (_, client) in self.clients.iter() {
+            let confined = CpuSet::one(client.cpu);
             for member in &client.members {
-                // Who cannot be given back its CPUs keeps the one it has; there is nobody to tell but the report.
-                let _ = self.kernel.set_affinity(&member.thread, &member.original.affinity);
+                give_back_cpus(&self.kernel, &member.thread, &confined, &member.original.affinity);
             }
         }
         self.machine.host().all()
@@ -495,8 +502,11 @@ impl<K: Kernel> Dispatcher<K> {
     /// Everybody is served again. Says whose agents are to be called.
     pub fn resume(&mut self) -> CpuSet {
         for (_, client) in self.clients.iter() {
-            for member in &client.members {
-                let _ = self.kernel.set_affinity(&member.thread, &CpuSet::one(client.cpu));
+            for member in client.members.iter().filter(|member| !member.is_let_go) {
+                // Where somebody else has sent it meanwhile it stays, and is let go when it sleeps.
+                if self.kernel.affinity(&member.thread).is_ok_and(|now| now == member.original.affinity) {
+                    let _ = self.kernel.set_affinity(&member.thread, &CpuSet::one(client.cpu));
+                }
             }
         }
         self.suspended = false;
@@ -540,6 +550,7 @@ impl<K: Kernel> Dispatcher<K> {
     /// The threads of a client that leaves are what they were.
     fn give_back(&mut self, client: &mut Client<K::Thread>) {
         let goes_on = self.clients.iter().any(|(_, other)| other.tree == client.tree);
+        let mut failed: Vec<Row> = Vec::new();
         if goes_on {
             // Its processes have threads that stay where they are.
             if client.level != Level::Own {
@@ -552,9 +563,11 @@ impl<K: Kernel> Dispatcher<K> {
         } else {
             // And so are those that were born since they were last looked for.
             let leaders: Vec<Identity> = client.members.iter().map(|member| member.leader).collect();
-            restore_where(&self.kernel, &self.table, |entry| leaders.contains(&entry.leader));
+            let restored = restore_where(&self.kernel, &self.table, |entry| leaders.contains(&entry.leader));
+            failed.extend(restored.threads.iter().filter(|it| it.end() == End::Failed).filter_map(|it| it.row));
         }
-        for member in &client.members {
+        // Whom nothing could be given back stays in the table, for who restores in the end.
+        for member in client.members.iter().filter(|member| !failed.contains(&member.row)) {
             self.table.forget(member.row);
         }
     }
@@ -574,13 +587,5 @@ impl<K: Kernel> Dispatcher<K> {
             self.leave(e, now);
             self.settle(None, now);
         }
-    }
-}
-
-/// Lets a thread run where it might before, unless somebody else has said where it may.
-fn give_back_cpus<K: Kernel>(kernel: &K, thread: &K::Thread, confined: &CpuSet, original: &CpuSet) {
-    if kernel.affinity(thread).is_ok_and(|now| now == *confined) {
-        // It may have ended, or its CPUs may be gone: then the kernel has put it elsewhere already.
-        let _ = kernel.set_affinity(thread, original);
     }
 }

@@ -7,7 +7,7 @@ mod agent;
 mod keeper;
 
 use crate::directory::{Directory, Refused};
-use crate::dispatch::{Dispatcher, Left, Refusal, Wish};
+use crate::dispatch::{Dispatcher, EVENTS_MOST, Left, Refusal, Wish};
 use crate::kernel::priority;
 use crate::linux::{Linux, Sentinels};
 use crate::table::{Beating, Table};
@@ -80,6 +80,11 @@ impl<'k> Shared<'k> {
         }
     }
 
+    /// The CPUs that have an agent: those that this process might use when it began.
+    fn cpus(&self) -> CpuSet {
+        self.posts.iter().map(|post| post.cpu).collect()
+    }
+
     /// How often what is new has to be looked for.
     fn looking(&self) -> Nanos {
         Nanos::ns(self.looking.load(Ordering::Relaxed))
@@ -98,7 +103,9 @@ impl<'k> Shared<'k> {
         while !(0..self.posts.len()).all(has_begun) && !self.over.load(Ordering::Acquire) {
             clock::sleep(Nanos::us(200));
         }
-        self.table.set_agents(self.posts.len());
+        if !self.over.load(Ordering::Acquire) {
+            self.table.set_agents(self.posts.len());
+        }
     }
 
     /// One of the threads of the daemon has failed: all is over.
@@ -106,6 +113,8 @@ impl<'k> Shared<'k> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
         self.end();
         restore_all(self);
+        // Nobody is raised, and the agents end: the front may take its time to say what happened.
+        self.table.set_agents(0);
     }
 
     fn end(&self) {
@@ -121,7 +130,9 @@ fn as_agent<T>(work: impl FnOnce() -> T) -> T {
     let me = thread::current();
     let before = attributes::get(me).ok();
     // Without the privilege there are no agents either that could be kept waiting.
-    let raised = attributes::apply(me, Attributes::raised(priority::AGENT)).is_ok();
+    // Nothing is begun in it; and from reset-on-fork there is no way back without CAP_SYS_NICE.
+    let class = Attributes::of(attributes::Policy::Fifo { priority: priority::AGENT });
+    let raised = attributes::apply(me, class).is_ok();
     let done = work();
     if let (true, Some(before)) = (raised, before) {
         let _ = attributes::apply(me, before);
@@ -148,7 +159,9 @@ impl Front<'_, '_> {
     /// It is refused; nothing has changed.
     pub fn admit(&self, wish: &Wish, pid: u32) -> Result<Vec<EntityId>, Refusal> {
         let ours = ancestors();
-        let (entities, call) = as_agent(|| self.shared.lock().admit(wish, pid, &ours))?;
+        // Where there is no agent nobody is served, though the process itself may run there.
+        let wish = Wish { affinity: wish.affinity.and(&self.shared.cpus()), ..wish.clone() };
+        let (entities, call) = as_agent(|| self.shared.lock().admit(&wish, pid, &ours))?;
         self.shared.call(&call);
         self.shared.rouse.ring();
         Ok(entities)
@@ -164,6 +177,7 @@ impl Front<'_, '_> {
     pub fn read_journal(&self, events: &mut Vec<(Instant, Event)>) -> u64 {
         // Memory is had before the lock is.
         events.clear();
+        events.reserve(EVENTS_MOST);
         as_agent(|| self.shared.lock().read_journal(events))
     }
 

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use sys::{clock, launch};
+use sys::{clock, launch, process};
 
 /// The program that `name` names: a path, if there is a `/` in it, or else a file in one of the directories of `path`.
 ///
@@ -69,6 +69,8 @@ pub fn launch(gate: i32, argv: &[String]) -> Reason {
         Ok(None) => std::process::exit(0),
         Err(reason) => return reason,
     }
+    // We go on where a terminal is another's; a command does as ever.
+    process::heed_terminal();
     let Some((name, arguments)) = argv.split_first() else {
         return Reason::new("there is no command", "the name of a program");
     };

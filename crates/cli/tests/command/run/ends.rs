@@ -1,5 +1,6 @@
 //! How a run ends: when it is asked to, and when its command has ended.
 
+use super::super::Place;
 use super::{Done, HOG, Live, Now, soon, turn};
 use sched::Nanos;
 use std::path::Path;
@@ -38,6 +39,22 @@ fn who_interrupts_or_terminates_it_ends_it_in_order() {
         assert!(guardian.has_ended());
         live.assert_nothing_left();
     }
+}
+
+#[test]
+fn a_stop_of_the_terminal_and_a_hangup_that_is_not_to_be_heard_end_nothing() {
+    let Some(_turn) = turn() else { return };
+    let mut live = Live::at_begun(Place::new(), "nohup", &[&PROMISE[..], &["--", "sh", "-c", SAYS_ITS_PID]].concat());
+    let (sleeper, guardian) = (pid_of(&live), live.guardian());
+    for signal in ["TSTP", "TTOU", "HUP"] {
+        live.signal(signal);
+    }
+    // Longer than a guardian has patience with who hangs.
+    assert!(!live.process.ends_within(Nanos::ms(700)), "it goes on: {}", live.said("stderr"));
+    assert!(!guardian.has_ended() && !sleeper.has_ended());
+    live.signal("INT");
+    assert_eq!(live.done().code, Some(130));
+    live.assert_nothing_left();
 }
 
 #[test]

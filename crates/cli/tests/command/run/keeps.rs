@@ -1,11 +1,11 @@
 //! What was promised is had, and under a hard limit no more.
 
 use super::{BUSY_NOW_AND_THEN, HOG, Live, Now, hogs, last_cpu, turn};
-use sched::{CpuSet, Nanos};
+use sched::{CpuId, CpuSet, Nanos};
 use sys::attributes::{self, Attributes, Policy};
 use sys::child::{Child, Work};
 use sys::usage::Meter;
-use sys::{affinity, clock};
+use sys::{affinity, clock, thread};
 
 /// The CPU time that each has had in about a second, in ppm of that time.
 fn shares(pids: &[u32]) -> Vec<u64> {
@@ -48,6 +48,21 @@ fn under_a_hard_limit_nobody_has_more_and_nobody_stays_stopped() {
     assert!((220_000..=280_000).contains(&share), "{share} ppm, and not 250000");
     live.end();
     assert_eq!(Now::of(hog.pid()), before);
+}
+
+#[test]
+fn who_may_run_everywhere_is_served_where_there_is_an_agent() {
+    let Some(_turn) = turn() else { return };
+    let hog = Child::start(HOG).unwrap();
+    let (mine, last) = (affinity::get(thread::current()).unwrap(), last_cpu());
+    // What is begun from here on, agents too, is on the last CPU alone.
+    affinity::set(thread::current(), &CpuSet::one(CpuId::new(last))).unwrap();
+    let live = Live::begin(&[&QUARTER[..], &["--pid", &hog.pid().to_string()]].concat());
+    affinity::set(thread::current(), &mine).unwrap();
+    live.await_raised(&[hog.pid()]);
+    assert_eq!(affinity::get(hog.pid()).unwrap(), CpuSet::one(CpuId::new(last)));
+    live.end();
+    assert_eq!(affinity::get(hog.pid()).unwrap(), mine);
 }
 
 #[test]

@@ -186,8 +186,18 @@ impl Live {
 
     /// In a group of processes of its own, as a terminal begins it.
     fn at(place: Place, args: &[&str]) -> Live {
+        Live::of_command(place.command(&["run", "--directory", "live"]), place, args)
+    }
+
+    /// The same, begun by `program`, which becomes what it is given.
+    fn at_begun(place: Place, program: &str, args: &[&str]) -> Live {
+        let mut command = Command::new(program);
+        command.args([env!("CARGO_BIN_EXE_tactus"), "run", "--directory", "live"]).current_dir(place.0.path());
+        Live::of_command(command, place, args)
+    }
+
+    fn of_command(mut command: Command, place: Place, args: &[&str]) -> Live {
         let [stdout, stderr] = ["stdout", "stderr"].map(|name| File::create(place.0.path().join(name)).unwrap());
-        let mut command = place.command(&["run", "--directory", "live"]);
         command.args(args).process_group(0).stdin(Stdio::null()).stdout(stdout).stderr(stderr);
         let begun = command.spawn().unwrap();
         // It is not reaped yet, so the number is its own.

@@ -1,6 +1,7 @@
 //! What is refused: with a reason and what would be right, exit code 2, and before anything was begun or changed.
 
 use super::super::{Done, Place};
+use super::victim::Victim;
 use super::{BUSY_NOW_AND_THEN, HOG, Live, Now, turn};
 use daemon::directory::Directory;
 use std::os::unix::fs::{PermissionsExt, chown};
@@ -86,6 +87,38 @@ fn processes_that_may_not_be_promised_anything() {
         }
         _ => eprintln!("SKIPPED: there is no thread of the kernel's to be seen here"),
     }
+}
+
+#[test]
+fn a_process_with_a_child_that_has_a_promise_of_its_own() {
+    let Some(_turn) = turn() else { return };
+    let mut parent = Victim::of_children();
+    let child = parent.bear("sleep 60 & echo says $!");
+    let both = [parent.pid(), child];
+    let before = Now::of_all(&both);
+    let [first, second] = [child, parent.pid()].map(|pid| pid.to_string());
+    let said = format!("process {child} has been promised something already");
+    refused(&["--slice", "1ms", "--period", "10ms", "--pid", &first, "--pid", &second], &[&said]);
+    assert_eq!(Now::of_all(&both), before);
+}
+
+#[test]
+fn more_threads_than_files_may_be_open() {
+    let Some(_turn) = turn() else { return };
+    let mut victim = Victim::of_threads();
+    victim.hear();
+    for _ in 0..100 {
+        let _ = victim.ask("sleeper");
+    }
+    let threads = victim.threads();
+    let before = Now::of_all(&threads);
+    let place = Place::new();
+    let script = "ulimit -n 128; exec \"$0\" run --directory live --slice 1ms --period 10ms --for 1s --pid \"$1\"";
+    let mut shell = Command::new("sh");
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_tactus"), &victim.pid().to_string()]);
+    let done = Done::from(shell.current_dir(place.0.path()).env("NO_COLOR", "1").output().unwrap());
+    assert_said(&done, &["Too many open files", "ulimit -n"]);
+    assert_eq!(Now::of_all(&threads), before);
 }
 
 #[test]

@@ -29,9 +29,12 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
-    pub(crate) fn new(plan: &Plan, terms: &Terms, played: Played) -> Kept {
-        let mut meter = Meter::new();
-        played.events.iter().for_each(|(at, event)| meter.record(*at, event));
+    pub(crate) fn new(plan: &Plan, terms: &Terms, mut played: Played) -> Kept {
+        let meter = played.meter.take().unwrap_or_else(|| {
+            let mut meter = Meter::new();
+            played.events.iter().for_each(|(at, event)| meter.record(*at, event));
+            meter
+        });
         let mut scenario = plan.scenario.clone();
         scenario.length = played.length.max(Nanos::ns(1));
         let grants: Vec<Option<Grant>> = scenario.entities.iter().map(|entity| granted(&entity.params)).collect();

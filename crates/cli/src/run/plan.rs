@@ -56,6 +56,8 @@ pub(crate) struct Plan {
     pub(crate) length: Option<Nanos>,
     /// Whether standard output is for JSON alone.
     pub(crate) json: bool,
+    /// Whether all that happens is to be written down.
+    pub(crate) is_traced: bool,
 }
 
 impl Plan {
@@ -74,7 +76,8 @@ pub(crate) fn plan(args: &Run) -> Result<Plan, Failure> {
         Some(path) => {
             let mut scenario = Scenario::read(path)?;
             scenario.length = length.unwrap_or(scenario.length);
-            from_scenario(scenario, args.output.json)
+            let plan = from_scenario(scenario, args.output.json)?;
+            Ok(Plan { is_traced: args.output.trace.is_some(), ..plan })
         }
         None => from_arguments(args, length),
     }
@@ -108,6 +111,7 @@ fn from_arguments(args: &Run, length: Option<Nanos>) -> Result<Plan, Failure> {
         parts: Vec::new(),
         length,
         json: args.output.json,
+        is_traced: args.output.trace.is_some(),
     };
     for (name, source) in sources {
         let entities = plan.scenario.entities.len()..plan.scenario.entities.len() + cpus;
@@ -182,7 +186,7 @@ pub(crate) fn from_scenario(mut scenario: Scenario, json: bool) -> Result<Plan, 
         });
     }
     let length = Some(scenario.length);
-    Ok(Plan { scenario, parts, length, json })
+    Ok(Plan { scenario, parts, length, json, is_traced: false })
 }
 
 /// On what terms promises are made here.

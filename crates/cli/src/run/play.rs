@@ -11,19 +11,24 @@ use daemon::live::Front;
 use daemon::part::{Output, Part, Parts};
 use lab::live::{left_to_kernel, merged};
 use sched::{EntityId, Instant, Nanos};
+use sim::meter::Meter;
 use std::process::ExitStatus;
 use sys::process::Process;
-use sys::usage::Meter;
+use sys::usage;
 use sys::{clock, thread};
-use trace::{Event, Job};
+use trace::{Event, Job, Sink};
 
 /// How often what has happened is read, and who has ended is looked at.
 const LOOK: Nanos = Nanos::ms(50);
+/// How long a command has to end when it was asked to.
+const GRACE: Nanos = Nanos::s(2);
 /// From when everything is begun to when all may go: time for each to get to its gate.
 const PREPARATION: Nanos = Nanos::ms(20);
 /// What is left to the kernel has numbers from here on: the table of originals has no room for so many clients.
 const LEFT_ALONE: u32 = 1 << 12;
-/// The most events that are kept of a run, some hundred megabytes.
+/// How many events of a long run are kept for its picture.
+const DRAWN_MOST: usize = 200_000;
+/// The most events that are kept of a run for a trace, some hundred megabytes.
 const EVENTS_MOST: usize = 4_000_000;
 
 /// What came of a run.
@@ -39,6 +44,8 @@ pub(crate) struct Played {
     pub(crate) interrupted: bool,
     /// By part.
     pub(crate) ends: Vec<End>,
+    /// What everybody got, where that was measured as it happened: a run may be longer than what can be kept of it.
+    pub(crate) meter: Option<Meter>,
     /// Who was not served to the end, and why.
     pub(crate) troubles: Vec<(String, Reason)>,
     /// Whether this host tells when every one of them wakes.
@@ -79,7 +86,11 @@ pub(crate) struct Player<'a, 'k> {
     running: Vec<Running>,
     ends: Vec<End>,
     told: Vec<(EntityId, Vec<Job>)>,
+    /// What there is to be said of those who are left to the kernel.
+    alone: Vec<(Instant, Event)>,
     events: Vec<(Instant, Event)>,
+    /// None: some tell of their jobs afterwards, and all is measured then.
+    meter: Option<Meter>,
     fresh: Vec<(Instant, Event)>,
     lost: u64,
     left: Vec<Left>,
@@ -98,7 +109,9 @@ pub(crate) fn play(front: Option<Front<'_, '_>>, plan: &Plan, what: &str) -> Res
         running: Vec::new(),
         ends: vec![End::default(); plan.parts.len()],
         told: Vec::new(),
+        alone: Vec::new(),
         events: Vec::new(),
+        meter: (!plan.parts.iter().any(|part| matches!(part.source, Source::Work(_)))).then(Meter::new),
         fresh: Vec::new(),
         lost: 0,
         left: Vec::new(),
@@ -206,8 +219,19 @@ impl Player<'_, '_> {
     fn read(&mut self) {
         let Some(front) = self.front else { return };
         self.lost += front.read_journal(&mut self.fresh);
-        let room = EVENTS_MOST.saturating_sub(self.events.len());
-        self.lost += self.fresh.len().saturating_sub(room) as u64;
+        if let Some(meter) = &mut self.meter {
+            let begun = Instant::ZERO + self.start.saturating_since(self.epoch);
+            let end = self.plan.length.map_or(Instant::NEVER, |length| begun.saturating_add(length));
+            for (at, event) in in_time(self.fresh.iter().cloned(), end) {
+                meter.record(Instant::ZERO + at.saturating_since(begun), &event);
+            }
+        }
+        let is_all_needed = self.meter.is_none() || self.plan.is_traced;
+        let most = if is_all_needed { EVENTS_MOST } else { DRAWN_MOST };
+        let room = most.saturating_sub(self.events.len());
+        if is_all_needed {
+            self.lost += self.fresh.len().saturating_sub(room) as u64;
+        }
         self.events.extend(self.fresh.drain(..).take(room));
     }
 
@@ -266,6 +290,9 @@ impl Player<'_, '_> {
         if let (Some(front), None) = (self.front, had) {
             self.ends[index].entities.clone().into_iter().for_each(|e| front.dismiss(e));
         }
+        if let Some(part) = part.as_ref().filter(|part| part.is_command()) {
+            self.ask_to_end(part);
+        }
         let now = self.counted(clock::now());
         let outcome = part.map(Part::end).transpose().map_err(|reason| refused(&reason))?;
         if let Some(had) = had {
@@ -274,8 +301,8 @@ impl Player<'_, '_> {
             let spec = &self.plan.scenario.entities[planned.entities.start];
             let end = self.plan.length.map_or(now, |length| self.counted(self.start.saturating_add(length)).min(now));
             let stay = (self.counted(self.moment(planned.arrival)), end);
-            self.events.extend(left_to_kernel(entity, spec, stay, time));
-            self.events.push((now, Event::Detach { entity }));
+            self.alone.extend(left_to_kernel(entity, spec, stay, time));
+            self.alone.push((now, Event::Detach { entity }));
         }
         if let Some(outcome) = outcome {
             let jobs = outcome.jobs.iter().map(|job| Job {
@@ -289,6 +316,17 @@ impl Player<'_, '_> {
             self.lost += outcome.lost;
         }
         Ok(())
+    }
+
+    /// Asks a command to end, and reads on what happens while it does.
+    fn ask_to_end(&mut self, part: &Part) {
+        // It may have ended already.
+        let _ = part.terminate();
+        let end = clock::now().saturating_add(GRACE);
+        while !part.process().has_ended() && clock::now() < end {
+            clock::sleep(Nanos::ms(10));
+            self.read();
+        }
     }
 
     fn end_all(&mut self) {
@@ -305,19 +343,31 @@ impl Player<'_, '_> {
     fn told(self, length: Nanos) -> Played {
         let begun = self.counted(self.start);
         let end = begun.saturating_add(length);
-        let Player { mut events, told, lost, ends, left, is_seen, start, .. } = self;
-        // Whoever is ended with the run leaves at its end; what happened while that was done is not the run's.
-        events.retain(|(at, event)| *at <= end || matches!(event, Event::Detach { .. }));
-        events.iter_mut().for_each(|(at, _)| *at = (*at).min(end));
-        let events = merged(events, &told, begun, end);
-        let troubles = left.into_iter().filter_map(|left| Some((left.name, left.trouble?))).collect();
-        Played { events, lost, start, length, interrupted: output::is_interrupted(), ends, troubles, is_seen }
+        let Player { events, told, lost, ends, left, is_seen, start, mut meter, alone, front, .. } = self;
+        if let Some(meter) = &mut meter {
+            for (at, event) in merged(in_time(alone.iter().cloned(), end), &[], begun, end) {
+                meter.record(at, &event);
+            }
+        }
+        let events = merged(in_time(events.into_iter().chain(alone), end), &told, begun, end);
+        let mut troubles: Vec<(String, Reason)> =
+            left.into_iter().filter_map(|left| Some((left.name, left.trouble?))).collect();
+        let warnings = front.map(|front| front.warnings()).unwrap_or_default();
+        troubles.extend(warnings.into_iter().map(|reason| ("Something of it".to_string(), reason)));
+        Played { events, lost, start, meter, length, interrupted: output::is_interrupted(), ends, troubles, is_seen }
     }
+}
+
+/// What belongs to a run that ends at `end`: whoever is ended with it leaves then, and what happened while that was done is not
+/// the run's.
+fn in_time(events: impl Iterator<Item = (Instant, Event)>, end: Instant) -> impl Iterator<Item = (Instant, Event)> {
+    let of_run = events.filter(move |(at, event)| *at <= end || matches!(event, Event::Detach { .. }));
+    of_run.map(move |(at, event)| (at.min(end), event))
 }
 
 /// The CPU time of a process, as far as its threads are still there.
 fn cpu_time(pid: u32) -> Nanos {
     let threads = thread::threads(pid).unwrap_or_default();
-    let had = threads.into_iter().filter_map(|tid| Some(Meter::open(tid).ok()?.read().ok()?.ran));
+    let had = threads.into_iter().filter_map(|tid| Some(usage::Meter::open(tid).ok()?.read().ok()?.ran));
     had.fold(Nanos::ZERO, |sum, ran| sum + ran)
 }

@@ -289,6 +289,7 @@ impl<K: Kernel> Dispatcher<K> {
         found: Vec<Found<K::Thread>>,
         inherited: Inherited,
     ) -> Result<(), Refusal> {
+        let mut refused = None;
         for new in found {
             // It may have been taken in since it was found, or belong to another promise.
             if self.holder(new.identity).is_some() {
@@ -297,10 +298,12 @@ impl<K: Kernel> Dispatcher<K> {
             let lanes = self.clients.iter().filter(|(_, client)| client.tree == tree);
             let Some((e, _)) = lanes.min_by_key(|(_, client)| client.members.len()) else { break };
             if let Some(original) = self.original(e, &new, inherited) {
-                self.take_in(e, new, original)?;
+                // One that cannot be had keeps none of the others out.
+                let answer = self.take_in(e, new, original);
+                refused = refused.or(answer.err());
             }
         }
-        Ok(())
+        refused.map_or(Ok(()), Err)
     }
 
     fn take_in(&mut self, e: EntityId, new: Found<K::Thread>, original: Original) -> Result<(), Refusal> {

@@ -236,6 +236,11 @@ impl<T> Client<T> {
                 _ => continue,
             };
             member.is_let_go = true;
+            // It is nobody's to be waited for, and what of it is still ours is given back.
+            let _ = kernel.await_entry(&mut member.thread, self.cpu, false);
+            if kernel.attributes(&member.thread).is_ok_and(|found| found == level) {
+                let _ = kernel.schedule(&member.thread, member.original.attributes);
+            }
             give_back_cpus(kernel, &member.thread, &confined, &member.original.affinity);
             let tid = member.identity.tid;
             let why = format!("somebody else has made thread {tid} {what}, so no promise can be kept to it");
@@ -280,7 +285,7 @@ impl<T> Client<T> {
 
     /// Has whoever looks for what is new woken by what its threads begin from now on.
     pub(super) fn await_births<K: Kernel<Thread = T>>(&mut self, kernel: &K) {
-        for member in &mut self.members {
+        for member in self.members.iter_mut().filter(|member| !member.is_let_go) {
             match kernel.await_births(&mut member.thread, self.cpu) {
                 Ok(told) => self.told.extend(told),
                 Err(refused) => self.is_told &= matches!(refused, sys::Error::Gone(_)),

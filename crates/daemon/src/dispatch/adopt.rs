@@ -113,8 +113,15 @@ impl<K: Kernel> Dispatcher<K> {
     /// Takes in who has been begun by threads of `e` that are gone: there will be nobody to find them by.
     pub(super) fn take_in_left(&mut self, e: EntityId) {
         let Some(tree) = self.clients.get(e).map(|client| client.tree) else { return };
-        let known = self.known().into_iter().find(|known| known.tree == tree && !known.told.is_empty());
-        if let Some(known) = known {
+        let Some(mut known) = self.known().into_iter().find(|known| known.tree == tree) else { return };
+        // Children of those who are still there are found by who restores those.
+        let family: BTreeSet<u32> = known.processes.iter().map(|leader| leader.tid).chain(known.told.clone()).collect();
+        known.told.retain(|&pid| {
+            let parent = self.kernel.open(pid).and_then(|it| self.kernel.status(&it)).map(|status| status.parent);
+            parent.is_ok_and(|parent| !family.contains(&parent))
+        });
+        known.processes.clear();
+        if !known.told.is_empty() {
             let found = find(&self.kernel, &known);
             // Whoever cannot be taken in stays as it is; that is told of those who could be.
             let _ = self.take_all(tree, found, Inherited::FromBeginner);

@@ -5,7 +5,7 @@
 //! first thread of its parent's process was. Out of real-time classes nothing is inherited here: a hog that asked for an
 //! ordinary class itself looks the same.
 
-use super::{Outcome, ThreadRestored, affinity};
+use super::{End, Outcome, ThreadRestored, affinity};
 use crate::Reason;
 use crate::kernel::Kernel;
 use crate::table::{Entry, Original};
@@ -15,7 +15,7 @@ use sys::attributes::{Attributes, Policy};
 use sys::thread::Identity;
 
 /// How often everybody is looked at, at most. What is born after its parent was restored needs nothing, so that a second look
-/// finds only what was born during the first; more are for parents that are born themselves meanwhile.
+/// changes only what was born during the first; more are for parents that are born themselves meanwhile.
 const LOOKS: usize = 64;
 /// What whoever a raised thread begins begins as.
 const RESET: Attributes = Attributes::of(Policy::Other { nice: 0 });
@@ -59,7 +59,7 @@ pub(super) fn find<K: Kernel>(
         }
     }
     Some(Reason::new(
-        format!("new threads were found in each of {LOOKS} looks"),
+        format!("new threads had to be restored in each of {LOOKS} looks"),
         "to end what begins them, and another try",
     ))
 }
@@ -82,7 +82,8 @@ impl Family {
         Family { known, others, processes, missed: None }
     }
 
-    /// Looks at every process once, those that are found meanwhile too; says how many threads were new.
+    /// Looks at every process once, those that are found meanwhile too; says how many threads that were new had to be
+    /// changed.
     fn look<K: Kernel>(&mut self, kernel: &K, threads: &mut Vec<ThreadRestored>) -> usize {
         let mut waiting: Vec<Identity> = self.processes.keys().copied().collect();
         let mut new = 0;
@@ -100,8 +101,10 @@ impl Family {
                 let identity = kernel.identity(&thread);
                 if !self.known.contains(&identity) && self.there(kernel.process(&thread)) == Some(process.tid) {
                     self.known.insert(identity);
-                    threads.push(bring_up(kernel, &thread, process, &legacy));
-                    new += 1;
+                    let done = bring_up(kernel, &thread, process, &legacy);
+                    // Who was born as it should be was born after its parent was restored, and so will be what it begins.
+                    new += usize::from(done.end() == End::Restored);
+                    threads.push(done);
                 }
             }
             for pid in children {

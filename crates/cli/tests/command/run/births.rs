@@ -1,7 +1,7 @@
 //! Whoever is begun under a promise belongs to it, and is afterwards what it would have been without one.
 
 use super::victim::Victim;
-use super::{Live, Now, await_raised, soon, turn};
+use super::{Live, Now, soon, turn};
 use sched::{CpuSet, Nanos};
 use sys::attributes::{self, Attributes, Policy};
 use sys::births::Children;
@@ -32,7 +32,7 @@ fn threads_that_are_born_later_belong_to_the_promise() {
     let mut tids = vec![victim.pid()];
     for kind in ["sleeper", "hog", "sleeper", "sleeper"] {
         tids.push(victim.ask(kind));
-        await_raised(&tids[tids.len() - 1..]);
+        live.await_raised(&tids[tids.len() - 1..]);
     }
     live.end();
     for &tid in &tids {
@@ -51,7 +51,7 @@ fn children_and_their_children_that_are_born_later_belong_to_the_promise() {
     let parent = thread::status(grandchild).unwrap().parent;
     assert_ne!(parent, victim.pid(), "there is a shell between them");
     let pids = [child, parent, grandchild];
-    await_raised(&pids);
+    live.await_raised(&pids);
     live.end();
     for pid in pids {
         assert_eq!(Now::of(pid), before, "{pid} of {pids:?}");
@@ -65,12 +65,12 @@ fn a_child_that_outlives_its_parent_is_still_served_and_restored() {
     let before = mark(&victim);
     let live = Live::promise(&PROMISE, &[victim.pid()]);
     let orphan = victim.bear("(sleep 30 & echo says $!; wait) &");
-    await_raised(&[orphan]);
+    live.await_raised(&[orphan]);
     let parent = Process::open(thread::status(orphan).unwrap().parent).unwrap();
     parent.kill().unwrap();
     soon("it is an orphan", || thread::status(orphan).unwrap().parent != parent.pid());
     clock::sleep(Nanos::ms(60));
-    await_raised(&[orphan]);
+    live.await_raised(&[orphan]);
     live.end();
     assert_eq!(Now::of(orphan), before);
 }
@@ -111,7 +111,7 @@ fn who_is_left_by_its_parent_at_once_belongs_to_the_promise_all_the_same() {
     let before = mark(&victim);
     let live = Live::promise(&PROMISE, &[victim.pid()]);
     let orphans: Vec<u32> = (0..20).map(|_| victim.bear("(sleep 30 & echo says $!)")).collect();
-    await_raised(&orphans);
+    live.await_raised(&orphans);
     live.end();
     for pid in orphans {
         assert_eq!(Now::of(pid), before);
@@ -135,5 +135,22 @@ fn who_is_left_by_a_command_that_ends_at_once_is_what_it_would_have_been() {
         let now = Now::of(pid);
         orphan.kill().unwrap();
         assert_eq!((done.code, now), (Some(0), before.clone()), "{}", done.stderr);
+    }
+}
+
+#[test]
+fn a_crowd_of_processes_is_served_and_restored() {
+    let Some(_turn) = turn() else { return };
+    let mut victim = Victim::of_children();
+    let before = mark(&victim);
+    assert_eq!(victim.ask("n=0; while [ $n -lt 400 ]; do sleep 30 & n=$((n+1)); done; echo says $n"), 400);
+    let live = Live::promise(&["--period", "50ms", "--slice", "10ms"], &[victim.pid()]);
+    let children = victim.children();
+    assert_eq!(children.len(), 400);
+    let another = victim.bear("sleep 30 & echo says $!");
+    live.await_raised(&[children[0], children[399], another]);
+    live.end();
+    for pid in children.into_iter().chain([another]) {
+        assert_eq!(Now::of(pid), before, "{pid}");
     }
 }

@@ -1,7 +1,7 @@
 //! Whatever becomes of the daemon or of its guardian, within a second everybody is what it was.
 
 use super::victim::Victim;
-use super::{BUSY_NOW_AND_THEN, HOG, Live, Now, PROMISED, assert_restored, await_raised, turn, until};
+use super::{BUSY_NOW_AND_THEN, HOG, Live, Now, PROMISED, assert_restored, turn, until};
 use sched::{Instant, Nanos};
 use sys::attributes::{self, Attributes, Policy};
 use sys::child::Child;
@@ -48,7 +48,7 @@ impl Crowd {
         }
         let before = Now::of_all(&tids);
         let live = Live::of_scenario(&toml);
-        await_raised(&tids);
+        live.await_raised(&tids);
         Crowd { _victims: victims, _singles: singles, tids, before, live }
     }
 
@@ -91,7 +91,7 @@ fn guardian_is_missed(act: impl Fn(&Process)) {
     until(begin, PROMISED, "there is another guardian", || {
         first.has_ended() && crowd.live.guardian().pid() != first.pid()
     });
-    await_raised(&crowd.tids);
+    crowd.live.await_raised(&crowd.tids);
     assert!(!crowd.live.process.has_ended());
     // The new one is as good as the first.
     let begin = clock::now();

@@ -153,13 +153,6 @@ impl Drop for Watching {
     }
 }
 
-fn await_raised(tids: &[u32]) {
-    let _watching = Watching::begin();
-    for &tid in tids {
-        soon(&format!("{tid} is raised and on one CPU"), || is_raised(tid));
-    }
-}
-
 /// The last of the CPUs that we may run on.
 fn last_cpu() -> usize {
     affinity::get(thread::current()).unwrap().iter().last().unwrap().index()
@@ -216,8 +209,22 @@ impl Live {
     fn promise(args: &[&str], pids: &[u32]) -> Live {
         let numbers: Vec<String> = pids.iter().flat_map(|pid| ["--pid".to_string(), pid.to_string()]).collect();
         let live = Live::begin(&args.iter().copied().chain(numbers.iter().map(String::as_str)).collect::<Vec<_>>());
-        await_raised(pids);
+        live.await_raised(pids);
         live
+    }
+
+    /// Waits until each of `tids` was raised.
+    fn await_raised(&self, tids: &[u32]) {
+        let _watching = Watching::begin();
+        for &tid in tids {
+            let begin = clock::now();
+            while !is_raised(tid) {
+                let said = || self.said("stderr");
+                assert!(!self.process.has_ended(), "it has ended before {tid} was raised: {}", said());
+                assert!(clock::now() < begin + PATIENCE, "{tid} is not raised but {:?}: {}", Now::of(tid), said());
+                clock::sleep(Nanos::us(300));
+            }
+        }
     }
 
     fn directory(&self) -> Directory {
@@ -266,6 +273,7 @@ impl Live {
     fn end(mut self) -> Done {
         self.signal("INT");
         let done = self.done();
+        assert_eq!(done.code, Some(130), "it ends in order: {}", self.said("stderr"));
         self.assert_nothing_left();
         assert!(!done.stderr.contains("panicked"), "{}", done.stderr);
         done
@@ -276,7 +284,7 @@ impl Live {
         soon("nobody holds the lock", || self.directory().lock().is_ok());
         let left = std::fs::read_dir(self.directory().path()).unwrap();
         let names: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(names, ["tactus.lock"]);
+        assert_eq!(names, ["tactus.lock"], "{}", self.said("stderr"));
     }
 }
 

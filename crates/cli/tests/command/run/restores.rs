@@ -1,7 +1,7 @@
 //! Who was promised something is raised, and afterwards what it was.
 
 use super::victim::Victim;
-use super::{BUSY_NOW_AND_THEN, HOG, Live, Now, RAISED, Watching, await_raised, soon, turn};
+use super::{BUSY_NOW_AND_THEN, HOG, Live, Now, RAISED, Watching, soon, turn};
 use sched::{CpuSet, Nanos};
 use sys::attributes::{self, Attributes, Policy};
 use sys::child::{Child, Work};
@@ -80,7 +80,7 @@ fn every_thread_is_what_it_was_itself() {
     affinity::set(tids[3], &CpuSet::one(two_cpus().first().unwrap())).unwrap();
     let before = Now::of_all(&tids);
     let live = Live::promise(&["--period", "20ms", "--slice", "4ms"], &[leader]);
-    await_raised(&tids);
+    live.await_raised(&tids);
     live.end();
     assert_eq!(Now::of_all(&tids), before);
 }

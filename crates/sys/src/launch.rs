@@ -81,7 +81,7 @@ mod tests {
         let number = inherit(&mut command, reader.into());
         let is_open = format!("test -e /proc/self/fd/{number}");
         writer.write_all(b"beat\n").unwrap();
-        let reading = format!("read word <&{number} && test \"$word\" = beat");
+        let reading = format!("read word </proc/self/fd/{number} && test \"$word\" = beat");
         assert!(command.args(["-c", &reading]).status().unwrap().success());
         assert!(!Command::new("/bin/sh").args(["-c", &is_open]).status().unwrap().success());
     }

@@ -262,6 +262,10 @@ impl Live {
         let status = self.begun.wait().unwrap();
         // Killed by a signal, it has no code; a shell shows one all the same.
         let code = status.code().or(status.signal().map(|signal| 128 + signal));
+        if status.signal().is_some() {
+            // Its guardian says last what it has done, and why.
+            clock::sleep(Nanos::ms(500));
+        }
         Done { code, stdout: self.said("stdout"), stderr: self.said("stderr") }
     }
 

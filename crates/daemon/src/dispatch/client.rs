@@ -262,7 +262,7 @@ impl<T> Client<T> {
     }
 
     fn set_awaited_from<K: Kernel<Thread = T>>(&mut self, first: usize, kernel: &K) {
-        for member in &mut self.members[first..] {
+        for member in self.members[first..].iter_mut().filter(|member| !member.is_let_go) {
             if let Err(refused) = kernel.await_entry(&mut member.thread, self.cpu, self.awaited) {
                 self.is_seen &= matches!(refused, sys::Error::Gone(_));
             }

@@ -12,6 +12,9 @@ pub(crate) struct Fuzz {
     /// How long, in minutes, shared by the policies.
     #[arg(long, default_value_t = 1.0)]
     minutes: f64,
+    /// Daemon and guardian on simulated hosts, where one of them fails, instead of policies.
+    #[arg(long, conflicts_with_all = ["policy", "steps", "cpus", "entities"])]
+    daemon: bool,
     /// Only this policy (all of them unless given).
     #[arg(long)]
     policy: Option<String>,
@@ -67,7 +70,8 @@ impl Fuzz {
 
 /// Looks for inputs that break a law.
 pub(crate) fn fuzz(fuzz: &Fuzz) -> Result<ExitCode> {
-    let mut command = cargo(&["run", "--release", "--quiet", "--package", "lab", "--example", "fuzz", "--"]);
+    let package = if fuzz.daemon { "daemon" } else { "lab" };
+    let mut command = cargo(&["run", "--release", "--quiet", "--package", package, "--example", "fuzz", "--"]);
     pass_on(command.args(fuzz.arguments()))
 }
 

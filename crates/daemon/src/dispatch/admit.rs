@@ -369,3 +369,51 @@ fn refusal(error: sys::Error) -> Refusal {
         other => Refusal::NotPermitted(other),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wish(slice: Nanos, period: Nanos, cpus: usize, limit: Limit) -> Wish {
+        let reservation = Reservation { limit, ..Reservation::new(slice, period) };
+        Wish { name: "a".to_string(), reservation, cpus, affinity: CpuSet::ALL }
+    }
+
+    fn dealt(slice: Nanos, period: Nanos, cpus: usize) -> (Nanos, Nanos) {
+        let dealt = wish(slice, period, cpus, Limit::Soft).deal().unwrap();
+        (dealt.slice, dealt.period)
+    }
+
+    #[test]
+    fn long_slices_are_dealt_in_equal_parts_and_none_is_lost() {
+        assert_eq!(dealt(Nanos::ms(2), Nanos::ms(10), 1), (Nanos::ms(2), Nanos::ms(10)));
+        assert_eq!(dealt(Nanos::ms(100), Nanos::s(1), 1), (Nanos::ms(100), Nanos::s(1)));
+        assert_eq!(dealt(Nanos::s(60), Nanos::s(600), 1), (Nanos::ms(100), Nanos::s(1)));
+        // A day and a half in three.
+        let day = Nanos::s(86_400);
+        assert_eq!(dealt(day + Nanos::s(43_200), day.saturating_mul(3), 2), (Nanos::ms(100), Nanos::ms(400)));
+        for slice in [Nanos::ns(100_000_001), Nanos::ms(333), Nanos::s(7) + Nanos::ns(1)] {
+            let period = slice.saturating_mul(3) + Nanos::ns(17);
+            let (part, every) = dealt(slice, period, 1);
+            let parts = period.as_ns() / every.as_ns();
+            assert!(
+                part <= PART_MOST && part.saturating_mul(parts) >= slice,
+                "{slice} every {period}: {part} every {every}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_dealt_says_what_would_be_right() {
+        let refused = |wish: Wish| wish.deal().unwrap_err().to_string();
+        let (soft, hard) = (Limit::Soft, Limit::Hard);
+        let short = refused(wish(Nanos::us(9), Nanos::ms(1), 1, soft));
+        assert_eq!(short, "the slice is too short (9us); right would be at least 10us");
+        let short = refused(wish(Nanos::us(9), Nanos::us(99), 1, soft));
+        assert_eq!(short, "the period is too short (99us); right would be at least 100us");
+        let much = refused(wish(Nanos::ms(21), Nanos::ms(10), 2, soft));
+        assert_eq!(much, "the slice (21ms) is longer than the period (20ms); right would be at most 20ms");
+        let several = refused(wish(Nanos::ms(2), Nanos::ms(10), 2, hard));
+        assert!(several.ends_with("right would be one CPU, or soft"), "{several}");
+    }
+}

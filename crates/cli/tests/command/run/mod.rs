@@ -4,6 +4,7 @@
 
 mod agrees;
 mod births;
+mod compares;
 mod ends;
 mod faults;
 mod keeps;

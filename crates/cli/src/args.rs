@@ -255,6 +255,9 @@ pub(crate) struct Launch {
     /// The inherited descriptor on which it is said when to begin
     #[arg(long, value_name = "FD")]
     pub(crate) gate: i32,
+    /// How many files it may have open
+    #[arg(long, value_name = "N")]
+    pub(crate) files: Option<u64>,
     /// The command
     #[arg(required = true, last = true)]
     pub(crate) command: Vec<String>,

@@ -22,7 +22,7 @@ pub(crate) fn work(args: &Work) -> Result<(), Failure> {
 }
 
 pub(crate) fn launch(args: &Launch) -> Result<(), Failure> {
-    let reason = part::launch(args.gate, &args.command);
+    let reason = part::launch(args.gate, args.files, &args.command);
     complain(&format!("error: {}", in_words(&reason)));
     std::process::exit(NOT_RUN)
 }

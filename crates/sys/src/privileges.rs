@@ -1,9 +1,10 @@
 //! What this process may do.
 
 use crate::{Error, Result};
-use rustix::process::{Resource, getrlimit};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
 use sched::Nanos;
+use std::sync::OnceLock;
 
 /// A privilege that something in Tactus needs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -102,6 +103,38 @@ pub fn memory_limit() -> Option<u64> {
     getrlimit(Resource::Memlock).current
 }
 
+/// How many files this process could have open before [`raise_file_limit`]. None: it was not raised.
+static FILES_BEFORE: OnceLock<Option<u64>> = OnceLock::new();
+
+/// Lets this process have as many files open as it may (RLIMIT_NOFILE). What it begins inherits that.
+///
+/// # Errors
+/// The kernel refuses.
+pub fn raise_file_limit() -> Result<()> {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let before = FILES_BEFORE.get_or_init(|| current);
+    setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }).map_err(|errno| {
+        let what = format!("have more files open than {}", before.map_or("any".to_string(), |most| most.to_string()));
+        Error::from(errno, what, "a higher limit (ulimit -n)")
+    })
+}
+
+/// How many files this process could have open before it raised that; none if it did not, or there was no limit.
+#[must_use]
+pub fn files_before() -> Option<u64> {
+    FILES_BEFORE.get().copied().flatten()
+}
+
+/// Lets this process have at most so many files open, as it was before somebody who began it raised that.
+///
+/// # Errors
+/// It may not have as many.
+pub fn set_file_limit(most: u64) -> Result<()> {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum })
+        .map_err(|errno| Error::from(errno, format!("have {most} files open"), "a higher limit (ulimit -n)"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -117,5 +150,18 @@ mod tests {
             assert_eq!(held.contains(&capability), mask & (1 << bit) != 0, "{}", capability.name());
         }
         assert!(held.is_sorted());
+    }
+
+    #[test]
+    fn the_limit_of_files_is_raised_and_given_back() {
+        let before = getrlimit(Resource::Nofile);
+        raise_file_limit().unwrap();
+        let raised = getrlimit(Resource::Nofile);
+        assert_eq!((raised.current, raised.maximum), (before.maximum, before.maximum));
+        assert_eq!(files_before(), before.current);
+        if let Some(most) = before.current {
+            set_file_limit(most).unwrap();
+            assert_eq!(getrlimit(Resource::Nofile).current, Some(most));
+        }
     }
 }

@@ -272,6 +272,8 @@ pub fn serve<R>(setup: &Setup, front: impl FnOnce(Front<'_, '_>) -> R) -> Result
     let held = setup.directory.lock()?;
     // What a daemon that died has left behind comes first.
     restore::replay(&Linux::new()?, &setup.directory, &held).map_err(Failure::Refused)?;
+    // Each held thread takes some; where it may not be more, too many threads are refused.
+    let _ = sys::privileges::raise_file_limit();
     memory::lock().or_else(|error| if error.remedy().is_some() { Ok(()) } else { Err(error) })?;
     let cpus = affinity::get(thread::current())?;
     let posts = cpus.iter().map(Post::new).collect::<sys::Result<Vec<Post>>>()?;

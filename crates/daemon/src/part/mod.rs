@@ -23,6 +23,7 @@ use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use sys::clock;
 use sys::event::Waiting;
 use sys::launch as begin;
+use sys::privileges;
 use sys::process::Process;
 use tale::Tale;
 use trace::Job;
@@ -69,7 +70,11 @@ impl Parts {
         let (gate, handle) = io::pipe().map_err(|error| no_process(name, &error))?;
         let mut command = Command::new(&self.executable);
         let number = begin::inherit(&mut command, gate.into());
-        command.args(["launch", "--gate", &number.to_string(), "--"]).args(argv);
+        command.args(["launch", "--gate", &number.to_string()]);
+        if let Some(files) = privileges::files_before() {
+            command.args(["--files", &files.to_string()]);
+        }
+        command.arg("--").args(argv);
         if output == Output::ToStandardError {
             let copy = io::stderr().as_fd().try_clone_to_owned().map_err(|error| no_process(name, &error))?;
             command.stdout(Stdio::from(copy));

@@ -7,7 +7,7 @@ use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use sys::{clock, launch, process};
+use sys::{clock, launch, privileges, process};
 
 /// The program that `name` names: a path, if there is a `/` in it, or else a file in one of the directories of `path`.
 ///
@@ -61,13 +61,17 @@ fn refused(file: &Path, name: &str) -> Reason {
 }
 
 /// Waits at the inherited gate `gate`, and becomes the program that `argv` names at the moment that is said there. It comes
-/// back where there is no such program any more; where the gate is shut for good, the process ends instead.
-pub fn launch(gate: i32, argv: &[String]) -> Reason {
+/// back where there is no such program any more; where the gate is shut for good, the process ends instead. `files` is how
+/// many files it may have open, if who began it has raised that for itself.
+pub fn launch(gate: i32, files: Option<u64>, argv: &[String]) -> Reason {
     let begun = launch::inherited(gate).map_err(Reason::from).and_then(|gate| start(&mut File::from(gate)));
     match begun {
         Ok(Some(at)) => clock::sleep_until(at),
         Ok(None) => std::process::exit(0),
         Err(reason) => return reason,
+    }
+    if let Some(Err(error)) = files.map(privileges::set_file_limit) {
+        return error.into();
     }
     // We go on where a terminal is another's; a command does as ever.
     process::heed_terminal();

@@ -122,7 +122,8 @@ mod tests {
 
     #[test]
     fn fuzz_passes_on_just_what_it_was_given() {
-        let mut given = Fuzz { minutes: 3.0, policy: None, seed: None, steps: None, cpus: None, entities: None };
+        let mut given =
+            Fuzz { minutes: 3.0, daemon: false, policy: None, seed: None, steps: None, cpus: None, entities: None };
         assert_eq!(given.arguments(), ["--minutes", "3"]);
         given.policy = Some("edf".to_string());
         given.seed = Some(7);

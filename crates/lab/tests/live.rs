@@ -33,8 +33,11 @@ fn live_time(moment: Instant) -> Instant {
     if moment == Instant::NEVER { moment } else { at(moment.as_ns()) }
 }
 
+/// What was seen, and what each tells of its jobs.
+type Apart = (Vec<(Instant, Event)>, Vec<(EntityId, Vec<Job>)>);
+
 /// What a daemon would see of what was simulated, and what the processes would tell.
-fn taken_apart(trace: &Trace) -> (Vec<(Instant, Event)>, Vec<(EntityId, Vec<Job>)>) {
+fn taken_apart(trace: &Trace) -> Apart {
     let (mut seen, mut told) = (Vec::new(), BTreeMap::<EntityId, Vec<Job>>::new());
     for (moment, event) in &trace.events {
         let now = live_time(*moment);

@@ -6,9 +6,10 @@ use sys::attributes::{self, Attributes};
 use sys::usage::Meter;
 use sys::{affinity, clock, thread};
 
-/// CPU time for each wake-up of a FIFO thread that does nothing but sleep until the next of two in a period. Unit: ns.
-pub(crate) fn measure(period: Nanos, length: Nanos) -> f64 {
-    let _hogs = hogs();
+/// CPU time for each wake-up of a FIFO thread that does nothing but sleep until the next of two in a period, beside the same hogs
+/// or alone on its CPU. Unit: ns.
+pub(crate) fn measure(period: Nanos, length: Nanos, is_alone: bool) -> f64 {
+    let _hogs = if is_alone { Vec::new() } else { hogs() };
     let body = move || -> sys::Result<f64> {
         let me = thread::current();
         affinity::set(me, &CpuSet::one(cpu()))?;

@@ -4,7 +4,8 @@
 //! One process that never rests is promised (period, slice) on a CPU where two others would take all. It is promised once by
 //! SCHED_DEADLINE and once by our dispatcher, with a hard limit as SCHED_DEADLINE has, and watched in the same way: by the kernel's own record of when
 //! it came onto its CPU and left it. A period is missed when less was delivered by its end than the slice, less what the
-//! period before had delivered too much: both carry overruns on. What turns cost is measured with a soft limit, as is usual.
+//! period before had delivered too much: both carry overruns on. What turns cost is measured with a soft limit, as is usual, and
+//! set against an empty loop alone on its CPU, which is what the bound is about; one beside the same hogs is told of as well.
 
 mod deadline;
 mod floor;
@@ -121,11 +122,14 @@ fn compare(promise: Promise, runs: usize) {
             (Ok(hard), Ok(soft)) => ours.push(Sample { cost: soft.cost, ..hard }),
             (Err(why), _) | (_, Err(why)) => return println!("  not measured: {why}"),
         }
-        floors.push(floor::measure(promise.period, LENGTH));
+        floors.push((floor::measure(promise.period, LENGTH, true), floor::measure(promise.period, LENGTH, false)));
     }
     let missed = spread(ours.iter().map(|sample| sample.tally.missed_percent()).collect());
     let share = spread(ours.iter().map(|sample| sample.share_ppm).collect());
-    let cost = spread(ours.iter().zip(&floors).map(|(sample, floor)| sample.cost / floor).collect());
+    let against = |floor: fn(&(f64, f64)) -> f64| {
+        spread(ours.iter().zip(&floors).map(|(sample, both)| sample.cost / floor(both)).collect())
+    };
+    let (cost, beside) = (against(|floor| floor.0), against(|floor| floor.1).0);
     let mut line = format!("  {:>16}", format!("{}, {}", promise.period, promise.slice));
     let bound = if theirs.is_empty() {
         let _ = write!(line, "  {:>26}", "refused here");
@@ -140,7 +144,8 @@ fn compare(promise: Promise, runs: usize) {
     let _ = write!(line, "  {:>30}", format!("{:.2} ({:.2} to {:.2})", cost.0, cost.1, cost.2));
     let ns = spread(ours.iter().map(|sample| sample.cost).collect()).0;
     let met = missed.0 <= bound && share.0.abs() <= SHARE_MOST && cost.0 <= COST_MOST;
-    println!("{line}  {:.1} us  {}", ns / 1_000.0, if met { "met" } else { "NOT met" });
+    let met = if met { "met" } else { "NOT met" };
+    println!("{line}  {:.1} us, {beside:.2} of one beside hogs  {met}", ns / 1_000.0);
 }
 
 /// A long slice beside a short one.

@@ -5,11 +5,11 @@ use crate::{Promise, Sample, cpu, hog, hogs};
 use daemon::directory::Directory;
 use daemon::dispatch::Wish;
 use daemon::live::{self, Front, Setup};
+use daemon::part::{Parts, Work};
 use sched::{CpuSet, EntityId, Instant, Limit, Nanos, Reservation};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use sys::attributes::{self, Attributes};
-use sys::child::Child;
 use sys::usage::Meter;
 use sys::{clock, thread};
 use trace::Event;
@@ -51,10 +51,10 @@ impl Expense {
     }
 }
 
-fn admit(front: Front<'_, '_>, promise: Promise, limit: Limit, to: &Child) -> Result<EntityId, String> {
+fn admit(front: Front<'_, '_>, promise: Promise, limit: Limit, pid: u32) -> Result<EntityId, String> {
     let reservation = Reservation { limit, ..Reservation::new(promise.slice, promise.period) };
     let wish = Wish { name: "promised".to_string(), reservation, cpus: 1, affinity: CpuSet::one(cpu()) };
-    front.admit(&wish, to.pid()).map(|all| all[0]).map_err(|refusal| refusal.to_string())
+    front.admit(&wish, pid).map(|all| all[0]).map_err(|refusal| refusal.to_string())
 }
 
 /// What `e` has had in reserved time, from what happened.
@@ -74,7 +74,7 @@ pub(crate) fn measure(promise: Promise, limit: Limit, length: Nanos) -> Result<S
             record(switches, &over)
         });
         let played = live::serve(&setup()?, |front| {
-            let e = admit(front, promise, limit, &child)?;
+            let e = admit(front, promise, limit, child.pid())?;
             let expense = Expense::now();
             let first = front.inspect(e, "deadline").unwrap_or(0).unsigned_abs();
             let begun = front.epoch().saturating_add(Nanos::ns(first));
@@ -110,10 +110,14 @@ pub(crate) fn measure(promise: Promise, limit: Limit, length: Nanos) -> Result<S
 pub(crate) fn keep(promises: &[Promise], length: Nanos) -> Result<Vec<(u64, u64)>, String> {
     let mut others = hogs();
     live::serve(&setup()?, |front| {
-        let mut children: Vec<Child> = promises.iter().map(|_| hog()).collect();
-        let mut entities = Vec::new();
-        for (promise, child) in promises.iter().zip(&children) {
-            entities.push(admit(front, *promise, Limit::Soft, child)?);
+        // They live as long as the run.
+        let parts = Parts::of(PathBuf::from(env!("CARGO_BIN_EXE_tactus")));
+        let (mut children, mut entities) = (Vec::new(), Vec::new());
+        for promise in promises {
+            let mut part = parts.work("promised", Work::Hog, length).map_err(|reason| reason.why)?;
+            part.go(clock::now()).map_err(|reason| reason.why)?;
+            entities.push(admit(front, *promise, Limit::Soft, part.pid())?);
+            children.push(part);
         }
         let mut kept = vec![(0, 0); promises.len()];
         let end = clock::now().saturating_add(length);

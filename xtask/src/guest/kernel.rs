@@ -11,8 +11,6 @@ use std::process::Command;
 pub(crate) const SUITE: &str = "sid";
 /// The flavour for virtual machines: all that QEMU shows is built in, so that no module has to be loaded.
 const FLAVOUR: &str = "cloud-amd64";
-/// Where Debian is, for machines whose apt knows no Debian.
-const MIRROR: &str = "http://deb.debian.org/debian";
 
 /// A kernel that can be booted.
 #[derive(Clone, Debug)]
@@ -135,7 +133,7 @@ impl Apt {
             "Debian's keys are missing, by which its packages are known to be its own; right would be \
              apt-get install debian-archive-keyring",
         )?;
-        let source = format!("deb [signed-by={}] {} {suite} main\n", key.display(), mirror());
+        let source = format!("deb [signed-by={}] {} {suite} main\n", key.display(), mirror()?);
         let sources = folder.join("sources.list");
         let folders = ["lists/partial", "cache/archives/partial", "unpacked"];
         let made = folders.iter().try_for_each(|name| fs::create_dir_all(folder.join(name)));
@@ -198,12 +196,19 @@ impl Apt {
 }
 
 /// The mirror of Debian that this machine's apt uses.
-fn mirror() -> String {
+///
+/// # Errors
+/// It knows none.
+fn mirror() -> Result<String, String> {
     let mut apt = Command::new("apt-get");
     apt.args(["indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"]);
     let text = apt.output().map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
     let is_debian = |line: &&str| line.trim_end_matches('/').ends_with("/debian");
-    text.lines().find(is_debian).unwrap_or(MIRROR).to_string()
+    text.lines().find(is_debian).map(str::to_string).ok_or_else(|| {
+        "this machine's apt knows no mirror of Debian; right would be one among its sources, or a kernel of your own: \
+         cargo xtask vm-test --kernel /path/to/vmlinuz"
+            .to_string()
+    })
 }
 
 /// The packages of a kernel among those that `apt-cache depends` lists.

@@ -37,11 +37,11 @@ fn the_same_seed_gives_the_same_storm() {
     }
 }
 
-/// One CPU, a soft client and a hard one, threads born to both.
+/// Two CPUs, so that being confined to one is seen; a soft client and a hard one, threads born to both.
 fn small(plan: Option<Plan>) -> Options {
     Options {
         seed: 7,
-        cpus: 1,
+        cpus: 2,
         clients: 2,
         length: Nanos::ms(40),
         births: true,

@@ -1,6 +1,7 @@
 //! Ours: the dispatcher as `tactus run` has it.
 
 use crate::watched::{judge, record, watch};
+use crate::witness::Witness;
 use crate::{Promise, Sample, cpu, hog, hogs};
 use daemon::directory::Directory;
 use daemon::dispatch::Wish;
@@ -106,8 +107,52 @@ pub(crate) fn measure(promise: Promise, limit: Limit, length: Nanos) -> Result<S
     played
 }
 
-/// Keeps all of `promises` side by side for `length`, and says of each how many periods there were and were missed.
-pub(crate) fn keep(promises: &[Promise], length: Nanos) -> Result<Vec<(u64, u64)>, String> {
+/// How one of several promises was kept.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Kept {
+    pub(crate) periods: u64,
+    pub(crate) missed: u64,
+    /// Of those missed, in how many the CPU was away for at least what was missing.
+    pub(crate) away: u64,
+    /// The most that was missing.
+    pub(crate) worst: Nanos,
+}
+
+/// Keeps all of `promises` side by side for `length`.
+pub(crate) fn keep(promises: &[Promise], length: Nanos) -> Result<Vec<Kept>, String> {
+    let witness = Witness::default();
+    let misses = std::thread::scope(|scope| {
+        let watching = scope.spawn(|| witness.watch());
+        let answer = serve_all(promises, length);
+        witness.end();
+        watching.join().expect("a witness does not panic").map_err(|error| error.to_string())?;
+        answer
+    })?;
+    Ok(misses
+        .into_iter()
+        .map(|(periods, misses)| {
+            let excused = |miss: &&Miss| witness.away(miss.begun, miss.told) >= miss.missing;
+            Kept {
+                periods,
+                missed: misses.len() as u64,
+                away: misses.iter().filter(excused).count() as u64,
+                worst: misses.iter().map(|miss| miss.missing).max().unwrap_or(Nanos::ZERO),
+            }
+        })
+        .collect())
+}
+
+/// A period in which less was delivered than was due.
+struct Miss {
+    /// When it began, as promises are dealt.
+    begun: Instant,
+    /// When its end was noticed.
+    told: Instant,
+    missing: Nanos,
+}
+
+/// Serves all of `promises`, and says of each how many periods there were and which were missed.
+fn serve_all(promises: &[Promise], length: Nanos) -> Result<Vec<(u64, Vec<Miss>)>, String> {
     let mut others = hogs();
     live::serve(&setup()?, |front| {
         // They live as long as the run.
@@ -119,7 +164,7 @@ pub(crate) fn keep(promises: &[Promise], length: Nanos) -> Result<Vec<(u64, u64)
             entities.push(admit(front, *promise, Limit::Soft, part.pid())?);
             children.push(part);
         }
-        let mut kept = vec![(0, 0); promises.len()];
+        let mut kept: Vec<(u64, Vec<Miss>)> = promises.iter().map(|_| (0, Vec::new())).collect();
         let end = clock::now().saturating_add(length);
         let mut renew = clock::now().saturating_add(Nanos::s(50));
         let mut events = Vec::new();
@@ -128,13 +173,19 @@ pub(crate) fn keep(promises: &[Promise], length: Nanos) -> Result<Vec<(u64, u64)
             if front.read_journal(&mut events) > 0 {
                 return Err("events were lost".to_string());
             }
-            for (_, event) in &events {
+            for (at, event) in &events {
                 let Event::Period { entity, due, delivered, throughout: true } = event else { continue };
                 let place = entities.iter().position(|e| e == entity).ok_or("a period of nobody")?;
                 kept[place].0 += 1;
-                kept[place].1 += u64::from(delivered < due);
+                if delivered < due {
+                    let since = |at: Instant| front.epoch().saturating_add(at.since(Instant::ZERO));
+                    let period = Nanos::ns(front.inspect(*entity, "period").unwrap_or(0).unsigned_abs());
+                    let begun = Instant::at_ns(at.as_ns().saturating_sub(period.as_ns()));
+                    let missing = *due - *delivered;
+                    kept[place].1.push(Miss { begun: since(begun), told: since(*at), missing });
+                }
             }
-            // Children live for a minute; hogs are replaced before that.
+            // Hogs live for a minute, and are replaced before that.
             if clock::now() >= renew {
                 renew = clock::now().saturating_add(Nanos::s(50));
                 others = hogs();

@@ -4,14 +4,18 @@ pub mod auditor;
 mod calendar;
 mod costs;
 mod floor;
+pub mod guest;
 mod host;
 pub mod meter;
+pub mod program;
 mod workload;
 
 pub use auditor::Auditor;
 pub use calendar::Calendar;
 pub use costs::Costs;
 pub use floor::Counts;
+pub use guest::Guest;
 pub use host::Host;
 pub use meter::{Measures, Meter};
+pub use program::{Application, Object, Step, TaskSpec};
 pub use workload::{JobEnd, Periodic, Workload};

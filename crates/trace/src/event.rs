@@ -1,5 +1,6 @@
 //! [`Event`]: everything that goes into a machine and comes out of it, and what its workloads do.
 
+use crate::world::MachineId;
 use sched::{Action, Alarm, CpuId, EntityId, GroupId, GroupParams, Input, Instant, Nanos, Notice, Params, Wake};
 
 /// What a trace says about the run as a whole.
@@ -147,6 +148,26 @@ pub enum Event {
         entity: EntityId,
         /// How long after the job's release.
         late: Nanos,
+    },
+    /// An entity is a vCPU: what runs on it is up to a guest, whose own events are told apart by its machine.
+    Vcpu {
+        /// Which.
+        entity: EntityId,
+        /// The guest.
+        guest: MachineId,
+        /// Its CPU that the entity is.
+        cpu: CpuId,
+    },
+    /// This CPU of a guest has lost the CPU it ran on: until it thaws, nothing goes on here, and whoever runs here gets nothing. The
+    /// guest is not told. A CPU is not frozen while it idles and has given its CPU away.
+    Freeze {
+        /// Which.
+        cpu: CpuId,
+    },
+    /// This CPU of a guest goes on.
+    Thaw {
+        /// Which.
+        cpu: CpuId,
     },
     /// A job was released.
     Release {

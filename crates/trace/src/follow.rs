@@ -299,6 +299,9 @@ impl Follower {
             | Event::Alarm { .. }
             | Event::Kick { .. }
             | Event::SetAlarm { .. }
+            | Event::Vcpu { .. }
+            | Event::Freeze { .. }
+            | Event::Thaw { .. }
             | Event::ClearAlarm { .. }
             | Event::End => {}
         }

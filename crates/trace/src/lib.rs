@@ -23,6 +23,7 @@ mod output;
 pub mod svg;
 pub mod text;
 pub mod timeline;
+pub mod world;
 
 pub use chrome::ChromeWriter;
 pub use event::{Event, Header, Sink, Trace};
@@ -31,3 +32,4 @@ pub use gantt::Gantt;
 pub use job::Job;
 pub use text::{TextError, TextWriter};
 pub use timeline::{Timeline, TimelineBuilder};
+pub use world::{MachineId, WorldHeader, WorldSink};

@@ -15,7 +15,8 @@ pub(crate) const FILE_KEYS: &[&str] =
 /// The keys of `[policy]`.
 pub(crate) const POLICY_KEYS: &[&str] = &["name", "knobs"];
 /// The keys of `[costs]`.
-pub(crate) const COST_KEYS: &[&str] = &["context_switch", "cache_refill", "kick", "tick", "timer_slack"];
+pub(crate) const COST_KEYS: &[&str] =
+    &["context_switch", "cache_refill", "kick", "tick", "timer_slack", "exit", "hypercall"];
 /// The keys of `[[group]]`.
 pub(crate) const GROUP_KEYS: &[&str] = &["name", "parent", "weight", "nice", "cgroup_weight", "cap", "quota", "gang"];
 /// The keys of `[[vm]]`.
@@ -237,6 +238,8 @@ fn costs(top: &Table<'_, '_>, findings: &mut Findings) -> Costs {
         kick: cost("kick", "kick"),
         tick: cost("tick", "tick"),
         timer_slack: cost("timer_slack", "timer slack"),
+        exit: cost("exit", "exit"),
+        hypercall: cost("hypercall", "hypercall"),
     }
 }
 

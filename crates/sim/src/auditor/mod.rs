@@ -530,6 +530,9 @@ impl Sink for Auditor {
             | Event::Alarm { .. }
             | Event::Kick { .. }
             | Event::SetAlarm { .. }
+            | Event::Vcpu { .. }
+            | Event::Freeze { .. }
+            | Event::Thaw { .. }
             | Event::ClearAlarm { .. } => {}
         }
     }

@@ -144,6 +144,9 @@ impl Display for Fields<'_> {
                 let (due, delivered) = (due.as_ns(), delivered.as_ns());
                 write!(f, "period {entity} due={due} delivered={delivered} throughout={}", yes_no(*throughout))
             }
+            Event::Vcpu { entity, guest, cpu } => write!(f, "vcpu {entity} guest={guest} cpu={cpu}"),
+            Event::Freeze { cpu } => write!(f, "freeze cpu={cpu}"),
+            Event::Thaw { cpu } => write!(f, "thaw cpu={cpu}"),
             Event::Release { entity, deadline } => write!(f, "release {entity} deadline={}", Ns(*deadline)),
             Event::Complete { entity } => write!(f, "complete {entity}"),
             Event::Stop { cpu, entity } => write!(f, "stop cpu={cpu} {entity}"),

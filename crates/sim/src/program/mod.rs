@@ -1,0 +1,164 @@
+//! What a task does, step by step: [`Step`]s over the [`Object`]s of an [`Application`].
+//!
+//! Steps take no time of their own; time passes where a task runs, sleeps or waits. What is shared (locks, pipes, …) is named by an
+//! [`ObjectId`], the place of the object in its application.
+
+mod code;
+mod length;
+
+pub(crate) use code::{Code, Op};
+pub(crate) use length::Draws;
+pub use length::Length;
+
+use sched::{Nanos, Params};
+use std::sync::Arc;
+
+/// The place of an object in its [`Application`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct ObjectId(pub u32);
+
+/// Something that tasks of one machine share.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Object {
+    /// A sleeping lock: whoever finds it taken blocks, and is woken when it is its turn (first come, first served).
+    Mutex,
+    /// A lock that is waited for by spinning. How it is handed on is a matter of the machine, see
+    /// [`Spinning`](crate::guest::Spinning).
+    Spin,
+    /// A condition variable.
+    Condition,
+    /// Whoever comes waits for the others; the last of `parties` lets all go. Range: 1 ….
+    Barrier {
+        /// How many.
+        parties: u32,
+    },
+    /// Counts what was posted and not yet taken, up to `most`; begins at 0. Whoever takes from an empty one blocks.
+    Semaphore {
+        /// The most it counts to; posts beyond are lost. Range: 1 ….
+        most: u32,
+    },
+    /// A pipe or one direction of a socket: writers block when it is full, readers when it is empty.
+    Pipe {
+        /// How many bytes it holds. Range: 1 ….
+        capacity: u64,
+    },
+}
+
+/// How a timer counts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TimerMode {
+    /// From when the last period ended: a late task is never behind.
+    Relative,
+    /// From the first use on, in whole periods: periods that passed meanwhile are not waited for.
+    Absolute,
+}
+
+/// One thing a task does.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Step {
+    /// Uses so much CPU time.
+    Run(Length),
+    /// Sleeps for so long.
+    Sleep(Length),
+    /// Sleeps until the period of its timer number `timer` (from 0, its own) is over, and begins the next.
+    Timer {
+        /// Which of its timers. Range: 0 … 15.
+        timer: u8,
+        /// From one end to the next. Range: above zero.
+        period: Nanos,
+        /// From when it counts.
+        mode: TimerMode,
+    },
+    /// Takes a mutex or spin lock.
+    Lock(ObjectId),
+    /// Gives it back.
+    Unlock(ObjectId),
+    /// Gives `mutex` back, waits for the condition, and takes it again.
+    Wait {
+        /// The condition.
+        condition: ObjectId,
+        /// The mutex, which it holds.
+        mutex: ObjectId,
+    },
+    /// Wakes who has waited longest for the condition, if anybody does.
+    Signal(ObjectId),
+    /// Wakes all who wait for the condition.
+    Broadcast(ObjectId),
+    /// Waits at a barrier for all the others.
+    Barrier(ObjectId),
+    /// Takes one from a semaphore.
+    Take(ObjectId),
+    /// Posts one to a semaphore.
+    Post(ObjectId),
+    /// Writes so many bytes into a pipe, all at once: blocks until there is room for them. At most what the pipe holds.
+    Send {
+        /// Where.
+        pipe: ObjectId,
+        /// How many. Range: 1 ….
+        bytes: u64,
+    },
+    /// Reads so many bytes from a pipe: blocks until they are there.
+    Receive {
+        /// Where.
+        pipe: ObjectId,
+        /// How many. Range: 1 ….
+        bytes: u64,
+    },
+    /// Gives its turn away.
+    Yield,
+    /// Begins another task, its child.
+    Fork(Arc<TaskSpec>),
+    /// Waits until all tasks that it has forked have ended.
+    Join,
+    /// Asks for something else than before. Its group stays.
+    Ask(Box<Params>),
+    /// A job begins, to be done within `deadline`, if any. Its metric is the time until [`Step::JobEnds`].
+    JobBegins {
+        /// From now on.
+        deadline: Option<Nanos>,
+    },
+    /// The job that began is done.
+    JobEnds,
+    /// Says how long after the end of its last sleep or timer it has come to run (cyclictest's measure).
+    Woke,
+    /// All of `body`, `times` over; `None`: without end.
+    Repeat {
+        /// How often. Range: 0 ….
+        times: Option<u64>,
+        /// What.
+        body: Vec<Step>,
+    },
+    /// Ends here.
+    Exit,
+}
+
+/// A task of an application.
+#[derive(Clone, PartialEq, Debug)]
+pub struct TaskSpec {
+    /// What people call it.
+    pub name: String,
+    /// What is asked for it. Its group is given where it is attached.
+    pub params: Params,
+    /// When it begins, counted from when its application does. Of a forked one: from the fork.
+    pub delay: Nanos,
+    /// What it does; at the end of it, it ends.
+    pub steps: Vec<Step>,
+}
+
+/// Tasks that belong together, on one machine, and what they share.
+#[derive(Clone, PartialEq, Default, Debug)]
+pub struct Application {
+    /// What they share: a name, for messages, and what it is.
+    pub objects: Vec<(String, Object)>,
+    /// The tasks that are there from the beginning.
+    pub tasks: Vec<TaskSpec>,
+}
+
+impl Application {
+    /// Adds an object.
+    pub fn share(&mut self, name: impl Into<String>, object: Object) -> ObjectId {
+        let id = ObjectId(u32::try_from(self.objects.len()).expect("an application has fewer than 2^32 objects"));
+        self.objects.push((name.into(), object));
+        id
+    }
+}

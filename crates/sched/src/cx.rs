@@ -204,6 +204,14 @@ impl<'a> Cx<'a> {
         self.truth.will_pick(cpu)
     }
 
+    /// Whether `cpu` is a vCPU that has no CPU at this moment, as far as the policy is shown that (`vcpu_is_preempted`): it answers
+    /// nobody now.
+    #[inline]
+    #[must_use]
+    pub fn preempted(&self, cpu: CpuId) -> bool {
+        self.truth.is_shown_preempted(cpu)
+    }
+
     /// An idle CPU that `e` may run on and that nobody has called yet: the last one of `e` if it can be, else the lowest.
     #[must_use]
     pub fn idle_cpu_for(&self, e: EntityId) -> Option<CpuId> {

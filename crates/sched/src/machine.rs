@@ -82,6 +82,21 @@ pub enum Input {
         /// How much.
         time: Nanos,
     },
+    /// `cpu` is a vCPU that has no CPU from now on: until it thaws it gets no put, no pick and no charge, and whatever is due there
+    /// waits.
+    Freeze {
+        /// Which.
+        cpu: CpuId,
+        /// Whether its CPU was taken away; otherwise it has halted.
+        preempted: bool,
+    },
+    /// `cpu` goes on.
+    Thaw {
+        /// Which.
+        cpu: CpuId,
+        /// How much of the time it was frozen its steal clock tells: whoever runs there is not charged for it.
+        stolen: Nanos,
+    },
 }
 
 /// What the driver is to do.
@@ -294,7 +309,8 @@ impl Machine {
 
     /// Passes on a fact. Several may come at one instant; [`settle`](Machine::settle) decides afterwards.
     ///
-    /// Panics when the fact contradicts the truth: a wake-up of who is not blocked, a block where nobody runs.
+    /// Panics when the fact contradicts the truth: a wake-up of who is not blocked, a block where nobody runs, a kick that arrives
+    /// at a frozen CPU.
     #[inline]
     pub fn input(&mut self, now: Instant, input: Input) {
         self.advance(now);
@@ -308,6 +324,7 @@ impl Machine {
                 self.leave_cpu(cpu, State::Waiting, Why::Expired);
             }
             Input::Kicked { cpu } => {
+                self.truth.expect_awake(cpu);
                 if self.truth.kick_arrived(cpu) {
                     self.reschedule(cpu);
                 }
@@ -330,6 +347,8 @@ impl Machine {
                     self.policy.charge(e, ran, &mut Cx::new(&mut self.truth, cpu));
                 }
             }
+            Input::Freeze { cpu, preempted } => self.truth.freeze(cpu, preempted),
+            Input::Thaw { cpu, stolen } => self.truth.thaw(cpu, stolen),
         }
     }
 
@@ -348,6 +367,7 @@ impl Machine {
     /// Charges who runs on `cpu`, empties the seat and lets the policy have them back.
     #[inline]
     fn leave_cpu(&mut self, cpu: CpuId, to: State, why: Why) {
+        self.truth.expect_awake(cpu);
         self.charge(cpu);
         let entity = self.truth.vacate(cpu, to);
         self.truth.need(cpu);
@@ -399,6 +419,7 @@ impl Machine {
         if cell.at > self.truth.now {
             return; // It was cleared or put off while it was on its way.
         }
+        self.truth.expect_awake(cell.on);
         self.truth.alarms.set(alarm, cell.on, Instant::NEVER);
         self.policy.alarm(alarm, &mut Cx::new(&mut self.truth, cell.on));
     }
@@ -454,7 +475,18 @@ impl Machine {
         self.truth.now = now;
     }
 
+    /// From now on the policy may see which CPUs are frozen ([`Cx::preempted`]); otherwise it cannot.
+    pub fn show_preempted(&mut self) {
+        self.truth.shows_preempted = true;
+    }
+
     // ---- What is known ----
+
+    /// Whether `cpu` is frozen.
+    #[must_use]
+    pub fn is_frozen(&self, cpu: CpuId) -> bool {
+        self.truth.is_frozen(cpu)
+    }
 
     /// The instant of the last call.
     #[must_use]

@@ -76,6 +76,15 @@ pub(crate) struct Truth {
     needy_count: usize,
     /// CPUs a kick is on its way to.
     kicked: CpuSet,
+    /// vCPUs without a CPU.
+    frozen: CpuSet,
+    frozen_count: usize,
+    /// Those of them whose CPU was taken away.
+    preempted: CpuSet,
+    /// Those of them that pick as soon as they thaw.
+    deferred: CpuSet,
+    /// Whether the policy is shown who is frozen.
+    pub(crate) shows_preempted: bool,
     /// How many picks one settle may take, before it is clear that it never ends.
     pub(crate) picks_most: usize,
     /// The CPU that gives up an entity or picks at this moment.
@@ -118,6 +127,11 @@ impl Truth {
             needy: CpuSet::EMPTY,
             needy_count: 0,
             kicked: CpuSet::EMPTY,
+            frozen: CpuSet::EMPTY,
+            frozen_count: 0,
+            preempted: CpuSet::EMPTY,
+            deferred: CpuSet::EMPTY,
+            shows_preempted: false,
             picks_most: 64 + 2 * host.cpus * host.cpus,
             deciding: None,
             slots: Vec::new(),
@@ -304,7 +318,15 @@ impl Truth {
 
     #[inline]
     pub(crate) fn will_pick(&self, cpu: CpuId) -> bool {
-        self.needy.contains(cpu) || self.kicked.contains(cpu) || self.deciding == Some(cpu)
+        self.deciding == Some(cpu) || self.will_pick_here(cpu)
+    }
+
+    /// Whether `cpu` picks without being asked again.
+    #[inline]
+    fn will_pick_here(&self, cpu: CpuId) -> bool {
+        self.needy.contains(cpu)
+            || self.kicked.contains(cpu)
+            || (self.frozen_count > 0 && self.deferred.contains(cpu))
     }
 
     pub(crate) fn idle_cpu_for(&self, e: EntityId) -> Option<CpuId> {
@@ -327,6 +349,10 @@ impl Truth {
     /// Makes `cpu` pick in this settle.
     #[inline]
     pub(crate) fn need(&mut self, cpu: CpuId) {
+        if self.is_frozen(cpu) {
+            self.deferred.insert(cpu);
+            return;
+        }
         if self.needy.insert(cpu) {
             self.needy_count += 1;
             self.touch(cpu);
@@ -336,14 +362,14 @@ impl Truth {
     #[inline]
     pub(crate) fn kick(&mut self, cpu: CpuId) {
         assert!(cpu.index() < self.host.cpus, "{cpu:?} is not on this machine");
-        match self.kicks {
-            Kicks::Immediate => self.need(cpu),
-            Kicks::Delivered if self.needy.contains(cpu) || self.kicked.contains(cpu) => {}
-            Kicks::Delivered => {
-                self.kicked.insert(cpu);
-                self.seats[cpu.index()].kick_told = false;
-                self.touch(cpu);
-            }
+        // Whoever is frozen has to be fetched, however fast that goes.
+        if self.kicks == Kicks::Immediate && !self.is_frozen(cpu) {
+            return self.need(cpu);
+        }
+        if !self.will_pick_here(cpu) {
+            self.kicked.insert(cpu);
+            self.seats[cpu.index()].kick_told = false;
+            self.touch(cpu);
         }
     }
 
@@ -372,9 +398,7 @@ impl Truth {
         let cpu = self.needy.first().expect("counted");
         self.needy.remove(cpu);
         self.needy_count -= 1;
-        if self.kicks == Kicks::Delivered {
-            self.kicked.remove(cpu);
-        }
+        self.kicked.remove(cpu);
         Some(cpu)
     }
 
@@ -386,8 +410,52 @@ impl Truth {
         }
     }
 
+    // ---- Frozen CPUs ----
+
+    #[inline]
+    pub(crate) fn is_frozen(&self, cpu: CpuId) -> bool {
+        self.frozen_count > 0 && self.frozen.contains(cpu)
+    }
+
+    #[inline]
+    pub(crate) fn is_shown_preempted(&self, cpu: CpuId) -> bool {
+        self.shows_preempted && self.preempted.contains(cpu)
+    }
+
+    /// Law 13: nothing goes on on a frozen CPU.
+    #[inline]
+    pub(crate) fn expect_awake(&self, cpu: CpuId) {
+        assert!(!self.is_frozen(cpu), "law 13: {cpu:?} is frozen");
+    }
+
+    pub(crate) fn freeze(&mut self, cpu: CpuId, preempted: bool) {
+        assert!(self.frozen.insert(cpu), "law 13: {cpu:?} is frozen already");
+        self.frozen_count += 1;
+        if preempted {
+            self.preempted.insert(cpu);
+        }
+        if self.needy_count > 0 && self.needy.remove(cpu) {
+            self.needy_count -= 1;
+            self.deferred.insert(cpu);
+        }
+    }
+
+    pub(crate) fn thaw(&mut self, cpu: CpuId, stolen: Nanos) {
+        assert!(self.frozen.remove(cpu), "law 13: {cpu:?} thaws but is not frozen");
+        self.frozen_count -= 1;
+        self.preempted.remove(cpu);
+        let seat = &mut self.seats[cpu.index()];
+        seat.since = seat.since.saturating_add(stolen).min(self.now);
+        if self.deferred.remove(cpu) {
+            self.need(cpu);
+        }
+    }
+
     #[inline]
     pub(crate) fn take_ran(&mut self, cpu: CpuId) -> Option<(EntityId, Nanos)> {
+        if self.is_frozen(cpu) {
+            return None;
+        }
         let seat = &mut self.seats[cpu.index()];
         let entity = seat.entity.filter(|_| seat.since != self.now)?;
         let ran = self.now.since(seat.since);

@@ -158,8 +158,8 @@ pub enum Event {
         /// Its CPU that the entity is.
         cpu: CpuId,
     },
-    /// This CPU of a guest has lost the CPU it ran on: until it thaws, nothing goes on here, and whoever runs here gets nothing. The
-    /// guest is not told. A CPU is not frozen while it idles and has given its CPU away.
+    /// This CPU of a guest has no CPU to run on, because that was taken away or because it has halted: until it thaws, nothing goes
+    /// on here, and whoever runs here gets nothing.
     Freeze {
         /// Which.
         cpu: CpuId,
@@ -248,6 +248,8 @@ impl From<Input> for Event {
             Input::Alarm { alarm } => Event::Alarm { alarm },
             Input::Pause { entity } => Event::Pause { entity },
             Input::Ran { cpu, time } => Event::Ran { cpu, time },
+            Input::Freeze { cpu, .. } => Event::Freeze { cpu },
+            Input::Thaw { cpu, .. } => Event::Thaw { cpu },
         }
     }
 }

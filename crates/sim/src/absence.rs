@@ -2,7 +2,7 @@
 
 use crate::floor::Pending;
 use crate::host::Host;
-use sched::{CpuId, EntityId, Input, Nanos, State};
+use sched::{CpuId, EntityId, Input, Instant, Nanos, State};
 
 impl Host<'_> {
     /// `cpu` has no CPU from now on; `preempted`: that was taken away.
@@ -27,11 +27,19 @@ impl Host<'_> {
         }
     }
 
+    /// What had to wait is due now, in the order of all that is due.
     fn catch_up(&mut self, cpu: CpuId, what: Pending) {
+        let now = self.floor.now;
         match what {
-            Pending::Release(entity) => self.released(entity),
-            Pending::Kick => self.input(Input::Kicked { cpu }),
-            Pending::Alarm(number) => self.alarm(number),
+            Pending::Release(entity) => {
+                if self.floor.tasks[entity.index()].is_some_and(|task| task.id == entity) {
+                    self.floor.releases.set(entity.index(), now);
+                }
+            }
+            Pending::Kick => self.floor.kicks.set(cpu.index(), now),
+            // It may have been put off meanwhile.
+            Pending::Alarm(number) if self.floor.alarms.get(number) != Instant::NEVER => {}
+            Pending::Alarm(number) => self.floor.alarms.set(number, now),
             Pending::Departure(entity) => self.detach(entity),
         }
     }

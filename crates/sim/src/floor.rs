@@ -21,6 +21,8 @@ pub(crate) struct Running {
     last: Option<EntityId>,
     /// Of a CPU of a guest: whether it has no CPU itself.
     pub(crate) absent: bool,
+    /// Of a CPU of a guest: when it last got one.
+    came: Instant,
 }
 
 impl Running {
@@ -53,6 +55,7 @@ const IDLE: Running = Running {
     until: Instant::NEVER,
     last: None,
     absent: false,
+    came: Instant::ZERO,
 };
 
 /// What has become of a vCPU on its host.
@@ -192,9 +195,9 @@ impl Floor {
         Some(alarm)
     }
 
-    /// An interrupt takes a guest to its host and back.
+    /// An interrupt takes a guest to its host and back; what waited for it to come there comes along.
     pub(crate) fn interrupt(&mut self, cpu: CpuId) {
-        if self.is_guest {
+        if self.is_guest && self.cpus[cpu.index()].came != self.now {
             self.delay(cpu, self.costs.exit);
         }
     }
@@ -239,6 +242,7 @@ impl Floor {
     pub(crate) fn come(&mut self, cpu: CpuId) {
         let now = self.now;
         self.cpus[cpu.index()].absent = false;
+        self.cpus[cpu.index()].came = now;
         if let Some(entity) = self.cpus[cpu.index()].entity {
             let running = &mut self.cpus[cpu.index()];
             running.paid = now;
@@ -328,7 +332,7 @@ impl Floor {
         if running.done.min(running.until) != Instant::NEVER {
             self.stopped.push(cpu);
         }
-        let entered = running.paid <= self.now;
+        let pays = running.done != Instant::NEVER;
         running.entity = None;
         running.last = Some(entity);
         running.done = Instant::NEVER;
@@ -338,7 +342,8 @@ impl Floor {
         let Some(task) = self.tasks[entity.index()].as_mut().filter(|task| task.id == entity) else { return };
         task.progress.pause_spinning(self.now);
         if matches!(task.progress.workload, Workload::Vcpu) {
-            if entered {
+            // While it pays for its way in, it is not there yet.
+            if !pays {
                 self.moves.push(Move::Leaves(entity));
             }
             self.counts.preemptions += u64::from(task.progress.begun);

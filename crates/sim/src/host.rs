@@ -216,6 +216,12 @@ impl<'a> Host<'a> {
         self.tasks.seed = seed;
     }
 
+    /// Inputs that its machine has accepted.
+    #[must_use]
+    pub fn inputs(&self) -> u64 {
+        self.inputs
+    }
+
     /// Why it cannot go on, if it cannot.
     #[must_use]
     pub fn stuck(&self) -> Option<&Stuck> {
@@ -470,7 +476,8 @@ impl<'a> Host<'a> {
         progress.open += 1;
         let wakes = progress.open == 1 && !progress.paused;
         let deadline = due + jobs.deadline;
-        let next = (due + jobs.period).round_up(slack);
+        // Those that came while its CPU was away come now.
+        let next = (due + jobs.period).round_up(slack).max(now);
         self.floor.counts.releases += 1;
         self.floor.releases.set(index, next);
         self.show(|| Event::Release { entity, deadline });

@@ -207,7 +207,8 @@ impl World<'_> {
 
     fn leave(&mut self, number: usize) {
         let Vcpu { guest, cpu, doing, .. } = self.vcpus[number];
-        if doing == Doing::Halted {
+        // Who has halted may have been woken again before its host looked.
+        if matches!(doing, Doing::Halted | Doing::Ready) {
             return;
         }
         let machine = &mut self.machines[guest.index()];

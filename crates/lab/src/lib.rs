@@ -6,6 +6,7 @@
 mod audit;
 pub mod book;
 mod choose;
+pub mod costs;
 mod duration;
 pub mod fuzz;
 #[cfg(doctest)]

@@ -400,18 +400,6 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// Who spins on `cpu` has done so for long.
-    fn spin_on(&mut self, cpu: CpuId, entity: EntityId) {
-        let now = self.floor.now;
-        let halts = self.guest.is_some_and(|guest| matches!(guest.spinning, Spinning::Paravirt { .. }));
-        let again = if halts { None } else { self.guest.and_then(|guest| guest.pause_loop) };
-        let again = again.map(|pause_loop| pause_loop.window);
-        self.floor.task(entity).progress.left = again;
-        self.floor.cpus[cpu.index()].done = again.map_or(Instant::NEVER, |window| now.saturating_add(window));
-        self.floor.arm(cpu);
-        self.floor.spinners.push((cpu, halts));
-    }
-
     fn complete(&mut self, cpu: CpuId, entity: EntityId) {
         let now = self.floor.now;
         self.show(|| Event::Complete { entity });

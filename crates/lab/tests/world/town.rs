@@ -60,7 +60,7 @@ pub(crate) fn forever(body: Vec<Step>) -> Step {
 }
 
 pub(crate) fn task(name: &str, steps: Vec<Step>) -> TaskSpec {
-    TaskSpec { name: name.to_string(), params: Params::default(), delay: Nanos::ZERO, steps }
+    TaskSpec { name: name.to_string(), params: Params::default(), delay: Nanos::ZERO.into(), steps }
 }
 
 /// An application of these tasks and objects.

@@ -225,8 +225,7 @@ impl WorldAuditor {
             let present = self.machines[machine.index()].cpus[on.index()].present;
             (present && *due < self.now).then_some((*alarm, *due))
         };
-        let overdue: Vec<(Alarm, Instant)> =
-            self.machines[machine.index()].alarms.iter().filter_map(overdue).collect();
+        let overdue: Vec<(Alarm, Instant)> = self.machines[machine.index()].alarms.iter().filter_map(overdue).collect();
         for (alarm, due) in overdue {
             self.find(Rule::Delivery, None, format!("{alarm:?} of {machine}, due at {due}, never went off"));
         }

@@ -62,7 +62,7 @@ pub(crate) enum Op {
 pub(crate) struct Recipe {
     pub(crate) name: String,
     pub(crate) params: Params,
-    pub(crate) delay: Nanos,
+    pub(crate) delay: Length,
     pub(crate) code: Arc<Code>,
 }
 

@@ -2,7 +2,7 @@
 
 use super::shared::{self, Held, Shared};
 use super::standing::{Standing, Waiting};
-use super::{Code, Object, ObjectId, Op, TimerMode};
+use super::{Code, Length, Object, ObjectId, Op, TimerMode};
 use crate::guest::Spinning;
 use crate::host::Host;
 use sched::{CpuId, EntityId, Input, Instant, Nanos, Wake};
@@ -212,18 +212,26 @@ impl Host<'_> {
 
     fn timer(&mut self, cpu: CpuId, entity: EntityId, timer: u8, period: Nanos, mode: TimerMode) -> Then {
         let now = self.floor.now;
-        let timers = &mut self.tasks.of(entity).timers;
+        let standing = self.tasks.of(entity);
         let timer = usize::from(timer);
-        if timers.len() <= timer {
-            timers.resize(timer + 1, Instant::NEVER);
+        if standing.timers.len() <= timer {
+            standing.timers.resize(timer + 1, standing.began);
         }
-        let first = timers[timer] == Instant::NEVER;
-        let end = if first { now.saturating_add(period) } else { timers[timer] };
-        // Without a wait, relative timers begin anew; absolute ones keep their beat.
-        let from = if mode == TimerMode::Relative { end.max(now) } else { end };
-        timers[timer] = from.saturating_add(period);
+        let mut end = standing.timers[timer].saturating_add(period);
+        match mode {
+            TimerMode::Relative => end = end.max(now),
+            TimerMode::Absolute => {}
+            TimerMode::Skipping => {
+                let passed = now.saturating_since(end).as_ns() / period.as_ns();
+                end = end.saturating_add(period.saturating_mul(passed));
+                if end < now {
+                    end = end.saturating_add(period);
+                }
+            }
+        }
+        standing.timers[timer] = end;
         if end <= now {
-            self.tasks.of(entity).due = now;
+            self.tasks.of(entity).due = end;
             return Then::On;
         }
         self.sleep_until(cpu, entity, end)
@@ -292,9 +300,11 @@ impl Host<'_> {
         self.tasks.object(id).waiters.push_back((entity, 0));
         self.begin_wait(entity, id);
         self.check_cycle(entity, id);
-        if !spins {
-            return self.rest(cpu);
-        }
+        if spins { self.spin(cpu, entity, id) } else { self.rest(cpu) }
+    }
+
+    /// `entity`, which waits for an object, does so on its CPU.
+    fn spin(&mut self, cpu: CpuId, entity: EntityId, id: ObjectId) -> Then {
         let limit = self.spin_limit(id);
         let now = self.floor.now;
         let progress = &mut self.floor.task(entity).progress;
@@ -311,15 +321,30 @@ impl Host<'_> {
     }
 
     /// How long a spinner spins before something else happens.
-    pub(crate) fn spin_limit(&mut self, id: ObjectId) -> Option<Nanos> {
+    fn spin_limit(&mut self, id: ObjectId) -> Option<Nanos> {
         let guest = self.guest?;
-        if let Spinning::Paravirt { limit } = guest.spinning {
+        if let Spinning::Paravirt { limit } = guest.spinning
+            && self.tasks.object(id).is_lock()
+        {
             // Who sees that the owner does not run need not wait for it on a CPU.
             let owner = self.tasks.object(id).owner().and_then(|owner| self.floor.task(owner).last_cpu);
             let futile = guest.shows_preempted && owner.is_some_and(|cpu| self.floor.cpus[cpu.index()].absent);
             return Some(if futile { Nanos::ns(1) } else { limit });
         }
         guest.pause_loop.map(|pause_loop| pause_loop.window)
+    }
+
+    /// Who spins on `cpu` has done so for long.
+    pub(crate) fn spin_on(&mut self, cpu: CpuId, entity: EntityId) {
+        let now = self.floor.now;
+        let Some(guest) = self.guest else { return };
+        let Waiting::Object(id) = self.tasks.of(entity).waiting else { return };
+        let halts = matches!(guest.spinning, Spinning::Paravirt { .. }) && self.tasks.object(id).is_lock();
+        let again = if halts { None } else { guest.pause_loop.map(|pause_loop| pause_loop.window) };
+        self.floor.task(entity).progress.left = again;
+        self.floor.cpus[cpu.index()].done = again.map_or(Instant::NEVER, |window| now.saturating_add(window));
+        self.floor.arm(cpu);
+        self.floor.spinners.push((cpu, halts));
     }
 
     fn unlock(&mut self, entity: EntityId, id: ObjectId) -> Then {
@@ -359,7 +384,7 @@ impl Host<'_> {
     pub(crate) fn try_again(&mut self, entity: EntityId) {
         let Waiting::Object(id) = self.tasks.of(entity).waiting else { return };
         let object = self.tasks.object(id);
-        if object.owner().is_some() {
+        if object.owner().is_some() || !object.is_lock() {
             return;
         }
         object.give(Some(entity));
@@ -408,12 +433,17 @@ impl Host<'_> {
 
     fn barrier(&mut self, cpu: CpuId, entity: EntityId, id: ObjectId) -> Then {
         let object = self.tasks.object(id);
-        let Held::Barrier { parties } = object.held else { unreachable!("a barrier is one") };
+        let Held::Barrier { parties, spins } = object.held else { unreachable!("a barrier is one") };
         if object.waiters.len() + 1 < parties as usize {
-            return self.wait_for(cpu, entity, id, 0);
+            if !spins {
+                return self.wait_for(cpu, entity, id, 0);
+            }
+            object.waiters.push_back((entity, 0));
+            self.begin_wait(entity, id);
+            return self.spin(cpu, entity, id);
         }
         while let Some((waiter, _)) = self.tasks.object(id).waiters.pop_front() {
-            self.grant(waiter, entity, false);
+            if spins { self.end_spin(waiter) } else { self.grant(waiter, entity, false) }
         }
         Then::On
     }
@@ -520,7 +550,7 @@ impl Host<'_> {
         name: &str,
         params: sched::Params,
         code: Arc<Code>,
-        delay: Nanos,
+        delay: Length,
         application: u32,
         parent: Option<EntityId>,
     ) -> Result<EntityId, sched::Refused> {
@@ -533,6 +563,9 @@ impl Host<'_> {
         }
         let mut standing = Standing::new(code, number, application, parent);
         standing.name = name.into();
+        let seed = self.tasks.seed;
+        let delay = standing.draw(delay, seed);
+        standing.began = self.floor.now.saturating_add(delay);
         self.tasks.standings[entity.index()] = Some(Box::new(standing));
         if delay.is_zero() {
             self.rouse(entity, Wake::New { parent });

@@ -12,7 +12,7 @@ pub(crate) type Queue = VecDeque<(EntityId, u64)>;
 pub(crate) enum Held {
     Lock { owner: Option<EntityId>, spins: bool },
     Condition,
-    Barrier { parties: u32 },
+    Barrier { parties: u32, spins: bool },
     Semaphore { count: u32, most: u32 },
     Pipe { capacity: u64, filled: u64 },
 }
@@ -34,7 +34,8 @@ impl Shared {
             Object::Mutex => Held::Lock { owner: None, spins: false },
             Object::Spin => Held::Lock { owner: None, spins: true },
             Object::Condition => Held::Condition,
-            Object::Barrier { parties } => Held::Barrier { parties },
+            Object::Barrier { parties } => Held::Barrier { parties, spins: false },
+            Object::SpinBarrier { parties } => Held::Barrier { parties, spins: true },
             Object::Semaphore { most } => Held::Semaphore { count: 0, most },
             Object::Pipe { capacity } => Held::Pipe { capacity, filled: 0 },
         };
@@ -57,7 +58,12 @@ impl Shared {
 
     /// Whether whoever waits for it spins.
     pub(crate) fn spins(&self) -> bool {
-        matches!(self.held, Held::Lock { spins: true, .. })
+        matches!(self.held, Held::Lock { spins: true, .. } | Held::Barrier { spins: true, .. })
+    }
+
+    /// Whether it is a lock.
+    pub(crate) fn is_lock(&self) -> bool {
+        matches!(self.held, Held::Lock { .. })
     }
 
     /// What it is called in a sentence.

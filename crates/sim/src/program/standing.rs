@@ -26,7 +26,9 @@ pub(crate) struct Standing {
     pub(crate) next: u32,
     /// Rounds left, of each loop it is in.
     pub(crate) rounds: [u64; LOOPS_MOST],
-    /// When each of its timers ends next; in the order of their numbers.
+    /// When it began.
+    pub(crate) began: Instant,
+    /// When the last period of each of its timers ended; in the order of their numbers.
     pub(crate) timers: Vec<Instant>,
     /// Its random draws, once it has drawn.
     draws: Option<Box<Draws>>,
@@ -58,6 +60,7 @@ impl Standing {
             code,
             next: 0,
             rounds: [0; LOOPS_MOST],
+            began: Instant::ZERO,
             timers: Vec::new(),
             draws: None,
             number,

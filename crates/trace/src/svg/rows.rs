@@ -176,7 +176,7 @@ fn bars(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, row: &Row, la
             }
             State::Waiting => waiting.block(left, y + BASE - WAIT, (right - left).max(THINNEST), WAIT),
             State::Held(_) => held.line(&[(left, y + BASE - Px::of(3)), (right, y + BASE - Px::of(3))]),
-            State::Blocked => {}
+            State::Stolen(_) | State::Blocked => {}
         }
     }
     lower(canvas, legend, &waiting, &held);
@@ -214,7 +214,7 @@ fn columns(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, grid: &Gri
         match state {
             State::Waiting => waiting.block(left, y + BASE - WAIT, right - left, WAIT),
             State::Held(_) => held.line(&[(left, y + BASE - Px::of(3)), (right, y + BASE - Px::of(3))]),
-            State::Running(_) | State::Blocked => {}
+            State::Running(_) | State::Stolen(_) | State::Blocked => {}
         }
     }
     lower(canvas, legend, &waiting, &held);

@@ -85,6 +85,8 @@ struct Alphabet {
     some: char,
     waiting: char,
     held: char,
+    /// Its CPU was frozen.
+    stolen: char,
     blocked: char,
     missed: char,
     /// In a CPU's row: an entity without a letter.
@@ -104,6 +106,7 @@ impl Glyphs {
                 some: '-',
                 waiting: '.',
                 held: ':',
+                stolen: '~',
                 blocked: '_',
                 missed: '!',
                 other: '*',
@@ -118,6 +121,7 @@ impl Glyphs {
                 some: '░',
                 waiting: '·',
                 held: '×',
+                stolen: '≈',
                 blocked: '─',
                 missed: '!',
                 other: '*',
@@ -249,6 +253,7 @@ impl<'a> Picture<'a> {
         match tally.longest(|_| true) {
             Some((State::Waiting, _)) => self.alphabet.waiting,
             Some((State::Held(_), _)) => self.alphabet.held,
+            Some((State::Stolen(_), _)) => self.alphabet.stolen,
             Some((State::Blocked | State::Running(_), _)) => self.alphabet.blocked,
             None => ' ',
         }

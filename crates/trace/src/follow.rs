@@ -218,6 +218,12 @@ impl Follower {
         if let Some(State::Running(cpu)) = open.state { Some((cpu, open.from)) } else { None }
     }
 
+    /// Who runs on `cpu`, and since when, if somebody does.
+    pub(crate) fn running_on(&self, cpu: CpuId) -> Option<(EntityId, Instant)> {
+        let entity = self.seats.get(cpu.index()).copied().flatten()?;
+        self.running(entity).map(|(_, from)| (entity, from))
+    }
+
     /// Everything has happened: tells the rest. Says when the last event was.
     pub fn finish(mut self, tell: &mut Tell<'_>) -> Instant {
         self.flush(tell);

@@ -36,5 +36,6 @@ pub use job::Job;
 pub use text::{TextError, TextWriter, WorldTextWriter};
 pub use timeline::{Timeline, TimelineBuilder};
 pub use world::{
-    Links, MACHINES_MAX, MachineHeader, MachineId, WorldHeader, WorldSink, WorldTimeline, WorldTimelineBuilder, WorldTrace,
+    Links, MACHINES_MAX, MachineHeader, MachineId, WorldHeader, WorldSink, WorldTimeline, WorldTimelineBuilder,
+    WorldTrace,
 };

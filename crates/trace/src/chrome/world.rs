@@ -30,6 +30,8 @@ struct Scribe<W: Write> {
     /// `None`: there can be no such world, and the error has been kept.
     levels: Option<Levels>,
     machines: Vec<Machine>,
+    /// Whether everything has happened.
+    over: bool,
     pen: Pen<W>,
 }
 
@@ -43,14 +45,14 @@ struct Machine {
     /// The track below that of CPU 0 which tells what ran there in guests, if there are any; the others follow.
     within: Option<u64>,
     /// Of each vCPU among its entities, its last run that has come to an end, and where that was.
-    runs: BTreeMap<EntityId, (CpuId, Instant, Instant)>,
+    runs: BTreeMap<EntityId, (CpuId, Span)>,
 }
 
 impl<W: Write> WorldChromeWriter<W> {
     /// Writes what is known from the start. `to` need not be buffered.
     pub fn new(to: W, header: &WorldHeader) -> WorldChromeWriter<W> {
         let (followers, touched) = (Vec::new(), BTreeSet::new());
-        let mut scribe = Scribe { levels: None, machines: Vec::new(), pen: Pen::new(to, FIRST_TRACK) };
+        let mut scribe = Scribe { levels: None, machines: Vec::new(), over: false, pen: Pen::new(to, FIRST_TRACK) };
         match Levels::new(header) {
             Ok(levels) => scribe.levels = Some(levels),
             Err(error) => {
@@ -82,6 +84,7 @@ impl<W: Write> WorldChromeWriter<W> {
             let (end, all) = (levels.now(), levels.header.ids());
             self.touched.extend(all.clone());
             self.flush(end);
+            self.scribe.over = true;
             // A host before its guests: what ran in these is looked up in what has been told of the host.
             for id in all {
                 let follower = self.followers[id.index()].take().expect("nobody is asked now");
@@ -136,28 +139,39 @@ impl<W: Write> Scribe<W> {
         self.machines[id.index()].tracks.write(&mut self.pen, fact);
         let (Fact::Span { entity, span, .. }, Some(levels)) = (*fact, &self.levels) else { return };
         let State::Running(cpu) = span.state else { return };
-        if levels.links.vcpu(id, entity).is_some() {
-            self.machines[id.index()].runs.insert(entity, (cpu, span.from, span.to));
+        let (below, above) = (levels.links.vcpu(id, entity), levels.links.entity(id, cpu));
+        if let Some((guest, vcpu)) = below {
+            self.machines[id.index()].runs.insert(entity, (cpu, span));
+            // Whoever ran in the guest at the end of this runs on, elsewhere; at the end of the file their own runs end, too.
+            let now = followers[guest.index()].as_ref().filter(|_| !self.over);
+            if let Some((task, from)) = now.and_then(|follower| follower.running_on(vcpu))
+                && from < span.to
+            {
+                self.within(guest, (task, entity), cpu, Span { from: from.max(span.from), ..span });
+            }
         }
-        let machine = &self.machines[id.index()];
-        let Some(above) = machine.host else { return };
-        let Some(vcpu) = levels.links.entity(id, cpu) else { return };
-        let host = &self.machines[above.index()];
-        let (Some(seat), Some(within)) = (seat(host, followers[above.index()].as_ref(), vcpu, span), host.within) else {
-            return;
-        };
-        let name = json(&format!("{}: {}", machine.name, machine.tracks.name(entity)));
-        let args = format_args!("\"entity\":\"{entity}\",\"machine\":\"{id}\",\"vcpu\":\"{vcpu}\"");
-        let looks = format!("\"name\":{name},\"cat\":\"guest\"");
-        self.pen.slice(&looks, host.tracks.places.cpus, within + seat.index() as u64, span, args);
+        let Some(host) = self.machines[id.index()].host else { return };
+        let Some(vcpu) = above else { return };
+        // What ran before that has been told when it came to an end.
+        let last =
+            self.machines[host.index()].runs.get(&vcpu).filter(|(_, run)| run.from < span.to && span.to <= run.to);
+        let now = || followers[host.index()].as_ref()?.running(vcpu).filter(|(_, from)| *from < span.to);
+        let seat = last.map(|&(cpu, run)| (cpu, run.from)).or_else(now);
+        if let Some((cpu, from)) = seat {
+            self.within(id, (entity, vcpu), cpu, Span { from: from.max(span.from), ..span });
+        }
     }
-}
 
-/// Where `vcpu` of this host ran throughout `span`, if it did.
-fn seat(host: &Machine, follower: Option<&Follower>, vcpu: EntityId, span: Span) -> Option<CpuId> {
-    let last = host.runs.get(&vcpu).filter(|(_, from, to)| *from <= span.from && span.to <= *to);
-    let now = || follower?.running(vcpu).filter(|(_, from)| *from <= span.from).map(|(cpu, _)| cpu);
-    last.map(|(cpu, ..)| *cpu).or_else(now)
+    /// A task of a guest ran, while its vCPU did on `seat` of the host.
+    fn within(&mut self, guest: MachineId, (task, vcpu): (EntityId, EntityId), seat: CpuId, span: Span) {
+        let machine = &self.machines[guest.index()];
+        let Some(host) = machine.host.map(|host| &self.machines[host.index()]) else { return };
+        let Some(first) = host.within else { return };
+        let name = json(&format!("{}: {}", machine.name, machine.tracks.name(task)));
+        let args = format_args!("\"entity\":\"{task}\",\"machine\":\"{guest}\",\"vcpu\":\"{vcpu}\"");
+        let looks = format!("\"name\":{name},\"cat\":\"guest\"");
+        self.pen.slice(&looks, host.tracks.places.cpus, first + seat.index() as u64, span, args);
+    }
 }
 
 /// The header of a machine, as a member of an object.

@@ -292,9 +292,7 @@ fn fields(line: &mut Cursor<'_>) -> Result<Event, Wrong> {
         },
         "release" => Event::Release { entity: line.entity()?, deadline: line.instant("deadline")? },
         "complete" => Event::Complete { entity: line.entity()? },
-        "vcpu" => {
-            Event::Vcpu { entity: line.entity()?, guest: line.machine_in("guest")?, cpu: line.cpu()? }
-        }
+        "vcpu" => Event::Vcpu { entity: line.entity()?, guest: line.machine_in("guest")?, cpu: line.cpu()? },
         "freeze" => Event::Freeze { cpu: line.cpu()? },
         "thaw" => Event::Thaw { cpu: line.cpu()? },
         "stop" => Event::Stop { cpu: line.cpu()?, entity: line.entity()? },

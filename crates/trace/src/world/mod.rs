@@ -57,9 +57,9 @@ impl MachineHeader {
             return Err(format!("{id} has {cpus} CPUs; right would be 1 to {CPUS_MAX}"));
         }
         match self.host {
-            Some(host) if host >= id => {
-                Err(format!("the host of {id} is {host}, which does not come before it; right would be a host before its guests"))
-            }
+            Some(host) if host >= id => Err(format!(
+                "the host of {id} is {host}, which does not come before it; right would be a host before its guests"
+            )),
             _ => Ok(()),
         }
     }

@@ -63,7 +63,9 @@ impl Levels {
         }
         if self.header.machine(machine).is_none() {
             let count = self.header.machines.len();
-            return Err(wrong(format!("there is no {machine}; right would be one below m{count}, the header's number")));
+            return Err(wrong(format!(
+                "there is no {machine}; right would be one below m{count}, the header's number"
+            )));
         }
         self.now = at;
         match *event {

@@ -15,6 +15,7 @@
 //! Writers are [`Sink`]s: they take events as they happen, and tell at the end what went wrong.
 
 mod axis;
+mod cast;
 pub mod chrome;
 pub mod event;
 pub mod follow;

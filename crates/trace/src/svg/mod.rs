@@ -96,8 +96,7 @@ impl Picture {
         let mut rows: Vec<&Row> = timeline.rows.iter().filter(|row| row.is_in(self.from, self.to)).collect();
         let more = rows.len().saturating_sub(self.rows_most);
         rows.truncate(self.rows_most);
-        let labels = names::labels(rows.iter().copied());
-        let labels = labels.iter().map(|label| names::cut(label, NAME_MOST, "…")).collect();
+        let labels = names::labels(rows.iter().copied(), NAME_MOST, fit);
         Cast { rows, labels, more }
     }
 
@@ -185,6 +184,11 @@ const MARGIN: Px = Px::of(20);
 const BODY: Px = Px::of(62);
 /// The longest name, in columns.
 const NAME_MOST: usize = 24;
+
+/// `text` in at most `most` columns.
+fn fit(text: &str, most: usize) -> String {
+    names::cut(text, most, "…")
+}
 
 /// About how wide `text` is, in letters of `each` hundredths of a pixel: no font can be asked here.
 fn wide(text: &str, each: i64) -> Px {

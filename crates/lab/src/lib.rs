@@ -16,6 +16,7 @@ pub mod knobs;
 pub mod live;
 pub mod problem;
 pub mod report;
+pub mod rtapp;
 mod run;
 pub mod scenario;
 pub mod source;

@@ -142,6 +142,7 @@ fn what_is_given_is_kept() {
         kick: Nanos::us(1),
         tick: Nanos::ns(500),
         timer_slack: slack,
+        ..Costs::NONE
     };
     assert_eq!(scenario.costs, costs);
     let knobs: Vec<&str> = scenario.policy.as_ref().unwrap().knobs.iter().map(|knob| knob.name.as_str()).collect();

@@ -21,6 +21,7 @@ mod run;
 pub mod scenario;
 pub mod source;
 pub mod taskset;
+pub mod workloads;
 
 pub use audit::auditor;
 pub use choose::{Choice, Placement, choose, choose_for_tasks, policy};

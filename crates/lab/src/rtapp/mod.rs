@@ -14,8 +14,6 @@ mod json;
 mod locks;
 mod object;
 mod program;
-#[cfg(test)]
-mod tests;
 mod waits;
 
 use crate::input;

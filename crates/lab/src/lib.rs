@@ -17,10 +17,12 @@ pub mod knobs;
 pub mod live;
 pub mod problem;
 pub mod report;
+pub mod rtapp;
 mod run;
 pub mod scenario;
 pub mod source;
 pub mod taskset;
+pub mod workloads;
 
 pub use audit::auditor;
 pub use choose::{Choice, Placement, choose, choose_for_tasks, policy};

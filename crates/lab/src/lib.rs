@@ -20,6 +20,7 @@ pub mod report;
 mod run;
 pub mod scenario;
 pub mod source;
+pub mod statistics;
 pub mod taskset;
 
 pub use audit::auditor;

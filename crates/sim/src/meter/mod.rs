@@ -14,7 +14,7 @@ pub use promise::Promise;
 use crate::floor::Counts;
 use jobs::Moments;
 use member::tell;
-use sched::{CpuId, EntityId, GroupId, Instant, Nanos, Params};
+use sched::{CpuId, EntityId, GroupId, GroupParams, Instant, Nanos, Params};
 use std::collections::BTreeMap;
 use trace::{Event, Sink};
 
@@ -118,7 +118,8 @@ pub struct Meter {
     present: Vec<Option<usize>>,
     /// By number, as far as anything happened there.
     cpus: Vec<Cpu>,
-    parents: BTreeMap<GroupId, (String, GroupId)>,
+    /// The name of each group, the one above it, and what was asked for it at last.
+    parents: BTreeMap<GroupId, (String, GroupId, GroupParams)>,
     /// Whose job was completed by the last event: what follows tells whether the next one begins at once.
     completed: Option<EntityId>,
 }
@@ -150,7 +151,7 @@ impl Meter {
             self.parents.keys().map(|&group| (group, Measures::default())).collect();
         for member in &self.members {
             let mut group = member.params.group;
-            while let Some((_, parent)) = self.parents.get(&group) {
+            while let Some((_, parent, _)) = self.parents.get(&group) {
                 if let Some(sum) = sums.get_mut(&group) {
                     sum.add(&member.got);
                 }
@@ -158,6 +159,18 @@ impl Meter {
             }
         }
         sums.into_iter().map(|(group, sum)| (group, self.parents[&group].0.clone(), sum)).collect()
+    }
+
+    /// The name of `group` and what was asked for it at last; `None` if it never was.
+    #[must_use]
+    pub fn group(&self, group: GroupId) -> Option<(&str, GroupParams)> {
+        self.parents.get(&group).map(|(name, _, params)| (name.as_str(), *params))
+    }
+
+    /// The group above `group`; `None` of the root.
+    #[must_use]
+    pub fn parent(&self, group: GroupId) -> Option<GroupId> {
+        self.parents.get(&group).map(|&(_, parent, _)| parent)
     }
 
     /// What all got together.
@@ -266,8 +279,13 @@ impl Sink for Meter {
             self.go_on(entity, event);
         }
         match *event {
-            Event::GroupCreated { group, ref name, parent, .. } => {
-                self.parents.insert(group, (name.clone(), parent));
+            Event::GroupCreated { group, ref name, parent, params } => {
+                self.parents.insert(group, (name.clone(), parent, params));
+            }
+            Event::GroupAdjusted { group, params } => {
+                if let Some((_, _, asked)) = self.parents.get_mut(&group) {
+                    *asked = params;
+                }
             }
             Event::Attach { entity, ref name, ref params } => self.attach(entity, name, params, now),
             Event::Detach { entity } => self.detach(entity, now),

@@ -21,6 +21,7 @@ pub mod rtapp;
 mod run;
 pub mod scenario;
 pub mod source;
+pub mod statistics;
 pub mod taskset;
 pub mod workloads;
 

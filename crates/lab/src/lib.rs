@@ -6,6 +6,7 @@
 mod audit;
 pub mod book;
 mod choose;
+pub mod costs;
 mod duration;
 pub mod fuzz;
 #[cfg(doctest)]
@@ -16,10 +17,13 @@ pub mod knobs;
 pub mod live;
 pub mod problem;
 pub mod report;
+pub mod rtapp;
 mod run;
 pub mod scenario;
 pub mod source;
+pub mod statistics;
 pub mod taskset;
+pub mod workloads;
 
 pub use audit::auditor;
 pub use choose::{Choice, Placement, choose, choose_for_tasks, policy};

@@ -4,9 +4,14 @@
 //! [`ObjectId`], the place of the object in its application.
 
 mod code;
+mod interpreter;
 mod length;
+mod shared;
+mod standing;
+mod trouble;
 
 pub(crate) use code::{Code, Op};
+pub(crate) use interpreter::{Crowd, Tasks};
 pub(crate) use length::Draws;
 pub use length::Length;
 
@@ -32,6 +37,11 @@ pub enum Object {
         /// How many.
         parties: u32,
     },
+    /// As a barrier, but whoever waits spins: a parallel program whose threads wait actively (OMP_WAIT_POLICY=active).
+    SpinBarrier {
+        /// How many.
+        parties: u32,
+    },
     /// Counts what was posted and not yet taken, up to `most`; begins at 0. Whoever takes from an empty one blocks.
     Semaphore {
         /// The most it counts to; posts beyond are lost. Range: 1 ….
@@ -47,10 +57,12 @@ pub enum Object {
 /// How a timer counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TimerMode {
-    /// From when the last period ended: a late task is never behind.
+    /// From when the last period ended, or from now if that has passed: a late task is never behind.
     Relative,
-    /// From the first use on, in whole periods: periods that passed meanwhile are not waited for.
+    /// From when the last period ended, even if that has passed: a late task does not wait until it has caught up.
     Absolute,
+    /// The same, but periods that have passed altogether are left out: a late task waits for the next beat (cyclictest).
+    Skipping,
 }
 
 /// One thing a task does.
@@ -60,11 +72,12 @@ pub enum Step {
     Run(Length),
     /// Sleeps for so long.
     Sleep(Length),
-    /// Sleeps until the period of its timer number `timer` (from 0, its own) is over, and begins the next.
+    /// Sleeps until the period of its timer number `timer` (from 0, its own) is over. The first one counts from when the task
+    /// began, after its delay, whenever the timer is first used; each is as long as this step says.
     Timer {
         /// Which of its timers. Range: 0 … 15.
         timer: u8,
-        /// From one end to the next. Range: above zero.
+        /// From the last end to this one. Range: above zero.
         period: Nanos,
         /// From when it counts.
         mode: TimerMode,
@@ -139,8 +152,9 @@ pub struct TaskSpec {
     pub name: String,
     /// What is asked for it. Its group is given where it is attached.
     pub params: Params,
-    /// When it begins, counted from when its application does. Of a forked one: from the fork.
-    pub delay: Nanos,
+    /// When it begins, counted from when its application does. Of a forked one: from the fork. A random one is drawn from the seed of
+    /// the run.
+    pub delay: Length,
     /// What it does; at the end of it, it ends.
     pub steps: Vec<Step>,
 }

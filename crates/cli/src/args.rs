@@ -42,6 +42,9 @@ pub(crate) enum Command {
     /// List the scheduling policies, or explain one
     #[command(after_help = EXIT_CODES)]
     Policies(Policies),
+    /// List the machines whose costs a scenario can take, or show one with the source of every figure
+    #[command(after_help = EXIT_CODES)]
+    Costs(Costs),
     /// Show what it is about: three kinds of work as the kernel schedules them, and under promises
     #[command(after_help = EXIT_CODES)]
     Demo(Demo),
@@ -195,6 +198,15 @@ pub(crate) struct Compare {
 #[derive(Args, Debug)]
 pub(crate) struct Policies {
     /// The one to explain
+    pub(crate) name: Option<String>,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Costs {
+    /// The one to show
     pub(crate) name: Option<String>,
     /// Print as JSON
     #[arg(long)]

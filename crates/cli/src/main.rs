@@ -2,6 +2,7 @@
 
 mod args;
 mod compare;
+mod costs;
 mod demo;
 mod doctor;
 mod output;
@@ -81,6 +82,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Command::Run(args)) => return run::run(&args),
         Some(Command::Compare(args)) => compare::run(&args)?,
         Some(Command::Policies(args)) => policies_list::run(&args)?,
+        Some(Command::Costs(args)) => costs::run(&args)?,
         Some(Command::Demo(args)) => demo::run(&args)?,
         Some(Command::Doctor(args)) => doctor::run(&args)?,
         Some(Command::Restore(args)) => restore::run(&args)?,

@@ -6,6 +6,7 @@
 mod audit;
 pub mod book;
 mod choose;
+pub mod costs;
 mod duration;
 pub mod fuzz;
 #[cfg(doctest)]
@@ -20,6 +21,7 @@ pub mod rtapp;
 mod run;
 pub mod scenario;
 pub mod source;
+pub mod statistics;
 pub mod taskset;
 pub mod workloads;
 

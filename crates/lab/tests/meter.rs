@@ -47,6 +47,7 @@ fn costs(random: &mut Random) -> Costs {
             kick: Nanos::us(2),
             tick: Nanos::us(1),
             timer_slack: Nanos::us(50),
+            ..Costs::NONE
         },
         _ => Costs::NONE,
     }

@@ -506,6 +506,12 @@ impl Machine {
         self.truth.slot(e).state
     }
 
+    /// The CPU `e` runs on or last ran on; its lowest allowed one before it ever ran.
+    #[must_use]
+    pub fn last_cpu(&self, e: EntityId) -> CpuId {
+        self.truth.slot(e).cpu
+    }
+
     /// Whether `e` is attached.
     #[must_use]
     pub fn is_attached(&self, e: EntityId) -> bool {

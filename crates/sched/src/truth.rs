@@ -324,9 +324,7 @@ impl Truth {
     /// Whether `cpu` picks without being asked again.
     #[inline]
     fn will_pick_here(&self, cpu: CpuId) -> bool {
-        self.needy.contains(cpu)
-            || self.kicked.contains(cpu)
-            || (self.frozen_count > 0 && self.deferred.contains(cpu))
+        self.needy.contains(cpu) || self.kicked.contains(cpu) || (self.frozen_count > 0 && self.deferred.contains(cpu))
     }
 
     pub(crate) fn idle_cpu_for(&self, e: EntityId) -> Option<CpuId> {

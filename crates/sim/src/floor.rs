@@ -1,10 +1,11 @@
 //! [`Floor`]: what happens on the CPUs in virtual time: who runs, when a burst or a slice ends, what is released,
-//! and what each change costs.
+//! and what each change costs. A CPU of a guest may be absent for a while: what is due there waits for it.
 
 use crate::calendar::Calendar;
 use crate::costs::Costs;
 use crate::workload::Progress;
-use sched::{Action, Alarm, CpuId, EntityId, Instant, Nanos};
+use crate::workload::Workload;
+use sched::{Action, Alarm, CpuId, EntityId, Instant, Nanos, Wake};
 
 /// What a CPU is doing.
 #[derive(Clone, Copy, Debug)]
@@ -18,6 +19,10 @@ pub(crate) struct Running {
     until: Instant,
     /// Who ran here last.
     last: Option<EntityId>,
+    /// Of a CPU of a guest: whether it has no CPU itself.
+    pub(crate) absent: bool,
+    /// Of a CPU of a guest: when it last got one.
+    came: Instant,
 }
 
 impl Running {
@@ -30,10 +35,37 @@ impl Running {
             None => Instant::NEVER,
         };
     }
+
+    /// Since when what runs has made progress; later than `now` while it pays.
+    pub(crate) fn paid(&self) -> Instant {
+        self.paid
+    }
+
+    /// When something is due.
+    #[inline]
+    fn due(&self) -> Instant {
+        if self.absent { Instant::NEVER } else { self.done.min(self.until) }
+    }
 }
 
-const IDLE: Running =
-    Running { entity: None, done: Instant::NEVER, paid: Instant::ZERO, until: Instant::NEVER, last: None };
+const IDLE: Running = Running {
+    entity: None,
+    done: Instant::NEVER,
+    paid: Instant::ZERO,
+    until: Instant::NEVER,
+    last: None,
+    absent: false,
+    came: Instant::ZERO,
+};
+
+/// What has become of a vCPU on its host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Move {
+    /// It lost its CPU, or gave it away.
+    Leaves(EntityId),
+    /// It has one, and the costs of getting it are paid.
+    Enters(EntityId),
+}
 
 /// What an entity is about.
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +111,39 @@ pub(crate) struct Floor {
     alarm_names: Vec<Option<(Alarm, CpuId)>>,
     /// CPUs that stopped in this settle before anything was due there; those that run nobody else have no end.
     stopped: Vec<CpuId>,
+    /// What became of vCPUs, for whoever drives their guests.
+    pub(crate) moves: Vec<Move>,
+    /// Of a guest: what has become due on CPUs that are absent, in that order.
+    pub(crate) pending: Vec<(CpuId, Pending)>,
+    /// Of a guest: absent CPUs that something became due for, since its driver was told.
+    pub(crate) calls: Vec<(CpuId, Wake)>,
+    /// Of a guest: CPUs that nobody runs on any more, since its driver was told.
+    pub(crate) idled: Vec<CpuId>,
+    /// Of a guest: CPUs that spin in vain, and whether they rather halt, since its driver was told.
+    pub(crate) spinners: Vec<(CpuId, bool)>,
+    /// Of a guest: waits for spin locks that its host wants to know of, where they ended, since its driver was told.
+    pub(crate) reports: Vec<(CpuId, Nanos)>,
+    /// Whoever has a CPU again and spins for a lock that may be free.
+    pub(crate) hopeful: Vec<EntityId>,
+    /// Of a guest: how many of its CPUs idle and are about to halt.
+    pub(crate) halting: u32,
+    /// Of a guest: the CPU that a sibling has last yielded to.
+    pub(crate) last_yielded_to: usize,
+    /// Whether this is a guest.
+    pub(crate) is_guest: bool,
+}
+
+/// Something due on an absent CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pending {
+    /// A release or the end of a sleep of the entity with this index.
+    Release(EntityId),
+    /// A kick.
+    Kick,
+    /// The alarm of this number.
+    Alarm(usize),
+    /// This entity leaves.
+    Departure(EntityId),
 }
 
 impl Floor {
@@ -95,6 +160,16 @@ impl Floor {
             alarms: Calendar::new(1),
             alarm_names: Vec::new(),
             stopped: Vec::with_capacity(cpus),
+            moves: Vec::new(),
+            pending: Vec::new(),
+            calls: Vec::new(),
+            idled: Vec::new(),
+            spinners: Vec::new(),
+            reports: Vec::new(),
+            hopeful: Vec::new(),
+            halting: 0,
+            last_yielded_to: 0,
+            is_guest: false,
         }
     }
 
@@ -108,16 +183,78 @@ impl Floor {
         self.ends.next().min(self.releases.next()).min(self.kicks.next().min(self.alarms.next()))
     }
 
-    /// The alarm of this number goes off: it takes its time from whoever runs there.
-    pub(crate) fn take_alarm(&mut self, number: usize) -> Alarm {
+    /// The alarm of this number goes off: it takes its time from whoever runs there. `None`: it waits for its CPU.
+    pub(crate) fn take_alarm(&mut self, number: usize) -> Option<Alarm> {
         self.alarms.clear(number);
         let (alarm, on) = self.alarm_names[number].expect("it was set");
-        let running = &mut self.cpus[on.index()];
-        if !self.costs.tick.is_zero() && running.done != Instant::NEVER {
-            running.done += self.costs.tick;
-            self.arm(on);
+        if self.awaits(on, Pending::Alarm(number), Wake::Timer) {
+            return None;
         }
-        alarm
+        self.delay(on, self.costs.tick);
+        self.interrupt(on);
+        Some(alarm)
+    }
+
+    /// An interrupt takes a guest to its host and back; what waited for it to come there comes along.
+    pub(crate) fn interrupt(&mut self, cpu: CpuId) {
+        if self.is_guest && self.cpus[cpu.index()].came != self.now {
+            self.delay(cpu, self.costs.exit);
+        }
+    }
+
+    /// Takes time from whoever runs on `cpu`.
+    pub(crate) fn delay(&mut self, cpu: CpuId, time: Nanos) {
+        let running = &mut self.cpus[cpu.index()];
+        if !time.is_zero() && running.done != Instant::NEVER {
+            running.done += time;
+            self.arm(cpu);
+        }
+    }
+
+    /// Whether `what` has to wait, because `cpu` is absent; then it is called.
+    #[inline]
+    pub(crate) fn awaits(&mut self, cpu: CpuId, what: Pending, why: Wake) -> bool {
+        if !self.is_guest || !self.cpus[cpu.index()].absent {
+            return false;
+        }
+        self.pending.push((cpu, what));
+        self.calls.push((cpu, why));
+        true
+    }
+
+    /// `cpu` has no CPU: what runs there makes no progress, and nothing is due.
+    pub(crate) fn leave(&mut self, cpu: CpuId) {
+        if let Some(entity) = self.cpus[cpu.index()].entity {
+            let left = self.left(&self.cpus[cpu.index()]);
+            let unpaid = self.cpus[cpu.index()].paid.saturating_since(self.now);
+            let now = self.now;
+            let task = self.task(entity);
+            task.progress.pause_spinning(now);
+            if left.is_some() {
+                task.progress.left = left.map(|left| left + unpaid);
+            }
+        }
+        self.cpus[cpu.index()].absent = true;
+        self.ends.clear(cpu.index());
+    }
+
+    /// `cpu` has a CPU again: what runs there goes on. The end of its slice may have passed.
+    pub(crate) fn come(&mut self, cpu: CpuId) {
+        let now = self.now;
+        self.cpus[cpu.index()].absent = false;
+        self.cpus[cpu.index()].came = now;
+        if let Some(entity) = self.cpus[cpu.index()].entity {
+            let running = &mut self.cpus[cpu.index()];
+            running.paid = now;
+            running.until = running.until.max(now);
+            let task = self.tasks[entity.index()].as_mut().expect("who runs is attached");
+            running.begin(&mut task.progress, now);
+            task.progress.go_on_spinning(now);
+            if task.progress.is_spinning {
+                self.hopeful.push(entity);
+            }
+            self.arm(cpu);
+        }
     }
 
     #[inline]
@@ -134,6 +271,9 @@ impl Floor {
                 let entity = self.cpus[cpu.index()].entity.expect("who goes on runs");
                 if !self.task(entity).progress.begun {
                     self.go_on(cpu, entity);
+                    if matches!(self.task(entity).progress.workload, Workload::Vcpu) {
+                        self.moves.push(Move::Enters(entity));
+                    }
                 }
                 self.arm(cpu);
             }
@@ -178,6 +318,9 @@ impl Floor {
 
     /// The work left of what runs: its end less now, not counting dispatch costs still unpaid.
     fn left(&self, running: &Running) -> Option<Nanos> {
+        if running.absent {
+            return None;
+        }
         (running.done != Instant::NEVER).then(|| running.done.since(self.now.max(running.paid)))
     }
 
@@ -189,10 +332,23 @@ impl Floor {
         if running.done.min(running.until) != Instant::NEVER {
             self.stopped.push(cpu);
         }
+        let pays = running.done != Instant::NEVER;
         running.entity = None;
         running.last = Some(entity);
         running.done = Instant::NEVER;
+        if self.is_guest {
+            self.idled.push(cpu);
+        }
         let Some(task) = self.tasks[entity.index()].as_mut().filter(|task| task.id == entity) else { return };
+        task.progress.pause_spinning(self.now);
+        if matches!(task.progress.workload, Workload::Vcpu) {
+            // While it pays for its way in, it is not there yet.
+            if !pays {
+                self.moves.push(Move::Leaves(entity));
+            }
+            self.counts.preemptions += u64::from(task.progress.begun);
+            return;
+        }
         if !task.progress.begun || task.progress.paused {
             return; // Its burst is over, or somebody paused it.
         }
@@ -222,7 +378,29 @@ impl Floor {
         running.until = until;
         self.counts.dispatches += 1;
         running.begin(&mut task.progress, self.now);
-        self.ends.set(cpu.index(), running.done.min(running.until));
+        if task.progress.is_spinning {
+            task.progress.go_on_spinning(running.paid);
+            self.hopeful.push(entity);
+        } else if matches!(task.progress.workload, Workload::Vcpu) {
+            if cost.is_zero() && self.costs.exit.is_zero() {
+                self.moves.push(Move::Enters(entity));
+            } else {
+                running.paid += self.costs.exit;
+                running.done = running.paid;
+            }
+        }
+        self.ends.set(cpu.index(), running.due());
+    }
+
+    /// Where `entity` sits, if it does.
+    pub(crate) fn seat_of(&self, entity: EntityId) -> Option<CpuId> {
+        let cpu = self.tasks[entity.index()].as_ref()?.last_cpu?;
+        (self.cpus[cpu.index()].entity == Some(entity)).then_some(cpu)
+    }
+
+    /// Whether `entity` runs at this moment.
+    pub(crate) fn is_present(&self, entity: EntityId) -> bool {
+        self.seat_of(entity).is_some_and(|cpu| !self.cpus[cpu.index()].absent)
     }
 
     /// The next job of `entity` begins, while it runs on `cpu`.
@@ -234,7 +412,7 @@ impl Floor {
 
     #[inline]
     pub(crate) fn arm(&mut self, cpu: CpuId) {
-        let running = &self.cpus[cpu.index()];
-        self.ends.set(cpu.index(), running.done.min(running.until));
+        let due = self.cpus[cpu.index()].due();
+        self.ends.set(cpu.index(), due);
     }
 }

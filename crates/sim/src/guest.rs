@@ -64,7 +64,9 @@ pub struct Guest {
     pub steal: Steal,
     /// Whether its scheduler is shown which of its CPUs are preempted (`vcpu_is_preempted`).
     pub shows_preempted: bool,
-    /// What a vCPU does that idles.
+    /// Whether its CPUs poll where they idle, and never halt (`idle=poll`).
+    pub idle_polls: bool,
+    /// What the host does with a vCPU that halts.
     pub halt_polling: HaltPolling,
     /// What its host does about vCPUs that spin; `None`: nothing.
     pub pause_loop: Option<PauseLoop>,
@@ -79,6 +81,7 @@ impl Default for Guest {
             spinning: Spinning::Ticket,
             steal: Steal::Hidden,
             shows_preempted: false,
+            idle_polls: false,
             halt_polling: HaltPolling::OFF,
             pause_loop: None,
             spin_report: None,

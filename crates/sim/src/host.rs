@@ -5,20 +5,40 @@
 //! CPU), alarms (by number), then one decision. Nothing else orders events, so the same calls give the same run.
 
 use crate::costs::Costs;
-use crate::floor::{Counts, Floor, Task};
+use crate::floor::{Counts, Floor, Move, Pending, Task};
+use crate::guest::{Guest, Spinning};
+use crate::program::{Application, Code, Tasks};
+use crate::stuck::{Stuck, Waiter};
 use crate::workload::{JobEnd, Progress, Workload};
 use sched::{
-    CpuId, Descriptor, EntityId, GroupId, GroupParams, Input, Instant, Kicks, Knobs, Machine, Notice, Params, Refused,
-    State, Wake,
+    CpuId, Descriptor, EntityId, GroupId, GroupParams, Input, Instant, Kicks, Knobs, Machine, Nanos, Notice, Params,
+    Refused, State, Wake,
 };
-use trace::{Event, Sink};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::sync::Arc;
+use trace::{Event, MachineId, Sink, WorldSink};
+
+/// Those who watch a whole world.
+pub(crate) type Watchers<'a> = Rc<RefCell<Vec<&'a mut dyn WorldSink>>>;
 
 /// A simulated one-level host.
 pub struct Host<'a> {
-    machine: Machine,
-    floor: Floor,
+    pub(crate) machine: Machine,
+    pub(crate) floor: Floor,
+    pub(crate) tasks: Tasks,
+    /// What people call it.
+    pub(crate) name: String,
+    /// What it is like, if it is a guest.
+    pub(crate) guest: Option<Guest>,
+    /// Why it cannot go on.
+    pub(crate) stuck: Option<Box<Stuck>>,
     /// Whether something was reported now that has not been decided about.
-    unsettled: bool,
+    pub(crate) unsettled: bool,
+    /// Inputs that its machine has accepted.
+    pub(crate) inputs: u64,
+    /// Those who watch the whole world, and which machine of it this is.
+    pub(crate) world: Option<(MachineId, Watchers<'a>)>,
     sinks: Vec<&'a mut dyn Sink>,
 }
 
@@ -42,7 +62,18 @@ impl<'a> Host<'a> {
     #[must_use]
     pub fn around(machine: Machine, costs: Costs) -> Host<'a> {
         let floor = Floor::new(machine.host().cpus, costs);
-        Host { machine, floor, unsettled: false, sinks: Vec::new() }
+        Host {
+            machine,
+            floor,
+            tasks: Tasks::default(),
+            name: "host".to_string(),
+            guest: None,
+            stuck: None,
+            unsettled: false,
+            inputs: 0,
+            world: None,
+            sinks: Vec::new(),
+        }
     }
 
     /// Shows everything that happens from now on to `sink`.
@@ -69,18 +100,35 @@ impl<'a> Host<'a> {
     }
 
     #[inline]
-    fn show(&mut self, event: impl FnOnce() -> Event) {
-        if !self.sinks.is_empty() {
+    pub(crate) fn show(&mut self, event: impl FnOnce() -> Event) {
+        if !self.sinks.is_empty() || self.world.is_some() {
             let event = event();
-            for sink in &mut self.sinks {
-                sink.record(self.floor.now, &event);
+            self.tell(&event);
+        }
+    }
+
+    fn tell(&mut self, event: &Event) {
+        let now = self.floor.now;
+        for sink in &mut self.sinks {
+            sink.record(now, event);
+        }
+        if let Some((machine, watchers)) = &self.world {
+            for sink in watchers.borrow_mut().iter_mut() {
+                sink.record(*machine, now, event);
             }
         }
     }
 
     #[inline]
-    fn input(&mut self, input: Input) {
+    pub(crate) fn input(&mut self, input: Input) {
         self.unsettled = true;
+        self.pass_on(input);
+    }
+
+    /// A fact that changes nothing that would have to be decided.
+    #[inline]
+    pub(crate) fn pass_on(&mut self, input: Input) {
+        self.inputs += 1;
         self.show(|| input.into());
         self.machine.input(self.floor.now, input);
     }
@@ -109,11 +157,29 @@ impl<'a> Host<'a> {
         Ok(())
     }
 
-    /// Adds an entity and starts its workload.
+    /// Adds an entity and starts its workload. Programs are started as [applications](Host::start).
     ///
     /// # Errors
     /// The policy refuses it; nothing has changed.
     pub fn attach(&mut self, name: &str, params: Params, workload: Workload) -> Result<EntityId, Refused> {
+        let entity = self.attach_blocked(name, params, workload)?;
+        match workload {
+            Workload::Hog => self.wake(entity, Wake::New { parent: None }),
+            Workload::Periodic(jobs) => {
+                let first = (self.floor.now + jobs.phase).round_up(self.floor.costs.timer_slack);
+                self.floor.releases.set(entity.index(), first);
+            }
+            Workload::Scripted | Workload::Vcpu | Workload::Program => {}
+        }
+        Ok(entity)
+    }
+
+    pub(crate) fn attach_blocked(
+        &mut self,
+        name: &str,
+        params: Params,
+        workload: Workload,
+    ) -> Result<EntityId, Refused> {
         self.unsettled = true;
         let entity = self.machine.attach(self.floor.now, params)?;
         self.show(|| Event::Attach { entity, name: name.to_string(), params: Box::new(params) });
@@ -123,20 +189,63 @@ impl<'a> Host<'a> {
         }
         let task = Task { id: entity, progress: Progress::new(workload), last_cpu: None };
         self.floor.tasks[entity.index()] = Some(task);
-        match workload {
-            Workload::Hog => self.wake(entity, Wake::New { parent: None }),
-            Workload::Periodic(jobs) => {
-                let first = (self.floor.now + jobs.phase).round_up(self.floor.costs.timer_slack);
-                self.floor.releases.set(entity.index(), first);
-            }
-            Workload::Scripted => {}
-        }
         Ok(entity)
+    }
+
+    /// Starts the tasks of an application, all in `group`.
+    ///
+    /// # Errors
+    /// The policy refuses one of them; those before it are there.
+    pub fn start(&mut self, application: &Application, group: GroupId) -> Result<Vec<EntityId>, Refused> {
+        let tasks = &mut self.tasks;
+        let base = u32::try_from(tasks.objects.len()).expect("a machine has fewer than 2^32 objects");
+        tasks.share(&application.objects);
+        let crowd = u32::try_from(tasks.applications.len()).expect("a machine has fewer than 2^32 applications");
+        tasks.applications.push(crate::program::Crowd::default());
+        let mut all = Vec::with_capacity(application.tasks.len());
+        for task in &application.tasks {
+            let code = Arc::new(Code::of(&task.steps, base));
+            let params = Params { group, ..task.params };
+            all.push(self.begin_task(&task.name, params, code, task.delay, crowd, None)?);
+        }
+        Ok(all)
+    }
+
+    /// Random lengths are drawn from `seed` on.
+    pub fn seed(&mut self, seed: u64) {
+        self.tasks.seed = seed;
+    }
+
+    /// Inputs that its machine has accepted.
+    #[must_use]
+    pub fn inputs(&self) -> u64 {
+        self.inputs
+    }
+
+    /// Why it cannot go on, if it cannot.
+    #[must_use]
+    pub fn stuck(&self) -> Option<&Stuck> {
+        self.stuck.as_deref()
+    }
+
+    /// Who waits for an object now, and for which.
+    #[must_use]
+    pub fn waiting(&self) -> Vec<Waiter> {
+        self.waiters()
+    }
+
+    /// CPU time that `entity` has spun for locks.
+    #[must_use]
+    pub fn spun(&self, entity: EntityId) -> Nanos {
+        self.floor.tasks[entity.index()].as_ref().map_or(Nanos::ZERO, |task| task.progress.spun)
     }
 
     /// Removes an entity, whatever it is doing.
     pub fn detach(&mut self, entity: EntityId) {
         self.unsettled = true;
+        if self.tasks.follows(entity) {
+            self.leave_application(entity);
+        }
         if let State::Running(cpu) = self.machine.state(entity) {
             self.floor.ends.clear(cpu.index());
         }
@@ -221,7 +330,7 @@ impl<'a> Host<'a> {
     #[inline]
     pub fn step(&mut self, end: Instant) -> bool {
         assert!(end >= self.floor.now, "time never goes back");
-        let next = if self.unsettled { self.floor.now } else { self.floor.next() };
+        let next = self.next();
         if next >= end {
             self.floor.now = end;
             return false;
@@ -238,7 +347,7 @@ impl<'a> Host<'a> {
     }
 
     #[inline]
-    fn instant(&mut self) {
+    pub(crate) fn instant(&mut self) {
         let now = self.floor.now;
         while self.floor.ends.next() == now {
             self.end_of(CpuId::new(self.floor.ends.first()));
@@ -247,14 +356,25 @@ impl<'a> Host<'a> {
             self.release(self.floor.releases.first());
         }
         while self.floor.kicks.next() == now {
-            let cpu = self.floor.kicks.first();
-            self.floor.kicks.clear(cpu);
-            self.input(Input::Kicked { cpu: CpuId::new(cpu) });
+            let cpu = CpuId::new(self.floor.kicks.first());
+            self.floor.kicks.clear(cpu.index());
+            if !self.floor.awaits(cpu, Pending::Kick, Wake::Interrupt) {
+                self.floor.interrupt(cpu);
+                self.input(Input::Kicked { cpu });
+            }
         }
         while self.floor.alarms.next() == now {
             self.alarm(self.floor.alarms.first());
         }
-        self.settle();
+        if self.unsettled {
+            self.settle();
+        }
+    }
+
+    /// When something is due.
+    #[inline]
+    pub(crate) fn next(&self) -> Instant {
+        if self.unsettled { self.floor.now } else { self.floor.next() }
     }
 
     /// The burst or the slice on `cpu` ends; a burst goes first.
@@ -267,7 +387,17 @@ impl<'a> Host<'a> {
             return;
         }
         let entity = running.entity.expect("an idle CPU has nothing to end");
-        self.complete(cpu, entity);
+        let progress = &self.floor.task(entity).progress;
+        match progress.workload {
+            Workload::Program if progress.is_spinning => self.spin_on(cpu, entity),
+            Workload::Program => self.advance(cpu, entity),
+            Workload::Vcpu => {
+                self.floor.cpus[cpu.index()].done = Instant::NEVER;
+                self.floor.arm(cpu);
+                self.floor.moves.push(Move::Enters(entity));
+            }
+            _ => self.complete(cpu, entity),
+        }
     }
 
     fn complete(&mut self, cpu: CpuId, entity: EntityId) {
@@ -292,6 +422,7 @@ impl<'a> Host<'a> {
             // Nothing is due there until the machine has decided: the slice that ends now was given away first.
             JobEnd::Yield => self.input(Input::Yield { cpu }),
             JobEnd::Silent => {
+                self.unsettled = true;
                 self.floor.go_on(cpu, entity);
                 self.floor.arm(cpu);
             }
@@ -300,10 +431,27 @@ impl<'a> Host<'a> {
 
     #[inline]
     fn release(&mut self, index: usize) {
+        let task = self.floor.tasks[index].expect("only who is attached releases jobs");
+        let home = task.last_cpu.unwrap_or_else(|| self.machine.last_cpu(task.id));
+        if self.floor.awaits(home, Pending::Release(task.id), Wake::Timer) {
+            self.floor.releases.clear(index);
+            return;
+        }
+        self.floor.interrupt(home);
+        self.released(task.id);
+    }
+
+    /// What was due on the part of `entity` happens now.
+    pub(crate) fn released(&mut self, entity: EntityId) {
         let now = self.floor.now;
+        let index = entity.index();
         let slack = self.floor.costs.timer_slack;
-        let task = self.floor.tasks[index].as_mut().expect("only who is attached releases jobs");
-        let (entity, progress) = (task.id, &mut task.progress);
+        let Some(task) = self.floor.tasks[index].as_mut().filter(|task| task.id == entity) else { return };
+        if matches!(task.progress.workload, Workload::Program) {
+            self.floor.releases.clear(index);
+            return self.awake(entity);
+        }
+        let progress = &mut task.progress;
         let Workload::Periodic(jobs) = &progress.workload else { panic!("only jobs are released") };
         // The release that was due, which the timer may have delivered late.
         let due =
@@ -316,7 +464,8 @@ impl<'a> Host<'a> {
         progress.open += 1;
         let wakes = progress.open == 1 && !progress.paused;
         let deadline = due + jobs.deadline;
-        let next = (due + jobs.period).round_up(slack);
+        // Those that came while its CPU was away come now.
+        let next = (due + jobs.period).round_up(slack).max(now);
         self.floor.counts.releases += 1;
         self.floor.releases.set(index, next);
         self.show(|| Event::Release { entity, deadline });
@@ -325,22 +474,31 @@ impl<'a> Host<'a> {
         }
     }
 
-    fn alarm(&mut self, number: usize) {
-        let alarm = self.floor.take_alarm(number);
-        self.input(Input::Alarm { alarm });
+    pub(crate) fn alarm(&mut self, number: usize) {
+        if let Some(alarm) = self.floor.take_alarm(number) {
+            self.input(Input::Alarm { alarm });
+        }
     }
 
     // ---- Decisions ----
 
     #[inline]
-    fn settle(&mut self) {
+    pub(crate) fn settle(&mut self) {
         self.unsettled = false;
-        for action in self.machine.settle(self.floor.now) {
-            for sink in &mut self.sinks {
-                sink.record(self.floor.now, &Event::from(*action));
+        let watched = !self.sinks.is_empty() || self.world.is_some();
+        self.machine.settle(self.floor.now);
+        for at in 0..self.machine.actions().len() {
+            let action = self.machine.actions()[at];
+            if watched {
+                self.tell(&action.into());
             }
-            self.floor.carry_out(action);
+            self.floor.carry_out(&action);
         }
         self.floor.clear_idle();
+        while let Some(entity) = self.floor.hopeful.pop() {
+            if self.floor.is_present(entity) && self.guest.is_some_and(|guest| guest.spinning == Spinning::Unfair) {
+                self.try_again(entity);
+            }
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! The deterministic simulator: integer nanoseconds, one order of events, the same bytes for the same seed.
 
+mod absence;
 pub mod auditor;
 mod calendar;
 mod costs;
@@ -8,7 +9,9 @@ pub mod guest;
 mod host;
 pub mod meter;
 pub mod program;
+mod stuck;
 mod workload;
+pub mod world;
 
 pub use auditor::Auditor;
 pub use calendar::Calendar;
@@ -18,4 +21,6 @@ pub use guest::Guest;
 pub use host::Host;
 pub use meter::{Measures, Meter};
 pub use program::{Application, Object, Step, TaskSpec};
+pub use stuck::{Stuck, Waiter};
 pub use workload::{JobEnd, Periodic, Workload};
+pub use world::World;

@@ -11,6 +11,10 @@ pub enum Workload {
     Periodic(Periodic),
     /// It does nothing of its own accord: whoever drives the host wakes and blocks it.
     Scripted,
+    /// It is a vCPU: it runs while its guest has something to run.
+    Vcpu,
+    /// It follows a program, see [`Step`](crate::program::Step).
+    Program,
 }
 
 /// A periodic workload.
@@ -61,11 +65,52 @@ pub(crate) struct Progress {
     pub(crate) paused: bool,
     /// Whether the current job has run already.
     pub(crate) begun: bool,
+    /// Whether it spins for a lock.
+    pub(crate) is_spinning: bool,
+    /// Since when it has done so without interruption; NEVER while it does not run.
+    spins_since: Instant,
+    /// CPU time it has spun.
+    pub(crate) spun: Nanos,
 }
 
 impl Progress {
     pub(crate) fn new(workload: Workload) -> Progress {
-        Progress { workload, left: None, open: 0, released: Instant::ZERO, woke: false, paused: false, begun: false }
+        Progress {
+            workload,
+            left: None,
+            open: 0,
+            released: Instant::ZERO,
+            woke: false,
+            paused: false,
+            begun: false,
+            is_spinning: false,
+            spins_since: Instant::NEVER,
+            spun: Nanos::ZERO,
+        }
+    }
+
+    /// Whoever spins begins to, or goes on, at `from`.
+    #[inline]
+    pub(crate) fn go_on_spinning(&mut self, from: Instant) {
+        if self.is_spinning {
+            self.spins_since = from;
+        }
+    }
+
+    /// Whoever spins does not run any more.
+    #[inline]
+    pub(crate) fn pause_spinning(&mut self, now: Instant) {
+        if self.is_spinning && self.spins_since != Instant::NEVER {
+            self.spun += now.saturating_since(self.spins_since);
+            self.spins_since = Instant::NEVER;
+        }
+    }
+
+    /// It has what it spun for.
+    pub(crate) fn end_spinning(&mut self, now: Instant) {
+        self.pause_spinning(now);
+        self.is_spinning = false;
+        self.left = Some(Nanos::ZERO);
     }
 
     /// Whether it has something to run.
@@ -73,7 +118,8 @@ impl Progress {
         match self.workload {
             Workload::Hog => true,
             Workload::Periodic(_) => self.open > 0,
-            Workload::Scripted => false,
+            // What these want is known elsewhere.
+            Workload::Scripted | Workload::Vcpu | Workload::Program => false,
         }
     }
 }

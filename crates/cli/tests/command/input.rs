@@ -76,6 +76,7 @@ fn names_that_do_not_exist_are_corrected() {
     let three = scenario("three-vms.toml");
     has(&refused(&place, &["sim", &three, "--policy", "edff"]), &["`edff`", "did you mean `edf`", "round-robin"]);
     has(&refused(&place, &["policies", "cff"]), &["`cff`", "did you mean `cfs`"]);
+    has(&refused(&place, &["costs", "cortex-a16"]), &["`cortex-a16`", "did you mean `cortex-a15`"]);
     has(&refused(&place, &["sim", &three, "--knob", "enforc=hard"]), &["no knob `enforc`", "did you mean `enforce`"]);
     has(&refused(&place, &["sim", &three, "--knob", "enforce=maybe"]), &["`maybe`", "soft or hard or none"]);
     has(&refused(&place, &["sim", &three, "--knob", "enforce"]), &["NAME=VALUE"]);

@@ -47,6 +47,27 @@ fn every_policy_is_listed_and_explained() {
 }
 
 #[test]
+fn every_machine_is_listed_with_its_costs_and_shown_with_its_sources() {
+    let (list, listed) = (tactus(&["costs"]), json(&tactus(&["costs", "--json"])));
+    let listed = listed.as_array().expect("it is a list");
+    assert_eq!(listed.len(), lab::costs::machines().len());
+    for (machine, shown) in lab::costs::machines().iter().zip(listed) {
+        assert!(list.lines().any(|line| line.starts_with(machine.name)), "{}: {list}", machine.name);
+        assert_eq!((&shown["name"], &shown["cpus"]), (&machine.name.into(), &machine.cpus.into()));
+        assert_eq!(shown["exit_ns"].as_u64(), Some(machine.costs.exit.as_ns()));
+        let (alone, text) = (json(&tactus(&["costs", machine.name, "--json"])), tactus(&["costs", machine.name]));
+        assert_eq!(&alone, shown);
+        let flat = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for figure in &machine.figures {
+            assert!(flat.contains(&format!("{} {}", figure.key, figure.value)), "{text}");
+            let source = figure.source.split_whitespace().collect::<Vec<_>>().join(" ");
+            assert!(flat.contains(&source), "{}: {text}", figure.key);
+        }
+    }
+    expect_file!["costs.out"].assert_eq(&tactus(&["costs", "cortex-a15"]));
+}
+
+#[test]
 fn the_oracle_table_comes_out_of_the_command() {
     let set = task_set();
     let run = ["sim", "--tasks", &set, "--cpus", "4", "--policy", "edf", "--seconds", "10", "--json"];

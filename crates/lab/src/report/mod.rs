@@ -1,17 +1,19 @@
 //! [`Report`]: what everybody asked for and got in one run. `docs/report.md` describes its JSON form.
 
 mod compared;
+mod guest;
 mod short;
 mod text;
 
 pub use compared::{Compared, ComparedEntity, compared, side_by_side};
+pub use guest::{CpuLoss, GuestReport, guests};
 pub use short::{percent, short};
 pub use text::{Widths, comparison, groups, table, totals};
 
 use crate::jobs::Job;
 use crate::run::Grant;
 use crate::scenario::{EntitySpec, Group, Scenario};
-use sched::{Class, Descriptor, Instant, Knobs, Limit, Nanos};
+use sched::{Class, Descriptor, GroupParams, Instant, Knobs, Limit, Nanos, Params};
 use serde::Serialize;
 use sim::meter::{Measures, Member, Meter};
 use std::collections::BTreeMap;
@@ -46,6 +48,9 @@ pub struct Report {
     pub entities: Vec<Entity>,
     /// VMs and other groups, in the order of the scenario.
     pub groups: Vec<GroupGot>,
+    /// What became of the guests of its VMs, in the order of the scenario; none if no VM has one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub guests: Vec<GuestReport>,
     /// Every job, in order of release, if they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jobs: Option<Vec<Job>>,
@@ -156,6 +161,20 @@ pub struct Got {
     pub wakeup_p99_ns: u64,
     /// The longest.
     pub wakeup_max_ns: u64,
+    /// Jobs whose response was measured, from release to completion: all that were completed.
+    pub responses: u64,
+    /// The median of that.
+    pub response_p50_ns: u64,
+    /// Its 99th percentile.
+    pub response_p99_ns: u64,
+    /// The longest.
+    pub response_max_ns: u64,
+    /// In a guest, time on a CPU that was frozen.
+    pub stolen_ns: u64,
+    /// Times it waited for a spin lock.
+    pub spins: u64,
+    /// The CPU time that took.
+    pub spun_ns: u64,
     /// Time it was runnable, but held by the policy.
     pub held_ns: u64,
     /// Times a job began or resumed running.
@@ -189,6 +208,13 @@ impl Got {
             wakeup_p50_ns: got.wakeups.percentile(50).as_ns(),
             wakeup_p99_ns: got.wakeups.percentile(99).as_ns(),
             wakeup_max_ns: got.wakeups.longest().as_ns(),
+            responses: got.responses.count(),
+            response_p50_ns: got.responses.percentile(50).as_ns(),
+            response_p99_ns: got.responses.percentile(99).as_ns(),
+            response_max_ns: got.responses.longest().as_ns(),
+            stolen_ns: got.stolen.as_ns(),
+            spins: got.spins,
+            spun_ns: got.spun.as_ns(),
             held_ns: got.held.as_ns(),
             dispatches: got.dispatches,
             preemptions: got.preemptions,
@@ -214,36 +240,40 @@ fn ppm(part: Nanos, whole: Nanos) -> u64 {
 
 impl Asked {
     fn by(entity: &EntitySpec, scenario: &Scenario) -> Asked {
-        let reservation = entity.params.reservation;
-        let mut asked = Asked {
-            weight_linux: entity.params.weight.as_linux(),
+        let mut asked = Asked::with(&entity.params);
+        // A VM of one vCPU has its ceilings in the group around it.
+        let group = entity.group.map(|group| &scenario.groups[group]).filter(|group| group.name == entity.name);
+        if let Some(group) = group {
+            asked.limit_by(&group.params);
+        }
+        asked
+    }
+
+    fn with(params: &Params) -> Asked {
+        let reservation = params.reservation;
+        Asked {
+            weight_linux: params.weight.as_linux(),
             slice_ns: reservation.map(|reservation| reservation.slice.as_ns()),
             period_ns: reservation.map(|reservation| reservation.period.as_ns()),
             limit: reservation.map(|reservation| match reservation.limit {
                 Limit::Soft => "soft",
                 Limit::Hard => "hard",
             }),
-            class: class(entity.params.class),
+            class: class(params.class),
             ..Asked::default()
-        };
-        // A VM of one vCPU has its ceilings in the group around it.
-        let group = entity.group.map(|group| &scenario.groups[group]).filter(|group| group.name == entity.name);
-        if let Some(group) = group {
-            asked.limit_by(group);
         }
-        asked
     }
 
-    fn of(group: &Group) -> Asked {
-        let mut asked = Asked { weight_linux: group.params.weight.as_linux(), ..Asked::default() };
+    fn of(group: &GroupParams) -> Asked {
+        let mut asked = Asked { weight_linux: group.weight.as_linux(), ..Asked::default() };
         asked.limit_by(group);
         asked
     }
 
-    fn limit_by(&mut self, group: &Group) {
-        self.cap_ppm = group.params.cap_percent.map(|percent| u64::from(percent) * 10_000);
-        self.quota_ns = group.params.quota.map(|quota| quota.quota.as_ns());
-        self.quota_period_ns = group.params.quota.map(|quota| quota.period.as_ns());
+    fn limit_by(&mut self, group: &GroupParams) {
+        self.cap_ppm = group.cap_percent.map(|percent| u64::from(percent) * 10_000);
+        self.quota_ns = group.quota.map(|quota| quota.quota.as_ns());
+        self.quota_period_ns = group.quota.map(|quota| quota.period.as_ns());
     }
 }
 
@@ -282,6 +312,7 @@ impl Report {
             total: Got::new(&total, all),
             entities: entities(scenario, &present, grants, end),
             groups: group_lines(scenario, &present),
+            guests: Vec::new(),
             jobs: None,
         }
     }
@@ -326,7 +357,7 @@ fn group_lines(scenario: &Scenario, present: &[Option<&Member>]) -> Vec<GroupGot
     let line = |(group, (entities, got)): (&Group, (u64, Measures))| GroupGot {
         name: group.name.clone(),
         entities,
-        asked: Asked::of(group),
+        asked: Asked::of(&group.params),
         got: Got::new(&got, scenario.length),
     };
     scenario.groups.iter().zip(sums).map(line).collect()

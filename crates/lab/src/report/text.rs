@@ -28,13 +28,18 @@ enum Column {
     Median,
     Percentile,
     Longest,
+    Response,
+    ResponsePercentile,
+    ResponseLongest,
+    Stolen,
+    Spun,
     Held,
     Preempted,
     Moved,
 }
 
 impl Column {
-    const ALL: [Column; 17] = [
+    const ALL: [Column; 22] = [
         Column::Name,
         Column::Asked,
         Column::Policy,
@@ -49,13 +54,18 @@ impl Column {
         Column::Median,
         Column::Percentile,
         Column::Longest,
+        Column::Response,
+        Column::ResponsePercentile,
+        Column::ResponseLongest,
+        Column::Stolen,
+        Column::Spun,
         Column::Held,
         Column::Preempted,
         Column::Moved,
     ];
 
     /// Which go first where there is no room for all.
-    const LEAST_MISSED: [Column; 10] = [
+    const LEAST_MISSED: [Column; 12] = [
         Column::Moved,
         Column::Preempted,
         Column::Held,
@@ -64,6 +74,8 @@ impl Column {
         Column::Shortfall,
         Column::Percentile,
         Column::Median,
+        Column::Response,
+        Column::ResponseLongest,
         Column::Unfinished,
         Column::Lateness,
     ];
@@ -80,18 +92,25 @@ impl Column {
             Column::Lateness | Column::Shortfall => "by",
             Column::Unfinished => "open",
             Column::Short => "slices short",
-            Column::Median => "p50",
-            Column::Percentile => "p99",
-            Column::Longest => "max",
+            Column::Median | Column::Response => "p50",
+            Column::Percentile | Column::ResponsePercentile => "p99",
+            Column::Longest | Column::ResponseLongest => "max",
+            Column::Stolen => "stolen",
+            Column::Spun => "spinning",
             Column::Held => "held",
             Column::Preempted => "preempted",
             Column::Moved => "moved",
         }
     }
 
-    /// Whether `got` has something to say in it.
-    const fn matters(self, granted: Option<u64>, got: &Got) -> bool {
+    /// Whether `got`, of a `whose`, has something to say in it.
+    fn matters(self, whose: Whose, granted: Option<u64>, got: &Got) -> bool {
         match self {
+            Column::Response | Column::ResponsePercentile | Column::ResponseLongest => {
+                whose == Whose::Guest && got.responses > 0
+            }
+            Column::Stolen => whose == Whose::Guest,
+            Column::Spun => got.spins > 0,
             Column::Policy => false,
             Column::Granted => granted.is_some(),
             Column::Late => got.releases > 0,
@@ -105,20 +124,29 @@ impl Column {
     }
 }
 
+/// What a table is of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Whose {
+    /// A host, or a machine by itself.
+    Host,
+    /// A guest: it loses time, and its jobs have people who wait for them.
+    Guest,
+}
+
 /// A line of a table before its columns are chosen.
-struct Line<'a> {
-    name: &'a str,
-    asked: String,
-    policy: &'a str,
-    granted: Option<u64>,
-    got: &'a Got,
+pub(super) struct Line<'a> {
+    pub(super) name: &'a str,
+    pub(super) asked: String,
+    pub(super) policy: &'a str,
+    pub(super) granted: Option<u64>,
+    pub(super) got: &'a Got,
 }
 
 impl Line<'_> {
     fn cell(&self, column: Column) -> String {
         let got = self.got;
         let of = |part: u64, whole: u64| if whole > 0 { format!("{part}/{whole}") } else { "–".to_string() };
-        let worst = |ns: u64, part: u64| if part > 0 { short(ns) } else { "–".to_string() };
+        let time = |ns: u64, part: u64| if part > 0 { short(ns) } else { "–".to_string() };
         match column {
             Column::Name => self.name.to_string(),
             Column::Asked => self.asked.clone(),
@@ -127,13 +155,18 @@ impl Line<'_> {
             Column::Got => percent(got.delivered_ppm),
             Column::Time => short(got.delivered_ns),
             Column::Late => of(got.misses, got.releases),
-            Column::Lateness => worst(got.worst_lateness_ns, got.misses),
+            Column::Lateness => time(got.worst_lateness_ns, got.misses),
             Column::Unfinished => got.unfinished_late.to_string(),
             Column::Short => of(got.periods_missed, got.periods_judged),
-            Column::Shortfall => worst(got.worst_shortfall_ns, got.periods_missed),
+            Column::Shortfall => time(got.worst_shortfall_ns, got.periods_missed),
             Column::Median => short(got.wait_p50_ns),
             Column::Percentile => short(got.wait_p99_ns),
             Column::Longest => short(got.wait_max_ns),
+            Column::Response => time(got.response_p50_ns, got.responses),
+            Column::ResponsePercentile => time(got.response_p99_ns, got.responses),
+            Column::ResponseLongest => time(got.response_max_ns, got.responses),
+            Column::Stolen => short(got.stolen_ns),
+            Column::Spun => short(got.spun_ns),
             Column::Held => short(got.held_ns),
             Column::Preempted => got.preemptions.to_string(),
             Column::Moved => got.migrations.to_string(),
@@ -142,11 +175,11 @@ impl Line<'_> {
 }
 
 /// The table of `lines`, in as many columns as `widths` has room for.
-fn table_of(lines: &[Line<'_>], several: bool, widths: Widths) -> String {
+pub(super) fn table_of(lines: &[Line<'_>], whose: Whose, several: bool, widths: Widths) -> String {
     let mut columns: Vec<Column> = Column::ALL.to_vec();
     columns.retain(|&column| match column {
         Column::Policy => several,
-        _ => lines.iter().any(|line| column.matters(line.granted, line.got)),
+        _ => lines.iter().any(|line| column.matters(whose, line.granted, line.got)),
     });
     let mut dropped = 0;
     let mut least_missed = Column::LEAST_MISSED.iter();
@@ -165,10 +198,13 @@ fn table_of(lines: &[Line<'_>], several: bool, widths: Widths) -> String {
 
 fn drawn(lines: &[Line<'_>], columns: &[Column]) -> String {
     let words = columns.iter().take_while(|column| **column <= Column::Policy).count();
-    let mut waits = "wait ";
+    let (mut waits, mut responses) = ("wait ", "response ");
     let title = |column: &Column| match column {
         Column::Median | Column::Percentile | Column::Longest => {
             std::mem::take(&mut waits).to_string() + column.title()
+        }
+        Column::Response | Column::ResponsePercentile | Column::ResponseLongest => {
+            std::mem::take(&mut responses).to_string() + column.title()
         }
         _ => column.title().to_string(),
     };
@@ -202,7 +238,7 @@ pub fn comparison(reports: &[Report], widths: Widths) -> String {
         let name = if nth == 0 { "all" } else { "" };
         lines.push(Line { name, asked: String::new(), policy: &report.policy, granted: None, got: &report.total });
     }
-    table_of(&lines, reports.len() > 1, widths) + &and_more(entities - most) + &unfinished(reports)
+    table_of(&lines, Whose::Host, reports.len() > 1, widths) + &and_more(entities - most) + &unfinished(reports)
 }
 
 pub(super) fn and_more(count: usize) -> String {
@@ -239,7 +275,7 @@ pub fn groups(reports: &[Report], widths: Widths) -> String {
             lines.push(Line { name, asked, policy: &report.policy, granted: None, got });
         }
     }
-    table_of(&lines, reports.len() > 1, widths) + &and_more(count - most)
+    table_of(&lines, Whose::Host, reports.len() > 1, widths) + &and_more(count - most)
 }
 
 /// The table of the totals that tools for task sets report, one line for each policy.

@@ -18,7 +18,7 @@ pub(crate) const FILE_KEYS: &[&str] =
 pub(crate) const POLICY_KEYS: &[&str] = &["name", "knobs"];
 /// The keys of `[costs]`.
 pub(crate) const COST_KEYS: &[&str] =
-    &["context_switch", "cache_refill", "kick", "tick", "timer_slack", "exit", "hypercall"];
+    &["machine", "context_switch", "cache_refill", "kick", "tick", "timer_slack", "exit", "hypercall"];
 /// The keys of `[[group]]`.
 pub(crate) const GROUP_KEYS: &[&str] = &["name", "parent", "weight", "nice", "cgroup_weight", "cap", "quota", "gang"];
 /// The keys of `[[vm]]`.
@@ -238,19 +238,37 @@ fn knobs(policy: &Table<'_, '_>, findings: &mut Findings) -> Vec<KnobSetting> {
     settings
 }
 
+/// `costs = "m1"`, or a table: the costs of a machine, or none, and single ones that are different.
 fn costs(top: &Table<'_, '_>, findings: &mut Findings) -> Costs {
-    let Some(table) = top.table("costs", ("[costs]", COST_KEYS), findings) else { return Costs::NONE };
-    let mut cost = |key: &'static str, what: &'static str| {
-        table.read(key, |value| form::time(what, value), findings).value().unwrap_or_default()
+    if let Some((DeValue::String(name), at)) = top.get("costs") {
+        return machine(&Placed { value: name.to_string(), at }, findings);
+    }
+    let right = "the name of a machine, such as \"m1\", or a table, [costs]";
+    let Some(table) = top.table_or(("costs", right), ("[costs]", COST_KEYS), findings) else { return Costs::NONE };
+    let named = table.read("machine", |value| form::reference("machine", value), findings).right();
+    let costs = named.map_or(Costs::NONE, |name| machine(&name, findings));
+    let mut cost = |key: &'static str, what: &'static str, otherwise: Nanos| {
+        table.read(key, |value| form::time(what, value), findings).value().unwrap_or(otherwise)
     };
     Costs {
-        context_switch: cost("context_switch", "context switch"),
-        cache_refill: cost("cache_refill", "cache refill"),
-        kick: cost("kick", "kick"),
-        tick: cost("tick", "tick"),
-        timer_slack: cost("timer_slack", "timer slack"),
-        exit: cost("exit", "exit"),
-        hypercall: cost("hypercall", "hypercall"),
+        context_switch: cost("context_switch", "context switch", costs.context_switch),
+        cache_refill: cost("cache_refill", "cache refill", costs.cache_refill),
+        kick: cost("kick", "kick", costs.kick),
+        tick: cost("tick", "tick", costs.tick),
+        timer_slack: cost("timer_slack", "timer slack", costs.timer_slack),
+        exit: cost("exit", "exit", costs.exit),
+        hypercall: cost("hypercall", "hypercall", costs.hypercall),
+    }
+}
+
+/// The costs of the machine called `name`.
+fn machine(name: &Placed<String>, findings: &mut Findings) -> Costs {
+    match crate::costs::find(&name.value) {
+        Ok(machine) => machine.costs,
+        Err(wrong) => {
+            findings.add(wrong.at(name.at));
+            Costs::NONE
+        }
     }
 }
 

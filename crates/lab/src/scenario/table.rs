@@ -90,11 +90,21 @@ impl<'a, 'i> Table<'a, 'i> {
         (what, keys): (&str, &'a [&'a str]),
         findings: &mut Findings,
     ) -> Option<Table<'a, 'i>> {
+        self.table_or((key, &format!("a table, [{key}]")), (what, keys), findings)
+    }
+
+    /// The same, where something else than a table, which `right` tells of as well, has been looked for already.
+    pub(super) fn table_or(
+        &self,
+        (key, right): (&str, &str),
+        (what, keys): (&str, &'a [&'a str]),
+        findings: &mut Findings,
+    ) -> Option<Table<'a, 'i>> {
         let (value, at) = self.get(key)?;
         match value.as_table() {
             Some(entries) => Some(Table::new(entries, at, (what, keys), findings)),
             None => {
-                findings.add(form::mistyped(key, value, format!("a table, [{key}]")).at(at));
+                findings.add(form::mistyped(key, value, right).at(at));
                 None
             }
         }

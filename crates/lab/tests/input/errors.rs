@@ -75,6 +75,9 @@ fn the_machine() {
         file("cpus = 1\nllc = 2"),
         file("cpus = 1\nseed = -1\ncosts = { kick = 1, contxt_switch = \"1us\" }"),
         file("cpus = 1\ncosts = 5\nseed = 18446744073709551616"),
+        file("cpus = 1\ncosts = \"cortex\""),
+        file("cpus = 1\ncosts = { machine = \"m4\", exit = 1 }"),
+        file("cpus = 1\ncosts = { machin = 4 }"),
     ]));
 }
 

@@ -24,7 +24,7 @@ fn ms(n: u64) -> Instant {
 fn every_scenario_in_the_manual_is_right() {
     let manual = std::fs::read_to_string(root().join("docs/scenarios.md")).unwrap();
     let blocks: Vec<&str> = manual.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
-    assert_eq!(blocks.len(), 6);
+    assert_eq!(blocks.len(), 7);
     for block in blocks {
         let start = if block.starts_with("name") { "" } else { "name = \"x\"\ncpus = 4\nlength = \"1s\"\n" };
         parse(&format!("{start}{block}"));
@@ -129,6 +129,21 @@ const EVERYTHING: &str = r#"
         [[group]]
         name = "outer"
         "#;
+
+#[test]
+fn costs_are_those_of_a_machine_but_for_single_ones() {
+    let costs = |costs: &str| {
+        let task = "[[task]]\nname = \"t\"\nworkload = \"hog\"\n";
+        parse(&format!("name = \"x\"\ncpus = 1\nlength = \"1s\"\n{costs}\n{task}")).costs
+    };
+    let m1 = lab::costs::machine("m1").unwrap().costs;
+    assert_ne!(m1, Costs::NONE);
+    assert_eq!(costs("costs = \"m1\""), m1);
+    assert_eq!(costs("costs = { machine = \"m1\" }"), m1);
+    let (tick, exit) = (Nanos::us(5), Nanos::ZERO);
+    assert_eq!(costs("costs = { tick = \"5us\", machine = \"m1\", exit = \"0s\" }"), Costs { tick, exit, ..m1 });
+    assert_eq!(costs("costs = { tick = \"5us\" }"), Costs { tick, ..Costs::NONE });
+}
 
 #[test]
 fn what_is_given_is_kept() {

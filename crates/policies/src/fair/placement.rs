@@ -46,7 +46,9 @@ impl<R: Rule> Fair<R> {
 
     /// Whether a fair task put on `cpu` runs there at once, all being idle.
     pub(super) fn is_idle(&self, cpu: CpuId, cx: &Cx<'_>) -> bool {
-        self.queues.root(cpu).tasks.all == 0 && matches!(cx.running(cpu), Running::Idle | Running::Below) && !cx.preempted(cpu)
+        self.queues.root(cpu).tasks.all == 0
+            && matches!(cx.running(cpu), Running::Idle | Running::Below)
+            && !cx.preempted(cpu)
     }
 
     /// Whether `cpu` idles, or runs SCHED_IDLE tasks only.

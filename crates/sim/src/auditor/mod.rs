@@ -17,6 +17,7 @@
 mod entities;
 mod idleness;
 mod jobs;
+mod levels;
 mod limits;
 mod reservations;
 mod shares;
@@ -27,6 +28,7 @@ mod verdict;
 use entities::{Entities, Entity, State};
 use idleness::Idleness;
 pub use jobs::JobCounts;
+pub use levels::WorldAuditor;
 pub use limits::LimitTolerance;
 use limits::Limits;
 pub use reservations::PeriodCounts;

@@ -20,6 +20,10 @@ pub enum Rule {
     Deadline,
     /// A slice in every period.
     Reservation,
+    /// What two levels tell of the same CPU.
+    Level,
+    /// Kicks and alarms: each once, when it is due.
+    Delivery,
 }
 
 impl fmt::Display for Rule {
@@ -30,6 +34,8 @@ impl fmt::Display for Rule {
             Rule::Limit => f.write_str("limit"),
             Rule::Deadline => f.write_str("deadline"),
             Rule::Reservation => f.write_str("reservation"),
+            Rule::Level => f.write_str("levels"),
+            Rule::Delivery => f.write_str("delivery"),
         }
     }
 }

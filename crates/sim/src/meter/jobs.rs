@@ -29,7 +29,7 @@ impl Jobs {
     }
 }
 
-/// Deadlines at equal distances.
+/// Moments at equal distances.
 #[derive(Clone, Copy, Debug)]
 struct Stretch {
     first: Instant,
@@ -44,32 +44,32 @@ impl Stretch {
     }
 }
 
-/// The deadlines of the jobs not completed yet, in order of release. Equal distances take no room, however many.
+/// The deadlines, or the releases, of the jobs not completed yet, in order of release. Equal distances take no room, however many.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Deadlines(VecDeque<Stretch>);
+pub(super) struct Moments(VecDeque<Stretch>);
 
-impl Deadlines {
-    pub(super) fn push(&mut self, deadline: Instant) {
+impl Moments {
+    pub(super) fn push(&mut self, moment: Instant) {
         match self.0.back_mut() {
-            Some(last) if last.count == 1 && deadline >= last.first => {
-                last.apart = deadline.since(last.first);
+            Some(last) if last.count == 1 && moment >= last.first => {
+                last.apart = moment.since(last.first);
                 last.count = 2;
             }
-            Some(last) if last.next() == deadline => last.count += 1,
-            _ => self.0.push_back(Stretch { first: deadline, apart: Nanos::ZERO, count: 1 }),
+            Some(last) if last.next() == moment => last.count += 1,
+            _ => self.0.push_back(Stretch { first: moment, apart: Nanos::ZERO, count: 1 }),
         }
     }
 
     pub(super) fn pop(&mut self) -> Option<Instant> {
         let stretch = self.0.front_mut()?;
-        let deadline = stretch.first;
+        let moment = stretch.first;
         if stretch.count == 1 {
             self.0.pop_front();
         } else {
             stretch.first = stretch.first.saturating_add(stretch.apart);
             stretch.count -= 1;
         }
-        Some(deadline)
+        Some(moment)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -92,26 +92,26 @@ mod tests {
     use super::*;
 
     #[test]
-    fn deadlines_come_out_as_they_went_in() {
+    fn moments_come_out_as_they_went_in() {
         let given: Vec<u64> = vec![10, 20, 30, 35, 36, 36, 36, 5, 9, 100, 100];
-        let mut deadlines = Deadlines::default();
+        let mut moments = Moments::default();
         for &at in &given {
-            deadlines.push(Instant::at_ns(at));
+            moments.push(Instant::at_ns(at));
         }
         for now in 0..=101 {
             let right = given.iter().filter(|&&at| at < now).count() as u64;
-            assert_eq!(deadlines.before(Instant::at_ns(now)), right, "before {now}");
+            assert_eq!(moments.before(Instant::at_ns(now)), right, "before {now}");
         }
-        let found: Vec<u64> = std::iter::from_fn(|| deadlines.pop()).map(Instant::as_ns).collect();
+        let found: Vec<u64> = std::iter::from_fn(|| moments.pop()).map(Instant::as_ns).collect();
         assert_eq!(found, given);
-        assert!(deadlines.0.is_empty());
+        assert!(moments.0.is_empty());
     }
 
     #[test]
     fn a_million_periods_late_take_no_room() {
-        let mut deadlines = Deadlines::default();
-        (0..1_000_000).for_each(|i| deadlines.push(Instant::at_ns(7 + 3 * i)));
-        assert_eq!(deadlines.0.len(), 1);
-        assert_eq!(deadlines.before(Instant::NEVER), 1_000_000);
+        let mut moments = Moments::default();
+        (0..1_000_000).for_each(|i| moments.push(Instant::at_ns(7 + 3 * i)));
+        assert_eq!(moments.0.len(), 1);
+        assert_eq!(moments.before(Instant::NEVER), 1_000_000);
     }
 }

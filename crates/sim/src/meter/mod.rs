@@ -1,37 +1,48 @@
 //! [`Meter`]: what everybody got, from the trace of a run. It knows no policy and no simulator, so it measures a live
 //! run just as well.
 
+mod durations;
 mod jobs;
+mod member;
 mod promise;
-mod waits;
 
+pub use durations::Durations;
 pub use jobs::Jobs;
+pub use member::Member;
 pub use promise::Promise;
-pub use waits::Waits;
 
 use crate::floor::Counts;
-use jobs::Deadlines;
-use promise::{Doing, Watch};
-use sched::{CpuId, EntityId, GroupId, Instant, Nanos, Params};
+use jobs::Moments;
+use member::tell;
+use sched::{CpuId, EntityId, GroupId, GroupParams, Instant, Nanos, Params};
 use std::collections::BTreeMap;
 use trace::{Event, Sink};
 
 /// What one entity, or all of a group, got.
 #[derive(Clone, Debug, Default)]
 pub struct Measures {
-    /// CPU time.
+    /// CPU time. In a guest, without the time in which its CPU was frozen.
     pub delivered: Nanos,
+    /// Time for which it was on a CPU of a guest that was frozen: by its guest's books it ran, but it got nothing.
+    pub stolen: Nanos,
+    /// Times it waited for a spin lock, as far as that was told.
+    pub spins: u64,
+    /// The CPU time that took it.
+    pub spun: Nanos,
     /// Times a job began or resumed running; without jobs, times it began to run.
     pub dispatches: u64,
     /// Times it was taken off its CPU with work left.
     pub preemptions: u64,
     /// Times it resumed on another CPU than the one it was taken off.
     pub migrations: u64,
-    /// Every time from being woken or taken off a CPU to running; zero if it ran at once. Time held counts.
-    pub waits: Waits,
+    /// Every time from being woken or taken off a CPU to running; zero if it ran at once. Time held counts. On a frozen CPU nobody
+    /// runs: a wait goes on there until the thaw, but the freeze of a CPU begins none.
+    pub waits: Durations,
     /// Those of them that began when it was woken, or what it tells of them itself: of each job that it slept for, the time from
     /// the release to its beginning.
-    pub wakeups: Waits,
+    pub wakeups: Durations,
+    /// From the release of each job to its completion.
+    pub responses: Durations,
     /// Time it was runnable, but held by its policy.
     pub held: Nanos,
     /// Its jobs.
@@ -44,11 +55,15 @@ impl Measures {
     /// The same of both together: sums, and the worst of the worst.
     pub fn add(&mut self, other: &Measures) {
         self.delivered += other.delivered;
+        self.stolen += other.stolen;
+        self.spins += other.spins;
+        self.spun += other.spun;
         self.dispatches += other.dispatches;
         self.preemptions += other.preemptions;
         self.migrations += other.migrations;
         self.waits.add(&other.waits);
         self.wakeups.add(&other.wakeups);
+        self.responses.add(&other.responses);
         self.held += other.held;
         self.jobs.add(&other.jobs);
         self.promise.add(&other.promise);
@@ -68,189 +83,29 @@ impl Measures {
     }
 }
 
-/// Somebody who was there, and what he got.
-#[derive(Clone, Debug)]
-pub struct Member {
-    /// The id; others may have had its index before or after.
-    pub entity: EntityId,
-    /// What people call it.
-    pub name: String,
-    /// What was asked for it at last.
-    pub params: Params,
-    /// When it came.
-    pub came: Instant,
-    /// When it left; `None`: it stayed to the end.
-    pub left: Option<Instant>,
-    /// What it got.
-    pub got: Measures,
-    // What is true of it now.
-    runnable: bool,
-    on: Option<CpuId>,
-    last_cpu: Option<CpuId>,
-    /// Whether its current job has run already.
-    begun: bool,
-    waiting_since: Option<Instant>,
-    /// Whether it waits since it was woken.
-    woken: bool,
-    /// Whether it tells of its wake-ups itself.
-    tells: bool,
-    held_since: Option<Instant>,
-    upto: Instant,
-    deadlines: Deadlines,
-    watch: Option<Watch>,
-    /// Time on a CPU of which nobody has said yet how much of it was CPU time.
-    unmeasured: Nanos,
+/// What became of one CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CpuMeasures {
+    /// Times it froze. Zero on a host.
+    pub freezes: u64,
+    /// Time for which it was frozen: its host let somebody else run although it wanted to.
+    pub stolen: Nanos,
 }
 
-impl Member {
-    fn new(entity: EntityId, name: &str, params: &Params, now: Instant) -> Member {
-        Member {
-            entity,
-            name: name.to_string(),
-            params: *params,
-            came: now,
-            left: None,
-            got: Measures::default(),
-            runnable: false,
-            on: None,
-            last_cpu: None,
-            begun: false,
-            waiting_since: None,
-            woken: false,
-            tells: false,
-            held_since: None,
-            upto: now,
-            deadlines: Deadlines::default(),
-            watch: params.reservation.map(|reservation| Watch::new(reservation, now)),
-            unmeasured: Nanos::ZERO,
+/// A CPU now.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cpu {
+    running: Option<EntityId>,
+    /// Since when it has been frozen.
+    frozen: Option<Instant>,
+    got: CpuMeasures,
+}
+
+impl Cpu {
+    fn thaw(&mut self, now: Instant) {
+        if let Some(since) = self.frozen.take() {
+            self.got.stolen += now.since(since);
         }
-    }
-
-    /// Accounts for the time since the last change.
-    fn advance(&mut self, now: Instant) {
-        let doing = match (self.on, self.runnable) {
-            (Some(_), _) => Doing::Running,
-            (None, true) => Doing::Waiting,
-            (None, false) => Doing::Blocked,
-        };
-        if doing == Doing::Running {
-            self.got.delivered += now.since(self.upto);
-            self.unmeasured += now.since(self.upto);
-        }
-        self.upto = now;
-        if let Some(watch) = &mut self.watch {
-            watch.advance(doing, now, &mut self.got.promise);
-        }
-    }
-
-    fn wake(&mut self, now: Instant) {
-        self.advance(now);
-        self.runnable = true;
-        self.waiting_since = Some(now);
-        self.woken = true;
-    }
-
-    fn block(&mut self, now: Instant) {
-        self.advance(now);
-        self.runnable = false;
-        // It was woken in vain.
-        self.woken = false;
-        self.end_wait(now);
-    }
-
-    fn end_wait(&mut self, now: Instant) {
-        if let Some(since) = self.waiting_since.take() {
-            self.got.waits.record(now.since(since));
-            if std::mem::take(&mut self.woken) && !self.tells {
-                self.got.wakeups.record(now.since(since));
-            }
-        }
-    }
-
-    /// It has begun a job, as it tells itself: from now on that is what counts.
-    fn woke(&mut self, late: Nanos) {
-        if !std::mem::replace(&mut self.tells, true) {
-            self.got.wakeups = Waits::default();
-        }
-        self.got.wakeups.record(late);
-    }
-
-    /// The job at hand begins or goes on.
-    fn dispatch(&mut self) {
-        self.got.dispatches += 1;
-        self.begun = true;
-    }
-
-    /// Of the time on its CPU since that was last said, so much was CPU time.
-    fn ran(&mut self, time: Nanos, now: Instant) {
-        self.advance(now);
-        self.got.delivered = self.got.delivered.saturating_sub(self.unmeasured) + time;
-        self.unmeasured = Nanos::ZERO;
-    }
-
-    /// A period ended, as who enforces the reservation saw it: from now on that is what is judged.
-    fn period(&mut self, due: Nanos, delivered: Nanos, throughout: bool) {
-        if self.watch.take().is_some() {
-            self.got.promise = Promise::default();
-        }
-        self.got.promise.end(due, delivered, throughout);
-    }
-
-    fn run(&mut self, cpu: CpuId, now: Instant) {
-        self.advance(now);
-        self.unmeasured = Nanos::ZERO;
-        self.on = Some(cpu);
-        self.end_wait(now);
-        if self.last_cpu.replace(cpu).is_some_and(|last| last != cpu) && self.begun {
-            self.got.migrations += 1;
-        }
-        self.dispatch();
-    }
-
-    fn stop(&mut self, now: Instant) {
-        self.advance(now);
-        self.on = None;
-        if self.runnable {
-            self.got.preemptions += u64::from(self.begun);
-            self.waiting_since.get_or_insert(now);
-        }
-    }
-
-    fn hold(&mut self, held: bool, now: Instant) {
-        match (held, self.held_since) {
-            (true, None) => self.held_since = Some(now),
-            (false, Some(since)) => {
-                self.got.held += now.since(since);
-                self.held_since = None;
-            }
-            _ => {}
-        }
-    }
-
-    fn complete(&mut self, now: Instant) {
-        let jobs = &mut self.got.jobs;
-        jobs.completions += 1;
-        self.begun = false;
-        if let Some(deadline) = self.deadlines.pop().filter(|&deadline| now > deadline) {
-            jobs.misses += 1;
-            jobs.worst_lateness = jobs.worst_lateness.max(now.since(deadline));
-        }
-    }
-
-    fn adjust(&mut self, params: &Params, now: Instant) {
-        self.advance(now);
-        if params.reservation != self.params.reservation {
-            self.watch = params.reservation.map(|reservation| Watch::new(reservation, now));
-        }
-        self.params = *params;
-    }
-
-    /// The end of its stay, or of the run.
-    fn finish(&mut self, now: Instant) {
-        self.block(now);
-        self.on = None;
-        self.hold(false, now);
-        self.got.jobs.unfinished_late = self.deadlines.before(now);
     }
 }
 
@@ -261,9 +116,10 @@ pub struct Meter {
     members: Vec<Member>,
     /// By entity index, who has it now.
     present: Vec<Option<usize>>,
-    /// By CPU, who runs there now.
-    running: Vec<Option<EntityId>>,
-    parents: BTreeMap<GroupId, (String, GroupId)>,
+    /// By number, as far as anything happened there.
+    cpus: Vec<Cpu>,
+    /// The name of each group, the one above it, and what was asked for it at last.
+    parents: BTreeMap<GroupId, (String, GroupId, GroupParams)>,
     /// Whose job was completed by the last event: what follows tells whether the next one begins at once.
     completed: Option<EntityId>,
 }
@@ -281,6 +137,12 @@ impl Meter {
         &self.members
     }
 
+    /// What became of each CPU, by number, up to the last one on which anything happened.
+    #[must_use]
+    pub fn cpus(&self) -> Vec<CpuMeasures> {
+        self.cpus.iter().map(|cpu| cpu.got).collect()
+    }
+
     /// The groups there were, their names and what all of each got together, with its subgroups. Entities count where
     /// they were last.
     #[must_use]
@@ -289,7 +151,7 @@ impl Meter {
             self.parents.keys().map(|&group| (group, Measures::default())).collect();
         for member in &self.members {
             let mut group = member.params.group;
-            while let Some((_, parent)) = self.parents.get(&group) {
+            while let Some((_, parent, _)) = self.parents.get(&group) {
                 if let Some(sum) = sums.get_mut(&group) {
                     sum.add(&member.got);
                 }
@@ -297,6 +159,18 @@ impl Meter {
             }
         }
         sums.into_iter().map(|(group, sum)| (group, self.parents[&group].0.clone(), sum)).collect()
+    }
+
+    /// The name of `group` and what was asked for it at last; `None` if it never was.
+    #[must_use]
+    pub fn group(&self, group: GroupId) -> Option<(&str, GroupParams)> {
+        self.parents.get(&group).map(|(name, _, params)| (name.as_str(), *params))
+    }
+
+    /// The group above `group`; `None` of the root.
+    #[must_use]
+    pub fn parent(&self, group: GroupId) -> Option<GroupId> {
+        self.parents.get(&group).map(|&(_, parent, _)| parent)
     }
 
     /// What all got together.
@@ -313,7 +187,7 @@ impl Meter {
     }
 
     fn on(&mut self, cpu: CpuId) -> Option<&mut Member> {
-        let entity = (*self.running.get(cpu.index())?)?;
+        let entity = self.cpus.get(cpu.index())?.running?;
         self.member(entity)
     }
 
@@ -333,20 +207,46 @@ impl Meter {
         }
     }
 
-    fn run(&mut self, cpu: CpuId, entity: EntityId, now: Instant) {
-        if self.running.len() <= cpu.index() {
-            self.running.resize(cpu.index() + 1, None);
+    fn cpu(&mut self, cpu: CpuId) -> &mut Cpu {
+        if self.cpus.len() <= cpu.index() {
+            self.cpus.resize(cpu.index() + 1, Cpu::default());
         }
-        self.running[cpu.index()] = Some(entity);
+        &mut self.cpus[cpu.index()]
+    }
+
+    fn run(&mut self, cpu: CpuId, entity: EntityId, now: Instant) {
+        let there = self.cpu(cpu);
+        there.running = Some(entity);
+        let frozen = there.frozen.is_some();
         if let Some(member) = self.member(entity) {
-            member.run(cpu, now);
+            member.run(cpu, frozen, now);
         }
     }
 
+    fn freeze(&mut self, cpu: CpuId, now: Instant) {
+        let there = self.cpu(cpu);
+        there.got.freezes += u64::from(there.frozen.is_none());
+        there.frozen.get_or_insert(now);
+        if let Some(member) = self.on(cpu) {
+            member.freeze(true, now);
+        }
+    }
+
+    fn thaw(&mut self, cpu: CpuId, now: Instant) {
+        self.cpu(cpu).thaw(now);
+        if let Some(member) = self.on(cpu) {
+            member.freeze(false, now);
+        }
+    }
+
+    fn end(&mut self, now: Instant) {
+        self.members.iter_mut().filter(|it| it.left.is_none()).for_each(|it| it.finish(now));
+        self.cpus.iter_mut().for_each(|cpu| cpu.thaw(now));
+    }
+
     /// Who runs on `cpu` goes on, perhaps with its next job, or having blocked and woken at this instant.
-    fn extend(&mut self, cpu: CpuId, now: Instant) {
+    fn extend(&mut self, cpu: CpuId) {
         let Some(member) = self.on(cpu) else { return };
-        member.end_wait(now);
         if !member.begun {
             member.dispatch();
         }
@@ -356,7 +256,7 @@ impl Meter {
         if let Some(member) = self.member(entity) {
             member.stop(now);
         }
-        self.running[cpu.index()] = None;
+        self.cpu(cpu).running = None;
     }
 
     /// A completion that neither a block nor a yield follows: the next job begins at once.
@@ -379,13 +279,18 @@ impl Sink for Meter {
             self.go_on(entity, event);
         }
         match *event {
-            Event::GroupCreated { group, ref name, parent, .. } => {
-                self.parents.insert(group, (name.clone(), parent));
+            Event::GroupCreated { group, ref name, parent, params } => {
+                self.parents.insert(group, (name.clone(), parent, params));
+            }
+            Event::GroupAdjusted { group, params } => {
+                if let Some((_, _, asked)) = self.parents.get_mut(&group) {
+                    *asked = params;
+                }
             }
             Event::Attach { entity, ref name, ref params } => self.attach(entity, name, params, now),
             Event::Detach { entity } => self.detach(entity, now),
             Event::Run { cpu, entity, .. } => self.run(cpu, entity, now),
-            Event::Extend { cpu, .. } => self.extend(cpu, now),
+            Event::Extend { cpu, .. } => self.extend(cpu),
             Event::Stop { cpu, entity } => self.stop(cpu, entity, now),
             Event::Block { cpu } => {
                 if let Some(member) = self.on(cpu) {
@@ -397,7 +302,9 @@ impl Sink for Meter {
                     member.ran(time, now);
                 }
             }
-            Event::End => self.members.iter_mut().filter(|it| it.left.is_none()).for_each(|it| it.finish(now)),
+            Event::Freeze { cpu } => self.freeze(cpu, now),
+            Event::Thaw { cpu } => self.thaw(cpu, now),
+            Event::End => self.end(now),
             Event::Adjust { entity, .. }
             | Event::Wake { entity, .. }
             | Event::Pause { entity }
@@ -406,6 +313,7 @@ impl Sink for Meter {
             | Event::Background { entity, .. }
             | Event::Period { entity, .. }
             | Event::Woke { entity, .. }
+            | Event::SpinWait { entity, .. }
             | Event::Held { entity, .. } => {
                 if matches!(event, Event::Complete { .. }) {
                     self.completed = Some(entity);
@@ -417,25 +325,6 @@ impl Sink for Meter {
             // A group that is removed keeps what its members got; the rest changes nobody's state.
             _ => {}
         }
-    }
-}
-
-/// What happens to one entity.
-fn tell(member: &mut Member, event: &Event, now: Instant) {
-    match event {
-        Event::Adjust { params, .. } => member.adjust(params, now),
-        Event::Wake { .. } => member.wake(now),
-        Event::Pause { .. } => member.block(now),
-        Event::Release { deadline, .. } => {
-            member.got.jobs.releases += 1;
-            member.deadlines.push(*deadline);
-        }
-        Event::Complete { .. } => member.complete(now),
-        Event::Held { reasons, .. } => member.hold(*reasons != 0, now),
-        Event::Woke { late, .. } => member.woke(*late),
-        Event::Background { time, .. } => member.got.delivered += *time,
-        Event::Period { due, delivered, throughout, .. } => member.period(*due, *delivered, *throughout),
-        _ => unreachable!("only what happens to one entity is told"),
     }
 }
 

@@ -248,3 +248,149 @@ fn who_tells_of_its_wake_ups_is_believed() {
     assert_eq!((got.wakeups.count(), got.wakeups.total()), (2, Nanos::us(160)));
     assert_eq!((got.jobs.completions, got.dispatches, got.preemptions), (3, 3, 0));
 }
+
+fn freeze() -> Event {
+    Event::Freeze { cpu: CPU }
+}
+
+fn thaw() -> Event {
+    Event::Thaw { cpu: CPU }
+}
+
+#[test]
+fn time_on_a_frozen_cpu_is_stolen_and_not_delivered() {
+    let meter = measure([
+        (0, attach(A, Params::default())),
+        (0, attach(B, Params::default())),
+        (0, wake(A)),
+        (0, run(A)),
+        (2, freeze()),
+        (3, wake(B)), // It waits for the CPU: what is stolen is stolen from A alone.
+        (7, thaw()),
+        (8, stop(A)),
+        (8, run(B)),
+        (9, Event::Block { cpu: CPU }),
+        (9, stop(B)),
+        (9, freeze()), // Nobody is there: the CPU's own loss.
+        (10, thaw()),
+        (10, run(A)),
+        (11, freeze()),
+        (15, Event::End),
+    ]);
+    let [a, b] = meter.members() else { panic!("two were there") };
+    assert_eq!((a.got.delivered, a.got.stolen), (Nanos::ms(4), Nanos::ms(9)));
+    assert_eq!((b.got.delivered, b.got.stolen), (Nanos::ms(1), Nanos::ZERO));
+    assert_eq!(meter.cpus(), [CpuMeasures { freezes: 3, stolen: Nanos::ms(10) }]);
+    assert_eq!(meter.total().stolen, Nanos::ms(9));
+    // A freeze begins no wait: at first A waited 0, then from 8 to 10.
+    assert_eq!((a.got.waits.count(), a.got.waits.total()), (2, Nanos::ms(2)));
+    assert_eq!((b.got.waits.count(), b.got.waits.total()), (1, Nanos::ms(5)));
+}
+
+#[test]
+fn a_wake_up_ends_when_its_task_really_runs() {
+    for (early, late) in [(run(A), freeze()), (freeze(), run(A))] {
+        let meter = measure([
+            (0, attach(A, Params::default())),
+            (10, wake(A)),
+            (10, early), // It is given a CPU that freezes at the same instant, or is frozen already.
+            (10, late),
+            (14, thaw()),
+            (15, freeze()),
+            (17, thaw()),
+            (18, Event::Block { cpu: CPU }),
+            (18, stop(A)),
+            (20, Event::End),
+        ]);
+        let got = &meter.members()[0].got;
+        assert_eq!((got.wakeups.count(), got.wakeups.total()), (1, Nanos::ms(4)));
+        assert_eq!((got.waits.count(), got.waits.total()), (1, Nanos::ms(4)));
+        assert_eq!((got.delivered, got.stolen), (Nanos::ms(2), Nanos::ms(6)));
+    }
+}
+
+#[test]
+fn who_is_displaced_before_it_has_run_still_waits_and_who_runs_for_no_time_has_run() {
+    let meter = measure([
+        (0, attach(A, Params::default())),
+        (1, wake(A)),
+        (2, run(A)),
+        (2, stop(A)),
+        (5, run(A)),
+        (6, Event::Block { cpu: CPU }),
+        (6, stop(A)),
+        (7, wake(A)),
+        (9, run(A)),
+        (9, Event::Block { cpu: CPU }),
+        (9, stop(A)),
+        (10, Event::End),
+    ]);
+    let got = &meter.members()[0].got;
+    assert_eq!((got.wakeups.count(), got.wakeups.total()), (2, Nanos::ms(6)));
+}
+
+#[test]
+fn a_promise_is_not_kept_by_time_that_was_stolen() {
+    let meter = measure([
+        (0, attach(A, reserved(3, 10))),
+        (0, wake(A)),
+        (0, run(A)),
+        (2, freeze()),
+        (12, thaw()),
+        (20, Event::End),
+    ]);
+    let promise = Promise { periods: 2, judged: 2, misses: 1, worst_shortfall: Nanos::ms(1) };
+    assert_eq!(meter.members()[0].got.promise, promise);
+}
+
+#[test]
+fn responses_last_from_release_to_completion_and_spinning_adds_up() {
+    let release = |deadline| Event::Release { entity: A, deadline: ms(deadline) };
+    let complete = || Event::Complete { entity: A };
+    let spin = |us| Event::SpinWait { entity: A, waited: Nanos::us(us) };
+    let group = GroupId::new(1, 0);
+    let params = sched::GroupParams::default();
+    let meter = measure([
+        (0, Event::GroupCreated { group, name: "g".into(), parent: GroupId::ROOT, params }),
+        (0, attach(A, Params { group, ..Params::default() })),
+        (1, release(9)),
+        (1, wake(A)),
+        (1, run(A)),
+        (2, release(3)), // Deadlines need not be in order; jobs are completed in the order of their release.
+        (3, spin(30)),
+        (4, complete()),
+        (4, spin(12)),
+        (9, complete()),
+        (9, release(20)), // This one is not completed.
+        (10, Event::End),
+    ]);
+    let (_, _, of_group) = &meter.groups()[0];
+    for got in [&meter.members()[0].got, of_group] {
+        let responses = &got.responses;
+        assert_eq!((responses.count(), responses.total(), responses.longest()), (2, Nanos::ms(10), Nanos::ms(7)));
+        assert_eq!((got.spins, got.spun), (2, Nanos::us(42)));
+        assert_eq!(got.jobs.misses, 1);
+    }
+}
+
+/// Everybody has jobs open, a reservation and a name. Of the three histograms each has only the place, as nothing has been recorded.
+#[test]
+fn an_entity_takes_less_than_a_kibibyte_beside_its_histograms() {
+    const ENTITIES: u32 = 4_096;
+    let mut meter = Meter::new();
+    let taken = allocation_counter::measure(|| {
+        for index in 0..ENTITIES {
+            let entity = EntityId::new(index, 0);
+            let name = format!("a machine of somebody's/{index}");
+            meter.record(ms(0), &Event::Attach { entity, name, params: Box::new(reserved(1, 10)) });
+            meter.record(ms(0), &wake(entity));
+            for job in 1..=3 {
+                meter.record(ms(job * job), &Event::Release { entity, deadline: ms(50 + job * job) });
+            }
+        }
+    });
+    assert_eq!(meter.members().len(), 4_096);
+    let histograms = 3 * size_of::<Durations>() as u64;
+    let each = u64::try_from(taken.bytes_current).expect("it keeps something") / u64::from(ENTITIES) - histograms;
+    assert!((200..1_024).contains(&each), "{each} bytes for each");
+}

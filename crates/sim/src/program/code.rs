@@ -37,7 +37,7 @@ pub(crate) enum Op {
         bytes: u64,
     },
     Yield,
-    Fork(Arc<TaskSpec>),
+    Fork(Arc<Recipe>),
     Join,
     Ask(Arc<Params>),
     JobBegins(Option<Nanos>),
@@ -55,6 +55,22 @@ pub(crate) enum Op {
         to: u32,
     },
     Exit,
+}
+
+/// A task that can be forked.
+#[derive(Debug)]
+pub(crate) struct Recipe {
+    pub(crate) name: String,
+    pub(crate) params: Params,
+    pub(crate) delay: Length,
+    pub(crate) code: Arc<Code>,
+}
+
+impl Recipe {
+    fn of(task: &TaskSpec, base: u32) -> Recipe {
+        let TaskSpec { ref name, params, delay, ref steps } = *task;
+        Recipe { name: name.clone(), params, delay, code: Arc::new(Code::of(steps, base)) }
+    }
 }
 
 /// A program, shared by all who follow it.
@@ -91,7 +107,7 @@ fn lay(steps: &[Step], base: u32, level: u8, ops: &mut Vec<Op>) {
             Step::Send { pipe, bytes } => Op::Send { pipe: moved(pipe), bytes },
             Step::Receive { pipe, bytes } => Op::Receive { pipe: moved(pipe), bytes },
             Step::Yield => Op::Yield,
-            Step::Fork(ref child) => Op::Fork(Arc::clone(child)),
+            Step::Fork(ref child) => Op::Fork(Arc::new(Recipe::of(child, base))),
             Step::Join => Op::Join,
             Step::Ask(ref params) => Op::Ask(Arc::new(**params)),
             Step::JobBegins { deadline } => Op::JobBegins(deadline),

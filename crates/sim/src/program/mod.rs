@@ -4,9 +4,14 @@
 //! [`ObjectId`], the place of the object in its application.
 
 mod code;
+mod interpreter;
 mod length;
+mod shared;
+mod standing;
+mod trouble;
 
 pub(crate) use code::{Code, Op};
+pub(crate) use interpreter::{Crowd, Tasks};
 pub(crate) use length::Draws;
 pub use length::Length;
 

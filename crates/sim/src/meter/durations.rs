@@ -1,17 +1,17 @@
-//! [`Waits`]: how long somebody was runnable without running, each time.
+//! [`Durations`]: how long something took, each time: waits, wake-ups, responses.
 
 use hdrhistogram::Histogram;
 use sched::Nanos;
 use std::collections::BTreeMap;
 
-/// So many different lengths are kept as they are. Simulated waits are often the same few; and most entities of a large
+/// So many different lengths are kept as they are. Simulated times are often the same few; and most entities of a large
 /// host have few, for which a histogram of 20 kB each would be too much.
 const EXACT: usize = 256;
 
-/// The lengths of many waits. Percentiles are exact up to 256 different lengths, and within 1 % beyond; count, total and
+/// The lengths of many times. Percentiles are exact up to 256 different lengths, and within 1 % beyond; count, total and
 /// longest are exact.
 #[derive(Clone, Debug)]
-pub struct Waits {
+pub struct Durations {
     /// Lengths in nanoseconds, and how often each occurred.
     exact: BTreeMap<u64, u64>,
     rest: Option<Box<Histogram<u64>>>,
@@ -20,19 +20,19 @@ pub struct Waits {
     longest: Nanos,
 }
 
-impl Default for Waits {
-    fn default() -> Waits {
-        Waits { exact: BTreeMap::new(), rest: None, count: 0, total: Nanos::ZERO, longest: Nanos::ZERO }
+impl Default for Durations {
+    fn default() -> Durations {
+        Durations { exact: BTreeMap::new(), rest: None, count: 0, total: Nanos::ZERO, longest: Nanos::ZERO }
     }
 }
 
-impl Waits {
+impl Durations {
     /// One more.
-    pub fn record(&mut self, wait: Nanos) {
+    pub fn record(&mut self, length: Nanos) {
         self.count += 1;
-        self.total += wait;
-        self.longest = self.longest.max(wait);
-        self.keep(wait.as_ns(), 1);
+        self.total += length;
+        self.longest = self.longest.max(length);
+        self.keep(length.as_ns(), 1);
     }
 
     fn keep(&mut self, ns: u64, count: u64) {
@@ -50,7 +50,7 @@ impl Waits {
     }
 
     /// All of `other` as well.
-    pub fn add(&mut self, other: &Waits) {
+    pub fn add(&mut self, other: &Durations) {
         self.count += other.count;
         self.total += other.total;
         self.longest = self.longest.max(other.longest);
@@ -87,7 +87,7 @@ impl Waits {
         self.longest
     }
 
-    /// The shortest length that at least `percent` of all waits do not exceed; zero if there was none. Range of
+    /// The shortest length that at least `percent` of all do not exceed; zero if there was none. Range of
     /// `percent`: 0 to 100.
     #[must_use]
     pub fn percentile(&self, percent: u64) -> Nanos {
@@ -116,13 +116,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_waits_are_exact_and_many_are_within_one_percent() {
-        let mut few = Waits::default();
+    fn few_lengths_are_exact_and_many_are_within_one_percent() {
+        let mut few = Durations::default();
         for ms in [4, 1, 3, 2] {
             few.record(Nanos::ms(ms));
         }
         assert_eq!((few.percentile(50), few.percentile(99)), (Nanos::ms(2), Nanos::ms(4)));
-        let mut many = Waits::default();
+        let mut many = Durations::default();
         for us in (1..=10_000).rev() {
             many.record(Nanos::us(us));
         }
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn sums_do_not_depend_on_what_was_kept_exactly() {
         let fill = |range: std::ops::Range<u64>| {
-            let mut waits = Waits::default();
+            let mut waits = Durations::default();
             range.for_each(|ms| waits.record(Nanos::ms(ms)));
             waits
         };
@@ -144,7 +144,7 @@ mod tests {
         for cut in [0, 10, 300, 590] {
             let (mut sum, rest) = (fill(0..cut), fill(cut..600));
             sum.add(&rest);
-            let seen = |waits: &Waits| (waits.count(), waits.total(), waits.percentile(50), waits.percentile(99));
+            let seen = |waits: &Durations| (waits.count(), waits.total(), waits.percentile(50), waits.percentile(99));
             assert_eq!(seen(&sum), seen(&whole), "{cut}");
         }
         let mut few = fill(0..3);

@@ -1,0 +1,139 @@
+//! [`GuestReport`]: what became of the guest of a VM and of the tasks in it.
+
+use super::text::{Line, ROWS_MAX, Whose, and_more, shown, table_of};
+use super::{Asked, Entity, Got, GroupGot, Report, Widths, percent, ppm, short};
+use sched::{Descriptor, GroupId, Instant, Knobs, Nanos};
+use serde::Serialize;
+use sim::meter::{CpuMeasures, Meter};
+use std::collections::BTreeMap;
+
+/// What a CPU of a guest lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct CpuLoss {
+    /// Times it froze: it lost its CPU without having halted.
+    pub freezes: u64,
+    /// Time for which it was frozen. Unit: nanoseconds.
+    pub stolen_ns: u64,
+}
+
+/// A guest's part in a run.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct GuestReport {
+    /// The name of its VM.
+    pub name: String,
+    /// Its policy's name.
+    pub policy: String,
+    /// That policy's knobs and their values, in words.
+    pub knobs: BTreeMap<&'static str, String>,
+    /// By CPU, which is a vCPU of the host.
+    pub cpus: Vec<CpuLoss>,
+    /// Time for which its CPUs were frozen together.
+    pub stolen_ns: u64,
+    /// The same in millionths of the time of its CPUs.
+    pub stolen_ppm: u64,
+    /// All its tasks together; its `delivered_ppm` is of all its CPUs.
+    pub total: Got,
+    /// Its tasks, in the order in which they came.
+    pub entities: Vec<Entity>,
+    /// Its groups, in the order in which they were made.
+    pub groups: Vec<GroupGot>,
+}
+
+impl GuestReport {
+    /// Of the guest `name`, which has `vcpus` CPUs, from what `meter` saw of it in a run of `length`.
+    #[must_use]
+    pub fn new(
+        name: &str,
+        (policy, knobs): (&Descriptor, &Knobs),
+        vcpus: usize,
+        length: Nanos,
+        meter: &Meter,
+    ) -> GuestReport {
+        let end = Instant::ZERO + length;
+        let mut cpus = meter.cpus();
+        cpus.resize(vcpus, CpuMeasures::default());
+        let stolen = cpus.iter().fold(Nanos::ZERO, |sum, cpu| sum + cpu.stolen);
+        let all = length.saturating_mul(vcpus as u64);
+        let entity = |member: &sim::meter::Member| Entity {
+            name: member.name.clone(),
+            group: meter.group(member.params.group).map(|(name, _)| name.to_string()),
+            came_ns: member.came.as_ns(),
+            left_ns: member.left.map(Instant::as_ns),
+            asked: Asked::with(&member.params),
+            granted_ppm: None,
+            got: Got::new(&member.got, member.left.unwrap_or(end).saturating_since(member.came)),
+        };
+        GuestReport {
+            name: name.to_string(),
+            policy: policy.name.to_string(),
+            knobs: knobs.iter().map(|(knob, value)| (knob.name, knob.show(value))).collect(),
+            cpus: cpus.iter().map(|cpu| CpuLoss { freezes: cpu.freezes, stolen_ns: cpu.stolen.as_ns() }).collect(),
+            stolen_ns: stolen.as_ns(),
+            stolen_ppm: ppm(stolen, all),
+            total: Got::new(&meter.total(), all),
+            entities: meter.members().iter().map(entity).collect(),
+            groups: group_lines(meter, length),
+        }
+    }
+}
+
+fn group_lines(meter: &Meter, length: Nanos) -> Vec<GroupGot> {
+    let mut members: BTreeMap<GroupId, u64> = BTreeMap::new();
+    for member in meter.members() {
+        let mut group = member.params.group;
+        while let Some(parent) = meter.parent(group) {
+            *members.entry(group).or_default() += 1;
+            group = parent;
+        }
+    }
+    let line = |(group, name, got)| GroupGot {
+        entities: members.get(&group).copied().unwrap_or(0),
+        asked: meter.group(group).map_or_else(Asked::default, |(_, params)| Asked::of(&params)),
+        got: Got::new(&got, length),
+        name,
+    };
+    meter.groups().into_iter().map(line).collect()
+}
+
+/// Of each guest its losses and the table of its tasks, a line for each policy of `reports`, which are runs of one scenario; nothing
+/// if there are no guests.
+#[must_use]
+pub fn guests(reports: &[Report], widths: Widths) -> String {
+    let count = reports.iter().map(|report| report.guests.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for index in 0..count {
+        let runs: Vec<(&str, &GuestReport)> =
+            reports.iter().filter_map(|report| Some((report.policy.as_str(), report.guests.get(index)?))).collect();
+        text += &one(&runs, reports.len() > 1, widths);
+    }
+    text
+}
+
+/// One guest, as it fared in each run, under the host's policy.
+fn one(runs: &[(&str, &GuestReport)], several: bool, widths: Widths) -> String {
+    let (_, first) = runs[0];
+    let vcpus = first.cpus.len();
+    let mut text =
+        format!("\nIn {} ({}, {vcpus} vCPU{}):\n", first.name, first.policy, if vcpus == 1 { "" } else { "s" });
+    for (policy, guest) in runs {
+        let under = if several { format!("under {policy} ") } else { String::new() };
+        let freezes: u64 = guest.cpus.iter().map(|cpu| cpu.freezes).sum();
+        let stolen = (short(guest.stolen_ns), percent(guest.stolen_ppm));
+        text += &format!("{under}{} stolen, {} of its vCPUs' time, in {freezes} pieces\n", stolen.0, stolen.1);
+    }
+    let tasks = runs.iter().map(|(_, guest)| guest.entities.len()).max().unwrap_or(0);
+    let most = (ROWS_MAX / runs.len()).max(1).min(tasks);
+    let mut lines = Vec::with_capacity((most + 1) * runs.len());
+    for index in 0..most {
+        let there = runs.iter().filter_map(|(policy, guest)| Some((*policy, guest.entities.get(index)?)));
+        for (nth, (policy, Entity { name, asked, granted_ppm, got, .. })) in there.enumerate() {
+            let (name, asked) = if nth == 0 { (name.as_str(), shown(asked)) } else { ("", String::new()) };
+            lines.push(Line { name, asked, policy, granted: *granted_ppm, got });
+        }
+    }
+    for (nth, (policy, guest)) in runs.iter().enumerate() {
+        let name = if nth == 0 { "all" } else { "" };
+        lines.push(Line { name, asked: String::new(), policy, granted: None, got: &guest.total });
+    }
+    text + &table_of(&lines, Whose::Guest, several, widths) + &and_more(tasks - most)
+}

@@ -1,0 +1,99 @@
+//! What is reported of guests, from what a meter saw of their events.
+
+use expect_test::expect;
+use lab::report::{GuestReport, Report, Widths, guests};
+use lab::scenario::Scenario;
+use sched::{CpuId, EntityId, GroupId, GroupParams, Instant, Nanos, Params, Wake};
+use sim::Meter;
+use trace::{Event, Sink};
+
+const A: EntityId = EntityId::new(0, 0);
+const B: EntityId = EntityId::new(1, 0);
+const CPUS: [CpuId; 2] = [CpuId::new(0), CpuId::new(1)];
+
+fn us(us: u64) -> Instant {
+    Instant::ZERO + Nanos::us(us)
+}
+
+/// Two tasks of a group on two vCPUs: one is robbed of 4 ms in the middle of its job, the other spins.
+fn measured() -> Meter {
+    let group = GroupId::new(1, 0);
+    let params = Params { group, ..Params::default() };
+    let attach = |entity, name: &str| Event::Attach { entity, name: name.into(), params: Box::new(params) };
+    let run = |entity, cpu| Event::Run { cpu, entity, until: Instant::NEVER };
+    let wake = |entity| Event::Wake { entity, why: Wake::Timer };
+    let mut meter = Meter::new();
+    for (at, event) in [
+        (0, Event::GroupCreated { group, name: "app".into(), parent: GroupId::ROOT, params: GroupParams::default() }),
+        (0, attach(A, "reader")),
+        (0, attach(B, "spinner")),
+        (0, wake(B)),
+        (0, run(B, CPUS[1])),
+        (1_000, Event::Release { entity: A, deadline: us(4_000) }),
+        (1_000, wake(A)),
+        (1_000, run(A, CPUS[0])),
+        (1_000, Event::Freeze { cpu: CPUS[0] }),
+        (1_500, Event::Thaw { cpu: CPUS[0] }),
+        (2_000, Event::Freeze { cpu: CPUS[0] }),
+        (2_500, Event::SpinWait { entity: B, waited: Nanos::us(300) }),
+        (5_500, Event::Thaw { cpu: CPUS[0] }),
+        (6_000, Event::Complete { entity: A }),
+        (6_000, Event::Block { cpu: CPUS[0] }),
+        (6_000, Event::Stop { cpu: CPUS[0], entity: A }),
+        (10_000, Event::End),
+    ] {
+        meter.record(us(at), &event);
+    }
+    meter
+}
+
+fn report() -> Report {
+    let text = "name = \"x\"\ncpus = 1\nlength = \"10ms\"\npolicy = \"credit\"\n[[vm]]\nname = \"web\"\nvcpus = 2\nworkload = \"hog\"\n";
+    let scenario = Scenario::from_bytes("test.toml", text.into()).unwrap_or_else(|problems| panic!("{problems}"));
+    let choice = lab::choose(&scenario, &[], &[]).expect("the scenario names its policy").remove(0);
+    let mut report = lab::run(&scenario, choice.policy, &choice.knobs, 0, &mut []).expect("it runs");
+    let policy = lab::policy("cfs").expect("there is one");
+    report.guests.push(GuestReport::new("web", (policy, &policy.defaults()), 2, scenario.length, &measured()));
+    report
+}
+
+#[test]
+fn a_guest_is_told_with_its_losses_and_what_each_task_got() {
+    let guest = &report().guests[0];
+    assert_eq!((guest.stolen_ns, guest.stolen_ppm), (4_000_000, 200_000));
+    let cpus: Vec<_> = guest.cpus.iter().map(|cpu| (cpu.freezes, cpu.stolen_ns)).collect();
+    assert_eq!(cpus, [(2, 4_000_000), (0, 0)]);
+    let [reader, spinner] = guest.entities.as_slice() else { panic!("two were there") };
+    assert_eq!((reader.got.delivered_ns, reader.got.stolen_ns), (1_000_000, 4_000_000));
+    assert_eq!((reader.got.wakeups, reader.got.wakeup_max_ns), (1, 500_000));
+    assert_eq!((reader.got.responses, reader.got.response_p50_ns, reader.got.misses), (1, 5_000_000, 1));
+    assert_eq!((spinner.got.spins, spinner.got.spun_ns, spinner.got.delivered_ppm), (1, 300_000, 1_000_000));
+    let app = &guest.groups[0];
+    assert_eq!((app.name.as_str(), app.entities, app.got.stolen_ns), ("app", 2, 4_000_000));
+    assert_eq!(guest.entities[0].group.as_deref(), Some("app"));
+}
+
+#[test]
+fn guests_have_tables_of_their_own() {
+    let report = report();
+    expect![[r#"
+
+        In web (cfs, 2 vCPUs):
+        4ms stolen, 20.0% of its vCPUs' time, in 2 pieces
+                asked         got CPU time jobs late  by wait p50   p99   max response p50 p99 max stolen spinning preempted
+        reader  weight 256  10.0%      1ms       1/1 2ms    500us 500us 500us          5ms 5ms 5ms    4ms        0         0
+        spinner weight 256 100.0%     10ms         –   –        0     0     0            –   –   –      0    300us         0
+        all                 55.0%     11ms       1/1 2ms        0 500us 500us          5ms 5ms 5ms    4ms    300us         0
+        (1 more columns need a larger --width, or --json)
+    "#]].assert_eq(&guests(std::slice::from_ref(&report), Widths(120)));
+    let other = Report { policy: "credit2".to_string(), ..report.clone() };
+    let both = guests(&[report.clone(), other], Widths(120));
+    assert!(both.contains("under credit2 4ms stolen, 20.0% of its vCPUs' time, in 2 pieces"), "{both}");
+    assert_eq!(both.matches("\nreader").count(), 1, "each task once, with a line for each policy:\n{both}");
+    // On the host nothing is stolen, and a report without guests has neither table nor field.
+    let alone = Report { guests: Vec::new(), ..report.clone() };
+    assert_eq!(guests(&[alone.clone()], Widths(120)), "");
+    let json = |report: &Report| serde_json::to_value(report).expect("it can be written");
+    assert!(json(&alone).get("guests").is_none());
+    assert_eq!(json(&report)["guests"][0]["entities"][0]["stolen_ns"], 4_000_000);
+}

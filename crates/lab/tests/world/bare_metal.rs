@@ -1,0 +1,84 @@
+//! A guest whose vCPUs always have a CPU is as good as a host.
+
+use crate::town::{FIRST, Log, application, at, forever, guest, hog, host, run, sleep, task, vcpus};
+use sched::{Instant, Nanos, Params};
+use sim::program::{Length, Object, Step};
+use sim::{Application, Costs, Guest, Periodic, Workload, World};
+use trace::{Event, MachineId};
+
+/// vCPUs that never halt.
+fn never_halts() -> Guest {
+    Guest { idle_polls: true, ..Guest::default() }
+}
+
+/// Jobs, hogs and tasks that wake each other.
+fn populate(world: &mut World<'_>, machine: MachineId) {
+    let jobs = |period, work| Workload::Periodic(Periodic::new(Nanos::us(period), Nanos::us(work)));
+    for (name, jobs) in [("a", jobs(5_000, 1_700)), ("b", jobs(7_001, 900)), ("c", jobs(900, 50))] {
+        world.attach(machine, name, Params::default(), jobs).expect("there is room");
+    }
+    hog(world, machine, "hog");
+    world.start(machine, &pipe_pair(), sched::GroupId::ROOT).expect("there is room");
+}
+
+fn pipe_pair() -> Application {
+    let writer = task(
+        "writer",
+        vec![forever(vec![run(Nanos::us(333)), Step::Send { pipe: FIRST, bytes: 100 }, sleep(Nanos::us(70))])],
+    );
+    let work = Length::Uniform { least: Nanos::us(10), most: Nanos::us(500) };
+    let reader = task("reader", vec![forever(vec![Step::Receive { pipe: FIRST, bytes: 100 }, Step::Run(work)])]);
+    application(&[("pipe", Object::Pipe { capacity: 1000 })], vec![writer, reader])
+}
+
+/// What was decided on `machine`, and when; by name, for ids are the same anyway.
+fn decisions(log: &Log, machine: MachineId) -> Vec<(Instant, Event)> {
+    let mut events = log.of(machine);
+    events.retain(|(_, event)| !matches!(event, Event::Freeze { .. } | Event::Thaw { .. } | Event::Vcpu { .. }));
+    events
+}
+
+/// The same work on a host, and on a guest that has that host to itself.
+fn both(policy: &str, cpus: usize, costs: Costs) -> [Vec<(Instant, Event)>; 2] {
+    let mut bare = Log::default();
+    let mut world = World::new(5);
+    // As there, the machine is the second one: its draws are the same.
+    host(&mut world, "round-robin", 1, Costs::NONE);
+    let alone = host(&mut world, policy, cpus, costs);
+    world.run_until(Instant::at_ns(1)).expect("nothing can go wrong");
+    world.watch_all(&mut bare);
+    populate(&mut world, alone);
+    world.finish(at(300)).expect("nobody waits for ever");
+    drop(world);
+
+    let mut virtual_one = Log::default();
+    let mut world = World::new(5);
+    let below = host(&mut world, "round-robin", cpus, Costs::NONE);
+    let all = vcpus(&mut world, below, "vm", cpus, true);
+    let above = guest(&mut world, below, policy, &all, never_halts(), costs);
+    // They get their CPUs before anything happens.
+    world.run_until(Instant::at_ns(1)).expect("nothing can go wrong");
+    world.watch_all(&mut virtual_one);
+    populate(&mut world, above);
+    world.finish(at(300)).expect("nobody waits for ever");
+    drop(world);
+    [decisions(&bare, alone), decisions(&virtual_one, above)]
+}
+
+#[test]
+fn a_guest_on_cpus_of_its_own_decides_as_a_host_does() {
+    for name in ["cfs", "eevdf", "bfs", "bmq", "round-robin", "edf", "credit", "rt", "linux"] {
+        for cpus in [1, 2, 4] {
+            let [bare, virtual_one] = both(name, cpus, Costs::NONE);
+            assert!(bare.len() > 1000, "{name} has decided often");
+            let place = bare.iter().zip(&virtual_one).position(|(bare, virtual_one)| bare != virtual_one);
+            if let Some(place) = place {
+                panic!(
+                    "{name} on {cpus}: event {place} is {:?} on the host, {:?} in the guest",
+                    bare[place], virtual_one[place]
+                );
+            }
+            assert_eq!(bare.len(), virtual_one.len(), "{name} on {cpus}");
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! What a machine does whose CPUs come and go: a guest. Whatever is due on a CPU that is absent waits until it is back.
+
+use crate::floor::Pending;
+use crate::host::Host;
+use sched::{CpuId, EntityId, Input, Instant, Nanos, State};
+
+impl Host<'_> {
+    /// `cpu` has no CPU from now on; `preempted`: that was taken away.
+    pub(crate) fn freeze(&mut self, cpu: CpuId, preempted: bool) {
+        self.pass_on(Input::Freeze { cpu, preempted });
+        self.floor.leave(cpu);
+    }
+
+    /// `cpu` goes on: what runs there, and then whatever has become due. Its steal clock tells `stolen` of the time between.
+    pub(crate) fn thaw(&mut self, cpu: CpuId, stolen: Nanos) {
+        self.input(Input::Thaw { cpu, stolen });
+        self.floor.come(cpu);
+        self.floor.idled.push(cpu);
+        let mut at = 0;
+        while at < self.floor.pending.len() {
+            if self.floor.pending[at].0 != cpu {
+                at += 1;
+                continue;
+            }
+            let (_, what) = self.floor.pending.remove(at);
+            self.catch_up(cpu, what);
+        }
+    }
+
+    /// What had to wait is due now, in the order of all that is due.
+    fn catch_up(&mut self, cpu: CpuId, what: Pending) {
+        let now = self.floor.now;
+        match what {
+            Pending::Release(entity) => {
+                if self.floor.tasks[entity.index()].is_some_and(|task| task.id == entity) {
+                    self.floor.releases.set(entity.index(), now);
+                }
+            }
+            Pending::Kick => self.floor.kicks.set(cpu.index(), now),
+            // It may have been put off meanwhile.
+            Pending::Alarm(number) if self.floor.alarms.get(number) != Instant::NEVER => {}
+            Pending::Alarm(number) => self.floor.alarms.set(number, now),
+            Pending::Departure(entity) => self.detach(entity),
+        }
+    }
+
+    /// Removes an entity; one that runs on a CPU that is absent goes when that is back.
+    pub(crate) fn dismiss(&mut self, entity: EntityId) {
+        match self.machine.state(entity) {
+            State::Running(cpu) if self.floor.cpus[cpu.index()].absent => {
+                self.floor.pending.push((cpu, Pending::Departure(entity)));
+            }
+            _ => self.detach(entity),
+        }
+    }
+}

@@ -1,0 +1,300 @@
+//! [`WorldAuditor`]: judges a world by its trace alone: each machine as an [`Auditor`] does, and what holds between them.
+//!
+//! - Nothing goes on on a CPU of a guest that is frozen (law 13), and it is frozen whenever its vCPU does not run on the host.
+//! - CPU time is conserved across levels, to the nanosecond: what a vCPU got from its host is what its guest's tasks got on it, what
+//!   that CPU idled, and what getting in cost.
+//! - A kick and an alarm are delivered exactly once, when due, or where their CPU is absent then, as soon as it is back.
+
+use super::{Auditor, Finding, Promises, Rule, Verdict};
+use sched::{Alarm, CpuId, EntityId, Host, Instant, Nanos, Of};
+use std::collections::BTreeMap;
+use trace::{Event, MachineId, Sink, WorldSink};
+
+/// A CPU, as its machine's own events tell of it.
+#[derive(Clone, Copy, Debug)]
+struct Cpu {
+    present: bool,
+    /// When it last thawed, and the last instant before that up to which it had been present for any time at all.
+    thawed: Instant,
+    was_present: Instant,
+    runs: Option<EntityId>,
+    /// Up to when `busy` and `idle` count.
+    upto: Instant,
+    /// While present.
+    busy: Nanos,
+    idle: Nanos,
+    /// When the kick that is under way arrives.
+    kick: Option<Instant>,
+}
+
+/// The same CPU, as its host tells of the vCPU it is.
+#[derive(Clone, Copy, Debug, Default)]
+struct Below {
+    runs_since: Option<Instant>,
+    /// Whether it has got into its guest since.
+    entered: bool,
+    ran: Nanos,
+    /// Time on a CPU of the host before it got into its guest.
+    entering: Nanos,
+}
+
+/// A machine.
+#[derive(Debug)]
+struct Books {
+    auditor: Auditor,
+    /// How long a kick takes.
+    kick: Nanos,
+    cpus: Vec<Cpu>,
+    /// Of a guest, by CPU.
+    below: Vec<Below>,
+    /// Of a host: which of its entities are which CPUs.
+    vcpus: BTreeMap<EntityId, (MachineId, CpuId)>,
+    alarms: BTreeMap<Alarm, (Instant, CpuId)>,
+}
+
+/// Judges a world by its events. Give it every event from the start; [`Event::End`] of every machine closes the books.
+#[derive(Debug, Default)]
+pub struct WorldAuditor {
+    machines: Vec<Books>,
+    now: Instant,
+    /// Of whom it has to be seen whether both levels agree, once all of this instant has been told.
+    touched: Vec<(MachineId, CpuId)>,
+    verdict: Verdict,
+}
+
+impl WorldAuditor {
+    /// An auditor of a world without machines.
+    #[must_use]
+    pub fn new() -> WorldAuditor {
+        WorldAuditor::default()
+    }
+
+    /// The next machine: its CPUs, what it is held to by itself, and how long its kicks take. Of a guest, nothing that depends on
+    /// how much CPU time its host gives it should be promised.
+    pub fn add(&mut self, host: Host, promises: Promises, kick: Nanos) {
+        let cpu = Cpu {
+            present: true,
+            thawed: Instant::ZERO,
+            was_present: Instant::ZERO,
+            runs: None,
+            upto: Instant::ZERO,
+            busy: Nanos::ZERO,
+            idle: Nanos::ZERO,
+            kick: None,
+        };
+        self.machines.push(Books {
+            auditor: Auditor::new(host, promises),
+            kick,
+            cpus: vec![cpu; host.cpus],
+            below: vec![Below::default(); host.cpus],
+            vcpus: BTreeMap::new(),
+            alarms: BTreeMap::new(),
+        });
+    }
+
+    /// What was found wrong: with each machine by itself, and between them.
+    #[must_use]
+    pub fn findings(&self) -> Vec<(Option<MachineId>, Finding)> {
+        let between = self.verdict.findings().iter().map(|finding| (None, finding.clone()));
+        let own = self.machines.iter().zip(0..).flat_map(|(books, id)| {
+            books.auditor.findings().iter().map(move |finding| (Some(MachineId(id)), finding.clone()))
+        });
+        between.chain(own).collect()
+    }
+
+    fn find(&mut self, rule: Rule, cpu: Option<CpuId>, what: String) {
+        self.verdict.add(Finding { rule, at: self.now, entity: None, cpu, what });
+    }
+
+    fn books(&mut self, machine: MachineId) -> &mut Books {
+        &mut self.machines[machine.index()]
+    }
+
+    fn cpu(&mut self, machine: MachineId, cpu: CpuId) -> &mut Cpu {
+        let now = self.now;
+        let cpu = &mut self.machines[machine.index()].cpus[cpu.index()];
+        let since = now.saturating_since(cpu.upto);
+        if cpu.present {
+            *(if cpu.runs.is_some() { &mut cpu.busy } else { &mut cpu.idle }) += since;
+        }
+        cpu.upto = now;
+        cpu
+    }
+
+    // ---- Between the levels ----
+
+    /// All of an instant has been told: whoever is present runs on the host.
+    fn close_instant(&mut self) {
+        for (guest, cpu) in std::mem::take(&mut self.touched) {
+            let books = &self.machines[guest.index()];
+            if books.cpus[cpu.index()].present && books.below[cpu.index()].runs_since.is_none() {
+                self.find(Rule::Level, Some(cpu), format!("{cpu:?} of {guest} goes on, but has no CPU of its host"));
+            }
+        }
+    }
+
+    /// A vCPU gets a CPU of its host, or loses it.
+    fn move_below(&mut self, guest: MachineId, cpu: CpuId, runs: bool) {
+        let now = self.now;
+        let below = &mut self.machines[guest.index()].below[cpu.index()];
+        if runs {
+            *below = Below { runs_since: Some(now), entered: false, ..*below };
+        } else if let Some(since) = below.runs_since.take() {
+            below.ran += now.since(since);
+            if !below.entered {
+                below.entering += now.since(since);
+            }
+        }
+        self.touched.push((guest, cpu));
+    }
+
+    fn freeze(&mut self, guest: MachineId, cpu: CpuId) {
+        let now = self.now;
+        let it = self.cpu(guest, cpu);
+        let twice = !std::mem::replace(&mut it.present, false);
+        if it.thawed < now {
+            it.was_present = now;
+        }
+        if twice {
+            self.find(Rule::Law(13), Some(cpu), format!("{cpu:?} of {guest} freezes, but is frozen"));
+        }
+    }
+
+    fn thaw(&mut self, guest: MachineId, cpu: CpuId) {
+        let now = self.now;
+        let it = self.cpu(guest, cpu);
+        let twice = std::mem::replace(&mut it.present, true);
+        it.thawed = now;
+        if twice {
+            self.find(Rule::Law(13), Some(cpu), format!("{cpu:?} of {guest} thaws, but is not frozen"));
+        }
+        let below = &mut self.books(guest).below[cpu.index()];
+        if let Some(since) = below.runs_since.filter(|_| !below.entered) {
+            below.entering += now.since(since);
+            below.entered = true;
+        }
+        self.touched.push((guest, cpu));
+    }
+
+    // ---- Delivery ----
+
+    /// Something that was due at `due` on `cpu` comes now: is this when it should?
+    fn is_on_time(&self, machine: MachineId, cpu: CpuId, due: Instant) -> bool {
+        let it = &self.machines[machine.index()].cpus[cpu.index()];
+        self.now == due || (self.now > due && it.thawed == self.now && it.was_present <= due)
+    }
+
+    fn kicked(&mut self, machine: MachineId, cpu: CpuId) {
+        let Some(due) = self.books(machine).cpus[cpu.index()].kick.take() else {
+            return self.find(Rule::Delivery, Some(cpu), format!("{cpu:?} of {machine} is kicked, but by nobody"));
+        };
+        if !self.is_on_time(machine, cpu, due) {
+            let what = format!("a kick of {cpu:?} of {machine} was due at {due}");
+            self.find(Rule::Delivery, Some(cpu), what);
+        }
+    }
+
+    fn alarm(&mut self, machine: MachineId, alarm: Alarm) {
+        let Some((due, on)) = self.books(machine).alarms.remove(&alarm) else {
+            // One that was cleared, or whose owner left, while it waited for its CPU: the machine takes no notice.
+            return;
+        };
+        if due > self.now {
+            // It was put off while it waited for its CPU.
+            self.books(machine).alarms.insert(alarm, (due, on));
+        } else if !self.is_on_time(machine, on, due) {
+            self.find(Rule::Delivery, Some(on), format!("{alarm:?} of {machine} was due at {due}"));
+        }
+        self.expect_present(machine, on, "an alarm goes off");
+    }
+
+    fn expect_present(&mut self, machine: MachineId, cpu: CpuId, what: &str) {
+        if !self.machines[machine.index()].cpus[cpu.index()].present {
+            self.find(Rule::Law(13), Some(cpu), format!("{what} on {cpu:?} of {machine}, which is frozen"));
+        }
+    }
+
+    fn end(&mut self, machine: MachineId) {
+        self.close_instant();
+        for cpu in 0..self.books(machine).cpus.len() {
+            let cpu = CpuId::new(cpu);
+            let it = *self.cpu(machine, cpu);
+            if it.present && it.kick.is_some_and(|due| due < self.now) {
+                self.find(Rule::Delivery, Some(cpu), format!("a kick never reached {cpu:?} of {machine}"));
+            }
+        }
+        let overdue = |(alarm, (due, on)): (&Alarm, &(Instant, CpuId))| {
+            let present = self.machines[machine.index()].cpus[on.index()].present;
+            (present && *due < self.now).then_some((*alarm, *due))
+        };
+        let overdue: Vec<(Alarm, Instant)> = self.machines[machine.index()].alarms.iter().filter_map(overdue).collect();
+        for (alarm, due) in overdue {
+            self.find(Rule::Delivery, None, format!("{alarm:?} of {machine}, due at {due}, never went off"));
+        }
+        for (guest, cpu) in self.books(machine).vcpus.clone().into_values() {
+            self.conserve(guest, cpu);
+        }
+    }
+
+    /// What a vCPU got below is what was made of it above.
+    fn conserve(&mut self, guest: MachineId, cpu: CpuId) {
+        let Cpu { busy, idle, .. } = *self.cpu(guest, cpu);
+        let now = self.now;
+        let below = self.machines[guest.index()].below[cpu.index()];
+        let open = below.runs_since.map_or(Nanos::ZERO, |since| now.since(since));
+        let entering = below.entering + if below.entered { Nanos::ZERO } else { open };
+        let ran = below.ran + open;
+        if ran != busy + idle + entering {
+            let what = format!(
+                "{cpu:?} of {guest} got {ran} of its host, but ran tasks for {busy}, idled for {idle} and took {entering} to get in"
+            );
+            self.find(Rule::Level, Some(cpu), what);
+        }
+    }
+}
+
+impl WorldSink for WorldAuditor {
+    fn record(&mut self, machine: MachineId, at: Instant, event: &Event) {
+        if at > self.now {
+            self.close_instant();
+            self.now = at;
+        }
+        self.books(machine).auditor.record(at, event);
+        match *event {
+            Event::Vcpu { entity, guest, cpu } => drop(self.books(machine).vcpus.insert(entity, (guest, cpu))),
+            Event::Freeze { cpu } => self.freeze(machine, cpu),
+            Event::Thaw { cpu } => self.thaw(machine, cpu),
+            Event::Run { cpu, entity, .. } => {
+                self.expect_present(machine, cpu, "somebody runs");
+                self.cpu(machine, cpu).runs = Some(entity);
+                if let Some(&(guest, cpu)) = self.books(machine).vcpus.get(&entity) {
+                    self.move_below(guest, cpu, true);
+                }
+            }
+            Event::Stop { cpu, entity } => {
+                self.cpu(machine, cpu).runs = None;
+                if let Some(&(guest, cpu)) = self.books(machine).vcpus.get(&entity) {
+                    self.move_below(guest, cpu, false);
+                }
+            }
+            Event::Block { cpu } | Event::Yield { cpu } | Event::Expire { cpu } | Event::YieldTo { cpu, .. } => {
+                self.expect_present(machine, cpu, "somebody stops");
+            }
+            Event::Kick { cpu } => {
+                let due = at.saturating_add(self.books(machine).kick);
+                self.books(machine).cpus[cpu.index()].kick = Some(due);
+            }
+            Event::Kicked { cpu } => {
+                self.expect_present(machine, cpu, "a kick arrives");
+                self.kicked(machine, cpu);
+            }
+            Event::SetAlarm { alarm, on, at: due } => drop(self.books(machine).alarms.insert(alarm, (due, on))),
+            Event::ClearAlarm { alarm } => drop(self.books(machine).alarms.remove(&alarm)),
+            Event::Alarm { alarm } => self.alarm(machine, alarm),
+            Event::Detach { entity } => self.books(machine).alarms.retain(|alarm, _| alarm.of != Of::Entity(entity)),
+            Event::GroupRemoved { group } => self.books(machine).alarms.retain(|alarm, _| alarm.of != Of::Group(group)),
+            Event::End => self.end(machine),
+            _ => {}
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! [`Shared`]: what the objects of a machine hold at this instant, and who waits for them in which order.
+
+use super::{Object, ObjectId};
+use sched::EntityId;
+use std::collections::VecDeque;
+
+/// Tasks in the order in which they came, each with how many bytes it wants.
+pub(crate) type Queue = VecDeque<(EntityId, u64)>;
+
+/// What an object holds.
+#[derive(Debug)]
+pub(crate) enum Held {
+    Lock { owner: Option<EntityId>, spins: bool },
+    Condition,
+    Barrier { parties: u32, spins: bool },
+    Semaphore { count: u32, most: u32 },
+    Pipe { capacity: u64, filled: u64 },
+}
+
+/// An object of a machine.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(crate) name: String,
+    pub(crate) held: Held,
+    /// Who waits: for a pipe, its readers.
+    pub(crate) waiters: Queue,
+    /// Who waits to write into a pipe.
+    pub(crate) writers: Queue,
+}
+
+impl Shared {
+    pub(crate) fn new(name: &str, object: Object) -> Shared {
+        let held = match object {
+            Object::Mutex => Held::Lock { owner: None, spins: false },
+            Object::Spin => Held::Lock { owner: None, spins: true },
+            Object::Condition => Held::Condition,
+            Object::Barrier { parties } => Held::Barrier { parties, spins: false },
+            Object::SpinBarrier { parties } => Held::Barrier { parties, spins: true },
+            Object::Semaphore { most } => Held::Semaphore { count: 0, most },
+            Object::Pipe { capacity } => Held::Pipe { capacity, filled: 0 },
+        };
+        Shared { name: name.to_string(), held, waiters: Queue::new(), writers: Queue::new() }
+    }
+
+    /// Who holds it, if it is a lock that somebody holds.
+    pub(crate) fn owner(&self) -> Option<EntityId> {
+        match self.held {
+            Held::Lock { owner, .. } => owner,
+            _ => None,
+        }
+    }
+
+    /// Gives the lock to `to`; nobody: it is free.
+    pub(crate) fn give(&mut self, to: Option<EntityId>) {
+        let Held::Lock { owner, .. } = &mut self.held else { unreachable!("only locks are given") };
+        *owner = to;
+    }
+
+    /// Whether whoever waits for it spins.
+    pub(crate) fn spins(&self) -> bool {
+        matches!(self.held, Held::Lock { spins: true, .. } | Held::Barrier { spins: true, .. })
+    }
+
+    /// Whether it is a lock.
+    pub(crate) fn is_lock(&self) -> bool {
+        matches!(self.held, Held::Lock { .. })
+    }
+
+    /// What it is called in a sentence.
+    pub(crate) fn noun(&self) -> &'static str {
+        match self.held {
+            Held::Lock { spins: true, .. } => "spin lock",
+            Held::Lock { spins: false, .. } => "mutex",
+            Held::Condition => "condition",
+            Held::Barrier { .. } => "barrier",
+            Held::Semaphore { .. } => "semaphore",
+            Held::Pipe { .. } => "pipe",
+        }
+    }
+
+    /// Takes one from a semaphore that has one.
+    pub(crate) fn take(&mut self) -> bool {
+        let Held::Semaphore { count, .. } = &mut self.held else { return false };
+        let taken = *count > 0;
+        *count -= u32::from(taken);
+        taken
+    }
+
+    /// Posts one that nobody waits for.
+    pub(crate) fn post(&mut self) {
+        if let Held::Semaphore { count, most } = &mut self.held {
+            *count = (*count + 1).min(*most);
+        }
+    }
+
+    /// Lets one read or write, if one can; says who.
+    pub(crate) fn pass(&mut self) -> Option<EntityId> {
+        let Held::Pipe { capacity, filled } = &mut self.held else { return None };
+        if let Some(&(reader, bytes)) = self.waiters.front()
+            && bytes <= *filled
+        {
+            *filled -= bytes;
+            self.waiters.pop_front();
+            return Some(reader);
+        }
+        let &(writer, bytes) = self.writers.front()?;
+        if bytes > *capacity - *filled {
+            return None;
+        }
+        *filled += bytes;
+        self.writers.pop_front();
+        Some(writer)
+    }
+
+    /// Whoever has ended waits no more.
+    pub(crate) fn forget(&mut self, entity: EntityId) {
+        self.waiters.retain(|&(who, _)| who != entity);
+        self.writers.retain(|&(who, _)| who != entity);
+    }
+}
+
+/// Where the objects of a machine are.
+pub(crate) fn at(objects: &mut [Shared], id: ObjectId) -> &mut Shared {
+    &mut objects[id.0 as usize]
+}

@@ -1,0 +1,86 @@
+//! [`Standing`]: where a task stands in its program.
+
+use super::{Code, Draws, Length, ObjectId, code::LOOPS_MOST};
+use sched::{EntityId, Instant, Nanos};
+use std::sync::Arc;
+
+/// What a task waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Waiting {
+    /// Nothing: it runs or could run.
+    Nothing,
+    /// A time.
+    Time,
+    /// An object.
+    Object(ObjectId),
+    /// The end of its children.
+    Children,
+}
+
+/// Where a task stands.
+#[derive(Debug)]
+pub(crate) struct Standing {
+    pub(crate) name: Box<str>,
+    pub(crate) code: Arc<Code>,
+    /// The step that comes next.
+    pub(crate) next: u32,
+    /// Rounds left, of each loop it is in.
+    pub(crate) rounds: [u64; LOOPS_MOST],
+    /// When it began.
+    pub(crate) began: Instant,
+    /// When the last period of each of its timers ended; in the order of their numbers.
+    pub(crate) timers: Vec<Instant>,
+    /// Its random draws, once it has drawn.
+    draws: Option<Box<Draws>>,
+    /// Its number in the run, which its draws depend on.
+    pub(crate) number: u64,
+    pub(crate) waiting: Waiting,
+    /// Since when it waits for an object.
+    pub(crate) since: Instant,
+    /// When its last sleep was to end.
+    pub(crate) due: Instant,
+    /// When its job should be done.
+    pub(crate) deadline: Instant,
+    /// Who forked it.
+    pub(crate) parent: Option<EntityId>,
+    /// Children that have not ended.
+    pub(crate) children: u32,
+    /// Mutexes and spin locks it holds.
+    pub(crate) holds: u32,
+    /// Its application.
+    pub(crate) application: u32,
+    /// The mutex it takes again once its condition is signalled.
+    pub(crate) retakes: Option<ObjectId>,
+}
+
+impl Standing {
+    pub(crate) fn new(code: Arc<Code>, number: u64, application: u32, parent: Option<EntityId>) -> Standing {
+        Standing {
+            name: Box::default(),
+            code,
+            next: 0,
+            rounds: [0; LOOPS_MOST],
+            began: Instant::ZERO,
+            timers: Vec::new(),
+            draws: None,
+            number,
+            waiting: Waiting::Nothing,
+            since: Instant::ZERO,
+            due: Instant::ZERO,
+            deadline: Instant::NEVER,
+            parent,
+            children: 0,
+            holds: 0,
+            application,
+            retakes: None,
+        }
+    }
+
+    /// How long `length` is this time.
+    pub(crate) fn draw(&mut self, length: Length, seed: u64) -> Nanos {
+        if let Length::Fixed(time) = length {
+            return time;
+        }
+        self.draws.get_or_insert_with(|| Box::new(Draws::new(seed, self.number))).length(length)
+    }
+}

@@ -1,0 +1,109 @@
+//! What programs get wrong together: cycles of waits, applications in which everybody waits, locks given back by others.
+
+use super::ObjectId;
+use super::interpreter::Crowd;
+use super::standing::Waiting;
+use crate::host::Host;
+use crate::stuck::{Stuck, Waiter};
+use sched::{CpuId, EntityId, Input, Instant};
+
+/// How many waiters a report names.
+const TOLD_MOST: usize = 20;
+
+impl Host<'_> {
+    pub(crate) fn name_of(&self, entity: EntityId) -> String {
+        let standing = self.tasks.standings.get(entity.index()).and_then(Option::as_ref);
+        standing.map_or_else(|| entity.to_string(), |standing| standing.name.to_string())
+    }
+
+    /// The run ends here. What comes first counts.
+    pub(crate) fn get_stuck(&mut self, why: String, right: &'static str) {
+        if self.stuck.is_some() {
+            return;
+        }
+        let mut waiters = self.waiters();
+        let more = waiters.len().saturating_sub(TOLD_MOST);
+        waiters.truncate(TOLD_MOST);
+        let (at, machine) = (self.floor.now, self.name.clone());
+        self.stuck = Some(Box::new(Stuck { at, machine, why, right, waiters, more }));
+    }
+
+    /// Who waits for an object, in the order of arrival.
+    pub(crate) fn waiters(&self) -> Vec<Waiter> {
+        let standings = self.tasks.standings.iter().flatten();
+        let mut waiting: Vec<_> = standings
+            .filter_map(|standing| match standing.waiting {
+                Waiting::Object(id) => Some((standing.number, standing, id)),
+                _ => None,
+            })
+            .collect();
+        waiting.sort_by_key(|(number, ..)| *number);
+        let tell = |(_, standing, id): (u64, &Box<super::standing::Standing>, ObjectId)| {
+            let object = &self.tasks.objects[id.0 as usize];
+            Waiter {
+                task: standing.name.to_string(),
+                waits_for: format!("{} `{}`", object.noun(), object.name),
+                held_by: object.owner().map(|owner| self.name_of(owner)),
+                since: standing.since,
+            }
+        };
+        waiting.into_iter().map(tell).collect()
+    }
+
+    /// Whether those who wait, from the owner of `id` on, wait for `entity`.
+    pub(crate) fn check_cycle(&mut self, entity: EntityId, id: ObjectId) {
+        let mut next = self.tasks.objects[id.0 as usize].owner();
+        let mut ring = Vec::new();
+        while let Some(owner) = next {
+            if owner == entity {
+                let names: Vec<String> = ring.iter().map(|&e| self.name_of(e)).collect();
+                let me = self.name_of(entity);
+                let why = match names.as_slice() {
+                    [] => format!("{me} locks what it holds already"),
+                    names => format!("{me} waits for {}, which waits for {me}", names.join(", which waits for ")),
+                };
+                return self.get_stuck(why, "locks taken in the same order by all");
+            }
+            if ring.len() > self.tasks.standings.len() {
+                return;
+            }
+            ring.push(owner);
+            let Some(standing) = self.tasks.standings[owner.index()].as_ref() else { return };
+            let Waiting::Object(waits_for) = standing.waiting else { return };
+            next = self.tasks.objects[waits_for.0 as usize].owner();
+        }
+    }
+
+    /// In an application of which everybody waits for an object, nobody can ever go on.
+    pub(crate) fn check_application(&mut self, application: usize) {
+        let Crowd { there, waiting, joining } = self.tasks.applications[application];
+        if waiting > 0 && there == waiting + joining && !self.lock_is_free(application) {
+            let why = if there == 1 {
+                "it waits for what nobody can give it any more"
+            } else {
+                "all wait, and nobody is left to go on"
+            };
+            self.get_stuck(why.to_string(), "somebody who signals, posts, writes, unlocks or joins the barrier");
+        }
+    }
+
+    /// Whether somebody of an application spins for a lock that is free, and takes it once it runs.
+    fn lock_is_free(&self, application: usize) -> bool {
+        self.tasks.standings.iter().flatten().filter(|it| it.application as usize == application).any(|standing| {
+            let Waiting::Object(id) = standing.waiting else { return false };
+            let object = &self.tasks.objects[id.0 as usize];
+            object.is_lock() && object.owner().is_none()
+        })
+    }
+
+    /// `entity`, which runs on `cpu`, gives back what it does not hold.
+    pub(crate) fn gives_back(&mut self, cpu: CpuId, entity: EntityId, id: ObjectId, does: &str) {
+        let object = &self.tasks.objects[id.0 as usize];
+        let owner =
+            object.owner().map_or("nobody holds it".to_string(), |owner| format!("{} holds it", self.name_of(owner)));
+        let why = format!("{} {does} {} `{}`, but {owner}", self.name_of(entity), object.noun(), object.name);
+        self.get_stuck(why, "a lock before the unlock");
+        self.floor.cpus[cpu.index()].done = Instant::NEVER;
+        self.input(Input::Block { cpu });
+    }
+}

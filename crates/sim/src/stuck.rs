@@ -1,0 +1,52 @@
+//! [`Stuck`]: why a run cannot go on: who waits for whom.
+
+use sched::Instant;
+use std::fmt;
+
+/// One task that waits, or does what it should not.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Waiter {
+    /// The task.
+    pub task: String,
+    /// What it waits for, such as "mutex `a`".
+    pub waits_for: String,
+    /// Who holds that, if anybody does.
+    pub held_by: Option<String>,
+    /// Since when.
+    pub since: Instant,
+}
+
+/// Why a run ended before its time.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Stuck {
+    /// When.
+    pub at: Instant,
+    /// The machine on which it happened.
+    pub machine: String,
+    /// What is wrong, in a sentence.
+    pub why: String,
+    /// What would be right.
+    pub right: &'static str,
+    /// Who waits, and for whom: the first few, in order of arrival.
+    pub waiters: Vec<Waiter>,
+    /// How many more there are.
+    pub more: usize,
+}
+
+impl fmt::Display for Stuck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "at {} on {}: {}; right would be {}", self.at, self.machine, self.why, self.right)?;
+        for Waiter { task, waits_for, held_by, since } in &self.waiters {
+            write!(f, "\n  {task} waits for {waits_for} since {since}")?;
+            if let Some(owner) = held_by {
+                write!(f, ", which {owner} holds")?;
+            }
+        }
+        if self.more > 0 {
+            write!(f, "\n  … and {} more", self.more)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Stuck {}

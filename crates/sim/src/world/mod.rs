@@ -1,0 +1,368 @@
+//! [`World`]: machines in virtual time: hosts, and guests whose CPUs are entities of a host.
+//!
+//! It is flat: a list of machines, and for each vCPU which entity of which host it is. At one instant: guests take what is due to them,
+//! in the order of their ids, and settle; then hosts do; then vCPUs that lost or got a CPU are frozen or thawed, and their guests have
+//! what had waited for that; and so on until nothing changes. Nothing else orders events, so the same calls give the same run.
+
+mod vcpu;
+
+use crate::calendar::Calendar;
+use crate::costs::Costs;
+use crate::guest::Guest;
+use crate::host::{Host, Watchers};
+use crate::program::Application;
+use crate::stuck::Stuck;
+use crate::workload::Workload;
+use sched::{
+    CpuId, Descriptor, EntityId, GroupId, GroupParams, Instant, Kicks, Knobs, Machine, Nanos, Params, Refused, Wake,
+};
+use std::cell::RefCell;
+use std::rc::Rc;
+use trace::{Event, MachineId, Sink, WorldSink};
+use vcpu::Vcpu;
+
+/// Rounds that one instant may take, before it is clear that it never ends.
+const ROUNDS_MOST: usize = 10_000;
+
+/// What a machine is in its world.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    /// The machine its CPUs are entities of; `None`: it is a host.
+    host: Option<MachineId>,
+    /// Of a guest: where its CPUs are in the world's vCPUs.
+    vcpus: usize,
+}
+
+/// Machines in virtual time.
+pub struct World<'a> {
+    machines: Vec<Host<'a>>,
+    places: Vec<Place>,
+    vcpus: Vec<Vcpu>,
+    /// Of each machine, by entity index: which vCPU that is.
+    vcpu_of: Vec<Vec<Option<u32>>>,
+    /// When something is due, by machine: guests and hosts apart, because guests come first.
+    guests: Calendar,
+    hosts: Calendar,
+    /// When a vCPU that idles gives its CPU away, by vCPU.
+    halts: Calendar,
+    watchers: Watchers<'a>,
+    now: Instant,
+    seed: u64,
+}
+
+impl std::fmt::Debug for World<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("World").field("now", &self.now).field("machines", &self.machines).finish_non_exhaustive()
+    }
+}
+
+impl<'a> World<'a> {
+    /// A world without machines, at time zero. Random lengths are drawn from `seed` on.
+    #[must_use]
+    pub fn new(seed: u64) -> World<'a> {
+        World {
+            machines: Vec::new(),
+            places: Vec::new(),
+            vcpus: Vec::new(),
+            vcpu_of: Vec::new(),
+            guests: Calendar::new(1),
+            hosts: Calendar::new(1),
+            halts: Calendar::new(1),
+            watchers: Rc::new(RefCell::new(Vec::new())),
+            now: Instant::ZERO,
+            seed,
+        }
+    }
+
+    // ---- Machines ----
+
+    /// Adds a host, idle.
+    ///
+    /// # Errors
+    /// The policy does not work with these knobs on this machine.
+    pub fn add_host(
+        &mut self,
+        name: &str,
+        policy: &Descriptor,
+        host: sched::Host,
+        knobs: &Knobs,
+        costs: Costs,
+    ) -> Result<MachineId, Refused> {
+        let machine = Host::new(policy, host, knobs, costs)?;
+        Ok(self.add(name, machine, None))
+    }
+
+    /// Adds a guest whose CPUs are `vcpus`, entities of `host` that were attached as [`Workload::Vcpu`] and are nobody's yet.
+    ///
+    /// # Errors
+    /// The policy does not work with these knobs on this machine.
+    ///
+    /// # Panics
+    /// There are more or fewer vCPUs than the guest has CPUs.
+    #[expect(clippy::too_many_arguments, reason = "a machine is made of that many things")]
+    pub fn add_guest(
+        &mut self,
+        host: MachineId,
+        name: &str,
+        vcpus: &[EntityId],
+        policy: &Descriptor,
+        topology: sched::Host,
+        knobs: &Knobs,
+        guest: Guest,
+        costs: Costs,
+    ) -> Result<MachineId, Refused> {
+        assert_eq!(vcpus.len(), topology.cpus, "a guest has as many CPUs as vCPUs");
+        let kicks = if costs.kick.is_zero() { Kicks::Immediate } else { Kicks::Delivered };
+        let mut machine = Machine::build(policy, topology, knobs, kicks)?;
+        if guest.shows_preempted {
+            machine.show_preempted();
+        }
+        let mut machine = Host::around(machine, costs);
+        machine.guest = Some(guest);
+        machine.floor.is_guest = true;
+        let id = self.add(name, machine, Some(host));
+        for (cpu, &entity) in vcpus.iter().enumerate() {
+            let cpu = CpuId::new(cpu);
+            self.link(host, entity, id, cpu);
+            self.machines[id.index()].freeze(cpu, false);
+            if guest.idle_polls {
+                self.call(self.places[id.index()].vcpus + cpu.index(), Wake::New { parent: None });
+            }
+        }
+        Ok(id)
+    }
+
+    fn add(&mut self, name: &str, mut machine: Host<'a>, host: Option<MachineId>) -> MachineId {
+        let id = MachineId(u32::try_from(self.machines.len()).expect("a world has fewer than 2^32 machines"));
+        machine.name = name.to_string();
+        machine.floor.now = self.now;
+        // Every machine draws for itself, so that what others do changes nothing.
+        machine.seed(self.seed.wrapping_add(u64::from(id.0).wrapping_mul(0x9e37_79b9_7f4a_7c15)));
+        if !self.watchers.borrow().is_empty() {
+            machine.world = Some((id, Rc::clone(&self.watchers)));
+        }
+        self.machines.push(machine);
+        self.places.push(Place { host, vcpus: self.vcpus.len() });
+        self.vcpu_of.push(Vec::new());
+        self.guests.reserve(self.machines.len());
+        self.hosts.reserve(self.machines.len());
+        id
+    }
+
+    fn link(&mut self, host: MachineId, entity: EntityId, guest: MachineId, cpu: CpuId) {
+        let number = u32::try_from(self.vcpus.len()).expect("a world has fewer than 2^32 vCPUs");
+        let of = &mut self.vcpu_of[host.index()];
+        if of.len() <= entity.index() {
+            of.resize(entity.index() + 1, None);
+        }
+        assert!(of[entity.index()].replace(number).is_none(), "{entity} is a vCPU already");
+        self.vcpus.push(Vcpu::new(host, entity, guest, cpu));
+        self.halts.reserve(self.vcpus.len());
+        self.machines[host.index()].show(|| Event::Vcpu { entity, guest, cpu });
+    }
+
+    /// Shows everything that happens on `machine` from now on to `sink`.
+    pub fn watch(&mut self, machine: MachineId, sink: &'a mut dyn Sink) {
+        self.machines[machine.index()].watch(sink);
+    }
+
+    /// Shows everything that happens from now on, on whatever machine, to `sink`.
+    pub fn watch_all(&mut self, sink: &'a mut dyn WorldSink) {
+        self.watchers.borrow_mut().push(sink);
+        for (index, machine) in self.machines.iter_mut().enumerate() {
+            #[expect(clippy::cast_possible_truncation, reason = "a world has fewer than 2^32 machines")]
+            let id = MachineId(index as u32);
+            machine.world = Some((id, Rc::clone(&self.watchers)));
+        }
+    }
+
+    // ---- Who is on them ----
+
+    /// Creates a group on `machine`.
+    ///
+    /// # Errors
+    /// Its policy refuses it.
+    pub fn create_group(
+        &mut self,
+        machine: MachineId,
+        name: &str,
+        params: GroupParams,
+        parent: GroupId,
+    ) -> Result<GroupId, Refused> {
+        self.change(machine, |it| it.create_group(name, params, parent))
+    }
+
+    /// Adds an entity to `machine` and starts its workload.
+    ///
+    /// # Errors
+    /// Its policy refuses it; nothing has changed.
+    pub fn attach(
+        &mut self,
+        machine: MachineId,
+        name: &str,
+        params: Params,
+        workload: Workload,
+    ) -> Result<EntityId, Refused> {
+        self.change(machine, |it| it.attach(name, params, workload))
+    }
+
+    /// Starts the tasks of an application on `machine`, all in `group`.
+    ///
+    /// # Errors
+    /// Its policy refuses one of them; those before it are there.
+    pub fn start(
+        &mut self,
+        machine: MachineId,
+        application: &Application,
+        group: GroupId,
+    ) -> Result<Vec<EntityId>, Refused> {
+        self.change(machine, |it| it.start(application, group))
+    }
+
+    /// Changes what is asked for an entity.
+    ///
+    /// # Errors
+    /// Its policy refuses it; nothing has changed.
+    pub fn adjust(&mut self, machine: MachineId, entity: EntityId, params: Params) -> Result<(), Refused> {
+        self.change(machine, |it| it.adjust(entity, params))
+    }
+
+    /// Removes an entity that is no vCPU; one that runs on a vCPU without a CPU goes when that has one.
+    ///
+    /// # Panics
+    /// It is a vCPU: a machine does not lose CPUs.
+    pub fn detach(&mut self, machine: MachineId, entity: EntityId) {
+        let of = &self.vcpu_of[machine.index()];
+        assert!(of.get(entity.index()).is_none_or(Option::is_none), "{entity} is a vCPU");
+        self.change(machine, |it| it.dismiss(entity));
+    }
+
+    fn change<R>(&mut self, machine: MachineId, change: impl FnOnce(&mut Host<'a>) -> R) -> R {
+        let it = &mut self.machines[machine.index()];
+        it.floor.now = self.now;
+        let answer = change(it);
+        self.rouse(machine);
+        answer
+    }
+
+    // ---- Time ----
+
+    /// Lets everything before `end` happen; then it is `end`.
+    ///
+    /// # Errors
+    /// It cannot go on: programs wait for each other, or go round in circles. Then it is when that was found.
+    pub fn run_until(&mut self, end: Instant) -> Result<(), Box<Stuck>> {
+        assert!(end >= self.now, "time never goes back");
+        loop {
+            let next = self.guests.next().min(self.hosts.next()).min(self.halts.next());
+            if next >= end {
+                break;
+            }
+            self.now = next;
+            self.instant()?;
+        }
+        self.now = end;
+        Ok(())
+    }
+
+    /// Ends the run: lets everything before `end` happen and tells the watchers that it is over.
+    ///
+    /// # Errors
+    /// As [`run_until`](World::run_until); the watchers are told all the same.
+    pub fn finish(&mut self, end: Instant) -> Result<(), Box<Stuck>> {
+        let answer = self.run_until(end);
+        for machine in &mut self.machines {
+            machine.floor.now = self.now;
+            machine.show(|| Event::End);
+        }
+        answer
+    }
+
+    fn instant(&mut self) -> Result<(), Box<Stuck>> {
+        let now = self.now;
+        while self.halts.next() == now {
+            let number = self.halts.first();
+            self.halts.clear(number);
+            self.halt(number);
+        }
+        for _ in 0..ROUNDS_MOST {
+            while self.guests.next() == now {
+                self.visit_guest(self.guests.first())?;
+            }
+            if self.hosts.next() != now {
+                return Ok(());
+            }
+            while self.hosts.next() == now {
+                self.visit_host(self.hosts.first())?;
+            }
+        }
+        panic!("machines answer each other without end at {now}");
+    }
+
+    #[inline]
+    fn visit_guest(&mut self, index: usize) -> Result<(), Box<Stuck>> {
+        let machine = &mut self.machines[index];
+        machine.floor.now = self.now;
+        machine.instant();
+        if machine.stuck.is_some() {
+            return Err(machine.stuck.take().expect("just seen"));
+        }
+        self.answer_guest(index);
+        self.guests.set(index, self.machines[index].next());
+        Ok(())
+    }
+
+    #[inline]
+    fn visit_host(&mut self, index: usize) -> Result<(), Box<Stuck>> {
+        let machine = &mut self.machines[index];
+        machine.floor.now = self.now;
+        machine.instant();
+        if machine.stuck.is_some() {
+            return Err(machine.stuck.take().expect("just seen"));
+        }
+        // Nobody asks a host for more than to run its vCPUs.
+        machine.floor.idled.clear();
+        machine.floor.spinners.clear();
+        self.answer_host(index);
+        self.hosts.set(index, self.machines[index].next());
+        Ok(())
+    }
+
+    /// Something has happened on `machine`: it is visited at this instant.
+    fn rouse(&mut self, machine: MachineId) {
+        let agenda = if self.places[machine.index()].host.is_some() { &mut self.guests } else { &mut self.hosts };
+        agenda.set(machine.index(), self.now);
+    }
+
+    // ---- What is known ----
+
+    /// The current instant.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// A machine.
+    #[must_use]
+    pub fn machine(&self, machine: MachineId) -> &Host<'a> {
+        &self.machines[machine.index()]
+    }
+
+    /// How many machines there are; their ids are the numbers below that.
+    #[must_use]
+    pub fn machines(&self) -> usize {
+        self.machines.len()
+    }
+
+    /// Inputs that all machines have accepted.
+    #[must_use]
+    pub fn inputs(&self) -> u64 {
+        self.machines.iter().map(|machine| machine.inputs).sum()
+    }
+
+    /// How long CPU `cpu` of `guest` has polled instead of giving its CPU away.
+    #[must_use]
+    pub fn polled(&self, guest: MachineId, cpu: CpuId) -> Nanos {
+        self.vcpus[self.places[guest.index()].vcpus + cpu.index()].polled
+    }
+}

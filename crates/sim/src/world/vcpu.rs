@@ -1,0 +1,281 @@
+//! What a vCPU does between its guest and its host: it halts and is woken, is frozen and thaws, polls, and yields to a sibling.
+
+use super::World;
+use crate::floor::Move;
+use crate::guest::HaltPolling;
+use sched::{CpuId, EntityId, Instant, Nanos, Notice, State, Wake};
+use trace::MachineId;
+
+/// How many siblings a vCPU that spins tries to yield to. Source: policies.md 11.5.
+const YIELDS_MOST: usize = 3;
+
+/// What a vCPU is doing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Doing {
+    /// It has given its CPU away.
+    Halted,
+    /// It wants a CPU and has none.
+    Ready,
+    /// It has one.
+    Runs,
+    /// It has one, its guest idles, and it will give it away.
+    Halts,
+}
+
+/// A vCPU.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Vcpu {
+    host: MachineId,
+    entity: EntityId,
+    guest: MachineId,
+    cpu: CpuId,
+    doing: Doing,
+    /// Since when it has had no CPU, or has been idle.
+    since: Instant,
+    /// How long it polls when it halts, as it has learnt.
+    poll: Nanos,
+    pub(super) polled: Nanos,
+    /// Whether it may be yielded to although it spins itself: every other time.
+    eligible: bool,
+    /// Whether it has just exited because it spins.
+    spins: bool,
+}
+
+impl Vcpu {
+    pub(super) fn new(host: MachineId, entity: EntityId, guest: MachineId, cpu: CpuId) -> Vcpu {
+        Vcpu {
+            host,
+            entity,
+            guest,
+            cpu,
+            doing: Doing::Halted,
+            since: Instant::ZERO,
+            poll: Nanos::ZERO,
+            polled: Nanos::ZERO,
+            eligible: false,
+            spins: false,
+        }
+    }
+
+    /// It was halted for `halted`, polling included: it polls longer or shorter next time.
+    fn learn(&mut self, halted: Nanos, polling: HaltPolling) {
+        let HaltPolling { most, grow_start, grow, shrink } = polling;
+        if halted <= self.poll {
+            return;
+        }
+        if !self.poll.is_zero() && halted > most {
+            let shrunk = if shrink == 0 { Nanos::ZERO } else { Nanos::ns(self.poll.as_ns() / u64::from(shrink)) };
+            self.poll = if shrunk < grow_start { Nanos::ZERO } else { shrunk };
+        } else if self.poll < most && halted < most {
+            let grown = if self.poll.is_zero() { grow_start } else { self.poll.saturating_mul(u64::from(grow)) };
+            self.poll = grown.min(most);
+        }
+    }
+}
+
+impl World<'_> {
+    /// What a guest wants of its host after it has settled.
+    #[inline]
+    pub(super) fn answer_guest(&mut self, index: usize) {
+        let base = self.places[index].vcpus;
+        while let Some((cpu, why)) = pop_first(&mut self.machines[index].floor.calls) {
+            self.call(base + cpu.index(), why);
+        }
+        while let Some((cpu, waited)) = pop_first(&mut self.machines[index].floor.reports) {
+            self.report(base + cpu.index(), waited);
+        }
+        while let Some((cpu, halts)) = pop_first(&mut self.machines[index].floor.spinners) {
+            if halts { self.halt(base + cpu.index()) } else { self.yield_for(base + cpu.index()) }
+        }
+        let mut at = 0;
+        while at < self.machines[index].floor.idled.len() {
+            let cpu = self.machines[index].floor.idled[at];
+            at += 1;
+            if self.machines[index].machine.running(cpu).is_none() {
+                self.begin_halt(base + cpu.index());
+            }
+        }
+        self.machines[index].floor.idled.clear();
+        if self.machines[index].floor.halting > 0 {
+            self.end_halts(index);
+        }
+    }
+
+    /// Something is due on a vCPU that has no CPU.
+    pub(super) fn call(&mut self, number: usize, why: Wake) {
+        let now = self.now;
+        let Vcpu { host, entity, doing, since, guest, .. } = self.vcpus[number];
+        let machine = &mut self.machines[host.index()];
+        machine.floor.now = now;
+        match doing {
+            Doing::Halted => {
+                let polling = self.machines[guest.index()].guest.expect("it is a guest").halt_polling;
+                let vcpu = &mut self.vcpus[number];
+                vcpu.learn(now.since(since), polling);
+                vcpu.doing = Doing::Ready;
+                self.machines[host.index()].wake(entity, why);
+            }
+            Doing::Ready => machine.notice(entity, Notice::Interrupt),
+            Doing::Runs | Doing::Halts => return,
+        }
+        self.rouse(host);
+    }
+
+    fn report(&mut self, number: usize, waited: Nanos) {
+        let Vcpu { host, entity, doing, .. } = self.vcpus[number];
+        if doing != Doing::Halted {
+            let machine = &mut self.machines[host.index()];
+            machine.floor.now = self.now;
+            machine.notice(entity, Notice::SpinWait { waited });
+            self.rouse(host);
+        }
+    }
+
+    // ---- Halting ----
+
+    /// The guest has nothing to run on a vCPU: it leaves the guest, polls for a while, and halts.
+    fn begin_halt(&mut self, number: usize) {
+        let Vcpu { doing, guest, poll, .. } = self.vcpus[number];
+        if doing != Doing::Runs || self.machines[guest.index()].guest.expect("it is a guest").idle_polls {
+            return;
+        }
+        let delay = poll + self.machines[guest.index()].floor.costs.exit;
+        self.vcpus[number].since = self.now;
+        if delay.is_zero() {
+            return self.halt(number);
+        }
+        self.vcpus[number].doing = Doing::Halts;
+        self.machines[guest.index()].floor.halting += 1;
+        self.halts.set(number, self.now.saturating_add(delay));
+    }
+
+    /// A vCPU gives its CPU away.
+    pub(super) fn halt(&mut self, number: usize) {
+        let now = self.now;
+        let Vcpu { host, entity, guest, cpu, doing, poll, .. } = self.vcpus[number];
+        let it = &mut self.machines[guest.index()];
+        it.floor.now = now;
+        if doing == Doing::Halts {
+            it.floor.halting -= 1;
+            self.vcpus[number].polled += poll;
+        } else {
+            self.vcpus[number].since = now;
+        }
+        it.freeze(cpu, false);
+        self.vcpus[number].doing = Doing::Halted;
+        let machine = &mut self.machines[host.index()];
+        machine.floor.now = now;
+        let State::Running(on) = machine.machine.state(entity) else { unreachable!("who halts runs") };
+        machine.block(on);
+        self.rouse(host);
+    }
+
+    /// vCPUs of a guest that were about to halt and have something to do.
+    fn end_halts(&mut self, index: usize) {
+        let (base, cpus) = (self.places[index].vcpus, self.machines[index].machine.host().cpus);
+        for number in base..base + cpus {
+            let Vcpu { doing, cpu, since, guest, .. } = self.vcpus[number];
+            let machine = &mut self.machines[index];
+            if doing == Doing::Halts && machine.machine.running(cpu).is_some() {
+                machine.floor.halting -= 1;
+                self.halts.clear(number);
+                let polling = self.machines[guest.index()].guest.expect("it is a guest").halt_polling;
+                let vcpu = &mut self.vcpus[number];
+                vcpu.polled += self.now.since(since);
+                vcpu.learn(self.now.since(since), polling);
+                vcpu.doing = Doing::Runs;
+            }
+        }
+    }
+
+    // ---- What the host decides ----
+
+    /// vCPUs that got or lost a CPU.
+    #[inline]
+    pub(super) fn answer_host(&mut self, index: usize) {
+        for at in 0..self.machines[index].floor.moves.len() {
+            let (entity, enters) = match self.machines[index].floor.moves[at] {
+                Move::Enters(entity) => (entity, true),
+                Move::Leaves(entity) => (entity, false),
+            };
+            let number = self.vcpu_of[index].get(entity.index()).copied().flatten();
+            let number = number.expect("a vCPU is linked to its guest") as usize;
+            if enters { self.enter(number) } else { self.leave(number) }
+        }
+        self.machines[index].floor.moves.clear();
+    }
+
+    fn leave(&mut self, number: usize) {
+        let Vcpu { guest, cpu, doing, .. } = self.vcpus[number];
+        // Who has halted may have been woken again before its host looked.
+        if matches!(doing, Doing::Halted | Doing::Ready) {
+            return;
+        }
+        let machine = &mut self.machines[guest.index()];
+        machine.floor.now = self.now;
+        if doing == Doing::Halts {
+            machine.floor.halting -= 1;
+            self.halts.clear(number);
+        }
+        machine.freeze(cpu, true);
+        self.vcpus[number].since = self.now;
+        self.vcpus[number].doing = Doing::Ready;
+    }
+
+    fn enter(&mut self, number: usize) {
+        let Vcpu { guest, cpu, doing, since, .. } = self.vcpus[number];
+        debug_assert_eq!(doing, Doing::Ready, "who enters was ready");
+        self.vcpus[number].doing = Doing::Runs;
+        self.vcpus[number].spins = false;
+        let machine = &mut self.machines[guest.index()];
+        machine.floor.now = self.now;
+        let known = machine.guest.expect("it is a guest").steal == crate::guest::Steal::Known;
+        machine.thaw(cpu, if known { self.now.since(since) } else { Nanos::ZERO });
+        self.rouse(guest);
+    }
+
+    /// A vCPU spins: it yields to a sibling that could run and does not, and that does not spin itself, if its host has one.
+    /// Source: `kvm_vcpu_on_spin`, virt/kvm/kvm_main.c; policies.md 11.5.
+    fn yield_for(&mut self, number: usize) {
+        let Vcpu { host, entity, guest, doing, .. } = self.vcpus[number];
+        if doing != Doing::Runs {
+            return;
+        }
+        self.vcpus[number].spins = true;
+        let base = self.places[guest.index()].vcpus;
+        let cpus = self.machines[guest.index()].machine.host().cpus;
+        let from = self.machines[guest.index()].floor.last_yielded_to;
+        let State::Running(on) = self.machines[host.index()].machine.state(entity) else { return };
+        let mut tries = 0;
+        for step in 1..=cpus {
+            let place = (from + step) % cpus;
+            let sibling = &mut self.vcpus[base + place];
+            if base + place == number || sibling.doing != Doing::Ready {
+                continue;
+            }
+            if sibling.spins {
+                sibling.eligible = !sibling.eligible;
+                if !sibling.eligible {
+                    continue;
+                }
+            }
+            let to = sibling.entity;
+            let machine = &mut self.machines[host.index()];
+            machine.floor.now = self.now;
+            machine.yield_to(on, to);
+            let went = machine.machine.running(on).is_none();
+            self.rouse(host);
+            tries += 1;
+            if went {
+                self.machines[guest.index()].floor.last_yielded_to = place;
+            }
+            if went || tries == YIELDS_MOST {
+                return;
+            }
+        }
+    }
+}
+
+fn pop_first<T>(from: &mut Vec<T>) -> Option<T> {
+    (!from.is_empty()).then(|| from.remove(0))
+}

@@ -108,7 +108,7 @@ impl Window {
         let periods = scenario.entities.iter().flat_map(|entity| {
             let of_jobs = match entity.workload {
                 Workload::Periodic(jobs) => Some(jobs.period),
-                Workload::Hog | Workload::Scripted => None,
+                Workload::Hog | Workload::Scripted | Workload::Vcpu | Workload::Program => None,
             };
             entity.params.reservation.map(|reservation| reservation.period).into_iter().chain(of_jobs)
         });

@@ -2,7 +2,7 @@
 #![expect(clippy::disallowed_methods, reason = "how long to fuzz is real time")]
 
 use clap::Parser;
-use lab::fuzz::{Options, Stats, check};
+use lab::fuzz::{Options, Stats, WorldOptions, WorldStats, check, check_world};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -19,6 +19,12 @@ struct Arguments {
     /// Just this seed, once.
     #[arg(long)]
     seed: Option<u64>,
+    /// Worlds of two levels instead of single machines.
+    #[arg(long, conflicts_with = "policy")]
+    worlds: bool,
+    /// With worlds and a seed: how long to run, in microseconds.
+    #[arg(long, requires = "worlds", requires = "seed")]
+    length_us: Option<u64>,
     /// With a seed: only this many rounds of inputs.
     #[arg(long, requires = "seed")]
     steps: Option<u64>,
@@ -37,6 +43,9 @@ fn minutes(text: &str) -> Result<f64, String> {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if arguments.worlds {
+        return if worlds(&arguments) { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+    }
     let named = |name: &String| match policies::find(name) {
         Some(policy) => vec![policy],
         None => {
@@ -65,6 +74,47 @@ fn main() -> ExitCode {
     }
     std::panic::set_hook(quiet);
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// Worlds: one seed, or one after the other. Says whether something broke.
+fn worlds(arguments: &Arguments) -> bool {
+    if let Some(seed) = arguments.seed {
+        let mut options = WorldOptions::draw(seed);
+        options.length = arguments.length_us.map_or(options.length, sched::Nanos::us);
+        println!("{options}");
+        return match check_world(options) {
+            Ok(WorldStats { inputs, events }) => {
+                println!("kept every law: {inputs} inputs accepted, events {events:016x}");
+                false
+            }
+            Err(what) => {
+                println!("FAILED\n{what}");
+                true
+            }
+        };
+    }
+    let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let (first, start) = (clock.as_secs(), Instant::now());
+    let share = Duration::from_secs_f64(arguments.minutes * 60.0);
+    println!("worlds: seeds from {first} on");
+    let quiet = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let (mut runs, mut inputs) = (0, 0);
+    let mut failed = false;
+    while start.elapsed() < share && !failed {
+        let options = WorldOptions::draw(first + runs);
+        match check_world(options) {
+            Ok(stats) => inputs += stats.inputs,
+            Err(what) => {
+                println!("{options}\nFAILED\n{what}");
+                failed = true;
+            }
+        }
+        runs += 1;
+    }
+    std::panic::set_hook(quiet);
+    println!("worlds: {runs} runs, {inputs} inputs accepted{}", if failed { "" } else { ", every law kept" });
+    failed
 }
 
 fn report(outcome: Result<Stats, Box<lab::fuzz::Failure>>) -> bool {

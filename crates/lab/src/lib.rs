@@ -18,11 +18,13 @@ pub mod live;
 pub mod parallel;
 pub mod problem;
 pub mod report;
+pub mod rtapp;
 mod run;
 pub mod scenario;
 pub mod source;
 pub mod statistics;
 pub mod taskset;
+pub mod workloads;
 
 pub use audit::auditor;
 pub use choose::{Choice, Placement, choose, choose_for_guests, choose_for_tasks, policy};

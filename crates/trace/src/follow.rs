@@ -4,7 +4,7 @@
 use crate::timeline::{Job, Span, State};
 use crate::{Event, Header};
 use sched::id::CPUS_MAX;
-use sched::{CpuId, EntityId, Instant, Params};
+use sched::{CpuId, CpuSet, EntityId, Instant, Params};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
@@ -126,8 +126,9 @@ impl Live {
         }
     }
 
-    fn state(&self) -> State {
+    fn state(&self, frozen: &CpuSet) -> State {
         match self.seat {
+            Some(cpu) if frozen.contains(cpu) => State::Stolen(cpu),
             Some(cpu) => State::Running(cpu),
             None if !self.ready => State::Blocked,
             None if self.held != 0 => State::Held(self.held),
@@ -160,6 +161,8 @@ pub struct Follower {
     number: u64,
     live: BTreeMap<EntityId, Live>,
     seats: Vec<Option<EntityId>>,
+    /// The CPUs that are vCPUs without a CPU.
+    frozen: CpuSet,
     touched: Vec<EntityId>,
 }
 
@@ -171,7 +174,8 @@ impl Follower {
     #[must_use]
     pub fn new(header: &Header) -> Follower {
         let seats = vec![None; header.cpus.min(CPUS_MAX)];
-        Follower { now: Instant::ZERO, number: 0, live: BTreeMap::new(), seats, touched: Vec::new() }
+        let (live, touched) = (BTreeMap::new(), Vec::new());
+        Follower { now: Instant::ZERO, number: 0, live, seats, frozen: CpuSet::EMPTY, touched }
     }
 
     /// How many CPUs there are.
@@ -194,13 +198,30 @@ impl Follower {
         if at < self.now {
             return Err(self.contradiction(at, format!("time goes back from {}", self.now)));
         }
+        self.advance(at, tell);
+        self.take(event, tell).map_err(|reason| self.contradiction(at, reason))?;
+        self.number += 1;
+        Ok(())
+    }
+
+    /// Time has come to `at`, if that is not over yet: tells what ended before.
+    pub(crate) fn advance(&mut self, at: Instant, tell: &mut Tell<'_>) {
         if at > self.now {
             self.flush(tell);
             self.now = at;
         }
-        self.take(event, tell).map_err(|reason| self.contradiction(at, reason))?;
-        self.number += 1;
-        Ok(())
+    }
+
+    /// Where `entity` runs, and since when, if it does.
+    pub(crate) fn running(&self, entity: EntityId) -> Option<(CpuId, Instant)> {
+        let open = self.live.get(&entity)?.open;
+        if let Some(State::Running(cpu)) = open.state { Some((cpu, open.from)) } else { None }
+    }
+
+    /// Who runs on `cpu`, and since when, if somebody does.
+    pub(crate) fn running_on(&self, cpu: CpuId) -> Option<(EntityId, Instant)> {
+        let entity = self.seats.get(cpu.index()).copied().flatten()?;
+        self.running(entity).map(|(_, from)| (entity, from))
     }
 
     /// Everything has happened: tells the rest. Says when the last event was.
@@ -262,6 +283,7 @@ impl Follower {
                 }
             }
             Event::Block { cpu } => {
+                self.awake(cpu)?;
                 let Some(entity) = self.seat(cpu)? else {
                     return Err(format!("CPU {cpu} blocks, but nobody runs there"));
                 };
@@ -273,6 +295,7 @@ impl Follower {
             Event::Stop { cpu, entity } => self.stop(cpu, entity)?,
             Event::Run { cpu, entity, .. } => self.run(cpu, entity)?,
             Event::Extend { cpu, .. } => {
+                self.awake(cpu)?;
                 let Some(entity) = self.seat(cpu)? else {
                     return Err(format!("CPU {cpu} goes on, but nobody runs there"));
                 };
@@ -283,6 +306,12 @@ impl Follower {
                 self.known(entity)?.held = reasons;
                 self.update(entity);
             }
+            Event::Vcpu { entity, .. } => drop(self.known(entity)?),
+            Event::Freeze { cpu } => self.freeze(cpu)?,
+            Event::Thaw { cpu } => self.thaw(cpu)?,
+            Event::Yield { cpu } | Event::YieldTo { cpu, .. } | Event::Expire { cpu } | Event::Kicked { cpu } => {
+                self.awake(cpu)?;
+            }
             Event::GroupCreated { .. }
             | Event::GroupAdjusted { .. }
             | Event::GroupRemoved { .. }
@@ -292,16 +321,9 @@ impl Follower {
             | Event::Background { .. }
             | Event::Period { .. }
             | Event::Woke { .. }
-            | Event::Yield { .. }
-            | Event::YieldTo { .. }
-            | Event::Expire { .. }
-            | Event::Kicked { .. }
             | Event::Alarm { .. }
             | Event::Kick { .. }
             | Event::SetAlarm { .. }
-            | Event::Vcpu { .. }
-            | Event::Freeze { .. }
-            | Event::Thaw { .. }
             | Event::ClearAlarm { .. }
             | Event::End => {}
         }
@@ -329,7 +351,36 @@ impl Follower {
             .ok_or_else(|| format!("there is no CPU {cpu}; right would be one below {cpus}, the header's number"))
     }
 
+    /// Nothing goes on on a frozen CPU.
+    fn awake(&self, cpu: CpuId) -> Result<(), String> {
+        if self.frozen.contains(cpu) {
+            return Err(format!("something happens on CPU {cpu}, but it is frozen; right would be a `thaw` before"));
+        }
+        Ok(())
+    }
+
+    fn freeze(&mut self, cpu: CpuId) -> Result<(), String> {
+        let seat = self.seat(cpu)?;
+        if !self.frozen.insert(cpu) {
+            return Err(format!("CPU {cpu} freezes, but it is frozen; right would be a `thaw` before"));
+        }
+        seat.into_iter().for_each(|entity| self.update(entity));
+        Ok(())
+    }
+
+    fn thaw(&mut self, cpu: CpuId) -> Result<(), String> {
+        let seat = self.seat(cpu)?;
+        if !self.frozen.remove(cpu) {
+            return Err(format!("CPU {cpu} thaws, but it is not frozen; right would be a `freeze` before"));
+        }
+        seat.into_iter().for_each(|entity| self.update(entity));
+        Ok(())
+    }
+
     fn run(&mut self, cpu: CpuId, entity: EntityId) -> Result<(), String> {
+        if self.frozen.contains(cpu) {
+            return Err(format!("{entity} runs on CPU {cpu}, but it is frozen; right would be a `thaw` before"));
+        }
         if let Some(other) = self.seat(cpu)? {
             return Err(format!("{entity} runs on CPU {cpu}, but {other} does; right would be a `stop` before"));
         }
@@ -349,6 +400,7 @@ impl Follower {
     fn stop(&mut self, cpu: CpuId, entity: EntityId) -> Result<(), String> {
         match self.seat(cpu)? {
             Some(who) if who == entity => {
+                self.awake(cpu)?;
                 self.seats[cpu.index()] = None;
                 self.known(entity)?.seat = None;
                 self.update(entity);
@@ -387,7 +439,7 @@ impl Follower {
     fn update(&mut self, entity: EntityId) {
         let now = self.now;
         let live = self.live.get_mut(&entity).expect("only who is there changes");
-        live.become_at(now, Some(live.state()));
+        live.become_at(now, Some(live.state(&self.frozen)));
         self.touch(entity);
     }
 

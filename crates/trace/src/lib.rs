@@ -9,9 +9,13 @@
 //! | draw that in a terminal or a test | [`Gantt`] |
 //! | draw it for a report or a page | [`svg::Picture`], [`svg::side_by_side`] |
 //!
+//! Of a world of several machines, hosts and guests, [`WorldTrace`], [`WorldTextWriter`], [`text::read_world`], [`WorldChromeWriter`] and
+//! [`WorldTimeline`] do the same, and the pictures are the same: [`Gantt::render_world`], [`svg::Picture::render_world`].
+//!
 //! Writers are [`Sink`]s: they take events as they happen, and tell at the end what went wrong.
 
 mod axis;
+mod cast;
 pub mod chrome;
 pub mod event;
 pub mod follow;
@@ -25,11 +29,14 @@ pub mod text;
 pub mod timeline;
 pub mod world;
 
-pub use chrome::ChromeWriter;
+pub use chrome::{ChromeWriter, WorldChromeWriter};
 pub use event::{Event, Header, Sink, Trace};
 pub use follow::Inconsistent;
 pub use gantt::Gantt;
 pub use job::Job;
-pub use text::{TextError, TextWriter};
+pub use text::{TextError, TextWriter, WorldTextWriter};
 pub use timeline::{Timeline, TimelineBuilder};
-pub use world::{MachineId, WorldHeader, WorldSink};
+pub use world::{
+    Links, MACHINES_MAX, MachineHeader, MachineId, WorldHeader, WorldSink, WorldTimeline, WorldTimelineBuilder,
+    WorldTrace,
+};

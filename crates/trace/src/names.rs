@@ -1,6 +1,7 @@
 //! What rows are called in pictures: names that are safe to show, tell the rows apart and fit their column.
 
 use crate::timeline::Row;
+use crate::world::{MachineId, WorldHeader};
 use std::collections::BTreeMap;
 
 /// How many columns of a terminal `c` takes: East Asian wide forms take two.
@@ -44,21 +45,52 @@ pub(crate) fn cut(text: &str, most: usize, ellipsis: &str) -> String {
     kept.trim_end().to_string() + ellipsis
 }
 
-/// The labels of `rows`: their names; with their ids where they have none, or share it with another row.
-pub(crate) fn labels<'r>(rows: impl Iterator<Item = &'r Row> + Clone) -> Vec<String> {
+/// `text` with a replacement for whatever does not show itself.
+pub(crate) fn shown(text: &str) -> String {
+    text.chars().map(|c| if is_plain(c) { c } else { '\u{fffd}' }).collect()
+}
+
+/// What the machines `ids` of a world are called, in at most `most` columns: their names; with their ids where they have none,
+/// or share it with another machine of the world. `fit` shortens a text.
+pub(crate) fn machines(
+    header: &WorldHeader,
+    ids: impl Iterator<Item = MachineId>,
+    most: usize,
+    fit: impl Fn(&str, usize) -> String,
+) -> Vec<String> {
+    let mut users: BTreeMap<&str, usize> = BTreeMap::new();
+    for machine in &header.machines {
+        *users.entry(&machine.name).or_default() += 1;
+    }
+    let label = |id: MachineId| {
+        let name = header.machines[id.index()].name.as_str();
+        label(name, users[name] > 1, &id.to_string(), most, &fit)
+    };
+    ids.map(label).collect()
+}
+
+/// The labels of `rows`, in at most `most` columns: their names; with their ids where they have none, or share it with
+/// another row. `fit` shortens a text.
+pub(crate) fn labels<'r>(
+    rows: impl Iterator<Item = &'r Row> + Clone,
+    most: usize,
+    fit: impl Fn(&str, usize) -> String,
+) -> Vec<String> {
     let mut users: BTreeMap<&str, usize> = BTreeMap::new();
     for row in rows.clone() {
         *users.entry(&row.name).or_default() += 1;
     }
-    let label = |row: &Row| {
-        let name: String = row.name.chars().map(|c| if is_plain(c) { c } else { '\u{fffd}' }).collect();
-        match name.trim() {
-            "" => row.entity.to_string(),
-            name if users[row.name.as_str()] > 1 => format!("{name} {}", row.entity),
-            name => name.to_string(),
-        }
-    };
+    let label = |row: &Row| label(&row.name, users[row.name.as_str()] > 1, &row.entity.to_string(), most, &fit);
     rows.map(label).collect()
+}
+
+/// A name is shortened rather than the id that tells it from others.
+fn label(name: &str, is_shared: bool, id: &str, most: usize, fit: &dyn Fn(&str, usize) -> String) -> String {
+    match shown(name).trim() {
+        "" => fit(id, most),
+        name if is_shared => format!("{} {id}", fit(name, most.saturating_sub(id.len() + 1))),
+        name => fit(name, most),
+    }
 }
 
 #[cfg(test)]

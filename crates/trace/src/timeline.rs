@@ -11,6 +11,8 @@ use std::collections::BTreeMap;
 pub enum State {
     /// It runs on this CPU.
     Running(CpuId),
+    /// Its machine, a guest, runs it on this CPU, but that is frozen: it gets nothing.
+    Stolen(CpuId),
     /// It could run, and waits for a CPU.
     Waiting,
     /// It could run, and is kept from it, for these reasons ([`sched::Held`] bits, not 0).
@@ -126,6 +128,8 @@ pub struct Timeline {
     pub rows: Vec<Row>,
     /// Who had each CPU, in order, by CPU.
     pub cpus: Vec<Vec<Run>>,
+    /// Who had each CPU while it was frozen, and got nothing, in order, by CPU.
+    pub stolen: Vec<Vec<Run>>,
 }
 
 impl Timeline {
@@ -162,8 +166,7 @@ impl Timeline {
 pub struct TimelineBuilder {
     header: Header,
     follower: Follower,
-    rows: BTreeMap<EntityId, Row>,
-    cpus: Vec<Vec<Run>>,
+    facts: Facts,
     from: Option<Instant>,
     error: Option<Inconsistent>,
 }
@@ -173,8 +176,12 @@ impl TimelineBuilder {
     #[must_use]
     pub fn new(header: &Header) -> TimelineBuilder {
         let follower = Follower::new(header);
-        let cpus = vec![Vec::new(); follower.cpus()];
-        TimelineBuilder { header: header.clone(), follower, rows: BTreeMap::new(), cpus, from: None, error: None }
+        let facts = Facts {
+            rows: BTreeMap::new(),
+            cpus: vec![Vec::new(); follower.cpus()],
+            stolen: vec![Vec::new(); follower.cpus()],
+        };
+        TimelineBuilder { header: header.clone(), follower, facts, from: None, error: None }
     }
 
     /// Everything has happened.
@@ -185,10 +192,21 @@ impl TimelineBuilder {
         if let Some(error) = self.error {
             return Err(error);
         }
-        let (rows, cpus) = (&mut self.rows, &mut self.cpus);
-        let to = self.follower.finish(&mut |fact| take(rows, cpus, &fact));
-        let rows = self.rows.into_values().collect();
-        Ok(Timeline { header: self.header, from: self.from.unwrap_or_default(), to, rows, cpus: self.cpus })
+        let facts = &mut self.facts;
+        let to = self.follower.finish(&mut |fact| facts.take(&fact));
+        let Facts { rows, cpus, stolen } = self.facts;
+        let rows = rows.into_values().collect();
+        Ok(Timeline { header: self.header, from: self.from.unwrap_or_default(), to, rows, cpus, stolen })
+    }
+
+    /// Whether an event has contradicted those before it.
+    pub(crate) fn error(&self) -> Option<&Inconsistent> {
+        self.error.as_ref()
+    }
+
+    /// Whether `entity` is there or was.
+    pub(crate) fn knows(&self, entity: EntityId) -> bool {
+        self.facts.rows.contains_key(&entity)
     }
 }
 
@@ -200,44 +218,57 @@ impl Sink for TimelineBuilder {
         self.from.get_or_insert(at);
         // Ids are never used again: whoever comes a second time is not who came first.
         if let Event::Attach { entity, .. } = event
-            && self.rows.contains_key(entity)
+            && self.knows(*entity)
         {
             self.error = Some(self.follower.contradiction(at, format!("{entity} has been attached before")));
             return;
         }
-        let (rows, cpus) = (&mut self.rows, &mut self.cpus);
-        self.error = self.follower.observe(at, event, &mut |fact| take(rows, cpus, &fact)).err();
+        let facts = &mut self.facts;
+        self.error = self.follower.observe(at, event, &mut |fact| facts.take(&fact)).err();
     }
 }
 
-fn take(rows: &mut BTreeMap<EntityId, Row>, cpus: &mut [Vec<Run>], fact: &Fact<'_>) {
-    match *fact {
-        Fact::Attached { entity, at, name, params } => {
-            let row = Row {
-                entity,
-                name: name.to_string(),
-                attached: at,
-                detached: None,
-                arrived: None,
-                asked: vec![(at, *params)],
-                spans: Vec::new(),
-                jobs: Vec::new(),
-            };
-            rows.insert(entity, row);
-        }
-        Fact::Adjusted { entity, at, params } => of(rows, entity).asked.push((at, *params)),
-        Fact::Detached { entity, at } => of(rows, entity).detached = Some(at),
-        Fact::Woken { entity, at } => drop(of(rows, entity).arrived.get_or_insert(at)),
-        Fact::Job { entity, job } => of(rows, entity).jobs.push(job),
-        Fact::Span { entity, span, .. } => {
-            of(rows, entity).spans.push(span);
-            if let State::Running(cpu) = span.state {
-                cpus[cpu.index()].push(Run { from: span.from, to: span.to, entity });
+/// What the follower has told.
+#[derive(Debug)]
+struct Facts {
+    rows: BTreeMap<EntityId, Row>,
+    cpus: Vec<Vec<Run>>,
+    stolen: Vec<Vec<Run>>,
+}
+
+impl Facts {
+    fn take(&mut self, fact: &Fact<'_>) {
+        match *fact {
+            Fact::Attached { entity, at, name, params } => {
+                let row = Row {
+                    entity,
+                    name: name.to_string(),
+                    attached: at,
+                    detached: None,
+                    arrived: None,
+                    asked: vec![(at, *params)],
+                    spans: Vec::new(),
+                    jobs: Vec::new(),
+                };
+                self.rows.insert(entity, row);
+            }
+            Fact::Adjusted { entity, at, params } => self.of(entity).asked.push((at, *params)),
+            Fact::Detached { entity, at } => self.of(entity).detached = Some(at),
+            Fact::Woken { entity, at } => drop(self.of(entity).arrived.get_or_insert(at)),
+            Fact::Job { entity, job } => self.of(entity).jobs.push(job),
+            Fact::Span { entity, span, .. } => {
+                self.of(entity).spans.push(span);
+                let run = Run { from: span.from, to: span.to, entity };
+                match span.state {
+                    State::Running(cpu) => self.cpus[cpu.index()].push(run),
+                    State::Stolen(cpu) => self.stolen[cpu.index()].push(run),
+                    State::Waiting | State::Held(_) | State::Blocked => {}
+                }
             }
         }
     }
-}
 
-fn of(rows: &mut BTreeMap<EntityId, Row>, entity: EntityId) -> &mut Row {
-    rows.get_mut(&entity).expect("whoever is spoken of was attached")
+    fn of(&mut self, entity: EntityId) -> &mut Row {
+        self.rows.get_mut(&entity).expect("whoever is spoken of was attached")
+    }
 }

@@ -120,6 +120,7 @@ fn slices(entries: &[Entry], track: (u64, u64)) -> impl Iterator<Item = &Entry> 
 fn state(entry: &Entry) -> State {
     match entry.name.as_str() {
         "running" => State::Running(CpuId::new(usize::try_from(entry.args["cpu"].as_u64().unwrap()).unwrap())),
+        "stolen" => State::Stolen(CpuId::new(usize::try_from(entry.args["cpu"].as_u64().unwrap()).unwrap())),
         "waiting" => State::Waiting,
         "held" => {
             assert!(!entry.args["reasons"].as_str().unwrap().is_empty());

@@ -58,6 +58,9 @@ fn the_generator_knows_every_kind() {
         Event::Background { .. } => 27,
         Event::Period { .. } => 28,
         Event::Woke { .. } => 29,
+        Event::Vcpu { .. } => 30,
+        Event::Freeze { .. } => 31,
+        Event::Thaw { .. } => 32,
     };
     let mut random = Random::new(1);
     for wanted in 0..events::KINDS {

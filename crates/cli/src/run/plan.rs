@@ -156,7 +156,7 @@ pub(crate) fn from_scenario(mut scenario: Scenario, json: bool) -> Result<Plan, 
         let source = match (&entity.real, entity.workload) {
             (Some(Real::Command(argv)), _) => Source::Command(argv.clone()),
             (Some(Real::Pid(pid)), _) => Source::Pid(*pid),
-            (None, Workload::Hog | Workload::Scripted) => Source::Work(Work::Hog),
+            (None, Workload::Hog | Workload::Scripted | Workload::Vcpu | Workload::Program) => Source::Work(Work::Hog),
             (None, Workload::Periodic(jobs)) => Source::Work(Work::Periodic(Periodic {
                 period: jobs.period,
                 work: jobs.work,

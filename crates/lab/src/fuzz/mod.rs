@@ -11,11 +11,13 @@
 //! ```
 
 mod driver;
+mod levels;
 mod options;
 mod wishes;
 mod world;
 
 pub use driver::{Driver, Lateness, Meter};
+pub use levels::{WorldOptions, WorldStats, check_world};
 pub use options::{Dice, Options};
 
 use sched::{Action, Descriptor, Instant};

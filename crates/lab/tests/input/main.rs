@@ -4,6 +4,7 @@ mod errors;
 mod examples;
 mod hostile;
 mod knobs;
+mod rtapp;
 mod taskset;
 
 use lab::problem::Problems;

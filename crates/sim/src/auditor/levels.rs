@@ -14,9 +14,9 @@ use trace::{Event, MachineId, Sink, WorldSink};
 #[derive(Clone, Copy, Debug)]
 struct Cpu {
     present: bool,
-    /// When it last froze, and thawed.
-    froze: Instant,
+    /// When it last thawed, and the last instant before that up to which it had been present for any time at all.
     thawed: Instant,
+    was_present: Instant,
     runs: Option<EntityId>,
     /// Up to when `busy` and `idle` count.
     upto: Instant,
@@ -74,8 +74,8 @@ impl WorldAuditor {
     pub fn add(&mut self, host: Host, promises: Promises, kick: Nanos) {
         let cpu = Cpu {
             present: true,
-            froze: Instant::ZERO,
             thawed: Instant::ZERO,
+            was_present: Instant::ZERO,
             runs: None,
             upto: Instant::ZERO,
             busy: Nanos::ZERO,
@@ -152,7 +152,9 @@ impl WorldAuditor {
         let now = self.now;
         let it = self.cpu(guest, cpu);
         let twice = !std::mem::replace(&mut it.present, false);
-        it.froze = now;
+        if it.thawed < now {
+            it.was_present = now;
+        }
         if twice {
             self.find(Rule::Law(13), Some(cpu), format!("{cpu:?} of {guest} freezes, but is frozen"));
         }
@@ -179,7 +181,7 @@ impl WorldAuditor {
     /// Something that was due at `due` on `cpu` comes now: is this when it should?
     fn is_on_time(&self, machine: MachineId, cpu: CpuId, due: Instant) -> bool {
         let it = &self.machines[machine.index()].cpus[cpu.index()];
-        self.now == due || (self.now > due && it.thawed == self.now && it.froze <= due)
+        self.now == due || (self.now > due && it.thawed == self.now && it.was_present <= due)
     }
 
     fn kicked(&mut self, machine: MachineId, cpu: CpuId) {

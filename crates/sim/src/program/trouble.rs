@@ -77,7 +77,7 @@ impl Host<'_> {
     /// In an application of which everybody waits for an object, nobody can ever go on.
     pub(crate) fn check_application(&mut self, application: usize) {
         let Crowd { there, waiting, joining } = self.tasks.applications[application];
-        if waiting > 0 && there == waiting + joining {
+        if waiting > 0 && there == waiting + joining && !self.lock_is_free(application) {
             let why = if there == 1 {
                 "it waits for what nobody can give it any more"
             } else {
@@ -85,6 +85,15 @@ impl Host<'_> {
             };
             self.get_stuck(why.to_string(), "somebody who signals, posts, writes, unlocks or joins the barrier");
         }
+    }
+
+    /// Whether somebody of an application spins for a lock that is free, and takes it once it runs.
+    fn lock_is_free(&self, application: usize) -> bool {
+        self.tasks.standings.iter().flatten().filter(|it| it.application as usize == application).any(|standing| {
+            let Waiting::Object(id) = standing.waiting else { return false };
+            let object = &self.tasks.objects[id.0 as usize];
+            object.is_lock() && object.owner().is_none()
+        })
     }
 
     /// `entity`, which runs on `cpu`, gives back what it does not hold.

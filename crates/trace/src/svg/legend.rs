@@ -26,6 +26,7 @@ pub(super) struct Legend {
     pub(super) shaded: bool,
     pub(super) waiting: bool,
     pub(super) held: bool,
+    pub(super) stolen: bool,
     pub(super) arrival: bool,
     pub(super) release: bool,
     pub(super) deadline: bool,
@@ -42,6 +43,7 @@ enum Sample {
     Shades,
     Waiting,
     Held,
+    Stolen,
     Arrival,
     Release,
     Deadline,
@@ -60,6 +62,7 @@ impl Legend {
         self.shaded |= other.shaded;
         self.waiting |= other.waiting;
         self.held |= other.held;
+        self.stolen |= other.stolen;
         self.arrival |= other.arrival;
         self.release |= other.release;
         self.deadline |= other.deadline;
@@ -88,6 +91,7 @@ impl Legend {
         add(self.shaded, Sample::Shades, "runs part of the time");
         add(self.waiting, Sample::Waiting, "waits for a CPU");
         add(self.held, Sample::Held, "held");
+        add(self.stolen, Sample::Stolen, "stolen: its vCPU is frozen");
         add(self.arrival, Sample::Arrival, "arrival");
         add(self.release, Sample::Release, "release");
         add(self.deadline, Sample::Deadline, "deadline");
@@ -137,6 +141,7 @@ fn draw_sample(canvas: &mut Canvas, sample: Sample, x: Px, y: Px) {
             path.line(&[(x, y + Px::of(11)), (x + Px::of(16), y + Px::of(11))]);
             canvas.path(&path, HELD_STROKE);
         }
+        Sample::Stolen => canvas.block(box_at(4), (Px::of(16), Px::of(12)), STOLEN_LOOKS),
         Sample::Arrival => {
             arrival(&mut path, middle, top, bottom);
             canvas.path(&path, &format!("fill=\"{INK}\" stroke=\"{INK}\" stroke-width=\"1.5\""));
@@ -175,6 +180,9 @@ pub(super) fn shade(level: i64) -> &'static str {
 pub(super) const ARROW_STROKE: &str = "fill=\"none\" stroke=\"#57606a\" stroke-width=\"1\"";
 pub(super) const PERIOD_STROKE: &str = "fill=\"none\" stroke=\"#8c959f\" stroke-width=\"1\"";
 pub(super) const HELD_STROKE: &str = "fill=\"none\" stroke=\"#57606a\" stroke-width=\"4\" stroke-dasharray=\"1.5 2.5\"";
+
+pub(super) const STOLEN_LOOKS: &str =
+    "fill=\"#8c959f\" fill-opacity=\"0.25\" stroke=\"#57606a\" stroke-width=\"0.75\" stroke-dasharray=\"2 2\"";
 
 pub(super) fn missed_stroke() -> String {
     format!("fill=\"none\" stroke=\"{MISSED}\" stroke-width=\"2\"")

@@ -5,16 +5,20 @@ mod canvas;
 mod legend;
 mod plot;
 mod rows;
+mod section;
+mod world;
 
 use crate::axis::Axis;
 use crate::grid::Grid;
 use crate::names;
-use crate::timeline::{Row, Timeline};
+use crate::timeline::Timeline;
 use canvas::{Anchor, Canvas, Escaped, Path, Px, Type};
 use legend::Legend;
 use plot::Plot;
-use sched::{CpuId, EntityId, Instant, Nanos};
-use std::collections::BTreeMap;
+use sched::{Instant, Nanos};
+use section::Section;
+
+pub use world::worlds_side_by_side;
 
 const INK: &str = "#1f2328";
 const MUTED: &str = "#656d76";
@@ -57,93 +61,13 @@ impl Picture {
     /// Draws: a complete SVG document.
     #[must_use]
     pub fn render(&self, timeline: &Timeline) -> String {
-        let panel = self.panel(timeline, self.margins(timeline));
-        let (width, height) = (panel.width, panel.height);
-        let mut canvas = Canvas::default();
-        panel.place(&mut canvas, Px::ZERO, Px::ZERO);
-        document(&self.title, canvas, (width, height), &panel.legend)
+        alone(&self.title, self.one(timeline), "")
     }
 
-    /// Everything but the legend.
-    fn panel(&self, timeline: &Timeline, margins: (Px, Px)) -> Panel {
-        let mut panel = Panel {
-            canvas: Canvas::default(),
-            legend: Legend::default(),
-            width: Px::of(i64::from(self.width.clamp(WIDTH_LEAST, WIDTH_MOST))),
-            height: BODY,
-        };
-        let how = |size, weight, fill| Type { size, weight, fill, anchor: Anchor::Start };
-        panel.canvas.text((MARGIN, Px::of(30)), how(17, 600, INK), &self.title);
-        let columns = usize::try_from(panel.width.as_hundredths() / 100).expect("a picture has a width");
-        let Some(grid) = Grid::new(self.from, self.to, columns) else {
-            let nothing = format!("nothing from {} to {}", point(self.from), point(self.to));
-            panel.canvas.text((MARGIN, Px::of(49)), how(12, 400, MUTED), &nothing);
-            return panel;
-        };
-        let subtitle = |axis: &Axis| {
-            let cpus = timeline.header.cpus;
-            let edge = axis.offset().map(|edge| format!(" · times from {}", point(edge)));
-            let plural = if cpus == 1 { "" } else { "s" };
-            format!("{} on {cpus} CPU{plural}{}", timeline.header.policy, edge.unwrap_or_default())
-        };
-        let axis = self.rows(timeline, grid, margins, &mut panel);
-        panel.canvas.text((MARGIN, Px::of(49)), how(12, 400, MUTED), &subtitle(&axis));
-        panel
-    }
-
-    /// The entities to draw with their labels, and how many more there are.
-    fn cast<'t>(&self, timeline: &'t Timeline) -> Cast<'t> {
-        let mut rows: Vec<&Row> = timeline.rows.iter().filter(|row| row.is_in(self.from, self.to)).collect();
-        let more = rows.len().saturating_sub(self.rows_most);
-        rows.truncate(self.rows_most);
-        let labels = names::labels(rows.iter().copied());
-        let labels = labels.iter().map(|label| names::cut(label, NAME_MOST, "…")).collect();
-        Cast { rows, labels, more }
-    }
-
-    /// Room for what stands beside the rows, on the left and on the right.
-    fn margins(&self, timeline: &Timeline) -> (Px, Px) {
-        let cast = self.cast(timeline);
-        let names = cast.labels.iter().map(|label| wide(label, 800));
-        let wishes = cast.rows.iter().map(|row| wide(&rows::wish(row, self.to), 610));
-        let left = names.chain(wishes).max().unwrap_or_default().clamp(Px::of(48), Px::of(200));
-        let late = cast.rows.iter().map(|row| wide(&rows::late(row, self.from, self.to).0, 660));
-        let right = late.max().unwrap_or_default().max(Px::of(60));
-        ((MARGIN + left + Px::of(14)).whole(), (right + Px::of(14) + MARGIN).whole())
-    }
-
-    /// Draws the rows and the axis; makes the panel as high as they need.
-    fn rows(&self, timeline: &Timeline, grid: Grid, (left, right): (Px, Px), panel: &mut Panel) -> Axis {
-        let Cast { rows, labels, more } = self.cast(timeline);
-        let width = plot::whole_columns(panel.width - left - right);
-        let plot = Plot::new(timeline, grid, &rows, self.cpus, (left, width));
-        let cpus = if self.cpus { timeline.cpus.len() } else { 0 };
-        let note = if more > 0 { Px::of(24) } else { Px::ZERO };
-        let heights = rows.iter().map(|row| rows::height(row, self.to).1);
-        let heights = heights.chain(std::iter::repeat_n(rows::cpu_height().1, cpus));
-        let bottom = heights.fold(BODY + note, |sum, height| sum + height);
-        let axis = self.axis(&plot, bottom, panel);
-
-        let mut y = BODY;
-        for (row, label) in rows.iter().zip(&labels) {
-            let (above, height) = rows::height(row, self.to);
-            rows::entity(&mut panel.canvas, &mut panel.legend, &plot, row, label, y - above);
-            y += height;
-        }
-        if more > 0 {
-            let how = Type { size: 12, weight: 400, fill: MUTED, anchor: Anchor::Start };
-            panel.canvas.text((left, y + Px::of(18)), how, &format!("… and {more} more"));
-            y += note;
-        }
-        let by_id: BTreeMap<EntityId, &str> =
-            rows.iter().zip(&labels).map(|(row, label)| (row.entity, label.as_str())).collect();
-        let (above, height) = rows::cpu_height();
-        for cpu in (0..cpus).map(CpuId::new) {
-            rows::cpu(&mut panel.canvas, &mut panel.legend, &plot, cpu, &by_id, y - above);
-            y += height;
-        }
-        panel.height = bottom + Px::of(30);
-        axis
+    /// What a picture of one machine holds.
+    fn one<'t>(&'t self, timeline: &'t Timeline) -> Contents<'t> {
+        let about = about(timeline, false);
+        Contents { picture: self, about, sections: vec![Section::one(self, timeline)], more: 0 }
     }
 
     /// Ticks, their labels, and lines through all rows.
@@ -186,16 +110,94 @@ const BODY: Px = Px::of(62);
 /// The longest name, in columns.
 const NAME_MOST: usize = 24;
 
+/// `text` in at most `most` columns.
+fn fit(text: &str, most: usize) -> String {
+    names::cut(text, most, "…")
+}
+
 /// About how wide `text` is, in letters of `each` hundredths of a pixel: no font can be asked here.
 fn wide(text: &str, each: i64) -> Px {
     Px::hundredths(i64::try_from(names::columns(text)).expect("a label is short") * each)
 }
 
-/// Who is in a picture.
-struct Cast<'t> {
-    rows: Vec<&'t Row>,
-    labels: Vec<String>,
+/// Under which policy a machine runs, and on how many CPUs.
+fn about(timeline: &Timeline, is_guest: bool) -> String {
+    let cpus = timeline.header.cpus;
+    let (what, plural) = (if is_guest { "vCPU" } else { "CPU" }, if cpus == 1 { "" } else { "s" });
+    format!("{} on {cpus} {what}{plural}", timeline.header.policy)
+}
+
+/// What a picture shows, before it is laid out.
+struct Contents<'t> {
+    picture: &'t Picture,
+    /// What it says below the title.
+    about: String,
+    /// By machine, from top to bottom.
+    sections: Vec<Section<'t>>,
+    /// How many more machines there are.
     more: usize,
+}
+
+impl Contents<'_> {
+    /// Room for what stands beside the rows, on the left and on the right.
+    fn margins(&self) -> (Px, Px) {
+        let (from, to) = (self.picture.from, self.picture.to);
+        let names = self.sections.iter().flat_map(|section| &section.labels).map(|label| wide(label, 800));
+        let rows = || self.sections.iter().flat_map(|section| &section.rows);
+        let wishes = rows().map(|row| wide(&rows::wish(row, to), 610));
+        let left = names.chain(wishes).max().unwrap_or_default().clamp(Px::of(48), Px::of(200));
+        let late = rows().map(|row| wide(&rows::late(row, from, to).0, 660));
+        let right = late.max().unwrap_or_default().max(Px::of(60));
+        ((MARGIN + left + Px::of(14)).whole(), (right + Px::of(14) + MARGIN).whole())
+    }
+
+    /// Everything but the legend.
+    fn panel(&self, margins: (Px, Px)) -> Panel {
+        let picture = self.picture;
+        let mut panel = Panel {
+            canvas: Canvas::default(),
+            legend: Legend::default(),
+            width: Px::of(i64::from(picture.width.clamp(WIDTH_LEAST, WIDTH_MOST))),
+            height: BODY,
+        };
+        let how = |size, weight, fill| Type { size, weight, fill, anchor: Anchor::Start };
+        panel.canvas.text((MARGIN, Px::of(30)), how(17, 600, INK), &picture.title);
+        let columns = usize::try_from(panel.width.as_hundredths() / 100).expect("a picture has a width");
+        let Some(grid) = Grid::new(picture.from, picture.to, columns) else {
+            let nothing = format!("nothing from {} to {}", point(picture.from), point(picture.to));
+            panel.canvas.text((MARGIN, Px::of(49)), how(12, 400, MUTED), &nothing);
+            return panel;
+        };
+        let axis = self.rows(grid, margins, &mut panel);
+        let edge = axis.offset().map(|edge| format!(" · times from {}", point(edge))).unwrap_or_default();
+        panel.canvas.text((MARGIN, Px::of(49)), how(12, 400, MUTED), &format!("{}{edge}", self.about));
+        panel
+    }
+
+    /// Draws the rows and the axis; makes the panel as high as they need.
+    fn rows(&self, grid: Grid, (left, right): (Px, Px), panel: &mut Panel) -> Axis {
+        let width = plot::whole_columns(panel.width - left - right);
+        let columns = plot::columns(grid, &self.sections, width);
+        let plots: Vec<Plot<'_>> =
+            self.sections.iter().map(|section| section.plot(grid, columns, (left, width))).collect();
+        let note = if self.more > 0 { section::NOTE } else { Px::ZERO };
+        let heights = self.sections.iter().map(|section| section.height(self.picture));
+        let bottom = heights.fold(BODY + note, |sum, height| sum + height);
+        let mut y = BODY;
+        for section in &self.sections {
+            section.ground(self.picture, panel, y);
+            y += section.height(self.picture);
+        }
+        let axis = self.picture.axis(&plots[0], bottom, panel);
+        let mut y = BODY;
+        for (section, plot) in self.sections.iter().zip(&plots) {
+            section.draw(self.picture, panel, plot, y);
+            y += section.height(self.picture);
+        }
+        section::note(&mut panel.canvas, (left, y), self.more, " machine");
+        panel.height = bottom + Px::of(30);
+        axis
+    }
 }
 
 /// A picture without its legend.
@@ -218,17 +220,30 @@ impl Panel {
 /// two policies, say. Pictures of equal width and length have the same scale. Those beyond [`PANELS_MOST`] are left out.
 #[must_use]
 pub fn side_by_side(title: &str, pictures: &[(&Picture, &Timeline)]) -> String {
+    beside(title, pictures.iter().take(PANELS_MOST).map(|(picture, timeline)| picture.one(timeline)).collect(), "")
+}
+
+/// A document of one picture; `style` is put in as it is.
+fn alone(title: &str, contents: Contents<'_>, style: &str) -> String {
+    let panel = contents.panel(contents.margins());
+    let (width, height) = (panel.width, panel.height);
+    let mut canvas = Canvas::default();
+    panel.place(&mut canvas, Px::ZERO, Px::ZERO);
+    document(title, canvas, (width, height), &panel.legend, style)
+}
+
+/// A document of several.
+fn beside(title: &str, pictures: Vec<Contents<'_>>, style: &str) -> String {
     const GAP: Px = Px::of(16);
     const TITLE: Px = Px::of(44);
     let mut canvas = Canvas::default();
     let mut legend = Legend::default();
     let (mut x, mut height) = (Px::ZERO, Px::ZERO);
-    let pictures = &pictures[..pictures.len().min(PANELS_MOST)];
     // Equal margins, so that pictures of equal width have equal scales.
-    let margins = pictures.iter().map(|(picture, timeline)| picture.margins(timeline));
+    let margins = pictures.iter().map(Contents::margins);
     let margins = margins.fold((Px::ZERO, Px::ZERO), |a, b| (a.0.max(b.0), a.1.max(b.1)));
-    for (picture, timeline) in pictures {
-        let panel = picture.panel(timeline, margins);
+    for contents in pictures {
+        let panel = contents.panel(margins);
         x += if x > Px::ZERO { GAP } else { Px::ZERO };
         panel.place(&mut canvas, x, TITLE);
         x += panel.width;
@@ -237,11 +252,11 @@ pub fn side_by_side(title: &str, pictures: &[(&Picture, &Timeline)]) -> String {
     }
     let how = Type { size: 20, weight: 600, fill: INK, anchor: Anchor::Start };
     canvas.text((MARGIN, Px::of(38)), how, title);
-    document(title, canvas, (x.max(Px::of(i64::from(WIDTH_LEAST))), height + TITLE), &legend)
+    document(title, canvas, (x.max(Px::of(i64::from(WIDTH_LEAST))), height + TITLE), &legend, style)
 }
 
 /// The whole file: what was drawn, and the legend below it.
-fn document(title: &str, mut canvas: Canvas, (width, height): (Px, Px), legend: &Legend) -> String {
+fn document(title: &str, mut canvas: Canvas, (width, height): (Px, Px), legend: &Legend, style: &str) -> String {
     let mut below = Canvas::default();
     let legend_height = legend.draw(&mut below, width - MARGIN - MARGIN);
     canvas.open_at(MARGIN, height + Px::of(14));
@@ -249,9 +264,10 @@ fn document(title: &str, mut canvas: Canvas, (width, height): (Px, Px), legend: 
     canvas.close();
     let height = height + legend_height + Px::of(28);
     let title = Escaped(title);
+    let class = if style.is_empty() { String::new() } else { format!(" class=\"{}\"", world::CLASS) };
     format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
-         role=\"img\" aria-label=\"{title}\" font-family=\"{FONTS}\">\n<title>{title}</title>\n\
+         role=\"img\" aria-label=\"{title}\" font-family=\"{FONTS}\"{class}>\n<title>{title}</title>\n{style}\
          <rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n{}</svg>\n",
         canvas.into_text()
     )

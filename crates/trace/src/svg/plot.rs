@@ -1,9 +1,10 @@
 //! [`Plot`]: where an instant is on a picture, and how finely a row is drawn.
 
 use super::canvas::Px;
+use super::section::Section;
 use crate::grid::Grid;
 use crate::timeline::{Row, State, Timeline};
-use sched::Instant;
+use sched::{CpuId, Instant};
 
 /// The most bars that are drawn one by one; with more, rows are drawn by the column.
 const BARS_MOST: usize = 1500;
@@ -28,26 +29,29 @@ pub(super) struct Plot<'a> {
     pub(super) width: Px,
     /// The columns by which rows are drawn; `None`: span by span.
     pub(super) columns: Option<Grid>,
+    /// Whether the CPUs are vCPUs.
+    pub(super) is_guest: bool,
 }
 
-impl<'a> Plot<'a> {
-    /// A plot of `from..to`, which is not empty, for these rows and, if `cpus`, for the CPUs.
-    pub(super) fn new(
-        timeline: &'a Timeline,
-        grid: Grid,
-        rows: &[&Row],
-        cpus: bool,
-        (left, width): (Px, Px),
-    ) -> Plot<'a> {
-        let (from, to) = (grid.from(), grid.to());
-        let drawn = |row: &&Row| row.spans_in(from, to).iter().filter(|span| span.state != State::Blocked).count();
-        let spans: usize = rows.iter().map(drawn).sum();
-        let lines = rows.len() + if cpus { timeline.cpus.len() } else { 0 };
-        let bars = spans * if cpus { 2 } else { 1 };
-        let most = usize::try_from(width.as_hundredths() / COLUMN.as_hundredths()).expect("a plot has a width");
-        let most = most.min(COLUMNS_MOST / lines.max(1)).max(1);
-        let columns = if bars > BARS_MOST { Grid::new(from, to, most) } else { None };
-        Plot { timeline, from, to, left, width, columns }
+/// The columns by which all rows of a picture `width` wide are drawn: these sections', of `grid`. `None`: span by span.
+pub(super) fn columns(grid: Grid, sections: &[Section<'_>], width: Px) -> Option<Grid> {
+    let (from, to) = (grid.from(), grid.to());
+    let drawn = |row: &&Row| row.spans_in(from, to).iter().filter(|span| span.state != State::Blocked).count();
+    let (mut bars, mut lines) = (0, 0);
+    for section in sections {
+        let spans: usize = section.rows.iter().map(drawn).sum();
+        bars += spans * if section.cpus > 0 { 2 } else { 1 };
+        lines += section.rows.len() + section.cpus;
+    }
+    let most = usize::try_from(width.as_hundredths() / COLUMN.as_hundredths()).expect("a plot has a width");
+    let most = most.min(COLUMNS_MOST / lines.max(1)).max(1);
+    if bars > BARS_MOST { Grid::new(from, to, most) } else { None }
+}
+
+impl Plot<'_> {
+    /// What a CPU is called.
+    pub(super) fn cpu(&self, cpu: CpuId) -> String {
+        if self.is_guest { format!("vCPU {cpu}") } else { format!("CPU {cpu}") }
     }
 
     /// Where `at` is; at the edge if it is beyond.

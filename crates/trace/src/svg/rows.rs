@@ -2,7 +2,8 @@
 
 use super::canvas::{Anchor, Canvas, Path, Px, Type};
 use super::legend::{
-    ARROW_STROKE, COLOURS, HELD_STROKE, Legend, PERIOD_STROKE, arrival, cross, deadline, missed_stroke, release, shade,
+    ARROW_STROKE, COLOURS, HELD_STROKE, Legend, PERIOD_STROKE, STOLEN_LOOKS, arrival, cross, deadline, missed_stroke,
+    release, shade,
 };
 use super::plot::Plot;
 use super::{INK, MISSED, MUTED, WAITING, point, pretty};
@@ -107,18 +108,32 @@ pub(super) fn cpu(
     labels: &BTreeMap<EntityId, &str>,
     y: Px,
 ) {
-    let runs = &plot.timeline.cpus[cpu.index()];
-    let first = runs.partition_point(|run| run.to <= plot.from);
-    let after = runs.partition_point(|run| run.from < plot.to);
-    let runs = &runs[first..after.max(first)];
-    let label = format!("CPU {cpu}");
+    let runs = shown(plot, &plot.timeline.cpus[cpu.index()]);
+    let frozen = shown(plot, &plot.timeline.stolen[cpu.index()]);
+    let label = plot.cpu(cpu);
+    let mut stolen = Path::default();
     let mut line = Path::default();
     line.line(&[(plot.left, y + BASE), (plot.left + plot.width, y + BASE)]);
     canvas.path(&line, "fill=\"none\" stroke=\"#d0d7de\" stroke-width=\"1\"");
     if let Some(grid) = &plot.columns {
-        let tallies = grid.tally(runs.iter().map(|run| (run.from, run.to, cpu)));
-        shades(canvas, legend, plot, grid, &tallies, y, &|cpu| Some(cpu));
+        let ran = runs.iter().map(|run| (run.from, run.to, Some(cpu)));
+        let tallies = grid.tally(ran.chain(frozen.iter().map(|run| (run.from, run.to, None))));
+        let frozen = |index: usize| {
+            let (ran, all) = (tallies[index].total(|kind| kind.is_some()), tallies[index].total(|_| true));
+            (ran.is_zero() && all > grid.length_of(index) - all).then_some(())
+        };
+        for (from, to, ()) in stretches(grid.cells(), frozen) {
+            let (left, right) = (plot.x(grid.start_of(from)), plot.x(grid.start_of(to)));
+            stolen.block(left, y + BAR_TOP, right - left, BAR);
+        }
+        lower(canvas, legend, &Lower { stolen, ..Lower::default() });
+        shades(canvas, legend, plot, grid, &tallies, y, &|kind| kind);
     } else {
+        for run in frozen {
+            let (left, right) = (plot.x(run.from), plot.x(run.to));
+            stolen.block(left, y + BAR_TOP, (right - left).max(THINNEST), BAR);
+        }
+        lower(canvas, legend, &Lower { stolen, ..Lower::default() });
         let mut labelled = Vec::new();
         canvas.open(&format!("fill=\"{}\"", colour(cpu.index())));
         for run in runs {
@@ -136,12 +151,20 @@ pub(super) fn cpu(
     beside(canvas, plot, y, [(&label, ""), (&share, "")], false);
 }
 
+/// Those of `runs` that overlap the picture.
+fn shown<'r>(plot: &Plot<'_>, runs: &'r [Run]) -> &'r [Run] {
+    let first = runs.partition_point(|run| run.to <= plot.from);
+    let after = runs.partition_point(|run| run.from < plot.to);
+    &runs[first..after.max(first)]
+}
+
 /// A bar for one run; says where it begins and how wide it is.
 fn bar(canvas: &mut Canvas, plot: &Plot<'_>, run: &Run, cpu: CpuId, name: &str, y: Px) -> (Px, Px) {
     let (left, right) = (plot.x(run.from), plot.x(run.to));
     let width = (right - left).max(THINNEST);
     let label = format!(
-        "{name} on CPU {cpu}: {} from {} to {}",
+        "{name} on {}: {} from {} to {}",
+        plot.cpu(cpu),
         pretty(run.to.since(run.from)),
         point(run.from),
         point(run.to)
@@ -165,7 +188,7 @@ fn within(canvas: &mut Canvas, cpu: usize, bars: &[((Px, Px), String)], y: Px) {
 
 /// The row span by span.
 fn bars(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, row: &Row, label: &str, y: Px) {
-    let (mut waiting, mut held) = (Path::default(), Path::default());
+    let mut low = Lower::default();
     let mut runs: BTreeMap<CpuId, Vec<Run>> = BTreeMap::new();
     for span in row.spans_in(plot.from, plot.to) {
         let (left, right) = (plot.x(span.from), plot.x(span.to));
@@ -174,12 +197,13 @@ fn bars(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, row: &Row, la
                 let run = Run { from: span.from, to: span.to, entity: row.entity };
                 runs.entry(cpu).or_default().push(run);
             }
-            State::Waiting => waiting.block(left, y + BASE - WAIT, (right - left).max(THINNEST), WAIT),
-            State::Held(_) => held.line(&[(left, y + BASE - Px::of(3)), (right, y + BASE - Px::of(3))]),
+            State::Waiting => low.waiting.block(left, y + BASE - WAIT, (right - left).max(THINNEST), WAIT),
+            State::Held(_) => low.held.line(&[(left, y + BASE - Px::of(3)), (right, y + BASE - Px::of(3))]),
+            State::Stolen(_) => low.stolen.block(left, y + BAR_TOP, (right - left).max(THINNEST), BAR),
             State::Blocked => {}
         }
     }
-    lower(canvas, legend, &waiting, &held);
+    lower(canvas, legend, &low);
     for (cpu, runs) in runs {
         legend.cpus.insert(cpu.index());
         canvas.open(&format!("fill=\"{}\"", colour(cpu.index())));
@@ -192,19 +216,29 @@ fn bars(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, row: &Row, la
     }
 }
 
-/// Waiting and held times, which lie low.
-fn lower(canvas: &mut Canvas, legend: &mut Legend, waiting: &Path, held: &Path) {
+/// Times in which somebody could run and does not.
+#[derive(Default)]
+struct Lower {
+    waiting: Path,
+    held: Path,
+    stolen: Path,
+}
+
+/// Waiting and held times lie low; stolen ones stand where the bar would.
+fn lower(canvas: &mut Canvas, legend: &mut Legend, Lower { waiting, held, stolen }: &Lower) {
     legend.waiting |= !waiting.is_empty();
     legend.held |= !held.is_empty();
+    legend.stolen |= !stolen.is_empty();
     canvas.path(waiting, &format!("fill=\"{WAITING}\""));
     canvas.path(held, HELD_STROKE);
+    canvas.path(stolen, STOLEN_LOOKS);
 }
 
 /// The row column by column.
 fn columns(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, grid: &Grid, row: &Row, y: Px) {
     let spans = row.spans_in(plot.from, plot.to).iter();
     let tallies = grid.tally(spans.map(|span| (span.from, span.to, span.state)));
-    let (mut waiting, mut held) = (Path::default(), Path::default());
+    let mut low = Lower::default();
     let idle = |index: usize| {
         let runs = tallies[index].total(|state| matches!(state, State::Running(_)));
         if runs.is_zero() { tallies[index].longest(|_| true).map(|(state, _)| state) } else { None }
@@ -212,12 +246,13 @@ fn columns(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, grid: &Gri
     for (from, to, state) in stretches(grid.cells(), idle) {
         let (left, right) = (plot.x(grid.start_of(from)), plot.x(grid.start_of(to)));
         match state {
-            State::Waiting => waiting.block(left, y + BASE - WAIT, right - left, WAIT),
-            State::Held(_) => held.line(&[(left, y + BASE - Px::of(3)), (right, y + BASE - Px::of(3))]),
+            State::Waiting => low.waiting.block(left, y + BASE - WAIT, right - left, WAIT),
+            State::Held(_) => low.held.line(&[(left, y + BASE - Px::of(3)), (right, y + BASE - Px::of(3))]),
+            State::Stolen(_) => low.stolen.block(left, y + BAR_TOP, right - left, BAR),
             State::Running(_) | State::Blocked => {}
         }
     }
-    lower(canvas, legend, &waiting, &held);
+    lower(canvas, legend, &low);
     shades(canvas, legend, plot, grid, &tallies, y, &|state| match state {
         State::Running(cpu) => Some(cpu),
         _ => None,

@@ -1,5 +1,6 @@
 //! [`Cursor`]: one line, read from left to right, field by field.
 
+use crate::{MACHINES_MAX, MachineId};
 use sched::id::{CPUS_MAX, ENTITIES_MAX};
 use sched::{
     Alarm, Class, CpuId, CpuSet, EntityId, GroupId, GroupParams, Held, Instant, Limit, Nanos, Of, Params, Quota,
@@ -95,6 +96,13 @@ impl Word<'_> {
         self.id('g').map(|(index, generation)| GroupId::new(index, generation))
     }
 
+    fn machine(&self) -> Result<MachineId, Wrong> {
+        let Some(rest) = self.text.strip_prefix('m') else {
+            return Err(self.wrong("is not a machine", "`m0`"));
+        };
+        Word { text: rest, at: self.at + 1 }.number(MACHINES_MAX as u64 - 1).map(MachineId)
+    }
+
     fn cpu(&self) -> Result<CpuId, Wrong> {
         self.number(CPUS_MAX as u64 - 1).map(CpuId::new)
     }
@@ -171,6 +179,24 @@ impl<'a> Cursor<'a> {
 
     pub(super) fn group(&mut self) -> Result<GroupId, Wrong> {
         self.word().group()
+    }
+
+    pub(super) fn machine(&mut self) -> Result<MachineId, Wrong> {
+        self.word().machine()
+    }
+
+    pub(super) fn machine_in(&mut self, key: &str) -> Result<MachineId, Wrong> {
+        self.field(key)?.machine()
+    }
+
+    pub(super) fn machine_or_none(&mut self, key: &str) -> Result<Option<MachineId>, Wrong> {
+        self.field(key)?.or_none(|word| word.machine())
+    }
+
+    /// Where the next word begins.
+    pub(super) fn place(&mut self) -> usize {
+        self.skip_spaces();
+        self.at
     }
 
     pub(super) fn cpu(&mut self) -> Result<CpuId, Wrong> {

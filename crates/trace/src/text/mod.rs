@@ -27,6 +27,8 @@
 //! | `woke` | *entity* `late=` |
 //! | `block`, `yield`, `expire`, `kicked`, `kick` | `cpu=` |
 //! | `yield-to` | `cpu=` `to=`*entity* |
+//! | `vcpu` | *entity* `guest=`*machine* `cpu=` |
+//! | `freeze`, `thaw` | `cpu=` |
 //! | `release` | *entity* `deadline=` |
 //! | `stop` | `cpu=` *entity* |
 //! | `run` | `cpu=` *entity* `until=` |
@@ -36,9 +38,22 @@
 //! | `set-alarm` | `of=` `slot=` `cpu=` `at=` |
 //! | `end` | |
 //!
+//! A world of several machines has a header for itself and one for each machine, a host before its guests, and each event says
+//! behind its time of which machine it is:
+//!
+//! ```text
+//! tactus-world 1 machines=2
+//! machine m0 name="host" policy="edf" cpus=1 seed=7 host=none
+//! machine m1 name="vm" policy="eevdf" cpus=1 seed=7 host=m0
+//!            0 m0 vcpu e0 guest=m1 cpu=0
+//!      1000000 m1 run cpu=0 e0 until=2000000
+//!      1500000 m1 freeze cpu=0
+//! ```
+//!
 //! The values:
 //!
 //! - *entity*, *group*: `e3`, `g0`; `e3.2` for the third user of that index, which is below [`sched::id::ENTITIES_MAX`].
+//! - *machine*: `m3`, below [`MACHINES_MAX`](crate::MACHINES_MAX).
 //! - times (`until`, `deadline`, `at`, and the first column): nanoseconds, or `never`.
 //! - `name`, `policy`: in double quotes; `\"`, `\\`, `\n`, `\r`, `\t` and `\u{…}` (control characters) are escapes.
 //! - the entity's parameters: `weight=` (Xen's scale, 256 is normal, with quarters: `83.75`) `class=normal`\|`batch`\|`idle`\|
@@ -51,12 +66,14 @@
 //! - `of`: `policy`, `cpu3`, `e3` or `g3`.
 
 mod cursor;
+mod lines;
 mod reader;
 mod writer;
 
-pub use reader::{Reader, TextError, read};
+pub use lines::TextError;
+pub use reader::{Reader, WorldReader, read, read_world};
 pub(crate) use writer::Reasons;
-pub use writer::TextWriter;
+pub use writer::{TextWriter, WorldTextWriter};
 
 /// The version of the format; readers refuse any other.
 pub const VERSION: u32 = 1;
@@ -67,3 +84,5 @@ pub const LINE_MOST: usize = 1 << 16;
 
 /// What a file begins with.
 const MAGIC: &str = "tactus-trace";
+/// What a file with the trace of a world begins with.
+const WORLD_MAGIC: &str = "tactus-world";

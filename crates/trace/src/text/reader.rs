@@ -1,55 +1,12 @@
-//! [`Reader`]: lines to events.
+//! [`Reader`], [`WorldReader`]: lines to events.
 
 use super::cursor::{Cursor, Wrong, quote};
-use super::{LINE_MOST, MAGIC, VERSION};
-use crate::{Event, Header, Trace};
+use super::lines::{Lines, TextError, place};
+use super::{MAGIC, VERSION, WORLD_MAGIC};
+use crate::{Event, Header, MACHINES_MAX, MachineHeader, MachineId, Trace, WorldHeader, WorldTrace};
 use sched::Instant;
 use sched::id::CPUS_MAX;
-use std::fmt;
-use std::io::{self, BufRead, Read as _};
-
-/// Why a text is not a trace.
-#[derive(Debug)]
-pub enum TextError {
-    /// It could not be read.
-    Read {
-        /// The line, from 1.
-        line: usize,
-        /// What happened.
-        source: io::Error,
-    },
-    /// It does not follow the format.
-    Wrong {
-        /// The line, from 1.
-        line: usize,
-        /// The column in characters, from 1.
-        column: usize,
-        /// What is wrong.
-        reason: String,
-        /// What would be right.
-        right: String,
-    },
-}
-
-impl fmt::Display for TextError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            TextError::Read { line, source } => write!(f, "line {line}: {source}"),
-            TextError::Wrong { line, column, reason, right } => {
-                write!(f, "line {line}, column {column}: {reason}; right would be {right}")
-            }
-        }
-    }
-}
-
-impl std::error::Error for TextError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            TextError::Read { source, .. } => Some(source),
-            TextError::Wrong { .. } => None,
-        }
-    }
-}
+use std::io::BufRead;
 
 /// Reads a whole trace into memory.
 ///
@@ -64,13 +21,24 @@ pub fn read(from: impl BufRead) -> Result<Trace, TextError> {
     Ok(trace)
 }
 
+/// Reads the trace of a world into memory.
+///
+/// # Errors
+/// The first line that cannot be read or does not follow the format.
+pub fn read_world(from: impl BufRead) -> Result<WorldTrace, TextError> {
+    let mut reader = WorldReader::new(from)?;
+    let mut trace = WorldTrace::new(reader.header().clone());
+    for event in &mut reader {
+        trace.events.push(event?);
+    }
+    Ok(trace)
+}
+
 /// Reads a trace event by event, so that it need not fit in memory; ends after the first error.
 #[derive(Debug)]
 pub struct Reader<R> {
-    from: R,
+    lines: Lines<R>,
     header: Header,
-    bytes: Vec<u8>,
-    line: usize,
     last: Instant,
     over: bool,
 }
@@ -81,16 +49,9 @@ impl<R: BufRead> Reader<R> {
     /// # Errors
     /// There is none, or it is not one this version reads.
     pub fn new(from: R) -> Result<Reader<R>, TextError> {
-        let header = Header { policy: String::new(), cpus: 0, seed: 0 };
-        let mut reader = Reader { from, header, bytes: Vec::new(), line: 0, last: Instant::ZERO, over: false };
-        let example = format!("`{MAGIC} {VERSION} policy=\"…\" cpus=… seed=…`");
-        if !reader.next_line()? {
-            let wrong = Wrong { at: 0, reason: "there is no header".into(), right: example };
-            return Err(place(reader.line, "", wrong));
-        }
-        let line = text(&reader.bytes, reader.line)?;
-        reader.header = header_of(line, &example).map_err(|wrong| place(reader.line, line, wrong))?;
-        Ok(reader)
+        let mut lines = Lines::new(from);
+        let header = lines.first(|cursor| header_of(cursor, &ONE), &ONE.example())?;
+        Ok(Reader { lines, header, last: Instant::ZERO, over: false })
     }
 
     /// What the trace says about the run as a whole.
@@ -99,42 +60,12 @@ impl<R: BufRead> Reader<R> {
         &self.header
     }
 
-    /// Takes the next line that is neither blank nor a comment, without its line feed; says whether there is one.
-    fn next_line(&mut self) -> Result<bool, TextError> {
-        loop {
-            self.line += 1;
-            self.bytes.clear();
-            let mut limited = self.from.by_ref().take(LINE_MOST as u64 + 1);
-            if let Err(source) = limited.read_until(b'\n', &mut self.bytes) {
-                return Err(TextError::Read { line: self.line, source });
-            }
-            if self.bytes.is_empty() {
-                return Ok(false);
-            }
-            if self.bytes.pop_if(|last| *last == b'\n').is_none() {
-                let (reason, right) = if self.bytes.len() > LINE_MOST {
-                    ("the line is too long", format!("at most {LINE_MOST} bytes"))
-                } else {
-                    ("the last line is cut off", "a line feed at the end of the file".into())
-                };
-                let shown = String::from_utf8_lossy(&self.bytes);
-                return Err(place(self.line, &shown, Wrong { at: shown.len(), reason: reason.into(), right }));
-            }
-            self.bytes.pop_if(|last| *last == b'\r');
-            if !matches!(self.bytes.trim_ascii_start().first(), None | Some(b'#')) {
-                return Ok(true);
-            }
-        }
-    }
-
     fn next_event(&mut self) -> Result<Option<(Instant, Event)>, TextError> {
-        if !self.next_line()? {
-            return Ok(None);
-        }
-        let line = text(&self.bytes, self.line)?;
-        let (at, event) = event_of(line, self.last).map_err(|wrong| place(self.line, line, wrong))?;
-        self.last = at;
-        Ok(Some((at, event)))
+        let last = &mut self.last;
+        self.lines.next(|cursor| {
+            let at = time(cursor, last)?;
+            Ok((at, fields(cursor)?))
+        })
     }
 }
 
@@ -151,31 +82,157 @@ impl<R: BufRead> Iterator for Reader<R> {
     }
 }
 
-/// A wrong thing, with its place in the file.
-fn place(line: usize, text: &str, wrong: Wrong) -> TextError {
-    let column = text.char_indices().take_while(|&(at, _)| at < wrong.at).count() + 1;
-    TextError::Wrong { line, column, reason: wrong.reason, right: wrong.right }
+/// Reads the trace of a world event by event, so that it need not fit in memory; ends after the first error.
+#[derive(Debug)]
+pub struct WorldReader<R> {
+    lines: Lines<R>,
+    header: WorldHeader,
+    last: Instant,
+    over: bool,
 }
 
-fn text(bytes: &[u8], line: usize) -> Result<&str, TextError> {
-    std::str::from_utf8(bytes).map_err(|error| {
-        let valid = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
-        let (reason, right) = ("a byte that is not UTF-8".into(), "text in UTF-8".into());
-        place(line, &valid, Wrong { at: valid.len(), reason, right })
-    })
-}
-
-fn header_of(line: &str, example: &str) -> Result<Header, Wrong> {
-    let mut cursor = Cursor::new(line);
-    let found = (cursor.verb().0, cursor.bare_number::<u32>(u64::from(u32::MAX)));
-    match found {
-        (MAGIC, Ok(VERSION)) => {}
-        (MAGIC, Ok(other)) => {
-            let reason = format!("version {other} of the format is not known");
-            return Err(Wrong { at: MAGIC.len() + 1, reason, right: format!("version {VERSION}") });
+impl<R: BufRead> WorldReader<R> {
+    /// Reads the headers of the world and of its machines.
+    ///
+    /// # Errors
+    /// There are none, or they are not such that this version reads.
+    pub fn new(from: R) -> Result<WorldReader<R>, TextError> {
+        let mut lines = Lines::new(from);
+        let count = lines.first(|cursor| machines_of(cursor, &WORLD), &WORLD.example())?;
+        let mut header = WorldHeader::default();
+        for id in (0..count).map(MachineId) {
+            let Some(machine) = lines.next(|cursor| machine_of(cursor, id))? else {
+                let reason = format!("the headers of machines from {id} on are missing");
+                let right = format!("{count} of them, as the first line says");
+                return Err(place(lines.number, "", Wrong { at: 0, reason, right }));
+            };
+            header.machines.push(machine);
         }
-        _ => return Err(Wrong { at: 0, reason: "this is not a trace".into(), right: example.into() }),
+        Ok(WorldReader { lines, header, last: Instant::ZERO, over: false })
     }
+
+    /// What the trace says about the world as a whole.
+    #[must_use]
+    pub fn header(&self) -> &WorldHeader {
+        &self.header
+    }
+
+    fn next_event(&mut self) -> Result<Option<(MachineId, Instant, Event)>, TextError> {
+        let (last, machines) = (&mut self.last, self.header.machines.len());
+        self.lines.next(|cursor| {
+            let at = time(cursor, last)?;
+            let place = cursor.place();
+            let machine = cursor.machine()?;
+            if machine.index() >= machines {
+                let (reason, right) = (format!("there is no machine {machine}"), format!("one below m{machines}"));
+                return Err(Wrong { at: place, reason, right });
+            }
+            Ok((machine, at, fields(cursor)?))
+        })
+    }
+}
+
+impl<R: BufRead> Iterator for WorldReader<R> {
+    type Item = Result<(MachineId, Instant, Event), TextError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.over {
+            return None;
+        }
+        let next = self.next_event().transpose();
+        self.over = !matches!(next, Some(Ok(_)));
+        next
+    }
+}
+
+/// What the first line of a kind of trace looks like.
+struct Kind {
+    magic: &'static str,
+    what: &'static str,
+    rest: &'static str,
+    /// The other kind, by its first word.
+    other: (&'static str, &'static str),
+}
+
+const ONE: Kind = Kind {
+    magic: MAGIC,
+    what: "a trace",
+    rest: "policy=\"…\" cpus=… seed=…",
+    other: (WORLD_MAGIC, "this is a trace of several machines"),
+};
+
+const WORLD: Kind = Kind {
+    magic: WORLD_MAGIC,
+    what: "a trace of a world",
+    rest: "machines=…",
+    other: (MAGIC, "this is a trace of one machine"),
+};
+
+impl Kind {
+    fn example(&self) -> String {
+        format!("`{} {VERSION} {}`", self.magic, self.rest)
+    }
+
+    /// The word that says what a file is, and the version.
+    fn begin(&self, cursor: &mut Cursor<'_>) -> Result<(), Wrong> {
+        let magic = cursor.verb().0;
+        match (magic, cursor.bare_number::<u32>(u64::from(u32::MAX))) {
+            (magic, Ok(VERSION)) if magic == self.magic => Ok(()),
+            (magic, Ok(other)) if magic == self.magic => {
+                let reason = format!("version {other} of the format is not known");
+                Err(Wrong { at: magic.len() + 1, reason, right: format!("version {VERSION}") })
+            }
+            (magic, _) => {
+                let (other, what) = self.other;
+                let reason = if magic == other { what.into() } else { format!("this is not {}", self.what) };
+                Err(Wrong { at: 0, reason, right: self.example() })
+            }
+        }
+    }
+}
+
+fn header_of(cursor: &mut Cursor<'_>, kind: &Kind) -> Result<Header, Wrong> {
+    kind.begin(cursor)?;
+    about(cursor)
+}
+
+/// How many machines a world has.
+fn machines_of(cursor: &mut Cursor<'_>, kind: &Kind) -> Result<u32, Wrong> {
+    kind.begin(cursor)?;
+    let at = cursor.place();
+    let machines = cursor.number("machines", MACHINES_MAX as u64)?;
+    if machines == 0 {
+        let right = format!("`machines=1` to `machines={MACHINES_MAX}`");
+        return Err(Wrong { at, reason: "a world without machines".into(), right });
+    }
+    Ok(machines)
+}
+
+/// The header of one machine, which is to be `id`.
+fn machine_of(cursor: &mut Cursor<'_>, id: MachineId) -> Result<MachineHeader, Wrong> {
+    let right = format!("`machine {id} name=\"…\" {} host=…`", ONE.rest);
+    let (verb, at) = cursor.verb();
+    if verb != "machine" {
+        return Err(Wrong { at, reason: format!("{} is not the header of a machine", quote(verb)), right });
+    }
+    let at = cursor.place();
+    let found = cursor.machine()?;
+    if found != id {
+        return Err(Wrong { at, reason: format!("{found} is not the next machine"), right });
+    }
+    let name = cursor.text("name")?;
+    let header = about(cursor)?;
+    let at = cursor.place();
+    let host = cursor.machine_or_none("host")?;
+    if host.is_some_and(|host| host >= id) {
+        let reason = format!("the host of {id} does not come before it");
+        return Err(Wrong { at, reason, right: "`none`, or a machine above".into() });
+    }
+    Ok(MachineHeader { name, header, host })
+}
+
+/// What a header says of a machine.
+fn about(cursor: &mut Cursor<'_>) -> Result<Header, Wrong> {
     let policy = cursor.text("policy")?;
     let cpus = cursor.number("cpus", CPUS_MAX as u64)?;
     if cpus == 0 {
@@ -183,20 +240,18 @@ fn header_of(line: &str, example: &str) -> Result<Header, Wrong> {
         return Err(Wrong { at: 0, reason: "a machine without CPUs".into(), right });
     }
     let seed = cursor.number("seed", u64::MAX)?;
-    cursor.end()?;
     Ok(Header { policy, cpus, seed })
 }
 
-fn event_of(line: &str, last: Instant) -> Result<(Instant, Event), Wrong> {
-    let mut cursor = Cursor::new(line);
+/// When an event happened, which is not before `last`.
+fn time(cursor: &mut Cursor<'_>, last: &mut Instant) -> Result<Instant, Wrong> {
     let at = cursor.bare_instant()?;
-    if at < last {
+    if at < *last {
         let reason = format!("time goes back: the line before is at {} ns", last.as_ns());
         return Err(Wrong { at: 0, reason, right: format!("at least {}", last.as_ns()) });
     }
-    let event = fields(&mut cursor)?;
-    cursor.end()?;
-    Ok((at, event))
+    *last = at;
+    Ok(at)
 }
 
 /// The verb and its fields; the order in which fields are read is the order of the format.
@@ -237,6 +292,9 @@ fn fields(line: &mut Cursor<'_>) -> Result<Event, Wrong> {
         },
         "release" => Event::Release { entity: line.entity()?, deadline: line.instant("deadline")? },
         "complete" => Event::Complete { entity: line.entity()? },
+        "vcpu" => Event::Vcpu { entity: line.entity()?, guest: line.machine_in("guest")?, cpu: line.cpu()? },
+        "freeze" => Event::Freeze { cpu: line.cpu()? },
+        "thaw" => Event::Thaw { cpu: line.cpu()? },
         "stop" => Event::Stop { cpu: line.cpu()?, entity: line.entity()? },
         "run" => Event::Run { cpu: line.cpu()?, entity: line.entity()?, until: line.instant("until")? },
         "extend" => Event::Extend { cpu: line.cpu()?, until: line.instant("until")? },

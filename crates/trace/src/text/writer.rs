@@ -1,32 +1,79 @@
-//! [`TextWriter`]: events to lines.
+//! [`TextWriter`], [`WorldTextWriter`]: events to lines.
 
-use super::{LINE_MOST, MAGIC, VERSION};
+use super::{LINE_MOST, MAGIC, VERSION, WORLD_MAGIC};
 use crate::output::Output;
-use crate::{Event, Header, Sink};
+use crate::{Event, Header, MachineHeader, MachineId, Sink, WorldHeader, WorldSink};
 use sched::id::CPUS_MAX;
 use sched::{Alarm, Class, GroupParams, Held, Instant, Limit, Nanos, Of, Params, Wake, Warp};
 use std::fmt::{self, Display, Formatter, Write as _};
 use std::io::{self, Write};
 
-/// Writes events in the text form as they happen. Call [`finish`](TextWriter::finish) at the end: it reports what went wrong.
+/// Writes lines one by one, and minds their length and the order of time.
 #[derive(Debug)]
-pub struct TextWriter<W: Write> {
+struct Lines<W: Write> {
     output: Output<W>,
     line: String,
     last: Instant,
 }
 
+impl<W: Write> Lines<W> {
+    fn new(to: W) -> Lines<W> {
+        Lines { output: Output::new(to), line: String::new(), last: Instant::ZERO }
+    }
+
+    fn put(&mut self, line: fmt::Arguments<'_>) {
+        self.line.clear();
+        self.line.write_fmt(line).expect("a string takes what is written to it");
+        self.line.push('\n');
+        if self.line.len() > LINE_MOST {
+            self.refuse(format!("a line of {} bytes; right would be a shorter name", self.line.len()));
+        }
+        self.output.write(&self.line);
+    }
+
+    /// An event, of a machine if there are several.
+    fn event(&mut self, machine: Option<MachineId>, at: Instant, event: &Event) {
+        if at < self.last {
+            self.refuse(format!("an event at {at} after one at {}; right would be events in order", self.last));
+        }
+        self.last = at;
+        match machine {
+            None => self.put(format_args!("{:>12} {}", Ns(at), Fields(event))),
+            Some(machine) => self.put(format_args!("{:>12} {machine} {}", Ns(at), Fields(event))),
+        }
+    }
+
+    fn refuse(&mut self, what: String) {
+        self.output.fail(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+}
+
+/// What a header says of a machine.
+struct About<'a>(&'a Header);
+
+impl Display for About<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Header { policy, cpus, seed } = self.0;
+        write!(f, "policy={} cpus={cpus} seed={seed}", Quoted(policy))
+    }
+}
+
+/// Writes events in the text form as they happen. Call [`finish`](TextWriter::finish) at the end: it reports what went wrong.
+#[derive(Debug)]
+pub struct TextWriter<W: Write> {
+    lines: Lines<W>,
+}
+
 impl<W: Write> TextWriter<W> {
     /// Writes the header. `to` need not be buffered.
     pub fn new(to: W, header: &Header) -> TextWriter<W> {
-        let mut writer = TextWriter { output: Output::new(to), line: String::new(), last: Instant::ZERO };
-        let Header { policy, cpus, seed } = header;
-        writeln!(writer.line, "{MAGIC} {VERSION} policy={} cpus={cpus} seed={seed}", Quoted(policy)).expect(INFALLIBLE);
-        if !(1..=CPUS_MAX).contains(cpus) {
-            writer.refuse(format!("a machine of {cpus} CPUs; right would be 1 to {CPUS_MAX}"));
+        let mut lines = Lines::new(to);
+        let cpus = header.cpus;
+        if !(1..=CPUS_MAX).contains(&cpus) {
+            lines.refuse(format!("a machine of {cpus} CPUs; right would be 1 to {CPUS_MAX}"));
         }
-        writer.pass_on();
-        writer
+        lines.put(format_args!("{MAGIC} {VERSION} {}", About(header)));
+        TextWriter { lines }
     }
 
     /// Everything has been recorded: flushes, and gives back the writer.
@@ -35,34 +82,57 @@ impl<W: Write> TextWriter<W> {
     /// The first error of the whole run: one of the writer's own, or `InvalidInput` for what the format cannot hold (no
     /// CPUs or too many, a line above [`LINE_MOST`], time that goes back). Nothing after it has been written.
     pub fn finish(self) -> io::Result<W> {
-        self.output.finish()
-    }
-
-    fn pass_on(&mut self) {
-        if self.line.len() > LINE_MOST {
-            self.refuse(format!("a line of {} bytes; right would be a shorter name", self.line.len()));
-        }
-        self.output.write(&self.line);
-    }
-
-    fn refuse(&mut self, what: String) {
-        self.output.fail(io::Error::new(io::ErrorKind::InvalidInput, what));
+        self.lines.output.finish()
     }
 }
 
 impl<W: Write> Sink for TextWriter<W> {
     fn record(&mut self, at: Instant, event: &Event) {
-        if at < self.last {
-            self.refuse(format!("an event at {at} after one at {}; right would be events in order", self.last));
-        }
-        self.last = at;
-        self.line.clear();
-        writeln!(self.line, "{:>12} {}", Ns(at), Fields(event)).expect(INFALLIBLE);
-        self.pass_on();
+        self.lines.event(None, at, event);
     }
 }
 
-const INFALLIBLE: &str = "a string takes what is written to it";
+/// Writes the events of a world in the text form as they happen. Call [`finish`](WorldTextWriter::finish) at the end: it reports what
+/// went wrong.
+#[derive(Debug)]
+pub struct WorldTextWriter<W: Write> {
+    lines: Lines<W>,
+    machines: usize,
+}
+
+impl<W: Write> WorldTextWriter<W> {
+    /// Writes the headers. `to` need not be buffered.
+    pub fn new(to: W, header: &WorldHeader) -> WorldTextWriter<W> {
+        let mut lines = Lines::new(to);
+        if let Err(reason) = header.check() {
+            lines.refuse(reason);
+        }
+        let machines = header.machines.len();
+        lines.put(format_args!("{WORLD_MAGIC} {VERSION} machines={machines}"));
+        for (id, MachineHeader { name, header, host }) in header.ids().zip(&header.machines) {
+            lines.put(format_args!("machine {id} name={} {} host={}", Quoted(name), About(header), OrNone(*host)));
+        }
+        WorldTextWriter { lines, machines }
+    }
+
+    /// Everything has been recorded: flushes, and gives back the writer.
+    ///
+    /// # Errors
+    /// As of a [`TextWriter`]; besides, `InvalidInput` for a world that there cannot be and for a machine that is not in it.
+    pub fn finish(self) -> io::Result<W> {
+        self.lines.output.finish()
+    }
+}
+
+impl<W: Write> WorldSink for WorldTextWriter<W> {
+    fn record(&mut self, machine: MachineId, at: Instant, event: &Event) {
+        if machine.index() >= self.machines {
+            let machines = self.machines;
+            self.lines.refuse(format!("an event of {machine}; right would be a machine below m{machines}"));
+        }
+        self.lines.event(Some(machine), at, event);
+    }
+}
 
 /// An instant as a whole number of nanoseconds.
 struct Ns(Instant);

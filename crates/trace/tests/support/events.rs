@@ -6,10 +6,10 @@ use sched::{
     Alarm, Class, CpuId, CpuSet, EntityId, GroupId, GroupParams, Instant, Limit, Nanos, Of, Params, Quota, Reservation,
     RtPriority, Wake, Warp, Weight,
 };
-use trace::{Event, Header, Trace};
+use trace::{Event, Header, MACHINES_MAX, MachineHeader, MachineId, Trace, WorldHeader, WorldTrace};
 
 /// How many kinds of events there are.
-pub const KINDS: u64 = 30;
+pub const KINDS: u64 = 33;
 
 const INDEX_MOST: u64 = ENTITIES_MAX as u64 - 1;
 const GENERATION_MOST: u64 = u32::MAX as u64 - 1;
@@ -26,6 +26,23 @@ pub fn trace(random: &mut Random, length: usize) -> Trace {
     trace
 }
 
+/// Of several machines.
+pub fn world(random: &mut Random, length: usize) -> WorldTrace {
+    let mut header = WorldHeader::default();
+    for id in 0..1 + u32::try_from(random.below(5)).unwrap() {
+        let cpus = 1 + random.index(1024);
+        let of = Header { policy: name(random), cpus, seed: random.number(u64::MAX) };
+        let host = (id > 0 && random.chance(2)).then(|| MachineId(u32::try_from(random.below(id.into())).unwrap()));
+        header.machines.push(MachineHeader { name: name(random), header: of, host });
+    }
+    let mut world = WorldTrace::new(header);
+    for (at, event) in trace(random, length).events {
+        let machine = MachineId(u32::try_from(random.index(world.header.machines.len())).unwrap());
+        world.events.push((machine, at, event));
+    }
+    world
+}
+
 fn entity(random: &mut Random) -> EntityId {
     let index = u32::try_from(random.number(INDEX_MOST)).unwrap();
     EntityId::new(index, u32::try_from(random.number(GENERATION_MOST)).unwrap())
@@ -38,6 +55,10 @@ fn group(random: &mut Random) -> GroupId {
 
 fn cpu(random: &mut Random) -> CpuId {
     CpuId::new(usize::try_from(random.number(1023)).unwrap())
+}
+
+fn machine(random: &mut Random) -> MachineId {
+    MachineId(u32::try_from(random.number(MACHINES_MAX as u64 - 1)).unwrap())
 }
 
 fn instant(random: &mut Random) -> Instant {
@@ -176,6 +197,9 @@ pub fn event(random: &mut Random, kind: u64) -> Event {
         27 => Event::Background { entity: entity(r), time: nanos(r) },
         28 => Event::Period { entity: entity(r), due: nanos(r), delivered: nanos(r), throughout: r.chance(2) },
         29 => Event::Woke { entity: entity(r), late: nanos(r) },
+        30 => Event::Vcpu { entity: entity(r), guest: machine(r), cpu: cpu(r) },
+        31 => Event::Freeze { cpu: cpu(r) },
+        32 => Event::Thaw { cpu: cpu(r) },
         other => panic!("there is no kind {other}"),
     }
 }

@@ -4,6 +4,7 @@
 pub mod edf;
 pub mod events;
 pub mod walk;
+pub mod world;
 
 /// A small seeded generator (splitmix64).
 #[derive(Debug)]

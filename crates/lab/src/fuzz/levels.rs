@@ -1,0 +1,383 @@
+//! Worlds by chance: hosts and guests under any policies, tasks that follow programs, and whoever comes and goes; judged by the
+//! [`WorldAuditor`], by the machines' own assertions, and by being done twice.
+
+use super::options::Dice;
+use super::{Fnv, words};
+use sched::{CpuId, CpuSet, Descriptor, EntityId, GroupId, GroupParams, Host, Instant, Nanos, Params, Weight};
+use sim::auditor::{Promises, WorldAuditor};
+use sim::guest::{HaltPolling, PauseLoop, Spinning, Steal};
+use sim::program::{Length, Object, ObjectId, Step, TimerMode};
+use sim::{Application, Costs, Guest, Periodic, TaskSpec, Workload, World};
+use std::fmt::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use trace::{Event, MachineId, WorldSink};
+
+/// What a run of a world depends on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct WorldOptions {
+    /// Where everything comes from.
+    pub seed: u64,
+    /// How long it runs.
+    pub length: Nanos,
+}
+
+impl WorldOptions {
+    /// The options of this seed.
+    #[must_use]
+    pub fn draw(seed: u64) -> WorldOptions {
+        WorldOptions { seed, length: Nanos::ms(20 + Dice::new(seed).below(400)) }
+    }
+}
+
+impl fmt::Display for WorldOptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let WorldOptions { seed, length } = self;
+        write!(
+            f,
+            "a world for {length}\nreplay: cargo xtask fuzz --worlds --seed {seed} --length-us {}",
+            length.as_ns() / 1000
+        )
+    }
+}
+
+/// What a run came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct WorldStats {
+    /// Inputs that its machines accepted.
+    pub inputs: u64,
+    /// A hash over everything that happened.
+    pub events: u64,
+}
+
+/// Runs these options twice, and judges.
+///
+/// # Errors
+/// Something broke: in words, with the options of the shortest run found in which it does.
+pub fn check_world(options: WorldOptions) -> Result<WorldStats, String> {
+    attempt(options).map_err(|what| {
+        let (mut shortest, mut what) = (options, what);
+        let mut step = options.length.as_ns() / 2;
+        while step > 10_000 {
+            let length = shortest.length.saturating_sub(Nanos::ns(step)).max(Nanos::us(1));
+            match attempt(WorldOptions { length, ..options }) {
+                Err(shorter) => (shortest.length, what) = (length, shorter),
+                Ok(_) => step /= 2,
+            }
+            step = step.min(shortest.length.as_ns() / 2);
+        }
+        format!("{what}\n{shortest}")
+    })
+}
+
+fn attempt(options: WorldOptions) -> Result<WorldStats, String> {
+    let first = once(options)?;
+    let second = once(options)?;
+    if first == second { Ok(first) } else { Err("law 10: the same world went another way".to_string()) }
+}
+
+fn once(options: WorldOptions) -> Result<WorldStats, String> {
+    let run = catch_unwind(AssertUnwindSafe(|| run(options)));
+    run.unwrap_or_else(|panic| Err(words(panic.as_ref())))
+}
+
+/// All that happened, as one number.
+#[derive(Default)]
+struct Hash(Fnv);
+
+impl WorldSink for Hash {
+    fn record(&mut self, machine: MachineId, at: Instant, event: &Event) {
+        let _ = write!(self.0, "{machine}{at}{event:?}");
+    }
+}
+
+fn run(options: WorldOptions) -> Result<WorldStats, String> {
+    let mut dice = Dice::new(options.seed);
+    dice.below(2);
+    let (mut auditor, mut hash) = (WorldAuditor::new(), Hash::default());
+    let drawn = Drawn::draw(&mut dice);
+    for machine in &drawn.machines {
+        auditor.add(machine.cpus, Promises::NONE, machine.costs.kick);
+    }
+    let mut world = World::new(options.seed);
+    world.watch_all(&mut auditor);
+    world.watch_all(&mut hash);
+    drawn.build(&mut world, &mut dice);
+    let end = Instant::ZERO + options.length;
+    let mut guests: Vec<(MachineId, EntityId)> = Vec::new();
+    while world.now() < end {
+        let next = world.now().saturating_add(Nanos::us(1) + dice.span(Nanos::ms(20))).min(end);
+        world.run_until(next).map_err(|stuck| stuck.to_string())?;
+        disturb(&mut world, &mut guests, &mut dice);
+    }
+    world.finish(end).map_err(|stuck| stuck.to_string())?;
+    let inputs = world.inputs();
+    drop(world);
+    match auditor.findings().first() {
+        None => Ok(WorldStats { inputs, events: hash.0.0 }),
+        Some((machine, finding)) => {
+            let on = machine.map_or(String::new(), |machine| format!(" on {machine}"));
+            Err(format!("{finding}{on}"))
+        }
+    }
+}
+
+/// Somebody comes, goes, or is asked for otherwise.
+fn disturb(world: &mut World<'_>, visitors: &mut Vec<(MachineId, EntityId)>, dice: &mut Dice) {
+    let machine = MachineId(u32::try_from(dice.below(world.machines() as u64)).expect("there are few"));
+    match dice.below(4) {
+        0 if visitors.len() < 20 => {
+            let workload = if dice.one_in(2) { Workload::Hog } else { jobs(dice) };
+            if let Ok(entity) = world.attach(machine, "visitor", asked(dice), workload) {
+                visitors.push((machine, entity));
+            }
+        }
+        1 if !visitors.is_empty() => {
+            let at = usize::try_from(dice.below(visitors.len() as u64)).expect("an index fits");
+            let (machine, entity) = visitors.swap_remove(at);
+            world.detach(machine, entity);
+        }
+        2 => {
+            if let Some((machine, entity)) = dice.choose(visitors) {
+                let _ = world.adjust(machine, entity, asked(dice));
+            }
+        }
+        _ => {}
+    }
+}
+
+fn asked(dice: &mut Dice) -> Params {
+    let weight = dice.choose(&[128, 256, 512]).and_then(Weight::xen).unwrap_or_default();
+    Params { weight, ..Params::default() }
+}
+
+fn jobs(dice: &mut Dice) -> Workload {
+    let period = Nanos::us(200) + dice.span(Nanos::ms(20));
+    let work = Nanos::ns(1 + period.as_ns() / (2 + dice.below(20)));
+    let phase = dice.span(Nanos::ms(5));
+    Workload::Periodic(Periodic { phase, ..Periodic::new(period, work) })
+}
+
+/// One machine to be.
+struct Machine {
+    policy: &'static Descriptor,
+    cpus: Host,
+    costs: Costs,
+    /// Of a guest.
+    guest: Option<(u32, Guest)>,
+}
+
+/// The machines of a world to be.
+struct Drawn {
+    machines: Vec<Machine>,
+}
+
+impl Drawn {
+    fn draw(dice: &mut Dice) -> Drawn {
+        let mut machines = Vec::new();
+        let costs = costs(dice);
+        let hosts = 1 + dice.below(2);
+        for _ in 0..hosts {
+            let cpus = Host::new(dice.choose(&[1, 2, 4]).expect("there are three"));
+            machines.push(Machine { policy: policy(dice, &cpus), cpus, costs, guest: None });
+        }
+        for _ in 0..1 + dice.below(4) {
+            let cpus = Host::new(dice.choose(&[1, 1, 2, 4]).expect("there are four"));
+            let on = u32::try_from(dice.below(hosts)).expect("there are few");
+            machines.push(Machine { policy: policy(dice, &cpus), cpus, costs, guest: Some((on, kind(dice))) });
+        }
+        Drawn { machines }
+    }
+
+    fn build(&self, world: &mut World<'_>, dice: &mut Dice) {
+        for machine in &self.machines {
+            let Machine { policy, cpus, costs, guest } = machine;
+            let knobs = policy.defaults();
+            let id = match guest {
+                None => world.add_host("host", policy, *cpus, &knobs, *costs).expect("the defaults work"),
+                Some((host, kind)) => {
+                    let host = MachineId(*host);
+                    let vcpus = vcpus(world, host, cpus.cpus, dice);
+                    world
+                        .add_guest(host, "vm", &vcpus, policy, *cpus, &knobs, *kind, *costs)
+                        .expect("the defaults work")
+                }
+            };
+            populate(world, id, guest.is_some(), dice);
+        }
+    }
+}
+
+fn policy(dice: &mut Dice, host: &Host) -> &'static Descriptor {
+    loop {
+        let policy = dice.choose(&policies::ALL).expect("there are policies");
+        if (policy.build)(host, &policy.defaults()).is_ok() {
+            return policy;
+        }
+    }
+}
+
+fn costs(dice: &mut Dice) -> Costs {
+    let mut cost = |most: u64| if dice.one_in(2) { Nanos::ZERO } else { Nanos::us(dice.below(most)) };
+    Costs {
+        context_switch: cost(10),
+        cache_refill: cost(30),
+        kick: cost(5),
+        tick: cost(4),
+        timer_slack: cost(60),
+        exit: cost(4),
+        hypercall: cost(2),
+    }
+}
+
+fn kind(dice: &mut Dice) -> Guest {
+    let spinning = match dice.below(3) {
+        0 => Spinning::Ticket,
+        1 => Spinning::Unfair,
+        _ => Spinning::Paravirt { limit: Nanos::us(1 + dice.below(40)) },
+    };
+    Guest {
+        spinning,
+        steal: if dice.one_in(2) { Steal::Hidden } else { Steal::Known },
+        shows_preempted: dice.one_in(2),
+        idle_polls: dice.one_in(8),
+        halt_polling: if dice.one_in(2) { HaltPolling::OFF } else { HaltPolling::KVM },
+        pause_loop: dice.one_in(2).then(|| PauseLoop { window: Nanos::us(1 + dice.below(30)) }),
+        spin_report: dice.one_in(2).then(|| Nanos::us(dice.below(500))),
+    }
+}
+
+fn vcpus(world: &mut World<'_>, host: MachineId, count: usize, dice: &mut Dice) -> Vec<EntityId> {
+    let params = GroupParams { gang: dice.one_in(2), ..GroupParams::default() };
+    let group = world.create_group(host, "vm", params, GroupId::ROOT).unwrap_or(GroupId::ROOT);
+    let cpus = world.machine(host).machine().host().cpus;
+    let pinned = dice.one_in(4);
+    let vcpu = |cpu: usize| {
+        let affinity = if pinned { CpuSet::one(CpuId::new(cpu % cpus)) } else { CpuSet::ALL };
+        let params = Params { group, affinity, ..Params::default() };
+        world.attach(host, "vcpu", params, Workload::Vcpu).expect("a vCPU asks for nothing")
+    };
+    (0..count).map(vcpu).collect()
+}
+
+/// Whoever is on a machine from the beginning.
+fn populate(world: &mut World<'_>, machine: MachineId, is_guest: bool, dice: &mut Dice) {
+    for _ in 0..dice.below(3) {
+        let _ = world.attach(machine, "jobs", asked(dice), jobs(dice));
+    }
+    if dice.one_in(3) {
+        let _ = world.attach(machine, "hog", asked(dice), Workload::Hog);
+    }
+    for _ in 0..if is_guest { 1 + dice.below(3) } else { dice.below(2) } {
+        let application = application(dice);
+        let _ = world.start(machine, &application, GroupId::ROOT);
+    }
+}
+
+fn length(dice: &mut Dice) -> Length {
+    let time = Nanos::us(1) + dice.span(Nanos::ms(2));
+    match dice.below(3) {
+        0 => Length::Fixed(time),
+        1 => Length::Uniform { least: Nanos::ZERO, most: time },
+        _ => Length::Exponential { mean: time },
+    }
+}
+
+/// Tasks that wait for each other in ways in which somebody can always go on.
+fn application(dice: &mut Dice) -> Application {
+    let mut application = Application::default();
+    let count = 1 + dice.below(4);
+    let parties = u32::try_from(count).expect("there are few");
+    let mutex = application.share("mutex", Object::Mutex);
+    let spin = application.share("spin", Object::Spin);
+    let barrier = if dice.one_in(2) { Object::Barrier { parties } } else { Object::SpinBarrier { parties } };
+    let barrier = application.share("barrier", barrier);
+    let shared = Shared { mutex, spin, barrier, meets: dice.one_in(3) };
+    for number in 0..count {
+        let mut body = vec![Step::Run(length(dice))];
+        for _ in 0..1 + dice.below(4) {
+            body.extend(shared.steps(dice));
+        }
+        if shared.meets {
+            body.push(Step::Barrier(shared.barrier));
+        }
+        let steps = vec![Step::Repeat { times: None, body }];
+        application.tasks.push(task(format!("task{number}"), dice, steps));
+    }
+    if dice.one_in(2) {
+        pair(&mut application, dice);
+    }
+    if dice.one_in(3) {
+        forks(&mut application, dice);
+    }
+    application
+}
+
+fn task(name: String, dice: &mut Dice, steps: Vec<Step>) -> TaskSpec {
+    let delay = if dice.one_in(2) { Nanos::ZERO.into() } else { length(dice) };
+    TaskSpec { name, params: asked(dice), delay, steps }
+}
+
+/// What the tasks of an application share.
+struct Shared {
+    mutex: ObjectId,
+    spin: ObjectId,
+    barrier: ObjectId,
+    /// Whether all of them meet in every round.
+    meets: bool,
+}
+
+impl Shared {
+    fn steps(&self, dice: &mut Dice) -> Vec<Step> {
+        match dice.below(7) {
+            0 => vec![Step::Sleep(length(dice))],
+            1 => vec![Step::Lock(self.mutex), Step::Run(length(dice)), Step::Unlock(self.mutex)],
+            2 => vec![Step::Lock(self.spin), Step::Run(length(dice)), Step::Unlock(self.spin)],
+            3 => vec![
+                Step::Lock(self.mutex),
+                Step::Lock(self.spin),
+                Step::Run(Nanos::us(3).into()),
+                Step::Unlock(self.spin),
+                Step::Unlock(self.mutex),
+            ],
+            4 => {
+                let mode = [TimerMode::Relative, TimerMode::Absolute, TimerMode::Skipping];
+                let mode = dice.choose(&mode).expect("there are three");
+                vec![Step::Timer { timer: 0, period: Nanos::us(50) + dice.span(Nanos::ms(4)), mode }, Step::Woke]
+            }
+            5 => vec![Step::Yield],
+            _ => vec![Step::JobBegins { deadline: Some(Nanos::ms(1)) }, Step::Run(length(dice)), Step::JobEnds],
+        }
+    }
+}
+
+/// Two that answer each other, by pipes or semaphores.
+fn pair(application: &mut Application, dice: &mut Dice) {
+    let (there, back) = if dice.one_in(2) {
+        let there = application.share("there", Object::Pipe { capacity: 100 + dice.below(1000) });
+        let back = application.share("back", Object::Semaphore { most: 2 });
+        let send = Step::Send { pipe: there, bytes: 1 + dice.below(100) };
+        let Step::Send { bytes, .. } = send else { unreachable!("just made") };
+        ((send, Step::Receive { pipe: there, bytes }), (Step::Post(back), Step::Take(back)))
+    } else {
+        let there = application.share("there", Object::Semaphore { most: 1 });
+        let back = application.share("back", Object::Semaphore { most: 1 });
+        ((Step::Post(there), Step::Take(there)), (Step::Post(back), Step::Take(back)))
+    };
+    let asks = vec![Step::Run(length(dice)), there.0, back.1];
+    let answers = vec![there.1, Step::Run(length(dice)), back.0];
+    for (name, body) in [("asks", asks), ("answers", answers)] {
+        let steps = vec![Step::Repeat { times: None, body }];
+        application.tasks.push(task(name.to_string(), dice, steps));
+    }
+}
+
+/// One that forks others and waits for them.
+fn forks(application: &mut Application, dice: &mut Dice) {
+    let steps = vec![Step::Run(length(dice)), Step::Sleep(length(dice))];
+    let child = std::sync::Arc::new(task("child".to_string(), dice, steps));
+    let children = 1 + dice.below(5);
+    let mut body = vec![Step::Run(length(dice)), Step::Repeat { times: Some(children), body: vec![Step::Fork(child)] }];
+    body.push(Step::Join);
+    let steps = vec![Step::Repeat { times: None, body }];
+    application.tasks.push(task("forks".to_string(), dice, steps));
+}

@@ -1,0 +1,47 @@
+use sched::{Nanos, Params};
+use sim::program::{Length, TimerMode};
+use sim::{Application, Step, TaskSpec};
+
+/// Threads that sleep until a timer ends, and measure how late they run. Source: cyclictest.c, rt-tests 2.6: `interval` is `-i`,
+/// `threads` `-t`, `distance` `-d`, `loops` `-l`; a thread that comes too late for its next beat leaves it out.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Cyclictest {
+    /// From one wake-up to the next, of the first thread. Range: above zero.
+    pub interval: Nanos,
+    /// How many threads. Range: 1 ….
+    pub threads: u32,
+    /// How much longer the interval of each thread is than that of the one before.
+    pub distance: Nanos,
+    /// How many wake-ups of each; `None`: without end.
+    pub loops: Option<u64>,
+    /// What a thread does before it sleeps again.
+    pub work: Length,
+}
+
+impl Default for Cyclictest {
+    /// One thread every millisecond.
+    fn default() -> Cyclictest {
+        Cyclictest {
+            interval: Nanos::ms(1),
+            threads: 1,
+            distance: Nanos::us(500),
+            loops: None,
+            // Two readings of the clock and a bit of arithmetic.
+            work: Length::Fixed(Nanos::us(1)),
+        }
+    }
+}
+
+impl Cyclictest {
+    /// All its threads.
+    #[must_use]
+    pub fn application(&self, params: Params) -> Application {
+        let tasks = (0..self.threads).map(|thread| {
+            let period = self.interval.saturating_add(self.distance.saturating_mul(u64::from(thread)));
+            let timer = Step::Timer { timer: 0, period, mode: TimerMode::Skipping };
+            let steps = vec![Step::Repeat { times: self.loops, body: vec![timer, Step::Woke, Step::Run(self.work)] }];
+            TaskSpec { name: format!("thread-{thread}"), params, delay: Length::Fixed(Nanos::ZERO), steps }
+        });
+        Application { objects: Vec::new(), tasks: tasks.collect() }
+    }
+}

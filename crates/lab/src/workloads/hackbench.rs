@@ -1,0 +1,118 @@
+use sched::{Nanos, Params};
+use sim::program::{Length, ObjectId};
+use sim::{Application, Object, Step, TaskSpec};
+use std::sync::Arc;
+
+/// What the messages go through.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Channel {
+    /// Pairs of Unix stream sockets.
+    Sockets,
+    /// Pipes.
+    Pipes,
+}
+
+/// Groups in which every sender writes to every receiver. Source: tools/perf/bench/sched-messaging.c, v6.12: in each group, `fds`
+/// senders and as many receivers; each sender writes `loops` rounds of one message to each receiver; all wait until all are there and
+/// the parent lets them go; it measures from then to the end of the last.
+///
+/// Processes and threads are the same to a scheduler, so there is no such choice.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Hackbench {
+    /// How many groups. Range: 1 ….
+    pub groups: u32,
+    /// How many senders and how many receivers there are in each. Range: 1 … [`FDS_MAX`](Hackbench::FDS_MAX).
+    pub fds: u32,
+    /// How many messages each sender sends to each receiver. Range: 1 ….
+    pub loops: u64,
+    /// How many bytes a message has. Range: 1 … [`DATASIZE_MAX`](Hackbench::DATASIZE_MAX).
+    pub datasize: u64,
+    /// What they go through.
+    pub channel: Channel,
+    /// CPU time that it takes to send or to receive a message.
+    pub work: Length,
+}
+
+impl Default for Hackbench {
+    /// What `perf bench sched messaging` does if nothing is said.
+    fn default() -> Hackbench {
+        Hackbench {
+            groups: 10,
+            fds: 20,
+            loops: 100,
+            datasize: 100,
+            channel: Channel::Sockets,
+            // A system call and a copy of 100 bytes, about.
+            work: Length::Fixed(Nanos::us(1)),
+        }
+    }
+}
+
+impl Hackbench {
+    /// The most senders of a group: every one of them has a step for each receiver.
+    pub const FDS_MAX: u32 = 1000;
+    /// The longest message: what a pipe holds.
+    pub const DATASIZE_MAX: u64 = 65_536;
+
+    /// How many tasks there are, the parent included.
+    #[must_use]
+    pub fn tasks(&self) -> u64 {
+        1 + 2 * u64::from(self.groups) * u64::from(self.fds)
+    }
+
+    /// How many bytes a channel holds.
+    fn capacity(&self) -> u64 {
+        match self.channel {
+            // 16 pages; a message that does not fit into the rest of its page begins the next one (fs/pipe.c, pipe_write).
+            Channel::Pipes if self.datasize <= 4096 => 16 * (4096 / self.datasize) * self.datasize,
+            Channel::Pipes => 65_536,
+            // net.core.wmem_default is 212,992 bytes, of which a message takes its buffer (powers of two from 512, with 320 bytes of
+            // its own) and 256 for its sk_buff (net/unix/af_unix.c, unix_stream_sendmsg; SKB_TRUESIZE).
+            Channel::Sockets => {
+                let buffer = (self.datasize + 320).next_power_of_two().max(512) + 256;
+                (212_992 / buffer).max(1) * self.datasize
+            }
+        }
+    }
+
+    /// The parent, which forks all others.
+    #[must_use]
+    pub fn application(&self, params: Params) -> Application {
+        let mut application = Application::default();
+        let children = u32::try_from(self.tasks() - 1).unwrap_or(u32::MAX - 1);
+        let ready = application.share("ready", Object::Semaphore { most: children });
+        let start = application.share("start", Object::Barrier { parties: children + 1 });
+        let task = |name: String, steps| Arc::new(TaskSpec { name, params, delay: Length::Fixed(Nanos::ZERO), steps });
+        let mut steps = Vec::new();
+        for group in 0..self.groups {
+            let pipes: Vec<ObjectId> = (0..self.fds)
+                .map(|receiver| {
+                    let pipe = Object::Pipe { capacity: self.capacity() };
+                    application.share(format!("group-{group} receiver-{receiver}"), pipe)
+                })
+                .collect();
+            for (receiver, &pipe) in pipes.iter().enumerate() {
+                let body = vec![Step::Receive { pipe, bytes: self.datasize }, Step::Run(self.work)];
+                let times = Some(self.loops.saturating_mul(u64::from(self.fds)));
+                let steps_of = vec![Step::Post(ready), Step::Barrier(start), Step::Repeat { times, body }];
+                steps.push(Step::Fork(task(format!("group-{group}-receiver-{receiver}"), steps_of)));
+            }
+            // All senders of a group do the same.
+            let sends =
+                pipes.iter().flat_map(|&pipe| [Step::Send { pipe, bytes: self.datasize }, Step::Run(self.work)]);
+            let messages = Step::Repeat { times: Some(self.loops), body: sends.collect() };
+            let sender = task(format!("group-{group}-sender"), vec![Step::Post(ready), Step::Barrier(start), messages]);
+            steps.push(Step::Repeat { times: Some(u64::from(self.fds)), body: vec![Step::Fork(sender)] });
+        }
+        steps.extend([
+            Step::Repeat { times: Some(u64::from(children)), body: vec![Step::Take(ready)] },
+            Step::JobBegins { deadline: None },
+            Step::Barrier(start),
+            Step::Join,
+            Step::JobEnds,
+        ]);
+        let delay = Length::Fixed(Nanos::ZERO);
+        application.tasks.push(TaskSpec { name: "hackbench".to_string(), params, delay, steps });
+        application
+    }
+}

@@ -1,0 +1,101 @@
+//! Named workloads: each a few documented parameters that become an [`Application`], and a metric of its own.
+//!
+//! | workload | after | its metric |
+//! |---|---|---|
+//! | [`Periodic`] | periodic tasks whose work or phase is random | its jobs |
+//! | [`Cyclictest`] | cyclictest of rt-tests | how late each thread runs after its timer ([`Step::Woke`](sim::Step::Woke)) |
+//! | [`Hackbench`] | hackbench, `perf bench sched messaging` | one job of the parent: from the start to when all have ended |
+//! | [`Startup`] | launching an application again and again | one job of the launcher for each launch |
+//! | [`ForkJoin`] | OpenMP's parallel regions | one job of the first thread for each round |
+
+mod cyclictest;
+mod fork_join;
+mod hackbench;
+mod periodic;
+mod startup;
+#[cfg(test)]
+mod tests;
+
+pub use cyclictest::Cyclictest;
+pub use fork_join::{ForkJoin, Waits};
+pub use hackbench::{Channel, Hackbench};
+pub use periodic::{Periodic, Phase};
+pub use startup::Startup;
+
+use sched::{Nanos, Params};
+use sim::Application;
+use sim::program::Length;
+
+/// One of the workloads.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Named {
+    /// Periodic jobs, random ones.
+    Periodic(Periodic),
+    /// Threads that only sleep and wake.
+    Cyclictest(Cyclictest),
+    /// Groups of senders and receivers.
+    Hackbench(Hackbench),
+    /// Launches of an application.
+    Startup(Startup),
+    /// Threads that meet after each round.
+    ForkJoin(ForkJoin),
+}
+
+impl Named {
+    /// The most tasks it ever has at once, itself included; `u64::MAX` beyond that.
+    #[must_use]
+    pub fn tasks(&self) -> u64 {
+        match self {
+            Named::Periodic(_) => 1,
+            Named::Cyclictest(it) => u64::from(it.threads),
+            Named::Hackbench(it) => it.tasks(),
+            Named::Startup(_) => 2,
+            Named::ForkJoin(it) => u64::from(it.threads),
+        }
+    }
+
+    /// Its tasks and what they share; `params` are asked for each of them.
+    #[must_use]
+    pub fn application(&self, params: Params) -> Application {
+        match self {
+            Named::Periodic(it) => it.application(params),
+            Named::Cyclictest(it) => it.application(params),
+            Named::Hackbench(it) => it.application(params),
+            Named::Startup(it) => it.application(params),
+            Named::ForkJoin(it) => it.application(params),
+        }
+    }
+}
+
+/// The shortest that `length` can be.
+#[must_use]
+pub fn least(length: Length) -> Nanos {
+    match length {
+        Length::Fixed(time) => time,
+        Length::Uniform { least, .. } => least,
+        Length::Exponential { .. } => Nanos::ZERO,
+    }
+}
+
+/// Whether `length` is never above zero.
+fn is_nothing(length: Length) -> bool {
+    match length {
+        Length::Fixed(time) | Length::Uniform { most: time, .. } | Length::Exponential { mean: time } => time.is_zero(),
+    }
+}
+
+/// `length` in `parts` that are as long as each other but for a nanosecond, and as long as it together.
+fn parts(length: Length, parts: u32) -> impl Iterator<Item = Length> {
+    let part = move |time: Nanos, number: u32| {
+        let (whole, rest) = (time.as_ns() / u64::from(parts), time.as_ns() % u64::from(parts));
+        Nanos::ns(whole + u64::from(u64::from(number) < rest))
+    };
+    (0..parts).map(move |number| match length {
+        Length::Fixed(time) => Length::Fixed(part(time, number)),
+        Length::Uniform { least, most } => {
+            let least = part(least, number);
+            Length::Uniform { least, most: part(most, number).max(least) }
+        }
+        Length::Exponential { mean } => Length::Exponential { mean: part(mean, number) },
+    })
+}

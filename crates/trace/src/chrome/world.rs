@@ -1,0 +1,212 @@
+//! [`WorldChromeWriter`]: hosts and guests in one file.
+
+use super::fail;
+use super::pen::{Pen, Places, Tracks, json};
+use crate::follow::{Fact, Follower};
+use crate::timeline::{Span, State};
+use crate::world::Levels;
+use crate::{Event, MACHINES_MAX, MachineHeader, MachineId, WorldHeader, WorldSink};
+use sched::{CpuId, EntityId, Instant};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+
+/// The first track: all tracks are numbered as they come, above the processes, of which each machine has two numbers.
+const FIRST_TRACK: u64 = 10_000;
+const _: () = assert!(2 * MACHINES_MAX < 10_000);
+
+/// Writes the trace of a world as Chrome trace events. Call [`finish`](WorldChromeWriter::finish) at the end: it completes the file.
+#[derive(Debug)]
+pub struct WorldChromeWriter<W: Write> {
+    /// By machine; `None` while it is asked.
+    followers: Vec<Option<Follower>>,
+    /// Those on which something happened at this instant.
+    touched: BTreeSet<MachineId>,
+    scribe: Scribe<W>,
+}
+
+/// What writes, apart from what follows.
+#[derive(Debug)]
+struct Scribe<W: Write> {
+    /// `None`: there can be no such world, and the error has been kept.
+    levels: Option<Levels>,
+    machines: Vec<Machine>,
+    /// Whether everything has happened.
+    over: bool,
+    pen: Pen<W>,
+}
+
+/// What is kept of one machine.
+#[derive(Debug)]
+struct Machine {
+    tracks: Tracks,
+    /// What its slices are called where they are shown with those of other guests.
+    name: String,
+    host: Option<MachineId>,
+    /// The track below that of CPU 0 which tells what ran there in guests, if there are any; the others follow.
+    within: Option<u64>,
+    /// Of each vCPU among its entities, its last run that has come to an end, and where that was.
+    runs: BTreeMap<EntityId, (CpuId, Span)>,
+}
+
+impl<W: Write> WorldChromeWriter<W> {
+    /// Writes what is known from the start. `to` need not be buffered.
+    pub fn new(to: W, header: &WorldHeader) -> WorldChromeWriter<W> {
+        let (followers, touched) = (Vec::new(), BTreeSet::new());
+        let mut scribe = Scribe { levels: None, machines: Vec::new(), over: false, pen: Pen::new(to, FIRST_TRACK) };
+        match Levels::new(header) {
+            Ok(levels) => scribe.levels = Some(levels),
+            Err(error) => {
+                fail(&mut scribe.pen.output, error);
+                return WorldChromeWriter { followers, touched, scribe };
+            }
+        }
+        let about: Vec<String> = header.ids().zip(&header.machines).map(|(id, machine)| about(id, machine)).collect();
+        scribe.pen.begin(format_args!("{}", about.join(",")));
+        let tree = header.tree();
+        let places: BTreeMap<MachineId, usize> =
+            tree.iter().enumerate().map(|(place, &(id, _))| (id, 2 * place)).collect();
+        let hosts: BTreeSet<MachineId> = header.machines.iter().filter_map(|machine| machine.host).collect();
+        for (id, machine) in header.ids().zip(&header.machines) {
+            let introduced = introduce(&mut scribe.pen, id, machine, hosts.contains(&id), places[&id]);
+            scribe.machines.push(introduced);
+        }
+        let followers = header.machines.iter().map(|machine| Some(Follower::new(&machine.header))).collect();
+        WorldChromeWriter { followers, touched, scribe }
+    }
+
+    /// Everything has been recorded: ends what is going on, completes the file, and gives back the writer.
+    ///
+    /// # Errors
+    /// The first error of the whole run: one of the writer's own, or `InvalidData` with an
+    /// [`Inconsistent`](crate::Inconsistent) inside.
+    pub fn finish(mut self) -> io::Result<W> {
+        if let Some(levels) = &self.scribe.levels {
+            let (end, all) = (levels.now(), levels.header.ids());
+            self.touched.extend(all.clone());
+            self.flush(end);
+            self.scribe.over = true;
+            // A host before its guests: what ran in these is looked up in what has been told of the host.
+            for id in all {
+                let follower = self.followers[id.index()].take().expect("nobody is asked now");
+                let (followers, scribe) = (&self.followers, &mut self.scribe);
+                follower.finish(&mut |fact| scribe.write(followers, id, &fact));
+            }
+        }
+        self.scribe.pen.finish()
+    }
+
+    /// Time moves on to `at`: tells what ended before.
+    fn flush(&mut self, at: Instant) {
+        for id in std::mem::take(&mut self.touched) {
+            let left = self.scribe.machines[id.index()].tracks.leaving();
+            let mut follower = self.followers[id.index()].take().expect("nobody is asked now");
+            let (followers, scribe) = (&self.followers, &mut self.scribe);
+            follower.advance(at, &mut |fact| scribe.write(followers, id, &fact));
+            self.scribe.machines[id.index()].tracks.forget(&left);
+            self.followers[id.index()] = Some(follower);
+        }
+    }
+}
+
+impl<W: Write> WorldSink for WorldChromeWriter<W> {
+    fn record(&mut self, id: MachineId, at: Instant, event: &Event) {
+        let Some(levels) = &mut self.scribe.levels else { return };
+        if self.scribe.pen.output.has_failed() {
+            return;
+        }
+        let moves_on = at > levels.now();
+        if let Err(error) = levels.take(id, at, event) {
+            fail(&mut self.scribe.pen.output, error);
+            return;
+        }
+        if moves_on {
+            self.flush(at);
+        }
+        self.touched.insert(id);
+        let mut follower = self.followers[id.index()].take().expect("nobody is asked now");
+        let (followers, scribe) = (&self.followers, &mut self.scribe);
+        let outcome = follower.observe(at, event, &mut |fact| scribe.write(followers, id, &fact));
+        self.followers[id.index()] = Some(follower);
+        if let (Err(error), Some(levels)) = (outcome, &self.scribe.levels) {
+            let error = levels.wrong(id, at, &error.reason);
+            fail(&mut self.scribe.pen.output, error);
+        }
+    }
+}
+
+impl<W: Write> Scribe<W> {
+    fn write(&mut self, followers: &[Option<Follower>], id: MachineId, fact: &Fact<'_>) {
+        self.machines[id.index()].tracks.write(&mut self.pen, fact);
+        let (Fact::Span { entity, span, .. }, Some(levels)) = (*fact, &self.levels) else { return };
+        let State::Running(cpu) = span.state else { return };
+        let (below, above) = (levels.links.vcpu(id, entity), levels.links.entity(id, cpu));
+        if let Some((guest, vcpu)) = below {
+            self.machines[id.index()].runs.insert(entity, (cpu, span));
+            // Whoever ran in the guest at the end of this runs on, elsewhere; at the end of the file their own runs end, too.
+            let now = followers[guest.index()].as_ref().filter(|_| !self.over);
+            if let Some((task, from)) = now.and_then(|follower| follower.running_on(vcpu))
+                && from < span.to
+            {
+                self.within(guest, (task, entity), cpu, Span { from: from.max(span.from), ..span });
+            }
+        }
+        let Some(host) = self.machines[id.index()].host else { return };
+        let Some(vcpu) = above else { return };
+        // What ran before that has been told when it came to an end.
+        let last =
+            self.machines[host.index()].runs.get(&vcpu).filter(|(_, run)| run.from < span.to && span.to <= run.to);
+        let now = || followers[host.index()].as_ref()?.running(vcpu).filter(|(_, from)| *from < span.to);
+        let seat = last.map(|&(cpu, run)| (cpu, run.from)).or_else(now);
+        if let Some((cpu, from)) = seat {
+            self.within(id, (entity, vcpu), cpu, Span { from: from.max(span.from), ..span });
+        }
+    }
+
+    /// A task of a guest ran, while its vCPU did on `seat` of the host.
+    fn within(&mut self, guest: MachineId, (task, vcpu): (EntityId, EntityId), seat: CpuId, span: Span) {
+        let machine = &self.machines[guest.index()];
+        let Some(host) = machine.host.map(|host| &self.machines[host.index()]) else { return };
+        let Some(first) = host.within else { return };
+        let name = json(&format!("{}: {}", machine.name, machine.tracks.name(task)));
+        let args = format_args!("\"entity\":\"{task}\",\"machine\":\"{guest}\",\"vcpu\":\"{vcpu}\"");
+        let looks = format!("\"name\":{name},\"cat\":\"guest\"");
+        self.pen.slice(&looks, host.tracks.places.cpus, first + seat.index() as u64, span, args);
+    }
+}
+
+/// The header of a machine, as a member of an object.
+fn about(id: MachineId, machine: &MachineHeader) -> String {
+    let (name, policy) = (json(&machine.name), json(&machine.header.policy));
+    let (cpus, seed) = (machine.header.cpus, machine.header.seed);
+    let host = machine.host.map(|host| format!(",\"host\":\"{host}\"")).unwrap_or_default();
+    format!("\"{id}\":{{\"name\":{name},\"policy\":{policy},\"cpus\":{cpus},\"seed\":\"{seed}\"{host}}}")
+}
+
+/// Writes the processes and CPUs of a machine.
+fn introduce<W: Write>(
+    pen: &mut Pen<W>,
+    id: MachineId,
+    MachineHeader { name, header, host }: &MachineHeader,
+    has_guests: bool,
+    place: usize,
+) -> Machine {
+    let shown = if name.is_empty() { id.to_string() } else { name.clone() };
+    let cpus = 2 * id.0 + 1;
+    let (entities, cpu) = if host.is_none() { (cpus + 1, "CPU") } else { (cpus, "vCPU") };
+    pen.process(cpus, &json(&shown), place);
+    if entities != cpus {
+        pen.process(entities, &json(&format!("{shown}: entities")), place + 1);
+    }
+    let mut row = |what: &str, offset| {
+        let numbers: Vec<u64> = (0..header.cpus).map(|_| pen.next_track()).collect();
+        for (cpu, &number) in numbers.iter().enumerate() {
+            let name = json(&format!("{what} {cpu}{}", if offset > 0 { ": guests" } else { "" }));
+            pen.track(cpus, number, &name, 2 * cpu as u64 + offset);
+        }
+        numbers[0]
+    };
+    let first_cpu = row(cpu, 0);
+    let within = has_guests.then(|| row(cpu, 1));
+    let tracks = Tracks::new(Places { cpus, first_cpu, entities });
+    Machine { tracks, name: shown, host: *host, within, runs: BTreeMap::new() }
+}

@@ -1,0 +1,84 @@
+//! [`Alphabet`]: which character means what.
+
+use super::Glyphs;
+
+/// The characters of a picture, by meaning.
+pub(super) struct Alphabet {
+    /// It ran all the time, on the machine's only CPU.
+    pub(super) full: char,
+    /// It ran half of the time or more.
+    pub(super) most: char,
+    /// It ran less than half of the time.
+    pub(super) some: char,
+    pub(super) waiting: char,
+    pub(super) held: char,
+    /// Its CPU was frozen.
+    pub(super) stolen: char,
+    pub(super) blocked: char,
+    pub(super) missed: char,
+    /// In a CPU's row: an entity without a letter.
+    pub(super) other: char,
+    pub(super) idle: char,
+    pub(super) tick: char,
+    pub(super) line: char,
+    pub(super) ellipsis: &'static str,
+}
+
+impl Glyphs {
+    pub(super) fn alphabet(self) -> Alphabet {
+        match self {
+            Glyphs::Ascii => Alphabet {
+                full: '#',
+                most: '+',
+                some: '-',
+                waiting: '.',
+                held: ':',
+                stolen: '~',
+                blocked: '_',
+                missed: '!',
+                other: '*',
+                idle: '_',
+                tick: '|',
+                line: '-',
+                ellipsis: "...",
+            },
+            Glyphs::Unicode => Alphabet {
+                full: '█',
+                most: '▓',
+                some: '░',
+                waiting: '·',
+                held: '×',
+                stolen: '≈',
+                blocked: '─',
+                missed: '!',
+                other: '*',
+                idle: '─',
+                tick: '┬',
+                line: '─',
+                ellipsis: "…",
+            },
+        }
+    }
+}
+
+impl Alphabet {
+    /// What the characters mean, in the order in which a legend tells.
+    pub(super) fn meanings(&self, cpus: bool) -> Vec<(char, &'static str)> {
+        let mut meanings = vec![
+            ('0', "0-9a-z ran on that CPU"),
+            (self.full, "ran"),
+            (self.most, "ran half of it or more"),
+            (self.some, "ran less"),
+            (self.waiting, "waited"),
+            (self.held, "held"),
+            (self.stolen, "stolen (vCPU frozen)"),
+            (self.blocked, if cpus { "blocked, idle" } else { "blocked" }),
+            (self.missed, "missed a deadline"),
+        ];
+        if cpus {
+            meanings.push(('A', "A-Z who ran (a-z: most of it)"));
+            meanings.push((self.other, "another ran"));
+        }
+        meanings
+    }
+}

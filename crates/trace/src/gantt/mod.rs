@@ -1,0 +1,205 @@
+//! [`Gantt`]: a timeline drawn with characters, for terminals, documentation and tests.
+//!
+//! ```text
+//!      0         20ms      40ms      60ms
+//!      |---------|---------|---------|---------
+//! VM1  ##########_______________##########_____
+//! VM2  _______________#####____________________
+//! VM3  ______________________________.....#####
+//! ```
+//!
+//! Every cell is as wide in time as the others, to the nanosecond; what it shows is decided by whole numbers.
+
+mod alphabet;
+mod section;
+
+use crate::axis::Axis;
+use crate::cast::{Cast, Share};
+use crate::grid::Grid;
+use crate::names;
+use crate::timeline::Timeline;
+use crate::world::WorldTimeline;
+use alphabet::Alphabet;
+use sched::{Instant, Nanos};
+use section::{Line, Section};
+
+/// Which characters a picture may use.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Glyphs {
+    /// Only ASCII.
+    Ascii,
+    /// Box drawing and block elements, all one column wide.
+    Unicode,
+}
+
+/// How to draw a timeline with characters.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Gantt {
+    /// The left edge.
+    pub from: Instant,
+    /// The right edge, not shown itself.
+    pub to: Instant,
+    /// How many cells to cut that into. Range: 1 …; fewer are drawn if there are not as many nanoseconds.
+    pub width: usize,
+    /// With which characters.
+    pub glyphs: Glyphs,
+    /// How many entities to draw at most: the first by id of those that are there between `from` and `to`.
+    pub rows_most: usize,
+    /// Whether to draw a row per CPU, too; its cells name the entities by the letters in front of their names.
+    pub cpus: bool,
+    /// Whether to explain the characters used, in a last line.
+    pub legend: bool,
+}
+
+impl Gantt {
+    /// All of `timeline`, 80 cells wide, at most 40 entities, in Unicode, with a legend.
+    #[must_use]
+    pub fn whole(timeline: &Timeline) -> Gantt {
+        Gantt {
+            from: timeline.from,
+            to: timeline.to,
+            width: 80,
+            glyphs: Glyphs::Unicode,
+            rows_most: 40,
+            cpus: false,
+            legend: true,
+        }
+    }
+
+    /// Draws. Every line ends with a line feed and has no spaces before it.
+    #[must_use]
+    pub fn render(&self, timeline: &Timeline) -> String {
+        let Some(grid) = Grid::new(self.from, self.to, self.width) else {
+            return format!("(nothing from {} to {})\n", self.from, self.to);
+        };
+        let cpus = if self.cpus { timeline.cpus.len() } else { 0 };
+        let section = Section::new(self, timeline, grid, (self.rows_most, cpus));
+        Picture { gantt: self, grid, alphabet: self.glyphs.alphabet(), sections: vec![section], more: 0 }.draw()
+    }
+
+    /// All of `world`, as [`whole`](Gantt::whole) of one machine, with a row per CPU.
+    #[must_use]
+    pub fn whole_world(world: &WorldTimeline) -> Gantt {
+        Gantt {
+            from: world.from,
+            to: world.to,
+            width: 80,
+            glyphs: Glyphs::Unicode,
+            rows_most: 40,
+            cpus: true,
+            legend: true,
+        }
+    }
+
+    /// Draws a host, below it each of its guests, and so on. All machines share the `rows_most` rows of entities, and as many of
+    /// CPUs: none gets more than another that wants as many. Who has no room is counted.
+    #[must_use]
+    pub fn render_world(&self, world: &WorldTimeline) -> String {
+        let Some(grid) = Grid::new(self.from, self.to, self.width) else {
+            return format!("(nothing from {} to {})\n", self.from, self.to);
+        };
+        let Cast { shares, more } = Cast::of(world, (self.from, self.to), self.rows_most, self.cpus);
+        let section = |share: &Share| {
+            let timeline = &world.machines[share.machine.index()];
+            Section::new(self, timeline, grid, (share.rows, share.cpus)).of_machine(world, share)
+        };
+        let sections = shares.iter().map(section).collect();
+        Picture { gantt: self, grid, alphabet: self.glyphs.alphabet(), sections, more }.draw()
+    }
+}
+
+/// A whole picture.
+struct Picture<'a> {
+    gantt: &'a Gantt,
+    grid: Grid,
+    alphabet: Alphabet,
+    /// By machine, from top to bottom.
+    sections: Vec<Section<'a>>,
+    /// How many more machines there are.
+    more: usize,
+}
+
+impl Picture<'_> {
+    fn draw(&self) -> String {
+        let drawn: Vec<(Vec<Line>, Vec<Line>)> =
+            self.sections.iter().map(|section| (section.rows(), section.cpus())).collect();
+        let lines: Vec<&Line> = drawn.iter().flat_map(|(rows, cpus)| rows.iter().chain(cpus)).collect();
+        let margin = lines.iter().map(|line| names::columns(&line.label)).max().unwrap_or(0) + 2;
+        let mut out = String::new();
+        let mut put = |label: &str, rest: &str| {
+            let pad = margin.saturating_sub(names::columns(label));
+            out += format!("{label}{:pad$}{rest}", "").trim_end();
+            out.push('\n');
+        };
+        let note = |put: &mut dyn FnMut(&str, &str), more: usize, what: &str| {
+            if more > 0 {
+                let plural = if more > 1 && !what.is_empty() { "s" } else { "" };
+                put("", &format!("{} and {more} more{what}{plural}", self.alphabet.ellipsis));
+            }
+        };
+        self.axis().iter().for_each(|line| put("", line));
+        for (section, (rows, cpus)) in self.sections.iter().zip(&drawn) {
+            section.title().iter().for_each(|title| put(title, ""));
+            rows.iter().for_each(|row| put(&row.label, &row.cells));
+            note(&mut put, section.more(), "");
+            cpus.iter().for_each(|cpu| put(&cpu.label, &cpu.cells));
+            note(&mut put, section.cpus_more(), " CPU");
+        }
+        note(&mut put, self.more, " machine");
+        if self.gantt.legend {
+            self.legend(&drawn).iter().for_each(|line| put("", line));
+        }
+        out
+    }
+
+    /// Labels and ticks; and before them, where the labels count from, if that is not zero.
+    fn axis(&self) -> Vec<String> {
+        let places = |axis: &Axis| -> Vec<(usize, String)> {
+            axis.ticks().filter_map(|at| Some((self.grid.cell_of(at)?, axis.label(at)))).collect()
+        };
+        let fits = |axis: &Axis| places(axis).windows(2).all(|pair| pair[1].0 - pair[0].0 >= pair[0].1.len() + 2);
+        let axis = Axis::choose(self.grid.from(), self.grid.to(), fits);
+        let mut labels = String::new();
+        let mut ticks = vec![self.alphabet.line; self.grid.cells()];
+        for (place, label) in places(&axis) {
+            ticks[place] = self.alphabet.tick;
+            labels += &format!("{:pad$}{label}", "", pad = place - labels.len());
+        }
+        let offset = axis.offset().map(|offset| format!("from {offset}"));
+        offset.into_iter().chain([labels, ticks.into_iter().collect()]).collect()
+    }
+
+    /// What the characters used mean, in lines about as wide as the cells.
+    fn legend(&self, drawn: &[(Vec<Line>, Vec<Line>)]) -> Vec<String> {
+        let any = |lines: &[Line], is: &dyn Fn(char) -> bool| lines.iter().flat_map(|line| line.cells.chars()).any(is);
+        let of_rows = |is: &dyn Fn(char) -> bool| drawn.iter().any(|(rows, _)| any(rows, is));
+        let of_cpus = |is: &dyn Fn(char) -> bool| drawn.iter().any(|(_, cpus)| any(cpus, is));
+        let used = |glyph: char| match glyph {
+            '0' => of_rows(&|c| c.is_ascii_alphanumeric()),
+            'A' => of_cpus(&|c| c.is_ascii_alphabetic()),
+            glyph => of_rows(&|c| c == glyph) || of_cpus(&|c| c == glyph),
+        };
+        let length = self.grid.to().since(self.grid.from());
+        let cells = self.grid.cells() as u64;
+        let mut items = vec![match length.as_ns() % cells {
+            0 => format!("cell {}", Nanos::ns(length.as_ns() / cells)),
+            _ => format!("{cells} cells"),
+        }];
+        let meanings = self.alphabet.meanings(self.gantt.cpus);
+        items.extend(meanings.into_iter().filter(|&(glyph, _)| used(glyph)).map(|(glyph, meaning)| match glyph {
+            '0' | 'A' => meaning.to_string(),
+            glyph => format!("{glyph} {meaning}"),
+        }));
+        let mut out: Vec<String> = Vec::new();
+        for item in items {
+            match out.last_mut() {
+                Some(line) if names::columns(line) + 3 + names::columns(&item) <= self.grid.cells().max(60) => {
+                    *line += "   ";
+                    *line += &item;
+                }
+                _ => out.push(item),
+            }
+        }
+        out
+    }
+}

@@ -1,0 +1,57 @@
+//! Pictures of worlds: each host, and below it its guests as blocks.
+
+use super::section::Section;
+use super::{Contents, PANELS_MOST, Picture, alone, beside};
+use crate::cast::Cast;
+use crate::world::WorldTimeline;
+
+/// What the root of such a picture is called, for the style that is its own.
+pub(super) const CLASS: &str = "tactus-world";
+
+/// The same picture where a page is dark. It changes whatever has a colour of the light one; what is written in bars, which have
+/// their own colours, has size 10 and stays.
+const STYLE: &str = "<style>@media (prefers-color-scheme: dark) {
+.tactus-world [fill=\"#ffffff\"] { fill: #0d1117 }
+.tactus-world rect[fill=\"#f6f8fa\"] { fill: #161b22; stroke: #30363d }
+.tactus-world [fill=\"#1f2328\"]:not([font-size=\"10\"]) { fill: #e6edf3 }
+.tactus-world text[fill=\"#ffffff\"] { fill: #ffffff }
+.tactus-world [fill=\"#656d76\"] { fill: #9198a1 }
+.tactus-world [fill=\"#c4cad1\"] { fill: #484f58 }
+.tactus-world [stroke=\"#1f2328\"] { stroke: #e6edf3 }
+.tactus-world [stroke=\"#57606a\"] { stroke: #9198a1 }
+.tactus-world [stroke=\"#d0d7de\"] { stroke: #3d444d }
+.tactus-world [stroke=\"#eaeef2\"] { stroke: #21262d }
+}</style>
+";
+
+impl Picture {
+    /// All of `world`, 1100 pixels wide, at most 40 entities, with a row per CPU.
+    #[must_use]
+    pub fn whole_world(world: &WorldTimeline, title: &str) -> Picture {
+        let (from, to) = (world.from, world.to);
+        Picture { title: title.to_string(), from, to, width: 1100, rows_most: 40, cpus: true }
+    }
+
+    /// Draws a host, below it each of its guests as a block, and so on: a complete SVG document, for light and dark pages. All
+    /// machines share the `rows_most` rows of entities, and as many of CPUs: none gets more than another that wants as many.
+    /// Who has no room is counted.
+    #[must_use]
+    pub fn render_world(&self, world: &WorldTimeline) -> String {
+        alone(&self.title, self.all(world), STYLE)
+    }
+
+    /// What a picture of a world holds.
+    fn all<'t>(&'t self, world: &'t WorldTimeline) -> Contents<'t> {
+        let Cast { shares, more } = Cast::of(world, (self.from, self.to), self.rows_most, self.cpus);
+        let sections = shares.iter().map(|share| Section::within(self, world, share)).collect();
+        let machines = world.machines.len();
+        let about = format!("{machines} machine{}", if machines == 1 { "" } else { "s" });
+        Contents { picture: self, about, sections, more }
+    }
+}
+
+/// Several pictures of worlds in one, as [`side_by_side`](super::side_by_side) of machines.
+#[must_use]
+pub fn worlds_side_by_side(title: &str, pictures: &[(&Picture, &WorldTimeline)]) -> String {
+    beside(title, pictures.iter().take(PANELS_MOST).map(|(picture, world)| picture.all(world)).collect(), STYLE)
+}

@@ -1,0 +1,157 @@
+//! A world of several machines: hosts, and guests whose CPUs are entities of a host. Each machine tells its own events, in its own ids;
+//! a [`WorldSink`] is told by which.
+
+mod timeline;
+
+use crate::{Event, Header};
+use sched::Instant;
+use sched::id::CPUS_MAX;
+use std::fmt;
+
+pub(crate) use timeline::Levels;
+pub use timeline::{Links, WorldTimeline, WorldTimelineBuilder};
+
+/// The most machines of a world: hundreds of guests for each of some hosts. It bounds what a damaged file can ask memory for.
+pub const MACHINES_MAX: usize = 4096;
+
+/// A machine of a world: its place among them, a host before its guests.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct MachineId(pub u32);
+
+impl MachineId {
+    /// As an index.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl fmt::Display for MachineId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "m{}", self.0)
+    }
+}
+
+/// What a trace says about one machine of a world.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct MachineHeader {
+    /// What people call it: `host`, or the name of the VM.
+    pub name: String,
+    /// As of a machine by itself.
+    pub header: Header,
+    /// Of a guest, its host.
+    pub host: Option<MachineId>,
+}
+
+impl MachineHeader {
+    /// Whether this can be machine `id` of a world.
+    ///
+    /// # Errors
+    /// Why not, and what would be right.
+    pub(crate) fn check(&self, id: MachineId) -> Result<(), String> {
+        let cpus = self.header.cpus;
+        if id.index() >= MACHINES_MAX {
+            return Err(format!("{id} is one machine too many; right would be at most {MACHINES_MAX}"));
+        }
+        if !(1..=CPUS_MAX).contains(&cpus) {
+            return Err(format!("{id} has {cpus} CPUs; right would be 1 to {CPUS_MAX}"));
+        }
+        match self.host {
+            Some(host) if host >= id => Err(format!(
+                "the host of {id} is {host}, which does not come before it; right would be a host before its guests"
+            )),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// What a trace says about a world as a whole.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct WorldHeader {
+    /// By [`MachineId`], 1 to [`MACHINES_MAX`].
+    pub machines: Vec<MachineHeader>,
+}
+
+impl WorldHeader {
+    /// All machines by id, those beyond [`MACHINES_MAX`] left out.
+    pub fn ids(&self) -> impl Iterator<Item = MachineId> + Clone + use<> {
+        let count = u32::try_from(self.machines.len().min(MACHINES_MAX)).expect("there are not that many machines");
+        (0..count).map(MachineId)
+    }
+
+    /// What it says about `id`, if there is such a machine.
+    #[must_use]
+    pub fn machine(&self, id: MachineId) -> Option<&MachineHeader> {
+        self.machines.get(id.index())
+    }
+
+    /// The guests of `host`, by id.
+    pub fn guests(&self, host: MachineId) -> impl Iterator<Item = MachineId> + '_ {
+        self.ids().filter(move |&id| host < id && self.machines[id.index()].host == Some(host))
+    }
+
+    /// Whether all of it makes sense.
+    ///
+    /// # Errors
+    /// Why not, and what would be right.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if !(1..=MACHINES_MAX).contains(&self.machines.len()) {
+            return Err(format!("a world of {} machines; right would be 1 to {MACHINES_MAX}", self.machines.len()));
+        }
+        self.ids().try_for_each(|id| self.machines[id.index()].check(id))
+    }
+
+    /// Every machine with how many stand above it: hosts in order of their ids, each followed by its guests.
+    pub(crate) fn tree(&self) -> Vec<(MachineId, usize)> {
+        let mut guests: Vec<Vec<MachineId>> = vec![Vec::new(); self.machines.len()];
+        let mut stack = Vec::new();
+        for id in self.ids().collect::<Vec<_>>().into_iter().rev() {
+            match self.machines[id.index()].host.filter(|&host| host < id) {
+                Some(host) => guests[host.index()].push(id),
+                None => stack.push((id, 0)),
+            }
+        }
+        let mut tree = Vec::with_capacity(self.machines.len());
+        while let Some((id, depth)) = stack.pop() {
+            tree.push((id, depth));
+            stack.extend(guests[id.index()].iter().map(|&guest| (guest, depth + 1)));
+        }
+        tree
+    }
+}
+
+/// A whole run of a world, kept in memory.
+#[derive(Clone, PartialEq, Debug)]
+pub struct WorldTrace {
+    /// What is true of all of it.
+    pub header: WorldHeader,
+    /// What happened, in order, and on which machine.
+    pub events: Vec<(MachineId, Instant, Event)>,
+}
+
+impl WorldTrace {
+    /// A trace with nothing in it yet.
+    #[must_use]
+    pub fn new(header: WorldHeader) -> WorldTrace {
+        WorldTrace { header, events: Vec::new() }
+    }
+
+    /// Shows everything to `sink`, as it was shown to this trace.
+    pub fn replay(&self, sink: &mut dyn WorldSink) {
+        for (machine, at, event) in &self.events {
+            sink.record(*machine, *at, event);
+        }
+    }
+}
+
+impl WorldSink for WorldTrace {
+    fn record(&mut self, machine: MachineId, at: Instant, event: &Event) {
+        self.events.push((machine, at, event.clone()));
+    }
+}
+
+/// Where the events of a world go, in the order in which they happen.
+pub trait WorldSink {
+    /// One more event of `machine`.
+    fn record(&mut self, machine: MachineId, at: Instant, event: &Event);
+}

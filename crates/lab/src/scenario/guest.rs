@@ -11,7 +11,7 @@ use toml::de::DeValue;
 
 /// The keys of `guest`.
 pub(crate) const GUEST_KEYS: &[&str] =
-    &["policy", "spin", "steal", "shows_preempted", "halt_polling", "pause_loop", "spin_report"];
+    &["policy", "spin", "steal", "shows_preempted", "idle_polls", "halt_polling", "pause_loop", "spin_report"];
 /// The keys of `halt_polling`.
 pub(crate) const HALT_POLLING_KEYS: &[&str] = &["most", "grow_start", "grow", "shrink"];
 
@@ -60,6 +60,10 @@ fn settings(vm: &Table<'_, '_>, findings: &mut Findings) -> (Given<PolicyTable>,
             .read("shows_preempted", |value| form::switch("shows_preempted", value), findings)
             .value()
             .unwrap_or(default.shows_preempted),
+        idle_polls: table
+            .read("idle_polls", |value| form::switch("idle_polls", value), findings)
+            .value()
+            .unwrap_or(default.idle_polls),
         halt_polling: halt_polling(&table, findings).unwrap_or(default.halt_polling),
         pause_loop: table
             .read("pause_loop", |value| form::time_above_zero("pause_loop", value), findings)

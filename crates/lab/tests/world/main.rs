@@ -2,3 +2,4 @@
 
 mod bare_metal;
 mod town;
+mod traces;

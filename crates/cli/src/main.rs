@@ -13,6 +13,7 @@ mod progress;
 mod record;
 mod restore;
 mod run;
+mod seeds;
 mod sim;
 #[cfg_attr(not(test), expect(dead_code, reason = "scenarios with guests run in `lab` first; then this line goes"))]
 mod world;

@@ -232,6 +232,18 @@ impl Findings {
         }
     }
 
+    /// All that is wrong in another text, which this one names at `span`.
+    pub(crate) fn include(&mut self, span: Span, problems: Problems) {
+        let (more, shown) = (problems.more, problems.shown().to_vec());
+        for problem in shown {
+            self.add_at(span, || match problem.source.name() {
+                "" => problem.at(span, "named here"),
+                _ => problem,
+            });
+        }
+        self.count += more;
+    }
+
     /// Nothing wrong, or all that is.
     pub(crate) fn finish(self) -> Result<(), Problems> {
         if self.count == 0 {

@@ -40,6 +40,7 @@ pub fn run(
     seed: u64,
     sinks: &mut [&mut dyn Sink],
 ) -> Result<Report, Problems> {
+    scenario.only_entities("a simulation of one level")?;
     let mut meter = Meter::new();
     let mut grants = vec![None; scenario.entities.len()];
     play(scenario, policy, knobs, &mut meter, sinks, &mut grants)?;

@@ -66,6 +66,8 @@ pub fn scenario(name: &str, tasks: &[Task], cpus: usize, arrival: Arrival, lengt
         costs: Costs::NONE,
         groups: Vec::new(),
         entities: tasks.iter().map(entity).collect(),
+        applications: Vec::new(),
+        guests: Vec::new(),
         source: Source::default(),
     }
 }

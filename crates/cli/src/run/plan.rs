@@ -75,6 +75,7 @@ pub(crate) fn plan(args: &Run) -> Result<Plan, Failure> {
     match &args.scenario {
         Some(path) => {
             let mut scenario = Scenario::read(path)?;
+            scenario.only_entities("a live run")?;
             scenario.length = length.unwrap_or(scenario.length);
             let plan = from_scenario(scenario, args.output.json)?;
             Ok(Plan { is_traced: args.output.trace.is_some(), ..plan })
@@ -106,6 +107,8 @@ fn from_arguments(args: &Run, length: Option<Nanos>) -> Result<Plan, Failure> {
             costs: Costs::NONE,
             groups: Vec::new(),
             entities: Vec::new(),
+            applications: Vec::new(),
+            guests: Vec::new(),
             source: Text::default(),
         },
         parts: Vec::new(),

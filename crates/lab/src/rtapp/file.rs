@@ -293,6 +293,11 @@ fn named(name: &Placed<std::borrow::Cow<'_, str>>, findings: &mut Findings) {
 }
 
 impl Thread<'_> {
+    /// How many events its phases have.
+    pub(super) fn events(&self) -> usize {
+        self.phases.iter().map(|phase| phase.events.len()).sum()
+    }
+
     /// Whether it never ends of its own accord.
     pub(super) fn is_endless(&self) -> bool {
         self.rounds.is_none() || self.phases.iter().any(|phase| phase.rounds.is_none())

@@ -16,9 +16,12 @@ mod object;
 mod program;
 mod waits;
 
+#[cfg(test)]
+pub(crate) use file::{SETTINGS, THREAD_KEYS, WITHOUT_EFFECT};
+
 use crate::input;
 use crate::problem::{Findings, Problem, Problems, quoted};
-use sched::Nanos;
+use sched::{Nanos, Params};
 use sim::Application;
 use std::path::Path;
 
@@ -31,6 +34,10 @@ pub struct RtApp {
     pub duration: Option<Nanos>,
     /// The most threads that there can be, forks included.
     pub threads: usize,
+    /// How many events its threads have together, each counted for itself.
+    pub(crate) events: u64,
+    /// Everything that a thread asks for at some time, and its name.
+    pub(crate) asked: Vec<(String, Params)>,
 }
 
 impl RtApp {
@@ -63,8 +70,10 @@ impl RtApp {
             }
             let forks = forks::Forks::check(&file.threads, file.duration, &mut findings)?;
             waits::check(&file.threads, &forks, &mut findings);
-            let application = program::application(&file, &forks, &mut findings);
-            Some(RtApp { application, duration: file.duration, threads: forks.count })
+            let (application, asked) = program::application(&file, &forks, &mut findings);
+            let of = |thread: &file::Thread<'_>| thread.instances.value.saturating_mul(thread.events() as u64);
+            let events = file.threads.iter().map(of).fold(0, u64::saturating_add);
+            Some(RtApp { application, duration: file.duration, threads: forks.count, events, asked })
         });
         findings.finish()?;
         Ok(app.expect("a file without findings is complete"))

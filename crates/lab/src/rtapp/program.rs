@@ -32,13 +32,18 @@ struct Made {
     steps: Vec<Step>,
 }
 
-/// The application that `file` describes, whose forks are `forks`.
-pub(super) fn application(file: &File<'_>, forks: &Forks, findings: &mut Findings) -> Application {
+/// The application that `file` describes, whose forks are `forks`, and all that its threads ever ask for.
+pub(super) fn application(
+    file: &File<'_>,
+    forks: &Forks,
+    findings: &mut Findings,
+) -> (Application, Vec<(String, Params)>) {
     let mut making = Making {
         application: Application::default(),
         objects: BTreeMap::new(),
         parties: parties(&file.threads, forks),
         forked: BTreeMap::new(),
+        asked: Vec::new(),
     };
     let mut made: Vec<Option<Made>> = file.threads.iter().map(|_| None).collect();
     // Whom somebody forks comes first.
@@ -56,22 +61,21 @@ pub(super) fn application(file: &File<'_>, forks: &Forks, findings: &mut Finding
         }
         made[i] = Some(made_of);
     }
-    let mut application = making.application;
+    let (mut application, asked) = (making.application, making.asked);
     if !findings.is_empty() {
-        return application;
+        return (application, asked);
     }
     let mut all: u64 = 0;
     for (thread, made) in file.threads.iter().zip(made) {
         let Some(Made { params, steps }) = made else { continue };
-        let events: usize = thread.phases.iter().map(|phase| phase.events.len()).sum();
-        all = all.saturating_add(thread.instances.value.saturating_mul(events as u64));
+        all = all.saturating_add(thread.instances.value.saturating_mul(thread.events() as u64));
         if all > STEPS_MAX {
             let problem =
                 Problem::new("the threads have too many events").at(thread.instances.at, "too many from here on");
             findings.add(
                 problem.help(format!("right would be at most {STEPS_MAX}: instances times events, of all threads")),
             );
-            return application;
+            return (application, asked);
         }
         let count = thread.instances.value;
         for instance in 0..count {
@@ -80,7 +84,7 @@ pub(super) fn application(file: &File<'_>, forks: &Forks, findings: &mut Finding
             application.tasks.push(TaskSpec { name, params, delay, steps: steps.clone() });
         }
     }
-    application
+    (application, asked)
 }
 
 struct Making {
@@ -89,6 +93,8 @@ struct Making {
     /// How many each barrier waits for.
     parties: BTreeMap<String, u64>,
     forked: BTreeMap<String, Arc<TaskSpec>>,
+    /// All that is asked for.
+    asked: Vec<(String, Params)>,
 }
 
 impl Making {
@@ -114,9 +120,11 @@ impl Making {
         let begin = Standing::new(default, thread.asked);
         let params = begin.params().map_err(|problem| findings.add(problem)).ok()?;
         let mut timers = Vec::new();
+        self.asked.push((thread.name.to_string(), params));
         // What it asks for in its phases, the first time round and later: what a phase does not say stays as it was before.
         let (first, after) = asks(thread, begin, params, findings)?;
         let (later, _) = asks(thread, after.0, after.1, findings)?;
+        self.asked.extend(first.iter().chain(&later).flatten().map(|&params| (thread.name.to_string(), params)));
         let mut round = |asks: &[Option<Params>]| {
             let mut steps = Vec::new();
             for (phase, ask) in thread.phases.iter().zip(asks) {

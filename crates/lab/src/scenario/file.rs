@@ -1,12 +1,14 @@
 //! The TOML form: what was typed, each value with its place. What it means together is `check`'s business.
 
 use super::form;
+use super::guest::{self, GuestTable};
 use super::table::{Given, Table};
+use super::work::{self, Work};
 use crate::knobs::{KnobPlace, KnobSetting, KnobValue};
-use crate::problem::{Findings, Problem, Wrong, quoted, right_instead};
+use crate::problem::{Findings, Problem, Wrong};
 use crate::source::{Placed, Span};
 use sched::{Class, CpuSet, Limit, Nanos, Quota, Warp, Weight};
-use sim::{Costs, Periodic, Workload};
+use sim::Costs;
 use toml::de::{DeTable, DeValue};
 
 /// The keys at the top of a file.
@@ -44,8 +46,11 @@ pub(crate) const VM_KEYS: &[&str] = &[
     "workload",
     "command",
     "pid",
+    "guest",
+    "group",
+    "task",
 ];
-/// The keys of `[[task]]`: a VM's, less what only a group can have.
+/// The keys of `[[task]]`: a VM's, less what only a group can have, and guests.
 pub(crate) const TASK_KEYS: &[&str] = &[
     "name",
     "parent",
@@ -69,10 +74,8 @@ pub(crate) const TASK_KEYS: &[&str] = &[
 ];
 /// The keys of `warp`.
 pub(crate) const WARP_KEYS: &[&str] = &["by", "limit", "rest"];
-/// The keys of `periodic`.
-pub(crate) const PERIODIC_KEYS: &[&str] = &["period", "work", "phase", "deadline", "end"];
-/// The workloads.
-pub(crate) const WORKLOADS: &[&str] = &["hog", "periodic"];
+/// The keys of a guest's `[[vm.task]]`: a task's, less what makes it a real process.
+pub(crate) const GUEST_TASK_KEYS: &[&str] = TASK_KEYS.split_at(TASK_KEYS.len() - 2).0;
 
 /// A file as typed.
 #[derive(Debug)]
@@ -85,6 +88,13 @@ pub(super) struct File {
     pub(super) seed: Given<u64>,
     pub(super) policy: Given<PolicyTable>,
     pub(super) costs: Costs,
+    /// Who is on the host.
+    pub(super) level: Level,
+}
+
+/// Who is on one machine: the host or a guest.
+#[derive(Debug)]
+pub(super) struct Level {
     pub(super) groups: Vec<GroupTable>,
     /// VMs and tasks in the order of the file.
     pub(super) members: Vec<MemberTable>,
@@ -145,10 +155,12 @@ pub(super) struct MemberTable {
     pub(super) warp: Given<Warp>,
     pub(super) arrival: Given<Nanos>,
     pub(super) leaves: Given<Nanos>,
-    /// Absent only where there is a command or pid.
-    pub(super) workload: Given<Workload>,
+    /// Absent only where there is a command or pid, or a guest.
+    pub(super) work: Given<Work>,
     pub(super) command: Given<Vec<String>>,
     pub(super) pid: Given<u32>,
+    /// Who schedules on the vCPUs of a VM.
+    pub(super) guest: Option<GuestTable>,
 }
 
 impl File {
@@ -173,14 +185,13 @@ impl File {
             seed: top.read("seed", form::seed, findings),
             policy: policy(&top, findings),
             costs: costs(&top, findings),
-            groups: groups.iter().map(|table| GroupTable::read(table, findings)).collect(),
-            members,
+            level: Level { groups: groups.iter().map(|table| GroupTable::read(table, findings)).collect(), members },
         }
     }
 }
 
 /// `policy = "edf"`, or a table with knobs.
-fn policy(top: &Table<'_, '_>, findings: &mut Findings) -> Given<PolicyTable> {
+pub(super) fn policy(top: &Table<'_, '_>, findings: &mut Findings) -> Given<PolicyTable> {
     let Some((value, at)) = top.get("policy") else { return Given::Absent };
     if value.is_str() {
         let name = top.read("policy", |value| form::reference("policy", value), findings);
@@ -262,7 +273,7 @@ fn machine(name: &Placed<String>, findings: &mut Findings) -> Costs {
 }
 
 impl GroupTable {
-    fn read(table: &Table<'_, '_>, findings: &mut Findings) -> GroupTable {
+    pub(super) fn read(table: &Table<'_, '_>, findings: &mut Findings) -> GroupTable {
         GroupTable {
             at: table.at,
             name: table.read("name", form::name, findings),
@@ -295,7 +306,7 @@ fn weight(table: &Table<'_, '_>, findings: &mut Findings) -> Given<Weight> {
 }
 
 impl MemberTable {
-    fn read(kind: Kind, table: &Table<'_, '_>, findings: &mut Findings) -> MemberTable {
+    pub(super) fn read(kind: Kind, table: &Table<'_, '_>, findings: &mut Findings) -> MemberTable {
         let mut time = |key: &'static str, form: fn(&'static str, &DeValue<'_>) -> Result<Nanos, Wrong>| {
             table.read(key, |value| form(key, value), findings)
         };
@@ -306,6 +317,7 @@ impl MemberTable {
         let command = table.read("command", form::command, findings);
         let pid = table.read("pid", form::pid, findings);
         let is_real = !command.is_absent() || !pid.is_absent();
+        let guest = if kind == Kind::Vm { guest::read(table, findings) } else { None };
         MemberTable {
             kind,
             group: GroupTable::read(table, findings),
@@ -321,13 +333,14 @@ impl MemberTable {
             warp: warp(table, findings),
             arrival,
             leaves,
-            workload: if is_real && table.get("workload").is_none() {
+            work: if (is_real || guest.is_some()) && table.get("workload").is_none() {
                 Given::Absent
             } else {
-                workload(table, kind, findings)
+                work::read(table, kind, findings)
             },
             command,
             pid,
+            guest,
         }
     }
 }
@@ -344,84 +357,4 @@ fn warp(member: &Table<'_, '_>, findings: &mut Findings) -> Given<Warp> {
         findings.add(problem.help("right would be { by = \"20ms\" }, with `limit` and `rest` where it is to end"));
     }
     by.right().map_or(Given::Wrong(at), |by| Given::Right(Placed { value: Warp { by: by.value, limit, rest }, at }))
-}
-
-/// `"hog"`, or a table with one workload's name.
-fn workload(member: &Table<'_, '_>, kind: Kind, findings: &mut Findings) -> Given<Workload> {
-    const RIGHT: &str = "\"hog\" or { periodic = { period = \"10ms\", work = \"2ms\" } }";
-    let Some((value, at)) = member.get("workload") else {
-        let help = format!("right would be workload = {RIGHT}");
-        let problem = Problem::new(format!("{} has no workload", kind.noun())).at(member.at, "what does it do?");
-        findings.add(problem.help(help));
-        return Given::Absent;
-    };
-    let typed = match value {
-        DeValue::String(name) => Some((Placed { value: name.as_ref(), at }, None)),
-        DeValue::Table(table) => form::single(table).map(|(name, inner)| (name, Some(inner))),
-        _ => None,
-    };
-    let Some((name, inner)) = typed else {
-        let wrong = match value.is_table() {
-            true => Wrong::new("this is not one workload", "not one workload", format!("right would be {RIGHT}")),
-            false => form::mistyped("workload", value, RIGHT),
-        };
-        findings.add(wrong.at(at));
-        return Given::Wrong(at);
-    };
-    let settings = inner.and_then(|inner| Some(Placed { value: inner.value.as_table()?, at: inner.at }));
-    let workload = match (name.value, settings) {
-        ("hog", None) if inner.is_none() => Some(Workload::Hog),
-        ("periodic", Some(settings)) => {
-            let what = ("the workload `periodic`", PERIODIC_KEYS);
-            let table = Table::new(settings.value, settings.at, what, findings);
-            periodic(&table, findings).map(Workload::Periodic)
-        }
-        (known, _) if WORKLOADS.contains(&known) => {
-            let message = format!("this is not how the workload `{known}` is written");
-            findings.add(Wrong::new(message, "not so", format!("right would be {RIGHT}")).at(at));
-            None
-        }
-        (unknown, _) => {
-            let message = format!("there is no workload {}", quoted(unknown));
-            findings.add(Wrong::new(message, "unknown workload", right_instead(unknown, WORKLOADS)).at(name.at));
-            None
-        }
-    };
-    workload.map_or(Given::Wrong(at), |value| Given::Right(Placed { value, at }))
-}
-
-/// `{ period, work, … }`; `None` when something in it is wrong or missing.
-fn periodic(table: &Table<'_, '_>, findings: &mut Findings) -> Option<Periodic> {
-    let period = table.read("period", |value| form::time_above_zero("period", value), findings);
-    let work = table.read("work", |value| form::time_above_zero("work", value), findings);
-    let phase = table.read("phase", |value| form::time("phase", value), findings);
-    let deadline = table.read("deadline", |value| form::time_above_zero("deadline", value), findings);
-    let end = table.read("end", form::job_end, findings);
-    for (key, given) in [("period", &period), ("work", &work)] {
-        if given.is_absent() {
-            let problem = Problem::new(format!("the periodic workload has no {key}")).at(table.at, format!("no {key}"));
-            findings.add(problem.help("right would be { period = \"10ms\", work = \"2ms\" }"));
-        }
-    }
-    let (period, work) = (period.right()?, work.right()?);
-    let mut fits = true;
-    let deadline = deadline.right();
-    for (what, bound) in [("period", Some(period)), ("deadline", deadline)] {
-        if let Some(bound) = bound.filter(|bound| work.value > bound.value) {
-            let message = format!("the work ({}) is longer than the {what} ({})", work.value, bound.value);
-            let problem = Problem::new(message)
-                .at(work.at, format!("longer than the {what}"))
-                .at(bound.at, format!("the {what}"));
-            findings
-                .add(problem.help(format!("right would be at most {}: a job runs on one CPU at a time", bound.value)));
-            fits = false;
-        }
-    }
-    let jobs = Periodic::new(period.value, work.value);
-    fits.then_some(Periodic {
-        phase: phase.value().unwrap_or(jobs.phase),
-        deadline: deadline.map_or(jobs.deadline, |deadline| deadline.value),
-        end: end.value().unwrap_or(jobs.end),
-        ..jobs
-    })
 }

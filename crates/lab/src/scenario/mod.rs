@@ -3,19 +3,27 @@
 //! Two stages: `file` is what was typed, value by value; `check` is what it means together. Neither stops at the
 //! first thing that is wrong.
 
+mod application;
+mod asked;
 mod check;
 mod file;
 mod form;
+mod guest;
+mod level;
 mod syntax;
 mod table;
 #[cfg(test)]
 mod tests;
+mod tree;
+mod work;
 
 use crate::input;
 use crate::knobs::KnobSetting;
-use crate::problem::{Findings, Problems, Wrong, quoted, right_instead};
+use crate::problem::{Findings, Problem, Problems, Wrong, quoted, right_instead};
 use crate::source::{Source, Span};
 use sched::{Descriptor, GroupParams, Host, Instant, Nanos, Params, Refused};
+use sim::Application;
+use std::ops::Range;
 use std::path::Path;
 
 pub use sim::{Costs, JobEnd, Periodic, Workload};
@@ -54,8 +62,12 @@ pub struct Scenario {
     pub costs: Costs,
     /// The groups: first the named ones, each after its parent, then one for each VM.
     pub groups: Vec<Group>,
-    /// The entities in the order of the file.
+    /// The entities of the host in the order of the file.
     pub entities: Vec<EntitySpec>,
+    /// What runs on the host and is more than one entity, or random, in the order of the file.
+    pub applications: Vec<AppSpec>,
+    /// The VMs whose guests schedule for themselves, in the order of the file.
+    pub guests: Vec<GuestSpec>,
     /// The text it was read from; the default if from none.
     pub source: Source,
 }
@@ -110,6 +122,44 @@ pub struct EntitySpec {
     pub place: Span,
 }
 
+/// Tasks that belong together.
+#[derive(Clone, PartialEq, Debug)]
+pub struct AppSpec {
+    /// What people call it.
+    pub name: String,
+    /// Its group, an index of the groups of its machine; `None`: the root.
+    pub group: Option<usize>,
+    /// When it comes. Before the end of the run.
+    pub arrival: Instant,
+    /// When those of its tasks go that have not ended, after it came; `None`: never.
+    pub leaves: Option<Instant>,
+    /// What its tasks do. The `group` of their parameters is the root's until the group has an id.
+    pub application: Application,
+    /// Where its workload is written.
+    pub place: Span,
+}
+
+/// A VM whose guest schedules for itself.
+#[derive(Clone, Debug)]
+pub struct GuestSpec {
+    /// The VM's name.
+    pub name: String,
+    /// Its vCPUs, by their places in [`Scenario::entities`]; their workload is [`Workload::Scripted`].
+    pub vcpus: Range<usize>,
+    /// The guest's own policy, if the file names one.
+    pub policy: Option<PolicyChoice>,
+    /// What the guest is like.
+    pub guest: sim::Guest,
+    /// The guest's groups, each after its parent.
+    pub groups: Vec<Group>,
+    /// What runs in the guest, in the order of the file; groups are [`GuestSpec::groups`]. Nobody comes before the VM.
+    pub entities: Vec<EntitySpec>,
+    /// Also in the guest.
+    pub applications: Vec<AppSpec>,
+    /// Where it is written that there is a guest.
+    pub place: Span,
+}
+
 impl Scenario {
     /// Reads the file at `path`.
     ///
@@ -132,6 +182,23 @@ impl Scenario {
         let scenario = check::check(file, &mut findings);
         findings.finish()?;
         Ok(scenario.expect("a scenario without findings is complete"))
+    }
+
+    /// That all of it is entities of one machine, which is all that `who` can do.
+    ///
+    /// # Errors
+    /// There is a guest or an application; where.
+    pub fn only_entities(&self, who: &str) -> Result<(), Problems> {
+        let guest = self.guests.first().map(|guest| (&guest.name, guest.place, "is a VM with a guest"));
+        let application = self.applications.first().map(|it| (&it.name, it.place, "is an application of tasks"));
+        match guest.or(application) {
+            None => Ok(()),
+            Some((name, place, what)) => {
+                let problem = Problem::new(format!("{} {what}, and {who} has none", quoted(name)));
+                let right = "right would be entities alone, with the workload \"hog\" or a periodic one without chance";
+                Err(problem.at(place, "not an entity").help(right).within(&self.source).into())
+            }
+        }
     }
 
     /// The refusal of what entity number `entity` asks for, with the place where it asks.

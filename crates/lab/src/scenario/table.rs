@@ -173,6 +173,9 @@ impl<'a, 'i> Table<'a, 'i> {
 fn elsewhere(what: &str, key: &str) -> Option<&'static str> {
     match (what, key) {
         ("[[task]]", "cap" | "quota") => Some("right would be a [[group]] with it, which is the task's parent"),
+        ("[[task]]", "guest" | "task" | "group") => Some("right would be a [[vm]]: only a VM has a guest"),
+        ("[[vm.task]]", "command" | "pid") => Some("right would be a workload: a guest's tasks are simulated"),
+        ("[[vm.task]]", "cap" | "quota") => Some("right would be a [[vm.group]] with it, which is the task's parent"),
         ("[[task]]", "vcpus") => Some("right would be a [[vm]]: a task runs on one CPU at a time"),
         (
             "[[group]]",

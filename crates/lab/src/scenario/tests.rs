@@ -1,6 +1,9 @@
 //! The manual and the parser know the same keys.
 
-use super::file::{COST_KEYS, FILE_KEYS, GROUP_KEYS, PERIODIC_KEYS, POLICY_KEYS, TASK_KEYS, VM_KEYS};
+use super::file::{COST_KEYS, FILE_KEYS, GROUP_KEYS, GUEST_TASK_KEYS, POLICY_KEYS, TASK_KEYS, VM_KEYS};
+use super::guest::{GUEST_KEYS, HALT_POLLING_KEYS};
+use super::work::{CYCLICTEST_KEYS, FORK_JOIN_KEYS, HACKBENCH_KEYS, PERIODIC_KEYS, STARTUP_KEYS};
+use crate::rtapp::{SETTINGS, THREAD_KEYS, WITHOUT_EFFECT};
 
 const MANUAL: &str = include_str!("../../../../docs/scenarios.md");
 
@@ -20,11 +23,33 @@ fn the_manual_has_every_key_and_no_other() {
         ("costs", COST_KEYS),
         ("group", GROUP_KEYS),
         ("vm", VM_KEYS),
+        ("guest", GUEST_KEYS),
+        ("halt_polling", HALT_POLLING_KEYS),
         ("workload", PERIODIC_KEYS),
+        ("cyclictest", CYCLICTEST_KEYS),
+        ("hackbench", HACKBENCH_KEYS),
+        ("startup", STARTUP_KEYS),
+        ("fork_join", FORK_JOIN_KEYS),
     ] {
         assert_eq!(documented(title), keys, "{title}");
     }
-    let of_a_task: Vec<&str> =
-        VM_KEYS.iter().copied().filter(|key| !["vcpus", "cap", "quota", "gang"].contains(key)).collect();
+    let of_a_vm = ["vcpus", "cap", "quota", "gang", "guest", "group", "task"];
+    let of_a_task: Vec<&str> = VM_KEYS.iter().copied().filter(|key| !of_a_vm.contains(key)).collect();
     assert_eq!(TASK_KEYS, of_a_task);
+    let in_a_guest: Vec<&str> = TASK_KEYS.iter().copied().filter(|key| !["command", "pid"].contains(key)).collect();
+    assert_eq!(GUEST_TASK_KEYS, in_a_guest);
+}
+
+#[test]
+fn the_manual_names_what_rt_app_settings_do() {
+    let (_, section) = MANUAL.split_once("\n## rt-app\n").expect("the manual has a section rt-app");
+    let section = section.split("\n# ").next().unwrap_or_default();
+    let (_, ignored) = section.split_once("Without effect: ").expect("it says what is without effect");
+    let ignored = ignored.split("\n\n").next().unwrap_or_default();
+    for name in WITHOUT_EFFECT.iter().chain(&["nodes_membind", "membind_nodes", "util_min", "util_max", "resources"]) {
+        assert!(ignored.contains(&format!("`{name}`")), "{name}");
+    }
+    for name in SETTINGS.iter().chain(THREAD_KEYS) {
+        assert!(section.contains(&format!("`{name}`")) && !ignored.contains(&format!("`{name}`")), "{name}");
+    }
 }

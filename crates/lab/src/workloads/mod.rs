@@ -54,6 +54,19 @@ impl Named {
         }
     }
 
+    /// How many steps all its tasks have together, about.
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        match self {
+            Named::Periodic(_) => 5,
+            Named::Cyclictest(it) => 3 * u64::from(it.threads),
+            // A receiver has a handful; the senders of a group have two for each receiver, together.
+            Named::Hackbench(it) => 8 * u64::from(it.groups) * u64::from(it.fds),
+            Named::Startup(it) => 2 * u64::from(it.waits) + 8,
+            Named::ForkJoin(it) => u64::from(it.threads) * (4 * u64::from(it.locks) + 8),
+        }
+    }
+
     /// Its tasks and what they share; `params` are asked for each of them.
     #[must_use]
     pub fn application(&self, params: Params) -> Application {

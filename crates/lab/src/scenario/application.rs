@@ -1,0 +1,112 @@
+//! From a workload that is more than one entity to its tasks.
+
+use super::Workload;
+use super::asked::Asked;
+use super::file::MemberTable;
+use super::work::Work;
+use crate::problem::{Findings, Problem, Wrong};
+use crate::rtapp::RtApp;
+use crate::source::Span;
+use sched::{Host, Nanos, Params};
+use sim::Application;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The most events of all threads of all files of rt-app together.
+const EVENTS_MAX: u64 = 1 << 22;
+
+/// What a member does, as it goes into the scenario.
+#[derive(Debug)]
+pub(super) enum Made {
+    Entity(Workload),
+    Application {
+        application: Box<Application>,
+        /// How long it is there at most.
+        duration: Option<Nanos>,
+        place: Span,
+    },
+}
+
+/// The files of rt-app that were read; `None`: something is wrong with it, and was reported.
+#[derive(Debug, Default)]
+pub(super) struct Applications {
+    files: BTreeMap<PathBuf, Option<RtApp>>,
+    events: u64,
+}
+
+impl Applications {
+    /// The tasks that do `work`, which stands at `at`, and how many there are that have not been counted.
+    pub(super) fn make(
+        &mut self,
+        work: &Work,
+        at: Span,
+        member: &MemberTable,
+        asked: &Asked,
+        host: Option<&Host>,
+        findings: &mut Findings,
+    ) -> Option<(Made, u64)> {
+        match work {
+            Work::Entity(workload) => Some((Made::Entity(*workload), 1)),
+            Work::Named(named) => {
+                let application = Box::new(named.application(asked.params));
+                Some((Made::Application { application, duration: None, place: at }, 0))
+            }
+            Work::RtApp(file) => {
+                asks_itself(member, at, findings);
+                let name = findings.source().name().to_string();
+                let path = Path::new(&name).parent().unwrap_or(Path::new("")).join(file);
+                let app = match self.files.entry(path) {
+                    std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
+                    std::collections::btree_map::Entry::Vacant(new) => {
+                        let read = RtApp::read(new.key()).map_err(|problems| findings.include(at, problems));
+                        new.insert(read.ok())
+                    }
+                };
+                let app = app.as_ref()?;
+                self.events = self.events.saturating_add(app.events);
+                if self.events > EVENTS_MAX {
+                    let problem =
+                        Problem::new("the files of rt-app have too many events").at(at, "too many from here on");
+                    findings.add(problem.help(format!("right would be at most {EVENTS_MAX}, of all their threads")));
+                    return None;
+                }
+                runs_here(&app.asked, host, at, findings);
+                let application = Box::new(app.application.clone());
+                let made = Made::Application { application, duration: app.duration, place: at };
+                Some((made, app.threads as u64))
+            }
+        }
+    }
+}
+
+/// Refuses what a member asks for whose threads ask for themselves.
+fn asks_itself(member: &MemberTable, work: Span, findings: &mut Findings) {
+    let asked = [
+        (member.group.weight.at(), "share"),
+        (member.slice.at(), "slice"),
+        (member.period.at(), "period"),
+        (member.affinity.at(), "affinity"),
+        (member.class.at(), "class"),
+        (member.latency.at(), "latency"),
+        (member.warp.at(), "warp"),
+    ];
+    for (at, what) in asked {
+        if let Some(at) = at {
+            let problem = Problem::new(format!("the threads of a file of rt-app have a {what} of their own"))
+                .at(at, "not for a file");
+            let right = "right would be to say it in the file, or of a [[group]] that is the parent";
+            findings.add(problem.at(work, "the file").help(right));
+        }
+    }
+}
+
+/// That every thread may run on some CPU of `host`.
+fn runs_here(asked: &[(String, Params)], host: Option<&Host>, at: Span, findings: &mut Findings) {
+    let Some(host) = host else { return };
+    for (name, params) in asked {
+        let placed = Params { affinity: params.affinity, ..Params::default() };
+        if let Err(refused) = placed.check(host) {
+            findings.add(Wrong::from(&refused).said_of(name).at(at));
+        }
+    }
+}

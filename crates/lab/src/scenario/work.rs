@@ -1,0 +1,297 @@
+//! `workload`, as typed: what a member does with its time.
+
+use super::SCENARIO_ENTITIES_MAX;
+use super::file::Kind;
+use super::form;
+use super::table::{Given, Table};
+use crate::problem::{Findings, Problem, Wrong, quoted, right_instead};
+use crate::source::Placed;
+use crate::workloads::{self, Cyclictest, ForkJoin, Hackbench, Named, Phase, Startup};
+use sched::Nanos;
+use sim::program::Length;
+use sim::{JobEnd, Periodic, Workload};
+use toml::de::DeValue;
+
+/// The keys of `periodic`.
+pub(crate) const PERIODIC_KEYS: &[&str] = &["period", "work", "phase", "deadline", "end"];
+/// The keys of `cyclictest`.
+pub(crate) const CYCLICTEST_KEYS: &[&str] = &["interval", "threads", "distance", "loops", "work"];
+/// The keys of `hackbench`.
+pub(crate) const HACKBENCH_KEYS: &[&str] = &["groups", "fds", "loops", "datasize", "channel", "work"];
+/// The keys of `startup`.
+pub(crate) const STARTUP_KEYS: &[&str] = &["launches", "work", "waits", "wait", "pause"];
+/// The keys of `fork_join`.
+pub(crate) const FORK_JOIN_KEYS: &[&str] = &["threads", "rounds", "work", "serial", "waits", "locks", "hold"];
+/// The workloads.
+pub(crate) const WORKLOADS: &[&str] = &["hog", "periodic", "cyclictest", "hackbench", "startup", "fork_join", "rt-app"];
+/// The most steps of all tasks of a workload.
+const STEPS_MAX: u64 = 1 << 22;
+const RIGHT: &str = "\"hog\" or { periodic = { period = \"10ms\", work = \"2ms\" } }";
+
+/// What a member does.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Work {
+    /// One entity does it by itself.
+    Entity(Workload),
+    /// The tasks of an application do it.
+    Named(Named),
+    /// A file of rt-app says what is done.
+    RtApp(String),
+}
+
+/// `"hog"`, or a table with one workload's name.
+pub(super) fn read(member: &Table<'_, '_>, kind: Kind, findings: &mut Findings) -> Given<Work> {
+    let Some((value, at)) = member.get("workload") else {
+        let help = format!("right would be workload = {RIGHT}");
+        let problem = Problem::new(format!("{} has no workload", kind.noun())).at(member.at, "what does it do?");
+        findings.add(problem.help(help));
+        return Given::Absent;
+    };
+    let typed = match value {
+        DeValue::String(name) => Some((Placed { value: name.as_ref(), at }, None)),
+        DeValue::Table(table) => form::single(table).map(|(name, inner)| (name, Some(inner))),
+        _ => None,
+    };
+    let Some((name, inner)) = typed else {
+        let wrong = match value.is_table() {
+            true => Wrong::new("this is not one workload", "not one workload", format!("right would be {RIGHT}")),
+            false => form::mistyped("workload", value, RIGHT),
+        };
+        findings.add(wrong.at(at));
+        return Given::Wrong(at);
+    };
+    let work = match (name.value, inner) {
+        ("hog", None) => Some(Work::Entity(Workload::Hog)),
+        ("rt-app", Some(file)) => match form::reference("rt-app", file.value) {
+            Ok(path) => Some(Work::RtApp(path)),
+            Err(wrong) => {
+                findings.add(wrong.at(file.at));
+                None
+            }
+        },
+        (known, Some(Placed { value: DeValue::Table(settings), at }))
+            if known != "hog" && WORKLOADS.contains(&known) =>
+        {
+            let keys = keys(known);
+            let what = format!("the workload `{known}`");
+            let table = Table::new(settings, at, (&what, keys), findings);
+            named(known, &table, findings)
+        }
+        (known, _) if WORKLOADS.contains(&known) => {
+            let message = format!("this is not how the workload `{known}` is written");
+            findings.add(Wrong::new(message, "not so", format!("right would be {}", example(known))).at(at));
+            None
+        }
+        (unknown, _) => {
+            let message = format!("there is no workload {}", quoted(unknown));
+            findings.add(Wrong::new(message, "unknown workload", right_instead(unknown, WORKLOADS)).at(name.at));
+            None
+        }
+    };
+    if let (Kind::Vm, Some(Work::Named(_) | Work::RtApp(_))) = (kind, &work) {
+        let problem = Problem::new("a vCPU cannot do this by itself").at(at, "done by tasks");
+        findings.add(problem.help("right would be the same workload for a [[vm.task]]: a task of the VM's guest"));
+        return Given::Wrong(at);
+    }
+    work.map_or(Given::Wrong(at), |value| Given::Right(Placed { value, at }))
+}
+
+fn keys(workload: &str) -> &'static [&'static str] {
+    match workload {
+        "periodic" => PERIODIC_KEYS,
+        "cyclictest" => CYCLICTEST_KEYS,
+        "hackbench" => HACKBENCH_KEYS,
+        "startup" => STARTUP_KEYS,
+        _ => FORK_JOIN_KEYS,
+    }
+}
+
+fn example(workload: &str) -> &'static str {
+    match workload {
+        "cyclictest" => "{ cyclictest = { interval = \"1ms\" } }",
+        "hackbench" => "{ hackbench = { groups = 2 } }",
+        "startup" => "{ startup = { work = \"200ms\" } }",
+        "fork_join" => "{ fork_join = { threads = 4, work = \"1ms\" } }",
+        "rt-app" => "{ rt-app = \"file.json\" }",
+        _ => RIGHT,
+    }
+}
+
+/// The workload `name` with the settings of `table`; `None` when something in it is wrong or missing.
+fn named(name: &str, table: &Table<'_, '_>, findings: &mut Findings) -> Option<Work> {
+    let named = match name {
+        "periodic" => return periodic(table, findings),
+        "cyclictest" => Named::Cyclictest(cyclictest(table, findings)?),
+        "hackbench" => Named::Hackbench(hackbench(table, findings)?),
+        "startup" => Named::Startup(startup(table, findings)?),
+        _ => Named::ForkJoin(fork_join(table, findings)?),
+    };
+    if named.steps() > STEPS_MAX {
+        let problem = Problem::new("this workload has too many steps").at(table.at, "too many");
+        findings
+            .add(problem.help(format!(
+                "right would be fewer tasks, or fewer locks or waits: at most {STEPS_MAX} steps in all"
+            )));
+        return None;
+    }
+    Some(Work::Named(named))
+}
+
+/// Reads settings with a default, and remembers whether any was wrong.
+struct Settings<'t, 'a, 'i, 'f> {
+    table: &'t Table<'a, 'i>,
+    findings: &'f mut Findings,
+    right: bool,
+}
+
+impl<'a, 'i> Settings<'_, 'a, 'i, '_> {
+    fn read<T>(&mut self, key: &str, form: impl FnOnce(&'a DeValue<'i>) -> Result<T, Wrong>) -> Option<T> {
+        match self.table.read(key, form, self.findings) {
+            Given::Absent => None,
+            Given::Wrong(_) => {
+                self.right = false;
+                None
+            }
+            Given::Right(placed) => Some(placed.value),
+        }
+    }
+
+    fn count(&mut self, key: &'static str, most: u64, default: u64) -> u64 {
+        self.read(key, |value| form::count(key, value, 1..=most)).unwrap_or(default)
+    }
+
+    fn few(&mut self, key: &'static str, least: u64, most: u32, default: u32) -> u32 {
+        let read = self.read(key, |value| form::count(key, value, least..=u64::from(most)));
+        read.and_then(|count| u32::try_from(count).ok()).unwrap_or(default)
+    }
+
+    fn length(&mut self, key: &'static str, default: Length) -> Length {
+        self.read(key, |value| form::length(key, value)).unwrap_or(default)
+    }
+
+    /// A length that has to be there.
+    fn required(&mut self, key: &'static str, of: &'static str) -> Length {
+        if self.table.read(key, |_| Ok(()), self.findings).is_absent() {
+            let problem =
+                Problem::new(format!("the workload `{of}` has no {key}")).at(self.table.at, format!("no {key}"));
+            self.findings.add(problem.help(format!("right would be {}", example(of))));
+            self.right = false;
+        }
+        self.above_zero(key, Length::Fixed(Nanos::ZERO))
+    }
+
+    fn above_zero(&mut self, key: &'static str, default: Length) -> Length {
+        self.read(key, |value| form::length_above_zero(key, value)).unwrap_or(default)
+    }
+}
+
+/// The most rounds, loops or launches: TOML counts no further.
+const ROUNDS_MAX: u64 = i64::MAX as u64;
+
+fn cyclictest(table: &Table<'_, '_>, findings: &mut Findings) -> Option<Cyclictest> {
+    let mut settings = Settings { table, findings, right: true };
+    let default = Cyclictest::default();
+    let test = Cyclictest {
+        interval: settings
+            .read("interval", |value| form::time_above_zero("interval", value))
+            .unwrap_or(default.interval),
+        threads: settings.few("threads", 1, SCENARIO_ENTITIES_MAX as u32, default.threads),
+        distance: settings.read("distance", |value| form::time("distance", value)).unwrap_or(default.distance),
+        loops: settings.read("loops", |value| form::count("loops", value, 1..=ROUNDS_MAX)),
+        work: settings.length("work", default.work),
+    };
+    settings.right.then_some(test)
+}
+
+fn hackbench(table: &Table<'_, '_>, findings: &mut Findings) -> Option<Hackbench> {
+    let mut settings = Settings { table, findings, right: true };
+    let default = Hackbench::default();
+    let bench = Hackbench {
+        groups: settings.few("groups", 1, SCENARIO_ENTITIES_MAX as u32, default.groups),
+        fds: settings.few("fds", 1, Hackbench::FDS_MAX, default.fds),
+        loops: settings.count("loops", ROUNDS_MAX, default.loops),
+        datasize: settings.count("datasize", Hackbench::DATASIZE_MAX, default.datasize),
+        channel: settings.read("channel", form::channel).unwrap_or(default.channel),
+        work: settings.above_zero("work", default.work),
+    };
+    settings.right.then_some(bench)
+}
+
+fn startup(table: &Table<'_, '_>, findings: &mut Findings) -> Option<Startup> {
+    let mut settings = Settings { table, findings, right: true };
+    let default = Startup::new(settings.required("work", "startup"));
+    let launches = settings.read("launches", |value| form::count("launches", value, 1..=ROUNDS_MAX));
+    let startup = Startup {
+        launches: launches.or(default.launches),
+        waits: settings.few("waits", 0, Startup::WAITS_MAX, default.waits),
+        wait: settings.length("wait", default.wait),
+        pause: settings.length("pause", default.pause),
+        ..default
+    };
+    settings.right.then_some(startup)
+}
+
+fn fork_join(table: &Table<'_, '_>, findings: &mut Findings) -> Option<ForkJoin> {
+    let mut settings = Settings { table, findings, right: true };
+    let default = ForkJoin::new(settings.required("work", "fork_join"));
+    let team = ForkJoin {
+        threads: settings.few("threads", 1, SCENARIO_ENTITIES_MAX as u32, default.threads),
+        rounds: settings.read("rounds", |value| form::count("rounds", value, 1..=ROUNDS_MAX)),
+        serial: settings.length("serial", default.serial),
+        waits: settings.read("waits", form::waits).unwrap_or(default.waits),
+        locks: settings.few("locks", 0, ForkJoin::LOCKS_MAX, default.locks),
+        hold: settings.length("hold", default.hold),
+        ..default
+    };
+    settings.right.then_some(team)
+}
+
+/// `{ period, work, … }`; `None` when something in it is wrong or missing.
+fn periodic(table: &Table<'_, '_>, findings: &mut Findings) -> Option<Work> {
+    let period = table.read("period", |value| form::time_above_zero("period", value), findings);
+    let work = table.read("work", |value| form::length_above_zero("work", value), findings);
+    let phase = table.read("phase", form::phase, findings);
+    let deadline = table.read("deadline", |value| form::time_above_zero("deadline", value), findings);
+    let end = table.read("end", form::job_end, findings);
+    for (key, is_absent) in [("period", period.is_absent()), ("work", work.is_absent())] {
+        if is_absent {
+            let problem = Problem::new(format!("the periodic workload has no {key}")).at(table.at, format!("no {key}"));
+            findings.add(problem.help("right would be { period = \"10ms\", work = \"2ms\" }"));
+        }
+    }
+    let (period, work) = (period.right()?, work.right()?);
+    let deadline = deadline.right();
+    let bounds = [("period", Some(period)), ("deadline", deadline)];
+    let fits = bounds.into_iter().filter(|&(what, bound)| !fits(work, what, bound, findings)).count() == 0;
+    let phase = phase.value().unwrap_or(Phase::Fixed(Nanos::ZERO));
+    if let (Length::Fixed(length), Phase::Fixed(phase)) = (work.value, phase) {
+        let jobs = Periodic::new(period.value, length);
+        let jobs = Periodic {
+            phase,
+            deadline: deadline.map_or(jobs.deadline, |deadline| deadline.value),
+            end: end.value().unwrap_or(jobs.end),
+            ..jobs
+        };
+        return fits.then_some(Work::Entity(Workload::Periodic(jobs)));
+    }
+    if let Some(end) = end.right().filter(|end| end.value == JobEnd::Yield) {
+        let problem =
+            Problem::new("jobs with random work or phase do not yield at their end").at(end.at, "not with chance");
+        findings.add(problem.help("right would be end = \"silent\", or fixed work and phase"));
+        return None;
+    }
+    let deadline = deadline.map_or(period.value, |deadline| deadline.value);
+    let jobs = workloads::Periodic { period: period.value, work: work.value, phase, deadline };
+    fits.then_some(Work::Named(Named::Periodic(jobs)))
+}
+
+/// Whether work that is always the same, or never shorter, fits into `bound`.
+fn fits(work: Placed<Length>, what: &str, bound: Option<Placed<Nanos>>, findings: &mut Findings) -> bool {
+    let least = workloads::least(work.value);
+    let Some(bound) = bound.filter(|bound| least > bound.value) else { return true };
+    let message = format!("the work ({least}) is longer than the {what} ({})", bound.value);
+    let problem =
+        Problem::new(message).at(work.at, format!("longer than the {what}")).at(bound.at, format!("the {what}"));
+    findings.add(problem.help(format!("right would be at most {}: a job runs on one CPU at a time", bound.value)));
+    false
+}

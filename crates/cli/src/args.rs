@@ -103,9 +103,22 @@ pub(crate) struct Sim {
     /// Set a knob of the policy; see `tactus policies NAME`
     #[arg(long, value_name = "NAME=VALUE")]
     pub(crate) knob: Vec<String>,
-    /// The seed of the run
+    /// The policy of all guests, instead of their own
+    #[arg(long, value_name = "P", conflicts_with = "tasks")]
+    pub(crate) guest_policy: Option<String>,
+    /// Set a knob of the guests' policy
+    #[arg(long, value_name = "NAME=VALUE", requires = "guest_policy")]
+    pub(crate) guest_knob: Vec<String>,
+    /// The seed of the run, or the first of several
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
+    /// Run it with N seeds, one after the other: medians and 95 % intervals
+    #[arg(long, value_name = "N", conflicts_with_all = ["tasks", "trace", "svg", "gantt_from", "gantt_to"],
+        value_parser = clap::value_parser!(u16).range(1..=lab::statistics::RUNS_MAX as i64))]
+    pub(crate) seeds: Option<u16>,
+    /// On how many threads several seeds are run; as many as there are CPUs
+    #[arg(short = 'j', value_name = "N", requires = "seeds", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
     /// How long to run, instead of the scenario's length: 500ms, 10s, 5min
     #[arg(long = "for", value_name = "DURATION", conflicts_with = "tasks")]
     pub(crate) length: Option<String>,

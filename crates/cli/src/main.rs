@@ -13,6 +13,7 @@ mod progress;
 mod record;
 mod restore;
 mod run;
+mod seeds;
 mod sim;
 
 use args::{Cli, Command};

@@ -13,9 +13,18 @@ pub(crate) struct Progress {
 impl Progress {
     /// Of something that takes `length`, called `what`.
     pub(crate) fn new(what: String, length: Nanos) -> Progress {
+        Progress::drawn(what, length, "{msg:>24} [{bar:50}] {percent:>3} %")
+    }
+
+    /// The same, with a guess how much longer it takes.
+    pub(crate) fn with_time_left(what: String, length: Nanos) -> Progress {
+        Progress::drawn(what, length, "{msg:>24} [{bar:40}] {percent:>3} %, {eta} left")
+    }
+
+    fn drawn(what: String, length: Nanos, template: &str) -> Progress {
         // indicatif draws nothing where standard error is no terminal.
         let bar = ProgressBar::with_draw_target(Some(length.as_ns()), ProgressDrawTarget::stderr());
-        let style = ProgressStyle::with_template("{msg:>24} [{bar:50}] {percent:>3} %");
+        let style = ProgressStyle::with_template(template);
         bar.set_style(style.expect("the template is right").progress_chars("=> "));
         bar.set_message(what);
         Progress { bar }
@@ -24,6 +33,11 @@ impl Progress {
     /// So much of it has passed.
     pub(crate) fn passed(&self, passed: Nanos) {
         self.bar.set_position(passed.as_ns());
+    }
+
+    /// So much more of it has passed. May be said by several threads.
+    pub(crate) fn more(&self, passed: Nanos) {
+        self.bar.inc(passed.as_ns());
     }
 
     /// It is over; `said` is told where nobody saw the bar.

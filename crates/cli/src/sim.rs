@@ -3,10 +3,11 @@
 use crate::args::Sim;
 use crate::output::Draft;
 use crate::record::{Form, TraceFile, Watch, Window};
-use crate::{Failure, output, picture, usage};
+use crate::{Failure, output, picture, seeds, usage};
 use anyhow::{Context, anyhow};
 use lab::jobs::JobLog;
 use lab::knobs::KnobSetting;
+use lab::problem::Problems;
 use lab::report::{self, Report, Runs, Widths, short};
 use lab::scenario::Scenario;
 use lab::taskset::{self, Arrival};
@@ -19,13 +20,36 @@ use trace::{Header, Sink, Timeline};
 const ROWS_MOST: usize = 20;
 
 /// What is run, and under what.
-struct Plan {
-    scenario: Scenario,
-    choices: Vec<Choice>,
-    seed: u64,
+pub(crate) struct Plan {
+    pub(crate) scenario: Scenario,
+    pub(crate) choices: Vec<Choice>,
+    /// Of all guests, instead of their own.
+    guests: Option<Choice>,
+    pub(crate) seed: u64,
     /// What is drawn.
     window: Window,
-    width: u16,
+    pub(crate) width: u16,
+}
+
+impl Plan {
+    /// One run, under one of its choices.
+    pub(crate) fn run(&self, choice: &Choice, seed: u64, sinks: &mut [&mut dyn Sink]) -> Result<Report, Problems> {
+        lab::run(&self.scenario, choice.policy, &choice.knobs, seed, sinks)
+    }
+
+    /// `three VMs under edf: 1 CPU, 2s simulated`.
+    pub(crate) fn title(&self) -> String {
+        let names: Vec<&str> = self.choices.iter().map(|choice| choice.policy.name).collect();
+        let cpus = self.scenario.host.cpus;
+        format!(
+            "{} under {}{}: {cpus} CPU{}, {} simulated",
+            self.scenario.name,
+            names.join(", "),
+            self.guests.as_ref().map_or(String::new(), |guests| format!(", guests under {}", guests.policy.name)),
+            if cpus == 1 { "" } else { "s" },
+            short(self.scenario.length.as_ns()),
+        )
+    }
 }
 
 /// What came of one run.
@@ -39,6 +63,9 @@ struct Outcome {
 
 pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
     let plan = plan(args)?;
+    if let Some(seeds) = args.seeds {
+        return seeds::run(&plan, seeds, args);
+    }
     let mut picture = args.output.svg.as_deref().map(Draft::create).transpose()?;
     let mut outcomes = Vec::with_capacity(plan.choices.len());
     for choice in &plan.choices {
@@ -73,6 +100,9 @@ fn plan(args: &Sim) -> Result<Plan, Failure> {
         }
     }
     let settings = args.knob.iter().map(|text| text.parse()).collect::<Result<Vec<KnobSetting>, _>>()?;
+    let guest_settings = args.guest_knob.iter().map(|text| text.parse()).collect::<Result<Vec<KnobSetting>, _>>()?;
+    // A scenario's VMs have no guests that schedule for themselves yet.
+    let guests = lab::choose_for_guests(0, args.guest_policy.as_deref(), &guest_settings)?;
     let (scenario, choices) = match &args.tasks {
         Some(path) => {
             let tasks = taskset::read(path)?;
@@ -99,7 +129,7 @@ fn plan(args: &Sim) -> Result<Plan, Failure> {
     let seed = args.seed.or(scenario.seed).unwrap_or(0);
     let width = args.output.width.unwrap_or_else(output::width);
     let window = Window::asked(&scenario, &args.output, width)?;
-    Ok(Plan { scenario, choices, seed, window, width })
+    Ok(Plan { scenario, choices, guests, seed, window, width })
 }
 
 fn simulate(plan: &Plan, choice: &Choice, args: &Sim) -> Result<Outcome, Failure> {
@@ -115,7 +145,7 @@ fn simulate(plan: &Plan, choice: &Choice, args: &Sim) -> Result<Outcome, Failure
     sinks.extend(file.as_mut().map(|file| file as &mut dyn Sink));
     sinks.extend(auditor.as_mut().map(|auditor| auditor as &mut dyn Sink));
     sinks.extend(jobs.as_mut().map(|jobs| jobs as &mut dyn Sink));
-    let mut report = lab::run(&plan.scenario, choice.policy, &choice.knobs, plan.seed, &mut sinks)?;
+    let mut report = plan.run(choice, plan.seed, &mut sinks)?;
     report.jobs = jobs.map(JobLog::into_jobs);
     let trace = file.map(TraceFile::finish).transpose()?;
     let audit = auditor.map(|auditor| auditor.findings().iter().map(ToString::to_string).collect());
@@ -132,7 +162,7 @@ fn text(plan: &Plan, args: &Sim, outcomes: &[Outcome]) -> String {
     let mut text = output::heading(&title(plan)) + "\n\n";
     text += &match args.tasks {
         Some(_) => report::totals(&reports),
-        None => pictures(plan, outcomes) + &tables(plan, &reports),
+        None => pictures(plan, outcomes) + &tables(plan, &reports) + &report::guests(&reports, Widths(plan.width)),
     };
     for (file, what) in [(&args.output.trace, "the trace"), (&args.output.svg, "the picture")] {
         if let Some(file) = file {
@@ -171,16 +201,7 @@ fn tables(plan: &Plan, reports: &[Report]) -> String {
 
 /// `three VMs under edf: 1 CPU, 2s simulated, seed 0`.
 fn title(plan: &Plan) -> String {
-    let names: Vec<&str> = plan.choices.iter().map(|choice| choice.policy.name).collect();
-    let cpus = plan.scenario.host.cpus;
-    format!(
-        "{} under {}: {cpus} CPU{}, {} simulated, seed {}",
-        plan.scenario.name,
-        names.join(", "),
-        if cpus == 1 { "" } else { "s" },
-        short(plan.scenario.length.as_ns()),
-        plan.seed,
-    )
+    format!("{}, seed {}", plan.title(), plan.seed)
 }
 
 /// What one might want to do next.

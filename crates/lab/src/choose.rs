@@ -65,6 +65,25 @@ pub fn choose(scenario: &Scenario, names: &[String], settings: &[KnobSetting]) -
     Ok(choices)
 }
 
+/// The policy called `name` with `settings` for all of a scenario's `guests`, instead of their own; `None` where there is no name.
+///
+/// # Errors
+/// The policy or a knob of it does not exist, a value is one that a knob cannot have, or there are no guests.
+pub fn choose_for_guests(
+    guests: usize,
+    name: Option<&str>,
+    settings: &[KnobSetting],
+) -> Result<Option<Choice>, Problems> {
+    let Some(name) = name else { return Ok(None) };
+    let policy = policy(name.trim())?;
+    let knobs = apply_knobs(policy, settings)?;
+    if guests == 0 {
+        let problem = Problem::new("no VM of this scenario has a guest that schedules for itself");
+        return Err(problem.help("right would be such a VM, or no --guest-policy").into());
+    }
+    Ok(Some(Choice { policy, knobs }))
+}
+
 /// As [`choose`], for a task set: who enforces slices is told not to, because tasks run their jobs to the end.
 ///
 /// # Errors

@@ -15,6 +15,7 @@ pub mod input;
 pub mod jobs;
 pub mod knobs;
 pub mod live;
+pub mod parallel;
 pub mod problem;
 pub mod report;
 pub mod rtapp;
@@ -26,6 +27,6 @@ pub mod taskset;
 pub mod workloads;
 
 pub use audit::auditor;
-pub use choose::{Choice, Placement, choose, choose_for_tasks, policy};
+pub use choose::{Choice, Placement, choose, choose_for_guests, choose_for_tasks, policy};
 pub use duration::{length, moment};
 pub use run::{Grant, run};

@@ -10,7 +10,7 @@ use sim::program::{Length, Object, ObjectId, Step, TimerMode};
 use sim::{Application, Costs, Guest, Periodic, TaskSpec, Workload, World};
 use std::fmt::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use trace::{Event, MachineId, WorldSink};
+use trace::{Event, Header, MachineHeader, MachineId, WorldHeader, WorldSink, WorldTimelineBuilder};
 
 /// What a run of a world depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -95,12 +95,14 @@ fn run(options: WorldOptions) -> Result<WorldStats, String> {
     dice.below(2);
     let (mut auditor, mut hash) = (WorldAuditor::new(), Hash::default());
     let drawn = Drawn::draw(&mut dice);
+    let mut timeline = WorldTimelineBuilder::new(&drawn.header(options.seed));
     for machine in &drawn.machines {
         auditor.add(machine.cpus, Promises::NONE, machine.costs.kick);
     }
     let mut world = World::new(options.seed);
     world.watch_all(&mut auditor);
     world.watch_all(&mut hash);
+    world.watch_all(&mut timeline);
     drawn.build(&mut world, &mut dice);
     let end = Instant::ZERO + options.length;
     let mut guests: Vec<(MachineId, EntityId)> = Vec::new();
@@ -112,6 +114,7 @@ fn run(options: WorldOptions) -> Result<WorldStats, String> {
     world.finish(end).map_err(|stuck| stuck.to_string())?;
     let inputs = world.inputs();
     drop(world);
+    timeline.finish().map_err(|error| format!("no timeline can be made of it: {error}"))?;
     match auditor.findings().first() {
         None => Ok(WorldStats { inputs, events: hash.0.0 }),
         Some((machine, finding)) => {
@@ -186,6 +189,15 @@ impl Drawn {
             machines.push(Machine { policy: policy(dice, &cpus), cpus, costs, guest: Some((on, kind(dice))) });
         }
         Drawn { machines }
+    }
+
+    fn header(&self, seed: u64) -> WorldHeader {
+        let machine = |Machine { policy, cpus, guest, .. }: &Machine| MachineHeader {
+            name: String::new(),
+            header: Header { policy: policy.name.to_string(), cpus: cpus.cpus, seed },
+            host: guest.as_ref().map(|(host, _)| MachineId(*host)),
+        };
+        WorldHeader { machines: self.machines.iter().map(machine).collect() }
     }
 
     fn build(&self, world: &mut World<'_>, dice: &mut Dice) {

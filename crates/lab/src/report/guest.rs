@@ -10,9 +10,9 @@ use std::collections::BTreeMap;
 /// What a CPU of a guest lost.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct CpuLoss {
-    /// Times it froze: it lost its CPU without having halted.
+    /// Times it lost its CPU while a task was on it.
     pub freezes: u64,
-    /// Time for which it was frozen. Unit: nanoseconds.
+    /// Time for which it was frozen with a task on it. Unit: nanoseconds.
     pub stolen_ns: u64,
 }
 

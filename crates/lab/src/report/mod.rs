@@ -3,11 +3,13 @@
 mod compared;
 mod guest;
 mod short;
+mod summary;
 mod text;
 
 pub use compared::{Compared, ComparedEntity, compared, side_by_side};
 pub use guest::{CpuLoss, GuestReport, guests};
 pub use short::{percent, short};
+pub use summary::{GuestSummary, Summary, SummaryLine, medians};
 pub use text::{Widths, comparison, groups, table, totals};
 
 use crate::jobs::Job;
@@ -25,6 +27,17 @@ pub struct Runs<'a> {
     pub simulated: bool,
     /// One for each policy, in the order asked for.
     pub runs: &'a [Report],
+}
+
+/// Runs over several seeds, as `--json` prints them.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Sweep<'a> {
+    /// Whether time was simulated.
+    pub simulated: bool,
+    /// Of each policy, in the order asked for, one for each seed.
+    pub runs: &'a [Report],
+    /// One for each policy, in the order asked for.
+    pub medians: &'a [Summary],
 }
 
 /// One run: its conditions, what everybody asked for, and what they got.

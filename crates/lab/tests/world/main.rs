@@ -1,4 +1,18 @@
 //! Worlds of two levels: what a guest gets on a host that does not know it.
 
 mod bare_metal;
+mod common_objects;
+mod levels;
 mod town;
+
+use lab::fuzz::{WorldOptions, check_world};
+
+#[test]
+fn worlds_by_chance_keep_every_law() {
+    for seed in 0..60 {
+        let options = WorldOptions::draw(seed);
+        println!("{options}");
+        let stats = check_world(options).unwrap_or_else(|what| panic!("{what}"));
+        assert!(stats.inputs > 0, "something happens in seed {seed}");
+    }
+}

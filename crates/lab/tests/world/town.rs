@@ -3,7 +3,7 @@
 use sched::{CpuId, CpuSet, Descriptor, EntityId, Host, Instant, Nanos, Params};
 use sim::program::{Length, ObjectId, Step, TaskSpec};
 use sim::{Application, Costs, Guest, Workload, World};
-use trace::{Event, MachineId, Sink, WorldSink};
+use trace::{Event, MachineId, WorldSink};
 
 pub(crate) fn policy(name: &str) -> &'static Descriptor {
     policies::find(name).expect("there is such a policy")
@@ -89,17 +89,5 @@ impl Log {
     pub(crate) fn of(&self, machine: MachineId) -> Vec<(Instant, Event)> {
         let mine = self.events.iter().filter(|(of, ..)| *of == machine);
         mine.map(|(_, at, event)| (*at, event.clone())).collect()
-    }
-}
-
-/// All that happened on one machine.
-#[derive(Default)]
-pub(crate) struct Own {
-    pub(crate) events: Vec<(Instant, Event)>,
-}
-
-impl Sink for Own {
-    fn record(&mut self, at: Instant, event: &Event) {
-        self.events.push((at, event.clone()));
     }
 }

@@ -86,9 +86,9 @@ impl Measures {
 /// What became of one CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CpuMeasures {
-    /// Times it froze. Zero on a host.
+    /// Times it froze while a task was on it. Zero on a host. A CPU that idles and has halted is frozen too, but loses nothing.
     pub freezes: u64,
-    /// Time for which it was frozen: its host let somebody else run although it wanted to.
+    /// Time for which it was frozen with a task on it: its host let somebody else run.
     pub stolen: Nanos,
 }
 
@@ -103,7 +103,7 @@ struct Cpu {
 
 impl Cpu {
     fn thaw(&mut self, now: Instant) {
-        if let Some(since) = self.frozen.take() {
+        if let Some(since) = self.frozen.take().filter(|_| self.running.is_some()) {
             self.got.stolen += now.since(since);
         }
     }
@@ -225,7 +225,7 @@ impl Meter {
 
     fn freeze(&mut self, cpu: CpuId, now: Instant) {
         let there = self.cpu(cpu);
-        there.got.freezes += u64::from(there.frozen.is_none());
+        there.got.freezes += u64::from(there.frozen.is_none() && there.running.is_some());
         there.frozen.get_or_insert(now);
         if let Some(member) = self.on(cpu) {
             member.freeze(true, now);

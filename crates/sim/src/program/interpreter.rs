@@ -298,8 +298,8 @@ impl Host<'_> {
         }
         let spins = object.spins();
         self.tasks.object(id).waiters.push_back((entity, 0));
-        self.begin_wait(entity, id);
         self.check_cycle(entity, id);
+        self.begin_wait(entity, id);
         if spins { self.spin(cpu, entity, id) } else { self.rest(cpu) }
     }
 

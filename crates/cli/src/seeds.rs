@@ -1,0 +1,92 @@
+//! `tactus sim --seeds`: the same with many seeds, several at a time, and the medians.
+
+use crate::args::Sim;
+use crate::progress::Progress;
+use crate::sim::Plan;
+use crate::{Failure, output};
+use anyhow::anyhow;
+use lab::parallel::in_order;
+use lab::problem::Problems;
+use lab::report::{Report, Summary, Sweep, Widths, medians};
+use sched::{Instant, Nanos};
+use std::num::NonZero;
+use trace::{Event, Sink};
+
+/// How often a run says how far it is: so many times.
+const STEPS: u64 = 200;
+
+/// Tells, as a run goes on, how far it is.
+struct Follow<'p> {
+    progress: &'p Progress,
+    /// Up to where it has been told.
+    told: Instant,
+    step: Nanos,
+}
+
+impl Sink for Follow<'_> {
+    fn record(&mut self, at: Instant, _event: &Event) {
+        let passed = at.saturating_since(self.told);
+        if passed >= self.step {
+            self.progress.more(passed);
+            self.told = at;
+        }
+    }
+}
+
+/// A run, and what the auditor found in it, in words.
+struct Outcome {
+    report: Report,
+    broken: Vec<String>,
+}
+
+pub(crate) fn run(plan: &Plan, seeds: u16, args: &Sim) -> Result<(), Failure> {
+    let seeds: Vec<u64> = (0..u64::from(seeds)).map(|nth| plan.seed.wrapping_add(nth)).collect();
+    let threads =
+        args.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, NonZero::get), usize::from);
+    let runs = plan.choices.len() * seeds.len();
+    let length = plan.scenario.length;
+    let progress = Progress::with_time_left(format!("{runs} runs"), length.saturating_mul(runs as u64));
+    let outcomes = in_order(runs, threads, |nth| one(plan, nth, &seeds, args.audit, &progress))?;
+    progress.finish(&format!("simulated {runs} runs of {length}"));
+    let broken: Vec<String> = outcomes.iter().flat_map(|outcome| outcome.broken.iter().cloned()).collect();
+    let reports: Vec<Report> = outcomes.into_iter().map(|outcome| outcome.report).collect();
+    let summaries: Vec<Summary> = reports.chunks(seeds.len()).map(Summary::new).collect();
+    let text = if args.output.json {
+        output::json(&Sweep { simulated: true, runs: &reports, medians: &summaries })?
+    } else {
+        text(plan, &seeds, &summaries, args.audit && broken.is_empty())
+    };
+    output::print(&text)?;
+    if broken.is_empty() { Ok(()) } else { Err(anyhow!("{}", broken.join("\n")).into()) }
+}
+
+/// Run number `nth`: all seeds under the first policy, then under the next.
+fn one(plan: &Plan, nth: usize, seeds: &[u64], audit: bool, progress: &Progress) -> Result<Outcome, Problems> {
+    let (choice, seed) = (&plan.choices[nth / seeds.len()], seeds[nth % seeds.len()]);
+    let length = plan.scenario.length;
+    let step = Nanos::ns(length.as_ns().div_ceil(STEPS));
+    let mut follow = Follow { progress, told: Instant::ZERO, step };
+    let mut auditor = audit.then(|| lab::auditor(&plan.scenario, choice));
+    let mut sinks: Vec<&mut dyn Sink> = vec![&mut follow];
+    sinks.extend(auditor.as_mut().map(|auditor| auditor as &mut dyn Sink));
+    let report = plan.run(choice, seed, &mut sinks)?;
+    let told = follow.told;
+    progress.more((Instant::ZERO + length).saturating_since(told));
+    let findings = auditor.as_ref().map_or(&[][..], |auditor| auditor.findings());
+    let broken = findings.iter().map(|finding| format!("{} broke {finding} (seed {seed})", choice.policy.name));
+    Ok(Outcome { report, broken: broken.collect() })
+}
+
+fn text(plan: &Plan, seeds: &[u64], summaries: &[Summary], lawful: bool) -> String {
+    let named = match seeds {
+        [seed] => format!("seed {seed}"),
+        [first, .., last] => format!("seeds {first} to {last}"),
+        [] => unreachable!("there is at least one"),
+    };
+    let mut text = output::heading(&format!("{}, {named}", plan.title())) + "\n\n";
+    text += &medians(summaries, Widths(plan.width));
+    if lawful {
+        text += "\nThe auditor found no broken law.\n";
+    }
+    text + "\nNext: --json for every run.\n"
+}

@@ -93,7 +93,7 @@ fn guests_have_tables_of_their_own() {
     assert_eq!(both.matches("\nreader").count(), 1, "each task once, with a line for each policy:\n{both}");
     // On the host nothing is stolen, and a report without guests has neither table nor field.
     let alone = Report { guests: Vec::new(), ..report.clone() };
-    assert_eq!(guests(&[alone.clone()], Widths(120)), "");
+    assert_eq!(guests(std::slice::from_ref(&alone), Widths(120)), "");
     let json = |report: &Report| serde_json::to_value(report).expect("it can be written");
     assert!(json(&alone).get("guests").is_none());
     assert_eq!(json(&report)["guests"][0]["entities"][0]["stolen_ns"], 4_000_000);
@@ -135,7 +135,7 @@ fn guests_have_medians_of_their_own_over_many_runs() {
         all                 55.0%    1    500us    500us           0       500us          5ms            5ms    4ms    300us
 
         Medians of 9 runs, and where the median of all lies (96.1% sure).
-    "#]].assert_eq(&medians(&[summary.clone()], Widths(140)));
+    "#]].assert_eq(&medians(std::slice::from_ref(&summary), Widths(140)));
     let both = medians(&[summary.clone(), Summary { policy: "credit2".to_string(), ..summary }], Widths(100));
     assert!(both.lines().all(|line| line.chars().count() <= 100), "{both}");
     assert!(both.contains("under credit2 5.0% (2.0%–8.0%) of its vCPUs' time stolen"), "{both}");

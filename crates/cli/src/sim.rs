@@ -101,8 +101,6 @@ fn plan(args: &Sim) -> Result<Plan, Failure> {
     }
     let settings = args.knob.iter().map(|text| text.parse()).collect::<Result<Vec<KnobSetting>, _>>()?;
     let guest_settings = args.guest_knob.iter().map(|text| text.parse()).collect::<Result<Vec<KnobSetting>, _>>()?;
-    // A scenario's VMs have no guests that schedule for themselves yet.
-    let guests = lab::choose_for_guests(0, args.guest_policy.as_deref(), &guest_settings)?;
     let (scenario, choices) = match &args.tasks {
         Some(path) => {
             let tasks = taskset::read(path)?;
@@ -126,6 +124,7 @@ fn plan(args: &Sim) -> Result<Plan, Failure> {
             (scenario, choices)
         }
     };
+    let guests = lab::choose_for_guests(scenario.guests.len(), args.guest_policy.as_deref(), &guest_settings)?;
     let seed = args.seed.or(scenario.seed).unwrap_or(0);
     let width = args.output.width.unwrap_or_else(output::width);
     let window = Window::asked(&scenario, &args.output, width)?;

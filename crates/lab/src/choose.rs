@@ -143,3 +143,25 @@ pub fn choose_for_tasks(
     all.extend(settings.iter().cloned());
     choose(scenario, names, &all)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_policy_of_guests_needs_guests_and_the_knobs_it_has() {
+        let settings = |text: &str| vec![text.parse::<KnobSetting>().expect("it is a setting")];
+        assert!(choose_for_guests(0, None, &[]).expect("nothing is asked for").is_none());
+        let chosen =
+            choose_for_guests(2, Some("edf"), &settings("enforce=hard")).expect("it exists").expect("it was named");
+        assert_eq!((chosen.policy.name, chosen.knobs.get("enforce")), ("edf", 1));
+        for (guests, name, knob, right) in [
+            (0, "edf", "enforce=hard", "right would be such a VM"),
+            (1, "edff", "enforce=hard", "did you mean `edf`"),
+            (1, "edf", "enforc=hard", "did you mean `enforce`"),
+        ] {
+            let refused = choose_for_guests(guests, Some(name), &settings(knob)).expect_err("it is wrong").to_string();
+            assert!(refused.contains(right), "{refused}");
+        }
+    }
+}

@@ -60,10 +60,6 @@ fn settings(vm: &Table<'_, '_>, findings: &mut Findings) -> (Given<PolicyTable>,
             .read("shows_preempted", |value| form::switch("shows_preempted", value), findings)
             .value()
             .unwrap_or(default.shows_preempted),
-        idle_polls: table
-            .read("idle_polls", |value| form::switch("idle_polls", value), findings)
-            .value()
-            .unwrap_or(default.idle_polls),
         halt_polling: halt_polling(&table, findings).unwrap_or(default.halt_polling),
         pause_loop: table
             .read("pause_loop", |value| form::time_above_zero("pause_loop", value), findings)

@@ -14,8 +14,8 @@ mod record;
 mod restore;
 mod run;
 mod seeds;
+mod seen;
 mod sim;
-#[cfg_attr(not(test), expect(dead_code, reason = "scenarios with guests run in `lab` first; then this line goes"))]
 mod world;
 
 use args::{Cli, Command};

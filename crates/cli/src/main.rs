@@ -15,6 +15,8 @@ mod restore;
 mod run;
 mod seeds;
 mod sim;
+#[cfg_attr(not(test), expect(dead_code, reason = "scenarios with guests run in `lab` first; then this line goes"))]
+mod world;
 
 use args::{Cli, Command};
 use clap::{CommandFactory, Parser};

@@ -2,8 +2,11 @@
 
 use crate::knobs::{KnobSetting, KnobValue, apply_knobs};
 use crate::problem::{Problem, Problems, Wrong, quoted, right_instead};
-use crate::scenario::Scenario;
+use crate::scenario::{GuestSpec, Scenario};
 use sched::{Descriptor, Knobs, Unit};
+
+/// What guests schedule by of which nothing is said: Linux's since 6.6.
+const GUEST_POLICY: &str = "eevdf";
 
 /// A policy and its knobs.
 #[derive(Clone, Debug)]
@@ -63,6 +66,22 @@ pub fn choose(scenario: &Scenario, names: &[String], settings: &[KnobSetting]) -
         choices.push(Choice { policy, knobs: apply_knobs(policy, &all)? });
     }
     Ok(choices)
+}
+
+/// What a guest of a VM schedules by: `instead`, or what the scenario says, or what a Linux of today does.
+///
+/// # Errors
+/// The policy or a knob of it does not exist, or a value is one that a knob cannot have.
+pub(crate) fn of_guest(scenario: &Scenario, guest: &GuestSpec, instead: Option<&Choice>) -> Result<Choice, Problems> {
+    if let Some(choice) = instead {
+        return Ok(choice.clone());
+    }
+    let Some(chosen) = &guest.policy else {
+        let policy = policy(GUEST_POLICY)?;
+        return Ok(Choice { policy, knobs: policy.defaults() });
+    };
+    let policy = chosen.find(policies::ALL, scenario)?;
+    Ok(Choice { policy, knobs: apply_knobs(policy, &chosen.knobs)? })
 }
 
 /// The policy called `name` with `settings` for all of a scenario's `guests`, instead of their own; `None` where there is no name.

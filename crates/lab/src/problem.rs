@@ -11,6 +11,9 @@ use std::fmt;
 /// How many problems of one input are reported in full; the rest is counted.
 pub const PROBLEMS_SHOWN: usize = 10;
 
+/// How far to the right several places of a problem are shown. Beyond 65,535, miette panics.
+const COLUMNS_MAX: usize = 4_000;
+
 /// What separates, in the texts of `sched`, the reason from what would be right.
 const REMEDY: &str = "; right would be ";
 
@@ -100,7 +103,12 @@ impl Diagnostic for Problem {
         if self.places.is_empty() || self.source.name().is_empty() {
             return None;
         }
-        Some(Box::new(self.places.iter().enumerate().map(|(i, (span, label))| {
+        // Far to the right, only one place can be shown: a line that has several is shown from its beginning on.
+        let is_near = |&(span, _): &(Span, String)| {
+            self.source.position(self.source.underline(span).offset()).column <= COLUMNS_MAX
+        };
+        let shown = if self.places.iter().all(is_near) { self.places.len() } else { 1 };
+        Some(Box::new(self.places[..shown].iter().enumerate().map(|(i, (span, label))| {
             let (span, label) = (self.source.underline(*span), Some(label.clone()).filter(|label| !label.is_empty()));
             match i {
                 0 => LabeledSpan::new_primary_with_span(label, span),

@@ -98,13 +98,19 @@ impl<'a> Reader<'a> {
         Problem::new(message).at(self.here(), label).help(format!("right would be {right}"))
     }
 
+    /// Counts one more value.
+    fn count(&mut self) -> Result<(), Problem> {
+        self.values += 1;
+        match self.values {
+            0..=VALUES_MAX => Ok(()),
+            _ => Err(self.wrong("there are too many values in this file", &format!("at most {VALUES_MAX}"))),
+        }
+    }
+
     fn value(&mut self, depth: usize) -> Result<Placed<Json<'a>>, Problem> {
         const RIGHT: &str = "a text in quotes, a number, true, false, [ … ] or { … }";
         let at = self.here();
-        self.values += 1;
-        if self.values > VALUES_MAX {
-            return Err(self.wrong("there are too many values in this file", &format!("at most {VALUES_MAX}")));
-        }
+        self.count()?;
         if depth > DEPTH_MAX {
             return Err(self.wrong("this is nested too deep", &format!("at most {DEPTH_MAX} levels")));
         }
@@ -163,7 +169,7 @@ impl<'a> Reader<'a> {
                             self.value(depth + 1)?
                         }
                         Some(Token::Comma | Token::CloseBrace) => {
-                            self.values += 1;
+                            self.count()?;
                             Placed { value: Json::Absent, at: place }
                         }
                         None => return Err(unclosed("{", at)),

@@ -4,12 +4,16 @@ use super::event::Event;
 use super::file::Thread;
 use crate::problem::{Findings, Problem, quoted};
 use crate::source::Span;
+use std::collections::BTreeMap;
+
+/// The mutexes that a thread has, and where it took them.
+type Held<'f> = BTreeMap<&'f str, Span>;
 
 /// Follows `thread` through two rounds of everything that comes again, up to the first thing wrong.
 ///
 /// Says of each sync whether it has to take its mutex first.
 pub(super) fn check(thread: &mut Thread<'_>, findings: &mut Findings) {
-    let mut held: Vec<(&str, Span)> = Vec::new();
+    let mut held = Held::new();
     let twice = |rounds: Option<u64>| rounds.map_or(2, |rounds| rounds.min(2));
     for round in 0..twice(thread.rounds) {
         for phase in &mut thread.phases {
@@ -19,7 +23,7 @@ pub(super) fn check(thread: &mut Thread<'_>, findings: &mut Findings) {
                         && round == 0
                         && again == 0
                     {
-                        *locks = !held.iter().any(|(name, _)| name == mutex);
+                        *locks = !held.contains_key(mutex);
                     }
                     if let Err(problem) = follow(*event, *at, &mut held) {
                         findings.add(*problem);
@@ -32,38 +36,36 @@ pub(super) fn check(thread: &mut Thread<'_>, findings: &mut Findings) {
             }
         }
     }
-    if let (Some(&(name, at)), Some(_)) = (held.first(), thread.rounds) {
+    if let (Some((name, &at)), Some(_)) = (held.iter().min_by_key(|(_, at)| **at), thread.rounds) {
         let problem = Problem::new(format!("the mutex {} is never given back", quoted(name))).at(at, "taken here");
         findings.add(problem.help(format!("right would be \"unlock\" : \"{}\" before the thread ends", shown(name))));
     }
 }
 
 /// What `event` makes of those `held`.
-fn follow<'f>(event: Event<'f>, at: Span, held: &mut Vec<(&'f str, Span)>) -> Result<(), Box<Problem>> {
-    let place = |held: &[(&str, Span)], mutex: &str| held.iter().position(|(name, _)| *name == mutex);
-    let again = |held: &[(&str, Span)], mutex: &str| match place(held, mutex) {
+fn follow<'f>(event: Event<'f>, at: Span, held: &mut Held<'f>) -> Result<(), Box<Problem>> {
+    let again = |held: &Held<'_>, mutex: &str| match held.get(mutex) {
         None => Ok(()),
-        Some(first) => {
+        Some(&first) => {
             let problem = Problem::new(format!("the thread takes the mutex {} while it has it", quoted(mutex)));
-            let problem = problem.at(at, "waits for itself").at(held[first].1, "taken here");
+            let problem = problem.at(at, "waits for itself").at(first, "taken here");
             Err(Box::new(problem.help(format!("right would be \"unlock\" : \"{}\" in between", shown(mutex)))))
         }
     };
     match event {
         Event::Lock(mutex) => {
             again(held, mutex)?;
-            held.push((mutex, at));
+            held.insert(mutex, at);
         }
-        Event::Unlock(mutex) => match place(held, mutex) {
-            Some(found) => drop(held.remove(found)),
-            None => {
+        Event::Unlock(mutex) => {
+            if held.remove(mutex).is_none() {
                 let problem =
                     Problem::new(format!("the thread gives the mutex {} back without having it", quoted(mutex)));
                 let right = format!("right would be \"lock\" : \"{}\" before it", shown(mutex));
                 return Err(Box::new(problem.at(at, "not held").help(right)));
             }
-        },
-        Event::Wait { mutex, .. } if place(held, mutex).is_none() => {
+        }
+        Event::Wait { mutex, .. } if !held.contains_key(mutex) => {
             let problem = Problem::new(format!("the thread waits without having the mutex {}", quoted(mutex)));
             let right = format!("right would be \"lock\" : \"{}\" before it and \"unlock\" after it", shown(mutex));
             return Err(Box::new(problem.at(at, "not held").help(right)));

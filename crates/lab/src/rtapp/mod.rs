@@ -13,6 +13,7 @@ mod forks;
 mod json;
 mod locks;
 mod object;
+mod pace;
 mod program;
 mod waits;
 

@@ -11,7 +11,7 @@ use toml::de::DeValue;
 
 /// The keys of `guest`.
 pub(crate) const GUEST_KEYS: &[&str] =
-    &["policy", "spin", "steal", "shows_preempted", "halt_polling", "pause_loop", "spin_report"];
+    &["policy", "spin", "steal", "shows_preempted", "halt_polling", "pause_loop", "spin_report", "idle_polls"];
 /// The keys of `halt_polling`.
 pub(crate) const HALT_POLLING_KEYS: &[&str] = &["most", "grow_start", "grow", "shrink"];
 
@@ -66,6 +66,10 @@ fn settings(vm: &Table<'_, '_>, findings: &mut Findings) -> (Given<PolicyTable>,
             .value()
             .map(|window| PauseLoop { window }),
         spin_report: table.read("spin_report", |value| form::time_above_zero("spin_report", value), findings).value(),
+        idle_polls: table
+            .read("idle_polls", |value| form::switch("idle_polls", value), findings)
+            .value()
+            .unwrap_or(default.idle_polls),
     };
     (policy, guest)
 }

@@ -10,6 +10,7 @@ use super::work::Work;
 use super::{AppSpec, EntitySpec, Group, GuestSpec, SCENARIO_ENTITIES_MAX, Workload};
 use crate::problem::{Findings, Problem};
 use crate::source::{Placed, Span};
+use crate::workloads;
 use sched::{Host, Instant, Nanos};
 use std::collections::BTreeMap;
 
@@ -194,10 +195,11 @@ impl Checked {
             Made::Application { application, duration, place } => {
                 let ends = duration.map(|duration| arrival.saturating_add(duration));
                 let leaves = [leaves, ends].into_iter().flatten().min();
-                self.applications.push(AppSpec { name, group, arrival, leaves, application: *application, place });
+                let application = workloads::called(&name, &application);
+                self.applications.push(AppSpec { name, group, arrival, leaves, application, place });
                 return;
             }
-            Made::Entity(_) if guest.is_some() => Workload::Scripted,
+            Made::Entity(_) if guest.is_some() => Workload::Vcpu,
             Made::Entity(workload) => workload,
         };
         let (real, real_place) = real.map_or((None, Span::default()), |real| (Some(real.value), real.at));

@@ -133,7 +133,8 @@ pub struct AppSpec {
     pub arrival: Instant,
     /// When those of its tasks go that have not ended, after it came; `None`: never.
     pub leaves: Option<Instant>,
-    /// What its tasks do. The `group` of their parameters is the root's until the group has an id.
+    /// What its tasks do, each with the application's name before its own (`name/thread-0`) or, where there is one at the beginning, with
+    /// the application's name alone. The `group` of their parameters is the root's until the group has an id.
     pub application: Application,
     /// Where its workload is written.
     pub place: Span,
@@ -144,7 +145,7 @@ pub struct AppSpec {
 pub struct GuestSpec {
     /// The VM's name.
     pub name: String,
-    /// Its vCPUs, by their places in [`Scenario::entities`]; their workload is [`Workload::Scripted`].
+    /// Its vCPUs, by their places in [`Scenario::entities`]; their workload is [`Workload::Vcpu`].
     pub vcpus: Range<usize>,
     /// The guest's own policy, if the file names one.
     pub policy: Option<PolicyChoice>,

@@ -23,8 +23,10 @@ pub use periodic::{Periodic, Phase};
 pub use startup::Startup;
 
 use sched::{Nanos, Params};
-use sim::Application;
 use sim::program::Length;
+use sim::{Application, Step, TaskSpec};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// One of the workloads.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -76,6 +78,51 @@ impl Named {
             Named::Hackbench(it) => it.application(params),
             Named::Startup(it) => it.application(params),
             Named::ForkJoin(it) => it.application(params),
+        }
+    }
+}
+
+/// `application` as that of somebody called `name`: tasks are told apart by their names. One that is alone at the beginning has the
+/// name itself, all others have it before their own: `name/thread-1`.
+#[must_use]
+pub fn called(name: &str, application: &Application) -> Application {
+    let mut renamed = Renamed { name, known: BTreeMap::new() };
+    let is_alone = application.tasks.len() == 1;
+    let tasks = application.tasks.iter().map(|task| {
+        let task_renamed = renamed.task(task);
+        if is_alone { TaskSpec { name: name.to_string(), ..task_renamed } } else { task_renamed }
+    });
+    Application { tasks: tasks.collect(), objects: application.objects.clone() }
+}
+
+/// Tasks that have their new name. Whom several tasks fork stays one.
+struct Renamed<'n> {
+    name: &'n str,
+    known: BTreeMap<*const TaskSpec, Arc<TaskSpec>>,
+}
+
+impl Renamed<'_> {
+    fn task(&mut self, task: &TaskSpec) -> TaskSpec {
+        let steps = self.steps(&task.steps);
+        TaskSpec { name: format!("{}/{}", self.name, task.name), params: task.params, delay: task.delay, steps }
+    }
+
+    fn steps(&mut self, steps: &[Step]) -> Vec<Step> {
+        steps.iter().map(|step| self.step(step)).collect()
+    }
+
+    fn step(&mut self, step: &Step) -> Step {
+        match step {
+            Step::Repeat { times, body } => Step::Repeat { times: *times, body: self.steps(body) },
+            Step::Fork(child) => {
+                if let Some(known) = self.known.get(&Arc::as_ptr(child)) {
+                    return Step::Fork(Arc::clone(known));
+                }
+                let renamed = Arc::new(self.task(child));
+                self.known.insert(Arc::as_ptr(child), Arc::clone(&renamed));
+                Step::Fork(renamed)
+            }
+            other => other.clone(),
         }
     }
 }

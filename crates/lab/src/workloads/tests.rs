@@ -130,3 +130,21 @@ fn parts_make_up_the_whole() {
         assert_eq!((all.len(), sum), (count as usize, ns));
     }
 }
+
+#[test]
+fn tasks_have_the_name_of_their_application() {
+    let bench = Hackbench { groups: 1, fds: 1, ..Hackbench::default() }.application(Params::default());
+    let renamed = super::called("t", &bench);
+    let mut forked = Vec::new();
+    walk(&renamed.tasks[0].steps, 1, &mut |step, _| {
+        if let Step::Fork(child) = step {
+            forked.push(child.name.clone());
+        }
+    });
+    assert_eq!(renamed.tasks[0].name, "t");
+    assert_eq!(forked, ["t/group-0-receiver-0", "t/group-0-sender"]);
+    let threads =
+        super::called("t", &Cyclictest { threads: 2, ..Cyclictest::default() }.application(Params::default()));
+    let names: Vec<&str> = threads.tasks.iter().map(|task| task.name.as_str()).collect();
+    assert_eq!(names, ["t/thread-0", "t/thread-1"]);
+}

@@ -4,6 +4,7 @@
 use crate::rendered;
 use lab::input::FILE_BYTES_MAX;
 use lab::problem::Problems;
+use lab::rtapp::RtApp;
 use lab::scenario::Scenario;
 use lab::taskset;
 use rand_chacha::ChaCha8Rng;
@@ -15,6 +16,8 @@ const FILES: &[&str] = &[
     include_str!("../../../../scenarios/three-vms.toml"),
     include_str!("../../../../scenarios/demo.toml"),
     include_str!("../../../../scenarios/weights.toml"),
+    include_str!("../../../../scenarios/two-levels.toml"),
+    include_str!("../../../../scenarios/rt-app/every-event.json"),
     include_str!("../oracle/ts_A_n10_u3.0.csv"),
     include_str!("errors/workloads.txt"),
     include_str!("errors/placement.txt"),
@@ -56,6 +59,17 @@ const WORDS: &[&str] = &[
     "é",
     "\u{1b}[31m",
     "a.b.c",
+    "[[vm.task]]\n",
+    "guest = \"cfs\"\n",
+    "{ uniform = [\"1ms\", \"2ms\"] }",
+    "hackbench = { groups = 999999999 }",
+    "/*",
+    "\"loop\" : -1,",
+    "\"instance\" : 1000000000,",
+    "\"fork\" : \"parent\",",
+    "\"suspend\",",
+    "\"lock\" : \"m\",",
+    "NaN",
 ];
 
 fn below(rng: &mut ChaCha8Rng, n: usize) -> usize {
@@ -110,7 +124,11 @@ fn damaged_files_are_refused_or_mean_something_else() {
             damage(&mut rng, &mut bytes);
         }
         let begun = Instant::now();
-        let outcomes = [Scenario::from_bytes("x", bytes.clone()).err(), taskset::from_bytes("x", bytes.clone()).err()];
+        let outcomes = [
+            Scenario::from_bytes("x", bytes.clone()).err(),
+            taskset::from_bytes("x", bytes.clone()).err(),
+            RtApp::from_bytes("x", bytes.clone()).err(),
+        ];
         for outcome in outcomes {
             match outcome {
                 None => right += 1,
@@ -122,7 +140,7 @@ fn damaged_files_are_refused_or_mean_something_else() {
         }
         assert!(begun.elapsed() < Duration::from_secs(5), "seed {seed:#x}, round {round}: {:?}", begun.elapsed());
     }
-    assert!(right > 200 && wrong > 6_000, "the damage is of all kinds: {right} right, {wrong} wrong");
+    assert!(right > 200 && wrong > 12_000, "the damage is of all kinds: {right} right, {wrong} wrong");
 }
 
 /// A scenario of `lines` lines: VMs and nested groups, every name referred to.
@@ -209,6 +227,72 @@ fn what_grows_with_a_file_grows_in_proportion() {
 }
 
 #[test]
+fn what_grows_with_a_file_of_rt_app_grows_in_proportion() {
+    let n = 40_000;
+    let numbered = |piece: &dyn Fn(usize) -> String| (0..n).map(piece).collect::<String>();
+    let tasks = |text: String| format!("{{ \"tasks\" : {{ {text} }} }}");
+    let wrong: Vec<(&str, String)> = vec![
+        ("brackets", "[".repeat(2_000_000)),
+        ("braces", "{\"a\":".repeat(1_000_000)),
+        ("values", format!("[{}]", "1,".repeat(3_000_000))),
+        ("keys alone", tasks("\"a\",".repeat(1_500_000))),
+        ("digits", tasks(format!("\"t\" : {{ \"run\" : {} }}", "9".repeat(1_000_000)))),
+        ("a name", tasks(format!("\"{}\" : {{ \"run\" : 1 }}", "é".repeat(1_000_000)))),
+        ("comments", "/* */".repeat(1_000_000)),
+        ("an open comment", format!("{}/*", "/* */".repeat(500_000))),
+        ("an open text", format!("{{ \"{}", "a".repeat(4_000_000))),
+        ("quotes", "\"".repeat(1_000_001)),
+        ("unknown keys", tasks(format!("\"t\" : {{ {} }}", numbered(&|i| format!("\"key{i}\" : 1, "))))),
+        ("the same name", tasks("\"t\" : { \"run\" : 1 },".repeat(n))),
+        (
+            "a chain of forks",
+            tasks(numbered(&|i| format!("\"{i}\" : {{ \"loop\" : 1, \"run\" : 1, \"fork\" : \"{}\" }},", (i + 1) % n))),
+        ),
+        (
+            "a chain that goes nowhere",
+            tasks(numbered(&|i| format!("\"{i}\" : {{ \"suspend\", \"resume\" : \"{}\" }},", (i + 1) % n))),
+        ),
+        ("unknown forks", tasks(numbered(&|i| format!("\"{i}\" : {{ \"run\" : 1, \"fork\" : \"x{i}\" }},")))),
+        (
+            "timers",
+            tasks(format!(
+                "\"t\" : {{ {} }}",
+                numbered(&|i| format!("\"timer\" : {{ \"ref\" : \"unique{i}\", \"period\" : 1 }},"))
+            )),
+        ),
+        (
+            "locks",
+            tasks(format!(
+                "\"t\" : {{ \"loop\" : 1, \"run\" : 1, {} }}",
+                numbered(&|i| format!("\"lock\" : \"{i}\","))
+            )),
+        ),
+        ("no end", tasks(numbered(&|i| format!("\"{i}\" : {{ \"run\" : 1, \"sleep\" : 1 }},"))).replace("} }", "")),
+    ];
+    for (what, text) in wrong {
+        let begun = Instant::now();
+        let bytes = text.into_bytes();
+        check(&RtApp::from_bytes("x", bytes.clone()).expect_err(what), &bytes);
+        println!("{what}: {:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(5), "{what}: {:?}", begun.elapsed());
+    }
+    let begun = Instant::now();
+    let crowd = tasks(numbered(&|i| format!("\"{i}\" : {{ \"run\" : 1, \"barrier\" : \"all\" }},")));
+    assert_eq!(RtApp::from_bytes("x", crowd.into_bytes()).unwrap().threads, n);
+    assert!(begun.elapsed() < Duration::from_secs(5), "a crowd: {:?}", begun.elapsed());
+    // One that beats and a long chain of those that wake each other, told in the worst order.
+    let begun = Instant::now();
+    let chain = numbered(&|i| match i {
+        _ if i + 1 == n => format!("\"{i}\" : {{ \"sleep\" : 1, \"resume\" : \"{}\" }}", i - 1),
+        0 => "\"0\" : { \"suspend\" },".to_string(),
+        _ => format!("\"{i}\" : {{ \"suspend\", \"resume\" : \"{}\" }},", i - 1),
+    });
+    let app = RtApp::from_bytes("x", tasks(chain).into_bytes()).unwrap_or_else(|problems| panic!("{problems}"));
+    println!("a chain: {:?}", begun.elapsed());
+    assert!(app.application.tasks.len() == n && begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+#[test]
 fn too_large_a_file_is_not_read() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), vec![b'\n'; FILE_BYTES_MAX + 1]).unwrap();
@@ -224,4 +308,18 @@ fn what_is_no_text_is_refused_at_its_byte() {
     let bytes = b"name = \"x\"\ncpus = 1 # \xc3\xa9 \xff\xfe\n".to_vec();
     let said = Scenario::from_bytes("x", bytes).unwrap_err().to_string();
     assert_eq!(said, "x:2:14: the file is not UTF-8 text: byte 25 is 0xff; right would be a text file in UTF-8");
+}
+
+#[test]
+fn two_places_in_one_endless_line_are_no_trouble() {
+    for spaces in [10, 3_000, 70_000, 1_000_000] {
+        let between = " ".repeat(spaces);
+        let text = format!(
+            "name = \"x\"\ncpus = 1\nlength = \"1s\"\ntask = [{{ name = \"t\", workload = \"hog\" }}, {between}{{ name = \"t\", workload = \
+             \"hog\" }}]\n"
+        );
+        let said = rendered(&Scenario::from_bytes("x", text.into_bytes()).unwrap_err());
+        assert!(said.contains("the name `t` is taken") && said.contains("again"), "{spaces}: {said}");
+        assert_eq!(said.contains("first here"), spaces < 4_000, "{spaces}");
+    }
 }

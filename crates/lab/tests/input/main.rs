@@ -4,6 +4,7 @@ mod errors;
 mod examples;
 mod hostile;
 mod knobs;
+mod levels;
 mod rtapp;
 mod taskset;
 

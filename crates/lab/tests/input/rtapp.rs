@@ -215,6 +215,7 @@ fn waits_that_cannot_end_are_found_before_anything_runs() {
         "\"t\" : { \"run\" : 0, \"sleep\" : 0, \"timer\" : { \"ref\" : \"unique\", \"period\" : 0 } }",
         "\"a\" : { \"suspend\", \"resume\" : \"b\" },\n\"b\" : { \"resume\" : \"a\", \"suspend\" }",
         "\"a\" : { \"barrier\" : \"x\" },\n\"b\" : { \"barrier\" : \"x\" }",
+        "\"a\" : { \"instance\" : 2, \"resume\" : \"a\", \"suspend\" }",
         "\"t\" : { \"loop\" : 1, \"phases\" : { \"p\" : { \"loop\" : 9000000000, \"lock\" : \"m\", \"unlock\" : \"m\" } } }",
         "\"a\" : { \"run\" : 1, \"timer\" : { \"ref\" : \"tick\", \"period\" : 5 } },\n\
          \"b\" : { \"run\" : 1, \"timer\" : { \"ref\" : \"tick\", \"period\" : 5 } }",

@@ -5,6 +5,7 @@ mod common_objects;
 mod levels;
 mod measured;
 mod town;
+mod traces;
 
 use lab::fuzz::{WorldOptions, check_world};
 

@@ -34,7 +34,8 @@ pub(crate) struct Plan {
 impl Plan {
     /// One run, under one of its choices.
     pub(crate) fn run(&self, choice: &Choice, seed: u64, sinks: &mut [&mut dyn Sink]) -> Result<Report, Problems> {
-        lab::run(&self.scenario, choice.policy, &choice.knobs, seed, sinks)
+        let (policy, knobs, guests) = (choice.policy, &choice.knobs, self.guests.as_ref());
+        lab::Run { scenario: &self.scenario, policy, knobs, guests, seed }.play(sinks, &mut [])
     }
 
     /// `three VMs under edf: 1 CPU, 2s simulated`.

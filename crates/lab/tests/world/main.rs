@@ -3,6 +3,7 @@
 mod bare_metal;
 mod common_objects;
 mod levels;
+mod measured;
 mod town;
 mod traces;
 

@@ -14,7 +14,9 @@ mod record;
 mod restore;
 mod run;
 mod seeds;
+mod seen;
 mod sim;
+mod world;
 
 use args::{Cli, Command};
 use clap::{CommandFactory, Parser};

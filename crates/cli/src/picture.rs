@@ -9,8 +9,8 @@ use trace::svg::{Picture, side_by_side};
 /// The widest column of names in a drawing.
 const NAMES_MOST: usize = 24;
 /// How wide a picture is alone, and beside others, in pixels.
-const ALONE: u32 = 1_100;
-const BESIDE: u32 = 720;
+pub(crate) const ALONE: u32 = 1_100;
+pub(crate) const BESIDE: u32 = 720;
 
 /// How many cells a drawing of `scenario` has beside the names, if it is to be `width` characters wide.
 pub(crate) fn cells(scenario: &Scenario, width: u16) -> usize {

@@ -39,17 +39,15 @@ pub(crate) struct TraceFile {
 
 enum Writer {
     Text(TextWriter<File>),
-    Chrome(ChromeWriter<File>),
+    Chrome(Box<ChromeWriter<File>>),
 }
 
 impl TraceFile {
     pub(crate) fn create(path: &Path, header: &Header) -> Result<TraceFile, Failure> {
-        let form = Form::of(path)?;
-        let mut draft = Draft::create(path)?;
-        let file = draft.file().try_clone().context("cannot write the trace")?;
+        let (form, draft, file) = begin(path)?;
         let writer = match form {
             Form::Text => Writer::Text(TextWriter::new(file, header)),
-            Form::Chrome => Writer::Chrome(ChromeWriter::new(file, header)),
+            Form::Chrome => Writer::Chrome(Box::new(ChromeWriter::new(file, header))),
         };
         Ok(TraceFile { draft, writer })
     }
@@ -72,6 +70,14 @@ impl Sink for TraceFile {
             Writer::Chrome(writer) => writer.record(at, event),
         }
     }
+}
+
+/// Begins to write a trace to `path`, in the form that its name asks for.
+pub(crate) fn begin(path: &Path) -> Result<(Form, Draft, File), Failure> {
+    let form = Form::of(path)?;
+    let mut draft = Draft::create(path)?;
+    let file = draft.file().try_clone().context("cannot write the trace")?;
+    Ok((form, draft, file))
 }
 
 /// A stretch of time to draw.

@@ -2,7 +2,7 @@
 
 use crate::args::Sim;
 use crate::progress::Progress;
-use crate::sim::Plan;
+use crate::sim::{Plan, broken};
 use crate::{Failure, output};
 use anyhow::anyhow;
 use lab::parallel::in_order;
@@ -10,7 +10,7 @@ use lab::problem::Problems;
 use lab::report::{Report, Summary, Sweep, Widths, medians};
 use sched::{Instant, Nanos};
 use std::num::NonZero;
-use trace::{Event, Sink};
+use trace::{Event, Sink, WorldSink};
 
 /// How often a run says how far it is: so many times.
 const STEPS: u64 = 200;
@@ -66,13 +66,14 @@ fn one(plan: &Plan, nth: usize, seeds: &[u64], audit: bool, progress: &Progress)
     let length = plan.scenario.length;
     let step = Nanos::ns(length.as_ns().div_ceil(STEPS));
     let mut follow = Follow { progress, told: Instant::ZERO, step };
-    let mut auditor = audit.then(|| lab::auditor(&plan.scenario, choice));
-    let mut sinks: Vec<&mut dyn Sink> = vec![&mut follow];
-    sinks.extend(auditor.as_mut().map(|auditor| auditor as &mut dyn Sink));
-    let report = plan.run(choice, seed, &mut sinks)?;
+    let run = plan.run(choice, seed);
+    let mut auditor = audit.then(|| run.auditor()).transpose()?;
+    let mut watchers: Vec<&mut dyn WorldSink> = Vec::new();
+    watchers.extend(auditor.as_mut().map(|auditor| auditor as &mut dyn WorldSink));
+    let report = run.play(&mut [&mut follow], &mut watchers)?;
     let told = follow.told;
     progress.more((Instant::ZERO + length).saturating_since(told));
-    let findings = auditor.as_ref().map_or(&[][..], |auditor| auditor.findings());
+    let findings = auditor.as_ref().map(broken).unwrap_or_default();
     let broken = findings.iter().map(|finding| format!("{} broke {finding} (seed {seed})", choice.policy.name));
     Ok(Outcome { report, broken: broken.collect() })
 }

@@ -2,19 +2,20 @@
 
 use crate::args::Sim;
 use crate::output::Draft;
-use crate::record::{Form, TraceFile, Watch, Window};
-use crate::{Failure, output, picture, seeds, usage};
+use crate::record::{Form, Window};
+use crate::seen::{self, Seen, Watching, Writing};
+use crate::{Failure, output, seeds, usage};
 use anyhow::{Context, anyhow};
 use lab::jobs::JobLog;
 use lab::knobs::KnobSetting;
-use lab::problem::Problems;
 use lab::report::{self, Report, Runs, Widths, short};
 use lab::scenario::Scenario;
 use lab::taskset::{self, Arrival};
-use lab::{Choice, Placement};
+use lab::{Choice, Placement, Run};
 use sched::Nanos;
+use sim::auditor::{Finding, WorldAuditor};
 use std::io::Write;
-use trace::{Header, Sink, Timeline};
+use trace::{MachineId, Sink, WorldSink};
 
 /// How many entities a drawing shows.
 const ROWS_MOST: usize = 20;
@@ -33,8 +34,9 @@ pub(crate) struct Plan {
 
 impl Plan {
     /// One run, under one of its choices.
-    pub(crate) fn run(&self, choice: &Choice, seed: u64, sinks: &mut [&mut dyn Sink]) -> Result<Report, Problems> {
-        lab::run(&self.scenario, choice.policy, &choice.knobs, seed, sinks)
+    pub(crate) fn run<'p>(&'p self, choice: &'p Choice, seed: u64) -> Run<'p> {
+        let Choice { policy, knobs } = choice;
+        Run { scenario: &self.scenario, policy, knobs, guests: self.guests.as_ref(), seed }
     }
 
     /// `three VMs under edf: 1 CPU, 2s simulated`.
@@ -55,7 +57,7 @@ impl Plan {
 /// What came of one run.
 struct Outcome {
     report: Report,
-    timeline: Timeline,
+    seen: Seen,
     trace: Option<Draft>,
     /// The laws that were broken, in words; `None` if nobody judged.
     audit: Option<Vec<String>>,
@@ -72,8 +74,8 @@ pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
         outcomes.push(simulate(&plan, choice, args)?);
     }
     if let Some(picture) = &mut picture {
-        let timelines: Vec<&Timeline> = outcomes.iter().map(|outcome| &outcome.timeline).collect();
-        let svg = picture::svg(&plan.scenario.name, &timelines, plan.window, ROWS_MOST);
+        let seen: Vec<&Seen> = outcomes.iter().map(|outcome| &outcome.seen).collect();
+        let svg = seen::svg(&plan.scenario.name, &seen, plan.window, ROWS_MOST);
         picture.file().write_all(svg.as_bytes()).context("cannot write the picture")?;
     }
     let text = if args.output.json { json(&outcomes)? } else { text(&plan, args, &outcomes) };
@@ -101,8 +103,6 @@ fn plan(args: &Sim) -> Result<Plan, Failure> {
     }
     let settings = args.knob.iter().map(|text| text.parse()).collect::<Result<Vec<KnobSetting>, _>>()?;
     let guest_settings = args.guest_knob.iter().map(|text| text.parse()).collect::<Result<Vec<KnobSetting>, _>>()?;
-    // A scenario's VMs have no guests that schedule for themselves yet.
-    let guests = lab::choose_for_guests(0, args.guest_policy.as_deref(), &guest_settings)?;
     let (scenario, choices) = match &args.tasks {
         Some(path) => {
             let tasks = taskset::read(path)?;
@@ -126,6 +126,7 @@ fn plan(args: &Sim) -> Result<Plan, Failure> {
             (scenario, choices)
         }
     };
+    let guests = lab::choose_for_guests(scenario.guests.len(), args.guest_policy.as_deref(), &guest_settings)?;
     let seed = args.seed.or(scenario.seed).unwrap_or(0);
     let width = args.output.width.unwrap_or_else(output::width);
     let window = Window::asked(&scenario, &args.output, width)?;
@@ -133,23 +134,33 @@ fn plan(args: &Sim) -> Result<Plan, Failure> {
 }
 
 fn simulate(plan: &Plan, choice: &Choice, args: &Sim) -> Result<Outcome, Failure> {
-    let header = Header { policy: choice.policy.name.to_string(), cpus: plan.scenario.host.cpus, seed: plan.seed };
-    let mut watch = Watch::new(&header, plan.window);
-    let mut file = args.output.trace.as_deref().map(|path| TraceFile::create(path, &header)).transpose()?;
+    let run = plan.run(choice, plan.seed);
+    let header = run.header()?;
+    let mut watch = Watching::new(&header, plan.window);
+    let mut file = args.output.trace.as_deref().map(|path| Writing::create(path, &header)).transpose()?;
     let mut jobs = args.jobs.then(JobLog::default);
-    let mut auditor = args.audit.then(|| lab::auditor(&plan.scenario, choice));
-    let mut sinks: Vec<&mut dyn Sink> = Vec::new();
+    let mut auditor = args.audit.then(|| run.auditor()).transpose()?;
+    let mut watchers: Vec<&mut dyn WorldSink> = Vec::new();
     if !args.output.json || args.output.svg.is_some() {
-        sinks.push(&mut watch);
+        watchers.push(&mut watch);
     }
-    sinks.extend(file.as_mut().map(|file| file as &mut dyn Sink));
-    sinks.extend(auditor.as_mut().map(|auditor| auditor as &mut dyn Sink));
-    sinks.extend(jobs.as_mut().map(|jobs| jobs as &mut dyn Sink));
-    let mut report = plan.run(choice, plan.seed, &mut sinks)?;
+    watchers.extend(file.as_mut().map(|file| file as &mut dyn WorldSink));
+    watchers.extend(auditor.as_mut().map(|auditor| auditor as &mut dyn WorldSink));
+    let mut sinks: Vec<&mut dyn Sink> = jobs.as_mut().map(|jobs| jobs as &mut dyn Sink).into_iter().collect();
+    let mut report = run.play(&mut sinks, &mut watchers)?;
     report.jobs = jobs.map(JobLog::into_jobs);
-    let trace = file.map(TraceFile::finish).transpose()?;
-    let audit = auditor.map(|auditor| auditor.findings().iter().map(ToString::to_string).collect());
-    Ok(Outcome { report, timeline: watch.finish()?, trace, audit })
+    let trace = file.map(Writing::finish).transpose()?;
+    let audit = auditor.map(|auditor| broken(&auditor));
+    Ok(Outcome { report, seen: watch.finish()?, trace, audit })
+}
+
+/// What an auditor found, in words.
+pub(crate) fn broken(auditor: &WorldAuditor) -> Vec<String> {
+    let told = |(machine, finding): (Option<MachineId>, Finding)| match machine {
+        Some(machine) if machine != MachineId(0) => format!("{finding} (machine {machine})"),
+        _ => finding.to_string(),
+    };
+    auditor.findings().into_iter().map(told).collect()
 }
 
 fn json(outcomes: &[Outcome]) -> anyhow::Result<String> {
@@ -176,13 +187,12 @@ fn text(plan: &Plan, args: &Sim, outcomes: &[Outcome]) -> String {
 }
 
 fn pictures(plan: &Plan, outcomes: &[Outcome]) -> String {
-    let cells = picture::cells(&plan.scenario, plan.width);
     let mut text = String::new();
     for outcome in outcomes {
         if outcomes.len() > 1 {
             text += &format!("{}:\n", outcome.report.policy);
         }
-        text += &picture::gantt(&outcome.timeline, plan.window, cells, ROWS_MOST);
+        text += &seen::gantt(&outcome.seen, &plan.scenario, plan.window, plan.width, ROWS_MOST);
         text.push('\n');
     }
     text

@@ -1,20 +1,36 @@
-//! [`auditor`]: the judge of a scenario's run, told what its policy promises.
+//! [`Run::auditor`]: the judge of a scenario's run, told what its policy promises.
 
 use crate::choose::Choice;
+use crate::problem::Problems;
+use crate::run::Run;
 use crate::scenario::{EntitySpec, Group, Scenario, Workload};
-use sched::{CapBound, Class, Descriptor, Instant, Load, Nanos};
-use sim::Auditor;
-use sim::auditor::{LimitTolerance, Promises};
+use sched::{CapBound, Class, Descriptor, Host, Instant, Load, Nanos};
+use sim::auditor::{LimitTolerance, Promises, WorldAuditor};
 
-/// An independent judge of `scenario`'s run under `choice`: show it the run as a [`Sink`](trace::Sink), then ask for its
-/// findings.
-#[must_use]
-pub fn auditor(scenario: &Scenario, choice: &Choice) -> Auditor {
-    let late = scenario.costs.kick;
-    // A tick's and a switch's costs lengthen every turn of everybody.
-    let turn = scenario.costs.tick + scenario.costs.context_switch + scenario.costs.cache_refill + late;
-    let promises = promises(choice.policy, &load(scenario, choice), Delays { late, turn });
-    Auditor::new(scenario.host, promises)
+impl Run<'_> {
+    /// An independent judge of this run: show it the run as a [`WorldSink`](trace::WorldSink), then ask for its findings. Of guests,
+    /// only what holds however much CPU time their host gives them is judged.
+    ///
+    /// # Errors
+    /// A guest's policy does not exist, or a knob of it.
+    pub fn auditor(&self) -> Result<WorldAuditor, Problems> {
+        let costs = self.scenario.costs;
+        let choice = Choice { policy: self.policy, knobs: self.knobs.clone() };
+        let late = costs.kick;
+        let turn = costs.tick + costs.context_switch + costs.cache_refill + costs.exit + late;
+        let mut own = promises(choice.policy, &load(self.scenario, &choice), Delays { late, turn });
+        if !self.scenario.applications.is_empty() {
+            // Who is there at a time is up to them.
+            own.starvation = None;
+        }
+        let mut auditor = WorldAuditor::new();
+        for machine in self.header()?.machines {
+            let promised = if machine.host.is_none() { own } else { Promises::NONE };
+            let host = if machine.host.is_none() { self.scenario.host } else { Host::new(machine.header.cpus) };
+            auditor.add(host, promised, costs.kick);
+        }
+        Ok(auditor)
+    }
 }
 
 /// What is not the policy's fault.
@@ -75,7 +91,7 @@ fn load<'a>(scenario: &'a Scenario, choice: &'a Choice) -> Load<'a> {
         has_reservations: any(|entity| entity.params.reservation.is_some()),
         has_limits: scenario.groups.iter().any(limited),
         has_changes: any(|entity| entity.arrival > Instant::ZERO || entity.leaves.is_some()),
-        has_sleepers: any(|entity| entity.workload != Workload::Hog),
+        has_sleepers: any(|entity| entity.workload != Workload::Hog) || !scenario.applications.is_empty(),
         has_affinity: scenario.entities.iter().any(|it| !scenario.host.all().minus(&it.params.affinity).is_empty()),
         warp_most: scenario
             .entities

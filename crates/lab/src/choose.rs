@@ -2,8 +2,11 @@
 
 use crate::knobs::{KnobSetting, KnobValue, apply_knobs};
 use crate::problem::{Problem, Problems, Wrong, quoted, right_instead};
-use crate::scenario::Scenario;
+use crate::scenario::{GuestSpec, Scenario};
 use sched::{Descriptor, Knobs, Unit};
+
+/// What guests schedule by of which nothing is said: Linux's since 6.6.
+const GUEST_POLICY: &str = "eevdf";
 
 /// A policy and its knobs.
 #[derive(Clone, Debug)]
@@ -65,6 +68,22 @@ pub fn choose(scenario: &Scenario, names: &[String], settings: &[KnobSetting]) -
     Ok(choices)
 }
 
+/// What a guest of a VM schedules by: `instead`, or what the scenario says, or what a Linux of today does.
+///
+/// # Errors
+/// The policy or a knob of it does not exist, or a value is one that a knob cannot have.
+pub(crate) fn of_guest(scenario: &Scenario, guest: &GuestSpec, instead: Option<&Choice>) -> Result<Choice, Problems> {
+    if let Some(choice) = instead {
+        return Ok(choice.clone());
+    }
+    let Some(chosen) = &guest.policy else {
+        let policy = policy(GUEST_POLICY)?;
+        return Ok(Choice { policy, knobs: policy.defaults() });
+    };
+    let policy = chosen.find(policies::ALL, scenario)?;
+    Ok(Choice { policy, knobs: apply_knobs(policy, &chosen.knobs)? })
+}
+
 /// The policy called `name` with `settings` for all of a scenario's `guests`, instead of their own; `None` where there is no name.
 ///
 /// # Errors
@@ -123,4 +142,26 @@ pub fn choose_for_tasks(
     }
     all.extend(settings.iter().cloned());
     choose(scenario, names, &all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_policy_of_guests_needs_guests_and_the_knobs_it_has() {
+        let settings = |text: &str| vec![text.parse::<KnobSetting>().expect("it is a setting")];
+        assert!(choose_for_guests(0, None, &[]).expect("nothing is asked for").is_none());
+        let chosen =
+            choose_for_guests(2, Some("edf"), &settings("enforce=hard")).expect("it exists").expect("it was named");
+        assert_eq!((chosen.policy.name, chosen.knobs.get("enforce")), ("edf", 1));
+        for (guests, name, knob, right) in [
+            (0, "edf", "enforce=hard", "right would be such a VM"),
+            (1, "edff", "enforce=hard", "did you mean `edf`"),
+            (1, "edf", "enforc=hard", "did you mean `enforce`"),
+        ] {
+            let refused = choose_for_guests(guests, Some(name), &settings(knob)).expect_err("it is wrong").to_string();
+            assert!(refused.contains(right), "{refused}");
+        }
+    }
 }

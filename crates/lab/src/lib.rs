@@ -26,7 +26,6 @@ pub mod statistics;
 pub mod taskset;
 pub mod workloads;
 
-pub use audit::auditor;
 pub use choose::{Choice, Placement, choose, choose_for_guests, choose_for_tasks, policy};
 pub use duration::{length, moment};
-pub use run::{Grant, run};
+pub use run::{Grant, Run, run};

@@ -1,22 +1,34 @@
 //! [`run`]: a scenario under a policy, from the first arrival to a [`Report`].
 
-use crate::problem::{Problems, Wrong};
-use crate::report::Report;
-use crate::scenario::{EntitySpec, Scenario};
+use crate::choose::{Choice, of_guest};
+use crate::problem::{Problem, Problems, Wrong};
+use crate::report::{GuestReport, Report};
+use crate::scenario::{AppSpec, EntitySpec, Group, GuestSpec, Scenario};
 use crate::source::Span;
 use sched::{Descriptor, EntityId, GroupId, Instant, Knobs, Nanos, Params, Refused};
 use sim::meter::Meter;
-use trace::Sink;
+use sim::{Stuck, Workload, World};
+use trace::world::MachineHeader;
+use trace::{Header, MachineId, Sink, WorldHeader, WorldSink};
 
-/// Somebody comes or goes. At one moment, whoever goes makes room for whoever comes.
+/// The host of a scenario.
+const HOST: MachineId = MachineId(0);
+
+/// What happens at one moment, in this order: whoever goes makes room for whoever comes, and a guest boots once all its vCPUs are there.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Change {
     Leaves,
     Comes,
+    Boots,
 }
 
-/// What a policy says it promised an entity, when it came. By entity of the scenario; `None` if it promises nothing.
-type Grants = Vec<Option<Grant>>;
+/// Who, by its place in the scenario: on the host (`None`) or in a guest.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Who {
+    Entity(Option<usize>, usize),
+    Application(Option<usize>, usize),
+    Guest(usize),
+}
 
 /// A slice in every period, as a policy shows it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,12 +39,27 @@ pub struct Grant {
     pub period: Nanos,
 }
 
-/// Runs `scenario` under `policy` for its length, and shows everything that happens to `sinks`. `seed` is the run's
+/// One run of a scenario.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'r> {
+    /// What is run.
+    pub scenario: &'r Scenario,
+    /// Under what.
+    pub policy: &'static Descriptor,
+    /// Its knobs.
+    pub knobs: &'r Knobs,
+    /// What all guests schedule by, instead of what the scenario says.
+    pub guests: Option<&'r Choice>,
+    /// The run's name among its like, from which random lengths are drawn: equal seeds give equal runs.
+    pub seed: u64,
+}
+
+/// Runs `scenario` under `policy` for its length, and shows everything that happens on the host to `sinks`. `seed` is the run's
 /// name among its like: equal seeds give equal runs.
 ///
 /// # Errors
 /// The policy does not work with these knobs on this machine, or refuses what somebody asks for; where the scenario
-/// asks for it, as far as it came from a file.
+/// asks for it, as far as it came from a file. Or tasks wait for each other so that none can go on.
 pub fn run(
     scenario: &Scenario,
     policy: &'static Descriptor,
@@ -40,87 +67,287 @@ pub fn run(
     seed: u64,
     sinks: &mut [&mut dyn Sink],
 ) -> Result<Report, Problems> {
-    scenario.only_entities("a simulation of one level")?;
-    let mut meter = Meter::new();
-    let mut grants = vec![None; scenario.entities.len()];
-    play(scenario, policy, knobs, &mut meter, sinks, &mut grants)?;
-    Ok(Report::new(scenario, policy, knobs, seed, &meter, &grants))
+    Run { scenario, policy, knobs, guests: None, seed }.play(sinks, &mut [])
 }
 
-fn play(
-    scenario: &Scenario,
-    policy: &Descriptor,
-    knobs: &Knobs,
-    meter: &mut Meter,
-    sinks: &mut [&mut dyn Sink],
-    grants: &mut Grants,
-) -> Result<(), Problems> {
-    let host = sim::Host::new(policy, scenario.host, knobs, scenario.costs);
-    let mut host = host.map_err(|why| refused_policy(scenario, policy, &why))?;
-    host.watch(meter);
-    for sink in sinks.iter_mut() {
-        host.watch(&mut **sink);
+impl Run<'_> {
+    /// What is true of all of it, for a trace: the host, then the guests in the order in which they boot.
+    ///
+    /// # Errors
+    /// A guest's policy does not exist, or a knob of it.
+    pub fn header(&self) -> Result<WorldHeader, Problems> {
+        let machine = |name: &str, policy: &Descriptor, cpus, host| MachineHeader {
+            name: name.to_string(),
+            header: Header { policy: policy.name.to_string(), cpus, seed: self.seed },
+            host,
+        };
+        let mut machines = vec![machine("host", self.policy, self.scenario.host.cpus, None)];
+        for guest in boot_order(self.scenario) {
+            let guest = &self.scenario.guests[guest];
+            let choice = of_guest(self.scenario, guest, self.guests)?;
+            machines.push(machine(&guest.name, choice.policy, guest.vcpus.len(), Some(HOST)));
+        }
+        Ok(WorldHeader { machines })
     }
-    let groups = create_groups(scenario, &mut host)?;
-    let end = Instant::ZERO + scenario.length;
-    let mut ids: Vec<Option<EntityId>> = vec![None; scenario.entities.len()];
-    for (at, change, index) in changes(&scenario.entities, end) {
-        host.run_until(at);
-        let asking = &scenario.entities[index];
-        match change {
-            Change::Leaves => host.detach(ids[index].expect("nobody leaves before coming")),
-            Change::Comes => {
-                let group = asking.group.map_or(GroupId::ROOT, |group| groups[group]);
-                let params = Params { group, ..asking.params };
-                let attached = host.attach(&asking.name, params, asking.workload);
-                let id = attached.map_err(|why| scenario.refused(index, &why))?;
-                ids[index] = Some(id);
-                grants[index] = granted(&host, id);
+
+    /// Runs it, and shows everything that happens on the host to `sinks`, and on whatever machine to `watchers`.
+    ///
+    /// # Errors
+    /// As for [`run`].
+    pub fn play(&self, sinks: &mut [&mut dyn Sink], watchers: &mut [&mut dyn WorldSink]) -> Result<Report, Problems> {
+        let scenario = self.scenario;
+        let choices: Result<Vec<Choice>, Problems> =
+            scenario.guests.iter().map(|guest| of_guest(scenario, guest, self.guests)).collect();
+        let choices = choices?;
+        let mut meter = Meter::new();
+        let mut meters: Vec<Meter> = scenario.guests.iter().map(|_| Meter::new()).collect();
+        let mut grants = vec![None; scenario.entities.len()];
+        {
+            let mut stage = Stage::new(self, &choices, &mut meters)?;
+            stage.world.watch(HOST, &mut meter);
+            sinks.iter_mut().for_each(|sink| stage.world.watch(HOST, &mut **sink));
+            watchers.iter_mut().for_each(|sink| stage.world.watch_all(&mut **sink));
+            stage.play(&mut grants)?;
+        }
+        let mut report = Report::new(scenario, self.policy, self.knobs, self.seed, &meter, &grants);
+        let guests = scenario.guests.iter().zip(&choices).zip(&meters);
+        report.guests = guests
+            .map(|((guest, choice), meter)| {
+                let Choice { policy, knobs } = choice;
+                GuestReport::new(&guest.name, (policy, knobs), guest.vcpus.len(), scenario.length, meter)
+            })
+            .collect();
+        Ok(report)
+    }
+}
+
+/// A world, and who of the scenario is who in it.
+struct Stage<'s, 'w> {
+    run: &'s Run<'s>,
+    choices: &'s [Choice],
+    world: World<'w>,
+    host: Cast,
+    guests: Vec<Option<Cast>>,
+    meters: Vec<Option<&'w mut Meter>>,
+}
+
+/// Who is who on one machine.
+#[derive(Debug)]
+struct Cast {
+    machine: MachineId,
+    groups: Vec<GroupId>,
+    entities: Vec<Option<EntityId>>,
+    applications: Vec<Option<u32>>,
+}
+
+impl<'s, 'w> Stage<'s, 'w> {
+    fn new(run: &'s Run<'s>, choices: &'s [Choice], meters: &'w mut [Meter]) -> Result<Stage<'s, 'w>, Problems> {
+        let Run { scenario, policy, knobs, seed, .. } = *run;
+        let mut world = World::new(seed);
+        let machine = world.add_host("host", policy, scenario.host, knobs, scenario.costs);
+        let machine = machine.map_err(|why| refused_policy(scenario, policy, &why))?;
+        let host = Cast {
+            machine,
+            groups: Vec::new(),
+            entities: vec![None; scenario.entities.len()],
+            applications: vec![None; scenario.applications.len()],
+        };
+        let guests = scenario.guests.iter().map(|_| None).collect();
+        Ok(Stage { run, choices, world, host, guests, meters: meters.iter_mut().map(Some).collect() })
+    }
+
+    fn play(&mut self, grants: &mut [Option<Grant>]) -> Result<(), Problems> {
+        let scenario = self.run.scenario;
+        self.host.groups = create_groups(scenario, &scenario.groups, &mut self.world, HOST)?;
+        let end = Instant::ZERO + scenario.length;
+        for (at, change, who) in changes(scenario, end) {
+            self.world.run_until(at).map_err(|stuck| self.stuck(&stuck))?;
+            match (change, who) {
+                (_, Who::Guest(guest)) => self.boot(guest)?,
+                (Change::Leaves, who) => self.leave(who),
+                (_, who) => self.come(who, grants)?,
             }
         }
+        self.world.finish(end).map_err(|stuck| self.stuck(&stuck))
     }
-    host.finish(end);
-    Ok(())
+
+    fn cast(&mut self, guest: Option<usize>) -> &mut Cast {
+        match guest {
+            None => &mut self.host,
+            Some(guest) => self.guests[guest].as_mut().expect("nobody comes before its guest boots"),
+        }
+    }
+
+    fn boot(&mut self, guest: usize) -> Result<(), Problems> {
+        let scenario = self.run.scenario;
+        let spec = &scenario.guests[guest];
+        let Choice { policy, knobs } = &self.choices[guest];
+        let vcpus: Vec<EntityId> =
+            self.host.entities[spec.vcpus.clone()].iter().map(|id| id.expect("its vCPUs have come")).collect();
+        let cpus = sched::Host::new(vcpus.len());
+        let built = self.world.add_guest(HOST, &spec.name, &vcpus, policy, cpus, knobs, spec.guest, scenario.costs);
+        let machine = built.map_err(|why| {
+            Problems::from(Wrong::from(&why).said_of(&spec.name).anywhere(placed(spec.place)).within(&scenario.source))
+        })?;
+        if let Some(meter) = self.meters[guest].take() {
+            self.world.watch(machine, meter);
+        }
+        let groups = create_groups(scenario, &spec.groups, &mut self.world, machine)?;
+        let (entities, applications) = (vec![None; spec.entities.len()], vec![None; spec.applications.len()]);
+        self.guests[guest] = Some(Cast { machine, groups, entities, applications });
+        Ok(())
+    }
+
+    fn come(&mut self, who: Who, grants: &mut [Option<Grant>]) -> Result<(), Problems> {
+        let scenario = self.run.scenario;
+        match who {
+            Who::Entity(of, index) => {
+                let asking = &entities(scenario, of)[index];
+                let Cast { machine, ref groups, .. } = *self.cast(of);
+                let group = asking.group.map_or(GroupId::ROOT, |group| groups[group]);
+                let params = Params { group, ..asking.params };
+                let is_vcpu = of.is_none() && scenario.guests.iter().any(|guest| guest.vcpus.contains(&index));
+                let workload = if is_vcpu { Workload::Vcpu } else { asking.workload };
+                let attached = self.world.attach(machine, &asking.name, params, workload);
+                let id = attached.map_err(|why| refused(scenario, &asking.name, asking.place, &why))?;
+                self.cast(of).entities[index] = Some(id);
+                if of.is_none() {
+                    grants[index] = granted(&self.world, id);
+                }
+            }
+            Who::Application(of, index) => {
+                let spec = &applications(scenario, of)[index];
+                let Cast { machine, ref groups, .. } = *self.cast(of);
+                let group = spec.group.map_or(GroupId::ROOT, |group| groups[group]);
+                let started = self.world.start(machine, &spec.application, group);
+                let (id, _) = started.map_err(|why| refused(scenario, &spec.name, spec.place, &why))?;
+                self.cast(of).applications[index] = Some(id);
+            }
+            Who::Guest(_) => unreachable!("guests boot"),
+        }
+        Ok(())
+    }
+
+    fn leave(&mut self, who: Who) {
+        match who {
+            Who::Entity(of, index) => {
+                let cast = self.cast(of);
+                let (machine, id) = (cast.machine, cast.entities[index].expect("nobody leaves before coming"));
+                self.world.detach(machine, id);
+            }
+            Who::Application(of, index) => {
+                let cast = self.cast(of);
+                let (machine, id) = (cast.machine, cast.applications[index].expect("nobody leaves before coming"));
+                self.world.stop(machine, id);
+            }
+            Who::Guest(_) => unreachable!("guests stay"),
+        }
+    }
+
+    /// The run cannot go on. Where one application alone can be meant, its place is shown.
+    fn stuck(&self, stuck: &Stuck) -> Problems {
+        let scenario = self.run.scenario;
+        let mut all = scenario.applications.iter().chain(scenario.guests.iter().flat_map(|guest| &guest.applications));
+        let only = all.next().filter(|_| all.next().is_none()).and_then(|application| placed(application.place));
+        let mut lines = vec![format!("right would be {}", stuck.right)];
+        lines.extend(stuck.waits());
+        let problem =
+            Problem::new(format!("at {} on {}: {}", stuck.at, stuck.machine, stuck.why)).help(lines.join("\n"));
+        match only {
+            Some(place) => problem.at(place, "of this").within(&scenario.source).into(),
+            None => problem.into(),
+        }
+    }
 }
 
-fn granted(host: &sim::Host<'_>, entity: EntityId) -> Option<Grant> {
-    let shown = |name| Some(Nanos::ns(u64::try_from(host.machine().inspect(entity, name)?).ok()?));
+fn placed(place: Span) -> Option<Span> {
+    (place != Span::default()).then_some(place)
+}
+
+fn entities(scenario: &Scenario, guest: Option<usize>) -> &[EntitySpec] {
+    guest.map_or(&scenario.entities, |guest| &scenario.guests[guest].entities)
+}
+
+fn applications(scenario: &Scenario, guest: Option<usize>) -> &[AppSpec] {
+    guest.map_or(&scenario.applications, |guest| &scenario.guests[guest].applications)
+}
+
+fn refused(scenario: &Scenario, name: &str, place: Span, why: &Refused) -> Problems {
+    Wrong::from(why).said_of(name).anywhere(placed(place)).within(&scenario.source).into()
+}
+
+fn granted(world: &World<'_>, entity: EntityId) -> Option<Grant> {
+    let machine = world.machine(HOST).machine();
+    let shown = |name| Some(Nanos::ns(u64::try_from(machine.inspect(entity, name)?).ok()?));
     let grant = Grant { slice: shown("slice")?, period: shown("period")? };
     (!grant.period.is_zero()).then_some(grant)
 }
 
-fn create_groups(scenario: &Scenario, host: &mut sim::Host<'_>) -> Result<Vec<GroupId>, Problems> {
-    let mut ids: Vec<GroupId> = Vec::with_capacity(scenario.groups.len());
-    for group in &scenario.groups {
+fn create_groups(
+    scenario: &Scenario,
+    groups: &[Group],
+    world: &mut World<'_>,
+    machine: MachineId,
+) -> Result<Vec<GroupId>, Problems> {
+    let mut ids: Vec<GroupId> = Vec::with_capacity(groups.len());
+    for group in groups {
         let parent = group.parent.map_or(GroupId::ROOT, |parent| ids[parent]);
-        let id = host.create_group(&group.name, group.params, parent).map_err(|why| {
-            let place = (group.place != Span::default()).then_some(group.place);
-            Wrong::from(&why).said_of(&group.name).anywhere(place).within(&scenario.source)
-        })?;
-        ids.push(id);
+        let created = world.create_group(machine, &group.name, group.params, parent);
+        ids.push(created.map_err(|why| refused(scenario, &group.name, group.place, &why))?);
     }
     Ok(ids)
 }
 
-/// Who comes and goes before `end`, in the order in which it happens.
-fn changes(entities: &[EntitySpec], end: Instant) -> Vec<(Instant, Change, usize)> {
-    let mut changes = Vec::with_capacity(entities.len());
-    for (index, entity) in entities.iter().enumerate() {
-        if entity.arrival < end {
-            changes.push((entity.arrival, Change::Comes, index));
+/// When a guest boots: with the last of its vCPUs.
+fn boots(scenario: &Scenario, guest: &GuestSpec) -> Instant {
+    let vcpus = scenario.entities[guest.vcpus.clone()].iter();
+    vcpus.map(|vcpu| vcpu.arrival).max().unwrap_or(Instant::ZERO)
+}
+
+/// The guests in the order in which they boot.
+fn boot_order(scenario: &Scenario) -> Vec<usize> {
+    let end = Instant::ZERO + scenario.length;
+    let mut order: Vec<(Instant, usize)> =
+        scenario.guests.iter().enumerate().map(|(index, guest)| (boots(scenario, guest), index)).collect();
+    order.retain(|(at, _)| *at < end);
+    order.sort_unstable();
+    order.into_iter().map(|(_, index)| index).collect()
+}
+
+/// Who comes and goes before the end, in the order in which it happens.
+fn changes(scenario: &Scenario, end: Instant) -> Vec<(Instant, Change, Who)> {
+    let mut changes = Vec::new();
+    let mut add = |arrival: Instant, leaves: Option<Instant>, comes: Change, who: Who| {
+        if arrival < end {
+            changes.push((arrival, comes, who));
         }
-        if let Some(leaves) = entity.leaves.filter(|&leaves| leaves < end) {
-            changes.push((leaves, Change::Leaves, index));
+        if let Some(leaves) = leaves.filter(|&leaves| leaves < end) {
+            changes.push((leaves, Change::Leaves, who));
+        }
+    };
+    for of in std::iter::once(None).chain((0..scenario.guests.len()).map(Some)) {
+        // In a guest, whoever comes as it boots comes after that.
+        let comes = if of.is_none() { Change::Comes } else { Change::Boots };
+        for (index, entity) in entities(scenario, of).iter().enumerate() {
+            add(entity.arrival, entity.leaves, comes, Who::Entity(of, index));
+        }
+        for (index, application) in applications(scenario, of).iter().enumerate() {
+            add(application.arrival, application.leaves, comes, Who::Application(of, index));
         }
     }
-    changes.sort_unstable();
+    for (index, guest) in scenario.guests.iter().enumerate() {
+        add(boots(scenario, guest), None, Change::Boots, Who::Guest(index));
+    }
+    // Guests first among those of one moment that come after all of the host.
+    let guests_first = |who: &Who| (!matches!(who, Who::Guest(_)), *who);
+    changes.sort_unstable_by_key(|(at, change, who)| (*at, *change, guests_first(who)));
     changes
 }
 
 /// The policy cannot be had like this on this machine.
 fn refused_policy(scenario: &Scenario, policy: &Descriptor, why: &Refused) -> Problems {
     let chosen = scenario.policy.as_ref().filter(|chosen| chosen.name == policy.name);
-    let place = chosen.map(|chosen| chosen.place).filter(|&place| place != Span::default());
+    let place = chosen.and_then(|chosen| placed(chosen.place));
     let problem = Wrong::from(why).said_of(policy.name).anywhere(place);
     if place.is_some() { problem.within(&scenario.source).into() } else { problem.into() }
 }

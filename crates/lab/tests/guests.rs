@@ -1,8 +1,9 @@
 //! What is reported of guests, from what a meter saw of their events.
 
 use expect_test::expect;
-use lab::report::{GuestReport, Report, Widths, guests};
+use lab::report::{GuestReport, Report, Summary, Widths, guests, medians};
 use lab::scenario::Scenario;
+use lab::statistics::Spread;
 use sched::{CpuId, EntityId, GroupId, GroupParams, Instant, Nanos, Params, Wake};
 use sim::Meter;
 use trace::{Event, Sink};
@@ -92,8 +93,51 @@ fn guests_have_tables_of_their_own() {
     assert_eq!(both.matches("\nreader").count(), 1, "each task once, with a line for each policy:\n{both}");
     // On the host nothing is stolen, and a report without guests has neither table nor field.
     let alone = Report { guests: Vec::new(), ..report.clone() };
-    assert_eq!(guests(&[alone.clone()], Widths(120)), "");
+    assert_eq!(guests(std::slice::from_ref(&alone), Widths(120)), "");
     let json = |report: &Report| serde_json::to_value(report).expect("it can be written");
     assert!(json(&alone).get("guests").is_none());
     assert_eq!(json(&report)["guests"][0]["entities"][0]["stolen_ns"], 4_000_000);
+}
+
+#[test]
+fn guests_have_medians_of_their_own_over_many_runs() {
+    let runs: Vec<Report> = (0..9_u64)
+        .map(|seed| {
+            let mut report = Report { seed, ..report() };
+            let guest = &mut report.guests[0];
+            guest.stolen_ppm = [1, 9, 3, 5, 2, 8, 4, 7, 6][usize::try_from(seed).expect("it is small")] * 10_000;
+            guest.entities[0].got.response_p99_ns += seed * 1_000_000;
+            if seed > 4 {
+                guest.entities.truncate(1);
+            }
+            report
+        })
+        .collect();
+    let summary = Summary::new(&runs);
+    assert_eq!((summary.seeds.len(), summary.confidence_ppm), (9, 960_937));
+    let guest = &summary.guests[0];
+    assert_eq!(guest.stolen_ppm, Spread { median: 50_000, low: 20_000, high: 80_000 });
+    let [reader, spinner] = guest.entities.as_slice() else { panic!("two were there") };
+    let right = Spread { median: 9_000_000, low: 6_000_000, high: 12_000_000 };
+    assert_eq!((reader.runs, reader.got["response_p99_ns"]), (9, right));
+    assert_eq!((spinner.runs, spinner.got["spun_ns"].median), (5, 300_000));
+    expect![[r#"
+              asked         got wait p99 wait max
+        web/0 weight 256 100.0%        0        0
+        web/1 weight 256   0.0%     10ms     10ms
+        all              100.0%     10ms     10ms
+
+        In web (cfs):
+        5.0% (2.0%–8.0%) of its vCPUs' time stolen
+                asked         got late wait p99 wait max wake-up p50 wake-up p99 response p50   response p99 stolen spinning
+        reader  weight 256  10.0%    1    500us    500us       500us       500us          5ms 9ms (6ms–12ms)    4ms        0
+        spinner weight 256 100.0%    0        0        0           0           0            0              0      0    300us
+        all                 55.0%    1    500us    500us           0       500us          5ms            5ms    4ms    300us
+
+        Medians of 9 runs, and where the median of all lies (96.1% sure).
+    "#]].assert_eq(&medians(std::slice::from_ref(&summary), Widths(140)));
+    let both = medians(&[summary.clone(), Summary { policy: "credit2".to_string(), ..summary }], Widths(100));
+    assert!(both.lines().all(|line| line.chars().count() <= 100), "{both}");
+    assert!(both.contains("under credit2 5.0% (2.0%–8.0%) of its vCPUs' time stolen"), "{both}");
+    assert!(both.contains(" more columns need a larger --width"), "{both}");
 }

@@ -192,11 +192,11 @@ impl<'a> Host<'a> {
         Ok(entity)
     }
 
-    /// Starts the tasks of an application, all in `group`.
+    /// Starts the tasks of an application, all in `group`; gives back its number, and its tasks.
     ///
     /// # Errors
     /// The policy refuses one of them; those before it are there.
-    pub fn start(&mut self, application: &Application, group: GroupId) -> Result<Vec<EntityId>, Refused> {
+    pub fn start(&mut self, application: &Application, group: GroupId) -> Result<(u32, Vec<EntityId>), Refused> {
         let tasks = &mut self.tasks;
         let base = u32::try_from(tasks.objects.len()).expect("a machine has fewer than 2^32 objects");
         tasks.share(&application.objects);
@@ -208,7 +208,19 @@ impl<'a> Host<'a> {
             let params = Params { group, ..task.params };
             all.push(self.begin_task(&task.name, params, code, task.delay, crowd, None)?);
         }
-        Ok(all)
+        Ok((crowd, all))
+    }
+
+    /// Ends those tasks of an application that have not ended yet, with all that they have forked, whatever they hold.
+    pub fn stop(&mut self, application: u32) {
+        self.tasks.applications[application as usize].is_over = true;
+        let mine = |entity: &Option<Task>| {
+            let task = entity.as_ref()?;
+            let standing = self.tasks.standings.get(task.id.index())?.as_ref()?;
+            (standing.application == application).then_some(task.id)
+        };
+        let all: Vec<EntityId> = self.floor.tasks.iter().filter_map(mine).collect();
+        all.into_iter().for_each(|task| self.dismiss(task));
     }
 
     /// Random lengths are drawn from `seed` on.

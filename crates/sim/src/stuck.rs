@@ -33,19 +33,30 @@ pub struct Stuck {
     pub more: usize,
 }
 
+impl fmt::Display for Waiter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Waiter { task, waits_for, held_by, since } = self;
+        write!(f, "{task} waits for {waits_for} since {since}")?;
+        held_by.as_ref().map_or(Ok(()), |owner| write!(f, ", which {owner} holds"))
+    }
+}
+
+impl Stuck {
+    /// Who waits for whom, a line each.
+    #[must_use]
+    pub fn waits(&self) -> Vec<String> {
+        let mut lines: Vec<String> = self.waiters.iter().map(ToString::to_string).collect();
+        if self.more > 0 {
+            lines.push(format!("… and {} more", self.more));
+        }
+        lines
+    }
+}
+
 impl fmt::Display for Stuck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "at {} on {}: {}; right would be {}", self.at, self.machine, self.why, self.right)?;
-        for Waiter { task, waits_for, held_by, since } in &self.waiters {
-            write!(f, "\n  {task} waits for {waits_for} since {since}")?;
-            if let Some(owner) = held_by {
-                write!(f, ", which {owner} holds")?;
-            }
-        }
-        if self.more > 0 {
-            write!(f, "\n  … and {} more", self.more)?;
-        }
-        Ok(())
+        self.waits().iter().try_for_each(|line| write!(f, "\n  {line}"))
     }
 }
 

@@ -7,6 +7,7 @@ mod output;
 mod parts;
 mod restore;
 mod run;
+mod seeds;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

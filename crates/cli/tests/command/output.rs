@@ -182,7 +182,10 @@ fn a_simulation_takes_a_process_for_its_workload() {
 #[test]
 fn completions_are_scripts() {
     for (shell, part) in [("bash", "complete -F"), ("zsh", "#compdef tactus"), ("fish", "complete -c tactus")] {
-        assert!(tactus(&["completions", shell]).contains(part), "{shell}");
+        let script = tactus(&["completions", shell]);
+        for part in [part, "costs", "seeds", "guest-policy"] {
+            assert!(script.contains(part), "{shell}: {part}");
+        }
     }
 }
 

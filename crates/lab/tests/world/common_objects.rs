@@ -122,7 +122,7 @@ fn contended(kind: Guest) -> (Nanos, usize) {
     let round =
         vec![Step::JobBegins { deadline: None }, us(20), Step::Lock(FIRST), us(20), Step::Unlock(FIRST), Step::JobEnds];
     let workers = (0..4).map(|n| task(&format!("w{n}"), vec![forever(round.clone())])).collect();
-    let tasks =
+    let (_, tasks) =
         world.start(vm, &application(&[("lock", Object::Spin)], workers), GroupId::ROOT).expect("there is room");
     world.finish(at(2000)).expect("the lock goes round");
     let spun = tasks.iter().map(|&task| world.machine(vm).spun(task)).sum();

@@ -4,6 +4,7 @@ mod bare_metal;
 mod common_objects;
 mod levels;
 mod town;
+mod traces;
 
 use lab::fuzz::{WorldOptions, check_world};
 

@@ -30,6 +30,8 @@ pub(crate) struct Crowd {
     pub(crate) waiting: u32,
     /// How many of them wait for their children.
     pub(crate) joining: u32,
+    /// Whether all of it is being ended.
+    pub(crate) is_over: bool,
 }
 
 /// The tasks of a machine that follow programs, and what they share.
@@ -272,6 +274,7 @@ impl Host<'_> {
         standing.since = now;
         let application = standing.application as usize;
         self.tasks.applications[application].waiting += 1;
+        self.check_cycle(entity, id);
         self.check_application(application);
     }
 
@@ -298,7 +301,6 @@ impl Host<'_> {
         }
         let spins = object.spins();
         self.tasks.object(id).waiters.push_back((entity, 0));
-        self.check_cycle(entity, id);
         self.begin_wait(entity, id);
         if spins { self.spin(cpu, entity, id) } else { self.rest(cpu) }
     }
@@ -506,7 +508,7 @@ impl Host<'_> {
         let standing = self.tasks.of(entity);
         let (holds, parent, application) = (standing.holds, standing.parent, standing.application as usize);
         let waiting = std::mem::replace(&mut standing.waiting, Waiting::Nothing);
-        if holds > 0 {
+        if holds > 0 && !self.tasks.applications[application].is_over {
             let held = self.tasks.objects.iter().find(|object| object.owner() == Some(entity));
             let what = held.map_or(String::new(), |object| format!("{} `{}`", object.noun(), object.name));
             let why = format!("{} ends while it holds {what}", self.name_of(entity));

@@ -76,8 +76,8 @@ impl Host<'_> {
 
     /// In an application of which everybody waits for an object, nobody can ever go on.
     pub(crate) fn check_application(&mut self, application: usize) {
-        let Crowd { there, waiting, joining } = self.tasks.applications[application];
-        if waiting > 0 && there == waiting + joining && !self.lock_is_free(application) {
+        let Crowd { there, waiting, joining, is_over } = self.tasks.applications[application];
+        if !is_over && waiting > 0 && there == waiting + joining && !self.lock_is_free(application) {
             let why = if there == 1 {
                 "it waits for what nobody can give it any more"
             } else {

@@ -206,7 +206,7 @@ impl<'a> World<'a> {
         self.change(machine, |it| it.attach(name, params, workload))
     }
 
-    /// Starts the tasks of an application on `machine`, all in `group`.
+    /// Starts the tasks of an application on `machine`, all in `group`; gives back the number of the application there, and its tasks.
     ///
     /// # Errors
     /// Its policy refuses one of them; those before it are there.
@@ -215,8 +215,14 @@ impl<'a> World<'a> {
         machine: MachineId,
         application: &Application,
         group: GroupId,
-    ) -> Result<Vec<EntityId>, Refused> {
+    ) -> Result<(u32, Vec<EntityId>), Refused> {
         self.change(machine, |it| it.start(application, group))
+    }
+
+    /// Ends those tasks of an application that have not ended yet, with all that they have forked; those that run on a vCPU without a
+    /// CPU go when that has one.
+    pub fn stop(&mut self, machine: MachineId, application: u32) {
+        self.change(machine, |it| it.stop(application));
     }
 
     /// Changes what is asked for an entity.

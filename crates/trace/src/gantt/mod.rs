@@ -95,17 +95,38 @@ impl Gantt {
     /// CPUs: none gets more than another that wants as many. Who has no room is counted.
     #[must_use]
     pub fn render_world(&self, world: &WorldTimeline) -> String {
-        let Some(grid) = Grid::new(self.from, self.to, self.width) else {
-            return format!("(nothing from {} to {})\n", self.from, self.to);
-        };
+        match Grid::new(self.from, self.to, self.width) {
+            Some(grid) => self.picture(world, grid).draw(),
+            None => format!("(nothing from {} to {})\n", self.from, self.to),
+        }
+    }
+
+    /// How many characters stand before the cells in a picture of `world`.
+    #[must_use]
+    pub fn margin(&self, world: &WorldTimeline) -> usize {
+        let Some(grid) = Grid::new(self.from, self.to, 1) else { return 0 };
+        let picture = self.picture(world, grid);
+        margin(&picture.lines())
+    }
+
+    fn picture<'a>(&'a self, world: &'a WorldTimeline, grid: Grid) -> Picture<'a> {
         let Cast { shares, more } = Cast::of(world, (self.from, self.to), self.rows_most, self.cpus);
         let section = |share: &Share| {
             let timeline = &world.machines[share.machine.index()];
             Section::new(self, timeline, grid, (share.rows, share.cpus)).of_machine(world, share)
         };
         let sections = shares.iter().map(section).collect();
-        Picture { gantt: self, grid, alphabet: self.glyphs.alphabet(), sections, more }.draw()
+        Picture { gantt: self, grid, alphabet: self.glyphs.alphabet(), sections, more }
     }
+}
+
+/// Of a machine: its entities and its CPUs.
+type Lines = (Vec<Line>, Vec<Line>);
+
+/// The room that the labels need.
+fn margin(drawn: &[Lines]) -> usize {
+    let lines = drawn.iter().flat_map(|(rows, cpus)| rows.iter().chain(cpus));
+    lines.map(|line| names::columns(&line.label)).max().unwrap_or(0) + 2
 }
 
 /// A whole picture.
@@ -120,11 +141,13 @@ struct Picture<'a> {
 }
 
 impl Picture<'_> {
+    fn lines(&self) -> Vec<Lines> {
+        self.sections.iter().map(|section| (section.rows(), section.cpus())).collect()
+    }
+
     fn draw(&self) -> String {
-        let drawn: Vec<(Vec<Line>, Vec<Line>)> =
-            self.sections.iter().map(|section| (section.rows(), section.cpus())).collect();
-        let lines: Vec<&Line> = drawn.iter().flat_map(|(rows, cpus)| rows.iter().chain(cpus)).collect();
-        let margin = lines.iter().map(|line| names::columns(&line.label)).max().unwrap_or(0) + 2;
+        let drawn = self.lines();
+        let margin = margin(&drawn);
         let mut out = String::new();
         let mut put = |label: &str, rest: &str| {
             let pad = margin.saturating_sub(names::columns(label));
@@ -170,7 +193,7 @@ impl Picture<'_> {
     }
 
     /// What the characters used mean, in lines about as wide as the cells.
-    fn legend(&self, drawn: &[(Vec<Line>, Vec<Line>)]) -> Vec<String> {
+    fn legend(&self, drawn: &[Lines]) -> Vec<String> {
         let any = |lines: &[Line], is: &dyn Fn(char) -> bool| lines.iter().flat_map(|line| line.cells.chars()).any(is);
         let of_rows = |is: &dyn Fn(char) -> bool| drawn.iter().any(|(rows, _)| any(rows, is));
         let of_cpus = |is: &dyn Fn(char) -> bool| drawn.iter().any(|(_, cpus)| any(cpus, is));

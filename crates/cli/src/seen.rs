@@ -1,0 +1,104 @@
+//! What is kept of a simulated run and drawn of it: of one machine as ever, of several as a world.
+
+use crate::output::Draft;
+use crate::record::{TraceFile, Watch, Window};
+use crate::world::{self, WorldTraceFile, WorldWatch};
+use crate::{Failure, picture};
+use lab::scenario::Scenario;
+use sched::Instant;
+use std::path::Path;
+use trace::{Event, MachineId, Sink, Timeline, WorldHeader, WorldSink, WorldTimeline};
+
+/// Who ran when, in the window.
+pub(crate) enum Seen {
+    One(Timeline),
+    World(Box<WorldTimeline>),
+}
+
+/// Follows a run for as long as the window lasts.
+pub(crate) enum Watching {
+    One(Watch),
+    World(Box<WorldWatch>),
+}
+
+impl Watching {
+    pub(crate) fn new(header: &WorldHeader, window: Window) -> Watching {
+        match header.machines.as_slice() {
+            [alone] => Watching::One(Watch::new(&alone.header, window)),
+            _ => Watching::World(Box::new(WorldWatch::new(header, window))),
+        }
+    }
+
+    pub(crate) fn finish(self) -> anyhow::Result<Seen> {
+        Ok(match self {
+            Watching::One(watch) => Seen::One(watch.finish()?),
+            Watching::World(watch) => Seen::World(Box::new(watch.finish()?)),
+        })
+    }
+}
+
+impl WorldSink for Watching {
+    fn record(&mut self, machine: MachineId, at: Instant, event: &Event) {
+        match self {
+            Watching::One(watch) => watch.record(at, event),
+            Watching::World(watch) => watch.record(machine, at, event),
+        }
+    }
+}
+
+/// A trace that is being written to a file.
+pub(crate) enum Writing {
+    One(TraceFile),
+    World(WorldTraceFile),
+}
+
+impl Writing {
+    pub(crate) fn create(path: &Path, header: &WorldHeader) -> Result<Writing, Failure> {
+        Ok(match header.machines.as_slice() {
+            [alone] => Writing::One(TraceFile::create(path, &alone.header)?),
+            _ => Writing::World(WorldTraceFile::create(path, header)?),
+        })
+    }
+
+    /// Everything has happened: the file is complete, but not in its place yet.
+    pub(crate) fn finish(self) -> anyhow::Result<Draft> {
+        match self {
+            Writing::One(file) => file.finish(),
+            Writing::World(file) => file.finish(),
+        }
+    }
+}
+
+impl WorldSink for Writing {
+    fn record(&mut self, machine: MachineId, at: Instant, event: &Event) {
+        match self {
+            Writing::One(file) => file.record(at, event),
+            Writing::World(file) => file.record(machine, at, event),
+        }
+    }
+}
+
+/// What was seen in `window` as text, `width` characters wide, of at most `rows_most` entities.
+pub(crate) fn gantt(seen: &Seen, scenario: &Scenario, window: Window, width: u16, rows_most: usize) -> String {
+    match seen {
+        Seen::One(timeline) => picture::gantt(timeline, window, picture::cells(scenario, width), rows_most),
+        Seen::World(world) => world::gantt(world, window, width, rows_most),
+    }
+}
+
+/// What was seen in `window` as one SVG document, side by side if there are several runs; all are of one scenario.
+pub(crate) fn svg(title: &str, seen: &[&Seen], window: Window, rows_most: usize) -> String {
+    let mut alone = Vec::new();
+    let mut worlds = Vec::new();
+    for seen in seen {
+        match seen {
+            Seen::One(timeline) => alone.push(timeline),
+            Seen::World(world) => worlds.push(&**world),
+        }
+    }
+    if worlds.is_empty() {
+        picture::svg(title, &alone, window, rows_most)
+    } else {
+        world::svg(title, &worlds, window, rows_most)
+    }
+}

@@ -1,0 +1,211 @@
+//! What is kept of a run of several machines, hosts and guests, while it goes on, and drawn of it.
+
+use crate::Failure;
+use crate::output::Draft;
+use crate::picture::{ALONE, BESIDE};
+use crate::record::{Form, Window, begin};
+use anyhow::Context;
+use sched::Instant;
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::path::Path;
+use trace::gantt::{Gantt, Glyphs};
+use trace::svg::{Picture, worlds_side_by_side};
+use trace::{
+    Event, MachineId, WorldChromeWriter, WorldHeader, WorldSink, WorldTextWriter, WorldTimeline, WorldTimelineBuilder,
+};
+
+/// The trace of a world that is being written to a file.
+pub(crate) struct WorldTraceFile {
+    draft: Draft,
+    writer: WorldWriter,
+}
+
+enum WorldWriter {
+    Text(WorldTextWriter<File>),
+    Chrome(Box<WorldChromeWriter<File>>),
+}
+
+impl WorldTraceFile {
+    pub(crate) fn create(path: &Path, header: &WorldHeader) -> Result<WorldTraceFile, Failure> {
+        let (form, draft, file) = begin(path)?;
+        let writer = match form {
+            Form::Text => WorldWriter::Text(WorldTextWriter::new(file, header)),
+            Form::Chrome => WorldWriter::Chrome(Box::new(WorldChromeWriter::new(file, header))),
+        };
+        Ok(WorldTraceFile { draft, writer })
+    }
+
+    /// Everything has happened: the file is complete, but not in its place yet.
+    pub(crate) fn finish(self) -> anyhow::Result<Draft> {
+        let outcome = match self.writer {
+            WorldWriter::Text(writer) => writer.finish(),
+            WorldWriter::Chrome(writer) => writer.finish(),
+        };
+        outcome.context("cannot write the trace")?;
+        Ok(self.draft)
+    }
+}
+
+impl WorldSink for WorldTraceFile {
+    fn record(&mut self, machine: MachineId, at: Instant, event: &Event) {
+        match &mut self.writer {
+            WorldWriter::Text(writer) => writer.record(machine, at, event),
+            WorldWriter::Chrome(writer) => writer.record(machine, at, event),
+        }
+    }
+}
+
+/// Follows a world up to the end of a window, and no further.
+pub(crate) struct WorldWatch {
+    builder: WorldTimelineBuilder,
+    to: Instant,
+    over: bool,
+}
+
+impl WorldWatch {
+    pub(crate) fn new(header: &WorldHeader, window: Window) -> WorldWatch {
+        WorldWatch { builder: WorldTimelineBuilder::new(header), to: window.to, over: false }
+    }
+
+    pub(crate) fn finish(self) -> anyhow::Result<WorldTimeline> {
+        self.builder.finish().context("the run contradicts itself")
+    }
+}
+
+impl WorldSink for WorldWatch {
+    fn record(&mut self, machine: MachineId, at: Instant, event: &Event) {
+        if self.over {
+            return;
+        }
+        if at >= self.to {
+            self.over = true;
+            self.builder.record(machine, self.to, &Event::End);
+        } else {
+            self.builder.record(machine, at, event);
+        }
+    }
+}
+
+/// The part of `world` in `window` as text, `width` characters wide, of `rows_most` entities of all machines.
+pub(crate) fn gantt(world: &WorldTimeline, window: Window, width: u16, rows_most: usize) -> String {
+    let Window { from, to } = window;
+    let gantt = Gantt { from, to, width: 1, glyphs: Glyphs::Unicode, rows_most, cpus: true, legend: true };
+    let width = usize::from(width).saturating_sub(gantt.margin(world)).max(20);
+    Gantt { width, ..gantt }.render_world(world)
+}
+
+/// The parts of `worlds` in `window` as one SVG document, side by side if there are several.
+pub(crate) fn svg(title: &str, worlds: &[&WorldTimeline], window: Window, rows_most: usize) -> String {
+    let Window { from, to } = window;
+    let picture = |title: String, width| Picture { title, from, to, width, rows_most, cpus: true };
+    if let [world] = worlds {
+        return picture(title.to_string(), ALONE).render_world(world);
+    }
+    let pictures: Vec<Picture> = worlds.iter().map(|world| picture(policies(world), BESIDE)).collect();
+    let panels: Vec<(&Picture, &WorldTimeline)> = pictures.iter().zip(worlds.iter().copied()).collect();
+    worlds_side_by_side(title, &panels)
+}
+
+/// `edf`, or `edf over eevdf, cfs` where guests have policies of their own.
+fn policies(world: &WorldTimeline) -> String {
+    let of = |guests: bool| -> Vec<&str> {
+        let machines = world.header.machines.iter().filter(|machine| machine.host.is_some() == guests);
+        let names: BTreeSet<&str> = machines.map(|machine| machine.header.policy.as_str()).collect();
+        names.into_iter().collect()
+    };
+    let (hosts, guests) = (of(false).join(", "), of(true).join(", "));
+    if guests.is_empty() { hosts } else { format!("{hosts} over {guests}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sched::{CpuId, EntityId, Nanos};
+    use trace::{Header, MachineHeader, WorldTrace};
+
+    fn header() -> WorldHeader {
+        let machine = |name: &str, policy: &str, host| MachineHeader {
+            name: name.to_string(),
+            header: Header { policy: policy.to_string(), cpus: 1, seed: 0 },
+            host,
+        };
+        WorldHeader { machines: vec![machine("host", "edf", None), machine("vm", "cfs", Some(MachineId(0)))] }
+    }
+
+    fn tell(sink: &mut dyn WorldSink) {
+        let cpu = CpuId::new(0);
+        for (ms, machine, event) in [
+            (0, 0, Event::Kick { cpu }),
+            (1, 1, Event::Freeze { cpu }),
+            (3, 1, Event::Thaw { cpu }),
+            (9, 0, Event::End),
+            (9, 1, Event::End),
+        ] {
+            sink.record(MachineId(machine), Instant::ZERO + Nanos::ms(ms), &event);
+        }
+    }
+
+    #[test]
+    fn a_world_is_watched_to_the_end_of_the_window_and_no_further() {
+        let at = |ms| Instant::ZERO + Nanos::ms(ms);
+        for (end, to) in [(2, 2), (5, 5), (100, 9)] {
+            let mut watch = WorldWatch::new(&header(), Window { from: Instant::ZERO, to: at(end) });
+            tell(&mut watch);
+            let world = watch.finish().expect("it makes sense");
+            assert_eq!(world.machines.iter().map(|timeline| timeline.to).collect::<Vec<_>>(), [at(to), at(to)]);
+        }
+    }
+
+    #[test]
+    fn the_trace_of_a_world_is_written_in_the_form_that_its_name_asks_for() {
+        let folder = std::env::temp_dir().join(format!("tactus-world-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("there is room");
+        for (name, begin) in [("a.txt", "tactus-world 1 machines=2\n"), ("a.json", "{\"displayTimeUnit\":\"ns\",")] {
+            let path = folder.join(name);
+            let Ok(mut file) = WorldTraceFile::create(&path, &header()) else { panic!("it can be written") };
+            tell(&mut file);
+            file.finish().and_then(Draft::keep).expect("it was written");
+            let text = std::fs::read_to_string(&path).expect("it is there");
+            assert!(text.starts_with(begin) && text.ends_with('\n'), "{text}");
+        }
+        assert!(WorldTraceFile::create(&folder.join("a.xml"), &header()).is_err());
+        std::fs::remove_dir_all(&folder).expect("it is ours");
+    }
+
+    fn world(name: &str) -> WorldTimeline {
+        let mut trace = WorldTrace::new(header());
+        let (entity, cpu) = (EntityId::new(0, 0), CpuId::new(0));
+        for id in [MachineId(0), MachineId(1)] {
+            let attach = Event::Attach { entity, name: name.to_string(), params: Box::default() };
+            trace.record(id, Instant::ZERO, &attach);
+            trace.record(id, Instant::ZERO, &Event::Run { cpu, entity, until: Instant::NEVER });
+        }
+        trace.record(MachineId(0), Instant::ZERO + Nanos::ms(7), &Event::End);
+        WorldTimeline::of(&trace).expect("it makes sense")
+    }
+
+    const WINDOW: Window = Window { from: Instant::ZERO, to: Instant::at_ns(7_000_000) };
+
+    #[test]
+    fn a_world_is_drawn_as_wide_as_the_terminal() {
+        for name in ["x", "a name that is much too long for its column"] {
+            let world = world(name);
+            for width in [60, 80, 200] {
+                let text = gantt(&world, WINDOW, width, 20);
+                let rows = text.lines().filter(|line| line.contains('█') && !line.contains("ran"));
+                let widest = rows.map(|line| line.chars().count()).max();
+                assert_eq!(widest, Some(usize::from(width)), "{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn worlds_side_by_side_are_told_apart_by_their_policies() {
+        let world = world("x");
+        let alone = svg("title", &[&world], WINDOW, 20);
+        assert!(alone.contains(">title</text>") && !alone.contains("edf over cfs"), "{alone}");
+        let both = svg("title", &[&world, &world], WINDOW, 20);
+        assert_eq!(both.matches(">edf over cfs</text>").count(), 2, "{both}");
+    }
+}

@@ -17,14 +17,14 @@ pub(crate) enum Seen {
 
 /// Follows a run for as long as the window lasts.
 pub(crate) enum Watching {
-    One(Watch),
+    One(Box<Watch>),
     World(Box<WorldWatch>),
 }
 
 impl Watching {
     pub(crate) fn new(header: &WorldHeader, window: Window) -> Watching {
         match header.machines.as_slice() {
-            [alone] => Watching::One(Watch::new(&alone.header, window)),
+            [alone] => Watching::One(Box::new(Watch::new(&alone.header, window))),
             _ => Watching::World(Box::new(WorldWatch::new(header, window))),
         }
     }

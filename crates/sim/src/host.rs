@@ -7,7 +7,7 @@
 use crate::costs::Costs;
 use crate::floor::{Counts, Floor, Move, Pending, Task};
 use crate::guest::{Guest, Spinning};
-use crate::program::{Application, Code, Tasks};
+use crate::program::{Application, Tasks};
 use crate::stuck::{Stuck, Waiter};
 use crate::workload::{JobEnd, Progress, Workload};
 use sched::{
@@ -16,7 +16,6 @@ use sched::{
 };
 use std::cell::RefCell;
 use std::rc::Rc;
-use std::sync::Arc;
 use trace::{Event, MachineId, Sink, WorldSink};
 
 /// Those who watch a whole world.
@@ -35,7 +34,7 @@ pub struct Host<'a> {
     pub(crate) stuck: Option<Box<Stuck>>,
     /// Whether something was reported now that has not been decided about.
     pub(crate) unsettled: bool,
-    /// Inputs that its machine has accepted.
+    /// Inputs that its machine has accepted, freezes and thaws apart.
     pub(crate) inputs: u64,
     /// Those who watch the whole world, and which machine of it this is.
     pub(crate) world: Option<(MachineId, Watchers<'a>)>,
@@ -128,7 +127,8 @@ impl<'a> Host<'a> {
     /// A fact that changes nothing that would have to be decided.
     #[inline]
     pub(crate) fn pass_on(&mut self, input: Input) {
-        self.inputs += 1;
+        // What its own host does to it is no news from a task.
+        self.inputs += u64::from(!matches!(input, Input::Freeze { .. } | Input::Thaw { .. }));
         self.show(|| input.into());
         self.machine.input(self.floor.now, input);
     }
@@ -204,7 +204,7 @@ impl<'a> Host<'a> {
         tasks.applications.push(crate::program::Crowd::default());
         let mut all = Vec::with_capacity(application.tasks.len());
         for task in &application.tasks {
-            let code = Arc::new(Code::of(&task.steps, base));
+            let code = self.tasks.library.add(&task.steps, base);
             let params = Params { group, ..task.params };
             all.push(self.begin_task(&task.name, params, code, task.delay, crowd, None)?);
         }
@@ -228,7 +228,7 @@ impl<'a> Host<'a> {
         self.tasks.seed = seed;
     }
 
-    /// Inputs that its machine has accepted.
+    /// Inputs that its machine has accepted, freezes and thaws apart.
     #[must_use]
     pub fn inputs(&self) -> u64 {
         self.inputs

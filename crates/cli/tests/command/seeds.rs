@@ -63,6 +63,26 @@ fn every_run_is_told_in_order_with_its_seed_and_is_what_it_is_alone() {
 }
 
 #[test]
+fn guests_have_medians_too_and_the_policy_that_is_asked_for_them() {
+    let two = scenario("two-levels.toml");
+    let run = |policy: &str, threads: &str| {
+        let given = ["--seeds", "3", "-j", threads, "--guest-policy", policy, "--json"];
+        sim(&[&[two.as_str(), "--for", "300ms"], &given[..]].concat())
+    };
+    let (one, other) = (run("eevdf", "1"), run("round-robin", "2"));
+    assert_eq!(one, run("eevdf", "2"));
+    for (told, policy) in [(&one, "eevdf"), (&other, "round-robin")] {
+        let told = json(told);
+        let guests = told["medians"][0]["guests"].as_array().expect("there are guests").clone();
+        assert!(guests.iter().all(|guest| guest["policy"] == policy), "{guests:?}");
+        assert!(guests.iter().any(|guest| guest["stolen_ns"]["median"].as_u64() > Some(0)), "{guests:?}");
+        let alone = ["sim", &two, "--for", "300ms", "--guest-policy", policy, "--seed", "2", "--json"];
+        assert_eq!(told["runs"][1], json(&super::tactus(&alone))["runs"][0]);
+    }
+    assert_ne!(json(&one)["medians"][0]["guests"][0]["total"], json(&other)["medians"][0]["guests"][0]["total"]);
+}
+
+#[test]
 fn options_that_make_no_sense_with_seeds_are_refused() {
     let place = Place::new();
     let three = scenario("three-vms.toml");

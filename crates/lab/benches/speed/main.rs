@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: speed beside a peer, in one run, alternating, as medians with their spread.
 //!
 //! - `events`: global EDF on the oracle's set B, laws on, against a bare event loop (and SimSo's figure, for its users).
+//! - `worlds`: two levels, `scenarios/bench-two-level.toml`: inputs accepted per second, and how that grows with threads.
 //! - `decisions`: wake + put + pick per policy at 10 to 100,000 runnable entities.
 //! - `instructions`: the same counted by callgrind, for the record.
 #![expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
@@ -9,6 +10,7 @@ mod bare_loop;
 mod decisions;
 mod events;
 mod instructions;
+mod worlds;
 
 /// The median of some figures, and the least and the largest of them.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +28,7 @@ impl Spread {
 }
 
 /// What can be measured, and named to be measured alone.
-const PARTS: [&str; 3] = ["events", "decisions", "instructions"];
+const PARTS: [&str; 4] = ["events", "worlds", "decisions", "instructions"];
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
@@ -46,6 +48,9 @@ fn main() {
     let wants = |part: &str| !PARTS.iter().any(named) || named(&part);
     if wants("events") {
         events::compare(runs);
+    }
+    if wants("worlds") {
+        worlds::measure(runs);
     }
     if wants("decisions") {
         decisions::measure(runs);

@@ -221,7 +221,7 @@ impl Drawn {
 
 fn policy(dice: &mut Dice, host: &Host) -> &'static Descriptor {
     loop {
-        let policy = dice.choose(&policies::ALL).expect("there are policies");
+        let policy = dice.choose(policies::ALL).expect("there are policies");
         if (policy.build)(host, &policy.defaults()).is_ok() {
             return policy;
         }

@@ -58,12 +58,11 @@ fn follow<'f>(event: Event<'f>, at: Span, held: &mut Held<'f>) -> Result<(), Box
             held.insert(mutex, at);
         }
         Event::Unlock(mutex) => {
-            if held.remove(mutex).is_none() {
-                let problem =
-                    Problem::new(format!("the thread gives the mutex {} back without having it", quoted(mutex)));
+            held.remove(mutex).ok_or_else(|| {
+                let message = format!("the thread gives the mutex {} back without having it", quoted(mutex));
                 let right = format!("right would be \"lock\" : \"{}\" before it", shown(mutex));
-                return Err(Box::new(problem.at(at, "not held").help(right)));
-            }
+                Box::new(Problem::new(message).at(at, "not held").help(right))
+            })?;
         }
         Event::Wait { mutex, .. } if !held.contains_key(mutex) => {
             let problem = Problem::new(format!("the thread waits without having the mutex {}", quoted(mutex)));

@@ -3,7 +3,7 @@
 //! | workload | after | its metric |
 //! |---|---|---|
 //! | [`Periodic`] | periodic tasks whose work or phase is random | its jobs |
-//! | [`Cyclictest`] | cyclictest of rt-tests | how late each thread runs after its timer ([`Step::Woke`](sim::Step::Woke)) |
+//! | [`Cyclictest`] | cyclictest of rt-tests | how late each thread runs after its timer ([`Step::Woke`]) |
 //! | [`Hackbench`] | hackbench, `perf bench sched messaging` | one job of the parent: from the start to when all have ended |
 //! | [`Startup`] | launching an application again and again | one job of the launcher for each launch |
 //! | [`ForkJoin`] | OpenMP's parallel regions | one job of the first thread for each round |

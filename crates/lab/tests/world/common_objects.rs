@@ -180,6 +180,9 @@ fn who_ends_with_a_lock_gives_back_what_it_has_not_or_waits_for_nobody_is_told()
     let circles = task("circles", vec![forever(vec![Step::Repeat { times: Some(2), body: vec![] }])]);
     let told = stuck(&application(&[], vec![circles]));
     assert!(told.contains("circles goes round in circles without using any time"), "{told}");
+    let yields = task("yields", vec![forever(vec![Step::Yield])]);
+    let told = stuck(&application(&[], vec![yields]));
+    assert!(told.contains("yields and others wake each other without using any time"), "{told}");
 }
 
 #[test]

@@ -4,6 +4,8 @@ mod bare_metal;
 mod common_objects;
 mod gangs;
 mod levels;
+mod measured;
+mod memory;
 mod town;
 mod traces;
 

@@ -258,6 +258,8 @@ impl WorldSink for WorldAuditor {
         if at > self.now {
             self.close_instant();
             self.now = at;
+        } else if at < self.now {
+            self.find(Rule::Law(1), None, format!("time goes back to {at}"));
         }
         self.books(machine).auditor.record(at, event);
         match *event {

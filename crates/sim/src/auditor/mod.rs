@@ -18,6 +18,8 @@ mod entities;
 mod idleness;
 mod jobs;
 mod levels;
+#[cfg(test)]
+mod levels_tests;
 mod limits;
 mod reservations;
 mod shares;

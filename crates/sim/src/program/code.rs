@@ -1,14 +1,17 @@
-//! [`Code`]: the steps of a program laid out flat, so that where a task stands is one number.
+//! [`Library`]: the programs of a machine, their steps laid out flat, so that where a task stands is two numbers.
 
 use super::{Length, ObjectId, Step, TaskSpec, TimerMode};
 use sched::{Nanos, Params};
-use std::sync::Arc;
 
 /// Loops inside each other that one program may have.
 pub(crate) const LOOPS_MOST: usize = 4;
 
+/// A program of a machine's library.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct CodeId(u32);
+
 /// One step, or the end of a loop.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Op {
     Run(Length),
     Sleep(Length),
@@ -37,9 +40,11 @@ pub(crate) enum Op {
         bytes: u64,
     },
     Yield,
-    Fork(Arc<Recipe>),
+    /// A recipe of the library.
+    Fork(u32),
     Join,
-    Ask(Arc<Params>),
+    /// A wish of the library.
+    Ask(u32),
     JobBegins(Option<Nanos>),
     JobEnds,
     Woke,
@@ -58,76 +63,105 @@ pub(crate) enum Op {
 }
 
 /// A task that can be forked.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Recipe {
     pub(crate) name: String,
     pub(crate) params: Params,
     pub(crate) delay: Length,
-    pub(crate) code: Arc<Code>,
+    pub(crate) code: CodeId,
 }
 
-impl Recipe {
-    fn of(task: &TaskSpec, base: u32) -> Recipe {
-        let TaskSpec { ref name, params, delay, ref steps } = *task;
-        Recipe { name: name.clone(), params, delay, code: Arc::new(Code::of(steps, base)) }
-    }
+/// The programs of a machine.
+#[derive(Debug, Default)]
+pub(crate) struct Library {
+    codes: Vec<Box<[Op]>>,
+    recipes: Vec<Recipe>,
+    wishes: Vec<Params>,
 }
 
-/// A program, shared by all who follow it.
-#[derive(Debug)]
-pub(crate) struct Code {
-    pub(crate) ops: Vec<Op>,
-}
-
-impl Code {
-    /// The steps, with every [`ObjectId`] moved up by `base`: where the objects of their application are on their machine.
-    pub(crate) fn of(steps: &[Step], base: u32) -> Code {
+impl Library {
+    /// Lays out a program, with every [`ObjectId`] moved up by `base`: where the objects of their application are on their machine.
+    pub(crate) fn add(&mut self, steps: &[Step], base: u32) -> CodeId {
         let mut ops = Vec::new();
-        lay(steps, base, 0, &mut ops);
+        self.lay(steps, base, 0, &mut ops);
         ops.push(Op::Exit);
-        Code { ops }
+        // Tasks of one kind follow one program, and come one after the other.
+        if self.codes.last().is_none_or(|last| **last != *ops) {
+            self.codes.push(ops.into());
+        }
+        CodeId(number(self.codes.len() - 1))
+    }
+
+    /// The step at place `next` of a program.
+    #[inline]
+    pub(crate) fn op(&self, code: CodeId, next: u32) -> Op {
+        self.codes[code.0 as usize][next as usize]
+    }
+
+    pub(crate) fn recipe(&self, number: u32) -> &Recipe {
+        &self.recipes[number as usize]
+    }
+
+    pub(crate) fn wish(&self, number: u32) -> &Params {
+        &self.wishes[number as usize]
+    }
+
+    fn fork(&mut self, task: &TaskSpec, base: u32) -> Op {
+        let code = self.add(&task.steps, base);
+        self.recipes.push(Recipe { name: task.name.clone(), params: task.params, delay: task.delay, code });
+        Op::Fork(number(self.recipes.len() - 1))
+    }
+
+    fn ask(&mut self, params: Params) -> Op {
+        self.wishes.push(params);
+        Op::Ask(number(self.wishes.len() - 1))
+    }
+
+    fn lay(&mut self, steps: &[Step], base: u32, level: u8, ops: &mut Vec<Op>) {
+        let moved = |id: ObjectId| ObjectId(id.0 + base);
+        for step in steps {
+            let op = match *step {
+                Step::Run(length) => Op::Run(length),
+                Step::Sleep(length) => Op::Sleep(length),
+                Step::Timer { timer, period, mode } => Op::Timer { timer, period, mode },
+                Step::Lock(id) => Op::Lock(moved(id)),
+                Step::Unlock(id) => Op::Unlock(moved(id)),
+                Step::Wait { condition, mutex } => Op::Wait { condition: moved(condition), mutex: moved(mutex) },
+                Step::Signal(id) => Op::Signal(moved(id)),
+                Step::Broadcast(id) => Op::Broadcast(moved(id)),
+                Step::Barrier(id) => Op::Barrier(moved(id)),
+                Step::Take(id) => Op::Take(moved(id)),
+                Step::Post(id) => Op::Post(moved(id)),
+                Step::Send { pipe, bytes } => Op::Send { pipe: moved(pipe), bytes },
+                Step::Receive { pipe, bytes } => Op::Receive { pipe: moved(pipe), bytes },
+                Step::Yield => Op::Yield,
+                Step::Fork(ref child) => self.fork(child, base),
+                Step::Join => Op::Join,
+                Step::Ask(ref params) => self.ask(**params),
+                Step::JobBegins { deadline } => Op::JobBegins(deadline),
+                Step::JobEnds => Op::JobEnds,
+                Step::Woke => Op::Woke,
+                Step::Exit => Op::Exit,
+                Step::Repeat { times, ref body } => {
+                    assert!(usize::from(level) < LOOPS_MOST, "loops are nested at most {LOOPS_MOST} deep");
+                    let enter = ops.len();
+                    ops.push(Op::Enter { level, times: times.unwrap_or(u64::MAX), after: 0 });
+                    self.lay(body, base, level + 1, ops);
+                    let to = number(enter + 1);
+                    ops.push(Op::Again { level, to });
+                    let end = number(ops.len());
+                    if let Op::Enter { after, .. } = &mut ops[enter] {
+                        *after = end;
+                    }
+                    continue;
+                }
+            };
+            ops.push(op);
+        }
     }
 }
 
-fn lay(steps: &[Step], base: u32, level: u8, ops: &mut Vec<Op>) {
-    let moved = |id: ObjectId| ObjectId(id.0 + base);
-    for step in steps {
-        let op = match *step {
-            Step::Run(length) => Op::Run(length),
-            Step::Sleep(length) => Op::Sleep(length),
-            Step::Timer { timer, period, mode } => Op::Timer { timer, period, mode },
-            Step::Lock(id) => Op::Lock(moved(id)),
-            Step::Unlock(id) => Op::Unlock(moved(id)),
-            Step::Wait { condition, mutex } => Op::Wait { condition: moved(condition), mutex: moved(mutex) },
-            Step::Signal(id) => Op::Signal(moved(id)),
-            Step::Broadcast(id) => Op::Broadcast(moved(id)),
-            Step::Barrier(id) => Op::Barrier(moved(id)),
-            Step::Take(id) => Op::Take(moved(id)),
-            Step::Post(id) => Op::Post(moved(id)),
-            Step::Send { pipe, bytes } => Op::Send { pipe: moved(pipe), bytes },
-            Step::Receive { pipe, bytes } => Op::Receive { pipe: moved(pipe), bytes },
-            Step::Yield => Op::Yield,
-            Step::Fork(ref child) => Op::Fork(Arc::new(Recipe::of(child, base))),
-            Step::Join => Op::Join,
-            Step::Ask(ref params) => Op::Ask(Arc::new(**params)),
-            Step::JobBegins { deadline } => Op::JobBegins(deadline),
-            Step::JobEnds => Op::JobEnds,
-            Step::Woke => Op::Woke,
-            Step::Exit => Op::Exit,
-            Step::Repeat { times, ref body } => {
-                assert!(usize::from(level) < LOOPS_MOST, "loops are nested at most {LOOPS_MOST} deep");
-                let enter = ops.len();
-                ops.push(Op::Enter { level, times: times.unwrap_or(u64::MAX), after: 0 });
-                lay(body, base, level + 1, ops);
-                let to = u32::try_from(enter + 1).expect("a program has fewer than 2^32 steps");
-                ops.push(Op::Again { level, to });
-                let end = u32::try_from(ops.len()).expect("a program has fewer than 2^32 steps");
-                if let Op::Enter { after, .. } = &mut ops[enter] {
-                    *after = end;
-                }
-                continue;
-            }
-        };
-        ops.push(op);
-    }
+/// A place among programs or steps, of which there are fewer than 2^32.
+fn number(place: usize) -> u32 {
+    u32::try_from(place).expect("there are fewer than 2^32")
 }

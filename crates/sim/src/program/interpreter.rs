@@ -2,11 +2,9 @@
 
 use super::shared::{self, Held, Shared};
 use super::standing::{Standing, Waiting};
-use super::{Code, Length, Object, ObjectId, Op, TimerMode};
-use crate::guest::Spinning;
+use super::{CodeId, Length, Library, Object, ObjectId, Op, TimerMode};
 use crate::host::Host;
 use sched::{CpuId, EntityId, Input, Instant, Nanos, Wake};
-use std::sync::Arc;
 use trace::Event;
 
 /// Steps that one task may do at one instant: a program that does more uses no time at all.
@@ -14,7 +12,7 @@ const STEPS_MOST: u32 = 1_000_000;
 
 /// What comes of a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Then {
+pub(super) enum Then {
     /// The next step, at once.
     On,
     /// Time passes, on the CPU or off it.
@@ -39,16 +37,29 @@ pub(crate) struct Crowd {
 pub(crate) struct Tasks {
     /// By entity index.
     pub(crate) standings: Vec<Option<Box<Standing>>>,
+    pub(crate) library: Library,
     pub(crate) objects: Vec<Shared>,
     pub(crate) applications: Vec<Crowd>,
     /// Tasks ever begun.
     pub(crate) begun: u64,
+    /// How often tasks have gone on at this instant.
+    instant: Instant,
+    advances: u32,
     pub(crate) seed: u64,
 }
 
 impl Tasks {
     pub(crate) fn of(&mut self, entity: EntityId) -> &mut Standing {
         self.standings[entity.index()].as_mut().expect("it follows a program")
+    }
+
+    /// Whether tasks have gone on so often at `now` that they will for ever.
+    fn goes_round_at(&mut self, now: Instant) -> bool {
+        if self.instant != now {
+            (self.instant, self.advances) = (now, 0);
+        }
+        self.advances += 1;
+        self.advances > STEPS_MOST
     }
 
     pub(crate) fn follows(&self, entity: EntityId) -> bool {
@@ -60,7 +71,7 @@ impl Tasks {
         self.objects.extend(objects.iter().map(|(name, object)| Shared::new(name, *object)));
     }
 
-    fn object(&mut self, id: ObjectId) -> &mut Shared {
+    pub(super) fn object(&mut self, id: ObjectId) -> &mut Shared {
         shared::at(&mut self.objects, id)
     }
 }
@@ -68,11 +79,17 @@ impl Tasks {
 impl Host<'_> {
     /// Whoever runs on `cpu` goes on in its program.
     pub(crate) fn advance(&mut self, cpu: CpuId, entity: EntityId) {
-        let code = Arc::clone(&self.tasks.of(entity).code);
+        if self.tasks.goes_round_at(self.floor.now) {
+            let why = format!("{} and others wake each other without using any time", self.name_of(entity));
+            self.get_stuck(why, "somebody among them who runs or sleeps in every round");
+            self.rest(cpu);
+            return;
+        }
         for _ in 0..STEPS_MOST {
             let standing = self.tasks.of(entity);
-            let op = &code.ops[standing.next as usize];
+            let (code, next) = (standing.code, standing.next);
             standing.next += 1;
+            let op = self.tasks.library.op(code, next);
             if self.step_of(cpu, entity, op) == Then::Later {
                 return;
             }
@@ -82,9 +99,9 @@ impl Host<'_> {
         self.rest(cpu);
     }
 
-    fn step_of(&mut self, cpu: CpuId, entity: EntityId, op: &Op) -> Then {
+    fn step_of(&mut self, cpu: CpuId, entity: EntityId, op: Op) -> Then {
         let now = self.floor.now;
-        match *op {
+        match op {
             Op::Run(length) => {
                 let seed = self.tasks.seed;
                 let time = self.tasks.of(entity).draw(length, seed);
@@ -98,14 +115,7 @@ impl Host<'_> {
             Op::Timer { timer, period, mode } => self.timer(cpu, entity, timer, period, mode),
             Op::Lock(id) => self.lock(cpu, entity, id),
             Op::Unlock(id) => self.unlock(entity, id),
-            Op::Wait { condition, mutex } => {
-                if self.tasks.object(mutex).owner() != Some(entity) {
-                    return self.not_held(cpu, entity, mutex, "waits with");
-                }
-                self.hand_on(entity, mutex);
-                self.tasks.of(entity).retakes = Some(mutex);
-                self.wait_for(cpu, entity, condition, 0)
-            }
+            Op::Wait { condition, mutex } => self.wait_on(cpu, entity, condition, mutex),
             Op::Signal(id) => self.signal(entity, id, 1),
             Op::Broadcast(id) => self.signal(entity, id, usize::MAX),
             Op::Barrier(id) => self.barrier(cpu, entity, id),
@@ -114,52 +124,13 @@ impl Host<'_> {
             Op::Post(id) => self.post(entity, id),
             Op::Send { pipe, bytes } => self.send(cpu, entity, pipe, bytes),
             Op::Receive { pipe, bytes } => self.receive(cpu, entity, pipe, bytes),
-            Op::Yield => {
-                let progress = &mut self.floor.task(entity).progress;
-                progress.left = Some(Nanos::ZERO);
-                progress.begun = false;
-                self.floor.cpus[cpu.index()].done = Instant::NEVER;
-                self.input(Input::Yield { cpu });
-                Then::Later
-            }
-            Op::Fork(ref child) => {
-                self.fork(entity, child);
-                Then::On
-            }
-            Op::Join if self.tasks.of(entity).children == 0 => Then::On,
-            Op::Join => {
-                let standing = self.tasks.of(entity);
-                standing.waiting = Waiting::Children;
-                let application = standing.application as usize;
-                self.tasks.applications[application].joining += 1;
-                self.check_application(application);
-                self.rest(cpu)
-            }
-            Op::Ask(ref params) => {
-                let params = sched::Params { group: self.machine().params(entity).group, ..**params };
-                // As a program whose system call fails, it goes on as before; who watches sees that nothing changed.
-                let _ = self.adjust(entity, params);
-                Then::On
-            }
-            Op::JobBegins(deadline) => {
-                let deadline = deadline.map_or(Instant::NEVER, |deadline| now.saturating_add(deadline));
-                self.tasks.of(entity).deadline = deadline;
-                self.floor.counts.releases += 1;
-                self.show(|| Event::Release { entity, deadline });
-                Then::On
-            }
-            Op::JobEnds => {
-                let late = now > self.tasks.of(entity).deadline;
-                self.floor.counts.completions += 1;
-                self.floor.counts.misses += u64::from(late);
-                self.show(|| Event::Complete { entity });
-                Then::On
-            }
-            Op::Woke => {
-                let late = now.saturating_since(self.tasks.of(entity).due);
-                self.show(|| Event::Woke { entity, late });
-                Then::On
-            }
+            Op::Yield => self.give_way(cpu, entity),
+            Op::Fork(recipe) => self.fork(entity, recipe),
+            Op::Join => self.join(cpu, entity),
+            Op::Ask(wish) => self.ask(entity, wish),
+            Op::JobBegins(deadline) => self.begin_job(entity, deadline),
+            Op::JobEnds => self.end_job(entity),
+            Op::Woke => self.tell_lateness(entity),
             Op::Enter { level, times, after } => {
                 let standing = self.tasks.of(entity);
                 match times {
@@ -183,6 +154,38 @@ impl Host<'_> {
         }
     }
 
+    // ---- What a task tells of itself, and asks for ----
+
+    fn begin_job(&mut self, entity: EntityId, deadline: Option<Nanos>) -> Then {
+        let deadline = deadline.map_or(Instant::NEVER, |deadline| self.floor.now.saturating_add(deadline));
+        self.tasks.of(entity).deadline = deadline;
+        self.floor.counts.releases += 1;
+        self.show(|| Event::Release { entity, deadline });
+        Then::On
+    }
+
+    fn end_job(&mut self, entity: EntityId) -> Then {
+        let late = self.floor.now > self.tasks.of(entity).deadline;
+        self.floor.counts.completions += 1;
+        self.floor.counts.misses += u64::from(late);
+        self.show(|| Event::Complete { entity });
+        Then::On
+    }
+
+    fn tell_lateness(&mut self, entity: EntityId) -> Then {
+        let late = self.floor.now.saturating_since(self.tasks.of(entity).due);
+        self.show(|| Event::Woke { entity, late });
+        Then::On
+    }
+
+    fn ask(&mut self, entity: EntityId, wish: u32) -> Then {
+        let group = self.machine().params(entity).group;
+        let params = sched::Params { group, ..*self.tasks.library.wish(wish) };
+        // As a program whose system call fails, it goes on as before; who watches sees that nothing changed.
+        let _ = self.adjust(entity, params);
+        Then::On
+    }
+
     // ---- Time ----
 
     fn burst(&mut self, cpu: CpuId, entity: EntityId, time: Nanos) -> Then {
@@ -192,8 +195,17 @@ impl Host<'_> {
         Then::Later
     }
 
+    fn give_way(&mut self, cpu: CpuId, entity: EntityId) -> Then {
+        let progress = &mut self.floor.task(entity).progress;
+        progress.left = Some(Nanos::ZERO);
+        progress.begun = false;
+        self.floor.cpus[cpu.index()].done = Instant::NEVER;
+        self.input(Input::Yield { cpu });
+        Then::Later
+    }
+
     /// Whoever runs on `cpu` waits for something.
-    fn rest(&mut self, cpu: CpuId) -> Then {
+    pub(super) fn rest(&mut self, cpu: CpuId) -> Then {
         let running = &mut self.floor.cpus[cpu.index()];
         running.done = Instant::NEVER;
         if let Some(entity) = running.entity {
@@ -217,6 +229,7 @@ impl Host<'_> {
         let standing = self.tasks.of(entity);
         let timer = usize::from(timer);
         if standing.timers.len() <= timer {
+            standing.timers.reserve_exact(timer + 1 - standing.timers.len());
             standing.timers.resize(timer + 1, standing.began);
         }
         let mut end = standing.timers[timer].saturating_add(period);
@@ -261,13 +274,13 @@ impl Host<'_> {
     // ---- Waiting for one another ----
 
     /// `entity`, which runs on `cpu`, waits for an object.
-    fn wait_for(&mut self, cpu: CpuId, entity: EntityId, id: ObjectId, bytes: u64) -> Then {
+    pub(super) fn wait_for(&mut self, cpu: CpuId, entity: EntityId, id: ObjectId, bytes: u64) -> Then {
         self.tasks.object(id).waiters.push_back((entity, bytes));
         self.begin_wait(entity, id);
         self.rest(cpu)
     }
 
-    fn begin_wait(&mut self, entity: EntityId, id: ObjectId) {
+    pub(super) fn begin_wait(&mut self, entity: EntityId, id: ObjectId) {
         let now = self.floor.now;
         let standing = self.tasks.of(entity);
         standing.waiting = Waiting::Object(id);
@@ -278,7 +291,7 @@ impl Host<'_> {
         self.check_application(application);
     }
 
-    fn end_wait(&mut self, entity: EntityId) {
+    pub(super) fn end_wait(&mut self, entity: EntityId) {
         let standing = self.tasks.of(entity);
         standing.waiting = Waiting::Nothing;
         let application = standing.application as usize;
@@ -286,134 +299,18 @@ impl Host<'_> {
     }
 
     /// `entity` has what it waited for, from `waker`.
-    fn grant(&mut self, entity: EntityId, waker: EntityId, sync: bool) {
+    pub(super) fn grant(&mut self, entity: EntityId, waker: EntityId, sync: bool) {
         self.end_wait(entity);
         self.rouse(entity, Wake::By { waker, sync });
     }
 
-    fn lock(&mut self, cpu: CpuId, entity: EntityId, id: ObjectId) -> Then {
-        let anybody = self.hands_on_to_anybody();
-        let object = self.tasks.object(id);
-        if object.owner().is_none() && (object.waiters.is_empty() || anybody) {
-            object.give(Some(entity));
-            self.tasks.of(entity).holds += 1;
-            return Then::On;
+    fn wait_on(&mut self, cpu: CpuId, entity: EntityId, condition: ObjectId, mutex: ObjectId) -> Then {
+        if self.tasks.object(mutex).owner() != Some(entity) {
+            return self.not_held(cpu, entity, mutex, "waits with");
         }
-        let spins = object.spins();
-        self.tasks.object(id).waiters.push_back((entity, 0));
-        self.begin_wait(entity, id);
-        if spins { self.spin(cpu, entity, id) } else { self.rest(cpu) }
-    }
-
-    /// `entity`, which waits for an object, does so on its CPU.
-    fn spin(&mut self, cpu: CpuId, entity: EntityId, id: ObjectId) -> Then {
-        let limit = self.spin_limit(id);
-        let now = self.floor.now;
-        let progress = &mut self.floor.task(entity).progress;
-        progress.is_spinning = true;
-        progress.left = limit;
-        progress.go_on_spinning(now);
-        self.floor.cpus[cpu.index()].done = limit.map_or(Instant::NEVER, |limit| now.saturating_add(limit));
-        self.floor.arm(cpu);
-        Then::Later
-    }
-
-    fn hands_on_to_anybody(&self) -> bool {
-        self.guest.is_some_and(|guest| guest.spinning == Spinning::Unfair)
-    }
-
-    /// How long a spinner spins before something else happens.
-    fn spin_limit(&mut self, id: ObjectId) -> Option<Nanos> {
-        let guest = self.guest?;
-        if let Spinning::Paravirt { limit } = guest.spinning
-            && self.tasks.object(id).is_lock()
-        {
-            // Who sees that the owner does not run need not wait for it on a CPU.
-            let owner = self.tasks.object(id).owner().and_then(|owner| self.floor.task(owner).last_cpu);
-            let futile = guest.shows_preempted && owner.is_some_and(|cpu| self.floor.cpus[cpu.index()].absent);
-            return Some(if futile { Nanos::ns(1) } else { limit });
-        }
-        guest.pause_loop.map(|pause_loop| pause_loop.window)
-    }
-
-    /// Who spins on `cpu` has done so for long.
-    pub(crate) fn spin_on(&mut self, cpu: CpuId, entity: EntityId) {
-        let now = self.floor.now;
-        let Some(guest) = self.guest else { return };
-        let Waiting::Object(id) = self.tasks.of(entity).waiting else { return };
-        let halts = matches!(guest.spinning, Spinning::Paravirt { .. }) && self.tasks.object(id).is_lock();
-        let again = if halts { None } else { guest.pause_loop.map(|pause_loop| pause_loop.window) };
-        self.floor.task(entity).progress.left = again;
-        self.floor.cpus[cpu.index()].done = again.map_or(Instant::NEVER, |window| now.saturating_add(window));
-        self.floor.arm(cpu);
-        self.floor.spinners.push((cpu, halts));
-    }
-
-    fn unlock(&mut self, entity: EntityId, id: ObjectId) -> Then {
-        if self.tasks.object(id).owner() != Some(entity) {
-            let cpu = self.floor.task(entity).last_cpu.unwrap_or_default();
-            return self.not_held(cpu, entity, id, "unlocks");
-        }
-        self.hand_on(entity, id);
-        Then::On
-    }
-
-    fn not_held(&mut self, cpu: CpuId, entity: EntityId, id: ObjectId, does: &str) -> Then {
-        self.gives_back(cpu, entity, id, does);
-        Then::Later
-    }
-
-    /// `owner` gives a lock to who waits for it next.
-    fn hand_on(&mut self, owner: EntityId, id: ObjectId) {
-        self.tasks.of(owner).holds -= 1;
-        let anybody = self.hands_on_to_anybody();
-        let floor = &self.floor;
-        let object = shared::at(&mut self.tasks.objects, id);
-        object.give(None);
-        let spins = object.spins();
-        let place = if spins && anybody {
-            object.waiters.iter().position(|&(waiter, _)| floor.is_present(waiter))
-        } else {
-            (!object.waiters.is_empty()).then_some(0)
-        };
-        let Some((next, _)) = place.and_then(|place| object.waiters.remove(place)) else { return };
-        object.give(Some(next));
-        self.tasks.of(next).holds += 1;
-        if spins { self.end_spin(next) } else { self.grant(next, owner, false) }
-    }
-
-    /// Whoever runs on `cpu` from now on may find the lock free that it has been spinning for.
-    pub(crate) fn try_again(&mut self, entity: EntityId) {
-        let Waiting::Object(id) = self.tasks.of(entity).waiting else { return };
-        let object = self.tasks.object(id);
-        if object.owner().is_some() || !object.is_lock() {
-            return;
-        }
-        object.give(Some(entity));
-        object.waiters.retain(|&(waiter, _)| waiter != entity);
-        self.tasks.of(entity).holds += 1;
-        self.end_spin(entity);
-    }
-
-    /// A spinner has its lock. Where it runs it goes on at once; otherwise when it runs again.
-    fn end_spin(&mut self, entity: EntityId) {
-        let now = self.floor.now;
-        let waited = now.since(self.tasks.of(entity).since);
-        self.end_wait(entity);
-        self.floor.task(entity).progress.end_spinning(now);
-        self.show(|| Event::SpinWait { entity, waited });
-        if self.guest.is_some_and(|guest| guest.spin_report.is_some_and(|least| waited >= least)) {
-            let cpu = self.floor.task(entity).last_cpu.unwrap_or_default();
-            self.floor.reports.push((cpu, waited));
-        }
-        let Some(cpu) = self.floor.seat_of(entity) else { return };
-        if self.floor.cpus[cpu.index()].absent {
-            // Who halted to wait is kicked; who was preempted goes on when its vCPU does.
-            self.floor.calls.push((cpu, Wake::Interrupt));
-        } else {
-            self.floor.cpus[cpu.index()].done = now.max(self.floor.cpus[cpu.index()].paid());
-            self.floor.arm(cpu);
-        }
+        self.hand_on(entity, mutex);
+        self.tasks.of(entity).retakes = Some(mutex);
+        self.wait_for(cpu, entity, condition, 0)
     }
 
     fn signal(&mut self, waker: EntityId, id: ObjectId, most: usize) -> Then {
@@ -484,15 +381,28 @@ impl Host<'_> {
 
     // ---- Coming and going ----
 
-    fn fork(&mut self, parent: EntityId, child: &Arc<super::code::Recipe>) {
+    fn fork(&mut self, parent: EntityId, recipe: u32) -> Then {
+        let child = self.tasks.library.recipe(recipe).clone();
         let group = self.machine().params(parent).group;
         let application = self.tasks.of(parent).application;
         let params = sched::Params { group, ..child.params };
-        let code = Arc::clone(&child.code);
         // As a fork that fails: the parent goes on without the child.
-        if self.begin_task(&child.name, params, code, child.delay, application, Some(parent)).is_ok() {
+        if self.begin_task(&child.name, params, child.code, child.delay, application, Some(parent)).is_ok() {
             self.tasks.of(parent).children += 1;
         }
+        Then::On
+    }
+
+    fn join(&mut self, cpu: CpuId, entity: EntityId) -> Then {
+        let standing = self.tasks.of(entity);
+        if standing.children == 0 {
+            return Then::On;
+        }
+        standing.waiting = Waiting::Children;
+        let application = standing.application as usize;
+        self.tasks.applications[application].joining += 1;
+        self.check_application(application);
+        self.rest(cpu)
     }
 
     fn exit(&mut self, cpu: CpuId, entity: EntityId) -> Then {
@@ -551,7 +461,7 @@ impl Host<'_> {
         &mut self,
         name: &str,
         params: sched::Params,
-        code: Arc<Code>,
+        code: CodeId,
         delay: Length,
         application: u32,
         parent: Option<EntityId>,

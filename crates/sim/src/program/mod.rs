@@ -6,11 +6,12 @@
 mod code;
 mod interpreter;
 mod length;
+mod locks;
 mod shared;
 mod standing;
 mod trouble;
 
-pub(crate) use code::{Code, Op};
+pub(crate) use code::{CodeId, Library, Op};
 pub(crate) use interpreter::{Crowd, Tasks};
 pub(crate) use length::Draws;
 pub use length::Length;

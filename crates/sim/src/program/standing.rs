@@ -1,8 +1,7 @@
 //! [`Standing`]: where a task stands in its program.
 
-use super::{Code, Draws, Length, ObjectId, code::LOOPS_MOST};
+use super::{CodeId, Draws, Length, ObjectId, code::LOOPS_MOST};
 use sched::{EntityId, Instant, Nanos};
-use std::sync::Arc;
 
 /// What a task waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -21,7 +20,7 @@ pub(crate) enum Waiting {
 #[derive(Debug)]
 pub(crate) struct Standing {
     pub(crate) name: Box<str>,
-    pub(crate) code: Arc<Code>,
+    pub(crate) code: CodeId,
     /// The step that comes next.
     pub(crate) next: u32,
     /// Rounds left, of each loop it is in.
@@ -54,7 +53,7 @@ pub(crate) struct Standing {
 }
 
 impl Standing {
-    pub(crate) fn new(code: Arc<Code>, number: u64, application: u32, parent: Option<EntityId>) -> Standing {
+    pub(crate) fn new(code: CodeId, number: u64, application: u32, parent: Option<EntityId>) -> Standing {
         Standing {
             name: Box::default(),
             code,

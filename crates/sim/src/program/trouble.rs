@@ -2,7 +2,7 @@
 
 use super::ObjectId;
 use super::interpreter::Crowd;
-use super::standing::Waiting;
+use super::standing::{Standing, Waiting};
 use crate::host::Host;
 use crate::stuck::{Stuck, Waiter};
 use sched::{CpuId, EntityId, Input, Instant};
@@ -33,12 +33,12 @@ impl Host<'_> {
         let standings = self.tasks.standings.iter().flatten();
         let mut waiting: Vec<_> = standings
             .filter_map(|standing| match standing.waiting {
-                Waiting::Object(id) => Some((standing.number, standing, id)),
+                Waiting::Object(id) => Some((standing.number, &**standing, id)),
                 _ => None,
             })
             .collect();
         waiting.sort_by_key(|(number, ..)| *number);
-        let tell = |(_, standing, id): (u64, &Box<super::standing::Standing>, ObjectId)| {
+        let tell = |(_, standing, id): (u64, &Standing, ObjectId)| {
             let object = &self.tasks.objects[id.0 as usize];
             Waiter {
                 task: standing.name.to_string(),

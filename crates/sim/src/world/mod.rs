@@ -360,7 +360,7 @@ impl<'a> World<'a> {
         self.machines.len()
     }
 
-    /// Inputs that all machines have accepted.
+    /// Inputs that all machines have accepted, freezes and thaws apart.
     #[must_use]
     pub fn inputs(&self) -> u64 {
         self.machines.iter().map(|machine| machine.inputs).sum()

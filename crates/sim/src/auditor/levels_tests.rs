@@ -1,0 +1,161 @@
+//! What the auditor of worlds finds wrong, each in a trace that is right but for one event.
+
+use super::levels::WorldAuditor;
+use super::{Promises, Rule};
+use sched::{Alarm, CpuId, EntityId, Host, Instant, Nanos, Of, Params, Wake};
+use trace::{Event, MachineId, WorldSink};
+
+const BELOW: MachineId = MachineId(0);
+const ABOVE: MachineId = MachineId(1);
+const CPU: CpuId = CpuId::new(0);
+const VCPU: EntityId = EntityId::new(0, 0);
+const TASK: EntityId = EntityId::new(0, 0);
+const ALARM: Alarm = Alarm { of: Of::Cpu(CPU), slot: 0 };
+
+fn attach(entity: EntityId) -> Event {
+    Event::Attach { entity, name: "it".into(), params: Box::new(Params::default()) }
+}
+
+/// A vCPU that gets in at 2 us, loses its CPU at 10, has it back at 20 and in at 22, and halts at 30; its task runs all that time.
+fn right() -> Vec<(u64, MachineId, Event)> {
+    let run = |entity| Event::Run { cpu: CPU, entity, until: Instant::NEVER };
+    let stop = |entity| Event::Stop { cpu: CPU, entity };
+    vec![
+        (0, BELOW, attach(VCPU)),
+        (0, BELOW, Event::Vcpu { entity: VCPU, guest: ABOVE, cpu: CPU }),
+        (0, ABOVE, Event::Freeze { cpu: CPU }),
+        (0, ABOVE, attach(TASK)),
+        (0, ABOVE, Event::Wake { entity: TASK, why: Wake::Timer }),
+        (0, ABOVE, Event::Kick { cpu: CPU }),
+        (0, ABOVE, Event::SetAlarm { alarm: ALARM, on: CPU, at: Instant::at_ns(15_000) }),
+        (0, BELOW, Event::Wake { entity: VCPU, why: Wake::Interrupt }),
+        (0, BELOW, run(VCPU)),
+        (2, ABOVE, Event::Thaw { cpu: CPU }),
+        (2, ABOVE, Event::Kicked { cpu: CPU }),
+        (2, ABOVE, run(TASK)),
+        (10, BELOW, stop(VCPU)),
+        (10, ABOVE, Event::Freeze { cpu: CPU }),
+        (20, BELOW, run(VCPU)),
+        (22, ABOVE, Event::Thaw { cpu: CPU }),
+        (22, ABOVE, Event::Alarm { alarm: ALARM }),
+        (30, ABOVE, Event::Block { cpu: CPU }),
+        (30, ABOVE, stop(TASK)),
+        (30, ABOVE, Event::Freeze { cpu: CPU }),
+        (30, BELOW, Event::Block { cpu: CPU }),
+        (30, BELOW, stop(VCPU)),
+        (40, BELOW, Event::End),
+        (40, ABOVE, Event::End),
+    ]
+}
+
+fn findings(events: &[(u64, MachineId, Event)]) -> Vec<Rule> {
+    let mut auditor = WorldAuditor::new();
+    auditor.add(Host::new(1), Promises::NONE, Nanos::ZERO);
+    auditor.add(Host::new(1), Promises::NONE, Nanos::ZERO);
+    for (us, machine, event) in events {
+        auditor.record(*machine, Instant::ZERO + Nanos::us(*us), event);
+    }
+    auditor.findings().into_iter().map(|(_, finding)| finding.rule).collect()
+}
+
+/// What is found where the event that `which` chooses comes at `us` instead, or not at all, or another in its place.
+fn instead(which: fn(&Event) -> bool, change: impl Fn(&mut Vec<(u64, MachineId, Event)>, usize)) -> Vec<Rule> {
+    let mut events = right();
+    let place = events.iter().position(|(_, _, event)| which(event)).expect("there is such an event");
+    change(&mut events, place);
+    findings(&events)
+}
+
+#[test]
+fn what_is_right_is_found_right() {
+    assert_eq!(findings(&right()), []);
+}
+
+#[test]
+fn a_guest_that_goes_on_without_a_cpu_is_found() {
+    // It thaws before its vCPU has a CPU.
+    let early = instead(
+        |event| matches!(event, Event::Run { .. }),
+        |events, _| {
+            let (_, machine, event) = events.remove(14);
+            events.insert(16, (23, machine, event));
+        },
+    );
+    assert!(early.contains(&Rule::Level), "{early:?}");
+    // It does not freeze when its vCPU stops.
+    let goes_on = instead(|event| matches!(event, Event::Stop { .. }), |events, place| drop(events.remove(place + 1)));
+    assert!(goes_on.contains(&Rule::Level) && goes_on.contains(&Rule::Law(13)), "{goes_on:?}");
+}
+
+#[test]
+fn cpu_time_that_comes_from_nowhere_or_is_lost_is_found() {
+    // The guest is told a microsecond late that it lost its CPU.
+    let late = instead(|event| matches!(event, Event::Stop { .. }), |events, place| events[place + 1].0 = 11);
+    assert_eq!(late, [Rule::Level, Rule::Level], "it goes on, and the sums differ");
+    // It freezes a microsecond before it loses its CPU: nobody got that.
+    let lost = instead(
+        |event| matches!(event, Event::Stop { .. }),
+        |events, place| {
+            events[place + 1].0 = 9;
+            events.swap(place, place + 1);
+        },
+    );
+    assert_eq!(lost, [Rule::Level]);
+}
+
+#[test]
+fn nothing_goes_on_on_a_frozen_cpu() {
+    let blocks = instead(|event| matches!(event, Event::Block { .. }), |events, place| events[place].0 = 15);
+    assert_eq!(blocks, [Rule::Law(1), Rule::Law(1)], "time goes back, in the machine and in the world");
+    let extra = instead(
+        |event| matches!(event, Event::Freeze { .. }),
+        |events, _| events.insert(14, (12, ABOVE, Event::Block { cpu: CPU })),
+    );
+    assert!(extra.contains(&Rule::Law(13)), "{extra:?}");
+    let twice = instead(
+        |event| matches!(event, Event::Freeze { .. }),
+        |events, place| events.insert(place, (0, ABOVE, Event::Freeze { cpu: CPU })),
+    );
+    assert_eq!(twice, [Rule::Law(13)]);
+}
+
+#[test]
+fn kicks_and_alarms_come_once_and_when_they_are_due() {
+    let never = instead(|event| matches!(event, Event::Kicked { .. }), |events, place| drop(events.remove(place)));
+    assert!(never.is_empty(), "its CPU halts in the end, and would get it when it is back: {never:?}");
+    let twice = instead(
+        |event| matches!(event, Event::Kicked { .. }),
+        |events, place| events.insert(place, (2, ABOVE, Event::Kicked { cpu: CPU })),
+    );
+    assert_eq!(twice, [Rule::Delivery]);
+    let late = instead(
+        |event| matches!(event, Event::Kicked { .. }),
+        |events, place| {
+            events[place].0 = 3;
+            events[place + 1].0 = 3;
+        },
+    );
+    assert_eq!(late, [Rule::Delivery]);
+    let late = instead(|event| matches!(event, Event::Alarm { .. }), |events, place| events[place].0 = 23);
+    assert_eq!(late, [Rule::Delivery]);
+    let frozen = instead(
+        |event| matches!(event, Event::Alarm { .. }),
+        |events, place| {
+            events[place].0 = 15;
+            events.swap(place, place - 1);
+            events.swap(place - 1, place - 2);
+        },
+    );
+    assert_eq!(frozen, [Rule::Law(13)]);
+    // One that is overdue on a CPU that is there.
+    let lost = instead(
+        |event| matches!(event, Event::Alarm { .. }),
+        |events, place| {
+            events.remove(place);
+            events.truncate(place);
+            events.push((40, BELOW, Event::End));
+            events.push((40, ABOVE, Event::End));
+        },
+    );
+    assert_eq!(lost, [Rule::Delivery]);
+}

@@ -1,0 +1,137 @@
+//! Locks: taken, waited for by sleeping or spinning, and handed on. How spin locks are is a matter of the guest, see [`Spinning`].
+
+use super::ObjectId;
+use super::interpreter::Then;
+use super::shared;
+use super::standing::Waiting;
+use crate::guest::Spinning;
+use crate::host::Host;
+use sched::{CpuId, EntityId, Instant, Nanos, Wake};
+use trace::Event;
+
+impl Host<'_> {
+    pub(super) fn lock(&mut self, cpu: CpuId, entity: EntityId, id: ObjectId) -> Then {
+        let anybody = self.hands_on_to_anybody();
+        let object = self.tasks.object(id);
+        if object.owner().is_none() && (object.waiters.is_empty() || anybody) {
+            object.give(Some(entity));
+            self.tasks.of(entity).holds += 1;
+            return Then::On;
+        }
+        let spins = object.spins();
+        self.tasks.object(id).waiters.push_back((entity, 0));
+        self.begin_wait(entity, id);
+        if spins { self.spin(cpu, entity, id) } else { self.rest(cpu) }
+    }
+
+    /// `entity`, which waits for an object, does so on its CPU.
+    pub(super) fn spin(&mut self, cpu: CpuId, entity: EntityId, id: ObjectId) -> Then {
+        let limit = self.spin_limit(id);
+        let now = self.floor.now;
+        let progress = &mut self.floor.task(entity).progress;
+        progress.is_spinning = true;
+        progress.left = limit;
+        progress.go_on_spinning(now);
+        self.floor.cpus[cpu.index()].done = limit.map_or(Instant::NEVER, |limit| now.saturating_add(limit));
+        self.floor.arm(cpu);
+        Then::Later
+    }
+
+    fn hands_on_to_anybody(&self) -> bool {
+        self.guest.is_some_and(|guest| guest.spinning == Spinning::Unfair)
+    }
+
+    /// How long a spinner spins before something else happens.
+    fn spin_limit(&mut self, id: ObjectId) -> Option<Nanos> {
+        let guest = self.guest?;
+        if let Spinning::Paravirt { limit } = guest.spinning
+            && self.tasks.object(id).is_lock()
+        {
+            // Who sees that the owner does not run need not wait for it on a CPU.
+            let owner = self.tasks.object(id).owner().and_then(|owner| self.floor.task(owner).last_cpu);
+            let futile = guest.shows_preempted && owner.is_some_and(|cpu| self.floor.cpus[cpu.index()].absent);
+            return Some(if futile { Nanos::ns(1) } else { limit });
+        }
+        guest.pause_loop.map(|pause_loop| pause_loop.window)
+    }
+
+    /// Who spins on `cpu` has done so for long.
+    pub(crate) fn spin_on(&mut self, cpu: CpuId, entity: EntityId) {
+        let now = self.floor.now;
+        let Some(guest) = self.guest else { return };
+        let Waiting::Object(id) = self.tasks.of(entity).waiting else { return };
+        let halts = matches!(guest.spinning, Spinning::Paravirt { .. }) && self.tasks.object(id).is_lock();
+        let again = if halts { None } else { guest.pause_loop.map(|pause_loop| pause_loop.window) };
+        self.floor.task(entity).progress.left = again;
+        self.floor.cpus[cpu.index()].done = again.map_or(Instant::NEVER, |window| now.saturating_add(window));
+        self.floor.arm(cpu);
+        self.floor.spinners.push((cpu, halts));
+    }
+
+    pub(super) fn unlock(&mut self, entity: EntityId, id: ObjectId) -> Then {
+        if self.tasks.object(id).owner() != Some(entity) {
+            let cpu = self.floor.task(entity).last_cpu.unwrap_or_default();
+            return self.not_held(cpu, entity, id, "unlocks");
+        }
+        self.hand_on(entity, id);
+        Then::On
+    }
+
+    pub(super) fn not_held(&mut self, cpu: CpuId, entity: EntityId, id: ObjectId, does: &str) -> Then {
+        self.gives_back(cpu, entity, id, does);
+        Then::Later
+    }
+
+    /// `owner` gives a lock to who waits for it next.
+    pub(super) fn hand_on(&mut self, owner: EntityId, id: ObjectId) {
+        self.tasks.of(owner).holds -= 1;
+        let anybody = self.hands_on_to_anybody();
+        let floor = &self.floor;
+        let object = shared::at(&mut self.tasks.objects, id);
+        object.give(None);
+        let spins = object.spins();
+        let place = if spins && anybody {
+            object.waiters.iter().position(|&(waiter, _)| floor.is_present(waiter))
+        } else {
+            (!object.waiters.is_empty()).then_some(0)
+        };
+        let Some((next, _)) = place.and_then(|place| object.waiters.remove(place)) else { return };
+        object.give(Some(next));
+        self.tasks.of(next).holds += 1;
+        if spins { self.end_spin(next) } else { self.grant(next, owner, false) }
+    }
+
+    /// Whoever runs on `cpu` from now on may find the lock free that it has been spinning for.
+    pub(crate) fn try_again(&mut self, entity: EntityId) {
+        let Waiting::Object(id) = self.tasks.of(entity).waiting else { return };
+        let object = self.tasks.object(id);
+        if object.owner().is_some() || !object.is_lock() {
+            return;
+        }
+        object.give(Some(entity));
+        object.waiters.retain(|&(waiter, _)| waiter != entity);
+        self.tasks.of(entity).holds += 1;
+        self.end_spin(entity);
+    }
+
+    /// A spinner has its lock. Where it runs it goes on at once; otherwise when it runs again.
+    pub(super) fn end_spin(&mut self, entity: EntityId) {
+        let now = self.floor.now;
+        let waited = now.since(self.tasks.of(entity).since);
+        self.end_wait(entity);
+        self.floor.task(entity).progress.end_spinning(now);
+        self.show(|| Event::SpinWait { entity, waited });
+        if self.guest.is_some_and(|guest| guest.spin_report.is_some_and(|least| waited >= least)) {
+            let cpu = self.floor.task(entity).last_cpu.unwrap_or_default();
+            self.floor.reports.push((cpu, waited));
+        }
+        let Some(cpu) = self.floor.seat_of(entity) else { return };
+        if self.floor.cpus[cpu.index()].absent {
+            // Who halted to wait is kicked; who was preempted goes on when its vCPU does.
+            self.floor.calls.push((cpu, Wake::Interrupt));
+        } else {
+            self.floor.cpus[cpu.index()].done = now.max(self.floor.cpus[cpu.index()].paid());
+            self.floor.arm(cpu);
+        }
+    }
+}

@@ -14,7 +14,7 @@ use gangs::{Doing, Gangs, Vcpu};
 use order::{MEMORY, Order, Virtual, runners};
 use sched::{
     Alarm, AlarmKind, AlarmSlots, Conserving, CpuId, CpuSet, Cx, Descriptor, EntityId, GroupChange, GroupId, Held,
-    Host, Keeps, Knob, Knobs, Load, Nanos, Of, Params, Policy, Refused, Running, Slice, Stopped, Wake, Why,
+    Host, Keeps, Knob, Knobs, Load, Nanos, Of, Params, Policy, Refused, Running, Slice, State, Stopped, Wake, Why,
 };
 use seats::Seats;
 
@@ -194,14 +194,25 @@ impl Skewed {
     }
 
     /// What the one of those who must start has had that has had most: all of them are due when it is.
-    fn mark(&self, g: GroupId) -> Virtual {
-        self.gangs.must_start(g).map(|e| self.order.had(e)).max().unwrap_or(0)
+    fn mark(&self, g: GroupId, cx: &Cx<'_>) -> Virtual {
+        self.gangs.must_start(g).map(|e| self.had_by_now(e, cx)).max().unwrap_or(0)
+    }
+
+    /// What `e` has had, with what it has not been charged for yet.
+    fn had_by_now(&self, e: EntityId, cx: &Cx<'_>) -> Virtual {
+        let State::Running(cpu) = cx.state(e) else { return self.order.had(e) };
+        match cx.running(cpu) {
+            Running::Mine { entity, since } if entity == e => {
+                self.order.reaches(e, cx.now().saturating_since(since), 0).0
+            }
+            _ => self.order.had(e),
+        }
     }
 
     /// Starts every stopped VM for which there are CPUs, those that have had least first.
     fn start_stopped(&mut self, cx: &mut Cx<'_>) {
         let mut stopped = core::mem::take(&mut self.stopped);
-        stopped.sort_unstable_by_key(|&g| (self.mark(g), g.index()));
+        stopped.sort_unstable_by_key(|&g| (self.mark(g, cx), g.index()));
         let mut look: Option<Nanos> = None;
         stopped.retain(|&g| match self.start(g, cx) {
             Ok(()) => false,
@@ -223,7 +234,7 @@ impl Skewed {
         let mut starting = core::mem::take(&mut self.starting);
         starting.clear();
         starting.extend(self.gangs.must_start(g));
-        starting.sort_unstable_by_key(|&e| (self.order.had(e), e.index()));
+        starting.sort_unstable_by_key(|&e| (self.had_by_now(e, cx), e.index()));
         let at_best = self.seats.assign(&starting, &cx.host().all(), cx);
         let (free, next) = self.free_for(g, cx);
         let seated = self.seats.assign(&starting, &free, cx);
@@ -265,7 +276,7 @@ impl Skewed {
 
     /// The CPUs that `g` could have now, and when there may be more of them. Those who wait and have had no more than it come first.
     fn free_for(&self, g: GroupId, cx: &Cx<'_>) -> (CpuSet, Option<Nanos>) {
-        let mark = self.mark(g);
+        let mark = self.mark(g, cx);
         let (mut free, mut idle, mut next) = (CpuSet::EMPTY, CpuSet::EMPTY, None::<Nanos>);
         for cpu in cx.host().iter().filter(|cpu| self.reserved[cpu.index()].is_none()) {
             match cx.running(cpu) {
@@ -477,7 +488,10 @@ impl Policy for Skewed {
             // When all CPUs have chosen, a look at who runs there says when a VM can be started.
             cx.set_alarm(START, cpu, cx.now() + Nanos::ns(1));
         }
-        let Some(e) = self.choose(cpu, cx) else { return Slice::IDLE };
+        let Some(e) = self.choose(cpu, cx) else {
+            self.call_for_stranded(cpu, cx);
+            return Slice::IDLE;
+        };
         self.order.advance_clock(e, cx);
         self.order.remove(e);
         self.turn(e, Doing::Runs, cx);

@@ -168,6 +168,20 @@ impl CpuSet {
         Some(CpuId::new(word * 64 + self.0[word].trailing_zeros() as usize))
     }
 
+    /// Sixty-four of them, from CPU `64 * nth` on.
+    pub(crate) fn word(&self, nth: usize) -> u64 {
+        self.0[nth]
+    }
+
+    /// Those that are also in `words`, and none beyond them.
+    pub(crate) fn and_words(&self, words: &[u64]) -> CpuSet {
+        let mut both = CpuSet::EMPTY;
+        for (nth, word) in words.iter().enumerate() {
+            both.0[nth] = self.0[nth] & word;
+        }
+        both
+    }
+
     /// The CPUs in both sets.
     #[must_use]
     pub fn and(&self, other: &CpuSet) -> CpuSet {

@@ -3,6 +3,7 @@
 //!
 //! Laws are asserted where the truth changes; the comments name them by their number in ARCHITECTURE.md.
 
+mod confined;
 mod frozen;
 mod groups;
 
@@ -14,6 +15,7 @@ use crate::params::{GroupParams, Host, Params};
 use crate::policy::{Alarm, AlarmSlots, Held};
 use crate::time::{Instant, Nanos};
 use alloc::vec::Vec;
+use confined::Confined;
 use groups::Group;
 
 /// "No entity" in a link.
@@ -38,13 +40,6 @@ pub(crate) struct Slot {
     pub(crate) charged: Nanos,
     next_member: u32,
     prev_member: u32,
-}
-
-/// What an entity may use, seldom looked at.
-#[derive(Clone, Copy, Debug)]
-struct Cold {
-    params: Params,
-    confined: CpuSet,
 }
 
 /// A CPU's seat.
@@ -91,7 +86,9 @@ pub(crate) struct Truth {
     /// The CPU that gives up an entity or picks at this moment.
     pub(crate) deciding: Option<CpuId>,
     slots: Vec<Slot>,
-    cold: Vec<Cold>,
+    /// What is asked for each, seldom looked at.
+    params: Vec<Params>,
+    confined: Confined,
     free_slots: Vec<u32>,
     groups: Vec<Group>,
     free_groups: Vec<u32>,
@@ -136,7 +133,8 @@ impl Truth {
             picks_most: 64 + 2 * host.cpus * host.cpus,
             deciding: None,
             slots: Vec::new(),
-            cold: Vec::new(),
+            params: Vec::new(),
+            confined: Confined::new(host.cpus),
             free_slots: Vec::new(),
             groups: alloc::vec![root],
             free_groups: Vec::new(),
@@ -180,7 +178,7 @@ impl Truth {
     #[inline]
     pub(crate) fn params(&self, e: EntityId) -> &Params {
         let _ = self.slot(e);
-        &self.cold[e.index()].params
+        &self.params[e.index()]
     }
 
     fn id(&self, index: u32) -> EntityId {
@@ -190,7 +188,6 @@ impl Truth {
     /// Takes a free slot, blocked, or makes one.
     pub(crate) fn add_entity(&mut self, params: Params) -> EntityId {
         let cpu = params.affinity.and(&self.host.all()).first().expect("checked before");
-        let cold = Cold { params, confined: CpuSet::ALL };
         let mut slot = Slot {
             generation: 0,
             state: State::Blocked,
@@ -209,18 +206,19 @@ impl Truth {
             Some(index) => {
                 slot.generation = self.slots[index as usize].generation + 1;
                 self.slots[index as usize] = slot;
-                self.cold[index as usize] = cold;
+                self.params[index as usize] = params;
                 index
             }
             None => {
                 assert!(self.slots.len() < ENTITIES_MAX, "a machine holds at most ENTITIES_MAX entities");
                 self.slots.push(slot);
-                self.cold.push(cold);
+                self.params.push(params);
                 #[expect(clippy::cast_possible_truncation, reason = "ENTITIES_MAX fits in 32 bits")]
                 let index = (self.slots.len() - 1) as u32;
                 index
             }
         };
+        self.confined.free(index as usize);
         self.reserve();
         self.free_slots.reserve(self.slots.len() - self.free_slots.len());
         let e = self.id(index);
@@ -231,7 +229,7 @@ impl Truth {
 
     pub(crate) fn remove_entity(&mut self, e: EntityId) {
         assert_eq!(self.slot(e).state, State::Blocked, "only who is blocked leaves");
-        self.leave_group(e, self.cold[e.index()].params.group);
+        self.leave_group(e, self.params[e.index()].group);
         self.alarms.drop_entity(e);
         let slot = self.slot_mut(e);
         slot.attached = false;
@@ -241,7 +239,7 @@ impl Truth {
 
     /// Replaces the parameters of `e`; gives the old ones back.
     pub(crate) fn replace_params(&mut self, e: EntityId, params: Params) -> Params {
-        let old = core::mem::replace(&mut self.cold[e.index()].params, params);
+        let old = core::mem::replace(&mut self.params[e.index()], params);
         if old.group != params.group {
             self.leave_group(e, old.group);
             self.join_group(e, params.group);
@@ -257,8 +255,7 @@ impl Truth {
     }
 
     pub(crate) fn allowed(&self, e: EntityId) -> CpuSet {
-        let cold = &self.cold[e.index()];
-        cold.params.affinity.and(&cold.confined).and(&self.host.all())
+        self.confined.of(e.index(), &self.params[e.index()].affinity.and(&self.host.all()))
     }
 
     #[inline]
@@ -266,13 +263,12 @@ impl Truth {
         if self.slot(e).anywhere {
             return cpu.index() < self.host.cpus;
         }
-        let cold = &self.cold[e.index()];
-        cold.params.affinity.contains(cpu) && cold.confined.contains(cpu)
+        self.params[e.index()].affinity.contains(cpu) && self.confined.allows(e.index(), cpu)
     }
 
     pub(crate) fn confine(&mut self, e: EntityId, to: &CpuSet) {
         let _ = self.slot(e);
-        self.cold[e.index()].confined = *to;
+        self.confined.confine(e.index(), to);
         self.set_anywhere(e);
         self.kick_if_misplaced(e);
     }
@@ -452,13 +448,10 @@ impl Truth {
     pub(crate) fn seat(&mut self, cpu: CpuId, e: EntityId, until: Instant) {
         let now = self.now;
         assert!(until > now, "law 1: a slice cannot end at {until}, it is {now} already");
-        let cold = &self.cold;
+        let (params, confined) = (&self.params, &self.confined);
         let slot = &mut self.slots[e.index()];
         assert!(slot.generation == e.generation() && slot.attached, "law 8: {e} is detached");
-        let may_run = slot.anywhere || {
-            let Cold { params, confined } = &cold[e.index()];
-            params.affinity.contains(cpu) && confined.contains(cpu)
-        };
+        let may_run = slot.anywhere || (params[e.index()].affinity.contains(cpu) && confined.allows(e.index(), cpu));
         assert!(may_run, "law 2: {e} may not run on {cpu:?}");
         assert!(slot.held == 0, "law 2: {e} is held");
         assert!(slot.state == State::Waiting, "laws 2 and 3: {e} was picked but is {:?}", slot.state);

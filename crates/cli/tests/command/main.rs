@@ -8,6 +8,7 @@ mod parts;
 mod restore;
 mod run;
 mod seeds;
+mod worlds;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -4,7 +4,7 @@ use super::text::{Line, ROWS_MAX, Whose, and_more, shown, table_of};
 use super::{Asked, Entity, Got, GroupGot, Report, Widths, percent, ppm, short};
 use sched::{Descriptor, GroupId, Instant, Knobs, Nanos};
 use serde::Serialize;
-use sim::meter::{CpuMeasures, Meter};
+use sim::meter::{CpuMeasures, Measures, Member, Meter};
 use std::collections::BTreeMap;
 
 /// What a CPU of a guest lost.
@@ -54,15 +54,6 @@ impl GuestReport {
         cpus.resize(vcpus, CpuMeasures::default());
         let stolen = cpus.iter().fold(Nanos::ZERO, |sum, cpu| sum + cpu.stolen);
         let all = length.saturating_mul(vcpus as u64);
-        let entity = |member: &sim::meter::Member| Entity {
-            name: member.name.clone(),
-            group: meter.group(member.params.group).map(|(name, _)| name.to_string()),
-            came_ns: member.came.as_ns(),
-            left_ns: member.left.map(Instant::as_ns),
-            asked: Asked::with(&member.params),
-            granted_ppm: None,
-            got: Got::new(&member.got, member.left.unwrap_or(end).saturating_since(member.came)),
-        };
         GuestReport {
             name: name.to_string(),
             policy: policy.name.to_string(),
@@ -71,9 +62,47 @@ impl GuestReport {
             stolen_ns: stolen.as_ns(),
             stolen_ppm: ppm(stolen, all),
             total: Got::new(&meter.total(), all),
-            entities: meter.members().iter().map(entity).collect(),
+            entities: tasks(meter.members().iter(), meter, end),
             groups: group_lines(meter, length),
         }
+    }
+}
+
+/// Tasks by name, in the order in which the first of each came: those that share a name are told together.
+pub(super) fn tasks<'m>(members: impl Iterator<Item = &'m Member>, meter: &Meter, end: Instant) -> Vec<Entity> {
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut sums: Vec<(&Member, u64, Nanos, Option<Instant>, Measures)> = Vec::new();
+    for member in members {
+        let there = member.left.unwrap_or(end).saturating_since(member.came);
+        let place = *places.entry(&member.name).or_insert(sums.len());
+        match sums.get_mut(place) {
+            None => sums.push((member, 1, there, member.left, member.got.clone())),
+            Some((_, count, time, left, got)) => {
+                *count += 1;
+                *time += there;
+                *left = left.and_then(|left| Some(left.max(member.left?)));
+                got.add(&member.got);
+            }
+        }
+    }
+    let line = |(first, instances, there, left, got): (&Member, u64, Nanos, Option<Instant>, Measures)| Entity {
+        name: first.name.clone(),
+        instances,
+        group: meter.group(first.params.group).map(|(name, _)| name.to_string()),
+        came_ns: first.came.as_ns(),
+        left_ns: left.map(Instant::as_ns),
+        asked: Asked::with(&first.params),
+        granted_ppm: None,
+        got: Got::new(&got, there),
+    };
+    sums.into_iter().map(line).collect()
+}
+
+/// `name`, or `name ×20` of twenty.
+pub(super) fn called(entity: &Entity) -> String {
+    match entity.instances {
+        1 => entity.name.clone(),
+        count => format!("{} ×{count}", entity.name),
     }
 }
 
@@ -123,10 +152,13 @@ fn one(runs: &[(&str, &GuestReport)], several: bool, widths: Widths) -> String {
     }
     let tasks = runs.iter().map(|(_, guest)| guest.entities.len()).max().unwrap_or(0);
     let most = (ROWS_MAX / runs.len()).max(1).min(tasks);
+    let names: Vec<String> = (0..most)
+        .map(|index| runs.iter().find_map(|(_, guest)| guest.entities.get(index)).map_or_else(String::new, called))
+        .collect();
     let mut lines = Vec::with_capacity((most + 1) * runs.len());
-    for index in 0..most {
+    for (index, name) in names.iter().enumerate() {
         let there = runs.iter().filter_map(|(policy, guest)| Some((*policy, guest.entities.get(index)?)));
-        for (nth, (policy, Entity { name, asked, granted_ppm, got, .. })) in there.enumerate() {
+        for (nth, (policy, Entity { asked, granted_ppm, got, .. })) in there.enumerate() {
             let (name, asked) = if nth == 0 { (name.as_str(), shown(asked)) } else { ("", String::new()) };
             lines.push(Line { name, asked, policy, granted: *granted_ppm, got });
         }

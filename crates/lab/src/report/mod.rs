@@ -57,7 +57,8 @@ pub struct Report {
     pub seed: u64,
     /// All together; its `delivered_ppm` is of all CPUs.
     pub total: Got,
-    /// In the order of the scenario. Those that had not come when the run ended are not among them.
+    /// In the order of the scenario, and then the tasks of its applications. Those that had not come when the run ended are not among
+    /// them.
     pub entities: Vec<Entity>,
     /// VMs and other groups, in the order of the scenario.
     pub groups: Vec<GroupGot>,
@@ -74,11 +75,14 @@ pub struct Report {
 pub struct Entity {
     /// What people call it.
     pub name: String,
+    /// How many of one name it stands for: tasks that were forked, one after the other. What they got is told together.
+    #[serde(skip_serializing_if = "is_one")]
+    pub instances: u64,
     /// The VM or other group it is in.
     pub group: Option<String>,
-    /// When it came. Unit: nanoseconds since the start.
+    /// When it, or the first of them, came. Unit: nanoseconds since the start.
     pub came_ns: u64,
-    /// When it left; `None`: it stayed.
+    /// When it, or the last of them, left; `None`: it stayed.
     pub left_ns: Option<u64>,
     /// What it asked for.
     pub asked: Asked,
@@ -323,7 +327,10 @@ impl Report {
             length_ns: scenario.length.as_ns(),
             seed,
             total: Got::new(&total, all),
-            entities: entities(scenario, &present, grants, end),
+            entities: entities(scenario, &present, grants, end)
+                .into_iter()
+                .chain(guest::tasks(others(scenario, meter), meter, end))
+                .collect(),
             groups: group_lines(scenario, &present),
             guests: Vec::new(),
             jobs: None,
@@ -337,6 +344,18 @@ fn present<'m>(scenario: &Scenario, meter: &'m Meter) -> Vec<Option<&'m Member>>
     scenario.entities.iter().map(|entity| named.get(entity.name.as_str()).copied()).collect()
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_one(count: &u64) -> bool {
+    *count == 1
+}
+
+/// Tasks of applications: who was there and is no entity of the scenario.
+fn others<'m>(scenario: &Scenario, meter: &'m Meter) -> impl Iterator<Item = &'m Member> {
+    let named: std::collections::BTreeSet<String> =
+        scenario.entities.iter().map(|entity| entity.name.clone()).collect();
+    meter.members().iter().filter(move |member| !named.contains(&member.name))
+}
+
 fn entities(scenario: &Scenario, present: &[Option<&Member>], grants: &[Option<Grant>], end: Instant) -> Vec<Entity> {
     let mut lines = Vec::with_capacity(present.len());
     for ((asking, member), grant) in scenario.entities.iter().zip(present).zip(grants) {
@@ -344,6 +363,7 @@ fn entities(scenario: &Scenario, present: &[Option<&Member>], grants: &[Option<G
         let there = member.left.unwrap_or(end).saturating_since(member.came);
         lines.push(Entity {
             name: asking.name.clone(),
+            instances: 1,
             group: asking.group.map(|group| scenario.groups[group].name.clone()),
             came_ns: member.came.as_ns(),
             left_ns: member.left.map(Instant::as_ns),

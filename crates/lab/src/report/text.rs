@@ -1,5 +1,6 @@
 //! Reports as tables for people.
 
+use super::guest::called;
 use super::short::{percent, short};
 use super::{Asked, Entity, Got, GroupGot, Report};
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
@@ -226,10 +227,13 @@ pub fn table(report: &Report, widths: Widths) -> String {
 pub fn comparison(reports: &[Report], widths: Widths) -> String {
     let entities = reports.iter().map(|report| report.entities.len()).max().unwrap_or(0);
     let most = (ROWS_MAX / reports.len().max(1)).max(1).min(entities);
+    let names: Vec<String> = (0..most)
+        .map(|index| reports.iter().find_map(|report| report.entities.get(index)).map_or_else(String::new, called))
+        .collect();
     let mut lines = Vec::with_capacity((most + 1) * reports.len());
-    for index in 0..most {
+    for (index, name) in names.iter().enumerate() {
         for (nth, report) in reports.iter().enumerate() {
-            let Entity { name, asked, granted_ppm, got, .. } = &report.entities[index];
+            let Some(Entity { asked, granted_ppm, got, .. }) = report.entities.get(index) else { continue };
             let (name, asked) = if nth == 0 { (name.as_str(), shown(asked)) } else { ("", String::new()) };
             lines.push(Line { name, asked, policy: &report.policy, granted: *granted_ppm, got });
         }

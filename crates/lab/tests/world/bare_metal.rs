@@ -65,11 +65,30 @@ fn both(policy: &str, cpus: usize, costs: Costs) -> [Vec<(Instant, Event)>; 2] {
     [decisions(&bare, alone), decisions(&virtual_one, above)]
 }
 
+const COSTS: Costs = Costs {
+    context_switch: Nanos::us(3),
+    cache_refill: Nanos::us(11),
+    kick: Nanos::us(2),
+    tick: Nanos::us(1),
+    timer_slack: Nanos::us(50),
+    ..Costs::NONE
+};
+
 #[test]
 fn a_guest_on_cpus_of_its_own_decides_as_a_host_does() {
+    compare(Costs::NONE);
+}
+
+/// What the guest's own scheduling costs, it costs on a host too; only its exits come on top.
+#[test]
+fn a_guest_on_cpus_of_its_own_pays_as_a_host_does() {
+    compare(COSTS);
+}
+
+fn compare(costs: Costs) {
     for name in ["cfs", "eevdf", "bfs", "bmq", "round-robin", "edf", "credit", "rt", "linux"] {
         for cpus in [1, 2, 4] {
-            let [bare, virtual_one] = both(name, cpus, Costs::NONE);
+            let [bare, virtual_one] = both(name, cpus, costs);
             assert!(bare.len() > 1000, "{name} has decided often");
             let place = bare.iter().zip(&virtual_one).position(|(bare, virtual_one)| bare != virtual_one);
             if let Some(place) = place {
@@ -81,4 +100,39 @@ fn a_guest_on_cpus_of_its_own_decides_as_a_host_does() {
             assert_eq!(bare.len(), virtual_one.len(), "{name} on {cpus}");
         }
     }
+}
+
+/// One that works for 10 ms at a time, in a guest that is interrupted by a timer of another every millisecond: each interrupt takes
+/// the vCPU to the host and back.
+#[test]
+fn every_interrupt_of_a_guest_costs_an_exit() {
+    let done = |exit| {
+        let mut log = Log::default();
+        let mut world = World::new(1);
+        let below = host(&mut world, "round-robin", 1, Costs::NONE);
+        let all = vcpus(&mut world, below, "vm", 1, true);
+        let above = guest(&mut world, below, "rt", &all, never_halts(), Costs { exit, ..Costs::NONE });
+        world.watch_all(&mut log);
+        let class = |priority| sched::Class::Fifo(sched::RtPriority::new(priority).expect("it is one"));
+        let asked = |priority| Params { class: class(priority), ..Params::default() };
+        let work = Workload::Periodic(Periodic::new(Nanos::ms(100), Nanos::ms(10)));
+        world.attach(above, "work", asked(50), work).expect("there is room");
+        // It wakes behind the other, and so only interrupts it.
+        let naps = Workload::Periodic(Periodic { phase: Nanos::us(500), ..Periodic::new(Nanos::ms(1), Nanos::ns(1)) });
+        world.attach(above, "naps", asked(10), naps).expect("there is room");
+        world.finish(at(50)).expect("nobody waits for ever");
+        drop(world);
+        let events = log.of(above);
+        let done = events.iter().position(|(_, event)| matches!(event, Event::Complete { .. }));
+        let (before, at) = done.map(|done| (&events[..done], events[done].0)).expect("the work is done");
+        // The first release and whatever else happens as the guest comes in comes along.
+        let interrupts = before.iter().filter(|(at, event)| {
+            *at > Instant::ZERO && matches!(event, Event::Release { .. } | Event::Alarm { .. } | Event::Kicked { .. })
+        });
+        (at, interrupts.count() as u64)
+    };
+    assert_eq!(done(Nanos::ZERO).0, at(10));
+    let (late, interrupts) = done(Nanos::us(4));
+    assert_eq!(late, at(10) + Nanos::us(4).saturating_mul(interrupts));
+    assert!(interrupts >= 10, "{interrupts}");
 }

@@ -4,6 +4,7 @@ mod bare_metal;
 mod common_objects;
 mod levels;
 mod measured;
+mod memory;
 mod skew;
 mod town;
 mod traces;

@@ -11,7 +11,7 @@ pub(crate) const LOOPS_MOST: usize = 4;
 pub(crate) struct CodeId(u32);
 
 /// One step, or the end of a loop.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Op {
     Run(Length),
     Sleep(Length),
@@ -85,7 +85,10 @@ impl Library {
         let mut ops = Vec::new();
         self.lay(steps, base, 0, &mut ops);
         ops.push(Op::Exit);
-        self.codes.push(ops.into());
+        // Tasks of one kind follow one program, and come one after the other.
+        if self.codes.last().is_none_or(|last| **last != *ops) {
+            self.codes.push(ops.into());
+        }
         CodeId(number(self.codes.len() - 1))
     }
 

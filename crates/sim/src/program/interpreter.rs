@@ -229,6 +229,7 @@ impl Host<'_> {
         let standing = self.tasks.of(entity);
         let timer = usize::from(timer);
         if standing.timers.len() <= timer {
+            standing.timers.reserve_exact(timer + 1 - standing.timers.len());
             standing.timers.resize(timer + 1, standing.began);
         }
         let mut end = standing.timers[timer].saturating_add(period);

@@ -1,0 +1,87 @@
+//! Scenarios of two levels: what is printed and written of hosts and guests.
+
+use super::{Place, scenario, tactus};
+use expect_test::expect_file;
+use serde_json::Value;
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+#[test]
+fn two_levels_look_like_this() {
+    let text = tactus(&["sim", &scenario("two-levels.toml"), "--for", "2s", "--width", "110", "--audit"]);
+    expect_file!["two-levels.out"].assert_eq(&text);
+}
+
+#[test]
+fn a_trace_of_a_world_names_its_machines_and_opens_in_a_viewer() {
+    let place = Place::new();
+    let two = scenario("two-levels.toml");
+    let run = |file: &str, option: &str| {
+        let done = place.run(&["sim", &two, "--for", "300ms", option, file]);
+        assert_eq!(done.code, Some(0), "{}", done.stderr);
+        String::from_utf8(place.read(file)).expect("it is text")
+    };
+    let text = run("a.txt", "--trace");
+    assert!(text.starts_with("tactus-world 1 machines=2\nmachine m0 name=\"host\" policy=\"cfs\""), "{text:.200}");
+    assert!(text.contains(" m0 vcpu e0 guest=m1 cpu=0\n") && text.contains(" m1 thaw cpu=0\n"));
+    let viewer = json(&run("a.json", "--trace"));
+    let events = viewer["traceEvents"].as_array().expect("there are events");
+    let named = |name: &str| events.iter().any(|event| event["args"]["name"] == name);
+    assert!(named("host") && events.iter().any(|event| event["name"] == "stolen"), "{}", events.len());
+    let picture = run("a.svg", "--svg");
+    assert!(picture.starts_with("<svg") && picture.contains("cyclictest") && picture.contains("host hog 1"));
+}
+
+#[test]
+fn guests_are_in_the_json_and_follow_the_policy_that_is_asked_for() {
+    let two = scenario("two-levels.toml");
+    let run = |policy: &str| {
+        json(&tactus(&["sim", &two, "--for", "1s", "--json", "--guest-policy", policy]))["runs"][0]["guests"][0].clone()
+    };
+    let (bfs, eevdf) = (run("bfs"), run("eevdf"));
+    assert_eq!((&bfs["name"], &bfs["policy"], &eevdf["policy"]), (&"vm".into(), &"bfs".into(), &"eevdf".into()));
+    assert!(bfs["stolen_ns"].as_u64() > Some(0) && bfs != eevdf);
+    let names = bfs["entities"].as_array().expect("it has tasks").iter().map(|task| task["name"].clone());
+    assert!(names.collect::<Vec<_>>().contains(&"hog".into()));
+}
+
+#[test]
+fn a_world_is_the_same_for_any_number_of_threads() {
+    let two = scenario("two-levels.toml");
+    let run = |threads: &str| {
+        let place = Place::new();
+        let done = place.run(&["sim", &two, "--for", "1s", "--seeds", "4", "-j", threads, "--json", "--audit"]);
+        assert_eq!(done.code, Some(0), "{}", done.stderr);
+        done.stdout
+    };
+    let alone = run("1");
+    assert!(alone == run("2") && alone == run("4"));
+    let runs = json(&alone)["runs"].as_array().cloned().expect("there are runs");
+    assert_ne!(runs[0]["guests"], runs[1]["guests"], "seeds differ");
+}
+
+#[test]
+fn a_run_that_cannot_go_on_ends_with_who_waits_for_whom() {
+    let place = Place::new();
+    // Both checks of the file are blind to locks that meet only through the lengths of runs.
+    let app = place.file(
+        "locks.json",
+        r#"{ "global": { "duration": 1 }, "tasks": {
+            "left": { "lock1": "a", "run1": 1000, "lock2": "b", "unlock2": "b", "unlock1": "a", "sleep": 10 },
+            "right": { "lock1": "b", "run1": 1000, "lock2": "a", "unlock2": "a", "unlock1": "b", "sleep": 10 } } }"#,
+    );
+    let file = place.file(
+        "locks.toml",
+        format!(
+            "name = \"locks\"\ncpus = 2\nlength = \"1s\"\npolicy = \"cfs\"\n[[task]]\nname = \"app\"\nworkload = {{ rt-app = {:?} }}\n",
+            app.file_name().expect("it has a name").to_string_lossy()
+        ),
+    );
+    let done = place.run(&["sim", &file.display().to_string()]);
+    assert_eq!((done.code, done.stdout.as_str()), (Some(2), ""), "{}", done.stderr);
+    for part in ["waits for", "which", "holds", "locks taken in the same order by all"] {
+        assert!(done.stderr.contains(part), "{part}: {}", done.stderr);
+    }
+}

@@ -14,6 +14,8 @@ mod canary;
 mod cfs;
 mod classes;
 mod cosched;
+mod cosched_relaxed;
+mod cosched_strict;
 mod credit;
 mod credit2;
 mod deadline;
@@ -40,6 +42,7 @@ mod rt_xen;
 mod rtds;
 mod sedf;
 mod servers;
+mod skew;
 
 pub use canary::CANARIES;
 use sched::Descriptor;
@@ -53,6 +56,8 @@ pub const ALL: &[&Descriptor] = &[
     &bvt::POLICY,
     &cfs::POLICY,
     &cosched::POLICY,
+    &cosched_relaxed::POLICY,
+    &cosched_strict::POLICY,
     &credit::POLICY,
     &credit2::POLICY,
     &deadline::POLICY,

@@ -7,6 +7,7 @@ mod gangs;
 mod levels;
 mod measured;
 mod memory;
+mod skew;
 mod town;
 mod traces;
 

@@ -1,0 +1,520 @@
+//! Keeping the vCPUs of a VM from drifting apart, over proportional share: what `cosched-strict` and `cosched-relaxed`
+//! share.
+//!
+//! [`Order`] says who comes next, [`Gangs`] who has drifted how far, [`Seats`] whether all who must start together can.
+
+mod gangs;
+mod order;
+mod seats;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use gangs::Rule;
+use gangs::{Doing, Gangs, Vcpu};
+use order::{MEMORY, Order, Virtual, runners};
+use sched::{
+    Alarm, AlarmKind, AlarmSlots, Conserving, CpuId, CpuSet, Cx, Descriptor, EntityId, GroupChange, GroupId, Held,
+    Host, Keeps, Knob, Knobs, Load, Nanos, Of, Params, Policy, Refused, Running, Slice, State, Stopped, Wake, Why,
+};
+use seats::Seats;
+
+/// What both are to the rest of the system, but for names, texts and knobs.
+pub(crate) const SHARED: Descriptor = Descriptor {
+    name: "",
+    title: "",
+    source: "",
+    good_for: "",
+    bad_at: "",
+    text: "",
+    conserving: |_| Conserving::Global { slack: Nanos::ZERO },
+    starvation,
+    keeps: Keeps { shares, ..Keeps::NOTHING },
+    alarms: AlarmSlots { policy: &[AlarmKind::Timer], group: &[AlarmKind::Timer], ..AlarmSlots::NONE },
+    knobs: &[],
+    build: |_, _| unreachable!("it is no policy by itself"),
+};
+
+/// How long a turn is.
+pub(crate) const QUANTUM: Knob =
+    Knob::time("quantum", Nanos::ms(50), (Nanos::us(100), Nanos::s(10)), "how long a turn lasts at most")
+        .from("ESX: 50 ms; that it is a whole turn for everybody is assumed");
+
+/// Who preempts whom.
+pub(crate) const MARGIN: Knob = Knob::time(
+    "margin",
+    Nanos::ms(1),
+    (Nanos::ZERO, Nanos::s(1)),
+    "how much more for its weight somebody must have had to be preempted",
+)
+.from("assumed: none is published");
+
+/// How much further than its equals anybody can be, in time at normal weight, whatever weight it has.
+fn spread(load: &Load<'_>) -> Nanos {
+    let quantum = load.knobs.time(QUANTUM.name);
+    quantum.scale(1024, load.weight_least.max(1))
+}
+
+/// At the start and at the end of any time, nobody is ahead of another by more than a quantum at the least weight.
+fn shares(load: &Load<'_>) -> Option<Nanos> {
+    Some(spread(load).saturating_mul(3).scale(load.weight_most, 1024))
+}
+
+/// Whoever comes first may have to get as far as the last one: what is remembered of a lead, a quantum and the margin, at
+/// the other end of the weights; and then for a whole turn.
+fn starvation(load: &Load<'_>) -> Option<Nanos> {
+    let (quantum, margin) = (load.knobs.time(QUANTUM.name), load.knobs.time(MARGIN.name));
+    let lead = quantum.saturating_mul(MEMORY).saturating_add(spread(load).saturating_mul(2)).saturating_add(margin);
+    let each = lead.scale(load.weight_most, 1024).saturating_add(quantum.saturating_mul(2));
+    Some(each.saturating_mul(load.entities))
+}
+
+/// Looks again whether a stopped VM can be started.
+const START: Alarm = Alarm { of: Of::Policy, slot: 0 };
+/// So long at least between two looks, if nothing else happens.
+const LOOK_LEAST: Nanos = Nanos::us(10);
+
+/// Somebody of the VM crosses a threshold.
+const fn crossing(g: GroupId) -> Alarm {
+    Alarm { of: Of::Group(g), slot: 0 }
+}
+
+/// The scheduler.
+#[derive(Debug)]
+pub(crate) struct Skewed {
+    quantum: Nanos,
+    margin: Virtual,
+    order: Order,
+    gangs: Gangs,
+    /// The VMs that are stopped as a whole.
+    stopped: Vec<GroupId>,
+    /// By CPU: who is to have it, being started with its siblings.
+    reserved: Vec<Option<EntityId>>,
+    seats: Seats,
+    /// Who must start, the least served first; kept only for its memory.
+    starting: Vec<EntityId>,
+}
+
+impl Skewed {
+    /// Builds one of this rule and these bounds.
+    pub(crate) fn build(host: &Host, knobs: &Knobs, rule: Rule, threshold: Nanos, resume: Nanos) -> Box<dyn Policy> {
+        let quantum = knobs.time(QUANTUM.name);
+        Box::new(Skewed {
+            quantum,
+            margin: Order::lead(knobs.time(MARGIN.name)),
+            order: Order::new(quantum),
+            gangs: Gangs::new(rule, threshold, resume),
+            stopped: Vec::new(),
+            reserved: vec![None; host.cpus],
+            seats: Seats::new(host.cpus),
+            starting: Vec::new(),
+        })
+    }
+
+    // ---- Drifting apart ----
+
+    /// From now on `e` does this.
+    fn turn(&mut self, e: EntityId, doing: Doing, cx: &mut Cx<'_>) {
+        let vm = self.gangs.of(e).vm;
+        if let Some(g) = vm {
+            self.gangs.advance(g, cx.now());
+        }
+        self.gangs.vcpu(e).doing = doing;
+        if let Some(g) = vm {
+            self.watch(g, cx);
+        }
+    }
+
+    /// Sets the alarm for when somebody in `g` crosses a threshold next.
+    fn watch(&self, g: GroupId, cx: &mut Cx<'_>) {
+        let (next, set) = (self.gangs.next_crossing(g), cx.alarm_at(crossing(g)));
+        // One that is due and late is not put off.
+        if next == set || set.is_some_and(|at| at <= cx.now()) {
+            return;
+        }
+        match next {
+            Some(at) => cx.set_alarm(crossing(g), cx.here(), at),
+            None => cx.clear_alarm(crossing(g)),
+        }
+    }
+
+    fn hold(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        self.gangs.vcpu(e).held = true;
+        cx.hold(e, Held::CoStopped);
+        if self.gangs.of(e).doing == Doing::Waits {
+            self.order.push_stopped(e);
+        }
+    }
+
+    /// `e` is not co-stopped any more; if it is not running, it waits.
+    fn release(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        if !core::mem::replace(&mut self.gangs.vcpu(e).held, false) {
+            return;
+        }
+        cx.release(e, Held::CoStopped);
+        if self.gangs.of(e).doing == Doing::Waits {
+            self.order.push_waiting(e);
+        }
+    }
+
+    /// Every leader in `g` that is too far ahead stops, and those that are not any more go on.
+    fn judge_leaders(&mut self, g: GroupId, cx: &mut Cx<'_>) {
+        for n in 0..self.gangs.members(g).len() {
+            let e = self.gangs.members(g)[n];
+            let Vcpu { doing, held, skew, .. } = self.gangs.of(e);
+            if !held && doing == Doing::Runs && skew >= self.gangs.threshold {
+                self.hold(e, cx);
+            } else if held && doing == Doing::Waits && skew <= self.gangs.resume {
+                self.release(e, cx);
+                self.call_for(e, cx);
+            }
+        }
+    }
+
+    /// The whole of `g` stops, until all who must can start together.
+    fn stop(&mut self, g: GroupId, cx: &mut Cx<'_>) {
+        self.gangs.set_stopped(g, true);
+        self.stopped.push(g);
+        for n in 0..self.gangs.members(g).len() {
+            let e = self.gangs.members(g)[n];
+            let Vcpu { doing, skew, .. } = self.gangs.of(e);
+            self.gangs.vcpu(e).lags = doing == Doing::Waits && skew >= self.gangs.threshold;
+            self.unseat(e);
+            if doing != Doing::Idle {
+                self.hold(e, cx);
+            }
+        }
+    }
+
+    // ---- Starting together ----
+
+    fn unseat(&mut self, e: EntityId) {
+        if let Some(cpu) = self.gangs.vcpu(e).seat.take() {
+            self.reserved[cpu.index()] = None;
+        }
+    }
+
+    /// What the one of those who must start has had that has had most: all of them are due when it is.
+    fn mark(&self, g: GroupId, cx: &Cx<'_>) -> Virtual {
+        self.gangs.must_start(g).map(|e| self.had_by_now(e, cx)).max().unwrap_or(0)
+    }
+
+    /// What `e` has had, with what it has not been charged for yet.
+    fn had_by_now(&self, e: EntityId, cx: &Cx<'_>) -> Virtual {
+        let State::Running(cpu) = cx.state(e) else { return self.order.had(e) };
+        match cx.running(cpu) {
+            Running::Mine { entity, since } if entity == e => {
+                self.order.reaches(e, cx.now().saturating_since(since), 0).0
+            }
+            _ => self.order.had(e),
+        }
+    }
+
+    /// Starts every stopped VM for which there are CPUs, those that have had least first.
+    fn start_stopped(&mut self, cx: &mut Cx<'_>) {
+        let mut stopped = core::mem::take(&mut self.stopped);
+        stopped.sort_unstable_by_key(|&g| (self.mark(g, cx), g.index()));
+        let mut look: Option<Nanos> = None;
+        stopped.retain(|&g| match self.start(g, cx) {
+            Ok(()) => false,
+            Err(next) => {
+                look = look.into_iter().chain(next).min();
+                true
+            }
+        });
+        self.stopped = stopped;
+        match look {
+            Some(next) => cx.set_alarm(START, cx.here(), cx.now() + next.max(LOOK_LEAST)),
+            None => cx.clear_alarm(START),
+        }
+    }
+
+    /// Starts `g`, if as many CPUs are free or can be taken as those who must start could have at best. Otherwise says when
+    /// that may be different, if time alone can change it.
+    fn start(&mut self, g: GroupId, cx: &mut Cx<'_>) -> Result<(), Option<Nanos>> {
+        let mut starting = core::mem::take(&mut self.starting);
+        starting.clear();
+        starting.extend(self.gangs.must_start(g));
+        starting.sort_unstable_by_key(|&e| (self.had_by_now(e, cx), e.index()));
+        let at_best = self.seats.assign(&starting, &cx.host().all(), cx);
+        let (free, next) = self.free_for(g, cx);
+        let seated = self.seats.assign(&starting, &free, cx);
+        self.starting = starting;
+        if seated < at_best {
+            return Err(next);
+        }
+        self.gangs.advance(g, cx.now());
+        for cpu in cx.host().iter() {
+            if let Some(e) = self.seats.owner(cpu) {
+                self.gangs.vcpu(e).seat = Some(cpu);
+                self.reserved[cpu.index()] = Some(e);
+                cx.kick(cpu);
+            }
+        }
+        self.gangs.set_stopped(g, false);
+        self.let_go(g, cx);
+        self.watch(g, cx);
+        Ok(())
+    }
+
+    /// Everybody in `g`, which has just been started, may run. Who had to start but found no CPU, because there are fewer than siblings,
+    /// begins to lag anew.
+    fn let_go(&mut self, g: GroupId, cx: &mut Cx<'_>) {
+        for n in 0..self.gangs.members(g).len() {
+            let e = self.gangs.members(g)[n];
+            let (threshold, all) = (self.gangs.threshold, self.gangs.rule == Rule::All);
+            let vcpu = self.gangs.vcpu(e);
+            let left_out = vcpu.seat.is_none() && (vcpu.lags || all);
+            vcpu.skew = if left_out { Nanos::ZERO } else { vcpu.skew.min(threshold) };
+            let seated = vcpu.seat.is_some();
+            vcpu.lags = false;
+            self.release(e, cx);
+            if !seated && self.order.waits(e) {
+                self.call_for(e, cx);
+            }
+        }
+    }
+
+    /// The CPUs that `g` could have now, and when there may be more of them. Those who wait and have had no more than it come first.
+    fn free_for(&self, g: GroupId, cx: &Cx<'_>) -> (CpuSet, Option<Nanos>) {
+        let mark = self.mark(g, cx);
+        let (mut free, mut idle, mut next) = (CpuSet::EMPTY, CpuSet::EMPTY, None::<Nanos>);
+        for cpu in cx.host().iter().filter(|cpu| self.reserved[cpu.index()].is_none()) {
+            match cx.running(cpu) {
+                Running::Idle | Running::Below => {
+                    free.insert(cpu);
+                    idle.insert(cpu);
+                }
+                Running::Mine { entity, .. } if self.gangs.of(entity).vm == Some(g) => {
+                    free.insert(cpu);
+                }
+                Running::Mine { entity, since } => {
+                    let ran = cx.now().saturating_since(since);
+                    let (had, wait) = self.order.reaches(entity, ran, mark + self.margin);
+                    if had > mark + self.margin {
+                        free.insert(cpu);
+                    } else {
+                        next = next.into_iter().chain([wait]).min();
+                    }
+                }
+                Running::Above => {}
+            }
+        }
+        for (_, e) in self.order.waiting().take_while(|&(had, _)| had <= mark) {
+            if self.gangs.of(e).seat.is_some() {
+                continue;
+            }
+            let takes = idle.iter().chain(free.iter()).find(|&cpu| cx.may_run(e, cpu));
+            if let Some(cpu) = takes {
+                free.remove(cpu);
+                idle.remove(cpu);
+            }
+        }
+        (free, next)
+    }
+
+    // ---- Proportional share ----
+
+    /// `e` waits: calls an idle CPU, or that of whoever has had most, if that is much more.
+    fn call_for(&self, e: EntityId, cx: &mut Cx<'_>) {
+        if let Some(idle) = cx.idle_cpu_for(e) {
+            return cx.kick(idle);
+        }
+        let mark = self.order.had(e) + self.margin;
+        let called = |cpu: CpuId| cx.kicked(cpu) || self.reserved[cpu.index()].is_some();
+        let victims = runners(cx).filter(|&(cpu, ..)| cx.may_run(e, cpu) && !called(cpu));
+        let had = victims.map(|(cpu, other, ran)| (self.order.reaches(other, ran, mark).0, cpu));
+        if let Some((_, cpu)) = had.filter(|&(had, _)| had > mark).max_by_key(|&(had, cpu)| (had, cpu.index())) {
+            cx.kick(cpu);
+        }
+    }
+
+    /// A CPU that was called for somebody may have taken another: an idle one is called for who is left.
+    fn call_for_stranded(&self, picking: CpuId, cx: &mut Cx<'_>) {
+        let idle = |cpu: CpuId| cpu != picking && cx.running(cpu) == Running::Idle && !cx.kicked(cpu);
+        if self.order.nobody_waits() || !cx.host().iter().any(idle) {
+            return;
+        }
+        let unseated = self.order.waiting().map(|(_, e)| e).filter(|&e| self.gangs.of(e).seat.is_none());
+        if let Some(idle) = unseated.into_iter().find_map(|e| cx.idle_cpu_for(e)) {
+            cx.kick(idle);
+        }
+    }
+
+    /// Who is to run on `cpu`: for whom it is kept, or else who has had least.
+    fn choose(&mut self, cpu: CpuId, cx: &Cx<'_>) -> Option<EntityId> {
+        if let Some(e) = self.reserved[cpu.index()].take() {
+            self.gangs.vcpu(e).seat = None;
+            if self.order.waits(e) && cx.may_run(e, cpu) {
+                return Some(e);
+            }
+        }
+        let mut waiting = self.order.waiting().map(|(_, e)| e);
+        waiting.find(|&e| self.gangs.of(e).seat.is_none() && cx.may_run(e, cpu))
+    }
+
+    // ---- Membership ----
+
+    fn join(&mut self, e: EntityId, g: GroupId, cx: &mut Cx<'_>) {
+        if g == GroupId::ROOT || !cx.group_params(g).gang {
+            return;
+        }
+        self.gangs.join(e, g, cx.now());
+        let members = self.gangs.members(g).len();
+        self.starting.reserve(members.saturating_sub(self.starting.len()));
+        if self.gangs.is_stopped(g) && self.gangs.of(e).doing != Doing::Idle {
+            self.hold(e, cx);
+        }
+        self.watch(g, cx);
+    }
+
+    fn leave(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        self.unseat(e);
+        let Some(g) = self.gangs.of(e).vm else { return };
+        self.gangs.leave(e, g, cx.now());
+        self.watch(g, cx);
+        self.release(e, cx);
+        if self.order.waits(e) {
+            self.call_for(e, cx);
+        }
+    }
+
+    /// The group `g` is a gang from now on, or is none.
+    fn mark_changed(&mut self, g: GroupId, cx: &mut Cx<'_>) {
+        let mut members: Vec<EntityId> = cx.members(g).collect();
+        members.sort_unstable_by_key(|e| e.index());
+        for e in members {
+            if cx.group_params(g).gang { self.join(e, g, cx) } else { self.leave(e, cx) }
+        }
+    }
+}
+
+impl Policy for Skewed {
+    fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        let Params { weight, group, .. } = *cx.params(e);
+        self.order.reserve(e, weight.as_linux(), cx);
+        self.gangs.reserve(e);
+        self.join(e, group, cx);
+        Ok(())
+    }
+
+    fn detach(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        self.leave(e, cx);
+    }
+
+    fn adjust(&mut self, e: EntityId, old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        let Params { weight, group, affinity, .. } = *cx.params(e);
+        self.order.set_weight(e, weight.as_linux());
+        if old.group != group {
+            self.leave(e, cx);
+            self.join(e, group, cx);
+        }
+        if old.affinity != affinity {
+            self.unseat(e);
+            if self.order.waits(e) {
+                self.call_for(e, cx);
+            }
+            if let Some(g) = self.gangs.of(e).vm {
+                self.gangs.advance(g, cx.now());
+                self.watch(g, cx);
+            }
+        }
+        Ok(())
+    }
+
+    fn group(&mut self, g: GroupId, change: GroupChange<'_>, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        match change {
+            GroupChange::Created { .. } => {
+                self.gangs.reserve_vm(g);
+                self.stopped.reserve(g.index() + 1);
+            }
+            GroupChange::Params { old } if g != GroupId::ROOT && old.gang != cx.group_params(g).gang => {
+                self.mark_changed(g, cx);
+            }
+            GroupChange::Params { .. } => {}
+            GroupChange::Removed => self.stopped.retain(|&other| other != g),
+        }
+        Ok(())
+    }
+
+    fn wake(&mut self, e: EntityId, _why: Wake, cx: &mut Cx<'_>) {
+        self.order.wake(e);
+        self.turn(e, Doing::Waits, cx);
+        if self.gangs.of(e).vm.is_some_and(|g| self.gangs.is_stopped(g)) {
+            return self.hold(e, cx);
+        }
+        self.order.push_waiting(e);
+        self.call_for(e, cx);
+    }
+
+    fn sleep(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        self.rest(e, cx);
+    }
+
+    fn charge(&mut self, e: EntityId, ran: Nanos, _cx: &mut Cx<'_>) {
+        self.order.charge(e, ran);
+    }
+
+    fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
+        // The other one only lets `plan` look.
+        let Of::Group(g) = alarm.of else { return };
+        self.gangs.advance(g, cx.now());
+        match self.gangs.rule {
+            Rule::Leader => self.judge_leaders(g, cx),
+            Rule::All | Rule::Lagging if self.gangs.lags(g) => self.stop(g, cx),
+            Rule::All | Rule::Lagging => {}
+        }
+        self.watch(g, cx);
+    }
+
+    fn plan(&mut self, cx: &mut Cx<'_>) {
+        if !self.stopped.is_empty() {
+            self.start_stopped(cx);
+        }
+    }
+
+    fn put(&mut self, _cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
+        let e = prev.entity;
+        match prev.why {
+            Why::Blocked => return self.rest(e, cx),
+            Why::Yielded => self.order.give_way(e),
+            Why::Expired | Why::Kicked => {}
+        }
+        self.turn(e, Doing::Waits, cx);
+        if self.gangs.of(e).held { self.order.push_stopped(e) } else { self.order.push_waiting(e) }
+    }
+
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
+        if !self.stopped.is_empty() && cx.alarm_at(START).is_none_or(|at| at > cx.now()) {
+            // When all CPUs have chosen, a look at who runs there says when a VM can be started.
+            cx.set_alarm(START, cpu, cx.now() + Nanos::ns(1));
+        }
+        let Some(e) = self.choose(cpu, cx) else {
+            self.call_for_stranded(cpu, cx);
+            return Slice::IDLE;
+        };
+        self.order.advance_clock(e, cx);
+        self.order.remove(e);
+        self.turn(e, Doing::Runs, cx);
+        self.call_for_stranded(cpu, cx);
+        Slice::until(e, cx.now() + self.quantum)
+    }
+
+    fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {
+        let Vcpu { vm, held, skew, .. } = self.gangs.of(e);
+        show("had-us", i64::try_from((self.order.had(e) >> 32) / 1000).unwrap_or(i64::MAX));
+        show("gang", i64::from(vm.is_some()));
+        show("skew-us", i64::try_from(skew.as_ns() / 1000).unwrap_or(i64::MAX));
+        show("co-stopped", i64::from(held));
+    }
+}
+
+impl Skewed {
+    /// `e` has nothing to do any more, wherever it was.
+    fn rest(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        self.order.remove(e);
+        self.unseat(e);
+        self.gangs.vcpu(e).lags = false;
+        self.turn(e, Doing::Idle, cx);
+        self.release(e, cx);
+    }
+}

@@ -1,0 +1,160 @@
+//! [`Order`]: proportional share. Who has had the least for its weight comes first.
+
+use sched::queue::Trees;
+use sched::{CpuId, Cx, EntityId, Nanos, Running};
+
+/// CPU time at normal weight, in 2^-32 ns: no weight is rounded so much that it could be noticed.
+pub(super) type Virtual = u128;
+
+/// What `ran` costs somebody of this weight (Linux's scale).
+fn cost(ran: Nanos, weight: u64) -> Virtual {
+    ((u128::from(ran.as_ns()) * 1024) << 32) / u128::from(weight)
+}
+
+/// How much CPU time costs somebody of this weight so much, rounded up.
+fn time(virtual_time: Virtual, weight: u64) -> Nanos {
+    let wide = virtual_time.saturating_mul(u128::from(weight)).div_ceil(1024 << 32);
+    u64::try_from(wide).map_or(sched::time::SPAN_MAX, Nanos::ns).min(sched::time::SPAN_MAX)
+}
+
+/// The queue of those who wait for a CPU, and that of those who are co-stopped.
+const WAITING: usize = 0;
+const STOPPED: usize = 1;
+
+/// Of how many quanta a lead is remembered.
+pub(super) const MEMORY: u64 = 20;
+
+#[derive(Clone, Copy, Debug)]
+struct Share {
+    had: Virtual,
+    /// Linux's scale.
+    weight: u64,
+}
+
+/// See the module's text.
+#[derive(Debug)]
+pub(super) struct Order {
+    quantum: Nanos,
+    /// By entity.
+    shares: Vec<Share>,
+    /// By what they have had; who came first, first among equals.
+    queues: Trees<(Virtual, u64)>,
+    /// How many have been queued so far.
+    arrivals: u64,
+    /// The least that anybody runnable has had. Never goes back.
+    clock: Virtual,
+}
+
+impl Order {
+    pub(super) fn new(quantum: Nanos) -> Order {
+        Order { quantum, shares: Vec::new(), queues: Trees::new(2), arrivals: 0, clock: 0 }
+    }
+
+    /// A newcomer is behind all that wait or run, so that nobody gains by coming again and again.
+    pub(super) fn reserve(&mut self, e: EntityId, weight: u32, cx: &Cx<'_>) {
+        let queued = [WAITING, STOPPED].into_iter().flat_map(|queue| self.queues.iter(queue)).map(|((had, _), _)| had);
+        let running = runners(cx).map(|(_, other, _)| self.had(other));
+        let had = queued.chain(running).fold(self.clock, Virtual::max);
+        let share = Share { had, weight: u64::from(weight) };
+        if self.shares.len() <= e.index() {
+            self.shares.resize(e.index() + 1, share);
+        }
+        self.shares[e.index()] = share;
+        self.queues.reserve(e, (0, 0));
+    }
+
+    pub(super) fn set_weight(&mut self, e: EntityId, weight: u32) {
+        self.shares[e.index()].weight = u64::from(weight);
+    }
+
+    pub(super) fn had(&self, e: EntityId) -> Virtual {
+        self.shares[e.index()].had
+    }
+
+    /// What a lead of `time` is at normal weight.
+    pub(super) fn lead(time: Nanos) -> Virtual {
+        cost(time, 1024)
+    }
+
+    /// `e` has run for so long. What it ran far ahead of all others, because nobody else might run there, is forgotten: they need
+    /// not catch up with that.
+    pub(super) fn charge(&mut self, e: EntityId, ran: Nanos) {
+        self.shares[e.index()].had = self.had_after(e, ran);
+    }
+
+    fn had_after(&self, e: EntityId, ran: Nanos) -> Virtual {
+        let Share { had, weight } = self.shares[e.index()];
+        let most = self.clock + cost(self.quantum, 1024) * u128::from(MEMORY) + cost(self.quantum, weight);
+        (had + cost(ran, weight)).min(most.max(had))
+    }
+
+    /// What `e` has had by now, that runs since it was last charged for `ran`; and for how long it must go on to have had more than `mark`.
+    pub(super) fn reaches(&self, e: EntityId, ran: Nanos, mark: Virtual) -> (Virtual, Nanos) {
+        let had = self.had_after(e, ran);
+        let lacking = (mark + 1).saturating_sub(had);
+        (had, time(lacking, self.shares[e.index()].weight))
+    }
+
+    /// `e` wakes: what it did not use, it has lost.
+    pub(super) fn wake(&mut self, e: EntityId) {
+        let clock = self.clock;
+        let share = &mut self.shares[e.index()];
+        share.had = share.had.max(clock);
+    }
+
+    /// `e` gives its turn away: whoever is first now goes before it.
+    pub(super) fn give_way(&mut self, e: EntityId) {
+        if let Some(((first, _), _)) = self.queues.first(WAITING) {
+            let share = &mut self.shares[e.index()];
+            share.had = share.had.max(first);
+        }
+    }
+
+    fn push(&mut self, queue: usize, e: EntityId) {
+        self.queues.remove(e);
+        self.arrivals += 1;
+        self.queues.push(queue, (self.had(e), self.arrivals), e);
+    }
+
+    pub(super) fn push_waiting(&mut self, e: EntityId) {
+        self.push(WAITING, e);
+    }
+
+    pub(super) fn push_stopped(&mut self, e: EntityId) {
+        self.push(STOPPED, e);
+    }
+
+    pub(super) fn remove(&mut self, e: EntityId) {
+        self.queues.remove(e);
+    }
+
+    /// Whether `e` waits, and is not co-stopped.
+    pub(super) fn waits(&self, e: EntityId) -> bool {
+        self.queues.tree_of(e) == Some(WAITING)
+    }
+
+    /// Those who wait, the least first.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = (Virtual, EntityId)> + '_ {
+        self.queues.iter(WAITING).map(|((had, _), e)| (had, e))
+    }
+
+    pub(super) fn nobody_waits(&self) -> bool {
+        self.queues.is_empty(WAITING)
+    }
+
+    /// `chosen` is about to run, and everybody else is where they are.
+    pub(super) fn advance_clock(&mut self, chosen: EntityId, cx: &Cx<'_>) {
+        let queued = [WAITING, STOPPED].into_iter().filter_map(|queue| self.queues.first(queue)).map(|((had, _), _)| had);
+        let running = runners(cx).map(|(_, e, _)| self.had(e));
+        let least = queued.chain(running).fold(self.had(chosen), Virtual::min);
+        self.clock = self.clock.max(least);
+    }
+}
+
+/// Who runs where, and how long they have not been charged for.
+pub(super) fn runners<'a>(cx: &'a Cx<'_>) -> impl Iterator<Item = (CpuId, EntityId, Nanos)> + 'a {
+    cx.host().iter().filter_map(|cpu| match cx.running(cpu) {
+        Running::Mine { entity, since } => Some((cpu, entity, cx.now().saturating_since(since))),
+        Running::Idle | Running::Above | Running::Below => None,
+    })
+}

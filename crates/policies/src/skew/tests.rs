@@ -1,0 +1,308 @@
+//! Both policies against their rules: policies.md 10.6.
+
+use crate::{cosched_relaxed, cosched_strict};
+use sched::{CpuId, CpuSet, Descriptor, EntityId, GroupId, GroupParams, Instant, Nanos, Params, State, Wake, Weight};
+use sim::{Costs, Host, Workload};
+
+const STRICT: &Descriptor = &cosched_strict::POLICY;
+const RELAXED: &Descriptor = &cosched_relaxed::POLICY;
+const VERSION_3: (&str, i64) = ("version", 1);
+
+fn host<'a>(policy: &'static Descriptor, cpus: usize, knobs: &[(&str, i64)]) -> Host<'a> {
+    let mut values = policy.defaults();
+    for &(name, value) in knobs {
+        values.set(name, value).expect("a knob in its range");
+    }
+    Host::new(policy, sched::Host::new(cpus), &values, Costs::NONE).expect("it works everywhere")
+}
+
+fn gang(host: &mut Host<'_>) -> GroupId {
+    let params = GroupParams { gang: true, ..GroupParams::default() };
+    host.create_group("vm", params, GroupId::ROOT).expect("every group is accepted")
+}
+
+fn asleep(host: &mut Host<'_>, params: Params) -> EntityId {
+    host.attach("e", params, Workload::Scripted).expect("everybody is accepted")
+}
+
+fn awake(host: &mut Host<'_>, params: Params) -> EntityId {
+    let e = asleep(host, params);
+    host.wake(e, Wake::New { parent: None });
+    e
+}
+
+fn of(group: GroupId) -> Params {
+    Params { group, ..Params::default() }
+}
+
+fn on(cpu: usize) -> Params {
+    Params { affinity: CpuSet::one(CpuId::new(cpu)), ..Params::default() }
+}
+
+fn vm(host: &mut Host<'_>, vcpus: usize) -> Vec<EntityId> {
+    let group = gang(host);
+    (0..vcpus).map(|_| awake(host, of(group))).collect()
+}
+
+fn run_through(host: &mut Host<'_>, us: u64) {
+    host.run_until(Instant::at_ns(Nanos::us(us).as_ns()).max(host.now()) + Nanos::ns(1));
+}
+
+fn runs(host: &Host<'_>, e: EntityId) -> bool {
+    matches!(host.machine().state(e), State::Running(_))
+}
+
+fn shows(host: &Host<'_>, e: EntityId, name: &str) -> i64 {
+    host.machine().inspect(e, name).expect("it is shown")
+}
+
+/// Who of them runs, as a word: `ha.` means that the first two do, and the third does not. A stopped one is a `-`.
+fn who(host: &Host<'_>, all: &[(char, EntityId)]) -> String {
+    let sign = |&(name, e): &(char, EntityId)| match (runs(host, e), host.machine().is_held(e)) {
+        (true, _) => name,
+        (_, true) => '-',
+        (_, false) => '.',
+    };
+    all.iter().map(sign).collect()
+}
+
+/// At each of these times, in microseconds, these run.
+fn comes_out_as(host: &mut Host<'_>, all: &[(char, EntityId)], expected: &[(u64, &str)]) {
+    for &(us, wanted) in expected {
+        run_through(host, us);
+        assert_eq!(who(host, all), wanted, "at {us} us");
+    }
+}
+
+/// A hog and a VM of two on two CPUs: the pictures of the essays.
+fn hog_and_vm<'a>(policy: &'static Descriptor, knobs: &[(&str, i64)]) -> (Host<'a>, [(char, EntityId); 3]) {
+    let mut host = host(policy, 2, knobs);
+    let hog = awake(&mut host, Params::default());
+    let vcpus = vm(&mut host, 2);
+    (host, [('h', hog), ('a', vcpus[0]), ('b', vcpus[1])])
+}
+
+#[test]
+fn strict_the_picture_of_the_essay() {
+    let (mut host, all) = hog_and_vm(STRICT, &[]);
+    let expected = [
+        (0, "ha."),
+        (4_999, "ha."),
+        // b is 5 ms behind; a has had as much as h, so nothing can be taken from h yet.
+        (5_000, "h--"),
+        (5_999, "h--"),
+        // Now h has had more by 1 ms.
+        (6_001, ".ab"),
+        (56_000, ".ab"),
+        (56_002, "h.b"),
+        (61_000, "h.b"),
+        (61_002, "h--"),
+        (106_000, "h--"),
+        (106_010, ".ab"),
+    ];
+    comes_out_as(&mut host, &all, &expected);
+}
+
+#[test]
+fn relaxed_the_picture_of_the_essay() {
+    let (mut host, all) = hog_and_vm(RELAXED, &[]);
+    let expected = [
+        (0, "ha."),
+        (2_999, "ha."),
+        (3_000, "h-b"),
+        (3_999, "h-b"),
+        // a may go on, but has had less than h by not more than 1 ms.
+        (4_000, "h.b"),
+        (8_999, "h.b"),
+        (9_000, "ha-"),
+        (10_000, ".ab"),
+        (58_999, ".ab"),
+    ];
+    comes_out_as(&mut host, &all, &expected);
+}
+
+/// In version 3 the VM stops as a whole, but only who lags must find a CPU.
+#[test]
+fn version_3_starts_who_lags_and_the_others_when_they_can() {
+    let (mut host, all) = hog_and_vm(RELAXED, &[VERSION_3]);
+    // At 3 ms b has had 3 ms less than h: it takes the CPU of a, which stands idle by then, and a may go on when it can.
+    comes_out_as(&mut host, &all, &[(2_999, "ha."), (3_001, "h.b")]);
+    // a and h have had 3 ms each then, and h goes on; a lags in turn at 6 ms, with 3 ms to 6.
+    comes_out_as(&mut host, &all, &[(5_999, "h.b")]);
+    run_through(&mut host, 6_010);
+    assert!(runs(&host, all[1].1), "it has had less than h by 3 ms");
+}
+
+/// Where all others are asleep, skews stay as they are; nobody is stopped by a CPU that has to do with nobody else.
+#[test]
+fn a_vm_alone_is_never_stopped() {
+    for (policy, knobs) in [(STRICT, &[][..]), (RELAXED, &[]), (RELAXED, &[VERSION_3])] {
+        let mut host = host(policy, 2, knobs);
+        let all = vm(&mut host, 2);
+        for ms in 0..500 {
+            run_through(&mut host, 1_000 * ms);
+            assert!(all.iter().all(|&e| runs(&host, e)), "{} at {ms} ms", policy.name);
+            assert!(all.iter().all(|&e| shows(&host, e, "skew-us") == 0), "{} at {ms} ms", policy.name);
+        }
+    }
+}
+
+/// A vCPU whose guest idles gets on: who waits beside it falls behind, and it counts for no CPU when the VM is started.
+#[test]
+fn who_idles_gets_on_and_needs_no_cpu() {
+    let mut host = host(STRICT, 1, &[]);
+    let _hog = awake(&mut host, Params::default());
+    let group = gang(&mut host);
+    let [busy, idle] = [awake(&mut host, of(group)), asleep(&mut host, of(group))];
+    run_through(&mut host, 4_000);
+    assert_eq!([busy, idle].map(|e| shows(&host, e, "skew-us")), [0; 2], "counted when something happens");
+    run_through(&mut host, 5_010);
+    assert!(runs(&host, busy), "one CPU is enough for one, and it has had 5 ms less than the hog");
+    assert!((4_980..5_000).contains(&shows(&host, busy, "skew-us")) || shows(&host, busy, "skew-us") == 5_000);
+}
+
+/// Nobody gets on, so nobody falls behind.
+#[test]
+fn nobody_lags_while_all_wait() {
+    let mut host = host(STRICT, 1, &[("margin", 1_000_000_000)]);
+    let _hog = awake(&mut host, Params::default());
+    let all = vm(&mut host, 2);
+    run_through(&mut host, 49_000);
+    assert_eq!(who(&host, &[('a', all[0]), ('b', all[1])]), "..");
+    assert_eq!(all.iter().map(|&e| shows(&host, e, "skew-us")).max(), Some(0));
+    run_through(&mut host, 54_000);
+    assert_eq!(who(&host, &[('a', all[0]), ('b', all[1])]), "a.", "then one of them gets on");
+    run_through(&mut host, 55_001);
+    assert_eq!(all.iter().filter(|&&e| runs(&host, e)).count(), 1, "there is one CPU; and so they take turns");
+    assert!(runs(&host, all[1]));
+}
+
+/// A VM with more vCPUs than CPUs starts as many as can be, and all of them get on.
+#[test]
+fn a_vm_larger_than_the_host_gets_on() {
+    for (policy, knobs) in [(STRICT, &[][..]), (RELAXED, &[]), (RELAXED, &[VERSION_3])] {
+        for hogs in [0, 2] {
+            let mut host = host(policy, 2, knobs);
+            let vcpus = vm(&mut host, 5);
+            let others: Vec<EntityId> = (0..hogs).map(|_| awake(&mut host, Params::default())).collect();
+            run_through(&mut host, 10_000_000);
+            let had = |e: &EntityId| host.machine().charged(*e).as_ns() / 1_000_000;
+            let shares: Vec<u64> = vcpus.iter().map(had).collect();
+            let (least, most) = (shares.iter().min().expect("five"), shares.iter().max().expect("five"));
+            assert!(most - least <= 110 && *least > 2_000, "{}, {hogs} hogs: {shares:?}", policy.name);
+            let beside: Vec<u64> = others.iter().map(had).collect();
+            assert!(beside.iter().all(|&ms| ms > 2_000), "{}: {shares:?} beside {beside:?}", policy.name);
+        }
+    }
+}
+
+/// So does one that may not run side by side.
+#[test]
+fn a_vm_that_is_kept_to_one_cpu_gets_on() {
+    for (policy, knobs) in [(STRICT, &[][..]), (RELAXED, &[]), (RELAXED, &[VERSION_3])] {
+        let mut host = host(policy, 2, knobs);
+        let group = gang(&mut host);
+        let vcpus = [(); 2].map(|()| awake(&mut host, Params { group, ..on(0) }));
+        let hog = awake(&mut host, Params::default());
+        run_through(&mut host, 4_000_000);
+        let had = vcpus.map(|e| host.machine().charged(e).as_ns() / 1_000_000);
+        assert!(had[0].abs_diff(had[1]) <= 60 && had[0] > 1_900, "{}: {had:?}", policy.name);
+        assert!(host.machine().charged(hog) > Nanos::ms(3_900), "{}: there is a whole CPU for it", policy.name);
+    }
+}
+
+/// How far two vCPUs of a VM get apart on two CPUs beside three hogs, at most, in microseconds.
+fn furthest(policy: &'static Descriptor, knobs: &[(&str, i64)]) -> i64 {
+    let mut host = host(policy, 2, knobs);
+    let vcpus = vm(&mut host, 2);
+    let _hogs = [(); 3].map(|()| awake(&mut host, Params::default()));
+    let mut furthest = 0;
+    for us in (0..4_000_000).step_by(500) {
+        run_through(&mut host, us);
+        furthest = furthest.max(vcpus.iter().map(|&e| shows(&host, e, "skew-us")).max().unwrap_or(0));
+    }
+    furthest
+}
+
+#[test]
+fn no_skew_goes_beyond_its_threshold() {
+    let never = ("threshold", 1_000_000_000_000);
+    for (policy, knobs, threshold) in [
+        (STRICT, &[][..], 5_000),
+        (STRICT, &[("threshold", 1_000_000)], 1_000),
+        (RELAXED, &[], 3_000),
+        (RELAXED, &[("threshold", 20_000_000)], 20_000),
+        (RELAXED, &[VERSION_3], 3_000),
+    ] {
+        let skew = furthest(policy, knobs);
+        assert!(skew <= threshold, "{}: {skew} us", policy.name);
+    }
+    let [strict, relaxed] = [STRICT, RELAXED].map(|policy| furthest(policy, &[never]));
+    assert!(strict > 20_000 && relaxed > 20_000, "it is the thresholds that do it: {strict} and {relaxed} us");
+}
+
+/// What idling gives a leader is bounded: who sleeps for long need not wait for long.
+#[test]
+fn who_was_left_alone_for_long_need_not_wait_for_long() {
+    let mut host = host(RELAXED, 2, &[]);
+    let _hogs = [(); 4].map(|()| awake(&mut host, Params::default()));
+    let group = gang(&mut host);
+    let [_busy, sleeper] = [awake(&mut host, of(group)), asleep(&mut host, of(group))];
+    run_through(&mut host, 3_000_000);
+    host.wake(sleeper, Wake::Timer);
+    let skew = shows(&host, sleeper, "skew-us");
+    assert!(skew <= 2_000, "{skew}");
+    run_through(&mut host, 3_000_000);
+    assert!(!host.machine().is_held(sleeper));
+    run_through(&mut host, 4_000_000);
+    let charged = host.machine().charged(sleeper);
+    assert!(charged >= Nanos::ms(200), "{charged} of the third of a second that is its share");
+}
+
+/// One CPU, weights 1, 2 and 4: proportional share, whatever the rule.
+#[test]
+fn weights_share_a_cpu() {
+    for policy in [STRICT, RELAXED] {
+        let mut host = host(policy, 1, &[]);
+        let weigh = |weight| Params { weight: Weight::xen(weight).expect("in range"), ..Params::default() };
+        let all = [128, 256, 512].map(|weight| awake(&mut host, weigh(weight)));
+        run_through(&mut host, 7_000_000);
+        for (e, due) in all.into_iter().zip([1_000_u64, 2_000, 4_000]) {
+            let had = host.machine().charged(e).as_ns() / 1_000_000;
+            assert!(had.abs_diff(due) <= 50, "{}: {had} of {due} ms", policy.name);
+        }
+    }
+}
+
+/// Who wakes runs at once where somebody has had more by the margin, and keeps nothing of what it did not use.
+#[test]
+fn a_sleeper_preempts_and_saves_nothing_up() {
+    let mut host = host(RELAXED, 1, &[]);
+    let sleeper = asleep(&mut host, Params::default());
+    let hog = awake(&mut host, Params::default());
+    run_through(&mut host, 1_010_000);
+    host.wake(sleeper, Wake::Timer);
+    run_through(&mut host, 1_010_000);
+    assert!(runs(&host, sleeper), "the hog has had 10 ms since its turn began");
+    run_through(&mut host, 2_000_000);
+    let since = host.machine().charged(hog).as_ns() / 1_000_000 - 1_010;
+    assert!((430..=550).contains(&since), "the hog got half of what came after: {since} ms");
+}
+
+/// A group that stops being a gang while it is stopped lets everybody go, and who leaves it goes.
+#[test]
+fn who_is_in_no_gang_is_never_stopped() {
+    let (mut host, all) = hog_and_vm(STRICT, &[]);
+    run_through(&mut host, 5_500);
+    assert_eq!(who(&host, &all), "h--");
+    let group = host.machine().params(all[1].1).group;
+    host.adjust_group(group, GroupParams::default()).expect("it is accepted");
+    run_through(&mut host, 5_500);
+    assert!(all.iter().all(|&(_, e)| !host.machine().is_held(e)));
+    assert!(runs(&host, all[2].1), "it has had least");
+    let (mut host, all) = hog_and_vm(STRICT, &[]);
+    run_through(&mut host, 5_500);
+    host.adjust(all[1].1, Params::default()).expect("it is accepted");
+    run_through(&mut host, 5_500);
+    assert_eq!(who(&host, &all), ".ab", "one CPU idles, and that of the hog is enough for who is left in the gang");
+}

@@ -80,7 +80,8 @@ fn spun_per_round(all: &[Outcome]) -> Nanos {
 
 #[test]
 fn siblings_that_run_together_spin_less_and_get_further_than_under_credit() {
-    let brings_together = |name: &str| name.starts_with("cosched") || name == "hybrid";
+    // Relaxed co-scheduling only keeps siblings from drifting apart; what that is worth, `skew` tests.
+    let brings_together = |name: &str| ["cosched", "cosched-strict", "hybrid"].contains(&name);
     for cpus in [2, 4] {
         let credit = play_all("credit", cpus, Guest::default());
         for policy in policies::ALL.iter().filter(|policy| brings_together(policy.name)) {

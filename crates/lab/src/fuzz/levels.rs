@@ -213,7 +213,8 @@ impl Drawn {
         for _ in 0..hosts {
             let cpus = Host::new(dice.choose(&[1, 2, 4]).expect("there are three"));
             let policy = policy(dice, &cpus);
-            let knobs = draw_knobs(policy, &cpus, dice);
+            let drawn = draw_knobs(policy, &cpus, dice);
+            let knobs = if has_room(policy, &cpus, &drawn) { drawn } else { policy.defaults() };
             machines.push(Machine { policy, knobs, cpus, costs, guest: None });
         }
         for _ in 0..1 + dice.below(4) {
@@ -250,6 +251,12 @@ impl Drawn {
             populate(world, crowd, id, guest.is_some(), dice);
         }
     }
+}
+
+/// Whether many who ask for nothing get it: some knobs grant everybody a reservation.
+fn has_room(policy: &Descriptor, host: &Host, knobs: &Knobs) -> bool {
+    let Ok(mut machine) = sched::Machine::build(policy, *host, knobs, sched::Kicks::Immediate) else { return false };
+    (0..64).all(|_| machine.attach(Instant::ZERO, Params::default()).is_ok())
 }
 
 fn policy(dice: &mut Dice, host: &Host) -> &'static Descriptor {

@@ -167,7 +167,7 @@ fn who_comes_as_a_vcpu_halts_wakes_it() {
     let ended = world.now();
     let (mut came, mut at) = (None, ended);
     while !world.machine(vm).machine().is_frozen(CpuId::new(0)) {
-        at = at + Nanos::ns(1);
+        at += Nanos::ns(1);
         came = Some(world.now());
         world.run_until(at).expect("it halts");
     }

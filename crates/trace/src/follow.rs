@@ -294,8 +294,8 @@ impl Follower {
             Event::Complete { entity } => self.complete(entity, tell)?,
             Event::Stop { cpu, entity } => self.stop(cpu, entity)?,
             Event::Run { cpu, entity, .. } => self.run(cpu, entity)?,
+            // A slice may be cut from another CPU, whether or not its own goes on just now.
             Event::Extend { cpu, .. } => {
-                self.awake(cpu)?;
                 let Some(entity) = self.seat(cpu)? else {
                     return Err(format!("CPU {cpu} goes on, but nobody runs there"));
                 };

@@ -243,7 +243,6 @@ fn a_world_that_contradicts_itself_is_refused() {
         error(|story| story.freeze(SHOP).run(SHOP, 0)),
         error(|story| story.run(SHOP, 0).freeze(SHOP).stop(SHOP, 0)),
         error(|story| story.run(SHOP, 0).freeze(SHOP).block(SHOP, 0)),
-        error(|story| story.run(SHOP, 0).freeze(SHOP).say(SHOP, Event::Extend { cpu: CPU, until: Instant::NEVER })),
         error(|story| story.freeze(SHOP).say(SHOP, Event::Kicked { cpu: CPU })),
         error(|story| story.freeze(SHOP).freeze(SHOP)),
         error(|story| story.thaw(SHOP)),
@@ -259,7 +258,6 @@ fn a_world_that_contradicts_itself_is_refused() {
     ];
     expect![[r#"
         event 6 at 1ms: m1 (a\nb): e0 runs on CPU 0, but it is frozen; right would be a `thaw` before
-        event 7 at 1ms: m1 (a\nb): something happens on CPU 0, but it is frozen; right would be a `thaw` before
         event 7 at 1ms: m1 (a\nb): something happens on CPU 0, but it is frozen; right would be a `thaw` before
         event 7 at 1ms: m1 (a\nb): something happens on CPU 0, but it is frozen; right would be a `thaw` before
         event 6 at 1ms: m1 (a\nb): something happens on CPU 0, but it is frozen; right would be a `thaw` before

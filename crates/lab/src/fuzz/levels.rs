@@ -1,9 +1,12 @@
 //! Worlds by chance: hosts and guests under any policies, tasks that follow programs, and whoever comes and goes; judged by the
 //! [`WorldAuditor`], by the machines' own assertions, and by being done twice.
 
-use super::options::Dice;
+use super::options::{Dice, draw_knobs};
 use super::{Fnv, words};
-use sched::{CpuId, CpuSet, Descriptor, EntityId, GroupId, GroupParams, Host, Instant, Nanos, Params, Weight};
+use sched::{
+    Class, CpuId, CpuSet, Descriptor, EntityId, GroupId, GroupParams, Host, Instant, Knobs, Nanos, Params, RtPriority,
+    Weight,
+};
 use sim::auditor::{Promises, WorldAuditor};
 use sim::guest::{HaltPolling, PauseLoop, Spinning, Steal};
 use sim::program::{Length, Object, ObjectId, Step, TimerMode};
@@ -103,13 +106,13 @@ fn run(options: WorldOptions) -> Result<WorldStats, String> {
     world.watch_all(&mut auditor);
     world.watch_all(&mut hash);
     world.watch_all(&mut timeline);
-    drawn.build(&mut world, &mut dice);
+    let mut crowd = Crowd::default();
+    drawn.build(&mut world, &mut crowd, &mut dice);
     let end = Instant::ZERO + options.length;
-    let mut guests: Vec<(MachineId, EntityId)> = Vec::new();
     while world.now() < end {
         let next = world.now().saturating_add(Nanos::us(1) + dice.span(Nanos::ms(20))).min(end);
         world.run_until(next).map_err(|stuck| stuck.to_string())?;
-        disturb(&mut world, &mut guests, &mut dice);
+        disturb(&mut world, &mut crowd, &mut dice);
     }
     world.finish(end).map_err(|stuck| stuck.to_string())?;
     let inputs = world.inputs();
@@ -124,10 +127,19 @@ fn run(options: WorldOptions) -> Result<WorldStats, String> {
     }
 }
 
+/// Who may be disturbed.
+#[derive(Default)]
+struct Crowd {
+    visitors: Vec<(MachineId, EntityId)>,
+    vcpus: Vec<(MachineId, EntityId)>,
+    applications: Vec<(MachineId, u32)>,
+}
+
 /// Somebody comes, goes, or is asked for otherwise.
-fn disturb(world: &mut World<'_>, visitors: &mut Vec<(MachineId, EntityId)>, dice: &mut Dice) {
+fn disturb(world: &mut World<'_>, crowd: &mut Crowd, dice: &mut Dice) {
+    let Crowd { visitors, vcpus, applications } = crowd;
     let machine = MachineId(u32::try_from(dice.below(world.machines() as u64)).expect("there are few"));
-    match dice.below(4) {
+    match dice.below(8) {
         0 if visitors.len() < 20 => {
             let workload = if dice.one_in(2) { Workload::Hog } else { jobs(dice) };
             if let Ok(entity) = world.attach(machine, "visitor", asked(dice), workload) {
@@ -144,13 +156,31 @@ fn disturb(world: &mut World<'_>, visitors: &mut Vec<(MachineId, EntityId)>, dic
                 let _ = world.adjust(machine, entity, asked(dice));
             }
         }
+        3 if !vcpus.is_empty() => {
+            let (machine, entity) = dice.choose(vcpus).expect("there is one");
+            let old = *world.machine(machine).machine().params(entity);
+            let _ = world.adjust(machine, entity, Params { group: old.group, affinity: old.affinity, ..asked(dice) });
+        }
+        4 if !applications.is_empty() && dice.one_in(3) => {
+            let at = usize::try_from(dice.below(applications.len() as u64)).expect("an index fits");
+            let (machine, application) = applications.swap_remove(at);
+            world.stop(machine, application);
+        }
+        5 if applications.len() < 8 => begin(world, crowd, machine, dice),
         _ => {}
     }
 }
 
 fn asked(dice: &mut Dice) -> Params {
     let weight = dice.choose(&[128, 256, 512]).and_then(Weight::xen).unwrap_or_default();
-    Params { weight, ..Params::default() }
+    let urgency = RtPriority::new(if dice.one_in(2) { 10 } else { 50 }).expect("it is in range");
+    let class = match dice.below(12) {
+        0 => Class::Fifo(urgency),
+        1 => Class::RoundRobin(urgency),
+        2 => Class::Batch,
+        _ => Class::default(),
+    };
+    Params { weight, class, ..Params::default() }
 }
 
 fn jobs(dice: &mut Dice) -> Workload {
@@ -163,6 +193,7 @@ fn jobs(dice: &mut Dice) -> Workload {
 /// One machine to be.
 struct Machine {
     policy: &'static Descriptor,
+    knobs: Knobs,
     cpus: Host,
     costs: Costs,
     /// Of a guest.
@@ -181,12 +212,17 @@ impl Drawn {
         let hosts = 1 + dice.below(2);
         for _ in 0..hosts {
             let cpus = Host::new(dice.choose(&[1, 2, 4]).expect("there are three"));
-            machines.push(Machine { policy: policy(dice, &cpus), cpus, costs, guest: None });
+            let policy = policy(dice, &cpus);
+            let drawn = draw_knobs(policy, &cpus, dice);
+            let knobs = if has_room(policy, &cpus, &drawn) { drawn } else { policy.defaults() };
+            machines.push(Machine { policy, knobs, cpus, costs, guest: None });
         }
         for _ in 0..1 + dice.below(4) {
             let cpus = Host::new(dice.choose(&[1, 1, 2, 4]).expect("there are four"));
             let on = u32::try_from(dice.below(hosts)).expect("there are few");
-            machines.push(Machine { policy: policy(dice, &cpus), cpus, costs, guest: Some((on, kind(dice))) });
+            let policy = policy(dice, &cpus);
+            let knobs = draw_knobs(policy, &cpus, dice);
+            machines.push(Machine { policy, knobs, cpus, costs, guest: Some((on, kind(dice))) });
         }
         Drawn { machines }
     }
@@ -200,23 +236,27 @@ impl Drawn {
         WorldHeader { machines: self.machines.iter().map(machine).collect() }
     }
 
-    fn build(&self, world: &mut World<'_>, dice: &mut Dice) {
+    fn build(&self, world: &mut World<'_>, crowd: &mut Crowd, dice: &mut Dice) {
         for machine in &self.machines {
-            let Machine { policy, cpus, costs, guest } = machine;
-            let knobs = policy.defaults();
+            let Machine { policy, knobs, cpus, costs, guest } = machine;
             let id = match guest {
-                None => world.add_host("host", policy, *cpus, &knobs, *costs).expect("the defaults work"),
+                None => world.add_host("host", policy, *cpus, knobs, *costs).expect("it was tried"),
                 Some((host, kind)) => {
                     let host = MachineId(*host);
                     let vcpus = vcpus(world, host, cpus.cpus, dice);
-                    world
-                        .add_guest(host, "vm", &vcpus, policy, *cpus, &knobs, *kind, *costs)
-                        .expect("the defaults work")
+                    crowd.vcpus.extend(vcpus.iter().map(|&vcpu| (host, vcpu)));
+                    world.add_guest(host, "vm", &vcpus, policy, *cpus, knobs, *kind, *costs).expect("it was tried")
                 }
             };
-            populate(world, id, guest.is_some(), dice);
+            populate(world, crowd, id, guest.is_some(), dice);
         }
     }
+}
+
+/// Whether many who ask for nothing get it: some knobs grant everybody a reservation.
+fn has_room(policy: &Descriptor, host: &Host, knobs: &Knobs) -> bool {
+    let Ok(mut machine) = sched::Machine::build(policy, *host, knobs, sched::Kicks::Immediate) else { return false };
+    (0..64).all(|_| machine.attach(Instant::ZERO, Params::default()).is_ok())
 }
 
 fn policy(dice: &mut Dice, host: &Host) -> &'static Descriptor {
@@ -272,7 +312,7 @@ fn vcpus(world: &mut World<'_>, host: MachineId, count: usize, dice: &mut Dice) 
 }
 
 /// Whoever is on a machine from the beginning.
-fn populate(world: &mut World<'_>, machine: MachineId, is_guest: bool, dice: &mut Dice) {
+fn populate(world: &mut World<'_>, crowd: &mut Crowd, machine: MachineId, is_guest: bool, dice: &mut Dice) {
     for _ in 0..dice.below(3) {
         let _ = world.attach(machine, "jobs", asked(dice), jobs(dice));
     }
@@ -280,8 +320,15 @@ fn populate(world: &mut World<'_>, machine: MachineId, is_guest: bool, dice: &mu
         let _ = world.attach(machine, "hog", asked(dice), Workload::Hog);
     }
     for _ in 0..if is_guest { 1 + dice.below(3) } else { dice.below(2) } {
-        let application = application(dice);
-        let _ = world.start(machine, &application, GroupId::ROOT);
+        begin(world, crowd, machine, dice);
+    }
+}
+
+/// Another application.
+fn begin(world: &mut World<'_>, crowd: &mut Crowd, machine: MachineId, dice: &mut Dice) {
+    let application = application(dice);
+    if let Ok((number, _)) = world.start(machine, &application, GroupId::ROOT) {
+        crowd.applications.push((machine, number));
     }
 }
 
@@ -385,7 +432,10 @@ fn pair(application: &mut Application, dice: &mut Dice) {
 
 /// One that forks others and waits for them.
 fn forks(application: &mut Application, dice: &mut Dice) {
-    let steps = vec![Step::Run(length(dice)), Step::Sleep(length(dice))];
+    let mut steps = vec![Step::Run(length(dice)), Step::Sleep(length(dice))];
+    // The first two objects of every application are a mutex and a spin lock.
+    let lock = ObjectId(u32::from(dice.one_in(2)));
+    steps.extend([Step::Lock(lock), Step::Run(length(dice)), Step::Unlock(lock)]);
     let child = std::sync::Arc::new(task("child".to_string(), dice, steps));
     let children = 1 + dice.below(5);
     let mut body = vec![Step::Run(length(dice)), Step::Repeat { times: Some(children), body: vec![Step::Fork(child)] }];

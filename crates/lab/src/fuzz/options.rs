@@ -193,7 +193,7 @@ impl Options {
 }
 
 /// Most knobs stay at their defaults; some take another value of their range.
-fn draw_knobs(policy: &'static Descriptor, host: &Host, dice: &mut Dice) -> Knobs {
+pub(super) fn draw_knobs(policy: &'static Descriptor, host: &Host, dice: &mut Dice) -> Knobs {
     let mut knobs = policy.defaults();
     if dice.one_in(2) {
         return knobs;

@@ -15,7 +15,8 @@ use lab::fuzz::{WorldOptions, check_world};
 
 #[test]
 fn worlds_by_chance_keep_every_law() {
-    for seed in 0..60 {
+    // The last one once went wrong: somebody left at the instant at which their vCPU came and went.
+    for seed in (0..60).chain([1_795_286_254]) {
         let options = WorldOptions::draw(seed);
         println!("{options}");
         let stats = check_world(options).unwrap_or_else(|what| panic!("{what}"));

@@ -255,6 +255,10 @@ impl World<'_> {
             machine.floor.halting -= 1;
             self.halts.clear(number);
         }
+        // It may have come at this very instant, with what had waited for that: whoever left then has left before it goes.
+        if machine.unsettled {
+            machine.settle();
+        }
         machine.freeze(cpu, true);
         if doing == Doing::Halts {
             self.count_poll(number);

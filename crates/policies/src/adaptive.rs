@@ -5,9 +5,9 @@
 //! concurrent one of `hybrid` is: each vCPU on a CPU of its own, and siblings called when one of them is chosen. After
 //! it, the VM is as any other under `credit`.
 //!
-//! **How long.** The first interval lasts `interval`. If the guest reports again sooner after one than it was long, it
-//! was too short, and the next one is twice as long; if not, it may have been too long, and the next one is a quarter
-//! shorter; `interval-least` and `interval-most` bound it. Reports within one change nothing.
+//! **How long.** The first interval lasts `interval`. If the next wait that is reported began sooner after one than it was
+//! long, or within it, it was too short, and the next one is twice as long; if not, it may have been too long, and the next
+//! one is a quarter shorter; `interval-least` and `interval-most` bound it. Reports within one change nothing.
 //!
 //! ```text
 //! reports (ms)      0        31            200            1000

@@ -488,6 +488,12 @@ impl Machine {
         self.truth.is_frozen(cpu)
     }
 
+    /// Whether `cpu` is frozen and picks as soon as it thaws.
+    #[must_use]
+    pub fn picks_once_thawed(&self, cpu: CpuId) -> bool {
+        self.truth.picks_once_thawed(cpu)
+    }
+
     /// The instant of the last call.
     #[must_use]
     pub fn now(&self) -> Instant {

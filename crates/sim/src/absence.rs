@@ -2,12 +2,16 @@
 
 use crate::floor::Pending;
 use crate::host::Host;
-use sched::{CpuId, EntityId, Input, Instant, Nanos, State};
+use sched::{CpuId, EntityId, Input, Instant, Nanos, State, Wake};
 
 impl Host<'_> {
     /// `cpu` has no CPU from now on; `preempted`: that was taken away.
     pub(crate) fn freeze(&mut self, cpu: CpuId, preempted: bool) {
         self.pass_on(Input::Freeze { cpu, preempted });
+        // Who halts at the very instant at which it gets something to do is woken again.
+        if !preempted && self.machine.picks_once_thawed(cpu) {
+            self.floor.calls.push((cpu, Wake::Interrupt));
+        }
         self.floor.leave(cpu);
     }
 
@@ -36,20 +40,21 @@ impl Host<'_> {
                     self.floor.releases.set(entity.index(), now);
                 }
             }
+            // It had picked before this one came; another is on its way.
+            Pending::Kick if self.floor.kicks.get(cpu.index()) != Instant::NEVER => {}
             Pending::Kick => self.floor.kicks.set(cpu.index(), now),
             // It may have been put off meanwhile.
             Pending::Alarm(number) if self.floor.alarms.get(number) != Instant::NEVER => {}
             Pending::Alarm(number) => self.floor.alarms.set(number, now),
-            Pending::Departure(entity) => self.detach(entity),
+            Pending::Departure(entity) if self.machine.is_attached(entity) => self.detach(entity),
+            Pending::Departure(_) => {}
         }
     }
 
-    /// Removes an entity; one that runs on a CPU that is absent goes when that is back.
+    /// Removes an entity; one that runs on a CPU that is absent goes when that is back, for which it is called.
     pub(crate) fn dismiss(&mut self, entity: EntityId) {
         match self.machine.state(entity) {
-            State::Running(cpu) if self.floor.cpus[cpu.index()].absent => {
-                self.floor.pending.push((cpu, Pending::Departure(entity)));
-            }
+            State::Running(cpu) if self.floor.awaits(cpu, Pending::Departure(entity), Wake::Interrupt) => {}
             _ => self.detach(entity),
         }
     }

@@ -392,6 +392,14 @@ impl Floor {
         self.ends.set(cpu.index(), running.due());
     }
 
+    /// Whether whoever runs on `cpu` still spins; `halts`: and has done so for as long as it does before it halts.
+    pub(crate) fn spins_on(&self, cpu: CpuId, halts: bool) -> bool {
+        let running = &self.cpus[cpu.index()];
+        let task = running.entity.and_then(|entity| self.tasks[entity.index()].as_ref());
+        let spins = task.is_some_and(|task| task.progress.is_spinning);
+        spins && !running.absent && (!halts || running.done == Instant::NEVER)
+    }
+
     /// Where `entity` sits, if it does.
     pub(crate) fn seat_of(&self, entity: EntityId) -> Option<CpuId> {
         let cpu = self.tasks[entity.index()].as_ref()?.last_cpu?;

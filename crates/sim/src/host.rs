@@ -317,6 +317,12 @@ impl<'a> Host<'a> {
         self.input(Input::Block { cpu });
     }
 
+    /// Blocks a vCPU that yielded at this instant and is still told to run.
+    pub(crate) fn stop_waiting(&mut self, vcpu: EntityId) {
+        self.floor.task(vcpu).progress.begun = false;
+        self.input(Input::Pause { entity: vcpu });
+    }
+
     /// Makes whoever runs on `cpu` yield.
     pub fn yield_now(&mut self, cpu: CpuId) {
         self.floor.ends.clear(cpu.index());

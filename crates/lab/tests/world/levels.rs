@@ -113,7 +113,7 @@ fn a_guest_that_knows_its_steal_time_does_not_charge_it() {
         let mut at = Instant::ZERO + Nanos::ms(1000);
         world.run_until(at).expect("hogs wait for nobody");
         while world.machine(vm).machine().is_frozen(sched::CpuId::new(0)) {
-            at = at + Nanos::us(100);
+            at += Nanos::us(100);
             world.run_until(at).expect("hogs wait for nobody");
         }
         // Whoever is asked for something else is charged first.
@@ -137,7 +137,7 @@ fn who_leaves_a_guest_while_its_cpu_is_away_goes_when_it_is_back() {
     let inside = hog(&mut world, vm, "inside");
     let mut at = Instant::ZERO;
     while !world.machine(vm).machine().is_frozen(sched::CpuId::new(0)) || world.now() < Instant::ZERO + Nanos::ms(50) {
-        at = at + Nanos::us(100);
+        at += Nanos::us(100);
         world.run_until(at).expect("hogs wait for nobody");
     }
     world.detach(vm, inside);

@@ -2,6 +2,8 @@
 
 mod bare_metal;
 mod common_objects;
+mod edges;
+mod gangs;
 mod levels;
 mod measured;
 mod memory;

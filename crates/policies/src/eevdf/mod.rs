@@ -11,7 +11,7 @@
 //!
 //! the same: a and b ask for turns of 6 ms, c for turns of 1 ms, and has as much to do every 6 ms
 //! 0         10        20        30        40        50
-//! caaabbbcaaaacbbbbbcaabaacbbbbbcaaaabcaaaaacbbbbbba
+//! caaabbbcaaaacbbbbbcaabaacbbbbbcaaaabcaaaaacbbbbbca
 //! ```
 //!
 //! 1. *Clock*: every task's vruntime goes on by `ran · 1024 / weight`, to the last fraction of a nanosecond.
@@ -29,7 +29,7 @@
 //! 8. *Yield*: the deadline is put off by a slice, and peace is over.
 //! 9. *Sleep*: who is owed time when it falls asleep is still owed it when it wakes, two slices at most. Who owes time
 //!    stays in the queue, asleep, until it would be picked or it wakes: so it pays while others run. What it is owed by
-//!    then is forgotten.
+//!    then is forgotten; but who wakes is judged by what the last tick or change of turn has seen.
 //! 10. *Join*: who wakes, or comes from another CPU, is placed so that it lags V as much as it did when it left, once
 //!     it counts in V itself. New tasks are owed nothing. On the way between CPUs, what is left of a turn is kept.
 //! 11. *Weight*: what is owed, in CPU time, stays the same.

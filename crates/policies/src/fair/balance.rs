@@ -168,13 +168,19 @@ impl<R: Rule> Fair<R> {
     pub(super) fn balance_busy(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         for level in 0..self.levels.len() {
             let Balancing { last, interval, .. } = self.cpus[cpu.index()].balancing[level];
-            if cx.now() >= last + interval.saturating_mul(self.queues.tunables.busy_factor)
-                && self.balances_for_group(cpu, level, cx)
-            {
+            if cx.now() >= last + self.busy_interval(interval) && self.balances_for_group(cpu, level, cx) {
                 self.balance(cpu, level, cx);
                 self.cpus[cpu.index()].balancing[level].last = cx.now();
             }
         }
+    }
+
+    /// How long a busy CPU leaves a domain alone that idle ones balance every `interval`. A tick less than a multiple of it, so that
+    /// it does not always find the same tasks waiting. Source: `get_sd_balance_interval`, kernel/sched/fair.c, v5.10 and later.
+    fn busy_interval(&self, interval: Nanos) -> Nanos {
+        let tunables = &self.queues.tunables;
+        let long = interval.saturating_mul(tunables.busy_factor);
+        if tunables.off_beat { long.saturating_sub(tunables.tick).max(tunables.tick) } else { long }
     }
 
     /// One CPU balances for a whole group: the first that idles, else the first.

@@ -35,9 +35,12 @@ impl<R: Rule> Fair<R> {
     /// Makes `e` runnable on the CPU it is on. Its parts above wake with it, where they slept.
     pub(super) fn enqueue(&mut self, e: EntityId, placing: Placing, cx: &mut Cx<'_>) {
         let cpu = self.tasks[e.index()].cpu;
-        self.charge_current(cpu, cx);
-        self.recency.push_back(cpu.index(), e);
         let id = NodeId::task(e);
+        // Who is still queued goes on before anybody's clock is read: `requeue_delayed_entity` comes before `update_curr`.
+        if !self.queues.node(id).delayed {
+            self.charge_current(cpu, cx);
+        }
+        self.recency.push_back(cpu.index(), e);
         let one = Tasks { all: 1, idle: u32::from(self.queues.node(id).idle) };
         self.join_chain(id, placing, one, cx);
         if self.queues.is_throttled(self.queues.node(id).queue) {

@@ -75,6 +75,8 @@ pub(crate) struct Tunables {
     /// Of the CPUs under the cache of a wakee, only those of cores that idle wholly will do, and threads of its core.
     pub(super) whole_cores: bool,
     pub(super) idle_class_cpus: bool,
+    /// Whether busy CPUs balance a tick sooner than at a multiple of the interval: see `balance`.
+    pub(super) off_beat: bool,
     /// Wake-ups are judged as in v3.17: see `placement`.
     pub(super) old_affinity: bool,
     /// Whether a group that is unthrottled is placed like who wakes; else it is where it was.
@@ -103,6 +105,7 @@ impl Tunables {
             recent_cpu: knobs.on("recent-cpu"),
             whole_cores: knobs.word("idle-search") == "core",
             idle_class_cpus: knobs.on("idle-class-cpus"),
+            off_beat: true,
             old_affinity: false,
             place_unthrottled: true,
         }
@@ -118,6 +121,7 @@ impl Tunables {
             recent_cpu: false,
             whole_cores: true,
             idle_class_cpus: false,
+            off_beat: false,
             old_affinity: true,
             ..self
         }

@@ -14,9 +14,9 @@ struct Episode {
 
 /// Learns from each VM's reports of long spin waits how long its episodes of them last.
 ///
-/// A report begins an interval in which the VM is brought together, and its waits should end. If the next report comes sooner
-/// after the interval than it was long, it was too short, and the next one is twice as long; else it may have been too
-/// long, and the next one is a quarter shorter.
+/// A report begins an interval in which the VM is brought together, and its waits should end. If the next wait begins sooner
+/// after the interval than it was long, or within it, it was too short, and the next one is twice as long; else it may have
+/// been too long, and the next one is a quarter shorter. Waits are reported where they end, perhaps long after they began.
 #[derive(Clone, Debug)]
 pub(crate) struct Demand {
     threshold: Nanos,
@@ -60,7 +60,7 @@ impl Demand {
             return None;
         }
         if let Some(ended) = episode.ended {
-            let too_short = now.since(ended) < episode.length;
+            let too_short = now.saturating_since(ended.saturating_add(waited)) < episode.length;
             let next = if too_short { episode.length.saturating_mul(2) } else { episode.length.scale(3, 4) };
             episode.length = next.max(least).min(most);
         }
@@ -107,6 +107,18 @@ mod tests {
         let reports = [0, 10, 31, 92, 200, 1_000, 2_000, 3_000, 4_000, 5_000, 6_000, 7_000, 8_000, 9_000];
         let expected = [30, 0, 60, 100, 100, 75, 56, 42, 31, 23, 17, 13, 10, 10];
         assert_eq!(lengths(&mut demand, &reports).iter().map(|ms| ms.unwrap_or(0)).collect::<Vec<_>>(), expected);
+    }
+
+    #[test]
+    fn a_wait_that_began_before_an_interval_was_over_shows_that_it_was_too_short() {
+        for (waited, next) in [(60, 60), (10, 23)] {
+            let mut demand = Demand::new(Nanos::us(450), Nanos::ms(30), Nanos::ms(10), Nanos::ms(100));
+            assert_eq!(lengths(&mut demand, &[0]), [Some(30)]);
+            let vm = GroupId::new(1, 0);
+            demand.end(vm);
+            let until = demand.report(vm, Nanos::ms(waited), at(90));
+            assert_eq!(until.map(|until| until.since(at(90)).as_ns().div_ceil(1_000_000)), Some(next), "{waited} ms");
+        }
     }
 
     #[test]

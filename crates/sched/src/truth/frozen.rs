@@ -15,6 +15,10 @@ impl Truth {
         self.shows_preempted && self.preempted.contains(cpu)
     }
 
+    pub(crate) fn picks_once_thawed(&self, cpu: CpuId) -> bool {
+        self.deferred.contains(cpu)
+    }
+
     /// Law 13: nothing goes on on a frozen CPU.
     #[inline]
     pub(crate) fn expect_awake(&self, cpu: CpuId) {

@@ -10,6 +10,13 @@ use trace::Event;
 /// Steps that one task may do at one instant: a program that does more uses no time at all.
 const STEPS_MOST: u32 = 1_000_000;
 
+/// Steps that all tasks of a machine may do at one instant.
+const STEPS_MOST_OF_ALL: u32 = 10_000_000;
+
+/// Tasks of a machine from which on none is forked any more: who forks that many forks without end. Source: the usual `pid_max`,
+/// Documentation/admin-guide/sysctl/kernel.rst of Linux.
+const TASKS_MOST: u32 = 32_768;
+
 /// What comes of a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Then {
@@ -45,6 +52,8 @@ pub(crate) struct Tasks {
     /// How often tasks have gone on at this instant.
     instant: Instant,
     advances: u32,
+    /// How many steps they have done at it.
+    steps: u32,
     pub(crate) seed: u64,
 }
 
@@ -56,10 +65,10 @@ impl Tasks {
     /// Whether tasks have gone on so often at `now` that they will for ever.
     fn goes_round_at(&mut self, now: Instant) -> bool {
         if self.instant != now {
-            (self.instant, self.advances) = (now, 0);
+            (self.instant, self.advances, self.steps) = (now, 0, 0);
         }
         self.advances += 1;
-        self.advances > STEPS_MOST
+        self.advances > STEPS_MOST || self.steps > STEPS_MOST_OF_ALL
     }
 
     pub(crate) fn follows(&self, entity: EntityId) -> bool {
@@ -86,6 +95,7 @@ impl Host<'_> {
             return;
         }
         for _ in 0..STEPS_MOST {
+            self.tasks.steps += 1;
             let standing = self.tasks.of(entity);
             let (code, next) = (standing.code, standing.next);
             standing.next += 1;
@@ -125,7 +135,7 @@ impl Host<'_> {
             Op::Send { pipe, bytes } => self.send(cpu, entity, pipe, bytes),
             Op::Receive { pipe, bytes } => self.receive(cpu, entity, pipe, bytes),
             Op::Yield => self.give_way(cpu, entity),
-            Op::Fork(recipe) => self.fork(entity, recipe),
+            Op::Fork(recipe) => self.fork(cpu, entity, recipe),
             Op::Join => self.join(cpu, entity),
             Op::Ask(wish) => self.ask(entity, wish),
             Op::JobBegins(deadline) => self.begin_job(entity, deadline),
@@ -325,6 +335,7 @@ impl Host<'_> {
             } else {
                 object.waiters.push_back((waiter, 0));
                 self.tasks.of(waiter).waiting = Waiting::Object(mutex);
+                self.check_cycle(waiter, mutex);
             }
         }
         Then::On
@@ -381,7 +392,12 @@ impl Host<'_> {
 
     // ---- Coming and going ----
 
-    fn fork(&mut self, parent: EntityId, recipe: u32) -> Then {
+    fn fork(&mut self, cpu: CpuId, parent: EntityId, recipe: u32) -> Then {
+        if self.tasks.applications.iter().map(|crowd| crowd.there).sum::<u32>() >= TASKS_MOST {
+            let why = format!("{} forks, but there are {TASKS_MOST} tasks already", self.name_of(parent));
+            self.get_stuck(why, "a program whose children end, or are fewer");
+            return self.rest(cpu);
+        }
         let child = self.tasks.library.recipe(recipe).clone();
         let group = self.machine().params(parent).group;
         let application = self.tasks.of(parent).application;

@@ -61,8 +61,13 @@ impl Host<'_> {
         let Some(guest) = self.guest else { return };
         let Waiting::Object(id) = self.tasks.of(entity).waiting else { return };
         let halts = matches!(guest.spinning, Spinning::Paravirt { .. }) && self.tasks.object(id).is_lock();
-        let again = if halts { None } else { guest.pause_loop.map(|pause_loop| pause_loop.window) };
-        self.floor.task(entity).progress.left = again;
+        // Whoever halts is not through before it is kicked; should it run again earlier, it spins as long as before.
+        let limit = match guest.spinning {
+            Spinning::Paravirt { limit } if halts => Some(limit),
+            _ => guest.pause_loop.map(|pause_loop| pause_loop.window),
+        };
+        self.floor.task(entity).progress.left = limit;
+        let again = limit.filter(|_| !halts);
         self.floor.cpus[cpu.index()].done = again.map_or(Instant::NEVER, |window| now.saturating_add(window));
         self.floor.arm(cpu);
         self.floor.spinners.push((cpu, halts));
@@ -128,9 +133,14 @@ impl Host<'_> {
         let Some(cpu) = self.floor.seat_of(entity) else { return };
         if self.floor.cpus[cpu.index()].absent {
             // Who halted to wait is kicked; who was preempted goes on when its vCPU does.
-            self.floor.calls.push((cpu, Wake::Interrupt));
-        } else {
-            self.floor.cpus[cpu.index()].done = now.max(self.floor.cpus[cpu.index()].paid());
+            if self.guest.is_some_and(|guest| matches!(guest.spinning, Spinning::Paravirt { .. })) {
+                self.floor.calls.push((cpu, Wake::Interrupt));
+            }
+            return;
+        }
+        self.floor.cpus[cpu.index()].done = now.max(self.floor.cpus[cpu.index()].paid());
+        // Whose slice ended at this very instant goes on when it is picked again.
+        if self.machine.running(cpu) == Some(entity) {
             self.floor.arm(cpu);
         }
     }

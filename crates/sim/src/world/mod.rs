@@ -156,7 +156,7 @@ impl<'a> World<'a> {
             of.resize(entity.index() + 1, None);
         }
         assert!(of[entity.index()].replace(number).is_none(), "{entity} is a vCPU already");
-        self.vcpus.push(Vcpu::new(host, entity, guest, cpu));
+        self.vcpus.push(Vcpu::new(host, entity, guest, cpu, self.now));
         self.halts.reserve(self.vcpus.len());
         self.machines[host.index()].show(|| Event::Vcpu { entity, guest, cpu });
     }
@@ -286,12 +286,13 @@ impl<'a> World<'a> {
 
     fn instant(&mut self) -> Result<(), Box<Stuck>> {
         let now = self.now;
-        while self.halts.next() == now {
-            let number = self.halts.first();
-            self.halts.clear(number);
-            self.halt(number);
-        }
+        let mut last = 0;
         for _ in 0..ROUNDS_MOST {
+            while self.halts.next() == now {
+                let number = self.halts.first();
+                self.halts.clear(number);
+                self.halt(number);
+            }
             while self.guests.next() == now {
                 self.visit_guest(self.guests.first())?;
             }
@@ -299,10 +300,18 @@ impl<'a> World<'a> {
                 return Ok(());
             }
             while self.hosts.next() == now {
-                self.visit_host(self.hosts.first())?;
+                last = self.hosts.first();
+                self.visit_host(last)?;
             }
         }
-        panic!("machines answer each other without end at {now}");
+        Err(Box::new(Stuck {
+            at: now,
+            machine: self.machines[last].name.clone(),
+            why: "guests and their host answer each other without using any time".to_string(),
+            right: "tasks of whom somebody runs or sleeps in every round",
+            waiters: Vec::new(),
+            more: 0,
+        }))
     }
 
     #[inline]
@@ -330,6 +339,9 @@ impl<'a> World<'a> {
         machine.floor.idled.clear();
         machine.floor.spinners.clear();
         self.answer_host(index);
+        if self.halts.next() != Instant::NEVER {
+            self.cut_polls(index);
+        }
         self.hosts.set(index, self.machines[index].next());
         Ok(())
     }

@@ -37,23 +37,26 @@ pub(super) struct Vcpu {
     pub(super) polled: Nanos,
     /// Whether it may be yielded to although it spins itself: every other time.
     eligible: bool,
-    /// Whether it has just exited because it spins.
+    /// Whether it yielded because it spins, and has not run since.
     spins: bool,
+    /// When it last did.
+    yielded: Instant,
 }
 
 impl Vcpu {
-    pub(super) fn new(host: MachineId, entity: EntityId, guest: MachineId, cpu: CpuId) -> Vcpu {
+    pub(super) fn new(host: MachineId, entity: EntityId, guest: MachineId, cpu: CpuId, now: Instant) -> Vcpu {
         Vcpu {
             host,
             entity,
             guest,
             cpu,
             doing: Doing::Halted,
-            since: Instant::ZERO,
+            since: now,
             poll: Nanos::ZERO,
             polled: Nanos::ZERO,
             eligible: false,
             spins: false,
+            yielded: Instant::NEVER,
         }
     }
 
@@ -85,7 +88,9 @@ impl World<'_> {
             self.report(base + cpu.index(), waited);
         }
         while let Some((cpu, halts)) = pop_first(&mut self.machines[index].floor.spinners) {
-            if halts { self.halt(base + cpu.index()) } else { self.yield_for(base + cpu.index()) }
+            if self.machines[index].floor.spins_on(cpu, halts) {
+                if halts { self.halt(base + cpu.index()) } else { self.yield_for(base + cpu.index()) }
+            }
         }
         let mut at = 0;
         while at < self.machines[index].floor.idled.len() {
@@ -113,6 +118,8 @@ impl World<'_> {
                 let vcpu = &mut self.vcpus[number];
                 vcpu.learn(now.since(since), polling);
                 vcpu.doing = Doing::Ready;
+                // What it had halted for was not stolen.
+                vcpu.since = now;
                 self.machines[host.index()].wake(entity, why);
             }
             Doing::Ready => machine.notice(entity, Notice::Interrupt),
@@ -135,11 +142,12 @@ impl World<'_> {
 
     /// The guest has nothing to run on a vCPU: it leaves the guest, polls for a while, and halts.
     fn begin_halt(&mut self, number: usize) {
-        let Vcpu { doing, guest, poll, .. } = self.vcpus[number];
+        let Vcpu { host, entity, doing, guest, poll, .. } = self.vcpus[number];
         if doing != Doing::Runs || self.machines[guest.index()].guest.expect("it is a guest").idle_polls {
             return;
         }
-        let delay = poll + self.machines[guest.index()].floor.costs.exit;
+        let polls = !poll.is_zero() && !self.is_cpu_wanted(host, entity);
+        let delay = if polls { poll } else { Nanos::ZERO } + self.machines[guest.index()].floor.costs.exit;
         self.vcpus[number].since = self.now;
         if delay.is_zero() {
             return self.halt(number);
@@ -152,22 +160,52 @@ impl World<'_> {
     /// A vCPU gives its CPU away.
     pub(super) fn halt(&mut self, number: usize) {
         let now = self.now;
-        let Vcpu { host, entity, guest, cpu, doing, poll, .. } = self.vcpus[number];
-        let it = &mut self.machines[guest.index()];
-        it.floor.now = now;
+        let Vcpu { host, entity, guest, cpu, doing, .. } = self.vcpus[number];
         if doing == Doing::Halts {
-            it.floor.halting -= 1;
-            self.vcpus[number].polled += poll;
+            self.machines[guest.index()].floor.halting -= 1;
+            self.count_poll(number);
         } else {
             self.vcpus[number].since = now;
         }
+        let it = &mut self.machines[guest.index()];
+        it.floor.now = now;
         it.freeze(cpu, false);
         self.vcpus[number].doing = Doing::Halted;
         let machine = &mut self.machines[host.index()];
         machine.floor.now = now;
-        let State::Running(on) = machine.machine.state(entity) else { unreachable!("who halts runs") };
-        machine.block(on);
+        match machine.machine.state(entity) {
+            State::Running(on) => machine.block(on),
+            // It has yielded at this instant, and its host has not decided yet.
+            _ => machine.stop_waiting(entity),
+        }
         self.rouse(host);
+    }
+
+    /// A vCPU polls no more: all that passed since it became idle was polling, but for the exit.
+    fn count_poll(&mut self, number: usize) {
+        let Vcpu { guest, since, poll, .. } = self.vcpus[number];
+        let polled = self.now.since(since).saturating_sub(self.machines[guest.index()].floor.costs.exit).min(poll);
+        self.vcpus[number].polled += polled;
+    }
+
+    /// Whether somebody waits who could have the CPU of a vCPU that runs: then it does not poll there (`kvm_vcpu_can_poll`).
+    fn is_cpu_wanted(&self, host: MachineId, vcpu: EntityId) -> bool {
+        let host = &self.machines[host.index()];
+        let State::Running(on) = host.machine.state(vcpu) else { return false };
+        let waits = |entity: EntityId| host.machine.state(entity) == State::Waiting && !host.machine.is_held(entity);
+        host.floor.tasks.iter().flatten().any(|task| waits(task.id) && host.machine.allowed(task.id).contains(on))
+    }
+
+    /// Somebody may wait now for a CPU on which a vCPU polls: then that halts.
+    pub(super) fn cut_polls(&mut self, host: usize) {
+        for number in 0..self.vcpus.len() {
+            let Vcpu { host: on, entity, guest, doing, since, .. } = self.vcpus[number];
+            let earliest = since.saturating_add(self.machines[guest.index()].floor.costs.exit).max(self.now);
+            let cuts = on.index() == host && doing == Doing::Halts && self.halts.get(number) > earliest;
+            if cuts && self.is_cpu_wanted(on, entity) {
+                self.halts.set(number, earliest);
+            }
+        }
     }
 
     /// vCPUs of a guest that were about to halt and have something to do.
@@ -180,8 +218,8 @@ impl World<'_> {
                 machine.floor.halting -= 1;
                 self.halts.clear(number);
                 let polling = self.machines[guest.index()].guest.expect("it is a guest").halt_polling;
+                self.count_poll(number);
                 let vcpu = &mut self.vcpus[number];
-                vcpu.polled += self.now.since(since);
                 vcpu.learn(self.now.since(since), polling);
                 vcpu.doing = Doing::Runs;
             }
@@ -218,8 +256,14 @@ impl World<'_> {
             self.halts.clear(number);
         }
         machine.freeze(cpu, true);
-        self.vcpus[number].since = self.now;
-        self.vcpus[number].doing = Doing::Ready;
+        if doing == Doing::Halts {
+            self.count_poll(number);
+        }
+        let vcpu = &mut self.vcpus[number];
+        vcpu.since = self.now;
+        vcpu.doing = Doing::Ready;
+        // Who yielded and was not taken off its CPU then has gone on since.
+        vcpu.spins = vcpu.yielded == self.now;
     }
 
     fn enter(&mut self, number: usize) {
@@ -227,6 +271,7 @@ impl World<'_> {
         debug_assert_eq!(doing, Doing::Ready, "who enters was ready");
         self.vcpus[number].doing = Doing::Runs;
         self.vcpus[number].spins = false;
+        self.vcpus[number].eligible = false;
         let machine = &mut self.machines[guest.index()];
         machine.floor.now = self.now;
         let known = machine.guest.expect("it is a guest").steal == crate::guest::Steal::Known;
@@ -241,7 +286,6 @@ impl World<'_> {
         if doing != Doing::Runs {
             return;
         }
-        self.vcpus[number].spins = true;
         let base = self.places[guest.index()].vcpus;
         let cpus = self.machines[guest.index()].machine.host().cpus;
         let from = self.machines[guest.index()].floor.last_yielded_to;
@@ -255,7 +299,8 @@ impl World<'_> {
             }
             if sibling.spins {
                 sibling.eligible = !sibling.eligible;
-                if !sibling.eligible {
+                // What it was before this look at it counts.
+                if sibling.eligible {
                     continue;
                 }
             }
@@ -268,6 +313,7 @@ impl World<'_> {
             tries += 1;
             if went {
                 self.machines[guest.index()].floor.last_yielded_to = place;
+                self.vcpus[number].yielded = self.now;
             }
             if went || tries == YIELDS_MOST {
                 return;

@@ -282,3 +282,19 @@ fn the_pictures_in_the_essay_are_true() {
         assert!(picture.len() >= 50 && POLICY.essay().contains(&picture[..50]), "{picture}");
     }
 }
+
+#[test]
+fn three_hogs_share_two_cpus_alike_whoever_is_in_a_group_of_its_own() {
+    // Were busy CPUs to balance at even numbers of ticks, they would always find the same one waiting: half a CPU for it. Where turns
+    // and balances beat together for a while, somebody gets up to 0.06 of a CPU more or less even so.
+    for in_groups in 0..=3 {
+        let mut world = several(2, &[]);
+        let hogs = [0, 1, 2].map(|n| {
+            let group = if n < in_groups { world.group(1024, GroupId::ROOT) } else { GroupId::ROOT };
+            world.hog(within(group, nice(0)))
+        });
+        world.until_ms(30_000);
+        let parts = hogs.map(|hog| world.ran(hog).as_ns() / 30_000_000);
+        assert!(parts.iter().all(|part| (607..=727).contains(part)), "{in_groups} in groups: {parts:?}");
+    }
+}

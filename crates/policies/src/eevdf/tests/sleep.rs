@@ -61,18 +61,38 @@ fn who_sleeps_in_debt_and_wakes_soon_still_owes() {
     }
 }
 
+/// What a sleeper is owed when it wakes that slept 0.6 ms in debt for so long, beside a turn of `slice`; and whether it was picked.
+fn owed_after_paying(tick: Nanos, slice: Nanos, sleeps: Nanos, zero: i64) -> (i64, bool) {
+    let times = [("tick", tick), ("base-slice", slice)].map(|(name, time)| (name, time.as_ns().cast_signed()));
+    let mut world = one(&[("delay-zero", zero), times[0], times[1]]);
+    let a = world.scripted(nice(0));
+    run_ahead(&mut world, a, Nanos::us(600), nice(0));
+    block(&mut world);
+    assert_eq!(world.inspect(a, "delayed"), 1);
+    world.host.run_until(world.host.now() + sleeps);
+    let picked = world.inspect(a, "delayed") == 0;
+    world.wake(a);
+    (lag(&world, a), picked)
+}
+
 #[test]
 fn who_has_paid_in_its_sleep_is_owed_nothing_unless_delay_zero_is_off() {
-    for (zero, picked) in [(1, false), (0, false), (1, true), (0, true)] {
-        let mut world = one(&[("delay-zero", zero), ("tick", ms(if picked { 1 } else { 20 })), ("base-slice", ms(2))]);
-        let a = world.scripted(nice(0));
-        run_ahead(&mut world, a, Nanos::us(600), nice(0));
-        block(&mut world);
-        assert_eq!(world.inspect(a, "delayed"), 1);
-        world.host.run_until(world.host.now() + Nanos::us(if picked { 3_000 } else { 1_500 }));
-        assert_eq!(world.inspect(a, "delayed") == 0, picked, "a tick ends the other's slice: then it is picked");
-        world.wake(a);
-        assert_eq!(lag(&world, a) > us(100), zero == 0, "{}", lag(&world, a));
+    let (tick, slice) = (Nanos::ms(1), Nanos::ms(2));
+    let (owed, picked) = owed_after_paying(tick, slice, Nanos::ms(3), 1);
+    assert!(picked && owed < us(100), "a tick ends the other's slice, and it is picked: {owed}");
+    let (owed, picked) = owed_after_paying(tick, slice, Nanos::ms(3), 0);
+    assert!(picked && owed > us(100), "{owed}");
+}
+
+#[test]
+fn what_a_tick_has_not_seen_to_be_paid_is_paid_back() {
+    let (slice, sleeps) = (Nanos::ms(10), Nanos::us(1_900));
+    // The tick at 2 ms sees that the other has caught up; half of the 0.5 ms since then is owed.
+    assert!((owed_after_paying(Nanos::ms(1), slice, sleeps, 1).0 - us(250)).abs() < 10);
+    assert!((owed_after_paying(Nanos::ms(1), slice, sleeps, 0).0 - us(650)).abs() < 10);
+    // No tick sees it: as it is not brought up to date before who wakes is taken back, it is owed half of all.
+    for zero in [1, 0] {
+        assert_eq!(owed_after_paying(Nanos::ms(20), slice, sleeps, zero), (us(650), false));
     }
 }
 

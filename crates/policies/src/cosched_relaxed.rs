@@ -5,11 +5,12 @@
 //! slowest of its VM. Running and idling are getting on; waiting for a CPU and being stopped are not.
 //!
 //! ```text
-//! two CPUs, one of them for hog h only until 30 ms; VM a = a0 a1; all of equal weight; threshold 3 ms, resume 2 ms
-//!          0  3           30                  80
-//! CPU 0    hhhhhhhhhhhhhhha1a1a1a1a1a1a1a1a1a1 hhhh
-//! CPU 1    a0a1a1a0a1a1a1…
-//!            a0 leads by 3 ms and stops: its CPU goes to a1; 1 ms later a0 may go on
+//! two CPUs; a hog h; a VM of two vCPUs, a and b; equal weights; threshold 3 ms, resume 2 ms, margin 1 ms, quantum 50 ms
+//! from ms    0   3   4   9   10  59
+//! CPU 0      h   h   h   h   b   b       3: a leads by 3 ms and stops, its CPU goes to b
+//! CPU 1      a   b   b   a   a   h       4: a leads by 2 ms and may go on
+//! waiting    b       a       h   a       9: b has got on for 6 ms, a for 3; a turns the tables
+//! stopped       a       b               10: b may go on, and h has had 10 ms, b only 6
 //! ```
 //!
 //! **Stop.** A vCPU whose lead reaches the threshold stops (it is held, `co-stopped`); its siblings run on. Its CPU is
@@ -46,8 +47,12 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     bad_at: "vCPUs that have nothing to do with each other: one that gets less CPU time slows down the rest",
     text: include_str!("cosched_relaxed.rs"),
     knobs: &[
-        Knob::choice("version", &["4", "3"], "who stops: who leads, by itself; or the VM, until those who lag can start")
-            .from("ESX 4 and later; ESX 3 (policies.md 10.6)"),
+        Knob::choice(
+            "version",
+            &["4", "3"],
+            "who stops: who leads, by itself; or the VM, until those who lag can start",
+        )
+        .from("ESX 4 and later; ESX 3 (policies.md 10.6)"),
         Knob::time(
             "threshold",
             Nanos::ms(3),

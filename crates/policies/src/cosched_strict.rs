@@ -5,11 +5,12 @@
 //! shrinks again while it gets on itself. A vCPU whose guest idles gets on: it lacks nothing.
 //!
 //! ```text
-//! two CPUs, one of them for hog h only until 30 ms; VM a = a0 a1; all of equal weight; threshold 5 ms
-//!          0    5         30                  80
-//! CPU 0    hhhhhhhhhhhhhhh a1a1a1a1a1a1a1a1a1a hhhh
-//! CPU 1    a0a0a0 . . . .  a0a0a0a0a0a0a0a0a0a
-//!               a1 is 5 ms behind: a0 is stopped, too
+//! two CPUs; a hog h; a VM of two vCPUs, a and b; equal weights; threshold 5 ms, margin 1 ms, quantum 50 ms
+//! from ms    0   5   6   56  61  106
+//! CPU 0      h   h   a   h   h   a       5: b has waited for 5 ms while a got on: both stop
+//! CPU 1      a   .   b   b   .   b       6: h has had 6 ms, a had 5: both CPUs can be taken
+//! waiting    b       h   a       h      61: a lags by 5 ms; h has had 11 ms by then, a and b 55 each
+//! stopped       ab          ab
 //! ```
 //!
 //! **Co-stop.** As soon as the skew of any reaches the threshold, all of the VM stop (they are held, `co-stopped`). That is
@@ -17,7 +18,7 @@
 //!
 //! **Co-start.** They go on when there are CPUs for all of them that are not idle at the same moment: idle CPUs, and those of
 //! others that have had more, by `margin`, than any of them. Who waits and has had no more comes first. Until then
-//! CPUs may idle, as one of two does in the picture: that is what a later version, `cosched-relaxed`, mends.
+//! CPUs may idle, as one does in the picture for 46 of 106 ms: that is what the later `cosched-relaxed` mends.
 //!
 //! **Order.** For all else it is proportional share: who has had the least for its weight runs, for a quantum at most. Who wakes
 //! does not keep what it did not use. A lead is remembered for 20 quanta: where one runs because nobody else may, others need not

@@ -105,7 +105,10 @@ fn a_vm_that_spins_gets_more_done_where_its_vcpus_may_not_drift_apart() {
             for case in KEPT_TOGETHER {
                 let kept = play(case, vcpus, hogs, seed);
                 let (less, more) = (plain.rounds_per_second(), kept.rounds_per_second());
-                println!("{vcpus} vCPUs, {hogs} hogs, seed {seed}, {}: {kept:?}, {more}/s; {plain:?}, {less}/s", case.2);
+                println!(
+                    "{vcpus} vCPUs, {hogs} hogs, seed {seed}, {}: {kept:?}, {more}/s; {plain:?}, {less}/s",
+                    case.2
+                );
                 assert!(
                     more > less && kept.rounds > plain.rounds,
                     "{vcpus} vCPUs, {hogs} hogs, seed {seed}: {} makes {more} rounds a second of its CPU time ({kept:?}), \

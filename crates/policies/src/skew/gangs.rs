@@ -40,8 +40,7 @@ pub(super) struct Vcpu {
     pub(super) seat: Option<CpuId>,
 }
 
-const FRESH: Vcpu =
-    Vcpu { doing: Doing::Idle, vm: None, held: false, skew: Nanos::ZERO, lags: false, seat: None };
+const FRESH: Vcpu = Vcpu { doing: Doing::Idle, vm: None, held: false, skew: Nanos::ZERO, lags: false, seat: None };
 
 impl Vcpu {
     fn gets_on(&self) -> bool {

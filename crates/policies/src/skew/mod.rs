@@ -78,6 +78,15 @@ const fn crossing(g: GroupId) -> Alarm {
     Alarm { of: Of::Group(g), slot: 0 }
 }
 
+/// The CPUs that a VM could have.
+struct Free {
+    all: CpuSet,
+    /// Those that are taken from nobody else.
+    idle: CpuSet,
+    /// When there may be more, if time alone can change it.
+    next: Option<Nanos>,
+}
+
 /// The scheduler.
 #[derive(Debug)]
 pub(crate) struct Skewed {
@@ -235,9 +244,9 @@ impl Skewed {
         starting.clear();
         starting.extend(self.gangs.must_start(g));
         starting.sort_unstable_by_key(|&e| (self.had_by_now(e, cx), e.index()));
-        let at_best = self.seats.assign(&starting, &cx.host().all(), cx);
-        let (free, next) = self.free_for(g, cx);
-        let seated = self.seats.assign(&starting, &free, cx);
+        let at_best = self.seats.assign(&starting, &cx.host().all(), &CpuSet::EMPTY, cx);
+        let Free { all, idle, next } = self.free_for(g, cx);
+        let seated = self.seats.assign(&starting, &all, &idle, cx);
         self.starting = starting;
         if seated < at_best {
             return Err(next);
@@ -274,27 +283,24 @@ impl Skewed {
         }
     }
 
-    /// The CPUs that `g` could have now, and when there may be more of them. Those who wait and have had no more than it come first.
-    fn free_for(&self, g: GroupId, cx: &Cx<'_>) -> (CpuSet, Option<Nanos>) {
+    /// The CPUs that `g` could have now. Those who wait and have had no more than it come first.
+    fn free_for(&self, g: GroupId, cx: &Cx<'_>) -> Free {
         let mark = self.mark(g, cx);
-        let (mut free, mut idle, mut next) = (CpuSet::EMPTY, CpuSet::EMPTY, None::<Nanos>);
+        let mut free = Free { all: CpuSet::EMPTY, idle: CpuSet::EMPTY, next: None };
         for cpu in cx.host().iter().filter(|cpu| self.reserved[cpu.index()].is_none()) {
             match cx.running(cpu) {
-                Running::Idle | Running::Below => {
-                    free.insert(cpu);
-                    idle.insert(cpu);
-                }
-                Running::Mine { entity, .. } if self.gangs.of(entity).vm == Some(g) => {
-                    free.insert(cpu);
-                }
-                Running::Mine { entity, since } => {
+                Running::Mine { entity, since } if self.gangs.of(entity).vm != Some(g) => {
                     let ran = cx.now().saturating_since(since);
                     let (had, wait) = self.order.reaches(entity, ran, mark + self.margin);
                     if had > mark + self.margin {
-                        free.insert(cpu);
+                        free.all.insert(cpu);
                     } else {
-                        next = next.into_iter().chain([wait]).min();
+                        free.next = free.next.into_iter().chain([wait]).min();
                     }
+                }
+                Running::Idle | Running::Below | Running::Mine { .. } => {
+                    free.all.insert(cpu);
+                    free.idle.insert(cpu);
                 }
                 Running::Above => {}
             }
@@ -303,13 +309,13 @@ impl Skewed {
             if self.gangs.of(e).seat.is_some() {
                 continue;
             }
-            let takes = idle.iter().chain(free.iter()).find(|&cpu| cx.may_run(e, cpu));
+            let takes = free.idle.iter().chain(free.all.iter()).find(|&cpu| cx.may_run(e, cpu));
             if let Some(cpu) = takes {
-                free.remove(cpu);
-                idle.remove(cpu);
+                free.all.remove(cpu);
+                free.idle.remove(cpu);
             }
         }
-        (free, next)
+        free
     }
 
     // ---- Proportional share ----
@@ -472,7 +478,7 @@ impl Policy for Skewed {
         }
     }
 
-    fn put(&mut self, _cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
+    fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
         let e = prev.entity;
         match prev.why {
             Why::Blocked => return self.rest(e, cx),
@@ -480,7 +486,14 @@ impl Policy for Skewed {
             Why::Expired | Why::Kicked => {}
         }
         self.turn(e, Doing::Waits, cx);
-        if self.gangs.of(e).held { self.order.push_stopped(e) } else { self.order.push_waiting(e) }
+        if self.gangs.of(e).held {
+            return self.order.push_stopped(e);
+        }
+        self.order.push_waiting(e);
+        if self.reserved[cpu.index()].is_some_and(|owner| owner != e) && self.gangs.of(e).seat.is_none() {
+            // It gives way to one that is started, not to one that has had less: perhaps somebody else has to give way to it.
+            self.call_for(e, cx);
+        }
     }
 
     fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {

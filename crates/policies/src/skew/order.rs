@@ -144,7 +144,8 @@ impl Order {
 
     /// `chosen` is about to run, and everybody else is where they are.
     pub(super) fn advance_clock(&mut self, chosen: EntityId, cx: &Cx<'_>) {
-        let queued = [WAITING, STOPPED].into_iter().filter_map(|queue| self.queues.first(queue)).map(|((had, _), _)| had);
+        let queued =
+            [WAITING, STOPPED].into_iter().filter_map(|queue| self.queues.first(queue)).map(|((had, _), _)| had);
         let running = runners(cx).map(|(_, e, _)| self.had(e));
         let least = queued.chain(running).fold(self.had(chosen), Virtual::min);
         self.clock = self.clock.max(least);

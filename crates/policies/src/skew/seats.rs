@@ -14,8 +14,9 @@ impl Seats {
         Seats { owners: vec![None; cpus] }
     }
 
-    /// Gives as many of `who` as possible one of the CPUs `among`, those who come first before others. Says how many have one.
-    pub(super) fn assign(&mut self, who: &[EntityId], among: &CpuSet, cx: &Cx<'_>) -> usize {
+    /// Gives as many of `who` as possible one of the CPUs `among`, those who come first before others, and rather `idle` ones. Says how
+    /// many have one.
+    pub(super) fn assign(&mut self, who: &[EntityId], among: &CpuSet, idle: &CpuSet, cx: &Cx<'_>) -> usize {
         self.owners.fill(None);
         let mut seated = 0;
         for &e in who {
@@ -24,22 +25,26 @@ impl Seats {
                 break;
             }
             let mut untried = *among;
-            seated += usize::from(self.seat(e, &mut untried, cx));
+            seated += usize::from(self.seat(e, &mut untried, idle, cx));
         }
         seated
     }
 
-    /// Gives `e` a CPU, if need be another's who can have a different one (augmenting paths).
-    fn seat(&mut self, e: EntityId, untried: &mut CpuSet, cx: &Cx<'_>) -> bool {
-        let last = cx.last_cpu(e);
-        let candidates = *untried;
-        for cpu in [last].into_iter().chain(candidates.iter()) {
-            if !untried.contains(cpu) || !cx.may_run(e, cpu) {
-                continue;
-            }
+    /// Gives `e` a CPU: one that nobody else has been given, or else another's who can have a different one (augmenting paths).
+    fn seat(&mut self, e: EntityId, untried: &mut CpuSet, idle: &CpuSet, cx: &Cx<'_>) -> bool {
+        let (last, candidates) = ([cx.last_cpu(e)], *untried);
+        let at_home = || last.into_iter().filter(|&cpu| idle.contains(cpu)).chain(idle.iter()).chain(last);
+        let takes = |cpu: &CpuId| candidates.contains(*cpu) && cx.may_run(e, *cpu);
+        let vacant = |cpu: &CpuId| takes(cpu) && self.owners[cpu.index()].is_none();
+        let direct = at_home().chain(candidates.iter()).find(vacant);
+        if let Some(cpu) = direct {
             untried.remove(cpu);
-            let owner = self.owners[cpu.index()];
-            if owner.is_none_or(|owner| self.seat(owner, untried, cx)) {
+            self.owners[cpu.index()] = Some(e);
+            return true;
+        }
+        for cpu in candidates.iter().filter(takes) {
+            let Some(owner) = self.owners[cpu.index()].filter(|_| untried.remove(cpu)) else { continue };
+            if self.seat(owner, untried, idle, cx) {
                 self.owners[cpu.index()] = Some(e);
                 return true;
             }

@@ -15,10 +15,10 @@ pub struct Costs {
     pub tick: Nanos,
     /// Grain of the timers that release jobs: a release comes at the next multiple.
     pub timer_slack: Nanos,
-    /// Time that leaving a guest for its host and coming back takes (a VM exit and entry): paid by the vCPU where it halts, sends an
-    /// interrupt, is interrupted or is sent on its way again.
+    /// Time that leaving a guest for its host and coming back takes (a VM exit and entry): paid by the vCPU where it halts, is
+    /// interrupted or is sent on its way again.
     pub exit: Nanos,
-    /// Time that a guest's call to its host takes (a hypercall), beside nothing else.
+    /// Time that a guest's call to its host takes (a hypercall): paid by who gives a paravirtual lock to a vCPU that has halted.
     pub hypercall: Nanos,
 }
 

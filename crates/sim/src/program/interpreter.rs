@@ -199,6 +199,7 @@ impl Host<'_> {
     // ---- Time ----
 
     fn burst(&mut self, cpu: CpuId, entity: EntityId, time: Nanos) -> Then {
+        let time = time + std::mem::take(&mut self.tasks.of(entity).owes);
         self.floor.task(entity).progress.left = Some(time);
         self.floor.cpus[cpu.index()].done = self.floor.now.saturating_add(time);
         self.floor.arm(cpu);

@@ -103,6 +103,11 @@ impl Host<'_> {
         let Some((next, _)) = place.and_then(|place| object.waiters.remove(place)) else { return };
         object.give(Some(next));
         self.tasks.of(next).holds += 1;
+        if spins && self.guest.is_some_and(|guest| matches!(guest.spinning, Spinning::Paravirt { .. })) {
+            let absent = self.floor.seat_of(next).is_some_and(|cpu| self.floor.cpus[cpu.index()].absent);
+            // To kick a vCPU takes a call to the host.
+            self.tasks.of(owner).owes += if absent { self.floor.costs.hypercall } else { Nanos::ZERO };
+        }
         if spins { self.end_spin(next) } else { self.grant(next, owner, false) }
     }
 

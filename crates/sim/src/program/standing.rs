@@ -48,6 +48,8 @@ pub(crate) struct Standing {
     pub(crate) holds: u32,
     /// Its application.
     pub(crate) application: u32,
+    /// What its last steps cost, to be paid with its next run.
+    pub(crate) owes: Nanos,
     /// The mutex it takes again once its condition is signalled.
     pub(crate) retakes: Option<ObjectId>,
 }
@@ -71,6 +73,7 @@ impl Standing {
             children: 0,
             holds: 0,
             application,
+            owes: Nanos::ZERO,
             retakes: None,
         }
     }

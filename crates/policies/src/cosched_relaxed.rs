@@ -26,7 +26,8 @@
 //! a quantum at most, and preempts who has had more by `margin`.
 //!
 //! **`version = 3`** is what ESX 3 did: skews as in `cosched-strict`, and the whole VM stops at the threshold, but only
-//! those who lag that far need CPUs at the same moment; the others go on when they can. `resume` means nothing there.
+//! those who lag by half of it or more (assumed) need CPUs at the same moment; the others go on when they can. `resume` means
+//! nothing there.
 //!
 //! A gang is a VM: the members of a group that is marked as one.
 //!

@@ -34,7 +34,7 @@ pub(super) struct Vcpu {
     pub(super) held: bool,
     /// How far it lags, or for [`Rule::Leader`] leads.
     pub(super) skew: Nanos,
-    /// Whether it lagged too far when its VM was stopped.
+    /// Whether it lagged by half the threshold or more when its VM was stopped.
     pub(super) lags: bool,
     /// The CPU that is called for it, where its VM has just been started.
     pub(super) seat: Option<CpuId>,

@@ -186,7 +186,8 @@ impl Skewed {
         for n in 0..self.gangs.members(g).len() {
             let e = self.gangs.members(g)[n];
             let Vcpu { doing, skew, .. } = self.gangs.of(e);
-            self.gangs.vcpu(e).lags = doing == Doing::Waits && skew >= self.gangs.threshold;
+            // Not only who has reached it: those just below would stop the VM again a moment later, one after the other.
+            self.gangs.vcpu(e).lags = doing != Doing::Idle && skew >= self.gangs.threshold.scale(1, 2);
             self.unseat(e);
             if doing != Doing::Idle {
                 self.hold(e, cx);
@@ -320,14 +321,17 @@ impl Skewed {
 
     // ---- Proportional share ----
 
-    /// `e` waits: calls an idle CPU, or that of whoever has had most, if that is much more.
+    /// `e` waits: calls an idle CPU, or that of whoever has had most, if that is much more. Siblings leave each other alone: who lagged
+    /// and has just been started would only lag again.
     fn call_for(&self, e: EntityId, cx: &mut Cx<'_>) {
         if let Some(idle) = cx.idle_cpu_for(e) {
             return cx.kick(idle);
         }
         let mark = self.order.had(e) + self.margin;
         let called = |cpu: CpuId| cx.kicked(cpu) || self.reserved[cpu.index()].is_some();
-        let victims = runners(cx).filter(|&(cpu, ..)| cx.may_run(e, cpu) && !called(cpu));
+        let vm = self.gangs.of(e).vm;
+        let sibling = |other| vm.is_some() && self.gangs.of(other).vm == vm;
+        let victims = runners(cx).filter(|&(cpu, other, _)| cx.may_run(e, cpu) && !called(cpu) && !sibling(other));
         let had = victims.map(|(cpu, other, ran)| (self.order.reaches(other, ran, mark).0, cpu));
         if let Some((_, cpu)) = had.filter(|&(had, _)| had > mark).max_by_key(|&(had, cpu)| (had, cpu.index())) {
             cx.kick(cpu);

@@ -206,6 +206,20 @@ fn a_vm_larger_than_the_host_gets_on() {
     }
 }
 
+/// Where more wait than run, skews grow faster than they shrink; still a VM is not stopped more often than every half threshold.
+#[test]
+fn stops_do_not_follow_each_other_without_end() {
+    for (policy, knobs) in [(STRICT, &[][..]), (RELAXED, &[]), (RELAXED, &[VERSION_3])] {
+        for vcpus in 3..=7 {
+            let mut host = host(policy, 2, knobs);
+            vm(&mut host, vcpus);
+            run_through(&mut host, 1_000_000);
+            let dispatches = host.counts().dispatches;
+            assert!(dispatches < 2_000 * vcpus as u64, "{}, {vcpus} vCPUs: {dispatches} in a second", policy.name);
+        }
+    }
+}
+
 /// So does one that may not run side by side.
 #[test]
 fn a_vm_that_is_kept_to_one_cpu_gets_on() {

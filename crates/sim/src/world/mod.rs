@@ -45,6 +45,8 @@ pub struct World<'a> {
     hosts: Calendar,
     /// When a vCPU that idles gives its CPU away, by vCPU.
     halts: Calendar,
+    /// How many vCPUs may be polling.
+    polling: usize,
     watchers: Watchers<'a>,
     now: Instant,
     seed: u64,
@@ -68,6 +70,7 @@ impl<'a> World<'a> {
             guests: Calendar::new(1),
             hosts: Calendar::new(1),
             halts: Calendar::new(1),
+            polling: 0,
             watchers: Rc::new(RefCell::new(Vec::new())),
             now: Instant::ZERO,
             seed,

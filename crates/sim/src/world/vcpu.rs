@@ -37,6 +37,8 @@ pub(super) struct Vcpu {
     pub(super) polled: Nanos,
     /// Whether it may be yielded to although it spins itself: every other time.
     eligible: bool,
+    /// Whether it may be polling; where it does not any more, that is noticed when polls are looked at.
+    polls: bool,
     /// Whether it yielded because it spins, and has not run since.
     spins: bool,
     /// When it last did.
@@ -55,6 +57,7 @@ impl Vcpu {
             poll: Nanos::ZERO,
             polled: Nanos::ZERO,
             eligible: false,
+            polls: false,
             spins: false,
             yielded: Instant::NEVER,
         }
@@ -153,6 +156,9 @@ impl World<'_> {
             return self.halt(number);
         }
         self.vcpus[number].doing = Doing::Halts;
+        if polls && !std::mem::replace(&mut self.vcpus[number].polls, true) {
+            self.polling += 1;
+        }
         self.machines[guest.index()].floor.halting += 1;
         self.halts.set(number, self.now.saturating_add(delay));
     }
@@ -198,7 +204,14 @@ impl World<'_> {
 
     /// Somebody may wait now for a CPU on which a vCPU polls: then that halts.
     pub(super) fn cut_polls(&mut self, host: usize) {
+        if self.polling == 0 {
+            return;
+        }
         for number in 0..self.vcpus.len() {
+            if self.vcpus[number].polls && self.vcpus[number].doing != Doing::Halts {
+                self.vcpus[number].polls = false;
+                self.polling -= 1;
+            }
             let Vcpu { host: on, entity, guest, doing, since, .. } = self.vcpus[number];
             let earliest = since.saturating_add(self.machines[guest.index()].floor.costs.exit).max(self.now);
             let cuts = on.index() == host && doing == Doing::Halts && self.halts.get(number) > earliest;

@@ -195,7 +195,7 @@ impl<'a> Host<'a> {
     /// Starts the tasks of an application, all in `group`; gives back its number, and its tasks.
     ///
     /// # Errors
-    /// The policy refuses one of them; those before it are there.
+    /// The policy refuses one of them; none is there then.
     pub fn start(&mut self, application: &Application, group: GroupId) -> Result<(u32, Vec<EntityId>), Refused> {
         let tasks = &mut self.tasks;
         let base = u32::try_from(tasks.objects.len()).expect("a machine has fewer than 2^32 objects");
@@ -206,7 +206,14 @@ impl<'a> Host<'a> {
         for task in &application.tasks {
             let code = self.tasks.library.add(&task.steps, base);
             let params = Params { group, ..task.params };
-            all.push(self.begin_task(&task.name, params, code, task.delay, crowd, None)?);
+            match self.begin_task(&task.name, params, code, task.delay, crowd, None) {
+                Ok(entity) => all.push(entity),
+                Err(refused) => {
+                    // The others would wait for it.
+                    self.stop(crowd);
+                    return Err(refused);
+                }
+            }
         }
         Ok((crowd, all))
     }

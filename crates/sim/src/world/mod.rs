@@ -212,7 +212,7 @@ impl<'a> World<'a> {
     /// Starts the tasks of an application on `machine`, all in `group`; gives back the number of the application there, and its tasks.
     ///
     /// # Errors
-    /// Its policy refuses one of them; those before it are there.
+    /// Its policy refuses one of them; none is there then.
     pub fn start(
         &mut self,
         machine: MachineId,

@@ -155,6 +155,11 @@ impl WorldAuditor {
         if it.thawed < now {
             it.was_present = now;
         }
+        // It had just paid for its way in when it lost its CPU, and has another at this instant: that one it has not got into.
+        let below = &mut self.books(guest).below[cpu.index()];
+        if below.runs_since == Some(now) {
+            below.entered = false;
+        }
         if twice {
             self.find(Rule::Law(13), Some(cpu), format!("{cpu:?} of {guest} freezes, but is frozen"));
         }

@@ -175,3 +175,22 @@ fn several_hosts_do_not_disturb_each_other() {
     };
     assert_eq!(alone(true), alone(false));
 }
+
+#[test]
+fn a_job_that_is_frozen_again_and_again_takes_just_the_time_it_needs() {
+    let mut above = Meter::new();
+    let mut world = World::new(1);
+    let under = host(&mut world, "cfs", 1, Costs::NONE);
+    hog(&mut world, under, "hog");
+    let all = vcpus(&mut world, under, "vm", 1, false);
+    let vm = guest(&mut world, under, "cfs", &all, Guest::default(), Costs::NONE);
+    world.watch(vm, &mut above);
+    world
+        .start(vm, &application(&[], vec![task("job", vec![run(Nanos::ms(50))])]), GroupId::ROOT)
+        .expect("there is room");
+    world.finish(at(300)).expect("it waits for nobody");
+    drop(world);
+    let [job] = above.members() else { panic!("one was there") };
+    assert!(job.left.is_some() && above.cpus()[0].freezes > 5, "it was done, and frozen often");
+    assert_eq!(job.got.delivered, Nanos::ms(50));
+}

@@ -169,6 +169,41 @@ pub enum Event {
         /// Which.
         cpu: CpuId,
     },
+    /// A timer that leaves out beats which have passed altogether has left out some.
+    Skipped {
+        /// Whose.
+        entity: EntityId,
+        /// How many.
+        beats: u64,
+    },
+    /// An entity has sent something on its way to another machine, or to a device.
+    Sent {
+        /// Who.
+        entity: EntityId,
+        /// On which of the world's flows.
+        flow: u32,
+        /// How much.
+        bytes: u64,
+    },
+    /// An entity has handled one I/O event of others: a packet, a request, a completion.
+    Served {
+        /// Who.
+        entity: EntityId,
+    },
+    /// Something has come here from another machine, or from a device.
+    Arrived {
+        /// On which of the world's flows.
+        flow: u32,
+        /// How much.
+        bytes: u64,
+    },
+    /// Something on its way here was dropped, because there was no room for it.
+    Lost {
+        /// On which of the world's flows.
+        flow: u32,
+        /// How much.
+        bytes: u64,
+    },
     /// A job was released.
     Release {
         /// By which entity.

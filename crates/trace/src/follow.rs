@@ -321,6 +321,11 @@ impl Follower {
             | Event::Background { .. }
             | Event::Period { .. }
             | Event::Woke { .. }
+            | Event::Skipped { .. }
+            | Event::Sent { .. }
+            | Event::Served { .. }
+            | Event::Arrived { .. }
+            | Event::Lost { .. }
             | Event::Alarm { .. }
             | Event::Kick { .. }
             | Event::SetAlarm { .. }

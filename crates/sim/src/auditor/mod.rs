@@ -529,6 +529,11 @@ impl Sink for Auditor {
             | Event::Background { .. }
             | Event::Period { .. }
             | Event::Woke { .. }
+            | Event::Skipped { .. }
+            | Event::Sent { .. }
+            | Event::Served { .. }
+            | Event::Arrived { .. }
+            | Event::Lost { .. }
             | Event::Expire { .. }
             | Event::Kicked { .. }
             | Event::Alarm { .. }

@@ -243,19 +243,19 @@ impl Host<'_> {
             standing.timers.reserve_exact(timer + 1 - standing.timers.len());
             standing.timers.resize(timer + 1, standing.began);
         }
-        let mut end = standing.timers[timer].saturating_add(period);
-        match mode {
-            TimerMode::Relative => end = end.max(now),
-            TimerMode::Absolute => {}
-            TimerMode::Skipping => {
-                let passed = now.saturating_since(end).as_ns() / period.as_ns();
-                end = end.saturating_add(period.saturating_mul(passed));
-                if end < now {
-                    end = end.saturating_add(period);
-                }
-            }
-        }
+        let end = standing.timers[timer].saturating_add(period);
+        let passed = match mode {
+            TimerMode::Skipping => now.saturating_since(end).as_ns().div_ceil(period.as_ns()),
+            TimerMode::Relative | TimerMode::Absolute => 0,
+        };
+        let end = match mode {
+            TimerMode::Relative => end.max(now),
+            TimerMode::Absolute | TimerMode::Skipping => end.saturating_add(period.saturating_mul(passed)),
+        };
         standing.timers[timer] = end;
+        if passed > 0 {
+            self.show(|| Event::Skipped { entity, beats: passed });
+        }
         if end <= now {
             self.tasks.of(entity).due = end;
             return Then::On;

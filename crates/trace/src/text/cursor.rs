@@ -189,6 +189,14 @@ impl<'a> Cursor<'a> {
         self.field(key)?.machine()
     }
 
+    pub(super) fn flow(&mut self) -> Result<u32, Wrong> {
+        self.number("flow", u64::from(u32::MAX))
+    }
+
+    pub(super) fn bytes(&mut self) -> Result<u64, Wrong> {
+        self.number("bytes", u64::MAX)
+    }
+
     pub(super) fn machine_or_none(&mut self, key: &str) -> Result<Option<MachineId>, Wrong> {
         self.field(key)?.or_none(|word| word.machine())
     }

@@ -25,6 +25,10 @@
 //! | `background` | *entity* `time=` |
 //! | `period` | *entity* `due=` `delivered=` `throughout=yes`\|`no` |
 //! | `woke` | *entity* `late=` |
+//! | `skipped` | *entity* `beats=` |
+//! | `sent` | *entity* `flow=` `bytes=` |
+//! | `served` | *entity* |
+//! | `arrived`, `lost` | `flow=` `bytes=` |
 //! | `block`, `yield`, `expire`, `kicked`, `kick` | `cpu=` |
 //! | `yield-to` | `cpu=` `to=`*entity* |
 //! | `vcpu` | *entity* `guest=`*machine* `cpu=` |

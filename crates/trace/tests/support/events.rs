@@ -9,7 +9,7 @@ use sched::{
 use trace::{Event, Header, MACHINES_MAX, MachineHeader, MachineId, Trace, WorldHeader, WorldTrace};
 
 /// How many kinds of events there are.
-pub const KINDS: u64 = 33;
+pub const KINDS: u64 = 38;
 
 const INDEX_MOST: u64 = ENTITIES_MAX as u64 - 1;
 const GENERATION_MOST: u64 = u32::MAX as u64 - 1;
@@ -163,6 +163,10 @@ fn alarm(random: &mut Random) -> Alarm {
     Alarm { of: random.pick(&all), slot: u8::try_from(random.number(255)).unwrap() }
 }
 
+fn flow(random: &mut Random) -> u32 {
+    u32::try_from(random.number(u64::from(u32::MAX))).unwrap()
+}
+
 /// An event of kind `kind`, below [`KINDS`].
 pub fn event(random: &mut Random, kind: u64) -> Event {
     let r = random;
@@ -200,6 +204,11 @@ pub fn event(random: &mut Random, kind: u64) -> Event {
         30 => Event::Vcpu { entity: entity(r), guest: machine(r), cpu: cpu(r) },
         31 => Event::Freeze { cpu: cpu(r) },
         32 => Event::Thaw { cpu: cpu(r) },
+        33 => Event::Skipped { entity: entity(r), beats: r.number(u64::MAX) },
+        34 => Event::Sent { entity: entity(r), flow: flow(r), bytes: r.number(u64::MAX) },
+        35 => Event::Served { entity: entity(r) },
+        36 => Event::Arrived { flow: flow(r), bytes: r.number(u64::MAX) },
+        37 => Event::Lost { flow: flow(r), bytes: r.number(u64::MAX) },
         other => panic!("there is no kind {other}"),
     }
 }

@@ -196,6 +196,8 @@ pub enum Event {
         flow: u32,
         /// How much.
         bytes: u64,
+        /// How long it was on its way.
+        took: Nanos,
     },
     /// Something on its way here was dropped, because there was no room for it.
     Lost {

@@ -84,7 +84,7 @@ const GOLDEN: &str = r#"tactus-trace 1 policy="edf" cpus=2 seed=7
            0 skipped e0 beats=3
            0 sent e0 flow=7 bytes=1460
            0 served e0
-           0 arrived flow=7 bytes=1460
+           0 arrived flow=7 bytes=1460 took=310000
            0 lost flow=4294967295 bytes=18446744073709551615
            0 period e0 due=2000000 delivered=2001000 throughout=yes
      1000000 run cpu=0 e0 until=21000000

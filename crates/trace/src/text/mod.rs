@@ -28,7 +28,8 @@
 //! | `skipped` | *entity* `beats=` |
 //! | `sent` | *entity* `flow=` `bytes=` |
 //! | `served` | *entity* |
-//! | `arrived`, `lost` | `flow=` `bytes=` |
+//! | `arrived` | `flow=` `bytes=` `took=` |
+//! | `lost` | `flow=` `bytes=` |
 //! | `block`, `yield`, `expire`, `kicked`, `kick` | `cpu=` |
 //! | `yield-to` | `cpu=` `to=`*entity* |
 //! | `vcpu` | *entity* `guest=`*machine* `cpu=` |

@@ -293,7 +293,7 @@ fn fields(line: &mut Cursor<'_>) -> Result<Event, Wrong> {
         "skipped" => Event::Skipped { entity: line.entity()?, beats: line.number("beats", u64::MAX)? },
         "sent" => Event::Sent { entity: line.entity()?, flow: line.flow()?, bytes: line.bytes()? },
         "served" => Event::Served { entity: line.entity()? },
-        "arrived" => Event::Arrived { flow: line.flow()?, bytes: line.bytes()? },
+        "arrived" => Event::Arrived { flow: line.flow()?, bytes: line.bytes()?, took: line.span_in("took")? },
         "lost" => Event::Lost { flow: line.flow()?, bytes: line.bytes()? },
         "release" => Event::Release { entity: line.entity()?, deadline: line.instant("deadline")? },
         "complete" => Event::Complete { entity: line.entity()? },

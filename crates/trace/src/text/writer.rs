@@ -220,7 +220,9 @@ impl Display for Fields<'_> {
             Event::Skipped { entity, beats } => write!(f, "skipped {entity} beats={beats}"),
             Event::Sent { entity, flow, bytes } => write!(f, "sent {entity} flow={flow} bytes={bytes}"),
             Event::Served { entity } => write!(f, "served {entity}"),
-            Event::Arrived { flow, bytes } => write!(f, "arrived flow={flow} bytes={bytes}"),
+            Event::Arrived { flow, bytes, took } => {
+                write!(f, "arrived flow={flow} bytes={bytes} took={}", took.as_ns())
+            }
             Event::Lost { flow, bytes } => write!(f, "lost flow={flow} bytes={bytes}"),
             Event::Release { entity, deadline } => write!(f, "release {entity} deadline={}", Ns(*deadline)),
             Event::Complete { entity } => write!(f, "complete {entity}"),

@@ -207,7 +207,7 @@ pub fn event(random: &mut Random, kind: u64) -> Event {
         33 => Event::Skipped { entity: entity(r), beats: r.number(u64::MAX) },
         34 => Event::Sent { entity: entity(r), flow: flow(r), bytes: r.number(u64::MAX) },
         35 => Event::Served { entity: entity(r) },
-        36 => Event::Arrived { flow: flow(r), bytes: r.number(u64::MAX) },
+        36 => Event::Arrived { flow: flow(r), bytes: r.number(u64::MAX), took: nanos(r) },
         37 => Event::Lost { flow: flow(r), bytes: r.number(u64::MAX) },
         other => panic!("there is no kind {other}"),
     }

@@ -48,6 +48,7 @@ impl Host<'_> {
             Pending::Alarm(number) => self.floor.alarms.set(number, now),
             Pending::Departure(entity) if self.machine.is_attached(entity) => self.detach(entity),
             Pending::Departure(_) => {}
+            Pending::Notice(object) => self.let_through(object),
         }
     }
 

@@ -3,6 +3,7 @@
 
 use crate::calendar::Calendar;
 use crate::costs::Costs;
+use crate::program::ObjectId;
 use crate::workload::Progress;
 use crate::workload::Workload;
 use sched::{Action, Alarm, CpuId, EntityId, Instant, Nanos, Wake};
@@ -23,6 +24,8 @@ pub(crate) struct Running {
     pub(crate) absent: bool,
     /// Of a CPU of a guest: when it last got one.
     came: Instant,
+    /// Until when interrupts keep it busy.
+    interrupted: Instant,
 }
 
 impl Running {
@@ -56,6 +59,7 @@ const IDLE: Running = Running {
     last: None,
     absent: false,
     came: Instant::ZERO,
+    interrupted: Instant::ZERO,
 };
 
 /// What has become of a vCPU on its host.
@@ -73,6 +77,8 @@ pub(crate) struct Task {
     pub(crate) id: EntityId,
     pub(crate) progress: Progress,
     pub(crate) last_cpu: Option<CpuId>,
+    /// What a CPU needs to change over to it.
+    pub(crate) switch: Nanos,
 }
 
 /// Totals of a run, under the names of the EDF oracle table.
@@ -144,6 +150,8 @@ pub(crate) enum Pending {
     Alarm(usize),
     /// This entity leaves.
     Departure(EntityId),
+    /// Whoever waits for this object of the machine may go on.
+    Notice(ObjectId),
 }
 
 impl Floor {
@@ -209,6 +217,37 @@ impl Floor {
             running.done += time;
             self.arm(cpu);
         }
+    }
+
+    /// An interrupt takes `time` from `cpu` of a host, after those before it; says when it is done. Whoever runs there pays.
+    pub(crate) fn handle_interrupt(&mut self, cpu: CpuId, time: Nanos) -> Instant {
+        let now = self.now;
+        let running = &mut self.cpus[cpu.index()];
+        running.interrupted = running.interrupted.max(now) + time;
+        let done = running.interrupted;
+        if time.is_zero() {
+            return done;
+        }
+        let Some(entity) = running.entity else { return done };
+        let is_vcpu =
+            matches!(self.tasks[entity.index()].as_ref().map(|it| it.progress.workload), Some(Workload::Vcpu));
+        let running = &mut self.cpus[cpu.index()];
+        if is_vcpu {
+            // Out of the guest, and back into it.
+            if running.done == Instant::NEVER {
+                self.moves.push(Move::Leaves(entity));
+                running.done = now;
+            }
+            running.done += time;
+            running.paid = running.done;
+        } else {
+            running.paid = running.paid.max(now) + time;
+            if running.done != Instant::NEVER {
+                running.done += time;
+            }
+        }
+        self.arm(cpu);
+        done
     }
 
     /// Whether `what` has to wait, because `cpu` is absent; then it is called.
@@ -362,10 +401,10 @@ impl Floor {
     fn run(&mut self, cpu: CpuId, entity: EntityId, until: Instant) {
         let running = &mut self.cpus[cpu.index()];
         let mut cost = Nanos::ZERO;
-        if running.last != Some(entity) {
-            cost += self.costs.context_switch;
-        }
         let task = self.tasks[entity.index()].as_mut().expect("it is attached");
+        if running.last != Some(entity) {
+            cost += task.switch;
+        }
         if task.last_cpu != Some(cpu) {
             let moved = task.last_cpu.replace(cpu).is_some();
             self.counts.migrations += u64::from(moved && task.progress.begun);
@@ -374,7 +413,7 @@ impl Floor {
             }
         }
         running.entity = Some(entity);
-        running.paid = self.now + cost;
+        running.paid = running.interrupted.max(self.now) + cost;
         running.until = until;
         self.counts.dispatches += 1;
         running.begin(&mut task.progress, self.now);
@@ -382,7 +421,7 @@ impl Floor {
             task.progress.go_on_spinning(running.paid);
             self.hopeful.push(entity);
         } else if matches!(task.progress.workload, Workload::Vcpu) {
-            if cost.is_zero() && self.costs.exit.is_zero() {
+            if running.paid == self.now && self.costs.exit.is_zero() {
                 self.moves.push(Move::Enters(entity));
             } else {
                 running.paid += self.costs.exit;

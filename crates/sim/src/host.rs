@@ -187,7 +187,8 @@ impl<'a> Host<'a> {
             self.floor.tasks.resize(entity.index() + 1, None);
             self.floor.releases.reserve(self.floor.tasks.len());
         }
-        let task = Task { id: entity, progress: Progress::new(workload), last_cpu: None };
+        let switch = self.floor.costs.context_switch;
+        let task = Task { id: entity, progress: Progress::new(workload), last_cpu: None, switch };
         self.floor.tasks[entity.index()] = Some(task);
         Ok(entity)
     }
@@ -201,7 +202,7 @@ impl<'a> Host<'a> {
         let base = u32::try_from(tasks.objects.len()).expect("a machine has fewer than 2^32 objects");
         tasks.share(&application.objects);
         let crowd = u32::try_from(tasks.applications.len()).expect("a machine has fewer than 2^32 applications");
-        tasks.applications.push(crate::program::Crowd::default());
+        tasks.applications.push(crate::program::Crowd { base, ..crate::program::Crowd::default() });
         let mut all = Vec::with_capacity(application.tasks.len());
         for task in &application.tasks {
             let code = self.tasks.library.add(&task.steps, base);
@@ -272,6 +273,12 @@ impl<'a> Host<'a> {
         self.show(|| Event::Detach { entity });
         self.floor.releases.clear(entity.index());
         self.floor.tasks[entity.index()] = None;
+    }
+
+    /// A CPU needs `time` to change over to `entity`, instead of what the machine's costs say: a driver domain's address space and
+    /// working set are another matter than a small guest's.
+    pub fn set_switch(&mut self, entity: EntityId, time: Nanos) {
+        self.floor.task(entity).switch = time;
     }
 
     /// Changes what is asked for an entity.

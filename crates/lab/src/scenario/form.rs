@@ -5,10 +5,8 @@ use crate::problem::{Wrong, nearest, quoted, right_instead};
 use crate::source::Placed;
 use crate::workloads::{Channel, Phase, Waits};
 use sched::id::CPUS_MAX;
-use sched::time::SPAN_MAX;
-use sched::{Class, CpuSet, Limit, Nanos, Quota, Refused, RtPriority, Weight};
+use sched::{Class, CpuSet, Limit, Nanos, Quota, RtPriority, Weight};
 use sim::guest::{Spinning, Steal};
-use sim::program::Length;
 use std::ops::RangeInclusive;
 use toml::de::{DeTable, DeValue};
 
@@ -264,62 +262,6 @@ pub(super) fn pid(value: &DeValue<'_>) -> Result<u32, Wrong> {
 /// A whole number of things.
 pub(super) fn count(key: &'static str, value: &DeValue<'_>, range: RangeInclusive<u64>) -> Result<u64, Wrong> {
     integer_in(key, value, range, "")
-}
-
-/// What a length of time looks like that may be random.
-const LENGTH: &str = "\"2ms\", { uniform = [\"1ms\", \"3ms\"] } or { exponential = \"2ms\" }";
-
-/// A length of time, always the same or random.
-pub(super) fn length(key: &'static str, value: &DeValue<'_>) -> Result<Length, Wrong> {
-    let wrong = || {
-        Wrong::new(format!("`{key}` is not one length of time"), "not one length", format!("right would be {LENGTH}"))
-    };
-    let table = match value {
-        DeValue::Table(table) => table,
-        DeValue::String(_) | DeValue::Integer(_) => return time(key, value).map(Length::Fixed),
-        _ => return Err(mistyped(key, value, LENGTH)),
-    };
-    let (name, drawn) = single(table).ok_or_else(wrong)?;
-    match (name.value, drawn.value) {
-        ("uniform", DeValue::Array(bounds)) => {
-            let [least, most] = &bounds[..] else { return Err(wrong().part(drawn.at)) };
-            let bound = |bound: &toml::Spanned<DeValue<'_>>| {
-                time(key, bound.get_ref()).map_err(|wrong| wrong.part(bound.span().into()))
-            };
-            let (shortest, longest) = (bound(least)?, bound(most)?);
-            if shortest > longest {
-                let message = format!("the shortest {key} ({shortest}) is longer than the longest ({longest})");
-                let help = format!("right would be the shorter one first: [\"{longest}\", \"{shortest}\"]");
-                return Err(Wrong::new(message, "the wrong way round", help).part(drawn.at));
-            }
-            Ok(Length::Uniform { least: shortest, most: longest })
-        }
-        ("exponential", DeValue::String(_) | DeValue::Integer(_)) => {
-            let mean = time(key, drawn.value).map_err(|wrong| wrong.part(drawn.at))?;
-            // Up to 32 times as long as the mean is drawn.
-            let most = Nanos::ns(SPAN_MAX.as_ns() / 32);
-            if mean > most {
-                return Err(Wrong::from(&Refused::TooLong { what: key, most }).part(drawn.at));
-            }
-            Ok(Length::Exponential { mean })
-        }
-        ("uniform" | "exponential", _) => Err(wrong().part(drawn.at)),
-        (unknown, _) => {
-            let message = format!("there is no length {}", quoted(unknown));
-            Err(Wrong::new(message, "unknown length", right_instead(unknown, &["uniform", "exponential"]))
-                .part(name.at))
-        }
-    }
-}
-
-/// A length of time that is not always zero.
-pub(super) fn length_above_zero(key: &'static str, value: &DeValue<'_>) -> Result<Length, Wrong> {
-    let length = length(key, value)?;
-    let (Length::Fixed(most) | Length::Uniform { most, .. } | Length::Exponential { mean: most }) = length;
-    if most.is_zero() {
-        return Err(Wrong::new(format!("the {key} is zero"), "zero", "right would be a length of time from 1 ns up"));
-    }
-    Ok(length)
 }
 
 /// From an arrival to the first job.

@@ -9,6 +9,7 @@ mod check;
 mod file;
 mod form;
 mod guest;
+mod length;
 mod level;
 mod syntax;
 mod table;

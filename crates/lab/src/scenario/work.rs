@@ -2,8 +2,8 @@
 
 use super::SCENARIO_ENTITIES_MAX;
 use super::file::Kind;
-use super::form;
 use super::table::{Given, Table};
+use super::{form, length};
 use crate::problem::{Findings, Problem, Wrong, quoted, right_instead};
 use crate::source::Placed;
 use crate::workloads::{self, Cyclictest, ForkJoin, Hackbench, Named, Phase, Startup};
@@ -166,7 +166,7 @@ impl<'a, 'i> Settings<'_, 'a, 'i, '_> {
     }
 
     fn length(&mut self, key: &'static str, default: Length) -> Length {
-        self.read(key, |value| form::length(key, value)).unwrap_or(default)
+        self.read(key, |value| length::length(key, value)).unwrap_or(default)
     }
 
     /// A length that has to be there.
@@ -181,7 +181,7 @@ impl<'a, 'i> Settings<'_, 'a, 'i, '_> {
     }
 
     fn above_zero(&mut self, key: &'static str, default: Length) -> Length {
-        self.read(key, |value| form::length_above_zero(key, value)).unwrap_or(default)
+        self.read(key, |value| length::length_above_zero(key, value)).unwrap_or(default)
     }
 }
 
@@ -249,7 +249,7 @@ fn fork_join(table: &Table<'_, '_>, findings: &mut Findings) -> Option<ForkJoin>
 /// `{ period, work, … }`; `None` when something in it is wrong or missing.
 fn periodic(table: &Table<'_, '_>, findings: &mut Findings) -> Option<Work> {
     let period = table.read("period", |value| form::time_above_zero("period", value), findings);
-    let work = table.read("work", |value| form::length_above_zero("work", value), findings);
+    let work = table.read("work", |value| length::length_above_zero("work", value), findings);
     let phase = table.read("phase", form::phase, findings);
     let deadline = table.read("deadline", |value| form::time_above_zero("deadline", value), findings);
     let end = table.read("end", form::job_end, findings);

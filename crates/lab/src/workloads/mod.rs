@@ -132,7 +132,7 @@ impl Renamed<'_> {
 pub fn least(length: Length) -> Nanos {
     match length {
         Length::Fixed(time) => time,
-        Length::Uniform { least, .. } => least,
+        Length::Uniform { least, .. } | Length::AtLeast { least, .. } => least,
         Length::Exponential { .. } => Nanos::ZERO,
     }
 }
@@ -140,7 +140,10 @@ pub fn least(length: Length) -> Nanos {
 /// Whether `length` is never above zero.
 fn is_nothing(length: Length) -> bool {
     match length {
-        Length::Fixed(time) | Length::Uniform { most: time, .. } | Length::Exponential { mean: time } => time.is_zero(),
+        Length::Fixed(time)
+        | Length::Uniform { most: time, .. }
+        | Length::Exponential { mean: time }
+        | Length::AtLeast { mean: time, .. } => time.is_zero(),
     }
 }
 
@@ -157,5 +160,9 @@ fn parts(length: Length, parts: u32) -> impl Iterator<Item = Length> {
             Length::Uniform { least, most: part(most, number).max(least) }
         }
         Length::Exponential { mean } => Length::Exponential { mean: part(mean, number) },
+        Length::AtLeast { least, mean } => {
+            let least = part(least, number);
+            Length::AtLeast { least, mean: part(mean, number).max(least) }
+        }
     })
 }

@@ -8,6 +8,7 @@ mod levels;
 mod measured;
 mod memory;
 mod skew;
+mod split_driver;
 mod town;
 mod traces;
 

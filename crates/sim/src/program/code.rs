@@ -39,6 +39,10 @@ pub(crate) enum Op {
         pipe: ObjectId,
         bytes: u64,
     },
+    /// The three parts of serving a ring.
+    Fetch(ObjectId),
+    Handle(ObjectId),
+    SendOn(ObjectId),
     Yield,
     /// A recipe of the library.
     Fork(u32),
@@ -134,6 +138,10 @@ impl Library {
                 Step::Post(id) => Op::Post(moved(id)),
                 Step::Send { pipe, bytes } => Op::Send { pipe: moved(pipe), bytes },
                 Step::Receive { pipe, bytes } => Op::Receive { pipe: moved(pipe), bytes },
+                Step::Serve(id) => {
+                    ops.extend([Op::Fetch(moved(id)), Op::Handle(moved(id))]);
+                    Op::SendOn(moved(id))
+                }
                 Step::Yield => Op::Yield,
                 Step::Fork(ref child) => self.fork(child, base),
                 Step::Join => Op::Join,

@@ -1,5 +1,6 @@
 //! The interpreter: a task on its CPU does what its program says, until that takes time or it has to wait.
 
+use super::ports::Outgoing;
 use super::shared::{self, Held, Shared};
 use super::standing::{Standing, Waiting};
 use super::{CodeId, Length, Library, Object, ObjectId, Op, TimerMode};
@@ -37,6 +38,8 @@ pub(crate) struct Crowd {
     pub(crate) joining: u32,
     /// Whether all of it is being ended.
     pub(crate) is_over: bool,
+    /// Where its objects begin among those of its machine.
+    pub(crate) base: u32,
 }
 
 /// The tasks of a machine that follow programs, and what they share.
@@ -49,6 +52,8 @@ pub(crate) struct Tasks {
     pub(crate) applications: Vec<Crowd>,
     /// Tasks ever begun.
     pub(crate) begun: u64,
+    /// What leaves the machine, for whoever drives it.
+    pub(crate) outgoing: Vec<Outgoing>,
     /// How often tasks have gone on at this instant.
     instant: Instant,
     advances: u32,
@@ -134,6 +139,9 @@ impl Host<'_> {
             Op::Post(id) => self.post(entity, id),
             Op::Send { pipe, bytes } => self.send(cpu, entity, pipe, bytes),
             Op::Receive { pipe, bytes } => self.receive(cpu, entity, pipe, bytes),
+            Op::Fetch(ring) => self.fetch(cpu, entity, ring),
+            Op::Handle(ring) => self.handle(cpu, entity, ring),
+            Op::SendOn(ring) => self.send_on(entity, ring),
             Op::Yield => self.give_way(cpu, entity),
             Op::Fork(recipe) => self.fork(cpu, entity, recipe),
             Op::Join => self.join(cpu, entity),
@@ -198,7 +206,7 @@ impl Host<'_> {
 
     // ---- Time ----
 
-    fn burst(&mut self, cpu: CpuId, entity: EntityId, time: Nanos) -> Then {
+    pub(super) fn burst(&mut self, cpu: CpuId, entity: EntityId, time: Nanos) -> Then {
         let time = time + std::mem::take(&mut self.tasks.of(entity).owes);
         self.floor.task(entity).progress.left = Some(time);
         self.floor.cpus[cpu.index()].done = self.floor.now.saturating_add(time);
@@ -273,7 +281,7 @@ impl Host<'_> {
     }
 
     /// Whoever waited goes on as soon as it has a CPU.
-    fn rouse(&mut self, entity: EntityId, why: Wake) {
+    pub(super) fn rouse(&mut self, entity: EntityId, why: Wake) {
         let progress = &mut self.floor.task(entity).progress;
         progress.left = Some(Nanos::ZERO);
         progress.woke = true;
@@ -369,13 +377,23 @@ impl Host<'_> {
     }
 
     fn send(&mut self, cpu: CpuId, entity: EntityId, pipe: ObjectId, bytes: u64) -> Then {
-        self.tasks.object(pipe).writers.push_back((entity, bytes));
-        self.pass(cpu, entity, pipe)
+        let object = self.tasks.object(pipe);
+        object.writers.push_back((entity, bytes));
+        if matches!(object.held, Held::Port { .. }) {
+            self.leave_by(cpu, entity, pipe)
+        } else {
+            self.pass(cpu, entity, pipe)
+        }
     }
 
     fn receive(&mut self, cpu: CpuId, entity: EntityId, pipe: ObjectId, bytes: u64) -> Then {
-        self.tasks.object(pipe).waiters.push_back((entity, bytes));
-        self.pass(cpu, entity, pipe)
+        let object = self.tasks.object(pipe);
+        object.waiters.push_back((entity, bytes));
+        if matches!(object.held, Held::Inbox { .. }) {
+            self.read(cpu, entity, pipe)
+        } else {
+            self.pass(cpu, entity, pipe)
+        }
     }
 
     /// `entity` wants to read or write: whoever can, does.
@@ -448,6 +466,7 @@ impl Host<'_> {
                 crowd.waiting -= 1;
                 self.tasks.object(id).forget(entity);
             }
+            Waiting::Outside(id) => self.tasks.object(id).forget(entity),
             Waiting::Children => crowd.joining -= 1,
             Waiting::Nothing | Waiting::Time => {}
         }

@@ -21,6 +21,13 @@ pub enum Length {
         /// On average.
         mean: Nanos,
     },
+    /// Never shorter than `least`; what is beyond that is exponentially distributed.
+    AtLeast {
+        /// The shortest.
+        least: Nanos,
+        /// On average, `least` included. Range: from `least`.
+        mean: Nanos,
+    },
 }
 
 impl From<Nanos> for Length {
@@ -58,6 +65,9 @@ impl Draws {
         match length {
             Length::Fixed(time) => time,
             Length::Uniform { least, most } => least + Nanos::ns(self.up_to(most.saturating_sub(least).as_ns())),
+            Length::AtLeast { least, mean } => {
+                least + self.length(Length::Exponential { mean: mean.saturating_sub(least) })
+            }
             Length::Exponential { mean } => {
                 // From 2^-53 to 1; libm's logarithm is the same on every machine.
                 let uniform = ((self.0.next_u64() >> 11) + 1) as f64 / (1_u64 << 53) as f64;
@@ -83,6 +93,8 @@ mod tests {
         assert!((19_800..=20_200).contains(&middle) && least >= 10_000 && most <= 30_000, "{middle} {least} {most}");
         let (middle, ..) = mean(&mut draws, Length::Exponential { mean: Nanos::us(50) });
         assert!((48_500..=51_500).contains(&middle), "{middle}");
+        let (middle, least, _) = mean(&mut draws, Length::AtLeast { least: Nanos::us(20), mean: Nanos::us(50) });
+        assert!((49_000..=51_000).contains(&middle) && (20_000..20_100).contains(&least), "{middle} {least}");
         assert_eq!(draws.length(Length::Fixed(Nanos::us(5))), Nanos::us(5));
     }
 

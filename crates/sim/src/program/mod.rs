@@ -7,6 +7,7 @@ mod code;
 mod interpreter;
 mod length;
 mod locks;
+mod ports;
 mod shared;
 mod standing;
 mod trouble;
@@ -15,6 +16,8 @@ pub(crate) use code::{CodeId, Library, Op};
 pub(crate) use interpreter::{Crowd, Tasks};
 pub(crate) use length::Draws;
 pub use length::Length;
+pub(crate) use ports::Outgoing;
+pub use ports::{Notify, Ring};
 
 use sched::{Nanos, Params};
 use std::sync::Arc;
@@ -53,6 +56,18 @@ pub enum Object {
         /// How many bytes it holds. Range: 1 ….
         capacity: u64,
     },
+    /// Where tasks send on a [flow](crate::network::Flow): they block while more was sent than `window` that has not been read.
+    Port {
+        /// How many bytes may be on their way, or there and unread. Range: 1 …; at least what is sent at once.
+        window: u64,
+    },
+    /// Where tasks receive from flows; what comes when it is full is dropped.
+    Inbox {
+        /// How many bytes it holds. Range: 1 ….
+        room: u64,
+    },
+    /// Packets of flows that wait for a task to handle them.
+    Ring(Ring),
 }
 
 /// How a timer counts.
@@ -104,20 +119,22 @@ pub enum Step {
     Take(ObjectId),
     /// Posts one to a semaphore.
     Post(ObjectId),
-    /// Writes so many bytes into a pipe, all at once: blocks until there is room for them. At most what the pipe holds.
+    /// Writes so many bytes into a pipe or port, all at once: blocks until there is room for them. At most what it holds.
     Send {
         /// Where.
         pipe: ObjectId,
         /// How many. Range: 1 ….
         bytes: u64,
     },
-    /// Reads so many bytes from a pipe: blocks until they are there.
+    /// Reads so many bytes from a pipe or inbox: blocks until they are there.
     Receive {
         /// Where.
         pipe: ObjectId,
         /// How many. Range: 1 ….
         bytes: u64,
     },
+    /// Handles one packet of a ring and sends it on its way: blocks until there is one.
+    Serve(ObjectId),
     /// Gives its turn away.
     Yield,
     /// Begins another task, its child.

@@ -1,6 +1,8 @@
 //! [`Shared`]: what the objects of a machine hold at this instant, and who waits for them in which order.
 
+use super::ports::Serving;
 use super::{Object, ObjectId};
+use crate::network::Packet;
 use sched::EntityId;
 use std::collections::VecDeque;
 
@@ -10,11 +12,34 @@ pub(crate) type Queue = VecDeque<(EntityId, u64)>;
 /// What an object holds.
 #[derive(Debug)]
 pub(crate) enum Held {
-    Lock { owner: Option<EntityId>, spins: bool },
+    Lock {
+        owner: Option<EntityId>,
+        spins: bool,
+    },
     Condition,
-    Barrier { parties: u32, spins: bool },
-    Semaphore { count: u32, most: u32 },
-    Pipe { capacity: u64, filled: u64 },
+    Barrier {
+        parties: u32,
+        spins: bool,
+    },
+    Semaphore {
+        count: u32,
+        most: u32,
+    },
+    Pipe {
+        capacity: u64,
+        filled: u64,
+    },
+    Port {
+        window: u64,
+        unread: u64,
+    },
+    /// What has come, by flow, in the order in which it came.
+    Inbox {
+        room: u64,
+        filled: u64,
+        parts: VecDeque<(u32, u64)>,
+    },
+    Ring(Box<Serving>),
 }
 
 /// An object of a machine.
@@ -38,6 +63,9 @@ impl Shared {
             Object::SpinBarrier { parties } => Held::Barrier { parties, spins: true },
             Object::Semaphore { most } => Held::Semaphore { count: 0, most },
             Object::Pipe { capacity } => Held::Pipe { capacity, filled: 0 },
+            Object::Port { window } => Held::Port { window, unread: 0 },
+            Object::Inbox { room } => Held::Inbox { room, filled: 0, parts: VecDeque::new() },
+            Object::Ring(ring) => Held::Ring(Box::new(Serving::new(ring))),
         };
         Shared { name: name.to_string(), held, waiters: Queue::new(), writers: Queue::new() }
     }
@@ -75,6 +103,9 @@ impl Shared {
             Held::Barrier { .. } => "barrier",
             Held::Semaphore { .. } => "semaphore",
             Held::Pipe { .. } => "pipe",
+            Held::Port { .. } => "port",
+            Held::Inbox { .. } => "inbox",
+            Held::Ring(_) => "ring",
         }
     }
 
@@ -112,10 +143,19 @@ impl Shared {
         Some(writer)
     }
 
+    /// The packets in a ring.
+    pub(crate) fn packets(&self) -> impl Iterator<Item = &Packet> {
+        let ring = if let Held::Ring(ring) = &self.held { Some(ring) } else { None };
+        ring.into_iter().flat_map(|ring| ring.packets())
+    }
+
     /// Whoever has ended waits no more.
     pub(crate) fn forget(&mut self, entity: EntityId) {
         self.waiters.retain(|&(who, _)| who != entity);
         self.writers.retain(|&(who, _)| who != entity);
+        if let Held::Ring(ring) = &mut self.held {
+            ring.forget(entity);
+        }
     }
 }
 

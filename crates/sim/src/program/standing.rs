@@ -12,6 +12,8 @@ pub(crate) enum Waiting {
     Time,
     /// An object.
     Object(ObjectId),
+    /// An object that others than its application fill or empty: a port, an inbox, a ring.
+    Outside(ObjectId),
     /// The end of its children.
     Children,
 }

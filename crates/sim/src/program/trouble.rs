@@ -33,7 +33,7 @@ impl Host<'_> {
         let standings = self.tasks.standings.iter().flatten();
         let mut waiting: Vec<_> = standings
             .filter_map(|standing| match standing.waiting {
-                Waiting::Object(id) => Some((standing.number, &**standing, id)),
+                Waiting::Object(id) | Waiting::Outside(id) => Some((standing.number, &**standing, id)),
                 _ => None,
             })
             .collect();
@@ -76,7 +76,7 @@ impl Host<'_> {
 
     /// In an application of which everybody waits for an object, nobody can ever go on.
     pub(crate) fn check_application(&mut self, application: usize) {
-        let Crowd { there, waiting, joining, is_over } = self.tasks.applications[application];
+        let Crowd { there, waiting, joining, is_over, .. } = self.tasks.applications[application];
         if !is_over && waiting > 0 && there == waiting + joining && !self.lock_is_free(application) {
             let why = if there == 1 {
                 "it waits for what nobody can give it any more"

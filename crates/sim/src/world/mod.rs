@@ -4,12 +4,14 @@
 //! in the order of their ids, and settle; then hosts do; then vCPUs that lost or got a CPU are frozen or thawed, and their guests have
 //! what had waited for that; and so on until nothing changes. Nothing else orders events, so the same calls give the same run.
 
+mod network;
 mod vcpu;
 
 use crate::calendar::Calendar;
 use crate::costs::Costs;
 use crate::guest::Guest;
 use crate::host::{Host, Watchers};
+use crate::network::Network;
 use crate::program::Application;
 use crate::stuck::Stuck;
 use crate::workload::Workload;
@@ -47,6 +49,7 @@ pub struct World<'a> {
     halts: Calendar,
     /// How many vCPUs may be polling.
     polling: usize,
+    network: Network,
     watchers: Watchers<'a>,
     now: Instant,
     seed: u64,
@@ -71,6 +74,7 @@ impl<'a> World<'a> {
             hosts: Calendar::new(1),
             halts: Calendar::new(1),
             polling: 0,
+            network: Network::default(),
             watchers: Rc::new(RefCell::new(Vec::new())),
             now: Instant::ZERO,
             seed,
@@ -236,6 +240,11 @@ impl<'a> World<'a> {
         self.change(machine, |it| it.adjust(entity, params))
     }
 
+    /// A CPU of `machine` needs `time` to change over to `entity`, instead of what the machine's costs say.
+    pub fn set_switch(&mut self, machine: MachineId, entity: EntityId, time: Nanos) {
+        self.machines[machine.index()].set_switch(entity, time);
+    }
+
     /// Removes an entity that is no vCPU; one that runs on a vCPU without a CPU goes when that has one.
     ///
     /// # Panics
@@ -263,7 +272,7 @@ impl<'a> World<'a> {
     pub fn run_until(&mut self, end: Instant) -> Result<(), Box<Stuck>> {
         assert!(end >= self.now, "time never goes back");
         loop {
-            let next = self.guests.next().min(self.hosts.next()).min(self.halts.next());
+            let next = self.guests.next().min(self.hosts.next()).min(self.halts.next().min(self.network.next()));
             if next >= end {
                 break;
             }
@@ -280,6 +289,7 @@ impl<'a> World<'a> {
     /// As [`run_until`](World::run_until); the watchers are told all the same.
     pub fn finish(&mut self, end: Instant) -> Result<(), Box<Stuck>> {
         let answer = self.run_until(end);
+        self.check_flows();
         for machine in &mut self.machines {
             machine.floor.now = self.now;
             machine.show(|| Event::End);
@@ -291,6 +301,7 @@ impl<'a> World<'a> {
         let now = self.now;
         let mut last = 0;
         for _ in 0..ROUNDS_MOST {
+            self.deliver();
             while self.halts.next() == now {
                 let number = self.halts.first();
                 self.halts.clear(number);
@@ -299,7 +310,7 @@ impl<'a> World<'a> {
             while self.guests.next() == now {
                 self.visit_guest(self.guests.first())?;
             }
-            if self.hosts.next() != now {
+            if self.hosts.next() != now && self.network.next() != now {
                 return Ok(());
             }
             while self.hosts.next() == now {
@@ -322,6 +333,12 @@ impl<'a> World<'a> {
         let machine = &mut self.machines[index];
         machine.floor.now = self.now;
         machine.instant();
+        // What it sends to itself comes before it can be idle.
+        while !self.machines[index].tasks.outgoing.is_empty() && self.machines[index].stuck.is_none() {
+            self.ship(index);
+            self.machines[index].instant();
+        }
+        let machine = &mut self.machines[index];
         if machine.stuck.is_some() {
             return Err(machine.stuck.take().expect("just seen"));
         }
@@ -335,6 +352,12 @@ impl<'a> World<'a> {
         let machine = &mut self.machines[index];
         machine.floor.now = self.now;
         machine.instant();
+        // What it sends to itself comes before it can be idle.
+        while !self.machines[index].tasks.outgoing.is_empty() && self.machines[index].stuck.is_none() {
+            self.ship(index);
+            self.machines[index].instant();
+        }
+        let machine = &mut self.machines[index];
         if machine.stuck.is_some() {
             return Err(machine.stuck.take().expect("just seen"));
         }

@@ -1,0 +1,102 @@
+//! [`Line`]: a wire, a switch, a disk: what packets pass one after the other, without anybody's CPU.
+
+use crate::program::{Draws, Length};
+use sched::{Instant, Nanos};
+use std::collections::VecDeque;
+
+/// A second. Unit: ns.
+const SECOND: u64 = 1_000_000_000;
+
+/// What packets pass one after the other, first come, first served.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Line {
+    /// What people call it.
+    pub name: String,
+    /// How long it has to do with each packet, whatever its size: a disk's seek.
+    pub service: Length,
+    /// How much passes in a second, beside that. Unit: bytes. Range: 1 …. `None`: any amount at once.
+    pub bandwidth: Option<u64>,
+    /// How long a packet is on its way after that; others may follow meanwhile, and overtake it where this is drawn anew each time.
+    pub latency: Length,
+    /// How many packets may wait before it; more are dropped. `None`: any number.
+    pub room: Option<u32>,
+}
+
+impl Line {
+    /// One that costs nothing.
+    #[must_use]
+    pub fn new(name: impl Into<String>) -> Line {
+        let nothing = Length::Fixed(Nanos::ZERO);
+        Line { name: name.into(), service: nothing, bandwidth: None, latency: nothing, room: None }
+    }
+}
+
+/// A line in use.
+#[derive(Debug)]
+pub(crate) struct Running {
+    line: Line,
+    draws: Draws,
+    /// When the last packet will have been dealt with.
+    free: Instant,
+    /// When each packet that waits or is dealt with will have been; where there is not room for any number.
+    ends: VecDeque<Instant>,
+}
+
+impl Running {
+    /// Line number `number` of a world, whose random lengths are drawn from `seed` on.
+    pub(crate) fn new(line: Line, seed: u64, number: u64) -> Running {
+        // Apart from all tasks.
+        let draws = Draws::new(seed, u64::MAX - number);
+        Running { line, draws, free: Instant::ZERO, ends: VecDeque::new() }
+    }
+
+    /// A packet of `bytes` comes. When it is at the other end; `None`: there is no room for it.
+    pub(crate) fn take(&mut self, now: Instant, bytes: u32) -> Option<Instant> {
+        if let Some(room) = self.line.room {
+            while self.ends.front().is_some_and(|end| *end <= now) {
+                self.ends.pop_front();
+            }
+            // One is being dealt with.
+            if self.ends.len() > room as usize {
+                return None;
+            }
+        }
+        let passing = self.line.bandwidth.map_or(Nanos::ZERO, |rate| Nanos::ns(SECOND).scale(bytes.into(), rate));
+        let service = self.draws.length(self.line.service);
+        self.free = self.free.max(now).saturating_add(service).saturating_add(passing);
+        if self.line.room.is_some() {
+            self.ends.push_back(self.free);
+        }
+        Some(self.free.saturating_add(self.draws.length(self.line.latency)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T0: Instant = Instant::ZERO;
+
+    #[test]
+    fn packets_pass_one_after_the_other_and_are_on_their_way_together() {
+        let line = Line {
+            service: Nanos::us(5).into(),
+            bandwidth: Some(1_000_000),
+            latency: Nanos::us(300).into(),
+            ..Line::new("wire")
+        };
+        let mut line = Running::new(line, 1, 0);
+        assert_eq!(line.take(T0, 10), Some(T0 + Nanos::us(5 + 10 + 300)));
+        assert_eq!(line.take(T0, 20), Some(T0 + Nanos::us(15 + 5 + 20 + 300)));
+        assert_eq!(line.take(T0 + Nanos::ms(1), 0), Some(T0 + Nanos::us(1_305)));
+    }
+
+    #[test]
+    fn who_finds_no_room_is_dropped() {
+        let line = Line { service: Nanos::us(10).into(), room: Some(2), ..Line::new("disk") };
+        let mut line = Running::new(line, 1, 0);
+        let taken: Vec<bool> = (0..5).map(|_| line.take(T0, 1).is_some()).collect();
+        assert_eq!(taken, [true, true, true, false, false], "one is dealt with, two wait");
+        assert!(line.take(T0 + Nanos::us(10), 1).is_some(), "one is done");
+    }
+}

@@ -1,0 +1,239 @@
+//! Networks and devices: [`Flow`]s of packets between the [`Port`](crate::Object::Port) of a task and the
+//! [`Inbox`](crate::Object::Inbox) of another, on the same machine or on another, hop by hop.
+//!
+//! A [`Hop`] is a line (a wire, a switch, a disk: nobody's CPU), a [`Ring`](crate::Object::Ring) that a task serves (Xen's driver
+//! domain, a vhost thread, a kernel's own thread), or an interrupt that takes time from whoever has the CPU (I/O in the hypervisor).
+//! Nothing is ever copied or lost without being counted: what was sent has arrived, was dropped, or is on its way.
+
+pub(crate) mod line;
+
+pub use line::Line;
+
+use crate::program::ObjectId;
+use line::Running;
+use sched::{CpuId, Instant, Nanos};
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap};
+use trace::MachineId;
+
+/// When a packet that was dropped is sent again. Source: TCP_RTO_MIN, include/net/tcp.h of Linux 6.18.
+const RESEND: Nanos = Nanos::ms(200);
+/// What an acknowledgement weighs on a line: headers alone. Source: RFC 791 and RFC 9293, 20 bytes each. Unit: bytes.
+const ACK_BYTES: u32 = 40;
+
+/// A line of a world.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LineId(pub u32);
+
+/// A flow of a world.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct FlowId(pub u32);
+
+/// An object of an application on a machine.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Endpoint {
+    /// The machine.
+    pub machine: MachineId,
+    /// The number of the application there, as [`World::start`](crate::World::start) gave it.
+    pub application: u32,
+    /// Its object.
+    pub object: ObjectId,
+}
+
+/// One part of the way of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hop {
+    /// It goes over a line.
+    Line(LineId),
+    /// It waits in a ring until a task that serves it has handled it.
+    Ring(Endpoint),
+    /// A ring is told that it has come so far, one more event to be handled there, while it goes on: the completion of a transmission.
+    Completion(Endpoint),
+    /// It takes time from whoever has this CPU of a host, and goes on then.
+    Interrupt {
+        /// The host.
+        machine: MachineId,
+        /// The CPU.
+        cpu: CpuId,
+        /// How much.
+        time: Nanos,
+    },
+}
+
+/// How the receiver of a flow tells its sender what was read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Acks {
+    /// One for so many full packets, and one when all that was sent has been read. Range: 1 …. TCP's is 2 (RFC 5681, section 4.2).
+    pub every: u32,
+    /// The way back.
+    pub way: Vec<Hop>,
+}
+
+/// Packets from a port to an inbox.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Flow {
+    /// What people call it.
+    pub name: String,
+    /// Where tasks send.
+    pub from: Endpoint,
+    /// Where tasks receive.
+    pub to: Endpoint,
+    /// The most that a packet carries. Unit: bytes. Range: 1 ….
+    pub packet: u32,
+    /// What is between them.
+    pub way: Vec<Hop>,
+    /// How the sender learns what was read; `None`: at once, by nobody's work.
+    pub acks: Option<Acks>,
+    /// Whether what was dropped is sent again, 200 ms later (TCP_RTO_MIN of Linux); if not, the sender gets its room back.
+    pub reliable: bool,
+}
+
+/// What became of the packets of a flow, its acknowledgements apart.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct FlowCounts {
+    /// Packets that were sent.
+    pub sent: u64,
+    /// Packets that have arrived in the inbox.
+    pub arrived: u64,
+    /// Packets that were dropped for good.
+    pub lost: u64,
+    /// Times that a packet was dropped and sent again.
+    pub resent: u64,
+    /// Bytes that were sent.
+    pub bytes_sent: u64,
+    /// Bytes that have arrived in the inbox.
+    pub bytes_arrived: u64,
+    /// Bytes that were dropped for good.
+    pub bytes_lost: u64,
+    /// Bytes that were read from the inbox.
+    pub bytes_read: u64,
+}
+
+/// What a packet is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// It carries data.
+    Data,
+    /// It says that data were read.
+    Ack,
+    /// It says how far another has come.
+    Completion,
+}
+
+/// Something on its way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Packet {
+    pub(crate) flow: u32,
+    pub(crate) kind: Kind,
+    /// The next hop.
+    pub(crate) hop: u16,
+    /// What it carries, or tells of.
+    pub(crate) bytes: u32,
+    /// When it was sent.
+    pub(crate) sent: Instant,
+}
+
+impl Packet {
+    /// What it weighs on a line.
+    pub(crate) fn size(&self) -> u32 {
+        if self.kind == Kind::Ack { ACK_BYTES } else { self.bytes }
+    }
+}
+
+/// What is due.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Due {
+    /// A packet is at its next hop.
+    Packet(Packet),
+    /// Whoever serves a ring is told of what has gathered there.
+    Notice(MachineId, ObjectId),
+}
+
+/// What is due, in order of time, then of when that was said.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    at: Instant,
+    number: u64,
+    due: Due,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Entry) -> bool {
+        self.number == other.number
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Entry) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Entry) -> std::cmp::Ordering {
+        (self.at, self.number).cmp(&(other.at, other.number))
+    }
+}
+
+/// A flow, and how far it is.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    pub(crate) flow: Flow,
+    /// The port, among the objects of its machine; and the inbox.
+    pub(crate) port: ObjectId,
+    pub(crate) inbox: ObjectId,
+    pub(crate) counts: FlowCounts,
+    /// Bytes that were read and not yet acknowledged.
+    pub(crate) unsaid: u64,
+}
+
+/// The lines and flows of a world, and what is on its way.
+#[derive(Debug, Default)]
+pub(crate) struct Network {
+    pub(crate) lines: Vec<Running>,
+    pub(crate) streams: Vec<Stream>,
+    /// The flow that begins at a port.
+    pub(crate) flow_of: BTreeMap<(MachineId, ObjectId), u32>,
+    air: BinaryHeap<Reverse<Entry>>,
+    scheduled: u64,
+}
+
+impl Network {
+    /// When the next thing is due.
+    #[inline]
+    pub(crate) fn next(&self) -> Instant {
+        self.air.peek().map_or(Instant::NEVER, |Reverse(entry)| entry.at)
+    }
+
+    pub(crate) fn schedule(&mut self, at: Instant, due: Due) {
+        self.scheduled += 1;
+        self.air.push(Reverse(Entry { at, number: self.scheduled, due }));
+    }
+
+    /// What is due first.
+    pub(crate) fn pop(&mut self) -> Option<Due> {
+        self.air.pop().map(|Reverse(entry)| entry.due)
+    }
+
+    /// `packet` was dropped: it is sent again later, or gone.
+    pub(crate) fn resend(&mut self, now: Instant, packet: Packet) -> bool {
+        let stream = &mut self.streams[packet.flow as usize];
+        if !stream.flow.reliable || packet.kind == Kind::Completion {
+            return false;
+        }
+        stream.counts.resent += u64::from(packet.kind == Kind::Data);
+        self.schedule(now.saturating_add(RESEND), Due::Packet(Packet { hop: 0, ..packet }));
+        true
+    }
+
+    /// How many packets with data of each flow are on lines, or wait to be sent again.
+    pub(crate) fn count_in_air(&self, on_its_way: &mut [u64]) {
+        for Reverse(entry) in &self.air {
+            if let Due::Packet(Packet { flow, kind: Kind::Data, .. }) = entry.due {
+                on_its_way[flow as usize] += 1;
+            }
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! Where programs meet what comes from elsewhere: ports, inboxes, and rings that tasks serve.
+//!
+//! What arrives is in memory at once, whether or not the machine has a CPU; whoever waits for it is told by an interrupt to the CPU
+//! that it last ran on, and a CPU of a guest that is absent takes that when it is back.
+
+use super::interpreter::Then;
+use super::shared::Held;
+use super::standing::Waiting;
+use super::{Length, ObjectId};
+use crate::floor::Pending;
+use crate::host::Host;
+use crate::network::Packet;
+use sched::{CpuId, EntityId, Nanos, Notice, State, Wake};
+use std::collections::VecDeque;
+use trace::Event;
+
+/// When whoever serves a ring is told that something has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Notify {
+    /// When it waits for something (notification suppression: virtio's event index, Xen's req_event).
+    #[default]
+    WhenIdle,
+    /// Each time: whoever is at work already is interrupted for nothing.
+    Always,
+}
+
+/// Packets that wait for a task to handle them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Ring {
+    /// CPU time that each takes.
+    pub cost: Length,
+    /// How many may wait; more are dropped. Range: 1 ….
+    pub room: u32,
+    /// When its server is told.
+    pub notify: Notify,
+    /// How much later, so that more may come meanwhile (interrupt coalescing).
+    pub delay: Nanos,
+}
+
+/// A ring in use.
+#[derive(Debug)]
+pub(crate) struct Serving {
+    pub(crate) ring: Ring,
+    waiting: VecDeque<Packet>,
+    /// Who handles which.
+    handled: Vec<(EntityId, Packet)>,
+    /// Who did so last.
+    server: Option<EntityId>,
+    /// Whether a notice is on its way.
+    pub(crate) is_noticed: bool,
+}
+
+impl Serving {
+    pub(crate) fn new(ring: Ring) -> Serving {
+        Serving { ring, waiting: VecDeque::new(), handled: Vec::new(), server: None, is_noticed: false }
+    }
+
+    /// Whoever has ended handles nothing any more; another will.
+    pub(crate) fn forget(&mut self, entity: EntityId) {
+        if let Some(at) = self.handled.iter().position(|&(who, _)| who == entity) {
+            self.waiting.push_front(self.handled.remove(at).1);
+        }
+    }
+
+    /// All that are in it.
+    pub(crate) fn packets(&self) -> impl Iterator<Item = &Packet> {
+        self.waiting.iter().chain(self.handled.iter().map(|(_, packet)| packet))
+    }
+}
+
+/// What leaves a machine.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Outgoing {
+    /// So many bytes, by a port.
+    Sent { port: ObjectId, entity: EntityId, bytes: u64 },
+    /// A packet that was handled.
+    Onward { entity: EntityId, packet: Packet },
+    /// So many bytes of a flow were read.
+    Read { entity: EntityId, flow: u32, bytes: u64 },
+}
+
+impl Host<'_> {
+    // ---- What tasks do ----
+
+    /// `entity`, which is the last that wants to send by `port`, does so or waits.
+    pub(super) fn leave_by(&mut self, cpu: CpuId, entity: EntityId, port: ObjectId) -> Then {
+        let mut went = false;
+        while let Some(next) = self.send_next(port) {
+            went |= next == entity;
+        }
+        if went { Then::On } else { self.wait_outside(cpu, entity, port) }
+    }
+
+    /// Who has waited longest to send by `port` does so, if there is room.
+    fn send_next(&mut self, port: ObjectId) -> Option<EntityId> {
+        let object = self.tasks.object(port);
+        let &(entity, bytes) = object.writers.front()?;
+        let Held::Port { window, unread } = &mut object.held else { unreachable!("a port is one") };
+        if bytes > *window - *unread {
+            return None;
+        }
+        // One that is as wide as can be never fills.
+        *unread += if *window == u64::MAX { 0 } else { bytes };
+        object.writers.pop_front();
+        self.tasks.outgoing.push(Outgoing::Sent { port, entity, bytes });
+        Some(entity)
+    }
+
+    /// `entity`, which is the last that wants to read from `inbox`, does so or waits.
+    pub(super) fn read(&mut self, cpu: CpuId, entity: EntityId, inbox: ObjectId) -> Then {
+        let mut went = false;
+        while let Some(next) = self.read_next(inbox) {
+            went |= next == entity;
+        }
+        if went { Then::On } else { self.wait_outside(cpu, entity, inbox) }
+    }
+
+    /// Who has waited longest to read from `inbox` does so, if enough is there.
+    fn read_next(&mut self, inbox: ObjectId) -> Option<EntityId> {
+        let (object, outgoing) = (&mut self.tasks.objects[inbox.0 as usize], &mut self.tasks.outgoing);
+        let &(entity, bytes) = object.waiters.front()?;
+        let Held::Inbox { filled, parts, .. } = &mut object.held else { unreachable!("an inbox is one") };
+        if bytes > *filled {
+            return None;
+        }
+        *filled -= bytes;
+        object.waiters.pop_front();
+        let mut rest = bytes;
+        while rest > 0 {
+            let (flow, there) = parts.front_mut().expect("it holds what it is filled with");
+            let (flow, part) = (*flow, rest.min(*there));
+            *there -= part;
+            if *there == 0 {
+                parts.pop_front();
+            }
+            rest -= part;
+            outgoing.push(Outgoing::Read { entity, flow, bytes: part });
+        }
+        Some(entity)
+    }
+
+    /// `entity` takes the next packet from `ring`, or waits.
+    pub(super) fn fetch(&mut self, cpu: CpuId, entity: EntityId, ring: ObjectId) -> Then {
+        let object = self.tasks.object(ring);
+        let Held::Ring(serving) = &mut object.held else { unreachable!("a ring is one") };
+        serving.server = Some(entity);
+        if let Some(packet) = serving.waiting.pop_front() {
+            serving.handled.push((entity, packet));
+            return Then::On;
+        }
+        object.waiters.push_back((entity, 0));
+        self.wait_outside(cpu, entity, ring)
+    }
+
+    /// `entity` handles what it has taken from `ring`.
+    pub(super) fn handle(&mut self, cpu: CpuId, entity: EntityId, ring: ObjectId) -> Then {
+        let Held::Ring(serving) = &self.tasks.object(ring).held else { unreachable!("a ring is one") };
+        let cost = serving.ring.cost;
+        let seed = self.tasks.seed;
+        let time = self.tasks.of(entity).draw(cost, seed);
+        if time.is_zero() { Then::On } else { self.burst(cpu, entity, time) }
+    }
+
+    /// `entity` has handled what it has taken from `ring`: it goes on its way.
+    pub(super) fn send_on(&mut self, entity: EntityId, ring: ObjectId) -> Then {
+        let Held::Ring(serving) = &mut self.tasks.object(ring).held else { unreachable!("a ring is one") };
+        let at = serving.handled.iter().position(|&(who, _)| who == entity).expect("it has taken one");
+        let (_, packet) = serving.handled.remove(at);
+        self.tasks.outgoing.push(Outgoing::Onward { entity, packet });
+        self.show(|| Event::Served { entity });
+        Then::On
+    }
+
+    fn wait_outside(&mut self, cpu: CpuId, entity: EntityId, id: ObjectId) -> Then {
+        let now = self.floor.now;
+        let standing = self.tasks.of(entity);
+        standing.waiting = Waiting::Outside(id);
+        standing.since = now;
+        self.rest(cpu)
+    }
+
+    // ---- What comes from elsewhere ----
+
+    /// A packet comes into a ring: whether there is room for it, and when its server is to be told, if it is.
+    pub(crate) fn put(&mut self, ring: ObjectId, packet: Packet) -> Option<Option<Nanos>> {
+        let object = self.tasks.object(ring);
+        let Held::Ring(serving) = &mut object.held else { panic!("a hop is a ring") };
+        if serving.waiting.len() >= serving.ring.room as usize {
+            return None;
+        }
+        serving.waiting.push_back(packet);
+        let tells = !object.waiters.is_empty() || serving.ring.notify == Notify::Always;
+        if !tells || serving.is_noticed {
+            return Some(None);
+        }
+        serving.is_noticed = true;
+        Some(Some(serving.ring.delay))
+    }
+
+    /// Bytes of `flow` come into an inbox; whether there is room for them.
+    pub(crate) fn deliver(&mut self, inbox: ObjectId, flow: u32, bytes: u64) -> bool {
+        let Held::Inbox { room, filled, parts } = &mut self.tasks.object(inbox).held else {
+            panic!("a flow ends in an inbox")
+        };
+        if bytes > *room - *filled {
+            return false;
+        }
+        *filled += bytes;
+        match parts.back_mut() {
+            Some((last, there)) if *last == flow => *there += bytes,
+            _ => parts.push_back((flow, bytes)),
+        }
+        true
+    }
+
+    /// Room for `bytes` is back at a port.
+    pub(crate) fn make_room(&mut self, port: ObjectId, bytes: u64) {
+        let Held::Port { window, unread } = &mut self.tasks.object(port).held else {
+            panic!("a flow begins at a port")
+        };
+        if *window != u64::MAX {
+            *unread = unread.checked_sub(bytes).expect("no more is read than was sent");
+        }
+    }
+
+    /// An interrupt tells whoever waits for `id` that something has come, on the CPU that it last ran on.
+    pub(crate) fn notify(&mut self, id: ObjectId) {
+        let object = self.tasks.object(id);
+        let server = match &mut object.held {
+            Held::Ring(serving) => {
+                serving.is_noticed = false;
+                serving.server.filter(|_| serving.ring.notify == Notify::Always)
+            }
+            _ => None,
+        };
+        let waiter = object.waiters.front().or(object.writers.front()).map(|&(entity, _)| entity);
+        let Some(told) = waiter.or(server).filter(|told| self.machine.is_attached(*told)) else { return };
+        let home = match self.machine.state(told) {
+            State::Running(cpu) => cpu,
+            _ => {
+                self.floor.tasks[told.index()].and_then(|it| it.last_cpu).unwrap_or_else(|| self.machine.last_cpu(told))
+            }
+        };
+        // One that waits there already tells of this too.
+        if self.floor.pending.contains(&(home, Pending::Notice(id)))
+            || self.floor.awaits(home, Pending::Notice(id), Wake::Interrupt)
+        {
+            return;
+        }
+        self.floor.interrupt(home);
+        if waiter.is_none() {
+            self.notice(told, Notice::Interrupt);
+        }
+        self.let_through(id);
+    }
+
+    /// Whoever waits for `id` and can go on does.
+    pub(crate) fn let_through(&mut self, id: ObjectId) {
+        loop {
+            let object = self.tasks.object(id);
+            let next = match &mut object.held {
+                Held::Ring(serving) => match (object.waiters.front(), serving.waiting.front()) {
+                    (Some(&(entity, _)), Some(&packet)) => {
+                        object.waiters.pop_front();
+                        serving.waiting.pop_front();
+                        serving.handled.push((entity, packet));
+                        serving.server = Some(entity);
+                        Some(entity)
+                    }
+                    _ => None,
+                },
+                Held::Inbox { .. } => self.read_next(id),
+                _ => self.send_next(id),
+            };
+            let Some(entity) = next else { return };
+            self.tasks.of(entity).waiting = Waiting::Nothing;
+            self.rouse(entity, Wake::Interrupt);
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! What happens between machines: packets go from hop to hop.
+
+use super::World;
+use crate::network::line::Running;
+use crate::network::{Due, Endpoint, Flow, FlowCounts, FlowId, Hop, Kind, Line, LineId, Packet, Stream};
+use crate::program::{ObjectId, Outgoing};
+use sched::{EntityId, Nanos};
+use trace::{Event, MachineId};
+
+impl World<'_> {
+    /// Adds a line.
+    pub fn add_line(&mut self, line: Line) -> LineId {
+        let number = self.network.lines.len();
+        self.network.lines.push(Running::new(line, self.seed, number as u64));
+        LineId(u32::try_from(number).expect("a world has fewer than 2^32 lines"))
+    }
+
+    /// Adds a flow.
+    ///
+    /// # Panics
+    /// An end is not of the kind that it should be, or its port has a flow already; or packets without data, or acknowledgements of
+    /// what may be lost.
+    pub fn connect(&mut self, flow: Flow) -> FlowId {
+        let (port, inbox) = (self.object_at(flow.from), self.object_at(flow.to));
+        let number = u32::try_from(self.network.streams.len()).expect("a world has fewer than 2^32 flows");
+        let other = self.network.flow_of.insert((flow.from.machine, port), number);
+        assert!(other.is_none(), "a port has one flow");
+        assert!(flow.packet > 0, "a packet carries something");
+        assert!(flow.reliable || flow.acks.is_none(), "who waits for acknowledgements cannot lose");
+        self.network.streams.push(Stream { flow, port, inbox, counts: FlowCounts::default(), unsaid: 0 });
+        FlowId(number)
+    }
+
+    /// What has become of the packets of a flow.
+    #[must_use]
+    pub fn flow(&self, flow: FlowId) -> FlowCounts {
+        self.network.streams[flow.0 as usize].counts
+    }
+
+    /// An object of an application, among those of its machine.
+    fn object_at(&self, at: Endpoint) -> ObjectId {
+        let applications = &self.machines[at.machine.index()].tasks.applications;
+        ObjectId(applications[at.application as usize].base + at.object.0)
+    }
+
+    /// What has left a machine goes on its way.
+    pub(super) fn ship(&mut self, index: usize) {
+        #[expect(clippy::cast_possible_truncation, reason = "a world has fewer than 2^32 machines")]
+        let machine = MachineId(index as u32);
+        let mut outgoing = std::mem::take(&mut self.machines[index].tasks.outgoing);
+        for out in outgoing.drain(..) {
+            match out {
+                Outgoing::Sent { port, entity, bytes } => self.send(machine, port, entity, bytes),
+                Outgoing::Onward { packet, .. } if packet.kind == Kind::Completion => {}
+                Outgoing::Onward { entity, packet } => self.travel(packet, Some((machine, entity))),
+                Outgoing::Read { entity, flow, bytes } => self.acknowledge(machine, entity, flow, bytes),
+            }
+        }
+        // Its room is kept; what came meanwhile has left by its own visit.
+        outgoing.append(&mut self.machines[index].tasks.outgoing);
+        self.machines[index].tasks.outgoing = outgoing;
+    }
+
+    fn send(&mut self, machine: MachineId, port: ObjectId, entity: EntityId, bytes: u64) {
+        let Some(&flow) = self.network.flow_of.get(&(machine, port)) else {
+            let it = &mut self.machines[machine.index()];
+            let name = &it.tasks.objects[port.0 as usize].name;
+            let why = format!("{} sends by port `{name}`, which leads nowhere", it.name_of(entity));
+            return it.get_stuck(why, "a flow from it");
+        };
+        let now = self.now;
+        self.machines[machine.index()].show(|| Event::Sent { entity, flow, bytes });
+        let most = u64::from(self.network.streams[flow as usize].flow.packet);
+        let mut rest = bytes;
+        while rest > 0 {
+            let part = rest.min(most);
+            rest -= part;
+            let counts = &mut self.network.streams[flow as usize].counts;
+            counts.sent += 1;
+            counts.bytes_sent += part;
+            #[expect(clippy::cast_possible_truncation, reason = "at most what a packet carries, which is 32 bits")]
+            let packet = Packet { flow, kind: Kind::Data, hop: 0, bytes: part as u32, sent: now };
+            self.travel(packet, Some((machine, entity)));
+        }
+    }
+
+    /// Something was read: the sender may learn of it.
+    fn acknowledge(&mut self, machine: MachineId, entity: EntityId, flow: u32, bytes: u64) {
+        let stream = &mut self.network.streams[flow as usize];
+        stream.counts.bytes_read += bytes;
+        let Some(acks) = &stream.flow.acks else { return self.make_room(flow, bytes) };
+        stream.unsaid += bytes;
+        let counts = stream.counts;
+        let is_all = counts.bytes_read + counts.bytes_lost == counts.bytes_sent;
+        if !is_all && stream.unsaid < u64::from(stream.flow.packet) * u64::from(acks.every) {
+            return;
+        }
+        let bytes = u32::try_from(std::mem::take(&mut stream.unsaid)).expect("less than 4 GiB is read at once");
+        let packet = Packet { flow, kind: Kind::Ack, hop: 0, bytes, sent: self.now };
+        self.travel(packet, Some((machine, entity)));
+    }
+
+    fn make_room(&mut self, flow: u32, bytes: u64) {
+        let stream = &self.network.streams[flow as usize];
+        let (machine, port) = (stream.flow.from.machine, stream.port);
+        let it = &mut self.machines[machine.index()];
+        it.floor.now = self.now;
+        it.make_room(port, bytes);
+        it.notify(port);
+        self.rouse(machine);
+    }
+
+    /// Everything that is due between machines.
+    pub(super) fn deliver(&mut self) {
+        while self.network.next() == self.now {
+            match self.network.pop() {
+                Some(Due::Packet(packet)) => self.travel(packet, None),
+                Some(Due::Notice(machine, ring)) => self.tell(machine, ring),
+                None => return,
+            }
+        }
+    }
+
+    /// A packet goes on from where it is, for `by`, whom it costs something to tell others of it.
+    fn travel(&mut self, mut packet: Packet, by: Option<(MachineId, EntityId)>) {
+        loop {
+            let flow = &self.network.streams[packet.flow as usize].flow;
+            let way = match (&flow.acks, packet.kind) {
+                (Some(acks), Kind::Ack) => &acks.way,
+                _ => &flow.way,
+            };
+            let Some(&hop) = way.get(usize::from(packet.hop)) else { return self.arrive(packet) };
+            packet.hop += 1;
+            match hop {
+                Hop::Line(line) => {
+                    let end = self.network.lines[line.0 as usize].take(self.now, packet.size());
+                    match end {
+                        Some(end) => self.network.schedule(end, Due::Packet(packet)),
+                        None => self.lose(packet),
+                    }
+                    return;
+                }
+                Hop::Ring(at) => return self.put(at, packet, by),
+                Hop::Completion(at) => self.put(at, Packet { kind: Kind::Completion, ..packet }, by),
+                Hop::Interrupt { machine, cpu, time } => {
+                    let host = &mut self.machines[machine.index()];
+                    host.floor.now = self.now;
+                    let done = host.floor.handle_interrupt(cpu, time);
+                    self.rouse(machine);
+                    self.network.schedule(done, Due::Packet(packet));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn put(&mut self, at: Endpoint, packet: Packet, by: Option<(MachineId, EntityId)>) {
+        let ring = self.object_at(at);
+        match self.machines[at.machine.index()].put(ring, packet) {
+            None => self.lose(packet),
+            Some(None) => {}
+            Some(Some(delay)) => {
+                self.charge(by);
+                if delay.is_zero() {
+                    self.tell(at.machine, ring);
+                } else {
+                    self.network.schedule(self.now.saturating_add(delay), Due::Notice(at.machine, ring));
+                }
+            }
+        }
+    }
+
+    /// A task of a guest calls its host so that that tells another.
+    fn charge(&mut self, by: Option<(MachineId, EntityId)>) {
+        let Some((machine, entity)) = by else { return };
+        let it = &mut self.machines[machine.index()];
+        if it.floor.is_guest && it.machine.is_attached(entity) && it.tasks.follows(entity) {
+            it.tasks.of(entity).owes += it.floor.costs.hypercall;
+        }
+    }
+
+    fn tell(&mut self, machine: MachineId, object: ObjectId) {
+        let it = &mut self.machines[machine.index()];
+        it.floor.now = self.now;
+        it.notify(object);
+        self.rouse(machine);
+    }
+
+    /// A packet is at the end of its way.
+    fn arrive(&mut self, packet: Packet) {
+        let Packet { flow, bytes, sent, .. } = packet;
+        if packet.kind == Kind::Ack {
+            return self.make_room(flow, bytes.into());
+        }
+        let stream = &mut self.network.streams[flow as usize];
+        let (machine, inbox) = (stream.flow.to.machine, stream.inbox);
+        let it = &mut self.machines[machine.index()];
+        it.floor.now = self.now;
+        if !it.deliver(inbox, flow, bytes.into()) {
+            return self.lose(packet);
+        }
+        let counts = &mut stream.counts;
+        counts.arrived += 1;
+        counts.bytes_arrived += u64::from(bytes);
+        let took: Nanos = self.now.since(sent);
+        it.show(|| Event::Arrived { flow, bytes: bytes.into(), took });
+        it.notify(inbox);
+        self.rouse(machine);
+    }
+
+    /// There was no room for a packet.
+    fn lose(&mut self, packet: Packet) {
+        if self.network.resend(self.now, packet) || packet.kind == Kind::Completion {
+            return;
+        }
+        let Packet { flow, bytes, .. } = packet;
+        if packet.kind == Kind::Data {
+            let stream = &mut self.network.streams[flow as usize];
+            stream.counts.lost += 1;
+            stream.counts.bytes_lost += u64::from(bytes);
+            let it = &mut self.machines[stream.flow.to.machine.index()];
+            it.floor.now = self.now;
+            it.show(|| Event::Lost { flow, bytes: bytes.into() });
+        }
+        self.make_room(flow, bytes.into());
+    }
+
+    /// The law of conservation: of every flow, what was sent has arrived, was lost, or is on its way.
+    ///
+    /// # Panics
+    /// It does not hold.
+    pub(super) fn check_flows(&self) {
+        let mut on_its_way = vec![0; self.network.streams.len()];
+        self.network.count_in_air(&mut on_its_way);
+        let objects = self.machines.iter().flat_map(|machine| &machine.tasks.objects);
+        for packet in objects.flat_map(|object| object.packets()).filter(|packet| packet.kind == Kind::Data) {
+            on_its_way[packet.flow as usize] += 1;
+        }
+        for (stream, on_its_way) in self.network.streams.iter().zip(on_its_way) {
+            let FlowCounts { sent, arrived, lost, bytes_arrived, bytes_read, .. } = stream.counts;
+            let name = &stream.flow.name;
+            assert_eq!(
+                sent,
+                arrived + lost + on_its_way,
+                "flow {name}: of {sent} sent, {arrived} arrived, {lost} lost, {on_its_way} on their way"
+            );
+            assert!(bytes_read <= bytes_arrived, "flow {name}: {bytes_read} bytes were read of {bytes_arrived}");
+        }
+    }
+}

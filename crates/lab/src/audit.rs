@@ -27,7 +27,7 @@ impl Run<'_> {
         for machine in self.header()?.machines {
             let promised = if machine.host.is_none() { own } else { Promises::NONE };
             let host = if machine.host.is_none() { self.scenario.host } else { Host::new(machine.header.cpus) };
-            auditor.add(host, promised, costs.kick);
+            auditor.add(host, promised, &costs);
         }
         Ok(auditor)
     }

@@ -439,6 +439,12 @@ impl Floor {
         spins && !running.absent && (!halts || running.done == Instant::NEVER)
     }
 
+    /// Whether a burst runs on `cpu`.
+    pub(crate) fn is_at_work(&self, cpu: CpuId) -> bool {
+        let running = &self.cpus[cpu.index()];
+        !running.absent && running.done != Instant::NEVER
+    }
+
     /// Where `entity` sits, if it does.
     pub(crate) fn seat_of(&self, entity: EntityId) -> Option<CpuId> {
         let cpu = self.tasks[entity.index()].as_ref()?.last_cpu?;

@@ -169,6 +169,13 @@ pub enum Event {
         /// Which.
         cpu: CpuId,
     },
+    /// An interrupt that has nothing to do with who runs takes time from a CPU: whoever runs there, or comes there meanwhile, pays.
+    Irq {
+        /// Where.
+        cpu: CpuId,
+        /// How much, after what interrupts still take that came before.
+        time: Nanos,
+    },
     /// A timer that leaves out beats which have passed altogether has left out some.
     Skipped {
         /// Whose.

@@ -321,6 +321,7 @@ impl Follower {
             | Event::Background { .. }
             | Event::Period { .. }
             | Event::Woke { .. }
+            | Event::Irq { .. }
             | Event::Skipped { .. }
             | Event::Sent { .. }
             | Event::Served { .. }

@@ -61,6 +61,7 @@ fn the_generator_knows_every_kind() {
         Event::Vcpu { .. } => 30,
         Event::Freeze { .. } => 31,
         Event::Thaw { .. } => 32,
+        Event::Irq { .. } => 38,
         Event::Skipped { .. } => 33,
         Event::Sent { .. } => 34,
         Event::Served { .. } => 35,
@@ -81,6 +82,7 @@ const GOLDEN: &str = r#"tactus-trace 1 policy="edf" cpus=2 seed=7
            0 spin-wait e0 waited=12345
            0 ran cpu=1 time=1999000
            0 background e0 time=7
+           0 irq cpu=1 time=9900
            0 skipped e0 beats=3
            0 sent e0 flow=7 bytes=1460
            0 served e0
@@ -185,7 +187,7 @@ fn a_file_that_is_no_trace_is_refused() {
     expect![[r#"line 1, column 1: a machine without CPUs; right would be `cpus=1` to `cpus=1024`"#]]
         .assert_eq(&error(b"tactus-trace 1 policy=\"x\" cpus=0 seed=0\n"));
     let cut = GOLDEN.trim_end();
-    expect!["line 19, column 20: the last line is cut off; right would be a line feed at the end of the file"]
+    expect!["line 20, column 20: the last line is cut off; right would be a line feed at the end of the file"]
         .assert_eq(&error(cut.as_bytes()));
     let endless = vec![b'x'; 1 << 20];
     expect![[r#"line 1, column 65538: the line is too long; right would be at most 65536 bytes"#]]

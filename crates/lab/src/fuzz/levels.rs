@@ -1,6 +1,7 @@
 //! Worlds by chance: hosts and guests under any policies, tasks that follow programs, and whoever comes and goes; judged by the
 //! [`WorldAuditor`], by the machines' own assertions, and by being done twice.
 
+use super::flows::{self, Net};
 use super::options::{Dice, draw_knobs};
 use super::{Fnv, words};
 use sched::{
@@ -100,7 +101,7 @@ fn run(options: WorldOptions) -> Result<WorldStats, String> {
     let drawn = Drawn::draw(&mut dice);
     let mut timeline = WorldTimelineBuilder::new(&drawn.header(options.seed));
     for machine in &drawn.machines {
-        auditor.add(machine.cpus, Promises::NONE, machine.costs.kick);
+        auditor.add(machine.cpus, Promises::NONE, &machine.costs);
     }
     let mut world = World::new(options.seed);
     world.watch_all(&mut auditor);
@@ -108,11 +109,16 @@ fn run(options: WorldOptions) -> Result<WorldStats, String> {
     world.watch_all(&mut timeline);
     let mut crowd = Crowd::default();
     drawn.build(&mut world, &mut crowd, &mut dice);
+    let net = dice.one_in(2).then(|| flows::lay(&mut world, &mut dice));
+    connect(&mut world, &mut crowd, net.as_ref(), &mut dice);
     let end = Instant::ZERO + options.length;
     while world.now() < end {
         let next = world.now().saturating_add(Nanos::us(1) + dice.span(Nanos::ms(20))).min(end);
         world.run_until(next).map_err(|stuck| stuck.to_string())?;
         disturb(&mut world, &mut crowd, &mut dice);
+        if dice.one_in(8) {
+            connect(&mut world, &mut crowd, net.as_ref(), &mut dice);
+        }
     }
     world.finish(end).map_err(|stuck| stuck.to_string())?;
     let inputs = world.inputs();
@@ -133,6 +139,14 @@ struct Crowd {
     visitors: Vec<(MachineId, EntityId)>,
     vcpus: Vec<(MachineId, EntityId)>,
     applications: Vec<(MachineId, u32)>,
+}
+
+/// Machines of the world exchange packets, if they have a network.
+fn connect(world: &mut World<'_>, crowd: &mut Crowd, net: Option<&Net>, dice: &mut Dice) {
+    let Some(net) = net else { return };
+    for _ in 0..1 + dice.below(3) {
+        crowd.applications.extend(flows::flow(world, net, dice));
+    }
 }
 
 /// Somebody comes, goes, or is asked for otherwise.
@@ -332,7 +346,7 @@ fn begin(world: &mut World<'_>, crowd: &mut Crowd, machine: MachineId, dice: &mu
     }
 }
 
-fn length(dice: &mut Dice) -> Length {
+pub(super) fn length(dice: &mut Dice) -> Length {
     let time = Nanos::us(1) + dice.span(Nanos::ms(2));
     match dice.below(3) {
         0 => Length::Fixed(time),
@@ -371,7 +385,7 @@ fn application(dice: &mut Dice) -> Application {
     application
 }
 
-fn task(name: String, dice: &mut Dice, steps: Vec<Step>) -> TaskSpec {
+pub(super) fn task(name: String, dice: &mut Dice, steps: Vec<Step>) -> TaskSpec {
     let delay = if dice.one_in(2) { Nanos::ZERO.into() } else { length(dice) };
     TaskSpec { name, params: asked(dice), delay, steps }
 }

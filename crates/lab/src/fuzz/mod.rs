@@ -11,6 +11,7 @@
 //! ```
 
 mod driver;
+mod flows;
 mod levels;
 mod options;
 mod wishes;

@@ -7,6 +7,7 @@ mod gangs;
 mod levels;
 mod measured;
 mod memory;
+mod network;
 mod skew;
 mod split_driver;
 mod town;

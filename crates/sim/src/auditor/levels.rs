@@ -6,6 +6,7 @@
 //! - A kick and an alarm are delivered exactly once, when due, or where their CPU is absent then, as soon as it is back.
 
 use super::{Auditor, Finding, Promises, Rule, Verdict};
+use crate::costs::Costs;
 use sched::{Alarm, CpuId, EntityId, Host, Instant, Nanos, Of};
 use std::collections::BTreeMap;
 use trace::{Event, MachineId, Sink, WorldSink};
@@ -31,19 +32,33 @@ struct Cpu {
 #[derive(Clone, Copy, Debug, Default)]
 struct Below {
     runs_since: Option<Instant>,
-    /// Whether it has got into its guest since.
-    entered: bool,
+    /// Since when it has had that without being in its guest: on its way in, or out for an interrupt of its host.
+    outside: Option<Instant>,
     ran: Nanos,
-    /// Time on a CPU of the host before it got into its guest.
+    /// Time on a CPU of the host outside its guest.
     entering: Nanos,
+    /// Of that, after it had been inside; and what interrupts of its host took meanwhile.
+    out: Nanos,
+    interrupted: Nanos,
+    was_inside: bool,
+}
+
+impl Below {
+    /// Whatever it was outside of its guest for is over.
+    fn come_in(&mut self, now: Instant) {
+        let time = self.outside.take().map_or(Nanos::ZERO, |since| now.since(since));
+        self.entering += time;
+        self.out += if self.was_inside { time } else { Nanos::ZERO };
+    }
 }
 
 /// A machine.
 #[derive(Debug)]
 struct Books {
     auditor: Auditor,
-    /// How long a kick takes.
+    /// How long a kick takes, and how much time an alarm.
     kick: Nanos,
+    tick: Nanos,
     cpus: Vec<Cpu>,
     /// Of a guest, by CPU.
     below: Vec<Below>,
@@ -69,9 +84,9 @@ impl WorldAuditor {
         WorldAuditor::default()
     }
 
-    /// The next machine: its CPUs, what it is held to by itself, and how long its kicks take. Of a guest, nothing that depends on
+    /// The next machine: its CPUs, what it is held to by itself, and its costs. Of a guest, nothing that depends on
     /// how much CPU time its host gives it should be promised.
-    pub fn add(&mut self, host: Host, promises: Promises, kick: Nanos) {
+    pub fn add(&mut self, host: Host, promises: Promises, costs: &Costs) {
         let cpu = Cpu {
             present: true,
             thawed: Instant::ZERO,
@@ -84,7 +99,8 @@ impl WorldAuditor {
         };
         self.machines.push(Books {
             auditor: Auditor::new(host, promises),
-            kick,
+            kick: costs.kick,
+            tick: costs.tick,
             cpus: vec![cpu; host.cpus],
             below: vec![Below::default(); host.cpus],
             vcpus: BTreeMap::new(),
@@ -138,12 +154,11 @@ impl WorldAuditor {
         let now = self.now;
         let below = &mut self.machines[guest.index()].below[cpu.index()];
         if runs {
-            *below = Below { runs_since: Some(now), entered: false, ..*below };
+            *below = Below { runs_since: Some(now), outside: Some(now), ..*below };
         } else if let Some(since) = below.runs_since.take() {
             below.ran += now.since(since);
-            if !below.entered {
-                below.entering += now.since(since);
-            }
+            below.come_in(now);
+            below.was_inside = false;
         }
         self.touched.push((guest, cpu));
     }
@@ -155,13 +170,23 @@ impl WorldAuditor {
         if it.thawed < now {
             it.was_present = now;
         }
-        // It had just paid for its way in when it lost its CPU, and has another at this instant: that one it has not got into.
+        // It is out for an interrupt of its host; or it had just paid for its way in when it lost its CPU, and has another at this instant.
         let below = &mut self.books(guest).below[cpu.index()];
-        if below.runs_since == Some(now) {
-            below.entered = false;
+        if let Some(since) = below.runs_since {
+            below.outside = Some(now);
+            below.was_inside &= since < now;
         }
         if twice {
             self.find(Rule::Law(13), Some(cpu), format!("{cpu:?} of {guest} freezes, but is frozen"));
+        }
+    }
+
+    /// Whoever runs on `cpu` of a host loses `time` there.
+    fn excuse(&mut self, machine: MachineId, cpu: CpuId, time: Nanos) {
+        let books = &self.machines[machine.index()];
+        let runs = books.cpus[cpu.index()].runs.and_then(|entity| books.vcpus.get(&entity).copied());
+        if let Some((guest, cpu)) = runs {
+            self.books(guest).below[cpu.index()].interrupted += time;
         }
     }
 
@@ -174,10 +199,8 @@ impl WorldAuditor {
             self.find(Rule::Law(13), Some(cpu), format!("{cpu:?} of {guest} thaws, but is not frozen"));
         }
         let below = &mut self.books(guest).below[cpu.index()];
-        if let Some(since) = below.runs_since.filter(|_| !below.entered) {
-            below.entering += now.since(since);
-            below.entered = true;
-        }
+        below.come_in(now);
+        below.was_inside = below.runs_since.is_some();
         self.touched.push((guest, cpu));
     }
 
@@ -247,12 +270,17 @@ impl WorldAuditor {
         let now = self.now;
         let below = self.machines[guest.index()].below[cpu.index()];
         let open = below.runs_since.map_or(Nanos::ZERO, |since| now.since(since));
-        let entering = below.entering + if below.entered { Nanos::ZERO } else { open };
+        let entering = below.entering + below.outside.map_or(Nanos::ZERO, |since| now.since(since));
         let ran = below.ran + open;
         if ran != busy + idle + entering {
             let what = format!(
-                "{cpu:?} of {guest} got {ran} of its host, but ran tasks for {busy}, idled for {idle} and took {entering} to get in"
+                "{cpu:?} of {guest} got {ran} of its host, but ran tasks for {busy}, idled for {idle} and was out of its guest for {entering}"
             );
+            self.find(Rule::Level, Some(cpu), what);
+        }
+        if below.out > below.interrupted {
+            let Below { out, interrupted, .. } = below;
+            let what = format!("{cpu:?} of {guest} was out of its guest for {out}, but interrupts took {interrupted}");
             self.find(Rule::Level, Some(cpu), what);
         }
     }
@@ -268,6 +296,9 @@ impl WorldSink for WorldAuditor {
         }
         self.books(machine).auditor.record(at, event);
         match *event {
+            Event::Irq { cpu, time } => {
+                self.excuse(machine, cpu, time);
+            }
             Event::Vcpu { entity, guest, cpu } => drop(self.books(machine).vcpus.insert(entity, (guest, cpu))),
             Event::Freeze { cpu } => self.freeze(machine, cpu),
             Event::Thaw { cpu } => self.thaw(machine, cpu),
@@ -297,7 +328,12 @@ impl WorldSink for WorldAuditor {
             }
             Event::SetAlarm { alarm, on, at: due } => drop(self.books(machine).alarms.insert(alarm, (due, on))),
             Event::ClearAlarm { alarm } => drop(self.books(machine).alarms.remove(&alarm)),
-            Event::Alarm { alarm } => self.alarm(machine, alarm),
+            Event::Alarm { alarm } => {
+                if let Some(&(_, on)) = self.machines[machine.index()].alarms.get(&alarm) {
+                    self.excuse(machine, on, self.machines[machine.index()].tick);
+                }
+                self.alarm(machine, alarm);
+            }
             Event::Detach { entity } => self.books(machine).alarms.retain(|alarm, _| alarm.of != Of::Entity(entity)),
             Event::GroupRemoved { group } => self.books(machine).alarms.retain(|alarm, _| alarm.of != Of::Group(group)),
             Event::End => self.end(machine),

@@ -50,8 +50,8 @@ fn right() -> Vec<(u64, MachineId, Event)> {
 
 fn findings(events: &[(u64, MachineId, Event)]) -> Vec<Rule> {
     let mut auditor = WorldAuditor::new();
-    auditor.add(Host::new(1), Promises::NONE, Nanos::ZERO);
-    auditor.add(Host::new(1), Promises::NONE, Nanos::ZERO);
+    auditor.add(Host::new(1), Promises::NONE, &crate::Costs::NONE);
+    auditor.add(Host::new(1), Promises::NONE, &crate::Costs::NONE);
     for (us, machine, event) in events {
         auditor.record(*machine, Instant::ZERO + Nanos::us(*us), event);
     }

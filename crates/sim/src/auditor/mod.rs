@@ -529,6 +529,7 @@ impl Sink for Auditor {
             | Event::Background { .. }
             | Event::Period { .. }
             | Event::Woke { .. }
+            | Event::Irq { .. }
             | Event::Skipped { .. }
             | Event::Sent { .. }
             | Event::Served { .. }

@@ -52,6 +52,8 @@ pub(crate) struct Tasks {
     pub(crate) applications: Vec<Crowd>,
     /// Tasks ever begun.
     pub(crate) begun: u64,
+    /// Whether there are rings among the objects.
+    pub(crate) has_rings: bool,
     /// What leaves the machine, for whoever drives it.
     pub(crate) outgoing: Vec<Outgoing>,
     /// How often tasks have gone on at this instant.
@@ -82,6 +84,7 @@ impl Tasks {
 
     /// Adds the objects of an application.
     pub(crate) fn share(&mut self, objects: &[(String, Object)]) {
+        self.has_rings |= objects.iter().any(|(_, object)| matches!(object, Object::Ring(_)));
         self.objects.extend(objects.iter().map(|(name, object)| Shared::new(name, *object)));
     }
 
@@ -450,6 +453,9 @@ impl Host<'_> {
 
     /// A task ends, or is taken away: it waits for nothing any more, and its parent may have waited for it.
     pub(crate) fn leave_application(&mut self, entity: EntityId) {
+        if self.tasks.has_rings {
+            self.hand_back(entity);
+        }
         let standing = self.tasks.of(entity);
         let (holds, parent, application) = (standing.holds, standing.parent, standing.application as usize);
         let waiting = std::mem::replace(&mut standing.waiting, Waiting::Nothing);

@@ -55,11 +55,13 @@ impl Serving {
         Serving { ring, waiting: VecDeque::new(), handled: Vec::new(), server: None, is_noticed: false }
     }
 
-    /// Whoever has ended handles nothing any more; another will.
-    pub(crate) fn forget(&mut self, entity: EntityId) {
-        if let Some(at) = self.handled.iter().position(|&(who, _)| who == entity) {
+    /// What `entity` handles waits for another; whether it did.
+    fn hand_back(&mut self, entity: EntityId) -> bool {
+        let at = self.handled.iter().position(|&(who, _)| who == entity);
+        if let Some(at) = at {
             self.waiting.push_front(self.handled.remove(at).1);
         }
+        at.is_some()
     }
 
     /// All that are in it.
@@ -169,6 +171,20 @@ impl Host<'_> {
         self.tasks.outgoing.push(Outgoing::Onward { entity, packet });
         self.show(|| Event::Served { entity });
         Then::On
+    }
+
+    /// `entity` ends: what it has taken from a ring is for another who serves that.
+    pub(super) fn hand_back(&mut self, entity: EntityId) {
+        for id in
+            (0..self.tasks.objects.len()).map(|at| ObjectId(u32::try_from(at).expect("there are fewer than 2^32")))
+        {
+            let object = self.tasks.object(id);
+            object.waiters.retain(|&(who, _)| who != entity);
+            let Held::Ring(serving) = &mut object.held else { continue };
+            if serving.hand_back(entity) {
+                self.let_through(id);
+            }
+        }
     }
 
     fn wait_outside(&mut self, cpu: CpuId, entity: EntityId, id: ObjectId) -> Then {

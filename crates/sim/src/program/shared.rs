@@ -153,9 +153,6 @@ impl Shared {
     pub(crate) fn forget(&mut self, entity: EntityId) {
         self.waiters.retain(|&(who, _)| who != entity);
         self.writers.retain(|&(who, _)| who != entity);
-        if let Held::Ring(ring) = &mut self.held {
-            ring.forget(entity);
-        }
     }
 }
 

@@ -64,8 +64,7 @@ impl World<'_> {
     fn send(&mut self, machine: MachineId, port: ObjectId, entity: EntityId, bytes: u64) {
         let Some(&flow) = self.network.flow_of.get(&(machine, port)) else {
             let it = &mut self.machines[machine.index()];
-            let name = &it.tasks.objects[port.0 as usize].name;
-            let why = format!("{} sends by port `{name}`, which leads nowhere", it.name_of(entity));
+            let why = format!("what is sent by port `{}` goes nowhere", it.tasks.objects[port.0 as usize].name);
             return it.get_stuck(why, "a flow from it");
         };
         let now = self.now;
@@ -145,6 +144,7 @@ impl World<'_> {
                 Hop::Interrupt { machine, cpu, time } => {
                     let host = &mut self.machines[machine.index()];
                     host.floor.now = self.now;
+                    host.show(|| Event::Irq { cpu, time });
                     let done = host.floor.handle_interrupt(cpu, time);
                     self.rouse(machine);
                     self.network.schedule(done, Due::Packet(packet));
@@ -174,8 +174,13 @@ impl World<'_> {
     fn charge(&mut self, by: Option<(MachineId, EntityId)>) {
         let Some((machine, entity)) = by else { return };
         let it = &mut self.machines[machine.index()];
-        if it.floor.is_guest && it.machine.is_attached(entity) && it.tasks.follows(entity) {
-            it.tasks.of(entity).owes += it.floor.costs.hypercall;
+        if !it.floor.is_guest || !it.machine.is_attached(entity) || !it.tasks.follows(entity) {
+            return;
+        }
+        let time = it.floor.costs.hypercall;
+        match it.floor.seat_of(entity) {
+            Some(cpu) if it.floor.is_at_work(cpu) => it.floor.delay(cpu, time),
+            _ => it.tasks.of(entity).owes += time,
         }
     }
 

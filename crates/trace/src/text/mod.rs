@@ -21,7 +21,7 @@
 //! | `detach`, `interrupt`, `pause`, `complete` | *entity* |
 //! | `wake` | *entity* `why=new parent=`*entity*\|`none`, `why=by waker=`*entity* `sync=yes`\|`no`, `why=interrupt`, `why=timer` or `why=resumed` |
 //! | `spin-wait` | *entity* `waited=` |
-//! | `ran` | *cpu* `time=` |
+//! | `ran`, `irq` | `cpu=` `time=` |
 //! | `background` | *entity* `time=` |
 //! | `period` | *entity* `due=` `delivered=` `throughout=yes`\|`no` |
 //! | `woke` | *entity* `late=` |

@@ -290,6 +290,7 @@ fn fields(line: &mut Cursor<'_>) -> Result<Event, Wrong> {
             delivered: line.span_in("delivered")?,
             throughout: line.yes_no("throughout")?,
         },
+        "irq" => Event::Irq { cpu: line.cpu()?, time: line.span_in("time")? },
         "skipped" => Event::Skipped { entity: line.entity()?, beats: line.number("beats", u64::MAX)? },
         "sent" => Event::Sent { entity: line.entity()?, flow: line.flow()?, bytes: line.bytes()? },
         "served" => Event::Served { entity: line.entity()? },

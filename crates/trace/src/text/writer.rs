@@ -217,6 +217,7 @@ impl Display for Fields<'_> {
             Event::Vcpu { entity, guest, cpu } => write!(f, "vcpu {entity} guest={guest} cpu={cpu}"),
             Event::Freeze { cpu } => write!(f, "freeze cpu={cpu}"),
             Event::Thaw { cpu } => write!(f, "thaw cpu={cpu}"),
+            Event::Irq { cpu, time } => write!(f, "irq cpu={cpu} time={}", time.as_ns()),
             Event::Skipped { entity, beats } => write!(f, "skipped {entity} beats={beats}"),
             Event::Sent { entity, flow, bytes } => write!(f, "sent {entity} flow={flow} bytes={bytes}"),
             Event::Served { entity } => write!(f, "served {entity}"),

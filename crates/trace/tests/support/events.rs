@@ -9,7 +9,7 @@ use sched::{
 use trace::{Event, Header, MACHINES_MAX, MachineHeader, MachineId, Trace, WorldHeader, WorldTrace};
 
 /// How many kinds of events there are.
-pub const KINDS: u64 = 38;
+pub const KINDS: u64 = 39;
 
 const INDEX_MOST: u64 = ENTITIES_MAX as u64 - 1;
 const GENERATION_MOST: u64 = u32::MAX as u64 - 1;
@@ -204,6 +204,7 @@ pub fn event(random: &mut Random, kind: u64) -> Event {
         30 => Event::Vcpu { entity: entity(r), guest: machine(r), cpu: cpu(r) },
         31 => Event::Freeze { cpu: cpu(r) },
         32 => Event::Thaw { cpu: cpu(r) },
+        38 => Event::Irq { cpu: cpu(r), time: nanos(r) },
         33 => Event::Skipped { entity: entity(r), beats: r.number(u64::MAX) },
         34 => Event::Sent { entity: entity(r), flow: flow(r), bytes: r.number(u64::MAX) },
         35 => Event::Served { entity: entity(r) },

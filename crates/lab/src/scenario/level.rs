@@ -106,7 +106,7 @@ fn make(
 ) -> Option<Made> {
     let vcpus = member.vcpus.right();
     let (work, at) = match &member.work {
-        super::table::Given::Right(Placed { value: Work::Named(named), at }) => (Work::Named(*named), *at),
+        super::table::Given::Right(Placed { value: Work::Named(named), at }) => (Work::Named(named.clone()), *at),
         super::table::Given::Right(Placed { value: Work::RtApp(file), at }) => (Work::RtApp(file.clone()), *at),
         work => {
             let (count, at) = vcpus.map_or((1, member.group.at), |vcpus| (vcpus.value as u64, vcpus.at));

@@ -29,6 +29,12 @@ impl Metrics {
         metrics
     }
 
+    /// Whether there is none to measure.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.gauges.is_empty()
+    }
+
     /// What each says at the `end` of the run, with its name, in the order in which they were given.
     #[must_use]
     pub fn read(mut self, end: Instant) -> Vec<(String, Metric, Reading)> {

@@ -192,11 +192,11 @@ impl Checked {
         };
         let Asked { arrival, leaves, params, real } = asked;
         let workload = match made {
-            Made::Application { application, duration, place } => {
+            Made::Application { application, duration, metric, place } => {
                 let ends = duration.map(|duration| arrival.saturating_add(duration));
                 let leaves = [leaves, ends].into_iter().flatten().min();
                 let application = workloads::called(&name, &application);
-                self.applications.push(AppSpec { name, group, arrival, leaves, application, place });
+                self.applications.push(AppSpec { name, group, arrival, leaves, application, metric, place });
                 return;
             }
             Made::Entity(_) if guest.is_some() => Workload::Vcpu,

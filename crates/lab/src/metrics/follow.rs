@@ -86,6 +86,7 @@ impl Sink for Metrics {
             Event::Wake { entity, .. } => self.note(at, entity, Fact::Awake),
             Event::Release { entity, .. } => self.note(at, entity, Fact::Begins),
             Event::Complete { entity } => self.note(at, entity, Fact::Done),
+            Event::Woke { entity, late } => self.note(at, entity, Fact::Late(late)),
             Event::Skipped { entity, beats } => self.note(at, entity, Fact::LeftOut(beats)),
             _ => {}
         }

@@ -114,6 +114,8 @@ enum Fact {
     Begins,
     /// Its job is done.
     Done,
+    /// It runs, so long after the time to which it slept.
+    Late(Nanos),
     /// It has left out so many beats.
     LeftOut(u64),
 }
@@ -194,7 +196,9 @@ fn ratio(part: u64, unit: u64, whole: u64) -> u64 {
 
 /// How many per second, in thousandths, `count` in `time` are.
 fn per_second(count: u64, time: Nanos) -> u64 {
-    ratio(count, 1_000_000_000_000, time.as_ns())
+    // Rounded: a frame time is a whole number of nanoseconds, and 24 of 41,666,667 ns are 24 in a second.
+    let half = ratio(count, 2_000_000_000_000, time.as_ns());
+    half.div_ceil(2)
 }
 
 #[cfg(test)]

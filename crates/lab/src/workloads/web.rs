@@ -23,8 +23,13 @@ impl Web {
     /// One task.
     #[must_use]
     pub fn application(&self, params: Params) -> Application {
-        let body =
-            vec![Step::Sleep(self.think), Step::JobBegins { deadline: None }, Step::Run(self.work), Step::JobEnds];
+        let body = vec![
+            Step::Sleep(self.think),
+            Step::Woke,
+            Step::JobBegins { deadline: None },
+            Step::Run(self.work),
+            Step::JobEnds,
+        ];
         let steps = vec![Step::Repeat { times: None, body }];
         let delay = Length::Fixed(Nanos::ZERO);
         Application { objects: Vec::new(), tasks: vec![TaskSpec { name: "browser".to_string(), params, delay, steps }] }

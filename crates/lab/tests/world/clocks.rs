@@ -12,7 +12,9 @@ fn play(application: &Application, cpus: usize, hogs: usize, ms: u64) -> Log {
     let mut world = World::new(1);
     let machine = host(&mut world, "round-robin", cpus, Costs::NONE);
     world.watch_all(&mut log);
-    (0..hogs).for_each(|number| drop(hog(&mut world, machine, &format!("hog-{number}"))));
+    for number in 0..hogs {
+        hog(&mut world, machine, &format!("hog-{number}"));
+    }
     world.start(machine, application, GroupId::ROOT).expect("there is room");
     world.finish(at(ms)).unwrap_or_else(|stuck| panic!("{stuck}"));
     drop(world);

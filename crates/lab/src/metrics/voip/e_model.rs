@@ -156,13 +156,16 @@ fn delay(ro: f64, noise: f64, line: &Line) -> f64 {
     let talker = (half + sqrt(half * half + 100.0) - 1.0) * (1.0 - exp(-t));
     let half = (ro - 10.5 * (WEPL + 7.0) * pow(2.0 * t + 1.0, -0.25)) / 2.0;
     let listener = half + sqrt(half * half + 169.0);
-    let absolute = if t <= 100.0 {
-        0.0
-    } else {
-        let x = log10(t / 100.0) / log10(2.0);
-        25.0 * (bend(x, 6.0) - 3.0 * bend(x / 3.0, 6.0) + 2.0)
-    };
-    talker + listener + absolute
+    talker + listener + absolute(t)
+}
+
+/// Idd: a delay of `t` milliseconds without any echo (3-27 and 3-28).
+pub(super) fn absolute(t: f64) -> f64 {
+    if t <= 100.0 {
+        return 0.0;
+    }
+    let x = log10(t / 100.0) / log10(2.0);
+    25.0 * (bend(x, 6.0) - 3.0 * bend(x / 3.0, 6.0) + 2.0)
 }
 
 /// Ie,eff: the codec, and packets that are missing (3-29).

@@ -64,15 +64,18 @@ impl AppSummary {
     }
 }
 
+/// How a number is shown.
+type Form = fn(u64) -> String;
+
 /// `name` without its unit, and how a number of it is shown.
-fn form(name: &str) -> (String, fn(u64) -> String) {
+fn form(name: &str) -> (String, Form) {
     fn milli(value: u64) -> String {
         let text = format!("{}.{:03}", value / 1000, value % 1000);
         text.trim_end_matches('0').trim_end_matches('.').to_string()
     }
-    let units: [(&str, fn(u64) -> String); 3] = [("_ns", short), ("_ppm", percent), ("_milli", milli)];
+    let units: [(&str, Form); 3] = [("_ns", short), ("_ppm", percent), ("_milli", milli)];
     let found = units.iter().find_map(|(unit, form)| Some((name.strip_suffix(unit)?, *form)));
-    let (name, form): (&str, fn(u64) -> String) = found.unwrap_or((
+    let (name, form): (&str, Form) = found.unwrap_or((
         name,
         match name.ends_with("grade") {
             true => |grade| Grade::word(grade).to_string(),
@@ -83,7 +86,7 @@ fn form(name: &str) -> (String, fn(u64) -> String) {
 }
 
 /// `fps 24, shown 1440, …`.
-fn sentence<T: Copy>(values: &Named<T>, cell: impl Fn(T, fn(u64) -> String) -> String) -> String {
+fn sentence<T: Copy>(values: &Named<T>, cell: impl Fn(T, Form) -> String) -> String {
     let said = values.0.iter().map(|&(name, value)| {
         let (name, form) = form(name);
         format!("{name} {}", cell(value, form))
@@ -91,7 +94,7 @@ fn sentence<T: Copy>(values: &Named<T>, cell: impl Fn(T, fn(u64) -> String) -> S
     said.collect::<Vec<_>>().join(", ")
 }
 
-fn spread(spread: Spread, form: fn(u64) -> String) -> String {
+fn spread(spread: Spread, form: Form) -> String {
     let [median, low, high] = [spread.median, spread.low, spread.high].map(form);
     if low == high { median } else { format!("{median} ({low}–{high})") }
 }

@@ -206,7 +206,7 @@ fn tables(plan: &Plan, reports: &[Report]) -> String {
         text += "\nGroups:\n";
         text += &groups;
     }
-    text
+    text + &report::applications(reports)
 }
 
 /// `three VMs under edf: 1 CPU, 2s simulated, seed 0`.

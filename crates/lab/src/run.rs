@@ -1,8 +1,9 @@
 //! [`run`]: a scenario under a policy, from the first arrival to a [`Report`].
 
 use crate::choose::{Choice, of_guest};
+use crate::metrics::Metrics;
 use crate::problem::{Problem, Problems, Wrong};
-use crate::report::{GuestReport, Report};
+use crate::report::{AppReport, GuestReport, Report};
 use crate::scenario::{AppSpec, EntitySpec, Group, GuestSpec, Scenario};
 use crate::source::Span;
 use sched::{Descriptor, EntityId, GroupId, Instant, Knobs, Nanos, Params, Refused};
@@ -99,7 +100,7 @@ impl Run<'_> {
         let choices: Result<Vec<Choice>, Problems> =
             guests.iter().map(|guest| of_guest(self.scenario, guest, self.guests)).collect();
         let choices = choices?;
-        let mut stage = Stage::new(self, &choices, &mut [])?;
+        let mut stage = Stage::new(self, &choices, &mut [], &mut [])?;
         stage.play(&mut vec![None; self.scenario.entities.len()])?;
         Ok(stage.world.inputs())
     }
@@ -115,20 +116,28 @@ impl Run<'_> {
         let choices = choices?;
         let mut meter = Meter::new();
         let mut meters: Vec<Meter> = scenario.guests.iter().map(|_| Meter::new()).collect();
+        let mut metrics = measured(&scenario.applications);
+        let mut measures: Vec<Metrics> = scenario.guests.iter().map(|guest| measured(&guest.applications)).collect();
         let mut grants = vec![None; scenario.entities.len()];
         {
-            let mut stage = Stage::new(self, &choices, &mut meters)?;
+            let mut stage = Stage::new(self, &choices, &mut meters, &mut measures)?;
             stage.world.watch(HOST, &mut meter);
+            if !metrics.is_empty() {
+                stage.world.watch(HOST, &mut metrics);
+            }
             sinks.iter_mut().for_each(|sink| stage.world.watch(HOST, &mut **sink));
             watchers.iter_mut().for_each(|sink| stage.world.watch_all(&mut **sink));
             stage.play(&mut grants)?;
         }
         let mut report = Report::new(scenario, self.policy, self.knobs, self.seed, &meter, &grants);
-        let guests = scenario.guests.iter().zip(&choices).zip(&meters);
+        let end = Instant::ZERO + scenario.length;
+        report.applications = AppReport::all(metrics, end);
+        let guests = scenario.guests.iter().zip(&choices).zip(meters.iter().zip(measures));
         report.guests = guests
-            .map(|((guest, choice), meter)| {
+            .map(|((guest, choice), (meter, measures))| {
                 let Choice { policy, knobs } = choice;
-                GuestReport::new(&guest.name, (policy, knobs), guest.vcpus.len(), scenario.length, meter)
+                let report = GuestReport::new(&guest.name, (policy, knobs), guest.vcpus.len(), scenario.length, meter);
+                GuestReport { applications: AppReport::all(measures, end), ..report }
             })
             .collect();
         Ok(report)
@@ -142,7 +151,8 @@ struct Stage<'s, 'w> {
     world: World<'w>,
     host: Cast,
     guests: Vec<Option<Cast>>,
-    meters: Vec<Option<&'w mut Meter>>,
+    /// Of each guest.
+    meters: Vec<Option<(&'w mut Meter, &'w mut Metrics)>>,
 }
 
 /// Who is who on one machine.
@@ -155,7 +165,12 @@ struct Cast {
 }
 
 impl<'s, 'w> Stage<'s, 'w> {
-    fn new(run: &'s Run<'s>, choices: &'s [Choice], meters: &'w mut [Meter]) -> Result<Stage<'s, 'w>, Problems> {
+    fn new(
+        run: &'s Run<'s>,
+        choices: &'s [Choice],
+        meters: &'w mut [Meter],
+        measures: &'w mut [Metrics],
+    ) -> Result<Stage<'s, 'w>, Problems> {
         let Run { scenario, policy, knobs, seed, .. } = *run;
         let mut world = World::new(seed);
         let machine = world.add_host("host", policy, scenario.host, knobs, scenario.costs);
@@ -167,7 +182,8 @@ impl<'s, 'w> Stage<'s, 'w> {
             applications: vec![None; scenario.applications.len()],
         };
         let guests = scenario.guests.iter().map(|_| None).collect();
-        Ok(Stage { run, choices, world, host, guests, meters: meters.iter_mut().map(Some).collect() })
+        let meters = meters.iter_mut().zip(measures).map(Some).collect();
+        Ok(Stage { run, choices, world, host, guests, meters })
     }
 
     fn play(&mut self, grants: &mut [Option<Grant>]) -> Result<(), Problems> {
@@ -203,8 +219,11 @@ impl<'s, 'w> Stage<'s, 'w> {
         let machine = built.map_err(|why| {
             Problems::from(Wrong::from(&why).said_of(&spec.name).anywhere(placed(spec.place)).within(&scenario.source))
         })?;
-        if let Some(meter) = self.meters.get_mut(guest).and_then(Option::take) {
+        if let Some((meter, metrics)) = self.meters.get_mut(guest).and_then(Option::take) {
             self.world.watch(machine, meter);
+            if !metrics.is_empty() {
+                self.world.watch(machine, metrics);
+            }
         }
         let groups = create_groups(scenario, &spec.groups, &mut self.world, machine)?;
         let (entities, applications) = (vec![None; spec.entities.len()], vec![None; spec.applications.len()]);
@@ -272,6 +291,11 @@ impl<'s, 'w> Stage<'s, 'w> {
             None => problem.into(),
         }
     }
+}
+
+/// What measures `applications`.
+fn measured(applications: &[AppSpec]) -> Metrics {
+    Metrics::new(applications.iter().filter_map(|spec| Some((spec.name.as_str(), spec.metric?))))
 }
 
 fn placed(place: Span) -> Option<Span> {

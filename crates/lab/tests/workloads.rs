@@ -169,10 +169,10 @@ fn every_workload_is_done_in_a_guest_beside_hogs() {
         let guest = guest.expect("it works");
         world.watch(guest, &mut told);
         world.attach(guest, "inner", Params::default(), Workload::Hog).expect("there is room");
-        world.start(guest, &application(named), GroupId::ROOT).expect("there is room");
+        world.start(guest, &application(named.clone()), GroupId::ROOT).expect("there is room");
         world.finish(Instant::ZERO + Nanos::s(5)).unwrap_or_else(|stuck| panic!("{named:?}: {stuck}"));
         drop(world);
-        let tasks = match named {
+        let tasks = match &named {
             Named::Startup(_) => 3,
             other => other.tasks(),
         };

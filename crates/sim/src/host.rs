@@ -221,11 +221,16 @@ impl<'a> Host<'a> {
 
     /// Ends those tasks of an application that have not ended yet, with all that they have forked, whatever they hold.
     pub fn stop(&mut self, application: u32) {
+        self.stop_but(application, None);
+    }
+
+    /// Removes all tasks of an application but one.
+    pub(crate) fn stop_but(&mut self, application: u32, stays: Option<EntityId>) {
         self.tasks.applications[application as usize].is_over = true;
         let mine = |entity: &Option<Task>| {
             let task = entity.as_ref()?;
             let standing = self.tasks.standings.get(task.id.index())?.as_ref()?;
-            (standing.application == application).then_some(task.id)
+            (standing.application == application && Some(task.id) != stays).then_some(task.id)
         };
         let all: Vec<EntityId> = self.floor.tasks.iter().filter_map(mine).collect();
         all.into_iter().for_each(|task| self.dismiss(task));

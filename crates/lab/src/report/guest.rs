@@ -1,7 +1,8 @@
 //! [`GuestReport`]: what became of the guest of a VM and of the tasks in it.
 
+use super::applications;
 use super::text::{Line, ROWS_MAX, Whose, and_more, shown, table_of};
-use super::{Asked, Entity, Got, GroupGot, Report, Widths, percent, ppm, short};
+use super::{AppReport, Asked, Entity, Got, GroupGot, Report, Widths, percent, ppm, short};
 use sched::{Descriptor, GroupId, Instant, Knobs, Nanos};
 use serde::Serialize;
 use sim::meter::{CpuMeasures, Measures, Member, Meter};
@@ -37,6 +38,9 @@ pub struct GuestReport {
     pub entities: Vec<Entity>,
     /// Its groups, in the order in which they were made.
     pub groups: Vec<GroupGot>,
+    /// What its applications say of themselves; none if none has a metric.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub applications: Vec<AppReport>,
 }
 
 impl GuestReport {
@@ -64,6 +68,7 @@ impl GuestReport {
             total: Got::new(&meter.total(), all),
             entities: tasks(meter.members().iter(), meter, end),
             groups: group_lines(meter, length),
+            applications: Vec::new(),
         }
     }
 }
@@ -167,5 +172,8 @@ fn one(runs: &[(&str, &GuestReport)], several: bool, widths: Widths) -> String {
         let name = if nth == 0 { "all" } else { "" };
         lines.push(Line { name, asked: String::new(), policy, granted: None, got: &guest.total });
     }
-    text + &table_of(&lines, Whose::Guest, several, widths) + &and_more(tasks - most)
+    text += &table_of(&lines, Whose::Guest, several, widths);
+    text += &and_more(tasks - most);
+    let of: Vec<_> = runs.iter().map(|(policy, guest)| (*policy, guest.applications.as_slice())).collect();
+    text + &applications::told(&of)
 }

@@ -1,11 +1,13 @@
 //! [`Report`]: what everybody asked for and got in one run. `docs/report.md` describes its JSON form.
 
+mod applications;
 mod compared;
 mod guest;
 mod short;
 mod summary;
 mod text;
 
+pub use applications::{AppReport, AppSummary, applications};
 pub use compared::{Compared, ComparedEntity, compared, side_by_side};
 pub use guest::{CpuLoss, GuestReport, guests};
 pub use short::{percent, short};
@@ -62,6 +64,9 @@ pub struct Report {
     pub entities: Vec<Entity>,
     /// VMs and other groups, in the order of the scenario.
     pub groups: Vec<GroupGot>,
+    /// What its applications say of themselves, in the order of the scenario; none if none has a metric.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub applications: Vec<AppReport>,
     /// What became of the guests of its VMs, in the order of the scenario; none if no VM has one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub guests: Vec<GuestReport>,
@@ -332,6 +337,7 @@ impl Report {
                 .chain(guest::tasks(others(scenario, meter), meter, end))
                 .collect(),
             groups: group_lines(scenario, &present),
+            applications: Vec::new(),
             guests: Vec::new(),
             jobs: None,
         }

@@ -1,7 +1,7 @@
 //! [`Summary`]: what everybody got over many runs that differ in nothing but their seed.
 
 use super::text::{Grid, ROWS_MAX, Widths, and_more, shown};
-use super::{Asked, Entity, Got, GroupGot, Report, percent, short};
+use super::{AppSummary, Asked, Entity, Got, GroupGot, Report, applications, percent, short};
 use crate::statistics::{Spread, confidence};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -30,6 +30,9 @@ pub struct Summary {
     pub entities: Vec<SummaryLine>,
     /// Each VM and other group.
     pub groups: Vec<SummaryLine>,
+    /// What its applications say of themselves.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub applications: Vec<AppSummary>,
     /// The guests.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub guests: Vec<GuestSummary>,
@@ -66,6 +69,9 @@ pub struct GuestSummary {
     pub entities: Vec<SummaryLine>,
     /// Its groups.
     pub groups: Vec<SummaryLine>,
+    /// What its applications say of themselves.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub applications: Vec<AppSummary>,
 }
 
 impl Summary {
@@ -87,6 +93,7 @@ impl Summary {
                 total: spreads(of.iter().map(|guest| &guest.total)),
                 entities: lines(of.iter().map(|guest| guest.entities.iter().map(entity))),
                 groups: lines(of.iter().map(|guest| guest.groups.iter().map(group))),
+                applications: AppSummary::all(of.iter().map(|guest| guest.applications.as_slice())),
             }
         };
         let guests = runs.iter().map(|run| run.guests.len()).max().unwrap_or(0);
@@ -100,6 +107,7 @@ impl Summary {
             total: spreads(runs.iter().map(|run| &run.total)),
             entities: lines(runs.iter().map(|run| run.entities.iter().map(entity))),
             groups: lines(runs.iter().map(|run| run.groups.iter().map(group))),
+            applications: AppSummary::all(runs.iter().map(|run| run.applications.as_slice())),
             guests: (0..guests).map(guest).collect(),
         }
     }
@@ -261,6 +269,8 @@ fn rows<'s>(of: &[(&'s str, &'s [SummaryLine], &'s Spreads)], widths: Widths) ->
 pub fn medians(summaries: &[Summary], widths: Widths) -> String {
     let host: Vec<_> = summaries.iter().map(|it| (it.policy.as_str(), it.entities.as_slice(), &it.total)).collect();
     let mut text = rows(&host, widths);
+    let told: Vec<_> = summaries.iter().map(|it| (it.policy.as_str(), it.applications.as_slice())).collect();
+    text += &applications::summed(&told);
     for index in 0..summaries.iter().map(|summary| summary.guests.len()).max().unwrap_or(0) {
         let guests: Vec<(&str, &GuestSummary)> =
             summaries.iter().filter_map(|it| Some((it.policy.as_str(), it.guests.get(index)?))).collect();
@@ -272,6 +282,8 @@ pub fn medians(summaries: &[Summary], widths: Widths) -> String {
         }
         let of: Vec<_> = guests.iter().map(|(policy, it)| (*policy, it.entities.as_slice(), &it.total)).collect();
         text += &rows(&of, widths);
+        let told: Vec<_> = guests.iter().map(|(policy, it)| (*policy, it.applications.as_slice())).collect();
+        text += &applications::summed(&told);
     }
     let (runs, sure) = (summaries[0].seeds.len(), percent(summaries[0].confidence_ppm));
     text + &match runs {

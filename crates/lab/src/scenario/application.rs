@@ -4,6 +4,7 @@ use super::Workload;
 use super::asked::Asked;
 use super::file::MemberTable;
 use super::work::Work;
+use crate::metrics::Metric;
 use crate::problem::{Findings, Problem, Wrong};
 use crate::rtapp::RtApp;
 use crate::source::Span;
@@ -23,6 +24,7 @@ pub(super) enum Made {
         application: Box<Application>,
         /// How long it is there at most.
         duration: Option<Nanos>,
+        metric: Option<Metric>,
         place: Span,
     },
 }
@@ -49,7 +51,7 @@ impl Applications {
             Work::Entity(workload) => Some((Made::Entity(*workload), 1)),
             Work::Named(named) => {
                 let application = Box::new(named.application(asked.params));
-                Some((Made::Application { application, duration: None, place: at }, 0))
+                Some((Made::Application { application, duration: None, metric: named.metric(), place: at }, 0))
             }
             Work::RtApp(file) => {
                 asks_itself(member, at, findings);
@@ -72,7 +74,7 @@ impl Applications {
                 }
                 runs_here(&app.asked, host, at, findings);
                 let application = Box::new(app.application.clone());
-                let made = Made::Application { application, duration: app.duration, place: at };
+                let made = Made::Application { application, duration: app.duration, metric: None, place: at };
                 Some((made, app.threads as u64))
             }
         }

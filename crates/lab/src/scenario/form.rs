@@ -287,6 +287,11 @@ pub(super) fn channel(value: &DeValue<'_>) -> Result<Channel, Wrong> {
     word("channel", value, &[("sockets", Channel::Sockets), ("pipes", Channel::Pipes)], "\"sockets\" or \"pipes\"")
 }
 
+/// Whether a player leaves out frames that are late.
+pub(super) fn drops_frames(value: &DeValue<'_>) -> Result<bool, Wrong> {
+    word("frames", value, &[("all", false), ("drop-late", true)], "\"all\" or \"drop-late\"")
+}
+
 /// How spin locks are handed on.
 pub(super) fn spin(value: &DeValue<'_>) -> Result<Spinning, Wrong> {
     const RIGHT: &str = "\"ticket\", \"unfair\" or { paravirt = \"15us\" }";

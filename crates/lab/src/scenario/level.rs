@@ -106,7 +106,7 @@ fn make(
 ) -> Option<Made> {
     let vcpus = member.vcpus.right();
     let (work, at) = match &member.work {
-        super::table::Given::Right(Placed { value: Work::Named(named), at }) => (Work::Named(*named), *at),
+        super::table::Given::Right(Placed { value: Work::Named(named), at }) => (Work::Named(named.clone()), *at),
         super::table::Given::Right(Placed { value: Work::RtApp(file), at }) => (Work::RtApp(file.clone()), *at),
         work => {
             let (count, at) = vcpus.map_or((1, member.group.at), |vcpus| (vcpus.value as u64, vcpus.at));
@@ -192,11 +192,11 @@ impl Checked {
         };
         let Asked { arrival, leaves, params, real } = asked;
         let workload = match made {
-            Made::Application { application, duration, place } => {
+            Made::Application { application, duration, metric, place } => {
                 let ends = duration.map(|duration| arrival.saturating_add(duration));
                 let leaves = [leaves, ends].into_iter().flatten().min();
                 let application = workloads::called(&name, &application);
-                self.applications.push(AppSpec { name, group, arrival, leaves, application, place });
+                self.applications.push(AppSpec { name, group, arrival, leaves, application, metric, place });
                 return;
             }
             Made::Entity(_) if guest.is_some() => Workload::Vcpu,

@@ -6,11 +6,15 @@
 mod application;
 mod asked;
 mod check;
+mod desktop;
 mod file;
 mod form;
 mod guest;
 mod length;
 mod level;
+mod number;
+mod programs;
+mod settings;
 mod syntax;
 mod table;
 #[cfg(test)]
@@ -20,6 +24,7 @@ mod work;
 
 use crate::input;
 use crate::knobs::KnobSetting;
+use crate::metrics::Metric;
 use crate::problem::{Findings, Problem, Problems, Wrong, quoted, right_instead};
 use crate::source::{Source, Span};
 use sched::{Descriptor, GroupParams, Host, Instant, Nanos, Params, Refused};
@@ -137,6 +142,8 @@ pub struct AppSpec {
     /// What its tasks do, each with the application's name before its own (`name/thread-0`) or, where there is one at the beginning, with
     /// the application's name alone. The `group` of their parameters is the root's until the group has an id.
     pub application: Application,
+    /// What it is measured by, beside its jobs.
+    pub metric: Option<Metric>,
     /// Where its workload is written.
     pub place: Span,
 }

@@ -3,6 +3,7 @@
 use super::file::{COST_KEYS, FILE_KEYS, GROUP_KEYS, GUEST_TASK_KEYS, POLICY_KEYS, TASK_KEYS, VM_KEYS};
 use super::guest::{GUEST_KEYS, HALT_POLLING_KEYS};
 use super::work::{CYCLICTEST_KEYS, FORK_JOIN_KEYS, HACKBENCH_KEYS, PERIODIC_KEYS, STARTUP_KEYS};
+use super::{desktop, programs};
 use crate::rtapp::{SETTINGS, THREAD_KEYS, WITHOUT_EFFECT};
 
 const MANUAL: &str = include_str!("../../../../docs/scenarios.md");
@@ -30,6 +31,16 @@ fn the_manual_has_every_key_and_no_other() {
         ("hackbench", HACKBENCH_KEYS),
         ("startup", STARTUP_KEYS),
         ("fork_join", FORK_JOIN_KEYS),
+        ("video", desktop::VIDEO_KEYS),
+        ("audio", desktop::AUDIO_KEYS),
+        ("game", desktop::GAME_KEYS),
+        ("web", desktop::WEB_KEYS),
+        ("bsp", programs::BSP_KEYS),
+        ("parsec", programs::PARSEC_KEYS),
+        ("micro_batch", programs::MICRO_BATCH_KEYS),
+        ("build", programs::BUILD_KEYS),
+        ("stream", programs::STREAM_KEYS),
+        ("load_playback", programs::LOAD_PLAYBACK_KEYS),
     ] {
         assert_eq!(documented(title), keys, "{title}");
     }

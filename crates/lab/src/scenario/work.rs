@@ -2,8 +2,9 @@
 
 use super::SCENARIO_ENTITIES_MAX;
 use super::file::Kind;
+use super::settings::{ROUNDS_MAX, Settings};
 use super::table::{Given, Table};
-use super::{form, length};
+use super::{desktop, form, length, programs};
 use crate::problem::{Findings, Problem, Wrong, quoted, right_instead};
 use crate::source::Placed;
 use crate::workloads::{self, Cyclictest, ForkJoin, Hackbench, Named, Phase, Startup};
@@ -23,7 +24,25 @@ pub(crate) const STARTUP_KEYS: &[&str] = &["launches", "work", "waits", "wait", 
 /// The keys of `fork_join`.
 pub(crate) const FORK_JOIN_KEYS: &[&str] = &["threads", "rounds", "work", "serial", "waits", "locks", "hold"];
 /// The workloads.
-pub(crate) const WORKLOADS: &[&str] = &["hog", "periodic", "cyclictest", "hackbench", "startup", "fork_join", "rt-app"];
+pub(crate) const WORKLOADS: &[&str] = &[
+    "hog",
+    "periodic",
+    "cyclictest",
+    "hackbench",
+    "startup",
+    "fork_join",
+    "video",
+    "audio",
+    "game",
+    "web",
+    "bsp",
+    "parsec",
+    "micro_batch",
+    "build",
+    "stream",
+    "load_playback",
+    "rt-app",
+];
 /// The most steps of all tasks of a workload.
 const STEPS_MAX: u64 = 1 << 22;
 const RIGHT: &str = "\"hog\" or { periodic = { period = \"10ms\", work = \"2ms\" } }";
@@ -102,16 +121,37 @@ fn keys(workload: &str) -> &'static [&'static str] {
         "cyclictest" => CYCLICTEST_KEYS,
         "hackbench" => HACKBENCH_KEYS,
         "startup" => STARTUP_KEYS,
-        _ => FORK_JOIN_KEYS,
+        "fork_join" => FORK_JOIN_KEYS,
+        "video" => desktop::VIDEO_KEYS,
+        "audio" => desktop::AUDIO_KEYS,
+        "game" => desktop::GAME_KEYS,
+        "web" => desktop::WEB_KEYS,
+        "bsp" => programs::BSP_KEYS,
+        "parsec" => programs::PARSEC_KEYS,
+        "micro_batch" => programs::MICRO_BATCH_KEYS,
+        "build" => programs::BUILD_KEYS,
+        "stream" => programs::STREAM_KEYS,
+        "load_playback" => programs::LOAD_PLAYBACK_KEYS,
+        other => unreachable!("{other} has no settings"),
     }
 }
 
-fn example(workload: &str) -> &'static str {
+pub(super) fn example(workload: &str) -> &'static str {
     match workload {
         "cyclictest" => "{ cyclictest = { interval = \"1ms\" } }",
         "hackbench" => "{ hackbench = { groups = 2 } }",
         "startup" => "{ startup = { work = \"200ms\" } }",
         "fork_join" => "{ fork_join = { threads = 4, work = \"1ms\" } }",
+        "video" => "{ video = { decode = \"10ms\" } }",
+        "audio" => "{ audio = { work = \"1ms\" } }",
+        "game" => "{ game = { fps = 30 } }",
+        "web" => "{ web = { work = \"20ms\" } }",
+        "bsp" => "{ bsp = { nodes = 4, compute = \"10ms\", communicate = \"20ms\" } }",
+        "parsec" => "{ parsec = { program = \"streamcluster\" } }",
+        "micro_batch" => "{ micro_batch = { interval = \"1s\", work = \"100ms\" } }",
+        "build" => "{ build = { jobs = 4 } }",
+        "stream" => "{ stream = { threads = 1 } }",
+        "load_playback" => "{ load_playback = { loads = [0.5, 1.5] } }",
         "rt-app" => "{ rt-app = \"file.json\" }",
         _ => RIGHT,
     }
@@ -124,72 +164,30 @@ fn named(name: &str, table: &Table<'_, '_>, findings: &mut Findings) -> Option<W
         "cyclictest" => Named::Cyclictest(cyclictest(table, findings)?),
         "hackbench" => Named::Hackbench(hackbench(table, findings)?),
         "startup" => Named::Startup(startup(table, findings)?),
-        _ => Named::ForkJoin(fork_join(table, findings)?),
+        "fork_join" => Named::ForkJoin(fork_join(table, findings)?),
+        "video" => Named::Video(desktop::video(table, findings)?),
+        "audio" => Named::Audio(desktop::audio(table, findings)?),
+        "game" => Named::Game(desktop::game(table, findings)?),
+        "web" => Named::Web(desktop::web(table, findings)?),
+        "bsp" => Named::Bsp(programs::bsp(table, findings)?),
+        "parsec" => Named::Parsec(programs::parsec(table, findings)?),
+        "micro_batch" => Named::MicroBatch(programs::micro_batch(table, findings)?),
+        "build" => Named::Build(programs::build(table, findings)?),
+        "stream" => Named::Stream(programs::stream(table, findings)?),
+        _ => Named::LoadPlayback(programs::load_playback(table, findings)?),
     };
     if named.steps() > STEPS_MAX {
         let problem = Problem::new("this workload has too many steps").at(table.at, "too many");
-        findings
-            .add(problem.help(format!(
-                "right would be fewer tasks, or fewer locks or waits: at most {STEPS_MAX} steps in all"
-            )));
+        findings.add(problem.help(format!(
+            "right would be fewer tasks, locks, waits, stages or loads: at most {STEPS_MAX} steps in all"
+        )));
         return None;
     }
     Some(Work::Named(named))
 }
 
-/// Reads settings with a default, and remembers whether any was wrong.
-struct Settings<'t, 'a, 'i, 'f> {
-    table: &'t Table<'a, 'i>,
-    findings: &'f mut Findings,
-    right: bool,
-}
-
-impl<'a, 'i> Settings<'_, 'a, 'i, '_> {
-    fn read<T>(&mut self, key: &str, form: impl FnOnce(&'a DeValue<'i>) -> Result<T, Wrong>) -> Option<T> {
-        match self.table.read(key, form, self.findings) {
-            Given::Absent => None,
-            Given::Wrong(_) => {
-                self.right = false;
-                None
-            }
-            Given::Right(placed) => Some(placed.value),
-        }
-    }
-
-    fn count(&mut self, key: &'static str, most: u64, default: u64) -> u64 {
-        self.read(key, |value| form::count(key, value, 1..=most)).unwrap_or(default)
-    }
-
-    fn few(&mut self, key: &'static str, least: u64, most: u32, default: u32) -> u32 {
-        let read = self.read(key, |value| form::count(key, value, least..=u64::from(most)));
-        read.and_then(|count| u32::try_from(count).ok()).unwrap_or(default)
-    }
-
-    fn length(&mut self, key: &'static str, default: Length) -> Length {
-        self.read(key, |value| length::length(key, value)).unwrap_or(default)
-    }
-
-    /// A length that has to be there.
-    fn required(&mut self, key: &'static str, of: &'static str) -> Length {
-        if self.table.read(key, |_| Ok(()), self.findings).is_absent() {
-            let problem =
-                Problem::new(format!("the workload `{of}` has no {key}")).at(self.table.at, format!("no {key}"));
-            self.findings.add(problem.help(format!("right would be {}", example(of))));
-            self.right = false;
-        }
-        self.above_zero(key, Length::Fixed(Nanos::ZERO))
-    }
-
-    fn above_zero(&mut self, key: &'static str, default: Length) -> Length {
-        self.read(key, |value| length::length_above_zero(key, value)).unwrap_or(default)
-    }
-}
-
-/// The most rounds, loops or launches: TOML counts no further.
-const ROUNDS_MAX: u64 = i64::MAX as u64;
-
 fn cyclictest(table: &Table<'_, '_>, findings: &mut Findings) -> Option<Cyclictest> {
-    let mut settings = Settings { table, findings, right: true };
+    let mut settings = Settings::new(table, findings);
     let default = Cyclictest::default();
     let test = Cyclictest {
         interval: settings
@@ -204,7 +202,7 @@ fn cyclictest(table: &Table<'_, '_>, findings: &mut Findings) -> Option<Cyclicte
 }
 
 fn hackbench(table: &Table<'_, '_>, findings: &mut Findings) -> Option<Hackbench> {
-    let mut settings = Settings { table, findings, right: true };
+    let mut settings = Settings::new(table, findings);
     let default = Hackbench::default();
     let bench = Hackbench {
         groups: settings.few("groups", 1, SCENARIO_ENTITIES_MAX as u32, default.groups),
@@ -218,7 +216,7 @@ fn hackbench(table: &Table<'_, '_>, findings: &mut Findings) -> Option<Hackbench
 }
 
 fn startup(table: &Table<'_, '_>, findings: &mut Findings) -> Option<Startup> {
-    let mut settings = Settings { table, findings, right: true };
+    let mut settings = Settings::new(table, findings);
     let default = Startup::new(settings.required("work", "startup"));
     let launches = settings.read("launches", |value| form::count("launches", value, 1..=ROUNDS_MAX));
     let startup = Startup {
@@ -232,7 +230,7 @@ fn startup(table: &Table<'_, '_>, findings: &mut Findings) -> Option<Startup> {
 }
 
 fn fork_join(table: &Table<'_, '_>, findings: &mut Findings) -> Option<ForkJoin> {
-    let mut settings = Settings { table, findings, right: true };
+    let mut settings = Settings::new(table, findings);
     let default = ForkJoin::new(settings.required("work", "fork_join"));
     let team = ForkJoin {
         threads: settings.few("threads", 1, SCENARIO_ENTITIES_MAX as u32, default.threads),

@@ -7,21 +7,47 @@
 //! | [`Hackbench`] | hackbench, `perf bench sched messaging` | one job of the parent: from the start to when all have ended |
 //! | [`Startup`] | launching an application again and again | one job of the launcher for each launch |
 //! | [`ForkJoin`] | OpenMP's parallel regions | one job of the first thread for each round |
+//! | [`Video`], [`Audio`], [`Game`], [`Web`] | what people look at, listen to and click | [`Metric`]: film, sound, beats, responses |
+//! | [`Bsp`], [`Stream`] | `patterns`, STREAM | [`Metric`]: rounds, bandwidth |
+//! | [`Parsec`], [`Build`] | PARSEC, a kernel's build | [`Metric`]: completion |
+//! | [`MicroBatch`] | Spark Streaming | [`Metric`]: batches |
+//! | [`LoadPlayback`] | host load trace playback | [`Metric`]: contention |
 
+mod audio;
+mod bsp;
+mod build;
 mod cyclictest;
 mod fork_join;
+mod game;
 mod hackbench;
+mod load_playback;
+mod micro_batch;
+mod parsec;
 mod periodic;
 mod startup;
+mod stream;
 #[cfg(test)]
 mod tests;
+mod video;
+mod web;
 
+pub use audio::Audio;
+pub use bsp::Bsp;
+pub use build::Build;
 pub use cyclictest::Cyclictest;
 pub use fork_join::{ForkJoin, Waits};
+pub use game::Game;
 pub use hackbench::{Channel, Hackbench};
+pub use load_playback::LoadPlayback;
+pub use micro_batch::MicroBatch;
+pub use parsec::{PROGRAMS, Parsec, Program};
 pub use periodic::{Periodic, Phase};
 pub use startup::Startup;
+pub use stream::Stream;
+pub use video::{Frames, Video};
+pub use web::Web;
 
+use crate::metrics::Metric;
 use sched::{Nanos, Params};
 use sim::program::Length;
 use sim::{Application, Step, TaskSpec};
@@ -29,7 +55,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// One of the workloads.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub enum Named {
     /// Periodic jobs, random ones.
     Periodic(Periodic),
@@ -41,6 +67,26 @@ pub enum Named {
     Startup(Startup),
     /// Threads that meet after each round.
     ForkJoin(ForkJoin),
+    /// A film.
+    Video(Video),
+    /// Sound alone.
+    Audio(Audio),
+    /// A game.
+    Game(Game),
+    /// Somebody who browses.
+    Web(Web),
+    /// A bulk-synchronous program.
+    Bsp(Bsp),
+    /// A program that synchronises as one of PARSEC.
+    Parsec(Parsec),
+    /// A stream in small batches.
+    MicroBatch(MicroBatch),
+    /// Many short compilers.
+    Build(Build),
+    /// Memory streaming.
+    Stream(Stream),
+    /// A trace of load.
+    LoadPlayback(LoadPlayback),
 }
 
 impl Named {
@@ -53,6 +99,15 @@ impl Named {
             Named::Hackbench(it) => it.tasks(),
             Named::Startup(_) => 2,
             Named::ForkJoin(it) => u64::from(it.threads),
+            Named::Video(it) => u64::from(it.threads) + u64::from(it.sound.is_some()),
+            Named::Audio(_) | Named::Web(_) => 1,
+            Named::Game(it) => 1 + u64::from(it.sound.is_some()),
+            Named::Bsp(it) => u64::from(it.nodes),
+            Named::Parsec(it) => u64::from(it.threads),
+            Named::MicroBatch(it) => u64::from(it.workers),
+            Named::Build(it) => 1 + u64::from(it.jobs),
+            Named::Stream(it) => u64::from(it.threads),
+            Named::LoadPlayback(it) => it.workers(),
         }
     }
 
@@ -66,6 +121,9 @@ impl Named {
             Named::Hackbench(it) => 8 * u64::from(it.groups) * u64::from(it.fds),
             Named::Startup(it) => 2 * u64::from(it.waits) + 8,
             Named::ForkJoin(it) => u64::from(it.threads) * (4 * u64::from(it.locks) + 8),
+            Named::MicroBatch(it) => u64::from(it.workers) * (2 * u64::from(it.stages) + 5),
+            Named::LoadPlayback(it) => it.workers().saturating_mul(2 * it.loads_milli.len() as u64),
+            other => 16 * other.tasks(),
         }
     }
 
@@ -78,7 +136,41 @@ impl Named {
             Named::Hackbench(it) => it.application(params),
             Named::Startup(it) => it.application(params),
             Named::ForkJoin(it) => it.application(params),
+            Named::Video(it) => it.application(params),
+            Named::Audio(it) => it.application(params),
+            Named::Game(it) => it.application(params),
+            Named::Web(it) => it.application(params),
+            Named::Bsp(it) => it.application(params),
+            Named::Parsec(it) => it.application(params),
+            Named::MicroBatch(it) => it.application(params),
+            Named::Build(it) => it.application(params),
+            Named::Stream(it) => it.application(params),
+            Named::LoadPlayback(it) => it.application(params),
         }
+    }
+
+    /// What it is measured by, beside its jobs; `None`: by those alone.
+    #[must_use]
+    pub fn metric(&self) -> Option<Metric> {
+        Some(match self {
+            Named::Periodic(_)
+            | Named::Cyclictest(_)
+            | Named::Hackbench(_)
+            | Named::Startup(_)
+            | Named::ForkJoin(_) => return None,
+            Named::Video(it) => Metric::Film(it.film()),
+            Named::Audio(it) => Metric::Sound(it.sound()),
+            Named::Game(it) => Metric::Beats { period: it.period(), sound: it.sound.map(|sound| sound.sound()) },
+            Named::Web(_) => Metric::Responses,
+            Named::Bsp(it) => Metric::Rounds { alone: it.alone(), bytes: 0 },
+            Named::Parsec(it) => Metric::Completion { alone: Some(it.alone()) },
+            Named::MicroBatch(it) => Metric::Batches { interval: it.interval },
+            Named::Build(it) => Metric::Completion { alone: it.alone() },
+            Named::Stream(it) => {
+                Metric::Rounds { alone: it.pass, bytes: it.bytes.saturating_mul(u64::from(it.threads)) }
+            }
+            Named::LoadPlayback(it) => Metric::Contention { asked_milli: it.mean_milli() },
+        })
     }
 }
 
@@ -134,6 +226,19 @@ pub fn least(length: Length) -> Nanos {
         Length::Fixed(time) => time,
         Length::Uniform { least, .. } | Length::AtLeast { least, .. } => least,
         Length::Exponential { .. } => Nanos::ZERO,
+    }
+}
+
+/// `length`, unless chance decides it.
+fn fixed(length: Length) -> Option<Nanos> {
+    if let Length::Fixed(time) = length { Some(time) } else { None }
+}
+
+/// What `length` is in the mean.
+fn mean(length: Length) -> Nanos {
+    match length {
+        Length::Fixed(time) | Length::Exponential { mean: time } | Length::AtLeast { mean: time, .. } => time,
+        Length::Uniform { least, most } => Nanos::ns(least.as_ns() + (most.as_ns() - least.as_ns()) / 2),
     }
 }
 

@@ -1,6 +1,7 @@
 //! Worlds of two levels: what a guest gets on a host that does not know it.
 
 mod bare_metal;
+mod clocks;
 mod common_objects;
 mod edges;
 mod gangs;

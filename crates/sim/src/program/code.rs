@@ -20,6 +20,19 @@ pub(crate) enum Op {
         period: Nanos,
         mode: TimerMode,
     },
+    RunUntil {
+        timer: u8,
+        period: Nanos,
+        grain: Nanos,
+    },
+    /// Of the loop on `level`, which ends at `after`.
+    DropLate {
+        timer: u8,
+        period: Nanos,
+        late: Nanos,
+        level: u8,
+        after: u32,
+    },
     Lock(ObjectId),
     Unlock(ObjectId),
     Wait {
@@ -64,6 +77,7 @@ pub(crate) enum Op {
         to: u32,
     },
     Exit,
+    Quit,
 }
 
 /// A task that can be forked.
@@ -128,6 +142,11 @@ impl Library {
                 Step::Run(length) => Op::Run(length),
                 Step::Sleep(length) => Op::Sleep(length),
                 Step::Timer { timer, period, mode } => Op::Timer { timer, period, mode },
+                Step::RunUntil { timer, period, grain } => Op::RunUntil { timer, period, grain },
+                Step::DropLate { timer, period, late } => match level.checked_sub(1) {
+                    Some(level) => Op::DropLate { timer, period, late, level, after: 0 },
+                    None => continue,
+                },
                 Step::Lock(id) => Op::Lock(moved(id)),
                 Step::Unlock(id) => Op::Unlock(moved(id)),
                 Step::Wait { condition, mutex } => Op::Wait { condition: moved(condition), mutex: moved(mutex) },
@@ -150,6 +169,7 @@ impl Library {
                 Step::JobEnds => Op::JobEnds,
                 Step::Woke => Op::Woke,
                 Step::Exit => Op::Exit,
+                Step::Quit => Op::Quit,
                 Step::Repeat { times, ref body } => {
                     assert!(usize::from(level) < LOOPS_MOST, "loops are nested at most {LOOPS_MOST} deep");
                     let enter = ops.len();
@@ -158,13 +178,22 @@ impl Library {
                     let to = number(enter + 1);
                     ops.push(Op::Again { level, to });
                     let end = number(ops.len());
-                    if let Op::Enter { after, .. } = &mut ops[enter] {
-                        *after = end;
-                    }
+                    close(&mut ops[enter..], level, end);
                     continue;
                 }
             };
             ops.push(op);
+        }
+    }
+}
+
+/// Says where the loop on `level` ends to those of its steps that may leave it. `ops`: from its beginning.
+fn close(ops: &mut [Op], its: u8, end: u32) {
+    for op in ops {
+        if let Op::Enter { level, after, .. } | Op::DropLate { level, after, .. } = op
+            && *level == its
+        {
+            *after = end;
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::ports::Outgoing;
 use super::shared::{self, Held, Shared};
 use super::standing::{Standing, Waiting};
-use super::{CodeId, Length, Library, Object, ObjectId, Op, TimerMode};
+use super::{CodeId, Length, Library, Object, ObjectId, Op};
 use crate::host::Host;
 use sched::{CpuId, EntityId, Input, Instant, Nanos, Wake};
 use trace::Event;
@@ -131,6 +131,10 @@ impl Host<'_> {
                 if time.is_zero() { Then::On } else { self.sleep_until(cpu, entity, now.saturating_add(time)) }
             }
             Op::Timer { timer, period, mode } => self.timer(cpu, entity, timer, period, mode),
+            Op::RunUntil { timer, period, grain } => self.run_until_beat(cpu, entity, timer, period, grain),
+            Op::DropLate { timer, period, late, level, after } => {
+                self.drop_late(entity, (timer, period), late, (level, after))
+            }
             Op::Lock(id) => self.lock(cpu, entity, id),
             Op::Unlock(id) => self.unlock(entity, id),
             Op::Wait { condition, mutex } => self.wait_on(cpu, entity, condition, mutex),
@@ -172,6 +176,7 @@ impl Host<'_> {
                 Then::On
             }
             Op::Exit => self.exit(cpu, entity),
+            Op::Quit => self.quit(cpu, entity),
         }
     }
 
@@ -237,41 +242,13 @@ impl Host<'_> {
         Then::Later
     }
 
-    fn sleep_until(&mut self, cpu: CpuId, entity: EntityId, at: Instant) -> Then {
+    pub(super) fn sleep_until(&mut self, cpu: CpuId, entity: EntityId, at: Instant) -> Then {
         let standing = self.tasks.of(entity);
         standing.waiting = Waiting::Time;
         standing.due = at;
         let slack = self.floor.costs.timer_slack;
         self.floor.releases.set(entity.index(), at.round_up(slack));
         self.rest(cpu)
-    }
-
-    fn timer(&mut self, cpu: CpuId, entity: EntityId, timer: u8, period: Nanos, mode: TimerMode) -> Then {
-        let now = self.floor.now;
-        let standing = self.tasks.of(entity);
-        let timer = usize::from(timer);
-        if standing.timers.len() <= timer {
-            standing.timers.reserve_exact(timer + 1 - standing.timers.len());
-            standing.timers.resize(timer + 1, standing.began);
-        }
-        let end = standing.timers[timer].saturating_add(period);
-        let passed = match mode {
-            TimerMode::Skipping => now.saturating_since(end).as_ns().div_ceil(period.as_ns()),
-            TimerMode::Relative | TimerMode::Absolute => 0,
-        };
-        let end = match mode {
-            TimerMode::Relative => end.max(now),
-            TimerMode::Absolute | TimerMode::Skipping => end.saturating_add(period.saturating_mul(passed)),
-        };
-        standing.timers[timer] = end;
-        if passed > 0 {
-            self.show(|| Event::Skipped { entity, beats: passed });
-        }
-        if end <= now {
-            self.tasks.of(entity).due = end;
-            return Then::On;
-        }
-        self.sleep_until(cpu, entity, end)
     }
 
     /// The sleep of `entity` is over.
@@ -449,6 +426,13 @@ impl Host<'_> {
             self.floor.cpus[cpu.index()].done = Instant::NEVER;
         }
         Then::Later
+    }
+
+    /// All of the application of `entity` ends, and it last of all.
+    fn quit(&mut self, cpu: CpuId, entity: EntityId) -> Then {
+        let application = self.tasks.of(entity).application;
+        self.stop_but(application, Some(entity));
+        self.exit(cpu, entity)
     }
 
     /// A task ends, or is taken away: it waits for nothing any more, and its parent may have waited for it.

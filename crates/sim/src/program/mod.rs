@@ -10,6 +10,7 @@ mod locks;
 mod ports;
 mod shared;
 mod standing;
+mod timers;
 mod trouble;
 
 pub(crate) use code::{CodeId, Library, Op};
@@ -98,6 +99,27 @@ pub enum Step {
         /// From when it counts.
         mode: TimerMode,
     },
+    /// Uses CPU time until the period of its timer is over on the clock, as a program that looks at the clock again and again: whoever
+    /// is kept off its CPU does less, and one that comes back late goes on at once (load playback). Counts as [`TimerMode::Absolute`].
+    RunUntil {
+        /// Which of its timers. Range: 0 … 15.
+        timer: u8,
+        /// From the last end to this one. Range: above zero.
+        period: Nanos,
+        /// CPU time from one look at the clock to the next. Range: above zero.
+        grain: Nanos,
+    },
+    /// The condition of those who leave out what comes too late (a player that drops frames): each beat of its timer that has been
+    /// over for longer than `late` takes up a round of the loop around it, and is not waited for. Without rounds left, the loop ends
+    /// here. The other beats are waited for with [`Step::Timer`]. Outside any loop, nothing.
+    DropLate {
+        /// Which of its timers. Range: 0 … 15.
+        timer: u8,
+        /// From one beat to the next. Range: above zero.
+        period: Nanos,
+        /// How late is not yet too late.
+        late: Nanos,
+    },
     /// Takes a mutex or spin lock.
     Lock(ObjectId),
     /// Gives it back.
@@ -161,6 +183,8 @@ pub enum Step {
     },
     /// Ends here.
     Exit,
+    /// Ends here, and with it all tasks of its application, as a process ends with its main thread (exit_group).
+    Quit,
 }
 
 /// A task of an application.

@@ -1,0 +1,49 @@
+//! From the beginning of an application to its end.
+
+use super::{Fact, Gauge, Reading, ratio};
+use sched::{Instant, Nanos};
+
+/// From the coming of its first task to the end of its last.
+#[derive(Debug)]
+pub(super) struct Completion {
+    alone: Option<Nanos>,
+    began: Option<Instant>,
+    over: Instant,
+    there: u64,
+}
+
+impl Completion {
+    pub(super) fn new(alone: Option<Nanos>) -> Completion {
+        Completion { alone, began: None, over: Instant::ZERO, there: 0 }
+    }
+}
+
+impl Gauge for Completion {
+    fn note(&mut self, at: Instant, _: &str, fact: Fact) {
+        match fact {
+            Fact::Came => {
+                self.began.get_or_insert(at);
+                self.there += 1;
+            }
+            Fact::Left => {
+                self.there -= 1;
+                self.over = at;
+            }
+            _ => {}
+        }
+    }
+
+    fn read(&mut self, end: Instant) -> Reading {
+        let unfinished = self.there > 0 || self.began.is_none();
+        let over = if unfinished { end } else { self.over };
+        let took = over.saturating_since(self.began.unwrap_or(end));
+        let mut reading = Reading::default();
+        reading.time("took_ns", took);
+        reading.add("unfinished", u64::from(unfinished));
+        if let Some(alone) = self.alone {
+            // Of who has not finished, at most that is known.
+            reading.add("speed_ppm", ratio(alone.as_ns(), 1_000_000, took.max(Nanos::ns(1)).as_ns()));
+        }
+        reading
+    }
+}

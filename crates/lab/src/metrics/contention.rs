@@ -1,0 +1,88 @@
+//! Load that is played back: how many tasks of it were runnable.
+
+use super::{Fact, Gauge, Reading, ratio};
+use sched::{Instant, Nanos};
+
+/// The integral of the tasks that are runnable, over time.
+#[derive(Debug)]
+pub(super) struct Contention {
+    asked_milli: u64,
+    began: Option<Instant>,
+    upto: Instant,
+    /// By role, who is runnable now.
+    awake: std::collections::BTreeSet<String>,
+    there: u64,
+    /// Task-time, in nanoseconds, of the whole and of the second under way.
+    whole: u64,
+    second: u64,
+    seconds: Vec<u64>,
+}
+
+const SECOND: Nanos = Nanos::s(1);
+
+impl Contention {
+    pub(super) fn new(asked_milli: u64) -> Contention {
+        Contention {
+            asked_milli,
+            began: None,
+            upto: Instant::ZERO,
+            awake: std::collections::BTreeSet::new(),
+            there: 0,
+            whole: 0,
+            second: 0,
+            seconds: Vec::new(),
+        }
+    }
+
+    /// Counts up to `at`, second by second.
+    fn count_to(&mut self, at: Instant) {
+        let Some(began) = self.began else { return };
+        let many = self.awake.len() as u64;
+        while self.upto < at {
+            let next = began.saturating_add(SECOND.saturating_mul(self.seconds.len() as u64 + 1));
+            let to = next.min(at);
+            let time = many.saturating_mul(to.saturating_since(self.upto).as_ns());
+            self.whole = self.whole.saturating_add(time);
+            self.second = self.second.saturating_add(time);
+            self.upto = to;
+            if to == next {
+                self.seconds.push(std::mem::take(&mut self.second) / 1_000_000);
+            }
+        }
+    }
+}
+
+impl Gauge for Contention {
+    fn note(&mut self, at: Instant, role: &str, fact: Fact) {
+        if self.began.is_none() {
+            (self.began, self.upto) = (Some(at), at);
+        }
+        self.count_to(at);
+        match fact {
+            Fact::Came => self.there += 1,
+            Fact::Awake => {
+                self.awake.insert(role.to_string());
+            }
+            Fact::Asleep => {
+                self.awake.remove(role);
+            }
+            Fact::Left => {
+                self.awake.remove(role);
+                self.there -= 1;
+            }
+            _ => {}
+        }
+    }
+
+    fn read(&mut self, end: Instant) -> Reading {
+        // After its end there is none: the trace is over.
+        let over = if self.there == 0 { self.upto } else { end };
+        self.count_to(over);
+        let there = over.saturating_since(self.began.unwrap_or(over));
+        let mut reading = Reading::default();
+        reading.add("contention_milli", ratio(self.whole, 1_000, there.as_ns()));
+        reading.add("asked_milli", self.asked_milli);
+        reading.series.0.push(("contention_milli", std::mem::take(&mut self.seconds)));
+        reading
+    }
+}

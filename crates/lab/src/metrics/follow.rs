@@ -1,0 +1,94 @@
+//! [`Metrics`]: from the events of a machine to the applications they are about.
+
+use super::{Fact, Gauge, Metric, Reading};
+use sched::{EntityId, Instant};
+use std::collections::BTreeMap;
+use trace::{Event, Sink};
+
+/// Measures the applications of one machine, as a [`Sink`] of its events.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    gauges: Vec<(String, Metric, Box<dyn Gauge>)>,
+    /// By name, where its gauge is.
+    places: BTreeMap<String, usize>,
+    /// By entity index: whose it is, and its role.
+    tasks: Vec<Option<(EntityId, usize, String)>>,
+    /// By CPU, who runs there.
+    running: Vec<Option<EntityId>>,
+}
+
+impl Metrics {
+    /// Of applications, each with its name, which no other has on this machine.
+    #[must_use]
+    pub fn new<'a>(applications: impl IntoIterator<Item = (&'a str, Metric)>) -> Metrics {
+        let mut metrics = Metrics::default();
+        for (name, metric) in applications {
+            metrics.places.insert(name.to_string(), metrics.gauges.len());
+            metrics.gauges.push((name.to_string(), metric, metric.gauge()));
+        }
+        metrics
+    }
+
+    /// Whether there is none to measure.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.gauges.is_empty()
+    }
+
+    /// What each says at the `end` of the run, with its name, in the order in which they were given.
+    #[must_use]
+    pub fn read(mut self, end: Instant) -> Vec<(String, Metric, Reading)> {
+        let read = |(name, metric, gauge): &mut (String, Metric, Box<dyn Gauge>)| {
+            (std::mem::take(name), *metric, gauge.read(end))
+        };
+        self.gauges.iter_mut().map(read).collect()
+    }
+
+    fn attach(&mut self, at: Instant, entity: EntityId, name: &str) {
+        let (of, role) = name.split_once('/').unwrap_or((name, ""));
+        if self.tasks.len() <= entity.index() {
+            self.tasks.resize_with(entity.index() + 1, || None);
+        }
+        self.tasks[entity.index()] = self.places.get(of).map(|&place| (entity, place, role.to_string()));
+        self.note(at, entity, Fact::Came);
+    }
+
+    fn note(&mut self, at: Instant, entity: EntityId, fact: Fact) {
+        if let Some(Some((who, place, role))) = self.tasks.get(entity.index())
+            && *who == entity
+        {
+            self.gauges[*place].2.note(at, role, fact);
+        }
+    }
+}
+
+impl Sink for Metrics {
+    fn record(&mut self, at: Instant, event: &Event) {
+        match *event {
+            Event::Attach { entity, ref name, .. } => self.attach(at, entity, name),
+            Event::Detach { entity } => {
+                self.note(at, entity, Fact::Left);
+                if let Some(task) = self.tasks.get_mut(entity.index()) {
+                    *task = None;
+                }
+            }
+            Event::Run { cpu, entity, .. } => {
+                if self.running.len() <= cpu.index() {
+                    self.running.resize(cpu.index() + 1, None);
+                }
+                self.running[cpu.index()] = Some(entity);
+            }
+            Event::Block { cpu } => {
+                if let Some(&Some(entity)) = self.running.get(cpu.index()) {
+                    self.note(at, entity, Fact::Asleep);
+                }
+            }
+            Event::Wake { entity, .. } => self.note(at, entity, Fact::Awake),
+            Event::Release { entity, .. } => self.note(at, entity, Fact::Begins),
+            Event::Complete { entity } => self.note(at, entity, Fact::Done),
+            Event::Woke { entity, late } => self.note(at, entity, Fact::Late(late)),
+            Event::Skipped { entity, beats } => self.note(at, entity, Fact::LeftOut(beats)),
+            _ => {}
+        }
+    }
+}

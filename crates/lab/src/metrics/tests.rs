@@ -1,0 +1,62 @@
+use super::sound::Buffer;
+use super::{Fact, Gauge, Grade, Metric, Metrics, Sound};
+use sched::{EntityId, Instant, Nanos};
+use trace::{Event, Sink};
+
+fn ms(ms: u64) -> Instant {
+    Instant::ZERO + Nanos::ms(ms)
+}
+
+#[test]
+fn a_buffer_plays_once_it_is_full_and_clicks_where_it_runs_empty() {
+    let mut buffer = Buffer::new(Sound { period: Nanos::ms(10), periods: 2 });
+    // Full at 1; the next one at 21, the very moment at which it would be empty; then at 35, 4 too late; one more keeps on from there.
+    for at in [0, 1, 21, 35, 44] {
+        buffer.note(ms(at), "", Fact::Done);
+    }
+    let reading = buffer.read(ms(50));
+    assert_eq!((reading.get("underruns"), reading.get("silence_ns")), (Some(1), Some(4_000_000)));
+    // At 50 there are 5 left; without anybody who fills it, it runs empty at 55.
+    let reading = buffer.read(ms(60));
+    assert_eq!((reading.get("underruns"), reading.get("silence_ns")), (Some(2), Some(4_000_000 + 5_000_000)));
+}
+
+#[test]
+fn what_does_not_fit_into_a_buffer_is_not_heard() {
+    let mut buffer = Buffer::new(Sound { period: Nanos::ms(10), periods: 2 });
+    (0..10).for_each(|_| buffer.note(ms(0), "", Fact::Done));
+    assert_eq!(buffer.read(ms(21)).get("underruns"), Some(1), "of a hundred only twenty were kept");
+}
+
+#[test]
+fn grades_end_where_they_say() {
+    let us = Nanos::us;
+    let grades =
+        [us(0), us(5_556), us(5_557), us(8_333), us(16_667), us(16_668)].map(|off| Grade::of(&off, &Grade::PICTURES));
+    use Grade::{Good, Jitter, Small, Tiny};
+    assert_eq!(grades, [Good, Good, Tiny, Tiny, Small, Jitter]);
+    let words: Vec<&str> = [Good, Tiny, Small, Jitter].iter().map(|grade| Grade::word(grade.number())).collect();
+    assert_eq!(words, ["good", "tiny jitter", "small jitter", "jitter"]);
+}
+
+#[test]
+fn only_tasks_of_an_application_count_for_it_whoever_has_their_ids_later() {
+    let mut metrics = Metrics::new([("web", Metric::Responses)]);
+    let attach = |entity, name: &str| Event::Attach { entity, name: name.to_string(), params: Box::default() };
+    let (first, second) = (EntityId::new(0, 0), EntityId::new(0, 1));
+    let never = Instant::NEVER;
+    for (at, event) in [
+        (0, attach(first, "web")),
+        (1, Event::Release { entity: first, deadline: never }),
+        (3, Event::Complete { entity: first }),
+        (4, Event::Detach { entity: first }),
+        (5, attach(second, "webmaster")),
+        (6, Event::Release { entity: second, deadline: never }),
+        (9, Event::Complete { entity: second }),
+    ] {
+        metrics.record(ms(at), &event);
+    }
+    let read = metrics.read(ms(10));
+    assert_eq!(read[0].2.get("answers"), Some(1));
+    assert_eq!(read[0].2.get("response_max_ns"), Some(2_000_000));
+}

@@ -1,0 +1,95 @@
+//! A telephone call over packets: from when each was sent and when it came to how it sounds.
+//!
+//! [`Call`] takes them in order of sending; [`Call::read`] says jitter (RFC 3550), what was lost on the way, what came too late to be
+//! played, and the mean opinion score (ITU-T G.107). Whatever carries the packets feeds it; it is pure arithmetic.
+
+mod e_model;
+mod jitter;
+mod playout;
+
+pub use e_model::{Codec, Line, Quality, rate};
+pub use jitter::Jitter;
+pub use playout::Playout;
+
+use super::{Reading, ratio};
+use sched::{Instant, Nanos};
+
+/// What the far end does with packets, and what is spoken.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Phone {
+    /// How speech is coded.
+    pub codec: Codec,
+    /// How much speech is in a packet. Source of the default: 20 ms, RFC 3551, section 4.2. Range: above zero.
+    pub packet: Nanos,
+    /// How long the play-out buffer holds back the first packet, and so how late others may be. Default: 60 ms, three packets. Any.
+    pub buffer: Nanos,
+}
+
+impl Default for Phone {
+    fn default() -> Phone {
+        Phone { codec: Codec::G711, packet: Nanos::ms(20), buffer: Nanos::ms(60) }
+    }
+}
+
+/// One direction of a call.
+#[derive(Clone, Debug)]
+pub struct Call {
+    phone: Phone,
+    jitter: Jitter,
+    playout: Playout,
+    /// Of those that came, how long they were under way together.
+    under_way: Nanos,
+}
+
+impl Call {
+    /// A call of which nothing has been heard.
+    #[must_use]
+    pub fn new(phone: Phone) -> Call {
+        Call { phone, jitter: Jitter::default(), playout: Playout::new(phone.buffer), under_way: Nanos::ZERO }
+    }
+
+    /// The next packet, in the order of sending: when it was sent, and when it came; `None`: it was lost.
+    pub fn packet(&mut self, sent: Instant, arrived: Option<Instant>) {
+        self.playout.packet(sent, arrived);
+        if let Some(arrived) = arrived {
+            self.jitter.packet(sent, arrived);
+            self.under_way = self.under_way.saturating_add(arrived.saturating_since(sent));
+        }
+    }
+
+    /// How it sounds. The delay from mouth to ear is that of a packet's speech, of the way of the first one, and of the buffer; none of
+    /// what the echo canceller does.
+    #[must_use]
+    pub fn quality(&self) -> Quality {
+        let Playout { packets, .. } = self.playout;
+        let missing = self.playout.lost + self.playout.discarded;
+        let delay = self.phone.packet.saturating_add(self.playout.delay());
+        rate(&Line {
+            codec: self.phone.codec,
+            one_way_ms: delay.as_ns() as f64 / 1e6,
+            loss_percent: 100.0 * missing as f64 / packets.max(1) as f64,
+            ..Line::default()
+        })
+    }
+
+    /// What a report says of it.
+    #[must_use]
+    pub fn read(&self) -> Reading {
+        let Playout { packets, lost, discarded, .. } = self.playout;
+        let quality = self.quality();
+        let came = packets - lost;
+        let mut reading = Reading::default();
+        reading.add("mos_milli", quality.mos_milli());
+        reading.add("r_milli", quality.r_milli());
+        reading.add("packets", packets);
+        reading.time("jitter_ns", self.jitter.now());
+        reading.time("jitter_mean_ns", self.jitter.mean());
+        reading.add("lost_ppm", ratio(lost, 1_000_000, packets));
+        reading.add("discarded_ppm", ratio(discarded, 1_000_000, packets));
+        reading.add("delay_mean_ns", self.under_way.as_ns().checked_div(came).unwrap_or(0));
+        reading
+    }
+}
+
+#[cfg(test)]
+mod tests;

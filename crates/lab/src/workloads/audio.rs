@@ -1,0 +1,51 @@
+use crate::metrics::Sound;
+use sched::{Nanos, Params};
+use sim::program::{Length, TimerMode};
+use sim::{Application, Step, TaskSpec};
+
+/// Sound that is played: a buffer is filled, and then a period of it whenever one has been played. Source of the defaults: MP3, of which
+/// a frame is 1152 samples at 44.1 kHz (ISO/IEC 11172-3), through a buffer of two, as a card's usual two fragments.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Audio {
+    /// How much is decoded at once. Range: above zero.
+    pub period: Nanos,
+    /// CPU time to decode it.
+    pub work: Length,
+    /// How many periods the buffer holds. Range: 1 ….
+    pub buffers: u32,
+    /// How long it plays; `None`: without end.
+    pub length: Option<Nanos>,
+}
+
+impl Default for Audio {
+    fn default() -> Audio {
+        Audio { period: Nanos::us(26_122), work: Length::Fixed(Nanos::ms(1)), buffers: 2, length: None }
+    }
+}
+
+impl Audio {
+    /// What its metric has to know.
+    #[must_use]
+    pub fn sound(&self) -> Sound {
+        Sound { period: self.period, periods: self.buffers }
+    }
+
+    /// The task that fills the buffer, under the name `name`.
+    pub(super) fn task(&self, name: &str, params: Params) -> TaskSpec {
+        let fill = [Step::JobBegins { deadline: Some(self.period) }, Step::Run(self.work), Step::JobEnds];
+        let mut beat = vec![Step::Timer { timer: 0, period: self.period, mode: TimerMode::Absolute }];
+        beat.extend(fill.clone());
+        let times = self.length.map(|length| length.as_ns() / self.period.as_ns());
+        let steps = vec![
+            Step::Repeat { times: Some(u64::from(self.buffers)), body: fill.to_vec() },
+            Step::Repeat { times, body: beat },
+        ];
+        TaskSpec { name: name.to_string(), params, delay: Length::Fixed(Nanos::ZERO), steps }
+    }
+
+    /// One task.
+    #[must_use]
+    pub fn application(&self, params: Params) -> Application {
+        Application { objects: Vec::new(), tasks: vec![self.task("sound", params)] }
+    }
+}

@@ -1,0 +1,61 @@
+use super::fixed;
+use sched::{Nanos, Params};
+use sim::program::Length;
+use sim::{Application, Object, Step, TaskSpec};
+use std::sync::Arc;
+
+/// A build: make keeps so many compilers going (`-j`), each of which reads its file, computes and ends; then it links. Its parameters
+/// are free: no source states them; the defaults are about those of a kernel's C files.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Build {
+    /// How many files. Range: 1 ….
+    pub files: u64,
+    /// How many compilers at once. Range: 1 ….
+    pub jobs: u32,
+    /// CPU time to compile a file.
+    pub compile: Length,
+    /// How long reading it takes, without CPU time.
+    pub reads: Length,
+    /// CPU time to link all of it.
+    pub link: Length,
+}
+
+impl Default for Build {
+    fn default() -> Build {
+        Build {
+            files: 100,
+            jobs: 2,
+            compile: Length::Uniform { least: Nanos::ms(50), most: Nanos::ms(350) },
+            reads: Length::Uniform { least: Nanos::ZERO, most: Nanos::ms(20) },
+            link: Length::Fixed(Nanos::ms(500)),
+        }
+    }
+}
+
+impl Build {
+    /// How long it takes where each compiler has a CPU and nothing costs anything; `None` where chance decides.
+    #[must_use]
+    pub fn alone(&self) -> Option<Nanos> {
+        let file = fixed(self.compile)?.saturating_add(fixed(self.reads)?);
+        let turns = self.files.div_ceil(u64::from(self.jobs));
+        Some(file.saturating_mul(turns).saturating_add(fixed(self.link)?))
+    }
+
+    /// make, which forks the compilers.
+    #[must_use]
+    pub fn application(&self, params: Params) -> Application {
+        let mut application = Application::default();
+        let slots = application.share("slots", Object::Semaphore { most: self.jobs });
+        let delay = Length::Fixed(Nanos::ZERO);
+        let steps = vec![Step::Sleep(self.reads), Step::Run(self.compile), Step::Post(slots)];
+        let compiler = Arc::new(TaskSpec { name: "cc".to_string(), params, delay, steps });
+        let steps = vec![
+            Step::Repeat { times: Some(u64::from(self.jobs)), body: vec![Step::Post(slots)] },
+            Step::Repeat { times: Some(self.files), body: vec![Step::Take(slots), Step::Fork(compiler)] },
+            Step::Join,
+            Step::Run(self.link),
+        ];
+        application.tasks.push(TaskSpec { name: "make".to_string(), params, delay, steps });
+        application
+    }
+}

@@ -1,0 +1,50 @@
+use super::Audio;
+use sched::{Nanos, Params};
+use sim::program::{Length, TimerMode};
+use sim::{Application, Step, TaskSpec};
+
+/// A game: at every beat it reads what the player does, computes the world and draws it; beats for which it is too late it leaves out.
+/// Anchor of the default: the activities of `vsched-2005`, figure 11, where a game with sound is good with a sixth of the CPU and is
+/// not with a ninth.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Game {
+    /// Pictures per second. Unit: thousandths. Range: 1 … [`Video::FPS_MILLI_MAX`](super::Video::FPS_MILLI_MAX).
+    pub fps_milli: u64,
+    /// CPU time for a picture.
+    pub work: Length,
+    /// Its sound, if there is some.
+    pub sound: Option<Audio>,
+}
+
+impl Default for Game {
+    /// 30 pictures a second, which take a seventh of a CPU together, and sound that takes little.
+    fn default() -> Game {
+        let sound = Audio { work: Length::Fixed(Nanos::us(200)), ..Audio::default() };
+        Game { fps_milli: 30_000, work: Length::Fixed(Nanos::us(4_800)), sound: Some(sound) }
+    }
+}
+
+impl Game {
+    /// From one picture to the next.
+    #[must_use]
+    pub fn period(&self) -> Nanos {
+        Nanos::ns((1_000_000_000_000 + self.fps_milli / 2) / self.fps_milli)
+    }
+
+    /// The game, and its sound.
+    #[must_use]
+    pub fn application(&self, params: Params) -> Application {
+        let period = self.period();
+        let body = vec![
+            Step::Timer { timer: 0, period, mode: TimerMode::Skipping },
+            Step::JobBegins { deadline: Some(period) },
+            Step::Run(self.work),
+            Step::JobEnds,
+        ];
+        let steps = vec![Step::Repeat { times: None, body }];
+        let delay = Length::Fixed(Nanos::ZERO);
+        let mut tasks = vec![TaskSpec { name: "picture".to_string(), params, delay, steps }];
+        tasks.extend(self.sound.map(|sound| sound.task("sound", params)));
+        Application { objects: Vec::new(), tasks }
+    }
+}

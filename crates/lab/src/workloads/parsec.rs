@@ -1,0 +1,126 @@
+use super::Waits;
+use sched::{Nanos, Params};
+use sim::program::Length;
+use sim::{Application, Object, Step, TaskSpec};
+
+/// How often a program of the PARSEC suite synchronises.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Program {
+    /// Its name.
+    pub name: &'static str,
+    /// Instructions of all threads. Unit: millions.
+    instructions_m: u64,
+    /// Locks taken, all threads together.
+    locks: u64,
+    /// Barriers passed and conditions waited for, all threads together.
+    meetings: u64,
+}
+
+const fn program(name: &'static str, instructions_m: u64, locks: u64, meetings: u64) -> Program {
+    Program { name, instructions_m, locks, meetings }
+}
+
+/// The 13 programs, in the order of the alphabet. Source: Bienia et al., The PARSEC Benchmark Suite: Characterization and Architectural
+/// Implications, Princeton TR-811-08 (2008), table 2 (input simlarge, eight cores): instructions, locks, and barriers with conditions, to
+/// three digits. `raytrace` came with PARSEC 2.0 and is not in that table: its threads only take tiles from a queue, so it has a few
+/// locks and no meeting but the last (Bienia, dissertation, 2011).
+pub const PROGRAMS: [Program; 13] = [
+    program("blackscholes", 2_670, 0, 8),
+    program("bodytrack", 14_000, 115_000, 619 + 2_040),
+    program("canneal", 7_330, 34, 0),
+    program("dedup", 37_100, 159_000, 1_620),
+    program("facesim", 29_900, 14_500, 3_140),
+    program("ferret", 24_000, 346_000, 1_260),
+    program("fluidanimate", 14_100, 17_800_000, 0),
+    program("freqmine", 33_500, 990_000, 0),
+    program("raytrace", 30_000, 100, 0),
+    program("streamcluster", 22_100, 191, 129_600 + 127),
+    program("swaptions", 14_100, 23, 0),
+    program("vips", 31_200, 33_600, 6_360),
+    program("x264", 32_400, 16_800, 1_060),
+];
+
+/// One of 13 fork-join programs that synchronise as often as those of PARSEC: each thread computes, takes the team's lock now and then,
+/// and meets the others as often as its program waits for others. An instruction takes a nanosecond. What a program does beyond
+/// that (pipelines, unequal parts) is not in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Parsec {
+    /// Which.
+    pub program: Program,
+    /// How many threads. Range: 1 ….
+    pub threads: u32,
+    /// CPU time of each thread, that under the lock included.
+    pub work: Nanos,
+    /// How they wait for each other, for locks as well.
+    pub waits: Waits,
+}
+
+/// What each thread does in a round.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Round {
+    rounds: u64,
+    locks: u64,
+    /// Between two locks.
+    part: Nanos,
+}
+
+impl Parsec {
+    /// How long a lock is held.
+    pub const HOLD: Nanos = Nanos::ns(500);
+    /// The most locks in a millisecond of work. Beyond, there is one where there are many: those of `fluidanimate` (1,260 in a
+    /// millisecond, each for another cell) hardly ever meet, and would take all the simulator's time.
+    pub const LOCKS_PER_MS_MAX: u64 = 20;
+    /// The most work of a thread.
+    pub const WORK_MAX: Nanos = Nanos::s(3600);
+
+    /// `program` on eight threads (`poris`, section 6.3), for a second, which wait sleeping.
+    #[must_use]
+    pub fn new(program: Program) -> Parsec {
+        Parsec { program, threads: 8, work: Nanos::s(1), waits: Waits::Sleeping }
+    }
+
+    fn round(&self) -> Round {
+        // A million instructions take a millisecond.
+        let times = |count: u64| {
+            let all = u128::from(count) * u128::from(self.work.as_ns());
+            u64::try_from(all / (u128::from(self.program.instructions_m) * 1_000_000)).unwrap_or(u64::MAX)
+        };
+        let rounds = times(self.program.meetings).max(1);
+        let most = Parsec::LOCKS_PER_MS_MAX * self.work.as_ns() / 1_000_000;
+        let locks = times(self.program.locks).min(most) / rounds;
+        let computes = Nanos::ns(self.work.as_ns() / rounds).saturating_sub(Parsec::HOLD.saturating_mul(locks));
+        Round { rounds, locks, part: Nanos::ns((computes.as_ns() / (locks + 1)).max(1)) }
+    }
+
+    /// How long it takes where each thread has a CPU, and nothing costs anything. They come to the first lock of a round together, and
+    /// the last of them waits for all others; from then on they come one after the other.
+    #[must_use]
+    pub fn alone(&self) -> Nanos {
+        let Round { rounds, locks, part } = self.round();
+        let others = if locks > 0 { u64::from(self.threads) - 1 } else { 0 };
+        let round = part.saturating_mul(locks + 1).saturating_add(Parsec::HOLD.saturating_mul(locks + others));
+        round.saturating_mul(rounds)
+    }
+
+    /// All threads.
+    #[must_use]
+    pub fn application(&self, params: Params) -> Application {
+        let Round { rounds, locks, part } = self.round();
+        let mut application = Application::default();
+        let meeting = application.share("meeting", self.waits.barrier(self.threads));
+        let lock = match self.waits {
+            Waits::Sleeping => Object::Mutex,
+            Waits::Spinning => Object::Spin,
+        };
+        let lock = application.share("lock", lock);
+        let run = |time| Step::Run(Length::Fixed(time));
+        let locked = vec![run(part), Step::Lock(lock), run(Parsec::HOLD), Step::Unlock(lock)];
+        let round = vec![Step::Repeat { times: Some(locks), body: locked }, run(part), Step::Barrier(meeting)];
+        let steps = vec![Step::Repeat { times: Some(rounds), body: round }];
+        for thread in 0..self.threads {
+            let (name, delay) = (format!("thread-{thread}"), Length::Fixed(Nanos::ZERO));
+            application.tasks.push(TaskSpec { name, params, delay, steps: steps.clone() });
+        }
+        application
+    }
+}

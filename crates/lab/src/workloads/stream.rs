@@ -1,0 +1,47 @@
+use sched::{Nanos, Params};
+use sim::program::Length;
+use sim::{Application, Object, Step, TaskSpec};
+
+/// Memory streaming, after STREAM (McCalpin): threads go through arrays that no cache holds, again and again, and wait for each other
+/// after each pass. Its metric is bandwidth. What it loses to others is what the costs say that a switch and a cold cache take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Stream {
+    /// How many threads. Range: 1 ….
+    pub threads: u32,
+    /// How many passes; `None`: without end.
+    pub passes: Option<u64>,
+    /// How long a pass of a thread takes on a machine that has nothing else to do. Range: above zero.
+    pub pass: Nanos,
+    /// How much memory a thread moves in a pass. Unit: bytes. Range: 1 … [`BYTES_MAX`](Stream::BYTES_MAX).
+    pub bytes: u64,
+}
+
+impl Default for Stream {
+    /// The triad of STREAM 5.10: three arrays of 10 million doubles; at 10 GB/s, a channel of DDR3-1333.
+    fn default() -> Stream {
+        Stream { threads: 1, passes: None, pass: Nanos::ms(24), bytes: 240_000_000 }
+    }
+}
+
+impl Stream {
+    /// The most bytes of a thread's pass.
+    pub const BYTES_MAX: u64 = 1 << 40;
+
+    /// All threads.
+    #[must_use]
+    pub fn application(&self, params: Params) -> Application {
+        let mut application = Application::default();
+        let all = application.share("pass", Object::Barrier { parties: self.threads });
+        for thread in 0..self.threads {
+            let mut body = vec![Step::Run(Length::Fixed(self.pass)), Step::Barrier(all)];
+            if thread == 0 {
+                body.insert(0, Step::JobBegins { deadline: None });
+                body.push(Step::JobEnds);
+            }
+            let steps = vec![Step::Repeat { times: self.passes, body }];
+            let (name, delay) = (format!("thread-{thread}"), Length::Fixed(Nanos::ZERO));
+            application.tasks.push(TaskSpec { name, params, delay, steps });
+        }
+        application
+    }
+}

@@ -1,0 +1,99 @@
+use super::{Audio, parts};
+use crate::metrics::Film;
+use sched::{Nanos, Params};
+use sim::program::{Length, TimerMode};
+use sim::{Application, Object, Step, TaskSpec};
+
+/// What becomes of frames that are late.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Frames {
+    /// All are shown, and the film takes longer (`poris`, section 6.2: MPlayer 1.1 drops none).
+    All,
+    /// One whose moment has passed for longer than `late` is neither decoded nor shown (`bmq`, section 4.4: -hardframedrop).
+    DropLate {
+        /// How late is not yet too late.
+        late: Nanos,
+    },
+}
+
+impl Frames {
+    /// How late a frame may be that is still shown: mplayer.c of MPlayer 1.1 lets picture and sound be 100 ms apart.
+    pub const LATE: Nanos = Nanos::ms(100);
+}
+
+/// A film that is played: each frame is decoded as soon as the one before it has been shown, and shown when it is due.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Video {
+    /// Frames per second. Unit: thousandths. Range: 1 … [`FPS_MILLI_MAX`](Video::FPS_MILLI_MAX).
+    pub fps_milli: u64,
+    /// How long it is. Range: above zero.
+    pub length: Nanos,
+    /// CPU time to decode a frame, of all threads together.
+    pub decode: Length,
+    /// How many threads decode it, each an equal part. Range: 1 ….
+    pub threads: u32,
+    /// What becomes of frames that are late.
+    pub frames: Frames,
+    /// Its sound, if there is some.
+    pub sound: Option<Audio>,
+}
+
+impl Video {
+    /// The most frames per second, in thousandths.
+    pub const FPS_MILLI_MAX: u64 = 1_000_000;
+
+    /// Of the film of `bmq` (24 frames per second, 90 s), on one thread, without sound; all frames are shown.
+    #[must_use]
+    pub fn new(decode: Length) -> Video {
+        Video { fps_milli: 24_000, length: Nanos::s(90), decode, threads: 1, frames: Frames::All, sound: None }
+    }
+
+    /// From one frame to the next.
+    #[must_use]
+    pub fn period(&self) -> Nanos {
+        Nanos::ns((1_000_000_000_000 + self.fps_milli / 2) / self.fps_milli)
+    }
+
+    /// What its metric has to know.
+    #[must_use]
+    pub fn film(&self) -> Film {
+        let period = self.period();
+        let frames = (self.length.as_ns().saturating_add(period.as_ns() / 2) / period.as_ns()).max(1);
+        Film { period, frames, sound: self.sound.map(|sound| sound.sound()) }
+    }
+
+    /// The player, the threads that help it to decode, and the sound.
+    #[must_use]
+    pub fn application(&self, params: Params) -> Application {
+        let mut application = Application::default();
+        let Film { period, frames, .. } = self.film();
+        let meeting = (self.threads > 1).then(|| application.share("frame", Object::Barrier { parties: self.threads }));
+        let decoded = |part: Length| {
+            let meets = meeting.map(Step::Barrier);
+            [meets.clone(), Some(Step::Run(part)), meets].into_iter().flatten()
+        };
+        let mut names = std::iter::once("picture".to_string()).chain((1..).map(|nth| format!("decoder-{nth}")));
+        for (nth, part) in parts(self.decode, self.threads).enumerate() {
+            let mut body = Vec::new();
+            if nth > 0 {
+                body.extend(decoded(part));
+            } else {
+                let (mode, drop) = match self.frames {
+                    Frames::All => (TimerMode::Relative, None),
+                    Frames::DropLate { late } => (TimerMode::Absolute, Some(Step::DropLate { timer: 0, period, late })),
+                };
+                body.extend(drop);
+                body.push(Step::JobBegins { deadline: Some(period) });
+                body.extend(decoded(part));
+                body.extend([Step::Timer { timer: 0, period, mode }, Step::JobEnds]);
+            }
+            let mut steps = vec![Step::Repeat { times: (nth == 0).then_some(frames), body }];
+            // With the last frame the others have nothing left to do.
+            steps.extend((nth == 0).then_some(Step::Quit));
+            let (name, delay) = (names.next().unwrap_or_default(), Length::Fixed(Nanos::ZERO));
+            application.tasks.push(TaskSpec { name, params, delay, steps });
+        }
+        application.tasks.extend(self.sound.map(|sound| sound.task("sound", params)));
+        application
+    }
+}

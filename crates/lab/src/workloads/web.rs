@@ -1,0 +1,37 @@
+use sched::{Nanos, Params};
+use sim::program::Length;
+use sim::{Application, Step, TaskSpec};
+
+/// Somebody who browses: clicks or scrolls, waits for the answer, looks at it, and goes on. Its parameters are free: no source states
+/// them; the defaults are a page that scrolls at a finger's pace.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Web {
+    /// From an answer to the next click.
+    pub think: Length,
+    /// CPU time of an answer.
+    pub work: Length,
+}
+
+impl Default for Web {
+    fn default() -> Web {
+        let work = Length::Uniform { least: Nanos::ms(5), most: Nanos::ms(25) };
+        Web { think: Length::Exponential { mean: Nanos::ms(200) }, work }
+    }
+}
+
+impl Web {
+    /// One task.
+    #[must_use]
+    pub fn application(&self, params: Params) -> Application {
+        let body = vec![
+            Step::Sleep(self.think),
+            Step::Woke,
+            Step::JobBegins { deadline: None },
+            Step::Run(self.work),
+            Step::JobEnds,
+        ];
+        let steps = vec![Step::Repeat { times: None, body }];
+        let delay = Length::Fixed(Nanos::ZERO);
+        Application { objects: Vec::new(), tasks: vec![TaskSpec { name: "browser".to_string(), params, delay, steps }] }
+    }
+}

@@ -1,0 +1,95 @@
+//! The timers of a task: what is waited for, worked for or left out by the clock.
+
+use super::TimerMode;
+use super::interpreter::Then;
+use crate::host::Host;
+use sched::{CpuId, EntityId, Instant, Nanos};
+use trace::Event;
+
+impl Host<'_> {
+    /// When the last period of a timer of `entity` ended.
+    fn timer_of(&mut self, entity: EntityId, timer: u8) -> &mut Instant {
+        let standing = self.tasks.of(entity);
+        let timer = usize::from(timer);
+        if standing.timers.len() <= timer {
+            standing.timers.reserve_exact(timer + 1 - standing.timers.len());
+            standing.timers.resize(timer + 1, standing.began);
+        }
+        &mut standing.timers[timer]
+    }
+
+    /// Whoever runs on `cpu` sleeps until its timer ends.
+    pub(super) fn timer(&mut self, cpu: CpuId, entity: EntityId, timer: u8, period: Nanos, mode: TimerMode) -> Then {
+        let now = self.floor.now;
+        let last = self.timer_of(entity, timer);
+        let end = last.saturating_add(period);
+        let passed = match mode {
+            TimerMode::Skipping => now.saturating_since(end).as_ns().div_ceil(period.as_ns()),
+            TimerMode::Relative | TimerMode::Absolute => 0,
+        };
+        let end = match mode {
+            TimerMode::Relative => end.max(now),
+            TimerMode::Absolute | TimerMode::Skipping => end.saturating_add(period.saturating_mul(passed)),
+        };
+        *last = end;
+        if passed > 0 {
+            self.show(|| Event::Skipped { entity, beats: passed });
+        }
+        if end <= now {
+            self.tasks.of(entity).due = end;
+            return Then::On;
+        }
+        self.sleep_until(cpu, entity, end)
+    }
+
+    /// Whoever runs on `cpu` uses CPU time until its timer ends.
+    pub(super) fn run_until_beat(
+        &mut self,
+        cpu: CpuId,
+        entity: EntityId,
+        timer: u8,
+        period: Nanos,
+        grain: Nanos,
+    ) -> Then {
+        let now = self.floor.now;
+        let last = self.timer_of(entity, timer);
+        let end = last.saturating_add(period);
+        if end <= now {
+            *last = end;
+            return Then::On;
+        }
+        // It looks at the clock again after that.
+        self.tasks.of(entity).next -= 1;
+        self.burst(cpu, entity, grain.min(end.since(now)))
+    }
+
+    /// `entity` leaves out the rounds of its loop, given by its level and what comes after it, whose beats were over long ago.
+    pub(super) fn drop_late(
+        &mut self,
+        entity: EntityId,
+        (timer, period): (u8, Nanos),
+        late: Nanos,
+        (level, after): (u8, u32),
+    ) -> Then {
+        let now = self.floor.now;
+        let last = self.timer_of(entity, timer);
+        let behind = now.saturating_since(last.saturating_add(late));
+        let passed = behind.as_ns().div_ceil(period.as_ns()).saturating_sub(1);
+        if passed == 0 {
+            return Then::On;
+        }
+        let standing = self.tasks.of(entity);
+        let left = &mut standing.rounds[usize::from(level)];
+        let beats = passed.min(*left);
+        if *left != u64::MAX {
+            *left -= beats;
+        }
+        if *left == 0 {
+            standing.next = after;
+        }
+        let last = &mut standing.timers[usize::from(timer)];
+        *last = last.saturating_add(period.saturating_mul(beats));
+        self.show(|| Event::Skipped { entity, beats });
+        Then::On
+    }
+}

@@ -23,6 +23,7 @@ mod run;
 pub mod scenario;
 pub mod source;
 pub mod statistics;
+mod suits;
 pub mod taskset;
 pub mod workloads;
 

@@ -2,10 +2,11 @@
 
 use crate::choose::{Choice, of_guest};
 use crate::problem::{Problem, Problems, Wrong};
-use crate::report::{GuestReport, Report};
+use crate::report::{CoordinationGot, GuestReport, Report};
 use crate::scenario::{AppSpec, EntitySpec, Group, GuestSpec, Scenario};
 use crate::source::Span;
 use sched::{Descriptor, EntityId, GroupId, Instant, Knobs, Nanos, Params, Refused};
+use sim::coordination::Coordinated;
 use sim::meter::Meter;
 use sim::{Stuck, Workload, World};
 use trace::world::MachineHeader;
@@ -116,19 +117,25 @@ impl Run<'_> {
         let mut meter = Meter::new();
         let mut meters: Vec<Meter> = scenario.guests.iter().map(|_| Meter::new()).collect();
         let mut grants = vec![None; scenario.entities.len()];
+        let coordinated: Vec<Option<Coordinated>>;
         {
             let mut stage = Stage::new(self, &choices, &mut meters)?;
             stage.world.watch(HOST, &mut meter);
             sinks.iter_mut().for_each(|sink| stage.world.watch(HOST, &mut **sink));
             watchers.iter_mut().for_each(|sink| stage.world.watch_all(&mut **sink));
             stage.play(&mut grants)?;
+            let machines = stage.guests.iter().map(|cast| cast.as_ref().map(|cast| cast.machine));
+            coordinated = machines.map(|machine| stage.world.coordinated(machine?)).collect();
         }
         let mut report = Report::new(scenario, self.policy, self.knobs, self.seed, &meter, &grants);
-        let guests = scenario.guests.iter().zip(&choices).zip(&meters);
+        let guests = scenario.guests.iter().zip(&choices).zip(&meters).zip(&coordinated);
         report.guests = guests
-            .map(|((guest, choice), meter)| {
+            .map(|(((guest, choice), meter), coordinated)| {
                 let Choice { policy, knobs } = choice;
-                GuestReport::new(&guest.name, (policy, knobs), guest.vcpus.len(), scenario.length, meter)
+                let report = GuestReport::new(&guest.name, (policy, knobs), guest.vcpus.len(), scenario.length, meter);
+                let coordination = guest.guest.coordination.zip(*coordinated);
+                let coordination = coordination.map(|(with, got)| CoordinationGot::new(&with, &got, scenario.length));
+                GuestReport { coordination, ..report }
             })
             .collect();
         Ok(report)
@@ -158,6 +165,9 @@ impl<'s, 'w> Stage<'s, 'w> {
     fn new(run: &'s Run<'s>, choices: &'s [Choice], meters: &'w mut [Meter]) -> Result<Stage<'s, 'w>, Problems> {
         let Run { scenario, policy, knobs, seed, .. } = *run;
         let mut world = World::new(seed);
+        for (guest, within) in scenario.guests.iter().zip(choices) {
+            crate::suits::coordination(scenario, guest, (policy, knobs), within)?;
+        }
         let machine = world.add_host("host", policy, scenario.host, knobs, scenario.costs);
         let machine = machine.map_err(|why| refused_policy(scenario, policy, &why))?;
         let host = Cast {
@@ -274,7 +284,7 @@ impl<'s, 'w> Stage<'s, 'w> {
     }
 }
 
-fn placed(place: Span) -> Option<Span> {
+pub(crate) fn placed(place: Span) -> Option<Span> {
     (place != Span::default()).then_some(place)
 }
 

@@ -1,12 +1,14 @@
 //! [`Report`]: what everybody asked for and got in one run. `docs/report.md` describes its JSON form.
 
 mod compared;
+mod coordinated;
 mod guest;
 mod short;
 mod summary;
 mod text;
 
 pub use compared::{Compared, ComparedEntity, compared, side_by_side};
+pub use coordinated::CoordinationGot;
 pub use guest::{CpuLoss, GuestReport, guests};
 pub use short::{percent, short};
 pub use summary::{GuestSummary, Summary, SummaryLine, medians};

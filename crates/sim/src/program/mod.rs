@@ -15,6 +15,7 @@ pub(crate) use code::{CodeId, Library, Op};
 pub(crate) use interpreter::{Crowd, Tasks};
 pub(crate) use length::Draws;
 pub use length::Length;
+pub(crate) use standing::Waiting;
 
 use sched::{Nanos, Params};
 use std::sync::Arc;

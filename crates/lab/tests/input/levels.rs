@@ -5,6 +5,7 @@ use lab::scenario::{Periodic, Scenario, Workload};
 use lab::workloads::{self, Cyclictest, ForkJoin, Hackbench, Named, Phase, Startup, Waits};
 use sched::{CpuId, CpuSet, Instant, Nanos, Params, Weight};
 use sim::Guest;
+use sim::coordination::{Boost, Coordination, Protocol, Rule};
 use sim::guest::{HaltPolling, PauseLoop, Spinning, Steal};
 use sim::program::Length;
 
@@ -51,6 +52,7 @@ const GUESTS: &str = r#"
     pause_loop = "4us"
     spin_report = "1ms"
     idle_polls = true
+    coordination = { protocol = "kiszka", detector = "ule", boost = "nice:-20", interrupt = "nice:-5", budget = "5ms", window = "50ms", limit = "4ms", preempt_limit = "1ms", tick = "4ms" }
     [[vm.task]]
     name = "t"
     parent = "inner"
@@ -93,6 +95,17 @@ fn a_guest_has_all_that_is_given() {
         pause_loop: Some(PauseLoop { window: Nanos::us(4) }),
         spin_report: Some(Nanos::ms(1)),
         idle_polls: true,
+        coordination: Some(Coordination {
+            detector: Rule::Ule,
+            boost: Boost::Weight(Weight::nice(-20).unwrap()),
+            interrupt: Boost::Weight(Weight::nice(-5).unwrap()),
+            budget: Nanos::ms(5),
+            window: Nanos::ms(50),
+            limit: Nanos::ms(4),
+            preempt_limit: Nanos::ms(1),
+            tick: Nanos::ms(4),
+            ..Coordination::new(Protocol::Kiszka)
+        }),
     };
     assert_eq!((desktop.guest, idle.guest), (guest, Guest::default()));
 

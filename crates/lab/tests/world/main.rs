@@ -2,6 +2,7 @@
 
 mod bare_metal;
 mod common_objects;
+mod coordination;
 mod edges;
 mod gangs;
 mod levels;

@@ -134,7 +134,10 @@ impl World<'_> {
         let mut exits = std::mem::take(&mut self.machines[host].floor.exits);
         for on in exits.drain(..) {
             let vcpu = self.machines[host].machine.running(on);
-            if let Some((guest, cpu)) = vcpu.and_then(|vcpu| self.coordinated_vcpu(host, vcpu)) {
+            let vcpu = vcpu.and_then(|vcpu| self.coordinated_vcpu(host, vcpu));
+            // One that has come just now was not interrupted.
+            let is_present = |&(guest, cpu): &(usize, usize)| !self.machines[guest].machine.is_frozen(CpuId::new(cpu));
+            if let Some((guest, cpu)) = vcpu.filter(is_present) {
                 self.act(guest, cpu, |seat, with| seat.exits(with, false));
             }
         }

@@ -329,7 +329,7 @@ fn boots(scenario: &Scenario, guest: &GuestSpec) -> Instant {
 }
 
 /// The guests in the order in which they boot.
-fn boot_order(scenario: &Scenario) -> Vec<usize> {
+pub(crate) fn boot_order(scenario: &Scenario) -> Vec<usize> {
     let end = Instant::ZERO + scenario.length;
     let mut order: Vec<(Instant, usize)> =
         scenario.guests.iter().enumerate().map(|(index, guest)| (boots(scenario, guest), index)).collect();

@@ -64,16 +64,17 @@ impl Boosts {
         let mut wrong = None;
         while self.upto < now && self.closes != Instant::NEVER {
             let upto = now.min(self.closes);
-            let time = upto.since(self.upto);
+            let (time, before) = (upto.since(self.upto), self.had);
             for (entity, member) in self.members.iter_mut().filter(|(_, member)| member.boosted && member.runs) {
                 self.had += time;
                 member.held += time;
-                if member.held > limit {
+                // Each is said once, when it happens.
+                if member.held > limit && member.held.saturating_sub(time) <= limit {
                     let held = member.held;
                     wrong = Some(format!("{entity:?} ran boosted for {held} without letting go, but may for {limit}"));
                 }
             }
-            if self.had > budget {
+            if self.had > budget && before <= budget {
                 let had = self.had;
                 wrong = Some(format!(
                     "a VM ran boosted for {had} of the window until {}, but may for {budget}",

@@ -163,9 +163,8 @@ impl Coordinator {
                 next = next.min(self.upto.saturating_add(preempt_limit.saturating_sub(member.locked)));
             }
         }
-        if used > 0 {
-            let left = Nanos::ns(budget.saturating_sub(self.spent).as_ns() / used);
-            next = next.min(self.upto.saturating_add(left));
+        if let Some(left) = budget.saturating_sub(self.spent).as_ns().checked_div(used) {
+            next = next.min(self.upto.saturating_add(Nanos::ns(left)));
         }
         if used > 0 || self.members.iter().any(|member| member.denied == Some(Denied::Budget)) {
             next = next.min(self.opened.saturating_add(window));

@@ -209,6 +209,7 @@ impl World<'_> {
         }
         self.guests.set(guest, self.machines[guest].next());
         self.schedule(guest);
+        assert!(self.reviews.get(guest) > now, "what was due has been done");
     }
 
     /// A vCPU gets what it is to have.

@@ -2,10 +2,11 @@
 
 use crate::choose::Choice;
 use crate::problem::Problems;
-use crate::run::Run;
+use crate::run::{Run, boot_order};
 use crate::scenario::{EntitySpec, Group, Scenario, Workload};
 use sched::{CapBound, Class, Descriptor, Host, Instant, Load, Nanos};
 use sim::auditor::{LimitTolerance, Promises, WorldAuditor};
+use sim::coordination::Boost;
 
 impl Run<'_> {
     /// An independent judge of this run: show it the run as a [`WorldSink`](trace::WorldSink), then ask for its findings. Of guests,
@@ -24,10 +25,15 @@ impl Run<'_> {
             own.starvation = None;
         }
         let mut auditor = WorldAuditor::new();
+        let mut guests = boot_order(self.scenario).into_iter().map(|guest| &self.scenario.guests[guest]);
         for machine in self.header()?.machines {
             let promised = if machine.host.is_none() { own } else { Promises::NONE };
             let host = if machine.host.is_none() { self.scenario.host } else { Host::new(machine.header.cpus) };
             auditor.add(host, promised, &costs);
+            let guest = machine.host.and_then(|_| guests.next());
+            if let Some(coordination) = guest.and_then(|guest| guest.guest.coordination) {
+                auditor.coordinates(coordination);
+            }
         }
         Ok(auditor)
     }
@@ -66,10 +72,13 @@ fn limits(policy: &Descriptor, load: &Load<'_>, late: Nanos) -> LimitTolerance {
 
 fn load<'a>(scenario: &'a Scenario, choice: &'a Choice) -> Load<'a> {
     let any = |is: fn(&EntitySpec) -> bool| scenario.entities.iter().any(is);
+    let boosts = || scenario.guests.iter().filter_map(|guest| Some(guest.guest.coordination?.boost));
     let limited = |group: &Group| group.params.cap_percent.is_some() || group.params.quota.is_some();
     let weights = || {
         let entities = scenario.entities.iter().map(|entity| entity.params.weight);
-        entities.chain(scenario.groups.iter().map(|group| group.params.weight)).map(|weight| weight.as_linux().into())
+        let boosts = boosts().filter_map(|it| if let Boost::Weight(weight) = it { Some(weight) } else { None });
+        let groups = scenario.groups.iter().map(|group| group.params.weight);
+        entities.chain(groups).chain(boosts).map(|weight| weight.as_linux().into())
     };
     let depth = |mut group: Option<usize>| {
         let mut depth = 0;
@@ -87,10 +96,12 @@ fn load<'a>(scenario: &'a Scenario, choice: &'a Choice) -> Load<'a> {
         weight_most: weights().max().unwrap_or(1),
         group_depth: scenario.entities.iter().map(|entity| depth(entity.group)).max().unwrap_or(0),
         has_gangs: scenario.groups.iter().any(|group| group.params.gang),
-        has_rt: any(|entity| entity.params.class.rt_priority().is_some() || entity.params.class == Class::Stop),
+        has_rt: any(|entity| entity.params.class.rt_priority().is_some() || entity.params.class == Class::Stop)
+            || boosts().any(|boost| matches!(boost, Boost::Class { .. })),
         has_reservations: any(|entity| entity.params.reservation.is_some()),
         has_limits: scenario.groups.iter().any(limited),
-        has_changes: any(|entity| entity.arrival > Instant::ZERO || entity.leaves.is_some()),
+        has_changes: any(|entity| entity.arrival > Instant::ZERO || entity.leaves.is_some())
+            || boosts().next().is_some(),
         has_sleepers: any(|entity| entity.workload != Workload::Hog) || !scenario.applications.is_empty(),
         has_affinity: scenario.entities.iter().any(|it| !scenario.host.all().minus(&it.params.affinity).is_empty()),
         warp_most: scenario

@@ -24,6 +24,7 @@ mod run;
 pub mod scenario;
 pub mod source;
 pub mod statistics;
+mod suits;
 pub mod taskset;
 pub mod workloads;
 

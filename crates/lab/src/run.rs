@@ -3,10 +3,11 @@
 use crate::choose::{Choice, of_guest};
 use crate::metrics::Metrics;
 use crate::problem::{Problem, Problems, Wrong};
-use crate::report::{AppReport, GuestReport, Report};
+use crate::report::{AppReport, CoordinationGot, GuestReport, Report};
 use crate::scenario::{AppSpec, EntitySpec, Group, GuestSpec, Scenario};
 use crate::source::Span;
 use sched::{Descriptor, EntityId, GroupId, Instant, Knobs, Nanos, Params, Refused};
+use sim::coordination::Coordinated;
 use sim::meter::Meter;
 use sim::{Stuck, Workload, World};
 use trace::world::MachineHeader;
@@ -119,6 +120,7 @@ impl Run<'_> {
         let mut metrics = measured(&scenario.applications);
         let mut measures: Vec<Metrics> = scenario.guests.iter().map(|guest| measured(&guest.applications)).collect();
         let mut grants = vec![None; scenario.entities.len()];
+        let coordinated: Vec<Option<Coordinated>>;
         {
             let mut stage = Stage::new(self, &choices, &mut meters, &mut measures)?;
             stage.world.watch(HOST, &mut meter);
@@ -128,16 +130,20 @@ impl Run<'_> {
             sinks.iter_mut().for_each(|sink| stage.world.watch(HOST, &mut **sink));
             watchers.iter_mut().for_each(|sink| stage.world.watch_all(&mut **sink));
             stage.play(&mut grants)?;
+            let machines = stage.guests.iter().map(|cast| cast.as_ref().map(|cast| cast.machine));
+            coordinated = machines.map(|machine| stage.world.coordinated(machine?)).collect();
         }
         let mut report = Report::new(scenario, self.policy, self.knobs, self.seed, &meter, &grants);
         let end = Instant::ZERO + scenario.length;
         report.applications = AppReport::all(metrics, end);
-        let guests = scenario.guests.iter().zip(&choices).zip(meters.iter().zip(measures));
+        let guests = scenario.guests.iter().zip(&choices).zip(meters.iter().zip(measures)).zip(&coordinated);
         report.guests = guests
-            .map(|((guest, choice), (meter, measures))| {
+            .map(|(((guest, choice), (meter, measures)), coordinated)| {
                 let Choice { policy, knobs } = choice;
                 let report = GuestReport::new(&guest.name, (policy, knobs), guest.vcpus.len(), scenario.length, meter);
-                GuestReport { applications: AppReport::all(measures, end), ..report }
+                let coordination = guest.guest.coordination.zip(*coordinated);
+                let coordination = coordination.map(|(with, got)| CoordinationGot::new(&with, &got, scenario.length));
+                GuestReport { applications: AppReport::all(measures, end), coordination, ..report }
             })
             .collect();
         Ok(report)
@@ -173,6 +179,9 @@ impl<'s, 'w> Stage<'s, 'w> {
     ) -> Result<Stage<'s, 'w>, Problems> {
         let Run { scenario, policy, knobs, seed, .. } = *run;
         let mut world = World::new(seed);
+        for (guest, within) in scenario.guests.iter().zip(choices) {
+            crate::suits::coordination(scenario, guest, (policy, knobs), within)?;
+        }
         let machine = world.add_host("host", policy, scenario.host, knobs, scenario.costs);
         let machine = machine.map_err(|why| refused_policy(scenario, policy, &why))?;
         let host = Cast {
@@ -298,7 +307,7 @@ fn measured(applications: &[AppSpec]) -> Metrics {
     Metrics::new(applications.iter().filter_map(|spec| Some((spec.name.as_str(), spec.metric?))))
 }
 
-fn placed(place: Span) -> Option<Span> {
+pub(crate) fn placed(place: Span) -> Option<Span> {
     (place != Span::default()).then_some(place)
 }
 
@@ -343,7 +352,7 @@ fn boots(scenario: &Scenario, guest: &GuestSpec) -> Instant {
 }
 
 /// The guests in the order in which they boot.
-fn boot_order(scenario: &Scenario) -> Vec<usize> {
+pub(crate) fn boot_order(scenario: &Scenario) -> Vec<usize> {
     let end = Instant::ZERO + scenario.length;
     let mut order: Vec<(Instant, usize)> =
         scenario.guests.iter().enumerate().map(|(index, guest)| (boots(scenario, guest), index)).collect();

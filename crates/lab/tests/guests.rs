@@ -141,3 +141,62 @@ fn guests_have_medians_of_their_own_over_many_runs() {
     assert!(both.contains("under credit2 5.0% (2.0%–8.0%) of its vCPUs' time stolen"), "{both}");
     assert!(both.contains(" more columns need a larger --width"), "{both}");
 }
+
+/// A run of a VM that coordinates so with its host.
+fn coordinated(host: &str, guest: &str, how: &str) -> Result<Report, String> {
+    let text = format!(
+        "name = \"x\"\ncpus = 1\nlength = \"2s\"\npolicy = \"{host}\"\ncosts = \"cortex-a15\"\ntask = [{{ name = \"hog\", workload = \"hog\" }}]\n\
+         [[vm]]\nname = \"vm\"\n[vm.guest]\npolicy = \"{guest}\"\ncoordination = {how}\n\
+         [[vm.task]]\nname = \"typing\"\nworkload = {{ cyclictest = {{ interval = \"10ms\", work = \"200us\" }} }}\n\
+         [[vm.task]]\nname = \"batch\"\nworkload = \"hog\"\n"
+    );
+    let scenario = Scenario::from_bytes("test.toml", text.into()).unwrap_or_else(|problems| panic!("{problems}"));
+    let choice = lab::choose(&scenario, &[], &[]).expect("the scenario names its policy").remove(0);
+    let run = lab::Run { scenario: &scenario, policy: choice.policy, knobs: &choice.knobs, guests: None, seed: 1 };
+    let mut auditor = run.auditor().expect("its policies exist");
+    let report = run.play(&mut [], &mut [&mut auditor]).map_err(|problems| problems.to_string())?;
+    assert_eq!(auditor.findings(), []);
+    Ok(report)
+}
+
+#[test]
+fn the_report_says_what_came_of_a_guests_coordination() {
+    let report = coordinated("linux", "linux", "\"s0\"").expect("it runs");
+    let came = report.guests[0].coordination.clone().expect("they coordinate");
+    assert_eq!((came.protocol, came.hints), ("s0", came.hypercalls));
+    assert_eq!(came.hints_per_1000_s, came.hints * 500, "in two seconds");
+    assert_eq!(came.hypercalls_ns, came.hypercalls * 1180, "2000 cycles at 1.7 GHz");
+    assert!(came.boosts > 50 && came.boosted_ns > 0 && came.boosted_ppm == came.boosted_ns / 2_000, "{came:?}");
+    let text = lab::report::guests(&[report], lab::report::Widths(120));
+    let told = text.lines().find(|line| line.starts_with("coordinated by s0: ")).expect("it is told");
+    assert!(told.contains(" hints, ") && told.contains(" hypercalls, which took "), "{told}");
+
+    let greedy = coordinated("linux", "linux", "{ protocol = \"rfc-v1\", budget = \"1ms\", limit = \"100us\" }")
+        .expect("it runs");
+    let came = greedy.guests[0].coordination.clone().expect("they coordinate");
+    assert!(came.over_budget + came.over_limit > 0 && came.boosted_ns <= 20 * 1_000_000, "{came:?}");
+    let text = lab::report::guests(&[greedy], lab::report::Widths(120));
+    assert!(text.contains("\nboosts denied: "), "{text}");
+}
+
+#[test]
+fn what_does_not_suit_a_policy_is_said_where_it_is_asked_for() {
+    let no_classes =
+        coordinated("cfs", "linux", "{ protocol = \"s0\", boost = \"rr:8\" }").expect_err("cfs has no classes");
+    assert!(
+        no_classes.starts_with("test.toml:11:43: `vm`: the host's policy, `cfs`, has no real-time classes; right would be a boost of weight"),
+        "{no_classes}"
+    );
+    let usual = coordinated("cfs", "linux", "\"s0\"").expect_err("the usual boost is one of a class");
+    assert!(usual.starts_with("test.toml:11:16: `vm`: the host's policy, `cfs`, has no"), "{usual}");
+    coordinated("cfs", "cfs", "{ protocol = \"s0\", boost = \"nice:-20\", detector = \"cfs\" }")
+        .expect("weights will do");
+    let no_deadlines =
+        coordinated("linux", "cfs", "{ protocol = \"s0\", detector = \"bfs\" }").expect_err("cfs has none");
+    assert!(
+        no_deadlines.starts_with(
+            "test.toml:11:46: `vm`: the guest's policy, `cfs`, keeps no deadline; right would be a guest under"
+        ),
+        "{no_deadlines}"
+    );
+}

@@ -45,6 +45,15 @@ impl Weight {
         NICE_WEIGHTS.get(index).map(|&weight| Weight(weight))
     }
 
+    /// The nice value whose weight is nearest by ratio; of two equally near ones the heavier.
+    #[must_use]
+    pub fn nearest_nice(self) -> i32 {
+        let asked = u64::from(self.0);
+        let table = |nice: i32| u64::from(Weight::nice(nice).expect("it is a nice value").0);
+        // Between two neighbours, the heavier is as near as the lighter where the weight is their geometric mean.
+        (-20..19).find(|&nice| asked * asked >= table(nice) * table(nice + 1)).unwrap_or(19)
+    }
+
     /// A control group's `cpu.weight`, 100 = normal. `None` outside 1 … 10000.
     #[must_use]
     pub fn cgroup(weight: u32) -> Option<Weight> {
@@ -470,6 +479,18 @@ mod tests {
         assert_eq!(Weight::cgroup(100), Some(Weight::NORMAL));
         assert_eq!(Weight::nice(5).unwrap().to_string(), "83.75");
         assert_eq!((Weight::nice(20), Weight::xen(0), Weight::cgroup(10_001)), (None, None, None));
+    }
+
+    #[test]
+    fn every_weight_has_the_nice_value_nearest_by_ratio() {
+        for nice in -20..=19 {
+            assert_eq!(Weight::nice(nice).unwrap().nearest_nice(), nice);
+        }
+        let of = |weight| Weight::linux(weight).unwrap().nearest_nice();
+        // √(1024 · 820) = 916.3; √(88761 · 71755) = 79806.3; √(18 · 15) = 16.4.
+        assert_eq!((of(917), of(916)), (0, 1));
+        assert_eq!((of(1 << 28), of(79_807), of(79_806)), (-20, -20, -19));
+        assert_eq!((of(17), of(16), of(1)), (18, 19, 19));
     }
 
     #[test]

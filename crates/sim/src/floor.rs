@@ -137,6 +137,9 @@ pub(crate) struct Floor {
     pub(crate) last_yielded_to: usize,
     /// Whether this is a guest.
     pub(crate) is_guest: bool,
+    /// CPUs that were interrupted since their driver was told, if it wants to know.
+    pub(crate) exits: Vec<CpuId>,
+    pub(crate) keeps_exits: bool,
 }
 
 /// Something due on an absent CPU.
@@ -178,6 +181,8 @@ impl Floor {
             halting: 0,
             last_yielded_to: 0,
             is_guest: false,
+            exits: Vec::new(),
+            keeps_exits: false,
         }
     }
 
@@ -205,8 +210,14 @@ impl Floor {
 
     /// An interrupt takes a guest to its host and back; what waited for it to come there comes along.
     pub(crate) fn interrupt(&mut self, cpu: CpuId) {
-        if self.is_guest && self.cpus[cpu.index()].came != self.now {
+        if self.is_guest {
+            if self.cpus[cpu.index()].came == self.now {
+                return;
+            }
             self.delay(cpu, self.costs.exit);
+        }
+        if self.keeps_exits {
+            self.exits.push(cpu);
         }
     }
 

@@ -1,5 +1,6 @@
 //! What a guest is like, beside its policy: how its spin locks are waited for and what it knows of its host.
 
+use crate::coordination::Coordination;
 use sched::Nanos;
 
 /// How spin locks are handed on, and what whoever waits does.
@@ -72,6 +73,8 @@ pub struct Guest {
     pub pause_loop: Option<PauseLoop>,
     /// A wait for a spin lock from which on the host is told (policy `adaptive`); `None`: it is never told.
     pub spin_report: Option<Nanos>,
+    /// How it and its host coordinate; `None`: neither tells the other anything.
+    pub coordination: Option<Coordination>,
 }
 
 impl Default for Guest {
@@ -85,6 +88,7 @@ impl Default for Guest {
             halt_polling: HaltPolling::OFF,
             pause_loop: None,
             spin_report: None,
+            coordination: None,
         }
     }
 }

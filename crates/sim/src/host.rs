@@ -4,6 +4,7 @@
 //! At one instant, in this order: bursts and slices that end (by CPU), releases (by entity), kicks that arrive (by
 //! CPU), alarms (by number), then one decision. Nothing else orders events, so the same calls give the same run.
 
+use crate::coordination::Note;
 use crate::costs::Costs;
 use crate::floor::{Counts, Floor, Move, Pending, Task};
 use crate::guest::{Guest, Spinning};
@@ -38,6 +39,10 @@ pub struct Host<'a> {
     pub(crate) inputs: u64,
     /// Those who watch the whole world, and which machine of it this is.
     pub(crate) world: Option<(MachineId, Watchers<'a>)>,
+    /// Of a machine of whom guests and host coordinate: what happened since that was looked at.
+    pub(crate) diary: Option<Vec<Note>>,
+    /// Whether anybody is to be told what happens.
+    is_watched: bool,
     sinks: Vec<&'a mut dyn Sink>,
 }
 
@@ -71,6 +76,8 @@ impl<'a> Host<'a> {
             unsettled: false,
             inputs: 0,
             world: None,
+            diary: None,
+            is_watched: false,
             sinks: Vec::new(),
         }
     }
@@ -78,6 +85,20 @@ impl<'a> Host<'a> {
     /// Shows everything that happens from now on to `sink`.
     pub fn watch(&mut self, sink: &'a mut dyn Sink) {
         self.sinks.push(sink);
+        self.is_watched = true;
+    }
+
+    /// Those who watch the world see this machine as `id`.
+    pub(crate) fn watch_as(&mut self, id: MachineId, watchers: &Watchers<'a>) {
+        self.world = Some((id, Rc::clone(watchers)));
+        self.is_watched = true;
+    }
+
+    /// From now on it keeps a diary.
+    pub(crate) fn keep_diary(&mut self) {
+        self.diary.get_or_insert_default();
+        self.floor.keeps_exits = true;
+        self.is_watched = true;
     }
 
     /// The current instant.
@@ -100,7 +121,7 @@ impl<'a> Host<'a> {
 
     #[inline]
     pub(crate) fn show(&mut self, event: impl FnOnce() -> Event) {
-        if !self.sinks.is_empty() || self.world.is_some() {
+        if self.is_watched {
             let event = event();
             self.tell(&event);
         }
@@ -108,6 +129,9 @@ impl<'a> Host<'a> {
 
     fn tell(&mut self, event: &Event) {
         let now = self.floor.now;
+        if let Some(diary) = &mut self.diary {
+            diary.extend(Note::of(event));
+        }
         for sink in &mut self.sinks {
             sink.record(now, event);
         }
@@ -522,7 +546,7 @@ impl<'a> Host<'a> {
     #[inline]
     pub(crate) fn settle(&mut self) {
         self.unsettled = false;
-        let watched = !self.sinks.is_empty() || self.world.is_some();
+        let watched = self.is_watched;
         self.machine.settle(self.floor.now);
         for at in 0..self.machine.actions().len() {
             let action = self.machine.actions()[at];

@@ -3,6 +3,7 @@
 mod absence;
 pub mod auditor;
 mod calendar;
+pub mod coordination;
 mod costs;
 mod floor;
 pub mod guest;
@@ -16,6 +17,7 @@ pub mod world;
 
 pub use auditor::Auditor;
 pub use calendar::Calendar;
+pub use coordination::Coordination;
 pub use costs::Costs;
 pub use floor::Counts;
 pub use guest::Guest;

@@ -9,6 +9,7 @@ use sched::{
     Weight,
 };
 use sim::auditor::{Promises, WorldAuditor};
+use sim::coordination::{Boost, Coordination, Protocol, Rule};
 use sim::guest::{HaltPolling, PauseLoop, Spinning, Steal};
 use sim::program::{Length, Object, ObjectId, Step, TimerMode};
 use sim::{Application, Costs, Guest, Periodic, TaskSpec, Workload, World};
@@ -102,6 +103,9 @@ fn run(options: WorldOptions) -> Result<WorldStats, String> {
     let mut timeline = WorldTimelineBuilder::new(&drawn.header(options.seed));
     for machine in &drawn.machines {
         auditor.add(machine.cpus, Promises::NONE, &machine.costs);
+        if let Some((_, Guest { coordination: Some(with), .. })) = machine.guest {
+            auditor.coordinates(with);
+        }
     }
     let mut world = World::new(options.seed);
     world.watch_all(&mut auditor);
@@ -309,6 +313,33 @@ fn kind(dice: &mut Dice) -> Guest {
         halt_polling: if dice.one_in(2) { HaltPolling::OFF } else { HaltPolling::KVM },
         pause_loop: dice.one_in(2).then(|| PauseLoop { window: Nanos::us(1 + dice.below(30)) }),
         spin_report: dice.one_in(2).then(|| Nanos::us(dice.below(500))),
+        coordination: dice.one_in(2).then(|| coordination(dice)),
+    }
+}
+
+/// Boosts are told apart from what is asked for otherwise by their priorities, up to 8, or by their weight.
+fn coordination(dice: &mut Dice) -> Coordination {
+    let (_, protocol) = dice.choose(&Protocol::ALL).expect("there are some");
+    let (_, detector) = dice.choose(&Rule::ALL).expect("there are some");
+    let class = |takes_turns, priority| Boost::Class { takes_turns, priority: RtPriority::new(priority).expect("few") };
+    let boost = match dice.below(3) {
+        0 => class(true, 8),
+        1 => class(false, 8),
+        _ => Boost::Weight(Weight::nice(-17).expect("it is in range")),
+    };
+    let interrupt = if dice.one_in(2) { boost } else { class(false, 3).within(boost) };
+    let window = Nanos::us(1) + dice.span(Nanos::ms(30));
+    let limit = Nanos::us(1) + dice.span(Nanos::ms(10));
+    Coordination {
+        detector,
+        boost,
+        interrupt,
+        budget: Nanos::us(1) + dice.span(window).saturating_sub(Nanos::us(1)),
+        window,
+        limit,
+        preempt_limit: Nanos::us(1) + dice.span(limit),
+        tick: Nanos::us(10) + dice.span(Nanos::ms(4)),
+        ..Coordination::new(protocol)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::applications;
 use super::text::{Line, ROWS_MAX, Whose, and_more, shown, table_of};
-use super::{AppReport, Asked, Entity, Got, GroupGot, Report, Widths, percent, ppm, short};
+use super::{AppReport, Asked, CoordinationGot, Entity, Got, GroupGot, Report, Widths, percent, ppm, short};
 use sched::{Descriptor, GroupId, Instant, Knobs, Nanos};
 use serde::Serialize;
 use sim::meter::{CpuMeasures, Measures, Member, Meter};
@@ -32,6 +32,9 @@ pub struct GuestReport {
     pub stolen_ns: u64,
     /// The same in millionths of the time of its CPUs.
     pub stolen_ppm: u64,
+    /// What came of its coordination with its host, if they coordinate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub coordination: Option<CoordinationGot>,
     /// All its tasks together; its `delivered_ppm` is of all its CPUs.
     pub total: Got,
     /// Its tasks, in the order in which they came.
@@ -65,6 +68,7 @@ impl GuestReport {
             cpus: cpus.iter().map(|cpu| CpuLoss { freezes: cpu.freezes, stolen_ns: cpu.stolen.as_ns() }).collect(),
             stolen_ns: stolen.as_ns(),
             stolen_ppm: ppm(stolen, all),
+            coordination: None,
             total: Got::new(&meter.total(), all),
             entities: tasks(meter.members().iter(), meter, end),
             groups: group_lines(meter, length),
@@ -154,6 +158,7 @@ fn one(runs: &[(&str, &GuestReport)], several: bool, widths: Widths) -> String {
         let freezes: u64 = guest.cpus.iter().map(|cpu| cpu.freezes).sum();
         let stolen = (short(guest.stolen_ns), percent(guest.stolen_ppm));
         text += &format!("{under}{} stolen, {} of its vCPUs' time, in {freezes} pieces\n", stolen.0, stolen.1);
+        text += &guest.coordination.as_ref().map_or(String::new(), |it| format!("{under}{}", it.told()));
     }
     let tasks = runs.iter().map(|(_, guest)| guest.entities.len()).max().unwrap_or(0);
     let most = (ROWS_MAX / runs.len()).max(1).min(tasks);

@@ -2,6 +2,7 @@
 
 mod applications;
 mod compared;
+mod coordinated;
 mod guest;
 mod short;
 mod summary;
@@ -9,6 +10,7 @@ mod text;
 
 pub use applications::{AppReport, AppSummary, applications};
 pub use compared::{Compared, ComparedEntity, compared, side_by_side};
+pub use coordinated::CoordinationGot;
 pub use guest::{CpuLoss, GuestReport, guests};
 pub use short::{percent, short};
 pub use summary::{GuestSummary, Summary, SummaryLine, medians};

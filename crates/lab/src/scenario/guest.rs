@@ -1,5 +1,6 @@
 //! A guest, as typed: who schedules on the vCPUs of a VM, what for, and what it knows of its host.
 
+use super::coordination::{self, CoordinationPlaces};
 use super::file::{self, GROUP_KEYS, GUEST_TASK_KEYS, GroupTable, Kind, Level, MemberTable, PolicyTable};
 use super::form;
 use super::table::{Given, Table};
@@ -10,8 +11,17 @@ use sim::guest::{HaltPolling, PauseLoop};
 use toml::de::DeValue;
 
 /// The keys of `guest`.
-pub(crate) const GUEST_KEYS: &[&str] =
-    &["policy", "spin", "steal", "shows_preempted", "halt_polling", "pause_loop", "spin_report", "idle_polls"];
+pub(crate) const GUEST_KEYS: &[&str] = &[
+    "policy",
+    "spin",
+    "steal",
+    "shows_preempted",
+    "halt_polling",
+    "pause_loop",
+    "spin_report",
+    "idle_polls",
+    "coordination",
+];
 /// The keys of `halt_polling`.
 pub(crate) const HALT_POLLING_KEYS: &[&str] = &["most", "grow_start", "grow", "shrink"];
 
@@ -22,6 +32,7 @@ pub(super) struct GuestTable {
     pub(super) at: Span,
     pub(super) policy: Given<PolicyTable>,
     pub(super) guest: Guest,
+    pub(super) coordination: CoordinationPlaces,
     pub(super) level: Level,
 }
 
@@ -35,25 +46,27 @@ pub(super) fn read(vm: &Table<'_, '_>, findings: &mut Findings) -> Option<GuestT
         tasks.iter().map(|table| MemberTable::read(Kind::Task, table, findings)).collect();
     members.sort_by_key(|member| member.group.at);
     let groups = groups.iter().map(|table| GroupTable::read(table, findings)).collect();
-    let (policy, guest) = settings(vm, findings);
-    Some(GuestTable { at, policy, guest, level: Level { groups, members } })
+    let (policy, guest, coordination) = settings(vm, findings);
+    Some(GuestTable { at, policy, guest, coordination, level: Level { groups, members } })
 }
 
-fn settings(vm: &Table<'_, '_>, findings: &mut Findings) -> (Given<PolicyTable>, Guest) {
-    let default = Guest::default();
-    let Some((value, at)) = vm.get("guest") else { return (Given::Absent, default) };
+fn settings(vm: &Table<'_, '_>, findings: &mut Findings) -> (Given<PolicyTable>, Guest, CoordinationPlaces) {
+    let (default, nowhere) = (Guest::default(), CoordinationPlaces::default());
+    let Some((value, at)) = vm.get("guest") else { return (Given::Absent, default, nowhere) };
     if value.is_str() {
         let name = vm.read("guest", |value| form::reference("guest", value), findings);
-        return (Given::Right(Placed { value: PolicyTable { name, knobs: Vec::new() }, at }), default);
+        return (Given::Right(Placed { value: PolicyTable { name, knobs: Vec::new() }, at }), default, nowhere);
     }
     let Some(entries) = value.as_table() else {
         let right = "the name of a policy, such as guest = \"cfs\", or a table, [vm.guest]";
         findings.add(form::mistyped("guest", value, right).at(at));
-        return (Given::Wrong(at), default);
+        return (Given::Wrong(at), default, nowhere);
     };
     let table = Table::new(entries, at, ("`guest`", GUEST_KEYS), findings);
     let policy = file::policy(&table, findings);
+    let (coordination, places) = coordination::read(&table, findings).unzip();
     let guest = Guest {
+        coordination,
         spinning: table.read("spin", form::spin, findings).value().unwrap_or(default.spinning),
         steal: table.read("steal", form::steal, findings).value().unwrap_or(default.steal),
         shows_preempted: table
@@ -71,7 +84,7 @@ fn settings(vm: &Table<'_, '_>, findings: &mut Findings) -> (Given<PolicyTable>,
             .value()
             .unwrap_or(default.idle_polls),
     };
-    (policy, guest)
+    (policy, guest, places.unwrap_or_default())
 }
 
 /// `"off"`, `"kvm"` or a table.

@@ -163,6 +163,7 @@ fn under(
         vcpus: 0..0,
         policy: guest.policy.value().and_then(chosen),
         guest: guest.guest,
+        coordination_places: guest.coordination,
         groups: checked.groups,
         entities: checked.entities,
         applications: checked.applications,

@@ -6,6 +6,7 @@
 mod application;
 mod asked;
 mod check;
+mod coordination;
 mod desktop;
 mod file;
 mod form;
@@ -32,6 +33,7 @@ use sim::Application;
 use std::ops::Range;
 use std::path::Path;
 
+pub use coordination::CoordinationPlaces;
 pub use sim::{Costs, JobEnd, Periodic, Workload};
 
 /// The most entities one scenario may have. A file of a few bytes can ask for any number, and each takes about half
@@ -159,6 +161,8 @@ pub struct GuestSpec {
     pub policy: Option<PolicyChoice>,
     /// What the guest is like.
     pub guest: sim::Guest,
+    /// Where it is written how the guest and its host coordinate.
+    pub coordination_places: CoordinationPlaces,
     /// The guest's groups, each after its parent.
     pub groups: Vec<Group>,
     /// What runs in the guest, in the order of the file; groups are [`GuestSpec::groups`]. Nobody comes before the VM.

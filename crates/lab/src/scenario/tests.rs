@@ -1,5 +1,6 @@
 //! The manual and the parser know the same keys.
 
+use super::coordination::COORDINATION_KEYS;
 use super::file::{COST_KEYS, FILE_KEYS, GROUP_KEYS, GUEST_TASK_KEYS, POLICY_KEYS, TASK_KEYS, VM_KEYS};
 use super::guest::{GUEST_KEYS, HALT_POLLING_KEYS};
 use super::work::{CYCLICTEST_KEYS, FORK_JOIN_KEYS, HACKBENCH_KEYS, PERIODIC_KEYS, STARTUP_KEYS};
@@ -26,6 +27,7 @@ fn the_manual_has_every_key_and_no_other() {
         ("vm", VM_KEYS),
         ("guest", GUEST_KEYS),
         ("halt_polling", HALT_POLLING_KEYS),
+        ("coordination", COORDINATION_KEYS),
         ("workload", PERIODIC_KEYS),
         ("cyclictest", CYCLICTEST_KEYS),
         ("hackbench", HACKBENCH_KEYS),

@@ -17,6 +17,7 @@ const FILES: &[&str] = &[
     include_str!("../../../../scenarios/demo.toml"),
     include_str!("../../../../scenarios/weights.toml"),
     include_str!("../../../../scenarios/two-levels.toml"),
+    include_str!("../../../../scenarios/coordination.toml"),
     include_str!("../../../../scenarios/rt-app/every-event.json"),
     include_str!("../oracle/ts_A_n10_u3.0.csv"),
     include_str!("errors/workloads.txt"),

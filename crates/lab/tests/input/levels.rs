@@ -5,6 +5,7 @@ use lab::scenario::{Periodic, Scenario, Workload};
 use lab::workloads::{self, Cyclictest, ForkJoin, Hackbench, Named, Phase, Startup, Waits};
 use sched::{CpuId, CpuSet, Instant, Nanos, Params, Weight};
 use sim::Guest;
+use sim::coordination::{Boost, Coordination, Protocol, Rule};
 use sim::guest::{HaltPolling, PauseLoop, Spinning, Steal};
 use sim::program::Length;
 
@@ -51,6 +52,7 @@ const GUESTS: &str = r#"
     pause_loop = "4us"
     spin_report = "1ms"
     idle_polls = true
+    coordination = { protocol = "kiszka", detector = "ule", boost = "nice:-20", interrupt = "nice:-5", budget = "5ms", window = "50ms", limit = "4ms", preempt_limit = "1ms", tick = "4ms" }
     [[vm.task]]
     name = "t"
     parent = "inner"
@@ -93,6 +95,17 @@ fn a_guest_has_all_that_is_given() {
         pause_loop: Some(PauseLoop { window: Nanos::us(4) }),
         spin_report: Some(Nanos::ms(1)),
         idle_polls: true,
+        coordination: Some(Coordination {
+            detector: Rule::Ule,
+            boost: Boost::Weight(Weight::nice(-20).unwrap()),
+            interrupt: Boost::Weight(Weight::nice(-5).unwrap()),
+            budget: Nanos::ms(5),
+            window: Nanos::ms(50),
+            limit: Nanos::ms(4),
+            preempt_limit: Nanos::ms(1),
+            tick: Nanos::ms(4),
+            ..Coordination::new(Protocol::Kiszka)
+        }),
     };
     assert_eq!((desktop.guest, idle.guest), (guest, Guest::default()));
 
@@ -189,6 +202,14 @@ fn what_is_wrong_with_guests_and_applications_is_said() {
         vm("guest = { polcy = \"cfs\", spin = \"tickets\", steal = true, pause_loop = 4 }"),
         vm("guest = { spin = { paravirt = \"0s\" }, halt_polling = \"on\", spin_report = \"0s\" }"),
         vm("guest = { halt_polling = { grow = 1 } }"),
+        vm("guest = { coordination = \"rfc\" }"),
+        vm("guest = { coordination = 5 }"),
+        vm("guest = { coordination = { detector = \"elf\", boost = \"rr\" } }"),
+        vm("guest = { coordination = { protocol = 1, detectr = \"ule\", boost = \"rr:100\", tick = \"1ns\" } }"),
+        vm("guest = { coordination = { protocol = \"s0\", boost = \"nice:20\", interrupt = \"idle:1\", limit = 5 } }"),
+        vm("guest = { coordination = { protocol = \"s0\", budget = \"50ms\", window = \"40ms\" } }"),
+        vm("guest = { coordination = { protocol = \"s0\", budget = \"200ms\" } }"),
+        vm("guest = { coordination = { protocol = \"kiszka\", boost = \"rr:8\", interrupt = \"fifo:9\" } }"),
         vm("guest = \"cfs\"\nworkload = \"hog\"\nleaves = \"5ms\""),
         vm("guest = \"cfs\"\npid = 7"),
         vm("vcpus = 2\n[[vm.task]]\nname = \"t\"\naffinity = \"2\"\nworkload = \"hog\""),

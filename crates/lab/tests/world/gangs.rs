@@ -115,6 +115,7 @@ const PAUSE_LOOP: Guest = Guest {
     idle_polls: false,
     halt_polling: HaltPolling::OFF,
     spin_report: None,
+    coordination: None,
 };
 
 #[test]

@@ -3,6 +3,7 @@
 mod bare_metal;
 mod clocks;
 mod common_objects;
+mod coordination;
 mod edges;
 mod gangs;
 mod levels;

@@ -44,7 +44,6 @@ mod queue;
 #[cfg(test)]
 mod tests;
 
-use crate::project_c::nearest_nice;
 pub(crate) use deadlines::Lengths;
 use isochronous::Account;
 use queue::{DeadlineQueues, Distance};
@@ -398,7 +397,7 @@ impl Policy for Bfs {
         let params = *cx.params(e);
         let fresh = Task {
             class: params.class,
-            nice: nearest_nice(params.weight),
+            nice: params.weight.nearest_nice(),
             slice: Nanos::ZERO,
             deadline: Instant::ZERO,
             begun: false,
@@ -424,7 +423,7 @@ impl Policy for Bfs {
         let was = core::mem::replace(&mut self.task(e).restricted, restricted);
         self.restricted = self.restricted + usize::from(restricted) - usize::from(was);
         let waits = self.queue.remove(e);
-        let nice = nearest_nice(params.weight);
+        let nice = params.weight.nearest_nice();
         let (before, after) = (self.lengths.offset(self.tasks[e.index()].nice), self.lengths.offset(nice));
         let task = self.task(e);
         let shifted = task.deadline.saturating_add(after).as_ns().saturating_sub(before.as_ns());
@@ -580,5 +579,6 @@ impl Policy for Bfs {
         show("slice", signed(task.slice.as_ns()));
         show("rank", i64::from(self.rank(e, 0).0));
         show("nice", i64::from(task.nice));
+        show("rr-interval", signed(self.lengths.slice.as_ns()));
     }
 }

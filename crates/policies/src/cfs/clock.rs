@@ -252,5 +252,7 @@ impl Rule for LeastVruntime {
     fn inspect(queues: &Queues, id: NodeId, show: &mut dyn FnMut(&'static str, i64)) {
         show("slice", queues.slice(id).as_ns().cast_signed());
         show("min_vruntime", queues.queue(queues.node(id).queue).min_vruntime.as_ns());
+        show("wakeup-granularity", queues.scaled(queues.rule.0.wakeup_granularity, id).as_ns().cast_signed());
+        show("latency", queues.rule.0.latency.as_ns().cast_signed());
     }
 }

@@ -14,7 +14,7 @@ pub(crate) mod tests;
 
 pub(crate) use queues::{Layout, Level};
 pub(crate) use rule::{Expired, Rule, Yielder};
-pub(crate) use task::{Kind, Task, nearest_nice};
+pub(crate) use task::{Kind, Task};
 
 use queues::Queues;
 use sched::{
@@ -273,7 +273,7 @@ impl<R: Rule> Engine<R> {
 impl<R: Rule> Policy for Engine<R> {
     fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
         let (params, now) = (cx.params(e), cx.now());
-        let nice = nearest_nice(params.weight);
+        let nice = params.weight.nearest_nice();
         let task = Task {
             kind: Kind::of(params, self.settings.deadline_is_fifo),
             nice,
@@ -296,7 +296,7 @@ impl<R: Rule> Policy for Engine<R> {
 
     fn adjust(&mut self, e: EntityId, _old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
         let params = cx.params(e);
-        let (kind, nice) = (Kind::of(params, self.settings.deadline_is_fifo), nearest_nice(params.weight));
+        let (kind, nice) = (Kind::of(params, self.settings.deadline_is_fifo), params.weight.nearest_nice());
         let task = self.task(e);
         (task.kind, task.nice) = (kind, nice);
         let Some(cpu) = self.queues.queue_of(e) else { return Ok(()) };

@@ -1,15 +1,7 @@
 //! What is kept of an entity, and what Project C makes of its parameters.
 
 use super::queues::Level;
-use sched::{Class, CpuId, Instant, Nanos, Params, Weight};
-
-/// The nice value whose weight is nearest to `weight` by ratio; of two equally near ones the heavier.
-pub(crate) fn nearest_nice(weight: Weight) -> i32 {
-    let asked = u64::from(weight.as_linux());
-    let table = |nice: i32| u64::from(Weight::nice(nice).expect("it is a nice value").as_linux());
-    // Between two neighbours, the heavier is as near as the lighter where the weight is their geometric mean.
-    (-20..19).find(|&nice| asked * asked >= table(nice) * table(nice + 1)).unwrap_or(19)
-}
+use sched::{Class, CpuId, Instant, Nanos, Params};
 
 /// How an entity is scheduled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -78,18 +70,6 @@ pub(crate) struct Task<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_weight_has_the_nice_value_nearest_by_ratio() {
-        for nice in -20..=19 {
-            assert_eq!(nearest_nice(Weight::nice(nice).unwrap()), nice);
-        }
-        let of = |weight| nearest_nice(Weight::linux(weight).unwrap());
-        // √(1024 · 820) = 916.3; √(88761 · 71755) = 79806.3; √(18 · 15) = 16.4.
-        assert_eq!((of(917), of(916)), (0, 1));
-        assert_eq!((of(1 << 28), of(79_807), of(79_806)), (-20, -20, -19));
-        assert_eq!((of(17), of(16), of(1)), (18, 19, 19));
-    }
 
     #[test]
     fn a_reservation_is_squashed_to_fifo_99_unless_it_is_ignored() {

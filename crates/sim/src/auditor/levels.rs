@@ -3,9 +3,12 @@
 //! - Nothing goes on on a CPU of a guest that is frozen (law 13), and it is frozen whenever its vCPU does not run on the host.
 //! - CPU time is conserved across levels, to the nanosecond: what a vCPU got from its host is what its guest's tasks got on it, what
 //!   that CPU idled, and what getting in cost.
+//! - A VM whose guest and host coordinate gets no more CPU time boosted than its budget and its limit allow.
 //! - A kick and an alarm are delivered exactly once, when due, or where their CPU is absent then, as soon as it is back.
 
+use super::boosts::Boosts;
 use super::{Auditor, Finding, Promises, Rule, Verdict};
+use crate::coordination::Coordination;
 use crate::costs::Costs;
 use sched::{Alarm, CpuId, EntityId, Host, Instant, Nanos, Of};
 use std::collections::BTreeMap;
@@ -62,6 +65,8 @@ struct Books {
     cpus: Vec<Cpu>,
     /// Of a guest, by CPU.
     below: Vec<Below>,
+    /// Of a guest that coordinates with its host.
+    boosts: Option<Boosts>,
     /// Of a host: which of its entities are which CPUs.
     vcpus: BTreeMap<EntityId, (MachineId, CpuId)>,
     alarms: BTreeMap<Alarm, (Instant, CpuId)>,
@@ -103,9 +108,18 @@ impl WorldAuditor {
             tick: costs.tick,
             cpus: vec![cpu; host.cpus],
             below: vec![Below::default(); host.cpus],
+            boosts: None,
             vcpus: BTreeMap::new(),
             alarms: BTreeMap::new(),
         });
+    }
+
+    /// The machine that was added last is a guest that coordinates so with its host.
+    ///
+    /// # Panics
+    /// No machine was added.
+    pub fn coordinates(&mut self, with: Coordination) {
+        self.machines.last_mut().expect("a machine was added").boosts = Some(Boosts::new(with));
     }
 
     /// What was found wrong: with each machine by itself, and between them.
@@ -204,6 +218,18 @@ impl WorldAuditor {
         self.touched.push((guest, cpu));
     }
 
+    /// Something happens to an entity of `host` that matters if it is a vCPU of a guest that coordinates.
+    fn boosts(&mut self, host: MachineId, entity: EntityId, happens: impl FnOnce(&mut Boosts)) {
+        let Some(&(guest, _)) = self.books(host).vcpus.get(&entity) else { return };
+        let now = self.now;
+        let Some(boosts) = &mut self.books(guest).boosts else { return };
+        let wrong = boosts.count(now);
+        happens(boosts);
+        if let Some(what) = wrong {
+            self.verdict.add(Finding { rule: Rule::Boost, at: now, entity: Some(entity), cpu: None, what });
+        }
+    }
+
     // ---- Delivery ----
 
     /// Something that was due at `due` on `cpu` comes now: is this when it should?
@@ -259,7 +285,8 @@ impl WorldAuditor {
         for (alarm, due) in overdue {
             self.find(Rule::Delivery, None, format!("{alarm:?} of {machine}, due at {due}, never went off"));
         }
-        for (guest, cpu) in self.books(machine).vcpus.clone().into_values() {
+        for (entity, (guest, cpu)) in self.books(machine).vcpus.clone() {
+            self.boosts(machine, entity, |_| {});
             self.conserve(guest, cpu);
         }
     }
@@ -296,21 +323,26 @@ impl WorldSink for WorldAuditor {
         }
         self.books(machine).auditor.record(at, event);
         match *event {
-            Event::Irq { cpu, time } => {
-                self.excuse(machine, cpu, time);
+            Event::Irq { cpu, time } => self.excuse(machine, cpu, time),
+            Event::Vcpu { entity, guest, cpu } => {
+                self.books(machine).vcpus.insert(entity, (guest, cpu));
+                self.boosts(machine, entity, |boosts| boosts.comes(entity, at));
             }
-            Event::Vcpu { entity, guest, cpu } => drop(self.books(machine).vcpus.insert(entity, (guest, cpu))),
+            Event::Adjust { entity, ref params } => self.boosts(machine, entity, |boosts| boosts.asked(entity, params)),
+            Event::Wake { entity, .. } => self.boosts(machine, entity, |boosts| boosts.wakes(entity)),
             Event::Freeze { cpu } => self.freeze(machine, cpu),
             Event::Thaw { cpu } => self.thaw(machine, cpu),
             Event::Run { cpu, entity, .. } => {
                 self.expect_present(machine, cpu, "somebody runs");
                 self.cpu(machine, cpu).runs = Some(entity);
+                self.boosts(machine, entity, |boosts| boosts.runs(entity, true));
                 if let Some(&(guest, cpu)) = self.books(machine).vcpus.get(&entity) {
                     self.move_below(guest, cpu, true);
                 }
             }
             Event::Stop { cpu, entity } => {
                 self.cpu(machine, cpu).runs = None;
+                self.boosts(machine, entity, |boosts| boosts.runs(entity, false));
                 if let Some(&(guest, cpu)) = self.books(machine).vcpus.get(&entity) {
                     self.move_below(guest, cpu, false);
                 }

@@ -2,6 +2,7 @@
 
 use super::levels::WorldAuditor;
 use super::{Promises, Rule};
+use crate::coordination::{Boost, Coordination, Protocol};
 use sched::{Alarm, CpuId, EntityId, Host, Instant, Nanos, Of, Params, Wake};
 use trace::{Event, MachineId, WorldSink};
 
@@ -49,9 +50,14 @@ fn right() -> Vec<(u64, MachineId, Event)> {
 }
 
 fn findings(events: &[(u64, MachineId, Event)]) -> Vec<Rule> {
+    findings_of(events, None)
+}
+
+fn findings_of(events: &[(u64, MachineId, Event)], coordination: Option<Coordination>) -> Vec<Rule> {
     let mut auditor = WorldAuditor::new();
     auditor.add(Host::new(1), Promises::NONE, &crate::Costs::NONE);
     auditor.add(Host::new(1), Promises::NONE, &crate::Costs::NONE);
+    coordination.into_iter().for_each(|with| auditor.coordinates(with));
     for (us, machine, event) in events {
         auditor.record(*machine, Instant::ZERO + Nanos::us(*us), event);
     }
@@ -158,4 +164,38 @@ fn kicks_and_alarms_come_once_and_when_they_are_due() {
         },
     );
     assert_eq!(lost, [Rule::Delivery]);
+}
+
+/// The same, and the vCPU is boosted from 5 to 25 us: it runs for 5 us before it loses its CPU and for 5 us after that.
+fn boosted(boost: Boost) -> Vec<(u64, MachineId, Event)> {
+    let ask = |params: Params| Event::Adjust { entity: VCPU, params: Box::new(params) };
+    let mut events = right();
+    for (at, event) in [(25, ask(Params::default())), (5, ask(boost.over(Params::default())))] {
+        let place = events.iter().position(|(later, ..)| *later > at).expect("there are later ones");
+        events.insert(place, (at, BELOW, event));
+    }
+    events
+}
+
+#[test]
+fn a_vm_that_runs_boosted_for_longer_than_it_may_is_found() {
+    let usual = Coordination::new(Protocol::RfcV1);
+    let us = |budget, window, limit| Coordination {
+        budget: Nanos::us(budget),
+        window: Nanos::us(window),
+        limit: Nanos::us(limit),
+        ..usual
+    };
+    let events = boosted(usual.boost);
+    let found = |with| findings_of(&events, Some(with));
+    assert_eq!(found(us(10, 100, 10)), [], "that is what it may");
+    assert_eq!(found(us(9, 100, 10)), [Rule::Boost], "its budget");
+    assert_eq!(found(us(5, 15, 10)), [], "a window each");
+    assert_eq!(found(us(4, 15, 10)), [Rule::Boost; 2], "too much in both");
+    assert_eq!(found(us(10, 100, 9)), [Rule::Boost], "without letting go");
+    // Weights are told from each other.
+    let heavy = Boost::Weight(sched::Weight::nice(-20).expect("it is in range"));
+    let with = Coordination { boost: heavy, ..us(9, 100, 10) };
+    assert_eq!(findings_of(&boosted(heavy), Some(with)), [Rule::Boost]);
+    assert_eq!(findings_of(&boosted(Boost::Weight(sched::Weight::NORMAL)), Some(with)), []);
 }

@@ -14,6 +14,7 @@
 //! assert_eq!(auditor.verdict().count(Rule::Law(11)), 1, "the CPU idled for 1 ns although somebody waited");
 //! ```
 
+mod boosts;
 mod entities;
 mod idleness;
 mod jobs;

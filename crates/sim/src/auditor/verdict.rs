@@ -24,6 +24,8 @@ pub enum Rule {
     Level,
     /// Kicks and alarms: each once, when it is due.
     Delivery,
+    /// CPU time that a VM gets boosted.
+    Boost,
 }
 
 impl fmt::Display for Rule {
@@ -36,6 +38,7 @@ impl fmt::Display for Rule {
             Rule::Reservation => f.write_str("reservation"),
             Rule::Level => f.write_str("levels"),
             Rule::Delivery => f.write_str("delivery"),
+            Rule::Boost => f.write_str("boost"),
         }
     }
 }

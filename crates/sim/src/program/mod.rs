@@ -19,6 +19,7 @@ pub(crate) use length::Draws;
 pub use length::Length;
 pub(crate) use ports::Outgoing;
 pub use ports::{Notify, Ring};
+pub(crate) use standing::Waiting;
 
 use sched::{Nanos, Params};
 use std::sync::Arc;

@@ -89,6 +89,11 @@ impl Shared {
         matches!(self.held, Held::Lock { spins: true, .. } | Held::Barrier { spins: true, .. })
     }
 
+    /// Whether it is a lock that is waited for by spinning.
+    pub(crate) fn is_spin_lock(&self) -> bool {
+        matches!(self.held, Held::Lock { spins: true, .. })
+    }
+
     /// Whether it is a lock.
     pub(crate) fn is_lock(&self) -> bool {
         matches!(self.held, Held::Lock { .. })

@@ -4,6 +4,7 @@
 //! in the order of their ids, and settle; then hosts do; then vCPUs that lost or got a CPU are frozen or thawed, and their guests have
 //! what had waited for that; and so on until nothing changes. Nothing else orders events, so the same calls give the same run.
 
+mod coordination;
 mod network;
 mod vcpu;
 
@@ -15,6 +16,7 @@ use crate::network::Network;
 use crate::program::Application;
 use crate::stuck::Stuck;
 use crate::workload::Workload;
+use coordination::Office;
 use sched::{
     CpuId, Descriptor, EntityId, GroupId, GroupParams, Instant, Kicks, Knobs, Machine, Nanos, Params, Refused, Wake,
 };
@@ -47,6 +49,10 @@ pub struct World<'a> {
     hosts: Calendar,
     /// When a vCPU that idles gives its CPU away, by vCPU.
     halts: Calendar,
+    /// By machine: how a guest and its host coordinate.
+    offices: Vec<Option<Box<Office>>>,
+    /// When a boost has to be looked at, by guest.
+    reviews: Calendar,
     /// How many vCPUs may be polling.
     polling: usize,
     network: Network,
@@ -73,6 +79,8 @@ impl<'a> World<'a> {
             guests: Calendar::new(1),
             hosts: Calendar::new(1),
             halts: Calendar::new(1),
+            offices: Vec::new(),
+            reviews: Calendar::new(1),
             polling: 0,
             network: Network::default(),
             watchers: Rc::new(RefCell::new(Vec::new())),
@@ -128,6 +136,9 @@ impl<'a> World<'a> {
         machine.guest = Some(guest);
         machine.floor.is_guest = true;
         let id = self.add(name, machine, Some(host));
+        if let Some(coordination) = guest.coordination {
+            self.coordinate_with(host, id, vcpus, coordination);
+        }
         for (cpu, &entity) in vcpus.iter().enumerate() {
             let cpu = CpuId::new(cpu);
             self.link(host, entity, id, cpu);
@@ -146,13 +157,15 @@ impl<'a> World<'a> {
         // Every machine draws for itself, so that what others do changes nothing.
         machine.seed(self.seed.wrapping_add(u64::from(id.0).wrapping_mul(0x9e37_79b9_7f4a_7c15)));
         if !self.watchers.borrow().is_empty() {
-            machine.world = Some((id, Rc::clone(&self.watchers)));
+            machine.watch_as(id, &self.watchers);
         }
         self.machines.push(machine);
+        self.offices.push(None);
         self.places.push(Place { host, vcpus: self.vcpus.len() });
         self.vcpu_of.push(Vec::new());
         self.guests.reserve(self.machines.len());
         self.hosts.reserve(self.machines.len());
+        self.reviews.reserve(self.machines.len());
         id
     }
 
@@ -179,7 +192,7 @@ impl<'a> World<'a> {
         for (index, machine) in self.machines.iter_mut().enumerate() {
             #[expect(clippy::cast_possible_truncation, reason = "a world has fewer than 2^32 machines")]
             let id = MachineId(index as u32);
-            machine.world = Some((id, Rc::clone(&self.watchers)));
+            machine.watch_as(id, &self.watchers);
         }
     }
 
@@ -237,7 +250,9 @@ impl<'a> World<'a> {
     /// # Errors
     /// Its policy refuses it; nothing has changed.
     pub fn adjust(&mut self, machine: MachineId, entity: EntityId, params: Params) -> Result<(), Refused> {
-        self.change(machine, |it| it.adjust(entity, params))
+        self.change(machine, |it| it.adjust(entity, params))?;
+        self.rebase(machine, entity, params);
+        Ok(())
     }
 
     /// A CPU of `machine` needs `time` to change over to `entity`, instead of what the machine's costs say.
@@ -272,7 +287,8 @@ impl<'a> World<'a> {
     pub fn run_until(&mut self, end: Instant) -> Result<(), Box<Stuck>> {
         assert!(end >= self.now, "time never goes back");
         loop {
-            let next = self.guests.next().min(self.hosts.next()).min(self.halts.next().min(self.network.next()));
+            let next = self.guests.next().min(self.hosts.next()).min(self.halts.next()).min(self.reviews.next());
+            let next = next.min(self.network.next());
             if next >= end {
                 break;
             }
@@ -290,6 +306,7 @@ impl<'a> World<'a> {
     pub fn finish(&mut self, end: Instant) -> Result<(), Box<Stuck>> {
         let answer = self.run_until(end);
         self.check_flows();
+        self.close_offices();
         for machine in &mut self.machines {
             machine.floor.now = self.now;
             machine.show(|| Event::End);
@@ -302,6 +319,9 @@ impl<'a> World<'a> {
         let mut last = 0;
         for _ in 0..ROUNDS_MOST {
             self.deliver();
+            while self.reviews.next() == now {
+                self.review(self.reviews.first());
+            }
             while self.halts.next() == now {
                 let number = self.halts.first();
                 self.halts.clear(number);
@@ -342,6 +362,9 @@ impl<'a> World<'a> {
         if machine.stuck.is_some() {
             return Err(machine.stuck.take().expect("just seen"));
         }
+        if self.offices[index].is_some() {
+            self.coordinate(index);
+        }
         self.answer_guest(index);
         self.guests.set(index, self.machines[index].next());
         Ok(())
@@ -364,6 +387,9 @@ impl<'a> World<'a> {
         // Nobody asks a host for more than to run its vCPUs.
         machine.floor.idled.clear();
         machine.floor.spinners.clear();
+        if machine.diary.is_some() {
+            self.coordinate_host(index);
+        }
         self.answer_host(index);
         if self.halts.next() != Instant::NEVER {
             self.cut_polls(index);

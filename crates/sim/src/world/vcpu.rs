@@ -46,6 +46,11 @@ pub(super) struct Vcpu {
 }
 
 impl Vcpu {
+    /// Which CPU of which guest it is.
+    pub(super) fn place(&self) -> (MachineId, CpuId) {
+        (self.guest, self.cpu)
+    }
+
     pub(super) fn new(host: MachineId, entity: EntityId, guest: MachineId, cpu: CpuId, now: Instant) -> Vcpu {
         Vcpu {
             host,
@@ -115,6 +120,10 @@ impl World<'_> {
         let Vcpu { host, entity, doing, since, guest, .. } = self.vcpus[number];
         let machine = &mut self.machines[host.index()];
         machine.floor.now = now;
+        if self.offices[guest.index()].is_some() && matches!(doing, Doing::Halted | Doing::Ready) {
+            self.inject(number);
+        }
+        let machine = &mut self.machines[host.index()];
         match doing {
             Doing::Halted => {
                 let polling = self.machines[guest.index()].guest.expect("it is a guest").halt_polling;
@@ -177,6 +186,9 @@ impl World<'_> {
         it.floor.now = now;
         it.freeze(cpu, false);
         self.vcpus[number].doing = Doing::Halted;
+        if self.offices[guest.index()].is_some() {
+            self.rest(number);
+        }
         let machine = &mut self.machines[host.index()];
         machine.floor.now = now;
         match machine.machine.state(entity) {
@@ -281,6 +293,9 @@ impl World<'_> {
         vcpu.doing = Doing::Ready;
         // Who yielded and was not taken off its CPU then has gone on since.
         vcpu.spins = vcpu.yielded == self.now;
+        if self.offices[guest.index()].is_some() {
+            self.exit(number);
+        }
     }
 
     fn enter(&mut self, number: usize) {

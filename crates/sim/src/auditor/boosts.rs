@@ -1,0 +1,92 @@
+//! Whether a VM's vCPUs run boosted for no longer than they may, by what their host's events tell: it shares no code with whoever
+//! boosts them.
+
+use crate::coordination::{Boost, Coordination};
+use sched::{EntityId, Instant, Nanos, Params};
+use std::collections::BTreeMap;
+
+#[derive(Clone, Copy, Default, Debug)]
+struct Member {
+    boosted: bool,
+    runs: bool,
+    /// CPU time it has had boosted since it last woke or was not boosted.
+    held: Nanos,
+}
+
+/// The boosts of one VM.
+#[derive(Debug)]
+pub(super) struct Boosts {
+    with: Coordination,
+    members: BTreeMap<EntityId, Member>,
+    /// When the current window ends, and what was had boosted in it.
+    closes: Instant,
+    had: Nanos,
+    upto: Instant,
+}
+
+impl Boosts {
+    pub(super) fn new(with: Coordination) -> Boosts {
+        Boosts { with, members: BTreeMap::new(), closes: Instant::NEVER, had: Nanos::ZERO, upto: Instant::ZERO }
+    }
+
+    /// A vCPU of it has come.
+    pub(super) fn comes(&mut self, entity: EntityId, now: Instant) {
+        if self.members.is_empty() {
+            (self.upto, self.closes) = (now, now.saturating_add(self.with.window));
+        }
+        self.members.insert(entity, Member::default());
+    }
+
+    pub(super) fn runs(&mut self, entity: EntityId, runs: bool) {
+        self.members.entry(entity).or_default().runs = runs;
+    }
+
+    pub(super) fn wakes(&mut self, entity: EntityId) {
+        self.members.entry(entity).or_default().held = Nanos::ZERO;
+    }
+
+    /// Something else is asked for a vCPU.
+    pub(super) fn asked(&mut self, entity: EntityId, params: &Params) {
+        let boosted = match self.with.boost {
+            Boost::Weight(weight) => params.weight == weight,
+            Boost::Class { priority, .. } => params.class.rt_priority().is_some_and(|it| it <= priority),
+        };
+        let member = self.members.entry(entity).or_default();
+        member.boosted = boosted;
+        if !boosted {
+            member.held = Nanos::ZERO;
+        }
+    }
+
+    /// It is `now`. What is wrong, if anything is.
+    pub(super) fn count(&mut self, now: Instant) -> Option<String> {
+        let Coordination { budget, window, limit, .. } = self.with;
+        let mut wrong = None;
+        while self.upto < now && self.closes != Instant::NEVER {
+            let upto = now.min(self.closes);
+            let (time, before) = (upto.since(self.upto), self.had);
+            for (entity, member) in self.members.iter_mut().filter(|(_, member)| member.boosted && member.runs) {
+                self.had += time;
+                member.held += time;
+                // Each is said once, when it happens.
+                if member.held > limit && member.held.saturating_sub(time) <= limit {
+                    let held = member.held;
+                    wrong = Some(format!("{entity:?} ran boosted for {held} without letting go, but may for {limit}"));
+                }
+            }
+            if self.had > budget && before <= budget {
+                let had = self.had;
+                wrong = Some(format!(
+                    "a VM ran boosted for {had} of the window until {}, but may for {budget}",
+                    self.closes
+                ));
+            }
+            self.upto = upto;
+            if upto == self.closes {
+                self.had = Nanos::ZERO;
+                self.closes = self.closes.saturating_add(window);
+            }
+        }
+        wrong
+    }
+}

@@ -1,0 +1,279 @@
+//! [`Coordinator`]: on the host, says of each vCPU of a VM what it gets, of what is wished for it: within the VM's budget and the
+//! limits. It knows who runs boosted and since when, and nothing else.
+
+use super::{Boost, Coordination, Wish};
+use sched::{Instant, Nanos};
+
+/// Why a wish is not met.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Denied {
+    /// The budget is used up.
+    Budget,
+    /// It has lasted too long.
+    Limit,
+    /// The host's policy refuses it.
+    Policy,
+}
+
+/// One vCPU.
+#[derive(Clone, Copy, Default, Debug)]
+struct Member {
+    wish: Option<Wish>,
+    given: Option<Boost>,
+    runs: bool,
+    /// Boosted time since its boost began or it last slept, and of that since it was only because of being locked.
+    held: Nanos,
+    locked: Nanos,
+    denied: Option<Denied>,
+}
+
+/// The vCPUs of a VM.
+#[derive(Debug)]
+pub(crate) struct Coordinator {
+    with: Coordination,
+    members: Vec<Member>,
+    /// When the current window began, and the boosted time in it.
+    opened: Instant,
+    spent: Nanos,
+    /// Up to when time counts.
+    upto: Instant,
+    /// Boosted time of all windows, and what was denied.
+    pub(crate) boosted: Nanos,
+    pub(crate) over_budget: u64,
+    pub(crate) over_limit: u64,
+}
+
+impl Coordinator {
+    pub(crate) fn new(with: Coordination, vcpus: usize, now: Instant) -> Coordinator {
+        Coordinator {
+            with,
+            members: vec![Member::default(); vcpus],
+            opened: now,
+            spent: Nanos::ZERO,
+            upto: now,
+            boosted: Nanos::ZERO,
+            over_budget: 0,
+            over_limit: 0,
+        }
+    }
+
+    /// It is `now`: boosted time counts up to that. To be called before anything else is said of this instant.
+    pub(crate) fn advance(&mut self, now: Instant) {
+        let time = now.since(self.upto);
+        self.upto = now;
+        if !time.is_zero() {
+            for member in self.members.iter_mut().filter(|member| member.runs && member.given.is_some()) {
+                self.spent += time;
+                self.boosted += time;
+                member.held += time;
+                if member.wish.is_some_and(|wish| wish.locked) {
+                    member.locked += time;
+                }
+            }
+        }
+        let windows = now.since(self.opened).as_ns() / self.with.window.as_ns();
+        if windows > 0 {
+            self.opened = self.opened.saturating_add(self.with.window.saturating_mul(windows));
+            self.spent = Nanos::ZERO;
+        }
+    }
+
+    /// What is wished for a vCPU from now on.
+    pub(crate) fn wish(&mut self, vcpu: usize, wish: Option<Wish>) {
+        let member = &mut self.members[vcpu];
+        if wish.is_none() {
+            member.denied = None;
+        }
+        let locked = |wish: Option<Wish>| wish.is_some_and(|wish| wish.locked);
+        if locked(wish) != locked(member.wish) {
+            member.locked = Nanos::ZERO;
+            if member.denied == Some(Denied::Limit) {
+                member.denied = None;
+            }
+        }
+        member.wish = wish;
+    }
+
+    /// A vCPU sleeps: whatever it held, it has let go.
+    pub(crate) fn sleeps(&mut self, vcpu: usize) {
+        let member = &mut self.members[vcpu];
+        (member.held, member.locked) = (Nanos::ZERO, Nanos::ZERO);
+        if member.denied == Some(Denied::Limit) {
+            member.denied = None;
+        }
+    }
+
+    /// A vCPU got a CPU or lost it.
+    pub(crate) fn runs(&mut self, vcpu: usize, runs: bool) {
+        self.members[vcpu].runs = runs;
+    }
+
+    /// What a vCPU has.
+    pub(crate) fn given(&self, vcpu: usize) -> Option<Boost> {
+        self.members[vcpu].given
+    }
+
+    /// What a vCPU is to have.
+    pub(crate) fn due(&mut self, vcpu: usize) -> Option<Boost> {
+        // What is left must be shared among all of them.
+        let spent = self.with.budget.saturating_sub(self.spent).as_ns() < self.members.len() as u64;
+        let Coordination { limit, preempt_limit, .. } = self.with;
+        let member = &mut self.members[vcpu];
+        let wish = member.wish?;
+        let denied = match member.denied {
+            Some(Denied::Policy | Denied::Limit) => return None,
+            _ if member.held >= limit || (wish.locked && member.locked >= preempt_limit) => Some(Denied::Limit),
+            _ if spent => Some(Denied::Budget),
+            _ => None,
+        };
+        if denied != member.denied {
+            member.denied = denied;
+            self.over_budget += u64::from(denied == Some(Denied::Budget));
+            self.over_limit += u64::from(denied == Some(Denied::Limit));
+        }
+        if denied.is_some() { None } else { Some(wish.boost) }
+    }
+
+    /// A vCPU has what it was to have; or, where that was refused, nothing.
+    pub(crate) fn give(&mut self, vcpu: usize, boost: Option<Boost>, refused: bool) {
+        let member = &mut self.members[vcpu];
+        member.given = boost;
+        if boost.is_none() {
+            (member.held, member.locked) = (Nanos::ZERO, Nanos::ZERO);
+        }
+        if refused {
+            member.denied = Some(Denied::Policy);
+        }
+    }
+
+    /// Whether any vCPU is boosted and runs.
+    pub(crate) fn is_used(&self) -> bool {
+        self.members.iter().any(|member| member.runs && member.given.is_some())
+    }
+
+    /// When something changes by itself.
+    pub(crate) fn next(&self) -> Instant {
+        let Coordination { budget, window, limit, preempt_limit, .. } = self.with;
+        let mut next = Instant::NEVER;
+        let mut used = 0;
+        for member in self.members.iter().filter(|member| member.runs && member.given.is_some()) {
+            used += 1;
+            next = next.min(self.upto.saturating_add(limit.saturating_sub(member.held)));
+            if member.wish.is_some_and(|wish| wish.locked) {
+                next = next.min(self.upto.saturating_add(preempt_limit.saturating_sub(member.locked)));
+            }
+        }
+        if let Some(left) = budget.saturating_sub(self.spent).as_ns().checked_div(used) {
+            next = next.min(self.upto.saturating_add(Nanos::ns(left)));
+        }
+        if used > 0 || self.members.iter().any(|member| member.denied == Some(Denied::Budget)) {
+            next = next.min(self.opened.saturating_add(window));
+        }
+        next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Protocol;
+    use super::*;
+
+    fn us(us: u64) -> Instant {
+        Instant::ZERO + Nanos::us(us)
+    }
+
+    fn with() -> Coordination {
+        Coordination {
+            budget: Nanos::us(30),
+            window: Nanos::us(100),
+            limit: Nanos::us(20),
+            preempt_limit: Nanos::us(5),
+            ..Coordination::new(Protocol::RfcV1)
+        }
+    }
+
+    fn wish(locked: bool) -> Option<Wish> {
+        Some(Wish { boost: with().boost, locked })
+    }
+
+    fn decide(it: &mut Coordinator, now: Instant) -> Vec<bool> {
+        it.advance(now);
+        for vcpu in 0..it.members.len() {
+            let due = it.due(vcpu);
+            it.give(vcpu, due, false);
+        }
+        it.members.iter().map(|member| member.given.is_some()).collect()
+    }
+
+    #[test]
+    fn two_that_run_boosted_use_up_the_budget_of_their_window_in_half_the_time() {
+        let mut it = Coordinator::new(with(), 2, us(0));
+        for vcpu in 0..2 {
+            it.wish(vcpu, wish(false));
+            it.runs(vcpu, true);
+        }
+        assert_eq!(decide(&mut it, us(0)), [true, true]);
+        assert_eq!(it.next(), us(15));
+        assert_eq!(decide(&mut it, us(15)), [false, false]);
+        assert_eq!((it.boosted, it.over_budget), (Nanos::us(30), 2));
+        assert_eq!(it.next(), us(100), "the next window");
+        assert_eq!(decide(&mut it, us(99)), [false, false]);
+        assert_eq!(decide(&mut it, us(100)), [true, true]);
+        assert_eq!(it.over_budget, 2);
+    }
+
+    #[test]
+    fn a_boost_that_lasts_too_long_ends_and_comes_again_after_a_sleep_or_another_wish() {
+        let mut it = Coordinator::new(with(), 1, us(0));
+        it.runs(0, true);
+        it.wish(0, wish(false));
+        assert_eq!(decide(&mut it, us(0)), [true]);
+        assert_eq!(it.next(), us(20));
+        assert_eq!(decide(&mut it, us(20)), [false]);
+        assert_eq!((it.over_limit, it.next()), (1, Instant::NEVER));
+        it.wish(0, wish(false));
+        assert_eq!(decide(&mut it, us(21)), [false], "it still wishes the same");
+        it.sleeps(0);
+        assert_eq!(decide(&mut it, us(22)), [true], "it slept");
+        assert_eq!(decide(&mut it, us(32)), [false], "the budget");
+        it.wish(0, None);
+        it.wish(0, wish(false));
+        assert_eq!(decide(&mut it, us(100)), [true]);
+        assert_eq!((it.over_limit, it.over_budget), (1, 1));
+    }
+
+    #[test]
+    fn a_boost_because_of_disabled_preemption_ends_sooner() {
+        let mut it = Coordinator::new(with(), 1, us(0));
+        it.runs(0, true);
+        it.wish(0, wish(false));
+        decide(&mut it, us(0));
+        decide(&mut it, us(10));
+        it.wish(0, wish(true));
+        assert_eq!(it.next(), us(15));
+        assert_eq!(decide(&mut it, us(14)), [true]);
+        assert_eq!(decide(&mut it, us(15)), [false]);
+        it.wish(0, wish(false));
+        assert_eq!(decide(&mut it, us(15)), [true], "preemption is enabled again");
+    }
+
+    #[test]
+    fn time_without_a_cpu_is_not_boosted() {
+        let mut it = Coordinator::new(with(), 1, us(0));
+        it.wish(0, wish(false));
+        assert_eq!(decide(&mut it, us(0)), [true]);
+        assert_eq!((decide(&mut it, us(90)), it.boosted, it.next()), (vec![true], Nanos::ZERO, Instant::NEVER));
+    }
+
+    #[test]
+    fn who_is_refused_is_not_asked_for_again_before_it_wishes_anew() {
+        let mut it = Coordinator::new(with(), 1, us(0));
+        it.wish(0, wish(false));
+        assert!(it.due(0).is_some());
+        it.give(0, None, true);
+        assert!(it.due(0).is_none());
+        it.wish(0, None);
+        it.wish(0, wish(false));
+        assert!(it.due(0).is_some());
+    }
+}

@@ -1,0 +1,303 @@
+//! [`Detector`]: who of a guest's tasks is urgent, by what the guest's own kernel sees: when tasks wake and block by its clock, what it
+//! charged them, and what its policy keeps of them. It knows nothing of the host.
+
+use super::Rule;
+use super::ewma::Ewma;
+use super::lavd::{Lavd, Woken};
+use super::ule::Ule;
+use sched::{CpuId, EntityId, Instant, Machine, Nanos, State, Wake};
+use trace::Event;
+
+/// Something that happened on a machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Note {
+    /// An entity was woken.
+    Woke(EntityId, Wake),
+    /// It runs, or stopped running.
+    Runs(EntityId, CpuId),
+    Stopped(EntityId),
+    /// Something else is asked for it.
+    Asked(EntityId),
+    /// It has left.
+    Left(EntityId),
+}
+
+impl Note {
+    /// What is noted of an event.
+    pub(crate) fn of(event: &Event) -> Option<Note> {
+        match *event {
+            Event::Wake { entity, why } => Some(Note::Woke(entity, why)),
+            Event::Run { cpu, entity, .. } => Some(Note::Runs(entity, cpu)),
+            Event::Stop { entity, .. } => Some(Note::Stopped(entity)),
+            Event::Adjust { entity, .. } => Some(Note::Asked(entity)),
+            Event::Detach { entity } => Some(Note::Left(entity)),
+            _ => None,
+        }
+    }
+}
+
+/// What a rule keeps of a task.
+#[derive(Clone, Copy, Debug)]
+enum Kept {
+    Nothing,
+    /// Whether it was interactive when it woke.
+    AtWakeUp(bool),
+    /// BFS: the deadline with which it woke, if that was near.
+    Deadline(Option<i64>),
+    Ule(Ule),
+    Lavd(Lavd),
+    Ewma(Ewma),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Task {
+    id: EntityId,
+    runnable: bool,
+    /// When it blocked.
+    blocked: Option<Instant>,
+    /// What it had been charged when its burst began, and up to where that was told on.
+    began: Nanos,
+    told: Nanos,
+    parent: Option<EntityId>,
+    kept: Kept,
+    urgent: bool,
+}
+
+/// Who is urgent.
+#[derive(Debug)]
+pub(crate) struct Detector {
+    rule: Rule,
+    /// By entity index.
+    tasks: Vec<Option<Task>>,
+    /// Who runs, by CPU, as far as notes have been read.
+    running: Vec<Option<EntityId>>,
+    /// Who is urgent and runnable.
+    awake: Vec<EntityId>,
+    /// Of LAVD: the sum of all that is critical, and of how many.
+    critical: (u64, u64),
+}
+
+impl Detector {
+    pub(crate) fn new(rule: Rule, cpus: usize) -> Detector {
+        Detector { rule, tasks: Vec::new(), running: vec![None; cpus], awake: Vec::new(), critical: (0, 0) }
+    }
+
+    /// Whether `e` is urgent.
+    pub(crate) fn is_urgent(&self, e: EntityId) -> bool {
+        self.get(e).is_some_and(|task| task.urgent)
+    }
+
+    /// Those that are, and runnable.
+    pub(crate) fn awake(&self) -> &[EntityId] {
+        &self.awake
+    }
+
+    fn get(&self, e: EntityId) -> Option<&Task> {
+        self.tasks.get(e.index())?.as_ref().filter(|task| task.id == e)
+    }
+
+    fn task(&mut self, e: EntityId) -> &mut Task {
+        if self.tasks.len() <= e.index() {
+            self.tasks.resize(e.index() + 1, None);
+        }
+        let kept = match self.rule {
+            Rule::Class | Rule::Bmq => Kept::Nothing,
+            Rule::Cfs => Kept::AtWakeUp(false),
+            Rule::Bfs => Kept::Deadline(None),
+            Rule::Ule => Kept::Ule(Ule::default()),
+            Rule::Lavd => Kept::Lavd(Lavd::default()),
+            Rule::Ewma => Kept::Ewma(Ewma::default()),
+        };
+        let new = Task {
+            id: e,
+            runnable: false,
+            blocked: None,
+            began: Nanos::ZERO,
+            told: Nanos::ZERO,
+            parent: None,
+            kept,
+            urgent: false,
+        };
+        let task = self.tasks[e.index()].get_or_insert(new);
+        if task.id != e {
+            *task = new;
+        }
+        task
+    }
+
+    // ---- What happens ----
+
+    /// Something happened at this instant, after which `machine` has settled.
+    pub(crate) fn note(&mut self, machine: &Machine, note: Note) {
+        match note {
+            Note::Runs(e, cpu) => self.running[cpu.index()] = Some(e),
+            Note::Stopped(e) => {
+                self.running.iter_mut().filter(|running| **running == Some(e)).for_each(|running| *running = None);
+                if machine.is_attached(e) && machine.state(e) == State::Blocked {
+                    self.blocked(machine, e);
+                    self.sort(machine, e);
+                }
+            }
+            Note::Woke(e, why) if machine.is_attached(e) => self.woke(machine, e, why),
+            Note::Asked(e) if machine.is_attached(e) => self.sort(machine, e),
+            Note::Left(e) => self.left(e),
+            Note::Woke(..) | Note::Asked(_) => {}
+        }
+    }
+
+    /// `e` runs on: its burst may have become too long.
+    pub(crate) fn review(&mut self, machine: &Machine, e: EntityId) {
+        // What it has been charged for is as much as its kernel knows.
+        let charged = machine.charged(e);
+        let task = self.task(e);
+        let (burst, more) = (charged.saturating_sub(task.began), charged.saturating_sub(task.told));
+        task.told = charged;
+        match &mut task.kept {
+            Kept::Ewma(ewma) => ewma.runs(burst),
+            Kept::Ule(ule) => ule.ran(more),
+            Kept::Nothing | Kept::AtWakeUp(_) | Kept::Deadline(_) | Kept::Lavd(_) => {}
+        }
+        self.sort(machine, e);
+    }
+
+    fn woke(&mut self, machine: &Machine, e: EntityId, why: Wake) {
+        let now = machine.now();
+        if self.task(e).runnable {
+            // It had blocked at this very instant.
+            self.blocked(machine, e);
+        }
+        let from = match why {
+            Wake::New { parent: Some(parent) } => Some(parent),
+            Wake::By { waker, .. } => Some(waker),
+            _ => None,
+        };
+        let giver = from.and_then(|from| self.get(from)).map(|giver| giver.kept);
+        if let (Some(from), Some(Kept::Lavd(_))) = (from, giver)
+            && let Kept::Lavd(lavd) = &mut self.task(from).kept
+        {
+            lavd.wakes(now);
+        }
+        let behind = self.rule == Rule::Cfs && is_behind(machine, &self.running, e);
+        let charged = machine.charged(e);
+        let task = self.task(e);
+        let slept = task.blocked.take().map(|since| now.saturating_since(since));
+        (task.runnable, task.began, task.told) = (true, charged, charged);
+        match &mut task.kept {
+            Kept::Nothing => {}
+            Kept::AtWakeUp(interactive) => *interactive = behind,
+            Kept::Deadline(woke) => *woke = near_deadline(machine, e),
+            Kept::Ule(ule) => match (why, giver, slept) {
+                (Wake::New { parent: Some(parent) }, Some(Kept::Ule(giver)), None) => {
+                    *ule = giver.child();
+                    task.parent = Some(parent);
+                }
+                _ => ule.slept(slept.unwrap_or(Nanos::ZERO)),
+            },
+            Kept::Lavd(lavd) => {
+                let (host, params) = (machine.host(), machine.params(e));
+                let allowed = params.affinity.and(&host.all()).len();
+                let weight = u64::from(params.weight.as_linux());
+                let giver = if let Some(Kept::Lavd(giver)) = giver { Some(giver.criticality) } else { None };
+                let (before, is_new) = (lavd.criticality, lavd.criticality == 0);
+                lavd.woken(Woken { weight, why, allowed, cpus: host.cpus }, giver);
+                let now = lavd.criticality;
+                self.critical.0 = self.critical.0 - before + now;
+                self.critical.1 += u64::from(is_new);
+            }
+            Kept::Ewma(ewma) => {
+                if let Some(slept) = slept {
+                    ewma.slept(slept);
+                }
+            }
+        }
+        self.sort(machine, e);
+    }
+
+    fn blocked(&mut self, machine: &Machine, e: EntityId) {
+        let (now, charged) = (machine.now(), machine.charged(e));
+        let task = self.task(e);
+        if !std::mem::replace(&mut task.runnable, false) {
+            return;
+        }
+        task.blocked = Some(now);
+        let (burst, more) = (charged.saturating_sub(task.began), charged.saturating_sub(task.told));
+        match &mut task.kept {
+            Kept::Nothing | Kept::AtWakeUp(_) | Kept::Deadline(_) => {}
+            Kept::Ule(ule) => ule.ran(more),
+            Kept::Lavd(lavd) => lavd.waits(now, burst),
+            Kept::Ewma(ewma) => ewma.ran(burst),
+        }
+    }
+
+    fn left(&mut self, e: EntityId) {
+        self.awake.retain(|&other| other != e);
+        if self.get(e).is_none() {
+            return;
+        }
+        let Some(task) = self.tasks[e.index()].take() else { return };
+        match task.kept {
+            Kept::Ule(child) => {
+                if let Some(parent) = task.parent.filter(|&parent| self.get(parent).is_some())
+                    && let Kept::Ule(ule) = &mut self.task(parent).kept
+                {
+                    ule.takes_back(&child);
+                }
+            }
+            Kept::Lavd(lavd) if lavd.criticality > 0 => {
+                self.critical.0 -= lavd.criticality;
+                self.critical.1 -= 1;
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether `e` is urgent now, and runnable.
+    fn sort(&mut self, machine: &Machine, e: EntityId) {
+        let params = machine.params(e);
+        let by_class =
+            params.class.rt_priority().is_some() || params.class == sched::Class::Stop || params.reservation.is_some();
+        let (sum, count) = self.critical;
+        let nice = params.weight.nearest_nice();
+        let rule = self.rule;
+        let task = self.task(e);
+        task.urgent = by_class
+            || match task.kept {
+                Kept::Nothing => rule == Rule::Bmq && machine.interactive(e),
+                Kept::AtWakeUp(interactive) => interactive,
+                // Another deadline is that of another slice.
+                Kept::Deadline(woke) => woke.is_some() && woke == machine.inspect(e, "deadline"),
+                Kept::Ule(ule) => ule.is_interactive(nice),
+                Kept::Lavd(lavd) => lavd.criticality.saturating_mul(count) > sum,
+                Kept::Ewma(ewma) => ewma.is_interactive(),
+            };
+        let is_awake = task.urgent && task.runnable;
+        match self.awake.iter().position(|&other| other == e) {
+            Some(at) if !is_awake => drop(self.awake.swap_remove(at)),
+            None if is_awake => self.awake.push(e),
+            _ => {}
+        }
+    }
+}
+
+/// CFS: whether `e`, which has just woken, is so far behind whoever has the CPU that it preempts, or behind its queue by a quarter of
+/// the latency.
+fn is_behind(machine: &Machine, running: &[Option<EntityId>], e: EntityId) -> bool {
+    let shown = |of, name| machine.inspect(of, name);
+    let (Some(own), Some(least), Some(granularity), Some(latency)) =
+        (shown(e, "vruntime"), shown(e, "min_vruntime"), shown(e, "wakeup-granularity"), shown(e, "latency"))
+    else {
+        return false;
+    };
+    // Who had the CPU when it woke, which it may have lost since, but not in any other way.
+    let current = shown(e, "cpu").and_then(|cpu| running.get(usize::try_from(cpu).ok()?).copied().flatten());
+    let current = current.filter(|&it| it != e && machine.is_attached(it) && machine.state(it) != State::Blocked);
+    let ahead = current.and_then(|current| shown(current, "vruntime"));
+    ahead.is_some_and(|ahead| ahead.wrapping_sub(own) > granularity) || least.wrapping_sub(own) >= latency / 4
+}
+
+/// BFS: the deadline with which `e` has woken, if it is past or nearer than a slice.
+fn near_deadline(machine: &Machine, e: EntityId) -> Option<i64> {
+    let (deadline, slice) = (machine.inspect(e, "deadline")?, machine.inspect(e, "rr-interval")?);
+    let now = i64::try_from(machine.now().as_ns()).ok()?;
+    (deadline < now.saturating_add(slice)).then_some(deadline)
+}

@@ -1,0 +1,100 @@
+//! Bursts and sleeps of a task, smoothed: whoever runs shortly and sleeps long is interactive. Source: policies.md 12.6.
+
+use sched::Nanos;
+
+/// Below this mean burst a task may be taken for interactive.
+const ENTERS_BELOW: Nanos = Nanos::ms(2);
+/// Above this mean burst it is no more.
+const LEAVES_ABOVE: Nanos = Nanos::ms(4);
+/// It sleeps at least so many times as long as it runs.
+const SLEEP_LEAST: u64 = 3;
+
+/// What is kept of a task.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Ewma {
+    /// The mean of its bursts and of its sleeps; `None`: it has had none.
+    burst: Option<Nanos>,
+    sleep: Option<Nanos>,
+    interactive: bool,
+}
+
+impl Ewma {
+    /// A burst is over.
+    pub(crate) fn ran(&mut self, burst: Nanos) {
+        self.burst = Some(smoothed(self.burst, burst));
+        self.leave(Nanos::ZERO);
+    }
+
+    /// A sleep is over.
+    pub(crate) fn slept(&mut self, sleep: Nanos) {
+        self.sleep = Some(smoothed(self.sleep, sleep));
+        let (Some(burst), Some(sleep)) = (self.burst, self.sleep) else { return };
+        if burst < ENTERS_BELOW && sleep >= burst.saturating_mul(SLEEP_LEAST) {
+            self.interactive = true;
+        }
+        self.leave(Nanos::ZERO);
+    }
+
+    /// It has run for `burst` and goes on.
+    pub(crate) fn runs(&mut self, burst: Nanos) {
+        self.leave(burst);
+    }
+
+    fn leave(&mut self, burst: Nanos) {
+        let mean = self.burst.unwrap_or(burst);
+        self.interactive &= mean.max(smoothed(self.burst, burst)) <= LEAVES_ABOVE;
+    }
+
+    pub(crate) fn is_interactive(&self) -> bool {
+        self.interactive
+    }
+}
+
+/// The mean so far, and an eighth of the way to `new`; the first is its own mean.
+fn smoothed(mean: Option<Nanos>, new: Nanos) -> Nanos {
+    match mean {
+        None => new,
+        Some(mean) => {
+            Nanos::ns((mean.as_ns() / 8 * 7).saturating_add(mean.as_ns() % 8 * 7 / 8).saturating_add(new.as_ns() / 8))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_runs_shortly_and_sleeps_three_times_as_long_is_interactive() {
+        let verdict = |burst, sleep| {
+            let mut task = Ewma::default();
+            task.ran(Nanos::us(burst));
+            assert!(!task.is_interactive(), "nothing is known of its sleeps");
+            task.slept(Nanos::us(sleep));
+            task.is_interactive()
+        };
+        assert!(verdict(1_000, 3_000));
+        assert!(!verdict(1_000, 2_999), "it sleeps too little");
+        assert!(verdict(1_999, 100_000));
+        assert!(!verdict(2_000, 100_000), "it runs too long");
+    }
+
+    #[test]
+    fn it_stays_interactive_until_its_mean_burst_is_beyond_4_ms() {
+        let mut task = Ewma::default();
+        task.ran(Nanos::ms(1));
+        task.slept(Nanos::ms(100));
+        // 7/8 · 1 ms + 1/8 · 25 ms = 4 ms, and one eighth of a nanosecond more is beyond.
+        task.runs(Nanos::ms(25));
+        assert!(task.is_interactive());
+        task.runs(Nanos::ms(25) + Nanos::ns(8));
+        assert!(!task.is_interactive());
+        // A sleep brings it back only once its bursts are below 2 ms again.
+        task.ran(Nanos::ms(10));
+        task.slept(Nanos::ms(100));
+        assert!(!task.is_interactive(), "the mean is 2.125 ms");
+        task.ran(Nanos::ms(1));
+        task.slept(Nanos::ms(100));
+        assert!(task.is_interactive(), "the mean is 1.984 ms");
+    }
+}

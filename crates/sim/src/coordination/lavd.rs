@@ -1,0 +1,155 @@
+//! The latency criticality of LAVD. Source: scx_lavd, src/bpf/lat_cri.bpf.c, scx at 7a58a3a; policies.md 12.5.
+//!
+//! Simplified as stated there: a task is interactive if it is more critical than the average of all; and of what makes a task heavier,
+//! only what is known of tasks here is taken.
+
+use sched::{Instant, Nanos, Wake};
+
+/// Wake-ups sooner after the last one are not counted.
+const INTERVAL_LEAST: Nanos = Nanos::us(500);
+/// The highest frequency there is.
+const FREQUENCY_MOST: u64 = 100_000;
+/// What runs longer on average counts like this.
+const RUNTIME_MOST: Nanos = Nanos::s(1);
+const RUNTIME_UNIT: u64 = 500_000;
+/// What makes a task heavier, in 1024ths.
+const WAKE_UP: u64 = 128;
+const SYNC: u64 = 128;
+const BY_HARD_IRQ: u64 = 1024;
+const AFFINE: u64 = 128;
+const PINNED: u64 = 256;
+
+/// What is kept of a task.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Lavd {
+    /// How often it waits, and how often it wakes others. Unit: per second.
+    wait_frequency: u64,
+    wake_frequency: u64,
+    runtime: u64,
+    waited: Option<Instant>,
+    woke: Option<Instant>,
+    /// How critical it is.
+    pub(crate) criticality: u64,
+}
+
+/// What a task is like that wakes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Woken {
+    /// Its weight, 1024 = normal.
+    pub(crate) weight: u64,
+    pub(crate) why: Wake,
+    /// The CPUs it may run on, and how many there are.
+    pub(crate) allowed: usize,
+    pub(crate) cpus: usize,
+}
+
+fn smoothed(old: u64, new: u64) -> u64 {
+    (old * 7 + new) / 8
+}
+
+fn frequency(interval: Nanos) -> u64 {
+    (Nanos::s(1).as_ns() / interval.as_ns().max(1)).min(FREQUENCY_MOST)
+}
+
+fn log2(number: u64) -> u64 {
+    u64::from(number.max(1).ilog2())
+}
+
+impl Lavd {
+    /// It waits from `now` on, after it has run for `time`.
+    pub(crate) fn waits(&mut self, now: Instant, time: Nanos) {
+        self.runtime = smoothed(self.runtime, time.min(RUNTIME_MOST).as_ns());
+        if let Some(last) = self.waited.replace(now) {
+            self.wait_frequency = smoothed(self.wait_frequency, frequency(now.saturating_since(last)));
+        }
+    }
+
+    /// It wakes another.
+    pub(crate) fn wakes(&mut self, now: Instant) {
+        let interval = self.woke.map(|last| now.saturating_since(last));
+        if interval.is_some_and(|interval| interval < INTERVAL_LEAST) {
+            return;
+        }
+        self.woke = Some(now);
+        if let Some(interval) = interval {
+            self.wake_frequency = smoothed(self.wake_frequency, frequency(interval));
+        }
+    }
+
+    /// It was woken, perhaps by somebody of this criticality.
+    pub(crate) fn woken(&mut self, how: Woken, waker: Option<u64>) {
+        let mut heavier = match how.why {
+            Wake::By { sync: true, .. } => WAKE_UP + SYNC,
+            Wake::Interrupt | Wake::Timer => WAKE_UP + BY_HARD_IRQ,
+            Wake::By { .. } | Wake::New { .. } | Wake::Resumed => WAKE_UP,
+        };
+        if how.allowed < how.cpus {
+            heavier += if how.allowed == 1 { AFFINE + PINNED } else { AFFINE };
+        }
+        let weight = how.weight * (1024 + heavier) / 1024 + 1;
+        let short = (RUNTIME_MOST.as_ns() - self.runtime) / RUNTIME_UNIT + 1;
+        let sum = log2(self.wait_frequency * self.wake_frequency) + log2(short * weight);
+        let own = sum * sum;
+        let giver = waker.map_or(0, |waker| waker + own);
+        let inherited = if giver > 2 * own { ((giver - 2 * own) >> 3).min(own >> 2) } else { 0 };
+        self.criticality = own + inherited;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BY_TIMER: Woken = Woken { weight: 1024, why: Wake::Timer, allowed: 1, cpus: 1 };
+
+    fn ms(ms: u64) -> Instant {
+        Instant::ZERO + Nanos::ms(ms)
+    }
+
+    #[test]
+    fn frequencies_and_runtimes_are_smoothed_by_an_eighth() {
+        let mut task = Lavd::default();
+        task.waits(ms(10), Nanos::ms(8));
+        assert_eq!((task.runtime, task.wait_frequency), (1_000_000, 0), "one wait is no interval");
+        task.waits(ms(20), Nanos::ms(8));
+        assert_eq!((task.runtime, task.wait_frequency), (1_875_000, 12), "100 in a second, an eighth of it");
+        task.wakes(ms(20));
+        task.wakes(ms(20) + Nanos::us(499));
+        assert_eq!(task.wake_frequency, 0, "too soon to count");
+        task.wakes(ms(20) + Nanos::us(500));
+        assert_eq!(task.wake_frequency, 250);
+    }
+
+    #[test]
+    fn criticality_is_the_square_of_two_logarithms() {
+        // Nothing known but its wake-up by a timer: 2001 · (1024 · (1024 + 128 + 1024) / 1024 + 1) is 2^22.05.
+        let mut task = Lavd::default();
+        task.woken(BY_TIMER, None);
+        assert_eq!(task.criticality, 22 * 22);
+        // 16 waits and 64 wakes in a second are 2^10 more.
+        let mut task = Lavd { wait_frequency: 16, wake_frequency: 64, ..Lavd::default() };
+        task.woken(BY_TIMER, None);
+        assert_eq!(task.criticality, 32 * 32);
+        // Who runs for 900 ms on average: 201 · 2177 is 2^18.7.
+        let mut task = Lavd { runtime: Nanos::ms(900).as_ns(), ..Lavd::default() };
+        task.woken(BY_TIMER, None);
+        assert_eq!(task.criticality, 18 * 18);
+        // Pinned on one of two: 2001 · (1024 + 1664 + 1 …).
+        task = Lavd::default();
+        task.woken(Woken { why: Wake::Resumed, cpus: 2, ..BY_TIMER }, None);
+        assert_eq!(task.criticality, 21 * 21, "2001 · 1537 is 2^21.6");
+    }
+
+    #[test]
+    fn a_critical_waker_hands_some_of_it_on() {
+        let by = |waker| {
+            let mut task = Lavd::default();
+            task.woken(Woken { why: Wake::Resumed, ..BY_TIMER }, Some(waker));
+            task.criticality
+        };
+        // 2001 · 1153 is 2^21.1.
+        assert_eq!(by(441), 441, "one as critical as itself gives nothing");
+        assert_eq!(by(441 + 80), 441 + 10, "an eighth of what it is ahead");
+        assert_eq!(by(4410), 441 + 110, "a quarter of its own at most");
+    }
+}

@@ -1,0 +1,240 @@
+//! Guest/host coordination: a guest's scheduler tells its host when a vCPU matters, and the host schedules the vCPU accordingly for a
+//! while. Source: policies.md 11 and 12.
+//!
+//! ```text
+//! guest: detector ──▶ who is urgent ──▶ protocol ──▶ wish ──▶ host: coordinator ──▶ adjust of the vCPU's entity
+//!        (what its kernel sees)         (hints, calls)            (budget, limits)
+//! ```
+//!
+//! All of it is data and pure logic; `world` says what happens and carries out what comes of it. **Boosted time** is CPU time that a
+//! vCPU gets while it is boosted: that is what others lose by it.
+
+mod coordinator;
+mod detector;
+mod ewma;
+mod lavd;
+mod protocol;
+mod ule;
+
+pub(crate) use coordinator::Coordinator;
+pub(crate) use detector::{Detector, Note};
+pub(crate) use protocol::{Seat, Sight, Wish};
+
+use sched::{Class, Nanos, Params, RtPriority, Weight};
+
+/// How a guest tells its host, and what the host makes of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Protocol {
+    /// One hypercall whenever "an interactive task runs or waits here" becomes true or false. Source: coordinated-2015 section VI;
+    /// policies.md 11.1.
+    S0,
+    /// A hypercall with class and priority of what runs, whenever these change and whenever an interrupt has been handled for which
+    /// the host had raised the vCPU. Source: J. Kiszka, Towards Linux as a Real-Time Hypervisor (RTLWS11); policies.md 11.2.
+    Kiszka,
+    /// Boosts are asked for in shared memory, which the host reads at the next exit; a hypercall ends a boost. Source: Dynamic vcpu
+    /// priority management in kvm, LKML 2023-12-14; policies.md 11.3.
+    RfcV1,
+    /// The guest only describes in shared memory what runs; a driver in the host acts at events. Source: Paravirt Scheduling, LKML
+    /// 2024-04-03; policies.md 11.4.
+    RfcV2,
+}
+
+impl Protocol {
+    /// All of them, as they are called in scenarios.
+    pub const ALL: [(&'static str, Protocol); 4] =
+        [("s0", Protocol::S0), ("kiszka", Protocol::Kiszka), ("rfc-v1", Protocol::RfcV1), ("rfc-v2", Protocol::RfcV2)];
+}
+
+/// By what a guest tells that a task is interactive. Tasks of a real-time class, and those with a reservation, are urgent anyway.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rule {
+    /// Only these.
+    Class,
+    /// It was far behind the running one when it woke, or far behind its queue (CFS). Source: policies.md 12.1.
+    Cfs,
+    /// It has earned a boost (BMQ's own knob `interactive-boost`). Source: policies.md 12.2.
+    Bmq,
+    /// Its deadline was near or past when it woke (BFS). Source: policies.md 12.3.
+    Bfs,
+    /// Its score by sleeps and runs (FreeBSD's ULE). Source: policies.md 12.4.
+    Ule,
+    /// It is more critical than the average (LAVD). Source: policies.md 12.5.
+    Lavd,
+    /// Smoothed bursts and sleeps. Source: policies.md 12.6.
+    Ewma,
+}
+
+impl Rule {
+    /// All of them, as they are called in scenarios.
+    pub const ALL: [(&'static str, Rule); 7] = [
+        ("class", Rule::Class),
+        ("cfs", Rule::Cfs),
+        ("bmq", Rule::Bmq),
+        ("bfs", Rule::Bfs),
+        ("ule", Rule::Ule),
+        ("lavd", Rule::Lavd),
+        ("ewma", Rule::Ewma),
+    ];
+
+    /// What the guest's policy has to keep of a task for that, as it [shows](sched::Machine::inspect) it.
+    #[must_use]
+    pub const fn needs(self) -> &'static [&'static str] {
+        match self {
+            Rule::Cfs => &["vruntime", "min_vruntime", "wakeup-granularity", "latency"],
+            Rule::Bmq => &["boost"],
+            Rule::Bfs => &["deadline", "rr-interval"],
+            Rule::Class | Rule::Ule | Rule::Lavd | Rule::Ewma => &[],
+        }
+    }
+}
+
+/// What a vCPU gets while it is boosted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Boost {
+    /// This real-time class, where the host's policy has classes.
+    Class {
+        /// SCHED_RR rather than SCHED_FIFO.
+        takes_turns: bool,
+        /// Its priority.
+        priority: RtPriority,
+    },
+    /// This weight.
+    Weight(Weight),
+}
+
+impl Boost {
+    /// What `params` are with it: never less than without.
+    #[must_use]
+    pub fn over(self, params: Params) -> Params {
+        let urgency = match params.class {
+            Class::Stop => u8::MAX,
+            class => class.rt_priority().map_or(0, RtPriority::number),
+        };
+        match self {
+            Boost::Weight(weight) => Params { weight: params.weight.max(weight), ..params },
+            Boost::Class { priority, .. } if params.reservation.is_some() || urgency >= priority.number() => params,
+            Boost::Class { takes_turns: true, priority } => Params { class: Class::RoundRobin(priority), ..params },
+            Boost::Class { takes_turns: false, priority } => Params { class: Class::Fifo(priority), ..params },
+        }
+    }
+
+    /// The boost that is like being `class`; `None` where that is no real-time class.
+    #[must_use]
+    pub fn like(class: Class) -> Option<Boost> {
+        match class {
+            Class::RoundRobin(priority) => Some(Boost::Class { takes_turns: true, priority }),
+            Class::Fifo(priority) => Some(Boost::Class { takes_turns: false, priority }),
+            _ => None,
+        }
+    }
+
+    /// The same, but no more than `most`.
+    #[must_use]
+    pub fn within(self, most: Boost) -> Boost {
+        match (self, most) {
+            (Boost::Class { takes_turns, priority }, Boost::Class { priority: highest, .. }) => {
+                Boost::Class { takes_turns, priority: priority.min(highest) }
+            }
+            (Boost::Weight(weight), Boost::Weight(heaviest)) => Boost::Weight(weight.min(heaviest)),
+            _ => most,
+        }
+    }
+}
+
+/// How a guest and its host coordinate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Coordination {
+    /// How they speak.
+    pub protocol: Protocol,
+    /// How the guest finds out who is interactive.
+    pub detector: Rule,
+    /// What a boosted vCPU gets, and the most that it gets by protocols that name classes and priorities. Default: SCHED_RR 8, as in
+    /// RFC v1.
+    pub boost: Boost,
+    /// What it gets while an interrupt is on its way (Kiszka), at most the boost. Default: the boost.
+    pub interrupt: Boost,
+    /// Boosted time that all vCPUs of the VM get together in a window. Range: 1 us … `window`. Default: 20 ms (ours).
+    pub budget: Nanos,
+    /// How long a window is; the first begins when the guest boots. Range: 1 us …. Default: 100 ms (ours).
+    pub window: Nanos,
+    /// Boosted time that a vCPU gets without sleeping or ending its boost. Then the boost ends, and there is none before it does one
+    /// of both. Range: 1 us …. Default: 10 ms (ours).
+    pub limit: Nanos,
+    /// The same for a boost only because the guest must not be preempted. Range: 1 us …. Default: 3 ms, as in RFC v1.
+    pub preempt_limit: Nanos,
+    /// How often a boosted vCPU that runs exits, and its guest looks at what runs: the tick of both kernels. Range: 1 us …. Default:
+    /// 1 ms.
+    pub tick: Nanos,
+}
+
+impl Coordination {
+    /// By this protocol, and as usual otherwise.
+    #[must_use]
+    pub fn new(protocol: Protocol) -> Coordination {
+        let boost = Boost::Class { takes_turns: true, priority: RtPriority::new(8).expect("it is in range") };
+        Coordination {
+            protocol,
+            detector: Rule::Ewma,
+            boost,
+            interrupt: boost,
+            budget: Nanos::ms(20),
+            window: Nanos::ms(100),
+            limit: Nanos::ms(10),
+            preempt_limit: Nanos::ms(3),
+            tick: Nanos::ms(1),
+        }
+    }
+}
+
+/// What came of a VM's coordination.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Coordinated {
+    /// How often the guest told its host something else than before, by whatever means.
+    pub hints: u64,
+    /// How often by a hypercall.
+    pub hypercalls: u64,
+    /// CPU time of the guest that these took.
+    pub cost: Nanos,
+    /// How often a vCPU was boosted.
+    pub boosts: u64,
+    /// Boosted time, over all vCPUs.
+    pub boosted: Nanos,
+    /// Boosts that were not given or ended because the budget was used up.
+    pub over_budget: u64,
+    /// Boosts that ended because they lasted too long.
+    pub over_limit: u64,
+    /// Boosts that the host's policy refused.
+    pub refused: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rr(priority: u8) -> Boost {
+        Boost::Class { takes_turns: true, priority: RtPriority::new(priority).unwrap() }
+    }
+
+    #[test]
+    fn a_boost_never_takes_anything_away() {
+        let class = |class| Params { class, ..Params::default() };
+        let at = |priority| RtPriority::new(priority).unwrap();
+        assert_eq!(rr(8).over(Params::default()).class, Class::RoundRobin(at(8)));
+        assert_eq!(rr(8).over(class(Class::Fifo(at(7)))).class, Class::RoundRobin(at(8)));
+        assert_eq!(rr(8).over(class(Class::Fifo(at(8)))).class, Class::Fifo(at(8)));
+        assert_eq!(rr(99).over(class(Class::Stop)).class, Class::Stop);
+        let heavy = Params { weight: Weight::nice(-15).unwrap(), ..Params::default() };
+        assert_eq!(Boost::Weight(Weight::nice(-10).unwrap()).over(heavy), heavy);
+        assert_eq!(Boost::Weight(Weight::nice(-20).unwrap()).over(heavy).weight, Weight::nice(-20).unwrap());
+    }
+
+    #[test]
+    fn what_a_guest_reports_counts_up_to_the_most_its_vm_may_have() {
+        let fifo = |priority| Boost::like(Class::Fifo(RtPriority::new(priority).unwrap())).unwrap();
+        assert_eq!(fifo(5).within(rr(8)), fifo(5));
+        assert_eq!(fifo(50).within(rr(8)), fifo(8));
+        let nice = Boost::Weight(Weight::nice(-5).unwrap());
+        assert_eq!((fifo(50).within(nice), nice.within(rr(8))), (nice, rr(8)));
+        assert_eq!(Boost::like(Class::Batch), None);
+    }
+}

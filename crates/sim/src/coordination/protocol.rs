@@ -1,0 +1,267 @@
+//! What guest and host know of each other about one vCPU, and what follows from each event by the rules of a protocol.
+
+use super::{Boost, Coordination, Protocol};
+
+/// What is wished for a vCPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Wish {
+    pub(crate) boost: Boost,
+    /// Only because what runs there must not be preempted.
+    pub(crate) locked: bool,
+}
+
+/// What a guest's scheduler has chosen on one of its CPUs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Sight {
+    /// Whether anything runs.
+    pub(crate) runs: bool,
+    /// What that is worth: `None` for an ordinary task.
+    pub(crate) worth: Option<Boost>,
+    /// Whether somebody urgent waits there.
+    pub(crate) waits: bool,
+    /// Whether what runs must not be preempted: it holds a spin lock, or waits for one.
+    pub(crate) locked: bool,
+}
+
+/// What a guest does about what its scheduler has chosen.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Said {
+    /// It tells its host something new.
+    pub(crate) hint: bool,
+    /// By a hypercall.
+    pub(crate) call: bool,
+}
+
+const NOTHING: Said = Said { hint: false, call: false };
+const CALL: Said = Said { hint: true, call: true };
+
+/// One vCPU.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) struct Seat {
+    /// What the guest has last told: what runs is worth this, and must not be preempted. RFC v1's `boost_req` and `preempt_disabled`,
+    /// RFC v2's record.
+    worth: Option<Boost>,
+    locked: bool,
+    /// Kiszka: an interrupt is on its way, and the guest has not said that it has handled it.
+    raised: bool,
+    /// What the host makes of it.
+    pub(crate) wish: Option<Wish>,
+}
+
+fn urgent(boost: Boost) -> Wish {
+    Wish { boost, locked: false }
+}
+
+impl Seat {
+    /// The guest's scheduler has chosen. `boosted`: whether the host says that this vCPU is (RFC v1's `boost_status`).
+    pub(crate) fn chosen(&mut self, with: &Coordination, sight: Sight, boosted: bool) -> Said {
+        let Coordination { protocol, boost, .. } = *with;
+        match protocol {
+            // A CPU that idles keeps what it had: nobody can ask for its wake-up later.
+            Protocol::S0 | Protocol::Kiszka if !sight.runs => NOTHING,
+            Protocol::S0 => {
+                let worth = (sight.worth.is_some() || sight.waits).then_some(boost);
+                if worth == self.worth {
+                    return NOTHING;
+                }
+                self.worth = worth;
+                self.wish = worth.map(urgent);
+                CALL
+            }
+            Protocol::Kiszka => {
+                let worth = sight.worth.map(|worth| worth.within(boost));
+                if worth == self.worth && !self.raised {
+                    return NOTHING;
+                }
+                (self.worth, self.raised) = (worth, false);
+                self.wish = worth.map(urgent);
+                CALL
+            }
+            Protocol::RfcV1 => self.lazily(boost, sight, boosted),
+            Protocol::RfcV2 => {
+                let worth = sight.worth.or(sight.waits.then_some(boost)).map(|worth| worth.within(boost));
+                self.record(worth, sight.locked)
+            }
+        }
+    }
+
+    fn record(&mut self, worth: Option<Boost>, locked: bool) -> Said {
+        let hint = (worth, locked) != (self.worth, self.locked);
+        (self.worth, self.locked) = (worth, locked);
+        Said { hint, call: false }
+    }
+
+    /// RFC v1: a boost is only noted, its end is said.
+    fn lazily(&mut self, boost: Boost, sight: Sight, boosted: bool) -> Said {
+        if !sight.runs {
+            self.locked = false;
+            return NOTHING;
+        }
+        let worth = (sight.worth.is_some() || sight.waits).then_some(boost);
+        let said = self.record(worth, sight.locked);
+        if worth.is_some() || !boosted {
+            return said;
+        }
+        if sight.locked {
+            self.wish = self.wish.map(|wish| Wish { locked: true, ..wish });
+            return said;
+        }
+        self.wish = None;
+        CALL
+    }
+
+    /// The vCPU leaves its guest. `pending`: an interrupt waits for it.
+    pub(crate) fn exits(&mut self, with: &Coordination, pending: bool) {
+        let boost = with.boost;
+        self.wish = match with.protocol {
+            Protocol::S0 | Protocol::Kiszka => return,
+            Protocol::RfcV1 | Protocol::RfcV2 => match self.worth {
+                Some(worth) => Some(urgent(worth)),
+                None if pending => Some(urgent(boost)),
+                None => self.locked.then_some(Wish { boost, locked: true }),
+            },
+        };
+    }
+
+    /// The host has an interrupt for it. `present`: it has a CPU.
+    pub(crate) fn injected(&mut self, with: &Coordination, present: bool) {
+        match with.protocol {
+            Protocol::S0 => {}
+            Protocol::Kiszka => {
+                let raised = self.worth.map_or(with.interrupt, |worth| worth.most(with.interrupt));
+                if self.worth != Some(raised) {
+                    self.raised = true;
+                    self.wish = Some(urgent(raised));
+                }
+            }
+            Protocol::RfcV1 => self.wish = Some(urgent(with.boost)),
+            // What runs is described; what will run in a guest that sleeps cannot be.
+            Protocol::RfcV2 if present => self.exits(with, false),
+            Protocol::RfcV2 => self.wish = Some(urgent(with.boost)),
+        }
+    }
+
+    /// It blocks.
+    pub(crate) fn halts(&mut self, with: &Coordination) {
+        match with.protocol {
+            Protocol::S0 | Protocol::Kiszka => {}
+            Protocol::RfcV1 => self.wish = Some(urgent(with.boost)),
+            Protocol::RfcV2 => self.exits(with, false),
+        }
+    }
+}
+
+impl Boost {
+    /// Whichever of both is more.
+    fn most(self, other: Boost) -> Boost {
+        if self.within(other) == self { other } else { self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sched::{Class, RtPriority};
+
+    const IDLE: Sight = Sight { runs: false, worth: None, waits: false, locked: false };
+    const ORDINARY: Sight = Sight { runs: true, ..IDLE };
+
+    fn fifo(priority: u8) -> Boost {
+        Boost::like(Class::Fifo(RtPriority::new(priority).unwrap())).unwrap()
+    }
+
+    fn urgently(priority: u8) -> Sight {
+        Sight { worth: Some(fifo(priority)), ..ORDINARY }
+    }
+
+    fn boost_of(seat: &Seat) -> Option<Boost> {
+        seat.wish.map(|wish| wish.boost)
+    }
+
+    #[test]
+    fn s0_calls_when_its_predicate_changes_and_leaves_the_boost_on_while_idle() {
+        let with = Coordination::new(Protocol::S0);
+        let mut seat = Seat::default();
+        assert_eq!(seat.chosen(&with, ORDINARY, false), NOTHING);
+        assert_eq!(seat.chosen(&with, urgently(50), false), CALL);
+        assert_eq!(boost_of(&seat), Some(with.boost));
+        assert_eq!(seat.chosen(&with, Sight { waits: true, ..ORDINARY }, true), NOTHING, "somebody urgent waits");
+        seat.exits(&with, false);
+        seat.halts(&with);
+        assert_eq!(seat.chosen(&with, IDLE, true), NOTHING);
+        assert_eq!(boost_of(&seat), Some(with.boost));
+        assert_eq!(seat.chosen(&with, ORDINARY, true), CALL);
+        assert_eq!(boost_of(&seat), None);
+        seat.injected(&with, false);
+        assert_eq!(boost_of(&seat), None, "the host does nothing by itself");
+    }
+
+    #[test]
+    fn kiszka_reports_classes_and_what_an_interrupt_raised_comes_down_when_it_is_handled() {
+        let with = Coordination { interrupt: fifo(4), ..Coordination::new(Protocol::Kiszka) };
+        let mut seat = Seat::default();
+        assert_eq!(seat.chosen(&with, urgently(2), false), CALL);
+        assert_eq!(boost_of(&seat), Some(fifo(2)));
+        assert_eq!(seat.chosen(&with, urgently(2), true), NOTHING);
+        assert_eq!(seat.chosen(&with, urgently(70), true), CALL);
+        assert_eq!(boost_of(&seat), Some(fifo(8)), "the most that its VM may have");
+        seat.injected(&with, true);
+        assert_eq!(seat.chosen(&with, urgently(70), true), NOTHING, "it was above that already");
+        assert_eq!(seat.chosen(&with, ORDINARY, true), CALL);
+        assert_eq!(boost_of(&seat), None);
+        seat.injected(&with, false);
+        assert_eq!(boost_of(&seat), Some(fifo(4)));
+        assert_eq!(seat.chosen(&with, IDLE, true), NOTHING, "nothing is chosen yet");
+        assert_eq!(seat.chosen(&with, ORDINARY, true), CALL, "the interrupt is done");
+        assert_eq!(boost_of(&seat), None);
+    }
+
+    #[test]
+    fn rfc_v1_reads_a_wish_at_the_next_exit_and_ends_a_boost_by_a_call() {
+        let with = Coordination::new(Protocol::RfcV1);
+        let mut seat = Seat::default();
+        assert_eq!(seat.chosen(&with, urgently(50), false), Said { hint: true, call: false });
+        assert_eq!(boost_of(&seat), None, "the host has not looked");
+        seat.exits(&with, false);
+        assert_eq!(boost_of(&seat), Some(with.boost));
+        assert_eq!(seat.chosen(&with, ORDINARY, false), Said { hint: true, call: false }, "it is not boosted");
+        assert_eq!(boost_of(&seat), Some(with.boost));
+        assert_eq!(seat.chosen(&with, ORDINARY, true), CALL);
+        assert_eq!(boost_of(&seat), None);
+        seat.exits(&with, true);
+        assert_eq!(boost_of(&seat), Some(with.boost), "an interrupt is pending");
+        seat.exits(&with, false);
+        assert_eq!(boost_of(&seat), None);
+        seat.halts(&with);
+        assert_eq!(boost_of(&seat), Some(with.boost), "so that it wakes fast");
+        assert_eq!(seat.chosen(&with, IDLE, true), NOTHING);
+        let locked = Sight { locked: true, ..ORDINARY };
+        assert_eq!(seat.chosen(&with, locked, true), Said { hint: true, call: false });
+        assert_eq!(seat.wish, Some(Wish { boost: with.boost, locked: true }));
+        seat.exits(&with, false);
+        assert_eq!(seat.wish, Some(Wish { boost: with.boost, locked: true }));
+    }
+
+    #[test]
+    fn rfc_v2_never_calls_and_its_driver_acts_at_events() {
+        let with = Coordination::new(Protocol::RfcV2);
+        let mut seat = Seat::default();
+        let told = Said { hint: true, call: false };
+        assert_eq!(seat.chosen(&with, urgently(3), false), told);
+        assert_eq!(boost_of(&seat), None);
+        seat.exits(&with, false);
+        assert_eq!(boost_of(&seat), Some(fifo(3)), "its own class and priority");
+        assert_eq!(seat.chosen(&with, ORDINARY, true), told);
+        assert_eq!(boost_of(&seat), Some(fifo(3)), "no exit has been");
+        seat.injected(&with, true);
+        assert_eq!(boost_of(&seat), None, "what runs there is ordinary");
+        assert_eq!(seat.chosen(&with, IDLE, false), NOTHING);
+        seat.halts(&with);
+        assert_eq!(boost_of(&seat), None);
+        seat.injected(&with, false);
+        assert_eq!(boost_of(&seat), Some(with.boost));
+        assert_eq!(seat.chosen(&with, Sight { locked: true, ..ORDINARY }, true), told);
+        seat.exits(&with, false);
+        assert_eq!(seat.wish, Some(Wish { boost: with.boost, locked: true }));
+    }
+}

@@ -1,0 +1,301 @@
+//! What the world does for guests that coordinate with their host: it shows detector, protocol and coordinator what happens, and
+//! adjusts vCPUs. A world without such guests does nothing of this.
+
+use super::World;
+use crate::coordination::{Boost, Coordinated, Coordination, Coordinator, Detector, Note, Protocol, Seat, Sight};
+use crate::host::Host;
+use crate::program::Waiting;
+use sched::{CpuId, EntityId, Instant, Params, State};
+use trace::MachineId;
+
+/// A guest and its host.
+#[derive(Debug)]
+pub(super) struct Office {
+    with: Coordination,
+    host: MachineId,
+    /// By CPU of the guest: its entity, what is asked for that when it is not boosted, and what both know of it.
+    vcpus: Vec<(EntityId, Params)>,
+    seats: Vec<Seat>,
+    detector: Detector,
+    coordinator: Coordinator,
+    /// When a boosted vCPU that runs exits next.
+    tick: Instant,
+    came_of_it: Coordinated,
+}
+
+impl World<'_> {
+    pub(super) fn coordinate_with(&mut self, host: MachineId, guest: MachineId, of: &[EntityId], with: Coordination) {
+        let params = |&vcpu: &EntityId| (vcpu, *self.machines[host.index()].machine.params(vcpu));
+        self.offices[guest.index()] = Some(Box::new(Office {
+            with,
+            host,
+            vcpus: of.iter().map(params).collect(),
+            seats: vec![Seat::default(); of.len()],
+            detector: Detector::new(with.detector, of.len()),
+            coordinator: Coordinator::new(with, of.len(), self.now),
+            tick: Instant::NEVER,
+            came_of_it: Coordinated::default(),
+        }));
+        self.machines[host.index()].keep_diary();
+        self.machines[guest.index()].keep_diary();
+    }
+
+    /// What has come of the coordination of `guest` and its host; `None`: they do not coordinate.
+    #[must_use]
+    pub fn coordinated(&self, guest: MachineId) -> Option<Coordinated> {
+        let office = self.offices[guest.index()].as_ref()?;
+        let Coordinator { boosted, over_budget, over_limit, .. } = office.coordinator;
+        Some(Coordinated { boosted, over_budget, over_limit, ..office.came_of_it })
+    }
+
+    /// The run is over: boosted time counts up to now.
+    pub(super) fn close_offices(&mut self) {
+        for office in self.offices.iter_mut().flatten() {
+            office.coordinator.advance(self.now);
+        }
+    }
+
+    fn office(&mut self, guest: usize) -> &mut Office {
+        self.offices[guest].as_mut().expect("its caller has seen that it coordinates")
+    }
+
+    /// The guest and the CPU of it that vCPU `number` is.
+    fn place_of(&self, number: usize) -> (usize, usize) {
+        let (guest, cpu) = self.vcpus[number].place();
+        (guest.index(), cpu.index())
+    }
+
+    // ---- In the guest ----
+
+    /// The guest has settled.
+    pub(super) fn coordinate(&mut self, guest: usize) {
+        self.read_diary(guest);
+        let now = self.now;
+        self.office(guest).coordinator.advance(now);
+        let mut exits = std::mem::take(&mut self.machines[guest].floor.exits);
+        for cpu in exits.drain(..) {
+            let office = self.office(guest);
+            let seat = &mut office.seats[cpu.index()];
+            seat.exits(&office.with, false);
+            seat.injected(&office.with, true);
+        }
+        self.machines[guest].floor.exits = exits;
+        for cpu in 0..self.office(guest).seats.len() {
+            self.hear(guest, cpu);
+            self.carry_out(guest, cpu);
+        }
+        self.schedule(guest);
+    }
+
+    fn read_diary(&mut self, guest: usize) {
+        let machine = &mut self.machines[guest];
+        let mut diary = machine.diary.take().expect("it keeps one");
+        let office = self.offices[guest].as_mut().expect("it coordinates");
+        for note in diary.drain(..) {
+            office.detector.note(&machine.machine, note);
+        }
+        machine.diary = Some(diary);
+    }
+
+    /// What the guest tells of a CPU, if that has one to tell it.
+    fn hear(&mut self, guest: usize, cpu: usize) {
+        let machine = &mut self.machines[guest];
+        let office = self.offices[guest].as_mut().expect("it coordinates");
+        let on = CpuId::new(cpu);
+        if machine.machine.is_frozen(on) {
+            return;
+        }
+        let sight = office.sight(machine, on);
+        let said = office.seats[cpu].chosen(&office.with, sight, office.coordinator.given(cpu).is_some());
+        office.came_of_it.hints += u64::from(said.hint);
+        if said.call {
+            let cost = machine.floor.costs.hypercall;
+            office.came_of_it.hypercalls += 1;
+            office.came_of_it.cost += cost;
+            machine.floor.delay(on, cost);
+        }
+    }
+
+    // ---- On the host ----
+
+    /// The host has settled.
+    pub(super) fn coordinate_host(&mut self, host: usize) {
+        let now = self.now;
+        let mut diary = self.machines[host].diary.take().expect("it keeps one");
+        for note in diary.drain(..) {
+            let (Note::Runs(entity, _) | Note::Stopped(entity)) = note else { continue };
+            let Some((guest, cpu)) = self.coordinated_vcpu(host, entity) else { continue };
+            let coordinator = &mut self.office(guest).coordinator;
+            coordinator.advance(now);
+            coordinator.runs(cpu, matches!(note, Note::Runs(..)));
+            self.schedule(guest);
+        }
+        self.machines[host].diary = Some(diary);
+        let mut exits = std::mem::take(&mut self.machines[host].floor.exits);
+        for on in exits.drain(..) {
+            let vcpu = self.machines[host].machine.running(on);
+            let vcpu = vcpu.and_then(|vcpu| self.coordinated_vcpu(host, vcpu));
+            // One that has come just now was not interrupted.
+            let is_present = |&(guest, cpu): &(usize, usize)| !self.machines[guest].machine.is_frozen(CpuId::new(cpu));
+            if let Some((guest, cpu)) = vcpu.filter(is_present) {
+                self.act(guest, cpu, |seat, with| seat.exits(with, false));
+            }
+        }
+        self.machines[host].floor.exits = exits;
+    }
+
+    /// The guest and the CPU that an entity is, if it is a vCPU of a guest that coordinates.
+    fn coordinated_vcpu(&self, host: usize, entity: EntityId) -> Option<(usize, usize)> {
+        let number = self.vcpu_of[host].get(entity.index()).copied().flatten()? as usize;
+        let (guest, cpu) = self.place_of(number);
+        self.offices[guest].is_some().then_some((guest, cpu))
+    }
+
+    /// Something happens to a vCPU by the rules of its protocol.
+    fn act(&mut self, guest: usize, cpu: usize, happens: impl FnOnce(&mut Seat, &Coordination)) {
+        let now = self.now;
+        let office = self.office(guest);
+        office.coordinator.advance(now);
+        happens(&mut office.seats[cpu], &office.with);
+        self.carry_out(guest, cpu);
+        self.schedule(guest);
+    }
+
+    /// vCPU `number`, which has no CPU, gets an interrupt.
+    pub(super) fn inject(&mut self, number: usize) {
+        let (guest, cpu) = self.place_of(number);
+        self.act(guest, cpu, |seat, with| seat.injected(with, false));
+    }
+
+    /// vCPU `number` has lost its CPU.
+    pub(super) fn exit(&mut self, number: usize) {
+        let (guest, cpu) = self.place_of(number);
+        let pending = self.machines[guest].floor.pending.iter().any(|(on, _)| on.index() == cpu);
+        self.act(guest, cpu, |seat, with| seat.exits(with, pending));
+    }
+
+    /// vCPU `number` gives its CPU away.
+    pub(super) fn rest(&mut self, number: usize) {
+        let (guest, cpu) = self.place_of(number);
+        let now = self.now;
+        let office = self.office(guest);
+        office.coordinator.advance(now);
+        office.coordinator.sleeps(cpu);
+        self.act(guest, cpu, Seat::halts);
+    }
+
+    /// A tick, the end of a window, a budget or a limit.
+    pub(super) fn review(&mut self, guest: usize) {
+        let now = self.now;
+        self.reviews.clear(guest);
+        let office = self.office(guest);
+        office.coordinator.advance(now);
+        if office.tick <= now {
+            office.tick = Instant::NEVER;
+        }
+        for cpu in 0..self.office(guest).seats.len() {
+            let machine = &mut self.machines[guest];
+            machine.floor.now = now;
+            let office = self.offices[guest].as_mut().expect("it coordinates");
+            let on = CpuId::new(cpu);
+            if !machine.machine.is_frozen(on) {
+                if let Some(entity) = machine.machine.running(on) {
+                    office.detector.review(&machine.machine, entity);
+                }
+                office.seats[cpu].exits(&office.with, false);
+            }
+            self.hear(guest, cpu);
+            self.carry_out(guest, cpu);
+        }
+        self.guests.set(guest, self.machines[guest].next());
+        self.schedule(guest);
+        assert!(self.reviews.get(guest) > now, "what was due has been done");
+    }
+
+    /// A vCPU gets what it is to have.
+    fn carry_out(&mut self, guest: usize, cpu: usize) {
+        let office = self.offices[guest].as_mut().expect("it coordinates");
+        office.coordinator.wish(cpu, office.seats[cpu].wish);
+        let (given, due) = (office.coordinator.given(cpu), office.coordinator.due(cpu));
+        if given == due {
+            return;
+        }
+        let host = office.host;
+        let refused = !self.adjust_vcpu(guest, cpu, due);
+        if refused {
+            // It may still have another boost.
+            assert!(self.adjust_vcpu(guest, cpu, None), "what was granted once is granted again");
+        }
+        let office = self.office(guest);
+        office.coordinator.give(cpu, if refused { None } else { due }, refused);
+        office.came_of_it.boosts += u64::from(given.is_none() && !refused);
+        office.came_of_it.refused += u64::from(refused);
+        self.rouse(host);
+    }
+
+    /// Asks the host's policy for a boost of a vCPU, or for what it has without one; whether that is granted.
+    fn adjust_vcpu(&mut self, guest: usize, cpu: usize, boost: Option<Boost>) -> bool {
+        let office = self.offices[guest].as_ref().expect("it coordinates");
+        let (entity, base) = office.vcpus[cpu];
+        let params = boost.map_or(base, |boost| boost.over(base));
+        let machine = &mut self.machines[office.host.index()];
+        machine.floor.now = self.now;
+        *machine.machine.params(entity) == params || machine.adjust(entity, params).is_ok()
+    }
+
+    /// Something else is asked for an entity from outside: of a vCPU that is boosted, for when it is not.
+    pub(super) fn rebase(&mut self, host: MachineId, entity: EntityId, params: Params) {
+        let Some((guest, cpu)) = self.coordinated_vcpu(host.index(), entity) else { return };
+        let now = self.now;
+        let office = self.office(guest);
+        office.coordinator.advance(now);
+        office.vcpus[cpu].1 = params;
+        let given = office.coordinator.given(cpu);
+        if given.is_some() && !self.adjust_vcpu(guest, cpu, given) {
+            let office = self.office(guest);
+            office.coordinator.give(cpu, None, true);
+            office.came_of_it.refused += 1;
+        }
+        self.schedule(guest);
+    }
+
+    fn schedule(&mut self, guest: usize) {
+        let now = self.now;
+        let office = self.office(guest);
+        if !office.coordinator.is_used() {
+            office.tick = Instant::NEVER;
+        } else if office.tick == Instant::NEVER {
+            office.tick = now.saturating_add(office.with.tick);
+        }
+        let next = office.coordinator.next().min(office.tick);
+        self.reviews.set(guest, next);
+    }
+}
+
+impl Office {
+    /// What the guest's scheduler has chosen on a CPU.
+    fn sight(&self, machine: &Host<'_>, cpu: CpuId) -> Sight {
+        let runs = machine.machine.running(cpu);
+        let of_class = |e: EntityId| Boost::like(machine.machine.params(e).class);
+        let worth = runs.and_then(|e| of_class(e).or(self.detector.is_urgent(e).then_some(self.with.boost)));
+        let waits = |&e: &EntityId| machine.machine.state(e) == State::Waiting && machine.machine.last_cpu(e) == cpu;
+        let minds_locks = matches!(self.with.protocol, Protocol::RfcV1 | Protocol::RfcV2);
+        Sight {
+            runs: runs.is_some(),
+            worth,
+            waits: self.detector.awake().iter().any(waits),
+            locked: minds_locks && runs.is_some_and(|e| is_locked(machine, e)),
+        }
+    }
+}
+
+/// Whether `e` must not be preempted: it holds a spin lock or spins for one.
+fn is_locked(machine: &Host<'_>, e: EntityId) -> bool {
+    let Some(Some(standing)) = machine.tasks.standings.get(e.index()) else { return false };
+    if let Waiting::Object(id) = standing.waiting
+        && machine.tasks.objects[id.0 as usize].is_spin_lock()
+    {
+        return true;
+    }
+    standing.holds > 0 && machine.tasks.objects.iter().any(|object| object.is_spin_lock() && object.owner() == Some(e))
+}

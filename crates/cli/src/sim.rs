@@ -8,14 +8,15 @@ use crate::{Failure, output, seeds, usage};
 use anyhow::{Context, anyhow};
 use lab::jobs::JobLog;
 use lab::knobs::KnobSetting;
-use lab::report::{self, Report, Runs, Widths, short};
+use lab::report::{self, Report, Runs, Widths, XenMonReport, short};
 use lab::scenario::Scenario;
 use lab::taskset::{self, Arrival};
 use lab::{Choice, Placement, Run};
-use sched::Nanos;
+use sched::{Instant, Nanos};
 use sim::auditor::{Finding, WorldAuditor};
+use sim::meter::XenMon;
 use std::io::Write;
-use trace::{MachineId, Sink, WorldSink};
+use trace::{MachineId, Sink, WorldHeader, WorldSink};
 
 /// How many entities a drawing shows.
 const ROWS_MOST: usize = 20;
@@ -30,6 +31,8 @@ pub(crate) struct Plan {
     /// What is drawn.
     window: Window,
     pub(crate) width: u16,
+    /// Whether what domains do is monitored, and from when on.
+    warm_up: Option<Nanos>,
 }
 
 impl Plan {
@@ -37,6 +40,17 @@ impl Plan {
     pub(crate) fn run<'p>(&'p self, choice: &'p Choice, seed: u64) -> Run<'p> {
         let Choice { policy, knobs } = choice;
         Run { scenario: &self.scenario, policy, knobs, guests: self.guests.as_ref(), seed }
+    }
+
+    /// What its domains are to be monitored by, if they are.
+    pub(crate) fn monitor(&self) -> Option<XenMon> {
+        self.warm_up.map(|warm_up| XenMon::new(Instant::ZERO + warm_up))
+    }
+
+    /// What `monitor` has seen of a run.
+    pub(crate) fn monitored(&self, monitor: Option<&XenMon>, header: &WorldHeader) -> Option<XenMonReport> {
+        let (monitor, warm_up) = (monitor?, self.warm_up?);
+        Some(XenMonReport::new(monitor, header, warm_up, self.scenario.length))
     }
 
     /// `three VMs under edf: 1 CPU, 2s simulated`.
@@ -130,7 +144,19 @@ fn plan(args: &Sim) -> Result<Plan, Failure> {
     let seed = args.seed.or(scenario.seed).unwrap_or(0);
     let width = args.output.width.unwrap_or_else(output::width);
     let window = Window::asked(&scenario, &args.output, width)?;
-    Ok(Plan { scenario, choices, guests, seed, window, width })
+    let warm_up = warm_up(args, scenario.length)?;
+    Ok(Plan { scenario, choices, guests, seed, window, width, warm_up })
+}
+
+/// What is left out of the report on domains, if there is to be one.
+fn warm_up(args: &Sim, length: Nanos) -> Result<Option<Nanos>, Failure> {
+    let Some(text) = &args.warm_up else { return Ok(args.xenmon.then_some(Nanos::ZERO)) };
+    let warm_up = lab::moment(text)?;
+    if warm_up >= length {
+        let reason = format!("a warm-up of {warm_up} leaves nothing of a run of {length} to report");
+        return Err(usage(reason, &format!("right would be --warm-up below {length}, or a longer run with --for")));
+    }
+    Ok(Some(warm_up))
 }
 
 fn simulate(plan: &Plan, choice: &Choice, args: &Sim) -> Result<Outcome, Failure> {
@@ -140,7 +166,9 @@ fn simulate(plan: &Plan, choice: &Choice, args: &Sim) -> Result<Outcome, Failure
     let mut file = args.output.trace.as_deref().map(|path| Writing::create(path, &header)).transpose()?;
     let mut jobs = args.jobs.then(JobLog::default);
     let mut auditor = args.audit.then(|| run.auditor()).transpose()?;
+    let mut monitor = plan.monitor();
     let mut watchers: Vec<&mut dyn WorldSink> = Vec::new();
+    watchers.extend(monitor.as_mut().map(|monitor| monitor as &mut dyn WorldSink));
     if !args.output.json || args.output.svg.is_some() {
         watchers.push(&mut watch);
     }
@@ -148,6 +176,7 @@ fn simulate(plan: &Plan, choice: &Choice, args: &Sim) -> Result<Outcome, Failure
     watchers.extend(auditor.as_mut().map(|auditor| auditor as &mut dyn WorldSink));
     let mut sinks: Vec<&mut dyn Sink> = jobs.as_mut().map(|jobs| jobs as &mut dyn Sink).into_iter().collect();
     let mut report = run.play(&mut sinks, &mut watchers)?;
+    report.xenmon = plan.monitored(monitor.as_ref(), &header);
     report.jobs = jobs.map(JobLog::into_jobs);
     let trace = file.map(Writing::finish).transpose()?;
     let audit = auditor.map(|auditor| broken(&auditor));
@@ -175,6 +204,7 @@ fn text(plan: &Plan, args: &Sim, outcomes: &[Outcome]) -> String {
         Some(_) => report::totals(&reports),
         None => pictures(plan, outcomes) + &tables(plan, &reports) + &report::guests(&reports, Widths(plan.width)),
     };
+    text += &report::xenmon(&reports, Widths(plan.width));
     for (file, what) in [(&args.output.trace, "the trace"), (&args.output.svg, "the picture")] {
         if let Some(file) = file {
             text += &format!("\nWrote {what} to {}.\n", file.display());

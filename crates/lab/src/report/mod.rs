@@ -5,12 +5,14 @@ mod guest;
 mod short;
 mod summary;
 mod text;
+mod xenmon;
 
 pub use compared::{Compared, ComparedEntity, compared, side_by_side};
 pub use guest::{CpuLoss, GuestReport, guests};
 pub use short::{percent, short};
 pub use summary::{GuestSummary, Summary, SummaryLine, medians};
 pub use text::{Widths, comparison, groups, table, totals};
+pub use xenmon::{DomainGot, DomainReport, DomainSpreads, HostReport, HostSpreads, XenMonReport, xenmon};
 
 use crate::jobs::Job;
 use crate::run::Grant;
@@ -65,6 +67,9 @@ pub struct Report {
     /// What became of the guests of its VMs, in the order of the scenario; none if no VM has one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub guests: Vec<GuestReport>,
+    /// What its domains did, as Xen's performance monitor tells of them, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub xenmon: Option<XenMonReport>,
     /// Every job, in order of release, if they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jobs: Option<Vec<Job>>,
@@ -333,6 +338,7 @@ impl Report {
                 .collect(),
             groups: group_lines(scenario, &present),
             guests: Vec::new(),
+            xenmon: None,
             jobs: None,
         }
     }

@@ -2,6 +2,7 @@
 
 mod compared;
 mod guest;
+mod manager;
 mod short;
 mod summary;
 mod text;
@@ -9,6 +10,7 @@ mod xenmon;
 
 pub use compared::{Compared, ComparedEntity, compared, side_by_side};
 pub use guest::{CpuLoss, GuestReport, guests};
+pub use manager::{ManagedVm, ManagerReport, manager};
 pub use short::{percent, short};
 pub use summary::{GuestSummary, Summary, SummaryLine, medians};
 pub use text::{Widths, comparison, groups, table, totals};
@@ -67,6 +69,9 @@ pub struct Report {
     /// What became of the guests of its VMs, in the order of the scenario; none if no VM has one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub guests: Vec<GuestReport>,
+    /// What its workload manager did, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub manager: Option<ManagerReport>,
     /// What its domains did, as Xen's performance monitor tells of them, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xenmon: Option<XenMonReport>,
@@ -338,6 +343,7 @@ impl Report {
                 .collect(),
             groups: group_lines(scenario, &present),
             guests: Vec::new(),
+            manager: None,
             xenmon: None,
             jobs: None,
         }

@@ -297,7 +297,8 @@ fn table(rows: &[Row<'_>], has: Has, widths: Widths) -> String {
         let header = std::iter::once("").chain(columns.iter().map(|(_, title, _)| *title)).map(str::to_string);
         let mut grid = Grid::new(header.collect(), 1);
         for (name, numbers) in rows {
-            let shown = |of: &str| numbers.iter().find(|(name, _)| name == of).map_or_else(String::new, |it| it.1.clone());
+            let shown =
+                |of: &str| numbers.iter().find(|(name, _)| name == of).map_or_else(String::new, |it| it.1.clone());
             grid.add(std::iter::once((*name).to_string()).chain(columns.iter().map(|(of, ..)| shown(of))).collect());
         }
         let text = grid.to_string();

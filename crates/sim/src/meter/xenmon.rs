@@ -208,7 +208,10 @@ impl Watched {
                 let there: Vec<EntityId> = self.present.iter().flatten().map(|it| it.entity).collect();
                 there.into_iter().for_each(|entity| self.leave(entity, time));
                 for Domain { name, got, .. } in &self.domains {
-                    assert!(got.cpu + got.waited + got.blocked == got.there, "time of {name} is lost, or counted twice");
+                    assert!(
+                        got.cpu + got.waited + got.blocked == got.there,
+                        "time of {name} is lost, or counted twice"
+                    );
                 }
             }
             // The rest changes nobody's state.

@@ -67,12 +67,7 @@ fn measured(from: u64, story: Vec<(MachineId, u64, Event)>) -> Vec<HostMeasures>
     monitor.hosts()
 }
 
-fn got(
-    [there, cpu, waited, blocked, allocated]: [u64; 5],
-    executions: u64,
-    bounded: u64,
-    io: u64,
-) -> DomainMeasures {
+fn got([there, cpu, waited, blocked, allocated]: [u64; 5], executions: u64, bounded: u64, io: u64) -> DomainMeasures {
     let [there, cpu, waited, blocked, allocated] = [there, cpu, waited, blocked, allocated].map(Nanos::ms);
     DomainMeasures { there, cpu, waited, blocked, executions, allocated, bounded, io }
 }

@@ -90,7 +90,7 @@ pub struct DomainGot {
 /// `count` times `times` for each of `of`, rounded; 0 for each of none.
 fn rate(count: u64, times: u64, of: u64) -> u64 {
     let (count, of) = (u128::from(count) * u128::from(times), u128::from(of));
-    if of == 0 { 0 } else { u64::try_from((count + of / 2) / of).unwrap_or(u64::MAX) }
+    (count + of / 2).checked_div(of).map_or(0, |rate| u64::try_from(rate).unwrap_or(u64::MAX))
 }
 
 impl DomainGot {

@@ -1,7 +1,8 @@
 //! The chores that are one call of cargo each.
 
+use crate::component;
+use crate::oracle::SIMSO;
 use crate::root::cargo;
-use crate::{component, simso};
 use anyhow::{Context, Result};
 use clap::Args;
 use std::process::{Command, ExitCode};
@@ -78,7 +79,7 @@ pub(crate) fn fuzz(fuzz: &Fuzz) -> Result<ExitCode> {
 /// Measures speed.
 pub(crate) fn bench(bench: &Bench) -> Result<ExitCode> {
     let mut command = cargo(&["bench", "--package", "lab", "--bench", "speed", "--"]);
-    match simso::environment() {
+    match SIMSO.environment() {
         Ok(python) => drop(command.env("TACTUS_SIMSO_PYTHON", python)),
         Err(reason) => println!("SimSo is not measured: {reason}"),
     }

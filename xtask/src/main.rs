@@ -4,8 +4,8 @@ mod chores;
 mod component;
 mod guest;
 mod new_policy;
+mod oracle;
 mod root;
-mod simso;
 mod stream;
 mod test;
 #[cfg(test)]

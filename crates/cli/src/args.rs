@@ -113,7 +113,7 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
     /// Run it with N seeds, one after the other: medians and 95 % intervals
-    #[arg(long, value_name = "N", conflicts_with_all = ["tasks", "trace", "svg", "gantt_from", "gantt_to"],
+    #[arg(long, value_name = "N", conflicts_with_all = ["tasks", "trace", "ftrace", "svg", "gantt_from", "gantt_to"],
         value_parser = clap::value_parser!(u16).range(1..=lab::statistics::RUNS_MAX as i64))]
     pub(crate) seeds: Option<u16>,
     /// On how many threads several seeds are run; as many as there are CPUs
@@ -122,6 +122,15 @@ pub(crate) struct Sim {
     /// How long to run, instead of the scenario's length: 500ms, 10s, 5min
     #[arg(long = "for", value_name = "DURATION", conflicts_with = "tasks")]
     pub(crate) length: Option<String>,
+    /// Report what each VM did as Xen's XenMon does: CPU, waited and blocked time, executions and I/O per second
+    #[arg(long, conflicts_with = "tasks")]
+    pub(crate) xenmon: bool,
+    /// Leave out so much of the beginning in that report: 1s
+    #[arg(long, value_name = "TIME", requires = "xenmon")]
+    pub(crate) warm_up: Option<String>,
+    /// Write FILE.txt as the kernel's ftrace would, and FILE.VM.txt for each guest
+    #[arg(long, value_name = "FILE.txt")]
+    pub(crate) ftrace: Option<PathBuf>,
     /// Have the run judged by the laws of scheduling, and fail if one is broken
     #[arg(long)]
     pub(crate) audit: bool,

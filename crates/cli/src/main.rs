@@ -5,6 +5,7 @@ mod compare;
 mod costs;
 mod demo;
 mod doctor;
+mod ftrace;
 mod output;
 mod part;
 mod picture;

@@ -68,9 +68,14 @@ fn one(plan: &Plan, nth: usize, seeds: &[u64], audit: bool, progress: &Progress)
     let mut follow = Follow { progress, told: Instant::ZERO, step };
     let run = plan.run(choice, seed);
     let mut auditor = audit.then(|| run.auditor()).transpose()?;
+    let mut monitor = plan.monitor();
     let mut watchers: Vec<&mut dyn WorldSink> = Vec::new();
+    watchers.extend(monitor.as_mut().map(|monitor| monitor as &mut dyn WorldSink));
     watchers.extend(auditor.as_mut().map(|auditor| auditor as &mut dyn WorldSink));
-    let report = run.play(&mut [&mut follow], &mut watchers)?;
+    let mut report = run.play(&mut [&mut follow], &mut watchers)?;
+    if monitor.is_some() {
+        report.xenmon = plan.monitored(monitor.as_ref(), &run.header()?);
+    }
     let told = follow.told;
     progress.more((Instant::ZERO + length).saturating_since(told));
     let findings = auditor.as_ref().map(broken).unwrap_or_default();

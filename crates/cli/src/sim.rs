@@ -1,6 +1,7 @@
 //! `tactus sim`: scenarios and task sets under one policy or several.
 
 use crate::args::Sim;
+use crate::ftrace::{self, FtraceFiles};
 use crate::output::Draft;
 use crate::record::{Form, Window};
 use crate::seen::{self, Seen, Watching, Writing};
@@ -8,14 +9,15 @@ use crate::{Failure, output, seeds, usage};
 use anyhow::{Context, anyhow};
 use lab::jobs::JobLog;
 use lab::knobs::KnobSetting;
-use lab::report::{self, Report, Runs, Widths, short};
+use lab::report::{self, Report, Runs, Widths, XenMonReport, short};
 use lab::scenario::Scenario;
 use lab::taskset::{self, Arrival};
 use lab::{Choice, Placement, Run};
-use sched::Nanos;
+use sched::{Instant, Nanos};
 use sim::auditor::{Finding, WorldAuditor};
+use sim::meter::XenMon;
 use std::io::Write;
-use trace::{MachineId, Sink, WorldSink};
+use trace::{MachineId, Sink, WorldHeader, WorldSink};
 
 /// How many entities a drawing shows.
 const ROWS_MOST: usize = 20;
@@ -30,6 +32,8 @@ pub(crate) struct Plan {
     /// What is drawn.
     window: Window,
     pub(crate) width: u16,
+    /// Whether what domains do is monitored, and from when on.
+    warm_up: Option<Nanos>,
 }
 
 impl Plan {
@@ -37,6 +41,17 @@ impl Plan {
     pub(crate) fn run<'p>(&'p self, choice: &'p Choice, seed: u64) -> Run<'p> {
         let Choice { policy, knobs } = choice;
         Run { scenario: &self.scenario, policy, knobs, guests: self.guests.as_ref(), seed }
+    }
+
+    /// What its domains are to be monitored by, if they are.
+    pub(crate) fn monitor(&self) -> Option<XenMon> {
+        self.warm_up.map(|warm_up| XenMon::new(Instant::ZERO + warm_up))
+    }
+
+    /// What `monitor` has seen of a run.
+    pub(crate) fn monitored(&self, monitor: Option<&XenMon>, header: &WorldHeader) -> Option<XenMonReport> {
+        let (monitor, warm_up) = (monitor?, self.warm_up?);
+        Some(XenMonReport::new(monitor, header, warm_up, self.scenario.length))
     }
 
     /// `three VMs under edf: 1 CPU, 2s simulated`.
@@ -58,7 +73,8 @@ impl Plan {
 struct Outcome {
     report: Report,
     seen: Seen,
-    trace: Option<Draft>,
+    /// The traces that were written.
+    files: Vec<Draft>,
     /// The laws that were broken, in words; `None` if nobody judged.
     audit: Option<Vec<String>>,
 }
@@ -80,7 +96,7 @@ pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
     }
     let text = if args.output.json { json(&outcomes)? } else { text(&plan, args, &outcomes) };
     let broken: Vec<String> = outcomes.iter().flat_map(broken_laws).collect();
-    for draft in outcomes.into_iter().filter_map(|outcome| outcome.trace).chain(picture) {
+    for draft in outcomes.into_iter().flat_map(|outcome| outcome.files).chain(picture) {
         draft.keep()?;
     }
     output::print(&text)?;
@@ -94,12 +110,12 @@ fn broken_laws(outcome: &Outcome) -> Vec<String> {
 }
 
 fn plan(args: &Sim) -> Result<Plan, Failure> {
-    if let Some(file) = &args.output.trace {
-        Form::of(file)?;
-        if args.policy.len() > 1 {
-            let right = "right would be one --policy with --trace, or several without";
-            return Err(usage("a trace is of one run, but there are several policies".to_string(), right));
-        }
+    args.output.trace.as_deref().map(Form::of).transpose()?;
+    args.ftrace.as_deref().map(ftrace::check).transpose()?;
+    let traced = [("--trace", &args.output.trace), ("--ftrace", &args.ftrace)];
+    if let Some((option, _)) = traced.iter().find(|(_, file)| file.is_some() && args.policy.len() > 1) {
+        let right = format!("right would be one --policy with {option}, or several without");
+        return Err(usage("a trace is of one run, but there are several policies".to_string(), &right));
     }
     let settings = args.knob.iter().map(|text| text.parse()).collect::<Result<Vec<KnobSetting>, _>>()?;
     let guest_settings = args.guest_knob.iter().map(|text| text.parse()).collect::<Result<Vec<KnobSetting>, _>>()?;
@@ -130,7 +146,19 @@ fn plan(args: &Sim) -> Result<Plan, Failure> {
     let seed = args.seed.or(scenario.seed).unwrap_or(0);
     let width = args.output.width.unwrap_or_else(output::width);
     let window = Window::asked(&scenario, &args.output, width)?;
-    Ok(Plan { scenario, choices, guests, seed, window, width })
+    let warm_up = warm_up(args, scenario.length)?;
+    Ok(Plan { scenario, choices, guests, seed, window, width, warm_up })
+}
+
+/// What is left out of the report on domains, if there is to be one.
+fn warm_up(args: &Sim, length: Nanos) -> Result<Option<Nanos>, Failure> {
+    let Some(text) = &args.warm_up else { return Ok(args.xenmon.then_some(Nanos::ZERO)) };
+    let warm_up = lab::moment(text)?;
+    if warm_up >= length {
+        let reason = format!("a warm-up of {warm_up} leaves nothing of a run of {length} to report");
+        return Err(usage(reason, &format!("right would be --warm-up below {length}, or a longer run with --for")));
+    }
+    Ok(Some(warm_up))
 }
 
 fn simulate(plan: &Plan, choice: &Choice, args: &Sim) -> Result<Outcome, Failure> {
@@ -138,20 +166,26 @@ fn simulate(plan: &Plan, choice: &Choice, args: &Sim) -> Result<Outcome, Failure
     let header = run.header()?;
     let mut watch = Watching::new(&header, plan.window);
     let mut file = args.output.trace.as_deref().map(|path| Writing::create(path, &header)).transpose()?;
+    let mut traces = args.ftrace.as_deref().map(|path| FtraceFiles::create(path, &header)).transpose()?;
     let mut jobs = args.jobs.then(JobLog::default);
     let mut auditor = args.audit.then(|| run.auditor()).transpose()?;
+    let mut monitor = plan.monitor();
     let mut watchers: Vec<&mut dyn WorldSink> = Vec::new();
+    watchers.extend(monitor.as_mut().map(|monitor| monitor as &mut dyn WorldSink));
     if !args.output.json || args.output.svg.is_some() {
         watchers.push(&mut watch);
     }
     watchers.extend(file.as_mut().map(|file| file as &mut dyn WorldSink));
+    watchers.extend(traces.as_mut().map(|traces| traces as &mut dyn WorldSink));
     watchers.extend(auditor.as_mut().map(|auditor| auditor as &mut dyn WorldSink));
     let mut sinks: Vec<&mut dyn Sink> = jobs.as_mut().map(|jobs| jobs as &mut dyn Sink).into_iter().collect();
     let mut report = run.play(&mut sinks, &mut watchers)?;
+    report.xenmon = plan.monitored(monitor.as_ref(), &header);
     report.jobs = jobs.map(JobLog::into_jobs);
-    let trace = file.map(Writing::finish).transpose()?;
+    let mut files = traces.map(FtraceFiles::finish).transpose()?.unwrap_or_default();
+    files.extend(file.map(Writing::finish).transpose()?);
     let audit = auditor.map(|auditor| broken(&auditor));
-    Ok(Outcome { report, seen: watch.finish()?, trace, audit })
+    Ok(Outcome { report, seen: watch.finish()?, files, audit })
 }
 
 /// What an auditor found, in words.
@@ -175,9 +209,14 @@ fn text(plan: &Plan, args: &Sim, outcomes: &[Outcome]) -> String {
         Some(_) => report::totals(&reports),
         None => pictures(plan, outcomes) + &tables(plan, &reports) + &report::guests(&reports, Widths(plan.width)),
     };
-    for (file, what) in [(&args.output.trace, "the trace"), (&args.output.svg, "the picture")] {
+    text += &report::manager(&reports);
+    text += &report::xenmon(&reports, Widths(plan.width));
+    let guests = if plan.scenario.guests.is_empty() { "" } else { ", and those of guests beside it" };
+    let files = [(&args.output.trace, "the trace"), (&args.ftrace, "ftrace's text"), (&args.output.svg, "the picture")];
+    for (file, what) in files {
         if let Some(file) = file {
-            text += &format!("\nWrote {what} to {}.\n", file.display());
+            let guests = if what == "ftrace's text" { guests } else { "" };
+            text += &format!("\nWrote {what} to {}{guests}.\n", file.display());
         }
     }
     if args.audit && outcomes.iter().all(|outcome| broken_laws(outcome).is_empty()) {

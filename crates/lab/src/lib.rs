@@ -15,6 +15,7 @@ pub mod input;
 pub mod jobs;
 pub mod knobs;
 pub mod live;
+pub mod manager;
 pub mod metrics;
 pub mod parallel;
 pub mod problem;

@@ -1,15 +1,17 @@
 //! [`run`]: a scenario under a policy, from the first arrival to a [`Report`].
 
 use crate::choose::{Choice, of_guest};
+use crate::manager::{self, Manager, Watcher};
 use crate::metrics::Metrics;
 use crate::problem::{Problem, Problems, Wrong};
-use crate::report::{AppReport, CoordinationGot, GuestReport, Report};
+use crate::report::{AppReport, CoordinationGot, GuestReport, ManagerReport, Report};
 use crate::scenario::{AppSpec, EntitySpec, Group, GuestSpec, Scenario};
 use crate::source::Span;
 use sched::{Descriptor, EntityId, GroupId, Instant, Knobs, Nanos, Params, Refused};
 use sim::coordination::Coordinated;
 use sim::meter::Meter;
 use sim::{Stuck, Workload, World};
+use std::rc::Rc;
 use trace::world::MachineHeader;
 use trace::{Header, MachineId, Sink, WorldHeader, WorldSink};
 
@@ -121,8 +123,14 @@ impl Run<'_> {
         let mut measures: Vec<Metrics> = scenario.guests.iter().map(|guest| measured(&guest.applications)).collect();
         let mut grants = vec![None; scenario.entities.len()];
         let coordinated: Vec<Option<Coordinated>>;
-        {
+        let mut watcher = Watcher::default();
+        let consumed = Rc::clone(&watcher.0);
+        let managed = {
             let mut stage = Stage::new(self, &choices, &mut meters, &mut measures)?;
+            if let Some(spec) = &scenario.manager {
+                stage.world.watch(HOST, &mut watcher);
+                stage.manager = Some(Manager::new(scenario, spec, consumed));
+            }
             stage.world.watch(HOST, &mut meter);
             if !metrics.is_empty() {
                 stage.world.watch(HOST, &mut metrics);
@@ -132,7 +140,8 @@ impl Run<'_> {
             stage.play(&mut grants)?;
             let machines = stage.guests.iter().map(|cast| cast.as_ref().map(|cast| cast.machine));
             coordinated = machines.map(|machine| stage.world.coordinated(machine?)).collect();
-        }
+            stage.manager.map(Manager::into_vms)
+        };
         let mut report = Report::new(scenario, self.policy, self.knobs, self.seed, &meter, &grants);
         let end = Instant::ZERO + scenario.length;
         report.applications = AppReport::all(metrics, end);
@@ -146,6 +155,8 @@ impl Run<'_> {
                 GuestReport { applications: AppReport::all(measures, end), coordination, ..report }
             })
             .collect();
+        let managed = scenario.manager.as_ref().zip(managed);
+        report.manager = managed.map(|(spec, vms)| ManagerReport::new(spec, &vms));
         Ok(report)
     }
 }
@@ -159,6 +170,7 @@ struct Stage<'s, 'w> {
     guests: Vec<Option<Cast>>,
     /// Of each guest.
     meters: Vec<Option<(&'w mut Meter, &'w mut Metrics)>>,
+    manager: Option<Manager<'s>>,
 }
 
 /// Who is who on one machine.
@@ -192,7 +204,7 @@ impl<'s, 'w> Stage<'s, 'w> {
         };
         let guests = scenario.guests.iter().map(|_| None).collect();
         let meters = meters.iter_mut().zip(measures).map(Some).collect();
-        Ok(Stage { run, choices, world, host, guests, meters })
+        Ok(Stage { run, choices, world, host, guests, meters, manager: None })
     }
 
     fn play(&mut self, grants: &mut [Option<Grant>]) -> Result<(), Problems> {
@@ -200,14 +212,35 @@ impl<'s, 'w> Stage<'s, 'w> {
         self.host.groups = create_groups(scenario, &scenario.groups, &mut self.world, HOST)?;
         let end = Instant::ZERO + scenario.length;
         for (at, change, who) in changes(scenario, end) {
-            self.world.run_until(at).map_err(|stuck| self.stuck(&stuck))?;
+            self.advance(at)?;
             match (change, who) {
                 (_, Who::Guest(guest)) => self.boot(guest)?,
                 (Change::Leaves, who) => self.leave(who),
                 (_, who) => self.come(who, grants)?,
             }
         }
+        self.advance(end)?;
+        if self.manager.as_ref().is_some_and(|manager| manager.next == end) {
+            self.manage();
+        }
         self.world.finish(end).map_err(|stuck| self.stuck(&stuck))
+    }
+
+    /// Lets everything before `at` happen, with the turns of the manager. Whoever comes or goes at the moment of a turn does so before.
+    fn advance(&mut self, at: Instant) -> Result<(), Problems> {
+        while let Some(turn) = self.manager.as_ref().map(|manager| manager.next).filter(|&turn| turn < at) {
+            self.world.run_until(turn).map_err(|stuck| self.stuck(&stuck))?;
+            self.manage();
+        }
+        self.world.run_until(at).map_err(|stuck| self.stuck(&stuck))
+    }
+
+    fn manage(&mut self) {
+        let Cast { machine, groups, entities, .. } = &self.host;
+        let host = manager::Host { machine: *machine, groups, entities };
+        if let Some(manager) = &mut self.manager {
+            manager.turn(host, &mut self.world);
+        }
     }
 
     fn cast(&mut self, guest: Option<usize>) -> &mut Cast {

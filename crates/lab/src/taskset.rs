@@ -68,6 +68,7 @@ pub fn scenario(name: &str, tasks: &[Task], cpus: usize, arrival: Arrival, lengt
         entities: tasks.iter().map(entity).collect(),
         applications: Vec::new(),
         guests: Vec::new(),
+        manager: None,
         source: Source::default(),
     }
 }

@@ -5,6 +5,7 @@
 //! | keep a run in memory | [`Trace`] |
 //! | keep it in a file that people read and compare, and read it back | [`TextWriter`], [`text::read`], [`text::Reader`] |
 //! | look at a long run in a viewer | [`ChromeWriter`] (ui.perfetto.dev, chrome://tracing) |
+//! | read it with tools for the kernel's own traces | [`FtraceWriter`] |
 //! | know who ran when, and what became of jobs | [`Timeline`]; in constant memory: [`follow::Follower`] |
 //! | draw that in a terminal or a test | [`Gantt`] |
 //! | draw it for a report or a page | [`svg::Picture`], [`svg::side_by_side`] |
@@ -19,6 +20,7 @@ mod cast;
 pub mod chrome;
 pub mod event;
 pub mod follow;
+pub mod ftrace;
 pub mod gantt;
 mod grid;
 mod job;
@@ -32,6 +34,7 @@ pub mod world;
 pub use chrome::{ChromeWriter, WorldChromeWriter};
 pub use event::{Event, Header, Sink, Trace};
 pub use follow::Inconsistent;
+pub use ftrace::FtraceWriter;
 pub use gantt::Gantt;
 pub use job::Job;
 pub use text::{TextError, TextWriter, WorldTextWriter};

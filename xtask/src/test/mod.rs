@@ -5,9 +5,10 @@
 mod tally;
 mod trial;
 
+use crate::oracle::{SIMSO, TRAPPY};
 use crate::root::{cargo, typed};
 use crate::stream::{Said, stream};
-use crate::{component, guest, simso};
+use crate::{component, guest};
 use anyhow::Result;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
@@ -55,7 +56,8 @@ pub(crate) fn run() -> Result<ExitCode> {
         Step::new("unit, law, golden, exhaustive, fuzz and doc tests", tests),
         Step::new("documentation", documentation),
         Step::new("a new policy from the template", trial::check),
-        Step::new("comparison with SimSo", simso::check),
+        Step::new("comparison with SimSo", || SIMSO.check()),
+        Step::new("TRAPpy reads ftrace text", || TRAPPY.check()),
     ];
     steps.extend(guest::steps());
     run_all(&steps)

@@ -109,6 +109,7 @@ fn from_arguments(args: &Run, length: Option<Nanos>) -> Result<Plan, Failure> {
             entities: Vec::new(),
             applications: Vec::new(),
             guests: Vec::new(),
+            manager: None,
             source: Text::default(),
         },
         parts: Vec::new(),

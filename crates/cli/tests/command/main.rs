@@ -9,6 +9,7 @@ mod restore;
 mod run;
 mod seeds;
 mod worlds;
+mod xenmon;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

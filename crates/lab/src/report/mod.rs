@@ -4,17 +4,21 @@ mod applications;
 mod compared;
 mod coordinated;
 mod guest;
+mod manager;
 mod short;
 mod summary;
 mod text;
+mod xenmon;
 
 pub use applications::{AppReport, AppSummary, applications};
 pub use compared::{Compared, ComparedEntity, compared, side_by_side};
 pub use coordinated::CoordinationGot;
 pub use guest::{CpuLoss, GuestReport, guests};
+pub use manager::{ManagedVm, ManagerReport, manager};
 pub use short::{percent, short};
 pub use summary::{GuestSummary, Summary, SummaryLine, medians};
 pub use text::{Widths, comparison, groups, table, totals};
+pub use xenmon::{DomainGot, DomainReport, DomainSpreads, HostReport, HostSpreads, XenMonReport, xenmon};
 
 use crate::jobs::Job;
 use crate::run::Grant;
@@ -72,6 +76,12 @@ pub struct Report {
     /// What became of the guests of its VMs, in the order of the scenario; none if no VM has one.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub guests: Vec<GuestReport>,
+    /// What its workload manager did, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub manager: Option<ManagerReport>,
+    /// What its domains did, as Xen's performance monitor tells of them, if that was asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub xenmon: Option<XenMonReport>,
     /// Every job, in order of release, if they were asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub jobs: Option<Vec<Job>>,
@@ -341,6 +351,8 @@ impl Report {
             groups: group_lines(scenario, &present),
             applications: Vec::new(),
             guests: Vec::new(),
+            manager: None,
+            xenmon: None,
             jobs: None,
         }
     }

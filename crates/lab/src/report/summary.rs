@@ -1,13 +1,14 @@
 //! [`Summary`]: what everybody got over many runs that differ in nothing but their seed.
 
 use super::text::{Grid, ROWS_MAX, Widths, and_more, shown};
+use super::xenmon::{self, HostSpreads};
 use super::{AppSummary, Asked, Entity, Got, GroupGot, Report, applications, percent, short};
 use crate::statistics::{Spread, confidence};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Of each number of a [`Got`], by its name there, the median over the runs.
-type Spreads = BTreeMap<String, Spread>;
+/// Of each number of a [`Got`] or [`DomainGot`](super::DomainGot), by its name there, the median over the runs.
+pub(super) type Spreads = BTreeMap<String, Spread>;
 
 /// The medians over several runs of one scenario under one policy.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -36,6 +37,12 @@ pub struct Summary {
     /// The guests.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub guests: Vec<GuestSummary>,
+    /// The time at the beginning that was left out of what domains did, if that was asked for. Unit: nanoseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub warm_up_ns: Option<u64>,
+    /// What the domains of each host did, if that was asked for.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub xenmon: Vec<HostSpreads>,
 }
 
 /// Medians of one entity or group.
@@ -109,6 +116,8 @@ impl Summary {
             groups: lines(runs.iter().map(|run| run.groups.iter().map(group))),
             applications: AppSummary::all(runs.iter().map(|run| run.applications.as_slice())),
             guests: (0..guests).map(guest).collect(),
+            warm_up_ns: first.xenmon.as_ref().map(|monitored| monitored.warm_up_ns),
+            xenmon: xenmon::hosts(runs),
         }
     }
 }
@@ -146,15 +155,18 @@ fn lines<'r>(runs: impl Iterator<Item = impl Iterator<Item = (&'r str, &'r Asked
     order.into_iter().map(line).collect()
 }
 
-fn spreads<'g>(of: impl Iterator<Item = &'g Got>) -> Spreads {
+/// The numbers in `got`, by their names there.
+pub(super) fn numbers<G: Serialize>(got: &G) -> impl Iterator<Item = (String, u64)> + use<G> {
+    let serde_json::Value::Object(numbers) = serde_json::to_value(got).expect("numbers can be written") else {
+        unreachable!("what somebody got is an object")
+    };
+    numbers.into_iter().map(|(name, number)| (name, number.as_u64().expect("all of it are whole numbers")))
+}
+
+pub(super) fn spreads<'g, G: Serialize + 'g>(of: impl Iterator<Item = &'g G>) -> Spreads {
     let mut values: BTreeMap<String, Vec<u64>> = BTreeMap::new();
-    for got in of {
-        let serde_json::Value::Object(numbers) = serde_json::to_value(got).expect("numbers can be written") else {
-            unreachable!("what somebody got is an object")
-        };
-        for (name, number) in numbers {
-            values.entry(name).or_default().push(number.as_u64().expect("all of it are whole numbers"));
-        }
+    for (name, number) in of.flat_map(numbers) {
+        values.entry(name).or_default().push(number);
     }
     values.into_iter().map(|(name, values)| (name, Spread::of(&values))).collect()
 }
@@ -285,6 +297,7 @@ pub fn medians(summaries: &[Summary], widths: Widths) -> String {
         let told: Vec<_> = guests.iter().map(|(policy, it)| (*policy, it.applications.as_slice())).collect();
         text += &applications::summed(&told);
     }
+    text += &xenmon::xenmon_medians(summaries, widths);
     let (runs, sure) = (summaries[0].seeds.len(), percent(summaries[0].confidence_ppm));
     text + &match runs {
         1 => "\nOne run has a median, but no interval: --seeds 6 or more for 95 %.\n".to_string(),

@@ -2,6 +2,7 @@
 
 use super::file::{File, PolicyTable};
 use super::level::{self, Checked, Counts};
+use super::manager;
 use super::{PolicyChoice, Scenario};
 use crate::problem::{Findings, Problem};
 use crate::source::{Placed, Span};
@@ -26,6 +27,10 @@ pub(super) fn check(file: File, findings: &mut Findings) -> Option<Scenario> {
         return None;
     }
     let Checked { groups, entities, applications, guests } = checked?;
+    let manager = file.manager.map(|table| manager::check(table, &groups, &entities, findings));
+    if !findings.is_empty() {
+        return None;
+    }
     Some(Scenario {
         name: file.name.value()?,
         host: host?,
@@ -37,6 +42,7 @@ pub(super) fn check(file: File, findings: &mut Findings) -> Option<Scenario> {
         entities,
         applications,
         guests,
+        manager,
         source: findings.source().clone(),
     })
 }

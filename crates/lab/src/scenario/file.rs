@@ -2,6 +2,7 @@
 
 use super::form;
 use super::guest::{self, GuestTable};
+use super::manager::{self, ManagerTable};
 use super::table::{Given, Table};
 use super::work::{self, Work};
 use crate::knobs::{KnobPlace, KnobSetting, KnobValue};
@@ -13,7 +14,7 @@ use toml::de::{DeTable, DeValue};
 
 /// The keys at the top of a file.
 pub(crate) const FILE_KEYS: &[&str] =
-    &["name", "cpus", "smt", "llc", "length", "seed", "policy", "costs", "group", "vm", "task"];
+    &["name", "cpus", "smt", "llc", "length", "seed", "policy", "costs", "manager", "group", "vm", "task"];
 /// The keys of `[policy]`.
 pub(crate) const POLICY_KEYS: &[&str] = &["name", "knobs"];
 /// The keys of `[costs]`.
@@ -88,6 +89,7 @@ pub(super) struct File {
     pub(super) seed: Given<u64>,
     pub(super) policy: Given<PolicyTable>,
     pub(super) costs: Costs,
+    pub(super) manager: Option<ManagerTable>,
     /// Who is on the host.
     pub(super) level: Level,
 }
@@ -185,6 +187,7 @@ impl File {
             seed: top.read("seed", form::seed, findings),
             policy: policy(&top, findings),
             costs: costs(&top, findings),
+            manager: manager::read(&top, findings),
             level: Level { groups: groups.iter().map(|table| GroupTable::read(table, findings)).collect(), members },
         }
     }

@@ -13,6 +13,7 @@ mod form;
 mod guest;
 mod length;
 mod level;
+mod manager;
 mod number;
 mod programs;
 mod settings;
@@ -34,6 +35,7 @@ use std::ops::Range;
 use std::path::Path;
 
 pub use coordination::CoordinationPlaces;
+pub use manager::{ManagerSpec, Target};
 pub use sim::{Costs, JobEnd, Periodic, Workload};
 
 /// The most entities one scenario may have. A file of a few bytes can ask for any number, and each takes about half
@@ -76,6 +78,8 @@ pub struct Scenario {
     pub applications: Vec<AppSpec>,
     /// The VMs whose guests schedule for themselves, in the order of the file.
     pub guests: Vec<GuestSpec>,
+    /// Who assigns shares to VMs while they run, if somebody does.
+    pub manager: Option<ManagerSpec>,
     /// The text it was read from; the default if from none.
     pub source: Source,
 }

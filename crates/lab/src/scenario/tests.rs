@@ -3,6 +3,7 @@
 use super::coordination::COORDINATION_KEYS;
 use super::file::{COST_KEYS, FILE_KEYS, GROUP_KEYS, GUEST_TASK_KEYS, POLICY_KEYS, TASK_KEYS, VM_KEYS};
 use super::guest::{GUEST_KEYS, HALT_POLLING_KEYS};
+use super::manager::MANAGER_KEYS;
 use super::work::{CYCLICTEST_KEYS, FORK_JOIN_KEYS, HACKBENCH_KEYS, PERIODIC_KEYS, STARTUP_KEYS};
 use super::{desktop, programs};
 use crate::rtapp::{SETTINGS, THREAD_KEYS, WITHOUT_EFFECT};
@@ -23,6 +24,7 @@ fn the_manual_has_every_key_and_no_other() {
         ("The file", FILE_KEYS),
         ("policy", POLICY_KEYS),
         ("costs", COST_KEYS),
+        ("manager", MANAGER_KEYS),
         ("group", GROUP_KEYS),
         ("vm", VM_KEYS),
         ("guest", GUEST_KEYS),

@@ -5,11 +5,13 @@ mod durations;
 mod jobs;
 mod member;
 mod promise;
+mod xenmon;
 
 pub use durations::Durations;
 pub use jobs::Jobs;
 pub use member::Member;
 pub use promise::Promise;
+pub use xenmon::{Domain, DomainMeasures, HostMeasures, XenMon};
 
 use crate::floor::Counts;
 use jobs::Moments;

@@ -260,6 +260,14 @@ impl<'a> World<'a> {
         self.machines[machine.index()].set_switch(entity, time);
     }
 
+    /// Changes what is asked for a group.
+    ///
+    /// # Errors
+    /// Its policy refuses it; nothing has changed.
+    pub fn adjust_group(&mut self, machine: MachineId, group: GroupId, params: GroupParams) -> Result<(), Refused> {
+        self.change(machine, |it| it.adjust_group(group, params))
+    }
+
     /// Removes an entity that is no vCPU; one that runs on a vCPU without a CPU goes when that has one.
     ///
     /// # Panics

@@ -1,0 +1,58 @@
+//! A run as ftrace would have told of it: a file for the host, and one for each guest, because a kernel knows only its own tasks.
+
+use crate::output::Draft;
+use crate::{Failure, usage};
+use anyhow::Context;
+use sched::Instant;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use trace::{Event, FtraceWriter, MachineId, Sink, WorldHeader, WorldSink};
+
+/// The files that are being written, by machine.
+pub(crate) struct FtraceFiles(Vec<(Draft, FtraceWriter<File>)>);
+
+impl FtraceFiles {
+    /// The host's trace in `path`, and those of guests beside it.
+    pub(crate) fn create(path: &Path, header: &WorldHeader) -> Result<FtraceFiles, Failure> {
+        let mut files = Vec::with_capacity(header.machines.len());
+        for machine in &header.machines {
+            let path = if machine.host.is_some() { beside(path, &machine.name) } else { path.to_path_buf() };
+            let mut draft = Draft::create(&path)?;
+            let file = draft.file().try_clone().context("cannot write the trace")?;
+            files.push((draft, FtraceWriter::new(file, &machine.header)));
+        }
+        Ok(FtraceFiles(files))
+    }
+
+    /// Everything has happened: the files are complete, but not in their places yet.
+    pub(crate) fn finish(self) -> anyhow::Result<Vec<Draft>> {
+        let finish = |(draft, writer): (Draft, FtraceWriter<File>)| {
+            writer.finish().context("cannot write the trace")?;
+            Ok(draft)
+        };
+        self.0.into_iter().map(finish).collect()
+    }
+}
+
+impl WorldSink for FtraceFiles {
+    fn record(&mut self, machine: MachineId, at: Instant, event: &Event) {
+        if let Some((_, writer)) = self.0.get_mut(machine.index()) {
+            writer.record(at, event);
+        }
+    }
+}
+
+/// Whether `path` can name such files.
+pub(crate) fn check(path: &Path) -> Result<(), Failure> {
+    if path.extension().is_some_and(|end| end == "txt") {
+        return Ok(());
+    }
+    let reason = format!("`{}` does not say that it is text", path.display());
+    Err(usage(reason, "right would be a name that ends in .txt: readers of ftrace's text ask for that"))
+}
+
+/// `run.web.txt` of the guest `web` beside `run.txt`: readers go by how a name ends.
+fn beside(path: &Path, guest: &str) -> PathBuf {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    path.with_file_name(format!("{stem}.{guest}.txt"))
+}

@@ -1,0 +1,286 @@
+//! [`XenMon`]: what every domain of a host did with its time, and how often it was dispatched and served I/O, from the events of a world.
+//!
+//! The measures are those of Xen's performance monitor: CPU time, waiting and blocked time, executions, I/O count, and what was allocated
+//! at each execution. Source: tools/xenmon/README of Xen, and Cherkasova, Gupta and Vahdat, "Comparison of the three CPU schedulers in
+//! Xen", 2007, section 5.1. What is different here: Xen counted page flips between a domain and Dom0 as I/O, this counts I/O events that
+//! were [served](Event::Served); and what XenMon told of each CPU is told of all of a host together.
+//!
+//! A *domain* is a VM, that is, all its vCPUs together, whether it has a guest or not; or the entities of one name outside of VMs.
+
+use sched::{CpuId, EntityId, GroupId, Instant, Nanos};
+use std::collections::BTreeMap;
+use trace::{Event, MachineId, WorldSink};
+
+/// What an entity does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Doing {
+    Running,
+    Waiting,
+    #[default]
+    Blocked,
+}
+
+/// What a domain did. Sums over its vCPUs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct DomainMeasures {
+    /// Time that its vCPUs were there.
+    pub there: Nanos,
+    /// CPU time, with what dispatches cost.
+    pub cpu: Nanos,
+    /// Time it was runnable and not running, be it held by the policy or not.
+    pub waited: Nanos,
+    /// Time it was neither running nor runnable.
+    pub blocked: Nanos,
+    /// Times one of its vCPUs was dispatched onto a CPU.
+    pub executions: u64,
+    /// The lengths of the slices it was given then, as far as they had an end.
+    pub allocated: Nanos,
+    /// How many of the executions had a slice with an end.
+    pub bounded: u64,
+    /// I/O events that its tasks, or itself, have served.
+    pub io: u64,
+}
+
+impl DomainMeasures {
+    /// The same of both together.
+    pub fn add(&mut self, other: &DomainMeasures) {
+        self.there += other.there;
+        self.cpu += other.cpu;
+        self.waited += other.waited;
+        self.blocked += other.blocked;
+        self.executions += other.executions;
+        self.allocated += other.allocated;
+        self.bounded += other.bounded;
+        self.io += other.io;
+    }
+
+    fn spend(&mut self, doing: Doing, time: Nanos) {
+        match doing {
+            Doing::Running => self.cpu += time,
+            Doing::Waiting => self.waited += time,
+            Doing::Blocked => self.blocked += time,
+        }
+    }
+}
+
+/// A VM, or a task of a host.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Domain {
+    /// What people call it.
+    pub name: String,
+    /// How many entities it had in all: vCPUs, or tasks of one name.
+    pub vcpus: u64,
+    /// What it did.
+    pub got: DomainMeasures,
+}
+
+/// A host, and what its domains did.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HostMeasures {
+    /// Which machine it is.
+    pub machine: MachineId,
+    /// In the order in which the first of each came.
+    pub domains: Vec<Domain>,
+}
+
+/// An entity that is there.
+#[derive(Clone, Copy, Debug)]
+struct Present {
+    entity: EntityId,
+    domain: usize,
+    runnable: bool,
+    on: Option<CpuId>,
+    came: Instant,
+    upto: Instant,
+}
+
+impl Present {
+    fn doing(&self) -> Doing {
+        match (self.on, self.runnable) {
+            (Some(_), _) => Doing::Running,
+            (None, true) => Doing::Waiting,
+            (None, false) => Doing::Blocked,
+        }
+    }
+}
+
+/// A machine that may be a host.
+#[derive(Debug, Default)]
+struct Watched {
+    groups: BTreeMap<GroupId, String>,
+    domains: Vec<Domain>,
+    /// Where each domain is, by name.
+    places: BTreeMap<String, usize>,
+    /// By entity index.
+    present: Vec<Option<Present>>,
+    /// Who runs, by CPU.
+    running: Vec<Option<EntityId>>,
+}
+
+impl Watched {
+    fn find(&mut self, entity: EntityId) -> Option<&mut Present> {
+        self.present.get_mut(entity.index())?.as_mut().filter(|it| it.entity == entity)
+    }
+
+    /// Something about `entity` changes at `now`, or it is counted up to then.
+    fn change(&mut self, entity: EntityId, (from, now): (Instant, Instant), change: impl FnOnce(&mut Present)) {
+        let Some(present) = self.find(entity) else { return };
+        let (doing, domain) = (present.doing(), present.domain);
+        let passed = now.saturating_since(present.upto.max(from));
+        present.upto = now;
+        change(present);
+        self.domains[domain].got.spend(doing, passed);
+    }
+
+    fn attach(&mut self, entity: EntityId, name: &str, group: GroupId, now: Instant) {
+        let vm = self.groups.get(&group).filter(|vm| is_vcpu(name, vm));
+        let domain = vm.map_or(name, String::as_str).to_string();
+        let place = *self.places.entry(domain.clone()).or_insert(self.domains.len());
+        if place == self.domains.len() {
+            self.domains.push(Domain { name: domain, vcpus: 0, got: DomainMeasures::default() });
+        }
+        self.domains[place].vcpus += 1;
+        if self.present.len() <= entity.index() {
+            self.present.resize(entity.index() + 1, None);
+        }
+        self.present[entity.index()] =
+            Some(Present { entity, domain: place, runnable: false, on: None, came: now, upto: now });
+    }
+
+    /// `entity` is not there any more, or the run ends.
+    fn leave(&mut self, entity: EntityId, (from, now): (Instant, Instant)) {
+        self.change(entity, (from, now), |_| ());
+        let Some(&mut Present { domain, came, .. }) = self.find(entity) else { return };
+        self.domains[domain].got.there += now.saturating_since(came.max(from));
+        self.present[entity.index()] = None;
+    }
+
+    fn run(&mut self, cpu: CpuId, entity: EntityId, until: Instant, time: (Instant, Instant)) {
+        if self.running.len() <= cpu.index() {
+            self.running.resize(cpu.index() + 1, None);
+        }
+        self.running[cpu.index()] = Some(entity);
+        self.change(entity, time, |it| it.on = Some(cpu));
+        let (from, now) = time;
+        let Some(domain) = self.find(entity).map(|it| it.domain).filter(|_| now >= from) else { return };
+        let got = &mut self.domains[domain].got;
+        got.executions += 1;
+        if until != Instant::NEVER {
+            got.bounded += 1;
+            got.allocated += until.saturating_since(now);
+        }
+    }
+
+    fn stop(&mut self, cpu: CpuId, entity: EntityId, time: (Instant, Instant)) {
+        self.change(entity, time, |it| it.on = None);
+        if let Some(running) = self.running.get_mut(cpu.index()) {
+            *running = None;
+        }
+    }
+
+    fn on(&self, cpu: CpuId) -> Option<EntityId> {
+        self.running.get(cpu.index()).copied().flatten()
+    }
+
+    fn record(&mut self, from: Instant, now: Instant, event: &Event) {
+        let time = (from, now);
+        match *event {
+            Event::GroupCreated { group, ref name, .. } => {
+                self.groups.insert(group, name.clone());
+            }
+            Event::Attach { entity, ref name, ref params } => self.attach(entity, name, params.group, now),
+            Event::Detach { entity } => self.leave(entity, time),
+            Event::Wake { entity, .. } => self.change(entity, time, |it| it.runnable = true),
+            Event::Pause { entity } => self.change(entity, time, |it| it.runnable = false),
+            Event::Block { cpu } => {
+                if let Some(entity) = self.on(cpu) {
+                    self.change(entity, time, |it| it.runnable = false);
+                }
+            }
+            Event::Run { cpu, entity, until } => self.run(cpu, entity, until, time),
+            Event::Stop { cpu, entity } => self.stop(cpu, entity, time),
+            Event::Served { entity } if now >= from => {
+                if let Some(domain) = self.find(entity).map(|it| it.domain) {
+                    self.domains[domain].got.io += 1;
+                }
+            }
+            Event::End => {
+                let there: Vec<EntityId> = self.present.iter().flatten().map(|it| it.entity).collect();
+                there.into_iter().for_each(|entity| self.leave(entity, time));
+                for Domain { name, got, .. } in &self.domains {
+                    assert!(
+                        got.cpu + got.waited + got.blocked == got.there,
+                        "time of {name} is lost, or counted twice"
+                    );
+                }
+            }
+            // The rest changes nobody's state.
+            _ => {}
+        }
+    }
+}
+
+/// Whether `name` is a vCPU of `vm`: VM `a` has `a`, or `a/0`, `a/1`, …; no other name has a `/` after it.
+fn is_vcpu(name: &str, vm: &str) -> bool {
+    name.strip_prefix(vm).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// Measures the domains of every host of a world, as a [`WorldSink`]. Complete after [`Event::End`].
+#[derive(Debug, Default)]
+pub struct XenMon {
+    /// What was before is not counted.
+    from: Instant,
+    machines: BTreeMap<MachineId, Watched>,
+    /// Of each guest, its host and which domain it is there.
+    guests: BTreeMap<MachineId, (MachineId, usize)>,
+}
+
+impl XenMon {
+    /// A monitor that has seen nothing, and leaves out what is before `from`.
+    #[must_use]
+    pub fn new(from: Instant) -> XenMon {
+        XenMon { from, ..XenMon::default() }
+    }
+
+    /// What the domains of each host did, by machine.
+    #[must_use]
+    pub fn hosts(&self) -> Vec<HostMeasures> {
+        let hosts = self.machines.iter().filter(|(machine, _)| !self.guests.contains_key(machine));
+        hosts.map(|(&machine, it)| HostMeasures { machine, domains: it.domains.clone() }).collect()
+    }
+
+    fn link(&mut self, host: MachineId, entity: EntityId, guest: MachineId) {
+        if let Some(domain) = self.machines.get_mut(&host).and_then(|it| it.find(entity)).map(|it| it.domain) {
+            self.guests.insert(guest, (host, domain));
+            self.machines.remove(&guest);
+        }
+    }
+
+    /// A task of `guest` has served something: that counts for the VM on each of its hosts.
+    fn serve(&mut self, mut guest: MachineId) {
+        while let Some(&(host, domain)) = self.guests.get(&guest) {
+            if let Some(it) = self.machines.get_mut(&host) {
+                it.domains[domain].got.io += 1;
+            }
+            guest = host;
+        }
+    }
+}
+
+impl WorldSink for XenMon {
+    fn record(&mut self, machine: MachineId, at: Instant, event: &Event) {
+        if self.guests.contains_key(&machine) {
+            if matches!(event, Event::Served { .. }) && at >= self.from {
+                self.serve(machine);
+            }
+            return;
+        }
+        if let Event::Vcpu { entity, guest, .. } = *event {
+            self.link(machine, entity, guest);
+        }
+        self.machines.entry(machine).or_default().record(self.from, at, event);
+    }
+}
+
+#[cfg(test)]
+mod tests;

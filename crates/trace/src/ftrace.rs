@@ -1,0 +1,300 @@
+//! [`FtraceWriter`]: one machine's trace as the text of the kernel's ftrace, which readers of `/sys/kernel/tracing/trace` and of what
+//! `trace-cmd report` prints understand: one line for each `sched_switch`, `sched_wakeup`, `sched_wakeup_new`, `sched_migrate_task`,
+//! `sched_process_exit` and `sched_process_free`.
+//!
+//! Source of the lines' form: Documentation/trace/ftrace.rst and `trace_print_context`, kernel/trace/trace_output.c; of names and order
+//! of the fields: include/trace/events/sched.h, both v5.13. What a simulation does not know is put as follows:
+//!
+//! - Numbers of processes count from 1 in the order of arrival, and begin anew beyond the kernel's greatest, 4,194,304. The four
+//!   flags (interrupts, resched, context, preemption) are dots.
+//! - A wake-up names the CPU where the task ran last as its target; where the policy puts it is seen when it runs, as a migration.
+//! - Priorities are those of the kernel: −1 of who has a reservation, 99 − n of real-time priority n, 120 + the nice value next to its
+//!   weight of others.
+//! - A policy may exchange the tasks of two CPUs at one instant. A kernel cannot: one of the CPUs shows its idle task in between.
+//!
+//! Times are microseconds, rounded as the kernel does; who ran shorter than that still has a line for its beginning and its end, in the right order. A
+//! guest's file tells what its kernel would see: nothing of the time for which its CPUs were frozen.
+
+use crate::output::Output;
+use crate::{Event, Header, Sink};
+use sched::id::CPUS_MAX;
+use sched::{Class, CpuId, EntityId, Instant, Params, Wake, Weight};
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{self, Write};
+
+/// The longest name of a task, in bytes: one less than the kernel's `TASK_COMM_LEN`.
+const COMM_MAX: usize = 15;
+/// The greatest number of a process: the kernel's `PID_MAX_LIMIT` on 64-bit machines.
+const PID_MAX: u64 = 4_194_304;
+/// The priority of nice 0, and of the idle task.
+const PRIO_DEFAULT: i32 = 120;
+
+/// What stands before the first event.
+const HEADER: &str = "\
+# tracer: nop
+#
+#                                _-----=> irqs-off
+#                               / _----=> need-resched
+#                              | / _---=> hardirq/softirq
+#                              || / _--=> preempt-depth
+#                              ||| /
+#           TASK-PID     CPU#  ||||   TIMESTAMP  FUNCTION
+#              | |         |   ||||      |         |
+";
+
+/// A task that is there.
+#[derive(Debug)]
+struct Task {
+    pid: u64,
+    comm: String,
+    prio: i32,
+    runnable: bool,
+    /// It has left, and is still on its CPU.
+    dead: bool,
+    /// Where it is, as far as has been written.
+    on: Option<CpuId>,
+    /// Where it was last.
+    last: Option<CpuId>,
+}
+
+/// A CPU.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cpu {
+    /// Who is there, as far as has been written.
+    shown: Option<EntityId>,
+    /// Who is there.
+    running: Option<EntityId>,
+    /// Whether who is there goes of its own accord.
+    yields: bool,
+}
+
+/// Writes the trace of one machine as ftrace does. Call [`finish`](FtraceWriter::finish) at the end.
+#[derive(Debug)]
+pub struct FtraceWriter<W: Write> {
+    output: Output<W>,
+    tasks: BTreeMap<EntityId, Task>,
+    cpus: Vec<Cpu>,
+    /// CPUs where somebody else may run than was written.
+    changed: Vec<CpuId>,
+    born: u64,
+    now: Instant,
+}
+
+impl<W: Write> FtraceWriter<W> {
+    /// Writes what is known from the start. `to` need not be buffered.
+    pub fn new(to: W, header: &Header) -> FtraceWriter<W> {
+        let mut output = Output::new(to);
+        output.write(HEADER);
+        let cpus = vec![Cpu::default(); header.cpus.min(CPUS_MAX)];
+        FtraceWriter { output, tasks: BTreeMap::new(), cpus, changed: Vec::new(), born: 0, now: Instant::ZERO }
+    }
+
+    /// Everything has been recorded: gives back the writer.
+    ///
+    /// # Errors
+    /// The first error of the whole run.
+    pub fn finish(mut self) -> io::Result<W> {
+        self.flush();
+        self.output.finish()
+    }
+
+    /// `event` with its `fields`, as told by whoever is on `cpu`.
+    fn line(&mut self, cpu: CpuId, event: &str, fields: &str) {
+        let on = self.cpus.get(cpu.index()).and_then(|cpu| cpu.shown).and_then(|entity| self.tasks.get(&entity));
+        let (comm, pid) = on.map_or(("<idle>", 0), |task| (task.comm.as_str(), task.pid));
+        let us = (self.now.as_ns() + 500) / 1_000;
+        let (seconds, us) = (us / 1_000_000, us % 1_000_000);
+        let mut line = String::with_capacity(160);
+        let cpu = cpu.index();
+        let written = writeln!(line, "{comm:>16}-{pid:<7} [{cpu:03}] .... {seconds:>5}.{us:06}: {event}: {fields}");
+        written.expect("a text takes whatever is written");
+        self.output.write(&line);
+    }
+
+    /// What has become of the CPUs since that was last written.
+    fn flush(&mut self) {
+        let mut changed = std::mem::take(&mut self.changed);
+        changed.sort_unstable();
+        changed.dedup();
+        changed.retain(|cpu| self.cpus[cpu.index()].shown != self.cpus[cpu.index()].running);
+        while !changed.is_empty() {
+            let before = changed.len();
+            // Who goes to another CPU leaves its own first.
+            changed.retain(|&cpu| {
+                let next = self.cpus[cpu.index()].running;
+                let waits = next.and_then(|next| self.tasks.get(&next)).is_some_and(|next| next.on.is_some());
+                if !waits {
+                    self.switch(cpu, next);
+                }
+                waits
+            });
+            if changed.len() == before {
+                self.switch(changed[0], None);
+            }
+        }
+        self.changed = changed;
+    }
+
+    fn switch(&mut self, cpu: CpuId, next: Option<EntityId>) {
+        if let Some(task) = next.and_then(|next| self.tasks.get(&next))
+            && let Some(last) = task.last.filter(|&last| last != cpu)
+        {
+            let fields = format!("{} orig_cpu={last} dest_cpu={cpu}", named(task));
+            self.line(cpu, "sched_migrate_task", &fields);
+        }
+        let there = self.cpus[cpu.index()];
+        let prev = there.shown.and_then(|prev| self.tasks.get(&prev));
+        let state = match prev {
+            None => "R",
+            Some(task) if task.dead => "X",
+            Some(task) if !task.runnable => "S",
+            Some(_) if there.yields => "R",
+            Some(_) => "R+",
+        };
+        let idle = || (format!("swapper/{cpu}"), 0, PRIO_DEFAULT);
+        let of = |task: &Task| (task.comm.clone(), task.pid, task.prio);
+        let (comm, pid, prio) = prev.map_or_else(idle, of);
+        let (to, to_pid, to_prio) = next.and_then(|next| self.tasks.get(&next)).map_or_else(idle, of);
+        let fields = format!(
+            "prev_comm={comm} prev_pid={pid} prev_prio={prio} prev_state={state} ==> \
+             next_comm={to} next_pid={to_pid} next_prio={to_prio}"
+        );
+        self.line(cpu, "sched_switch", &fields);
+        if let Some(entity) = there.shown
+            && let Some(task) = self.tasks.get_mut(&entity)
+        {
+            task.on = None;
+            if task.dead {
+                self.tasks.remove(&entity);
+            }
+        }
+        if let Some(task) = next.and_then(|next| self.tasks.get_mut(&next)) {
+            (task.on, task.last) = (Some(cpu), Some(cpu));
+        }
+        let there = &mut self.cpus[cpu.index()];
+        (there.shown, there.yields) = (next, false);
+    }
+
+    fn attach(&mut self, entity: EntityId, name: &str, params: &Params) {
+        let pid = 1 + self.born % PID_MAX;
+        self.born += 1;
+        let (comm, prio) = (comm(name), prio(params));
+        self.tasks.insert(entity, Task { pid, comm, prio, runnable: false, dead: false, on: None, last: None });
+    }
+
+    fn wake(&mut self, entity: EntityId, why: Wake) {
+        let Some(task) = self.tasks.get_mut(&entity) else { return };
+        task.runnable = true;
+        let cpu = task.last.unwrap_or_default();
+        let fields = format!("{} target_cpu={:03}", named(task), cpu.index());
+        let event = if matches!(why, Wake::New { .. }) { "sched_wakeup_new" } else { "sched_wakeup" };
+        self.line(cpu, event, &fields);
+    }
+
+    fn detach(&mut self, entity: EntityId) {
+        let Some(task) = self.tasks.get_mut(&entity) else { return };
+        let fields = named(task);
+        if let Some(cpu) = task.on {
+            task.dead = true;
+            self.line(cpu, "sched_process_exit", &fields);
+        } else {
+            let cpu = task.last.unwrap_or_default();
+            self.tasks.remove(&entity);
+            self.line(cpu, "sched_process_free", &fields);
+        }
+    }
+
+    fn unready(&mut self, entity: Option<EntityId>) {
+        if let Some(task) = entity.and_then(|entity| self.tasks.get_mut(&entity)) {
+            task.runnable = false;
+        }
+    }
+
+    fn put(&mut self, cpu: CpuId, entity: Option<EntityId>) {
+        if let Some(there) = self.cpus.get_mut(cpu.index()) {
+            there.running = entity;
+            self.changed.push(cpu);
+        }
+    }
+}
+
+impl<W: Write> Sink for FtraceWriter<W> {
+    fn record(&mut self, at: Instant, event: &Event) {
+        if self.output.has_failed() {
+            return;
+        }
+        match *event {
+            // What a machine decides it tells at once: only when more comes in is it known who follows whom.
+            Event::Stop { cpu, .. } if at == self.now => self.put(cpu, None),
+            Event::Run { cpu, entity, .. } if at == self.now => self.put(cpu, Some(entity)),
+            Event::Extend { .. } | Event::Held { .. } | Event::Kick { .. } => {}
+            Event::SetAlarm { .. } | Event::ClearAlarm { .. } => {}
+            _ => {
+                self.flush();
+                self.now = at;
+                self.take(event);
+            }
+        }
+    }
+}
+
+impl<W: Write> FtraceWriter<W> {
+    /// An event that is no more of what the machine last decided.
+    fn take(&mut self, event: &Event) {
+        let running = |cpu: CpuId| self.cpus.get(cpu.index()).and_then(|cpu| cpu.running);
+        match *event {
+            Event::Attach { entity, ref name, ref params } => self.attach(entity, name, params),
+            Event::Adjust { entity, ref params } => {
+                if let Some(task) = self.tasks.get_mut(&entity) {
+                    task.prio = prio(params);
+                }
+            }
+            Event::Detach { entity } => self.detach(entity),
+            Event::Wake { entity, why } => self.wake(entity, why),
+            Event::Pause { entity } => self.unready(Some(entity)),
+            Event::Block { cpu } => self.unready(running(cpu)),
+            Event::Yield { cpu } | Event::YieldTo { cpu, .. } => {
+                if let Some(there) = self.cpus.get_mut(cpu.index()) {
+                    there.yields = true;
+                }
+            }
+            Event::Stop { cpu, .. } => self.put(cpu, None),
+            Event::Run { cpu, entity, .. } => self.put(cpu, Some(entity)),
+            // The kernel has no event for the rest, or none that tells of tasks.
+            _ => {}
+        }
+    }
+}
+
+/// The fields that name a task in all events but switches.
+fn named(task: &Task) -> String {
+    format!("comm={} pid={} prio={}", task.comm, task.pid, task.prio)
+}
+
+/// A name as the kernel keeps it: cut, and on one line.
+fn comm(name: &str) -> String {
+    let mut comm = String::with_capacity(COMM_MAX);
+    for char in name.chars().map(|char| if char.is_control() { '?' } else { char }) {
+        if comm.len() + char.len_utf8() > COMM_MAX {
+            break;
+        }
+        comm.push(char);
+    }
+    comm
+}
+
+fn prio(params: &Params) -> i32 {
+    match params.class {
+        Class::Stop => 0,
+        Class::Fifo(priority) | Class::RoundRobin(priority) => 99 - i32::from(priority.number()),
+        _ if params.reservation.is_some() => -1,
+        Class::Normal | Class::Batch | Class::Idle | Class::Isochronous => PRIO_DEFAULT + nice(params.weight),
+    }
+}
+
+/// The nice value whose weight is next to `weight`.
+fn nice(weight: Weight) -> i32 {
+    let away = |nice: &i32| Weight::nice(*nice).map_or(u32::MAX, |it| it.as_linux().abs_diff(weight.as_linux()));
+    (-20..20).min_by_key(away).unwrap_or(0)
+}

@@ -1,0 +1,82 @@
+//! Programs in Python that others have written, to compare with: each in a virtual environment that holds it.
+
+use crate::component::{self, works};
+use crate::root::{cargo, root, typed};
+use crate::test::{Outcome, counted};
+use anyhow::Result;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A program from PyPI, and the test in `crates/lab/tests` that compares with it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Oracle {
+    /// What people call it.
+    name: &'static str,
+    /// The release whose traps we know.
+    release: &'static str,
+    /// What can be imported where it is installed.
+    module: &'static str,
+    /// Where it is, below `target`.
+    folder: &'static str,
+    /// The test. It is kept out of a plain `cargo test`: it needs Python.
+    test: &'static str,
+    /// What tells the test which Python has it.
+    variable: &'static str,
+}
+
+/// The real-time simulator: every job of random task sets.
+pub(crate) const SIMSO: Oracle = Oracle {
+    name: "SimSo",
+    release: "simso==0.8.5",
+    module: "simso.core",
+    folder: "target/simso-venv",
+    test: "simso",
+    variable: "TACTUS_SIMSO_PYTHON",
+};
+
+/// The reader of ftrace's text.
+pub(crate) const TRAPPY: Oracle = Oracle {
+    name: "TRAPpy",
+    release: "trappy==6.0.1",
+    module: "trappy",
+    folder: "target/trappy-venv",
+    test: "ftrace",
+    variable: "TACTUS_TRAPPY_PYTHON",
+};
+
+impl Oracle {
+    /// Compares with it.
+    pub(crate) fn check(self) -> Result<Outcome> {
+        let python = match self.environment() {
+            Ok(python) => python,
+            Err(reason) => return Ok(Outcome::Skipped(reason)),
+        };
+        let mut command = cargo(&["test", "--package", "lab", "--test", self.test]);
+        counted(command.env(self.variable, python))
+    }
+
+    /// The Python that has it, in an environment of its own.
+    pub(crate) fn environment(self) -> Result<PathBuf, String> {
+        component::python()?;
+        let Oracle { name, release, folder, .. } = self;
+        let path = root().join(folder);
+        let python = path.join("bin/python");
+        if self.is_in(&python) {
+            return Ok(python);
+        }
+        println!("      making {folder} with {release} from PyPI");
+        if !works(Command::new("python3").args(["-m", "venv", "--clear"]).arg(&path)) {
+            return Err(format!("python3 -m venv failed: no environment for {name}"));
+        }
+        let mut pip = Command::new(&python);
+        pip.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", release]);
+        if works(&mut pip) && self.is_in(&python) {
+            return Ok(python);
+        }
+        Err(format!("{} did not bring {name} (no network?)", typed(&pip)))
+    }
+
+    fn is_in(self, python: &Path) -> bool {
+        works(Command::new(python).args(["-c", &format!("import {}", self.module)]))
+    }
+}

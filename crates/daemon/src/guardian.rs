@@ -13,7 +13,7 @@ use crate::Reason;
 use crate::directory::{Directory, Refused};
 use crate::kernel::priority;
 use crate::linux::Linux;
-use crate::restore::{End, Restored, Restoring, restore};
+use crate::restore::{End, Restored, restore, restore_at_once};
 use crate::table::Table;
 use sched::{CpuSet, Nanos};
 use std::fmt::Write as _;
@@ -161,7 +161,7 @@ fn bring_back(
     let restored = match daemon {
         Daemon::HasEnded => restore(kernel, table, clock::sleep),
         // Whom they are beginning is found at the end of the daemon too.
-        Daemon::Lives => Restoring::begin(kernel, table, |_| true).end(),
+        Daemon::Lives => restore_at_once(kernel, table),
     };
     let took = clock::now().saturating_since(begin);
     if !(restored.threads.is_empty() && restored.is_settled()) {

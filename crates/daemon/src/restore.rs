@@ -239,10 +239,19 @@ impl fmt::Display for Restored {
 /// somebody may be in a fork that began before. The table stays as it is, but for stops.
 pub fn restore<K: Kernel>(kernel: &K, table: &Table, mut pause: impl FnMut(Nanos)) -> Restored {
     let mut restoring = Restoring::begin(kernel, table, |_| true);
-    while let Some(rest) = restoring.rest().filter(|_| restoring.time() < PATIENCE) {
-        pause(rest);
+    loop {
         restoring.look(kernel, table);
+        match restoring.rest().filter(|_| restoring.time() < PATIENCE) {
+            Some(rest) => pause(rest),
+            None => return restoring.end(),
+        }
     }
+}
+
+/// The same without waiting, for who will restore once more.
+pub fn restore_at_once<K: Kernel>(kernel: &K, table: &Table) -> Restored {
+    let mut restoring = Restoring::begin(kernel, table, |_| true);
+    restoring.look(kernel, table);
     restoring.end()
 }
 

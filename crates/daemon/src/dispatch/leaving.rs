@@ -27,8 +27,12 @@ pub(super) struct Leaving {
 }
 
 impl<K: Kernel> Dispatcher<K> {
-    /// The threads of a client that leaves are what they were, and so are those that were born since they were last looked for.
+    /// The threads of a client that leaves are what they were. For those that were born since they were last looked for there is
+    /// no time here: many processes take long to look at, and agents wait.
     pub(super) fn give_back(&mut self, client: &Client<K::Thread>) {
+        if client.members.is_empty() {
+            return;
+        }
         let goes_on = self.clients.iter().any(|(_, other)| other.tree == client.tree);
         let mut leaders: Vec<Identity> = client.members.iter().map(|member| member.leader).collect();
         leaders.sort_unstable();

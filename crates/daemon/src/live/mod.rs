@@ -11,7 +11,7 @@ use crate::directory::{Directory, Refused};
 use crate::dispatch::{Dispatcher, EVENTS_MOST, Left, Refusal, Wish};
 use crate::kernel::priority;
 use crate::linux::{Linux, Sentinels};
-use crate::restore::{self, PATIENCE, Restoring};
+use crate::restore::{self, PATIENCE};
 use crate::table::{Beating, Table};
 use agent::Post;
 use keeper::Watcher;
@@ -404,6 +404,6 @@ fn restore_all(shared: &Shared<'_>) {
     }));
     if !matches!(orderly, Ok(true)) {
         // Whom they are beginning is found in the end.
-        let _ = Restoring::begin(shared.kernel, &shared.table, |_| true);
+        restore::restore_at_once(shared.kernel, &shared.table);
     }
 }

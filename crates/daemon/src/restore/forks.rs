@@ -82,7 +82,8 @@ fn whom_a_restored_thread_was_beginning_is_what_it_would_have_been() {
             let scene = Scene::new();
             let client = scene.raised(WAS, Workload::Hog);
             scene.fork(client, kind, Nanos::ms(3));
-            let first = Restoring::begin(&scene.daemon, &scene.table, |_| true);
+            let mut first = Restoring::begin(&scene.daemon, &scene.table, |_| true);
+            first.look(&scene.daemon, &scene.table);
             assert!(first.rest().is_some() && !first.is_over() && scene.is_as_before());
             assert!(scene.host.world().is_forking(client));
             let restored = if patient { scene.restore() } else { first.end() };

@@ -14,9 +14,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use sys::attributes::{Attributes, Policy};
 use sys::thread::{Identity, State};
 
-/// How often those who may begin somebody are looked at in a row, at most: again where somebody was found, who may be
-/// beginning others.
-const LOOKS: usize = 64;
 /// What a fork takes of a CPU, at most, and what may be missing of a thread's CPU time when it is read. Copying page tables
 /// takes 10 ms for a GiB (redis.io, "Diagnosing latency issues", fork time), anything else of it below 1 ms; what runs elsewhere is
 /// counted at ticks, 10 ms apart at HZ=100.
@@ -109,16 +106,11 @@ impl Family {
     /// Finds who was begun by those who may have been in a fork and is not known, makes it what it would have been, and adds
     /// what came of that.
     pub(super) fn look<K: Kernel>(&mut self, kernel: &K, threads: &mut Vec<ThreadRestored>) {
-        for _ in 0..LOOKS {
-            let processes: BTreeSet<Identity> = self.forking.iter().map(|forking| forking.process).collect();
-            // Whoever is seen not to fork has begun by then whom the looks after that find.
-            self.forget_settled(kernel);
-            let found = self.look_at(kernel, processes, threads);
-            self.is_first = false;
-            if !found {
-                return;
-            }
-        }
+        let processes: BTreeSet<Identity> = self.forking.iter().map(|forking| forking.process).collect();
+        // Whoever is seen not to fork has begun by then whom the look after that finds.
+        self.forget_settled(kernel);
+        self.look_at(kernel, processes, threads);
+        self.is_first = false;
     }
 
     /// Forgets those who are seen not to be in a fork that began before.
@@ -137,16 +129,9 @@ impl Family {
         self.forking = forking;
     }
 
-    /// Looks at these processes, and at those that are found meanwhile; says whether any thread that was new may be in a fork
-    /// that began before it was found.
-    fn look_at<K: Kernel>(
-        &mut self,
-        kernel: &K,
-        processes: BTreeSet<Identity>,
-        threads: &mut Vec<ThreadRestored>,
-    ) -> bool {
+    /// Looks at these processes, and at those that are found meanwhile.
+    fn look_at<K: Kernel>(&mut self, kernel: &K, processes: BTreeSet<Identity>, threads: &mut Vec<ThreadRestored>) {
         let mut waiting: Vec<Identity> = processes.into_iter().collect();
-        let before = self.forking.len();
         while let Some(process) = waiting.pop() {
             let Some(legacy) = self.processes.get(&process).cloned() else { continue };
             let Some(held) = self.there(kernel.open_as(process)) else { continue };
@@ -181,7 +166,6 @@ impl Family {
                 }
             }
         }
-        self.forking.len() > before
     }
 
     /// What was asked of a thread; none where it is gone, or where that could not be told.

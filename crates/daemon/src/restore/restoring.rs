@@ -22,8 +22,8 @@ pub struct Restoring {
 }
 
 impl Restoring {
-    /// Makes those in `table` what they were who are `wanted`, and whom they have begun since, as far as those are seen. Their
-    /// rows stay, to be forgotten by who asked, once [nobody forks](Restoring::is_over) any more.
+    /// Makes those in `table` what they were who are `wanted`. Whom they have begun since is for the [looks](Restoring::look) that
+    /// follow. Their rows stay, to be forgotten by who asked, once [nobody forks](Restoring::is_over) any more.
     pub fn begin<K: Kernel>(kernel: &K, table: &Table, wanted: impl Fn(&Entry) -> bool) -> Restoring {
         let begun = kernel.now();
         let all = table.entries();
@@ -31,22 +31,15 @@ impl Restoring {
         let threads = bring_back(kernel, table, &entries);
         let [entries, all] = [entries, all].map(|rows| rows.into_iter().map(|(_, entry, _)| entry).collect::<Vec<_>>());
         let family = Family::of(&entries, &all);
-        let mut restoring =
-            Restoring { threads, damaged: table.damaged(), family, begun, looked: begun, took: Nanos::ZERO };
-        restoring.find(kernel);
-        restoring
+        Restoring { threads, damaged: table.damaged(), family, begun, looked: begun, took: Nanos::ZERO }
     }
 
-    /// Looks again for whom they have begun.
+    /// Looks for whom they have begun, and makes it what it would have been.
     pub fn look<K: Kernel>(&mut self, kernel: &K, table: &Table) {
         // Who was taken in meanwhile is another's.
         let all: Vec<Entry> = table.entries().into_iter().map(|(_, entry, _)| entry).collect();
-        self.family.leave_out(&all);
-        self.find(kernel);
-    }
-
-    fn find<K: Kernel>(&mut self, kernel: &K) {
         let now = kernel.now();
+        self.family.leave_out(&all);
         self.family.look(kernel, &mut self.threads);
         self.looked = kernel.now();
         self.took = self.looked.saturating_since(now);

@@ -263,7 +263,9 @@ fn one_client_is_restored_and_those_of_another_are_not_taken_for_its_children() 
     shell.tell("go\n");
     let child = shell.hear()[0];
     place.record(child, first);
-    let restored = Restoring::begin(&kernel, &place.table, |found| found.leader == entry.leader).end();
+    let mut restoring = Restoring::begin(&kernel, &place.table, |found| found.leader == entry.leader);
+    restoring.look(&kernel, &place.table);
+    let restored = restoring.end();
     assert_eq!(restored.threads.len(), 1, "{restored:?}");
     assert_eq!(affinity::get(parent).unwrap(), entry.original.affinity);
     assert_eq!(affinity::get(child).unwrap(), first);

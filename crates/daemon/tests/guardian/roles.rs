@@ -4,7 +4,7 @@ use daemon::directory::Directory;
 use daemon::guardian::{Handle, this_program};
 use daemon::kernel::{Kernel, priority};
 use daemon::linux::Linux;
-use daemon::restore::{Restoring, restore, restore_entry};
+use daemon::restore::{restore, restore_at_once, restore_entry};
 use daemon::table::{Beating, Entry, Original, Table};
 use sched::{CpuSet, Nanos};
 use std::io::{BufRead, Write};
@@ -76,7 +76,7 @@ pub(crate) fn daemon(directory: &str, victims: &[&str]) -> ExitCode {
             table.beat(Beating::Agent(0));
             if !guardian.is_alive(&table, clock::now()) {
                 // An agent does not wait for who may be in a fork.
-                assert!(Restoring::begin(&kernel, &table, |_| true).end().is_settled());
+                assert!(restore_at_once(&kernel, &table).is_settled());
                 table.entries().into_iter().for_each(|(row, _, _)| table.forget(row));
                 say("restored");
                 guardian.kill();

@@ -5,7 +5,7 @@ use super::{Finding, Policies};
 use crate::dispatch::{Dispatcher, Heard, Wish, find};
 use crate::guardian::{Daemon as Seen, INTERVAL, Pulse, Verdict, Watch};
 use crate::kernel::{Kernel, priority};
-use crate::restore::{PATIENCE, Restored, Restoring};
+use crate::restore::{PATIENCE, Restored, Restoring, restore_at_once};
 use crate::simulated::{Caller, Dice, Fault, Host, Memory};
 use crate::table::{Beating, Table};
 use sched::{CpuId, CpuSet, EntityId, Instant, Nanos};
@@ -311,7 +311,8 @@ impl Stage {
             Verdict::Kill { .. } if guardian.caller.fault().is_none() => self.host.world_mut().kill(pid),
             Verdict::Kill { .. } => {}
             Verdict::Restore => {
-                let restoring = Restoring::begin(&guardian.caller, &guardian.table, |_| true);
+                let mut restoring = Restoring::begin(&guardian.caller, &guardian.table, |_| true);
+                restoring.look(&guardian.caller, &guardian.table);
                 if state == Seen::HasEnded {
                     return self.go_on_restoring(restoring);
                 }
@@ -360,8 +361,8 @@ impl Stage {
         }
         // Nobody is raised, and nobody has to beat.
         self.daemon.table.set_agents(0);
-        let restoring = Restoring::begin(&self.daemon.caller, &self.daemon.table, |_| true);
-        self.note_doubt(&restoring.end(), time);
+        let restored = restore_at_once(&self.daemon.caller, &self.daemon.table);
+        self.note_doubt(&restored, time);
         self.daemon.table.finish();
         self.daemon.is_over = true;
         Ok(())

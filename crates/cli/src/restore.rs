@@ -14,7 +14,7 @@ const TOLD: usize = 100;
 
 /// The result as JSON.
 #[derive(Serialize)]
-struct Shown<'r> {
+struct Shown {
     /// `nothing`: no table was left; `stale`: it was of an earlier start of the machine; `replayed`.
     table: &'static str,
     settled: bool,
@@ -25,7 +25,7 @@ struct Shown<'r> {
     failed: usize,
     damaged_rows: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
-    may_have_missed: Option<&'r str>,
+    may_have_missed: Option<String>,
     threads: Vec<ShownThread>,
 }
 
@@ -129,7 +129,7 @@ fn failed(reason: Reason) -> Failure {
     Failure::Failed(anyhow!("{}; right would be {}", reason.why, reason.remedy))
 }
 
-fn shown<'r>(replayed: &Replayed, restored: &'r Restored) -> Shown<'r> {
+fn shown(replayed: &Replayed, restored: &Restored) -> Shown {
     Shown {
         table: match replayed {
             Replayed::Nothing => "nothing",
@@ -143,7 +143,7 @@ fn shown<'r>(replayed: &Replayed, restored: &'r Restored) -> Shown<'r> {
         gone: restored.count(End::Gone),
         failed: restored.count(End::Failed),
         damaged_rows: restored.damaged,
-        may_have_missed: restored.missed.as_ref().map(|reason| reason.why.as_str()),
+        may_have_missed: restored.doubt(),
         threads: restored.threads.iter().map(ShownThread::from).collect(),
     }
 }

@@ -13,7 +13,7 @@ use crate::Reason;
 use crate::directory::{Directory, Refused};
 use crate::kernel::priority;
 use crate::linux::Linux;
-use crate::restore::{End, Restored, restore};
+use crate::restore::{End, Restored, restore, restore_at_once};
 use crate::table::Table;
 use sched::{CpuSet, Nanos};
 use std::fmt::Write as _;
@@ -158,7 +158,11 @@ fn bring_back(
         // It was killed, and does nothing more but finish the calls it was in: whatever they change is restored at its end.
         Daemon::Lives => None,
     };
-    let restored = restore(kernel, table);
+    let restored = match daemon {
+        Daemon::HasEnded => restore(kernel, table, clock::sleep),
+        // Whom they are beginning is found at the end of the daemon too.
+        Daemon::Lives => restore_at_once(kernel, table),
+    };
     let took = clock::now().saturating_since(begin);
     if !(restored.threads.is_empty() && restored.is_settled()) {
         let (process, end) = (table.daemon().tid, if daemon == Daemon::Lives { "was killed" } else { "has ended" });

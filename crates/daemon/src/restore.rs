@@ -6,19 +6,32 @@
 //! priority, so that nobody spins there; then who was stopped goes on; then everybody may run where it might before.
 //!
 //! Threads are opened by identity, one at a time: a table may hold more of them than a process may have files open.
+//!
+//! Whom they were just beginning when they were restored is seen only later, as it was begun. So it is not over with the last
+//! thread of the table: [`Restoring`] looks again until nobody can be in a fork any more that began before.
 
+#[cfg(test)]
+mod forks;
 mod newborn;
+mod restoring;
 #[cfg(test)]
 mod tests;
+
+pub use restoring::Restoring;
 
 use crate::Reason;
 use crate::directory::Directory;
 use crate::kernel::{Kernel, priority};
 use crate::table::{Entry, Original, Row, Table};
+use sched::Nanos;
 use std::fmt;
 use sys::attributes::{Attributes, Policy};
 use sys::shared::Lock;
 use sys::thread::Identity;
+
+/// How long it is waited, at most, for the ends of forks that began before: who has no CPU in all that time keeps the end of a
+/// daemon waiting, and the guardian, who may have waited before for a lock or a daemon that hangs, promises a second.
+pub const PATIENCE: Nanos = Nanos::ms(300);
 
 /// What came of one property of a thread.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -171,6 +184,9 @@ pub struct Restored {
     pub damaged: usize,
     /// Why threads that were born since may have been missed.
     pub missed: Option<Reason>,
+    /// Who may still be in a fork that began before: whom it begins by that stays as we had made it. It had too little of a
+    /// CPU to tell, which no other try would change: nothing is left to be done for that.
+    pub unsure: Vec<Identity>,
 }
 
 impl Restored {
@@ -178,6 +194,18 @@ impl Restored {
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.damaged == 0 && self.missed.is_none() && self.count(End::Failed) == 0
+    }
+
+    /// Why threads that were born since may have been missed, in words, whether anything can be done about it or not.
+    #[must_use]
+    pub fn doubt(&self) -> Option<String> {
+        let unsure = match self.unsure.len() {
+            0 => None,
+            1 => Some("1 thread has had no CPU to end a fork on".to_string()),
+            many => Some(format!("{many} threads have had no CPU to end a fork on")),
+        };
+        let both = [self.missed.as_ref().map(|reason| reason.why.clone()), unsure];
+        both.into_iter().flatten().reduce(|first, second| format!("{first}; {second}"))
     }
 
     /// How many threads came to this end.
@@ -200,23 +228,35 @@ impl fmt::Display for Restored {
         if self.damaged > 0 {
             write!(f, "; {} rows of the table cannot be understood", self.damaged)?;
         }
-        match &self.missed {
-            Some(reason) => write!(f, "; threads born since may have been missed: {}", reason.why),
+        match self.doubt() {
+            Some(why) => write!(f, "; threads born since may have been missed: {why}"),
             None => Ok(()),
         }
     }
 }
 
-/// Makes everybody in `table` what it was, and whom they have begun since. The table stays as it is, but for stops.
-pub fn restore<K: Kernel>(kernel: &K, table: &Table) -> Restored {
-    Restored { damaged: table.damaged(), ..restore_where(kernel, table, |_| true) }
+/// Makes everybody in `table` what it was, and whom they have begun since; has `pause` wait, for [`PATIENCE`] at most, while
+/// somebody may be in a fork that began before. The table stays as it is, but for stops.
+pub fn restore<K: Kernel>(kernel: &K, table: &Table, mut pause: impl FnMut(Nanos)) -> Restored {
+    let mut restoring = Restoring::begin(kernel, table, |_| true);
+    loop {
+        restoring.look(kernel, table);
+        match restoring.rest().filter(|_| restoring.time() < PATIENCE) {
+            Some(rest) => pause(rest),
+            None => return restoring.end(),
+        }
+    }
 }
 
-/// Makes those in `table` what they were who are `wanted`, which is all threads of a process or none, and whom they have
-/// begun since. Their rows stay, to be forgotten by who asked.
-pub fn restore_where<K: Kernel>(kernel: &K, table: &Table, wanted: impl Fn(&Entry) -> bool) -> Restored {
-    let all = table.entries();
-    let entries: Vec<(Row, Entry, bool)> = all.iter().filter(|(_, entry, _)| wanted(entry)).copied().collect();
+/// The same without waiting, for who will restore once more.
+pub fn restore_at_once<K: Kernel>(kernel: &K, table: &Table) -> Restored {
+    let mut restoring = Restoring::begin(kernel, table, |_| true);
+    restoring.look(kernel, table);
+    restoring.end()
+}
+
+/// Makes those threads of `table` what they were.
+fn bring_back<K: Kernel>(kernel: &K, table: &Table, entries: &[(Row, Entry, bool)]) -> Vec<ThreadRestored> {
     let begin = |(row, entry, _): &(Row, Entry, bool)| ThreadRestored::begin(Some(*row), entry);
     let mut threads: Vec<ThreadRestored> = entries.iter().map(begin).collect();
     let rows = || entries.iter().map(|(row, entry, stopped)| (*row, entry, *stopped));
@@ -232,9 +272,7 @@ pub fn restore_where<K: Kernel>(kernel: &K, table: &Table, wanted: impl Fn(&Entr
     for (done, (_, entry, _)) in threads.iter_mut().zip(rows()).filter(|(_, (_, entry, _))| comes_last(entry)) {
         done.attributes = opened(kernel, entry.thread, |thread| attributes(kernel, thread, entry));
     }
-    let [entries, all] = [entries, all].map(|rows| rows.into_iter().map(|(_, entry, _)| entry).collect::<Vec<Entry>>());
-    let missed = newborn::find(kernel, &entries, &all, &mut threads);
-    Restored { threads, damaged: 0, missed }
+    threads
 }
 
 /// Makes the one thread what it was that stands in `row` as `entry` and is held as `thread`, and has its process go on if
@@ -283,7 +321,7 @@ pub fn replay<K: Kernel>(kernel: &K, directory: &Directory, held: &Lock) -> Resu
     } else if table.is_finished() {
         Replayed::Nothing
     } else {
-        Replayed::Done(restore(kernel, &table))
+        Replayed::Done(restore(kernel, &table, sys::clock::sleep))
     };
     if !matches!(&done, Replayed::Done(restored) if !restored.is_settled()) {
         table.finish();

@@ -136,7 +136,10 @@ impl<K: Kernel> Dispatcher<K> {
         if from == Inherited::Nothing {
             return Some(now);
         }
-        Some(self.beginner(e, new).map_or(now, |(beginner, confined)| inherited(now, &beginner, &confined)))
+        let left_behind = self.left_behind(new).any(|confined| confined == affinity);
+        Some(self.beginner(e, new).map_or(now, |(beginner, confined)| {
+            inherited(now, &beginner, if left_behind { &affinity } else { &confined })
+        }))
     }
 
     /// What who began it was: the first thread of its process, or of the process that began that, or any other of those. Where

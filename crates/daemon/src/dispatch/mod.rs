@@ -18,23 +18,23 @@ mod admit;
 mod adopt;
 mod client;
 mod journal;
+mod leaving;
 
 pub use admit::{PERIOD_LEAST, Refusal, SLICE_LEAST, Wish};
 pub use adopt::{Found, Known, find};
 
 use crate::Reason;
 use crate::kernel::{Kernel, priority};
-use crate::restore::{End, restore_where};
-use crate::table::{Row, Table};
+use crate::table::Table;
 use client::{Client, Clients, Level, give_back_cpus};
 pub(crate) use journal::EVENTS_MOST;
 use journal::{Journal, Ledger};
+use leaving::Leaving;
 use sched::{
     Action, Alarm, CpuId, CpuSet, Descriptor, EntityId, Host, Input, Instant, Kicks, Knobs, Machine, Nanos, Of,
     Refused, State, Wake,
 };
 use std::sync::Arc;
-use sys::thread::Identity;
 use trace::Event;
 
 /// How often somebody whose wake-up this host does not tell of is looked at, at most and at least.
@@ -134,6 +134,8 @@ pub struct Dispatcher<K: Kernel> {
     journal: Journal,
     actions: Vec<Action>,
     left: Vec<Left>,
+    /// Who was sent away and may still be beginning others, by number.
+    leaving: Vec<Option<Leaving>>,
 }
 
 impl<K: Kernel> std::fmt::Debug for Dispatcher<K> {
@@ -171,6 +173,7 @@ impl<K: Kernel> Dispatcher<K> {
             journal: Journal::new(),
             actions: Vec::with_capacity(64),
             left: Vec::new(),
+            leaving: Vec::new(),
         })
     }
 
@@ -539,37 +542,12 @@ impl<K: Kernel> Dispatcher<K> {
             _ => {}
         }
         client.set_awaited(false, &self.kernel);
-        self.give_back(&mut client);
+        self.give_back(&client);
         self.call.insert(client.cpu);
         self.kicked.insert(client.cpu);
         self.machine.detach(now, e);
         self.journal.note(now, Event::Detach { entity: e });
         self.left.push(Left { entity: e, name: client.name, trouble: client.trouble });
-    }
-
-    /// The threads of a client that leaves are what they were.
-    fn give_back(&mut self, client: &mut Client<K::Thread>) {
-        let goes_on = self.clients.iter().any(|(_, other)| other.tree == client.tree);
-        let mut failed: Vec<Row> = Vec::new();
-        if goes_on {
-            // Its processes have threads that stay where they are.
-            if client.level != Level::Own {
-                client.set_level(Level::Own, &self.kernel);
-            }
-            let confined = CpuSet::one(client.cpu);
-            for member in &client.members {
-                give_back_cpus(&self.kernel, &member.thread, &confined, &member.original.affinity);
-            }
-        } else {
-            // And so are those that were born since they were last looked for.
-            let leaders: Vec<Identity> = client.members.iter().map(|member| member.leader).collect();
-            let restored = restore_where(&self.kernel, &self.table, |entry| leaders.contains(&entry.leader));
-            failed.extend(restored.threads.iter().filter(|it| it.end() == End::Failed).filter_map(|it| it.row));
-        }
-        // Whom nothing could be given back stays in the table, for who restores in the end.
-        for member in client.members.iter().filter(|member| !failed.contains(&member.row)) {
-            self.table.forget(member.row);
-        }
     }
 
     /// Those that cannot be served any more, and those of whom nothing is left.

@@ -67,11 +67,15 @@ impl<'s> Watcher<'s> {
 /// Keeps until it is over.
 pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()> {
     let (mut births, mut told, mut watched) = (None, true, Instant::ZERO);
+    let mut again = None;
     while !shared.over.load(Ordering::Acquire) {
         let now = clock::now();
         if watched.saturating_add(WATCH) <= now {
             watched = now;
             watch(shared, watcher);
+            again = look_back(shared);
+        } else if told || again.is_some() {
+            again = look_back(shared);
         }
         // Read before looking, so that who is born meanwhile is looked for again.
         let latest = shared.kernel.births().ok();
@@ -79,7 +83,7 @@ pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()
             births = latest;
             look(shared);
         }
-        let pause = shared.looking().max(SCAN.0).min(SCAN.1);
+        let pause = shared.looking().max(SCAN.0).min(SCAN.1).min(again.unwrap_or(WATCH));
         let heard = shared.rest.next(clock::now().saturating_add(pause.min(WATCH)))?;
         told = heard.is_some();
         if heard == Some(ROUSE) {
@@ -107,6 +111,18 @@ fn look(shared: &Shared<'_>) {
             Err(refused) => shared.warn(refused.reason()),
         }
     }
+}
+
+/// Looks again for whom those are beginning who were sent away. Says when to come back, if there are any left.
+fn look_back(shared: &Shared<'_>) -> Option<Nanos> {
+    let mut leaving = as_agent(|| shared.lock().take_leaving());
+    if leaving.is_empty() {
+        return None;
+    }
+    for (_, restoring) in &mut leaving {
+        restoring.look(&shared.kernel, &shared.table);
+    }
+    as_agent(|| shared.lock().keep_leaving(leaving))
 }
 
 /// Without a guardian nobody may be raised: all are what they were until there is a new one.

@@ -6,12 +6,13 @@
 mod agent;
 mod keeper;
 
+use crate::Reason;
 use crate::directory::{Directory, Refused};
 use crate::dispatch::{Dispatcher, EVENTS_MOST, Left, Refusal, Wish};
 use crate::kernel::priority;
 use crate::linux::{Linux, Sentinels};
+use crate::restore::{self, PATIENCE};
 use crate::table::{Beating, Table};
-use crate::{Reason, restore};
 use agent::Post;
 use keeper::Watcher;
 use sched::{CpuSet, Descriptor, EntityId, Instant, Knobs, Nanos};
@@ -161,6 +162,7 @@ impl Front<'_, '_> {
         let ours = ancestors();
         // Where there is no agent nobody is served, though the process itself may run there.
         let wish = Wish { affinity: wish.affinity.and(&self.shared.cpus()), ..wish.clone() };
+        self.await_leaving(pid);
         let (entities, call) = as_agent(|| self.shared.lock().admit(&wish, pid, &ours))?;
         self.shared.call(&call);
         self.shared.rouse.ring();
@@ -171,6 +173,16 @@ impl Front<'_, '_> {
     pub fn dismiss(&self, e: EntityId) {
         let call = as_agent(|| self.shared.lock().dismiss(e));
         self.shared.call(&call);
+        self.shared.rouse.ring();
+    }
+
+    /// Waits while those of the family of process `pid` who were sent away just now may still be beginning others: whom they
+    /// begin would be taken for what it was before there was a promise.
+    fn await_leaving(&self, pid: u32) {
+        let end = clock::now() + PATIENCE;
+        while as_agent(|| self.shared.lock().is_leaving(pid)) && clock::now() < end {
+            clock::sleep(Nanos::ms(1));
+        }
     }
 
     /// Exchanges what has happened for an empty list. Says how many events were lost because nobody came in time.
@@ -303,9 +315,10 @@ pub fn serve<R>(setup: &Setup, front: impl FnOnce(Front<'_, '_>) -> R) -> Result
         news: Bell::new()?,
     };
     let answer = run(&shared, &mut watcher, front);
-    // Once more by comparison: what the dispatcher could not give back, the table still knows.
+    // Once more by comparison: what the dispatcher could not give back, the table still knows; and who may have been beginning
+    // others then.
     // Were that not all, the guardian would try again when this process has ended, and the next start after that.
-    if restore::restore(&kernel, &table).is_settled() {
+    if restore::restore(&kernel, &table, clock::sleep).is_settled() {
         table.finish();
         watcher.stop();
         setup.directory.remove_table(&held).map_err(Failure::Failed)?;
@@ -342,6 +355,7 @@ fn run<R>(
             Err(error) => Err(Failure::Refused(Reason::new(format!("cannot begin a thread: {error}"), ""))),
         };
         restore_all(shared);
+        await_leaving(shared);
         // From here on nobody is raised, and nobody has to beat.
         shared.table.set_agents(0);
         shared.end();
@@ -366,6 +380,17 @@ fn guarded(shared: &Shared<'_>, enter: impl FnOnce() -> sys::Result<()>, serve: 
     }
 }
 
+/// Waits while those who were sent away may still be beginning others, for whom the keeper looks. The agents go on beating: the
+/// guardian takes over if this process hangs.
+fn await_leaving(shared: &Shared<'_>) {
+    let end = clock::now() + PATIENCE;
+    let has_leaving = || as_agent(|| shared.dispatcher.lock().is_ok_and(|dispatcher| dispatcher.has_leaving()));
+    shared.rouse.ring();
+    while !shared.over.load(Ordering::Acquire) && has_leaving() && clock::now() < end {
+        clock::sleep(Nanos::ms(1));
+    }
+}
+
 /// Everybody is what it was: in order where the dispatcher is whole, from the table where it is not.
 fn restore_all(shared: &Shared<'_>) {
     let orderly = catch_unwind(AssertUnwindSafe(|| {
@@ -378,6 +403,7 @@ fn restore_all(shared: &Shared<'_>) {
         })
     }));
     if !matches!(orderly, Ok(true)) {
-        restore::restore(shared.kernel, &shared.table);
+        // Whom they are beginning is found in the end.
+        restore::restore_at_once(shared.kernel, &shared.table);
     }
 }

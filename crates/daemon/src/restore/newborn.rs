@@ -9,14 +9,15 @@ use super::{End, Outcome, ThreadRestored, affinity};
 use crate::Reason;
 use crate::kernel::Kernel;
 use crate::table::{Entry, Original};
-use sched::CpuSet;
+use sched::{CpuSet, Nanos};
 use std::collections::{BTreeMap, BTreeSet};
 use sys::attributes::{Attributes, Policy};
-use sys::thread::Identity;
+use sys::thread::{Identity, State};
 
-/// How often everybody is looked at, at most. What is born after its parent was restored needs nothing, so that a second look
-/// changes only what was born during the first; more are for parents that are born themselves meanwhile.
-const LOOKS: usize = 64;
+/// What a fork takes of a CPU, at most, and what may be missing of a thread's CPU time when it is read. Copying page tables
+/// takes 10 ms for a GiB (redis.io, "Diagnosing latency issues", fork time), anything else of it below 1 ms; what runs elsewhere is
+/// counted at ticks, 10 ms apart at HZ=100.
+const FORK_MOST: Nanos = Nanos::ms(20);
 /// What whoever a raised thread begins begins as.
 const RESET: Attributes = Attributes::of(Policy::Other { nice: 0 });
 
@@ -28,67 +29,111 @@ struct Legacy {
     confined: Vec<CpuSet>,
 }
 
+/// Who may be in a fork that began before it was restored.
+#[derive(Clone, Copy, Debug)]
+struct Forking {
+    thread: Identity,
+    process: Identity,
+    /// What it had had when it was first seen after it was restored.
+    ran: Option<Nanos>,
+}
+
 /// Who is known, and who may have descendants.
-struct Family {
+#[derive(Debug)]
+pub(super) struct Family {
     /// Threads that are in the table, or were found already.
     known: BTreeSet<Identity>,
-    /// The processes in the table that are not to be looked at.
+    /// The processes whose threads were in the table and were restored.
+    roots: BTreeSet<Identity>,
+    /// Those in the table that are not to be looked at.
     others: BTreeSet<Identity>,
     /// Those that are, and their descendants as they are found.
     processes: BTreeMap<Identity, Legacy>,
+    /// A fork copies class and CPUs when it begins, and whom it begins is seen when it ends. Between the two its thread runs,
+    /// waits for a CPU or sleeps uninterruptibly: whoever was seen otherwise since is in none that began before.
+    forking: Vec<Forking>,
+    is_first: bool,
     /// Why some may have been missed.
     missed: Option<Reason>,
 }
 
-/// Finds who descends from those in `entries` and is not in the table, makes it what it would have been, and adds what came
-/// of that. `all` is the whole table. Says why some may have been missed.
-pub(super) fn find<K: Kernel>(
-    kernel: &K,
-    entries: &[Entry],
-    all: &[Entry],
-    threads: &mut Vec<ThreadRestored>,
-) -> Option<Reason> {
-    let mut family = Family::of(entries, all);
-    for _ in 0..LOOKS {
-        let births = kernel.births();
-        let found = family.look(kernel, threads);
-        // Nobody on this host was born while everybody was looked at: there is nobody left.
-        let is_quiet = matches!((births, kernel.births()), (Ok(before), Ok(after)) if before == after);
-        if found == 0 || is_quiet || family.missed.is_some() {
-            return family.missed;
-        }
-    }
-    Some(Reason::new(
-        format!("new threads had to be restored in each of {LOOKS} looks"),
-        "to end what begins them, and another try",
-    ))
-}
-
 impl Family {
-    fn of(entries: &[Entry], all: &[Entry]) -> Family {
+    /// Of those in `entries`, which have just been restored. `all` is the whole table.
+    pub(super) fn of(entries: &[Entry], all: &[Entry]) -> Family {
         let mut processes: BTreeMap<Identity, Legacy> = BTreeMap::new();
         for entry in entries {
-            let new = || Legacy { original: entry.original, confined: Vec::new() };
+            let first = all.iter().find(|first| first.thread == entry.leader).unwrap_or(entry);
+            let new = || Legacy { original: first.original, confined: Vec::new() };
             let legacy = processes.entry(entry.leader).or_insert_with(new);
-            if entry.is_leader() {
-                legacy.original = entry.original;
-            }
             if !legacy.confined.contains(&entry.confined) {
                 legacy.confined.push(entry.confined);
             }
         }
-        let known = all.iter().map(|entry| entry.thread).collect();
-        let others = all.iter().map(|entry| entry.leader).filter(|leader| !processes.contains_key(leader)).collect();
-        Family { known, others, processes, missed: None }
+        let forking = entries.iter().map(|entry| Forking { thread: entry.thread, process: entry.leader, ran: None });
+        let mut family = Family {
+            known: BTreeSet::new(),
+            roots: processes.keys().copied().collect(),
+            others: BTreeSet::new(),
+            processes,
+            forking: forking.collect(),
+            is_first: true,
+            missed: None,
+        };
+        family.leave_out(all);
+        family
     }
 
-    /// Looks at every process once, those that are found meanwhile too; says how many threads that were new had to be
-    /// changed.
-    fn look<K: Kernel>(&mut self, kernel: &K, threads: &mut Vec<ThreadRestored>) -> usize {
-        let mut waiting: Vec<Identity> = self.processes.keys().copied().collect();
-        let mut new = 0;
+    /// Who is in the table is seen to by others.
+    pub(super) fn leave_out(&mut self, all: &[Entry]) {
+        for entry in all {
+            self.known.insert(entry.thread);
+            if !self.roots.contains(&entry.leader) && self.others.insert(entry.leader) {
+                self.processes.remove(&entry.leader);
+            }
+        }
+    }
+
+    /// Who may be in a fork that began before.
+    pub(super) fn forking(&self) -> impl ExactSizeIterator<Item = Identity> {
+        self.forking.iter().map(|forking| forking.thread)
+    }
+
+    /// Why some may have been missed.
+    pub(super) fn missed(&self) -> Option<&Reason> {
+        self.missed.as_ref()
+    }
+
+    /// Finds who was begun by those who may have been in a fork and is not known, makes it what it would have been, and adds
+    /// what came of that.
+    pub(super) fn look<K: Kernel>(&mut self, kernel: &K, threads: &mut Vec<ThreadRestored>) {
+        let processes: BTreeSet<Identity> = self.forking.iter().map(|forking| forking.process).collect();
+        // Whoever is seen not to fork has begun by then whom the look after that finds.
+        self.forget_settled(kernel);
+        self.look_at(kernel, processes, threads);
+        self.is_first = false;
+    }
+
+    /// Forgets those who are seen not to be in a fork that began before.
+    fn forget_settled<K: Kernel>(&mut self, kernel: &K) {
+        let mut forking = std::mem::take(&mut self.forking);
+        forking.retain_mut(|forking| {
+            let Some(thread) = self.there(kernel.open_as(forking.thread)) else { return false };
+            let Some(status) = self.there(kernel.status(&thread)) else { return false };
+            if !matches!(status.state, State::Runnable | State::Uninterruptible) {
+                return false;
+            }
+            // Where CPU time is not counted, this one is told by what it does alone.
+            let Ok(usage) = kernel.usage(&thread) else { return true };
+            usage.ran.saturating_sub(*forking.ran.get_or_insert(usage.ran)) < FORK_MOST
+        });
+        self.forking = forking;
+    }
+
+    /// Looks at these processes, and at those that are found meanwhile.
+    fn look_at<K: Kernel>(&mut self, kernel: &K, processes: BTreeSet<Identity>, threads: &mut Vec<ThreadRestored>) {
+        let mut waiting: Vec<Identity> = processes.into_iter().collect();
         while let Some(process) = waiting.pop() {
-            let legacy = self.processes[&process].clone();
+            let Some(legacy) = self.processes.get(&process).cloned() else { continue };
             let Some(held) = self.there(kernel.open_as(process)) else { continue };
             let members = self.there(kernel.threads(process.tid)).unwrap_or_default();
             let children = self.there(kernel.children(process.tid)).unwrap_or_default();
@@ -102,8 +147,11 @@ impl Family {
                 if !self.known.contains(&identity) && self.there(kernel.process(&thread)) == Some(process.tid) {
                     self.known.insert(identity);
                     let done = bring_up(kernel, &thread, process, &legacy);
-                    // Who was born as it should be was born after its parent was restored, and so will be what it begins.
-                    new += usize::from(done.end() == End::Restored);
+                    // Who was born as it should be was born after its parent was restored, and so will be what it begins; or
+                    // somebody else has restored it just now, who may not come to look again.
+                    if self.is_first || !matches!(done.end(), End::AsBefore | End::Left | End::Gone) {
+                        self.forking.push(Forking { thread: identity, process, ran: None });
+                    }
                     threads.push(done);
                 }
             }
@@ -118,7 +166,6 @@ impl Family {
                 }
             }
         }
-        new
     }
 
     /// What was asked of a thread; none where it is gone, or where that could not be told.

@@ -10,6 +10,10 @@ use sys::shared::Words;
 use sys::thread::{State, Thread};
 use sys::{affinity, attributes, clock};
 
+fn restore(kernel: &Linux, table: &Table) -> Restored {
+    super::restore(kernel, table, clock::sleep)
+}
+
 /// A table with a file of its own.
 struct Place {
     table: Table,
@@ -259,7 +263,9 @@ fn one_client_is_restored_and_those_of_another_are_not_taken_for_its_children() 
     shell.tell("go\n");
     let child = shell.hear()[0];
     place.record(child, first);
-    let restored = restore_where(&kernel, &place.table, |found| found.leader == entry.leader);
+    let mut restoring = Restoring::begin(&kernel, &place.table, |found| found.leader == entry.leader);
+    restoring.look(&kernel, &place.table);
+    let restored = restoring.end();
     assert_eq!(restored.threads.len(), 1, "{restored:?}");
     assert_eq!(affinity::get(parent).unwrap(), entry.original.affinity);
     assert_eq!(affinity::get(child).unwrap(), first);

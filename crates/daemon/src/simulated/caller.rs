@@ -159,6 +159,10 @@ impl Kernel for Caller {
         let process = Caller::process_of(&world, thread);
         let state = match there.entity {
             None => State::Dead,
+            Some(entity) if there.birth_begun.is_some() => match world.host.machine().state(entity) {
+                Where::Blocked => State::Uninterruptible,
+                _ => State::Runnable,
+            },
             Some(_) if process.is_stopped => State::Stopped,
             Some(entity) if world.host.machine().state(entity) == Where::Blocked => State::Sleeping,
             Some(_) => State::Runnable,

@@ -19,10 +19,14 @@
 //! The world keeps of each thread what it would be if our processes had never done anything, so that what is left of them can
 //! be told at any time ([`World::differences`]).
 //!
+//! A fork copies what is inherited when it begins, and whom it begins is seen when it ends; between the two its thread may wait for
+//! a CPU, or sleep.
+//!
 //! Not here: SCHED_DEADLINE, freezers, memory and signals other than SIGKILL, SIGSTOP and SIGCONT. Actors take the time of their calls
 //! and none of their own.
 
 mod actors;
+mod births;
 mod caller;
 mod dice;
 mod life;
@@ -33,6 +37,7 @@ mod tasks;
 mod tests;
 mod world;
 
+pub use births::Kind;
 pub use caller::{Caller, Held};
 pub use dice::Dice;
 pub use life::{Fault, Mapping, Memory};

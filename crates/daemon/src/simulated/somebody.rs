@@ -173,6 +173,18 @@ impl World {
         self.tasks.births
     }
 
+    /// Whether thread `tid` was seen after so many.
+    #[must_use]
+    pub fn is_seen_after(&self, tid: u32, births: u64) -> bool {
+        self.tasks.get(tid).is_some_and(|thread| thread.birth >= births)
+    }
+
+    /// How many threads and processes were seen so far.
+    #[must_use]
+    pub fn seen(&self) -> u64 {
+        self.tasks.seen
+    }
+
     /// By how much timers were late so far, in sum.
     #[must_use]
     pub fn late(&self) -> Nanos {

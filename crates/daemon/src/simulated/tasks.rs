@@ -1,6 +1,7 @@
 //! [`Tasks`]: the threads and processes of a world, and how their numbers are given out.
 
 use super::actors::Actor;
+use super::births::Birth;
 use sched::{Class, CpuId, CpuSet, EntityId, Instant, Nanos, Params, RtPriority, Weight};
 use std::collections::BTreeMap;
 use sys::attributes::{Attributes, Policy};
@@ -81,6 +82,8 @@ pub(super) struct Thread {
     /// Names it among all that ever were.
     pub(super) birth: u64,
     pub(super) process: u32,
+    /// Whom it is beginning.
+    pub(super) birth_begun: Option<Birth>,
     pub(super) name: String,
     pub(super) setting: Setting,
     /// What it would be if our processes had never done anything.
@@ -192,7 +195,10 @@ pub(super) struct Tasks {
     pub(super) living: Vec<u32>,
     pub(super) processes: BTreeMap<u32, Process>,
     last: u32,
+    /// How many were begun, whether they are seen already or not.
     pub(super) births: u64,
+    /// How many were seen.
+    pub(super) seen: u64,
 }
 
 impl Tasks {
@@ -206,6 +212,7 @@ impl Tasks {
             processes: BTreeMap::new(),
             last: 0,
             births: 0,
+            seen: 0,
         }
     }
 
@@ -224,7 +231,7 @@ impl Tasks {
         let Identity { tid, start_time } = thread.identity;
         self.started[tid as usize] = start_time;
         self.living.push(tid);
-        self.births += 1;
+        self.seen += 1;
         let process = self.processes.get_mut(&thread.process).expect("its process is there");
         process.threads.push(tid);
         process.threads.sort_unstable();

@@ -8,7 +8,6 @@ use sched::{CpuId, CpuSet, Instant, Nanos, Refused, State, Wake};
 use sim::{Costs, Workload};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use sys::attributes::{Attributes, Policy};
 use sys::thread::{Identity, Owner};
 use sys::usage::Usage;
 
@@ -42,6 +41,8 @@ pub struct World {
     /// By how much timers were late, in sum.
     pub(super) late: Nanos,
     arrivals: Vec<u32>,
+    /// Who is beginning somebody.
+    pub(super) forking: Vec<u32>,
     steps: u64,
     pub(super) record: Option<Vec<(Instant, String)>>,
 }
@@ -78,6 +79,7 @@ impl World {
             ended: Vec::new(),
             late: Nanos::ZERO,
             arrivals: Vec::new(),
+            forking: Vec::new(),
             steps: 0,
             record: None,
         };
@@ -154,6 +156,7 @@ impl World {
     pub(super) fn spend(&mut self) {
         let end = self.now() + self.dice.between(self.call.scale(1, 2), self.call);
         while self.step(end) {}
+        self.end_births();
     }
 
     /// What is due next happens, if that is before `end`; else it is `end`.
@@ -212,33 +215,18 @@ impl World {
         }
         arrivals.clear();
         self.arrivals = arrivals;
+        self.end_births();
     }
 
     // ---- Births and ends ----
 
-    /// A process begins, a child of the first; `None` if all numbers are in use.
-    pub fn start(&mut self, name: &str, owner: Owner, workload: Workload) -> Option<u32> {
-        let setting = Setting { attributes: Attributes::of(Policy::Other { nice: 0 }), affinity: self.cpus() };
-        let parent = if self.tasks.births == 0 { 0 } else { INIT };
-        let process = Process::new(parent, owner, self.cpus());
-        self.begin(name, process, (setting, setting), workload)
-    }
-
-    /// Thread `parent` forks; `None` if all numbers are in use. Panics unless it is there.
-    pub fn fork(&mut self, parent: u32, workload: Workload) -> Option<u32> {
-        let thread = self.tasks.thread(parent);
-        let (setting, untouched, tag) = (thread.setting.of_child(), thread.untouched.of_child(), thread.tag);
-        let (name, pid) = (thread.name.clone(), thread.process);
-        let Process { owner, is_kernel, is_privileged, refuses, cpuset, is_orphan, .. } = self.tasks.processes[&pid];
-        let process = Process { is_kernel, is_privileged, refuses, is_orphan, ..Process::new(pid, owner, cpuset) };
-        let child = self.begin(&name, process, (setting, untouched), workload);
-        let child = child?;
-        self.tasks.thread(child).tag = tag;
-        self.note(|| format!("{parent} forks {child}"));
-        Some(child)
-    }
-
-    fn begin(&mut self, name: &str, process: Process, settings: (Setting, Setting), workload: Workload) -> Option<u32> {
+    pub(super) fn begin(
+        &mut self,
+        name: &str,
+        process: Process,
+        settings: (Setting, Setting),
+        workload: Workload,
+    ) -> Option<u32> {
         let tid = self.tasks.number(self.tick())?;
         let parent = process.parent;
         self.tasks.processes.insert(tid, process);
@@ -250,26 +238,18 @@ impl World {
         Some(tid)
     }
 
-    /// Thread `by` begins another of its process; `None` if all numbers are in use. Panics unless it is there.
-    pub fn clone_thread(&mut self, by: u32, workload: Workload) -> Option<u32> {
-        let tid = self.tasks.number(self.tick())?;
-        let thread = self.tasks.thread(by);
-        let (setting, untouched, tag) = (thread.setting.of_child(), thread.untouched.of_child(), thread.tag);
-        let (name, pid) = (thread.name.clone(), thread.process);
-        self.attach(tid, pid, &name, (setting, untouched), workload);
-        self.tasks.thread(tid).tag = tag;
-        if self.tasks.processes[&pid].is_stopped {
-            self.pause(tid);
-        }
-        self.note(|| format!("{by} begins thread {tid}"));
-        Some(tid)
-    }
-
-    fn tick(&self) -> u64 {
+    pub(super) fn tick(&self) -> u64 {
         self.now().as_ns() / super::tasks::TICK.as_ns()
     }
 
-    fn attach(&mut self, tid: u32, process: u32, name: &str, settings: (Setting, Setting), workload: Workload) {
+    pub(super) fn attach(
+        &mut self,
+        tid: u32,
+        process: u32,
+        name: &str,
+        settings: (Setting, Setting),
+        workload: Workload,
+    ) {
         let (setting, untouched) = settings;
         let now = self.now();
         let params = params(&setting).expect("only what was accepted is inherited");
@@ -279,7 +259,8 @@ impl World {
         let cpu = setting.affinity.first().map_or(0, CpuId::index);
         self.tasks.add(Thread {
             identity: Identity { tid, start_time: self.tick() },
-            birth: self.tasks.births,
+            birth: self.tasks.seen,
+            birth_begun: None,
             process,
             name: name.to_string(),
             setting,
@@ -394,7 +375,7 @@ impl World {
         }
     }
 
-    fn pause(&mut self, tid: u32) {
+    pub(super) fn pause(&mut self, tid: u32) {
         let now = self.host.now();
         let thread = self.tasks.thread(tid);
         if let Some(entity) = thread.entity {
@@ -412,7 +393,9 @@ impl World {
         }
         for tid in process.threads.clone() {
             if is_stopped {
-                self.pause(tid);
+                if !self.is_forking(tid) {
+                    self.pause(tid);
+                }
                 continue;
             }
             let thread = self.tasks.thread(tid);

@@ -4,7 +4,7 @@ use daemon::directory::Directory;
 use daemon::guardian::{Handle, this_program};
 use daemon::kernel::{Kernel, priority};
 use daemon::linux::Linux;
-use daemon::restore::{restore, restore_entry};
+use daemon::restore::{restore, restore_at_once, restore_entry};
 use daemon::table::{Beating, Entry, Original, Table};
 use sched::{CpuSet, Nanos};
 use std::io::{BufRead, Write};
@@ -75,7 +75,8 @@ pub(crate) fn daemon(directory: &str, victims: &[&str]) -> ExitCode {
         while !is_over.load(Ordering::SeqCst) {
             table.beat(Beating::Agent(0));
             if !guardian.is_alive(&table, clock::now()) {
-                assert!(restore(&kernel, &table).is_settled());
+                // An agent does not wait for who may be in a fork.
+                assert!(restore_at_once(&kernel, &table).is_settled());
                 table.entries().into_iter().for_each(|(row, _, _)| table.forget(row));
                 say("restored");
                 guardian.kill();
@@ -90,7 +91,7 @@ pub(crate) fn daemon(directory: &str, victims: &[&str]) -> ExitCode {
         }
         guardian
     });
-    let restored = restore(&kernel, &table);
+    let restored = restore(&kernel, &table, clock::sleep);
     table.finish();
     directory.remove_table(&lock).unwrap();
     guardian.stop();

@@ -1,7 +1,7 @@
 //! [`Crowd`]: who else is on the host: programs that begin and end threads and processes, and somebody who changes what we
 //! change.
 
-use crate::simulated::{Dice, Others, Refuses, Setting, World};
+use crate::simulated::{Dice, Kind, Others, Refuses, Setting, World};
 use sched::{CpuId, CpuSet, Instant, Nanos};
 use sim::{Periodic, Workload};
 use std::cell::RefCell;
@@ -12,6 +12,8 @@ use sys::thread::Owner;
 /// The most threads there are at a time: the numbers are few, and come round soon.
 const THREADS_MOST: usize = 70;
 pub(super) const NUMBERS: u32 = 120;
+/// What a fork takes of a CPU at most.
+const FORK_MOST: Nanos = Nanos::ms(5);
 const USER: Owner = Owner { real: 1000, effective: 1000 };
 
 /// What somebody other than us has asked for the threads of a client so far.
@@ -110,16 +112,14 @@ impl Crowd {
     fn live(&mut self, world: &mut World, kind: u64) {
         let cpu = CpuId::new(usize::try_from(self.dice.below(world.cpus().len() as u64)).expect("it is small"));
         // Only who runs can begin or end anything.
-        let client = world.running(cpu).filter(|&tid| world.mark_of(tid).is_some());
+        let client = world.running(cpu).filter(|&tid| world.mark_of(tid).is_some() && !world.is_forking(tid));
         let has_room = world.living().len() < THREADS_MOST;
         match (kind, client) {
-            (0..15, Some(tid)) if has_room => {
+            (0..35, Some(tid)) if has_room => {
                 let work = workload(&mut self.dice);
-                world.fork(tid, work);
-            }
-            (15..35, Some(tid)) if has_room => {
-                let work = workload(&mut self.dice);
-                world.clone_thread(tid, work);
+                let born = if kind < 15 { Kind::Process } else { Kind::Thread };
+                let takes = if self.dice.one_in(2) { Nanos::us(10) } else { FORK_MOST };
+                world.begin_birth(tid, born, work, self.dice.between(Nanos::ZERO, takes));
             }
             (35..55, Some(tid)) => self.end(world, tid),
             (55..63, _) if has_room => self.passing.extend(world.start("passing", USER, workload(&mut self.dice))),

@@ -1,11 +1,12 @@
 //! [`Judge`]: whether what was promised was delivered while nobody failed, and whether everybody is what they were after.
 
 use super::crowd::{Ledger, is_somebodys};
-use super::stage::{Served, Stage};
+use super::stage::{Doubt, Served, Stage};
 use super::{Finding, Options};
 use crate::simulated::{Difference, World};
 use sched::{EntityId, Instant, Limit, Nanos, Reservation};
 use std::collections::BTreeMap;
+use std::iter::successors;
 use sys::attributes::{Attributes, Policy};
 
 /// How far back what came late still counts: promises are carried from period to period.
@@ -81,7 +82,10 @@ impl Judge {
         let world = stage.host.world();
         // Who has lost who began it before it was ever seen is found by nobody.
         let wrong = |found: &Difference| {
-            !found.is_orphan && !is_ambiguous(&world, found) && (!options.others || !self.is_excused(stage, found))
+            !found.is_orphan
+                && !is_ambiguous(&world, found)
+                && !is_in_doubt(&world, found, &stage.doubt)
+                && (!options.others || !self.is_excused(stage, found))
         };
         let found: Vec<Difference> = world.differences().into_iter().filter(wrong).collect();
         let found: Vec<String> = found.iter().map(ToString::to_string).collect();
@@ -140,6 +144,14 @@ fn wrong(samples: &[Sample], served: &Served, is_hog: bool, periods: &mut u64) -
         return None;
     };
     Some(format!("{what}, in {}; excused by {excuse}", now.at.since(last.at)))
+}
+
+/// Whether it was seen after all was over, and somebody of its process, or of one that this descends from, was said to be perhaps
+/// in a fork.
+fn is_in_doubt(world: &World, found: &Difference, doubt: &Doubt) -> bool {
+    let unsure: Vec<u32> = doubt.unsure.iter().filter_map(|it| Some(world.process_of(it.tid)?.0)).collect();
+    let mut line = successors(Some(found.pid), |&pid| world.parent_of(pid));
+    world.is_seen_after(found.tid, doubt.seen) && line.any(|pid| unsure.contains(&pid))
 }
 
 /// Whether nobody can tell what it would be: which thread of a process has begun another process is not known afterwards, so

@@ -90,6 +90,8 @@ pub struct Stats {
     pub births: u64,
     /// Faults that happened.
     pub faults: u64,
+    /// Threads of which it could not be told at the end whether they were still in a fork.
+    pub unsure: u64,
 }
 
 impl Stats {
@@ -105,6 +107,7 @@ impl Stats {
             refused: self.refused + other.refused,
             births: self.births + other.births,
             faults: self.faults + other.faults,
+            unsure: self.unsure + other.unsure,
         }
     }
 }
@@ -182,6 +185,7 @@ pub fn run(options: &Options, policies: &Policies, record: bool) -> Result<Stats
         refused: stage.daemon.refused,
         births: world.births(),
         faults: u64::from(failed) + u64::from(stage.guardians - 1),
+        unsure: stage.doubt.unsure.len() as u64,
     })
 }
 
@@ -221,7 +225,7 @@ fn play(stage: &mut Stage, judge: &mut Judge, options: &Options) -> Result<(), F
             return after(stage, judge, options, now);
         }
     }
-    stage.end();
+    stage.end()?;
     let now = stage.host.world().now();
     if stage.daemon.caller.fault().is_some() {
         return after(stage, judge, options, now);

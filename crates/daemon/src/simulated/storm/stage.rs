@@ -5,8 +5,8 @@ use super::{Finding, Policies};
 use crate::dispatch::{Dispatcher, Heard, Wish, find};
 use crate::guardian::{Daemon as Seen, INTERVAL, Pulse, Verdict, Watch};
 use crate::kernel::{Kernel, priority};
-use crate::restore::restore;
-use crate::simulated::{Caller, Fault, Host, Memory};
+use crate::restore::{PATIENCE, Restored, Restoring, restore_at_once};
+use crate::simulated::{Caller, Dice, Fault, Host, Memory};
 use crate::table::{Beating, Table};
 use sched::{CpuId, CpuSet, EntityId, Instant, Nanos};
 use std::collections::VecDeque;
@@ -27,6 +27,12 @@ const SCAN: (Nanos, Nanos) = (Nanos::ms(1), Nanos::ms(100));
 const CALM: Nanos = Nanos::ms(100);
 const TURNS_MOST: u64 = 10_000;
 const WATCH: Nanos = Nanos::ms(50);
+
+/// For how long they look for forks, at least, before they are in doubt.
+const DOUBT_LEAST: Nanos = Nanos::ms(200);
+/// How often it is thought about sending somebody away, and that is done once in so many times.
+const LEAVING: Nanos = Nanos::ms(30);
+const LEAVING_IN: u64 = 10;
 
 /// A client that was admitted.
 #[derive(Clone, Debug)]
@@ -53,6 +59,7 @@ pub(super) struct Daemon {
     pub(super) served: Vec<Served>,
     pub(super) refused: u64,
     pub(super) is_over: bool,
+    dice: Dice,
 }
 
 pub(super) struct Guardian {
@@ -62,7 +69,18 @@ pub(super) struct Guardian {
     table: Table,
     watch: Watch,
     was_told: bool,
+    /// It looks for whom those are beginning whom it has restored.
+    restoring: Option<Restoring>,
     pub(super) is_over: bool,
+}
+
+/// Who was in doubt at the end of restoring.
+#[derive(Default)]
+pub(super) struct Doubt {
+    /// Who may have been in a fork.
+    pub(super) unsure: Vec<Identity>,
+    /// How many threads had been seen by then.
+    pub(super) seen: u64,
 }
 
 pub(super) struct Stage {
@@ -72,6 +90,7 @@ pub(super) struct Stage {
     pub(super) guardian: Guardian,
     pub(super) guardians: u32,
     pub(super) turns: u64,
+    pub(super) doubt: Doubt,
     /// Since when so many turns were taken, and what our threads had used then.
     calm: (Instant, u64, Nanos),
 }
@@ -111,12 +130,14 @@ impl Stage {
             served: Vec::new(),
             refused: 0,
             is_over: false,
+            dice: Dice::new(options.seed),
         };
         daemon.table.set_agents(daemon.agents.len());
         for &actor in daemon.agents.iter().chain([&daemon.keeper, &daemon.front]) {
             host.world_mut().ring(actor);
         }
-        Stage { host, memory, daemon, guardian, guardians: 1, turns: 0, calm: (Instant::ZERO, 0, Nanos::ZERO) }
+        let (doubt, calm) = (Doubt::default(), (Instant::ZERO, 0, Nanos::ZERO));
+        Stage { host, memory, daemon, guardian, guardians: 1, turns: 0, doubt, calm }
     }
 
     /// Has one of them fail in place of an act, counted from now.
@@ -227,7 +248,12 @@ impl Stage {
                 }
             }
         }
-        let pause = daemon.shortest.max(SCAN.0).min(SCAN.1).min(WATCH);
+        let mut leaving = daemon.dispatcher.take_leaving();
+        for (_, restoring) in &mut leaving {
+            restoring.look(&daemon.caller, &daemon.table);
+        }
+        let again = daemon.dispatcher.keep_leaving(leaving);
+        let pause = daemon.shortest.max(SCAN.0).min(SCAN.1).min(again.unwrap_or(WATCH)).min(WATCH);
         let at = daemon.caller.now().saturating_add(pause);
         self.host.world_mut().wake_at(daemon.keeper, at);
     }
@@ -271,6 +297,10 @@ impl Stage {
             return;
         }
         let pid = self.daemon.caller.pid();
+        if let Some(mut restoring) = guardian.restoring.take() {
+            restoring.look(&guardian.caller, &guardian.table);
+            return self.go_on_restoring(restoring);
+        }
         if guardian.table.guardian() != Some(guardian.identity) {
             guardian.table.set_guardian(guardian.identity);
         }
@@ -281,10 +311,10 @@ impl Stage {
             Verdict::Kill { .. } if guardian.caller.fault().is_none() => self.host.world_mut().kill(pid),
             Verdict::Kill { .. } => {}
             Verdict::Restore => {
-                let restored = restore(&guardian.caller, &guardian.table);
-                if state == Seen::HasEnded && restored.is_settled() {
-                    guardian.table.finish();
-                    guardian.is_over = guardian.caller.fault().is_none();
+                let mut restoring = Restoring::begin(&guardian.caller, &guardian.table, |_| true);
+                restoring.look(&guardian.caller, &guardian.table);
+                if state == Seen::HasEnded {
+                    return self.go_on_restoring(restoring);
                 }
             }
         }
@@ -292,11 +322,50 @@ impl Stage {
         self.host.world_mut().wake_at(guardian.actor, at);
     }
 
+    /// The guardian looks again in a while, or is done: as in `restore`, which sleeps in between.
+    fn go_on_restoring(&mut self, restoring: Restoring) {
+        let now = self.host.world().now();
+        let time = restoring.time();
+        let guardian = &mut self.guardian;
+        if let Some(rest) = restoring.rest().filter(|_| time < PATIENCE) {
+            guardian.restoring = Some(restoring);
+            return self.host.world_mut().wake_at(guardian.actor, now + rest);
+        }
+        let restored = restoring.end();
+        if restored.is_settled() {
+            guardian.table.finish();
+            guardian.is_over = guardian.caller.fault().is_none();
+        }
+        self.host.world_mut().wake_at(guardian.actor, now + INTERVAL);
+        self.note_doubt(&restored, time);
+    }
+
+    fn note_doubt(&mut self, restored: &Restored, time: Nanos) {
+        assert!(restored.unsure.is_empty() || time >= DOUBT_LEAST, "in doubt after {time}");
+        self.doubt = Doubt { unsure: restored.unsure.clone(), seen: self.host.world().seen() };
+    }
+
     /// The daemon ends in order.
-    pub(super) fn end(&mut self) {
+    ///
+    /// # Errors
+    /// A turn that is taken meanwhile has found something.
+    pub(super) fn end(&mut self) -> Result<(), Finding> {
+        self.daemon.wishes.clear();
         self.daemon.dispatcher.dismiss_all();
+        let begin = self.host.world().now();
+        let mut time = Nanos::ZERO;
+        while self.daemon.dispatcher.has_leaving() && time < PATIENCE && self.daemon.caller.fault().is_none() {
+            let end = self.host.world().now() + Nanos::ms(1);
+            self.run_until(end, &mut |_, _| Ok(false))?;
+            time = self.host.world().now().since(begin);
+        }
+        // Nobody is raised, and nobody has to beat.
+        self.daemon.table.set_agents(0);
+        let restored = restore_at_once(&self.daemon.caller, &self.daemon.table);
+        self.note_doubt(&restored, time);
         self.daemon.table.finish();
         self.daemon.is_over = true;
+        Ok(())
     }
 }
 
@@ -333,10 +402,20 @@ impl Daemon {
                 Err(_) => self.refused += 1,
             }
         }
-        if !self.wishes.is_empty() {
-            let at = self.caller.now().saturating_add(Nanos::ms(3));
-            host.world_mut().wake_at(self.front, at);
+        let mut pause = Nanos::ms(3);
+        if self.wishes.is_empty() {
+            pause = LEAVING;
+            let served: Vec<EntityId> = self.served.iter().map(|served| served.entity).collect();
+            if self.dice.one_in(LEAVING_IN)
+                && let Some(entity) = self.dice.choose(&served)
+            {
+                let call = self.dispatcher.dismiss(entity);
+                self.call(host, &call);
+                host.world_mut().ring(self.keeper);
+            }
         }
+        let at = self.caller.now().saturating_add(pause);
+        host.world_mut().wake_at(self.front, at);
     }
 }
 
@@ -347,6 +426,15 @@ impl Guardian {
         let table = Table::open(Box::new(caller.map(memory))).expect("the daemon has made it");
         let identity = caller.open(caller.pid()).map(|thread| caller.identity(&thread)).expect("it has just begun");
         host.world_mut().ring(actor);
-        Guardian { caller, actor, identity, table, watch: Watch::default(), was_told: false, is_over: false }
+        Guardian {
+            caller,
+            actor,
+            identity,
+            table,
+            watch: Watch::default(),
+            was_told: false,
+            restoring: None,
+            is_over: false,
+        }
     }
 }

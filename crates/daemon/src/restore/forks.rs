@@ -1,0 +1,196 @@
+//! On a simulated host: forks that began before their threads were restored, and end after.
+
+use super::*;
+use crate::dispatch::{Dispatcher, Wish};
+use crate::kernel::Kernel;
+use crate::simulated::{Caller, Host, Kind, Memory, Setting, Settings};
+use sched::{CpuId, CpuSet, Instant, Reservation};
+use sim::{Periodic, Workload};
+use std::sync::Arc;
+use sys::thread::Owner;
+
+const ROOT: Owner = Owner { real: 0, effective: 0 };
+const USER: Owner = Owner { real: 1000, effective: 1000 };
+const CPU: CpuId = CpuId::new(0);
+const WAS: Policy = Policy::Other { nice: 5 };
+
+/// Two CPUs with two hogs on each, and a daemon with a table.
+struct Scene {
+    host: Host,
+    daemon: Caller,
+    table: Arc<Table>,
+}
+
+impl Scene {
+    fn new() -> Scene {
+        let linux = policies::find("linux").expect("it is registered");
+        let host = Host::new(&Settings::new(linux, 2)).expect("linux works everywhere");
+        for _ in 0..4 {
+            host.world_mut().start("hog", USER, Workload::Hog).expect("numbers are free");
+        }
+        let daemon = host.begin("daemon", ROOT);
+        let me = daemon.identity(&daemon.open(daemon.pid()).unwrap());
+        let table = Table::create(Box::new(daemon.map(&Memory::new(Table::words(16)))), "boot", me);
+        Scene { host, daemon, table: Arc::new(table) }
+    }
+
+    fn pass(&self, time: Nanos) {
+        let end = self.host.world().now() + time;
+        assert_eq!(self.host.run_until(end), None, "it is nobody's turn");
+    }
+
+    fn begin(&self, policy: Policy, workload: Workload) -> u32 {
+        let client = self.host.world_mut().start("client", USER, workload).expect("numbers are free");
+        self.host.world_mut().reschedule(client, Attributes::of(policy));
+        client
+    }
+
+    /// A client that is in the table, raised and on one CPU.
+    fn raised(&self, policy: Policy, workload: Workload) -> u32 {
+        let client = self.begin(policy, workload);
+        let held = self.daemon.open(client).unwrap();
+        let (thread, confined) = (self.daemon.identity(&held), CpuSet::one(CPU));
+        let original = Original {
+            attributes: self.daemon.attributes(&held).unwrap(),
+            affinity: self.daemon.affinity(&held).unwrap(),
+        };
+        self.table.record(&Entry { thread, leader: thread, original, confined }).unwrap();
+        self.daemon.set_affinity(&held, &confined).unwrap();
+        self.daemon.schedule(&held, Attributes::raised(priority::RAISED)).unwrap();
+        self.pass(Nanos::us(100));
+        client
+    }
+
+    fn fork(&self, parent: u32, kind: Kind, takes: Nanos) {
+        self.host.world_mut().begin_birth(parent, kind, Workload::Hog, takes);
+    }
+
+    fn restore(&self) -> Restored {
+        restore(&self.daemon, &self.table, |rest| self.pass(rest))
+    }
+
+    /// That nobody is what it would not be without us.
+    fn is_as_before(&self) -> bool {
+        self.host.world().differences().is_empty()
+    }
+}
+
+#[test]
+fn whom_a_restored_thread_was_beginning_is_what_it_would_have_been() {
+    for kind in [Kind::Process, Kind::Thread] {
+        for patient in [false, true] {
+            let scene = Scene::new();
+            let client = scene.raised(WAS, Workload::Hog);
+            scene.fork(client, kind, Nanos::ms(3));
+            let mut first = Restoring::begin(&scene.daemon, &scene.table, |_| true);
+            first.look(&scene.daemon, &scene.table);
+            assert!(first.rest().is_some() && !first.is_over() && scene.is_as_before());
+            assert!(scene.host.world().is_forking(client));
+            let restored = if patient { scene.restore() } else { first.end() };
+            scene.pass(Nanos::ms(300));
+            assert!(!scene.host.world().is_forking(client) && restored.is_settled());
+            // Who does not wait finds one thread only, says so, and leaves the other.
+            assert_eq!((restored.threads.len(), restored.unsure.len()), if patient { (2, 0) } else { (1, 1) });
+            assert_eq!((scene.is_as_before(), restored.doubt().is_none()), (patient, patient), "{restored}");
+        }
+    }
+}
+
+#[test]
+fn a_newborn_that_is_itself_beginning_somebody_is_waited_for() {
+    let scene = Scene::new();
+    let client = scene.raised(WAS, Workload::Hog);
+    scene.host.world_mut().fork(client, Workload::Hog).unwrap();
+    let child = scene.host.world().children_of(client)[0];
+    let held = scene.daemon.open(client).unwrap();
+    scene.daemon.schedule(&held, Attributes::of(WAS)).unwrap();
+    while !scene.host.world().is_runnable(child) || scene.host.world().running(CPU) != Some(child) {
+        scene.pass(Nanos::us(500));
+    }
+    scene.fork(child, Kind::Process, Nanos::ms(4));
+    let restored = scene.restore();
+    assert_eq!((restored.threads.len(), restored.unsure.len()), (3, 0), "{restored}");
+    assert!(scene.is_as_before());
+}
+
+#[test]
+fn who_sleeps_or_has_stopped_is_in_no_fork_and_nobody_waits() {
+    let scene = Scene::new();
+    let [_, stopped] = [scene.raised(WAS, Workload::Scripted), scene.raised(WAS, Workload::Hog)];
+    scene.host.world_mut().stop(stopped);
+    let pause = |_| panic!("nobody is to wait");
+    let restored = restore(&scene.daemon, &scene.table, pause);
+    // Somebody else has stopped it.
+    assert_eq!((restored.threads.len(), restored.unsure.len()), (2, 0));
+    assert!(restored.is_settled() && scene.is_as_before());
+}
+
+#[test]
+fn who_sleeps_uninterruptibly_may_be_in_a_fork() {
+    let scene = Scene::new();
+    let job = Periodic::new(Nanos::ms(20), Nanos::ms(1));
+    let client = scene.raised(WAS, Workload::Periodic(job));
+    scene.fork(client, Kind::Process, Nanos::us(1_500));
+    while scene.host.world().is_runnable(client) {
+        scene.pass(Nanos::us(100));
+    }
+    let held = scene.daemon.open(client).unwrap();
+    assert_eq!(scene.daemon.status(&held).unwrap().state, sys::thread::State::Uninterruptible);
+    let restored = scene.restore();
+    assert_eq!((restored.threads.len(), restored.unsure.len()), (2, 0), "{restored}");
+    assert!(scene.is_as_before());
+}
+
+#[test]
+fn who_has_no_cpu_is_not_waited_for_for_ever_and_that_is_no_failure() {
+    let scene = Scene::new();
+    let client = scene.raised(Policy::Idle, Workload::Hog);
+    scene.fork(client, Kind::Process, Nanos::ms(5));
+    let begin = scene.host.world().now();
+    let restored = scene.restore();
+    let took = scene.host.world().now().since(begin);
+    assert!(took >= PATIENCE && took < PATIENCE + Nanos::ms(5), "{took}");
+    assert_eq!(restored.unsure.iter().map(|it| it.tid).collect::<Vec<u32>>(), [client]);
+    assert!(restored.is_settled() && scene.is_as_before());
+    assert!(restored.to_string().ends_with("1 thread has had no CPU to end a fork on"), "{restored}");
+}
+
+#[test]
+fn who_is_sent_away_stays_in_the_table_until_it_cannot_be_in_a_fork_any_more() {
+    let scene = Scene::new();
+    let edf = policies::find("edf").expect("it is registered");
+    let mut knobs = edf.defaults();
+    for (name, value) in crate::live::WORDS {
+        knobs.set_word(name, value).unwrap();
+    }
+    let table = Arc::clone(&scene.table);
+    let mut dispatcher = Dispatcher::new(scene.daemon.clone(), table, edf, &knobs, 2).unwrap();
+    let client = scene.begin(WAS, Workload::Hog);
+    let before: Setting = scene.host.world().setting(client).unwrap();
+    let reservation = Reservation::new(Nanos::ms(2), Nanos::ms(10));
+    let wish = Wish { name: "client".into(), reservation, cpus: 1, affinity: CpuSet::one(CPU) };
+    let (entities, _) = dispatcher.admit(&wish, client, &[scene.daemon.pid()]).unwrap();
+    let _ = dispatcher.turn(CPU, crate::dispatch::Heard::default());
+    while scene.host.world().running(CPU) != Some(client) {
+        scene.pass(Nanos::us(100));
+    }
+    assert!(!dispatcher.has_leaving() && !dispatcher.is_leaving(client));
+    scene.fork(client, Kind::Process, Nanos::ms(3));
+    let _ = dispatcher.dismiss(entities[0]);
+    assert!(scene.is_as_before() && scene.table.entries().len() == 1);
+    assert!(dispatcher.has_leaving() && dispatcher.is_leaving(client) && !dispatcher.is_leaving(scene.daemon.pid()));
+    let begin: Instant = scene.host.world().now();
+    while dispatcher.has_leaving() {
+        let mut leaving = dispatcher.take_leaving();
+        assert_eq!((leaving.len(), dispatcher.take_leaving().len(), dispatcher.is_leaving(client)), (1, 0, true));
+        leaving.iter_mut().for_each(|(_, restoring)| restoring.look(&scene.daemon, &scene.table));
+        if let Some(rest) = dispatcher.keep_leaving(leaving) {
+            scene.pass(rest);
+        }
+    }
+    assert!(scene.host.world().now() < begin + PATIENCE);
+    assert!(scene.table.entries().is_empty() && !dispatcher.is_leaving(client));
+    let child = scene.host.world().children_of(client)[0];
+    assert_eq!(scene.host.world().setting(child), Some(before));
+    assert!(scene.is_as_before());
+}

@@ -1,0 +1,123 @@
+//! Births: forks that are over at once, and such that take their time, in which their thread may lose its CPU.
+
+use super::tasks::{INIT, Process, Setting};
+use super::world::World;
+use sched::Nanos;
+use sim::Workload;
+use sys::attributes::{Attributes, Policy};
+use sys::thread::Owner;
+
+/// What a thread begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// A process.
+    Process,
+    /// Another thread of its own.
+    Thread,
+}
+
+/// A thread or process that is being begun: what it inherits is copied at the beginning, and it is seen at the end.
+/// Source: `copy_process`, kernel/fork.c, v6.12.
+#[derive(Clone, Debug)]
+pub(super) struct Birth {
+    kind: Kind,
+    /// What it is to be, and what it would be if our processes had never done anything.
+    settings: (Setting, Setting),
+    workload: Workload,
+    /// What its beginner has had of a CPU when that is over.
+    until: Nanos,
+}
+
+impl World {
+    /// A process begins, a child of the first; `None` if all numbers are in use.
+    pub fn start(&mut self, name: &str, owner: Owner, workload: Workload) -> Option<u32> {
+        let setting = Setting { attributes: Attributes::of(Policy::Other { nice: 0 }), affinity: self.cpus() };
+        let parent = if self.tasks.births == 0 { 0 } else { INIT };
+        let process = Process::new(parent, owner, self.cpus());
+        self.tasks.births += 1;
+        self.begin(name, process, (setting, setting), workload)
+    }
+
+    /// Thread `parent` forks; `None` if all numbers are in use. Panics unless it is there.
+    pub fn fork(&mut self, parent: u32, workload: Workload) -> Option<u32> {
+        let birth = self.birth(parent, Kind::Process, workload, Nanos::ZERO);
+        self.bear(parent, birth)
+    }
+
+    /// Thread `by` begins another of its process; `None` if all numbers are in use. Panics unless it is there.
+    pub fn clone_thread(&mut self, by: u32, workload: Workload) -> Option<u32> {
+        let birth = self.birth(by, Kind::Thread, workload, Nanos::ZERO);
+        self.bear(by, birth)
+    }
+
+    /// Thread `by` begins somebody, which `takes` that much of a CPU. Nothing else is done by it meanwhile: it does not stop, and
+    /// when it has no work it waits for memory. Panics unless it is there.
+    pub fn begin_birth(&mut self, by: u32, kind: Kind, workload: Workload, takes: Nanos) {
+        let birth = self.birth(by, kind, workload, takes);
+        self.note(|| format!("{by} begins to begin a {kind:?}"));
+        self.tasks.thread(by).birth_begun = Some(birth);
+        self.forking.push(by);
+    }
+
+    /// Whether thread `tid` is beginning somebody.
+    #[must_use]
+    pub fn is_forking(&self, tid: u32) -> bool {
+        self.tasks.get(tid).is_some_and(|thread| thread.birth_begun.is_some())
+    }
+
+    fn birth(&mut self, by: u32, kind: Kind, workload: Workload, takes: Nanos) -> Birth {
+        // The number is given long before the end, and that is what is told of as a birth.
+        self.tasks.births += 1;
+        let until = self.had(by).0 + takes;
+        let thread = self.tasks.thread(by);
+        Birth { kind, settings: (thread.setting.of_child(), thread.untouched.of_child()), workload, until }
+    }
+
+    fn bear(&mut self, by: u32, birth: Birth) -> Option<u32> {
+        let Birth { kind, settings, workload, .. } = birth;
+        let thread = self.tasks.thread(by);
+        let (name, pid, tag) = (thread.name.clone(), thread.process, thread.tag);
+        let Process { owner, is_kernel, is_privileged, refuses, cpuset, is_orphan, is_stopped, .. } =
+            self.tasks.processes[&pid];
+        let born = if kind == Kind::Process {
+            let new = Process { is_kernel, is_privileged, refuses, is_orphan, ..Process::new(pid, owner, cpuset) };
+            self.begin(&name, new, settings, workload)?
+        } else {
+            let tid = self.tasks.number(self.tick())?;
+            self.attach(tid, pid, &name, settings, workload);
+            if is_stopped {
+                self.pause(tid);
+            }
+            tid
+        };
+        self.tasks.thread(born).tag = tag;
+        self.note(|| format!("{by} begins {kind:?} {born}"));
+        Some(born)
+    }
+
+    /// Whoever has been begun for long enough is seen.
+    pub(super) fn end_births(&mut self) {
+        for by in std::mem::take(&mut self.forking) {
+            if self.tasks.get(by).is_none_or(|thread| thread.entity.is_none()) {
+                continue;
+            }
+            let had = self.had(by).0;
+            let thread = self.tasks.thread(by);
+            match thread.birth_begun.take_if(|birth| birth.until <= had) {
+                Some(birth) => {
+                    self.bear(by, birth);
+                    self.stop_at_last(by);
+                }
+                None if thread.birth_begun.is_some() => self.forking.push(by),
+                None => {}
+            }
+        }
+    }
+
+    /// A stop waits for the end of a fork.
+    fn stop_at_last(&mut self, tid: u32) {
+        if self.tasks.process_of(tid).is_some_and(|process| process.is_stopped) {
+            self.pause(tid);
+        }
+    }
+}

@@ -207,7 +207,7 @@ impl World<'_> {
             self.hear(guest, cpu);
             self.carry_out(guest, cpu);
         }
-        self.guests.set(guest, self.machines[guest].next());
+        self.guests.set(self.places[guest].number, self.machines[guest].next());
         self.schedule(guest);
         assert!(self.reviews.get(guest) > now, "what was due has been done");
     }

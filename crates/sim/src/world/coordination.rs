@@ -36,6 +36,7 @@ impl World<'_> {
             tick: Instant::NEVER,
             came_of_it: Coordinated::default(),
         }));
+        self.coordinates = true;
         self.machines[host.index()].keep_diary();
         self.machines[guest.index()].keep_diary();
     }

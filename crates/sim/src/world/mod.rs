@@ -90,6 +90,8 @@ pub struct World<'a> {
     halts: Calendar,
     /// By machine: how a guest and its host coordinate.
     offices: Vec<Option<Box<Office>>>,
+    /// Whether any do: otherwise nobody need look.
+    coordinates: bool,
     /// When a boost has to be looked at, by guest.
     reviews: Calendar,
     /// How many vCPUs may be polling.
@@ -119,6 +121,7 @@ impl<'a> World<'a> {
             hosts: Agenda::new(),
             halts: Calendar::new(1),
             offices: Vec::new(),
+            coordinates: false,
             reviews: Calendar::new(1),
             polling: 0,
             network: Network::default(),
@@ -334,8 +337,8 @@ impl<'a> World<'a> {
     pub fn run_until(&mut self, end: Instant) -> Result<(), Box<Stuck>> {
         assert!(end >= self.now, "time never goes back");
         loop {
-            let next = self.guests.next().min(self.hosts.next()).min(self.halts.next()).min(self.reviews.next());
-            let next = next.min(self.network.next());
+            let next = self.guests.next().min(self.hosts.next()).min(self.halts.next());
+            let next = next.min(self.reviews.next().min(self.network.next()));
             if next >= end {
                 break;
             }
@@ -365,7 +368,9 @@ impl<'a> World<'a> {
         let now = self.now;
         let mut last = 0;
         for _ in 0..ROUNDS_MOST {
-            self.deliver();
+            if self.network.next() == now {
+                self.deliver();
+            }
             while self.reviews.next() == now {
                 self.review(self.reviews.first());
             }
@@ -409,7 +414,7 @@ impl<'a> World<'a> {
         if machine.stuck.is_some() {
             return Err(machine.stuck.take().expect("just seen"));
         }
-        if self.offices[index].is_some() {
+        if self.coordinates && self.offices[index].is_some() {
             self.coordinate(index);
         }
         self.answer_guest(index);

@@ -546,14 +546,14 @@ impl<'a> Host<'a> {
     #[inline]
     pub(crate) fn settle(&mut self) {
         self.unsettled = false;
-        let watched = self.is_watched;
         self.machine.settle(self.floor.now);
-        for at in 0..self.machine.actions().len() {
-            let action = self.machine.actions()[at];
-            if watched {
-                self.tell(&action.into());
+        if self.is_watched {
+            for at in 0..self.machine.actions().len() {
+                self.tell(&self.machine.actions()[at].into());
             }
-            self.floor.carry_out(&action);
+        }
+        for action in self.machine.actions() {
+            self.floor.carry_out(action);
         }
         self.floor.clear_idle();
         while let Some(entity) = self.floor.hopeful.pop() {

@@ -45,6 +45,7 @@ impl<R: Rule> Fair<R> {
     // ---- How busy a CPU is ----
 
     /// Whether a fair task put on `cpu` runs there at once, all being idle.
+    #[inline]
     pub(super) fn is_idle(&self, cpu: CpuId, cx: &Cx<'_>) -> bool {
         self.queues.root(cpu).tasks.all == 0
             && matches!(cx.running(cpu), Running::Idle | Running::Below)
@@ -52,6 +53,7 @@ impl<R: Rule> Fair<R> {
     }
 
     /// Whether `cpu` idles, or runs SCHED_IDLE tasks only.
+    #[inline]
     fn is_as_good_as_idle(&self, cpu: CpuId, cx: &Cx<'_>) -> bool {
         let tasks = self.queues.root(cpu).tasks;
         let spare = if self.queues.tunables.idle_class_cpus { tasks.idle } else { 0 };
@@ -66,6 +68,7 @@ impl<R: Rule> Fair<R> {
 
     /// Whether `e` may be put in the queue of `cpu`: it may run there, and, where siblings are kept apart, none is runnable
     /// there, unless there is one on every CPU it may run on.
+    #[inline]
     pub(super) fn may_be_put(&self, e: EntityId, cpu: CpuId, cx: &Cx<'_>) -> bool {
         cx.may_run(e, cpu) && (!self.apart || self.is_apart(e, cpu, cx))
     }
@@ -166,8 +169,9 @@ impl<R: Rule> Fair<R> {
     /// An idle CPU that shares the cache of `target`, if there is one for `e`; else `target`.
     fn idle_sibling(&mut self, e: EntityId, prev: CpuId, target: CpuId, cx: &Cx<'_>) -> CpuId {
         let host = cx.host();
+        // Most CPUs are busy, so that is asked first.
         let good =
-            |cpu| host.share_cache(cpu, target) && self.may_be_put(e, cpu, cx) && self.is_as_good_as_idle(cpu, cx);
+            |cpu| self.is_as_good_as_idle(cpu, cx) && host.share_cache(cpu, target) && self.may_be_put(e, cpu, cx);
         let recent = self.tasks[e.index()].recent_cpu;
         if let Some(cpu) = [target, prev].into_iter().find(|&cpu| good(cpu)) {
             return cpu;

@@ -212,11 +212,13 @@ impl<R: Rule> RunQueues<R> {
     }
 
     /// The queue at the top of `cpu`.
+    #[inline]
     pub(crate) fn root(&self, cpu: CpuId) -> &RunQueue<R::Queue> {
         &self.queues[cpu.index()]
     }
 
     /// The part above `id`: what stands for the queue it is in; `None` at the top.
+    #[inline]
     pub(crate) fn above(&self, id: NodeId) -> Option<NodeId> {
         let queue = self.node(id).queue;
         self.queues[queue].up.map(|_| NodeId::part(queue))

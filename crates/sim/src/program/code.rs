@@ -6,7 +6,7 @@ use sched::{Nanos, Params};
 /// Loops inside each other that one program may have.
 pub(crate) const LOOPS_MOST: usize = 4;
 
-/// A program of a machine's library.
+/// A program of a machine's library: where it begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CodeId(u32);
 
@@ -92,7 +92,10 @@ pub(crate) struct Recipe {
 /// The programs of a machine.
 #[derive(Debug, Default)]
 pub(crate) struct Library {
-    codes: Vec<Box<[Op]>>,
+    /// One program after the other, so that a step is one look away.
+    ops: Vec<Op>,
+    /// Where the last one begins.
+    last: usize,
     recipes: Vec<Recipe>,
     wishes: Vec<Params>,
 }
@@ -104,16 +107,17 @@ impl Library {
         self.lay(steps, base, 0, &mut ops);
         ops.push(Op::Exit);
         // Tasks of one kind follow one program, and come one after the other.
-        if self.codes.last().is_none_or(|last| **last != *ops) {
-            self.codes.push(ops.into());
+        if self.ops[self.last..] != *ops {
+            self.last = self.ops.len();
+            self.ops.append(&mut ops);
         }
-        CodeId(number(self.codes.len() - 1))
+        CodeId(number(self.last))
     }
 
     /// The step at place `next` of a program.
     #[inline]
     pub(crate) fn op(&self, code: CodeId, next: u32) -> Op {
-        self.codes[code.0 as usize][next as usize]
+        self.ops[code.0 as usize + next as usize]
     }
 
     pub(crate) fn recipe(&self, number: u32) -> &Recipe {

@@ -36,6 +36,7 @@ impl World<'_> {
             tick: Instant::NEVER,
             came_of_it: Coordinated::default(),
         }));
+        self.coordinates = true;
         self.machines[host.index()].keep_diary();
         self.machines[guest.index()].keep_diary();
     }
@@ -210,8 +211,9 @@ impl World<'_> {
             self.carry_out(guest, cpu);
         }
         // Something may have come for it at this instant that only its visit will see.
-        if self.guests.get(guest) > now {
-            self.guests.set(guest, self.machines[guest].next());
+        let number = self.places[guest].number;
+        if self.guests.get(number) > now {
+            self.guests.set(number, self.machines[guest].next());
         }
         self.schedule(guest);
         assert!(self.reviews.get(guest) > now, "what was due has been done");

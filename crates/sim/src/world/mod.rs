@@ -35,6 +35,45 @@ struct Place {
     host: Option<MachineId>,
     /// Of a guest: where its CPUs are in the world's vCPUs.
     vcpus: usize,
+    /// Its number among the guests, or among the hosts.
+    number: usize,
+}
+
+/// When something is due on machines, by their numbers in here: the few hosts of a world are not looked for among its many guests.
+#[derive(Debug)]
+struct Agenda {
+    calendar: Calendar,
+    /// By number: which machine that is.
+    machines: Vec<usize>,
+}
+
+impl Agenda {
+    fn new() -> Agenda {
+        Agenda { calendar: Calendar::new(1), machines: Vec::new() }
+    }
+
+    /// Adds a machine, by its index; gives back its number.
+    fn add(&mut self, index: usize) -> usize {
+        self.machines.push(index);
+        self.calendar.reserve(self.machines.len());
+        self.machines.len() - 1
+    }
+
+    /// Which machine is due first, by its index.
+    #[inline]
+    fn first(&self) -> usize {
+        self.machines[self.calendar.first()]
+    }
+
+    #[inline]
+    fn next(&self) -> Instant {
+        self.calendar.next()
+    }
+
+    #[inline]
+    fn set(&mut self, number: usize, at: Instant) {
+        self.calendar.set(number, at);
+    }
 }
 
 /// Machines in virtual time.
@@ -44,13 +83,15 @@ pub struct World<'a> {
     vcpus: Vec<Vcpu>,
     /// Of each machine, by entity index: which vCPU that is.
     vcpu_of: Vec<Vec<Option<u32>>>,
-    /// When something is due, by machine: guests and hosts apart, because guests come first.
-    guests: Calendar,
-    hosts: Calendar,
+    /// When something is due: on guests and hosts apart, because guests come first.
+    guests: Agenda,
+    hosts: Agenda,
     /// When a vCPU that idles gives its CPU away, by vCPU.
     halts: Calendar,
     /// By machine: how a guest and its host coordinate.
     offices: Vec<Option<Box<Office>>>,
+    /// Whether any do: otherwise nobody need look.
+    coordinates: bool,
     /// When a boost has to be looked at, by guest.
     reviews: Calendar,
     /// How many vCPUs may be polling.
@@ -76,10 +117,11 @@ impl<'a> World<'a> {
             places: Vec::new(),
             vcpus: Vec::new(),
             vcpu_of: Vec::new(),
-            guests: Calendar::new(1),
-            hosts: Calendar::new(1),
+            guests: Agenda::new(),
+            hosts: Agenda::new(),
             halts: Calendar::new(1),
             offices: Vec::new(),
+            coordinates: false,
             reviews: Calendar::new(1),
             polling: 0,
             network: Network::default(),
@@ -161,10 +203,10 @@ impl<'a> World<'a> {
         }
         self.machines.push(machine);
         self.offices.push(None);
-        self.places.push(Place { host, vcpus: self.vcpus.len() });
+        let agenda = if host.is_some() { &mut self.guests } else { &mut self.hosts };
+        let number = agenda.add(id.index());
+        self.places.push(Place { host, vcpus: self.vcpus.len(), number });
         self.vcpu_of.push(Vec::new());
-        self.guests.reserve(self.machines.len());
-        self.hosts.reserve(self.machines.len());
         self.reviews.reserve(self.machines.len());
         id
     }
@@ -295,8 +337,8 @@ impl<'a> World<'a> {
     pub fn run_until(&mut self, end: Instant) -> Result<(), Box<Stuck>> {
         assert!(end >= self.now, "time never goes back");
         loop {
-            let next = self.guests.next().min(self.hosts.next()).min(self.halts.next()).min(self.reviews.next());
-            let next = next.min(self.network.next());
+            let next = self.guests.next().min(self.hosts.next()).min(self.halts.next());
+            let next = next.min(self.reviews.next().min(self.network.next()));
             if next >= end {
                 break;
             }
@@ -326,7 +368,9 @@ impl<'a> World<'a> {
         let now = self.now;
         let mut last = 0;
         for _ in 0..ROUNDS_MOST {
-            self.deliver();
+            if self.network.next() == now {
+                self.deliver();
+            }
             while self.reviews.next() == now {
                 self.review(self.reviews.first());
             }
@@ -370,11 +414,11 @@ impl<'a> World<'a> {
         if machine.stuck.is_some() {
             return Err(machine.stuck.take().expect("just seen"));
         }
-        if self.offices[index].is_some() {
+        if self.coordinates && self.offices[index].is_some() {
             self.coordinate(index);
         }
         self.answer_guest(index);
-        self.guests.set(index, self.machines[index].next());
+        self.guests.set(self.places[index].number, self.machines[index].next());
         Ok(())
     }
 
@@ -402,14 +446,15 @@ impl<'a> World<'a> {
         if self.halts.next() != Instant::NEVER {
             self.cut_polls(index);
         }
-        self.hosts.set(index, self.machines[index].next());
+        self.hosts.set(self.places[index].number, self.machines[index].next());
         Ok(())
     }
 
     /// Something has happened on `machine`: it is visited at this instant.
     fn rouse(&mut self, machine: MachineId) {
-        let agenda = if self.places[machine.index()].host.is_some() { &mut self.guests } else { &mut self.hosts };
-        agenda.set(machine.index(), self.now);
+        let Place { host, number, .. } = self.places[machine.index()];
+        let agenda = if host.is_some() { &mut self.guests } else { &mut self.hosts };
+        agenda.set(number, self.now);
     }
 
     // ---- What is known ----

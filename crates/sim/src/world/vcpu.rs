@@ -89,6 +89,26 @@ impl World<'_> {
     #[inline]
     pub(super) fn answer_guest(&mut self, index: usize) {
         let base = self.places[index].vcpus;
+        let floor = &self.machines[index].floor;
+        if !(floor.calls.is_empty() && floor.reports.is_empty() && floor.spinners.is_empty()) {
+            self.pass_on(index, base);
+        }
+        let mut at = 0;
+        while let Some(&cpu) = self.machines[index].floor.idled.get(at) {
+            at += 1;
+            if self.machines[index].machine.running(cpu).is_none() {
+                self.begin_halt(base + cpu.index());
+            }
+        }
+        let floor = &mut self.machines[index].floor;
+        floor.idled.clear();
+        if floor.halting > 0 {
+            self.end_halts(index);
+        }
+    }
+
+    /// What a guest tells of its CPUs, the first of which is vCPU `base`.
+    fn pass_on(&mut self, index: usize, base: usize) {
         while let Some((cpu, why)) = pop_first(&mut self.machines[index].floor.calls) {
             self.call(base + cpu.index(), why);
         }
@@ -100,18 +120,6 @@ impl World<'_> {
                 if halts { self.halt(base + cpu.index()) } else { self.yield_for(base + cpu.index()) }
             }
         }
-        let mut at = 0;
-        while at < self.machines[index].floor.idled.len() {
-            let cpu = self.machines[index].floor.idled[at];
-            at += 1;
-            if self.machines[index].machine.running(cpu).is_none() {
-                self.begin_halt(base + cpu.index());
-            }
-        }
-        self.machines[index].floor.idled.clear();
-        if self.machines[index].floor.halting > 0 {
-            self.end_halts(index);
-        }
     }
 
     /// Something is due on a vCPU that has no CPU.
@@ -120,7 +128,7 @@ impl World<'_> {
         let Vcpu { host, entity, doing, since, guest, .. } = self.vcpus[number];
         let machine = &mut self.machines[host.index()];
         machine.floor.now = now;
-        if self.offices[guest.index()].is_some() && matches!(doing, Doing::Halted | Doing::Ready) {
+        if self.coordinates && self.offices[guest.index()].is_some() && matches!(doing, Doing::Halted | Doing::Ready) {
             self.inject(number);
         }
         let machine = &mut self.machines[host.index()];
@@ -186,7 +194,7 @@ impl World<'_> {
         it.floor.now = now;
         it.freeze(cpu, false);
         self.vcpus[number].doing = Doing::Halted;
-        if self.offices[guest.index()].is_some() {
+        if self.coordinates && self.offices[guest.index()].is_some() {
             self.rest(number);
         }
         let machine = &mut self.machines[host.index()];
@@ -238,8 +246,11 @@ impl World<'_> {
         let (base, cpus) = (self.places[index].vcpus, self.machines[index].machine.host().cpus);
         for number in base..base + cpus {
             let Vcpu { doing, cpu, since, guest, .. } = self.vcpus[number];
+            if doing != Doing::Halts {
+                continue;
+            }
             let machine = &mut self.machines[index];
-            if doing == Doing::Halts && machine.machine.running(cpu).is_some() {
+            if machine.machine.running(cpu).is_some() {
                 machine.floor.halting -= 1;
                 self.halts.clear(number);
                 let polling = self.machines[guest.index()].guest.expect("it is a guest").halt_polling;
@@ -293,7 +304,7 @@ impl World<'_> {
         vcpu.doing = Doing::Ready;
         // Who yielded and was not taken off its CPU then has gone on since.
         vcpu.spins = vcpu.yielded == self.now;
-        if self.offices[guest.index()].is_some() {
+        if self.coordinates && self.offices[guest.index()].is_some() {
             self.exit(number);
         }
     }

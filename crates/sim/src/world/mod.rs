@@ -74,6 +74,10 @@ impl Agenda {
     fn set(&mut self, number: usize, at: Instant) {
         self.calendar.set(number, at);
     }
+
+    fn get(&self, number: usize) -> Instant {
+        self.calendar.get(number)
+    }
 }
 
 /// Machines in virtual time.

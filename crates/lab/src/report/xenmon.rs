@@ -3,6 +3,7 @@
 use super::summary::{Spreads, numbers, spreads};
 use super::text::{Grid, ROWS_MAX, Widths, and_more};
 use super::{Report, Summary, percent, ppm, short};
+use crate::network::OUTSIDE;
 use crate::statistics::Spread;
 use sched::Nanos;
 use serde::Serialize;
@@ -125,6 +126,10 @@ impl XenMonReport {
         let hosts = monitor.hosts();
         let hosts = hosts.iter().filter_map(|it| {
             let machine = header.machine(it.machine)?;
+            // Whoever is outside is no domain of anything.
+            if machine.name == OUTSIDE {
+                return None;
+            }
             Some(HostReport::new(&machine.name, machine.header.cpus, it, measured))
         });
         XenMonReport { warm_up_ns: warm_up.as_ns(), measured_ns: measured.as_ns(), hosts: hosts.collect() }

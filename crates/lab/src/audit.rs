@@ -6,8 +6,8 @@ use crate::problem::Problems;
 use crate::run::{Run, boot_order};
 use crate::scenario::{EntitySpec, Group, Scenario, Workload};
 use sched::{CapBound, Class, Descriptor, Host, Instant, Load, Nanos, Weight};
-use sim::auditor::{LimitTolerance, Promises, WorldAuditor};
 use sim::Costs;
+use sim::auditor::{LimitTolerance, Promises, WorldAuditor};
 use sim::coordination::Boost;
 
 impl Run<'_> {
@@ -108,7 +108,8 @@ fn load<'a>(scenario: &'a Scenario, choice: &'a Choice) -> Load<'a> {
         has_limits: scenario.groups.iter().any(limited),
         has_changes: any(|entity| entity.arrival > Instant::ZERO || entity.leaves.is_some())
             || boosts().next().is_some(),
-        has_sleepers: any(|entity| entity.workload != Workload::Hog) || !scenario.applications.is_empty()
+        has_sleepers: any(|entity| entity.workload != Workload::Hog)
+            || !scenario.applications.is_empty()
             || !scenario.host_threads().is_empty(),
         has_affinity: scenario.entities.iter().any(|it| !scenario.host.all().minus(&it.params.affinity).is_empty()),
         warp_most: scenario

@@ -424,7 +424,10 @@ impl Readings {
         let mut reports = Vec::new();
         for spec in applications.iter().filter(|spec| spec.metric.is_some()) {
             reports.extend(match spec.reach.is_measured_outside() {
-                true => self.0.remove(&called_outside(guest, &spec.name)).map(|it| AppReport { name: spec.name.clone(), ..it }),
+                true => self
+                    .0
+                    .remove(&called_outside(guest, &spec.name))
+                    .map(|it| AppReport { name: spec.name.clone(), ..it }),
                 false => here.next(),
             });
         }

@@ -22,8 +22,8 @@ mod sound;
 mod transfer;
 pub mod voip;
 
-pub(crate) use follow::Tape;
 pub use follow::Metrics;
+pub(crate) use follow::Tape;
 pub use grade::Grade;
 pub use picture::Film;
 pub use sound::Sound;

@@ -56,9 +56,10 @@ impl<'s> Cables<'s> {
         };
         let wire = scenario.network.as_ref();
         let wire = wire.map(|it| world.add_line(Line { latency: it.latency, ..Line::new("wire") }));
-        let disk = scenario.disk.as_ref().map(|it| {
-            world.add_line(Line { service: it.service, bandwidth: it.bandwidth, ..Line::new("disk") })
-        });
+        let disk = scenario
+            .disk
+            .as_ref()
+            .map(|it| world.add_line(Line { service: it.service, bandwidth: it.bandwidth, ..Line::new("disk") }));
         Ok(Cables {
             scenario,
             host,
@@ -210,12 +211,7 @@ fn server(name: &str, cost: Length, drivers: &Drivers) -> Application {
     application
 }
 
-fn start(
-    world: &mut World<'_>,
-    machine: MachineId,
-    group: GroupId,
-    thread: &Application,
-) -> Result<Endpoint, Refused> {
+fn start(world: &mut World<'_>, machine: MachineId, group: GroupId, thread: &Application) -> Result<Endpoint, Refused> {
     let (application, _) = world.start(machine, thread, group)?;
     Ok(Endpoint { machine, application, object: ObjectId(0) })
 }

@@ -150,14 +150,8 @@ impl Plan {
     /// Connects a port of one part with an inbox of another over the network, by packets that are sent again where they are lost.
     pub fn link(&mut self, name: impl Into<String>, from: (usize, ObjectId), to: (usize, ObjectId)) -> &mut Link {
         let end = |(part, object)| End { part, object };
-        let link = Link {
-            name: name.into(),
-            from: end(from),
-            to: end(to),
-            over: Device::Network,
-            acks: None,
-            reliable: true,
-        };
+        let link =
+            Link { name: name.into(), from: end(from), to: end(to), over: Device::Network, acks: None, reliable: true };
         self.links.push(link);
         self.links.last_mut().expect("just added")
     }
@@ -276,4 +270,3 @@ impl Scenario {
         self.device_users().into_iter().filter(of).collect()
     }
 }
-

@@ -76,7 +76,7 @@ pub struct DomainGot {
     pub blocked_ppm: u64,
     /// The same for each I/O event.
     pub blocked_per_io_ns: u64,
-    /// Times one of its vCPUs was dispatched onto a CPU.
+    /// Turns it was given: dispatches, and slices that followed another at once.
     pub executions: u64,
     /// The same in a thousand seconds.
     pub executions_per_1000s: u64,

@@ -6,8 +6,8 @@ use super::manager::{self, ManagerTable};
 use super::network::{self, Typed};
 use super::table::{Given, Table};
 use super::work::{self, Work};
-use crate::network::{DiskSpec, NetworkSpec};
 use crate::knobs::{KnobPlace, KnobSetting, KnobValue};
+use crate::network::{DiskSpec, NetworkSpec};
 use crate::problem::{Findings, Problem, Wrong};
 use crate::source::{Placed, Span};
 use sched::{Class, CpuSet, Limit, Nanos, Quota, Warp, Weight};
@@ -15,8 +15,10 @@ use sim::Costs;
 use toml::de::{DeTable, DeValue};
 
 /// The keys at the top of a file.
-pub(crate) const FILE_KEYS: &[&str] =
-    &["name", "cpus", "smt", "llc", "length", "seed", "policy", "costs", "network", "disk", "manager", "group", "vm", "task"];
+pub(crate) const FILE_KEYS: &[&str] = &[
+    "name", "cpus", "smt", "llc", "length", "seed", "policy", "costs", "network", "disk", "manager", "group", "vm",
+    "task",
+];
 /// The keys of `[policy]`.
 pub(crate) const POLICY_KEYS: &[&str] = &["name", "knobs"];
 /// The keys of `[costs]`.

@@ -198,7 +198,16 @@ impl Checked {
                 let ends = duration.map(|duration| arrival.saturating_add(duration));
                 let leaves = [leaves, ends].into_iter().flatten().min();
                 let application = workloads::called(&name, &application);
-                self.applications.push(AppSpec { name, group, arrival, leaves, application, metric, reach: *reach, place });
+                self.applications.push(AppSpec {
+                    name,
+                    group,
+                    arrival,
+                    leaves,
+                    application,
+                    metric,
+                    reach: *reach,
+                    place,
+                });
                 return;
             }
             Made::Entity(_) if guest.is_some() => Workload::Vcpu,

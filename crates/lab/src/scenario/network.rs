@@ -4,9 +4,7 @@ use super::level::Checked;
 use super::number::milli;
 use super::table::{Given, Table};
 use super::{form, length};
-use crate::network::{
-    At, Device, DiskSpec, Drivers, NetworkSpec, OUTSIDE, RECEIVER, Way, backend_of, thread_of,
-};
+use crate::network::{At, Device, DiskSpec, Drivers, NetworkSpec, OUTSIDE, RECEIVER, Way, backend_of, thread_of};
 use crate::problem::{Findings, Problem, Wrong, quoted, right_instead};
 use crate::source::{Placed, Span};
 use sched::id::CPUS_MAX;
@@ -16,9 +14,8 @@ use std::collections::BTreeSet;
 use toml::de::DeValue;
 
 /// The keys of `[network]`.
-pub(crate) const NETWORK_KEYS: &[&str] = &[
-    "latency", "bandwidth", "packet", "room", "received", "drivers", "domain", "event", "notify", "delay",
-];
+pub(crate) const NETWORK_KEYS: &[&str] =
+    &["latency", "bandwidth", "packet", "room", "received", "drivers", "domain", "event", "notify", "delay"];
 /// The keys of `[disk]`.
 pub(crate) const DISK_KEYS: &[&str] = &["service", "bandwidth", "drivers", "domain", "event", "notify", "delay"];
 
@@ -100,7 +97,11 @@ fn drivers(table: &Table<'_, '_>, findings: &mut Findings) -> (Drivers, Option<S
     if let (Some(event), "hypervisor") = (event, chosen)
         && !matches!(event.value, Length::Fixed(_))
     {
-        let wrong = Wrong::new("an event in the hypervisor is not random", "random", "right would be one length of time, such as \"4us\"");
+        let wrong = Wrong::new(
+            "an event in the hypervisor is not random",
+            "random",
+            "right would be one length of time, such as \"4us\"",
+        );
         findings.add(wrong.at(event.at));
     }
     let place = domain.as_ref().map(|domain| domain.at);
@@ -178,7 +179,8 @@ pub(super) fn check(
     for (spec, arrival) in all_mut(checked).zip(arrivals) {
         spec.arrival = spec.arrival.max(arrival);
         if let Some(leaves) = spec.leaves.filter(|&leaves| leaves <= spec.arrival) {
-            let problem = Problem::new(format!("{} leaves ({leaves}) before what it uses is there", quoted(&spec.name)));
+            let problem =
+                Problem::new(format!("{} leaves ({leaves}) before what it uses is there", quoted(&spec.name)));
             let right = format!("right would be later than {}, when the last of its VMs boots", spec.arrival);
             findings.add(problem.at(spec.place, "gone by then").help(right));
         }
@@ -232,7 +234,11 @@ fn no_guest(name: &str, checked: &Checked) -> Wrong {
         false => right_instead(name, &names),
     };
     if checked.groups.iter().any(|group| group.name == name) {
-        return Wrong::new(format!("{} has no guest, so no kernel that could handle this", quoted(name)), "no guest", right);
+        return Wrong::new(
+            format!("{} has no guest, so no kernel that could handle this", quoted(name)),
+            "no guest",
+            right,
+        );
     }
     Wrong::new(format!("there is no vm {}", quoted(name)), "unknown vm", right)
 }
@@ -273,7 +279,8 @@ fn clashes(checked: &Checked, ways: &[Option<(Device, &Drivers, Option<Span>)>],
         }
     }
     for spec in &checked.applications {
-        let peers = spec.reach.peers.iter().filter_map(|peer| if let At::Vm(name) = &peer.at { Some(name) } else { None });
+        let peers =
+            spec.reach.peers.iter().filter_map(|peer| if let At::Vm(name) = &peer.at { Some(name) } else { None });
         let guests = peers.filter_map(|name| checked.guests.iter().find(|guest| guest.name == *name));
         if guests.flat_map(|guest| &guest.applications).any(|it| it.name == spec.name) {
             refuse(&spec.name, spec.place, "an application of a VM in which this has a part");

@@ -7,8 +7,8 @@ use super::{form, number};
 use crate::metrics::voip::{Codec, Phone};
 use crate::problem::{Findings, Wrong};
 use crate::workloads::{Arrivals, CdReader, Dd, Direction, Iperf, Search, Voip, WebServer};
-use sched::id::CPUS_MAX;
 use sched::Nanos;
+use sched::id::CPUS_MAX;
 use toml::de::DeValue;
 
 /// The keys of `web_server`.

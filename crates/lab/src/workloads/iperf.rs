@@ -53,7 +53,9 @@ impl Iperf {
                 let pipe = application.share(format!("stream {n}"), object);
                 let body = match sends {
                     true => vec![work, Step::Send { pipe, bytes }],
-                    false => vec![Step::Receive { pipe, bytes }, Step::JobBegins { deadline: None }, work, Step::JobEnds],
+                    false => {
+                        vec![Step::Receive { pipe, bytes }, Step::JobBegins { deadline: None }, work, Step::JobEnds]
+                    }
                 };
                 let steps = vec![Step::Repeat { times: None, body }];
                 application.tasks.push(TaskSpec { name: format!("stream-{n}"), params, delay: at_once(), steps });

@@ -49,7 +49,13 @@ impl Default for WebServer {
     fn default() -> WebServer {
         let service = Length::Uniform { least: Nanos::ns(381_500), most: Nanos::ns(708_500) };
         let think = Length::Fixed(Nanos::ZERO);
-        WebServer { arrivals: Arrivals::Closed { think }, clients: 60, response: 10_240, service, spread: Nanos::ms(100) }
+        WebServer {
+            arrivals: Arrivals::Closed { think },
+            clients: 60,
+            response: 10_240,
+            service,
+            spread: Nanos::ms(100),
+        }
     }
 }
 
@@ -129,7 +135,8 @@ impl WebServer {
 
     fn serve(&self, request: ObjectId, reply: ObjectId) -> Vec<Step> {
         let (before, each) = self.service();
-        let (receive, send) = (|bytes| Step::Receive { pipe: request, bytes }, |bytes| Step::Send { pipe: reply, bytes });
+        let (receive, send) =
+            (|bytes| Step::Receive { pipe: request, bytes }, |bytes| Step::Send { pipe: reply, bytes });
         let segments = self.segments();
         let segment = vec![Step::Run(each.into()), send(self.response.div_ceil(segments))];
         vec![

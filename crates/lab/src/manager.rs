@@ -11,6 +11,7 @@ use sched::{EntityId, GroupId, GroupParams, Instant, Nanos, Params, Reservation}
 use sim::World;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::rc::Rc;
 use trace::{Event, MachineId, Sink};
 
@@ -128,20 +129,35 @@ impl<'s> Manager<'s> {
         let vm = &mut self.vms[index];
         let (before, since) = (vm.before, vm.since.replace(now));
         vm.before = so_far;
-        match since {
+        let wanted_ppm = match since {
             None => {
-                vm.wanted_ppm = self.spec.bounded(target.target_ppm);
+                vm.assigned_ppm = asked(self.scenario, target.vcpus.clone());
+                vm.wanted_ppm = vm.assigned_ppm;
+                self.spec.bounded(target.target_ppm)
             }
             Some(since) => {
                 let consumed_ppm = ppm(so_far - before, now.since(since));
                 vm.intervals.push(Interval { assigned_ppm: vm.assigned_ppm, consumed_ppm });
-                vm.wanted_ppm = self.spec.next(vm.wanted_ppm, target.target_ppm, consumed_ppm);
+                self.spec.next(vm.wanted_ppm, target.target_ppm, consumed_ppm)
             }
-        }
-        match assign(self.scenario, target.vcpus.start, vm.wanted_ppm, ids, host, world) {
-            Some(assigned_ppm) => vm.assigned_ppm = assigned_ppm,
+        };
+        match assign(self.scenario, target.vcpus.start, wanted_ppm, ids, host, world) {
+            Some(assigned_ppm) => (vm.wanted_ppm, vm.assigned_ppm) = (wanted_ppm, assigned_ppm),
+            // What it has is all there is to go on from.
             None => vm.refused += 1,
         }
+    }
+}
+
+/// What a VM asks for by its slices or else its cap, before it is managed.
+fn asked(scenario: &Scenario, vcpus: Range<usize>) -> u64 {
+    let vcpus = &scenario.entities[vcpus];
+    let slices = vcpus.iter().filter_map(|vcpu| vcpu.params.reservation);
+    let slices: Vec<u64> = slices.map(|reservation| ppm(reservation.slice, reservation.period)).collect();
+    let cap = vcpus[0].group.and_then(|at| scenario.groups[at].params.cap_percent);
+    match cap {
+        Some(percent) if slices.is_empty() => u64::from(percent) * 10_000,
+        _ => slices.iter().sum(),
     }
 }
 
@@ -155,7 +171,7 @@ fn assign(
     host: Host<'_>,
     world: &mut World<'_>,
 ) -> Option<u64> {
-    let mut assigned_ppm = 0;
+    let (mut assigned_ppm, mut before) = (0, Vec::with_capacity(ids.len()));
     for (spec, &id) in scenario.entities[first..].iter().zip(ids) {
         let group = spec.group.map_or(GroupId::ROOT, |group| host.groups[group]);
         let Some(reservation) = spec.params.reservation else {
@@ -169,7 +185,14 @@ fn assign(
         let most = reservation.deadline.map_or(reservation.period, |deadline| deadline.min(reservation.period));
         let slice = Nanos::ns(u64::try_from(share).unwrap_or(u64::MAX)).clamp(Nanos::ns(1), most);
         let params = Params { group, reservation: Some(Reservation { slice, ..reservation }), ..spec.params };
-        world.adjust(host.machine, id, params).ok()?;
+        let old = *world.machine(host.machine).machine().params(id);
+        if world.adjust(host.machine, id, params).is_err() {
+            for (id, old) in before.into_iter().rev() {
+                world.adjust(host.machine, id, old).expect("what was granted once is granted again");
+            }
+            return None;
+        }
+        before.push((id, old));
         assigned_ppm += self::ppm(slice, reservation.period);
     }
     Some(assigned_ppm)

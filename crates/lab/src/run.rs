@@ -99,7 +99,8 @@ impl Run<'_> {
         Ok(WorldHeader { machines })
     }
 
-    /// Runs it unwatched, as fast as it goes; says how many inputs its machines have accepted.
+    /// Runs it unwatched, as fast as it goes, and so without its workload manager, which has to watch; says how many inputs its machines
+    /// have accepted.
     ///
     /// # Errors
     /// As for [`run`].

@@ -117,3 +117,15 @@ fn what_a_manager_cannot_do_is_told_with_its_place_and_what_would_be_right() {
         assert!(told.contains(reason) && told.contains(right) && told.contains("managed.toml:"), "{told}");
     }
 }
+
+#[test]
+fn what_is_refused_leaves_all_vcpus_as_they_were() {
+    // One CPU cannot promise two vCPUs 60 % each.
+    let report = run("name = \"two\"\ncpus = 1\nlength = \"6s\"\npolicy = \"edf\"\n\
+         [manager]\ninterval = \"1s\"\nmost = 200\ntargets = { a = 120 }\n\
+         [[vm]]\nname = \"a\"\nvcpus = 2\nslice = \"1ms\"\nperiod = \"10ms\"\nlimit = \"hard\"\nworkload = \"hog\"\n");
+    let a = &managed(&report)[0];
+    assert!(a.refused > 0, "{a:?}");
+    assert!(a.assigned_ppm.iter().all(|&ppm| ppm == 200_000), "what it asks for itself: {a:?}");
+    assert!(a.consumed_ppm.iter().all(|&ppm| ppm.abs_diff(200_000) < 10_000), "and both have as much: {a:?}");
+}

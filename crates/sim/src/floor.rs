@@ -247,7 +247,7 @@ impl Floor {
             // Out of the guest, and back into it.
             if running.done == Instant::NEVER {
                 self.moves.push(Move::Leaves(entity));
-                running.done = now;
+                running.done = now + self.costs.exit;
             }
             running.done += time;
             running.paid = running.done;

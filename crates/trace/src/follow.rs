@@ -273,15 +273,7 @@ impl Follower {
                 tell(Fact::Adjusted { entity, at, params });
             }
             Event::Detach { entity } => self.detach(entity, tell)?,
-            Event::Wake { entity, .. } => {
-                let live = self.known(entity)?;
-                if !live.ready {
-                    live.ready = true;
-                    live.woken = Some(at);
-                    tell(Fact::Woken { entity, at });
-                    self.update(entity);
-                }
-            }
+            Event::Wake { entity, .. } => self.wake(entity, tell)?,
             Event::Block { cpu } => {
                 self.awake(cpu)?;
                 let Some(entity) = self.seat(cpu)? else {
@@ -332,6 +324,18 @@ impl Follower {
             | Event::SetAlarm { .. }
             | Event::ClearAlarm { .. }
             | Event::End => {}
+        }
+        Ok(())
+    }
+
+    fn wake(&mut self, entity: EntityId, tell: &mut Tell<'_>) -> Result<(), String> {
+        let at = self.now;
+        let live = self.known(entity)?;
+        if !live.ready {
+            live.ready = true;
+            live.woken = Some(at);
+            tell(Fact::Woken { entity, at });
+            self.update(entity);
         }
         Ok(())
     }

@@ -33,6 +33,11 @@ fn written(events: &[(u64, Event)]) -> String {
     text.lines().filter(|line| !line.starts_with('#')).map(|line| format!("{line}\n")).collect()
 }
 
+/// Lines that begin with blanks, so that these are seen and kept.
+fn with_margin(text: &str) -> String {
+    text.lines().map(|line| format!("|{line}\n")).collect()
+}
+
 #[test]
 fn what_a_task_does_has_the_kernels_lines() {
     let fifo = Params { class: Class::Fifo(RtPriority::new(50).expect("50 is one")), ..Params::default() };
@@ -59,17 +64,17 @@ fn what_a_task_does_has_the_kernels_lines() {
         (12_345_678_901, Event::End),
     ]);
     expect![[r#"
-                  <idle>-0       [000] ....     0.000000: sched_wakeup_new: comm=a name that is  pid=1 prio=125 target_cpu=000
-                  <idle>-0       [000] ....     0.000000: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=a name that is  next_pid=1 next_prio=125
-         a name that is -1       [000] ....     0.001001: sched_wakeup: comm=b?b pid=2 prio=49 target_cpu=000
-         a name that is -1       [000] ....     0.001001: sched_switch: prev_comm=a name that is  prev_pid=1 prev_prio=125 prev_state=R+ ==> next_comm=b?b next_pid=2 next_prio=49
-                     b?b-2       [000] ....     0.002000: sched_switch: prev_comm=b?b prev_pid=2 prev_prio=49 prev_state=R ==> next_comm=a name that is  next_pid=1 next_prio=125
-         a name that is -1       [000] ....     0.002000: sched_switch: prev_comm=a name that is  prev_pid=1 prev_prio=125 prev_state=S ==> next_comm=b?b next_pid=2 next_prio=49
-                     b?b-2       [000] ....    12.345679: sched_process_exit: comm=b?b pid=2 prio=49
-                     b?b-2       [000] ....    12.345679: sched_switch: prev_comm=b?b prev_pid=2 prev_prio=49 prev_state=X ==> next_comm=swapper/0 next_pid=0 next_prio=120
-                  <idle>-0       [000] ....    12.345679: sched_process_free: comm=a name that is  pid=1 prio=125
+        |          <idle>-0       [000] ....     0.000000: sched_wakeup_new: comm=a name that is  pid=1 prio=125 target_cpu=000
+        |          <idle>-0       [000] ....     0.000000: sched_switch: prev_comm=swapper/0 prev_pid=0 prev_prio=120 prev_state=R ==> next_comm=a name that is  next_pid=1 next_prio=125
+        | a name that is -1       [000] ....     0.001001: sched_wakeup: comm=b?b pid=2 prio=49 target_cpu=000
+        | a name that is -1       [000] ....     0.001001: sched_switch: prev_comm=a name that is  prev_pid=1 prev_prio=125 prev_state=R+ ==> next_comm=b?b next_pid=2 next_prio=49
+        |             b?b-2       [000] ....     0.002000: sched_switch: prev_comm=b?b prev_pid=2 prev_prio=49 prev_state=R ==> next_comm=a name that is  next_pid=1 next_prio=125
+        | a name that is -1       [000] ....     0.002000: sched_switch: prev_comm=a name that is  prev_pid=1 prev_prio=125 prev_state=S ==> next_comm=b?b next_pid=2 next_prio=49
+        |             b?b-2       [000] ....    12.345679: sched_process_exit: comm=b?b pid=2 prio=49
+        |             b?b-2       [000] ....    12.345679: sched_switch: prev_comm=b?b prev_pid=2 prev_prio=49 prev_state=X ==> next_comm=swapper/0 next_pid=0 next_prio=120
+        |          <idle>-0       [000] ....    12.345679: sched_process_free: comm=a name that is  pid=1 prio=125
     "#]]
-    .assert_eq(&text);
+    .assert_eq(&with_margin(&text));
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod levels;
 mod measured;
 mod memory;
 mod network;
+mod reviews;
 mod skew;
 mod split_driver;
 mod town;
@@ -19,8 +20,8 @@ use lab::fuzz::{WorldOptions, check_world};
 
 #[test]
 fn worlds_by_chance_keep_every_law() {
-    // The last one once went wrong: somebody left at the instant at which their vCPU came and went.
-    for seed in (0..60).chain([1_795_286_254]) {
+    // The last two once went wrong: somebody left between two looks at boosts, and at the instant at which their vCPU came and went.
+    for seed in (0..40).chain([1050, 1_795_286_254]) {
         let options = WorldOptions::draw(seed);
         println!("{options}");
         let stats = check_world(options).unwrap_or_else(|what| panic!("{what}"));

@@ -1,6 +1,6 @@
 //! Packets between machines: lines, rings, ports and inboxes, interrupts, and what is lost.
 
-use crate::town::{FIRST, Log, application, at, forever, guest, hog, host, run, sleep, task, vcpus};
+use crate::town::{FIRST, Log, SECOND, application, at, forever, guest, hog, host, run, sleep, task, vcpus};
 use sched::{CpuId, GroupId, Instant, Nanos, Wake};
 use sim::network::{Acks, Endpoint, Flow, FlowCounts, FlowId, Hop, Line};
 use sim::program::{Notify, Object, Ring, Step, TaskSpec};
@@ -216,11 +216,20 @@ fn a_packet_for_a_guest_waits_for_its_vcpu_and_wakes_one_that_has_halted() {
 
 #[test]
 fn an_interrupt_takes_its_time_from_whoever_has_the_cpu() {
+    let (free, dear) = (interrupted(Nanos::ZERO), interrupted(Nanos::us(5)));
+    assert_eq!(free, (vec![510, 520], true, vec![2_020]), "one after the other, and the work takes as much longer");
+    // To the guest at first, and out and back once for both.
+    assert_eq!((dear.0, dear.2), (vec![510, 520], vec![2_020 + 5 + 5]));
+}
+
+/// Two interrupts of 10 us each, 3 us apart, while a guest works for 2 ms: when packets arrive, whether the guest stands still
+/// meanwhile, and when its work is done.
+fn interrupted(exit: Nanos) -> (Vec<u64>, bool, Vec<u64>) {
     let mut log = Log::default();
     let mut world = World::new(1);
     world.watch_all(&mut log);
     let far = host(&mut world, "cfs", 1, Costs::NONE);
-    let xen = host(&mut world, "cfs", 1, Costs::NONE);
+    let xen = host(&mut world, "cfs", 1, Costs { exit, ..Costs::NONE });
     let all = vcpus(&mut world, xen, "vm", 1, false);
     let vm = guest(&mut world, xen, "cfs", &all, Guest::default(), Costs::NONE);
     let work = vec![task("works", vec![run(Nanos::ms(2)), Step::Exit])];
@@ -240,11 +249,10 @@ fn an_interrupt_takes_its_time_from_whoever_has_the_cpu() {
     let of = |what: fn(&Event) -> bool| -> Vec<u64> {
         above.iter().filter(|(_, event)| what(event)).map(|(at, _)| at.as_ns() / 1_000).collect()
     };
-    assert_eq!(of(|event| matches!(event, Event::Arrived { .. })), [510, 520], "one after the other");
     let freezes = of(|event| matches!(event, Event::Freeze { .. }));
-    assert!(freezes.contains(&500), "{freezes:?}");
-    assert!(of(|event| matches!(event, Event::Thaw { .. })).contains(&520), "the guest stands still meanwhile");
-    assert_eq!(of(|event| matches!(event, Event::Detach { .. })), [2_020], "and its work takes as much longer");
+    let thaws = of(|event| matches!(event, Event::Thaw { .. }));
+    let stands = freezes.contains(&500) && thaws.contains(&(520 + exit.as_ns() / 1_000));
+    (of(|event| matches!(event, Event::Arrived { .. })), stands, of(|event| matches!(event, Event::Detach { .. })))
 }
 
 #[test]
@@ -334,4 +342,81 @@ fn several_read_from_an_inbox_in_the_order_in_which_they_came_and_senders_wait_f
         })
         .collect();
     assert_eq!(ends, [(50, 0), (100, 1)], "the second has room once the first was read");
+}
+
+#[test]
+fn a_run_that_cannot_go_on_says_why_though_a_packet_was_just_handled() {
+    let mut world = World::new(1);
+    let (from, to) = two_hosts(&mut world, u64::MAX, vec![send(100)], 100);
+    let middle = host(&mut world, "cfs", 2, Costs::NONE);
+    let objects = [("ring", Object::Ring(ring(Nanos::us(10)))), ("posts", Object::Semaphore { most: 1 })];
+    let circles = task("circles", vec![run(Nanos::us(10)), forever(vec![Step::Post(SECOND)])]);
+    let tasks = vec![task("serves", vec![forever(vec![Step::Serve(FIRST)])]), circles];
+    let (number, _) = world.start(middle, &application(&objects, tasks), GroupId::ROOT).expect("there is room");
+    let backend = Endpoint { machine: middle, application: number, object: FIRST };
+    connect(&mut world, from, to, vec![Hop::Ring(backend)]);
+    let stuck = world.finish(at(1)).expect_err("it goes round in circles").to_string();
+    assert!(stuck.contains("circles goes round in circles"), "{stuck}");
+}
+
+#[test]
+fn who_waits_behind_somebody_who_leaves_goes_on() {
+    let late = |name, steps, ms| TaskSpec { delay: Nanos::ms(ms).into(), ..task(name, steps) };
+    let mut world = World::new(1);
+    let (near, far) = (host(&mut world, "cfs", 2, Costs::NONE), host(&mut world, "cfs", 1, Costs::NONE));
+    let senders = vec![task("fills", vec![send(600)]), late("a", vec![send(1_000)], 1), late("b", vec![send(300)], 2)];
+    let (sends, all) = world.start(near, &application(&[port(1_000)], senders), GroupId::ROOT).expect("there is room");
+    let readers = vec![late("c", vec![receive(1_000)], 1), late("d", vec![receive(200)], 2)];
+    let (reads, both) = world.start(far, &application(&[inbox()], readers), GroupId::ROOT).expect("there is room");
+    let end = |machine, application| Endpoint { machine, application, object: FIRST };
+    let flow = connect(&mut world, end(near, sends), end(far, reads), Vec::new());
+    world.run_until(at(10)).expect("nobody waits for ever");
+    assert_eq!((world.flow(flow).bytes_sent, world.flow(flow).bytes_read), (600, 0), "600 is less than they want");
+    world.detach(near, all[1]);
+    world.detach(far, both[0]);
+    world.finish(at(20)).expect("nobody waits for ever");
+    assert_eq!((world.flow(flow).bytes_sent, world.flow(flow).bytes_read), (900, 200));
+}
+
+#[test]
+fn what_was_read_is_told_of_in_time_however_it_is_read() {
+    let mut world = World::new(1);
+    let (from, to) = two_hosts(&mut world, 4_500, vec![forever(vec![send(1_500)])], 2_500);
+    let wire = line(&mut world, Nanos::us(50));
+    let acks = Some(Acks { every: 2, way: vec![wire] });
+    let flow = world.connect(Flow {
+        name: "bulk".to_string(),
+        from,
+        to,
+        packet: 1_500,
+        way: vec![wire],
+        acks,
+        reliable: true,
+    });
+    world.finish(at(1_000)).expect("nobody waits for ever");
+    let read = world.flow(flow).bytes_read;
+    // 2500 bytes are less than two packets, and the next 2500 are not there: an acknowledgement comes after 40 ms.
+    assert!((50_000..=130_000).contains(&read), "{read}");
+}
+
+#[test]
+fn gigabytes_are_read_at_once() {
+    let mut world = World::new(1);
+    let big = 5 << 30;
+    let (near, far) = (host(&mut world, "cfs", 1, Costs::NONE), host(&mut world, "cfs", 1, Costs::NONE));
+    let from = start(&mut world, near, port(u64::MAX), vec![task("sends", vec![send(big)])]);
+    let wide = ("inbox", Object::Inbox { room: u64::MAX });
+    let to = start(&mut world, far, wide, vec![task("reads", vec![receive(big)])]);
+    let acks = Some(Acks { every: 2, way: Vec::new() });
+    let flow = world.connect(Flow {
+        name: "big".to_string(),
+        from,
+        to,
+        packet: 1 << 20,
+        way: Vec::new(),
+        acks,
+        reliable: true,
+    });
+    world.finish(at(10)).expect("nobody waits for ever");
+    assert_eq!(world.flow(flow).bytes_read, big);
 }

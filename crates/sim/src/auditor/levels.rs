@@ -62,6 +62,8 @@ struct Books {
     /// How long a kick takes, and how much time an alarm.
     kick: Nanos,
     tick: Nanos,
+    /// How long it takes to get out of a guest and back.
+    exit: Nanos,
     cpus: Vec<Cpu>,
     /// Of a guest, by CPU.
     below: Vec<Below>,
@@ -106,6 +108,7 @@ impl WorldAuditor {
             auditor: Auditor::new(host, promises),
             kick: costs.kick,
             tick: costs.tick,
+            exit: costs.exit,
             cpus: vec![cpu; host.cpus],
             below: vec![Below::default(); host.cpus],
             boosts: None,
@@ -323,7 +326,7 @@ impl WorldSink for WorldAuditor {
         }
         self.books(machine).auditor.record(at, event);
         match *event {
-            Event::Irq { cpu, time } => self.excuse(machine, cpu, time),
+            Event::Irq { cpu, time } => self.excuse(machine, cpu, time + self.machines[machine.index()].exit),
             Event::Vcpu { entity, guest, cpu } => {
                 self.books(machine).vcpus.insert(entity, (guest, cpu));
                 // A guest may boot late: before, its CPUs were nowhere.

@@ -11,6 +11,8 @@ pub(crate) enum Denied {
     Budget,
     /// It has lasted too long.
     Limit,
+    /// It has lasted too long for who must not be preempted.
+    Locked,
     /// The host's policy refuses it.
     Policy,
 }
@@ -87,7 +89,7 @@ impl Coordinator {
         let locked = |wish: Option<Wish>| wish.is_some_and(|wish| wish.locked);
         if locked(wish) != locked(member.wish) {
             member.locked = Nanos::ZERO;
-            if member.denied == Some(Denied::Limit) {
+            if member.denied == Some(Denied::Locked) {
                 member.denied = None;
             }
         }
@@ -98,7 +100,7 @@ impl Coordinator {
     pub(crate) fn sleeps(&mut self, vcpu: usize) {
         let member = &mut self.members[vcpu];
         (member.held, member.locked) = (Nanos::ZERO, Nanos::ZERO);
-        if member.denied == Some(Denied::Limit) {
+        if matches!(member.denied, Some(Denied::Limit | Denied::Locked)) {
             member.denied = None;
         }
     }
@@ -121,15 +123,16 @@ impl Coordinator {
         let member = &mut self.members[vcpu];
         let wish = member.wish?;
         let denied = match member.denied {
-            Some(Denied::Policy | Denied::Limit) => return None,
-            _ if member.held >= limit || (wish.locked && member.locked >= preempt_limit) => Some(Denied::Limit),
+            Some(Denied::Policy | Denied::Limit | Denied::Locked) => return None,
+            _ if member.held >= limit => Some(Denied::Limit),
+            _ if wish.locked && member.locked >= preempt_limit => Some(Denied::Locked),
             _ if spent => Some(Denied::Budget),
             _ => None,
         };
         if denied != member.denied {
             member.denied = denied;
             self.over_budget += u64::from(denied == Some(Denied::Budget));
-            self.over_limit += u64::from(denied == Some(Denied::Limit));
+            self.over_limit += u64::from(matches!(denied, Some(Denied::Limit | Denied::Locked)));
         }
         if denied.is_some() { None } else { Some(wish.boost) }
     }
@@ -220,6 +223,21 @@ mod tests {
         assert_eq!(decide(&mut it, us(99)), [false, false]);
         assert_eq!(decide(&mut it, us(100)), [true, true]);
         assert_eq!(it.over_budget, 2);
+    }
+
+    #[test]
+    fn a_limit_is_not_begun_anew_by_a_lock_that_is_taken_and_let_go() {
+        let mut it = Coordinator::new(with(), 1, us(0));
+        it.runs(0, true);
+        it.wish(0, wish(false));
+        assert_eq!(decide(&mut it, us(0)), [true]);
+        assert_eq!(decide(&mut it, us(20)), [false], "it has lasted too long");
+        for (at, locked) in [(21, true), (22, false), (23, true)] {
+            it.wish(0, wish(locked));
+            assert_eq!(decide(&mut it, us(at)), [false]);
+        }
+        it.sleeps(0);
+        assert_eq!(decide(&mut it, us(24)), [true]);
     }
 
     #[test]

@@ -62,7 +62,8 @@ impl Ule {
     pub(crate) fn score(&self, nice: i32) -> i64 {
         let Ule { run, sleep } = *self;
         let score = match () {
-            () if run > sleep => HALF + (HALF - sleep / (run / HALF).max(1)),
+            // In this order: below a hundred nanoseconds the quotient is above half of the scale.
+            () if run > sleep => 2 * HALF - sleep / (run / HALF).max(1),
             () if sleep > run => run / (sleep / HALF).max(1),
             () if run > 0 => HALF,
             () => 0,
@@ -92,6 +93,12 @@ mod tests {
         assert_eq!((of(Nanos::s(1), Nanos::s(1)).score(0), Ule::default().score(0)), (50, 0));
         assert_eq!((of(Nanos::s(1), Nanos::s(3)).score(14), of(Nanos::s(1), Nanos::s(3)).score(-20)), (30, 0));
         assert!(!of(Nanos::s(1), Nanos::s(3)).is_interactive(14), "nice 14 is beyond the threshold");
+        for run in 0..300 {
+            for sleep in 0..300 {
+                let score = Ule { run, sleep }.score(0);
+                assert!((0..=100).contains(&score), "{run} {sleep}: {score}");
+            }
+        }
     }
 
     #[test]

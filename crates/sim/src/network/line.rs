@@ -44,14 +44,18 @@ pub(crate) struct Running {
 
 impl Running {
     /// Line number `number` of a world, whose random lengths are drawn from `seed` on.
+    ///
+    /// # Panics
+    /// Nothing ever passes it.
     pub(crate) fn new(line: Line, seed: u64, number: u64) -> Running {
+        assert!(line.bandwidth != Some(0), "something passes a line");
         // Apart from all tasks.
         let draws = Draws::new(seed, u64::MAX - number);
         Running { line, draws, free: Instant::ZERO, ends: VecDeque::new() }
     }
 
     /// A packet of `bytes` comes. When it is at the other end; `None`: there is no room for it.
-    pub(crate) fn take(&mut self, now: Instant, bytes: u32) -> Option<Instant> {
+    pub(crate) fn take(&mut self, now: Instant, bytes: u64) -> Option<Instant> {
         if let Some(room) = self.line.room {
             while self.ends.front().is_some_and(|end| *end <= now) {
                 self.ends.pop_front();
@@ -61,7 +65,7 @@ impl Running {
                 return None;
             }
         }
-        let passing = self.line.bandwidth.map_or(Nanos::ZERO, |rate| Nanos::ns(SECOND).scale(bytes.into(), rate));
+        let passing = self.line.bandwidth.map_or(Nanos::ZERO, |rate| Nanos::ns(SECOND).scale(bytes, rate));
         let service = self.draws.length(self.line.service);
         self.free = self.free.max(now).saturating_add(service).saturating_add(passing);
         if self.line.room.is_some() {

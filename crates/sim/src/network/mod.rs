@@ -3,7 +3,8 @@
 //!
 //! A [`Hop`] is a line (a wire, a switch, a disk: nobody's CPU), a [`Ring`](crate::Object::Ring) that a task serves (Xen's driver
 //! domain, a vhost thread, a kernel's own thread), or an interrupt that takes time from whoever has the CPU (I/O in the hypervisor).
-//! Nothing is ever copied or lost without being counted: what was sent has arrived, was dropped, or is on its way.
+//! No data are ever copied or lost without being counted: what was sent has arrived, was dropped, or is on its way. Completions tell of
+//! packets: those that find a ring full are dropped, and a packet that is sent again has them again.
 
 pub(crate) mod line;
 
@@ -19,7 +20,10 @@ use trace::MachineId;
 /// When a packet that was dropped is sent again. Source: TCP_RTO_MIN, include/net/tcp.h of Linux 6.18.
 const RESEND: Nanos = Nanos::ms(200);
 /// What an acknowledgement weighs on a line: headers alone. Source: RFC 791 and RFC 9293, 20 bytes each. Unit: bytes.
-const ACK_BYTES: u32 = 40;
+const ACK_BYTES: u64 = 40;
+/// How long what was read may stay without being told of. Source: TCP_DELACK_MIN, include/net/tcp.h of Linux 6.18; RFC 5681, section
+/// 4.2, demands less than 500 ms.
+pub(crate) const ACK_DELAY: Nanos = Nanos::ms(40);
 
 /// A line of a world.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,7 +67,8 @@ pub enum Hop {
 /// How the receiver of a flow tells its sender what was read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Acks {
-    /// One for so many full packets, and one when all that was sent has been read. Range: 1 …. TCP's is 2 (RFC 5681, section 4.2).
+    /// One for so many full packets, one when all that was sent has been read, and one 40 ms after what none was sent for
+    /// (TCP_DELACK_MIN of Linux). Range: 1 …. TCP's is 2 (RFC 5681, section 4.2).
     pub every: u32,
     /// The way back.
     pub way: Vec<Hop>,
@@ -128,14 +133,14 @@ pub(crate) struct Packet {
     /// The next hop.
     pub(crate) hop: u16,
     /// What it carries, or tells of.
-    pub(crate) bytes: u32,
+    pub(crate) bytes: u64,
     /// When it was sent.
     pub(crate) sent: Instant,
 }
 
 impl Packet {
     /// What it weighs on a line.
-    pub(crate) fn size(&self) -> u32 {
+    pub(crate) fn size(&self) -> u64 {
         if self.kind == Kind::Ack { ACK_BYTES } else { self.bytes }
     }
 }
@@ -147,6 +152,8 @@ pub(crate) enum Due {
     Packet(Packet),
     /// Whoever serves a ring is told of what has gathered there.
     Notice(MachineId, ObjectId),
+    /// What was read of a flow is told of.
+    Ack(u32),
 }
 
 /// What is due, in order of time, then of when that was said.
@@ -187,6 +194,8 @@ pub(crate) struct Stream {
     pub(crate) counts: FlowCounts,
     /// Bytes that were read and not yet acknowledged.
     pub(crate) unsaid: u64,
+    /// Whether they will be in a while.
+    pub(crate) says_later: bool,
 }
 
 /// The lines and flows of a world, and what is on its way.

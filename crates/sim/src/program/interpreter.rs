@@ -389,6 +389,14 @@ impl Host<'_> {
         self.rest(cpu)
     }
 
+    /// Whoever waits for a pipe behind somebody who has left may go on.
+    fn pass_on_to(&mut self, pipe: ObjectId, gone: EntityId) {
+        while let Some(next) = self.tasks.object(pipe).pass() {
+            self.end_wait(next);
+            self.rouse(next, Wake::By { waker: gone, sync: false });
+        }
+    }
+
     // ---- Coming and going ----
 
     fn fork(&mut self, cpu: CpuId, parent: EntityId, recipe: u32) -> Then {
@@ -455,8 +463,13 @@ impl Host<'_> {
             Waiting::Object(id) => {
                 crowd.waiting -= 1;
                 self.tasks.object(id).forget(entity);
+                self.pass_on_to(id, entity);
             }
-            Waiting::Outside(id) => self.tasks.object(id).forget(entity),
+            Waiting::Outside(id) => {
+                self.tasks.object(id).forget(entity);
+                // Those behind it may ask for less.
+                self.let_through(id);
+            }
             Waiting::Children => crowd.joining -= 1,
             Waiting::Nothing | Waiting::Time => {}
         }

@@ -178,9 +178,7 @@ impl Host<'_> {
         for id in
             (0..self.tasks.objects.len()).map(|at| ObjectId(u32::try_from(at).expect("there are fewer than 2^32")))
         {
-            let object = self.tasks.object(id);
-            object.waiters.retain(|&(who, _)| who != entity);
-            let Held::Ring(serving) = &mut object.held else { continue };
+            let Held::Ring(serving) = &mut self.tasks.object(id).held else { continue };
             if serving.hand_back(entity) {
                 self.let_through(id);
             }

@@ -188,6 +188,8 @@ impl World<'_> {
     pub(super) fn review(&mut self, guest: usize) {
         let now = self.now;
         self.reviews.clear(guest);
+        // Somebody may have left since it was last visited.
+        self.read_diary(guest);
         let office = self.office(guest);
         office.coordinator.advance(now);
         if office.tick <= now {
@@ -207,7 +209,10 @@ impl World<'_> {
             self.hear(guest, cpu);
             self.carry_out(guest, cpu);
         }
-        self.guests.set(guest, self.machines[guest].next());
+        // Something may have come for it at this instant that only its visit will see.
+        if self.guests.get(guest) > now {
+            self.guests.set(guest, self.machines[guest].next());
+        }
         self.schedule(guest);
         assert!(self.reviews.get(guest) > now, "what was due has been done");
     }

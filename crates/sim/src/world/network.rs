@@ -2,7 +2,7 @@
 
 use super::World;
 use crate::network::line::Running;
-use crate::network::{Due, Endpoint, Flow, FlowCounts, FlowId, Hop, Kind, Line, LineId, Packet, Stream};
+use crate::network::{ACK_DELAY, Due, Endpoint, Flow, FlowCounts, FlowId, Hop, Kind, Line, LineId, Packet, Stream};
 use crate::program::{ObjectId, Outgoing};
 use sched::{EntityId, Nanos};
 use trace::{Event, MachineId};
@@ -18,16 +18,31 @@ impl World<'_> {
     /// Adds a flow.
     ///
     /// # Panics
-    /// An end is not of the kind that it should be, or its port has a flow already; or packets without data, or acknowledgements of
-    /// what may be lost.
+    /// An end is not of the kind that it should be, or its port has a flow already; packets without data, acknowledgements for none
+    /// or of what may be lost, or an interrupt of what is no CPU of a host.
     pub fn connect(&mut self, flow: Flow) -> FlowId {
         let (port, inbox) = (self.object_at(flow.from), self.object_at(flow.to));
+        let acks = flow.acks.as_ref();
+        assert!(acks.is_none_or(|acks| acks.every > 0), "an acknowledgement is for something");
+        for hop in flow.way.iter().chain(acks.into_iter().flat_map(|acks| &acks.way)) {
+            if let Hop::Interrupt { machine, cpu, .. } = *hop {
+                assert!(self.places[machine.index()].host.is_none(), "guests are interrupted by their hosts");
+                assert!(cpu.index() < self.machines[machine.index()].machine.host().cpus, "{cpu} is there");
+            }
+        }
         let number = u32::try_from(self.network.streams.len()).expect("a world has fewer than 2^32 flows");
         let other = self.network.flow_of.insert((flow.from.machine, port), number);
         assert!(other.is_none(), "a port has one flow");
         assert!(flow.packet > 0, "a packet carries something");
         assert!(flow.reliable || flow.acks.is_none(), "who waits for acknowledgements cannot lose");
-        self.network.streams.push(Stream { flow, port, inbox, counts: FlowCounts::default(), unsaid: 0 });
+        self.network.streams.push(Stream {
+            flow,
+            port,
+            inbox,
+            counts: FlowCounts::default(),
+            unsaid: 0,
+            says_later: false,
+        });
         FlowId(number)
     }
 
@@ -77,8 +92,7 @@ impl World<'_> {
             let counts = &mut self.network.streams[flow as usize].counts;
             counts.sent += 1;
             counts.bytes_sent += part;
-            #[expect(clippy::cast_possible_truncation, reason = "at most what a packet carries, which is 32 bits")]
-            let packet = Packet { flow, kind: Kind::Data, hop: 0, bytes: part as u32, sent: now };
+            let packet = Packet { flow, kind: Kind::Data, hop: 0, bytes: part, sent: now };
             self.travel(packet, Some((machine, entity)));
         }
     }
@@ -91,12 +105,22 @@ impl World<'_> {
         stream.unsaid += bytes;
         let counts = stream.counts;
         let is_all = counts.bytes_read + counts.bytes_lost == counts.bytes_sent;
-        if !is_all && stream.unsaid < u64::from(stream.flow.packet) * u64::from(acks.every) {
-            return;
+        if is_all || stream.unsaid >= u64::from(stream.flow.packet) * u64::from(acks.every) {
+            return self.say(flow, Some((machine, entity)));
         }
-        let bytes = u32::try_from(std::mem::take(&mut stream.unsaid)).expect("less than 4 GiB is read at once");
-        let packet = Packet { flow, kind: Kind::Ack, hop: 0, bytes, sent: self.now };
-        self.travel(packet, Some((machine, entity)));
+        if !stream.says_later {
+            stream.says_later = true;
+            self.network.schedule(self.now.saturating_add(ACK_DELAY), Due::Ack(flow));
+        }
+    }
+
+    /// The receiver of a flow tells its sender what was read and not yet told of.
+    fn say(&mut self, flow: u32, by: Option<(MachineId, EntityId)>) {
+        let stream = &mut self.network.streams[flow as usize];
+        let bytes = std::mem::take(&mut stream.unsaid);
+        if bytes > 0 {
+            self.travel(Packet { flow, kind: Kind::Ack, hop: 0, bytes, sent: self.now }, by);
+        }
     }
 
     fn make_room(&mut self, flow: u32, bytes: u64) {
@@ -115,6 +139,10 @@ impl World<'_> {
             match self.network.pop() {
                 Some(Due::Packet(packet)) => self.travel(packet, None),
                 Some(Due::Notice(machine, ring)) => self.tell(machine, ring),
+                Some(Due::Ack(flow)) => {
+                    self.network.streams[flow as usize].says_later = false;
+                    self.say(flow, None);
+                }
                 None => return,
             }
         }
@@ -195,20 +223,20 @@ impl World<'_> {
     fn arrive(&mut self, packet: Packet) {
         let Packet { flow, bytes, sent, .. } = packet;
         if packet.kind == Kind::Ack {
-            return self.make_room(flow, bytes.into());
+            return self.make_room(flow, bytes);
         }
         let stream = &mut self.network.streams[flow as usize];
         let (machine, inbox) = (stream.flow.to.machine, stream.inbox);
         let it = &mut self.machines[machine.index()];
         it.floor.now = self.now;
-        if !it.deliver(inbox, flow, bytes.into()) {
+        if !it.deliver(inbox, flow, bytes) {
             return self.lose(packet);
         }
         let counts = &mut stream.counts;
         counts.arrived += 1;
-        counts.bytes_arrived += u64::from(bytes);
+        counts.bytes_arrived += bytes;
         let took: Nanos = self.now.since(sent);
-        it.show(|| Event::Arrived { flow, bytes: bytes.into(), took });
+        it.show(|| Event::Arrived { flow, bytes, took });
         it.notify(inbox);
         self.rouse(machine);
     }
@@ -222,12 +250,12 @@ impl World<'_> {
         if packet.kind == Kind::Data {
             let stream = &mut self.network.streams[flow as usize];
             stream.counts.lost += 1;
-            stream.counts.bytes_lost += u64::from(bytes);
+            stream.counts.bytes_lost += bytes;
             let it = &mut self.machines[stream.flow.to.machine.index()];
             it.floor.now = self.now;
-            it.show(|| Event::Lost { flow, bytes: bytes.into() });
+            it.show(|| Event::Lost { flow, bytes });
         }
-        self.make_room(flow, bytes.into());
+        self.make_room(flow, bytes);
     }
 
     /// The law of conservation: of every flow, what was sent has arrived, was lost, or is on its way.
@@ -238,7 +266,12 @@ impl World<'_> {
         let mut on_its_way = vec![0; self.network.streams.len()];
         self.network.count_in_air(&mut on_its_way);
         let objects = self.machines.iter().flat_map(|machine| &machine.tasks.objects);
-        for packet in objects.flat_map(|object| object.packets()).filter(|packet| packet.kind == Kind::Data) {
+        // A run that cannot go on ends before all has left its machine.
+        let leaving = self.machines.iter().flat_map(|machine| &machine.tasks.outgoing);
+        let leaving =
+            leaving.filter_map(|out| if let Outgoing::Onward { packet, .. } = out { Some(packet) } else { None });
+        let packets = objects.flat_map(|object| object.packets()).chain(leaving);
+        for packet in packets.filter(|packet| packet.kind == Kind::Data) {
             on_its_way[packet.flow as usize] += 1;
         }
         for (stream, on_its_way) in self.network.streams.iter().zip(on_its_way) {

@@ -1,10 +1,12 @@
 //! [`Run::auditor`]: the judge of a scenario's run, told what its policy promises.
 
 use crate::choose::Choice;
+use crate::network::OUTSIDE;
 use crate::problem::Problems;
 use crate::run::{Run, boot_order};
 use crate::scenario::{EntitySpec, Group, Scenario, Workload};
-use sched::{CapBound, Class, Descriptor, Host, Instant, Load, Nanos};
+use sched::{CapBound, Class, Descriptor, Host, Instant, Load, Nanos, Weight};
+use sim::Costs;
 use sim::auditor::{LimitTolerance, Promises, WorldAuditor};
 use sim::coordination::Boost;
 
@@ -20,15 +22,18 @@ impl Run<'_> {
         let late = costs.kick;
         let turn = costs.tick + costs.context_switch + costs.cache_refill + costs.exit + late;
         let mut own = promises(choice.policy, &load(self.scenario, &choice), Delays { late, turn });
-        if !self.scenario.applications.is_empty() {
+        if !self.scenario.applications.is_empty() || !self.scenario.host_threads().is_empty() {
             // Who is there at a time is up to them.
             own.starvation = None;
         }
         let mut auditor = WorldAuditor::new();
         let mut guests = boot_order(self.scenario).into_iter().map(|guest| &self.scenario.guests[guest]);
         for machine in self.header()?.machines {
-            let promised = if machine.host.is_none() { own } else { Promises::NONE };
-            let host = if machine.host.is_none() { self.scenario.host } else { Host::new(machine.header.cpus) };
+            let is_host = machine.host.is_none() && machine.name != OUTSIDE;
+            let promised = if is_host { own } else { Promises::NONE };
+            let host = if is_host { self.scenario.host } else { Host::new(machine.header.cpus) };
+            // Outside, nothing costs anything.
+            let costs = if machine.host.is_some() || is_host { costs } else { Costs::NONE };
             auditor.add(host, promised, &costs);
             let guest = machine.host.and_then(|_| guests.next());
             if let Some(coordination) = guest.and_then(|guest| guest.guest.coordination) {
@@ -78,7 +83,8 @@ fn load<'a>(scenario: &'a Scenario, choice: &'a Choice) -> Load<'a> {
         let entities = scenario.entities.iter().map(|entity| entity.params.weight);
         let boosts = boosts().filter_map(|it| if let Boost::Weight(weight) = it { Some(weight) } else { None });
         let groups = scenario.groups.iter().map(|group| group.params.weight);
-        entities.chain(groups).chain(boosts).map(|weight| weight.as_linux().into())
+        let threads = scenario.host_threads().into_iter().map(|_| Weight::default());
+        entities.chain(groups).chain(boosts).chain(threads).map(|weight| weight.as_linux().into())
     };
     let depth = |mut group: Option<usize>| {
         let mut depth = 0;
@@ -91,7 +97,7 @@ fn load<'a>(scenario: &'a Scenario, choice: &'a Choice) -> Load<'a> {
     Load {
         host: &scenario.host,
         knobs: &choice.knobs,
-        entities: scenario.entities.len() as u64,
+        entities: (scenario.entities.len() + scenario.host_threads().len()) as u64,
         weight_least: weights().min().unwrap_or(1),
         weight_most: weights().max().unwrap_or(1),
         group_depth: scenario.entities.iter().map(|entity| depth(entity.group)).max().unwrap_or(0),
@@ -102,7 +108,9 @@ fn load<'a>(scenario: &'a Scenario, choice: &'a Choice) -> Load<'a> {
         has_limits: scenario.groups.iter().any(limited),
         has_changes: any(|entity| entity.arrival > Instant::ZERO || entity.leaves.is_some())
             || boosts().next().is_some(),
-        has_sleepers: any(|entity| entity.workload != Workload::Hog) || !scenario.applications.is_empty(),
+        has_sleepers: any(|entity| entity.workload != Workload::Hog)
+            || !scenario.applications.is_empty()
+            || !scenario.host_threads().is_empty(),
         has_affinity: scenario.entities.iter().any(|it| !scenario.host.all().minus(&it.params.affinity).is_empty()),
         warp_most: scenario
             .entities

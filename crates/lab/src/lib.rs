@@ -17,6 +17,7 @@ pub mod knobs;
 pub mod live;
 pub mod manager;
 pub mod metrics;
+pub mod network;
 pub mod parallel;
 pub mod problem;
 pub mod report;

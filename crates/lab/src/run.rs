@@ -2,7 +2,8 @@
 
 use crate::choose::{Choice, of_guest};
 use crate::manager::{self, Manager, Watcher};
-use crate::metrics::Metrics;
+use crate::metrics::{Metric, Metrics, Reading, Tape};
+use crate::network::{At, Cables, OUTSIDE, Seat};
 use crate::problem::{Problem, Problems, Wrong};
 use crate::report::{AppReport, CoordinationGot, GuestReport, ManagerReport, Report};
 use crate::scenario::{AppSpec, EntitySpec, Group, GuestSpec, Scenario};
@@ -11,6 +12,7 @@ use sched::{Descriptor, EntityId, GroupId, Instant, Knobs, Nanos, Params, Refuse
 use sim::coordination::Coordinated;
 use sim::meter::Meter;
 use sim::{Stuck, Workload, World};
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use trace::world::MachineHeader;
 use trace::{Header, MachineId, Sink, WorldHeader, WorldSink};
@@ -75,7 +77,7 @@ pub fn run(
 }
 
 impl Run<'_> {
-    /// What is true of all of it, for a trace: the host, then the guests in the order in which they boot.
+    /// What is true of all of it, for a trace: the host, the machine on which clients run, if there is one, then the guests in the order in which they boot.
     ///
     /// # Errors
     /// A guest's policy does not exist, or a knob of it.
@@ -86,6 +88,9 @@ impl Run<'_> {
             host,
         };
         let mut machines = vec![machine("host", self.policy, self.scenario.host.cpus, None)];
+        if self.scenario.outside() > 0 {
+            machines.push(machine(OUTSIDE, crate::policy("round-robin")?, self.scenario.outside(), None));
+        }
         for guest in boot_order(self.scenario) {
             let guest = &self.scenario.guests[guest];
             let choice = of_guest(self.scenario, guest, self.guests)?;
@@ -104,7 +109,7 @@ impl Run<'_> {
         let choices: Result<Vec<Choice>, Problems> =
             guests.iter().map(|guest| of_guest(self.scenario, guest, self.guests)).collect();
         let choices = choices?;
-        let mut stage = Stage::new(self, &choices, &mut [], &mut [])?;
+        let mut stage = Stage::new(self, &choices, &mut [], &mut [], Tapes::default())?;
         stage.play(&mut vec![None; self.scenario.entities.len()])?;
         Ok(stage.world.inputs())
     }
@@ -122,12 +127,14 @@ impl Run<'_> {
         let mut meters: Vec<Meter> = scenario.guests.iter().map(|_| Meter::new()).collect();
         let mut metrics = measured(&scenario.applications);
         let mut measures: Vec<Metrics> = scenario.guests.iter().map(|guest| measured(&guest.applications)).collect();
+        let mut clients = measured_outside(scenario);
+        let tapes = Tapes { host: metrics.tape(), guests: measures.iter().map(Metrics::tape).collect() };
         let mut grants = vec![None; scenario.entities.len()];
         let coordinated: Vec<Option<Coordinated>>;
         let mut watcher = Watcher::default();
         let consumed = Rc::clone(&watcher.0);
         let managed = {
-            let mut stage = Stage::new(self, &choices, &mut meters, &mut measures)?;
+            let mut stage = Stage::new(self, &choices, &mut meters, &mut measures, tapes)?;
             if let Some(spec) = &scenario.manager {
                 stage.world.watch(HOST, &mut watcher);
                 stage.manager = Some(Manager::new(scenario, spec, consumed));
@@ -135,6 +142,9 @@ impl Run<'_> {
             stage.world.watch(HOST, &mut meter);
             if !metrics.is_empty() {
                 stage.world.watch(HOST, &mut metrics);
+            }
+            if let Some(outside) = stage.cables.outside().filter(|_| !clients.is_empty()) {
+                stage.world.watch(outside, &mut clients);
             }
             sinks.iter_mut().for_each(|sink| stage.world.watch(HOST, &mut **sink));
             watchers.iter_mut().for_each(|sink| stage.world.watch_all(&mut **sink));
@@ -145,7 +155,8 @@ impl Run<'_> {
         };
         let mut report = Report::new(scenario, self.policy, self.knobs, self.seed, &meter, &grants);
         let end = Instant::ZERO + scenario.length;
-        report.applications = AppReport::all(metrics, end);
+        let mut readings = Readings::new(clients.read(end));
+        report.applications = readings.of(None, &scenario.applications, metrics, end);
         let guests = scenario.guests.iter().zip(&choices).zip(meters.iter().zip(measures)).zip(&coordinated);
         report.guests = guests
             .map(|(((guest, choice), (meter, measures)), coordinated)| {
@@ -153,7 +164,8 @@ impl Run<'_> {
                 let report = GuestReport::new(&guest.name, (policy, knobs), guest.vcpus.len(), scenario.length, meter);
                 let coordination = guest.guest.coordination.zip(*coordinated);
                 let coordination = coordination.map(|(with, got)| CoordinationGot::new(&with, &got, scenario.length));
-                GuestReport { applications: AppReport::all(measures, end), coordination, ..report }
+                let applications = readings.of(Some(&guest.name), &guest.applications, measures, end);
+                GuestReport { applications, coordination, ..report }
             })
             .collect();
         let managed = scenario.manager.as_ref().zip(managed);
@@ -172,6 +184,15 @@ struct Stage<'s, 'w> {
     /// Of each guest.
     meters: Vec<Option<(&'w mut Meter, &'w mut Metrics)>>,
     manager: Option<Manager<'s>>,
+    cables: Cables<'s>,
+    tapes: Tapes,
+}
+
+/// Where it is written which flows are whose, for what measures applications on the host and in each guest.
+#[derive(Debug, Default)]
+struct Tapes {
+    host: Tape,
+    guests: Vec<Tape>,
 }
 
 /// Who is who on one machine.
@@ -180,7 +201,8 @@ struct Cast {
     machine: MachineId,
     groups: Vec<GroupId>,
     entities: Vec<Option<EntityId>>,
-    applications: Vec<Option<u32>>,
+    /// Each with its parts: where they are, and their numbers there.
+    applications: Vec<Option<Vec<(Seat, u32)>>>,
 }
 
 impl<'s, 'w> Stage<'s, 'w> {
@@ -189,6 +211,7 @@ impl<'s, 'w> Stage<'s, 'w> {
         choices: &'s [Choice],
         meters: &'w mut [Meter],
         measures: &'w mut [Metrics],
+        tapes: Tapes,
     ) -> Result<Stage<'s, 'w>, Problems> {
         let Run { scenario, policy, knobs, seed, .. } = *run;
         let mut world = World::new(seed);
@@ -197,6 +220,7 @@ impl<'s, 'w> Stage<'s, 'w> {
         }
         let machine = world.add_host("host", policy, scenario.host, knobs, scenario.costs);
         let machine = machine.map_err(|why| refused_policy(scenario, policy, &why))?;
+        let cables = Cables::new(scenario, machine, &mut world)?;
         let host = Cast {
             machine,
             groups: Vec::new(),
@@ -205,7 +229,7 @@ impl<'s, 'w> Stage<'s, 'w> {
         };
         let guests = scenario.guests.iter().map(|_| None).collect();
         let meters = meters.iter_mut().zip(measures).map(Some).collect();
-        Ok(Stage { run, choices, world, host, guests, meters, manager: None })
+        Ok(Stage { run, choices, world, host, guests, meters, manager: None, cables, tapes })
     }
 
     fn play(&mut self, grants: &mut [Option<Grant>]) -> Result<(), Problems> {
@@ -269,6 +293,9 @@ impl<'s, 'w> Stage<'s, 'w> {
             }
         }
         let groups = create_groups(scenario, &spec.groups, &mut self.world, machine)?;
+        let vm = scenario.entities[spec.vcpus.start].group.map_or(GroupId::ROOT, |group| self.host.groups[group]);
+        let laid = self.cables.boot(guest, machine, vm, &mut self.world);
+        laid.map_err(|why| refused(scenario, &spec.name, spec.place, &why))?;
         let (entities, applications) = (vec![None; spec.entities.len()], vec![None; spec.applications.len()]);
         self.guests[guest] = Some(Cast { machine, groups, entities, applications });
         Ok(())
@@ -287,6 +314,9 @@ impl<'s, 'w> Stage<'s, 'w> {
                 let attached = self.world.attach(machine, &asking.name, params, workload);
                 let id = attached.map_err(|why| refused(scenario, &asking.name, asking.place, &why))?;
                 self.cast(of).entities[index] = Some(id);
+                if let Some(switch) = asking.switch {
+                    self.world.set_switch(machine, id, switch);
+                }
                 if of.is_none() {
                     grants[index] = granted(&self.world, id);
                 }
@@ -297,11 +327,35 @@ impl<'s, 'w> Stage<'s, 'w> {
                 let group = spec.group.map_or(GroupId::ROOT, |group| groups[group]);
                 let started = self.world.start(machine, &spec.application, group);
                 let (id, _) = started.map_err(|why| refused(scenario, &spec.name, spec.place, &why))?;
-                self.cast(of).applications[index] = Some(id);
+                let parts = self.connect(of, id, spec)?;
+                self.cast(of).applications[index] = Some(parts);
             }
             Who::Guest(_) => unreachable!("guests boot"),
         }
         Ok(())
+    }
+
+    /// Starts the other parts of application number `id`, and lays the links between them.
+    fn connect(&mut self, of: Option<usize>, id: u32, spec: &AppSpec) -> Result<Vec<(Seat, u32)>, Problems> {
+        let scenario = self.run.scenario;
+        let mut parts = vec![(of.map_or(Seat::Host, Seat::Guest), id)];
+        for peer in &spec.reach.peers {
+            let seat = match &peer.at {
+                At::Outside => Seat::Outside,
+                At::Vm(name) => Seat::Guest(scenario.guest_of(name).expect("its VMs exist")),
+            };
+            let started = self.world.start(self.cables.machine(seat), &peer.application, GroupId::ROOT);
+            let (id, _) = started.map_err(|why| refused(scenario, &spec.name, spec.place, &why))?;
+            parts.push((seat, id));
+        }
+        let tape = of.map_or(Some(&self.tapes.host), |guest| self.tapes.guests.get(guest));
+        for (number, link) in (0..).zip(&spec.reach.links) {
+            let flow = self.cables.connect(link, &parts, &mut self.world);
+            if let (Some(tape), 0) = (tape, link.to.part) {
+                tape.borrow_mut().insert(flow.0, (spec.name.clone(), number));
+            }
+        }
+        Ok(parts)
     }
 
     fn leave(&mut self, who: Who) {
@@ -313,8 +367,10 @@ impl<'s, 'w> Stage<'s, 'w> {
             }
             Who::Application(of, index) => {
                 let cast = self.cast(of);
-                let (machine, id) = (cast.machine, cast.applications[index].expect("nobody leaves before coming"));
-                self.world.stop(machine, id);
+                let parts = cast.applications[index].take().expect("nobody leaves before coming");
+                for (seat, id) in parts {
+                    self.world.stop(self.cables.machine(seat), id);
+                }
             }
             Who::Guest(_) => unreachable!("guests stay"),
         }
@@ -336,9 +392,48 @@ impl<'s, 'w> Stage<'s, 'w> {
     }
 }
 
-/// What measures `applications`.
+/// What measures those of `applications` that are not measured outside.
 fn measured(applications: &[AppSpec]) -> Metrics {
-    Metrics::new(applications.iter().filter_map(|spec| Some((spec.name.as_str(), spec.metric?))))
+    let here = applications.iter().filter(|spec| !spec.reach.is_measured_outside());
+    Metrics::new(here.filter_map(|spec| Some((spec.name.as_str(), spec.metric?))))
+}
+
+/// What an application is called outside.
+fn called_outside(guest: Option<&str>, name: &str) -> String {
+    guest.map_or(name.to_string(), |guest| format!("{guest}/{name}"))
+}
+
+/// What measures the others.
+fn measured_outside(scenario: &Scenario) -> Metrics {
+    let all = scenario.all_applications().filter(|(_, spec)| spec.reach.is_measured_outside());
+    let called = |of: Option<usize>, name| called_outside(of.map(|of| scenario.guests[of].name.as_str()), name);
+    let named: Vec<_> = all.filter_map(|(of, spec)| Some((called(of, &spec.name), spec.metric?))).collect();
+    Metrics::new(named.iter().map(|(name, metric)| (name.as_str(), *metric)))
+}
+
+/// What was measured outside, by its name there.
+struct Readings(BTreeMap<String, AppReport>);
+
+impl Readings {
+    fn new(read: Vec<(String, Metric, Reading)>) -> Readings {
+        Readings(read.into_iter().map(|read| (read.0.clone(), AppReport::new(read))).collect())
+    }
+
+    /// What `applications` of a guest, or of the host, say, in their order, wherever each was measured.
+    fn of(&mut self, guest: Option<&str>, applications: &[AppSpec], here: Metrics, end: Instant) -> Vec<AppReport> {
+        let mut here = here.read(end).into_iter().map(AppReport::new);
+        let mut reports = Vec::new();
+        for spec in applications.iter().filter(|spec| spec.metric.is_some()) {
+            reports.extend(match spec.reach.is_measured_outside() {
+                true => self
+                    .0
+                    .remove(&called_outside(guest, &spec.name))
+                    .map(|it| AppReport { name: spec.name.clone(), ..it }),
+                false => here.next(),
+            });
+        }
+        reports
+    }
 }
 
 pub(crate) fn placed(place: Span) -> Option<Span> {

@@ -53,6 +53,7 @@ pub fn scenario(name: &str, tasks: &[Task], cpus: usize, arrival: Arrival, lengt
         leaves: None,
         params: Params { reservation: Some(task.reservation()), ..Params::default() },
         workload: Workload::Periodic(Periodic { end: JobEnd::Yield, ..Periodic::new(task.period, task.wcet) }),
+        switch: None,
         real: None,
         real_place: Span::default(),
         place: Span::default(),
@@ -69,6 +70,8 @@ pub fn scenario(name: &str, tasks: &[Task], cpus: usize, arrival: Arrival, lengt
         applications: Vec::new(),
         guests: Vec::new(),
         manager: None,
+        network: None,
+        disk: None,
         source: Source::default(),
     }
 }

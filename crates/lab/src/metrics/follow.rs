@@ -2,8 +2,14 @@
 
 use super::{Fact, Gauge, Metric, Reading};
 use sched::{EntityId, Instant};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 use trace::{Event, Sink};
+
+/// Which flows of the world are which link of an application that is measured here: its name and the number of the link. Whoever lays the
+/// links writes it.
+pub(crate) type Tape = Rc<RefCell<BTreeMap<u32, (String, u32)>>>;
 
 /// Measures the applications of one machine, as a [`Sink`] of its events.
 #[derive(Debug, Default)]
@@ -15,6 +21,7 @@ pub struct Metrics {
     tasks: Vec<Option<(EntityId, usize, String)>>,
     /// By CPU, who runs there.
     running: Vec<Option<EntityId>>,
+    tape: Tape,
 }
 
 impl Metrics {
@@ -44,8 +51,23 @@ impl Metrics {
         self.gauges.iter_mut().map(read).collect()
     }
 
+    /// Where it is to be written which flows are whose.
+    pub(crate) fn tape(&self) -> Tape {
+        Rc::clone(&self.tape)
+    }
+
+    /// A packet of `flow` has come, or was lost.
+    fn packet(&mut self, at: Instant, flow: u32, fact: impl FnOnce(u32) -> Fact) {
+        let tape = self.tape.borrow();
+        if let Some((name, link)) = tape.get(&flow)
+            && let Some(&place) = self.places.get(name)
+        {
+            self.gauges[place].2.note(at, "", fact(*link));
+        }
+    }
+
     fn attach(&mut self, at: Instant, entity: EntityId, name: &str) {
-        let (of, role) = name.split_once('/').unwrap_or((name, ""));
+        let (of, role) = name.rsplit_once('/').unwrap_or((name, ""));
         if self.tasks.len() <= entity.index() {
             self.tasks.resize_with(entity.index() + 1, || None);
         }
@@ -87,6 +109,8 @@ impl Sink for Metrics {
             Event::Release { entity, .. } => self.note(at, entity, Fact::Begins),
             Event::Complete { entity } => self.note(at, entity, Fact::Done),
             Event::Woke { entity, late } => self.note(at, entity, Fact::Late(late)),
+            Event::Arrived { flow, took, .. } => self.packet(at, flow, |link| Fact::Arrived { link, took }),
+            Event::Lost { flow, .. } => self.packet(at, flow, |link| Fact::Lost { link }),
             Event::Skipped { entity, beats } => self.note(at, entity, Fact::LeftOut(beats)),
             _ => {}
         }

@@ -9,17 +9,21 @@
 
 mod batches;
 mod beats;
+mod calls;
 mod completion;
 mod contention;
 mod follow;
 mod grade;
 mod picture;
+pub(crate) mod requests;
 mod responses;
 mod rounds;
 mod sound;
+mod transfer;
 pub mod voip;
 
 pub use follow::Metrics;
+pub(crate) use follow::Tape;
 pub use grade::Grade;
 pub use picture::Film;
 pub use sound::Sound;
@@ -61,6 +65,15 @@ pub enum Metric {
         /// From one to the next.
         interval: Nanos,
     },
+    /// Requests to a server: how many, and how long each takes.
+    Requests,
+    /// What is transferred, block by block.
+    Transfer {
+        /// Of each block.
+        bytes: u64,
+    },
+    /// Telephone calls: how they sound.
+    Calls(voip::Phone),
     /// Load: how many tasks are runnable in the mean.
     Contention {
         /// How many there should be. Unit: thousandths.
@@ -78,6 +91,9 @@ impl Metric {
             Metric::Completion { alone } => Box::new(completion::Completion::new(alone)),
             Metric::Rounds { alone, bytes } => Box::new(rounds::Rounds::new(alone, bytes)),
             Metric::Batches { interval } => Box::new(batches::Batches::new(interval)),
+            Metric::Requests => Box::<requests::Requests>::default(),
+            Metric::Transfer { bytes } => Box::new(transfer::Transfer::new(bytes)),
+            Metric::Calls(phone) => Box::new(calls::Calls::new(phone)),
             Metric::Contention { asked_milli } => Box::new(contention::Contention::new(asked_milli)),
         }
     }
@@ -94,6 +110,9 @@ impl Metric {
             Metric::Rounds { bytes: 0, .. } => "rounds",
             Metric::Rounds { .. } => "bandwidth",
             Metric::Batches { .. } => "batches",
+            Metric::Requests => "requests",
+            Metric::Transfer { .. } => "transfer",
+            Metric::Calls(_) => "calls",
             Metric::Contention { .. } => "contention",
         }
     }
@@ -116,6 +135,18 @@ enum Fact {
     Done,
     /// It runs, so long after the time to which it slept.
     Late(Nanos),
+    /// A packet has come for it, over this link of its application.
+    Arrived {
+        /// Which.
+        link: u32,
+        /// How long it was on its way.
+        took: Nanos,
+    },
+    /// A packet for it was dropped.
+    Lost {
+        /// Of which link.
+        link: u32,
+    },
     /// It has left out so many beats.
     LeftOut(u64),
 }

@@ -2,9 +2,8 @@
 
 use super::text::Grid;
 use super::{Report, percent, short};
-use crate::metrics::{Grade, Metrics, Named, Reading};
+use crate::metrics::{Grade, Metric, Named, Reading};
 use crate::statistics::Spread;
-use sched::Instant;
 use serde::Serialize;
 
 /// An application's metric in one run.
@@ -35,13 +34,9 @@ pub struct AppSummary {
 }
 
 impl AppReport {
-    /// Of all that `metrics` has measured up to the `end` of the run.
-    #[must_use]
-    pub fn all(metrics: Metrics, end: Instant) -> Vec<AppReport> {
-        let report = |(name, metric, Reading { values, series }): (String, crate::metrics::Metric, Reading)| {
-            AppReport { name, metric: metric.name(), values, series }
-        };
-        metrics.read(end).into_iter().map(report).collect()
+    /// Of an application, by its name, what it is measured by, and what that says.
+    pub(crate) fn new((name, metric, reading): (String, Metric, Reading)) -> AppReport {
+        AppReport { name, metric: metric.name(), values: reading.values, series: reading.series }
     }
 }
 

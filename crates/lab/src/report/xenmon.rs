@@ -3,6 +3,7 @@
 use super::summary::{Spreads, numbers, spreads};
 use super::text::{Grid, ROWS_MAX, Widths, and_more};
 use super::{Report, Summary, percent, ppm, short};
+use crate::network::OUTSIDE;
 use crate::statistics::Spread;
 use sched::Nanos;
 use serde::Serialize;
@@ -75,7 +76,7 @@ pub struct DomainGot {
     pub blocked_ppm: u64,
     /// The same for each I/O event.
     pub blocked_per_io_ns: u64,
-    /// Times one of its vCPUs was dispatched onto a CPU.
+    /// Turns it was given: dispatches, and slices that followed another at once.
     pub executions: u64,
     /// The same in a thousand seconds.
     pub executions_per_1000s: u64,
@@ -125,6 +126,10 @@ impl XenMonReport {
         let hosts = monitor.hosts();
         let hosts = hosts.iter().filter_map(|it| {
             let machine = header.machine(it.machine)?;
+            // Whoever is outside is no domain of anything.
+            if machine.name == OUTSIDE {
+                return None;
+            }
             Some(HostReport::new(&machine.name, machine.header.cpus, it, measured))
         });
         XenMonReport { warm_up_ns: warm_up.as_ns(), measured_ns: measured.as_ns(), hosts: hosts.collect() }

@@ -5,9 +5,11 @@ use super::asked::Asked;
 use super::file::MemberTable;
 use super::work::Work;
 use crate::metrics::Metric;
+use crate::network::{Peer, Plan, Reach};
 use crate::problem::{Findings, Problem, Wrong};
 use crate::rtapp::RtApp;
 use crate::source::Span;
+use crate::workloads;
 use sched::{Host, Nanos, Params};
 use sim::Application;
 use std::collections::BTreeMap;
@@ -22,6 +24,7 @@ pub(super) enum Made {
     Entity(Workload),
     Application {
         application: Box<Application>,
+        reach: Box<Reach>,
         /// How long it is there at most.
         duration: Option<Nanos>,
         metric: Option<Metric>,
@@ -50,8 +53,12 @@ impl Applications {
         match work {
             Work::Entity(workload) => Some((Made::Entity(*workload), 1)),
             Work::Named(named) => {
-                let application = Box::new(named.application(asked.params));
-                Some((Made::Application { application, duration: None, metric: named.metric(), place: at }, 0))
+                let Plan { application, peers, links, measured } = named.plan(asked.params);
+                let name = member.group.name.value_ref().map_or("", String::as_str);
+                let called = |peer: Peer| Peer { application: workloads::within(name, &peer.application), ..peer };
+                let peers = peers.into_iter().map(called).collect();
+                let (application, reach) = (Box::new(application), Box::new(Reach { peers, links, measured }));
+                Some((Made::Application { application, reach, duration: None, metric: named.metric(), place: at }, 0))
             }
             Work::RtApp(file) => {
                 asks_itself(member, at, findings);
@@ -74,7 +81,13 @@ impl Applications {
                 }
                 runs_here(&app.asked, host, at, findings);
                 let application = Box::new(app.application.clone());
-                let made = Made::Application { application, duration: app.duration, metric: None, place: at };
+                let made = Made::Application {
+                    application,
+                    reach: Box::default(),
+                    duration: app.duration,
+                    metric: None,
+                    place: at,
+                };
                 Some((made, app.threads as u64))
             }
         }

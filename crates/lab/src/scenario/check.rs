@@ -3,6 +3,7 @@
 use super::file::{File, PolicyTable};
 use super::level::{self, Checked, Counts};
 use super::manager;
+use super::network;
 use super::{PolicyChoice, Scenario};
 use crate::problem::{Findings, Problem};
 use crate::source::{Placed, Span};
@@ -26,7 +27,9 @@ pub(super) fn check(file: File, findings: &mut Findings) -> Option<Scenario> {
     if !findings.is_empty() {
         return None;
     }
-    let Checked { groups, entities, applications, guests } = checked?;
+    let mut checked = checked?;
+    let (network, disk) = network::check((file.network, file.disk), &mut checked, findings);
+    let Checked { groups, entities, applications, guests } = checked;
     let manager = file.manager.map(|table| manager::check(table, &groups, &entities, findings));
     if !findings.is_empty() {
         return None;
@@ -43,6 +46,8 @@ pub(super) fn check(file: File, findings: &mut Findings) -> Option<Scenario> {
         applications,
         guests,
         manager,
+        network,
+        disk,
         source: findings.source().clone(),
     })
 }

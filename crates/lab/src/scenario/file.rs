@@ -3,9 +3,11 @@
 use super::form;
 use super::guest::{self, GuestTable};
 use super::manager::{self, ManagerTable};
+use super::network::{self, Typed};
 use super::table::{Given, Table};
 use super::work::{self, Work};
 use crate::knobs::{KnobPlace, KnobSetting, KnobValue};
+use crate::network::{DiskSpec, NetworkSpec};
 use crate::problem::{Findings, Problem, Wrong};
 use crate::source::{Placed, Span};
 use sched::{Class, CpuSet, Limit, Nanos, Quota, Warp, Weight};
@@ -13,8 +15,10 @@ use sim::Costs;
 use toml::de::{DeTable, DeValue};
 
 /// The keys at the top of a file.
-pub(crate) const FILE_KEYS: &[&str] =
-    &["name", "cpus", "smt", "llc", "length", "seed", "policy", "costs", "manager", "group", "vm", "task"];
+pub(crate) const FILE_KEYS: &[&str] = &[
+    "name", "cpus", "smt", "llc", "length", "seed", "policy", "costs", "network", "disk", "manager", "group", "vm",
+    "task",
+];
 /// The keys of `[policy]`.
 pub(crate) const POLICY_KEYS: &[&str] = &["name", "knobs"];
 /// The keys of `[costs]`.
@@ -42,6 +46,7 @@ pub(crate) const VM_KEYS: &[&str] = &[
     "class",
     "latency",
     "warp",
+    "switch",
     "arrival",
     "leaves",
     "workload",
@@ -90,6 +95,8 @@ pub(super) struct File {
     pub(super) policy: Given<PolicyTable>,
     pub(super) costs: Costs,
     pub(super) manager: Option<ManagerTable>,
+    pub(super) network: Option<Typed<NetworkSpec>>,
+    pub(super) disk: Option<Typed<DiskSpec>>,
     /// Who is on the host.
     pub(super) level: Level,
 }
@@ -155,6 +162,7 @@ pub(super) struct MemberTable {
     pub(super) class: Given<Class>,
     pub(super) latency: Given<Nanos>,
     pub(super) warp: Given<Warp>,
+    pub(super) switch: Option<Placed<Nanos>>,
     pub(super) arrival: Given<Nanos>,
     pub(super) leaves: Given<Nanos>,
     /// Absent only where there is a command or pid, or a guest.
@@ -188,6 +196,8 @@ impl File {
             policy: policy(&top, findings),
             costs: costs(&top, findings),
             manager: manager::read(&top, findings),
+            network: network::network(&top, findings),
+            disk: network::disk(&top, findings),
             level: Level { groups: groups.iter().map(|table| GroupTable::read(table, findings)).collect(), members },
         }
     }
@@ -334,6 +344,7 @@ impl MemberTable {
             class: table.read("class", form::class, findings),
             latency,
             warp: warp(table, findings),
+            switch: network::switch(table, findings),
             arrival,
             leaves,
             work: if (is_real || guest.is_some()) && table.get("workload").is_none() {

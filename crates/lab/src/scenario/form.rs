@@ -61,7 +61,7 @@ where
 }
 
 /// One of a few words.
-fn word<T: Copy>(key: &str, value: &DeValue<'_>, words: &[(&str, T)], right: &str) -> Result<T, Wrong> {
+pub(super) fn word<T: Copy>(key: &str, value: &DeValue<'_>, words: &[(&str, T)], right: &str) -> Result<T, Wrong> {
     let typed = text(key, value, right)?;
     match words.iter().find(|&&(name, _)| name == typed) {
         Some(&(_, meaning)) => Ok(meaning),

@@ -184,6 +184,7 @@ impl Checked {
     ) {
         let place = member.slice.at().or(member.group.name.at()).unwrap_or(member.group.at);
         let vcpus = member.vcpus.value().unwrap_or(1);
+        let switch = member.switch.map(|switch| switch.value);
         let (name, group) = match member.kind {
             Kind::Task => (member.group.name.value().unwrap_or_default(), parent),
             Kind::Vm => {
@@ -193,11 +194,20 @@ impl Checked {
         };
         let Asked { arrival, leaves, params, real } = asked;
         let workload = match made {
-            Made::Application { application, duration, metric, place } => {
+            Made::Application { application, reach, duration, metric, place } => {
                 let ends = duration.map(|duration| arrival.saturating_add(duration));
                 let leaves = [leaves, ends].into_iter().flatten().min();
                 let application = workloads::called(&name, &application);
-                self.applications.push(AppSpec { name, group, arrival, leaves, application, metric, place });
+                self.applications.push(AppSpec {
+                    name,
+                    group,
+                    arrival,
+                    leaves,
+                    application,
+                    metric,
+                    reach: *reach,
+                    place,
+                });
                 return;
             }
             Made::Entity(_) if guest.is_some() => Workload::Vcpu,
@@ -206,7 +216,7 @@ impl Checked {
         let (real, real_place) = real.map_or((None, Span::default()), |real| (Some(real.value), real.at));
         let entity = |name| {
             let real = real.clone();
-            EntitySpec { name, group, arrival, leaves, params, workload, real, real_place, place }
+            EntitySpec { name, group, arrival, leaves, params, workload, switch, real, real_place, place }
         };
         let first = self.entities.len();
         match vcpus {
@@ -223,6 +233,10 @@ impl Checked {
 impl GuestSpec {
     /// The same in a VM that comes at `arrival`: nobody in it is there before.
     fn come(mut self, arrival: Instant) -> GuestSpec {
+        for peer in self.applications.iter_mut().flat_map(|spec| &mut spec.reach.peers) {
+            // Elsewhere, tasks of all VMs meet.
+            peer.application = workloads::within(&self.name, &peer.application);
+        }
         for entity in &mut self.entities {
             entity.arrival = entity.arrival.max(arrival);
         }

@@ -14,8 +14,10 @@ mod guest;
 mod length;
 mod level;
 mod manager;
+mod network;
 mod number;
 mod programs;
+mod services;
 mod settings;
 mod syntax;
 mod table;
@@ -27,6 +29,7 @@ mod work;
 use crate::input;
 use crate::knobs::KnobSetting;
 use crate::metrics::Metric;
+use crate::network::{DiskSpec, NetworkSpec, Reach};
 use crate::problem::{Findings, Problem, Problems, Wrong, quoted, right_instead};
 use crate::source::{Source, Span};
 use sched::{Descriptor, GroupParams, Host, Instant, Nanos, Params, Refused};
@@ -80,6 +83,10 @@ pub struct Scenario {
     pub guests: Vec<GuestSpec>,
     /// Who assigns shares to VMs while they run, if somebody does.
     pub manager: Option<ManagerSpec>,
+    /// What connects the machines, if anything does.
+    pub network: Option<NetworkSpec>,
+    /// The disk that all share, if there is one.
+    pub disk: Option<DiskSpec>,
     /// The text it was read from; the default if from none.
     pub source: Source,
 }
@@ -126,6 +133,8 @@ pub struct EntitySpec {
     pub params: Params,
     /// What it does; of a process that is real, what a simulation takes it for.
     pub workload: Workload,
+    /// What a CPU needs to change over to it; `None`: as the costs say.
+    pub switch: Option<Nanos>,
     /// The process that it is in a live run; `None`: one of ours, which does the workload.
     pub real: Option<Real>,
     /// Where that process is named; the default if nowhere.
@@ -150,6 +159,8 @@ pub struct AppSpec {
     pub application: Application,
     /// What it is measured by, beside its jobs.
     pub metric: Option<Metric>,
+    /// Its parts on other machines, and what connects them.
+    pub reach: Reach,
     /// Where its workload is written.
     pub place: Span,
 }

@@ -4,8 +4,9 @@ use super::coordination::COORDINATION_KEYS;
 use super::file::{COST_KEYS, FILE_KEYS, GROUP_KEYS, GUEST_TASK_KEYS, POLICY_KEYS, TASK_KEYS, VM_KEYS};
 use super::guest::{GUEST_KEYS, HALT_POLLING_KEYS};
 use super::manager::MANAGER_KEYS;
+use super::network::{DISK_KEYS, NETWORK_KEYS};
 use super::work::{CYCLICTEST_KEYS, FORK_JOIN_KEYS, HACKBENCH_KEYS, PERIODIC_KEYS, STARTUP_KEYS};
-use super::{desktop, programs};
+use super::{desktop, programs, services};
 use crate::rtapp::{SETTINGS, THREAD_KEYS, WITHOUT_EFFECT};
 
 const MANUAL: &str = include_str!("../../../../docs/scenarios.md");
@@ -24,6 +25,8 @@ fn the_manual_has_every_key_and_no_other() {
         ("The file", FILE_KEYS),
         ("policy", POLICY_KEYS),
         ("costs", COST_KEYS),
+        ("network", NETWORK_KEYS),
+        ("disk", DISK_KEYS),
         ("manager", MANAGER_KEYS),
         ("group", GROUP_KEYS),
         ("vm", VM_KEYS),
@@ -45,10 +48,16 @@ fn the_manual_has_every_key_and_no_other() {
         ("build", programs::BUILD_KEYS),
         ("stream", programs::STREAM_KEYS),
         ("load_playback", programs::LOAD_PLAYBACK_KEYS),
+        ("web_server", services::WEB_SERVER_KEYS),
+        ("iperf", services::IPERF_KEYS),
+        ("dd", services::DD_KEYS),
+        ("cd_reader", services::CD_READER_KEYS),
+        ("voip", services::VOIP_KEYS),
+        ("search", services::SEARCH_KEYS),
     ] {
         assert_eq!(documented(title), keys, "{title}");
     }
-    let of_a_vm = ["vcpus", "cap", "quota", "gang", "guest", "group", "task"];
+    let of_a_vm = ["vcpus", "cap", "quota", "gang", "switch", "guest", "group", "task"];
     let of_a_task: Vec<&str> = VM_KEYS.iter().copied().filter(|key| !of_a_vm.contains(key)).collect();
     assert_eq!(TASK_KEYS, of_a_task);
     let in_a_guest: Vec<&str> = TASK_KEYS.iter().copied().filter(|key| !["command", "pid"].contains(key)).collect();

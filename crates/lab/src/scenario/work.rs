@@ -4,7 +4,7 @@ use super::SCENARIO_ENTITIES_MAX;
 use super::file::Kind;
 use super::settings::{ROUNDS_MAX, Settings};
 use super::table::{Given, Table};
-use super::{desktop, form, length, programs};
+use super::{desktop, form, length, programs, services};
 use crate::problem::{Findings, Problem, Wrong, quoted, right_instead};
 use crate::source::Placed;
 use crate::workloads::{self, Cyclictest, ForkJoin, Hackbench, Named, Phase, Startup};
@@ -41,6 +41,12 @@ pub(crate) const WORKLOADS: &[&str] = &[
     "build",
     "stream",
     "load_playback",
+    "web_server",
+    "iperf",
+    "dd",
+    "cd_reader",
+    "voip",
+    "search",
     "rt-app",
 ];
 /// The most steps of all tasks of a workload.
@@ -132,6 +138,12 @@ fn keys(workload: &str) -> &'static [&'static str] {
         "build" => programs::BUILD_KEYS,
         "stream" => programs::STREAM_KEYS,
         "load_playback" => programs::LOAD_PLAYBACK_KEYS,
+        "web_server" => services::WEB_SERVER_KEYS,
+        "iperf" => services::IPERF_KEYS,
+        "dd" => services::DD_KEYS,
+        "cd_reader" => services::CD_READER_KEYS,
+        "voip" => services::VOIP_KEYS,
+        "search" => services::SEARCH_KEYS,
         other => unreachable!("{other} has no settings"),
     }
 }
@@ -152,6 +164,12 @@ pub(super) fn example(workload: &str) -> &'static str {
         "build" => "{ build = { jobs = 4 } }",
         "stream" => "{ stream = { threads = 1 } }",
         "load_playback" => "{ load_playback = { loads = [0.5, 1.5] } }",
+        "web_server" => "{ web_server = { clients = 60 } }",
+        "iperf" => "{ iperf = { streams = 1 } }",
+        "dd" => "{ dd = { count = 1000 } }",
+        "cd_reader" => "{ cd_reader = { buffer = 10 } }",
+        "voip" => "{ voip = { calls = 50 } }",
+        "search" => "{ search = { leaves = [\"vm2\", \"vm3\"] } }",
         "rt-app" => "{ rt-app = \"file.json\" }",
         _ => RIGHT,
     }
@@ -174,6 +192,12 @@ fn named(name: &str, table: &Table<'_, '_>, findings: &mut Findings) -> Option<W
         "micro_batch" => Named::MicroBatch(programs::micro_batch(table, findings)?),
         "build" => Named::Build(programs::build(table, findings)?),
         "stream" => Named::Stream(programs::stream(table, findings)?),
+        "web_server" => Named::WebServer(services::web_server(table, findings)?),
+        "iperf" => Named::Iperf(services::iperf(table, findings)?),
+        "dd" => Named::Dd(services::dd(table, findings)?),
+        "cd_reader" => Named::CdReader(services::cd_reader(table, findings)?),
+        "voip" => Named::Voip(services::voip(table, findings)?),
+        "search" => Named::Search(services::search(table, findings)?),
         _ => Named::LoadPlayback(programs::load_playback(table, findings)?),
     };
     if named.steps() > STEPS_MAX {

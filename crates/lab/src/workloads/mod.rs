@@ -11,43 +11,60 @@
 //! | [`Bsp`], [`Stream`] | `patterns`, STREAM | [`Metric`]: rounds, bandwidth |
 //! | [`Parsec`], [`Build`] | PARSEC, a kernel's build | [`Metric`]: completion |
 //! | [`MicroBatch`] | Spark Streaming | [`Metric`]: batches |
+//! | [`WebServer`], [`Search`] | httperf's web server, a search that is spread out | [`Metric`]: requests |
+//! | [`Iperf`], [`Dd`] | iperf, dd | [`Metric`]: transfer |
+//! | [`CdReader`] | ripping a CD | [`Metric`]: completion |
+//! | [`Voip`] | telephone calls | [`Metric`]: calls |
 //! | [`LoadPlayback`] | host load trace playback | [`Metric`]: contention |
 
 mod audio;
 mod bsp;
 mod build;
+mod cd_reader;
 mod cyclictest;
+mod dd;
 mod fork_join;
 mod game;
 mod hackbench;
+mod iperf;
 mod load_playback;
 mod micro_batch;
 mod parsec;
 mod periodic;
+mod search;
 mod startup;
 mod stream;
 #[cfg(test)]
 mod tests;
 mod video;
+mod voip;
 mod web;
+mod web_server;
 
 pub use audio::Audio;
 pub use bsp::Bsp;
 pub use build::Build;
+pub use cd_reader::CdReader;
 pub use cyclictest::Cyclictest;
+pub use dd::Dd;
 pub use fork_join::{ForkJoin, Waits};
 pub use game::Game;
 pub use hackbench::{Channel, Hackbench};
+pub use iperf::{Direction, Iperf};
 pub use load_playback::LoadPlayback;
 pub use micro_batch::MicroBatch;
 pub use parsec::{PROGRAMS, Parsec, Program};
 pub use periodic::{Periodic, Phase};
+pub use search::Search;
 pub use startup::Startup;
 pub use stream::Stream;
 pub use video::{Frames, Video};
+pub use voip::Voip;
 pub use web::Web;
+pub use web_server::{Arrivals, WebServer};
 
 use crate::metrics::Metric;
+use crate::network::Plan;
 use sched::{Nanos, Params};
 use sim::program::Length;
 use sim::{Application, Step, TaskSpec};
@@ -87,6 +104,18 @@ pub enum Named {
     Stream(Stream),
     /// A trace of load.
     LoadPlayback(LoadPlayback),
+    /// A web server and its clients.
+    WebServer(WebServer),
+    /// Bulk transfers over the network.
+    Iperf(Iperf),
+    /// Reading or writing a disk, block by block.
+    Dd(Dd),
+    /// A drive that has to be kept up with.
+    CdReader(CdReader),
+    /// Telephone calls.
+    Voip(Voip),
+    /// A search that is spread out.
+    Search(Search),
 }
 
 impl Named {
@@ -108,6 +137,12 @@ impl Named {
             Named::Build(it) => 1 + u64::from(it.jobs),
             Named::Stream(it) => u64::from(it.threads),
             Named::LoadPlayback(it) => it.workers(),
+            Named::WebServer(it) => u64::from(it.clients),
+            Named::Iperf(it) => u64::from(it.streams),
+            Named::Dd(_) => 1,
+            Named::CdReader(_) => 2,
+            Named::Voip(it) => u64::from(it.calls),
+            Named::Search(it) => 1 + it.leaves.len() as u64,
         }
     }
 
@@ -123,6 +158,8 @@ impl Named {
             Named::ForkJoin(it) => u64::from(it.threads) * (4 * u64::from(it.locks) + 8),
             Named::MicroBatch(it) => u64::from(it.workers) * (2 * u64::from(it.stages) + 5),
             Named::LoadPlayback(it) => it.workers().saturating_mul(2 * it.loads_milli.len() as u64),
+            Named::WebServer(it) => it.steps(),
+            Named::Search(it) => 16 + 8 * it.leaves.len() as u64,
             other => 16 * other.tasks(),
         }
     }
@@ -146,6 +183,26 @@ impl Named {
             Named::Build(it) => it.application(params),
             Named::Stream(it) => it.application(params),
             Named::LoadPlayback(it) => it.application(params),
+            Named::WebServer(_)
+            | Named::Iperf(_)
+            | Named::Dd(_)
+            | Named::CdReader(_)
+            | Named::Voip(_)
+            | Named::Search(_) => self.plan(params).application,
+        }
+    }
+
+    /// The same with all that runs on other machines, and what connects them.
+    #[must_use]
+    pub fn plan(&self, params: Params) -> Plan {
+        match self {
+            Named::WebServer(it) => it.plan(params),
+            Named::Iperf(it) => it.plan(params),
+            Named::Dd(it) => it.plan(params),
+            Named::CdReader(it) => it.plan(params),
+            Named::Voip(it) => it.plan(params),
+            Named::Search(it) => it.plan(params),
+            other => Plan::alone(other.application(params)),
         }
     }
 
@@ -170,6 +227,11 @@ impl Named {
                 Metric::Rounds { alone: it.pass, bytes: it.bytes.saturating_mul(u64::from(it.threads)) }
             }
             Named::LoadPlayback(it) => Metric::Contention { asked_milli: it.mean_milli() },
+            Named::WebServer(_) | Named::Search(_) => Metric::Requests,
+            Named::Iperf(_) => Metric::Transfer { bytes: Iperf::BLOCK },
+            Named::Dd(it) => Metric::Transfer { bytes: it.block },
+            Named::CdReader(it) => Metric::Completion { alone: Some(it.alone()) },
+            Named::Voip(it) => Metric::Calls(it.phone),
         })
     }
 }
@@ -185,6 +247,14 @@ pub fn called(name: &str, application: &Application) -> Application {
         if is_alone { TaskSpec { name: name.to_string(), ..task_renamed } } else { task_renamed }
     });
     Application { tasks: tasks.collect(), objects: application.objects.clone() }
+}
+
+/// `application` as a part of that of somebody called `name`: all tasks have the name before their own.
+#[must_use]
+pub fn within(name: &str, application: &Application) -> Application {
+    let mut renamed = Renamed { name, known: BTreeMap::new() };
+    let tasks = application.tasks.iter().map(|task| renamed.task(task)).collect();
+    Application { tasks, objects: application.objects.clone() }
 }
 
 /// Tasks that have their new name. Whom several tasks fork stays one.
@@ -243,7 +313,7 @@ fn mean(length: Length) -> Nanos {
 }
 
 /// Whether `length` is never above zero.
-fn is_nothing(length: Length) -> bool {
+pub(crate) fn is_nothing(length: Length) -> bool {
     match length {
         Length::Fixed(time)
         | Length::Uniform { most: time, .. }
@@ -270,4 +340,9 @@ fn parts(length: Length, parts: u32) -> impl Iterator<Item = Length> {
             Length::AtLeast { least, mean: part(mean, number).max(least) }
         }
     })
+}
+
+/// No delay.
+fn at_once() -> Length {
+    Length::Fixed(Nanos::ZERO)
 }

@@ -329,6 +329,8 @@ impl WorldSink for WorldAuditor {
             Event::Irq { cpu, time } => self.excuse(machine, cpu, time + self.machines[machine.index()].exit),
             Event::Vcpu { entity, guest, cpu } => {
                 self.books(machine).vcpus.insert(entity, (guest, cpu));
+                // A guest may boot late: before, its CPUs were nowhere.
+                self.books(guest).cpus[cpu.index()].upto = at;
                 self.boosts(machine, entity, |boosts| boosts.comes(entity, at));
             }
             Event::Adjust { entity, ref params } => self.boosts(machine, entity, |boosts| boosts.asked(entity, params)),

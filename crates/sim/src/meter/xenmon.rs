@@ -31,7 +31,8 @@ pub struct DomainMeasures {
     pub waited: Nanos,
     /// Time it was neither running nor runnable.
     pub blocked: Nanos,
-    /// Times one of its vCPUs was dispatched onto a CPU.
+    /// Turns that one of its vCPUs was given: times it was dispatched onto a CPU, or had one when its slice ended and was given another at
+    /// once.
     pub executions: u64,
     /// The lengths of the slices it was given then, as far as they had an end.
     pub allocated: Nanos,
@@ -115,6 +116,8 @@ struct Watched {
     present: Vec<Option<Present>>,
     /// Who runs, by CPU.
     running: Vec<Option<EntityId>>,
+    /// When a slice ended last, by CPU.
+    expired: Vec<Option<Instant>>,
 }
 
 impl Watched {
@@ -161,7 +164,26 @@ impl Watched {
         }
         self.running[cpu.index()] = Some(entity);
         self.change(entity, time, |it| it.on = Some(cpu));
-        let (from, now) = time;
+        self.give(entity, until, time);
+    }
+
+    /// Whoever runs on `cpu` is given another slice, up to `until`.
+    fn extend(&mut self, cpu: CpuId, until: Instant, time: (Instant, Instant)) {
+        let ended = self.expired.get(cpu.index()).copied().flatten();
+        if let Some(entity) = self.on(cpu).filter(|_| ended == Some(time.1)) {
+            self.give(entity, until, time);
+        }
+    }
+
+    fn expire(&mut self, cpu: CpuId, now: Instant) {
+        if self.expired.len() <= cpu.index() {
+            self.expired.resize(cpu.index() + 1, None);
+        }
+        self.expired[cpu.index()] = Some(now);
+    }
+
+    /// A turn for `entity`, up to `until`.
+    fn give(&mut self, entity: EntityId, until: Instant, (from, now): (Instant, Instant)) {
         let Some(domain) = self.find(entity).map(|it| it.domain).filter(|_| now >= from) else { return };
         let got = &mut self.domains[domain].got;
         got.executions += 1;
@@ -198,6 +220,8 @@ impl Watched {
                 }
             }
             Event::Run { cpu, entity, until } => self.run(cpu, entity, until, time),
+            Event::Extend { cpu, until } => self.extend(cpu, until, time),
+            Event::Expire { cpu } => self.expire(cpu, now),
             Event::Stop { cpu, entity } => self.stop(cpu, entity, time),
             Event::Served { entity } if now >= from => {
                 if let Some(domain) = self.find(entity).map(|it| it.domain) {

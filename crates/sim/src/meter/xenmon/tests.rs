@@ -132,3 +132,23 @@ fn time_that_is_counted_twice_is_found() {
         monitor.record(machine, ms(at), &event);
     }
 }
+
+#[test]
+fn a_slice_that_follows_another_at_once_is_an_execution() {
+    let slice = |until| (HOST, 0, Event::Extend { cpu: CPU, until: ms(until) });
+    let at = |at, (machine, _, event): (MachineId, u64, Event)| (machine, at, event);
+    let story = vec![
+        (HOST, 0, attach(T, "ab", GroupId::ROOT)),
+        (HOST, 0, wake(T)),
+        (HOST, 0, run(CPU, T, 10)),
+        // It is given more time while it runs: no new turn.
+        at(5, slice(15)),
+        (HOST, 15, Event::Expire { cpu: CPU }),
+        at(15, slice(30)),
+        at(20, slice(40)),
+        (HOST, 40, Event::End),
+    ];
+    let [HostMeasures { domains, .. }] = &measured(0, story)[..] else { panic!("a host") };
+    assert_eq!((domains[0].got.executions, domains[0].got.bounded), (2, 2));
+    assert_eq!(domains[0].got.allocated, sched::Nanos::ms(10 + 15));
+}

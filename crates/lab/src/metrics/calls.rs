@@ -1,0 +1,87 @@
+//! Telephone calls, as whoever takes their packets in hears them.
+
+use super::voip::{Call, Phone};
+use super::{Fact, Gauge, Reading};
+use sched::Instant;
+use std::collections::{BTreeMap, VecDeque};
+
+/// Task `call-3` reads the packets of link number 3 in the order in which they come, each in a job at whose end it can be played.
+#[derive(Debug)]
+pub(super) struct Calls {
+    phone: Phone,
+    calls: BTreeMap<u32, Packets>,
+}
+
+/// Those of one call.
+#[derive(Debug, Default)]
+struct Packets {
+    /// When those were sent that have come and are unread.
+    unread: VecDeque<Instant>,
+    /// When each other was sent, and could be played.
+    read: Vec<(Instant, Instant)>,
+    lost: u64,
+}
+
+impl Calls {
+    pub(super) fn new(phone: Phone) -> Calls {
+        Calls { phone, calls: BTreeMap::new() }
+    }
+}
+
+impl Gauge for Calls {
+    fn note(&mut self, at: Instant, role: &str, fact: Fact) {
+        match fact {
+            Fact::Arrived { link, took } => {
+                let sent = at.saturating_since(Instant::ZERO).saturating_sub(took);
+                self.calls.entry(link).or_default().unread.push_back(Instant::ZERO + sent);
+            }
+            Fact::Lost { link } => self.calls.entry(link).or_default().lost += 1,
+            Fact::Done => {
+                let call = role.strip_prefix("call-").and_then(|number| number.parse().ok());
+                let Some(call) = call.and_then(|call: u32| self.calls.get_mut(&call)) else { return };
+                if let Some(sent) = call.unread.pop_front() {
+                    call.read.push((sent, at));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn read(&mut self, end: Instant) -> Reading {
+        let heard: Vec<Reading> = self.calls.values_mut().map(|it| it.hear(self.phone, end)).collect();
+        let of = |reading: &Reading, name| reading.get(name).unwrap_or_default();
+        let calls = heard.len() as u64;
+        let packets: u64 = heard.iter().map(|it| of(it, "packets")).sum();
+        let mean = |name| heard.iter().map(|it| of(it, name)).sum::<u64>().checked_div(calls).unwrap_or(0);
+        let share = |name| {
+            let sum: u128 = heard.iter().map(|it| u128::from(of(it, name)) * u128::from(of(it, "packets"))).sum();
+            let share = sum.checked_div(u128::from(packets)).unwrap_or(0);
+            u64::try_from(share).unwrap_or(u64::MAX)
+        };
+        let mut reading = Reading::default();
+        reading.add("calls", calls);
+        reading.add("mos_milli", mean("mos_milli"));
+        reading.add("mos_worst_milli", heard.iter().map(|it| of(it, "mos_milli")).min().unwrap_or(0));
+        reading.add("r_milli", mean("r_milli"));
+        reading.add("packets", packets);
+        reading.add("jitter_mean_ns", mean("jitter_mean_ns"));
+        reading.add("lost_ppm", share("lost_ppm"));
+        reading.add("discarded_ppm", share("discarded_ppm"));
+        reading.add("delay_mean_ns", mean("delay_mean_ns"));
+        reading
+    }
+}
+
+impl Packets {
+    /// How it sounded. What is unread at the `end` is heard then at the earliest.
+    fn hear(&mut self, phone: Phone, end: Instant) -> Reading {
+        // What has just come says nothing yet.
+        let late = |sent: &Instant| end.saturating_since(*sent) > phone.buffer.saturating_add(phone.packet);
+        self.read.extend(self.unread.drain(..).filter(late).map(|sent| (sent, end)));
+        self.read.sort_unstable();
+        let mut call = Call::new(phone);
+        self.read.iter().for_each(|&(sent, played)| call.packet(sent, Some(played)));
+        (0..self.lost).for_each(|_| call.packet(end, None));
+        call.read()
+    }
+}

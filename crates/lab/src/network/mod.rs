@@ -1,0 +1,272 @@
+//! What connects the machines of a scenario: a network, a disk, and the drivers that handle what comes and goes.
+//!
+//! An application that uses them is a [`Plan`]: what runs on its own machine, its [`Peer`]s elsewhere, and the [`Link`]s between their
+//! ports and inboxes. `Cables` lays them through a [`World`](sim::World) as it boots.
+
+mod cables;
+
+pub(crate) use cables::{Cables, Seat};
+
+use crate::scenario::Scenario;
+use sched::Nanos;
+use sim::Application;
+use sim::program::{Length, Notify, ObjectId};
+
+/// The name of the machine on which everything runs that is none of the scenario's machines: clients, peers.
+pub const OUTSIDE: &str = "outside";
+
+/// `[network]`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NetworkSpec {
+    /// From one machine to another, one way.
+    pub latency: Length,
+    /// What the link of each machine of the scenario carries, each way. Unit: bytes in a second. `None`: any amount.
+    pub bandwidth: Option<u64>,
+    /// The most that a packet carries. Unit: bytes.
+    pub packet: u32,
+    /// Packets that may wait before a link; more are dropped. `None`: any number.
+    pub room: Option<u32>,
+    /// Who handles the packets of VMs.
+    pub drivers: Drivers,
+    /// CPU time of a guest's kernel for each packet that it receives.
+    pub received: Length,
+}
+
+/// `[disk]`: one, which all share.
+#[derive(Clone, PartialEq, Debug)]
+pub struct DiskSpec {
+    /// Seek and rotation of each request.
+    pub service: Length,
+    /// What it transfers. Unit: bytes in a second. `None`: any amount at once.
+    pub bandwidth: Option<u64>,
+    /// Who handles the requests of VMs.
+    pub drivers: Drivers,
+}
+
+/// Who handles the packets and requests of VMs.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Drivers {
+    /// Who.
+    pub way: Way,
+    /// CPU time of each event. In the hypervisor: always the same.
+    pub event: Length,
+    /// When whoever handles them is told.
+    pub notify: Notify,
+    /// How much later, so that more may come meanwhile (coalescing).
+    pub delay: Nanos,
+}
+
+/// One way to drive a device.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// A thread of the host for each VM.
+    Vhost,
+    /// The kernel of a VM (Xen's split drivers).
+    Split {
+        /// Its name. It has a guest.
+        domain: String,
+    },
+    /// The hypervisor, by interrupts.
+    Hypervisor,
+    /// Nobody: the device is the VM's own.
+    Direct,
+}
+
+/// A device.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Device {
+    /// The network.
+    Network,
+    /// The disk.
+    Disk,
+    /// A drive of its own, at which nobody else is.
+    Drive,
+}
+
+/// Where a part of an application runs that is not on the application's own machine.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum At {
+    /// Outside, where everybody has a CPU.
+    Outside,
+    /// In the guest of a VM.
+    Vm(String),
+}
+
+/// A part of an application on another machine.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Peer {
+    /// Where.
+    pub at: At,
+    /// What runs there.
+    pub application: Application,
+}
+
+/// A port or an inbox of one part of an application.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct End {
+    /// Which part: 0 is on its own machine, then its peers.
+    pub part: usize,
+    /// Which of its objects.
+    pub object: ObjectId,
+}
+
+/// A way for data from a port to an inbox.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Link {
+    /// What people call it.
+    pub name: String,
+    /// The port.
+    pub from: End,
+    /// The inbox.
+    pub to: End,
+    /// Over which device.
+    pub over: Device,
+    /// The receiver acknowledges every so many full packets; `None`: the sender learns at once what was read.
+    pub acks: Option<u32>,
+    /// Whether what was dropped is sent again.
+    pub reliable: bool,
+}
+
+/// An application, wherever its parts run.
+#[derive(Clone, PartialEq, Default, Debug)]
+pub struct Plan {
+    /// What runs on its own machine.
+    pub application: Application,
+    /// What runs elsewhere.
+    pub peers: Vec<Peer>,
+    /// What connects them.
+    pub links: Vec<Link>,
+    /// Which part its metric is about.
+    pub measured: usize,
+}
+
+impl Plan {
+    /// One on its own machine alone.
+    #[must_use]
+    pub fn alone(application: Application) -> Plan {
+        Plan { application, ..Plan::default() }
+    }
+
+    /// Connects a port of one part with an inbox of another over the network, by packets that are sent again where they are lost.
+    pub fn link(&mut self, name: impl Into<String>, from: (usize, ObjectId), to: (usize, ObjectId)) -> &mut Link {
+        let end = |(part, object)| End { part, object };
+        let link =
+            Link { name: name.into(), from: end(from), to: end(to), over: Device::Network, acks: None, reliable: true };
+        self.links.push(link);
+        self.links.last_mut().expect("just added")
+    }
+
+    /// A disk for tasks of its own machine: what is sent by the port comes back in the inbox when the request is done.
+    pub fn disk(&mut self, name: impl Into<String>, port: ObjectId, inbox: ObjectId) {
+        self.link(name, (0, port), (0, inbox)).over = Device::Disk;
+    }
+
+    /// Whether it uses `device`.
+    #[must_use]
+    pub fn uses(&self, device: Device) -> bool {
+        self.links.iter().any(|link| link.over == device)
+    }
+}
+
+/// How a workload of a scenario reaches beyond its machine.
+#[derive(Clone, PartialEq, Default, Debug)]
+pub struct Reach {
+    /// What runs elsewhere, each task with the application's name before its own.
+    pub peers: Vec<Peer>,
+    /// What connects them.
+    pub links: Vec<Link>,
+    /// Which part its metric is about: 0 is on its own machine, then its peers.
+    pub measured: usize,
+}
+
+impl Reach {
+    /// Whether it uses `device`.
+    #[must_use]
+    pub fn uses(&self, device: Device) -> bool {
+        self.links.iter().any(|link| link.over == device)
+    }
+
+    /// Whether its metric is about what runs outside.
+    #[must_use]
+    pub fn is_measured_outside(&self) -> bool {
+        self.peer_measured().is_some_and(|peer| peer.at == At::Outside)
+    }
+
+    fn peer_measured(&self) -> Option<&Peer> {
+        self.peers.get(self.measured.checked_sub(1)?)
+    }
+}
+
+/// What the host's thread is called that drives `device` for a VM.
+pub(crate) fn thread_of(vm: &str, device: Device) -> String {
+    match device {
+        Device::Network => format!("vhost-{vm}"),
+        Device::Disk | Device::Drive => format!("iothread-{vm}"),
+    }
+}
+
+/// What the thread of a driver domain's kernel is called that drives `device`.
+pub(crate) fn backend_of(device: Device) -> &'static str {
+    match device {
+        Device::Network => "netback",
+        Device::Disk | Device::Drive => "blkback",
+    }
+}
+
+/// What the thread of a guest's kernel is called that takes packets in.
+pub(crate) const RECEIVER: &str = "network";
+
+impl Scenario {
+    /// How many tasks run outside; 0: there is no such machine.
+    #[must_use]
+    pub fn outside(&self) -> usize {
+        let peers = self.all_applications().flat_map(|(_, spec)| &spec.reach.peers);
+        peers.filter(|peer| peer.at == At::Outside).map(|peer| peer.application.tasks.len()).sum()
+    }
+
+    /// Every application with the guest that it is in, by its number; `None`: on the host.
+    pub(crate) fn all_applications(&self) -> impl Iterator<Item = (Option<usize>, &crate::scenario::AppSpec)> {
+        let host = self.applications.iter().map(|spec| (None, spec));
+        let guests = self.guests.iter().enumerate();
+        host.chain(guests.flat_map(|(index, guest)| guest.applications.iter().map(move |spec| (Some(index), spec))))
+    }
+
+    /// The guest of the VM called `name`.
+    pub(crate) fn guest_of(&self, name: &str) -> Option<usize> {
+        self.guests.iter().position(|guest| guest.name == name)
+    }
+
+    /// Who handles what passes over `device`, if there is one.
+    pub(crate) fn drivers(&self, device: Device) -> Option<&Drivers> {
+        match device {
+            Device::Network => self.network.as_ref().map(|it| &it.drivers),
+            Device::Disk => self.disk.as_ref().map(|it| &it.drivers),
+            Device::Drive => None,
+        }
+    }
+
+    /// Which guests use which device, in order.
+    pub(crate) fn device_users(&self) -> std::collections::BTreeSet<(usize, Device)> {
+        let mut users = std::collections::BTreeSet::new();
+        for (of, spec) in self.all_applications() {
+            for device in [Device::Network, Device::Disk] {
+                if !spec.reach.uses(device) {
+                    continue;
+                }
+                users.extend(of.map(|guest| (guest, device)));
+                let peers = spec.reach.peers.iter().filter_map(|peer| match &peer.at {
+                    At::Vm(name) => self.guest_of(name),
+                    At::Outside => None,
+                });
+                users.extend(peers.filter(|_| device == Device::Network).map(|guest| (guest, device)));
+            }
+        }
+        users
+    }
+
+    /// Threads of the host that drive devices for VMs: of which guest, and which device.
+    pub(crate) fn host_threads(&self) -> Vec<(usize, Device)> {
+        let of = |&(_, device): &(usize, Device)| self.drivers(device).is_some_and(|it| it.way == Way::Vhost);
+        self.device_users().into_iter().filter(of).collect()
+    }
+}

@@ -1,0 +1,75 @@
+use super::at_once;
+use crate::network::{At, Peer, Plan};
+use sched::{Nanos, Params};
+use sim::program::Length;
+use sim::{Application, Object, Step, TaskSpec};
+
+/// Which way data go.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// From its own machine to the one outside.
+    Out,
+    /// From outside to its own machine.
+    In,
+}
+
+/// Bulk transfers over the network, as iperf does them: each stream sends as fast as its window lets it, and what is received is counted.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Iperf {
+    /// How many connections. Range: 1 ….
+    pub streams: u32,
+    /// How much of each may be on its way. Unit: bytes. Range: [`BLOCK`](Iperf::BLOCK) ….
+    pub window: u64,
+    /// Which way.
+    pub direction: Direction,
+    /// CPU time to send or receive a block, that for packets apart.
+    pub work: Length,
+}
+
+impl Default for Iperf {
+    fn default() -> Iperf {
+        // What TCP offers without window scaling (RFC 9293), in whole blocks; a block is copied at 4 GB/s.
+        let (window, work) = (8 * Iperf::BLOCK, Length::Fixed(Nanos::us(2)));
+        Iperf { streams: 1, window, direction: Direction::Out, work }
+    }
+}
+
+impl Iperf {
+    /// What is written and read at once. Source: iperf 2.0, its option -l, 8 KB. Unit: bytes.
+    pub const BLOCK: u64 = 8_192;
+
+    /// Senders and receivers, one on its machine and one outside for each stream.
+    #[must_use]
+    pub fn plan(&self, params: Params) -> Plan {
+        let mut plan = Plan::default();
+        let (mut here, mut there) = (Application::default(), Application::default());
+        for n in 0..self.streams {
+            let add = |application: &mut Application, params, sends: bool| {
+                let (bytes, work) = (Iperf::BLOCK, Step::Run(self.work));
+                let object = match sends {
+                    true => Object::Port { window: self.window },
+                    false => Object::Inbox { room: 1 << 40 },
+                };
+                let pipe = application.share(format!("stream {n}"), object);
+                let body = match sends {
+                    true => vec![work, Step::Send { pipe, bytes }],
+                    false => {
+                        vec![Step::Receive { pipe, bytes }, Step::JobBegins { deadline: None }, work, Step::JobEnds]
+                    }
+                };
+                let steps = vec![Step::Repeat { times: None, body }];
+                application.tasks.push(TaskSpec { name: format!("stream-{n}"), params, delay: at_once(), steps });
+                pipe
+            };
+            let sends = self.direction == Direction::Out;
+            let (mine, other) = (add(&mut here, params, sends), add(&mut there, Params::default(), !sends));
+            let (from, to) = if sends { ((0, mine), (1, other)) } else { ((1, other), (0, mine)) };
+            // Every two full packets are acknowledged (RFC 5681, section 4.2).
+            plan.link("stream", from, to).acks = Some(2);
+            plan.measured = to.0;
+        }
+        plan.application = here;
+        plan.peers.push(Peer { at: At::Outside, application: there });
+        plan
+    }
+}

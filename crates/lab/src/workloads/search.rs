@@ -1,0 +1,82 @@
+use super::{at_once, is_nothing};
+use crate::network::{At, Peer, Plan};
+use sched::{Nanos, Params};
+use sim::program::Length;
+use sim::{Application, Object, Step, TaskSpec};
+
+/// What an inbox holds: more than is ever on its way. Unit: bytes.
+const ROOM: u64 = 1 << 40;
+
+/// A search that is spread out: the root asks all leaves, each in another VM, and waits for the answer of the last.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Search {
+    /// The VMs with a leaf; a VM that is there twice has two. At least one.
+    pub leaves: Vec<String>,
+    /// How many searches; `None`: without end.
+    pub searches: Option<u64>,
+    /// From an answer to the next search.
+    pub think: Length,
+    /// CPU time of each leaf for a search.
+    pub work: Length,
+    /// CPU time of the root for all answers.
+    pub merge: Length,
+    /// What is asked of each leaf. Unit: bytes. Range: 1 ….
+    pub query: u64,
+    /// What each leaf answers. Unit: bytes. Range: 1 ….
+    pub answer: u64,
+}
+
+impl Search {
+    /// With leaves in these VMs. The rest is free: no source states it.
+    #[must_use]
+    pub fn new(leaves: Vec<String>) -> Search {
+        Search {
+            leaves,
+            searches: None,
+            think: Length::Exponential { mean: Nanos::ms(10) },
+            work: Length::Fixed(Nanos::ms(1)),
+            merge: Length::Fixed(Nanos::us(100)),
+            query: 200,
+            answer: 2_000,
+        }
+    }
+
+    /// The root, and a leaf in each VM.
+    #[must_use]
+    pub fn plan(&self, params: Params) -> Plan {
+        let mut plan = Plan::default();
+        let mut root = Application::default();
+        let (mut ask, mut gather) = (Vec::new(), Vec::new());
+        for (n, vm) in self.leaves.iter().enumerate() {
+            let mut leaf = Application::default();
+            let query = leaf.share("query", Object::Inbox { room: ROOM });
+            let answer = leaf.share("answer", Object::Port { window: u64::MAX });
+            let body = vec![
+                Step::Receive { pipe: query, bytes: self.query },
+                Step::Run(self.work),
+                Step::Send { pipe: answer, bytes: self.answer },
+            ];
+            let steps = vec![Step::Repeat { times: None, body }];
+            leaf.tasks.push(TaskSpec { name: format!("leaf-{n}"), params: Params::default(), delay: at_once(), steps });
+            plan.peers.push(Peer { at: At::Vm(vm.clone()), application: leaf });
+            let asks = root.share(format!("query {n}"), Object::Port { window: u64::MAX });
+            let gets = root.share(format!("answer {n}"), Object::Inbox { room: ROOM });
+            ask.push(Step::Send { pipe: asks, bytes: self.query });
+            gather.push(Step::Receive { pipe: gets, bytes: self.answer });
+            plan.link("query", (0, asks), (n + 1, query));
+            plan.link("answer", (n + 1, answer), (0, gets));
+        }
+        let mut body = Vec::new();
+        if !is_nothing(self.think) {
+            body.extend([Step::Sleep(self.think), Step::Woke]);
+        }
+        body.push(Step::JobBegins { deadline: None });
+        body.extend(ask);
+        body.extend(gather);
+        body.extend([Step::Run(self.merge), Step::JobEnds]);
+        let steps = vec![Step::Repeat { times: self.searches, body }];
+        root.tasks.push(TaskSpec { name: "root".to_string(), params, delay: at_once(), steps });
+        plan.application = root;
+        plan
+    }
+}

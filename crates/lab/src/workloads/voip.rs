@@ -1,0 +1,76 @@
+use super::at_once;
+use crate::metrics::voip::{Codec, Phone};
+use crate::network::{At, Peer, Plan};
+use sched::{Nanos, Params};
+use sim::program::{Length, TimerMode};
+use sim::{Application, Object, Step, TaskSpec};
+
+/// Headers of IP, UDP and RTP (RFC 791, RFC 768, RFC 3550). Unit: bytes.
+const HEADERS: u64 = 20 + 8 + 12;
+/// What a socket holds. Source: net.core.rmem_default of Linux, 212,992. Unit: bytes.
+const SOCKET: u64 = 212_992;
+
+/// Telephone calls that come in: outside, somebody speaks, a packet at every beat; a task on its own machine reads each packet of its call.
+/// What is lost is not sent again, and what is read too late is not played.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Voip {
+    /// How many. Range: 1 ….
+    pub calls: u32,
+    /// What is spoken, and what is done with packets.
+    pub phone: Phone,
+    /// CPU time to read and decode a packet.
+    pub work: Length,
+    /// How many bytes of packets may be there unread; more are dropped.
+    pub socket: u64,
+}
+
+impl Default for Voip {
+    /// The work is free: no source states it.
+    fn default() -> Voip {
+        Voip { calls: 1, phone: Phone::default(), work: Length::Fixed(Nanos::us(50)), socket: SOCKET }
+    }
+}
+
+impl Voip {
+    /// Of each packet, on the wire below Ethernet. Unit: bytes.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        // Bits in a second, and so many in a packet.
+        let rate = match self.phone.codec {
+            Codec::G711 | Codec::G711Concealed => 64_000,
+            Codec::G729 => 8_000,
+            Codec::G7231 => 6_300,
+        };
+        let speech = u128::from(self.phone.packet.as_ns()) * rate / 8_000_000_000;
+        HEADERS + u64::try_from(speech).unwrap_or(u64::MAX / 2).max(1)
+    }
+
+    /// Whoever listens, and whoever speaks outside.
+    #[must_use]
+    pub fn plan(&self, params: Params) -> Plan {
+        let mut plan = Plan::default();
+        let (mut here, mut there) = (Application::default(), Application::default());
+        let bytes = self.bytes();
+        for n in 0..self.calls {
+            let inbox = here.share(format!("socket {n}"), Object::Inbox { room: self.socket });
+            let body = vec![
+                Step::Receive { pipe: inbox, bytes },
+                Step::JobBegins { deadline: None },
+                Step::Run(self.work),
+                Step::JobEnds,
+            ];
+            let steps = vec![Step::Repeat { times: None, body }];
+            here.tasks.push(TaskSpec { name: format!("call-{n}"), params, delay: at_once(), steps });
+            let port = there.share(format!("microphone {n}"), Object::Port { window: u64::MAX });
+            let beat = Step::Timer { timer: 0, period: self.phone.packet, mode: TimerMode::Absolute };
+            let steps = vec![Step::Repeat { times: None, body: vec![beat, Step::Send { pipe: port, bytes }] }];
+            // Nobody begins to speak at the same moment.
+            let delay = Length::Uniform { least: Nanos::ZERO, most: self.phone.packet };
+            there.tasks.push(TaskSpec { name: format!("speaker-{n}"), params: Params::default(), delay, steps });
+            plan.link("call", (1, port), (0, inbox)).reliable = false;
+        }
+        plan.application = here;
+        plan.peers.push(Peer { at: At::Outside, application: there });
+        plan
+    }
+}

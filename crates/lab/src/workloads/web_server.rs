@@ -1,0 +1,176 @@
+use super::{at_once, least, mean};
+use crate::metrics::requests::ARRIVALS;
+use crate::network::{At, Peer, Plan};
+use sched::{Nanos, Params};
+use sim::program::{Length, ObjectId};
+use sim::{Application, Object, Step, TaskSpec};
+
+/// A packet without data, or with a request: headers alone (RFC 791 and RFC 9293). Unit: bytes.
+const SMALL: u64 = 40;
+/// The most data in a packet of Ethernet, whose 1500 bytes have 40 of headers. Unit: bytes.
+const SEGMENT_MOST: u64 = 1_460;
+/// What an inbox holds: more than a connection ever has on its way. Unit: bytes.
+const ROOM: u64 = 1 << 30;
+
+/// When requests are made.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Arrivals {
+    /// Each client makes the next one so long after an answer.
+    Closed {
+        /// How long.
+        think: Length,
+    },
+    /// They are made whatever becomes of others, at random moments (a Poisson process).
+    Open {
+        /// How many in a second, in thousandths. Range: 1 ….
+        rate_milli: u64,
+    },
+}
+
+/// A web server, with a worker for each connection, and its clients outside. Each request has a connection to itself, packet by packet as
+/// policies.md 13.3 has it of httperf: SYN, SYN/ACK, ACK and GET; the answer in equal segments, with an acknowledgement for every two; FIN,
+/// FIN, ACK. Half of the CPU time comes before the first byte of the answer, and the rest with its segments.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct WebServer {
+    /// When requests are made.
+    pub arrivals: Arrivals,
+    /// How many connections there are at once. Range: 1 ….
+    pub clients: u32,
+    /// How much is answered. Unit: bytes. Range: 1 … [`RESPONSE_MAX`](WebServer::RESPONSE_MAX).
+    pub response: u64,
+    /// CPU time of a request, that for packets apart.
+    pub service: Length,
+    /// Clients begin at some moment of this time, so that they do not ask in step.
+    pub spread: Nanos,
+}
+
+impl Default for WebServer {
+    /// That of 13.3: 60 clients without thinking, files of 10 KB, and 545 us, which vary by 30 % of all the 641 us of a request.
+    fn default() -> WebServer {
+        let service = Length::Uniform { least: Nanos::ns(381_500), most: Nanos::ns(708_500) };
+        let think = Length::Fixed(Nanos::ZERO);
+        WebServer {
+            arrivals: Arrivals::Closed { think },
+            clients: 60,
+            response: 10_240,
+            service,
+            spread: Nanos::ms(100),
+        }
+    }
+}
+
+impl WebServer {
+    /// The largest answer. Unit: bytes.
+    pub const RESPONSE_MAX: u64 = 1 << 30;
+
+    /// How many segments an answer has.
+    fn segments(&self) -> u64 {
+        self.response.div_ceil(SEGMENT_MOST)
+    }
+
+    /// How many steps all its tasks have, about.
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        40 * u64::from(self.clients)
+    }
+
+    /// CPU time before the first byte, and with each segment. What chance decides is decided before the first byte.
+    fn service(&self) -> (Length, Nanos) {
+        let half = Nanos::ns(mean(self.service).as_ns() / 2);
+        let each = Nanos::ns(half.as_ns() / self.segments());
+        let later = each.saturating_mul(self.segments());
+        if least(self.service) < later {
+            return (self.service, Nanos::ZERO);
+        }
+        let less = |time: Nanos| time.saturating_sub(later);
+        let before = match self.service {
+            Length::Fixed(time) => Length::Fixed(less(time)),
+            Length::Uniform { least, most } => Length::Uniform { least: less(least), most: less(most) },
+            Length::AtLeast { least, mean } => Length::AtLeast { least: less(least), mean: less(mean) },
+            Length::Exponential { .. } => unreachable!("it may be nothing, which is less than a half"),
+        };
+        (before, each)
+    }
+
+    /// The server, its clients, and two links for each connection.
+    #[must_use]
+    pub fn plan(&self, params: Params) -> Plan {
+        let mut plan = Plan { measured: 1, ..Plan::default() };
+        let (mut server, mut clients) = (Application::default(), Application::default());
+        let wanted = match self.arrivals {
+            Arrivals::Closed { .. } => None,
+            Arrivals::Open { rate_milli } => Some(self.made(rate_milli, &mut clients)),
+        };
+        for n in 0..self.clients {
+            let request = server.share(format!("request {n}"), Object::Inbox { room: ROOM });
+            let reply = server.share(format!("reply {n}"), Object::Port { window: u64::MAX });
+            let body = self.serve(request, reply);
+            server.tasks.push(TaskSpec { name: format!("worker-{n}"), params, delay: at_once(), steps: forever(body) });
+            let down = clients.share(format!("down {n}"), Object::Inbox { room: ROOM });
+            let up = clients.share(format!("up {n}"), Object::Port { window: u64::MAX });
+            let delay = match wanted {
+                None => Length::Uniform { least: Nanos::ZERO, most: self.spread },
+                Some(_) => at_once(),
+            };
+            let steps = forever(self.ask(up, down, wanted));
+            clients.tasks.push(TaskSpec { name: format!("client-{n}"), params: Params::default(), delay, steps });
+            plan.link("request", (1, up), (0, request));
+            plan.link("reply", (0, reply), (1, down));
+        }
+        plan.application = server;
+        plan.peers.push(Peer { at: At::Outside, application: clients });
+        plan
+    }
+
+    /// Who makes requests at random moments, for whoever is free to ask them.
+    fn made(&self, rate_milli: u64, clients: &mut Application) -> ObjectId {
+        let wanted = clients.share("wanted", Object::Semaphore { most: u32::MAX });
+        let gap = Length::Exponential { mean: Nanos::ns(1_000_000_000_000 / rate_milli) };
+        let job = [Step::JobBegins { deadline: None }, Step::JobEnds, Step::Post(wanted)];
+        let steps = forever([Step::Sleep(gap)].into_iter().chain(job).collect());
+        let name = ARRIVALS.to_string();
+        clients.tasks.push(TaskSpec { name, params: Params::default(), delay: at_once(), steps });
+        wanted
+    }
+
+    fn serve(&self, request: ObjectId, reply: ObjectId) -> Vec<Step> {
+        let (before, each) = self.service();
+        let (receive, send) =
+            (|bytes| Step::Receive { pipe: request, bytes }, |bytes| Step::Send { pipe: reply, bytes });
+        let segments = self.segments();
+        let segment = vec![Step::Run(each.into()), send(self.response.div_ceil(segments))];
+        vec![
+            receive(SMALL),
+            send(SMALL),
+            receive(2 * SMALL),
+            Step::Run(before),
+            Step::Repeat { times: Some(segments), body: segment },
+            send(SMALL),
+            receive((segments.div_ceil(2) + 1) * SMALL),
+            send(SMALL),
+        ]
+    }
+
+    fn ask(&self, up: ObjectId, down: ObjectId, wanted: Option<ObjectId>) -> Vec<Step> {
+        let (receive, send) = (|bytes| Step::Receive { pipe: down, bytes }, |bytes| Step::Send { pipe: up, bytes });
+        let segments = self.segments();
+        let segment = self.response.div_ceil(segments);
+        let mut body: Vec<Step> = wanted.map(Step::Take).into_iter().collect();
+        body.extend([Step::JobBegins { deadline: None }, send(SMALL), receive(SMALL), send(SMALL), send(SMALL)]);
+        body.push(Step::Repeat { times: Some(segments / 2), body: vec![receive(2 * segment), send(SMALL)] });
+        if segments % 2 == 1 {
+            body.extend([receive(segment), send(SMALL)]);
+        }
+        body.extend([receive(SMALL), send(SMALL), receive(SMALL), Step::JobEnds]);
+        if let Arrivals::Closed { think } = self.arrivals
+            && !super::is_nothing(think)
+        {
+            body.push(Step::Sleep(think));
+        }
+        body
+    }
+}
+
+fn forever(body: Vec<Step>) -> Vec<Step> {
+    vec![Step::Repeat { times: None, body }]
+}

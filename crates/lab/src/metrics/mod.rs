@@ -1,5 +1,5 @@
-//! What applications are judged by: each has a [`Metric`] of its own, and [`Metrics`] measures it, as a [`Sink`] of the machine on
-//! which it runs.
+//! What applications are judged by: each has a [`Metric`] of its own, and [`Metrics`] measures it, as a [`Sink`](trace::Sink) of the
+//! machine on which it runs.
 //!
 //! An application's tasks are known by their names: its own, or `name/role`. What they tell of themselves (jobs that begin and end,
 //! beats left out) and what happens to them (they come, wake, block and go) is enough for all of them, so that a metric knows

@@ -70,18 +70,21 @@ pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()
     let mut again = None;
     while !shared.over.load(Ordering::Acquire) {
         let now = clock::now();
+        let mut looks_back = told || again.is_some();
         if watched.saturating_add(WATCH) <= now {
             watched = now;
             watch(shared, watcher);
-            again = look_back(shared);
-        } else if told || again.is_some() {
-            again = look_back(shared);
+            looks_back = true;
         }
         // Read before looking, so that who is born meanwhile is looked for again.
         let latest = shared.kernel.births().ok();
         if told || latest.is_none() || latest != births {
             births = latest;
             look(shared);
+        }
+        // Who was left by its parent at once is found only now; who was sent away has time.
+        if looks_back {
+            again = look_back(shared);
         }
         let pause = shared.looking().max(SCAN.0).min(SCAN.1).min(again.unwrap_or(WATCH));
         let heard = shared.rest.next(clock::now().saturating_add(pause.min(WATCH)))?;

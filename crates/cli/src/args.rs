@@ -45,6 +45,9 @@ pub(crate) enum Command {
     /// List the machines whose costs a scenario can take, or show one with the source of every figure
     #[command(after_help = EXIT_CODES)]
     Costs(Costs),
+    /// Reproduce the figures and tables of papers: what they claim beside what is measured
+    #[command(after_help = EXIT_CODES)]
+    Lab(Lab),
     /// Show what it is about: three kinds of work as the kernel schedules them, and under promises
     #[command(after_help = EXIT_CODES)]
     Demo(Demo),
@@ -295,4 +298,73 @@ pub(crate) struct Launch {
     /// The command
     #[arg(required = true, last = true)]
     pub(crate) command: Vec<String>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Lab {
+    #[command(subcommand)]
+    pub(crate) what: LabWhat,
+}
+
+#[derive(Subcommand, Debug)]
+pub(crate) enum LabWhat {
+    /// List the claims, and the experiments that test each
+    List(LabList),
+    /// Play the experiments of some claims, or of all, and say which hold; goes on where it was interrupted
+    #[command(after_help = EXIT_CODES)]
+    Run(LabRun),
+    /// Draw the figures, and write a page of all claims, from what is recorded or was played last
+    #[command(after_help = EXIT_CODES)]
+    Report(LabReport),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct LabList {
+    /// The directory of the papers (docs/experiments.md)
+    #[arg(long, value_name = "DIR", default_value = "papers")]
+    pub(crate) papers: PathBuf,
+    /// Print as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct LabRun {
+    /// The claims, such as A1 C5, or all
+    #[arg(required = true, value_name = "CLAIM")]
+    pub(crate) claims: Vec<String>,
+    /// With how many seeds, instead of what each experiment says
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=lab::statistics::RUNS_MAX as i64))]
+    pub(crate) seeds: Option<u16>,
+    /// On how many threads; as many as there are CPUs
+    #[arg(short = 'j', value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub(crate) threads: Option<u16>,
+    /// As large as in the papers, which takes far longer
+    #[arg(long, conflicts_with = "smoke")]
+    pub(crate) full: bool,
+    /// A few points with one seed, to see whether they measure what is recorded
+    #[arg(long, conflicts_with_all = ["record", "seeds", "json"])]
+    pub(crate) smoke: bool,
+    /// Write measured.json and RESULT.md of each paper; all of it has to be played
+    #[arg(long)]
+    pub(crate) record: bool,
+    /// Print the verdicts and all that was measured as JSON
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Where finished runs are kept
+    #[arg(long, value_name = "DIR", default_value = "lab-results")]
+    pub(crate) results: PathBuf,
+    /// The directory of the papers (docs/experiments.md)
+    #[arg(long, value_name = "DIR", default_value = "papers")]
+    pub(crate) papers: PathBuf,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct LabReport {
+    /// Where the page and the pictures are written
+    #[arg(long, value_name = "DIR", default_value = "lab-results")]
+    pub(crate) results: PathBuf,
+    /// The directory of the papers (docs/experiments.md)
+    #[arg(long, value_name = "DIR", default_value = "papers")]
+    pub(crate) papers: PathBuf,
 }

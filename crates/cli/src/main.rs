@@ -5,6 +5,7 @@ mod compare;
 mod costs;
 mod demo;
 mod doctor;
+mod experiments;
 mod ftrace;
 mod output;
 mod part;
@@ -87,6 +88,7 @@ fn run(cli: Cli) -> Result<ExitCode, Failure> {
         Some(Command::Compare(args)) => compare::run(&args)?,
         Some(Command::Policies(args)) => policies_list::run(&args)?,
         Some(Command::Costs(args)) => costs::run(&args)?,
+        Some(Command::Lab(args)) => return experiments::run(&args),
         Some(Command::Demo(args)) => demo::run(&args)?,
         Some(Command::Doctor(args)) => doctor::run(&args)?,
         Some(Command::Restore(args)) => restore::run(&args)?,

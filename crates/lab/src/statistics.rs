@@ -46,6 +46,12 @@ pub fn confidence(runs: usize) -> u64 {
     interval(runs).1
 }
 
+/// How many values of `runs` lie outside of the interval at either end. Range of `runs`: 1 … [`RUNS_MAX`].
+#[must_use]
+pub fn skipped(runs: usize) -> usize {
+    interval(runs).0
+}
+
 /// How many values to leave out at either end of `count`, and how sure the interval of the rest is, in millionths.
 fn interval(count: usize) -> (usize, u64) {
     assert!((1..=RUNS_MAX).contains(&count), "statistics are over 1 to {RUNS_MAX} runs");

@@ -1,0 +1,232 @@
+//! `tactus lab`: the figures and tables of papers, played, judged and drawn.
+
+use crate::args::{Lab, LabList, LabReport, LabRun, LabWhat};
+use crate::progress::Progress;
+use crate::{Failure, output};
+use anyhow::anyhow;
+use evidence::cell::Cell;
+use evidence::experiment::Extent;
+use evidence::judge::{Status, Verdict, judge};
+use evidence::store::{self, Store};
+use evidence::suite::Watch;
+use evidence::{Paper, Problem, Results, Suite, result};
+use sched::Nanos;
+use serde::Serialize;
+use std::num::NonZero;
+use std::path::Path;
+use std::process::ExitCode;
+use std::sync::{Mutex, OnceLock};
+
+impl From<Problem> for Failure {
+    fn from(problem: Problem) -> Failure {
+        if problem.is_input() {
+            Failure::Usage(miette::miette!("{problem}"))
+        } else {
+            Failure::Failed(anyhow!("{problem}"))
+        }
+    }
+}
+
+pub(crate) fn run(args: &Lab) -> Result<ExitCode, Failure> {
+    match &args.what {
+        LabWhat::List(what) => list(what),
+        LabWhat::Run(what) => play(what),
+        LabWhat::Report(what) => report(what),
+    }
+}
+
+/// A line of the list.
+#[derive(Serialize)]
+struct Listed<'p> {
+    id: &'p str,
+    paper: &'p str,
+    claim: &'p str,
+    experiments: Vec<&'p str>,
+    runs: usize,
+}
+
+fn list(args: &LabList) -> Result<ExitCode, Failure> {
+    let papers = Paper::all(&args.papers)?;
+    let mut all = Vec::new();
+    for paper in &papers {
+        for claim in &paper.claims {
+            let experiments: Vec<_> = paper.experiments_of(&claim.id).collect();
+            let runs =
+                experiments.iter().map(|it| it.points(Extent::Usual).len() * it.seeds(Extent::Usual) as usize).sum();
+            let experiments = experiments.iter().map(|it| it.name.as_str()).collect();
+            all.push(Listed { id: &claim.id, paper: &paper.key, claim: claim.claim.trim(), experiments, runs });
+        }
+    }
+    if args.json {
+        output::print(&output::json(&all)?)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut text = String::new();
+    for paper in &papers {
+        text +=
+            &(output::heading(&format!("{}: {}", paper.key, paper.source.lines().next().unwrap_or_default())) + "\n\n");
+        for it in all.iter().filter(|it| it.paper == paper.key) {
+            let lines = output::folded(it.claim, 100).join("\n      ");
+            text += &format!("{:<5} {lines}\n      {} runs: {}\n", it.id, it.runs, it.experiments.join(", "));
+        }
+        text += "\n";
+    }
+    text += "Next: tactus lab run C1, or all; tactus lab report.\n";
+    output::print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Shows how far the suite is.
+#[derive(Default)]
+struct Bar(OnceLock<Progress>);
+
+impl Watch for Bar {
+    fn begins(&self, length: Nanos, cells: usize, known: usize) {
+        let before = if known > 0 { format!(" ({known} known)") } else { String::new() };
+        let _ = self.0.set(Progress::with_time_left(format!("{cells} runs{before}"), length));
+    }
+
+    fn played(&self, cell: &Cell<'_>) {
+        if let Some(bar) = self.0.get() {
+            bar.more(cell.length);
+        }
+    }
+
+    fn is_interrupted(&self) -> bool {
+        output::is_interrupted()
+    }
+}
+
+/// What is printed with `--json`.
+#[derive(Serialize)]
+struct Judged<'p> {
+    paper: &'p str,
+    verdicts: Vec<Verdict<'p>>,
+    measured: &'p Results,
+}
+
+fn extent(full: bool, smoke: bool) -> Extent {
+    match (full, smoke) {
+        (true, _) => Extent::Full,
+        (_, true) => Extent::Smoke,
+        _ => Extent::Usual,
+    }
+}
+
+fn play(args: &LabRun) -> Result<ExitCode, Failure> {
+    let papers = Paper::all(&args.papers)?;
+    let claims: Vec<String> = args.claims.iter().filter(|id| *id != "all").cloned().collect();
+    let claims = if claims.len() < args.claims.len() { Vec::new() } else { claims };
+    let extent = extent(args.full, args.smoke);
+    let suite = Suite { papers: &papers, claims: &claims, extent, seeds: args.seeds.map(u32::from) };
+    suite.check()?;
+    let store = Mutex::new(Store::open(&args.results, &store::program()?)?);
+    let threads =
+        args.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, NonZero::get), usize::from);
+    let bar = Bar::default();
+    let in_order = output::end_in_order();
+    let played = suite.play(&store, threads, &bar);
+    drop(in_order);
+    if let Some(bar) = bar.0.into_inner() {
+        bar.finish(if played.is_ok() { "all runs are finished" } else { "not all runs are finished" });
+    }
+    let results = match played {
+        Err(Problem::Interrupted) => {
+            output::complain("interrupted: what is finished is kept, and the same command goes on from there");
+            return Ok(ExitCode::from(130));
+        }
+        other => other?,
+    };
+    match extent {
+        Extent::Smoke => compare(&papers, &results),
+        _ => tell(&suite, &results, args),
+    }
+}
+
+/// The smoke set against what is recorded.
+fn compare(papers: &[Paper], results: &[Results]) -> Result<ExitCode, Failure> {
+    let mut differences = Vec::new();
+    let mut rows = 0;
+    for (paper, anew) in papers.iter().zip(results) {
+        let recorded = Results::read(&paper.directory.join(RECORDED))?;
+        let found = evidence::suite::differences(&recorded, anew);
+        rows += anew.experiments.values().map(Vec::len).sum::<usize>();
+        differences.extend(found.into_iter().map(|difference| format!("{}: {difference}", paper.key)));
+    }
+    if differences.is_empty() {
+        output::print(&format!("{rows} points of the smoke set measure what is recorded.\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    Err(Failure::Failed(anyhow!(
+        "{}\nrecorded results are not what is measured; `cargo xtask lab` records them anew",
+        differences.join("\n")
+    )))
+}
+
+/// The file of a paper in which its results are kept.
+const RECORDED: &str = "measured.json";
+
+fn tell(suite: &Suite<'_>, results: &[Results], args: &LabRun) -> Result<ExitCode, Failure> {
+    let mut text = String::new();
+    let mut judged = Vec::new();
+    for (paper, measured) in suite.papers.iter().zip(results) {
+        if suite.experiments(paper).next().is_none() {
+            continue;
+        }
+        let verdicts = judge(paper, measured, |id| suite.asks(id))?;
+        if args.record {
+            record(paper, measured, &verdicts)?;
+        }
+        text += &table(paper, &verdicts);
+        judged.push(Judged { paper: &paper.key, verdicts, measured });
+    }
+    let toothless: Vec<String> = judged.iter().flat_map(|paper| &paper.verdicts).flat_map(toothless).collect();
+    if args.json {
+        output::print(&output::json(&judged)?)?;
+    } else {
+        let verdicts = || judged.iter().flat_map(|paper| &paper.verdicts);
+        let count = |status| verdicts().filter(|it| it.status == status).count();
+        let counts = [Status::Reproduced, Status::Partly, Status::Not].map(count);
+        text +=
+            &format!("{} reproduced, {} partly, {} not.\nNext: tactus lab report.\n", counts[0], counts[1], counts[2]);
+        output::print(&text)?;
+    }
+    if toothless.is_empty() {
+        return Ok(ExitCode::SUCCESS);
+    }
+    Err(Failure::Failed(anyhow!("checks that also hold of their wrong world:\n{}", toothless.join("\n"))))
+}
+
+/// The checks of `verdict` that hold of a wrong world too.
+fn toothless(verdict: &Verdict<'_>) -> Vec<String> {
+    let accept = verdict.checks.iter().filter(|check| check.holds && check.rejects_wrong == Some(false));
+    accept.map(|check| format!("{}: {}", verdict.id, check.what)).collect()
+}
+
+fn table(paper: &Paper, verdicts: &[Verdict<'_>]) -> String {
+    let mut text = output::heading(&paper.key) + "\n\n";
+    for verdict in verdicts {
+        let claim = output::folded(verdict.claim, 90).join("\n                ");
+        text += &format!("{:<4} {:<10} {claim}\n", verdict.id, verdict.status.word());
+        for check in &verdict.checks {
+            text += &format!("       {}\n", result::line(check));
+        }
+    }
+    text + "\n"
+}
+
+fn record(paper: &Paper, measured: &Results, verdicts: &[Verdict<'_>]) -> Result<(), Failure> {
+    measured.write(&paper.directory.join(RECORDED))?;
+    let text = result::text(paper, measured, verdicts);
+    write(&paper.directory.join("RESULT.md"), &text)
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    std::fs::write(path, text).map_err(|why| Failure::Failed(anyhow!("{} cannot be written: {why}", path.display())))
+}
+
+fn report(args: &LabReport) -> Result<ExitCode, Failure> {
+    let papers = Paper::all(&args.papers)?;
+    let _ = papers;
+    Ok(ExitCode::SUCCESS)
+}

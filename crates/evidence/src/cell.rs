@@ -1,0 +1,163 @@
+//! [`Cell`]: one run of an experiment, at one point with one seed.
+
+use crate::compute;
+use crate::experiment::{Experiment, Extent, Point, shown};
+use crate::problem::Problem;
+use crate::results::Measured;
+use lab::problem::Problems;
+use lab::report::{Report, XenMonReport};
+use lab::scenario::Scenario;
+use lab::{Choice, Run};
+use minijinja::Value;
+use minijinja::value::Serde;
+use sched::{Instant, Nanos};
+use sim::meter::XenMon;
+use std::collections::BTreeMap;
+use trace::WorldSink;
+
+/// One run.
+#[derive(Clone, Debug)]
+pub struct Cell<'e> {
+    /// Of which experiment.
+    pub experiment: &'e Experiment,
+    /// At which point.
+    pub point: Point,
+    /// With which seed: 1, 2, ….
+    pub seed: u32,
+    /// The scenario, made from the experiment's template.
+    pub text: String,
+    /// How long it is simulated.
+    pub length: Nanos,
+}
+
+impl<'e> Cell<'e> {
+    /// The run of `experiment` at `point` with `seed`.
+    ///
+    /// # Errors
+    /// The template cannot be filled in, or makes no scenario.
+    pub fn new(experiment: &'e Experiment, extent: Extent, point: &Point, seed: u32) -> Result<Cell<'e>, Problem> {
+        let mut variables = experiment.constants(extent);
+        variables.extend(point.clone());
+        variables.insert("seed".to_string(), seed.into());
+        let text = compute::environment().render_named_str(
+            &experiment.scenario,
+            &experiment.template,
+            Value::from(Serde(&variables)),
+        );
+        let text = text.map_err(|why| {
+            let template = experiment.path.parent().and_then(|it| it.parent()).unwrap_or(&experiment.path);
+            let path = template.join("scenarios").join(&experiment.scenario);
+            let what = format!("{why}, with {}", shown(&variables));
+            Problem::wrong(&path, what, "a template that `with`, the sweep and the points fill in")
+        })?;
+        let mut cell = Cell { experiment, point: point.clone(), seed, text, length: Nanos::ZERO };
+        cell.length = cell.scenario()?.length;
+        Ok(cell)
+    }
+
+    fn scenario(&self) -> Result<Scenario, Problem> {
+        let name = format!("{} ({})", self.experiment.scenario, shown(&self.point));
+        Scenario::from_bytes(&name, self.text.clone().into_bytes()).map_err(|why| self.unplayable(&why))
+    }
+
+    fn unplayable(&self, why: &Problems) -> Problem {
+        let of = format!("{} at {} with seed {}", self.experiment.path.display(), shown(&self.point), self.seed);
+        Problem::Scenario { of, why: why.report() }
+    }
+
+    /// All that its outcome depends on, but for the program.
+    #[must_use]
+    pub fn inputs(&self) -> String {
+        let Experiment { metrics, xenmon, may_refuse, .. } = self.experiment;
+        let metrics = serde_json::to_string(metrics).expect("texts can be JSON");
+        format!("{}\n{}\n{xenmon:?}\n{may_refuse}\n{metrics}", self.seed, self.text)
+    }
+
+    /// Plays it, shows all that happens to `watchers`, and measures it.
+    ///
+    /// # Errors
+    /// The scenario cannot be played, or an expression makes no sense of its report.
+    pub fn play(&self, watchers: &mut [&mut dyn WorldSink]) -> Result<Measured, Problem> {
+        let scenario = self.scenario()?;
+        let outcome = self.report(&scenario, watchers);
+        let (report, refused) = match outcome {
+            Ok(report) => (Some(report), None),
+            Err(why) if self.experiment.may_refuse => (None, Some(why)),
+            Err(why) => return Err(self.unplayable(&why)),
+        };
+        self.measure(report.as_ref(), refused.as_ref())
+    }
+
+    fn report(&self, scenario: &Scenario, watchers: &mut [&mut dyn WorldSink]) -> Result<Report, Problems> {
+        let choices = lab::choose(scenario, &[], &[])?;
+        let Choice { policy, knobs } = &choices[0];
+        let run = Run { scenario, policy, knobs, guests: None, seed: u64::from(self.seed) };
+        let Some(from) = &self.experiment.xenmon else { return run.play(&mut [], watchers) };
+        let warm_up = lab::length(from)?;
+        let mut monitor = XenMon::new(Instant::ZERO + warm_up);
+        let mut all: Vec<&mut dyn WorldSink> = vec![&mut monitor];
+        all.extend(watchers.iter_mut().map(|watcher| &mut **watcher as &mut dyn WorldSink));
+        let mut report = run.play(&mut [], &mut all)?;
+        report.xenmon = Some(XenMonReport::new(&monitor, &run.header()?, warm_up, scenario.length));
+        Ok(report)
+    }
+
+    fn measure(&self, report: Option<&Report>, refused: Option<&Problems>) -> Result<Measured, Problem> {
+        let environment = compute::environment();
+        let mut context: BTreeMap<&str, Value> = report.map(views).unwrap_or_default();
+        context.insert("refused", Value::from(refused.is_some()));
+        context.insert("why", Value::from(refused.map(Problems::to_string).unwrap_or_default()));
+        for (axis, value) in self.experiment.with.iter().chain(&self.point) {
+            context.insert(axis, Value::from(Serde(value)));
+        }
+        let context = Value::from(context);
+        let mut measured = Measured::new();
+        for (name, expression) in &self.experiment.metrics {
+            let value = environment.compile_expression(expression).and_then(|it| it.eval(context.clone()));
+            let value = value.and_then(|value| {
+                if value.is_undefined() {
+                    return Err(minijinja::Error::from(minijinja::ErrorKind::UndefinedError));
+                }
+                serde_json::to_value(&value)
+                    .map_err(|why| minijinja::Error::new(minijinja::ErrorKind::BadSerialization, why.to_string()))
+            });
+            let value = value.map_err(|why| {
+                let what = format!("the metric `{name}` at {} with seed {}: {why}", shown(&self.point), self.seed);
+                Problem::wrong(
+                    &self.experiment.path,
+                    what,
+                    "an expression over `report` and its views (docs/experiments.md)",
+                )
+            })?;
+            measured.insert(name.clone(), value);
+        }
+        Ok(measured)
+    }
+}
+
+/// What expressions see of a run: its `report`, and by name its `tasks`, `groups`, `apps`, `guests` (each with `tasks` and `apps`),
+/// and `domains`.
+fn views(report: &Report) -> BTreeMap<&'static str, Value> {
+    fn named<'r, T: serde::Serialize + 'r>(all: impl Iterator<Item = (&'r String, T)>) -> Value {
+        map(all.map(|(name, it)| (name.clone(), Value::from(Serde(it)))))
+    }
+    fn map(all: impl IntoIterator<Item = (String, Value)>) -> Value {
+        Value::from(all.into_iter().collect::<BTreeMap<String, Value>>())
+    }
+    let mut views = BTreeMap::from([("report", Value::from(Serde(report)))]);
+    views.insert("tasks", named(report.entities.iter().map(|it| (&it.name, it))));
+    views.insert("groups", named(report.groups.iter().map(|it| (&it.name, it))));
+    views.insert("apps", named(report.applications.iter().map(|it| (&it.name, it))));
+    let guest = |guest: &lab::report::GuestReport| {
+        map([
+            ("tasks".to_string(), named(guest.entities.iter().map(|it| (&it.name, it)))),
+            ("apps".to_string(), named(guest.applications.iter().map(|it| (&it.name, it)))),
+            ("coordination".to_string(), Value::from(Serde(&guest.coordination))),
+            ("total".to_string(), Value::from(Serde(&guest.total))),
+        ])
+    };
+    views.insert("guests", map(report.guests.iter().map(|it| (it.name.clone(), guest(it)))));
+    let domains = report.xenmon.iter().flat_map(|xenmon| &xenmon.hosts).flat_map(|host| &host.domains);
+    views.insert("domains", named(domains.map(|it| (&it.name, it))));
+    views
+}

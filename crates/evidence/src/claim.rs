@@ -1,0 +1,170 @@
+//! [`Claim`]: what a paper says, as checks of numbers that were measured.
+
+use crate::experiment::Point;
+use crate::problem::Problem;
+use serde::Deserialize;
+use std::path::Path;
+
+/// A claim of a paper.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claim {
+    /// As the list of claims names it: `C1`.
+    pub id: String,
+    /// The claim, in our words.
+    pub claim: String,
+    /// Why it does not hold as the paper says, if it does not; what the experiments show of the cause.
+    #[serde(default)]
+    pub why: Option<String>,
+    /// What must be true of it.
+    pub check: Vec<Check>,
+}
+
+/// Something that must be true of what was measured.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Check {
+    /// What it is about; may name the variables of `each` in braces.
+    pub what: String,
+    /// An expression that makes a number of what was measured with one seed.
+    pub measure: String,
+    /// What the paper prints.
+    #[serde(default)]
+    pub paper: Option<f64>,
+    /// How far off that it may be: `30%`; `factor 2`; `gain 50%`, of a ratio whose logarithm may be off by so much.
+    #[serde(default)]
+    pub within: Option<Within>,
+    /// Above what it must be.
+    #[serde(default)]
+    pub above: Option<f64>,
+    /// Below what it must be.
+    #[serde(default)]
+    pub below: Option<f64>,
+    /// The same for several: variables of the expression, and what the paper prints as `paper`.
+    #[serde(default)]
+    pub each: Vec<Point>,
+    /// How many of them may miss.
+    #[serde(default)]
+    pub may_miss: usize,
+    /// A free parameter was set by it: it is shown and proves nothing.
+    #[serde(default)]
+    pub anchor: bool,
+    /// The unit of the number.
+    #[serde(default)]
+    pub unit: String,
+    /// A world in which it is not true: results of which points stand in place of whose.
+    #[serde(default)]
+    pub wrong: Option<Wrong>,
+}
+
+/// A wrong world: wherever an experiment is asked for points like `of`, those that differ from them as in `is` answer.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wrong {
+    /// Which points.
+    pub of: Point,
+    /// Who answers for them.
+    pub is: Point,
+}
+
+/// How far off a number may be.
+#[derive(Clone, Copy, PartialEq, Debug, Deserialize)]
+#[serde(try_from = "String")]
+pub enum Within {
+    /// So many percent of it.
+    Percent(f64),
+    /// Up to so many times more or less.
+    Factor(f64),
+    /// Of a ratio: so many percent of its logarithm.
+    Gain(f64),
+}
+
+impl TryFrom<String> for Within {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Within, String> {
+        let number = |text: &str| text.trim().parse::<f64>().ok().filter(|number| number.is_finite() && *number > 0.0);
+        let percent = |text: &str| number(text.trim().strip_suffix('%')?);
+        let parsed = if let Some(factor) = text.strip_prefix("factor ") {
+            number(factor).filter(|factor| *factor > 1.0).map(Within::Factor)
+        } else if let Some(gain) = text.strip_prefix("gain ") {
+            percent(gain).map(Within::Gain)
+        } else {
+            percent(&text).map(Within::Percent)
+        };
+        parsed.ok_or_else(|| format!("`{text}` is no tolerance: right would be \"30%\", \"factor 2\" or \"gain 50%\""))
+    }
+}
+
+/// Where a number must lie.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Accepted {
+    /// At least.
+    pub low: f64,
+    /// At most.
+    pub high: f64,
+    /// Above.
+    pub above: f64,
+    /// Below.
+    pub below: f64,
+}
+
+impl Accepted {
+    /// Whether `number` lies there.
+    #[must_use]
+    pub fn holds(&self, number: f64) -> bool {
+        self.low <= number && number <= self.high && self.above < number && number < self.below
+    }
+}
+
+impl Check {
+    /// Where its number must lie, where the paper prints `paper`.
+    #[must_use]
+    pub fn accepted(&self, paper: Option<f64>) -> Accepted {
+        let around = paper.zip(self.within).map(|(paper, within)| {
+            let (one, other) = match within {
+                Within::Percent(percent) => (paper * (1.0 - percent / 100.0), paper * (1.0 + percent / 100.0)),
+                Within::Factor(factor) => (paper / factor, paper * factor),
+                Within::Gain(percent) => {
+                    let power = |share: f64| libm::pow(paper, share);
+                    (power(1.0 - percent / 100.0), power(1.0 + percent / 100.0))
+                }
+            };
+            (one.min(other), one.max(other))
+        });
+        let (low, high) = around.unwrap_or((f64::NEG_INFINITY, f64::INFINITY));
+        let above = self.above.unwrap_or(f64::NEG_INFINITY);
+        Accepted { low, high, above, below: self.below.unwrap_or(f64::INFINITY) }
+    }
+}
+
+/// That the claims make sense.
+pub(crate) fn check(path: &Path, claims: &[Claim]) -> Result<(), Problem> {
+    for (nth, claim) in claims.iter().enumerate() {
+        let wrong = |what: &str, right: &str| Err(Problem::wrong(path, format!("claim {}: {what}", claim.id), right));
+        if claims[..nth].iter().any(|other| other.id == claim.id) {
+            return wrong("it is there twice", "an id of its own");
+        }
+        if claim.check.iter().all(|check| check.anchor) {
+            return wrong("nothing checks it", "at least one check that is no anchor");
+        }
+        for check in &claim.check {
+            let about = |what: &str| format!("\"{}\" {what}", check.what);
+            let paper = check.paper.is_some()
+                || check.each.iter().all(|each| each.contains_key("paper")) && !check.each.is_empty();
+            if check.within.is_some() && !paper {
+                return wrong(&about("has a tolerance and no number of the paper"), "`paper = …`, for each");
+            }
+            if check.within.is_none() && check.above.is_none() && check.below.is_none() && !check.anchor {
+                return wrong(&about("accepts everything"), "`within`, `above` or `below`");
+            }
+            if check.wrong.is_none() && !check.anchor {
+                return wrong(&about("has no wrong world"), "`wrong = { of = { … }, is = { … } }`");
+            }
+            if check.may_miss > 0 && check.may_miss >= check.each.len() {
+                return wrong(&about("may miss all"), "`may_miss` below the number in `each`");
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,295 @@
+//! [`Experiment`]: a figure or table, as a scenario, what is varied in it, and what is measured.
+//!
+//! The file is TOML; `docs/experiments.md` explains each key.
+
+use crate::problem::{Problem, read};
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// A value of an axis or of a constant: a number, a text or a switch.
+pub type Value = serde_json::Value;
+
+/// One setting of everything that is varied: axis → value, in the order of the file.
+pub type Point = IndexMap<String, Value>;
+
+/// With how many seeds an experiment is played unless it says otherwise.
+pub const SEEDS: u32 = 5;
+
+/// How much of an experiment is played.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Extent {
+    /// What can be played in a while.
+    #[default]
+    Usual,
+    /// As large as in the paper.
+    Full,
+    /// A few points of the usual, to see that results are what was recorded.
+    Smoke,
+}
+
+/// What a file of an experiment says.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Experiment {
+    /// Where it is from: the name of its file, without the ending.
+    #[serde(skip)]
+    pub name: String,
+    /// The file.
+    #[serde(skip)]
+    pub path: PathBuf,
+    /// The figure or table of the paper: `Fig 2a`.
+    pub figure: String,
+    /// What it shows, in our words.
+    pub title: String,
+    /// The claims that rest on it.
+    pub claims: Vec<String>,
+    /// The template of its scenario: a file in `scenarios/`.
+    pub scenario: String,
+    /// Constants for the template.
+    #[serde(default)]
+    pub with: Point,
+    /// Axes: each value of one with each of all others.
+    #[serde(default)]
+    pub sweep: IndexMap<String, Vec<Value>>,
+    /// Settings that belong together; each with each of the sweep.
+    #[serde(default)]
+    pub point: Vec<Point>,
+    /// With how many seeds; [`SEEDS`].
+    #[serde(default)]
+    pub seeds: Option<u32>,
+    /// Whether Xen's performance monitor watches (`domains` in the expressions), and from when on.
+    #[serde(default)]
+    pub xenmon: Option<String>,
+    /// Whether a policy may refuse what the scenario asks for; then `refused` is true in the expressions and there is no report.
+    #[serde(default)]
+    pub may_refuse: bool,
+    /// What is measured: name → expression over the report.
+    pub metrics: IndexMap<String, String>,
+    /// What is different as large as in the paper.
+    #[serde(default)]
+    pub full: Changes,
+    /// Which of the values of an axis are in the smoke set; without it, the experiment is not in it.
+    #[serde(default)]
+    pub smoke: Option<IndexMap<String, Vec<Value>>>,
+    /// Pictures of what was measured.
+    #[serde(default)]
+    pub plot: Vec<Plot>,
+    /// Pictures of who ran when.
+    #[serde(default)]
+    pub schedule: Vec<Schedule>,
+    /// The template's text.
+    #[serde(skip)]
+    pub template: String,
+}
+
+/// What is different in an experiment as large as in the paper.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Changes {
+    /// Other constants.
+    #[serde(default)]
+    pub with: Point,
+    /// Other values of axes.
+    #[serde(default)]
+    pub sweep: IndexMap<String, Vec<Value>>,
+    /// Another number of seeds.
+    #[serde(default)]
+    pub seeds: Option<u32>,
+}
+
+/// A figure: numbers over an axis, a curve for each value of another.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plot {
+    /// Its file's name: `fig-2a`.
+    pub name: String,
+    /// What it shows.
+    pub title: String,
+    /// How it is drawn.
+    #[serde(default)]
+    pub kind: Kind,
+    /// The axis along which it goes; of a [`Kind::Cdf`] and a [`Kind::Distribution`], its title alone.
+    pub x: String,
+    /// The metric that it shows.
+    pub y: String,
+    /// What is written at the axes, with units; the names of axis and metric.
+    #[serde(default)]
+    pub labels: Option<[String; 2]>,
+    /// The axes whose values have curves of their own.
+    #[serde(default)]
+    pub curves: Vec<String>,
+    /// Which points alone it shows.
+    #[serde(default, rename = "where")]
+    pub only: Point,
+    /// Which axes of the picture are logarithmic.
+    #[serde(default)]
+    pub log: Vec<Axis>,
+    /// What the metric is divided by, for its unit in the picture.
+    #[serde(default)]
+    pub unit: Option<f64>,
+    /// Where the axes of the picture begin and end, if not with the values: `[low, high]`.
+    #[serde(default)]
+    pub range: IndexMap<Axis, [f64; 2]>,
+    /// What the paper prints: curve → its points.
+    #[serde(default)]
+    pub paper: IndexMap<String, Vec<[f64; 2]>>,
+}
+
+/// An axis of a picture.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Axis {
+    /// From left to right.
+    X,
+    /// Upwards.
+    Y,
+}
+
+/// How a figure is drawn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// Medians with intervals, joined by lines.
+    #[default]
+    Lines,
+    /// The same as bars.
+    Bars,
+    /// A box for each value of the axis: quartiles over the seeds, or over the values of a metric that is a list.
+    Boxes,
+    /// How much of a metric that is a list lies below each value.
+    Cdf,
+    /// A metric that is a list of pairs, drawn as it is.
+    Distribution,
+}
+
+/// A picture of who ran when, of the first seed.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Schedule {
+    /// Its file's name.
+    pub name: String,
+    /// What it shows.
+    pub title: String,
+    /// Of which point.
+    #[serde(rename = "where")]
+    pub point: Point,
+    /// Where it begins.
+    pub from: String,
+    /// Where it ends.
+    pub to: String,
+}
+
+impl Experiment {
+    /// Reads the file at `path`, and the template it names, of the paper in `directory`.
+    pub(crate) fn read(path: &Path, directory: &Path) -> Result<Experiment, Problem> {
+        let text = read(path)?;
+        let mut experiment: Experiment = toml::from_str(&text).map_err(|why| {
+            Problem::wrong(path, why.to_string().trim_end(), "an experiment as docs/experiments.md describes it")
+        })?;
+        experiment.name = path.file_stem().map(|stem| stem.to_string_lossy().into_owned()).unwrap_or_default();
+        experiment.path = path.to_path_buf();
+        experiment.template = read(&directory.join("scenarios").join(&experiment.scenario))?;
+        experiment.check()?;
+        Ok(experiment)
+    }
+
+    fn check(&self) -> Result<(), Problem> {
+        let refuse = |what: String, right: &str| Err(Problem::wrong(&self.path, what, right));
+        if self.metrics.is_empty() {
+            return refuse("nothing is measured: [metrics] is empty".into(), "at least one metric");
+        }
+        if let Some((axis, _)) = self.sweep.iter().chain(&self.full.sweep).find(|(_, values)| values.is_empty()) {
+            return refuse(format!("the axis `{axis}` has no values"), "at least one value");
+        }
+        let axes: Vec<&String> = self.axes();
+        let known = |axis: &String| axes.contains(&axis);
+        let smoke = self.smoke.iter().flat_map(|smoke| smoke.keys());
+        let swept = self
+            .full
+            .sweep
+            .keys()
+            .filter(|axis| !self.sweep.contains_key(*axis))
+            .chain(smoke.filter(|axis| !known(axis)));
+        let plotted = self.plot.iter().flat_map(|plot| plot.curves.iter().chain(plot.only.keys()));
+        let scheduled = self.schedule.iter().flat_map(|schedule| schedule.point.keys());
+        let mut named = swept.chain(plotted.chain(scheduled).filter(|axis| !known(axis)));
+        if let Some(axis) = named.next() {
+            let names: Vec<&str> = axes.iter().map(|axis| axis.as_str()).collect();
+            return refuse(format!("there is no axis `{axis}`"), &format!("one of {}", names.join(", ")));
+        }
+        if let Some(plot) = self.plot.iter().find(|plot| !self.metrics.contains_key(&plot.y)) {
+            return refuse(format!("the plot `{}` shows `{}`, which is not measured", plot.name, plot.y), "a metric");
+        }
+        Ok(())
+    }
+
+    /// All that is varied, in the order of the file: the axes of the points, then those of the sweep.
+    #[must_use]
+    pub fn axes(&self) -> Vec<&String> {
+        let mut axes: Vec<&String> = self.point.iter().flat_map(|point| point.keys()).collect();
+        axes.extend(self.sweep.keys());
+        let mut seen = Vec::new();
+        axes.retain(|axis| {
+            !seen.contains(axis) && {
+                seen.push(axis);
+                true
+            }
+        });
+        axes
+    }
+
+    /// Every point of it: all of the sweep for the first of its points, then for the next.
+    #[must_use]
+    pub fn points(&self, extent: Extent) -> Vec<Point> {
+        let mut sweep = self.sweep.clone();
+        if extent == Extent::Full {
+            sweep.extend(self.full.sweep.clone());
+        }
+        let mut points = if self.point.is_empty() { vec![Point::new()] } else { self.point.clone() };
+        for (axis, values) in &sweep {
+            let with = |point: &Point| {
+                let point = point.clone();
+                values.iter().map(move |value| {
+                    let mut point = point.clone();
+                    point.insert(axis.clone(), value.clone());
+                    point
+                })
+            };
+            points = points.iter().flat_map(with).collect();
+        }
+        if extent == Extent::Smoke {
+            let Some(smoke) = &self.smoke else { return Vec::new() };
+            points.retain(|point| smoke.iter().all(|(axis, values)| values.contains(&point[axis])));
+        }
+        points
+    }
+
+    /// With how many seeds it is played.
+    #[must_use]
+    pub fn seeds(&self, extent: Extent) -> u32 {
+        match extent {
+            Extent::Full => self.full.seeds.or(self.seeds).unwrap_or(SEEDS),
+            Extent::Usual => self.seeds.unwrap_or(SEEDS),
+            Extent::Smoke => 1,
+        }
+    }
+
+    /// The constants of its template.
+    #[must_use]
+    pub fn constants(&self, extent: Extent) -> Point {
+        let mut with = self.with.clone();
+        if extent == Extent::Full {
+            with.extend(self.full.with.clone());
+        }
+        with
+    }
+}
+
+/// A point as people read it: `policy=bvt, weight=2`.
+#[must_use]
+pub fn shown(point: &Point) -> String {
+    let value = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_string);
+    let all: Vec<String> = point.iter().map(|(axis, it)| format!("{axis}={}", value(it))).collect();
+    all.join(", ")
+}

@@ -1,0 +1,208 @@
+//! [`judge`]: which claims hold of what was measured.
+
+use crate::claim::{Accepted, Check, Claim};
+use crate::compute;
+use crate::experiment::{Point, shown};
+use crate::paper::Paper;
+use crate::problem::Problem;
+use crate::results::Results;
+use lab::statistics;
+use minijinja::Value;
+use minijinja::value::Serde;
+use serde::Serialize;
+use std::sync::Arc;
+
+/// What became of a claim.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Status {
+    /// All its checks hold.
+    Reproduced,
+    /// Some do.
+    Partly,
+    /// None does.
+    Not,
+}
+
+/// A claim, and what came of each of its checks.
+#[derive(Clone, Debug, Serialize)]
+pub struct Verdict<'p> {
+    /// The claim's id.
+    pub id: &'p str,
+    /// The claim.
+    pub claim: &'p str,
+    /// What became of it.
+    pub status: Status,
+    /// Why it does not hold as the paper says.
+    pub why: Option<&'p str>,
+    /// Its checks, in order; one for each of an `each`.
+    pub checks: Vec<Judged>,
+}
+
+/// A check, and what was measured.
+#[derive(Clone, Debug, Serialize)]
+pub struct Judged {
+    /// What it is about.
+    pub what: String,
+    /// The number's unit.
+    pub unit: String,
+    /// What the paper prints.
+    pub paper: Option<f64>,
+    /// Where the number must lie.
+    #[serde(skip)]
+    pub accepted: Accepted,
+    /// The median over the seeds.
+    pub median: f64,
+    /// Where its interval begins.
+    pub low: f64,
+    /// Where it ends.
+    pub high: f64,
+    /// Whether all of the interval is accepted.
+    pub holds: bool,
+    /// Whether a parameter was set by it, so that it proves nothing.
+    pub anchor: bool,
+    /// Whether it is one of several of which some may miss.
+    pub may_miss: bool,
+    /// Whether the check fails of the wrong world, as it must; `None`: there is none.
+    pub rejects_wrong: Option<bool>,
+    /// With how many seeds.
+    pub seeds: usize,
+}
+
+impl Status {
+    /// As a word.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Status::Reproduced => "reproduced",
+            Status::Partly => "partly",
+            Status::Not => "not",
+        }
+    }
+}
+
+/// Judges the claims of `paper` that `asked` names by `results`.
+///
+/// # Errors
+/// An expression makes no sense of what was measured, or a wrong world lacks a point.
+pub fn judge<'p>(
+    paper: &'p Paper,
+    results: &Results,
+    asked: impl Fn(&str) -> bool,
+) -> Result<Vec<Verdict<'p>>, Problem> {
+    let results = Arc::new(results.clone());
+    paper.claims.iter().filter(|claim| asked(&claim.id)).map(|claim| verdict(paper, claim, &results)).collect()
+}
+
+fn verdict<'p>(paper: &'p Paper, claim: &'p Claim, results: &Arc<Results>) -> Result<Verdict<'p>, Problem> {
+    let mut checks = Vec::new();
+    let (mut held, mut of) = (0, 0);
+    for check in &claim.check {
+        let each = if check.each.is_empty() { vec![Point::new()] } else { check.each.clone() };
+        let judged: Result<Vec<Judged>, Problem> =
+            each.iter().map(|variables| judged(paper, claim, check, variables, results)).collect();
+        let mut judged = judged?;
+        if !check.anchor {
+            let missed = judged.iter().filter(|it| !it.holds).count();
+            // Several are one check: a wrong world is rejected if too many of them miss in it.
+            let accepted_wrong = judged.iter().filter(|it| it.rejects_wrong == Some(false)).count();
+            let rejects = judged.len() - accepted_wrong > check.may_miss;
+            judged.iter_mut().for_each(|it| it.rejects_wrong = it.rejects_wrong.map(|_| rejects));
+            of += judged.len();
+            held += if missed <= check.may_miss { judged.len() } else { judged.len() - missed };
+        }
+        checks.extend(judged);
+    }
+    let status = if held == of {
+        Status::Reproduced
+    } else if held > 0 {
+        Status::Partly
+    } else {
+        Status::Not
+    };
+    Ok(Verdict { id: &claim.id, claim: &claim.claim, status, why: claim.why.as_deref(), checks })
+}
+
+fn judged(
+    paper: &Paper,
+    claim: &Claim,
+    check: &Check,
+    variables: &Point,
+    results: &Arc<Results>,
+) -> Result<Judged, Problem> {
+    let unjudged = |why: String, what: &str| {
+        let what = format!("claim {}, \"{}\" ({}){what}: {why}", claim.id, check.what, shown(variables));
+        Problem::wrong(
+            &paper.directory.join("claims.toml"),
+            what,
+            "an expression over at() and all() (docs/experiments.md)",
+        )
+    };
+    let printed = variables.get("paper").and_then(serde_json::Value::as_f64).or(check.paper);
+    let accepted = check.accepted(printed);
+    let seeds = seeds_of(check, results).map_err(|why| unjudged(why, ""))?;
+    let of = |wrong| measured(check, variables, results, seeds, wrong);
+    let numbers = of(None).map_err(|why| unjudged(why, ""))?;
+    let (median, low, high) = interval(&numbers);
+    let rejects_wrong = match &check.wrong {
+        None => None,
+        Some(wrong) => {
+            let numbers = of(Some(wrong)).map_err(|why| unjudged(why, ", in its wrong world"))?;
+            let (_, low, high) = interval(&numbers);
+            Some(!(accepted.holds(low) && accepted.holds(high)))
+        }
+    };
+    let what = variables.iter().fold(check.what.clone(), |what, (name, value)| {
+        what.replace(&format!("{{{name}}}"), &value.as_str().map_or_else(|| value.to_string(), str::to_string))
+    });
+    Ok(Judged {
+        what,
+        unit: check.unit.clone(),
+        paper: printed,
+        accepted,
+        median,
+        low,
+        high,
+        holds: accepted.holds(low) && accepted.holds(high),
+        anchor: check.anchor,
+        may_miss: check.may_miss > 0,
+        rejects_wrong,
+        seeds,
+    })
+}
+
+/// With how many seeds all experiments that `check` names were played.
+fn seeds_of(check: &Check, results: &Results) -> Result<usize, String> {
+    let named = results.experiments.iter().filter(|(name, _)| {
+        check.measure.contains(&format!("\"{name}\"")) || check.measure.contains(&format!("'{name}'"))
+    });
+    let seeds = named.flat_map(|(_, rows)| rows).map(|row| row.seeds.len()).min();
+    seeds.ok_or_else(|| "it names no experiment that was played".to_string())
+}
+
+/// The number of each seed.
+fn measured(
+    check: &Check,
+    variables: &Point,
+    results: &Arc<Results>,
+    seeds: usize,
+    wrong: Option<&crate::claim::Wrong>,
+) -> Result<Vec<f64>, String> {
+    let of = |seed| {
+        let environment = compute::over(results, seed, wrong);
+        let value =
+            environment.compile_expression(&check.measure).and_then(|it| it.eval(Value::from(Serde(variables))));
+        let value = value.map_err(|why| format!("{why}"))?;
+        let number = compute::number(&value).filter(|number| !number.is_nan());
+        number.ok_or_else(|| format!("it makes {value}, and no number, with seed {}", seed + 1))
+    };
+    (0..seeds).map(of).collect()
+}
+
+/// The median of `numbers`, and the interval in which it lies with 95 % (or from the least to the greatest where they are few).
+fn interval(numbers: &[f64]) -> (f64, f64, f64) {
+    let mut numbers = numbers.to_vec();
+    numbers.sort_by(f64::total_cmp);
+    let (count, skipped) = (numbers.len(), statistics::skipped(numbers.len()));
+    (f64::midpoint(numbers[(count - 1) / 2], numbers[count / 2]), numbers[skipped], numbers[count - 1 - skipped])
+}

@@ -1,0 +1,24 @@
+//! The figures and tables of papers as experiments that anyone can run, change and read.
+//!
+//! A [`Paper`] is a directory: `experiments/` say what is run (a scenario, what is varied in it, what is measured), `claims.toml` what the
+//! paper claims, as checks of what was measured. [`Suite`] plays the experiments; [`judge`] tells which claims hold; [`result`]
+//! writes it down. Data goes one way: files → [`cell::Cell`]s → [`results::Results`] → verdicts → what people read.
+
+pub mod cell;
+pub mod claim;
+mod compute;
+pub mod experiment;
+pub mod judge;
+pub mod paper;
+pub mod problem;
+pub mod result;
+pub mod results;
+pub mod store;
+pub mod suite;
+
+pub use claim::Claim;
+pub use experiment::Experiment;
+pub use paper::Paper;
+pub use problem::Problem;
+pub use results::Results;
+pub use suite::Suite;

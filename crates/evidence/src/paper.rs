@@ -1,0 +1,91 @@
+//! [`Paper`]: what one source claims, and the experiments that test it.
+
+use crate::claim::{self, Claim};
+use crate::experiment::Experiment;
+use crate::problem::{Problem, read};
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+
+/// A directory of `papers/`.
+#[derive(Clone, Debug)]
+pub struct Paper {
+    /// The directory's name.
+    pub key: String,
+    /// Where it is.
+    pub directory: PathBuf,
+    /// Authors, title, year.
+    pub source: String,
+    /// What was chosen before any figure was looked at: machines, knobs, anchors.
+    pub method: String,
+    /// What it claims, in the order of the file.
+    pub claims: Vec<Claim>,
+    /// By name.
+    pub experiments: Vec<Experiment>,
+}
+
+/// What `claims.toml` says.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    source: String,
+    method: String,
+    claim: Vec<Claim>,
+}
+
+impl Paper {
+    /// Reads the paper in `directory`.
+    ///
+    /// # Errors
+    /// A file cannot be read, or does not say what it should.
+    pub fn read(directory: &Path) -> Result<Paper, Problem> {
+        let path = directory.join("claims.toml");
+        let file: File = toml::from_str(&read(&path)?).map_err(|why| {
+            Problem::wrong(&path, why.to_string().trim_end(), "claims as docs/experiments.md describes them")
+        })?;
+        let mut files = listed(&directory.join("experiments"))?;
+        files.retain(|file| file.extension().is_some_and(|ending| ending == "toml"));
+        let experiments: Result<Vec<Experiment>, Problem> =
+            files.iter().map(|file| Experiment::read(file, directory)).collect();
+        let experiments = experiments?;
+        let ids: Vec<&str> = file.claim.iter().map(|claim| claim.id.as_str()).collect();
+        for experiment in &experiments {
+            if let Some(unknown) = experiment.claims.iter().find(|id| !ids.contains(&id.as_str())) {
+                let right = format!("some of {}", ids.join(", "));
+                return Err(Problem::wrong(&experiment.path, format!("there is no claim `{unknown}`"), right));
+            }
+        }
+        claim::check(&path, &file.claim)?;
+        let key = directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let File { source, method, claim } = file;
+        Ok(Paper { key, directory: directory.to_path_buf(), source, method, claims: claim, experiments })
+    }
+
+    /// Reads every paper in `directory`, by name.
+    ///
+    /// # Errors
+    /// As for [`read`](Paper::read); or there is none.
+    pub fn all(directory: &Path) -> Result<Vec<Paper>, Problem> {
+        let mut directories = listed(directory)?;
+        directories.retain(|it| it.join("claims.toml").is_file());
+        if directories.is_empty() {
+            let right = "a directory of papers, each with claims.toml and experiments/";
+            return Err(Problem::wrong(directory, "there are no papers", right));
+        }
+        directories.iter().map(|directory| Paper::read(directory)).collect()
+    }
+
+    /// The experiments that the claim `id` rests on.
+    pub fn experiments_of<'p>(&'p self, id: &'p str) -> impl Iterator<Item = &'p Experiment> {
+        self.experiments.iter().filter(move |experiment| experiment.claims.iter().any(|claim| claim == id))
+    }
+}
+
+/// What is in `directory`, by name.
+fn listed(directory: &Path) -> Result<Vec<PathBuf>, Problem> {
+    let unread = |why| Problem::unread(directory, why);
+    let entries: Result<Vec<PathBuf>, std::io::Error> =
+        std::fs::read_dir(directory).map_err(unread)?.map(|entry| entry.map(|entry| entry.path())).collect();
+    let mut entries = entries.map_err(unread)?;
+    entries.sort();
+    Ok(entries)
+}

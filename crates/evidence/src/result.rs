@@ -1,0 +1,103 @@
+//! `RESULT.md`: the claims of a paper, and what became of each, as a table.
+
+use crate::experiment::Experiment;
+use crate::judge::{Judged, Status, Verdict};
+use crate::paper::Paper;
+use crate::results::Results;
+
+/// The text of `RESULT.md` of `paper`.
+#[must_use]
+pub fn text(paper: &Paper, results: &Results, verdicts: &[Verdict<'_>]) -> String {
+    let count = |status| verdicts.iter().filter(|verdict| verdict.status == status).count();
+    let mut text = format!("# {}\n\n{}\n\n", paper.key, paper.source.trim());
+    text += &format!(
+        "{} claims: {} reproduced, {} partly, {} not. Tactus {}, seeds 1 to {}; written by `tactus lab run all --record`, which measures it \
+         anew. Numbers are medians over the seeds with their intervals, the paper's in parentheses; ✓ and ✗ say whether the whole interval \
+         is where it must be.\n\n",
+        verdicts.len(),
+        count(Status::Reproduced),
+        count(Status::Partly),
+        count(Status::Not),
+        results.version,
+        results.seeds(),
+    );
+    text += &format!("{}\n\n", paper.method.trim());
+    text += "| | claim | measured (paper) | status | why |\n|---|---|---|---|---|\n";
+    for verdict in verdicts {
+        let checks: Vec<String> = verdict.checks.iter().map(line).collect();
+        text += &format!(
+            "| {} | {} | {} | **{}** | {} |\n",
+            verdict.id,
+            cell(verdict.claim),
+            checks.join("<br>"),
+            verdict.status.word(),
+            cell(verdict.why.unwrap_or_default()),
+        );
+    }
+    text += "\n## Experiments\n\n| file | shows | points | seeds | for |\n|---|---|---|---|---|\n";
+    for experiment in &paper.experiments {
+        text += &row(experiment, results);
+    }
+    text
+}
+
+fn row(experiment: &Experiment, results: &Results) -> String {
+    let rows = results.experiments.get(&experiment.name).map_or(&[][..], Vec::as_slice);
+    let seeds = rows.iter().map(|row| row.seeds.len()).min().unwrap_or(0);
+    let Experiment { name, figure, title, claims, .. } = experiment;
+    let shows = format!("{}: {}", cell(figure), cell(title));
+    format!("| `experiments/{name}.toml` | {shows} | {} | {seeds} | {} |\n", rows.len(), claims.join(", "))
+}
+
+/// A text as it stands in a cell of a table.
+fn cell(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|")
+}
+
+/// A check in a line.
+#[must_use]
+pub fn line(check: &Judged) -> String {
+    let mark = if check.anchor {
+        "⚓"
+    } else if check.holds {
+        "✓"
+    } else {
+        "✗"
+    };
+    let unit = if check.unit.is_empty() { String::new() } else { format!(" {}", check.unit) };
+    let mut line = format!("{mark} {}: {}", cell(&check.what), number(check.median));
+    if check.low < check.high {
+        line += &format!(" [{}, {}]", number(check.low), number(check.high));
+    }
+    line += &unit;
+    match check.paper {
+        Some(paper) => line += &format!(" ({})", number(paper)),
+        None => line += &bounds(check),
+    }
+    line
+}
+
+fn bounds(check: &Judged) -> String {
+    let accepted = check.accepted;
+    match (accepted.above.is_finite(), accepted.below.is_finite()) {
+        (true, true) => format!(" (between {} and {})", number(accepted.above), number(accepted.below)),
+        (true, false) => format!(" (> {})", number(accepted.above)),
+        (false, true) => format!(" (< {})", number(accepted.below)),
+        (false, false) => String::new(),
+    }
+}
+
+/// A number with three digits that count, or all before the point.
+#[must_use]
+pub fn number(value: f64) -> String {
+    let size = value.abs();
+    let places = match size {
+        _ if size == 0.0 || !size.is_finite() || size >= 100.0 => 0,
+        _ if size >= 10.0 => 1,
+        _ if size >= 1.0 => 2,
+        _ if size >= 0.01 => 3,
+        _ => 5,
+    };
+    let text = format!("{value:.places$}");
+    if places > 0 { text.trim_end_matches('0').trim_end_matches('.').to_string() } else { text }
+}

@@ -1,0 +1,96 @@
+//! [`Results`]: what was measured, of every experiment, point and seed.
+
+use crate::experiment::Point;
+use crate::problem::{Problem, read};
+use indexmap::IndexMap;
+use serde::{Deserialize, Serialize};
+use std::path::Path;
+
+/// What one run measured: name → a number, a switch, a list of numbers or of pairs, or nothing.
+pub type Measured = IndexMap<String, serde_json::Value>;
+
+/// A point, and what was measured there.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+pub struct Row {
+    /// The point.
+    pub point: Point,
+    /// With each seed: 1, 2, ….
+    pub seeds: Vec<Measured>,
+}
+
+/// What was measured in a paper's experiments.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
+pub struct Results {
+    /// The version of the program that measured it.
+    pub version: String,
+    /// Experiment → its points, in order.
+    pub experiments: IndexMap<String, Vec<Row>>,
+}
+
+impl Results {
+    /// With how many seeds all of it was measured.
+    #[must_use]
+    pub fn seeds(&self) -> usize {
+        let rows = self.experiments.values().flatten();
+        rows.map(|row| row.seeds.len()).min().unwrap_or(0)
+    }
+
+    /// Reads what [`write`](Results::write) has written.
+    ///
+    /// # Errors
+    /// The file cannot be read, or is not one of these.
+    pub fn read(path: &Path) -> Result<Results, Problem> {
+        serde_json::from_str(&read(path)?)
+            .map_err(|why| Problem::wrong(path, why.to_string(), "what `tactus lab run all --record` writes"))
+    }
+
+    /// As text: a line for each point, so that changes can be read.
+    ///
+    /// # Panics
+    /// Never: all of it can be JSON.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let mut text = format!("{{\n\"version\": {},\n\"experiments\": {{", json(&self.version));
+        for (nth, (name, rows)) in self.experiments.iter().enumerate() {
+            text += if nth > 0 { ",\n" } else { "\n" };
+            text += &format!("{}: [\n", json(name));
+            let lines: Vec<String> = rows.iter().map(json).collect();
+            text += &lines.join(",\n");
+            text += "\n]";
+        }
+        text + "\n}\n}\n"
+    }
+
+    /// Writes it to `path`.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn write(&self, path: &Path) -> Result<(), Problem> {
+        std::fs::write(path, self.to_text()).map_err(|why| Problem::unwritten(path, why))
+    }
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("all of it can be JSON")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let measured = |number: f64| Measured::from([("wait".to_string(), number.into())]);
+        let row = |policy: &str| Row {
+            point: Point::from([("policy".to_string(), policy.into())]),
+            seeds: vec![measured(0.1 + 0.2), measured(1e300)],
+        };
+        let experiments = IndexMap::from([("b".to_string(), vec![row("x"), row("y")]), ("a".to_string(), vec![])]);
+        let results = Results { version: "1".into(), experiments };
+        let directory = tempfile::tempdir().expect("there is room");
+        let path = directory.path().join("measured.json");
+        results.write(&path).expect("it is written");
+        assert_eq!(Results::read(&path).expect("it is read"), results);
+        assert_eq!(results.to_text().lines().count(), 11);
+    }
+}

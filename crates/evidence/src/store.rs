@@ -1,0 +1,114 @@
+//! [`Store`]: every run that was finished, kept so that none is played twice.
+
+use crate::problem::{Problem, read};
+use crate::results::Measured;
+use serde::{Deserialize, Serialize};
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// The file in a directory of results.
+const FILE: &str = "runs.jsonl";
+
+/// A line of the file.
+#[derive(Serialize, Deserialize)]
+struct Line {
+    /// Of the program and all that goes into the run.
+    key: String,
+    measured: Measured,
+}
+
+/// Runs that were finished, by all that their outcome depends on.
+#[derive(Debug)]
+pub struct Store {
+    path: PathBuf,
+    file: File,
+    /// What the program is: another one measures anew.
+    program: String,
+    known: HashMap<String, Measured>,
+}
+
+impl Store {
+    /// Opens the one in `directory`, which is made if it is not there, for the `program` of this fingerprint. Of a line that was not
+    /// written to its end nothing is known.
+    ///
+    /// # Errors
+    /// The directory or its file cannot be read or written.
+    pub fn open(directory: &Path, program: &str) -> Result<Store, Problem> {
+        std::fs::create_dir_all(directory).map_err(|why| Problem::unwritten(directory, why))?;
+        let path = directory.join(FILE);
+        let text = if path.exists() { read(&path)? } else { String::new() };
+        let lines = text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok());
+        let known = lines.map(|line| (line.key, line.measured)).collect();
+        let unwritten = |why| Problem::unwritten(&path, why);
+        let mut file = File::options().create(true).append(true).open(&path).map_err(unwritten)?;
+        if !text.is_empty() && !text.ends_with('\n') {
+            file.write_all(b"\n").map_err(unwritten)?;
+        }
+        Ok(Store { file, program: program.to_string(), known, path })
+    }
+
+    fn key(&self, inputs: &str) -> String {
+        let mut hash = blake3::Hasher::new();
+        hash.update(self.program.as_bytes()).update(b"\n").update(inputs.as_bytes());
+        hash.finalize().to_hex().to_string()
+    }
+
+    /// What the run with these `inputs` measured, if it was played before.
+    #[must_use]
+    pub fn get(&self, inputs: &str) -> Option<&Measured> {
+        self.known.get(&self.key(inputs))
+    }
+
+    /// Keeps what the run with these `inputs` has `measured`; it is in the file when this returns.
+    ///
+    /// # Errors
+    /// It cannot be written.
+    pub fn put(&mut self, inputs: &str, measured: Measured) -> Result<(), Problem> {
+        let key = self.key(inputs);
+        let line = Line { key: key.clone(), measured: measured.clone() };
+        let mut text = serde_json::to_string(&line).expect("all of it can be JSON");
+        text.push('\n');
+        // In one piece: who is interrupted leaves a whole line or none.
+        self.file.write_all(text.as_bytes()).map_err(|why| Problem::unwritten(&self.path, why))?;
+        self.known.insert(key, measured);
+        Ok(())
+    }
+}
+
+/// What this program is, as a text that changes with every change of it.
+///
+/// # Errors
+/// Its own file cannot be read.
+pub fn program() -> Result<String, Problem> {
+    let path = std::env::current_exe().map_err(|why| Problem::unread(Path::new("the program itself"), why))?;
+    let bytes = std::fs::read(&path).map_err(|why| Problem::unread(&path, why))?;
+    Ok(blake3::hash(&bytes).to_hex().to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn measured(number: u64) -> Measured {
+        Measured::from([("n".to_string(), number.into())])
+    }
+
+    #[test]
+    fn what_was_finished_is_known_again_and_half_a_line_is_not() {
+        let directory = tempfile::tempdir().expect("there is room");
+        let open = |program| Store::open(directory.path(), program).expect("it opens");
+        open("a").put("one", measured(1)).expect("it is written");
+        open("a").put("two", measured(2)).expect("it is written");
+        let path = directory.path().join(FILE);
+        let text = std::fs::read_to_string(&path).expect("it is there");
+        std::fs::write(&path, &text[..text.len() - 5]).expect("it is cut");
+        let mut store = open("a");
+        assert_eq!(store.get("one"), Some(&measured(1)));
+        assert_eq!(store.get("two"), None);
+        store.put("two", measured(3)).expect("it is written");
+        assert_eq!(open("a").get("two"), Some(&measured(3)));
+        assert_eq!(open("another").get("one"), None);
+    }
+}

@@ -1,0 +1,182 @@
+//! [`Suite`]: which experiments are played, how, and what comes of them.
+
+use crate::cell::Cell;
+use crate::experiment::{Experiment, Extent, shown};
+use crate::paper::Paper;
+use crate::problem::Problem;
+use crate::results::{Measured, Results, Row};
+use crate::store::Store;
+use sched::Nanos;
+use std::sync::Mutex;
+
+/// What is played of some papers.
+#[derive(Clone, Copy, Debug)]
+pub struct Suite<'p> {
+    /// The papers.
+    pub papers: &'p [Paper],
+    /// The claims whose experiments are played; none: all.
+    pub claims: &'p [String],
+    /// How much of each.
+    pub extent: Extent,
+    /// With how many seeds, instead of what the experiments say.
+    pub seeds: Option<u32>,
+}
+
+/// How far it is. May be told by several threads.
+pub trait Watch: Sync {
+    /// So much is to be simulated in `cells` runs, of which `known` were played before.
+    fn begins(&self, length: Nanos, cells: usize, known: usize);
+    /// A run of an experiment is over.
+    fn played(&self, cell: &Cell<'_>);
+    /// Whether it is to end.
+    fn is_interrupted(&self) -> bool;
+}
+
+impl<'p> Suite<'p> {
+    /// That there are such claims.
+    ///
+    /// # Errors
+    /// There is none of that id; which there are.
+    pub fn check(&self) -> Result<(), Problem> {
+        let ids: Vec<&str> =
+            self.papers.iter().flat_map(|paper| &paper.claims).map(|claim| claim.id.as_str()).collect();
+        match self.claims.iter().find(|id| !ids.contains(&id.as_str())) {
+            None => Ok(()),
+            Some(unknown) => {
+                let directory = self.papers.first().and_then(|paper| paper.directory.parent());
+                let place = directory.unwrap_or(std::path::Path::new("papers"));
+                Err(Problem::wrong(
+                    place,
+                    format!("there is no claim `{unknown}`"),
+                    format!("some of {}", ids.join(", ")),
+                ))
+            }
+        }
+    }
+
+    /// Whether the claim `id` is among those asked for.
+    #[must_use]
+    pub fn asks(&self, id: &str) -> bool {
+        self.claims.is_empty() || self.claims.iter().any(|asked| asked == id)
+    }
+
+    /// The experiments of `paper` that are played: those of the claims asked for.
+    pub fn experiments(&self, paper: &'p Paper) -> impl Iterator<Item = &'p Experiment> {
+        paper.experiments.iter().filter(|experiment| experiment.claims.iter().any(|id| self.asks(id)))
+    }
+
+    fn seeds(&self, experiment: &Experiment) -> u32 {
+        match self.extent {
+            Extent::Smoke => 1,
+            _ => self.seeds.unwrap_or_else(|| experiment.seeds(self.extent)),
+        }
+    }
+
+    /// Every run of it: of each experiment all seeds of the first point, then those of the next.
+    ///
+    /// # Errors
+    /// A template cannot be filled in, or makes no scenario.
+    pub fn cells(&self) -> Result<Vec<Cell<'p>>, Problem> {
+        let mut cells = Vec::new();
+        for experiment in self.papers.iter().flat_map(|paper| self.experiments(paper)) {
+            for point in experiment.points(self.extent) {
+                for seed in 1..=self.seeds(experiment) {
+                    cells.push(Cell::new(experiment, self.extent, &point, seed)?);
+                }
+            }
+        }
+        Ok(cells)
+    }
+
+    /// Plays what `store` does not know yet, on `threads` threads, and says of each paper what was measured.
+    ///
+    /// # Errors
+    /// A run cannot be played, or its outcome not be kept, or it was interrupted; what is finished is in the store then.
+    ///
+    /// # Panics
+    /// Where a run does.
+    pub fn play(&self, store: &Mutex<Store>, threads: usize, watch: &dyn Watch) -> Result<Vec<Results>, Problem> {
+        self.check()?;
+        let cells = self.cells()?;
+        let inputs: Vec<String> = cells.iter().map(Cell::inputs).collect();
+        let known: Vec<bool> = {
+            let store = store.lock().expect("nobody panics while holding it");
+            inputs.iter().map(|inputs| store.get(inputs).is_some()).collect()
+        };
+        // The longest first, so that no thread is left with one at the end.
+        let mut open: Vec<usize> = (0..cells.len()).filter(|&nth| !known[nth]).collect();
+        open.sort_by_key(|&nth| std::cmp::Reverse(cells[nth].length));
+        let left = open.iter().fold(0_u64, |sum, &nth| sum.saturating_add(cells[nth].length.as_ns()));
+        watch.begins(Nanos::ns(left.min(sched::time::SPAN_MAX.as_ns())), cells.len(), cells.len() - open.len());
+        lab::parallel::in_order(open.len(), threads, |nth| {
+            let nth = open[nth];
+            if watch.is_interrupted() {
+                return Err(Problem::Interrupted);
+            }
+            let measured = cells[nth].play(&mut [])?;
+            watch.played(&cells[nth]);
+            store.lock().expect("nobody panics while holding it").put(&inputs[nth], measured)
+        })?;
+        let store = store.lock().expect("nobody panics while holding it");
+        let mut measured = inputs.iter().map(|inputs| store.get(inputs).cloned().expect("it was played"));
+        Ok(self.papers.iter().map(|paper| self.gather(paper, &mut measured)).collect())
+    }
+
+    /// What was measured in `paper`, from the next of all that was measured.
+    fn gather(&self, paper: &'p Paper, measured: &mut dyn Iterator<Item = Measured>) -> Results {
+        let mut results = Results { version: env!("CARGO_PKG_VERSION").to_string(), ..Results::default() };
+        for experiment in self.experiments(paper) {
+            let row = |point| {
+                let seeds =
+                    (0..self.seeds(experiment)).map(|_| measured.next().expect("each cell was measured")).collect();
+                Row { point, seeds }
+            };
+            let rows: Vec<Row> = experiment.points(self.extent).into_iter().map(row).collect();
+            if !rows.is_empty() {
+                results.experiments.insert(experiment.name.clone(), rows);
+            }
+        }
+        results
+    }
+}
+
+/// Nobody watches.
+#[derive(Clone, Copy, Debug)]
+pub struct Unwatched;
+
+impl Watch for Unwatched {
+    fn begins(&self, _length: Nanos, _cells: usize, _known: usize) {}
+
+    fn played(&self, _cell: &Cell<'_>) {}
+
+    fn is_interrupted(&self) -> bool {
+        false
+    }
+}
+
+/// Where two results of the same experiments differ: of which experiment, at which point, in which metric. Compares what both have.
+#[must_use]
+pub fn differences(recorded: &Results, anew: &Results) -> Vec<String> {
+    let mut found = Vec::new();
+    for (name, rows) in &anew.experiments {
+        let before = recorded.experiments.get(name).map_or(&[][..], Vec::as_slice);
+        for row in rows {
+            let Some(other) = before.iter().find(|other| other.point == row.point) else {
+                found.push(format!("{name} at {}: it is not recorded", shown(&row.point)));
+                continue;
+            };
+            for (seed, (one, two)) in other.seeds.iter().zip(&row.seeds).enumerate() {
+                let differs = two.iter().filter(|(metric, value)| one.get(*metric) != Some(value));
+                found.extend(differs.map(|(metric, value)| {
+                    let was = one.get(metric).map_or_else(|| "nothing".to_string(), ToString::to_string);
+                    format!(
+                        "{name} at {}, seed {}: {metric} is {value}, recorded is {was}",
+                        shown(&row.point),
+                        seed + 1
+                    )
+                }));
+            }
+        }
+    }
+    found
+}

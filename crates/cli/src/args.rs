@@ -361,6 +361,12 @@ pub(crate) struct LabRun {
 
 #[derive(Args, Debug)]
 pub(crate) struct LabReport {
+    /// Only these claims, such as A1 C5
+    #[arg(value_name = "CLAIM")]
+    pub(crate) claims: Vec<String>,
+    /// What was played last instead of what is recorded; nothing is measured for it
+    #[arg(long)]
+    pub(crate) last: bool,
     /// Where the page and the pictures are written
     #[arg(long, value_name = "DIR", default_value = "lab-results")]
     pub(crate) results: PathBuf,

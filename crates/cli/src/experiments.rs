@@ -1,8 +1,8 @@
 //! `tactus lab`: the figures and tables of papers, played, judged and drawn.
 
-use crate::args::{Lab, LabList, LabReport, LabRun, LabWhat};
+use crate::args::{Lab, LabList, LabRun, LabWhat};
 use crate::progress::Progress;
-use crate::{Failure, output};
+use crate::{Failure, output, pictures};
 use anyhow::anyhow;
 use evidence::cell::Cell;
 use evidence::experiment::Extent;
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &Lab) -> Result<ExitCode, Failure> {
     match &args.what {
         LabWhat::List(what) => list(what),
         LabWhat::Run(what) => play(what),
-        LabWhat::Report(what) => report(what),
+        LabWhat::Report(what) => pictures::report(what),
     }
 }
 
@@ -113,10 +113,14 @@ fn extent(full: bool, smoke: bool) -> Extent {
     }
 }
 
+/// The claims that `asked` names; none for all.
+pub(crate) fn named(asked: &[String]) -> Vec<String> {
+    if asked.iter().any(|id| id == "all") { Vec::new() } else { asked.to_vec() }
+}
+
 fn play(args: &LabRun) -> Result<ExitCode, Failure> {
     let papers = Paper::all(&args.papers)?;
-    let claims: Vec<String> = args.claims.iter().filter(|id| *id != "all").cloned().collect();
-    let claims = if claims.len() < args.claims.len() { Vec::new() } else { claims };
+    let claims = named(&args.claims);
     let extent = extent(args.full, args.smoke);
     let suite = Suite { papers: &papers, claims: &claims, extent, seeds: args.seeds.map(u32::from) };
     suite.check()?;
@@ -164,7 +168,7 @@ fn compare(papers: &[Paper], results: &[Results]) -> Result<ExitCode, Failure> {
 }
 
 /// The file of a paper in which its results are kept.
-const RECORDED: &str = "measured.json";
+pub(crate) const RECORDED: &str = "measured.json";
 
 fn tell(suite: &Suite<'_>, results: &[Results], args: &LabRun) -> Result<ExitCode, Failure> {
     let mut text = String::new();
@@ -223,10 +227,4 @@ fn record(paper: &Paper, measured: &Results, verdicts: &[Verdict<'_>]) -> Result
 
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
     std::fs::write(path, text).map_err(|why| Failure::Failed(anyhow!("{} cannot be written: {why}", path.display())))
-}
-
-fn report(args: &LabReport) -> Result<ExitCode, Failure> {
-    let papers = Paper::all(&args.papers)?;
-    let _ = papers;
-    Ok(ExitCode::SUCCESS)
 }

@@ -10,6 +10,7 @@ mod ftrace;
 mod output;
 mod part;
 mod picture;
+mod pictures;
 mod policies_list;
 mod progress;
 mod record;

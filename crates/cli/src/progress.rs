@@ -30,6 +30,16 @@ impl Progress {
         Progress { bar }
     }
 
+    /// Of something in `count` pieces.
+    pub(crate) fn of_pieces(what: String, count: usize) -> Progress {
+        Progress::drawn(what, Nanos::ns(count as u64), "{msg:>24} [{bar:40}] {pos} of {len}")
+    }
+
+    /// One more piece is done.
+    pub(crate) fn one_more(&self) {
+        self.bar.inc(1);
+    }
+
     /// So much of it has passed.
     pub(crate) fn passed(&self, passed: Nanos) {
         self.bar.set_position(passed.as_ns());

@@ -2,12 +2,13 @@
 
 use crate::output::Draft;
 use crate::record::{TraceFile, Watch, Window};
-use crate::world::{self, WorldTraceFile, WorldWatch};
+use crate::world::{self, WorldTraceFile};
 use crate::{Failure, picture};
+use anyhow::Context;
 use lab::scenario::Scenario;
 use sched::Instant;
 use std::path::Path;
-use trace::{Event, MachineId, Sink, Timeline, WorldHeader, WorldSink, WorldTimeline};
+use trace::{Event, MachineId, Sink, Timeline, WorldHeader, WorldSink, WorldTimeline, WorldWatch};
 
 /// Who ran when, in the window.
 pub(crate) enum Seen {
@@ -25,14 +26,14 @@ impl Watching {
     pub(crate) fn new(header: &WorldHeader, window: Window) -> Watching {
         match header.machines.as_slice() {
             [alone] => Watching::One(Box::new(Watch::new(&alone.header, window))),
-            _ => Watching::World(Box::new(WorldWatch::new(header, window))),
+            _ => Watching::World(Box::new(WorldWatch::new(header, window.to))),
         }
     }
 
     pub(crate) fn finish(self) -> anyhow::Result<Seen> {
         Ok(match self {
             Watching::One(watch) => Seen::One(watch.finish()?),
-            Watching::World(watch) => Seen::World(Box::new(watch.finish()?)),
+            Watching::World(watch) => Seen::World(Box::new(watch.finish().context("the run contradicts itself")?)),
         })
     }
 }

@@ -11,9 +11,7 @@ use std::fs::File;
 use std::path::Path;
 use trace::gantt::{Gantt, Glyphs};
 use trace::svg::{Picture, worlds_side_by_side};
-use trace::{
-    Event, MachineId, WorldChromeWriter, WorldHeader, WorldSink, WorldTextWriter, WorldTimeline, WorldTimelineBuilder,
-};
+use trace::{Event, MachineId, WorldChromeWriter, WorldHeader, WorldSink, WorldTextWriter, WorldTimeline};
 
 /// The trace of a world that is being written to a file.
 pub(crate) struct WorldTraceFile {
@@ -56,37 +54,6 @@ impl WorldSink for WorldTraceFile {
     }
 }
 
-/// Follows a world up to the end of a window, and no further.
-pub(crate) struct WorldWatch {
-    builder: WorldTimelineBuilder,
-    to: Instant,
-    over: bool,
-}
-
-impl WorldWatch {
-    pub(crate) fn new(header: &WorldHeader, window: Window) -> WorldWatch {
-        WorldWatch { builder: WorldTimelineBuilder::new(header), to: window.to, over: false }
-    }
-
-    pub(crate) fn finish(self) -> anyhow::Result<WorldTimeline> {
-        self.builder.finish().context("the run contradicts itself")
-    }
-}
-
-impl WorldSink for WorldWatch {
-    fn record(&mut self, machine: MachineId, at: Instant, event: &Event) {
-        if self.over {
-            return;
-        }
-        if at >= self.to {
-            self.over = true;
-            self.builder.record(machine, self.to, &Event::End);
-        } else {
-            self.builder.record(machine, at, event);
-        }
-    }
-}
-
 /// The part of `world` in `window` as text, `width` characters wide, of `rows_most` entities of all machines.
 pub(crate) fn gantt(world: &WorldTimeline, window: Window, width: u16, rows_most: usize) -> String {
     let Window { from, to } = window;
@@ -122,7 +89,7 @@ fn policies(world: &WorldTimeline) -> String {
 mod tests {
     use super::*;
     use sched::{CpuId, EntityId, Nanos};
-    use trace::{Header, MachineHeader, WorldTrace};
+    use trace::{Header, MachineHeader, WorldTrace, WorldWatch};
 
     fn header() -> WorldHeader {
         let machine = |name: &str, policy: &str, host| MachineHeader {
@@ -150,7 +117,7 @@ mod tests {
     fn a_world_is_watched_to_the_end_of_the_window_and_no_further() {
         let at = |ms| Instant::ZERO + Nanos::ms(ms);
         for (end, to) in [(2, 2), (5, 5), (100, 9)] {
-            let mut watch = WorldWatch::new(&header(), Window { from: Instant::ZERO, to: at(end) });
+            let mut watch = WorldWatch::new(&header(), at(end));
             tell(&mut watch);
             let world = watch.finish().expect("it makes sense");
             assert_eq!(world.machines.iter().map(|timeline| timeline.to).collect::<Vec<_>>(), [at(to), at(to)]);

@@ -28,6 +28,8 @@ pub struct Cell<'e> {
     pub text: String,
     /// How long it is simulated.
     pub length: Nanos,
+    /// What the template and the expressions know: constants, axes and the seed.
+    variables: Point,
 }
 
 impl<'e> Cell<'e> {
@@ -50,17 +52,17 @@ impl<'e> Cell<'e> {
             let what = format!("{why}, with {}", shown(&variables));
             Problem::wrong(&path, what, "a template that `with`, the sweep and the points fill in")
         })?;
-        let mut cell = Cell { experiment, point: point.clone(), seed, text, length: Nanos::ZERO };
+        let mut cell = Cell { experiment, point: point.clone(), seed, text, length: Nanos::ZERO, variables };
         cell.length = cell.scenario()?.length;
         Ok(cell)
     }
 
-    fn scenario(&self) -> Result<Scenario, Problem> {
+    pub(crate) fn scenario(&self) -> Result<Scenario, Problem> {
         let name = format!("{} ({})", self.experiment.scenario, shown(&self.point));
         Scenario::from_bytes(&name, self.text.clone().into_bytes()).map_err(|why| self.unplayable(&why))
     }
 
-    fn unplayable(&self, why: &Problems) -> Problem {
+    pub(crate) fn unplayable(&self, why: &Problems) -> Problem {
         let of = format!("{} at {} with seed {}", self.experiment.path.display(), shown(&self.point), self.seed);
         Problem::Scenario { of, why: why.report() }
     }
@@ -70,7 +72,9 @@ impl<'e> Cell<'e> {
     pub fn inputs(&self) -> String {
         let Experiment { metrics, xenmon, may_refuse, .. } = self.experiment;
         let metrics = serde_json::to_string(metrics).expect("texts can be JSON");
-        format!("{}\n{}\n{xenmon:?}\n{may_refuse}\n{metrics}", self.seed, self.text)
+        // Expressions see variables that the scenario may not show.
+        let variables = serde_json::to_string(&self.variables).expect("texts and numbers can be JSON");
+        format!("{}\n{xenmon:?}\n{may_refuse}\n{metrics}\n{variables}", self.text)
     }
 
     /// Plays it, shows all that happens to `watchers`, and measures it.
@@ -88,10 +92,15 @@ impl<'e> Cell<'e> {
         self.measure(report.as_ref(), refused.as_ref())
     }
 
+    /// The run of `scenario`, which is its own, under `choice`.
+    pub(crate) fn run<'r>(&self, scenario: &'r Scenario, choice: &'r Choice) -> Run<'r> {
+        let Choice { policy, knobs } = choice;
+        Run { scenario, policy, knobs, guests: None, seed: u64::from(self.seed) }
+    }
+
     fn report(&self, scenario: &Scenario, watchers: &mut [&mut dyn WorldSink]) -> Result<Report, Problems> {
         let choices = lab::choose(scenario, &[], &[])?;
-        let Choice { policy, knobs } = &choices[0];
-        let run = Run { scenario, policy, knobs, guests: None, seed: u64::from(self.seed) };
+        let run = self.run(scenario, &choices[0]);
         let Some(from) = &self.experiment.xenmon else { return run.play(&mut [], watchers) };
         let warm_up = lab::length(from)?;
         let mut monitor = XenMon::new(Instant::ZERO + warm_up);
@@ -107,7 +116,7 @@ impl<'e> Cell<'e> {
         let mut context: BTreeMap<&str, Value> = report.map(views).unwrap_or_default();
         context.insert("refused", Value::from(refused.is_some()));
         context.insert("why", Value::from(refused.map(Problems::to_string).unwrap_or_default()));
-        for (axis, value) in self.experiment.with.iter().chain(&self.point) {
+        for (axis, value) in &self.variables {
             context.insert(axis, Value::from(Serde(value)));
         }
         let context = Value::from(context);

@@ -109,7 +109,7 @@ pub struct Plot {
     /// How it is drawn.
     #[serde(default)]
     pub kind: Kind,
-    /// The axis along which it goes; of a [`Kind::Cdf`] and a [`Kind::Distribution`], its title alone.
+    /// The axis or metric along which it goes; of a [`Kind::Cdf`] and a [`Kind::Distribution`], its title alone.
     pub x: String,
     /// The metric that it shows.
     pub y: String,
@@ -221,7 +221,32 @@ impl Experiment {
         if let Some(plot) = self.plot.iter().find(|plot| !self.metrics.contains_key(&plot.y)) {
             return refuse(format!("the plot `{}` shows `{}`, which is not measured", plot.name, plot.y), "a metric");
         }
-        Ok(())
+        let has_axis = |plot: &&Plot| {
+            matches!(plot.kind, Kind::Cdf | Kind::Distribution) || known(&plot.x) || self.metrics.contains_key(&plot.x)
+        };
+        if let Some(plot) = self.plot.iter().find(|plot| !has_axis(plot)) {
+            let what =
+                format!("the plot `{}` goes along `{}`, which is neither an axis nor a metric", plot.name, plot.x);
+            return refuse(what, &format!("one of {}", self.names()));
+        }
+        let is_plain =
+            |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
+        if let Some(name) = self.pictures().find(|name| !is_plain(name)) {
+            return refuse(format!("`{name}` is no name for a picture"), "letters, digits and hyphens: `fig-2a`");
+        }
+        self.schedule.iter().try_for_each(|schedule| schedule.window(self).map(drop))
+    }
+
+    /// The names of its axes, and of its metrics.
+    fn names(&self) -> String {
+        let names: Vec<&str> = self.axes().into_iter().chain(self.metrics.keys()).map(String::as_str).collect();
+        names.join(", ")
+    }
+
+    /// The names of its pictures: plots, then schedules.
+    pub fn pictures(&self) -> impl Iterator<Item = &str> {
+        let plots = self.plot.iter().map(|plot| plot.name.as_str());
+        plots.chain(self.schedule.iter().map(|schedule| schedule.name.as_str()))
     }
 
     /// All that is varied, in the order of the file: the axes of the points, then those of the sweep.

@@ -200,7 +200,7 @@ fn measured(
 }
 
 /// The median of `numbers`, and the interval in which it lies with 95 % (or from the least to the greatest where they are few).
-fn interval(numbers: &[f64]) -> (f64, f64, f64) {
+pub(crate) fn interval(numbers: &[f64]) -> (f64, f64, f64) {
     let mut numbers = numbers.to_vec();
     numbers.sort_by(f64::total_cmp);
     let (count, skipped) = (numbers.len(), statistics::skipped(numbers.len()));

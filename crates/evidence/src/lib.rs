@@ -9,10 +9,13 @@ pub mod claim;
 mod compute;
 pub mod experiment;
 pub mod judge;
+pub mod page;
 pub mod paper;
+pub mod plot;
 pub mod problem;
 pub mod result;
 pub mod results;
+mod schedule;
 pub mod store;
 pub mod suite;
 

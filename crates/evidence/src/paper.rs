@@ -54,6 +54,16 @@ impl Paper {
                 return Err(Problem::wrong(&experiment.path, format!("there is no claim `{unknown}`"), right));
             }
         }
+        let mut pictures: Vec<&str> = Vec::new();
+        for experiment in &experiments {
+            for name in experiment.pictures() {
+                if pictures.contains(&name) {
+                    let what = format!("there are two pictures `{name}`");
+                    return Err(Problem::wrong(&experiment.path, what, "a name of its own within the paper"));
+                }
+                pictures.push(name);
+            }
+        }
         claim::check(&path, &file.claim)?;
         let key = directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let File { source, method, claim } = file;

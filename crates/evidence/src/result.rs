@@ -1,5 +1,6 @@
 //! `RESULT.md`: the claims of a paper, and what became of each, as a table.
 
+use crate::claim::Accepted;
 use crate::experiment::Experiment;
 use crate::judge::{Judged, Status, Verdict};
 use crate::paper::Paper;
@@ -70,21 +71,28 @@ pub fn line(check: &Judged) -> String {
         line += &format!(" [{}, {}]", number(check.low), number(check.high));
     }
     line += &unit;
-    match check.paper {
-        Some(paper) => line += &format!(" ({})", number(paper)),
-        None => line += &bounds(check),
+    match (check.paper, bounds(check)) {
+        (Some(paper), _) => line += &format!(" ({})", number(paper)),
+        (None, bounds) if bounds.is_empty() => {}
+        (None, bounds) => line += &format!(" ({bounds})"),
     }
     line
 }
 
-fn bounds(check: &Judged) -> String {
-    let accepted = check.accepted;
-    match (accepted.above.is_finite(), accepted.below.is_finite()) {
-        (true, true) => format!(" (between {} and {})", number(accepted.above), number(accepted.below)),
-        (true, false) => format!(" (> {})", number(accepted.above)),
-        (false, true) => format!(" (< {})", number(accepted.below)),
-        (false, false) => String::new(),
+/// Where the number of a check must lie, in words: `> 3`, `70 to 130`.
+pub(crate) fn bounds(check: &Judged) -> String {
+    let Accepted { low, high, above, below } = check.accepted;
+    let mut words = Vec::new();
+    if low.is_finite() && high.is_finite() {
+        words.push(format!("{} to {}", number(low), number(high)));
     }
+    match (above.is_finite(), below.is_finite()) {
+        (true, true) => words.push(format!("between {} and {}", number(above), number(below))),
+        (true, false) => words.push(format!("> {}", number(above))),
+        (false, true) => words.push(format!("< {}", number(below))),
+        (false, false) => {}
+    }
+    words.join(", ")
 }
 
 /// A number with three digits that count, or all before the point.

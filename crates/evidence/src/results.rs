@@ -91,6 +91,6 @@ mod tests {
         let path = directory.path().join("measured.json");
         results.write(&path).expect("it is written");
         assert_eq!(Results::read(&path).expect("it is read"), results);
-        assert_eq!(results.to_text().lines().count(), 11);
+        assert_eq!(results.to_text().lines().count(), 12);
     }
 }

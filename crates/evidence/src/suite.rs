@@ -122,6 +122,33 @@ impl<'p> Suite<'p> {
         Ok(self.papers.iter().map(|paper| self.gather(paper, &mut measured)).collect())
     }
 
+    /// What `store` knows of `paper` already, playing nothing: each experiment of which all points are known, with as many seeds as are.
+    ///
+    /// # Errors
+    /// A template cannot be filled in, or makes no scenario.
+    pub fn known(&self, paper: &'p Paper, store: &Store) -> Result<Results, Problem> {
+        let mut results = Results { version: env!("CARGO_PKG_VERSION").to_string(), ..Results::default() };
+        for experiment in self.experiments(paper) {
+            let mut rows = Vec::new();
+            for point in experiment.points(self.extent) {
+                let mut seeds = Vec::new();
+                for seed in 1..=self.seeds(experiment) {
+                    match store.get(&Cell::new(experiment, self.extent, &point, seed)?.inputs()) {
+                        Some(measured) => seeds.push(measured.clone()),
+                        None => break,
+                    }
+                }
+                rows.push(Row { point, seeds });
+            }
+            let least = rows.iter().map(|row| row.seeds.len()).min().unwrap_or(0);
+            if least > 0 {
+                rows.iter_mut().for_each(|row| row.seeds.truncate(least));
+                results.experiments.insert(experiment.name.clone(), rows);
+            }
+        }
+        Ok(results)
+    }
+
     /// What was measured in `paper`, from the next of all that was measured.
     fn gather(&self, paper: &'p Paper, measured: &mut dyn Iterator<Item = Measured>) -> Results {
         let mut results = Results { version: env!("CARGO_PKG_VERSION").to_string(), ..Results::default() };

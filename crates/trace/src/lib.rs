@@ -41,5 +41,5 @@ pub use text::{TextError, TextWriter, WorldTextWriter};
 pub use timeline::{Timeline, TimelineBuilder};
 pub use world::{
     Links, MACHINES_MAX, MachineHeader, MachineId, WorldHeader, WorldSink, WorldTimeline, WorldTimelineBuilder,
-    WorldTrace,
+    WorldTrace, WorldWatch,
 };

@@ -2,6 +2,7 @@
 //! a [`WorldSink`] is told by which.
 
 mod timeline;
+mod watch;
 
 use crate::{Event, Header};
 use sched::Instant;
@@ -10,6 +11,7 @@ use std::fmt;
 
 pub(crate) use timeline::Levels;
 pub use timeline::{Links, WorldTimeline, WorldTimelineBuilder};
+pub use watch::WorldWatch;
 
 /// The most machines of a world: hundreds of guests for each of some hosts. It bounds what a damaged file can ask memory for.
 pub const MACHINES_MAX: usize = 4096;

@@ -1,0 +1,145 @@
+//! `tactus lab report`: a page of all claims, and the figures, from what was measured before.
+
+use crate::args::LabReport;
+use crate::experiments::{RECORDED, named};
+use crate::output::{self, Draft};
+use crate::progress::Progress;
+use crate::{Failure, usage};
+use anyhow::Context;
+use evidence::experiment::{Experiment, Extent, Schedule};
+use evidence::page::{self, Drawing, Picture, Report};
+use evidence::store::{self, Store};
+use evidence::{Paper, Results, Suite};
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::num::NonZero;
+use std::path::Path;
+use std::process::ExitCode;
+
+pub(crate) fn report(args: &LabReport) -> Result<ExitCode, Failure> {
+    let papers = Paper::all(&args.papers)?;
+    let claims = named(&args.claims);
+    let suite = Suite { papers: &papers, claims: &claims, extent: Extent::Usual, seeds: None };
+    suite.check()?;
+    let asked = papers.iter().filter(|paper| paper.claims.iter().any(|claim| suite.asks(&claim.id)));
+    let mut reports = Vec::new();
+    for paper in asked {
+        let results = if args.last { last(&suite, paper, &args.results)? } else { recorded(paper)? };
+        reports.push(Report::new(paper, results, |id| suite.asks(id))?);
+    }
+    let without: Vec<&Report<'_>> = reports.iter().filter(|report| report.results.is_none()).collect();
+    for report in &without {
+        output::complain(&unmeasured(report.paper, args.last));
+    }
+    if without.len() == reports.len() {
+        let right = "right would be `tactus lab run all --record` first, or --last after a `tactus lab run`";
+        return Err(usage("nothing of it is measured yet".to_string(), right));
+    }
+    schedules(&mut reports, |id| suite.asks(id))?;
+    let written = draw(&reports, &args.results)?;
+    let path = args.results.join("report.html");
+    keep(&path, page::html(&reports).as_bytes())?;
+    output::print(&told(&reports, &path, &args.results, written))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Why there is nothing of `paper` on the page.
+fn unmeasured(paper: &Paper, is_last: bool) -> String {
+    let key = &paper.key;
+    if is_last {
+        return format!(
+            "{key}: no experiment of it was played to its end by this program; `tactus lab run` plays them"
+        );
+    }
+    format!("{key}: nothing of it is recorded ({RECORDED}); `tactus lab run all --record` measures it")
+}
+
+/// What is recorded of `paper`, if anything is.
+fn recorded(paper: &Paper) -> Result<Option<Results>, Failure> {
+    let path = paper.directory.join(RECORDED);
+    Ok(if path.exists() { Some(Results::read(&path)?) } else { None })
+}
+
+/// What was played of `paper`, if anything was.
+fn last(suite: &Suite<'_>, paper: &Paper, directory: &Path) -> Result<Option<Results>, Failure> {
+    if !directory.exists() {
+        return Ok(None);
+    }
+    let paper = suite.papers.iter().find(|other| other.key == paper.key).expect("it is one of them");
+    let results = suite.known(paper, &Store::open(directory, &store::program()?)?)?;
+    Ok((!results.experiments.is_empty()).then_some(results))
+}
+
+/// Plays the points of which there are to be schedules.
+fn schedules(reports: &mut [Report<'_>], asks: impl Fn(&str) -> bool) -> Result<(), Failure> {
+    let of = |report: &Report<'_>| -> Vec<(usize, usize)> {
+        let is_asked = |experiment: &Experiment| experiment.claims.iter().any(|id| asks(id));
+        let all = report.paper.experiments.iter().enumerate().filter(|(_, experiment)| is_asked(experiment));
+        all.flat_map(|(place, it)| (0..it.schedule.len()).map(move |nth| (place, nth))).collect()
+    };
+    let known = |report: &&mut Report<'_>| report.results.is_some();
+    for report in reports.iter_mut().filter(known) {
+        let paper = report.paper;
+        let all: Vec<(&Experiment, &Schedule)> = of(report)
+            .iter()
+            .map(|(place, nth)| (&paper.experiments[*place], *nth))
+            .map(|(it, nth)| (it, &it.schedule[nth]))
+            .collect();
+        let drawn = lab::parallel::in_order(all.len(), threads(), |nth| {
+            let (experiment, schedule) = all[nth];
+            schedule.draw(experiment)
+        });
+        for ((experiment, schedule), svg) in all.into_iter().zip(drawn?) {
+            let (name, title) = (&schedule.name, &schedule.title);
+            report.pictures.push(Picture { experiment, name, title, drawing: Drawing::Svg(svg) });
+        }
+    }
+    Ok(())
+}
+
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, NonZero::get)
+}
+
+/// Writes every picture of `reports` in all its forms below `directory`; says how many there are.
+fn draw(reports: &[Report<'_>], directory: &Path) -> Result<usize, Failure> {
+    let mut all = Vec::new();
+    for report in reports.iter().filter(|report| !report.pictures.is_empty()) {
+        let folder = directory.join("figures").join(&report.paper.key);
+        std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        all.extend(report.pictures.iter().map(|picture| (folder.clone(), picture)));
+    }
+    let bar = Progress::of_pieces("figures".to_string(), all.len());
+    lab::parallel::in_order(all.len(), threads(), |nth| {
+        let (folder, picture) = &all[nth];
+        keep(&folder.join(format!("{}.svg", picture.name)), picture.drawing.svg().as_bytes())?;
+        if let Drawing::Figure(figure) = &picture.drawing {
+            keep(&folder.join(format!("{}.png", picture.name)), &figure.png())?;
+        }
+        bar.one_more();
+        Ok::<(), Failure>(())
+    })?;
+    bar.finish("all figures are drawn");
+    Ok(all.len())
+}
+
+/// Writes a file that exists complete or not at all.
+fn keep(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    let mut draft = Draft::create(path)?;
+    draft.file().write_all(bytes).with_context(|| format!("cannot write {}", path.display()))?;
+    draft.keep()?;
+    Ok(())
+}
+
+/// What was written where.
+fn told(reports: &[Report<'_>], page: &Path, directory: &Path, pictures: usize) -> String {
+    let claims: usize = reports.iter().map(|report| report.verdicts.len()).sum();
+    let open: Vec<&str> = reports.iter().flat_map(|report| report.open.iter().copied()).collect();
+    let mut text = format!("{}: {claims} claims of {} papers\n", page.display(), reports.len());
+    let folder = directory.join("figures");
+    let _ = writeln!(text, "{}: {pictures} figures, as SVG, and those of numbers as PNG", folder.display());
+    if !open.is_empty() {
+        let _ = writeln!(text, "not measured: {}", open.join(", "));
+    }
+    text
+}

@@ -1,0 +1,277 @@
+//! [`html`]: a page of all claims, what became of each, and the figures, in one file that needs no other.
+
+use crate::experiment::Experiment;
+use crate::judge::{Judged, Status, Verdict, judge};
+use crate::paper::Paper;
+use crate::plot::Figure;
+use crate::problem::Problem;
+use crate::result::{bounds, number};
+use crate::results::Results;
+use minijinja::value::{Serde, Value};
+use minijinja::{AutoEscape, Environment};
+use serde::Serialize;
+
+/// A paper, and what is known of it.
+#[derive(Debug)]
+pub struct Report<'p> {
+    /// The paper.
+    pub paper: &'p Paper,
+    /// What was measured; `None`: nothing.
+    pub results: Option<Results>,
+    /// What became of its claims, of those that were asked for and measured.
+    pub verdicts: Vec<Verdict<'p>>,
+    /// The claims that were asked for and not measured.
+    pub open: Vec<&'p str>,
+    /// Its pictures.
+    pub pictures: Vec<Picture<'p>>,
+}
+
+/// A picture of an experiment.
+#[derive(Debug)]
+pub struct Picture<'p> {
+    /// The experiment.
+    pub experiment: &'p Experiment,
+    /// Its file's name without an ending.
+    pub name: &'p str,
+    /// What it shows.
+    pub title: &'p str,
+    /// Who ran when, or what was measured.
+    pub drawing: Drawing,
+}
+
+/// What a picture is drawn from.
+#[derive(Clone, Debug)]
+pub enum Drawing {
+    /// A figure, which can be drawn in several forms.
+    Figure(Box<Figure>),
+    /// An SVG document.
+    Svg(String),
+}
+
+impl<'p> Report<'p> {
+    /// Judges those claims of `paper` that `asks` names, and makes their figures; schedules are for the caller to play
+    /// ([`Report::schedules`]). Nothing is known of a claim if an experiment of it was not played.
+    ///
+    /// # Errors
+    /// An expression makes no sense of what was measured, or a plot cannot show it.
+    pub fn new(paper: &'p Paper, results: Option<Results>, asks: impl Fn(&str) -> bool) -> Result<Report<'p>, Problem> {
+        let mut report = Report { paper, results, verdicts: Vec::new(), open: Vec::new(), pictures: Vec::new() };
+        let asked = || paper.claims.iter().map(|claim| claim.id.as_str()).filter(|id| asks(id));
+        let Some(results) = &report.results else {
+            report.open = asked().collect();
+            return Ok(report);
+        };
+        let is_played = |experiment: &Experiment| results.experiments.contains_key(&experiment.name);
+        let is_open = |id: &&str| !paper.experiments_of(id).all(is_played);
+        report.open = asked().filter(is_open).collect();
+        report.verdicts = judge(paper, results, |id| asks(id) && !report.open.contains(&id))?;
+        for experiment in report.asked(&asks) {
+            for plot in &experiment.plot {
+                if let Some(figure) = Figure::of(&paper.key, experiment, plot, results)? {
+                    let drawing = Drawing::Figure(Box::new(figure));
+                    report.pictures.push(Picture { experiment, name: &plot.name, title: &plot.title, drawing });
+                }
+            }
+        }
+        Ok(report)
+    }
+
+    fn asked(&self, asks: &impl Fn(&str) -> bool) -> Vec<&'p Experiment> {
+        let paper: &'p Paper = self.paper;
+        paper.experiments.iter().filter(|experiment| experiment.claims.iter().any(|id| asks(id))).collect()
+    }
+
+    fn count(&self, status: Status) -> usize {
+        self.verdicts.iter().filter(|verdict| verdict.status == status).count()
+    }
+}
+
+impl Drawing {
+    /// As an SVG document.
+    #[must_use]
+    pub fn svg(&self) -> String {
+        match self {
+            Drawing::Figure(figure) => figure.svg(),
+            Drawing::Svg(text) => text.clone(),
+        }
+    }
+}
+
+/// The page's template.
+const TEMPLATE: &str = include_str!("page.html");
+
+/// What the template is told.
+#[derive(Serialize)]
+struct Told<'r> {
+    version: &'static str,
+    reproduced: usize,
+    partly: usize,
+    not: usize,
+    open: usize,
+    papers: Vec<ToldPaper<'r>>,
+}
+
+#[derive(Serialize)]
+struct ToldPaper<'r> {
+    key: &'r str,
+    source: &'r str,
+    method: Vec<String>,
+    is_measured: bool,
+    version: &'r str,
+    seeds: usize,
+    reproduced: usize,
+    partly: usize,
+    not: usize,
+    claims: Vec<ToldClaim<'r>>,
+    open: String,
+    figures: Vec<ToldFigure<'r>>,
+    experiments: Vec<ToldExperiment<'r>>,
+}
+
+#[derive(Serialize)]
+struct ToldClaim<'r> {
+    id: &'r str,
+    claim: &'r str,
+    status: &'static str,
+    why: Option<&'r str>,
+    figures: Vec<[String; 2]>,
+    checks: Vec<ToldCheck<'r>>,
+}
+
+#[derive(Serialize)]
+struct ToldCheck<'r> {
+    mark: &'static str,
+    means: &'static str,
+    what: &'r str,
+    median: String,
+    interval: String,
+    unit: &'r str,
+    paper: String,
+    bounds: String,
+}
+
+#[derive(Serialize)]
+struct ToldFigure<'r> {
+    place: String,
+    figure: &'r str,
+    title: &'r str,
+    experiment: &'r str,
+    claims: &'r [String],
+    svg: String,
+}
+
+#[derive(Serialize)]
+struct ToldExperiment<'r> {
+    name: &'r str,
+    figure: &'r str,
+    title: &'r str,
+    points: usize,
+    seeds: usize,
+    claims: &'r [String],
+}
+
+/// The page of `reports`.
+///
+/// # Panics
+/// Never: the template is a good one, and is told all it asks for.
+#[must_use]
+pub fn html(reports: &[Report<'_>]) -> String {
+    let count = |status| reports.iter().map(|report| report.count(status)).sum();
+    let told = Told {
+        version: env!("CARGO_PKG_VERSION"),
+        reproduced: count(Status::Reproduced),
+        partly: count(Status::Partly),
+        not: count(Status::Not),
+        open: reports.iter().map(|report| report.open.len()).sum(),
+        papers: reports.iter().map(paper).collect(),
+    };
+    let mut environment = Environment::new();
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    let text = environment.render_named_str("page.html", TEMPLATE, Value::from(Serde(&told)));
+    text.expect("the template is a good one")
+}
+
+fn paper<'r>(report: &'r Report<'_>) -> ToldPaper<'r> {
+    let paper = report.paper;
+    let experiments = report.results.iter().flat_map(|results| {
+        let shown = |experiment: &'r Experiment| {
+            let rows = results.experiments.get(&experiment.name)?;
+            let seeds = rows.iter().map(|row| row.seeds.len()).min().unwrap_or(0);
+            let Experiment { name, figure, title, claims, .. } = experiment;
+            Some(ToldExperiment { name, figure, title, points: rows.len(), seeds, claims })
+        };
+        paper.experiments.iter().filter_map(shown)
+    });
+    ToldPaper {
+        key: &paper.key,
+        source: paper.source.trim(),
+        method: paragraphs(&paper.method),
+        is_measured: report.results.is_some(),
+        version: report.results.as_ref().map_or("", |results| &results.version),
+        seeds: report.results.as_ref().map_or(0, Results::seeds),
+        reproduced: report.count(Status::Reproduced),
+        partly: report.count(Status::Partly),
+        not: report.count(Status::Not),
+        claims: report.verdicts.iter().map(|verdict| claim(report, verdict)).collect(),
+        open: report.open.join(", "),
+        figures: report.pictures.iter().map(|picture| figure(paper, picture)).collect(),
+        experiments: experiments.collect(),
+    }
+}
+
+fn paragraphs(text: &str) -> Vec<String> {
+    let joined = |part: &str| part.split_whitespace().collect::<Vec<_>>().join(" ");
+    text.split("\n\n").map(joined).filter(|part| !part.is_empty()).collect()
+}
+
+/// What a picture is found by on the page.
+fn place(paper: &Paper, picture: &Picture<'_>) -> String {
+    format!("{}-{}", paper.key, picture.name)
+}
+
+fn claim<'r>(report: &'r Report<'_>, verdict: &'r Verdict<'_>) -> ToldClaim<'r> {
+    let is_of = |picture: &&Picture<'_>| picture.experiment.claims.iter().any(|id| id == verdict.id);
+    let link = |picture: &Picture<'_>| [place(report.paper, picture), picture.name.to_string()];
+    ToldClaim {
+        id: verdict.id,
+        claim: verdict.claim.trim(),
+        status: verdict.status.word(),
+        why: verdict.why.map(str::trim),
+        figures: report.pictures.iter().filter(is_of).map(link).collect(),
+        checks: verdict.checks.iter().map(check).collect(),
+    }
+}
+
+fn check(check: &Judged) -> ToldCheck<'_> {
+    let (mark, means) = match (check.anchor, check.holds) {
+        (true, _) => ("⚓", "anchor"),
+        (_, true) => ("✓", "holds"),
+        _ => ("✗", "does not hold"),
+    };
+    let interval = format!("{} … {}", number(check.low), number(check.high));
+    ToldCheck {
+        mark,
+        means,
+        what: &check.what,
+        median: number(check.median),
+        interval: if check.low < check.high { interval } else { String::new() },
+        unit: &check.unit,
+        paper: check.paper.map(number).unwrap_or_default(),
+        bounds: bounds(check),
+    }
+}
+
+fn figure<'r>(paper: &Paper, picture: &'r Picture<'_>) -> ToldFigure<'r> {
+    let Experiment { figure, name, claims, .. } = picture.experiment;
+    let svg = picture.drawing.svg();
+    // What stands before the root is for files alone.
+    let begin = svg.find("<svg").unwrap_or(0);
+    ToldFigure {
+        place: place(paper, picture),
+        figure,
+        title: picture.title,
+        experiment: name,
+        claims,
+        svg: svg[begin..].to_string(),
+    }
+}

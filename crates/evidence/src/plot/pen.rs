@@ -1,0 +1,221 @@
+//! [`Pen`]: lines, marks and texts of a picture, in pixels that a bitmap may have several of.
+
+use plotters::coord::Shift;
+use plotters::drawing::DrawingAreaErrorKind;
+use plotters::element::{Circle, PathElement, Polygon, Rectangle};
+use plotters::prelude::{Color, DrawingArea, DrawingBackend, IntoFont, RGBColor};
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+use plotters::style::{FontStyle, FontTransform, IntoTextStyle, ShapeStyle, register_font};
+use std::sync::Once;
+
+/// Letters, frames, what is less important, lines across.
+pub(super) const INK: RGBColor = RGBColor(0x1f, 0x23, 0x28);
+pub(super) const MUTED: RGBColor = RGBColor(0x65, 0x6d, 0x76);
+pub(super) const AXIS: RGBColor = RGBColor(0x8c, 0x95, 0x9f);
+pub(super) const GRID: RGBColor = RGBColor(0xea, 0xee, 0xf2);
+pub(super) const PAPER: RGBColor = RGBColor(0xff, 0xff, 0xff);
+
+/// Colours of curves that colour-blind people can tell apart: the set of Okabe and Ito (2008), yellow darkened to stand out from white.
+const COLOURS: [RGBColor; 8] = [
+    RGBColor(0x00, 0x72, 0xb2),
+    RGBColor(0xe6, 0x9f, 0x00),
+    RGBColor(0x00, 0x9e, 0x73),
+    RGBColor(0xd5, 0x5e, 0x00),
+    RGBColor(0xcc, 0x79, 0xa7),
+    RGBColor(0x56, 0xb4, 0xe9),
+    RGBColor(0xb3, 0xa1, 0x00),
+    INK,
+];
+
+/// The colour of curve number `nth`.
+pub(super) fn colour(nth: usize) -> RGBColor {
+    COLOURS[nth % COLOURS.len()]
+}
+
+/// A place in a picture.
+pub(super) type Place = (f64, f64);
+pub(super) type Drawn<B> = Result<(), DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>>;
+
+const FAMILY: &str = "sans-serif";
+/// plotters takes the size of a font with the room above and below its letters.
+const SIZE: f64 = 1.24;
+
+/// Gives plotters its font, once.
+fn with_font() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        let taken = register_font(FAMILY, FontStyle::Normal, epaint_default_fonts::UBUNTU_LIGHT);
+        assert!(taken.is_ok(), "the font is a good one");
+    });
+}
+
+/// How wide `text` is in letters of `size`.
+pub(super) fn width(text: &str, size: f64) -> f64 {
+    with_font();
+    let measured = (FAMILY, size * SIZE).into_font().box_size(text);
+    f64::from(measured.expect("the font is there").0)
+}
+
+/// Where a text stands beside its place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Anchor {
+    Start,
+    Middle,
+    End,
+    /// In the middle, and read upwards.
+    Upwards,
+}
+
+/// What draws a picture.
+pub(super) struct Pen<'a, B: DrawingBackend> {
+    area: &'a DrawingArea<B, Shift>,
+    /// How many pixels one is.
+    scale: f64,
+}
+
+impl<'a, B: DrawingBackend> Pen<'a, B> {
+    pub(super) fn new(area: &'a DrawingArea<B, Shift>, scale: u32) -> Pen<'a, B> {
+        with_font();
+        Pen { area, scale: f64::from(scale) }
+    }
+
+    fn at(&self, (x, y): Place) -> (i32, i32) {
+        (self.length(x), self.length(y))
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "a picture is small")]
+    fn length(&self, length: f64) -> i32 {
+        libm::round(length * self.scale) as i32
+    }
+
+    fn stroke(&self, colour: RGBColor, width: f64) -> ShapeStyle {
+        colour.stroke_width(self.length(width).max(1).unsigned_abs())
+    }
+
+    pub(super) fn fill(&self) -> Drawn<B> {
+        self.area.fill(&PAPER)
+    }
+
+    pub(super) fn line(&self, points: &[Place], colour: RGBColor, width: f64) -> Drawn<B> {
+        let points: Vec<_> = points.iter().map(|point| self.at(*point)).collect();
+        if points.len() < 2 {
+            return Ok(());
+        }
+        self.area.draw(&PathElement::new(points, self.stroke(colour, width)))
+    }
+
+    /// The same, broken into dashes.
+    pub(super) fn dashes(&self, points: &[Place], colour: RGBColor, width: f64) -> Drawn<B> {
+        for dash in dashes(points, 6.0, 4.0) {
+            self.line(&dash, colour, width)?;
+        }
+        Ok(())
+    }
+
+    /// What lies within `points`, so that what is below shows through.
+    pub(super) fn band(&self, points: &[Place], colour: RGBColor) -> Drawn<B> {
+        let points: Vec<_> = points.iter().map(|point| self.at(*point)).collect();
+        self.area.draw(&Polygon::new(points, colour.mix(0.18).filled()))
+    }
+
+    pub(super) fn block(&self, from: Place, to: Place, colour: RGBColor) -> Drawn<B> {
+        self.area.draw(&Rectangle::new([self.at(from), self.at(to)], colour.filled()))
+    }
+
+    pub(super) fn frame(&self, from: Place, to: Place, colour: RGBColor, width: f64) -> Drawn<B> {
+        let corners = [from, (to.0, from.1), to, (from.0, to.1), from];
+        self.line(&corners, colour, width)
+    }
+
+    pub(super) fn text(&self, at: Place, text: &str, size: f64, colour: RGBColor, anchor: Anchor) -> Drawn<B> {
+        let (across, turn) = match anchor {
+            Anchor::Start => (HPos::Left, FontTransform::None),
+            Anchor::Middle => (HPos::Center, FontTransform::None),
+            Anchor::End => (HPos::Right, FontTransform::None),
+            Anchor::Upwards => (HPos::Center, FontTransform::Rotate270),
+        };
+        let font = (FAMILY, size * SIZE * self.scale).into_font().transform(turn);
+        let style = font.into_text_style(self.area).color(&colour).pos(Pos::new(across, VPos::Center));
+        self.area.draw_text(text, &style, self.at(at))
+    }
+
+    /// The mark of curve number `nth`; hollow for what a paper prints.
+    pub(super) fn mark(&self, nth: usize, at: Place, colour: RGBColor, is_hollow: bool) -> Drawn<B> {
+        let shape: &[Place] = match nth % 6 {
+            0 => {
+                let radius = self.length(3.6);
+                if is_hollow {
+                    self.area.draw(&Circle::new(self.at(at), radius, PAPER.filled()))?;
+                    return self.area.draw(&Circle::new(self.at(at), radius, self.stroke(colour, 1.4)));
+                }
+                return self.area.draw(&Circle::new(self.at(at), radius, colour.filled()));
+            }
+            1 => &[(-3.3, -3.3), (3.3, -3.3), (3.3, 3.3), (-3.3, 3.3)],
+            2 => &[(0.0, -4.6), (4.3, 3.0), (-4.3, 3.0)],
+            3 => &[(0.0, -4.8), (4.8, 0.0), (0.0, 4.8), (-4.8, 0.0)],
+            4 => &[(0.0, 4.6), (4.3, -3.0), (-4.3, -3.0)],
+            _ => &[(-4.0, -1.6), (0.0, -4.6), (4.0, -1.6), (2.6, 3.6), (-2.6, 3.6)],
+        };
+        let mut corners: Vec<Place> = shape.iter().map(|(x, y)| (at.0 + x, at.1 + y)).collect();
+        let points: Vec<_> = corners.iter().map(|corner| self.at(*corner)).collect();
+        self.area.draw(&Polygon::new(points, if is_hollow { PAPER.filled() } else { colour.filled() }))?;
+        if is_hollow {
+            corners.push(corners[0]);
+            self.line(&corners, colour, 1.4)?;
+        }
+        Ok(())
+    }
+}
+
+/// The dashes of a line: `on` long, `off` apart.
+fn dashes(points: &[Place], on: f64, off: f64) -> Vec<Vec<Place>> {
+    let mut all: Vec<Vec<Place>> = Vec::new();
+    let (mut is_on, mut left) = (true, on);
+    let mut dash: Vec<Place> = points.first().copied().into_iter().collect();
+    for two in points.windows(2) {
+        let ((x, y), to) = (two[0], two[1]);
+        let length = libm::hypot(to.0 - x, to.1 - y);
+        let mut gone = 0.0;
+        while length - gone > left {
+            gone += left;
+            let at = (x + (to.0 - x) * gone / length, y + (to.1 - y) * gone / length);
+            if is_on {
+                dash.push(at);
+                all.push(std::mem::take(&mut dash));
+            } else {
+                dash = vec![at];
+            }
+            is_on = !is_on;
+            left = if is_on { on } else { off };
+        }
+        left -= length - gone;
+        if is_on {
+            dash.push(to);
+        }
+    }
+    all.push(dash);
+    all.retain(|dash| dash.len() > 1);
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_broken_into_dashes_around_its_corners() {
+        let corner = [(0.0, 0.0), (8.0, 0.0), (8.0, 8.0)];
+        assert_eq!(
+            dashes(&corner, 6.0, 4.0),
+            [vec![(0.0, 0.0), (6.0, 0.0)], vec![(8.0, 2.0), (8.0, 8.0)]],
+            "6 on, 4 off around the corner, 6 on"
+        );
+        assert_eq!(dashes(&corner[..1], 6.0, 4.0), Vec::<Vec<Place>>::new());
+    }
+
+    #[test]
+    fn text_is_measured_without_a_font_of_the_system() {
+        assert!(width("wide", 12.0) > width("i", 12.0));
+        assert!((width("throughput", 24.0) / width("throughput", 12.0) - 2.0).abs() < 0.1);
+    }
+}

@@ -42,6 +42,7 @@ impl Paper {
         let file: File = toml::from_str(&read(&path)?).map_err(|why| {
             Problem::wrong(&path, why.to_string().trim_end(), "claims as docs/experiments.md describes them")
         })?;
+        claim::check(&path, &file.claim)?;
         let mut files = listed(&directory.join("experiments"))?;
         files.retain(|file| file.extension().is_some_and(|ending| ending == "toml"));
         let experiments: Result<Vec<Experiment>, Problem> =
@@ -64,7 +65,6 @@ impl Paper {
                 pictures.push(name);
             }
         }
-        claim::check(&path, &file.claim)?;
         let key = directory.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
         let File { source, method, claim } = file;
         Ok(Paper { key, directory: directory.to_path_buf(), source, method, claims: claim, experiments })

@@ -3,6 +3,7 @@
 mod demo;
 mod doctor;
 mod input;
+mod lab;
 mod output;
 mod parts;
 mod restore;

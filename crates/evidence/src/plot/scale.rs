@@ -184,9 +184,9 @@ mod tests {
     #[test]
     fn marks_are_round() {
         assert_eq!(marks(&Scale::linear(&[0.0, 934.0], true, None)), "0 200 400 600 800");
-        assert_eq!(marks(&Scale::linear(&[0.31, 0.34], false, None)), "0.31 0.315 0.32 0.325 0.33 0.335 0.34");
+        assert_eq!(marks(&Scale::linear(&[0.31, 0.34], false, None)), "0.310 0.315 0.320 0.325 0.330 0.335 0.340");
         assert_eq!(marks(&Scale::linear(&[-5.0, 370.0], true, Some([-100.0, 400.0]))), "-100 0 100 200 300 400");
-        assert_eq!(marks(&Scale::log(&[12.0, 90_000.0], None)), "100 1000 10000");
+        assert_eq!(marks(&Scale::log(&[12.0, 90_000.0], None)), "10 100 1000 10000 100000");
         assert_eq!(marks(&Scale::log(&[1e-7, 1e-5], Some([1e-7, 1e-4]))), "10⁻⁷ 10⁻⁶ 10⁻⁵ 0.0001");
         assert_eq!(marks(&Scale::log(&[0.25, 4.0], None).marked_at(&[0.25, 0.5, 1.0, 2.0, 4.0])), "0.25 0.5 1 2 4");
     }

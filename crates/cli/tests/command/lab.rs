@@ -1,0 +1,201 @@
+//! `tactus lab`, with a paper of one small experiment.
+
+use super::{Done, Place, tactus};
+use serde_json::Value;
+
+/// A place with the tiny paper in `papers/`, in which `from` is replaced by `to` in its files.
+fn place_with(from: &str, to: &str) -> Place {
+    let place = Place::new();
+    for folder in ["experiments", "scenarios"] {
+        std::fs::create_dir_all(place.0.path().join("papers/tiny").join(folder)).expect("there is room");
+    }
+    let claims = include_str!("../../../evidence/tests/tiny/claims.toml");
+    let experiment = include_str!("../../../evidence/tests/tiny/experiments/shares.toml");
+    let scenario = include_str!("../../../evidence/tests/tiny/scenarios/hogs.toml");
+    for (name, text) in
+        [("claims.toml", claims), ("experiments/shares.toml", experiment), ("scenarios/hogs.toml", scenario)]
+    {
+        place.file(&format!("papers/tiny/{name}"), text.replace(from, to));
+    }
+    place
+}
+
+fn place() -> Place {
+    place_with("", "")
+}
+
+fn json(text: &str) -> Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+fn ran(place: &Place, args: &[&str]) -> Done {
+    place.run(&[&["lab"], args].concat())
+}
+
+fn good(place: &Place, args: &[&str]) -> String {
+    let done = ran(place, args);
+    assert_eq!(done.code, Some(0), "{}", done.stderr);
+    done.stdout
+}
+
+#[test]
+fn claims_are_listed_with_their_experiments() {
+    let place = place();
+    let text = good(&place, &["list"]);
+    assert!(text.starts_with("tiny: Nobody: A paper for tests. 2020\n"), "{text}");
+    assert!(text.contains("T2    It gets everything.\n      8 runs: shares\n"), "{text}");
+    let listed = json(&good(&place, &["list", "--json"]));
+    assert_eq!(listed.as_array().map(Vec::len), Some(3));
+    assert_eq!((&listed[2]["id"], &listed[2]["paper"], &listed[2]["runs"]), (&"T3".into(), &"tiny".into(), &8.into()));
+}
+
+#[test]
+fn a_run_judges_the_claims_and_keeps_what_was_played() {
+    let place = place();
+    let text = good(&place, &["run", "all", "-j", "2"]);
+    for line in
+        ["T1   reproduced", "T2   partly", "T3   not", "✓ share at weight 3072: 7", "1 reproduced, 1 partly, 1 not."]
+    {
+        assert!(text.contains(line), "{line}: {text}");
+    }
+    assert_eq!(lines(&place), 8);
+    let again = json(&good(&place, &["run", "T1", "T3", "--json"]));
+    assert_eq!(lines(&place), 8, "nothing is played twice");
+    let ids: Vec<&Value> = again[0]["verdicts"].as_array().into_iter().flatten().map(|it| &it["id"]).collect();
+    assert_eq!(ids, ["T1", "T3"]);
+    assert_eq!(again[0]["verdicts"][0]["status"], "reproduced");
+    assert_eq!(again[0]["measured"]["experiments"]["shares"].as_array().map(Vec::len), Some(4));
+    good(&place, &["run", "T1", "--seeds", "3"]);
+    assert_eq!(lines(&place), 12, "one seed more of four points");
+    good(&place, &["run", "T1", "--full"]);
+    assert_eq!(lines(&place), 12 + 18, "six other points with three seeds");
+}
+
+/// How many finished runs are kept.
+fn lines(place: &Place) -> usize {
+    let path = place.0.path().join("lab-results/runs.jsonl");
+    std::fs::read_to_string(path).map_or(0, |text| text.lines().count())
+}
+
+#[test]
+fn a_claim_that_is_not_there_is_refused_with_those_that_are() {
+    let place = place();
+    for args in [&["run", "X1"][..], &["report", "X1"]] {
+        let done = ran(&place, args);
+        assert_eq!((done.code, done.stdout.as_str()), (Some(2), ""), "{}", done.stderr);
+        assert!(
+            done.stderr.contains("there is no claim `X1`") && done.stderr.contains("some of T1, T2, T3"),
+            "{}",
+            done.stderr
+        );
+    }
+    let done = ran(&place, &["run"]);
+    assert!(done.code == Some(2) && done.stderr.contains("<CLAIM>"), "{}", done.stderr);
+    let nowhere = ran(&place, &["list", "--papers", "nowhere"]);
+    assert!(nowhere.code == Some(2) && nowhere.stderr.contains("nowhere cannot be read"), "{}", nowhere.stderr);
+}
+
+#[test]
+fn a_check_that_accepts_its_wrong_world_fails_the_run() {
+    let wrong = "wrong = { of = { policy = \"eevdf\" }, is = { policy = \"round-robin\" } }";
+    let place = place_with(wrong, "wrong = { of = { policy = \"round-robin\" }, is = { policy = \"eevdf\" } }");
+    let done = ran(&place, &["run", "T1"]);
+    assert_eq!(done.code, Some(1), "{}", done.stderr);
+    assert!(
+        done.stderr.contains("hold of their wrong world") && done.stderr.contains("T1: share at weight"),
+        "{}",
+        done.stderr
+    );
+    assert!(done.stdout.contains("T1   reproduced"), "it is told all the same: {}", done.stdout);
+}
+
+#[test]
+fn what_is_recorded_is_compared_with_the_smoke_set_and_drawn() {
+    let place = place();
+    let nothing = ran(&place, &["report"]);
+    assert_eq!(nothing.code, Some(2), "{}", nothing.stderr);
+    for part in ["tiny: nothing of it is recorded (measured.json)", "nothing of it is measured yet", "--record"] {
+        assert!(nothing.stderr.contains(part), "{part}: {}", nothing.stderr);
+    }
+    good(&place, &["run", "all", "--record"]);
+    let result = String::from_utf8(place.read("papers/tiny/RESULT.md")).expect("it is text");
+    assert!(result.contains("| T1 | ") && result.contains("**reproduced**"), "{result}");
+    let smoke = good(&place, &["run", "all", "--smoke"]);
+    assert_eq!(smoke, "2 points of the smoke set measure what is recorded.\n");
+    let told = good(&place, &["report", "--results", "out"]);
+    assert_eq!(
+        told,
+        "out/report.html: 3 claims of 1 papers\nout/figures: 2 figures, as SVG, and those of numbers as PNG\n"
+    );
+    let page = String::from_utf8(place.read("out/report.html")).expect("it is text");
+    assert!(page.starts_with("<!DOCTYPE html>") && page.contains("id=\"T3\"") && page.contains("<svg "), "{page}");
+    assert!(place.read("out/figures/tiny/fig-1.png").starts_with(b"\x89PNG"));
+    assert!(place.read("out/figures/tiny/fig-1-turns.svg").starts_with(b"<svg"));
+    let first = place.read("out/report.html");
+    good(&place, &["report", "--results", "out"]);
+    assert_eq!(place.read("out/report.html"), first, "the same bytes for the same results");
+    // What was recorded is not what is measured any more.
+    let recorded = String::from_utf8(place.read("papers/tiny/measured.json")).expect("it is text");
+    place.file("papers/tiny/measured.json", recorded.replace("\"share\":7", "\"share\":6"));
+    let differs = ran(&place, &["run", "all", "--smoke"]);
+    assert_eq!(differs.code, Some(1), "{}", differs.stdout);
+    assert!(
+        differs.stderr.contains("tiny: shares at policy=eevdf, weight=3072, seed 1: share is 7"),
+        "{}",
+        differs.stderr
+    );
+}
+
+#[test]
+fn what_was_played_last_is_drawn_without_a_record() {
+    let place = place();
+    let nothing = ran(&place, &["report", "--last"]);
+    assert!(nothing.code == Some(2) && nothing.stderr.contains("tactus lab run"), "{}", nothing.stderr);
+    good(&place, &["run", "T1", "--seeds", "1"]);
+    let told = good(&place, &["report", "--last", "T1"]);
+    assert!(told.starts_with("lab-results/report.html: 1 claims of 1 papers\n"), "{told}");
+    let page = String::from_utf8(place.read("lab-results/report.html")).expect("it is text");
+    assert!(page.contains("seeds 1 to 1") && !page.contains("id=\"T2\""), "{page}");
+    assert_eq!(lines(&place), 4, "nothing was measured for it");
+}
+
+#[cfg(unix)]
+#[test]
+#[expect(clippy::disallowed_methods, reason = "it waits for another process")]
+fn an_interrupted_run_ends_in_order_and_goes_on_where_it_was() {
+    // Twenty runs, each of which takes a while.
+    let place = place_with("300ms", "40s");
+    let child = place
+        .command(&["lab", "run", "T1", "--seeds", "20", "-j", "1"])
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::piped())
+        .spawn()
+        .expect("the command can be started");
+    let mut tries = 0;
+    while lines(&place) < 2 {
+        tries += 1;
+        assert!(tries < 60_000, "it never finished a run");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    let killed = std::process::Command::new("sh").args(["-c", &format!("kill -INT {}", child.id())]).status();
+    assert!(killed.is_ok_and(|status| status.success()));
+    let done = Done::from(child.wait_with_output().expect("it ends"));
+    let kept = lines(&place);
+    assert_eq!(done.code, Some(130), "{}", done.stderr);
+    assert!(done.stderr.contains("interrupted: what is finished is kept"), "{}", done.stderr);
+    assert!((2..80).contains(&kept), "{kept} of 80 runs were finished");
+    let text = std::fs::read_to_string(place.0.path().join("lab-results/runs.jsonl")).expect("it is there");
+    good(&place, &["run", "T1", "--seeds", "20"]);
+    let whole = std::fs::read_to_string(place.0.path().join("lab-results/runs.jsonl")).expect("it is there");
+    assert!(whole.starts_with(&text) && lines(&place) == 80, "nothing finished was lost or played again");
+}
+
+#[test]
+fn completion_knows_the_lab() {
+    for shell in ["bash", "zsh", "fish"] {
+        let script = tactus(&["completions", shell]);
+        for part in ["lab", "report", "smoke", "record"] {
+            assert!(script.contains(part), "{shell}: {part}");
+        }
+    }
+}

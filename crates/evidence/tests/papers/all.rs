@@ -1,0 +1,180 @@
+//! The papers of this repository: what stands in `papers/`.
+
+use crate::played::suite;
+use evidence::claim::Check;
+use evidence::experiment::{Experiment, Extent};
+use evidence::judge::judge;
+use evidence::plot::Figure;
+use evidence::{Paper, Results, result};
+use std::path::{Path, PathBuf};
+
+/// The sources of the claims.
+const KEYS: [&str; 5] = ["bmq", "coordinated-2015", "poris", "vsched-2005", "xen-three-2007"];
+
+fn directory() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../papers").canonicalize().expect("the repository is there")
+}
+
+fn papers() -> Vec<Paper> {
+    Paper::all(&directory()).unwrap_or_else(|problem| panic!("{problem}"))
+}
+
+/// The claims that a simulator can test: A1 to A8, B1 to B10, B12, B13, C1 to C10, D1 to D8, D10, E1, E2.
+fn claims_of(key: &str) -> Vec<String> {
+    let named = |letter: &str, numbers: &[u32]| numbers.iter().map(|number| format!("{letter}{number}")).collect();
+    match key {
+        "coordinated-2015" => named("A", &[1, 2, 3, 4, 5, 6, 7, 8]),
+        "vsched-2005" => named("B", &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12, 13]),
+        "xen-three-2007" => named("C", &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]),
+        "poris" => named("D", &[1, 2, 3, 4, 5, 6, 7, 8, 10]),
+        "bmq" => named("E", &[1, 2]),
+        _ => Vec::new(),
+    }
+}
+
+#[test]
+fn every_claim_is_there_once_and_in_its_paper() {
+    let papers = papers();
+    for paper in &papers {
+        assert!(KEYS.contains(&paper.key.as_str()), "{} is no source of claims", paper.key);
+        let ids: Vec<&str> = paper.claims.iter().map(|claim| claim.id.as_str()).collect();
+        let right = claims_of(&paper.key);
+        assert!(ids.iter().all(|id| right.iter().any(|other| other == id)), "{}: {ids:?}", paper.key);
+        // Claims are in the order of the list.
+        let places: Vec<usize> = ids.iter().filter_map(|id| right.iter().position(|other| other == id)).collect();
+        assert!(places.is_sorted(), "{}: {ids:?}", paper.key);
+    }
+    if measured(&papers).count() == KEYS.len() {
+        let count: usize = papers.iter().map(|paper| paper.claims.len()).sum();
+        assert_eq!(count, 41);
+    }
+}
+
+#[test]
+fn every_claim_rests_on_an_experiment_and_every_experiment_is_of_a_claim() {
+    for paper in papers() {
+        for claim in &paper.claims {
+            assert!(paper.experiments_of(&claim.id).next().is_some(), "{} rests on nothing", claim.id);
+            for check in &claim.check {
+                for name in named(check) {
+                    let is_it = |experiment: &Experiment| experiment.name == name;
+                    let claimed = paper.experiments_of(&claim.id).any(is_it);
+                    assert!(claimed, "{}: \"{}\" asks for `{name}`, which is not of this claim", claim.id, check.what);
+                }
+            }
+        }
+        let unused = paper.experiments.iter().find(|experiment| experiment.claims.is_empty());
+        assert!(unused.is_none(), "{}: {:?} is of no claim", paper.key, unused.map(|it| &it.name));
+    }
+}
+
+/// The experiments that `check` asks: what stands in quotes after `at(` and `all(`.
+fn named(check: &Check) -> Vec<&str> {
+    let asks = ["at(", "all("].iter().flat_map(|ask| check.measure.split(ask).skip(1));
+    let quoted = asks.filter_map(|rest| {
+        let quote = rest.chars().next().filter(|c| "'\"".contains(*c))?;
+        rest[1..].split_once(quote).map(|(name, _)| name)
+    });
+    quoted.collect()
+}
+
+/// Every template at every point makes a scenario that can be read.
+#[test]
+fn every_point_of_every_experiment_is_a_scenario() {
+    let papers = papers();
+    for extent in [Extent::Usual, Extent::Full, Extent::Smoke] {
+        for paper in &papers {
+            for experiment in &paper.experiments {
+                for point in experiment.points(extent) {
+                    let cell = evidence::cell::Cell::new(experiment, extent, &point, 1);
+                    assert!(
+                        cell.is_ok(),
+                        "{}: {}",
+                        paper.key,
+                        cell.err().map(|why| why.to_string()).unwrap_or_default()
+                    );
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_smoke_set_is_a_part_of_what_is_played() {
+    let papers = papers();
+    let smoke = suite(&papers, Extent::Smoke).cells().expect("they are scenarios").len();
+    let usual = suite(&papers, Extent::Usual).cells().expect("they are scenarios").len();
+    assert!(smoke < usual || usual == 0, "{smoke} of {usual}");
+    for paper in &papers {
+        for experiment in paper.experiments.iter().filter(|experiment| experiment.smoke.is_some()) {
+            let (smoke, usual) = (experiment.points(Extent::Smoke), experiment.points(Extent::Usual));
+            let (key, name) = (&paper.key, &experiment.name);
+            assert!(!smoke.is_empty(), "{key}: no point of {name} is in its smoke set");
+            assert!(smoke.iter().all(|point| usual.contains(point)), "{key}: {name}");
+        }
+    }
+}
+
+/// The papers of which something is recorded, with that.
+fn measured(papers: &[Paper]) -> impl Iterator<Item = (&Paper, Results)> {
+    let path = |paper: &Paper| paper.directory.join("measured.json");
+    let recorded = papers.iter().filter(move |paper| path(paper).exists());
+    recorded.map(move |paper| {
+        (paper, Results::read(&path(paper)).unwrap_or_else(|problem| panic!("{}: {problem}", paper.key)))
+    })
+}
+
+#[test]
+fn what_is_recorded_is_of_the_experiments_that_there_are() {
+    let papers = papers();
+    for (paper, results) in measured(&papers) {
+        for experiment in &paper.experiments {
+            let (key, name) = (&paper.key, &experiment.name);
+            let rows = results.experiments.get(name).unwrap_or_else(|| panic!("{key}: {name} is not recorded"));
+            let points: Vec<_> = rows.iter().map(|row| row.point.clone()).collect();
+            assert_eq!(points, experiment.points(Extent::Usual), "{key}: {name}");
+            let seeds = experiment.seeds(Extent::Usual) as usize;
+            assert!(rows.iter().all(|row| row.seeds.len() == seeds), "{key}: {name} has other seeds");
+        }
+        assert_eq!(results.experiments.len(), paper.experiments.len(), "{}", paper.key);
+        assert!(results.seeds() >= 5, "{}: over at least five seeds", paper.key);
+    }
+}
+
+#[test]
+fn every_result_is_what_is_generated_from_what_was_measured() {
+    let papers = papers();
+    for (paper, results) in measured(&papers) {
+        let verdicts = judge(paper, &results, |_| true).unwrap_or_else(|problem| panic!("{problem}"));
+        let written = std::fs::read_to_string(paper.directory.join("RESULT.md")).expect("it is there");
+        assert!(written == result::text(paper, &results, &verdicts), "{}: `tactus lab run all --record`", paper.key);
+    }
+}
+
+#[test]
+fn every_check_rejects_its_wrong_world_and_every_miss_has_its_reason() {
+    let papers = papers();
+    for (paper, results) in measured(&papers) {
+        for verdict in judge(paper, &results, |_| true).unwrap_or_else(|problem| panic!("{problem}")) {
+            for check in verdict.checks.iter().filter(|check| check.holds && !check.anchor) {
+                assert_eq!(check.rejects_wrong, Some(true), "{}: {}", verdict.id, check.what);
+            }
+            let is_told = verdict.status == evidence::judge::Status::Reproduced || verdict.why.is_some();
+            assert!(is_told, "{} is {}, and nothing says why", verdict.id, verdict.status.word());
+        }
+    }
+}
+
+#[test]
+fn every_plot_can_show_what_is_recorded() {
+    let papers = papers();
+    for (paper, results) in measured(&papers) {
+        for experiment in &paper.experiments {
+            for plot in &experiment.plot {
+                let figure = Figure::of(&paper.key, experiment, plot, &results);
+                let figure = figure.unwrap_or_else(|problem| panic!("{}: {problem}", paper.key));
+                assert!(figure.is_some(), "{}: `{}` shows no point", paper.key, plot.name);
+            }
+        }
+    }
+}

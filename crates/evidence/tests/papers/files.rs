@@ -1,0 +1,126 @@
+//! Files of papers: what they mean, and what is wrong in them.
+
+use crate::tiny::Tiny;
+use evidence::Suite;
+use evidence::experiment::{Extent, shown};
+
+fn points(extent: Extent) -> Vec<String> {
+    let paper = Tiny::new().paper();
+    paper.experiments[0].points(extent).iter().map(shown).collect()
+}
+
+#[test]
+fn an_experiment_has_every_value_of_one_axis_with_each_of_the_others_in_order() {
+    let paper = Tiny::new().paper();
+    let experiment = &paper.experiments[0];
+    assert_eq!((experiment.name.as_str(), paper.key.as_str()), ("shares", "tiny"));
+    assert_eq!(experiment.axes(), ["policy", "weight"]);
+    assert_eq!(
+        points(Extent::Usual),
+        [
+            "policy=eevdf, weight=1024",
+            "policy=eevdf, weight=3072",
+            "policy=round-robin, weight=1024",
+            "policy=round-robin, weight=3072"
+        ]
+    );
+    assert_eq!(points(Extent::Full).len(), 6);
+    assert_eq!(points(Extent::Smoke), ["policy=eevdf, weight=3072", "policy=round-robin, weight=3072"]);
+    assert_eq!([Extent::Usual, Extent::Full, Extent::Smoke].map(|extent| experiment.seeds(extent)), [2, 3, 1]);
+    assert_eq!(experiment.constants(Extent::Full)["length"], "600ms");
+}
+
+#[test]
+fn points_that_belong_together_go_with_each_of_the_sweep() {
+    let from = "[sweep]\npolicy = [\"eevdf\", \"round-robin\"]\nweight = [1024, 3072]";
+    let to = "[[point]]\npolicy = \"eevdf\"\nweight = 1024\n[[point]]\npolicy = \"round-robin\"\nweight = 3072\n[sweep]\nmore = [1, 2]";
+    let tiny = Tiny::but("experiments/shares.toml", from, to);
+    let text = std::fs::read_to_string(tiny.path("experiments/shares.toml")).expect("it is there");
+    tiny.write("experiments/shares.toml", &text.replace("sweep = { weight = [1024, 2048, 3072] }", ""));
+    let points: Vec<String> = tiny.paper().experiments[0].points(Extent::Usual).iter().map(shown).collect();
+    assert_eq!(
+        points,
+        [
+            "policy=eevdf, weight=1024, more=1",
+            "policy=eevdf, weight=1024, more=2",
+            "policy=round-robin, weight=3072, more=1",
+            "policy=round-robin, weight=3072, more=2"
+        ]
+    );
+}
+
+/// What reading the tiny paper says where `from` is replaced by `to` in the file `name`.
+fn refused(name: &str, from: &str, to: &str) -> String {
+    let tiny = Tiny::but(name, from, to);
+    let problem = match tiny.read() {
+        Err(problem) => problem,
+        Ok(papers) => {
+            let suite = Suite { papers: &papers, claims: &[], extent: Extent::Usual, seeds: None };
+            suite.cells().expect_err(to)
+        }
+    };
+    assert!(problem.is_input(), "{problem}");
+    problem.to_string().replace(&tiny.papers().display().to_string(), "")
+}
+
+/// Each replaces the first by the second, and is refused with the third and what would be right.
+const EXPERIMENTS: &[(&str, &str, &str, &str)] = &[
+    ("figure = \"Fig 1\"", "", "missing field `figure`", "docs/experiments.md"),
+    ("figure = \"Fig 1\"", "figur = \"Fig 1\"", "unknown field `figur`", "docs/experiments.md"),
+    ("\"T3\"]", "\"T9\"]", "there is no claim `T9`", "some of T1, T2, T3"),
+    ("hogs.toml", "none.toml", "scenarios/none.toml cannot be read", ""),
+    ("weight = [1024, 3072]", "weight = []", "the axis `weight` has no values", "at least one value"),
+    ("share = \"tasks", "other = \"tasks", "shows `share`, which is not measured", "a metric"),
+    ("curves = [\"policy\"]", "curves = [\"rule\"]", "there is no axis `rule`", "one of policy, weight"),
+    ("x = \"weight\"", "x = \"weigth\"", "neither an axis nor a metric", "one of policy, weight, share"),
+    ("[smoke]\nweight", "[smoke]\nwight", "there is no axis `wight`", "one of policy, weight"),
+    ("name = \"fig-1\"", "name = \"../fig-1\"", "no name for a picture", "letters, digits"),
+    ("name = \"fig-1-turns\"", "name = \"fig-1\"", "two pictures `fig-1`", "a name of its own"),
+    ("to = \"50ms\"", "to = \"soon\"", "the schedule `fig-1-turns`", "a time with its unit"),
+    ("from = \"0ms\"", "from = \"50ms\"", "shows nothing", "`from` before `to`"),
+];
+
+#[test]
+fn what_is_wrong_in_an_experiment_is_said_with_its_place_and_what_would_be_right() {
+    for (from, to, what, right) in EXPERIMENTS {
+        let said = refused("experiments/shares.toml", from, to);
+        assert!(said.contains(what) && said.contains(right), "{to}: {said}");
+        assert!(said.contains("/tiny/"), "{said}");
+    }
+}
+
+const CLAIMS: &[(&str, &str, &str, &str)] = &[
+    ("id = \"T2\"", "id = \"T1\"", "claim T1: it is there twice", "an id of its own"),
+    ("within = \"10%\"", "within = \"about 10\"", "`about 10` is no tolerance", "30%"),
+    ("within = \"10%\"", "within = \"factor 1\"", "`factor 1` is no tolerance", "factor 2"),
+    ("each = [{ weight = 1024, paper = 50 }", "each = [{ weight = 1024 }", "no number of the paper", "for each"),
+    ("above = 60\n", "", "accepts everything", "`within`, `above` or `below`"),
+    ("wrong = { of = { weight = 3072 }, is = { weight = 1024 } }", "", "has no wrong world", "wrong = { of"),
+    ("within = \"10%\"", "within = \"10%\"\nmay_miss = 2", "may miss all", "below the number in `each`"),
+    ("below = 1\n", "below = 1\nanchor = true\n", "nothing checks it", "no anchor"),
+    ("below = 1\n", "belov = 1\n", "unknown field `belov`", "docs/experiments.md"),
+];
+
+#[test]
+fn what_is_wrong_in_a_claim_is_said_with_its_place_and_what_would_be_right() {
+    for (from, to, what, right) in CLAIMS {
+        let said = refused("claims.toml", from, to);
+        assert!(said.contains(what) && said.contains(right), "{to}: {said}");
+        assert!(said.contains("/tiny/claims.toml"), "{said}");
+    }
+}
+
+#[test]
+fn a_template_that_cannot_be_filled_in_is_said_with_the_variables() {
+    let said = refused("scenarios/hogs.toml", "{{ policy }}", "{{ rule }}");
+    assert!(said.contains("/scenarios/hogs.toml") && said.contains("policy=eevdf"), "{said}");
+    let said = refused("scenarios/hogs.toml", "cpus = 1", "cpus = 0");
+    assert!(said.contains("experiments/shares.toml at policy=eevdf, weight=1024 with seed 1"), "{said}");
+}
+
+#[test]
+fn a_directory_without_papers_is_none_of_papers() {
+    let empty = tempfile::tempdir().expect("there is room");
+    let said = evidence::Paper::all(empty.path()).expect_err("it is empty").to_string();
+    assert!(said.contains("there are no papers") && said.contains("claims.toml"), "{said}");
+}

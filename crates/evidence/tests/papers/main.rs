@@ -1,0 +1,7 @@
+//! Papers as experiments, from their files to what people read.
+
+mod all;
+mod figures;
+mod files;
+mod played;
+mod tiny;

@@ -3,6 +3,7 @@
 mod chores;
 mod component;
 mod guest;
+mod lab;
 mod new_policy;
 mod oracle;
 mod root;
@@ -18,7 +19,8 @@ use std::process::ExitCode;
 #[derive(Parser, Debug)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 enum Chore {
-    /// Check everything: formatting, lints, tidiness, all tests, a new policy, SimSo, guest kernels. Ends in
+    /// Check everything: formatting, lints, tidiness, all tests, a few points of the papers' experiments, a new policy, SimSo,
+    /// guest kernels. Ends in
     /// `N passed, N failed, N skipped`.
     Test,
     /// Look for inputs that break a law of a policy, in a release build.
@@ -27,6 +29,8 @@ enum Chore {
     Bench(chores::Bench),
     /// Compare the golden outputs, or bring them up to date.
     Golden(chores::Golden),
+    /// Play the experiments of all papers in a release build, record what they measure, and draw it.
+    Lab(lab::Lab),
     /// Begin a new policy: its file, from a template that runs, and its two lines in the registry.
     NewPolicy {
         /// Its name, in kebab-case: `lottery`, `stride-two`.
@@ -42,6 +46,7 @@ fn main() -> ExitCode {
         Chore::Fuzz(fuzz) => chores::fuzz(&fuzz),
         Chore::Bench(bench) => chores::bench(&bench),
         Chore::Golden(golden) => chores::golden(&golden),
+        Chore::Lab(lab) => lab::lab(&lab),
         Chore::NewPolicy { name } => new_policy::run(&name),
         Chore::VmTest(vm_test) => guest::run(&vm_test),
     };

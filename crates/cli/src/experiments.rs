@@ -2,7 +2,7 @@
 
 use crate::args::{Lab, LabList, LabRun, LabWhat};
 use crate::progress::Progress;
-use crate::{Failure, output, pictures};
+use crate::{Failure, output, pictures, usage};
 use anyhow::anyhow;
 use evidence::cell::Cell;
 use evidence::experiment::Extent;
@@ -119,7 +119,10 @@ pub(crate) fn named(asked: &[String]) -> Vec<String> {
 }
 
 fn play(args: &LabRun) -> Result<ExitCode, Failure> {
-    let papers = Paper::all(&args.papers)?;
+    let mut papers = Paper::all(&args.papers)?;
+    if args.smoke {
+        papers = recorded(papers)?;
+    }
     let claims = named(&args.claims);
     let extent = extent(args.full, args.smoke);
     let suite = Suite { papers: &papers, claims: &claims, extent, seeds: args.seeds.map(u32::from) };
@@ -145,6 +148,20 @@ fn play(args: &LabRun) -> Result<ExitCode, Failure> {
         Extent::Smoke => compare(&papers, &results),
         _ => tell(&suite, &results, args),
     }
+}
+
+/// Those of `papers` with which anything can be compared; says which are not.
+fn recorded(papers: Vec<Paper>) -> Result<Vec<Paper>, Failure> {
+    let (recorded, others): (Vec<Paper>, Vec<Paper>) =
+        papers.into_iter().partition(|paper| paper.directory.join(RECORDED).exists());
+    for paper in others {
+        output::complain(&format!("{}: nothing of it is recorded ({RECORDED}), so nothing is compared", paper.key));
+    }
+    if recorded.is_empty() {
+        let right = "right would be `tactus lab run all --record` first";
+        return Err(usage("there is nothing to compare with".to_string(), right));
+    }
+    Ok(recorded)
 }
 
 /// The smoke set against what is recorded.

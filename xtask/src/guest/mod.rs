@@ -6,6 +6,8 @@ mod jobs;
 mod kernel;
 mod program;
 
+pub(crate) use program::TACTUS;
+
 use crate::component;
 use crate::root::root;
 use crate::test::{Failure, Outcome, Step, clock, run_all};

@@ -8,7 +8,7 @@ mod trial;
 use crate::oracle::{SIMSO, TRAPPY};
 use crate::root::{cargo, typed};
 use crate::stream::{Said, stream};
-use crate::{component, guest};
+use crate::{component, guest, lab};
 use anyhow::Result;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
@@ -54,6 +54,7 @@ pub(crate) fn run() -> Result<ExitCode> {
         Step::new("lints", lints),
         Step::new("tidiness", tidiness),
         Step::new("unit, law, golden, exhaustive, fuzz and doc tests", tests),
+        Step::new("the experiments of the papers, a few points", lab::smoke),
         Step::new("documentation", documentation),
         Step::new("a new policy from the template", trial::check),
         Step::new("comparison with SimSo", || SIMSO.check()),

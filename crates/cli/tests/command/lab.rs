@@ -117,6 +117,8 @@ fn what_is_recorded_is_compared_with_the_smoke_set_and_drawn() {
     for part in ["tiny: nothing of it is recorded (measured.json)", "nothing of it is measured yet", "--record"] {
         assert!(nothing.stderr.contains(part), "{part}: {}", nothing.stderr);
     }
+    let nothing = ran(&place, &["run", "all", "--smoke"]);
+    assert!(nothing.code == Some(2) && nothing.stderr.contains("nothing to compare with"), "{}", nothing.stderr);
     good(&place, &["run", "all", "--record"]);
     let result = String::from_utf8(place.read("papers/tiny/RESULT.md")).expect("it is text");
     assert!(result.contains("| T1 | ") && result.contains("**reproduced**"), "{result}");

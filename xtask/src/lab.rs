@@ -1,0 +1,55 @@
+//! The experiments of `papers/`: all of them, recorded anew, or a few points as a check.
+
+use crate::guest::TACTUS;
+use crate::root::{cargo, root};
+use crate::test::{Failure, Outcome, succeeds};
+use anyhow::{Context, Result};
+use clap::Args;
+use std::process::{Command, ExitCode};
+
+/// How the experiments are played.
+#[derive(Args, Debug)]
+pub(crate) struct Lab {
+    /// Further arguments for `tactus lab run`, such as -j 2
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    rest: Vec<String>,
+}
+
+/// Plays all experiments in a release build, records what they measure, and draws it.
+pub(crate) fn lab(lab: &Lab) -> Result<ExitCode> {
+    let played = tactus(&["run", "all", "--record"], &lab.rest)?;
+    // A check that accepts its wrong world fails the run; what was measured is recorded nevertheless, and is worth to be seen.
+    if played > 1 {
+        return Ok(ExitCode::from(played));
+    }
+    let drawn = tactus(&["report"], &[])?;
+    Ok(ExitCode::from(played.max(drawn)))
+}
+
+/// Calls `tactus lab`; says how it ended.
+fn tactus(what: &[&str], rest: &[String]) -> Result<u8> {
+    let mut command = cargo(&["run", "--release", "--quiet", "--package", "cli", "--", "lab"]);
+    command.args(what).args(rest);
+    let status = command.status().context("cannot run cargo")?;
+    // A signal has no code; then it is a plain failure, after which nothing is drawn.
+    Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(130))
+}
+
+/// That a few points of each paper measure what is recorded.
+pub(crate) fn smoke() -> Result<Outcome> {
+    let papers = std::fs::read_dir(root().join("papers")).context("cannot read papers/")?;
+    let is_recorded = papers.filter_map(Result::ok).any(|paper| paper.path().join("measured.json").exists());
+    if !is_recorded {
+        return Ok(Outcome::Skipped("no paper has a measured.json yet; `cargo xtask lab` records them".to_string()));
+    }
+    let program = match TACTUS.build() {
+        Ok(program) => program,
+        Err(why) => {
+            let again = "cargo build --profile test --package cli".to_string();
+            return Ok(Outcome::Failed(Failure { text: format!("{why:#}"), again }));
+        }
+    };
+    let mut command = Command::new(program);
+    command.current_dir(root()).args(["lab", "run", "all", "--smoke", "--results", "target/smoke"]);
+    succeeds(&mut command)
+}

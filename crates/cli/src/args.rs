@@ -346,7 +346,7 @@ pub(crate) struct LabRun {
     #[arg(long, conflicts_with_all = ["record", "seeds", "json"])]
     pub(crate) smoke: bool,
     /// Write measured.json and RESULT.md of each paper; all of it has to be played
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["full", "seeds"])]
     pub(crate) record: bool,
     /// Print the verdicts and all that was measured as JSON
     #[arg(long)]

@@ -124,6 +124,10 @@ fn play(args: &LabRun) -> Result<ExitCode, Failure> {
         papers = recorded(papers)?;
     }
     let claims = named(&args.claims);
+    if args.record && !claims.is_empty() {
+        let reason = format!("to record {} alone would lose what is recorded of the other claims", claims.join(", "));
+        return Err(usage(reason, "right would be `tactus lab run all --record`"));
+    }
     let extent = extent(args.full, args.smoke);
     let suite = Suite { papers: &papers, claims: &claims, extent, seeds: args.seeds.map(u32::from) };
     suite.check()?;

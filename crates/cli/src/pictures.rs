@@ -135,11 +135,17 @@ fn keep(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
 fn told(reports: &[Report<'_>], page: &Path, directory: &Path, pictures: usize) -> String {
     let claims: usize = reports.iter().map(|report| report.verdicts.len()).sum();
     let open: Vec<&str> = reports.iter().flat_map(|report| report.open.iter().copied()).collect();
-    let mut text = format!("{}: {claims} claims of {} papers\n", page.display(), reports.len());
-    let folder = directory.join("figures");
-    let _ = writeln!(text, "{}: {pictures} figures, as SVG, and those of numbers as PNG", folder.display());
+    let (of, folder) = (counted(reports.len(), "paper"), directory.join("figures"));
+    let mut text = format!("{}: {} of {of}\n", page.display(), counted(claims, "claim"));
+    let figures = counted(pictures, "figure");
+    let _ = writeln!(text, "{}: {figures}, as SVG, and those of numbers as PNG", folder.display());
     if !open.is_empty() {
         let _ = writeln!(text, "not measured: {}", open.join(", "));
     }
     text
+}
+
+/// `1 claim`, `2 claims`.
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

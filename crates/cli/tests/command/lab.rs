@@ -119,6 +119,8 @@ fn what_is_recorded_is_compared_with_the_smoke_set_and_drawn() {
     }
     let nothing = ran(&place, &["run", "all", "--smoke"]);
     assert!(nothing.code == Some(2) && nothing.stderr.contains("nothing to compare with"), "{}", nothing.stderr);
+    let part = ran(&place, &["run", "T1", "--record"]);
+    assert!(part.code == Some(2) && part.stderr.contains("to record T1 alone would lose"), "{}", part.stderr);
     good(&place, &["run", "all", "--record"]);
     let result = String::from_utf8(place.read("papers/tiny/RESULT.md")).expect("it is text");
     assert!(result.contains("| T1 | ") && result.contains("**reproduced**"), "{result}");
@@ -127,7 +129,7 @@ fn what_is_recorded_is_compared_with_the_smoke_set_and_drawn() {
     let told = good(&place, &["report", "--results", "out"]);
     assert_eq!(
         told,
-        "out/report.html: 3 claims of 1 papers\nout/figures: 2 figures, as SVG, and those of numbers as PNG\n"
+        "out/report.html: 3 claims of 1 paper\nout/figures: 2 figures, as SVG, and those of numbers as PNG\n"
     );
     let page = String::from_utf8(place.read("out/report.html")).expect("it is text");
     assert!(page.starts_with("<!DOCTYPE html>") && page.contains("id=\"T3\"") && page.contains("<svg "), "{page}");
@@ -155,7 +157,7 @@ fn what_was_played_last_is_drawn_without_a_record() {
     assert!(nothing.code == Some(2) && nothing.stderr.contains("tactus lab run"), "{}", nothing.stderr);
     good(&place, &["run", "T1", "--seeds", "1"]);
     let told = good(&place, &["report", "--last", "T1"]);
-    assert!(told.starts_with("lab-results/report.html: 1 claims of 1 papers\n"), "{told}");
+    assert!(told.starts_with("lab-results/report.html: 1 claim of 1 paper\n"), "{told}");
     let page = String::from_utf8(place.read("lab-results/report.html")).expect("it is text");
     assert!(page.contains("seeds 1 to 1") && !page.contains("id=\"T2\""), "{page}");
     assert_eq!(lines(&place), 4, "nothing was measured for it");

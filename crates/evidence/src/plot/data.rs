@@ -27,6 +27,8 @@ pub struct Figure {
 /// A curve, measured or printed in the paper.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Curve {
+    /// What an experiment calls it: the values of its axes.
+    key: String,
     pub(super) name: String,
     /// Curves of the same colour and marks belong together.
     pub(super) colour: usize,
@@ -125,6 +127,15 @@ fn named(value: &Value) -> String {
     }
 }
 
+/// A value of `axis` as it stands in the name of a curve: a switch by what it switches.
+fn told(axis: &str, value: &Value) -> String {
+    match value.as_bool() {
+        Some(true) => axis.replace('_', " "),
+        Some(false) => format!("not {}", axis.replace('_', " ")),
+        None => named(value),
+    }
+}
+
 impl Making<'_> {
     fn refuse(&self, what: &str, right: &str) -> Problem {
         let what = format!("the plot `{}` {what}", self.plot.name);
@@ -133,36 +144,42 @@ impl Making<'_> {
 
     /// The curves that were measured, in the order of the file.
     fn measured(&self, rows: &[&Row]) -> Result<Vec<Curve>, Problem> {
-        let mut by_name: IndexMap<String, Vec<&Row>> = IndexMap::new();
+        let mut by_key: IndexMap<String, (String, Vec<&Row>)> = IndexMap::new();
         for row in rows {
-            let values: Vec<String> = self.plot.curves.iter().map(|axis| named(&row.point[axis])).collect();
-            by_name.entry(values.join(", ")).or_default().push(row);
+            let values = self.plot.curves.iter().filter_map(|axis| Some((axis, row.point.get(axis)?)));
+            let (keys, names): (Vec<String>, Vec<String>) = values
+                .map(|(axis, value)| (named(value), told(axis, value)))
+                .filter(|(key, _)| !key.is_empty())
+                .unzip();
+            let (_, rows) = by_key.entry(keys.join(", ")).or_insert_with(|| (names.join(", "), Vec::new()));
+            rows.push(row);
         }
-        let curve = |(colour, (name, rows)): (usize, (String, Vec<&Row>))| {
+        let curve = |(colour, (key, (name, rows))): (usize, (String, (String, Vec<&Row>)))| {
             let marks = match self.plot.kind {
                 Kind::Lines | Kind::Bars | Kind::Boxes => self.along(&rows)?,
                 Kind::Cdf => self.cdf(&rows)?,
                 Kind::Distribution => self.distribution(&rows)?,
             };
             let name = if name.is_empty() { "measured".to_string() } else { name };
-            Ok(Curve { name, colour, is_papers: false, marks })
+            Ok(Curve { key, name, colour, is_papers: false, marks })
         };
-        by_name.into_iter().enumerate().map(curve).collect()
+        by_key.into_iter().enumerate().map(curve).collect()
     }
 
     /// What the paper prints, in the colours of the curves of that name.
     fn printed(&self, measured: &[Curve]) -> Vec<Curve> {
         let mut colours = measured.len();
         let lonely = self.plot.curves.is_empty() && self.plot.paper.len() == 1;
-        let curve = |(name, points): (&String, &Vec<[f64; 2]>)| {
-            let same = measured.iter().position(|curve| curve.name == *name).or(lonely.then_some(0));
+        let curve = |(key, points): (&String, &Vec<[f64; 2]>)| {
+            let same = measured.iter().position(|curve| curve.key == *key).or(lonely.then_some(0));
             let colour = same.unwrap_or_else(|| {
                 colours += 1;
                 colours - 1
             });
+            let name = same.map_or(key, |nth| &measured[nth].name);
             let name = if lonely { "paper".to_string() } else { format!("{name} (paper)") };
             let marks = points.iter().map(|[x, y]| Mark::plain(self.place(*x), *y)).collect();
-            Curve { name, colour, is_papers: true, marks }
+            Curve { key: key.clone(), name, colour, is_papers: true, marks }
         };
         self.plot.paper.iter().map(curve).collect()
     }

@@ -85,7 +85,10 @@ impl<'f> Layout<'f> {
         self.axes(pen)?;
         let (papers, measured): (Vec<&Curve>, Vec<&Curve>) =
             self.figure.curves.iter().partition(|curve| curve.is_papers);
-        for curve in measured.into_iter().chain(papers) {
+        // Lines of the paper lie below, so that full marks are seen in its hollow ones; its marks lie on bars and boxes.
+        let columns = matches!(self.figure.kind, Kind::Bars | Kind::Boxes);
+        let curves = if columns { [measured, papers] } else { [papers, measured] };
+        for curve in curves.into_iter().flatten() {
             match self.figure.kind {
                 Kind::Bars | Kind::Boxes if curve.is_papers => self.printed(pen, curve)?,
                 Kind::Bars => self.bars(pen, curve)?,
@@ -136,6 +139,13 @@ impl<'f> Layout<'f> {
         let points: Vec<Place> = marks.iter().map(|mark| self.at(mark.x, mark.y)).collect();
         if curve.is_papers {
             pen.dashes(&points, colour_of, 1.4)?;
+        } else if self.figure.kind == Kind::Distribution {
+            for piece in pieces(&marks).map(|piece| &points[piece]) {
+                match piece {
+                    [alone] => pen.dot(*alone, colour_of)?,
+                    piece => pen.line(piece, colour_of, 1.8)?,
+                }
+            }
         } else {
             pen.line(&points, colour_of, 1.8)?;
         }
@@ -310,12 +320,42 @@ fn legend(figure: &Figure, y: f64) -> (Vec<(Place, Item)>, f64) {
     (placed, end + ROW / 2.0)
 }
 
+/// Where `marks` follow one another without a gap: what is rare is not joined to what is far from it.
+fn pieces(marks: &[Mark]) -> impl Iterator<Item = std::ops::Range<usize>> {
+    let steps = marks.windows(2).map(|two| two[1].x - two[0].x);
+    let gap = steps.fold(f64::INFINITY, f64::min) * 1.5;
+    let mut from = 0;
+    let ends = (1..=marks.len()).filter(move |&end| end == marks.len() || marks[end].x - marks[end - 1].x > gap);
+    ends.map(move |end| std::mem::replace(&mut from, end)..end)
+}
+
 /// `text` in at most `room` pixels.
 fn fit(text: &str, room: f64) -> String {
     if width(text, SMALL) <= room {
         return text.to_string();
     }
     let mut kept = text.to_string();
-    while kept.pop().is_some() && width(&kept, SMALL) + 10.0 > room {}
+    while kept.pop().is_some() && width(&format!("{kept}…"), SMALL) > room {}
     kept + "…"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_joined_where_there_is_no_gap_between_them() {
+        let at = |x: f64| Mark { x, y: 1.0, low: 1.0, high: 1.0, quartiles: [1.0, 1.0] };
+        let marks: Vec<Mark> = [1.0, 2.0, 3.0, 7.0, 9.0, 10.0].into_iter().map(at).collect();
+        assert_eq!(pieces(&marks).collect::<Vec<_>>(), [0..3, 3..4, 4..6]);
+        assert_eq!(pieces(&marks[..1]).collect::<Vec<_>>(), [0..1]);
+        assert_eq!(pieces(&[]).count(), 0);
+    }
+
+    #[test]
+    fn what_has_no_room_is_cut() {
+        assert_eq!(fit("short", 100.0), "short");
+        let cut = fit("streamcluster and more", 60.0);
+        assert!(cut.ends_with('…') && width(&cut, SMALL) <= 60.0, "{cut}");
+    }
 }

@@ -32,6 +32,9 @@ pub(super) fn colour(nth: usize) -> RGBColor {
     COLOURS[nth % COLOURS.len()]
 }
 
+/// How much larger hollow marks are, so that one around a full one is seen.
+const HOLLOW: f64 = 1.5;
+
 /// A place in a picture.
 pub(super) type Place = (f64, f64);
 pub(super) type Drawn<B> = Result<(), DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>>;
@@ -71,12 +74,19 @@ pub(super) struct Pen<'a, B: DrawingBackend> {
     area: &'a DrawingArea<B, Shift>,
     /// How many pixels one is.
     scale: f64,
+    /// How far below the middle of a text plotters takes it to be. Unit: of its size.
+    low: f64,
 }
+
+/// In bitmaps, plotters has letters too high by this. Unit: of their size.
+const BITMAP_LOW: f64 = 0.2;
 
 impl<'a, B: DrawingBackend> Pen<'a, B> {
     pub(super) fn new(area: &'a DrawingArea<B, Shift>, scale: u32) -> Pen<'a, B> {
         with_font();
-        Pen { area, scale: f64::from(scale) }
+        // Viewers centre the text of an SVG document themselves.
+        let low = if scale > 1 { BITMAP_LOW } else { 0.0 };
+        Pen { area, scale: f64::from(scale), low }
     }
 
     fn at(&self, (x, y): Place) -> (i32, i32) {
@@ -101,10 +111,20 @@ impl<'a, B: DrawingBackend> Pen<'a, B> {
         if points.len() < 2 {
             return Ok(());
         }
-        self.area.draw(&PathElement::new(points, self.stroke(colour, width)))
+        let stroke = self.stroke(colour, width);
+        if self.low == 0.0 {
+            return self.area.draw(&PathElement::new(points, stroke));
+        }
+        // In bitmaps, plotters draws the outer side of a sharp corner far beyond it.
+        points.windows(2).try_for_each(|two| self.area.draw(&PathElement::new(two.to_vec(), stroke)))
     }
 
-    /// The same, broken into dashes.
+    /// A mark for one of very many.
+    pub(super) fn dot(&self, at: Place, colour: RGBColor) -> Drawn<B> {
+        self.area.draw(&Circle::new(self.at(at), self.length(1.5), colour.filled()))
+    }
+
+    /// A line, broken into dashes.
     pub(super) fn dashes(&self, points: &[Place], colour: RGBColor, width: f64) -> Drawn<B> {
         for dash in dashes(points, 6.0, 4.0) {
             self.line(&dash, colour, width)?;
@@ -134,6 +154,7 @@ impl<'a, B: DrawingBackend> Pen<'a, B> {
             Anchor::End => (HPos::Right, FontTransform::None),
             Anchor::Upwards => (HPos::Center, FontTransform::Rotate270),
         };
+        let at = if anchor == Anchor::Upwards { at } else { (at.0, at.1 + self.low * size) };
         let font = (FAMILY, size * SIZE * self.scale).into_font().transform(turn);
         let style = font.into_text_style(self.area).color(&colour).pos(Pos::new(across, VPos::Center));
         self.area.draw_text(text, &style, self.at(at))
@@ -143,7 +164,7 @@ impl<'a, B: DrawingBackend> Pen<'a, B> {
     pub(super) fn mark(&self, nth: usize, at: Place, colour: RGBColor, is_hollow: bool) -> Drawn<B> {
         let shape: &[Place] = match nth % 6 {
             0 => {
-                let radius = self.length(3.6);
+                let radius = self.length(if is_hollow { 3.6 * HOLLOW } else { 3.6 });
                 if is_hollow {
                     self.area.draw(&Circle::new(self.at(at), radius, PAPER.filled()))?;
                     return self.area.draw(&Circle::new(self.at(at), radius, self.stroke(colour, 1.4)));
@@ -156,7 +177,8 @@ impl<'a, B: DrawingBackend> Pen<'a, B> {
             4 => &[(0.0, 4.6), (4.3, -3.0), (-4.3, -3.0)],
             _ => &[(-4.0, -1.6), (0.0, -4.6), (4.0, -1.6), (2.6, 3.6), (-2.6, 3.6)],
         };
-        let mut corners: Vec<Place> = shape.iter().map(|(x, y)| (at.0 + x, at.1 + y)).collect();
+        let times = if is_hollow { HOLLOW } else { 1.0 };
+        let mut corners: Vec<Place> = shape.iter().map(|(x, y)| (at.0 + x * times, at.1 + y * times)).collect();
         let points: Vec<_> = corners.iter().map(|corner| self.at(*corner)).collect();
         self.area.draw(&Polygon::new(points, if is_hollow { PAPER.filled() } else { colour.filled() }))?;
         if is_hollow {

@@ -13,8 +13,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("trace", &["sched"]),
     ("sim", &["sched", "trace"]),
     ("lab", &["policies", "sched", "sim", "trace"]),
+    ("evidence", &["lab", "sched", "sim", "trace"]),
     ("daemon", &["sched", "sim", "sys", "trace"]),
-    ("cli", &["daemon", "lab", "policies", "sched", "sim", "sys", "trace"]),
+    ("cli", &["daemon", "evidence", "lab", "policies", "sched", "sim", "sys", "trace"]),
     ("xtask", &[]),
 ];
 /// What the crates with the narrowest arrows may use from outside.

@@ -348,7 +348,7 @@ mod tests {
         let at = |x: f64| Mark { x, y: 1.0, low: 1.0, high: 1.0, quartiles: [1.0, 1.0] };
         let marks: Vec<Mark> = [1.0, 2.0, 3.0, 7.0, 9.0, 10.0].into_iter().map(at).collect();
         assert_eq!(pieces(&marks).collect::<Vec<_>>(), [0..3, 3..4, 4..6]);
-        assert_eq!(pieces(&marks[..1]).collect::<Vec<_>>(), [0..1]);
+        assert!(pieces(&marks[..1]).eq(std::iter::once(0..1)));
         assert_eq!(pieces(&[]).count(), 0);
     }
 

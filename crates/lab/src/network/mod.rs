@@ -20,7 +20,7 @@ pub const OUTSIDE: &str = "outside";
 pub struct NetworkSpec {
     /// From one machine to another, one way.
     pub latency: Length,
-    /// What the link of each machine of the scenario carries, each way. Unit: bytes in a second. `None`: any amount.
+    /// What the link of each machine of the scenario carries, each way; with several hosts, that of each host. Unit: bytes in a second. `None`: any amount.
     pub bandwidth: Option<u64>,
     /// The most that a packet carries. Unit: bytes.
     pub packet: u32,
@@ -32,7 +32,7 @@ pub struct NetworkSpec {
     pub received: Length,
 }
 
-/// `[disk]`: one, which all share.
+/// `[disk]`: one, which all on a host share.
 #[derive(Clone, PartialEq, Debug)]
 pub struct DiskSpec {
     /// Seek and rotation of each request.
@@ -61,10 +61,10 @@ pub struct Drivers {
 pub enum Way {
     /// A thread of the host for each VM.
     Vhost,
-    /// The kernel of a VM (Xen's split drivers).
+    /// The kernel of a VM on the same host (Xen's split drivers).
     Split {
-        /// Its name. It has a guest.
-        domain: String,
+        /// Their names, at most one on each host. Each has a guest.
+        domains: Vec<String>,
     },
     /// The hypervisor, by interrupts.
     Hypervisor,
@@ -264,9 +264,11 @@ impl Scenario {
         users
     }
 
-    /// Threads of the host that drive devices for VMs: of which guest, and which device.
-    pub(crate) fn host_threads(&self) -> Vec<(usize, Device)> {
-        let of = |&(_, device): &(usize, Device)| self.drivers(device).is_some_and(|it| it.way == Way::Vhost);
-        self.device_users().into_iter().filter(of).collect()
+    /// Threads of host number `host` that drive devices for VMs: of which guest, and which device.
+    pub(crate) fn host_threads(&self, host: usize) -> impl Iterator<Item = (usize, Device)> + '_ {
+        let is_thread = move |&(guest, device): &(usize, Device)| {
+            self.host_of(guest) == host && self.drivers(device).is_some_and(|it| it.way == Way::Vhost)
+        };
+        self.device_users().into_iter().filter(is_thread)
     }
 }

@@ -142,3 +142,117 @@ fn whoever_drives_devices_is_on_the_host_of_its_vm() {
         assert!(it.values.0[0].1 > 200, "{way}: {it:?}");
     }
 }
+
+/// What the application of the first guest says, or else of the host.
+#[track_caller]
+fn says(report: &Report, name: &str) -> u64 {
+    let guests = report.guests.iter().flat_map(|guest| &guest.applications);
+    let it = guests.chain(&report.applications).find(|it| it.name == "it").expect("it is there");
+    let value = it.values.0.iter().find(|(known, _)| *known == name);
+    value.unwrap_or_else(|| panic!("{name} in {it:?}")).1
+}
+
+/// Four nodes, each in a VM of its own: on hosts `homes`, with `asked`.
+fn nodes(homes: [usize; 4], asked: &str, bsp: &str) -> String {
+    let vm = |n: usize| format!("[[vm]]\nname = \"vm{n}\"\nhost = {}\n{asked}", homes[n - 1]);
+    let bsp = format!("workload.bsp = {{ nodes = [\"vm2\", \"vm3\", \"vm4\"], compute = \"10ms\", {bsp} }}\n");
+    let others: Vec<String> = (2..=4).map(|n| vm(n) + "guest = \"cfs\"\n").collect();
+    format!("{}[[vm.task]]\nname = \"it\"\n{bsp}{}", vm(1), others.concat())
+}
+
+/// A byte in a microsecond, in packets of 1000.
+const SLOW: &str =
+    "[network]\nlatency = \"100us\"\nlocal = \"10us\"\nbandwidth = \"1MB\"\npacket = 1000\ndrivers = \"none\"\n";
+
+#[test]
+fn a_program_across_hosts_runs_at_full_speed() {
+    let bsp = "bytes = 10000, flops = 411000, supersteps = 20";
+    // 30 ms to send to three others, a packet more to receive, and the wire.
+    let superstep = 10_000_000 + 30_000_000 + 1_000_000 + 100_000;
+    for (hosts, cpus, homes) in [(4, 1, [1, 2, 3, 4]), (1, 4, [1; 4])] {
+        let slow = if hosts == 1 { SLOW.replace("local = \"10us\"\n", "") } else { SLOW.to_string() };
+        let report = played(&(head(hosts, cpus, "cfs") + &slow + &nodes(homes, "", bsp)));
+        let of = |name| says(&report, name);
+        assert_eq!((of("rounds"), of("round_p50_ns"), of("round_max_ns")), (20, superstep, superstep));
+        assert_eq!((of("speed_ppm"), of("mflop_per_s_milli")), (1_000_000, 40_000), "{hosts} hosts");
+    }
+    // All on the second of two hosts: nothing passes a link.
+    let report = played(&(head(2, 4, "cfs") + SLOW + &nodes([2; 4], "", bsp)));
+    assert_eq!((says(&report, "round_max_ns"), says(&report, "speed_ppm")), (10_010_000, 1_000_000));
+    // Two on each: either link carries two nodes' messages to two others.
+    let report = played(&(head(2, 2, "cfs") + SLOW + &nodes([1, 1, 2, 2], "", bsp)));
+    let superstep = 10_000_000 + 40_000_000 + 1_000_000 + 100_000;
+    assert!(says(&report, "round_p50_ns") >= superstep && says(&report, "speed_ppm") > 950_000, "{report:?}");
+}
+
+#[test]
+fn load_beside_one_node_slows_a_program_unless_it_has_its_slices() {
+    let bsp = "bytes = 1000";
+    let rate = |policy: &str, asked: &str, load: &str| {
+        let report = played(&(head(4, 1, policy) + SLOW + &nodes([1, 2, 3, 4], asked, bsp) + load));
+        says(&report, "rounds")
+    };
+    let load: String = (0..3).map(|n| hog(&format!("load-{n}"), 3)).collect();
+    let slices = "slice = \"5ms\"\nperiod = \"10ms\"\nstart = \"0s\"\nlimit = \"hard\"\n";
+    let (kept, still_kept) = (rate("edf", slices, ""), rate("edf", slices, &load));
+    assert_eq!(kept, still_kept);
+    assert!((33..=67).contains(&kept), "{kept}: half the CPU time, and 4 ms on the wire");
+    let (free, slowed) = (rate("cfs", "", ""), rate("cfs", "", &load));
+    assert!(free > 65 && slowed * 2 < free, "{free}, then {slowed}");
+}
+
+#[test]
+fn batches_across_hosts_take_their_launches_and_their_parts() {
+    let network = "[network]\nlatency = \"100us\"\ndrivers = \"none\"\n";
+    let vms = |threads: usize| {
+        let vm = |n: usize| format!("[[vm]]\nname = \"vm{n}\"\nhost = {n}\nvcpus = {threads}\nguest = \"cfs\"\n");
+        vm(1) + &vm(2)
+    };
+    let driver = |threads: usize, waits: &str| {
+        format!(
+            "[[task]]\nname = \"it\"\nhost = 2\nworkload.micro_batch = {{ workers = [\"vm1\", \"vm2\"], threads = {threads}, \
+             interval = \"1ms\", batches = 10, records = 1000, record_work = \"40us\", launch = \"1ms\", waits = \"{waits}\" }}\n"
+        )
+    };
+    // Two stages of 40 ms, split. The second worker begins when all threads have been launched.
+    for (threads, waits, stage_us) in
+        [(1, "sleeping", 2_000 + 20_000), (2, "spinning", 4_000 + 10_000), (2, "sleeping", 14_000)]
+    {
+        let report = played(&(head(2, 3, "cfs") + network + &driver(threads, waits) + &vms(threads)));
+        let took_us = 1_000 + 10 * 2 * (stage_us + 200);
+        assert_eq!((says(&report, "batches"), says(&report, "open")), (10, 0));
+        assert_eq!(says(&report, "records_per_s"), 10_000 * 1_000_000 / took_us, "{threads} threads, {waits}");
+    }
+}
+
+#[test]
+fn programs_across_machines_are_refused_with_place_reason_and_remedy() {
+    let bsp = |what: &str| format!("[[task]]\nname = \"it\"\nworkload.bsp = {{ {what} }}\n");
+    let batch = |what: &str| format!("[[task]]\nname = \"it\"\nworkload.micro_batch = {{ {what} }}\n");
+    let vm = "[[vm]]\nname = \"vm2\"\nhost = 2\nguest = \"cfs\"\n";
+    let many: Vec<&str> = vec!["\"vm2\""; 64];
+    for (network, text, wrong, right) in [
+        ("", bsp("nodes = [\"vm2\"]"), "`it` uses a network, and there is none", "[network]"),
+        ("", batch("workers = [\"vm2\"]"), "`it` uses a network, and there is none", "[network]"),
+        ("[network]\n", bsp("nodes = [\"vm3\"]"), "there is no vm `vm3`", "did you mean `vm2`"),
+        ("[network]\n", bsp("nodes = []"), "there is nobody in `nodes`", "nodes = ["),
+        ("[network]\n", bsp(&format!("nodes = [{}]", many.join(", "))), "there are 64 VMs in `nodes`", "at most 63"),
+        ("[network]\n", bsp("nodes = 4, bytes = 10"), "`bytes` is for nodes in VMs", "no `bytes`"),
+        ("[network]\n", bsp("nodes = [\"vm2\"], waits = \"spinning\""), "`waits` is for nodes on one", "no `waits`"),
+        ("[network]\n", batch("workers = 4, threads = 2"), "`threads` is for workers in VMs", "no `threads`"),
+        ("[network]\n", batch("record_work = \"1us\""), "nobody says how many", "records = "),
+        (
+            "[network]\n",
+            batch("records = 9, record_work = \"1us\", work = \"1ms\""),
+            "`work` is for batches without",
+            "no `work`",
+        ),
+    ] {
+        let text = head(2, 1, "cfs") + network + &text + vm;
+        let refused = read(&text).expect_err(&text);
+        assert!(refused.contains(wrong) && refused.contains(right), "{refused}");
+    }
+    let own = vm.replace("guest = \"cfs\"\n", "[[vm.task]]\nname = \"it\"\nworkload.bsp = { nodes = [\"vm2\"] }\n");
+    let refused = read(&(head(2, 1, "cfs") + "[network]\n" + &own)).expect_err("it is there itself");
+    assert!(refused.contains("`it` is in `vm2` itself") && refused.contains("other VMs"), "{refused}");
+}

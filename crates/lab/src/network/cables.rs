@@ -41,6 +41,8 @@ pub(crate) struct Cables<'s> {
     /// By guest.
     guests: Vec<Option<MachineId>>,
     wire: Option<LineId>,
+    /// Between machines of one host, where that is different.
+    bridge: Option<LineId>,
     /// By host.
     disks: Vec<LineId>,
     /// The link of a machine, out and in, where it is a limit.
@@ -67,6 +69,8 @@ impl<'s> Cables<'s> {
         };
         let wire = scenario.network.as_ref();
         let wire = wire.map(|it| world.add_line(Line { latency: it.latency, ..Line::new("wire") }));
+        let local = scenario.network.as_ref().and_then(|it| it.local);
+        let bridge = local.map(|latency| world.add_line(Line { latency, ..Line::new("bridge") }));
         let disk = scenario.disk.iter().flat_map(|it| std::iter::repeat_n(it, scenario.hosts));
         let disks = disk
             .map(|it| world.add_line(Line { service: it.service, bandwidth: it.bandwidth, ..Line::new("disk") }))
@@ -76,6 +80,7 @@ impl<'s> Cables<'s> {
             outside,
             guests: vec![None; scenario.guests.len()],
             wire,
+            bridge,
             disks,
             links: BTreeMap::new(),
             rings: BTreeMap::new(),
@@ -166,7 +171,7 @@ impl<'s> Cables<'s> {
         // Between machines of one host, nothing passes its link.
         let leaves = self.scenario.hosts == 1 || out != inward;
         way.extend(self.link(out, world).filter(|_| leaves).map(|(out, _)| Hop::Line(out)));
-        way.extend(self.wire.map(Hop::Line));
+        way.extend(if self.home(from) == self.home(to) { self.bridge.or(self.wire) } else { self.wire }.map(Hop::Line));
         way.extend(self.link(inward, world).filter(|_| leaves).map(|(_, inward)| Hop::Line(inward)));
         way.extend(self.driven(to, Device::Network, false));
         if let Seat::Guest(guest) = to {
@@ -178,12 +183,7 @@ impl<'s> Cables<'s> {
     /// A request to the disk, and what comes of it.
     fn request(&self, of: Seat) -> Vec<Hop> {
         let mut way = self.driven(of, Device::Disk, false);
-        let host = match of {
-            Seat::Host(host) => Some(host),
-            Seat::Guest(guest) => Some(self.scenario.host_of(guest)),
-            Seat::Outside => None,
-        };
-        way.extend(host.and_then(|host| self.disks.get(host)).map(|&disk| Hop::Line(disk)));
+        way.extend(self.home(of).and_then(|host| self.disks.get(host)).map(|&disk| Hop::Line(disk)));
         way.extend(self.driven(of, Device::Disk, false));
         way
     }
@@ -211,6 +211,15 @@ impl<'s> Cables<'s> {
                 // Both are told of at once.
                 completion.into_iter().chain([Hop::Ring(at)]).collect()
             }
+        }
+    }
+
+    /// The host that somebody is on.
+    fn home(&self, of: Seat) -> Option<usize> {
+        match of {
+            Seat::Host(host) => Some(host),
+            Seat::Guest(guest) => Some(self.scenario.host_of(guest)),
+            Seat::Outside => None,
         }
     }
 

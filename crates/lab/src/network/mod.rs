@@ -8,6 +8,7 @@ mod cables;
 pub(crate) use cables::{Cables, Seat};
 
 use crate::scenario::Scenario;
+use crate::workloads::mean;
 use sched::Nanos;
 use sim::Application;
 use sim::program::{Length, Notify, ObjectId};
@@ -20,6 +21,8 @@ pub const OUTSIDE: &str = "outside";
 pub struct NetworkSpec {
     /// From one machine to another, one way.
     pub latency: Length,
+    /// The same between machines of one host; `None`: as between others.
+    pub local: Option<Length>,
     /// What the link of each machine of the scenario carries, each way; with several hosts, that of each host. Unit: bytes in a second. `None`: any amount.
     pub bandwidth: Option<u64>,
     /// The most that a packet carries. Unit: bytes.
@@ -30,6 +33,23 @@ pub struct NetworkSpec {
     pub drivers: Drivers,
     /// CPU time of a guest's kernel for each packet that it receives.
     pub received: Length,
+}
+
+impl NetworkSpec {
+    /// How long it takes at least until all of several have `bytes` from each other, where nobody's CPU is needed; in the mean, where
+    /// latencies are random. `plugs`: whose link each one's packets pass.
+    pub(crate) fn exchange(&self, plugs: &[usize], bytes: u64) -> Nanos {
+        let on = |plug: usize| plugs.iter().filter(|&&other| other == plug).count();
+        let leave = |plug: usize| (on(plug) * (plugs.len() - on(plug))) as u64;
+        let messages = plugs.iter().map(|&plug| leave(plug)).max().unwrap_or(0);
+        if messages == 0 {
+            return mean(self.local.unwrap_or(self.latency));
+        }
+        let passing = |bytes| self.bandwidth.map_or(Nanos::ZERO, |rate| Nanos::s(1).scale(bytes, rate));
+        // The links pass packet by packet, so the second one is behind by one.
+        let last = bytes.min(self.packet.into());
+        passing(bytes.saturating_mul(messages)) + mean(self.latency) + passing(last)
+    }
 }
 
 /// `[disk]`: one, which all on a host share.
@@ -138,6 +158,8 @@ pub struct Plan {
     pub links: Vec<Link>,
     /// Which part its metric is about.
     pub measured: usize,
+    /// Where all parts send to each other in every round: how much each sends to each other. Unit: bytes.
+    pub exchange: Option<u64>,
 }
 
 impl Plan {
@@ -177,6 +199,8 @@ pub struct Reach {
     pub links: Vec<Link>,
     /// Which part its metric is about: 0 is on its own machine, then its peers.
     pub measured: usize,
+    /// Where all parts send to each other in every round: how much each sends to each other. Unit: bytes.
+    pub exchange: Option<u64>,
 }
 
 impl Reach {

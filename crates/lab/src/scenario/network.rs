@@ -4,6 +4,7 @@ use super::level::Checked;
 use super::number::milli;
 use super::table::{Given, Table};
 use super::{form, length};
+use crate::metrics::Metric;
 use crate::network::{At, Device, DiskSpec, Drivers, NetworkSpec, OUTSIDE, RECEIVER, Way, backend_of, thread_of};
 use crate::problem::{Findings, Problem, Wrong, quoted, right_instead};
 use crate::source::{Placed, Span};
@@ -15,7 +16,7 @@ use toml::de::DeValue;
 
 /// The keys of `[network]`.
 pub(crate) const NETWORK_KEYS: &[&str] =
-    &["latency", "bandwidth", "packet", "room", "received", "drivers", "domain", "event", "notify", "delay"];
+    &["latency", "local", "bandwidth", "packet", "room", "received", "drivers", "domain", "event", "notify", "delay"];
 /// The keys of `[disk]`.
 pub(crate) const DISK_KEYS: &[&str] = &["service", "bandwidth", "drivers", "domain", "event", "notify", "delay"];
 
@@ -42,6 +43,7 @@ pub(super) struct Typed<T> {
 pub(super) fn network(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Typed<NetworkSpec>> {
     let table = top.table("network", ("[network]", NETWORK_KEYS), findings)?;
     let latency = table.read("latency", |value| length::length("latency", value), findings).value();
+    let local = table.read("local", |value| length::length("local", value), findings).value();
     let packet = table.read("packet", |value| form::count("packet", value, 1..=PACKET_MAX), findings).value();
     let room = table.read("room", |value| form::count("room", value, 0..=ROOM_MAX), findings).right();
     let received = table.read("received", |value| length::length("received", value), findings).value();
@@ -54,6 +56,7 @@ pub(super) fn network(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Ty
     let few = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
     let spec = NetworkSpec {
         latency: latency.unwrap_or(LATENCY.into()),
+        local,
         bandwidth: bandwidth.value(),
         packet: packet.map_or(PACKET, few),
         room: room.map(|room| few(room.value)),
@@ -215,7 +218,30 @@ pub(super) fn check(
             findings.add(problem.at(spec.place, "gone by then").help(right));
         }
     }
+    if let Some(network) = &network {
+        full_speed(hosts, &network.spec, checked);
+    }
     (network.map(|it| it.spec), disk.map(|it| it.spec))
+}
+
+/// Adds what the network takes to the rounds of programs whose parts exchange messages, at full speed.
+fn full_speed(hosts: usize, network: &NetworkSpec, checked: &mut Checked) {
+    let known = |name: &String| checked.guests.iter().position(|guest| guest.name == *name);
+    let mut taken = Vec::new();
+    for (of, spec) in all(checked) {
+        // A host alone leaves each of its machines a link of its own.
+        let plug = |guest: usize| if hosts == 1 { 1 + guest } else { home(checked, guest) };
+        let own = of.map_or(if hosts == 1 { 0 } else { spec.host }, plug);
+        let peers =
+            spec.reach.peers.iter().filter_map(|peer| if let At::Vm(name) = &peer.at { known(name) } else { None });
+        let plugs: Vec<usize> = std::iter::once(own).chain(peers.map(plug)).collect();
+        taken.push(spec.reach.exchange.map_or(Nanos::ZERO, |bytes| network.exchange(&plugs, bytes)));
+    }
+    for (spec, time) in all_mut(checked).zip(taken) {
+        if let Some(Metric::Rounds { alone, .. }) = &mut spec.metric {
+            *alone = alone.saturating_add(time);
+        }
+    }
 }
 
 /// The host of guest number `guest`.

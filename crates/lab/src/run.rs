@@ -542,6 +542,9 @@ fn changes(scenario: &Scenario, end: Instant) -> Vec<(Instant, Change, Who)> {
             add(entity.arrival, entity.leaves, comes, Who::Entity(of, index));
         }
         for (index, application) in applications(scenario, of).iter().enumerate() {
+            // One with parts in guests comes when they have booted, too.
+            let reaches = application.reach.peers.iter().any(|peer| peer.at != At::Outside);
+            let comes = if reaches { Change::Boots } else { comes };
             add(application.arrival, application.leaves, comes, Who::Application(of, index));
         }
     }

@@ -179,10 +179,10 @@ fn a_program_across_hosts_runs_at_full_speed() {
     // All on the second of two hosts: nothing passes a link.
     let report = played(&(head(2, 4, "cfs") + SLOW + &nodes([2; 4], "", bsp)));
     assert_eq!((says(&report, "round_max_ns"), says(&report, "speed_ppm")), (10_010_000, 1_000_000));
-    // Two on each: either link carries two nodes' messages to two others.
+    // Two on each: a link carries four messages in a superstep, and one computes while others send.
     let report = played(&(head(2, 2, "cfs") + SLOW + &nodes([1, 1, 2, 2], "", bsp)));
-    let superstep = 10_000_000 + 40_000_000 + 1_000_000 + 100_000;
-    assert!(says(&report, "round_p50_ns") >= superstep && says(&report, "speed_ppm") > 950_000, "{report:?}");
+    let (round, speed) = (says(&report, "round_p50_ns"), says(&report, "speed_ppm"));
+    assert!(round >= 40_000_000 && (950_000..=1_000_000).contains(&speed), "{round}, {speed}");
 }
 
 #[test]

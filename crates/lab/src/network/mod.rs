@@ -36,19 +36,21 @@ pub struct NetworkSpec {
 }
 
 impl NetworkSpec {
-    /// How long it takes at least until all of several have `bytes` from each other, where nobody's CPU is needed; in the mean, where
-    /// latencies are random. `plugs`: whose link each one's packets pass.
-    pub(crate) fn exchange(&self, plugs: &[usize], bytes: u64) -> Nanos {
-        let on = |plug: usize| plugs.iter().filter(|&&other| other == plug).count();
-        let leave = |plug: usize| (on(plug) * (plugs.len() - on(plug))) as u64;
-        let messages = plugs.iter().map(|&plug| leave(plug)).max().unwrap_or(0);
-        if messages == 0 {
-            return mean(self.local.unwrap_or(self.latency));
-        }
+    /// How long it takes until each of several has `bytes` from each other where they are all equally fast and nobody's CPU is needed, in the
+    /// mean where latencies are random; and how long the busiest link needs for all of it. `plugs`: whose link each one's packets pass.
+    pub(crate) fn exchange(&self, plugs: &[usize], bytes: u64) -> (Nanos, Nanos) {
         let passing = |bytes| self.bandwidth.map_or(Nanos::ZERO, |rate| Nanos::s(1).scale(bytes, rate));
+        let on = |plug: usize| plugs.iter().filter(|&&other| other == plug).count() as u64;
+        let away = |plug: usize| plugs.len() as u64 - on(plug);
+        let most = |of: &dyn Fn(usize) -> u64| plugs.iter().map(|&plug| of(plug)).max().unwrap_or(0);
+        let own = most(&away);
+        if own == 0 {
+            return (mean(self.local.unwrap_or(self.latency)), Nanos::ZERO);
+        }
         // The links pass packet by packet, so the second one is behind by one.
         let last = bytes.min(self.packet.into());
-        passing(bytes.saturating_mul(messages)) + mean(self.latency) + passing(last)
+        let alone = passing(bytes.saturating_mul(own)) + mean(self.latency) + passing(last);
+        (alone, passing(bytes.saturating_mul(most(&|plug| on(plug) * away(plug)))))
     }
 }
 

@@ -147,7 +147,7 @@ fn several_hosts_are_told_apart_in_every_output() {
             && both.contains("beat")
             && both == run(&["--policy", "edf,cfs", "--seeds", "3", "-j", "1"])
     );
-    let live = place.run(&["run", "--scenario", "hosts.toml"]);
+    let live = place.run(&["run", "hosts.toml"]);
     assert_eq!(live.code, Some(2), "{}", live.stderr);
     assert!(live.stderr.contains("the scenario has 2 hosts, and a live run has one"), "{}", live.stderr);
 }

@@ -45,7 +45,7 @@ pub(super) fn network(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Ty
     let packet = table.read("packet", |value| form::count("packet", value, 1..=PACKET_MAX), findings).value();
     let room = table.read("room", |value| form::count("room", value, 0..=ROOM_MAX), findings).right();
     let received = table.read("received", |value| length::length("received", value), findings).value();
-    let bandwidth = table.read("bandwidth", bandwidth, findings);
+    let bandwidth = table.read("bandwidth", |value| bandwidth("bandwidth", value), findings);
     if let Some(room) = room.filter(|_| bandwidth.is_absent()) {
         let problem = Problem::new("nothing waits before a link that carries any amount").at(room.at, "room for whom?");
         findings.add(problem.help("right would be a `bandwidth` with it"));
@@ -67,7 +67,7 @@ pub(super) fn network(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Ty
 pub(super) fn disk(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Typed<DiskSpec>> {
     let table = top.table("disk", ("[disk]", DISK_KEYS), findings)?;
     let service = table.read("service", |value| length::length("service", value), findings).value();
-    let bandwidth = table.read("bandwidth", bandwidth, findings).value();
+    let bandwidth = table.read("bandwidth", |value| bandwidth("bandwidth", value), findings).value();
     let (drivers, domain) = drivers(&table, findings);
     Some(Typed { spec: DiskSpec { service: service.unwrap_or(Nanos::ZERO.into()), bandwidth, drivers }, domain })
 }
@@ -124,9 +124,9 @@ fn notify(value: &DeValue<'_>) -> Result<Notify, Wrong> {
 }
 
 /// What a line carries in a second, in bytes: `"1Gbit"`, `"12.5MB"`.
-pub(super) fn bandwidth(value: &DeValue<'_>) -> Result<u64, Wrong> {
+pub(super) fn bandwidth(key: &str, value: &DeValue<'_>) -> Result<u64, Wrong> {
     const RIGHT: &str = "a number with a unit, in quotes, such as \"1Gbit\" or \"50MB\", of a second; units: kbit, Mbit, Gbit, kB, MB, GB";
-    let Some(typed) = value.as_str() else { return Err(form::mistyped("bandwidth", value, RIGHT)) };
+    let Some(typed) = value.as_str() else { return Err(form::mistyped(key, value, RIGHT)) };
     let wrong = |reason: &str| {
         Wrong::new(format!("{} {reason}", quoted(typed)), "not a bandwidth", format!("right would be {RIGHT}"))
     };

@@ -137,7 +137,11 @@ impl<'s> Cables<'s> {
         let ((there, from), (here, to)) = (end(link.from), end(link.to));
         let (packet, way, back) = match link.over {
             Device::Disk => (u32::MAX, self.request(here), Vec::new()),
-            Device::Drive => (u32::MAX, Vec::new(), Vec::new()),
+            Device::Drive => {
+                // One end is the drive itself.
+                let way = [self.driven(there, Device::Disk, false), self.driven(here, Device::Disk, false)].concat();
+                (u32::MAX, way, Vec::new())
+            }
             Device::Network => {
                 let packet = self.scenario.network.as_ref().map_or(1_500, |it| it.packet);
                 (packet, self.way(there, here, world), self.way(here, there, world))

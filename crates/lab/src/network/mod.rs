@@ -79,7 +79,7 @@ pub enum Device {
     Network,
     /// The disk.
     Disk,
-    /// A drive of its own, at which nobody else is.
+    /// A drive of its own, at which nobody else is. Whoever drives the disk drives it, too.
     Drive,
 }
 
@@ -186,6 +186,12 @@ impl Reach {
         self.links.iter().any(|link| link.over == device)
     }
 
+    /// Whether what drives `device` handles something for it.
+    #[must_use]
+    pub fn passes(&self, device: Device) -> bool {
+        self.uses(device) || device == Device::Disk && self.uses(Device::Drive)
+    }
+
     /// Whether its metric is about what runs outside.
     #[must_use]
     pub fn is_measured_outside(&self) -> bool {
@@ -240,8 +246,7 @@ impl Scenario {
     pub(crate) fn drivers(&self, device: Device) -> Option<&Drivers> {
         match device {
             Device::Network => self.network.as_ref().map(|it| &it.drivers),
-            Device::Disk => self.disk.as_ref().map(|it| &it.drivers),
-            Device::Drive => None,
+            Device::Disk | Device::Drive => self.disk.as_ref().map(|it| &it.drivers),
         }
     }
 
@@ -250,7 +255,7 @@ impl Scenario {
         let mut users = std::collections::BTreeSet::new();
         for (of, spec) in self.all_applications() {
             for device in [Device::Network, Device::Disk] {
-                if !spec.reach.uses(device) {
+                if !spec.reach.passes(device) {
                     continue;
                 }
                 users.extend(of.map(|guest| (guest, device)));

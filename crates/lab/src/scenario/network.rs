@@ -202,10 +202,10 @@ fn arrivals(
             (Device::Network, "network", "[network] in the scenario, with what it is like: latency = \"50us\""),
             (Device::Disk, "disk", "[disk] in the scenario, with what it is like: service = \"5ms\""),
         ] {
-            if !spec.reach.uses(device) {
+            if !spec.reach.passes(device) {
                 continue;
             }
-            if !there(device) {
+            if spec.reach.uses(device) && !there(device) {
                 let problem = Problem::new(format!("{} uses a {name}, and there is none", quoted(&spec.name)));
                 findings.add(problem.at(spec.place, "by this").help(format!("right would be {right}")));
             }

@@ -151,7 +151,7 @@ impl Named {
             Named::Dd(_) => 1,
             Named::Postmark(_) => 2,
             Named::Filebench(it) => u64::from(it.threads) + 1,
-            Named::CdReader(_) => 2,
+            Named::CdReader(_) => 3,
             Named::Voip(it) => u64::from(it.calls),
             Named::Search(it) => 1 + it.leaves.len() as u64,
         }

@@ -121,6 +121,14 @@ pub enum Step {
         /// How late is not yet too late.
         late: Nanos,
     },
+    /// Sleeps for `pause` if the last period of its timer was over before now, else goes on: what had to be held up meanwhile is taken
+    /// up again (a drive that stopped for want of room seeks back).
+    Resume {
+        /// Which of its timers. Range: 0 … 15.
+        timer: u8,
+        /// How long.
+        pause: Length,
+    },
     /// Takes a mutex or spin lock.
     Lock(ObjectId),
     /// Gives it back.

@@ -170,12 +170,64 @@ fn ripping_a_disc_takes_as_long_as_without_vsched_where_its_slice_is_large_enoug
     }
 }
 
+/// A VM with a web server and a program that reads a disk, and what the host's threads for them are called and got.
+fn web_and_disk(devices: &str) -> (u64, Vec<(String, u64)>, Report) {
+    let text = format!(
+        "{HEAD}{devices}[[vm]]\nname = \"vm\"\n[[vm.task]]\nname = \"dd\"\nworkload.dd = {{ count = 100 }}\n[[vm.task]]\n\
+         name = \"it\"\nworkload.web_server = {{ clients = 1, response = 1000, service = \"1ms\", think = \"90ms\" }}\n"
+    );
+    let report = played(&parse(&text.replace("60s", "2s")));
+    let threads = report.entities.iter().filter(|entity| entity.name != "vm");
+    let threads = threads.map(|entity| (entity.name.clone(), entity.got.delivered_ns)).collect();
+    let [dd, web] = &report.guests[0].applications[..] else { panic!("two applications") };
+    let of = |it: &AppReport, name| Reading { values: it.values.clone(), ..Reading::default() }.get(name);
+    assert_eq!(of(dd, "blocks"), Some(100));
+    (of(web, "requests").expect("it is there"), threads, report)
+}
+
+#[test]
+fn an_emulator_drives_all_devices_of_its_vm_by_one_thread() {
+    let (network, disk) = ("[network]\nevent = \"10us\"\n", "[disk]\nservice = \"1ms\"\nevent = \"30us\"\n");
+    let drivers = |name: &str| format!("drivers = \"{name}\"\n");
+    let emulator = drivers("emulator");
+    // Five packets of a request come in, and four go out, of two events each.
+    let (done, threads, _) = web_and_disk(&format!("{network}{emulator}{disk}{emulator}"));
+    let (packets, blocks) = (done * 13 * 10_000, 100 * 2 * 30_000);
+    assert_eq!(threads, [("emulator-vm".to_string(), packets + blocks)], "each event costs what its device says");
+    for (first, second, packets_by, blocks_by) in [
+        ("vhost", "emulator", "vhost-vm", "emulator-vm"),
+        ("vhost", "iothread", "vhost-vm", "iothread-vm"),
+        ("emulator", "vhost", "emulator-vm", "iothread-vm"),
+    ] {
+        let (done, threads, _) = web_and_disk(&format!("{network}{}{disk}{}", drivers(first), drivers(second)));
+        let right = [(packets_by.to_string(), done * 13 * 10_000), (blocks_by.to_string(), blocks)];
+        assert_eq!(threads, right, "{first} and {second}");
+    }
+}
+
+#[test]
+fn a_vm_pays_for_telling_its_emulator() {
+    let used = |kick: &str| {
+        let (.., report) = web_and_disk(&format!(
+            "[network]\ndrivers = \"none\"\n[disk]\nservice = \"1ms\"\ndrivers = \"emulator\"\nkick = \"{kick}\"\n"
+        ));
+        report.entities.iter().find(|entity| entity.name == "vm").expect("the VM").got.delivered_ns
+    };
+    // Once for each request, before the program goes on, which the last one does not; a completion is the emulator's business.
+    assert_eq!(used("70us") - used("0s"), 99 * 70_000);
+}
+
 #[test]
 fn what_is_wrong_with_them_is_said_with_place_reason_and_remedy() {
     let said = |workload: &str| {
         let text = format!("{HEAD}[disk]\n[[task]]\nname = \"it\"\nworkload.{workload}\n");
         Scenario::from_bytes("x.toml", text.into()).expect_err(workload).to_string()
     };
+    let emulator = "[network]\ndrivers = \"emulator\"\nkick = \"1us\"\n[disk]\ndrivers = \"emulator\"";
+    let text = format!("{HEAD}{emulator}\n[[vm]]\nname = \"vm\"\n[[vm.task]]\nname = \"it\"\nworkload.dd = {{}}\n");
+    let two = Scenario::from_bytes("x.toml", text.clone().into()).expect_err("they differ").to_string();
+    assert!(two.contains("x.toml:5:1: one thread drives both, and they have not the same kick"), "{two}");
+    Scenario::from_bytes("x.toml", text.replace("emulator\"\n[[", "iothread\"\n[[").into()).expect("two threads");
     for (workload, reason, right) in [
         ("postmark = { smallest = 600, largest = 500 }", "8:49: the largest file is smaller", "from 600 up"),
         ("postmark = { smallest = 10001 }", "the largest file is smaller", "from 10001 up"),

@@ -101,14 +101,20 @@ impl<'s> Cables<'s> {
         self.guests[guest] = Some(machine);
         let scenario = self.scenario;
         let users = scenario.device_users();
+        let mut emulator = None;
         for device in [Device::Network, Device::Disk] {
             let Some(drivers) = scenario.drivers(device) else { continue };
             let uses = users.contains(&(guest, device));
             let name = &scenario.guests[guest].name;
             match &drivers.way {
-                Way::Vhost if uses => {
-                    let thread = server(&thread_of(name, device), drivers.event, drivers);
-                    let at = start(world, self.host, group, &thread)?;
+                Way::Vhost | Way::Emulator if uses => {
+                    let thread = thread_of(name, &drivers.way, device).expect("it has one");
+                    let known = emulator.filter(|_| drivers.way == Way::Emulator);
+                    let at = match known {
+                        Some(at) => at,
+                        None => start(world, self.host, group, &server(&thread, drivers.event, drivers))?,
+                    };
+                    emulator = emulator.or((drivers.way == Way::Emulator).then_some(at));
                     self.rings.insert((Some(guest), device), at);
                 }
                 Way::Split { domain } if domain == name => {
@@ -186,11 +192,12 @@ impl<'s> Cables<'s> {
             // The driver domain has the device itself.
             Way::Split { domain } if *domain == self.scenario.guests[guest].name => Vec::new(),
             way => {
-                let guest = (*way == Way::Vhost).then_some(guest);
+                let guest = matches!(way, Way::Vhost | Way::Emulator).then_some(guest);
                 let at = self.rings[&(guest, device)];
+                let cost = (*way == Way::Emulator).then_some(Hop::Cost(drivers.event));
                 let completion = completes.then_some(Hop::Completion(at));
                 // Both are told of at once.
-                completion.into_iter().chain([Hop::Ring(at)]).collect()
+                cost.into_iter().chain(completion).chain([Hop::Ring(at)]).collect()
             }
         }
     }
@@ -207,7 +214,7 @@ impl<'s> Cables<'s> {
 /// A thread that handles what gathers in a ring, each in `cost`.
 fn server(name: &str, cost: Length, drivers: &Drivers) -> Application {
     let mut application = Application::default();
-    let ring = Ring { cost, room: ROOM, notify: drivers.notify, delay: drivers.delay };
+    let ring = Ring { cost, room: ROOM, notify: drivers.notify, delay: drivers.delay, kick: drivers.kick };
     let ring = application.share(name, Object::Ring(ring));
     let steps = vec![Step::Repeat { times: None, body: vec![Step::Serve(ring)] }];
     let delay = Length::Fixed(Nanos::ZERO);

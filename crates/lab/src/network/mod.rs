@@ -11,6 +11,7 @@ use crate::scenario::Scenario;
 use sched::Nanos;
 use sim::Application;
 use sim::program::{Length, Notify, ObjectId};
+use std::collections::BTreeSet;
 
 /// The name of the machine on which everything runs that is none of the scenario's machines: clients, peers.
 pub const OUTSIDE: &str = "outside";
@@ -54,13 +55,17 @@ pub struct Drivers {
     pub notify: Notify,
     /// How much later, so that more may come meanwhile (coalescing).
     pub delay: Nanos,
+    /// CPU time of the VM to tell it, beside the call to its host.
+    pub kick: Nanos,
 }
 
 /// One way to drive a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Way {
-    /// A thread of the host for each VM.
+    /// A thread of the host for each VM, for this device alone.
     Vhost,
+    /// The main thread of each VM's emulator, for all devices that it drives.
+    Emulator,
     /// The kernel of a VM (Xen's split drivers).
     Split {
         /// Its name. It has a guest.
@@ -203,12 +208,14 @@ impl Reach {
     }
 }
 
-/// What the host's thread is called that drives `device` for a VM.
-pub(crate) fn thread_of(vm: &str, device: Device) -> String {
-    match device {
-        Device::Network => format!("vhost-{vm}"),
-        Device::Disk | Device::Drive => format!("iothread-{vm}"),
-    }
+/// What the host's thread is called that drives `device` for a VM; `None`: it has none.
+pub(crate) fn thread_of(vm: &str, way: &Way, device: Device) -> Option<String> {
+    Some(match (way, device) {
+        (Way::Emulator, _) => format!("emulator-{vm}"),
+        (Way::Vhost, Device::Network) => format!("vhost-{vm}"),
+        (Way::Vhost, Device::Disk | Device::Drive) => format!("iothread-{vm}"),
+        (Way::Split { .. } | Way::Hypervisor | Way::Direct, _) => return None,
+    })
 }
 
 /// What the thread of a driver domain's kernel is called that drives `device`.
@@ -251,8 +258,8 @@ impl Scenario {
     }
 
     /// Which guests use which device, in order.
-    pub(crate) fn device_users(&self) -> std::collections::BTreeSet<(usize, Device)> {
-        let mut users = std::collections::BTreeSet::new();
+    pub(crate) fn device_users(&self) -> BTreeSet<(usize, Device)> {
+        let mut users = BTreeSet::new();
         for (of, spec) in self.all_applications() {
             for device in [Device::Network, Device::Disk] {
                 if !spec.reach.passes(device) {
@@ -269,9 +276,10 @@ impl Scenario {
         users
     }
 
-    /// Threads of the host that drive devices for VMs: of which guest, and which device.
-    pub(crate) fn host_threads(&self) -> Vec<(usize, Device)> {
-        let of = |&(_, device): &(usize, Device)| self.drivers(device).is_some_and(|it| it.way == Way::Vhost);
-        self.device_users().into_iter().filter(of).collect()
+    /// The names of the host's threads that drive devices for VMs.
+    pub(crate) fn host_threads(&self) -> BTreeSet<String> {
+        let of =
+            |(guest, device): (usize, Device)| thread_of(&self.guests[guest].name, &self.drivers(device)?.way, device);
+        self.device_users().into_iter().filter_map(of).collect()
     }
 }

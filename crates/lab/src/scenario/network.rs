@@ -15,9 +15,10 @@ use toml::de::DeValue;
 
 /// The keys of `[network]`.
 pub(crate) const NETWORK_KEYS: &[&str] =
-    &["latency", "bandwidth", "packet", "room", "received", "drivers", "domain", "event", "notify", "delay"];
+    &["latency", "bandwidth", "packet", "room", "received", "drivers", "domain", "event", "notify", "delay", "kick"];
 /// The keys of `[disk]`.
-pub(crate) const DISK_KEYS: &[&str] = &["service", "bandwidth", "drivers", "domain", "event", "notify", "delay"];
+pub(crate) const DISK_KEYS: &[&str] =
+    &["service", "bandwidth", "drivers", "domain", "event", "notify", "delay", "kick"];
 
 /// One way, from one machine of a room to another through a switch. No source states it; S2's round trip is 0.3 ms.
 const LATENCY: Nanos = Nanos::us(50);
@@ -34,7 +35,15 @@ const ROOM_MAX: u64 = 1 << 30;
 #[derive(Debug)]
 pub(super) struct Typed<T> {
     spec: T,
-    /// Where the domain stands, if one is named.
+    at: Places,
+}
+
+/// Where it is said who drives a device.
+#[derive(Clone, Copy, Debug)]
+struct Places {
+    /// The whole table.
+    table: Span,
+    /// The domain, if one is named.
     domain: Option<Span>,
 }
 
@@ -50,7 +59,7 @@ pub(super) fn network(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Ty
         let problem = Problem::new("nothing waits before a link that carries any amount").at(room.at, "room for whom?");
         findings.add(problem.help("right would be a `bandwidth` with it"));
     }
-    let (drivers, domain) = drivers(&table, findings);
+    let (drivers, at) = drivers(&table, (&WAYS, RIGHT_WAY), findings);
     let few = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
     let spec = NetworkSpec {
         latency: latency.unwrap_or(LATENCY.into()),
@@ -60,7 +69,7 @@ pub(super) fn network(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Ty
         drivers,
         received: received.unwrap_or(Nanos::ZERO.into()),
     };
-    Some(Typed { spec, domain })
+    Some(Typed { spec, at })
 }
 
 /// `[disk]`, if there is one.
@@ -68,17 +77,18 @@ pub(super) fn disk(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Typed
     let table = top.table("disk", ("[disk]", DISK_KEYS), findings)?;
     let service = table.read("service", |value| length::length("service", value), findings).value();
     let bandwidth = table.read("bandwidth", |value| bandwidth("bandwidth", value), findings).value();
-    let (drivers, domain) = drivers(&table, findings);
-    Some(Typed { spec: DiskSpec { service: service.unwrap_or(Nanos::ZERO.into()), bandwidth, drivers }, domain })
+    let (drivers, at) = drivers(&table, (&DISK_WAYS, RIGHT_DISK_WAY), findings);
+    Some(Typed { spec: DiskSpec { service: service.unwrap_or(Nanos::ZERO.into()), bandwidth, drivers }, at })
 }
 
 /// Who drives it, and where the domain stands.
-fn drivers(table: &Table<'_, '_>, findings: &mut Findings) -> (Drivers, Option<Span>) {
-    let way = table.read("drivers", |value| form::word("drivers", value, &WAYS, RIGHT_WAY), findings);
+fn drivers(table: &Table<'_, '_>, (ways, right): Words, findings: &mut Findings) -> (Drivers, Places) {
+    let way = table.read("drivers", |value| form::word("drivers", value, ways, right), findings);
     let domain = table.read("domain", |value| form::reference("domain", value), findings);
     let event = table.read("event", |value| length::length("event", value), findings).right();
     let notify = table.read("notify", notify, findings).value().unwrap_or_default();
     let delay = table.read("delay", |value| form::time("delay", value), findings).value().unwrap_or_default();
+    let kick = table.read("kick", |value| form::time("kick", value), findings).value().unwrap_or_default();
     let chosen = way.value_ref().copied().unwrap_or("vhost");
     let domain = domain.right();
     match (chosen, &domain) {
@@ -104,19 +114,26 @@ fn drivers(table: &Table<'_, '_>, findings: &mut Findings) -> (Drivers, Option<S
         );
         findings.add(wrong.at(event.at));
     }
-    let place = domain.as_ref().map(|domain| domain.at);
+    let places = Places { table: table.at, domain: domain.as_ref().map(|domain| domain.at) };
     let way = match (chosen, domain) {
         ("split", domain) => Way::Split { domain: domain.map(|domain| domain.value).unwrap_or_default() },
+        ("emulator", _) => Way::Emulator,
         ("hypervisor", _) => Way::Hypervisor,
         ("none", _) => Way::Direct,
         _ => Way::Vhost,
     };
-    (Drivers { way, event: event.map_or(EVENT.into(), |event| event.value), notify, delay }, place)
+    (Drivers { way, event: event.map_or(EVENT.into(), |event| event.value), notify, delay, kick }, places)
 }
 
-const WAYS: [(&str, &str); 4] =
-    [("vhost", "vhost"), ("split", "split"), ("hypervisor", "hypervisor"), ("none", "none")];
-const RIGHT_WAY: &str = "\"vhost\", \"split\", \"hypervisor\" or \"none\"";
+/// The words for who drives a device, and how that is said.
+type Words = (&'static [(&'static str, &'static str)], &'static str);
+
+const WAYS: [(&str, &str); 5] =
+    [("vhost", "vhost"), ("emulator", "emulator"), ("split", "split"), ("hypervisor", "hypervisor"), ("none", "none")];
+const RIGHT_WAY: &str = "\"vhost\", \"emulator\", \"split\", \"hypervisor\" or \"none\"";
+/// Of a disk: a thread of its own is called so by people.
+const DISK_WAYS: [(&str, &str); 6] = [WAYS[0], ("iothread", "vhost"), WAYS[1], WAYS[2], WAYS[3], WAYS[4]];
+const RIGHT_DISK_WAY: &str = "\"iothread\" (or \"vhost\"), \"emulator\", \"split\", \"hypervisor\" or \"none\"";
 
 fn notify(value: &DeValue<'_>) -> Result<Notify, Wrong> {
     let words = [("when-idle", Notify::WhenIdle), ("always", Notify::Always)];
@@ -162,16 +179,17 @@ pub(super) fn check(
     let known = |it: &Checked, name: &str| it.guests.iter().position(|guest| guest.name == name);
     let mut ready = Vec::new();
     let ways = [
-        network.as_ref().map(|it| (Device::Network, &it.spec.drivers, it.domain)),
-        disk.as_ref().map(|it| (Device::Disk, &it.spec.drivers, it.domain)),
+        network.as_ref().map(|it| (Device::Network, &it.spec.drivers, it.at)),
+        disk.as_ref().map(|it| (Device::Disk, &it.spec.drivers, it.at)),
     ];
     for (device, drivers, at) in ways.iter().flatten() {
-        let (Way::Split { domain }, Some(at)) = (&drivers.way, *at) else { continue };
+        let (Way::Split { domain }, Some(at)) = (&drivers.way, at.domain) else { continue };
         match known(checked, domain) {
             Some(guest) => ready.push((*device, boots(checked, guest))),
             None => findings.add(no_guest(domain, checked).at(at)),
         }
     }
+    one_thread(&ways, findings);
     let there = |device| ways.iter().flatten().any(|(it, ..)| *it == device);
     let arrivals = arrivals(checked, &ready, there, findings);
     outside(checked, findings);
@@ -186,6 +204,25 @@ pub(super) fn check(
         }
     }
     (network.map(|it| it.spec), disk.map(|it| it.spec))
+}
+
+/// That an emulator's thread is told of all devices in one way.
+fn one_thread(ways: &[Option<(Device, &Drivers, Places)>; 2], findings: &mut Findings) {
+    let [Some((_, network, there)), Some((_, disk, here))] = ways else { return };
+    if (&network.way, &disk.way) != (&Way::Emulator, &Way::Emulator) {
+        return;
+    }
+    for (key, same) in [
+        ("notify", network.notify == disk.notify),
+        ("delay", network.delay == disk.delay),
+        ("kick", network.kick == disk.kick),
+    ] {
+        if !same {
+            let problem = Problem::new(format!("one thread drives both, and they have not the same {key}"));
+            let problem = problem.at(there.table, "this device").at(here.table, "this one");
+            findings.add(problem.help(format!("right would be the same `{key}` for both, or another driver for one")));
+        }
+    }
 }
 
 /// When all that each application uses is there.
@@ -258,13 +295,11 @@ fn outside(checked: &Checked, findings: &mut Findings) {
 }
 
 /// That nobody is called as a thread that drives devices, or the machine outside.
-fn clashes(checked: &Checked, ways: &[Option<(Device, &Drivers, Option<Span>)>], findings: &mut Findings) {
+fn clashes(checked: &Checked, ways: &[Option<(Device, &Drivers, Places)>], findings: &mut Findings) {
     let mut taken: BTreeSet<String> = BTreeSet::new();
     let mut inside: BTreeSet<String> = BTreeSet::new();
     for (device, drivers, _) in ways.iter().flatten() {
-        if drivers.way == Way::Vhost {
-            taken.extend(checked.guests.iter().map(|guest| thread_of(&guest.name, *device)));
-        }
+        taken.extend(checked.guests.iter().filter_map(|guest| thread_of(&guest.name, &drivers.way, *device)));
         inside.insert(backend_of(*device).to_string());
         inside.insert(RECEIVER.to_string());
     }

@@ -17,7 +17,7 @@ pub(crate) use code::{CodeId, Library, Op};
 pub(crate) use interpreter::{Crowd, Tasks};
 pub(crate) use length::Draws;
 pub use length::Length;
-pub(crate) use ports::Outgoing;
+pub(crate) use ports::{Notified, Outgoing};
 pub use ports::{Notify, Ring};
 pub(crate) use standing::Waiting;
 

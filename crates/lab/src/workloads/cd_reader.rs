@@ -30,7 +30,7 @@ const COMMAND: u64 = 12;
 
 impl Default for CdReader {
     fn default() -> CdReader {
-        // 5 % of a CPU. The time to find a place is what makers of drives of these years say of theirs: 80 to 150 ms.
+        // 5 % of a CPU. The time to find a place is assumed; a drive of 1993 was to need no more than 400 ms (MPC Level 2).
         let (seek, work) = (Length::Fixed(Nanos::ms(100)), Length::Fixed(Nanos::ms(1)));
         CdReader { turns: 1_850, turn: Nanos::ms(20), buffer: 10, seek, work }
     }

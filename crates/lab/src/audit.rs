@@ -23,7 +23,7 @@ impl Run<'_> {
         let of_host = |host: usize| {
             let mut own = promises(choice.policy, &load(self.scenario, host, &choice), Delays { late, turn });
             let applications = self.scenario.applications.iter().any(|it| it.host == host);
-            if applications || self.scenario.host_threads(host).next().is_some() {
+            if applications || !self.scenario.host_threads(host).is_empty() {
                 // Who is there at a time is up to them.
                 own.starvation = None;
             }
@@ -84,7 +84,7 @@ fn load<'a>(scenario: &'a Scenario, host: usize, choice: &'a Choice) -> Load<'a>
     let any = |is: fn(&EntitySpec) -> bool| on_it().any(is);
     let groups = || scenario.groups.iter().filter(move |it| it.host == host);
     let guests = || (0..scenario.guests.len()).filter(move |&it| scenario.host_of(it) == host);
-    let threads = scenario.host_threads(host).count();
+    let threads = scenario.host_threads(host).len();
     let boosts = || guests().map(|it| &scenario.guests[it]).filter_map(|guest| Some(guest.guest.coordination?.boost));
     let limited = |group: &Group| group.params.cap_percent.is_some() || group.params.quota.is_some();
     let weights = || {

@@ -14,6 +14,7 @@ mod completion;
 mod contention;
 mod follow;
 mod grade;
+mod operations;
 mod picture;
 pub(crate) mod requests;
 mod responses;
@@ -76,6 +77,8 @@ pub enum Metric {
         /// Of each block.
         bytes: u64,
     },
+    /// What is done with files.
+    Operations(Operations),
     /// Telephone calls: how they sound.
     Calls(voip::Phone),
     /// Load: how many tasks are runnable in the mean.
@@ -83,6 +86,23 @@ pub enum Metric {
         /// How many there should be. Unit: thousandths.
         asked_milli: u64,
     },
+}
+
+/// How the jobs of a program that works on files are counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Operations {
+    /// Whether an operation is called a transaction, which has several and no duration of its own.
+    pub is_transactions: bool,
+    /// So many jobs …. Range: 1 ….
+    pub jobs: u64,
+    /// … are so many operations. Range: 1 ….
+    pub operations: u64,
+    /// All there are; `None`: without end.
+    pub most: Option<u64>,
+    /// What they read. Unit: bytes.
+    pub read: u64,
+    /// What they write. Unit: bytes.
+    pub written: u64,
 }
 
 impl Metric {
@@ -97,6 +117,7 @@ impl Metric {
             Metric::Batches { interval, records } => Box::new(batches::Batches::new(interval, records)),
             Metric::Requests => Box::<requests::Requests>::default(),
             Metric::Transfer { bytes } => Box::new(transfer::Transfer::new(bytes)),
+            Metric::Operations(operations) => Box::new(operations::Counted::new(operations)),
             Metric::Calls(phone) => Box::new(calls::Calls::new(phone)),
             Metric::Contention { asked_milli } => Box::new(contention::Contention::new(asked_milli)),
         }
@@ -116,6 +137,8 @@ impl Metric {
             Metric::Batches { .. } => "batches",
             Metric::Requests => "requests",
             Metric::Transfer { .. } => "transfer",
+            Metric::Operations(Operations { is_transactions: true, .. }) => "transactions",
+            Metric::Operations(_) => "operations",
             Metric::Calls(_) => "calls",
             Metric::Contention { .. } => "contention",
         }

@@ -117,14 +117,23 @@ impl<'s> Cables<'s> {
         let scenario = self.scenario;
         let users = scenario.device_users();
         let on = scenario.host_of(guest);
+        let mut emulator = None;
         for device in [Device::Network, Device::Disk] {
             let Some(drivers) = scenario.drivers(device) else { continue };
             let uses = users.contains(&(guest, device));
             let name = &scenario.guests[guest].name;
             match &drivers.way {
-                Way::Vhost if uses => {
-                    let thread = server(&thread_of(name, device), drivers.event, drivers);
-                    let at = start(world, machine_of_host(on), group, &thread)?;
+                Way::Vhost | Way::Emulator if uses => {
+                    let thread = thread_of(name, &drivers.way, device).expect("it has one");
+                    let known = emulator.filter(|_| drivers.way == Way::Emulator);
+                    let at = match known {
+                        Some(at) => at,
+                        None => {
+                            let thread = server(&thread, drivers.event, drivers);
+                            start(world, machine_of_host(on), group, &thread)?
+                        }
+                    };
+                    emulator = emulator.or((drivers.way == Way::Emulator).then_some(at));
                     self.rings.insert((Driven::Guest(guest), device), at);
                 }
                 Way::Split { domains } if domains.contains(name) => {
@@ -153,7 +162,11 @@ impl<'s> Cables<'s> {
         let ((there, from), (here, to)) = (end(link.from), end(link.to));
         let (packet, way, back) = match link.over {
             Device::Disk => (u32::MAX, self.request(here), Vec::new()),
-            Device::Drive => (u32::MAX, Vec::new(), Vec::new()),
+            Device::Drive => {
+                // One end is the drive itself.
+                let way = [self.driven(there, Device::Disk, false), self.driven(here, Device::Disk, false)].concat();
+                (u32::MAX, way, Vec::new())
+            }
             Device::Network => {
                 let packet = self.scenario.network.as_ref().map_or(1_500, |it| it.packet);
                 (packet, self.way(there, here, world), self.way(here, there, world))
@@ -203,13 +216,14 @@ impl<'s> Cables<'s> {
             Way::Split { domains } if domains.contains(&self.scenario.guests[guest].name) => Vec::new(),
             way => {
                 let driven = match way {
-                    Way::Vhost => Driven::Guest(guest),
+                    Way::Vhost | Way::Emulator => Driven::Guest(guest),
                     _ => Driven::Host(self.scenario.host_of(guest)),
                 };
                 let at = self.rings[&(driven, device)];
+                let cost = (*way == Way::Emulator).then_some(Hop::Cost(drivers.event));
                 let completion = completes.then_some(Hop::Completion(at));
                 // Both are told of at once.
-                completion.into_iter().chain([Hop::Ring(at)]).collect()
+                cost.into_iter().chain(completion).chain([Hop::Ring(at)]).collect()
             }
         }
     }
@@ -243,7 +257,7 @@ impl<'s> Cables<'s> {
 /// A thread that handles what gathers in a ring, each in `cost`.
 fn server(name: &str, cost: Length, drivers: &Drivers) -> Application {
     let mut application = Application::default();
-    let ring = Ring { cost, room: ROOM, notify: drivers.notify, delay: drivers.delay };
+    let ring = Ring { cost, room: ROOM, notify: drivers.notify, delay: drivers.delay, kick: drivers.kick };
     let ring = application.share(name, Object::Ring(ring));
     let steps = vec![Step::Repeat { times: None, body: vec![Step::Serve(ring)] }];
     let delay = Length::Fixed(Nanos::ZERO);

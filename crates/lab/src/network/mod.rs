@@ -12,6 +12,7 @@ use crate::workloads::mean;
 use sched::Nanos;
 use sim::Application;
 use sim::program::{Length, Notify, ObjectId};
+use std::collections::BTreeSet;
 
 /// The name of the machine on which everything runs that is none of the scenario's machines: clients, peers.
 pub const OUTSIDE: &str = "outside";
@@ -76,13 +77,17 @@ pub struct Drivers {
     pub notify: Notify,
     /// How much later, so that more may come meanwhile (coalescing).
     pub delay: Nanos,
+    /// CPU time of the VM to tell it, beside the call to its host.
+    pub kick: Nanos,
 }
 
 /// One way to drive a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Way {
-    /// A thread of the host for each VM.
+    /// A thread of the host for each VM, for this device alone.
     Vhost,
+    /// The main thread of each VM's emulator, for all devices that it drives.
+    Emulator,
     /// The kernel of a VM on the same host (Xen's split drivers).
     Split {
         /// Their names, at most one on each host. Each has a guest.
@@ -101,7 +106,7 @@ pub enum Device {
     Network,
     /// The disk.
     Disk,
-    /// A drive of its own, at which nobody else is.
+    /// A drive of its own, at which nobody else is. Whoever drives the disk drives it, too.
     Drive,
 }
 
@@ -212,6 +217,12 @@ impl Reach {
         self.links.iter().any(|link| link.over == device)
     }
 
+    /// Whether what drives `device` handles something for it.
+    #[must_use]
+    pub fn passes(&self, device: Device) -> bool {
+        self.uses(device) || device == Device::Disk && self.uses(Device::Drive)
+    }
+
     /// Whether its metric is about what runs outside.
     #[must_use]
     pub fn is_measured_outside(&self) -> bool {
@@ -223,12 +234,14 @@ impl Reach {
     }
 }
 
-/// What the host's thread is called that drives `device` for a VM.
-pub(crate) fn thread_of(vm: &str, device: Device) -> String {
-    match device {
-        Device::Network => format!("vhost-{vm}"),
-        Device::Disk | Device::Drive => format!("iothread-{vm}"),
-    }
+/// What the host's thread is called that drives `device` for a VM; `None`: it has none.
+pub(crate) fn thread_of(vm: &str, way: &Way, device: Device) -> Option<String> {
+    Some(match (way, device) {
+        (Way::Emulator, _) => format!("emulator-{vm}"),
+        (Way::Vhost, Device::Network) => format!("vhost-{vm}"),
+        (Way::Vhost, Device::Disk | Device::Drive) => format!("iothread-{vm}"),
+        (Way::Split { .. } | Way::Hypervisor | Way::Direct, _) => return None,
+    })
 }
 
 /// What the thread of a driver domain's kernel is called that drives `device`.
@@ -266,17 +279,16 @@ impl Scenario {
     pub(crate) fn drivers(&self, device: Device) -> Option<&Drivers> {
         match device {
             Device::Network => self.network.as_ref().map(|it| &it.drivers),
-            Device::Disk => self.disk.as_ref().map(|it| &it.drivers),
-            Device::Drive => None,
+            Device::Disk | Device::Drive => self.disk.as_ref().map(|it| &it.drivers),
         }
     }
 
     /// Which guests use which device, in order.
-    pub(crate) fn device_users(&self) -> std::collections::BTreeSet<(usize, Device)> {
-        let mut users = std::collections::BTreeSet::new();
+    pub(crate) fn device_users(&self) -> BTreeSet<(usize, Device)> {
+        let mut users = BTreeSet::new();
         for (of, spec) in self.all_applications() {
             for device in [Device::Network, Device::Disk] {
-                if !spec.reach.uses(device) {
+                if !spec.reach.passes(device) {
                     continue;
                 }
                 users.extend(of.map(|guest| (guest, device)));
@@ -290,11 +302,10 @@ impl Scenario {
         users
     }
 
-    /// Threads of host number `host` that drive devices for VMs: of which guest, and which device.
-    pub(crate) fn host_threads(&self, host: usize) -> impl Iterator<Item = (usize, Device)> + '_ {
-        let is_thread = move |&(guest, device): &(usize, Device)| {
-            self.host_of(guest) == host && self.drivers(device).is_some_and(|it| it.way == Way::Vhost)
-        };
-        self.device_users().into_iter().filter(is_thread)
+    /// The names of the threads of host number `host` that drive devices for VMs.
+    pub(crate) fn host_threads(&self, host: usize) -> BTreeSet<String> {
+        let of =
+            |(guest, device): (usize, Device)| thread_of(&self.guests[guest].name, &self.drivers(device)?.way, device);
+        self.device_users().into_iter().filter(|&(guest, _)| self.host_of(guest) == host).filter_map(of).collect()
     }
 }

@@ -8,6 +8,7 @@ mod asked;
 mod check;
 mod coordination;
 mod desktop;
+mod disks;
 mod file;
 mod form;
 mod guest;

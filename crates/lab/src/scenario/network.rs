@@ -15,10 +15,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use toml::de::DeValue;
 
 /// The keys of `[network]`.
-pub(crate) const NETWORK_KEYS: &[&str] =
-    &["latency", "local", "bandwidth", "packet", "room", "received", "drivers", "domain", "event", "notify", "delay"];
+pub(crate) const NETWORK_KEYS: &[&str] = &[
+    "latency",
+    "local",
+    "bandwidth",
+    "packet",
+    "room",
+    "received",
+    "drivers",
+    "domain",
+    "event",
+    "notify",
+    "delay",
+    "kick",
+];
 /// The keys of `[disk]`.
-pub(crate) const DISK_KEYS: &[&str] = &["service", "bandwidth", "drivers", "domain", "event", "notify", "delay"];
+pub(crate) const DISK_KEYS: &[&str] =
+    &["service", "bandwidth", "drivers", "domain", "event", "notify", "delay", "kick"];
 
 /// One way, from one machine of a room to another through a switch. No source states it; S2's round trip is 0.3 ms.
 const LATENCY: Nanos = Nanos::us(50);
@@ -35,7 +48,15 @@ const ROOM_MAX: u64 = 1 << 30;
 #[derive(Debug)]
 pub(super) struct Typed<T> {
     spec: T,
-    /// Where each domain stands, if any are named.
+    at: Places,
+}
+
+/// Where it is said who drives a device.
+#[derive(Clone, Debug)]
+struct Places {
+    /// The whole table.
+    table: Span,
+    /// Each domain, if any are named.
     domains: Vec<Span>,
 }
 
@@ -47,12 +68,12 @@ pub(super) fn network(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Ty
     let packet = table.read("packet", |value| form::count("packet", value, 1..=PACKET_MAX), findings).value();
     let room = table.read("room", |value| form::count("room", value, 0..=ROOM_MAX), findings).right();
     let received = table.read("received", |value| length::length("received", value), findings).value();
-    let bandwidth = table.read("bandwidth", bandwidth, findings);
+    let bandwidth = table.read("bandwidth", |value| bandwidth("bandwidth", value), findings);
     if let Some(room) = room.filter(|_| bandwidth.is_absent()) {
         let problem = Problem::new("nothing waits before a link that carries any amount").at(room.at, "room for whom?");
         findings.add(problem.help("right would be a `bandwidth` with it"));
     }
-    let (drivers, domains) = drivers(&table, findings);
+    let (drivers, at) = drivers(&table, (&WAYS, RIGHT_WAY), findings);
     let few = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
     let spec = NetworkSpec {
         latency: latency.unwrap_or(LATENCY.into()),
@@ -63,25 +84,26 @@ pub(super) fn network(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Ty
         drivers,
         received: received.unwrap_or(Nanos::ZERO.into()),
     };
-    Some(Typed { spec, domains })
+    Some(Typed { spec, at })
 }
 
 /// `[disk]`, if there is one.
 pub(super) fn disk(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Typed<DiskSpec>> {
     let table = top.table("disk", ("[disk]", DISK_KEYS), findings)?;
     let service = table.read("service", |value| length::length("service", value), findings).value();
-    let bandwidth = table.read("bandwidth", bandwidth, findings).value();
-    let (drivers, domains) = drivers(&table, findings);
-    Some(Typed { spec: DiskSpec { service: service.unwrap_or(Nanos::ZERO.into()), bandwidth, drivers }, domains })
+    let bandwidth = table.read("bandwidth", |value| bandwidth("bandwidth", value), findings).value();
+    let (drivers, at) = drivers(&table, (&DISK_WAYS, RIGHT_DISK_WAY), findings);
+    Some(Typed { spec: DiskSpec { service: service.unwrap_or(Nanos::ZERO.into()), bandwidth, drivers }, at })
 }
 
 /// Who drives it, and where each domain stands.
-fn drivers(table: &Table<'_, '_>, findings: &mut Findings) -> (Drivers, Vec<Span>) {
-    let way = table.read("drivers", |value| form::word("drivers", value, &WAYS, RIGHT_WAY), findings);
+fn drivers(table: &Table<'_, '_>, (ways, right): Words, findings: &mut Findings) -> (Drivers, Places) {
+    let way = table.read("drivers", |value| form::word("drivers", value, ways, right), findings);
     let domain = table.read("domain", domains, findings);
     let event = table.read("event", |value| length::length("event", value), findings).right();
     let notify = table.read("notify", notify, findings).value().unwrap_or_default();
     let delay = table.read("delay", |value| form::time("delay", value), findings).value().unwrap_or_default();
+    let kick = table.read("kick", |value| form::time("kick", value), findings).value().unwrap_or_default();
     let chosen = way.value_ref().copied().unwrap_or("vhost");
     let domain = domain.right().map(|Placed { mut value, at }| {
         value.iter_mut().filter(|domain| domain.at == Span::default()).for_each(|domain| domain.at = at);
@@ -111,14 +133,15 @@ fn drivers(table: &Table<'_, '_>, findings: &mut Findings) -> (Drivers, Vec<Span
         findings.add(wrong.at(event.at));
     }
     let named = domain.map(|domain| domain.value).unwrap_or_default();
-    let places = named.iter().map(|domain| domain.at).collect();
+    let places = Places { table: table.at, domains: named.iter().map(|domain| domain.at).collect() };
     let way = match chosen {
         "split" => Way::Split { domains: named.into_iter().map(|domain| domain.value).collect() },
+        "emulator" => Way::Emulator,
         "hypervisor" => Way::Hypervisor,
         "none" => Way::Direct,
         _ => Way::Vhost,
     };
-    (Drivers { way, event: event.map_or(EVENT.into(), |event| event.value), notify, delay }, places)
+    (Drivers { way, event: event.map_or(EVENT.into(), |event| event.value), notify, delay, kick }, places)
 }
 
 /// The domains of split drivers: one, or one for each host. Each stands where its name does.
@@ -133,9 +156,15 @@ fn domains(value: &DeValue<'_>) -> Result<Vec<Placed<String>>, Wrong> {
     values.iter().map(name).collect()
 }
 
-const WAYS: [(&str, &str); 4] =
-    [("vhost", "vhost"), ("split", "split"), ("hypervisor", "hypervisor"), ("none", "none")];
-const RIGHT_WAY: &str = "\"vhost\", \"split\", \"hypervisor\" or \"none\"";
+/// The words for who drives a device, and how that is said.
+type Words = (&'static [(&'static str, &'static str)], &'static str);
+
+const WAYS: [(&str, &str); 5] =
+    [("vhost", "vhost"), ("emulator", "emulator"), ("split", "split"), ("hypervisor", "hypervisor"), ("none", "none")];
+const RIGHT_WAY: &str = "\"vhost\", \"emulator\", \"split\", \"hypervisor\" or \"none\"";
+/// Of a disk: a thread of its own is called so by people.
+const DISK_WAYS: [(&str, &str); 6] = [WAYS[0], ("iothread", "vhost"), WAYS[1], WAYS[2], WAYS[3], WAYS[4]];
+const RIGHT_DISK_WAY: &str = "\"iothread\" (or \"vhost\"), \"emulator\", \"split\", \"hypervisor\" or \"none\"";
 
 fn notify(value: &DeValue<'_>) -> Result<Notify, Wrong> {
     let words = [("when-idle", Notify::WhenIdle), ("always", Notify::Always)];
@@ -143,9 +172,9 @@ fn notify(value: &DeValue<'_>) -> Result<Notify, Wrong> {
 }
 
 /// What a line carries in a second, in bytes: `"1Gbit"`, `"12.5MB"`.
-pub(super) fn bandwidth(value: &DeValue<'_>) -> Result<u64, Wrong> {
+pub(super) fn bandwidth(key: &str, value: &DeValue<'_>) -> Result<u64, Wrong> {
     const RIGHT: &str = "a number with a unit, in quotes, such as \"1Gbit\" or \"50MB\", of a second; units: kbit, Mbit, Gbit, kB, MB, GB";
-    let Some(typed) = value.as_str() else { return Err(form::mistyped("bandwidth", value, RIGHT)) };
+    let Some(typed) = value.as_str() else { return Err(form::mistyped(key, value, RIGHT)) };
     let wrong = |reason: &str| {
         Wrong::new(format!("{} {reason}", quoted(typed)), "not a bandwidth", format!("right would be {RIGHT}"))
     };
@@ -182,13 +211,13 @@ pub(super) fn check(
     let known = |it: &Checked, name: &str| it.guests.iter().position(|guest| guest.name == name);
     let mut ready = Vec::new();
     let ways = [
-        network.as_ref().map(|it| (Device::Network, &it.spec.drivers, it.domains.as_slice())),
-        disk.as_ref().map(|it| (Device::Disk, &it.spec.drivers, it.domains.as_slice())),
+        network.as_ref().map(|it| (Device::Network, &it.spec.drivers, &it.at)),
+        disk.as_ref().map(|it| (Device::Disk, &it.spec.drivers, &it.at)),
     ];
     for (device, drivers, places) in ways.iter().flatten() {
         let Way::Split { domains } = &drivers.way else { continue };
         let mut homes: BTreeMap<usize, Span> = BTreeMap::new();
-        for (domain, &at) in domains.iter().zip(*places) {
+        for (domain, &at) in domains.iter().zip(&places.domains) {
             let Some(guest) = known(checked, domain) else {
                 findings.add(no_guest(domain, checked).at(at));
                 continue;
@@ -205,6 +234,7 @@ pub(super) fn check(
             undriven(*device, &homes, checked, findings);
         }
     }
+    one_thread(&ways, findings);
     let there = |device| ways.iter().flatten().any(|(it, ..)| *it == device);
     let arrivals = arrivals(checked, &ready, there, findings);
     outside(checked, findings);
@@ -268,6 +298,25 @@ fn undriven(device: Device, homes: &BTreeMap<usize, Span>, checked: &Checked, fi
     }
 }
 
+/// That an emulator's thread is told of all devices in one way.
+fn one_thread(ways: &[Option<(Device, &Drivers, &Places)>; 2], findings: &mut Findings) {
+    let [Some((_, network, there)), Some((_, disk, here))] = ways else { return };
+    if (&network.way, &disk.way) != (&Way::Emulator, &Way::Emulator) {
+        return;
+    }
+    for (key, same) in [
+        ("notify", network.notify == disk.notify),
+        ("delay", network.delay == disk.delay),
+        ("kick", network.kick == disk.kick),
+    ] {
+        if !same {
+            let problem = Problem::new(format!("one thread drives both, and they have not the same {key}"));
+            let problem = problem.at(there.table, "this device").at(here.table, "this one");
+            findings.add(problem.help(format!("right would be the same `{key}` for both, or another driver for one")));
+        }
+    }
+}
+
 /// When all that each application uses is there.
 fn arrivals(
     checked: &Checked,
@@ -282,10 +331,10 @@ fn arrivals(
             (Device::Network, "network", "[network] in the scenario, with what it is like: latency = \"50us\""),
             (Device::Disk, "disk", "[disk] in the scenario, with what it is like: service = \"5ms\""),
         ] {
-            if !spec.reach.uses(device) {
+            if !spec.reach.passes(device) {
                 continue;
             }
-            if !there(device) {
+            if spec.reach.uses(device) && !there(device) {
                 let problem = Problem::new(format!("{} uses a {name}, and there is none", quoted(&spec.name)));
                 findings.add(problem.at(spec.place, "by this").help(format!("right would be {right}")));
             }
@@ -338,13 +387,11 @@ fn outside(checked: &Checked, findings: &mut Findings) {
 }
 
 /// That nobody is called as a thread that drives devices, or the machine outside.
-fn clashes(checked: &Checked, ways: &[Option<(Device, &Drivers, &[Span])>], findings: &mut Findings) {
+fn clashes(checked: &Checked, ways: &[Option<(Device, &Drivers, &Places)>], findings: &mut Findings) {
     let mut taken: BTreeSet<String> = BTreeSet::new();
     let mut inside: BTreeSet<String> = BTreeSet::new();
     for (device, drivers, _) in ways.iter().flatten() {
-        if drivers.way == Way::Vhost {
-            taken.extend(checked.guests.iter().map(|guest| thread_of(&guest.name, *device)));
-        }
+        taken.extend(checked.guests.iter().filter_map(|guest| thread_of(&guest.name, &drivers.way, *device)));
         inside.insert(backend_of(*device).to_string());
         inside.insert(RECEIVER.to_string());
     }

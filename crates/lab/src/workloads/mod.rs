@@ -13,6 +13,7 @@
 //! | [`MicroBatch`] | Spark Streaming | [`Metric`]: batches |
 //! | [`WebServer`], [`Search`] | httperf's web server, a search that is spread out | [`Metric`]: requests |
 //! | [`Iperf`], [`Dd`] | iperf, dd | [`Metric`]: transfer |
+//! | [`Postmark`], [`Filebench`] | small files of a mail server, filebench's personalities | [`Metric`]: transactions, operations |
 //! | [`CdReader`] | ripping a CD | [`Metric`]: completion |
 //! | [`Voip`] | telephone calls | [`Metric`]: calls |
 //! | [`LoadPlayback`] | host load trace playback | [`Metric`]: contention |
@@ -23,6 +24,7 @@ mod build;
 mod cd_reader;
 mod cyclictest;
 mod dd;
+mod filebench;
 mod fork_join;
 mod game;
 mod hackbench;
@@ -31,6 +33,7 @@ mod load_playback;
 mod micro_batch;
 mod parsec;
 mod periodic;
+mod postmark;
 mod search;
 mod startup;
 mod stream;
@@ -47,6 +50,7 @@ pub use build::Build;
 pub use cd_reader::CdReader;
 pub use cyclictest::Cyclictest;
 pub use dd::Dd;
+pub use filebench::{Filebench, Mix};
 pub use fork_join::{ForkJoin, Waits};
 pub use game::Game;
 pub use hackbench::{Channel, Hackbench};
@@ -55,6 +59,7 @@ pub use load_playback::LoadPlayback;
 pub use micro_batch::MicroBatch;
 pub use parsec::{PROGRAMS, Parsec, Program};
 pub use periodic::{Periodic, Phase};
+pub use postmark::Postmark;
 pub use search::Search;
 pub use startup::Startup;
 pub use stream::Stream;
@@ -110,6 +115,10 @@ pub enum Named {
     Iperf(Iperf),
     /// Reading or writing a disk, block by block.
     Dd(Dd),
+    /// Small files of a mail server.
+    Postmark(Postmark),
+    /// Threads of a file server.
+    Filebench(Filebench),
     /// A drive that has to be kept up with.
     CdReader(CdReader),
     /// Telephone calls.
@@ -140,7 +149,9 @@ impl Named {
             Named::WebServer(it) => u64::from(it.clients),
             Named::Iperf(it) => u64::from(it.streams),
             Named::Dd(_) => 1,
-            Named::CdReader(_) => 2,
+            Named::Postmark(_) => 2,
+            Named::Filebench(it) => u64::from(it.threads) + 1,
+            Named::CdReader(_) => 3,
             Named::Voip(it) => u64::from(it.calls),
             Named::Search(it) => 1 + it.leaves.len() as u64,
         }
@@ -160,6 +171,9 @@ impl Named {
             Named::Bsp(it) => 16 * self.tasks().saturating_mul(1 + it.places.len() as u64),
             Named::LoadPlayback(it) => it.workers().saturating_mul(2 * it.loads_milli.len() as u64),
             Named::WebServer(it) => it.steps(),
+            // A round has a hundred jobs of ten transactions, each of which may miss the cache.
+            Named::Postmark(_) => 16_384,
+            Named::Filebench(it) => it.steps(),
             Named::Search(it) => 16 + 8 * it.leaves.len() as u64,
             other => 16 * other.tasks(),
         }
@@ -187,6 +201,8 @@ impl Named {
             Named::WebServer(_)
             | Named::Iperf(_)
             | Named::Dd(_)
+            | Named::Postmark(_)
+            | Named::Filebench(_)
             | Named::CdReader(_)
             | Named::Voip(_)
             | Named::Search(_) => self.plan(params).application,
@@ -200,6 +216,8 @@ impl Named {
             Named::WebServer(it) => it.plan(params),
             Named::Iperf(it) => it.plan(params),
             Named::Dd(it) => it.plan(params),
+            Named::Postmark(it) => it.plan(params),
+            Named::Filebench(it) => it.plan(params),
             Named::CdReader(it) => it.plan(params),
             Named::Voip(it) => it.plan(params),
             Named::Search(it) => it.plan(params),
@@ -234,6 +252,8 @@ impl Named {
             Named::WebServer(_) | Named::Search(_) => Metric::Requests,
             Named::Iperf(_) => Metric::Transfer { bytes: Iperf::BLOCK },
             Named::Dd(it) => Metric::Transfer { bytes: it.block },
+            Named::Postmark(it) => Metric::Operations(it.operations()),
+            Named::Filebench(it) => Metric::Operations(it.operations()),
             Named::CdReader(it) => Metric::Completion { alone: Some(it.alone()) },
             Named::Voip(it) => Metric::Calls(it.phone),
         })

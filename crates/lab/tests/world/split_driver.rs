@@ -89,7 +89,7 @@ struct Row {
 }
 
 fn ring(cost: Length) -> Object {
-    Object::Ring(Ring { cost, room: 100_000, notify: Notify::WhenIdle, delay: Nanos::ZERO })
+    Object::Ring(Ring { cost, room: 100_000, notify: Notify::WhenIdle, delay: Nanos::ZERO, kick: Nanos::ZERO })
 }
 
 fn receive(pipe: ObjectId, bytes: u64) -> Step {

@@ -123,14 +123,16 @@ impl Run<'_> {
         let choices: Result<Vec<Choice>, Problems> =
             scenario.guests.iter().map(|guest| of_guest(scenario, guest, self.guests)).collect();
         let choices = choices?;
-        let mut meter = Meter::new();
-        let mut meters: Vec<Meter> = scenario.guests.iter().map(|_| Meter::new()).collect();
-        let mut metrics = measured(&scenario.applications);
-        let mut measures: Vec<Metrics> = scenario.guests.iter().map(|guest| measured(&guest.applications)).collect();
-        let mut clients = measured_outside(scenario);
+        let from = scenario.measured_from();
+        let mut meter = Meter::from(from);
+        let mut meters: Vec<Meter> = scenario.guests.iter().map(|_| Meter::from(from)).collect();
+        let mut metrics = measured(&scenario.applications).from(from);
+        let measures = scenario.guests.iter().map(|guest| measured(&guest.applications).from(from));
+        let mut measures: Vec<Metrics> = measures.collect();
+        let mut clients = measured_outside(scenario).from(from);
         let tapes = Tapes { host: metrics.tape(), guests: measures.iter().map(Metrics::tape).collect() };
         let mut grants = vec![None; scenario.entities.len()];
-        let coordinated: Vec<Option<Coordinated>>;
+        let mut coordinated: Vec<Option<Coordinated>>;
         let mut watcher = Watcher::default();
         let consumed = Rc::clone(&watcher.0);
         let managed = {
@@ -149,8 +151,10 @@ impl Run<'_> {
             sinks.iter_mut().for_each(|sink| stage.world.watch(HOST, &mut **sink));
             watchers.iter_mut().for_each(|sink| stage.world.watch_all(&mut **sink));
             stage.play(&mut grants)?;
-            let machines = stage.guests.iter().map(|cast| cast.as_ref().map(|cast| cast.machine));
-            coordinated = machines.map(|machine| stage.world.coordinated(machine?)).collect();
+            coordinated = stage.coordinated();
+            for (got, before) in coordinated.iter_mut().zip(stage.before.iter().flatten()) {
+                *got = got.map(|got| before.map_or(got, |before| got.since(&before)));
+            }
             stage.manager.map(Manager::into_vms)
         };
         let mut report = Report::new(scenario, self.policy, self.knobs, self.seed, &meter, &grants);
@@ -161,9 +165,9 @@ impl Run<'_> {
         report.guests = guests
             .map(|(((guest, choice), (meter, measures)), coordinated)| {
                 let Choice { policy, knobs } = choice;
-                let report = GuestReport::new(&guest.name, (policy, knobs), guest.vcpus.len(), scenario.length, meter);
+                let report = GuestReport::new(&guest.name, (policy, knobs), guest.vcpus.len(), (from, end), meter);
                 let coordination = guest.guest.coordination.zip(*coordinated);
-                let coordination = coordination.map(|(with, got)| CoordinationGot::new(&with, &got, scenario.length));
+                let coordination = coordination.map(|(with, got)| CoordinationGot::new(&with, &got, scenario.measured()));
                 let applications = readings.of(Some(&guest.name), &guest.applications, measures, end);
                 GuestReport { applications, coordination, ..report }
             })
@@ -186,6 +190,8 @@ struct Stage<'s, 'w> {
     manager: Option<Manager<'s>>,
     cables: Cables<'s>,
     tapes: Tapes,
+    /// What had come of the coordination of each guest when measuring began; `None`: it has not.
+    before: Option<Vec<Option<Coordinated>>>,
 }
 
 /// Where it is written which flows are whose, for what measures applications on the host and in each guest.
@@ -229,7 +235,7 @@ impl<'s, 'w> Stage<'s, 'w> {
         };
         let guests = scenario.guests.iter().map(|_| None).collect();
         let meters = meters.iter_mut().zip(measures).map(Some).collect();
-        Ok(Stage { run, choices, world, host, guests, meters, manager: None, cables, tapes })
+        Ok(Stage { run, choices, world, host, guests, meters, manager: None, cables, tapes, before: None })
     }
 
     fn play(&mut self, grants: &mut [Option<Grant>]) -> Result<(), Problems> {
@@ -251,8 +257,24 @@ impl<'s, 'w> Stage<'s, 'w> {
         self.world.finish(end).map_err(|stuck| self.stuck(&stuck))
     }
 
-    /// Lets everything before `at` happen, with the turns of the manager. Whoever comes or goes at the moment of a turn does so before.
+    /// Lets everything before `at` happen, and sees what has come of coordination where measuring begins.
     fn advance(&mut self, at: Instant) -> Result<(), Problems> {
+        let from = self.run.scenario.measured_from();
+        if self.before.is_none() && from <= at {
+            self.pass(from)?;
+            self.before = Some(self.coordinated());
+        }
+        self.pass(at)
+    }
+
+    /// What has come of the coordination of each guest; `None`: it does not coordinate, or has not booted.
+    fn coordinated(&self) -> Vec<Option<Coordinated>> {
+        let machines = self.guests.iter().map(|cast| cast.as_ref().map(|cast| cast.machine));
+        machines.map(|machine| self.world.coordinated(machine?)).collect()
+    }
+
+    /// Lets everything before `at` happen, with the turns of the manager. Whoever comes or goes at the moment of a turn does so before.
+    fn pass(&mut self, at: Instant) -> Result<(), Problems> {
         while let Some(turn) = self.manager.as_ref().map(|manager| manager.next).filter(|&turn| turn < at) {
             self.world.run_until(turn).map_err(|stuck| self.stuck(&stuck))?;
             self.manage();

@@ -102,6 +102,8 @@ fn from_arguments(args: &Run, length: Option<Nanos>) -> Result<Plan, Failure> {
             name: sources.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", "),
             host: host(),
             length: length.unwrap_or(OPEN_END),
+            warm_up: Nanos::ZERO,
+            warm_up_place: Span::default(),
             seed: None,
             policy: None,
             costs: Costs::NONE,

@@ -61,6 +61,9 @@ pub struct Report {
     pub cpus: usize,
     /// Length of the run. Unit: nanoseconds.
     pub length_ns: u64,
+    /// What was left out of its beginning, in all that follows but what the manager and the list of jobs tell. Unit: nanoseconds.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub warm_up_ns: u64,
     /// The seed.
     pub seed: u64,
     /// All together; its `delivered_ppm` is of all CPUs.
@@ -335,18 +338,19 @@ impl Report {
         let end = Instant::ZERO + scenario.length;
         let total = meter.total();
         let present = present(scenario, meter);
-        let all = scenario.length.saturating_mul(scenario.host.cpus as u64);
+        let all = scenario.measured().saturating_mul(scenario.host.cpus as u64);
         Report {
             scenario: scenario.name.clone(),
             policy: policy.name.to_string(),
             knobs: knobs.iter().map(|(knob, value)| (knob.name, knob.show(value))).collect(),
             cpus: scenario.host.cpus,
             length_ns: scenario.length.as_ns(),
+            warm_up_ns: scenario.warm_up.as_ns(),
             seed,
             total: Got::new(&total, all),
             entities: entities(scenario, &present, grants, end)
                 .into_iter()
-                .chain(guest::tasks(others(scenario, meter), meter, end))
+                .chain(guest::tasks(others(scenario, meter), meter, (scenario.measured_from(), end)))
                 .collect(),
             groups: group_lines(scenario, &present),
             applications: Vec::new(),
@@ -362,6 +366,16 @@ impl Report {
 fn present<'m>(scenario: &Scenario, meter: &'m Meter) -> Vec<Option<&'m Member>> {
     let named: BTreeMap<&str, &Member> = meter.members().iter().map(|member| (member.name.as_str(), member)).collect();
     scenario.entities.iter().map(|entity| named.get(entity.name.as_str()).copied()).collect()
+}
+
+/// How long it was there, as far as that was measured.
+fn there(member: &Member, (from, end): (Instant, Instant)) -> Nanos {
+    member.left.unwrap_or(end).saturating_since(member.came.max(from))
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
@@ -380,7 +394,7 @@ fn entities(scenario: &Scenario, present: &[Option<&Member>], grants: &[Option<G
     let mut lines = Vec::with_capacity(present.len());
     for ((asking, member), grant) in scenario.entities.iter().zip(present).zip(grants) {
         let Some(member) = member else { continue };
-        let there = member.left.unwrap_or(end).saturating_since(member.came);
+        let there = there(member, (scenario.measured_from(), end));
         lines.push(Entity {
             name: asking.name.clone(),
             instances: 1,
@@ -411,7 +425,7 @@ fn group_lines(scenario: &Scenario, present: &[Option<&Member>]) -> Vec<GroupGot
         name: group.name.clone(),
         entities,
         asked: Asked::of(&group.params),
-        got: Got::new(&got, scenario.length),
+        got: Got::new(&got, scenario.measured()),
     };
     scenario.groups.iter().zip(sums).map(line).collect()
 }

@@ -21,6 +21,9 @@ pub struct Summary {
     pub cpus: usize,
     /// Length of each run. Unit: nanoseconds.
     pub length_ns: u64,
+    /// What was left out of its beginning. Unit: nanoseconds.
+    #[serde(skip_serializing_if = "super::is_zero")]
+    pub warm_up_ns: u64,
     /// The seeds of the runs, in order.
     pub seeds: Vec<u64>,
     /// How sure it is that an interval over all runs holds the median. Unit: millionths.
@@ -37,9 +40,6 @@ pub struct Summary {
     /// The guests.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub guests: Vec<GuestSummary>,
-    /// The time at the beginning that was left out of what domains did, if that was asked for. Unit: nanoseconds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub warm_up_ns: Option<u64>,
     /// What the domains of each host did, if that was asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub xenmon: Vec<HostSpreads>,
@@ -109,6 +109,7 @@ impl Summary {
             policy: first.policy.clone(),
             cpus: first.cpus,
             length_ns: first.length_ns,
+            warm_up_ns: first.warm_up_ns,
             seeds: runs.iter().map(|run| run.seed).collect(),
             confidence_ppm: confidence(runs.len()),
             total: spreads(runs.iter().map(|run| &run.total)),
@@ -116,7 +117,6 @@ impl Summary {
             groups: lines(runs.iter().map(|run| run.groups.iter().map(group))),
             applications: AppSummary::all(runs.iter().map(|run| run.applications.as_slice())),
             guests: (0..guests).map(guest).collect(),
-            warm_up_ns: first.xenmon.as_ref().map(|monitored| monitored.warm_up_ns),
             xenmon: xenmon::hosts(runs),
         }
     }

@@ -59,6 +59,7 @@ pub(super) fn network(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Ty
         room: room.map(|room| few(room.value)),
         drivers,
         received: received.unwrap_or(Nanos::ZERO.into()),
+        place: table.at,
     };
     Some(Typed { spec, domain })
 }
@@ -69,7 +70,8 @@ pub(super) fn disk(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Typed
     let service = table.read("service", |value| length::length("service", value), findings).value();
     let bandwidth = table.read("bandwidth", bandwidth, findings).value();
     let (drivers, domain) = drivers(&table, findings);
-    Some(Typed { spec: DiskSpec { service: service.unwrap_or(Nanos::ZERO.into()), bandwidth, drivers }, domain })
+    let service = service.unwrap_or(Nanos::ZERO.into());
+    Some(Typed { spec: DiskSpec { service, bandwidth, drivers, place: table.at }, domain })
 }
 
 /// Who drives it, and where the domain stands.

@@ -41,19 +41,14 @@ impl World<'_> {
         self.machines[guest.index()].keep_diary();
     }
 
-    /// What has come of the coordination of `guest` and its host; `None`: they do not coordinate.
+    /// What has come of the coordination of `guest` and its host by now; `None`: they do not coordinate.
     #[must_use]
     pub fn coordinated(&self, guest: MachineId) -> Option<Coordinated> {
         let office = self.offices[guest.index()].as_ref()?;
-        let Coordinator { boosted, over_budget, over_limit, .. } = office.coordinator;
+        let mut coordinator = office.coordinator.clone();
+        coordinator.advance(self.now);
+        let Coordinator { boosted, over_budget, over_limit, .. } = coordinator;
         Some(Coordinated { boosted, over_budget, over_limit, ..office.came_of_it })
-    }
-
-    /// The run is over: boosted time counts up to now.
-    pub(super) fn close_offices(&mut self) {
-        for office in self.offices.iter_mut().flatten() {
-            office.coordinator.advance(self.now);
-        }
     }
 
     fn office(&mut self, guest: usize) -> &mut Office {

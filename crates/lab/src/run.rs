@@ -167,7 +167,8 @@ impl Run<'_> {
                 let Choice { policy, knobs } = choice;
                 let report = GuestReport::new(&guest.name, (policy, knobs), guest.vcpus.len(), (from, end), meter);
                 let coordination = guest.guest.coordination.zip(*coordinated);
-                let coordination = coordination.map(|(with, got)| CoordinationGot::new(&with, &got, scenario.measured()));
+                let coordination =
+                    coordination.map(|(with, got)| CoordinationGot::new(&with, &got, scenario.measured()));
                 let applications = readings.of(Some(&guest.name), &guest.applications, measures, end);
                 GuestReport { applications, coordination, ..report }
             })

@@ -54,7 +54,13 @@ fn report() -> Report {
     let choice = lab::choose(&scenario, &[], &[]).expect("the scenario names its policy").remove(0);
     let mut report = lab::run(&scenario, choice.policy, &choice.knobs, 0, &mut []).expect("it runs");
     let policy = lab::policy("cfs").expect("there is one");
-    report.guests.push(GuestReport::new("web", (policy, &policy.defaults()), 2, (Instant::ZERO, Instant::ZERO + scenario.length), &measured()));
+    report.guests.push(GuestReport::new(
+        "web",
+        (policy, &policy.defaults()),
+        2,
+        (Instant::ZERO, Instant::ZERO + scenario.length),
+        &measured(),
+    ));
     report
 }
 

@@ -74,7 +74,8 @@ fn what_is_measured_is_what_is_later() {
         [[task]]\nname = \"game\"\nworkload.game = {}\n[[task]]\nname = \"user\"\nworkload.web = {}\n\
         [[task]]\nname = \"copy\"\nworkload.dd = {}\n[[task]]\nname = \"stream\"\nworkload.micro_batch = { interval = \"70ms\", work = \"9ms\" }\n\
         [[task]]\nname = \"hog\"\nworkload = \"hog\"\n[[task]]\nname = \"hog 2\"\nworkload = \"hog\"\n";
-    for (text, name) in [(XEN, "xen"), (LEVELS, "levels"), (COORDINATED, "coordinated"), (applications, "applications")] {
+    for (text, name) in [(XEN, "xen"), (LEVELS, "levels"), (COORDINATED, "coordinated"), (applications, "applications")]
+    {
         // At moments that are nothing to anybody.
         let (early, length) = (Nanos::us(333_667), Nanos::us(1_231_001));
         let [before, all] = [early, length].map(|length| played(text, length, Nanos::ZERO));
@@ -98,7 +99,8 @@ fn shares_and_rates_are_of_the_time_that_is_measured() {
     let shares: Vec<u64> = report.entities.iter().map(|it| it.got.delivered_ppm / 10_000).collect();
     // 400 ms alone and half of 400 ms, of 800 ms; half of the 400 ms it was there.
     assert_eq!((shares, report.total.delivered_ppm), (vec![75, 50], 1_000_000));
-    let rounds = "name = \"x\"\ncpus = 1\nlength = \"1s\"\npolicy = \"cfs\"\n[[task]]\nname = \"s\"\nworkload.stream = {}\n";
+    let rounds =
+        "name = \"x\"\ncpus = 1\nlength = \"1s\"\npolicy = \"cfs\"\n[[task]]\nname = \"s\"\nworkload.stream = {}\n";
     let report = played(rounds, Nanos::s(1), Nanos::ms(205));
     // Alone it is as fast as can be, wherever counting begins: the round under way then counts for nothing.
     let speed = report.applications[0].values.0.iter().find(|(name, _)| *name == "speed_ppm").expect("it is told").1;
@@ -107,7 +109,8 @@ fn shares_and_rates_are_of_the_time_that_is_measured() {
 
 #[test]
 fn a_warm_up_that_leaves_nothing_is_refused() {
-    let text = "name = \"x\"\ncpus = 1\nlength = \"1s\"\nwarm_up = \"1s\"\n[[task]]\nname = \"t\"\nworkload = \"hog\"\n";
+    let text =
+        "name = \"x\"\ncpus = 1\nlength = \"1s\"\nwarm_up = \"1s\"\n[[task]]\nname = \"t\"\nworkload = \"hog\"\n";
     let problems = Scenario::from_bytes("x.toml", text.into()).expect_err("it measures nothing").to_string();
     assert_eq!(
         problems,

@@ -20,7 +20,16 @@ pub(super) struct Rounds {
 
 impl Rounds {
     pub(super) fn new(alone: Nanos, bytes: u64) -> Rounds {
-        Rounds { alone, bytes, began: None, last: None, gone: false, rounds: 0, took: Durations::default(), partial: false }
+        Rounds {
+            alone,
+            bytes,
+            began: None,
+            last: None,
+            gone: false,
+            rounds: 0,
+            took: Durations::default(),
+            partial: false,
+        }
     }
 }
 

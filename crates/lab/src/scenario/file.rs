@@ -16,8 +16,8 @@ use toml::de::{DeTable, DeValue};
 
 /// The keys at the top of a file.
 pub(crate) const FILE_KEYS: &[&str] = &[
-    "name", "cpus", "smt", "llc", "length", "warm_up", "seed", "policy", "costs", "network", "disk", "manager", "group", "vm",
-    "task",
+    "name", "cpus", "smt", "llc", "length", "warm_up", "seed", "policy", "costs", "network", "disk", "manager",
+    "group", "vm", "task",
 ];
 /// The keys of `[policy]`.
 pub(crate) const POLICY_KEYS: &[&str] = &["name", "knobs"];

@@ -99,8 +99,7 @@ impl Run<'_> {
         Ok(WorldHeader { machines })
     }
 
-    /// Runs it unwatched, as fast as it goes, and so without its workload manager, which has to watch; says how many inputs its machines
-    /// have accepted.
+    /// Runs it watched by nobody but its workload manager, as fast as it goes; says how many inputs its machines have accepted.
     ///
     /// # Errors
     /// As for [`run`].
@@ -109,7 +108,9 @@ impl Run<'_> {
         let choices: Result<Vec<Choice>, Problems> =
             guests.iter().map(|guest| of_guest(self.scenario, guest, self.guests)).collect();
         let choices = choices?;
+        let mut watcher = Watcher::default();
         let mut stage = Stage::new(self, &choices, &mut [], &mut [], Tapes::default())?;
+        stage.employ(&mut watcher);
         stage.play(&mut vec![None; self.scenario.entities.len()])?;
         Ok(stage.world.inputs())
     }
@@ -134,13 +135,9 @@ impl Run<'_> {
         let mut grants = vec![None; scenario.entities.len()];
         let mut coordinated: Vec<Option<Coordinated>>;
         let mut watcher = Watcher::default();
-        let consumed = Rc::clone(&watcher.0);
         let managed = {
             let mut stage = Stage::new(self, &choices, &mut meters, &mut measures, tapes)?;
-            if let Some(spec) = &scenario.manager {
-                stage.world.watch(HOST, &mut watcher);
-                stage.manager = Some(Manager::new(scenario, spec, consumed));
-            }
+            stage.employ(&mut watcher);
             stage.world.watch(HOST, &mut meter);
             if !metrics.is_empty() {
                 stage.world.watch(HOST, &mut metrics);
@@ -237,6 +234,14 @@ impl<'s, 'w> Stage<'s, 'w> {
         let guests = scenario.guests.iter().map(|_| None).collect();
         let meters = meters.iter_mut().zip(measures).map(Some).collect();
         Ok(Stage { run, choices, world, host, guests, meters, manager: None, cables, tapes, before: None })
+    }
+
+    /// The workload manager comes, if there is one, and watches through `watcher`.
+    fn employ(&mut self, watcher: &'w mut Watcher) {
+        if let Some(spec) = &self.run.scenario.manager {
+            self.manager = Some(Manager::new(self.run.scenario, spec, Rc::clone(&watcher.0)));
+            self.world.watch(HOST, watcher);
+        }
     }
 
     fn play(&mut self, grants: &mut [Option<Grant>]) -> Result<(), Problems> {

@@ -12,9 +12,9 @@ mod xenmon;
 
 pub use applications::{AppReport, AppSummary, applications};
 pub use compared::{Compared, ComparedEntity, compared, side_by_side};
-pub use coordinated::CoordinationGot;
+pub use coordinated::{CoordinationGot, CoordinationSpreads};
 pub use guest::{CpuLoss, GuestReport, guests};
-pub use manager::{ManagedVm, ManagerReport, manager};
+pub use manager::{ManagedSpreads, ManagedVm, ManagerReport, ManagerSummary, manager};
 pub use short::{percent, short};
 pub use summary::{GuestSummary, Summary, SummaryLine, medians};
 pub use text::{Widths, comparison, groups, table, totals};

@@ -102,7 +102,10 @@ fn compare(file: &str, length: Nanos, policy: &str) -> u64 {
         let path = folder.join(format!("{}.txt", machine.name));
         std::fs::write(&path, writer.finish().expect("memory takes everything")).expect("there is room");
         let ours = counted(events);
-        for reader in &readers {
+        // LISA's pattern of a priority has no sign, and the kernel gives whoever has a deadline −1.
+        let text = std::fs::read_to_string(&path).expect("it was written");
+        let reads = |reader: &&(String, &str)| !(reader.1.ends_with("lisa_read.py") && text.contains("prio=-1"));
+        for reader in readers.iter().filter(reads) {
             agree(&machine.name, &ours, &read(reader, &path, length));
         }
         executions += ours.values().map(|(count, ..)| count).sum::<u64>();
@@ -133,8 +136,9 @@ fn a_reader_of_kernel_traces_finds_who_ran_how_often_and_how_long_on_host_and_gu
 
 #[test]
 fn tasks_that_move_between_cpus_or_change_places_are_followed_by_a_reader_of_kernel_traces() {
-    for policy in ["edf", "muqss", "cosched-strict"] {
-        let executions = compare("parallel.toml", Nanos::s(1), policy);
+    let parallel = ["edf", "muqss", "cosched-strict"].map(|policy| ("parallel.toml", policy));
+    for (file, policy) in parallel.into_iter().chain([("weights.toml", "cfs"), ("weights.toml", "muqss")]) {
+        let executions = compare(file, Nanos::s(1), policy);
         assert!(executions > 50, "{executions} executions");
     }
 }

@@ -186,6 +186,24 @@ fn the_report_says_what_came_of_a_guests_coordination() {
 }
 
 #[test]
+fn over_many_runs_coordination_has_medians() {
+    let how = |budget: &str| format!("{{ protocol = \"rfc-v1\", budget = \"{budget}\", limit = \"100us\" }}");
+    let runs = ["1ms", "2ms", "3ms"].map(|budget| coordinated("linux", "linux", &how(budget)).expect("it runs"));
+    let summary = Summary::new(&runs);
+    let told = summary.guests[0].coordination.as_ref().expect("they coordinate");
+    let of = |number: fn(&lab::report::CoordinationGot) -> u64| {
+        let numbers = runs.iter().map(|run| number(run.guests[0].coordination.as_ref().expect("they coordinate")));
+        Spread::of(&numbers.collect::<Vec<u64>>())
+    };
+    assert_eq!((told.protocol, told.runs), ("rfc-v1", 3));
+    assert_eq!((told.got["hints"], told.got["hints_per_1000_s"]), (of(|it| it.hints), of(|it| it.hints_per_1000_s)));
+    assert_eq!((told.got["hypercalls_ns"], told.got["boosts"]), (of(|it| it.hypercalls_ns), of(|it| it.boosts)));
+    assert_eq!((told.got["boosted_ppm"], told.got["over_limit"]), (of(|it| it.boosted_ppm), of(|it| it.over_limit)));
+    let text = medians(&[summary], Widths(120));
+    assert!(text.contains("\ncoordinated by rfc-v1: ") && text.contains("\nboosts denied: "), "{text}");
+}
+
+#[test]
 fn what_does_not_suit_a_policy_is_said_where_it_is_asked_for() {
     let no_classes =
         coordinated("cfs", "linux", "{ protocol = \"s0\", boost = \"rr:8\" }").expect_err("cfs has no classes");

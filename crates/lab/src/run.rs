@@ -102,8 +102,7 @@ impl Run<'_> {
         Ok(WorldHeader { machines })
     }
 
-    /// Runs it unwatched, as fast as it goes, and so without its workload manager, which has to watch; says how many inputs its machines
-    /// have accepted.
+    /// Runs it watched by nobody but its workload manager, as fast as it goes; says how many inputs its machines have accepted.
     ///
     /// # Errors
     /// As for [`run`].
@@ -112,7 +111,9 @@ impl Run<'_> {
         let choices: Result<Vec<Choice>, Problems> =
             guests.iter().map(|guest| of_guest(self.scenario, guest, self.guests)).collect();
         let choices = choices?;
+        let mut watcher = Watcher::default();
         let mut stage = Stage::new(self, &choices, &mut [], &mut [], Tapes::default())?;
+        stage.employ(&mut watcher);
         stage.play(&mut vec![None; self.scenario.entities.len()])?;
         Ok(stage.world.inputs())
     }
@@ -126,28 +127,24 @@ impl Run<'_> {
         let choices: Result<Vec<Choice>, Problems> =
             scenario.guests.iter().map(|guest| of_guest(scenario, guest, self.guests)).collect();
         let choices = choices?;
-        let mut host_meters: Vec<Meter> = (0..scenario.hosts).map(|_| Meter::new()).collect();
-        let mut meters: Vec<Meter> = scenario.guests.iter().map(|_| Meter::new()).collect();
-        let mut metrics: Vec<Metrics> = (0..scenario.hosts)
-            .map(|host| measured(scenario.applications.iter().filter(|it| it.host == host)))
-            .collect();
-        let mut measures: Vec<Metrics> =
-            scenario.guests.iter().map(|guest| measured(guest.applications.iter())).collect();
-        let mut clients = measured_outside(scenario);
+        let from = scenario.measured_from();
+        let mut host_meters: Vec<Meter> = (0..scenario.hosts).map(|_| Meter::from(from)).collect();
+        let mut meters: Vec<Meter> = scenario.guests.iter().map(|_| Meter::from(from)).collect();
+        let on = |host| scenario.applications.iter().filter(move |it| it.host == host);
+        let mut metrics: Vec<Metrics> = (0..scenario.hosts).map(|host| measured(on(host)).from(from)).collect();
+        let measures = scenario.guests.iter().map(|guest| measured(guest.applications.iter()).from(from));
+        let mut measures: Vec<Metrics> = measures.collect();
+        let mut clients = measured_outside(scenario).from(from);
         let tapes = Tapes {
             hosts: metrics.iter().map(Metrics::tape).collect(),
             guests: measures.iter().map(Metrics::tape).collect(),
         };
         let mut grants = vec![None; scenario.entities.len()];
-        let coordinated: Vec<Option<Coordinated>>;
+        let mut coordinated: Vec<Option<Coordinated>>;
         let mut watcher = Watcher::default();
-        let consumed = Rc::clone(&watcher.0);
         let managed = {
             let mut stage = Stage::new(self, &choices, &mut meters, &mut measures, tapes)?;
-            if let Some(spec) = &scenario.manager {
-                stage.world.watch(HOST, &mut watcher);
-                stage.manager = Some(Manager::new(scenario, spec, consumed));
-            }
+            stage.employ(&mut watcher);
             for (host, (meter, metrics)) in host_meters.iter_mut().zip(&mut metrics).enumerate() {
                 stage.world.watch(machine_of_host(host), meter);
                 if !metrics.is_empty() {
@@ -160,8 +157,10 @@ impl Run<'_> {
             sinks.iter_mut().for_each(|sink| stage.world.watch(HOST, &mut **sink));
             watchers.iter_mut().for_each(|sink| stage.world.watch_all(&mut **sink));
             stage.play(&mut grants)?;
-            let machines = stage.guests.iter().map(|cast| cast.as_ref().map(|cast| cast.machine));
-            coordinated = machines.map(|machine| stage.world.coordinated(machine?)).collect();
+            coordinated = stage.coordinated();
+            for (got, before) in coordinated.iter_mut().zip(stage.before.iter().flatten()) {
+                *got = got.map(|got| before.map_or(got, |before| got.since(&before)));
+            }
             stage.manager.map(Manager::into_vms)
         };
         let mut report = Report::new(scenario, self.policy, self.knobs, self.seed, &host_meters, &grants);
@@ -172,9 +171,10 @@ impl Run<'_> {
         report.guests = guests
             .map(|(((guest, choice), (meter, measures)), coordinated)| {
                 let Choice { policy, knobs } = choice;
-                let report = GuestReport::new(&guest.name, (policy, knobs), guest.vcpus.len(), scenario.length, meter);
+                let report = GuestReport::new(&guest.name, (policy, knobs), guest.vcpus.len(), (from, end), meter);
                 let coordination = guest.guest.coordination.zip(*coordinated);
-                let coordination = coordination.map(|(with, got)| CoordinationGot::new(&with, &got, scenario.length));
+                let coordination =
+                    coordination.map(|(with, got)| CoordinationGot::new(&with, &got, scenario.measured()));
                 let applications = readings.of(Some(&guest.name), &guest.applications, vec![measures], end);
                 GuestReport { applications, coordination, ..report }
             })
@@ -197,6 +197,8 @@ struct Stage<'s, 'w> {
     manager: Option<Manager<'s>>,
     cables: Cables<'s>,
     tapes: Tapes,
+    /// What had come of the coordination of each guest when measuring began; `None`: it has not.
+    before: Option<Vec<Option<Coordinated>>>,
 }
 
 /// Where it is written which flows are whose, for what measures applications on each host and in each guest.
@@ -245,7 +247,15 @@ impl<'s, 'w> Stage<'s, 'w> {
         };
         let guests = scenario.guests.iter().map(|_| None).collect();
         let meters = meters.iter_mut().zip(measures).map(Some).collect();
-        Ok(Stage { run, choices, world, host, guests, meters, manager: None, cables, tapes })
+        Ok(Stage { run, choices, world, host, guests, meters, manager: None, cables, tapes, before: None })
+    }
+
+    /// The workload manager comes, if there is one, and watches through `watcher`.
+    fn employ(&mut self, watcher: &'w mut Watcher) {
+        if let Some(spec) = &self.run.scenario.manager {
+            self.manager = Some(Manager::new(self.run.scenario, spec, Rc::clone(&watcher.0)));
+            self.world.watch(HOST, watcher);
+        }
     }
 
     fn play(&mut self, grants: &mut [Option<Grant>]) -> Result<(), Problems> {
@@ -267,8 +277,24 @@ impl<'s, 'w> Stage<'s, 'w> {
         self.world.finish(end).map_err(|stuck| self.stuck(&stuck))
     }
 
-    /// Lets everything before `at` happen, with the turns of the manager. Whoever comes or goes at the moment of a turn does so before.
+    /// Lets everything before `at` happen, and sees what has come of coordination where measuring begins.
     fn advance(&mut self, at: Instant) -> Result<(), Problems> {
+        let from = self.run.scenario.measured_from();
+        if self.before.is_none() && from <= at {
+            self.pass(from)?;
+            self.before = Some(self.coordinated());
+        }
+        self.pass(at)
+    }
+
+    /// What has come of the coordination of each guest; `None`: it does not coordinate, or has not booted.
+    fn coordinated(&self) -> Vec<Option<Coordinated>> {
+        let machines = self.guests.iter().map(|cast| cast.as_ref().map(|cast| cast.machine));
+        machines.map(|machine| self.world.coordinated(machine?)).collect()
+    }
+
+    /// Lets everything before `at` happen, with the turns of the manager. Whoever comes or goes at the moment of a turn does so before.
+    fn pass(&mut self, at: Instant) -> Result<(), Problems> {
         while let Some(turn) = self.manager.as_ref().map(|manager| manager.next).filter(|&turn| turn < at) {
             self.world.run_until(turn).map_err(|stuck| self.stuck(&stuck))?;
             self.manage();

@@ -64,6 +64,8 @@ pub fn scenario(name: &str, tasks: &[Task], cpus: usize, arrival: Arrival, lengt
         hosts: 1,
         host: Host::new(cpus),
         length,
+        warm_up: Nanos::ZERO,
+        warm_up_place: Span::default(),
         seed: None,
         policy: None,
         costs: Costs::NONE,

@@ -103,6 +103,8 @@ fn from_arguments(args: &Run, length: Option<Nanos>) -> Result<Plan, Failure> {
             hosts: 1,
             host: host(),
             length: length.unwrap_or(OPEN_END),
+            warm_up: Nanos::ZERO,
+            warm_up_place: Span::default(),
             seed: None,
             policy: None,
             costs: Costs::NONE,

@@ -183,6 +183,9 @@ trait Gauge: Debug {
     /// Something happened to its task `role`: what comes after `/` in the task's name; empty for a task that has the name alone.
     fn note(&mut self, at: Instant, role: &str, fact: Fact);
 
+    /// Counting begins at `at`: what was before changes no number any more. Whoever has not come yet, or is gone, has nothing to forget.
+    fn begin(&mut self, at: Instant);
+
     /// What is known at the end of the run.
     fn read(&mut self, end: Instant) -> Reading;
 }

@@ -18,6 +18,8 @@ pub(super) struct Counted {
     /// By role, when its job began.
     open: BTreeMap<String, Instant>,
     jobs: u64,
+    /// How many of them were done when counting began.
+    before: u64,
     took: Durations,
 }
 
@@ -31,13 +33,14 @@ impl Counted {
             over: Instant::ZERO,
             open: BTreeMap::new(),
             jobs: 0,
+            before: 0,
             took: Durations::default(),
         }
     }
 
-    /// How many operations there were.
-    fn count(&self) -> u64 {
-        let count = ratio(self.jobs, self.of.operations, self.of.jobs);
+    /// How many operations so many jobs are.
+    fn operations(&self, jobs: u64) -> u64 {
+        let count = ratio(jobs, self.of.operations, self.of.jobs);
         count.min(self.of.most.unwrap_or(u64::MAX))
     }
 }
@@ -65,10 +68,16 @@ impl Gauge for Counted {
         }
     }
 
+    fn begin(&mut self, at: Instant) {
+        self.began = self.began.map(|began| began.max(at));
+        (self.before, self.took) = (self.jobs, Durations::default());
+    }
+
     fn read(&mut self, end: Instant) -> Reading {
-        let count = self.count();
+        let all = self.operations(self.jobs);
+        let count = all - self.operations(self.before);
         // Who hangs in an operation has not been fast until then.
-        let is_going_on = !self.open.is_empty() || self.of.most.is_some_and(|most| count < most);
+        let is_going_on = !self.open.is_empty() || self.of.most.is_some_and(|most| all < most);
         let until = if is_going_on && self.there > 0 { end } else { self.done };
         let took = until.saturating_since(self.began.unwrap_or(until));
         let bytes = |bytes: u64| {

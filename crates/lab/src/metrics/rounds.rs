@@ -15,11 +15,23 @@ pub(super) struct Rounds {
     gone: bool,
     rounds: u64,
     took: Durations,
+    /// Whether the round under way began before counting did.
+    partial: bool,
 }
 
 impl Rounds {
     pub(super) fn new(alone: Nanos, bytes: u64, flops: u64) -> Rounds {
-        Rounds { alone, bytes, flops, began: None, last: None, gone: false, rounds: 0, took: Durations::default() }
+        Rounds {
+            alone,
+            bytes,
+            flops,
+            began: None,
+            last: None,
+            gone: false,
+            rounds: 0,
+            took: Durations::default(),
+            partial: false,
+        }
     }
 }
 
@@ -30,6 +42,7 @@ impl Gauge for Rounds {
                 self.began.get_or_insert(at);
             }
             Fact::Left => self.gone = true,
+            Fact::Done if std::mem::take(&mut self.partial) => (self.began, self.last) = (Some(at), Some(at)),
             Fact::Done => {
                 let since = self.last.or(self.began).unwrap_or(at);
                 self.took.record(at.saturating_since(since));
@@ -37,6 +50,13 @@ impl Gauge for Rounds {
             }
             _ => {}
         }
+    }
+
+    fn begin(&mut self, at: Instant) {
+        // The round under way is neither before nor after.
+        self.partial = self.began.is_some();
+        self.began = self.began.map(|began| began.max(at));
+        (self.rounds, self.took) = (0, Durations::default());
     }
 
     fn read(&mut self, end: Instant) -> Reading {

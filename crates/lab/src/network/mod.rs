@@ -8,6 +8,7 @@ mod cables;
 pub(crate) use cables::{Cables, Seat};
 
 use crate::scenario::Scenario;
+use crate::source::Span;
 use crate::workloads::mean;
 use sched::Nanos;
 use sim::Application;
@@ -34,6 +35,8 @@ pub struct NetworkSpec {
     pub drivers: Drivers,
     /// CPU time of a guest's kernel for each packet that it receives.
     pub received: Length,
+    /// Where it is.
+    pub place: Span,
 }
 
 impl NetworkSpec {
@@ -64,6 +67,8 @@ pub struct DiskSpec {
     pub bandwidth: Option<u64>,
     /// Who handles the requests of VMs.
     pub drivers: Drivers,
+    /// Where it is.
+    pub place: Span,
 }
 
 /// Who handles the packets and requests of VMs.

@@ -16,8 +16,8 @@ use toml::de::{DeTable, DeValue};
 
 /// The keys at the top of a file.
 pub(crate) const FILE_KEYS: &[&str] = &[
-    "name", "hosts", "cpus", "smt", "llc", "length", "seed", "policy", "costs", "network", "disk", "manager", "group",
-    "vm", "task",
+    "name", "hosts", "cpus", "smt", "llc", "length", "warm_up", "seed", "policy", "costs", "network", "disk",
+    "manager", "group", "vm", "task",
 ];
 /// The keys of `[policy]`.
 pub(crate) const POLICY_KEYS: &[&str] = &["name", "knobs"];
@@ -97,6 +97,7 @@ pub(super) struct File {
     pub(super) smt: Given<usize>,
     pub(super) llc: Given<usize>,
     pub(super) length: Given<Nanos>,
+    pub(super) warm_up: Given<Nanos>,
     pub(super) seed: Given<u64>,
     pub(super) policy: Given<PolicyTable>,
     pub(super) costs: Costs,
@@ -201,6 +202,7 @@ impl File {
             smt: top.read("smt", |value| form::cpu_count("smt", value), findings),
             llc: top.read("llc", |value| form::cpu_count("llc", value), findings),
             length: top.read("length", |value| form::time_above_zero("length", value), findings),
+            warm_up: top.read("warm_up", |value| form::time("warm_up", value), findings),
             seed: top.read("seed", form::seed, findings),
             policy: policy(&top, findings),
             costs: costs(&top, findings),

@@ -73,6 +73,10 @@ pub struct Scenario {
     pub host: Host,
     /// How long it runs. Above zero.
     pub length: Nanos,
+    /// What is left out of the beginning where anything is measured. Below `length`; default zero.
+    pub warm_up: Nanos,
+    /// Where that is written; the default if nowhere.
+    pub warm_up_place: Span,
     /// The seed of the run, if the file names one.
     pub seed: Option<u64>,
     /// The policy, if the file names one.
@@ -224,25 +228,44 @@ impl Scenario {
         Ok(scenario.expect("a scenario without findings is complete"))
     }
 
+    /// From when on it is measured.
+    #[must_use]
+    pub fn measured_from(&self) -> Instant {
+        Instant::ZERO + self.warm_up
+    }
+
+    /// For how long it is measured. Above zero, unless somebody has made `length` shorter.
+    #[must_use]
+    pub fn measured(&self) -> Nanos {
+        self.length.saturating_sub(self.warm_up)
+    }
+
     /// That all of it is entities of one machine, which is all that `who` can do.
     ///
     /// # Errors
-    /// There is a guest or an application; where.
+    /// There is a guest, an application, a manager, a network, a disk or a warm-up; where each first one is.
     pub fn only_entities(&self, who: &str) -> Result<(), Problems> {
         if self.hosts > 1 {
             let problem = Problem::new(format!("the scenario has {} hosts, and {who} has one", self.hosts));
             return Err(problem.help("right would be hosts = 1, or none said of it").into());
         }
+        let mut findings = Findings::new(&self.source);
         let guest = self.guests.first().map(|guest| (&guest.name, guest.place, "is a VM with a guest"));
         let application = self.applications.first().map(|it| (&it.name, it.place, "is an application of tasks"));
-        match guest.or(application) {
-            None => Ok(()),
-            Some((name, place, what)) => {
-                let problem = Problem::new(format!("{} {what}, and {who} has none", quoted(name)));
-                let right = "right would be entities alone, with the workload \"hog\" or a periodic one without chance";
-                Err(problem.at(place, "not an entity").help(right).within(&self.source).into())
-            }
+        for (name, place, what) in guest.into_iter().chain(application) {
+            let problem = Problem::new(format!("{} {what}, and {who} has none", quoted(name)));
+            let right = "right would be entities alone, with the workload \"hog\" or a periodic one without chance";
+            findings.add(problem.at(place, "not an entity").help(right));
         }
+        let manager = self.manager.as_ref().map(|manager| ("[manager]", manager.place));
+        let network = self.network.as_ref().map(|network| ("[network]", network.place));
+        let disk = self.disk.as_ref().map(|disk| ("[disk]", disk.place));
+        let warm_up = (!self.warm_up.is_zero()).then_some(("`warm_up`", self.warm_up_place));
+        for (what, place) in manager.into_iter().chain(network).chain(disk).chain(warm_up) {
+            let problem = Problem::new(format!("there is a {what}, and {who} has none"));
+            findings.add(problem.at(place, "only simulated").help(format!("right would be no {what}")));
+        }
+        findings.finish()
     }
 
     /// What host number `host` is called: `host`, or, where there are several, `host-1`, `host-2`, ….

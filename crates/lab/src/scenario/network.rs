@@ -83,6 +83,7 @@ pub(super) fn network(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Ty
         room: room.map(|room| few(room.value)),
         drivers,
         received: received.unwrap_or(Nanos::ZERO.into()),
+        place: table.at,
     };
     Some(Typed { spec, at })
 }
@@ -93,7 +94,8 @@ pub(super) fn disk(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Typed
     let service = table.read("service", |value| length::length("service", value), findings).value();
     let bandwidth = table.read("bandwidth", |value| bandwidth("bandwidth", value), findings).value();
     let (drivers, at) = drivers(&table, (&DISK_WAYS, RIGHT_DISK_WAY), findings);
-    Some(Typed { spec: DiskSpec { service: service.unwrap_or(Nanos::ZERO.into()), bandwidth, drivers }, at })
+    let service = service.unwrap_or(Nanos::ZERO.into());
+    Some(Typed { spec: DiskSpec { service, bandwidth, drivers, place: table.at }, at })
 }
 
 /// Who drives it, and where each domain stands.

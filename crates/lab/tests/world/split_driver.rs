@@ -5,9 +5,9 @@
 //! What section 13.3 leaves open is set once, there. In Dom1, a kernel thread handles all packets that have come (NAPI) and workers go on
 //! until they block, in turns; in Dom0, packets and housekeeping take turns. Both events of a transmission come at once. Half of a
 //! packet's way on the wire is always the same, the rest exponential. An execution is a turn that the scheduler gives, also to who has the
-//! CPU already (an extra quantum of SEDF). Dom1 and Dom0's housekeeping begin at nine moments of Xen's periods, and medians count. Of SEDF
-//! without extra time, period 10 ms, Dom0 gets one turn of each period or half a dozen, by that moment and by chance; requests do not
-//! depend on it.
+//! CPU already (an extra quantum of SEDF). Dom1 comes a moment after Dom0, as in the model of section 13 all begin together; Dom0's
+//! housekeeping begins at nine moments of Xen's periods, and medians count. What comes of SEDF without extra time, period 10 ms, is decided
+//! by how far apart the periods of both domains begin: 519 to 646 turns a second where Dom1 comes up to 3 ms later, 100 to 300 beyond.
 
 use lab::Run;
 use lab::report::{AppReport, XenMonReport};
@@ -43,11 +43,9 @@ struct Xen(String);
 
 impl Xen {
     fn play(&self, seed: u64) -> Row {
-        // At any moment of Xen's periods.
-        let arrival = 1_100 * (seed - 1);
-        let text = with(&self.0, "arrival = \"1100us\"", &format!("arrival = \"{arrival}us\""));
-        let phase = format!("phase = \"{}us\"", arrival + 3_700 * seed % 10_000);
-        let text = if text.contains("housekeeping") { with(&text, "phase = \"3700us\"", &phase) } else { text };
+        let phase = format!("phase = \"{}us\"", 3_700 * seed % 10_000);
+        let quiet = !self.0.contains("housekeeping");
+        let text = if quiet { self.0.clone() } else { with(&self.0, "phase = \"3700us\"", &phase) };
         let scenario = Scenario::from_bytes("xen-io.toml", text.into_bytes()).unwrap_or_else(|wrong| panic!("{wrong}"));
         let choices = lab::choose(&scenario, &[], &[]).expect("it works");
         let (policy, knobs) = (choices[0].policy, &choices[0].knobs);
@@ -68,23 +66,21 @@ impl Xen {
         }
     }
 
-    /// Over nine seeds, by each column: the least, the median and the greatest.
-    fn over_seeds(&self) -> [Row; 3] {
+    /// Of each column the median over nine seeds.
+    fn medians(&self) -> Row {
         let rows: Vec<Row> = (1..=9).map(|seed| self.play(seed)).collect();
-        [0, 4, 8].map(|nth| {
-            let ranked = |of: fn(&Row) -> f64| {
-                let mut all: Vec<f64> = rows.iter().map(of).collect();
-                all.sort_by(f64::total_cmp);
-                all[nth]
-            };
-            Row {
-                dom0: ranked(|row| row.dom0),
-                dom1: ranked(|row| row.dom1),
-                requests: ranked(|row| row.requests),
-                executions: ranked(|row| row.executions),
-                io: ranked(|row| row.io),
-            }
-        })
+        let median = |of: fn(&Row) -> f64| {
+            let mut all: Vec<f64> = rows.iter().map(of).collect();
+            all.sort_by(f64::total_cmp);
+            all[4]
+        };
+        Row {
+            dom0: median(|row| row.dom0),
+            dom1: median(|row| row.dom1),
+            requests: median(|row| row.requests),
+            executions: median(|row| row.executions),
+            io: median(|row| row.io),
+        }
     }
 
     /// Without what Dom0 does of its own.
@@ -114,11 +110,11 @@ fn sedf(period_ms: u64, limit: Limit) -> Xen {
     Xen(with(&text, "period = \"10ms\"\nguest", &slices))
 }
 
-fn families() -> [(&'static str, [([Row; 3], Row); 3]); 3] {
+fn families() -> [(&'static str, [(Row, Row); 3]); 3] {
     let row = |dom0, dom1, requests, executions, io| Row { dom0, dom1, requests, executions, io };
-    let wc = |period, measured| (sedf(period, Limit::Soft).over_seeds(), measured);
-    let nwc = |period, measured| (sedf(period, Limit::Hard).over_seeds(), measured);
-    let bvt = |ms, measured| (bvt(ms, "").over_seeds(), measured);
+    let wc = |period, measured| (sedf(period, Limit::Soft).medians(), measured);
+    let nwc = |period, measured| (sedf(period, Limit::Hard).medians(), measured);
+    let bvt = |ms, measured| (bvt(ms, "").medians(), measured);
     [
         (
             "BVT, C = 50, 5, 1 ms",
@@ -147,14 +143,13 @@ fn families() -> [(&'static str, [([Row; 3], Row); 3]); 3] {
     ]
 }
 
-/// Section 13.4: the order of each column within a family, requests within 30 %, executions and I/O within a factor of 2, or
-/// within 30 % of what there is over the seeds, but for one.
+/// Section 13.4: the order of each column within a family, requests within 30 %, executions and I/O within a factor of 2, but for one.
 #[test]
 fn tables_1_and_2_of_the_comparison_of_xens_schedulers() {
     let mut beyond = Vec::new();
     for (family, rows) in families() {
         println!("{family}\n  Dom0 %      Dom1 %      req/s         executions/s    I/O each");
-        for ([least, ours, most], paper) in &rows {
+        for (ours, paper) in &rows {
             let pair = |ours: f64, paper: f64, digits| format!("{ours:.digits$} ({paper})");
             println!(
                 "  {:<11} {:<11} {:<13} {:<15} {}",
@@ -167,14 +162,14 @@ fn tables_1_and_2_of_the_comparison_of_xens_schedulers() {
             assert!((ours.requests / paper.requests - 1.0).abs() <= 0.3, "{family}: {ours:?} {paper:?}");
             let columns: [(&str, fn(&Row) -> f64); 2] = [("executions", |row| row.executions), ("I/O", |row| row.io)];
             for (what, of) in columns {
-                let (ours, paper, seen) = (of(ours), of(paper), 0.7 * of(least)..=1.3 * of(most));
-                if !(0.5..=2.0).contains(&(ours / paper)) && !seen.contains(&paper) {
+                let (ours, paper) = (of(ours), of(paper));
+                if !(0.5..=2.0).contains(&(ours / paper)) {
                     beyond.push(format!("{family}: {what} {ours:.1} ({paper})"));
                 }
             }
         }
         for pair in rows.windows(2) {
-            let [([_, first, _], _), ([_, second, _], _)] = pair else { unreachable!("windows of two") };
+            let [(first, _), (second, _)] = pair else { unreachable!("windows of two") };
             assert!(first.requests > second.requests, "{family}: {first:?} {second:?}");
             assert!(first.dom0 < second.dom0 && first.dom1 >= second.dom1 - 0.5, "{family}: {first:?} {second:?}");
             assert!(first.executions < second.executions && first.io > second.io, "{family}: {first:?} {second:?}");

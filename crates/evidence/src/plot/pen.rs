@@ -27,9 +27,12 @@ const COLOURS: [RGBColor; 8] = [
     INK,
 ];
 
-/// The colour of curve number `nth`.
+/// The colour of curve number `nth`: after all of them the same, paler.
 pub(super) fn colour(nth: usize) -> RGBColor {
-    COLOURS[nth % COLOURS.len()]
+    let full = COLOURS[nth % COLOURS.len()];
+    let is_pale = (nth / COLOURS.len()) % 2 == 1;
+    let paler = |part: u8| part.midpoint(0xff);
+    if is_pale { RGBColor(paler(full.0), paler(full.1), paler(full.2)) } else { full }
 }
 
 /// How much larger hollow marks are, so that one around a full one is seen.
@@ -233,6 +236,12 @@ mod tests {
             "6 on, 4 off around the corner, 6 on"
         );
         assert_eq!(dashes(&corner[..1], 6.0, 4.0), Vec::<Vec<Place>>::new());
+    }
+
+    #[test]
+    fn curves_that_are_many_have_colours_of_their_own() {
+        let all: std::collections::BTreeSet<_> = (0..16).map(colour).map(|RGBColor(r, g, b)| (r, g, b)).collect();
+        assert_eq!(all.len(), 16);
     }
 
     #[test]

@@ -130,7 +130,7 @@ fn several_hosts_are_told_apart_in_every_output() {
         assert!(trace.contains(machine), "{trace:.400}");
     }
     assert!(text("f.txt").contains("vhost-root") && !text("f.txt").contains("vhost-leaf"));
-    assert!(text("f.host-2.txt").contains("beat") && text("f.leaf.txt").contains("leaf"));
+    assert!(text("f.host-2.txt").contains("beat") && text("f.leaf.txt").contains("root/search/lea"));
     let picture = text("a.svg");
     assert!(picture.contains("host-1") && picture.contains("host-2"));
     run(&["--trace", "a.json"]);

@@ -5,7 +5,8 @@ use crate::manager::{self, Manager, Watcher};
 use crate::metrics::{Metric, Metrics, Reading, Tape};
 use crate::network::{At, Cables, OUTSIDE, Seat};
 use crate::problem::{Problem, Problems, Wrong};
-use crate::report::{AppReport, CoordinationGot, GuestReport, ManagerReport, Report};
+use crate::report::{AppReport, CoordinationGot, GuestReport, ManagerReport, Report, SamplesReport};
+use crate::samples::Sampler;
 use crate::scenario::{AppSpec, EntitySpec, Group, GuestSpec, Scenario};
 use crate::source::Span;
 use sched::{Descriptor, EntityId, GroupId, Instant, Knobs, Nanos, Params, Refused};
@@ -133,11 +134,15 @@ impl Run<'_> {
         let coordinated: Vec<Option<Coordinated>>;
         let mut watcher = Watcher::default();
         let consumed = Rc::clone(&watcher.0);
-        let managed = {
+        let mut sampler = scenario.samples.map(|spec| Sampler::new(spec.interval));
+        let (managed, vcpus) = {
             let mut stage = Stage::new(self, &choices, &mut meters, &mut measures, tapes)?;
             if let Some(spec) = &scenario.manager {
                 stage.world.watch(HOST, &mut watcher);
                 stage.manager = Some(Manager::new(scenario, spec, consumed));
+            }
+            if let Some(sampler) = &mut sampler {
+                stage.world.watch(HOST, sampler);
             }
             stage.world.watch(HOST, &mut meter);
             if !metrics.is_empty() {
@@ -151,7 +156,7 @@ impl Run<'_> {
             stage.play(&mut grants)?;
             let machines = stage.guests.iter().map(|cast| cast.as_ref().map(|cast| cast.machine));
             coordinated = machines.map(|machine| stage.world.coordinated(machine?)).collect();
-            stage.manager.map(Manager::into_vms)
+            (stage.manager.map(Manager::into_vms), stage.host.entities)
         };
         let mut report = Report::new(scenario, self.policy, self.knobs, self.seed, &meter, &grants);
         let end = Instant::ZERO + scenario.length;
@@ -170,6 +175,7 @@ impl Run<'_> {
             .collect();
         let managed = scenario.manager.as_ref().zip(managed);
         report.manager = managed.map(|(spec, vms)| ManagerReport::new(spec, &vms));
+        report.samples = sampler.map(|sampler| SamplesReport::new(scenario, &vcpus, sampler));
         Ok(report)
     }
 }

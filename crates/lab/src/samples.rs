@@ -12,7 +12,7 @@ use trace::{Event, Sink};
 pub(crate) struct Sampler {
     interval: Nanos,
     running: BTreeMap<EntityId, Instant>,
-    /// By interval since the start, as far as it got any. Unit: nanoseconds.
+    /// By interval since the start, as far as any was got. Unit: nanoseconds.
     got: BTreeMap<EntityId, Vec<u64>>,
 }
 
@@ -21,20 +21,20 @@ impl Sampler {
         Sampler { interval, running: BTreeMap::new(), got: BTreeMap::new() }
     }
 
-    /// What each of `vms` got in every whole interval up to `end`, all its vCPUs together.
-    pub(crate) fn of(mut self, vms: &[Vec<EntityId>], end: Instant) -> Vec<Vec<u64>> {
+    /// All is over: whoever runs has run until then.
+    pub(crate) fn end(&mut self, end: Instant) {
         for (entity, since) in std::mem::take(&mut self.running) {
             self.add(entity, since, end);
         }
-        let whole = usize::try_from(end.as_ns() / self.interval.as_ns()).unwrap_or(usize::MAX);
-        let vm = |vcpus: &Vec<EntityId>| {
-            let mut sums = vec![0; whole];
-            for got in vcpus.iter().filter_map(|vcpu| self.got.get(vcpu)) {
-                sums.iter_mut().zip(got).for_each(|(sum, got)| *sum += got);
-            }
-            sums
-        };
-        vms.iter().map(vm).collect()
+    }
+
+    /// What `vcpus` got together in each of the first `count` intervals.
+    pub(crate) fn of(&self, vcpus: &[EntityId], count: usize) -> Vec<u64> {
+        let mut sums = vec![0; count];
+        for got in vcpus.iter().filter_map(|vcpu| self.got.get(vcpu)) {
+            sums.iter_mut().zip(got).for_each(|(sum, got)| *sum += got);
+        }
+        sums
     }
 
     fn add(&mut self, entity: EntityId, since: Instant, until: Instant) {
@@ -80,8 +80,9 @@ mod tests {
         sampler.add(a, Instant::at_ns(500_000_000), Instant::at_ns(2_250_000_000));
         sampler.add(b, Instant::at_ns(900_000_000), Instant::at_ns(1_000_000_000));
         sampler.running.insert(b, Instant::at_ns(2_900_000_000));
-        let vms = [vec![a, b], vec![b]];
-        let samples = sampler.of(&vms, Instant::at_ns(3_400_000_000));
-        assert_eq!(samples, [vec![600_000_000, 1_000_000_000, 350_000_000], vec![100_000_000, 0, 100_000_000]]);
+        sampler.end(Instant::at_ns(3_400_000_000));
+        assert_eq!(sampler.of(&[a, b], 3), [600_000_000, 1_000_000_000, 350_000_000]);
+        assert_eq!(sampler.of(&[b], 3), [100_000_000, 0, 100_000_000]);
+        assert_eq!(sampler.of(&[], 2), [0, 0]);
     }
 }

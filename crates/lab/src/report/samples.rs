@@ -1,16 +1,17 @@
 //! [`SamplesReport`]: what every VM got, interval by interval.
 
 use crate::samples::Sampler;
-use crate::scenario::Scenario;
+use crate::scenario::{SamplesSpec, Scenario};
 use sched::{EntityId, Instant};
 use serde::Serialize;
+use std::ops::Range;
 
 /// What every VM got, interval by interval.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct SamplesReport {
     /// From one sample to the next. Unit: nanoseconds.
     pub interval_ns: u64,
-    /// The VMs of the host, in the order of the file.
+    /// The VMs of all hosts, in the order of the file.
     pub vms: Vec<SampledVm>,
 }
 
@@ -24,15 +25,22 @@ pub struct SampledVm {
 }
 
 impl SamplesReport {
-    /// What `sampler` saw in a run of `scenario`, where `vcpus` says who its entities were.
-    pub(crate) fn new(scenario: &Scenario, vcpus: &[Option<EntityId>], sampler: Sampler) -> SamplesReport {
-        let interval_ns = scenario.samples.map_or(0, |spec| spec.interval.as_ns());
-        let vms: Vec<(&str, Vec<EntityId>)> =
-            scenario.vms().map(|(name, range)| (name, vcpus[range].iter().flatten().copied().collect())).collect();
-        let ids: Vec<Vec<EntityId>> = vms.iter().map(|(_, ids)| ids.clone()).collect();
-        let got = sampler.of(&ids, Instant::ZERO + scenario.length);
-        let vm =
-            |((name, _), cpu_ns): (&(&str, Vec<EntityId>), Vec<u64>)| SampledVm { name: (*name).to_string(), cpu_ns };
-        SamplesReport { interval_ns, vms: vms.iter().zip(got).map(vm).collect() }
+    /// What was seen in a run of `scenario` by a sampler on each host, where `vcpus` says who its entities were.
+    pub(crate) fn new(
+        spec: SamplesSpec,
+        scenario: &Scenario,
+        vcpus: &[Option<EntityId>],
+        mut samplers: Vec<Sampler>,
+    ) -> SamplesReport {
+        let end = Instant::ZERO + scenario.length;
+        samplers.iter_mut().for_each(|sampler| sampler.end(end));
+        let count = scenario.length.as_ns() / spec.interval.as_ns();
+        let count = usize::try_from(count).expect("a scenario has few samples");
+        let vm = |(name, range): (&str, Range<usize>)| {
+            let host = scenario.entities[range.start].host;
+            let ids: Vec<EntityId> = vcpus[range].iter().flatten().copied().collect();
+            SampledVm { name: name.to_string(), cpu_ns: samplers[host].of(&ids, count) }
+        };
+        SamplesReport { interval_ns: spec.interval.as_ns(), vms: scenario.vms().map(vm).collect() }
     }
 }

@@ -143,9 +143,7 @@ impl Run<'_> {
         let mut grants = vec![None; scenario.entities.len()];
         let mut coordinated: Vec<Option<Coordinated>>;
         let mut watcher = Watcher::default();
-        let samplers =
-            scenario.samples.iter().flat_map(|spec| (0..scenario.hosts).map(|_| Sampler::new(spec.interval)));
-        let mut samplers: Vec<Sampler> = samplers.collect();
+        let mut samplers = Sampler::of_each_host(scenario);
         let (managed, vcpus) = {
             let mut stage = Stage::new(self, &choices, &mut meters, &mut measures, tapes)?;
             stage.employ(&mut watcher);

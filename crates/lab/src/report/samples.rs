@@ -20,7 +20,7 @@ pub struct SamplesReport {
 pub struct SampledVm {
     /// Its name.
     pub name: String,
-    /// CPU time of all its vCPUs in each whole interval since the start of the run. Unit: nanoseconds.
+    /// CPU time of all its vCPUs in each whole sample since the start of the run; of those that end with switches, per interval. Unit: nanoseconds.
     pub cpu_ns: Vec<u64>,
 }
 
@@ -34,12 +34,10 @@ impl SamplesReport {
     ) -> SamplesReport {
         let end = Instant::ZERO + scenario.length;
         samplers.iter_mut().for_each(|sampler| sampler.end(end));
-        let count = scenario.length.as_ns() / spec.interval.as_ns();
-        let count = usize::try_from(count).expect("a scenario has few samples");
         let vm = |(name, range): (&str, Range<usize>)| {
             let host = scenario.entities[range.start].host;
             let ids: Vec<EntityId> = vcpus[range].iter().flatten().copied().collect();
-            SampledVm { name: name.to_string(), cpu_ns: samplers[host].of(&ids, count) }
+            SampledVm { name: name.to_string(), cpu_ns: samplers[host].of(&ids) }
         };
         SamplesReport { interval_ns: spec.interval.as_ns(), vms: scenario.vms().map(vm).collect() }
     }

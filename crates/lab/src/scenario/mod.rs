@@ -42,7 +42,7 @@ use std::path::Path;
 
 pub use coordination::CoordinationPlaces;
 pub use manager::{ManagerSpec, Target};
-pub use samples::{SAMPLES_MAX, SamplesSpec};
+pub use samples::{SAMPLES_MAX, SampledAt, SamplesSpec};
 pub use sim::{Costs, JobEnd, Periodic, Workload};
 
 /// The most entities one scenario may have. A file of a few bytes can ask for any number, and each takes about half

@@ -9,7 +9,7 @@ use sched::Nanos;
 use std::ops::Range;
 
 /// The keys of `[samples]`.
-pub(crate) const SAMPLES_KEYS: &[&str] = &["interval"];
+pub(crate) const SAMPLES_KEYS: &[&str] = &["interval", "at"];
 
 /// The most samples of each VM.
 pub const SAMPLES_MAX: u64 = 1_000_000;
@@ -19,13 +19,29 @@ pub const SAMPLES_MAX: u64 = 1_000_000;
 pub struct SamplesSpec {
     /// From one sample to the next. Above zero, and such that there are at most [`SAMPLES_MAX`]; default 1 s.
     pub interval: Nanos,
+    /// When a sample ends; default [`SampledAt::Clock`].
+    pub at: SampledAt,
+}
+
+/// When a sample ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SampledAt {
+    /// When its interval is over.
+    #[default]
+    Clock,
+    /// With the first beginning or end of a turn after that, as those of XenMon do, which reads a trace of them. Source: as remembered of
+    /// `xenbaked.c`, `advance_next_datapoint`.
+    Switches,
 }
 
 /// `[samples]`, if it is there.
 pub(super) fn read(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Placed<SamplesSpec>> {
     let table = top.table("samples", ("[samples]", SAMPLES_KEYS), findings)?;
     let interval = table.read("interval", |value| form::time_above_zero("interval", value), findings).value();
-    Some(Placed { value: SamplesSpec { interval: interval.unwrap_or(Nanos::s(1)) }, at: table.at })
+    let words = [("clock", SampledAt::Clock), ("switches", SampledAt::Switches)];
+    let at = table.read("at", |value| form::word("at", value, &words, "\"clock\" or \"switches\""), findings).value();
+    let spec = SamplesSpec { interval: interval.unwrap_or(Nanos::s(1)), at: at.unwrap_or_default() };
+    Some(Placed { value: spec, at: table.at })
 }
 
 /// What was typed, in a run of this length.

@@ -145,7 +145,7 @@ impl<'e> Cell<'e> {
 }
 
 /// What expressions see of a run: its `report`, and by name its `tasks`, `groups`, `apps`, `guests` (each with `tasks` and `apps`),
-/// and `domains`.
+/// `domains` and `samples`.
 fn views(report: &Report) -> BTreeMap<&'static str, Value> {
     fn named<'r, T: serde::Serialize + 'r>(all: impl Iterator<Item = (&'r String, T)>) -> Value {
         map(all.map(|(name, it)| (name.clone(), Value::from(Serde(it)))))
@@ -168,5 +168,7 @@ fn views(report: &Report) -> BTreeMap<&'static str, Value> {
     views.insert("guests", map(report.guests.iter().map(|it| (it.name.clone(), guest(it)))));
     let domains = report.xenmon.iter().flat_map(|xenmon| &xenmon.hosts).flat_map(|host| &host.domains);
     views.insert("domains", named(domains.map(|it| (&it.name, it))));
+    let sampled = report.samples.iter().flat_map(|samples| &samples.vms);
+    views.insert("samples", named(sampled.map(|it| (&it.name, &it.cpu_ns))));
     views
 }

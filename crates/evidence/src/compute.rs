@@ -21,6 +21,8 @@ pub(crate) fn environment() -> Environment<'static> {
     environment.add_filter("quantile", |list: Vec<f64>, q: f64| quantile(list, q));
     environment.add_filter("share_above", |list: Vec<f64>, bound: f64| share(&list, |number| number > bound));
     environment.add_filter("share_below", |list: Vec<f64>, bound: f64| share(&list, |number| number < bound));
+    environment.add_filter("relative_to", |list: Vec<f64>, reference: f64| relative(&list, reference));
+    environment.add_filter("means_of", |list: Vec<f64>, count: usize| means(&list, count));
     environment.add_filter("rises", |list: Vec<f64>| steps(&list, |from, to| to > from));
     environment.add_filter("falls", |list: Vec<f64>| steps(&list, |from, to| to < from));
     environment.add_filter("greatest_step", |list: Vec<f64>| {
@@ -74,6 +76,22 @@ fn share(list: &[f64], of: impl Fn(f64) -> bool) -> Result<f64, Error> {
         return Err(none_of("share"));
     }
     Ok(list.iter().filter(|number| of(**number)).count() as f64 / list.len() as f64)
+}
+
+/// By how much each of `list` differs from `reference`, in parts of it and to a millionth.
+fn relative(list: &[f64], reference: f64) -> Result<Vec<f64>, Error> {
+    if reference.abs() < f64::MIN_POSITIVE {
+        return Err(Error::new(ErrorKind::InvalidOperation, "nothing is relative to 0"));
+    }
+    Ok(list.iter().map(|number| ((number - reference) / reference * 1e6).round() / 1e6).collect())
+}
+
+/// The means of every `count` neighbours; fewer at the end are left out.
+fn means(list: &[f64], count: usize) -> Result<Vec<f64>, Error> {
+    if count == 0 {
+        return Err(none_of("mean"));
+    }
+    list.chunks_exact(count).map(mean).collect()
 }
 
 /// Which share of the steps from one value to the next is of a kind.
@@ -219,6 +237,9 @@ mod tests {
             ("[5, 2, 2, 1] | falls", 2.0 / 3.0),
             ("[5, 2, 4] | greatest_step", 2.0),
             ("[5, 2, 4] | least_step", -3.0),
+            ("[11, 8] | relative_to(10) | min", -0.2),
+            ("[1, 3, 5, 7, 9] | means_of(2) | max", 6.0),
+            ("[1, 3, 5, 7, 9] | means_of(2) | length", 2.0),
             ("slope([1, 2, 3], [2, 4, 6])", 2.0),
             ("straightness([1, 2, 3], [2, 4, 6])", 1.0),
             ("straightness([1, 2, 3], [1, 3, 1])", 0.0),
@@ -232,7 +253,15 @@ mod tests {
     #[test]
     fn what_is_not_defined_is_no_number() {
         let environment = environment();
-        for expression in ["nothing + 1", "[] | mean", "[] | median", "slope([1], [1])", "slope([1, 1], [1, 2])"] {
+        for expression in [
+            "nothing + 1",
+            "[] | mean",
+            "[] | median",
+            "[1] | relative_to(0)",
+            "[1] | means_of(0)",
+            "slope([1], [1])",
+            "slope([1, 1], [1, 2])",
+        ] {
             let value = environment.compile_expression(expression).and_then(|it| it.eval(()));
             assert!(value.is_err(), "{expression}");
         }

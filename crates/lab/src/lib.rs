@@ -23,6 +23,7 @@ pub mod problem;
 pub mod report;
 pub mod rtapp;
 mod run;
+mod samples;
 pub mod scenario;
 pub mod source;
 pub mod statistics;

@@ -5,7 +5,8 @@ use crate::manager::{self, Manager, Watcher};
 use crate::metrics::{Metric, Metrics, Reading, Tape};
 use crate::network::{At, Cables, OUTSIDE, Seat};
 use crate::problem::{Problem, Problems, Wrong};
-use crate::report::{AppReport, CoordinationGot, GuestReport, ManagerReport, Report};
+use crate::report::{AppReport, CoordinationGot, GuestReport, ManagerReport, Report, SamplesReport};
+use crate::samples::Sampler;
 use crate::scenario::{AppSpec, EntitySpec, Group, GuestSpec, Scenario};
 use crate::source::Span;
 use sched::{Descriptor, EntityId, GroupId, Instant, Knobs, Nanos, Params, Refused};
@@ -142,9 +143,13 @@ impl Run<'_> {
         let mut grants = vec![None; scenario.entities.len()];
         let mut coordinated: Vec<Option<Coordinated>>;
         let mut watcher = Watcher::default();
-        let managed = {
+        let mut samplers = Sampler::of_each_host(scenario);
+        let (managed, vcpus) = {
             let mut stage = Stage::new(self, &choices, &mut meters, &mut measures, tapes)?;
             stage.employ(&mut watcher);
+            for (host, sampler) in samplers.iter_mut().enumerate() {
+                stage.world.watch(machine_of_host(host), sampler);
+            }
             for (host, (meter, metrics)) in host_meters.iter_mut().zip(&mut metrics).enumerate() {
                 stage.world.watch(machine_of_host(host), meter);
                 if !metrics.is_empty() {
@@ -161,7 +166,7 @@ impl Run<'_> {
             for (got, before) in coordinated.iter_mut().zip(stage.before.iter().flatten()) {
                 *got = got.map(|got| before.map_or(got, |before| got.since(&before)));
             }
-            stage.manager.map(Manager::into_vms)
+            (stage.manager.map(Manager::into_vms), stage.host.entities)
         };
         let mut report = Report::new(scenario, self.policy, self.knobs, self.seed, &host_meters, &grants);
         let end = Instant::ZERO + scenario.length;
@@ -181,6 +186,7 @@ impl Run<'_> {
             .collect();
         let managed = scenario.manager.as_ref().zip(managed);
         report.manager = managed.map(|(spec, vms)| ManagerReport::new(spec, &vms));
+        report.samples = scenario.samples.map(|spec| SamplesReport::new(spec, scenario, &vcpus, samplers));
         Ok(report)
     }
 }

@@ -74,6 +74,7 @@ pub fn scenario(name: &str, tasks: &[Task], cpus: usize, arrival: Arrival, lengt
         applications: Vec::new(),
         guests: Vec::new(),
         manager: None,
+        samples: None,
         network: None,
         disk: None,
         source: Source::default(),

@@ -113,6 +113,7 @@ fn from_arguments(args: &Run, length: Option<Nanos>) -> Result<Plan, Failure> {
             applications: Vec::new(),
             guests: Vec::new(),
             manager: None,
+            samples: None,
             network: None,
             disk: None,
             source: Text::default(),

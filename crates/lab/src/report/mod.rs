@@ -5,6 +5,7 @@ mod compared;
 mod coordinated;
 mod guest;
 mod manager;
+mod samples;
 mod short;
 mod summary;
 mod text;
@@ -15,6 +16,7 @@ pub use compared::{Compared, ComparedEntity, compared, side_by_side};
 pub use coordinated::{CoordinationGot, CoordinationSpreads};
 pub use guest::{CpuLoss, GuestReport, guests};
 pub use manager::{ManagedSpreads, ManagedVm, ManagerReport, ManagerSummary, manager};
+pub use samples::{SampledVm, SamplesReport};
 pub use short::{percent, short};
 pub use summary::{GuestSummary, Summary, SummaryLine, medians};
 pub use text::{Widths, comparison, groups, table, totals};
@@ -85,6 +87,9 @@ pub struct Report {
     /// What its workload manager did, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manager: Option<ManagerReport>,
+    /// What its VMs got in each interval, if the scenario asks for that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub samples: Option<SamplesReport>,
     /// What its domains did, as Xen's performance monitor tells of them, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xenmon: Option<XenMonReport>,
@@ -366,6 +371,7 @@ impl Report {
             applications: Vec::new(),
             guests: Vec::new(),
             manager: None,
+            samples: None,
             xenmon: None,
             jobs: None,
         }

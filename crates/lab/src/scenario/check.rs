@@ -5,6 +5,7 @@ use super::homes;
 use super::level::{self, Checked, Counts};
 use super::manager;
 use super::network;
+use super::samples;
 use super::{PolicyChoice, Scenario};
 use crate::problem::{Findings, Problem};
 use crate::source::{Placed, Span};
@@ -42,6 +43,7 @@ pub(super) fn check(file: File, findings: &mut Findings) -> Option<Scenario> {
     let (network, disk) = network::check(hosts, (file.network, file.disk), &mut checked, findings);
     let Checked { groups, entities, applications, guests } = checked;
     let manager = file.manager.map(|table| manager::check(table, hosts, &groups, &entities, findings));
+    let samples = file.samples.map(|typed| samples::check(typed, length, findings));
     if !findings.is_empty() {
         return None;
     }
@@ -60,6 +62,7 @@ pub(super) fn check(file: File, findings: &mut Findings) -> Option<Scenario> {
         applications,
         guests,
         manager,
+        samples,
         network,
         disk,
         source: findings.source().clone(),

@@ -4,6 +4,7 @@ use super::form;
 use super::guest::{self, GuestTable};
 use super::manager::{self, ManagerTable};
 use super::network::{self, Typed};
+use super::samples::{self, SamplesSpec};
 use super::table::{Given, Table};
 use super::work::{self, Work};
 use crate::knobs::{KnobPlace, KnobSetting, KnobValue};
@@ -17,7 +18,7 @@ use toml::de::{DeTable, DeValue};
 /// The keys at the top of a file.
 pub(crate) const FILE_KEYS: &[&str] = &[
     "name", "hosts", "cpus", "smt", "llc", "length", "warm_up", "seed", "policy", "costs", "network", "disk",
-    "manager", "group", "vm", "task",
+    "manager", "samples", "group", "vm", "task",
 ];
 /// The keys of `[policy]`.
 pub(crate) const POLICY_KEYS: &[&str] = &["name", "knobs"];
@@ -102,6 +103,7 @@ pub(super) struct File {
     pub(super) policy: Given<PolicyTable>,
     pub(super) costs: Costs,
     pub(super) manager: Option<ManagerTable>,
+    pub(super) samples: Option<Placed<SamplesSpec>>,
     pub(super) network: Option<Typed<NetworkSpec>>,
     pub(super) disk: Option<Typed<DiskSpec>>,
     /// Who is on the host.
@@ -207,6 +209,7 @@ impl File {
             policy: policy(&top, findings),
             costs: costs(&top, findings),
             manager: manager::read(&top, findings),
+            samples: samples::read(&top, findings),
             network: network::network(&top, findings),
             disk: network::disk(&top, findings),
             level: Level { groups: groups.iter().map(|table| GroupTable::read(table, findings)).collect(), members },

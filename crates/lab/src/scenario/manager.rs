@@ -123,6 +123,12 @@ pub(super) fn check(
     }
 }
 
+/// Whether it is a vCPU of the VM called `vm`: a VM is a group of its own, and nobody else in it has its name.
+pub(super) fn is_vcpu(entity: &EntitySpec, vm: &str, groups: &[Group]) -> bool {
+    entity.group.is_some_and(|group| groups[group].name == vm)
+        && entity.name.strip_prefix(vm).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 /// The vCPUs of the VM called `name`, if there is something about it that can be adjusted.
 fn vcpus(
     name: &Placed<String>,
@@ -130,17 +136,13 @@ fn vcpus(
     entities: &[EntitySpec],
     findings: &mut Findings,
 ) -> Option<Range<usize>> {
-    // A VM is a group of its own, and nobody else in it has its name.
-    let is_vcpu = |entity: &EntitySpec, vm: &str| {
-        entity.group.is_some_and(|group| groups[group].name == vm)
-            && entity.name.strip_prefix(vm).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-    };
-    let places: Vec<usize> = (0..entities.len()).filter(|&index| is_vcpu(&entities[index], &name.value)).collect();
+    let places: Vec<usize> =
+        (0..entities.len()).filter(|&index| is_vcpu(&entities[index], &name.value, groups)).collect();
     let (Some(&first), Some(&last)) = (places.first(), places.last()) else {
         let vms: Vec<&str> = groups
             .iter()
             .map(|group| group.name.as_str())
-            .filter(|vm| entities.iter().any(|entity| is_vcpu(entity, vm)))
+            .filter(|vm| entities.iter().any(|entity| is_vcpu(entity, vm, groups)))
             .collect();
         let message = format!("there is no VM {} to manage", quoted(&name.value));
         findings.add(Wrong::new(message, "no VM", right_instead(&name.value, &vms)).at(name.at));

@@ -19,6 +19,7 @@ mod manager;
 mod network;
 mod number;
 mod programs;
+mod samples;
 mod services;
 mod settings;
 mod syntax;
@@ -41,6 +42,7 @@ use std::path::Path;
 
 pub use coordination::CoordinationPlaces;
 pub use manager::{ManagerSpec, Target};
+pub use samples::{SAMPLES_MAX, SampledAt, SamplesSpec};
 pub use sim::{Costs, JobEnd, Periodic, Workload};
 
 /// The most entities one scenario may have. A file of a few bytes can ask for any number, and each takes about half
@@ -93,6 +95,8 @@ pub struct Scenario {
     pub guests: Vec<GuestSpec>,
     /// Who assigns shares to VMs while they run, if somebody does.
     pub manager: Option<ManagerSpec>,
+    /// How often it is told what every VM got, if that is asked for.
+    pub samples: Option<SamplesSpec>,
     /// What connects the machines, if anything does.
     pub network: Option<NetworkSpec>,
     /// The disk that all share, if there is one.

@@ -5,6 +5,7 @@ use super::file::{COST_KEYS, FILE_KEYS, GROUP_KEYS, GUEST_TASK_KEYS, POLICY_KEYS
 use super::guest::{GUEST_KEYS, HALT_POLLING_KEYS};
 use super::manager::MANAGER_KEYS;
 use super::network::{DISK_KEYS, NETWORK_KEYS};
+use super::samples::SAMPLES_KEYS;
 use super::work::{CYCLICTEST_KEYS, FORK_JOIN_KEYS, HACKBENCH_KEYS, PERIODIC_KEYS, STARTUP_KEYS};
 use super::{desktop, disks, programs, services};
 use crate::rtapp::{SETTINGS, THREAD_KEYS, WITHOUT_EFFECT};
@@ -28,6 +29,7 @@ fn the_manual_has_every_key_and_no_other() {
         ("network", NETWORK_KEYS),
         ("disk", DISK_KEYS),
         ("manager", MANAGER_KEYS),
+        ("samples", SAMPLES_KEYS),
         ("group", GROUP_KEYS),
         ("vm", VM_KEYS),
         ("guest", GUEST_KEYS),

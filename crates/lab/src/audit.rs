@@ -106,8 +106,9 @@ fn load<'a>(scenario: &'a Scenario, choice: &'a Choice) -> Load<'a> {
             || boosts().any(|boost| matches!(boost, Boost::Class { .. })),
         has_reservations: any(|entity| entity.params.reservation.is_some()),
         has_limits: scenario.groups.iter().any(limited),
-        has_changes: any(|entity| entity.arrival > Instant::ZERO || entity.leaves.is_some())
-            || boosts().next().is_some(),
+        has_changes: any(|entity| {
+            entity.arrival > Instant::ZERO || entity.leaves.is_some() || !entity.changes.is_empty()
+        }) || boosts().next().is_some(),
         has_sleepers: any(|entity| entity.workload != Workload::Hog)
             || !scenario.applications.is_empty()
             || !scenario.host_threads().is_empty(),

@@ -26,6 +26,7 @@ enum Change {
     Leaves,
     Comes,
     Boots,
+    Adjusts,
 }
 
 /// Who, by its place in the scenario: on the host (`None`) or in a guest.
@@ -34,6 +35,8 @@ enum Who {
     Entity(Option<usize>, usize),
     Application(Option<usize>, usize),
     Guest(usize),
+    /// Whose reservation changes, and how often it has before.
+    Reservation(usize, usize),
 }
 
 /// A slice in every period, as a policy shows it.
@@ -133,7 +136,7 @@ impl Run<'_> {
         let coordinated: Vec<Option<Coordinated>>;
         let mut watcher = Watcher::default();
         let consumed = Rc::clone(&watcher.0);
-        let managed = {
+        let (managed, refused) = {
             let mut stage = Stage::new(self, &choices, &mut meters, &mut measures, tapes)?;
             if let Some(spec) = &scenario.manager {
                 stage.world.watch(HOST, &mut watcher);
@@ -151,9 +154,10 @@ impl Run<'_> {
             stage.play(&mut grants)?;
             let machines = stage.guests.iter().map(|cast| cast.as_ref().map(|cast| cast.machine));
             coordinated = machines.map(|machine| stage.world.coordinated(machine?)).collect();
-            stage.manager.map(Manager::into_vms)
+            (stage.manager.map(Manager::into_vms), stage.refused)
         };
         let mut report = Report::new(scenario, self.policy, self.knobs, self.seed, &meter, &grants);
+        report.refuse_changes(scenario, &refused);
         let end = Instant::ZERO + scenario.length;
         let mut readings = Readings::new(clients.read(end));
         report.applications = readings.of(None, &scenario.applications, metrics, end);
@@ -184,6 +188,8 @@ struct Stage<'s, 'w> {
     /// Of each guest.
     meters: Vec<Option<(&'w mut Meter, &'w mut Metrics)>>,
     manager: Option<Manager<'s>>,
+    /// How many changes of each entity of the host were refused.
+    refused: Vec<u64>,
     cables: Cables<'s>,
     tapes: Tapes,
 }
@@ -228,8 +234,9 @@ impl<'s, 'w> Stage<'s, 'w> {
             applications: vec![None; scenario.applications.len()],
         };
         let guests = scenario.guests.iter().map(|_| None).collect();
+        let refused = vec![0; scenario.entities.len()];
         let meters = meters.iter_mut().zip(measures).map(Some).collect();
-        Ok(Stage { run, choices, world, host, guests, meters, manager: None, cables, tapes })
+        Ok(Stage { run, choices, world, host, guests, meters, manager: None, refused, cables, tapes })
     }
 
     fn play(&mut self, grants: &mut [Option<Grant>]) -> Result<(), Problems> {
@@ -240,6 +247,7 @@ impl<'s, 'w> Stage<'s, 'w> {
             self.advance(at)?;
             match (change, who) {
                 (_, Who::Guest(guest)) => self.boot(guest)?,
+                (_, Who::Reservation(index, nth)) => self.adjust(index, nth),
                 (Change::Leaves, who) => self.leave(who),
                 (_, who) => self.come(who, grants)?,
             }
@@ -330,9 +338,20 @@ impl<'s, 'w> Stage<'s, 'w> {
                 let parts = self.connect(of, id, spec)?;
                 self.cast(of).applications[index] = Some(parts);
             }
-            Who::Guest(_) => unreachable!("guests boot"),
+            Who::Guest(_) | Who::Reservation(..) => unreachable!("guests boot, and reservations are adjusted"),
         }
         Ok(())
+    }
+
+    /// The reservation of an entity of the host changes for the `nth` time; where the policy refuses that, it stays as it was.
+    fn adjust(&mut self, index: usize, nth: usize) {
+        let spec = &self.run.scenario.entities[index];
+        let id = self.host.entities[index].expect("nobody changes before coming");
+        let old = *self.world.machine(self.host.machine).machine().params(id);
+        let params = Params { reservation: Some(spec.changes[nth].1), ..old };
+        if self.world.adjust(self.host.machine, id, params).is_err() {
+            self.refused[index] += 1;
+        }
     }
 
     /// Starts the other parts of application number `id`, and lays the links between them.
@@ -372,7 +391,7 @@ impl<'s, 'w> Stage<'s, 'w> {
                     self.world.stop(self.cables.machine(seat), id);
                 }
             }
-            Who::Guest(_) => unreachable!("guests stay"),
+            Who::Guest(_) | Who::Reservation(..) => unreachable!("guests and reservations stay"),
         }
     }
 
@@ -509,6 +528,11 @@ fn changes(scenario: &Scenario, end: Instant) -> Vec<(Instant, Change, Who)> {
         }
         for (index, application) in applications(scenario, of).iter().enumerate() {
             add(application.arrival, application.leaves, comes, Who::Application(of, index));
+        }
+    }
+    for (index, entity) in scenario.entities.iter().enumerate() {
+        for (nth, (at, _)) in entity.changes.iter().enumerate() {
+            add(*at, None, Change::Adjusts, Who::Reservation(index, nth));
         }
     }
     for (index, guest) in scenario.guests.iter().enumerate() {

@@ -97,6 +97,7 @@ pub(super) fn tasks<'m>(members: impl Iterator<Item = &'m Member>, meter: &Meter
     let line = |(first, instances, there, left, got): (&Member, u64, Nanos, Option<Instant>, Measures)| Entity {
         name: first.name.clone(),
         instances,
+        changes_refused: 0,
         group: meter.group(first.params.group).map(|(name, _)| name.to_string()),
         came_ns: first.came.as_ns(),
         left_ns: left.map(Instant::as_ns),

@@ -17,7 +17,7 @@ use sched::{Instant, Nanos};
 use sim::auditor::{Finding, WorldAuditor};
 use sim::meter::XenMon;
 use std::io::Write;
-use trace::{MachineId, Sink, WorldHeader, WorldSink};
+use trace::{MachineId, WorldHeader, WorldSink};
 
 /// How many entities a drawing shows.
 const ROWS_MOST: usize = 20;
@@ -57,9 +57,10 @@ impl Plan {
     /// `three VMs under edf: 1 CPU, 2s simulated`.
     pub(crate) fn title(&self) -> String {
         let names: Vec<&str> = self.choices.iter().map(|choice| choice.policy.name).collect();
-        let cpus = self.scenario.host.cpus;
+        let (hosts, cpus) = (self.scenario.hosts, self.scenario.host.cpus);
+        let several = if hosts > 1 { format!("{hosts} hosts of ") } else { String::new() };
         format!(
-            "{} under {}{}: {cpus} CPU{}, {} simulated",
+            "{} under {}{}: {several}{cpus} CPU{}, {} simulated",
             self.scenario.name,
             names.join(", "),
             self.guests.as_ref().map_or(String::new(), |guests| format!(", guests under {}", guests.policy.name)),
@@ -167,7 +168,7 @@ fn simulate(plan: &Plan, choice: &Choice, args: &Sim) -> Result<Outcome, Failure
     let mut watch = Watching::new(&header, plan.window);
     let mut file = args.output.trace.as_deref().map(|path| Writing::create(path, &header)).transpose()?;
     let mut traces = args.ftrace.as_deref().map(|path| FtraceFiles::create(path, &header)).transpose()?;
-    let mut jobs = args.jobs.then(JobLog::default);
+    let mut jobs = args.jobs.then(|| JobLog::of(plan.scenario.hosts));
     let mut auditor = args.audit.then(|| run.auditor()).transpose()?;
     let mut monitor = plan.monitor();
     let mut watchers: Vec<&mut dyn WorldSink> = Vec::new();
@@ -178,8 +179,8 @@ fn simulate(plan: &Plan, choice: &Choice, args: &Sim) -> Result<Outcome, Failure
     watchers.extend(file.as_mut().map(|file| file as &mut dyn WorldSink));
     watchers.extend(traces.as_mut().map(|traces| traces as &mut dyn WorldSink));
     watchers.extend(auditor.as_mut().map(|auditor| auditor as &mut dyn WorldSink));
-    let mut sinks: Vec<&mut dyn Sink> = jobs.as_mut().map(|jobs| jobs as &mut dyn Sink).into_iter().collect();
-    let mut report = run.play(&mut sinks, &mut watchers)?;
+    watchers.extend(jobs.as_mut().map(|jobs| jobs as &mut dyn WorldSink));
+    let mut report = run.play(&mut [], &mut watchers)?;
     report.xenmon = plan.monitored(monitor.as_ref(), &header);
     report.jobs = jobs.map(JobLog::into_jobs);
     let mut files = traces.map(FtraceFiles::finish).transpose()?.unwrap_or_default();
@@ -211,7 +212,12 @@ fn text(plan: &Plan, args: &Sim, outcomes: &[Outcome]) -> String {
     };
     text += &report::manager(&reports);
     text += &report::xenmon(&reports, Widths(plan.width));
-    let guests = if plan.scenario.guests.is_empty() { "" } else { ", and those of guests beside it" };
+    let several = plan.scenario.hosts > 1;
+    let guests = match plan.scenario.guests.is_empty() {
+        _ if several => ", and those of other machines beside it",
+        true => "",
+        false => ", and those of guests beside it",
+    };
     let files = [(&args.output.trace, "the trace"), (&args.ftrace, "ftrace's text"), (&args.output.svg, "the picture")];
     for (file, what) in files {
         if let Some(file) = file {

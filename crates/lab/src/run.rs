@@ -17,7 +17,7 @@ use std::rc::Rc;
 use trace::world::MachineHeader;
 use trace::{Header, MachineId, Sink, WorldHeader, WorldSink};
 
-/// The host of a scenario.
+/// The host of a scenario, or the first of several.
 const HOST: MachineId = MachineId(0);
 
 /// What happens at one moment, in this order: whoever goes makes room for whoever comes, and a guest boots once all its vCPUs are there.
@@ -63,7 +63,7 @@ pub struct Run<'r> {
     pub seed: u64,
 }
 
-/// Runs `scenario` under `policy` for its length, and shows everything that happens on the host to `sinks`. `seed` is the run's
+/// Runs `scenario` under `policy` for its length, and shows everything that happens on the host (the first, if there are several) to `sinks`. `seed` is the run's
 /// name among its like: equal seeds give equal runs.
 ///
 /// # Errors
@@ -80,7 +80,7 @@ pub fn run(
 }
 
 impl Run<'_> {
-    /// What is true of all of it, for a trace: the host, the machine on which clients run, if there is one, then the guests in the order in which they boot.
+    /// What is true of all of it, for a trace: the hosts, the machine on which clients run, if there is one, then the guests in the order in which they boot.
     ///
     /// # Errors
     /// A guest's policy does not exist, or a knob of it.
@@ -90,14 +90,17 @@ impl Run<'_> {
             header: Header { policy: policy.name.to_string(), cpus, seed: self.seed },
             host,
         };
-        let mut machines = vec![machine("host", self.policy, self.scenario.host.cpus, None)];
+        let scenario = self.scenario;
+        let host = |host| machine(&scenario.host_name(host), self.policy, scenario.host.cpus, None);
+        let mut machines: Vec<MachineHeader> = (0..scenario.hosts).map(host).collect();
         if self.scenario.outside() > 0 {
             machines.push(machine(OUTSIDE, crate::policy("round-robin")?, self.scenario.outside(), None));
         }
         for guest in boot_order(self.scenario) {
-            let guest = &self.scenario.guests[guest];
-            let choice = of_guest(self.scenario, guest, self.guests)?;
-            machines.push(machine(&guest.name, choice.policy, guest.vcpus.len(), Some(HOST)));
+            let host = machine_of_host(scenario.host_of(guest));
+            let guest = &scenario.guests[guest];
+            let choice = of_guest(scenario, guest, self.guests)?;
+            machines.push(machine(&guest.name, choice.policy, guest.vcpus.len(), Some(host)));
         }
         Ok(WorldHeader { machines })
     }
@@ -117,7 +120,7 @@ impl Run<'_> {
         Ok(stage.world.inputs())
     }
 
-    /// Runs it, and shows everything that happens on the host to `sinks`, and on whatever machine to `watchers`.
+    /// Runs it, and shows everything that happens on the host (the first, if there are several) to `sinks`, and on whatever machine to `watchers`.
     ///
     /// # Errors
     /// As for [`run`].
@@ -126,12 +129,18 @@ impl Run<'_> {
         let choices: Result<Vec<Choice>, Problems> =
             scenario.guests.iter().map(|guest| of_guest(scenario, guest, self.guests)).collect();
         let choices = choices?;
-        let mut meter = Meter::new();
+        let mut host_meters: Vec<Meter> = (0..scenario.hosts).map(|_| Meter::new()).collect();
         let mut meters: Vec<Meter> = scenario.guests.iter().map(|_| Meter::new()).collect();
-        let mut metrics = measured(&scenario.applications);
-        let mut measures: Vec<Metrics> = scenario.guests.iter().map(|guest| measured(&guest.applications)).collect();
+        let mut metrics: Vec<Metrics> = (0..scenario.hosts)
+            .map(|host| measured(scenario.applications.iter().filter(|it| it.host == host)))
+            .collect();
+        let mut measures: Vec<Metrics> =
+            scenario.guests.iter().map(|guest| measured(guest.applications.iter())).collect();
         let mut clients = measured_outside(scenario);
-        let tapes = Tapes { host: metrics.tape(), guests: measures.iter().map(Metrics::tape).collect() };
+        let tapes = Tapes {
+            hosts: metrics.iter().map(Metrics::tape).collect(),
+            guests: measures.iter().map(Metrics::tape).collect(),
+        };
         let mut grants = vec![None; scenario.entities.len()];
         let coordinated: Vec<Option<Coordinated>>;
         let mut watcher = Watcher::default();
@@ -142,9 +151,11 @@ impl Run<'_> {
                 stage.world.watch(HOST, &mut watcher);
                 stage.manager = Some(Manager::new(scenario, spec, consumed));
             }
-            stage.world.watch(HOST, &mut meter);
-            if !metrics.is_empty() {
-                stage.world.watch(HOST, &mut metrics);
+            for (host, (meter, metrics)) in host_meters.iter_mut().zip(&mut metrics).enumerate() {
+                stage.world.watch(machine_of_host(host), meter);
+                if !metrics.is_empty() {
+                    stage.world.watch(machine_of_host(host), metrics);
+                }
             }
             if let Some(outside) = stage.cables.outside().filter(|_| !clients.is_empty()) {
                 stage.world.watch(outside, &mut clients);
@@ -156,7 +167,7 @@ impl Run<'_> {
             coordinated = machines.map(|machine| stage.world.coordinated(machine?)).collect();
             (stage.manager.map(Manager::into_vms), stage.refused)
         };
-        let mut report = Report::new(scenario, self.policy, self.knobs, self.seed, &meter, &grants);
+        let mut report = Report::new(scenario, self.policy, self.knobs, self.seed, &host_meters, &grants);
         report.refuse_changes(scenario, &refused);
         let end = Instant::ZERO + scenario.length;
         let mut readings = Readings::new(clients.read(end));
@@ -168,7 +179,7 @@ impl Run<'_> {
                 let report = GuestReport::new(&guest.name, (policy, knobs), guest.vcpus.len(), scenario.length, meter);
                 let coordination = guest.guest.coordination.zip(*coordinated);
                 let coordination = coordination.map(|(with, got)| CoordinationGot::new(&with, &got, scenario.length));
-                let applications = readings.of(Some(&guest.name), &guest.applications, measures, end);
+                let applications = readings.of(Some(&guest.name), &guest.applications, vec![measures], end);
                 GuestReport { applications, coordination, ..report }
             })
             .collect();
@@ -194,16 +205,17 @@ struct Stage<'s, 'w> {
     tapes: Tapes,
 }
 
-/// Where it is written which flows are whose, for what measures applications on the host and in each guest.
+/// Where it is written which flows are whose, for what measures applications on each host and in each guest.
 #[derive(Debug, Default)]
 struct Tapes {
-    host: Tape,
+    hosts: Vec<Tape>,
     guests: Vec<Tape>,
 }
 
-/// Who is who on one machine.
+/// Who is who on one machine, or on all hosts together.
 #[derive(Debug)]
 struct Cast {
+    /// Of hosts: the first.
     machine: MachineId,
     groups: Vec<GroupId>,
     entities: Vec<Option<EntityId>>,
@@ -224,11 +236,15 @@ impl<'s, 'w> Stage<'s, 'w> {
         for (guest, within) in scenario.guests.iter().zip(choices) {
             crate::suits::coordination(scenario, guest, (policy, knobs), within)?;
         }
-        let machine = world.add_host("host", policy, scenario.host, knobs, scenario.costs);
-        let machine = machine.map_err(|why| refused_policy(scenario, policy, &why))?;
-        let cables = Cables::new(scenario, machine, &mut world)?;
+        for host in 0..scenario.hosts {
+            let name = scenario.host_name(host);
+            let machine = world.add_host(&name, policy, scenario.host, knobs, scenario.costs);
+            let machine = machine.map_err(|why| refused_policy(scenario, policy, &why))?;
+            assert_eq!(machine, machine_of_host(host), "hosts come first");
+        }
+        let cables = Cables::new(scenario, &mut world)?;
         let host = Cast {
-            machine,
+            machine: HOST,
             groups: Vec::new(),
             entities: vec![None; scenario.entities.len()],
             applications: vec![None; scenario.applications.len()],
@@ -241,7 +257,7 @@ impl<'s, 'w> Stage<'s, 'w> {
 
     fn play(&mut self, grants: &mut [Option<Grant>]) -> Result<(), Problems> {
         let scenario = self.run.scenario;
-        self.host.groups = create_groups(scenario, &scenario.groups, &mut self.world, HOST)?;
+        self.host.groups = create_groups(scenario, &scenario.groups, &mut self.world, machine_of_host)?;
         let end = Instant::ZERO + scenario.length;
         for (at, change, who) in changes(scenario, end) {
             self.advance(at)?;
@@ -283,6 +299,11 @@ impl<'s, 'w> Stage<'s, 'w> {
         }
     }
 
+    /// The machine of somebody in a guest, or on a host.
+    fn machine(&mut self, guest: Option<usize>, host: usize) -> MachineId {
+        if guest.is_none() { machine_of_host(host) } else { self.cast(guest).machine }
+    }
+
     fn boot(&mut self, guest: usize) -> Result<(), Problems> {
         let scenario = self.run.scenario;
         let spec = &scenario.guests[guest];
@@ -290,7 +311,8 @@ impl<'s, 'w> Stage<'s, 'w> {
         let vcpus: Vec<EntityId> =
             self.host.entities[spec.vcpus.clone()].iter().map(|id| id.expect("its vCPUs have come")).collect();
         let cpus = sched::Host::new(vcpus.len());
-        let built = self.world.add_guest(HOST, &spec.name, &vcpus, policy, cpus, knobs, spec.guest, scenario.costs);
+        let host = machine_of_host(scenario.host_of(guest));
+        let built = self.world.add_guest(host, &spec.name, &vcpus, policy, cpus, knobs, spec.guest, scenario.costs);
         let machine = built.map_err(|why| {
             Problems::from(Wrong::from(&why).said_of(&spec.name).anywhere(placed(spec.place)).within(&scenario.source))
         })?;
@@ -300,7 +322,7 @@ impl<'s, 'w> Stage<'s, 'w> {
                 self.world.watch(machine, metrics);
             }
         }
-        let groups = create_groups(scenario, &spec.groups, &mut self.world, machine)?;
+        let groups = create_groups(scenario, &spec.groups, &mut self.world, |_| machine)?;
         let vm = scenario.entities[spec.vcpus.start].group.map_or(GroupId::ROOT, |group| self.host.groups[group]);
         let laid = self.cables.boot(guest, machine, vm, &mut self.world);
         laid.map_err(|why| refused(scenario, &spec.name, spec.place, &why))?;
@@ -314,8 +336,8 @@ impl<'s, 'w> Stage<'s, 'w> {
         match who {
             Who::Entity(of, index) => {
                 let asking = &entities(scenario, of)[index];
-                let Cast { machine, ref groups, .. } = *self.cast(of);
-                let group = asking.group.map_or(GroupId::ROOT, |group| groups[group]);
+                let machine = self.machine(of, asking.host);
+                let group = asking.group.map_or(GroupId::ROOT, |group| self.cast(of).groups[group]);
                 let params = Params { group, ..asking.params };
                 let is_vcpu = of.is_none() && scenario.guests.iter().any(|guest| guest.vcpus.contains(&index));
                 let workload = if is_vcpu { Workload::Vcpu } else { asking.workload };
@@ -326,13 +348,13 @@ impl<'s, 'w> Stage<'s, 'w> {
                     self.world.set_switch(machine, id, switch);
                 }
                 if of.is_none() {
-                    grants[index] = granted(&self.world, id);
+                    grants[index] = granted(&self.world, machine, id);
                 }
             }
             Who::Application(of, index) => {
                 let spec = &applications(scenario, of)[index];
-                let Cast { machine, ref groups, .. } = *self.cast(of);
-                let group = spec.group.map_or(GroupId::ROOT, |group| groups[group]);
+                let machine = self.machine(of, spec.host);
+                let group = spec.group.map_or(GroupId::ROOT, |group| self.cast(of).groups[group]);
                 let started = self.world.start(machine, &spec.application, group);
                 let (id, _) = started.map_err(|why| refused(scenario, &spec.name, spec.place, &why))?;
                 let parts = self.connect(of, id, spec)?;
@@ -347,9 +369,10 @@ impl<'s, 'w> Stage<'s, 'w> {
     fn adjust(&mut self, index: usize, nth: usize) {
         let spec = &self.run.scenario.entities[index];
         let id = self.host.entities[index].expect("nobody changes before coming");
-        let old = *self.world.machine(self.host.machine).machine().params(id);
+        let machine = machine_of_host(spec.host);
+        let old = *self.world.machine(machine).machine().params(id);
         let params = Params { reservation: Some(spec.changes[nth].1), ..old };
-        if self.world.adjust(self.host.machine, id, params).is_err() {
+        if self.world.adjust(machine, id, params).is_err() {
             self.refused[index] += 1;
         }
     }
@@ -357,7 +380,7 @@ impl<'s, 'w> Stage<'s, 'w> {
     /// Starts the other parts of application number `id`, and lays the links between them.
     fn connect(&mut self, of: Option<usize>, id: u32, spec: &AppSpec) -> Result<Vec<(Seat, u32)>, Problems> {
         let scenario = self.run.scenario;
-        let mut parts = vec![(of.map_or(Seat::Host, Seat::Guest), id)];
+        let mut parts = vec![(of.map_or(Seat::Host(spec.host), Seat::Guest), id)];
         for peer in &spec.reach.peers {
             let seat = match &peer.at {
                 At::Outside => Seat::Outside,
@@ -367,7 +390,7 @@ impl<'s, 'w> Stage<'s, 'w> {
             let (id, _) = started.map_err(|why| refused(scenario, &spec.name, spec.place, &why))?;
             parts.push((seat, id));
         }
-        let tape = of.map_or(Some(&self.tapes.host), |guest| self.tapes.guests.get(guest));
+        let tape = of.map_or(self.tapes.hosts.get(spec.host), |guest| self.tapes.guests.get(guest));
         for (number, link) in (0..).zip(&spec.reach.links) {
             let flow = self.cables.connect(link, &parts, &mut self.world);
             if let (Some(tape), 0) = (tape, link.to.part) {
@@ -380,8 +403,8 @@ impl<'s, 'w> Stage<'s, 'w> {
     fn leave(&mut self, who: Who) {
         match who {
             Who::Entity(of, index) => {
-                let cast = self.cast(of);
-                let (machine, id) = (cast.machine, cast.entities[index].expect("nobody leaves before coming"));
+                let machine = self.machine(of, entities(self.run.scenario, of)[index].host);
+                let id = self.cast(of).entities[index].expect("nobody leaves before coming");
                 self.world.detach(machine, id);
             }
             Who::Application(of, index) => {
@@ -412,8 +435,8 @@ impl<'s, 'w> Stage<'s, 'w> {
 }
 
 /// What measures those of `applications` that are not measured outside.
-fn measured(applications: &[AppSpec]) -> Metrics {
-    let here = applications.iter().filter(|spec| !spec.reach.is_measured_outside());
+fn measured<'s>(applications: impl Iterator<Item = &'s AppSpec>) -> Metrics {
+    let here = applications.filter(|spec| !spec.reach.is_measured_outside());
     Metrics::new(here.filter_map(|spec| Some((spec.name.as_str(), spec.metric?))))
 }
 
@@ -438,9 +461,15 @@ impl Readings {
         Readings(read.into_iter().map(|read| (read.0.clone(), AppReport::new(read))).collect())
     }
 
-    /// What `applications` of a guest, or of the host, say, in their order, wherever each was measured.
-    fn of(&mut self, guest: Option<&str>, applications: &[AppSpec], here: Metrics, end: Instant) -> Vec<AppReport> {
-        let mut here = here.read(end).into_iter().map(AppReport::new);
+    /// What `applications` of a guest, or of all hosts, say, in their order, wherever each was measured.
+    fn of(
+        &mut self,
+        guest: Option<&str>,
+        applications: &[AppSpec],
+        here: Vec<Metrics>,
+        end: Instant,
+    ) -> Vec<AppReport> {
+        let mut here = Readings::new(here.into_iter().flat_map(|metrics| metrics.read(end)).collect());
         let mut reports = Vec::new();
         for spec in applications.iter().filter(|spec| spec.metric.is_some()) {
             reports.extend(match spec.reach.is_measured_outside() {
@@ -448,7 +477,7 @@ impl Readings {
                     .0
                     .remove(&called_outside(guest, &spec.name))
                     .map(|it| AppReport { name: spec.name.clone(), ..it }),
-                false => here.next(),
+                false => here.0.remove(&spec.name),
             });
         }
         reports
@@ -471,8 +500,14 @@ fn refused(scenario: &Scenario, name: &str, place: Span, why: &Refused) -> Probl
     Wrong::from(why).said_of(name).anywhere(placed(place)).within(&scenario.source).into()
 }
 
-fn granted(world: &World<'_>, entity: EntityId) -> Option<Grant> {
-    let machine = world.machine(HOST).machine();
+/// The machine of host number `host`: hosts come first.
+#[expect(clippy::cast_possible_truncation, reason = "there are few hosts")]
+pub(crate) fn machine_of_host(host: usize) -> MachineId {
+    MachineId(host as u32)
+}
+
+fn granted(world: &World<'_>, machine: MachineId, entity: EntityId) -> Option<Grant> {
+    let machine = world.machine(machine).machine();
     let shown = |name| Some(Nanos::ns(u64::try_from(machine.inspect(entity, name)?).ok()?));
     let grant = Grant { slice: shown("slice")?, period: shown("period")? };
     (!grant.period.is_zero()).then_some(grant)
@@ -482,12 +517,12 @@ fn create_groups(
     scenario: &Scenario,
     groups: &[Group],
     world: &mut World<'_>,
-    machine: MachineId,
+    machine_of: impl Fn(usize) -> MachineId,
 ) -> Result<Vec<GroupId>, Problems> {
     let mut ids: Vec<GroupId> = Vec::with_capacity(groups.len());
     for group in groups {
         let parent = group.parent.map_or(GroupId::ROOT, |parent| ids[parent]);
-        let created = world.create_group(machine, &group.name, group.params, parent);
+        let created = world.create_group(machine_of(group.host), &group.name, group.params, parent);
         ids.push(created.map_err(|why| refused(scenario, &group.name, group.place, &why))?);
     }
     Ok(ids)
@@ -527,6 +562,9 @@ fn changes(scenario: &Scenario, end: Instant) -> Vec<(Instant, Change, Who)> {
             add(entity.arrival, entity.leaves, comes, Who::Entity(of, index));
         }
         for (index, application) in applications(scenario, of).iter().enumerate() {
+            // One with parts in guests comes when they have booted, too.
+            let reaches = application.reach.peers.iter().any(|peer| peer.at != At::Outside);
+            let comes = if reaches { Change::Boots } else { comes };
             add(application.arrival, application.leaves, comes, Who::Application(of, index));
         }
     }

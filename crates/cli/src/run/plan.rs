@@ -100,6 +100,7 @@ fn from_arguments(args: &Run, length: Option<Nanos>) -> Result<Plan, Failure> {
     let mut plan = Plan {
         scenario: Scenario {
             name: sources.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", "),
+            hosts: 1,
             host: host(),
             length: length.unwrap_or(OPEN_END),
             seed: None,
@@ -138,6 +139,7 @@ fn entity(name: String, params: Params) -> EntitySpec {
     EntitySpec {
         name,
         group: None,
+        host: 0,
         arrival: Instant::ZERO,
         leaves: None,
         params,

@@ -1,6 +1,6 @@
 //! A stream in small batches: how long after its beat each is done.
 
-use super::{Fact, Gauge, Reading, per_second};
+use super::{Fact, Gauge, Reading, per_second, ratio};
 use sched::{Instant, Nanos};
 use sim::meter::Durations;
 
@@ -8,6 +8,7 @@ use sim::meter::Durations;
 #[derive(Debug)]
 pub(super) struct Batches {
     interval: Nanos,
+    records: u64,
     began: Option<Instant>,
     over: Option<Instant>,
     done: u64,
@@ -15,8 +16,8 @@ pub(super) struct Batches {
 }
 
 impl Batches {
-    pub(super) fn new(interval: Nanos) -> Batches {
-        Batches { interval, began: None, over: None, done: 0, took: Durations::default() }
+    pub(super) fn new(interval: Nanos, records: u64) -> Batches {
+        Batches { interval, records, began: None, over: None, done: 0, took: Durations::default() }
     }
 }
 
@@ -45,6 +46,9 @@ impl Gauge for Batches {
         let open = if self.over.is_some() { 0 } else { come.saturating_sub(self.done) };
         reading.add("open", open);
         reading.add("batches_per_s_milli", per_second(self.done, there));
+        if self.records > 0 {
+            reading.add("records_per_s", ratio(self.done.saturating_mul(self.records), 1_000_000_000, there.as_ns()));
+        }
         reading.time("latency_p50_ns", self.took.percentile(50));
         reading.time("latency_p95_ns", self.took.percentile(95));
         reading.time("latency_p99_ns", self.took.percentile(99));

@@ -59,11 +59,15 @@ pub enum Metric {
         alone: Nanos,
         /// How much memory it moves in one; zero: it is not about memory.
         bytes: u64,
+        /// Its floating-point operations in one; zero: nobody counts them.
+        flops: u64,
     },
     /// Batches that are due at every beat: how long after it each is done.
     Batches {
         /// From one to the next.
         interval: Nanos,
+        /// How many records each has; zero: nobody counts them.
+        records: u64,
     },
     /// Requests to a server: how many, and how long each takes.
     Requests,
@@ -89,8 +93,8 @@ impl Metric {
             Metric::Beats { period, sound } => Box::new(beats::Beats::new(period, sound)),
             Metric::Responses => Box::<responses::Responses>::default(),
             Metric::Completion { alone } => Box::new(completion::Completion::new(alone)),
-            Metric::Rounds { alone, bytes } => Box::new(rounds::Rounds::new(alone, bytes)),
-            Metric::Batches { interval } => Box::new(batches::Batches::new(interval)),
+            Metric::Rounds { alone, bytes, flops } => Box::new(rounds::Rounds::new(alone, bytes, flops)),
+            Metric::Batches { interval, records } => Box::new(batches::Batches::new(interval, records)),
             Metric::Requests => Box::<requests::Requests>::default(),
             Metric::Transfer { bytes } => Box::new(transfer::Transfer::new(bytes)),
             Metric::Calls(phone) => Box::new(calls::Calls::new(phone)),

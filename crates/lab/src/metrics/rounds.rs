@@ -9,6 +9,7 @@ use sim::meter::Durations;
 pub(super) struct Rounds {
     alone: Nanos,
     bytes: u64,
+    flops: u64,
     began: Option<Instant>,
     last: Option<Instant>,
     gone: bool,
@@ -17,8 +18,8 @@ pub(super) struct Rounds {
 }
 
 impl Rounds {
-    pub(super) fn new(alone: Nanos, bytes: u64) -> Rounds {
-        Rounds { alone, bytes, began: None, last: None, gone: false, rounds: 0, took: Durations::default() }
+    pub(super) fn new(alone: Nanos, bytes: u64, flops: u64) -> Rounds {
+        Rounds { alone, bytes, flops, began: None, last: None, gone: false, rounds: 0, took: Durations::default() }
     }
 }
 
@@ -49,6 +50,11 @@ impl Gauge for Rounds {
             let moved = self.rounds.saturating_mul(self.bytes);
             // Bytes in a nanosecond are thousands of megabytes in a second.
             reading.add("mb_per_s", ratio(moved, 1_000, took.as_ns()));
+        }
+        if self.flops > 0 {
+            let done = self.rounds.saturating_mul(self.flops);
+            // Operations in a nanosecond are thousands of millions in a second.
+            reading.add("mflop_per_s_milli", ratio(done, 1_000_000, took.as_ns()));
         }
         reading.time("round_p50_ns", self.took.percentile(50));
         reading.time("round_p99_ns", self.took.percentile(99));

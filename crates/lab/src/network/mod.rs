@@ -8,6 +8,7 @@ mod cables;
 pub(crate) use cables::{Cables, Seat};
 
 use crate::scenario::Scenario;
+use crate::workloads::mean;
 use sched::Nanos;
 use sim::Application;
 use sim::program::{Length, Notify, ObjectId};
@@ -20,7 +21,9 @@ pub const OUTSIDE: &str = "outside";
 pub struct NetworkSpec {
     /// From one machine to another, one way.
     pub latency: Length,
-    /// What the link of each machine of the scenario carries, each way. Unit: bytes in a second. `None`: any amount.
+    /// The same between machines of one host; `None`: as between others.
+    pub local: Option<Length>,
+    /// What the link of each machine of the scenario carries, each way; with several hosts, that of each host. Unit: bytes in a second. `None`: any amount.
     pub bandwidth: Option<u64>,
     /// The most that a packet carries. Unit: bytes.
     pub packet: u32,
@@ -32,7 +35,26 @@ pub struct NetworkSpec {
     pub received: Length,
 }
 
-/// `[disk]`: one, which all share.
+impl NetworkSpec {
+    /// How long it takes until each of several has `bytes` from each other where they are all equally fast and nobody's CPU is needed, in the
+    /// mean where latencies are random; and how long the busiest link needs for all of it. `plugs`: whose link each one's packets pass.
+    pub(crate) fn exchange(&self, plugs: &[usize], bytes: u64) -> (Nanos, Nanos) {
+        let passing = |bytes| self.bandwidth.map_or(Nanos::ZERO, |rate| Nanos::s(1).scale(bytes, rate));
+        let on = |plug: usize| plugs.iter().filter(|&&other| other == plug).count() as u64;
+        let away = |plug: usize| plugs.len() as u64 - on(plug);
+        let most = |of: &dyn Fn(usize) -> u64| plugs.iter().map(|&plug| of(plug)).max().unwrap_or(0);
+        let own = most(&away);
+        if own == 0 {
+            return (mean(self.local.unwrap_or(self.latency)), Nanos::ZERO);
+        }
+        // The links pass packet by packet, so the second one is behind by one.
+        let last = bytes.min(self.packet.into());
+        let alone = passing(bytes.saturating_mul(own)) + mean(self.latency) + passing(last);
+        (alone, passing(bytes.saturating_mul(most(&|plug| on(plug) * away(plug)))))
+    }
+}
+
+/// `[disk]`: one, which all on a host share.
 #[derive(Clone, PartialEq, Debug)]
 pub struct DiskSpec {
     /// Seek and rotation of each request.
@@ -61,10 +83,10 @@ pub struct Drivers {
 pub enum Way {
     /// A thread of the host for each VM.
     Vhost,
-    /// The kernel of a VM (Xen's split drivers).
+    /// The kernel of a VM on the same host (Xen's split drivers).
     Split {
-        /// Its name. It has a guest.
-        domain: String,
+        /// Their names, at most one on each host. Each has a guest.
+        domains: Vec<String>,
     },
     /// The hypervisor, by interrupts.
     Hypervisor,
@@ -138,6 +160,8 @@ pub struct Plan {
     pub links: Vec<Link>,
     /// Which part its metric is about.
     pub measured: usize,
+    /// Where all parts send to each other in every round: how much each sends to each other. Unit: bytes.
+    pub exchange: Option<u64>,
 }
 
 impl Plan {
@@ -177,6 +201,8 @@ pub struct Reach {
     pub links: Vec<Link>,
     /// Which part its metric is about: 0 is on its own machine, then its peers.
     pub measured: usize,
+    /// Where all parts send to each other in every round: how much each sends to each other. Unit: bytes.
+    pub exchange: Option<u64>,
 }
 
 impl Reach {
@@ -264,9 +290,11 @@ impl Scenario {
         users
     }
 
-    /// Threads of the host that drive devices for VMs: of which guest, and which device.
-    pub(crate) fn host_threads(&self) -> Vec<(usize, Device)> {
-        let of = |&(_, device): &(usize, Device)| self.drivers(device).is_some_and(|it| it.way == Way::Vhost);
-        self.device_users().into_iter().filter(of).collect()
+    /// Threads of host number `host` that drive devices for VMs: of which guest, and which device.
+    pub(crate) fn host_threads(&self, host: usize) -> impl Iterator<Item = (usize, Device)> + '_ {
+        let is_thread = move |&(guest, device): &(usize, Device)| {
+            self.host_of(guest) == host && self.drivers(device).is_some_and(|it| it.way == Way::Vhost)
+        };
+        self.device_users().into_iter().filter(is_thread)
     }
 }

@@ -98,6 +98,7 @@ pub(super) fn tasks<'m>(members: impl Iterator<Item = &'m Member>, meter: &Meter
         name: first.name.clone(),
         instances,
         changes_refused: 0,
+        host: None,
         group: meter.group(first.params.group).map(|(name, _)| name.to_string()),
         came_ns: first.came.as_ns(),
         left_ns: left.map(Instant::as_ns),

@@ -57,7 +57,10 @@ pub struct Report {
     pub policy: String,
     /// Its knobs and their values, in words.
     pub knobs: BTreeMap<&'static str, String>,
-    /// CPUs of the machine.
+    /// How many hosts there are, if there are several.
+    #[serde(skip_serializing_if = "is_alone")]
+    pub hosts: usize,
+    /// CPUs of the machine, or of each host.
     pub cpus: usize,
     /// Length of the run. Unit: nanoseconds.
     pub length_ns: u64,
@@ -97,6 +100,9 @@ pub struct Entity {
     pub instances: u64,
     /// The VM or other group it is in.
     pub group: Option<String>,
+    /// The host it is on, if there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     /// When it, or the first of them, came. Unit: nanoseconds since the start.
     pub came_ns: u64,
     /// When it, or the last of them, left; `None`: it stayed.
@@ -350,25 +356,29 @@ impl Report {
         policy: &Descriptor,
         knobs: &Knobs,
         seed: u64,
-        meter: &Meter,
+        meters: &[Meter],
         grants: &[Option<Grant>],
     ) -> Report {
         let end = Instant::ZERO + scenario.length;
-        let total = meter.total();
-        let present = present(scenario, meter);
-        let all = scenario.length.saturating_mul(scenario.host.cpus as u64);
+        let mut total = Measures::default();
+        meters.iter().for_each(|meter| total.add(&meter.total()));
+        let present = present(scenario, meters);
+        let all = scenario.length.saturating_mul((scenario.hosts * scenario.host.cpus) as u64);
+        let name_of = |host| (scenario.hosts > 1).then(|| scenario.host_name(host));
+        let others = meters.iter().enumerate().flat_map(|(host, meter)| {
+            let tasks = guest::tasks(others(scenario, meter), meter, end).into_iter();
+            tasks.map(move |task| Entity { host: name_of(host), ..task })
+        });
         Report {
             scenario: scenario.name.clone(),
             policy: policy.name.to_string(),
             knobs: knobs.iter().map(|(knob, value)| (knob.name, knob.show(value))).collect(),
+            hosts: scenario.hosts,
             cpus: scenario.host.cpus,
             length_ns: scenario.length.as_ns(),
             seed,
             total: Got::new(&total, all),
-            entities: entities(scenario, &present, grants, end)
-                .into_iter()
-                .chain(guest::tasks(others(scenario, meter), meter, end))
-                .collect(),
+            entities: entities(scenario, &present, grants, end).into_iter().chain(others).collect(),
             groups: group_lines(scenario, &present),
             applications: Vec::new(),
             guests: Vec::new(),
@@ -391,14 +401,20 @@ impl Report {
 }
 
 /// By entity of the scenario, who it was; `None`: it had not come when the run ended. Names are unique, and everybody comes once.
-fn present<'m>(scenario: &Scenario, meter: &'m Meter) -> Vec<Option<&'m Member>> {
-    let named: BTreeMap<&str, &Member> = meter.members().iter().map(|member| (member.name.as_str(), member)).collect();
+fn present<'m>(scenario: &Scenario, meters: &'m [Meter]) -> Vec<Option<&'m Member>> {
+    let members = meters.iter().flat_map(Meter::members);
+    let named: BTreeMap<&str, &Member> = members.map(|member| (member.name.as_str(), member)).collect();
     scenario.entities.iter().map(|entity| named.get(entity.name.as_str()).copied()).collect()
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
 fn is_zero(count: &u64) -> bool {
     *count == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_alone(hosts: &usize) -> bool {
+    *hosts == 1
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
@@ -422,6 +438,7 @@ fn entities(scenario: &Scenario, present: &[Option<&Member>], grants: &[Option<G
             name: asking.name.clone(),
             instances: 1,
             group: asking.group.map(|group| scenario.groups[group].name.clone()),
+            host: (scenario.hosts > 1).then(|| scenario.host_name(asking.host)),
             came_ns: member.came.as_ns(),
             left_ns: member.left.map(Instant::as_ns),
             changes_refused: 0,

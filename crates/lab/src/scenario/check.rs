@@ -1,6 +1,7 @@
 //! From what was typed to what it means: defaults, references, and what has to hold between values.
 
 use super::file::{File, PolicyTable};
+use super::homes;
 use super::level::{self, Checked, Counts};
 use super::manager;
 use super::network;
@@ -23,19 +24,22 @@ pub(super) fn check(file: File, findings: &mut Findings) -> Option<Scenario> {
         missing("nothing runs in this scenario", "at least one [[vm]] or [[task]]", findings);
     }
     let length = file.length.right();
-    let checked = level::check(file.level, host.as_ref(), length, &mut Counts::default(), findings);
+    let hosts = file.hosts.value_ref().copied().unwrap_or(1);
+    let checked = level::check(file.level, (host.as_ref(), hosts), length, &mut Counts::default(), findings);
     if !findings.is_empty() {
         return None;
     }
     let mut checked = checked?;
-    let (network, disk) = network::check((file.network, file.disk), &mut checked, findings);
+    homes::clashes(&checked, hosts, findings);
+    let (network, disk) = network::check(hosts, (file.network, file.disk), &mut checked, findings);
     let Checked { groups, entities, applications, guests } = checked;
-    let manager = file.manager.map(|table| manager::check(table, &groups, &entities, findings));
+    let manager = file.manager.map(|table| manager::check(table, hosts, &groups, &entities, findings));
     if !findings.is_empty() {
         return None;
     }
     Some(Scenario {
         name: file.name.value()?,
+        hosts,
         host: host?,
         length: length?.value,
         seed: file.seed.value(),

@@ -11,6 +11,7 @@ mod desktop;
 mod file;
 mod form;
 mod guest;
+mod homes;
 mod length;
 mod level;
 mod manager;
@@ -46,6 +47,8 @@ pub use sim::{Costs, JobEnd, Periodic, Workload};
 pub const SCENARIO_ENTITIES_MAX: usize = 1 << 20;
 /// The deepest that groups may be nested: far deeper than control groups are in practice.
 pub const GROUP_DEPTH_MAX: usize = 64;
+/// The most hosts: a rack holds about as many.
+pub const HOSTS_MAX: usize = 64;
 
 const _: () = assert!(SCENARIO_ENTITIES_MAX <= sched::id::ENTITIES_MAX, "a machine can hold every scenario");
 
@@ -63,7 +66,9 @@ pub enum Real {
 pub struct Scenario {
     /// Its title.
     pub name: String,
-    /// The machine.
+    /// How many hosts there are, each like the others. Range: 1 … [`HOSTS_MAX`].
+    pub hosts: usize,
+    /// The machine that each host is.
     pub host: Host,
     /// How long it runs. Above zero.
     pub length: Nanos,
@@ -109,6 +114,8 @@ pub struct Group {
     pub name: String,
     /// The group above it, an earlier index of [`Scenario::groups`]; `None`: the root.
     pub parent: Option<usize>,
+    /// On which host, from 0; of a group in a guest: 0.
+    pub host: usize,
     /// What is asked for it.
     pub params: GroupParams,
     /// Where it is defined.
@@ -120,8 +127,10 @@ pub struct Group {
 pub struct EntitySpec {
     /// What people call it: the task's or the VM's name, or `vm/0`, `vm/1`, … where the VM has several vCPUs.
     pub name: String,
-    /// Its group, an index of [`Scenario::groups`]; `None`: the root.
+    /// Its group, an index of [`Scenario::groups`], of the same host; `None`: the root.
     pub group: Option<usize>,
+    /// On which host, from 0; of a task in a guest: 0.
+    pub host: usize,
     /// When it comes. Before the end of the run.
     pub arrival: Instant,
     /// When it goes, after it came; `None`: never.
@@ -152,6 +161,8 @@ pub struct AppSpec {
     pub name: String,
     /// Its group, an index of the groups of its machine; `None`: the root.
     pub group: Option<usize>,
+    /// On which host, from 0; in a guest: 0.
+    pub host: usize,
     /// When it comes. Before the end of the run.
     pub arrival: Instant,
     /// When those of its tasks go that have not ended, after it came; `None`: never.
@@ -219,6 +230,10 @@ impl Scenario {
     /// # Errors
     /// There is a guest or an application; where.
     pub fn only_entities(&self, who: &str) -> Result<(), Problems> {
+        if self.hosts > 1 {
+            let problem = Problem::new(format!("the scenario has {} hosts, and {who} has one", self.hosts));
+            return Err(problem.help("right would be hosts = 1, or none said of it").into());
+        }
         let guest = self.guests.first().map(|guest| (&guest.name, guest.place, "is a VM with a guest"));
         let application = self.applications.first().map(|it| (&it.name, it.place, "is an application of tasks"));
         match guest.or(application) {
@@ -229,6 +244,17 @@ impl Scenario {
                 Err(problem.at(place, "not an entity").help(right).within(&self.source).into())
             }
         }
+    }
+
+    /// What host number `host` is called: `host`, or, where there are several, `host-1`, `host-2`, ….
+    #[must_use]
+    pub fn host_name(&self, host: usize) -> String {
+        if self.hosts == 1 { "host".to_string() } else { format!("host-{}", host + 1) }
+    }
+
+    /// The host on which guest number `guest` is.
+    pub(crate) fn host_of(&self, guest: usize) -> usize {
+        self.entities[self.guests[guest].vcpus.start].host
     }
 
     /// The refusal of what entity number `entity` asks for, with the place where it asks.

@@ -131,9 +131,9 @@ impl Named {
             Named::Video(it) => u64::from(it.threads) + u64::from(it.sound.is_some()),
             Named::Audio(_) | Named::Web(_) => 1,
             Named::Game(it) => 1 + u64::from(it.sound.is_some()),
-            Named::Bsp(it) => u64::from(it.nodes),
+            Named::Bsp(it) => u64::from(it.nodes) + it.places.len() as u64,
             Named::Parsec(it) => u64::from(it.threads),
-            Named::MicroBatch(it) => u64::from(it.workers),
+            Named::MicroBatch(it) => it.lanes() + u64::from(!it.places.is_empty()),
             Named::Build(it) => 1 + u64::from(it.jobs),
             Named::Stream(it) => u64::from(it.threads),
             Named::LoadPlayback(it) => it.workers(),
@@ -156,7 +156,8 @@ impl Named {
             Named::Hackbench(it) => 8 * u64::from(it.groups) * u64::from(it.fds),
             Named::Startup(it) => 2 * u64::from(it.waits) + 8,
             Named::ForkJoin(it) => u64::from(it.threads) * (4 * u64::from(it.locks) + 8),
-            Named::MicroBatch(it) => u64::from(it.workers) * (2 * u64::from(it.stages) + 5),
+            Named::MicroBatch(it) if it.places.is_empty() => u64::from(it.workers) * (2 * u64::from(it.stages) + 5),
+            Named::Bsp(it) => 16 * self.tasks().saturating_mul(1 + it.places.len() as u64),
             Named::LoadPlayback(it) => it.workers().saturating_mul(2 * it.loads_milli.len() as u64),
             Named::WebServer(it) => it.steps(),
             Named::Search(it) => 16 + 8 * it.leaves.len() as u64,
@@ -202,6 +203,8 @@ impl Named {
             Named::CdReader(it) => it.plan(params),
             Named::Voip(it) => it.plan(params),
             Named::Search(it) => it.plan(params),
+            Named::Bsp(it) => it.plan(params),
+            Named::MicroBatch(it) => it.plan(params),
             other => Plan::alone(other.application(params)),
         }
     }
@@ -219,12 +222,13 @@ impl Named {
             Named::Audio(it) => Metric::Sound(it.sound()),
             Named::Game(it) => Metric::Beats { period: it.period(), sound: it.sound.map(|sound| sound.sound()) },
             Named::Web(_) => Metric::Responses,
-            Named::Bsp(it) => Metric::Rounds { alone: it.alone(), bytes: 0 },
+            Named::Bsp(it) => Metric::Rounds { alone: it.alone(), bytes: 0, flops: it.flops_of_all() },
             Named::Parsec(it) => Metric::Completion { alone: Some(it.alone()) },
-            Named::MicroBatch(it) => Metric::Batches { interval: it.interval },
+            Named::MicroBatch(it) => Metric::Batches { interval: it.interval, records: it.records },
             Named::Build(it) => Metric::Completion { alone: it.alone() },
             Named::Stream(it) => {
-                Metric::Rounds { alone: it.pass, bytes: it.bytes.saturating_mul(u64::from(it.threads)) }
+                let bytes = it.bytes.saturating_mul(u64::from(it.threads));
+                Metric::Rounds { alone: it.pass, bytes, flops: 0 }
             }
             Named::LoadPlayback(it) => Metric::Contention { asked_milli: it.mean_milli() },
             Named::WebServer(_) | Named::Search(_) => Metric::Requests,
@@ -305,7 +309,7 @@ fn fixed(length: Length) -> Option<Nanos> {
 }
 
 /// What `length` is in the mean.
-fn mean(length: Length) -> Nanos {
+pub(crate) fn mean(length: Length) -> Nanos {
     match length {
         Length::Fixed(time) | Length::Exponential { mean: time } | Length::AtLeast { mean: time, .. } => time,
         Length::Uniform { least, most } => Nanos::ns(least.as_ns() + (most.as_ns() - least.as_ns()) / 2),

@@ -79,7 +79,7 @@ fn many_periods_between_two_events_are_judged_as_if_one_by_one() {
         stepwise.extend((4..1_000).map(|at| (at, Event::Adjust { entity: A, params: Box::new(reserved(1, 2)) })));
         let promise = |mut events: Vec<(u64, Event)>| {
             events.push((1_000, Event::End));
-            measure(events).members()[0].got.promise
+            measure(events).members()[0].got.promise.clone()
         };
         assert_eq!(promise(events.clone()), promise(stepwise));
         assert_eq!(promise(events).judged, if slept { 0 } else { 498 });

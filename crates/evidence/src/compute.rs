@@ -31,9 +31,20 @@ pub(crate) fn environment() -> Environment<'static> {
     environment.add_filter("least_step", |list: Vec<f64>| {
         list.windows(2).map(|two| two[1] - two[0]).fold(f64::INFINITY, f64::min)
     });
+    environment.add_function("draw", draw);
     environment.add_function("slope", |x: Vec<f64>, y: Vec<f64>| line(&x, &y).map(|(slope, _)| slope));
     environment.add_function("straightness", |x: Vec<f64>, y: Vec<f64>| line(&x, &y).map(|(_, squared)| squared));
     environment
+}
+
+/// A number from `low` up to `high`, drawn by `seed` for what `what` names: the same for the same, and anything else for others.
+#[expect(clippy::cast_precision_loss, reason = "53 bits are what a number has")]
+fn draw(seed: u64, what: &str, low: f64, high: f64) -> f64 {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&seed.to_le_bytes()).update(what.as_bytes());
+    let mut bits = [0; 8];
+    hasher.finalize_xof().fill(&mut bits);
+    low + (high - low) * ((u64::from_le_bytes(bits) >> 11) as f64 / (1_u64 << 53) as f64)
 }
 
 fn none_of(what: &str) -> Error {
@@ -248,6 +259,16 @@ mod tests {
         ] {
             assert!((of(expression) - right).abs() < 1e-12, "{expression}: {}", of(expression));
         }
+    }
+
+    #[test]
+    fn draws_are_spread_evenly_and_the_same_for_the_same() {
+        assert!((of("draw(1, 'a', 2, 5) - draw(1, 'a', 2, 5)")).abs() < f64::EPSILON);
+        assert!((of("draw(1, 'a', 0, 1) - draw(2, 'a', 0, 1)")).abs() > 1e-6);
+        assert!((of("draw(1, 'a', 0, 1) - draw(1, 'b', 0, 1)")).abs() > 1e-6);
+        let drawn: Vec<f64> = (0..1000).map(|nth| draw(nth, "period", 16.0, 1016.0)).collect();
+        assert!(drawn.iter().all(|it| (16.0..1016.0).contains(it)));
+        assert!((mean(&drawn).expect("there are some") - 516.0).abs() < 30.0);
     }
 
     #[test]

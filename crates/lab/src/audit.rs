@@ -114,8 +114,9 @@ fn load<'a>(scenario: &'a Scenario, host: usize, choice: &'a Choice) -> Load<'a>
             || boosts().any(|boost| matches!(boost, Boost::Class { .. })),
         has_reservations: any(|entity| entity.params.reservation.is_some()),
         has_limits: groups().any(limited),
-        has_changes: any(|entity| entity.arrival > Instant::ZERO || entity.leaves.is_some())
-            || boosts().next().is_some(),
+        has_changes: any(|entity| {
+            entity.arrival > Instant::ZERO || entity.leaves.is_some() || !entity.changes.is_empty()
+        }) || boosts().next().is_some(),
         has_sleepers: any(|entity| entity.workload != Workload::Hog)
             || scenario.applications.iter().any(|it| it.host == host)
             || threads > 0,

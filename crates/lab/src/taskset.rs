@@ -54,6 +54,7 @@ pub fn scenario(name: &str, tasks: &[Task], cpus: usize, arrival: Arrival, lengt
         leaves: None,
         params: Params { reservation: Some(task.reservation()), ..Params::default() },
         workload: Workload::Periodic(Periodic { end: JobEnd::Yield, ..Periodic::new(task.period, task.wcet) }),
+        changes: Vec::new(),
         switch: None,
         real: None,
         real_place: Span::default(),

@@ -146,6 +146,7 @@ fn entity(name: String, params: Params) -> EntitySpec {
         arrival: Instant::ZERO,
         leaves: None,
         params,
+        changes: Vec::new(),
         workload: Workload::Hog,
         switch: None,
         real: None,

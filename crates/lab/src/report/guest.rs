@@ -101,6 +101,7 @@ pub(super) fn tasks<'m>(
     let line = |(first, instances, there, left, got): (&Member, u64, Nanos, Option<Instant>, Measures)| Entity {
         name: first.name.clone(),
         instances,
+        changes_refused: 0,
         host: None,
         group: meter.group(first.params.group).map(|(name, _)| name.to_string()),
         came_ns: first.came.as_ns(),

@@ -115,6 +115,9 @@ pub struct Entity {
     pub came_ns: u64,
     /// When it, or the last of them, left; `None`: it stayed.
     pub left_ns: Option<u64>,
+    /// How many changes of its reservation the policy refused.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub changes_refused: u64,
     /// What it asked for.
     pub asked: Asked,
     /// What the policy says it promised it, in millionths of a CPU; `None` if it promises nothing.
@@ -191,6 +194,18 @@ pub struct Got {
     pub periods_missed: u64,
     /// How much was missing in the worst of them.
     pub worst_shortfall_ns: u64,
+    /// The median of what was missing in these.
+    pub shortfall_p50_ns: u64,
+    /// Its 90th percentile.
+    pub shortfall_p90_ns: u64,
+    /// Its 99th percentile.
+    pub shortfall_p99_ns: u64,
+    /// How much was ever missing of all slices due since the reservation was made.
+    pub worst_debt_ns: u64,
+    /// Changes of a reservation that have become effective.
+    pub changes: u64,
+    /// The longest time that took.
+    pub change_max_ns: u64,
     /// Times from being woken or taken off a CPU to running.
     pub waits: u64,
     /// Their sum.
@@ -246,7 +261,13 @@ impl Got {
             periods: got.promise.periods,
             periods_judged: got.promise.judged,
             periods_missed: got.promise.misses,
-            worst_shortfall_ns: got.promise.worst_shortfall.as_ns(),
+            worst_shortfall_ns: got.promise.worst_shortfall().as_ns(),
+            shortfall_p50_ns: got.promise.shortfalls.percentile(50).as_ns(),
+            shortfall_p90_ns: got.promise.shortfalls.percentile(90).as_ns(),
+            shortfall_p99_ns: got.promise.shortfalls.percentile(99).as_ns(),
+            worst_debt_ns: got.promise.worst_debt.as_ns(),
+            changes: got.promise.changes.count(),
+            change_max_ns: got.promise.changes.longest().as_ns(),
             waits: got.waits.count(),
             wait_total_ns: got.waits.total().as_ns(),
             wait_p50_ns: got.waits.percentile(50).as_ns(),
@@ -378,6 +399,17 @@ impl Report {
     }
 }
 
+impl Report {
+    /// So many changes of each entity of `scenario` were refused.
+    pub(crate) fn refuse_changes(&mut self, scenario: &Scenario, refused: &[u64]) {
+        for (asking, &refused) in scenario.entities.iter().zip(refused) {
+            if let Some(entity) = self.entities.iter_mut().find(|entity| refused > 0 && entity.name == asking.name) {
+                entity.changes_refused = refused;
+            }
+        }
+    }
+}
+
 /// By entity of the scenario, who it was; `None`: it had not come when the run ended. Names are unique, and everybody comes once.
 fn present<'m>(scenario: &Scenario, meters: &'m [Meter]) -> Vec<Option<&'m Member>> {
     let members = meters.iter().flat_map(Meter::members);
@@ -424,6 +456,7 @@ fn entities(scenario: &Scenario, present: &[Option<&Member>], grants: &[Option<G
             host: (scenario.hosts > 1).then(|| scenario.host_name(asking.host)),
             came_ns: member.came.as_ns(),
             left_ns: member.left.map(Instant::as_ns),
+            changes_refused: 0,
             asked: Asked::by(asking, scenario),
             granted_ppm: grant.map(|grant| ppm(grant.slice, grant.period)),
             got: Got::new(&member.got, there),

@@ -11,6 +11,7 @@ pub(super) struct Asked {
     pub(super) arrival: Instant,
     pub(super) leaves: Option<Instant>,
     pub(super) params: Params,
+    pub(super) changes: Vec<(Instant, Reservation)>,
     pub(super) real: Option<Placed<Real>>,
 }
 
@@ -54,6 +55,7 @@ impl Asked {
             findings.add(problem.help(format!("right would be later than {came}; both count from the start")));
         }
         Some(Asked {
+            changes: changes(member, host, params.reservation, findings),
             arrival: Instant::ZERO + came,
             leaves: member.leaves.value().map(|leaves| Instant::ZERO + leaves),
             real: real(member, findings),
@@ -101,6 +103,45 @@ fn reservation(member: &MemberTable, host: Option<&Host>, findings: &mut Finding
         });
     }
     Some(reservation)
+}
+
+/// What the reservation changes to, in the order of time.
+fn changes(
+    member: &MemberTable,
+    host: Option<&Host>,
+    first: Option<Reservation>,
+    findings: &mut Findings,
+) -> Vec<(Instant, Reservation)> {
+    let mut changes: Vec<(Instant, Reservation)> = Vec::new();
+    for change in &member.changes {
+        let (Some(at), Some(slice), Some(period)) = (change.at.right(), change.slice.right(), change.period.right())
+        else {
+            continue;
+        };
+        let Some(first) = first else {
+            let problem = Problem::new("there is a change without a reservation").at(change.place, "of what?");
+            findings.add(problem.help("right would be a slice and a period of the vm, which it changes"));
+            continue;
+        };
+        let came = member.arrival.value().unwrap_or_default();
+        let before = changes.last().map_or(Instant::ZERO + came, |last| last.0);
+        let leaves = member.leaves.value().map_or(Instant::NEVER, |leaves| Instant::ZERO + leaves);
+        let when = Instant::ZERO + at.value;
+        if when <= before || when >= leaves {
+            let problem = Problem::new("the vm changes out of order, or while it is not there").at(at.at, "this");
+            let help = "right would be moments between its arrival and when it leaves, one later than the other";
+            findings.add(problem.help(help));
+        }
+        let reservation =
+            Reservation { slice: slice.value, period: period.value, deadline: None, start: None, ..first };
+        let any = Host::new(1);
+        let asked = Params { reservation: Some(reservation), ..Params::default() };
+        if let Err(refused) = asked.check(host.unwrap_or(&any)) {
+            findings.add(Wrong::from(&refused).at(slice.at));
+        }
+        changes.push((when, reservation));
+    }
+    changes
 }
 
 /// The process that a member is.

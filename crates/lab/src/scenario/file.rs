@@ -53,6 +53,7 @@ pub(crate) const VM_KEYS: &[&str] = &[
     "switch",
     "arrival",
     "leaves",
+    "change",
     "workload",
     "host",
     "command",
@@ -84,6 +85,8 @@ pub(crate) const TASK_KEYS: &[&str] = &[
     "command",
     "pid",
 ];
+/// The keys of `[[vm.change]]`.
+pub(crate) const CHANGE_KEYS: &[&str] = &["at", "slice", "period"];
 /// The keys of `warp`.
 pub(crate) const WARP_KEYS: &[&str] = &["by", "limit", "rest"];
 /// The keys of a guest's `[[vm.task]]`: a task's, less its host and what makes it a real process.
@@ -176,12 +179,37 @@ pub(super) struct MemberTable {
     pub(super) switch: Option<Placed<Nanos>>,
     pub(super) arrival: Given<Nanos>,
     pub(super) leaves: Given<Nanos>,
+    pub(super) changes: Vec<ChangeTable>,
     /// Absent only where there is a command or pid, or a guest.
     pub(super) work: Given<Work>,
     pub(super) command: Given<Vec<String>>,
     pub(super) pid: Given<u32>,
     /// Who schedules on the vCPUs of a VM.
     pub(super) guest: Option<GuestTable>,
+}
+
+/// `[[vm.change]]`: another reservation from some moment on.
+#[derive(Debug)]
+pub(super) struct ChangeTable {
+    /// The header.
+    pub(super) place: Span,
+    pub(super) at: Given<Nanos>,
+    pub(super) slice: Given<Nanos>,
+    pub(super) period: Given<Nanos>,
+}
+
+impl ChangeTable {
+    fn read(table: &Table<'_, '_>, findings: &mut Findings) -> ChangeTable {
+        let mut time = |key: &'static str| {
+            let given = table.read(key, |value| form::time(key, value), findings);
+            if given.is_absent() {
+                let problem = Problem::new(format!("the change has no {key}")).at(table.at, format!("no `{key}`"));
+                findings.add(problem.help("right would be at = \"2s\", slice = \"5ms\" and period = \"20ms\""));
+            }
+            given
+        };
+        ChangeTable { place: table.at, at: time("at"), slice: time("slice"), period: time("period") }
+    }
 }
 
 impl File {
@@ -346,6 +374,10 @@ impl MemberTable {
         let pid = table.read("pid", form::pid, findings);
         let is_real = !command.is_absent() || !pid.is_absent();
         let guest = if kind == Kind::Vm { guest::read(table, findings) } else { None };
+        let changes = match kind {
+            Kind::Vm => table.tables("change", ("[[vm.change]]", CHANGE_KEYS), findings),
+            Kind::Task => Vec::new(),
+        };
         MemberTable {
             kind,
             group: GroupTable::read(table, findings),
@@ -362,6 +394,7 @@ impl MemberTable {
             switch: network::switch(table, findings),
             arrival,
             leaves,
+            changes: changes.iter().map(|table| ChangeTable::read(table, findings)).collect(),
             work: if (is_real || guest.is_some()) && table.get("workload").is_none() {
                 Given::Absent
             } else {

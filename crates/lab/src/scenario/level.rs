@@ -194,7 +194,7 @@ impl Checked {
                 (self.groups[self.groups.len() - 1].name.clone(), Some(self.groups.len() - 1))
             }
         };
-        let Asked { arrival, leaves, params, real } = asked;
+        let Asked { arrival, leaves, params, changes, real } = asked;
         let workload = match made {
             Made::Application { application, reach, duration, metric, place } => {
                 let ends = duration.map(|duration| arrival.saturating_add(duration));
@@ -218,8 +218,21 @@ impl Checked {
         };
         let (real, real_place) = real.map_or((None, Span::default()), |real| (Some(real.value), real.at));
         let entity = |name| {
-            let real = real.clone();
-            EntitySpec { name, group, host, arrival, leaves, params, workload, switch, real, real_place, place }
+            let (real, changes) = (real.clone(), changes.clone());
+            EntitySpec {
+                name,
+                group,
+                host,
+                arrival,
+                leaves,
+                params,
+                changes,
+                workload,
+                switch,
+                real,
+                real_place,
+                place,
+            }
         };
         let first = self.entities.len();
         match vcpus {

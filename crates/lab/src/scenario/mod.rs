@@ -35,7 +35,7 @@ use crate::metrics::Metric;
 use crate::network::{DiskSpec, NetworkSpec, Reach};
 use crate::problem::{Findings, Problem, Problems, Wrong, quoted, right_instead};
 use crate::source::{Source, Span};
-use sched::{Descriptor, GroupParams, Host, Instant, Nanos, Params, Refused};
+use sched::{Descriptor, GroupParams, Host, Instant, Nanos, Params, Refused, Reservation};
 use sim::Application;
 use std::ops::Range;
 use std::path::Path;
@@ -149,6 +149,8 @@ pub struct EntitySpec {
     /// A vCPU carries the weight of its VM: that changes nothing among its equal siblings, and serves the policies
     /// that have no groups.
     pub params: Params,
+    /// What its reservation changes to, and when, in the order of time. Only on the host.
+    pub changes: Vec<(Instant, Reservation)>,
     /// What it does; of a process that is real, what a simulation takes it for.
     pub workload: Workload,
     /// What a CPU needs to change over to it; `None`: as the costs say.

@@ -72,7 +72,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     conserving,
     starvation: |_| None,
     keeps: Keeps { reservations, ..Keeps::NOTHING },
-    alarms: AlarmSlots { entity: &[AlarmKind::Timer], ..AlarmSlots::NONE },
+    alarms: AlarmSlots { entity: &[AlarmKind::Timer], cpu: &[AlarmKind::Timer], ..AlarmSlots::NONE },
     knobs: &[
         Knob::choice("enforce", &["soft", "hard", "none"], "what the end of a slice means")
             .from("S1 §3.2 (soft, hard); none: jobs run to completion"),
@@ -88,6 +88,13 @@ pub(crate) const POLICY: Descriptor = Descriptor {
         )
         .from("ours (keep); CBS, Abeni and Buttazzo 1998 (renew)"),
         GRAIN,
+        Knob::time(
+            "decision",
+            Nanos::ZERO,
+            (Nanos::ZERO, Nanos::ms(100)),
+            "how long the core of `charge = wall` has the CPU itself, each time it chooses",
+        )
+        .from("S1 §4.3: more than 1.25 % of a period of 16 ms on a Pentium 4 of 2 GHz, so 200 us there"),
         RESERVE,
         QUANTUM,
     ],
@@ -98,6 +105,7 @@ fn conserving(load: &Load<'_>) -> Conserving {
     let slack = Nanos::ZERO;
     let partitioned = load.knobs.word("placement") == "partitioned";
     match (load.knobs.word("charge"), partitioned) {
+        ("wall", _) if !load.knobs.time("decision").is_zero() => Conserving::Never,
         ("wall", _) => Conserving::PerCpu { slack },
         (_, true) => Conserving::PerCpu { slack },
         (_, false) => Conserving::Global { slack },
@@ -129,7 +137,13 @@ fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
         ("wall", false, _) => Err(Refused::Unsupported(
             "edf: charge = wall follows one chosen entity per CPU; right would be placement = partitioned as well",
         )),
-        ("wall", true, _) => Ok(Box::new(wall::Wall::new(Edf::new(host, knobs, true), host.cpus))),
+        ("wall", true, _) => {
+            let decision = knobs.time("decision");
+            Ok(Box::new(wall::Wall::new(Edf::new(host, knobs, true), decision, host.cpus)))
+        }
+        (_, _, _) if !knobs.time("decision").is_zero() => Err(Refused::Unsupported(
+            "edf: decision is the time of a core that is a process; right would be charge = wall as well",
+        )),
         (_, _, _) if partitioned => Ok(Box::new(partitioned::Partitioned(edf))),
         _ => Ok(Box::new(global::Global::new(edf, host.cpus))),
     }

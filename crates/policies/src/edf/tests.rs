@@ -113,6 +113,23 @@ fn charged_by_the_wall_a_sleeper_loses_what_it_does_not_use() {
 }
 
 #[test]
+fn a_core_that_is_a_process_has_the_cpu_while_it_decides() {
+    let mut decides = knobs(&[("enforce", "hard"), ("charge", "wall")]);
+    decides.set("decision", 1_000_000).expect("1 ms is in range");
+    // It decides when they come, when A's slice is over, when B's is, and at each end of a period; nobody pays for that.
+    let who = [(promise(20, 5), HOG), (promise(40, 8), HOG)];
+    assert_eq!(turns(&decides, 40, &who), "A 1-6, B 7-15, A 21-26");
+    // (20, 19) would fit if that took no time: with a decision at the beginning of each period, 19 ms are just there.
+    assert_eq!(turns(&decides, 40, &[(promise(20, 18), HOG)]), "A 1-19, A 21-39");
+    decides.set("reserve", 0).expect("edf has a reserve");
+    assert_eq!(turns(&decides, 60, &[(promise(20, 20), HOG)]), "A 1-20, A 21-40, A 41-60");
+    let mut blind = knobs(&[]);
+    blind.set("decision", 1).expect("1 ns is in range");
+    let why = (POLICY.build)(&Host::new(1), &blind).err().map(|why| why.to_string());
+    assert!(why.is_some_and(|why| why.contains("charge = wall")));
+}
+
+#[test]
 fn without_enforcement_jobs_run_to_their_end_and_late_ones_keep_their_deadline() {
     let mut job = Periodic::new(Nanos::ms(10), Nanos::ms(6));
     job.end = sim::JobEnd::Yield;

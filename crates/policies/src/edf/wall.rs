@@ -2,7 +2,8 @@
 //!
 //! At a period's end, at the end of a slice and when the set changes, the entity of earliest deadline with time left
 //! is *chosen*, whether it wants to run or not, and pays for the time until the next choice. While it is blocked, all
-//! who are runnable take turns, as SCHED_OTHER processes would.
+//! who are runnable take turns, as SCHED_OTHER processes would. Each choice takes the core the time of the knob `decision`, for
+//! which its process has the CPU: nobody else runs, and nobody pays. What comes up meanwhile is looked at after that.
 
 use super::Edf;
 use super::account::Standing;
@@ -16,11 +17,45 @@ pub(super) struct Wall {
     chosen: Vec<Option<EntityId>>,
     /// Since when the chosen has not paid.
     since: Vec<Instant>,
+    /// How long a decision takes.
+    decision: Nanos,
+    /// Whether there is something to decide.
+    due: Vec<bool>,
+    /// When the last decision is made.
+    decided: Vec<Instant>,
+}
+
+/// The alarm at the end of a decision.
+const fn decision_end(cpu: CpuId) -> Alarm {
+    Alarm { of: Of::Cpu(cpu), slot: 0 }
 }
 
 impl Wall {
-    pub(super) fn new(edf: Edf, cpus: usize) -> Wall {
-        Wall { edf, chosen: vec![None; cpus], since: vec![Instant::ZERO; cpus] }
+    pub(super) fn new(edf: Edf, decision: Nanos, cpus: usize) -> Wall {
+        Wall {
+            edf,
+            chosen: vec![None; cpus],
+            since: vec![Instant::ZERO; cpus],
+            decision,
+            due: vec![false; cpus],
+            decided: vec![Instant::ZERO; cpus],
+        }
+    }
+
+    /// Whether the core is deciding on `cpu`: then it is told when that is done.
+    fn decides(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> bool {
+        let (at, now) = (cpu.index(), cx.now());
+        if self.decision.is_zero() {
+            return false;
+        }
+        if now >= self.decided[at] {
+            if !std::mem::take(&mut self.due[at]) {
+                return false;
+            }
+            self.decided[at] = now + self.decision;
+            cx.set_alarm(decision_end(cpu), cpu, self.decided[at]);
+        }
+        true
     }
 
     /// The chosen of `cpu` pays for the time since the last choice.
@@ -31,6 +66,7 @@ impl Wall {
         account.charge(cx.now().since(since));
         if account.standing == Standing::Reserved && account.balance <= 0 {
             account.deplete();
+            self.due[cpu.index()] = true;
             self.edf.ready.remove(e);
             self.hold_if_depleted(e, cx);
         }
@@ -71,6 +107,9 @@ impl Wall {
     fn stand(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.edf.arm(e, cx);
         let account = *self.edf.account(e);
+        if let Some(cpu) = account.cpu {
+            self.due[cpu.index()] = true;
+        }
         if let (Standing::Reserved, Some(cpu)) = (account.standing, account.cpu) {
             self.edf.ready.push(cpu.index(), account.deadline, e);
             cx.kick(cpu);
@@ -137,7 +176,11 @@ impl Policy for Wall {
     fn charge(&mut self, _e: EntityId, _ran: Nanos, _cx: &mut Cx<'_>) {}
 
     fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
-        let Of::Entity(e) = alarm.of else { unreachable!("only entities have alarms here") };
+        let e = match alarm.of {
+            Of::Entity(e) => e,
+            Of::Cpu(cpu) => return cx.kick(cpu),
+            _ => unreachable!("only entities and CPUs have alarms here"),
+        };
         self.stand_down(e, cx);
         let (late, now) = (self.edf.late, cx.now());
         // This core cannot know that an entity slept.
@@ -153,7 +196,11 @@ impl Policy for Wall {
     }
 
     fn plan(&mut self, cx: &mut Cx<'_>) {
-        self.edf.call_for_background(cx);
+        let now = cx.now();
+        // Whoever waits is looked at once it is decided who runs.
+        if self.decided.iter().all(|&at| at <= now) {
+            self.edf.call_for_background(cx);
+        }
     }
 
     fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
@@ -165,6 +212,10 @@ impl Policy for Wall {
 
     fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
         self.elapse(cpu, cx);
+        if self.decides(cpu, cx) {
+            self.chosen[cpu.index()] = None;
+            return Slice::IDLE;
+        }
         let now = cx.now();
         let chosen = self.edf.ready.first(cpu.index()).map(|(_, e)| e);
         self.chosen[cpu.index()] = chosen;

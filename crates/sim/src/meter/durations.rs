@@ -10,7 +10,7 @@ const EXACT: usize = 256;
 
 /// The lengths of many times. Percentiles are exact up to 256 different lengths, and within 1 % beyond; count, total and
 /// longest are exact.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Durations {
     /// Lengths in nanoseconds, and how often each occurred.
     exact: BTreeMap<u64, u64>,
@@ -33,6 +33,16 @@ impl Durations {
         self.total += length;
         self.longest = self.longest.max(length);
         self.keep(length.as_ns(), 1);
+    }
+
+    /// `often` more of this length.
+    pub fn record_often(&mut self, length: Nanos, often: u64) {
+        if often > 0 {
+            self.count += often;
+            self.total += length.saturating_mul(often);
+            self.longest = self.longest.max(length);
+            self.keep(length.as_ns(), often);
+        }
     }
 
     fn keep(&mut self, ns: u64, count: u64) {

@@ -226,7 +226,11 @@ impl Member {
     fn adjust(&mut self, params: &Params, now: Instant) {
         self.advance(now);
         if params.reservation != self.params.reservation {
-            self.watch = params.reservation.map(|reservation| Watch::new(reservation, now));
+            let blocked = self.doing() == Doing::Blocked;
+            self.watch = params.reservation.map(|reservation| match self.params.reservation {
+                Some(_) => Watch::changed(reservation, blocked, now),
+                None => Watch::new(reservation, now),
+            });
         }
         self.params = *params;
     }

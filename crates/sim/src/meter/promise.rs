@@ -1,5 +1,6 @@
 //! [`Promise`]: whether a reservation was kept, period by period.
 
+use super::Durations;
 use sched::{Instant, Nanos, Reservation};
 
 /// What became of a reservation.
@@ -9,7 +10,7 @@ use sched::{Instant, Nanos, Reservation};
 ///
 /// A period is judged if the entity was runnable (waiting, running or held) throughout; it is a miss if less than the
 /// slice was delivered by its end. Who slept in between may have slept through its slice.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct Promise {
     /// Periods that ended.
     pub periods: u64,
@@ -17,8 +18,13 @@ pub struct Promise {
     pub judged: u64,
     /// Those of the judged in which less than the slice was delivered.
     pub misses: u64,
-    /// How much was missing in the worst of them.
-    pub worst_shortfall: Nanos,
+    /// How much was missing in each of them.
+    pub shortfalls: Durations,
+    /// How much was ever missing of all slices due since the reservation was made, while the entity never slept.
+    pub worst_debt: Nanos,
+    /// How long it took from each change of the reservation to the end of the first period in which the new slice was
+    /// delivered, while the entity never slept.
+    pub changes: Durations,
 }
 
 impl Promise {
@@ -27,7 +33,15 @@ impl Promise {
         self.periods += other.periods;
         self.judged += other.judged;
         self.misses += other.misses;
-        self.worst_shortfall = self.worst_shortfall.max(other.worst_shortfall);
+        self.shortfalls.add(&other.shortfalls);
+        self.worst_debt = self.worst_debt.max(other.worst_debt);
+        self.changes.add(&other.changes);
+    }
+
+    /// How much was missing in the worst period.
+    #[must_use]
+    pub fn worst_shortfall(&self) -> Nanos {
+        self.shortfalls.longest()
     }
 
     /// A period ended in which `due` was to be delivered.
@@ -42,7 +56,7 @@ impl Promise {
         self.judged += periods;
         if delivered < slice {
             self.misses += periods;
-            self.worst_shortfall = self.worst_shortfall.max(slice - delivered);
+            self.shortfalls.record_often(slice - delivered, periods);
         }
     }
 }
@@ -68,6 +82,10 @@ pub(super) struct Watch {
     started: bool,
     /// Since when the entity has been blocked, if it is.
     blocked: Option<Instant>,
+    /// What was delivered less what was due since the reservation was made; none once the entity has slept.
+    balance: Option<i128>,
+    /// When the reservation was changed to this, until it has been delivered once.
+    changed: Option<Instant>,
 }
 
 impl Watch {
@@ -82,6 +100,30 @@ impl Watch {
             throughout: true,
             started: false,
             blocked: Some(now),
+            balance: Some(0),
+            changed: None,
+        }
+    }
+
+    /// Of `reservation`, to which another is changed now, by an entity that is blocked or not.
+    pub(super) fn changed(reservation: Reservation, blocked: bool, now: Instant) -> Watch {
+        let blocked = blocked.then_some(now);
+        Watch { blocked, changed: Some(now), ..Watch::new(reservation, now) }
+    }
+
+    /// In `periods` that have ended so much was delivered, and the entity was runnable throughout, or not.
+    fn weigh(&mut self, delivered: Nanos, periods: u64, sum: &mut Promise) {
+        let Some(balance) = self.balance.as_mut().filter(|_| self.throughout) else {
+            self.balance = None;
+            return;
+        };
+        let due = i128::from(self.reservation.slice.as_ns()) * i128::from(periods);
+        *balance += i128::from(delivered.as_ns()) - due;
+        sum.worst_debt = sum.worst_debt.max(Nanos::ns(u64::try_from(-*balance).unwrap_or(0)));
+        let (kept, end) = (delivered >= self.reservation.slice, self.upto);
+        if let Some(since) = self.changed.filter(|_| kept) {
+            sum.changes.record(end.since(since));
+            self.changed = None;
         }
     }
 
@@ -146,7 +188,11 @@ impl Watch {
             let delivered = if doing == Doing::Running { period } else { Nanos::ZERO };
             sum.judge(slice, delivered, periods);
         }
+        let delivered = if doing == Doing::Running { period.saturating_mul(periods) } else { Nanos::ZERO };
+        self.throughout = doing != Doing::Blocked;
         self.upto = self.upto.saturating_add(period.saturating_mul(periods));
+        self.weigh(delivered, periods, sum);
+        self.throughout = true;
         self.end = self.upto.saturating_add(period);
     }
 
@@ -157,6 +203,7 @@ impl Watch {
             if self.throughout {
                 sum.judge(self.reservation.slice, self.delivered, 1);
             }
+            self.weigh(self.delivered, 1, sum);
         }
         self.started = true;
         self.end = self.end.saturating_add(self.reservation.period);

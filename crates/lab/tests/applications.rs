@@ -39,7 +39,7 @@ fn reading(report: &Report) -> Reading {
         panic!("{:?}", report.applications)
     };
     assert_eq!(name, "it");
-    Reading { values: values.clone(), series: series.clone() }
+    Reading { values: values.clone(), series: series.clone(), ..Reading::default() }
 }
 
 fn of(reading: &Reading, name: &str) -> u64 {

@@ -14,6 +14,7 @@ mod completion;
 mod contention;
 mod follow;
 mod grade;
+mod launches;
 mod operations;
 mod picture;
 pub(crate) mod requests;
@@ -22,6 +23,7 @@ mod rounds;
 mod sound;
 mod transfer;
 pub mod voip;
+mod wakeups;
 
 pub use follow::Metrics;
 pub(crate) use follow::Tape;
@@ -86,6 +88,10 @@ pub enum Metric {
         /// How many there should be. Unit: thousandths.
         asked_milli: u64,
     },
+    /// How late threads come to run after their timers.
+    Wakeups,
+    /// How long an application takes to start, launch by launch.
+    Launches,
 }
 
 /// How the jobs of a program that works on files are counted.
@@ -120,6 +126,8 @@ impl Metric {
             Metric::Operations(operations) => Box::new(operations::Counted::new(operations)),
             Metric::Calls(phone) => Box::new(calls::Calls::new(phone)),
             Metric::Contention { asked_milli } => Box::new(contention::Contention::new(asked_milli)),
+            Metric::Wakeups => Box::<wakeups::Wakeups>::default(),
+            Metric::Launches => Box::<launches::Launches>::default(),
         }
     }
 
@@ -141,6 +149,8 @@ impl Metric {
             Metric::Operations(_) => "operations",
             Metric::Calls(_) => "calls",
             Metric::Contention { .. } => "contention",
+            Metric::Wakeups => "wakeups",
+            Metric::Launches => "launches",
         }
     }
 }
@@ -199,6 +209,8 @@ pub struct Reading {
     pub values: Named<u64>,
     /// The same over time: a number for each second since the application came, the last one begun included.
     pub series: Named<Vec<u64>>,
+    /// How often each class of a value occurred, in ascending order; empty classes are left out.
+    pub histograms: Named<Vec<(u64, u64)>>,
 }
 
 impl Reading {
@@ -220,6 +232,7 @@ impl Reading {
     fn extend(&mut self, other: Reading) {
         self.values.0.extend(other.values.0);
         self.series.0.extend(other.series.0);
+        self.histograms.0.extend(other.histograms.0);
     }
 }
 

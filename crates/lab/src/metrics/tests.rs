@@ -1,4 +1,6 @@
+use super::launches::Launches;
 use super::sound::Buffer;
+use super::wakeups::Wakeups;
 use super::{Fact, Gauge, Grade, Metric, Metrics, Sound};
 use sched::{EntityId, Instant, Nanos};
 use trace::{Event, Sink};
@@ -59,4 +61,44 @@ fn only_tasks_of_an_application_count_for_it_whoever_has_their_ids_later() {
     let read = metrics.read(ms(10));
     assert_eq!(read[0].2.get("answers"), Some(1));
     assert_eq!(read[0].2.get("response_max_ns"), Some(2_000_000));
+}
+
+#[test]
+fn wakeups_have_a_histogram_that_ends_at_five_milliseconds() {
+    let mut wakeups = Wakeups::default();
+    for late in [Nanos::us(10), Nanos::ns(10_999), Nanos::us(12), Nanos::ns(4_999_999), Nanos::ms(5), Nanos::ms(7)] {
+        wakeups.note(ms(0), "thread-0", Fact::Late(late));
+    }
+    wakeups.note(ms(0), "thread-1", Fact::LeftOut(3));
+    let reading = wakeups.read(ms(1));
+    assert_eq!(reading.histograms.0, [("late_us", vec![(10, 2), (12, 1), (4_999, 1)])]);
+    let told = ["samples", "overflow", "left_out", "late_max_ns"].map(|name| reading.get(name));
+    assert_eq!(told, [Some(6), Some(2), Some(3), Some(7_000_000)]);
+    let mean = (10_000 + 10_999 + 12_000 + 4_999_999 + 5_000_000 + 7_000_000) / 6;
+    assert_eq!(reading.get("late_mean_ns"), Some(mean), "what is not in the histogram counts as well");
+}
+
+#[test]
+fn wakeups_spread_by_the_deviation_of_a_sample() {
+    let mut wakeups = Wakeups::default();
+    for us in [2, 4, 4, 4, 5, 5, 7, 9] {
+        wakeups.note(ms(0), "", Fact::Late(Nanos::us(us)));
+    }
+    // The root of 32 / 7 square microseconds.
+    assert_eq!(wakeups.read(ms(1)).get("late_deviation_ns"), Some(2_138));
+    assert_eq!(Wakeups::default().read(ms(1)).get("late_deviation_ns"), Some(0), "of none");
+}
+
+#[test]
+fn launches_have_mean_and_deviation_and_one_that_is_not_over_does_not_count() {
+    let mut launches = Launches::default();
+    for (from, to) in [(0, 10), (100, 120), (200, 230)] {
+        launches.note(ms(from), "", Fact::Begins);
+        launches.note(ms(to), "", Fact::Done);
+    }
+    launches.note(ms(300), "", Fact::Begins);
+    let reading = launches.read(ms(1_000));
+    let told =
+        ["launches", "start_mean_ns", "start_deviation_ns", "start_max_ns", "unfinished"].map(|name| reading.get(name));
+    assert_eq!(told, [Some(3), Some(20_000_000), Some(10_000_000), Some(30_000_000), Some(1)]);
 }

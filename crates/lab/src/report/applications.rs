@@ -18,6 +18,9 @@ pub struct AppReport {
     /// Numbers over time, one for each second.
     #[serde(skip_serializing_if = "Named::is_empty")]
     pub series: Named<Vec<u64>>,
+    /// How often each class of a value occurred: pairs.
+    #[serde(skip_serializing_if = "Named::is_empty")]
+    pub histograms: Named<Vec<(u64, u64)>>,
 }
 
 /// An application's metric over several runs.
@@ -36,7 +39,8 @@ pub struct AppSummary {
 impl AppReport {
     /// Of an application, by its name, what it is measured by, and what that says.
     pub(crate) fn new((name, metric, reading): (String, Metric, Reading)) -> AppReport {
-        AppReport { name, metric: metric.name(), values: reading.values, series: reading.series }
+        let Reading { values, series, histograms } = reading;
+        AppReport { name, metric: metric.name(), values, series, histograms }
     }
 }
 

@@ -16,7 +16,7 @@ use toml::de::DeValue;
 /// The keys of `periodic`.
 pub(crate) const PERIODIC_KEYS: &[&str] = &["period", "work", "phase", "deadline", "end"];
 /// The keys of `cyclictest`.
-pub(crate) const CYCLICTEST_KEYS: &[&str] = &["interval", "threads", "distance", "loops", "work"];
+pub(crate) const CYCLICTEST_KEYS: &[&str] = &["interval", "threads", "distance", "loops", "overhead", "work"];
 /// The keys of `hackbench`.
 pub(crate) const HACKBENCH_KEYS: &[&str] = &["groups", "fds", "loops", "datasize", "channel", "work"];
 /// The keys of `startup`.
@@ -228,6 +228,7 @@ fn cyclictest(table: &Table<'_, '_>, findings: &mut Findings) -> Option<Cyclicte
         threads: settings.few("threads", 1, SCENARIO_ENTITIES_MAX as u32, default.threads),
         distance: settings.read("distance", |value| form::time("distance", value)).unwrap_or(default.distance),
         loops: settings.read("loops", |value| form::count("loops", value, 1..=ROUNDS_MAX)),
+        overhead: settings.length("overhead", default.overhead),
         work: settings.length("work", default.work),
     };
     settings.right.then_some(test)

@@ -14,6 +14,9 @@ pub struct Cyclictest {
     pub distance: Nanos,
     /// How many wake-ups of each; `None`: without end.
     pub loops: Option<u64>,
+    /// CPU time from when a thread comes to run to when it reads the clock, which is part of how late it finds itself: the rest of the
+    /// interrupt, the way out of the kernel, caches that are cold.
+    pub overhead: Length,
     /// What a thread does before it sleeps again.
     pub work: Length,
 }
@@ -26,6 +29,7 @@ impl Default for Cyclictest {
             threads: 1,
             distance: Nanos::us(500),
             loops: None,
+            overhead: Length::Fixed(Nanos::ZERO),
             // Two readings of the clock and a bit of arithmetic.
             work: Length::Fixed(Nanos::us(1)),
         }
@@ -39,7 +43,12 @@ impl Cyclictest {
         let tasks = (0..self.threads).map(|thread| {
             let period = self.interval.saturating_add(self.distance.saturating_mul(u64::from(thread)));
             let timer = Step::Timer { timer: 0, period, mode: TimerMode::Skipping };
-            let steps = vec![Step::Repeat { times: self.loops, body: vec![timer, Step::Woke, Step::Run(self.work)] }];
+            let mut body = vec![timer];
+            if self.overhead != Length::Fixed(Nanos::ZERO) {
+                body.push(Step::Run(self.overhead));
+            }
+            body.extend([Step::Woke, Step::Run(self.work)]);
+            let steps = vec![Step::Repeat { times: self.loops, body }];
             TaskSpec { name: format!("thread-{thread}"), params, delay: Length::Fixed(Nanos::ZERO), steps }
         });
         Application { objects: Vec::new(), tasks: tasks.collect() }

@@ -231,11 +231,9 @@ impl Named {
     #[must_use]
     pub fn metric(&self) -> Option<Metric> {
         Some(match self {
-            Named::Periodic(_)
-            | Named::Cyclictest(_)
-            | Named::Hackbench(_)
-            | Named::Startup(_)
-            | Named::ForkJoin(_) => return None,
+            Named::Periodic(_) | Named::Hackbench(_) | Named::ForkJoin(_) => return None,
+            Named::Cyclictest(_) => Metric::Wakeups,
+            Named::Startup(_) => Metric::Launches,
             Named::Video(it) => Metric::Film(it.film()),
             Named::Audio(it) => Metric::Sound(it.sound()),
             Named::Game(it) => Metric::Beats { period: it.period(), sound: it.sound.map(|sound| sound.sound()) },

@@ -83,6 +83,13 @@ fn cyclictest_has_an_interval_for_each_thread() {
 }
 
 #[test]
+fn what_passes_before_the_clock_is_read_is_part_of_a_cyclictests_lateness() {
+    let tasks = Cyclictest { overhead: us(30), ..Cyclictest::default() }.application(Params::default()).tasks;
+    let [Step::Repeat { body, .. }] = tasks[0].steps.as_slice() else { panic!("{:?}", tasks[0].steps) };
+    assert_eq!(body[1..], [Step::Run(us(30)), Step::Woke, Step::Run(us(1))]);
+}
+
+#[test]
 fn a_launch_is_one_job_from_the_fork_to_the_end() {
     let startup = Startup { waits: 2, wait: us(500), ..Startup::new(us(100)) };
     let tasks = startup.application(Params::default()).tasks;

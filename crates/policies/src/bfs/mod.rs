@@ -2,7 +2,8 @@
 //!
 //! Con Kolivas's scheduler for desktops with few CPUs. A task has a slice, and from when it got it a deadline, further
 //! off the nicer it is. Among tasks that share the CPU the earliest deadline runs. There is no estimate of who is
-//! interactive: who sleeps keeps its slice and its deadline, and an old deadline is an early one.
+//! interactive: who sleeps keeps its slice and its deadline, and an old deadline is an early one. Only who falls asleep
+//! with its slice used up gets a new one of each.
 //!
 //! ```text
 //! one CPU, a and b nice 0 from 0; c nice -10 at 13 for 1 ms (binary-milliseconds = off)
@@ -513,13 +514,15 @@ impl Policy for Bfs {
 
     fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
         let e = prev.entity;
+        let task = self.tasks[e.index()];
+        // Whoever falls asleep, too: schedule() of bfs.c has check_deadline before it looks at that.
+        if self.counts_slices(e) && task.slice < RESCHEDULE {
+            self.refill(e, cx.now());
+        }
         if prev.why == Why::Blocked {
             return;
         }
-        let task = self.tasks[e.index()];
-        if self.counts_slices(e) && task.slice < RESCHEDULE {
-            self.refill(e, cx.now());
-        } else if task.class == Class::Batch && prev.why != Why::Yielded {
+        if task.class == Class::Batch && task.slice >= RESCHEDULE && prev.why != Why::Yielded {
             let left = task.slice;
             self.refill(e, cx.now());
             self.task(e).slice = left;

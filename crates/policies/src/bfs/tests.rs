@@ -224,6 +224,27 @@ fn whoever_yields_to_another_gives_it_its_slice() {
     assert_eq!((runs(&host, 0), deadline_us(&host, taker)), (Some(taker), deadline));
 }
 
+/// Who sleeps keeps its deadline, but not for ever: when it falls asleep and its slice is used up, it has a new one of each.
+#[test]
+fn whoever_uses_its_slice_up_in_short_runs_gets_a_new_deadline() {
+    let mut host = host(1, &[]);
+    let e = scripted(&mut host, nice(0));
+    let mut first = 0;
+    for run in 0..6 {
+        let start = run * 10_000;
+        run_through(&mut host, start);
+        host.wake(e, Wake::Timer);
+        run_through(&mut host, start + 50);
+        first = if run == 0 { deadline_us(&host, e) } else { first };
+        assert_eq!(deadline_us(&host, e), first, "run {run}: the first is kept while the slice lasts");
+        run_through(&mut host, start + 1_000);
+        host.block(CPU);
+    }
+    // After six runs of a millisecond less than half a tick is left, which the dithering tick takes for used up.
+    assert_eq!(shows(&host, e, "slice"), 6_144_000);
+    assert_eq!(deadline_us(&host, e), 51_000 + 41_091);
+}
+
 /// A batch task has a new deadline whenever it is taken off; a normal one only with a new slice.
 #[test]
 fn a_batch_task_loses_its_place_when_it_is_preempted() {

@@ -10,7 +10,7 @@ use crate::scenario::{AppSpec, EntitySpec, Group, GuestSpec, Scenario};
 use crate::source::Span;
 use sched::{Descriptor, EntityId, GroupId, Instant, Knobs, Nanos, Params, Refused};
 use sim::coordination::Coordinated;
-use sim::meter::Meter;
+use sim::meter::{Meter, Siblings};
 use sim::{Stuck, Workload, World};
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -123,7 +123,7 @@ impl Run<'_> {
         let choices: Result<Vec<Choice>, Problems> =
             scenario.guests.iter().map(|guest| of_guest(scenario, guest, self.guests)).collect();
         let choices = choices?;
-        let mut meter = Meter::new();
+        let (mut meter, mut siblings) = (Meter::new(), Siblings::new());
         let mut meters: Vec<Meter> = scenario.guests.iter().map(|_| Meter::new()).collect();
         let mut metrics = measured(&scenario.applications);
         let mut measures: Vec<Metrics> = scenario.guests.iter().map(|guest| measured(&guest.applications)).collect();
@@ -140,6 +140,9 @@ impl Run<'_> {
                 stage.manager = Some(Manager::new(scenario, spec, consumed));
             }
             stage.world.watch(HOST, &mut meter);
+            if scenario.groups.iter().any(|group| group.params.gang) {
+                stage.world.watch(HOST, &mut siblings);
+            }
             if !metrics.is_empty() {
                 stage.world.watch(HOST, &mut metrics);
             }
@@ -154,6 +157,7 @@ impl Run<'_> {
             stage.manager.map(Manager::into_vms)
         };
         let mut report = Report::new(scenario, self.policy, self.knobs, self.seed, &meter, &grants);
+        report.tell_siblings(&siblings, &meter);
         let end = Instant::ZERO + scenario.length;
         let mut readings = Readings::new(clients.read(end));
         report.applications = readings.of(None, &scenario.applications, metrics, end);

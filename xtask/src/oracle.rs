@@ -44,6 +44,16 @@ pub(crate) const TRAPPY: Oracle = Oracle {
     variable: "TACTUS_TRAPPY_PYTHON",
 };
 
+/// Another reader of ftrace's text, with a parser of its own.
+pub(crate) const LISA: Oracle = Oracle {
+    name: "LISA",
+    release: "lisa-linux==3.1.0",
+    module: "lisa.trace",
+    folder: "target/lisa-venv",
+    test: "ftrace",
+    variable: "TACTUS_LISA_PYTHON",
+};
+
 impl Oracle {
     /// Compares with it.
     pub(crate) fn check(self) -> Result<Outcome> {

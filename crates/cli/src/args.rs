@@ -125,12 +125,12 @@ pub(crate) struct Sim {
     /// How long to run, instead of the scenario's length: 500ms, 10s, 5min
     #[arg(long = "for", value_name = "DURATION", conflicts_with = "tasks")]
     pub(crate) length: Option<String>,
+    /// Leave out so much of the beginning in all that is measured, instead of the scenario's warm-up: 1s
+    #[arg(long, value_name = "TIME", conflicts_with = "tasks")]
+    pub(crate) warm_up: Option<String>,
     /// Report what each VM did as Xen's XenMon does: CPU, waited and blocked time, executions and I/O per second
     #[arg(long, conflicts_with = "tasks")]
     pub(crate) xenmon: bool,
-    /// Leave out so much of the beginning in that report: 1s
-    #[arg(long, value_name = "TIME", requires = "xenmon")]
-    pub(crate) warm_up: Option<String>,
     /// Write FILE.txt as the kernel's ftrace would, and FILE.VM.txt for each guest
     #[arg(long, value_name = "FILE.txt")]
     pub(crate) ftrace: Option<PathBuf>,

@@ -1,4 +1,4 @@
-//! A run as ftrace would have told of it: a file for the host, and one for each guest, because a kernel knows only its own tasks.
+//! A run as ftrace would have told of it: a file for the host, and one for each guest and each further host, because a kernel knows only its own tasks.
 
 use crate::output::Draft;
 use crate::{Failure, usage};
@@ -12,11 +12,11 @@ use trace::{Event, FtraceWriter, MachineId, Sink, WorldHeader, WorldSink};
 pub(crate) struct FtraceFiles(Vec<(Draft, FtraceWriter<File>)>);
 
 impl FtraceFiles {
-    /// The host's trace in `path`, and those of guests beside it.
+    /// The trace of the host, or the first of several, in `path`, and those of all other machines beside it.
     pub(crate) fn create(path: &Path, header: &WorldHeader) -> Result<FtraceFiles, Failure> {
         let mut files = Vec::with_capacity(header.machines.len());
-        for machine in &header.machines {
-            let path = if machine.host.is_some() { beside(path, &machine.name) } else { path.to_path_buf() };
+        for (number, machine) in header.machines.iter().enumerate() {
+            let path = if number > 0 { beside(path, &machine.name) } else { path.to_path_buf() };
             let mut draft = Draft::create(&path)?;
             let file = draft.file().try_clone().context("cannot write the trace")?;
             files.push((draft, FtraceWriter::new(file, &machine.header)));
@@ -51,8 +51,8 @@ pub(crate) fn check(path: &Path) -> Result<(), Failure> {
     Err(usage(reason, "right would be a name that ends in .txt: readers of ftrace's text ask for that"))
 }
 
-/// `run.web.txt` of the guest `web` beside `run.txt`: readers go by how a name ends.
-fn beside(path: &Path, guest: &str) -> PathBuf {
+/// `run.web.txt` of the machine `web` beside `run.txt`: readers go by how a name ends.
+fn beside(path: &Path, machine: &str) -> PathBuf {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-    path.with_file_name(format!("{stem}.{guest}.txt"))
+    path.with_file_name(format!("{stem}.{machine}.txt"))
 }

@@ -13,11 +13,11 @@ use lab::report::{self, Report, Runs, Widths, XenMonReport, short};
 use lab::scenario::Scenario;
 use lab::taskset::{self, Arrival};
 use lab::{Choice, Placement, Run};
-use sched::{Instant, Nanos};
+use sched::Nanos;
 use sim::auditor::{Finding, WorldAuditor};
 use sim::meter::XenMon;
 use std::io::Write;
-use trace::{MachineId, Sink, WorldHeader, WorldSink};
+use trace::{MachineId, WorldHeader, WorldSink};
 
 /// How many entities a drawing shows.
 const ROWS_MOST: usize = 20;
@@ -32,8 +32,8 @@ pub(crate) struct Plan {
     /// What is drawn.
     window: Window,
     pub(crate) width: u16,
-    /// Whether what domains do is monitored, and from when on.
-    warm_up: Option<Nanos>,
+    /// Whether what domains do is monitored.
+    xenmon: bool,
 }
 
 impl Plan {
@@ -45,26 +45,30 @@ impl Plan {
 
     /// What its domains are to be monitored by, if they are.
     pub(crate) fn monitor(&self) -> Option<XenMon> {
-        self.warm_up.map(|warm_up| XenMon::new(Instant::ZERO + warm_up))
+        self.xenmon.then(|| XenMon::new(self.scenario.measured_from()))
     }
 
     /// What `monitor` has seen of a run.
     pub(crate) fn monitored(&self, monitor: Option<&XenMon>, header: &WorldHeader) -> Option<XenMonReport> {
-        let (monitor, warm_up) = (monitor?, self.warm_up?);
-        Some(XenMonReport::new(monitor, header, warm_up, self.scenario.length))
+        Some(XenMonReport::new(monitor?, header, self.scenario.warm_up, self.scenario.length))
     }
 
     /// `three VMs under edf: 1 CPU, 2s simulated`.
     pub(crate) fn title(&self) -> String {
         let names: Vec<&str> = self.choices.iter().map(|choice| choice.policy.name).collect();
-        let cpus = self.scenario.host.cpus;
+        let (hosts, cpus) = (self.scenario.hosts, self.scenario.host.cpus);
+        let several = if hosts > 1 { format!("{hosts} hosts of ") } else { String::new() };
         format!(
-            "{} under {}{}: {cpus} CPU{}, {} simulated",
+            "{} under {}{}: {several}{cpus} CPU{}, {} simulated{}",
             self.scenario.name,
             names.join(", "),
             self.guests.as_ref().map_or(String::new(), |guests| format!(", guests under {}", guests.policy.name)),
             if cpus == 1 { "" } else { "s" },
             short(self.scenario.length.as_ns()),
+            match self.scenario.warm_up {
+                Nanos::ZERO => String::new(),
+                warm_up => format!(" and measured from {} on", short(warm_up.as_ns())),
+            },
         )
     }
 }
@@ -138,6 +142,7 @@ fn plan(args: &Sim) -> Result<Plan, Failure> {
             if let Some(length) = &args.length {
                 scenario.length = lab::length(length)?;
             }
+            scenario.warm_up = warm_up(args, &scenario)?;
             let choices = lab::choose(&scenario, &args.policy, &settings)?;
             (scenario, choices)
         }
@@ -146,19 +151,18 @@ fn plan(args: &Sim) -> Result<Plan, Failure> {
     let seed = args.seed.or(scenario.seed).unwrap_or(0);
     let width = args.output.width.unwrap_or_else(output::width);
     let window = Window::asked(&scenario, &args.output, width)?;
-    let warm_up = warm_up(args, scenario.length)?;
-    Ok(Plan { scenario, choices, guests, seed, window, width, warm_up })
+    Ok(Plan { scenario, choices, guests, seed, window, width, xenmon: args.xenmon })
 }
 
-/// What is left out of the report on domains, if there is to be one.
-fn warm_up(args: &Sim, length: Nanos) -> Result<Option<Nanos>, Failure> {
-    let Some(text) = &args.warm_up else { return Ok(args.xenmon.then_some(Nanos::ZERO)) };
-    let warm_up = lab::moment(text)?;
-    if warm_up >= length {
+/// What is left out of the beginning, as asked here or else in the scenario.
+fn warm_up(args: &Sim, scenario: &Scenario) -> Result<Nanos, Failure> {
+    let asked = args.warm_up.as_deref().map(lab::moment).transpose()?;
+    let (warm_up, length) = (asked.unwrap_or(scenario.warm_up), scenario.length);
+    if warm_up >= length && !warm_up.is_zero() {
         let reason = format!("a warm-up of {warm_up} leaves nothing of a run of {length} to report");
         return Err(usage(reason, &format!("right would be --warm-up below {length}, or a longer run with --for")));
     }
-    Ok(Some(warm_up))
+    Ok(warm_up)
 }
 
 fn simulate(plan: &Plan, choice: &Choice, args: &Sim) -> Result<Outcome, Failure> {
@@ -167,7 +171,7 @@ fn simulate(plan: &Plan, choice: &Choice, args: &Sim) -> Result<Outcome, Failure
     let mut watch = Watching::new(&header, plan.window);
     let mut file = args.output.trace.as_deref().map(|path| Writing::create(path, &header)).transpose()?;
     let mut traces = args.ftrace.as_deref().map(|path| FtraceFiles::create(path, &header)).transpose()?;
-    let mut jobs = args.jobs.then(JobLog::default);
+    let mut jobs = args.jobs.then(|| JobLog::of(plan.scenario.hosts));
     let mut auditor = args.audit.then(|| run.auditor()).transpose()?;
     let mut monitor = plan.monitor();
     let mut watchers: Vec<&mut dyn WorldSink> = Vec::new();
@@ -178,8 +182,8 @@ fn simulate(plan: &Plan, choice: &Choice, args: &Sim) -> Result<Outcome, Failure
     watchers.extend(file.as_mut().map(|file| file as &mut dyn WorldSink));
     watchers.extend(traces.as_mut().map(|traces| traces as &mut dyn WorldSink));
     watchers.extend(auditor.as_mut().map(|auditor| auditor as &mut dyn WorldSink));
-    let mut sinks: Vec<&mut dyn Sink> = jobs.as_mut().map(|jobs| jobs as &mut dyn Sink).into_iter().collect();
-    let mut report = run.play(&mut sinks, &mut watchers)?;
+    watchers.extend(jobs.as_mut().map(|jobs| jobs as &mut dyn WorldSink));
+    let mut report = run.play(&mut [], &mut watchers)?;
     report.xenmon = plan.monitored(monitor.as_ref(), &header);
     report.jobs = jobs.map(JobLog::into_jobs);
     let mut files = traces.map(FtraceFiles::finish).transpose()?.unwrap_or_default();
@@ -211,7 +215,12 @@ fn text(plan: &Plan, args: &Sim, outcomes: &[Outcome]) -> String {
     };
     text += &report::manager(&reports);
     text += &report::xenmon(&reports, Widths(plan.width));
-    let guests = if plan.scenario.guests.is_empty() { "" } else { ", and those of guests beside it" };
+    let several = plan.scenario.hosts > 1;
+    let guests = match plan.scenario.guests.is_empty() {
+        _ if several => ", and those of other machines beside it",
+        true => "",
+        false => ", and those of guests beside it",
+    };
     let files = [(&args.output.trace, "the trace"), (&args.ftrace, "ftrace's text"), (&args.output.svg, "the picture")];
     for (file, what) in files {
         if let Some(file) = file {

@@ -1,7 +1,6 @@
 //! [`Run::auditor`]: the judge of a scenario's run, told what its policy promises.
 
 use crate::choose::Choice;
-use crate::network::OUTSIDE;
 use crate::problem::Problems;
 use crate::run::{Run, boot_order};
 use crate::scenario::{EntitySpec, Group, Scenario, Workload};
@@ -21,16 +20,20 @@ impl Run<'_> {
         let choice = Choice { policy: self.policy, knobs: self.knobs.clone() };
         let late = costs.kick;
         let turn = costs.tick + costs.context_switch + costs.cache_refill + costs.exit + late;
-        let mut own = promises(choice.policy, &load(self.scenario, &choice), Delays { late, turn });
-        if !self.scenario.applications.is_empty() || !self.scenario.host_threads().is_empty() {
-            // Who is there at a time is up to them.
-            own.starvation = None;
-        }
+        let of_host = |host: usize| {
+            let mut own = promises(choice.policy, &load(self.scenario, host, &choice), Delays { late, turn });
+            let applications = self.scenario.applications.iter().any(|it| it.host == host);
+            if applications || !self.scenario.host_threads(host).is_empty() {
+                // Who is there at a time is up to them.
+                own.starvation = None;
+            }
+            own
+        };
         let mut auditor = WorldAuditor::new();
         let mut guests = boot_order(self.scenario).into_iter().map(|guest| &self.scenario.guests[guest]);
-        for machine in self.header()?.machines {
-            let is_host = machine.host.is_none() && machine.name != OUTSIDE;
-            let promised = if is_host { own } else { Promises::NONE };
+        for (index, machine) in self.header()?.machines.into_iter().enumerate() {
+            let is_host = index < self.scenario.hosts;
+            let promised = if is_host { of_host(index) } else { Promises::NONE };
             let host = if is_host { self.scenario.host } else { Host::new(machine.header.cpus) };
             // Outside, nothing costs anything.
             let costs = if machine.host.is_some() || is_host { costs } else { Costs::NONE };
@@ -75,15 +78,20 @@ fn limits(policy: &Descriptor, load: &Load<'_>, late: Nanos) -> LimitTolerance {
     LimitTolerance { quota, cap }
 }
 
-fn load<'a>(scenario: &'a Scenario, choice: &'a Choice) -> Load<'a> {
-    let any = |is: fn(&EntitySpec) -> bool| scenario.entities.iter().any(is);
-    let boosts = || scenario.guests.iter().filter_map(|guest| Some(guest.guest.coordination?.boost));
+/// What host number `host` is under.
+fn load<'a>(scenario: &'a Scenario, host: usize, choice: &'a Choice) -> Load<'a> {
+    let on_it = || scenario.entities.iter().filter(move |it| it.host == host);
+    let any = |is: fn(&EntitySpec) -> bool| on_it().any(is);
+    let groups = || scenario.groups.iter().filter(move |it| it.host == host);
+    let guests = || (0..scenario.guests.len()).filter(move |&it| scenario.host_of(it) == host);
+    let threads = scenario.host_threads(host).len();
+    let boosts = || guests().map(|it| &scenario.guests[it]).filter_map(|guest| Some(guest.guest.coordination?.boost));
     let limited = |group: &Group| group.params.cap_percent.is_some() || group.params.quota.is_some();
     let weights = || {
-        let entities = scenario.entities.iter().map(|entity| entity.params.weight);
+        let entities = on_it().map(|entity| entity.params.weight);
         let boosts = boosts().filter_map(|it| if let Boost::Weight(weight) = it { Some(weight) } else { None });
-        let groups = scenario.groups.iter().map(|group| group.params.weight);
-        let threads = scenario.host_threads().into_iter().map(|_| Weight::default());
+        let groups = groups().map(|group| group.params.weight);
+        let threads = (0..threads).map(|_| Weight::default());
         entities.chain(groups).chain(boosts).chain(threads).map(|weight| weight.as_linux().into())
     };
     let depth = |mut group: Option<usize>| {
@@ -97,27 +105,21 @@ fn load<'a>(scenario: &'a Scenario, choice: &'a Choice) -> Load<'a> {
     Load {
         host: &scenario.host,
         knobs: &choice.knobs,
-        entities: (scenario.entities.len() + scenario.host_threads().len()) as u64,
+        entities: (on_it().count() + threads) as u64,
         weight_least: weights().min().unwrap_or(1),
         weight_most: weights().max().unwrap_or(1),
-        group_depth: scenario.entities.iter().map(|entity| depth(entity.group)).max().unwrap_or(0),
-        has_gangs: scenario.groups.iter().any(|group| group.params.gang),
+        group_depth: on_it().map(|entity| depth(entity.group)).max().unwrap_or(0),
+        has_gangs: groups().any(|group| group.params.gang),
         has_rt: any(|entity| entity.params.class.rt_priority().is_some() || entity.params.class == Class::Stop)
             || boosts().any(|boost| matches!(boost, Boost::Class { .. })),
         has_reservations: any(|entity| entity.params.reservation.is_some()),
-        has_limits: scenario.groups.iter().any(limited),
+        has_limits: groups().any(limited),
         has_changes: any(|entity| entity.arrival > Instant::ZERO || entity.leaves.is_some())
             || boosts().next().is_some(),
         has_sleepers: any(|entity| entity.workload != Workload::Hog)
-            || !scenario.applications.is_empty()
-            || !scenario.host_threads().is_empty(),
-        has_affinity: scenario.entities.iter().any(|it| !scenario.host.all().minus(&it.params.affinity).is_empty()),
-        warp_most: scenario
-            .entities
-            .iter()
-            .filter_map(|it| it.params.warp)
-            .map(|warp| warp.by)
-            .max()
-            .unwrap_or_default(),
+            || scenario.applications.iter().any(|it| it.host == host)
+            || threads > 0,
+        has_affinity: on_it().any(|it| !scenario.host.all().minus(&it.params.affinity).is_empty()),
+        warp_most: on_it().filter_map(|it| it.params.warp).map(|warp| warp.by).max().unwrap_or_default(),
     }
 }

@@ -26,7 +26,7 @@ pub fn observed(
     grants: &[Option<Grant>],
 ) -> Report {
     assert_eq!(grants.len(), scenario.entities.len(), "each entity has a grant, or none");
-    Report::new(scenario, policy, knobs, seed, meter, grants)
+    Report::new(scenario, policy, knobs, seed, std::slice::from_ref(meter), grants)
 }
 
 /// What a run tells of somebody whom no machine schedules, as it was promised nothing: it came at `came`, and had `cpu_time`

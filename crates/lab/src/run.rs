@@ -17,7 +17,7 @@ use std::rc::Rc;
 use trace::world::MachineHeader;
 use trace::{Header, MachineId, Sink, WorldHeader, WorldSink};
 
-/// The host of a scenario.
+/// The host of a scenario, or the first of several.
 const HOST: MachineId = MachineId(0);
 
 /// What happens at one moment, in this order: whoever goes makes room for whoever comes, and a guest boots once all its vCPUs are there.
@@ -60,7 +60,7 @@ pub struct Run<'r> {
     pub seed: u64,
 }
 
-/// Runs `scenario` under `policy` for its length, and shows everything that happens on the host to `sinks`. `seed` is the run's
+/// Runs `scenario` under `policy` for its length, and shows everything that happens on the host (the first, if there are several) to `sinks`. `seed` is the run's
 /// name among its like: equal seeds give equal runs.
 ///
 /// # Errors
@@ -77,7 +77,7 @@ pub fn run(
 }
 
 impl Run<'_> {
-    /// What is true of all of it, for a trace: the host, the machine on which clients run, if there is one, then the guests in the order in which they boot.
+    /// What is true of all of it, for a trace: the hosts, the machine on which clients run, if there is one, then the guests in the order in which they boot.
     ///
     /// # Errors
     /// A guest's policy does not exist, or a knob of it.
@@ -87,20 +87,22 @@ impl Run<'_> {
             header: Header { policy: policy.name.to_string(), cpus, seed: self.seed },
             host,
         };
-        let mut machines = vec![machine("host", self.policy, self.scenario.host.cpus, None)];
+        let scenario = self.scenario;
+        let host = |host| machine(&scenario.host_name(host), self.policy, scenario.host.cpus, None);
+        let mut machines: Vec<MachineHeader> = (0..scenario.hosts).map(host).collect();
         if self.scenario.outside() > 0 {
             machines.push(machine(OUTSIDE, crate::policy("round-robin")?, self.scenario.outside(), None));
         }
         for guest in boot_order(self.scenario) {
-            let guest = &self.scenario.guests[guest];
-            let choice = of_guest(self.scenario, guest, self.guests)?;
-            machines.push(machine(&guest.name, choice.policy, guest.vcpus.len(), Some(HOST)));
+            let host = machine_of_host(scenario.host_of(guest));
+            let guest = &scenario.guests[guest];
+            let choice = of_guest(scenario, guest, self.guests)?;
+            machines.push(machine(&guest.name, choice.policy, guest.vcpus.len(), Some(host)));
         }
         Ok(WorldHeader { machines })
     }
 
-    /// Runs it unwatched, as fast as it goes, and so without its workload manager, which has to watch; says how many inputs its machines
-    /// have accepted.
+    /// Runs it watched by nobody but its workload manager, as fast as it goes; says how many inputs its machines have accepted.
     ///
     /// # Errors
     /// As for [`run`].
@@ -109,12 +111,14 @@ impl Run<'_> {
         let choices: Result<Vec<Choice>, Problems> =
             guests.iter().map(|guest| of_guest(self.scenario, guest, self.guests)).collect();
         let choices = choices?;
+        let mut watcher = Watcher::default();
         let mut stage = Stage::new(self, &choices, &mut [], &mut [], Tapes::default())?;
+        stage.employ(&mut watcher);
         stage.play(&mut vec![None; self.scenario.entities.len()])?;
         Ok(stage.world.inputs())
     }
 
-    /// Runs it, and shows everything that happens on the host to `sinks`, and on whatever machine to `watchers`.
+    /// Runs it, and shows everything that happens on the host (the first, if there are several) to `sinks`, and on whatever machine to `watchers`.
     ///
     /// # Errors
     /// As for [`run`].
@@ -123,28 +127,35 @@ impl Run<'_> {
         let choices: Result<Vec<Choice>, Problems> =
             scenario.guests.iter().map(|guest| of_guest(scenario, guest, self.guests)).collect();
         let choices = choices?;
-        let (mut meter, mut siblings) = (Meter::new(), Siblings::new());
-        let mut meters: Vec<Meter> = scenario.guests.iter().map(|_| Meter::new()).collect();
-        let mut metrics = measured(&scenario.applications);
-        let mut measures: Vec<Metrics> = scenario.guests.iter().map(|guest| measured(&guest.applications)).collect();
-        let mut clients = measured_outside(scenario);
-        let tapes = Tapes { host: metrics.tape(), guests: measures.iter().map(Metrics::tape).collect() };
+        let from = scenario.measured_from();
+        let mut host_meters: Vec<Meter> = (0..scenario.hosts).map(|_| Meter::from(from)).collect();
+        let mut siblings: Vec<Siblings> = (0..scenario.hosts).map(|_| Siblings::from(from)).collect();
+        let mut meters: Vec<Meter> = scenario.guests.iter().map(|_| Meter::from(from)).collect();
+        let on = |host| scenario.applications.iter().filter(move |it| it.host == host);
+        let mut metrics: Vec<Metrics> = (0..scenario.hosts).map(|host| measured(on(host)).from(from)).collect();
+        let measures = scenario.guests.iter().map(|guest| measured(guest.applications.iter()).from(from));
+        let mut measures: Vec<Metrics> = measures.collect();
+        let mut clients = measured_outside(scenario).from(from);
+        let tapes = Tapes {
+            hosts: metrics.iter().map(Metrics::tape).collect(),
+            guests: measures.iter().map(Metrics::tape).collect(),
+        };
         let mut grants = vec![None; scenario.entities.len()];
-        let coordinated: Vec<Option<Coordinated>>;
+        let mut coordinated: Vec<Option<Coordinated>>;
         let mut watcher = Watcher::default();
-        let consumed = Rc::clone(&watcher.0);
         let managed = {
             let mut stage = Stage::new(self, &choices, &mut meters, &mut measures, tapes)?;
-            if let Some(spec) = &scenario.manager {
-                stage.world.watch(HOST, &mut watcher);
-                stage.manager = Some(Manager::new(scenario, spec, consumed));
-            }
-            stage.world.watch(HOST, &mut meter);
-            if scenario.groups.iter().any(|group| group.params.gang) {
-                stage.world.watch(HOST, &mut siblings);
-            }
-            if !metrics.is_empty() {
-                stage.world.watch(HOST, &mut metrics);
+            stage.employ(&mut watcher);
+            let has_gangs = scenario.groups.iter().any(|group| group.params.gang);
+            let seen = host_meters.iter_mut().zip(&mut siblings).zip(&mut metrics);
+            for (host, ((meter, siblings), metrics)) in seen.enumerate() {
+                stage.world.watch(machine_of_host(host), meter);
+                if has_gangs {
+                    stage.world.watch(machine_of_host(host), siblings);
+                }
+                if !metrics.is_empty() {
+                    stage.world.watch(machine_of_host(host), metrics);
+                }
             }
             if let Some(outside) = stage.cables.outside().filter(|_| !clients.is_empty()) {
                 stage.world.watch(outside, &mut clients);
@@ -152,12 +163,14 @@ impl Run<'_> {
             sinks.iter_mut().for_each(|sink| stage.world.watch(HOST, &mut **sink));
             watchers.iter_mut().for_each(|sink| stage.world.watch_all(&mut **sink));
             stage.play(&mut grants)?;
-            let machines = stage.guests.iter().map(|cast| cast.as_ref().map(|cast| cast.machine));
-            coordinated = machines.map(|machine| stage.world.coordinated(machine?)).collect();
+            coordinated = stage.coordinated();
+            for (got, before) in coordinated.iter_mut().zip(stage.before.iter().flatten()) {
+                *got = got.map(|got| before.map_or(got, |before| got.since(&before)));
+            }
             stage.manager.map(Manager::into_vms)
         };
-        let mut report = Report::new(scenario, self.policy, self.knobs, self.seed, &meter, &grants);
-        report.tell_siblings(&siblings, &meter);
+        let mut report = Report::new(scenario, self.policy, self.knobs, self.seed, &host_meters, &grants);
+        host_meters.iter().zip(&siblings).for_each(|(meter, siblings)| report.tell_siblings(siblings, meter));
         let end = Instant::ZERO + scenario.length;
         let mut readings = Readings::new(clients.read(end));
         report.applications = readings.of(None, &scenario.applications, metrics, end);
@@ -165,10 +178,11 @@ impl Run<'_> {
         report.guests = guests
             .map(|(((guest, choice), (meter, measures)), coordinated)| {
                 let Choice { policy, knobs } = choice;
-                let report = GuestReport::new(&guest.name, (policy, knobs), guest.vcpus.len(), scenario.length, meter);
+                let report = GuestReport::new(&guest.name, (policy, knobs), guest.vcpus.len(), (from, end), meter);
                 let coordination = guest.guest.coordination.zip(*coordinated);
-                let coordination = coordination.map(|(with, got)| CoordinationGot::new(&with, &got, scenario.length));
-                let applications = readings.of(Some(&guest.name), &guest.applications, measures, end);
+                let coordination =
+                    coordination.map(|(with, got)| CoordinationGot::new(&with, &got, scenario.measured()));
+                let applications = readings.of(Some(&guest.name), &guest.applications, vec![measures], end);
                 GuestReport { applications, coordination, ..report }
             })
             .collect();
@@ -190,18 +204,21 @@ struct Stage<'s, 'w> {
     manager: Option<Manager<'s>>,
     cables: Cables<'s>,
     tapes: Tapes,
+    /// What had come of the coordination of each guest when measuring began; `None`: it has not.
+    before: Option<Vec<Option<Coordinated>>>,
 }
 
-/// Where it is written which flows are whose, for what measures applications on the host and in each guest.
+/// Where it is written which flows are whose, for what measures applications on each host and in each guest.
 #[derive(Debug, Default)]
 struct Tapes {
-    host: Tape,
+    hosts: Vec<Tape>,
     guests: Vec<Tape>,
 }
 
-/// Who is who on one machine.
+/// Who is who on one machine, or on all hosts together.
 #[derive(Debug)]
 struct Cast {
+    /// Of hosts: the first.
     machine: MachineId,
     groups: Vec<GroupId>,
     entities: Vec<Option<EntityId>>,
@@ -222,23 +239,35 @@ impl<'s, 'w> Stage<'s, 'w> {
         for (guest, within) in scenario.guests.iter().zip(choices) {
             crate::suits::coordination(scenario, guest, (policy, knobs), within)?;
         }
-        let machine = world.add_host("host", policy, scenario.host, knobs, scenario.costs);
-        let machine = machine.map_err(|why| refused_policy(scenario, policy, &why))?;
-        let cables = Cables::new(scenario, machine, &mut world)?;
+        for host in 0..scenario.hosts {
+            let name = scenario.host_name(host);
+            let machine = world.add_host(&name, policy, scenario.host, knobs, scenario.costs);
+            let machine = machine.map_err(|why| refused_policy(scenario, policy, &why))?;
+            assert_eq!(machine, machine_of_host(host), "hosts come first");
+        }
+        let cables = Cables::new(scenario, &mut world)?;
         let host = Cast {
-            machine,
+            machine: HOST,
             groups: Vec::new(),
             entities: vec![None; scenario.entities.len()],
             applications: vec![None; scenario.applications.len()],
         };
         let guests = scenario.guests.iter().map(|_| None).collect();
         let meters = meters.iter_mut().zip(measures).map(Some).collect();
-        Ok(Stage { run, choices, world, host, guests, meters, manager: None, cables, tapes })
+        Ok(Stage { run, choices, world, host, guests, meters, manager: None, cables, tapes, before: None })
+    }
+
+    /// The workload manager comes, if there is one, and watches through `watcher`.
+    fn employ(&mut self, watcher: &'w mut Watcher) {
+        if let Some(spec) = &self.run.scenario.manager {
+            self.manager = Some(Manager::new(self.run.scenario, spec, Rc::clone(&watcher.0)));
+            self.world.watch(HOST, watcher);
+        }
     }
 
     fn play(&mut self, grants: &mut [Option<Grant>]) -> Result<(), Problems> {
         let scenario = self.run.scenario;
-        self.host.groups = create_groups(scenario, &scenario.groups, &mut self.world, HOST)?;
+        self.host.groups = create_groups(scenario, &scenario.groups, &mut self.world, machine_of_host)?;
         let end = Instant::ZERO + scenario.length;
         for (at, change, who) in changes(scenario, end) {
             self.advance(at)?;
@@ -255,8 +284,24 @@ impl<'s, 'w> Stage<'s, 'w> {
         self.world.finish(end).map_err(|stuck| self.stuck(&stuck))
     }
 
-    /// Lets everything before `at` happen, with the turns of the manager. Whoever comes or goes at the moment of a turn does so before.
+    /// Lets everything before `at` happen, and sees what has come of coordination where measuring begins.
     fn advance(&mut self, at: Instant) -> Result<(), Problems> {
+        let from = self.run.scenario.measured_from();
+        if self.before.is_none() && from <= at {
+            self.pass(from)?;
+            self.before = Some(self.coordinated());
+        }
+        self.pass(at)
+    }
+
+    /// What has come of the coordination of each guest; `None`: it does not coordinate, or has not booted.
+    fn coordinated(&self) -> Vec<Option<Coordinated>> {
+        let machines = self.guests.iter().map(|cast| cast.as_ref().map(|cast| cast.machine));
+        machines.map(|machine| self.world.coordinated(machine?)).collect()
+    }
+
+    /// Lets everything before `at` happen, with the turns of the manager. Whoever comes or goes at the moment of a turn does so before.
+    fn pass(&mut self, at: Instant) -> Result<(), Problems> {
         while let Some(turn) = self.manager.as_ref().map(|manager| manager.next).filter(|&turn| turn < at) {
             self.world.run_until(turn).map_err(|stuck| self.stuck(&stuck))?;
             self.manage();
@@ -279,6 +324,11 @@ impl<'s, 'w> Stage<'s, 'w> {
         }
     }
 
+    /// The machine of somebody in a guest, or on a host.
+    fn machine(&mut self, guest: Option<usize>, host: usize) -> MachineId {
+        if guest.is_none() { machine_of_host(host) } else { self.cast(guest).machine }
+    }
+
     fn boot(&mut self, guest: usize) -> Result<(), Problems> {
         let scenario = self.run.scenario;
         let spec = &scenario.guests[guest];
@@ -286,7 +336,8 @@ impl<'s, 'w> Stage<'s, 'w> {
         let vcpus: Vec<EntityId> =
             self.host.entities[spec.vcpus.clone()].iter().map(|id| id.expect("its vCPUs have come")).collect();
         let cpus = sched::Host::new(vcpus.len());
-        let built = self.world.add_guest(HOST, &spec.name, &vcpus, policy, cpus, knobs, spec.guest, scenario.costs);
+        let host = machine_of_host(scenario.host_of(guest));
+        let built = self.world.add_guest(host, &spec.name, &vcpus, policy, cpus, knobs, spec.guest, scenario.costs);
         let machine = built.map_err(|why| {
             Problems::from(Wrong::from(&why).said_of(&spec.name).anywhere(placed(spec.place)).within(&scenario.source))
         })?;
@@ -296,7 +347,7 @@ impl<'s, 'w> Stage<'s, 'w> {
                 self.world.watch(machine, metrics);
             }
         }
-        let groups = create_groups(scenario, &spec.groups, &mut self.world, machine)?;
+        let groups = create_groups(scenario, &spec.groups, &mut self.world, |_| machine)?;
         let vm = scenario.entities[spec.vcpus.start].group.map_or(GroupId::ROOT, |group| self.host.groups[group]);
         let laid = self.cables.boot(guest, machine, vm, &mut self.world);
         laid.map_err(|why| refused(scenario, &spec.name, spec.place, &why))?;
@@ -310,8 +361,8 @@ impl<'s, 'w> Stage<'s, 'w> {
         match who {
             Who::Entity(of, index) => {
                 let asking = &entities(scenario, of)[index];
-                let Cast { machine, ref groups, .. } = *self.cast(of);
-                let group = asking.group.map_or(GroupId::ROOT, |group| groups[group]);
+                let machine = self.machine(of, asking.host);
+                let group = asking.group.map_or(GroupId::ROOT, |group| self.cast(of).groups[group]);
                 let params = Params { group, ..asking.params };
                 let is_vcpu = of.is_none() && scenario.guests.iter().any(|guest| guest.vcpus.contains(&index));
                 let workload = if is_vcpu { Workload::Vcpu } else { asking.workload };
@@ -322,13 +373,13 @@ impl<'s, 'w> Stage<'s, 'w> {
                     self.world.set_switch(machine, id, switch);
                 }
                 if of.is_none() {
-                    grants[index] = granted(&self.world, id);
+                    grants[index] = granted(&self.world, machine, id);
                 }
             }
             Who::Application(of, index) => {
                 let spec = &applications(scenario, of)[index];
-                let Cast { machine, ref groups, .. } = *self.cast(of);
-                let group = spec.group.map_or(GroupId::ROOT, |group| groups[group]);
+                let machine = self.machine(of, spec.host);
+                let group = spec.group.map_or(GroupId::ROOT, |group| self.cast(of).groups[group]);
                 let started = self.world.start(machine, &spec.application, group);
                 let (id, _) = started.map_err(|why| refused(scenario, &spec.name, spec.place, &why))?;
                 let parts = self.connect(of, id, spec)?;
@@ -342,7 +393,7 @@ impl<'s, 'w> Stage<'s, 'w> {
     /// Starts the other parts of application number `id`, and lays the links between them.
     fn connect(&mut self, of: Option<usize>, id: u32, spec: &AppSpec) -> Result<Vec<(Seat, u32)>, Problems> {
         let scenario = self.run.scenario;
-        let mut parts = vec![(of.map_or(Seat::Host, Seat::Guest), id)];
+        let mut parts = vec![(of.map_or(Seat::Host(spec.host), Seat::Guest), id)];
         for peer in &spec.reach.peers {
             let seat = match &peer.at {
                 At::Outside => Seat::Outside,
@@ -352,7 +403,7 @@ impl<'s, 'w> Stage<'s, 'w> {
             let (id, _) = started.map_err(|why| refused(scenario, &spec.name, spec.place, &why))?;
             parts.push((seat, id));
         }
-        let tape = of.map_or(Some(&self.tapes.host), |guest| self.tapes.guests.get(guest));
+        let tape = of.map_or(self.tapes.hosts.get(spec.host), |guest| self.tapes.guests.get(guest));
         for (number, link) in (0..).zip(&spec.reach.links) {
             let flow = self.cables.connect(link, &parts, &mut self.world);
             if let (Some(tape), 0) = (tape, link.to.part) {
@@ -365,8 +416,8 @@ impl<'s, 'w> Stage<'s, 'w> {
     fn leave(&mut self, who: Who) {
         match who {
             Who::Entity(of, index) => {
-                let cast = self.cast(of);
-                let (machine, id) = (cast.machine, cast.entities[index].expect("nobody leaves before coming"));
+                let machine = self.machine(of, entities(self.run.scenario, of)[index].host);
+                let id = self.cast(of).entities[index].expect("nobody leaves before coming");
                 self.world.detach(machine, id);
             }
             Who::Application(of, index) => {
@@ -397,8 +448,8 @@ impl<'s, 'w> Stage<'s, 'w> {
 }
 
 /// What measures those of `applications` that are not measured outside.
-fn measured(applications: &[AppSpec]) -> Metrics {
-    let here = applications.iter().filter(|spec| !spec.reach.is_measured_outside());
+fn measured<'s>(applications: impl Iterator<Item = &'s AppSpec>) -> Metrics {
+    let here = applications.filter(|spec| !spec.reach.is_measured_outside());
     Metrics::new(here.filter_map(|spec| Some((spec.name.as_str(), spec.metric?))))
 }
 
@@ -423,9 +474,15 @@ impl Readings {
         Readings(read.into_iter().map(|read| (read.0.clone(), AppReport::new(read))).collect())
     }
 
-    /// What `applications` of a guest, or of the host, say, in their order, wherever each was measured.
-    fn of(&mut self, guest: Option<&str>, applications: &[AppSpec], here: Metrics, end: Instant) -> Vec<AppReport> {
-        let mut here = here.read(end).into_iter().map(AppReport::new);
+    /// What `applications` of a guest, or of all hosts, say, in their order, wherever each was measured.
+    fn of(
+        &mut self,
+        guest: Option<&str>,
+        applications: &[AppSpec],
+        here: Vec<Metrics>,
+        end: Instant,
+    ) -> Vec<AppReport> {
+        let mut here = Readings::new(here.into_iter().flat_map(|metrics| metrics.read(end)).collect());
         let mut reports = Vec::new();
         for spec in applications.iter().filter(|spec| spec.metric.is_some()) {
             reports.extend(match spec.reach.is_measured_outside() {
@@ -433,7 +490,7 @@ impl Readings {
                     .0
                     .remove(&called_outside(guest, &spec.name))
                     .map(|it| AppReport { name: spec.name.clone(), ..it }),
-                false => here.next(),
+                false => here.0.remove(&spec.name),
             });
         }
         reports
@@ -456,8 +513,14 @@ fn refused(scenario: &Scenario, name: &str, place: Span, why: &Refused) -> Probl
     Wrong::from(why).said_of(name).anywhere(placed(place)).within(&scenario.source).into()
 }
 
-fn granted(world: &World<'_>, entity: EntityId) -> Option<Grant> {
-    let machine = world.machine(HOST).machine();
+/// The machine of host number `host`: hosts come first.
+#[expect(clippy::cast_possible_truncation, reason = "there are few hosts")]
+pub(crate) fn machine_of_host(host: usize) -> MachineId {
+    MachineId(host as u32)
+}
+
+fn granted(world: &World<'_>, machine: MachineId, entity: EntityId) -> Option<Grant> {
+    let machine = world.machine(machine).machine();
     let shown = |name| Some(Nanos::ns(u64::try_from(machine.inspect(entity, name)?).ok()?));
     let grant = Grant { slice: shown("slice")?, period: shown("period")? };
     (!grant.period.is_zero()).then_some(grant)
@@ -467,12 +530,12 @@ fn create_groups(
     scenario: &Scenario,
     groups: &[Group],
     world: &mut World<'_>,
-    machine: MachineId,
+    machine_of: impl Fn(usize) -> MachineId,
 ) -> Result<Vec<GroupId>, Problems> {
     let mut ids: Vec<GroupId> = Vec::with_capacity(groups.len());
     for group in groups {
         let parent = group.parent.map_or(GroupId::ROOT, |parent| ids[parent]);
-        let created = world.create_group(machine, &group.name, group.params, parent);
+        let created = world.create_group(machine_of(group.host), &group.name, group.params, parent);
         ids.push(created.map_err(|why| refused(scenario, &group.name, group.place, &why))?);
     }
     Ok(ids)
@@ -512,6 +575,9 @@ fn changes(scenario: &Scenario, end: Instant) -> Vec<(Instant, Change, Who)> {
             add(entity.arrival, entity.leaves, comes, Who::Entity(of, index));
         }
         for (index, application) in applications(scenario, of).iter().enumerate() {
+            // One with parts in guests comes when they have booted, too.
+            let reaches = application.reach.peers.iter().any(|peer| peer.at != At::Outside);
+            let comes = if reaches { Change::Boots } else { comes };
             add(application.arrival, application.leaves, comes, Who::Application(of, index));
         }
     }

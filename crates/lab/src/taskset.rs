@@ -49,6 +49,7 @@ pub fn scenario(name: &str, tasks: &[Task], cpus: usize, arrival: Arrival, lengt
     let entity = |task: &Task| EntitySpec {
         name: format!("task {}", task.id),
         group: None,
+        host: 0,
         arrival: Instant::ZERO,
         leaves: None,
         params: Params { reservation: Some(task.reservation()), ..Params::default() },
@@ -60,8 +61,11 @@ pub fn scenario(name: &str, tasks: &[Task], cpus: usize, arrival: Arrival, lengt
     };
     Scenario {
         name: name.to_string(),
+        hosts: 1,
         host: Host::new(cpus),
         length,
+        warm_up: Nanos::ZERO,
+        warm_up_place: Span::default(),
         seed: None,
         policy: None,
         costs: Costs::NONE,

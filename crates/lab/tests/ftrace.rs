@@ -1,7 +1,8 @@
-//! What is written as ftrace's text, read by TRAPpy, a reader of the kernel's traces that others have written: it finds there who ran how
-//! often and for how long on every machine.
+//! What is written as ftrace's text, read by TRAPpy and LISA, readers of the kernel's traces that others have written, each with a parser of
+//! its own: they find there who ran how often and for how long on every machine.
 //!
-//! `cargo xtask test` brings TRAPpy and runs this; by hand: `TACTUS_TRAPPY_PYTHON=python-with-trappy cargo test -p lab --test ftrace`.
+//! `cargo xtask test` brings both and runs this; by hand: `TACTUS_TRAPPY_PYTHON=python-with-trappy cargo test -p lab --test ftrace`, or
+//! `TACTUS_LISA_PYTHON=python-with-lisa`, or both.
 
 use lab::Run;
 use lab::scenario::Scenario;
@@ -47,9 +48,22 @@ fn counted(events: impl Iterator<Item = (Instant, Event)>) -> BTreeMap<u64, Did>
     did
 }
 
-/// What TRAPpy finds in `path`.
-fn read(python: &str, path: &Path, length: Nanos) -> BTreeMap<u64, Did> {
-    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle/trappy_read.py");
+/// The readers that are here, each a Python that has it and a script. At least one.
+fn readers() -> Vec<(String, &'static str)> {
+    let known = [
+        ("TACTUS_TRAPPY_PYTHON", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle/trappy_read.py")),
+        ("TACTUS_LISA_PYTHON", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle/lisa_read.py")),
+    ];
+    let here: Vec<_> = known.iter().filter_map(|(name, script)| Some((std::env::var(name).ok()?, *script))).collect();
+    assert!(
+        !here.is_empty(),
+        "TACTUS_TRAPPY_PYTHON or TACTUS_LISA_PYTHON names a Python with TRAPpy 6.0.1 or LISA 3.1.0"
+    );
+    here
+}
+
+/// What a reader finds in `path`.
+fn read((python, script): &(String, &str), path: &Path, length: Nanos) -> BTreeMap<u64, Did> {
     let mut command = Command::new(python);
     let output = command.arg(script).arg(path).arg((length.as_ns() as f64 / 1e9).to_string()).output();
     let output = output.expect("Python runs");
@@ -64,9 +78,9 @@ fn read(python: &str, path: &Path, length: Nanos) -> BTreeMap<u64, Did> {
     text.lines().map(line).collect()
 }
 
-/// Has TRAPpy read what `scenario` gives under `policy`, machine by machine; says how many executions there were.
+/// Has every reader read what `scenario` gives under `policy`, machine by machine; says how many executions there were.
 fn compare(file: &str, length: Nanos, policy: &str) -> u64 {
-    let python = std::env::var("TACTUS_TRAPPY_PYTHON").expect("TACTUS_TRAPPY_PYTHON names a Python with TRAPpy 6.0.1");
+    let readers = readers();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios").join(file);
     let Ok(mut scenario) = Scenario::read(&path) else { panic!("{} is right", path.display()) };
     scenario.length = length;
@@ -87,19 +101,29 @@ fn compare(file: &str, length: Nanos, policy: &str) -> u64 {
         events.clone().for_each(|(at, event)| writer.record(at, &event));
         let path = folder.join(format!("{}.txt", machine.name));
         std::fs::write(&path, writer.finish().expect("memory takes everything")).expect("there is room");
-        let (ours, theirs) = (counted(events), read(&python, &path, length));
-        assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>(), "{}", machine.name);
-        for (pid, (count, wakeups, us, name)) in ours {
-            let (their_count, their_wakeups, their_us, their_name) = &theirs[&pid];
-            assert_eq!((count, wakeups, &name), (*their_count, *their_wakeups, their_name), "{} {pid}", machine.name);
-            // Each execution has a beginning and an end in whole microseconds.
-            let off = (us - their_us).unsigned_abs();
-            assert!(off <= 2 * count, "{name} ran {us} us, TRAPpy says {their_us}");
-            executions += count;
+        let ours = counted(events);
+        // LISA's pattern of a priority has no sign, and the kernel gives whoever has a deadline −1.
+        let text = std::fs::read_to_string(&path).expect("it was written");
+        let reads = |reader: &&(String, &str)| !(reader.1.ends_with("lisa_read.py") && text.contains("prio=-1"));
+        for reader in readers.iter().filter(reads) {
+            agree(&machine.name, &ours, &read(reader, &path, length));
         }
+        executions += ours.values().map(|(count, ..)| count).sum::<u64>();
     }
     std::fs::remove_dir_all(&folder).expect("it is ours");
     executions
+}
+
+/// They tell the same of `machine`.
+fn agree(machine: &str, ours: &BTreeMap<u64, Did>, theirs: &BTreeMap<u64, Did>) {
+    assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>(), "{machine}");
+    for (pid, (count, wakeups, us, name)) in ours {
+        let (their_count, their_wakeups, their_us, their_name) = &theirs[pid];
+        assert_eq!((count, wakeups, name), (their_count, their_wakeups, their_name), "{machine} {pid}");
+        // Each execution has a beginning and an end in whole microseconds.
+        let off = (us - their_us).unsigned_abs();
+        assert!(off <= 2 * count, "{name} ran {us} us, the reader says {their_us}");
+    }
 }
 
 #[test]
@@ -112,8 +136,9 @@ fn a_reader_of_kernel_traces_finds_who_ran_how_often_and_how_long_on_host_and_gu
 
 #[test]
 fn tasks_that_move_between_cpus_or_change_places_are_followed_by_a_reader_of_kernel_traces() {
-    for policy in ["edf", "muqss", "cosched-strict"] {
-        let executions = compare("parallel.toml", Nanos::s(1), policy);
+    let parallel = ["edf", "muqss", "cosched-strict"].map(|policy| ("parallel.toml", policy));
+    for (file, policy) in parallel.into_iter().chain([("weights.toml", "cfs"), ("weights.toml", "muqss")]) {
+        let executions = compare(file, Nanos::s(1), policy);
         assert!(executions > 50, "{executions} executions");
     }
 }

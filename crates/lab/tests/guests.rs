@@ -54,7 +54,13 @@ fn report() -> Report {
     let choice = lab::choose(&scenario, &[], &[]).expect("the scenario names its policy").remove(0);
     let mut report = lab::run(&scenario, choice.policy, &choice.knobs, 0, &mut []).expect("it runs");
     let policy = lab::policy("cfs").expect("there is one");
-    report.guests.push(GuestReport::new("web", (policy, &policy.defaults()), 2, scenario.length, &measured()));
+    report.guests.push(GuestReport::new(
+        "web",
+        (policy, &policy.defaults()),
+        2,
+        (Instant::ZERO, Instant::ZERO + scenario.length),
+        &measured(),
+    ));
     report
 }
 
@@ -177,6 +183,24 @@ fn the_report_says_what_came_of_a_guests_coordination() {
     assert!(came.over_budget + came.over_limit > 0 && came.boosted_ns <= 20 * 1_000_000, "{came:?}");
     let text = lab::report::guests(&[greedy], lab::report::Widths(120));
     assert!(text.contains("\nboosts denied: "), "{text}");
+}
+
+#[test]
+fn over_many_runs_coordination_has_medians() {
+    let how = |budget: &str| format!("{{ protocol = \"rfc-v1\", budget = \"{budget}\", limit = \"100us\" }}");
+    let runs = ["1ms", "2ms", "3ms"].map(|budget| coordinated("linux", "linux", &how(budget)).expect("it runs"));
+    let summary = Summary::new(&runs);
+    let told = summary.guests[0].coordination.as_ref().expect("they coordinate");
+    let of = |number: fn(&lab::report::CoordinationGot) -> u64| {
+        let numbers = runs.iter().map(|run| number(run.guests[0].coordination.as_ref().expect("they coordinate")));
+        Spread::of(&numbers.collect::<Vec<u64>>())
+    };
+    assert_eq!((told.protocol, told.runs), ("rfc-v1", 3));
+    assert_eq!((told.got["hints"], told.got["hints_per_1000_s"]), (of(|it| it.hints), of(|it| it.hints_per_1000_s)));
+    assert_eq!((told.got["hypercalls_ns"], told.got["boosts"]), (of(|it| it.hypercalls_ns), of(|it| it.boosts)));
+    assert_eq!((told.got["boosted_ppm"], told.got["over_limit"]), (of(|it| it.boosted_ppm), of(|it| it.over_limit)));
+    let text = medians(&[summary], Widths(120));
+    assert!(text.contains("\ncoordinated by rfc-v1: ") && text.contains("\nboosts denied: "), "{text}");
 }
 
 #[test]

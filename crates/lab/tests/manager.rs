@@ -1,8 +1,9 @@
 //! A workload manager over the policies that keep VMs from taking more than they are assigned (claim C10 of S2, sections 3 and 5.2).
 
 use lab::Run;
-use lab::report::{ManagedVm, Report};
+use lab::report::{ManagedVm, Report, Summary, Widths, medians};
 use lab::scenario::Scenario;
+use lab::statistics::Spread;
 
 fn scenario(text: &str) -> Scenario {
     Scenario::from_bytes("managed.toml", text.as_bytes().to_vec()).unwrap_or_else(|problems| panic!("{problems}"))
@@ -128,4 +129,61 @@ fn what_is_refused_leaves_all_vcpus_as_they_were() {
     assert!(a.refused > 0, "{a:?}");
     assert!(a.assigned_ppm.iter().all(|&ppm| ppm == 200_000), "what it asks for itself: {a:?}");
     assert!(a.consumed_ppm.iter().all(|&ppm| ppm.abs_diff(200_000) < 10_000), "and both have as much: {a:?}");
+}
+
+/// A VM whose work changes by chance, managed.
+const BY_CHANCE: &str = "name = \"by chance\"\ncpus = 1\nlength = \"20s\"\npolicy = \"credit\"\n\
+    [manager]\ninterval = \"1s\"\ntargets = { a = 30 }\n\
+    [[vm]]\nname = \"a\"\ncap = 20\n[[vm.task]]\nname = \"t\"\nworkload.web = {}\n\
+    [[vm]]\nname = \"b\"\nworkload = \"hog\"\n";
+
+fn by_chance(seed: u64) -> Report {
+    let scenario = scenario(BY_CHANCE);
+    let choices = lab::choose(&scenario, &[], &[]).unwrap_or_else(|problems| panic!("{problems}"));
+    let run = Run { scenario: &scenario, policy: choices[0].policy, knobs: &choices[0].knobs, guests: None, seed };
+    run.play(&mut [], &mut []).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+#[test]
+fn over_many_seeds_a_manager_has_medians() {
+    let runs: Vec<Report> = (0..5).map(by_chance).collect();
+    let summary = Summary::new(&runs);
+    let told = summary.manager.as_ref().expect("there is a manager");
+    let of = |number: fn(&ManagedVm) -> u64| {
+        Spread::of(&runs.iter().map(|run| number(&managed(run)[0])).collect::<Vec<_>>())
+    };
+    let (a, settled) = (&told.vms[0], runs.iter().filter(|run| managed(run)[0].settled).count());
+    assert_eq!((a.name.as_str(), a.target_ppm, a.runs, a.settled_runs), ("a", 300_000, 5, settled));
+    assert_eq!((a.error_ppm, a.refused), (of(|vm| vm.error_ppm), of(|vm| vm.refused)));
+    assert_eq!(
+        (a.allocation_error_ppm, a.amplitude_ppm),
+        (of(|vm| vm.allocation_error_ppm), of(|vm| vm.amplitude_ppm))
+    );
+    assert!(a.error_ppm.low < a.error_ppm.high, "chance makes a difference: {a:?}");
+    let text = medians(&[summary], Widths(100));
+    assert!(
+        text.contains("Managed, in the last half of each run:") && text.contains(&format!("{settled} of 5")),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_is_counted_is_a_run_with_its_manager() {
+    let counted = |text: &str| {
+        let scenario = scenario(text);
+        let choices = lab::choose(&scenario, &[], &[]).unwrap_or_else(|problems| panic!("{problems}"));
+        let run =
+            Run { scenario: &scenario, policy: choices[0].policy, knobs: &choices[0].knobs, guests: None, seed: 1 };
+        run.count_inputs().unwrap_or_else(|problems| panic!("{problems}"))
+    };
+    let scenario = |manager: &str| {
+        format!(
+            "name = \"x\"\ncpus = 1\nlength = \"3s\"\npolicy = \"sedf\"\n{manager}\
+             [[vm]]\nname = \"a\"\nslice = \"1ms\"\nperiod = \"10ms\"\nlimit = \"hard\"\nworkload = \"hog\"\n\
+             [[task]]\nname = \"t\"\nworkload.periodic = {{ period = \"7ms\", work = \"6ms\" }}\n"
+        )
+    };
+    // With more of each period for it, the other has less of its own.
+    let managed = "[manager]\ninterval = \"1s\"\ntargets = { a = 90 }\n";
+    assert_ne!(counted(&scenario(managed)), counted(&scenario("")));
 }

@@ -171,21 +171,6 @@ fn a_search_takes_as_long_as_its_slowest_leaf() {
 }
 
 #[test]
-fn who_keeps_up_with_a_drive_loses_no_turn() {
-    let reader = "cd_reader = { turns = 50, turn = \"20ms\", buffer = 5, work = \"1ms\" }";
-    let it = on_host("", reader);
-    assert_eq!((of(&it, "took_ns"), of(&it, "unfinished")), (50 * 20_000_000 + 1_000_000, 0), "{it:?}");
-    // The buffer holds five turns, and the hog takes ten at a time: five of each ten are lost.
-    let text = format!(
-        "{HEAD}[[task]]\nname = \"it\"\naffinity = \"0\"\nworkload.{reader}\n[[task]]\nname = \"hog\"\naffinity = \"0\"\n\
-         class = {{ fifo = 50 }}\nworkload.periodic = {{ period = \"400ms\", work = \"200ms\" }}\n"
-    )
-    .replace("cfs", "linux");
-    let it = reading(&played(&parse(&text)).applications);
-    assert!((1_150_000_000..1_500_000_000).contains(&of(&it, "took_ns")), "{it:?}");
-}
-
-#[test]
 fn whoever_drives_a_device_uses_cpu_time_for_every_event() {
     let (it, report) = in_vm("[disk]\nservice = \"1ms\"\nevent = \"10us\"", "dd = { count = 100 }");
     assert_eq!(of(&it, "blocks"), 100);

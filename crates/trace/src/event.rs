@@ -206,6 +206,14 @@ pub enum Event {
         /// How long it was on its way.
         took: Nanos,
     },
+    /// A coordinator boosts an entity beyond what is asked for it, or does so no more. What it asks instead follows at once; nothing does
+    /// where that is what is asked for the entity already, and boosts it no more.
+    Boosted {
+        /// Which. Of a host: a vCPU.
+        entity: EntityId,
+        /// Whether it is boosted from now on.
+        boosted: bool,
+    },
     /// Something on its way here was dropped, because there was no room for it.
     Lost {
         /// On which of the world's flows.

@@ -316,6 +316,7 @@ impl Follower {
             | Event::Irq { .. }
             | Event::Skipped { .. }
             | Event::Sent { .. }
+            | Event::Boosted { .. }
             | Event::Served { .. }
             | Event::Arrived { .. }
             | Event::Lost { .. }

@@ -67,6 +67,7 @@ fn the_generator_knows_every_kind() {
         Event::Served { .. } => 35,
         Event::Arrived { .. } => 36,
         Event::Lost { .. } => 37,
+        Event::Boosted { .. } => 39,
     };
     let mut random = Random::new(1);
     for wanted in 0..events::KINDS {

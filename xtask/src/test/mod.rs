@@ -5,7 +5,7 @@
 mod tally;
 mod trial;
 
-use crate::oracle::{SIMSO, TRAPPY};
+use crate::oracle::{LISA, SIMSO, TRAPPY};
 use crate::root::{cargo, typed};
 use crate::stream::{Said, stream};
 use crate::{component, guest};
@@ -58,6 +58,7 @@ pub(crate) fn run() -> Result<ExitCode> {
         Step::new("a new policy from the template", trial::check),
         Step::new("comparison with SimSo", || SIMSO.check()),
         Step::new("TRAPpy reads ftrace text", || TRAPPY.check()),
+        Step::new("LISA reads ftrace text", || LISA.check()),
     ];
     steps.extend(guest::steps());
     run_all(&steps)

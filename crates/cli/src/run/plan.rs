@@ -100,8 +100,11 @@ fn from_arguments(args: &Run, length: Option<Nanos>) -> Result<Plan, Failure> {
     let mut plan = Plan {
         scenario: Scenario {
             name: sources.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(", "),
+            hosts: 1,
             host: host(),
             length: length.unwrap_or(OPEN_END),
+            warm_up: Nanos::ZERO,
+            warm_up_place: Span::default(),
             seed: None,
             policy: None,
             costs: Costs::NONE,
@@ -138,6 +141,7 @@ fn entity(name: String, params: Params) -> EntitySpec {
     EntitySpec {
         name,
         group: None,
+        host: 0,
         arrival: Instant::ZERO,
         leaves: None,
         params,

@@ -85,3 +85,69 @@ fn a_run_that_cannot_go_on_ends_with_who_waits_for_whom() {
         assert!(done.stderr.contains(part), "{part}: {}", done.stderr);
     }
 }
+
+const HOSTS: &str = r#"
+name = "two hosts"
+hosts = 2
+cpus = 1
+length = "200ms"
+policy = "edf"
+
+[network]
+latency = "50us"
+
+[[vm]]
+name = "root"
+[[vm.task]]
+name = "search"
+workload = { search = { leaves = ["leaf"] } }
+
+[[vm]]
+name = "leaf"
+host = 2
+guest = "eevdf"
+
+[[task]]
+name = "beat"
+host = 2
+slice = "1ms"
+period = "10ms"
+workload = { periodic = { period = "10ms", work = "1ms" } }
+"#;
+
+#[test]
+fn several_hosts_are_told_apart_in_every_output() {
+    let place = Place::new();
+    place.file("hosts.toml", HOSTS);
+    let run = |more: &[&str]| place.run(&[&["sim", "hosts.toml", "--audit"], more].concat()).good();
+    let text = |file: &str| String::from_utf8(place.read(file)).expect("it is text");
+    let said = run(&["--trace", "a.txt", "--ftrace", "f.txt", "--svg", "a.svg", "--xenmon"]);
+    assert!(said.contains("two hosts under edf: 2 hosts of 1 CPU, 200ms simulated"), "{said}");
+    assert!(said.contains("Domains of host-1") && said.contains("Domains of host-2"), "{said}");
+    assert!(said.contains("and those of other machines beside it") && said.contains("found no broken law"), "{said}");
+    let trace = text("a.txt");
+    for machine in ["m0 name=\"host-1\"", "m1 name=\"host-2\"", "m2 name=\"root\"", "m3 name=\"leaf\""] {
+        assert!(trace.contains(machine), "{trace:.400}");
+    }
+    assert!(text("f.txt").contains("vhost-root") && !text("f.txt").contains("vhost-leaf"));
+    assert!(text("f.host-2.txt").contains("beat") && text("f.leaf.txt").contains("leaf"));
+    let picture = text("a.svg");
+    assert!(picture.contains("host-1") && picture.contains("host-2"));
+    run(&["--trace", "a.json"]);
+    assert!(text("a.json").contains("host-2"));
+    // Both hosts at once: jobs, totals, medians and comparisons.
+    let report = json(&run(&["--json", "--jobs"]))["runs"][0].clone();
+    assert_eq!((&report["hosts"], report["jobs"].as_array().map(Vec::len)), (&2.into(), Some(20)));
+    let entities = report["entities"].as_array().expect("there are some");
+    let beat = entities.iter().find(|it| it["name"] == "beat").expect("it is there");
+    assert_eq!(beat["host"], "host-2");
+    let both = run(&["--policy", "edf,cfs", "--seeds", "3", "-j", "2"]);
+    assert!(
+        both.contains("2 hosts of 1 CPU")
+            && both.contains("beat")
+            && both == run(&["--policy", "edf,cfs", "--seeds", "3", "-j", "1"])
+    );
+    let live = place.run(&["run", "hosts.toml"]);
+    assert_eq!(live.code, Some(2), "{}", live.stderr);
+    assert!(live.stderr.contains("the scenario has 2 hosts, and a live run has one"), "{}", live.stderr);
+}

@@ -35,6 +35,7 @@ pub(super) fn lay(world: &mut World<'_>, dice: &mut Dice) -> Net {
             room: 1 + u32::try_from(dice.below(50)).expect("there are few"),
             notify: if dice.one_in(2) { Notify::WhenIdle } else { Notify::Always },
             delay: if dice.one_in(2) { Nanos::ZERO } else { dice.span(Nanos::us(200)) },
+            kick: if dice.one_in(2) { Nanos::ZERO } else { dice.span(Nanos::us(5)) },
         };
         let mut application = Application::default();
         let object = application.share("ring", Object::Ring(ring));
@@ -56,7 +57,7 @@ fn any(world: &World<'_>, dice: &mut Dice) -> MachineId {
 
 /// The way of a flow.
 fn way(world: &World<'_>, net: &Net, dice: &mut Dice) -> Vec<Hop> {
-    let hop = |dice: &mut Dice| match dice.below(4) {
+    let hop = |dice: &mut Dice| match dice.below(5) {
         0 => dice.choose(&net.rings).map(Hop::Ring),
         1 => dice.choose(&net.rings).map(Hop::Completion),
         2 => {
@@ -65,6 +66,7 @@ fn way(world: &World<'_>, net: &Net, dice: &mut Dice) -> Vec<Hop> {
             let cpu = usize::try_from(dice.below(interrupted.1 as u64)).expect("there are few");
             Some(Hop::Interrupt { machine: interrupted.0, cpu: CpuId::new(cpu), time: dice.span(Nanos::us(30)) })
         }
+        3 => Some(Hop::Cost(if dice.one_in(4) { Nanos::ZERO.into() } else { length(dice) })),
         _ => dice.choose(&net.lines).map(Hop::Line),
     };
     // At least one line with its latency keeps what is sent back at once from going round without time.

@@ -317,15 +317,15 @@ fn kind(dice: &mut Dice) -> Guest {
     }
 }
 
-/// Boosts are told apart from what is asked for otherwise by their priorities, up to 8, or by their weight.
+/// Boosts may be less than what is asked for a vCPU for good, as much, or more.
 fn coordination(dice: &mut Dice) -> Coordination {
     let (_, protocol) = dice.choose(&Protocol::ALL).expect("there are some");
     let (_, detector) = dice.choose(&Rule::ALL).expect("there are some");
     let class = |takes_turns, priority| Boost::Class { takes_turns, priority: RtPriority::new(priority).expect("few") };
     let boost = match dice.below(3) {
-        0 => class(true, 8),
-        1 => class(false, 8),
-        _ => Boost::Weight(Weight::nice(-17).expect("it is in range")),
+        0 => class(true, dice.choose(&[8, 10, 30]).expect("there are three")),
+        1 => class(false, dice.choose(&[8, 10, 30]).expect("there are three")),
+        _ => Boost::Weight(Weight::nice(dice.choose(&[-17, -5, 0]).expect("there are three")).expect("it is in range")),
     };
     let interrupt = if dice.one_in(2) { boost } else { class(false, 3).within(boost) };
     let window = Nanos::us(1) + dice.span(Nanos::ms(30));
@@ -350,8 +350,11 @@ fn vcpus(world: &mut World<'_>, host: MachineId, count: usize, dice: &mut Dice) 
     let pinned = dice.one_in(4);
     let vcpu = |cpu: usize| {
         let affinity = if pinned { CpuSet::one(CpuId::new(cpu % cpus)) } else { CpuSet::ALL };
-        let params = Params { group, affinity, ..Params::default() };
-        world.attach(host, "vcpu", params, Workload::Vcpu).expect("a vCPU asks for nothing")
+        let plain = Params { group, affinity, ..Params::default() };
+        // Some are urgent for good, or weigh something.
+        let wished = if dice.one_in(2) { Params { group, affinity, ..asked(dice) } } else { plain };
+        let given = world.attach(host, "vcpu", wished, Workload::Vcpu);
+        given.unwrap_or_else(|_| world.attach(host, "vcpu", plain, Workload::Vcpu).expect("a vCPU asks for nothing"))
     };
     (0..count).map(vcpu).collect()
 }

@@ -10,7 +10,7 @@ use sim::meter::Durations;
 pub(super) struct Intervals {
     period: Nanos,
     last: Option<Instant>,
-    off: Durations,
+    pub(super) off: Durations,
 }
 
 impl Intervals {
@@ -68,6 +68,14 @@ impl Gauge for Beats {
             }
             (_, Fact::LeftOut(beats)) => self.left_out += beats,
             _ => {}
+        }
+    }
+
+    fn begin(&mut self, at: Instant) {
+        self.began = self.began.map(|began| began.max(at));
+        (self.pictures, self.left_out, self.intervals.off) = (0, 0, Durations::default());
+        if let Some(buffer) = &mut self.buffer {
+            buffer.begin(at);
         }
     }
 

@@ -47,6 +47,11 @@ impl Gauge for Calls {
         }
     }
 
+    fn begin(&mut self, _: Instant) {
+        // What is unread is heard later.
+        self.calls.values_mut().for_each(|call| (call.read, call.lost) = (Vec::new(), 0));
+    }
+
     fn read(&mut self, end: Instant) -> Reading {
         let heard: Vec<Reading> = self.calls.values_mut().map(|it| it.hear(self.phone, end)).collect();
         let of = |reading: &Reading, name| reading.get(name).unwrap_or_default();

@@ -33,6 +33,9 @@ impl Gauge for Completion {
         }
     }
 
+    // How long the whole of it takes is of the whole.
+    fn begin(&mut self, _: Instant) {}
+
     fn read(&mut self, end: Instant) -> Reading {
         let unfinished = self.there > 0 || self.began.is_none();
         let over = if unfinished { end } else { self.over };

@@ -74,6 +74,15 @@ impl Gauge for Contention {
         }
     }
 
+    fn begin(&mut self, at: Instant) {
+        if self.began.is_some() {
+            // Of who is gone, there is nothing later.
+            self.count_to(if self.there == 0 { self.upto } else { at });
+            (self.began, self.upto) = (Some(at), self.upto.max(at));
+            (self.whole, self.second, self.seconds) = (0, 0, Vec::new());
+        }
+    }
+
     fn read(&mut self, end: Instant) -> Reading {
         // After its end there is none: the trace is over.
         let over = if self.there == 0 { self.upto } else { end };

@@ -22,6 +22,8 @@ pub struct Metrics {
     /// By CPU, who runs there.
     running: Vec<Option<EntityId>>,
     tape: Tape,
+    /// From when on they count, until then.
+    from: Option<Instant>,
 }
 
 impl Metrics {
@@ -36,6 +38,19 @@ impl Metrics {
         metrics
     }
 
+    /// The same, but for what is before `start`.
+    #[must_use]
+    pub fn from(self, start: Instant) -> Metrics {
+        Metrics { from: Some(start), ..self }
+    }
+
+    /// They may have come to where counting begins.
+    fn begin(&mut self, now: Instant) {
+        if let Some(start) = self.from.take_if(|start| *start <= now) {
+            self.gauges.iter_mut().for_each(|(_, _, gauge)| gauge.begin(start));
+        }
+    }
+
     /// Whether there is none to measure.
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -45,6 +60,7 @@ impl Metrics {
     /// What each says at the `end` of the run, with its name, in the order in which they were given.
     #[must_use]
     pub fn read(mut self, end: Instant) -> Vec<(String, Metric, Reading)> {
+        self.begin(end);
         let read = |(name, metric, gauge): &mut (String, Metric, Box<dyn Gauge>)| {
             (std::mem::take(name), *metric, gauge.read(end))
         };
@@ -86,6 +102,7 @@ impl Metrics {
 
 impl Sink for Metrics {
     fn record(&mut self, at: Instant, event: &Event) {
+        self.begin(at);
         match *event {
             Event::Attach { entity, ref name, .. } => self.attach(at, entity, name),
             Event::Detach { entity } => {

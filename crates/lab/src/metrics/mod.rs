@@ -14,6 +14,7 @@ mod completion;
 mod contention;
 mod follow;
 mod grade;
+mod operations;
 mod picture;
 pub(crate) mod requests;
 mod responses;
@@ -59,11 +60,15 @@ pub enum Metric {
         alone: Nanos,
         /// How much memory it moves in one; zero: it is not about memory.
         bytes: u64,
+        /// Its floating-point operations in one; zero: nobody counts them.
+        flops: u64,
     },
     /// Batches that are due at every beat: how long after it each is done.
     Batches {
         /// From one to the next.
         interval: Nanos,
+        /// How many records each has; zero: nobody counts them.
+        records: u64,
     },
     /// Requests to a server: how many, and how long each takes.
     Requests,
@@ -72,6 +77,8 @@ pub enum Metric {
         /// Of each block.
         bytes: u64,
     },
+    /// What is done with files.
+    Operations(Operations),
     /// Telephone calls: how they sound.
     Calls(voip::Phone),
     /// Load: how many tasks are runnable in the mean.
@@ -79,6 +86,23 @@ pub enum Metric {
         /// How many there should be. Unit: thousandths.
         asked_milli: u64,
     },
+}
+
+/// How the jobs of a program that works on files are counted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Operations {
+    /// Whether an operation is called a transaction, which has several and no duration of its own.
+    pub is_transactions: bool,
+    /// So many jobs …. Range: 1 ….
+    pub jobs: u64,
+    /// … are so many operations. Range: 1 ….
+    pub operations: u64,
+    /// All there are; `None`: without end.
+    pub most: Option<u64>,
+    /// What they read. Unit: bytes.
+    pub read: u64,
+    /// What they write. Unit: bytes.
+    pub written: u64,
 }
 
 impl Metric {
@@ -89,10 +113,11 @@ impl Metric {
             Metric::Beats { period, sound } => Box::new(beats::Beats::new(period, sound)),
             Metric::Responses => Box::<responses::Responses>::default(),
             Metric::Completion { alone } => Box::new(completion::Completion::new(alone)),
-            Metric::Rounds { alone, bytes } => Box::new(rounds::Rounds::new(alone, bytes)),
-            Metric::Batches { interval } => Box::new(batches::Batches::new(interval)),
+            Metric::Rounds { alone, bytes, flops } => Box::new(rounds::Rounds::new(alone, bytes, flops)),
+            Metric::Batches { interval, records } => Box::new(batches::Batches::new(interval, records)),
             Metric::Requests => Box::<requests::Requests>::default(),
             Metric::Transfer { bytes } => Box::new(transfer::Transfer::new(bytes)),
+            Metric::Operations(operations) => Box::new(operations::Counted::new(operations)),
             Metric::Calls(phone) => Box::new(calls::Calls::new(phone)),
             Metric::Contention { asked_milli } => Box::new(contention::Contention::new(asked_milli)),
         }
@@ -112,6 +137,8 @@ impl Metric {
             Metric::Batches { .. } => "batches",
             Metric::Requests => "requests",
             Metric::Transfer { .. } => "transfer",
+            Metric::Operations(Operations { is_transactions: true, .. }) => "transactions",
+            Metric::Operations(_) => "operations",
             Metric::Calls(_) => "calls",
             Metric::Contention { .. } => "contention",
         }
@@ -155,6 +182,9 @@ enum Fact {
 trait Gauge: Debug {
     /// Something happened to its task `role`: what comes after `/` in the task's name; empty for a task that has the name alone.
     fn note(&mut self, at: Instant, role: &str, fact: Fact);
+
+    /// Counting begins at `at`: what was before changes no number any more. Whoever has not come yet, or is gone, has nothing to forget.
+    fn begin(&mut self, at: Instant);
 
     /// What is known at the end of the run.
     fn read(&mut self, end: Instant) -> Reading;

@@ -3,6 +3,7 @@
 use super::sound::Buffer;
 use super::{Fact, Gauge, Grade, Reading, Sound, beats::Intervals, per_second};
 use sched::{Instant, Nanos};
+use sim::meter::Durations;
 
 /// A film that is played.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,6 +73,15 @@ impl Gauge for Picture {
             (_, Fact::LeftOut(frames)) => self.dropped += frames,
             _ => {}
         }
+    }
+
+    fn begin(&mut self, at: Instant) {
+        if let Some(buffer) = &mut self.buffer {
+            buffer.begin(at);
+        }
+        self.film.frames -= (self.shown + self.dropped).min(self.film.frames);
+        self.began = self.began.map(|began| began.max(at));
+        (self.shown, self.dropped, self.seconds, self.intervals.off) = (0, 0, Vec::new(), Durations::default());
     }
 
     fn read(&mut self, end: Instant) -> Reading {

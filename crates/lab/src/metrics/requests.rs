@@ -59,6 +59,11 @@ impl Gauge for Requests {
         }
     }
 
+    fn begin(&mut self, at: Instant) {
+        self.came = self.came.map(|came| came.max(at));
+        (self.took, self.answered) = (Durations::default(), 0);
+    }
+
     fn read(&mut self, end: Instant) -> Reading {
         let over = self.over.filter(|_| self.there == 0).unwrap_or(end);
         let there = over.saturating_since(self.came.unwrap_or(over));

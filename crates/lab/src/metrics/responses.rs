@@ -36,6 +36,10 @@ impl Gauge for Responses {
         }
     }
 
+    fn begin(&mut self, _: Instant) {
+        (self.took, self.done) = (Durations::default(), 0);
+    }
+
     fn read(&mut self, end: Instant) -> Reading {
         if let Some(began) = self.began.or(self.due) {
             self.took.record(end.saturating_since(began));

@@ -9,16 +9,29 @@ use sim::meter::Durations;
 pub(super) struct Rounds {
     alone: Nanos,
     bytes: u64,
+    flops: u64,
     began: Option<Instant>,
     last: Option<Instant>,
     gone: bool,
     rounds: u64,
     took: Durations,
+    /// Whether the round under way began before counting did.
+    partial: bool,
 }
 
 impl Rounds {
-    pub(super) fn new(alone: Nanos, bytes: u64) -> Rounds {
-        Rounds { alone, bytes, began: None, last: None, gone: false, rounds: 0, took: Durations::default() }
+    pub(super) fn new(alone: Nanos, bytes: u64, flops: u64) -> Rounds {
+        Rounds {
+            alone,
+            bytes,
+            flops,
+            began: None,
+            last: None,
+            gone: false,
+            rounds: 0,
+            took: Durations::default(),
+            partial: false,
+        }
     }
 }
 
@@ -29,6 +42,7 @@ impl Gauge for Rounds {
                 self.began.get_or_insert(at);
             }
             Fact::Left => self.gone = true,
+            Fact::Done if std::mem::take(&mut self.partial) => (self.began, self.last) = (Some(at), Some(at)),
             Fact::Done => {
                 let since = self.last.or(self.began).unwrap_or(at);
                 self.took.record(at.saturating_since(since));
@@ -36,6 +50,13 @@ impl Gauge for Rounds {
             }
             _ => {}
         }
+    }
+
+    fn begin(&mut self, at: Instant) {
+        // The round under way is neither before nor after.
+        self.partial = self.began.is_some();
+        self.began = self.began.map(|began| began.max(at));
+        (self.rounds, self.took) = (0, Durations::default());
     }
 
     fn read(&mut self, end: Instant) -> Reading {
@@ -49,6 +70,11 @@ impl Gauge for Rounds {
             let moved = self.rounds.saturating_mul(self.bytes);
             // Bytes in a nanosecond are thousands of megabytes in a second.
             reading.add("mb_per_s", ratio(moved, 1_000, took.as_ns()));
+        }
+        if self.flops > 0 {
+            let done = self.rounds.saturating_mul(self.flops);
+            // Operations in a nanosecond are thousands of millions in a second.
+            reading.add("mflop_per_s_milli", ratio(done, 1_000_000, took.as_ns()));
         }
         reading.time("round_p50_ns", self.took.percentile(50));
         reading.time("round_p99_ns", self.took.percentile(99));

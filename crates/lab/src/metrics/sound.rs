@@ -82,6 +82,13 @@ impl Gauge for Buffer {
         }
     }
 
+    fn begin(&mut self, at: Instant) {
+        self.play_to(self.over.map_or(at, |over| over.min(at)));
+        self.began = self.began.max(at);
+        self.empty = self.empty.map(|since| since.max(at));
+        (self.underruns, self.silence, self.filled) = (0, Nanos::ZERO, 0);
+    }
+
     fn read(&mut self, end: Instant) -> Reading {
         let end = self.over.unwrap_or(end);
         self.play_to(end);

@@ -36,6 +36,11 @@ impl Gauge for Transfer {
         }
     }
 
+    fn begin(&mut self, at: Instant) {
+        self.came = self.came.map(|came| came.max(at));
+        self.blocks = 0;
+    }
+
     fn read(&mut self, end: Instant) -> Reading {
         let unfinished = self.there > 0 || self.came.is_none();
         let over = if unfinished { end } else { self.over };

@@ -2,6 +2,7 @@
 
 use super::{Device, Drivers, Link, OUTSIDE, RECEIVER, Way, backend_of, thread_of};
 use crate::problem::Problems;
+use crate::run::machine_of_host;
 use crate::scenario::Scenario;
 use sched::{CpuId, GroupId, Host, Nanos, Params, Refused};
 use sim::network::{Acks, Endpoint, Flow, FlowId, Hop, Line, LineId};
@@ -17,35 +18,47 @@ const ROOM: u32 = 1_000;
 /// Where a part of an application runs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Seat {
-    Host,
+    /// Which host, from 0.
+    Host(usize),
     Guest(usize),
     Outside,
+}
+
+/// For whom somebody drives devices.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Driven {
+    /// A guest: a thread of its host.
+    Guest(usize),
+    /// All guests of a host: its driver domain.
+    Host(usize),
 }
 
 /// What connects the machines of a world.
 #[derive(Debug)]
 pub(crate) struct Cables<'s> {
     scenario: &'s Scenario,
-    host: MachineId,
     outside: Option<MachineId>,
     /// By guest.
     guests: Vec<Option<MachineId>>,
     wire: Option<LineId>,
-    disk: Option<LineId>,
+    /// Between machines of one host, where that is different.
+    bridge: Option<LineId>,
+    /// By host.
+    disks: Vec<LineId>,
     /// The link of a machine, out and in, where it is a limit.
     links: BTreeMap<Seat, (LineId, LineId)>,
-    /// Who drives a device for a guest; of split drivers, for all: `None`.
-    rings: BTreeMap<(Option<usize>, Device), Endpoint>,
+    /// Who drives a device for a guest, or for all of a host.
+    rings: BTreeMap<(Driven, Device), Endpoint>,
     /// Who takes in the packets of a guest.
     receivers: BTreeMap<usize, Endpoint>,
 }
 
 impl<'s> Cables<'s> {
-    /// The cables of `scenario`, whose host is there already; and the machine outside, if anything runs there.
+    /// The cables of `scenario`, whose hosts are there already; and the machine outside, if anything runs there.
     ///
     /// # Errors
     /// There is no policy for that.
-    pub(crate) fn new(scenario: &'s Scenario, host: MachineId, world: &mut World<'_>) -> Result<Cables<'s>, Problems> {
+    pub(crate) fn new(scenario: &'s Scenario, world: &mut World<'_>) -> Result<Cables<'s>, Problems> {
         let tasks = scenario.outside();
         let outside = if tasks == 0 {
             None
@@ -56,17 +69,19 @@ impl<'s> Cables<'s> {
         };
         let wire = scenario.network.as_ref();
         let wire = wire.map(|it| world.add_line(Line { latency: it.latency, ..Line::new("wire") }));
-        let disk = scenario
-            .disk
-            .as_ref()
-            .map(|it| world.add_line(Line { service: it.service, bandwidth: it.bandwidth, ..Line::new("disk") }));
+        let local = scenario.network.as_ref().and_then(|it| it.local);
+        let bridge = local.map(|latency| world.add_line(Line { latency, ..Line::new("bridge") }));
+        let disk = scenario.disk.iter().flat_map(|it| std::iter::repeat_n(it, scenario.hosts));
+        let disks = disk
+            .map(|it| world.add_line(Line { service: it.service, bandwidth: it.bandwidth, ..Line::new("disk") }))
+            .collect();
         Ok(Cables {
             scenario,
-            host,
             outside,
             guests: vec![None; scenario.guests.len()],
             wire,
-            disk,
+            bridge,
+            disks,
             links: BTreeMap::new(),
             rings: BTreeMap::new(),
             receivers: BTreeMap::new(),
@@ -81,7 +96,7 @@ impl<'s> Cables<'s> {
     /// The machine of a part that has booted.
     pub(crate) fn machine(&self, seat: Seat) -> MachineId {
         match seat {
-            Seat::Host => self.host,
+            Seat::Host(host) => machine_of_host(host),
             Seat::Guest(guest) => self.guests[guest].expect("an application comes after its guests"),
             Seat::Outside => self.outside.expect("it is there where something runs on it"),
         }
@@ -101,20 +116,30 @@ impl<'s> Cables<'s> {
         self.guests[guest] = Some(machine);
         let scenario = self.scenario;
         let users = scenario.device_users();
+        let on = scenario.host_of(guest);
+        let mut emulator = None;
         for device in [Device::Network, Device::Disk] {
             let Some(drivers) = scenario.drivers(device) else { continue };
             let uses = users.contains(&(guest, device));
             let name = &scenario.guests[guest].name;
             match &drivers.way {
-                Way::Vhost if uses => {
-                    let thread = server(&thread_of(name, device), drivers.event, drivers);
-                    let at = start(world, self.host, group, &thread)?;
-                    self.rings.insert((Some(guest), device), at);
+                Way::Vhost | Way::Emulator if uses => {
+                    let thread = thread_of(name, &drivers.way, device).expect("it has one");
+                    let known = emulator.filter(|_| drivers.way == Way::Emulator);
+                    let at = match known {
+                        Some(at) => at,
+                        None => {
+                            let thread = server(&thread, drivers.event, (drivers, ROOM));
+                            start(world, machine_of_host(on), group, &thread)?
+                        }
+                    };
+                    emulator = emulator.or((drivers.way == Way::Emulator).then_some(at));
+                    self.rings.insert((Driven::Guest(guest), device), at);
                 }
-                Way::Split { domain } if domain == name => {
-                    let thread = server(backend_of(device), drivers.event, drivers);
+                Way::Split { domains } if domains.contains(name) => {
+                    let thread = server(backend_of(device), drivers.event, (drivers, ROOM));
                     let at = start(world, machine, GroupId::ROOT, &thread)?;
-                    self.rings.insert((None, device), at);
+                    self.rings.insert((Driven::Host(on), device), at);
                 }
                 _ => {}
             }
@@ -122,7 +147,7 @@ impl<'s> Cables<'s> {
         if let Some(network) = scenario.network.as_ref().filter(|_| users.contains(&(guest, Device::Network)))
             && !crate::workloads::is_nothing(network.received)
         {
-            let thread = server(RECEIVER, network.received, &network.drivers);
+            let thread = server(RECEIVER, network.received, (&network.drivers, network.ring));
             self.receivers.insert(guest, start(world, machine, GroupId::ROOT, &thread)?);
         }
         Ok(())
@@ -137,7 +162,11 @@ impl<'s> Cables<'s> {
         let ((there, from), (here, to)) = (end(link.from), end(link.to));
         let (packet, way, back) = match link.over {
             Device::Disk => (u32::MAX, self.request(here), Vec::new()),
-            Device::Drive => (u32::MAX, Vec::new(), Vec::new()),
+            Device::Drive => {
+                // One end is the drive itself.
+                let way = [self.driven(there, Device::Disk, false), self.driven(here, Device::Disk, false)].concat();
+                (u32::MAX, way, Vec::new())
+            }
             Device::Network => {
                 let packet = self.scenario.network.as_ref().map_or(1_500, |it| it.packet);
                 (packet, self.way(there, here, world), self.way(here, there, world))
@@ -151,9 +180,12 @@ impl<'s> Cables<'s> {
     /// From one machine to another.
     fn way(&mut self, from: Seat, to: Seat, world: &mut World<'_>) -> Vec<Hop> {
         let mut way = self.driven(from, Device::Network, true);
-        way.extend(self.link(from, world).map(|(out, _)| Hop::Line(out)));
-        way.extend(self.wire.map(Hop::Line));
-        way.extend(self.link(to, world).map(|(_, inward)| Hop::Line(inward)));
+        let (out, inward) = (self.plug(from), self.plug(to));
+        // Between machines of one host, nothing passes its link.
+        let leaves = self.scenario.hosts == 1 || out != inward;
+        way.extend(self.link(out, world).filter(|_| leaves).map(|(out, _)| Hop::Line(out)));
+        way.extend(if self.home(from) == self.home(to) { self.bridge.or(self.wire) } else { self.wire }.map(Hop::Line));
+        way.extend(self.link(inward, world).filter(|_| leaves).map(|(_, inward)| Hop::Line(inward)));
         way.extend(self.driven(to, Device::Network, false));
         if let Seat::Guest(guest) = to {
             way.extend(self.receivers.get(&guest).map(|&at| Hop::Ring(at)));
@@ -164,7 +196,7 @@ impl<'s> Cables<'s> {
     /// A request to the disk, and what comes of it.
     fn request(&self, of: Seat) -> Vec<Hop> {
         let mut way = self.driven(of, Device::Disk, false);
-        way.extend(self.disk.map(Hop::Line));
+        way.extend(self.home(of).and_then(|host| self.disks.get(host)).map(|&disk| Hop::Line(disk)));
         way.extend(self.driven(of, Device::Disk, false));
         way
     }
@@ -177,17 +209,39 @@ impl<'s> Cables<'s> {
             Way::Hypervisor => {
                 let Length::Fixed(time) = drivers.event else { unreachable!("an interrupt takes a fixed time") };
                 let cpu = CpuId::new(guest % self.scenario.host.cpus);
-                vec![Hop::Interrupt { machine: self.host, cpu, time }; 1 + usize::from(completes)]
+                let machine = machine_of_host(self.scenario.host_of(guest));
+                vec![Hop::Interrupt { machine, cpu, time }; 1 + usize::from(completes)]
             }
             // The driver domain has the device itself.
-            Way::Split { domain } if *domain == self.scenario.guests[guest].name => Vec::new(),
+            Way::Split { domains } if domains.contains(&self.scenario.guests[guest].name) => Vec::new(),
             way => {
-                let guest = (*way == Way::Vhost).then_some(guest);
-                let at = self.rings[&(guest, device)];
+                let driven = match way {
+                    Way::Vhost | Way::Emulator => Driven::Guest(guest),
+                    _ => Driven::Host(self.scenario.host_of(guest)),
+                };
+                let at = self.rings[&(driven, device)];
+                let cost = (*way == Way::Emulator).then_some(Hop::Cost(drivers.event));
                 let completion = completes.then_some(Hop::Completion(at));
                 // Both are told of at once.
-                completion.into_iter().chain([Hop::Ring(at)]).collect()
+                cost.into_iter().chain(completion).chain([Hop::Ring(at)]).collect()
             }
+        }
+    }
+
+    /// The host that somebody is on.
+    fn home(&self, of: Seat) -> Option<usize> {
+        match of {
+            Seat::Host(host) => Some(host),
+            Seat::Guest(guest) => Some(self.scenario.host_of(guest)),
+            Seat::Outside => None,
+        }
+    }
+
+    /// Whose link somebody's packets pass: a host alone leaves each of its machines one of its own.
+    fn plug(&self, of: Seat) -> Seat {
+        match of {
+            Seat::Guest(guest) if self.scenario.hosts > 1 => Seat::Host(self.scenario.host_of(guest)),
+            other => other,
         }
     }
 
@@ -201,9 +255,9 @@ impl<'s> Cables<'s> {
 }
 
 /// A thread that handles what gathers in a ring, each in `cost`.
-fn server(name: &str, cost: Length, drivers: &Drivers) -> Application {
+fn server(name: &str, cost: Length, (drivers, room): (&Drivers, u32)) -> Application {
     let mut application = Application::default();
-    let ring = Ring { cost, room: ROOM, notify: drivers.notify, delay: drivers.delay };
+    let ring = Ring { cost, room, notify: drivers.notify, delay: drivers.delay, kick: drivers.kick };
     let ring = application.share(name, Object::Ring(ring));
     let steps = vec![Step::Repeat { times: None, body: vec![Step::Serve(ring)] }];
     let delay = Length::Fixed(Nanos::ZERO);

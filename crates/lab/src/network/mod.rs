@@ -8,9 +8,12 @@ mod cables;
 pub(crate) use cables::{Cables, Seat};
 
 use crate::scenario::Scenario;
+use crate::source::Span;
+use crate::workloads::mean;
 use sched::Nanos;
 use sim::Application;
 use sim::program::{Length, Notify, ObjectId};
+use std::collections::BTreeSet;
 
 /// The name of the machine on which everything runs that is none of the scenario's machines: clients, peers.
 pub const OUTSIDE: &str = "outside";
@@ -20,7 +23,9 @@ pub const OUTSIDE: &str = "outside";
 pub struct NetworkSpec {
     /// From one machine to another, one way.
     pub latency: Length,
-    /// What the link of each machine of the scenario carries, each way. Unit: bytes in a second. `None`: any amount.
+    /// The same between machines of one host; `None`: as between others.
+    pub local: Option<Length>,
+    /// What the link of each machine of the scenario carries, each way; with several hosts, that of each host. Unit: bytes in a second. `None`: any amount.
     pub bandwidth: Option<u64>,
     /// The most that a packet carries. Unit: bytes.
     pub packet: u32,
@@ -30,9 +35,32 @@ pub struct NetworkSpec {
     pub drivers: Drivers,
     /// CPU time of a guest's kernel for each packet that it receives.
     pub received: Length,
+    /// Packets that may wait for that; more are dropped.
+    pub ring: u32,
+    /// Where it is.
+    pub place: Span,
 }
 
-/// `[disk]`: one, which all share.
+impl NetworkSpec {
+    /// How long it takes until each of several has `bytes` from each other where they are all equally fast and nobody's CPU is needed, in the
+    /// mean where latencies are random; and how long the busiest link needs for all of it. `plugs`: whose link each one's packets pass.
+    pub(crate) fn exchange(&self, plugs: &[usize], bytes: u64) -> (Nanos, Nanos) {
+        let passing = |bytes| self.bandwidth.map_or(Nanos::ZERO, |rate| Nanos::s(1).scale(bytes, rate));
+        let on = |plug: usize| plugs.iter().filter(|&&other| other == plug).count() as u64;
+        let away = |plug: usize| plugs.len() as u64 - on(plug);
+        let most = |of: &dyn Fn(usize) -> u64| plugs.iter().map(|&plug| of(plug)).max().unwrap_or(0);
+        let own = most(&away);
+        if own == 0 {
+            return (mean(self.local.unwrap_or(self.latency)), Nanos::ZERO);
+        }
+        // The links pass packet by packet, so the second one is behind by one.
+        let last = bytes.min(self.packet.into());
+        let alone = passing(bytes.saturating_mul(own)) + mean(self.latency) + passing(last);
+        (alone, passing(bytes.saturating_mul(most(&|plug| on(plug) * away(plug)))))
+    }
+}
+
+/// `[disk]`: one, which all on a host share.
 #[derive(Clone, PartialEq, Debug)]
 pub struct DiskSpec {
     /// Seek and rotation of each request.
@@ -41,6 +69,8 @@ pub struct DiskSpec {
     pub bandwidth: Option<u64>,
     /// Who handles the requests of VMs.
     pub drivers: Drivers,
+    /// Where it is.
+    pub place: Span,
 }
 
 /// Who handles the packets and requests of VMs.
@@ -54,17 +84,21 @@ pub struct Drivers {
     pub notify: Notify,
     /// How much later, so that more may come meanwhile (coalescing).
     pub delay: Nanos,
+    /// CPU time of the VM to tell it, beside the call to its host.
+    pub kick: Nanos,
 }
 
 /// One way to drive a device.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Way {
-    /// A thread of the host for each VM.
+    /// A thread of the host for each VM, for this device alone.
     Vhost,
-    /// The kernel of a VM (Xen's split drivers).
+    /// The main thread of each VM's emulator, for all devices that it drives.
+    Emulator,
+    /// The kernel of a VM on the same host (Xen's split drivers).
     Split {
-        /// Its name. It has a guest.
-        domain: String,
+        /// Their names, at most one on each host. Each has a guest.
+        domains: Vec<String>,
     },
     /// The hypervisor, by interrupts.
     Hypervisor,
@@ -79,7 +113,7 @@ pub enum Device {
     Network,
     /// The disk.
     Disk,
-    /// A drive of its own, at which nobody else is.
+    /// A drive of its own, at which nobody else is. Whoever drives the disk drives it, too.
     Drive,
 }
 
@@ -138,6 +172,8 @@ pub struct Plan {
     pub links: Vec<Link>,
     /// Which part its metric is about.
     pub measured: usize,
+    /// Where all parts send to each other in every round: how much each sends to each other. Unit: bytes.
+    pub exchange: Option<u64>,
 }
 
 impl Plan {
@@ -177,6 +213,8 @@ pub struct Reach {
     pub links: Vec<Link>,
     /// Which part its metric is about: 0 is on its own machine, then its peers.
     pub measured: usize,
+    /// Where all parts send to each other in every round: how much each sends to each other. Unit: bytes.
+    pub exchange: Option<u64>,
 }
 
 impl Reach {
@@ -184,6 +222,12 @@ impl Reach {
     #[must_use]
     pub fn uses(&self, device: Device) -> bool {
         self.links.iter().any(|link| link.over == device)
+    }
+
+    /// Whether what drives `device` handles something for it.
+    #[must_use]
+    pub fn passes(&self, device: Device) -> bool {
+        self.uses(device) || device == Device::Disk && self.uses(Device::Drive)
     }
 
     /// Whether its metric is about what runs outside.
@@ -197,12 +241,14 @@ impl Reach {
     }
 }
 
-/// What the host's thread is called that drives `device` for a VM.
-pub(crate) fn thread_of(vm: &str, device: Device) -> String {
-    match device {
-        Device::Network => format!("vhost-{vm}"),
-        Device::Disk | Device::Drive => format!("iothread-{vm}"),
-    }
+/// What the host's thread is called that drives `device` for a VM; `None`: it has none.
+pub(crate) fn thread_of(vm: &str, way: &Way, device: Device) -> Option<String> {
+    Some(match (way, device) {
+        (Way::Emulator, _) => format!("emulator-{vm}"),
+        (Way::Vhost, Device::Network) => format!("vhost-{vm}"),
+        (Way::Vhost, Device::Disk | Device::Drive) => format!("iothread-{vm}"),
+        (Way::Split { .. } | Way::Hypervisor | Way::Direct, _) => return None,
+    })
 }
 
 /// What the thread of a driver domain's kernel is called that drives `device`.
@@ -240,17 +286,16 @@ impl Scenario {
     pub(crate) fn drivers(&self, device: Device) -> Option<&Drivers> {
         match device {
             Device::Network => self.network.as_ref().map(|it| &it.drivers),
-            Device::Disk => self.disk.as_ref().map(|it| &it.drivers),
-            Device::Drive => None,
+            Device::Disk | Device::Drive => self.disk.as_ref().map(|it| &it.drivers),
         }
     }
 
     /// Which guests use which device, in order.
-    pub(crate) fn device_users(&self) -> std::collections::BTreeSet<(usize, Device)> {
-        let mut users = std::collections::BTreeSet::new();
+    pub(crate) fn device_users(&self) -> BTreeSet<(usize, Device)> {
+        let mut users = BTreeSet::new();
         for (of, spec) in self.all_applications() {
             for device in [Device::Network, Device::Disk] {
-                if !spec.reach.uses(device) {
+                if !spec.reach.passes(device) {
                     continue;
                 }
                 users.extend(of.map(|guest| (guest, device)));
@@ -264,9 +309,10 @@ impl Scenario {
         users
     }
 
-    /// Threads of the host that drive devices for VMs: of which guest, and which device.
-    pub(crate) fn host_threads(&self) -> Vec<(usize, Device)> {
-        let of = |&(_, device): &(usize, Device)| self.drivers(device).is_some_and(|it| it.way == Way::Vhost);
-        self.device_users().into_iter().filter(of).collect()
+    /// The names of the threads of host number `host` that drive devices for VMs.
+    pub(crate) fn host_threads(&self, host: usize) -> BTreeSet<String> {
+        let of =
+            |(guest, device): (usize, Device)| thread_of(&self.guests[guest].name, &self.drivers(device)?.way, device);
+        self.device_users().into_iter().filter(|&(guest, _)| self.host_of(guest) == host).filter_map(of).collect()
     }
 }

@@ -1,9 +1,62 @@
-//! [`CoordinationGot`]: what came of the coordination of a guest and its host.
+//! [`CoordinationGot`]: what came of the coordination of a guest and its host, in one run and over several.
 
+use super::summary::{Form, Spreads, cell};
 use super::{percent, ppm, short};
+use crate::statistics::Spread;
 use sched::Nanos;
 use serde::Serialize;
 use sim::coordination::{Coordinated, Coordination, Protocol};
+
+/// The same over several runs.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct CoordinationSpreads {
+    /// How they spoke.
+    pub protocol: &'static str,
+    /// In how many runs they did: the medians are over those.
+    pub runs: usize,
+    /// Of each number of a [`CoordinationGot`], by its name there, the median over the runs.
+    #[serde(flatten)]
+    pub got: Spreads,
+}
+
+impl CoordinationSpreads {
+    /// Over several runs; `None`: they coordinate in none.
+    pub(super) fn new<'g>(runs: impl Iterator<Item = &'g CoordinationGot>) -> Option<CoordinationSpreads> {
+        let runs: Vec<&CoordinationGot> = runs.collect();
+        let protocol = runs.first()?.protocol;
+        let numbers = |nth: usize| runs.iter().map(|got| got.numbers()[nth].1).collect::<Vec<u64>>();
+        let names = runs[0].numbers().map(|(name, _)| name);
+        let spread = |(nth, name): (usize, &str)| (name.to_string(), Spread::of(&numbers(nth)));
+        Some(CoordinationSpreads {
+            protocol,
+            runs: runs.len(),
+            got: names.into_iter().enumerate().map(spread).collect(),
+        })
+    }
+
+    /// In a line or two.
+    pub(super) fn told(&self) -> String {
+        let said = |name: &str, form| cell(self.got[name], form);
+        let mut text = format!(
+            "coordinated by {}: {} hints, {} a second; {} hypercalls, which took {}; {} boosts, {} of the run\n",
+            self.protocol,
+            said("hints", Form::Count),
+            said("hints_per_1000_s", Form::Thousandths),
+            said("hypercalls", Form::Count),
+            said("hypercalls_ns", Form::Time),
+            said("boosts", Form::Count),
+            said("boosted_ppm", Form::Percent),
+        );
+        let denied = ["over_budget", "over_limit", "refused"];
+        if denied.iter().any(|name| self.got[*name].high > 0) {
+            let [budget, limit, refused] = denied.map(|name| said(name, Form::Count));
+            text += &format!(
+                "boosts denied: {budget} beyond the budget, {limit} too long, {refused} by the host's policy\n"
+            );
+        }
+        text
+    }
+}
 
 /// What came of the coordination of a guest and its host. Times in nanoseconds.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -50,6 +103,22 @@ impl CoordinationGot {
             over_limit: got.over_limit,
             refused: got.refused,
         }
+    }
+
+    fn numbers(&self) -> [(&'static str, u64); 10] {
+        let Self { hints, hints_per_1000_s, hypercalls, hypercalls_ns, boosts, boosted_ns, boosted_ppm, .. } = *self;
+        [
+            ("hints", hints),
+            ("hints_per_1000_s", hints_per_1000_s),
+            ("hypercalls", hypercalls),
+            ("hypercalls_ns", hypercalls_ns),
+            ("boosts", boosts),
+            ("boosted_ns", boosted_ns),
+            ("boosted_ppm", boosted_ppm),
+            ("over_budget", self.over_budget),
+            ("over_limit", self.over_limit),
+            ("refused", self.refused),
+        ]
     }
 
     /// In a line or two.

@@ -2,7 +2,7 @@
 
 use super::applications;
 use super::text::{Line, ROWS_MAX, Whose, and_more, shown, table_of};
-use super::{AppReport, Asked, CoordinationGot, Entity, Got, GroupGot, Report, Widths, percent, ppm, short};
+use super::{AppReport, Asked, CoordinationGot, Entity, Got, GroupGot, Report, Widths, percent, ppm, short, there};
 use sched::{Descriptor, GroupId, Instant, Knobs, Nanos};
 use serde::Serialize;
 use sim::meter::{CpuMeasures, Measures, Member, Meter};
@@ -47,16 +47,16 @@ pub struct GuestReport {
 }
 
 impl GuestReport {
-    /// Of the guest `name`, which has `vcpus` CPUs, from what `meter` saw of it in a run of `length`.
+    /// Of the guest `name`, which has `vcpus` CPUs, from what `meter` saw of it between two moments.
     #[must_use]
     pub fn new(
         name: &str,
         (policy, knobs): (&Descriptor, &Knobs),
         vcpus: usize,
-        length: Nanos,
+        (from, end): (Instant, Instant),
         meter: &Meter,
     ) -> GuestReport {
-        let end = Instant::ZERO + length;
+        let length = end.saturating_since(from);
         let mut cpus = meter.cpus();
         cpus.resize(vcpus, CpuMeasures::default());
         let stolen = cpus.iter().fold(Nanos::ZERO, |sum, cpu| sum + cpu.stolen);
@@ -70,7 +70,7 @@ impl GuestReport {
             stolen_ppm: ppm(stolen, all),
             coordination: None,
             total: Got::new(&meter.total(), all),
-            entities: tasks(meter.members().iter(), meter, end),
+            entities: tasks(meter.members().iter(), meter, (from, end)),
             groups: group_lines(meter, length),
             applications: Vec::new(),
         }
@@ -78,11 +78,15 @@ impl GuestReport {
 }
 
 /// Tasks by name, in the order in which the first of each came: those that share a name are told together.
-pub(super) fn tasks<'m>(members: impl Iterator<Item = &'m Member>, meter: &Meter, end: Instant) -> Vec<Entity> {
+pub(super) fn tasks<'m>(
+    members: impl Iterator<Item = &'m Member>,
+    meter: &Meter,
+    measured: (Instant, Instant),
+) -> Vec<Entity> {
     let mut places: BTreeMap<&str, usize> = BTreeMap::new();
     let mut sums: Vec<(&Member, u64, Nanos, Option<Instant>, Measures)> = Vec::new();
     for member in members {
-        let there = member.left.unwrap_or(end).saturating_since(member.came);
+        let there = there(member, measured);
         let place = *places.entry(&member.name).or_insert(sums.len());
         match sums.get_mut(place) {
             None => sums.push((member, 1, there, member.left, member.got.clone())),
@@ -97,6 +101,7 @@ pub(super) fn tasks<'m>(members: impl Iterator<Item = &'m Member>, meter: &Meter
     let line = |(first, instances, there, left, got): (&Member, u64, Nanos, Option<Instant>, Measures)| Entity {
         name: first.name.clone(),
         instances,
+        host: None,
         group: meter.group(first.params.group).map(|(name, _)| name.to_string()),
         came_ns: first.came.as_ns(),
         left_ns: left.map(Instant::as_ns),

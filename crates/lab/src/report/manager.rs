@@ -1,10 +1,11 @@
 //! [`ManagerReport`]: what a workload manager assigned, what was consumed of it, and whether that came to rest.
 
-use super::Report;
-use super::percent;
+use super::summary::{Form, cell};
 use super::text::Grid;
+use super::{Report, Summary, percent};
 use crate::manager::Managed;
 use crate::scenario::ManagerSpec;
+use crate::statistics::Spread;
 use serde::Serialize;
 
 /// The error that a controller can live with, in millionths of the target. Source: S2 section 3, "typically, 1–2%".
@@ -40,6 +41,86 @@ pub struct ManagedVm {
     pub settled: bool,
     /// How often the policy refused an assignment.
     pub refused: u64,
+}
+
+/// What a workload manager did over several runs.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct ManagerSummary {
+    /// From one of its turns to the next. Unit: nanoseconds.
+    pub interval_ns: u64,
+    /// The VMs that it managed.
+    pub vms: Vec<ManagedSpreads>,
+}
+
+/// A VM that was managed, over several runs: medians of the numbers of a [`ManagedVm`].
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct ManagedSpreads {
+    /// Its name.
+    pub name: String,
+    /// What it was to consume, in millionths of a CPU.
+    pub target_ppm: u64,
+    /// In how many runs it was managed: the medians are over those.
+    pub runs: usize,
+    /// In how many of them it settled.
+    pub settled_runs: usize,
+    /// See [`ManagedVm::error_ppm`].
+    pub error_ppm: Spread,
+    /// See [`ManagedVm::allocation_error_ppm`].
+    pub allocation_error_ppm: Spread,
+    /// See [`ManagedVm::amplitude_ppm`].
+    pub amplitude_ppm: Spread,
+    /// See [`ManagedVm::refused`].
+    pub refused: Spread,
+}
+
+impl ManagerSummary {
+    /// Of `runs`, which differ in nothing but their seed; `None`: nobody manages.
+    pub(super) fn new(runs: &[Report]) -> Option<ManagerSummary> {
+        let managers: Vec<&ManagerReport> = runs.iter().filter_map(|run| run.manager.as_ref()).collect();
+        let first = managers.first()?;
+        let vm = |(nth, vm): (usize, &ManagedVm)| {
+            let of: Vec<&ManagedVm> = managers.iter().filter_map(|manager| manager.vms.get(nth)).collect();
+            let over =
+                |number: fn(&ManagedVm) -> u64| Spread::of(&of.iter().map(|vm| number(vm)).collect::<Vec<u64>>());
+            ManagedSpreads {
+                name: vm.name.clone(),
+                target_ppm: vm.target_ppm,
+                runs: of.len(),
+                settled_runs: of.iter().filter(|vm| vm.settled).count(),
+                error_ppm: over(|vm| vm.error_ppm),
+                allocation_error_ppm: over(|vm| vm.allocation_error_ppm),
+                amplitude_ppm: over(|vm| vm.amplitude_ppm),
+                refused: over(|vm| vm.refused),
+            }
+        };
+        let vms = first.vms.iter().enumerate().map(vm).collect();
+        Some(ManagerSummary { interval_ns: first.interval_ns, vms })
+    }
+}
+
+/// The medians of what managers did, under each policy; nothing if nobody manages.
+pub(super) fn manager_medians(summaries: &[Summary]) -> String {
+    if summaries.iter().all(|summary| summary.manager.is_none()) {
+        return String::new();
+    }
+    const HEADER: [&str; 8] =
+        ["", "policy", "target", "error", "consumed − assigned", "amplitude", "settled", "refused"];
+    let mut grid = Grid::new(HEADER.map(str::to_string).to_vec(), 2);
+    for summary in summaries {
+        for vm in summary.manager.iter().flat_map(|manager| &manager.vms) {
+            grid.add(vec![
+                vm.name.clone(),
+                summary.policy.clone(),
+                percent(vm.target_ppm),
+                cell(vm.error_ppm, Form::Percent),
+                cell(vm.allocation_error_ppm, Form::Percent),
+                cell(vm.amplitude_ppm, Form::Percent),
+                format!("{} of {}", vm.settled_runs, vm.runs),
+                cell(vm.refused, Form::Count),
+            ]);
+        }
+    }
+    format!("\nManaged, in the last half of each run:\n{grid}")
 }
 
 impl ManagerReport {

@@ -12,9 +12,9 @@ mod xenmon;
 
 pub use applications::{AppReport, AppSummary, applications};
 pub use compared::{Compared, ComparedEntity, compared, side_by_side};
-pub use coordinated::CoordinationGot;
+pub use coordinated::{CoordinationGot, CoordinationSpreads};
 pub use guest::{CpuLoss, GuestReport, guests};
-pub use manager::{ManagedVm, ManagerReport, manager};
+pub use manager::{ManagedSpreads, ManagedVm, ManagerReport, ManagerSummary, manager};
 pub use short::{percent, short};
 pub use summary::{GuestSummary, Summary, SummaryLine, medians};
 pub use text::{Widths, comparison, groups, table, totals};
@@ -57,10 +57,16 @@ pub struct Report {
     pub policy: String,
     /// Its knobs and their values, in words.
     pub knobs: BTreeMap<&'static str, String>,
-    /// CPUs of the machine.
+    /// How many hosts there are, if there are several.
+    #[serde(skip_serializing_if = "is_alone")]
+    pub hosts: usize,
+    /// CPUs of the machine, or of each host.
     pub cpus: usize,
     /// Length of the run. Unit: nanoseconds.
     pub length_ns: u64,
+    /// What was left out of its beginning, in all that follows but what the manager and the list of jobs tell. Unit: nanoseconds.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub warm_up_ns: u64,
     /// The seed.
     pub seed: u64,
     /// All together; its `delivered_ppm` is of all CPUs.
@@ -97,6 +103,9 @@ pub struct Entity {
     pub instances: u64,
     /// The VM or other group it is in.
     pub group: Option<String>,
+    /// The host it is on, if there are several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
     /// When it, or the first of them, came. Unit: nanoseconds since the start.
     pub came_ns: u64,
     /// When it, or the last of them, left; `None`: it stayed.
@@ -361,25 +370,30 @@ impl Report {
         policy: &Descriptor,
         knobs: &Knobs,
         seed: u64,
-        meter: &Meter,
+        meters: &[Meter],
         grants: &[Option<Grant>],
     ) -> Report {
         let end = Instant::ZERO + scenario.length;
-        let total = meter.total();
-        let present = present(scenario, meter);
-        let all = scenario.length.saturating_mul(scenario.host.cpus as u64);
+        let mut total = Measures::default();
+        meters.iter().for_each(|meter| total.add(&meter.total()));
+        let present = present(scenario, meters);
+        let all = scenario.measured().saturating_mul((scenario.hosts * scenario.host.cpus) as u64);
+        let name_of = |host| (scenario.hosts > 1).then(|| scenario.host_name(host));
+        let others = meters.iter().enumerate().flat_map(|(host, meter)| {
+            let tasks = guest::tasks(others(scenario, meter), meter, (scenario.measured_from(), end)).into_iter();
+            tasks.map(move |task| Entity { host: name_of(host), ..task })
+        });
         Report {
             scenario: scenario.name.clone(),
             policy: policy.name.to_string(),
             knobs: knobs.iter().map(|(knob, value)| (knob.name, knob.show(value))).collect(),
+            hosts: scenario.hosts,
             cpus: scenario.host.cpus,
             length_ns: scenario.length.as_ns(),
+            warm_up_ns: scenario.warm_up.as_ns(),
             seed,
             total: Got::new(&total, all),
-            entities: entities(scenario, &present, grants, end)
-                .into_iter()
-                .chain(guest::tasks(others(scenario, meter), meter, end))
-                .collect(),
+            entities: entities(scenario, &present, grants, end).into_iter().chain(others).collect(),
             groups: group_lines(scenario, &present),
             applications: Vec::new(),
             guests: Vec::new(),
@@ -400,9 +414,25 @@ impl Report {
 }
 
 /// By entity of the scenario, who it was; `None`: it had not come when the run ended. Names are unique, and everybody comes once.
-fn present<'m>(scenario: &Scenario, meter: &'m Meter) -> Vec<Option<&'m Member>> {
-    let named: BTreeMap<&str, &Member> = meter.members().iter().map(|member| (member.name.as_str(), member)).collect();
+fn present<'m>(scenario: &Scenario, meters: &'m [Meter]) -> Vec<Option<&'m Member>> {
+    let members = meters.iter().flat_map(Meter::members);
+    let named: BTreeMap<&str, &Member> = members.map(|member| (member.name.as_str(), member)).collect();
     scenario.entities.iter().map(|entity| named.get(entity.name.as_str()).copied()).collect()
+}
+
+/// How long it was there, as far as that was measured.
+fn there(member: &Member, (from, end): (Instant, Instant)) -> Nanos {
+    member.left.unwrap_or(end).saturating_since(member.came.max(from))
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_alone(hosts: &usize) -> bool {
+    *hosts == 1
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
@@ -421,11 +451,12 @@ fn entities(scenario: &Scenario, present: &[Option<&Member>], grants: &[Option<G
     let mut lines = Vec::with_capacity(present.len());
     for ((asking, member), grant) in scenario.entities.iter().zip(present).zip(grants) {
         let Some(member) = member else { continue };
-        let there = member.left.unwrap_or(end).saturating_since(member.came);
+        let there = there(member, (scenario.measured_from(), end));
         lines.push(Entity {
             name: asking.name.clone(),
             instances: 1,
             group: asking.group.map(|group| scenario.groups[group].name.clone()),
+            host: (scenario.hosts > 1).then(|| scenario.host_name(asking.host)),
             came_ns: member.came.as_ns(),
             left_ns: member.left.map(Instant::as_ns),
             asked: Asked::by(asking, scenario),
@@ -452,7 +483,7 @@ fn group_lines(scenario: &Scenario, present: &[Option<&Member>]) -> Vec<GroupGot
         name: group.name.clone(),
         entities,
         asked: Asked::of(&group.params),
-        got: Got::new(&got, scenario.length),
+        got: Got::new(&got, scenario.measured()),
         siblings: None,
     };
     scenario.groups.iter().zip(sums).map(line).collect()

@@ -2,7 +2,10 @@
 
 use super::text::{Grid, ROWS_MAX, Widths, and_more, shown};
 use super::xenmon::{self, HostSpreads};
-use super::{AppSummary, Asked, Entity, Got, GroupGot, Report, applications, percent, short};
+use super::{
+    AppSummary, Asked, CoordinationSpreads, Entity, Got, GroupGot, ManagerSummary, Report, applications, manager,
+    percent, short,
+};
 use crate::statistics::{Spread, confidence};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -21,6 +24,9 @@ pub struct Summary {
     pub cpus: usize,
     /// Length of each run. Unit: nanoseconds.
     pub length_ns: u64,
+    /// What was left out of its beginning. Unit: nanoseconds.
+    #[serde(skip_serializing_if = "super::is_zero")]
+    pub warm_up_ns: u64,
     /// The seeds of the runs, in order.
     pub seeds: Vec<u64>,
     /// How sure it is that an interval over all runs holds the median. Unit: millionths.
@@ -37,9 +43,9 @@ pub struct Summary {
     /// The guests.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub guests: Vec<GuestSummary>,
-    /// The time at the beginning that was left out of what domains did, if that was asked for. Unit: nanoseconds.
+    /// What its workload manager did, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub warm_up_ns: Option<u64>,
+    pub manager: Option<ManagerSummary>,
     /// What the domains of each host did, if that was asked for.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub xenmon: Vec<HostSpreads>,
@@ -70,6 +76,9 @@ pub struct GuestSummary {
     pub stolen_ns: Spread,
     /// The same in millionths of their time.
     pub stolen_ppm: Spread,
+    /// What came of its coordination with its host, if they coordinate.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub coordination: Option<CoordinationSpreads>,
     /// All its tasks together.
     pub total: Spreads,
     /// Its tasks.
@@ -97,6 +106,7 @@ impl Summary {
                 policy: of[0].policy.clone(),
                 stolen_ns: over(|guest| guest.stolen_ns),
                 stolen_ppm: over(|guest| guest.stolen_ppm),
+                coordination: CoordinationSpreads::new(of.iter().filter_map(|guest| guest.coordination.as_ref())),
                 total: spreads(of.iter().map(|guest| &guest.total)),
                 entities: lines(of.iter().map(|guest| guest.entities.iter().map(entity))),
                 groups: lines(of.iter().map(|guest| guest.groups.iter().map(group))),
@@ -109,6 +119,7 @@ impl Summary {
             policy: first.policy.clone(),
             cpus: first.cpus,
             length_ns: first.length_ns,
+            warm_up_ns: first.warm_up_ns,
             seeds: runs.iter().map(|run| run.seed).collect(),
             confidence_ppm: confidence(runs.len()),
             total: spreads(runs.iter().map(|run| &run.total)),
@@ -116,7 +127,7 @@ impl Summary {
             groups: lines(runs.iter().map(|run| run.groups.iter().map(group))),
             applications: AppSummary::all(runs.iter().map(|run| run.applications.as_slice())),
             guests: (0..guests).map(guest).collect(),
-            warm_up_ns: first.xenmon.as_ref().map(|monitored| monitored.warm_up_ns),
+            manager: ManagerSummary::new(runs),
             xenmon: xenmon::hosts(runs),
         }
     }
@@ -173,10 +184,11 @@ pub(super) fn spreads<'g, G: Serialize + 'g>(of: impl Iterator<Item = &'g G>) ->
 
 /// How a column's numbers are shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Form {
+pub(super) enum Form {
     Percent,
     Time,
     Count,
+    Thousandths,
 }
 
 /// The columns after name, asked and policy: the number's name in a [`Got`], the title, the form; those that are zero throughout are
@@ -209,11 +221,12 @@ const LEAST_MISSED: [&str; 9] = [
     "stolen_ns",
 ];
 
-fn cell(spread: Spread, form: Form) -> String {
+pub(super) fn cell(spread: Spread, form: Form) -> String {
     let shown = |number: u64| match form {
         Form::Percent => percent(number),
         Form::Time => short(number),
         Form::Count => number.to_string(),
+        Form::Thousandths => format!("{}.{:03}", number / 1000, number % 1000),
     };
     let [median, low, high] = [spread.median, spread.low, spread.high].map(shown);
     if low == high { median } else { format!("{median} ({low}–{high})") }
@@ -291,12 +304,14 @@ pub fn medians(summaries: &[Summary], widths: Widths) -> String {
             let under = if summaries.len() > 1 { format!("under {policy} ") } else { String::new() };
             let stolen = cell(guest.stolen_ppm, Form::Percent);
             text += &format!("{under}{stolen} of its vCPUs' time stolen\n");
+            text += &guest.coordination.as_ref().map_or(String::new(), |it| format!("{under}{}", it.told()));
         }
         let of: Vec<_> = guests.iter().map(|(policy, it)| (*policy, it.entities.as_slice(), &it.total)).collect();
         text += &rows(&of, widths);
         let told: Vec<_> = guests.iter().map(|(policy, it)| (*policy, it.applications.as_slice())).collect();
         text += &applications::summed(&told);
     }
+    text += &manager::manager_medians(summaries);
     text += &xenmon::xenmon_medians(summaries, widths);
     let (runs, sure) = (summaries[0].seeds.len(), percent(summaries[0].confidence_ppm));
     text + &match runs {

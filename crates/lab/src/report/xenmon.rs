@@ -366,7 +366,7 @@ pub(super) fn xenmon_medians(summaries: &[Summary], widths: Widths) -> String {
     for summary in summaries {
         let under = (summaries.len() > 1).then_some(summary.policy.as_str());
         for host in &summary.xenmon {
-            text += &title(&host.name, under, summary.warm_up_ns.unwrap_or(0), &percent(host.idle_ppm.median));
+            text += &title(&host.name, under, summary.warm_up_ns, &percent(host.idle_ppm.median));
             let most = host.domains.len().min(ROWS_MAX);
             let domains = host.domains[..most].iter().map(|it| (it.name.as_str(), shown_medians(&it.got)));
             let has = Has { io: host.total["io"].high > 0, ends: host.total[ALLOCATED].high > 0 };

@@ -53,11 +53,12 @@ impl Applications {
         match work {
             Work::Entity(workload) => Some((Made::Entity(*workload), 1)),
             Work::Named(named) => {
-                let Plan { application, peers, links, measured } = named.plan(asked.params);
+                let Plan { application, peers, links, measured, exchange } = named.plan(asked.params);
                 let name = member.group.name.value_ref().map_or("", String::as_str);
                 let called = |peer: Peer| Peer { application: workloads::within(name, &peer.application), ..peer };
                 let peers = peers.into_iter().map(called).collect();
-                let (application, reach) = (Box::new(application), Box::new(Reach { peers, links, measured }));
+                let (application, reach) =
+                    (Box::new(application), Box::new(Reach { peers, links, measured, exchange }));
                 Some((Made::Application { application, reach, duration: None, metric: named.metric(), place: at }, 0))
             }
             Work::RtApp(file) => {

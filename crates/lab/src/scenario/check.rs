@@ -1,14 +1,15 @@
 //! From what was typed to what it means: defaults, references, and what has to hold between values.
 
 use super::file::{File, PolicyTable};
+use super::homes;
 use super::level::{self, Checked, Counts};
 use super::manager;
 use super::network;
 use super::{PolicyChoice, Scenario};
 use crate::problem::{Findings, Problem};
 use crate::source::{Placed, Span};
-use sched::Host;
 use sched::id::CPUS_MAX;
+use sched::{Host, Nanos};
 
 /// The scenario that `file` means; `None` if anything is wrong, which `findings` then holds.
 pub(super) fn check(file: File, findings: &mut Findings) -> Option<Scenario> {
@@ -23,21 +24,34 @@ pub(super) fn check(file: File, findings: &mut Findings) -> Option<Scenario> {
         missing("nothing runs in this scenario", "at least one [[vm]] or [[task]]", findings);
     }
     let length = file.length.right();
-    let checked = level::check(file.level, host.as_ref(), length, &mut Counts::default(), findings);
+    let warm_up = file.warm_up.right();
+    if let (Some(warm_up), Some(length)) = (warm_up, length)
+        && warm_up.value >= length.value
+    {
+        let message = format!("a warm-up of {} leaves nothing of a run of {}", warm_up.value, length.value);
+        let problem = Problem::new(message).at(warm_up.at, "not before the end").at(length.at, "the length");
+        findings.add(problem.help(format!("right would be a `warm_up` below {}, or a longer run", length.value)));
+    }
+    let hosts = file.hosts.value_ref().copied().unwrap_or(1);
+    let checked = level::check(file.level, (host.as_ref(), hosts), length, &mut Counts::default(), findings);
     if !findings.is_empty() {
         return None;
     }
     let mut checked = checked?;
-    let (network, disk) = network::check((file.network, file.disk), &mut checked, findings);
+    homes::clashes(&checked, hosts, findings);
+    let (network, disk) = network::check(hosts, (file.network, file.disk), &mut checked, findings);
     let Checked { groups, entities, applications, guests } = checked;
-    let manager = file.manager.map(|table| manager::check(table, &groups, &entities, findings));
+    let manager = file.manager.map(|table| manager::check(table, hosts, &groups, &entities, findings));
     if !findings.is_empty() {
         return None;
     }
     Some(Scenario {
         name: file.name.value()?,
+        hosts,
         host: host?,
         length: length?.value,
+        warm_up: warm_up.map_or(Nanos::ZERO, |warm_up| warm_up.value),
+        warm_up_place: warm_up.map_or(Span::default(), |warm_up| warm_up.at),
         seed: file.seed.value(),
         policy: file.policy.value().and_then(chosen),
         costs: file.costs,

@@ -16,8 +16,8 @@ use toml::de::{DeTable, DeValue};
 
 /// The keys at the top of a file.
 pub(crate) const FILE_KEYS: &[&str] = &[
-    "name", "cpus", "smt", "llc", "length", "seed", "policy", "costs", "network", "disk", "manager", "group", "vm",
-    "task",
+    "name", "hosts", "cpus", "smt", "llc", "length", "warm_up", "seed", "policy", "costs", "network", "disk",
+    "manager", "group", "vm", "task",
 ];
 /// The keys of `[policy]`.
 pub(crate) const POLICY_KEYS: &[&str] = &["name", "knobs"];
@@ -25,7 +25,10 @@ pub(crate) const POLICY_KEYS: &[&str] = &["name", "knobs"];
 pub(crate) const COST_KEYS: &[&str] =
     &["machine", "context_switch", "cache_refill", "kick", "tick", "timer_slack", "exit", "hypercall"];
 /// The keys of `[[group]]`.
-pub(crate) const GROUP_KEYS: &[&str] = &["name", "parent", "weight", "nice", "cgroup_weight", "cap", "quota", "gang"];
+pub(crate) const GROUP_KEYS: &[&str] =
+    &["name", "parent", "weight", "nice", "cgroup_weight", "cap", "quota", "gang", "host"];
+/// The keys of a guest's `[[vm.group]]`: a guest has one machine.
+pub(crate) const GUEST_GROUP_KEYS: &[&str] = GROUP_KEYS.split_at(GROUP_KEYS.len() - 1).0;
 /// The keys of `[[vm]]`.
 pub(crate) const VM_KEYS: &[&str] = &[
     "name",
@@ -50,6 +53,7 @@ pub(crate) const VM_KEYS: &[&str] = &[
     "arrival",
     "leaves",
     "workload",
+    "host",
     "command",
     "pid",
     "guest",
@@ -75,22 +79,25 @@ pub(crate) const TASK_KEYS: &[&str] = &[
     "arrival",
     "leaves",
     "workload",
+    "host",
     "command",
     "pid",
 ];
 /// The keys of `warp`.
 pub(crate) const WARP_KEYS: &[&str] = &["by", "limit", "rest"];
-/// The keys of a guest's `[[vm.task]]`: a task's, less what makes it a real process.
-pub(crate) const GUEST_TASK_KEYS: &[&str] = TASK_KEYS.split_at(TASK_KEYS.len() - 2).0;
+/// The keys of a guest's `[[vm.task]]`: a task's, less its host and what makes it a real process.
+pub(crate) const GUEST_TASK_KEYS: &[&str] = TASK_KEYS.split_at(TASK_KEYS.len() - 3).0;
 
 /// A file as typed.
 #[derive(Debug)]
 pub(super) struct File {
     pub(super) name: Given<String>,
+    pub(super) hosts: Given<usize>,
     pub(super) cpus: Given<usize>,
     pub(super) smt: Given<usize>,
     pub(super) llc: Given<usize>,
     pub(super) length: Given<Nanos>,
+    pub(super) warm_up: Given<Nanos>,
     pub(super) seed: Given<u64>,
     pub(super) policy: Given<PolicyTable>,
     pub(super) costs: Costs,
@@ -127,6 +134,8 @@ pub(super) struct GroupTable {
     pub(super) cap: Given<u32>,
     pub(super) quota: Given<Quota>,
     pub(super) gang: Given<bool>,
+    /// From 1.
+    pub(super) host: Given<usize>,
 }
 
 /// What a member is.
@@ -188,10 +197,12 @@ impl File {
         let groups = top.tables("group", ("[[group]]", GROUP_KEYS), findings);
         File {
             name: top.read("name", form::title, findings),
+            hosts: top.read("hosts", |value| form::host_number("hosts", value), findings),
             cpus: top.read("cpus", |value| form::cpu_count("cpus", value), findings),
             smt: top.read("smt", |value| form::cpu_count("smt", value), findings),
             llc: top.read("llc", |value| form::cpu_count("llc", value), findings),
             length: top.read("length", |value| form::time_above_zero("length", value), findings),
+            warm_up: top.read("warm_up", |value| form::time("warm_up", value), findings),
             seed: top.read("seed", form::seed, findings),
             policy: policy(&top, findings),
             costs: costs(&top, findings),
@@ -295,6 +306,7 @@ impl GroupTable {
             cap: table.read("cap", form::cap, findings),
             quota: table.read("quota", form::quota, findings),
             gang: table.read("gang", |value| form::switch("gang", value), findings),
+            host: table.read("host", |value| form::host_number("host", value), findings),
         }
     }
 }

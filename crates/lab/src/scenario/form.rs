@@ -1,5 +1,6 @@
 //! The forms a single value can have in a scenario: what each accepts, and what it says of anything else.
 
+use super::HOSTS_MAX;
 use crate::duration;
 use crate::problem::{Wrong, nearest, quoted, right_instead};
 use crate::source::Placed;
@@ -140,6 +141,11 @@ pub(super) fn time_above_zero(key: &'static str, value: &DeValue<'_>) -> Result<
 /// How many CPUs: of the machine, per core or per cache.
 pub(super) fn cpu_count(key: &'static str, value: &DeValue<'_>) -> Result<usize, Wrong> {
     integer_in(key, value, 1..=CPUS_MAX, "")
+}
+
+/// How many hosts there are, or which, from 1.
+pub(super) fn host_number(key: &'static str, value: &DeValue<'_>) -> Result<usize, Wrong> {
+    integer_in(key, value, 1..=HOSTS_MAX, "")
 }
 
 /// How many vCPUs a VM has.

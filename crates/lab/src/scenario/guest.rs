@@ -1,7 +1,7 @@
 //! A guest, as typed: who schedules on the vCPUs of a VM, what for, and what it knows of its host.
 
 use super::coordination::{self, CoordinationPlaces};
-use super::file::{self, GROUP_KEYS, GUEST_TASK_KEYS, GroupTable, Kind, Level, MemberTable, PolicyTable};
+use super::file::{self, GUEST_GROUP_KEYS, GUEST_TASK_KEYS, GroupTable, Kind, Level, MemberTable, PolicyTable};
 use super::form;
 use super::table::{Given, Table};
 use crate::problem::{Findings, Problem, Wrong};
@@ -40,7 +40,7 @@ pub(super) struct GuestTable {
 pub(super) fn read(vm: &Table<'_, '_>, findings: &mut Findings) -> Option<GuestTable> {
     let first = ["guest", "task", "group"].into_iter().find_map(|key| vm.get(key));
     let (_, at) = first?;
-    let groups = vm.tables("group", ("[[vm.group]]", GROUP_KEYS), findings);
+    let groups = vm.tables("group", ("[[vm.group]]", GUEST_GROUP_KEYS), findings);
     let tasks = vm.tables("task", ("[[vm.task]]", GUEST_TASK_KEYS), findings);
     let mut members: Vec<MemberTable> =
         tasks.iter().map(|table| MemberTable::read(Kind::Task, table, findings)).collect();

@@ -5,6 +5,7 @@ use super::asked::Asked;
 use super::check::chosen;
 use super::file::{Kind, Level, MemberTable};
 use super::guest::GuestTable;
+use super::homes::homes;
 use super::tree::{Tree, group, names, parent};
 use super::work::Work;
 use super::{AppSpec, EntitySpec, Group, GuestSpec, SCENARIO_ENTITIES_MAX, Workload};
@@ -47,10 +48,10 @@ impl Counts {
     }
 }
 
-/// Those of `level` on the machine `host`; `None` if anything is wrong, which `findings` then holds.
+/// Those of `level` on `hosts` machines that are each a `host`; `None` if anything is wrong, which `findings` then holds.
 pub(super) fn check(
     mut level: Level,
-    host: Option<&Host>,
+    (host, hosts): (Option<&Host>, usize),
     length: Option<Placed<Nanos>>,
     counts: &mut Counts,
     findings: &mut Findings,
@@ -60,6 +61,7 @@ pub(super) fn check(
     let tree = Tree::check(&level.groups, &names, findings);
     let parents: Vec<Option<usize>> =
         level.members.iter().map(|member| parent(&member.group, member.kind.noun(), &names, findings)).collect();
+    let homes = homes(&level, &tree, &parents, hosts, findings);
     let asked: Vec<Option<Asked>> =
         level.members.iter().map(|member| Asked::check(member, host, length, findings)).collect();
     twice(&level.members, findings);
@@ -74,11 +76,11 @@ pub(super) fn check(
     if !findings.is_empty() {
         return None;
     }
-    let (groups, index) = tree.ordered(level.groups);
+    let (groups, index) = tree.ordered(level.groups, &homes.groups);
     let mut checked = Checked { groups, ..Checked::default() };
-    let parts = parents.into_iter().zip(asked).zip(made).zip(below);
-    for (member, (((parent, asked), made), guest)) in level.members.into_iter().zip(parts) {
-        checked.expand(member, parent.map(|group| index[group]), asked?, made?, guest);
+    let parts = parents.into_iter().zip(homes.members).zip(asked).zip(made).zip(below);
+    for (member, ((((parent, host), asked), made), guest)) in level.members.into_iter().zip(parts) {
+        checked.expand(member, (parent.map(|group| index[group]), host), asked?, made?, guest);
     }
     Some(checked)
 }
@@ -157,7 +159,7 @@ fn under(
         }
     }
     let vcpus = member.vcpus.right().map_or(1, |vcpus| vcpus.value);
-    let checked = check(guest.level, Some(&Host::new(vcpus)), length, counts, findings)?;
+    let checked = check(guest.level, (Some(&Host::new(vcpus)), 1), length, counts, findings)?;
     let spec = GuestSpec {
         name: String::new(),
         vcpus: 0..0,
@@ -173,11 +175,11 @@ fn under(
 }
 
 impl Checked {
-    /// Adds a member: its entities or its application, and the group and guest of a VM.
+    /// Adds a member in a group of a host: its entities or its application, and the group and guest of a VM.
     fn expand(
         &mut self,
         member: MemberTable,
-        parent: Option<usize>,
+        (parent, host): (Option<usize>, usize),
         asked: Asked,
         made: Made,
         guest: Option<GuestSpec>,
@@ -188,7 +190,7 @@ impl Checked {
         let (name, group) = match member.kind {
             Kind::Task => (member.group.name.value().unwrap_or_default(), parent),
             Kind::Vm => {
-                self.groups.push(group(member.group, parent));
+                self.groups.push(group(member.group, parent, host));
                 (self.groups[self.groups.len() - 1].name.clone(), Some(self.groups.len() - 1))
             }
         };
@@ -201,6 +203,7 @@ impl Checked {
                 self.applications.push(AppSpec {
                     name,
                     group,
+                    host,
                     arrival,
                     leaves,
                     application,
@@ -216,7 +219,7 @@ impl Checked {
         let (real, real_place) = real.map_or((None, Span::default()), |real| (Some(real.value), real.at));
         let entity = |name| {
             let real = real.clone();
-            EntitySpec { name, group, arrival, leaves, params, workload, switch, real, real_place, place }
+            EntitySpec { name, group, host, arrival, leaves, params, workload, switch, real, real_place, place }
         };
         let first = self.entities.len();
         match vcpus {

@@ -87,10 +87,15 @@ fn targets(table: &Table<'_, '_>, findings: &mut Findings) -> Vec<(Placed<String
 /// What was typed, among these groups and entities of the host.
 pub(super) fn check(
     table: ManagerTable,
+    hosts: usize,
     groups: &[Group],
     entities: &[EntitySpec],
     findings: &mut Findings,
 ) -> ManagerSpec {
+    if hosts > 1 {
+        let problem = Problem::new(format!("a manager is of one host, and there are {hosts}"));
+        findings.add(problem.at(table.at, "of which?").help("right would be hosts = 1, or no [manager]"));
+    }
     let (least, most) = (table.least.map_or(1, |it| it.value), table.most.map_or(100, |it| it.value));
     if let Some(at) = table.least.or(table.most).map(|it| it.at).filter(|_| least > most) {
         let problem = Problem::new(format!("the least share ({least} %) is more than the most ({most} %)"));

@@ -8,9 +8,11 @@ mod asked;
 mod check;
 mod coordination;
 mod desktop;
+mod disks;
 mod file;
 mod form;
 mod guest;
+mod homes;
 mod length;
 mod level;
 mod manager;
@@ -46,6 +48,8 @@ pub use sim::{Costs, JobEnd, Periodic, Workload};
 pub const SCENARIO_ENTITIES_MAX: usize = 1 << 20;
 /// The deepest that groups may be nested: far deeper than control groups are in practice.
 pub const GROUP_DEPTH_MAX: usize = 64;
+/// The most hosts: a rack holds about as many.
+pub const HOSTS_MAX: usize = 64;
 
 const _: () = assert!(SCENARIO_ENTITIES_MAX <= sched::id::ENTITIES_MAX, "a machine can hold every scenario");
 
@@ -63,10 +67,16 @@ pub enum Real {
 pub struct Scenario {
     /// Its title.
     pub name: String,
-    /// The machine.
+    /// How many hosts there are, each like the others. Range: 1 … [`HOSTS_MAX`].
+    pub hosts: usize,
+    /// The machine that each host is.
     pub host: Host,
     /// How long it runs. Above zero.
     pub length: Nanos,
+    /// What is left out of the beginning where anything is measured. Below `length`; default zero.
+    pub warm_up: Nanos,
+    /// Where that is written; the default if nowhere.
+    pub warm_up_place: Span,
     /// The seed of the run, if the file names one.
     pub seed: Option<u64>,
     /// The policy, if the file names one.
@@ -109,6 +119,8 @@ pub struct Group {
     pub name: String,
     /// The group above it, an earlier index of [`Scenario::groups`]; `None`: the root.
     pub parent: Option<usize>,
+    /// On which host, from 0; of a group in a guest: 0.
+    pub host: usize,
     /// What is asked for it.
     pub params: GroupParams,
     /// Where it is defined.
@@ -120,8 +132,10 @@ pub struct Group {
 pub struct EntitySpec {
     /// What people call it: the task's or the VM's name, or `vm/0`, `vm/1`, … where the VM has several vCPUs.
     pub name: String,
-    /// Its group, an index of [`Scenario::groups`]; `None`: the root.
+    /// Its group, an index of [`Scenario::groups`], of the same host; `None`: the root.
     pub group: Option<usize>,
+    /// On which host, from 0; of a task in a guest: 0.
+    pub host: usize,
     /// When it comes. Before the end of the run.
     pub arrival: Instant,
     /// When it goes, after it came; `None`: never.
@@ -150,6 +164,8 @@ pub struct AppSpec {
     pub name: String,
     /// Its group, an index of the groups of its machine; `None`: the root.
     pub group: Option<usize>,
+    /// On which host, from 0; in a guest: 0.
+    pub host: usize,
     /// When it comes. Before the end of the run.
     pub arrival: Instant,
     /// When those of its tasks go that have not ended, after it came; `None`: never.
@@ -212,21 +228,55 @@ impl Scenario {
         Ok(scenario.expect("a scenario without findings is complete"))
     }
 
+    /// From when on it is measured.
+    #[must_use]
+    pub fn measured_from(&self) -> Instant {
+        Instant::ZERO + self.warm_up
+    }
+
+    /// For how long it is measured. Above zero, unless somebody has made `length` shorter.
+    #[must_use]
+    pub fn measured(&self) -> Nanos {
+        self.length.saturating_sub(self.warm_up)
+    }
+
     /// That all of it is entities of one machine, which is all that `who` can do.
     ///
     /// # Errors
-    /// There is a guest or an application; where.
+    /// There is a guest, an application, a manager, a network, a disk or a warm-up; where each first one is.
     pub fn only_entities(&self, who: &str) -> Result<(), Problems> {
+        if self.hosts > 1 {
+            let problem = Problem::new(format!("the scenario has {} hosts, and {who} has one", self.hosts));
+            return Err(problem.help("right would be hosts = 1, or none said of it").into());
+        }
+        let mut findings = Findings::new(&self.source);
         let guest = self.guests.first().map(|guest| (&guest.name, guest.place, "is a VM with a guest"));
         let application = self.applications.first().map(|it| (&it.name, it.place, "is an application of tasks"));
-        match guest.or(application) {
-            None => Ok(()),
-            Some((name, place, what)) => {
-                let problem = Problem::new(format!("{} {what}, and {who} has none", quoted(name)));
-                let right = "right would be entities alone, with the workload \"hog\" or a periodic one without chance";
-                Err(problem.at(place, "not an entity").help(right).within(&self.source).into())
-            }
+        for (name, place, what) in guest.into_iter().chain(application) {
+            let problem = Problem::new(format!("{} {what}, and {who} has none", quoted(name)));
+            let right = "right would be entities alone, with the workload \"hog\" or a periodic one without chance";
+            findings.add(problem.at(place, "not an entity").help(right));
         }
+        let manager = self.manager.as_ref().map(|manager| ("[manager]", manager.place));
+        let network = self.network.as_ref().map(|network| ("[network]", network.place));
+        let disk = self.disk.as_ref().map(|disk| ("[disk]", disk.place));
+        let warm_up = (!self.warm_up.is_zero()).then_some(("`warm_up`", self.warm_up_place));
+        for (what, place) in manager.into_iter().chain(network).chain(disk).chain(warm_up) {
+            let problem = Problem::new(format!("there is a {what}, and {who} has none"));
+            findings.add(problem.at(place, "only simulated").help(format!("right would be no {what}")));
+        }
+        findings.finish()
+    }
+
+    /// What host number `host` is called: `host`, or, where there are several, `host-1`, `host-2`, ….
+    #[must_use]
+    pub fn host_name(&self, host: usize) -> String {
+        if self.hosts == 1 { "host".to_string() } else { format!("host-{}", host + 1) }
+    }
+
+    /// The host on which guest number `guest` is.
+    pub(crate) fn host_of(&self, guest: usize) -> usize {
+        self.entities[self.guests[guest].vcpus.start].host
     }
 
     /// The refusal of what entity number `entity` asks for, with the place where it asks.

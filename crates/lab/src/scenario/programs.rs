@@ -1,20 +1,37 @@
 //! Parallel programs, builds, streams and played-back load, as typed.
 
+use super::SCENARIO_ENTITIES_MAX;
+use super::network::vms;
 use super::settings::{ROUNDS_MAX, Settings};
 use super::table::Table;
 use super::{form, number};
 use crate::input;
 use crate::problem::{Findings, Problem, Wrong};
 use crate::workloads::{Bsp, Build, LoadPlayback, MicroBatch, Parsec, Stream};
+use sched::Nanos;
+use sched::id::CPUS_MAX;
 use std::path::Path;
 use toml::de::DeValue;
 
 /// The keys of `bsp`.
-pub(crate) const BSP_KEYS: &[&str] = &["nodes", "supersteps", "compute", "communicate", "waits"];
+pub(crate) const BSP_KEYS: &[&str] = &["nodes", "supersteps", "compute", "communicate", "waits", "bytes", "flops"];
 /// The keys of `parsec`.
 pub(crate) const PARSEC_KEYS: &[&str] = &["program", "threads", "work", "waits"];
 /// The keys of `micro_batch`.
-pub(crate) const MICRO_BATCH_KEYS: &[&str] = &["interval", "batches", "workers", "stages", "work"];
+pub(crate) const MICRO_BATCH_KEYS: &[&str] = &[
+    "interval",
+    "batches",
+    "workers",
+    "stages",
+    "work",
+    "records",
+    "record_work",
+    "threads",
+    "waits",
+    "launch",
+    "input",
+    "output",
+];
 /// The keys of `build`.
 pub(crate) const BUILD_KEYS: &[&str] = &["files", "jobs", "compile", "reads", "link"];
 /// The keys of `stream`.
@@ -22,14 +39,68 @@ pub(crate) const STREAM_KEYS: &[&str] = &["threads", "passes", "pass", "bytes"];
 /// The keys of `load_playback`.
 pub(crate) const LOAD_PLAYBACK_KEYS: &[&str] = &["loads", "step"];
 
+/// The most of a message in bytes.
+const BYTES_MAX: u64 = 1 << 30;
+/// The most floating-point operations of a node in a superstep.
+const FLOPS_MAX: u64 = 1 << 50;
+/// The most records of a batch.
+const RECORDS_MAX: u64 = 1 << 40;
+/// The most workers in VMs.
+const WORKERS_MAX: usize = 1024;
+
+/// How many on its own machine, or in which VMs.
+enum Where {
+    Here(u32),
+    Vms(Vec<String>),
+}
+
+/// `nodes = 4` or `nodes = ["vm2", "vm3"]`; of the latter, at most `most`.
+fn places(settings: &mut Settings<'_, '_, '_, '_>, key: &'static str, here: u32, most: usize) -> Where {
+    let read = settings.read(key, |value| match value {
+        DeValue::Array(names) if names.len() > most => Err(Wrong::new(
+            format!("there are {} VMs in `{key}`", names.len()),
+            "too many",
+            format!("right would be at most {most}"),
+        )),
+        DeValue::Array(_) => vms(key, value).map(Where::Vms),
+        _ => form::count(key, value, 1..=SCENARIO_ENTITIES_MAX as u64)
+            .map(|count| Where::Here(u32::try_from(count).unwrap_or(u32::MAX))),
+    });
+    read.unwrap_or(Where::Here(here))
+}
+
+/// Refuses those of `keys` that are given, as they are for `what` alone.
+fn only(settings: &mut Settings<'_, '_, '_, '_>, keys: &[&str], what: &str) {
+    for key in keys {
+        if settings.table.get(key).is_some() {
+            let right = format!("right would be {what}, or no `{key}`");
+            settings.wrong(Wrong::new(format!("`{key}` is for {what}"), "not here", right), key);
+        }
+    }
+}
+
 pub(super) fn bsp(table: &Table<'_, '_>, findings: &mut Findings) -> Option<Bsp> {
     let mut settings = Settings::new(table, findings);
     let default = Bsp::default();
+    let (nodes, places) = match places(&mut settings, "nodes", default.nodes, Bsp::PLACES_MAX) {
+        Where::Here(nodes) => (nodes, Vec::new()),
+        Where::Vms(places) => (1, places),
+    };
+    let communicate = if places.is_empty() {
+        only(&mut settings, &["bytes"], "nodes in VMs, nodes = [\"vm2\", \"vm3\"]");
+        default.communicate
+    } else {
+        only(&mut settings, &["waits"], "nodes on one machine, nodes = 4");
+        Nanos::ZERO.into()
+    };
     let bsp = Bsp {
-        nodes: settings.tasks("nodes", default.nodes),
+        nodes,
+        places,
+        bytes: settings.count("bytes", BYTES_MAX, default.bytes),
+        flops: settings.count("flops", FLOPS_MAX, default.flops),
         supersteps: settings.times("supersteps", default.supersteps),
         compute: settings.above_zero("compute", default.compute),
-        communicate: settings.length("communicate", default.communicate),
+        communicate: settings.length("communicate", communicate),
         waits: settings.read("waits", form::waits).unwrap_or(default.waits),
     };
     settings.right.then_some(bsp)
@@ -58,10 +129,37 @@ pub(super) fn parsec(table: &Table<'_, '_>, findings: &mut Findings) -> Option<P
 pub(super) fn micro_batch(table: &Table<'_, '_>, findings: &mut Findings) -> Option<MicroBatch> {
     let mut settings = Settings::new(table, findings);
     let default = MicroBatch::default();
+    let (workers, places) = match places(&mut settings, "workers", default.workers, WORKERS_MAX) {
+        Where::Here(workers) => (workers, Vec::new()),
+        Where::Vms(places) => (1, places),
+    };
+    if places.is_empty() {
+        let keys = ["threads", "waits", "launch", "input", "output"];
+        only(&mut settings, &keys, "workers in VMs, workers = [\"vm2\", \"vm3\"]");
+    }
+    let record_work = settings.read("record_work", |value| form::time_above_zero("record_work", value));
+    if record_work.is_some() {
+        only(&mut settings, &["work"], "batches without `record_work`");
+    }
+    if record_work.is_some() && table.get("records").is_none() {
+        let right = "right would be records = 100000 with it: how many a batch has";
+        settings.wrong(
+            Wrong::new("there is work for each record, and nobody says how many", "of how many?", right),
+            "record_work",
+        );
+    }
     let batches = MicroBatch {
         interval: settings.time("interval", default.interval),
         batches: settings.times("batches", default.batches),
-        workers: settings.tasks("workers", default.workers),
+        workers,
+        places,
+        threads: settings.few("threads", 1, CPUS_MAX as u32, default.threads),
+        waits: settings.read("waits", form::waits).unwrap_or(default.waits),
+        launch: settings.length("launch", default.launch),
+        input: settings.count("input", BYTES_MAX, default.input),
+        output: settings.count("output", BYTES_MAX, default.output),
+        records: settings.count("records", RECORDS_MAX, default.records),
+        record_work,
         stages: settings.few("stages", 1, MicroBatch::STAGES_MAX, default.stages),
         work: settings.above_zero("work", default.work),
     };

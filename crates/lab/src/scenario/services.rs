@@ -18,7 +18,7 @@ pub(crate) const IPERF_KEYS: &[&str] = &["streams", "window", "direction", "work
 /// The keys of `dd`.
 pub(crate) const DD_KEYS: &[&str] = &["block", "count", "work"];
 /// The keys of `cd_reader`.
-pub(crate) const CD_READER_KEYS: &[&str] = &["turns", "turn", "buffer", "work"];
+pub(crate) const CD_READER_KEYS: &[&str] = &["turns", "turn", "buffer", "seek", "work"];
 /// The keys of `voip`.
 pub(crate) const VOIP_KEYS: &[&str] = &["calls", "codec", "frame", "buffer", "work", "socket"];
 /// The keys of `search`.
@@ -89,6 +89,7 @@ pub(super) fn cd_reader(table: &Table<'_, '_>, findings: &mut Findings) -> Optio
         turns: settings.count("turns", ROUNDS_MAX, default.turns),
         turn: settings.time("turn", default.turn),
         buffer: settings.count("buffer", 1 << 20, default.buffer),
+        seek: settings.length("seek", default.seek),
         work: settings.above_zero("work", default.work),
     };
     settings.right.then_some(reader)

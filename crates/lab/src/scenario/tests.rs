@@ -6,7 +6,7 @@ use super::guest::{GUEST_KEYS, HALT_POLLING_KEYS};
 use super::manager::MANAGER_KEYS;
 use super::network::{DISK_KEYS, NETWORK_KEYS};
 use super::work::{CYCLICTEST_KEYS, FORK_JOIN_KEYS, HACKBENCH_KEYS, PERIODIC_KEYS, STARTUP_KEYS};
-use super::{desktop, programs, services};
+use super::{desktop, disks, programs, services};
 use crate::rtapp::{SETTINGS, THREAD_KEYS, WITHOUT_EFFECT};
 
 const MANUAL: &str = include_str!("../../../../docs/scenarios.md");
@@ -51,6 +51,8 @@ fn the_manual_has_every_key_and_no_other() {
         ("web_server", services::WEB_SERVER_KEYS),
         ("iperf", services::IPERF_KEYS),
         ("dd", services::DD_KEYS),
+        ("postmark", disks::POSTMARK_KEYS),
+        ("filebench", disks::FILEBENCH_KEYS),
         ("cd_reader", services::CD_READER_KEYS),
         ("voip", services::VOIP_KEYS),
         ("search", services::SEARCH_KEYS),
@@ -60,7 +62,8 @@ fn the_manual_has_every_key_and_no_other() {
     let of_a_vm = ["vcpus", "cap", "quota", "gang", "switch", "guest", "group", "task"];
     let of_a_task: Vec<&str> = VM_KEYS.iter().copied().filter(|key| !of_a_vm.contains(key)).collect();
     assert_eq!(TASK_KEYS, of_a_task);
-    let in_a_guest: Vec<&str> = TASK_KEYS.iter().copied().filter(|key| !["command", "pid"].contains(key)).collect();
+    let in_a_guest: Vec<&str> =
+        TASK_KEYS.iter().copied().filter(|key| !["host", "command", "pid"].contains(key)).collect();
     assert_eq!(GUEST_TASK_KEYS, in_a_guest);
 }
 

@@ -116,10 +116,21 @@ impl Tree {
         tree
     }
 
-    /// The groups, each after its parent, and the new number of each.
-    pub(super) fn ordered(&self, tables: Vec<GroupTable>) -> (Vec<Group>, Vec<usize>) {
-        let mut order: Vec<usize> = (0..tables.len()).collect();
+    /// The groups, each after its parent.
+    pub(super) fn order(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.parents.len()).collect();
         order.sort_by_key(|&group| (self.depths[group], group));
+        order
+    }
+
+    /// The group that `group` is in.
+    pub(super) fn parent(&self, group: usize) -> Option<usize> {
+        self.parents[group]
+    }
+
+    /// The groups, each after its parent and on its host, and the new number of each.
+    pub(super) fn ordered(&self, tables: Vec<GroupTable>, hosts: &[usize]) -> (Vec<Group>, Vec<usize>) {
+        let order = self.order();
         let mut index = vec![0; tables.len()];
         for (new, &old) in order.iter().enumerate() {
             index[old] = new;
@@ -127,7 +138,7 @@ impl Tree {
         let mut tables: Vec<Option<GroupTable>> = tables.into_iter().map(Some).collect();
         let groups = order.iter().map(|&old| {
             let table = tables[old].take().expect("each group comes once");
-            group(table, self.parents[old].map(|parent| index[parent]))
+            group(table, self.parents[old].map(|parent| index[parent]), hosts[old])
         });
         (groups.collect(), index)
     }
@@ -150,7 +161,7 @@ fn cycle(tree: &Tree, groups: &[GroupTable], group: usize) -> Problem {
 }
 
 /// What a group asks for.
-pub(super) fn group(table: GroupTable, parent: Option<usize>) -> Group {
+pub(super) fn group(table: GroupTable, parent: Option<usize>, host: usize) -> Group {
     let place = table.name.at().unwrap_or(table.at);
     let params = GroupParams {
         weight: table.weight.value().unwrap_or_default(),
@@ -158,5 +169,5 @@ pub(super) fn group(table: GroupTable, parent: Option<usize>) -> Group {
         cap_percent: table.cap.value(),
         gang: table.gang.value().unwrap_or(false),
     };
-    Group { name: table.name.value().unwrap_or_default(), parent, params, place }
+    Group { name: table.name.value().unwrap_or_default(), parent, host, params, place }
 }

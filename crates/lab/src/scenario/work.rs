@@ -4,7 +4,7 @@ use super::SCENARIO_ENTITIES_MAX;
 use super::file::Kind;
 use super::settings::{ROUNDS_MAX, Settings};
 use super::table::{Given, Table};
-use super::{desktop, form, length, programs, services};
+use super::{desktop, disks, form, length, programs, services};
 use crate::problem::{Findings, Problem, Wrong, quoted, right_instead};
 use crate::source::Placed;
 use crate::workloads::{self, Cyclictest, ForkJoin, Hackbench, Named, Phase, Startup};
@@ -44,6 +44,8 @@ pub(crate) const WORKLOADS: &[&str] = &[
     "web_server",
     "iperf",
     "dd",
+    "postmark",
+    "filebench",
     "cd_reader",
     "voip",
     "search",
@@ -141,6 +143,8 @@ fn keys(workload: &str) -> &'static [&'static str] {
         "web_server" => services::WEB_SERVER_KEYS,
         "iperf" => services::IPERF_KEYS,
         "dd" => services::DD_KEYS,
+        "postmark" => disks::POSTMARK_KEYS,
+        "filebench" => disks::FILEBENCH_KEYS,
         "cd_reader" => services::CD_READER_KEYS,
         "voip" => services::VOIP_KEYS,
         "search" => services::SEARCH_KEYS,
@@ -167,6 +171,8 @@ pub(super) fn example(workload: &str) -> &'static str {
         "web_server" => "{ web_server = { clients = 60 } }",
         "iperf" => "{ iperf = { streams = 1 } }",
         "dd" => "{ dd = { count = 1000 } }",
+        "postmark" => "{ postmark = { transactions = 5000 } }",
+        "filebench" => "{ filebench = { mix = \"varmail\" } }",
         "cd_reader" => "{ cd_reader = { buffer = 10 } }",
         "voip" => "{ voip = { calls = 50 } }",
         "search" => "{ search = { leaves = [\"vm2\", \"vm3\"] } }",
@@ -195,6 +201,8 @@ fn named(name: &str, table: &Table<'_, '_>, findings: &mut Findings) -> Option<W
         "web_server" => Named::WebServer(services::web_server(table, findings)?),
         "iperf" => Named::Iperf(services::iperf(table, findings)?),
         "dd" => Named::Dd(services::dd(table, findings)?),
+        "postmark" => Named::Postmark(disks::postmark(table, findings)?),
+        "filebench" => Named::Filebench(disks::filebench(table, findings)?),
         "cd_reader" => Named::CdReader(services::cd_reader(table, findings)?),
         "voip" => Named::Voip(services::voip(table, findings)?),
         "search" => Named::Search(services::search(table, findings)?),

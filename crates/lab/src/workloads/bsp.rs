@@ -1,34 +1,53 @@
-use super::{Waits, mean};
+use super::{Waits, at_once, is_nothing, mean};
+use crate::network::{At, Peer, Plan};
 use sched::{Nanos, Params};
-use sim::program::Length;
+use sim::program::{Length, ObjectId};
 use sim::{Application, Object, Step, TaskSpec};
 
 /// A bulk-synchronous program: in each superstep every node computes, then all communicate with all, and wait for the last. After
 /// `patterns` (`vsched-2005`, section 6: four nodes, compute/communicate 0.5). On one machine the nodes are tasks of it, and communicating
-/// takes time but no CPU: "the communication phase stays largely the same" however little the nodes get (section 6.1).
-#[derive(Clone, Copy, PartialEq, Debug)]
+/// takes time but no CPU: "the communication phase stays largely the same" however little the nodes get (section 6.1). With nodes in VMs, each
+/// node sends a message to every other over the network, and goes on when it has one from each.
+#[derive(Clone, PartialEq, Debug)]
 pub struct Bsp {
-    /// How many nodes. Range: 1 ….
+    /// How many nodes on its own machine. Range: 1 …; with nodes elsewhere, 1.
     pub nodes: u32,
+    /// The VMs in which its other nodes are; a VM that is there twice has two. At most [`PLACES_MAX`](Bsp::PLACES_MAX).
+    pub places: Vec<String>,
+    /// What each node sends to each other. Unit: bytes. Range: 1 ….
+    pub bytes: u64,
+    /// Floating-point operations of each node in a superstep; 0: nobody counts them.
+    pub flops: u64,
     /// How many supersteps; `None`: without end.
     pub supersteps: Option<u64>,
     /// CPU time of each node in a superstep.
     pub compute: Length,
-    /// How long it takes to communicate.
+    /// How long it takes to communicate; with nodes elsewhere, beside what the network takes.
     pub communicate: Length,
-    /// How they wait for the last.
+    /// How they wait for the last; with nodes elsewhere, always sleeping.
     pub waits: Waits,
 }
 
 impl Default for Bsp {
     fn default() -> Bsp {
         let (compute, communicate) = (Length::Fixed(Nanos::ms(10)), Length::Fixed(Nanos::ms(20)));
-        Bsp { nodes: 4, supersteps: None, compute, communicate, waits: Waits::Sleeping }
+        // A message to each of three takes 20 ms on a link of 1 Gbit/s, as communicating does otherwise.
+        let (places, bytes) = (Vec::new(), 833_333);
+        Bsp { nodes: 4, places, bytes, flops: 0, supersteps: None, compute, communicate, waits: Waits::Sleeping }
     }
 }
 
 impl Bsp {
-    /// A superstep at full speed; in the mean, where lengths are random.
+    /// The most nodes elsewhere: each is linked with each other.
+    pub const PLACES_MAX: usize = 63;
+
+    /// Floating-point operations of all nodes in a superstep.
+    #[must_use]
+    pub fn flops_of_all(&self) -> u64 {
+        self.flops.saturating_mul(u64::from(self.nodes)).saturating_mul(1 + self.places.len() as u64)
+    }
+
+    /// A superstep at full speed, without what the network takes; in the mean, where lengths are random.
     #[must_use]
     pub fn alone(&self) -> Nanos {
         mean(self.compute).saturating_add(mean(self.communicate))
@@ -51,6 +70,53 @@ impl Bsp {
             application.tasks.push(TaskSpec { name: format!("node-{node}"), params, delay, steps });
         }
         application
+    }
+}
+
+impl Bsp {
+    /// A node on its own machine and one in each VM, and links from each to each.
+    #[must_use]
+    pub fn plan(&self, params: Params) -> Plan {
+        if self.places.is_empty() {
+            return Plan::alone(self.application(params));
+        }
+        let count = 1 + self.places.len();
+        let mut nodes = vec![Application::default(); count];
+        // By sender, to the node after it first: so nobody is sent to by two at once while all are equally fast.
+        let mut sends: Vec<Vec<ObjectId>> = vec![Vec::new(); count];
+        let mut gets: Vec<Vec<ObjectId>> = vec![Vec::new(); count];
+        let mut plan = Plan { exchange: Some(self.bytes), ..Plan::default() };
+        for from in 0..count {
+            for to in (1..count).map(|step| (from + step) % count) {
+                let port = nodes[from].share(format!("to {to}"), Object::Port { window: u64::MAX });
+                let inbox = nodes[to].share(format!("from {from}"), Object::Inbox { room: 1 << 50 });
+                sends[from].push(port);
+                gets[to].push(inbox);
+                plan.link("superstep", (from, port), (to, inbox));
+            }
+        }
+        for (node, application) in nodes.iter_mut().enumerate() {
+            let params = if node == 0 { params } else { Params::default() };
+            let steps = self.steps(node == 0, &sends[node], &gets[node]);
+            application.tasks.push(TaskSpec { name: format!("node-{node}"), params, delay: at_once(), steps });
+        }
+        let mut nodes = nodes.into_iter();
+        plan.application = nodes.next().unwrap_or_default();
+        let elsewhere = self.places.iter().zip(nodes);
+        plan.peers = elsewhere.map(|(vm, application)| Peer { at: At::Vm(vm.clone()), application }).collect();
+        plan
+    }
+
+    fn steps(&self, is_measured: bool, sends: &[ObjectId], gets: &[ObjectId]) -> Vec<Step> {
+        let bytes = self.bytes;
+        let mut body = Vec::new();
+        body.extend(is_measured.then_some(Step::JobBegins { deadline: None }));
+        body.push(Step::Run(self.compute));
+        body.extend((!is_nothing(self.communicate)).then_some(Step::Sleep(self.communicate)));
+        body.extend(sends.iter().map(|&pipe| Step::Send { pipe, bytes }));
+        body.extend(gets.iter().map(|&pipe| Step::Receive { pipe, bytes }));
+        body.extend(is_measured.then_some(Step::JobEnds));
+        vec![Step::Repeat { times: self.supersteps, body }]
     }
 }
 

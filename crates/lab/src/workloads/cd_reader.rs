@@ -5,9 +5,10 @@ use sim::program::{Length, TimerMode};
 use sim::{Application, Object, Step, TaskSpec};
 
 /// A program that reads a disc from a drive that turns whether or not it is kept up with (ripping a CD: `vsched-2005`, figure 10). In each turn
-/// the drive reads a track's worth into its buffer; where there is no room for it, it waits for room, and then for the next turn. The
-/// program fetches a track, and computes. The source states how long all of it takes, and not the drive; the default's drive turns about
-/// as fast as one that reads ten times as fast as music is played (1.76 MB/s, and 50 turns in a second), and its disc is 37 s long.
+/// the drive reads a track's worth into its buffer, and waits where there is no room for it; to go on, it seeks back, and then waits for the
+/// next turn. The program asks for a track's worth, waits for it and computes. On a VM's guest, whoever drives the disk handles each request
+/// and each answer. The source states how long all of it takes, and not the drive; the default's drive turns about as fast as one that reads
+/// ten times as fast as music is played (1.76 MB/s, and 50 turns in a second), and its disc is 37 s long.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct CdReader {
     /// How many turns the disc has. Range: 1 ….
@@ -16,17 +17,22 @@ pub struct CdReader {
     pub turn: Nanos,
     /// How many turns the drive's buffer holds. Range: 1 ….
     pub buffer: u64,
+    /// What a drive that had to wait needs to find where it was.
+    pub seek: Length,
     /// CPU time for what is read in a turn.
     pub work: Length,
 }
 
 /// What is read in a turn, which nothing depends on. Unit: bytes.
 const TRACK: u64 = 35_280;
+/// A request: a command packet of ATAPI (SFF-8020i). Unit: bytes.
+const COMMAND: u64 = 12;
 
 impl Default for CdReader {
     fn default() -> CdReader {
-        // 5 % of a CPU.
-        CdReader { turns: 1_850, turn: Nanos::ms(20), buffer: 10, work: Length::Fixed(Nanos::ms(1)) }
+        // 5 % of a CPU. The time to find a place is assumed; a drive of 1993 was to need no more than 400 ms (MPC Level 2).
+        let (seek, work) = (Length::Fixed(Nanos::ms(100)), Length::Fixed(Nanos::ms(1)));
+        CdReader { turns: 1_850, turn: Nanos::ms(20), buffer: 10, seek, work }
     }
 }
 
@@ -37,28 +43,45 @@ impl CdReader {
         self.turn.saturating_mul(self.turns)
     }
 
-    /// The program, and the drive outside.
+    /// The program, and the drive outside: its head, and what answers requests from the buffer.
     #[must_use]
     pub fn plan(&self, params: Params) -> Plan {
         let (mut reader, mut drive) = (Application::default(), Application::default());
-        let inbox = reader.share("buffer", Object::Inbox { room: 1 << 40 });
-        let port = drive.share("head", Object::Port { window: TRACK.saturating_mul(self.buffer) });
+        let asks = reader.share("requests", Object::Port { window: u64::MAX });
+        let answers = reader.share("tracks", Object::Inbox { room: 1 << 40 });
         let body = vec![
-            Step::Receive { pipe: inbox, bytes: TRACK },
+            Step::Send { pipe: asks, bytes: COMMAND },
+            Step::Receive { pipe: answers, bytes: TRACK },
             Step::JobBegins { deadline: None },
             Step::Run(self.work),
             Step::JobEnds,
         ];
-        let steps = vec![Step::Repeat { times: Some(self.turns), body }];
-        reader.tasks.push(TaskSpec { name: "reader".to_string(), params, delay: at_once(), steps });
-        let turn = Step::Timer { timer: 0, period: self.turn, mode: TimerMode::Skipping };
-        let body = vec![turn, Step::Send { pipe: port, bytes: TRACK }];
-        let steps = vec![Step::Repeat { times: Some(self.turns), body }];
-        let name = "drive".to_string();
-        drive.tasks.push(TaskSpec { name, params: Params::default(), delay: at_once(), steps });
+        reader.tasks.push(self.task("reader", params, body));
+        let asked = drive.share("requests", Object::Inbox { room: 1 << 40 });
+        let answered = drive.share("tracks", Object::Port { window: u64::MAX });
+        let buffer = drive.share("buffer", Object::Pipe { capacity: TRACK.saturating_mul(self.buffer) });
+        let head = vec![
+            Step::Timer { timer: 0, period: self.turn, mode: TimerMode::Skipping },
+            Step::Send { pipe: buffer, bytes: TRACK },
+            Step::Resume { timer: 0, pause: self.seek },
+        ];
+        drive.tasks.push(self.task("drive", Params::default(), head));
+        let answers_each = vec![
+            Step::Receive { pipe: asked, bytes: COMMAND },
+            Step::Receive { pipe: buffer, bytes: TRACK },
+            Step::Send { pipe: answered, bytes: TRACK },
+        ];
+        drive.tasks.push(self.task("buffer", Params::default(), answers_each));
         let mut plan = Plan::alone(reader);
         plan.peers.push(Peer { at: At::Outside, application: drive });
-        plan.link("drive", (1, port), (0, inbox)).over = Device::Drive;
+        plan.link("request", (0, asks), (1, asked)).over = Device::Drive;
+        plan.link("track", (1, answered), (0, answers)).over = Device::Drive;
         plan
+    }
+
+    /// One that does `body` for every turn.
+    fn task(&self, name: &str, params: Params, body: Vec<Step>) -> TaskSpec {
+        let steps = vec![Step::Repeat { times: Some(self.turns), body }];
+        TaskSpec { name: name.to_string(), params, delay: at_once(), steps }
     }
 }

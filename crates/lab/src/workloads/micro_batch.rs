@@ -1,28 +1,61 @@
+use super::{Waits, at_once, is_nothing};
+use crate::network::{At, Peer, Plan};
 use sched::{Nanos, Params};
-use sim::program::{Length, TimerMode};
+use sim::program::{Length, ObjectId, TimerMode};
 use sim::{Application, Object, Step, TaskSpec};
 
 /// A stream that is worked off in small batches, as Spark Streaming does: what comes in an interval is a batch, due at its end; it goes
 /// through stages, in each of which all workers do their part and wait for the last. A batch that takes longer than an interval makes
-/// the next ones wait. `poris` (section 6.5) counts words so, in two stages, and does not state the rest: that is free.
-#[derive(Clone, Copy, PartialEq, Debug)]
+/// the next ones wait. `poris` (section 6.4) counts words so, and states no parameters: all are free. With workers in VMs, a driver sends each its part
+/// of a stage, whose threads do it together, and waits for what comes back.
+#[derive(Clone, PartialEq, Debug)]
 pub struct MicroBatch {
     /// From one batch to the next. Range: above zero.
     pub interval: Nanos,
     /// How many batches; `None`: without end.
     pub batches: Option<u64>,
-    /// How many workers. Range: 1 ….
+    /// How many workers on its own machine. Range: 1 ….
     pub workers: u32,
+    /// The VMs with a worker each, instead; a VM that is there twice has two.
+    pub places: Vec<String>,
+    /// How many threads each of these workers has. Range: 1 ….
+    pub threads: u32,
+    /// How the threads of a worker wait for each other.
+    pub waits: Waits,
+    /// CPU time of the driver to launch the part of a thread in a stage. It is what ends the gain from ever more threads.
+    pub launch: Length,
+    /// What the driver sends in a stage to all together. Unit: bytes. Range: 1 ….
+    pub input: u64,
+    /// What each worker sends back. Unit: bytes. Range: 1 ….
+    pub output: u64,
+    /// How many records a batch has; 0: nobody counts them.
+    pub records: u64,
+    /// CPU time of a record in a stage, split evenly over all who work, instead of `work`.
+    pub record_work: Option<Nanos>,
     /// How many stages. Range: 1 … [`STAGES_MAX`](MicroBatch::STAGES_MAX).
     pub stages: u32,
-    /// CPU time of each worker in a stage.
+    /// CPU time of each worker, or of each thread of those in VMs, in a stage.
     pub work: Length,
 }
 
 impl Default for MicroBatch {
     fn default() -> MicroBatch {
         let work = Length::Fixed(Nanos::ms(100));
-        MicroBatch { interval: Nanos::s(1), batches: None, workers: 4, stages: 2, work }
+        MicroBatch {
+            interval: Nanos::s(1),
+            batches: None,
+            workers: 4,
+            places: Vec::new(),
+            threads: 1,
+            waits: Waits::Sleeping,
+            launch: Length::Fixed(Nanos::ms(1)),
+            input: 1_000_000,
+            output: 100_000,
+            records: 0,
+            record_work: None,
+            stages: 2,
+            work,
+        }
     }
 }
 
@@ -30,12 +63,87 @@ impl MicroBatch {
     /// The most stages of a batch.
     pub const STAGES_MAX: u32 = 1000;
 
+    /// How many do a part of a stage at once.
+    #[must_use]
+    pub fn lanes(&self) -> u64 {
+        match self.places.len() as u64 {
+            0 => u64::from(self.workers),
+            places => places * u64::from(self.threads),
+        }
+    }
+
+    /// CPU time of each of them in a stage.
+    fn part(&self) -> Length {
+        let Some(each) = self.record_work else { return self.work };
+        Length::Fixed(Nanos::ns((each.saturating_mul(self.records).as_ns() / self.lanes()).max(1)))
+    }
+
+    /// A driver on its own machine, and a worker in each VM.
+    #[must_use]
+    pub fn plan(&self, params: Params) -> Plan {
+        if self.places.is_empty() {
+            return Plan::alone(self.application(params));
+        }
+        let mut plan = Plan::default();
+        let mut driver = Application::default();
+        let (mut launch, mut gather) = (Vec::new(), Vec::new());
+        let input = self.input.div_ceil(self.places.len() as u64);
+        for (n, vm) in self.places.iter().enumerate() {
+            let (worker, takes, gives) = self.worker(n, input);
+            plan.peers.push(Peer { at: At::Vm(vm.clone()), application: worker });
+            let port = driver.share(format!("input {n}"), Object::Port { window: u64::MAX });
+            let inbox = driver.share(format!("output {n}"), Object::Inbox { room: 1 << 50 });
+            if !is_nothing(self.launch) {
+                launch.push(Step::Repeat { times: Some(self.threads.into()), body: vec![Step::Run(self.launch)] });
+            }
+            launch.push(Step::Send { pipe: port, bytes: input });
+            gather.push(Step::Receive { pipe: inbox, bytes: self.output });
+            plan.link("input", (0, port), (n + 1, takes));
+            plan.link("output", (n + 1, gives), (0, inbox));
+        }
+        launch.extend(gather);
+        let body = vec![
+            Step::Timer { timer: 0, period: self.interval, mode: TimerMode::Absolute },
+            Step::JobBegins { deadline: Some(self.interval) },
+            Step::Repeat { times: Some(self.stages.into()), body: launch },
+            Step::JobEnds,
+        ];
+        let steps = vec![Step::Repeat { times: self.batches, body }, Step::Quit];
+        driver.tasks.push(TaskSpec { name: "driver".to_string(), params, delay: at_once(), steps });
+        plan.application = driver;
+        plan
+    }
+
+    /// Worker number `n`, with the inbox for its part of a stage, of `input` bytes, and the port for what comes of it.
+    fn worker(&self, n: usize, input: u64) -> (Application, ObjectId, ObjectId) {
+        let mut worker = Application::default();
+        let takes = worker.share("input", Object::Inbox { room: 1 << 50 });
+        let gives = worker.share("output", Object::Port { window: u64::MAX });
+        let meeting = self.waits.barrier(self.threads);
+        // A thread alone meets nobody. Whoever waits for the next part sleeps, as its VM has nothing else to do.
+        let fork = (self.threads > 1).then(|| worker.share("fork", Object::Barrier { parties: self.threads }));
+        let join = (self.threads > 1).then(|| worker.share("join", meeting));
+        for thread in 0..self.threads {
+            let is_first = thread == 0;
+            let mut body = Vec::new();
+            body.extend(is_first.then_some(Step::Receive { pipe: takes, bytes: input }));
+            body.extend(fork.map(Step::Barrier));
+            body.push(Step::Run(self.part()));
+            body.extend(join.map(Step::Barrier));
+            body.extend(is_first.then_some(Step::Send { pipe: gives, bytes: self.output }));
+            let name = if self.threads > 1 { format!("worker-{n}.{thread}") } else { format!("worker-{n}") };
+            let steps = vec![Step::Repeat { times: None, body }];
+            worker.tasks.push(TaskSpec { name, params: Params::default(), delay: at_once(), steps });
+        }
+        (worker, takes, gives)
+    }
+
     /// All workers; the first of them takes in the batches.
     #[must_use]
     pub fn application(&self, params: Params) -> Application {
         let mut application = Application::default();
         let all = application.share("stage", Object::Barrier { parties: self.workers });
-        let stages = (0..self.stages).flat_map(|_| [Step::Run(self.work), Step::Barrier(all)]);
+        let stages = (0..self.stages).flat_map(|_| [Step::Run(self.part()), Step::Barrier(all)]);
         let mut work = vec![Step::Barrier(all)];
         work.extend(stages);
         let mut body = vec![

@@ -13,6 +13,7 @@
 //! | [`MicroBatch`] | Spark Streaming | [`Metric`]: batches |
 //! | [`WebServer`], [`Search`] | httperf's web server, a search that is spread out | [`Metric`]: requests |
 //! | [`Iperf`], [`Dd`] | iperf, dd | [`Metric`]: transfer |
+//! | [`Postmark`], [`Filebench`] | small files of a mail server, filebench's personalities | [`Metric`]: transactions, operations |
 //! | [`CdReader`] | ripping a CD | [`Metric`]: completion |
 //! | [`Voip`] | telephone calls | [`Metric`]: calls |
 //! | [`LoadPlayback`] | host load trace playback | [`Metric`]: contention |
@@ -23,6 +24,7 @@ mod build;
 mod cd_reader;
 mod cyclictest;
 mod dd;
+mod filebench;
 mod fork_join;
 mod game;
 mod hackbench;
@@ -31,6 +33,7 @@ mod load_playback;
 mod micro_batch;
 mod parsec;
 mod periodic;
+mod postmark;
 mod search;
 mod startup;
 mod stream;
@@ -47,6 +50,7 @@ pub use build::Build;
 pub use cd_reader::CdReader;
 pub use cyclictest::Cyclictest;
 pub use dd::Dd;
+pub use filebench::{Filebench, Mix};
 pub use fork_join::{ForkJoin, Waits};
 pub use game::Game;
 pub use hackbench::{Channel, Hackbench};
@@ -55,6 +59,7 @@ pub use load_playback::LoadPlayback;
 pub use micro_batch::MicroBatch;
 pub use parsec::{PROGRAMS, Parsec, Program};
 pub use periodic::{Periodic, Phase};
+pub use postmark::Postmark;
 pub use search::Search;
 pub use startup::Startup;
 pub use stream::Stream;
@@ -110,6 +115,10 @@ pub enum Named {
     Iperf(Iperf),
     /// Reading or writing a disk, block by block.
     Dd(Dd),
+    /// Small files of a mail server.
+    Postmark(Postmark),
+    /// Threads of a file server.
+    Filebench(Filebench),
     /// A drive that has to be kept up with.
     CdReader(CdReader),
     /// Telephone calls.
@@ -131,16 +140,18 @@ impl Named {
             Named::Video(it) => u64::from(it.threads) + u64::from(it.sound.is_some()),
             Named::Audio(_) | Named::Web(_) => 1,
             Named::Game(it) => 1 + u64::from(it.sound.is_some()),
-            Named::Bsp(it) => u64::from(it.nodes),
+            Named::Bsp(it) => u64::from(it.nodes) + it.places.len() as u64,
             Named::Parsec(it) => u64::from(it.threads),
-            Named::MicroBatch(it) => u64::from(it.workers),
+            Named::MicroBatch(it) => it.lanes() + u64::from(!it.places.is_empty()),
             Named::Build(it) => 1 + u64::from(it.jobs),
             Named::Stream(it) => u64::from(it.threads),
             Named::LoadPlayback(it) => it.workers(),
             Named::WebServer(it) => u64::from(it.clients),
             Named::Iperf(it) => u64::from(it.streams),
             Named::Dd(_) => 1,
-            Named::CdReader(_) => 2,
+            Named::Postmark(_) => 2,
+            Named::Filebench(it) => u64::from(it.threads) + 1,
+            Named::CdReader(_) => 3,
             Named::Voip(it) => u64::from(it.calls),
             Named::Search(it) => 1 + it.leaves.len() as u64,
         }
@@ -156,9 +167,13 @@ impl Named {
             Named::Hackbench(it) => 8 * u64::from(it.groups) * u64::from(it.fds),
             Named::Startup(it) => 2 * u64::from(it.waits) + 8,
             Named::ForkJoin(it) => u64::from(it.threads) * (4 * u64::from(it.locks) + 8),
-            Named::MicroBatch(it) => u64::from(it.workers) * (2 * u64::from(it.stages) + 5),
+            Named::MicroBatch(it) if it.places.is_empty() => u64::from(it.workers) * (2 * u64::from(it.stages) + 5),
+            Named::Bsp(it) => 16 * self.tasks().saturating_mul(1 + it.places.len() as u64),
             Named::LoadPlayback(it) => it.workers().saturating_mul(2 * it.loads_milli.len() as u64),
             Named::WebServer(it) => it.steps(),
+            // A round has a hundred jobs of ten transactions, each of which may miss the cache.
+            Named::Postmark(_) => 16_384,
+            Named::Filebench(it) => it.steps(),
             Named::Search(it) => 16 + 8 * it.leaves.len() as u64,
             other => 16 * other.tasks(),
         }
@@ -186,6 +201,8 @@ impl Named {
             Named::WebServer(_)
             | Named::Iperf(_)
             | Named::Dd(_)
+            | Named::Postmark(_)
+            | Named::Filebench(_)
             | Named::CdReader(_)
             | Named::Voip(_)
             | Named::Search(_) => self.plan(params).application,
@@ -199,9 +216,13 @@ impl Named {
             Named::WebServer(it) => it.plan(params),
             Named::Iperf(it) => it.plan(params),
             Named::Dd(it) => it.plan(params),
+            Named::Postmark(it) => it.plan(params),
+            Named::Filebench(it) => it.plan(params),
             Named::CdReader(it) => it.plan(params),
             Named::Voip(it) => it.plan(params),
             Named::Search(it) => it.plan(params),
+            Named::Bsp(it) => it.plan(params),
+            Named::MicroBatch(it) => it.plan(params),
             other => Plan::alone(other.application(params)),
         }
     }
@@ -219,17 +240,20 @@ impl Named {
             Named::Audio(it) => Metric::Sound(it.sound()),
             Named::Game(it) => Metric::Beats { period: it.period(), sound: it.sound.map(|sound| sound.sound()) },
             Named::Web(_) => Metric::Responses,
-            Named::Bsp(it) => Metric::Rounds { alone: it.alone(), bytes: 0 },
+            Named::Bsp(it) => Metric::Rounds { alone: it.alone(), bytes: 0, flops: it.flops_of_all() },
             Named::Parsec(it) => Metric::Completion { alone: Some(it.alone()) },
-            Named::MicroBatch(it) => Metric::Batches { interval: it.interval },
+            Named::MicroBatch(it) => Metric::Batches { interval: it.interval, records: it.records },
             Named::Build(it) => Metric::Completion { alone: it.alone() },
             Named::Stream(it) => {
-                Metric::Rounds { alone: it.pass, bytes: it.bytes.saturating_mul(u64::from(it.threads)) }
+                let bytes = it.bytes.saturating_mul(u64::from(it.threads));
+                Metric::Rounds { alone: it.pass, bytes, flops: 0 }
             }
             Named::LoadPlayback(it) => Metric::Contention { asked_milli: it.mean_milli() },
             Named::WebServer(_) | Named::Search(_) => Metric::Requests,
             Named::Iperf(_) => Metric::Transfer { bytes: Iperf::BLOCK },
             Named::Dd(it) => Metric::Transfer { bytes: it.block },
+            Named::Postmark(it) => Metric::Operations(it.operations()),
+            Named::Filebench(it) => Metric::Operations(it.operations()),
             Named::CdReader(it) => Metric::Completion { alone: Some(it.alone()) },
             Named::Voip(it) => Metric::Calls(it.phone),
         })
@@ -305,7 +329,7 @@ fn fixed(length: Length) -> Option<Nanos> {
 }
 
 /// What `length` is in the mean.
-fn mean(length: Length) -> Nanos {
+pub(crate) fn mean(length: Length) -> Nanos {
     match length {
         Length::Fixed(time) | Length::Exponential { mean: time } | Length::AtLeast { mean: time, .. } => time,
         Length::Uniform { least, most } => Nanos::ns(least.as_ns() + (most.as_ns() - least.as_ns()) / 2),

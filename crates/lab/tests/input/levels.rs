@@ -263,5 +263,14 @@ fn what_runs_on_one_level_only_says_so() {
         said.to_string().starts_with("x.toml:6:1: `t` is an application of tasks, and a live run has none"),
         "{said}"
     );
-    assert!(parse("[[task]]\nname = \"t\"\nworkload = \"hog\"\n").only_entities("a live run").is_ok());
+    let task = "[[task]]\nname = \"t\"\nworkload = \"hog\"\n";
+    assert!(parse(task).only_entities("a live run").is_ok());
+    let managed = "[[vm]]\nname = \"v\"\ncap = 20\nworkload = \"hog\"\n[manager]\ntargets = { v = 20 }\n";
+    for (table, text) in [("[manager]", managed), ("[network]", "[network]\n"), ("[disk]", "[disk]\n")] {
+        let scenario = parse(&format!("{task}{text}"));
+        let place = scenario.source.text().lines().position(|line| line == table).unwrap() + 1;
+        let said = scenario.only_entities("a live run").unwrap_err().to_string();
+        let right = format!("there is a {table}, and a live run has none; right would be no {table}");
+        assert_eq!(said, format!("x.toml:{place}:1: {right}"));
+    }
 }

@@ -1,7 +1,7 @@
-//! Whether a VM's vCPUs run boosted for no longer than they may, by what their host's events tell: it shares no code with whoever
-//! boosts them.
+//! Whether a VM's vCPUs run boosted for no longer than they may, and have what is asked for them where they do not, by what
+//! their host's events tell: it shares no code with whoever boosts them.
 
-use crate::coordination::{Boost, Coordination};
+use crate::coordination::Coordination;
 use sched::{EntityId, Instant, Nanos, Params};
 use std::collections::BTreeMap;
 
@@ -9,6 +9,11 @@ use std::collections::BTreeMap;
 struct Member {
     boosted: bool,
     runs: bool,
+    /// What is asked for it when it is not boosted, and what it has.
+    base: Params,
+    has: Params,
+    /// Whether what it has is about to be changed by whoever boosts it, and by nobody else.
+    turns: bool,
     /// CPU time it has had boosted since it last woke or was not boosted.
     held: Nanos,
 }
@@ -22,19 +27,22 @@ pub(super) struct Boosts {
     closes: Instant,
     had: Nanos,
     upto: Instant,
+    /// What was wrong at this instant.
+    pub(super) wrong: Option<String>,
 }
 
 impl Boosts {
     pub(super) fn new(with: Coordination) -> Boosts {
-        Boosts { with, members: BTreeMap::new(), closes: Instant::NEVER, had: Nanos::ZERO, upto: Instant::ZERO }
+        let (members, upto) = (BTreeMap::new(), Instant::ZERO);
+        Boosts { with, members, closes: Instant::NEVER, had: Nanos::ZERO, upto, wrong: None }
     }
 
-    /// A vCPU of it has come.
-    pub(super) fn comes(&mut self, entity: EntityId, now: Instant) {
+    /// A vCPU of it has come, for which `params` are asked.
+    pub(super) fn comes(&mut self, entity: EntityId, params: Params, now: Instant) {
         if self.members.is_empty() {
             (self.upto, self.closes) = (now, now.saturating_add(self.with.window));
         }
-        self.members.insert(entity, Member::default());
+        self.members.insert(entity, Member { base: params, has: params, ..Member::default() });
     }
 
     pub(super) fn runs(&mut self, entity: EntityId, runs: bool) {
@@ -45,16 +53,25 @@ impl Boosts {
         self.members.entry(entity).or_default().held = Nanos::ZERO;
     }
 
-    /// Something else is asked for a vCPU.
-    pub(super) fn asked(&mut self, entity: EntityId, params: &Params) {
-        let boosted = match self.with.boost {
-            Boost::Weight(weight) => params.weight == weight,
-            Boost::Class { priority, .. } => params.class.rt_priority().is_some_and(|it| it <= priority),
-        };
+    /// A vCPU is boosted, or is no more.
+    pub(super) fn told(&mut self, entity: EntityId, boosted: bool) {
         let member = self.members.entry(entity).or_default();
         member.boosted = boosted;
+        member.turns = boosted || member.has != member.base;
         if !boosted {
             member.held = Nanos::ZERO;
+        }
+    }
+
+    /// Something else is asked for a vCPU.
+    pub(super) fn asked(&mut self, entity: EntityId, params: &Params) {
+        let member = self.members.entry(entity).or_default();
+        member.has = *params;
+        if !std::mem::take(&mut member.turns) {
+            member.base = *params;
+        } else if !member.boosted && member.has != member.base {
+            let (has, base) = (member.has, member.base);
+            self.wrong = Some(format!("{entity:?} is not boosted any more and has {has:?}, but {base:?} is asked"));
         }
     }
 
@@ -62,6 +79,12 @@ impl Boosts {
     pub(super) fn count(&mut self, now: Instant) -> Option<String> {
         let Coordination { budget, window, limit, .. } = self.with;
         let mut wrong = None;
+        if self.upto < now
+            && let Some((entity, member)) = self.members.iter_mut().find(|(_, member)| member.turns)
+        {
+            member.turns = false;
+            wrong = Some(format!("{entity:?} was said to be boosted or not, and has what it had"));
+        }
         while self.upto < now && self.closes != Instant::NEVER {
             let upto = now.min(self.closes);
             let (time, before) = (upto.since(self.upto), self.had);

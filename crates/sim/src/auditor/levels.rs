@@ -226,9 +226,9 @@ impl WorldAuditor {
         let Some(&(guest, _)) = self.books(host).vcpus.get(&entity) else { return };
         let now = self.now;
         let Some(boosts) = &mut self.books(guest).boosts else { return };
-        let wrong = boosts.count(now);
+        let counted = boosts.count(now);
         happens(boosts);
-        if let Some(what) = wrong {
+        for what in counted.into_iter().chain(boosts.wrong.take()) {
             self.verdict.add(Finding { rule: Rule::Boost, at: now, entity: Some(entity), cpu: None, what });
         }
     }
@@ -331,9 +331,13 @@ impl WorldSink for WorldAuditor {
                 self.books(machine).vcpus.insert(entity, (guest, cpu));
                 // A guest may boot late: before, its CPUs were nowhere.
                 self.books(guest).cpus[cpu.index()].upto = at;
-                self.boosts(machine, entity, |boosts| boosts.comes(entity, at));
+                let params = self.books(machine).auditor.params(entity).unwrap_or_default();
+                self.boosts(machine, entity, |boosts| boosts.comes(entity, params, at));
             }
             Event::Adjust { entity, ref params } => self.boosts(machine, entity, |boosts| boosts.asked(entity, params)),
+            Event::Boosted { entity, boosted } => {
+                self.boosts(machine, entity, |boosts| boosts.told(entity, boosted));
+            }
             Event::Wake { entity, .. } => self.boosts(machine, entity, |boosts| boosts.wakes(entity)),
             Event::Freeze { cpu } => self.freeze(machine, cpu),
             Event::Thaw { cpu } => self.thaw(machine, cpu),

@@ -168,9 +168,15 @@ fn kicks_and_alarms_come_once_and_when_they_are_due() {
 
 /// The same, and the vCPU is boosted from 5 to 25 us: it runs for 5 us before it loses its CPU and for 5 us after that.
 fn boosted(boost: Boost) -> Vec<(u64, MachineId, Event)> {
+    boosted_to(boost.over(Params::default()), Params::default())
+}
+
+/// The same with what it has from 5 us on, and then from 25 us on.
+fn boosted_to(first: Params, then: Params) -> Vec<(u64, MachineId, Event)> {
     let ask = |params: Params| Event::Adjust { entity: VCPU, params: Box::new(params) };
+    let tell = |boosted| Event::Boosted { entity: VCPU, boosted };
     let mut events = right();
-    for (at, event) in [(25, ask(Params::default())), (5, ask(boost.over(Params::default())))] {
+    for (at, event) in [(25, tell(false)), (25, ask(then)), (5, tell(true)), (5, ask(first))] {
         let place = events.iter().position(|(later, ..)| *later > at).expect("there are later ones");
         events.insert(place, (at, BELOW, event));
     }
@@ -193,9 +199,25 @@ fn a_vm_that_runs_boosted_for_longer_than_it_may_is_found() {
     assert_eq!(found(us(5, 15, 10)), [], "a window each");
     assert_eq!(found(us(4, 15, 10)), [Rule::Boost; 2], "too much in both");
     assert_eq!(found(us(10, 100, 9)), [Rule::Boost], "without letting go");
-    // Weights are told from each other.
     let heavy = Boost::Weight(sched::Weight::nice(-20).expect("it is in range"));
     let with = Coordination { boost: heavy, ..us(9, 100, 10) };
     assert_eq!(findings_of(&boosted(heavy), Some(with)), [Rule::Boost]);
-    assert_eq!(findings_of(&boosted(Boost::Weight(sched::Weight::NORMAL)), Some(with)), []);
+}
+
+#[test]
+fn a_vm_that_keeps_a_boost_is_found_and_one_that_is_urgent_for_good_is_not() {
+    let with = Coordination::new(Protocol::RfcV1);
+    let urgent = with.boost.over(Params::default());
+    let found = |events: &[_]| findings_of(events, Some(with));
+    assert_eq!(found(&boosted_to(urgent, Params::default())), []);
+    assert_eq!(found(&boosted_to(urgent, urgent)), [Rule::Boost], "what it has then is not what was asked");
+    // Said, and not done.
+    let mut events = boosted_to(urgent, Params::default());
+    events.retain(|(at, _, event)| *at < 20 || !matches!(event, Event::Adjust { .. }));
+    assert_eq!(found(&events), [Rule::Boost]);
+    // Whoever asks for as much from outside may have it for as long as he likes.
+    let mut events = boosted_to(urgent, Params::default());
+    events.retain(|(.., event)| !matches!(event, Event::Boosted { .. }));
+    let none = Coordination { budget: Nanos::ns(1), ..with };
+    assert_eq!(findings_of(&events, Some(none)), []);
 }

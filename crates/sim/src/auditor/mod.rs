@@ -404,6 +404,11 @@ impl Auditor {
         self.entities.remove(e);
     }
 
+    /// What is asked for an entity that is there.
+    fn params(&self, e: EntityId) -> Option<Params> {
+        self.entities.get(e).map(|entity| entity.params)
+    }
+
     fn adjust(&mut self, e: EntityId, params: Params) {
         self.elapse_periods(e, true);
         self.restart_wait(e);
@@ -533,6 +538,7 @@ impl Sink for Auditor {
             | Event::Irq { .. }
             | Event::Skipped { .. }
             | Event::Sent { .. }
+            | Event::Boosted { .. }
             | Event::Served { .. }
             | Event::Arrived { .. }
             | Event::Lost { .. }

@@ -30,7 +30,7 @@ struct Member {
 }
 
 /// The vCPUs of a VM.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Coordinator {
     with: Coordination,
     members: Vec<Member>,

@@ -207,6 +207,23 @@ pub struct Coordinated {
     pub refused: u64,
 }
 
+impl Coordinated {
+    /// What came of it since it was `before`.
+    #[must_use]
+    pub fn since(&self, before: &Coordinated) -> Coordinated {
+        Coordinated {
+            hints: self.hints - before.hints,
+            hypercalls: self.hypercalls - before.hypercalls,
+            cost: self.cost - before.cost,
+            boosts: self.boosts - before.boosts,
+            boosted: self.boosted - before.boosted,
+            over_budget: self.over_budget - before.over_budget,
+            over_limit: self.over_limit - before.over_limit,
+            refused: self.refused - before.refused,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -90,6 +90,15 @@ impl Member {
         }
     }
 
+    /// What was before counts for nothing.
+    pub(super) fn begin(&mut self, start: Instant) {
+        if self.left.is_none() {
+            self.advance(start);
+        }
+        (self.got, self.unmeasured) = (Measures::default(), Nanos::ZERO);
+        self.held_since = self.held_since.map(|since| since.max(start));
+    }
+
     /// Who is on a frozen CPU waits, as far as a promise is concerned: it wants to run and gets nothing.
     fn doing(&self) -> Doing {
         match (self.on, self.runnable) {

@@ -106,6 +106,12 @@ struct Cpu {
 }
 
 impl Cpu {
+    /// What was before counts for nothing.
+    fn begin(&mut self, start: Instant) {
+        self.got = CpuMeasures::default();
+        self.frozen = self.frozen.map(|since| since.max(start));
+    }
+
     fn thaw(&mut self, now: Instant) {
         if let Some(since) = self.frozen.take().filter(|_| self.running.is_some()) {
             self.got.stolen += now.since(since);
@@ -126,6 +132,8 @@ pub struct Meter {
     parents: BTreeMap<GroupId, (String, GroupId, GroupParams)>,
     /// Whose job was completed by the last event: what follows tells whether the next one begins at once.
     completed: Option<EntityId>,
+    /// From when on it counts, until then.
+    from: Option<Instant>,
 }
 
 impl Meter {
@@ -133,6 +141,13 @@ impl Meter {
     #[must_use]
     pub fn new() -> Meter {
         Meter::default()
+    }
+
+    /// A meter that leaves out what is before `start`. What happens once counts where it happens (of a wait, a job or a period: where it
+    /// ends, with all its length), and of a stretch of time what is later.
+    #[must_use]
+    pub fn from(start: Instant) -> Meter {
+        Meter { from: Some(start), ..Meter::default() }
     }
 
     /// Everybody who was ever there, in order of arrival.
@@ -281,6 +296,10 @@ impl Sink for Meter {
     fn record(&mut self, now: Instant, event: &Event) {
         if let Some(entity) = self.completed.take() {
             self.go_on(entity, event);
+        }
+        if let Some(start) = self.from.take_if(|start| *start <= now) {
+            self.members.iter_mut().for_each(|member| member.begin(start));
+            self.cpus.iter_mut().for_each(|cpu| cpu.begin(start));
         }
         match *event {
             Event::GroupCreated { group, ref name, parent, params } => {

@@ -30,8 +30,8 @@ struct Gang {
 }
 
 impl Gang {
-    fn ends(&mut self, since: Instant, now: Instant) {
-        let delay = now.since(since);
+    fn ends(&mut self, since: Instant, (from, now): (Instant, Instant)) {
+        let delay = now.saturating_since(since.max(from));
         // Several things that happen at one instant are one.
         if !delay.is_zero() {
             self.delays.record(delay);
@@ -45,6 +45,8 @@ impl Gang {
 /// [`Event::End`].
 #[derive(Debug, Default)]
 pub struct Siblings {
+    /// What ends before is not counted, nor the time before.
+    from: Instant,
     /// The one above each group.
     parents: BTreeMap<GroupId, GroupId>,
     gangs: BTreeMap<GroupId, Gang>,
@@ -55,10 +57,10 @@ pub struct Siblings {
 }
 
 impl Siblings {
-    /// One that has seen nothing.
+    /// One that has seen nothing, and leaves out what is before `from`.
     #[must_use]
-    pub fn new() -> Siblings {
-        Siblings::default()
+    pub fn from(from: Instant) -> Siblings {
+        Siblings { from, ..Siblings::default() }
     }
 
     /// The sibling delays of each group that is marked as a gang.
@@ -102,17 +104,18 @@ impl Siblings {
     }
 
     fn count(&mut self, group: GroupId, (before, after): (Sibling, Sibling), now: Instant) {
+        let time = (self.from, now);
         let Some(gang) = self.gangs.get_mut(&group) else { return };
         gang.running += u32::from(after.runs);
         gang.running -= u32::from(before.runs);
         let index = after.entity.index();
         if gang.running == 0 {
             for since in std::mem::take(&mut gang.waiting).into_values() {
-                gang.ends(since, now);
+                gang.ends(since, time);
             }
         } else if before.waits() && !after.waits() {
             if let Some(since) = gang.waiting.remove(&index) {
-                gang.ends(since, now);
+                gang.ends(since, time);
             }
         } else if after.waits() {
             gang.waiting.entry(index).or_insert(now);
@@ -204,7 +207,7 @@ mod tests {
 
     /// Two members, one of a VM in the gang, and somebody else, who all want to run.
     fn two_and_another() -> Siblings {
-        let mut siblings = Siblings::new();
+        let mut siblings = Siblings::from(Instant::ZERO);
         let group = |group, parent, gang| Event::GroupCreated {
             group,
             name: "g".to_string(),

@@ -10,7 +10,7 @@ pub(crate) mod line;
 
 pub use line::Line;
 
-use crate::program::ObjectId;
+use crate::program::{Length, ObjectId};
 use line::Running;
 use sched::{CpuId, Instant, Nanos};
 use std::cmp::Reverse;
@@ -53,6 +53,8 @@ pub enum Hop {
     Ring(Endpoint),
     /// A ring is told that it has come so far, one more event to be handled there, while it goes on: the completion of a transmission.
     Completion(Endpoint),
+    /// At the next ring it takes so much CPU time, not what packets take there else: of a thread that handles several devices.
+    Cost(Length),
     /// It takes time from whoever has this CPU of a host, and goes on then.
     Interrupt {
         /// The host.
@@ -136,6 +138,8 @@ pub(crate) struct Packet {
     pub(crate) bytes: u64,
     /// When it was sent.
     pub(crate) sent: Instant,
+    /// CPU time that it takes in the next ring, or in that which it is in; `None`: what is usual there.
+    pub(crate) cost: Option<Length>,
 }
 
 impl Packet {
@@ -233,7 +237,7 @@ impl Network {
             return false;
         }
         stream.counts.resent += u64::from(packet.kind == Kind::Data);
-        self.schedule(now.saturating_add(RESEND), Due::Packet(Packet { hop: 0, ..packet }));
+        self.schedule(now.saturating_add(RESEND), Due::Packet(Packet { hop: 0, cost: None, ..packet }));
         true
     }
 

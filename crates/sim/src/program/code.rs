@@ -33,6 +33,10 @@ pub(crate) enum Op {
         level: u8,
         after: u32,
     },
+    Resume {
+        timer: u8,
+        pause: Length,
+    },
     Lock(ObjectId),
     Unlock(ObjectId),
     Wait {
@@ -151,6 +155,7 @@ impl Library {
                     Some(level) => Op::DropLate { timer, period, late, level, after: 0 },
                     None => continue,
                 },
+                Step::Resume { timer, pause } => Op::Resume { timer, pause },
                 Step::Lock(id) => Op::Lock(moved(id)),
                 Step::Unlock(id) => Op::Unlock(moved(id)),
                 Step::Wait { condition, mutex } => Op::Wait { condition: moved(condition), mutex: moved(mutex) },

@@ -135,6 +135,10 @@ impl Host<'_> {
             Op::DropLate { timer, period, late, level, after } => {
                 self.drop_late(entity, (timer, period), late, (level, after))
             }
+            Op::Resume { timer, pause } if *self.timer_of(entity, timer) < now => {
+                self.step_of(cpu, entity, Op::Sleep(pause))
+            }
+            Op::Resume { .. } => Then::On,
             Op::Lock(id) => self.lock(cpu, entity, id),
             Op::Unlock(id) => self.unlock(entity, id),
             Op::Wait { condition, mutex } => self.wait_on(cpu, entity, condition, mutex),

@@ -17,7 +17,7 @@ pub(crate) use code::{CodeId, Library, Op};
 pub(crate) use interpreter::{Crowd, Tasks};
 pub(crate) use length::Draws;
 pub use length::Length;
-pub(crate) use ports::Outgoing;
+pub(crate) use ports::{Notified, Outgoing};
 pub use ports::{Notify, Ring};
 pub(crate) use standing::Waiting;
 
@@ -120,6 +120,14 @@ pub enum Step {
         period: Nanos,
         /// How late is not yet too late.
         late: Nanos,
+    },
+    /// Sleeps for `pause` if the last period of its timer was over before now, else goes on: what had to be held up meanwhile is taken
+    /// up again (a drive that stopped for want of room seeks back).
+    Resume {
+        /// Which of its timers. Range: 0 … 15.
+        timer: u8,
+        /// How long.
+        pause: Length,
     },
     /// Takes a mutex or spin lock.
     Lock(ObjectId),

@@ -35,6 +35,17 @@ pub struct Ring {
     pub notify: Notify,
     /// How much later, so that more may come meanwhile (interrupt coalescing).
     pub delay: Nanos,
+    /// CPU time that a task of a guest needs to tell it, beside the call to its host: an exit as far as a process of that.
+    pub kick: Nanos,
+}
+
+/// The server of a ring is to be told that something has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Notified {
+    /// How much later.
+    pub(crate) delay: Nanos,
+    /// What it costs whoever tells it, beside the call.
+    pub(crate) kick: Nanos,
 }
 
 /// A ring in use.
@@ -157,7 +168,8 @@ impl Host<'_> {
     /// `entity` handles what it has taken from `ring`.
     pub(super) fn handle(&mut self, cpu: CpuId, entity: EntityId, ring: ObjectId) -> Then {
         let Held::Ring(serving) = &self.tasks.object(ring).held else { unreachable!("a ring is one") };
-        let cost = serving.ring.cost;
+        let handled = serving.handled.iter().find(|&&(who, _)| who == entity);
+        let cost = handled.and_then(|(_, packet)| packet.cost).unwrap_or(serving.ring.cost);
         let seed = self.tasks.seed;
         let time = self.tasks.of(entity).draw(cost, seed);
         if time.is_zero() { Then::On } else { self.burst(cpu, entity, time) }
@@ -168,6 +180,7 @@ impl Host<'_> {
         let Held::Ring(serving) = &mut self.tasks.object(ring).held else { unreachable!("a ring is one") };
         let at = serving.handled.iter().position(|&(who, _)| who == entity).expect("it has taken one");
         let (_, packet) = serving.handled.remove(at);
+        let packet = Packet { cost: None, ..packet };
         self.tasks.outgoing.push(Outgoing::Onward { entity, packet });
         self.show(|| Event::Served { entity });
         Then::On
@@ -196,7 +209,7 @@ impl Host<'_> {
     // ---- What comes from elsewhere ----
 
     /// A packet comes into a ring: whether there is room for it, and when its server is to be told, if it is.
-    pub(crate) fn put(&mut self, ring: ObjectId, packet: Packet) -> Option<Option<Nanos>> {
+    pub(crate) fn put(&mut self, ring: ObjectId, packet: Packet) -> Option<Option<Notified>> {
         let object = self.tasks.object(ring);
         let Held::Ring(serving) = &mut object.held else { panic!("a hop is a ring") };
         if serving.waiting.len() >= serving.ring.room as usize {
@@ -208,7 +221,7 @@ impl Host<'_> {
             return Some(None);
         }
         serving.is_noticed = true;
-        Some(Some(serving.ring.delay))
+        Some(Some(Notified { delay: serving.ring.delay, kick: serving.ring.kick }))
     }
 
     /// Bytes of `flow` come into an inbox; whether there is room for them.

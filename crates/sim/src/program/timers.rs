@@ -8,7 +8,7 @@ use trace::Event;
 
 impl Host<'_> {
     /// When the last period of a timer of `entity` ended.
-    fn timer_of(&mut self, entity: EntityId, timer: u8) -> &mut Instant {
+    pub(super) fn timer_of(&mut self, entity: EntityId, timer: u8) -> &mut Instant {
         let standing = self.tasks.of(entity);
         let timer = usize::from(timer);
         if standing.timers.len() <= timer {

@@ -6,7 +6,7 @@ use crate::coordination::{Boost, Coordinated, Coordination, Coordinator, Detecto
 use crate::host::Host;
 use crate::program::Waiting;
 use sched::{CpuId, EntityId, Instant, Params, State};
-use trace::MachineId;
+use trace::{Event, MachineId};
 
 /// A guest and its host.
 #[derive(Debug)]
@@ -15,6 +15,8 @@ pub(super) struct Office {
     host: MachineId,
     /// By CPU of the guest: its entity, what is asked for that when it is not boosted, and what both know of it.
     vcpus: Vec<(EntityId, Params)>,
+    /// Which of them have been told to be boosted.
+    told: Vec<bool>,
     seats: Vec<Seat>,
     detector: Detector,
     coordinator: Coordinator,
@@ -30,6 +32,7 @@ impl World<'_> {
             with,
             host,
             vcpus: of.iter().map(params).collect(),
+            told: vec![false; of.len()],
             seats: vec![Seat::default(); of.len()],
             detector: Detector::new(with.detector, of.len()),
             coordinator: Coordinator::new(with, of.len(), self.now),
@@ -41,19 +44,14 @@ impl World<'_> {
         self.machines[guest.index()].keep_diary();
     }
 
-    /// What has come of the coordination of `guest` and its host; `None`: they do not coordinate.
+    /// What has come of the coordination of `guest` and its host by now; `None`: they do not coordinate.
     #[must_use]
     pub fn coordinated(&self, guest: MachineId) -> Option<Coordinated> {
         let office = self.offices[guest.index()].as_ref()?;
-        let Coordinator { boosted, over_budget, over_limit, .. } = office.coordinator;
+        let mut coordinator = office.coordinator.clone();
+        coordinator.advance(self.now);
+        let Coordinator { boosted, over_budget, over_limit, .. } = coordinator;
         Some(Coordinated { boosted, over_budget, over_limit, ..office.came_of_it })
-    }
-
-    /// The run is over: boosted time counts up to now.
-    pub(super) fn close_offices(&mut self) {
-        for office in self.offices.iter_mut().flatten() {
-            office.coordinator.advance(self.now);
-        }
     }
 
     fn office(&mut self, guest: usize) -> &mut Office {
@@ -242,12 +240,19 @@ impl World<'_> {
 
     /// Asks the host's policy for a boost of a vCPU, or for what it has without one; whether that is granted.
     fn adjust_vcpu(&mut self, guest: usize, cpu: usize, boost: Option<Boost>) -> bool {
-        let office = self.offices[guest].as_ref().expect("it coordinates");
+        let office = self.offices[guest].as_mut().expect("it coordinates");
         let (entity, base) = office.vcpus[cpu];
         let params = boost.map_or(base, |boost| boost.over(base));
         let machine = &mut self.machines[office.host.index()];
         machine.floor.now = self.now;
-        *machine.machine.params(entity) == params || machine.adjust(entity, params).is_ok()
+        let stays = *machine.machine.params(entity) == params;
+        // One that changes nothing is none.
+        let boosted = params != base;
+        let told = std::mem::replace(&mut office.told[cpu], boosted);
+        if told != boosted || (boosted && !stays) {
+            machine.show(|| Event::Boosted { entity, boosted });
+        }
+        stays || machine.adjust(entity, params).is_ok()
     }
 
     /// Something else is asked for an entity from outside: of a vCPU that is boosted, for when it is not.
@@ -259,6 +264,7 @@ impl World<'_> {
         office.vcpus[cpu].1 = params;
         let given = office.coordinator.given(cpu);
         if given.is_some() && !self.adjust_vcpu(guest, cpu, given) {
+            assert!(self.adjust_vcpu(guest, cpu, None), "it has just been granted");
             let office = self.office(guest);
             office.coordinator.give(cpu, None, true);
             office.came_of_it.refused += 1;

@@ -360,7 +360,6 @@ impl<'a> World<'a> {
     pub fn finish(&mut self, end: Instant) -> Result<(), Box<Stuck>> {
         let answer = self.run_until(end);
         self.check_flows();
-        self.close_offices();
         for machine in &mut self.machines {
             machine.floor.now = self.now;
             machine.show(|| Event::End);

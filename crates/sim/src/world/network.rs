@@ -3,7 +3,7 @@
 use super::World;
 use crate::network::line::Running;
 use crate::network::{ACK_DELAY, Due, Endpoint, Flow, FlowCounts, FlowId, Hop, Kind, Line, LineId, Packet, Stream};
-use crate::program::{ObjectId, Outgoing};
+use crate::program::{Notified, ObjectId, Outgoing};
 use sched::{EntityId, Nanos};
 use trace::{Event, MachineId};
 
@@ -92,7 +92,7 @@ impl World<'_> {
             let counts = &mut self.network.streams[flow as usize].counts;
             counts.sent += 1;
             counts.bytes_sent += part;
-            let packet = Packet { flow, kind: Kind::Data, hop: 0, bytes: part, sent: now };
+            let packet = Packet { flow, kind: Kind::Data, hop: 0, bytes: part, sent: now, cost: None };
             self.travel(packet, Some((machine, entity)));
         }
     }
@@ -119,7 +119,7 @@ impl World<'_> {
         let stream = &mut self.network.streams[flow as usize];
         let bytes = std::mem::take(&mut stream.unsaid);
         if bytes > 0 {
-            self.travel(Packet { flow, kind: Kind::Ack, hop: 0, bytes, sent: self.now }, by);
+            self.travel(Packet { flow, kind: Kind::Ack, hop: 0, bytes, sent: self.now, cost: None }, by);
         }
     }
 
@@ -167,6 +167,7 @@ impl World<'_> {
                     }
                     return;
                 }
+                Hop::Cost(cost) => packet.cost = Some(cost),
                 Hop::Ring(at) => return self.put(at, packet, by),
                 Hop::Completion(at) => self.put(at, Packet { kind: Kind::Completion, ..packet }, by),
                 Hop::Interrupt { machine, cpu, time } => {
@@ -187,8 +188,8 @@ impl World<'_> {
         match self.machines[at.machine.index()].put(ring, packet) {
             None => self.lose(packet),
             Some(None) => {}
-            Some(Some(delay)) => {
-                self.charge(by);
+            Some(Some(Notified { delay, kick })) => {
+                self.charge(by, kick);
                 if delay.is_zero() {
                     self.tell(at.machine, ring);
                 } else {
@@ -198,14 +199,14 @@ impl World<'_> {
         }
     }
 
-    /// A task of a guest calls its host so that that tells another.
-    fn charge(&mut self, by: Option<(MachineId, EntityId)>) {
+    /// A task of a guest calls its host so that that tells another, which takes `kick` beside.
+    fn charge(&mut self, by: Option<(MachineId, EntityId)>, kick: Nanos) {
         let Some((machine, entity)) = by else { return };
         let it = &mut self.machines[machine.index()];
         if !it.floor.is_guest || !it.machine.is_attached(entity) || !it.tasks.follows(entity) {
             return;
         }
-        let time = it.floor.costs.hypercall;
+        let time = it.floor.costs.hypercall + kick;
         match it.floor.seat_of(entity) {
             Some(cpu) if it.floor.is_at_work(cpu) => it.floor.delay(cpu, time),
             _ => it.tasks.of(entity).owes += time,

@@ -28,6 +28,7 @@
 //! | `skipped` | *entity* `beats=` |
 //! | `sent` | *entity* `flow=` `bytes=` |
 //! | `served` | *entity* |
+//! | `boosted` | *entity* `boosted=yes`\|`no` |
 //! | `arrived` | `flow=` `bytes=` `took=` |
 //! | `lost` | `flow=` `bytes=` |
 //! | `block`, `yield`, `expire`, `kicked`, `kick` | `cpu=` |

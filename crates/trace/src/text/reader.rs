@@ -293,6 +293,7 @@ fn fields(line: &mut Cursor<'_>) -> Result<Event, Wrong> {
         "irq" => Event::Irq { cpu: line.cpu()?, time: line.span_in("time")? },
         "skipped" => Event::Skipped { entity: line.entity()?, beats: line.number("beats", u64::MAX)? },
         "sent" => Event::Sent { entity: line.entity()?, flow: line.flow()?, bytes: line.bytes()? },
+        "boosted" => Event::Boosted { entity: line.entity()?, boosted: line.yes_no("boosted")? },
         "served" => Event::Served { entity: line.entity()? },
         "arrived" => Event::Arrived { flow: line.flow()?, bytes: line.bytes()?, took: line.span_in("took")? },
         "lost" => Event::Lost { flow: line.flow()?, bytes: line.bytes()? },

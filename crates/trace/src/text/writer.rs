@@ -220,6 +220,7 @@ impl Display for Fields<'_> {
             Event::Irq { cpu, time } => write!(f, "irq cpu={cpu} time={}", time.as_ns()),
             Event::Skipped { entity, beats } => write!(f, "skipped {entity} beats={beats}"),
             Event::Sent { entity, flow, bytes } => write!(f, "sent {entity} flow={flow} bytes={bytes}"),
+            Event::Boosted { entity, boosted } => write!(f, "boosted {entity} boosted={}", yes_no(*boosted)),
             Event::Served { entity } => write!(f, "served {entity}"),
             Event::Arrived { flow, bytes, took } => {
                 write!(f, "arrived flow={flow} bytes={bytes} took={}", took.as_ns())

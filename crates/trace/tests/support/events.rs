@@ -9,7 +9,7 @@ use sched::{
 use trace::{Event, Header, MACHINES_MAX, MachineHeader, MachineId, Trace, WorldHeader, WorldTrace};
 
 /// How many kinds of events there are.
-pub const KINDS: u64 = 39;
+pub const KINDS: u64 = 40;
 
 const INDEX_MOST: u64 = ENTITIES_MAX as u64 - 1;
 const GENERATION_MOST: u64 = u32::MAX as u64 - 1;
@@ -210,6 +210,7 @@ pub fn event(random: &mut Random, kind: u64) -> Event {
         35 => Event::Served { entity: entity(r) },
         36 => Event::Arrived { flow: flow(r), bytes: r.number(u64::MAX), took: nanos(r) },
         37 => Event::Lost { flow: flow(r), bytes: r.number(u64::MAX) },
+        39 => Event::Boosted { entity: entity(r), boosted: r.chance(2) },
         other => panic!("there is no kind {other}"),
     }
 }

@@ -1,0 +1,199 @@
+use super::at_once;
+use crate::metrics::Operations;
+use crate::network::Plan;
+use sched::{Nanos, Params};
+use sim::program::{Length, ObjectId};
+use sim::{Application, Object, Step, TaskSpec};
+
+/// Transactions of one job. So many do their computing at one go, and what they write goes to the disk as one request.
+const JOB: u64 = 10;
+/// Jobs after which the pattern of reads that miss the cache begins anew: with shares in tenths and percents, it then comes out even.
+const ROUND: u64 = 100;
+
+/// A mail server's small files, after Postmark 1.5 (Katcher, NetApp TR3022): files are created, then come transactions, and then what is
+/// there is deleted. A transaction reads a file or appends to one, and creates a file or deletes one, equally likely. What is read is in
+/// the page cache or not; what is written goes there, and to the disk in the background, while there is room for what waits for it. Files
+/// are taken at their mean sizes. What the disk's requests cost is its business; the CPU time of an operation, the cache and the share
+/// that is written back are free: the program does not state them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Postmark {
+    /// How many files there are at first. Range: 1 ….
+    pub files: u64,
+    /// The smallest, and the largest. Unit: bytes. Range: 1 … [`SIZE_MAX`](Postmark::SIZE_MAX), in order.
+    pub sizes: (u64, u64),
+    /// How many transactions. Range: 1 ….
+    pub transactions: u64,
+    /// How many of ten read, and do not append (`bias read`). Range: 0 … 10.
+    pub reads: u64,
+    /// CPU time of each operation, of which a transaction has two.
+    pub work: Nanos,
+    /// Of what is read, the share that is in the page cache. Unit: percent. Range: 0 … 100.
+    pub hits: u64,
+    /// Of what is written, the share that goes to the disk; other files are deleted before. Unit: percent. Range: 0 … 100.
+    pub written_back: u64,
+    /// How much may wait to be written back. Unit: bytes.
+    pub dirty: u64,
+}
+
+impl Default for Postmark {
+    fn default() -> Postmark {
+        // postmark-1_5.c: the values of file_size_low, file_size_high, simultaneous, transactions and bias_read.
+        Postmark {
+            files: 500,
+            sizes: (500, 10_000),
+            transactions: 500,
+            reads: 5,
+            work: Nanos::us(20),
+            hits: 90,
+            written_back: 100,
+            dirty: 64 << 20,
+        }
+    }
+}
+
+/// What tasks share.
+#[derive(Clone, Copy)]
+struct Disk {
+    asks: ObjectId,
+    answers: ObjectId,
+    writes: ObjectId,
+}
+
+impl Postmark {
+    /// The largest file. Unit: bytes.
+    pub const SIZE_MAX: u64 = 1 << 24;
+
+    /// A new file's mean. Unit: bytes.
+    fn new_file(&self) -> u64 {
+        self.sizes.0.midpoint(self.sizes.1)
+    }
+
+    /// What an append adds in the mean, and what a read finds. Unit: bytes.
+    ///
+    /// An append takes any part of what the largest file has over this one, so half of it in the mean; a file is deleted as often as
+    /// half of all transactions. So of the room that a new file leaves in the mean, half of the largest less the smallest, `10 / (10 +
+    /// appends)` are left over its life.
+    #[must_use]
+    pub fn append_and_read(&self) -> (u64, u64) {
+        let (low, high) = self.sizes;
+        let appends = 10 - self.reads;
+        let room = (high - low) * 5 / (10 + appends);
+        ((room / 2).max(1), high - room)
+    }
+
+    /// What so many transactions write, to the disk in the end. Unit: bytes.
+    fn write(&self, transactions: u64) -> u64 {
+        let (append, _) = self.append_and_read();
+        let ten = self.new_file() * 5 + append * (10 - self.reads);
+        ten * transactions / 10 * self.written_back / 100
+    }
+
+    /// What is written at once at most. Unit: bytes.
+    #[must_use]
+    pub fn request(&self) -> u64 {
+        self.write(JOB).max(self.create(JOB))
+    }
+
+    fn create(&self, files: u64) -> u64 {
+        files * self.new_file() * self.written_back / 100
+    }
+
+    /// What its metric counts.
+    #[must_use]
+    pub fn operations(&self) -> Operations {
+        let (append, read) = self.append_and_read();
+        Operations {
+            is_transactions: true,
+            jobs: ROUND,
+            operations: ROUND * JOB,
+            most: Some(self.transactions),
+            read: read * self.reads * ROUND,
+            written: (self.new_file() * 5 + append * (10 - self.reads)) * ROUND,
+        }
+    }
+
+    /// The program, and the kernel's thread that writes back.
+    #[must_use]
+    pub fn plan(&self, params: Params) -> Plan {
+        let mut application = Application::default();
+        let asks = application.share("reads", Object::Port { window: u64::MAX });
+        let answers = application.share("read", Object::Inbox { room: 1 << 40 });
+        let writes = application.share("write-back", Object::Port { window: self.dirty });
+        let written = application.share("written back", Object::Inbox { room: 1 << 40 });
+        let steps = self.steps(Disk { asks, answers, writes });
+        let kernel = written_back(&steps, writes, written);
+        let task = |name: &str, params, steps| TaskSpec { name: name.to_string(), params, delay: at_once(), steps };
+        application.tasks.push(task("postmark", params, steps));
+        application.tasks.push(task("write-back", Params::default(), kernel));
+        let mut plan = Plan::alone(application);
+        plan.disk("read", asks, answers);
+        plan.disk("write-back", writes, written);
+        plan
+    }
+
+    fn steps(&self, disk: Disk) -> Vec<Step> {
+        let (all, rest) = (self.transactions / JOB, self.transactions % JOB);
+        let (rounds, jobs) = (all / ROUND, all % ROUND);
+        let pattern = |jobs: u64| (0..jobs).flat_map(|job| self.job(JOB, job, disk)).collect();
+        let mut steps = self.alone(self.files, true, disk);
+        steps.push(Step::Repeat { times: Some(rounds), body: pattern(ROUND) });
+        steps.extend::<Vec<Step>>(pattern(jobs));
+        if rest > 0 {
+            steps.extend(self.job(rest, jobs, disk));
+        }
+        // As many are created as deleted.
+        steps.extend(self.alone(self.files, false, disk));
+        steps
+    }
+
+    /// Files that are created at the beginning, or deleted at the end.
+    fn alone(&self, files: u64, creates: bool, disk: Disk) -> Vec<Step> {
+        let some = |files: u64| {
+            let mut steps = vec![Step::Run(self.work.saturating_mul(files).into())];
+            if creates {
+                steps.extend(send(disk.writes, self.create(files)));
+            }
+            steps
+        };
+        let mut steps = vec![Step::Repeat { times: Some(files / JOB), body: some(JOB) }];
+        if !files.is_multiple_of(JOB) {
+            steps.extend(some(files % JOB));
+        }
+        steps
+    }
+
+    /// Some transactions: job number `job` of a round.
+    fn job(&self, transactions: u64, job: u64, disk: Disk) -> Vec<Step> {
+        // A thousandth of a transaction's part that misses, of which so many are over before this job and after it.
+        let each = self.reads * (100 - self.hits);
+        let misses = (job * JOB + transactions) * each / 1_000 - job * JOB * each / 1_000;
+        let (_, read) = self.append_and_read();
+        let work = self.work.saturating_mul(2 * transactions);
+        let part = Nanos::ns(work.as_ns() / (misses + 1));
+        let first = work.saturating_sub(part.saturating_mul(misses));
+        let mut steps = vec![Step::JobBegins { deadline: None }, Step::Run(first.into())];
+        let miss = [
+            Step::Send { pipe: disk.asks, bytes: read },
+            Step::Receive { pipe: disk.answers, bytes: read },
+            Step::Run(Length::Fixed(part)),
+        ];
+        (0..misses).for_each(|_| steps.extend_from_slice(&miss));
+        steps.extend(send(disk.writes, self.write(transactions)));
+        steps.push(Step::JobEnds);
+        steps
+    }
+}
+
+fn send(pipe: ObjectId, bytes: u64) -> Option<Step> {
+    (bytes > 0).then_some(Step::Send { pipe, bytes })
+}
+
+/// Whoever takes note that what `steps` send by `writes` is on the disk.
+fn written_back(steps: &[Step], writes: ObjectId, written: ObjectId) -> Vec<Step> {
+    let its = |step: &Step| match *step {
+        Step::Send { pipe, bytes } if pipe == writes => Some(Step::Receive { pipe: written, bytes }),
+        Step::Repeat { times, ref body } => Some(Step::Repeat { times, body: written_back(body, writes, written) }),
+        _ => None,
+    };
+    steps.iter().filter_map(its).filter(|step| !matches!(step, Step::Repeat { body, .. } if body.is_empty())).collect()
+}

@@ -48,7 +48,9 @@
 //! and §5, Algorithm 1; xen/common/sched_credit.c, Xen 4.0.1.
 
 use crate::credit;
-use crate::parallel::{ACCOUNTING_LOWERS, EXCHANGE, Packing, Parallel, Parts, Promotion, SHARED, ShortTurns, Together, Unit};
+use crate::parallel::{
+    ACCOUNTING_LOWERS, EXCHANGE, Packing, Parallel, Parts, Promotion, SHARED, ShortTurns, Together, Unit,
+};
 use sched::{Descriptor, Host, Knob, Knobs, Nanos, Policy, Refused};
 
 /// What the rest of the system knows of it.
@@ -129,7 +131,11 @@ fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
         packing,
         short_turns: Some(short_turns(knobs)),
         promotion: Some(promotion(knobs)),
-        together: Some(Together { round: Some(knobs.time("round")), exchange: knobs.on(EXCHANGE.name), ..Together::ALWAYS }),
+        together: Some(Together {
+            round: Some(knobs.time("round")),
+            exchange: knobs.on(EXCHANGE.name),
+            ..Together::ALWAYS
+        }),
         demand: None,
     };
     Parallel::build(host, knobs, parts)

@@ -32,7 +32,7 @@ pub struct Video {
     pub decode: Length,
     /// How many threads decode it, each an equal part. Range: 1 ….
     pub threads: u32,
-    /// How they wait for each other when a frame has been decoded. For the next one they wait sleeping.
+    /// How they wait for each other, before a frame and after it.
     pub waits: Waits,
     /// What becomes of frames that are late.
     pub frames: Frames,
@@ -69,11 +69,11 @@ impl Video {
     pub fn application(&self, params: Params) -> Application {
         let mut application = Application::default();
         let Film { period, frames, .. } = self.film();
-        let mut meeting = |name: &str, waits: Waits| {
-            (self.threads > 1).then(|| Step::Barrier(application.share(name, waits.barrier(self.threads))))
+        let meeting = (self.threads > 1).then(|| application.share("frame", self.waits.barrier(self.threads)));
+        let decoded = |part: Length| {
+            let meets = meeting.map(Step::Barrier);
+            [meets.clone(), Some(Step::Run(part)), meets].into_iter().flatten()
         };
-        let (begin, end) = (meeting("frame", Waits::Sleeping), meeting("decoded", self.waits));
-        let decoded = |part: Length| [begin.clone(), Some(Step::Run(part)), end.clone()].into_iter().flatten();
         let mut names = std::iter::once("picture".to_string()).chain((1..).map(|nth| format!("decoder-{nth}")));
         for (nth, part) in parts(self.decode, self.threads).enumerate() {
             let mut body = Vec::new();

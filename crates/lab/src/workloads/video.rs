@@ -47,7 +47,15 @@ impl Video {
     /// Of the film of `bmq` (24 frames per second, 90 s), on one thread, without sound; all frames are shown.
     #[must_use]
     pub fn new(decode: Length) -> Video {
-        Video { fps_milli: 24_000, length: Nanos::s(90), decode, threads: 1, waits: Waits::Sleeping, frames: Frames::All, sound: None }
+        Video {
+            fps_milli: 24_000,
+            length: Nanos::s(90),
+            decode,
+            threads: 1,
+            waits: Waits::Sleeping,
+            frames: Frames::All,
+            sound: None,
+        }
     }
 
     /// From one frame to the next.

@@ -192,7 +192,7 @@ impl Sink for Siblings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sched::{GroupParams, Nanos, Params};
+    use sched::{GroupParams, Nanos, Params, Wake};
 
     const GANG: GroupId = GroupId::new(1, 0);
     const VM: GroupId = GroupId::new(2, 0);
@@ -218,8 +218,9 @@ mod tests {
         siblings.record(ms(0), &group(VM, GANG, false));
         for (n, group) in [(0, GANG), (1, VM), (2, GroupId::ROOT)] {
             let params = Params { group, ..Params::default() };
-            siblings.record(ms(0), &Event::Attach { entity: entity(n), name: "e".to_string(), params });
-            siblings.record(ms(0), &Event::Wake { entity: entity(n), cpu: None });
+            siblings
+                .record(ms(0), &Event::Attach { entity: entity(n), name: "e".to_string(), params: Box::new(params) });
+            siblings.record(ms(0), &Event::Wake { entity: entity(n), why: Wake::Timer });
         }
         siblings
     }

@@ -15,7 +15,7 @@ use crate::samples::Sampler;
 use crate::scenario::{AppSpec, Scenario};
 use sched::{Descriptor, Instant, Knobs, Nanos};
 use sim::coordination::Coordinated;
-use sim::meter::Meter;
+use sim::meter::{Meter, Siblings};
 use std::collections::BTreeMap;
 use trace::world::MachineHeader;
 use trace::{Header, MachineId, Sink, WorldHeader, WorldSink};
@@ -116,6 +116,7 @@ impl Run<'_> {
         let choices = choices?;
         let from = scenario.measured_from();
         let mut host_meters: Vec<Meter> = (0..scenario.hosts).map(|_| Meter::from(from)).collect();
+        let mut siblings: Vec<Siblings> = (0..scenario.hosts).map(|_| Siblings::from(from)).collect();
         let mut meters: Vec<Meter> = scenario.guests.iter().map(|_| Meter::from(from)).collect();
         let on = |host| scenario.applications.iter().filter(move |it| it.host == host);
         let mut metrics: Vec<Metrics> = (0..scenario.hosts).map(|host| measured(on(host)).from(from)).collect();
@@ -136,8 +137,13 @@ impl Run<'_> {
             for (host, sampler) in samplers.iter_mut().enumerate() {
                 stage.world.watch(machine_of_host(host), sampler);
             }
-            for (host, (meter, metrics)) in host_meters.iter_mut().zip(&mut metrics).enumerate() {
+            let has_gangs = scenario.groups.iter().any(|group| group.params.gang);
+            let seen = host_meters.iter_mut().zip(&mut siblings).zip(&mut metrics);
+            for (host, ((meter, siblings), metrics)) in seen.enumerate() {
                 stage.world.watch(machine_of_host(host), meter);
+                if has_gangs {
+                    stage.world.watch(machine_of_host(host), siblings);
+                }
                 if !metrics.is_empty() {
                     stage.world.watch(machine_of_host(host), metrics);
                 }
@@ -156,6 +162,7 @@ impl Run<'_> {
         };
         let mut report = Report::new(scenario, self.policy, self.knobs, self.seed, &host_meters, &grants);
         report.refuse_changes(scenario, &refused);
+        host_meters.iter().zip(&siblings).for_each(|(meter, siblings)| report.tell_siblings(siblings, meter));
         let end = Instant::ZERO + scenario.length;
         let mut readings = Readings::new(clients.read(end));
         report.applications = readings.of(None, &scenario.applications, metrics, end);

@@ -48,7 +48,9 @@
 //! and §5, Algorithm 1; xen/common/sched_credit.c, Xen 4.0.1.
 
 use crate::credit;
-use crate::parallel::{ACCOUNTING_LOWERS, Packing, Parallel, Parts, Promotion, SHARED, ShortTurns, Together, Unit};
+use crate::parallel::{
+    ACCOUNTING_LOWERS, EXCHANGE, Packing, Parallel, Parts, Promotion, SHARED, ShortTurns, Together, Unit,
+};
 use sched::{Descriptor, Host, Knob, Knobs, Nanos, Policy, Refused};
 
 /// What the rest of the system knows of it.
@@ -83,7 +85,7 @@ pub(crate) const WOKEN: Knob =
     Knob::choice("woken", &["real-time", "boost"], "what a marked VM's vCPU that wakes UNDER becomes")
         .from("S3 §4.2 says it of events for who waits; for who sleeps it is assumed (policies.md 10.3)");
 
-const OWN: [Knob; 6] = [
+const OWN: [Knob; 7] = [
     LATENCY,
     LEAST_TURN,
     WOKEN,
@@ -101,6 +103,7 @@ const OWN: [Knob; 6] = [
     )
     .from("S3 §4.5: any one-dimensional packing; the default is assumed (policies.md 10.3)"),
     ACCOUNTING_LOWERS,
+    EXCHANGE,
 ];
 const KNOBS: [Knob; credit::KNOBS.len() + OWN.len()] = Knob::join(&OWN, credit::KNOBS);
 
@@ -128,7 +131,11 @@ fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
         packing,
         short_turns: Some(short_turns(knobs)),
         promotion: Some(promotion(knobs)),
-        together: Some(Together { round: Some(knobs.time("round")), exchange: true, ..Together::ALWAYS }),
+        together: Some(Together {
+            round: Some(knobs.time("round")),
+            exchange: knobs.on(EXCHANGE.name),
+            ..Together::ALWAYS
+        }),
         demand: None,
     };
     Parallel::build(host, knobs, parts)

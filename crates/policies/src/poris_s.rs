@@ -14,7 +14,7 @@
 //! Source: S3 §6.3.
 
 use crate::credit;
-use crate::parallel::{ACCOUNTING_LOWERS, Packing, Parallel, Parts, SHARED, Together, Unit};
+use crate::parallel::{ACCOUNTING_LOWERS, EXCHANGE, Packing, Parallel, Parts, SHARED, Together, Unit};
 use crate::poris::{LATENCY, LEAST_TURN, WOKEN, promotion, short_turns};
 use sched::{Descriptor, Host, Knob, Knobs, Policy, Refused};
 
@@ -31,7 +31,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     ..SHARED
 };
 
-const OWN: [Knob; 4] = [LATENCY, LEAST_TURN, WOKEN, ACCOUNTING_LOWERS];
+const OWN: [Knob; 5] = [LATENCY, LEAST_TURN, WOKEN, ACCOUNTING_LOWERS, EXCHANGE];
 const KNOBS: [Knob; credit::KNOBS.len() + OWN.len()] = Knob::join(&OWN, credit::KNOBS);
 
 fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
@@ -40,7 +40,7 @@ fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
         packing: Packing::FirstFitDecreasing,
         short_turns: Some(short_turns(knobs)),
         promotion: Some(promotion(knobs)),
-        together: Some(Together { exchange: true, ..Together::ALWAYS }),
+        together: Some(Together { exchange: knobs.on(EXCHANGE.name), ..Together::ALWAYS }),
         demand: None,
     };
     Parallel::build(host, knobs, parts)

@@ -14,7 +14,7 @@
 //! Source: S3 §6.2: "PS".
 
 use crate::credit;
-use crate::parallel::{ACCOUNTING_LOWERS, Packing, Parallel, Parts, SHARED, Together, Unit};
+use crate::parallel::{ACCOUNTING_LOWERS, EXCHANGE, Packing, Parallel, Parts, SHARED, Together, Unit};
 use sched::{Descriptor, Host, Knob, Knobs, Policy, Refused};
 
 /// What the rest of the system knows of it.
@@ -30,7 +30,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     ..SHARED
 };
 
-const OWN: [Knob; 1] = [ACCOUNTING_LOWERS];
+const OWN: [Knob; 2] = [ACCOUNTING_LOWERS, EXCHANGE];
 const KNOBS: [Knob; credit::KNOBS.len() + OWN.len()] = Knob::join(&OWN, credit::KNOBS);
 
 fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
@@ -39,7 +39,7 @@ fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
         packing: Packing::FirstFitDecreasing,
         short_turns: None,
         promotion: None,
-        together: Some(Together { exchange: true, ..Together::ALWAYS }),
+        together: Some(Together { exchange: knobs.on(EXCHANGE.name), ..Together::ALWAYS }),
         demand: None,
     };
     Parallel::build(host, knobs, parts)

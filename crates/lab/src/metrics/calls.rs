@@ -73,6 +73,7 @@ impl Gauge for Calls {
         reading.add("lost_ppm", share("lost_ppm"));
         reading.add("discarded_ppm", share("discarded_ppm"));
         reading.add("delay_mean_ns", mean("delay_mean_ns"));
+        reading.add("delay_deviation_ns", mean("delay_deviation_ns"));
         reading
     }
 }

@@ -71,6 +71,8 @@ impl Gauge for Requests {
         reading.add("requests", self.answered);
         reading.add("requests_per_s_milli", per_second(self.answered, there));
         reading.add("open", (self.open.len() + self.made.len()) as u64);
+        let mean = self.took.total().as_ns().checked_div(self.took.count()).unwrap_or(0);
+        reading.add("response_mean_ns", mean);
         reading.time("response_p50_ns", self.took.percentile(50));
         reading.time("response_p95_ns", self.took.percentile(95));
         reading.time("response_p99_ns", self.took.percentile(99));

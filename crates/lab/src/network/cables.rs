@@ -129,7 +129,7 @@ impl<'s> Cables<'s> {
                     let at = match known {
                         Some(at) => at,
                         None => {
-                            let thread = server(&thread, drivers.event, drivers);
+                            let thread = server(&thread, drivers.event, (drivers, ROOM));
                             start(world, machine_of_host(on), group, &thread)?
                         }
                     };
@@ -137,7 +137,7 @@ impl<'s> Cables<'s> {
                     self.rings.insert((Driven::Guest(guest), device), at);
                 }
                 Way::Split { domains } if domains.contains(name) => {
-                    let thread = server(backend_of(device), drivers.event, drivers);
+                    let thread = server(backend_of(device), drivers.event, (drivers, ROOM));
                     let at = start(world, machine, GroupId::ROOT, &thread)?;
                     self.rings.insert((Driven::Host(on), device), at);
                 }
@@ -147,7 +147,7 @@ impl<'s> Cables<'s> {
         if let Some(network) = scenario.network.as_ref().filter(|_| users.contains(&(guest, Device::Network)))
             && !crate::workloads::is_nothing(network.received)
         {
-            let thread = server(RECEIVER, network.received, &network.drivers);
+            let thread = server(RECEIVER, network.received, (&network.drivers, network.ring));
             self.receivers.insert(guest, start(world, machine, GroupId::ROOT, &thread)?);
         }
         Ok(())
@@ -255,9 +255,9 @@ impl<'s> Cables<'s> {
 }
 
 /// A thread that handles what gathers in a ring, each in `cost`.
-fn server(name: &str, cost: Length, drivers: &Drivers) -> Application {
+fn server(name: &str, cost: Length, (drivers, room): (&Drivers, u32)) -> Application {
     let mut application = Application::default();
-    let ring = Ring { cost, room: ROOM, notify: drivers.notify, delay: drivers.delay, kick: drivers.kick };
+    let ring = Ring { cost, room, notify: drivers.notify, delay: drivers.delay, kick: drivers.kick };
     let ring = application.share(name, Object::Ring(ring));
     let steps = vec![Step::Repeat { times: None, body: vec![Step::Serve(ring)] }];
     let delay = Length::Fixed(Nanos::ZERO);

@@ -35,6 +35,8 @@ pub struct NetworkSpec {
     pub drivers: Drivers,
     /// CPU time of a guest's kernel for each packet that it receives.
     pub received: Length,
+    /// Packets that may wait for that; more are dropped.
+    pub ring: u32,
     /// Where it is.
     pub place: Span,
 }

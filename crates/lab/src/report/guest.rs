@@ -134,6 +134,7 @@ fn group_lines(meter: &Meter, length: Nanos) -> Vec<GroupGot> {
         entities: members.get(&group).copied().unwrap_or(0),
         asked: meter.group(group).map_or_else(Asked::default, |(_, params)| Asked::of(&params)),
         got: Got::new(&got, length),
+        siblings: None,
         name,
     };
     meter.groups().into_iter().map(line).collect()

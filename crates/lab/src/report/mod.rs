@@ -27,7 +27,7 @@ use crate::run::Grant;
 use crate::scenario::{EntitySpec, Group, Scenario};
 use sched::{Class, Descriptor, GroupParams, Instant, Knobs, Limit, Nanos, Params};
 use serde::Serialize;
-use sim::meter::{Measures, Member, Meter};
+use sim::meter::{Durations, Measures, Member, Meter, Siblings};
 use std::collections::BTreeMap;
 
 /// Several runs, as `--json` prints them.
@@ -139,6 +139,38 @@ pub struct GroupGot {
     /// What its members got together, those of its subgroups too; its `delivered_ppm` is of one CPU.
     #[serde(flatten)]
     pub got: Got,
+    /// Of a group that is marked as a gang.
+    #[serde(flatten)]
+    pub siblings: Option<SiblingDelays>,
+}
+
+/// How long members of a gang wanted to run, and did not, while others of it ran; see [`sim::meter::Siblings`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub struct SiblingDelays {
+    /// How often.
+    pub sibling_delays: u64,
+    /// For how long in all.
+    pub sibling_delay_total_ns: u64,
+    /// The median.
+    pub sibling_delay_p50_ns: u64,
+    /// The 99th percentile.
+    pub sibling_delay_p99_ns: u64,
+    /// The longest.
+    pub sibling_delay_max_ns: u64,
+}
+
+impl SiblingDelays {
+    /// Those of `delays`.
+    #[must_use]
+    pub fn new(delays: &Durations) -> SiblingDelays {
+        SiblingDelays {
+            sibling_delays: delays.count(),
+            sibling_delay_total_ns: delays.total().as_ns(),
+            sibling_delay_p50_ns: delays.percentile(50).as_ns(),
+            sibling_delay_p99_ns: delays.percentile(99).as_ns(),
+            sibling_delay_max_ns: delays.longest().as_ns(),
+        }
+    }
 }
 
 /// What is asked for an entity or a group.
@@ -397,6 +429,15 @@ impl Report {
             jobs: None,
         }
     }
+
+    /// Its gangs are told of what `siblings` saw; `meter` knows their names.
+    pub(crate) fn tell_siblings(&mut self, siblings: &Siblings, meter: &Meter) {
+        for (group, delays) in siblings.gangs() {
+            let name = meter.group(group).map(|(name, _)| name);
+            let gang = self.groups.iter_mut().find(|it| Some(it.name.as_str()) == name);
+            gang.into_iter().for_each(|it| it.siblings = Some(SiblingDelays::new(delays)));
+        }
+    }
 }
 
 impl Report {
@@ -482,6 +523,7 @@ fn group_lines(scenario: &Scenario, present: &[Option<&Member>]) -> Vec<GroupGot
         entities,
         asked: Asked::of(&group.params),
         got: Got::new(&got, scenario.measured()),
+        siblings: None,
     };
     scenario.groups.iter().zip(sums).map(line).collect()
 }

@@ -9,7 +9,7 @@ use sched::Nanos;
 use sim::program::Length;
 
 /// The keys of `video`.
-pub(crate) const VIDEO_KEYS: &[&str] = &["fps", "length", "decode", "threads", "frames", "late", "sound"];
+pub(crate) const VIDEO_KEYS: &[&str] = &["fps", "length", "decode", "threads", "waits", "frames", "late", "sound"];
 /// The keys of `audio`.
 pub(crate) const AUDIO_KEYS: &[&str] = &["period", "work", "buffers", "length"];
 /// The keys of `game`.
@@ -37,6 +37,7 @@ pub(super) fn video(table: &Table<'_, '_>, findings: &mut Findings) -> Option<Vi
         fps_milli: fps.unwrap_or(default.fps_milli),
         length: settings.time("length", default.length),
         threads: settings.tasks("threads", default.threads),
+        waits: settings.read("waits", form::waits).unwrap_or(default.waits),
         frames: if drops { Frames::DropLate { late: late.unwrap_or(Frames::LATE) } } else { Frames::All },
         sound: sound.then(Audio::default),
         ..default

@@ -28,6 +28,7 @@ pub(crate) const NETWORK_KEYS: &[&str] = &[
     "notify",
     "delay",
     "kick",
+    "ring",
 ];
 /// The keys of `[disk]`.
 pub(crate) const DISK_KEYS: &[&str] =
@@ -41,6 +42,9 @@ const PACKET: u32 = 1_500;
 const PACKET_MAX: u64 = 65_535;
 /// CPU time of an event. Source: policies.md 13.6, 2 to 5 us on hardware of today, assumed.
 const EVENT: Nanos = Nanos::us(4);
+/// How many packets may wait for a guest's kernel. Source: netdev_max_backlog's default, 1000 (net/core/hotdata.c of Linux 6.18); Xen's and
+/// virtio's rings hold 256, and what finds no place there waits in a queue of about that length before it.
+const RING: u32 = 1_000;
 /// The most that may wait before a link.
 const ROOM_MAX: u64 = 1 << 30;
 
@@ -68,10 +72,15 @@ pub(super) fn network(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Ty
     let packet = table.read("packet", |value| form::count("packet", value, 1..=PACKET_MAX), findings).value();
     let room = table.read("room", |value| form::count("room", value, 0..=ROOM_MAX), findings).right();
     let received = table.read("received", |value| length::length("received", value), findings).value();
+    let ring = table.read("ring", |value| form::count("ring", value, 1..=ROOM_MAX), findings).right();
     let bandwidth = table.read("bandwidth", |value| bandwidth("bandwidth", value), findings);
     if let Some(room) = room.filter(|_| bandwidth.is_absent()) {
         let problem = Problem::new("nothing waits before a link that carries any amount").at(room.at, "room for whom?");
         findings.add(problem.help("right would be a `bandwidth` with it"));
+    }
+    if let Some(ring) = ring.as_ref().filter(|_| table.get("received").is_none()) {
+        let problem = Problem::new("no guest's kernel handles packets").at(ring.at, "a ring for whom?");
+        findings.add(problem.help("right would be `received` with it"));
     }
     let (drivers, at) = drivers(&table, (&WAYS, RIGHT_WAY), findings);
     let few = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
@@ -82,6 +91,7 @@ pub(super) fn network(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Ty
         packet: packet.map_or(PACKET, few),
         room: room.map(|room| few(room.value)),
         drivers,
+        ring: ring.map_or(RING, |ring| few(ring.value)),
         received: received.unwrap_or(Nanos::ZERO.into()),
         place: table.at,
     };

@@ -1,8 +1,8 @@
-use super::{Audio, parts};
+use super::{Audio, Waits, parts};
 use crate::metrics::Film;
 use sched::{Nanos, Params};
 use sim::program::{Length, TimerMode};
-use sim::{Application, Object, Step, TaskSpec};
+use sim::{Application, Step, TaskSpec};
 
 /// What becomes of frames that are late.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,6 +32,8 @@ pub struct Video {
     pub decode: Length,
     /// How many threads decode it, each an equal part. Range: 1 ….
     pub threads: u32,
+    /// How they wait for each other, before a frame and after it.
+    pub waits: Waits,
     /// What becomes of frames that are late.
     pub frames: Frames,
     /// Its sound, if there is some.
@@ -45,7 +47,15 @@ impl Video {
     /// Of the film of `bmq` (24 frames per second, 90 s), on one thread, without sound; all frames are shown.
     #[must_use]
     pub fn new(decode: Length) -> Video {
-        Video { fps_milli: 24_000, length: Nanos::s(90), decode, threads: 1, frames: Frames::All, sound: None }
+        Video {
+            fps_milli: 24_000,
+            length: Nanos::s(90),
+            decode,
+            threads: 1,
+            waits: Waits::Sleeping,
+            frames: Frames::All,
+            sound: None,
+        }
     }
 
     /// From one frame to the next.
@@ -67,7 +77,7 @@ impl Video {
     pub fn application(&self, params: Params) -> Application {
         let mut application = Application::default();
         let Film { period, frames, .. } = self.film();
-        let meeting = (self.threads > 1).then(|| application.share("frame", Object::Barrier { parties: self.threads }));
+        let meeting = (self.threads > 1).then(|| application.share("frame", self.waits.barrier(self.threads)));
         let decoded = |part: Length| {
             let meets = meeting.map(Step::Barrier);
             [meets.clone(), Some(Step::Run(part)), meets].into_iter().flatten()

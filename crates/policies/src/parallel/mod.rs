@@ -40,6 +40,14 @@ pub(crate) const ACCOUNTING_LOWERS: Knob = Knob::switch(
 )
 .from("S3 §5 does not say; off is assumed, of who is queued (policies.md 10.3), and here of who runs, too");
 
+/// The knob of those that bring VMs together on CPUs of their own.
+pub(crate) const EXCHANGE: Knob = Knob::switch(
+    "affinity-exchange",
+    true,
+    "whether two siblings change CPUs when one could be stolen but for the other, who is OVER",
+)
+.from("S3 §4.4; off: the more urgent one waits where it is");
+
 /// How long turns are while there are real-time VMs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShortTurns {

@@ -5,12 +5,14 @@ mod durations;
 mod jobs;
 mod member;
 mod promise;
+mod siblings;
 mod xenmon;
 
 pub use durations::Durations;
 pub use jobs::Jobs;
 pub use member::Member;
 pub use promise::Promise;
+pub use siblings::Siblings;
 pub use xenmon::{Domain, DomainMeasures, HostMeasures, XenMon};
 
 use crate::floor::Counts;

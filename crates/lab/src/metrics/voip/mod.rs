@@ -37,15 +37,15 @@ pub struct Call {
     phone: Phone,
     jitter: Jitter,
     playout: Playout,
-    /// Of those that came, how long they were under way together.
-    under_way: Nanos,
+    /// Of those that came, how long each was under way.
+    under_way: Vec<u64>,
 }
 
 impl Call {
     /// A call of which nothing has been heard.
     #[must_use]
     pub fn new(phone: Phone) -> Call {
-        Call { phone, jitter: Jitter::default(), playout: Playout::new(phone.buffer), under_way: Nanos::ZERO }
+        Call { phone, jitter: Jitter::default(), playout: Playout::new(phone.buffer), under_way: Vec::new() }
     }
 
     /// The next packet, in the order of sending: when it was sent, and when it came; `None`: it was lost.
@@ -53,7 +53,7 @@ impl Call {
         self.playout.packet(sent, arrived);
         if let Some(arrived) = arrived {
             self.jitter.packet(sent, arrived);
-            self.under_way = self.under_way.saturating_add(arrived.saturating_since(sent));
+            self.under_way.push(arrived.saturating_since(sent).as_ns());
         }
     }
 
@@ -77,7 +77,7 @@ impl Call {
     pub fn read(&self) -> Reading {
         let Playout { packets, lost, discarded, .. } = self.playout;
         let quality = self.quality();
-        let came = packets - lost;
+        let mean = mean(self.under_way.iter().copied());
         let mut reading = Reading::default();
         reading.add("mos_milli", quality.mos_milli());
         reading.add("r_milli", quality.r_milli());
@@ -86,9 +86,17 @@ impl Call {
         reading.time("jitter_mean_ns", self.jitter.mean());
         reading.add("lost_ppm", ratio(lost, 1_000_000, packets));
         reading.add("discarded_ppm", ratio(discarded, 1_000_000, packets));
-        reading.add("delay_mean_ns", self.under_way.as_ns().checked_div(came).unwrap_or(0));
+        reading.add("delay_mean_ns", mean);
+        reading.add("delay_deviation_ns", self::mean(self.under_way.iter().map(|delay| delay.abs_diff(mean))));
         reading
     }
+}
+
+/// Rounded down; 0 of none.
+fn mean(of: impl ExactSizeIterator<Item = u64>) -> u64 {
+    let count = of.len() as u128;
+    let sum: u128 = of.map(u128::from).sum();
+    sum.checked_div(count).map_or(0, |mean| u64::try_from(mean).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

@@ -207,10 +207,11 @@ fn packing_decides_who_runs_beside_whom() {
 
 /// A sibling waits where it lives, behind somebody of the highest priority, and CPU 0 has nobody but who is OVER: the two change
 /// CPUs. Says whether they did.
-fn exchange(policy: &'static Descriptor) -> bool {
-    let knobs: &[(&str, i64)] =
-        if policy.knobs.iter().any(|knob| knob.name == "latency") { &[("latency", ms(60))] } else { &[] };
-    let mut host = host(policy, 2, knobs);
+fn exchange(policy: &'static Descriptor, allowed: bool) -> bool {
+    let all = [("latency", ms(60)), ("affinity-exchange", i64::from(allowed))];
+    let has = |name| policy.knobs.iter().any(|knob| knob.name == name);
+    let knobs: Vec<(&str, i64)> = all.into_iter().filter(|&(name, _)| has(name)).collect();
+    let mut host = host(policy, 2, &knobs);
     let [ours, theirs] = [(); 2].map(|()| group(&mut host, true, GroupId::ROOT));
     let light = GroupParams { gang: true, weight: Weight::xen(64).expect("in range"), ..GroupParams::default() };
     host.adjust_group(ours, light).expect("accepted");
@@ -238,6 +239,7 @@ fn siblings_exchange_their_cpus() {
     for (policy, exchanges) in
         [(&ps::POLICY, true), (&poris_s::POLICY, true), (&poris::POLICY, true), (&hybrid::POLICY, false)]
     {
-        assert_eq!(exchange(policy), exchanges, "{}", policy.name);
+        assert_eq!(exchange(policy, true), exchanges, "{}", policy.name);
+        assert!(!exchange(policy, false), "{}", policy.name);
     }
 }

@@ -24,7 +24,7 @@ fn played(scenario: &Scenario) -> Report {
 fn reading(applications: &[AppReport]) -> Reading {
     let [AppReport { name, values, series, .. }] = applications else { panic!("{applications:?}") };
     assert_eq!(name, "it");
-    Reading { values: values.clone(), series: series.clone() }
+    Reading { values: values.clone(), series: series.clone(), ..Reading::default() }
 }
 
 fn of(reading: &Reading, name: &str) -> u64 {

@@ -160,9 +160,7 @@ fn tables_1_and_2_of_the_comparison_of_xens_schedulers() {
                 pair(ours.io, paper.io, 1)
             );
             assert!((ours.requests / paper.requests - 1.0).abs() <= 0.3, "{family}: {ours:?} {paper:?}");
-            let columns: [(&str, fn(&Row) -> f64); 2] = [("executions", |row| row.executions), ("I/O", |row| row.io)];
-            for (what, of) in columns {
-                let (ours, paper) = (of(ours), of(paper));
+            for (what, ours, paper) in [("executions", ours.executions, paper.executions), ("I/O", ours.io, paper.io)] {
                 if !(0.5..=2.0).contains(&(ours / paper)) {
                     beyond.push(format!("{family}: {what} {ours:.1} ({paper})"));
                 }

@@ -141,12 +141,13 @@ fn several_hosts_are_told_apart_in_every_output() {
     let entities = report["entities"].as_array().expect("there are some");
     let beat = entities.iter().find(|it| it["name"] == "beat").expect("it is there");
     assert_eq!(beat["host"], "host-2");
-    let both = run(&["--policy", "edf,cfs", "--seeds", "3", "-j", "2"]);
-    assert!(
-        both.contains("2 hosts of 1 CPU")
-            && both.contains("beat")
-            && both == run(&["--policy", "edf,cfs", "--seeds", "3", "-j", "1"])
-    );
+    let over_seeds = |threads: &str| {
+        let done = place.run(&["sim", "hosts.toml", "--audit", "--policy", "edf,cfs", "--seeds", "3", "-j", threads]);
+        assert_eq!((done.code, done.stderr.as_str()), (Some(0), "simulated 6 runs of 200ms\n"), "{}", done.stdout);
+        done.stdout
+    };
+    let both = over_seeds("2");
+    assert!(both.contains("2 hosts of 1 CPU") && both.contains("beat") && both == over_seeds("1"), "{both}");
     let live = place.run(&["run", "hosts.toml"]);
     assert_eq!(live.code, Some(2), "{}", live.stderr);
     assert!(live.stderr.contains("the scenario has 2 hosts, and a live run has one"), "{}", live.stderr);

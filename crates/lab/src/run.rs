@@ -128,7 +128,7 @@ impl Run<'_> {
             guests: measures.iter().map(Metrics::tape).collect(),
         };
         let mut grants = vec![None; scenario.entities.len()];
-        let mut coordinated: Vec<Option<Coordinated>>;
+        let coordinated: Vec<Option<Coordinated>>;
         let mut watcher = Watcher::default();
         let mut samplers = Sampler::of_each_host(scenario);
         let (managed, vcpus, refused) = {
@@ -154,10 +154,7 @@ impl Run<'_> {
             sinks.iter_mut().for_each(|sink| stage.world.watch(HOST, &mut **sink));
             watchers.iter_mut().for_each(|sink| stage.world.watch_all(&mut **sink));
             stage.play(&mut grants)?;
-            coordinated = stage.coordinated();
-            for (got, before) in coordinated.iter_mut().zip(stage.before.iter().flatten()) {
-                *got = got.map(|got| before.map_or(got, |before| got.since(&before)));
-            }
+            coordinated = stage.coordinated_since();
             (stage.manager.map(Manager::into_vms), stage.host.entities, stage.refused)
         };
         let mut report = Report::new(scenario, self.policy, self.knobs, self.seed, &host_meters, &grants);
@@ -168,8 +165,7 @@ impl Run<'_> {
         report.applications = readings.of(None, &scenario.applications, metrics, end);
         let guests = scenario.guests.iter().zip(&choices).zip(meters.iter().zip(measures)).zip(&coordinated);
         report.guests = guests
-            .map(|(((guest, choice), (meter, measures)), coordinated)| {
-                let Choice { policy, knobs } = choice;
+            .map(|(((guest, Choice { policy, knobs }), (meter, measures)), coordinated)| {
                 let report = GuestReport::new(&guest.name, (policy, knobs), guest.vcpus.len(), (from, end), meter);
                 let coordination = guest.guest.coordination.zip(*coordinated);
                 let coordination =

@@ -49,7 +49,7 @@ pub(super) struct Stage<'s, 'w> {
     pub(super) cables: Cables<'s>,
     tapes: Tapes,
     /// What had come of the coordination of each guest when measuring began; `None`: it has not.
-    pub(super) before: Option<Vec<Option<Coordinated>>>,
+    before: Option<Vec<Option<Coordinated>>>,
 }
 
 /// Where it is written which flows are whose, for what measures applications on each host and in each guest.
@@ -140,8 +140,17 @@ impl<'s, 'w> Stage<'s, 'w> {
         self.pass(at)
     }
 
+    /// What has come of the coordination of each guest since measuring began.
+    pub(super) fn coordinated_since(&self) -> Vec<Option<Coordinated>> {
+        let mut coordinated = self.coordinated();
+        for (got, before) in coordinated.iter_mut().zip(self.before.iter().flatten()) {
+            *got = got.map(|got| before.map_or(got, |before| got.since(&before)));
+        }
+        coordinated
+    }
+
     /// What has come of the coordination of each guest; `None`: it does not coordinate, or has not booted.
-    pub(super) fn coordinated(&self) -> Vec<Option<Coordinated>> {
+    fn coordinated(&self) -> Vec<Option<Coordinated>> {
         let machines = self.guests.iter().map(|cast| cast.as_ref().map(|cast| cast.machine));
         machines.map(|machine| self.world.coordinated(machine?)).collect()
     }

@@ -22,13 +22,13 @@ pub(crate) const NETWORK_KEYS: &[&str] = &[
     "packet",
     "room",
     "received",
+    "ring",
     "drivers",
     "domain",
     "event",
     "notify",
     "delay",
     "kick",
-    "ring",
 ];
 /// The keys of `[disk]`.
 pub(crate) const DISK_KEYS: &[&str] =

@@ -344,7 +344,8 @@ fn a_promise_is_not_kept_by_time_that_was_stolen() {
     ]);
     let promise = &meter.members()[0].got.promise;
     assert_eq!((promise.periods, promise.judged, promise.misses), (2, 2, 1));
-    assert_eq!((promise.worst_shortfall(), promise.worst_debt), (Nanos::ms(1), Nanos::ZERO));
+    // At the end of the first period a millisecond of all that was due is missing.
+    assert_eq!((promise.worst_shortfall(), promise.worst_debt), (Nanos::ms(1), Nanos::ms(1)));
 }
 
 #[test]
@@ -377,7 +378,7 @@ fn responses_last_from_release_to_completion_and_spinning_adds_up() {
     }
 }
 
-/// Everybody has jobs open, a reservation and a name. Of the three histograms each has only the place, as nothing has been recorded.
+/// Everybody has jobs open, a reservation and a name. Of the four histograms each has only the place, as nothing has been recorded.
 #[test]
 fn an_entity_takes_less_than_a_kibibyte_beside_its_histograms() {
     const ENTITIES: u32 = 4_096;
@@ -394,7 +395,7 @@ fn an_entity_takes_less_than_a_kibibyte_beside_its_histograms() {
         }
     });
     assert_eq!(meter.members().len(), 4_096);
-    let histograms = 3 * size_of::<Durations>() as u64;
+    let histograms = 4 * size_of::<Durations>() as u64;
     let each = u64::try_from(taken.bytes_current).expect("it keeps something") / u64::from(ENTITIES) - histograms;
     assert!((200..1_024).contains(&each), "{each} bytes for each");
 }

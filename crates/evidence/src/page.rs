@@ -49,8 +49,8 @@ pub enum Drawing {
 }
 
 impl<'p> Report<'p> {
-    /// Judges those claims of `paper` that `asks` names, and makes their figures; schedules are for the caller to play
-    /// ([`Report::schedules`]). Nothing is known of a claim if an experiment of it was not played.
+    /// Judges those claims of `paper` that `asks` names, and makes their figures; schedules are the caller's to play.
+    /// Nothing is known of a claim if an experiment of it was not played.
     ///
     /// # Errors
     /// An expression makes no sense of what was measured, or a plot cannot show it.

@@ -53,6 +53,19 @@ fn says(reading: &Reading, right: &[(&str, u64)]) {
     }
 }
 
+/// A frame of 40 ms takes each of two threads 5 ms; who waits busily has its CPU all the time.
+#[test]
+fn decoders_that_wait_busily_never_leave_their_cpus() {
+    for (waits, low, high) in [("sleeping", 120_000, 130_000), ("spinning", 990_000, 1_000_000)] {
+        let film = format!(
+            "[[task]]\nname = \"it\"\nworkload.video = {{ fps = 25, length = \"2s\", decode = \"10ms\", threads = 2, waits = \"{waits}\" }}\n"
+        );
+        let report = played(&scenario(2, "2s", "cfs", &film), 1);
+        let helper = report.entities.iter().find(|it| it.name == "it/decoder-1").expect("it is there");
+        assert!((low..=high).contains(&helper.got.delivered_ppm), "{waits}: {}", helper.got.delivered_ppm);
+    }
+}
+
 #[test]
 fn a_film_plays_at_its_rate_and_for_its_length() {
     // 25 frames in a second are 40 ms each, without a rest.

@@ -133,6 +133,25 @@ fn calls_sound_as_their_codec_does() {
     let it = on_host(network, "voip = { calls = 50, buffer = \"5ms\" }");
     assert!(of(&it, "jitter_mean_ns") > 5_000_000 && of(&it, "discarded_ppm") > 100_000, "{it:?}");
     assert!(of(&it, "mos_milli") < 2_500, "{it:?}");
+    // What lies evenly between two numbers is a quarter of their distance away from its mean, in the mean.
+    near(&it, "delay_deviation_ns", 5_000_000, 30);
+}
+
+/// As a socket, but of the guest's kernel: its thread is kept from its CPU for 400 ms of every 500.
+#[test]
+fn a_guests_ring_has_room_for_so_many_packets() {
+    let lost = |ring: &str| {
+        let text = format!(
+            "{HEAD}[network]\nreceived = \"10us\"\n{ring}\n[[vm]]\nname = \"vm\"\nguest = \"linux\"\n[[vm.task]]\nname = \"it\"\n\
+             workload.voip = {{ calls = 2 }}\n[[vm.task]]\nname = \"hog\"\nclass = {{ fifo = 50 }}\n\
+             workload.periodic = {{ period = \"500ms\", work = \"400ms\" }}\n"
+        );
+        of(&reading(&played(&parse(&text)).guests[0].applications), "lost_ppm")
+    };
+    // In 400 ms, 20 packets of each call come.
+    assert_eq!(lost(""), 0);
+    assert_eq!(lost("ring = 40"), 0);
+    assert!((550_000..800_000).contains(&lost("ring = 4")), "{}", lost("ring = 4"));
 }
 
 #[test]
@@ -163,6 +182,7 @@ fn a_search_takes_as_long_as_its_slowest_leaf() {
     };
     let alone = reading(&played(&parse(&text(""))).guests[0].applications);
     assert_eq!(of(&alone, "response_max_ns"), 2_000_000 + 500_000 + 2 * 100_000, "{alone:?}");
+    assert_eq!(of(&alone, "response_mean_ns"), of(&alone, "response_max_ns"), "all are alike: {alone:?}");
     near(&alone, "requests_per_s_milli", 103_093, 10);
     let slow = text("[[task]]\nname = \"hog\"\naffinity = \"1\"\nworkload = \"hog\"\n");
     let slow = slow.replacen("cfs", "round-robin", 1);

@@ -1,7 +1,9 @@
 //! Law 9: deciding allocates nothing. Every policy runs through a long, random day under an allocator that counts; what
 //! is asked for (attach, adjust, groups) may allocate, inputs and decisions may not.
 
+#[path = "policies/chosen.rs"]
 mod chosen;
+#[path = "policies/driver.rs"]
 mod driver;
 
 use driver::Driver;

@@ -1,13 +1,11 @@
 //! A timeline says what was true: checked against the machine itself, on random runs.
 
-mod support;
-
+use crate::support::Random;
+use crate::support::edf::{self, FIGURE_2, Order};
+use crate::support::walk::{damaged, walk};
 use expect_test::expect;
 use sched::{CpuId, EntityId, Instant, Nanos, Params};
 use std::collections::BTreeSet;
-use support::Random;
-use support::edf::{self, FIGURE_2, Order};
-use support::walk::{damaged, walk};
 use trace::timeline::{Run, State};
 use trace::{Event, Header, Sink, Timeline, Trace};
 

@@ -4,9 +4,9 @@ use lab::report::{AppReport, Entity, GuestReport, Report};
 use lab::scenario::Scenario;
 use sched::Nanos;
 
-const XEN: &str = include_str!("../../../scenarios/xen-io.toml");
-const LEVELS: &str = include_str!("../../../scenarios/two-levels.toml");
-const COORDINATED: &str = include_str!("../../../scenarios/coordination.toml");
+const XEN: &str = include_str!("../../../../scenarios/xen-io.toml");
+const LEVELS: &str = include_str!("../../../../scenarios/two-levels.toml");
+const COORDINATED: &str = include_str!("../../../../scenarios/coordination.toml");
 
 fn played(text: &str, length: Nanos, warm_up: Nanos) -> Report {
     let mut scenario = Scenario::from_bytes("x.toml", text.into()).unwrap_or_else(|wrong| panic!("{wrong}"));

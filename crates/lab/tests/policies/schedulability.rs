@@ -2,8 +2,7 @@
 //! slice in every period, up to a full CPU, in which it wants to run throughout; however the others rest and wake, where
 //! the policy says so. The auditor judges.
 
-mod chosen;
-
+use crate::chosen;
 use lab::fuzz::Dice;
 use lab::jobs::JobLog;
 use sched::{Descriptor, EntityId, Host, Instant, Knobs, Load, Nanos, Params, Reservation, State, Wake};

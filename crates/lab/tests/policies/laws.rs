@@ -1,8 +1,7 @@
 //! Laws 1–12 × every policy × 1, 2, 4 and 16 CPUs: a fuzz run of a few seeds each, judged by machine and auditor and done
 //! twice. `cargo xtask fuzz` goes on from here.
 
-mod chosen;
-
+use crate::chosen;
 use lab::fuzz;
 
 const SEEDS: u64 = 12;

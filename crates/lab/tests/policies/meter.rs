@@ -1,7 +1,6 @@
 //! The meter, which sees only a trace, agrees with the simulator's own books about whatever happens.
 
-mod chosen;
-
+use crate::chosen;
 use sched::{CpuId, Host, Instant, Limit, Nanos, Params, Reservation};
 use sim::{Costs, JobEnd, Meter, Periodic, Workload};
 

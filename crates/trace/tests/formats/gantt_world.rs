@@ -1,11 +1,9 @@
 //! Pictures of worlds made of characters: snapshots to look at, and what does not fit is counted.
 
-mod support;
-
+use crate::support::Random;
+use crate::support::world::{HOST, SHOP, Story, machine, two_levels, walk};
 use expect_test::expect;
 use sched::{Instant, Nanos};
-use support::Random;
-use support::world::{HOST, SHOP, Story, machine, two_levels, walk};
 use trace::gantt::Glyphs;
 use trace::{Event, Gantt, MachineId, WorldTimeline};
 

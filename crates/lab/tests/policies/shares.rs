@@ -1,8 +1,7 @@
 //! Shares by weight against the exact weighted share: whoever promises a bound (`keeps.shares`) is held to it, at every
 //! moment of a run on one CPU among hogs of random weights.
 
-mod chosen;
-
+use crate::chosen;
 use lab::fuzz::Dice;
 use sched::{Descriptor, EntityId, Host, Instant, Knobs, Load, Nanos, Params, Wake, Weight};
 use sim::{Costs, Workload};

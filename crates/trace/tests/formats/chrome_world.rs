@@ -1,13 +1,11 @@
 //! Chrome traces of worlds hold what the timelines of all machines hold, each in its place, in a form that readers accept.
 
-mod support;
-
+use crate::support::Random;
+use crate::support::world::{HOST, SHOP, Story, damaged, machine, two_levels, walk};
 use expect_test::expect;
 use sched::{CpuId, Instant};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use support::Random;
-use support::world::{HOST, SHOP, Story, damaged, machine, two_levels, walk};
 use trace::timeline::State;
 use trace::{Event, MachineId, WorldChromeWriter, WorldHeader, WorldTimeline, WorldTrace};
 

@@ -62,7 +62,7 @@ fn report(outcome: Result<Stats, Box<Finding>>) -> ExitCode {
 fn campaign(arguments: &Arguments, policies: &Policies) -> ExitCode {
     let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let first = arguments.first.unwrap_or(clock.as_secs());
-    println!("seeds from {first} on: cargo run -p daemon --example fuzz -- --seeds N --first {first}");
+    println!("seeds from {first} on: cargo run -p daemon --example fuzz-daemon -- --seeds N --first {first}");
     let (start, mut sum, mut runs) = (Instant::now(), Stats::default(), 0);
     let share = Duration::from_secs_f64(arguments.minutes * 60.0);
     while arguments.seeds.map_or_else(|| start.elapsed() < share, |most| runs < most) {

@@ -1,12 +1,10 @@
 //! SVG pictures of worlds are well-formed, bounded, and show what the timelines of all machines say.
 
-mod support;
-
+use crate::support::Random;
+use crate::support::world::{HOST, Story, machine, two_levels, walk};
 use roxmltree::{Document, Node};
 use sched::{Instant, Nanos};
 use std::collections::{BTreeMap, BTreeSet};
-use support::Random;
-use support::world::{HOST, Story, machine, two_levels, walk};
 use trace::svg::{self, Picture};
 use trace::{Event, MachineId, WorldTimeline};
 
@@ -181,7 +179,7 @@ fn any_world_and_any_window_can_be_drawn() {
         let mut random = Random::new(seed);
         let world = WorldTimeline::of(&walk(seed, 80)).unwrap();
         let picture = Picture {
-            title: support::events::name(&mut random),
+            title: crate::support::events::name(&mut random),
             from: Instant::at_ns(random.number(40_000)),
             to: Instant::at_ns(random.number(u64::MAX)),
             width: u32::try_from(random.number(20_000)).unwrap(),

@@ -1,14 +1,12 @@
 //! Chrome traces hold what the timeline holds, in a form that readers accept.
 
-mod support;
-
+use crate::support::Random;
+use crate::support::edf::{self, FIGURE_2, Order};
+use crate::support::walk::{damaged, walk};
 use expect_test::expect;
 use sched::{CpuId, Instant, Nanos};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
-use support::Random;
-use support::edf::{self, FIGURE_2, Order};
-use support::walk::{damaged, walk};
 use trace::timeline::State;
 use trace::{ChromeWriter, Event, Header, Sink, Timeline, Trace};
 

@@ -1,41 +1,9 @@
 //! What works on files and drives: alone each gives what arithmetic says.
 
+use crate::alone::{near, of, parse, played, reading};
 use lab::metrics::Reading;
 use lab::report::{AppReport, Report};
 use lab::scenario::Scenario;
-use lab::{Choice, Run};
-use trace::WorldSink;
-
-fn parse(text: &str) -> Scenario {
-    Scenario::from_bytes("test.toml", text.as_bytes().to_vec()).unwrap_or_else(|problems| panic!("{problems}"))
-}
-
-/// Plays it under its own policy, with the auditor beside it.
-fn played(scenario: &Scenario) -> Report {
-    let Choice { policy, knobs } = lab::choose(scenario, &[], &[]).expect("the scenario names its policy").remove(0);
-    let run = Run { scenario, policy, knobs: &knobs, guests: None, seed: 1 };
-    let mut auditor = run.auditor().unwrap_or_else(|problems| panic!("{problems}"));
-    let watchers: &mut [&mut dyn WorldSink] = &mut [&mut auditor];
-    let report = run.play(&mut [], watchers).unwrap_or_else(|problems| panic!("{problems}"));
-    assert!(auditor.findings().is_empty(), "{:?}", auditor.findings());
-    report
-}
-
-fn reading(applications: &[AppReport]) -> Reading {
-    let [AppReport { name, values, series, .. }] = applications else { panic!("{applications:?}") };
-    assert_eq!(name, "it");
-    Reading { values: values.clone(), series: series.clone(), ..Reading::default() }
-}
-
-fn of(reading: &Reading, name: &str) -> u64 {
-    reading.get(name).unwrap_or_else(|| panic!("{name} in {reading:?}"))
-}
-
-#[track_caller]
-fn near(reading: &Reading, name: &str, right: u64, permille: u64) {
-    let is = of(reading, name);
-    assert!(is.abs_diff(right) * 1000 <= right * permille, "{name}: {is}, not {right}; {reading:?}");
-}
 
 const HEAD: &str = "name = \"x\"\ncpus = 2\nlength = \"60s\"\npolicy = \"cfs\"\n";
 

@@ -3,10 +3,8 @@
 //! The machine's own assertions judge each step; after each sequence everybody who may has to run again. Nothing is
 //! sampled and nothing is left out: a sequence is a path through the inputs that are valid at each step.
 
-mod chosen;
-mod driver;
-
-use driver::Driver;
+use crate::chosen;
+use crate::driver::Driver;
 use sched::{
     Class, CpuId, CpuSet, Descriptor, EntityId, GroupId, GroupParams, Host, Input, Instant, Kicks, Limit, Load,
     Machine, Nanos, Notice, Params, Quota, Reservation, RtPriority, State, Wake, Weight,

@@ -1,10 +1,8 @@
 //! The text form reads back as it was written, and says what is wrong with what it cannot read.
 
-mod support;
-
+use crate::support::{Random, events};
 use expect_test::{Expect, expect};
 use std::io::{self, Write};
-use support::{Random, events};
 use trace::{Event, Header, Sink, TextError, TextWriter, Trace, text};
 
 fn written(trace: &Trace) -> String {

@@ -1,12 +1,10 @@
 //! Pictures made of characters: snapshots to look at, and cells counted by hand.
 
-mod support;
-
+use crate::support::Random;
+use crate::support::edf::{self, FIGURE_2, Order, Vm};
+use crate::support::walk::{damaged, walk};
 use expect_test::expect;
 use sched::{CpuId, EntityId, Held, Instant, Nanos, Wake};
-use support::Random;
-use support::edf::{self, FIGURE_2, Order, Vm};
-use support::walk::{damaged, walk};
 use trace::gantt::Glyphs;
 use trace::timeline::State;
 use trace::{Event, Gantt, Header, Sink, Timeline, Trace};

@@ -1,13 +1,11 @@
 //! SVG pictures are well-formed, bounded, and show what the timeline says.
 
-mod support;
-
+use crate::support::Random;
+use crate::support::edf::{self, FIGURE_2, Order, Vm};
+use crate::support::walk::{damaged, walk};
 use roxmltree::{Document, Node};
 use sched::{CpuId, EntityId, Instant, Limit, Nanos, Params, Reservation, Wake};
 use std::collections::{BTreeMap, BTreeSet};
-use support::Random;
-use support::edf::{self, FIGURE_2, Order, Vm};
-use support::walk::{damaged, walk};
 use trace::svg::{self, Picture};
 use trace::timeline::State;
 use trace::{Event, Header, Sink, Timeline, Trace};
@@ -301,7 +299,7 @@ fn any_trace_and_any_window_can_be_drawn() {
         let mut random = Random::new(seed);
         let Ok(timeline) = Timeline::of(&damaged(&mut random, walk(seed, 60).trace)) else { continue };
         let picture = Picture {
-            title: support::events::name(&mut random),
+            title: crate::support::events::name(&mut random),
             from: Instant::at_ns(random.number(u64::MAX)),
             to: Instant::at_ns(random.number(u64::MAX)),
             width: u32::try_from(random.number(20_000)).unwrap(),

@@ -1,11 +1,9 @@
 //! Worlds as text and as intervals: they read back as they were written, and both levels agree.
 
-mod support;
-
+use crate::support::world::{BOOKS, HOST, SHOP, Story, damaged, e, machine, two_levels, walk};
+use crate::support::{Random, events};
 use expect_test::{Expect, expect};
 use sched::{CpuId, EntityId, Instant, Nanos};
-use support::world::{BOOKS, HOST, SHOP, Story, damaged, e, machine, two_levels, walk};
-use support::{Random, events};
 use trace::timeline::{Run, State};
 use trace::{Event, MACHINES_MAX, MachineId, TextError, WorldHeader, WorldTextWriter, WorldTimeline, WorldTrace, text};
 

@@ -1,0 +1,15 @@
+//! Whole scenarios, played and reported: what each key gives, by arithmetic.
+
+mod alone;
+mod applications;
+mod change;
+mod disks;
+mod guests;
+mod hosts;
+mod live;
+mod manager;
+mod network;
+mod run;
+mod samples;
+mod warm_up;
+mod workloads;

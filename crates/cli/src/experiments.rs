@@ -140,7 +140,7 @@ fn play(args: &LabRun) -> Result<ExitCode, Failure> {
     let threads =
         args.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, NonZero::get), usize::from);
     let bar = Bar::default();
-    let in_order = output::end_in_order();
+    let in_order = output::end_in_order_after_a_while();
     let played = suite.play(&store, threads, &bar);
     drop(in_order);
     if let Some(bar) = bar.0.into_inner() {

@@ -1,8 +1,9 @@
 //! `tactus lab`: the figures and tables of papers, played, judged and drawn.
 
 use crate::args::{Lab, LabList, LabRun, LabWhat};
+use crate::pictures::{self, keep};
 use crate::progress::Progress;
-use crate::{Failure, output, pictures, usage};
+use crate::{Failure, output, usage};
 use anyhow::anyhow;
 use evidence::cell::Cell;
 use evidence::experiment::Extent;
@@ -13,7 +14,6 @@ use evidence::{Paper, Problem, Results, Suite, result};
 use sched::Nanos;
 use serde::Serialize;
 use std::num::NonZero;
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::{Mutex, OnceLock};
 
@@ -114,8 +114,13 @@ fn extent(full: bool, smoke: bool) -> Extent {
 }
 
 /// The claims that `asked` names; none for all.
-pub(crate) fn named(asked: &[String]) -> Vec<String> {
-    if asked.iter().any(|id| id == "all") { Vec::new() } else { asked.to_vec() }
+pub(crate) fn named(asked: &[String]) -> Result<Vec<String>, Failure> {
+    let (all, named): (Vec<String>, Vec<String>) = asked.iter().cloned().partition(|id| id == "all");
+    if all.is_empty() || named.is_empty() {
+        return Ok(named);
+    }
+    let reason = format!("`all` stands for every claim, and {} beside it for nothing more", named.join(", "));
+    Err(usage(reason, "right would be `all` alone, or the claims alone"))
 }
 
 fn play(args: &LabRun) -> Result<ExitCode, Failure> {
@@ -123,7 +128,7 @@ fn play(args: &LabRun) -> Result<ExitCode, Failure> {
     if args.smoke {
         papers = recorded(papers)?;
     }
-    let claims = named(&args.claims);
+    let claims = named(&args.claims)?;
     if args.record && !claims.is_empty() {
         let reason = format!("to record {} alone would lose what is recorded of the other claims", claims.join(", "));
         return Err(usage(reason, "right would be `tactus lab run all --record`"));
@@ -135,7 +140,7 @@ fn play(args: &LabRun) -> Result<ExitCode, Failure> {
     let threads =
         args.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, NonZero::get), usize::from);
     let bar = Bar::default();
-    let in_order = output::end_in_order();
+    let in_order = output::end_in_order_after_a_while();
     let played = suite.play(&store, threads, &bar);
     drop(in_order);
     if let Some(bar) = bar.0.into_inner() {
@@ -199,11 +204,15 @@ fn tell(suite: &Suite<'_>, results: &[Results], args: &LabRun) -> Result<ExitCod
             continue;
         }
         let verdicts = judge(paper, measured, |id| suite.asks(id))?;
-        if args.record {
-            record(paper, measured, &verdicts)?;
-        }
         text += &table(paper, &verdicts);
         judged.push(Judged { paper: &paper.key, verdicts, measured });
+    }
+    if args.record {
+        for (paper, of) in
+            suite.papers.iter().filter_map(|paper| Some((paper, judged.iter().find(|of| of.paper == paper.key)?)))
+        {
+            record(paper, of.measured, &of.verdicts)?;
+        }
     }
     let toothless: Vec<String> = judged.iter().flat_map(|paper| &paper.verdicts).flat_map(toothless).collect();
     if args.json {
@@ -222,10 +231,15 @@ fn tell(suite: &Suite<'_>, results: &[Results], args: &LabRun) -> Result<ExitCod
     Err(Failure::Failed(anyhow!("checks that also hold of their wrong world:\n{}", toothless.join("\n"))))
 }
 
-/// The checks of `verdict` that hold of a wrong world too.
+/// The checks of `verdict` that hold of a wrong world too, or whose wrong world is none.
 fn toothless(verdict: &Verdict<'_>) -> Vec<String> {
-    let accept = verdict.checks.iter().filter(|check| check.holds && check.rejects_wrong == Some(false));
-    accept.map(|check| format!("{}: {}", verdict.id, check.what)).collect()
+    let accepts =
+        |check: &&evidence::judge::Judged| check.wrong_is_idle || check.holds && check.rejects_wrong == Some(false);
+    let told = verdict.checks.iter().filter(accepts).map(|check| {
+        let idle = if check.wrong_is_idle { " (`wrong` answers for no point that it asks for)" } else { "" };
+        format!("{}: {}{idle}", verdict.id, check.what)
+    });
+    told.collect()
 }
 
 fn table(paper: &Paper, verdicts: &[Verdict<'_>]) -> String {
@@ -240,12 +254,8 @@ fn table(paper: &Paper, verdicts: &[Verdict<'_>]) -> String {
     text + "\n"
 }
 
+/// Writes both files of `paper`: each is the new one or the old one, whatever comes between.
 fn record(paper: &Paper, measured: &Results, verdicts: &[Verdict<'_>]) -> Result<(), Failure> {
-    measured.write(&paper.directory.join(RECORDED))?;
-    let text = result::text(paper, measured, verdicts);
-    write(&paper.directory.join("RESULT.md"), &text)
-}
-
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    std::fs::write(path, text).map_err(|why| Failure::Failed(anyhow!("{} cannot be written: {why}", path.display())))
+    keep(&paper.directory.join(RECORDED), measured.to_text().as_bytes())?;
+    keep(&paper.directory.join("RESULT.md"), result::text(paper, measured, verdicts).as_bytes())
 }

@@ -16,6 +16,8 @@ fn drafts() -> MutexGuard<'static, Vec<PathBuf>> {
 
 /// Whether something is under way that has to end in order, and whether it was asked to.
 static IN_ORDER: AtomicBool = AtomicBool::new(false);
+/// Whether that may take a while.
+static TAKES_A_WHILE: AtomicBool = AtomicBool::new(false);
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
 /// While this is held, an interrupt only says so ([`is_interrupted`]); a second one ends the program.
@@ -28,9 +30,16 @@ pub(crate) fn end_in_order() -> InOrder {
     InOrder
 }
 
+/// The same, where that may take a while: then it is said at once, and how not to wait.
+pub(crate) fn end_in_order_after_a_while() -> InOrder {
+    TAKES_A_WHILE.store(true, Ordering::SeqCst);
+    end_in_order()
+}
+
 impl Drop for InOrder {
     fn drop(&mut self) {
         IN_ORDER.store(false, Ordering::SeqCst);
+        TAKES_A_WHILE.store(false, Ordering::SeqCst);
     }
 }
 
@@ -44,6 +53,9 @@ pub(crate) fn clean_up_when_interrupted() -> anyhow::Result<()> {
     let handler = || {
         let again = INTERRUPTED.swap(true, Ordering::SeqCst);
         if IN_ORDER.load(Ordering::SeqCst) && !again {
+            if TAKES_A_WHILE.load(Ordering::SeqCst) {
+                complain("interrupted: runs under way are played to their end; once more, and they are given up");
+            }
             return;
         }
         // Kept locked to the end: nothing becomes a file any more.

@@ -18,7 +18,7 @@ use std::process::ExitCode;
 
 pub(crate) fn report(args: &LabReport) -> Result<ExitCode, Failure> {
     let papers = Paper::all(&args.papers)?;
-    let claims = named(&args.claims);
+    let claims = named(&args.claims)?;
     let suite = Suite { papers: &papers, claims: &claims, extent: Extent::Usual, seeds: None };
     suite.check()?;
     let asked = papers.iter().filter(|paper| paper.claims.iter().any(|claim| suite.asks(&claim.id)));
@@ -124,7 +124,7 @@ fn draw(reports: &[Report<'_>], directory: &Path) -> Result<usize, Failure> {
 }
 
 /// Writes a file that exists complete or not at all.
-fn keep(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+pub(crate) fn keep(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let mut draft = Draft::create(path)?;
     draft.file().write_all(bytes).with_context(|| format!("cannot write {}", path.display()))?;
     draft.keep()?;

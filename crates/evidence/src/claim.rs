@@ -1,5 +1,6 @@
 //! [`Claim`]: what a paper says, as checks of numbers that were measured.
 
+use crate::compute;
 use crate::experiment::Point;
 use crate::problem::Problem;
 use serde::Deserialize;
@@ -79,6 +80,16 @@ pub enum Within {
     Gain(f64),
 }
 
+impl Within {
+    /// Whether it says how far off `printed` another number may be.
+    fn is_about(self, printed: f64) -> bool {
+        match self {
+            Within::Percent(_) | Within::Factor(_) => printed != 0.0,
+            Within::Gain(_) => printed > 0.0 && (printed - 1.0).abs() > f64::EPSILON,
+        }
+    }
+}
+
 impl TryFrom<String> for Within {
     type Error = String;
 
@@ -154,6 +165,17 @@ pub(crate) fn check(path: &Path, claims: &[Claim]) -> Result<(), Problem> {
                 || check.each.iter().all(|each| each.contains_key("paper")) && !check.each.is_empty();
             if check.within.is_some() && !paper {
                 return wrong(&about("has a tolerance and no number of the paper"), "`paper = …`, for each");
+            }
+            let printed =
+                check.each.iter().filter_map(|each| each.get("paper")).map(|it| it.as_f64().unwrap_or(f64::NAN));
+            let fits = |printed: f64| check.within.is_none_or(|within| within.is_about(printed));
+            if let Some(printed) = printed.chain(check.paper).find(|printed| printed.is_nan() || !fits(*printed)) {
+                let what = format!("cannot be compared with {printed} as the paper's number");
+                let right = "a number that is not 0; for a gain above 0, and not 1";
+                return wrong(&about(&what), right);
+            }
+            if let Err(why) = compute::compiles(&check.measure) {
+                return wrong(&about(&format!("measures nothing: {why}")), "an expression over at() and all()");
             }
             if check.within.is_none() && check.above.is_none() && check.below.is_none() && !check.anchor {
                 return wrong(&about("accepts everything"), "`within`, `above` or `below`");

@@ -6,6 +6,7 @@ use crate::results::{Results, Row};
 use minijinja::value::{Kwargs, Serde, Value};
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Templates and expressions with the functions of statistics. What is not defined is an error.
 pub(crate) fn environment() -> Environment<'static> {
@@ -45,6 +46,11 @@ fn draw(seed: u64, what: &str, low: f64, high: f64) -> f64 {
     let mut bits = [0; 8];
     hasher.finalize_xof().fill(&mut bits);
     low + (high - low) * ((u64::from_le_bytes(bits) >> 11) as f64 / (1_u64 << 53) as f64)
+}
+
+/// Whether `expression` is one; why not. What it asks for is known only when it is computed.
+pub(crate) fn compiles(expression: &str) -> Result<(), Error> {
+    Environment::new().compile_expression(expression).map(drop)
 }
 
 fn none_of(what: &str) -> Error {
@@ -125,11 +131,30 @@ fn line(x: &[f64], y: &[f64]) -> Result<(f64, f64), Error> {
     Ok((both / along, if up == 0.0 { 1.0 } else { both * both / (along * up) }))
 }
 
+/// Who answers for the points that an expression asks for: they themselves, or, in a wrong world, others.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct World {
+    wrong: Option<Wrong>,
+    /// Whether others have answered.
+    swapped: Arc<AtomicBool>,
+}
+
+impl World {
+    pub(crate) fn of(wrong: &Wrong) -> World {
+        World { wrong: Some(wrong.clone()), ..World::default() }
+    }
+
+    /// Whether nobody has answered for another.
+    pub(crate) fn is_idle(&self) -> bool {
+        !self.swapped.load(Ordering::Relaxed)
+    }
+}
+
 /// An environment whose expressions can ask what was measured with seed number `seed` (from 0): `at("table-1", policy="bvt").requests`,
 /// `all("fig-2", policy="bvt") | map(attribute="requests")`.
-pub(crate) fn over(results: &Arc<Results>, seed: usize, wrong: Option<&Wrong>) -> Environment<'static> {
+pub(crate) fn over(results: &Arc<Results>, seed: usize, world: &World) -> Environment<'static> {
     let mut environment = environment();
-    let asked = Asked { results: Arc::clone(results), seed, wrong: wrong.cloned() };
+    let asked = Asked { results: Arc::clone(results), seed, world: world.clone() };
     let one = asked.clone();
     environment.add_function("at", move |experiment: &str, kwargs: Kwargs| one.one(experiment, &kwargs));
     environment.add_function("all", move |experiment: &str, kwargs: Kwargs| asked.all(experiment, &kwargs));
@@ -140,7 +165,7 @@ pub(crate) fn over(results: &Arc<Results>, seed: usize, wrong: Option<&Wrong>) -
 struct Asked {
     results: Arc<Results>,
     seed: usize,
-    wrong: Option<Wrong>,
+    world: World,
 }
 
 impl Asked {
@@ -187,7 +212,7 @@ impl Asked {
     }
 
     fn answer(&self, experiment: &str, rows: &[Row], row: &Row) -> Result<Value, Error> {
-        let answers = match &self.wrong {
+        let answers = match &self.world.wrong {
             Some(wrong) if matches(&row.point, &wrong.of) => {
                 let mut point = row.point.clone();
                 point.extend(wrong.is.clone());
@@ -198,6 +223,9 @@ impl Asked {
                         format!("`{experiment}` has no point {shown} to answer in a wrong world"),
                     )
                 };
+                if point != row.point {
+                    self.world.swapped.store(true, Ordering::Relaxed);
+                }
                 rows.iter().find(|other| other.point == point).ok_or_else(missing)?
             }
             _ => row,

@@ -2,6 +2,7 @@
 //!
 //! The file is TOML; `docs/experiments.md` explains each key.
 
+use crate::compute;
 use crate::problem::{Problem, read};
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -198,6 +199,11 @@ impl Experiment {
         let refuse = |what: String, right: &str| Err(Problem::wrong(&self.path, what, right));
         if self.metrics.is_empty() {
             return refuse("nothing is measured: [metrics] is empty".into(), "at least one metric");
+        }
+        for (name, expression) in &self.metrics {
+            if let Err(why) = compute::compiles(expression) {
+                return refuse(format!("the metric `{name}`: {why}"), "an expression over `report` and its views");
+            }
         }
         if let Some((axis, _)) = self.sweep.iter().chain(&self.full.sweep).find(|(_, values)| values.is_empty()) {
             return refuse(format!("the axis `{axis}` has no values"), "at least one value");

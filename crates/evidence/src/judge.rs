@@ -1,7 +1,7 @@
 //! [`judge`]: which claims hold of what was measured.
 
 use crate::claim::{Accepted, Check, Claim};
-use crate::compute;
+use crate::compute::{self, World};
 use crate::experiment::{Point, shown};
 use crate::paper::Paper;
 use crate::problem::Problem;
@@ -65,6 +65,9 @@ pub struct Judged {
     pub may_miss: bool,
     /// Whether the check fails of the wrong world, as it must; `None`: there is none.
     pub rejects_wrong: Option<bool>,
+    /// Whether its wrong world answers for no point that it asks for, and so is the world as it is.
+    #[serde(skip)]
+    pub wrong_is_idle: bool,
     /// With how many seeds.
     pub seeds: usize,
 }
@@ -104,10 +107,11 @@ fn verdict<'p>(paper: &'p Paper, claim: &'p Claim, results: &Arc<Results>) -> Re
         let mut judged = judged?;
         if !check.anchor {
             let missed = judged.iter().filter(|it| !it.holds).count();
-            // Several are one check: a wrong world is rejected if too many of them miss in it.
-            let accepted_wrong = judged.iter().filter(|it| it.rejects_wrong == Some(false)).count();
-            let rejects = judged.len() - accepted_wrong > check.may_miss;
-            judged.iter_mut().for_each(|it| it.rejects_wrong = it.rejects_wrong.map(|_| rejects));
+            let (rejects, is_idle) = rejection(&judged, check.may_miss);
+            for it in &mut judged {
+                it.rejects_wrong = it.rejects_wrong.map(|_| rejects);
+                it.wrong_is_idle = is_idle;
+            }
             of += judged.len();
             held += if missed <= check.may_miss { judged.len() } else { judged.len() - missed };
         }
@@ -121,6 +125,15 @@ fn verdict<'p>(paper: &'p Paper, claim: &'p Claim, results: &Arc<Results>) -> Re
         Status::Not
     };
     Ok(Verdict { id: &claim.id, claim: &claim.claim, status, why: claim.why.as_deref(), checks })
+}
+
+/// Whether a check, `judged` for each of several, rejects its wrong world, and whether that answers for none of them. Several are one
+/// check: it is rejected if too many of them miss in it, and not only such as miss in any world.
+fn rejection(judged: &[Judged], may_miss: usize) -> (bool, bool) {
+    let rejecting = || judged.iter().filter(|it| it.rejects_wrong == Some(true));
+    let is_idle = judged.iter().all(|it| it.rejects_wrong.is_some() && it.wrong_is_idle);
+    let tells = judged.iter().all(|it| !it.holds) || rejecting().any(|it| it.holds);
+    (!is_idle && tells && rejecting().count() > may_miss, is_idle)
 }
 
 fn judged(
@@ -141,17 +154,17 @@ fn judged(
     let printed = variables.get("paper").and_then(serde_json::Value::as_f64).or(check.paper);
     let accepted = check.accepted(printed);
     let seeds = seeds_of(check, results).map_err(|why| unjudged(why, ""))?;
-    let of = |wrong| measured(check, variables, results, seeds, wrong);
-    let numbers = of(None).map_err(|why| unjudged(why, ""))?;
+    let of = |world: &World| measured(check, variables, results, seeds, world);
+    let numbers = of(&World::default()).map_err(|why| unjudged(why, ""))?;
     let (median, low, high) = interval(&numbers);
-    let rejects_wrong = match &check.wrong {
-        None => None,
-        Some(wrong) => {
-            let numbers = of(Some(wrong)).map_err(|why| unjudged(why, ", in its wrong world"))?;
-            let (_, low, high) = interval(&numbers);
-            Some(!(accepted.holds(low) && accepted.holds(high)))
-        }
-    };
+    let (mut rejects_wrong, mut wrong_is_idle) = (None, false);
+    if let Some(wrong) = &check.wrong {
+        let world = World::of(wrong);
+        let numbers = of(&world).map_err(|why| unjudged(why, ", in its wrong world"))?;
+        let (_, low, high) = interval(&numbers);
+        rejects_wrong = Some(!(accepted.holds(low) && accepted.holds(high)));
+        wrong_is_idle = world.is_idle();
+    }
     let what = variables.iter().fold(check.what.clone(), |what, (name, value)| {
         what.replace(&format!("{{{name}}}"), &value.as_str().map_or_else(|| value.to_string(), str::to_string))
     });
@@ -167,6 +180,7 @@ fn judged(
         anchor: check.anchor,
         may_miss: check.may_miss > 0,
         rejects_wrong,
+        wrong_is_idle,
         seeds,
     })
 }
@@ -186,20 +200,22 @@ fn measured(
     variables: &Point,
     results: &Arc<Results>,
     seeds: usize,
-    wrong: Option<&crate::claim::Wrong>,
+    world: &World,
 ) -> Result<Vec<f64>, String> {
     let of = |seed| {
-        let environment = compute::over(results, seed, wrong);
+        let environment = compute::over(results, seed, world);
         let value =
             environment.compile_expression(&check.measure).and_then(|it| it.eval(Value::from(Serde(variables))));
         let value = value.map_err(|why| format!("{why}"))?;
-        let number = compute::number(&value).filter(|number| !number.is_nan());
+        // What is infinite is above every bound, and proves nothing.
+        let number = compute::number(&value).filter(|number| number.is_finite());
         number.ok_or_else(|| format!("it makes {value}, and no number, with seed {}", seed + 1))
     };
     (0..seeds).map(of).collect()
 }
 
-/// The median of `numbers`, and the interval in which it lies with 95 % (or from the least to the greatest where they are few).
+/// The median of `numbers`, and the interval in which that of all seeds lies with 95 %, or, of fewer than six, from the least to the
+/// greatest: of five with 93.75 %.
 pub(crate) fn interval(numbers: &[f64]) -> (f64, f64, f64) {
     let mut numbers = numbers.to_vec();
     numbers.sort_by(f64::total_cmp);

@@ -75,6 +75,10 @@ impl Paper {
     /// # Errors
     /// As for [`read`](Paper::read); or there is none.
     pub fn all(directory: &Path) -> Result<Vec<Paper>, Problem> {
+        if !directory.is_dir() {
+            let right = "`papers/` of the repository, where you are, or where --papers says it is";
+            return Err(Problem::wrong(directory, "there is no such directory", right));
+        }
         let mut directories = listed(directory)?;
         directories.retain(|it| it.join("claims.toml").is_file());
         if directories.is_empty() {

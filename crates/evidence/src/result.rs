@@ -5,6 +5,7 @@ use crate::experiment::Experiment;
 use crate::judge::{Judged, Status, Verdict};
 use crate::paper::Paper;
 use crate::results::Results;
+use lab::statistics;
 
 /// The text of `RESULT.md` of `paper`.
 #[must_use]
@@ -13,7 +14,7 @@ pub fn text(paper: &Paper, results: &Results, verdicts: &[Verdict<'_>]) -> Strin
     let mut text = format!("# {}\n\n{}\n\n", paper.key, paper.source.trim());
     text += &format!(
         "{} claims: {} reproduced, {} partly, {} not. Tactus {}, seeds 1 to {}; written by `tactus lab run all --record`, which measures it \
-         anew. Numbers are medians over the seeds with their intervals, the paper's in parentheses; ✓ and ✗ say whether the whole interval \
+         anew. Numbers are medians over the seeds with their intervals, which hold the median of all seeds with {} %, the paper's in parentheses; ✓ and ✗ say whether the whole interval \
          is where it must be.\n\n",
         verdicts.len(),
         count(Status::Reproduced),
@@ -21,6 +22,7 @@ pub fn text(paper: &Paper, results: &Results, verdicts: &[Verdict<'_>]) -> Strin
         count(Status::Not),
         results.version,
         results.seeds(),
+        sureness(results.seeds()),
     );
     text += &format!("{}\n\n", paper.method.trim());
     text += "| | claim | measured (paper) | status | why |\n|---|---|---|---|---|\n";
@@ -40,6 +42,12 @@ pub fn text(paper: &Paper, results: &Results, verdicts: &[Verdict<'_>]) -> Strin
         text += &row(experiment, results);
     }
     text
+}
+
+/// How sure the intervals over so many seeds are, in percent: at least 95 from six on.
+pub(crate) fn sureness(seeds: usize) -> String {
+    let ppm = statistics::confidence(seeds.clamp(1, statistics::RUNS_MAX));
+    format!("{}.{:02}", ppm / 10_000, ppm / 100 % 100)
 }
 
 fn row(experiment: &Experiment, results: &Results) -> String {

@@ -35,7 +35,7 @@ impl Results {
         rows.map(|row| row.seeds.len()).min().unwrap_or(0)
     }
 
-    /// Reads what [`write`](Results::write) has written.
+    /// Reads what [`to_text`](Results::to_text) has made.
     ///
     /// # Errors
     /// The file cannot be read, or is not one of these.
@@ -60,14 +60,6 @@ impl Results {
         }
         text + "\n}\n}\n"
     }
-
-    /// Writes it to `path`.
-    ///
-    /// # Errors
-    /// It cannot be written.
-    pub fn write(&self, path: &Path) -> Result<(), Problem> {
-        std::fs::write(path, self.to_text()).map_err(|why| Problem::unwritten(path, why))
-    }
 }
 
 fn json(value: &impl Serialize) -> String {
@@ -89,7 +81,7 @@ mod tests {
         let results = Results { version: "1".into(), experiments };
         let directory = tempfile::tempdir().expect("there is room");
         let path = directory.path().join("measured.json");
-        results.write(&path).expect("it is written");
+        std::fs::write(&path, results.to_text()).expect("it is written");
         assert_eq!(Results::read(&path).expect("it is read"), results);
         assert_eq!(results.to_text().lines().count(), 12);
     }

@@ -1,11 +1,11 @@
 //! [`Store`]: every run that was finished, kept so that none is played twice.
 
-use crate::problem::{Problem, read};
+use crate::problem::Problem;
 use crate::results::Measured;
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::fs::File;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 /// The file in a directory of results.
@@ -31,14 +31,18 @@ pub struct Store {
 
 impl Store {
     /// Opens the one in `directory`, which is made if it is not there, for the `program` of this fingerprint. Of a line that was not
-    /// written to its end nothing is known.
+    /// written to its end, or is broken otherwise, nothing is known.
     ///
     /// # Errors
     /// The directory or its file cannot be read or written.
     pub fn open(directory: &Path, program: &str) -> Result<Store, Problem> {
         std::fs::create_dir_all(directory).map_err(|why| Problem::unwritten(directory, why))?;
         let path = directory.join(FILE);
-        let text = if path.exists() { read(&path)? } else { String::new() };
+        let bytes = match std::fs::read(&path) {
+            Err(why) if why.kind() == ErrorKind::NotFound => Vec::new(),
+            read => read.map_err(|why| Problem::unread(&path, why))?,
+        };
+        let text = String::from_utf8_lossy(&bytes);
         let lines = text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok());
         let known = lines.map(|line| (line.key, line.measured)).collect();
         let unwritten = |why| Problem::unwritten(&path, why);
@@ -108,6 +112,10 @@ mod tests {
         assert_eq!(store.get("one"), Some(&measured(1)));
         assert_eq!(store.get("two"), None);
         store.put("two", measured(3)).expect("it is written");
+        assert_eq!(open("a").get("two"), Some(&measured(3)));
+        // A disk may have left anything.
+        let broken = [&b"{\"key\": \xff\xfe\0\n"[..], &std::fs::read(&path).expect("it is there")].concat();
+        std::fs::write(&path, broken).expect("it is written");
         assert_eq!(open("a").get("two"), Some(&measured(3)));
         assert_eq!(open("another").get("one"), None);
     }

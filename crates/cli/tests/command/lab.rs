@@ -24,6 +24,17 @@ fn place() -> Place {
     place_with("", "")
 }
 
+/// Another paper beside the tiny one: the same, with `from` replaced by `to` in its claims.
+fn add_paper(place: &Place, name: &str, from: &str, to: &str) {
+    let papers = place.0.path().join("papers");
+    for file in ["claims.toml", "experiments/shares.toml", "scenarios/hogs.toml"] {
+        let text = std::fs::read_to_string(papers.join("tiny").join(file)).expect("it is there");
+        let copy = papers.join(name).join(file);
+        std::fs::create_dir_all(copy.parent().expect("it is in a folder")).expect("there is room");
+        std::fs::write(copy, text.replace(from, to)).expect("there is room");
+    }
+}
+
 fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
@@ -92,7 +103,13 @@ fn a_claim_that_is_not_there_is_refused_with_those_that_are() {
     let done = ran(&place, &["run"]);
     assert!(done.code == Some(2) && done.stderr.contains("<CLAIM>"), "{}", done.stderr);
     let nowhere = ran(&place, &["list", "--papers", "nowhere"]);
-    assert!(nowhere.code == Some(2) && nowhere.stderr.contains("nowhere cannot be read"), "{}", nowhere.stderr);
+    assert!(nowhere.code == Some(2) && nowhere.stderr.contains("there is no such directory"), "{}", nowhere.stderr);
+    // Not as if it were not there.
+    for args in [&["run", "all", "X1"][..], &["report", "T1", "all"]] {
+        let done = ran(&place, args);
+        let told = done.stderr.contains("`all` stands for every claim") && done.stderr.contains("`all` alone");
+        assert!(done.code == Some(2) && told, "{}", done.stderr);
+    }
 }
 
 #[test]
@@ -102,7 +119,9 @@ fn a_check_that_accepts_its_wrong_world_fails_the_run() {
     let done = ran(&place, &["run", "T1"]);
     assert_eq!(done.code, Some(1), "{}", done.stderr);
     assert!(
-        done.stderr.contains("hold of their wrong world") && done.stderr.contains("T1: share at weight"),
+        done.stderr.contains("hold of their wrong world")
+            && done.stderr.contains("T1: share at weight")
+            && done.stderr.contains("answers for no point"),
         "{}",
         done.stderr
     );
@@ -151,6 +170,20 @@ fn what_is_recorded_is_compared_with_the_smoke_set_and_drawn() {
 }
 
 #[test]
+fn nothing_is_recorded_unless_all_can_be_judged() {
+    let place = place();
+    let recorded = place.0.path().join("papers/tiny/measured.json");
+    place.file("papers/tiny/measured.json", "before");
+    add_paper(&place, "unclear", "at('shares', policy='eevdf', weight=weight)", "at('shares', weight=weight)");
+    let done = ran(&place, &["run", "all", "--record"]);
+    assert!(done.code == Some(2) && done.stderr.contains("at() wants one"), "{}", done.stderr);
+    assert_eq!(std::fs::read_to_string(&recorded).expect("it is there"), "before");
+    std::fs::remove_dir_all(place.0.path().join("papers/unclear")).expect("it is there");
+    good(&place, &["run", "all", "--record"]);
+    json(&std::fs::read_to_string(&recorded).expect("it is there"));
+}
+
+#[test]
 fn what_was_played_last_is_drawn_without_a_record() {
     let place = place();
     let nothing = ran(&place, &["report", "--last"]);
@@ -187,6 +220,7 @@ fn an_interrupted_run_ends_in_order_and_goes_on_where_it_was() {
     let kept = lines(&place);
     assert_eq!(done.code, Some(130), "{}", done.stderr);
     assert!(done.stderr.contains("interrupted: what is finished is kept"), "{}", done.stderr);
+    assert!(done.stderr.contains("once more, and they are given up"), "{}", done.stderr);
     assert!((2..80).contains(&kept), "{kept} of 80 runs were finished");
     let text = std::fs::read_to_string(place.0.path().join("lab-results/runs.jsonl")).expect("it is there");
     good(&place, &["run", "T1", "--seeds", "20"]);

@@ -161,6 +161,13 @@ fn every_check_rejects_its_wrong_world_and_every_miss_has_its_reason() {
             for check in verdict.checks.iter().filter(|check| check.holds && !check.anchor) {
                 assert_eq!(check.rejects_wrong, Some(true), "{}: {}", verdict.id, check.what);
             }
+            let idle = verdict.checks.iter().find(|check| check.wrong_is_idle);
+            assert!(
+                idle.is_none(),
+                "{}: {:?} has a wrong world that is the world as it is",
+                verdict.id,
+                idle.map(|it| &it.what)
+            );
             let is_told = verdict.status == evidence::judge::Status::Reproduced || verdict.why.is_some();
             assert!(is_told, "{} is {}, and nothing says why", verdict.id, verdict.status.word());
         }

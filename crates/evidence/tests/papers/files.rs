@@ -71,6 +71,7 @@ const EXPERIMENTS: &[(&str, &str, &str, &str)] = &[
     ("hogs.toml", "none.toml", "scenarios/none.toml cannot be read", ""),
     ("weight = [1024, 3072]", "weight = []", "the axis `weight` has no values", "at least one value"),
     ("share = \"tasks", "other = \"tasks", "shows `share`, which is not measured", "a metric"),
+    ("/ (tasks['a']", "/ ((tasks['a']", "the metric `share`: syntax error", "an expression over `report`"),
     ("curves = [\"policy\"]", "curves = [\"rule\"]", "there is no axis `rule`", "one of policy, weight"),
     ("x = \"weight\"", "x = \"weigth\"", "neither an axis nor a metric", "one of policy, weight, share"),
     ("[smoke]\nweight", "[smoke]\nwight", "there is no axis `wight`", "one of policy, weight"),
@@ -94,6 +95,10 @@ const CLAIMS: &[(&str, &str, &str, &str)] = &[
     ("within = \"10%\"", "within = \"about 10\"", "`about 10` is no tolerance", "30%"),
     ("within = \"10%\"", "within = \"factor 1\"", "`factor 1` is no tolerance", "factor 2"),
     ("each = [{ weight = 1024, paper = 50 }", "each = [{ weight = 1024 }", "no number of the paper", "for each"),
+    ("paper = 50 }", "paper = \"50\" }", "cannot be compared with NaN", "a number that is not 0"),
+    ("paper = 50 }", "paper = 0 }", "cannot be compared with 0", "a number that is not 0"),
+    ("within = \"10%\"", "within = \"gain 10%\"\npaper = 1", "cannot be compared with 1", "and not 1"),
+    ("weight=weight).share", "weight=weight.share", "measures nothing: syntax error", "at() and all()"),
     ("above = 60\n", "", "accepts everything", "`within`, `above` or `below`"),
     ("wrong = { of = { weight = 3072 }, is = { weight = 1024 } }", "", "has no wrong world", "wrong = { of"),
     ("within = \"10%\"", "within = \"10%\"\nmay_miss = 2", "may miss all", "below the number in `each`"),
@@ -123,4 +128,7 @@ fn a_directory_without_papers_is_none_of_papers() {
     let empty = tempfile::tempdir().expect("there is room");
     let said = evidence::Paper::all(empty.path()).expect_err("it is empty").to_string();
     assert!(said.contains("there are no papers") && said.contains("claims.toml"), "{said}");
+    let nowhere = empty.path().join("papers");
+    let said = evidence::Paper::all(&nowhere).expect_err("it is not there").to_string();
+    assert!(said.contains("no such directory") && said.contains("--papers"), "{said}");
 }

@@ -132,13 +132,49 @@ fn some_of_several_may_miss_and_then_more_must_in_the_wrong_world() {
 fn a_check_that_holds_in_its_wrong_world_is_found() {
     let from = "wrong = { of = { policy = \"eevdf\" }, is = { policy = \"round-robin\" } }";
     let to = "wrong = { of = { policy = \"round-robin\" }, is = { policy = \"eevdf\" } }";
-    let rejects = |tiny: &Tiny| {
+    let rejects = |tiny: &Tiny, claim: &str| {
         let paper = tiny.paper();
+        let results = play(std::slice::from_ref(&paper), Extent::Usual);
+        let verdicts = judge(&paper, &results, |id| id == claim).expect("it is judged");
+        let check = &verdicts[0].checks[0];
+        (check.holds, check.rejects_wrong, check.wrong_is_idle)
+    };
+    assert_eq!(rejects(&Tiny::new(), "T1"), (true, Some(true), false));
+    let idle = Tiny::but("claims.toml", from, to);
+    assert_eq!(rejects(&idle, "T1"), (true, Some(false), true), "nobody asks for round robin");
+    // A check that does not hold would seem to reject the world as it is.
+    let failing = Tiny::new();
+    let claims = std::fs::read_to_string(failing.path("claims.toml")).expect("it is there");
+    let (before, third) = claims.split_once("id = \"T3\"").expect("it is there");
+    let idle = Tiny::new();
+    idle.write("claims.toml", &format!("{before}id = \"T3\"{}", third.replace(from, to)));
+    assert_eq!(rejects(&failing, "T3"), (false, Some(true), false));
+    assert_eq!(rejects(&idle, "T3"), (false, Some(false), true));
+    let same = "wrong = { of = { policy = \"eevdf\" }, is = { policy = \"eevdf\" } }";
+    assert_eq!(rejects(&Tiny::but("claims.toml", from, same), "T1"), (true, Some(false), true), "it is itself");
+}
+
+#[test]
+fn a_wrong_world_is_not_rejected_by_what_misses_in_any_world() {
+    let from = "each = [{ weight = 1024, paper = 50 }, { weight = 3072, paper = 75 }]\nwrong = { of = { policy = \"eevdf\" }, is = { policy = \"round-robin\" } }";
+    let of = |wrong: &str| {
+        let each = "each = [{ weight = 1024, paper = 50 }, { weight = 3072, paper = 10 }]";
+        let paper = Tiny::but("claims.toml", from, &format!("{each}\nwrong = {wrong}")).paper();
         let results = play(std::slice::from_ref(&paper), Extent::Usual);
         judge(&paper, &results, |id| id == "T1").expect("it is judged")[0].checks[0].rejects_wrong
     };
-    assert_eq!(rejects(&Tiny::new()), Some(true));
-    assert_eq!(rejects(&Tiny::but("claims.toml", from, to)), Some(false), "nobody asks for round robin");
+    // Round robin, too, gives half to equals, and more than 10 % to others.
+    assert_eq!(of("{ of = { policy = \"eevdf\" }, is = { policy = \"round-robin\" } }"), Some(false));
+    assert_eq!(of("{ of = { weight = 1024 }, is = { weight = 3072 } }"), Some(true));
+}
+
+#[test]
+fn what_is_not_finite_is_no_evidence() {
+    let to = "at('shares', policy='eevdf', weight=weight).share * (1000 | exp)";
+    let paper = Tiny::but("claims.toml", "at('shares', policy='eevdf', weight=weight).share", to).paper();
+    let results = play(std::slice::from_ref(&paper), Extent::Usual);
+    let said = judge(&paper, &results, |id| id == "T1").expect_err("it is infinite").to_string();
+    assert!(said.contains("claim T1") && said.contains("no number"), "{said}");
 }
 
 #[test]
@@ -184,6 +220,7 @@ fn the_result_has_a_row_for_each_claim_that_begins_with_its_id() {
         assert!(row.starts_with(&format!("| {id} | ")) && row.contains(&format!("**{word}**")), "{row}");
     }
     assert!(text.contains("3 claims: 1 reproduced, 1 partly, 1 not") && text.contains("seeds 1 to 2"), "{text}");
+    assert!(text.contains("which hold the median of all seeds with 50.00 %"), "two coins: {text}");
     assert!(rows[1].ends_with("| It gets its share. |"), "{text}");
     assert!(text.contains("| `experiments/shares.toml` | Fig 1: Shares over weights | 4 | 2 | T1, T2, T3 |"), "{text}");
 }

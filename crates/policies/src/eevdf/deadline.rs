@@ -20,6 +20,8 @@ pub(super) struct Request {
     relative: bool,
     /// How far its clock was behind the average when it left its queue.
     lag: i64,
+    /// By how much its clock will be further on, when it joins a queue, for what it ran in another class.
+    debt: Nanos,
     /// Whether it is new and was never placed.
     initial: bool,
     /// What it is protected by since it was picked: a deadline, while that is its own, or a reading of its clock.
@@ -167,7 +169,7 @@ impl Queues {
         let Node { queue, weight, own, .. } = *self.node(id);
         let (_, others) = self.balance(queue);
         let lag = if self.rule.0.place_lag && others > 0 { rescaled(own.lag, others + weight, others) } else { 0 };
-        let vruntime = self.average(queue).moved(-lag);
+        let vruntime = self.average(queue).moved(-lag).plus(own.debt);
         let slice = self.virtual_slice(id);
         let halves = own.initial && self.rule.0.place_deadline_initial;
         let deadline = if own.relative {
@@ -177,7 +179,7 @@ impl Queues {
         };
         let node = self.node_mut(id);
         node.vruntime = vruntime;
-        node.own = Request { deadline, relative: false, initial: false, ..own };
+        node.own = Request { deadline, relative: false, initial: false, debt: Nanos::ZERO, ..own };
     }
 
     /// Who stayed to pay a debt is owed nothing afterwards.
@@ -303,6 +305,7 @@ impl Rule for EarliestDeadline {
         deadline: Virtual::ZERO,
         relative: false,
         lag: 0,
+        debt: Nanos::ZERO,
         initial: false,
         protection: None,
     };
@@ -332,6 +335,18 @@ impl Rule for EarliestDeadline {
     /// What it is owed goes with it.
     fn move_sleeper(queues: &mut Queues, id: NodeId, queue: usize) {
         queues.node_mut(id).queue = queue;
+    }
+
+    /// Who is not queued has no clock yet.
+    fn owe(queues: &mut Queues, id: NodeId, ran: Nanos) {
+        if queues.node(id).queued {
+            queues.run_clock(id, ran, true);
+            queues.renew(id);
+        } else {
+            let by = queues.scaled(ran, id);
+            let own = &mut queues.node_mut(id).own;
+            own.debt = own.debt.saturating_add(by);
+        }
     }
 
     fn join(queues: &mut Queues, id: NodeId, _placing: Placing) {

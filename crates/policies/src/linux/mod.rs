@@ -23,8 +23,9 @@
 //!   meanwhile goes on at once in a class above the fair one; in that, it has to be picked. Who comes to the deadline
 //!   class may be refused; who leaves it keeps its bandwidth up to its 0-lag time.
 //!   Who comes back to the fair class of the kernel is as far behind or ahead there as when it left (`switched_from_fair`).
-//! - What it ran meanwhile is free in the kernel. With `boosts-pay` it is charged for that in the fair class when it comes
-//!   back, and so are its groups: a boost lends CPU time, and does not give it.
+//! - What it ran meanwhile is free in the kernel, and it stays on the CPU where it did. With `boosts-pay` it is charged for
+//!   that when it comes back to `cfs`, `eevdf` or `balance`, and so are its groups, and it goes to the CPU on whose queue it
+//!   was: a boost lends CPU time and gives none, and who waits where is not changed by those who are pushed about above.
 //! - Groups, weights and quotas are the fair class's; others do not count in them.
 //! - `yield_to` works within the fair class.
 //! - Real-time throttling leaves the fair class at least 50 ms of every second of a CPU. What deadline tasks run on it

@@ -35,8 +35,8 @@ pub enum Protocol {
     /// Boosts are asked for in shared memory, which the host reads at the next exit; a hypercall ends a boost. Source: Dynamic vcpu
     /// priority management in kvm, LKML 2023-12-14; policies.md 11.3.
     RfcV1,
-    /// The guest only describes in shared memory what runs; a driver in the host acts at events. Where the guest says less than its
-    /// host shows to have made of it, it forces such an event by a hypercall. Source: Paravirt Scheduling, LKML 2024-04-03;
+    /// The guest only describes in shared memory what runs; a driver in the host acts at events. Where the guest says less than before
+    /// and its host shows that it is boosted, it forces such an event by a hypercall. Source: Paravirt Scheduling, LKML 2024-04-03;
     /// policies.md 11.4; of the guest's side, which was not part of that: its authors' third version (Documentation of pvsched,
     /// `PVSCHED_HINT_KICK_DEBOOST`, 2026).
     RfcV2,

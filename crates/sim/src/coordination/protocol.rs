@@ -76,9 +76,10 @@ impl Seat {
             Protocol::RfcV1 => self.lazily(boost, sight, boosted),
             Protocol::RfcV2 => {
                 let worth = sight.worth.or(sight.waits.then_some(boost)).map(|worth| worth.within(boost));
+                let before = self.worth;
                 let said = self.record(worth, sight.locked);
                 // Who idles halts, and its host looks then.
-                if !boosted || !sight.runs || !self.is_above_record() {
+                if !boosted || !sight.runs || !self.is_less_than(before) {
                     return said;
                 }
                 self.exits(with, false);
@@ -102,12 +103,12 @@ impl Seat {
         CALL
     }
 
-    /// RFC v2: whether the host has made more of it than the record says by now.
-    fn is_above_record(&self) -> bool {
-        match (self.wish, self.worth) {
-            (Some(wish), Some(worth)) => worth.most(wish.boost) != worth,
-            (Some(_), None) => !self.locked,
-            (None, _) => false,
+    /// RFC v2: whether the record says less than `before`, or that no boost is needed.
+    fn is_less_than(&self, before: Option<Boost>) -> bool {
+        match (before, self.worth) {
+            (Some(before), Some(worth)) => worth.most(before) != worth,
+            (None, Some(_)) => false,
+            (_, None) => !self.locked,
         }
     }
 

@@ -195,9 +195,9 @@ fn every_detector_finds_who_types_and_not_who_computes() {
         let (_, worst, came) = beside(Params::default(), kind, policy);
         let Coordinated { boosts, boosted, .. } = came.expect("they coordinate");
         println!("{rule:?}: {boosts} boosts, {boosted}, the worst is {worst}");
-        // The task works for 40 ms in all; the hog for much of a second. Some interrupts are for nobody urgent.
-        let (least, most) = if rule == Rule::Class { (0, 0) } else { (20, 500) };
-        assert!((least..=most).contains(&boosts), "{rule:?}: {boosts} boosts");
+        // The task works for 40 ms in all; the hog for much of a second. Where somebody urgent is known, every interrupt is a boost.
+        let found = if rule == Rule::Class { boosts == 0 } else { boosts >= 20 };
+        assert!(found, "{rule:?}: {boosts} boosts");
         assert!(boosted <= Nanos::ms(60), "{rule:?}: the hog was boosted: {boosted}");
     }
 }

@@ -89,8 +89,15 @@ struct Member {
     level: Level,
     /// Whether it still runs as it did in another class, and the last class takes it for blocked.
     joining: bool,
-    /// What it has run in classes above the last since it left that; `None`: it does not come from there.
-    raised: Option<Nanos>,
+    /// Whether it comes from the last class, and what it has run above that since.
+    is_raised: bool,
+    raised: Nanos,
+}
+
+impl Member {
+    const fn new(level: Level) -> Member {
+        Member { level, joining: false, is_raised: false, raised: Nanos::ZERO }
+    }
 }
 
 /// What runs on a CPU.
@@ -198,12 +205,12 @@ impl Classes {
 
     fn enter(&mut self, e: EntityId, level: Level, joining: bool, cx: &mut Cx<'_>) {
         let before = self.member(e);
-        let raised = match (before.level, level) {
-            (_, Level::Below) => None,
-            (Level::Below, _) => Some(Nanos::ZERO),
-            _ => before.raised,
+        let (is_raised, raised) = match (before.level, level) {
+            (_, Level::Below) => (false, Nanos::ZERO),
+            (Level::Below, _) => (true, Nanos::ZERO),
+            _ => (before.is_raised, before.raised),
         };
-        self.members[e.index()] = Member { level, joining, raised };
+        self.members[e.index()] = Member { level, joining, is_raised, raised };
         // Who still has to be picked by the last class is nothing it may look at.
         cx.classify(e, if joining { Level::Stop } else { level } as u8);
     }
@@ -214,9 +221,10 @@ impl Classes {
         let view = &mut self.parts.view(to, cx);
         self.parts.policy(to).attach(e, view)?;
         self.leave(e, cx);
-        if let (Level::Below, Some(ran), true) = (to, self.member(e).raised, self.parts.boosts_pay) {
+        let Member { is_raised, raised, .. } = self.member(e);
+        if to == Level::Below && is_raised && self.parts.boosts_pay {
             let view = &mut self.parts.view(to, cx);
-            self.parts.policy(to).owe(e, ran, view);
+            self.parts.policy(to).owe(e, raised, view);
         }
         match (to, cx.state(e)) {
             (Level::Below, State::Running(cpu)) => {
@@ -283,8 +291,9 @@ impl Classes {
     /// `cpu` is empty again, or `e`, which runs there, leaves its class.
     fn vacate(&mut self, cpu: CpuId, e: EntityId, cx: &mut Cx<'_>) {
         let Some(Seat { level, since }) = self.seats[cpu.index()].take() else { return };
-        if let Some(raised) = &mut self.members[e.index()].raised {
-            *raised += cx.now().since(since);
+        let member = &mut self.members[e.index()];
+        if member.is_raised {
+            member.raised += cx.now().since(since);
         }
         let view = &mut self.parts.server_view(cx);
         match (level, &mut self.parts) {
@@ -354,9 +363,9 @@ impl Policy for Classes {
     fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
         let level = self.parts.level_for(cx.params(e));
         if self.members.len() <= e.index() {
-            self.members.resize(e.index() + 1, Member { level, joining: false, raised: None });
+            self.members.resize(e.index() + 1, Member::new(level));
         }
-        self.members[e.index()] = Member { level, joining: false, raised: None };
+        self.members[e.index()] = Member::new(level);
         self.enter(e, level, false, cx);
         let (class, mut view) = self.class_of(e, cx);
         class.attach(e, &mut view)

@@ -68,8 +68,8 @@ struct Task {
     ran_at: Option<Instant>,
     /// Whether it is held because a group above it is throttled.
     held: bool,
-    /// The CPU it was on when it went to another class, if it is back and has not been runnable here since.
-    left: Option<CpuId>,
+    /// Whether it is back from another class, for which it left `recent_cpu`, and has not been runnable here since.
+    returns: bool,
 }
 
 /// What is known of a CPU beyond its queues.
@@ -239,15 +239,16 @@ impl<R: Rule> Policy for Fair<R> {
         let cpu = cx.last_cpu(e);
         // No name is given twice: who was here before has been in another class since.
         let before = self.tasks.get(e.index()).filter(|task| task.id == e);
-        let (left, flips) = (before.map(|task| task.cpu), Flips::NONE);
-        let task = Task { id: e, member: true, cpu, recent_cpu: cpu, flips, ran_at: None, held: false, left };
+        let (returns, recent_cpu) = (before.is_some(), before.map_or(cpu, |task| task.cpu));
+        let flips = Flips::NONE;
+        let task = Task { id: e, member: true, cpu, recent_cpu, flips, ran_at: None, held: false, returns };
         if self.tasks.len() <= e.index() {
             self.tasks.resize(e.index() + 1, Task { member: false, ..task });
         }
         self.tasks[e.index()] = task;
         self.recency.reserve(e);
         let queue = self.queues.queue_of(cx.params(e).group, cpu);
-        if left.is_some() {
+        if returns {
             self.queues.reopen_task(e, queue, cx.params(e));
         } else {
             self.queues.open_task(e, queue, cx.params(e));
@@ -341,7 +342,7 @@ impl<R: Rule> Policy for Fair<R> {
                 }
             }
             // Who ran or waited in another class has not slept.
-            let returns = self.tasks[e.index()].left.take().is_some() && why == Wake::Resumed;
+            let returns = std::mem::take(&mut self.tasks[e.index()].returns) && why == Wake::Resumed;
             (if returns { Placing::Keep } else { Placing::Credit }, Arrival::Woken)
         };
         self.note_wake_up(self.tasks[e.index()].cpu, cx.now());
@@ -356,10 +357,8 @@ impl<R: Rule> Policy for Fair<R> {
     /// It waits where it did before, whatever CPU it had elsewhere: how many wait on which CPU is this class's to say.
     fn owe(&mut self, e: EntityId, ran: Nanos, cx: &mut Cx<'_>) {
         let id = NodeId::task(e);
-        if let Some(home) = self.tasks[e.index()].left
-            && home != self.tasks[e.index()].cpu
-            && self.may_be_put(e, home, cx)
-        {
+        let Task { recent_cpu: home, cpu, returns, .. } = self.tasks[e.index()];
+        if returns && home != cpu && self.may_be_put(e, home, cx) {
             R::detach_clock(&mut self.queues, id);
             self.assign(e, home, cx);
             R::come_back(&mut self.queues, id);

@@ -59,6 +59,9 @@ pub trait Policy: Send {
     /// `e` was waiting and is blocked now (paused, stopped).
     fn sleep(&mut self, e: EntityId, cx: &mut Cx<'_>);
 
+    /// `e`, which is blocked here, has used `ran` of CPU time elsewhere, and pays for it here. For policies that are part of another.
+    fn owe(&mut self, _e: EntityId, _ran: Nanos, _cx: &mut Cx<'_>) {}
+
     /// `e` has used `ran` of CPU time since it was last charged. Comes before `put`, `adjust` and `detach`, and
     /// whenever the policy pulls it with [`Cx::take_ran`]'s result. Never zero.
     fn charge(&mut self, e: EntityId, ran: Nanos, cx: &mut Cx<'_>);

@@ -136,6 +136,22 @@ impl Rule for LeastVruntime {
         queues.attach_clock(id);
     }
 
+    /// Its vruntime becomes relative; a sleep is worth no more than a sleeper's credit. Source: `switched_from_fair`.
+    fn leave_class(queues: &mut Queues, id: NodeId, sleeps: bool) {
+        if sleeps {
+            queues.place_sleeper(id);
+        }
+        LeastVruntime::detach_clock(queues, id);
+    }
+
+    fn come_back(queues: &mut Queues, id: NodeId) {
+        queues.attach_clock(id);
+    }
+
+    fn owe(queues: &mut Queues, id: NodeId, ran: Nanos) {
+        queues.run_clock(id, ran, queues.rule.0.exact_clock);
+    }
+
     fn join(queues: &mut Queues, id: NodeId, placing: Placing) {
         queues.attach_clock(id);
         if placing == Placing::Credit {

@@ -78,6 +78,8 @@ pub(crate) struct Parts {
     pub(crate) rt: Option<Rt>,
     pub(crate) servers: Option<FairServers>,
     pub(crate) below: Below,
+    /// Whether who comes back to the last class pays there for what it ran above it.
+    pub(crate) boosts_pay: bool,
     pub(crate) bases: Bases,
 }
 
@@ -87,6 +89,15 @@ struct Member {
     level: Level,
     /// Whether it still runs as it did in another class, and the last class takes it for blocked.
     joining: bool,
+    /// Whether it comes from the last class, and what it has run above that since.
+    is_raised: bool,
+    raised: Nanos,
+}
+
+impl Member {
+    const fn new(level: Level) -> Member {
+        Member { level, joining: false, is_raised: false, raised: Nanos::ZERO }
+    }
 }
 
 /// What runs on a CPU.
@@ -193,7 +204,13 @@ impl Classes {
     }
 
     fn enter(&mut self, e: EntityId, level: Level, joining: bool, cx: &mut Cx<'_>) {
-        self.members[e.index()] = Member { level, joining };
+        let before = self.member(e);
+        let (is_raised, raised) = match (before.level, level) {
+            (_, Level::Below) => (false, Nanos::ZERO),
+            (Level::Below, _) => (true, Nanos::ZERO),
+            _ => (before.is_raised, before.raised),
+        };
+        self.members[e.index()] = Member { level, joining, is_raised, raised };
         // Who still has to be picked by the last class is nothing it may look at.
         cx.classify(e, if joining { Level::Stop } else { level } as u8);
     }
@@ -204,6 +221,11 @@ impl Classes {
         let view = &mut self.parts.view(to, cx);
         self.parts.policy(to).attach(e, view)?;
         self.leave(e, cx);
+        let Member { is_raised, raised, .. } = self.member(e);
+        if to == Level::Below && is_raised && self.parts.boosts_pay {
+            let view = &mut self.parts.view(to, cx);
+            self.parts.policy(to).owe(e, raised, view);
+        }
         match (to, cx.state(e)) {
             (Level::Below, State::Running(cpu)) => {
                 self.enter(e, to, true, cx);
@@ -226,7 +248,7 @@ impl Classes {
 
     /// `e` leaves its class as if it blocked.
     fn leave(&mut self, e: EntityId, cx: &mut Cx<'_>) {
-        let Member { level, joining } = self.member(e);
+        let Member { level, joining, .. } = self.member(e);
         match cx.state(e) {
             State::Blocked => {}
             _ if joining => {}
@@ -266,9 +288,13 @@ impl Classes {
         }
     }
 
-    /// `cpu` is empty again, or what runs there leaves its class.
-    fn vacate(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
+    /// `cpu` is empty again, or `e`, which runs there, leaves its class.
+    fn vacate(&mut self, cpu: CpuId, e: EntityId, cx: &mut Cx<'_>) {
         let Some(Seat { level, since }) = self.seats[cpu.index()].take() else { return };
+        let member = &mut self.members[e.index()];
+        if member.is_raised {
+            member.raised += cx.now().since(since);
+        }
         let view = &mut self.parts.server_view(cx);
         match (level, &mut self.parts) {
             (Level::Below, Parts { servers: Some(servers), .. }) => servers.ceases_to_run(cpu, view),
@@ -337,8 +363,9 @@ impl Policy for Classes {
     fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
         let level = self.parts.level_for(cx.params(e));
         if self.members.len() <= e.index() {
-            self.members.resize(e.index() + 1, Member { level, joining: false });
+            self.members.resize(e.index() + 1, Member::new(level));
         }
+        self.members[e.index()] = Member::new(level);
         self.enter(e, level, false, cx);
         let (class, mut view) = self.class_of(e, cx);
         class.attach(e, &mut view)
@@ -390,7 +417,7 @@ impl Policy for Classes {
     }
 
     fn yield_to(&mut self, from: EntityId, to: EntityId, cx: &mut Cx<'_>) -> bool {
-        let below = |e| matches!(self.member(e), Member { level: Level::Below, joining: false });
+        let below = |e| matches!(self.member(e), Member { level: Level::Below, joining: false, .. });
         if !below(from) || !below(to) {
             return false;
         }
@@ -431,8 +458,8 @@ impl Policy for Classes {
 
     fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
         let e = prev.entity;
-        self.vacate(cpu, cx);
-        let Member { level, joining } = self.member(e);
+        self.vacate(cpu, e, cx);
+        let Member { level, joining, .. } = self.member(e);
         if joining {
             self.enter(e, level, false, cx);
             if prev.why != Why::Blocked {

@@ -124,6 +124,7 @@ fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
         rt: None,
         servers: None,
         below: Below::Background(Background::new(knobs.time("quantum"))),
+        boosts_pay: false,
         bases: Bases { below: AlarmBase { policy: 1, cpu: 1, entity: 2, group: 0 }, ..Bases::default() },
     };
     Ok(Box::new(Classes::new(host, parts)))

@@ -20,6 +20,8 @@ pub(super) struct Request {
     relative: bool,
     /// How far its clock was behind the average when it left its queue.
     lag: i64,
+    /// Whether it is between queues and its clock shows no more than by how much it will be further on, for what it ran in another class.
+    owes: bool,
     /// Whether it is new and was never placed.
     initial: bool,
     /// What it is protected by since it was picked: a deadline, while that is its own, or a reading of its clock.
@@ -164,10 +166,11 @@ impl Queues {
     /// Sets the clock of `id`, which is about to be queued, so that it lags as much as it did when it left; its own weight
     /// counts in the average then.
     fn place(&mut self, id: NodeId) {
-        let Node { queue, weight, own, .. } = *self.node(id);
+        let Node { queue, weight, own, vruntime, .. } = *self.node(id);
+        let debt = if own.owes { vruntime.ahead_of(Virtual::ZERO) } else { 0 };
         let (_, others) = self.balance(queue);
         let lag = if self.rule.0.place_lag && others > 0 { rescaled(own.lag, others + weight, others) } else { 0 };
-        let vruntime = self.average(queue).moved(-lag);
+        let vruntime = self.average(queue).moved(-lag).moved(debt);
         let slice = self.virtual_slice(id);
         let halves = own.initial && self.rule.0.place_deadline_initial;
         let deadline = if own.relative {
@@ -177,7 +180,7 @@ impl Queues {
         };
         let node = self.node_mut(id);
         node.vruntime = vruntime;
-        node.own = Request { deadline, relative: false, initial: false, ..own };
+        node.own = Request { deadline, relative: false, initial: false, owes: false, ..own };
     }
 
     /// Who stayed to pay a debt is owed nothing afterwards.
@@ -303,6 +306,7 @@ impl Rule for EarliestDeadline {
         deadline: Virtual::ZERO,
         relative: false,
         lag: 0,
+        owes: false,
         initial: false,
         protection: None,
     };
@@ -332,6 +336,18 @@ impl Rule for EarliestDeadline {
     /// What it is owed goes with it.
     fn move_sleeper(queues: &mut Queues, id: NodeId, queue: usize) {
         queues.node_mut(id).queue = queue;
+    }
+
+    /// Who is not queued has no clock yet.
+    fn owe(queues: &mut Queues, id: NodeId, ran: Nanos) {
+        let node = queues.node_mut(id);
+        if !node.queued && !std::mem::replace(&mut node.own.owes, true) {
+            node.vruntime = Virtual::ZERO;
+        }
+        queues.run_clock(id, ran, true);
+        if queues.node(id).queued {
+            queues.renew(id);
+        }
     }
 
     fn join(queues: &mut Queues, id: NodeId, _placing: Placing) {

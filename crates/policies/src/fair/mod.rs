@@ -9,7 +9,9 @@
 //!
 //! Differences from the kernel: loads are weights that are runnable now, not decayed averages; all of a cache is
 //! searched for an idle CPU; an idle CPU called by another's tick looks for work at once; running tasks are not moved;
-//! real-time classes, where this class is asked to run them, count as SCHED_OTHER; reservations are ignored.
+//! real-time classes, where this class is asked to run them, count as SCHED_OTHER; reservations are ignored; a runnable
+//! task that goes to another class and comes back is as far behind the others as it was, where the kernel (before v6.6) forgets
+//! that of the one furthest behind.
 //!
 //! Source: torvalds/linux kernel/sched/fair.c, core.c, v5.13 and later.
 
@@ -45,7 +47,7 @@ use runqueue::SHARES_MOST;
 use sched::queue::Lists;
 use sched::{
     Alarm, AlarmKind, AlarmSlots, CpuId, CpuSet, Cx, EntityId, GroupChange, GroupId, GroupParams, Host, Instant, Nanos,
-    Of, Params, Policy, Refused, Slice, Stopped, Wake, Why,
+    Of, Params, Policy, Refused, Slice, State, Stopped, Wake, Why,
 };
 /// The alarm slots of the class.
 pub(crate) const ALARMS: AlarmSlots =
@@ -66,6 +68,8 @@ struct Task {
     ran_at: Option<Instant>,
     /// Whether it is held because a group above it is throttled.
     held: bool,
+    /// Whether it is back from another class, for which it left `recent_cpu`, and has not been runnable here since.
+    returns: bool,
 }
 
 /// What is known of a CPU beyond its queues.
@@ -233,19 +237,29 @@ fn shares_of(params: &GroupParams) -> u64 {
 impl<R: Rule> Policy for Fair<R> {
     fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
         let cpu = cx.last_cpu(e);
-        let task = Task { id: e, member: true, cpu, recent_cpu: cpu, flips: Flips::NONE, ran_at: None, held: false };
+        // No name is given twice: who was here before has been in another class since.
+        let before = self.tasks.get(e.index()).filter(|task| task.id == e);
+        let (returns, recent_cpu) = (before.is_some(), before.map_or(cpu, |task| task.cpu));
+        let flips = Flips::NONE;
+        let task = Task { id: e, member: true, cpu, recent_cpu, flips, ran_at: None, held: false, returns };
         if self.tasks.len() <= e.index() {
             self.tasks.resize(e.index() + 1, Task { member: false, ..task });
         }
         self.tasks[e.index()] = task;
         self.recency.reserve(e);
-        self.queues.open_task(e, self.queues.queue_of(cx.params(e).group, cpu), cx.params(e));
+        let queue = self.queues.queue_of(cx.params(e).group, cpu);
+        if returns {
+            self.queues.reopen_task(e, queue, cx.params(e));
+        } else {
+            self.queues.open_task(e, queue, cx.params(e));
+        }
         Ok(())
     }
 
     fn detach(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.finish_sleeper(e, cx);
         assert!(!self.is_runnable(e), "{e} leaves blocked");
+        R::leave_class(&mut self.queues, NodeId::task(e), cx.state(e) == State::Blocked);
         self.tasks[e.index()].member = false;
     }
 
@@ -327,7 +341,9 @@ impl<R: Rule> Policy for Fair<R> {
                     self.assign(e, cpu, cx);
                 }
             }
-            (Placing::Credit, Arrival::Woken)
+            // Who ran or waited in another class has not slept.
+            let returns = std::mem::take(&mut self.tasks[e.index()].returns) && why == Wake::Resumed;
+            (if returns { Placing::Keep } else { Placing::Credit }, Arrival::Woken)
         };
         self.note_wake_up(self.tasks[e.index()].cpu, cx.now());
         self.enqueue(e, placing, cx);
@@ -336,6 +352,19 @@ impl<R: Rule> Policy for Fair<R> {
 
     fn sleep(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.dequeue(e, Leaving::Halt, cx);
+    }
+
+    /// It waits where it did before, whatever CPU it had elsewhere: how many wait on which CPU is this class's to say.
+    fn owe(&mut self, e: EntityId, ran: Nanos, cx: &mut Cx<'_>) {
+        let id = NodeId::task(e);
+        let Task { recent_cpu: home, cpu, returns, .. } = self.tasks[e.index()];
+        if returns && home != cpu && self.may_be_put(e, home, cx) {
+            R::detach_clock(&mut self.queues, id);
+            self.assign(e, home, cx);
+            R::come_back(&mut self.queues, id);
+        }
+        self.charge_current(self.tasks[e.index()].cpu, cx);
+        self.queues.owe(id, ran);
     }
 
     fn charge(&mut self, e: EntityId, ran: Nanos, cx: &mut Cx<'_>) {

@@ -63,6 +63,15 @@ pub(crate) trait Rule: Debug + Send + Sized + 'static {
     /// Puts `id`, which sleeps, into another queue, where it will be as far behind as it would be here.
     fn move_sleeper(queues: &mut RunQueues<Self>, id: NodeId, queue: usize);
 
+    /// The task `id`, out of its queue, goes to another class, from which it may come back. Says whether it `sleeps`.
+    fn leave_class(_queues: &mut RunQueues<Self>, _id: NodeId, _sleeps: bool) {}
+
+    /// The task `id`, not runnable, is back in its queue, as far behind or ahead as when it left.
+    fn come_back(_queues: &mut RunQueues<Self>, _id: NodeId) {}
+
+    /// `id`, which neither runs nor is in a tree, pays for so much CPU time.
+    fn owe(queues: &mut RunQueues<Self>, id: NodeId, ran: Nanos);
+
     /// `id` becomes runnable in its queue.
     fn join(queues: &mut RunQueues<Self>, id: NodeId, placing: Placing);
 

@@ -140,6 +140,32 @@ impl<R: Rule> RunQueues<R> {
         R::ask(self, id, params);
     }
 
+    /// A task is back from another class, not runnable, for which `params` are asked now.
+    pub(crate) fn reopen_task(&mut self, e: EntityId, queue: usize, params: &Params) {
+        let (id, (weight, idle)) = (NodeId::task(e), load_of(params));
+        R::reweigh(self, id, weight);
+        let node = self.node_mut(id);
+        (node.queue, node.idle, node.put_in) = (queue, idle, 0);
+        R::come_back(self, id);
+        R::ask(self, id, params);
+    }
+
+    /// `id`, which does not run, pays for CPU time it had elsewhere, and so do the parts above it.
+    pub(crate) fn owe(&mut self, id: NodeId, ran: Nanos) {
+        let mut at = Some(id);
+        while let Some(id) = at {
+            let waits = self.is_in_tree(id);
+            if waits {
+                self.pull(id);
+            }
+            R::owe(self, id, ran);
+            if waits {
+                self.push(id);
+            }
+            at = self.above(id);
+        }
+    }
+
     fn open(&mut self, id: NodeId, node: Node<R::Node>) {
         if self.nodes.len() <= id.index() {
             self.nodes.resize(id.index() + 1, Node::new(R::NODE));

@@ -28,8 +28,16 @@ pub(super) const WORDS: &[&str] = &{
     words
 };
 
-const CHOICE: [Knob; 1] = [Knob::choice("fair", WORDS, "the fair class")
-    .from("kernel/sched/fair.c: cfs to v6.5, eevdf from v6.6 on; others: ours")];
+const CHOICE: [Knob; 2] = [
+    Knob::choice("fair", WORDS, "the fair class")
+        .from("kernel/sched/fair.c: cfs to v6.5, eevdf from v6.6 on; others: ours"),
+    Knob::switch(
+        "boosts-pay",
+        false,
+        "who comes back to cfs, eevdf or balance is charged for what it ran in classes above",
+    )
+    .from("ours: in the kernel nobody pays for that"),
+];
 
 /// Knobs of `eevdf` that have the name of one of `cfs` and mean something else; here they are called so.
 const RENAMED: [(&str, &str); 3] =

@@ -22,6 +22,10 @@
 //! - Whoever changes class leaves the old one as if it blocked, and enters the new one as if it woke. Who runs
 //!   meanwhile goes on at once in a class above the fair one; in that, it has to be picked. Who comes to the deadline
 //!   class may be refused; who leaves it keeps its bandwidth up to its 0-lag time.
+//!   Who comes back to the fair class of the kernel is as far behind or ahead there as when it left (`switched_from_fair`).
+//! - What it ran meanwhile is free in the kernel, and it stays on the CPU where it did. With `boosts-pay` it is charged for
+//!   that when it comes back to `cfs`, `eevdf` or `balance`, and so are its groups, and it goes to the CPU on whose queue it
+//!   was: a boost lends CPU time and gives none, and who waits where is not changed by those who are pushed about above.
 //! - Groups, weights and quotas are the fair class's; others do not count in them.
 //! - `yield_to` works within the fair class.
 //! - Real-time throttling leaves the fair class at least 50 ms of every second of a CPU. What deadline tasks run on it
@@ -85,6 +89,7 @@ fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
         rt: Some(Rt::new(host, knobs, promise.is_none())),
         servers: promise.map(|promise| FairServers::new(host.cpus, &promise, grain(knobs))),
         below: Below::Fair((fair.build)(host, &own)?),
+        boosts_pay: knobs.on("boosts-pay"),
         bases: knobs::BASES,
     };
     Ok(Box::new(Classes::new(host, parts)))

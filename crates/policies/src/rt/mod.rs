@@ -89,6 +89,7 @@ fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
         rt: Some(Rt::new(host, knobs, true)),
         servers: None,
         below: Below::Background(Background::new(knobs.time("quantum"))),
+        boosts_pay: false,
         bases: Bases { below: AlarmBase { policy: 1, cpu: 1, entity: 0, group: 0 }, ..Bases::default() },
     };
     Ok(Box::new(Classes::new(host, parts)))

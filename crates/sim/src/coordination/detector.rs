@@ -92,6 +92,11 @@ impl Detector {
         &self.awake
     }
 
+    /// Those that are, and asleep.
+    pub(crate) fn asleep(&self) -> impl Iterator<Item = EntityId> {
+        self.tasks.iter().flatten().filter(|task| task.urgent && !task.runnable).map(|task| task.id)
+    }
+
     fn get(&self, e: EntityId) -> Option<&Task> {
         self.tasks.get(e.index())?.as_ref().filter(|task| task.id == e)
     }

@@ -25,8 +25,9 @@ use sched::{Class, Nanos, Params, RtPriority, Weight};
 /// How a guest tells its host, and what the host makes of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Protocol {
-    /// One hypercall whenever "an interactive task runs or waits here" becomes true or false. Source: coordinated-2015 section VI;
-    /// policies.md 11.1.
+    /// One hypercall whenever "an interactive task runs or waits here" or "one sleeps here" becomes true or false. The host boosts
+    /// where the first is true, and, where the second is, when it has an interrupt for the vCPU, until the guest says what came
+    /// of that. Source: coordinated-2015 section VI; policies.md 11.1, which leaves wake-ups to boosts by the host.
     S0,
     /// A hypercall with class and priority of what runs, whenever these change and whenever an interrupt has been handled for which
     /// the host had raised the vCPU. Source: J. Kiszka, Towards Linux as a Real-Time Hypervisor (RTLWS11); policies.md 11.2.
@@ -34,8 +35,10 @@ pub enum Protocol {
     /// Boosts are asked for in shared memory, which the host reads at the next exit; a hypercall ends a boost. Source: Dynamic vcpu
     /// priority management in kvm, LKML 2023-12-14; policies.md 11.3.
     RfcV1,
-    /// The guest only describes in shared memory what runs; a driver in the host acts at events. Source: Paravirt Scheduling, LKML
-    /// 2024-04-03; policies.md 11.4.
+    /// The guest only describes in shared memory what runs; a driver in the host acts at events. Where the guest says less than before
+    /// and its host shows that it is boosted, it forces such an event by a hypercall. Source: Paravirt Scheduling, LKML 2024-04-03;
+    /// policies.md 11.4; of the guest's side, which was not part of that: its authors' third version (Documentation of pvsched,
+    /// `PVSCHED_HINT_KICK_DEBOOST`, 2026).
     RfcV2,
 }
 

@@ -19,6 +19,8 @@ pub(crate) struct Sight {
     pub(crate) worth: Option<Boost>,
     /// Whether somebody urgent waits there.
     pub(crate) waits: bool,
+    /// Whether somebody urgent sleeps there, who may be woken by an interrupt.
+    pub(crate) sleeps: bool,
     /// Whether what runs must not be preempted: it holds a spin lock, or waits for one.
     pub(crate) locked: bool,
 }
@@ -42,8 +44,10 @@ pub(crate) struct Seat {
     /// RFC v2's record.
     worth: Option<Boost>,
     locked: bool,
-    /// Kiszka: an interrupt is on its way, and the guest has not said that it has handled it.
+    /// S0, Kiszka: an interrupt is on its way, and the guest has not said that it has handled it.
     raised: bool,
+    /// S0: the guest has told that an interrupt may be for somebody urgent.
+    expects: bool,
     /// What the host makes of it.
     pub(crate) wish: Option<Wish>,
 }
@@ -59,15 +63,7 @@ impl Seat {
         match protocol {
             // A CPU that idles keeps what it had: nobody can ask for its wake-up later.
             Protocol::S0 | Protocol::Kiszka if !sight.runs => NOTHING,
-            Protocol::S0 => {
-                let worth = (sight.worth.is_some() || sight.waits).then_some(boost);
-                if worth == self.worth {
-                    return NOTHING;
-                }
-                self.worth = worth;
-                self.wish = worth.map(urgent);
-                CALL
-            }
+            Protocol::S0 => self.ask(boost, sight),
             Protocol::Kiszka => {
                 let worth = sight.worth.map(|worth| worth.within(boost));
                 if worth == self.worth && !self.raised {
@@ -80,8 +76,39 @@ impl Seat {
             Protocol::RfcV1 => self.lazily(boost, sight, boosted),
             Protocol::RfcV2 => {
                 let worth = sight.worth.or(sight.waits.then_some(boost)).map(|worth| worth.within(boost));
-                self.record(worth, sight.locked)
+                let before = self.worth;
+                let said = self.record(worth, sight.locked);
+                // Who idles halts, and its host looks then.
+                if !boosted || !sight.runs || !self.is_less_than(before) {
+                    return said;
+                }
+                self.exits(with, false);
+                CALL
             }
+        }
+    }
+
+    /// S0: what is asked for is said when it changes, and not where an interrupt has brought just that.
+    fn ask(&mut self, boost: Boost, sight: Sight) -> Said {
+        let worth = (sight.worth.is_some() || sight.waits).then_some(boost);
+        let expects = worth.is_some() || sight.sleeps;
+        let raised = std::mem::replace(&mut self.raised, false);
+        let known = if raised { Some(boost) } else { self.worth };
+        let is_new = (worth, expects) != (known, self.expects);
+        (self.worth, self.expects) = (worth, expects);
+        if !is_new {
+            return NOTHING;
+        }
+        self.wish = worth.map(urgent);
+        CALL
+    }
+
+    /// RFC v2: whether the record says less than `before`, or that no boost is needed.
+    fn is_less_than(&self, before: Option<Boost>) -> bool {
+        match (before, self.worth) {
+            (Some(before), Some(worth)) => worth.most(before) != worth,
+            (None, Some(_)) => false,
+            (_, None) => !self.locked,
         }
     }
 
@@ -126,7 +153,12 @@ impl Seat {
     /// The host has an interrupt for it. `present`: it has a CPU.
     pub(crate) fn injected(&mut self, with: &Coordination, present: bool) {
         match with.protocol {
-            Protocol::S0 => {}
+            Protocol::S0 => {
+                if self.expects && self.worth.is_none() {
+                    self.raised = true;
+                    self.wish = Some(urgent(with.boost));
+                }
+            }
             Protocol::Kiszka => {
                 let raised = self.worth.map_or(with.interrupt, |worth| worth.most(with.interrupt));
                 if self.worth != Some(raised) {
@@ -163,7 +195,7 @@ mod tests {
     use super::*;
     use sched::{Class, RtPriority};
 
-    const IDLE: Sight = Sight { runs: false, worth: None, waits: false, locked: false };
+    const IDLE: Sight = Sight { runs: false, worth: None, waits: false, sleeps: false, locked: false };
     const ORDINARY: Sight = Sight { runs: true, ..IDLE };
 
     fn fifo(priority: u8) -> Boost {
@@ -193,7 +225,29 @@ mod tests {
         assert_eq!(seat.chosen(&with, ORDINARY, true), CALL);
         assert_eq!(boost_of(&seat), None);
         seat.injected(&with, false);
-        assert_eq!(boost_of(&seat), None, "the host does nothing by itself");
+        assert_eq!(boost_of(&seat), None, "nobody urgent is expected");
+    }
+
+    #[test]
+    fn under_s0_the_host_boosts_at_an_interrupt_where_the_guest_has_told_that_somebody_urgent_sleeps() {
+        let with = Coordination::new(Protocol::S0);
+        let mut seat = Seat::default();
+        let sleeps = Sight { sleeps: true, ..ORDINARY };
+        assert_eq!(seat.chosen(&with, urgently(50), false), CALL);
+        assert_eq!(seat.chosen(&with, sleeps, true), CALL, "the boost ends");
+        assert_eq!(boost_of(&seat), None);
+        assert_eq!(seat.chosen(&with, sleeps, false), NOTHING);
+        seat.injected(&with, false);
+        assert_eq!(boost_of(&seat), Some(with.boost));
+        assert_eq!(seat.chosen(&with, urgently(50), true), NOTHING, "it was for whoever was expected, and is boosted");
+        assert_eq!(boost_of(&seat), Some(with.boost));
+        assert_eq!(seat.chosen(&with, sleeps, true), CALL);
+        seat.injected(&with, true);
+        assert_eq!(seat.chosen(&with, sleeps, true), CALL, "it was for nobody urgent");
+        assert_eq!(boost_of(&seat), None);
+        assert_eq!(seat.chosen(&with, ORDINARY, false), CALL, "nobody urgent is left");
+        seat.injected(&with, false);
+        assert_eq!(boost_of(&seat), None);
     }
 
     #[test]
@@ -243,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn rfc_v2_never_calls_and_its_driver_acts_at_events() {
+    fn rfc_v2_has_a_driver_that_acts_at_events_and_a_guest_that_forces_one_when_it_says_less() {
         let with = Coordination::new(Protocol::RfcV2);
         let mut seat = Seat::default();
         let told = Said { hint: true, call: false };
@@ -251,10 +305,17 @@ mod tests {
         assert_eq!(boost_of(&seat), None);
         seat.exits(&with, false);
         assert_eq!(boost_of(&seat), Some(fifo(3)), "its own class and priority");
-        assert_eq!(seat.chosen(&with, ORDINARY, true), told);
-        assert_eq!(boost_of(&seat), Some(fifo(3)), "no exit has been");
-        seat.injected(&with, true);
+        assert_eq!(seat.chosen(&with, urgently(7), true), told, "that is more, and can wait for an exit");
+        assert_eq!(boost_of(&seat), Some(fifo(3)));
+        seat.exits(&with, false);
+        assert_eq!(seat.chosen(&with, urgently(3), true), CALL, "less");
+        assert_eq!(boost_of(&seat), Some(fifo(3)));
+        assert_eq!(seat.chosen(&with, IDLE, true), told, "it will halt");
+        assert_eq!(seat.chosen(&with, urgently(3), true), told);
+        assert_eq!(seat.chosen(&with, ORDINARY, true), CALL);
         assert_eq!(boost_of(&seat), None, "what runs there is ordinary");
+        seat.injected(&with, true);
+        assert_eq!(boost_of(&seat), None);
         assert_eq!(seat.chosen(&with, IDLE, false), NOTHING);
         seat.halts(&with);
         assert_eq!(boost_of(&seat), None);

@@ -292,11 +292,15 @@ impl Office {
         let of_class = |e: EntityId| Boost::like(machine.machine.params(e).class);
         let worth = runs.and_then(|e| of_class(e).or(self.detector.is_urgent(e).then_some(self.with.boost)));
         let waits = |&e: &EntityId| machine.machine.state(e) == State::Waiting && machine.machine.last_cpu(e) == cpu;
+        // Only S0 tells of them.
+        let sleeps = self.with.protocol == Protocol::S0
+            && self.detector.asleep().any(|e| machine.machine.is_attached(e) && machine.machine.last_cpu(e) == cpu);
         let minds_locks = matches!(self.with.protocol, Protocol::RfcV1 | Protocol::RfcV2);
         Sight {
             runs: runs.is_some(),
             worth,
             waits: self.detector.awake().iter().any(waits),
+            sleeps,
             locked: minds_locks && runs.is_some_and(|e| is_locked(machine, e)),
         }
     }

@@ -269,3 +269,66 @@ fn yield_to_works_within_the_fair_class_only() {
     run_through(&mut host, 104);
     assert_eq!((running(&host, CPU), running(&host, OTHER)), (Some(to), Some(urgent)));
 }
+
+const FAIR: [(&str, i64); 2] = [("fair", 0), ("fair", 1)];
+
+#[test]
+fn who_is_raised_for_a_moment_is_as_far_ahead_afterwards_as_before() {
+    for fair in FAIR {
+        let mut host = host_with(1, &[fair], Costs::NONE);
+        let [a, b] = [0, 0].map(|level| hog(&mut host, nice(level)));
+        for ms in 1..2_000 {
+            host.run_until(at(ms));
+            host.adjust(a, fifo(1)).expect("accepted");
+            host.adjust(a, nice(0)).expect("accepted");
+        }
+        host.run_until(at(2_000));
+        for e in [a, b] {
+            assert_near(used(&mut host, e), Nanos::s(1), Nanos::ms(30));
+        }
+    }
+}
+
+/// What a hog has of one CPU in two seconds that is raised in 2 of every 10 ms, beside another.
+fn raised(knobs: &[(&str, i64)]) -> Nanos {
+    let mut host = host_with(1, knobs, Costs::NONE);
+    let [a, _] = [0, 0].map(|level| hog(&mut host, nice(level)));
+    for turn in 0..200 {
+        for (ms, params) in [(3, fifo(1)), (5, nice(0))] {
+            host.run_until(at(10 * turn + ms));
+            host.adjust(a, params).expect("accepted");
+        }
+    }
+    host.run_until(at(2_000));
+    used(&mut host, a)
+}
+
+#[test]
+fn what_is_run_above_the_fair_class_is_free_or_paid_for_in_it() {
+    for fair in FAIR {
+        assert_near(raised(&[fair]), Nanos::ms(400 + 800), Nanos::ms(60));
+        assert_near(raised(&[fair, ("boosts-pay", 1)]), Nanos::s(1), Nanos::ms(30));
+    }
+}
+
+#[test]
+fn groups_pay_for_what_their_members_run_above_the_fair_class() {
+    for fair in FAIR {
+        let mut host = host_with(1, &[fair, ("boosts-pay", 1)], Costs::NONE);
+        let inner = group(&mut host, None);
+        let member = |params: Params| Params { group: inner, ..params };
+        let [inside, sibling] = [(), ()].map(|()| hog(&mut host, member(nice(0))));
+        let outside = hog(&mut host, nice(0));
+        for turn in 0..400 {
+            for (ms, params) in [(3, fifo(1)), (4, nice(0))] {
+                host.run_until(at(10 * turn + ms));
+                host.adjust(inside, member(params)).expect("accepted");
+            }
+        }
+        host.run_until(at(4_000));
+        assert_near(used(&mut host, outside), Nanos::s(2), Nanos::ms(60));
+        for e in [inside, sibling] {
+            assert_near(used(&mut host, e), Nanos::s(1), Nanos::ms(60));
+        }
+    }
+}

@@ -174,6 +174,32 @@ fn who_serves_a_ring_is_told_when_it_is_idle_or_each_time_or_later() {
 }
 
 #[test]
+fn who_serves_a_ring_tells_others_of_each_packet_or_at_the_end_of_a_pass() {
+    // Six packets at once: the first is alone in its pass, the others wait meanwhile. When does the second ring's server wake?
+    let told = |passes: bool| {
+        let mut log = Log::default();
+        let mut world = World::new(1);
+        world.watch_all(&mut log);
+        let steps = vec![sleep(Nanos::us(100)), Step::Repeat { times: Some(6), body: vec![send(100)] }];
+        let (from, to) = two_hosts(&mut world, u64::MAX, steps, 100);
+        let serves = || vec![task("serves", vec![forever(vec![Step::Serve(FIRST)])])];
+        let near = host(&mut world, "cfs", 1, Costs::NONE);
+        let slow = Ring { passes, ..ring(Nanos::us(50)) };
+        let backend = start(&mut world, near, ("ring", Object::Ring(slow)), serves());
+        let far = host(&mut world, "cfs", 1, Costs::NONE);
+        let frontend = start(&mut world, far, ("ring", Object::Ring(ring(Nanos::us(1)))), serves());
+        let flow = connect(&mut world, from, to, vec![Hop::Ring(backend), Hop::Ring(frontend)]);
+        world.finish(at(100)).expect("nobody waits for ever");
+        assert_eq!(world.flow(flow).arrived, 6, "nothing is kept back for good");
+        drop(world);
+        let woken = log.of(far).into_iter().filter(|(_, event)| matches!(event, Event::Wake { .. }));
+        woken.map(|(at, _)| at.as_ns() / 1_000).filter(|at| *at > 0).collect::<Vec<_>>()
+    };
+    assert_eq!(told(false), [150, 200, 250, 300, 350, 400]);
+    assert_eq!(told(true), [150, 400], "once for five");
+}
+
+#[test]
 fn a_packet_for_a_guest_waits_for_its_vcpu_and_wakes_one_that_has_halted() {
     let mut log = Log::default();
     let mut world = World::new(1);

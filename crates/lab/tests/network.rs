@@ -108,7 +108,8 @@ fn a_web_server_answers_as_many_as_it_has_cpu_time_for() {
 fn an_answer_may_begin_slowly() {
     // Alone, 10 KB are eight segments: a window of three lets 3, 3 and 2 follow each other, a round trip of 200 us apart.
     let took = |window: &str| {
-        let web = format!("web_server = {{ clients = 1, service = \"1ms\", think = \"10ms\", spread = \"0s\"{window} }}");
+        let web =
+            format!("web_server = {{ clients = 1, service = \"1ms\", think = \"10ms\", spread = \"0s\"{window} }}");
         of(&on_host("[network]\nlatency = \"100us\"", &web), "response_max_ns")
     };
     let at_once = took("");

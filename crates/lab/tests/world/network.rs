@@ -18,7 +18,14 @@ fn port(window: u64) -> (&'static str, Object) {
 }
 
 fn ring(cost: Nanos) -> Ring {
-    Ring { cost: cost.into(), room: 1_000, notify: Notify::WhenIdle, delay: Nanos::ZERO, passes: false, kick: Nanos::ZERO }
+    Ring {
+        cost: cost.into(),
+        room: 1_000,
+        notify: Notify::WhenIdle,
+        delay: Nanos::ZERO,
+        passes: false,
+        kick: Nanos::ZERO,
+    }
 }
 
 fn send(bytes: u64) -> Step {

@@ -102,11 +102,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     conserving: bounds::conserving,
     starvation: bounds::starvation,
     keeps: Keeps { cap: bounds::cap, ..Keeps::NOTHING },
-    alarms: AlarmSlots {
-        policy: &[AlarmKind::Timer],
-        cpu: &[AlarmKind::Tick, AlarmKind::Timer],
-        ..AlarmSlots::NONE
-    },
+    alarms: AlarmSlots { policy: &[AlarmKind::Timer], cpu: &[AlarmKind::Tick, AlarmKind::Timer], ..AlarmSlots::NONE },
     knobs: KNOBS,
     build,
 };

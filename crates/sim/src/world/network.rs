@@ -210,7 +210,8 @@ impl World<'_> {
         if self.network.untold.is_empty() {
             return;
         }
-        let (now, rest) = std::mem::take(&mut self.network.untold).into_iter().partition(|it| it.0 == (machine, entity));
+        let (now, rest) =
+            std::mem::take(&mut self.network.untold).into_iter().partition(|it| it.0 == (machine, entity));
         self.network.untold = rest;
         let now: Vec<Untold> = now;
         for (_, machine, ring, delay) in now {

@@ -180,6 +180,7 @@ fn who_is_unparked_calls_its_cpu_or_waits_for_the_end_of_a_turn_of_idling() {
         let vm = group(&mut host, capped(50));
         let e = hog(&mut host, member(vm));
         let mut parts = Vec::new();
+        run_through(&mut host, 1);
         for ms in 2..200 {
             let before = running(&host, CPU);
             run_through(&mut host, ms);

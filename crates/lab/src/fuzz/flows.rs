@@ -36,6 +36,7 @@ pub(super) fn lay(world: &mut World<'_>, dice: &mut Dice) -> Net {
             notify: if dice.one_in(2) { Notify::WhenIdle } else { Notify::Always },
             delay: if dice.one_in(2) { Nanos::ZERO } else { dice.span(Nanos::us(200)) },
             kick: if dice.one_in(2) { Nanos::ZERO } else { dice.span(Nanos::us(5)) },
+            passes: dice.one_in(3),
         };
         let mut application = Application::default();
         let object = application.share("ring", Object::Ring(ring));

@@ -257,7 +257,8 @@ impl<'s> Cables<'s> {
 /// A thread that handles what gathers in a ring, each in `cost`.
 fn server(name: &str, cost: Length, (drivers, room): (&Drivers, u32)) -> Application {
     let mut application = Application::default();
-    let ring = Ring { cost, room, notify: drivers.notify, delay: drivers.delay, kick: drivers.kick };
+    let ring =
+        Ring { cost, room, notify: drivers.notify, delay: drivers.delay, passes: drivers.passes, kick: drivers.kick };
     let ring = application.share(name, Object::Ring(ring));
     let steps = vec![Step::Repeat { times: None, body: vec![Step::Serve(ring)] }];
     let delay = Length::Fixed(Nanos::ZERO);

@@ -84,6 +84,8 @@ pub struct Drivers {
     pub notify: Notify,
     /// How much later, so that more may come meanwhile (coalescing).
     pub delay: Nanos,
+    /// Whether it tells guests of packets at the end of a pass over all that waited, not of each at once.
+    pub passes: bool,
     /// CPU time of the VM to tell it, beside the call to its host.
     pub kick: Nanos,
 }

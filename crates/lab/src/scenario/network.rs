@@ -28,11 +28,12 @@ pub(crate) const NETWORK_KEYS: &[&str] = &[
     "event",
     "notify",
     "delay",
+    "tells",
     "kick",
 ];
 /// The keys of `[disk]`.
 pub(crate) const DISK_KEYS: &[&str] =
-    &["service", "bandwidth", "drivers", "domain", "event", "notify", "delay", "kick"];
+    &["service", "bandwidth", "drivers", "domain", "event", "notify", "delay", "tells", "kick"];
 
 /// One way, from one machine of a room to another through a switch. No source states it; S2's round trip is 0.3 ms.
 const LATENCY: Nanos = Nanos::us(50);
@@ -115,6 +116,7 @@ fn drivers(table: &Table<'_, '_>, (ways, right): Words, findings: &mut Findings)
     let event = table.read("event", |value| length::length("event", value), findings).right();
     let notify = table.read("notify", notify, findings).value().unwrap_or_default();
     let delay = table.read("delay", |value| form::time("delay", value), findings).value().unwrap_or_default();
+    let passes = table.read("tells", tells, findings).value().unwrap_or_default();
     let kick = table.read("kick", |value| form::time("kick", value), findings).value().unwrap_or_default();
     let chosen = way.value_ref().copied().unwrap_or("vhost");
     let domain = domain.right().map(|Placed { mut value, at }| {
@@ -153,7 +155,7 @@ fn drivers(table: &Table<'_, '_>, (ways, right): Words, findings: &mut Findings)
         "none" => Way::Direct,
         _ => Way::Vhost,
     };
-    (Drivers { way, event: event.map_or(EVENT.into(), |event| event.value), notify, delay, kick }, places)
+    (Drivers { way, event: event.map_or(EVENT.into(), |event| event.value), notify, delay, passes, kick }, places)
 }
 
 /// The domains of split drivers: one, or one for each host. Each stands where its name does.
@@ -181,6 +183,11 @@ const RIGHT_DISK_WAY: &str = "\"iothread\" (or \"vhost\"), \"emulator\", \"split
 fn notify(value: &DeValue<'_>) -> Result<Notify, Wrong> {
     let words = [("when-idle", Notify::WhenIdle), ("always", Notify::Always)];
     form::word("notify", value, &words, "\"when-idle\" or \"always\"")
+}
+
+/// Whether guests are told of packets at the end of a pass.
+fn tells(value: &DeValue<'_>) -> Result<bool, Wrong> {
+    form::word("tells", value, &[("each", false), ("passes", true)], "\"each\" or \"passes\"")
 }
 
 /// What a line carries in a second, in bytes: `"1Gbit"`, `"12.5MB"`.
@@ -319,6 +326,7 @@ fn one_thread(ways: &[Option<(Device, &Drivers, &Places)>; 2], findings: &mut Fi
     for (key, same) in [
         ("notify", network.notify == disk.notify),
         ("delay", network.delay == disk.delay),
+        ("tells", network.passes == disk.passes),
         ("kick", network.kick == disk.kick),
     ] {
         if !same {

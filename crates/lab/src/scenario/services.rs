@@ -12,7 +12,7 @@ use sched::id::CPUS_MAX;
 use toml::de::DeValue;
 
 /// The keys of `web_server`.
-pub(crate) const WEB_SERVER_KEYS: &[&str] = &["clients", "think", "rate", "response", "service", "spread"];
+pub(crate) const WEB_SERVER_KEYS: &[&str] = &["clients", "think", "rate", "response", "window", "service", "spread"];
 /// The keys of `iperf`.
 pub(crate) const IPERF_KEYS: &[&str] = &["streams", "window", "direction", "work"];
 /// The keys of `dd`.
@@ -28,6 +28,8 @@ pub(crate) const SEARCH_KEYS: &[&str] = &["leaves", "searches", "think", "work",
 const RATE_MILLI_MAX: u64 = 1_000_000_000;
 /// The most of anything in bytes.
 const BYTES_MAX: u64 = 1 << 30;
+/// The most segments that may be asked for at once.
+const SEGMENTS_MAX: u64 = 65_535;
 /// The most clients: each has a CPU to itself, and who makes requests has one, too.
 const CLIENTS_MAX: u32 = CPUS_MAX as u32 - 1;
 
@@ -48,10 +50,16 @@ pub(super) fn web_server(table: &Table<'_, '_>, findings: &mut Findings) -> Opti
         arrivals,
         clients: settings.few("clients", 1, CLIENTS_MAX, default.clients),
         response: settings.count("response", WebServer::RESPONSE_MAX, default.response),
+        window: settings.read("window", |value| form::count("window", value, 2..=SEGMENTS_MAX)).map(segments),
         service: settings.above_zero("service", default.service),
         spread: settings.read("spread", |value| form::time("spread", value)).unwrap_or(default.spread),
     };
     settings.right.then_some(server)
+}
+
+/// How many segments that are.
+fn segments(window: u64) -> u32 {
+    u32::try_from(window).expect("at most what there may be")
 }
 
 pub(super) fn iperf(table: &Table<'_, '_>, findings: &mut Findings) -> Option<Iperf> {

@@ -9,6 +9,8 @@ use sim::{Application, Object, Step, TaskSpec};
 const SMALL: u64 = 40;
 /// The most data in a packet of Ethernet, whose 1500 bytes have 40 of headers. Unit: bytes.
 const SEGMENT_MOST: u64 = 1_460;
+/// The most segments on their way: 64 KB, the window of TCP that is not scaled (RFC 9293, section 3.1).
+const WINDOW_MOST: u64 = 65_535 / SEGMENT_MOST;
 /// What an inbox holds: more than a connection ever has on its way. Unit: bytes.
 const ROOM: u64 = 1 << 30;
 
@@ -28,8 +30,8 @@ pub enum Arrivals {
 }
 
 /// A web server, with a worker for each connection, and its clients outside. Each request has a connection to itself, packet by packet as
-/// policies.md 13.3 has it of httperf: SYN, SYN/ACK, ACK and GET; the answer in equal segments, with an acknowledgement for every two; FIN,
-/// FIN, ACK. Half of the CPU time comes before the first byte of the answer, and the rest with its segments.
+/// policies.md 13.3 has it of httperf: SYN, SYN/ACK, ACK and GET; the answer in equal segments, at once or as slow start allows, with an
+/// acknowledgement for every two; FIN, FIN, ACK. Half of the CPU time comes before the first byte of the answer, and the rest with its segments.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct WebServer {
     /// When requests are made.
@@ -38,6 +40,9 @@ pub struct WebServer {
     pub clients: u32,
     /// How much is answered. Unit: bytes. Range: 1 … [`RESPONSE_MAX`](WebServer::RESPONSE_MAX).
     pub response: u64,
+    /// How many segments of an answer are on their way before the first acknowledgement, each of which lets three
+    /// more follow (slow start, RFC 5681: it is for two, and opens the window by one): 3 in Linux (RFC 3390). `None`: all. Range: 2 ….
+    pub window: Option<u32>,
     /// CPU time of a request, that for packets apart.
     pub service: Length,
     /// Clients begin at some moment of this time, so that they do not ask in step.
@@ -53,6 +58,7 @@ impl Default for WebServer {
             arrivals: Arrivals::Closed { think },
             clients: 60,
             response: 10_240,
+            window: None,
             service,
             spread: Nanos::ms(100),
         }
@@ -71,7 +77,8 @@ impl WebServer {
     /// How many steps all its tasks have, about.
     #[must_use]
     pub fn steps(&self) -> u64 {
-        40 * u64::from(self.clients)
+        let rounds = if self.window.is_some() { 3 * self.segments().min(3 * WINDOW_MOST) } else { 0 };
+        (40 + rounds) * u64::from(self.clients)
     }
 
     /// CPU time before the first byte, and with each segment. What chance decides is decided before the first byte.
@@ -139,16 +146,28 @@ impl WebServer {
             (|bytes| Step::Receive { pipe: request, bytes }, |bytes| Step::Send { pipe: reply, bytes });
         let segments = self.segments();
         let segment = vec![Step::Run(each.into()), send(self.response.div_ceil(segments))];
-        vec![
-            receive(SMALL),
-            send(SMALL),
-            receive(2 * SMALL),
-            Step::Run(before),
-            Step::Repeat { times: Some(segments), body: segment },
-            send(SMALL),
-            receive((segments.div_ceil(2) + 1) * SMALL),
-            send(SMALL),
-        ]
+        let some = |times| Step::Repeat { times: Some(times), body: segment.clone() };
+        let mut steps = vec![receive(SMALL), send(SMALL), receive(2 * SMALL), Step::Run(before)];
+        let mut window = self.window.map_or(u64::MAX, |window| u64::from(window).clamp(2, WINDOW_MOST));
+        let (mut sent, mut acks) = (window.min(segments), 0);
+        steps.push(some(sent));
+        while sent < segments {
+            // Each acknowledgement is for two segments, and opens the window by one more.
+            let room = if window < WINDOW_MOST { 3 } else { 2 };
+            let round = vec![receive(SMALL), some(room)];
+            let rounds = if room == 3 { 1 } else { ((segments - sent) / room).max(1) };
+            window += room - 2;
+            if sent + room > segments {
+                steps.extend([receive(SMALL), some(segments - sent)]);
+                sent = segments;
+            } else {
+                steps.push(Step::Repeat { times: Some(rounds), body: round });
+                sent += rounds * room;
+            }
+            acks += rounds;
+        }
+        steps.extend([send(SMALL), receive((segments.div_ceil(2) + 1 - acks) * SMALL), send(SMALL)]);
+        steps
     }
 
     fn ask(&self, up: ObjectId, down: ObjectId, wanted: Option<ObjectId>) -> Vec<Step> {

@@ -73,6 +73,43 @@ fn a_web_server_answers_as_many_as_it_has_cpu_time_for() {
 }
 
 #[test]
+fn an_answer_may_begin_slowly() {
+    // Alone, 10 KB are eight segments: a window of three lets 3, 3 and 2 follow each other, a round trip of 200 us apart.
+    let took = |window: &str| {
+        let web =
+            format!("web_server = {{ clients = 1, service = \"1ms\", think = \"10ms\", spread = \"0s\"{window} }}");
+        of(&on_host("[network]\nlatency = \"100us\"", &web), "response_max_ns")
+    };
+    let at_once = took("");
+    assert_eq!(took(", window = 8"), at_once, "there is room for all");
+    // What comes with a segment, 62.5 us, goes on while the last of a round is not yet acknowledged.
+    let slow = took(", window = 3") - at_once;
+    assert!((200_000..=400_000).contains(&slow), "{slow}");
+    assert!(took(", window = 2") > took(", window = 3"));
+    // One of a megabyte, with the most that a window holds, and every acknowledgement read.
+    let big = "web_server = { clients = 1, response = 1000000, service = \"1ms\", spread = \"0s\", window = 2 }";
+    assert!(of(&on_host("[network]\nlatency = \"100us\"", big), "requests") > 10);
+}
+
+#[test]
+fn a_driver_domain_tells_guests_of_each_packet_or_once_a_pass() {
+    let text = include_str!("../../../scenarios/xen-io.toml").replace("\"4s\"", "\"1s\"");
+    let woken = |tells: &str| {
+        let text = text.replace("[network]\n", &format!("[network]\ntells = \"{tells}\"\n"));
+        let report = played(&parse(&text));
+        report.entities.iter().map(|it| it.got.delivered_ns).collect::<Vec<_>>()
+    };
+    assert_eq!(woken("each"), {
+        let report = played(&parse(&text));
+        report.entities.iter().map(|it| it.got.delivered_ns).collect::<Vec<_>>()
+    });
+    assert_ne!(woken("passes"), woken("each"));
+    let wrong = text.replace("[network]\n", "[network]\ntells = \"all\"\n");
+    let refused = Scenario::from_bytes("test.toml", wrong.into_bytes()).expect_err("no such word").to_string();
+    assert!(refused.contains("right would be \"each\" or \"passes\""), "{refused}");
+}
+
+#[test]
 fn requests_at_a_rate_wait_from_when_they_were_made() {
     let at = |rate: u64| {
         let web = format!("web_server = {{ clients = 50, rate = {rate}, response = 1000, service = \"1ms\" }}");

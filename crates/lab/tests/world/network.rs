@@ -18,7 +18,14 @@ fn port(window: u64) -> (&'static str, Object) {
 }
 
 fn ring(cost: Nanos) -> Ring {
-    Ring { cost: cost.into(), room: 1_000, notify: Notify::WhenIdle, delay: Nanos::ZERO, kick: Nanos::ZERO }
+    Ring {
+        cost: cost.into(),
+        room: 1_000,
+        notify: Notify::WhenIdle,
+        delay: Nanos::ZERO,
+        passes: false,
+        kick: Nanos::ZERO,
+    }
 }
 
 fn send(bytes: u64) -> Step {
@@ -171,6 +178,32 @@ fn who_serves_a_ring_is_told_when_it_is_idle_or_each_time_or_later() {
     assert_eq!((wakes, done), (vec![(125, Wake::Interrupt)], vec![175, 225, 275]), "one notice for three packets");
     let slow = served(ring(Nanos::us(50)), 3, Nanos::us(200));
     assert_eq!(slow.0.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [100, 300, 500], "idle each time");
+}
+
+#[test]
+fn who_serves_a_ring_tells_others_of_each_packet_or_at_the_end_of_a_pass() {
+    // Six packets at once: the first is alone in its pass, the others wait meanwhile. When does the second ring's server wake?
+    let told = |passes: bool| {
+        let mut log = Log::default();
+        let mut world = World::new(1);
+        world.watch_all(&mut log);
+        let steps = vec![sleep(Nanos::us(100)), Step::Repeat { times: Some(6), body: vec![send(100)] }];
+        let (from, to) = two_hosts(&mut world, u64::MAX, steps, 100);
+        let serves = || vec![task("serves", vec![forever(vec![Step::Serve(FIRST)])])];
+        let near = host(&mut world, "cfs", 1, Costs::NONE);
+        let slow = Ring { passes, ..ring(Nanos::us(50)) };
+        let backend = start(&mut world, near, ("ring", Object::Ring(slow)), serves());
+        let far = host(&mut world, "cfs", 1, Costs::NONE);
+        let frontend = start(&mut world, far, ("ring", Object::Ring(ring(Nanos::us(1)))), serves());
+        let flow = connect(&mut world, from, to, vec![Hop::Ring(backend), Hop::Ring(frontend)]);
+        world.finish(at(100)).expect("nobody waits for ever");
+        assert_eq!(world.flow(flow).arrived, 6, "nothing is kept back for good");
+        drop(world);
+        let woken = log.of(far).into_iter().filter(|(_, event)| matches!(event, Event::Wake { .. }));
+        woken.map(|(at, _)| at.as_ns() / 1_000).filter(|at| *at > 0).collect::<Vec<_>>()
+    };
+    assert_eq!(told(false), [150, 200, 250, 300, 350, 400]);
+    assert_eq!(told(true), [150, 400], "once for five");
 }
 
 #[test]

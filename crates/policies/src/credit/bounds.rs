@@ -6,10 +6,12 @@ use sched::{CapBound, Conserving, Load, Nanos};
 /// With hand-off, at once; whom an idle CPU may pass over is offered again at the next tick of the CPU where it waits.
 pub(crate) fn conserving(load: &Load<'_>) -> Conserving {
     let settings = Settings::read(load.knobs);
+    // Who is unparked may wait for the end of a turn of idling.
+    let turn = if settings.unparked_waits && load.has_limits { settings.slice } else { Nanos::ZERO };
     match (settings.hand_off, settings.passes_over()) {
         (false, _) => Conserving::Never,
-        (true, false) => Conserving::Global { slack: Nanos::ZERO },
-        (true, true) => Conserving::Global { slack: settings.migration_delay + settings.tick },
+        (true, false) => Conserving::Global { slack: turn },
+        (true, true) => Conserving::Global { slack: settings.migration_delay + settings.tick + turn },
     }
 }
 

@@ -40,7 +40,9 @@
 //! - *3.0.3*, the Credit of summer 2006 that S2 measured. A tick charges whoever it finds a whole tick (`charging`), in
 //!   milliseconds (`credits-per-ms`), so that who keeps out of the sight of ticks runs for free. No boost: UNDER never
 //!   preempts UNDER. Who is new earns from the start (`begins`); who owes anything under a cap is parked, but only when it
-//!   next stops (`parking`); CPUs steal also from idle ones (`steal`), and ticks move nobody (`relocate`).
+//!   next stops, and if it waits then, after a turn more (`parking`). Who is unparked calls nobody and waits until its CPU decides
+//!   anew, which an idle one does every 30 ms (`unparking`). An account that overflows is emptied after the balance is taken
+//!   (`overflow`); CPUs steal also from idle ones (`steal`), and ticks move nobody (`relocate`).
 //! - *4.23*, today's. A weight is for each active member, not for all together (`weight-per`), an account that overflows
 //!   is halved (`overflow`), ticks and accounting follow the slice (`tick-from`), and running is charged rounded
 //!   down. Who has run for less than 1 ms is left running (`ratelimit`). A wake-up calls one idle CPU and leaves
@@ -100,7 +102,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     conserving: bounds::conserving,
     starvation: bounds::starvation,
     keeps: Keeps { cap: bounds::cap, ..Keeps::NOTHING },
-    alarms: AlarmSlots { policy: &[AlarmKind::Timer], cpu: &[AlarmKind::Tick], ..AlarmSlots::NONE },
+    alarms: AlarmSlots { policy: &[AlarmKind::Timer], cpu: &[AlarmKind::Tick, AlarmKind::Timer], ..AlarmSlots::NONE },
     knobs: KNOBS,
     build,
 };
@@ -111,6 +113,11 @@ const MASTER: CpuId = CpuId::new(0);
 
 const fn ticker(cpu: CpuId) -> Alarm {
     Alarm { of: Of::Cpu(cpu), slot: 0 }
+}
+
+/// The end of a turn of idling, where those are timed.
+const fn idle_turn(cpu: CpuId) -> Alarm {
+    Alarm { of: Of::Cpu(cpu), slot: 1 }
 }
 
 fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
@@ -149,6 +156,8 @@ struct Cpu {
     stopped: Option<EntityId>,
     /// Whether anybody was queued here while the CPU idled, so that no other CPU was called.
     queued_while_idle: bool,
+    /// When it last found nobody to run.
+    idles_since: Instant,
     /// When it last looked for somebody to steal.
     tried_to_steal: Option<Instant>,
     /// Which idle CPU the last wake-up that happened here called.
@@ -321,6 +330,7 @@ impl Credit {
         self.queues.remove(e);
         self.set_home(e, cpu);
         self.idlers.remove(cpu);
+        cx.clear_alarm(idle_turn(cpu));
         let now = cx.now();
         let vcpu = self.vcpu(e);
         vcpu.yielded = false;
@@ -412,7 +422,7 @@ impl Policy for Credit {
             self.migrate(e, cx);
         }
         if self.vcpu(e).parked {
-            return;
+            return cx.hold(e, Held::Parked);
         }
         match cx.params(e).latency {
             Some(laxity) if self.by_laxity.is_some() && self.queues.priority(e) == Priority::Under => {
@@ -436,6 +446,7 @@ impl Policy for Credit {
 
     fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
         match alarm.of {
+            Of::Cpu(cpu) if alarm == idle_turn(cpu) => cx.kick(cpu),
             Of::Cpu(cpu) => self.tick(cpu, cx),
             _ => self.account(cx),
         }
@@ -460,7 +471,10 @@ impl Policy for Credit {
             return slice;
         }
         let stopped = self.requeue_stopped(cpu, cx);
-        let Some(e) = self.choose(cpu, &|_, _| false, cx) else { return Slice::IDLE };
+        let Some(e) = self.choose(cpu, &|_, _| false, cx) else {
+            self.cpus[cpu.index()].idles_since = cx.now();
+            return Slice::IDLE;
+        };
         self.begin(e, cpu, stopped, cx);
         Slice::until(e, cx.now() + self.settings.slice)
     }

@@ -117,7 +117,8 @@ impl Credit {
         let from = |peer: CpuId| {
             let mut more_urgent = self.queues.iter(peer).take_while(|&e| Some(self.queues.priority(e)) > than);
             let comes = |e| cx.may_run(e, cpu) || lets_go(e, cx);
-            more_urgent.find(|&e| comes(e) && !self.is_hot(e, cx) && !self.is_bound_by_yield(e))
+            let stays = |e: EntityId| self.vcpus[e.index()].parked || self.is_hot(e, cx) || self.is_bound_by_yield(e);
+            more_urgent.find(|&e| comes(e) && !stays(e))
         };
         if self.settings.steal != Steal::Near {
             return cycle(cpu, &peers).find_map(from);

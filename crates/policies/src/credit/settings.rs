@@ -41,8 +41,12 @@ pub(crate) const KNOBS: &[Knob] = &[
         "whether a domain's weight is for all its active members together, or for each",
     )
     .from("__csched_unit_acct_start: `Make weight per-unit`"),
-    Knob::choice("overflow", &["version", "empty", "halve"], "what becomes of an account above a period's credits")
-        .from("csched_acct: emptied up to 4.0.1, halved in 4.23"),
+    Knob::choice(
+        "overflow",
+        &["version", "empty", "halve", "empty-late"],
+        "an account above a period's credits is emptied or halved; `empty-late`: emptied, but counted full in the balance",
+    )
+    .from("csched_acct: emptied up to 4.0.1, in 3.0.3 after the balance is taken; halved in 4.23"),
     Knob::choice(
         "begins",
         &["version", "inactive", "active"],
@@ -55,6 +59,12 @@ pub(crate) const KNOBS: &[Knob] = &[
         "who is parked: who owes more than its part of the cap, at once; or who owes anything, when it next stops",
     )
     .from("csched_vcpu_park, 4.0.1; CSCHED_PRI_TS_PARKED, 3.0.3"),
+    Knob::choice(
+        "unparking",
+        &["version", "calls", "waits"],
+        "who is no longer parked calls its CPU; or waits until that decides anew: an idle one, at the end of a turn of idling",
+    )
+    .from("vcpu_unpause, 4.0.1; csched_acct and csched_runq_sort, 3.0.3, which call nobody"),
     Knob::choice(
         "tickle",
         &["version", "all-idle", "one-idle"],
@@ -117,6 +127,8 @@ pub(crate) enum Parking {
 pub(crate) enum Overflow {
     Empty,
     Halve,
+    /// Emptied once the balance is taken.
+    EmptyLate,
 }
 
 /// From whose queues is stolen.
@@ -149,6 +161,8 @@ pub(crate) struct Settings {
     pub(crate) overflow: Overflow,
     pub(crate) begins_active: bool,
     pub(crate) parking: Parking,
+    /// Whether who is unparked waits for the next decision of its CPU, and idling is done in turns.
+    pub(crate) unparked_waits: bool,
     /// Whether one idle CPU is called rather than all.
     pub(crate) tickle_one: bool,
     /// Whether who yields goes behind one that is less urgent.
@@ -208,8 +222,9 @@ impl Settings {
             boost: choose("boost", ["on", "off", "on"]) == "on",
             boost_migrated: choose("boost-migrated", ["on", "on", "off"]) == "on",
             weight_per_member: choose("weight-per", ["domain", "domain", "member"]) == "member",
-            overflow: match choose("overflow", ["empty", "empty", "halve"]) {
+            overflow: match choose("overflow", ["empty", "empty-late", "halve"]) {
                 "empty" => Overflow::Empty,
+                "empty-late" => Overflow::EmptyLate,
                 _ => Overflow::Halve,
             },
             begins_active: choose("begins", ["inactive", "active", "inactive"]) == "active",
@@ -217,6 +232,7 @@ impl Settings {
                 "below-cap" => Parking::BelowCap,
                 _ => Parking::InDebt,
             },
+            unparked_waits: choose("unparking", ["calls", "waits", "calls"]) == "waits",
             tickle_one: choose("tickle", ["all-idle", "all-idle", "one-idle"]) == "one-idle",
             yield_behind: choose("yield", ["last", "last", "behind-one"]) == "behind-one",
             ratelimit: limit(choose("ratelimit", ["off", "off", "on"]), time(knobs, "ratelimit-time", millisecond))

@@ -4,7 +4,7 @@ use super::accounting::{Grant, Round};
 use super::placement::Commit;
 use super::runqueue::Priority;
 use super::settings::{Charging, Overflow, Parking};
-use super::{ACCOUNTING, Credit, MASTER, ticker};
+use super::{ACCOUNTING, Credit, MASTER, idle_turn, ticker};
 use sched::{CpuId, Cx, EntityId, Held, Nanos, Running, State};
 
 impl Credit {
@@ -117,10 +117,13 @@ impl Credit {
             }
             if credit > most {
                 self.vcpu(e).account.credit = match self.settings.overflow {
-                    Overflow::Empty => 0,
+                    Overflow::Empty | Overflow::EmptyLate => 0,
                     Overflow::Halve => credit / 2,
                 };
                 self.domains.deactivate(e, self.vcpus[e.index()].domain);
+                if self.settings.overflow == Overflow::EmptyLate {
+                    return credit;
+                }
             }
         }
         self.vcpus[e.index()].account.credit
@@ -133,12 +136,14 @@ impl Credit {
         }
     }
 
-    /// Keeps `e` from running; from its next stop on, if it runs and is left to.
+    /// Keeps `e` from running: at once, or from its next stop on.
     fn park(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.vcpu(e).parked = true;
-        self.queues.remove(e);
         self.queues.set_priority(e, Priority::Over);
-        if self.settings.parking == Parking::BelowCap || !matches!(cx.state(e), State::Running(_)) {
+        let at_once = self.settings.parking == Parking::BelowCap;
+        // In 3.0.3 PARKED is a priority, and nobody's place changes: who waits ahead of the idle vCPU has its turn.
+        if at_once || !(matches!(cx.state(e), State::Running(_)) || self.queues.queue_of(e).is_some()) {
+            self.queues.remove(e);
             cx.hold(e, Held::Parked);
         }
     }
@@ -146,8 +151,24 @@ impl Credit {
     /// Lets `e`, no longer parked, run again; without a boost.
     fn unpark(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         cx.release(e, Held::Parked);
-        if cx.state(e) == State::Waiting && !self.is_about_to_be_queued(e) {
-            self.enqueue(e, cx);
+        let waits = cx.state(e) == State::Waiting && !self.is_about_to_be_queued(e);
+        if !waits || self.queues.queue_of(e).is_some() {
+            return;
+        }
+        if !self.settings.unparked_waits {
+            return self.enqueue(e, cx);
+        }
+        self.queues.insert(self.vcpus[e.index()].home, e);
+        // There, idling is done in turns like running, and a CPU looks around at the end of each.
+        let slice = self.settings.slice;
+        let idlers = self.idlers.and(&cx.allowed(e));
+        for cpu in idlers.iter() {
+            if cx.alarm_at(idle_turn(cpu)).is_some() {
+                continue;
+            }
+            let since = self.cpus[cpu.index()].idles_since;
+            let turns = cx.now().since(since).as_ns() / slice.as_ns() + 1;
+            cx.set_alarm(idle_turn(cpu), cpu, since + slice.saturating_mul(turns));
         }
     }
 }

@@ -12,7 +12,7 @@ pub use line::Line;
 
 use crate::program::{Length, ObjectId};
 use line::Running;
-use sched::{CpuId, Instant, Nanos};
+use sched::{CpuId, EntityId, Instant, Nanos};
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use trace::MachineId;
@@ -202,6 +202,9 @@ pub(crate) struct Stream {
     pub(crate) says_later: bool,
 }
 
+/// Who has yet to tell the server of a ring that something has come, and how much later that is to be.
+pub(crate) type Untold = ((MachineId, EntityId), MachineId, ObjectId, Nanos);
+
 /// The lines and flows of a world, and what is on its way.
 #[derive(Debug, Default)]
 pub(crate) struct Network {
@@ -209,6 +212,10 @@ pub(crate) struct Network {
     pub(crate) streams: Vec<Stream>,
     /// The flow that begins at a port.
     pub(crate) flow_of: BTreeMap<(MachineId, ObjectId), u32>,
+    /// Whom servers will tell at the end of their passes.
+    pub(crate) untold: Vec<Untold>,
+    /// Whether what travels now is told of then.
+    pub(crate) tells_later: bool,
     air: BinaryHeap<Reverse<Entry>>,
     scheduled: u64,
 }

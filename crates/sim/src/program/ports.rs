@@ -35,6 +35,9 @@ pub struct Ring {
     pub notify: Notify,
     /// How much later, so that more may come meanwhile (interrupt coalescing).
     pub delay: Nanos,
+    /// Whether its server tells others of what it sent on only at the end of a pass over all that waited when that began, as what runs
+    /// in a softirq does; else at once of each.
+    pub passes: bool,
     /// CPU time that a task of a guest needs to tell it, beside the call to its host: an exit as far as a process of that.
     pub kick: Nanos,
 }
@@ -57,13 +60,15 @@ pub(crate) struct Serving {
     handled: Vec<(EntityId, Packet)>,
     /// Who did so last.
     server: Option<EntityId>,
+    /// How many are left of a pass.
+    left: usize,
     /// Whether a notice is on its way.
     pub(crate) is_noticed: bool,
 }
 
 impl Serving {
     pub(crate) fn new(ring: Ring) -> Serving {
-        Serving { ring, waiting: VecDeque::new(), handled: Vec::new(), server: None, is_noticed: false }
+        Serving { ring, waiting: VecDeque::new(), handled: Vec::new(), server: None, left: 0, is_noticed: false }
     }
 
     /// What `entity` handles waits for another; whether it did.
@@ -86,8 +91,10 @@ impl Serving {
 pub(crate) enum Outgoing {
     /// So many bytes, by a port.
     Sent { port: ObjectId, entity: EntityId, bytes: u64 },
-    /// A packet that was handled.
-    Onward { entity: EntityId, packet: Packet },
+    /// A packet that was handled; whoever is to be told of it may be at the end of the pass.
+    Onward { entity: EntityId, packet: Packet, later: bool },
+    /// A pass of `entity` ends.
+    Pass { entity: EntityId },
     /// So many bytes of a flow were read.
     Read { entity: EntityId, flow: u32, bytes: u64 },
 }
@@ -154,9 +161,14 @@ impl Host<'_> {
 
     /// `entity` takes the next packet from `ring`, or waits.
     pub(super) fn fetch(&mut self, cpu: CpuId, entity: EntityId, ring: ObjectId) -> Then {
-        let object = self.tasks.object(ring);
+        let (object, outgoing) = (&mut self.tasks.objects[ring.0 as usize], &mut self.tasks.outgoing);
         let Held::Ring(serving) = &mut object.held else { unreachable!("a ring is one") };
         serving.server = Some(entity);
+        if serving.ring.passes && serving.left == 0 {
+            outgoing.push(Outgoing::Pass { entity });
+            serving.left = serving.waiting.len();
+        }
+        serving.left = serving.left.saturating_sub(1);
         if let Some(packet) = serving.waiting.pop_front() {
             serving.handled.push((entity, packet));
             return Then::On;
@@ -180,14 +192,15 @@ impl Host<'_> {
         let Held::Ring(serving) = &mut self.tasks.object(ring).held else { unreachable!("a ring is one") };
         let at = serving.handled.iter().position(|&(who, _)| who == entity).expect("it has taken one");
         let (_, packet) = serving.handled.remove(at);
-        let packet = Packet { cost: None, ..packet };
-        self.tasks.outgoing.push(Outgoing::Onward { entity, packet });
+        let (packet, later) = (Packet { cost: None, ..packet }, serving.ring.passes);
+        self.tasks.outgoing.push(Outgoing::Onward { entity, packet, later });
         self.show(|| Event::Served { entity });
         Then::On
     }
 
     /// `entity` ends: what it has taken from a ring is for another who serves that.
     pub(super) fn hand_back(&mut self, entity: EntityId) {
+        self.tasks.outgoing.push(Outgoing::Pass { entity });
         for id in
             (0..self.tasks.objects.len()).map(|at| ObjectId(u32::try_from(at).expect("there are fewer than 2^32")))
         {

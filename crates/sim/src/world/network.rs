@@ -2,7 +2,9 @@
 
 use super::World;
 use crate::network::line::Running;
-use crate::network::{ACK_DELAY, Due, Endpoint, Flow, FlowCounts, FlowId, Hop, Kind, Line, LineId, Packet, Stream};
+use crate::network::{
+    ACK_DELAY, Due, Endpoint, Flow, FlowCounts, FlowId, Hop, Kind, Line, LineId, Packet, Stream, Untold,
+};
 use crate::program::{Notified, ObjectId, Outgoing};
 use sched::{EntityId, Nanos};
 use trace::{Event, MachineId};
@@ -67,7 +69,12 @@ impl World<'_> {
             match out {
                 Outgoing::Sent { port, entity, bytes } => self.send(machine, port, entity, bytes),
                 Outgoing::Onward { packet, .. } if packet.kind == Kind::Completion => {}
-                Outgoing::Onward { entity, packet } => self.travel(packet, Some((machine, entity))),
+                Outgoing::Onward { entity, packet, later } => {
+                    self.network.tells_later = later;
+                    self.travel(packet, Some((machine, entity)));
+                    self.network.tells_later = false;
+                }
+                Outgoing::Pass { entity } => self.tell_of_pass(machine, entity),
                 Outgoing::Read { entity, flow, bytes } => self.acknowledge(machine, entity, flow, bytes),
             }
         }
@@ -190,12 +197,33 @@ impl World<'_> {
             Some(None) => {}
             Some(Some(Notified { delay, kick })) => {
                 self.charge(by, kick);
-                if delay.is_zero() {
-                    self.tell(at.machine, ring);
-                } else {
-                    self.network.schedule(self.now.saturating_add(delay), Due::Notice(at.machine, ring));
+                match by {
+                    Some(by) if self.network.tells_later => self.network.untold.push((by, at.machine, ring, delay)),
+                    _ => self.tell_after(at.machine, ring, delay),
                 }
             }
+        }
+    }
+
+    /// A pass of a server ends: it tells of what it sent on.
+    fn tell_of_pass(&mut self, machine: MachineId, entity: EntityId) {
+        if self.network.untold.is_empty() {
+            return;
+        }
+        let (now, rest) =
+            std::mem::take(&mut self.network.untold).into_iter().partition(|it| it.0 == (machine, entity));
+        self.network.untold = rest;
+        let now: Vec<Untold> = now;
+        for (_, machine, ring, delay) in now {
+            self.tell_after(machine, ring, delay);
+        }
+    }
+
+    fn tell_after(&mut self, machine: MachineId, ring: ObjectId, delay: Nanos) {
+        if delay.is_zero() {
+            self.tell(machine, ring);
+        } else {
+            self.network.schedule(self.now.saturating_add(delay), Due::Notice(machine, ring));
         }
     }
 

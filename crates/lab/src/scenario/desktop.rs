@@ -28,17 +28,17 @@ pub(super) fn video(table: &Table<'_, '_>, findings: &mut Findings) -> Option<Vi
     let fps = settings.read("fps", |value| number::thousandths("fps", value, 1..=Video::FPS_MILLI_MAX));
     let late = settings.read("late", |value| form::time("late", value));
     let drops = settings.read("frames", form::drops_frames).unwrap_or(false);
-    if late.is_some() && !drops {
-        let right = "right would be frames = \"drop-late\" with it";
-        settings.wrong(Wrong::new("all frames are shown, however late", "without effect", right), "late");
-    }
+    let frames = match drops {
+        true => Frames::DropLate { late: late.unwrap_or(Frames::LATE) },
+        false => Frames::All { catches_up: late.unwrap_or(Nanos::ZERO) },
+    };
     let sound = settings.read("sound", |value| form::switch("sound", value)).unwrap_or(false);
     let video = Video {
         fps_milli: fps.unwrap_or(default.fps_milli),
         length: settings.time("length", default.length),
         threads: settings.tasks("threads", default.threads),
         waits: settings.read("waits", form::waits).unwrap_or(default.waits),
-        frames: if drops { Frames::DropLate { late: late.unwrap_or(Frames::LATE) } } else { Frames::All },
+        frames,
         sound: sound.then(Audio::default),
         ..default
     };

@@ -8,7 +8,11 @@ use sim::{Application, Step, TaskSpec};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Frames {
     /// All are shown, and the film takes longer (`poris`, section 6.2: MPlayer 1.1 drops none).
-    All,
+    All {
+        /// How far behind the player still catches up, showing frames as soon as they are decoded; from farther it goes on as if it
+        /// had not been late. Without sound this is 200 ms in mplayer.c of MPlayer 1.1.
+        catches_up: Nanos,
+    },
     /// One whose moment has passed for longer than `late` is neither decoded nor shown (`bmq`, section 4.4: -hardframedrop).
     DropLate {
         /// How late is not yet too late.
@@ -53,7 +57,7 @@ impl Video {
             decode,
             threads: 1,
             waits: Waits::Sleeping,
-            frames: Frames::All,
+            frames: Frames::All { catches_up: Nanos::ZERO },
             sound: None,
         }
     }
@@ -89,7 +93,8 @@ impl Video {
                 body.extend(decoded(part));
             } else {
                 let (mode, drop) = match self.frames {
-                    Frames::All => (TimerMode::Relative, None),
+                    Frames::All { catches_up: Nanos::ZERO } => (TimerMode::Relative, None),
+                    Frames::All { catches_up } => (TimerMode::CatchingUp { most: catches_up }, None),
                     Frames::DropLate { late } => (TimerMode::Absolute, Some(Step::DropLate { timer: 0, period, late })),
                 };
                 body.extend(drop);

@@ -77,6 +77,12 @@ pub enum Object {
 pub enum TimerMode {
     /// From when the last period ended, or from now if that has passed: a late task is never behind.
     Relative,
+    /// From when the last period ended, or from now if that has passed for longer than `most`: a late task does not wait until it has
+    /// caught up, unless it is too far behind.
+    CatchingUp {
+        /// How far behind is not yet too far.
+        most: Nanos,
+    },
     /// From when the last period ended, even if that has passed: a late task does not wait until it has caught up.
     Absolute,
     /// The same, but periods that have passed altogether are left out: a late task waits for the next beat (cyclictest).

@@ -25,10 +25,12 @@ impl Host<'_> {
         let end = last.saturating_add(period);
         let passed = match mode {
             TimerMode::Skipping => now.saturating_since(end).as_ns().div_ceil(period.as_ns()),
-            TimerMode::Relative | TimerMode::Absolute => 0,
+            TimerMode::Relative | TimerMode::CatchingUp { .. } | TimerMode::Absolute => 0,
         };
         let end = match mode {
             TimerMode::Relative => end.max(now),
+            TimerMode::CatchingUp { most } if now.saturating_since(end) > most => now,
+            TimerMode::CatchingUp { .. } => end,
             TimerMode::Absolute | TimerMode::Skipping => end.saturating_add(period.saturating_mul(passed)),
         };
         *last = end;

@@ -93,7 +93,8 @@ fn an_answer_may_begin_slowly() {
 
 #[test]
 fn a_driver_domain_tells_guests_of_each_packet_or_once_a_pass() {
-    let text = include_str!("../../../../scenarios/xen-io.toml").replace("\"1s\"", "\"100ms\"").replace("\"4s\"", "\"1s\"");
+    let text =
+        include_str!("../../../../scenarios/xen-io.toml").replace("\"1s\"", "\"100ms\"").replace("\"4s\"", "\"1s\"");
     // Who wakes may preempt Dom0 in the middle of a pass.
     let text = text.replace("policy = \"sedf\"", "policy = \"bvt\"");
     let woken = |tells: &str| {

@@ -214,8 +214,6 @@ pub(crate) struct Network {
     pub(crate) flow_of: BTreeMap<(MachineId, ObjectId), u32>,
     /// Whom servers will tell at the end of their passes.
     pub(crate) untold: Vec<Untold>,
-    /// Whether what travels now is told of then.
-    pub(crate) tells_later: bool,
     air: BinaryHeap<Reverse<Entry>>,
     scheduled: u64,
 }

@@ -9,6 +9,20 @@ use crate::program::{Notified, ObjectId, Outgoing};
 use sched::{EntityId, Nanos};
 use trace::{Event, MachineId};
 
+/// The task that sends a packet, or sends it on, and pays for telling others of it.
+#[derive(Clone, Copy)]
+struct By {
+    who: (MachineId, EntityId),
+    /// Whether it tells them at the end of its pass.
+    later: bool,
+}
+
+impl By {
+    fn now(machine: MachineId, entity: EntityId) -> By {
+        By { who: (machine, entity), later: false }
+    }
+}
+
 impl World<'_> {
     /// Adds a line.
     pub fn add_line(&mut self, line: Line) -> LineId {
@@ -70,9 +84,7 @@ impl World<'_> {
                 Outgoing::Sent { port, entity, bytes } => self.send(machine, port, entity, bytes),
                 Outgoing::Onward { packet, .. } if packet.kind == Kind::Completion => {}
                 Outgoing::Onward { entity, packet, later } => {
-                    self.network.tells_later = later;
-                    self.travel(packet, Some((machine, entity)));
-                    self.network.tells_later = false;
+                    self.travel(packet, Some(By { who: (machine, entity), later }));
                 }
                 Outgoing::Pass { entity } => self.tell_of_pass(machine, entity),
                 Outgoing::Read { entity, flow, bytes } => self.acknowledge(machine, entity, flow, bytes),
@@ -100,7 +112,7 @@ impl World<'_> {
             counts.sent += 1;
             counts.bytes_sent += part;
             let packet = Packet { flow, kind: Kind::Data, hop: 0, bytes: part, sent: now, cost: None };
-            self.travel(packet, Some((machine, entity)));
+            self.travel(packet, Some(By::now(machine, entity)));
         }
     }
 
@@ -113,7 +125,7 @@ impl World<'_> {
         let counts = stream.counts;
         let is_all = counts.bytes_read + counts.bytes_lost == counts.bytes_sent;
         if is_all || stream.unsaid >= u64::from(stream.flow.packet) * u64::from(acks.every) {
-            return self.say(flow, Some((machine, entity)));
+            return self.say(flow, Some(By::now(machine, entity)));
         }
         if !stream.says_later {
             stream.says_later = true;
@@ -122,7 +134,7 @@ impl World<'_> {
     }
 
     /// The receiver of a flow tells its sender what was read and not yet told of.
-    fn say(&mut self, flow: u32, by: Option<(MachineId, EntityId)>) {
+    fn say(&mut self, flow: u32, by: Option<By>) {
         let stream = &mut self.network.streams[flow as usize];
         let bytes = std::mem::take(&mut stream.unsaid);
         if bytes > 0 {
@@ -155,8 +167,8 @@ impl World<'_> {
         }
     }
 
-    /// A packet goes on from where it is, for `by`, whom it costs something to tell others of it.
-    fn travel(&mut self, mut packet: Packet, by: Option<(MachineId, EntityId)>) {
+    /// A packet goes on from where it is.
+    fn travel(&mut self, mut packet: Packet, by: Option<By>) {
         loop {
             let flow = &self.network.streams[packet.flow as usize].flow;
             let way = match (&flow.acks, packet.kind) {
@@ -190,7 +202,7 @@ impl World<'_> {
         }
     }
 
-    fn put(&mut self, at: Endpoint, packet: Packet, by: Option<(MachineId, EntityId)>) {
+    fn put(&mut self, at: Endpoint, packet: Packet, by: Option<By>) {
         let ring = self.object_at(at);
         match self.machines[at.machine.index()].put(ring, packet) {
             None => self.lose(packet),
@@ -198,7 +210,7 @@ impl World<'_> {
             Some(Some(Notified { delay, kick })) => {
                 self.charge(by, kick);
                 match by {
-                    Some(by) if self.network.tells_later => self.network.untold.push((by, at.machine, ring, delay)),
+                    Some(By { who, later: true }) => self.network.untold.push((who, at.machine, ring, delay)),
                     _ => self.tell_after(at.machine, ring, delay),
                 }
             }
@@ -228,8 +240,8 @@ impl World<'_> {
     }
 
     /// A task of a guest calls its host so that that tells another, which takes `kick` beside.
-    fn charge(&mut self, by: Option<(MachineId, EntityId)>, kick: Nanos) {
-        let Some((machine, entity)) = by else { return };
+    fn charge(&mut self, by: Option<By>, kick: Nanos) {
+        let Some(By { who: (machine, entity), .. }) = by else { return };
         let it = &mut self.machines[machine.index()];
         if !it.floor.is_guest || !it.machine.is_attached(entity) || !it.tasks.follows(entity) {
             return;

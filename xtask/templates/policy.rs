@@ -12,8 +12,8 @@
 
 use sched::queue::Lists;
 use sched::{
-    AlarmSlots, Conserving, CpuId, Cx, Descriptor, EntityId, Host, Keeps, Knob, Knobs, Load, Nanos, Params, Policy, Refused,
-    Slice, Stopped, Wake, Why,
+    AlarmSlots, Conserving, CpuId, Cx, Descriptor, EntityId, Topology, Guarantees, Knob, Knobs, LoadBounds, Nanos, Params, Policy, Refused,
+    Decision, Stopped, Wake, StopReason,
 };
 
 /// What the rest of the system knows of it.
@@ -30,7 +30,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     text: include_str!("example_policy.rs"),
     conserving: |load| Conserving::Global { slack: longest_call(load) },
     starvation: |load| Some(longest_wait(load)),
-    keeps: Keeps::NOTHING,
+    guarantees: Guarantees::NOTHING,
     alarms: AlarmSlots::NONE,
     knobs: &[Knob::time("quantum", Nanos::ms(5), (Nanos::us(1), Nanos::s(10)), "how long a turn lasts at most")
         .from("textbook; 5 ms is a guess")],
@@ -38,17 +38,17 @@ pub(crate) const POLICY: Descriptor = Descriptor {
 };
 
 /// Step 3. Build it. A host or a combination of knobs it cannot work with is refused here.
-fn build(_host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+fn build(_host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     Ok(Box::new(ExamplePolicy { queue: Lists::new(1), quantum: knobs.time("quantum") }))
 }
 
 /// A called CPU takes the first it may run, perhaps not the one it was called for; that one's turn comes within a quantum.
-fn longest_call(load: &Load<'_>) -> Nanos {
+fn longest_call(load: &LoadBounds<'_>) -> Nanos {
     if load.has_affinity { load.knobs.time("quantum") } else { Nanos::ZERO }
 }
 
 /// Everybody else has one turn first, on the one CPU that all of them may be confined to.
-fn longest_wait(load: &Load<'_>) -> Nanos {
+fn longest_wait(load: &LoadBounds<'_>) -> Nanos {
     load.knobs.time("quantum").saturating_mul(load.entities)
 }
 
@@ -105,17 +105,17 @@ impl Policy for ExamplePolicy {
     fn charge(&mut self, _e: EntityId, _ran: Nanos, _cx: &mut Cx<'_>) {}
 
     fn put(&mut self, _cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
-        if prev.why != Why::Blocked {
+        if prev.why != StopReason::Blocked {
             self.enqueue(prev.entity, cx);
         }
     }
 
     // Step 7. The decision: who, and until when.
 
-    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
-        let Some(e) = self.queue.iter(QUEUE).find(|&e| cx.may_run(e, cpu)) else { return Slice::IDLE };
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision {
+        let Some(e) = self.queue.iter(QUEUE).find(|&e| cx.may_run(e, cpu)) else { return Decision::IDLE };
         self.queue.remove(e);
-        Slice::until(e, cx.now() + self.quantum)
+        Decision::until(e, cx.now() + self.quantum)
     }
 }
 
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn two_hogs_take_turns_of_one_quantum() {
-        let mut host = sim::Host::new(&POLICY, Host::new(1), &POLICY.defaults(), Costs::NONE).unwrap();
+        let mut host = sim::Driver::new(&POLICY, Topology::new(1), &POLICY.defaults(), Costs::NONE).unwrap();
         let a = host.attach("a", Params::default(), Workload::Hog).unwrap();
         let b = host.attach("b", Params::default(), Workload::Hog).unwrap();
         let mut turns = Vec::new();

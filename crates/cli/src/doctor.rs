@@ -9,7 +9,7 @@ use crate::{Failure, output};
 use anyhow::{Context, anyhow};
 use daemon::Reason;
 use daemon::doctor::{Finding, Mechanism, examine};
-use daemon::host::{self, Host};
+use daemon::host_profile::{self, HostProfile};
 use daemon::lateness::{self, Measured};
 use lab::report::{percent, short};
 use sched::Nanos;
@@ -21,7 +21,7 @@ const LABELS: usize = 20;
 
 /// All that was found out.
 struct Examination {
-    host: Host,
+    host: HostProfile,
     findings: Vec<Finding>,
     measured: Measured,
     length: Nanos,
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Doctor) -> Result<(), Failure> {
 }
 
 fn examine_all(length: Nanos) -> anyhow::Result<Examination> {
-    let host = Host::read().context("this machine does not tell what it is like")?;
+    let host = HostProfile::read().context("this machine does not tell what it is like")?;
     let all = Nanos::s(Mechanism::ALL.len() as u64);
     let progress = Progress::new("trying mechanisms".to_string(), all);
     let findings = Mechanism::ALL.iter().zip(1..).map(|(&mechanism, nth)| {
@@ -75,9 +75,9 @@ fn examine_all(length: Nanos) -> anyhow::Result<Examination> {
     let findings: Vec<Finding> = findings.collect();
     progress.finish(&format!("tried {} mechanisms", findings.len()));
     let progress = Progress::new(format!("timers of {INTERVAL}"), length);
-    let before = host::times().context("this machine does not tell where its time goes")?;
+    let before = host_profile::times().context("this machine does not tell where its time goes")?;
     let measured = lateness::measure(INTERVAL, length, &mut |passed| progress.passed(passed));
-    let stolen_ppm = host::times().ok().and_then(|after| host::steal_ppm(&after.since(&before)));
+    let stolen_ppm = host_profile::times().ok().and_then(|after| host_profile::steal_ppm(&after.since(&before)));
     progress.finish(&format!("measured timers of {INTERVAL} for {length}"));
     Ok(Examination { host, findings, measured, length, stolen_ppm })
 }

@@ -9,7 +9,7 @@ pub mod directory;
 pub mod dispatch;
 pub mod doctor;
 pub mod guardian;
-pub mod host;
+pub mod host_profile;
 pub mod kernel;
 pub mod lateness;
 pub mod linux;

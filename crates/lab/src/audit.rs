@@ -4,7 +4,7 @@ use crate::choose::Choice;
 use crate::problem::Problems;
 use crate::run::{Run, boot_order};
 use crate::scenario::{EntitySpec, Group, Scenario, Workload};
-use sched::{CapBound, Class, Descriptor, Host, Instant, Load, Nanos, Weight};
+use sched::{CapBound, Class, Descriptor, Instant, LoadBounds, Nanos, Topology, Weight};
 use sim::Costs;
 use sim::auditor::{LimitTolerance, Promises, WorldAuditor};
 use sim::coordination::Boost;
@@ -34,7 +34,7 @@ impl Run<'_> {
         for (index, machine) in self.header()?.machines.into_iter().enumerate() {
             let is_host = index < self.scenario.hosts;
             let promised = if is_host { of_host(index) } else { Promises::NONE };
-            let host = if is_host { self.scenario.host } else { Host::new(machine.header.cpus) };
+            let host = if is_host { self.scenario.host } else { Topology::new(machine.header.cpus) };
             // Outside, nothing costs anything.
             let costs = if machine.host.is_some() || is_host { costs } else { Costs::NONE };
             auditor.add(host, promised, &costs);
@@ -57,7 +57,7 @@ pub(crate) struct Delays {
 }
 
 /// What `policy` promises of itself under `load`, on a driver with these delays.
-pub(crate) fn promises(policy: &Descriptor, load: &Load<'_>, delays: Delays) -> Promises {
+pub(crate) fn promises(policy: &Descriptor, load: &LoadBounds<'_>, delays: Delays) -> Promises {
     // A CPU may be called, find its work taken, and another be called, each time as late as can be.
     let allowance = delays.late.saturating_mul(4);
     let turns = delays.turn.saturating_mul(16 * load.entities);
@@ -70,16 +70,17 @@ pub(crate) fn promises(policy: &Descriptor, load: &Load<'_>, delays: Delays) -> 
     }
 }
 
-fn limits(policy: &Descriptor, load: &Load<'_>, late: Nanos) -> LimitTolerance {
+fn limits(policy: &Descriptor, load: &LoadBounds<'_>, late: Nanos) -> LimitTolerance {
     let late_each = |times: u64| late.saturating_mul(times);
-    let quota = (policy.keeps.quota)(load).map(|beyond| beyond.saturating_add(late_each(load.host.cpus as u64 + 1)));
-    let cap = (policy.keeps.cap)(load)
+    let quota =
+        (policy.guarantees.quota)(load).map(|beyond| beyond.saturating_add(late_each(load.host.cpus as u64 + 1)));
+    let cap = (policy.guarantees.cap)(load)
         .map(|cap| CapBound { burst: cap.burst.saturating_add(late_each(load.entities)), ..cap });
     LimitTolerance { quota, cap }
 }
 
 /// What host number `host` is under.
-fn load<'a>(scenario: &'a Scenario, host: usize, choice: &'a Choice) -> Load<'a> {
+fn load<'a>(scenario: &'a Scenario, host: usize, choice: &'a Choice) -> LoadBounds<'a> {
     let on_it = || scenario.entities.iter().filter(move |it| it.host == host);
     let any = |is: fn(&EntitySpec) -> bool| on_it().any(is);
     let groups = || scenario.groups.iter().filter(move |it| it.host == host);
@@ -102,7 +103,7 @@ fn load<'a>(scenario: &'a Scenario, host: usize, choice: &'a Choice) -> Load<'a>
         }
         depth
     };
-    Load {
+    LoadBounds {
         host: &scenario.host,
         knobs: &choice.knobs,
         entities: (on_it().count() + threads) as u64,

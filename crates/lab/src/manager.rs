@@ -79,7 +79,7 @@ pub struct Managed {
 
 /// Who is who on the host.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Host<'h> {
+pub(crate) struct HostIds<'h> {
     pub(crate) machine: MachineId,
     pub(crate) groups: &'h [GroupId],
     pub(crate) entities: &'h [Option<EntityId>],
@@ -107,7 +107,7 @@ impl<'s> Manager<'s> {
     }
 
     /// An interval is over: says what everybody is assigned in the next.
-    pub(crate) fn turn(&mut self, host: Host<'_>, world: &mut World<'_>) {
+    pub(crate) fn turn(&mut self, host: HostIds<'_>, world: &mut World<'_>) {
         let now = self.next;
         self.next = now + self.spec.interval;
         for index in 0..self.vms.len() {
@@ -123,7 +123,7 @@ impl<'s> Manager<'s> {
         }
     }
 
-    fn manage(&mut self, index: usize, ids: &[EntityId], (host, now): (Host<'_>, Instant), world: &mut World<'_>) {
+    fn manage(&mut self, index: usize, ids: &[EntityId], (host, now): (HostIds<'_>, Instant), world: &mut World<'_>) {
         let target = &self.spec.targets[index];
         let so_far = ids.iter().fold(Nanos::ZERO, |sum, &id| sum + self.consumed.borrow().by(id, now));
         let vm = &mut self.vms[index];
@@ -168,7 +168,7 @@ fn assign(
     first: usize,
     ppm: u64,
     ids: &[EntityId],
-    host: Host<'_>,
+    host: HostIds<'_>,
     world: &mut World<'_>,
 ) -> Option<u64> {
     let (mut assigned_ppm, mut before) = (0, Vec::with_capacity(ids.len()));

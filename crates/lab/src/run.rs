@@ -1,9 +1,9 @@
 //! [`run`]: a scenario under a policy, from the first arrival to a [`Report`].
 
-mod stage;
+mod session;
 
-use stage::{Stage, Tapes};
-pub(crate) use stage::{boot_order, machine_of_host, placed};
+use session::{FlowOwners, Session};
+pub(crate) use session::{boot_order, machine_of_host, placed};
 
 use crate::choose::{Choice, of_guest};
 use crate::manager::{Manager, Watcher};
@@ -99,10 +99,10 @@ impl Run<'_> {
             guests.iter().map(|guest| of_guest(self.scenario, guest, self.guests)).collect();
         let choices = choices?;
         let mut watcher = Watcher::default();
-        let mut stage = Stage::new(self, &choices, &mut [], &mut [], Tapes::default())?;
-        stage.employ(&mut watcher);
-        stage.play(&mut vec![None; self.scenario.entities.len()])?;
-        Ok(stage.world.inputs())
+        let mut session = Session::new(self, &choices, &mut [], &mut [], FlowOwners::default())?;
+        session.employ(&mut watcher);
+        session.play(&mut vec![None; self.scenario.entities.len()])?;
+        Ok(session.world.inputs())
     }
 
     /// Runs it, and shows everything that happens on the host (the first, if there are several) to `sinks`, and on whatever machine to `watchers`.
@@ -123,39 +123,39 @@ impl Run<'_> {
         let measures = scenario.guests.iter().map(|guest| measured(guest.applications.iter()).from(from));
         let mut measures: Vec<Metrics> = measures.collect();
         let mut clients = measured_outside(scenario).from(from);
-        let tapes = Tapes {
-            hosts: metrics.iter().map(Metrics::tape).collect(),
-            guests: measures.iter().map(Metrics::tape).collect(),
+        let flow_owners = FlowOwners {
+            hosts: metrics.iter().map(Metrics::flow_names).collect(),
+            guests: measures.iter().map(Metrics::flow_names).collect(),
         };
         let mut grants = vec![None; scenario.entities.len()];
         let coordinated: Vec<Option<Coordinated>>;
         let mut watcher = Watcher::default();
         let mut samplers = Sampler::of_each_host(scenario);
         let (managed, vcpus, refused) = {
-            let mut stage = Stage::new(self, &choices, &mut meters, &mut measures, tapes)?;
-            stage.employ(&mut watcher);
+            let mut session = Session::new(self, &choices, &mut meters, &mut measures, flow_owners)?;
+            session.employ(&mut watcher);
             for (host, sampler) in samplers.iter_mut().enumerate() {
-                stage.world.watch(machine_of_host(host), sampler);
+                session.world.watch(machine_of_host(host), sampler);
             }
             let has_gangs = scenario.groups.iter().any(|group| group.params.gang);
             let seen = host_meters.iter_mut().zip(&mut siblings).zip(&mut metrics);
             for (host, ((meter, siblings), metrics)) in seen.enumerate() {
-                stage.world.watch(machine_of_host(host), meter);
+                session.world.watch(machine_of_host(host), meter);
                 if has_gangs {
-                    stage.world.watch(machine_of_host(host), siblings);
+                    session.world.watch(machine_of_host(host), siblings);
                 }
                 if !metrics.is_empty() {
-                    stage.world.watch(machine_of_host(host), metrics);
+                    session.world.watch(machine_of_host(host), metrics);
                 }
             }
-            if let Some(outside) = stage.cables.outside().filter(|_| !clients.is_empty()) {
-                stage.world.watch(outside, &mut clients);
+            if let Some(outside) = session.cables.outside().filter(|_| !clients.is_empty()) {
+                session.world.watch(outside, &mut clients);
             }
-            sinks.iter_mut().for_each(|sink| stage.world.watch(HOST, &mut **sink));
-            watchers.iter_mut().for_each(|sink| stage.world.watch_all(&mut **sink));
-            stage.play(&mut grants)?;
-            coordinated = stage.coordinated_since();
-            (stage.manager.map(Manager::into_vms), stage.host.entities, stage.refused)
+            sinks.iter_mut().for_each(|sink| session.world.watch(HOST, &mut **sink));
+            watchers.iter_mut().for_each(|sink| session.world.watch_all(&mut **sink));
+            session.play(&mut grants)?;
+            coordinated = session.coordinated_since();
+            (session.manager.map(Manager::into_vms), session.host.entities, session.refused)
         };
         let mut report = Report::new(scenario, self.policy, self.knobs, self.seed, &host_meters, &grants);
         report.refuse_changes(scenario, &refused);

@@ -4,7 +4,7 @@ use crate::choose::Choice;
 use crate::problem::{Problems, Wrong, quoted};
 use crate::run::placed;
 use crate::scenario::{GuestSpec, Scenario};
-use sched::{Class, CpuId, Descriptor, Host, Input, Instant, Kicks, Knobs, Machine, Params, Wake};
+use sched::{Class, CpuId, Descriptor, Input, Instant, Kicks, Knobs, Machine, Params, Topology, Wake};
 use sim::coordination::{Boost, Coordination, Rule};
 
 /// That the host's policy takes the boosts of `guest`, and that the guest's keeps what its detector needs.
@@ -24,7 +24,7 @@ pub(crate) fn coordination(
         let help = "right would be a boost of weight, such as \"nice:-20\", or a host under a policy with classes, such as `linux`";
         Some((Wrong::new(message, "no such class there", help), at.boost))
     } else {
-        let cpus = Host::new(guest.vcpus.len());
+        let cpus = Topology::new(guest.vcpus.len());
         missing(within, cpus, detector).map(|missing| {
             let message = format!("the guest's policy, {}, keeps no {missing}", quoted(within.policy.name));
             let own = Rule::ALL.iter().find(|(_, rule)| *rule == detector).map_or("", |(name, _)| name);
@@ -42,7 +42,7 @@ pub(crate) fn coordination(
 }
 
 /// What `detector` needs and the guest's policy does not show.
-fn missing(choice: &Choice, cpus: Host, detector: Rule) -> Option<&'static str> {
+fn missing(choice: &Choice, cpus: Topology, detector: Rule) -> Option<&'static str> {
     // What does not work at all is told elsewhere.
     let mut machine = Machine::build(choice.policy, cpus, &choice.knobs, Kicks::Immediate).ok()?;
     let task = machine.attach(Instant::ZERO, Params::default()).ok()?;
@@ -58,7 +58,7 @@ fn takes(policy: &Descriptor, knobs: &Knobs, boost: Boost) -> bool {
 /// Whether who waits gets the CPU of its equal when it asks for this, and keeps it when the other asks for something that is no more.
 fn gets_the_cpu(policy: &Descriptor, knobs: &Knobs, params: Params) -> Option<bool> {
     let (cpu, now) = (CpuId::new(0), Instant::ZERO);
-    let mut machine = Machine::build(policy, Host::new(1), knobs, Kicks::Immediate).ok()?;
+    let mut machine = Machine::build(policy, Topology::new(1), knobs, Kicks::Immediate).ok()?;
     let [first, second] = [(); 2].map(|()| machine.attach(now, Params::default()));
     let (first, second) = (first.ok()?, second.ok()?);
     for entity in [first, second] {

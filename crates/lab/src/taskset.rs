@@ -6,7 +6,7 @@ use crate::scenario::{Costs, EntitySpec, JobEnd, Periodic, Scenario, Workload};
 use crate::source::{Placed, Source, Span, floor};
 use csv::ByteRecord;
 use sched::time::SPAN_MAX;
-use sched::{Host, Instant, Nanos, Params, Reservation};
+use sched::{Instant, Nanos, Params, Reservation, Topology};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -63,7 +63,7 @@ pub fn scenario(name: &str, tasks: &[Task], cpus: usize, arrival: Arrival, lengt
     Scenario {
         name: name.to_string(),
         hosts: 1,
-        host: Host::new(cpus),
+        host: Topology::new(cpus),
         length,
         warm_up: Nanos::ZERO,
         warm_up_place: Span::default(),

@@ -11,8 +11,8 @@ use lab::fuzz::{Options, run_metered};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
 use sched::{
-    Class, CpuId, CpuSet, Descriptor, EntityId, GroupId, GroupParams, Host, Input, Instant, Kicks, Limit, Machine,
-    Nanos, Notice, Params, Quota, Reservation, RtPriority, State, Wake, Weight,
+    Class, CpuId, CpuSet, Descriptor, EntityId, GroupId, GroupParams, Input, Instant, Kicks, Limit, Machine, Nanos,
+    Notice, Params, Quota, Reservation, RtPriority, State, Topology, Wake, Weight,
 };
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -82,7 +82,7 @@ impl Day {
     /// Two levels of groups, some with a quota and a cap; small promises for a third of the entities, so that all fit;
     /// a few real-time ones.
     fn new(policy: &Descriptor, settings: &[(&str, &str)]) -> Day {
-        let host = Host { llc: CPUS / 2, ..Host::new(CPUS) };
+        let host = Topology { llc: CPUS / 2, ..Topology::new(CPUS) };
         let mut knobs = policy.defaults();
         for (name, word) in settings {
             knobs.set_word(name, word).expect("the policy has such a knob");
@@ -142,7 +142,7 @@ impl Day {
             }
             self.driver.settle();
             let machine = &self.driver.machine;
-            self.tally.idle += u64::from(machine.host().iter().any(|cpu| machine.running(cpu).is_none()));
+            self.tally.idle += u64::from(machine.topology().iter().any(|cpu| machine.running(cpu).is_none()));
         }
         self.tally
     }
@@ -175,7 +175,7 @@ impl Day {
 
     fn busy_cpu(&mut self) -> Option<CpuId> {
         let Driver { machine, .. } = &self.driver;
-        let busy: Vec<CpuId> = machine.host().iter().filter(|&cpu| machine.running(cpu).is_some()).collect();
+        let busy: Vec<CpuId> = machine.topology().iter().filter(|&cpu| machine.running(cpu).is_some()).collect();
         self.dice.choose(&busy)
     }
 

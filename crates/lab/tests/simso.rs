@@ -106,7 +106,7 @@ fn ours(tasks: &[Task], cpus: usize, placement: Placement) -> Jobs {
     knobs.set_word("placement", placement.word()).unwrap();
     knobs.set("reserve", 0).unwrap();
     let mut collector = Collector::default();
-    let mut host = sim::Host::new(edf, sched::Host::new(cpus), &knobs, sim::Costs::NONE).unwrap();
+    let mut host = sim::Driver::new(edf, sched::Topology::new(cpus), &knobs, sim::Costs::NONE).unwrap();
     host.watch(&mut collector);
     let mut ids = BTreeMap::new();
     for index in attach_order(tasks, placement) {

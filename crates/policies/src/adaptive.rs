@@ -25,7 +25,7 @@
 use crate::credit;
 use crate::hybrid::{SIGNAL_EVERY, SIGNAL_FROM, together};
 use crate::parallel::{ACCOUNTING_LOWERS, Demand, Packing, Parallel, Parts, SHARED, Unit};
-use sched::{AlarmKind, AlarmSlots, Conserving, Descriptor, Host, Knob, Knobs, Nanos, Policy, Refused};
+use sched::{AlarmKind, AlarmSlots, Conserving, Descriptor, Knob, Knobs, Nanos, Policy, Refused, Topology};
 
 /// What the rest of the system knows of it.
 pub(crate) const POLICY: Descriptor = Descriptor {
@@ -59,7 +59,7 @@ const OWN: [Knob; 7] = [
 ];
 const KNOBS: [Knob; credit::KNOBS.len() + OWN.len()] = Knob::join(&OWN, credit::KNOBS);
 
-fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     let [threshold, first, least, most] =
         ["threshold", "interval", "interval-least", "interval-most"].map(|name| knobs.time(name));
     if least > most {

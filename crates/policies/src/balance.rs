@@ -27,8 +27,8 @@
 use crate::cfs::{self, LeastVruntime};
 use crate::fair::Fair;
 use sched::{
-    Alarm, CpuId, Cx, Descriptor, EntityId, GroupChange, GroupId, Host, Knob, Knobs, Nanos, Notice, Params, Policy,
-    Refused, Running, Slice, Stopped, Wake,
+    Alarm, CpuId, Cx, Decision, Descriptor, EntityId, GroupChange, GroupId, Knob, Knobs, Nanos, Notice, Params, Policy,
+    Refused, Running, Stopped, Topology, Wake,
 };
 
 /// What the rest of the system knows of it.
@@ -50,7 +50,7 @@ const COSCHEDULE: Knob =
 
 const KNOBS: [Knob; cfs::POLICY.knobs.len() + 1] = Knob::join(&[COSCHEDULE], cfs::POLICY.knobs);
 
-fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     let fair = cfs::new(host, knobs).keeping_siblings_apart();
     Ok(Box::new(Balance { fair, coschedule: knobs.on("coschedule"), last: vec![None; host.cpus] }))
 }
@@ -134,7 +134,7 @@ impl Policy for Balance {
         self.fair.put(cpu, prev, cx);
     }
 
-    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision {
         let slice = self.fair.pick(cpu, cx);
         let last = std::mem::replace(&mut self.last[cpu.index()], slice.run);
         if let Some(e) = slice.run.filter(|_| self.coschedule && last != slice.run) {
@@ -158,21 +158,21 @@ mod tests {
     use sched::{GroupParams, Instant, State};
     use sim::{Costs, Workload};
 
-    fn host<'a>(policy: &Descriptor, cpus: usize, coschedule: bool) -> sim::Host<'a> {
+    fn host<'a>(policy: &Descriptor, cpus: usize, coschedule: bool) -> sim::Driver<'a> {
         let mut knobs = policy.defaults();
         if coschedule {
             knobs.set("coschedule", 1).expect("it is there");
         }
-        sim::Host::new(policy, Host::new(cpus), &knobs, Costs::NONE).expect("it works everywhere")
+        sim::Driver::new(policy, Topology::new(cpus), &knobs, Costs::NONE).expect("it works everywhere")
     }
 
-    fn vm(host: &mut sim::Host<'_>, vcpus: usize) -> Vec<EntityId> {
+    fn vm(host: &mut sim::Driver<'_>, vcpus: usize) -> Vec<EntityId> {
         let group = host.create_group("vm", GroupParams::default(), GroupId::ROOT).expect("it is accepted");
         let params = Params { group, ..Params::default() };
         (0..vcpus).map(|_| host.attach("vcpu", params, Workload::Scripted).expect("it is accepted")).collect()
     }
 
-    fn cpu_of(host: &sim::Host<'_>, e: EntityId) -> i64 {
+    fn cpu_of(host: &sim::Driver<'_>, e: EntityId) -> i64 {
         host.machine().inspect(e, "cpu").expect("it is shown")
     }
 

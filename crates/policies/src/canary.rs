@@ -2,8 +2,8 @@
 
 use sched::queue::Lists;
 use sched::{
-    Alarm, AlarmKind, AlarmSlots, Build, Conserving, CpuId, Cx, Descriptor, EntityId, Held, Keeps, Nanos, Of, Params,
-    Policy, Refused, Slice, Stopped, Wake, Why,
+    Alarm, AlarmKind, AlarmOwner, AlarmSlots, Build, Conserving, CpuId, Cx, Decision, Descriptor, EntityId, Guarantees,
+    Held, Nanos, Params, Policy, Refused, StopReason, Stopped, Wake,
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -36,7 +36,7 @@ const fn canary(name: &'static str, build: Build) -> Descriptor {
         bad_at: "everything else",
         text: include_str!("canary.rs"),
         conserving: |_| Conserving::Global { slack: Nanos::ms(1) },
-        keeps: Keeps::NOTHING,
+        guarantees: Guarantees::NOTHING,
         starvation: |load| Some(QUANTUM.saturating_mul(load.entities)),
         alarms: AlarmSlots { policy: &[AlarmKind::Timer], ..AlarmSlots::NONE },
         knobs: &[],
@@ -96,7 +96,7 @@ struct Canary {
 impl Canary {
     fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.queue.push_back(QUEUE, e);
-        for cpu in cx.host().iter().collect::<sched::CpuSet>().iter() {
+        for cpu in cx.topology().iter().collect::<sched::CpuSet>().iter() {
             if cx.running(cpu) == sched::Running::Idle && cx.may_run(e, cpu) {
                 cx.kick(cpu);
             }
@@ -149,32 +149,32 @@ impl Policy for Canary {
 
     fn put(&mut self, _cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
         match prev.why {
-            Why::Blocked => self.asleep = Some(prev.entity),
-            Why::Yielded | Why::Expired | Why::Kicked => self.enqueue(prev.entity, cx),
+            StopReason::Blocked => self.asleep = Some(prev.entity),
+            StopReason::Yielded | StopReason::Expired | StopReason::Kicked => self.enqueue(prev.entity, cx),
         }
     }
 
-    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision {
         self.picks += 1;
         if self.cheat == Cheat::Idles && self.picks.is_multiple_of(3) {
-            return Slice::IDLE;
+            return Decision::IDLE;
         }
         if let Some(e) = self.asleep.filter(|_| self.cheat == Cheat::PicksBlocked) {
-            return Slice::until(e, cx.now() + QUANTUM);
+            return Decision::until(e, cx.now() + QUANTUM);
         }
-        let Some(e) = self.choose(cpu, cx) else { return Slice::IDLE };
+        let Some(e) = self.choose(cpu, cx) else { return Decision::IDLE };
         self.queue.remove(e);
         match (self.cheat, self.gone) {
             (Cheat::Kicks, _) => cx.kick(cpu),
             (Cheat::PicksHeld, _) => cx.hold(e, Held::Parked),
             (Cheat::Remembers, Some(gone)) => assert!(!cx.is_held(gone), "nobody is held here"),
-            (Cheat::Rings, _) => cx.set_alarm(Alarm { of: Of::Policy, slot: 0 }, cpu, cx.now()),
+            (Cheat::Rings, _) => cx.set_alarm(Alarm { owner: AlarmOwner::Policy, slot: 0 }, cpu, cx.now()),
             _ => {}
         }
         match self.cheat {
-            Cheat::Past => Slice::until(e, cx.now()),
-            Cheat::Allocates => Slice::until(e, cx.now() + *std::hint::black_box(Box::new(QUANTUM))),
-            _ => Slice::until(e, cx.now() + QUANTUM),
+            Cheat::Past => Decision::until(e, cx.now()),
+            Cheat::Allocates => Decision::until(e, cx.now() + *std::hint::black_box(Box::new(QUANTUM))),
+            _ => Decision::until(e, cx.now() + QUANTUM),
         }
     }
 

@@ -37,7 +37,7 @@
 //! Source: VMware, "The CPU Scheduler in VMware vSphere 5.1" (2013), as told in policies.md 10.6.
 
 use crate::skew::{MARGIN, QUANTUM, Rule, SHARED, Skewed};
-use sched::{Descriptor, Host, Knob, Knobs, Nanos, Policy, Refused};
+use sched::{Descriptor, Knob, Knobs, Nanos, Policy, Refused, Topology};
 
 /// What the rest of the system knows of it.
 pub(crate) const POLICY: Descriptor = Descriptor {
@@ -75,7 +75,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     ..SHARED
 };
 
-fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     let rule = if knobs.word("version") == "4" { Rule::Leader } else { Rule::Lagging };
     let threshold = knobs.time("threshold");
     // Were they equal, a leader would stop and go on again and again at one moment.

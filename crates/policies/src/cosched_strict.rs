@@ -36,7 +36,7 @@
 //! (2013), as told in policies.md 10.6.
 
 use crate::skew::{MARGIN, QUANTUM, Rule, SHARED, Skewed};
-use sched::{Descriptor, Host, Knob, Knobs, Nanos, Policy, Refused};
+use sched::{Descriptor, Knob, Knobs, Nanos, Policy, Refused, Topology};
 
 /// What the rest of the system knows of it.
 pub(crate) const POLICY: Descriptor = Descriptor {
@@ -61,7 +61,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     ..SHARED
 };
 
-fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     let threshold = knobs.time("threshold");
     Ok(Skewed::build(host, knobs, Rule::All, threshold, threshold))
 }

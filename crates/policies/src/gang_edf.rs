@@ -28,7 +28,10 @@
 //! 2009 (global Gang EDF).
 
 use crate::edf::{self, Edf, Partitioned};
-use sched::{AlarmKind, AlarmSlots, Conserving, Descriptor, Host, Keeps, Knob, Knobs, Load, Nanos, Policy, Refused};
+use sched::{
+    AlarmKind, AlarmSlots, Conserving, Descriptor, Guarantees, Knob, Knobs, LoadBounds, Nanos, Policy, Refused,
+    Topology,
+};
 
 /// What the rest of the system knows of it.
 pub(crate) const POLICY: Descriptor = Descriptor {
@@ -40,7 +43,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     text: include_str!("gang_edf.rs"),
     conserving: |_| Conserving::PerCpu { slack: Nanos::ZERO },
     starvation: |_| None, // Who has no reservation gets what is left, perhaps nothing.
-    keeps: Keeps { reservations, ..Keeps::NOTHING },
+    guarantees: Guarantees { reservations, ..Guarantees::NOTHING },
     alarms: AlarmSlots { entity: &[AlarmKind::Timer], ..AlarmSlots::NONE },
     knobs: &[
         Knob::choice("enforce", &["soft", "hard"], "what the end of a slice means").from("S1 §3.2"),
@@ -53,11 +56,11 @@ pub(crate) const POLICY: Descriptor = Descriptor {
 };
 
 /// Every slice in every period, to the nanosecond. Who comes, goes or is changed takes what it asks for at once.
-fn reservations(load: &Load<'_>) -> Option<Nanos> {
+fn reservations(load: &LoadBounds<'_>) -> Option<Nanos> {
     (!load.has_changes && load.knobs.time("grain").is_zero()).then_some(Nanos::ZERO)
 }
 
-fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     Ok(Box::new(Partitioned::with_gangs(Edf::new(host, knobs, true))))
 }
 
@@ -67,15 +70,15 @@ mod tests {
     use sched::{
         CpuId, EntityId, GroupId, GroupParams, Instant, Limit, Nanos, Params, Refused, Reservation, State, Wake,
     };
-    use sim::{Costs, Host, Workload};
+    use sim::{Costs, Driver, Workload};
 
-    fn host<'a>(cpus: usize) -> Host<'a> {
+    fn host<'a>(cpus: usize) -> Driver<'a> {
         let mut knobs = POLICY.defaults();
         knobs.set_word("enforce", "hard").expect("it is one of its words");
-        Host::new(&POLICY, sched::Host::new(cpus), &knobs, Costs::NONE).expect("it works everywhere")
+        Driver::new(&POLICY, sched::Topology::new(cpus), &knobs, Costs::NONE).expect("it works everywhere")
     }
 
-    fn gang(host: &mut Host<'_>) -> GroupId {
+    fn gang(host: &mut Driver<'_>) -> GroupId {
         let params = GroupParams { gang: true, ..GroupParams::default() };
         host.create_group("vm", params, GroupId::ROOT).expect("every group is accepted")
     }
@@ -85,17 +88,17 @@ mod tests {
         Params { group, reservation, ..Params::default() }
     }
 
-    fn awake(host: &mut Host<'_>, params: Params) -> EntityId {
+    fn awake(host: &mut Driver<'_>, params: Params) -> EntityId {
         let e = host.attach("e", params, Workload::Scripted).expect("it is accepted");
         host.wake(e, Wake::New { parent: None });
         e
     }
 
-    fn run_through(host: &mut Host<'_>, us: u64) {
+    fn run_through(host: &mut Driver<'_>, us: u64) {
         host.run_until(Instant::at_ns(Nanos::us(us).as_ns()) + Nanos::ns(1));
     }
 
-    fn cpu_of(host: &Host<'_>, e: EntityId) -> Option<usize> {
+    fn cpu_of(host: &Driver<'_>, e: EntityId) -> Option<usize> {
         match host.machine().state(e) {
             State::Running(cpu) => Some(cpu.index()),
             _ => None,

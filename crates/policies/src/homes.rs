@@ -22,7 +22,7 @@ impl Homes {
 
     /// Gives `e` a home where its affinity allows one, and keeps it there.
     pub(crate) fn settle(&mut self, e: EntityId, cx: &mut Cx<'_>) -> CpuId {
-        let allowed = cx.params(e).affinity.and(&cx.host().all());
+        let allowed = cx.params(e).affinity.and(&cx.topology().all());
         let fewest = allowed.iter().min_by_key(|cpu| (self.residents[cpu.index()], cpu.index()));
         let home = if self.first { allowed.first() } else { fewest };
         let home = home.expect("everybody may run somewhere");

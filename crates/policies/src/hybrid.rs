@@ -25,7 +25,7 @@
 
 use crate::credit;
 use crate::parallel::{ACCOUNTING_LOWERS, Packing, Parallel, Parts, SHARED, SignalFrom, Together, Unit};
-use sched::{Descriptor, Host, Knob, Knobs, Nanos, Policy, Refused};
+use sched::{Descriptor, Knob, Knobs, Nanos, Policy, Refused, Topology};
 
 /// What the rest of the system knows of it.
 pub(crate) const POLICY: Descriptor = Descriptor {
@@ -70,7 +70,7 @@ pub(crate) fn together(knobs: &Knobs) -> Together {
     Together { from, every: knobs.time(SIGNAL_EVERY.name), ..Together::ALWAYS }
 }
 
-fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     let parts = Parts {
         unit: Unit::Vm,
         packing: Packing::FirstFitDecreasing,

@@ -26,7 +26,7 @@
 //! 2010; S3 §2.
 
 use crate::credit::{self, Credit};
-use sched::{Descriptor, Host, Knob, Knobs, Nanos, Policy, Refused};
+use sched::{Descriptor, Knob, Knobs, Nanos, Policy, Refused, Topology};
 
 /// What the rest of the system knows of it.
 pub(crate) const POLICY: Descriptor = Descriptor {
@@ -50,7 +50,7 @@ const AHEAD: Knob = Knob::time(
 .from("assumed from the abstract and S3 §2 (policies.md 10.6)");
 const KNOBS: [Knob; credit::KNOBS.len() + 1] = Knob::join(&[AHEAD], credit::KNOBS);
 
-fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     credit::check(knobs)?;
     let ahead = knobs.time(AHEAD.name);
     let ahead = if ahead.is_zero() { knobs.time("slice") } else { ahead };
@@ -60,33 +60,33 @@ fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
 #[cfg(test)]
 mod tests {
     use super::POLICY;
-    use sched::{CpuId, CpuSet, EntityId, Host as Shape, Instant, Nanos, Params, Wake};
-    use sim::{Costs, Host, Workload};
+    use sched::{CpuId, CpuSet, EntityId, Instant, Nanos, Params, Topology as Shape, Wake};
+    use sim::{Costs, Driver, Workload};
 
     const CPU: CpuId = CpuId::new(0);
 
-    fn host<'a>(cpus: usize) -> Host<'a> {
+    fn host<'a>(cpus: usize) -> Driver<'a> {
         host_expecting(cpus, Nanos::ZERO)
     }
 
     /// One on which everybody ahead is expected to run for so long.
-    fn host_expecting<'a>(cpus: usize, ahead: Nanos) -> Host<'a> {
+    fn host_expecting<'a>(cpus: usize, ahead: Nanos) -> Driver<'a> {
         let mut knobs = POLICY.defaults();
         knobs.set("ahead", ahead.as_ns().cast_signed()).expect("it is in range");
-        Host::new(&POLICY, Shape::new(cpus), &knobs, Costs::NONE).expect("it works everywhere")
+        Driver::new(&POLICY, Shape::new(cpus), &knobs, Costs::NONE).expect("it works everywhere")
     }
 
-    fn scripted(host: &mut Host<'_>, params: Params) -> EntityId {
+    fn scripted(host: &mut Driver<'_>, params: Params) -> EntityId {
         host.attach("e", params, Workload::Scripted).expect("everybody is accepted")
     }
 
-    fn hog(host: &mut Host<'_>) -> EntityId {
+    fn hog(host: &mut Driver<'_>) -> EntityId {
         let e = scripted(host, Params::default());
         host.wake(e, Wake::New { parent: None });
         e
     }
 
-    fn run_through(host: &mut Host<'_>, us: u64) {
+    fn run_through(host: &mut Driver<'_>, us: u64) {
         host.run_until(Instant::at_ns(Nanos::us(us).as_ns()).max(host.now()) + Nanos::ns(1));
     }
 

@@ -16,7 +16,7 @@ use sched::{CpuId, CpuSet, Cx, EntityId, Running};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Rank<K> {
     /// Somebody of this class, or as urgent as one; the least is the most urgent.
-    Of(K),
+    AlarmOwner(K),
     /// Nobody of this class or a more urgent one.
     Other,
 }
@@ -159,7 +159,7 @@ impl<K: Copy + Ord> MostUrgent<K> {
 
     /// How urgent the first that waits on `cpu` is.
     pub(crate) fn best(&self, cpu: CpuId) -> Rank<K> {
-        self.queues.first(cpu.index()).map_or(Rank::Other, |((urgency, _), _)| Rank::Of(urgency))
+        self.queues.first(cpu.index()).map_or(Rank::Other, |((urgency, _), _)| Rank::AlarmOwner(urgency))
     }
 
     /// Whether anybody of this urgency waits on `cpu`.
@@ -169,7 +169,7 @@ impl<K: Copy + Ord> MostUrgent<K> {
     }
 
     fn rank(&self, e: EntityId) -> Rank<K> {
-        Rank::Of(self.places[e.index()].urgency)
+        Rank::AlarmOwner(self.places[e.index()].urgency)
     }
 
     /// How urgent what `cpu` runs is, if it is not taken by somebody more urgent than all.
@@ -177,7 +177,7 @@ impl<K: Copy + Ord> MostUrgent<K> {
         let seat = &self.seats[cpu.index()];
         match (seat.running, seat.taken) {
             (Some(e), _) => self.rank(e),
-            (None, Taken::At(urgency)) => Rank::Of(urgency),
+            (None, Taken::At(urgency)) => Rank::AlarmOwner(urgency),
             (None, _) => Rank::Other,
         }
     }
@@ -186,7 +186,7 @@ impl<K: Copy + Ord> MostUrgent<K> {
     fn update(&mut self, cpu: CpuId) {
         let best = self.best(cpu);
         match best {
-            Rank::Of(_) => self.waiting.insert(cpu),
+            Rank::AlarmOwner(_) => self.waiting.insert(cpu),
             Rank::Other => self.waiting.remove(cpu),
         };
         let rank = best.min(self.running_rank(cpu));
@@ -260,7 +260,7 @@ impl<K: Copy + Ord> MostUrgent<K> {
             return None;
         }
         self.pull(cpu, self.best(cpu).min(than), cx);
-        let (_, e) = self.queues.first(cpu.index()).filter(|&((urgency, _), _)| Rank::Of(urgency) < than)?;
+        let (_, e) = self.queues.first(cpu.index()).filter(|&((urgency, _), _)| Rank::AlarmOwner(urgency) < than)?;
         self.queues.remove(e);
         self.seats[cpu.index()].running = Some(e);
         self.update(cpu);
@@ -306,7 +306,7 @@ impl<K: Copy + Ord> MostUrgent<K> {
     /// all, the one `e` was on, else one near to that.
     fn least_urgent(&self, e: EntityId, cx: &Cx<'_>) -> Option<CpuId> {
         let Place { home, .. } = self.places[e.index()];
-        let (mine, host) = (self.rank(e), cx.host());
+        let (mine, host) = (self.rank(e), cx.topology());
         let idles = |cpu: CpuId| cx.running(cpu) == Running::Idle && !cx.kicked(cpu);
         let distance = |cpu: CpuId| (cpu != home, !host.share_core(cpu, home), !host.share_cache(cpu, home), cpu);
         let mut best: Option<(Rank<K>, bool, CpuId)> = None;
@@ -397,7 +397,10 @@ mod tests {
         queues.unqueue(c);
         queues.queue_first(c, cpu);
         assert_eq!(queues.waiting_on(cpu).collect::<Vec<_>>(), [b, c, a]);
-        assert_eq!((queues.best(cpu), queues.queue_of(a), queues.anybody_waits()), (Rank::Of(1), Some(cpu), true));
+        assert_eq!(
+            (queues.best(cpu), queues.queue_of(a), queues.anybody_waits()),
+            (Rank::AlarmOwner(1), Some(cpu), true)
+        );
     }
 
     #[test]

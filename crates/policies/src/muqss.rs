@@ -28,7 +28,10 @@
 //! Source: kernel/sched/MuQSS.c v0.210 and Documentation/scheduler/sched-MuQSS.txt (5.13-ck1, Kolivas).
 
 use crate::bfs::{Bfs, Lengths, Parts, Shape, Yields};
-use sched::{AlarmKind, AlarmSlots, Conserving, Descriptor, Host, Keeps, Knob, Knobs, Load, Nanos, Policy, Refused};
+use sched::{
+    AlarmKind, AlarmSlots, Conserving, Descriptor, Guarantees, Knob, Knobs, LoadBounds, Nanos, Policy, Refused,
+    Topology,
+};
 
 /// What the rest of the system knows of it.
 pub(crate) const POLICY: Descriptor = Descriptor {
@@ -40,7 +43,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     text: include_str!("muqss.rs"),
     conserving,
     starvation: |_| None, // Real-time, isochronous and idle classes are strict.
-    keeps: Keeps::NOTHING,
+    guarantees: Guarantees::NOTHING,
     alarms: AlarmSlots { cpu: &[AlarmKind::Tick], ..AlarmSlots::NONE },
     knobs: &[
         Knob::choice("queues", &["cache", "core", "cpu", "all"], "whose CPUs share a queue")
@@ -63,12 +66,12 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     build,
 };
 
-fn conserving(load: &Load<'_>) -> Conserving {
+fn conserving(load: &LoadBounds<'_>) -> Conserving {
     let kept_off = load.knobs.get("smt-nice") > 0 && load.host.smt > 1;
     if kept_off { Conserving::Never } else { Conserving::Global { slack: Nanos::ZERO } }
 }
 
-fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     let size = match knobs.word("queues") {
         "cache" => host.llc,
         "core" => host.smt,
@@ -93,18 +96,18 @@ fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
 #[cfg(test)]
 mod tests {
     use super::POLICY;
-    use sched::{CpuId, CpuSet, EntityId, Host as Shape, Instant, Nanos, Params, State, Wake, Weight};
-    use sim::{Costs, Host, Workload};
+    use sched::{CpuId, CpuSet, EntityId, Instant, Nanos, Params, State, Topology as Shape, Wake, Weight};
+    use sim::{Costs, Driver, Workload};
 
-    fn host<'a>(shape: Shape, knobs: &[(&str, i64)]) -> Host<'a> {
+    fn host<'a>(shape: Shape, knobs: &[(&str, i64)]) -> Driver<'a> {
         let mut values = POLICY.defaults();
         for &(name, value) in knobs {
             values.set(name, value).expect("a knob of muqss");
         }
-        Host::new(&POLICY, shape, &values, Costs::NONE).expect("it works everywhere")
+        Driver::new(&POLICY, shape, &values, Costs::NONE).expect("it works everywhere")
     }
 
-    fn hog(host: &mut Host<'_>, nice: i32, cpus: CpuSet) -> EntityId {
+    fn hog(host: &mut Driver<'_>, nice: i32, cpus: CpuSet) -> EntityId {
         let weight = Weight::nice(nice).expect("in range");
         let params = Params { weight, affinity: cpus, ..Params::default() };
         let e = host.attach("e", params, Workload::Scripted).expect("everybody is accepted");
@@ -112,11 +115,11 @@ mod tests {
         e
     }
 
-    fn run_through(host: &mut Host<'_>, us: u64) {
+    fn run_through(host: &mut Driver<'_>, us: u64) {
         host.run_until(Instant::at_ns(Nanos::us(us).as_ns()).max(host.now()) + Nanos::ns(1));
     }
 
-    fn runs(host: &Host<'_>, cpu: usize) -> Option<EntityId> {
+    fn runs(host: &Driver<'_>, cpu: usize) -> Option<EntityId> {
         host.machine().running(CpuId::new(cpu))
     }
 

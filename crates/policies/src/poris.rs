@@ -51,7 +51,7 @@ use crate::credit;
 use crate::parallel::{
     ACCOUNTING_LOWERS, EXCHANGE, Packing, Parallel, Parts, Promotion, SHARED, ShortTurns, Together, Unit,
 };
-use sched::{Descriptor, Host, Knob, Knobs, Nanos, Policy, Refused};
+use sched::{Descriptor, Knob, Knobs, Nanos, Policy, Refused, Topology};
 
 /// What the rest of the system knows of it.
 pub(crate) const POLICY: Descriptor = Descriptor {
@@ -120,7 +120,7 @@ pub(crate) fn promotion(knobs: &Knobs) -> Promotion {
     }
 }
 
-fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     let packing = match knobs.word("packing") {
         "first-fit" => Packing::FirstFit,
         "next-fit" => Packing::NextFit,

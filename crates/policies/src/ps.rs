@@ -15,7 +15,7 @@
 
 use crate::credit;
 use crate::parallel::{ACCOUNTING_LOWERS, EXCHANGE, Packing, Parallel, Parts, SHARED, Together, Unit};
-use sched::{Descriptor, Host, Knob, Knobs, Policy, Refused};
+use sched::{Descriptor, Knob, Knobs, Policy, Refused, Topology};
 
 /// What the rest of the system knows of it.
 pub(crate) const POLICY: Descriptor = Descriptor {
@@ -33,7 +33,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
 const OWN: [Knob; 2] = [ACCOUNTING_LOWERS, EXCHANGE];
 const KNOBS: [Knob; credit::KNOBS.len() + OWN.len()] = Knob::join(&OWN, credit::KNOBS);
 
-fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     let parts = Parts {
         unit: Unit::Vm,
         packing: Packing::FirstFitDecreasing,

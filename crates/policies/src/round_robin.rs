@@ -14,8 +14,8 @@
 
 use sched::queue::Lists;
 use sched::{
-    AlarmSlots, Conserving, CpuId, Cx, Descriptor, EntityId, Host, Keeps, Knob, Knobs, Load, Nanos, Params, Policy,
-    Refused, Slice, Stopped, Wake, Why,
+    AlarmSlots, Conserving, CpuId, Cx, Decision, Descriptor, EntityId, Guarantees, Knob, Knobs, LoadBounds, Nanos,
+    Params, Policy, Refused, StopReason, Stopped, Topology, Wake,
 };
 
 /// What the rest of the system knows of it.
@@ -28,24 +28,24 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     text: include_str!("round_robin.rs"),
     conserving: |load| Conserving::Global { slack: call_bound(load) },
     starvation: |load| Some(turn_bound(load)),
-    keeps: Keeps::NOTHING,
+    guarantees: Guarantees::NOTHING,
     alarms: AlarmSlots::NONE,
     knobs: &[Knob::time("quantum", Nanos::ms(10), (Nanos::us(1), Nanos::s(10)), "how long a turn lasts at most")
         .from("textbook")],
     build,
 };
 
-fn build(_host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+fn build(_host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     Ok(Box::new(RoundRobin { queue: Lists::new(1), quantum: knobs.time("quantum") }))
 }
 
 /// A called CPU takes the first it may run, perhaps not the one it was called for; that one's turn comes within a quantum.
-fn call_bound(load: &Load<'_>) -> Nanos {
+fn call_bound(load: &LoadBounds<'_>) -> Nanos {
     if load.has_affinity { load.knobs.time("quantum") } else { Nanos::ZERO }
 }
 
 /// Everybody else has one turn first, on the one CPU that all of them may be confined to.
-fn turn_bound(load: &Load<'_>) -> Nanos {
+fn turn_bound(load: &LoadBounds<'_>) -> Nanos {
     load.knobs.time("quantum").saturating_mul(load.entities)
 }
 
@@ -95,14 +95,14 @@ impl Policy for RoundRobin {
     fn charge(&mut self, _e: EntityId, _ran: Nanos, _cx: &mut Cx<'_>) {}
 
     fn put(&mut self, _cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
-        if prev.why != Why::Blocked {
+        if prev.why != StopReason::Blocked {
             self.enqueue(prev.entity, cx);
         }
     }
 
-    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
-        let Some(e) = self.queue.iter(QUEUE).find(|&e| cx.may_run(e, cpu)) else { return Slice::IDLE };
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision {
+        let Some(e) = self.queue.iter(QUEUE).find(|&e| cx.may_run(e, cpu)) else { return Decision::IDLE };
         self.queue.remove(e);
-        Slice::until(e, cx.now() + self.quantum)
+        Decision::until(e, cx.now() + self.quantum)
     }
 }

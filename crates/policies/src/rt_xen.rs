@@ -41,7 +41,7 @@
 //! Buttazzo and Buttazzo 2003.
 
 use crate::servers::{self, Grid, Kind, Order, Servers, Settings, Ties};
-use sched::{Conserving, Descriptor, Host, Keeps, Knob, Knobs, Load, Nanos, Policy, Refused};
+use sched::{Conserving, Descriptor, Guarantees, Knob, Knobs, LoadBounds, Nanos, Policy, Refused, Topology};
 
 /// What the rest of the system knows of it.
 pub(crate) const POLICY: Descriptor = Descriptor {
@@ -54,7 +54,10 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     conserving,
     // Whoever asks for more than there is can keep everybody less urgent out.
     starvation: |_| None,
-    keeps: Keeps { reservations: |load| servers::reservations(load, &settings(load.knobs)), ..Keeps::NOTHING },
+    guarantees: Guarantees {
+        reservations: |load| servers::reservations(load, &settings(load.knobs)),
+        ..Guarantees::NOTHING
+    },
     alarms: servers::ALARMS,
     knobs: &[
         Knob::choice("version", &["1", "2"], "what `placement` and `order` are where they do not say")
@@ -90,7 +93,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     build,
 };
 
-fn conserving(load: &Load<'_>) -> Conserving {
+fn conserving(load: &LoadBounds<'_>) -> Conserving {
     let slack = Nanos::ZERO;
     if settings(load.knobs).partitioned { Conserving::PerCpu { slack } } else { Conserving::Global { slack } }
 }
@@ -124,6 +127,6 @@ fn settings(knobs: &Knobs) -> Settings {
     }
 }
 
-fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     Ok(Box::new(Servers::new(host, settings(knobs))))
 }

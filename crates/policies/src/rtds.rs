@@ -33,7 +33,7 @@
 //! Source: `xen/common/sched/rt.c`, Xen 4.23-dev; Xi et al., EMSOFT 2014 (RT-Xen 2).
 
 use crate::servers::{self, Grid, Kind, Order, Servers, Settings, Ties};
-use sched::{Conserving, Descriptor, Host, Keeps, Knob, Knobs, Nanos, Policy, Refused};
+use sched::{Conserving, Descriptor, Guarantees, Knob, Knobs, Nanos, Policy, Refused, Topology};
 
 /// What the rest of the system knows of it.
 pub(crate) const POLICY: Descriptor = Descriptor {
@@ -46,7 +46,10 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     conserving: |_| Conserving::Global { slack: Nanos::ZERO },
     // Whoever asks for more than there is can keep everybody with later deadlines out.
     starvation: |_| None,
-    keeps: Keeps { reservations: |load| servers::reservations(load, &settings(load.knobs)), ..Keeps::NOTHING },
+    guarantees: Guarantees {
+        reservations: |load| servers::reservations(load, &settings(load.knobs)),
+        ..Guarantees::NOTHING
+    },
     alarms: servers::ALARMS,
     knobs: &[
         Knob::switch("extratime", true, servers::EXTRATIME).from("RTDS_extratime, on for every vCPU by default"),
@@ -76,6 +79,6 @@ fn settings(knobs: &Knobs) -> Settings {
     }
 }
 
-fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     Ok(Box::new(Servers::new(host, settings(knobs))))
 }

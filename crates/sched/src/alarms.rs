@@ -2,7 +2,7 @@
 
 use crate::id::{CpuId, EntityId, GroupId};
 use crate::machine::Action;
-use crate::policy::{Alarm, AlarmKind, AlarmSlots, Of};
+use crate::policy::{Alarm, AlarmKind, AlarmOwner, AlarmSlots};
 use crate::time::Instant;
 use alloc::vec::Vec;
 
@@ -21,7 +21,7 @@ pub(crate) struct Cell {
     listed: bool,
 }
 
-const NOBODYS: Alarm = Alarm { of: Of::Policy, slot: 0 };
+const NOBODYS: Alarm = Alarm { owner: AlarmOwner::Policy, slot: 0 };
 
 const UNSET: Cell = Cell {
     alarm: NOBODYS,
@@ -80,11 +80,13 @@ impl Alarms {
     pub(crate) fn number(&self, alarm: Alarm) -> usize {
         let slot = usize::from(alarm.slot);
         let stride = self.slots.entity.len() + self.slots.group.len();
-        let (declared, number) = match alarm.of {
-            Of::Policy => (self.slots.policy.len(), slot),
-            Of::Cpu(cpu) => (self.slots.cpu.len(), self.slots.policy.len() + cpu.index() * self.slots.cpu.len() + slot),
-            Of::Entity(e) => (self.slots.entity.len(), self.fixed() + e.index() * stride + slot),
-            Of::Group(g) => {
+        let (declared, number) = match alarm.owner {
+            AlarmOwner::Policy => (self.slots.policy.len(), slot),
+            AlarmOwner::Cpu(cpu) => {
+                (self.slots.cpu.len(), self.slots.policy.len() + cpu.index() * self.slots.cpu.len() + slot)
+            }
+            AlarmOwner::Entity(e) => (self.slots.entity.len(), self.fixed() + e.index() * stride + slot),
+            AlarmOwner::Group(g) => {
                 (self.slots.group.len(), self.fixed() + g.index() * stride + self.slots.entity.len() + slot)
             }
         };
@@ -112,7 +114,7 @@ impl Alarms {
         for slot in 0..self.slots.cpu.len() {
             if self.slots.cpu[slot] == AlarmKind::Tick {
                 #[expect(clippy::cast_possible_truncation, reason = "slots are numbered in 8 bits")]
-                let alarm = Alarm { of: Of::Cpu(cpu), slot: slot as u8 };
+                let alarm = Alarm { owner: AlarmOwner::Cpu(cpu), slot: slot as u8 };
                 if self.get(alarm).at != Instant::NEVER {
                     self.set(alarm, cpu, Instant::NEVER);
                 }
@@ -122,17 +124,17 @@ impl Alarms {
 
     /// Clears the alarms of an entity that leaves.
     pub(crate) fn drop_entity(&mut self, e: EntityId) {
-        self.drop_all(self.slots.entity.len(), Of::Entity(e));
+        self.drop_all(self.slots.entity.len(), AlarmOwner::Entity(e));
     }
 
     /// Clears the alarms of a group that goes.
     pub(crate) fn drop_group(&mut self, g: GroupId) {
-        self.drop_all(self.slots.group.len(), Of::Group(g));
+        self.drop_all(self.slots.group.len(), AlarmOwner::Group(g));
     }
 
-    fn drop_all(&mut self, slots: usize, of: Of) {
+    fn drop_all(&mut self, slots: usize, of: AlarmOwner) {
         for slot in 0..slots {
-            let alarm = Alarm { of, slot: u8::try_from(slot).expect("slots are numbered in 8 bits") };
+            let alarm = Alarm { owner: of, slot: u8::try_from(slot).expect("slots are numbered in 8 bits") };
             if self.get(alarm).at != Instant::NEVER || self.get(alarm).listed {
                 self.set(alarm, CpuId::default(), Instant::NEVER);
             }
@@ -175,7 +177,7 @@ mod tests {
     #[test]
     fn an_index_used_again_at_one_instant_tells_its_new_owner() {
         let slots = AlarmSlots { entity: &[AlarmKind::Timer], ..AlarmSlots::NONE };
-        let of = |generation| Alarm { of: Of::Entity(EntityId::new(0, generation)), slot: 0 };
+        let of = |generation| Alarm { owner: AlarmOwner::Entity(EntityId::new(0, generation)), slot: 0 };
         let on = CpuId::new(0);
         // Even an alarm for the very same time and place: the driver knows the old owner's.
         for at in [Instant::at_ns(20), Instant::at_ns(10)] {

@@ -1,8 +1,8 @@
 //! [`Cx`]: the limited handle through which a policy sees the machine and asks things of it.
 
 use crate::id::{CpuId, CpuSet, EntityId, GroupId};
-use crate::params::{GroupParams, Host, Params};
-use crate::policy::{Alarm, Held, Of};
+use crate::params::{GroupParams, Params, Topology};
+use crate::policy::{Alarm, AlarmOwner, Held};
 use crate::time::{Instant, Nanos};
 use crate::truth::Truth;
 use core::fmt;
@@ -108,7 +108,7 @@ impl<'a> Cx<'a> {
     /// The machine's CPUs and how near they are.
     #[inline]
     #[must_use]
-    pub fn host(&self) -> &Host {
+    pub fn topology(&self) -> &Topology {
         &self.truth.host
     }
 
@@ -271,12 +271,12 @@ impl<'a> Cx<'a> {
     }
 
     fn mine(&self, alarm: Alarm) -> Alarm {
-        let base = match alarm.of {
-            Of::Policy => self.view.alarms.policy,
-            Of::Cpu(_) => self.view.alarms.cpu,
-            Of::Entity(_) => self.view.alarms.entity,
-            Of::Group(_) => self.view.alarms.group,
+        let base = match alarm.owner {
+            AlarmOwner::Policy => self.view.alarms.policy,
+            AlarmOwner::Cpu(_) => self.view.alarms.cpu,
+            AlarmOwner::Entity(_) => self.view.alarms.entity,
+            AlarmOwner::Group(_) => self.view.alarms.group,
         };
-        Alarm { of: alarm.of, slot: alarm.slot + base }
+        Alarm { owner: alarm.owner, slot: alarm.slot + base }
     }
 }

@@ -1,7 +1,7 @@
 //! [`Descriptor`]: all that the rest of the system knows of a policy. Command line, documentation, law tests,
 //! fuzz targets, goldens and benchmarks are derived from it.
 
-use crate::params::{Host, Refused};
+use crate::params::{Refused, Topology};
 use crate::policy::{AlarmSlots, Policy};
 use crate::time::Nanos;
 use alloc::boxed::Box;
@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::fmt;
 
 /// Makes a policy for a host.
-pub type Build = fn(&Host, &Knobs) -> Result<Box<dyn Policy>, Refused>;
+pub type Build = fn(&Topology, &Knobs) -> Result<Box<dyn Policy>, Refused>;
 
 /// What a policy registers.
 #[derive(Clone, Copy)]
@@ -28,11 +28,11 @@ pub struct Descriptor {
     /// The text of its file; the leading `//!` lines are its essay.
     pub text: &'static str,
     /// How soon a CPU that idles finds work that waits. Law 11.
-    pub conserving: fn(&Load<'_>) -> Conserving,
+    pub conserving: fn(&LoadBounds<'_>) -> Conserving,
     /// How long a waiting entity can wait at most. `None` only for strict priorities and overload. Law 12.
-    pub starvation: fn(&Load<'_>) -> Option<Nanos>,
+    pub starvation: fn(&LoadBounds<'_>) -> Option<Nanos>,
     /// What of the things asked for it keeps.
-    pub keeps: Keeps,
+    pub guarantees: Guarantees,
     /// The alarm slots it uses.
     pub alarms: AlarmSlots,
     /// What it can be tuned by.
@@ -63,12 +63,12 @@ impl Descriptor {
 }
 
 /// A bound that holds under a load; `None`: no such promise.
-pub type Bound = fn(&Load<'_>) -> Option<Nanos>;
+pub type Bound = fn(&LoadBounds<'_>) -> Option<Nanos>;
 
 /// What a policy keeps of the things asked for, and how exactly: with a punctual driver, unless said otherwise.
 #[derive(Clone, Copy)]
 #[expect(missing_debug_implementations, reason = "functions have nothing to show")]
-pub struct Keeps {
+pub struct Guarantees {
     /// On one CPU, without groups, among those who always want to run: how far, at any moment and in any order of
     /// arrival, what somebody got is from what its weight is due of the time since the last change of who competes.
     pub shares: Bound,
@@ -79,7 +79,7 @@ pub struct Keeps {
     /// How far beyond twice a group's quota its members can get in a short span. The driver's delay is added per CPU.
     pub quota: Bound,
     /// How exactly the members of a capped group are held to it.
-    pub cap: fn(&Load<'_>) -> Option<CapBound>,
+    pub cap: fn(&LoadBounds<'_>) -> Option<CapBound>,
 }
 
 /// How exactly a cap is kept: in any span, the members get at most the cap's part of it, `rounding` for each `period` in it,
@@ -94,9 +94,10 @@ pub struct CapBound {
     pub burst: Nanos,
 }
 
-impl Keeps {
+impl Guarantees {
     /// Nothing.
-    pub const NOTHING: Keeps = Keeps { shares: |_| None, reservations: |_| None, quota: |_| None, cap: |_| None };
+    pub const NOTHING: Guarantees =
+        Guarantees { shares: |_| None, reservations: |_| None, quota: |_| None, cap: |_| None };
 }
 
 /// Within which CPUs, and how soon, an idle CPU finds work.
@@ -123,9 +124,9 @@ pub enum Conserving {
 
 /// The circumstances in which a policy states its bounds.
 #[derive(Clone, Copy, Debug)]
-pub struct Load<'a> {
+pub struct LoadBounds<'a> {
     /// The machine.
-    pub host: &'a Host,
+    pub host: &'a Topology,
     /// The policy's knobs.
     pub knobs: &'a Knobs,
     /// How many entities there are at most.
@@ -154,11 +155,11 @@ pub struct Load<'a> {
     pub warp_most: Nanos,
 }
 
-impl<'a> Load<'a> {
+impl<'a> LoadBounds<'a> {
     /// So many entities of normal weight in no group, none of which ever blocks, changes, or asks for anything.
     #[must_use]
-    pub const fn of_hogs(host: &'a Host, knobs: &'a Knobs, entities: u64) -> Load<'a> {
-        Load {
+    pub const fn of_hogs(host: &'a Topology, knobs: &'a Knobs, entities: u64) -> LoadBounds<'a> {
+        LoadBounds {
             host,
             knobs,
             entities,

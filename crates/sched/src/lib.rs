@@ -21,9 +21,13 @@ pub mod time;
 mod truth;
 
 pub use cx::{AlarmBase, Cx, Running, State};
-pub use descriptor::{Bound, Build, CapBound, Conserving, Descriptor, Keeps, Knob, KnobError, Knobs, Load, Unit};
+pub use descriptor::{
+    Bound, Build, CapBound, Conserving, Descriptor, Guarantees, Knob, KnobError, Knobs, LoadBounds, Unit,
+};
 pub use id::{CpuId, CpuSet, EntityId, GroupId};
 pub use machine::{Action, Input, Kicks, Machine};
-pub use params::{Class, GroupParams, Host, Limit, Params, Quota, Refused, Reservation, RtPriority, Warp, Weight};
-pub use policy::{Alarm, AlarmKind, AlarmSlots, GroupChange, Held, Notice, Of, Policy, Slice, Stopped, Wake, Why};
+pub use params::{Class, GroupParams, Limit, Params, Quota, Refused, Reservation, RtPriority, Topology, Warp, Weight};
+pub use policy::{
+    Alarm, AlarmKind, AlarmOwner, AlarmSlots, Decision, GroupChange, Held, Notice, Policy, StopReason, Stopped, Wake,
+};
 pub use time::{Instant, Nanos, Virtual};

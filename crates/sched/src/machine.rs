@@ -13,8 +13,8 @@
 use crate::cx::{Cx, State};
 use crate::descriptor::{Descriptor, Knobs};
 use crate::id::{CpuId, CpuSet, EntityId, GroupId};
-use crate::params::{GroupParams, Host, Params, Refused};
-use crate::policy::{Alarm, AlarmSlots, GroupChange, Notice, Of, Policy, Stopped, Wake, Why};
+use crate::params::{GroupParams, Params, Refused, Topology};
+use crate::policy::{Alarm, AlarmOwner, AlarmSlots, GroupChange, Notice, Policy, StopReason, Stopped, Wake};
 use crate::time::{Instant, Nanos};
 use crate::truth::Truth;
 use alloc::boxed::Box;
@@ -183,13 +183,13 @@ impl Machine {
     ///
     /// # Errors
     /// The policy does not work with these knobs on this host.
-    pub fn build(descriptor: &Descriptor, host: Host, knobs: &Knobs, kicks: Kicks) -> Result<Machine, Refused> {
+    pub fn build(descriptor: &Descriptor, host: Topology, knobs: &Knobs, kicks: Kicks) -> Result<Machine, Refused> {
         Ok(Machine::new((descriptor.build)(&host, knobs)?, descriptor.alarms, host, kicks))
     }
 
     /// A machine around a policy without a descriptor.
     #[must_use]
-    pub fn new(policy: Box<dyn Policy>, alarms: AlarmSlots, host: Host, kicks: Kicks) -> Machine {
+    pub fn new(policy: Box<dyn Policy>, alarms: AlarmSlots, host: Topology, kicks: Kicks) -> Machine {
         Machine { policy, truth: Truth::new(host, alarms, kicks) }
     }
 
@@ -316,12 +316,12 @@ impl Machine {
         self.advance(now);
         match input {
             Input::Wake { entity, why } => self.wake(entity, why),
-            Input::Block { cpu } => self.leave_cpu(cpu, State::Blocked, Why::Blocked),
-            Input::Yield { cpu } => self.leave_cpu(cpu, State::Waiting, Why::Yielded),
+            Input::Block { cpu } => self.leave_cpu(cpu, State::Blocked, StopReason::Blocked),
+            Input::Yield { cpu } => self.leave_cpu(cpu, State::Waiting, StopReason::Yielded),
             Input::Expire { cpu } => {
                 let until = self.truth.until(cpu);
                 assert!(until <= now, "the slice on {cpu:?} ends at {until}, not at {now}");
-                self.leave_cpu(cpu, State::Waiting, Why::Expired);
+                self.leave_cpu(cpu, State::Waiting, StopReason::Expired);
             }
             Input::Kicked { cpu } => {
                 self.truth.expect_awake(cpu);
@@ -338,7 +338,7 @@ impl Machine {
             Input::YieldTo { cpu, to } => {
                 let (from, _) = self.truth.running(cpu).expect("somebody runs where a yield comes from");
                 if self.policy.yield_to(from, to, &mut Cx::new(&mut self.truth, cpu)) {
-                    self.leave_cpu(cpu, State::Waiting, Why::Yielded);
+                    self.leave_cpu(cpu, State::Waiting, StopReason::Yielded);
                 }
             }
             Input::Pause { entity } => self.stop(entity),
@@ -366,7 +366,7 @@ impl Machine {
 
     /// Charges who runs on `cpu`, empties the seat and lets the policy have them back.
     #[inline]
-    fn leave_cpu(&mut self, cpu: CpuId, to: State, why: Why) {
+    fn leave_cpu(&mut self, cpu: CpuId, to: State, why: StopReason) {
         self.truth.expect_awake(cpu);
         self.charge(cpu);
         let entity = self.truth.vacate(cpu, to);
@@ -389,7 +389,7 @@ impl Machine {
 
     fn reschedule(&mut self, cpu: CpuId) {
         if self.truth.running(cpu).is_some() {
-            self.leave_cpu(cpu, State::Waiting, Why::Kicked);
+            self.leave_cpu(cpu, State::Waiting, StopReason::Kicked);
         } else {
             self.truth.need(cpu);
         }
@@ -399,7 +399,7 @@ impl Machine {
     fn stop(&mut self, e: EntityId) {
         match self.truth.slot(e).state {
             State::Blocked => {}
-            State::Running(cpu) => self.leave_cpu(cpu, State::Blocked, Why::Blocked),
+            State::Running(cpu) => self.leave_cpu(cpu, State::Blocked, StopReason::Blocked),
             State::Waiting => {
                 // Law 6: sleep is only for those who wait.
                 self.truth.slot_mut(e).state = State::Blocked;
@@ -410,8 +410,8 @@ impl Machine {
     }
 
     fn alarm(&mut self, alarm: Alarm) {
-        if matches!(alarm.of, Of::Entity(e) if !self.truth.is_attached(e))
-            || matches!(alarm.of, Of::Group(g) if !self.truth.is_group(g))
+        if matches!(alarm.owner, AlarmOwner::Entity(e) if !self.truth.is_attached(e))
+            || matches!(alarm.owner, AlarmOwner::Group(g) if !self.truth.is_group(g))
         {
             return;
         }
@@ -457,7 +457,7 @@ impl Machine {
     fn displace(&mut self, cpu: CpuId) {
         self.charge(cpu);
         let entity = self.truth.vacate(cpu, State::Waiting);
-        self.policy.put(cpu, Stopped { entity, why: Why::Kicked }, &mut Cx::new(&mut self.truth, cpu));
+        self.policy.put(cpu, Stopped { entity, why: StopReason::Kicked }, &mut Cx::new(&mut self.truth, cpu));
     }
 
     #[inline]
@@ -502,7 +502,7 @@ impl Machine {
 
     /// The machine's CPUs.
     #[must_use]
-    pub fn host(&self) -> &Host {
+    pub fn topology(&self) -> &Topology {
         &self.truth.host
     }
 

@@ -242,7 +242,7 @@ impl Params {
     ///
     /// # Errors
     /// The rule that is broken, with the values that broke it.
-    pub fn check(&self, host: &Host) -> Result<(), Refused> {
+    pub fn check(&self, host: &Topology) -> Result<(), Refused> {
         if let Some(reservation) = self.reservation {
             let Reservation { slice, period, .. } = reservation;
             if slice.is_zero() {
@@ -315,7 +315,7 @@ pub struct GroupParams {
 
 /// The CPUs of a machine and how near they are to each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Host {
+pub struct Topology {
     /// How many CPUs. Range: 1 … [`CPUS_MAX`].
     pub cpus: usize,
     /// Hardware threads per core; CPUs `c` with equal `c / smt` share a core.
@@ -324,12 +324,12 @@ pub struct Host {
     pub llc: usize,
 }
 
-impl Host {
+impl Topology {
     /// `cpus` single-threaded cores under one cache. Panics outside 1 … [`CPUS_MAX`].
     #[must_use]
-    pub fn new(cpus: usize) -> Host {
+    pub fn new(cpus: usize) -> Topology {
         assert!((1..=CPUS_MAX).contains(&cpus), "a machine has 1 to CPUS_MAX CPUs");
-        Host { cpus, smt: 1, llc: cpus }
+        Topology { cpus, smt: 1, llc: cpus }
     }
 
     /// Every CPU of the machine.

@@ -83,7 +83,7 @@ pub trait Policy: Send {
     fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>);
 
     /// Who runs on `cpu` now, and until when. The one chosen must be waiting, not held, and allowed on `cpu`.
-    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice;
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision;
 
     /// Whether the policy takes `e` for an interactive entity.
     fn interactive(&self, _e: EntityId) -> bool {
@@ -97,25 +97,25 @@ pub trait Policy: Send {
 /// A decision: who runs, and until when.
 #[must_use = "a decision that is not carried out loses the entity"]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Slice {
+pub struct Decision {
     /// Who; `None`: nobody, the CPU idles.
     pub run: Option<EntityId>,
     /// The end of the slice, later than now; [`Instant::NEVER`] for no end. Ignored when idle.
     pub until: Instant,
 }
 
-impl Slice {
+impl Decision {
     /// Nobody runs.
-    pub const IDLE: Slice = Slice { run: None, until: Instant::NEVER };
+    pub const IDLE: Decision = Decision { run: None, until: Instant::NEVER };
 
     /// `e` runs until it stops of its own accord or is kicked.
-    pub const fn forever(e: EntityId) -> Slice {
-        Slice { run: Some(e), until: Instant::NEVER }
+    pub const fn forever(e: EntityId) -> Decision {
+        Decision { run: Some(e), until: Instant::NEVER }
     }
 
     /// `e` runs at most until `until`.
-    pub const fn until(e: EntityId, until: Instant) -> Slice {
-        Slice { run: Some(e), until }
+    pub const fn until(e: EntityId, until: Instant) -> Decision {
+        Decision { run: Some(e), until }
     }
 }
 
@@ -160,12 +160,12 @@ pub struct Stopped {
     /// Who.
     pub entity: EntityId,
     /// Why.
-    pub why: Why,
+    pub why: StopReason,
 }
 
 /// Why an entity stopped running.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Why {
+pub enum StopReason {
     /// It waits for something other than a CPU. It is blocked.
     Blocked,
     /// It gave its turn away. It is waiting.
@@ -195,7 +195,7 @@ pub enum GroupChange<'a> {
 
 /// Whose alarm it is.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum Of {
+pub enum AlarmOwner {
     /// The policy's own.
     Policy,
     /// A CPU's.
@@ -210,7 +210,7 @@ pub enum Of {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Alarm {
     /// Whose.
-    pub of: Of,
+    pub owner: AlarmOwner,
     /// Which of the slots declared for that kind of owner, from 0.
     pub slot: u8,
 }

@@ -11,7 +11,7 @@ use crate::alarms::Alarms;
 use crate::cx::State;
 use crate::id::{CpuId, CpuSet, ENTITIES_MAX, EntityId};
 use crate::machine::{Action, Kicks};
-use crate::params::{GroupParams, Host, Params};
+use crate::params::{GroupParams, Params, Topology};
 use crate::policy::{Alarm, AlarmSlots, Held};
 use crate::time::{Instant, Nanos};
 use alloc::vec::Vec;
@@ -64,7 +64,7 @@ struct Seat {
 #[derive(Debug)]
 pub(crate) struct Truth {
     pub(crate) now: Instant,
-    pub(crate) host: Host,
+    pub(crate) host: Topology,
     kicks: Kicks,
     seats: Vec<Seat>,
     /// CPUs that pick in this settle.
@@ -99,7 +99,7 @@ pub(crate) struct Truth {
 }
 
 impl Truth {
-    pub(crate) fn new(host: Host, alarms: AlarmSlots, kicks: Kicks) -> Truth {
+    pub(crate) fn new(host: Topology, alarms: AlarmSlots, kicks: Kicks) -> Truth {
         let seat = Seat {
             entity: None,
             told: None,
@@ -488,10 +488,10 @@ impl Truth {
     }
 
     fn check_owner(&self, alarm: Alarm) {
-        match alarm.of {
-            crate::policy::Of::Entity(e) => drop(*self.slot(e)),
-            crate::policy::Of::Group(g) => drop(self.group(g).parent),
-            crate::policy::Of::Policy | crate::policy::Of::Cpu(_) => {}
+        match alarm.owner {
+            crate::policy::AlarmOwner::Entity(e) => drop(*self.slot(e)),
+            crate::policy::AlarmOwner::Group(g) => drop(self.group(g).parent),
+            crate::policy::AlarmOwner::Policy | crate::policy::AlarmOwner::Cpu(_) => {}
         }
     }
 

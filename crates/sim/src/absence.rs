@@ -1,51 +1,51 @@
 //! What a machine does whose CPUs come and go: a guest. Whatever is due on a CPU that is absent waits until it is back.
 
-use crate::floor::Pending;
-use crate::host::Host;
+use crate::cpus::Pending;
+use crate::driver::Driver;
 use sched::{CpuId, EntityId, Input, Instant, Nanos, State, Wake};
 
-impl Host<'_> {
+impl Driver<'_> {
     /// `cpu` has no CPU from now on; `preempted`: that was taken away.
     pub(crate) fn freeze(&mut self, cpu: CpuId, preempted: bool) {
         self.pass_on(Input::Freeze { cpu, preempted });
         // Who halts at the very instant at which it gets something to do is woken again.
         if !preempted && self.machine.picks_once_thawed(cpu) {
-            self.floor.calls.push((cpu, Wake::Interrupt));
+            self.cpus.calls.push((cpu, Wake::Interrupt));
         }
-        self.floor.leave(cpu);
+        self.cpus.leave(cpu);
     }
 
     /// `cpu` goes on: what runs there, and then whatever has become due. Its steal clock tells `stolen` of the time between.
     pub(crate) fn thaw(&mut self, cpu: CpuId, stolen: Nanos) {
         self.input(Input::Thaw { cpu, stolen });
-        self.floor.come(cpu);
-        self.floor.idled.push(cpu);
+        self.cpus.come(cpu);
+        self.cpus.idled.push(cpu);
         let mut at = 0;
-        while at < self.floor.pending.len() {
-            if self.floor.pending[at].0 != cpu {
+        while at < self.cpus.pending.len() {
+            if self.cpus.pending[at].0 != cpu {
                 at += 1;
                 continue;
             }
-            let (_, what) = self.floor.pending.remove(at);
+            let (_, what) = self.cpus.pending.remove(at);
             self.catch_up(cpu, what);
         }
     }
 
     /// What had to wait is due now, in the order of all that is due.
     fn catch_up(&mut self, cpu: CpuId, what: Pending) {
-        let now = self.floor.now;
+        let now = self.cpus.now;
         match what {
             Pending::Release(entity) => {
-                if self.floor.tasks[entity.index()].is_some_and(|task| task.id == entity) {
-                    self.floor.releases.set(entity.index(), now);
+                if self.cpus.tasks[entity.index()].is_some_and(|task| task.id == entity) {
+                    self.cpus.releases.set(entity.index(), now);
                 }
             }
             // It had picked before this one came; another is on its way.
-            Pending::Kick if self.floor.kicks.get(cpu.index()) != Instant::NEVER => {}
-            Pending::Kick => self.floor.kicks.set(cpu.index(), now),
+            Pending::Kick if self.cpus.kicks.get(cpu.index()) != Instant::NEVER => {}
+            Pending::Kick => self.cpus.kicks.set(cpu.index(), now),
             // It may have been put off meanwhile.
-            Pending::Alarm(number) if self.floor.alarms.get(number) != Instant::NEVER => {}
-            Pending::Alarm(number) => self.floor.alarms.set(number, now),
+            Pending::Alarm(number) if self.cpus.alarms.get(number) != Instant::NEVER => {}
+            Pending::Alarm(number) => self.cpus.alarms.set(number, now),
             Pending::Departure(entity) if self.machine.is_attached(entity) => self.detach(entity),
             Pending::Departure(_) => {}
             Pending::Notice(object) => self.let_through(object),
@@ -55,7 +55,7 @@ impl Host<'_> {
     /// Removes an entity; one that runs on a CPU that is absent goes when that is back, for which it is called.
     pub(crate) fn dismiss(&mut self, entity: EntityId) {
         match self.machine.state(entity) {
-            State::Running(cpu) if self.floor.awaits(cpu, Pending::Departure(entity), Wake::Interrupt) => {}
+            State::Running(cpu) if self.cpus.awaits(cpu, Pending::Departure(entity), Wake::Interrupt) => {}
             _ => self.detach(entity),
         }
     }

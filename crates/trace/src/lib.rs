@@ -16,7 +16,6 @@
 //! Writers are [`Sink`]s: they take events as they happen, and tell at the end what went wrong.
 
 mod axis;
-mod cast;
 pub mod chrome;
 pub mod event;
 pub mod follow;
@@ -26,6 +25,7 @@ mod grid;
 mod job;
 mod names;
 mod output;
+mod row_budget;
 pub mod svg;
 pub mod text;
 pub mod timeline;

@@ -83,9 +83,9 @@ fn main() {
     };
     let runs = number("--runs", 5);
     let seconds = number("--long-seconds", 120);
-    let steal = || daemon::host::times().ok();
+    let steal = || daemon::host_profile::times().ok();
     let before = steal();
-    let host = daemon::host::Host::read().expect("there is /proc");
+    let host = daemon::host_profile::HostProfile::read().expect("there is /proc");
     println!(
         "promises: one process beside two hogs on CPU {}, {LENGTH} each, medians of {runs}; Linux {}",
         cpu(),
@@ -102,7 +102,7 @@ fn main() {
         long(Nanos::s(seconds as u64));
     }
     if let Some(times) = before.zip(steal()).map(|(before, after)| after.since(&before)) {
-        match daemon::host::steal_ppm(&times) {
+        match daemon::host_profile::steal_ppm(&times) {
             Some(ppm) => println!("  steal while this ran: {:.2} %", ppm as f64 / 10_000.0),
             None => println!("  steal is not counted here"),
         }

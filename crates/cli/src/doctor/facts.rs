@@ -1,14 +1,14 @@
 //! What a machine is like, in words.
 
 use super::in_words;
-use daemon::host::Host;
+use daemon::host_profile::HostProfile;
 use lab::report::percent;
 use sys::kernel::{Configured, SchedExt};
 use sys::privileges::Capability;
 use sys::realtime::Bandwidth;
 
 /// Each fact with its label.
-pub(super) fn facts(host: &Host) -> Vec<(&'static str, String)> {
+pub(super) fn facts(host: &HostProfile) -> Vec<(&'static str, String)> {
     vec![
         ("kernel", kernel(host)),
         ("clock", clock(host)),
@@ -49,7 +49,7 @@ pub(super) fn facts(host: &Host) -> Vec<(&'static str, String)> {
     ]
 }
 
-fn kernel(host: &Host) -> String {
+fn kernel(host: &HostProfile) -> String {
     let kernel = &host.kernel;
     let mut words = format!("{} ({})", kernel.release, kernel.version);
     if kernel.is_realtime {
@@ -65,14 +65,14 @@ fn kernel(host: &Host) -> String {
     words
 }
 
-fn clock(host: &Host) -> String {
+fn clock(host: &HostProfile) -> String {
     match &host.kernel.clock {
         Ok(clock) => format!("{}; available: {}", clock.current, clock.available.join(", ")),
         Err(reason) => in_words(reason),
     }
 }
 
-fn privileges(host: &Host) -> String {
+fn privileges(host: &HostProfile) -> String {
     let own = &host.privileges;
     let who = if own.user == 0 { "root".to_string() } else { format!("user {}", own.user) };
     let (held, missing): (Vec<_>, Vec<_>) = Capability::ALL.into_iter().partition(|&capability| own.has(capability));
@@ -88,7 +88,7 @@ fn privileges(host: &Host) -> String {
     words + &format!("; RLIMIT_RTPRIO {}, RLIMIT_MEMLOCK {}", limit(own.priority_limit), limit(own.memory_limit))
 }
 
-fn cpus(host: &Host) -> String {
+fn cpus(host: &HostProfile) -> String {
     let cpus = &host.cpus;
     let mut words = format!("{} online ({})", cpus.online.len(), cpus.online);
     if cpus.allowed != cpus.online {
@@ -110,11 +110,11 @@ fn bandwidth(bandwidth: &Bandwidth) -> String {
     }
 }
 
-fn throttling(host: &Host) -> String {
+fn throttling(host: &HostProfile) -> String {
     format!("get {} on each CPU, before they are throttled", bandwidth(&host.realtime.throttling))
 }
 
-fn fair_server(host: &Host) -> String {
+fn fair_server(host: &HostProfile) -> String {
     match &host.realtime.fair_servers {
         Err(reason) => match host.fair_server() {
             Some(usual) => format!("{}; taken to be as usual, {}", in_words(reason), bandwidth(&usual)),
@@ -133,7 +133,7 @@ fn fair_server(host: &Host) -> String {
     }
 }
 
-fn groups(host: &Host) -> String {
+fn groups(host: &HostProfile) -> String {
     match (&host.realtime.group, &host.realtime.grouped) {
         (Some(group), _) => format!("on; {} has {}", group.group, bandwidth(&group.bandwidth)),
         (None, Configured::With) => {

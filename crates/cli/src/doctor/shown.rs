@@ -3,7 +3,7 @@
 use super::{Examination, INTERVAL};
 use daemon::Reason;
 use daemon::doctor::Finding;
-use daemon::host::{Host, Warning};
+use daemon::host_profile::{HostProfile, Warning};
 use daemon::lateness::{Class, Lateness};
 use sched::{CpuSet, Nanos};
 use serde::Serialize;
@@ -168,7 +168,7 @@ pub(super) fn shown(examination: &Examination) -> Shown {
     }
 }
 
-fn kernel(host: &Host) -> Kernel {
+fn kernel(host: &HostProfile) -> Kernel {
     let kernel = &host.kernel;
     let (sched_ext, scheduler) = match &kernel.sched_ext {
         SchedExt::Absent => ("absent", None),
@@ -189,7 +189,7 @@ fn kernel(host: &Host) -> Kernel {
     }
 }
 
-fn cpus(host: &Host) -> Cpus {
+fn cpus(host: &HostProfile) -> Cpus {
     let list = |set: &CpuSet| set.to_string();
     Cpus {
         online: list(&host.cpus.online),
@@ -200,7 +200,7 @@ fn cpus(host: &Host) -> Cpus {
     }
 }
 
-fn real_time(host: &Host) -> RealTime {
+fn real_time(host: &HostProfile) -> RealTime {
     let realtime = &host.realtime;
     let servers = realtime.fair_servers.as_ref();
     let fair_servers = servers.ok().map(|servers| {

@@ -7,7 +7,7 @@ use daemon::directory::Directory;
 use daemon::dispatch::{Refusal, Wish};
 use daemon::doctor::Mechanism;
 use daemon::guardian;
-use daemon::host::Host;
+use daemon::host_profile::HostProfile;
 use daemon::live::{self, Setup};
 use daemon::part::{Periodic, Work};
 use lab::scenario::{Costs, EntitySpec, Real, Scenario, Workload};
@@ -156,9 +156,9 @@ fn entity(name: String, params: Params) -> EntitySpec {
 }
 
 /// This host, as a scenario has one.
-fn host() -> sched::Host {
+fn host() -> sched::Topology {
     let cpus = sys::affinity::get(sys::thread::current()).unwrap_or(CpuSet::first_n(1));
-    sched::Host::new(cpus.iter().last().map_or(1, |cpu| cpu.index() + 1))
+    sched::Topology::new(cpus.iter().last().map_or(1, |cpu| cpu.index() + 1))
 }
 
 /// The scenario as it is run here: on this host's CPUs, whatever it says of its machine.
@@ -241,7 +241,7 @@ impl Terms {
 
 /// On what terms promises are made on this host; the table of originals is in `directory`, or the usual place.
 pub(crate) fn terms(directory: Option<&Path>) -> Result<Terms, Failure> {
-    let host = Host::read().map_err(|error| refused(&error.into()))?;
+    let host = HostProfile::read().map_err(|error| refused(&error.into()))?;
     let promisable = host.promisable_ppm(Mechanism::Fifo).unwrap_or(0);
     if promisable == 0 {
         let right = "right would be a control group with real-time runtime; `tactus doctor` says more";

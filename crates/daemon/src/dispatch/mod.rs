@@ -31,8 +31,8 @@ pub(crate) use journal::EVENTS_MOST;
 use journal::{Journal, Ledger};
 use leaving::Leaving;
 use sched::{
-    Action, Alarm, CpuId, CpuSet, Descriptor, EntityId, Host, Input, Instant, Kicks, Knobs, Machine, Nanos, Of,
-    Refused, State, Wake,
+    Action, Alarm, AlarmOwner, CpuId, CpuSet, Descriptor, EntityId, Input, Instant, Kicks, Knobs, Machine, Nanos,
+    Refused, State, Topology, Wake,
 };
 use std::sync::Arc;
 use trace::Event;
@@ -156,7 +156,7 @@ impl<K: Kernel> Dispatcher<K> {
         knobs: &Knobs,
         cpus: usize,
     ) -> Result<Dispatcher<K>, Refused> {
-        let machine = Machine::build(policy, Host::new(cpus), knobs, Kicks::Delivered)?;
+        let machine = Machine::build(policy, Topology::new(cpus), knobs, Kicks::Delivered)?;
         let epoch = kernel.now();
         Ok(Dispatcher {
             kernel,
@@ -319,8 +319,8 @@ impl<K: Kernel> Dispatcher<K> {
         for number in 0..self.alarms.len() {
             let Some(due) = self.alarms[number].filter(|due| due.on == cpu && due.at <= now) else { continue };
             self.alarms[number] = None;
-            match due.alarm.of {
-                Of::Entity(e) if self.clients.get(e).is_some() => self.end_period(e, due.alarm, now),
+            match due.alarm.owner {
+                AlarmOwner::Entity(e) if self.clients.get(e).is_some() => self.end_period(e, due.alarm, now),
                 _ => self.input(now, Input::Alarm { alarm: due.alarm }),
             }
         }
@@ -490,7 +490,7 @@ impl<K: Kernel> Dispatcher<K> {
     pub fn suspend(&mut self) -> CpuSet {
         self.suspended = true;
         let now = self.now();
-        for cpu in (0..self.machine.host().cpus).map(CpuId::new) {
+        for cpu in (0..self.machine.topology().cpus).map(CpuId::new) {
             self.apply(cpu, now);
         }
         for (_, client) in self.clients.iter() {
@@ -499,7 +499,7 @@ impl<K: Kernel> Dispatcher<K> {
                 give_back_cpus(&self.kernel, &member.thread, &confined, &member.original.affinity);
             }
         }
-        self.machine.host().all()
+        self.machine.topology().all()
     }
 
     /// Everybody is served again. Says whose agents are to be called.
@@ -513,7 +513,7 @@ impl<K: Kernel> Dispatcher<K> {
             }
         }
         self.suspended = false;
-        self.machine.host().all()
+        self.machine.topology().all()
     }
 
     /// Sends `e` away: it is what it was. Says whose agents are to be called.

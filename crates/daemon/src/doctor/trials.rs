@@ -2,7 +2,7 @@
 
 use super::groups::{self, TrialGroup};
 use crate::Reason;
-use crate::host::share_ppm;
+use crate::host_profile::share_ppm;
 use sched::{CpuSet, Instant, Nanos};
 use sys::attributes::{self, Attributes, Policy};
 use sys::cgroup::Hierarchy;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::dispatch::{Dispatcher, Wish};
 use crate::kernel::Kernel;
-use crate::simulated::{Caller, Host, Kind, Memory, Setting, Settings};
+use crate::simulated::{Caller, Kind, Memory, Setting, Settings, SimulatedKernel};
 use sched::{CpuId, CpuSet, Instant, Reservation};
 use sim::{Periodic, Workload};
 use std::sync::Arc;
@@ -16,7 +16,7 @@ const WAS: Policy = Policy::Other { nice: 5 };
 
 /// Two CPUs with two hogs on each, and a daemon with a table.
 struct Scene {
-    host: Host,
+    host: SimulatedKernel,
     daemon: Caller,
     table: Arc<Table>,
 }
@@ -24,7 +24,7 @@ struct Scene {
 impl Scene {
     fn new() -> Scene {
         let linux = policies::find("linux").expect("it is registered");
-        let host = Host::new(&Settings::new(linux, 2)).expect("linux works everywhere");
+        let host = SimulatedKernel::new(&Settings::new(linux, 2)).expect("linux works everywhere");
         for _ in 0..4 {
             host.world_mut().start("hog", USER, Workload::Hog).expect("numbers are free");
         }

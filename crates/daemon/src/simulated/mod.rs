@@ -2,7 +2,7 @@
 //! hang, refusal, late timer and reused number is a test.
 //!
 //! ```text
-//!              Host ── run_until ──▶ whose turn it is ──▶ daemon or guardian core
+//!   SimulatedKernel ── run_until ──▶ whose turn it is ──▶ daemon or guardian core
 //!               │                                               │ Kernel, Cells
 //!            World ◀────────── Caller, Memory ◀─────────────────┘
 //!   threads, timers │ Others: who else is on this host
@@ -96,15 +96,15 @@ impl Settings {
 
 /// A handle on a world, shared by all who are in it.
 #[derive(Clone, Debug)]
-pub struct Host(Rc<RefCell<World>>);
+pub struct SimulatedKernel(Rc<RefCell<World>>);
 
-impl Host {
+impl SimulatedKernel {
     /// A world of its own.
     ///
     /// # Errors
     /// The policy does not work with these knobs on this host.
-    pub fn new(settings: &Settings) -> Result<Host, Refused> {
-        Ok(Host(Rc::new(RefCell::new(World::new(settings)?))))
+    pub fn new(settings: &Settings) -> Result<SimulatedKernel, Refused> {
+        Ok(SimulatedKernel(Rc::new(RefCell::new(World::new(settings)?))))
     }
 
     /// The world, to look at.

@@ -17,21 +17,21 @@ fn settings(cpus: usize) -> Settings {
     Settings::new(policies::find("linux").expect("it is registered"), cpus)
 }
 
-fn host(cpus: usize) -> Host {
-    Host::new(&settings(cpus)).expect("linux works everywhere")
+fn host(cpus: usize) -> SimulatedKernel {
+    SimulatedKernel::new(&settings(cpus)).expect("linux works everywhere")
 }
 
-fn hog(host: &Host) -> u32 {
+fn hog(host: &SimulatedKernel) -> u32 {
     host.world_mut().start("hog", USER, Workload::Hog).expect("numbers are free")
 }
 
 /// Lets time pass in which nobody of ours has anything to do.
-fn pass(host: &Host, time: Nanos) {
+fn pass(host: &SimulatedKernel, time: Nanos) {
     let end = host.world().now() + time;
     assert_eq!(host.run_until(end), None, "it is nobody's turn");
 }
 
-fn had(host: &Host, tid: u32) -> Nanos {
+fn had(host: &SimulatedKernel, tid: u32) -> Nanos {
     host.world().had(tid).0
 }
 
@@ -102,7 +102,7 @@ fn usage_tells_running_from_waiting_and_counts_dispatches() {
 
 #[test]
 fn numbers_are_used_again_and_who_was_held_is_not_mistaken() {
-    let host = Host::new(&Settings { numbers: 6, ..settings(1) }).unwrap();
+    let host = SimulatedKernel::new(&Settings { numbers: 6, ..settings(1) }).unwrap();
     let daemon = host.begin("daemon", ROOT);
     let first = hog(&host);
     let held = daemon.open(first).unwrap();
@@ -136,7 +136,7 @@ fn numbers_are_used_again_and_who_was_held_is_not_mistaken() {
 
 #[test]
 fn a_world_without_a_free_number_begins_nobody() {
-    let host = Host::new(&Settings { numbers: 3, ..settings(1) }).unwrap();
+    let host = SimulatedKernel::new(&Settings { numbers: 3, ..settings(1) }).unwrap();
     let last = hog(&host);
     assert_eq!(host.world_mut().start("hog", USER, Workload::Hog), None);
     assert_eq!(host.world_mut().clone_thread(last, Workload::Hog), None);
@@ -267,7 +267,7 @@ fn who_may_not_is_told_so_and_nothing_changes() {
 #[test]
 fn timers_wake_actors_as_late_as_they_are_and_turns_are_taken_by_priority() {
     let lateness = Lateness { most: Nanos::us(500), rare: Nanos::ms(20), rare_in: 10 };
-    let host = Host::new(&Settings { lateness, seed: 5, ..settings(1) }).unwrap();
+    let host = SimulatedKernel::new(&Settings { lateness, seed: 5, ..settings(1) }).unwrap();
     let daemon = host.begin("daemon", ROOT);
     let (agent, _) = (daemon.serve(CPU), hog(&host));
     let (mut late, mut rare) = (Nanos::ZERO, 0);
@@ -414,7 +414,7 @@ fn calls_take_time_in_which_others_act() {
             self.0 = Instant::NEVER;
         }
     }
-    let host = Host::new(&Settings { call: Nanos::us(2), ..settings(1) }).unwrap();
+    let host = SimulatedKernel::new(&Settings { call: Nanos::us(2), ..settings(1) }).unwrap();
     let (daemon, client) = (host.begin("daemon", ROOT), hog(&host));
     let start = host.world().now();
     host.world_mut().let_act(Box::new(Killer(start + Nanos::us(50), client)));
@@ -431,7 +431,7 @@ fn calls_take_time_in_which_others_act() {
 fn the_same_seed_gives_the_same_run() {
     let run = |seed: u64| {
         let lateness = Lateness { most: Nanos::us(500), rare: Nanos::ms(20), rare_in: 9 };
-        let host = Host::new(&Settings { lateness, seed, call: Nanos::us(2), ..settings(2) }).unwrap();
+        let host = SimulatedKernel::new(&Settings { lateness, seed, call: Nanos::us(2), ..settings(2) }).unwrap();
         host.world_mut().record();
         let daemon = host.begin("daemon", ROOT);
         let (agent, client) = (daemon.serve(CPU), hog(&host));

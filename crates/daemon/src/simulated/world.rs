@@ -22,7 +22,7 @@ pub trait Others {
 
 /// A host in virtual time. What it does is a function of its settings and of the calls.
 pub struct World {
-    pub(super) host: sim::Host<'static>,
+    pub(super) host: sim::Driver<'static>,
     pub(super) tasks: Tasks,
     pub(super) dice: Dice,
     lateness: Lateness,
@@ -63,7 +63,7 @@ impl World {
         for &(name, value) in &settings.knobs {
             knobs.set(name, value).map_err(|_| Refused::Unsupported("a knob of the policy, within its range"))?;
         }
-        let host = sim::Host::new(settings.policy, sched::Host::new(settings.cpus), &knobs, Costs::NONE)?;
+        let host = sim::Driver::new(settings.policy, sched::Topology::new(settings.cpus), &knobs, Costs::NONE)?;
         let mut world = World {
             host,
             tasks: Tasks::new(settings.numbers),
@@ -107,7 +107,7 @@ impl World {
     /// The CPUs it has.
     #[must_use]
     pub fn cpus(&self) -> CpuSet {
-        self.host.machine().host().all()
+        self.host.machine().topology().all()
     }
 
     /// Lets `others` act on this host from now on.

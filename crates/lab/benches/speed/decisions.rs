@@ -2,8 +2,8 @@
 
 use crate::Spread;
 use sched::{
-    Action, Alarm, Class, CpuId, Descriptor, EntityId, Host, Input, Instant, Kicks, Machine, Nanos, Params,
-    Reservation, RtPriority, Wake,
+    Action, Alarm, Class, CpuId, Descriptor, EntityId, Input, Instant, Kicks, Machine, Nanos, Params, Reservation,
+    RtPriority, Topology, Wake,
 };
 
 const CPUS: usize = 4;
@@ -37,8 +37,8 @@ pub(crate) struct Crowd {
 }
 
 pub(crate) fn crowd(policy: &Descriptor, size: usize) -> Crowd {
-    let mut machine =
-        Machine::build(policy, Host::new(CPUS), &policy.defaults(), Kicks::Immediate).expect("it takes its defaults");
+    let mut machine = Machine::build(policy, Topology::new(CPUS), &policy.defaults(), Kicks::Immediate)
+        .expect("it takes its defaults");
     let mut now = Instant::ZERO;
     let mut alarms = Vec::new();
     for i in 0..size {

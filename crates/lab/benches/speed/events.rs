@@ -1,7 +1,7 @@
 //! The event loop: releases + completions per second, against the bare loop in the same run.
 
 use crate::{Spread, bare_loop};
-use sched::{Host, Instant, Nanos, Params, Reservation};
+use sched::{Instant, Nanos, Params, Reservation, Topology};
 use sim::{Costs, Counts, JobEnd, Periodic, Workload};
 use std::process::Command;
 
@@ -73,7 +73,7 @@ fn simulate(set: &[(u64, u64)]) -> Counts {
     let edf = policies::find("edf").expect("it is registered");
     let mut knobs = edf.defaults();
     knobs.set_word("enforce", "none").expect("edf has it");
-    let mut host = sim::Host::new(edf, Host::new(CPUS), &knobs, Costs::NONE).expect("edf takes it");
+    let mut host = sim::Driver::new(edf, Topology::new(CPUS), &knobs, Costs::NONE).expect("edf takes it");
     for (id, &(period, wcet)) in set.iter().enumerate() {
         let (period, wcet) = (Nanos::ns(period), Nanos::ns(wcet));
         let reservation = Some(Reservation::new(wcet, period));

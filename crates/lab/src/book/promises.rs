@@ -1,6 +1,6 @@
 //! What a policy promises, in words.
 
-use sched::{Conserving, Descriptor, Host, Knobs, Load, Nanos};
+use sched::{Conserving, Descriptor, Knobs, LoadBounds, Nanos, Topology};
 
 /// One promise.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -12,18 +12,23 @@ pub struct Promise {
 }
 
 /// Asks `of` about eight equal entities that always want to run, under a policy's defaults, on this many CPUs.
-fn ask<T>(policy: &Descriptor, cpus: usize, limits: bool, of: impl Fn(&Load<'_>) -> T) -> T {
+fn ask<T>(policy: &Descriptor, cpus: usize, limits: bool, of: impl Fn(&LoadBounds<'_>) -> T) -> T {
     ask_of(policy, cpus, limits, false, of)
 }
 
 /// The same of eight that are in a gang.
-fn ask_of_gangs<T>(policy: &Descriptor, of: impl Fn(&Load<'_>) -> T) -> T {
+fn ask_of_gangs<T>(policy: &Descriptor, of: impl Fn(&LoadBounds<'_>) -> T) -> T {
     ask_of(policy, 4, false, true, of)
 }
 
-fn ask_of<T>(policy: &Descriptor, cpus: usize, limits: bool, gangs: bool, of: impl Fn(&Load<'_>) -> T) -> T {
-    let (host, knobs): (Host, Knobs) = (Host::new(cpus), policy.defaults());
-    of(&Load { group_depth: u32::from(gangs), has_gangs: gangs, has_limits: limits, ..Load::of_hogs(&host, &knobs, 8) })
+fn ask_of<T>(policy: &Descriptor, cpus: usize, limits: bool, gangs: bool, of: impl Fn(&LoadBounds<'_>) -> T) -> T {
+    let (host, knobs): (Topology, Knobs) = (Topology::new(cpus), policy.defaults());
+    of(&LoadBounds {
+        group_depth: u32::from(gangs),
+        has_gangs: gangs,
+        has_limits: limits,
+        ..LoadBounds::of_hogs(&host, &knobs, 8)
+    })
 }
 
 /// How soon, and where, an idle CPU finds work.
@@ -63,17 +68,17 @@ pub fn promises(policy: &Descriptor) -> Vec<Promise> {
             (None, _) => "without bound".to_string(),
         },
     );
-    if let Some(bound) = ask(policy, 1, false, policy.keeps.shares) {
+    if let Some(bound) = ask(policy, 1, false, policy.guarantees.shares) {
         add("shares by weight", format!("within {bound} of the exact share, at any time, on one CPU"));
     }
-    if let Some(lacking) = ask(policy, 1, false, policy.keeps.reservations) {
+    if let Some(lacking) = ask(policy, 1, false, policy.guarantees.reservations) {
         let exactly = "each granted slice in each period, on one CPU".to_string();
         add("reservations", if lacking.is_zero() { exactly } else { format!("{exactly}, less at most {lacking}") });
     }
-    if let Some(beyond) = ask(policy, 4, true, policy.keeps.quota) {
+    if let Some(beyond) = ask(policy, 4, true, policy.guarantees.quota) {
         add("quotas", format!("kept in every span, but for twice the quota and {beyond}"));
     }
-    if let Some(cap) = ask(policy, 4, true, policy.keeps.cap) {
+    if let Some(cap) = ask(policy, 4, true, policy.guarantees.cap) {
         add("caps", format!("kept in every span, but for {} in every {} and {}", cap.rounding, cap.period, cap.burst));
     }
     all

@@ -59,7 +59,7 @@ impl<'a> Driver<'a> {
     /// A driver of a machine to which nothing has happened yet; `seed` decides how late it is each time.
     #[must_use]
     pub fn new(machine: Machine, auditor: Auditor, lateness: Lateness, seed: u64) -> Driver<'a> {
-        let cpus = machine.host().cpus;
+        let cpus = machine.topology().cpus;
         Driver {
             machine,
             auditor,
@@ -221,7 +221,7 @@ impl<'a> Driver<'a> {
     /// runs who might be charged, what the policy keeps.
     fn snapshot(&self) -> String {
         let mut text = String::new();
-        let nobody_runs = self.machine.host().iter().all(|cpu| self.machine.running(cpu).is_none());
+        let nobody_runs = self.machine.topology().iter().all(|cpu| self.machine.running(cpu).is_none());
         for e in self.auditor.attached() {
             let _ = write!(text, "{e} {:?} {:?}", self.machine.state(e), self.machine.params(e));
             if nobody_runs {
@@ -267,7 +267,7 @@ impl<'a> Driver<'a> {
     /// Delivers what is due by now, where it still applies.
     pub fn deliver(&mut self) {
         let now = self.now;
-        for cpu in self.machine.host().iter() {
+        for cpu in self.machine.topology().iter() {
             if self.ends[cpu.index()] <= now {
                 self.ends[cpu.index()] = Instant::NEVER;
                 // Another input of this instant may have been faster.

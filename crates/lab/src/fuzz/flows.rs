@@ -63,7 +63,7 @@ fn way(world: &World<'_>, net: &Net, dice: &mut Dice) -> Vec<Hop> {
         1 => dice.choose(&net.rings).map(Hop::Completion),
         2 => {
             // Guests are interrupted by their hosts alone; those come first.
-            let interrupted = (MachineId(0), world.machine(MachineId(0)).machine().host().cpus);
+            let interrupted = (MachineId(0), world.machine(MachineId(0)).machine().topology().cpus);
             let cpu = usize::try_from(dice.below(interrupted.1 as u64)).expect("there are few");
             Some(Hop::Interrupt { machine: interrupted.0, cpu: CpuId::new(cpu), time: dice.span(Nanos::us(30)) })
         }

@@ -5,8 +5,8 @@ use super::flows::{self, Net};
 use super::options::{Dice, draw_knobs};
 use super::{Fnv, words};
 use sched::{
-    Class, CpuId, CpuSet, Descriptor, EntityId, GroupId, GroupParams, Host, Instant, Knobs, Nanos, Params, RtPriority,
-    Weight,
+    Class, CpuId, CpuSet, Descriptor, EntityId, GroupId, GroupParams, Instant, Knobs, Nanos, Params, RtPriority,
+    Topology, Weight,
 };
 use sim::auditor::{Promises, WorldAuditor};
 use sim::coordination::{Boost, Coordination, Protocol, Rule};
@@ -212,7 +212,7 @@ fn jobs(dice: &mut Dice) -> Workload {
 struct Machine {
     policy: &'static Descriptor,
     knobs: Knobs,
-    cpus: Host,
+    cpus: Topology,
     costs: Costs,
     /// Of a guest.
     guest: Option<(u32, Guest)>,
@@ -229,14 +229,14 @@ impl Drawn {
         let costs = costs(dice);
         let hosts = 1 + dice.below(2);
         for _ in 0..hosts {
-            let cpus = Host::new(dice.choose(&[1, 2, 4]).expect("there are three"));
+            let cpus = Topology::new(dice.choose(&[1, 2, 4]).expect("there are three"));
             let policy = policy(dice, &cpus);
             let drawn = draw_knobs(policy, &cpus, dice);
             let knobs = if has_room(policy, &cpus, &drawn) { drawn } else { policy.defaults() };
             machines.push(Machine { policy, knobs, cpus, costs, guest: None });
         }
         for _ in 0..1 + dice.below(4) {
-            let cpus = Host::new(dice.choose(&[1, 1, 2, 4]).expect("there are four"));
+            let cpus = Topology::new(dice.choose(&[1, 1, 2, 4]).expect("there are four"));
             let on = u32::try_from(dice.below(hosts)).expect("there are few");
             let policy = policy(dice, &cpus);
             let knobs = draw_knobs(policy, &cpus, dice);
@@ -272,12 +272,12 @@ impl Drawn {
 }
 
 /// Whether many who ask for nothing get it: some knobs grant everybody a reservation.
-fn has_room(policy: &Descriptor, host: &Host, knobs: &Knobs) -> bool {
+fn has_room(policy: &Descriptor, host: &Topology, knobs: &Knobs) -> bool {
     let Ok(mut machine) = sched::Machine::build(policy, *host, knobs, sched::Kicks::Immediate) else { return false };
     (0..64).all(|_| machine.attach(Instant::ZERO, Params::default()).is_ok())
 }
 
-fn policy(dice: &mut Dice, host: &Host) -> &'static Descriptor {
+fn policy(dice: &mut Dice, host: &Topology) -> &'static Descriptor {
     loop {
         let policy = dice.choose(policies::ALL).expect("there are policies");
         if (policy.build)(host, &policy.defaults()).is_ok() {
@@ -346,7 +346,7 @@ fn coordination(dice: &mut Dice) -> Coordination {
 fn vcpus(world: &mut World<'_>, host: MachineId, count: usize, dice: &mut Dice) -> Vec<EntityId> {
     let params = GroupParams { gang: dice.one_in(2), ..GroupParams::default() };
     let group = world.create_group(host, "vm", params, GroupId::ROOT).unwrap_or(GroupId::ROOT);
-    let cpus = world.machine(host).machine().host().cpus;
+    let cpus = world.machine(host).machine().topology().cpus;
     let pinned = dice.one_in(4);
     let vcpu = |cpu: usize| {
         let affinity = if pinned { CpuSet::one(CpuId::new(cpu % cpus)) } else { CpuSet::ALL };

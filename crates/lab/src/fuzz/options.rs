@@ -5,7 +5,7 @@ use super::wishes::{WARP_MOST, WEIGHTS};
 use super::world::GROUP_DEPTH;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
-use sched::{Descriptor, Host, Knobs, Load, Nanos, Unit};
+use sched::{Descriptor, Knobs, LoadBounds, Nanos, Topology, Unit};
 use std::fmt;
 
 /// What a fuzz run does. Drawn from the seed; `steps` and `entities` may be set to make it smaller.
@@ -22,7 +22,7 @@ pub struct Options {
     /// The number of CPUs, where it was set and not drawn.
     pub cpus: Option<usize>,
     /// The machine.
-    pub host: Host,
+    pub host: Topology,
     /// The policy's knobs.
     pub knobs: Knobs,
     /// How late the driver is at most. A kick that takes no time is immediate.
@@ -95,7 +95,7 @@ impl Options {
         let smt = dice.choose(&[1, 1, 2]).filter(|&smt| cpus.is_multiple_of(smt)).unwrap_or(1);
         let llc = dice.choose(&[cpus, cpus, cpus.div_ceil(2)]).filter(|llc| llc.is_multiple_of(smt)).unwrap_or(cpus);
         let half = |dice: &mut Dice| dice.one_in(2);
-        let host = Host { cpus, smt, llc };
+        let host = Topology { cpus, smt, llc };
         let knobs = draw_knobs(policy, &host, &mut dice);
         let late = |dice: &mut Dice| if dice.one_in(2) { Nanos::ZERO } else { dice.span(Nanos::ms(2)) };
         let mut options = Options {
@@ -149,14 +149,14 @@ impl Options {
     #[must_use]
     pub fn reservation_bound(&self) -> Option<Nanos> {
         let punctual = self.lateness == Lateness::default();
-        punctual.then(|| (self.policy.keeps.reservations)(&self.load())).flatten()
+        punctual.then(|| (self.policy.guarantees.reservations)(&self.load())).flatten()
     }
 
     /// The circumstances in which the policy states its bounds.
     #[must_use]
-    pub fn load(&self) -> Load<'_> {
+    pub fn load(&self) -> LoadBounds<'_> {
         let weights = || WEIGHTS.iter().copied().map(u64::from);
-        Load {
+        LoadBounds {
             host: &self.host,
             knobs: &self.knobs,
             entities: self.entities,
@@ -177,7 +177,7 @@ impl Options {
     /// The same on a machine of this many CPUs.
     #[must_use]
     pub fn on(mut self, cpus: usize) -> Options {
-        self.host = Host { cpus, smt: 1, llc: cpus };
+        self.host = Topology { cpus, smt: 1, llc: cpus };
         self.cpus = Some(cpus);
         self.knobs = possible(self.policy, &self.host, self.knobs);
         self
@@ -193,7 +193,7 @@ impl Options {
 }
 
 /// Most knobs stay at their defaults; some take another value of their range.
-pub(super) fn draw_knobs(policy: &'static Descriptor, host: &Host, dice: &mut Dice) -> Knobs {
+pub(super) fn draw_knobs(policy: &'static Descriptor, host: &Topology, dice: &mut Dice) -> Knobs {
     let mut knobs = policy.defaults();
     if dice.one_in(2) {
         return knobs;
@@ -219,14 +219,14 @@ pub(super) fn draw_knobs(policy: &'static Descriptor, host: &Host, dice: &mut Di
 }
 
 /// `knobs`, or the defaults where these exclude each other.
-fn possible(policy: &Descriptor, host: &Host, knobs: Knobs) -> Knobs {
+fn possible(policy: &Descriptor, host: &Topology, knobs: Knobs) -> Knobs {
     if (policy.build)(host, &knobs).is_ok() { knobs } else { policy.defaults() }
 }
 
 impl fmt::Display for Options {
     /// Every option, then the line that replays the run.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Host { cpus, smt, llc } = self.host;
+        let Topology { cpus, smt, llc } = self.host;
         write!(f, "{}: cpus {cpus}, smt {smt}, llc {llc}, entities {}", self.policy.name, self.entities)?;
         let Lateness { kick, alarm, slice } = self.lateness;
         write!(f, ", steps {}, late kicks {kick}, alarms {alarm}, slices {slice}", self.steps)?;

@@ -9,7 +9,7 @@ use trace::{Event, Sink};
 
 /// Which flows of the world are which link of an application that is measured here: its name and the number of the link. Whoever lays the
 /// links writes it.
-pub(crate) type Tape = Rc<RefCell<BTreeMap<u32, (String, u32)>>>;
+pub(crate) type FlowNames = Rc<RefCell<BTreeMap<u32, (String, u32)>>>;
 
 /// Measures the applications of one machine, as a [`Sink`] of its events.
 #[derive(Debug, Default)]
@@ -21,7 +21,7 @@ pub struct Metrics {
     tasks: Vec<Option<(EntityId, usize, String)>>,
     /// By CPU, who runs there.
     running: Vec<Option<EntityId>>,
-    tape: Tape,
+    flow_names: FlowNames,
     /// From when on they count, until then.
     from: Option<Instant>,
 }
@@ -68,14 +68,14 @@ impl Metrics {
     }
 
     /// Where it is to be written which flows are whose.
-    pub(crate) fn tape(&self) -> Tape {
-        Rc::clone(&self.tape)
+    pub(crate) fn flow_names(&self) -> FlowNames {
+        Rc::clone(&self.flow_names)
     }
 
     /// A packet of `flow` has come, or was lost.
     fn packet(&mut self, at: Instant, flow: u32, fact: impl FnOnce(u32) -> Fact) {
-        let tape = self.tape.borrow();
-        if let Some((name, link)) = tape.get(&flow)
+        let flow_names = self.flow_names.borrow();
+        if let Some((name, link)) = flow_names.get(&flow)
             && let Some(&place) = self.places.get(name)
         {
             self.gauges[place].2.note(at, "", fact(*link));

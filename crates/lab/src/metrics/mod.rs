@@ -25,8 +25,8 @@ mod transfer;
 pub mod voip;
 mod wakeups;
 
+pub(crate) use follow::FlowNames;
 pub use follow::Metrics;
-pub(crate) use follow::Tape;
 pub use grade::Grade;
 pub use picture::Film;
 pub use sound::Sound;

@@ -4,7 +4,7 @@ use super::{Device, Drivers, Link, OUTSIDE, RECEIVER, Way, backend_of, thread_of
 use crate::problem::Problems;
 use crate::run::machine_of_host;
 use crate::scenario::Scenario;
-use sched::{CpuId, GroupId, Host, Nanos, Params, Refused};
+use sched::{CpuId, GroupId, Nanos, Params, Refused, Topology};
 use sim::network::{Acks, Endpoint, Flow, FlowId, Hop, Line, LineId};
 use sim::program::{Length, ObjectId, Ring};
 use sim::{Application, Costs, Object, Step, TaskSpec, World};
@@ -64,7 +64,7 @@ impl<'s> Cables<'s> {
             None
         } else {
             let policy = crate::policy("round-robin")?;
-            let built = world.add_host(OUTSIDE, policy, Host::new(tasks), &policy.defaults(), Costs::NONE);
+            let built = world.add_host(OUTSIDE, policy, Topology::new(tasks), &policy.defaults(), Costs::NONE);
             Some(built.expect("it works on any machine"))
         };
         let wire = scenario.network.as_ref();

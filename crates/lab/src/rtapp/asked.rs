@@ -5,7 +5,7 @@ use super::object::{Object, integer, micros, mistyped, switch, text};
 use crate::problem::{Findings, Problem, Wrong, quoted, right_instead};
 use crate::source::{Placed, Span};
 use sched::id::CPUS_MAX;
-use sched::{Class, CpuId, CpuSet, Host, Limit, Nanos, Params, Reservation, RtPriority, Weight};
+use sched::{Class, CpuId, CpuSet, Limit, Nanos, Params, Reservation, RtPriority, Topology, Weight};
 
 /// The properties that ask the scheduler for something.
 pub(super) const ASKING: &[&str] = &[
@@ -240,7 +240,7 @@ impl Standing {
             limit: if reclaim == Some(true) { Limit::Soft } else { Limit::Hard },
         };
         let params = Params { reservation: Some(reservation), ..Params::default() };
-        params.check(&Host::new(1)).map_err(|refused| {
+        params.check(&Topology::new(1)).map_err(|refused| {
             let at = deadline
                 .filter(|_| matches!(refused, sched::Refused::OutOfRange { .. }))
                 .map_or(runtime.at, |it| it.at);

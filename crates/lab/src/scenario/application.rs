@@ -10,7 +10,7 @@ use crate::problem::{Findings, Problem, Wrong};
 use crate::rtapp::RtApp;
 use crate::source::Span;
 use crate::workloads;
-use sched::{Host, Nanos, Params};
+use sched::{Nanos, Params, Topology};
 use sim::Application;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ impl Applications {
         at: Span,
         member: &MemberTable,
         asked: &Asked,
-        host: Option<&Host>,
+        host: Option<&Topology>,
         findings: &mut Findings,
     ) -> Option<(Made, u64)> {
         match work {
@@ -117,7 +117,7 @@ fn asks_itself(member: &MemberTable, work: Span, findings: &mut Findings) {
 }
 
 /// That every thread may run on some CPU of `host`.
-fn runs_here(asked: &[(String, Params)], host: Option<&Host>, at: Span, findings: &mut Findings) {
+fn runs_here(asked: &[(String, Params)], host: Option<&Topology>, at: Span, findings: &mut Findings) {
     let Some(host) = host else { return };
     for (name, params) in asked {
         let placed = Params { affinity: params.affinity, ..Params::default() };

@@ -4,7 +4,7 @@ use super::Real;
 use super::file::MemberTable;
 use crate::problem::{Findings, Problem, Wrong};
 use crate::source::Placed;
-use sched::{Host, Instant, Limit, Nanos, Params, Refused, Reservation};
+use sched::{Instant, Limit, Nanos, Params, Refused, Reservation, Topology};
 
 /// What a member asks for, checked.
 pub(super) struct Asked {
@@ -18,7 +18,7 @@ pub(super) struct Asked {
 impl Asked {
     pub(super) fn check(
         member: &MemberTable,
-        host: Option<&Host>,
+        host: Option<&Topology>,
         length: Option<Placed<Nanos>>,
         findings: &mut Findings,
     ) -> Option<Asked> {
@@ -65,7 +65,7 @@ impl Asked {
 }
 
 /// Slice and period belong together, start and limit belong to them.
-fn reservation(member: &MemberTable, host: Option<&Host>, findings: &mut Findings) -> Option<Reservation> {
+fn reservation(member: &MemberTable, host: Option<&Topology>, findings: &mut Findings) -> Option<Reservation> {
     let pairs =
         [(&member.slice, &member.period, "slice", "period"), (&member.period, &member.slice, "period", "slice")];
     for (one, other, what, lacking) in pairs {
@@ -92,7 +92,7 @@ fn reservation(member: &MemberTable, host: Option<&Host>, findings: &mut Finding
         start: member.start.value().map(|start| Instant::ZERO + start),
         limit: member.limit.value().unwrap_or(Limit::Soft),
     };
-    let any = Host::new(1);
+    let any = Topology::new(1);
     let asked = Params { reservation: Some(reservation), ..Params::default() };
     if let Err(refused) = asked.check(host.unwrap_or(&any)) {
         let problem = Wrong::from(&refused).at(slice.at);
@@ -108,7 +108,7 @@ fn reservation(member: &MemberTable, host: Option<&Host>, findings: &mut Finding
 /// What the reservation changes to, in the order of time.
 fn changes(
     member: &MemberTable,
-    host: Option<&Host>,
+    host: Option<&Topology>,
     first: Option<Reservation>,
     findings: &mut Findings,
 ) -> Vec<(Instant, Reservation)> {
@@ -134,7 +134,7 @@ fn changes(
         }
         let reservation =
             Reservation { slice: slice.value, period: period.value, deadline: None, start: None, ..first };
-        let any = Host::new(1);
+        let any = Topology::new(1);
         let asked = Params { reservation: Some(reservation), ..Params::default() };
         if let Err(refused) = asked.check(host.unwrap_or(&any)) {
             findings.add(Wrong::from(&refused).at(slice.at));

@@ -10,7 +10,7 @@ use super::{PolicyChoice, Scenario};
 use crate::problem::{Findings, Problem};
 use crate::source::{Placed, Span};
 use sched::id::CPUS_MAX;
-use sched::{Host, Nanos};
+use sched::{Nanos, Topology};
 
 /// The scenario that `file` means; `None` if anything is wrong, which `findings` then holds.
 pub(super) fn check(file: File, findings: &mut Findings) -> Option<Scenario> {
@@ -80,12 +80,12 @@ pub(super) fn chosen(policy: PolicyTable) -> Option<PolicyChoice> {
 }
 
 /// The machine; `None` if something is wrong with it.
-fn host(file: &File, findings: &mut Findings) -> Option<Host> {
+fn host(file: &File, findings: &mut Findings) -> Option<Topology> {
     if file.cpus.is_absent() {
         missing("the scenario has no number of CPUs", &format!("cpus = 1, up to {CPUS_MAX}"), findings);
     }
     let (cpus, smt, llc) = (file.cpus.right()?, file.smt.right(), file.llc.right());
-    let mut host = Host::new(cpus.value);
+    let mut host = Topology::new(cpus.value);
     host.smt = smt.map_or(1, |smt| smt.value);
     host.llc = llc.map_or(cpus.value, |llc| llc.value);
     let mut divides = |(what, part): (&str, Placed<usize>), (of, whole): (&str, Placed<usize>)| {

@@ -12,7 +12,7 @@ use super::{AppSpec, EntitySpec, Group, GuestSpec, SCENARIO_ENTITIES_MAX, Worklo
 use crate::problem::{Findings, Problem};
 use crate::source::{Placed, Span};
 use crate::workloads;
-use sched::{Host, Instant, Nanos};
+use sched::{Instant, Nanos, Topology};
 use std::collections::BTreeMap;
 
 /// What is on a machine.
@@ -51,7 +51,7 @@ impl Counts {
 /// Those of `level` on `hosts` machines that are each a `host`; `None` if anything is wrong, which `findings` then holds.
 pub(super) fn check(
     mut level: Level,
-    (host, hosts): (Option<&Host>, usize),
+    (host, hosts): (Option<&Topology>, usize),
     length: Option<Placed<Nanos>>,
     counts: &mut Counts,
     findings: &mut Findings,
@@ -102,7 +102,7 @@ fn twice(members: &[MemberTable], findings: &mut Findings) {
 fn make(
     member: &MemberTable,
     asked: Option<&Asked>,
-    host: Option<&Host>,
+    host: Option<&Topology>,
     counts: &mut Counts,
     findings: &mut Findings,
 ) -> Option<Made> {
@@ -159,7 +159,7 @@ fn under(
         }
     }
     let vcpus = member.vcpus.right().map_or(1, |vcpus| vcpus.value);
-    let checked = check(guest.level, (Some(&Host::new(vcpus)), 1), length, counts, findings)?;
+    let checked = check(guest.level, (Some(&Topology::new(vcpus)), 1), length, counts, findings)?;
     let spec = GuestSpec {
         name: String::new(),
         vcpus: 0..0,

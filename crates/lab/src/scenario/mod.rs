@@ -35,7 +35,7 @@ use crate::metrics::Metric;
 use crate::network::{DiskSpec, NetworkSpec, Reach};
 use crate::problem::{Findings, Problem, Problems, Wrong, quoted, right_instead};
 use crate::source::{Source, Span};
-use sched::{Descriptor, GroupParams, Host, Instant, Nanos, Params, Refused, Reservation};
+use sched::{Descriptor, GroupParams, Instant, Nanos, Params, Refused, Reservation, Topology};
 use sim::Application;
 use std::ops::Range;
 use std::path::Path;
@@ -72,7 +72,7 @@ pub struct Scenario {
     /// How many hosts there are, each like the others. Range: 1 … [`HOSTS_MAX`].
     pub hosts: usize,
     /// The machine that each host is.
-    pub host: Host,
+    pub host: Topology,
     /// How long it runs. Above zero.
     pub length: Nanos,
     /// What is left out of the beginning where anything is measured. Below `length`; default zero.

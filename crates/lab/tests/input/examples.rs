@@ -1,7 +1,7 @@
 //! What is right means what the manual says.
 
 use lab::scenario::{Costs, JobEnd, Periodic, Real, Scenario, Workload};
-use sched::{Class, CpuId, CpuSet, Host, Instant, Limit, Nanos, Quota, Reservation, RtPriority, Weight};
+use sched::{Class, CpuId, CpuSet, Instant, Limit, Nanos, Quota, Reservation, RtPriority, Topology, Weight};
 use std::path::{Path, PathBuf};
 
 fn root() -> PathBuf {
@@ -48,7 +48,7 @@ fn every_scenario_that_comes_with_tactus_is_right() {
 #[test]
 fn three_vms_arrive_one_after_the_other() {
     let scenario = example("three-vms.toml");
-    assert_eq!(scenario.host, Host::new(1));
+    assert_eq!(scenario.host, Topology::new(1));
     assert_eq!(scenario.policy.as_ref().unwrap().name, "edf");
     let promised = |slice, period| Some(Reservation::new(Nanos::ms(slice), Nanos::ms(period)));
     let read: Vec<_> = scenario.entities.iter().map(|e| (e.name.as_str(), e.arrival, e.params.reservation)).collect();
@@ -81,7 +81,7 @@ fn weights_are_one_to_two_to_four() {
 #[test]
 fn what_is_left_out_has_its_default() {
     let scenario = parse("name = \"x\"\ncpus = 3\nlength = \"1s\"\n[[task]]\nname = \"t\"\nworkload = \"hog\"\n");
-    assert_eq!((scenario.host, scenario.length, scenario.costs), (Host::new(3), Nanos::s(1), Costs::NONE));
+    assert_eq!((scenario.host, scenario.length, scenario.costs), (Topology::new(3), Nanos::s(1), Costs::NONE));
     assert!(scenario.seed.is_none() && scenario.policy.is_none() && scenario.groups.is_empty());
     let [task] = scenario.entities.as_slice() else { panic!("there is one task") };
     assert_eq!((task.name.as_str(), task.group, task.arrival, task.leaves), ("t", None, Instant::ZERO, None));
@@ -148,7 +148,7 @@ fn costs_are_those_of_a_machine_but_for_single_ones() {
 #[test]
 fn what_is_given_is_kept() {
     let scenario = parse(EVERYTHING);
-    assert_eq!(scenario.host, Host { cpus: 8, smt: 2, llc: 4 });
+    assert_eq!(scenario.host, Topology { cpus: 8, smt: 2, llc: 4 });
     assert_eq!((scenario.length, scenario.seed), (Nanos::s(60), Some(u64::MAX)));
     let (refill, slack) = (Nanos::us(10), Nanos::us(50));
     let costs = Costs {

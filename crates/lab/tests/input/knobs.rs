@@ -5,7 +5,7 @@ use expect_test::expect_file;
 use lab::knobs::{KnobSetting, apply_knobs};
 use lab::problem::Problems;
 use lab::scenario::Scenario;
-use sched::{AlarmSlots, Conserving, Descriptor, Keeps, Knob, Knobs, Nanos};
+use sched::{AlarmSlots, Conserving, Descriptor, Guarantees, Knob, Knobs, Nanos};
 
 const KNOBS: &[Knob] = &[
     Knob::time("quantum", Nanos::ms(10), (Nanos::us(1), Nanos::s(10)), "a turn"),
@@ -24,7 +24,7 @@ const POLICY: Descriptor = Descriptor {
     text: "",
     conserving: |_| Conserving::Never,
     starvation: |_| None,
-    keeps: Keeps::NOTHING,
+    guarantees: Guarantees::NOTHING,
     alarms: AlarmSlots::NONE,
     knobs: KNOBS,
     build: |_, _| Err(sched::Refused::Unsupported("it is never built")),

@@ -21,7 +21,7 @@ pub(crate) struct Driver {
 
 impl Driver {
     pub(crate) fn new(machine: Machine, around: Around) -> Driver {
-        let seats = vec![None; machine.host().cpus];
+        let seats = vec![None; machine.topology().cpus];
         Driver { now: machine.now(), machine, alarms: Vec::new(), seats, kicks: Vec::new(), around }
     }
 
@@ -54,7 +54,7 @@ impl Driver {
                 Action::Kick { cpu } => self.kicks.push(cpu),
             }
         }
-        for cpu in self.machine.host().iter() {
+        for cpu in self.machine.topology().iter() {
             assert_eq!(self.seats[cpu.index()], self.machine.running(cpu), "what was said of {cpu:?} is so");
         }
     }
@@ -81,7 +81,7 @@ impl Driver {
     /// When a kick arrives, the next slice ends or the next alarm is due; [`Instant::NEVER`] if nothing will happen by itself.
     pub(crate) fn due(&self) -> Instant {
         let kick = (!self.kicks.is_empty()).then_some(self.now);
-        let ends = self.machine.host().iter().map(|cpu| self.machine.until(cpu)).min();
+        let ends = self.machine.topology().iter().map(|cpu| self.machine.until(cpu)).min();
         let alarm = self.next_alarm().map(|(at, _)| at);
         kick.into_iter().chain(ends).chain(alarm).min().unwrap_or(Instant::NEVER).max(self.now)
     }
@@ -90,7 +90,7 @@ impl Driver {
     pub(crate) fn turn(&mut self) {
         self.now = self.due();
         assert_ne!(self.now, Instant::NEVER, "something is due");
-        for cpu in self.machine.host().iter() {
+        for cpu in self.machine.topology().iter() {
             if self.machine.running(cpu).is_some() && self.machine.until(cpu) <= self.now {
                 self.input(Input::Expire { cpu });
             }

@@ -5,7 +5,7 @@
 //! 64 and 5–8 ms. Of two hogs at nice 0: 50.00 %, runs of 3.97 ms, longest waits of 4.1–4.3 ms. Waits there contain the kernel's
 //! own delays, which there are none of here: what is measured as 4.1 or 5 ms is one tick.
 
-use sched::{Descriptor, EntityId, Host, Instant, Nanos, Params, Wake, Weight};
+use sched::{Descriptor, EntityId, Instant, Nanos, Params, Topology, Wake, Weight};
 use sim::{Costs, Workload};
 use trace::{Event, Sink};
 
@@ -81,7 +81,7 @@ fn run(policy: &'static Descriptor, settings: &[(&str, i64)], nice: &[i32], apar
         knobs.set(name, value).expect("it is a knob");
     }
     let mut hogs = Hogs::default();
-    let mut host = sim::Host::new(policy, Host::new(1), &knobs, Costs::NONE).expect("it works with these knobs");
+    let mut host = sim::Driver::new(policy, Topology::new(1), &knobs, Costs::NONE).expect("it works with these knobs");
     host.watch(&mut hogs);
     for &nice in nice {
         let params = Params { weight: Weight::nice(nice).expect("it is in range"), ..Params::default() };

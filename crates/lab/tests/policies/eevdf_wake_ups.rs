@@ -11,7 +11,7 @@
 //! section 3 says of its runs. That it is the machine's is seen with the same thread under SCHED_FIFO beside one hog: p50 15 to 38 us,
 //! p90 17 to 59 us, p99 27 to 200 us and up to 0.5 % above 500 us, changing with the hour. A round of it uses [`OWN_WORK`].
 
-use sched::{Descriptor, GroupId, Host, Instant, Nanos, Params};
+use sched::{Descriptor, GroupId, Instant, Nanos, Params, Topology};
 use sim::program::{Length, Step, TaskSpec, TimerMode};
 use sim::{Application, Costs, Workload};
 use std::fmt::Write as _;
@@ -90,7 +90,7 @@ fn run(policy: &Descriptor, settings: &[(&str, i64)], row: &Measured, phase: Nan
         knobs.set(name, value).expect("it is a knob");
     }
     let mut lates = Lates::default();
-    let mut host = sim::Host::new(policy, Host::new(1), &knobs, costs()).expect("it works with these knobs");
+    let mut host = sim::Driver::new(policy, Topology::new(1), &knobs, costs()).expect("it works with these knobs");
     host.watch(&mut lates);
     for _ in 0..row.hogs {
         host.attach("hog", Params::default(), Workload::Hog).expect("nobody asks for promises");

@@ -6,8 +6,8 @@
 use crate::chosen;
 use crate::driver::Driver;
 use sched::{
-    Class, CpuId, CpuSet, Descriptor, EntityId, GroupId, GroupParams, Host, Input, Instant, Kicks, Limit, Load,
-    Machine, Nanos, Notice, Params, Quota, Reservation, RtPriority, State, Wake, Weight,
+    Class, CpuId, CpuSet, Descriptor, EntityId, GroupId, GroupParams, Input, Instant, Kicks, Limit, LoadBounds,
+    Machine, Nanos, Notice, Params, Quota, Reservation, RtPriority, State, Topology, Wake, Weight,
 };
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -66,7 +66,7 @@ impl World {
     /// Three entities that ask for something of everything, each policy taking what it knows: a group with a quota and a
     /// cap, weights, two reservations, a real-time priority.
     fn new(policy: &Descriptor, kicks: Kicks) -> World {
-        let host = Host::new(CPUS);
+        let host = Topology::new(CPUS);
         let machine = Machine::build(policy, host, &policy.defaults(), kicks);
         let mut machine = machine.expect("it works with its defaults");
         let now = Instant::ZERO;
@@ -306,8 +306,8 @@ impl Path {
 }
 
 fn may_starve(policy: &Descriptor) -> bool {
-    let load = Load {
-        host: &Host::new(CPUS),
+    let load = LoadBounds {
+        host: &Topology::new(CPUS),
         knobs: &policy.defaults(),
         entities: ENTITIES as u64,
         weight_least: Weight::nice(5).expect("it is in range").as_linux().into(),

@@ -1,7 +1,7 @@
 //! The meter, which sees only a trace, agrees with the simulator's own books about whatever happens.
 
 use crate::chosen;
-use sched::{CpuId, Host, Instant, Limit, Nanos, Params, Reservation};
+use sched::{CpuId, Instant, Limit, Nanos, Params, Reservation, Topology};
 use sim::{Costs, JobEnd, Meter, Periodic, Workload};
 
 /// A small generator, so that the test needs nothing but its seed.
@@ -54,10 +54,10 @@ fn costs(random: &mut Random) -> Costs {
 
 fn agree(policy: &'static sched::Descriptor, seed: u64) {
     let mut random = Random(seed);
-    let machine = Host::new(1 + usize::try_from(random.below(3)).expect("it is small"));
+    let machine = Topology::new(1 + usize::try_from(random.below(3)).expect("it is small"));
     let mut meter = Meter::new();
     let costs = costs(&mut random);
-    let mut host = sim::Host::new(policy, machine, &policy.defaults(), costs).expect("defaults work");
+    let mut host = sim::Driver::new(policy, machine, &policy.defaults(), costs).expect("defaults work");
     host.watch(&mut meter);
     let (mut present, mut came) = (Vec::new(), Vec::new());
     let mut now = Instant::ZERO;

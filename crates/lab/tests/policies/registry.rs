@@ -1,6 +1,6 @@
 //! What every policy in the registry must say of itself.
 
-use sched::{Descriptor, Host, Knob, Nanos, Unit};
+use sched::{Descriptor, Knob, Nanos, Topology, Unit};
 
 /// What is missing or wrong in what a policy says.
 fn gaps(policy: &Descriptor) -> Vec<String> {
@@ -38,7 +38,7 @@ fn every_policy_builds_with_its_defaults_and_is_found_by_its_name() {
     for policy in policies::ALL {
         assert_eq!(policies::find(policy.name).map(|found| found.name), Some(policy.name));
         for cpus in [1, 2, 7] {
-            assert!((policy.build)(&Host::new(cpus), &policy.defaults()).is_ok(), "{} on {cpus} CPUs", policy.name);
+            assert!((policy.build)(&Topology::new(cpus), &policy.defaults()).is_ok(), "{} on {cpus} CPUs", policy.name);
         }
     }
     assert!(policies::find("no-such-policy").is_none());

@@ -5,7 +5,7 @@
 use crate::chosen;
 use lab::fuzz::Dice;
 use lab::jobs::JobLog;
-use sched::{Descriptor, EntityId, Host, Instant, Knobs, Load, Nanos, Params, Reservation, State, Wake};
+use sched::{Descriptor, EntityId, Instant, Knobs, LoadBounds, Nanos, Params, Reservation, State, Topology, Wake};
 use sim::auditor::Promises;
 use sim::{Auditor, Costs, JobEnd, Periodic, Workload};
 
@@ -36,12 +36,12 @@ fn generous(policy: &Descriptor) -> Knobs {
     knobs
 }
 
-fn load<'a>(host: &'a Host, knobs: &'a Knobs, has_sleepers: bool) -> Load<'a> {
-    Load { has_reservations: true, has_sleepers, ..Load::of_hogs(host, knobs, 6) }
+fn load<'a>(host: &'a Topology, knobs: &'a Knobs, has_sleepers: bool) -> LoadBounds<'a> {
+    LoadBounds { has_reservations: true, has_sleepers, ..LoadBounds::of_hogs(host, knobs, 6) }
 }
 
 /// Somebody blocks or wakes, or nothing happens.
-fn stir(host: &mut sim::Host<'_>, all: &[EntityId], dice: &mut Dice) {
+fn stir(host: &mut sim::Driver<'_>, all: &[EntityId], dice: &mut Dice) {
     let e = dice.choose(all).expect("there are some");
     match host.machine().state(e) {
         State::Blocked => host.wake(e, Wake::Timer),
@@ -53,8 +53,8 @@ fn stir(host: &mut sim::Host<'_>, all: &[EntityId], dice: &mut Dice) {
 /// Runs a full CPU of `policy`; gives how many periods were judged, or what was found.
 fn run(policy: &'static Descriptor, knobs: &Knobs, sleepers: bool, lacking: Nanos, seed: u64) -> Result<u64, String> {
     let mut dice = Dice::new(seed);
-    let mut auditor = Auditor::new(Host::new(1), Promises { reservations: Some(lacking), ..Promises::NONE });
-    let mut host = sim::Host::new(policy, Host::new(1), knobs, Costs::NONE).expect("these knobs go together");
+    let mut auditor = Auditor::new(Topology::new(1), Promises { reservations: Some(lacking), ..Promises::NONE });
+    let mut host = sim::Driver::new(policy, Topology::new(1), knobs, Costs::NONE).expect("these knobs go together");
     host.watch(&mut auditor);
     let mut all = Vec::new();
     for reservation in full_cpu(&mut dice) {
@@ -79,11 +79,11 @@ fn run(policy: &'static Descriptor, knobs: &Knobs, sleepers: bool, lacking: Nano
 
 #[test]
 fn an_admitted_reservation_is_kept_on_a_full_cpu() {
-    let one = Host::new(1);
+    let one = Topology::new(1);
     for policy in chosen::policies() {
         let knobs = generous(policy);
         for sleepers in [false, true] {
-            let Some(lacking) = (policy.keeps.reservations)(&load(&one, &knobs, sleepers)) else { continue };
+            let Some(lacking) = (policy.guarantees.reservations)(&load(&one, &knobs, sleepers)) else { continue };
             let mut judged = 0;
             for seed in 0..SEEDS {
                 let outcome = run(policy, &knobs, sleepers, lacking, seed);
@@ -159,7 +159,8 @@ fn global_edf_is_late_by_no_more_than_the_bound() {
         let cpus = usize::try_from(2 + dice.below(3)).expect("it is small");
         let jobs = full_machine(cpus, &mut dice);
         let mut log = JobLog::default();
-        let mut host = sim::Host::new(edf, Host::new(cpus), &knobs, Costs::NONE).expect("these knobs go together");
+        let mut host =
+            sim::Driver::new(edf, Topology::new(cpus), &knobs, Costs::NONE).expect("these knobs go together");
         host.watch(&mut log);
         for &job in &jobs {
             let params = Params { reservation: Some(Reservation::new(job.work, job.period)), ..Params::default() };

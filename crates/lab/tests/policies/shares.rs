@@ -3,7 +3,7 @@
 
 use crate::chosen;
 use lab::fuzz::Dice;
-use sched::{Descriptor, EntityId, Host, Instant, Knobs, Load, Nanos, Params, Wake, Weight};
+use sched::{Descriptor, EntityId, Instant, Knobs, LoadBounds, Nanos, Params, Topology, Wake, Weight};
 use sim::{Costs, Workload};
 use trace::{Event, Sink};
 
@@ -63,16 +63,16 @@ impl Sink for Shares {
 
 /// The promise for `weights`, and the worst that came of a run with them.
 fn run(policy: &'static Descriptor, knobs: &Knobs, weights: &[Weight], dice: &mut Dice) -> (Option<Nanos>, Nanos) {
-    let host = Host::new(1);
+    let host = Topology::new(1);
     let linux = |weight: Option<&Weight>| weight.map_or(1024, |weight| u64::from(weight.as_linux()));
-    let load = Load {
+    let load = LoadBounds {
         weight_least: linux(weights.iter().min()),
         weight_most: linux(weights.iter().max()),
-        ..Load::of_hogs(&host, knobs, weights.len() as u64)
+        ..LoadBounds::of_hogs(&host, knobs, weights.len() as u64)
     };
-    let bound = (policy.keeps.shares)(&load);
+    let bound = (policy.guarantees.shares)(&load);
     let mut shares = Shares::default();
-    let mut host = sim::Host::new(policy, host, knobs, Costs::NONE).expect("these knobs go together");
+    let mut host = sim::Driver::new(policy, host, knobs, Costs::NONE).expect("these knobs go together");
     host.watch(&mut shares);
     for &weight in weights {
         let params = Params { weight, ..Params::default() };

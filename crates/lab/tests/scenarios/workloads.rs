@@ -2,7 +2,7 @@
 
 use lab::rtapp::RtApp;
 use lab::workloads::{Channel, Cyclictest, ForkJoin, Hackbench, Named, Periodic, Phase, Startup, Waits};
-use sched::{EntityId, GroupId, Host, Instant, Nanos, Params};
+use sched::{EntityId, GroupId, Instant, Nanos, Params, Topology};
 use sim::program::Length;
 use sim::{Application, Costs, Guest, Workload, World};
 use std::collections::BTreeMap;
@@ -55,7 +55,7 @@ fn on_host(application: &Application, cpus: usize, hogs: usize, length: Nanos) -
     let mut told = Told::default();
     let policy = policies::find("cfs").expect("there is cfs");
     let mut world = World::new(7);
-    let host = world.add_host("host", policy, Host::new(cpus), &policy.defaults(), Costs::NONE).expect("it works");
+    let host = world.add_host("host", policy, Topology::new(cpus), &policy.defaults(), Costs::NONE).expect("it works");
     world.watch(host, &mut told);
     for hog in 0..hogs {
         world.attach(host, &format!("hog-{hog}"), Params::default(), Workload::Hog).expect("there is room");
@@ -159,12 +159,12 @@ fn every_workload_is_done_in_a_guest_beside_hogs() {
     for named in all {
         let mut told = Told::default();
         let mut world = World::new(3);
-        let host = world.add_host("host", policy, Host::new(2), &policy.defaults(), Costs::NONE).expect("it works");
+        let host = world.add_host("host", policy, Topology::new(2), &policy.defaults(), Costs::NONE).expect("it works");
         let vcpus: Vec<EntityId> = (0..2)
             .map(|i| world.attach(host, &format!("vm/{i}"), Params::default(), Workload::Vcpu).expect("there is room"))
             .collect();
         world.attach(host, "hog", Params::default(), Workload::Hog).expect("there is room");
-        let (cpus, kind) = (Host::new(2), Guest::default());
+        let (cpus, kind) = (Topology::new(2), Guest::default());
         let guest = world.add_guest(host, "vm", &vcpus, policy, cpus, &policy.defaults(), kind, Costs::NONE);
         let guest = guest.expect("it works");
         world.watch(guest, &mut told);

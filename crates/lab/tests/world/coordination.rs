@@ -1,7 +1,7 @@
 //! Guests that coordinate with their host: the worked example of each protocol, what others lose, and what nobody can take.
 
 use crate::town::{FIRST, Log, application, at, forever, guest, hog, host, run, sleep, task, vcpus};
-use sched::{Class, EntityId, GroupId, Host, Instant, Nanos, Params, RtPriority, Weight};
+use sched::{Class, EntityId, GroupId, Instant, Nanos, Params, RtPriority, Topology, Weight};
 use sim::coordination::{Boost, Coordinated, Coordination, Protocol, Rule};
 use sim::guest::Steal;
 use sim::program::{Object, Step, TimerMode};
@@ -249,7 +249,8 @@ fn who_asks_for_a_vcpu_from_outside_gets_that_when_its_boost_ends() {
 fn where_the_host_has_no_classes_a_boost_is_a_weight() {
     let mut world = World::new(1);
     let policy = crate::town::policy("cfs");
-    let under = world.add_host("host", policy, Host::new(1), &policy.defaults(), Costs::NONE).expect("it works here");
+    let under =
+        world.add_host("host", policy, Topology::new(1), &policy.defaults(), Costs::NONE).expect("it works here");
     let all = vcpus(&mut world, under, "vm", 1, false);
     let nice = Boost::Weight(Weight::nice(-20).expect("in range"));
     let with = Coordination { boost: nice, interrupt: nice, ..Coordination::new(Protocol::S0) };

@@ -1,7 +1,7 @@
 //! Things that happen at one instant, and programs that never come to an end.
 
 use crate::town::{FIRST, Log, SECOND, application, at, forever, guest, hog, host, run, sleep, task, vcpus};
-use sched::{CpuId, CpuSet, GroupId, Host, Instant, Nanos, Params};
+use sched::{CpuId, CpuSet, GroupId, Instant, Nanos, Params, Topology};
 use sim::auditor::{Promises, WorldAuditor};
 use sim::guest::{HaltPolling, Spinning, Steal};
 use sim::program::{Object, Step};
@@ -92,8 +92,8 @@ fn a_slice_that_ends_as_a_lock_is_given_back_takes_nothing_back() {
 fn a_kick_that_comes_too_late_to_matter_brings_no_other_forward() {
     let (below, above) = (Costs { kick: Nanos::us(10), ..Costs::NONE }, Costs { kick: Nanos::us(4), ..Costs::NONE });
     let mut auditor = WorldAuditor::new();
-    auditor.add(Host::new(2), Promises::NONE, &below);
-    auditor.add(Host::new(2), Promises::NONE, &above);
+    auditor.add(Topology::new(2), Promises::NONE, &below);
+    auditor.add(Topology::new(2), Promises::NONE, &above);
     let mut log = Log::default();
     let mut world = World::new(1);
     let under = host(&mut world, "cfs", 2, below);

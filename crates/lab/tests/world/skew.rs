@@ -2,7 +2,7 @@
 //! kept from drifting apart, and where they are not.
 
 use crate::town::{FIRST, at, guest, policy, task};
-use sched::{CpuSet, EntityId, GroupId, GroupParams, Host, Nanos, Params};
+use sched::{CpuSet, EntityId, GroupId, GroupParams, Nanos, Params, Topology};
 use sim::program::{Length, Object, Step};
 use sim::{Application, Costs, Guest, Meter, Workload, World};
 use trace::{Event, MachineId, Sink};
@@ -64,7 +64,7 @@ fn add_host(world: &mut World<'_>, (name, knobs, _): Case, cpus: usize) -> Machi
     for &(knob, value) in knobs {
         values.set(knob, value).expect("it is in range");
     }
-    world.add_host("host", policy, Host::new(cpus), &values, Costs::NONE).expect("it works here")
+    world.add_host("host", policy, Topology::new(cpus), &values, Costs::NONE).expect("it works here")
 }
 
 /// A VM of `vcpus` with that program, and hogs that come one after another, on a host of as many CPUs, for two seconds.

@@ -1,6 +1,6 @@
 //! What the tests build worlds of.
 
-use sched::{CpuId, CpuSet, Descriptor, EntityId, Host, Instant, Nanos, Params};
+use sched::{CpuId, CpuSet, Descriptor, EntityId, Instant, Nanos, Params, Topology};
 use sim::program::{Length, ObjectId, Step, TaskSpec};
 use sim::{Application, Costs, Guest, Workload, World};
 use trace::{Event, MachineId, WorldSink};
@@ -16,7 +16,7 @@ pub(crate) fn at(ms: u64) -> Instant {
 /// A host with its policy as it is usually, and nothing that costs anything.
 pub(crate) fn host(world: &mut World<'_>, name: &str, cpus: usize, costs: Costs) -> MachineId {
     let policy = policy(name);
-    world.add_host("host", policy, Host::new(cpus), &policy.defaults(), costs).expect("it works here")
+    world.add_host("host", policy, Topology::new(cpus), &policy.defaults(), costs).expect("it works here")
 }
 
 /// vCPUs of `name`, each on a CPU of its own where `pinned`.
@@ -39,7 +39,7 @@ pub(crate) fn guest(
     costs: Costs,
 ) -> MachineId {
     let policy = policy(name);
-    let cpus = Host::new(vcpus.len());
+    let cpus = Topology::new(vcpus.len());
     world.add_guest(host, "vm", vcpus, policy, cpus, &policy.defaults(), kind, costs).expect("it works here")
 }
 

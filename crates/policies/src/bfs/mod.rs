@@ -49,8 +49,8 @@ pub(crate) use deadlines::Lengths;
 use isochronous::Account;
 use queue::{DeadlineQueues, Distance};
 use sched::{
-    Alarm, AlarmKind, AlarmSlots, Class, Conserving, CpuId, Cx, Descriptor, EntityId, Host, Instant, Keeps, Knob,
-    Knobs, Nanos, Of, Params, Policy, Refused, Running, Slice, State, Stopped, Wake, Why,
+    Alarm, AlarmKind, AlarmOwner, AlarmSlots, Class, Conserving, CpuId, Cx, Decision, Descriptor, EntityId, Guarantees,
+    Instant, Knob, Knobs, Nanos, Params, Policy, Refused, Running, State, StopReason, Stopped, Topology, Wake,
 };
 
 /// What the rest of the system knows of it.
@@ -63,7 +63,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     text: include_str!("mod.rs"),
     conserving: |_| Conserving::Global { slack: Nanos::ZERO },
     starvation: |_| None, // Real-time, isochronous and idle classes are strict.
-    keeps: Keeps::NOTHING,
+    guarantees: Guarantees::NOTHING,
     alarms: AlarmSlots { cpu: &[AlarmKind::Tick], ..AlarmSlots::NONE },
     knobs: &[
         Knob::time(
@@ -194,7 +194,7 @@ pub(crate) enum Locality {
     None,
 }
 
-fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     let locality = match knobs.word("locality") {
         "distance" => Locality::Distance,
         "cache" => Locality::Cache,
@@ -206,12 +206,12 @@ fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
 }
 
 const fn ticker(cpu: CpuId) -> Alarm {
-    Alarm { of: Of::Cpu(cpu), slot: 0 }
+    Alarm { owner: AlarmOwner::Cpu(cpu), slot: 0 }
 }
 
 impl Bfs {
     /// One of this shape, without stickiness; `knobs` has `tick` and `iso-cpu`.
-    pub(crate) fn new(host: &Host, knobs: &Knobs, lengths: Lengths, shape: Shape) -> Bfs {
+    pub(crate) fn new(host: &Topology, knobs: &Knobs, lengths: Lengths, shape: Shape) -> Bfs {
         let tick = knobs.time("tick");
         let current = Current { rank: Rank::IDLE, deadline: Instant::NEVER, nice: 0, dither: false };
         let sizes = match &shape {
@@ -272,7 +272,7 @@ impl Bfs {
     }
 
     /// How far off `from` is, as seen from `cpu`.
-    fn distance(&self, host: &Host, from: CpuId, cpu: CpuId) -> Distance {
+    fn distance(&self, host: &Topology, from: CpuId, cpu: CpuId) -> Distance {
         let steps = if host.share_core(from, cpu) {
             0
         } else if host.share_cache(from, cpu) {
@@ -311,7 +311,7 @@ impl Bfs {
 
     /// The idle CPU that suits `e` best and that nobody has called: its own, one near it, one whose neighbours idle.
     fn best_idle(&self, e: EntityId, cx: &Cx<'_>) -> Option<CpuId> {
-        let host = cx.host();
+        let host = cx.topology();
         let idles = |cpu: CpuId| cx.running(cpu) == Running::Idle;
         let busy_sibling =
             |cpu: CpuId| host.iter().any(|other| other != cpu && host.share_core(cpu, other) && !idles(other));
@@ -342,7 +342,7 @@ impl Bfs {
             Running::Below => Some((Rank::IDLE, Instant::NEVER, cpu)),
             Running::Idle | Running::Above => None,
         };
-        let open = cx.host().iter().filter(|&cpu| cx.may_run(e, cpu) && !cx.kicked(cpu));
+        let open = cx.topology().iter().filter(|&cpu| cx.may_run(e, cpu) && !cx.kicked(cpu));
         let Some((worst, deadline, cpu)) = open.filter_map(runs).max_by_key(|&(rank, deadline, _)| (rank, deadline))
         else {
             return;
@@ -356,7 +356,7 @@ impl Bfs {
     /// Somebody `picking` was called for may have been left: an idle CPU that it may run on is called.
     fn call_for_stranded(&self, picking: CpuId, cx: &mut Cx<'_>) {
         let idle = |cpu: CpuId| cpu != picking && cx.running(cpu) == Running::Idle && !cx.kicked(cpu);
-        if self.queue.is_empty() || !cx.host().iter().any(idle) {
+        if self.queue.is_empty() || !cx.topology().iter().any(idle) {
             return;
         }
         let waiting = self.queue.iter().filter_map(|e| Some((e, cx.idle_cpu_for(e)?)));
@@ -484,7 +484,7 @@ impl Policy for Bfs {
 
     /// A tick: the slice is counted, and SCHED_ISO's account kept.
     fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
-        let Of::Cpu(cpu) = alarm.of else { unreachable!("only CPUs have alarms here") };
+        let AlarmOwner::Cpu(cpu) = alarm.owner else { unreachable!("only CPUs have alarms here") };
         let now = cx.now();
         cx.set_alarm(ticker(cpu), cpu, now.next_tick(self.tick, Nanos::ZERO));
         let queue = self.queue_of(cpu);
@@ -519,15 +519,15 @@ impl Policy for Bfs {
         if self.counts_slices(e) && task.slice < RESCHEDULE {
             self.refill(e, cx.now());
         }
-        if prev.why == Why::Blocked {
+        if prev.why == StopReason::Blocked {
             return;
         }
-        if task.class == Class::Batch && task.slice >= RESCHEDULE && prev.why != Why::Yielded {
+        if task.class == Class::Batch && task.slice >= RESCHEDULE && prev.why != StopReason::Yielded {
             let left = task.slice;
             self.refill(e, cx.now());
             self.task(e).slice = left;
         }
-        if prev.why == Why::Yielded {
+        if prev.why == StopReason::Yielded {
             self.yielded(e, cpu, cx.now());
         }
         if cx.may_run(e, cpu) {
@@ -541,8 +541,8 @@ impl Policy for Bfs {
         }
     }
 
-    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
-        let host = *cx.host();
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision {
+        let host = *cx.topology();
         let best = match &self.shape {
             Shape::Global => self.queue.best(cpu, cx, |from| self.distance(&host, from, cpu)),
             Shape::Parts(parts) => self.best_of_parts(parts, cpu, cx),
@@ -556,7 +556,7 @@ impl Policy for Bfs {
         if self.restricted > 0 || matches!(self.shape, Shape::Parts(_)) {
             self.call_for_stranded(cpu, cx);
         }
-        let Some(e) = best else { return Slice::IDLE };
+        let Some(e) = best else { return Decision::IDLE };
         let now = cx.now();
         let since_tick = Nanos::ns(now.as_ns() % self.tick.as_ns());
         self.current[cpu.index()] = Current {
@@ -568,7 +568,7 @@ impl Policy for Bfs {
         if cx.alarm_at(ticker(cpu)).is_none() {
             cx.set_alarm(ticker(cpu), cpu, now.next_tick(self.tick, Nanos::ZERO));
         }
-        Slice::forever(e)
+        Decision::forever(e)
     }
 
     fn interactive(&self, e: EntityId) -> bool {

@@ -32,7 +32,7 @@ impl Bfs {
     /// Whether a sibling thread of `cpu` runs somebody so much more urgent than `e` that `e` would only disturb it.
     pub(super) fn is_kept_off(&self, e: EntityId, cpu: CpuId, cx: &Cx<'_>) -> bool {
         let Shape::Parts(Parts { smt_nice: Some(levels), .. }) = self.shape else { return false };
-        let host = cx.host();
+        let host = cx.topology();
         let first = cpu.index() / host.smt * host.smt;
         let mut siblings = (first..(first + host.smt).min(host.cpus)).map(CpuId::new).filter(|&other| other != cpu);
         let mine = self.rank(e, self.queue_of(cpu));

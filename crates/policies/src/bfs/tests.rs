@@ -2,27 +2,27 @@
 
 use super::POLICY;
 use sched::{Class, CpuId, CpuSet, EntityId, Instant, Nanos, Params, RtPriority, State, Wake, Weight};
-use sim::{Costs, Host, Workload};
+use sim::{Costs, Driver, Workload};
 
 const CPU: CpuId = CpuId::new(0);
 
-fn host_of<'a>(shape: sched::Host, knobs: &[(&str, i64)]) -> Host<'a> {
+fn host_of<'a>(shape: sched::Topology, knobs: &[(&str, i64)]) -> Driver<'a> {
     let mut values = POLICY.defaults();
     for &(name, value) in knobs {
         values.set(name, value).expect("a knob of bfs");
     }
-    Host::new(&POLICY, shape, &values, Costs::NONE).expect("it works everywhere")
+    Driver::new(&POLICY, shape, &values, Costs::NONE).expect("it works everywhere")
 }
 
-fn host<'a>(cpus: usize, knobs: &[(&str, i64)]) -> Host<'a> {
-    host_of(sched::Host::new(cpus), knobs)
+fn host<'a>(cpus: usize, knobs: &[(&str, i64)]) -> Driver<'a> {
+    host_of(sched::Topology::new(cpus), knobs)
 }
 
-fn scripted(host: &mut Host<'_>, params: Params) -> EntityId {
+fn scripted(host: &mut Driver<'_>, params: Params) -> EntityId {
     host.attach("e", params, Workload::Scripted).expect("everybody is accepted")
 }
 
-fn hog(host: &mut Host<'_>, params: Params) -> EntityId {
+fn hog(host: &mut Driver<'_>, params: Params) -> EntityId {
     let e = scripted(host, params);
     host.wake(e, Wake::New { parent: None });
     e
@@ -41,19 +41,19 @@ fn fifo(priority: u8) -> Params {
 }
 
 /// Lets everything up to `us` happen, and what is at `us`, too.
-fn run_through(host: &mut Host<'_>, us: u64) {
+fn run_through(host: &mut Driver<'_>, us: u64) {
     host.run_until(Instant::at_ns(Nanos::us(us).as_ns()).max(host.now()) + Nanos::ns(1));
 }
 
-fn runs(host: &Host<'_>, cpu: usize) -> Option<EntityId> {
+fn runs(host: &Driver<'_>, cpu: usize) -> Option<EntityId> {
     host.machine().running(CpuId::new(cpu))
 }
 
-fn shows(host: &Host<'_>, e: EntityId, name: &str) -> u64 {
+fn shows(host: &Driver<'_>, e: EntityId, name: &str) -> u64 {
     host.machine().inspect(e, name).expect("it is shown").unsigned_abs()
 }
 
-fn deadline_us(host: &Host<'_>, e: EntityId) -> u64 {
+fn deadline_us(host: &Driver<'_>, e: EntityId) -> u64 {
     shows(host, e, "deadline") / 1_000
 }
 
@@ -142,7 +142,7 @@ fn isochronous_tasks_are_held_to_their_part() {
 
 #[test]
 fn a_wake_up_takes_the_nearest_idle_cpu_or_the_worst_running() {
-    let shape = sched::Host { cpus: 8, smt: 2, llc: 4 };
+    let shape = sched::Topology { cpus: 8, smt: 2, llc: 4 };
     let mut host = host_of(shape, &[]);
     let at = |cpu| Params { affinity: CpuSet::one(CpuId::new(cpu)), ..Params::default() };
     let e = hog(&mut host, at(0));
@@ -305,7 +305,7 @@ fn expired_deadlines_can_go_by_arrival() {
 /// Random wake-ups, blocks and preemptions on four CPUs: the tree finds whom the scan finds (asserted at every pick).
 #[test]
 fn the_tree_finds_whom_the_scan_of_the_source_finds() {
-    let shape = sched::Host { cpus: 4, smt: 2, llc: 4 };
+    let shape = sched::Topology { cpus: 4, smt: 2, llc: 4 };
     let mut host = host_of(shape, &[]);
     let classes = [Class::Normal, Class::Normal, Class::Batch, Class::Idle, Class::Isochronous];
     let all: Vec<EntityId> = (0..24)

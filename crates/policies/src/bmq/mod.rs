@@ -62,7 +62,7 @@ mod tests;
 
 use crate::project_c::{self, Engine, Rule};
 use rule::Bmq;
-use sched::{AlarmSlots, Descriptor, Host, Keeps, Knob, Knobs, Load, Nanos, Policy, Refused};
+use sched::{AlarmSlots, Descriptor, Guarantees, Knob, Knobs, LoadBounds, Nanos, Policy, Refused, Topology};
 
 /// What the rest of the system knows of it.
 pub(crate) const POLICY: Descriptor = Descriptor {
@@ -74,7 +74,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     text: include_str!("mod.rs"),
     conserving: project_c::conserving,
     starvation,
-    keeps: Keeps::NOTHING,
+    guarantees: Guarantees::NOTHING,
     alarms: AlarmSlots::NONE,
     knobs: &[
         Knob::choice(
@@ -106,13 +106,13 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     build,
 };
 
-fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     Ok(Box::new(Engine::new(Bmq::new(knobs), host, knobs)))
 }
 
 /// Levels are strict. Only who competes with equals that never sleep is sure of its turn: they sink to the last level
 /// in as many turns as a boost has steps, and take turns there.
-fn starvation(load: &Load<'_>) -> Option<Nanos> {
+fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let unequal = load.weight_least != load.weight_most;
     if unequal || project_c::has_real_time(load) || load.has_sleepers || load.has_changes || load.has_affinity {
         return None;

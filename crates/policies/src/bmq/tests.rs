@@ -4,7 +4,7 @@ use super::POLICY;
 use super::rule::Bmq;
 use crate::project_c::tests::{Lab, SLICE, class, nice};
 use crate::project_c::{Kind, Rule, Task};
-use sched::{Class, EntityId, Instant, Load, Nanos, Params};
+use sched::{Class, EntityId, Instant, LoadBounds, Nanos, Params};
 
 fn rule(version: &str) -> Bmq {
     let mut knobs = POLICY.defaults();
@@ -305,10 +305,10 @@ fn version_6_12_sends_a_yielder_to_the_tail() {
 #[test]
 fn equals_that_never_sleep_wait_no_longer_than_stated() {
     let knobs = POLICY.defaults();
-    let host = sched::Host::new(1);
-    let load = Load::of_hogs(&host, &knobs, 4);
+    let host = sched::Topology::new(1);
+    let load = LoadBounds::of_hogs(&host, &knobs, 4);
     let bound = (POLICY.starvation)(&load).expect("equals are sure of their turns");
-    assert_eq!((POLICY.starvation)(&Load { weight_least: 820, ..load }), None, "levels are strict");
+    assert_eq!((POLICY.starvation)(&LoadBounds { weight_least: 820, ..load }), None, "levels are strict");
     let mut lab = Lab::bmq(1);
     let oldest = lab.hog(nice(0));
     use_up(&mut lab, 7);
@@ -339,7 +339,7 @@ fn a_better_level_starves_a_worse_one() {
 /// A letter is a quarter of a slice. `i` wakes at every twelfth, from the sixth on, and runs for one.
 #[test]
 fn the_essays_picture_is_true() {
-    let mut lab = Lab::of(&POLICY, sched::Host::new(1), &[]);
+    let mut lab = Lab::of(&POLICY, sched::Topology::new(1), &[]);
     let (a, b, i) = (lab.hog(nice(0)), lab.hog(nice(0)), lab.attach(nice(0)));
     use_up(&mut lab, 14);
     let mut picture = String::from("//! ");

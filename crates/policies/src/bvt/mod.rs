@@ -57,8 +57,9 @@ use crate::homes::{self, Homes};
 use sched::queue::Trees;
 use sched::time::SPAN_MAX;
 use sched::{
-    Alarm, AlarmKind, AlarmSlots, Conserving, CpuId, Cx, Descriptor, EntityId, Host, Instant, Keeps, Knob, Knobs, Load,
-    Nanos, Of, Params, Policy, Refused, Running, Slice, State, Stopped, Wake, Warp, Why,
+    Alarm, AlarmKind, AlarmOwner, AlarmSlots, Conserving, CpuId, Cx, Decision, Descriptor, EntityId, Guarantees,
+    Instant, Knob, Knobs, LoadBounds, Nanos, Params, Policy, Refused, Running, State, StopReason, Stopped, Topology,
+    Wake, Warp,
 };
 
 /// What the rest of the system knows of it.
@@ -71,7 +72,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     text: include_str!("mod.rs"),
     conserving: |_| Conserving::PerCpu { slack: Nanos::ZERO },
     starvation,
-    keeps: Keeps { shares, ..Keeps::NOTHING },
+    guarantees: Guarantees { shares, ..Guarantees::NOTHING },
     alarms: AlarmSlots { entity: &[AlarmKind::Timer, AlarmKind::Timer], ..AlarmSlots::NONE },
     knobs: &[
         Knob::count("clock-bits", [64, 12, 64], "how many bits a virtual time has; from 49 on, it never overflows")
@@ -99,7 +100,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
 /// With exact charges, nobody's virtual time is ahead of another's by more than one turn alone, 10 C, an allowance and
 /// two charging units, each at the least weight. Double charges cost whoever has them without end; and rounding drifts: a turn of
 /// exactly C is charged an MCU less than one that is a nanosecond longer.
-fn shares(load: &Load<'_>) -> Option<Nanos> {
+fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     let knobs = load.knobs;
     let exact = !knobs.on("recharge") && !knobs.on("rounding") || knobs.word("rule") == "textbook";
     if !exact || overflows(knobs) {
@@ -112,7 +113,7 @@ fn shares(load: &Load<'_>) -> Option<Nanos> {
 /// Everybody else may have to catch up with a lead of one turn, 10 C, at the other end of the weights, and of a warp. A lone entity
 /// that is charged again and again comes to lead by all it ever ran: then there is no bound, nor where newcomers begin behind. Nor where the
 /// clock overflows: who sleeps meanwhile comes back most of a clock ahead.
-fn starvation(load: &Load<'_>) -> Option<Nanos> {
+fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let knobs = load.knobs;
     if load.has_changes || knobs.on("recharge") && knobs.word("rule") != "textbook" || overflows(knobs) {
         return None;
@@ -149,7 +150,7 @@ struct Settings {
     clock: Clock,
 }
 
-fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     let textbook = knobs.word("rule") == "textbook";
     let settings = Settings {
         allowance: knobs.time("context-allowance"),
@@ -370,7 +371,7 @@ impl Bvt {
 }
 
 const fn warp_alarm(e: EntityId, slot: u8) -> Alarm {
-    Alarm { of: Of::Entity(e), slot }
+    Alarm { owner: AlarmOwner::Entity(e), slot }
 }
 
 impl Policy for Bvt {
@@ -455,7 +456,7 @@ impl Policy for Bvt {
     }
 
     fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
-        let Of::Entity(e) = alarm.of else { unreachable!("only entities have alarms here") };
+        let AlarmOwner::Entity(e) = alarm.owner else { unreachable!("only entities have alarms here") };
         let Some(warp) = self.members[e.index()].warp else { return };
         match alarm.slot {
             WARP_END if warp.rest.is_zero() => {
@@ -486,8 +487,8 @@ impl Policy for Bvt {
         }
         cx.clear_alarm(warp_alarm(e, WARP_END));
         // Who blocks is switched away from, if only to nobody.
-        self.cpus[cpu.index()].last = (prev.why != Why::Blocked).then_some(e);
-        if prev.why == Why::Blocked {
+        self.cpus[cpu.index()].last = (prev.why != StopReason::Blocked).then_some(e);
+        if prev.why == StopReason::Blocked {
             return;
         }
         let home = self.members[e.index()].home;
@@ -502,8 +503,8 @@ impl Policy for Bvt {
         self.challenge(e, cx);
     }
 
-    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
-        let Some((actual, _)) = self.by_actual.first(cpu.index()).map(|(key, _)| key) else { return Slice::IDLE };
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision {
+        let Some((actual, _)) = self.by_actual.first(cpu.index()).map(|(key, _)| key) else { return Decision::IDLE };
         self.cpus[cpu.index()].virtual_time = actual;
         let ((effective, _), e) = self.by_effective.pop(cpu.index()).expect("both know who waits");
         self.by_actual.remove(e);
@@ -525,7 +526,7 @@ impl Policy for Bvt {
         if let Some(warp) = member.warp.filter(|warp| member.warped && member.warpback && !warp.limit.is_zero()) {
             cx.set_alarm(warp_alarm(e, WARP_END), cpu, cx.now().saturating_add(warp.limit.max(self.settings.mcu)));
         }
-        Slice::until(e, until)
+        Decision::until(e, until)
     }
 
     fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {

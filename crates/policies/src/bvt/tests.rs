@@ -3,23 +3,23 @@
 use super::POLICY;
 use sched::time::SPAN_MAX;
 use sched::{CpuId, CpuSet, EntityId, Instant, Nanos, Params, State, Wake, Warp, Weight};
-use sim::{Costs, Host, Workload};
+use sim::{Costs, Driver, Workload};
 
 const CPU: CpuId = CpuId::new(0);
 
-fn host<'a>(cpus: usize, knobs: &[(&str, i64)]) -> Host<'a> {
+fn host<'a>(cpus: usize, knobs: &[(&str, i64)]) -> Driver<'a> {
     let mut values = POLICY.defaults();
     for &(name, value) in knobs {
         values.set(name, value).expect("a knob of bvt");
     }
-    Host::new(&POLICY, sched::Host::new(cpus), &values, Costs::NONE).expect("it works everywhere")
+    Driver::new(&POLICY, sched::Topology::new(cpus), &values, Costs::NONE).expect("it works everywhere")
 }
 
-fn scripted(host: &mut Host<'_>, params: Params) -> EntityId {
+fn scripted(host: &mut Driver<'_>, params: Params) -> EntityId {
     host.attach("e", params, Workload::Scripted).expect("everybody is accepted")
 }
 
-fn hog(host: &mut Host<'_>, params: Params) -> EntityId {
+fn hog(host: &mut Driver<'_>, params: Params) -> EntityId {
     let e = scripted(host, params);
     host.wake(e, Wake::New { parent: None });
     e
@@ -35,20 +35,20 @@ fn warping(by: u64, limit: u64, rest: u64) -> Params {
 }
 
 /// Lets everything up to `us` happen, and what is at `us`, too.
-fn run_through(host: &mut Host<'_>, us: u64) {
+fn run_through(host: &mut Driver<'_>, us: u64) {
     host.run_until(Instant::at_ns(Nanos::us(us).as_ns()).max(host.now()) + Nanos::ns(1));
 }
 
-fn runs(host: &Host<'_>) -> Option<EntityId> {
+fn runs(host: &Driver<'_>) -> Option<EntityId> {
     host.machine().running(CPU)
 }
 
-fn avt(host: &Host<'_>, e: EntityId) -> i64 {
+fn avt(host: &Driver<'_>, e: EntityId) -> i64 {
     host.machine().inspect(e, "avt").expect("it is shown")
 }
 
 /// What everybody has run, in per cent of `of`.
-fn percents(host: &Host<'_>, all: &[EntityId], of: Nanos) -> Vec<u64> {
+fn percents(host: &Driver<'_>, all: &[EntityId], of: Nanos) -> Vec<u64> {
     all.iter().map(|&e| (host.machine().charged(e).as_ns() * 100 + of.as_ns() / 2) / of.as_ns()).collect()
 }
 
@@ -58,7 +58,7 @@ fn percents(host: &Host<'_>, all: &[EntityId], of: Nanos) -> Vec<u64> {
 fn the_worked_example() {
     let mut host = host(1, &[]);
     let (d0, d1) = (scripted(&mut host, Params::default()), scripted(&mut host, Params::default()));
-    let until = |host: &mut Host<'_>, us: u64| host.run_until(Instant::at_ns(us * 1_000));
+    let until = |host: &mut Driver<'_>, us: u64| host.run_until(Instant::at_ns(us * 1_000));
     host.wake(d1, Wake::New { parent: None });
     until(&mut host, 250);
     assert_eq!(runs(&host), Some(d1));
@@ -278,7 +278,7 @@ fn a_warp_borrows_from_the_future() {
 /// The warp stops counting after its limit, and counts again after its rest; without a rest, never again.
 #[test]
 fn a_warp_has_a_limit_and_a_rest() {
-    let warped = |host: &Host<'_>, e| host.machine().inspect(e, "warped") == Some(1);
+    let warped = |host: &Driver<'_>, e| host.machine().inspect(e, "warped") == Some(1);
     let mut host = host(1, &[]);
     hog(&mut host, Params::default());
     let e = hog(&mut host, warping(100, 3, 20));
@@ -375,7 +375,7 @@ fn a_warp_that_counts_again_is_seen_late() {
     for (rule, at_once) in [(0, false), (1, true)] {
         let mut host = host(1, &[("rule", rule)]);
         let e = [Params::default(), warping(3, 4, 12)].map(|params| hog(&mut host, params))[1];
-        let evt = |host: &Host<'_>| host.machine().inspect(e, "evt").expect("it is shown");
+        let evt = |host: &Driver<'_>| host.machine().inspect(e, "evt").expect("it is shown");
         // Its warp ends at 4 ms; it waits again from 15 ms on, or from 8 on.
         run_through(&mut host, 15_900);
         assert_eq!((host.machine().inspect(e, "warped"), evt(&host)), (Some(0), avt(&host, e)));

@@ -2,7 +2,7 @@
 
 use super::tunables::Times;
 use crate::fair::{NICE_0, SHARES_LEAST};
-use sched::{Load, Nanos, Weight};
+use sched::{LoadBounds, Nanos, Weight};
 
 /// Of two who want to run, one's clock can be ahead by what it starts late (rule 3: its slice) and what it runs at most
 /// (rule 6: its slice, to the next tick); for whoever runs was first, but for rule 8, which brings forward only those who have
@@ -13,7 +13,7 @@ use sched::{Load, Nanos, Weight};
 ///
 /// The kernel's clocks lose parts of nanoseconds, the more the heavier the task: without end that sums up without bound. So
 /// there is none, unless clocks are exact or all weights are such that nothing is lost.
-pub(super) fn shares(load: &Load<'_>) -> Option<Nanos> {
+pub(super) fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     let (tunables, times) = Times::new(load.host, load.knobs);
     let loses_nothing = load.weight_least == NICE_0 && load.weight_most == NICE_0;
     if !times.exact_clock && !loses_nothing {
@@ -38,7 +38,7 @@ pub(super) fn shares(load: &Load<'_>) -> Option<Nanos> {
 /// nobody can be further ahead than one long run of the lightest, a slice's debit, a sleeper's credit and a wake-up
 /// granularity of the lightest; the others catch up at the rate of the heaviest. In a nested group, all that happens
 /// in the group's share of time only, at every level.
-pub(super) fn starvation(load: &Load<'_>) -> Option<Nanos> {
+pub(super) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     if load.has_rt {
         return None;
     }

@@ -54,7 +54,7 @@ mod tunables;
 
 use crate::fair::{self, Fair};
 pub(crate) use clock::LeastVruntime;
-use sched::{Descriptor, Host, Keeps, Knobs, Policy, Refused};
+use sched::{Descriptor, Guarantees, Knobs, Policy, Refused, Topology};
 use tunables::Times;
 
 /// What the rest of the system knows of it.
@@ -67,18 +67,18 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     text: include_str!("mod.rs"),
     conserving: fair::conserving,
     starvation: bounds::starvation,
-    keeps: Keeps { shares: bounds::shares, quota: fair::quota, ..Keeps::NOTHING },
+    guarantees: Guarantees { shares: bounds::shares, quota: fair::quota, ..Guarantees::NOTHING },
     alarms: fair::ALARMS,
     knobs: &tunables::KNOBS,
     build,
 };
 
-fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     Ok(Box::new(new(host, knobs)))
 }
 
 /// CFS itself, for policies over it.
-pub(crate) fn new(host: &Host, knobs: &Knobs) -> Fair<LeastVruntime> {
+pub(crate) fn new(host: &Topology, knobs: &Knobs) -> Fair<LeastVruntime> {
     let (tunables, times) = Times::new(host, knobs);
     Fair::new(host, tunables, LeastVruntime(times))
 }

@@ -1,7 +1,7 @@
 //! What CFS can be tuned by beyond the fair class, and the values in force on one host.
 
 use crate::fair::{self, Tunables};
-use sched::{Host, Knob, Knobs, Nanos};
+use sched::{Knob, Knobs, Nanos, Topology};
 
 const FEATURES: &str = "kernel/sched/features.h, v5.13";
 /// Of what a patch of April 2021 brought.
@@ -77,7 +77,7 @@ pub(super) struct Times {
 
 impl Times {
     /// Those of the class, and its own.
-    pub(super) fn new(host: &Host, knobs: &Knobs) -> (Tunables, Times) {
+    pub(super) fn new(host: &Topology, knobs: &Knobs) -> (Tunables, Times) {
         let old = knobs.word("version") == "v3.17";
         let mut tunables = Tunables::new(host, knobs);
         if old {

@@ -1,7 +1,7 @@
 //! [`Background`]: who asked for nothing that the classes above know. They take turns in the time that is left.
 
 use sched::queue::Lists;
-use sched::{CpuId, Cx, EntityId, Knob, Nanos, Params, Policy, Refused, Running, Slice, Stopped, Wake, Why};
+use sched::{CpuId, Cx, Decision, EntityId, Knob, Nanos, Params, Policy, Refused, Running, StopReason, Stopped, Wake};
 
 /// How long a turn is.
 pub(crate) const QUANTUM: Knob = Knob::time(
@@ -39,7 +39,7 @@ impl Background {
         if self.queue.all_empty() {
             return;
         }
-        for cpu in cx.host().iter() {
+        for cpu in cx.topology().iter() {
             let idle = Some(cpu) != but && cx.running(cpu) == Running::Idle && !cx.kicked(cpu);
             if idle && self.queue.iter(QUEUE).any(|e| cx.may_run(e, cpu)) {
                 cx.kick(cpu);
@@ -81,17 +81,17 @@ impl Policy for Background {
     }
 
     fn put(&mut self, _cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
-        if prev.why != Why::Blocked {
+        if prev.why != StopReason::Blocked {
             self.enqueue(prev.entity, cx);
         }
     }
 
-    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision {
         let chosen = self.queue.iter(QUEUE).find(|&e| cx.may_run(e, cpu));
         if let Some(e) = chosen {
             self.queue.remove(e);
         }
         self.call_idle_cpus(Some(cpu), cx);
-        chosen.map_or(Slice::IDLE, |e| Slice::until(e, cx.now() + self.quantum))
+        chosen.map_or(Decision::IDLE, |e| Decision::until(e, cx.now() + self.quantum))
     }
 }

@@ -17,8 +17,8 @@ pub(crate) use stop::Stop;
 use crate::deadline::Deadline;
 use crate::rt::Rt;
 use sched::{
-    Alarm, AlarmBase, Class, CpuId, Cx, EntityId, GroupChange, GroupId, Held, Host, Instant, Nanos, Notice, Of, Params,
-    Policy, Refused, Slice, State, Stopped, Wake, Why,
+    Alarm, AlarmBase, AlarmOwner, Class, CpuId, Cx, Decision, EntityId, GroupChange, GroupId, Held, Instant, Nanos,
+    Notice, Params, Policy, Refused, State, StopReason, Stopped, Topology, Wake,
 };
 
 /// A class above the last.
@@ -188,7 +188,7 @@ impl Parts {
 }
 
 impl Classes {
-    pub(crate) fn new(host: &Host, parts: Parts) -> Classes {
+    pub(crate) fn new(host: &Topology, parts: Parts) -> Classes {
         Classes { parts, members: Vec::new(), seats: vec![None; host.cpus] }
     }
 
@@ -253,7 +253,7 @@ impl Classes {
             State::Blocked => {}
             _ if joining => {}
             State::Waiting => self.sleep(e, cx),
-            State::Running(cpu) => self.put(cpu, Stopped { entity: e, why: Why::Blocked }, cx),
+            State::Running(cpu) => self.put(cpu, Stopped { entity: e, why: StopReason::Blocked }, cx),
         }
         let view = &mut self.parts.view(level, cx);
         self.parts.policy(level).detach(e, view);
@@ -315,7 +315,7 @@ impl Classes {
     }
 
     /// Fair tasks compete on `cpu` at `deadline`: the first of them runs, if there is one.
-    fn pick_served(&mut self, cpu: CpuId, deadline: Instant, cx: &mut Cx<'_>) -> Slice {
+    fn pick_served(&mut self, cpu: CpuId, deadline: Instant, cx: &mut Cx<'_>) -> Decision {
         let view = &mut self.parts.view(Level::Below, cx);
         let slice = self.parts.below.policy().pick(cpu, view);
         let server_view = &mut self.parts.server_view(cx);
@@ -330,17 +330,17 @@ impl Classes {
             class.take_at(cpu, deadline, view);
         }
         self.parts.take(cpu, Level::Deadline, cx);
-        Slice { until, ..slice }
+        Decision { until, ..slice }
     }
 
     /// Who runs, and of which class.
-    fn choose(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> (Level, Slice) {
+    fn choose(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> (Level, Decision) {
         let served = self.parts.servers.as_ref().and_then(|servers| servers.deadline(cpu));
         for level in [Level::Stop, Level::Deadline, Level::Rt] {
             let view = &mut self.parts.view(level, cx);
             let slice = match (level, &mut self.parts) {
                 (Level::Deadline, Parts { deadline: Some(class), .. }) => class.pick_before(cpu, served, view),
-                (_, parts) => parts.layer(level).map_or(Slice::IDLE, |layer| layer.pick(cpu, view)),
+                (_, parts) => parts.layer(level).map_or(Decision::IDLE, |layer| layer.pick(cpu, view)),
             };
             if slice.run.is_some() {
                 self.parts.take(cpu, level, cx);
@@ -426,11 +426,11 @@ impl Policy for Classes {
     }
 
     fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
-        let slot_of = |base: AlarmBase| match alarm.of {
-            Of::Policy => base.policy,
-            Of::Cpu(_) => base.cpu,
-            Of::Entity(_) => base.entity,
-            Of::Group(_) => base.group,
+        let slot_of = |base: AlarmBase| match alarm.owner {
+            AlarmOwner::Policy => base.policy,
+            AlarmOwner::Cpu(_) => base.cpu,
+            AlarmOwner::Entity(_) => base.entity,
+            AlarmOwner::Group(_) => base.group,
         };
         let Bases { rt, server, below } = self.parts.bases;
         let from = |base| alarm.slot.checked_sub(slot_of(base)).map(|slot| Alarm { slot, ..alarm });
@@ -439,10 +439,10 @@ impl Policy for Classes {
             return self.parts.below.policy().alarm(alarm, view);
         }
         let server_view = &mut self.parts.server_view(cx);
-        if let (Of::Cpu(cpu), Some(_), Some(servers)) = (alarm.of, from(server), &mut self.parts.servers) {
+        if let (AlarmOwner::Cpu(cpu), Some(_), Some(servers)) = (alarm.owner, from(server), &mut self.parts.servers) {
             return servers.ring(cpu, server_view);
         }
-        let real_time = self.parts.rt.is_some() && !matches!(alarm.of, Of::Entity(_));
+        let real_time = self.parts.rt.is_some() && !matches!(alarm.owner, AlarmOwner::Entity(_));
         let (level, alarm) = match from(rt).filter(|_| real_time) {
             Some(alarm) => (Level::Rt, alarm),
             None => (Level::Deadline, alarm),
@@ -462,19 +462,19 @@ impl Policy for Classes {
         let Member { level, joining, .. } = self.member(e);
         if joining {
             self.enter(e, level, false, cx);
-            if prev.why != Why::Blocked {
+            if prev.why != StopReason::Blocked {
                 self.wake_in_class(e, Wake::Resumed, cx);
             }
             return;
         }
-        if level == Level::Below && prev.why == Why::Blocked {
+        if level == Level::Below && prev.why == StopReason::Blocked {
             self.count_runnable(false, cx);
         }
         let (class, mut view) = self.class_of(e, cx);
         class.put(cpu, prev, &mut view);
     }
 
-    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision {
         let (level, slice) = self.choose(cpu, cx);
         if slice.run.is_some() {
             self.occupy(cpu, level, cx);

@@ -5,7 +5,7 @@
 //! than it still has budget. Then it runs fair tasks at that deadline, and goes on with a budget in every period, deferred no
 //! more, until fair tasks have used up a whole budget by themselves.
 
-use sched::{Alarm, CpuId, Cx, Instant, Knob, Knobs, Nanos, Of, Reservation, Running};
+use sched::{Alarm, AlarmOwner, CpuId, Cx, Instant, Knob, Knobs, Nanos, Reservation, Running};
 
 /// Its knobs.
 pub(crate) const KNOBS: &[Knob] = &[
@@ -62,7 +62,7 @@ pub(crate) struct FairServers {
 }
 
 const fn alarm_of(cpu: CpuId) -> Alarm {
-    Alarm { of: Of::Cpu(cpu), slot: 0 }
+    Alarm { owner: AlarmOwner::Cpu(cpu), slot: 0 }
 }
 
 impl FairServers {
@@ -93,7 +93,7 @@ impl FairServers {
     pub(crate) fn comes(&mut self, cx: &mut Cx<'_>) {
         self.runnable += 1;
         if self.runnable == 1 {
-            for cpu in cx.host().iter() {
+            for cpu in cx.topology().iter() {
                 self.start(cpu, cx);
             }
         }
@@ -103,7 +103,7 @@ impl FairServers {
     pub(crate) fn goes(&mut self, cx: &mut Cx<'_>) {
         self.runnable -= 1;
         if self.runnable == 0 {
-            for cpu in cx.host().iter() {
+            for cpu in cx.topology().iter() {
                 self.server(cpu).phase = Phase::Off;
                 cx.clear_alarm(alarm_of(cpu));
             }

@@ -5,7 +5,7 @@
 
 use super::Layer;
 use crate::most_urgent::{MostUrgent, Rank};
-use sched::{CpuId, Cx, EntityId, Host, Nanos, Params, Policy, Refused, Slice, Stopped, Wake, Why};
+use sched::{CpuId, Cx, Decision, EntityId, Nanos, Params, Policy, Refused, StopReason, Stopped, Topology, Wake};
 
 /// The class.
 #[derive(Debug)]
@@ -14,7 +14,7 @@ pub(crate) struct Stop {
 }
 
 impl Stop {
-    pub(crate) fn new(host: &Host) -> Stop {
+    pub(crate) fn new(host: &Topology) -> Stop {
         Stop { queues: MostUrgent::new(host.cpus, false) }
     }
 }
@@ -66,15 +66,15 @@ impl Policy for Stop {
         let e = prev.entity;
         self.queues.put(cpu, e);
         match prev.why {
-            Why::Blocked => {}
+            StopReason::Blocked => {}
             _ if !cx.may_run(e, cpu) => self.queues.enqueue(e, cx),
-            Why::Yielded => self.queues.queue_last(e, cpu),
-            Why::Expired | Why::Kicked => self.queues.queue_first(e, cpu),
+            StopReason::Yielded => self.queues.queue_last(e, cpu),
+            StopReason::Expired | StopReason::Kicked => self.queues.queue_first(e, cpu),
         }
     }
 
-    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
-        self.queues.pick(cpu, Rank::Other, cx).map_or(Slice::IDLE, Slice::forever)
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision {
+        self.queues.pick(cpu, Rank::Other, cx).map_or(Decision::IDLE, Decision::forever)
     }
 
     fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {

@@ -35,8 +35,9 @@ mod tests;
 use matrix::{Matrix, Place};
 use sched::queue::Lists;
 use sched::{
-    Alarm, AlarmKind, AlarmSlots, Conserving, CpuId, CpuSet, Cx, Descriptor, EntityId, GroupChange, GroupId, Host,
-    Instant, Keeps, Knob, Knobs, Load, Nanos, Of, Params, Policy, Refused, Running, Slice, State, Stopped, Wake, Why,
+    Alarm, AlarmKind, AlarmOwner, AlarmSlots, Conserving, CpuId, CpuSet, Cx, Decision, Descriptor, EntityId,
+    GroupChange, GroupId, Guarantees, Instant, Knob, Knobs, LoadBounds, Nanos, Params, Policy, Refused, Running, State,
+    StopReason, Stopped, Topology, Wake,
 };
 
 /// What the rest of the system knows of it.
@@ -49,7 +50,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     text: include_str!("mod.rs"),
     conserving: |load| Conserving::Global { slack: call_bound(load) },
     starvation,
-    keeps: Keeps::NOTHING,
+    guarantees: Guarantees::NOTHING,
     alarms: AlarmSlots { policy: &[AlarmKind::Timer], ..AlarmSlots::NONE },
     knobs: &[Knob::time(
         "quantum",
@@ -63,20 +64,20 @@ pub(crate) const POLICY: Descriptor = Descriptor {
 
 /// A CPU that is called for somebody takes the first it may run, perhaps somebody else; the other's turn to be taken
 /// comes at the next end of a turn.
-fn call_bound(load: &Load<'_>) -> Nanos {
+fn call_bound(load: &LoadBounds<'_>) -> Nanos {
     if load.has_affinity { load.knobs.time("quantum") } else { Nanos::ZERO }
 }
 
 /// There are no more rows than entities, and each has one turn before anybody has a second. But whenever a sibling comes or
 /// changes, a gang is seated anew, perhaps in a row that has just had its turn.
-fn starvation(load: &Load<'_>) -> Option<Nanos> {
+fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let moved = load.has_changes && load.group_depth > 0;
     (!moved).then(|| load.knobs.time("quantum").saturating_mul(load.entities + 1))
 }
 
-const TURN_END: Alarm = Alarm { of: Of::Policy, slot: 0 };
+const TURN_END: Alarm = Alarm { owner: AlarmOwner::Policy, slot: 0 };
 
-fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     Ok(Box::new(Cosched {
         quantum: knobs.time("quantum"),
         matrix: Matrix::new(host.cpus),
@@ -152,7 +153,7 @@ impl Cosched {
     /// home, may run on is called.
     fn call_for_stranded(&self, picking: CpuId, cx: &mut Cx<'_>) {
         let idle = |cpu: CpuId| cpu != picking && cx.running(cpu) == Running::Idle && !cx.kicked(cpu);
-        if self.waiting.all_empty() || !cx.host().iter().any(idle) {
+        if self.waiting.all_empty() || !cx.topology().iter().any(idle) {
             return;
         }
         let waiting = (0..self.cpus).flat_map(|column| self.waiting.iter(column));
@@ -165,7 +166,7 @@ impl Cosched {
     fn reseat(&mut self, gang: &[EntityId], cx: &mut Cx<'_>) {
         let waiting: Vec<EntityId> = gang.iter().copied().filter(|&e| self.waiting.remove(e)).collect();
         gang.iter().for_each(|&e| self.matrix.remove(e));
-        let allowed = |&e: &EntityId| (e, cx.params(e).affinity.and(&cx.host().all()));
+        let allowed = |&e: &EntityId| (e, cx.params(e).affinity.and(&cx.topology().all()));
         let seated: Vec<(EntityId, CpuSet)> = gang.iter().map(allowed).collect();
         self.matrix.seat(&seated);
         waiting.into_iter().for_each(|e| self.enqueue(e, cx));
@@ -268,21 +269,21 @@ impl Policy for Cosched {
 
     fn put(&mut self, _cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
         let e = prev.entity;
-        self.yielded[e.index()] = prev.why == Why::Yielded;
-        if prev.why == Why::Blocked {
+        self.yielded[e.index()] = prev.why == StopReason::Yielded;
+        if prev.why == StopReason::Blocked {
             self.matrix.set_runnable(e, false);
         } else {
             self.enqueue(e, cx);
         }
     }
 
-    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
-        let Some(e) = self.choose(cpu, cx) else { return Slice::IDLE };
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision {
+        let Some(e) = self.choose(cpu, cx) else { return Decision::IDLE };
         self.waiting.remove(e);
         self.call_for_stranded(cpu, cx);
         self.yielded[e.index()] = false;
         // Between a late end of a turn and the plan that notices it, nobody is picked.
-        Slice::until(e, self.end.max(cx.now() + Nanos::ns(1)))
+        Decision::until(e, self.end.max(cx.now() + Nanos::ns(1)))
     }
 
     fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {

@@ -3,28 +3,28 @@
 use super::POLICY;
 use super::matrix::{Matrix, Place};
 use sched::{CpuId, CpuSet, EntityId, GroupId, GroupParams, Instant, Nanos, Params, State, Wake};
-use sim::{Costs, Host, Workload};
+use sim::{Costs, Driver, Workload};
 
-fn host<'a>(cpus: usize) -> Host<'a> {
-    Host::new(&POLICY, sched::Host::new(cpus), &POLICY.defaults(), Costs::NONE).expect("it works everywhere")
+fn host<'a>(cpus: usize) -> Driver<'a> {
+    Driver::new(&POLICY, sched::Topology::new(cpus), &POLICY.defaults(), Costs::NONE).expect("it works everywhere")
 }
 
-fn gang(host: &mut Host<'_>, name: &str) -> GroupId {
+fn gang(host: &mut Driver<'_>, name: &str) -> GroupId {
     let params = GroupParams { gang: true, ..GroupParams::default() };
     host.create_group(name, params, GroupId::ROOT).expect("every group is accepted")
 }
 
-fn scripted(host: &mut Host<'_>, group: GroupId) -> EntityId {
+fn scripted(host: &mut Driver<'_>, group: GroupId) -> EntityId {
     let e = host.attach("e", Params { group, ..Params::default() }, Workload::Scripted).expect("everybody is accepted");
     host.wake(e, Wake::New { parent: None });
     e
 }
 
-fn run_through(host: &mut Host<'_>, ms: u64) {
+fn run_through(host: &mut Driver<'_>, ms: u64) {
     host.run_until(Instant::at_ns(Nanos::ms(ms).as_ns()) + Nanos::ns(1));
 }
 
-fn cpu_of(host: &Host<'_>, e: EntityId) -> Option<usize> {
+fn cpu_of(host: &Driver<'_>, e: EntityId) -> Option<usize> {
     match host.machine().state(e) {
         State::Running(cpu) => Some(cpu.index()),
         _ => None,
@@ -37,7 +37,7 @@ fn rows_take_turns_and_a_hole_is_filled() {
     let mut host = host(2);
     let (a, b) = (gang(&mut host, "a"), gang(&mut host, "b"));
     let all: Vec<EntityId> = [a, a, b, b, GroupId::ROOT].map(|group| scripted(&mut host, group)).to_vec();
-    let runs = |host: &Host<'_>| all.iter().map(|&e| cpu_of(host, e)).collect::<Vec<_>>();
+    let runs = |host: &Driver<'_>| all.iter().map(|&e| cpu_of(host, e)).collect::<Vec<_>>();
     let expected = [
         (0, [Some(0), Some(1), None, None, None]),
         (29, [Some(0), Some(1), None, None, None]),
@@ -130,7 +130,7 @@ fn a_group_becomes_a_gang_and_stops_being_one() {
     let first = scripted(&mut host, group);
     let other = scripted(&mut host, GroupId::ROOT);
     let second = scripted(&mut host, group);
-    let row = |host: &Host<'_>, e| host.machine().inspect(e, "row").expect("it is shown");
+    let row = |host: &Driver<'_>, e| host.machine().inspect(e, "row").expect("it is shown");
     assert_eq!([first, other, second].map(|e| row(&host, e)), [0, 0, 1], "first come, first seated");
     host.adjust_group(group, GroupParams { gang: true, ..GroupParams::default() }).expect("it is accepted");
     assert_eq!(row(&host, first), row(&host, second), "side by side");

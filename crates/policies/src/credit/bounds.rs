@@ -1,10 +1,10 @@
 //! What Credit can promise: how soon an idle CPU finds work, how long anybody waits, how exactly caps are kept.
 
 use crate::credit::settings::{Charging, Overflow, Parking, Settings};
-use sched::{CapBound, Conserving, Load, Nanos};
+use sched::{CapBound, Conserving, LoadBounds, Nanos};
 
 /// With hand-off, at once; whom an idle CPU may pass over is offered again at the next tick of the CPU where it waits.
-pub(crate) fn conserving(load: &Load<'_>) -> Conserving {
+pub(crate) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     let settings = Settings::read(load.knobs);
     // Who is unparked may wait for the end of a turn of idling.
     let turn = if settings.unparked_waits && load.has_limits { settings.slice } else { Nanos::ZERO };
@@ -18,7 +18,7 @@ pub(crate) fn conserving(load: &Load<'_>) -> Conserving {
 /// Who is OVER earns at least its share every period, from −300 at worst, is sorted in at the next tick, and then has
 /// at most one turn of everybody else before it. BOOST is a strict priority: two who wake each other in turn and stay
 /// in credit keep everybody else out without end, so there is no bound where somebody sleeps (or is paused).
-pub(crate) fn starvation(load: &Load<'_>) -> Option<Nanos> {
+pub(crate) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     if load.has_sleepers || load.has_changes {
         return None;
     }
@@ -52,7 +52,7 @@ pub(crate) fn starvation(load: &Load<'_>) -> Option<Nanos> {
 /// There is no bound where who is capped can keep out of the sight of ticks: who sleeps, or has turns shorter than a tick.
 /// And none where accounts are not a record of what was run (`sampled`), are only halved when they overflow, or the
 /// indebted run on until they stop.
-pub(crate) fn cap(load: &Load<'_>) -> Option<CapBound> {
+pub(crate) fn cap(load: &LoadBounds<'_>) -> Option<CapBound> {
     let settings = Settings::read(load.knobs);
     let exact = settings.charging != Charging::Sampled
         && settings.overflow == Overflow::Empty

@@ -37,7 +37,7 @@ impl Credit {
         let home = self.vcpus[e.index()].home;
         let cost = |cpu: CpuId| {
             let (_, wait) = self.place_for(laxity, cpu, cx);
-            (wait.min(laxity), cpu != home, !cx.host().share_cache(cpu, home), cpu.index())
+            (wait.min(laxity), cpu != home, !cx.topology().share_cache(cpu, home), cpu.index())
         };
         let allowed = cx.allowed(e);
         let cpu = allowed.iter().min_by_key(|&cpu| cost(cpu)).expect("everybody may run somewhere");

@@ -85,8 +85,8 @@ use domains::{DomainId, Domains};
 use placement::Commit;
 use runqueue::{Priority, RunQueues};
 use sched::{
-    Alarm, AlarmKind, AlarmSlots, CpuId, CpuSet, Cx, Descriptor, EntityId, GroupChange, GroupId, Held, Host, Instant,
-    Keeps, Knobs, Nanos, Of, Params, Policy, Refused, Slice, State, Stopped, Wake, Why,
+    Alarm, AlarmKind, AlarmOwner, AlarmSlots, CpuId, CpuSet, Cx, Decision, Descriptor, EntityId, GroupChange, GroupId,
+    Guarantees, Held, Instant, Knobs, Nanos, Params, Policy, Refused, State, StopReason, Stopped, Topology, Wake,
 };
 use settings::Settings;
 pub(crate) use settings::{KNOBS, check};
@@ -101,26 +101,26 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     text: include_str!("mod.rs"),
     conserving: bounds::conserving,
     starvation: bounds::starvation,
-    keeps: Keeps { cap: bounds::cap, ..Keeps::NOTHING },
+    guarantees: Guarantees { cap: bounds::cap, ..Guarantees::NOTHING },
     alarms: AlarmSlots { policy: &[AlarmKind::Timer], cpu: &[AlarmKind::Tick, AlarmKind::Timer], ..AlarmSlots::NONE },
     knobs: KNOBS,
     build,
 };
 
-const ACCOUNTING: Alarm = Alarm { of: Of::Policy, slot: 0 };
+const ACCOUNTING: Alarm = Alarm { owner: AlarmOwner::Policy, slot: 0 };
 /// The CPU on which the accounting timer goes off.
 const MASTER: CpuId = CpuId::new(0);
 
 const fn ticker(cpu: CpuId) -> Alarm {
-    Alarm { of: Of::Cpu(cpu), slot: 0 }
+    Alarm { owner: AlarmOwner::Cpu(cpu), slot: 0 }
 }
 
 /// The end of a turn of idling, where those are timed.
 const fn idle_turn(cpu: CpuId) -> Alarm {
-    Alarm { of: Of::Cpu(cpu), slot: 1 }
+    Alarm { owner: AlarmOwner::Cpu(cpu), slot: 1 }
 }
 
-fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     check(knobs)?;
     Ok(Box::new(Credit::new(host, knobs)))
 }
@@ -190,7 +190,7 @@ pub(crate) struct Credit {
 
 impl Credit {
     /// A scheduler of `host` with nobody on it.
-    pub(crate) fn new(host: &Host, knobs: &Knobs) -> Credit {
+    pub(crate) fn new(host: &Topology, knobs: &Knobs) -> Credit {
         let settings = Settings::read(knobs);
         let cpu = |n| Cpu { stolen_from: CpuId::new(n), ..Cpu::default() };
         Credit {
@@ -308,11 +308,11 @@ impl Credit {
     }
 
     /// Lets it go on.
-    pub(crate) fn go_on(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Option<Slice> {
+    pub(crate) fn go_on(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Option<Decision> {
         let (e, more) = self.goes_on(cpu, cx)?;
         self.cpus[cpu.index()].stopped = None;
         self.hand_off_left(cpu, None, cx);
-        Some(Slice::until(e, cx.now() + more))
+        Some(Decision::until(e, cx.now() + more))
     }
 
     /// How long a turn lasts at most.
@@ -445,9 +445,9 @@ impl Policy for Credit {
     }
 
     fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
-        match alarm.of {
-            Of::Cpu(cpu) if alarm == idle_turn(cpu) => cx.kick(cpu),
-            Of::Cpu(cpu) => self.tick(cpu, cx),
+        match alarm.owner {
+            AlarmOwner::Cpu(cpu) if alarm == idle_turn(cpu) => cx.kick(cpu),
+            AlarmOwner::Cpu(cpu) => self.tick(cpu, cx),
             _ => self.account(cx),
         }
     }
@@ -455,28 +455,28 @@ impl Policy for Credit {
     fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
         let vcpu = self.vcpu(prev.entity);
         vcpu.stopped = Some(cx.now());
-        vcpu.yielded = prev.why == Why::Yielded;
+        vcpu.yielded = prev.why == StopReason::Yielded;
         if vcpu.parked {
             cx.hold(prev.entity, Held::Parked);
         }
-        if prev.why != Why::Blocked {
+        if prev.why != StopReason::Blocked {
             self.cpus[cpu.index()].stopped = Some(prev.entity);
         } else if self.must_migrate(prev.entity, cx) {
             self.migrate(prev.entity, cx);
         }
     }
 
-    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision {
         if let Some(slice) = self.go_on(cpu, cx) {
             return slice;
         }
         let stopped = self.requeue_stopped(cpu, cx);
         let Some(e) = self.choose(cpu, &|_, _| false, cx) else {
             self.cpus[cpu.index()].idles_since = cx.now();
-            return Slice::IDLE;
+            return Decision::IDLE;
         };
         self.begin(e, cpu, stopped, cx);
-        Slice::until(e, cx.now() + self.settings.slice)
+        Decision::until(e, cx.now() + self.settings.slice)
     }
 
     fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {

@@ -101,7 +101,7 @@ impl Credit {
         }
         let stolen = self.find_to_steal(cpu, than, lets_go, cx)?;
         let from = self.vcpus[stolen.index()].home;
-        let first = CpuId::new(from.index() / cx.host().llc * cx.host().llc);
+        let first = CpuId::new(from.index() / cx.topology().llc * cx.topology().llc);
         self.cpus[first.index()].stolen_from = from;
         Some(stolen)
     }
@@ -123,8 +123,8 @@ impl Credit {
         if self.settings.steal != Steal::Near {
             return cycle(cpu, &peers).find_map(from);
         }
-        let llc = cx.host().llc;
-        let domains = cx.host().cpus.div_ceil(llc);
+        let llc = cx.topology().llc;
+        let domains = cx.topology().cpus.div_ceil(llc);
         (0..domains).find_map(|step| {
             let first = (cpu.index() / llc + step) % domains * llc;
             let near: CpuSet =
@@ -165,7 +165,7 @@ impl Credit {
         if self.settings.tickle_one {
             best = self.idle_rather_than(best, e, &allowed, cx);
         }
-        let host = *cx.host();
+        let host = *cx.topology();
         if host.smt == 1 && host.llc >= host.cpus {
             return best; // No idle CPU has more neighbours than another.
         }

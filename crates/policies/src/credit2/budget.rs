@@ -2,7 +2,7 @@
 
 use super::Credit2;
 use crate::credit::domains::DomainId;
-use sched::{Alarm, CpuId, Cx, EntityId, GroupId, Held, Instant, Nanos, Of, State};
+use sched::{Alarm, AlarmOwner, CpuId, Cx, EntityId, GroupId, Held, Instant, Nanos, State};
 
 /// What is known of a domain.
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +19,7 @@ pub(super) struct Domain {
 }
 
 const fn filling(g: GroupId) -> Alarm {
-    Alarm { of: Of::Group(g), slot: 0 }
+    Alarm { owner: AlarmOwner::Group(g), slot: 0 }
 }
 
 impl Credit2 {

@@ -2,7 +2,7 @@
 
 use super::{Credit2, Vcpu};
 use crate::credit::placement::next_in;
-use sched::{CpuId, CpuSet, Cx, EntityId, Nanos, Running, Slice, State};
+use sched::{CpuId, CpuSet, Cx, Decision, EntityId, Nanos, Running, State};
 
 /// `cpu` if it is in `set`, else the next one that is.
 fn this_or_next(cpu: CpuId, set: &CpuSet) -> Option<CpuId> {
@@ -10,7 +10,7 @@ fn this_or_next(cpu: CpuId, set: &CpuSet) -> Option<CpuId> {
 }
 
 impl Credit2 {
-    pub(super) fn decide(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
+    pub(super) fn decide(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision {
         let Place { queue, siblings } = Place::of(self, cpu);
         self.queues[queue].answers(cpu, &siblings);
         let current = self.current(cpu, cx);
@@ -18,7 +18,7 @@ impl Credit2 {
         let Some(e) = chosen else {
             self.queues[queue].set_idle(cpu, true, &siblings);
             self.hand_off(queue, cx);
-            return Slice::IDLE;
+            return Decision::IDLE;
         };
         let goes_on = current == Some(e);
         if !goes_on {
@@ -46,7 +46,7 @@ impl Credit2 {
             self.requeue(stopped, cx);
         }
         self.hand_off(queue, cx);
-        Slice::until(e, cx.now() + time)
+        Decision::until(e, cx.now() + time)
     }
 
     /// Who has just stopped on `cpu`, if it may go on there.

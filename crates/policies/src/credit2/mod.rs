@@ -60,8 +60,8 @@ use budget::Domain;
 use runqueue::{Load, RunQueue};
 use sched::queue::{Lists, Trees};
 use sched::{
-    Alarm, AlarmKind, AlarmSlots, CpuId, CpuSet, Cx, Descriptor, EntityId, GroupChange, GroupId, Host, Instant, Keeps,
-    Knobs, Nanos, Of, Params, Policy, Refused, Slice, State, Stopped, Wake, Why,
+    Alarm, AlarmKind, AlarmOwner, AlarmSlots, CpuId, CpuSet, Cx, Decision, Descriptor, EntityId, GroupChange, GroupId,
+    Guarantees, Instant, Knobs, Nanos, Params, Policy, Refused, State, StopReason, Stopped, Topology, Wake,
 };
 use settings::Settings;
 
@@ -75,13 +75,13 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     text: include_str!("mod.rs"),
     conserving: settings::conserving,
     starvation: settings::starvation,
-    keeps: Keeps { shares: settings::shares, cap: settings::cap, ..Keeps::NOTHING },
+    guarantees: Guarantees { shares: settings::shares, cap: settings::cap, ..Guarantees::NOTHING },
     alarms: AlarmSlots { group: &[AlarmKind::Timer], ..AlarmSlots::NONE },
     knobs: settings::KNOBS,
     build,
 };
 
-fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     Ok(Box::new(Credit2::new(host, knobs)))
 }
 
@@ -141,7 +141,7 @@ pub(crate) struct Credit2 {
 }
 
 impl Credit2 {
-    fn new(host: &Host, knobs: &Knobs) -> Credit2 {
+    fn new(host: &Topology, knobs: &Knobs) -> Credit2 {
         let settings = Settings::read(knobs);
         let queues = runqueue::partition(host, &settings);
         let cpu = |cpu| {
@@ -328,15 +328,15 @@ impl Policy for Credit2 {
     }
 
     fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
-        if let Of::Group(g) = alarm.of {
+        if let AlarmOwner::Group(g) = alarm.owner {
             self.fill(g, cx);
         }
     }
 
     fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
         let e = prev.entity;
-        self.vcpu(e).yielded = prev.why == Why::Yielded;
-        if prev.why != Why::Blocked {
+        self.vcpu(e).yielded = prev.why == StopReason::Yielded;
+        if prev.why != StopReason::Blocked {
             self.cpus[cpu.index()].stopped = Some(e);
             return;
         }
@@ -347,7 +347,7 @@ impl Policy for Credit2 {
         }
     }
 
-    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision {
         self.decide(cpu, cx)
     }
 

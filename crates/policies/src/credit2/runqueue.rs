@@ -1,7 +1,7 @@
 //! Run queues: which CPUs share one, and what is kept of each.
 
 use super::settings::{Settings, Share};
-use sched::{CpuId, CpuSet, Host};
+use sched::{CpuId, CpuSet, Topology};
 
 /// What is kept of a run queue.
 #[derive(Clone, Copy, Debug)]
@@ -118,12 +118,12 @@ impl RunQueue {
 }
 
 /// The threads of the core of `cpu`.
-pub(super) fn siblings(host: &Host, cpu: CpuId) -> CpuSet {
+pub(super) fn siblings(host: &Topology, cpu: CpuId) -> CpuSet {
     host.iter().filter(|&other| host.share_core(cpu, other)).collect()
 }
 
 /// The run queues of `host`: CPUs that belong together share one, up to a number; then they are spread evenly over several.
-pub(super) fn partition(host: &Host, settings: &Settings) -> Vec<RunQueue> {
+pub(super) fn partition(host: &Topology, settings: &Settings) -> Vec<RunQueue> {
     let together = |a: CpuId, b: CpuId| match settings.share {
         Share::Cpu => false,
         Share::Core => host.share_core(a, b),

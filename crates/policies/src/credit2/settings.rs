@@ -1,6 +1,6 @@
 //! [`Settings`]: what the knobs say, read once; and what can be promised with them.
 
-use sched::{CapBound, Conserving, Host, Knob, Knobs, Load, Nanos};
+use sched::{CapBound, Conserving, Knob, Knobs, LoadBounds, Nanos, Topology};
 
 /// What it can be tuned by.
 pub(super) const KNOBS: &[Knob] = &[
@@ -168,13 +168,13 @@ impl Settings {
 }
 
 /// How many run queues this host has.
-fn run_queues(host: &Host, knobs: &Knobs) -> usize {
+fn run_queues(host: &Topology, knobs: &Knobs) -> usize {
     super::runqueue::partition(host, &Settings::read(knobs)).len()
 }
 
 /// Within one run queue, at once, with hand-off. Where there are several, an idle CPU does not look into the others; loads
 /// are evened out later.
-pub(super) fn conserving(load: &Load<'_>) -> Conserving {
+pub(super) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     if Settings::read(load.knobs).hand_off && run_queues(load.host, load.knobs) == 1 {
         Conserving::Global { slack: Nanos::ZERO }
     } else {
@@ -188,7 +188,7 @@ pub(super) fn conserving(load: &Load<'_>) -> Conserving {
 ///
 /// No bound where things change (each newcomer brings new credit), nor where who wakes and sleeps makes loads differ now one
 /// way and now the other: balancing could move somebody each time before its credits are reset.
-pub(super) fn starvation(load: &Load<'_>) -> Option<Nanos> {
+pub(super) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let queues = run_queues(load.host, load.knobs) as u64;
     if load.has_changes || (queues > 1 && load.has_sleepers) {
         return None;
@@ -204,7 +204,7 @@ pub(super) fn starvation(load: &Load<'_>) -> Option<Nanos> {
 /// the bottom: it lies between minus the shortest turn at the lightest's rate and what a reset leaves at most, so two
 /// differ by at most that width; once at the beginning of the span, once at its end. One who had been at the bottom before
 /// makes one reset give twice as much. Where the shortest turn alone can cost more than the bottom allows, no promise.
-pub(super) fn shares(load: &Load<'_>) -> Option<Nanos> {
+pub(super) fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     let settings = Settings::read(load.knobs);
     let ratio = load.weight_most.div_ceil(load.weight_least.max(1));
     let dearest = settings.min_turn().saturating_mul(ratio);
@@ -218,7 +218,7 @@ pub(super) fn shares(load: &Load<'_>) -> Option<Nanos> {
 /// In every period a domain is given its cap's part of it, neither rounded nor forgiven. A span may begin with a full pool,
 /// with quotas of a period in the members' hands, and end with another filling and with everybody overrun by the shortest
 /// turn. A pool never needs more than lets every CPU run.
-pub(super) fn cap(load: &Load<'_>) -> Option<CapBound> {
+pub(super) fn cap(load: &LoadBounds<'_>) -> Option<CapBound> {
     let settings = Settings::read(load.knobs);
     let pools = settings.cap_period.saturating_mul(3 * load.host.cpus as u64);
     let each = settings.cap_period + settings.min_turn().saturating_mul(2);

@@ -8,8 +8,8 @@ use crate::admission::{Admission, Utilisation};
 use crate::classes::Layer;
 use crate::most_urgent::{MostUrgent, Rank};
 use sched::{
-    Alarm, AlarmKind, AlarmSlots, CpuId, Cx, EntityId, Held, Host, Instant, Knobs, Nanos, Of, Params, Policy, Refused,
-    Reservation, Running, Slice, State, Stopped, Wake, Why,
+    Alarm, AlarmKind, AlarmOwner, AlarmSlots, CpuId, Cx, Decision, EntityId, Held, Instant, Knobs, Nanos, Params,
+    Policy, Refused, Reservation, Running, State, StopReason, Stopped, Topology, Wake,
 };
 
 /// Its alarm slots.
@@ -21,21 +21,21 @@ pub(crate) const ALARMS: AlarmSlots = AlarmSlots {
 };
 
 /// When the first of those who left gives its bandwidth back.
-const RETURN: Alarm = Alarm { of: Of::Policy, slot: 0 };
+const RETURN: Alarm = Alarm { owner: AlarmOwner::Policy, slot: 0 };
 
 /// The end of a throttling.
 const fn renewal(e: EntityId) -> Alarm {
-    Alarm { of: Of::Entity(e), slot: 0 }
+    Alarm { owner: AlarmOwner::Entity(e), slot: 0 }
 }
 
 /// When the share of an entity that blocked is free.
 const fn zero_lag(e: EntityId) -> Alarm {
-    Alarm { of: Of::Entity(e), slot: 1 }
+    Alarm { owner: AlarmOwner::Entity(e), slot: 1 }
 }
 
 /// Where slices end at ticks.
 const fn ticker(cpu: CpuId) -> Alarm {
-    Alarm { of: Of::Cpu(cpu), slot: 0 }
+    Alarm { owner: AlarmOwner::Cpu(cpu), slot: 0 }
 }
 
 /// Somebody who left, and whose bandwidth is still in use.
@@ -83,7 +83,7 @@ pub(crate) struct Deadline {
 
 impl Deadline {
     /// The class on `host`, with these knobs and `tick`; each CPU has promised this to a server, if there are servers.
-    pub(crate) fn new(host: &Host, knobs: &Knobs, server: Option<&Reservation>) -> Deadline {
+    pub(crate) fn new(host: &Topology, knobs: &Knobs, server: Option<&Reservation>) -> Deadline {
         let percent = knobs.get("rt-bandwidth").unsigned_abs();
         let formula = match knobs.word("reclaim") {
             "v5.13" => Some(Formula::V513),
@@ -157,14 +157,14 @@ impl Deadline {
     }
 
     fn settle_all(&mut self, cx: &mut Cx<'_>) {
-        for cpu in cx.host().iter() {
+        for cpu in cx.topology().iter() {
             self.settle(cpu, cx);
         }
     }
 
     fn retime_all(&self, cx: &mut Cx<'_>) {
         if self.reclaim.is_on() {
-            cx.host().iter().for_each(|cpu| self.retime(cpu, cx));
+            cx.topology().iter().for_each(|cpu| self.retime(cpu, cx));
         }
     }
 
@@ -337,12 +337,12 @@ impl Deadline {
     }
 
     /// Who runs on `cpu`, if somebody is due before `than`, where that is given.
-    pub(crate) fn pick_before(&mut self, cpu: CpuId, than: Option<Instant>, cx: &mut Cx<'_>) -> Slice {
-        let picked = self.queues.pick(cpu, than.map_or(Rank::Other, Rank::Of), cx);
+    pub(crate) fn pick_before(&mut self, cpu: CpuId, than: Option<Instant>, cx: &mut Cx<'_>) -> Decision {
+        let picked = self.queues.pick(cpu, than.map_or(Rank::Other, Rank::AlarmOwner), cx);
         self.follow(cx);
-        let Some(e) = picked else { return Slice::IDLE };
+        let Some(e) = picked else { return Decision::IDLE };
         self.start_ticker(cpu, cx);
-        Slice::until(e, self.slice_end(e, cpu, cx.now()))
+        Decision::until(e, self.slice_end(e, cpu, cx.now()))
     }
 
     /// `cpu` runs somebody of another class who is due at `deadline`.
@@ -370,7 +370,7 @@ impl Layer for Deadline {
 
 impl Policy for Deadline {
     fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
-        let asked = self.asked(cx.params(e), cx.host())?;
+        let asked = self.asked(cx.params(e), cx.topology())?;
         // Who left and comes back before its bandwidth was returned takes it up again.
         let back = self.leaving.iter().position(|gone| gone.id == e);
         let gone = back.map(|at| self.leaving[at]);
@@ -428,7 +428,7 @@ impl Policy for Deadline {
 
     fn adjust(&mut self, e: EntityId, old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
         let params = *cx.params(e);
-        let asked = self.asked(&params, cx.host())?;
+        let asked = self.asked(&params, cx.topology())?;
         if Some(asked) != old.reservation {
             let Task { account, counted } = *self.task(e);
             self.admission.release(account.share, None);
@@ -473,9 +473,9 @@ impl Policy for Deadline {
     }
 
     fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
-        let e = match alarm.of {
-            Of::Entity(e) => e,
-            Of::Cpu(cpu) => return self.tick(cpu, cx),
+        let e = match alarm.owner {
+            AlarmOwner::Entity(e) => e,
+            AlarmOwner::Cpu(cpu) => return self.tick(cpu, cx),
             _ => return self.give_back(cx),
         };
         let now = cx.now();
@@ -509,13 +509,13 @@ impl Policy for Deadline {
     fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
         let e = prev.entity;
         self.queues.put(cpu, e);
-        if prev.why == Why::Blocked {
+        if prev.why == StopReason::Blocked {
             return self.rest(e, cx);
         }
         if self.account(e).throttled.is_some() {
             return; // It is held already.
         }
-        if prev.why == Why::Yielded {
+        if prev.why == StopReason::Yielded {
             self.account(e).left = self.account(e).left.min(0);
         }
         if self.account(e).left <= 0 {
@@ -530,7 +530,7 @@ impl Policy for Deadline {
         self.follow(cx);
     }
 
-    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision {
         self.pick_before(cpu, None, cx)
     }
 

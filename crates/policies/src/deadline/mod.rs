@@ -60,7 +60,7 @@ mod tests;
 use crate::classes::{Background, Bases, Below, Classes, Parts, QUANTUM};
 use crate::rt::TICK;
 pub(crate) use class::{ALARMS, Deadline};
-use sched::{AlarmBase, Conserving, Descriptor, Host, Keeps, Knob, Knobs, Load, Nanos, Policy, Refused};
+use sched::{AlarmBase, Conserving, Descriptor, Guarantees, Knob, Knobs, LoadBounds, Nanos, Policy, Refused, Topology};
 
 /// What the rest of the system knows of it.
 pub(crate) const POLICY: Descriptor = Descriptor {
@@ -72,7 +72,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     text: include_str!("mod.rs"),
     conserving: |_| Conserving::Global { slack: Nanos::ZERO },
     starvation,
-    keeps: Keeps { reservations, ..Keeps::NOTHING },
+    guarantees: Guarantees { reservations, ..Guarantees::NOTHING },
     alarms: ALARMS,
     knobs: &[KNOBS[0], KNOBS[1], KNOBS[2], KNOBS[3], KNOBS[4], KNOBS[5], KNOBS[6], KNOBS[7], KNOBS[8], TICK, QUANTUM],
     build,
@@ -117,7 +117,7 @@ pub(crate) const KNOBS: &[Knob] = &[
     .from("sched_deadline_period_max_us, kernel/sched/deadline.c, v5.13"),
 ];
 
-fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     let parts = Parts {
         stop: None,
         deadline: Some(Deadline::new(host, knobs, None)),
@@ -131,13 +131,13 @@ fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
 }
 
 /// Deadlines are strict. Without any, everybody else has one turn first, on the one CPU that all may be confined to.
-fn starvation(load: &Load<'_>) -> Option<Nanos> {
+fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     (!load.has_reservations).then(|| load.knobs.time("quantum").saturating_mul(load.entities))
 }
 
 /// Every slice in every period, to the nanosecond, on one CPU, where slices end exactly. Who rests starts its periods anew, which
 /// nobody can see from outside.
-pub(crate) fn reservations(load: &Load<'_>) -> Option<Nanos> {
+pub(crate) fn reservations(load: &LoadBounds<'_>) -> Option<Nanos> {
     let knobs = load.knobs;
     let exact = knobs.on("hrtick") && knobs.word("admission") == "density";
     (exact && load.host.cpus == 1 && !load.has_sleepers && !load.has_changes).then_some(Nanos::ZERO)

@@ -3,7 +3,8 @@
 use super::Edf;
 use super::account::Standing;
 use sched::{
-    Alarm, CpuId, Cx, EntityId, Instant, Nanos, Of, Params, Policy, Refused, Running, Slice, State, Stopped, Wake, Why,
+    Alarm, AlarmOwner, CpuId, Cx, Decision, EntityId, Instant, Nanos, Params, Policy, Refused, Running, State,
+    StopReason, Stopped, Wake,
 };
 use std::cmp::Reverse;
 use std::hint::select_unpredictable;
@@ -81,7 +82,7 @@ impl Global {
     /// Gives back what an earlier plan wanted and nobody has come for.
     fn unseat_all(&mut self, cx: &Cx<'_>) {
         self.changed = true;
-        for cpu in cx.host().iter() {
+        for cpu in cx.topology().iter() {
             if let Some(e) = self.seats[cpu.index()].take() {
                 self.edf.ready.push(READY, self.edf.account(e).deadline, e);
             }
@@ -204,7 +205,7 @@ impl Global {
             let last = cx.last_cpu(e);
             let open = |cpu: &CpuId| cx.may_run(e, *cpu) && self.seats[cpu.index()].is_none();
             let order = |cpu: &CpuId| (self.urgency[cpu.index()], *cpu == last, Reverse(*cpu));
-            match cx.host().iter().filter(open).max_by_key(order) {
+            match cx.topology().iter().filter(open).max_by_key(order) {
                 Some(cpu) if self.urgency[cpu.index()] > Key::of(deadline, e) => {
                     self.seat(cpu, e, Key::of(deadline, e), cx)
                 }
@@ -236,7 +237,7 @@ impl Global {
         }
         let account = self.edf.account(e);
         if account.standing == Standing::Reserved {
-            let open = cx.host().iter().filter(|&cpu| cx.may_run(e, cpu) && !cx.kicked(cpu));
+            let open = cx.topology().iter().filter(|&cpu| cx.may_run(e, cpu) && !cx.kicked(cpu));
             let worst = open.max_by_key(|cpu| self.urgency[cpu.index()]);
             if let Some(cpu) = worst.filter(|cpu| self.urgency[cpu.index()] > self.key(e)) {
                 cx.kick(cpu);
@@ -298,7 +299,7 @@ impl Policy for Global {
     }
 
     fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
-        let Of::Entity(e) = alarm.of else { unreachable!("only entities have alarms here") };
+        let AlarmOwner::Entity(e) = alarm.owner else { unreachable!("only entities have alarms here") };
         self.changed = true;
         if let State::Running(cpu) = cx.state(e) {
             if let Some((e, ran)) = cx.take_ran(cpu) {
@@ -342,11 +343,11 @@ impl Policy for Global {
         if self.seats[cpu.index()].is_none() {
             self.urgency[cpu.index()] = Key::FREE;
         }
-        if prev.why == Why::Blocked {
+        if prev.why == StopReason::Blocked {
             self.edf.rest(e, cx);
             return;
         }
-        self.changed |= prev.why != Why::Kicked;
+        self.changed |= prev.why != StopReason::Kicked;
         self.edf.judge(e, prev.why);
         self.edf.enqueue(e, cx);
         // With the plan made, only who may not run everywhere (or runs on unreserved time) can have been overlooked.
@@ -356,7 +357,7 @@ impl Policy for Global {
     }
 
     #[inline]
-    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision {
         if let Some(e) = self.seats[cpu.index()].take() {
             self.seated -= 1;
             return self.edf.reserved_slice(e, cx.now());
@@ -374,7 +375,7 @@ impl Policy for Global {
         self.urgency[cpu.index()] = if rest.is_some() { Key::BACKGROUND } else { Key::FREE };
         match rest {
             Some(e) => self.edf.background_slice(e, cx.now()),
-            None => Slice::IDLE,
+            None => Decision::IDLE,
         }
     }
 

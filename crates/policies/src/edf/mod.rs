@@ -45,8 +45,9 @@ use crate::admission::Admission;
 use account::{Account, Enforce, Late, Rest, Standing};
 use sched::queue::{Heaps, Lists};
 use sched::{
-    Alarm, AlarmKind, AlarmSlots, Conserving, CpuId, CpuSet, Cx, Descriptor, EntityId, Host, Instant, Keeps, Knob,
-    Knobs, Load, Nanos, Of, Params, Policy, Refused, Reservation, Running, Slice, Why,
+    Alarm, AlarmKind, AlarmOwner, AlarmSlots, Conserving, CpuId, CpuSet, Cx, Decision, Descriptor, EntityId,
+    Guarantees, Instant, Knob, Knobs, LoadBounds, Nanos, Params, Policy, Refused, Reservation, Running, StopReason,
+    Topology,
 };
 
 pub(crate) const LATE: Knob =
@@ -71,7 +72,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     text: include_str!("mod.rs"),
     conserving,
     starvation: |_| None,
-    keeps: Keeps { reservations, ..Keeps::NOTHING },
+    guarantees: Guarantees { reservations, ..Guarantees::NOTHING },
     alarms: AlarmSlots { entity: &[AlarmKind::Timer], cpu: &[AlarmKind::Timer], ..AlarmSlots::NONE },
     knobs: &[
         Knob::choice("enforce", &["soft", "hard", "none"], "what the end of a slice means")
@@ -101,7 +102,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     build,
 };
 
-fn conserving(load: &Load<'_>) -> Conserving {
+fn conserving(load: &LoadBounds<'_>) -> Conserving {
     let slack = Nanos::ZERO;
     let partitioned = load.knobs.word("placement") == "partitioned";
     match (load.knobs.word("charge"), partitioned) {
@@ -114,7 +115,7 @@ fn conserving(load: &Load<'_>) -> Conserving {
 
 /// Every slice in every period, to the nanosecond, on one CPU each. Who comes, goes or is changed takes what it asks for
 /// at once, while what the one before it has used is still owed to others.
-fn reservations(load: &Load<'_>) -> Option<Nanos> {
+fn reservations(load: &LoadBounds<'_>) -> Option<Nanos> {
     if load.has_changes {
         return None;
     }
@@ -126,7 +127,7 @@ fn reservations(load: &Load<'_>) -> Option<Nanos> {
     (exact && (knobs.word("placement") == "partitioned" || load.host.cpus == 1)).then_some(Nanos::ZERO)
 }
 
-fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     let partitioned = knobs.word("placement") == "partitioned";
     let edf = Edf::new(host, knobs, partitioned).resting(knobs);
     match (knobs.word("charge"), partitioned || host.cpus == 1, edf.enforce) {
@@ -157,7 +158,7 @@ struct Terms {
 
 /// The alarm at the end of an entity's period.
 const fn period_end(e: EntityId) -> Alarm {
-    Alarm { of: Of::Entity(e), slot: 0 }
+    Alarm { owner: AlarmOwner::Entity(e), slot: 0 }
 }
 
 /// What the placements, and `gang_edf`, share: accounts, admission, and the two kinds of queues.
@@ -185,7 +186,7 @@ pub(crate) struct Edf {
 }
 
 impl Edf {
-    pub(crate) fn new(host: &Host, knobs: &Knobs, partitioned: bool) -> Edf {
+    pub(crate) fn new(host: &Topology, knobs: &Knobs, partitioned: bool) -> Edf {
         let enforce = match knobs.word("enforce") {
             "soft" => Enforce::Soft,
             "hard" => Enforce::Hard,
@@ -300,7 +301,7 @@ impl Edf {
         if self.enforce == Enforce::None && !self.partitioned {
             return Ok(());
         }
-        let allowed = cx.params(e).affinity.and(&cx.host().all()).minus(&terms.taken);
+        let allowed = cx.params(e).affinity.and(&cx.topology().all()).minus(&terms.taken);
         if allowed.is_empty() {
             return Err(Refused::Unsupported(
                 "every CPU this member of the gang may run on has a sibling; right would be fewer members, or more CPUs",
@@ -413,7 +414,7 @@ impl Edf {
 
     #[cold]
     fn call_idle_cpus(&self, cx: &mut Cx<'_>) {
-        for cpu in cx.host().iter() {
+        for cpu in cx.topology().iter() {
             let idle = cx.running(cpu) == Running::Idle && !cx.kicked(cpu);
             let has_work = || {
                 let mut anywhere = self.background.iter(self.cpus);
@@ -426,15 +427,15 @@ impl Edf {
     }
 
     /// `e` runs on reserved time until that is used up; without enforcement, until it stops.
-    fn reserved_slice(&self, e: EntityId, now: Instant) -> Slice {
+    fn reserved_slice(&self, e: EntityId, now: Instant) -> Decision {
         match self.enforce {
-            Enforce::None => Slice::forever(e),
-            _ => Slice::until(e, self.account(e).slice_end(now, self.grain)),
+            Enforce::None => Decision::forever(e),
+            _ => Decision::until(e, self.account(e).slice_end(now, self.grain)),
         }
     }
 
-    fn background_slice(&self, e: EntityId, now: Instant) -> Slice {
-        Slice::until(e, now.saturating_add(self.quantum).round_up(self.grain))
+    fn background_slice(&self, e: EntityId, now: Instant) -> Decision {
+        Decision::until(e, now.saturating_add(self.quantum).round_up(self.grain))
     }
 
     // ---- Periods ----
@@ -476,16 +477,16 @@ impl Edf {
 
     /// `e` stops with its slice used up, its job done, or just displaced: where does it stand now?
     #[inline]
-    fn judge(&mut self, e: EntityId, why: Why) {
+    fn judge(&mut self, e: EntityId, why: StopReason) {
         let none = self.enforce == Enforce::None;
         let account = self.account_mut(e);
         if !account.is_reserved() || account.standing != Standing::Reserved {
             return;
         }
         match (why, none) {
-            (Why::Yielded, true) => account.deadline = account.deadline.saturating_add(account.period),
+            (StopReason::Yielded, true) => account.deadline = account.deadline.saturating_add(account.period),
             (_, true) => {}
-            (Why::Yielded, false) => account.deplete(),
+            (StopReason::Yielded, false) => account.deplete(),
             (_, false) if account.balance <= 0 => account.deplete(),
             (_, false) => {}
         }

@@ -4,8 +4,8 @@
 use super::Edf;
 use super::account::Standing;
 use sched::{
-    Alarm, CpuId, Cx, EntityId, GroupChange, GroupId, Nanos, Of, Params, Policy, Refused, Running, Slice, State,
-    Stopped, Wake, Why,
+    Alarm, AlarmOwner, CpuId, Cx, Decision, EntityId, GroupChange, GroupId, Nanos, Params, Policy, Refused, Running,
+    State, StopReason, Stopped, Wake,
 };
 
 pub(crate) struct Partitioned(pub(super) Edf);
@@ -92,7 +92,7 @@ impl Policy for Partitioned {
     }
 
     fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
-        let Of::Entity(e) = alarm.of else { unreachable!("only entities have alarms here") };
+        let AlarmOwner::Entity(e) = alarm.owner else { unreachable!("only entities have alarms here") };
         let waiting = cx.state(e) == State::Waiting;
         if let State::Running(cpu) = cx.state(e) {
             if let Some((e, ran)) = cx.take_ran(cpu) {
@@ -118,7 +118,7 @@ impl Policy for Partitioned {
 
     fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
         let e = prev.entity;
-        if prev.why == Why::Blocked {
+        if prev.why == StopReason::Blocked {
             self.0.rest(e, cx);
             return;
         }
@@ -130,13 +130,13 @@ impl Policy for Partitioned {
         }
     }
 
-    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision {
         if let Some((_, e)) = self.0.ready.pop(cpu.index()) {
             return self.0.reserved_slice(e, cx.now());
         }
         match self.0.pop_background(cpu, cx) {
             Some(e) => self.0.background_slice(e, cx.now()),
-            None => Slice::IDLE,
+            None => Decision::IDLE,
         }
     }
 

@@ -1,7 +1,7 @@
 //! The worked example of policies.md section 9, and each knob.
 
 use super::POLICY;
-use sched::{CpuId, EntityId, Host, Instant, Knobs, Nanos, Params, Refused, Reservation};
+use sched::{CpuId, EntityId, Instant, Knobs, Nanos, Params, Refused, Reservation, Topology};
 use sim::{Costs, Periodic, Workload};
 use trace::{Event, Header, Trace};
 
@@ -20,7 +20,7 @@ fn promise(period: u64, slice: u64) -> Params {
 /// Who ran on CPU 0 from when to when, in milliseconds, letters in order of attach; turns without a break are one.
 fn turns(knobs: &Knobs, ms: u64, who: &[(Params, Workload)]) -> String {
     let mut trace = Trace::new(Header { policy: "edf".into(), cpus: 1, seed: 0 });
-    let mut host = sim::Host::new(&POLICY, Host::new(1), knobs, Costs::NONE).expect("edf takes these knobs");
+    let mut host = sim::Driver::new(&POLICY, Topology::new(1), knobs, Costs::NONE).expect("edf takes these knobs");
     host.watch(&mut trace);
     for (params, workload) in who {
         host.attach("", *params, *workload).expect("it is admitted");
@@ -65,7 +65,7 @@ fn the_worked_example_of_vsched() {
 fn admission_refuses_what_would_not_fit_and_leaves_the_set_unchanged() {
     let mut knobs = knobs(&[("placement", "partitioned")]);
     knobs.set("reserve", 5).expect("it is in range");
-    let mut host = sim::Host::new(&POLICY, Host::new(1), &knobs, Costs::NONE).expect("edf takes these knobs");
+    let mut host = sim::Driver::new(&POLICY, Topology::new(1), &knobs, Costs::NONE).expect("edf takes these knobs");
     for params in [promise(20, 5), promise(50, 20)] {
         host.attach("", params, HOG).expect("0.25 + 0.40 fit below 0.95");
     }
@@ -125,7 +125,7 @@ fn a_core_that_is_a_process_has_the_cpu_while_it_decides() {
     assert_eq!(turns(&decides, 60, &[(promise(20, 20), HOG)]), "A 1-20, A 21-40, A 41-60");
     let mut blind = knobs(&[]);
     blind.set("decision", 1).expect("1 ns is in range");
-    let why = (POLICY.build)(&Host::new(1), &blind).err().map(|why| why.to_string());
+    let why = (POLICY.build)(&Topology::new(1), &blind).err().map(|why| why.to_string());
     assert!(why.is_some_and(|why| why.contains("charge = wall")));
 }
 
@@ -143,7 +143,7 @@ fn without_enforcement_jobs_run_to_their_end_and_late_ones_keep_their_deadline()
 
 #[test]
 fn charging_by_the_wall_needs_slices_that_end_and_cpus_of_ones_own() {
-    let two = Host::new(2);
+    let two = Topology::new(2);
     let build = |words: &[(&str, &str)]| (POLICY.build)(&two, &knobs(words)).err().map(|refused| refused.to_string());
     assert!(build(&[("charge", "wall")]).is_some_and(|why| why.contains("placement = partitioned")));
     let neither = [("charge", "wall"), ("placement", "partitioned"), ("enforce", "none")];
@@ -157,7 +157,8 @@ fn who_was_kept_from_its_time_is_given_the_rest() {
     let at = |ms| Instant::ZERO + Nanos::ms(ms);
     let cpu = CpuId::new(0);
     let hard = knobs(&[("enforce", "hard"), ("placement", "partitioned"), ("late", "carry")]);
-    let mut machine = Machine::build(&POLICY, Host::new(1), &hard, Kicks::Immediate).expect("edf takes these knobs");
+    let mut machine =
+        Machine::build(&POLICY, Topology::new(1), &hard, Kicks::Immediate).expect("edf takes these knobs");
     let e = machine.attach(at(0), promise(20, 5)).expect("it is admitted");
     machine.input(at(0), Input::Wake { entity: e, why: Wake::Resumed });
     assert!(machine.settle(at(0)).contains(&Action::Run { cpu, entity: e, until: at(5) }));
@@ -176,7 +177,7 @@ fn who_was_kept_from_its_time_is_given_the_rest() {
         _ => None,
     });
     assert_eq!(alarm, None, "its period ends when it was to end");
-    let alarm = sched::Alarm { of: sched::Of::Entity(e), slot: 0 };
+    let alarm = sched::Alarm { owner: sched::AlarmOwner::Entity(e), slot: 0 };
     machine.input(at(20), Input::Alarm { alarm });
     assert!(machine.settle(at(20)).contains(&Action::Run { cpu, entity: e, until: at(24) }));
 }
@@ -190,7 +191,7 @@ fn periods_follow_the_beat_of_who_rests() {
     let delivered = |rest: &str| {
         let knobs = knobs(&[("enforce", "hard"), ("placement", "partitioned"), ("rest", rest)]);
         let mut machine =
-            Machine::build(&POLICY, Host::new(1), &knobs, Kicks::Immediate).expect("edf takes these knobs");
+            Machine::build(&POLICY, Topology::new(1), &knobs, Kicks::Immediate).expect("edf takes these knobs");
         let e = machine.attach(at(0), promise(10, 4)).expect("it is admitted");
         machine.input(at(0), Input::Wake { entity: e, why: Wake::Resumed });
         let _ = machine.settle(at(0));
@@ -213,7 +214,7 @@ fn who_begins_anew_makes_nobody_late() {
     renew.set("reserve", 0).expect("edf has a reserve");
     for phase in 0..10 {
         let mut meter = sim::meter::Meter::new();
-        let mut host = sim::Host::new(&POLICY, Host::new(1), &renew, Costs::NONE).expect("edf takes these knobs");
+        let mut host = sim::Driver::new(&POLICY, Topology::new(1), &renew, Costs::NONE).expect("edf takes these knobs");
         host.watch(&mut meter);
         let jobs = Periodic { phase: Nanos::ms(phase), ..Periodic::new(Nanos::ms(13), Nanos::ms(3)) };
         host.attach("rests", promise(10, 5), Workload::Periodic(jobs)).expect("it is admitted");

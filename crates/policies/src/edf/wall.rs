@@ -8,7 +8,8 @@
 use super::Edf;
 use super::account::Standing;
 use sched::{
-    Alarm, CpuId, Cx, EntityId, Held, Instant, Nanos, Of, Params, Policy, Refused, Slice, State, Stopped, Wake, Why,
+    Alarm, AlarmOwner, CpuId, Cx, Decision, EntityId, Held, Instant, Nanos, Params, Policy, Refused, State, StopReason,
+    Stopped, Wake,
 };
 
 pub(super) struct Wall {
@@ -27,7 +28,7 @@ pub(super) struct Wall {
 
 /// The alarm at the end of a decision.
 const fn decision_end(cpu: CpuId) -> Alarm {
-    Alarm { of: Of::Cpu(cpu), slot: 0 }
+    Alarm { owner: AlarmOwner::Cpu(cpu), slot: 0 }
 }
 
 impl Wall {
@@ -176,9 +177,9 @@ impl Policy for Wall {
     fn charge(&mut self, _e: EntityId, _ran: Nanos, _cx: &mut Cx<'_>) {}
 
     fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
-        let e = match alarm.of {
-            Of::Entity(e) => e,
-            Of::Cpu(cpu) => return cx.kick(cpu),
+        let e = match alarm.owner {
+            AlarmOwner::Entity(e) => e,
+            AlarmOwner::Cpu(cpu) => return cx.kick(cpu),
             _ => unreachable!("only entities and CPUs have alarms here"),
         };
         self.stand_down(e, cx);
@@ -205,16 +206,16 @@ impl Policy for Wall {
 
     fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
         self.elapse(cpu, cx);
-        if prev.why != Why::Blocked {
+        if prev.why != StopReason::Blocked {
             self.enqueue(prev.entity, cx);
         }
     }
 
-    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision {
         self.elapse(cpu, cx);
         if self.decides(cpu, cx) {
             self.chosen[cpu.index()] = None;
-            return Slice::IDLE;
+            return Decision::IDLE;
         }
         let now = cx.now();
         let chosen = self.edf.ready.first(cpu.index()).map(|(_, e)| e);
@@ -222,16 +223,16 @@ impl Policy for Wall {
         let Some(chosen) = chosen else {
             return match self.edf.pop_background(cpu, cx) {
                 Some(e) => self.edf.background_slice(e, now),
-                None => Slice::IDLE,
+                None => Decision::IDLE,
             };
         };
         let until = self.edf.account(chosen).slice_end(now, self.edf.grain);
         if self.edf.background.remove(chosen) {
-            return Slice::until(chosen, until);
+            return Decision::until(chosen, until);
         }
         match self.edf.pop_background(cpu, cx) {
-            Some(e) => Slice::until(e, until.min(self.edf.background_slice(e, now).until)),
-            None => Slice::IDLE,
+            Some(e) => Decision::until(e, until.min(self.edf.background_slice(e, now).until)),
+            None => Decision::IDLE,
         }
     }
 

@@ -2,13 +2,13 @@
 
 use super::tunables::{Requests, SLICE_MOST};
 use crate::fair::SHARES_LEAST;
-use sched::{Load, Nanos, Weight};
+use sched::{LoadBounds, Nanos, Weight};
 
 /// Nobody runs but who is owed time, and then no longer than to the first tick after its slice; so nobody is ever ahead of its
 /// share by more than a slice and a tick. What all together are ahead is what one may be behind. From one moment to another
 /// its place may change from one end of that to the other. Slices are the base slice: whoever asks for longer ones makes
 /// all this coarser. Clocks count whole nanoseconds of normal weight.
-pub(super) fn shares(load: &Load<'_>) -> Option<Nanos> {
+pub(super) fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     let (tunables, requests) = Requests::new(load.host, load.knobs);
     let grain = Nanos::ns(load.weight_most.div_ceil(1024) + 1);
     Some((requests.base_slice + tunables.tick + grain).saturating_mul(load.entities))
@@ -19,7 +19,7 @@ pub(super) fn shares(load: &Load<'_>) -> Option<Nanos> {
 /// twice as much; the others catch up at the rate of the heaviest. In a nested group, all that happens in the group's
 /// share of time only, at every level. (Who comes newly is owed nothing; if such come without end, there is no
 /// bound: that is overload.)
-pub(super) fn starvation(load: &Load<'_>) -> Option<Nanos> {
+pub(super) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     if load.has_rt {
         return None;
     }

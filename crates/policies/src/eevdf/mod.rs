@@ -61,7 +61,7 @@ mod tunables;
 
 use crate::fair::{self, Fair};
 use deadline::EarliestDeadline;
-use sched::{Descriptor, Host, Keeps, Knobs, Policy, Refused};
+use sched::{Descriptor, Guarantees, Knobs, Policy, Refused, Topology};
 use tunables::Requests;
 
 /// What the rest of the system knows of it.
@@ -74,13 +74,13 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     text: include_str!("mod.rs"),
     conserving: fair::conserving,
     starvation: bounds::starvation,
-    keeps: Keeps { shares: bounds::shares, quota: fair::quota, ..Keeps::NOTHING },
+    guarantees: Guarantees { shares: bounds::shares, quota: fair::quota, ..Guarantees::NOTHING },
     alarms: fair::ALARMS,
     knobs: &tunables::KNOBS,
     build,
 };
 
-fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     let (tunables, requests) = Requests::new(host, knobs);
     Ok(Box::new(Fair::new(host, tunables, EarliestDeadline(requests))))
 }

@@ -1,7 +1,7 @@
 //! What EEVDF can be tuned by beyond the fair class, and the values in force on one host.
 
 use crate::fair::{self, Tunables};
-use sched::{Host, Knob, Knobs, Nanos};
+use sched::{Knob, Knobs, Nanos, Topology};
 
 const FEATURES: &str = "kernel/sched/features.h, v6.12";
 
@@ -91,7 +91,7 @@ pub(super) struct Requests {
 
 impl Requests {
     /// Those of the class, and its own.
-    pub(super) fn new(host: &Host, knobs: &Knobs) -> (Tunables, Requests) {
+    pub(super) fn new(host: &Topology, knobs: &Knobs) -> (Tunables, Requests) {
         let tunables = Tunables::new(host, knobs);
         let version = knobs.word("version");
         let (old, new) = (version == "v6.6", version == "v6.17");

@@ -13,7 +13,7 @@ use super::placement::span;
 use super::rule::Rule;
 use super::runqueue::Buddy;
 use super::tunables::{CACHE_NICE_TRIES, MIGRATE_MOST, SMT_IMBALANCE};
-use sched::{CpuId, CpuSet, Cx, EntityId, Host, Instant, Nanos, Running};
+use sched::{CpuId, CpuSet, Cx, EntityId, Instant, Nanos, Running, Topology};
 
 /// A domain: the CPUs taken `span` at a time, balanced between groups of `group`.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +25,7 @@ pub(super) struct Level {
 
 impl Level {
     /// The domains of a host, nearest first: core, cache, machine. Those that would hold one group are left out.
-    pub(super) fn all(host: &Host, imbalance: u64) -> Vec<Level> {
+    pub(super) fn all(host: &Topology, imbalance: u64) -> Vec<Level> {
         let levels = [(host.smt, 1, SMT_IMBALANCE), (host.llc, host.smt, imbalance), (host.cpus, host.llc, imbalance)];
         let levels = levels.into_iter().filter(|&(span, group, _)| span > group);
         levels.map(|(span, group, imbalance)| Level { span, group, imbalance }).collect()
@@ -112,7 +112,7 @@ impl<R: Rule> Fair<R> {
         let mut tried = CpuSet::one(to);
         let mut left = false;
         loop {
-            let others = span(cx.host(), to, self.levels[level].span).filter(|&cpu| !tried.contains(cpu));
+            let others = span(cx.topology(), to, self.levels[level].span).filter(|&cpu| !tried.contains(cpu));
             let busy = others.filter(|&cpu| self.can_spare(cpu, cx));
             let tasks = |cpu: CpuId| (self.queues.root(cpu).tasks.all, self.load(cpu), usize::MAX - cpu.index());
             let Some(from) = busy.max_by_key(|&cpu| tasks(cpu)) else { return Pulled { moved: 0, left } };
@@ -185,7 +185,7 @@ impl<R: Rule> Fair<R> {
 
     /// One CPU balances for a whole group: the first that idles, else the first.
     fn balances_for_group(&self, cpu: CpuId, level: usize, cx: &Cx<'_>) -> bool {
-        let mut group = span(cx.host(), cpu, self.levels[level].group);
+        let mut group = span(cx.topology(), cpu, self.levels[level].group);
         let first = group.next();
         first == Some(cpu) && !group.any(|other| self.is_idle(other, cx))
     }
@@ -193,7 +193,7 @@ impl<R: Rule> Fair<R> {
     fn balance(&mut self, cpu: CpuId, level: usize, cx: &mut Cx<'_>) {
         let Level { span: size, group, imbalance } = self.levels[level];
         let local = self.group_load(cpu, group, cx);
-        let firsts = span(cx.host(), cpu, size).step_by(group);
+        let firsts = span(cx.topology(), cpu, size).step_by(group);
         let others = firsts.filter(|first| first.index() / group != cpu.index() / group);
         let busy = others.map(|first| self.group_load(first, group, cx)).filter(|sum| sum.source.is_some());
         let busiest = busy.reduce(|best, other| if other.average > best.average { other } else { best });
@@ -213,9 +213,9 @@ impl<R: Rule> Fair<R> {
     }
 
     fn group_load(&self, first: CpuId, group: usize, cx: &Cx<'_>) -> GroupLoad {
-        let cpus = span(cx.host(), first, group);
+        let cpus = span(cx.topology(), first, group);
         let (count, load) = cpus.fold((0, 0), |(count, load), cpu| (count + 1, load + self.load(cpu)));
-        let sources = span(cx.host(), first, group).filter(|&cpu| self.can_spare(cpu, cx));
+        let sources = span(cx.topology(), first, group).filter(|&cpu| self.can_spare(cpu, cx));
         let source = sources.max_by_key(|&cpu| (self.load(cpu), usize::MAX - cpu.index()));
         GroupLoad { average: load / count, cpus: count, source }
     }
@@ -273,7 +273,7 @@ impl<R: Rule> Fair<R> {
     fn is_hot(&self, e: EntityId, pull: &Pull, cx: &Cx<'_>) -> bool {
         let id = NodeId::task(e);
         let (node, tunables) = (self.queues.node(id), &self.queues.tunables);
-        if node.idle || cx.host().share_core(pull.from, pull.to) {
+        if node.idle || cx.topology().share_core(pull.from, pull.to) {
             return false;
         }
         let buddy = |which| self.queues.buddy(node.queue, which) == Some(id);

@@ -13,7 +13,7 @@ use super::Fair;
 use super::node::NodeId;
 use super::rule::Rule;
 use super::runqueue::{Leaving, Placing, Tasks};
-use sched::{Alarm, Cx, EntityId, GroupId, Instant, Nanos, Of, Quota, Running};
+use sched::{Alarm, AlarmOwner, Cx, EntityId, GroupId, Instant, Nanos, Quota, Running};
 
 /// The alarm slots of a group.
 pub(crate) const PERIOD: u8 = 0;
@@ -49,7 +49,7 @@ impl Bandwidth {
     }
 
     const fn alarm(&self, slot: u8) -> Alarm {
-        Alarm { of: Of::Group(self.id), slot }
+        Alarm { owner: AlarmOwner::Group(self.id), slot }
     }
 }
 
@@ -62,7 +62,7 @@ impl<R: Rule> Fair<R> {
         bandwidth.quota = quota;
         bandwidth.pool = quota.map_or(Nanos::ZERO, |quota| quota.quota);
         let (period, slack) = (bandwidth.alarm(PERIOD), bandwidth.alarm(SLACK));
-        for cpu in cx.host().iter() {
+        for cpu in cx.topology().iter() {
             let at = self.queues.queue_of(g, cpu);
             let queue = self.queues.queue_mut(at);
             queue.limited = quota.is_some();
@@ -73,7 +73,7 @@ impl<R: Rule> Fair<R> {
         }
         if quota.is_some() {
             self.start_period(g.index(), cx);
-            cx.host().iter().for_each(|cpu| self.arm_tick(cpu, cx));
+            cx.topology().iter().for_each(|cpu| self.arm_tick(cpu, cx));
         } else {
             cx.clear_alarm(period);
             cx.clear_alarm(slack);

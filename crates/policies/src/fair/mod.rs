@@ -46,8 +46,8 @@ use placement::Flips;
 use runqueue::SHARES_MOST;
 use sched::queue::Lists;
 use sched::{
-    Alarm, AlarmKind, AlarmSlots, CpuId, CpuSet, Cx, EntityId, GroupChange, GroupId, GroupParams, Host, Instant, Nanos,
-    Of, Params, Policy, Refused, Slice, State, Stopped, Wake, Why,
+    Alarm, AlarmKind, AlarmOwner, AlarmSlots, CpuId, CpuSet, Cx, Decision, EntityId, GroupChange, GroupId, GroupParams,
+    Instant, Nanos, Params, Policy, Refused, State, StopReason, Stopped, Topology, Wake,
 };
 /// The alarm slots of the class.
 pub(crate) const ALARMS: AlarmSlots =
@@ -108,7 +108,7 @@ pub(crate) struct Fair<R: Rule> {
 }
 
 impl<R: Rule> Fair<R> {
-    pub(crate) fn new(host: &Host, tunables: Tunables, rule: R) -> Fair<R> {
+    pub(crate) fn new(host: &Topology, tunables: Tunables, rule: R) -> Fair<R> {
         let levels = Level::all(host, tunables.imbalance);
         let cpu = || Cpu {
             current: None,
@@ -304,7 +304,7 @@ impl<R: Rule> Policy for Fair<R> {
                     ));
                 }
                 self.queues.set_shares(g, shares_of(&params));
-                for cpu in cx.host().iter() {
+                for cpu in cx.topology().iter() {
                     self.queues.update_shares_from(NodeId::part(self.queues.queue_of(g, cpu)));
                 }
                 if params.quota != old.quota {
@@ -312,7 +312,7 @@ impl<R: Rule> Policy for Fair<R> {
                 }
             }
             GroupChange::Removed => {
-                for cpu in cx.host().iter() {
+                for cpu in cx.topology().iter() {
                     let part = NodeId::part(self.queues.queue_of(g, cpu));
                     if self.queues.node(part).delayed {
                         self.finish(part, cx);
@@ -384,10 +384,10 @@ impl<R: Rule> Policy for Fair<R> {
     }
 
     fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
-        match (alarm.of, alarm.slot) {
-            (Of::Cpu(cpu), _) => self.tick(cpu, cx),
-            (Of::Group(g), bandwidth::PERIOD) => self.end_period(g.index(), cx),
-            (Of::Group(g), bandwidth::SLACK) => self.end_slack(g.index(), cx),
+        match (alarm.owner, alarm.slot) {
+            (AlarmOwner::Cpu(cpu), _) => self.tick(cpu, cx),
+            (AlarmOwner::Group(g), bandwidth::PERIOD) => self.end_period(g.index(), cx),
+            (AlarmOwner::Group(g), bandwidth::SLACK) => self.end_slack(g.index(), cx),
             _ => unreachable!("{alarm:?} is never set"),
         }
     }
@@ -400,18 +400,18 @@ impl<R: Rule> Policy for Fair<R> {
         state.put_at = cx.now();
         let turn = state.turn;
         match prev.why {
-            Why::Blocked => self.dequeue(e, Leaving::Sleep, cx),
-            Why::Yielded if self.queues.root(cpu).tasks.all > 1 => R::yielded(&mut self.queues, NodeId::task(e)),
-            Why::Yielded | Why::Expired | Why::Kicked => {}
+            StopReason::Blocked => self.dequeue(e, Leaving::Sleep, cx),
+            StopReason::Yielded if self.queues.root(cpu).tasks.all > 1 => R::yielded(&mut self.queues, NodeId::task(e)),
+            StopReason::Yielded | StopReason::Expired | StopReason::Kicked => {}
         }
         self.switch_out_chain(e, turn, cx);
-        if prev.why != Why::Blocked && !cx.may_run(e, cpu) {
+        if prev.why != StopReason::Blocked && !cx.may_run(e, cpu) {
             self.evict(e, cx);
         }
         self.tick_in_case(cpu, cx);
     }
 
-    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision {
         let state = &mut self.cpus[cpu.index()];
         if state.put_at != cx.now() {
             // Whoever ran here last has not just been put back, so nobody goes on.
@@ -429,7 +429,7 @@ impl<R: Rule> Policy for Fair<R> {
         let Some(e) = chosen else {
             state.idle_since.get_or_insert(cx.now());
             self.idle.insert(cpu);
-            return Slice::IDLE;
+            return Decision::IDLE;
         };
         state.idle_since = None;
         self.idle.remove(cpu);
@@ -437,7 +437,7 @@ impl<R: Rule> Policy for Fair<R> {
         self.look_at_later(e, cpu);
         self.cpus[cpu.index()].current = Some(e);
         self.settle_tick(cpu, cx);
-        Slice::forever(e)
+        Decision::forever(e)
     }
 
     fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {

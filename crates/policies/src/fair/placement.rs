@@ -7,7 +7,7 @@ use super::Fair;
 use super::node::NodeId;
 use super::rule::Rule;
 use super::tunables::SMT_IMBALANCE;
-use sched::{CpuId, CpuSet, Cx, EntityId, GroupId, Host, Instant, Nanos, Running, State, Wake};
+use sched::{CpuId, CpuSet, Cx, EntityId, GroupId, Instant, Nanos, Running, State, Topology, Wake};
 
 /// How often wake-up partners are forgotten by half. Source: `record_wakee`.
 const FLIP_DECAY: Nanos = Nanos::s(1);
@@ -36,7 +36,7 @@ impl Flips {
 }
 
 /// The CPUs among which `cpu` is, when they are taken `size` at a time.
-pub(super) fn span(host: &Host, cpu: CpuId, size: usize) -> impl Iterator<Item = CpuId> + Clone + use<> {
+pub(super) fn span(host: &Topology, cpu: CpuId, size: usize) -> impl Iterator<Item = CpuId> + Clone + use<> {
     let start = cpu.index() / size * size;
     (start..(start + size).min(host.cpus)).map(CpuId::new)
 }
@@ -104,7 +104,7 @@ impl<R: Rule> Fair<R> {
         let (prev, this) = (self.tasks[e.index()].cpu, cx.here());
         if self.is_member(waker) {
             self.tasks[waker.index()].flips.record(e, cx.now());
-            if self.is_wide(e, waker, cx.host()) {
+            if self.is_wide(e, waker, cx.topology()) {
                 return prev;
             }
         }
@@ -120,7 +120,7 @@ impl<R: Rule> Fair<R> {
     }
 
     /// Whether waker and wakee have more partners than fit under one cache.
-    fn is_wide(&self, e: EntityId, waker: EntityId, host: &Host) -> bool {
+    fn is_wide(&self, e: EntityId, waker: EntityId, host: &Topology) -> bool {
         let (a, b) = (self.tasks[waker.index()].flips.count, self.tasks[e.index()].flips.count);
         let (least, most, factor) = (a.min(b), a.max(b), host.llc as u64);
         if self.queues.tunables.old_affinity {
@@ -135,7 +135,7 @@ impl<R: Rule> Fair<R> {
         if !self.queues.tunables.wake_affine_idle {
             return None;
         }
-        if self.is_idle(this, cx) && cx.host().share_cache(this, prev) {
+        if self.is_idle(this, cx) && cx.topology().share_cache(this, prev) {
             return Some(!self.is_idle(prev, cx));
         }
         (sync && self.queues.root(this).tasks.all == 1 && cx.running(this) != Running::Above).then_some(true)
@@ -159,7 +159,7 @@ impl<R: Rule> Fair<R> {
         here += self.queues.root_load(NodeId::task(e));
         let mut there = self.load(prev);
         if tunables.wake_affine_bias {
-            let imbalance = if cx.host().share_core(this, prev) { SMT_IMBALANCE } else { tunables.imbalance };
+            let imbalance = if cx.topology().share_core(this, prev) { SMT_IMBALANCE } else { tunables.imbalance };
             here *= 100;
             there *= 100 + (imbalance - 100) / 2;
         }
@@ -168,7 +168,7 @@ impl<R: Rule> Fair<R> {
 
     /// An idle CPU that shares the cache of `target`, if there is one for `e`; else `target`.
     fn idle_sibling(&mut self, e: EntityId, prev: CpuId, target: CpuId, cx: &Cx<'_>) -> CpuId {
-        let host = cx.host();
+        let host = cx.topology();
         // Most CPUs are busy, so that is asked first.
         let good =
             |cpu| self.is_as_good_as_idle(cpu, cx) && host.share_cache(cpu, target) && self.may_be_put(e, cpu, cx);
@@ -201,7 +201,7 @@ impl<R: Rule> Fair<R> {
     /// As in v3.17: a CPU of the first core under the cache of `target`, from its own on, that idles wholly; else an idle
     /// thread of its own core.
     fn idle_core(&self, e: EntityId, target: CpuId, cx: &Cx<'_>) -> Option<CpuId> {
-        let host = cx.host();
+        let host = cx.topology();
         let idles = |&cpu: &CpuId| cpu != target && self.is_as_good_as_idle(cpu, cx);
         let first_allowed = |cpu: CpuId, size: usize| span(host, cpu, size).find(|&cpu| self.may_be_put(e, cpu, cx));
         let all = span(host, target, host.llc).step_by(host.smt);
@@ -217,7 +217,7 @@ impl<R: Rule> Fair<R> {
     /// The CPU to start on, seen from `here`: in the cache with most idle CPUs or the least load, the one that has been
     /// idle for the shortest time or is loaded least.
     pub(super) fn idlest(&self, e: EntityId, here: CpuId, cx: &Cx<'_>) -> CpuId {
-        let host = cx.host();
+        let host = cx.topology();
         let caches = host.cpus.div_ceil(host.llc);
         let local = here.index() / host.llc;
         // The local cache is looked at first and must be beaten.
@@ -236,7 +236,7 @@ impl<R: Rule> Fair<R> {
     /// The CPUs of a cache that `e` may run on; `None` if there are none.
     fn sum_cache(&self, e: EntityId, cache: usize, cx: &Cx<'_>) -> Option<CacheSum> {
         let mut sum = CacheSum { cache, cpus: 0, idle: 0, load: 0 };
-        for cpu in span(cx.host(), CpuId::new(cache * cx.host().llc), cx.host().llc) {
+        for cpu in span(cx.topology(), CpuId::new(cache * cx.topology().llc), cx.topology().llc) {
             if self.may_be_put(e, cpu, cx) {
                 sum.cpus += 1;
                 sum.idle += u64::from(self.is_idle(cpu, cx));
@@ -250,7 +250,7 @@ impl<R: Rule> Fair<R> {
     /// idle most recently; then the least loaded, `here` before its equals.
     fn reluctance(&self, cpu: CpuId, here: CpuId, cx: &Cx<'_>) -> (bool, usize, u64, bool, usize) {
         let idle = self.is_idle(cpu, cx);
-        let threads = span(cx.host(), cpu, cx.host().smt).filter(|&other| !self.is_idle(other, cx)).count();
+        let threads = span(cx.topology(), cpu, cx.topology().smt).filter(|&other| !self.is_idle(other, cx)).count();
         let order = if idle {
             let since = self.cpus[cpu.index()].idle_since;
             since.map_or(u64::MAX, |since| cx.now().since(since).as_ns())

@@ -1,7 +1,7 @@
 //! What ran where and when, and how long CPUs idled while work waited: read from the trace alone.
 
 use super::bandwidth::SLACK;
-use sched::{Alarm, CpuId, EntityId, Instant, Nanos, Of, Params};
+use sched::{Alarm, AlarmOwner, CpuId, EntityId, Instant, Nanos, Params};
 use std::cell::RefCell;
 use std::rc::Rc;
 use trace::{Event, Sink};
@@ -111,7 +111,7 @@ impl Record {
             }
             Event::Alarm { alarm } => {
                 self.alarms += 1;
-                self.slack_alarms += u64::from(matches!(alarm, Alarm { of: Of::Group(_), slot: SLACK }));
+                self.slack_alarms += u64::from(matches!(alarm, Alarm { owner: AlarmOwner::Group(_), slot: SLACK }));
             }
             _ => {}
         }

@@ -6,7 +6,7 @@
 use super::Fair;
 use super::node::NodeId;
 use super::rule::{Rule, Verdict};
-use sched::{Alarm, Class, CpuId, Cx, EntityId, Nanos, Of, Running};
+use sched::{Alarm, AlarmOwner, Class, CpuId, Cx, EntityId, Nanos, Running};
 
 /// How a task came to be where it is now runnable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,7 +20,7 @@ pub(crate) enum Arrival {
 }
 
 const fn tick_of(cpu: CpuId) -> Alarm {
-    Alarm { of: Of::Cpu(cpu), slot: 0 }
+    Alarm { owner: AlarmOwner::Cpu(cpu), slot: 0 }
 }
 
 impl<R: Rule> Fair<R> {
@@ -103,7 +103,7 @@ impl<R: Rule> Fair<R> {
     /// While work waits here, the busy CPUs tick, to compare their loads with this one's.
     fn arm_other_ticks(&self, cpu: CpuId, cx: &mut Cx<'_>) {
         if self.queues.root(cpu).tasks.all >= 2 {
-            let busy = cx.host().iter().filter(|&other| self.cpus[other.index()].current.is_some());
+            let busy = cx.topology().iter().filter(|&other| self.cpus[other.index()].current.is_some());
             busy.for_each(|other| self.arm_tick(other, cx));
         }
     }

@@ -1,6 +1,6 @@
 //! What the class can be tuned by whatever its rule, and the values in force on one host.
 
-use sched::{Host, Knob, Knobs, Nanos};
+use sched::{Knob, Knobs, Nanos, Topology};
 
 const FEATURES: &str = "kernel/sched/features.h, v5.13";
 
@@ -84,7 +84,7 @@ pub(crate) struct Tunables {
 }
 
 impl Tunables {
-    pub(crate) fn new(host: &Host, knobs: &Knobs) -> Tunables {
+    pub(crate) fn new(host: &Topology, knobs: &Knobs) -> Tunables {
         let factor = match knobs.word("scaling") {
             "log" => 1 + u64::from(host.cpus.min(8).ilog2()),
             "linear" => host.cpus as u64,

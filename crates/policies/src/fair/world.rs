@@ -2,7 +2,7 @@
 
 pub(crate) use super::record::{Record, Recorder, Turn};
 use sched::{
-    Class, CpuId, Descriptor, EntityId, GroupId, GroupParams, Host, Instant, Nanos, Params, Quota, Wake, Weight,
+    Class, CpuId, Descriptor, EntityId, GroupId, GroupParams, Instant, Nanos, Params, Quota, Topology, Wake, Weight,
 };
 use sim::{Costs, Periodic, Workload};
 use std::cell::RefCell;
@@ -10,19 +10,19 @@ use std::rc::Rc;
 
 /// A host under a fair policy, and a record of what ran on it.
 pub(crate) struct World {
-    pub(crate) host: sim::Host<'static>,
+    pub(crate) host: sim::Driver<'static>,
     pub(crate) record: Rc<RefCell<Record>>,
 }
 
 impl World {
     /// A host with some knobs set.
-    pub(crate) fn under(policy: &'static Descriptor, host: Host, knobs: &[(&str, i64)], costs: Costs) -> World {
+    pub(crate) fn under(policy: &'static Descriptor, host: Topology, knobs: &[(&str, i64)], costs: Costs) -> World {
         let mut values = policy.defaults();
         for &(name, value) in knobs {
             values.set(name, value).unwrap();
         }
         let record = Rc::new(RefCell::new(Record::new(host.cpus)));
-        let mut sim = sim::Host::new(policy, host, &values, costs).unwrap();
+        let mut sim = sim::Driver::new(policy, host, &values, costs).unwrap();
         sim.watch(Box::leak(Box::new(Recorder(Rc::clone(&record)))));
         World { host: sim, record }
     }

@@ -61,7 +61,7 @@ mod tests;
 use crate::classes::{Bases, Below, Classes, FairServers, Parts, Stop};
 use crate::deadline::Deadline;
 use crate::rt::{self, Rt};
-use sched::{CapBound, Conserving, Descriptor, Host, Keeps, Knobs, Load, Nanos, Policy, Refused};
+use sched::{CapBound, Conserving, Descriptor, Guarantees, Knobs, LoadBounds, Nanos, Policy, Refused, Topology};
 
 /// What the rest of the system knows of it.
 pub(crate) const POLICY: Descriptor = Descriptor {
@@ -74,13 +74,13 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     conserving,
     starvation,
     // Who is not fair has no quota. Of reservations the kernel's defaults keep less than they promise: see deadline.
-    keeps: Keeps { shares, quota, cap, ..Keeps::NOTHING },
+    guarantees: Guarantees { shares, quota, cap, ..Guarantees::NOTHING },
     alarms: knobs::ALARMS,
     knobs: &knobs::ALL,
     build,
 };
 
-fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     let promise = FairServers::promise(knobs);
     let (fair, own) = knobs::fair(knobs);
     let parts = Parts {
@@ -101,17 +101,17 @@ fn grain(knobs: &Knobs) -> Nanos {
 }
 
 /// What the fair class says of itself, to which everybody above is real-time.
-fn ask_fair<T>(load: &Load<'_>, question: fn(&Descriptor, &Load<'_>) -> T) -> T {
+fn ask_fair<T>(load: &LoadBounds<'_>, question: fn(&Descriptor, &LoadBounds<'_>) -> T) -> T {
     let (fair, knobs) = knobs::fair(load.knobs);
-    question(fair, &Load { knobs: &knobs, has_rt: has_above(load), ..*load })
+    question(fair, &LoadBounds { knobs: &knobs, has_rt: has_above(load), ..*load })
 }
 
 /// Whether anybody may be in a class above the fair one.
-fn has_above(load: &Load<'_>) -> bool {
+fn has_above(load: &LoadBounds<'_>) -> bool {
     load.has_rt || load.has_reservations
 }
 
-fn conserving(load: &Load<'_>) -> Conserving {
+fn conserving(load: &LoadBounds<'_>) -> Conserving {
     if has_above(load) && !knobs::pulls_from_behind(knobs::fair(load.knobs).0) {
         return Conserving::Never;
     }
@@ -120,18 +120,18 @@ fn conserving(load: &Load<'_>) -> Conserving {
 }
 
 /// Priorities and deadlines are strict: only among fair tasks is there a bound.
-fn starvation(load: &Load<'_>) -> Option<Nanos> {
+fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     if has_above(load) { None } else { ask_fair(load, |fair, load| (fair.starvation)(load)) }
 }
 
-fn shares(load: &Load<'_>) -> Option<Nanos> {
-    if has_above(load) { None } else { ask_fair(load, |fair, load| (fair.keeps.shares)(load)) }
+fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
+    if has_above(load) { None } else { ask_fair(load, |fair, load| (fair.guarantees.shares)(load)) }
 }
 
-fn quota(load: &Load<'_>) -> Option<Nanos> {
-    if has_above(load) { None } else { ask_fair(load, |fair, load| (fair.keeps.quota)(load)) }
+fn quota(load: &LoadBounds<'_>) -> Option<Nanos> {
+    if has_above(load) { None } else { ask_fair(load, |fair, load| (fair.guarantees.quota)(load)) }
 }
 
-fn cap(load: &Load<'_>) -> Option<CapBound> {
-    if has_above(load) { None } else { ask_fair(load, |fair, load| (fair.keeps.cap)(load)) }
+fn cap(load: &LoadBounds<'_>) -> Option<CapBound> {
+    if has_above(load) { None } else { ask_fair(load, |fair, load| (fair.guarantees.cap)(load)) }
 }

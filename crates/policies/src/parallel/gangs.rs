@@ -198,11 +198,11 @@ impl Gangs {
         for &g in self.groups.iter().filter(|g| self.heads[g.index()] == Some(head)) {
             let mut vm: Vec<EntityId> = cx.members(g).filter(|&e| Some(e) != without).collect();
             vm.sort_unstable_by_key(|e| e.index());
-            vms.extend(vm.chunks(cx.host().cpus).map(<[EntityId]>::to_vec));
+            vms.extend(vm.chunks(cx.topology().cpus).map(<[EntityId]>::to_vec));
         }
-        let subgroups = pack(vms, cx.host().cpus, self.packing);
+        let subgroups = pack(vms, cx.topology().cpus, self.packing);
         for subgroup in &subgroups {
-            let mut free = cx.host().all();
+            let mut free = cx.topology().all();
             for &e in subgroup {
                 let allowed = cx.params(e).affinity.and(&free);
                 let place = allowed.iter().min_by_key(|cpu| self.kept[cpu.index()]);

@@ -14,21 +14,23 @@ pub(crate) use demand::Demand;
 use gangs::Gangs;
 pub(crate) use gangs::{Packing, Unit};
 use sched::{
-    Alarm, Conserving, CpuId, CpuSet, Cx, Descriptor, EntityId, GroupChange, GroupId, Host, Keeps, Knob, Knobs, Load,
-    Nanos, Notice, Of, Params, Policy, Refused, Running, Slice, State, Stopped, Wake, Why,
+    Alarm, AlarmOwner, Conserving, CpuId, CpuSet, Cx, Decision, Descriptor, EntityId, GroupChange, GroupId, Guarantees,
+    Knob, Knobs, LoadBounds, Nanos, Notice, Params, Policy, Refused, Running, State, StopReason, Stopped, Topology,
+    Wake,
 };
 
 /// What all of them are to the rest of the system, but for names, texts and knobs.
-pub(crate) const SHARED: Descriptor = Descriptor { conserving, starvation, keeps: Keeps::NOTHING, ..credit::POLICY };
+pub(crate) const SHARED: Descriptor =
+    Descriptor { conserving, starvation, guarantees: Guarantees::NOTHING, ..credit::POLICY };
 
 /// Who is kept on a CPU of its own may wait there while another one idles.
-fn conserving(load: &Load<'_>) -> Conserving {
+fn conserving(load: &LoadBounds<'_>) -> Conserving {
     if load.has_gangs { Conserving::Never } else { (credit::POLICY.conserving)(load) }
 }
 
 /// The highest priority is strict, and who is brought together has it however much it has used: beside real-time VMs there is
 /// no bound.
-fn starvation(load: &Load<'_>) -> Option<Nanos> {
+fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     if load.has_gangs { None } else { (credit::POLICY.starvation)(load) }
 }
 
@@ -124,12 +126,12 @@ pub(crate) struct Parallel {
 
 /// The alarm at which a VM's being brought together is over.
 const fn episode(g: GroupId) -> Alarm {
-    Alarm { of: Of::Group(g), slot: 0 }
+    Alarm { owner: AlarmOwner::Group(g), slot: 0 }
 }
 
 impl Parallel {
     /// Builds one of these parts.
-    pub(crate) fn build(host: &Host, knobs: &Knobs, parts: Parts) -> Result<Box<dyn Policy>, Refused> {
+    pub(crate) fn build(host: &Topology, knobs: &Knobs, parts: Parts) -> Result<Box<dyn Policy>, Refused> {
         credit::check(knobs)?;
         let mut credit = Credit::new(host, knobs);
         credit.lowers_real_time = knobs.on(ACCOUNTING_LOWERS.name);
@@ -163,7 +165,7 @@ impl Parallel {
     /// Works out the length of a turn: with `n` vCPUs for each CPU, who has just missed its turn waits for `n − 1` others.
     fn count(&mut self, cx: &Cx<'_>) {
         let Some(short) = self.parts.short_turns else { return };
-        let per_cpu = self.entities.div_ceil(cx.host().cpus) as u64;
+        let per_cpu = self.entities.div_ceil(cx.topology().cpus) as u64;
         let turn = if self.gangs.members() == 0 || per_cpu <= 1 {
             self.long_turn
         } else {
@@ -420,22 +422,22 @@ impl Policy for Parallel {
     }
 
     fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
-        match alarm.of {
-            Of::Group(g) => self.end_episode(g, cx),
+        match alarm.owner {
+            AlarmOwner::Group(g) => self.end_episode(g, cx),
             _ => self.credit.alarm(alarm, cx),
         }
     }
 
     fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
         self.credit.put(cpu, prev, cx);
-        if prev.why == Why::Blocked {
+        if prev.why == StopReason::Blocked {
             self.rest(prev.entity);
         } else if self.credit.goes_on(cpu, cx).is_none() {
             self.end_turn(prev.entity);
         }
     }
 
-    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision {
         if let Some(slice) = self.credit.go_on(cpu, cx) {
             return slice;
         }
@@ -443,7 +445,7 @@ impl Policy for Parallel {
         let first = self.credit.queues.first(cpu).filter(|_| self.parts.together.is_some_and(|by| by.exchange));
         let gangs = &self.gangs;
         let lets_go = |e: EntityId, cx: &Cx<'_>| may_exchange(e, cpu, first, gangs, cx);
-        let Some(e) = self.credit.choose(cpu, &lets_go, cx) else { return Slice::IDLE };
+        let Some(e) = self.credit.choose(cpu, &lets_go, cx) else { return Decision::IDLE };
         self.exchange(e, cpu, cx);
         if let Some(head) = self.calls(e, cpu, cx) {
             self.call_together(head, e, cpu, cx);
@@ -451,7 +453,7 @@ impl Policy for Parallel {
         self.credit.begin(e, cpu, stopped, cx);
         let round = self.parts.together.and_then(|together| together.round);
         let turn = round.filter(|_| self.rounds[e.index()] > 0).unwrap_or(self.credit.turn());
-        Slice::until(e, cx.now() + turn)
+        Decision::until(e, cx.now() + turn)
     }
 
     fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {

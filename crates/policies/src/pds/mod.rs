@@ -48,7 +48,7 @@ mod tests;
 
 use crate::project_c::{self, Engine, Rule};
 use rule::Pds;
-use sched::{AlarmSlots, Descriptor, Host, Keeps, Knobs, Load, Nanos, Policy, Refused};
+use sched::{AlarmSlots, Descriptor, Guarantees, Knobs, LoadBounds, Nanos, Policy, Refused, Topology};
 
 /// What the rest of the system knows of it.
 pub(crate) const POLICY: Descriptor = Descriptor {
@@ -60,19 +60,19 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     text: include_str!("mod.rs"),
     conserving: project_c::conserving,
     starvation,
-    keeps: Keeps::NOTHING,
+    guarantees: Guarantees::NOTHING,
     alarms: AlarmSlots::NONE,
     knobs: &[project_c::SLICE, project_c::YIELD, project_c::ONE_BETTER, project_c::TICK, project_c::DEADLINE_IS_FIFO],
     build,
 };
 
-fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     Ok(Box::new(Engine::new(Pds::new(knobs), host, knobs)))
 }
 
 /// Who waits comes to the first level of all, however late its deadline. There, only those before it are served first, each
 /// for a slice at most: at its end the deadline is a new one.
-fn starvation(load: &Load<'_>) -> Option<Nanos> {
+fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     // Real-time levels are strict; who is moved from CPU to CPU begins at the tail each time.
     if project_c::has_real_time(load) || load.has_changes {
         return None;

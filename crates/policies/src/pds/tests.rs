@@ -2,7 +2,7 @@
 
 use super::POLICY;
 use crate::project_c::tests::{Lab, SLICE, fifo, nice};
-use sched::{Load, Nanos};
+use sched::{LoadBounds, Nanos};
 
 /// How many slots of 2^22 ns.
 fn slots(n: u64) -> Nanos {
@@ -144,8 +144,13 @@ fn nobody_is_taken_for_interactive() {
 #[test]
 fn nobody_waits_longer_than_stated() {
     let knobs = POLICY.defaults();
-    let host = sched::Host::new(1);
-    let load = Load { weight_least: 15, weight_most: 88_761, has_sleepers: true, ..Load::of_hogs(&host, &knobs, 21) };
+    let host = sched::Topology::new(1);
+    let load = LoadBounds {
+        weight_least: 15,
+        weight_most: 88_761,
+        has_sleepers: true,
+        ..LoadBounds::of_hogs(&host, &knobs, 21)
+    };
     let bound = (POLICY.starvation)(&load).expect("waiting makes urgent");
     let mut lab = Lab::pds(1);
     let others: Vec<_> = (0..20).map(|_| lab.hog(nice(-20))).collect();
@@ -162,7 +167,7 @@ fn nobody_waits_longer_than_stated() {
 /// A letter is a slice.
 #[test]
 fn the_essays_picture_is_true() {
-    let mut lab = Lab::of(&POLICY, sched::Host::new(1), &[]);
+    let mut lab = Lab::of(&POLICY, sched::Topology::new(1), &[]);
     let (a, b) = (lab.hog(nice(0)), lab.hog(nice(3)));
     let mut picture = String::from("//! ");
     for _ in 0..20 {

@@ -2,13 +2,13 @@
 
 use super::rule::Rule;
 use super::{Cpu, Engine};
-use sched::{CpuId, CpuSet, Cx, EntityId, Host};
+use sched::{CpuId, CpuSet, Cx, EntityId, Topology};
 
 /// The most entities of one queue a CPU that goes idle looks at. Source: SCHED_RQ_NR_MIGRATION, alt_core.c.
 const STEAL_MOST: usize = 32;
 
 /// The CPUs of the machine by how near they are to `cpu`: itself, its core, its cache, all.
-fn rings(cpu: CpuId, host: &Host) -> [core::ops::Range<usize>; 4] {
+fn rings(cpu: CpuId, host: &Topology) -> [core::ops::Range<usize>; 4] {
     let block = |size: usize| {
         let first = cpu.index() / size * size;
         first..(first + size).min(host.cpus)
@@ -17,7 +17,7 @@ fn rings(cpu: CpuId, host: &Host) -> [core::ops::Range<usize>; 4] {
 }
 
 /// The one of `set` that is nearest to `cpu`, the lowest of equals.
-fn nearest(cpu: CpuId, set: &CpuSet, host: &Host) -> Option<CpuId> {
+fn nearest(cpu: CpuId, set: &CpuSet, host: &Topology) -> Option<CpuId> {
     let [itself, core, cache, _] = rings(cpu, host);
     let within = |ring: core::ops::Range<usize>| ring.map(CpuId::new).find(|&other| set.contains(other));
     within(itself).or_else(|| within(core)).or_else(|| within(cache)).or_else(|| set.first())
@@ -29,7 +29,7 @@ impl<R: Rule> Engine<R> {
     pub(super) fn place(&self, e: EntityId, cx: &Cx<'_>) -> CpuId {
         let home = self.tasks[e.index()].home;
         let allowed = cx.allowed(e);
-        let host = cx.host();
+        let host = cx.topology();
         let near = |set: &CpuSet| nearest(home, &allowed.and(set), host);
         if !self.queues.idle().is_empty()
             && let Some(idle) = near(self.queues.idle_cores()).or_else(|| near(self.queues.idle()))
@@ -54,7 +54,7 @@ impl<R: Rule> Engine<R> {
             return false;
         }
         let mut looked = CpuSet::one(cpu);
-        for ring in rings(cpu, cx.host()).into_iter().skip(1) {
+        for ring in rings(cpu, cx.topology()).into_iter().skip(1) {
             for source in ring.map(CpuId::new) {
                 if self.queues.pending().contains(source) && looked.insert(source) && self.steal_from(source, cpu, cx) {
                     return true;
@@ -111,7 +111,7 @@ impl<R: Rule> Engine<R> {
     /// `cpu` idles, and if its whole core does: of the first core, from its number on, all of whose threads run one
     /// entity each, one is asked to hand its entity over.
     pub(super) fn balance_cores(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
-        let host = *cx.host();
+        let host = *cx.topology();
         if host.smt == 1 || !self.queues.idle_cores().contains(cpu) {
             return;
         }
@@ -131,7 +131,7 @@ impl<R: Rule> Engine<R> {
 
     /// Moves `e`, which has just stopped on `cpu`, to the nearest idle core; says whether there is one for it.
     pub(super) fn push(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) -> bool {
-        let Some(to) = nearest(cpu, &cx.allowed(e).and(self.queues.idle_cores()), cx.host()) else { return false };
+        let Some(to) = nearest(cpu, &cx.allowed(e).and(self.queues.idle_cores()), cx.topology()) else { return false };
         self.move_to(e, to, cx);
         true
     }

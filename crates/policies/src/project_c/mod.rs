@@ -18,8 +18,8 @@ pub(crate) use task::{Kind, Task};
 
 use queues::Queues;
 use sched::{
-    Conserving, CpuId, CpuSet, Cx, EntityId, Host, Instant, Knob, Knobs, Load, Nanos, Params, Policy, Refused, Slice,
-    State, Stopped, Wake, Why,
+    Conserving, CpuId, CpuSet, Cx, Decision, EntityId, Instant, Knob, Knobs, LoadBounds, Nanos, Params, Policy,
+    Refused, State, StopReason, Stopped, Topology, Wake,
 };
 
 pub(crate) const SLICE: Knob = Knob::choice("slice", &["4ms", "2ms"], "how long a turn lasts, in \"ms\" of 2^20 ns")
@@ -57,7 +57,7 @@ pub(crate) fn slice_ms(knobs: &Knobs) -> u64 {
 
 /// A CPU that goes idle takes over who waits, but it looks at half a queue only and not at whom it may not run; and nobody
 /// looks again later.
-pub(crate) fn conserving(load: &Load<'_>) -> Conserving {
+pub(crate) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     let alone = load.host.cpus == 1;
     // Who lets the next one run once waits in front of that one, where nobody looks.
     let skips = load.knobs.word(YIELD.name) == "skip";
@@ -68,7 +68,7 @@ pub(crate) fn conserving(load: &Load<'_>) -> Conserving {
 }
 
 /// Whether any entity may be real-time.
-pub(crate) fn has_real_time(load: &Load<'_>) -> bool {
+pub(crate) fn has_real_time(load: &LoadBounds<'_>) -> bool {
     load.has_rt || load.has_reservations && load.knobs.on(DEADLINE_IS_FIFO.name)
 }
 
@@ -118,7 +118,7 @@ pub(crate) struct Engine<R: Rule> {
 }
 
 impl<R: Rule> Engine<R> {
-    pub(crate) fn new(rule: R, host: &Host, knobs: &Knobs) -> Engine<R> {
+    pub(crate) fn new(rule: R, host: &Topology, knobs: &Knobs) -> Engine<R> {
         let yields = match knobs.word(YIELD.name) {
             "ignored" => Yields::Ignored,
             "skip" => Yields::Skip,
@@ -348,14 +348,14 @@ impl<R: Rule> Policy for Engine<R> {
         let push = slot.push.take();
         slot.previous = None;
         self.queues.turn(cpu, now);
-        if prev.why == Why::Blocked {
+        if prev.why == StopReason::Blocked {
             self.blocked(e, cpu, now);
             return;
         }
-        if prev.why == Why::Yielded {
+        if prev.why == StopReason::Yielded {
             self.yielded(e, cpu, now);
         }
-        if prev.why != Why::Yielded || self.settings.yields != Yields::Ignored {
+        if prev.why != StopReason::Yielded || self.settings.yields != Yields::Ignored {
             self.check_slice(e, Expired::Queued, now);
         }
         if !cx.may_run(e, cpu) {
@@ -366,7 +366,7 @@ impl<R: Rule> Policy for Engine<R> {
         }
     }
 
-    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision {
         let now = cx.now();
         self.queues.turn(cpu, now);
         let chosen = match self.choose(cpu) {
@@ -376,7 +376,7 @@ impl<R: Rule> Policy for Engine<R> {
         let Some(e) = chosen else {
             self.look_again_later(cpu, cx);
             self.balance_cores(cpu, cx);
-            return Slice::IDLE;
+            return Decision::IDLE;
         };
         let slot = &mut self.cpus[cpu.index()];
         slot.running = Some(e);
@@ -385,7 +385,7 @@ impl<R: Rule> Policy for Engine<R> {
             self.task(e).last_ran = now;
         }
         self.let_look_again(cpu, cx);
-        Slice::until(e, self.end_of_slice(now, self.tasks[e.index()].slice))
+        Decision::until(e, self.end_of_slice(now, self.tasks[e.index()].slice))
     }
 
     fn interactive(&self, e: EntityId) -> bool {

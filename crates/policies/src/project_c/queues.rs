@@ -2,7 +2,7 @@
 //! look at.
 
 use sched::queue::Lists;
-use sched::{CpuId, CpuSet, EntityId, Host, Instant};
+use sched::{CpuId, CpuSet, EntityId, Instant, Topology};
 
 /// A level of a queue; lower is more urgent. 0 is the stoppers', everything else is one more than in Project C.
 pub(crate) type Level = usize;
@@ -44,7 +44,7 @@ struct Queue {
 /// The queues.
 #[derive(Debug)]
 pub(crate) struct Queues {
-    host: Host,
+    host: Topology,
     layout: Layout,
     lists: Lists,
     queues: Vec<Queue>,
@@ -57,7 +57,7 @@ pub(crate) struct Queues {
 }
 
 impl Queues {
-    pub(crate) fn new(host: &Host, layout: Layout) -> Queues {
+    pub(crate) fn new(host: &Topology, layout: Layout) -> Queues {
         assert!(layout.fixed <= 128, "the fixed levels have one word of bits");
         let empty = Queue { fixed: 0, rotating: 0, edge: 0, len: 0, watermark: IDLE };
         Queues {
@@ -303,7 +303,7 @@ mod tests {
     fn levels_that_turn_agree_with_lists_that_are_moved_through_a_long_mixed_run() {
         let cpu = CpuId::new(1);
         let layout = Layout { fixed: DUE + 1, turn_shift: Some(SHIFT) };
-        let mut queues = Queues::new(&Host::new(2), layout);
+        let mut queues = Queues::new(&Topology::new(2), layout);
         let mut model = Model { levels: vec![Vec::new(); DUE + 64], edge: 0 };
         let entities: Vec<_> = (0..100).map(|n| EntityId::new(n, 0)).collect();
         entities.iter().for_each(|&e| queues.reserve(e));
@@ -337,7 +337,7 @@ mod tests {
 
     #[test]
     fn a_core_idles_when_all_its_threads_do_and_a_second_entity_is_pending() {
-        let mut queues = Queues::new(&Host { cpus: 4, smt: 2, llc: 4 }, Layout { fixed: 128, turn_shift: None });
+        let mut queues = Queues::new(&Topology { cpus: 4, smt: 2, llc: 4 }, Layout { fixed: 128, turn_shift: None });
         let entities = [0, 1, 2].map(|n| EntityId::new(n, 0));
         entities.iter().for_each(|&e| queues.reserve(e));
         let set = |cpus: &[usize]| cpus.iter().map(|&cpu| CpuId::new(cpu)).collect::<CpuSet>();

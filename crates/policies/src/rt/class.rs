@@ -4,8 +4,8 @@ use super::throttle::{Budget, Limit, PERIOD};
 use crate::classes::Layer;
 use crate::most_urgent::{MostUrgent, Rank};
 use sched::{
-    Alarm, AlarmKind, AlarmSlots, Class, CpuId, Cx, EntityId, Host, Instant, Knobs, Nanos, Of, Params, Policy, Refused,
-    Slice, State, Stopped, Wake, Why,
+    Alarm, AlarmKind, AlarmOwner, AlarmSlots, Class, CpuId, Cx, Decision, EntityId, Instant, Knobs, Nanos, Params,
+    Policy, Refused, State, StopReason, Stopped, Topology, Wake,
 };
 
 /// A place in the order of priorities: 0 for priority 99, 98 for priority 1.
@@ -19,7 +19,7 @@ pub(crate) const ALARMS: AlarmSlots =
     AlarmSlots { policy: &[AlarmKind::Timer], cpu: &[AlarmKind::Tick], ..AlarmSlots::NONE };
 
 const fn ticker(cpu: CpuId) -> Alarm {
-    Alarm { of: Of::Cpu(cpu), slot: 0 }
+    Alarm { owner: AlarmOwner::Cpu(cpu), slot: 0 }
 }
 
 /// Whether real-time entities are throttled at all.
@@ -54,7 +54,7 @@ pub(crate) struct Rt {
 
 impl Rt {
     /// The class on `host`, with these knobs and `tick`; without a limit unless `throttled`.
-    pub(crate) fn new(host: &Host, knobs: &Knobs, throttled: bool) -> Rt {
+    pub(crate) fn new(host: &Topology, knobs: &Knobs, throttled: bool) -> Rt {
         let (tick, period, runtime) = (knobs.time("tick"), knobs.time("rt-period"), knobs.time("rt-runtime"));
         let shared = knobs.on("rt-runtime-share");
         let limit = (throttled && is_limited(knobs)).then_some(Limit { period, runtime, shared });
@@ -212,7 +212,7 @@ impl Policy for Rt {
     fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
         match alarm {
             PERIOD => self.end_period(cx),
-            Alarm { of: Of::Cpu(cpu), .. } => self.tick(cpu, cx),
+            Alarm { owner: AlarmOwner::Cpu(cpu), .. } => self.tick(cpu, cx),
             _ => unreachable!("{alarm:?} is never set"),
         }
     }
@@ -221,13 +221,13 @@ impl Policy for Rt {
         let e = prev.entity;
         self.queues.put(cpu, e);
         let turn_over = core::mem::take(&mut self.tasks[e.index()].turn_over);
-        if prev.why == Why::Blocked {
+        if prev.why == StopReason::Blocked {
             return self.release(e, cx);
         }
         if !cx.may_run(e, cpu) {
             return self.enqueue(e, cx);
         }
-        if prev.why == Why::Yielded || turn_over {
+        if prev.why == StopReason::Yielded || turn_over {
             self.queues.queue_last(e, cpu);
         } else {
             self.queues.queue_first(e, cpu);
@@ -235,11 +235,11 @@ impl Policy for Rt {
         self.queued(e, cx);
     }
 
-    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
-        let Some(e) = self.queues.pick(cpu, Rank::Other, cx) else { return Slice::IDLE };
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision {
+        let Some(e) = self.queues.pick(cpu, Rank::Other, cx) else { return Decision::IDLE };
         self.start_ticker(e, cpu, cx);
         self.start_period(cx);
-        Slice::forever(e)
+        Decision::forever(e)
     }
 
     fn interactive(&self, _e: EntityId) -> bool {

@@ -45,7 +45,7 @@ mod throttle;
 
 use crate::classes::{Background, Bases, Below, Classes, Parts, QUANTUM};
 pub(crate) use class::{ALARMS, Rt, is_limited};
-use sched::{AlarmBase, Conserving, Descriptor, Host, Keeps, Knob, Knobs, Load, Nanos, Policy, Refused};
+use sched::{AlarmBase, Conserving, Descriptor, Guarantees, Knob, Knobs, LoadBounds, Nanos, Policy, Refused, Topology};
 
 /// What the rest of the system knows of it.
 pub(crate) const POLICY: Descriptor = Descriptor {
@@ -57,7 +57,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     text: include_str!("mod.rs"),
     conserving,
     starvation,
-    keeps: Keeps::NOTHING,
+    guarantees: Guarantees::NOTHING,
     alarms: ALARMS,
     knobs: &[KNOBS[0], KNOBS[1], KNOBS[2], KNOBS[3], KNOBS[4], TICK, QUANTUM],
     build,
@@ -82,7 +82,7 @@ pub(crate) const TICK: Knob =
     Knob::time("tick", Nanos::ms(1), (Nanos::us(100), Nanos::ms(100)), "the time between two ticks of a CPU: 1 / HZ")
         .from("CONFIG_HZ, kernel/Kconfig.hz, v5.13");
 
-fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     let parts = Parts {
         stop: None,
         deadline: None,
@@ -95,13 +95,13 @@ fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     Ok(Box::new(Classes::new(host, parts)))
 }
 
-fn conserving(load: &Load<'_>) -> Conserving {
+fn conserving(load: &LoadBounds<'_>) -> Conserving {
     throttled(load, Conserving::Global { slack: Nanos::ZERO })
 }
 
 /// What throttling leaves of `below`: no CPU idles but one that is throttled, which is so to the end of the period; then a
 /// real-time entity may wait elsewhere, behind a more urgent one.
-pub(crate) fn throttled(load: &Load<'_>, below: Conserving) -> Conserving {
+pub(crate) fn throttled(load: &LoadBounds<'_>, below: Conserving) -> Conserving {
     if !load.has_rt || !is_limited(load.knobs) {
         return below;
     }
@@ -116,6 +116,6 @@ pub(crate) fn throttled(load: &Load<'_>, below: Conserving) -> Conserving {
 }
 
 /// Priorities are strict. Without any, everybody else has one turn first, on the one CPU that all may be confined to.
-fn starvation(load: &Load<'_>) -> Option<Nanos> {
+fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     (!load.has_rt).then(|| load.knobs.time("quantum").saturating_mul(load.entities))
 }

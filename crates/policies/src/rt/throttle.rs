@@ -4,10 +4,10 @@
 //! is carried into the next period, so the long-run share is exact.
 
 use super::Rt;
-use sched::{Alarm, CpuId, Cx, EntityId, Held, Instant, Nanos, Of};
+use sched::{Alarm, AlarmOwner, CpuId, Cx, EntityId, Held, Instant, Nanos};
 
 /// The end of the period; one for all CPUs, as in the kernel.
-pub(super) const PERIOD: Alarm = Alarm { of: Of::Policy, slot: 0 };
+pub(super) const PERIOD: Alarm = Alarm { owner: AlarmOwner::Policy, slot: 0 };
 
 /// How much of which period; `None` where there is no limit.
 #[derive(Clone, Copy, Debug)]
@@ -107,7 +107,7 @@ impl Rt {
         let late = cx.now().saturating_since(self.period_end);
         let periods = 1 + late.as_ns() / limit.period.as_ns();
         let mut in_use = false;
-        for cpu in cx.host().iter() {
+        for cpu in cx.topology().iter() {
             // What runs now used the period that is over.
             let ran = self.queues.running(cpu).and_then(|_| cx.take_ran(cpu));
             self.budgets[cpu.index()].used += ran.map_or(Nanos::ZERO, |(_, ran)| ran);

@@ -1,12 +1,12 @@
 //! What SEDF promises under a load.
 
-use sched::{Conserving, Knobs, Load, Nanos};
+use sched::{Conserving, Knobs, LoadBounds, Nanos};
 
 /// How late a driver may notice the end of a turn: it pays for one turn, however long it was.
 const LATE: Nanos = Nanos::ms(2);
 
 /// What a weight period has left for turns of extra time when every beginning of a period wastes almost one.
-fn turns_in_a_period(load: &Load<'_>) -> Nanos {
+fn turns_in_a_period(load: &LoadBounds<'_>) -> Nanos {
     let wasted = load.knobs.time("extra-quantum").saturating_mul(load.entities);
     load.knobs.time("weight-period").saturating_sub(wasted)
 }
@@ -19,7 +19,7 @@ fn deals_slices(knobs: &Knobs) -> bool {
 /// Before each beginning of a period, a CPU may idle for almost a quantum. Everybody begins one in every weight period, and all
 /// may do so one after the other. With more of them than the period has quanta, there is no time left in between. Who has a hard
 /// reservation waits whoever idles; so does who has a slice of no length by weight.
-pub(super) fn conserving(load: &Load<'_>) -> Conserving {
+pub(super) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     if load.has_reservations || deals_slices(load.knobs) || turns_in_a_period(load).is_zero() {
         return Conserving::Never;
     }
@@ -28,7 +28,7 @@ pub(super) fn conserving(load: &Load<'_>) -> Conserving {
 
 /// Three kinds of overload leave no bound: reservations, for nothing is refused; more beginnings of periods than extra time has quanta;
 /// and extra time among those who block, for who blocks does not move the others on.
-pub(super) fn starvation(load: &Load<'_>) -> Option<Nanos> {
+pub(super) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let knobs = load.knobs;
     if load.has_reservations || load.has_changes {
         return None;

@@ -70,8 +70,8 @@ mod vcpu;
 use crate::homes::{self, Homes};
 use queues::{Queues, Score};
 use sched::{
-    Alarm, AlarmKind, AlarmSlots, CpuId, Cx, Descriptor, EntityId, Host, Instant, Keeps, Knob, Knobs, Nanos, Of,
-    Params, Policy, Refused, Running, Slice, State, Stopped, Wake, Why,
+    Alarm, AlarmKind, AlarmOwner, AlarmSlots, CpuId, Cx, Decision, Descriptor, EntityId, Guarantees, Instant, Knob,
+    Knobs, Nanos, Params, Policy, Refused, Running, State, StopReason, Stopped, Topology, Wake,
 };
 use vcpu::{Turn, Vcpu, Wish};
 
@@ -86,7 +86,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     conserving: bounds::conserving,
     starvation: bounds::starvation,
     // Of a reservation nothing can be promised where nothing is refused; extra time is shared by turns, not by time.
-    keeps: Keeps::NOTHING,
+    guarantees: Guarantees::NOTHING,
     alarms: AlarmSlots { cpu: &[AlarmKind::Timer], ..AlarmSlots::NONE },
     knobs: &[
         Knob::switch("l0-hack", false, "whether a compensation ends with its first turn")
@@ -156,7 +156,7 @@ struct Settings {
     weight_safety: Nanos,
 }
 
-fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     let settings = Settings {
         l0_hack: knobs.on("l0-hack"),
         unblock: match knobs.word("unblock") {
@@ -189,7 +189,7 @@ fn build(host: &Host, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
 const IDLE: Nanos = Nanos::s(1);
 
 const fn period_timer(cpu: CpuId) -> Alarm {
-    Alarm { of: Of::Cpu(cpu), slot: 0 }
+    Alarm { owner: AlarmOwner::Cpu(cpu), slot: 0 }
 }
 
 struct Sedf {
@@ -286,7 +286,7 @@ impl Sedf {
         };
         let interrupts = woken.begin() < self.expires[home.index()]
             || match current.turn {
-                Turn::Slice => false,
+                Turn::Decision => false,
                 Turn::Penalty => woken.wants_penalty && woken.penalty_score < current.penalty_score,
                 Turn::Utilisation => woken.wants_penalty,
             };
@@ -319,7 +319,7 @@ impl Sedf {
     /// `e` has run in extra time on `cpu` and stops.
     fn end_extra(&mut self, e: EntityId, cpu: CpuId, runnable: bool) {
         let hack = self.settings.l0_hack;
-        let turn = core::mem::replace(&mut self.vcpu_mut(e).turn, Turn::Slice);
+        let turn = core::mem::replace(&mut self.vcpu_mut(e).turn, Turn::Decision);
         self.vcpu_mut(e).used = Nanos::ZERO;
         match turn {
             Turn::Penalty => {
@@ -329,7 +329,7 @@ impl Sedf {
                     self.queue_penalty(e);
                 }
             }
-            Turn::Utilisation | Turn::Slice => {
+            Turn::Utilisation | Turn::Decision => {
                 let paid = self.queues.leave_utilisation(e).expect("it runs from there");
                 let vcpu = self.vcpu_mut(e);
                 vcpu.extra_score = vcpu.wish.price;
@@ -378,7 +378,7 @@ impl Sedf {
         if let Some(e) = self.queues.first_begun(cpu) {
             let vcpu = self.vcpu(e);
             let end = now + (vcpu.slice - vcpu.used);
-            return (Some((e, Turn::Slice)), next.map_or(end, |next| end.min(next)));
+            return (Some((e, Turn::Decision)), next.map_or(end, |next| end.min(next)));
         }
         let Some(next) = next else { return (None, now.saturating_add(IDLE)) };
         if next.since(now) < self.settings.quantum {
@@ -448,7 +448,7 @@ impl Sedf {
         }
         let vcpu = *self.vcpu(e);
         self.queues.leave_periods(e);
-        if running && vcpu.turn == Turn::Slice {
+        if running && vcpu.turn == Turn::Decision {
             self.queues.push_begun(vcpu.home, vcpu.deadline, e);
         } else {
             self.queue_period(e, cx.now());
@@ -518,7 +518,7 @@ impl Policy for Sedf {
     }
 
     fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
-        let Of::Cpu(cpu) = alarm.of else { unreachable!("only CPUs have alarms here") };
+        let AlarmOwner::Cpu(cpu) = alarm.owner else { unreachable!("only CPUs have alarms here") };
         if matches!(cx.running(cpu), Running::Idle | Running::Below) {
             cx.kick(cpu);
         }
@@ -527,21 +527,21 @@ impl Policy for Sedf {
     fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
         let e = prev.entity;
         let stays = self.vcpu(e).home == cpu;
-        let runnable = prev.why != Why::Blocked && stays;
+        let runnable = prev.why != StopReason::Blocked && stays;
         if !runnable {
             self.vcpu_mut(e).blocked_at = Some(cx.now());
         }
         match self.vcpu(e).turn {
-            Turn::Slice => self.end_slice(e, runnable),
+            Turn::Decision => self.end_slice(e, runnable),
             Turn::Penalty | Turn::Utilisation => self.end_extra(e, cpu, runnable),
         }
         // Who moves blocks on the one CPU and wakes on the other.
-        if prev.why != Why::Blocked && !stays {
+        if prev.why != StopReason::Blocked && !stays {
             self.unblock(e, cx);
         }
     }
 
-    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision {
         let now = cx.now();
         self.update(cpu, now);
         let (choice, until) = self.choose(cpu, now);
@@ -552,12 +552,12 @@ impl Policy for Sedf {
                 Some(_) => cx.set_alarm(period_timer(cpu), cpu, until),
                 None => cx.clear_alarm(period_timer(cpu)),
             }
-            return Slice::IDLE;
+            return Decision::IDLE;
         };
         cx.clear_alarm(period_timer(cpu));
         let vcpu = self.vcpu_mut(e);
         (vcpu.turn, vcpu.ran) = (turn, Nanos::ZERO);
-        Slice::until(e, until)
+        Decision::until(e, until)
     }
 
     fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {

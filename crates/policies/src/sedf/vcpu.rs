@@ -57,7 +57,7 @@ fn inverse_utilisation(period: Nanos, slice: Nanos) -> Score {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Turn {
     /// Its slice.
-    Slice,
+    Decision,
     /// Extra time, to be compensated.
     Penalty,
     /// Extra time, as everybody.
@@ -103,7 +103,7 @@ impl Vcpu {
             deadline: Instant::ZERO,
             seen: false,
             used: Nanos::ZERO,
-            turn: Turn::Slice,
+            turn: Turn::Decision,
             ran: Nanos::ZERO,
             blocked_at: None,
             wants_penalty: false,

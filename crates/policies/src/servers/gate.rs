@@ -7,7 +7,7 @@
 
 use super::{Order, Settings};
 use crate::admission::{Admission, Full, ONE, Utilisation};
-use sched::{CpuId, CpuSet, Host, Refused, Reservation};
+use sched::{CpuId, CpuSet, Refused, Reservation, Topology};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Rule {
@@ -29,7 +29,7 @@ pub(super) struct Gate {
 }
 
 impl Gate {
-    pub(super) fn new(host: &Host, settings: &Settings) -> Gate {
+    pub(super) fn new(host: &Topology, settings: &Settings) -> Gate {
         let own_cpu = settings.partitioned || host.cpus == 1;
         let rule = match settings.order {
             _ if !settings.closed => Rule::Open,

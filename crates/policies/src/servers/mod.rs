@@ -14,8 +14,8 @@ use crate::admission::Utilisation;
 use gate::Gate;
 use sched::queue::Trees;
 use sched::{
-    Alarm, AlarmKind, AlarmSlots, CpuId, CpuSet, Cx, EntityId, Held, Host, Instant, Knob, Limit, Load, Nanos, Of,
-    Params, Policy, Refused, Reservation, Running, Slice, State, Stopped, Wake, Why,
+    Alarm, AlarmKind, AlarmOwner, AlarmSlots, CpuId, CpuSet, Cx, Decision, EntityId, Held, Instant, Knob, Limit,
+    LoadBounds, Nanos, Params, Policy, Refused, Reservation, Running, State, StopReason, Stopped, Topology, Wake,
 };
 
 /// The alarms it uses.
@@ -92,7 +92,7 @@ pub(crate) const DEFAULT_BUDGET: Knob =
 
 /// Every budget in every period, on one CPU each, where nobody asked for too much and everybody wants to run from when
 /// all have come. Who rests defers its budget, or waits for the grid; a sporadic budget has no periods.
-pub(crate) fn reservations(load: &Load<'_>, settings: &Settings) -> Option<Nanos> {
+pub(crate) fn reservations(load: &LoadBounds<'_>, settings: &Settings) -> Option<Nanos> {
     let steady = !load.has_changes && !load.has_sleepers;
     let own_cpu = settings.partitioned || load.host.cpus == 1;
     let periods = settings.grid == Grid::Seen && settings.kind != Kind::Sporadic;
@@ -140,11 +140,11 @@ pub(crate) struct Servers {
 }
 
 const fn renewal(e: EntityId) -> Alarm {
-    Alarm { of: Of::Entity(e), slot: 0 }
+    Alarm { owner: AlarmOwner::Entity(e), slot: 0 }
 }
 
 impl Servers {
-    pub(crate) fn new(host: &Host, settings: Settings) -> Servers {
+    pub(crate) fn new(host: &Topology, settings: Settings) -> Servers {
         let queues = if settings.partitioned { host.cpus } else { 1 };
         Servers {
             gate: Gate::new(host, &settings),
@@ -198,7 +198,7 @@ impl Servers {
     /// Lets `member` in as the server of `e`, which is not in; partitioned, on the CPU of those it may run on on which
     /// the least is asked for, if it fits there.
     fn admit(&mut self, e: EntityId, member: &mut Member, cx: &mut Cx<'_>) -> Result<(), Refused> {
-        let allowed = cx.params(e).affinity.and(&cx.host().all());
+        let allowed = cx.params(e).affinity.and(&cx.topology().all());
         let least = allowed.iter().min_by_key(|cpu| (self.load[cpu.index()], cpu.index()));
         let least = least.expect("everybody may run somewhere");
         let members = &self.members;
@@ -285,7 +285,7 @@ impl Servers {
             Running::Below => Some(((u32::MAX, u64::MAX), cpu)),
             Running::Idle | Running::Above => None,
         };
-        let open = cx.host().iter().filter(|&cpu| cx.may_run(e, cpu) && !cx.kicked(cpu));
+        let open = cx.topology().iter().filter(|&cpu| cx.may_run(e, cpu) && !cx.kicked(cpu));
         let least = open.filter_map(runs).max_by_key(|&(urgency, _)| urgency);
         if let Some((_, cpu)) = least.filter(|&(urgency, _)| urgency > mine) {
             cx.kick(cpu);
@@ -296,7 +296,7 @@ impl Servers {
     /// who waits may run on is called.
     fn call_for_stranded(&self, picking: CpuId, cx: &mut Cx<'_>) {
         let idle = |cpu: CpuId| cpu != picking && cx.running(cpu) == Running::Idle && !cx.kicked(cpu);
-        if !cx.host().iter().any(idle) {
+        if !cx.topology().iter().any(idle) {
             return;
         }
         if let Some(idle) = self.waiting.iter(0).find_map(|(_, e)| cx.idle_cpu_for(e)) {
@@ -383,7 +383,7 @@ impl Policy for Servers {
     }
 
     fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
-        let Of::Entity(e) = alarm.of else { unreachable!("only entities have alarms here") };
+        let AlarmOwner::Entity(e) = alarm.owner else { unreachable!("only entities have alarms here") };
         let (now, state) = (cx.now(), cx.state(e));
         match state {
             State::Running(cpu) => {
@@ -403,16 +403,16 @@ impl Policy for Servers {
     }
 
     fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
-        if prev.why == Why::Blocked {
+        if prev.why == StopReason::Blocked {
             return self.rest(prev.entity, cx);
         }
-        let stays = self.settings.ties == Ties::Stay && prev.why != Why::Yielded;
+        let stays = self.settings.ties == Ties::Stay && prev.why != StopReason::Yielded;
         self.stopped[cpu.index()] = stays.then_some(prev.entity);
         self.arm(prev.entity, cx);
         self.enqueue(prev.entity, cx);
     }
 
-    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision {
         let queue = if self.settings.partitioned { cpu.index() } else { 0 };
         let mut chosen = self.waiting.iter(queue).map(|(_, e)| e).find(|&e| cx.may_run(e, cpu));
         if let (Some(first), Some(last)) = (chosen, self.stopped[cpu.index()].take()) {
@@ -425,10 +425,10 @@ impl Policy for Servers {
         if self.restricted > 0 {
             self.call_for_stranded(cpu, cx);
         }
-        let Some(e) = chosen else { return Slice::IDLE };
+        let Some(e) = chosen else { return Decision::IDLE };
         let left = self.members[e.index()].server.left().max(Nanos::ns(1));
         let most = if self.settings.quantum.is_zero() { left } else { left.min(self.settings.quantum) };
-        Slice::until(e, cx.now() + most)
+        Decision::until(e, cx.now() + most)
     }
 
     fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {

@@ -13,8 +13,9 @@ pub(crate) use gangs::Rule;
 use gangs::{Doing, Gangs, Vcpu};
 use order::{MEMORY, Order, Virtual, runners};
 use sched::{
-    Alarm, AlarmKind, AlarmSlots, Conserving, CpuId, CpuSet, Cx, Descriptor, EntityId, GroupChange, GroupId, Held,
-    Host, Keeps, Knob, Knobs, Load, Nanos, Of, Params, Policy, Refused, Running, Slice, State, Stopped, Wake, Why,
+    Alarm, AlarmKind, AlarmOwner, AlarmSlots, Conserving, CpuId, CpuSet, Cx, Decision, Descriptor, EntityId,
+    GroupChange, GroupId, Guarantees, Held, Knob, Knobs, LoadBounds, Nanos, Params, Policy, Refused, Running, State,
+    StopReason, Stopped, Topology, Wake,
 };
 use seats::Seats;
 
@@ -28,7 +29,7 @@ pub(crate) const SHARED: Descriptor = Descriptor {
     text: "",
     conserving: |_| Conserving::Global { slack: Nanos::ZERO },
     starvation,
-    keeps: Keeps { shares, ..Keeps::NOTHING },
+    guarantees: Guarantees { shares, ..Guarantees::NOTHING },
     alarms: AlarmSlots { policy: &[AlarmKind::Timer], group: &[AlarmKind::Timer], ..AlarmSlots::NONE },
     knobs: &[],
     build: |_, _| unreachable!("it is no policy by itself"),
@@ -49,19 +50,19 @@ pub(crate) const MARGIN: Knob = Knob::time(
 .from("assumed: none is published");
 
 /// How much further than its equals anybody can be, in time at normal weight, whatever weight it has.
-fn spread(load: &Load<'_>) -> Nanos {
+fn spread(load: &LoadBounds<'_>) -> Nanos {
     let quantum = load.knobs.time(QUANTUM.name);
     quantum.scale(1024, load.weight_least.max(1))
 }
 
 /// At the start and at the end of any time, nobody is ahead of another by more than a quantum at the least weight.
-fn shares(load: &Load<'_>) -> Option<Nanos> {
+fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     Some(spread(load).saturating_mul(3).scale(load.weight_most, 1024))
 }
 
 /// Whoever comes first may have to get as far as the last one: what is remembered of a lead, a quantum and the margin, at
 /// the other end of the weights; and then for a whole turn.
-fn starvation(load: &Load<'_>) -> Option<Nanos> {
+fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let (quantum, margin) = (load.knobs.time(QUANTUM.name), load.knobs.time(MARGIN.name));
     let lead = quantum.saturating_mul(MEMORY).saturating_add(spread(load).saturating_mul(2)).saturating_add(margin);
     let each = lead.scale(load.weight_most, 1024).saturating_add(quantum.saturating_mul(2));
@@ -69,13 +70,13 @@ fn starvation(load: &Load<'_>) -> Option<Nanos> {
 }
 
 /// Looks again whether a stopped VM can be started.
-const START: Alarm = Alarm { of: Of::Policy, slot: 0 };
+const START: Alarm = Alarm { owner: AlarmOwner::Policy, slot: 0 };
 /// So long at least between two looks, if nothing else happens.
 const LOOK_LEAST: Nanos = Nanos::us(10);
 
 /// Somebody of the VM crosses a threshold.
 const fn crossing(g: GroupId) -> Alarm {
-    Alarm { of: Of::Group(g), slot: 0 }
+    Alarm { owner: AlarmOwner::Group(g), slot: 0 }
 }
 
 /// The CPUs that a VM could have.
@@ -105,7 +106,13 @@ pub(crate) struct Skewed {
 
 impl Skewed {
     /// Builds one of this rule and these bounds.
-    pub(crate) fn build(host: &Host, knobs: &Knobs, rule: Rule, threshold: Nanos, resume: Nanos) -> Box<dyn Policy> {
+    pub(crate) fn build(
+        host: &Topology,
+        knobs: &Knobs,
+        rule: Rule,
+        threshold: Nanos,
+        resume: Nanos,
+    ) -> Box<dyn Policy> {
         let quantum = knobs.time(QUANTUM.name);
         Box::new(Skewed {
             quantum,
@@ -245,7 +252,7 @@ impl Skewed {
         starting.clear();
         starting.extend(self.gangs.must_start(g));
         starting.sort_unstable_by_key(|&e| (self.had_by_now(e, cx), e.index()));
-        let at_best = self.seats.assign(&starting, &cx.host().all(), &CpuSet::EMPTY, cx);
+        let at_best = self.seats.assign(&starting, &cx.topology().all(), &CpuSet::EMPTY, cx);
         let Free { all, idle, next } = self.free_for(g, cx);
         let seated = self.seats.assign(&starting, &all, &idle, cx);
         self.starting = starting;
@@ -253,7 +260,7 @@ impl Skewed {
             return Err(next);
         }
         self.gangs.advance(g, cx.now());
-        for cpu in cx.host().iter() {
+        for cpu in cx.topology().iter() {
             if let Some(e) = self.seats.owner(cpu) {
                 self.gangs.vcpu(e).seat = Some(cpu);
                 self.reserved[cpu.index()] = Some(e);
@@ -288,7 +295,7 @@ impl Skewed {
     fn free_for(&self, g: GroupId, cx: &Cx<'_>) -> Free {
         let mark = self.mark(g, cx);
         let mut free = Free { all: CpuSet::EMPTY, idle: CpuSet::EMPTY, next: None };
-        for cpu in cx.host().iter().filter(|cpu| self.reserved[cpu.index()].is_none()) {
+        for cpu in cx.topology().iter().filter(|cpu| self.reserved[cpu.index()].is_none()) {
             match cx.running(cpu) {
                 Running::Mine { entity, since } if self.gangs.of(entity).vm != Some(g) => {
                     let ran = cx.now().saturating_since(since);
@@ -341,7 +348,7 @@ impl Skewed {
     /// A CPU that was called for somebody may have taken another: an idle one is called for who is left.
     fn call_for_stranded(&self, picking: CpuId, cx: &mut Cx<'_>) {
         let idle = |cpu: CpuId| cpu != picking && cx.running(cpu) == Running::Idle && !cx.kicked(cpu);
-        if self.order.nobody_waits() || !cx.host().iter().any(idle) {
+        if self.order.nobody_waits() || !cx.topology().iter().any(idle) {
             return;
         }
         let unseated = self.order.waiting().map(|(_, e)| e).filter(|&e| self.gangs.of(e).seat.is_none());
@@ -466,7 +473,7 @@ impl Policy for Skewed {
 
     fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
         // The other one only lets `plan` look.
-        let Of::Group(g) = alarm.of else { return };
+        let AlarmOwner::Group(g) = alarm.owner else { return };
         self.gangs.advance(g, cx.now());
         match self.gangs.rule {
             Rule::Leader => self.judge_leaders(g, cx),
@@ -485,9 +492,9 @@ impl Policy for Skewed {
     fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
         let e = prev.entity;
         match prev.why {
-            Why::Blocked => return self.rest(e, cx),
-            Why::Yielded => self.order.give_way(e),
-            Why::Expired | Why::Kicked => {}
+            StopReason::Blocked => return self.rest(e, cx),
+            StopReason::Yielded => self.order.give_way(e),
+            StopReason::Expired | StopReason::Kicked => {}
         }
         self.turn(e, Doing::Waits, cx);
         if self.gangs.of(e).held {
@@ -500,20 +507,20 @@ impl Policy for Skewed {
         }
     }
 
-    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision {
         if !self.stopped.is_empty() && cx.alarm_at(START).is_none_or(|at| at > cx.now()) {
             // When all CPUs have chosen, a look at who runs there says when a VM can be started.
             cx.set_alarm(START, cpu, cx.now() + Nanos::ns(1));
         }
         let Some(e) = self.choose(cpu, cx) else {
             self.call_for_stranded(cpu, cx);
-            return Slice::IDLE;
+            return Decision::IDLE;
         };
         self.order.advance_clock(e, cx);
         self.order.remove(e);
         self.turn(e, Doing::Runs, cx);
         self.call_for_stranded(cpu, cx);
-        Slice::until(e, cx.now() + self.quantum)
+        Decision::until(e, cx.now() + self.quantum)
     }
 
     fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {

@@ -154,7 +154,7 @@ impl Order {
 
 /// Who runs where, and how long they have not been charged for.
 pub(super) fn runners<'a>(cx: &'a Cx<'_>) -> impl Iterator<Item = (CpuId, EntityId, Nanos)> + 'a {
-    cx.host().iter().filter_map(|cpu| match cx.running(cpu) {
+    cx.topology().iter().filter_map(|cpu| match cx.running(cpu) {
         Running::Mine { entity, since } => Some((cpu, entity, cx.now().saturating_since(since))),
         Running::Idle | Running::Above | Running::Below => None,
     })

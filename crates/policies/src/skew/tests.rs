@@ -2,30 +2,30 @@
 
 use crate::{cosched_relaxed, cosched_strict};
 use sched::{CpuId, CpuSet, Descriptor, EntityId, GroupId, GroupParams, Instant, Nanos, Params, State, Wake, Weight};
-use sim::{Costs, Host, Workload};
+use sim::{Costs, Driver, Workload};
 
 const STRICT: &Descriptor = &cosched_strict::POLICY;
 const RELAXED: &Descriptor = &cosched_relaxed::POLICY;
 const VERSION_3: (&str, i64) = ("version", 1);
 
-fn host<'a>(policy: &'static Descriptor, cpus: usize, knobs: &[(&str, i64)]) -> Host<'a> {
+fn host<'a>(policy: &'static Descriptor, cpus: usize, knobs: &[(&str, i64)]) -> Driver<'a> {
     let mut values = policy.defaults();
     for &(name, value) in knobs {
         values.set(name, value).expect("a knob in its range");
     }
-    Host::new(policy, sched::Host::new(cpus), &values, Costs::NONE).expect("it works everywhere")
+    Driver::new(policy, sched::Topology::new(cpus), &values, Costs::NONE).expect("it works everywhere")
 }
 
-fn gang(host: &mut Host<'_>) -> GroupId {
+fn gang(host: &mut Driver<'_>) -> GroupId {
     let params = GroupParams { gang: true, ..GroupParams::default() };
     host.create_group("vm", params, GroupId::ROOT).expect("every group is accepted")
 }
 
-fn asleep(host: &mut Host<'_>, params: Params) -> EntityId {
+fn asleep(host: &mut Driver<'_>, params: Params) -> EntityId {
     host.attach("e", params, Workload::Scripted).expect("everybody is accepted")
 }
 
-fn awake(host: &mut Host<'_>, params: Params) -> EntityId {
+fn awake(host: &mut Driver<'_>, params: Params) -> EntityId {
     let e = asleep(host, params);
     host.wake(e, Wake::New { parent: None });
     e
@@ -39,25 +39,25 @@ fn on(cpu: usize) -> Params {
     Params { affinity: CpuSet::one(CpuId::new(cpu)), ..Params::default() }
 }
 
-fn vm(host: &mut Host<'_>, vcpus: usize) -> Vec<EntityId> {
+fn vm(host: &mut Driver<'_>, vcpus: usize) -> Vec<EntityId> {
     let group = gang(host);
     (0..vcpus).map(|_| awake(host, of(group))).collect()
 }
 
-fn run_through(host: &mut Host<'_>, us: u64) {
+fn run_through(host: &mut Driver<'_>, us: u64) {
     host.run_until(Instant::at_ns(Nanos::us(us).as_ns()).max(host.now()) + Nanos::ns(1));
 }
 
-fn runs(host: &Host<'_>, e: EntityId) -> bool {
+fn runs(host: &Driver<'_>, e: EntityId) -> bool {
     matches!(host.machine().state(e), State::Running(_))
 }
 
-fn shows(host: &Host<'_>, e: EntityId, name: &str) -> i64 {
+fn shows(host: &Driver<'_>, e: EntityId, name: &str) -> i64 {
     host.machine().inspect(e, name).expect("it is shown")
 }
 
 /// Who of them runs, as a word: `ha.` means that the first two do, and the third does not. A stopped one is a `-`.
-fn who(host: &Host<'_>, all: &[(char, EntityId)]) -> String {
+fn who(host: &Driver<'_>, all: &[(char, EntityId)]) -> String {
     let sign = |&(name, e): &(char, EntityId)| match (runs(host, e), host.machine().is_held(e)) {
         (true, _) => name,
         (_, true) => '-',
@@ -67,7 +67,7 @@ fn who(host: &Host<'_>, all: &[(char, EntityId)]) -> String {
 }
 
 /// A column of an essay's picture: who runs on each of two CPUs, and who is stopped.
-fn column(host: &Host<'_>, all: &[(char, EntityId)]) -> String {
+fn column(host: &Driver<'_>, all: &[(char, EntityId)]) -> String {
     let name = |e| all.iter().find(|&&(_, other)| other == e).expect("it is one of them").0;
     let runs = |cpu| host.machine().running(CpuId::new(cpu)).map_or('.', name);
     let stopped: String = all.iter().filter(|&&(_, e)| host.machine().is_held(e)).map(|&(name, _)| name).collect();
@@ -75,7 +75,7 @@ fn column(host: &Host<'_>, all: &[(char, EntityId)]) -> String {
 }
 
 /// At each of these times, in microseconds, it is like this.
-fn comes_out_as(host: &mut Host<'_>, all: &[(char, EntityId)], expected: &[(u64, &str)]) {
+fn comes_out_as(host: &mut Driver<'_>, all: &[(char, EntityId)], expected: &[(u64, &str)]) {
     for &(us, wanted) in expected {
         run_through(host, us);
         assert_eq!(column(host, all), wanted, "at {us} us");
@@ -83,7 +83,7 @@ fn comes_out_as(host: &mut Host<'_>, all: &[(char, EntityId)], expected: &[(u64,
 }
 
 /// A hog and a VM of two on two CPUs: the pictures of the essays.
-fn hog_and_vm<'a>(policy: &'static Descriptor, knobs: &[(&str, i64)]) -> (Host<'a>, [(char, EntityId); 3]) {
+fn hog_and_vm<'a>(policy: &'static Descriptor, knobs: &[(&str, i64)]) -> (Driver<'a>, [(char, EntityId); 3]) {
     let mut host = host(policy, 2, knobs);
     let hog = awake(&mut host, Params::default());
     let vcpus = vm(&mut host, 2);

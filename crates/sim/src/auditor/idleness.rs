@@ -4,7 +4,7 @@
 //! lower bound of the earliest breach is, and they are only looked at when a half of one is new, or the bound is past.
 
 use super::{Entities, Entity};
-use sched::{Conserving, CpuId, CpuSet, EntityId, Host, Instant, Nanos};
+use sched::{Conserving, CpuId, CpuSet, EntityId, Instant, Nanos, Topology};
 
 /// A CPU that idled too long beside an entity that waited.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +16,7 @@ pub(super) struct Breach {
 
 #[derive(Debug)]
 pub(super) struct Idleness {
-    host: Host,
+    host: Topology,
     scope: Conserving,
     slack: Nanos,
     idle: CpuSet,
@@ -29,7 +29,7 @@ pub(super) struct Idleness {
 }
 
 impl Idleness {
-    pub(super) fn new(host: Host, scope: Conserving, allowance: Nanos) -> Idleness {
+    pub(super) fn new(host: Topology, scope: Conserving, allowance: Nanos) -> Idleness {
         let slack = match scope {
             Conserving::Never => Nanos::ZERO,
             Conserving::PerCpu { slack } | Conserving::Domain { slack } | Conserving::Global { slack } => slack,

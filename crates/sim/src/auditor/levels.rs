@@ -10,7 +10,7 @@ use super::boosts::Boosts;
 use super::{Auditor, Finding, Promises, Rule, Verdict};
 use crate::coordination::Coordination;
 use crate::costs::Costs;
-use sched::{Alarm, CpuId, EntityId, Host, Instant, Nanos, Of};
+use sched::{Alarm, AlarmOwner, CpuId, EntityId, Instant, Nanos, Topology};
 use std::collections::BTreeMap;
 use trace::{Event, MachineId, Sink, WorldSink};
 
@@ -93,7 +93,7 @@ impl WorldAuditor {
 
     /// The next machine: its CPUs, what it is held to by itself, and its costs. Of a guest, nothing that depends on
     /// how much CPU time its host gives it should be promised.
-    pub fn add(&mut self, host: Host, promises: Promises, costs: &Costs) {
+    pub fn add(&mut self, host: Topology, promises: Promises, costs: &Costs) {
         let cpu = Cpu {
             present: true,
             thawed: Instant::ZERO,
@@ -375,8 +375,12 @@ impl WorldSink for WorldAuditor {
                 }
                 self.alarm(machine, alarm);
             }
-            Event::Detach { entity } => self.books(machine).alarms.retain(|alarm, _| alarm.of != Of::Entity(entity)),
-            Event::GroupRemoved { group } => self.books(machine).alarms.retain(|alarm, _| alarm.of != Of::Group(group)),
+            Event::Detach { entity } => {
+                self.books(machine).alarms.retain(|alarm, _| alarm.owner != AlarmOwner::Entity(entity))
+            }
+            Event::GroupRemoved { group } => {
+                self.books(machine).alarms.retain(|alarm, _| alarm.owner != AlarmOwner::Group(group))
+            }
             Event::End => self.end(machine),
             _ => {}
         }

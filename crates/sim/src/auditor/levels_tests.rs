@@ -3,7 +3,7 @@
 use super::levels::WorldAuditor;
 use super::{Promises, Rule};
 use crate::coordination::{Boost, Coordination, Protocol};
-use sched::{Alarm, CpuId, EntityId, Host, Instant, Nanos, Of, Params, Wake};
+use sched::{Alarm, AlarmOwner, CpuId, EntityId, Instant, Nanos, Params, Topology, Wake};
 use trace::{Event, MachineId, WorldSink};
 
 const BELOW: MachineId = MachineId(0);
@@ -11,7 +11,7 @@ const ABOVE: MachineId = MachineId(1);
 const CPU: CpuId = CpuId::new(0);
 const VCPU: EntityId = EntityId::new(0, 0);
 const TASK: EntityId = EntityId::new(0, 0);
-const ALARM: Alarm = Alarm { of: Of::Cpu(CPU), slot: 0 };
+const ALARM: Alarm = Alarm { owner: AlarmOwner::Cpu(CPU), slot: 0 };
 
 fn attach(entity: EntityId) -> Event {
     Event::Attach { entity, name: "it".into(), params: Box::new(Params::default()) }
@@ -55,8 +55,8 @@ fn findings(events: &[(u64, MachineId, Event)]) -> Vec<Rule> {
 
 fn findings_of(events: &[(u64, MachineId, Event)], coordination: Option<Coordination>) -> Vec<Rule> {
     let mut auditor = WorldAuditor::new();
-    auditor.add(Host::new(1), Promises::NONE, &crate::Costs::NONE);
-    auditor.add(Host::new(1), Promises::NONE, &crate::Costs::NONE);
+    auditor.add(Topology::new(1), Promises::NONE, &crate::Costs::NONE);
+    auditor.add(Topology::new(1), Promises::NONE, &crate::Costs::NONE);
     coordination.into_iter().for_each(|with| auditor.coordinates(with));
     for (us, machine, event) in events {
         auditor.record(*machine, Instant::ZERO + Nanos::us(*us), event);

@@ -6,7 +6,7 @@
 //! # use trace::{Event, Sink};
 //! # use sched::{Conserving, CpuId, EntityId, Host, Instant, Nanos, Params, Wake};
 //! let promises = Promises { conserving: Conserving::Global { slack: Nanos::ZERO }, ..Promises::NONE };
-//! let mut auditor = Auditor::new(Host::new(1), promises);
+//! let mut auditor = Auditor::new(Topology::new(1), promises);
 //! let e = EntityId::new(0, 0);
 //! auditor.record(Instant::ZERO, &Event::Attach { entity: e, name: "a".into(), params: Box::new(Params::default()) });
 //! auditor.record(Instant::ZERO, &Event::Wake { entity: e, why: Wake::Timer });
@@ -36,7 +36,7 @@ pub use limits::LimitTolerance;
 use limits::Limits;
 pub use reservations::PeriodCounts;
 use reservations::{Doing, Periods};
-use sched::{Conserving, CpuId, EntityId, GroupId, GroupParams, Host, Instant, Nanos, Params, Weight};
+use sched::{Conserving, CpuId, EntityId, GroupId, GroupParams, Instant, Nanos, Params, Topology, Weight};
 pub use shares::fair_shares;
 use trace::{Event, Sink};
 pub use verdict::{Finding, Rule, Verdict};
@@ -102,7 +102,7 @@ pub struct Auditor {
 impl Auditor {
     /// An auditor of a machine at its start: nobody attached, all CPUs idle.
     #[must_use]
-    pub fn new(host: Host, promises: Promises) -> Auditor {
+    pub fn new(host: Topology, promises: Promises) -> Auditor {
         let root = GroupBook {
             id: GroupId::ROOT,
             parent: None,

@@ -23,7 +23,7 @@ fn cpu(n: usize) -> CpuId {
 
 impl Script {
     fn new(cpus: usize, promises: Promises) -> Script {
-        let mut script = Script { auditor: Auditor::new(Host { cpus, smt: 1, llc: 2 }, promises) };
+        let mut script = Script { auditor: Auditor::new(Topology { cpus, smt: 1, llc: 2 }, promises) };
         for e in [A, B] {
             script.attach(e, Params::default());
         }
@@ -153,7 +153,7 @@ fn law_5_charges_add_up() {
 #[test]
 fn law_7_alarms_lie_in_the_future() {
     let mut script = Script::new(1, Promises::NONE);
-    let alarm = sched::Alarm { of: sched::Of::Policy, slot: 0 };
+    let alarm = sched::Alarm { owner: sched::AlarmOwner::Policy, slot: 0 };
     script.say(3, Event::SetAlarm { alarm, on: cpu(0), at: at(4) });
     assert_eq!(script.broken(), None);
     script.say(3, Event::SetAlarm { alarm, on: cpu(0), at: at(3) });

@@ -199,7 +199,7 @@ impl Detector {
                 _ => ule.slept(slept.unwrap_or(Nanos::ZERO)),
             },
             Kept::Lavd(lavd) => {
-                let (host, params) = (machine.host(), machine.params(e));
+                let (host, params) = (machine.topology(), machine.params(e));
                 let allowed = params.affinity.and(&host.all()).len();
                 let weight = u64::from(params.weight.as_linux());
                 let giver = if let Some(Kept::Lavd(giver)) = giver { Some(giver.criticality) } else { None };

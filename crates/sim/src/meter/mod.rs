@@ -15,7 +15,7 @@ pub use promise::Promise;
 pub use siblings::Siblings;
 pub use xenmon::{Domain, DomainMeasures, HostMeasures, XenMon};
 
-use crate::floor::Counts;
+use crate::cpus::Counts;
 use jobs::Moments;
 use member::tell;
 use sched::{CpuId, EntityId, GroupId, GroupParams, Instant, Nanos, Params};

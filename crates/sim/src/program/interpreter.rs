@@ -2,9 +2,9 @@
 
 use super::ports::Outgoing;
 use super::shared::{self, Held, Shared};
-use super::standing::{Standing, Waiting};
+use super::task_state::{TaskState, Waiting};
 use super::{CodeId, Length, Library, Object, ObjectId, Op};
-use crate::host::Host;
+use crate::driver::Driver;
 use sched::{CpuId, EntityId, Input, Instant, Nanos, Wake};
 use trace::Event;
 
@@ -29,7 +29,7 @@ pub(super) enum Then {
 
 /// The tasks of an application.
 #[derive(Clone, Copy, Default, Debug)]
-pub(crate) struct Crowd {
+pub(crate) struct ApplicationState {
     /// How many there are.
     pub(crate) there: u32,
     /// How many of them wait for an object.
@@ -46,10 +46,10 @@ pub(crate) struct Crowd {
 #[derive(Debug, Default)]
 pub(crate) struct Tasks {
     /// By entity index.
-    pub(crate) standings: Vec<Option<Box<Standing>>>,
+    pub(crate) states: Vec<Option<Box<TaskState>>>,
     pub(crate) library: Library,
     pub(crate) objects: Vec<Shared>,
-    pub(crate) applications: Vec<Crowd>,
+    pub(crate) applications: Vec<ApplicationState>,
     /// Tasks ever begun.
     pub(crate) begun: u64,
     /// Whether there are rings among the objects.
@@ -65,8 +65,8 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
-    pub(crate) fn of(&mut self, entity: EntityId) -> &mut Standing {
-        self.standings[entity.index()].as_mut().expect("it follows a program")
+    pub(crate) fn of(&mut self, entity: EntityId) -> &mut TaskState {
+        self.states[entity.index()].as_mut().expect("it follows a program")
     }
 
     /// Whether tasks have gone on so often at `now` that they will for ever.
@@ -79,7 +79,7 @@ impl Tasks {
     }
 
     pub(crate) fn follows(&self, entity: EntityId) -> bool {
-        self.standings.get(entity.index()).is_some_and(Option::is_some)
+        self.states.get(entity.index()).is_some_and(Option::is_some)
     }
 
     /// Adds the objects of an application.
@@ -93,10 +93,10 @@ impl Tasks {
     }
 }
 
-impl Host<'_> {
+impl Driver<'_> {
     /// Whoever runs on `cpu` goes on in its program.
     pub(crate) fn advance(&mut self, cpu: CpuId, entity: EntityId) {
-        if self.tasks.goes_round_at(self.floor.now) {
+        if self.tasks.goes_round_at(self.cpus.now) {
             let why = format!("{} and others wake each other without using any time", self.name_of(entity));
             self.get_stuck(why, "somebody among them who runs or sleeps in every round");
             self.rest(cpu);
@@ -104,9 +104,9 @@ impl Host<'_> {
         }
         for _ in 0..STEPS_MOST {
             self.tasks.steps += 1;
-            let standing = self.tasks.of(entity);
-            let (code, next) = (standing.code, standing.next);
-            standing.next += 1;
+            let state = self.tasks.of(entity);
+            let (code, next) = (state.code, state.next);
+            state.next += 1;
             let op = self.tasks.library.op(code, next);
             if self.step_of(cpu, entity, op) == Then::Later {
                 return;
@@ -118,7 +118,7 @@ impl Host<'_> {
     }
 
     fn step_of(&mut self, cpu: CpuId, entity: EntityId, op: Op) -> Then {
-        let now = self.floor.now;
+        let now = self.cpus.now;
         match op {
             Op::Run(length) => {
                 let seed = self.tasks.seed;
@@ -161,21 +161,21 @@ impl Host<'_> {
             Op::JobEnds => self.end_job(entity),
             Op::Woke => self.tell_lateness(entity),
             Op::Enter { level, times, after } => {
-                let standing = self.tasks.of(entity);
+                let state = self.tasks.of(entity);
                 match times {
-                    0 => standing.next = after,
-                    _ => standing.rounds[usize::from(level)] = times,
+                    0 => state.next = after,
+                    _ => state.rounds[usize::from(level)] = times,
                 }
                 Then::On
             }
             Op::Again { level, to } => {
-                let standing = self.tasks.of(entity);
-                let rounds = &mut standing.rounds[usize::from(level)];
+                let state = self.tasks.of(entity);
+                let rounds = &mut state.rounds[usize::from(level)];
                 if *rounds != u64::MAX {
                     *rounds -= 1;
                 }
                 if *rounds > 0 {
-                    standing.next = to;
+                    state.next = to;
                 }
                 Then::On
             }
@@ -187,23 +187,23 @@ impl Host<'_> {
     // ---- What a task tells of itself, and asks for ----
 
     fn begin_job(&mut self, entity: EntityId, deadline: Option<Nanos>) -> Then {
-        let deadline = deadline.map_or(Instant::NEVER, |deadline| self.floor.now.saturating_add(deadline));
+        let deadline = deadline.map_or(Instant::NEVER, |deadline| self.cpus.now.saturating_add(deadline));
         self.tasks.of(entity).deadline = deadline;
-        self.floor.counts.releases += 1;
+        self.cpus.counts.releases += 1;
         self.show(|| Event::Release { entity, deadline });
         Then::On
     }
 
     fn end_job(&mut self, entity: EntityId) -> Then {
-        let late = self.floor.now > self.tasks.of(entity).deadline;
-        self.floor.counts.completions += 1;
-        self.floor.counts.misses += u64::from(late);
+        let late = self.cpus.now > self.tasks.of(entity).deadline;
+        self.cpus.counts.completions += 1;
+        self.cpus.counts.misses += u64::from(late);
         self.show(|| Event::Complete { entity });
         Then::On
     }
 
     fn tell_lateness(&mut self, entity: EntityId) -> Then {
-        let late = self.floor.now.saturating_since(self.tasks.of(entity).due);
+        let late = self.cpus.now.saturating_since(self.tasks.of(entity).due);
         self.show(|| Event::Woke { entity, late });
         Then::On
     }
@@ -220,53 +220,53 @@ impl Host<'_> {
 
     pub(super) fn burst(&mut self, cpu: CpuId, entity: EntityId, time: Nanos) -> Then {
         let time = time + std::mem::take(&mut self.tasks.of(entity).owes);
-        self.floor.task(entity).progress.left = Some(time);
-        self.floor.cpus[cpu.index()].done = self.floor.now.saturating_add(time);
-        self.floor.arm(cpu);
+        self.cpus.task(entity).progress.left = Some(time);
+        self.cpus.cpus[cpu.index()].done = self.cpus.now.saturating_add(time);
+        self.cpus.arm(cpu);
         Then::Later
     }
 
     fn give_way(&mut self, cpu: CpuId, entity: EntityId) -> Then {
-        let progress = &mut self.floor.task(entity).progress;
+        let progress = &mut self.cpus.task(entity).progress;
         progress.left = Some(Nanos::ZERO);
         progress.begun = false;
-        self.floor.cpus[cpu.index()].done = Instant::NEVER;
+        self.cpus.cpus[cpu.index()].done = Instant::NEVER;
         self.input(Input::Yield { cpu });
         Then::Later
     }
 
     /// Whoever runs on `cpu` waits for something.
     pub(super) fn rest(&mut self, cpu: CpuId) -> Then {
-        let running = &mut self.floor.cpus[cpu.index()];
+        let running = &mut self.cpus.cpus[cpu.index()];
         running.done = Instant::NEVER;
         if let Some(entity) = running.entity {
-            self.floor.task(entity).progress.begun = false;
+            self.cpus.task(entity).progress.begun = false;
         }
         self.input(Input::Block { cpu });
         Then::Later
     }
 
     pub(super) fn sleep_until(&mut self, cpu: CpuId, entity: EntityId, at: Instant) -> Then {
-        let standing = self.tasks.of(entity);
-        standing.waiting = Waiting::Time;
-        standing.due = at;
-        let slack = self.floor.costs.timer_slack;
-        self.floor.releases.set(entity.index(), at.round_up(slack));
+        let state = self.tasks.of(entity);
+        state.waiting = Waiting::Time;
+        state.due = at;
+        let slack = self.cpus.costs.timer_slack;
+        self.cpus.releases.set(entity.index(), at.round_up(slack));
         self.rest(cpu)
     }
 
     /// The sleep of `entity` is over.
     pub(crate) fn awake(&mut self, entity: EntityId) {
-        let standing = self.tasks.of(entity);
-        let first = standing.next == 0;
-        let parent = standing.parent;
-        standing.waiting = Waiting::Nothing;
+        let state = self.tasks.of(entity);
+        let first = state.next == 0;
+        let parent = state.parent;
+        state.waiting = Waiting::Nothing;
         self.rouse(entity, if first { Wake::New { parent } } else { Wake::Timer });
     }
 
     /// Whoever waited goes on as soon as it has a CPU.
     pub(super) fn rouse(&mut self, entity: EntityId, why: Wake) {
-        let progress = &mut self.floor.task(entity).progress;
+        let progress = &mut self.cpus.task(entity).progress;
         progress.left = Some(Nanos::ZERO);
         progress.woke = true;
         if !progress.paused {
@@ -284,20 +284,20 @@ impl Host<'_> {
     }
 
     pub(super) fn begin_wait(&mut self, entity: EntityId, id: ObjectId) {
-        let now = self.floor.now;
-        let standing = self.tasks.of(entity);
-        standing.waiting = Waiting::Object(id);
-        standing.since = now;
-        let application = standing.application as usize;
+        let now = self.cpus.now;
+        let state = self.tasks.of(entity);
+        state.waiting = Waiting::Object(id);
+        state.since = now;
+        let application = state.application as usize;
         self.tasks.applications[application].waiting += 1;
         self.check_cycle(entity, id);
         self.check_application(application);
     }
 
     pub(super) fn end_wait(&mut self, entity: EntityId) {
-        let standing = self.tasks.of(entity);
-        standing.waiting = Waiting::Nothing;
-        let application = standing.application as usize;
+        let state = self.tasks.of(entity);
+        state.waiting = Waiting::Nothing;
+        let application = state.application as usize;
         self.tasks.applications[application].waiting -= 1;
     }
 
@@ -421,12 +421,12 @@ impl Host<'_> {
     }
 
     fn join(&mut self, cpu: CpuId, entity: EntityId) -> Then {
-        let standing = self.tasks.of(entity);
-        if standing.children == 0 {
+        let state = self.tasks.of(entity);
+        if state.children == 0 {
             return Then::On;
         }
-        standing.waiting = Waiting::Children;
-        let application = standing.application as usize;
+        state.waiting = Waiting::Children;
+        let application = state.application as usize;
         self.tasks.applications[application].joining += 1;
         self.check_application(application);
         self.rest(cpu)
@@ -435,7 +435,7 @@ impl Host<'_> {
     fn exit(&mut self, cpu: CpuId, entity: EntityId) -> Then {
         self.detach(entity);
         if self.stuck.is_some() {
-            self.floor.cpus[cpu.index()].done = Instant::NEVER;
+            self.cpus.cpus[cpu.index()].done = Instant::NEVER;
         }
         Then::Later
     }
@@ -452,9 +452,9 @@ impl Host<'_> {
         if self.tasks.has_rings {
             self.hand_back(entity);
         }
-        let standing = self.tasks.of(entity);
-        let (holds, parent, application) = (standing.holds, standing.parent, standing.application as usize);
-        let waiting = std::mem::replace(&mut standing.waiting, Waiting::Nothing);
+        let state = self.tasks.of(entity);
+        let (holds, parent, application) = (state.holds, state.parent, state.application as usize);
+        let waiting = std::mem::replace(&mut state.waiting, Waiting::Nothing);
         if holds > 0 && !self.tasks.applications[application].is_over {
             let held = self.tasks.objects.iter().find(|object| object.owner() == Some(entity));
             let what = held.map_or(String::new(), |object| format!("{} `{}`", object.noun(), object.name));
@@ -477,7 +477,7 @@ impl Host<'_> {
             Waiting::Children => crowd.joining -= 1,
             Waiting::Nothing | Waiting::Time => {}
         }
-        self.tasks.standings[entity.index()] = None;
+        self.tasks.states[entity.index()] = None;
         if let Some(parent) = parent {
             self.end_of_child(parent, entity);
         }
@@ -489,11 +489,11 @@ impl Host<'_> {
         if !self.machine.is_attached(parent) || !self.tasks.follows(parent) {
             return;
         }
-        let standing = self.tasks.of(parent);
-        standing.children = standing.children.saturating_sub(1);
-        if standing.waiting == Waiting::Children && standing.children == 0 {
-            standing.waiting = Waiting::Nothing;
-            let application = standing.application as usize;
+        let state = self.tasks.of(parent);
+        state.children = state.children.saturating_sub(1);
+        if state.waiting == Waiting::Children && state.children == 0 {
+            state.waiting = Waiting::Nothing;
+            let application = state.application as usize;
             self.tasks.applications[application].joining -= 1;
             self.rouse(parent, Wake::By { waker: child, sync: false });
         }
@@ -513,21 +513,21 @@ impl Host<'_> {
         let number = self.tasks.begun;
         self.tasks.begun += 1;
         self.tasks.applications[application as usize].there += 1;
-        if self.tasks.standings.len() <= entity.index() {
-            self.tasks.standings.resize_with(entity.index() + 1, || None);
+        if self.tasks.states.len() <= entity.index() {
+            self.tasks.states.resize_with(entity.index() + 1, || None);
         }
-        let mut standing = Standing::new(code, number, application, parent);
-        standing.name = name.into();
+        let mut state = TaskState::new(code, number, application, parent);
+        state.name = name.into();
         let seed = self.tasks.seed;
-        let delay = standing.draw(delay, seed);
-        standing.began = self.floor.now.saturating_add(delay);
-        self.tasks.standings[entity.index()] = Some(Box::new(standing));
+        let delay = state.draw(delay, seed);
+        state.began = self.cpus.now.saturating_add(delay);
+        self.tasks.states[entity.index()] = Some(Box::new(state));
         if delay.is_zero() {
             self.rouse(entity, Wake::New { parent });
         } else {
             self.tasks.of(entity).waiting = Waiting::Time;
-            let at = self.floor.now.saturating_add(delay).round_up(self.floor.costs.timer_slack);
-            self.floor.releases.set(entity.index(), at);
+            let at = self.cpus.now.saturating_add(delay).round_up(self.cpus.costs.timer_slack);
+            self.cpus.releases.set(entity.index(), at);
         }
         Ok(entity)
     }

@@ -3,13 +3,13 @@
 use super::ObjectId;
 use super::interpreter::Then;
 use super::shared;
-use super::standing::Waiting;
+use super::task_state::Waiting;
+use crate::driver::Driver;
 use crate::guest::Spinning;
-use crate::host::Host;
 use sched::{CpuId, EntityId, Instant, Nanos, Wake};
 use trace::Event;
 
-impl Host<'_> {
+impl Driver<'_> {
     pub(super) fn lock(&mut self, cpu: CpuId, entity: EntityId, id: ObjectId) -> Then {
         let anybody = self.hands_on_to_anybody();
         let object = self.tasks.object(id);
@@ -27,13 +27,13 @@ impl Host<'_> {
     /// `entity`, which waits for an object, does so on its CPU.
     pub(super) fn spin(&mut self, cpu: CpuId, entity: EntityId, id: ObjectId) -> Then {
         let limit = self.spin_limit(id);
-        let now = self.floor.now;
-        let progress = &mut self.floor.task(entity).progress;
+        let now = self.cpus.now;
+        let progress = &mut self.cpus.task(entity).progress;
         progress.is_spinning = true;
         progress.left = limit;
         progress.go_on_spinning(now);
-        self.floor.cpus[cpu.index()].done = limit.map_or(Instant::NEVER, |limit| now.saturating_add(limit));
-        self.floor.arm(cpu);
+        self.cpus.cpus[cpu.index()].done = limit.map_or(Instant::NEVER, |limit| now.saturating_add(limit));
+        self.cpus.arm(cpu);
         Then::Later
     }
 
@@ -48,8 +48,8 @@ impl Host<'_> {
             && self.tasks.object(id).is_lock()
         {
             // Who sees that the owner does not run need not wait for it on a CPU.
-            let owner = self.tasks.object(id).owner().and_then(|owner| self.floor.task(owner).last_cpu);
-            let futile = guest.shows_preempted && owner.is_some_and(|cpu| self.floor.cpus[cpu.index()].absent);
+            let owner = self.tasks.object(id).owner().and_then(|owner| self.cpus.task(owner).last_cpu);
+            let futile = guest.shows_preempted && owner.is_some_and(|cpu| self.cpus.cpus[cpu.index()].absent);
             return Some(if futile { Nanos::ns(1) } else { limit });
         }
         guest.pause_loop.map(|pause_loop| pause_loop.window)
@@ -57,7 +57,7 @@ impl Host<'_> {
 
     /// Who spins on `cpu` has done so for long.
     pub(crate) fn spin_on(&mut self, cpu: CpuId, entity: EntityId) {
-        let now = self.floor.now;
+        let now = self.cpus.now;
         let Some(guest) = self.guest else { return };
         let Waiting::Object(id) = self.tasks.of(entity).waiting else { return };
         let halts = matches!(guest.spinning, Spinning::Paravirt { .. }) && self.tasks.object(id).is_lock();
@@ -66,16 +66,16 @@ impl Host<'_> {
             Spinning::Paravirt { limit } if halts => Some(limit),
             _ => guest.pause_loop.map(|pause_loop| pause_loop.window),
         };
-        self.floor.task(entity).progress.left = limit;
+        self.cpus.task(entity).progress.left = limit;
         let again = limit.filter(|_| !halts);
-        self.floor.cpus[cpu.index()].done = again.map_or(Instant::NEVER, |window| now.saturating_add(window));
-        self.floor.arm(cpu);
-        self.floor.spinners.push((cpu, halts));
+        self.cpus.cpus[cpu.index()].done = again.map_or(Instant::NEVER, |window| now.saturating_add(window));
+        self.cpus.arm(cpu);
+        self.cpus.spinners.push((cpu, halts));
     }
 
     pub(super) fn unlock(&mut self, entity: EntityId, id: ObjectId) -> Then {
         if self.tasks.object(id).owner() != Some(entity) {
-            let cpu = self.floor.task(entity).last_cpu.unwrap_or_default();
+            let cpu = self.cpus.task(entity).last_cpu.unwrap_or_default();
             return self.not_held(cpu, entity, id, "unlocks");
         }
         self.hand_on(entity, id);
@@ -91,12 +91,12 @@ impl Host<'_> {
     pub(super) fn hand_on(&mut self, owner: EntityId, id: ObjectId) {
         self.tasks.of(owner).holds -= 1;
         let anybody = self.hands_on_to_anybody();
-        let floor = &self.floor;
+        let cpus = &self.cpus;
         let object = shared::at(&mut self.tasks.objects, id);
         object.give(None);
         let spins = object.spins();
         let place = if spins && anybody {
-            object.waiters.iter().position(|&(waiter, _)| floor.is_present(waiter))
+            object.waiters.iter().position(|&(waiter, _)| cpus.is_present(waiter))
         } else {
             (!object.waiters.is_empty()).then_some(0)
         };
@@ -104,9 +104,9 @@ impl Host<'_> {
         object.give(Some(next));
         self.tasks.of(next).holds += 1;
         if spins && self.guest.is_some_and(|guest| matches!(guest.spinning, Spinning::Paravirt { .. })) {
-            let absent = self.floor.seat_of(next).is_some_and(|cpu| self.floor.cpus[cpu.index()].absent);
+            let absent = self.cpus.seat_of(next).is_some_and(|cpu| self.cpus.cpus[cpu.index()].absent);
             // To kick a vCPU takes a call to the host.
-            self.tasks.of(owner).owes += if absent { self.floor.costs.hypercall } else { Nanos::ZERO };
+            self.tasks.of(owner).owes += if absent { self.cpus.costs.hypercall } else { Nanos::ZERO };
         }
         if spins { self.end_spin(next) } else { self.grant(next, owner, false) }
     }
@@ -126,27 +126,27 @@ impl Host<'_> {
 
     /// A spinner has its lock. Where it runs it goes on at once; otherwise when it runs again.
     pub(super) fn end_spin(&mut self, entity: EntityId) {
-        let now = self.floor.now;
+        let now = self.cpus.now;
         let waited = now.since(self.tasks.of(entity).since);
         self.end_wait(entity);
-        self.floor.task(entity).progress.end_spinning(now);
+        self.cpus.task(entity).progress.end_spinning(now);
         self.show(|| Event::SpinWait { entity, waited });
         if self.guest.is_some_and(|guest| guest.spin_report.is_some_and(|least| waited >= least)) {
-            let cpu = self.floor.task(entity).last_cpu.unwrap_or_default();
-            self.floor.reports.push((cpu, waited));
+            let cpu = self.cpus.task(entity).last_cpu.unwrap_or_default();
+            self.cpus.reports.push((cpu, waited));
         }
-        let Some(cpu) = self.floor.seat_of(entity) else { return };
-        if self.floor.cpus[cpu.index()].absent {
+        let Some(cpu) = self.cpus.seat_of(entity) else { return };
+        if self.cpus.cpus[cpu.index()].absent {
             // Who halted to wait is kicked; who was preempted goes on when its vCPU does.
             if self.guest.is_some_and(|guest| matches!(guest.spinning, Spinning::Paravirt { .. })) {
-                self.floor.calls.push((cpu, Wake::Interrupt));
+                self.cpus.calls.push((cpu, Wake::Interrupt));
             }
             return;
         }
-        self.floor.cpus[cpu.index()].done = now.max(self.floor.cpus[cpu.index()].paid());
+        self.cpus.cpus[cpu.index()].done = now.max(self.cpus.cpus[cpu.index()].paid());
         // Whose slice ended at this very instant goes on when it is picked again.
         if self.machine.running(cpu) == Some(entity) {
-            self.floor.arm(cpu);
+            self.cpus.arm(cpu);
         }
     }
 }

@@ -9,17 +9,17 @@ mod length;
 mod locks;
 mod ports;
 mod shared;
-mod standing;
+mod task_state;
 mod timers;
 mod trouble;
 
 pub(crate) use code::{CodeId, Library, Op};
-pub(crate) use interpreter::{Crowd, Tasks};
+pub(crate) use interpreter::{ApplicationState, Tasks};
 pub(crate) use length::Draws;
 pub use length::Length;
 pub(crate) use ports::{Notified, Outgoing};
 pub use ports::{Notify, Ring};
-pub(crate) use standing::Waiting;
+pub(crate) use task_state::Waiting;
 
 use sched::{Nanos, Params};
 use std::sync::Arc;

@@ -5,10 +5,10 @@
 
 use super::interpreter::Then;
 use super::shared::Held;
-use super::standing::Waiting;
+use super::task_state::Waiting;
 use super::{Length, ObjectId};
-use crate::floor::Pending;
-use crate::host::Host;
+use crate::cpus::Pending;
+use crate::driver::Driver;
 use crate::network::Packet;
 use sched::{CpuId, EntityId, Nanos, Notice, State, Wake};
 use std::collections::VecDeque;
@@ -99,7 +99,7 @@ pub(crate) enum Outgoing {
     Read { entity: EntityId, flow: u32, bytes: u64 },
 }
 
-impl Host<'_> {
+impl Driver<'_> {
     // ---- What tasks do ----
 
     /// `entity`, which is the last that wants to send by `port`, does so or waits.
@@ -212,10 +212,10 @@ impl Host<'_> {
     }
 
     fn wait_outside(&mut self, cpu: CpuId, entity: EntityId, id: ObjectId) -> Then {
-        let now = self.floor.now;
-        let standing = self.tasks.of(entity);
-        standing.waiting = Waiting::Outside(id);
-        standing.since = now;
+        let now = self.cpus.now;
+        let state = self.tasks.of(entity);
+        state.waiting = Waiting::Outside(id);
+        state.since = now;
         self.rest(cpu)
     }
 
@@ -278,16 +278,16 @@ impl Host<'_> {
         let home = match self.machine.state(told) {
             State::Running(cpu) => cpu,
             _ => {
-                self.floor.tasks[told.index()].and_then(|it| it.last_cpu).unwrap_or_else(|| self.machine.last_cpu(told))
+                self.cpus.tasks[told.index()].and_then(|it| it.last_cpu).unwrap_or_else(|| self.machine.last_cpu(told))
             }
         };
         // One that waits there already tells of this too.
-        if self.floor.pending.contains(&(home, Pending::Notice(id)))
-            || self.floor.awaits(home, Pending::Notice(id), Wake::Interrupt)
+        if self.cpus.pending.contains(&(home, Pending::Notice(id)))
+            || self.cpus.awaits(home, Pending::Notice(id), Wake::Interrupt)
         {
             return;
         }
-        self.floor.interrupt(home);
+        self.cpus.interrupt(home);
         if waiter.is_none() {
             self.notice(told, Notice::Interrupt);
         }

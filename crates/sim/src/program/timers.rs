@@ -2,25 +2,25 @@
 
 use super::TimerMode;
 use super::interpreter::Then;
-use crate::host::Host;
+use crate::driver::Driver;
 use sched::{CpuId, EntityId, Instant, Nanos};
 use trace::Event;
 
-impl Host<'_> {
+impl Driver<'_> {
     /// When the last period of a timer of `entity` ended.
     pub(super) fn timer_of(&mut self, entity: EntityId, timer: u8) -> &mut Instant {
-        let standing = self.tasks.of(entity);
+        let state = self.tasks.of(entity);
         let timer = usize::from(timer);
-        if standing.timers.len() <= timer {
-            standing.timers.reserve_exact(timer + 1 - standing.timers.len());
-            standing.timers.resize(timer + 1, standing.began);
+        if state.timers.len() <= timer {
+            state.timers.reserve_exact(timer + 1 - state.timers.len());
+            state.timers.resize(timer + 1, state.began);
         }
-        &mut standing.timers[timer]
+        &mut state.timers[timer]
     }
 
     /// Whoever runs on `cpu` sleeps until its timer ends.
     pub(super) fn timer(&mut self, cpu: CpuId, entity: EntityId, timer: u8, period: Nanos, mode: TimerMode) -> Then {
-        let now = self.floor.now;
+        let now = self.cpus.now;
         let last = self.timer_of(entity, timer);
         let end = last.saturating_add(period);
         let passed = match mode {
@@ -53,7 +53,7 @@ impl Host<'_> {
         period: Nanos,
         grain: Nanos,
     ) -> Then {
-        let now = self.floor.now;
+        let now = self.cpus.now;
         let last = self.timer_of(entity, timer);
         let end = last.saturating_add(period);
         if end <= now {
@@ -73,23 +73,23 @@ impl Host<'_> {
         late: Nanos,
         (level, after): (u8, u32),
     ) -> Then {
-        let now = self.floor.now;
+        let now = self.cpus.now;
         let last = self.timer_of(entity, timer);
         let behind = now.saturating_since(last.saturating_add(late));
         let passed = behind.as_ns().div_ceil(period.as_ns()).saturating_sub(1);
         if passed == 0 {
             return Then::On;
         }
-        let standing = self.tasks.of(entity);
-        let left = &mut standing.rounds[usize::from(level)];
+        let state = self.tasks.of(entity);
+        let left = &mut state.rounds[usize::from(level)];
         let beats = passed.min(*left);
         if *left != u64::MAX {
             *left -= beats;
         }
         if *left == 0 {
-            standing.next = after;
+            state.next = after;
         }
-        let last = &mut standing.timers[usize::from(timer)];
+        let last = &mut state.timers[usize::from(timer)];
         *last = last.saturating_add(period.saturating_mul(beats));
         self.show(|| Event::Skipped { entity, beats });
         Then::On

@@ -1,19 +1,19 @@
 //! What programs get wrong together: cycles of waits, applications in which everybody waits, locks given back by others.
 
 use super::ObjectId;
-use super::interpreter::Crowd;
-use super::standing::{Standing, Waiting};
-use crate::host::Host;
+use super::interpreter::ApplicationState;
+use super::task_state::{TaskState, Waiting};
+use crate::driver::Driver;
 use crate::stuck::{Stuck, Waiter};
 use sched::{CpuId, EntityId, Input, Instant};
 
 /// How many waiters a report names.
 const TOLD_MOST: usize = 20;
 
-impl Host<'_> {
+impl Driver<'_> {
     pub(crate) fn name_of(&self, entity: EntityId) -> String {
-        let standing = self.tasks.standings.get(entity.index()).and_then(Option::as_ref);
-        standing.map_or_else(|| entity.to_string(), |standing| standing.name.to_string())
+        let state = self.tasks.states.get(entity.index()).and_then(Option::as_ref);
+        state.map_or_else(|| entity.to_string(), |state| state.name.to_string())
     }
 
     /// The run ends here. What comes first counts.
@@ -24,27 +24,27 @@ impl Host<'_> {
         let mut waiters = self.waiters();
         let more = waiters.len().saturating_sub(TOLD_MOST);
         waiters.truncate(TOLD_MOST);
-        let (at, machine) = (self.floor.now, self.name.clone());
+        let (at, machine) = (self.cpus.now, self.name.clone());
         self.stuck = Some(Box::new(Stuck { at, machine, why, right, waiters, more }));
     }
 
     /// Who waits for an object, in the order of arrival.
     pub(crate) fn waiters(&self) -> Vec<Waiter> {
-        let standings = self.tasks.standings.iter().flatten();
-        let mut waiting: Vec<_> = standings
-            .filter_map(|standing| match standing.waiting {
-                Waiting::Object(id) | Waiting::Outside(id) => Some((standing.number, &**standing, id)),
+        let states = self.tasks.states.iter().flatten();
+        let mut waiting: Vec<_> = states
+            .filter_map(|state| match state.waiting {
+                Waiting::Object(id) | Waiting::Outside(id) => Some((state.number, &**state, id)),
                 _ => None,
             })
             .collect();
         waiting.sort_by_key(|(number, ..)| *number);
-        let tell = |(_, standing, id): (u64, &Standing, ObjectId)| {
+        let tell = |(_, state, id): (u64, &TaskState, ObjectId)| {
             let object = &self.tasks.objects[id.0 as usize];
             Waiter {
-                task: standing.name.to_string(),
+                task: state.name.to_string(),
                 waits_for: format!("{} `{}`", object.noun(), object.name),
                 held_by: object.owner().map(|owner| self.name_of(owner)),
-                since: standing.since,
+                since: state.since,
             }
         };
         waiting.into_iter().map(tell).collect()
@@ -64,19 +64,19 @@ impl Host<'_> {
                 };
                 return self.get_stuck(why, "locks taken in the same order by all");
             }
-            if ring.len() > self.tasks.standings.len() {
+            if ring.len() > self.tasks.states.len() {
                 return;
             }
             ring.push(owner);
-            let Some(standing) = self.tasks.standings[owner.index()].as_ref() else { return };
-            let Waiting::Object(waits_for) = standing.waiting else { return };
+            let Some(state) = self.tasks.states[owner.index()].as_ref() else { return };
+            let Waiting::Object(waits_for) = state.waiting else { return };
             next = self.tasks.objects[waits_for.0 as usize].owner();
         }
     }
 
     /// In an application of which everybody waits for an object, nobody can ever go on.
     pub(crate) fn check_application(&mut self, application: usize) {
-        let Crowd { there, waiting, joining, is_over, .. } = self.tasks.applications[application];
+        let ApplicationState { there, waiting, joining, is_over, .. } = self.tasks.applications[application];
         if !is_over && waiting > 0 && there == waiting + joining && !self.lock_is_free(application) {
             let why = if there == 1 {
                 "it waits for what nobody can give it any more"
@@ -89,8 +89,8 @@ impl Host<'_> {
 
     /// Whether somebody of an application spins for a lock that is free, and takes it once it runs.
     fn lock_is_free(&self, application: usize) -> bool {
-        self.tasks.standings.iter().flatten().filter(|it| it.application as usize == application).any(|standing| {
-            let Waiting::Object(id) = standing.waiting else { return false };
+        self.tasks.states.iter().flatten().filter(|it| it.application as usize == application).any(|state| {
+            let Waiting::Object(id) = state.waiting else { return false };
             let object = &self.tasks.objects[id.0 as usize];
             object.is_lock() && object.owner().is_none()
         })
@@ -103,7 +103,7 @@ impl Host<'_> {
             object.owner().map_or("nobody holds it".to_string(), |owner| format!("{} holds it", self.name_of(owner)));
         let why = format!("{} {does} {} `{}`, but {owner}", self.name_of(entity), object.noun(), object.name);
         self.get_stuck(why, "a lock before the unlock");
-        self.floor.cpus[cpu.index()].done = Instant::NEVER;
+        self.cpus.cpus[cpu.index()].done = Instant::NEVER;
         self.input(Input::Block { cpu });
     }
 }

@@ -3,14 +3,14 @@
 
 use super::World;
 use crate::coordination::{Boost, Coordinated, Coordination, Coordinator, Detector, Note, Protocol, Seat, Sight};
-use crate::host::Host;
+use crate::driver::Driver;
 use crate::program::Waiting;
 use sched::{CpuId, EntityId, Instant, Params, State};
 use trace::{Event, MachineId};
 
 /// A guest and its host.
 #[derive(Debug)]
-pub(super) struct Office {
+pub(super) struct GuestCoordination {
     with: Coordination,
     host: MachineId,
     /// By CPU of the guest: its entity, what is asked for that when it is not boosted, and what both know of it.
@@ -28,7 +28,7 @@ pub(super) struct Office {
 impl World<'_> {
     pub(super) fn coordinate_with(&mut self, host: MachineId, guest: MachineId, of: &[EntityId], with: Coordination) {
         let params = |&vcpu: &EntityId| (vcpu, *self.machines[host.index()].machine.params(vcpu));
-        self.offices[guest.index()] = Some(Box::new(Office {
+        self.offices[guest.index()] = Some(Box::new(GuestCoordination {
             with,
             host,
             vcpus: of.iter().map(params).collect(),
@@ -54,7 +54,7 @@ impl World<'_> {
         Some(Coordinated { boosted, over_budget, over_limit, ..office.came_of_it })
     }
 
-    fn office(&mut self, guest: usize) -> &mut Office {
+    fn office(&mut self, guest: usize) -> &mut GuestCoordination {
         self.offices[guest].as_mut().expect("its caller has seen that it coordinates")
     }
 
@@ -71,14 +71,14 @@ impl World<'_> {
         self.read_diary(guest);
         let now = self.now;
         self.office(guest).coordinator.advance(now);
-        let mut exits = std::mem::take(&mut self.machines[guest].floor.exits);
+        let mut exits = std::mem::take(&mut self.machines[guest].cpus.exits);
         for cpu in exits.drain(..) {
             let office = self.office(guest);
             let seat = &mut office.seats[cpu.index()];
             seat.exits(&office.with, false);
             seat.injected(&office.with, true);
         }
-        self.machines[guest].floor.exits = exits;
+        self.machines[guest].cpus.exits = exits;
         for cpu in 0..self.office(guest).seats.len() {
             self.hear(guest, cpu);
             self.carry_out(guest, cpu);
@@ -108,10 +108,10 @@ impl World<'_> {
         let said = office.seats[cpu].chosen(&office.with, sight, office.coordinator.given(cpu).is_some());
         office.came_of_it.hints += u64::from(said.hint);
         if said.call {
-            let cost = machine.floor.costs.hypercall;
+            let cost = machine.cpus.costs.hypercall;
             office.came_of_it.hypercalls += 1;
             office.came_of_it.cost += cost;
-            machine.floor.delay(on, cost);
+            machine.cpus.delay(on, cost);
         }
     }
 
@@ -130,7 +130,7 @@ impl World<'_> {
             self.schedule(guest);
         }
         self.machines[host].diary = Some(diary);
-        let mut exits = std::mem::take(&mut self.machines[host].floor.exits);
+        let mut exits = std::mem::take(&mut self.machines[host].cpus.exits);
         for on in exits.drain(..) {
             let vcpu = self.machines[host].machine.running(on);
             let vcpu = vcpu.and_then(|vcpu| self.coordinated_vcpu(host, vcpu));
@@ -140,7 +140,7 @@ impl World<'_> {
                 self.act(guest, cpu, |seat, with| seat.exits(with, false));
             }
         }
-        self.machines[host].floor.exits = exits;
+        self.machines[host].cpus.exits = exits;
     }
 
     /// The guest and the CPU that an entity is, if it is a vCPU of a guest that coordinates.
@@ -169,7 +169,7 @@ impl World<'_> {
     /// vCPU `number` has lost its CPU.
     pub(super) fn exit(&mut self, number: usize) {
         let (guest, cpu) = self.place_of(number);
-        let pending = self.machines[guest].floor.pending.iter().any(|(on, _)| on.index() == cpu);
+        let pending = self.machines[guest].cpus.pending.iter().any(|(on, _)| on.index() == cpu);
         self.act(guest, cpu, |seat, with| seat.exits(with, pending));
     }
 
@@ -196,7 +196,7 @@ impl World<'_> {
         }
         for cpu in 0..self.office(guest).seats.len() {
             let machine = &mut self.machines[guest];
-            machine.floor.now = now;
+            machine.cpus.now = now;
             let office = self.offices[guest].as_mut().expect("it coordinates");
             let on = CpuId::new(cpu);
             if !machine.machine.is_frozen(on) {
@@ -244,7 +244,7 @@ impl World<'_> {
         let (entity, base) = office.vcpus[cpu];
         let params = boost.map_or(base, |boost| boost.over(base));
         let machine = &mut self.machines[office.host.index()];
-        machine.floor.now = self.now;
+        machine.cpus.now = self.now;
         let stays = *machine.machine.params(entity) == params;
         // One that changes nothing is none.
         let boosted = params != base;
@@ -285,9 +285,9 @@ impl World<'_> {
     }
 }
 
-impl Office {
+impl GuestCoordination {
     /// What the guest's scheduler has chosen on a CPU.
-    fn sight(&self, machine: &Host<'_>, cpu: CpuId) -> Sight {
+    fn sight(&self, machine: &Driver<'_>, cpu: CpuId) -> Sight {
         let runs = machine.machine.running(cpu);
         let of_class = |e: EntityId| Boost::like(machine.machine.params(e).class);
         let worth = runs.and_then(|e| of_class(e).or(self.detector.is_urgent(e).then_some(self.with.boost)));
@@ -307,12 +307,12 @@ impl Office {
 }
 
 /// Whether `e` must not be preempted: it holds a spin lock or spins for one.
-fn is_locked(machine: &Host<'_>, e: EntityId) -> bool {
-    let Some(Some(standing)) = machine.tasks.standings.get(e.index()) else { return false };
-    if let Waiting::Object(id) = standing.waiting
+fn is_locked(machine: &Driver<'_>, e: EntityId) -> bool {
+    let Some(Some(state)) = machine.tasks.states.get(e.index()) else { return false };
+    if let Waiting::Object(id) = state.waiting
         && machine.tasks.objects[id.0 as usize].is_spin_lock()
     {
         return true;
     }
-    standing.holds > 0 && machine.tasks.objects.iter().any(|object| object.is_spin_lock() && object.owner() == Some(e))
+    state.holds > 0 && machine.tasks.objects.iter().any(|object| object.is_spin_lock() && object.owner() == Some(e))
 }

@@ -10,13 +10,13 @@ mod vcpu;
 
 use crate::calendar::Calendar;
 use crate::costs::Costs;
+use crate::driver::{Driver, Watchers};
 use crate::guest::Guest;
-use crate::host::{Host, Watchers};
 use crate::network::Network;
 use crate::program::Application;
 use crate::stuck::Stuck;
 use crate::workload::Workload;
-use coordination::Office;
+use coordination::GuestCoordination;
 use sched::{
     CpuId, Descriptor, EntityId, GroupId, GroupParams, Instant, Kicks, Knobs, Machine, Nanos, Params, Refused, Wake,
 };
@@ -82,7 +82,7 @@ impl Agenda {
 
 /// Machines in virtual time.
 pub struct World<'a> {
-    machines: Vec<Host<'a>>,
+    machines: Vec<Driver<'a>>,
     places: Vec<Place>,
     vcpus: Vec<Vcpu>,
     /// Of each machine, by entity index: which vCPU that is.
@@ -93,7 +93,7 @@ pub struct World<'a> {
     /// When a vCPU that idles gives its CPU away, by vCPU.
     halts: Calendar,
     /// By machine: how a guest and its host coordinate.
-    offices: Vec<Option<Box<Office>>>,
+    offices: Vec<Option<Box<GuestCoordination>>>,
     /// Whether any do: otherwise nobody need look.
     coordinates: bool,
     /// When a boost has to be looked at, by guest.
@@ -145,11 +145,11 @@ impl<'a> World<'a> {
         &mut self,
         name: &str,
         policy: &Descriptor,
-        host: sched::Host,
+        host: sched::Topology,
         knobs: &Knobs,
         costs: Costs,
     ) -> Result<MachineId, Refused> {
-        let machine = Host::new(policy, host, knobs, costs)?;
+        let machine = Driver::new(policy, host, knobs, costs)?;
         Ok(self.add(name, machine, None))
     }
 
@@ -167,7 +167,7 @@ impl<'a> World<'a> {
         name: &str,
         vcpus: &[EntityId],
         policy: &Descriptor,
-        topology: sched::Host,
+        topology: sched::Topology,
         knobs: &Knobs,
         guest: Guest,
         costs: Costs,
@@ -178,9 +178,9 @@ impl<'a> World<'a> {
         if guest.shows_preempted {
             machine.show_preempted();
         }
-        let mut machine = Host::around(machine, costs);
+        let mut machine = Driver::around(machine, costs);
         machine.guest = Some(guest);
-        machine.floor.is_guest = true;
+        machine.cpus.is_guest = true;
         let id = self.add(name, machine, Some(host));
         if let Some(coordination) = guest.coordination {
             self.coordinate_with(host, id, vcpus, coordination);
@@ -196,10 +196,10 @@ impl<'a> World<'a> {
         Ok(id)
     }
 
-    fn add(&mut self, name: &str, mut machine: Host<'a>, host: Option<MachineId>) -> MachineId {
+    fn add(&mut self, name: &str, mut machine: Driver<'a>, host: Option<MachineId>) -> MachineId {
         let id = MachineId(u32::try_from(self.machines.len()).expect("a world has fewer than 2^32 machines"));
         machine.name = name.to_string();
-        machine.floor.now = self.now;
+        machine.cpus.now = self.now;
         // Every machine draws for itself, so that what others do changes nothing.
         machine.seed(self.seed.wrapping_add(u64::from(id.0).wrapping_mul(0x9e37_79b9_7f4a_7c15)));
         if !self.watchers.borrow().is_empty() {
@@ -324,9 +324,9 @@ impl<'a> World<'a> {
         self.change(machine, |it| it.dismiss(entity));
     }
 
-    fn change<R>(&mut self, machine: MachineId, change: impl FnOnce(&mut Host<'a>) -> R) -> R {
+    fn change<R>(&mut self, machine: MachineId, change: impl FnOnce(&mut Driver<'a>) -> R) -> R {
         let it = &mut self.machines[machine.index()];
-        it.floor.now = self.now;
+        it.cpus.now = self.now;
         let answer = change(it);
         self.rouse(machine);
         answer
@@ -361,7 +361,7 @@ impl<'a> World<'a> {
         let answer = self.run_until(end);
         self.check_flows();
         for machine in &mut self.machines {
-            machine.floor.now = self.now;
+            machine.cpus.now = self.now;
             machine.show(|| Event::End);
         }
         answer
@@ -406,7 +406,7 @@ impl<'a> World<'a> {
     #[inline]
     fn visit_guest(&mut self, index: usize) -> Result<(), Box<Stuck>> {
         let machine = &mut self.machines[index];
-        machine.floor.now = self.now;
+        machine.cpus.now = self.now;
         machine.instant();
         // What it sends to itself comes before it can be idle.
         while !self.machines[index].tasks.outgoing.is_empty() && self.machines[index].stuck.is_none() {
@@ -428,7 +428,7 @@ impl<'a> World<'a> {
     #[inline]
     fn visit_host(&mut self, index: usize) -> Result<(), Box<Stuck>> {
         let machine = &mut self.machines[index];
-        machine.floor.now = self.now;
+        machine.cpus.now = self.now;
         machine.instant();
         // What it sends to itself comes before it can be idle.
         while !self.machines[index].tasks.outgoing.is_empty() && self.machines[index].stuck.is_none() {
@@ -440,8 +440,8 @@ impl<'a> World<'a> {
             return Err(machine.stuck.take().expect("just seen"));
         }
         // Nobody asks a host for more than to run its vCPUs.
-        machine.floor.idled.clear();
-        machine.floor.spinners.clear();
+        machine.cpus.idled.clear();
+        machine.cpus.spinners.clear();
         if machine.diary.is_some() {
             self.coordinate_host(index);
         }
@@ -470,7 +470,7 @@ impl<'a> World<'a> {
 
     /// A machine.
     #[must_use]
-    pub fn machine(&self, machine: MachineId) -> &Host<'a> {
+    pub fn machine(&self, machine: MachineId) -> &Driver<'a> {
         &self.machines[machine.index()]
     }
 

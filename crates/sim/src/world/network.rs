@@ -43,7 +43,7 @@ impl World<'_> {
         for hop in flow.way.iter().chain(acks.into_iter().flat_map(|acks| &acks.way)) {
             if let Hop::Interrupt { machine, cpu, .. } = *hop {
                 assert!(self.places[machine.index()].host.is_none(), "guests are interrupted by their hosts");
-                assert!(cpu.index() < self.machines[machine.index()].machine.host().cpus, "{cpu} is there");
+                assert!(cpu.index() < self.machines[machine.index()].machine.topology().cpus, "{cpu} is there");
             }
         }
         let number = u32::try_from(self.network.streams.len()).expect("a world has fewer than 2^32 flows");
@@ -146,7 +146,7 @@ impl World<'_> {
         let stream = &self.network.streams[flow as usize];
         let (machine, port) = (stream.flow.from.machine, stream.port);
         let it = &mut self.machines[machine.index()];
-        it.floor.now = self.now;
+        it.cpus.now = self.now;
         it.make_room(port, bytes);
         it.notify(port);
         self.rouse(machine);
@@ -191,9 +191,9 @@ impl World<'_> {
                 Hop::Completion(at) => self.put(at, Packet { kind: Kind::Completion, ..packet }, by),
                 Hop::Interrupt { machine, cpu, time } => {
                     let host = &mut self.machines[machine.index()];
-                    host.floor.now = self.now;
+                    host.cpus.now = self.now;
                     host.show(|| Event::Irq { cpu, time });
-                    let done = host.floor.handle_interrupt(cpu, time);
+                    let done = host.cpus.handle_interrupt(cpu, time);
                     self.rouse(machine);
                     self.network.schedule(done, Due::Packet(packet));
                     return;
@@ -243,19 +243,19 @@ impl World<'_> {
     fn charge(&mut self, by: Option<By>, kick: Nanos) {
         let Some(By { who: (machine, entity), .. }) = by else { return };
         let it = &mut self.machines[machine.index()];
-        if !it.floor.is_guest || !it.machine.is_attached(entity) || !it.tasks.follows(entity) {
+        if !it.cpus.is_guest || !it.machine.is_attached(entity) || !it.tasks.follows(entity) {
             return;
         }
-        let time = it.floor.costs.hypercall + kick;
-        match it.floor.seat_of(entity) {
-            Some(cpu) if it.floor.is_at_work(cpu) => it.floor.delay(cpu, time),
+        let time = it.cpus.costs.hypercall + kick;
+        match it.cpus.seat_of(entity) {
+            Some(cpu) if it.cpus.is_at_work(cpu) => it.cpus.delay(cpu, time),
             _ => it.tasks.of(entity).owes += time,
         }
     }
 
     fn tell(&mut self, machine: MachineId, object: ObjectId) {
         let it = &mut self.machines[machine.index()];
-        it.floor.now = self.now;
+        it.cpus.now = self.now;
         it.notify(object);
         self.rouse(machine);
     }
@@ -269,7 +269,7 @@ impl World<'_> {
         let stream = &mut self.network.streams[flow as usize];
         let (machine, inbox) = (stream.flow.to.machine, stream.inbox);
         let it = &mut self.machines[machine.index()];
-        it.floor.now = self.now;
+        it.cpus.now = self.now;
         if !it.deliver(inbox, flow, bytes) {
             return self.lose(packet);
         }
@@ -293,7 +293,7 @@ impl World<'_> {
             stream.counts.lost += 1;
             stream.counts.bytes_lost += bytes;
             let it = &mut self.machines[stream.flow.to.machine.index()];
-            it.floor.now = self.now;
+            it.cpus.now = self.now;
             it.show(|| Event::Lost { flow, bytes });
         }
         self.make_room(flow, bytes);

@@ -1,7 +1,7 @@
 //! What a vCPU does between its guest and its host: it halts and is woken, is frozen and thaws, polls, and yields to a sibling.
 
 use super::World;
-use crate::floor::Move;
+use crate::cpus::Move;
 use crate::guest::HaltPolling;
 use sched::{CpuId, EntityId, Instant, Nanos, Notice, State, Wake};
 use trace::MachineId;
@@ -89,34 +89,34 @@ impl World<'_> {
     #[inline]
     pub(super) fn answer_guest(&mut self, index: usize) {
         let base = self.places[index].vcpus;
-        let floor = &self.machines[index].floor;
-        if !(floor.calls.is_empty() && floor.reports.is_empty() && floor.spinners.is_empty()) {
+        let cpus = &self.machines[index].cpus;
+        if !(cpus.calls.is_empty() && cpus.reports.is_empty() && cpus.spinners.is_empty()) {
             self.pass_on(index, base);
         }
         let mut at = 0;
-        while let Some(&cpu) = self.machines[index].floor.idled.get(at) {
+        while let Some(&cpu) = self.machines[index].cpus.idled.get(at) {
             at += 1;
             if self.machines[index].machine.running(cpu).is_none() {
                 self.begin_halt(base + cpu.index());
             }
         }
-        let floor = &mut self.machines[index].floor;
-        floor.idled.clear();
-        if floor.halting > 0 {
+        let cpus = &mut self.machines[index].cpus;
+        cpus.idled.clear();
+        if cpus.halting > 0 {
             self.end_halts(index);
         }
     }
 
     /// What a guest tells of its CPUs, the first of which is vCPU `base`.
     fn pass_on(&mut self, index: usize, base: usize) {
-        while let Some((cpu, why)) = pop_first(&mut self.machines[index].floor.calls) {
+        while let Some((cpu, why)) = pop_first(&mut self.machines[index].cpus.calls) {
             self.call(base + cpu.index(), why);
         }
-        while let Some((cpu, waited)) = pop_first(&mut self.machines[index].floor.reports) {
+        while let Some((cpu, waited)) = pop_first(&mut self.machines[index].cpus.reports) {
             self.report(base + cpu.index(), waited);
         }
-        while let Some((cpu, halts)) = pop_first(&mut self.machines[index].floor.spinners) {
-            if self.machines[index].floor.spins_on(cpu, halts) {
+        while let Some((cpu, halts)) = pop_first(&mut self.machines[index].cpus.spinners) {
+            if self.machines[index].cpus.spins_on(cpu, halts) {
                 if halts { self.halt(base + cpu.index()) } else { self.yield_for(base + cpu.index()) }
             }
         }
@@ -127,7 +127,7 @@ impl World<'_> {
         let now = self.now;
         let Vcpu { host, entity, doing, since, guest, .. } = self.vcpus[number];
         let machine = &mut self.machines[host.index()];
-        machine.floor.now = now;
+        machine.cpus.now = now;
         if self.coordinates && self.offices[guest.index()].is_some() && matches!(doing, Doing::Halted | Doing::Ready) {
             self.inject(number);
         }
@@ -152,7 +152,7 @@ impl World<'_> {
         let Vcpu { host, entity, doing, .. } = self.vcpus[number];
         if doing != Doing::Halted {
             let machine = &mut self.machines[host.index()];
-            machine.floor.now = self.now;
+            machine.cpus.now = self.now;
             machine.notice(entity, Notice::SpinWait { waited });
             self.rouse(host);
         }
@@ -167,7 +167,7 @@ impl World<'_> {
             return;
         }
         let polls = !poll.is_zero() && !self.is_cpu_wanted(host, entity);
-        let delay = if polls { poll } else { Nanos::ZERO } + self.machines[guest.index()].floor.costs.exit;
+        let delay = if polls { poll } else { Nanos::ZERO } + self.machines[guest.index()].cpus.costs.exit;
         self.vcpus[number].since = self.now;
         if delay.is_zero() {
             return self.halt(number);
@@ -176,7 +176,7 @@ impl World<'_> {
         if polls && !std::mem::replace(&mut self.vcpus[number].polls, true) {
             self.polling += 1;
         }
-        self.machines[guest.index()].floor.halting += 1;
+        self.machines[guest.index()].cpus.halting += 1;
         self.halts.set(number, self.now.saturating_add(delay));
     }
 
@@ -185,20 +185,20 @@ impl World<'_> {
         let now = self.now;
         let Vcpu { host, entity, guest, cpu, doing, .. } = self.vcpus[number];
         if doing == Doing::Halts {
-            self.machines[guest.index()].floor.halting -= 1;
+            self.machines[guest.index()].cpus.halting -= 1;
             self.count_poll(number);
         } else {
             self.vcpus[number].since = now;
         }
         let it = &mut self.machines[guest.index()];
-        it.floor.now = now;
+        it.cpus.now = now;
         it.freeze(cpu, false);
         self.vcpus[number].doing = Doing::Halted;
         if self.coordinates && self.offices[guest.index()].is_some() {
             self.rest(number);
         }
         let machine = &mut self.machines[host.index()];
-        machine.floor.now = now;
+        machine.cpus.now = now;
         match machine.machine.state(entity) {
             State::Running(on) => machine.block(on),
             // It has yielded at this instant, and its host has not decided yet.
@@ -210,7 +210,7 @@ impl World<'_> {
     /// A vCPU polls no more: all that passed since it became idle was polling, but for the exit.
     fn count_poll(&mut self, number: usize) {
         let Vcpu { guest, since, poll, .. } = self.vcpus[number];
-        let polled = self.now.since(since).saturating_sub(self.machines[guest.index()].floor.costs.exit).min(poll);
+        let polled = self.now.since(since).saturating_sub(self.machines[guest.index()].cpus.costs.exit).min(poll);
         self.vcpus[number].polled += polled;
     }
 
@@ -219,7 +219,7 @@ impl World<'_> {
         let host = &self.machines[host.index()];
         let State::Running(on) = host.machine.state(vcpu) else { return false };
         let waits = |entity: EntityId| host.machine.state(entity) == State::Waiting && !host.machine.is_held(entity);
-        host.floor.tasks.iter().flatten().any(|task| waits(task.id) && host.machine.allowed(task.id).contains(on))
+        host.cpus.tasks.iter().flatten().any(|task| waits(task.id) && host.machine.allowed(task.id).contains(on))
     }
 
     /// Somebody may wait now for a CPU on which a vCPU polls: then that halts.
@@ -233,7 +233,7 @@ impl World<'_> {
                 self.polling -= 1;
             }
             let Vcpu { host: on, entity, guest, doing, since, .. } = self.vcpus[number];
-            let earliest = since.saturating_add(self.machines[guest.index()].floor.costs.exit).max(self.now);
+            let earliest = since.saturating_add(self.machines[guest.index()].cpus.costs.exit).max(self.now);
             let cuts = on.index() == host && doing == Doing::Halts && self.halts.get(number) > earliest;
             if cuts && self.is_cpu_wanted(on, entity) {
                 self.halts.set(number, earliest);
@@ -243,7 +243,7 @@ impl World<'_> {
 
     /// vCPUs of a guest that were about to halt and have something to do.
     fn end_halts(&mut self, index: usize) {
-        let (base, cpus) = (self.places[index].vcpus, self.machines[index].machine.host().cpus);
+        let (base, cpus) = (self.places[index].vcpus, self.machines[index].machine.topology().cpus);
         for number in base..base + cpus {
             let Vcpu { doing, cpu, since, guest, .. } = self.vcpus[number];
             if doing != Doing::Halts {
@@ -251,7 +251,7 @@ impl World<'_> {
             }
             let machine = &mut self.machines[index];
             if machine.machine.running(cpu).is_some() {
-                machine.floor.halting -= 1;
+                machine.cpus.halting -= 1;
                 self.halts.clear(number);
                 let polling = self.machines[guest.index()].guest.expect("it is a guest").halt_polling;
                 self.count_poll(number);
@@ -267,8 +267,8 @@ impl World<'_> {
     /// vCPUs that got or lost a CPU.
     #[inline]
     pub(super) fn answer_host(&mut self, index: usize) {
-        for at in 0..self.machines[index].floor.moves.len() {
-            let (entity, enters) = match self.machines[index].floor.moves[at] {
+        for at in 0..self.machines[index].cpus.moves.len() {
+            let (entity, enters) = match self.machines[index].cpus.moves[at] {
                 Move::Enters(entity) => (entity, true),
                 Move::Leaves(entity) => (entity, false),
             };
@@ -276,7 +276,7 @@ impl World<'_> {
             let number = number.expect("a vCPU is linked to its guest") as usize;
             if enters { self.enter(number) } else { self.leave(number) }
         }
-        self.machines[index].floor.moves.clear();
+        self.machines[index].cpus.moves.clear();
     }
 
     fn leave(&mut self, number: usize) {
@@ -286,9 +286,9 @@ impl World<'_> {
             return;
         }
         let machine = &mut self.machines[guest.index()];
-        machine.floor.now = self.now;
+        machine.cpus.now = self.now;
         if doing == Doing::Halts {
-            machine.floor.halting -= 1;
+            machine.cpus.halting -= 1;
             self.halts.clear(number);
         }
         // It may have come at this very instant, with what had waited for that: whoever left then has left before it goes.
@@ -316,7 +316,7 @@ impl World<'_> {
         self.vcpus[number].spins = false;
         self.vcpus[number].eligible = false;
         let machine = &mut self.machines[guest.index()];
-        machine.floor.now = self.now;
+        machine.cpus.now = self.now;
         let known = machine.guest.expect("it is a guest").steal == crate::guest::Steal::Known;
         machine.thaw(cpu, if known { self.now.since(since) } else { Nanos::ZERO });
         self.rouse(guest);
@@ -330,8 +330,8 @@ impl World<'_> {
             return;
         }
         let base = self.places[guest.index()].vcpus;
-        let cpus = self.machines[guest.index()].machine.host().cpus;
-        let from = self.machines[guest.index()].floor.last_yielded_to;
+        let cpus = self.machines[guest.index()].machine.topology().cpus;
+        let from = self.machines[guest.index()].cpus.last_yielded_to;
         let State::Running(on) = self.machines[host.index()].machine.state(entity) else { return };
         let mut tries = 0;
         for step in 1..=cpus {
@@ -349,13 +349,13 @@ impl World<'_> {
             }
             let to = sibling.entity;
             let machine = &mut self.machines[host.index()];
-            machine.floor.now = self.now;
+            machine.cpus.now = self.now;
             machine.yield_to(on, to);
             let went = machine.machine.running(on).is_none();
             self.rouse(host);
             tries += 1;
             if went {
-                self.machines[guest.index()].floor.last_yielded_to = place;
+                self.machines[guest.index()].cpus.last_yielded_to = place;
                 self.vcpus[number].yielded = self.now;
             }
             if went || tries == YIELDS_MOST {

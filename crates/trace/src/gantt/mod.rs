@@ -14,9 +14,9 @@ mod alphabet;
 mod section;
 
 use crate::axis::Axis;
-use crate::cast::{Cast, Share};
 use crate::grid::Grid;
 use crate::names;
+use crate::row_budget::{RowBudget, Share};
 use crate::timeline::Timeline;
 use crate::world::WorldTimeline;
 use alphabet::Alphabet;
@@ -110,7 +110,7 @@ impl Gantt {
     }
 
     fn picture<'a>(&'a self, world: &'a WorldTimeline, grid: Grid) -> Picture<'a> {
-        let Cast { shares, more } = Cast::of(world, (self.from, self.to), self.rows_most, self.cpus);
+        let RowBudget { shares, more } = RowBudget::of(world, (self.from, self.to), self.rows_most, self.cpus);
         let section = |share: &Share| {
             let timeline = &world.machines[share.machine.index()];
             Section::new(self, timeline, grid, (share.rows, share.cpus)).of_machine(world, share)

@@ -2,9 +2,9 @@
 
 use super::alphabet::Alphabet;
 use super::{Gantt, Glyphs};
-use crate::cast::Share;
 use crate::grid::{Grid, Tally};
 use crate::names;
+use crate::row_budget::Share;
 use crate::timeline::{Row, Run, State, Timeline};
 use crate::world::WorldTimeline;
 use sched::{CpuId, EntityId, Nanos};

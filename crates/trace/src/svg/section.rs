@@ -3,9 +3,9 @@
 use super::canvas::{Anchor, Canvas, Px, Type};
 use super::plot::Plot;
 use super::{INK, MARGIN, MUTED, NAME_MOST, Panel, Picture, about, fit, rows};
-use crate::cast::Share;
 use crate::grid::Grid;
 use crate::names;
+use crate::row_budget::Share;
 use crate::timeline::{Row, Timeline};
 use crate::world::WorldTimeline;
 use sched::{CpuId, EntityId};

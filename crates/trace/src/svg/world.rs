@@ -2,7 +2,7 @@
 
 use super::section::Section;
 use super::{Contents, PANELS_MOST, Picture, alone, beside};
-use crate::cast::Cast;
+use crate::row_budget::RowBudget;
 use crate::world::WorldTimeline;
 
 /// What the root of such a picture is called, for the style that is its own.
@@ -42,7 +42,7 @@ impl Picture {
 
     /// What a picture of a world holds.
     fn all<'t>(&'t self, world: &'t WorldTimeline) -> Contents<'t> {
-        let Cast { shares, more } = Cast::of(world, (self.from, self.to), self.rows_most, self.cpus);
+        let RowBudget { shares, more } = RowBudget::of(world, (self.from, self.to), self.rows_most, self.cpus);
         let sections = shares.iter().map(|share| Section::within(self, world, share)).collect();
         let machines = world.machines.len();
         let about = format!("{machines} machine{}", if machines == 1 { "" } else { "s" });

@@ -3,8 +3,8 @@
 use crate::{MACHINES_MAX, MachineId};
 use sched::id::{CPUS_MAX, ENTITIES_MAX};
 use sched::{
-    Alarm, Class, CpuId, CpuSet, EntityId, GroupId, GroupParams, Held, Instant, Limit, Nanos, Of, Params, Quota,
-    Reservation, RtPriority, Wake, Warp, Weight,
+    Alarm, AlarmOwner, Class, CpuId, CpuSet, EntityId, GroupId, GroupParams, Held, Instant, Limit, Nanos, Params,
+    Quota, Reservation, RtPriority, Wake, Warp, Weight,
 };
 
 /// What is wrong in a line.
@@ -355,15 +355,15 @@ impl<'a> Cursor<'a> {
     pub(super) fn alarm(&mut self) -> Result<Alarm, Wrong> {
         let word = self.field("of")?;
         let of = match word.text.as_bytes().first() {
-            Some(b'p') if word.text == "policy" => Of::Policy,
+            Some(b'p') if word.text == "policy" => AlarmOwner::Policy,
             Some(b'c') if word.text.starts_with("cpu") => {
-                Of::Cpu(Word { text: &word.text[3..], at: word.at + 3 }.cpu()?)
+                AlarmOwner::Cpu(Word { text: &word.text[3..], at: word.at + 3 }.cpu()?)
             }
-            Some(b'e') => Of::Entity(word.entity()?),
-            Some(b'g') => Of::Group(word.group()?),
+            Some(b'e') => AlarmOwner::Entity(word.entity()?),
+            Some(b'g') => AlarmOwner::Group(word.group()?),
             _ => return Err(word.missing_value("`policy`, `cpu0`, `e0` or `g0`".into())),
         };
-        Ok(Alarm { of, slot: self.number("slot", u64::from(u8::MAX))? })
+        Ok(Alarm { owner: of, slot: self.number("slot", u64::from(u8::MAX))? })
     }
 
     /// [`Held`] bits.

@@ -4,7 +4,7 @@ use super::{LINE_MOST, MAGIC, VERSION, WORLD_MAGIC};
 use crate::output::Output;
 use crate::{Event, Header, MachineHeader, MachineId, Sink, WorldHeader, WorldSink};
 use sched::id::CPUS_MAX;
-use sched::{Alarm, Class, GroupParams, Held, Instant, Limit, Nanos, Of, Params, Wake, Warp};
+use sched::{Alarm, AlarmOwner, Class, GroupParams, Held, Instant, Limit, Nanos, Params, Wake, Warp};
 use std::fmt::{self, Display, Formatter, Write as _};
 use std::io::{self, Write};
 
@@ -305,11 +305,11 @@ struct Slot<'a>(&'a Alarm);
 
 impl Display for Slot<'_> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self.0.of {
-            Of::Policy => f.write_str("of=policy")?,
-            Of::Cpu(cpu) => write!(f, "of=cpu{cpu}")?,
-            Of::Entity(entity) => write!(f, "of={entity}")?,
-            Of::Group(group) => write!(f, "of={group}")?,
+        match self.0.owner {
+            AlarmOwner::Policy => f.write_str("of=policy")?,
+            AlarmOwner::Cpu(cpu) => write!(f, "of=cpu{cpu}")?,
+            AlarmOwner::Entity(entity) => write!(f, "of={entity}")?,
+            AlarmOwner::Group(group) => write!(f, "of={group}")?,
         }
         write!(f, " slot={}", self.0.slot)
     }

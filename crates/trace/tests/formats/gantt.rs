@@ -108,8 +108,10 @@ fn two_busy_cpus_with_misses() {
 fn every_state_looks_different() {
     let (e, cpu, at) = (EntityId::new(0, 0), CpuId::new(0), Instant::at_ns);
     let mut trace = Trace::new(Header { policy: "x".into(), cpus: 1, seed: 0 });
-    trace
-        .record(at(0), &Event::SetAlarm { alarm: sched::Alarm { of: sched::Of::Policy, slot: 0 }, on: cpu, at: at(9) });
+    trace.record(
+        at(0),
+        &Event::SetAlarm { alarm: sched::Alarm { owner: sched::AlarmOwner::Policy, slot: 0 }, on: cpu, at: at(9) },
+    );
     trace.record(at(10), &Event::Attach { entity: e, name: "漢字\u{202e}\u{7}".into(), params: Box::default() });
     trace.record(at(30), &Event::Wake { entity: e, why: Wake::Timer });
     trace.record(at(50), &Event::Held { entity: e, reasons: Held::Parked as u8 });

@@ -17,7 +17,7 @@ mod stage;
 
 pub use options::{Options, Plan, Who};
 
-use super::{Dice, Host, Settings};
+use super::{Dice, Settings, SimulatedKernel};
 use crate::dispatch::Wish;
 use crowd::{Crowd, Ledger, NUMBERS};
 use judge::Judge;
@@ -53,7 +53,7 @@ pub struct Finding {
 }
 
 impl Finding {
-    fn new(host: &Host, what: String) -> Finding {
+    fn new(host: &SimulatedKernel, what: String) -> Finding {
         let world = host.world();
         let recorded = world.recorded();
         Finding { what, at: world.now(), before: recorded[recorded.len().saturating_sub(TOLD)..].to_vec() }
@@ -137,7 +137,7 @@ fn set_up(options: &Options, policies: &Policies, record: bool) -> (Stage, Ledge
         call: options.call,
         ..Settings::new(policies.linux, options.cpus)
     };
-    let host = Host::new(&settings).expect("linux works everywhere");
+    let host = SimulatedKernel::new(&settings).expect("linux works everywhere");
     if record {
         host.world_mut().record();
     }

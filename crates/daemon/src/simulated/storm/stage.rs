@@ -6,7 +6,7 @@ use crate::dispatch::{Dispatcher, Heard, Wish, find};
 use crate::guardian::{Daemon as Seen, INTERVAL, Pulse, Verdict, Watch};
 use crate::kernel::{Kernel, priority};
 use crate::restore::{PATIENCE, Restored, Restoring, restore_at_once};
-use crate::simulated::{Caller, Dice, Fault, Host, Memory};
+use crate::simulated::{Caller, Dice, Fault, Memory, SimulatedKernel};
 use crate::table::{Beating, Table};
 use sched::{CpuId, CpuSet, EntityId, Instant, Nanos};
 use std::collections::VecDeque;
@@ -84,7 +84,7 @@ pub(super) struct Doubt {
 }
 
 pub(super) struct Stage {
-    pub(super) host: Host,
+    pub(super) host: SimulatedKernel,
     memory: Memory,
     pub(super) daemon: Daemon,
     pub(super) guardian: Guardian,
@@ -97,7 +97,12 @@ pub(super) struct Stage {
 
 impl Stage {
     /// Both begin. From here on their acts are counted.
-    pub(super) fn new(host: Host, options: &Options, policies: &Policies, wishes: Vec<(usize, u32, Wish)>) -> Stage {
+    pub(super) fn new(
+        host: SimulatedKernel,
+        options: &Options,
+        policies: &Policies,
+        wishes: Vec<(usize, u32, Wish)>,
+    ) -> Stage {
         let caller = host.begin("tactus", ROOT);
         let memory = Memory::new(Table::words(ROWS));
         let me = caller.open(caller.pid()).map(|thread| caller.identity(&thread)).expect("it has just begun");
@@ -375,7 +380,7 @@ impl Daemon {
         self.awaits.is_none()
     }
 
-    fn call(&self, host: &Host, cpus: &CpuSet) {
+    fn call(&self, host: &SimulatedKernel, cpus: &CpuSet) {
         if self.caller.fault().is_some() {
             return;
         }
@@ -387,7 +392,7 @@ impl Daemon {
     }
 
     /// The next wish; and one who is served is sent away now and then.
-    fn admit(&mut self, host: &Host) {
+    fn admit(&mut self, host: &SimulatedKernel) {
         if self.awaits.is_none()
             && let Some((tag, pid, wish)) = self.wishes.pop_front()
         {
@@ -420,7 +425,7 @@ impl Daemon {
 }
 
 impl Guardian {
-    fn begin(host: &Host, memory: &Memory, everywhere: CpuSet) -> Guardian {
+    fn begin(host: &SimulatedKernel, memory: &Memory, everywhere: CpuSet) -> Guardian {
         let caller = host.begin("guardian", ROOT);
         let actor = caller.employ(Attributes::raised(priority::GUARDIAN), everywhere);
         let table = Table::open(Box::new(caller.map(memory))).expect("the daemon has made it");

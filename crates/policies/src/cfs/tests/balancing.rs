@@ -1,19 +1,19 @@
 //! Moving work to where there is less, and what the descriptor promises of it.
 
 use super::*;
-use sched::{Conserving, Load};
+use sched::{Conserving, LoadBounds};
 
 /// What the policy promises for so many entities: how soon an idle CPU finds work, how long anybody waits.
-pub(super) fn promised(host: Host, entities: u64, weights: (u64, u64), group_depth: u32) -> (Nanos, Nanos) {
+pub(super) fn promised(host: Topology, entities: u64, weights: (u64, u64), group_depth: u32) -> (Nanos, Nanos) {
     let knobs = POLICY.defaults();
-    let load = Load {
+    let load = LoadBounds {
         weight_least: weights.0,
         weight_most: weights.1,
         group_depth,
         has_changes: true,
         has_sleepers: true,
         has_affinity: true,
-        ..Load::of_hogs(&host, &knobs, entities)
+        ..LoadBounds::of_hogs(&host, &knobs, entities)
     };
     let Conserving::Global { slack } = (POLICY.conserving)(&load) else { panic!("it conserves work") };
     (slack, (POLICY.starvation)(&load).expect("nobody starves"))
@@ -22,7 +22,7 @@ pub(super) fn promised(host: Host, entities: u64, weights: (u64, u64), group_dep
 /// Two CPUs; a scripted task runs on CPU 0, two hogs on CPU 1, and one of these is behind the other for `since`.
 fn one_waits(since: Nanos, knobs: &[(&str, i64)]) -> (World, EntityId) {
     let knobs: Vec<_> = [("start-debit", 0)].iter().chain(knobs).copied().collect();
-    let mut world = World::with(Host::new(2), &knobs);
+    let mut world = World::with(Topology::new(2), &knobs);
     let blocker = world.scripted(on(&[0], nice(0)));
     world.wake(blocker);
     let hogs = [0, 0].map(|n| world.hog(on(&[1], nice(n))));
@@ -53,14 +53,14 @@ fn a_cache_hot_task_is_left_until_others_have_failed() {
     world.host.block(CpuId::new(0));
     world.settle();
     assert_eq!(world.running(0), None, "it ran 0.1 ms ago");
-    let (slack, _) = promised(Host::new(2), 3, (1024, 1024), 0);
+    let (slack, _) = promised(Topology::new(2), 3, (1024, 1024), 0);
     world.host.run_until(world.host.now() + slack);
     assert!(world.running(0).is_some(), "{waiting} or the other one");
 }
 
 #[test]
 fn a_task_that_is_always_hot_moves_after_two_failures() {
-    let mut world = World::with(Host::new(2), &[("start-debit", 0)]);
+    let mut world = World::with(Topology::new(2), &[("start-debit", 0)]);
     let hogs = [0, 0].map(|n| world.hog(on(&[1], nice(n))));
     let turn = |world: &mut World| {
         world.host.run_until(world.host.now() + Nanos::us(200));
@@ -68,7 +68,7 @@ fn a_task_that_is_always_hot_moves_after_two_failures() {
     };
     (0..50).for_each(|_| turn(&mut world));
     hogs.into_iter().for_each(|hog| world.host.adjust(hog, nice(0)).unwrap());
-    let (start, (slack, _)) = (world.host.now(), promised(Host::new(2), 2, (1024, 1024), 0));
+    let (start, (slack, _)) = (world.host.now(), promised(Topology::new(2), 2, (1024, 1024), 0));
     while world.running(0).is_none() {
         turn(&mut world);
         assert!(world.host.now() <= start + slack + Nanos::us(200));
@@ -79,7 +79,7 @@ fn a_task_that_is_always_hot_moves_after_two_failures() {
 #[test]
 fn the_task_that_ran_longest_ago_is_pulled_first() {
     for until in 30..38 {
-        let mut world = World::with(Host::new(2), &[("start-debit", 0)]);
+        let mut world = World::with(Topology::new(2), &[("start-debit", 0)]);
         let blocker = world.scripted(on(&[0], nice(0)));
         world.wake(blocker);
         let hogs = world.hogs(4, on(&[1], nice(0)));
@@ -118,7 +118,7 @@ fn a_task_heavier_than_half_the_difference_stays_at_first() {
 
 #[test]
 fn a_cpu_that_idles_briefly_on_average_does_not_look_itself() {
-    let mut world = World::with(Host::new(2), &[("start-debit", 0)]);
+    let mut world = World::with(Topology::new(2), &[("start-debit", 0)]);
     let blinker = world.scripted(on(&[0], nice(0)));
     for _ in 0..40 {
         world.wake(blinker);
@@ -139,7 +139,7 @@ fn a_cpu_that_idles_briefly_on_average_does_not_look_itself() {
 
 #[test]
 fn an_idle_cpu_under_another_cache_is_called_at_the_next_tick() {
-    let mut world = World::with(Host { cpus: 2, smt: 1, llc: 1 }, &[]);
+    let mut world = World::with(Topology { cpus: 2, smt: 1, llc: 1 }, &[]);
     let hog = world.hog(on(&[1], nice(0)));
     let e = world.scripted(on(&[1], class(Class::Batch)));
     world.wake(e);
@@ -197,7 +197,7 @@ fn busy_cpus_balance_loads_not_numbers() {
 
 #[test]
 fn caches_are_balanced_by_one_cpu_each() {
-    let mut world = World::with(Host { cpus: 4, smt: 1, llc: 2 }, &[]);
+    let mut world = World::with(Topology { cpus: 4, smt: 1, llc: 2 }, &[]);
     let hogs: Vec<_> = (0..8).map(|n| world.hog(on(&[n % 2], nice(0)))).collect();
     let pinned = [2, 3].map(|cpu| world.hog(on(&[cpu], nice(0))));
     world.until_ms(100);
@@ -216,7 +216,7 @@ fn caches_are_balanced_by_one_cpu_each() {
 
 #[test]
 fn threads_of_a_core_are_balanced_first() {
-    let mut world = World::with(Host { cpus: 4, smt: 2, llc: 4 }, &[]);
+    let mut world = World::with(Topology { cpus: 4, smt: 2, llc: 4 }, &[]);
     let hogs = world.hogs(2, on(&[0], nice(0)));
     world.until_ms(10);
     hogs.iter().for_each(|&e| world.host.adjust(e, nice(0)).unwrap());
@@ -227,7 +227,7 @@ fn threads_of_a_core_are_balanced_first() {
 }
 
 /// A long mixed run: hogs, periodic tasks, tasks confined to some CPUs, all weights, groups, no quotas.
-fn mixed_run(host: Host, seed: u64) {
+fn mixed_run(host: Topology, seed: u64) {
     let mut world = World::with(host, &[]);
     let mut random = Random(seed);
     let groups = [GroupId::ROOT, world.group(2048, GroupId::ROOT), world.group(300, GroupId::ROOT)];
@@ -259,9 +259,9 @@ fn mixed_run(host: Host, seed: u64) {
 #[test]
 fn no_cpu_idles_longer_than_the_slack_while_work_waits() {
     for seed in 0..60 {
-        let [two, three, four] = [2, 3, 4].map(Host::new);
-        let caches = Host { cpus: 4, smt: 1, llc: 2 };
-        let threads = Host { cpus: 8, smt: 2, llc: 4 };
+        let [two, three, four] = [2, 3, 4].map(Topology::new);
+        let caches = Topology { cpus: 4, smt: 1, llc: 2 };
+        let threads = Topology { cpus: 8, smt: 2, llc: 4 };
         for host in [two, three, four, caches, threads] {
             mixed_run(host, seed);
         }
@@ -275,7 +275,7 @@ fn a_movable_task_behind_many_pinned_ones_is_found() {
     let movable = world.hog(on(&[0], nice(0)));
     world.until_ms(1_000);
     world.host.adjust(movable, nice(0)).unwrap();
-    let (slack, _) = promised(Host::new(2), 100, (1024, 1024), 0);
+    let (slack, _) = promised(Topology::new(2), 100, (1024, 1024), 0);
     world.host.run_until(world.host.now() + slack);
     assert_eq!(world.running(1), Some(movable));
 }
@@ -287,7 +287,7 @@ fn an_equal_share_comes_round_within_the_starvation_bound() {
     world.until_ms(2_000);
     let longest = world.record.borrow().longest_wait;
     assert!(longest >= Nanos::ms(19), "19 others have at least 1 ms each: {longest}");
-    assert!(longest <= promised(Host::new(1), 20, (1024, 1024), 0).1);
+    assert!(longest <= promised(Topology::new(1), 20, (1024, 1024), 0).1);
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn three_hogs_share_two_cpus_alike_whoever_is_in_a_group_of_its_own() {
     // Were busy CPUs to balance at even numbers of ticks, they would always find the same one waiting: half a CPU for it. Where turns
     // and balances beat together for a while, somebody gets up to 0.06 of a CPU more or less even so.
     for in_groups in 0..=3 {
-        let mut world = World::with(Host::new(2), &[]);
+        let mut world = World::with(Topology::new(2), &[]);
         let hogs = [0, 1, 2].map(|n| {
             let group = if n < in_groups { world.group(1024, GroupId::ROOT) } else { GroupId::ROOT };
             world.hog(within(group, nice(0)))

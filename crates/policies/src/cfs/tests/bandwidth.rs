@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::fair::{PERIOD, SLACK};
-use sched::{Alarm, Input, Kicks, Machine, Of};
+use sched::{Alarm, AlarmOwner, Input, Kicks, Machine};
 
 /// A group of 50 ms in 100 ms, and a hog of it pinned to each of two CPUs.
 fn two_limited_hogs() -> (World, GroupId, [EntityId; 2]) {
@@ -46,7 +46,7 @@ fn a_quota_is_kept_over_ten_seconds_within_a_bite_per_cpu() {
 #[test]
 fn an_overdraft_is_paid_in_the_next_period() {
     // With 10 ms ticks, what is used up is noticed late.
-    let mut world = World::with(Host::new(1), &[("tick", ms(10))]);
+    let mut world = World::with(Topology::new(1), &[("tick", ms(10))]);
     let group = world.limited_group(Nanos::ms(23), Nanos::ms(100), GroupId::ROOT);
     let e = world.hog(within(group, nice(0)));
     world.until_ms(100);
@@ -225,7 +225,7 @@ fn returned_quota_waits_for_a_refill_that_is_near() {
 
 #[test]
 fn a_late_slack_timer_leaves_a_near_refill_to_do_its_work() {
-    let mut machine = Machine::build(&POLICY, Host::new(4), &POLICY.defaults(), Kicks::Immediate).unwrap();
+    let mut machine = Machine::build(&POLICY, Topology::new(4), &POLICY.defaults(), Kicks::Immediate).unwrap();
     let quota = Some(Quota::new(Nanos::ms(25), Nanos::ms(100)).unwrap());
     let limited = GroupParams { quota, ..GroupParams::default() };
     let group = machine.create_group(Instant::ZERO, limited, GroupId::ROOT).unwrap();
@@ -238,9 +238,9 @@ fn a_late_slack_timer_leaves_a_near_refill_to_do_its_work() {
         machine.settle(at);
         machine.is_held(hog)
     };
-    let alarm = |of: Of, slot: u8| Input::Alarm { alarm: Alarm { of, slot } };
+    let alarm = |of: AlarmOwner, slot: u8| Input::Alarm { alarm: Alarm { owner: of, slot } };
     let wake = |entity: EntityId| Input::Wake { entity, why: Wake::Timer };
-    let tick = alarm(Of::Cpu(CpuId::new(0)), 0);
+    let tick = alarm(AlarmOwner::Cpu(CpuId::new(0)), 0);
     tell(Instant::ZERO, &[wake(hog)]);
     tell(at_ms(5), &[tick]);
     tell(at_ms(8), &[wake(a), wake(b), wake(c)]);
@@ -248,14 +248,14 @@ fn a_late_slack_timer_leaves_a_near_refill_to_do_its_work() {
     let blocks = [1, 2, 3].map(|cpu| Input::Block { cpu: CpuId::new(cpu) });
     tell(at_ms(10) + Nanos::us(100), &blocks);
     // It was due at 15.1 ms.
-    assert!(tell(at_ms(99), &[alarm(Of::Group(group), SLACK)]));
-    assert!(!tell(at_ms(100), &[alarm(Of::Group(group), PERIOD)]));
+    assert!(tell(at_ms(99), &[alarm(AlarmOwner::Group(group), SLACK)]));
+    assert!(!tell(at_ms(100), &[alarm(AlarmOwner::Group(group), PERIOD)]));
 }
 
 #[test]
 fn a_throttled_group_comes_back_with_a_sleepers_credit_only() {
     for (place_unthrottled, outside_first) in [(1, true), (0, false)] {
-        let mut world = World::with(Host::new(1), &[("place-unthrottled", place_unthrottled)]);
+        let mut world = World::with(Topology::new(1), &[("place-unthrottled", place_unthrottled)]);
         let group = world.limited_group(Nanos::ms(20), Nanos::ms(1_000), GroupId::ROOT);
         let inside = world.hog(within(group, nice(0)));
         let outside = world.hog(nice(0));
@@ -288,7 +288,7 @@ fn a_refill_pays_debts_and_a_nanosecond_each() {
 #[test]
 fn an_idle_cpu_pulls_no_task_whose_group_is_throttled_there() {
     // CPU 1 has a bite of 10 ms, CPU 0 one of 50.
-    let mut world = World::with(Host::new(2), &[("bandwidth-slice", ms(50))]);
+    let mut world = World::with(Topology::new(2), &[("bandwidth-slice", ms(50))]);
     let group = world.limited_group(Nanos::ms(60), Nanos::ms(100), GroupId::ROOT);
     let free = world.hogs(2, on(&[0], within(group, nice(0))));
     let there = world.hog(on(&[1], within(group, nice(0))));

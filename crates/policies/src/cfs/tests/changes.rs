@@ -1,7 +1,7 @@
 //! What is asked changes, entities come and go, alarms come late.
 
 use super::*;
-use sched::{Action, Alarm, Input, Kicks, Machine, Of};
+use sched::{Action, Alarm, AlarmOwner, Input, Kicks, Machine};
 
 // ---- Affinity ----
 
@@ -112,7 +112,7 @@ fn a_task_that_changes_groups_gains_nothing_by_it() {
 
 #[test]
 fn raising_a_waiting_tasks_weight_may_preempt_and_lowering_a_running_ones_too() {
-    let mut world = World::with(Host::new(1), &[("start-debit", 0)]);
+    let mut world = World::with(Topology::new(1), &[("start-debit", 0)]);
     let e = world.scripted(nice(5));
     let hog = world.hog(nice(0));
     world.until_ms(100);
@@ -210,12 +210,12 @@ fn drive(machine: &mut Machine, now: Instant, input: Input) -> Vec<Action> {
 
 #[test]
 fn a_late_tick_does_its_work_and_the_next_one_is_on_the_grid() {
-    let mut machine = Machine::build(&POLICY, Host::new(1), &POLICY.defaults(), Kicks::Immediate).unwrap();
+    let mut machine = Machine::build(&POLICY, Topology::new(1), &POLICY.defaults(), Kicks::Immediate).unwrap();
     let [a, b] = [(); 2].map(|()| machine.attach(Instant::ZERO, nice(0)).unwrap());
     for entity in [a, b] {
         drive(&mut machine, Instant::ZERO, Input::Wake { entity, why: Wake::Timer });
     }
-    let tick = Alarm { of: Of::Cpu(CpuId::new(0)), slot: 0 };
+    let tick = Alarm { owner: AlarmOwner::Cpu(CpuId::new(0)), slot: 0 };
     let late = at_ms(9) + Nanos::us(700);
     let actions = drive(&mut machine, late, Input::Alarm { alarm: tick });
     assert_eq!(machine.running(CpuId::new(0)), Some(b));
@@ -229,15 +229,15 @@ fn a_late_tick_does_its_work_and_the_next_one_is_on_the_grid() {
 
 #[test]
 fn a_late_refill_is_one_refill_and_the_next_one_is_on_the_grid() {
-    let mut machine = Machine::build(&POLICY, Host::new(1), &POLICY.defaults(), Kicks::Immediate).unwrap();
+    let mut machine = Machine::build(&POLICY, Topology::new(1), &POLICY.defaults(), Kicks::Immediate).unwrap();
     let quota = Some(Quota::new(Nanos::ms(10), Nanos::ms(100)).unwrap());
     let limited = GroupParams { quota, ..GroupParams::default() };
     let group = machine.create_group(Instant::ZERO, limited, GroupId::ROOT).unwrap();
     let e = machine.attach(Instant::ZERO, within(group, nice(0))).unwrap();
     drive(&mut machine, Instant::ZERO, Input::Wake { entity: e, why: Wake::Timer });
-    drive(&mut machine, at_ms(30), Input::Alarm { alarm: Alarm { of: Of::Cpu(CpuId::new(0)), slot: 0 } });
+    drive(&mut machine, at_ms(30), Input::Alarm { alarm: Alarm { owner: AlarmOwner::Cpu(CpuId::new(0)), slot: 0 } });
     assert!(machine.is_held(e), "it has overdrawn its 10 ms by 20");
-    let refill = Alarm { of: Of::Group(group), slot: 0 };
+    let refill = Alarm { owner: AlarmOwner::Group(group), slot: 0 };
     let refill_at = |actions: &[Action]| {
         actions.iter().find_map(|action| match *action {
             Action::SetAlarm { alarm, at, .. } if alarm == refill => Some(at),

@@ -14,7 +14,7 @@ struct Churn {
 }
 
 impl Churn {
-    fn new(host: Host, seed: u64, kick: Nanos) -> Churn {
+    fn new(host: Topology, seed: u64, kick: Nanos) -> Churn {
         let costs = Costs { kick, ..Costs::NONE };
         let world = World::delayed(host, &[], costs);
         Churn { world, random: Random(seed), groups: vec![GroupId::ROOT], entities: Vec::new(), cpus: host.cpus }
@@ -117,11 +117,11 @@ impl Churn {
     }
 }
 
-const HOSTS: [Host; 4] = [
-    Host { cpus: 1, smt: 1, llc: 1 },
-    Host { cpus: 2, smt: 1, llc: 2 },
-    Host { cpus: 4, smt: 1, llc: 2 },
-    Host { cpus: 6, smt: 2, llc: 4 },
+const HOSTS: [Topology; 4] = [
+    Topology { cpus: 1, smt: 1, llc: 1 },
+    Topology { cpus: 2, smt: 1, llc: 2 },
+    Topology { cpus: 4, smt: 1, llc: 2 },
+    Topology { cpus: 6, smt: 2, llc: 4 },
 ];
 
 #[test]

@@ -1,7 +1,9 @@
 //! The fair class beside others: a more urgent one above it, a less urgent one below.
 
 use super::*;
-use sched::{Alarm, AlarmBase, Cx, GroupChange, Kicks, Machine, Policy, Refused, RtPriority, Slice, Stopped, Why};
+use sched::{
+    Alarm, AlarmBase, Cx, Decision, GroupChange, Kicks, Machine, Policy, Refused, RtPriority, StopReason, Stopped,
+};
 
 /// SCHED_FIFO tasks, each on the lowest CPU it may use, above or below CFS.
 struct Stack {
@@ -16,13 +18,13 @@ impl Stack {
     const FAIR: u8 = 1;
     const BELOW: u8 = 2;
 
-    fn world(host: Host, other: u8) -> World {
+    fn world(host: Topology, other: u8) -> World {
         let knobs = POLICY.defaults();
         let fair = (POLICY.build)(&host, &knobs).unwrap();
         let policy = Stack { fair, other, waiting: vec![Vec::new(); host.cpus] };
         let machine = Machine::new(Box::new(policy), POLICY.alarms, host, Kicks::Immediate);
         let record = Rc::new(RefCell::new(Record::new(host.cpus)));
-        let mut sim = sim::Host::around(machine, Costs::NONE);
+        let mut sim = sim::Driver::around(machine, Costs::NONE);
         sim.watch(Box::leak(Box::new(Recorder(Rc::clone(&record)))));
         World { host: sim, record }
     }
@@ -91,12 +93,12 @@ impl Policy for Stack {
     fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
         if !Stack::is_other(prev.entity, cx) {
             self.fair.put(cpu, prev, &mut cx.as_class(Stack::FAIR, AlarmBase::default()));
-        } else if prev.why != Why::Blocked {
+        } else if prev.why != StopReason::Blocked {
             self.waiting[cpu.index()].insert(0, prev.entity);
         }
     }
 
-    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision {
         let other = self.waiting[cpu.index()].first().copied();
         if self.other == Stack::BELOW || other.is_none() {
             let slice = self.fair.pick(cpu, &mut cx.as_class(Stack::FAIR, AlarmBase::default()));
@@ -104,7 +106,7 @@ impl Policy for Stack {
                 return slice;
             }
         }
-        Slice::forever(self.waiting[cpu.index()].remove(0))
+        Decision::forever(self.waiting[cpu.index()].remove(0))
     }
 
     fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {
@@ -118,7 +120,7 @@ fn fifo() -> Params {
 
 #[test]
 fn below_another_class_nobody_preempts_it_and_its_time_is_not_charged() {
-    let mut world = Stack::world(Host::new(1), Stack::ABOVE);
+    let mut world = Stack::world(Topology::new(1), Stack::ABOVE);
     let urgent = world.scripted(fifo());
     let [fair, sleeper] = [0, 0].map(|n| world.scripted(nice(n)));
     world.wake(fair);
@@ -139,7 +141,7 @@ fn below_another_class_nobody_preempts_it_and_its_time_is_not_charged() {
 
 #[test]
 fn work_behind_another_class_is_pulled_by_idle_cpus() {
-    let mut world = Stack::world(Host::new(2), Stack::ABOVE);
+    let mut world = Stack::world(Topology::new(2), Stack::ABOVE);
     let [fair, blocker] = [0, 1].map(|cpu| world.scripted(on(&[cpu], nice(0))));
     let free = world.scripted(nice(0));
     world.wake(fair);
@@ -160,7 +162,7 @@ fn work_behind_another_class_is_pulled_by_idle_cpus() {
 
 #[test]
 fn a_lone_task_behind_another_class_is_pulled_as_well() {
-    let mut world = Stack::world(Host::new(2), Stack::ABOVE);
+    let mut world = Stack::world(Topology::new(2), Stack::ABOVE);
     let alone = world.scripted(nice(0));
     let urgent = world.scripted(on(&[0], fifo()));
     world.wake(alone);
@@ -174,7 +176,7 @@ fn a_lone_task_behind_another_class_is_pulled_as_well() {
 #[test]
 fn who_wakes_behind_another_class_is_pulled_by_an_idle_cpu_elsewhere() {
     // Under a cache of its own each CPU: nobody looks for an idle one at the wake-up.
-    let mut world = Stack::world(Host { cpus: 2, smt: 1, llc: 1 }, Stack::ABOVE);
+    let mut world = Stack::world(Topology { cpus: 2, smt: 1, llc: 1 }, Stack::ABOVE);
     let urgent = world.scripted(on(&[0], fifo()));
     let e = world.scripted(nice(0));
     world.wake(urgent);
@@ -188,7 +190,7 @@ fn who_wakes_behind_another_class_is_pulled_by_an_idle_cpu_elsewhere() {
 
 #[test]
 fn above_another_class_a_wakee_takes_its_cpu_at_once() {
-    let mut world = Stack::world(Host::new(2), Stack::BELOW);
+    let mut world = Stack::world(Topology::new(2), Stack::BELOW);
     let below = [0, 1].map(|cpu| world.scripted(on(&[cpu], fifo())));
     below.into_iter().for_each(|e| world.wake(e));
     let [busy, e] = [0, 0].map(|n| world.scripted(nice(n)));

@@ -1,7 +1,7 @@
 //! Nested groups.
 
 use super::*;
-use sched::{Alarm, Input, Kicks, Machine, Of};
+use sched::{Alarm, AlarmOwner, Input, Kicks, Machine};
 
 #[test]
 fn groups_share_by_their_weights_whatever_is_in_them() {
@@ -100,7 +100,7 @@ fn two_free_cpus_are_shared_by_group_weights_roughly() {
 #[test]
 fn wake_ups_are_compared_where_the_branches_meet() {
     // The wakee's own vruntime is far behind, but its group is not.
-    let mut world = World::with(Host::new(1), &[("start-debit", 0)]);
+    let mut world = World::with(Topology::new(1), &[("start-debit", 0)]);
     let group = world.group(1024, GroupId::ROOT);
     let sleeper = world.scripted(within(group, nice(0)));
     let mate = world.hog(within(group, nice(0)));
@@ -120,7 +120,7 @@ fn wake_ups_are_compared_where_the_branches_meet() {
 
 #[test]
 fn a_group_left_by_a_sleeper_goes_on_with_its_slice() {
-    let mut world = World::with(Host::new(1), &[("start-debit", 0)]);
+    let mut world = World::with(Topology::new(1), &[("start-debit", 0)]);
     let group = world.group(1024, GroupId::ROOT);
     let sleeper = world.scripted(within(group, nice(0)));
     world.wake(sleeper);
@@ -185,7 +185,7 @@ fn a_group_of_the_least_weight_still_runs() {
 
 #[test]
 fn a_removed_groups_index_starts_afresh() {
-    let mut machine = Machine::build(&POLICY, Host::new(1), &POLICY.defaults(), Kicks::Immediate).unwrap();
+    let mut machine = Machine::build(&POLICY, Topology::new(1), &POLICY.defaults(), Kicks::Immediate).unwrap();
     let quota = Some(Quota::new(Nanos::ms(1), Nanos::ms(1_000)).unwrap());
     let limited = GroupParams { quota, ..GroupParams::default() };
     let old = machine.create_group(Instant::ZERO, limited, GroupId::ROOT).unwrap();
@@ -193,7 +193,7 @@ fn a_removed_groups_index_starts_afresh() {
     machine.input(Instant::ZERO, Input::Wake { entity: member, why: Wake::Timer });
     machine.settle(Instant::ZERO);
     // The one tick that matters: 1 ms is used up.
-    machine.input(at_ms(1), Input::Alarm { alarm: Alarm { of: Of::Cpu(CpuId::new(0)), slot: 0 } });
+    machine.input(at_ms(1), Input::Alarm { alarm: Alarm { owner: AlarmOwner::Cpu(CpuId::new(0)), slot: 0 } });
     machine.settle(at_ms(1));
     assert!(machine.is_held(member));
     machine.detach(at_ms(2), member);

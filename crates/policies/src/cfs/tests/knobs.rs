@@ -3,7 +3,7 @@
 use super::*;
 
 pub(super) fn slices(cpus: usize, knobs: &[(&str, i64)], weights: &[i32]) -> Vec<i64> {
-    let mut world = World::with(Host::new(cpus), knobs);
+    let mut world = World::with(Topology::new(cpus), knobs);
     let hogs: Vec<_> = weights.iter().map(|&n| world.hog(on(&[0], nice(n)))).collect();
     world.settle();
     hogs.into_iter().map(|e| world.inspect(e, "slice")).collect()
@@ -36,7 +36,7 @@ fn base_slice_is_a_floor() {
 #[test]
 fn alt_period_counts_all_tasks_of_the_cpu() {
     for (on, tasks) in [(1, 13), (0, 2)] {
-        let mut world = World::with(Host::new(1), &[("alt-period", on)]);
+        let mut world = World::with(Topology::new(1), &[("alt-period", on)]);
         let group = world.group(1024, GroupId::ROOT);
         world.hogs(12, within(group, nice(0)));
         let outside = world.hog(nice(0));
@@ -49,7 +49,7 @@ fn alt_period_counts_all_tasks_of_the_cpu() {
 #[test]
 fn tick_is_when_slices_end() {
     for (tick, turn) in [(1, 4), (4, 4), (10, 10)] {
-        let mut world = World::with(Host::new(1), &[("tick", ms(tick)), ("start-debit", 0)]);
+        let mut world = World::with(Topology::new(1), &[("tick", ms(tick)), ("start-debit", 0)]);
         world.hogs(2, nice(0));
         world.until_ms(50);
         let first = world.record.borrow().turns[0];
@@ -60,7 +60,7 @@ fn tick_is_when_slices_end() {
 /// Whether a wakee `behind` the running hog preempts.
 fn preempts(knobs: &[(&str, i64)], behind: Nanos) -> bool {
     let knobs: Vec<_> = [("start-debit", 0)].iter().chain(knobs).copied().collect();
-    let mut world = World::with(Host::new(1), &knobs);
+    let mut world = World::with(Topology::new(1), &knobs);
     let e = world.scripted(nice(0));
     world.wake(e);
     world.until_ms(1);
@@ -87,7 +87,7 @@ fn wakeup_preemption_can_be_switched_off() {
 #[test]
 fn gentle_fair_sleepers_halve_the_credit() {
     for (on, credit) in [(1, 3), (0, 6)] {
-        let mut world = World::with(Host::new(1), &[("gentle-fair-sleepers", on)]);
+        let mut world = World::with(Topology::new(1), &[("gentle-fair-sleepers", on)]);
         let e = world.scripted(nice(0));
         let hog = world.hog(nice(0));
         world.until_ms(100);
@@ -100,7 +100,7 @@ fn gentle_fair_sleepers_halve_the_credit() {
 #[test]
 fn start_debit_is_a_slice() {
     for (on, debit) in [(1, 3), (0, 0)] {
-        let mut world = World::with(Host::new(1), &[("start-debit", on)]);
+        let mut world = World::with(Topology::new(1), &[("start-debit", on)]);
         let hog = world.hog(nice(0));
         world.until_ms(100);
         let new = world.hog(nice(0));
@@ -112,7 +112,7 @@ fn start_debit_is_a_slice() {
 #[test]
 fn child_runs_first_changes_places() {
     for on in [0, 1] {
-        let mut world = World::with(Host::new(1), &[("child-runs-first", on)]);
+        let mut world = World::with(Topology::new(1), &[("child-runs-first", on)]);
         let parent = world.hog(nice(0));
         world.until_ms(2);
         let child = world.scripted(nice(0));
@@ -126,7 +126,7 @@ fn child_runs_first_changes_places() {
 /// Nine hogs, one of which begins a turn, and three that have slept for a second: two SCHED_BATCH, one not.
 fn crowd(knobs: &[(&str, i64)]) -> (World, [EntityId; 2], EntityId) {
     let knobs: Vec<_> = [("start-debit", 0)].iter().chain(knobs).copied().collect();
-    let mut world = World::with(Host::new(1), &knobs);
+    let mut world = World::with(Topology::new(1), &knobs);
     let batch = [(); 2].map(|()| world.scripted(class(Class::Batch)));
     let wakee = world.scripted(nice(0));
     world.hogs(9, nice(0));
@@ -176,7 +176,7 @@ fn in_a_crowd_whoever_woke_last_goes_next_though_it_did_not_preempt() {
 /// CPU 0 runs a task, CPU 1 two hogs free to move, one of which ran `since` ago. CPU 0 blocks: does it pull at once?
 fn pulls(knobs: &[(&str, i64)], since: Nanos) -> bool {
     let knobs: Vec<_> = [("start-debit", 0)].iter().chain(knobs).copied().collect();
-    let mut world = World::with(Host::new(2), &knobs);
+    let mut world = World::with(Topology::new(2), &knobs);
     let blocker = world.scripted(on(&[0], nice(0)));
     world.wake(blocker);
     let hogs = [0, 0].map(|n| world.hog(on(&[1], nice(n))));
@@ -202,7 +202,7 @@ fn migration_cost_is_how_long_a_cache_stays_hot() {
 #[test]
 fn bandwidth_slice_is_a_bite() {
     for (bite, rest) in [(5, 25), (50, 0)] {
-        let mut world = World::with(Host::new(2), &[("bandwidth-slice", ms(bite))]);
+        let mut world = World::with(Topology::new(2), &[("bandwidth-slice", ms(bite))]);
         let group = world.limited_group(Nanos::ms(50), Nanos::ms(100), GroupId::ROOT);
         let hogs = [0, 1].map(|cpu| world.hog(on(&[cpu], within(group, nice(0)))));
         world.until_ms(99);
@@ -214,7 +214,7 @@ fn bandwidth_slice_is_a_bite() {
 fn imbalance_is_what_a_busy_cpu_puts_up_with() {
     // Five and four hogs: 125 to 100.
     for (imbalance, moves) in [(117, true), (130, false)] {
-        let mut world = World::with(Host::new(2), &[("imbalance", imbalance)]);
+        let mut world = World::with(Topology::new(2), &[("imbalance", imbalance)]);
         let many = world.hogs(5, on(&[0], nice(0)));
         world.hogs(4, on(&[1], nice(0)));
         world.until_ms(10);
@@ -230,7 +230,7 @@ fn imbalance_is_what_a_busy_cpu_puts_up_with() {
 fn cache_hot_buddies_stay_behind() {
     // A queue of nine on CPU 0; the last buddy is the one that ran longest ago, and CPU 1 is busy with less.
     for on in [1, 0] {
-        let mut world = World::with(Host::new(2), &[("cache-hot-buddy", on), ("migration-cost", 0)]);
+        let mut world = World::with(Topology::new(2), &[("cache-hot-buddy", on), ("migration-cost", 0)]);
         let buddy = last_buddy_of_a_crowd(&mut world);
         world.until_ms(1_040);
         let moved = world.record.borrow().turns.iter().any(|turn| turn.entity == buddy && turn.cpu == CpuId::new(1));
@@ -255,7 +255,7 @@ fn last_buddy_of_a_crowd(world: &mut World) -> EntityId {
 
 /// Where a task of CPU 1 wakes whose waker runs on CPU 0. Each CPU has a cache of its own, CPU 1 runs a hog.
 pub(super) fn wakes_on(knobs: &[(&str, i64)], sync: bool, there: i32) -> i64 {
-    let mut world = World::with(Host { cpus: 2, smt: 1, llc: 1 }, knobs);
+    let mut world = World::with(Topology { cpus: 2, smt: 1, llc: 1 }, knobs);
     let e = world.scripted(on(&[1], nice(0)));
     world.wake(e);
     world.settle();

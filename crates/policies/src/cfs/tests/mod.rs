@@ -14,21 +14,21 @@ mod version;
 
 use super::POLICY;
 use crate::fair::world::*;
-use sched::{Class, CpuId, EntityId, GroupId, GroupParams, Host, Instant, Nanos, Params, Quota, Wake, Weight};
+use sched::{Class, CpuId, EntityId, GroupId, GroupParams, Instant, Nanos, Params, Quota, Topology, Wake, Weight};
 use sim::Costs;
 use std::cell::RefCell;
 use std::rc::Rc;
 
 impl World {
     fn new(cpus: usize) -> World {
-        World::with(Host::new(cpus), &[])
+        World::with(Topology::new(cpus), &[])
     }
 
-    fn with(host: Host, knobs: &[(&str, i64)]) -> World {
+    fn with(host: Topology, knobs: &[(&str, i64)]) -> World {
         World::delayed(host, knobs, Costs::NONE)
     }
 
-    fn delayed(host: Host, knobs: &[(&str, i64)], costs: Costs) -> World {
+    fn delayed(host: Topology, knobs: &[(&str, i64)], costs: Costs) -> World {
         World::under(&POLICY, host, knobs, costs)
     }
 }

@@ -55,7 +55,7 @@ fn a_wakee_whose_cpu_is_busy_finds_an_idle_one_behind_its_target() {
 
 #[test]
 fn a_wakee_under_another_cache_stays_there() {
-    let mut world = World::with(Host { cpus: 4, smt: 1, llc: 2 }, &[]);
+    let mut world = World::with(Topology { cpus: 4, smt: 1, llc: 2 }, &[]);
     let e = sleeper_of(&mut world, 3);
     wakers_on(&mut world, &[2, 3]);
     world.wake(e);
@@ -65,7 +65,7 @@ fn a_wakee_under_another_cache_stays_there() {
 
 #[test]
 fn a_wakee_prefers_a_whole_idle_core() {
-    let mut world = World::with(Host { cpus: 6, smt: 2, llc: 6 }, &[]);
+    let mut world = World::with(Topology { cpus: 6, smt: 2, llc: 6 }, &[]);
     let e = sleeper_of(&mut world, 0);
     wakers_on(&mut world, &[0, 2]);
     world.wake(e);
@@ -76,7 +76,7 @@ fn a_wakee_prefers_a_whole_idle_core() {
 #[test]
 fn a_synchronous_waker_that_runs_alone_draws_the_wakee_to_its_cpu() {
     for (sync, cpu) in [(true, 0), (false, 2)] {
-        let mut world = World::with(Host { cpus: 4, smt: 1, llc: 2 }, &[]);
+        let mut world = World::with(Topology { cpus: 4, smt: 1, llc: 2 }, &[]);
         let e = sleeper_of(&mut world, 3);
         let waker = waker_on(&mut world, 0);
         // Everything idle elsewhere is under the other cache, or just taken.
@@ -90,7 +90,7 @@ fn a_synchronous_waker_that_runs_alone_draws_the_wakee_to_its_cpu() {
 fn a_wakee_goes_to_the_less_loaded_of_two_busy_cpus() {
     // Two caches of one CPU: no idle sibling to find. CPU 1 is loaded with `there` hogs.
     for (there, cpu) in [(1, 1), (3, 0)] {
-        let mut world = World::with(Host { cpus: 2, smt: 1, llc: 1 }, &[]);
+        let mut world = World::with(Topology { cpus: 2, smt: 1, llc: 1 }, &[]);
         let e = sleeper_of(&mut world, 1);
         let waker = waker_on(&mut world, 0);
         for _ in 0..there {
@@ -106,7 +106,7 @@ fn a_wakee_goes_to_the_less_loaded_of_two_busy_cpus() {
 fn a_waker_of_many_leaves_them_where_they_are() {
     // Two CPUs under each cache; the waker's count grows with every other partner, the wakee's likewise.
     let partners = 12;
-    let mut world = World::with(Host { cpus: 4, smt: 1, llc: 2 }, &[]);
+    let mut world = World::with(Topology { cpus: 4, smt: 1, llc: 2 }, &[]);
     let waker = waker_on(&mut world, 0);
     let e = sleeper_of(&mut world, 3);
     wakers_on(&mut world, &[2, 3]);
@@ -119,7 +119,7 @@ fn a_waker_of_many_leaves_them_where_they_are() {
     // Wide now: 8 against 4. CPU 1 idles, and is the waker's sibling.
     wake_by(&mut world, e, waker, true);
     assert_eq!(world.cpu_of(e), 3);
-    let mut narrow = World::with(Host { cpus: 4, smt: 1, llc: 2 }, &[]);
+    let mut narrow = World::with(Topology { cpus: 4, smt: 1, llc: 2 }, &[]);
     let waker = waker_on(&mut narrow, 0);
     let e = sleeper_of(&mut narrow, 3);
     wakers_on(&mut narrow, &[2, 3]);
@@ -129,7 +129,7 @@ fn a_waker_of_many_leaves_them_where_they_are() {
 
 #[test]
 fn partners_are_forgotten_by_half_every_second() {
-    let mut world = World::with(Host { cpus: 4, smt: 1, llc: 2 }, &[]);
+    let mut world = World::with(Topology { cpus: 4, smt: 1, llc: 2 }, &[]);
     let waker = waker_on(&mut world, 0);
     let e = sleeper_of(&mut world, 3);
     wakers_on(&mut world, &[2, 3]);
@@ -184,7 +184,7 @@ fn the_cpu_it_woke_others_from_is_looked_at_before_the_rest() {
 
 #[test]
 fn forked_tasks_spread_over_idle_cpus_then_over_the_least_loaded() {
-    let mut world = World::with(Host { cpus: 4, smt: 1, llc: 2 }, &[]);
+    let mut world = World::with(Topology { cpus: 4, smt: 1, llc: 2 }, &[]);
     let parent = world.hog(nice(0));
     world.settle();
     assert_eq!(world.cpu_of(parent), 0);
@@ -224,7 +224,7 @@ fn a_forked_task_takes_the_cpu_that_became_idle_last() {
 #[test]
 fn a_migrated_task_keeps_its_distance_from_its_queue() {
     // CPU 1's clock is far ahead of CPU 0's.
-    let mut world = World::with(Host::new(2), &[("start-debit", 0)]);
+    let mut world = World::with(Topology::new(2), &[("start-debit", 0)]);
     let moved = world.scripted(on(&[0], nice(0)));
     world.wake(moved);
     let there = world.hog(on(&[1], nice(0)));
@@ -247,7 +247,7 @@ fn a_migrated_task_keeps_its_distance_from_its_queue() {
 #[test]
 fn a_task_moved_while_it_waits_keeps_its_distance_from_its_queue() {
     // CPU 1's clock runs much faster: its hog is light.
-    let mut world = World::with(Host::new(2), &[("start-debit", 0)]);
+    let mut world = World::with(Topology::new(2), &[("start-debit", 0)]);
     let moved = world.hogs(2, on(&[0], nice(0)));
     let there = world.hog(on(&[1], nice(15)));
     world.until_ms(1_000);

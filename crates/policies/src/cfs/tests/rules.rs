@@ -5,7 +5,7 @@ use super::*;
 /// On CPU 0 of four, B has run alone for `slept_at` and sleeps; A has run from there to 100 ms on the virtual clock.
 /// Then B wakes.
 fn wakes_at_100(b: Params, slept_at: u64) -> (World, EntityId, EntityId) {
-    let mut world = World::with(Host::new(4), &[("start-debit", 0)]);
+    let mut world = World::with(Topology::new(4), &[("start-debit", 0)]);
     let b = world.scripted(on(&[0], b));
     world.wake(b);
     world.until_ms(slept_at);
@@ -70,7 +70,7 @@ fn example_a4_rule_4_a_short_sleeper_keeps_its_vruntime_and_does_not_preempt() {
 #[test]
 fn rule_2_three_hogs_get_their_weights_within_one_slice() {
     // Without the debits of their starts, which differ.
-    let mut world = World::with(Host::new(1), &[("start-debit", 0)]);
+    let mut world = World::with(Topology::new(1), &[("start-debit", 0)]);
     let hogs = [0, 5, -5].map(|n| world.hog(nice(n)));
     world.until_ms(10_000);
     for (e, weight) in hogs.into_iter().zip([1024, 335, 3121]) {
@@ -175,7 +175,7 @@ fn rule_6_who_is_a_slice_ahead_stops_before_its_own_slice_is_over() {
     // b wakes 3 ms behind as a begins a turn of 3 ms; preemption at wake-ups is off.
     for (granularity, ran) in [(Nanos::us(750), 1), (Nanos::us(1_500), 2)] {
         let granularity = granularity.as_ns().cast_signed();
-        let mut world = World::with(Host::new(1), &[("wakeup-preemption", 0), ("min-granularity", granularity)]);
+        let mut world = World::with(Topology::new(1), &[("wakeup-preemption", 0), ("min-granularity", granularity)]);
         let b = world.scripted(nice(0));
         let [a, c] = [0, 0].map(|n| world.hog(nice(n)));
         world.until_ms(1_000);
@@ -200,7 +200,7 @@ fn rule_6_who_is_a_slice_ahead_stops_before_its_own_slice_is_over() {
 #[test]
 fn rule_6_favours_do_not_bring_back_who_has_had_its_slice() {
     // With so coarse a granularity every buddy is fair.
-    let mut world = World::with(Host::new(1), &[("wakeup-granularity", ms(1_000)), ("start-debit", 0)]);
+    let mut world = World::with(Topology::new(1), &[("wakeup-granularity", ms(1_000)), ("start-debit", 0)]);
     let group = world.group(1024, GroupId::ROOT);
     let inside = world.hogs(2, within(group, nice(0)));
     let outside = world.hog(nice(0));
@@ -245,7 +245,7 @@ fn rule_7_batch_and_idle_never_preempt_and_idle_always_gives_way() {
 #[test]
 fn rule_7_a_normal_wakee_preempts_an_idle_task_that_is_hardly_ahead() {
     for (running, preempts) in [(Class::Idle, true), (Class::Normal, false)] {
-        let mut world = World::with(Host::new(1), &[("start-debit", 0)]);
+        let mut world = World::with(Topology::new(1), &[("start-debit", 0)]);
         let wakee = world.scripted(nice(0));
         world.wake(wakee);
         world.until_ms(1);
@@ -262,7 +262,7 @@ fn rule_7_a_normal_wakee_preempts_an_idle_task_that_is_hardly_ahead() {
 
 #[test]
 fn rule_8_who_preempts_runs_even_if_another_is_further_behind() {
-    let mut world = World::with(Host::new(1), &[("start-debit", 0)]);
+    let mut world = World::with(Topology::new(1), &[("start-debit", 0)]);
     let [batch, wakee] = [class(Class::Batch), nice(0)].map(|params| world.scripted(params));
     let hog = world.hog(nice(0));
     world.until_ms(100);
@@ -289,7 +289,7 @@ fn rule_8_the_first_of_two_that_wake_at_once_runs() {
 
 #[test]
 fn rule_1_min_vruntime_follows_who_is_left() {
-    let mut world = World::with(Host::new(1), &[("start-debit", 0), ("wakeup-preemption", 0)]);
+    let mut world = World::with(Topology::new(1), &[("start-debit", 0), ("wakeup-preemption", 0)]);
     let sleeper = world.scripted(nice(0));
     let hog = world.hog(nice(0));
     world.until_ms(100);
@@ -318,7 +318,7 @@ fn the_picture_in_the_essay_is_true() {
 
 #[test]
 fn rule_9_a_yield_lets_the_second_go_but_not_one_far_ahead() {
-    let mut world = World::with(Host::new(1), &[("start-debit", 0)]);
+    let mut world = World::with(Topology::new(1), &[("start-debit", 0)]);
     let [a, b] = [0, 0].map(|n| world.hog(nice(n)));
     world.settle();
     assert_eq!(world.running(0), Some(a), "equals go in order of arrival");
@@ -346,7 +346,7 @@ fn rule_9_a_yield_lets_the_second_go_but_not_one_far_ahead() {
 fn rule_9_a_light_yielder_lets_others_go_though_they_are_further_ahead() {
     // 1 ms on the clock of nice 5 is 3.057 ms; on that of nice 0 it is 1 ms.
     for (weight, lets) in [(5, true), (0, false)] {
-        let mut world = World::with(Host::new(1), &[("start-debit", 0)]);
+        let mut world = World::with(Topology::new(1), &[("start-debit", 0)]);
         let yielder = world.scripted(nice(weight));
         world.wake(yielder);
         world.settle();
@@ -382,7 +382,7 @@ fn rule_9_a_yield_with_nobody_else_changes_nothing() {
 
 #[test]
 fn rule_9_a_directed_yield_runs_the_other_if_it_is_not_far_ahead() {
-    let mut world = World::with(Host::new(1), &[("start-debit", 0)]);
+    let mut world = World::with(Topology::new(1), &[("start-debit", 0)]);
     let [_, b, c] = [0, 0, 0].map(|n| world.hog(nice(n)));
     world.settle();
     world.host.run_until(Instant::at_ns(500_000));
@@ -405,7 +405,7 @@ fn rule_9_a_directed_yield_runs_the_other_if_it_is_not_far_ahead() {
 
 #[test]
 fn rule_9_a_directed_yield_reaches_another_cpu() {
-    let mut world = World::with(Host::new(2), &[("start-debit", 0)]);
+    let mut world = World::with(Topology::new(2), &[("start-debit", 0)]);
     let here = world.hog(on(&[0], nice(0)));
     let [runs, waits] = [0, 0].map(|n| world.hog(on(&[1], nice(n))));
     world.settle();

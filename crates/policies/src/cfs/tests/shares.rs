@@ -1,7 +1,7 @@
 //! How exact shares are, and stay.
 
 use super::*;
-use sched::Load;
+use sched::LoadBounds;
 
 const EXACT: (&str, i64) = ("exact-clock", 1);
 
@@ -10,19 +10,19 @@ fn promised(knobs: &[(&str, i64)], weights: &[u32]) -> Option<Nanos> {
     for &(name, value) in knobs {
         values.set(name, value).unwrap();
     }
-    let host = Host::new(1);
-    let load = Load {
+    let host = Topology::new(1);
+    let load = LoadBounds {
         weight_least: weights.iter().copied().min().unwrap().into(),
         weight_most: weights.iter().copied().max().unwrap().into(),
-        ..Load::of_hogs(&host, &values, weights.len() as u64)
+        ..LoadBounds::of_hogs(&host, &values, weights.len() as u64)
     };
-    (POLICY.keeps.shares)(&load)
+    (POLICY.guarantees.shares)(&load)
 }
 
 /// How far anybody ever was from its share since the last of them came, when they come so far `apart` and the last goes on
 /// for `length`.
 fn worst(knobs: &[(&str, i64)], weights: &[u32], apart: Nanos, length: Nanos) -> Nanos {
-    let mut world = World::with(Host::new(1), knobs);
+    let mut world = World::with(Topology::new(1), knobs);
     let (mut hogs, mut sum, mut worst) = (Vec::new(), 0, Nanos::ZERO);
     for (n, &weight) in weights.iter().enumerate() {
         let weight = Weight::linux(weight).unwrap();

@@ -19,7 +19,7 @@ fn v3_17_has_no_least_slice_whatever_its_knob_says() {
 #[test]
 fn v3_17_sizes_the_round_by_one_queue() {
     for (version, round) in [(0, 13 * 750_000), (1, ms(6))] {
-        let mut world = World::with(Host::new(1), &[("version", version)]);
+        let mut world = World::with(Topology::new(1), &[("version", version)]);
         let group = world.group(1024, GroupId::ROOT);
         world.hogs(12, within(group, nice(0)));
         let outside = world.hog(nice(0));
@@ -32,7 +32,7 @@ fn v3_17_sizes_the_round_by_one_queue() {
 
 /// When a hog of CPU 0, which has `many`, first runs on CPU 1, which has four.
 fn moved_at(knobs: &[(&str, i64)], many: usize) -> Option<Instant> {
-    let mut world = World::with(Host::new(2), knobs);
+    let mut world = World::with(Topology::new(2), knobs);
     let movable = world.hogs(many, on(&[0], nice(0)));
     world.hogs(4, on(&[1], nice(0)));
     world.until_ms(10);
@@ -77,7 +77,8 @@ fn v3_17_weighs_loads_even_if_the_waker_is_about_to_block() {
 #[test]
 fn in_v3_17_an_even_balance_draws_a_wakee_near() {
     for (version, cpu) in [(0, 1), (1, 0)] {
-        let mut world = World::with(Host { cpus: 2, smt: 1, llc: 1 }, &[("version", version), ("wake-affine-bias", 0)]);
+        let mut world =
+            World::with(Topology { cpus: 2, smt: 1, llc: 1 }, &[("version", version), ("wake-affine-bias", 0)]);
         let e = sleeper_of(&mut world, 1);
         let waker = waker_on(&mut world, 0);
         wakers_on(&mut world, &[1]);
@@ -92,7 +93,7 @@ fn in_v3_17_an_even_balance_draws_a_wakee_near() {
 #[test]
 fn in_v3_17_a_waker_that_leaves_nothing_behind_draws_the_wakee_from_an_idle_cpu() {
     for (knobs, cpu) in [(&[("wake-affine-idle", 0)], 1), (&[OLD], 0)] {
-        let mut world = World::with(Host { cpus: 2, smt: 1, llc: 1 }, knobs);
+        let mut world = World::with(Topology { cpus: 2, smt: 1, llc: 1 }, knobs);
         let e = sleeper_of(&mut world, 1);
         let waker = waker_on(&mut world, 0);
         wake_by(&mut world, e, waker, true);
@@ -104,7 +105,7 @@ fn in_v3_17_a_waker_that_leaves_nothing_behind_draws_the_wakee_from_an_idle_cpu(
 fn in_v3_17_only_a_wakee_with_many_partners_of_its_own_is_left_where_it_is() {
     // The waker has woken four, the wakee one, and a cache holds one CPU.
     for (version, cpu) in [(0, 1), (1, 0)] {
-        let mut world = World::with(Host { cpus: 2, smt: 1, llc: 1 }, &[("version", version)]);
+        let mut world = World::with(Topology { cpus: 2, smt: 1, llc: 1 }, &[("version", version)]);
         let e = sleeper_of(&mut world, 1);
         let waker = waker_on(&mut world, 0);
         world.hog(on(&[1], nice(-5)));
@@ -122,7 +123,7 @@ fn in_v3_17_only_a_wakee_with_many_partners_of_its_own_is_left_where_it_is() {
 
 /// Where a task of CPU 2 wakes while these CPUs, of two cores of two threads each, are busy.
 fn wakes_beside(busy: &[usize], knobs: &[(&str, i64)]) -> i64 {
-    let mut world = World::with(Host { cpus: 4, smt: 2, llc: 4 }, knobs);
+    let mut world = World::with(Topology { cpus: 4, smt: 2, llc: 4 }, knobs);
     let e = sleeper_of(&mut world, 2);
     wakers_on(&mut world, busy);
     world.wake(e);
@@ -143,7 +144,7 @@ fn a_search_by_core_takes_idle_cores_and_threads_of_the_own_core_only() {
 
 #[test]
 fn a_search_by_core_goes_through_the_cores_from_its_own_on() {
-    let mut world = World::with(Host { cpus: 6, smt: 2, llc: 6 }, &[("idle-search", 1)]);
+    let mut world = World::with(Topology { cpus: 6, smt: 2, llc: 6 }, &[("idle-search", 1)]);
     let e = sleeper_of(&mut world, 2);
     wakers_on(&mut world, &[2]);
     world.wake(e);
@@ -154,7 +155,7 @@ fn a_search_by_core_goes_through_the_cores_from_its_own_on() {
 #[test]
 fn the_cpu_it_woke_others_from_need_not_be_looked_at() {
     for (knob, cpu) in [(("recent-cpu", 1), 5), (("recent-cpu", 0), 3), (OLD, 3)] {
-        let mut world = World::with(Host::new(6), &[knob]);
+        let mut world = World::with(Topology::new(6), &[knob]);
         let e = sleeper_of(&mut world, 5);
         let other = sleeper_of(&mut world, 4);
         world.wake(e);
@@ -177,7 +178,7 @@ fn the_cpu_it_woke_others_from_need_not_be_looked_at() {
 #[test]
 fn a_cpu_with_idle_tasks_only_may_count_as_busy() {
     for (knob, cpu) in [(("idle-class-cpus", 1), 1), (("idle-class-cpus", 0), 0), (OLD, 0)] {
-        let mut world = World::with(Host::new(2), &[knob]);
+        let mut world = World::with(Topology::new(2), &[knob]);
         let e = sleeper_of(&mut world, 0);
         waker_on(&mut world, 0);
         world.hog(on(&[1], class(Class::Idle)));

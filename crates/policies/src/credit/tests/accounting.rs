@@ -178,7 +178,7 @@ fn earning_ends_above_300_credits() {
 #[test]
 fn exactly_300_credits_are_kept() {
     // It runs for 30 ms and then sleeps: 0 at the first accounting, 300 at the second, 600 at the third.
-    let mut host = host_of(sched::Host::new(1), &[("slice", 100_000_000)]);
+    let mut host = host_of(sched::Topology::new(1), &[("slice", 100_000_000)]);
     let e = scripted(&mut host, Params::default());
     interrupt(&mut host, e);
     host.run_until(at(30));
@@ -259,12 +259,13 @@ fn a_change_of_weight_counts_from_the_next_accounting() {
 
 #[test]
 fn late_ticks_and_accountings_come_once_and_keep_their_phase() {
-    use sched::{Action, Alarm, Input, Kicks, Machine, Of};
+    use sched::{Action, Alarm, AlarmOwner, Input, Kicks, Machine};
     let mut machine =
-        Machine::build(&POLICY, sched::Host::new(1), &POLICY.defaults(), Kicks::Immediate).expect("it works");
+        Machine::build(&POLICY, sched::Topology::new(1), &POLICY.defaults(), Kicks::Immediate).expect("it works");
     let e = machine.attach(Instant::ZERO, Params::default()).expect("accepted");
     machine.input(Instant::ZERO, Input::Wake { entity: e, why: Wake::Timer });
-    let (tick, accounting) = (Alarm { of: Of::Cpu(CPU), slot: 0 }, Alarm { of: Of::Policy, slot: 0 });
+    let (tick, accounting) =
+        (Alarm { owner: AlarmOwner::Cpu(CPU), slot: 0 }, Alarm { owner: AlarmOwner::Policy, slot: 0 });
     let set_at = |actions: &[Action], alarm: Alarm| {
         actions.iter().find_map(|action| match *action {
             Action::SetAlarm { alarm: set, at, .. } if set == alarm => Some(at),

@@ -1,7 +1,7 @@
 //! How exactly caps are kept: what the descriptor states, against runs of hogs and the auditor.
 
 use super::*;
-use sched::{CapBound, Load};
+use sched::{CapBound, LoadBounds};
 use sim::Auditor;
 use sim::auditor::{LimitTolerance, Promises};
 
@@ -16,24 +16,24 @@ fn stated(cpus: usize, words: &[(&str, &str)], values: &[(&str, i64)], has_sleep
     for &(name, value) in values {
         knobs.set(name, value).expect("in range");
     }
-    let host = sched::Host::new(cpus);
-    let load = Load {
+    let host = sched::Topology::new(cpus);
+    let load = LoadBounds {
         weight_least: 64,
         weight_most: 16_384,
         group_depth: 1,
         has_limits: true,
         has_sleepers,
-        ..Load::of_hogs(&host, &knobs, ENTITIES)
+        ..LoadBounds::of_hogs(&host, &knobs, ENTITIES)
     };
-    (POLICY.keeps.cap)(&load)
+    (POLICY.guarantees.cap)(&load)
 }
 
 /// How much is found above the caps when seven hogs in two capped groups and outside run for 20 s; the auditor is told
 /// `rounding` and `burst`.
 fn excesses(cpus: usize, caps: [u32; 2], values: &[(&str, i64)], bound: CapBound) -> u64 {
     let limits = LimitTolerance { quota: None, cap: Some(bound) };
-    let mut auditor = Auditor::new(sched::Host::new(cpus), Promises { limits, ..Promises::NONE });
-    let mut host = worded(sched::Host::new(cpus), &[], values);
+    let mut auditor = Auditor::new(sched::Topology::new(cpus), Promises { limits, ..Promises::NONE });
+    let mut host = worded(sched::Topology::new(cpus), &[], values);
     host.watch(&mut auditor);
     let vms = caps.map(|percent| group(&mut host, capped(percent)));
     let weights = [16, 256, 4096, 64, 512, 1, 256];

@@ -1,7 +1,7 @@
 //! Everything at once, in random order, with the laws of several CPUs checked at every step.
 
 use super::*;
-use sched::{Conserving, Knobs, Load};
+use sched::{Conserving, Knobs, LoadBounds};
 use std::collections::BTreeMap;
 
 /// Xorshift: the same numbers for the same seed.
@@ -17,7 +17,7 @@ impl Dice {
 }
 
 struct Churn<'a> {
-    host: Host<'a>,
+    host: Driver<'a>,
     dice: Dice,
     groups: Vec<GroupId>,
     entities: Vec<EntityId>,
@@ -28,7 +28,7 @@ struct Churn<'a> {
 
 impl Churn<'_> {
     fn params(&mut self) -> Params {
-        let cpus = self.host.machine().host().cpus as u64;
+        let cpus = self.host.machine().topology().cpus as u64;
         let mut affinity = CpuSet::ALL;
         if self.dice.below(2) == 0 {
             affinity = CpuSet::one(CpuId::new(usize::try_from(self.dice.below(cpus)).expect("small")));
@@ -54,7 +54,7 @@ impl Churn<'_> {
 
     fn step(&mut self) {
         let kind = self.dice.below(20);
-        let cpu = CpuId::new(usize::try_from(self.dice.below(self.host.machine().host().cpus as u64)).expect("small"));
+        let cpu = CpuId::new(usize::try_from(self.dice.below(self.host.machine().topology().cpus as u64)).expect("small"));
         match (kind, self.someone()) {
             (0, _) | (_, None) if self.entities.len() < 12 => {
                 let params = self.params();
@@ -86,7 +86,7 @@ impl Churn<'_> {
     fn check(&mut self) {
         let machine = self.host.machine();
         let mut wasting = BTreeMap::new();
-        for cpu in machine.host().iter().filter(|&cpu| machine.running(cpu).is_none()) {
+        for cpu in machine.topology().iter().filter(|&cpu| machine.running(cpu).is_none()) {
             for &e in &self.entities {
                 let free = machine.params(e).affinity.contains(cpu) && !machine.is_held(e);
                 if free && machine.state(e) == State::Waiting {
@@ -104,30 +104,30 @@ impl Churn<'_> {
     }
 }
 
-fn load<'a>(host: &'a sched::Host, knobs: &'a Knobs, entities: u64) -> Load<'a> {
-    Load {
+fn load<'a>(host: &'a sched::Topology, knobs: &'a Knobs, entities: u64) -> LoadBounds<'a> {
+    LoadBounds {
         weight_least: 4,
         weight_most: 4 * 65_535,
         group_depth: 1,
         has_limits: true,
         has_affinity: true,
-        ..Load::of_hogs(host, knobs, entities)
+        ..LoadBounds::of_hogs(host, knobs, entities)
     }
 }
 
-fn churn(shape: sched::Host, knobs: &[(&str, i64)], costs: Costs, seed: u64) {
+fn churn(shape: sched::Topology, knobs: &[(&str, i64)], costs: Costs, seed: u64) {
     let mut values = POLICY.defaults();
     for &(name, value) in knobs {
         values.set(name, value).expect("a knob of credit");
     }
-    let load = Load { has_sleepers: true, has_changes: true, ..load(&shape, &values, 12) };
+    let load = LoadBounds { has_sleepers: true, has_changes: true, ..load(&shape, &values, 12) };
     assert_eq!((POLICY.starvation)(&load), None);
     let Conserving::Global { mut slack } = (POLICY.conserving)(&load) else { panic!("it is conserving") };
     if !costs.kick.is_zero() {
         // Who is called comes later, and may find that another was faster.
         slack = Nanos::s(1);
     }
-    let mut host = Host::new(&POLICY, shape, &values, costs).expect("credit works everywhere");
+    let mut host = Driver::new(&POLICY, shape, &values, costs).expect("credit works everywhere");
     let groups = (0..3).map(|_| group(&mut host, GroupParams::default())).collect();
     let mut churn = Churn { host, dice: Dice(seed), groups, entities: Vec::new(), wasting: BTreeMap::new(), slack };
     for _ in 0..4_000 {
@@ -148,11 +148,11 @@ fn churn(shape: sched::Host, knobs: &[(&str, i64)], costs: Costs, seed: u64) {
 fn no_cpu_idles_while_somebody_it_may_run_waits() {
     for seed in 1..=40 {
         for cpus in 1..=4 {
-            churn(sched::Host::new(cpus), &[], Costs::NONE, seed);
+            churn(sched::Topology::new(cpus), &[], Costs::NONE, seed);
         }
-        churn(sched::Host { cpus: 8, smt: 2, llc: 4 }, &[], Costs::NONE, seed);
+        churn(sched::Topology { cpus: 8, smt: 2, llc: 4 }, &[], Costs::NONE, seed);
         churn(
-            sched::Host { cpus: 4, smt: 2, llc: 4 },
+            sched::Topology { cpus: 4, smt: 2, llc: 4 },
             &[("slice", 5_000_000), ("tick-stagger", 3_000_000)],
             Costs::NONE,
             seed,
@@ -163,14 +163,14 @@ fn no_cpu_idles_while_somebody_it_may_run_waits() {
 #[test]
 fn a_migration_delay_costs_no_more_than_its_slack() {
     for seed in 1..=20 {
-        churn(sched::Host::new(4), &[("migration-delay", 1_000_000)], Costs::NONE, seed);
+        churn(sched::Topology::new(4), &[("migration-delay", 1_000_000)], Costs::NONE, seed);
     }
 }
 
 #[test]
 fn kicks_may_take_their_time() {
     for seed in 1..=20 {
-        churn(sched::Host::new(4), &[], Costs { kick: Nanos::us(300), ..Costs::NONE }, seed);
+        churn(sched::Topology::new(4), &[], Costs { kick: Nanos::us(300), ..Costs::NONE }, seed);
     }
 }
 
@@ -178,7 +178,7 @@ fn kicks_may_take_their_time() {
 fn no_hog_waits_longer_than_the_bound_that_is_stated() {
     for seed in 1..=40 {
         let mut dice = Dice(seed);
-        let shape = sched::Host::new(1 + usize::try_from(dice.below(4)).expect("small"));
+        let shape = sched::Topology::new(1 + usize::try_from(dice.below(4)).expect("small"));
         let host = host_of(shape, &[]);
         let mut all = Churn {
             host,
@@ -201,7 +201,7 @@ fn no_hog_waits_longer_than_the_bound_that_is_stated() {
             all.entities.push(e);
         }
         let values = POLICY.defaults();
-        let load = Load { has_limits, ..load(&shape, &values, count) };
+        let load = LoadBounds { has_limits, ..load(&shape, &values, count) };
         let bound = (POLICY.starvation)(&load).expect("hogs wait for a bounded time");
         let mut waiting = vec![(Nanos::ZERO, Instant::ZERO); all.entities.len()];
         let mut longest = Nanos::ZERO;

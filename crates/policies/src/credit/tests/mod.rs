@@ -10,7 +10,7 @@ mod versions;
 
 use super::POLICY;
 use sched::{CpuId, CpuSet, EntityId, GroupId, GroupParams, Instant, Nanos, Params, State, Wake, Weight};
-use sim::{Costs, Host, Workload};
+use sim::{Costs, Driver, Workload};
 
 const CPU: CpuId = CpuId::new(0);
 const OTHER: CpuId = CpuId::new(1);
@@ -19,16 +19,16 @@ const BOOST: i64 = 0;
 const UNDER: i64 = -1;
 const OVER: i64 = -2;
 
-fn host_of<'a>(shape: sched::Host, knobs: &[(&str, i64)]) -> Host<'a> {
+fn host_of<'a>(shape: sched::Topology, knobs: &[(&str, i64)]) -> Driver<'a> {
     let mut values = POLICY.defaults();
     for &(name, value) in knobs {
         values.set(name, value).expect("a knob of credit");
     }
-    Host::new(&POLICY, shape, &values, Costs::NONE).expect("credit works everywhere")
+    Driver::new(&POLICY, shape, &values, Costs::NONE).expect("credit works everywhere")
 }
 
 /// A host of this shape, with some knobs set by their words.
-fn worded<'a>(shape: sched::Host, words: &[(&str, &str)], knobs: &[(&str, i64)]) -> Host<'a> {
+fn worded<'a>(shape: sched::Topology, words: &[(&str, &str)], knobs: &[(&str, i64)]) -> Driver<'a> {
     let mut values = POLICY.defaults();
     for &(name, word) in words {
         values.set_word(name, word).expect("a choice of credit");
@@ -36,11 +36,11 @@ fn worded<'a>(shape: sched::Host, words: &[(&str, &str)], knobs: &[(&str, i64)])
     for &(name, value) in knobs {
         values.set(name, value).expect("a knob of credit");
     }
-    Host::new(&POLICY, shape, &values, Costs::NONE).expect("credit works everywhere")
+    Driver::new(&POLICY, shape, &values, Costs::NONE).expect("credit works everywhere")
 }
 
-fn host<'a>(cpus: usize) -> Host<'a> {
-    host_of(sched::Host::new(cpus), &[])
+fn host<'a>(cpus: usize) -> Driver<'a> {
+    host_of(sched::Topology::new(cpus), &[])
 }
 
 fn at(ms: u64) -> Instant {
@@ -63,45 +63,45 @@ fn capped(percent: u32) -> GroupParams {
     GroupParams { cap_percent: Some(percent), ..GroupParams::default() }
 }
 
-fn group(host: &mut Host<'_>, params: GroupParams) -> GroupId {
+fn group(host: &mut Driver<'_>, params: GroupParams) -> GroupId {
     host.create_group("vm", params, GroupId::ROOT).expect("every group is accepted")
 }
 
-fn hog(host: &mut Host<'_>, params: Params) -> EntityId {
+fn hog(host: &mut Driver<'_>, params: Params) -> EntityId {
     host.attach("hog", params, Workload::Hog).expect("everybody is accepted")
 }
 
-fn scripted(host: &mut Host<'_>, params: Params) -> EntityId {
+fn scripted(host: &mut Driver<'_>, params: Params) -> EntityId {
     host.attach("scripted", params, Workload::Scripted).expect("everybody is accepted")
 }
 
 /// Lets everything up to `ms` happen, and what is at `ms` or now, too.
-fn run_through(host: &mut Host<'_>, ms: u64) {
+fn run_through(host: &mut Driver<'_>, ms: u64) {
     host.run_until(at(ms).max(host.now()) + Nanos::ns(1));
 }
 
-fn interrupt(host: &mut Host<'_>, e: EntityId) {
+fn interrupt(host: &mut Driver<'_>, e: EntityId) {
     host.wake(e, Wake::Interrupt);
 }
 
-fn shows(host: &Host<'_>, e: EntityId, name: &str) -> i64 {
+fn shows(host: &Driver<'_>, e: EntityId, name: &str) -> i64 {
     host.machine().inspect(e, name).expect("credit shows it")
 }
 
-fn credit(host: &Host<'_>, e: EntityId) -> i64 {
+fn credit(host: &Driver<'_>, e: EntityId) -> i64 {
     shows(host, e, "credit")
 }
 
-fn priority(host: &Host<'_>, e: EntityId) -> i64 {
+fn priority(host: &Driver<'_>, e: EntityId) -> i64 {
     shows(host, e, "priority")
 }
 
-fn running(host: &Host<'_>, cpu: CpuId) -> Option<EntityId> {
+fn running(host: &Driver<'_>, cpu: CpuId) -> Option<EntityId> {
     host.machine().running(cpu)
 }
 
 /// The CPU time `e` has used until now, running slices included.
-fn used(host: &mut Host<'_>, e: EntityId) -> Nanos {
+fn used(host: &mut Driver<'_>, e: EntityId) -> Nanos {
     if matches!(host.machine().state(e), State::Running(_)) {
         // A change of nothing charges who runs.
         let params = *host.machine().params(e);
@@ -111,7 +111,7 @@ fn used(host: &mut Host<'_>, e: EntityId) -> Nanos {
 }
 
 /// Asserts that each got its part of `of` CPU time, give or take `bound`.
-fn assert_shares(host: &mut Host<'_>, expected: &[(EntityId, u64)], of: Nanos, bound: Nanos) {
+fn assert_shares(host: &mut Driver<'_>, expected: &[(EntityId, u64)], of: Nanos, bound: Nanos) {
     let whole: u64 = expected.iter().map(|(_, part)| part).sum();
     for &(e, part) in expected {
         let due = of.scale(part, whole);

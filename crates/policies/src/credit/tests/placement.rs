@@ -4,7 +4,7 @@ use super::*;
 
 /// Two CPUs: on CPU 0 a pinned OVER entity waits behind one that runs; on CPU 1 a boosted entity runs, and behind it
 /// wait `[BOOST y, UNDER z]`. Gives back `[x, y, z]`.
-fn example_4() -> (Host<'static>, [EntityId; 3]) {
+fn example_4() -> (Driver<'static>, [EntityId; 3]) {
     let mut host = host(2);
     // A cap just below one CPU makes an entity OVER without parking it.
     let vm = group(&mut host, capped(90));
@@ -38,7 +38,7 @@ fn example_4_a_cpu_with_an_over_head_takes_the_first_more_urgent_one() {
 }
 
 /// `cpus` CPUs, each with a pinned hog, after 31 ms.
-fn busy<'a>(cpus: usize) -> (Host<'a>, Vec<EntityId>) {
+fn busy<'a>(cpus: usize) -> (Driver<'a>, Vec<EntityId>) {
     let mut host = host(cpus);
     let hogs = (0..cpus).map(|cpu| hog(&mut host, pinned(CpuId::new(cpu)))).collect();
     run_through(&mut host, 31);
@@ -46,7 +46,7 @@ fn busy<'a>(cpus: usize) -> (Host<'a>, Vec<EntityId>) {
 }
 
 /// A hog that may run anywhere and lives on `cpu`.
-fn living_on(host: &mut Host<'_>, cpu: CpuId) -> EntityId {
+fn living_on(host: &mut Driver<'_>, cpu: CpuId) -> EntityId {
     let e = scripted(host, pinned(cpu));
     host.adjust(e, Params::default()).expect("accepted");
     e
@@ -117,8 +117,8 @@ fn a_wake_up_behind_its_equal_is_taken_by_an_idle_cpu_at_once() {
 }
 
 /// A hog on CPU 1 that may run anywhere, and a wake-up pinned there, while CPU 0 idles.
-fn displaced_by_a_pinned_one<'a>(knobs: &[(&str, i64)]) -> (Host<'a>, EntityId) {
-    let mut host = host_of(sched::Host::new(2), knobs);
+fn displaced_by_a_pinned_one<'a>(knobs: &[(&str, i64)]) -> (Driver<'a>, EntityId) {
+    let mut host = host_of(sched::Topology::new(2), knobs);
     let free = living_on(&mut host, OTHER);
     let stays = scripted(&mut host, pinned(OTHER));
     interrupt(&mut host, free);
@@ -142,7 +142,7 @@ fn a_displaced_entity_goes_to_an_idle_cpu() {
 #[test]
 fn two_wake_ups_on_an_idle_cpu_run_on_two() {
     for (knobs, both) in [(&[][..], true), (&[("hand-off", 0)][..], false)] {
-        let mut host = host_of(sched::Host::new(2), knobs);
+        let mut host = host_of(sched::Topology::new(2), knobs);
         let pair = [(), ()].map(|()| living_on(&mut host, CPU));
         for e in pair {
             interrupt(&mut host, e);
@@ -201,7 +201,7 @@ fn a_wider_affinity_opens_an_idle_cpu_to_who_waits() {
 #[test]
 fn a_tick_moves_an_active_entity_where_more_neighbours_idle() {
     // Two threads to a core; then two cores to a cache.
-    for shape in [sched::Host { cpus: 4, smt: 2, llc: 4 }, sched::Host { cpus: 4, smt: 1, llc: 2 }] {
+    for shape in [sched::Topology { cpus: 4, smt: 2, llc: 4 }, sched::Topology { cpus: 4, smt: 1, llc: 2 }] {
         let mut host = host_of(shape, &[]);
         let pair = [CPU, OTHER].map(|cpu| living_on(&mut host, cpu));
         for e in pair {
@@ -210,7 +210,7 @@ fn a_tick_moves_an_active_entity_where_more_neighbours_idle() {
         run_through(&mut host, 19);
         assert_eq!([CPU, OTHER].map(|cpu| running(&host, cpu)), pair.map(Some), "the first tick makes them active");
         run_through(&mut host, 21);
-        let place = |host: &Host<'_>, e: EntityId| match host.machine().state(e) {
+        let place = |host: &Driver<'_>, e: EntityId| match host.machine().state(e) {
             State::Running(cpu) => cpu.index(),
             other => panic!("{e} is {other:?}"),
         };

@@ -120,7 +120,7 @@ fn a_yield_goes_last_in_its_class_and_begins_a_new_turn() {
 #[test]
 fn who_is_preempted_loses_the_rest_of_its_turn_and_goes_last() {
     // No accounting before 1 s, so that both stay UNDER.
-    let mut host = host_of(sched::Host::new(1), &[("accounting-ticks", 100)]);
+    let mut host = host_of(sched::Topology::new(1), &[("accounting-ticks", 100)]);
     let [a, b] = [(), ()].map(|()| hog(&mut host, Params::default()));
     let io = scripted(&mut host, Params::default());
     // Each has had a turn; the first one has its second from 60 to 90 ms.
@@ -137,7 +137,7 @@ fn who_is_preempted_loses_the_rest_of_its_turn_and_goes_last() {
 /// A queue of `[p, q]` on CPU 1, whose ticks come at 5, 15 … 65 ms: until the accounting at 60 ms p is UNDER and q
 /// OVER, after it the other way round. Then r, which runs, pauses at `ms`; gives back who runs next.
 fn who_follows(ms: u64) -> &'static str {
-    let mut host = host_of(sched::Host::new(2), &[("tick-stagger", 5_000_000)]);
+    let mut host = host_of(sched::Topology::new(2), &[("tick-stagger", 5_000_000)]);
     let vms = [45, 34].map(|percent| group(&mut host, capped(percent)));
     let [q, p] = vms.map(|group| hog(&mut host, Params { group, ..pinned(OTHER) }));
     let r = hog(&mut host, pinned(OTHER));

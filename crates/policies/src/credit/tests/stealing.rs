@@ -5,7 +5,7 @@ use super::*;
 const TODAY: [(&str, &str); 1] = [("version", "4.23")];
 
 /// A scripted entity that may run anywhere and lives on `cpu`.
-fn living_on(host: &mut Host<'_>, cpu: CpuId) -> EntityId {
+fn living_on(host: &mut Driver<'_>, cpu: CpuId) -> EntityId {
     let e = scripted(host, pinned(cpu));
     host.adjust(e, Params::default()).expect("accepted");
     e
@@ -14,7 +14,7 @@ fn living_on(host: &mut Host<'_>, cpu: CpuId) -> EntityId {
 #[test]
 fn who_runs_is_left_alone_where_another_cpu_idles() {
     for (words, alone) in [(&[][..], false), (&[("tickle", "one-idle")], true), (&TODAY, true)] {
-        let mut host = worded(sched::Host::new(2), words, &[]);
+        let mut host = worded(sched::Topology::new(2), words, &[]);
         let busy = living_on(&mut host, CPU);
         let io = living_on(&mut host, CPU);
         interrupt(&mut host, busy);
@@ -34,7 +34,7 @@ fn idle_cpus_are_called_one_at_a_time_and_in_turn() {
         for &(name, word) in words {
             knobs.set_word(name, word).expect("a choice");
         }
-        let mut machine = Machine::build(&POLICY, sched::Host::new(4), &knobs, Kicks::Delivered).expect("it works");
+        let mut machine = Machine::build(&POLICY, sched::Topology::new(4), &knobs, Kicks::Delivered).expect("it works");
         let now = Instant::ZERO;
         let hogs = [(), (), ()].map(|()| {
             let e = machine.attach(now, pinned(CPU)).expect("accepted");
@@ -63,7 +63,7 @@ fn idle_cpus_are_called_one_at_a_time_and_in_turn() {
 #[test]
 fn who_must_give_way_moves_to_an_idle_cpu() {
     for (words, moves) in [(&[][..], false), (&[("tickle", "one-idle")], true), (&TODAY, true)] {
-        let mut host = worded(sched::Host::new(2), words, &[("hand-off", 0)]);
+        let mut host = worded(sched::Topology::new(2), words, &[("hand-off", 0)]);
         let free = living_on(&mut host, OTHER);
         let stays = scripted(&mut host, pinned(OTHER));
         interrupt(&mut host, free);
@@ -79,9 +79,9 @@ fn who_must_give_way_moves_to_an_idle_cpu() {
 /// 3, runs dry. Gives back from which CPU it takes somebody, and where it looks next.
 fn stolen_from(words: &[(&str, &str)]) -> [usize; 2] {
     let words: Vec<(&str, &str)> = words.iter().copied().chain([("tickle", "all-idle")]).collect();
-    let mut host = worded(sched::Host { cpus: 6, smt: 1, llc: 3 }, &words, &[]);
+    let mut host = worded(sched::Topology { cpus: 6, smt: 1, llc: 3 }, &words, &[]);
     let hogs: Vec<EntityId> =
-        host.machine().host().iter().collect::<Vec<_>>().into_iter().map(|cpu| hog(&mut host, pinned(cpu))).collect();
+        host.machine().topology().iter().collect::<Vec<_>>().into_iter().map(|cpu| hog(&mut host, pinned(cpu))).collect();
     run_through(&mut host, 31);
     let behind = [0, 1, 3].map(CpuId::new);
     let waiting = behind.map(|cpu| living_on(&mut host, cpu));
@@ -120,7 +120,7 @@ fn the_same_cache_is_looked_at_first_and_in_turn() {
 
 /// At one instant, the runner of CPU 1 blocks, behind which `next` waits, and CPU 0 runs dry. Gives back where `next` runs.
 fn who_takes_the_only_one(words: &[(&str, &str)]) -> usize {
-    let mut host = worded(sched::Host::new(2), words, &[("hand-off", 0)]);
+    let mut host = worded(sched::Topology::new(2), words, &[("hand-off", 0)]);
     let [here, there] = [CPU, OTHER].map(|cpu| scripted(&mut host, pinned(cpu)));
     let next = living_on(&mut host, OTHER);
     interrupt(&mut host, here);
@@ -145,7 +145,7 @@ fn nothing_is_taken_from_a_cpu_with_only_that_to_run() {
 fn the_queue_of_an_idle_cpu_is_its_own_but_not_in_3_0_3() {
     // At one instant, somebody wakes on idle CPU 1 and CPU 0 runs dry.
     for (words, cpu) in [(&[][..], 1), (&[("steal", "any")], 0), (&[("version", "3.0.3")], 0)] {
-        let mut host = worded(sched::Host::new(2), words, &[("hand-off", 0)]);
+        let mut host = worded(sched::Topology::new(2), words, &[("hand-off", 0)]);
         let here = scripted(&mut host, pinned(CPU));
         let next = living_on(&mut host, OTHER);
         interrupt(&mut host, here);
@@ -162,7 +162,7 @@ fn a_cpu_may_steal_only_once_in_a_while() {
     // CPU 0 runs dry twice within a millisecond; two wait on CPU 1.
     for (words, again) in [(&[][..], true), (&[("steal-limit", "on")], false), (&TODAY, false)] {
         let words: Vec<(&str, &str)> = words.iter().copied().chain([("ratelimit", "off")]).collect();
-        let mut host = worded(sched::Host::new(2), &words, &[("hand-off", 0)]);
+        let mut host = worded(sched::Topology::new(2), &words, &[("hand-off", 0)]);
         let [here, _] = [CPU, OTHER].map(|cpu| hog(&mut host, pinned(cpu)));
         run_through(&mut host, 31);
         let waiting = [(), ()].map(|()| living_on(&mut host, OTHER));
@@ -187,7 +187,7 @@ fn a_cpu_may_steal_only_once_in_a_while() {
 fn the_interval_between_attempts_is_a_knob_and_ticks_offer_who_was_passed_over() {
     for (interval, hand_off, runs) in [(100_000, 0, true), (5_000_000, 0, false), (5_000_000, 1, false)] {
         let knobs = [("steal-interval", interval), ("hand-off", hand_off)];
-        let mut host = worded(sched::Host::new(2), &[("steal-limit", "on")], &knobs);
+        let mut host = worded(sched::Topology::new(2), &[("steal-limit", "on")], &knobs);
         let there = hog(&mut host, pinned(OTHER));
         run_through(&mut host, 31);
         assert_eq!(running(&host, OTHER), Some(there));
@@ -216,7 +216,7 @@ fn the_interval_between_attempts_is_a_knob_and_ticks_offer_who_was_passed_over()
 #[test]
 fn who_has_yielded_is_not_stolen() {
     for (words, stolen) in [(&[][..], true), (&[("yield", "behind-one")], false), (&TODAY, false)] {
-        let mut host = worded(sched::Host::new(2), words, &[("hand-off", 0)]);
+        let mut host = worded(sched::Topology::new(2), words, &[("hand-off", 0)]);
         let [here, _] = [CPU, OTHER].map(|cpu| hog(&mut host, pinned(cpu)));
         let yields = living_on(&mut host, OTHER);
         run_through(&mut host, 31);
@@ -235,7 +235,7 @@ fn who_has_yielded_is_not_stolen() {
 #[test]
 fn ticks_move_nobody_where_that_is_off() {
     for words in [&[("relocate", "off")][..], &[("version", "3.0.3")]] {
-        let mut host = worded(sched::Host { cpus: 4, smt: 2, llc: 4 }, words, &[]);
+        let mut host = worded(sched::Topology { cpus: 4, smt: 2, llc: 4 }, words, &[]);
         let pair = [CPU, OTHER].map(|cpu| living_on(&mut host, cpu));
         for e in pair {
             interrupt(&mut host, e);

@@ -5,15 +5,15 @@ use super::*;
 const FIRST: [(&str, &str); 1] = [("version", "3.0.3")];
 const TODAY: [(&str, &str); 1] = [("version", "4.23")];
 
-fn one_cpu<'a>(words: &[(&str, &str)]) -> Host<'a> {
-    worded(sched::Host::new(1), words, &[])
+fn one_cpu<'a>(words: &[(&str, &str)]) -> Driver<'a> {
+    worded(sched::Topology::new(1), words, &[])
 }
 
 fn at_us(us: u64) -> Instant {
     Instant::at_ns(Nanos::us(us).as_ns())
 }
 
-fn run_through_us(host: &mut Host<'_>, us: u64) {
+fn run_through_us(host: &mut Driver<'_>, us: u64) {
     host.run_until(at_us(us).max(host.now()) + Nanos::ns(1));
 }
 
@@ -44,7 +44,7 @@ fn ticks_may_charge_whom_they_find_a_tick() {
 #[test]
 fn accounts_may_be_kept_in_milliseconds() {
     // Alone, it earns what it burns; a half credit is rounded, and the clamp is a period's credits.
-    let mut host = host_of(sched::Host::new(1), &[("credits-per-ms", 1)]);
+    let mut host = host_of(sched::Topology::new(1), &[("credits-per-ms", 1)]);
     let e = hog(&mut host, Params::default());
     run_through(&mut host, 20);
     assert_eq!(credit(&host, e), -20);
@@ -79,7 +79,7 @@ fn without_boost_under_never_preempts_under() {
 #[test]
 fn who_migrates_is_boosted_or_not() {
     for (words, label) in [(&[][..], BOOST), (&[("boost-migrated", "off")], UNDER), (&TODAY, UNDER)] {
-        let mut host = worded(sched::Host { cpus: 4, smt: 2, llc: 4 }, words, &[]);
+        let mut host = worded(sched::Topology { cpus: 4, smt: 2, llc: 4 }, words, &[]);
         let pair = [CPU, OTHER].map(|cpu| {
             let e = scripted(&mut host, pinned(cpu));
             host.adjust(e, Params::default()).expect("accepted");
@@ -154,7 +154,7 @@ fn who_is_new_earns_at_once_or_after_a_tick() {
 fn the_indebted_may_be_parked_when_they_next_stop() {
     // A cap of 80 %: after 30 ms it owes 60, less than its part of the cap.
     for (words, parks) in [(&[][..], false), (&[("parking", "in-debt")], true), (&FIRST, true)] {
-        let mut host = worded(sched::Host::new(1), words, &[("slice", 50_000_000)]);
+        let mut host = worded(sched::Topology::new(1), words, &[("slice", 50_000_000)]);
         let vm = group(&mut host, capped(80));
         let e = hog(&mut host, member(vm));
         run_through(&mut host, 30);
@@ -176,7 +176,7 @@ fn who_is_unparked_calls_its_cpu_or_waits_for_the_end_of_a_turn_of_idling() {
     let begins = |words: &[(&str, &str)]| {
         let words: Vec<(&str, &str)> =
             [("charging", "sampled"), ("parking", "in-debt")].iter().chain(words).copied().collect();
-        let mut host = worded(sched::Host::new(1), &words, &[("slice", 25_000_000)]);
+        let mut host = worded(sched::Topology::new(1), &words, &[("slice", 25_000_000)]);
         let vm = group(&mut host, capped(50));
         let e = hog(&mut host, member(vm));
         let mut parts = Vec::new();
@@ -202,7 +202,7 @@ fn who_is_unparked_calls_its_cpu_or_waits_for_the_end_of_a_turn_of_idling() {
 fn who_is_parked_while_it_waits_has_its_turn_first() {
     // It has run into debt unseen by its cap, gives way at a yield, and is parked while it waits.
     for (words, runs) in [(&[][..], false), (&[("parking", "in-debt")], true), (&FIRST, true)] {
-        let mut host = worded(sched::Host::new(1), words, &[]);
+        let mut host = worded(sched::Topology::new(1), words, &[]);
         let vm = group(&mut host, capped(10));
         let e = hog(&mut host, member(vm));
         let other = scripted(&mut host, Params::default());
@@ -236,7 +236,8 @@ fn an_account_that_overflows_may_be_emptied_after_the_balance_is_taken() {
 
 #[test]
 fn a_parked_one_that_runs_on_gives_way_to_everybody() {
-    let mut host = worded(sched::Host::new(1), &[("parking", "in-debt"), ("boost", "off")], &[("slice", 90_000_000)]);
+    let mut host =
+        worded(sched::Topology::new(1), &[("parking", "in-debt"), ("boost", "off")], &[("slice", 90_000_000)]);
     let vm = group(&mut host, capped(80));
     let e = hog(&mut host, member(vm));
     let other = scripted(&mut host, Params::default());
@@ -277,7 +278,7 @@ fn a_short_turn_is_left_running() {
 
 #[test]
 fn the_rest_of_a_limited_turn_is_100_us_at_least_and_a_yield_ends_it() {
-    let mut host = worded(sched::Host::new(1), &[("ratelimit", "on")], &[("ratelimit-time", 2_000_000)]);
+    let mut host = worded(sched::Topology::new(1), &[("ratelimit", "on")], &[("ratelimit-time", 2_000_000)]);
     let busy = hog(&mut host, Params::default());
     let io = scripted(&mut host, Params::default());
     run_through(&mut host, 30);
@@ -337,7 +338,7 @@ fn a_yield_goes_behind_one_that_is_less_urgent() {
 fn ticks_and_accountings_may_follow_the_slice() {
     // 15 ms: ticks every 5 ms, accounting every 15 ms, and accounts of at most 150 credits.
     for (words, found, credits) in [(&[][..], 10, -200), (&[("tick-from", "slice")], 5, -50), (&TODAY, 5, -50)] {
-        let mut host = worded(sched::Host::new(1), words, &[("slice", 15_000_000)]);
+        let mut host = worded(sched::Topology::new(1), words, &[("slice", 15_000_000)]);
         let e = hog(&mut host, Params::default());
         run_through(&mut host, found - 1);
         assert_eq!(shows(&host, e, "active"), 0);
@@ -347,7 +348,7 @@ fn ticks_and_accountings_may_follow_the_slice() {
         assert_eq!(credit(&host, e), credits, "{words:?}");
     }
     // Below 3 ms, one tick.
-    let mut host = worded(sched::Host::new(1), &TODAY, &[("slice", 2_000_000)]);
+    let mut host = worded(sched::Topology::new(1), &TODAY, &[("slice", 2_000_000)]);
     let e = hog(&mut host, Params::default());
     run_through_us(&mut host, 1_999);
     assert_eq!(shows(&host, e, "active"), 0);
@@ -360,13 +361,13 @@ fn a_period_without_a_credit_is_refused() {
     let mut knobs = POLICY.defaults();
     knobs.set_word("version", "4.23").expect("a version");
     knobs.set("slice", 50_000).expect("in range");
-    assert!(Host::new(&POLICY, sched::Host::new(1), &knobs, Costs::NONE).is_err());
+    assert!(Driver::new(&POLICY, sched::Topology::new(1), &knobs, Costs::NONE).is_err());
 }
 
 #[test]
 fn every_version_shares_by_weight_and_keeps_caps_in_the_long_run() {
     for words in [&[][..], &FIRST, &TODAY] {
-        let mut host = worded(sched::Host::new(2), words, &[]);
+        let mut host = worded(sched::Topology::new(2), words, &[]);
         let vms = [25, 200].map(|percent| group(&mut host, capped(percent)));
         let small = hog(&mut host, member(vms[0]));
         let big = [(), (), ()].map(|()| hog(&mut host, member(vms[1])));

@@ -159,7 +159,7 @@ fn who_is_parked_and_leaves_its_domain_runs() {
 fn behind_who_is_parked_others_get_an_idle_cpu() {
     // Three wait on one CPU; two of them find no budget.
     for (hand_off, runs) in [(1, true), (0, false)] {
-        let mut host = host_of(sched::Host::new(1), &[("hand-off", hand_off)]);
+        let mut host = host_of(sched::Topology::new(1), &[("hand-off", hand_off)]);
         let vm = group(&mut host, capped(10));
         let [spender, poor] = [(), ()].map(|()| scripted(&mut host, member(vm)));
         let [runner, free] = [(), ()].map(|()| scripted(&mut host, Params::default()));
@@ -188,10 +188,10 @@ fn capped_groups_stay_within_the_bound() {
             for (name, value) in [("min-timer", 500_000), ("ratelimit", 0), ("cap-period", 3_000_000)] {
                 let mut knobs = POLICY.defaults();
                 knobs.set(name, value).expect("in range");
-                let shape = sched::Host::new(cpus);
+                let shape = sched::Topology::new(cpus);
                 let load =
-                    Load { group_depth: 1, has_limits: true, has_sleepers: true, ..load(&shape, &knobs, ENTITIES) };
-                let bound: CapBound = (POLICY.keeps.cap)(&load).expect("it keeps caps");
+                    LoadBounds { group_depth: 1, has_limits: true, has_sleepers: true, ..load(&shape, &knobs, ENTITIES) };
+                let bound: CapBound = (POLICY.guarantees.cap)(&load).expect("it keeps caps");
                 let limits = LimitTolerance { quota: None, cap: Some(bound) };
                 let mut auditor = Auditor::new(shape, Promises { limits, ..Promises::NONE });
                 let mut host = host_of(shape, &[(name, value)]);

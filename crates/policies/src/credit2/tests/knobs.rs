@@ -2,8 +2,8 @@
 
 use super::*;
 
-fn one<'a>(knobs: &[(&str, i64)]) -> Host<'a> {
-    host_of(sched::Host::new(1), knobs)
+fn one<'a>(knobs: &[(&str, i64)]) -> Driver<'a> {
+    host_of(sched::Topology::new(1), knobs)
 }
 
 #[test]
@@ -66,7 +66,7 @@ fn migrate_resist_and_compensation_are_the_price_of_a_move() {
     // CPU 1 is taken; on CPU 0 runs somebody with 1 ms less.
     for (resist, compensation, moves) in [(500_000, 50_000, true), (1_500_000, 50_000, false), (0, 0, true)] {
         let knobs = [("migrate-resist", resist), ("migrate-compensation", compensation)];
-        let mut host = host_of(sched::Host::new(2), &knobs);
+        let mut host = host_of(sched::Topology::new(2), &knobs);
         let [poor, fresh] = [CPU, OTHER].map(|cpu| scripted(&mut host, pinned(cpu)));
         let waits = living_on(&mut host, OTHER);
         interrupt(&mut host, poor);
@@ -113,7 +113,7 @@ fn balance_under_is_tolerated_while_cpus_are_spare() {
     // Two run queues of two CPUs: one with two hogs, the other idle but for a newcomer's expected half.
     for (under, moves) in [(0, true), (1, false)] {
         let knobs = [("balance-under", under)];
-        let mut host = host_of(sched::Host { cpus: 4, smt: 1, llc: 2 }, &knobs);
+        let mut host = host_of(sched::Topology { cpus: 4, smt: 1, llc: 2 }, &knobs);
         let hogs = [CPU, OTHER].map(|cpu| hog(&mut host, pinned(cpu)));
         host.run_until(at(1_500_000));
         for e in hogs {

@@ -6,23 +6,25 @@ mod queues;
 mod rules;
 
 use super::POLICY;
-use sched::{CpuId, CpuSet, EntityId, GroupId, GroupParams, Instant, Knobs, Load, Nanos, Params, State, Wake, Weight};
-use sim::{Costs, Host, Workload};
+use sched::{
+    CpuId, CpuSet, EntityId, GroupId, GroupParams, Instant, Knobs, LoadBounds, Nanos, Params, State, Wake, Weight,
+};
+use sim::{Costs, Driver, Workload};
 
 const CPU: CpuId = CpuId::new(0);
 const OTHER: CpuId = CpuId::new(1);
 
 /// A host of this shape with some knobs set.
-fn host_of<'a>(shape: sched::Host, knobs: &[(&str, i64)]) -> Host<'a> {
+fn host_of<'a>(shape: sched::Topology, knobs: &[(&str, i64)]) -> Driver<'a> {
     let mut values = POLICY.defaults();
     for &(name, value) in knobs {
         values.set(name, value).expect("a knob of credit2");
     }
-    Host::new(&POLICY, shape, &values, Costs::NONE).expect("credit2 works everywhere")
+    Driver::new(&POLICY, shape, &values, Costs::NONE).expect("credit2 works everywhere")
 }
 
-fn host<'a>(cpus: usize) -> Host<'a> {
-    host_of(sched::Host::new(cpus), &[])
+fn host<'a>(cpus: usize) -> Driver<'a> {
+    host_of(sched::Topology::new(cpus), &[])
 }
 
 fn at(us: u64) -> Instant {
@@ -45,49 +47,49 @@ fn capped(percent: u32) -> GroupParams {
     GroupParams { cap_percent: Some(percent), ..GroupParams::default() }
 }
 
-fn group(host: &mut Host<'_>, params: GroupParams) -> GroupId {
+fn group(host: &mut Driver<'_>, params: GroupParams) -> GroupId {
     host.create_group("vm", params, GroupId::ROOT).expect("every group is accepted")
 }
 
-fn hog(host: &mut Host<'_>, params: Params) -> EntityId {
+fn hog(host: &mut Driver<'_>, params: Params) -> EntityId {
     host.attach("hog", params, Workload::Hog).expect("everybody is accepted")
 }
 
-fn scripted(host: &mut Host<'_>, params: Params) -> EntityId {
+fn scripted(host: &mut Driver<'_>, params: Params) -> EntityId {
     host.attach("scripted", params, Workload::Scripted).expect("everybody is accepted")
 }
 
 /// Somebody scripted that may run anywhere and lives on `cpu`.
-fn living_on(host: &mut Host<'_>, cpu: CpuId) -> EntityId {
+fn living_on(host: &mut Driver<'_>, cpu: CpuId) -> EntityId {
     let e = scripted(host, pinned(cpu));
     host.adjust(e, Params::default()).expect("accepted");
     e
 }
 
 /// Lets everything up to `us` happen, and what is at `us` or now, too.
-fn run_through(host: &mut Host<'_>, us: u64) {
+fn run_through(host: &mut Driver<'_>, us: u64) {
     host.run_until(at(us).max(host.now()) + Nanos::ns(1));
 }
 
-fn interrupt(host: &mut Host<'_>, e: EntityId) {
+fn interrupt(host: &mut Driver<'_>, e: EntityId) {
     host.wake(e, Wake::Interrupt);
 }
 
-fn shows(host: &Host<'_>, e: EntityId, name: &str) -> i64 {
+fn shows(host: &Driver<'_>, e: EntityId, name: &str) -> i64 {
     host.machine().inspect(e, name).expect("credit2 shows it")
 }
 
 /// The credit of `e` in microseconds, as of its last charge.
-fn credit(host: &Host<'_>, e: EntityId) -> i64 {
+fn credit(host: &Driver<'_>, e: EntityId) -> i64 {
     shows(host, e, "credit") / 1_000
 }
 
-fn running(host: &Host<'_>, cpu: CpuId) -> Option<EntityId> {
+fn running(host: &Driver<'_>, cpu: CpuId) -> Option<EntityId> {
     host.machine().running(cpu)
 }
 
 /// Where `e` runs.
-fn place(host: &Host<'_>, e: EntityId) -> usize {
+fn place(host: &Driver<'_>, e: EntityId) -> usize {
     match host.machine().state(e) {
         State::Running(cpu) => cpu.index(),
         other => panic!("{e} is {other:?}"),
@@ -95,7 +97,7 @@ fn place(host: &Host<'_>, e: EntityId) -> usize {
 }
 
 /// The CPU time `e` has used until now, running slices included.
-fn used(host: &mut Host<'_>, e: EntityId) -> Nanos {
+fn used(host: &mut Driver<'_>, e: EntityId) -> Nanos {
     if matches!(host.machine().state(e), State::Running(_)) {
         // A change of nothing charges who runs.
         let params = *host.machine().params(e);
@@ -105,7 +107,7 @@ fn used(host: &mut Host<'_>, e: EntityId) -> Nanos {
 }
 
 /// The decisions on CPU 0 up to `us`: when each began, who runs, until when. What goes on is not told again.
-fn turns(host: &mut Host<'_>, us: u64) -> Vec<(u64, EntityId)> {
+fn turns(host: &mut Driver<'_>, us: u64) -> Vec<(u64, EntityId)> {
     let mut turns: Vec<(u64, EntityId)> = Vec::new();
     let mut now = host.now().as_ns() / 1_000;
     while now < us {
@@ -120,12 +122,12 @@ fn turns(host: &mut Host<'_>, us: u64) -> Vec<(u64, EntityId)> {
 }
 
 /// A load of hogs of normal weight, without groups.
-fn load<'a>(host: &'a sched::Host, knobs: &'a Knobs, entities: u64) -> Load<'a> {
-    Load::of_hogs(host, knobs, entities)
+fn load<'a>(host: &'a sched::Topology, knobs: &'a Knobs, entities: u64) -> LoadBounds<'a> {
+    LoadBounds::of_hogs(host, knobs, entities)
 }
 
 /// Asserts that each got its part of `of` CPU time, give or take `bound`.
-fn assert_shares(host: &mut Host<'_>, expected: &[(EntityId, u64)], of: Nanos, bound: Nanos) {
+fn assert_shares(host: &mut Driver<'_>, expected: &[(EntityId, u64)], of: Nanos, bound: Nanos) {
     let whole: u64 = expected.iter().map(|(_, part)| part).sum();
     for &(e, part) in expected {
         let due = of.scale(part, whole);

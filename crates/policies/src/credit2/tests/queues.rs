@@ -3,7 +3,7 @@
 use super::*;
 use crate::credit2::runqueue::{Load, partition};
 use crate::credit2::settings::Settings;
-use sched::Host as Shape;
+use sched::Topology as Shape;
 
 /// The CPUs of each run queue.
 fn queues(shape: Shape, share: &str, most: i64) -> Vec<Vec<usize>> {

@@ -3,8 +3,8 @@
 use super::*;
 
 /// Two hogs of weights 256 and 512.
-fn two<'a>(knobs: &[(&str, i64)]) -> (Host<'a>, [EntityId; 2]) {
-    let mut host = host_of(sched::Host::new(1), knobs);
+fn two<'a>(knobs: &[(&str, i64)]) -> (Driver<'a>, [EntityId; 2]) {
+    let mut host = host_of(sched::Topology::new(1), knobs);
     let pair = [256, 512].map(|weight| hog(&mut host, weighing(weight)));
     (host, pair)
 }
@@ -194,18 +194,18 @@ fn shares_are_within_the_bound_at_every_moment() {
             weights.iter().map(|&weight| (hog(&mut host, weighing(weight)), u64::from(weight))).collect();
         let knobs = POLICY.defaults();
         let (least, most) = (weights.iter().min().expect("some"), weights.iter().max().expect("some"));
-        let shape = sched::Host::new(1);
+        let shape = sched::Topology::new(1);
         let entities = weights.len() as u64;
         let (weight_least, weight_most) = (u64::from(4 * least), u64::from(4 * most));
-        let load = Load { weight_least, weight_most, ..load(&shape, &knobs, entities) };
-        let bound = (POLICY.keeps.shares)(&load).expect("the weights are close");
+        let load = LoadBounds { weight_least, weight_most, ..load(&shape, &knobs, entities) };
+        let bound = (POLICY.guarantees.shares)(&load).expect("the weights are close");
         for step in 1..600 {
             // Odd moments, also within turns.
             let now = 1_313 * step;
             host.run_until(at(now));
             assert_shares(&mut host, &hogs, Nanos::us(now), bound);
         }
-        assert_eq!((POLICY.keeps.shares)(&Load { weight_most: 64 * load.weight_least, ..load }), None);
+        assert_eq!((POLICY.guarantees.shares)(&LoadBounds { weight_most: 64 * load.weight_least, ..load }), None);
     }
 }
 

@@ -3,11 +3,11 @@
 use super::{Deadline, RETURN};
 use crate::admission::Utilisation;
 use crate::deadline::account::Account;
-use sched::{CpuId, Cx, EntityId, Host, Instant, Nanos, Params, Refused, Reservation};
+use sched::{CpuId, Cx, EntityId, Instant, Nanos, Params, Refused, Reservation, Topology};
 
 impl Deadline {
     /// What is asked for `e`, if it may be asked.
-    pub(super) fn asked(&self, params: &Params, host: &Host) -> Result<Reservation, Refused> {
+    pub(super) fn asked(&self, params: &Params, host: &Topology) -> Result<Reservation, Refused> {
         let asked = params.reservation.expect("only who has a reservation comes here");
         if asked.period < self.period_least || asked.period > self.period_most {
             let (least, most) = (self.period_least, self.period_most);
@@ -32,7 +32,7 @@ impl Deadline {
             let gone = leaving.iter().filter(|gone| gone.id != e).map(|gone| &gone.account.share);
             members.chain(gone).chain(servers.iter())
         };
-        let full = match admission.admit(wish, None, &cx.host().all(), others) {
+        let full = match admission.admit(wish, None, &cx.topology().all(), others) {
             Ok(_) => return Ok(wish),
             Err(full) => full,
         };

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn refused(host: &mut Host<'_>, reservation: Reservation) -> Refused {
+fn refused(host: &mut Driver<'_>, reservation: Reservation) -> Refused {
     host.attach("refused", with(reservation), Workload::Hog).expect_err("it does not fit")
 }
 

@@ -3,16 +3,16 @@
 use super::theorems::Dice;
 use super::*;
 
-fn deadline(host: &Host<'_>, e: EntityId) -> i64 {
+fn deadline(host: &Driver<'_>, e: EntityId) -> i64 {
     host.machine().inspect(e, "deadline").unwrap_or(i64::MAX)
 }
 
 /// Nobody waits while a CPU it may use runs somebody due later, or without a reservation, or nobody.
-fn check(host: &Host<'_>, entities: &[EntityId]) {
+fn check(host: &Driver<'_>, entities: &[EntityId]) {
     let machine = host.machine();
     let waits = |e: &&EntityId| machine.state(**e) == State::Waiting && !machine.is_held(**e);
     for &e in entities.iter().filter(waits) {
-        for cpu in machine.host().iter().filter(|&cpu| machine.params(e).affinity.contains(cpu)) {
+        for cpu in machine.topology().iter().filter(|&cpu| machine.params(e).affinity.contains(cpu)) {
             let there = running(host, cpu).map(|other| deadline(host, other));
             let now = machine.now();
             assert!(
@@ -25,8 +25,8 @@ fn check(host: &Host<'_>, entities: &[EntityId]) {
 
 fn churn(cpus: usize, bound: bool, settings: Settings<'_>, kick: Nanos, seed: u64) {
     let costs = Costs { kick, ..Costs::NONE };
-    let shape = sched::Host::new(cpus);
-    let mut host = Host::new(&POLICY, shape, &knobs(settings), costs).expect("it works everywhere");
+    let shape = sched::Topology::new(cpus);
+    let mut host = Driver::new(&POLICY, shape, &knobs(settings), costs).expect("it works everywhere");
     let mut dice = Dice(seed);
     let mut entities: Vec<EntityId> = Vec::new();
     for _ in 0..1_500 {

@@ -8,7 +8,7 @@ mod theorems;
 
 use super::POLICY;
 use sched::{CpuId, CpuSet, EntityId, Instant, Limit, Nanos, Params, Refused, Reservation, State, Wake};
-use sim::{Costs, Host, Workload};
+use sim::{Costs, Driver, Workload};
 
 const CPU: CpuId = CpuId::new(0);
 const OTHER: CpuId = CpuId::new(1);
@@ -26,8 +26,8 @@ fn knobs((words, values): Settings<'_>) -> sched::Knobs {
     knobs
 }
 
-fn host<'a>(cpus: usize, settings: Settings<'_>) -> Host<'a> {
-    Host::new(&POLICY, sched::Host::new(cpus), &knobs(settings), Costs::NONE).expect("deadline works everywhere")
+fn host<'a>(cpus: usize, settings: Settings<'_>) -> Driver<'a> {
+    Driver::new(&POLICY, sched::Topology::new(cpus), &knobs(settings), Costs::NONE).expect("deadline works everywhere")
 }
 
 fn at(ms: u64) -> Instant {
@@ -51,35 +51,35 @@ fn pinned(params: Params, cpu: CpuId) -> Params {
     Params { affinity: CpuSet::one(cpu), ..params }
 }
 
-fn hog(host: &mut Host<'_>, params: Params) -> EntityId {
+fn hog(host: &mut Driver<'_>, params: Params) -> EntityId {
     host.attach("hog", params, Workload::Hog).expect("accepted")
 }
 
-fn scripted(host: &mut Host<'_>, reservation: Reservation) -> EntityId {
+fn scripted(host: &mut Driver<'_>, reservation: Reservation) -> EntityId {
     host.attach("scripted", with(reservation), Workload::Scripted).expect("accepted")
 }
 
-fn wake(host: &mut Host<'_>, e: EntityId) {
+fn wake(host: &mut Driver<'_>, e: EntityId) {
     host.wake(e, Wake::Timer);
 }
 
 /// Lets everything up to `ms` happen, and what is at `ms`, too.
-fn run_through(host: &mut Host<'_>, ms: u64) {
+fn run_through(host: &mut Driver<'_>, ms: u64) {
     host.run_until(at(ms) + Nanos::ns(1));
 }
 
-fn running(host: &Host<'_>, cpu: CpuId) -> Option<EntityId> {
+fn running(host: &Driver<'_>, cpu: CpuId) -> Option<EntityId> {
     host.machine().running(cpu)
 }
 
 /// What is left of its slice and when it is due, in milliseconds.
-fn account(host: &Host<'_>, e: EntityId) -> (i64, i64) {
+fn account(host: &Driver<'_>, e: EntityId) -> (i64, i64) {
     let show = |name| host.machine().inspect(e, name).expect("it is shown") / 1_000_000;
     (show("remaining"), show("deadline"))
 }
 
 /// Who runs on CPU 0, one letter for each millisecond from now on; others, or nobody: a dot.
-fn gantt(host: &mut Host<'_>, names: &[(EntityId, char)], ms: u64) -> String {
+fn gantt(host: &mut Driver<'_>, names: &[(EntityId, char)], ms: u64) -> String {
     let mut letters = String::new();
     for _ in 0..ms {
         let middle = host.now() + Nanos::us(500);

@@ -160,14 +160,14 @@ fn an_overrun_is_paid_off_asleep_or_awake() {
     for asleep in ["lapse", "renew"] {
         let settings: Settings<'_> = (&[("reclaim", "off"), ("asleep", asleep)], &[]);
         let mut machine =
-            Machine::build(&POLICY, sched::Host::new(1), &knobs(settings), Kicks::Immediate).expect("it works");
+            Machine::build(&POLICY, sched::Topology::new(1), &knobs(settings), Kicks::Immediate).expect("it works");
         let e = machine.attach(Instant::ZERO, with(promise(10, 100))).expect("accepted");
         machine.input(Instant::ZERO, Input::Wake { entity: e, why: Wake::Timer });
         machine.settle(Instant::ZERO);
         // 25 ms are used: 10 of the first slice, 10 of the second, 5 of the third.
         machine.input(at(25), Input::Block { cpu: CPU });
         machine.settle(at(25));
-        let alarm = sched::Alarm { of: sched::Of::Entity(e), slot: 0 };
+        let alarm = sched::Alarm { owner: sched::AlarmOwner::Entity(e), slot: 0 };
         for ms in [100, 200] {
             machine.input(at(ms), Input::Alarm { alarm });
             machine.settle(at(ms));
@@ -182,7 +182,7 @@ fn an_overrun_is_paid_off_asleep_or_awake() {
 fn an_overrun_is_paid_off_in_whole_periods() {
     let descriptor = &POLICY;
     let mut machine =
-        Machine::build(descriptor, sched::Host::new(1), &knobs(PLAIN), Kicks::Immediate).expect("it works");
+        Machine::build(descriptor, sched::Topology::new(1), &knobs(PLAIN), Kicks::Immediate).expect("it works");
     let e = machine.attach(Instant::ZERO, with(promise(10, 100))).expect("accepted");
     machine.input(Instant::ZERO, Input::Wake { entity: e, why: Wake::Timer });
     machine.settle(Instant::ZERO);
@@ -190,7 +190,7 @@ fn an_overrun_is_paid_off_in_whole_periods() {
     machine.input(at(35), Input::Expire { cpu: CPU });
     machine.settle(at(35));
     assert!(machine.is_held(e));
-    let alarm = sched::Alarm { of: sched::Of::Entity(e), slot: 0 };
+    let alarm = sched::Alarm { owner: sched::AlarmOwner::Entity(e), slot: 0 };
     machine.input(at(100), Input::Alarm { alarm });
     machine.settle(at(100));
     assert_eq!((machine.inspect(e, "remaining"), machine.inspect(e, "deadline")), (Some(5_000_000), Some(400_000_000)));

@@ -42,7 +42,7 @@ fn full_cpu(dice: &mut Dice, constrained: bool) -> Vec<Reservation> {
 }
 
 /// Somebody of these blocks, yields or wakes, or nothing happens.
-fn stir(host: &mut Host<'_>, all: &[EntityId], dice: &mut Dice) {
+fn stir(host: &mut Driver<'_>, all: &[EntityId], dice: &mut Dice) {
     let Some(&e) = all.get(dice.index(all.len().max(1))) else { return };
     match host.machine().state(e) {
         State::Blocked => wake(host, e),
@@ -57,7 +57,7 @@ fn stir(host: &mut Host<'_>, all: &[EntityId], dice: &mut Dice) {
 /// and by how much the latest was late.
 fn isolation(words: &[(&str, &str)], constrained: bool, seed: u64) -> (u64, Nanos) {
     let mut dice = Dice(seed);
-    let mut auditor = Auditor::new(sched::Host::new(1), Promises::NONE);
+    let mut auditor = Auditor::new(sched::Topology::new(1), Promises::NONE);
     let mut host = host(1, (words, &[("rt-bandwidth", 100)]));
     host.watch(&mut auditor);
     let (mut good, mut wild) = (Vec::new(), Vec::new());
@@ -111,7 +111,7 @@ fn the_kernels_admission_lets_constrained_deadlines_be_late() {
     let late = |seed| {
         let mut dice = Dice(seed);
         let mut host = host(1, (&[("reclaim", "off"), ("admission", "bandwidth")], &[("rt-bandwidth", 100)]));
-        let mut auditor = Auditor::new(sched::Host::new(1), Promises::NONE);
+        let mut auditor = Auditor::new(sched::Topology::new(1), Promises::NONE);
         host.watch(&mut auditor);
         let mut all = Vec::new();
         for mut asked in full_cpu(&mut dice, true) {
@@ -150,7 +150,7 @@ fn on_several_cpus_no_job_is_later_than_the_bound() {
             let period = dice.period();
             jobs.push(Periodic::new(period, period.scale(share, 1_000_000)));
         }
-        let shape = sched::Host::new(usize::try_from(cpus).expect("it is small"));
+        let shape = sched::Topology::new(usize::try_from(cpus).expect("it is small"));
         let mut auditor = Auditor::new(shape, Promises::NONE);
         let catching_up: Settings<'_> = (&[("reclaim", "off"), ("lagging", "catch-up")], PLAIN.1);
         let mut host = host(shape.cpus, catching_up);

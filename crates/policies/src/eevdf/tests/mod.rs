@@ -7,16 +7,16 @@ mod sleep;
 
 use super::POLICY;
 use crate::fair::world::*;
-use sched::{Class, CpuId, EntityId, GroupId, Host, Instant, Nanos, Params, Wake};
+use sched::{Class, CpuId, EntityId, GroupId, Instant, Nanos, Params, Topology, Wake};
 use sim::Costs;
 
 /// One CPU and some knobs.
 fn one(knobs: &[(&str, i64)]) -> World {
-    World::under(&POLICY, Host::new(1), knobs, Costs::NONE)
+    World::under(&POLICY, Topology::new(1), knobs, Costs::NONE)
 }
 
 fn several(cpus: usize, knobs: &[(&str, i64)]) -> World {
-    World::under(&POLICY, Host::new(cpus), knobs, Costs::NONE)
+    World::under(&POLICY, Topology::new(cpus), knobs, Costs::NONE)
 }
 
 const V6_6: (&str, i64) = ("version", 1);

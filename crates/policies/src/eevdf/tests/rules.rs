@@ -1,7 +1,7 @@
 //! Who runs, and until when.
 
 use super::*;
-use sched::Load;
+use sched::LoadBounds;
 
 #[test]
 fn rule_1_cpu_time_is_shared_by_weight_within_a_slice_and_a_tick_each() {
@@ -25,9 +25,9 @@ fn rule_1_shares_stay_exact_for_ever() {
 }
 
 fn bound(entities: u64, weight_most: u64) -> Nanos {
-    let (host, knobs) = (Host::new(1), POLICY.defaults());
-    let load = Load { weight_least: 1, weight_most, ..Load::of_hogs(&host, &knobs, entities) };
-    (POLICY.keeps.shares)(&load).unwrap()
+    let (host, knobs) = (Topology::new(1), POLICY.defaults());
+    let load = LoadBounds { weight_least: 1, weight_most, ..LoadBounds::of_hogs(&host, &knobs, entities) };
+    (POLICY.guarantees.shares)(&load).unwrap()
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Everything at once, in random order: class changes among it.
 
 use super::*;
-use sched::{Conserving, Load};
+use sched::{Conserving, LoadBounds};
 use std::collections::BTreeMap;
 
 /// Xorshift: the same numbers for the same seed.
@@ -44,7 +44,7 @@ impl Dice {
 }
 
 struct Churn<'a> {
-    host: Host<'a>,
+    host: Driver<'a>,
     dice: Dice,
     groups: Vec<GroupId>,
     entities: Vec<EntityId>,
@@ -57,7 +57,7 @@ struct Churn<'a> {
 
 impl Churn<'_> {
     fn step(&mut self) {
-        let cpus = self.host.machine().host().cpus;
+        let cpus = self.host.machine().topology().cpus;
         let params = self.dice.params(cpus, &self.groups);
         let n = self.dice.index(self.entities.len().max(1));
         let cpu = CpuId::new(self.dice.index(cpus));
@@ -97,7 +97,7 @@ impl Churn<'_> {
     fn check(&mut self) {
         let machine = self.host.machine();
         let mut wasting = BTreeMap::new();
-        for cpu in machine.host().iter() {
+        for cpu in machine.topology().iter() {
             let there = machine.running(cpu);
             let urgency = there.map_or((3, 0), |e| self.urgency(e));
             for &e in &self.entities {
@@ -120,12 +120,12 @@ impl Churn<'_> {
 }
 
 fn churn(cpus: usize, knobs: &[(&str, i64)], costs: Costs, quota: Option<Quota>, seed: u64) {
-    let shape = sched::Host::new(cpus);
+    let shape = sched::Topology::new(cpus);
     let mut values = POLICY.defaults();
     for &(name, value) in knobs {
         values.set(name, value).expect("a knob of linux");
     }
-    let load = Load {
+    let load = LoadBounds {
         weight_least: 3,
         weight_most: 88_761,
         group_depth: 2,
@@ -135,14 +135,14 @@ fn churn(cpus: usize, knobs: &[(&str, i64)], costs: Costs, quota: Option<Quota>,
         has_changes: true,
         has_sleepers: true,
         has_affinity: true,
-        ..Load::of_hogs(&shape, &values, 12)
+        ..LoadBounds::of_hogs(&shape, &values, 12)
     };
     assert_eq!((POLICY.starvation)(&load), None);
     let slack = match (POLICY.conserving)(&load) {
         Conserving::Global { slack } if costs.kick.is_zero() => slack,
         _ => Nanos::s(1_000),
     };
-    let mut host = Host::new(&POLICY, shape, &values, costs).expect("linux works everywhere");
+    let mut host = Driver::new(&POLICY, shape, &values, costs).expect("linux works everywhere");
     let mut groups = vec![GroupId::ROOT];
     for parent in 0..2 {
         let params = GroupParams { quota, ..GroupParams::default() };

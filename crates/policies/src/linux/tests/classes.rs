@@ -203,7 +203,7 @@ fn a_change_there_and_back_at_one_instant_changes_nothing() {
     assert_eq!(running(&host, CPU), None);
 }
 
-fn group(host: &mut Host<'_>, quota: Option<(u64, u64)>) -> GroupId {
+fn group(host: &mut Driver<'_>, quota: Option<(u64, u64)>) -> GroupId {
     let quota = quota.map(|(quota, period)| Quota::new(Nanos::ms(quota), Nanos::ms(period)).expect("in range"));
     let params = GroupParams { quota, ..GroupParams::default() };
     host.create_group("group", params, GroupId::ROOT).expect("accepted")

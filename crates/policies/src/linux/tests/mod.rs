@@ -10,20 +10,20 @@ use sched::{
     Class, CpuId, CpuSet, EntityId, GroupId, GroupParams, Instant, Limit, Nanos, Params, Quota, Refused, Reservation,
     RtPriority, State, Wake, Weight,
 };
-use sim::{Costs, Host, Periodic, Workload};
+use sim::{Costs, Driver, Periodic, Workload};
 
 const CPU: CpuId = CpuId::new(0);
 const OTHER: CpuId = CpuId::new(1);
 
-fn host_with<'a>(cpus: usize, knobs: &[(&str, i64)], costs: Costs) -> Host<'a> {
+fn host_with<'a>(cpus: usize, knobs: &[(&str, i64)], costs: Costs) -> Driver<'a> {
     let mut values = POLICY.defaults();
     for &(name, value) in knobs {
         values.set(name, value).expect("a knob of linux");
     }
-    Host::new(&POLICY, sched::Host::new(cpus), &values, costs).expect("linux works everywhere")
+    Driver::new(&POLICY, sched::Topology::new(cpus), &values, costs).expect("linux works everywhere")
 }
 
-fn host<'a>(cpus: usize) -> Host<'a> {
+fn host<'a>(cpus: usize) -> Driver<'a> {
     host_with(cpus, &[], Costs::NONE)
 }
 
@@ -61,28 +61,28 @@ fn pinned(params: Params, cpu: CpuId) -> Params {
     Params { affinity: CpuSet::one(cpu), ..params }
 }
 
-fn hog(host: &mut Host<'_>, params: Params) -> EntityId {
+fn hog(host: &mut Driver<'_>, params: Params) -> EntityId {
     host.attach("hog", params, Workload::Hog).expect("accepted")
 }
 
-fn scripted(host: &mut Host<'_>, params: Params) -> EntityId {
+fn scripted(host: &mut Driver<'_>, params: Params) -> EntityId {
     host.attach("scripted", params, Workload::Scripted).expect("accepted")
 }
 
-fn periodic(host: &mut Host<'_>, params: Params, period: Nanos, work: Nanos) -> EntityId {
+fn periodic(host: &mut Driver<'_>, params: Params, period: Nanos, work: Nanos) -> EntityId {
     host.attach("periodic", params, Workload::Periodic(Periodic::new(period, work))).expect("accepted")
 }
 
 /// Lets everything up to `ms` happen, and what is at `ms` or now, too.
-fn run_through(host: &mut Host<'_>, ms: u64) {
+fn run_through(host: &mut Driver<'_>, ms: u64) {
     host.run_until(at(ms).max(host.now()) + Nanos::ns(1));
 }
 
-fn running(host: &Host<'_>, cpu: CpuId) -> Option<EntityId> {
+fn running(host: &Driver<'_>, cpu: CpuId) -> Option<EntityId> {
     host.machine().running(cpu)
 }
 
-fn used(host: &mut Host<'_>, e: EntityId) -> Nanos {
+fn used(host: &mut Driver<'_>, e: EntityId) -> Nanos {
     if matches!(host.machine().state(e), State::Running(_)) {
         // A change of nothing charges who runs.
         let params = *host.machine().params(e);
@@ -91,7 +91,7 @@ fn used(host: &mut Host<'_>, e: EntityId) -> Nanos {
     host.machine().charged(e)
 }
 
-fn wake(host: &mut Host<'_>, e: EntityId) {
+fn wake(host: &mut Driver<'_>, e: EntityId) {
     host.wake(e, Wake::Interrupt);
 }
 

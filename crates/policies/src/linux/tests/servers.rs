@@ -4,12 +4,12 @@ use super::*;
 
 const SERVED: [(&str, i64); 2] = [("fair-server", 1), ("hrtick", 1)];
 
-fn served<'a>(cpus: usize) -> Host<'a> {
+fn served<'a>(cpus: usize) -> Driver<'a> {
     host_with(cpus, &SERVED, Costs::NONE)
 }
 
 /// When `e` ran on CPU 0, from and to, in milliseconds.
-fn spans(host: &mut Host<'_>, e: EntityId, until: u64) -> Vec<(u64, u64)> {
+fn spans(host: &mut Driver<'_>, e: EntityId, until: u64) -> Vec<(u64, u64)> {
     let mut spans: Vec<(u64, u64)> = Vec::new();
     for ms in 0..until {
         host.run_until(at(ms) + Nanos::us(500));

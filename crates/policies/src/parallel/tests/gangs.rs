@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn home(host: &Host<'_>, e: EntityId) -> Option<CpuId> {
+fn home(host: &Driver<'_>, e: EntityId) -> Option<CpuId> {
     match host.machine().state(e) {
         State::Running(cpu) => Some(cpu),
         _ => None,
@@ -70,7 +70,7 @@ fn an_event_calls_the_whole_group() {
     let _hogs: Vec<EntityId> = [CPU, OTHER, CPU, OTHER].map(|cpu| hog(&mut host, on(cpu))).to_vec();
     [left, right].into_iter().for_each(|e| wake(&mut host, e));
     run_through(&mut host, 40_000);
-    let waits = |host: &Host<'_>, e| home(host, e).is_none() && priority(host, e) == UNDER;
+    let waits = |host: &Driver<'_>, e| home(host, e).is_none() && priority(host, e) == UNDER;
     let us = (0..4_000).map(|n| 40_000 + n * 250).find(|&us| {
         run_through(&mut host, us);
         waits(&host, left) && waits(&host, right)

@@ -7,7 +7,7 @@ fn two_vms<'a>(
     policy: &'static Descriptor,
     knobs: &[(&str, i64)],
     marked: [bool; 2],
-) -> (Host<'a>, Vec<(EntityId, char)>) {
+) -> (Driver<'a>, Vec<(EntityId, char)>) {
     let mut host = host(policy, 2, knobs);
     let above = group(&mut host, marked == [true; 2], GroupId::ROOT);
     let mut names = Vec::new();

@@ -61,7 +61,7 @@ fn a_marked_group_around_a_vm_marks_it_and_the_mark_can_go() {
 }
 
 /// Lets time pass until this is so; a second at most.
-fn run_until(host: &mut Host<'_>, is_so: impl Fn(&Host<'_>) -> bool) {
+fn run_until(host: &mut Driver<'_>, is_so: impl Fn(&Driver<'_>) -> bool) {
     for _ in 0..2_000 {
         if is_so(host) {
             return;
@@ -73,7 +73,7 @@ fn run_until(host: &mut Host<'_>, is_so: impl Fn(&Host<'_>) -> bool) {
 }
 
 /// Beside a hog that runs, `e` waits UNDER: woken, it ran, and was preempted by nobody but the end of its turn.
-fn waiting_under<'a>(policy: &'static Descriptor, gang: bool) -> (Host<'a>, EntityId) {
+fn waiting_under<'a>(policy: &'static Descriptor, gang: bool) -> (Driver<'a>, EntityId) {
     let mut host = host(policy, 1, &[]);
     let marked = group(&mut host, gang, GroupId::ROOT);
     let e = hog(&mut host, Params { group: marked, ..Params::default() });
@@ -173,7 +173,7 @@ fn whether_the_accounting_takes_the_priority_away_is_a_knob() {
             wake(&mut host, e);
         }
         run_through(&mut host, 29_000);
-        let both = |host: &Host<'_>| [runs, waits].map(|e| priority(host, e));
+        let both = |host: &Driver<'_>| [runs, waits].map(|e| priority(host, e));
         assert_eq!(both(&host), [REAL_TIME; 2], "one runs, one is queued");
         run_through(&mut host, 30_500);
         let now = both(&host);

@@ -3,7 +3,7 @@
 use super::*;
 
 /// A marked VM of two on CPUs 0 and 1, and hogs that leave one of them waiting.
-fn crowded<'a>(policy: &'static Descriptor, knobs: &[(&str, i64)], crowded: CpuId) -> (Host<'a>, [EntityId; 2]) {
+fn crowded<'a>(policy: &'static Descriptor, knobs: &[(&str, i64)], crowded: CpuId) -> (Driver<'a>, [EntityId; 2]) {
     let mut host = host(policy, 2, knobs);
     let marked = group(&mut host, true, GroupId::ROOT);
     let siblings = [(); 2].map(|()| attach(&mut host, Params { group: marked, ..Params::default() }));
@@ -13,7 +13,7 @@ fn crowded<'a>(policy: &'static Descriptor, knobs: &[(&str, i64)], crowded: CpuI
 }
 
 /// Of a thousand samples a millisecond apart, in how many the two run together.
-fn together(host: &mut Host<'_>, siblings: [EntityId; 2]) -> usize {
+fn together(host: &mut Driver<'_>, siblings: [EntityId; 2]) -> usize {
     let begun = host.now().as_ns() / 1_000;
     let mut together = 0;
     for n in 0..1_000 {
@@ -109,7 +109,7 @@ fn an_interval_begins_with_a_report_and_ends() {
 fn the_bounds_of_intervals_must_not_cross() {
     let mut knobs = adaptive::POLICY.defaults();
     knobs.set("interval-least", ms(2_000)).expect("in range");
-    let refused = Host::new(&adaptive::POLICY, sched::Host::new(1), &knobs, Costs::NONE).expect_err("refused");
+    let refused = Driver::new(&adaptive::POLICY, sched::Topology::new(1), &knobs, Costs::NONE).expect_err("refused");
     assert!(refused.to_string().contains("interval-most"), "{refused}");
 }
 

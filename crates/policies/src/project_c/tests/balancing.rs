@@ -2,11 +2,11 @@
 
 use super::*;
 
-fn shape(cpus: usize, smt: usize, llc: usize) -> sched::Host {
-    sched::Host { cpus, smt, llc }
+fn shape(cpus: usize, smt: usize, llc: usize) -> sched::Topology {
+    sched::Topology { cpus, smt, llc }
 }
 
-fn lab(shape: sched::Host, knobs: &[(&str, &str)]) -> Lab {
+fn lab(shape: sched::Topology, knobs: &[(&str, &str)]) -> Lab {
     Lab::of(&bmq::POLICY, shape, &[&[("tick", "0")], knobs].concat())
 }
 
@@ -174,7 +174,7 @@ fn whoever_is_left_behind_in_a_race_is_found() {
 #[test]
 fn whoever_may_no_longer_run_there_moves_to_its_first_cpu() {
     for policy in [&bmq::POLICY, &pds::POLICY] {
-        let mut lab = Lab::of(policy, sched::Host::new(4), &[("tick", "0")]);
+        let mut lab = Lab::of(policy, sched::Topology::new(4), &[("tick", "0")]);
         let [running, waiting] = [lab.hog(on(&[0])), lab.hog(on(&[0]))];
         lab.adjust(waiting, on(&[2, 3]));
         assert_eq!(lab.running(2), Some(waiting));

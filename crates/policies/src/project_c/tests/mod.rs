@@ -19,7 +19,7 @@ pub(crate) struct Lab {
 }
 
 impl Lab {
-    pub(crate) fn of(policy: &Descriptor, shape: sched::Host, knobs: &[(&str, &str)]) -> Lab {
+    pub(crate) fn of(policy: &Descriptor, shape: sched::Topology, knobs: &[(&str, &str)]) -> Lab {
         let mut values = policy.defaults();
         for &(name, text) in knobs {
             match text {
@@ -41,7 +41,7 @@ impl Lab {
     }
 
     pub(crate) fn bmq_with(cpus: usize, knobs: &[(&str, &str)]) -> Lab {
-        Lab::of(&bmq::POLICY, sched::Host::new(cpus), &[&[("tick", "0")], knobs].concat())
+        Lab::of(&bmq::POLICY, sched::Topology::new(cpus), &[&[("tick", "0")], knobs].concat())
     }
 
     /// PDS without ticks on so many CPUs.
@@ -50,7 +50,7 @@ impl Lab {
     }
 
     pub(crate) fn pds_with(cpus: usize, knobs: &[(&str, &str)]) -> Lab {
-        Lab::of(&pds::POLICY, sched::Host::new(cpus), &[&[("tick", "0")], knobs].concat())
+        Lab::of(&pds::POLICY, sched::Topology::new(cpus), &[&[("tick", "0")], knobs].concat())
     }
 
     /// Somebody new, blocked.
@@ -107,12 +107,12 @@ impl Lab {
     pub(crate) fn pass(&mut self, time: Nanos) {
         let end = self.now + time;
         loop {
-            let next = self.machine.host().iter().map(|cpu| self.machine.until(cpu)).min().expect("there is a CPU");
+            let next = self.machine.topology().iter().map(|cpu| self.machine.until(cpu)).min().expect("there is a CPU");
             if next > end {
                 break;
             }
             self.now = next;
-            for cpu in self.machine.host().iter().filter(|&cpu| self.machine.until(cpu) == next).collect::<Vec<_>>() {
+            for cpu in self.machine.topology().iter().filter(|&cpu| self.machine.until(cpu) == next).collect::<Vec<_>>() {
                 self.machine.input(self.now, Input::Expire { cpu });
             }
             self.machine.settle(self.now);

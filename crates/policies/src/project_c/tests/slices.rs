@@ -130,7 +130,7 @@ fn a_reservation_makes_fifo_99_unless_it_is_ignored() {
         Params { reservation: Some(sched::Reservation::new(Nanos::ms(1), Nanos::ms(10))), ..Params::default() };
     for (knob, preempts) in [("on", true), ("off", false)] {
         for policy in [&bmq::POLICY, &pds::POLICY] {
-            let mut lab = Lab::of(policy, sched::Host::new(1), &[("tick", "0"), ("deadline-is-fifo", knob)]);
+            let mut lab = Lab::of(policy, sched::Topology::new(1), &[("tick", "0"), ("deadline-is-fifo", knob)]);
             let rt = lab.hog(fifo(98));
             let e = lab.hog(reserved);
             assert_eq!(lab.running(0) == Some(e), preempts);
@@ -178,14 +178,14 @@ fn too_little_to_halve_gives_the_child_a_whole_slice_and_ends_the_parents() {
 fn a_yield_can_be_ignored_or_let_the_next_one_run_once() {
     for policy in [&bmq::POLICY, &pds::POLICY] {
         let knobs = |word| [("tick", "0"), ("yield", word)];
-        let mut lab = Lab::of(policy, sched::Host::new(1), &knobs("ignored"));
+        let mut lab = Lab::of(policy, sched::Topology::new(1), &knobs("ignored"));
         let who = [lab.hog(nice(0)), lab.hog(nice(0))];
         lab.pass(Nanos::ms(1));
         lab.yields(who[0]);
         assert_eq!(lab.running(0), Some(who[0]));
         assert_eq!(lab.until(0).as_ns(), SLICE.as_ns());
 
-        let mut lab = Lab::of(policy, sched::Host::new(1), &knobs("skip"));
+        let mut lab = Lab::of(policy, sched::Topology::new(1), &knobs("skip"));
         let who = [lab.hog(nice(0)), lab.hog(nice(0))];
         lab.pass(Nanos::ms(1));
         lab.yields(who[0]);

@@ -28,16 +28,16 @@ impl Dice {
     }
 }
 
-fn priority_of(host: &Host<'_>, e: EntityId) -> u8 {
+fn priority_of(host: &Driver<'_>, e: EntityId) -> u8 {
     host.machine().params(e).class.rt_priority().expect("real-time").number()
 }
 
 /// Nobody waits while a CPU it may use runs somebody less urgent, or nobody; and the lowest of those who run is
 /// at least as urgent as the highest of those who wait, if everybody may run everywhere.
-fn check(host: &Host<'_>, entities: &[EntityId]) {
+fn check(host: &Driver<'_>, entities: &[EntityId]) {
     let machine = host.machine();
     for &e in entities.iter().filter(|&&e| machine.state(e) == State::Waiting) {
-        for cpu in machine.host().iter().filter(|&cpu| machine.params(e).affinity.contains(cpu)) {
+        for cpu in machine.topology().iter().filter(|&cpu| machine.params(e).affinity.contains(cpu)) {
             let there = running(host, cpu).map_or(0, |other| priority_of(host, other));
             assert!(there >= priority_of(host, e), "{e} waits while {cpu:?} runs {there} at {}", machine.now());
         }
@@ -47,9 +47,9 @@ fn check(host: &Host<'_>, entities: &[EntityId]) {
     runnable.sort_unstable_by(|a, b| b.cmp(a));
     if entities.iter().all(|&e| machine.params(e).affinity == CpuSet::ALL) {
         let mut run: Vec<u8> =
-            machine.host().iter().filter_map(|cpu| running(host, cpu)).map(|e| priority_of(host, e)).collect();
+            machine.topology().iter().filter_map(|cpu| running(host, cpu)).map(|e| priority_of(host, e)).collect();
         run.sort_unstable_by(|a, b| b.cmp(a));
-        runnable.truncate(machine.host().cpus);
+        runnable.truncate(machine.topology().cpus);
         assert_eq!(run, runnable);
     }
 }
@@ -59,7 +59,7 @@ fn churn(cpus: usize, bound: bool, knobs: &[(&str, i64)], costs: Costs, seed: u6
     for &(name, value) in knobs {
         values.set(name, value).expect("a knob of rt");
     }
-    let mut host = Host::new(&POLICY, sched::Host::new(cpus), &values, costs).expect("rt works everywhere");
+    let mut host = Driver::new(&POLICY, sched::Topology::new(cpus), &values, costs).expect("rt works everywhere");
     let mut dice = Dice(seed);
     let mut entities: Vec<EntityId> = Vec::new();
     for _ in 0..3_000 {

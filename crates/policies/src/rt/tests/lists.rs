@@ -4,7 +4,7 @@ use super::*;
 
 /// On one CPU, `above` of priority 50 blocks after entities of priority 10 have queued; gives back in which order they
 /// run, each until it blocks.
-fn order(host: &mut Host<'_>, of: usize) -> Vec<EntityId> {
+fn order(host: &mut Driver<'_>, of: usize) -> Vec<EntityId> {
     (0..of)
         .map(|_| {
             host.block(CPU);
@@ -15,7 +15,7 @@ fn order(host: &mut Host<'_>, of: usize) -> Vec<EntityId> {
 }
 
 /// A host on which `above` runs and `[a, b, c]`, of these priorities, wait in this order.
-fn waiting<'a>(priorities: [u8; 3]) -> (Host<'a>, [EntityId; 3]) {
+fn waiting<'a>(priorities: [u8; 3]) -> (Driver<'a>, [EntityId; 3]) {
     let mut host = host(1);
     let above = hog(&mut host, fifo(50));
     run_through(&mut host, 0);

@@ -6,21 +6,21 @@ mod throttling;
 
 use super::POLICY;
 use sched::{Class, CpuId, CpuSet, EntityId, Instant, Nanos, Params, RtPriority, State, Wake};
-use sim::{Costs, Host, Workload};
+use sim::{Costs, Driver, Workload};
 
 const CPU: CpuId = CpuId::new(0);
 const OTHER: CpuId = CpuId::new(1);
 
-fn host_with<'a>(cpus: usize, knobs: &[(&str, i64)]) -> Host<'a> {
+fn host_with<'a>(cpus: usize, knobs: &[(&str, i64)]) -> Driver<'a> {
     let mut values = POLICY.defaults();
     for &(name, value) in knobs {
         values.set(name, value).expect("a knob of rt");
     }
-    Host::new(&POLICY, sched::Host::new(cpus), &values, Costs::NONE).expect("rt works everywhere")
+    Driver::new(&POLICY, sched::Topology::new(cpus), &values, Costs::NONE).expect("rt works everywhere")
 }
 
 /// Without throttling.
-fn host<'a>(cpus: usize) -> Host<'a> {
+fn host<'a>(cpus: usize) -> Driver<'a> {
     host_with(cpus, &[("rt-throttling", 0)])
 }
 
@@ -44,24 +44,24 @@ fn pinned(params: Params, cpu: CpuId) -> Params {
     Params { affinity: CpuSet::one(cpu), ..params }
 }
 
-fn hog(host: &mut Host<'_>, params: Params) -> EntityId {
+fn hog(host: &mut Driver<'_>, params: Params) -> EntityId {
     host.attach("hog", params, Workload::Hog).expect("accepted")
 }
 
-fn scripted(host: &mut Host<'_>, params: Params) -> EntityId {
+fn scripted(host: &mut Driver<'_>, params: Params) -> EntityId {
     host.attach("scripted", params, Workload::Scripted).expect("accepted")
 }
 
 /// Lets everything up to `ms` happen, and what is at `ms` or now, too.
-fn run_through(host: &mut Host<'_>, ms: u64) {
+fn run_through(host: &mut Driver<'_>, ms: u64) {
     host.run_until(at(ms).max(host.now()) + Nanos::ns(1));
 }
 
-fn running(host: &Host<'_>, cpu: CpuId) -> Option<EntityId> {
+fn running(host: &Driver<'_>, cpu: CpuId) -> Option<EntityId> {
     host.machine().running(cpu)
 }
 
-fn used(host: &mut Host<'_>, e: EntityId) -> Nanos {
+fn used(host: &mut Driver<'_>, e: EntityId) -> Nanos {
     if matches!(host.machine().state(e), State::Running(_)) {
         // A change of nothing charges who runs.
         let params = *host.machine().params(e);
@@ -70,7 +70,7 @@ fn used(host: &mut Host<'_>, e: EntityId) -> Nanos {
     host.machine().charged(e)
 }
 
-fn wake(host: &mut Host<'_>, e: EntityId) {
+fn wake(host: &mut Driver<'_>, e: EntityId) {
     host.wake(e, Wake::Interrupt);
 }
 

@@ -90,17 +90,17 @@ fn time_not_used_is_not_saved() {
 
 #[test]
 fn a_late_end_of_period_counts_for_all_that_have_passed() {
-    use sched::{Alarm, Input, Kicks, Machine, Of};
+    use sched::{Alarm, AlarmOwner, Input, Kicks, Machine};
     let mut machine =
-        Machine::build(&POLICY, sched::Host::new(1), &POLICY.defaults(), Kicks::Immediate).expect("works");
+        Machine::build(&POLICY, sched::Topology::new(1), &POLICY.defaults(), Kicks::Immediate).expect("works");
     let e = machine.attach(Instant::ZERO, fifo(10)).expect("accepted");
     machine.input(Instant::ZERO, Input::Wake { entity: e, why: Wake::Timer });
     machine.settle(Instant::ZERO);
     // The driver sleeps for 3.2 s: 3.2 s are used, 3 · 0.95 s are paid off at the end of the third period.
-    machine.input(at(3_200), Input::Alarm { alarm: Alarm { of: Of::Cpu(CPU), slot: 0 } });
+    machine.input(at(3_200), Input::Alarm { alarm: Alarm { owner: AlarmOwner::Cpu(CPU), slot: 0 } });
     machine.settle(at(3_200));
     assert!(machine.is_held(e));
-    machine.input(at(3_200), Input::Alarm { alarm: Alarm { of: Of::Policy, slot: 0 } });
+    machine.input(at(3_200), Input::Alarm { alarm: Alarm { owner: AlarmOwner::Policy, slot: 0 } });
     machine.settle(at(3_200));
     assert_eq!((machine.is_held(e), machine.running(CPU)), (false, Some(e)));
 }

@@ -1,7 +1,7 @@
 //! How extra time is shared (6.5), and what is promised of it.
 
 use super::*;
-use sched::{Conserving, Load};
+use sched::{Conserving, LoadBounds};
 
 /// Extra weights are shares of turns.
 #[test]
@@ -85,7 +85,7 @@ fn who_blocks_does_not_move_the_others_on() {
 /// With beginnings of periods less than a quantum apart, nobody ever runs: no promise is made where that can be.
 #[test]
 fn too_many_periods_leave_no_time() {
-    let load = |entities, knobs| Load::of_hogs(&sched::Host { cpus: 1, smt: 1, llc: 1 }, knobs, entities);
+    let load = |entities, knobs| LoadBounds::of_hogs(&sched::Topology { cpus: 1, smt: 1, llc: 1 }, knobs, entities);
     let knobs = POLICY.defaults();
     assert_eq!((POLICY.conserving)(&load(9, &knobs)), Conserving::PerCpu { slack: Nanos::ms(5) });
     assert_eq!((POLICY.conserving)(&load(200, &knobs)), Conserving::Never);

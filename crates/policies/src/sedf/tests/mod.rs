@@ -6,17 +6,17 @@ mod wakeups;
 
 use super::POLICY;
 use sched::{CpuId, CpuSet, EntityId, Instant, Limit, Nanos, Params, Reservation, State, Wake, Weight};
-use sim::{Costs, Host, Workload};
+use sim::{Costs, Driver, Workload};
 
 const CPU: CpuId = CpuId::new(0);
 const OTHER: CpuId = CpuId::new(1);
 
-fn host<'a>(cpus: usize, knobs: &[(&str, i64)]) -> Host<'a> {
+fn host<'a>(cpus: usize, knobs: &[(&str, i64)]) -> Driver<'a> {
     let mut values = POLICY.defaults();
     for &(name, value) in knobs {
         values.set(name, value).expect("a knob of sedf");
     }
-    Host::new(&POLICY, sched::Host::new(cpus), &values, Costs::NONE).expect("it works everywhere")
+    Driver::new(&POLICY, sched::Topology::new(cpus), &values, Costs::NONE).expect("it works everywhere")
 }
 
 fn reserving(slice_us: u64, period_us: u64, limit: Limit) -> Params {
@@ -36,45 +36,45 @@ fn weighing(xen: u32) -> Params {
     Params { weight: Weight::xen(xen).expect("in range"), ..Params::default() }
 }
 
-fn scripted(host: &mut Host<'_>, params: Params) -> EntityId {
+fn scripted(host: &mut Driver<'_>, params: Params) -> EntityId {
     host.attach("e", params, Workload::Scripted).expect("it is accepted")
 }
 
-fn hog(host: &mut Host<'_>, params: Params) -> EntityId {
+fn hog(host: &mut Driver<'_>, params: Params) -> EntityId {
     host.attach("hog", params, Workload::Hog).expect("it is accepted")
 }
 
 /// Lets everything up to `us` happen, and what is at `us`, too; then it is a nanosecond later.
-fn run_through(host: &mut Host<'_>, us: u64) {
+fn run_through(host: &mut Driver<'_>, us: u64) {
     host.run_until(Instant::at_ns(Nanos::us(us).as_ns()).max(host.now()) + Nanos::ns(1));
 }
 
-fn wake_at(host: &mut Host<'_>, us: u64, e: EntityId) {
+fn wake_at(host: &mut Driver<'_>, us: u64, e: EntityId) {
     run_through(host, us);
     host.wake(e, Wake::Interrupt);
 }
 
-fn block_at(host: &mut Host<'_>, us: u64, e: EntityId) {
+fn block_at(host: &mut Driver<'_>, us: u64, e: EntityId) {
     run_through(host, us);
     assert_eq!(runs(host), Some(e), "it runs at {us} us");
     host.block(CPU);
 }
 
-fn runs(host: &Host<'_>) -> Option<EntityId> {
+fn runs(host: &Driver<'_>) -> Option<EntityId> {
     host.machine().running(CPU)
 }
 
-fn shows(host: &Host<'_>, e: EntityId, name: &str) -> i64 {
+fn shows(host: &Driver<'_>, e: EntityId, name: &str) -> i64 {
     host.machine().inspect(e, name).expect("sedf shows it")
 }
 
 /// A time that is shown, in whole microseconds.
-fn shows_us(host: &Host<'_>, e: EntityId, name: &str) -> i64 {
+fn shows_us(host: &Driver<'_>, e: EntityId, name: &str) -> i64 {
     shows(host, e, name) / 1_000
 }
 
 /// Who runs from now until `us`, in stretches as `(who, from, to)`, in microseconds.
-fn stretches(host: &mut Host<'_>, us: u64) -> Vec<(Option<EntityId>, u64, u64)> {
+fn stretches(host: &mut Driver<'_>, us: u64) -> Vec<(Option<EntityId>, u64, u64)> {
     let mut all: Vec<(Option<EntityId>, u64, u64)> = Vec::new();
     let mut now = host.now().as_ns() / 1_000;
     while now < us {
@@ -90,7 +90,7 @@ fn stretches(host: &mut Host<'_>, us: u64) -> Vec<(Option<EntityId>, u64, u64)> 
 }
 
 /// What everybody has run until now, in per mille of `of`.
-fn per_mille(host: &mut Host<'_>, all: &[EntityId], of: Nanos) -> Vec<u64> {
+fn per_mille(host: &mut Driver<'_>, all: &[EntityId], of: Nanos) -> Vec<u64> {
     // A change of nothing charges who runs.
     for &e in all.iter().filter(|&&e| matches!(host.machine().state(e), State::Running(_))).collect::<Vec<_>>() {
         let params = *host.machine().params(e);

@@ -58,7 +58,7 @@ fn a_period_that_begins_with_an_earlier_deadline_interrupts() {
 fn a_missed_period_is_given_up() {
     let mut host = host(1, &[]);
     let all = [hog(&mut host, hard(8_000, 10_000)), hog(&mut host, hard(8_000, 10_000))];
-    let deadlines = |host: &Host<'_>| all.map(|e| shows_us(host, e, "deadline"));
+    let deadlines = |host: &Driver<'_>| all.map(|e| shows_us(host, e, "deadline"));
     // Both periods began at 8: the first has its slice until 16; the other goes on until 24, past the deadline at 18.
     run_through(&mut host, 23_999);
     assert_eq!((runs(&host), deadlines(&host)), (Some(all[1]), [28_000, 18_000]));
@@ -94,7 +94,8 @@ fn periods_keep_their_grid() {
 #[test]
 fn what_is_run_beyond_a_slice_is_paid_back() {
     let costs = Costs { kick: Nanos::us(300), ..Costs::NONE };
-    let mut host = Host::new(&POLICY, sched::Host::new(1), &POLICY.defaults(), costs).expect("it works everywhere");
+    let mut host =
+        Driver::new(&POLICY, sched::Topology::new(1), &POLICY.defaults(), costs).expect("it works everywhere");
     let e = hog(&mut host, hard(4_000, 10_000));
     run_through(&mut host, 6_000);
     assert_eq!((runs(&host), shows(&host, e, "used")), (Some(e), 0));
@@ -131,7 +132,7 @@ fn slices_by_weight_are_what_reservations_leave() {
     assert_eq!(shows_us(&host, a, "slice"), 95_000);
     let b = hog(&mut host, on(CPU, weighing(512)));
     let c = hog(&mut host, on(OTHER, weighing(100)));
-    let slices = |host: &Host<'_>| [a, b, c].map(|e| shows_us(host, e, "slice"));
+    let slices = |host: &Driver<'_>| [a, b, c].map(|e| shows_us(host, e, "slice"));
     assert_eq!(slices(&host), [31_666, 63_333, 95_000]);
     let fixed = hog(&mut host, on(CPU, hard(4_000, 20_000)));
     assert_eq!(slices(&host), [25_000, 50_000, 95_000], "20 in 100 are reserved");

@@ -116,7 +116,7 @@ fn each_way_of_waking_has_its_deadline() {
         for (wake, deadline) in [(6_000, short), (28_000, long)] {
             let mut values = POLICY.defaults();
             values.set_word("unblock", unblock).expect("a way of waking");
-            let mut host = Host::new(&POLICY, sched::Host::new(1), &values, Costs::NONE).expect("it works");
+            let mut host = Driver::new(&POLICY, sched::Topology::new(1), &values, Costs::NONE).expect("it works");
             let params = Params { latency: Some(Nanos::ms(2)), ..hard(4_000, 10_000) };
             let e = hog(&mut host, params);
             block_at(&mut host, 5_000, e);
@@ -134,7 +134,7 @@ fn who_resumes_has_the_rest_of_its_slice() {
     for (wake, runs_until, deadline) in [(7_400, Some(8_000), 14_000), (7_600, None, 24_000)] {
         let mut values = POLICY.defaults();
         values.set_word("unblock", "resume").expect("a way of waking");
-        let mut host = Host::new(&POLICY, sched::Host::new(1), &values, Costs::NONE).expect("it works");
+        let mut host = Driver::new(&POLICY, sched::Topology::new(1), &values, Costs::NONE).expect("it works");
         let e = hog(&mut host, hard(4_000, 10_000));
         block_at(&mut host, 5_000, e);
         wake_at(&mut host, wake, e);
@@ -149,11 +149,11 @@ fn who_resumes_has_the_rest_of_its_slice() {
 fn a_short_period_grows_back() {
     let mut values = POLICY.defaults();
     values.set_word("unblock", "atropos").expect("a way of waking");
-    let mut host = Host::new(&POLICY, sched::Host::new(1), &values, Costs::NONE).expect("it works");
+    let mut host = Driver::new(&POLICY, sched::Topology::new(1), &values, Costs::NONE).expect("it works");
     let e = hog(&mut host, Params { latency: Some(Nanos::ms(3)), ..hard(4_000, 20_000) });
     block_at(&mut host, 5_000, e);
     wake_at(&mut host, 40_000, e);
-    let seen = |host: &Host<'_>| ["period", "slice", "deadline"].map(|name| shows_us(host, e, name));
+    let seen = |host: &Driver<'_>| ["period", "slice", "deadline"].map(|name| shows_us(host, e, name));
     assert_eq!(seen(&host), [3_000, 600, 43_000]);
     run_through(&mut host, 40_601);
     assert_eq!(seen(&host), [6_000, 1_200, 49_000]);

@@ -93,8 +93,10 @@ fn what_was_let_in_is_kept() {
             }
             let mut judged = 0;
             for _ in 0..40 {
-                let mut auditor =
-                    Auditor::new(sched::Host::new(1), Promises { reservations: Some(Nanos::ZERO), ..Promises::NONE });
+                let mut auditor = Auditor::new(
+                    sched::Topology::new(1),
+                    Promises { reservations: Some(Nanos::ZERO), ..Promises::NONE },
+                );
                 let mut host = host(policy, 1, &knobs);
                 host.watch(&mut auditor);
                 let mut all = Vec::new();

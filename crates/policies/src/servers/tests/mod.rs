@@ -6,16 +6,16 @@ use crate::{rt_xen, rtds};
 use sched::{
     CpuId, CpuSet, Descriptor, EntityId, GroupId, Instant, Limit, Nanos, Params, Refused, Reservation, State, Wake,
 };
-use sim::{Costs, Host, Workload};
+use sim::{Costs, Driver, Workload};
 
-fn host<'a>(policy: &Descriptor, cpus: usize, knobs: &[(&str, &str)]) -> Host<'a> {
+fn host<'a>(policy: &Descriptor, cpus: usize, knobs: &[(&str, &str)]) -> Driver<'a> {
     let mut values = policy.defaults();
     for &(name, word) in knobs {
         if values.set_word(name, word).is_err() {
             values.set(name, word.parse().expect("a word or a number")).expect("it is in range");
         }
     }
-    Host::new(policy, sched::Host::new(cpus), &values, Costs::NONE).expect("it works everywhere")
+    Driver::new(policy, sched::Topology::new(cpus), &values, Costs::NONE).expect("it works everywhere")
 }
 
 fn asking(slice: u64, period: u64, limit: Limit) -> Params {
@@ -23,23 +23,23 @@ fn asking(slice: u64, period: u64, limit: Limit) -> Params {
     Params { reservation: Some(reservation), ..Params::default() }
 }
 
-fn awake(host: &mut Host<'_>, params: Params) -> EntityId {
+fn awake(host: &mut Driver<'_>, params: Params) -> EntityId {
     let e = host.attach("e", params, Workload::Scripted).expect("it is accepted");
     host.wake(e, Wake::New { parent: None });
     e
 }
 
 /// Lets everything up to `us` happen, and what is at `us`, too.
-fn run_through(host: &mut Host<'_>, us: u64) {
+fn run_through(host: &mut Driver<'_>, us: u64) {
     host.run_until(Instant::at_ns(Nanos::us(us).as_ns()) + Nanos::ns(1));
 }
 
-fn runs(host: &Host<'_>, e: EntityId) -> bool {
+fn runs(host: &Driver<'_>, e: EntityId) -> bool {
     matches!(host.machine().state(e), State::Running(_))
 }
 
 /// Who of `all` runs, sampled in the middle of every millisecond from `from` to `to`: a letter each, `.` for nobody.
-fn schedule(host: &mut Host<'_>, all: &[EntityId], from: u64, to: u64) -> String {
+fn schedule(host: &mut Driver<'_>, all: &[EntityId], from: u64, to: u64) -> String {
     let mut text = String::new();
     for ms in from..to {
         run_through(host, ms * 1_000 + 500);
@@ -57,7 +57,7 @@ fn the_worked_example_of_rtds() {
     let all = [awake(&mut host, asking(4, 10, Limit::Hard)), awake(&mut host, asking(4, 10, Limit::Soft))];
     assert_eq!(schedule(&mut host, &all, 0, 20), "aaaabbbbbbaaaabbbbbb");
     let e = all[1];
-    let level = |host: &Host<'_>| host.machine().inspect(e, "level");
+    let level = |host: &Driver<'_>| host.machine().inspect(e, "level");
     assert_eq!(level(&host), Some(1), "it is on its second budget");
     run_through(&mut host, 20_001);
     assert_eq!(level(&host), Some(0), "replenished");

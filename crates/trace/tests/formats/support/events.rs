@@ -3,8 +3,8 @@
 use super::Random;
 use sched::id::ENTITIES_MAX;
 use sched::{
-    Alarm, Class, CpuId, CpuSet, EntityId, GroupId, GroupParams, Instant, Limit, Nanos, Of, Params, Quota, Reservation,
-    RtPriority, Wake, Warp, Weight,
+    Alarm, AlarmOwner, Class, CpuId, CpuSet, EntityId, GroupId, GroupParams, Instant, Limit, Nanos, Params, Quota,
+    Reservation, RtPriority, Wake, Warp, Weight,
 };
 use trace::{Event, Header, MACHINES_MAX, MachineHeader, MachineId, Trace, WorldHeader, WorldTrace};
 
@@ -159,8 +159,13 @@ fn why(random: &mut Random) -> Wake {
 }
 
 fn alarm(random: &mut Random) -> Alarm {
-    let all = [Of::Policy, Of::Cpu(cpu(random)), Of::Entity(entity(random)), Of::Group(group(random))];
-    Alarm { of: random.pick(&all), slot: u8::try_from(random.number(255)).unwrap() }
+    let all = [
+        AlarmOwner::Policy,
+        AlarmOwner::Cpu(cpu(random)),
+        AlarmOwner::Entity(entity(random)),
+        AlarmOwner::Group(group(random)),
+    ];
+    Alarm { owner: random.pick(&all), slot: u8::try_from(random.number(255)).unwrap() }
 }
 
 fn flow(random: &mut Random) -> u32 {

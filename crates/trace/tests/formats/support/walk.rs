@@ -2,8 +2,8 @@
 
 use super::Random;
 use sched::{
-    AlarmSlots, CpuId, Cx, EntityId, Held, Host, Input, Instant, Kicks, Machine, Nanos, Notice, Params, Policy,
-    Refused, Slice, Stopped, Wake, Why,
+    AlarmSlots, CpuId, Cx, Decision, EntityId, Held, Input, Instant, Kicks, Machine, Nanos, Notice, Params, Policy,
+    Refused, StopReason, Stopped, Topology, Wake,
 };
 use trace::timeline::State;
 use trace::{Event, Header, Sink, Trace};
@@ -17,7 +17,7 @@ struct Chaos {
 
 impl Chaos {
     fn call_somebody(&mut self, cx: &mut Cx<'_>) {
-        let cpu = CpuId::new(self.random.index(cx.host().cpus));
+        let cpu = CpuId::new(self.random.index(cx.topology().cpus));
         cx.kick(cpu);
     }
 }
@@ -62,23 +62,23 @@ impl Policy for Chaos {
     }
 
     fn put(&mut self, _cpu: CpuId, prev: Stopped, _cx: &mut Cx<'_>) {
-        if prev.why != Why::Blocked {
+        if prev.why != StopReason::Blocked {
             self.waiting.push(prev.entity);
         }
     }
 
-    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Slice {
+    fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision {
         let fit: Vec<EntityId> =
             self.waiting.iter().copied().filter(|&e| cx.may_run(e, cpu) && !cx.is_held(e)).collect();
         if fit.is_empty() || self.random.chance(5) {
-            return Slice::IDLE;
+            return Decision::IDLE;
         }
         let e = self.random.pick(&fit);
         self.waiting.retain(|&other| other != e);
         if self.random.chance(3) {
-            return Slice::forever(e);
+            return Decision::forever(e);
         }
-        Slice::until(e, cx.now() + Nanos::ns(1 + self.random.below(3000)))
+        Decision::until(e, cx.now() + Nanos::ns(1 + self.random.below(3000)))
     }
 }
 
@@ -114,7 +114,7 @@ pub fn walk(seed: u64, steps: usize) -> Walk {
     let cpus = 1 + random.index(4);
     let kicks = random.pick(&[Kicks::Immediate, Kicks::Delivered]);
     let policy = Chaos { random: Random::new(random.next()), all: Vec::new(), waiting: Vec::new() };
-    let machine = Machine::new(Box::new(policy), AlarmSlots::NONE, Host::new(cpus), kicks);
+    let machine = Machine::new(Box::new(policy), AlarmSlots::NONE, Topology::new(cpus), kicks);
     let trace = Trace::new(Header { policy: "chaos".into(), cpus, seed });
     let mut walker = Walker { random, machine, trace, now: Instant::ZERO, present: Vec::new(), open_jobs: Vec::new() };
     let mut truths: Vec<Truth> = Vec::new();
@@ -163,7 +163,7 @@ impl Walker {
     }
 
     fn step(&mut self) {
-        let cpu = CpuId::new(self.random.index(self.machine.host().cpus));
+        let cpu = CpuId::new(self.random.index(self.machine.topology().cpus));
         let runs_there = self.machine.running(cpu);
         match self.random.below(12) {
             0 if self.present.len() < 8 => self.attach(),

@@ -1,4 +1,4 @@
-//! [`Cast`]: which machines of a world a picture shows, and how many rows of each.
+//! [`RowBudget`]: which machines of a world a picture shows, and how many rows of each.
 
 use crate::timeline::Row;
 use crate::world::{MachineId, WorldTimeline};
@@ -21,17 +21,17 @@ pub(crate) struct Share {
 
 /// Who is in a picture of a world.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Cast {
+pub(crate) struct RowBudget {
     /// Each host, followed by its guests.
     pub(crate) shares: Vec<Share>,
     /// How many machines have no room.
     pub(crate) more: usize,
 }
 
-impl Cast {
+impl RowBudget {
     /// The machines that share `rows_most` rows of entities that are there in `from..to`, and as many of CPUs, if these are
     /// wanted, too.
-    pub(crate) fn of(world: &WorldTimeline, (from, to): (Instant, Instant), rows_most: usize, cpus: bool) -> Cast {
+    pub(crate) fn of(world: &WorldTimeline, (from, to): (Instant, Instant), rows_most: usize, cpus: bool) -> RowBudget {
         let tree = world.header.tree();
         let rows_of = |id: MachineId| world.machines[id.index()].rows.iter();
         let rows: Vec<usize> =
@@ -49,7 +49,7 @@ impl Cast {
         let (rows, cpus) = (shares(&rows[..shown], rows_most), shares(&cpus[..shown], rows_most));
         let share = |((&(machine, depth), rows), cpus)| Share { machine, depth, rows, cpus };
         let shares = tree.iter().zip(rows).zip(cpus).map(share).collect();
-        Cast { shares, more: tree.len() - shown }
+        RowBudget { shares, more: tree.len() - shown }
     }
 }
 

@@ -1,4 +1,4 @@
-//! [`Host`]: the driver of a one-level machine in virtual time: CPUs that run entities, workloads that release
+//! [`Driver`]: the driver of a one-level machine in virtual time: CPUs that run entities, workloads that release
 //! jobs, and the costs of both.
 //!
 //! At one instant, in this order: bursts and slices that end (by CPU), releases (by entity), kicks that arrive (by
@@ -6,7 +6,7 @@
 
 use crate::coordination::Note;
 use crate::costs::Costs;
-use crate::floor::{Counts, Floor, Move, Pending, Task};
+use crate::cpus::{Counts, Cpus, Move, Pending, Task};
 use crate::guest::{Guest, Spinning};
 use crate::program::{Application, Tasks};
 use crate::stuck::{Stuck, Waiter};
@@ -23,9 +23,9 @@ use trace::{Event, MachineId, Sink, WorldSink};
 pub(crate) type Watchers<'a> = Rc<RefCell<Vec<&'a mut dyn WorldSink>>>;
 
 /// A simulated one-level host.
-pub struct Host<'a> {
+pub struct Driver<'a> {
     pub(crate) machine: Machine,
-    pub(crate) floor: Floor,
+    pub(crate) cpus: Cpus,
     pub(crate) tasks: Tasks,
     /// What people call it.
     pub(crate) name: String,
@@ -46,29 +46,29 @@ pub struct Host<'a> {
     sinks: Vec<&'a mut dyn Sink>,
 }
 
-impl std::fmt::Debug for Host<'_> {
+impl std::fmt::Debug for Driver<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Host").field("now", &self.floor.now).field("counts", &self.floor.counts).finish_non_exhaustive()
+        f.debug_struct("Driver").field("now", &self.cpus.now).field("counts", &self.cpus.counts).finish_non_exhaustive()
     }
 }
 
-impl<'a> Host<'a> {
+impl<'a> Driver<'a> {
     /// An idle host at time zero.
     ///
     /// # Errors
     /// The policy does not work with these knobs on this host.
-    pub fn new(policy: &Descriptor, host: sched::Host, knobs: &Knobs, costs: Costs) -> Result<Host<'a>, Refused> {
+    pub fn new(policy: &Descriptor, host: sched::Topology, knobs: &Knobs, costs: Costs) -> Result<Driver<'a>, Refused> {
         let kicks = if costs.kick.is_zero() { Kicks::Immediate } else { Kicks::Delivered };
-        Ok(Host::around(Machine::build(policy, host, knobs, kicks)?, costs))
+        Ok(Driver::around(Machine::build(policy, host, knobs, kicks)?, costs))
     }
 
     /// A host around a machine that nothing has happened to yet.
     #[must_use]
-    pub fn around(machine: Machine, costs: Costs) -> Host<'a> {
-        let floor = Floor::new(machine.host().cpus, costs);
-        Host {
+    pub fn around(machine: Machine, costs: Costs) -> Driver<'a> {
+        let cpus = Cpus::new(machine.topology().cpus, costs);
+        Driver {
             machine,
-            floor,
+            cpus,
             tasks: Tasks::default(),
             name: "host".to_string(),
             guest: None,
@@ -97,14 +97,14 @@ impl<'a> Host<'a> {
     /// From now on it keeps a diary.
     pub(crate) fn keep_diary(&mut self) {
         self.diary.get_or_insert_default();
-        self.floor.keeps_exits = true;
+        self.cpus.keeps_exits = true;
         self.is_watched = true;
     }
 
     /// The current instant.
     #[must_use]
     pub fn now(&self) -> Instant {
-        self.floor.now
+        self.cpus.now
     }
 
     /// The machine inside.
@@ -116,7 +116,7 @@ impl<'a> Host<'a> {
     /// Totals so far.
     #[must_use]
     pub fn counts(&self) -> Counts {
-        self.floor.counts
+        self.cpus.counts
     }
 
     #[inline]
@@ -128,7 +128,7 @@ impl<'a> Host<'a> {
     }
 
     fn tell(&mut self, event: &Event) {
-        let now = self.floor.now;
+        let now = self.cpus.now;
         if let Some(diary) = &mut self.diary {
             diary.extend(Note::of(event));
         }
@@ -154,7 +154,7 @@ impl<'a> Host<'a> {
         // What its own host does to it is no news from a task.
         self.inputs += u64::from(!matches!(input, Input::Freeze { .. } | Input::Thaw { .. }));
         self.show(|| input.into());
-        self.machine.input(self.floor.now, input);
+        self.machine.input(self.cpus.now, input);
     }
 
     // ---- Membership ----
@@ -165,7 +165,7 @@ impl<'a> Host<'a> {
     /// The policy refuses it.
     pub fn create_group(&mut self, name: &str, params: GroupParams, parent: GroupId) -> Result<GroupId, Refused> {
         self.unsettled = true;
-        let group = self.machine.create_group(self.floor.now, params, parent)?;
+        let group = self.machine.create_group(self.cpus.now, params, parent)?;
         self.show(|| Event::GroupCreated { group, name: name.to_string(), parent, params });
         Ok(group)
     }
@@ -176,12 +176,12 @@ impl<'a> Host<'a> {
     /// The policy refuses it; nothing has changed.
     pub fn adjust_group(&mut self, group: GroupId, params: GroupParams) -> Result<(), Refused> {
         self.unsettled = true;
-        self.machine.adjust_group(self.floor.now, group, params)?;
+        self.machine.adjust_group(self.cpus.now, group, params)?;
         self.show(|| Event::GroupAdjusted { group, params });
         Ok(())
     }
 
-    /// Adds an entity and starts its workload. Programs are started as [applications](Host::start).
+    /// Adds an entity and starts its workload. Programs are started as [applications](Driver::start).
     ///
     /// # Errors
     /// The policy refuses it; nothing has changed.
@@ -190,8 +190,8 @@ impl<'a> Host<'a> {
         match workload {
             Workload::Hog => self.wake(entity, Wake::New { parent: None }),
             Workload::Periodic(jobs) => {
-                let first = (self.floor.now + jobs.phase).round_up(self.floor.costs.timer_slack);
-                self.floor.releases.set(entity.index(), first);
+                let first = (self.cpus.now + jobs.phase).round_up(self.cpus.costs.timer_slack);
+                self.cpus.releases.set(entity.index(), first);
             }
             Workload::Scripted | Workload::Vcpu | Workload::Program => {}
         }
@@ -205,15 +205,15 @@ impl<'a> Host<'a> {
         workload: Workload,
     ) -> Result<EntityId, Refused> {
         self.unsettled = true;
-        let entity = self.machine.attach(self.floor.now, params)?;
+        let entity = self.machine.attach(self.cpus.now, params)?;
         self.show(|| Event::Attach { entity, name: name.to_string(), params: Box::new(params) });
-        if self.floor.tasks.len() <= entity.index() {
-            self.floor.tasks.resize(entity.index() + 1, None);
-            self.floor.releases.reserve(self.floor.tasks.len());
+        if self.cpus.tasks.len() <= entity.index() {
+            self.cpus.tasks.resize(entity.index() + 1, None);
+            self.cpus.releases.reserve(self.cpus.tasks.len());
         }
-        let switch = self.floor.costs.context_switch;
+        let switch = self.cpus.costs.context_switch;
         let task = Task { id: entity, progress: Progress::new(workload), last_cpu: None, switch };
-        self.floor.tasks[entity.index()] = Some(task);
+        self.cpus.tasks[entity.index()] = Some(task);
         Ok(entity)
     }
 
@@ -226,7 +226,9 @@ impl<'a> Host<'a> {
         let base = u32::try_from(tasks.objects.len()).expect("a machine has fewer than 2^32 objects");
         tasks.share(&application.objects);
         let crowd = u32::try_from(tasks.applications.len()).expect("a machine has fewer than 2^32 applications");
-        tasks.applications.push(crate::program::Crowd { base, ..crate::program::Crowd::default() });
+        tasks
+            .applications
+            .push(crate::program::ApplicationState { base, ..crate::program::ApplicationState::default() });
         let mut all = Vec::with_capacity(application.tasks.len());
         for task in &application.tasks {
             let code = self.tasks.library.add(&task.steps, base);
@@ -253,10 +255,10 @@ impl<'a> Host<'a> {
         self.tasks.applications[application as usize].is_over = true;
         let mine = |entity: &Option<Task>| {
             let task = entity.as_ref()?;
-            let standing = self.tasks.standings.get(task.id.index())?.as_ref()?;
-            (standing.application == application && Some(task.id) != stays).then_some(task.id)
+            let state = self.tasks.states.get(task.id.index())?.as_ref()?;
+            (state.application == application && Some(task.id) != stays).then_some(task.id)
         };
-        let all: Vec<EntityId> = self.floor.tasks.iter().filter_map(mine).collect();
+        let all: Vec<EntityId> = self.cpus.tasks.iter().filter_map(mine).collect();
         all.into_iter().for_each(|task| self.dismiss(task));
     }
 
@@ -286,7 +288,7 @@ impl<'a> Host<'a> {
     /// CPU time that `entity` has spun for locks.
     #[must_use]
     pub fn spun(&self, entity: EntityId) -> Nanos {
-        self.floor.tasks[entity.index()].as_ref().map_or(Nanos::ZERO, |task| task.progress.spun)
+        self.cpus.tasks[entity.index()].as_ref().map_or(Nanos::ZERO, |task| task.progress.spun)
     }
 
     /// Removes an entity, whatever it is doing.
@@ -296,18 +298,18 @@ impl<'a> Host<'a> {
             self.leave_application(entity);
         }
         if let State::Running(cpu) = self.machine.state(entity) {
-            self.floor.ends.clear(cpu.index());
+            self.cpus.ends.clear(cpu.index());
         }
-        self.machine.detach(self.floor.now, entity);
+        self.machine.detach(self.cpus.now, entity);
         self.show(|| Event::Detach { entity });
-        self.floor.releases.clear(entity.index());
-        self.floor.tasks[entity.index()] = None;
+        self.cpus.releases.clear(entity.index());
+        self.cpus.tasks[entity.index()] = None;
     }
 
     /// A CPU needs `time` to change over to `entity`, instead of what the machine's costs say: a driver domain's address space and
     /// working set are another matter than a small guest's.
     pub fn set_switch(&mut self, entity: EntityId, time: Nanos) {
-        self.floor.task(entity).switch = time;
+        self.cpus.task(entity).switch = time;
     }
 
     /// Changes what is asked for an entity.
@@ -316,7 +318,7 @@ impl<'a> Host<'a> {
     /// The policy refuses it; nothing has changed.
     pub fn adjust(&mut self, entity: EntityId, params: Params) -> Result<(), Refused> {
         self.unsettled = true;
-        self.machine.adjust(self.floor.now, entity, params)?;
+        self.machine.adjust(self.cpus.now, entity, params)?;
         self.show(|| Event::Adjust { entity, params: Box::new(params) });
         Ok(())
     }
@@ -324,16 +326,16 @@ impl<'a> Host<'a> {
     /// Stops an entity until it is resumed; jobs go on being released.
     pub fn pause(&mut self, entity: EntityId) {
         if let State::Running(cpu) = self.machine.state(entity) {
-            self.floor.save_burst(cpu);
-            self.floor.ends.clear(cpu.index());
+            self.cpus.save_burst(cpu);
+            self.cpus.ends.clear(cpu.index());
         }
-        self.floor.task(entity).progress.paused = true;
+        self.cpus.task(entity).progress.paused = true;
         self.input(Input::Pause { entity });
     }
 
     /// Ends a pause.
     pub fn resume(&mut self, entity: EntityId) {
-        let progress = &mut self.floor.task(entity).progress;
+        let progress = &mut self.cpus.task(entity).progress;
         progress.paused = false;
         if progress.wants_cpu() && self.machine.state(entity) == State::Blocked {
             self.wake(entity, Wake::Resumed);
@@ -342,7 +344,7 @@ impl<'a> Host<'a> {
 
     /// Wakes a scripted entity (or any blocked one).
     pub fn wake(&mut self, entity: EntityId, why: Wake) {
-        self.floor.task(entity).progress.woke = true;
+        self.cpus.task(entity).progress.woke = true;
         self.input(Input::Wake { entity, why });
     }
 
@@ -354,21 +356,21 @@ impl<'a> Host<'a> {
     /// Blocks whoever runs on `cpu`: the end of a scripted burst.
     pub fn block(&mut self, cpu: CpuId) {
         if let Some(entity) = self.machine.running(cpu) {
-            self.floor.task(entity).progress.begun = false;
-            self.floor.ends.clear(cpu.index());
+            self.cpus.task(entity).progress.begun = false;
+            self.cpus.ends.clear(cpu.index());
         }
         self.input(Input::Block { cpu });
     }
 
     /// Blocks a vCPU that yielded at this instant and is still told to run.
     pub(crate) fn stop_waiting(&mut self, vcpu: EntityId) {
-        self.floor.task(vcpu).progress.begun = false;
+        self.cpus.task(vcpu).progress.begun = false;
         self.input(Input::Pause { entity: vcpu });
     }
 
     /// Makes whoever runs on `cpu` yield.
     pub fn yield_now(&mut self, cpu: CpuId) {
-        self.floor.ends.clear(cpu.index());
+        self.cpus.ends.clear(cpu.index());
         self.input(Input::Yield { cpu });
     }
 
@@ -376,7 +378,7 @@ impl<'a> Host<'a> {
     pub fn yield_to(&mut self, cpu: CpuId, to: EntityId) {
         self.input(Input::YieldTo { cpu, to });
         if self.machine.running(cpu).is_none() {
-            self.floor.ends.clear(cpu.index());
+            self.cpus.ends.clear(cpu.index());
         }
     }
 
@@ -390,13 +392,13 @@ impl<'a> Host<'a> {
     /// Lets what is due next happen, if that is before `end`; else it is `end` and the answer is no.
     #[inline]
     pub fn step(&mut self, end: Instant) -> bool {
-        assert!(end >= self.floor.now, "time never goes back");
+        assert!(end >= self.cpus.now, "time never goes back");
         let next = self.next();
         if next >= end {
-            self.floor.now = end;
+            self.cpus.now = end;
             return false;
         }
-        self.floor.now = next;
+        self.cpus.now = next;
         self.instant();
         true
     }
@@ -409,23 +411,23 @@ impl<'a> Host<'a> {
 
     #[inline]
     pub(crate) fn instant(&mut self) {
-        let now = self.floor.now;
-        while self.floor.ends.next() == now {
-            self.end_of(CpuId::new(self.floor.ends.first()));
+        let now = self.cpus.now;
+        while self.cpus.ends.next() == now {
+            self.end_of(CpuId::new(self.cpus.ends.first()));
         }
-        while self.floor.releases.next() == now {
-            self.release(self.floor.releases.first());
+        while self.cpus.releases.next() == now {
+            self.release(self.cpus.releases.first());
         }
-        while self.floor.kicks.next() == now {
-            let cpu = CpuId::new(self.floor.kicks.first());
-            self.floor.kicks.clear(cpu.index());
-            if !self.floor.awaits(cpu, Pending::Kick, Wake::Interrupt) {
-                self.floor.interrupt(cpu);
+        while self.cpus.kicks.next() == now {
+            let cpu = CpuId::new(self.cpus.kicks.first());
+            self.cpus.kicks.clear(cpu.index());
+            if !self.cpus.awaits(cpu, Pending::Kick, Wake::Interrupt) {
+                self.cpus.interrupt(cpu);
                 self.input(Input::Kicked { cpu });
             }
         }
-        while self.floor.alarms.next() == now {
-            self.alarm(self.floor.alarms.first());
+        while self.cpus.alarms.next() == now {
+            self.alarm(self.cpus.alarms.first());
         }
         if self.unsettled {
             self.settle();
@@ -435,36 +437,36 @@ impl<'a> Host<'a> {
     /// When something is due.
     #[inline]
     pub(crate) fn next(&self) -> Instant {
-        if self.unsettled { self.floor.now } else { self.floor.next() }
+        if self.unsettled { self.cpus.now } else { self.cpus.next() }
     }
 
     /// The burst or the slice on `cpu` ends; a burst goes first.
     #[inline]
     fn end_of(&mut self, cpu: CpuId) {
-        self.floor.ends.clear(cpu.index());
-        let running = &self.floor.cpus[cpu.index()];
-        if running.done > self.floor.now {
+        self.cpus.ends.clear(cpu.index());
+        let running = &self.cpus.cpus[cpu.index()];
+        if running.done > self.cpus.now {
             self.input(Input::Expire { cpu });
             return;
         }
         let entity = running.entity.expect("an idle CPU has nothing to end");
-        let progress = &self.floor.task(entity).progress;
+        let progress = &self.cpus.task(entity).progress;
         match progress.workload {
             Workload::Program if progress.is_spinning => self.spin_on(cpu, entity),
             Workload::Program => self.advance(cpu, entity),
             Workload::Vcpu => {
-                self.floor.cpus[cpu.index()].done = Instant::NEVER;
-                self.floor.arm(cpu);
-                self.floor.moves.push(Move::Enters(entity));
+                self.cpus.cpus[cpu.index()].done = Instant::NEVER;
+                self.cpus.arm(cpu);
+                self.cpus.moves.push(Move::Enters(entity));
             }
             _ => self.complete(cpu, entity),
         }
     }
 
     fn complete(&mut self, cpu: CpuId, entity: EntityId) {
-        let now = self.floor.now;
+        let now = self.cpus.now;
         self.show(|| Event::Complete { entity });
-        let progress = &mut self.floor.task(entity).progress;
+        let progress = &mut self.cpus.task(entity).progress;
         let Workload::Periodic(jobs) = &progress.workload else { panic!("only jobs are completed") };
         let late = now > progress.released + jobs.deadline;
         progress.open -= 1;
@@ -472,9 +474,9 @@ impl<'a> Host<'a> {
         progress.left = Some(jobs.work);
         progress.released += jobs.period;
         let (open, end) = (progress.open, jobs.end);
-        self.floor.counts.completions += 1;
-        self.floor.counts.misses += u64::from(late);
-        self.floor.cpus[cpu.index()].done = Instant::NEVER;
+        self.cpus.counts.completions += 1;
+        self.cpus.counts.misses += u64::from(late);
+        self.cpus.cpus[cpu.index()].done = Instant::NEVER;
         if open == 0 {
             self.input(Input::Block { cpu });
             return;
@@ -484,32 +486,32 @@ impl<'a> Host<'a> {
             JobEnd::Yield => self.input(Input::Yield { cpu }),
             JobEnd::Silent => {
                 self.unsettled = true;
-                self.floor.go_on(cpu, entity);
-                self.floor.arm(cpu);
+                self.cpus.go_on(cpu, entity);
+                self.cpus.arm(cpu);
             }
         }
     }
 
     #[inline]
     fn release(&mut self, index: usize) {
-        let task = self.floor.tasks[index].expect("only who is attached releases jobs");
+        let task = self.cpus.tasks[index].expect("only who is attached releases jobs");
         let home = task.last_cpu.unwrap_or_else(|| self.machine.last_cpu(task.id));
-        if self.floor.awaits(home, Pending::Release(task.id), Wake::Timer) {
-            self.floor.releases.clear(index);
+        if self.cpus.awaits(home, Pending::Release(task.id), Wake::Timer) {
+            self.cpus.releases.clear(index);
             return;
         }
-        self.floor.interrupt(home);
+        self.cpus.interrupt(home);
         self.released(task.id);
     }
 
     /// What was due on the part of `entity` happens now.
     pub(crate) fn released(&mut self, entity: EntityId) {
-        let now = self.floor.now;
+        let now = self.cpus.now;
         let index = entity.index();
-        let slack = self.floor.costs.timer_slack;
-        let Some(task) = self.floor.tasks[index].as_mut().filter(|task| task.id == entity) else { return };
+        let slack = self.cpus.costs.timer_slack;
+        let Some(task) = self.cpus.tasks[index].as_mut().filter(|task| task.id == entity) else { return };
         if matches!(task.progress.workload, Workload::Program) {
-            self.floor.releases.clear(index);
+            self.cpus.releases.clear(index);
             return self.awake(entity);
         }
         let progress = &mut task.progress;
@@ -527,8 +529,8 @@ impl<'a> Host<'a> {
         let deadline = due + jobs.deadline;
         // Those that came while its CPU was away come now.
         let next = (due + jobs.period).round_up(slack).max(now);
-        self.floor.counts.releases += 1;
-        self.floor.releases.set(index, next);
+        self.cpus.counts.releases += 1;
+        self.cpus.releases.set(index, next);
         self.show(|| Event::Release { entity, deadline });
         if wakes {
             self.input(Input::Wake { entity, why: Wake::Timer });
@@ -536,7 +538,7 @@ impl<'a> Host<'a> {
     }
 
     pub(crate) fn alarm(&mut self, number: usize) {
-        if let Some(alarm) = self.floor.take_alarm(number) {
+        if let Some(alarm) = self.cpus.take_alarm(number) {
             self.input(Input::Alarm { alarm });
         }
     }
@@ -546,18 +548,18 @@ impl<'a> Host<'a> {
     #[inline]
     pub(crate) fn settle(&mut self) {
         self.unsettled = false;
-        self.machine.settle(self.floor.now);
+        self.machine.settle(self.cpus.now);
         if self.is_watched {
             for at in 0..self.machine.actions().len() {
                 self.tell(&self.machine.actions()[at].into());
             }
         }
         for action in self.machine.actions() {
-            self.floor.carry_out(action);
+            self.cpus.carry_out(action);
         }
-        self.floor.clear_idle();
-        while let Some(entity) = self.floor.hopeful.pop() {
-            if self.floor.is_present(entity) && self.guest.is_some_and(|guest| guest.spinning == Spinning::Unfair) {
+        self.cpus.clear_idle();
+        while let Some(entity) = self.cpus.hopeful.pop() {
+            if self.cpus.is_present(entity) && self.guest.is_some_and(|guest| guest.spinning == Spinning::Unfair) {
                 self.try_again(entity);
             }
         }

@@ -1,4 +1,4 @@
-//! [`Floor`]: what happens on the CPUs in virtual time: who runs, when a burst or a slice ends, what is released,
+//! [`Cpus`]: what happens on the CPUs in virtual time: who runs, when a burst or a slice ends, what is released,
 //! and what each change costs. A CPU of a guest may be absent for a while: what is due there waits for it.
 
 use crate::calendar::Calendar;
@@ -100,7 +100,7 @@ pub struct Counts {
 
 /// The CPUs, the entities on them, and everything that is due.
 #[derive(Debug)]
-pub(crate) struct Floor {
+pub(crate) struct Cpus {
     pub(crate) now: Instant,
     pub(crate) costs: Costs,
     pub(crate) counts: Counts,
@@ -157,9 +157,9 @@ pub(crate) enum Pending {
     Notice(ObjectId),
 }
 
-impl Floor {
-    pub(crate) fn new(cpus: usize, costs: Costs) -> Floor {
-        Floor {
+impl Cpus {
+    pub(crate) fn new(cpus: usize, costs: Costs) -> Cpus {
+        Cpus {
             now: Instant::ZERO,
             costs,
             counts: Counts::default(),

@@ -20,7 +20,7 @@ const FAIR_SERVER_USUAL: Bandwidth = Bandwidth { runtime: Some(Nanos::ms(50)), p
 
 /// What a host is like.
 #[derive(Clone, Debug)]
-pub struct Host {
+pub struct HostProfile {
     /// Its kernel.
     pub kernel: Kernel,
     /// What we may do on it.
@@ -136,15 +136,15 @@ fn grouped(configuration: &Configuration, parameter: Option<&str>) -> Configured
     }
 }
 
-impl Host {
+impl HostProfile {
     /// What this host is like.
     ///
     /// # Errors
     /// It does not tell what every Linux tells: there is no /proc or /sys.
-    pub fn read() -> sys::Result<Host> {
+    pub fn read() -> sys::Result<HostProfile> {
         let configuration = Configuration::read();
         let me = sys::thread::current();
-        Ok(Host {
+        Ok(HostProfile {
             kernel: Kernel {
                 release: kernel::release(),
                 version: kernel::version(),
@@ -338,8 +338,8 @@ mod tests {
     }
 
     /// This host, with everything changed that tests look at.
-    fn plain() -> Host {
-        let mut host = Host::read().expect("there is /proc and /sys");
+    fn plain() -> HostProfile {
+        let mut host = HostProfile::read().expect("there is /proc and /sys");
         host.realtime.throttling = bandwidth(950);
         host.realtime.fair_servers = Ok(vec![FairServer { cpu: CpuId::new(0), bandwidth: bandwidth(50) }]);
         host.realtime.group = None;
@@ -352,13 +352,14 @@ mod tests {
         host
     }
 
-    fn about(host: &Host) -> Vec<&'static str> {
+    fn about(host: &HostProfile) -> Vec<&'static str> {
         host.warnings().iter().map(|warning| warning.about).collect()
     }
 
     #[test]
     fn no_more_is_promised_than_the_kernel_leaves() {
-        let both = |host: &Host| [Mechanism::Fifo, Mechanism::Deadline].map(|by| host.promisable_ppm(by).unwrap());
+        let both =
+            |host: &HostProfile| [Mechanism::Fifo, Mechanism::Deadline].map(|by| host.promisable_ppm(by).unwrap());
         let mut host = plain();
         assert_eq!(both(&host), [950_000, 900_000]);
         host.realtime.fair_servers = Ok(vec![FairServer { cpu: CpuId::new(0), bandwidth: bandwidth(100) }]);
@@ -389,7 +390,7 @@ mod tests {
         let host = plain();
         assert_eq!(about(&host), [""; 0]);
         assert_eq!(host.steal_ppm(), Some(1_000));
-        let with = |change: &dyn Fn(&mut Host)| {
+        let with = |change: &dyn Fn(&mut HostProfile)| {
             let mut host = plain();
             change(&mut host);
             assert!(host.warnings().iter().all(|warning| !warning.reason.remedy.is_empty()));

@@ -1,9 +1,9 @@
-//! [`Stage`]: a world in which a scenario is played, and who of it is who there.
+//! [`Session`]: a world in which a scenario is played, and who of it is who there.
 
 use super::{Grant, HOST, Run};
 use crate::choose::Choice;
 use crate::manager::{self, Manager, Watcher};
-use crate::metrics::{Metrics, Tape};
+use crate::metrics::{FlowNames, Metrics};
 use crate::network::{At, Cables, Seat};
 use crate::problem::{Problem, Problems, Wrong};
 use crate::scenario::{AppSpec, EntitySpec, Group, GuestSpec, Scenario};
@@ -35,33 +35,33 @@ enum Who {
 }
 
 /// A world, and who of the scenario is who in it.
-pub(super) struct Stage<'s, 'w> {
+pub(super) struct Session<'s, 'w> {
     run: &'s Run<'s>,
     choices: &'s [Choice],
     pub(super) world: World<'w>,
-    pub(super) host: Cast,
-    pub(super) guests: Vec<Option<Cast>>,
+    pub(super) host: IdMap,
+    pub(super) guests: Vec<Option<IdMap>>,
     /// Of each guest.
     meters: Vec<Option<(&'w mut Meter, &'w mut Metrics)>>,
     pub(super) manager: Option<Manager<'s>>,
     /// How many changes of each entity of the host were refused.
     pub(super) refused: Vec<u64>,
     pub(super) cables: Cables<'s>,
-    tapes: Tapes,
+    flow_owners: FlowOwners,
     /// What had come of the coordination of each guest when measuring began; `None`: it has not.
     before: Option<Vec<Option<Coordinated>>>,
 }
 
 /// Where it is written which flows are whose, for what measures applications on each host and in each guest.
 #[derive(Debug, Default)]
-pub(super) struct Tapes {
-    pub(super) hosts: Vec<Tape>,
-    pub(super) guests: Vec<Tape>,
+pub(super) struct FlowOwners {
+    pub(super) hosts: Vec<FlowNames>,
+    pub(super) guests: Vec<FlowNames>,
 }
 
 /// Who is who on one machine, or on all hosts together.
 #[derive(Debug)]
-pub(super) struct Cast {
+pub(super) struct IdMap {
     /// Of hosts: the first.
     pub(super) machine: MachineId,
     groups: Vec<GroupId>,
@@ -70,14 +70,14 @@ pub(super) struct Cast {
     applications: Vec<Option<Vec<(Seat, u32)>>>,
 }
 
-impl<'s, 'w> Stage<'s, 'w> {
+impl<'s, 'w> Session<'s, 'w> {
     pub(super) fn new(
         run: &'s Run<'s>,
         choices: &'s [Choice],
         meters: &'w mut [Meter],
         measures: &'w mut [Metrics],
-        tapes: Tapes,
-    ) -> Result<Stage<'s, 'w>, Problems> {
+        flow_owners: FlowOwners,
+    ) -> Result<Session<'s, 'w>, Problems> {
         let Run { scenario, policy, knobs, seed, .. } = *run;
         let mut world = World::new(seed);
         for (guest, within) in scenario.guests.iter().zip(choices) {
@@ -90,7 +90,7 @@ impl<'s, 'w> Stage<'s, 'w> {
             assert_eq!(machine, machine_of_host(host), "hosts come first");
         }
         let cables = Cables::new(scenario, &mut world)?;
-        let host = Cast {
+        let host = IdMap {
             machine: HOST,
             groups: Vec::new(),
             entities: vec![None; scenario.entities.len()],
@@ -99,7 +99,19 @@ impl<'s, 'w> Stage<'s, 'w> {
         let guests = scenario.guests.iter().map(|_| None).collect();
         let refused = vec![0; scenario.entities.len()];
         let meters = meters.iter_mut().zip(measures).map(Some).collect();
-        Ok(Stage { run, choices, world, host, guests, meters, manager: None, refused, cables, tapes, before: None })
+        Ok(Session {
+            run,
+            choices,
+            world,
+            host,
+            guests,
+            meters,
+            manager: None,
+            refused,
+            cables,
+            flow_owners,
+            before: None,
+        })
     }
 
     /// The workload manager comes, if there is one, and watches through `watcher`.
@@ -165,14 +177,14 @@ impl<'s, 'w> Stage<'s, 'w> {
     }
 
     fn manage(&mut self) {
-        let Cast { machine, groups, entities, .. } = &self.host;
-        let host = manager::Host { machine: *machine, groups, entities };
+        let IdMap { machine, groups, entities, .. } = &self.host;
+        let host = manager::HostIds { machine: *machine, groups, entities };
         if let Some(manager) = &mut self.manager {
             manager.turn(host, &mut self.world);
         }
     }
 
-    fn cast(&mut self, guest: Option<usize>) -> &mut Cast {
+    fn cast(&mut self, guest: Option<usize>) -> &mut IdMap {
         match guest {
             None => &mut self.host,
             Some(guest) => self.guests[guest].as_mut().expect("nobody comes before its guest boots"),
@@ -190,7 +202,7 @@ impl<'s, 'w> Stage<'s, 'w> {
         let Choice { policy, knobs } = &self.choices[guest];
         let vcpus: Vec<EntityId> =
             self.host.entities[spec.vcpus.clone()].iter().map(|id| id.expect("its vCPUs have come")).collect();
-        let cpus = sched::Host::new(vcpus.len());
+        let cpus = sched::Topology::new(vcpus.len());
         let host = machine_of_host(scenario.host_of(guest));
         let built = self.world.add_guest(host, &spec.name, &vcpus, policy, cpus, knobs, spec.guest, scenario.costs);
         let machine = built.map_err(|why| {
@@ -207,7 +219,7 @@ impl<'s, 'w> Stage<'s, 'w> {
         let laid = self.cables.boot(guest, machine, vm, &mut self.world);
         laid.map_err(|why| refused(scenario, &spec.name, spec.place, &why))?;
         let (entities, applications) = (vec![None; spec.entities.len()], vec![None; spec.applications.len()]);
-        self.guests[guest] = Some(Cast { machine, groups, entities, applications });
+        self.guests[guest] = Some(IdMap { machine, groups, entities, applications });
         Ok(())
     }
 
@@ -270,7 +282,7 @@ impl<'s, 'w> Stage<'s, 'w> {
             let (id, _) = started.map_err(|why| refused(scenario, &spec.name, spec.place, &why))?;
             parts.push((seat, id));
         }
-        let tape = of.map_or(self.tapes.hosts.get(spec.host), |guest| self.tapes.guests.get(guest));
+        let tape = of.map_or(self.flow_owners.hosts.get(spec.host), |guest| self.flow_owners.guests.get(guest));
         for (number, link) in (0..).zip(&spec.reach.links) {
             let flow = self.cables.connect(link, &parts, &mut self.world);
             if let (Some(tape), 0) = (tape, link.to.part) {

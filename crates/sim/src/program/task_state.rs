@@ -1,4 +1,4 @@
-//! [`Standing`]: where a task stands in its program.
+//! [`TaskState`]: where a task stands in its program.
 
 use super::{CodeId, Draws, Length, ObjectId, code::LOOPS_MOST};
 use sched::{EntityId, Instant, Nanos};
@@ -20,7 +20,7 @@ pub(crate) enum Waiting {
 
 /// Where a task stands.
 #[derive(Debug)]
-pub(crate) struct Standing {
+pub(crate) struct TaskState {
     pub(crate) name: Box<str>,
     pub(crate) code: CodeId,
     /// The step that comes next.
@@ -56,9 +56,9 @@ pub(crate) struct Standing {
     pub(crate) retakes: Option<ObjectId>,
 }
 
-impl Standing {
-    pub(crate) fn new(code: CodeId, number: u64, application: u32, parent: Option<EntityId>) -> Standing {
-        Standing {
+impl TaskState {
+    pub(crate) fn new(code: CodeId, number: u64, application: u32, parent: Option<EntityId>) -> TaskState {
+        TaskState {
             name: Box::default(),
             code,
             next: 0,

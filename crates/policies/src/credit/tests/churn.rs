@@ -54,7 +54,8 @@ impl Churn<'_> {
 
     fn step(&mut self) {
         let kind = self.dice.below(20);
-        let cpu = CpuId::new(usize::try_from(self.dice.below(self.host.machine().topology().cpus as u64)).expect("small"));
+        let cpu =
+            CpuId::new(usize::try_from(self.dice.below(self.host.machine().topology().cpus as u64)).expect("small"));
         match (kind, self.someone()) {
             (0, _) | (_, None) if self.entities.len() < 12 => {
                 let params = self.params();

@@ -80,8 +80,14 @@ fn who_must_give_way_moves_to_an_idle_cpu() {
 fn stolen_from(words: &[(&str, &str)]) -> [usize; 2] {
     let words: Vec<(&str, &str)> = words.iter().copied().chain([("tickle", "all-idle")]).collect();
     let mut host = worded(sched::Topology { cpus: 6, smt: 1, llc: 3 }, &words, &[]);
-    let hogs: Vec<EntityId> =
-        host.machine().topology().iter().collect::<Vec<_>>().into_iter().map(|cpu| hog(&mut host, pinned(cpu))).collect();
+    let hogs: Vec<EntityId> = host
+        .machine()
+        .topology()
+        .iter()
+        .collect::<Vec<_>>()
+        .into_iter()
+        .map(|cpu| hog(&mut host, pinned(cpu)))
+        .collect();
     run_through(&mut host, 31);
     let behind = [0, 1, 3].map(CpuId::new);
     let waiting = behind.map(|cpu| living_on(&mut host, cpu));

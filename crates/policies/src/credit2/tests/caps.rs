@@ -189,8 +189,12 @@ fn capped_groups_stay_within_the_bound() {
                 let mut knobs = POLICY.defaults();
                 knobs.set(name, value).expect("in range");
                 let shape = sched::Topology::new(cpus);
-                let load =
-                    LoadBounds { group_depth: 1, has_limits: true, has_sleepers: true, ..load(&shape, &knobs, ENTITIES) };
+                let load = LoadBounds {
+                    group_depth: 1,
+                    has_limits: true,
+                    has_sleepers: true,
+                    ..load(&shape, &knobs, ENTITIES)
+                };
                 let bound: CapBound = (POLICY.guarantees.cap)(&load).expect("it keeps caps");
                 let limits = LimitTolerance { quota: None, cap: Some(bound) };
                 let mut auditor = Auditor::new(shape, Promises { limits, ..Promises::NONE });

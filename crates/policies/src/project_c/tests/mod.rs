@@ -112,7 +112,8 @@ impl Lab {
                 break;
             }
             self.now = next;
-            for cpu in self.machine.topology().iter().filter(|&cpu| self.machine.until(cpu) == next).collect::<Vec<_>>() {
+            for cpu in self.machine.topology().iter().filter(|&cpu| self.machine.until(cpu) == next).collect::<Vec<_>>()
+            {
                 self.machine.input(self.now, Input::Expire { cpu });
             }
             self.machine.settle(self.now);

@@ -43,6 +43,31 @@ fn broken(promises: &[Promise], tests: &dyn Fn(&str, &str) -> bool) -> Vec<Strin
     findings
 }
 
+/// The longest row, in characters.
+const ROW_MAX: usize = 300;
+
+/// The longest promise, in words.
+const WORDS_MAX: usize = 25;
+
+/// The most tests of a row: a promise that needs more is several promises.
+const TESTS_MAX: usize = 3;
+
+/// Rows that are too long to be one promise.
+fn too_long(promises: &[Promise]) -> Vec<String> {
+    let mut findings = Vec::new();
+    for Promise { words, held_by } in promises {
+        let row = format!("| {words} | {held_by} |").chars().count();
+        let count = words.split_whitespace().count();
+        let tests = held_by.split('`').skip(1).step_by(2).filter(|span| span.contains("::")).count();
+        if row > ROW_MAX || count > WORDS_MAX || tests > TESTS_MAX {
+            findings.push(format!(
+                "“{words}” has {row} of {ROW_MAX} characters, {count} of {WORDS_MAX} words, {tests} of {TESTS_MAX} tests"
+            ));
+        }
+    }
+    findings
+}
+
 /// Whether `text` has a test of this name: `#[test]`, perhaps further attributes, then the function.
 fn has_test(text: &str, name: &str) -> bool {
     let function = format!("fn {name}(");
@@ -64,6 +89,24 @@ fn every_promise_names_a_test_that_exists() {
         sources.iter().any(|(path, text)| path.starts_with(folder(package)) && has_test(text, name))
     };
     tidy(&broken(&promises, &exists));
+}
+
+#[test]
+fn every_promise_is_one_short_sentence() {
+    tidy(&too_long(&promises(&text("SPECIFICATION.md"))));
+}
+
+#[test]
+fn a_promise_that_is_several_is_found() {
+    let long = "a ".repeat(WORDS_MAX + 1);
+    let wide = "x".repeat(ROW_MAX);
+    let page = format!(
+        "| Short | `sched::a`, `sched::b`, `sched::c` |\n| {long} | `sched::a` |\n| {wide} | `sched::a` |\n\
+         | Many | `sched::a`, `sched::b`, `sched::c`, `sched::d` |\n"
+    );
+    let found = too_long(&promises(&page));
+    assert_eq!(found.len(), 3, "{found:?}");
+    assert!(found[0].contains("26 of 25 words") && found[2].contains("4 of 3 tests"));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! Rules about crates: which may use which, and what all of them use from outside.
 
+use super::cycles::Graph;
 use super::{text, tidy};
 use crate::root::cargo;
 use serde_json::Value;
@@ -71,6 +72,15 @@ fn wrong_arrows(crates: &[Crate]) -> Vec<String> {
     findings
 }
 
+/// Crates that use each other, directly or by way of others. Cargo refuses them, too, but not those in the table.
+fn cycles(uses: &[(String, Vec<String>)]) -> Vec<String> {
+    let mut graph = Graph::default();
+    for (name, used) in uses {
+        used.iter().for_each(|used| graph.add(name, used, "dependency"));
+    }
+    graph.cycles()
+}
+
 /// The crates from outside that the workspace names.
 fn outside_crates(manifest: &str) -> BTreeSet<String> {
     let manifest: toml::Table = manifest.parse().expect("Cargo.toml is TOML");
@@ -99,6 +109,17 @@ fn crate_arrows_go_one_way() {
     let crates = workspace();
     assert!(crates.len() >= ARROWS.len(), "{crates:?}");
     tidy(&wrong_arrows(&crates));
+    let used = |of: &Crate| (of.name.clone(), of.ours.iter().cloned().collect());
+    tidy(&cycles(&crates.iter().map(used).collect::<Vec<_>>()));
+    let allowed = |(name, used): &(&str, &[&str])| (name.to_string(), used.iter().map(ToString::to_string).collect());
+    tidy(&cycles(&ARROWS.iter().map(allowed).collect::<Vec<_>>()));
+}
+
+#[test]
+fn crates_that_use_each_other_are_found() {
+    let uses = [("a", "b"), ("b", "c"), ("c", "a"), ("d", "a")];
+    let found = cycles(&uses.map(|(name, used)| (name.to_string(), vec![used.to_string()])));
+    assert_eq!(found, ["a → b (dependency), b → c (dependency), c → a (dependency)"]);
 }
 
 #[test]

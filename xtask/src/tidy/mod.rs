@@ -2,6 +2,7 @@
 //! findings, and each has a test that it can fail.
 
 mod arrows;
+mod cycles;
 mod language;
 mod names;
 mod pages;

@@ -32,7 +32,7 @@ const IMPURE: &[&str] = &[
     "eprint",
 ];
 
-fn parse(text: &str) -> TokenStream {
+pub(super) fn parse(text: &str) -> TokenStream {
     TokenStream::from_str(text).expect("what compiles is made of tokens")
 }
 
@@ -136,7 +136,7 @@ fn unsafe_lines(tokens: TokenStream) -> Vec<usize> {
     tokens.into_iter().flat_map(of).collect()
 }
 
-fn is_cfg_test(attribute: &Group) -> bool {
+pub(super) fn is_cfg_test(attribute: &Group) -> bool {
     attribute.stream().to_string().replace(' ', "") == "cfg(test)"
 }
 

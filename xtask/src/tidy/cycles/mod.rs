@@ -1,0 +1,96 @@
+//! No two files of a crate use each other, directly or by way of others; nor do two crates.
+//!
+//! A file uses another where it imports or mentions what that one defines: types, traits, functions, constants. A path
+//! leads to the file with the definition, through re-exports and globs. A declaration (`mod a;`) and a re-export
+//! (`pub use a::B;`) use nothing, so that a folder can show what is in it; a parent that mentions `B` in its own code uses
+//! it. Tests, which know the inside of what they test, may use anything. Methods are not followed: which type they are called
+//! on, tokens do not tell.
+
+mod graph;
+mod modules;
+
+use super::{files, text, tidy};
+use crate::root::root;
+pub(crate) use graph::Graph;
+use modules::Modules;
+use std::path::{Path, PathBuf};
+
+/// Edges that may be part of a cycle: from, to, and why. Those of `sched` only.
+const ALLOWED: &[(&str, &str, &str)] = &[];
+/// Crates that still have cycles. They come off this list as they are mended.
+const NOT_YET: &[&str] = &[
+    "cli",
+    "daemon",
+    "evidence",
+    "fuzz",
+    "input",
+    "lab",
+    "measure",
+    "policies",
+    "report",
+    "run",
+    "scenario",
+    "sched",
+    "sim",
+    "simhost",
+    "sys",
+    "trace",
+    "workloads",
+    "xtask",
+];
+
+/// The root files of the workspace's crates with the crates' names: libraries and programs.
+fn roots() -> Vec<(String, PathBuf)> {
+    let is_root = |path: &PathBuf| path.ends_with("src/lib.rs") || path.ends_with("src/main.rs");
+    let name = |path: &Path| path.iter().nth_back(2).unwrap_or_default().to_string_lossy().into_owned();
+    files().into_iter().filter(is_root).map(|path| (name(&path), path)).collect()
+}
+
+/// The cycles of a graph without the allowed edges, and allowed edges that are gone.
+fn problems(mut graph: Graph, allowed: &[(&str, &str, &str)]) -> Vec<String> {
+    let gone = allowed.iter().filter(|(from, to, _)| !graph.remove(from, to));
+    let mut findings: Vec<String> =
+        gone.map(|(from, to, _)| format!("{from} does not use {to}: take it off the list")).collect();
+    findings.extend(graph.cycles());
+    findings
+}
+
+#[test]
+fn no_two_files_of_a_crate_use_each_other() {
+    let text_of = |path: &Path| root().join(path).is_file().then(|| text(path));
+    let mut findings = Vec::new();
+    for (name, path) in roots() {
+        let folder = path.parent().expect("a root file lies in src");
+        let allowed: Vec<_> =
+            ALLOWED.iter().filter(|(from, _, _)| Path::new(from).starts_with(folder)).copied().collect();
+        let found = problems(Modules::read(&path, &text_of).graph(), &allowed);
+        if NOT_YET.contains(&name.as_str()) {
+            // cargo test --package xtask no_two_files -- --nocapture
+            println!("{name}: {} left", found.len());
+            found.iter().for_each(|cycle| println!("    {cycle}"));
+        } else {
+            findings.extend(found);
+        }
+    }
+    tidy(&findings);
+}
+
+#[test]
+fn an_allowed_edge_is_no_finding_unless_it_is_gone() {
+    let mut graph = Graph::default();
+    graph.add("a.rs", "b.rs", "B");
+    graph.add("b.rs", "a.rs", "A");
+    assert_eq!(problems(graph.clone(), &[]), ["a.rs → b.rs (B), b.rs → a.rs (A)"]);
+    assert_eq!(problems(graph.clone(), &[("a.rs", "b.rs", "why")]), [""; 0]);
+    let found = problems(graph, &[("a.rs", "b.rs", "why"), ("b.rs", "c.rs", "why")]);
+    assert_eq!(found, ["b.rs does not use c.rs: take it off the list"]);
+}
+
+#[test]
+fn only_sched_has_allowed_edges_and_each_has_a_reason() {
+    let wrong = |list: &[(&str, &str, &str)]| {
+        list.iter().filter(|(from, _, why)| !from.starts_with("crates/sched/") || why.is_empty()).count()
+    };
+    assert_eq!(wrong(ALLOWED), 0);
+    assert_eq!(wrong(&[("crates/sim/src/a.rs", "b", "why"), ("crates/sched/src/a.rs", "b", "")]), 2);
+}

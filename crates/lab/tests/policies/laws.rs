@@ -64,6 +64,20 @@ fn every_canary_is_caught() {
     }
 }
 
+/// Runs that broke a law once, as the fuzzer's replay lines give them: policy, seed, steps, entities.
+#[test]
+fn runs_that_broke_a_law_keep_it() {
+    let broken = [("credit", 1_795_334_867, 191, 17), ("rs", 1_795_334_569, 245, 49)];
+    for (name, seed, steps, entities) in broken {
+        let mut options = fuzz::Options::draw(policies::find(name).expect("it is in the registry"), seed);
+        (options.steps, options.entities) = (steps, entities);
+        assert_eq!(options.knobs.word("parking"), "in-debt", "the seed draws other options than it did: {options}");
+        if let Err(failure) = fuzz::check(&options) {
+            panic!("{failure}");
+        }
+    }
+}
+
 /// The same seed gives the same actions, whatever ran before; another seed gives others.
 #[test]
 fn a_seed_decides_everything() {

@@ -56,7 +56,8 @@
 //! Differences from Xen 4.0.1:
 //! - *Hand-off*. There, an entity can wait without end while a CPU idles: a wake-up pinned to a busy CPU displaces an
 //!   entity that could run elsewhere and calls nobody; two wake-ups on one idle CPU call that one only. Here, who is left
-//!   waiting by a decision is moved to an idle CPU if it may run there (`hand-off = off`: as there).
+//!   waiting by a decision is moved to an idle CPU if it may run there (`hand-off = off`: as there). An idle CPU also takes an
+//!   entity that waits for its last turn before it is parked; 3.0.3 steals no PARKED vCPU.
 //! - The accounting timer stops while all CPUs idle and nobody is active. No decision changes: there is nobody to deal
 //!   to then, and it goes on at the same multiples of its period, before anybody can be found running by a tick.
 //! - A new entity begins on the CPU on which the fewest entities live; there, the domain builder does that.

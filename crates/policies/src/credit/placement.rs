@@ -117,7 +117,7 @@ impl Credit {
         let from = |peer: CpuId| {
             let mut more_urgent = self.queues.iter(peer).take_while(|&e| Some(self.queues.priority(e)) > than);
             let comes = |e| cx.may_run(e, cpu) || lets_go(e, cx);
-            let stays = |e: EntityId| self.vcpus[e.index()].parked || self.is_hot(e, cx) || self.is_bound_by_yield(e);
+            let stays = |e: EntityId| self.awaits_parking(e) || self.is_hot(e, cx) || self.is_bound_by_yield(e);
             more_urgent.find(|&e| comes(e) && !stays(e))
         };
         if self.settings.steal != Steal::Near {
@@ -137,6 +137,12 @@ impl Credit {
     fn has_two(&self, cpu: CpuId, cx: &Cx<'_>) -> bool {
         let running = matches!(cx.running(cpu), Running::Mine { .. }) || self.cpus[cpu.index()].stopped.is_some();
         running || self.queues.iter(cpu).nth(1).is_some()
+    }
+
+    /// Whether `e`, which is queued, is to be parked after its next turn and has that turn on its own CPU. With hand-off an
+    /// idle CPU may give it the turn.
+    fn awaits_parking(&self, e: EntityId) -> bool {
+        self.vcpus[e.index()].parked && !self.settings.hand_off
     }
 
     /// Whether `e` has yielded and therefore stays where it waits.

@@ -220,6 +220,29 @@ fn who_is_parked_while_it_waits_has_its_turn_first() {
 }
 
 #[test]
+fn an_idle_cpu_gives_an_entity_its_last_turn_before_parking_only_with_hand_off() {
+    for hand_off in [true, false] {
+        let mut host = worded(sched::Topology::new(2), &[("parking", "in-debt")], &[("hand-off", i64::from(hand_off))]);
+        let vm = group(&mut host, capped(10));
+        let e = host.attach("e", Params { affinity: CpuSet::one(CPU), ..member(vm) }, Workload::Hog).expect("accepted");
+        let (other, neighbour) = (scripted(&mut host, pinned(CPU)), scripted(&mut host, pinned(OTHER)));
+        interrupt(&mut host, neighbour);
+        host.adjust(e, member(vm)).expect("accepted");
+        run_through(&mut host, 29);
+        interrupt(&mut host, other);
+        host.yield_now(CPU);
+        run_through(&mut host, 31);
+        assert_eq!([CPU, OTHER].map(|cpu| running(&host, cpu)), [Some(other), Some(neighbour)]);
+        assert_eq!((shows(&host, e, "parked"), host.machine().is_held(e)), (1, false), "its last turn is to come");
+        host.block(OTHER);
+        run_through(&mut host, 32);
+        assert_eq!(running(&host, OTHER), hand_off.then_some(e), "hand-off: {hand_off}");
+        run_through(&mut host, 62);
+        assert!(host.machine().is_held(e) || !hand_off, "it is parked after that turn");
+    }
+}
+
+#[test]
 fn an_account_that_overflows_may_be_emptied_after_the_balance_is_taken() {
     // Two that wait, a light one in debt: what the first had is in the balance, and forgives no debt.
     let credits = |overflow: &str| {

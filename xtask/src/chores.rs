@@ -71,7 +71,7 @@ impl Fuzz {
 
 /// Looks for inputs that break a law.
 pub(crate) fn fuzz(fuzz: &Fuzz) -> Result<ExitCode> {
-    let (package, example) = if fuzz.daemon { ("daemon", "fuzz-daemon") } else { ("lab", "fuzz") };
+    let (package, example) = if fuzz.daemon { ("storms", "fuzz-daemon") } else { ("lab", "fuzz") };
     let mut command = cargo(&["run", "--release", "--quiet", "--package", package, "--example", example, "--"]);
     pass_on(command.args(fuzz.arguments()))
 }

@@ -1,5 +1,5 @@
 //! [`Kernel`]: the only way in which the daemon and its guardian reach a kernel. [`Linux`](crate::linux::Linux) is the real
-//! one; the simulated host ([`crate::simulated`]) is the other, on which every crash, hang and refusal is a test.
+//! one; the simulated host (crate `simhost`) is the other, on which every crash, hang and refusal is a test.
 //!
 //! Nothing here decides anything, and nothing allocates on the way between a timer and a dispatch: threads are opened when
 //! they are first seen and held.

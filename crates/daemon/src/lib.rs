@@ -3,7 +3,7 @@
 //! [`host`] says what a machine is like, as far as promises depend on it: what admission may give away, and what stands in
 //! the way. [`doctor`] tries every mechanism of enforcement on processes of its own. [`lateness`] measures how late
 //! timers wake who waits for them. [`part`] begins the processes that take part in a live run. [`kernel`] is what daemon
-//! and guardian ask of a kernel, and [`simulated`] one in virtual time, for tests.
+//! and guardian ask of a kernel, and crate `simhost` is one in virtual time.
 
 pub mod directory;
 pub mod dispatch;
@@ -16,7 +16,6 @@ pub mod linux;
 pub mod live;
 pub mod part;
 pub mod restore;
-pub mod simulated;
 pub mod table;
 
 /// Why something is not known or does not work, and what would help.

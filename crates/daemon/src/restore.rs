@@ -10,8 +10,6 @@
 //! Whom they were just beginning when they were restored is seen only later, as it was begun. So it is not over with the last
 //! thread of the table: [`Restoring`] looks again until nobody can be in a fork any more that began before.
 
-#[cfg(test)]
-mod forks;
 mod newborn;
 mod restoring;
 #[cfg(test)]

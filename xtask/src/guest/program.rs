@@ -19,7 +19,7 @@ pub(crate) const INIT: Program = Program { package: "sys", kind: "--example", na
 /// The command.
 pub(crate) const TACTUS: Program = Program { package: "cli", kind: "--bin", name: "tactus" };
 /// Breaks what keeps promises, and looks whether every thread gets back what it was.
-pub(crate) const STORM: Program = Program { package: "daemon", kind: "--example", name: "storm" };
+pub(crate) const STORM: Program = Program { package: "storms", kind: "--example", name: "storm" };
 
 impl Program {
     /// Builds it; gives its file.

@@ -15,7 +15,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sim", &["sched", "trace"]),
     ("lab", &["policies", "sched", "sim", "trace"]),
     ("evidence", &["lab", "sched", "sim", "trace"]),
-    ("daemon", &["sched", "sim", "sys", "trace"]),
+    ("daemon", &["sched", "sys", "trace"]),
+    ("simhost", &["daemon", "sched", "sim", "sys"]),
+    ("storms", &["daemon", "sched", "sim", "simhost", "sys"]),
     ("cli", &["daemon", "evidence", "lab", "policies", "sched", "sim", "sys", "trace"]),
     ("xtask", &[]),
 ];

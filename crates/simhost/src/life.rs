@@ -1,6 +1,6 @@
 //! [`Life`]: whether what a process does still has an effect; and [`Memory`], words that outlive who stores them.
 
-use crate::kernel::Cells;
+use daemon::kernel::Cells;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 

@@ -1,7 +1,7 @@
 //! [`Tasks`]: the threads and processes of a world, and how their numbers are given out.
 
-use super::actors::Actor;
-use super::births::Birth;
+use crate::actors::Actor;
+use crate::births::Birth;
 use sched::{Class, CpuId, CpuSet, EntityId, Instant, Nanos, Params, RtPriority, Weight};
 use std::collections::BTreeMap;
 use sys::attributes::{Attributes, Policy};
@@ -123,7 +123,7 @@ impl Thread {
 
 /// Whether this is a priority that a chosen thread is given.
 pub(super) fn is_raised(attributes: &Attributes) -> bool {
-    use crate::kernel::priority::{AMONG_OTHERS, RAISED};
+    use daemon::kernel::priority::{AMONG_OTHERS, RAISED};
     matches!(attributes.policy, Policy::Fifo { priority } if (AMONG_OTHERS..=RAISED).contains(&priority))
 }
 

@@ -1,8 +1,8 @@
 //! [`Actor`]: a thread of ours, whose turns whoever drives the world takes: it asks to be woken, gets its CPU like any other
 //! thread, and then it is its turn.
 
-use super::tasks::Place;
-use super::world::World;
+use crate::tasks::Place;
+use crate::world::World;
 use sched::{CpuId, Instant, Nanos, Wake};
 
 /// What an actor does when it has its CPU.

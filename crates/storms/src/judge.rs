@@ -1,10 +1,10 @@
 //! [`Judge`]: whether what was promised was delivered while nobody failed, and whether everybody is what they were after.
 
-use super::crowd::{Ledger, is_somebodys};
-use super::stage::{Doubt, Served, Stage};
-use super::{Finding, Options};
-use crate::simulated::{Difference, World};
+use crate::neighbours::{Ledger, is_somebodys};
+use crate::session::{Doubt, Served, Session};
+use crate::{Finding, Options};
 use sched::{EntityId, Instant, Limit, Nanos, Reservation};
+use simhost::{Difference, World};
 use std::collections::BTreeMap;
 use std::iter::successors;
 use sys::attributes::{Attributes, Policy};
@@ -48,27 +48,27 @@ impl Judge {
     }
 
     /// After a turn: whoever has begun a new period got what was promised in the one before.
-    pub(super) fn look(&mut self, stage: &Stage) -> Result<(), Finding> {
-        if !self.delivers || stage.guardians > 1 {
+    pub(super) fn look(&mut self, session: &Session) -> Result<(), Finding> {
+        if !self.delivers || session.guardians > 1 {
             return Ok(());
         }
-        let machine = stage.daemon.dispatcher.machine();
-        for served in stage.daemon.served.iter().filter(|served| machine.is_attached(served.entity)) {
+        let machine = session.daemon.dispatcher.machine();
+        for served in session.daemon.served.iter().filter(|served| machine.is_attached(served.entity)) {
             let Some(deadline) = machine.inspect(served.entity, "deadline") else { continue };
             let samples = self.samples.entry(served.entity).or_default();
             if samples.last().is_some_and(|last| last.deadline == deadline) {
                 continue;
             }
-            samples.push(sample(stage, served, deadline, samples.last()));
+            samples.push(sample(session, served, deadline, samples.last()));
             if let Some(what) = wrong(samples, served, self.ledger.borrow()[served.tag].is_hog, &mut self.periods) {
                 let (tag, entity, reservation) = (served.tag, served.entity, served.wish.reservation);
                 let (slice, period) = (reservation.slice, reservation.period);
                 return Err(Finding::new(
-                    &stage.host,
+                    &session.host,
                     format!("client {tag} ({entity}), {slice} every {period}: {what}"),
                 ));
             }
-            let now = stage.host.world().now();
+            let now = session.host.world().now();
             let is_old = |it: &Sample| it.at.saturating_add(BACKLOG.saturating_mul(2)) < now;
             if samples.len() > 2 * MEMORY && is_old(&samples[samples.len() / 2]) {
                 samples.drain(..samples.len() / 2);
@@ -78,14 +78,14 @@ impl Judge {
     }
 
     /// Everybody is what they would be had we done nothing.
-    pub(super) fn is_restored(&self, stage: &Stage, options: &Options) -> Result<(), Finding> {
-        let world = stage.host.world();
+    pub(super) fn is_restored(&self, session: &Session, options: &Options) -> Result<(), Finding> {
+        let world = session.host.world();
         // Who has lost who began it before it was ever seen is found by nobody.
         let wrong = |found: &Difference| {
             !found.is_orphan
                 && !is_ambiguous(&world, found)
-                && !is_in_doubt(&world, found, &stage.doubt)
-                && (!options.others || !self.is_excused(stage, found))
+                && !is_in_doubt(&world, found, &session.doubt)
+                && (!options.others || !self.is_excused(session, found))
         };
         let found: Vec<Difference> = world.differences().into_iter().filter(wrong).collect();
         let found: Vec<String> = found.iter().map(ToString::to_string).collect();
@@ -93,12 +93,12 @@ impl Judge {
         if found.is_empty() {
             return Ok(());
         }
-        Err(Finding::new(&stage.host, format!("not what they were:\n  {}", found.join("\n  "))))
+        Err(Finding::new(&session.host, format!("not what they were:\n  {}", found.join("\n  "))))
     }
 
     /// Somebody else has asked for it, of this thread or of one that began it.
-    fn is_excused(&self, stage: &Stage, found: &Difference) -> bool {
-        let Some(tag) = stage.host.world().mark_of(found.tid) else { return false };
+    fn is_excused(&self, session: &Session, found: &Difference) -> bool {
+        let Some(tag) = session.host.world().mark_of(found.tid) else { return false };
         let tree = &self.ledger.borrow()[tag];
         let is_stop_fine = found.is_stopped == found.is_stopped_by_others || (tree.was_stopped && !found.is_stopped);
         is_somebodys(tree, &found.is) && is_stop_fine
@@ -106,8 +106,8 @@ impl Judge {
 }
 
 /// What is there as a period begins that ends at `deadline`.
-fn sample(stage: &Stage, served: &Served, deadline: i64, last: Option<&Sample>) -> Sample {
-    let world = stage.host.world();
+fn sample(session: &Session, served: &Served, deadline: i64, last: Option<&Sample>) -> Sample {
+    let world = session.host.world();
     let (total, raised) = world.had_by(served.tag);
     let (late, ours) = (world.late(), world.had_by_us());
     let (mut debt, mut credit) = (Nanos::ZERO, Nanos::ZERO);

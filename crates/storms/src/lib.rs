@@ -10,20 +10,20 @@
 //! What the world itself brings late excuses as much, and so does the time that our own threads take. What somebody else has
 //! set in between is left, or what it was before that, where we had to set it again.
 
-mod crowd;
 mod judge;
+mod neighbours;
 mod options;
-mod stage;
+mod session;
 
 pub use options::{Options, Plan, Who};
 
-use super::{Dice, Settings, SimulatedKernel};
-use crate::dispatch::Wish;
-use crowd::{Crowd, Ledger, NUMBERS};
+use daemon::dispatch::Wish;
 use judge::Judge;
+use neighbours::{Ledger, NUMBERS, Neighbours};
 use sched::{CpuSet, Descriptor, Instant, Limit, Nanos, Reservation};
+use session::Session;
 use sim::Workload;
-use stage::Stage;
+use simhost::{Dice, Settings, SimulatedKernel};
 use std::fmt;
 use sys::thread::Owner;
 
@@ -128,7 +128,7 @@ fn wish(dice: &mut Dice, options: &Options, tag: usize) -> Wish {
 }
 
 /// Everybody is there, and nothing has happened yet.
-fn set_up(options: &Options, policies: &Policies, record: bool) -> (Stage, Ledger) {
+fn set_up(options: &Options, policies: &Policies, record: bool) -> (Session, Ledger) {
     let mut dice = Dice::new(options.seed);
     let settings = Settings {
         seed: dice.number(),
@@ -148,7 +148,7 @@ fn set_up(options: &Options, policies: &Policies, record: bool) -> (Stage, Ledge
         host.world_mut().start("hog", user, Workload::Hog).expect("numbers are free");
     }
     for tag in 0..options.clients {
-        let tree = crowd::begin_client(&mut host.world_mut(), &mut dice, tag, options.refusals);
+        let tree = neighbours::begin_client(&mut host.world_mut(), &mut dice, tag, options.refusals);
         let tree = tree.expect("numbers are free");
         wishes.push((tag, tree.root, wish(&mut dice, options, tag)));
         ledger.borrow_mut().push(tree);
@@ -156,13 +156,13 @@ fn set_up(options: &Options, policies: &Policies, record: bool) -> (Stage, Ledge
     let gap = dice.between(Nanos::us(200), Nanos::ms(8));
     let at = host.world().now() + Nanos::ms(5);
     let Options { births, orphans, others, .. } = *options;
-    let crowd = Crowd { dice, at, gap, births, orphans, others, ledger: ledger.clone(), passing: Vec::new() };
-    host.world_mut().let_act(Box::new(crowd));
-    let stage = Stage::new(host, options, policies, wishes);
+    let neighbours = Neighbours { dice, at, gap, births, orphans, others, ledger: ledger.clone(), passing: Vec::new() };
+    host.world_mut().let_act(Box::new(neighbours));
+    let session = Session::new(host, options, policies, wishes);
     if let Some(Plan { who: Who::Daemon, fault, act }) = options.plan {
-        stage.plan(Who::Daemon, fault, act);
+        session.plan(Who::Daemon, fault, act);
     }
-    (stage, ledger)
+    (session, ledger)
 }
 
 /// Runs a storm once; with `record`, a finding tells what was done before.
@@ -170,71 +170,74 @@ fn set_up(options: &Options, policies: &Policies, record: bool) -> (Stage, Ledge
 /// # Errors
 /// Something must not be.
 pub fn run(options: &Options, policies: &Policies, record: bool) -> Result<Stats, Box<Finding>> {
-    let (mut stage, ledger) = set_up(options, policies, record);
+    let (mut session, ledger) = set_up(options, policies, record);
     let mut judge = Judge::new(options, ledger);
-    let outcome = play(&mut stage, &mut judge, options);
+    let outcome = play(&mut session, &mut judge, options);
     outcome.map_err(Box::new)?;
-    let world = stage.host.world();
-    let failed = stage.daemon.caller.fault().is_some();
+    let world = session.host.world();
+    let failed = session.daemon.caller.fault().is_some();
     Ok(Stats {
         steps: world.steps(),
-        turns: stage.turns,
-        acts: stage.daemon.caller.acts() + stage.guardian.caller.acts(),
+        turns: session.turns,
+        acts: session.daemon.caller.acts() + session.guardian.caller.acts(),
         periods: judge.periods,
-        served: stage.daemon.served.len() as u64,
-        refused: stage.daemon.refused,
+        served: session.daemon.served.len() as u64,
+        refused: session.daemon.refused,
         births: world.births(),
-        faults: u64::from(failed) + u64::from(stage.guardians - 1),
-        unsure: stage.doubt.unsure.len() as u64,
+        faults: u64::from(failed) + u64::from(session.guardians - 1),
+        unsure: session.doubt.unsure.len() as u64,
     })
 }
 
-fn has_failed(stage: &Stage) -> bool {
-    stage.daemon.caller.fault().is_some() || stage.guardian.caller.fault().is_some()
+fn has_failed(session: &Session) -> bool {
+    session.daemon.caller.fault().is_some() || session.guardian.caller.fault().is_some()
 }
 
-fn play(stage: &mut Stage, judge: &mut Judge, options: &Options) -> Result<(), Finding> {
-    let end = stage.host.world().now() + options.length;
+fn play(session: &mut Session, judge: &mut Judge, options: &Options) -> Result<(), Finding> {
+    let end = session.host.world().now() + options.length;
     // Until somebody fails.
     // A guardian that never comes up is no fault of one: nobody is raised then.
     let mut waiting = options.plan.filter(|plan| plan.who == Who::Guardian);
-    stage.run_until(end, &mut |stage, _| {
-        if has_failed(stage) {
+    session.run_until(end, &mut |session, _| {
+        if has_failed(session) {
             return Ok(true);
         }
-        if let Some(Plan { who, fault, act }) = waiting.take_if(|_| stage.daemon.is_guarded()) {
-            stage.plan(who, fault, act);
+        if let Some(Plan { who, fault, act }) = waiting.take_if(|_| session.daemon.is_guarded()) {
+            session.plan(who, fault, act);
         }
-        judge.look(stage).map(|()| false)
+        judge.look(session).map(|()| false)
     })?;
-    let now = stage.host.world().now();
-    if stage.daemon.caller.fault().is_some() {
-        return after(stage, judge, options, now);
+    let now = session.host.world().now();
+    if session.daemon.caller.fault().is_some() {
+        return after(session, judge, options, now);
     }
-    if stage.guardian.caller.fault().is_some() {
-        stage.run_until(now + WITHIN, &mut |_, _| Ok(false))?;
-        if stage.guardian.caller.fault().is_some() {
-            return Err(Finding::new(&stage.host, "nobody guards a second after the guardian has failed".to_string()));
+    if session.guardian.caller.fault().is_some() {
+        session.run_until(now + WITHIN, &mut |_, _| Ok(false))?;
+        if session.guardian.caller.fault().is_some() {
+            return Err(Finding::new(
+                &session.host,
+                "nobody guards a second after the guardian has failed".to_string(),
+            ));
         }
         // That was one fault. This is the next.
-        stage.plan(Who::Daemon, crate::simulated::Fault::Crash, options.seed % 50);
-        let end = stage.host.world().now() + Nanos::ms(300);
-        stage.run_until(end, &mut |stage, _| Ok(stage.daemon.caller.fault().is_some()))?;
-        let now = stage.host.world().now();
-        if stage.daemon.caller.fault().is_some() {
-            return after(stage, judge, options, now);
+        session.plan(Who::Daemon, simhost::Fault::Crash, options.seed % 50);
+        let end = session.host.world().now() + Nanos::ms(300);
+        session.run_until(end, &mut |session, _| Ok(session.daemon.caller.fault().is_some()))?;
+        let now = session.host.world().now();
+        if session.daemon.caller.fault().is_some() {
+            return after(session, judge, options, now);
         }
     }
-    stage.end()?;
-    let now = stage.host.world().now();
-    if stage.daemon.caller.fault().is_some() {
-        return after(stage, judge, options, now);
+    session.end()?;
+    let now = session.host.world().now();
+    if session.daemon.caller.fault().is_some() {
+        return after(session, judge, options, now);
     }
-    judge.is_restored(stage, options)
+    judge.is_restored(session, options)
 }
 
 /// The daemon has failed at `since`: within a second everybody is what they were.
-fn after(stage: &mut Stage, judge: &Judge, options: &Options, since: Instant) -> Result<(), Finding> {
-    stage.run_until(since + WITHIN, &mut |_, _| Ok(false))?;
-    judge.is_restored(stage, options)
+fn after(session: &mut Session, judge: &Judge, options: &Options, since: Instant) -> Result<(), Finding> {
+    session.run_until(since + WITHIN, &mut |_, _| Ok(false))?;
+    judge.is_restored(session, options)
 }

@@ -1,6 +1,6 @@
 //! Those who keep a promise: a `tactus run` that was begun, with its agents and its guardian.
 
-use crate::flock::{Sheep, after, within};
+use crate::victims::{Victim, after, within};
 use anyhow::{Context, Result, bail};
 use sched::Nanos;
 use std::fs::{self, File};
@@ -25,15 +25,15 @@ pub(crate) struct Promise {
 
 /// A `tactus run`.
 #[derive(Debug)]
-pub(crate) struct Party {
+pub(crate) struct RunUnderTest {
     program: PathBuf,
     daemon: Child,
     said: File,
 }
 
-impl Party {
-    /// Begins one that keeps `promise` to `sheep`.
-    pub(crate) fn begin(program: &Path, sheep: &Sheep, promise: Promise) -> Result<Party> {
+impl RunUnderTest {
+    /// Begins one that keeps `promise` to `victim`.
+    pub(crate) fn begin(program: &Path, victim: &Victim, promise: Promise) -> Result<RunUnderTest> {
         let said = tempfile::tempfile()?;
         // By way of ourselves, so that it does not outlive a storm that is killed.
         let mut command = Command::new(std::env::current_exe()?);
@@ -42,12 +42,12 @@ impl Party {
         if promise.is_hard {
             command.arg("--hard");
         }
-        command.args(["--pid", &sheep.pid().to_string()]);
+        command.args(["--pid", &victim.pid().to_string()]);
         command.env(MARK, std::process::id().to_string());
         command.stdin(Stdio::null()).stdout(said.try_clone()?).stderr(said.try_clone()?);
         let daemon = command.spawn().with_context(|| format!("cannot begin {command:?}"))?;
         let program = fs::canonicalize(program)?;
-        Ok(Party { program, daemon, said })
+        Ok(RunUnderTest { program, daemon, said })
     }
 
     /// The daemon.
@@ -131,7 +131,7 @@ impl Party {
     }
 }
 
-impl Drop for Party {
+impl Drop for RunUnderTest {
     fn drop(&mut self) {
         // After a finding; the guardian first, or it would bring back what is not ours to keep. Each may have ended.
         for pid in self.processes().into_iter().filter(|&pid| pid != self.daemon.id()) {

@@ -1,4 +1,4 @@
-//! A Linux host in virtual time: the second implementation of [`Kernel`](crate::kernel::Kernel), on which every crash,
+//! A Linux host in virtual time: the second implementation of [`Kernel`](daemon::kernel::Kernel), on which every crash,
 //! hang, refusal, late timer and reused number is a test.
 //!
 //! ```text
@@ -29,9 +29,8 @@ mod actors;
 mod births;
 mod caller;
 mod dice;
+mod interference;
 mod life;
-mod somebody;
-pub mod storm;
 mod tasks;
 #[cfg(test)]
 mod tests;
@@ -40,13 +39,13 @@ mod world;
 pub use births::Kind;
 pub use caller::{Caller, Held};
 pub use dice::Dice;
+pub use interference::Difference;
 pub use life::{Fault, Mapping, Memory};
-pub use somebody::Difference;
 pub use tasks::{Refuses, Setting};
 pub use world::{Others, World};
 
-use crate::kernel::priority;
 use actors::{Actor, Duty};
+use daemon::kernel::priority;
 use life::Life;
 use sched::{CpuId, CpuSet, Descriptor, Instant, Nanos, Refused};
 use sim::Workload;

@@ -32,14 +32,14 @@ pub(crate) enum Kind {
     Waiting,
 }
 
-/// A process of the flock.
+/// A process of the victims.
 #[derive(Debug)]
-pub(crate) struct Sheep {
+pub(crate) struct Victim {
     pub(crate) kind: Kind,
     child: Child,
 }
 
-impl Sheep {
+impl Victim {
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -50,7 +50,7 @@ impl Sheep {
     }
 }
 
-impl Drop for Sheep {
+impl Drop for Victim {
     fn drop(&mut self) {
         // It may have ended. What it began ends with it.
         let _ = self.child.kill();
@@ -60,36 +60,36 @@ impl Drop for Sheep {
 
 /// One process of each kind.
 #[derive(Debug)]
-pub(crate) struct Flock(pub(crate) Vec<Sheep>);
+pub(crate) struct Victims(pub(crate) Vec<Victim>);
 
-impl Flock {
+impl Victims {
     /// Begins them. Gives them once each is what it is to be.
-    pub(crate) fn gather() -> Result<Flock> {
+    pub(crate) fn gather() -> Result<Victims> {
         let mut all = Vec::new();
         for kind in Kind::value_variants() {
-            let mut sheep = begin(*kind)?;
-            let out = sheep.child.stdout.take().context("it is piped")?;
+            let mut victim = begin(*kind)?;
+            let out = victim.child.stdout.take().context("it is piped")?;
             let mut line = String::new();
             BufReader::new(out).read_line(&mut line)?;
-            ensure!(line == "ready\n", "{} did not become what it was to be", sheep.name());
+            ensure!(line == "ready\n", "{} did not become what it was to be", victim.name());
             if *kind == Kind::Waiting {
-                Process::open(sheep.pid())?.stop()?;
-                let is_stopped = || thread::status(sheep.pid()).is_ok_and(|status| status.state == State::Stopped);
-                ensure!(within(Nanos::s(2), is_stopped), "{} was not stopped", sheep.name());
+                Process::open(victim.pid())?.stop()?;
+                let is_stopped = || thread::status(victim.pid()).is_ok_and(|status| status.state == State::Stopped);
+                ensure!(within(Nanos::s(2), is_stopped), "{} was not stopped", victim.name());
             }
-            all.push(sheep);
+            all.push(victim);
         }
-        Ok(Flock(all))
+        Ok(Victims(all))
     }
 }
 
-fn begin(kind: Kind) -> Result<Sheep> {
+fn begin(kind: Kind) -> Result<Victim> {
     let name = kind.to_possible_value().context("every kind has a name")?;
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["work", name.get_name(), &std::process::id().to_string()]);
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let child = command.spawn().with_context(|| format!("cannot begin {command:?}"))?;
-    Ok(Sheep { kind, child })
+    Ok(Victim { kind, child })
 }
 
 /// Whether it becomes so within `limit`.

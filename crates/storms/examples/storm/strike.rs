@@ -1,8 +1,8 @@
 //! One fault at a time: who is struck, how, and what must hold then.
 
-use crate::flock::{Flock, Sheep, after};
 use crate::judge::{Change, Picture};
-use crate::party::{Party, Promise};
+use crate::run_under_test::{Promise, RunUnderTest};
+use crate::victims::{Victim, Victims, after};
 use anyhow::{Context, Result, bail, ensure};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -40,8 +40,8 @@ enum How {
 /// What is done in a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Round {
-    /// Who is promised something, by its place in the flock.
-    pub(crate) sheep: usize,
+    /// Who is promised something, by its place in the victims.
+    pub(crate) victim: usize,
     promise: Promise,
     whom: Whom,
     how: How,
@@ -53,7 +53,7 @@ pub(crate) struct Round {
 
 impl Round {
     /// Round `number` of the storm with this seed, over so many processes.
-    pub(crate) fn of(seed: u64, number: u32, sheep: usize) -> Round {
+    pub(crate) fn of(seed: u64, number: u32, victim: usize) -> Round {
         let mut chance = ChaCha8Rng::seed_from_u64(seed);
         chance.set_stream(u64::from(number));
         let mut below = |limit: u64| chance.next_u64() % limit;
@@ -65,37 +65,37 @@ impl Round {
             _ => Whom::Guardian,
         };
         let how = if below(2) == 1 { How::Stop } else { How::Kill };
-        let sheep = below(sheep as u64) as usize;
-        Round { sheep, promise, whom, how, instant: Nanos::us(below(100_000)), next: Nanos::us(below(50_000)) }
+        let victim = below(victim as u64) as usize;
+        Round { victim, promise, whom, how, instant: Nanos::us(below(100_000)), next: Nanos::us(below(50_000)) }
     }
 
     /// Makes it: begins a daemon, strikes, and looks whether all is as before. Gives how long that took.
-    pub(crate) fn run(&self, tactus: &Path, flock: &Flock) -> Result<Nanos> {
-        let before = flock.0.iter().map(|sheep| Ok(Picture::of(sheep.pid())?)).collect::<Result<Vec<Picture>>>()?;
-        let chosen = &flock.0[self.sheep];
-        let mut party = Party::begin(tactus, chosen, self.promise)?;
-        party.wait_until_it_keeps(None, BEGIN, || self.is_changed(flock, &before))?;
+    pub(crate) fn run(&self, tactus: &Path, victims: &Victims) -> Result<Nanos> {
+        let before = victims.0.iter().map(|victim| Ok(Picture::of(victim.pid())?)).collect::<Result<Vec<Picture>>>()?;
+        let chosen = &victims.0[self.victim];
+        let mut run = RunUnderTest::begin(tactus, chosen, self.promise)?;
+        run.wait_until_it_keeps(None, BEGIN, || self.is_changed(victims, &before))?;
         clock::sleep(self.instant);
         let took = match self.whom {
-            Whom::Guardian => self.strike_guardian(&mut party, flock, &before),
-            Whom::Daemon => strike(&party.daemon()?, self.how).and_then(|()| self.as_before(flock, &before, || false)),
+            Whom::Guardian => self.strike_guardian(&mut run, victims, &before),
+            Whom::Daemon => strike(&run.daemon()?, self.how).and_then(|()| self.as_before(victims, &before, || false)),
             Whom::Agent(number) => {
-                self.strike_agent(&party, number).and_then(|()| self.as_before(flock, &before, || false))
+                self.strike_agent(&run, number).and_then(|()| self.as_before(victims, &before, || false))
             }
         };
-        let took = took.with_context(|| format!("tactus said:\n{}", party.said()))?;
-        party.all_end_within(END)?;
+        let took = took.with_context(|| format!("tactus said:\n{}", run.said()))?;
+        run.all_end_within(END)?;
         clock::sleep(REST);
-        let changed = changes(flock, &before)?;
+        let changed = changes(victims, &before)?;
         ensure!(changed.is_empty(), "all was as before, and {REST} later it is not:\n{}", told(&changed));
         Ok(took)
     }
 
-    fn strike_agent(&self, party: &Party, number: u64) -> Result<()> {
-        let agents = party.agents();
+    fn strike_agent(&self, run: &RunUnderTest, number: u64) -> Result<()> {
+        let agents = run.agents();
         ensure!(!agents.is_empty(), "the daemon has no agents any more");
         let agent = agents[number as usize % agents.len()];
-        let daemon = party.daemon()?;
+        let daemon = run.daemon()?;
         Ok(match self.how {
             How::Kill => daemon.kill_by(agent),
             How::Stop => daemon.stop_by(agent),
@@ -104,20 +104,20 @@ impl Round {
 
     /// Strikes the guardian: all must be as before, or there is another already. What that one is worth shows when the daemon
     /// is struck in its turn.
-    fn strike_guardian(&self, party: &mut Party, flock: &Flock, before: &[Picture]) -> Result<Nanos> {
-        let struck = party.guardian(None).context("there is no guardian")?;
+    fn strike_guardian(&self, run: &mut RunUnderTest, victims: &Victims, before: &[Picture]) -> Result<Nanos> {
+        let struck = run.guardian(None).context("there is no guardian")?;
         let process = Process::open_as(struck)?;
         strike(&process, self.how)?;
-        let first = self.as_before(flock, before, || party.guardian(Some(struck)).is_some())?;
-        party.wait_until_it_keeps(Some(struck), BEGIN, || self.is_changed(flock, before))?;
+        let first = self.as_before(victims, before, || run.guardian(Some(struck)).is_some())?;
+        run.wait_until_it_keeps(Some(struck), BEGIN, || self.is_changed(victims, before))?;
         ensure!(process.ends_within(END), "the guardian that was struck is still there after {END}");
         clock::sleep(self.next);
-        strike(&party.daemon()?, How::Kill)?;
-        Ok(first.max(self.as_before(flock, before, || false)?))
+        strike(&run.daemon()?, How::Kill)?;
+        Ok(first.max(self.as_before(victims, before, || false)?))
     }
 
     /// Waits until all is as before, or as it may be instead, as long as is promised: after which time.
-    fn as_before(&self, flock: &Flock, before: &[Picture], or: impl Fn() -> bool) -> Result<Nanos> {
+    fn as_before(&self, victims: &Victims, before: &[Picture], or: impl Fn() -> bool) -> Result<Nanos> {
         let mut last = Ok(Vec::new());
         let took = after(PROMISED, || {
             if or() {
@@ -125,24 +125,24 @@ impl Round {
                 return true;
             }
             // Little is done to the others; to look at all takes long.
-            if self.is_changed(flock, before) {
+            if self.is_changed(victims, before) {
                 return false;
             }
-            last = changes(flock, before);
+            last = changes(victims, before);
             last.as_ref().is_ok_and(Vec::is_empty)
         });
         if let Some(took) = took {
             return Ok(took);
         }
-        let left = changes(flock, before)?;
+        let left = changes(victims, before)?;
         last?;
         bail!("not as before after {PROMISED}; then:\n{}", told(&left))
     }
 
     /// Whether something is done to whom something was promised.
-    fn is_changed(&self, flock: &Flock, before: &[Picture]) -> bool {
-        let now = Picture::of(flock.0[self.sheep].pid());
-        now.is_ok_and(|now| !before[self.sheep].changes(&now).is_empty())
+    fn is_changed(&self, victims: &Victims, before: &[Picture]) -> bool {
+        let now = Picture::of(victims.0[self.victim].pid());
+        now.is_ok_and(|now| !before[self.victim].changes(&now).is_empty())
     }
 }
 
@@ -162,17 +162,17 @@ fn strike(process: &Process, how: How) -> Result<()> {
 }
 
 /// What is not as before.
-fn changes<'f>(flock: &'f Flock, before: &[Picture]) -> Result<Vec<(&'f Sheep, Change)>> {
+fn changes<'f>(victims: &'f Victims, before: &[Picture]) -> Result<Vec<(&'f Victim, Change)>> {
     let mut all = Vec::new();
-    for (sheep, before) in flock.0.iter().zip(before) {
-        let now = Picture::of(sheep.pid()).with_context(|| format!("{} did not survive", sheep.name()))?;
-        all.extend(before.changes(&now).into_iter().map(|change| (sheep, change)));
+    for (victim, before) in victims.0.iter().zip(before) {
+        let now = Picture::of(victim.pid()).with_context(|| format!("{} did not survive", victim.name()))?;
+        all.extend(before.changes(&now).into_iter().map(|change| (victim, change)));
     }
     Ok(all)
 }
 
-fn told(changes: &[(&Sheep, Change)]) -> String {
-    let lines: Vec<String> = changes.iter().map(|(sheep, change)| format!("{}: {change}", sheep.name())).collect();
+fn told(changes: &[(&Victim, Change)]) -> String {
+    let lines: Vec<String> = changes.iter().map(|(victim, change)| format!("{}: {change}", victim.name())).collect();
     lines.join("\n")
 }
 
@@ -198,8 +198,8 @@ mod tests {
                 assert!(some().any(|round| matches!(round.whom, Whom::Agent(_))));
             }
         }
-        for sheep in 0..9 {
-            assert!(rounds.iter().any(|round| round.sheep == sheep));
+        for victim in 0..9 {
+            assert!(rounds.iter().any(|round| round.victim == victim));
         }
         assert!(rounds.iter().all(|round| round.promise.slice < round.promise.period));
     }

@@ -1,8 +1,8 @@
 //! The judge is judged first: the storm does to each process what a daemon does, and the judge must see it, and must no
 //! longer see it when that is undone.
 
-use crate::flock::{Flock, Sheep, within};
 use crate::judge::Picture;
+use crate::victims::{Victim, Victims, within};
 use anyhow::{Result, ensure};
 use sched::{CpuSet, Nanos};
 use sys::attributes::{self, Attributes};
@@ -12,60 +12,60 @@ use sys::{Error, affinity};
 /// How long the kernel may take to do what it was asked for.
 const TIME: Nanos = Nanos::s(2);
 
-/// Tries the judge on every process of the flock.
-pub(crate) fn rehearse(flock: &Flock) -> Result<()> {
-    for sheep in &flock.0 {
-        let before = Picture::of(sheep.pid())?;
-        let changes = before.changes(&Picture::of(sheep.pid())?);
-        ensure!(changes.is_empty(), "{}: nothing was done, and the judge saw {}", sheep.name(), changes[0]);
+/// Tries the judge on every process of the victims.
+pub(crate) fn rehearse(victims: &Victims) -> Result<()> {
+    for victim in &victims.0 {
+        let before = Picture::of(victim.pid())?;
+        let changes = before.changes(&Picture::of(victim.pid())?);
+        ensure!(changes.is_empty(), "{}: nothing was done, and the judge saw {}", victim.name(), changes[0]);
         // A process with threads or children that come and go is not to be pinned by us: who is born meanwhile stays so.
         if before.tids().count() == 1 {
-            raise(sheep, &before)?;
+            raise(victim, &before)?;
         }
-        stop(sheep, &before)?;
+        stop(victim, &before)?;
     }
     Ok(())
 }
 
 /// Raises and pins a process of one thread, and undoes it.
-fn raise(sheep: &Sheep, before: &Picture) -> Result<()> {
-    let tid = sheep.pid();
+fn raise(victim: &Victim, before: &Picture) -> Result<()> {
+    let tid = victim.pid();
     let (was, cpus) = (attributes::get(tid)?, affinity::get(tid)?);
     attributes::set(tid, Attributes::raised(2))?;
     let raised = before.changes(&Picture::of(tid)?);
     attributes::set(tid, was)?;
-    ensure!(!raised.is_empty(), "{} was raised, and the judge did not see it", sheep.name());
+    ensure!(!raised.is_empty(), "{} was raised, and the judge did not see it", victim.name());
     let one: CpuSet = cpus.iter().next().into_iter().collect();
     if one != cpus {
         affinity::set(tid, &one)?;
         let pinned = before.changes(&Picture::of(tid)?);
         affinity::set(tid, &cpus)?;
-        ensure!(!pinned.is_empty(), "{} was pinned, and the judge did not see it", sheep.name());
+        ensure!(!pinned.is_empty(), "{} was pinned, and the judge did not see it", victim.name());
     }
-    restored(sheep, before)
+    restored(victim, before)
 }
 
 /// Stops a process that is not stopped, or continues it if it is, and undoes that.
-fn stop(sheep: &Sheep, before: &Picture) -> Result<()> {
-    let process = Process::open(sheep.pid())?;
+fn stop(victim: &Victim, before: &Picture) -> Result<()> {
+    let process = Process::open(victim.pid())?;
     let is_stopped = before.leader_is_stopped();
     let turn = |to_stop: bool| if to_stop { process.stop() } else { process.cont() };
     turn(!is_stopped)?;
-    let seen = within(TIME, || Picture::of(sheep.pid()).is_ok_and(|now| !before.changes(&now).is_empty()));
+    let seen = within(TIME, || Picture::of(victim.pid()).is_ok_and(|now| !before.changes(&now).is_empty()));
     turn(is_stopped)?;
-    ensure!(seen, "{} was stopped or continued, and the judge did not see it", sheep.name());
-    restored(sheep, before)
+    ensure!(seen, "{} was stopped or continued, and the judge did not see it", victim.name());
+    restored(victim, before)
 }
 
-fn restored(sheep: &Sheep, before: &Picture) -> Result<()> {
-    let mut last = Err(Error::Gone(sheep.pid()));
+fn restored(victim: &Victim, before: &Picture) -> Result<()> {
+    let mut last = Err(Error::Gone(victim.pid()));
     let is_as_before = within(TIME, || {
-        last = Picture::of(sheep.pid()).map(|now| before.changes(&now));
+        last = Picture::of(victim.pid()).map(|now| before.changes(&now));
         last.as_ref().is_ok_and(Vec::is_empty)
     });
     match last {
         _ if is_as_before => Ok(()),
-        Ok(changes) => anyhow::bail!("{}: all was undone, and the judge still saw {}", sheep.name(), changes[0]),
+        Ok(changes) => anyhow::bail!("{}: all was undone, and the judge still saw {}", victim.name(), changes[0]),
         Err(error) => Err(error.into()),
     }
 }

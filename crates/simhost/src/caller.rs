@@ -1,9 +1,9 @@
 //! [`Caller`]: a process of ours as the kernel sees it: the simulated [`Kernel`].
 
-use super::life::{Life, Mapping, Memory};
-use super::tasks::{Process, Setting, params};
-use super::world::World;
-use crate::kernel::Kernel;
+use crate::life::{Life, Mapping, Memory};
+use crate::tasks::{Process, Setting, params};
+use crate::world::World;
+use daemon::kernel::Kernel;
 use sched::{CpuId, CpuSet, Instant, State as Where};
 use std::cell::{RefCell, RefMut};
 use std::io;

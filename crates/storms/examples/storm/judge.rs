@@ -131,7 +131,7 @@ fn look(tid: u32) -> Result<Option<(Identity, Looks)>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::flock::within;
+    use crate::victims::within;
     use sched::Nanos;
     use sys::attributes::Policy;
     use sys::child::{Child, Work};

@@ -1,9 +1,9 @@
-//! [`Crowd`]: who else is on the host: programs that begin and end threads and processes, and somebody who changes what we
+//! [`Neighbours`]: who else is on the host: programs that begin and end threads and processes, and somebody who changes what we
 //! change.
 
-use crate::simulated::{Dice, Kind, Others, Refuses, Setting, World};
 use sched::{CpuId, CpuSet, Instant, Nanos};
 use sim::{Periodic, Workload};
+use simhost::{Dice, Kind, Others, Refuses, Setting, World};
 use std::cell::RefCell;
 use std::rc::Rc;
 use sys::attributes::{Attributes, Policy};
@@ -31,7 +31,7 @@ pub(super) struct Tree {
 /// All of them, by their marks.
 pub(super) type Ledger = Rc<RefCell<Vec<Tree>>>;
 
-pub(super) struct Crowd {
+pub(super) struct Neighbours {
     pub(super) dice: Dice,
     pub(super) at: Instant,
     pub(super) gap: Nanos,
@@ -91,7 +91,7 @@ pub(super) fn begin_client(world: &mut World, dice: &mut Dice, tag: usize, refus
     Some(Tree { root, attributes: vec![attributes], affinities: vec![affinity], was_stopped: false, is_hog })
 }
 
-impl Others for Crowd {
+impl Others for Neighbours {
     fn next(&self) -> Instant {
         self.at
     }
@@ -107,7 +107,7 @@ impl Others for Crowd {
     }
 }
 
-impl Crowd {
+impl Neighbours {
     /// Threads begin and end.
     fn live(&mut self, world: &mut World, kind: u64) {
         let cpu = CpuId::new(usize::try_from(self.dice.below(world.cpus().len() as u64)).expect("it is small"));

@@ -2,10 +2,10 @@
 #![expect(clippy::disallowed_methods, reason = "how long to fuzz is real time")]
 
 use clap::Parser;
-use daemon::simulated::storm::{Finding, Options, Policies, Stats, run};
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
+use storms::{Finding, Options, Policies, Stats, run};
 
 /// Fuzzes daemon and guardian on simulated hosts until the time is over or a promise breaks.
 #[derive(Parser, Debug)]
@@ -62,7 +62,7 @@ fn report(outcome: Result<Stats, Box<Finding>>) -> ExitCode {
 fn campaign(arguments: &Arguments, policies: &Policies) -> ExitCode {
     let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let first = arguments.first.unwrap_or(clock.as_secs());
-    println!("seeds from {first} on: cargo run -p daemon --example fuzz-daemon -- --seeds N --first {first}");
+    println!("seeds from {first} on: cargo run -p storms --example fuzz-daemon -- --seeds N --first {first}");
     let (start, mut sum, mut runs) = (Instant::now(), Stats::default(), 0);
     let share = Duration::from_secs_f64(arguments.minutes * 60.0);
     while arguments.seeds.map_or_else(|| start.elapsed() < share, |most| runs < most) {
@@ -85,4 +85,21 @@ fn campaign(arguments: &Arguments, policies: &Policies) -> ExitCode {
     println!("\r{runs} runs in {seconds:.1} s, every promise kept: {sum:?}");
     println!("{:.0} steps and {:.0} acts a second", sum.steps as f64 / seconds, sum.acts as f64 / seconds);
     ExitCode::SUCCESS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_replay_line_of_a_storm_is_parsed_and_runs_the_same_storm() {
+        let options = Options::draw(1_000_003);
+        let text = options.to_string();
+        let line = text.lines().find_map(|line| line.strip_prefix("replay: cargo run -p storms --example ")).unwrap();
+        let (program, arguments) = line.split_once(" -- ").unwrap();
+        assert_eq!(program, "fuzz-daemon");
+        let words = [program].into_iter().chain(arguments.split_whitespace());
+        let arguments = Arguments::try_parse_from(words).unwrap();
+        assert_eq!(arguments.seed.map(Options::draw), Some(options));
+    }
 }

@@ -1,14 +1,14 @@
-//! [`Stage`]: daemon and guardian on a host, each thread of theirs an actor: what `live` does with real threads.
+//! [`Session`]: daemon and guardian on a host, each thread of theirs an actor: what `live` does with real threads.
 
-use super::options::{Options, Who};
-use super::{Finding, Policies};
-use crate::dispatch::{Dispatcher, Heard, Wish, find};
-use crate::guardian::{Daemon as Seen, INTERVAL, Pulse, Verdict, Watch};
-use crate::kernel::{Kernel, priority};
-use crate::restore::{PATIENCE, Restored, Restoring, restore_at_once};
-use crate::simulated::{Caller, Dice, Fault, Memory, SimulatedKernel};
-use crate::table::{Beating, Table};
+use crate::options::{Options, Who};
+use crate::{Finding, Policies};
+use daemon::dispatch::{Dispatcher, Heard, Wish, find};
+use daemon::guardian::{Daemon as Seen, INTERVAL, Pulse, Verdict, Watch};
+use daemon::kernel::{Kernel, priority};
+use daemon::restore::{PATIENCE, Restored, Restoring, restore_at_once};
+use daemon::table::{Beating, Table};
 use sched::{CpuId, CpuSet, EntityId, Instant, Nanos};
+use simhost::{Caller, Dice, Fault, Memory, SimulatedKernel};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -83,7 +83,7 @@ pub(super) struct Doubt {
     pub(super) seen: u64,
 }
 
-pub(super) struct Stage {
+pub(super) struct Session {
     pub(super) host: SimulatedKernel,
     memory: Memory,
     pub(super) daemon: Daemon,
@@ -95,14 +95,14 @@ pub(super) struct Stage {
     calm: (Instant, u64, Nanos),
 }
 
-impl Stage {
+impl Session {
     /// Both begin. From here on their acts are counted.
     pub(super) fn new(
         host: SimulatedKernel,
         options: &Options,
         policies: &Policies,
         wishes: Vec<(usize, u32, Wish)>,
-    ) -> Stage {
+    ) -> Session {
         let caller = host.begin("tactus", ROOT);
         let memory = Memory::new(Table::words(ROWS));
         let me = caller.open(caller.pid()).map(|thread| caller.identity(&thread)).expect("it has just begun");
@@ -142,7 +142,7 @@ impl Stage {
             host.world_mut().ring(actor);
         }
         let (doubt, calm) = (Doubt::default(), (Instant::ZERO, 0, Nanos::ZERO));
-        Stage { host, memory, daemon, guardian, guardians: 1, turns: 0, doubt, calm }
+        Session { host, memory, daemon, guardian, guardians: 1, turns: 0, doubt, calm }
     }
 
     /// Has one of them fail in place of an act, counted from now.
@@ -158,7 +158,7 @@ impl Stage {
     pub(super) fn run_until(
         &mut self,
         end: Instant,
-        look: &mut dyn FnMut(&mut Stage, u32) -> Result<bool, Finding>,
+        look: &mut dyn FnMut(&mut Session, u32) -> Result<bool, Finding>,
     ) -> Result<(), Finding> {
         while let Some(tid) = self.host.run_until(end) {
             self.turns += 1;

@@ -1,8 +1,8 @@
 //! What somebody else does to threads and processes, and what they would be if it were not for us.
 
-use super::life::Fault;
-use super::tasks::{INIT, Place, Refuses, Setting, is_raised, params};
-use super::world::World;
+use crate::life::Fault;
+use crate::tasks::{INIT, Place, Refuses, Setting, is_raised, params};
+use crate::world::World;
 use sched::{CpuId, CpuSet, Nanos, State};
 use std::fmt;
 use sys::attributes::Attributes;

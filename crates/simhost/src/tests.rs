@@ -1,7 +1,7 @@
 //! The world is what a Linux host is, as far as daemon and guardian can tell.
 
 use super::*;
-use crate::kernel::{Cells, Kernel};
+use daemon::kernel::{Cells, Kernel};
 use sched::Wake;
 use sim::Periodic;
 use sys::Error;

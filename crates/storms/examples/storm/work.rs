@@ -1,6 +1,6 @@
 //! What the processes do that a storm goes over: each is this program with `work KIND`.
 
-use crate::flock::Kind;
+use crate::victims::Kind;
 use anyhow::Result;
 use sched::Nanos;
 use std::io::Write;

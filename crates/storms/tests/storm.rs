@@ -1,8 +1,8 @@
 //! Daemon and guardian on simulated hosts, where one of them fails: by seed, and at every single act.
 
-use daemon::simulated::storm::{Options, Plan, Policies, Stats, Who, run};
-use daemon::simulated::{Fault, Lateness};
 use sched::Nanos;
+use simhost::{Fault, Lateness};
+use storms::{Options, Plan, Policies, Stats, Who, run};
 
 fn policies() -> Policies {
     let find = |name| policies::find(name).expect("it is registered");

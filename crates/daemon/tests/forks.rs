@@ -1,12 +1,14 @@
 //! On a simulated host: forks that began before their threads were restored, and end after.
 
-use super::*;
-use crate::dispatch::{Dispatcher, Wish};
-use crate::kernel::Kernel;
-use crate::simulated::{Caller, Kind, Memory, Setting, Settings, SimulatedKernel};
-use sched::{CpuId, CpuSet, Instant, Reservation};
+use daemon::dispatch::{Dispatcher, Heard, Wish};
+use daemon::kernel::{Kernel, priority};
+use daemon::restore::{PATIENCE, Restored, Restoring, restore};
+use daemon::table::{Entry, Original, Table};
+use sched::{CpuId, CpuSet, Instant, Nanos, Reservation};
 use sim::{Periodic, Workload};
+use simhost::{Caller, Kind, Memory, Setting, Settings, SimulatedKernel};
 use std::sync::Arc;
+use sys::attributes::{Attributes, Policy};
 use sys::thread::Owner;
 
 const ROOT: Owner = Owner { real: 0, effective: 0 };
@@ -160,7 +162,7 @@ fn who_is_sent_away_stays_in_the_table_until_it_cannot_be_in_a_fork_any_more() {
     let scene = Scene::new();
     let edf = policies::find("edf").expect("it is registered");
     let mut knobs = edf.defaults();
-    for (name, value) in crate::live::WORDS {
+    for (name, value) in daemon::live::WORDS {
         knobs.set_word(name, value).unwrap();
     }
     let table = Arc::clone(&scene.table);
@@ -170,7 +172,7 @@ fn who_is_sent_away_stays_in_the_table_until_it_cannot_be_in_a_fork_any_more() {
     let reservation = Reservation::new(Nanos::ms(2), Nanos::ms(10));
     let wish = Wish { name: "client".into(), reservation, cpus: 1, affinity: CpuSet::one(CPU) };
     let (entities, _) = dispatcher.admit(&wish, client, &[scene.daemon.pid()]).unwrap();
-    let _ = dispatcher.turn(CPU, crate::dispatch::Heard::default());
+    let _ = dispatcher.turn(CPU, Heard::default());
     while scene.host.world().running(CPU) != Some(client) {
         scene.pass(Nanos::us(100));
     }

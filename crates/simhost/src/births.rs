@@ -1,7 +1,7 @@
 //! Births: forks that are over at once, and such that take their time, in which their thread may lose its CPU.
 
-use super::tasks::{INIT, Process, Setting};
-use super::world::World;
+use crate::tasks::{INIT, Process, Setting};
+use crate::world::World;
 use sched::Nanos;
 use sim::Workload;
 use sys::attributes::{Attributes, Policy};

@@ -1,9 +1,9 @@
 //! [`World`]: one host in virtual time: the machine, its threads and processes, and what is due.
 
-use super::dice::Dice;
-use super::life::{Fault, Life};
-use super::tasks::{Account, INIT, Place, Process, Setting, Tasks, Thread, params};
-use super::{Lateness, Settings};
+use crate::dice::Dice;
+use crate::life::{Fault, Life};
+use crate::tasks::{Account, INIT, Place, Process, Setting, Tasks, Thread, params};
+use crate::{Lateness, Settings};
 use sched::{CpuId, CpuSet, Instant, Nanos, Refused, State, Wake};
 use sim::{Costs, Workload};
 use std::collections::VecDeque;
@@ -408,8 +408,8 @@ impl World {
         }
     }
 
-    /// Does to processes what their lives say has happened to them.
-    pub(super) fn apply_faults(&mut self) {
+    /// Applies the faults that are due: kills each process that has crashed, stops each that hangs.
+    pub fn apply_faults(&mut self) {
         let pids: Vec<u32> =
             self.lives.iter().filter(|(_, life)| life.fault().is_some()).map(|&(pid, _)| pid).collect();
         for pid in pids {

@@ -3,22 +3,21 @@
 //! it was before. And again.
 //!
 //! `cargo xtask vm-test guest-storm` makes one in a guest kernel, with many rounds. On a host it touches nothing but processes
-//! that it has begun itself: `cargo run -p daemon --example storm -- --tactus target/debug/tactus --rounds 3`, as root.
+//! that it has begun itself: `cargo run -p storms --example storm -- --tactus target/debug/tactus --rounds 3`, as root.
 //!
 //! Exit codes: 0 all was as before, every time; 1 it was not, or something else failed; 2 bad input; 77 nothing could be
 //! tried here, for the reason in the last line.
 
-mod flock;
 mod judge;
-mod party;
 mod rehearsal;
+mod run_under_test;
 mod strike;
+mod victims;
 mod work;
 
 use anyhow::{Context, Result, bail};
 use clap::error::ErrorKind;
 use clap::{Args, CommandFactory, Parser, Subcommand};
-use flock::{Flock, Kind};
 use std::ffi::OsString;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::unix::process::CommandExt;
@@ -27,9 +26,10 @@ use std::process::{Command, ExitCode, Stdio};
 use strike::Round;
 use sys::attributes::{self, Attributes};
 use sys::thread;
+use victims::{Kind, Victims};
 
 /// Who looks must get past who is looked at, but not past those who keep promises: below every priority of theirs, and above
-/// every other that there is in the flock.
+/// every other that there is in the victims.
 const PRIORITY: u32 = 50;
 
 #[derive(Parser, Debug)]
@@ -110,9 +110,9 @@ fn run(storm: &Storm) -> Result<ExitCode> {
         println!("no storm here: {error}");
         return Ok(ExitCode::from(77));
     }
-    let flock = Flock::gather()?;
-    rehearsal::rehearse(&flock).context("the judge is not fit to judge")?;
-    println!("{} processes; the judge sees what is done to them", flock.0.len());
+    let victims = Victims::gather()?;
+    rehearsal::rehearse(&victims).context("the judge is not fit to judge")?;
+    println!("{} processes; the judge sees what is done to them", victims.0.len());
     if let Some(reason) = cannot_run(storm)? {
         println!("no storm here: {reason}");
         return Ok(ExitCode::from(77));
@@ -120,11 +120,11 @@ fn run(storm: &Storm) -> Result<ExitCode> {
     let last = storm.first.saturating_add(storm.rounds);
     let mut longest = sched::Nanos::ZERO;
     for number in storm.first..last {
-        let round = Round::of(seed, number, flock.0.len());
-        let took = round.run(&storm.tactus, &flock).with_context(|| {
+        let round = Round::of(seed, number, victims.0.len());
+        let took = round.run(&storm.tactus, &victims).with_context(|| {
             format!("round {number}: {round}; this round alone: --seed {seed} --first {number} --rounds 1")
         })?;
-        println!("round {number}: {}: {round}: as before after {took}", flock.0[round.sheep].name());
+        println!("round {number}: {}: {round}: as before after {took}", victims.0[round.victim].name());
         longest = longest.max(took);
     }
     println!("{} rounds; all was as before after {longest} at the latest", storm.rounds);

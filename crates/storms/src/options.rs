@@ -1,7 +1,7 @@
 //! [`Options`]: what a storm is made of, drawn from its seed.
 
-use crate::simulated::{Dice, Fault, Lateness};
 use sched::Nanos;
+use simhost::{Dice, Fault, Lateness};
 use std::fmt;
 
 /// Who fails.
@@ -97,6 +97,6 @@ impl fmt::Display for Options {
             None => f.write_str("no fault"),
             Some(Plan { who, fault, act }) => write!(f, "{fault:?} of the {who:?} in place of act {act}"),
         }?;
-        write!(f, "\nreplay: cargo run -p daemon --example fuzz-daemon -- --seed {seed}")
+        write!(f, "\nreplay: cargo run -p storms --example fuzz-daemon -- --seed {seed}")
     }
 }

@@ -1,13 +1,14 @@
-//! Adaptive: VMs are brought together over Credit while their guests spin for long, and only then.
+//! Adaptive: Credit that co-schedules a VM only while its guest waits long for spin locks.
 //!
-//! Nobody has to know which VM is concurrent, and when: a monitor in the guest measures how long its spin locks are
-//! waited for, and reports a wait of `threshold` or more. That begins an interval in which the VM is scheduled as a
-//! concurrent one of `hybrid` is: each vCPU on a CPU of its own, and siblings called when one of them is chosen. After
-//! it, the VM is as any other under `credit`.
+//! No VM has to be marked as concurrent. A monitor in the guest measures how long the guest waits for its spin locks.
+//! It reports each wait of `threshold` or more. A report starts an interval in which the VM is scheduled like a
+//! concurrent VM of `hybrid`: each vCPU has a CPU of its own, and when a CPU picks one vCPU, it calls the siblings.
+//! After the interval, `credit` schedules the VM like any other.
 //!
-//! **How long.** The first interval lasts `interval`. If the next wait that is reported began sooner after one than it was
-//! long, or within it, it was too short, and the next one is twice as long; if not, it may have been too long, and the next
-//! one is a quarter shorter; `interval-least` and `interval-most` bound it. Reports within one change nothing.
+//! **Length of the interval.** The first interval lasts `interval`. If the next reported wait starts within the
+//! interval, or sooner after it than the interval was long, the interval was too short, and the next one is twice as
+//! long. Otherwise it may have been too long, and the next one is a quarter shorter. `interval-least` and
+//! `interval-most` bound the length. A report within an interval does not change that interval.
 //!
 //! ```text
 //! reports (ms)      0        31            200            1000
@@ -16,24 +17,24 @@
 //!
 //! Every group with members is a VM; it need not be marked.
 //!
-//! The original learns by reinforcement how long a VM's lock contention lasts. Its constants are not at hand; the rule
-//! above is ours, and the threshold is 2^20 cycles at 2.33 GHz.
+//! The original learns by reinforcement how long the lock contention of a VM lasts. Its constants are not available.
+//! The rule above is ours, and the threshold is 2^20 cycles at 2.33 GHz.
 //!
-//! Source: Weng, Liu, Yu and Li, "Dynamic adaptive scheduling for virtual machines", HPDC 2011, as told in policies.md
-//! 10.6.
+//! Source: Weng, Liu, Yu and Li, "Dynamic adaptive scheduling for virtual machines", HPDC 2011, as described in
+//! policies.md 10.6.
 
 use crate::credit;
 use crate::hybrid::{SIGNAL_EVERY, SIGNAL_FROM, together};
 use crate::parallel::{ACCOUNTING_LOWERS, Demand, Packing, Parallel, Parts, SHARED, Unit};
 use sched::{AlarmKind, AlarmSlots, Conserving, Descriptor, Knob, Knobs, Nanos, Policy, Refused, Topology};
 
-/// What the rest of the system knows of it.
+/// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "adaptive",
-    title: "Credit, with VMs brought together while their guests spin for long",
+    title: "Credit that co-schedules VMs while their guests spin for long",
     source: "Weng et al., HPDC 2011; xen/common/sched_credit.c",
-    good_for: "VMs that are concurrent at times, without anybody having to say which and when",
-    bad_at: "guests that report nothing, or lie: a VM that is brought together all the time can starve others",
+    good_for: "VMs that are concurrent at times, without marking them",
+    bad_at: "guests that report nothing or report falsely: a VM that is always co-scheduled can starve others",
     text: include_str!("adaptive.rs"),
     conserving: |load| if load.group_depth == 0 { (SHARED.conserving)(load) } else { Conserving::Never },
     starvation: |load| if load.group_depth == 0 { (SHARED.starvation)(load) } else { None },
@@ -46,13 +47,12 @@ pub(crate) const POLICY: Descriptor = Descriptor {
 const MOST: Nanos = Nanos::s(100);
 
 const OWN: [Knob; 7] = [
-    Knob::time("threshold", Nanos::us(450), (Nanos::us(1), MOST), "the shortest wait for a spin lock that counts")
+    Knob::time("threshold", Nanos::us(450), (Nanos::us(1), MOST), "the shortest wait for a spin lock that is reported")
         .from("2^20 cycles at 2.33 GHz; assumed (policies.md 10.6)"),
-    Knob::time("interval", Nanos::ms(30), (Nanos::us(100), MOST), "how long a VM is brought together at first")
+    Knob::time("interval", Nanos::ms(30), (Nanos::us(100), MOST), "the first interval of co-scheduling")
         .from("ours: a slice of Credit"),
-    Knob::time("interval-least", Nanos::ms(10), (Nanos::us(100), MOST), "the shortest that becomes")
-        .from("ours: a tick"),
-    Knob::time("interval-most", Nanos::s(1), (Nanos::us(100), MOST), "the longest that becomes").from("ours"),
+    Knob::time("interval-least", Nanos::ms(10), (Nanos::us(100), MOST), "the shortest interval").from("ours: a tick"),
+    Knob::time("interval-most", Nanos::s(1), (Nanos::us(100), MOST), "the longest interval").from("ours"),
     SIGNAL_FROM,
     SIGNAL_EVERY,
     ACCOUNTING_LOWERS,

@@ -1,12 +1,13 @@
-//! Admission: the promises made never exceed what the CPUs can give.
+//! Admission control: the reservations granted never exceed what the CPUs can supply.
 //!
-//! With deadline = period and work that does not rest (or gives up what a rest costs others, as here), EDF meets every
-//! deadline on one CPU if and only if Σ slice/period ≤ 1 (Liu and Layland 1973). Globally on m CPUs, Σ ≤ m and each ≤ 1
-//! bounds tardiness (Devi and Anderson 2005) but does not exclude it.
+//! On one CPU, EDF meets every deadline if and only if Σ slice/period ≤ 1 (Liu and Layland 1973). This holds if each
+//! deadline is the end of the period and no entity blocks, or if a blocked entity forfeits what its pause costs the
+//! others, as here. On m CPUs under global EDF, Σ ≤ m and each utilisation ≤ 1 bound the tardiness (Devi and Anderson
+//! 2005), but do not exclude it.
 
 use sched::{CpuId, CpuSet, Nanos, Reservation};
 
-/// One CPU, in fixed point. A utilisation is rounded down by less than one unit, which the exact test below makes good.
+/// One CPU, in fixed point. A utilisation is rounded down by less than one unit; the exact test below corrects for it.
 pub(crate) const ONE: u64 = 1 << 40;
 
 /// A share of one CPU.
@@ -20,12 +21,12 @@ pub(crate) struct Utilisation {
 impl Utilisation {
     pub(crate) const ZERO: Utilisation = Utilisation { units: 0, slice: 0, period: 1 };
 
-    /// Of the period.
+    /// Utilisation: slice by period.
     pub(crate) fn of(reservation: &Reservation) -> Utilisation {
         Utilisation::within(reservation, reservation.period)
     }
 
-    /// Of the time until the slice is due.
+    /// Density: slice by relative deadline.
     pub(crate) fn density(reservation: &Reservation) -> Utilisation {
         Utilisation::within(reservation, reservation.relative_deadline())
     }
@@ -36,41 +37,41 @@ impl Utilisation {
         Utilisation { units: u64::try_from(units).expect("a slice is at most its period"), slice, period }
     }
 
-    /// What the slice is a share of.
+    /// The denominator: the period, or the relative deadline.
     pub(crate) fn span(self) -> Nanos {
         Nanos::ns(self.period)
     }
 
-    /// In parts of [`ONE`], rounded down.
+    /// The utilisation in units of [`ONE`], rounded down.
     pub(crate) fn units(self) -> u64 {
         self.units
     }
 
-    /// In parts of [`ONE`], rounded up.
+    /// The utilisation in units of [`ONE`], rounded up.
     pub(crate) fn units_up(self) -> u64 {
         let units = (u128::from(self.slice) * u128::from(ONE)).div_ceil(u128::from(self.period));
         u64::try_from(units).expect("a slice is at most its period")
     }
 }
 
-/// What has been promised on one CPU, or on all of them together.
+/// The utilisation admitted on one CPU, or on the machine as a whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Promised {
     units: u64,
     count: u64,
 }
 
-/// The books: per CPU when partitioned, else one for the machine.
+/// The accounts of admission control: one per CPU when partitioned, otherwise one for the machine.
 #[derive(Debug)]
 pub(crate) struct Admission {
     books: Vec<Promised>,
     cpus: u64,
-    /// What may be promised of each CPU, in percent.
+    /// The part of each CPU that may be reserved, in percent.
     percent: u64,
     partitioned: bool,
 }
 
-/// Why nothing was promised: how much would still fit, and where.
+/// A rejection: how much would still fit, and on which CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Full {
     pub(crate) free_ppm: u64,
@@ -83,8 +84,8 @@ impl Admission {
         Admission { books, cpus: cpus as u64, percent: 100 - reserve_percent, partitioned }
     }
 
-    /// Promises `wish` on the first CPU in `allowed` where it fits (`first`, if given, before all others), or on the
-    /// machine as a whole. `others` are the promises already made on a CPU, for the exact test.
+    /// Admits `wish` on the first CPU in `allowed` where it fits, or on the machine as a whole. If `first` is given,
+    /// that CPU is tried first. `others` yields the utilisations already admitted on a CPU, for the exact test.
     pub(crate) fn admit<'a, I: Iterator<Item = &'a Utilisation>>(
         &mut self,
         wish: Utilisation,
@@ -116,14 +117,14 @@ impl Admission {
         self.books[book].count += 1;
     }
 
-    /// Takes a promise back.
+    /// Removes an admitted utilisation.
     pub(crate) fn release(&mut self, promised: Utilisation, on: Option<CpuId>) {
         let book = &mut self.books[on.map_or(0, CpuId::index)];
         book.units -= promised.units;
         book.count -= 1;
     }
 
-    /// Enters a promise that was just taken back, again.
+    /// Adds a utilisation again that was just removed.
     pub(crate) fn restore(&mut self, promised: Utilisation, on: Option<CpuId>) {
         self.enter(on.map_or(0, CpuId::index), promised);
     }
@@ -133,7 +134,7 @@ impl Admission {
         cpus * ONE / 100 * self.percent + cpus * (ONE % 100) * self.percent / 100
     }
 
-    /// The most, in millionths of a CPU, that one more entity could be promised.
+    /// The largest utilisation that would still be admitted, in millionths of a CPU.
     fn free_ppm<'a, I: Iterator<Item = &'a Utilisation>>(&self, book: usize, others: impl Fn() -> I) -> u64 {
         const MILLION: u64 = 1_000_000;
         let free = self.most().saturating_sub(self.books[book].units).min(ONE);
@@ -143,7 +144,7 @@ impl Admission {
             slice: ppm,
             period: MILLION,
         };
-        // What may be promised and the books round down, so a millionth more or less may be there.
+        // The limit and the accounts round down, so the exact value may differ by one millionth.
         let there = [ppm + 1, ppm].into_iter().filter(|&ppm| ppm <= MILLION);
         there.filter(|&ppm| self.fits(book, share(ppm), others())).max().unwrap_or(ppm.saturating_sub(1))
     }
@@ -152,10 +153,10 @@ impl Admission {
         let Promised { units, count } = self.books[book];
         let (sum, most) = (units + wish.units, self.most());
         if sum + count < most {
-            return true; // Even with everything rounded up.
+            return true; // It fits even if every utilisation is rounded up.
         }
         if sum > most {
-            return false; // Even with everything rounded down.
+            return false; // It does not fit even if every utilisation is rounded down.
         }
         let cpus = if self.partitioned { 1 } else { self.cpus };
         let sum = others.try_fold(Fraction { over: 0, under: 1 }, Fraction::plus).and_then(|sum| sum.plus(&wish));
@@ -163,7 +164,7 @@ impl Admission {
     }
 }
 
-/// An exact sum, as far as 128 bits carry.
+/// An exact sum, as long as 128 bits suffice.
 #[derive(Clone, Copy, Debug)]
 struct Fraction {
     over: u128,

@@ -1,9 +1,9 @@
-//! Balance scheduling: CFS, but that no two vCPUs of a VM wait in the queue of one CPU.
+//! Balance scheduling: CFS that never queues two vCPUs of a VM on one CPU.
 //!
-//! Two siblings in one queue can never run at the same time, however free the others are. Strict co-scheduling prevents
-//! that at the price of holes; balance scheduling only by where it puts them. A vCPU that wakes, is forked or is moved
-//! does not come to a CPU on which a sibling runs or waits; among the other CPUs CFS chooses as always. Siblings are
-//! then likely, though not bound, to run at the same time.
+//! Two siblings in one run queue can never run at the same time, however many other CPUs are free. Strict co-scheduling
+//! prevents this at the price of fragmentation: CPUs idle although vCPUs wait. Balance scheduling prevents it by
+//! placement alone. When a vCPU wakes, is forked or migrates, every CPU on which a sibling runs or waits is excluded.
+//! CFS chooses among the other CPUs as usual. Siblings are then likely, but not certain, to run at the same time.
 //!
 //! ```text
 //! two CPUs; vm = v0, v1; hogs h, i
@@ -11,16 +11,16 @@
 //! balance queues     v0 h  | v1 i     both run, or wait, or one of each
 //! ```
 //!
-//! Siblings are the members of one group (not of the groups below it, and not of the root). Where there is one on every
-//! CPU that a vCPU may run on, as in a VM with more vCPUs than CPUs, the rule is void for it. What is queued already
-//! stays: the rule is about placement.
+//! Siblings are the members of one group, excluding the groups below it. The root group has no siblings. If a sibling
+//! is on every CPU that a vCPU may run on, as in a VM with more vCPUs than CPUs, the rule does not apply to that vCPU.
+//! A vCPU that is already queued stays where it is: the rule is about placement.
 //!
-//! `coschedule` is what its authors compare it with on CFS: whenever a vCPU is put on a CPU, the CPUs of its waiting
-//! siblings are called, unless they run another sibling, and each puts the sibling first, as far as CFS lets somebody
-//! go first who is not far ahead of its share (a `next` buddy). It makes siblings run together more often, at the price
-//! of more switches.
+//! `coschedule` is the co-scheduling on CFS that the paper compares with. Whenever a vCPU is dispatched, the CPUs of
+//! its waiting siblings are called, unless they run another sibling. Each of these CPUs picks the sibling first, within
+//! the limit that CFS sets for a `next` buddy: the sibling must not be far ahead of its share. With this knob, siblings
+//! run together more often, at the price of more switches.
 //!
-//! All else, groups, quotas and knobs included, is as in `cfs`.
+//! Groups, quotas, knobs and everything else are as in `cfs`.
 //!
 //! Source: Sukwong and Kim, "Is co-scheduling too expensive for SMP VMs?", EuroSys 2011; S3 §2.
 
@@ -31,13 +31,13 @@ use sched::{
     Refused, Running, Stopped, Topology, Wake,
 };
 
-/// What the rest of the system knows of it.
+/// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "balance",
     title: "CFS that never queues two vCPUs of a VM on one CPU",
     source: "Sukwong and Kim, EuroSys 2011; Linux v5.13, kernel/sched/fair.c",
-    good_for: "parallel VMs beside others, without holes and without regard to what they do",
-    bad_at: "making siblings run at the same time when CPUs are loaded unevenly: it only makes it likely",
+    good_for: "parallel VMs beside other VMs: no CPU is left idle, and no VM is marked",
+    bad_at: "certainty: when CPUs are loaded unevenly, siblings are only likely to run at the same time",
     text: include_str!("balance.rs"),
     knobs: &KNOBS,
     build,
@@ -45,7 +45,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
 };
 
 const COSCHEDULE: Knob =
-    Knob::switch("coschedule", false, "whether the CPUs of waiting siblings put them first when one is put on a CPU")
+    Knob::switch("coschedule", false, "when a vCPU is dispatched, the CPUs of its waiting siblings pick them first")
         .from("the co-scheduling that the paper compares with, on CFS; its details are assumed (policies.md 10.6)");
 
 const KNOBS: [Knob; cfs::POLICY.knobs.len() + 1] = Knob::join(&[COSCHEDULE], cfs::POLICY.knobs);
@@ -58,12 +58,12 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
 struct Balance {
     fair: Fair<LeastVruntime>,
     coschedule: bool,
-    /// By CPU: who was put there last.
+    /// By CPU: the entity that the last pick chose.
     last: Vec<Option<EntityId>>,
 }
 
 impl Balance {
-    /// `e` has just been put on a CPU: the CPUs of its waiting siblings put them first.
+    /// `e` has just been dispatched: the CPUs of its waiting siblings are called and pick them first.
     fn call_siblings(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) {
         let group = cx.params(e).group;
         if group == GroupId::ROOT {
@@ -76,7 +76,7 @@ impl Balance {
             let runs_another =
                 matches!(cx.running(its_cpu), Running::Mine { entity, .. } if cx.params(entity).group == group);
             if its_cpu != cpu && !runs_another {
-                // Its CPU is called with it.
+                // `yield_to` also calls the CPU of the sibling.
                 self.fair.yield_to(e, sibling, cx);
             }
             next = cx.members(group).skip_while(|&other| other != sibling).skip(1).find(|&other| is_to_come(cx, other));

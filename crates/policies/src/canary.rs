@@ -1,4 +1,5 @@
-//! Policies that cheat on purpose, one law each. Not in the registry: tests show with them that whoever should notice does.
+//! Policies that break one law each, on purpose. They are not in the registry; tests use them to show that each check
+//! detects its violation.
 
 use sched::queue::Lists;
 use sched::{
@@ -7,7 +8,7 @@ use sched::{
 };
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The cheats, by name.
+/// The canaries, by name.
 pub const CANARIES: &[&Descriptor] = &[
     &canary("canary-allocates", |_, _| Ok(boxed(Cheat::Allocates))),
     &canary("canary-forgets", |_, _| Ok(boxed(Cheat::Forgets))),
@@ -30,9 +31,9 @@ const QUEUE: usize = 0;
 const fn canary(name: &'static str, build: Build) -> Descriptor {
     Descriptor {
         name,
-        title: "a policy that cheats",
+        title: "a policy that breaks a law",
         source: "ours",
-        good_for: "showing that the judges judge",
+        good_for: "showing that the checks detect violations",
         bad_at: "everything else",
         text: include_str!("canary.rs"),
         conserving: |_| Conserving::Global { slack: Nanos::ms(1) },
@@ -52,44 +53,44 @@ fn boxed(cheat: Cheat) -> Box<dyn Policy> {
 enum Cheat {
     /// Law 9: allocates while it picks.
     Allocates,
-    /// Law 4: every eighth to wake is never picked.
+    /// Law 4: never picks every eighth entity that wakes.
     Forgets,
-    /// Law 11: lets a CPU idle although somebody waits, every third time.
+    /// Law 11: every third time, leaves a CPU idle although an entity waits.
     Idles,
-    /// Calls its own CPU at every pick, so that no decision is ever final.
+    /// Kicks its own CPU at every pick, so that no decision is ever final.
     Kicks,
-    /// Law 1: gives a slice that is over.
+    /// Law 1: returns a time slice that has already ended.
     Past,
-    /// Law 2: picks who is blocked.
+    /// Law 2: picks a blocked entity.
     PicksBlocked,
-    /// Law 2: picks who is held.
+    /// Law 2: picks a held entity.
     PicksHeld,
-    /// Refuses a change, and yet takes note of it.
+    /// Refuses a change, but records it.
     Refuses,
-    /// Law 8: asks about somebody who left.
+    /// Law 8: asks about an entity that was detached.
     Remembers,
-    /// Law 7: sets an alarm to this very moment.
+    /// Law 7: sets an alarm to the current instant.
     Rings,
-    /// Law 12: the entity of index 0 runs only when nobody else wants to.
+    /// Law 12: runs the entity of index 0 only when no other entity waits.
     Starves,
-    /// Law 2: picks whoever comes first, wherever it may run.
+    /// Law 2: picks the first entity of the queue, whatever its affinity.
     Strays,
     /// Law 10: decides by something other than its inputs.
     Wavers,
 }
 
-/// What nobody told the policy.
+/// State that is not an input of the policy.
 static ELSEWHERE: AtomicU64 = AtomicU64::new(0);
 
 struct Canary {
     cheat: Cheat,
     queue: Lists,
     picks: u64,
-    /// Somebody who is blocked.
+    /// A blocked entity.
     asleep: Option<EntityId>,
-    /// Somebody who left.
+    /// A detached entity.
     gone: Option<EntityId>,
-    /// How often somebody asked for a change.
+    /// The number of changes requested.
     wishes: i64,
 }
 
@@ -130,7 +131,7 @@ impl Policy for Canary {
 
     fn adjust(&mut self, _e: EntityId, _old: &Params, _cx: &mut Cx<'_>) -> Result<(), Refused> {
         self.wishes += 1;
-        if self.cheat == Cheat::Refuses { Err(Refused::Unsupported("nothing is right")) } else { Ok(()) }
+        if self.cheat == Cheat::Refuses { Err(Refused::Unsupported("this canary accepts no change")) } else { Ok(()) }
     }
 
     fn wake(&mut self, e: EntityId, _why: Wake, cx: &mut Cx<'_>) {
@@ -167,7 +168,7 @@ impl Policy for Canary {
         match (self.cheat, self.gone) {
             (Cheat::Kicks, _) => cx.kick(cpu),
             (Cheat::PicksHeld, _) => cx.hold(e, Held::Parked),
-            (Cheat::Remembers, Some(gone)) => assert!(!cx.is_held(gone), "nobody is held here"),
+            (Cheat::Remembers, Some(gone)) => assert!(!cx.is_held(gone), "this canary holds no entity"),
             (Cheat::Rings, _) => cx.set_alarm(Alarm { owner: AlarmOwner::Policy, slot: 0 }, cpu, cx.now()),
             _ => {}
         }

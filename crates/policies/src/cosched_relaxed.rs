@@ -1,8 +1,9 @@
-//! Relaxed co-scheduling: a vCPU that is too far ahead of its slowest sibling stops by itself and lets it catch up.
+//! Relaxed co-scheduling: a vCPU that is too far ahead of its slowest sibling stops alone and lets the sibling catch
+//! up.
 //!
-//! Stopping a whole VM because one of its vCPUs lags (`cosched-strict`) wastes CPUs, and finding CPUs for all of them at once
-//! takes long. It is enough that no sibling runs away: each vCPU has a *lead*, what it has got on further than the
-//! slowest of its VM. Running and idling are getting on; waiting for a CPU and being stopped are not.
+//! Stopping a whole VM because one of its vCPUs lags (`cosched-strict`) wastes CPUs, and free CPUs for all of them at
+//! once are rare. It is enough to limit the drift: each vCPU has a *lead*, its progress beyond that of the slowest vCPU
+//! of the VM. A vCPU makes progress while it runs or idles; it makes none while it waits for a CPU or is co-stopped.
 //!
 //! ```text
 //! two CPUs; a hog h; a VM of two vCPUs, a and b; equal weights; threshold 3 ms, resume 2 ms, margin 1 ms, quantum 50 ms
@@ -14,44 +15,46 @@
 //! ```
 //!
 //! **Stop.** A vCPU whose lead reaches the threshold stops (it is held, `co-stopped`); its siblings run on. Its CPU is
-//! free, and often it is the one that lags who takes it.
+//! free, and often the lagging vCPU gets it.
 //!
-//! **Resume.** It goes on once its lead is down to `resume`. Both instants are known beforehand, and an alarm goes off then;
-//! nobody looks at ticks. The slowest is never stopped, so a VM never stands still for its own sake, however many vCPUs it has.
+//! **Resume.** The vCPU resumes once its lead is down to `resume`. Both instants are known in advance, and an alarm is
+//! set for them; ticks play no role. The slowest vCPU is never stopped, so a VM never halts as a whole, however many
+//! vCPUs it has.
 //!
-//! **Idling.** Who idles gets on, but leads by no more than `resume` for it (unless it led by more before, of which it loses what its
-//! siblings get on): a vCPU that was left alone for an hour does not have to wait for an hour.
+//! **Idling.** An idle vCPU makes progress, but its lead from idling is limited to `resume`. If its lead was larger
+//! before, the lead shrinks by the progress of its siblings. So a vCPU that ran alone for an hour does not have to wait
+//! for an hour.
 //!
-//! **Order.** For all else it is proportional share, as in `cosched-strict`: who has had the least for its weight runs, for
-//! a quantum at most, and preempts who has had more by `margin`.
+//! **Order.** Otherwise scheduling is proportional share, as in `cosched-strict`: the vCPU with the least weighted CPU
+//! time runs, for a quantum at most. It preempts a vCPU that has had more by `margin`.
 //!
-//! **`version = 3`** is what ESX 3 did: skews as in `cosched-strict`, and the whole VM stops at the threshold, but only
-//! those who lag by half of it or more (assumed) need CPUs at the same moment; the others go on when they can. `resume` means
-//! nothing there.
+//! **`version = 3`** is the behaviour of ESX 3. Skews are as in `cosched-strict`, and the whole VM stops at the
+//! threshold. But only the vCPUs that lag by half of it or more (assumed) need CPUs at the same instant; the others
+//! resume when they can. `resume` has no effect there.
 //!
 //! A gang is a VM: the members of a group that is marked as one.
 //!
-//! Differences from ESX: there are no queues for each CPU, and no migration between them; time in the hypervisor counts as
-//! time in the guest, where ESX leaves it out. The bounds, and how far idling counts, are assumed.
+//! Differences from ESX: there are no per-CPU queues, and no migration between them. Time in the hypervisor counts as
+//! time in the guest; ESX excludes it. The bounds, and how far idling counts, are assumed.
 //!
-//! Source: VMware, "The CPU Scheduler in VMware vSphere 5.1" (2013), as told in policies.md 10.6.
+//! Source: VMware, "The CPU Scheduler in VMware vSphere 5.1" (2013), as described in policies.md 10.6.
 
 use crate::skew::{MARGIN, QUANTUM, Rule, SHARED, Skewed};
 use sched::{Descriptor, Knob, Knobs, Nanos, Policy, Refused, Topology};
 
-/// What the rest of the system knows of it.
+/// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "cosched-relaxed",
-    title: "proportional share; a vCPU too far ahead of its slowest sibling stops by itself (ESX 3 and later)",
+    title: "proportional share; a vCPU too far ahead of its slowest sibling stops alone (ESX 3 and later)",
     source: "VMware, The CPU Scheduler in VMware vSphere 5.1 (2013); policies.md 10.6",
-    good_for: "guests whose vCPUs spin for each other, on hosts with fewer CPUs than their VMs have together",
-    bad_at: "vCPUs that have nothing to do with each other: one that gets less CPU time slows down the rest",
+    good_for: "guests whose vCPUs spin for each other, on hosts with fewer CPUs than all VMs have vCPUs",
+    bad_at: "vCPUs that do not depend on each other: a vCPU that gets less CPU time slows down the rest",
     text: include_str!("cosched_relaxed.rs"),
     knobs: &[
         Knob::choice(
             "version",
             &["4", "3"],
-            "who stops: who leads, by itself; or the VM, until those who lag can start",
+            "what stops: the leading vCPU alone (4); or the VM, until the lagging vCPUs can start (3)",
         )
         .from("ESX 4 and later; ESX 3 (policies.md 10.6)"),
         Knob::time(
@@ -65,7 +68,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
             "resume",
             Nanos::ms(2),
             (Nanos::ZERO, Nanos::s(1000)),
-            "the lead at which a stopped vCPU goes on; at most nine tenths of the threshold count",
+            "the lead at which a stopped vCPU resumes; at most nine tenths of the threshold",
         )
         .from("assumed: not published (policies.md 10.6)"),
         QUANTUM,
@@ -78,7 +81,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
 fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     let rule = if knobs.word("version") == "4" { Rule::Leader } else { Rule::Lagging };
     let threshold = knobs.time("threshold");
-    // Were they equal, a leader would stop and go on again and again at one moment.
+    // If both were equal, a leader would stop and resume again and again at one instant.
     let resume = knobs.time("resume").min(threshold.scale(9, 10));
     Ok(Skewed::build(host, knobs, rule, threshold, resume))
 }

@@ -1,8 +1,8 @@
-//! Strict co-scheduling: the vCPUs of a VM may drift apart by so much; then all stop, and start again together.
+//! Strict co-scheduling: when the vCPUs of a VM drift apart by a threshold, all of them stop and later start together.
 //!
-//! A guest takes it for granted that its CPUs get on at the same pace. If one of them holds a lock and waits for a real
-//! CPU, the others spin. So each vCPU of a VM has a *skew*: it grows while the vCPU waits and a sibling gets on, and
-//! shrinks again while it gets on itself. A vCPU whose guest idles gets on: it lacks nothing.
+//! A guest assumes that its CPUs make progress at the same rate. If a vCPU that holds a lock waits for a real CPU, the
+//! others spin. So each vCPU of a VM has a *skew*: it grows while the vCPU waits and a sibling makes progress, and
+//! shrinks while the vCPU makes progress. A vCPU whose guest idles makes progress, because it lacks nothing.
 //!
 //! ```text
 //! two CPUs; a hog h; a VM of two vCPUs, a and b; equal weights; threshold 5 ms, margin 1 ms, quantum 50 ms
@@ -13,38 +13,41 @@
 //! stopped       ab          ab
 //! ```
 //!
-//! **Co-stop.** As soon as the skew of any reaches the threshold, all of the VM stop (they are held, `co-stopped`). That is
-//! known beforehand, and an alarm goes off at that instant; nobody looks at ticks.
+//! **Co-stop.** As soon as the skew of any vCPU reaches the threshold, all vCPUs of the VM stop (they are held,
+//! `co-stopped`). This instant is known in advance, and an alarm is set for it; ticks play no role.
 //!
-//! **Co-start.** They go on when there are CPUs for all of them that are not idle at the same moment: idle CPUs, and those of
-//! others that have had more, by `margin`, than any of them. Who waits and has had no more comes first. Until then
-//! CPUs may idle, as one does in the picture for 46 of 106 ms: that is what the later `cosched-relaxed` mends.
+//! **Co-start.** The VM resumes when CPUs are available at the same instant for all of its vCPUs that are not idle.
+//! Available CPUs are idle CPUs and the CPUs of other vCPUs that have had more, by `margin`, than any of the VM. A
+//! waiting vCPU that has had no more than the VM goes first. Until then CPUs may idle, as a CPU does in the picture for
+//! 46 of 106 ms. The later `cosched-relaxed` improves that.
 //!
-//! **Order.** For all else it is proportional share: who has had the least for its weight runs, for a quantum at most. Who wakes
-//! does not keep what it did not use. A lead is remembered for 20 quanta: where one runs because nobody else may, others need not
-//! make up for all of it. Weights are those of the vCPUs; groups have none here.
+//! **Order.** Otherwise scheduling is proportional share: the vCPU with the least weighted CPU time runs, for a quantum
+//! at most. A vCPU that wakes does not keep the time it did not use. A lead is remembered for 20 quanta: if a vCPU runs
+//! because no other may run, the others need not make up for all of it. Weights are those of the vCPUs; groups have no
+//! weight here.
 //!
-//! A VM with more vCPUs than CPUs (or than CPUs that they may run on side by side) starts when as many as possible have one,
-//! those first that have had least; whoever is left out begins to lag anew, and so they take turns.
+//! A VM may have more vCPUs than CPUs, or than CPUs that its vCPUs may run on side by side. It starts when as many
+//! vCPUs as possible have a CPU, and those with the least CPU time come first. The vCPUs that are left out begin to lag
+//! anew, so all of them take turns.
 //!
 //! A gang is a VM: the members of a group that is marked as one.
 //!
-//! Differences from ESX: there are no queues for each CPU, and no migration between them; time in the hypervisor counts as
-//! time in the guest. That a vCPU loses its skew also while it idles is assumed, as is the threshold.
+//! Differences from ESX: there are no per-CPU queues, and no migration between them. Time in the hypervisor counts as
+//! time in the guest. It is assumed that a vCPU also loses its skew while it idles; the threshold is assumed as well.
 //!
 //! Source: VMware, "Co-scheduling SMP VMs in VMware ESX Server" (2008), and "The CPU Scheduler in VMware vSphere 5.1"
-//! (2013), as told in policies.md 10.6.
+//! (2013), as described in policies.md 10.6.
 
 use crate::skew::{MARGIN, QUANTUM, Rule, SHARED, Skewed};
 use sched::{Descriptor, Knob, Knobs, Nanos, Policy, Refused, Topology};
 
-/// What the rest of the system knows of it.
+/// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "cosched-strict",
     title: "proportional share; a VM whose vCPUs drift apart stops as a whole and starts together (ESX 2)",
     source: "VMware, Co-scheduling SMP VMs in VMware ESX Server (2008); policies.md 10.6",
-    good_for: "guests whose vCPUs spin for each other, on a host with CPUs enough for all of a VM at a time",
-    bad_at: "many VMs with many vCPUs: CPUs idle beside a stopped VM for which they are too few",
+    good_for: "guests whose vCPUs spin for each other, on a host with enough CPUs for all vCPUs of a VM at a time",
+    bad_at: "many VMs with many vCPUs: CPUs idle while a stopped VM waits for more of them",
     text: include_str!("cosched_strict.rs"),
     knobs: &[
         Knob::time(

@@ -33,7 +33,7 @@ use sched::{
     Topology,
 };
 
-/// What the rest of the system knows of it.
+/// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "gang-edf",
     title: "earliest deadline first per CPU, with the vCPUs of a VM in phase on CPUs of their own",

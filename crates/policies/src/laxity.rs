@@ -28,7 +28,7 @@
 use crate::credit::{self, Credit};
 use sched::{Descriptor, Knob, Knobs, Nanos, Policy, Refused, Topology};
 
-/// What the rest of the system knows of it.
+/// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "laxity",
     title: "Credit, with wakers queued by the delay they can live with",

@@ -33,7 +33,7 @@ use sched::{
     Topology,
 };
 
-/// What the rest of the system knows of it.
+/// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "muqss",
     title: "virtual deadlines in a queue for each cache, all of whose heads are looked at",

@@ -53,7 +53,7 @@ use crate::parallel::{
 };
 use sched::{Descriptor, Knob, Knobs, Nanos, Policy, Refused, Topology};
 
-/// What the rest of the system knows of it.
+/// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "poris",
     title: "Credit with short turns, promoted events, and gangs of VMs that run together",

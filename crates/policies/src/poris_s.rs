@@ -18,7 +18,7 @@ use crate::parallel::{ACCOUNTING_LOWERS, EXCHANGE, Packing, Parallel, Parts, SHA
 use crate::poris::{LATENCY, LEAST_TURN, WOKEN, promotion, short_turns};
 use sched::{Descriptor, Knob, Knobs, Policy, Refused, Topology};
 
-/// What the rest of the system knows of it.
+/// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "poris-s",
     title: "Poris for each VM alone: no groups of VMs, no rounds",

@@ -17,7 +17,7 @@ use crate::credit;
 use crate::parallel::{ACCOUNTING_LOWERS, EXCHANGE, Packing, Parallel, Parts, SHARED, Together, Unit};
 use sched::{Descriptor, Knob, Knobs, Policy, Refused, Topology};
 
-/// What the rest of the system knows of it.
+/// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "ps",
     title: "parallel scheduling over Credit: a VM's vCPUs run together, in long turns",

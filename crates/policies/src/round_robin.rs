@@ -18,7 +18,7 @@ use sched::{
     Params, Policy, Refused, StopReason, Stopped, Topology, Wake,
 };
 
-/// What the rest of the system knows of it.
+/// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "round-robin",
     title: "everybody takes turns of one quantum",

@@ -17,7 +17,7 @@ use crate::parallel::{ACCOUNTING_LOWERS, Packing, Parallel, Parts, SHARED, Unit}
 use crate::poris::{LATENCY, LEAST_TURN, WOKEN, promotion, short_turns};
 use sched::{Descriptor, Knob, Knobs, Policy, Refused, Topology};
 
-/// What the rest of the system knows of it.
+/// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "rs",
     title: "soft real-time over Credit: short turns and promoted events, without gangs",

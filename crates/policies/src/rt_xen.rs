@@ -43,7 +43,7 @@
 use crate::servers::{self, Grid, Kind, Order, Servers, Settings, Ties};
 use sched::{Conserving, Descriptor, Guarantees, Knob, Knobs, LoadBounds, Nanos, Policy, Refused, Topology};
 
-/// What the rest of the system knows of it.
+/// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "rt-xen",
     title: "servers of four kinds, by fixed priority or deadline, partitioned or global",

@@ -35,7 +35,7 @@
 use crate::servers::{self, Grid, Kind, Order, Servers, Settings, Ties};
 use sched::{Conserving, Descriptor, Guarantees, Knob, Knobs, Nanos, Policy, Refused, Topology};
 
-/// What the rest of the system knows of it.
+/// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "rtds",
     title: "a budget in every period, global earliest deadline first (Xen)",

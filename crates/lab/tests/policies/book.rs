@@ -34,7 +34,7 @@ fn every_policy_has_its_page() {
 fn a_page_has_essay_promises_and_knobs() {
     let credit = policies::find("credit").expect("it is registered");
     let page = book::page(credit, "a scenario");
-    for part in ["# credit\n", "| caps |", "| `slice` | 30ms |", "## Sources", "Every\n30 ms the credits"] {
+    for part in ["# credit\n", "| caps |", "| `slice` | 30ms |", "## Sources", "10 credits per millisecond"] {
         assert!(page.contains(part), "{part} is missing in:\n{page}");
     }
 }

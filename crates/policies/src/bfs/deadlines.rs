@@ -1,10 +1,11 @@
-//! Virtual deadlines: how far ahead each nice level's is.
+//! Virtual deadlines: how far ahead the deadline of each nice level is.
 
 use sched::{Knobs, Nanos};
 
 const NICES: usize = 40;
 
-/// The ratios of nice −20 to 19: each is a tenth more than the one before, rounded down. Source: `prio_ratios`, kernel/sched/bfs.c.
+/// The ratios of nice −20 to 19: each is a tenth more than the previous one, rounded down. Source: `prio_ratios`,
+/// kernel/sched/bfs.c.
 const fn ratios(first: u64) -> [u64; NICES] {
     let mut all = [first; NICES];
     let mut n = 1;
@@ -18,21 +19,22 @@ const fn ratios(first: u64) -> [u64; NICES] {
 const LATER: [u64; NICES] = ratios(128);
 const EARLY: [u64; NICES] = ratios(100);
 
-/// Lengths that depend on the knobs.
+/// Time slice and deadline offsets, computed from the knobs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Lengths {
-    /// A whole slice.
+    /// A full time slice.
     pub(crate) slice: Nanos,
-    /// By nice + 20: from the beginning of a slice to its deadline.
+    /// By nice + 20: from the beginning of a time slice to its deadline.
     offsets: [Nanos; NICES],
 }
 
 impl Lengths {
-    /// As the knobs `rr-interval`, `binary-milliseconds`, `ratios` and `scale-interval` say, on this many CPUs.
+    /// The lengths that the knobs `rr-interval`, `binary-milliseconds`, `ratios` and `scale-interval` set for this many
+    /// CPUs.
     pub(crate) fn new(knobs: &Knobs, cpus: usize) -> Lengths {
         let factor = if knobs.on("scale-interval") { 1 + u64::from(cpus.ilog2()) } else { 1 };
         let interval = knobs.time("rr-interval").saturating_mul(factor);
-        // A millisecond of the code is 1,024 us in slices and 2^20 ns in deadlines.
+        // In the code, a millisecond is 1,024 us in time slices and 2^20 ns in deadlines.
         let binary = knobs.on("binary-milliseconds");
         let slice = if binary { interval.scale(1_024, 1_000) } else { interval };
         let unit = if binary { interval.scale(1 << 20, 1_000_000) } else { interval };
@@ -40,7 +42,7 @@ impl Lengths {
         Lengths { slice, offsets: table.map(|ratio| unit.scale(ratio, 128)) }
     }
 
-    /// A slice of exactly this length, and deadlines in its units.
+    /// A time slice of exactly this length, and deadlines in the same unit.
     pub(crate) fn exact(interval: Nanos) -> Lengths {
         Lengths { slice: interval, offsets: LATER.map(|ratio| interval.scale(ratio, 128)) }
     }

@@ -1,13 +1,13 @@
-//! SCHED_ISO: how much of late was real-time or isochronous, and whether that is too much.
+//! SCHED_ISO: how much of the recent ticks was real-time or isochronous, and whether that exceeds the limit.
 
 use sched::Nanos;
 
 /// One tick of one CPU, in the account's units.
 const UNIT: u64 = 100;
-/// Over how long the account forgets.
+/// The window over which the account decays.
 const WINDOW: Nanos = Nanos::s(5);
 
-/// The account, and whether it is overdrawn.
+/// The account of real-time and isochronous ticks, and whether it exceeds its limit.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Account {
     period: u64,
@@ -17,13 +17,13 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// For this many CPUs that tick so often; `percent` of all may be isochronous.
+    /// An account for `cpus` CPUs that tick every `tick`; `percent` of all ticks may be isochronous.
     pub(crate) fn new(tick: Nanos, cpus: usize, percent: u64) -> Account {
         let period = WINDOW.as_ns() / tick.as_ns() * cpus as u64 + 1;
         Account { period, percent, ticks: 0, refractory: false }
     }
 
-    /// A CPU ticks, and runs something real-time or isochronous, or not.
+    /// Accounts for one tick of a CPU. `urgent`: the CPU runs a real-time or isochronous entity.
     pub(crate) fn tick(&mut self, urgent: bool) {
         self.ticks = if urgent {
             (self.ticks + UNIT).min(self.period * UNIT)
@@ -37,7 +37,7 @@ impl Account {
         }
     }
 
-    /// Whether isochronous entities count as normal ones.
+    /// True if isochronous entities are ranked as normal ones.
     pub(crate) fn is_refractory(&self) -> bool {
         self.refractory
     }

@@ -1,9 +1,10 @@
-//! BFS: one queue for all CPUs, and the earliest virtual deadline runs.
+//! BFS: one run queue for all CPUs; the task with the earliest virtual deadline runs.
 //!
-//! Con Kolivas's scheduler for desktops with few CPUs. A task has a slice, and from when it got it a deadline, further
-//! off the nicer it is. Among tasks that share the CPU the earliest deadline runs. There is no estimate of who is
-//! interactive: who sleeps keeps its slice and its deadline, and an old deadline is an early one. Only who falls asleep
-//! with its slice used up gets a new one of each.
+//! Con Kolivas's scheduler for desktops with few CPUs. A task has a time slice and a virtual deadline. The deadline is
+//! set when the task gets a new time slice, and is further ahead the higher the nice value is. Among tasks that share
+//! the CPU, the earliest deadline runs. BFS does not estimate which tasks are interactive: a task that sleeps keeps its
+//! time slice and its deadline, and an old deadline is an early one. A task that blocks gets a new time slice and a new
+//! deadline only if its time slice is used up.
 //!
 //! ```text
 //! one CPU, a and b nice 0 from 0; c nice -10 at 13 for 1 ms (binary-milliseconds = off)
@@ -11,30 +12,33 @@
 //! aaaaaabbbbbba  c  aaaaa bbbbbb
 //! ```
 //!
-//! **Classes.** Stoppers; SCHED_FIFO and SCHED_RR by priority; SCHED_ISO; normal and batch; idle. A better class always
-//! goes first. SCHED_ISO needs no privilege: its tasks go before normal ones until an account of ticks that were
-//! real-time or isochronous passes 70 parts of 100, which takes 3.5 s of nothing else; then they count as normal until
-//! it is down to 62. (The account forgets the slower the less is on it: in the long run that leaves them about 41 %.)
-//! Batch tasks get a new deadline whenever they are taken off. Idle ones only get what nobody else wants.
+//! **Classes.** The order is: stop class; SCHED_FIFO and SCHED_RR by priority; SCHED_ISO; normal and batch; idle. A
+//! task of a more urgent class always runs first. SCHED_ISO needs no privilege. Its tasks rank above normal ones until
+//! an account of real-time and isochronous ticks passes 70 parts of 100; with nothing else running, this takes 3.5 s.
+//! From then on they count as normal until the account is down to 62. (The account decays more slowly the lower it is:
+//! in the long run this leaves them about 41 %.) Batch tasks get a new deadline whenever they are preempted. Idle tasks
+//! get only the time that no other task wants.
 //!
-//! **Slice and deadline.** A slice is counted at ticks. When it is used up, the task gets a new one, and a deadline
-//! `offset(nice)` from now: 41 ms at nice 0, 6 at −20, 250 at 19. Waiting costs a task its distance to its deadline as
-//! well, so shares of tasks that never rest go about by the square of the offsets: nice 19 has 3 % beside nice 0.
+//! **Time slice and deadline.** A time slice is charged at ticks. When it is used up, the task gets a new one, and a
+//! deadline `offset(nice)` from now: 41 ms at nice 0, 6 at −20, 250 at 19. A task waits until its deadline is the
+//! earliest, so the shares of tasks that never block are about as the inverse squares of their offsets: nice 19 has 3 %
+//! beside nice 0.
 //!
-//! **Wake-up.** An idle CPU, the nearest to where the task was. If there is none, the CPU that runs the least urgent of
-//! all: the worst class, the latest deadline; if that is less urgent than the task. A waker that is about to sleep
-//! preempts nobody.
+//! **Wake-up.** A woken task goes to an idle CPU, the nearest to its last CPU. If no CPU idles, it is compared with the
+//! least urgent running task: the worst class, then the latest deadline. If the woken task is more urgent, it preempts
+//! that task. A synchronous wake-up, whose waker is about to sleep, preempts no task.
 //!
-//! **Several CPUs.** A task that is taken off while it could run is *sticky* on its CPU (one for each CPU): to others
-//! its deadline looks later, the more the further they are. Otherwise every CPU takes the best of all.
+//! **Several CPUs.** A task that is preempted is *sticky* on its CPU; each CPU has at most one sticky task. To other
+//! CPUs its deadline looks later, the more so the further away they are. Otherwise every CPU picks the earliest
+//! deadline of all.
 //!
-//! **Ticks.** A task that came to its CPU in the first half of a tick is taken off when half a tick or less of its
-//! slice is left, not to run on into the second half of the next.
+//! **Ticks.** If a task was dispatched in the first half of a tick, it is preempted when half a tick or less of its
+//! time slice is left. It would otherwise run into the second half of the next tick.
 //!
-//! Differences from the kernel: the deadline scan of its one list is a tree, with the sticky ones looked at apart,
-//! which gives the same answer; a CPU that is about to pick is not preempted again; a task taken off is offered to idle
-//! CPUs that may run it; a weight counts as the nearest nice value; there are no signals or locks for which idle tasks
-//! are promoted. Frequencies of CPUs are not known here.
+//! Differences from the kernel: the kernel scans one list for the earliest deadline; here a tree holds the deadlines
+//! and sticky tasks are compared separately, with the same result. A CPU that is about to pick is not preempted again.
+//! A preempted task is offered to idle CPUs that may run it. A weight counts as the nearest nice value. There are no
+//! signals or locks for which idle tasks are promoted. CPU frequencies are not modelled.
 //!
 //! Source: kernel/sched/bfs.c, v0.428 to v0.446 (Kolivas); Documentation/scheduler/sched-BFS.txt.
 
@@ -53,13 +57,13 @@ use sched::{
     Instant, Knob, Knobs, Nanos, Params, Policy, Refused, Running, State, StopReason, Stopped, Topology, Wake,
 };
 
-/// What the rest of the system knows of it.
+/// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "bfs",
-    title: "one queue, and the earliest virtual deadline of all runs",
+    title: "one run queue; the earliest virtual deadline runs",
     source: "kernel/sched/bfs.c, v0.428 to v0.446 (Con Kolivas)",
-    good_for: "quick answers on few CPUs without anything to tune",
-    bad_at: "many CPUs, shares by group, and promises",
+    good_for: "short response times on few CPUs, without tuning",
+    bad_at: "many CPUs, shares by group, and reservations",
     text: include_str!("mod.rs"),
     conserving: |_| Conserving::Global { slack: Nanos::ZERO },
     starvation: |_| None, // Real-time, isochronous and idle classes are strict.
@@ -70,34 +74,36 @@ pub(crate) const POLICY: Descriptor = Descriptor {
             "rr-interval",
             Nanos::ms(6),
             (Nanos::ms(1), Nanos::s(1)),
-            "how long a slice is, in the code's milliseconds",
+            "the length of a time slice, in the code's milliseconds",
         )
         .from("rr_interval, 0.428 and later"),
-        Knob::switch(
-            "binary-milliseconds",
-            true,
-            "whether a millisecond is 1,024 us in slices and 2^20 ns in deadlines",
-        )
-        .from("MS_TO_US and MS_TO_NS, bfs.c"),
-        Knob::choice("ratios", &["later", "early"], "whether nice -20 has a ratio of 128 or of 100")
+        Knob::switch("binary-milliseconds", true, "a millisecond is 1,024 us in time slices and 2^20 ns in deadlines")
+            .from("MS_TO_US and MS_TO_NS, bfs.c"),
+        Knob::choice("ratios", &["later", "early"], "the ratio of nice -20: 128 (later) or 100 (early)")
             .from("prio_ratios: 128 in 0.428 and later, 100 in 2.6.31"),
-        Knob::switch("scale-interval", false, "whether the interval grows by 1 + log2(CPUs)")
+        Knob::switch("scale-interval", false, "the interval is multiplied by 1 + log2(CPUs)")
             .from("sched_init_smp before 0.428; its documentation still says so"),
-        Knob::percent("iso-cpu", [70, 0, 100], "how much of all CPUs is isochronous at most").from("sched_iso_cpu"),
-        Knob::time("tick", Nanos::ms(1), (Nanos::us(500), Nanos::ms(10)), "how often a CPU looks at who runs on it")
-            .from("HZ = 1000"),
-        Knob::choice("locality", &["distance", "cache", "none"], "how a sticky task is biased against elsewhere")
+        Knob::percent("iso-cpu", [70, 0, 100], "the largest part of all CPUs that SCHED_ISO may use")
+            .from("sched_iso_cpu"),
+        Knob::time(
+            "tick",
+            Nanos::ms(1),
+            (Nanos::us(500), Nanos::ms(10)),
+            "the period of the scheduler tick of each CPU",
+        )
+        .from("HZ = 1000"),
+        Knob::choice("locality", &["distance", "cache", "none"], "how other CPUs rank a sticky task lower")
             .from("locality_diff: 1, 2, 4 in 0.44x; 0, 1, 2 before; none: no sticky tasks"),
-        Knob::switch("expired-first", false, "whether who is past its deadline goes first in the order of waiting")
+        Knob::switch("expired-first", false, "tasks past their deadline run first, in order of arrival")
             .from("sched-BFS.txt, not in the code of 0.428 and later"),
     ],
     build,
 };
 
-/// Below this, a slice is as good as used up. Source: `RESCHED_US`, bfs.c.
+/// A time slice with less left than this counts as used up. Source: `RESCHED_US`, bfs.c.
 const RESCHEDULE: Nanos = Nanos::us(100);
 
-/// A class of urgency; lower is more urgent: stoppers, the real-time priorities from 99 down, ISO, NORMAL, IDLEPRIO.
+/// The urgency class; lower is more urgent: stop class, the real-time priorities from 99 down, ISO, NORMAL, IDLEPRIO.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Rank(u8);
 
@@ -106,7 +112,7 @@ impl Rank {
     const NORMAL: Rank = Rank(101);
     const IDLE: Rank = Rank(102);
 
-    /// Which of the trees of deadlines it is in.
+    /// The index of the deadline tree of this rank, if it has one.
     fn tree(self) -> Option<usize> {
         self.0.checked_sub(Rank::ISO).map(usize::from)
     }
@@ -118,55 +124,55 @@ struct Task {
     nice: i32,
     slice: Nanos,
     deadline: Instant,
-    /// Whether it has had a slice yet.
+    /// Whether the task has had a time slice yet.
     begun: bool,
-    /// Whether it looked interactive when it last woke.
+    /// Whether the task was interactive at its last wake-up.
     interactive: bool,
-    /// Whether it is kept from some CPUs.
+    /// Whether the affinity excludes some CPUs.
     restricted: bool,
 }
 
-/// What a CPU runs.
+/// The entity that a CPU runs.
 #[derive(Clone, Copy, Debug)]
 struct Current {
     rank: Rank,
     deadline: Instant,
     nice: i32,
-    /// Whether it came in the first half of a tick.
+    /// Whether the entity was dispatched in the first half of a tick.
     dither: bool,
 }
 
-/// One queue, or several.
+/// One run queue, or several.
 #[derive(Clone, Debug)]
 pub(crate) enum Shape {
     /// One for all CPUs, with sticky entities: BFS.
     Global,
-    /// One for each part of the machine: MuQSS.
+    /// One for each group of CPUs: MuQSS.
     Parts(Parts),
 }
 
-/// What MuQSS adds.
+/// The settings that MuQSS adds.
 #[derive(Clone, Debug)]
 pub(crate) struct Parts {
-    /// By CPU: its queue.
+    /// By CPU: its run queue.
     pub(crate) queue_of: Vec<usize>,
-    /// Whether every choice looks at all queues.
+    /// Whether every pick looks at all run queues.
     pub(crate) interactive: bool,
-    /// What a yield does.
+    /// The effect of a yield.
     pub(crate) yields: Yields,
-    /// By how many nice levels a thread of a core must be better to keep another one empty; `None`: it never does.
+    /// How many nice levels better an entity must be to keep its sibling thread idle; `None`: it never does.
     pub(crate) smt_nice: Option<i32>,
-    /// By CPU: whose yield was ignored.
+    /// By CPU: the entity whose yield was ignored.
     pub(crate) goes_on: Vec<Option<EntityId>>,
 }
 
-/// What a yield does in MuQSS. Source: `sched_yield_type`.
+/// The effect of a yield in MuQSS. Source: `sched_yield_type`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Yields {
     Ignored,
-    /// To who is at least as urgent.
+    /// Yields to an entity that is at least as urgent.
     ToBetter,
-    /// To everybody: the slice and the deadline begin anew.
+    /// Yields to every entity: the time slice and the deadline start anew.
     Expire,
 }
 
@@ -179,11 +185,11 @@ pub(crate) struct Bfs {
     shape: Shape,
     /// By entity.
     tasks: Vec<Task>,
-    /// By CPU; of what it runs or ran last.
+    /// By CPU: the entity it runs or ran last.
     current: Vec<Current>,
-    /// By queue.
+    /// By run queue.
     accounts: Vec<Account>,
-    /// How many may not run on every CPU.
+    /// The number of entities whose affinity excludes some CPU.
     restricted: usize,
 }
 
@@ -210,7 +216,7 @@ const fn ticker(cpu: CpuId) -> Alarm {
 }
 
 impl Bfs {
-    /// One of this shape, without stickiness; `knobs` has `tick` and `iso-cpu`.
+    /// Creates a scheduler of this shape without stickiness; `knobs` has `tick` and `iso-cpu`.
     pub(crate) fn new(host: &Topology, knobs: &Knobs, lengths: Lengths, shape: Shape) -> Bfs {
         let tick = knobs.time("tick");
         let current = Current { rank: Rank::IDLE, deadline: Instant::NEVER, nice: 0, dither: false };
@@ -236,7 +242,7 @@ impl Bfs {
         }
     }
 
-    /// The queue of `cpu`.
+    /// The run queue of `cpu`.
     fn queue_of(&self, cpu: CpuId) -> usize {
         match &self.shape {
             Shape::Global => 0,
@@ -248,7 +254,7 @@ impl Bfs {
         &mut self.tasks[e.index()]
     }
 
-    /// How urgent `e` is now; isochronous ones by the account of `queue`.
+    /// The current rank of `e`. The account of `queue` decides the rank of isochronous entities.
     fn rank(&self, e: EntityId, queue: usize) -> Rank {
         match self.tasks[e.index()].class {
             Class::Stop => Rank(0),
@@ -263,7 +269,7 @@ impl Bfs {
         !matches!(self.tasks[e.index()].class, Class::Stop | Class::Fifo(_))
     }
 
-    /// A fresh slice, and the deadline that goes with it.
+    /// Gives `e` a new time slice and a new deadline.
     fn refill(&mut self, e: EntityId, now: Instant) {
         let offset = self.lengths.offset(self.tasks[e.index()].nice);
         let slice = self.lengths.slice;
@@ -271,7 +277,7 @@ impl Bfs {
         (task.slice, task.deadline, task.begun) = (slice, now.saturating_add(offset), true);
     }
 
-    /// How far off `from` is, as seen from `cpu`.
+    /// The distance of `from`, as seen from `cpu`.
     fn distance(&self, host: &Topology, from: CpuId, cpu: CpuId) -> Distance {
         let steps = if host.share_core(from, cpu) {
             0
@@ -287,21 +293,21 @@ impl Bfs {
         }
     }
 
-    /// Queues `e`, which is runnable, for `cpu`; `taken_off`: it has just been taken off it.
+    /// Enqueues `e`, which is runnable, for `cpu`. `taken_off`: `e` has just been preempted on `cpu`.
     fn enqueue(&mut self, e: EntityId, cpu: CpuId, taken_off: bool, cx: &Cx<'_>) {
         let deadline = self.tasks[e.index()].deadline;
-        // Whoever is past its deadline goes by who came first.
+        // Entities past their deadline are ordered by arrival.
         let key = if self.expired_first && deadline <= cx.now() { Instant::ZERO } else { deadline };
         let sticky = (taken_off && self.locality != Locality::None).then_some(cpu);
         let queue = self.queue_of(cpu);
         self.queue.push(queue, e, self.rank(e, queue), key, sticky);
     }
 
-    /// Queues `e`, which comes to wait, and calls a CPU for it.
+    /// Enqueues `e` and calls a CPU for it.
     fn enqueue_and_call(&mut self, e: EntityId, sync: bool, cx: &mut Cx<'_>) {
         let idle = if cx.idle_cpu_for(e).is_some() { self.best_idle(e, cx) } else { None };
         let last = Some(cx.last_cpu(e)).filter(|&last| cx.may_run(e, last));
-        let near = idle.or(last).or_else(|| cx.allowed(e).first()).expect("everybody may run somewhere");
+        let near = idle.or(last).or_else(|| cx.allowed(e).first()).expect("an affinity contains a CPU");
         self.enqueue(e, near, false, cx);
         match idle {
             Some(idle) => cx.kick(idle),
@@ -309,7 +315,7 @@ impl Bfs {
         }
     }
 
-    /// The idle CPU that suits `e` best and that nobody has called: its own, one near it, one whose neighbours idle.
+    /// The best idle CPU for `e` that has not been kicked: its own, else one near it, else one whose neighbours idle.
     fn best_idle(&self, e: EntityId, cx: &Cx<'_>) -> Option<CpuId> {
         let host = cx.topology();
         let idles = |cpu: CpuId| cx.running(cpu) == Running::Idle;
@@ -331,7 +337,8 @@ impl Bfs {
         open.min_by_key(|&cpu| (flags(cpu), cpu != last, cpu.index()))
     }
 
-    /// Calls the CPU that runs the least urgent, if that is less urgent than `e`, which waits in the queue of `near`; unless `sync`.
+    /// Calls the CPU that runs the least urgent entity, if that entity is less urgent than `e`, which waits in the
+    /// queue of `near`. Does nothing for a `sync` wake-up.
     fn preempt(&self, e: EntityId, near: CpuId, sync: bool, cx: &mut Cx<'_>) {
         let rank = self.rank(e, self.queue_of(near));
         if sync || rank == Rank::IDLE {
@@ -353,7 +360,7 @@ impl Bfs {
         }
     }
 
-    /// Somebody `picking` was called for may have been left: an idle CPU that it may run on is called.
+    /// The entity for which `picking` was called may still wait: calls an idle CPU that may run it.
     fn call_for_stranded(&self, picking: CpuId, cx: &mut Cx<'_>) {
         let idle = |cpu: CpuId| cpu != picking && cx.running(cpu) == Running::Idle && !cx.kicked(cpu);
         if self.queue.is_empty() || !cx.topology().iter().any(idle) {
@@ -366,7 +373,7 @@ impl Bfs {
         }
     }
 
-    /// The child takes its parent's deadline and half of what is left of its slice.
+    /// The child gets its parent's deadline and half of the rest of the parent's time slice.
     fn fork(&mut self, e: EntityId, parent: EntityId, cx: &mut Cx<'_>) {
         if let State::Running(cpu) = cx.state(parent)
             && let Some((ran_by, ran)) = cx.take_ran(cpu)
@@ -482,7 +489,7 @@ impl Policy for Bfs {
         true
     }
 
-    /// A tick: the slice is counted, and SCHED_ISO's account kept.
+    /// A tick: charges the time slice and updates the SCHED_ISO account.
     fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
         let AlarmOwner::Cpu(cpu) = alarm.owner else { unreachable!("only CPUs have alarms here") };
         let now = cx.now();
@@ -515,7 +522,8 @@ impl Policy for Bfs {
     fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
         let e = prev.entity;
         let task = self.tasks[e.index()];
-        // Whoever falls asleep, too: schedule() of bfs.c has check_deadline before it looks at that.
+        // This applies to an entity that blocks, too: schedule() of bfs.c calls check_deadline before it tests for
+        // that.
         if self.counts_slices(e) && task.slice < RESCHEDULE {
             self.refill(e, cx.now());
         }
@@ -533,7 +541,7 @@ impl Policy for Bfs {
         if cx.may_run(e, cpu) {
             self.enqueue(e, cpu, true, cx);
         } else {
-            let first = cx.allowed(e).first().expect("everybody may run somewhere");
+            let first = cx.allowed(e).first().expect("an affinity contains a CPU");
             self.enqueue(e, first, false, cx);
         }
         if let Some(idle) = cx.idle_cpu_for(e).filter(|&idle| idle != cpu) {

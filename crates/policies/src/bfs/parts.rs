@@ -1,11 +1,12 @@
-//! What MuQSS does otherwise: queues of parts of the machine, and whom of all their heads a CPU takes.
+//! MuQSS: run queues of groups of CPUs, and the choice among the heads of these queues.
 
 use super::{Bfs, Parts, Shape, Yields};
 use sched::{CpuId, Cx, EntityId, Instant, Running};
 
 impl Bfs {
-    /// Who is to run on `cpu`: who yielded in vain, or the most urgent of the heads of all queues, the nearer queue's among
-    /// equals; or, unless interactive, that of its own queue, and of another only if that has nobody.
+    /// The entity to run on `cpu`. An entity whose yield was ignored goes first. If interactive, the most urgent head
+    /// of all queues follows, of the nearer queue among equals. Otherwise it is the head of the CPU's own queue, and
+    /// another queue's only if the own queue is empty.
     pub(super) fn best_of_parts(&self, parts: &Parts, cpu: CpuId, cx: &Cx<'_>) -> Option<EntityId> {
         if let Some(e) = parts.goes_on[cpu.index()].filter(|&e| self.queue.contains(e) && cx.may_run(e, cpu)) {
             return Some(e);
@@ -29,7 +30,7 @@ impl Bfs {
         best.map(|(_, e)| e)
     }
 
-    /// Whether a sibling thread of `cpu` runs somebody so much more urgent than `e` that `e` would only disturb it.
+    /// True if a sibling thread of `cpu` runs an entity so much more urgent than `e` that `e` has to stay off `cpu`.
     pub(super) fn is_kept_off(&self, e: EntityId, cpu: CpuId, cx: &Cx<'_>) -> bool {
         let Shape::Parts(Parts { smt_nice: Some(levels), .. }) = self.shape else { return false };
         let host = cx.topology();

@@ -1,10 +1,10 @@
-//! The queue of the whole machine, or those of its parts: lists of real-time priorities, and trees of deadlines.
+//! The run queues of the machine or of its parts: lists of real-time priorities, and trees of deadlines.
 
 use super::Rank;
 use sched::queue::{Levels, Trees};
 use sched::{CpuId, Cx, EntityId, Instant};
 
-/// Who waits.
+/// The waiting entities.
 #[derive(Debug)]
 pub(super) struct DeadlineQueues {
     /// SCHED_FIFO and SCHED_RR, by rank.
@@ -15,17 +15,17 @@ pub(super) struct DeadlineQueues {
     arrivals: u64,
     /// By entity.
     waits: Vec<Waiting>,
-    /// By CPU: who is sticky there.
+    /// By CPU: the sticky entity.
     sticky: Vec<Option<EntityId>>,
 }
 
-/// How many trees a queue has: of ISO, NORMAL and IDLEPRIO.
+/// The number of trees per queue: ISO, NORMAL and IDLEPRIO.
 const TREES: usize = 3;
 
-/// How an entity waits.
+/// The position of a waiting entity.
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
-    /// On which CPU it is sticky.
+    /// The CPU on which the entity is sticky.
     sticky: Option<CpuId>,
     arrival: u64,
     deadline: Instant,
@@ -33,11 +33,11 @@ struct Waiting {
 
 const NOT_WAITING: Waiting = Waiting { sticky: None, arrival: 0, deadline: Instant::ZERO };
 
-/// How far a CPU is from where a sticky entity ran, as a shift of the time to its deadline.
+/// The distance of a CPU from the CPU of a sticky entity, as a left shift of the time to its deadline.
 pub(super) type Distance = u32;
 
 impl DeadlineQueues {
-    /// This many queues for as many CPUs.
+    /// Creates `queues` run queues for `cpus` CPUs.
     pub(super) fn new(queues: usize, cpus: usize) -> DeadlineQueues {
         DeadlineQueues {
             real_time: Levels::new(queues, Rank::ISO as usize),
@@ -49,7 +49,7 @@ impl DeadlineQueues {
         }
     }
 
-    /// Makes room for `e`. Call it at attach.
+    /// Makes room for `e`. Call this at attach.
     pub(super) fn reserve(&mut self, e: EntityId) {
         self.real_time.reserve(e);
         self.deadlines.reserve(e, (Instant::ZERO, 0));
@@ -59,7 +59,8 @@ impl DeadlineQueues {
         self.waits[e.index()] = NOT_WAITING;
     }
 
-    /// Puts `e` last in its list of `queue`, with this rank and deadline; `sticky`: the CPU it was just taken from.
+    /// Enqueues `e` last in its list of `queue`, with this rank and deadline. `sticky`: the CPU on which `e` was just
+    /// preempted.
     pub(super) fn push(&mut self, queue: usize, e: EntityId, rank: Rank, deadline: Instant, sticky: Option<CpuId>) {
         self.arrivals += 1;
         self.waits[e.index()] = Waiting { sticky, arrival: self.arrivals, deadline };
@@ -74,7 +75,7 @@ impl DeadlineQueues {
         }
     }
 
-    /// Takes `e` out, if it waits.
+    /// Dequeues `e`. Returns false if `e` did not wait.
     pub(super) fn remove(&mut self, e: EntityId) -> bool {
         if let Some(cpu) = self.waits[e.index()].sticky.take() {
             self.sticky[cpu.index()] = None;
@@ -86,7 +87,7 @@ impl DeadlineQueues {
         self.real_time.place(e).is_some() || self.deadlines.contains(e)
     }
 
-    /// Everybody who waits; of one queue, the most urgent rank first.
+    /// All waiting entities; within a queue, the most urgent rank first.
     pub(super) fn iter(&self) -> impl Iterator<Item = EntityId> + '_ {
         (0..self.queues).flat_map(|queue| self.iter_of(queue))
     }
@@ -96,7 +97,7 @@ impl DeadlineQueues {
         self.real_time.iter(queue).chain(trees.flat_map(|tree| self.deadlines.iter(tree).map(|(_, e)| e)))
     }
 
-    /// Who of `queue` is to run on `cpu`, if stickiness means nothing: the first whom `fits` lets run there.
+    /// The entity of `queue` to run on `cpu`, without regard to stickiness: the first for which `fits` is true.
     pub(super) fn first(&self, queue: usize, fits: impl Fn(EntityId) -> bool) -> Option<EntityId> {
         self.iter_of(queue).find(|&e| fits(e))
     }
@@ -106,8 +107,8 @@ impl DeadlineQueues {
         no_real_time && (0..TREES * self.queues).all(|tree| self.deadlines.is_empty(tree))
     }
 
-    /// Who is to run on `cpu`, of the first queue: of the best rank that has somebody for it, the first, or the one with the earliest effective
-    /// deadline. Who is sticky elsewhere counts as later by its `distance`.
+    /// The entity of queue 0 to run on `cpu`: of the best rank with an eligible entity, the first of the list, or the
+    /// earliest effective deadline. An entity that is sticky on another CPU counts as later by its `distance`.
     pub(super) fn best(&self, cpu: CpuId, cx: &Cx<'_>, distance: impl Fn(CpuId) -> Distance) -> Option<EntityId> {
         let real_time = self.real_time.iter(0).find(|&e| cx.may_run(e, cpu));
         let found = real_time.or_else(|| (0..TREES).find_map(|tree| self.earliest(tree, cpu, cx, &distance)));
@@ -116,7 +117,7 @@ impl DeadlineQueues {
         found
     }
 
-    /// The same as the source does it: one list for each rank in the order of arrival, looked through to the end.
+    /// The same choice as the source makes it: one list per rank in order of arrival, scanned to the end.
     #[cfg(test)]
     fn scanned(&self, cpu: CpuId, cx: &Cx<'_>, distance: &impl Fn(CpuId) -> Distance) -> Option<EntityId> {
         let real_time = self.real_time.iter(0).find(|&e| cx.may_run(e, cpu));
@@ -144,7 +145,7 @@ impl DeadlineQueues {
         let free = self.deadlines.iter(tree).find(|&(_, e)| elsewhere(e).is_none() && cx.may_run(e, cpu));
         let left = |deadline: Instant| i128::from(deadline.as_ns()) - i128::from(cx.now().as_ns());
         let mut best = free.map(|((deadline, arrival), e)| ((left(deadline), arrival), e));
-        // At most one for each CPU is biased against; all others are in the order of the tree.
+        // At most one entity per CPU is sticky; all others are in the order of the tree.
         for (home, e) in self.sticky.iter().enumerate().filter_map(|(home, &e)| Some((CpuId::new(home), e?))) {
             if home == cpu || self.deadlines.tree_of(e) != Some(tree) || !cx.may_run(e, cpu) {
                 continue;

@@ -1,12 +1,12 @@
-//! How a boost is earned and lost, and what level it makes; in four versions.
+//! How a boost improves and worsens, and which level it gives, in four versions.
 
 use crate::project_c::{self, Expired, Kind, Layout, Level, Rule, Task, Yielder};
 use sched::{Instant, Knobs, Nanos};
 
-/// From −`reach` (best) to `reach`.
+/// The boost, from −`reach` (best) to `reach`.
 pub(super) type Boost = i32;
 
-/// A state of the code. Source: kernel/sched/bmq.h and alt_core.c of Project C for these kernels.
+/// A version of the code. Source: kernel/sched/bmq.h and alt_core.c of Project C for these kernels.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Version {
     Upto512,
@@ -15,16 +15,16 @@ enum Version {
     V612,
 }
 
-/// What BMQ goes by.
+/// The settings of BMQ.
 #[derive(Debug)]
 pub(super) struct Bmq {
     version: Version,
     slice: Nanos,
     rest_least: Nanos,
-    /// The best boost an ordinary entity can earn.
+    /// The best boost that a normal entity can reach.
     best: Boost,
     interactive: Boost,
-    /// Whether how long somebody slept counts as "at all" only (6.12).
+    /// Whether the length of a sleep counts only as a boolean (6.12).
     sleep_is_bool: bool,
 }
 
@@ -36,7 +36,7 @@ impl Bmq {
             "6.12" => Version::V612,
             _ => Version::V513,
         };
-        // Up to 5.12 in decimal units, then in binary ones: `4 << 20`, `100 << 10`.
+        // Up to 5.12 in decimal units, from 5.13 in binary ones: `4 << 20`, `100 << 10`.
         let (unit, small_unit) = if version == Version::Upto512 { (1_000_000, 1_000) } else { (1 << 20, 1 << 10) };
         let boost = |knob: &str| Boost::try_from(knobs.get(knob)).expect("its range is small");
         Bmq {
@@ -49,7 +49,7 @@ impl Bmq {
         }
     }
 
-    /// Boosts lie between minus this and this. Source: MAX_PRIORITY_ADJ, include/linux/sched/prio.h.
+    /// Boosts range from minus this to this. Source: MAX_PRIORITY_ADJ, include/linux/sched/prio.h.
     pub(super) fn reach(&self) -> Boost {
         if self.is_6() { 12 } else { 7 }
     }
@@ -58,7 +58,7 @@ impl Bmq {
         matches!(self.version, Version::V66 | Version::V612)
     }
 
-    /// The best boost a task of this kind can earn; `None`: it earns none.
+    /// The best boost that a task of this kind can reach; `None`: its boost never improves.
     fn best_of(&self, kind: Kind) -> Option<Boost> {
         match kind {
             Kind::Normal => Some(self.best.max(-self.reach())),
@@ -68,7 +68,7 @@ impl Bmq {
         }
     }
 
-    /// Below this, a run was short.
+    /// A run shorter than this is a short run.
     pub(super) fn threshold(&self, boost: Boost) -> Nanos {
         let shift = if self.is_6() { (14 - boost) / 2 } else { 8 - boost };
         Nanos::ns(self.slice.as_ns() >> shift)
@@ -92,7 +92,7 @@ impl Rule for Bmq {
     type Standing = Boost;
 
     fn layout(&self) -> Layout {
-        // The stoppers' level and Project C's 0 to 126.
+        // The stop level and Project C's levels 0 to 126.
         Layout { fixed: 128, turn_shift: None }
     }
 
@@ -121,7 +121,7 @@ impl Rule for Bmq {
     }
 
     fn level(&self, task: &Task<Boost>, _now: Instant) -> Level {
-        // Above zero: nice reaches from −20, boosts from −7 or −12.
+        // The rank plus its offset is above zero: nice starts at −20, boosts start at −7 or −12.
         let rank = task.nice + task.standing;
         let level = if self.is_6() { 32 + (32 + rank) / 2 } else { 50 + (127 + rank) / 2 };
         1 + Level::try_from(level).expect("levels are above zero")
@@ -148,7 +148,7 @@ impl Rule for Bmq {
             }
             return;
         }
-        // "Slept or not" takes the place of "how long" there, and 1 >> 22 is nothing.
+        // The code shifts a boolean here, and 1 >> 22 is zero.
         let slept = if self.sleep_is_bool { u64::from(!slept.is_zero()) } else { slept.as_ns() };
         let most = u64::from(2 * self.reach().unsigned_abs());
         if slept > 0 {

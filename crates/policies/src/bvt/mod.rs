@@ -1,52 +1,60 @@
-//! Borrowed virtual time: who has had the least weighted time runs, and who is latency-sensitive may borrow.
+//! Borrowed virtual time: the entity with the least weighted time runs; a latency-sensitive entity may borrow from its
+//! future.
 //!
-//! Xen's first scheduler, until August 2006. Everybody has an *actual virtual time* that grows as it runs, the slower
-//! the heavier it is; the least runs. Who wakes does not keep what it did not use: its time is raised to that of the
-//! scheduler. A *warped* entity counts as if it were some time behind: it borrows from its own future to run at once.
+//! Xen's first scheduler, until August 2006. Each entity has an *actual virtual time* that grows as it runs, the more
+//! slowly the heavier it is; the least virtual time runs. An entity that wakes does not keep the time it did not use:
+//! its virtual time is raised to that of the scheduler. A *warped* entity counts as if its virtual time were earlier by
+//! some amount: it borrows from its own future to run at once.
 //!
 //! ```text
 //! two equal hogs, C = 5 ms       0    5    10   15   20   25   30
 //! (slice-unit = ns, as in Xen)   aaaaabbbbbaaaaabbbbbaaaaabbbbb
 //! ```
 //!
-//! **Virtual time.** One minimum charging unit (MCU, 100 µs) costs 10 units at normal weight, half of that at twice the
-//! weight. Every dispatch is charged in whole MCUs, rounded up. What counts is the *effective* virtual time: less the
-//! warp, while warped.
+//! **Virtual time.** One minimum charging unit (MCU, 100 µs) costs 10 units at normal weight, and half of that at twice
+//! the weight. Every dispatch is charged in whole MCUs, rounded up. Decisions use the *effective* virtual time: the
+//! actual virtual time minus the warp, while the entity is warped.
 //!
-//! **Decision.** Whoever has the least runs; first in the list among equals: who wakes is put at the head, who stops at
-//! the tail. It runs for the context allowance C beyond its lead over the second; alone, for 10 C. (In Xen the lead, a
-//! number of MCUs, is taken for nanoseconds, so everybody runs practically for C: `slice-unit`.)
+//! **Decision.** The entity with the least effective virtual time runs. Among equals the first in the list runs: a
+//! woken entity is put at the head, a stopped one at the tail. Its time slice is the context allowance C plus its lead
+//! over the second entity; an entity that is alone gets 10 C. (In Xen the lead, a number of MCUs, is treated as
+//! nanoseconds, so every time slice is practically C: `slice-unit`.)
 //!
-//! Among equals who always want to run, nobody is ever further from its share than C and an MCU. With exact charges
-//! (`rounding = off`, `recharge = off`, or the textbook) that also holds between any two, and for what anybody has too
-//! much; what one of many lacks can be as much for each of the others. With rounding, unequal weights drift, some by a
-//! per mille: a turn of exactly C costs an MCU less than one that is a nanosecond longer.
+//! Among equal entities that are always runnable, no entity is ever further from its share than C and an MCU. With
+//! exact charges (`rounding = off`, `recharge = off`, or the textbook rule) the same bound holds between any two
+//! entities, and for the excess of any entity. One of many entities can lack as much for each of the others. With
+//! rounding, unequal weights drift, some by a per mille: a time slice of exactly C costs an MCU less than one that is a
+//! nanosecond longer.
 //!
-//! **Wake-up.** An entity behind the scheduler's virtual time (the least of all that are runnable, when the last
-//! decision was made) is raised to it. If it is then at or behind the one that runs, charged up to now, it runs at
-//! once: the allowance plays no role. Otherwise the one that runs goes on for C from its dispatch, at most.
+//! **Wake-up.** The scheduler's virtual time is the least of all runnable entities at the last decision. An entity that
+//! wakes behind it is raised to it. The running entity is charged up to now. If the woken entity is then at or behind
+//! the running one, it preempts at once, whatever the allowance. Otherwise the running entity goes on until C after its
+//! dispatch, at most.
 //!
-//! So a light sleeper preempts whoever runs nearly always, and when the rounding has put it ahead, it waits for a whole C:
-//! that is what makes I/O batch up in a driver domain, and what makes throughput depend on C (Cherkasova et al. §5.1).
+//! So an entity that sleeps often and runs little preempts the running one nearly always. When the rounding has put it
+//! ahead, it waits for a whole C. For this reason I/O is batched in a driver domain, and throughput depends on C
+//! (Cherkasova et al. §5.1).
 //!
-//! **Warp.** `warp` lets an entity run `by` ahead; after `limit` of running in one go it stops counting, and again
-//! after `rest` (without a rest: for good). Neither is shorter than an MCU. What becomes of a warp while its owner
-//! waits counts from when it next stops or wakes; in the textbook at once.
+//! **Warp.** `warp` lets an entity run ahead by `by`. After `limit` of running in one go the warp stops counting, and
+//! it counts again after `rest` (without a rest: never). Neither is shorter than an MCU. If the warp changes while the
+//! entity waits, the change counts from its next stop or wake-up; in the textbook rule it counts at once.
 //!
-//! **Several CPUs.** Everybody stays where it was put: on the CPU with the fewest others (`placement = first`: on the
-//! first it may run on). Three equal VMs on two CPUs get 100, 50 and 50 %.
+//! **Several CPUs.** Each entity stays on the CPU where it was placed: the CPU with the fewest other entities
+//! (`placement = first`: the first CPU it may run on). Three equal VMs on two CPUs get 100, 50 and 50 %.
 //!
 //! Differences from Xen at db51cd09d3^:
-//! - Virtual times are kept in units of 1/10,000 (rounded down), so that any weight has its advance: 10 units per MCU
+//! - Virtual times are kept in units of 1/10,000 (rounded down), so that every weight has an advance: 10 units per MCU
 //!   at normal weight, 256 in Xen's scale; twice the advance is half the weight.
-//! - They have 64 bits and do not overflow. Xen's have 32 (`clock-bits = 32`): at fifteen sixteenths of that, after
-//!   eleven hours of one CPU, fourteen are taken off everybody, and who sleeps and had less comes out ahead of all
-//!   others, to wait for most of an hour. And who warps further than the clock has come is last, not first.
-//! - `rule = textbook` is Duda and Cheriton's: exact charges, and the allowance stands between any two, also at a wake-up.
+//! - They have 64 bits and do not overflow. Xen's have 32 (`clock-bits = 32`). At fifteen sixteenths of that range,
+//!   after eleven hours of one CPU, fourteen sixteenths are subtracted from every virtual time. A sleeper that had less
+//!   wraps around: it is then ahead of all others and waits for most of an hour. An entity that warps further than the
+//!   clock has advanced is last instead of first.
+//! - `rule = textbook` is the rule of Duda and Cheriton: charges are exact, and the allowance applies between any two
+//!   entities, also at a wake-up.
 //!
-//! An entity that is chosen again without a switch is charged for the whole of its turn once more, as in Xen: its entry
-//! time is only set when it is switched to (`recharge`). That costs heavy entities part of their share, and lone ones
-//! all that they run until somebody else comes.
+//! An entity that is picked again without a switch is charged for the whole of its run once more, as in Xen: the entry
+//! time is only set at a switch (`recharge`). Heavy entities lose part of their share by this, and an entity that runs
+//! alone is charged again and again until another entity arrives.
 //!
 //! Source: xen/common/sched_bvt.c and schedule.c before commit db51cd09d3 (2006-08-23); Duda and Cheriton, SOSP'99.
 
@@ -62,12 +70,12 @@ use sched::{
     Wake, Warp,
 };
 
-/// What the rest of the system knows of it.
+/// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "bvt",
     title: "borrowed virtual time: the least weighted time first, with warp (Xen until 2006)",
     source: "xen/common/sched_bvt.c before db51cd09d3 (2006); Duda and Cheriton, SOSP'99; Cherkasova et al. 2007 §4",
-    good_for: "shares by weight on one CPU, with a quick answer for who sleeps much",
+    good_for: "shares by weight on one CPU, with short wake-up latency for entities that sleep much",
     bad_at: "several CPUs, and I/O through another domain: a small allowance costs throughput, a large one latency",
     text: include_str!("mod.rs"),
     conserving: |_| Conserving::PerCpu { slack: Nanos::ZERO },
@@ -75,31 +83,35 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     guarantees: Guarantees { shares, ..Guarantees::NOTHING },
     alarms: AlarmSlots { entity: &[AlarmKind::Timer, AlarmKind::Timer], ..AlarmSlots::NONE },
     knobs: &[
-        Knob::count("clock-bits", [64, 12, 64], "how many bits a virtual time has; from 49 on, it never overflows")
+        Knob::count("clock-bits", [64, 12, 64], "the number of bits of a virtual time; from 49 on, it never overflows")
             .from("u32 avt and evt: 32; bvt_do_schedule takes 0xe0000000 off at 0xf0000000"),
-        Knob::choice("rule", &["xen", "textbook"], "Xen's, as the other knobs say, or Duda and Cheriton's")
+        Knob::choice("rule", &["xen", "textbook"], "Xen's rule, with the other knobs, or Duda and Cheriton's")
             .from("policies 5.1 and 5.2: sched_bvt.c; SOSP'99 §2"),
         Knob::time(
             "context-allowance",
             Nanos::ms(5),
             (Nanos::us(10), Nanos::s(1)),
-            "C: how long a turn goes on beyond a lead",
+            "C, the context allowance: how long a time slice is beyond the lead",
         )
         .from("CTX_ALLOW 5 ms, at least 10 us; S2 uses 50, 5 and 1 ms"),
         Knob::time("mcu", Nanos::us(100), (Nanos::us(1), Nanos::ms(100)), "the minimum charging unit").from("MCU"),
-        Knob::switch("rounding", true, "whether every dispatch is charged in whole MCUs").from("calc_avt"),
-        Knob::switch("recharge", true, "whether who is chosen again pays for its whole turn again")
+        Knob::switch("rounding", true, "every dispatch is charged in whole MCUs").from("calc_avt"),
+        Knob::switch("recharge", true, "an entity that is picked again is charged for its whole run again")
             .from("bvt_do_schedule with runstate.state_entry_time"),
-        Knob::choice("slice-unit", &["ns", "mcu"], "what the lead over the second is measured in when a turn is given")
-            .from("bvt_do_schedule: ns by mistake, MCUs are meant"),
+        Knob::choice(
+            "slice-unit",
+            &["ns", "mcu"],
+            "the unit of the lead over the second entity, when a time slice is computed",
+        )
+        .from("bvt_do_schedule: ns by mistake; MCUs are intended"),
         homes::PLACEMENT,
     ],
     build,
 };
 
-/// With exact charges, nobody's virtual time is ahead of another's by more than one turn alone, 10 C, an allowance and
-/// two charging units, each at the least weight. Double charges cost whoever has them without end; and rounding drifts: a turn of
-/// exactly C is charged an MCU less than one that is a nanosecond longer.
+/// With exact charges, the virtual time of an entity is ahead of another's by at most: one time slice alone, 10 C, an
+/// allowance and two charging units, each at the least weight. With double charges, an entity loses time without bound.
+/// With rounding, shares drift: a time slice of exactly C is charged an MCU less than one that is a nanosecond longer.
 fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     let knobs = load.knobs;
     let exact = !knobs.on("recharge") && !knobs.on("rounding") || knobs.word("rule") == "textbook";
@@ -110,9 +122,9 @@ fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     Some(turns.saturating_mul(load.weight_most.div_ceil(load.weight_least.max(1))))
 }
 
-/// Everybody else may have to catch up with a lead of one turn, 10 C, at the other end of the weights, and of a warp. A lone entity
-/// that is charged again and again comes to lead by all it ever ran: then there is no bound, nor where newcomers begin behind. Nor where the
-/// clock overflows: who sleeps meanwhile comes back most of a clock ahead.
+/// All other entities may first have to catch up with a lead of one time slice, 10 C, at the other end of the weights,
+/// and of a warp. There is no bound in three cases. A lone entity that is charged repeatedly gets ahead by all it ever
+/// ran. New entities may begin behind. When the clock overflows, a sleeper comes back most of a clock ahead.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let knobs = load.knobs;
     if load.has_changes || knobs.on("recharge") && knobs.word("rule") != "textbook" || overflows(knobs) {
@@ -129,11 +141,11 @@ fn overflows(knobs: &Knobs) -> bool {
     knobs.get("clock-bits") < i64::from(BITS_ENOUGH)
 }
 
-/// Virtual time, in nanoseconds at normal weight: 10,000 to a unit of Xen's.
+/// Virtual time, in nanoseconds at normal weight; 10,000 make a unit of Xen's.
 type VirtualNs = i64;
 const XEN_UNIT: VirtualNs = 10_000;
 
-/// Ends a warp that has lasted too long; begins the next.
+/// Alarm slots: the end of a warp that has lasted `limit`, and the start of the next one.
 const WARP_END: u8 = 0;
 const WARP_AGAIN: u8 = 1;
 
@@ -143,9 +155,9 @@ struct Settings {
     mcu: Nanos,
     rounding: bool,
     recharge: bool,
-    /// Whether a lead is measured in MCUs, not taken for nanoseconds.
+    /// Whether a lead is measured in MCUs instead of nanoseconds.
     leads_in_mcus: bool,
-    /// Whether the allowance stands between a waker and who runs.
+    /// Whether the allowance protects the running entity from a woken one.
     wakers_wait: bool,
     clock: Clock,
 }
@@ -173,25 +185,26 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     }))
 }
 
-/// With so many, the clock is as good as endless.
+/// With this many bits, the clock practically never overflows.
 const BITS_ENOUGH: u32 = 49;
-/// Nobody's virtual time is left further behind than this, and the scheduler's goes no further.
+/// The least virtual time is minus this. The scheduler's virtual time is turned back when it reaches this.
 const ENDLESS: VirtualNs = 1 << 61;
 
-/// A clock of so many bits of Xen's units.
+/// A clock of this many bits, in Xen's units.
 #[derive(Clone, Copy, Debug)]
 struct Clock {
     bits: u32,
 }
 
 impl Clock {
-    /// `time` as the clock shows it.
+    /// `time` modulo the range of the clock.
     fn shown(self, time: VirtualNs) -> VirtualNs {
         if self.bits >= BITS_ENOUGH { time.max(-ENDLESS) } else { time.rem_euclid(XEN_UNIT << self.bits) }
     }
 
-    /// What is taken off everybody when the scheduler's virtual time has come to `time`: fourteen sixteenths of the clock when
-    /// fifteen are over, whoever has not come that far yet. An endless clock is turned back, too, but nobody comes out ahead.
+    /// The amount to subtract from all virtual times when the scheduler's virtual time has reached `time`: fourteen
+    /// sixteenths of the range, once fifteen are reached. A 64-bit clock is turned back, too, but then no virtual time
+    /// wraps around.
     fn overflow(self, time: VirtualNs) -> Option<VirtualNs> {
         if self.bits >= BITS_ENOUGH {
             return (time >= ENDLESS).then_some(ENDLESS);
@@ -204,25 +217,25 @@ impl Clock {
 #[derive(Clone, Copy, Debug)]
 struct Member {
     home: CpuId,
-    /// Linux's scale.
+    /// The weight in Linux's scale.
     weight: u64,
     actual: VirtualNs,
-    /// As it was when it last woke or stopped: a warp that begins to count later does so from the next time on.
+    /// Its value at the last wake-up or stop: a warp that starts later counts from the next one.
     effective: VirtualNs,
     /// Its place in the list, while it waits.
     place: i64,
     warp: Option<Warp>,
     /// Whether the warp counts now.
     warped: bool,
-    /// Whether it may count again.
+    /// Whether the warp may start again.
     warpback: bool,
-    /// What it ran since it was switched to.
+    /// CPU time since the last switch to it.
     ran: Nanos,
     dispatched: Instant,
 }
 
 impl Member {
-    /// How far it runs ahead now.
+    /// The current warp, in virtual time.
     fn ahead(&self) -> VirtualNs {
         let by = self.warp.filter(|_| self.warped).map_or(Nanos::ZERO, |warp| warp.by);
         by.as_ns().cast_signed()
@@ -231,11 +244,11 @@ impl Member {
 
 #[derive(Clone, Copy, Debug)]
 struct Cpu {
-    /// The scheduler's virtual time: the least of all that were runnable at the last decision.
+    /// The scheduler's virtual time: the least of all entities that were runnable at the last decision.
     virtual_time: VirtualNs,
-    /// Who ran last.
+    /// The entity that ran last.
     last: Option<EntityId>,
-    /// The end of the turn that goes on.
+    /// The end of the current time slice.
     until: Instant,
 }
 
@@ -243,13 +256,13 @@ struct Bvt {
     settings: Settings,
     /// By entity.
     members: Vec<Member>,
-    /// Who waits on each CPU, by effective virtual time and place in the list.
+    /// The waiting entities of each CPU, by effective virtual time and place in the list.
     by_effective: Trees<(VirtualNs, i64)>,
     /// The same by actual virtual time.
     by_actual: Trees<(VirtualNs, i64)>,
     homes: Homes,
     cpus: Vec<Cpu>,
-    /// The places before all others and after all others.
+    /// The places before the first entity and after the last.
     head: i64,
     tail: i64,
 }
@@ -259,21 +272,21 @@ impl Bvt {
         &mut self.members[e.index()]
     }
 
-    /// What `ran` adds to the actual virtual time of `e`.
+    /// The actual virtual time that `ran` costs `e`.
     fn cost(&self, e: EntityId, ran: Nanos) -> VirtualNs {
         let Settings { mcu, rounding, .. } = self.settings;
         let charged = if rounding { mcu.saturating_mul(ran.as_ns().div_ceil(mcu.as_ns())) } else { ran };
         charged.scale(1024, self.members[e.index()].weight).as_ns().cast_signed()
     }
 
-    /// How long a turn of `e` lasts for a lead of so much virtual time.
+    /// The length of the time slice of `e` for this lead in virtual time.
     fn lead(&self, e: EntityId, lead: VirtualNs) -> Nanos {
         let wide = u128::from(lead.max(0).unsigned_abs()) * u128::from(self.members[e.index()].weight) / 1024;
         let time = u64::try_from(wide).map_or(SPAN_MAX, Nanos::ns).min(SPAN_MAX);
         if self.settings.leads_in_mcus { time } else { Nanos::ns(time.as_ns() / self.settings.mcu.as_ns()) }
     }
 
-    /// What somebody with this much actual virtual time is worth to the decision.
+    /// The effective virtual time of `e` for this actual virtual time.
     fn effective_of(&self, e: EntityId, actual: VirtualNs) -> VirtualNs {
         self.settings.clock.shown(actual - self.members[e.index()].ahead())
     }
@@ -304,7 +317,7 @@ impl Bvt {
         self.by_effective.remove(e)
     }
 
-    /// `e`, which waits at the head of its list, preempts who runs on its CPU, or shortens its turn.
+    /// `e`, which waits at the head of its list, preempts the running entity of its CPU, or shortens its time slice.
     fn challenge(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let Member { home, effective: mine, .. } = self.members[e.index()];
         let runs = match cx.running(home) {
@@ -335,7 +348,7 @@ impl Bvt {
         }
     }
 
-    /// Takes `off` off all virtual times on `cpu`; what was less comes out near the clock's end.
+    /// Subtracts `off` from all virtual times on `cpu`; smaller ones wrap around to the end of the clock.
     fn turn_back(&mut self, cpu: CpuId, off: VirtualNs) {
         let clock = self.settings.clock;
         self.cpus[cpu.index()].virtual_time -= off;
@@ -343,7 +356,7 @@ impl Bvt {
             member.actual = clock.shown(member.actual - off);
             member.effective = clock.shown(member.effective - off);
         }
-        // There, in the other half of the trees, and back: those that wrap change their place.
+        // Moves all entries to the other half of the trees and back, because entries that wrap change their place.
         let (here, aside) = (cpu.index(), cpu.index() + self.cpus.len());
         for (from, to) in [(here, aside), (aside, here)] {
             while let Some((_, e)) = self.by_effective.pop(from) {
@@ -355,10 +368,10 @@ impl Bvt {
         }
     }
 
-    /// The warp of `e` begins or ends to count.
+    /// Starts or ends the warp of `e`.
     fn turn_warp(&mut self, e: EntityId, warped: bool, cx: &mut Cx<'_>) {
         self.member(e).warped = warped;
-        // In Xen, who waits keeps the effective virtual time it was queued with.
+        // In Xen, a waiting entity keeps the effective virtual time it was queued with.
         if self.settings.wakers_wait && self.remove(e) {
             self.refresh(e);
             self.push(e, self.members[e.index()].place);
@@ -423,7 +436,7 @@ impl Policy for Bvt {
             self.homes.leave(home);
             let home = self.homes.settle(e, cx);
             self.member(e).home = home;
-            // Who has moved begins where the scheduler is.
+            // After a migration, an entity starts at the scheduler's virtual time.
             self.member(e).actual = self.cpus[home.index()].virtual_time;
         }
         match cx.state(e) {
@@ -464,7 +477,7 @@ impl Policy for Bvt {
                 self.turn_warp(e, false, cx);
             }
             WARP_END => {
-                // It goes on; only the next decision sees the difference.
+                // The entity goes on; the change counts from the next decision.
                 self.member(e).warped = false;
                 cx.set_alarm(
                     warp_alarm(e, WARP_AGAIN),
@@ -486,7 +499,7 @@ impl Policy for Bvt {
             self.member(e).ran = Nanos::ZERO;
         }
         cx.clear_alarm(warp_alarm(e, WARP_END));
-        // Who blocks is switched away from, if only to nobody.
+        // A blocked entity counts as switched away from, even if the CPU goes idle.
         self.cpus[cpu.index()].last = (prev.why != StopReason::Blocked).then_some(e);
         if prev.why == StopReason::Blocked {
             return;
@@ -496,7 +509,7 @@ impl Policy for Bvt {
             self.refresh(e);
             return self.push_tail(e);
         }
-        // It stops here, and wakes there.
+        // The entity stops on this CPU and wakes on the other.
         self.member(e).actual = self.cpus[home.index()].virtual_time;
         self.refresh(e);
         self.push_head(e);
@@ -506,7 +519,7 @@ impl Policy for Bvt {
     fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision {
         let Some((actual, _)) = self.by_actual.first(cpu.index()).map(|(key, _)| key) else { return Decision::IDLE };
         self.cpus[cpu.index()].virtual_time = actual;
-        let ((effective, _), e) = self.by_effective.pop(cpu.index()).expect("both know who waits");
+        let ((effective, _), e) = self.by_effective.pop(cpu.index()).expect("both trees hold every waiting entity");
         self.by_actual.remove(e);
         let allowance = self.settings.allowance;
         let turn = match self.by_effective.first(cpu.index()) {

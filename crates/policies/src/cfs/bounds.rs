@@ -1,18 +1,18 @@
-//! What CFS promises of itself: how exact shares are, and how long anybody waits.
+//! The guarantees of CFS: how exact shares are, and how long an entity waits at most.
 
 use super::tunables::Times;
 use crate::fair::{NICE_0, SHARES_LEAST};
 use sched::{LoadBounds, Nanos, Weight};
 
-/// Of two who want to run, one's clock can be ahead by what it starts late (rule 3: its slice) and what it runs at most
-/// (rule 6: its slice, to the next tick); for whoever runs was first, but for rule 8, which brings forward only those who have
-/// just come. What all others together are ahead is what one can be behind, and its place may change from one end of
-/// that to the other. The slices of a round together are a round, or a minimum each. But a slice that somebody started late
-/// by was its part of a smaller crowd; the parts that the second and all who follow have of the crowds they join together
-/// are at most the logarithm of how much the crowd has grown since the first.
+/// Consider two entities that are always runnable. The clock of one can be ahead by its late start (rule 3: its slice)
+/// plus its longest run (rule 6: its slice, to the next tick). The running entity was the first in order, except under
+/// rule 8, which prefers only entities that have just arrived. An entity can be behind by the sum of the leads of all
+/// others, and its place may change from one end of that range to the other. The slices of a round sum to one round, or
+/// to a minimum each. But a slice by which an entity started late was its part of a smaller set of entities. The parts
+/// of the second and all later entities sum to at most the logarithm of how much the set has grown since the first.
 ///
-/// The kernel's clocks lose parts of nanoseconds, the more the heavier the task: without end that sums up without bound. So
-/// there is none, unless clocks are exact or all weights are such that nothing is lost.
+/// The kernel's clocks lose fractions of nanoseconds, the more the heavier the task. The sum of these losses is
+/// unbounded. So there is a bound only if clocks are exact or no weight loses any fraction.
 pub(super) fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     let (tunables, times) = Times::new(load.host, load.knobs);
     let loses_nothing = load.weight_least == NICE_0 && load.weight_most == NICE_0;
@@ -34,16 +34,16 @@ pub(super) fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     Some(period + run.saturating_mul(count) + late)
 }
 
-/// Whoever waits keeps its vruntime, and all others' only grow; once they have passed it, it runs. In one queue of n,
-/// nobody can be further ahead than one long run of the lightest, a slice's debit, a sleeper's credit and a wake-up
-/// granularity of the lightest; the others catch up at the rate of the heaviest. In a nested group, all that happens
-/// in the group's share of time only, at every level.
+/// A waiting entity keeps its vruntime, and all other clocks only grow; when they have passed it, it runs. In one queue
+/// of n, an entity is ahead by at most one long run of the lightest, a slice's debit, a sleeper's credit and a wake-up
+/// granularity of the lightest. The others catch up at the rate of the heaviest. In a nested group, all of this happens
+/// within the group's share of time, at every level.
 pub(super) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     if load.has_rt {
         return None;
     }
     let (tunables, times) = Times::new(load.host, load.knobs);
-    // SCHED_IDLE has this weight whatever was asked, and a group's part may have the least there is.
+    // SCHED_IDLE always has this weight, and a group entity may have the least weight.
     let idle = u64::from(Weight::IDLE.as_linux());
     let lightest = load.weight_least.min(if load.group_depth > 0 { SHARES_LEAST } else { idle }).max(1);
     let ratio = load.weight_most.max(idle).div_ceil(lightest) + 2;

@@ -1,4 +1,4 @@
-//! The order of the queues: vruntime, CPU time divided by weight (rules 1 to 10 of the essay).
+//! The order of the run queues: vruntime, CPU time divided by weight (rules 1 to 10 of the essay).
 
 use super::tunables::Times;
 use crate::fair::{Arrival, Buddy, Leaving, Node, NodeId, Placing, Rule, RunQueues, Verdict};
@@ -8,10 +8,10 @@ use sched::{Nanos, Virtual};
 #[derive(Debug)]
 pub(crate) struct LeastVruntime(pub(super) Times);
 
-/// What CFS keeps of a node. Its vruntime is relative to `min_vruntime` between queues.
+/// The CFS state of a node. Its vruntime is relative to `min_vruntime` while it moves between queues.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
-    /// `sum_exec` when it was last switched in.
+    /// `sum_exec` when it was last dispatched.
     picked_exec: Nanos,
     /// Whether its vruntime is relative.
     relative: bool,
@@ -38,7 +38,7 @@ impl Queues {
 
     // ---- Rule 2: period and slice ----
 
-    /// How long `id` may run in one go: its part of the round, or, if it is not runnable, what would be its part.
+    /// The slice of `id`: its part of the round. For a node that is not runnable, the part it would have.
     fn slice(&self, id: NodeId) -> Nanos {
         let queue = self.queue(self.node(id).queue);
         let tasks = if self.rule.0.alt_period { self.root(queue.cpu).tasks.all } else { queue.nodes };
@@ -55,14 +55,14 @@ impl Queues {
 
     // ---- Rules 3 to 5: placement ----
 
-    /// A sleeper's credit: `id` is at most so far before `min_vruntime` (rule 4).
+    /// A sleeper's credit: raises the vruntime of `id` to this far before `min_vruntime` (rule 4).
     fn place_sleeper(&mut self, id: NodeId) {
         let earliest = self.queue(self.node(id).queue).min_vruntime.minus(self.rule.0.credit);
         let node = self.node_mut(id);
         node.vruntime = node.vruntime.max(earliest);
     }
 
-    /// Makes a relative vruntime one of the queue `id` is in now.
+    /// Converts a relative vruntime to the queue that `id` is in now.
     fn attach_clock(&mut self, id: NodeId) {
         let min = self.queue(self.node(id).queue).min_vruntime;
         let node = self.node_mut(id);
@@ -80,7 +80,7 @@ impl Queues {
         ahead > self.scaled(self.rule.0.wakeup_granularity, other).as_ns().cast_signed()
     }
 
-    /// Whether the queue that `id` is in is one where buddies matter.
+    /// Whether the queue of `id` is long enough for buddies.
     fn is_crowded(&self, id: NodeId) -> bool {
         self.queue(self.node(id).queue).nodes >= self.rule.0.crowd
     }
@@ -101,8 +101,8 @@ impl Rule for LeastVruntime {
 
     // ---- Joining and leaving ----
 
-    /// It starts at `from`, but not before the queue it is made on, and a slice later than that. Relative from here on, for
-    /// it may run elsewhere.
+    /// The child starts at `from`, but not before the `min_vruntime` of its queue plus a slice. Its vruntime is
+    /// relative from here on, because it may run on another CPU.
     fn place_forked(queues: &mut Queues, id: NodeId, from: Option<Virtual>) {
         let min = queues.queue(queues.node(id).queue).min_vruntime;
         let debit = if queues.rule.0.start_debit { queues.scaled(queues.slice(id), id) } else { Nanos::ZERO };
@@ -110,7 +110,7 @@ impl Rule for LeastVruntime {
         queues.node_mut(id).vruntime = from.map_or(start, |from| from.max(start));
     }
 
-    /// They change clocks if need be.
+    /// Swaps the two clocks if the child is to run first.
     fn let_pass(queues: &mut Queues, child: NodeId, parent: NodeId) -> bool {
         let (of_child, of_parent) = (queues.node(child).vruntime, queues.node(parent).vruntime);
         let passes = queues.rule.0.child_runs_first && of_parent < of_child;
@@ -136,7 +136,7 @@ impl Rule for LeastVruntime {
         queues.attach_clock(id);
     }
 
-    /// Its vruntime becomes relative; a sleep is worth no more than a sleeper's credit. Source: `switched_from_fair`.
+    /// Makes the vruntime relative; a sleep counts for at most a sleeper's credit. Source: `switched_from_fair`.
     fn leave_class(queues: &mut Queues, id: NodeId, sleeps: bool) {
         if sleeps {
             queues.place_sleeper(id);
@@ -171,14 +171,14 @@ impl Rule for LeastVruntime {
         }
         queues.count_out(id);
         if leaving == Leaving::Move {
-            // Before min_vruntime moves on because this one left.
+            // Before `min_vruntime` advances because this node left.
             LeastVruntime::detach_clock(queues, id);
         }
         queues.advance(queue);
         true
     }
 
-    /// Its vruntime stays (rule 10).
+    /// The vruntime stays (rule 10).
     fn reweigh(queues: &mut Queues, id: NodeId, weight: u64) {
         queues.set_weight(id, weight);
     }
@@ -205,15 +205,15 @@ impl Rule for LeastVruntime {
         let Some(first) = queues.first(node.queue).filter(|_| ran >= queues.rule.0.min_granularity) else {
             return Verdict::Stays;
         };
-        // The kernel compares virtual with wall time here, and so do we.
+        // The kernel compares virtual with wall time here, and so does this code.
         let ahead = node.vruntime.ahead_of(queues.node(first).vruntime);
         if ahead > slice.as_ns().cast_signed() { Verdict::Ahead } else { Verdict::Stays }
     }
 
     /// Rule 8.
     fn next_of(queues: &Queues, queue: usize, _turn: u64) -> NodeId {
-        assert!(queues.queue(queue).current.is_none(), "whoever was current has been put back");
-        let first = queues.first(queue).expect("somebody waits");
+        assert!(queues.queue(queue).current.is_none(), "the current node has been put back");
+        let first = queues.first(queue).expect("a node waits");
         let fair = |id: &NodeId| !queues.is_far_behind(first, *id);
         let mut chosen = first;
         if queues.buddy(queue, Buddy::Skip) == Some(first) {
@@ -225,7 +225,7 @@ impl Rule for LeastVruntime {
         chosen
     }
 
-    /// Who goes on is still in its slice.
+    /// A node that goes on stays in its slice.
     fn started(queues: &mut Queues, id: NodeId, goes_on: bool) {
         let node = queues.node_mut(id);
         if !goes_on {
@@ -257,7 +257,7 @@ impl Rule for LeastVruntime {
         preempts
     }
 
-    /// In a crowd, the task that is driven off is remembered.
+    /// In a long queue, the preempted task becomes the last buddy.
     fn preempted(queues: &mut Queues, _wakee: NodeId, running: NodeId) {
         let is_task = running.entity_index().is_some();
         if queues.rule.0.last_buddy && queues.is_crowded(running) && is_task && queues.node(running).queued {

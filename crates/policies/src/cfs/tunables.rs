@@ -1,26 +1,26 @@
-//! What CFS can be tuned by beyond the fair class, and the values in force on one host.
+//! The knobs of CFS beyond those of the fair class, and their values in force on one host.
 
 use crate::fair::{self, Tunables};
 use sched::{Knob, Knobs, Nanos, Topology};
 
 const FEATURES: &str = "kernel/sched/features.h, v5.13";
-/// Of what a patch of April 2021 brought.
+/// The source of features that a patch of April 2021 added.
 const RECENT: &str = "kernel/sched/features.h; assumed to be in v5.13 (policies.md 1.2)";
 
 const OWN: [Knob; 13] = [
     Knob::choice(
         "version",
         &["v5.13", "v3.17"],
-        "the kernel: what came after it is off, and numbers left alone are its own",
+        "the kernel: later features are off, and knobs that are not set have its values",
     )
     .from("kernel/sched/fair.c, v5.13 and v3.17"),
-    Knob::time("latency", Nanos::ms(6), (Nanos::us(100), Nanos::s(1)), "the round in which everybody runs, unscaled")
+    Knob::time("latency", Nanos::ms(6), (Nanos::us(100), Nanos::s(1)), "the round in which every task runs, unscaled")
         .from("sysctl_sched_latency, kernel/sched/fair.c, v5.13"),
     Knob::time(
         "min-granularity",
         Nanos::us(750),
         (Nanos::us(100), Nanos::s(1)),
-        "the least time a task is left in peace, unscaled",
+        "the least time a task runs before it is preempted at a tick, unscaled",
     )
     .from("sysctl_sched_min_granularity, kernel/sched/fair.c, v5.13"),
     Knob::time(
@@ -34,23 +34,16 @@ const OWN: [Knob; 13] = [
         .from("sysctl_sched_child_runs_first, kernel/sched/fair.c, v5.13"),
     Knob::switch("gentle-fair-sleepers", true, "a sleeper's credit is half a latency, not a whole one").from(FEATURES),
     Knob::switch("start-debit", true, "a forked child starts one slice late").from(FEATURES),
-    Knob::switch("next-buddy", false, "in a crowd, whoever woke last goes next").from(FEATURES),
-    Knob::switch("last-buddy", true, "in a crowd, whoever was preempted at a wake-up comes back next").from(FEATURES),
+    Knob::switch("next-buddy", false, "in a long queue, the task that woke last runs next").from(FEATURES),
+    Knob::switch("last-buddy", true, "in a long queue, a task that was preempted at a wake-up runs next")
+        .from(FEATURES),
     Knob::switch("alt-period", true, "the round is sized by all tasks of the CPU, not by one queue's (not in v3.17)")
         .from(RECENT),
     Knob::switch("base-slice", true, "no slice is shorter than the minimum granularity (not in v3.17)").from(RECENT),
-    Knob::switch(
-        "place-unthrottled",
-        true,
-        "a group that may run again is placed as a sleeper is, rather than where it was",
-    )
-    .from("unthrottle_cfs_rq, kernel/sched/fair.c; assumed of v5.13 (policies.md 1.10)"),
-    Knob::switch(
-        "exact-clock",
-        false,
-        "what is left of a nanosecond of vruntime counts later: shares stay exact for ever",
-    )
-    .from("ours; off as in __calc_delta, kernel/sched/fair.c, v5.13"),
+    Knob::switch("place-unthrottled", true, "an unthrottled group is placed like a sleeper instead of where it was")
+        .from("unthrottle_cfs_rq, kernel/sched/fair.c; assumed of v5.13 (policies.md 1.10)"),
+    Knob::switch("exact-clock", false, "fractions of a nanosecond of vruntime are carried over, so shares stay exact")
+        .from("ours; off as in __calc_delta, kernel/sched/fair.c, v5.13"),
 ];
 
 /// The knobs, at the defaults of v5.13.
@@ -62,7 +55,7 @@ pub(super) struct Times {
     pub(super) latency: Nanos,
     pub(super) min_granularity: Nanos,
     pub(super) wakeup_granularity: Nanos,
-    /// From this many tasks on a queue is a crowd; beyond it the round grows.
+    /// A queue of this many tasks is long (buddies count); beyond it the round grows.
     pub(super) crowd: u32,
     /// How far before `min_vruntime` a sleeper is placed at most.
     pub(super) credit: Nanos,
@@ -76,7 +69,7 @@ pub(super) struct Times {
 }
 
 impl Times {
-    /// Those of the class, and its own.
+    /// Reads the tunables of the fair class and those of CFS.
     pub(super) fn new(host: &Topology, knobs: &Knobs) -> (Tunables, Times) {
         let old = knobs.word("version") == "v3.17";
         let mut tunables = Tunables::new(host, knobs);

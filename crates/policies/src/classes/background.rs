@@ -1,20 +1,20 @@
-//! [`Background`]: who asked for nothing that the classes above know. They take turns in the time that is left.
+//! [`Background`]: round robin below the other classes, for entities without a priority or a reservation.
 
 use sched::queue::Lists;
 use sched::{CpuId, Cx, Decision, EntityId, Knob, Nanos, Params, Policy, Refused, Running, StopReason, Stopped, Wake};
 
-/// How long a turn is.
+/// The time slice.
 pub(crate) const QUANTUM: Knob = Knob::time(
     "quantum",
     Nanos::ms(10),
     (Nanos::us(10), Nanos::s(1)),
-    "a turn of those who have neither priority nor reservation",
+    "the time slice of entities with neither priority nor reservation",
 )
 .from("ours: the kernel has its fair class there; see linux");
 
 const QUEUE: usize = 0;
 
-/// Round robin below everything else.
+/// Round robin below all other classes.
 #[derive(Debug)]
 pub(crate) struct Background {
     queue: Lists,
@@ -33,8 +33,7 @@ impl Background {
         }
     }
 
-    /// Calls every idle CPU that somebody who waits may run on: the one they called when they came may have been taken by
-    /// somebody else.
+    /// Kicks every idle CPU that a waiting entity may run on: the CPU kicked at its wake-up may run another entity now.
     fn call_idle_cpus(&self, but: Option<CpuId>, cx: &mut Cx<'_>) {
         if self.queue.all_empty() {
             return;

@@ -1,10 +1,10 @@
-//! [`Classes`]: classes above one another, as in Linux: stop, deadline, real-time, and what is below. What `deadline`, `rt`
-//! and `linux` are made of.
+//! [`Classes`]: an ordered set of scheduling classes, as in Linux: stop, deadline, real-time, and a class below.
+//! `deadline`, `rt` and `linux` are built from it.
 //!
-//! On every CPU the most urgent class is asked first who runs; the next gets what that leaves. A class whose CPU is
-//! taken by one above is told so, and sends whoever waits there elsewhere. Who changes class leaves the old one as if
-//! it blocked, and enters the new one as if it woke; who runs meanwhile goes on at once in a class above the last, and
-//! has to be picked in the last.
+//! On every CPU the most urgent class picks first; the next class gets the CPUs that are left. When a class takes a
+//! CPU, each class below is notified and moves its waiting entities elsewhere. An entity that changes class leaves the
+//! old one as if it blocked, and enters the new one as if it woke. An entity that changes class while it runs goes on
+//! at once in a class above the last. In the last class it has to be picked first.
 
 mod background;
 mod server;
@@ -26,7 +26,7 @@ pub(crate) trait Layer: Policy {
     /// `e`, which is attached and blocked for all the class knows, runs on `cpu` already.
     fn adopt(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>);
 
-    /// A class above takes `cpu`; to be told at each of its picks.
+    /// Notifies that a class above takes `cpu`. Called at each pick of that class.
     fn take(&mut self, cpu: CpuId, cx: &mut Cx<'_>);
 }
 
@@ -39,11 +39,11 @@ enum Level {
     Below,
 }
 
-/// The class below all others.
+/// The last class, below all others.
 pub(crate) enum Below {
     /// A fair class.
     Fair(Box<dyn Policy>),
-    /// Turns.
+    /// Round robin.
     Background(Background),
 }
 
@@ -63,7 +63,7 @@ impl Below {
     }
 }
 
-/// Where the alarm slots of each class begin.
+/// The first alarm slot of each class.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Bases {
     pub(crate) rt: AlarmBase,
@@ -71,25 +71,25 @@ pub(crate) struct Bases {
     pub(crate) below: AlarmBase,
 }
 
-/// What a composition is made of. A class that is missing has no members: who asks for it is below.
+/// The parts of a composition. An entity that asks for a missing class belongs to the last one.
 pub(crate) struct Parts {
     pub(crate) stop: Option<Stop>,
     pub(crate) deadline: Option<Deadline>,
     pub(crate) rt: Option<Rt>,
     pub(crate) servers: Option<FairServers>,
     pub(crate) below: Below,
-    /// Whether who comes back to the last class pays there for what it ran above it.
+    /// Whether an entity that returns to the last class is charged there for the time it ran above it.
     pub(crate) boosts_pay: bool,
     pub(crate) bases: Bases,
 }
 
-/// Where an entity is.
+/// The class of an entity.
 #[derive(Clone, Copy, Debug)]
 struct Member {
     level: Level,
-    /// Whether it still runs as it did in another class, and the last class takes it for blocked.
+    /// Whether it still runs from its previous class, while the last class treats it as blocked.
     joining: bool,
-    /// Whether it comes from the last class, and what it has run above that since.
+    /// Whether it comes from the last class, and the time it has run above that class since.
     is_raised: bool,
     raised: Nanos,
 }
@@ -120,7 +120,7 @@ impl Parts {
     fn policy(&mut self, level: Level) -> &mut dyn Policy {
         match level {
             Level::Below => self.below.policy(),
-            _ => self.layer(level).expect("only a class that is there has members"),
+            _ => self.layer(level).expect("only a class that is present has members"),
         }
     }
 
@@ -158,8 +158,8 @@ impl Parts {
         cx.as_class(Level::Below as u8, self.bases.server)
     }
 
-    /// The class for who asks for this. Where there are real-time classes, who asks for one of them or for a certain fair
-    /// one gets it; else a reservation is all that counts.
+    /// The class for these parameters. If real-time classes are present, an entity gets the class it asks for.
+    /// Otherwise only a reservation counts.
     fn level_for(&self, params: &Params) -> Level {
         let reserved = params.reservation.is_some() && (self.rt.is_none() || params.class == Class::Normal);
         if params.class == Class::Stop && self.stop.is_some() {
@@ -173,7 +173,7 @@ impl Parts {
         }
     }
 
-    /// Tells `level`, and the classes above it down to below `by`, that `by` takes `cpu`.
+    /// Notifies `level`, and the classes above it down to below `by`, that `by` takes `cpu`.
     fn take(&mut self, cpu: CpuId, by: Level, cx: &mut Cx<'_>) {
         for level in [Level::Deadline, Level::Rt].into_iter().filter(|&level| level > by) {
             let view = &mut self.view(level, cx);
@@ -211,7 +211,7 @@ impl Classes {
             _ => (before.is_raised, before.raised),
         };
         self.members[e.index()] = Member { level, joining, is_raised, raised };
-        // Who still has to be picked by the last class is nothing it may look at.
+        // The last class must not see an entity that it still has to pick.
         cx.classify(e, if joining { Level::Stop } else { level } as u8);
     }
 
@@ -235,7 +235,7 @@ impl Classes {
                 self.enter(e, to, false, cx);
                 self.seats[cpu.index()] = Some(Seat { level: to, since: cx.now() });
                 let view = &mut self.parts.view(to, cx);
-                self.parts.layer(to).expect("it is above the last").adopt(e, cpu, view);
+                self.parts.layer(to).expect("only the last class is not a layer").adopt(e, cpu, view);
             }
             (_, State::Waiting) => {
                 self.enter(e, to, false, cx);
@@ -257,7 +257,7 @@ impl Classes {
         }
         let view = &mut self.parts.view(level, cx);
         self.parts.policy(level).detach(e, view);
-        // What held it there does not hold it elsewhere.
+        // A hold of the old class does not apply in the new one.
         for held in Held::ALL {
             cx.release(e, held);
         }
@@ -268,7 +268,7 @@ impl Classes {
             self.count_runnable(true, cx);
         }
         let level = self.member(e).level;
-        // A class knows no parents but its own.
+        // A parent of another class is not passed on.
         let why = match why {
             Wake::New { parent } => Wake::New { parent: parent.filter(|&parent| self.member(parent).level == level) },
             other => other,
@@ -314,12 +314,12 @@ impl Classes {
         }
     }
 
-    /// Fair tasks compete on `cpu` at `deadline`: the first of them runs, if there is one.
+    /// Fair tasks compete on `cpu` at `deadline`: runs the first of them, if there is one.
     fn pick_served(&mut self, cpu: CpuId, deadline: Instant, cx: &mut Cx<'_>) -> Decision {
         let view = &mut self.parts.view(Level::Below, cx);
         let slice = self.parts.below.policy().pick(cpu, view);
         let server_view = &mut self.parts.server_view(cx);
-        let servers = self.parts.servers.as_mut().expect("somebody has set the deadline");
+        let servers = self.parts.servers.as_mut().expect("only a server sets a deadline");
         if slice.run.is_none() {
             servers.finds_nobody(cpu, server_view);
             return slice;
@@ -333,7 +333,7 @@ impl Classes {
         Decision { until, ..slice }
     }
 
-    /// Who runs, and of which class.
+    /// The decision for `cpu`, and the class of the entity.
     fn choose(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> (Level, Decision) {
         let served = self.parts.servers.as_ref().and_then(|servers| servers.deadline(cpu));
         for level in [Level::Stop, Level::Deadline, Level::Rt] {
@@ -351,7 +351,7 @@ impl Classes {
                 if slice.run.is_some() {
                     return (Level::Below, slice);
                 }
-                return self.choose(cpu, cx); // The server has given up.
+                return self.choose(cpu, cx); // The server has given up its budget.
             }
         }
         let view = &mut self.parts.view(Level::Below, cx);

@@ -1,9 +1,9 @@
-//! [`FairServers`]: what keeps fair tasks from starving below real-time ones, from Linux 6.12 on.
+//! [`FairServers`]: the fair servers, which keep fair tasks from starving below real-time ones, from Linux 6.12 on.
 //!
-//! Each CPU has a server, a deadline reservation on behalf of all fair tasks. It is *deferred*: what fair tasks run by
-//! themselves is taken from its budget, and the server becomes active only when no more time is left before its deadline
-//! than it still has budget. Then it runs fair tasks at that deadline, and goes on with a budget in every period, deferred no
-//! more, until fair tasks have used up a whole budget by themselves.
+//! Each CPU has a server, a deadline reservation on behalf of all fair tasks. The server is *deferred*. Time that fair
+//! tasks run on their own is charged to its budget. The server becomes active only when the time left before its
+//! deadline equals the rest of its budget. Then it runs fair tasks at that deadline. From then on it gets a budget in
+//! every period, and is not deferred, until fair tasks use up a whole budget on their own.
 
 use sched::{Alarm, AlarmOwner, CpuId, Cx, Instant, Knob, Knobs, Nanos, Reservation, Running};
 
@@ -22,15 +22,15 @@ pub(crate) const KNOBS: &[Knob] = &[
     .from("fair_server/cpuX/period, kernel/sched/deadline.c, v6.12"),
 ];
 
-/// The alarm is not put off for less than this. Source: `dl_server_min_res`, kernel/sched/deadline.c, v6.12.
+/// The alarm is postponed by at least this. Source: `dl_server_min_res`, kernel/sched/deadline.c, v6.12.
 const RESOLUTION: Nanos = Nanos::ms(1);
 
-/// Where a server stands.
+/// The state of a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Phase {
     /// No fair task is runnable.
     Off,
-    /// It waits for the last moment at which its budget still fits before its deadline.
+    /// It waits for the last instant at which its budget still fits before its deadline.
     Deferred,
     /// It competes at its deadline.
     Active,
@@ -45,7 +45,7 @@ struct Server {
     deadline: Instant,
     /// Whether fair tasks starved, so that the next period is not deferred.
     starved: bool,
-    /// Since when fair tasks have run here without being counted.
+    /// Since when fair tasks have run here without being charged.
     since: Option<Instant>,
 }
 
@@ -55,9 +55,9 @@ pub(crate) struct FairServers {
     servers: Vec<Server>,
     budget: i64,
     period: Nanos,
-    /// How many fair tasks are not blocked.
+    /// The number of fair tasks that are not blocked.
     runnable: u64,
-    /// Slices end at multiples of this.
+    /// Time slices end at multiples of this.
     grain: Nanos,
 }
 
@@ -66,7 +66,7 @@ const fn alarm_of(cpu: CpuId) -> Alarm {
 }
 
 impl FairServers {
-    /// What the server of a CPU is promised, if there are servers.
+    /// The reservation of each server, if there are servers.
     pub(crate) fn promise(knobs: &Knobs) -> Option<Reservation> {
         let (runtime, period) = (knobs.time("fair-server-runtime"), knobs.time("fair-server-period"));
         knobs.on("fair-server").then(|| Reservation::new(runtime, period.max(runtime)))
@@ -89,7 +89,7 @@ impl FairServers {
 
     // ---- Who is runnable ----
 
-    /// A fair task is blocked no more.
+    /// A fair task has unblocked or joined the class.
     pub(crate) fn comes(&mut self, cx: &mut Cx<'_>) {
         self.runnable += 1;
         if self.runnable == 1 {
@@ -99,7 +99,7 @@ impl FairServers {
         }
     }
 
-    /// A fair task is blocked, or fair no more.
+    /// A fair task has blocked or left the class.
     pub(crate) fn goes(&mut self, cx: &mut Cx<'_>) {
         self.runnable -= 1;
         if self.runnable == 0 {
@@ -110,7 +110,7 @@ impl FairServers {
         }
     }
 
-    /// As a deadline entity that wakes: the rest of an old budget must fit before its deadline.
+    /// Starts like a deadline entity that wakes: the rest of an old budget must fit before its deadline.
     fn start(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let (budget, period, now) = (self.budget, self.period, cx.now());
         let server = self.server(cpu);
@@ -122,7 +122,7 @@ impl FairServers {
         self.wait_or_go(cpu, cx);
     }
 
-    /// A period begins now.
+    /// Starts a period now.
     fn begin(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let (budget, deadline) = (self.budget, cx.now().saturating_add(self.period));
         let server = self.server(cpu);
@@ -130,7 +130,7 @@ impl FairServers {
         self.wait_or_go(cpu, cx);
     }
 
-    /// Deferred until the last moment, unless fair tasks starved.
+    /// Defers the server to the last instant, unless fair tasks starved.
     fn wait_or_go(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let server = self.server(cpu);
         let last = server.last_moment();
@@ -152,13 +152,13 @@ impl FairServers {
         self.server(cpu).since = Some(now);
     }
 
-    /// Fair tasks run on `cpu` no more.
+    /// Fair tasks stop running on `cpu`.
     pub(crate) fn ceases_to_run(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         self.count(cpu, cx);
         self.server(cpu).since = None;
     }
 
-    /// Takes what fair tasks have run from the budget.
+    /// Charges the time that fair tasks have run to the budget.
     fn count(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let now = cx.now();
         let server = self.server(cpu);
@@ -176,13 +176,13 @@ impl FairServers {
         if server.phase == Phase::Active {
             self.throttle(cpu, cx);
         } else {
-            // They got it by themselves: nobody starves.
+            // Fair tasks used up the budget on their own: none starves.
             server.starved = false;
             self.begin(cpu, cx);
         }
     }
 
-    /// The budget is used up: the next comes at the deadline.
+    /// The budget is used up; the next one comes at the deadline.
     fn throttle(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let server = self.server(cpu);
         if server.deadline <= cx.now() {
@@ -212,7 +212,7 @@ impl FairServers {
         let server = self.server(cpu);
         match server.phase {
             Phase::Throttled if server.deadline <= now => self.replenish(cpu, cx),
-            // Nobody is in the way of fair tasks here.
+            // No other task keeps fair tasks off this CPU.
             Phase::Deferred if idle => {
                 server.starved = false;
                 self.begin(cpu, cx);
@@ -225,7 +225,7 @@ impl FairServers {
                 (server.phase, server.starved) = (Phase::Active, true);
                 cx.kick(cpu);
             }
-            // The count has just set another alarm.
+            // Charging the budget has just set another alarm.
             Phase::Throttled | Phase::Active | Phase::Off => {}
         }
     }
@@ -238,13 +238,13 @@ impl FairServers {
         (server.phase == Phase::Active).then_some(server.deadline)
     }
 
-    /// Until when the budget lasts, if it is used from now on.
+    /// When the budget is used up, if fair tasks run from now on.
     pub(crate) fn end(&self, cpu: CpuId, now: Instant) -> Instant {
         let left = Nanos::ns(self.servers[cpu.index()].left.max(1).unsigned_abs());
         now.saturating_add(left).round_up(self.grain)
     }
 
-    /// No fair task wants `cpu`: the budget is given up.
+    /// No fair task waits for `cpu`: the server gives up its budget.
     pub(crate) fn finds_nobody(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let (now, period) = (cx.now(), self.period);
         let server = self.server(cpu);
@@ -258,7 +258,7 @@ impl FairServers {
 }
 
 impl Server {
-    /// When the budget begins not to fit before the deadline.
+    /// The instant from which the budget no longer fits before the deadline.
     fn last_moment(&self) -> Instant {
         let left = self.left.max(0).unsigned_abs();
         Instant::at_ns(self.deadline.as_ns().saturating_sub(left))

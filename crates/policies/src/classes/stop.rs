@@ -1,7 +1,7 @@
-//! [`Stop`]: the stop class. Who is in it runs before everybody else, until it blocks; equals in the order they came.
+//! [`Stop`]: the stop class. Its entities run before all others until they block; equals run in order of arrival.
 //!
-//! The kernel has one such thread for each CPU, bound to it; here there may be any number, and who is free to move is
-//! moved as a real-time task would be.
+//! The kernel has one such thread for each CPU, bound to it. Here the number is not limited, and an entity that is free
+//! to move is pushed or pulled like a real-time task.
 
 use super::Layer;
 use crate::most_urgent::{MostUrgent, Rank};

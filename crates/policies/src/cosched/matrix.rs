@@ -1,8 +1,8 @@
-//! The matrix: rows are turns, columns are CPUs, and a gang sits in one row.
+//! The matrix: rows are time slots, columns are CPUs, and a gang is placed in one row.
 
 use sched::{CpuId, CpuSet, EntityId};
 
-/// Where an entity sits.
+/// The cell of an entity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Place {
     pub(super) row: usize,
@@ -16,15 +16,15 @@ struct Member {
     runnable: bool,
 }
 
-/// Who sits where, and in which rows anybody is runnable.
+/// The entity in each cell, and the rows with a runnable entity.
 #[derive(Debug)]
 pub(super) struct Matrix {
     cpus: usize,
     /// Row by row.
     cells: Vec<Option<EntityId>>,
-    /// By row: how many of it are runnable.
+    /// By row: the number of runnable entities.
     runnable: Vec<u32>,
-    /// A bit for every row in which somebody is runnable.
+    /// A bit for every row with a runnable entity.
     active: Vec<u64>,
     /// No row before this one has a free cell.
     full_before: usize,
@@ -44,7 +44,7 @@ impl Matrix {
         }
     }
 
-    /// Makes room for `e`, which sits nowhere yet.
+    /// Makes room for `e`, which has no cell yet.
     pub(super) fn reserve(&mut self, e: EntityId) {
         if self.members.len() <= e.index() {
             self.members.resize(e.index() + 1, Member { place: None, runnable: false });
@@ -57,15 +57,15 @@ impl Matrix {
     }
 
     pub(super) fn place(&self, e: EntityId) -> Place {
-        self.members[e.index()].place.expect("whoever is attached has a place")
+        self.members[e.index()].place.expect("an attached entity has a cell")
     }
 
-    /// Who sits there.
+    /// The entity in a cell.
     pub(super) fn at(&self, row: usize, cpu: CpuId) -> Option<EntityId> {
         self.cells.get(row * self.cpus + cpu.index()).copied().flatten()
     }
 
-    /// Whether anybody in `row` is runnable.
+    /// Whether an entity in `row` is runnable.
     pub(super) fn is_active(&self, row: usize) -> bool {
         self.runnable.get(row).is_some_and(|&count| count > 0)
     }
@@ -82,10 +82,10 @@ impl Matrix {
         masked(after / 64, u64::MAX << (after % 64)).or_else(later).or_else(from_start)
     }
 
-    /// `e` is runnable from now on, or is not any more.
+    /// Records whether `e` is runnable.
     pub(super) fn set_runnable(&mut self, e: EntityId, runnable: bool) {
         let was = std::mem::replace(&mut self.members[e.index()].runnable, runnable);
-        assert_ne!(was, runnable, "{e} is told of once");
+        assert_ne!(was, runnable, "a change of {e} is recorded once");
         let row = self.place(e).row;
         self.count(row, runnable);
     }
@@ -97,7 +97,7 @@ impl Matrix {
         if *count > 0 { self.active[row / 64] |= bit } else { self.active[row / 64] &= !bit }
     }
 
-    /// `e` sits nowhere any more.
+    /// Removes `e` from its cell.
     pub(super) fn remove(&mut self, e: EntityId) {
         let Some(Place { row, cpu }) = self.members[e.index()].place.take() else { return };
         self.cells[row * self.cpus + cpu.index()] = None;
@@ -107,19 +107,19 @@ impl Matrix {
         }
     }
 
-    /// Seats `gang`, each of which sits nowhere and is allowed on the CPUs beside it, in the first row that has room for
-    /// all of it. Who finds no CPU of its own in a whole row goes on to another.
+    /// Places `gang` in the first row that has room for all of it. No member has a cell; each comes with its allowed
+    /// CPUs. A member that finds no free CPU even in an empty row is placed in another row.
     pub(super) fn seat(&mut self, gang: &[(EntityId, CpuSet)]) {
         let mut rest = gang.to_vec();
         while !rest.is_empty() {
             let row = (self.full_before..self.rows()).find(|&row| self.fit(row, &rest).len() == rest.len());
             let row = row.unwrap_or_else(|| {
-                // Not even an empty row may have room for all of it.
+                // Even an empty row may have too few cells for the gang.
                 let empty = (self.full_before..self.rows()).find(|&row| self.is_empty(row));
                 empty.unwrap_or_else(|| self.add_row())
             });
             let seated = self.fit(row, &rest);
-            assert!(!seated.is_empty(), "everybody may run somewhere");
+            assert!(!seated.is_empty(), "an affinity contains a CPU");
             for &(e, cpu) in &seated {
                 self.sit(e, Place { row, cpu });
             }
@@ -130,7 +130,7 @@ impl Matrix {
         }
     }
 
-    /// Free CPUs of `row` for as many of `gang` as find one: whoever has the least choice first.
+    /// Free CPUs of `row` for as many of `gang` as possible; the member with the fewest free CPUs chooses first.
     fn fit(&self, row: usize, gang: &[(EntityId, CpuSet)]) -> Vec<(EntityId, CpuId)> {
         let mut free: CpuSet = (0..self.cpus).map(CpuId::new).filter(|&cpu| self.at(row, cpu).is_none()).collect();
         let mut order: Vec<_> = gang.iter().map(|(e, allowed)| (allowed.and(&free).len(), *e, allowed)).collect();
@@ -162,7 +162,7 @@ impl Matrix {
 
     fn sit(&mut self, e: EntityId, place: Place) {
         let cell = &mut self.cells[place.row * self.cpus + place.cpu.index()];
-        assert!(cell.is_none(), "a cell has room for one");
+        assert!(cell.is_none(), "a cell holds one entity");
         *cell = Some(e);
         self.members[e.index()].place = Some(place);
         if self.members[e.index()].runnable {

@@ -1,8 +1,8 @@
-//! Co-scheduling: the vCPUs of a VM run all at once, VM after VM.
+//! Co-scheduling: all vCPUs of a VM run at the same time, one VM after another.
 //!
-//! A parallel program whose threads wait for each other gains nothing from running half of them. So its vCPUs are a
-//! *gang*: they sit side by side in one row of a matrix whose columns are the CPUs, and whole rows take turns. A
-//! row's turn ends for all of its CPUs at the same instant.
+//! A parallel program whose threads wait for each other gains nothing when half of them run. So its vCPUs are a *gang*:
+//! they are side by side in one row of a matrix whose columns are the CPUs, and whole rows take turns. A row's time
+//! slice ends for all of its CPUs at the same instant.
 //!
 //! ```text
 //! two CPUs; gang a = a0, a1; gang b = b0, b1; h alone; quantum 30 ms        row 0   a0 a1
@@ -11,20 +11,21 @@
 //! a1        b1        a1        a1        b1        a1        a1
 //! ```
 //!
-//! **Rows.** A gang sits in the first row with room for all of it; who is in no gang sits in the first free cell it may run
-//! on. A gang with more members than CPUs, or whose members may not all run side by side, takes several rows. Members of a
-//! group that is marked as a gang are one; other groups mean nothing here.
+//! **Rows.** A gang is placed in the first row with room for all of it. An entity in no gang is placed in the first
+//! free cell that it may run on. A gang takes several rows if it has more members than CPUs, or if its members may not
+//! all run side by side. The members of a group that is marked as a gang are one gang; other groups have no effect.
 //!
-//! **Turns.** Rows in which nobody is runnable are passed over. A turn lasts one quantum, or until nobody in its row is
-//! runnable. A member that wakes during its turn preempts whoever fills its cell.
+//! **Time slices.** Rows without a runnable entity are skipped. A row's time slice ends after one quantum, or when no
+//! entity in the row is runnable. A member that wakes during its row's time slice preempts the entity that fills its
+//! cell.
 //!
-//! **Holes.** A CPU whose cell is empty, or whose owner is blocked, runs somebody else who waits: first of its own
-//! column, then of the next ones that may run there. So no CPU idles while somebody waits for it; whoever fills a hole
-//! gives it up at the end of the turn.
+//! **Fragmentation.** If a CPU's cell is empty or its owner is blocked, the CPU runs another waiting entity: first of
+//! its own column, then of the next columns. So no CPU idles while an entity waits that it may run. The entity that
+//! fills a cell leaves it at the end of the row's time slice.
 //!
-//! There is no regard for deadlines, weights or who was asleep: in a machine of many VMs an answer waits for the turns
-//! of all others, which is what parallel soft real-time scheduling (`poris`) mends. `cosched-strict`, which measures
-//! how far siblings drift apart, is another policy.
+//! Deadlines, weights and the length of sleeps are ignored. On a host with many VMs, a response waits for the time
+//! slices of all other VMs. Parallel soft real-time scheduling (`poris`) improves that. `cosched-strict`, which
+//! measures how far siblings drift apart, is another policy.
 //!
 //! Source: Ousterhout 1982 (the matrix); Poris (Wu et al.) figures 2b and 3b, where it is compared.
 
@@ -40,36 +41,31 @@ use sched::{
     StopReason, Stopped, Topology, Wake,
 };
 
-/// What the rest of the system knows of it.
+/// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "cosched",
-    title: "the vCPUs of a VM run all at once, VM after VM",
+    title: "all vCPUs of a VM run at the same time, one VM after another",
     source: "Ousterhout 1982; Poris (Wu et al.) figures 2b and 3b",
     good_for: "parallel VMs whose vCPUs wait for each other all the time",
-    bad_at: "quick answers: who wakes waits for the turns of all other VMs; weights are not looked at",
+    bad_at: "short response times: a woken vCPU waits for the time slices of all other VMs; weights are ignored",
     text: include_str!("mod.rs"),
     conserving: |load| Conserving::Global { slack: call_bound(load) },
     starvation,
     guarantees: Guarantees::NOTHING,
     alarms: AlarmSlots { policy: &[AlarmKind::Timer], ..AlarmSlots::NONE },
-    knobs: &[Knob::time(
-        "quantum",
-        Nanos::ms(30),
-        (Nanos::us(10), Nanos::s(10)),
-        "how long the turn of a row lasts at most",
-    )
-    .from("the slice of the Credit scheduler that Poris is compared with, S3 §6")],
+    knobs: &[Knob::time("quantum", Nanos::ms(30), (Nanos::us(10), Nanos::s(10)), "the longest time slice of a row")
+        .from("the slice of the Credit scheduler that Poris is compared with, S3 §6")],
     build,
 };
 
-/// A CPU that is called for somebody takes the first it may run, perhaps somebody else; the other's turn to be taken
-/// comes at the next end of a turn.
+/// A CPU that is kicked for an entity picks the first entity it may run, perhaps another one. The first entity is then
+/// picked at the next end of a row's time slice.
 fn call_bound(load: &LoadBounds<'_>) -> Nanos {
     if load.has_affinity { load.knobs.time("quantum") } else { Nanos::ZERO }
 }
 
-/// There are no more rows than entities, and each has one turn before anybody has a second. But whenever a sibling comes or
-/// changes, a gang is seated anew, perhaps in a row that has just had its turn.
+/// There are no more rows than entities, and each row runs once before any row runs twice. But a gang is placed anew
+/// whenever a member arrives or changes, perhaps in a row that has just run.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let moved = load.has_changes && load.group_depth > 0;
     (!moved).then(|| load.knobs.time("quantum").saturating_mul(load.entities + 1))
@@ -92,14 +88,14 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
 struct Cosched {
     quantum: Nanos,
     matrix: Matrix,
-    /// Who waits, by the column they sit in.
+    /// The waiting entities, by their column.
     waiting: Lists,
     cpus: usize,
-    /// Whose turn it is; nobody's before the first.
+    /// The current row; `None` before the first one.
     row: Option<usize>,
-    /// When the turn ends.
+    /// When the row's time slice ends.
     end: Instant,
-    /// By entity: whether it has given away the turn it has, or had.
+    /// By entity: whether it has yielded during its current or last time slice.
     yielded: Vec<bool>,
 }
 
@@ -108,7 +104,7 @@ impl Cosched {
         Some(self.matrix.place(e).row) == self.row && !self.yielded[e.index()]
     }
 
-    /// `e` waits: calls its own CPU if it is its turn, else an idle one.
+    /// Enqueues `e` and kicks a CPU: its own if its row is current, else an idle one.
     fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let Place { cpu, .. } = self.matrix.place(e);
         self.waiting.push_back(cpu.index(), e);
@@ -132,7 +128,7 @@ impl Cosched {
         }
     }
 
-    /// Gives the turn to the next row, and calls the CPUs whose owners do not run there.
+    /// Makes `row` the current row, and kicks the CPUs whose owners do not run there.
     fn advance(&mut self, row: usize, cx: &mut Cx<'_>) {
         self.row = Some(row);
         self.end = cx.now() + self.quantum;
@@ -142,15 +138,15 @@ impl Cosched {
             self.yielded[owner.index()] = false;
             match cx.state(owner) {
                 State::Waiting => cx.kick(cpu),
-                // It fills a hole elsewhere: it stops there, and comes home.
+                // It fills a cell elsewhere: it is preempted there and runs on its own CPU.
                 State::Running(other) if other != cpu => cx.kick(other),
                 State::Running(_) | State::Blocked => {}
             }
         }
     }
 
-    /// `picking` may have been called for somebody and have taken another: an idle CPU that somebody who waits, and not for
-    /// home, may run on is called.
+    /// `picking` may have been kicked for one entity and have picked another: kicks an idle CPU for a waiting entity
+    /// that is not about to run on its own CPU.
     fn call_for_stranded(&self, picking: CpuId, cx: &mut Cx<'_>) {
         let idle = |cpu: CpuId| cpu != picking && cx.running(cpu) == Running::Idle && !cx.kicked(cpu);
         if self.waiting.all_empty() || !cx.topology().iter().any(idle) {
@@ -162,7 +158,7 @@ impl Cosched {
         }
     }
 
-    /// Seats anew everybody in `gang`, together.
+    /// Places all of `gang` anew, together.
     fn reseat(&mut self, gang: &[EntityId], cx: &mut Cx<'_>) {
         let waiting: Vec<EntityId> = gang.iter().copied().filter(|&e| self.waiting.remove(e)).collect();
         gang.iter().for_each(|&e| self.matrix.remove(e));
@@ -172,7 +168,7 @@ impl Cosched {
         waiting.into_iter().for_each(|e| self.enqueue(e, cx));
     }
 
-    /// Seats anew whoever must sit beside `e`: its gang, or itself alone.
+    /// Places anew `e` and its gang, or `e` alone.
     fn reseat_with(&mut self, e: EntityId, group: GroupId, cx: &mut Cx<'_>) {
         if group == GroupId::ROOT || !cx.group_params(group).gang {
             return self.reseat(&[e], cx);
@@ -182,7 +178,7 @@ impl Cosched {
         self.reseat(&gang, cx);
     }
 
-    /// Who is to run on `cpu`: its owner if it has its turn, else somebody who waits and may run there.
+    /// The entity to run on `cpu`: its owner if its row is current, else a waiting entity that may run there.
     fn choose(&self, cpu: CpuId, cx: &Cx<'_>) -> Option<EntityId> {
         let owner = self
             .row
@@ -192,7 +188,7 @@ impl Cosched {
             return owner;
         }
         let columns = (0..self.cpus).map(|n| (cpu.index() + n) % self.cpus);
-        // Whoever has its turn is about to run at home.
+        // An entity of the current row is about to run on its own CPU.
         let fills = |e: &EntityId| cx.may_run(*e, cpu) && !self.has_its_turn(*e);
         columns
             .clone()
@@ -253,7 +249,7 @@ impl Policy for Cosched {
 
     fn charge(&mut self, _e: EntityId, _ran: Nanos, _cx: &mut Cx<'_>) {}
 
-    /// The turn is over; `plan` sees that.
+    /// The row's time slice is over; `plan` acts on it.
     fn alarm(&mut self, _alarm: Alarm, _cx: &mut Cx<'_>) {}
 
     fn plan(&mut self, cx: &mut Cx<'_>) {
@@ -261,7 +257,7 @@ impl Policy for Cosched {
         match self.matrix.next_active(self.row) {
             None => cx.clear_alarm(TURN_END),
             Some(row) if over => self.advance(row, cx),
-            // Everybody was blocked for a while.
+            // All entities were blocked for a while.
             Some(_) if cx.alarm_at(TURN_END).is_none() => cx.set_alarm(TURN_END, CpuId::new(0), self.end),
             Some(_) => {}
         }
@@ -282,7 +278,7 @@ impl Policy for Cosched {
         self.waiting.remove(e);
         self.call_for_stranded(cpu, cx);
         self.yielded[e.index()] = false;
-        // Between a late end of a turn and the plan that notices it, nobody is picked.
+        // If the end of a time slice comes late, no entity is picked until `plan` has noticed it.
         Decision::until(e, self.end.max(cx.now() + Nanos::ns(1)))
     }
 

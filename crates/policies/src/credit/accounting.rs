@@ -4,7 +4,7 @@ use crate::credit::domains::Domain;
 use crate::credit::settings::{Charging, Settings};
 use sched::Nanos;
 
-/// What one entity has.
+/// The credits of one entity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Account {
     /// Credits left; negative: overspent.
@@ -14,8 +14,8 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// Burns a whole number of credits for `ran` and what was left over before, and keeps the rest. Does nothing where
-    /// only ticks charge.
+    /// Burns a whole number of credits for `ran` and the previous remainder, and keeps the new remainder. Does nothing
+    /// if only ticks charge.
     pub(crate) fn burn(&mut self, ran: Nanos, settings: &Settings) {
         let credit = settings.credit.as_ns().cast_signed();
         let rounding = match settings.charging {
@@ -33,29 +33,29 @@ impl Account {
     }
 }
 
-/// What each active member of a domain gets at one accounting.
+/// The result of one accounting for each active member of a domain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Grant {
     /// Credits.
     pub(crate) each: i64,
-    /// Below this, who is OVER is parked; `None`: no cap.
+    /// An OVER entity below this is parked; `None`: no cap.
     pub(crate) park_below: Option<i64>,
-    /// Whether the domain is to be looked at first next time.
+    /// Whether the next accounting visits the domain first.
     pub(crate) to_head: bool,
 }
 
-/// One accounting: what is there to be given, as the active domains are visited in the order of their list.
+/// One accounting: the credits still to be distributed, as the active domains are visited in the order of their list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Round {
-    /// What one CPU earns in a period.
+    /// The credits that one CPU earns in a period.
     per_cpu: u128,
-    /// What there is for all, leftovers of those visited already included.
+    /// The credits for all domains, including the leftovers of those visited already.
     total: u128,
     /// The weight of all active domains.
     weight: u128,
-    /// The weight of those not visited yet.
+    /// The weight of the domains not visited yet.
     weight_left: u128,
-    /// What all were overspent by at the last accounting.
+    /// The total overspent credit at the last accounting.
     debt: u128,
     /// Whether a domain visited already could have used more.
     wanting: bool,
@@ -70,7 +70,7 @@ impl Round {
         Round { per_cpu, total: per_cpu * cpus as u128 + debt, weight, weight_left: weight, debt, wanting: false }
     }
 
-    /// What the next domain of the list gets.
+    /// The credits for the next domain of the list.
     pub(crate) fn grant(&mut self, domain: &Domain) -> Grant {
         let (weight, members) = (u128::from(domain.counted), u128::from(domain.active));
         self.weight_left -= weight;

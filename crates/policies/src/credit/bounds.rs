@@ -1,12 +1,12 @@
-//! What Credit can promise: how soon an idle CPU finds work, how long anybody waits, how exactly caps are kept.
+//! The guarantees of Credit: how soon an idle CPU finds work, how long an entity waits, how exactly caps are kept.
 
 use crate::credit::settings::{Charging, Overflow, Parking, Settings};
 use sched::{CapBound, Conserving, LoadBounds, Nanos};
 
-/// With hand-off, at once; whom an idle CPU may pass over is offered again at the next tick of the CPU where it waits.
+/// With hand-off, at once. An entity that an idle CPU may pass over is offered again at the next tick of its own CPU.
 pub(crate) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     let settings = Settings::read(load.knobs);
-    // Who is unparked may wait for the end of a turn of idling.
+    // An unparked entity may wait for the end of a time slice of the idle vCPU.
     let turn = if settings.unparked_waits && load.has_limits { settings.slice } else { Nanos::ZERO };
     match (settings.hand_off, settings.passes_over()) {
         (false, _) => Conserving::Never,
@@ -15,9 +15,9 @@ pub(crate) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     }
 }
 
-/// Who is OVER earns at least its share every period, from −300 at worst, is sorted in at the next tick, and then has
-/// at most one turn of everybody else before it. BOOST is a strict priority: two who wake each other in turn and stay
-/// in credit keep everybody else out without end, so there is no bound where somebody sleeps (or is paused).
+/// An OVER entity earns at least its share every period, from −300 at worst. It is sorted in at the next tick, and then
+/// has at most one time slice of every other entity before it. BOOST is a strict priority: two entities that wake each
+/// other in turn and stay in credit can starve all others, so there is no bound if an entity sleeps or is paused.
 pub(crate) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     if load.has_sleepers || load.has_changes {
         return None;
@@ -36,22 +36,23 @@ pub(crate) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     Some(settings.period.saturating_mul(periods) + settings.tick + turns)
 }
 
-/// What a capped domain's `n` active members can get beyond the cap.
+/// The CPU time that the `n` active members of a capped domain can get beyond the cap.
 ///
 /// An accounting gives a domain at most its cap rounded up to a credit, and each member its part rounded up once more:
-/// up to `n` credits too many. It forgives a member what that owes beyond −300; only who was not parked can have run up
-/// such a debt, in one period, from no less than −⌈cap/n⌉ (and one credit because charging rounds): so gift and
-/// forgiveness together are at most ⌈cap/n⌉ and that credit, for each member. Hence `2n` credits a period. When a
-/// member becomes active, the parts of the others shrink, and what they were allowed to owe before is more than the
-/// new part: that is paid for by the member's own credit, more than 300, which it lost when it went off the list;
-/// the first time, it is not.
+/// up to `n` credits too many. It forgives a member the debt beyond −300. Only a member that was not parked can have
+/// run up such a debt, in one period, from no less than −⌈cap/n⌉ (and one credit because charging rounds). So excess
+/// and forgiveness together are at most ⌈cap/n⌉ and that credit, for each member. Hence `2n` credits a period.
 ///
-/// Ahead of all that, a member can hold 300 credits when a span begins, owe its part and a whole period's running when
-/// it ends, have earned before the span what it runs in it, and run for a tick before it is found.
+/// When a member becomes active, the parts of the others shrink, and the debt they were allowed before exceeds the new
+/// part. The credit that the member lost when it left the list, more than 300, pays for that; the first time, it does
+/// not.
 ///
-/// There is no bound where who is capped can keep out of the sight of ticks: who sleeps, or has turns shorter than a tick.
-/// And none where accounts are not a record of what was run (`sampled`), are only halved when they overflow, or the
-/// indebted run on until they stop.
+/// In addition, a member can hold 300 credits when a span begins, owe its part and a whole period's running when the
+/// span ends, have earned before the span what it runs in it, and run for a tick before it is found.
+///
+/// There is no bound if a capped member can avoid ticks: if it sleeps, or has time slices shorter than a tick. There is
+/// no bound, either, if accounts do not record the time run (`sampled`), are only halved when they overflow, or if
+/// indebted members run on until they stop.
 pub(crate) fn cap(load: &LoadBounds<'_>) -> Option<CapBound> {
     let settings = Settings::read(load.knobs);
     let exact = settings.charging != Charging::Sampled

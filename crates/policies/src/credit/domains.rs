@@ -1,11 +1,11 @@
-//! [`Domains`]: who earns together, with which weight and cap, and who of them is active.
+//! [`Domains`]: the entities that earn together, their weight and cap, and which of them are active.
 //!
-//! A group is a domain; an entity in no group is one of its own. Domains and their active members are kept in
-//! lists whose heads lie with their owners, because there may always be one more domain.
+//! A group is a domain; an entity in no group is a domain of its own. Domains and their active members are kept in
+//! lists whose heads are stored with their owners, because the number of domains is not known in advance.
 
 use sched::{EntityId, GroupId, GroupParams, Params};
 
-/// "Nobody" in a link.
+/// The null link.
 const NONE: u32 = u32::MAX;
 
 /// A domain: the dense number of its record.
@@ -13,7 +13,7 @@ const NONE: u32 = u32::MAX;
 pub(crate) struct DomainId(u32);
 
 impl DomainId {
-    /// The domain of an entity for which `params` is asked: its group, or itself if it is in none.
+    /// The domain of an entity with these parameters: its group, or the entity itself if it is in no group.
     pub(crate) fn of(e: EntityId, params: &Params) -> DomainId {
         match params.group {
             GroupId::ROOT => DomainId(2 * number(e.index()) + 1),
@@ -36,21 +36,21 @@ fn number(index: usize) -> u32 {
     u32::try_from(index).expect("an index is 32 bits")
 }
 
-/// What is known of a domain.
+/// The record of a domain.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Domain {
     /// Xen's scale, 256 = normal.
     pub(crate) weight: u64,
-    /// Per cent of one CPU; `None`: no cap.
+    /// Percent of one CPU; `None`: no cap.
     pub(crate) cap: Option<u32>,
-    /// How many of its members are active.
+    /// The number of its active members.
     pub(crate) active: u64,
-    /// The weight it competes with: its own, or as much for each active member; 0 if it has none.
+    /// The weight it competes with: its own, or that times its active members; 0 if none is active.
     pub(crate) counted: u64,
     first: u32,
 }
 
-/// The neighbours of somebody in a list.
+/// The neighbours of an entry in a list.
 #[derive(Clone, Copy, Debug)]
 struct Link {
     next: u32,
@@ -81,7 +81,7 @@ fn remove(links: &mut [Link], head: &mut u32, n: u32) {
     }
 }
 
-/// See the module's text.
+/// The domains; see the module's text.
 #[derive(Debug)]
 pub(crate) struct Domains {
     domains: Vec<Domain>,
@@ -98,7 +98,7 @@ pub(crate) struct Domains {
 }
 
 impl Domains {
-    /// None at all. `per_member`: a domain's weight counts for each of its active members.
+    /// Creates an empty set. `per_member`: a domain's weight counts for each of its active members.
     pub(crate) fn new(per_member: bool) -> Domains {
         Domains {
             per_member,
@@ -111,7 +111,7 @@ impl Domains {
         }
     }
 
-    /// Makes room for `e` and the domain it may be by itself. Call it at attach.
+    /// Makes room for `e` and for its own domain. Call this at attach.
     pub(crate) fn reserve(&mut self, e: EntityId, params: &Params) {
         if self.members.len() <= e.index() {
             self.members.resize(e.index() + 1, e);
@@ -123,14 +123,14 @@ impl Domains {
         self.update_solo(e, params);
     }
 
-    /// Takes over what is asked for `e` if it is a domain of its own.
+    /// Updates the domain of `e` if `e` is a domain of its own.
     pub(crate) fn update_solo(&mut self, e: EntityId, params: &Params) {
         if params.group == GroupId::ROOT {
             self.update(DomainId::of(e, params), u64::from(params.weight.as_xen()), None);
         }
     }
 
-    /// Takes over what is asked for a group, new or not.
+    /// Updates the domain of a group, new or not.
     pub(crate) fn update_group(&mut self, group: GroupId, params: &GroupParams) {
         let domain = DomainId::of_group(group);
         self.make(domain);
@@ -152,7 +152,7 @@ impl Domains {
         self.count(domain);
     }
 
-    /// Works out anew with which weight `domain` competes.
+    /// Recomputes the weight that `domain` competes with.
     fn count(&mut self, domain: DomainId) {
         let record = &mut self.domains[domain.index()];
         let times = if self.per_member { record.active } else { record.active.min(1) };
@@ -176,8 +176,8 @@ impl Domains {
         self.member_links[e.index()].listed
     }
 
-    /// Puts `e` at the head of the active list of `domain`, and that at the head of the active domains if it was not
-    /// among them.
+    /// Puts `e` at the head of the active list of `domain`. If `domain` was not active, it goes to the head of the
+    /// active domains.
     pub(crate) fn activate(&mut self, e: EntityId, domain: DomainId) {
         let record = &mut self.domains[domain.index()];
         push_front(&mut self.member_links, &mut record.first, number(e.index()));
@@ -188,8 +188,8 @@ impl Domains {
         self.count(domain);
     }
 
-    /// Takes `e`, if it is active, off the active list of `domain`, and that off the active domains if it was the
-    /// last. Says whether `e` was active.
+    /// Removes `e`, if it is active, from the active list of `domain`. If it was the last active member, removes
+    /// `domain` from the active domains. Returns whether `e` was active.
     pub(crate) fn deactivate(&mut self, e: EntityId, domain: DomainId) -> bool {
         if !self.is_active(e) {
             return false;

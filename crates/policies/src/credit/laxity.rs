@@ -1,16 +1,16 @@
-//! Insertion by laxity: as far back as the delay allows that an entity says it can live with.
+//! Insertion by laxity: as far back in the queue as the entity's tolerable delay allows.
 
 use super::Credit;
 use sched::{CpuId, Cx, EntityId, Nanos, Running};
 
 impl Credit {
-    /// The same, but that who wakes UNDER and has named a delay is queued by it. Everybody ahead of it is expected to run for
-    /// `ahead`.
+    /// Makes an entity that wakes UNDER with a stated delay enter the queue by this delay. Each entity ahead of it is
+    /// expected to run for `ahead`.
     pub(crate) fn by_laxity(self, ahead: Nanos) -> Credit {
         Credit { by_laxity: Some(ahead), ..self }
     }
 
-    /// How long who runs on `cpu` may go on; `None` if it idles.
+    /// The rest of the time slice of the running entity on `cpu`; `None` if the CPU idles.
     fn rest_of_turn(&self, cpu: CpuId, cx: &Cx<'_>) -> Option<Nanos> {
         match cx.running(cpu) {
             Running::Idle | Running::Below => None,
@@ -22,7 +22,8 @@ impl Credit {
         }
     }
 
-    /// How many may be ahead on `cpu` of somebody that can wait for `laxity`, and how long it is then expected to wait.
+    /// For an entity that tolerates `laxity`: how many entities may be ahead of it on `cpu`, and its expected wait
+    /// there.
     fn place_for(&self, laxity: Nanos, cpu: CpuId, cx: &Cx<'_>) -> (usize, Nanos) {
         let each = self.by_laxity.unwrap_or(self.settings.slice);
         let Some(rest) = self.rest_of_turn(cpu, cx) else { return (0, Nanos::ZERO) };
@@ -31,8 +32,8 @@ impl Credit {
         (ahead, rest.saturating_add(each.saturating_mul(ahead as u64)))
     }
 
-    /// Queues `e`, which wakes UNDER, where it waits the shortest: on its home, or else near it; there as far back as `laxity`
-    /// allows, and preempts who runs if not even the head of the queue is soon enough.
+    /// Enqueues `e`, which wakes UNDER, on its home or a CPU near it, where it waits the shortest. Its place there is
+    /// as far back as `laxity` allows. It preempts the running entity if even the head of the queue is not soon enough.
     pub(crate) fn enqueue_by_laxity(&mut self, e: EntityId, laxity: Nanos, cx: &mut Cx<'_>) {
         let home = self.vcpus[e.index()].home;
         let cost = |cpu: CpuId| {
@@ -40,7 +41,7 @@ impl Credit {
             (wait.min(laxity), cpu != home, !cx.topology().share_cache(cpu, home), cpu.index())
         };
         let allowed = cx.allowed(e);
-        let cpu = allowed.iter().min_by_key(|&cpu| cost(cpu)).expect("everybody may run somewhere");
+        let cpu = allowed.iter().min_by_key(|&cpu| cost(cpu)).expect("an affinity contains a CPU");
         self.set_home(e, cpu);
         let (ahead, _) = self.place_for(laxity, cpu, cx);
         let place = self.queues.insert_ahead(cpu, e, ahead);

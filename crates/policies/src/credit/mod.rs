@@ -1,72 +1,78 @@
-//! Credit: shares by weight, paid in credits every 30 ms, and a boost for who wakes.
+//! Credit: shares by weight, accounted in credits every 30 ms, and a boost for vCPUs that wake.
 //!
-//! Xen's default scheduler from 2006 to 2018, in its version 4.0.1. Running costs 10 credits per millisecond. Every
-//! 30 ms the credits all CPUs can burn in that time are dealt out to the active domains by weight, and by each domain
-//! to its active members in equal parts. Who is in credit is UNDER, who has overspent is OVER; each CPU has a
-//! queue, UNDER before OVER, first come first served within either, turns of 30 ms. Who wakes UNDER is BOOST: it runs
-//! before both, until a tick (10 ms) finds it running.
+//! Xen's default scheduler from 2006 to 2018, in its version 4.0.1. Running costs 10 credits per millisecond. Every 30
+//! ms the credits that all CPUs can burn in that time are distributed to the active domains by weight, and within each
+//! domain to its active members in equal parts. An entity with credit is UNDER, an entity that has overspent is OVER.
+//! Each CPU has a run queue: UNDER before OVER, first come first served within each, time slices of 30 ms. An entity
+//! that wakes UNDER is BOOST: it runs before both, until a tick (10 ms) finds it running.
 //!
 //! ```text
 //! one CPU, a weighs 512, b 256       0     30    60    90    120   150   180
 //! both are hogs                      aaaaaabbbbbbaaaaaaaaaaaabbbbbbaaaaaa
 //! ```
 //!
-//! **Domains.** A group is a domain: its weight is shared by its *active* members only, its cap bounds them together.
-//! An entity in no group is a domain of its own, with its own weight and no cap. A group inside a group is a domain
-//! beside it: Xen has no nested ones.
+//! **Domains.** A group is a domain. Its weight is shared by its *active* members only, and its cap bounds them
+//! together. An entity in no group is a domain of its own, with its own weight and no cap. A group inside a group is a
+//! separate domain beside it: Xen has no nested domains.
 //!
-//! **Active.** A tick that finds an entity running puts it on its domain's active list, at the head; an accounting
-//! that finds it with more than 300 credits takes it off, with none. Only active ones earn; who always blocks
-//! before the tick is never on the list, never OVER, and always boosted.
+//! **Active.** A tick that finds an entity running puts it at the head of its domain's active list. An accounting that
+//! finds it with more than 300 credits removes it from the list and sets its credits to zero. Only active entities earn
+//! credits. An entity that always blocks before the tick is never on the list, never OVER, and always boosted.
 //!
-//! **Accounting** gives a domain `⌈T·w/W⌉`, but no more than lets all its active members run throughout, or its cap; what
-//! that leaves goes to the domains after it on the list, and it then comes first next time. Overspent credit of the last
-//! accounting is dealt out once more. An entity below 0 is OVER, and parked if its domain has a cap and it is below −cap/n;
-//! at or above 0 it is UNDER again and unparked, without a boost. No account goes below −300.
+//! **Accounting** gives a domain `⌈T·w/W⌉`, but at most what lets all its active members run throughout, or its cap.
+//! The rest goes to the domains after it on the list, and the next accounting then visits this domain first. Overspent
+//! credit of the last accounting is distributed once more. An entity below 0 is OVER. It is parked if its domain has a
+//! cap and it is below −cap/n. At or above 0 it is UNDER again and unparked, without a boost. No account goes below
+//! −300.
 //!
-//! An account above 300 is emptied and its owner earns nothing until a tick finds it running. So shares are close to the
-//! weights where nobody is due much more than its turns give it (1:2:4 on one CPU errs by about 2 %), and not where
-//! several heavy hogs take turns with light ones: 1:2:4:4 on one CPU comes to about 15:22:31:31 instead of 9:18:36:36.
+//! An account above 300 is emptied, and its owner earns nothing until a tick finds it running. Shares are close to the
+//! weights if no entity is due much more than its time slices give it (1:2:4 on one CPU errs by about 2 %). Otherwise
+//! they are not: if several heavy hogs take turns with light ones, 1:2:4:4 on one CPU comes to about 15:22:31:31
+//! instead of 9:18:36:36.
 //!
-//! **Queues.** Accounting changes priorities, but nobody's place: each CPU sorts its queue at its next tick. Until
-//! then a queue can hold UNDER behind OVER, and insertion and stealing meet them in that order.
+//! **Run queues.** Accounting changes priorities, but not places: each CPU sorts its queue at its next tick. Until then
+//! a queue can hold UNDER behind OVER, and insertion and stealing see the entities in that order.
 //!
-//! **Several CPUs.** A wake-up calls the CPU it queues on, if that idles or runs somebody less urgent, and, if that does
-//! not idle, every idle CPU the entity may run on. A CPU with nothing better than OVER looks through the queues of the
-//! others, from the next higher number on, for somebody more urgent; an idle one for anybody. At a tick,
-//! an active entity moves to an idle CPU with more idle neighbours (cache, then core), and is boosted by that.
+//! **Several CPUs.** A wake-up kicks the CPU whose queue it joins, if that CPU idles or runs a less urgent entity. If
+//! that CPU does not idle, the wake-up also kicks every idle CPU that the entity may run on. A CPU with nothing better
+//! than OVER searches the queues of the others, from the next higher number on, for a more urgent entity; an idle CPU
+//! takes any entity. At a tick, an active entity moves to an idle CPU with more idle neighbours (cache, then core), and
+//! is boosted by the move.
 //!
-//! **Versions.** The text above is about 4.0.1. `version` chooses another one, and each difference has a knob of its own:
-//! - *3.0.3*, the Credit of summer 2006 that S2 measured. A tick charges whoever it finds a whole tick (`charging`), in
-//!   milliseconds (`credits-per-ms`), so that who keeps out of the sight of ticks runs for free. No boost: UNDER never
-//!   preempts UNDER. Who is new earns from the start (`begins`); who owes anything under a cap is parked, but only when it
-//!   next stops, and if it waits then, after a turn more (`parking`). Who is unparked calls nobody and waits until its CPU decides
-//!   anew, which an idle one does every 30 ms (`unparking`). An account that overflows is emptied after the balance is taken
-//!   (`overflow`); CPUs steal also from idle ones (`steal`), and ticks move nobody (`relocate`).
-//! - *4.23*, today's. A weight is for each active member, not for all together (`weight-per`), an account that overflows
-//!   is halved (`overflow`), ticks and accounting follow the slice (`tick-from`), and running is charged rounded
-//!   down. Who has run for less than 1 ms is left running (`ratelimit`). A wake-up calls one idle CPU and leaves
-//!   who runs alone; if no idle CPU will do, who gives way moves to one (`tickle`). A yield lets one that is less
-//!   urgent pass (`yield`), a CPU tries to steal once in 1 ms (`steal-limit`), under its own cache first (`steal`).
-//!   Who only moves is not boosted (`boost-migrated`).
+//! **Versions.** The text above describes 4.0.1. `version` selects another one, and each difference has a knob of its
+//! own:
+//! - *3.0.3*, the Credit of summer 2006 that S2 measured. A tick charges a whole tick to the entity it finds
+//!   (`charging`), in milliseconds (`credits-per-ms`), so an entity that avoids ticks runs for free. There is no boost:
+//!   UNDER never preempts UNDER. A new entity earns from the start (`begins`). An entity under a cap is parked if it
+//!   owes anything, but only when it next stops; if it waits then, one time slice later (`parking`). An unparked entity
+//!   kicks no CPU and waits until its CPU decides anew; an idle CPU does so every 30 ms (`unparking`). An account that
+//!   overflows is emptied after the balance is computed (`overflow`). CPUs steal from idle CPUs, too (`steal`), and
+//!   ticks migrate no entity (`relocate`).
+//! - *4.23*, the current one. A weight is for each active member, not for all together (`weight-per`). An account that
+//!   overflows is halved (`overflow`). Ticks and accounting follow the time slice (`tick-from`), and charges are
+//!   rounded down. An entity that has run for less than 1 ms is not preempted (`ratelimit`). A wake-up kicks one idle
+//!   CPU and does not preempt; if no idle CPU is suitable, the preempted entity moves to one (`tickle`). A yield lets
+//!   one less urgent entity pass (`yield`). A CPU tries to steal once in 1 ms (`steal-limit`), under its own cache
+//!   first (`steal`). An entity that only migrates is not boosted (`boost-migrated`).
 //!
-//! **Order of things at one instant.** Ticks come before the accounting, both before who stopped is queued again:
+//! **Order within one instant.** Ticks come before the accounting. Both come before the stopped entity is queued again:
 //! in Xen, too, timers run before `schedule()`.
 //!
 //! Differences from Xen 4.0.1:
-//! - *Hand-off*. There, an entity can wait without end while a CPU idles: a wake-up pinned to a busy CPU displaces an
-//!   entity that could run elsewhere and calls nobody; two wake-ups on one idle CPU call that one only. Here, who is left
-//!   waiting by a decision is moved to an idle CPU if it may run there (`hand-off = off`: as there). An idle CPU also takes an
-//!   entity that waits for its last turn before it is parked; 3.0.3 steals no PARKED vCPU.
-//! - The accounting timer stops while all CPUs idle and nobody is active. No decision changes: there is nobody to deal
-//!   to then, and it goes on at the same multiples of its period, before anybody can be found running by a tick.
-//! - A new entity begins on the CPU on which the fewest entities live; there, the domain builder does that.
-//! - A better idle CPU is looked for only among those the entity may run on; 4.0.1 forgets to, for the neighbours.
-//! - Late ticks coalesce and keep their phase, multiples of 10 ms (there, only after idling).
-//! - 32-bit sums that overflow there do not here.
-//! - In 4.23, no soft affinities, as nobody can ask for them; cache domains stand for NUMA nodes. The rest of a turn under
-//!   the rate limit is at least 100 µs, as its comment says; the code asks for that much only of who has run for less.
-//!   Who gives way is moved if it may run on an idle CPU; since 4.13 the code asks whether the newcomer may, who may not.
+//! - *Hand-off*. In Xen, an entity can wait without end while a CPU idles. A wake-up pinned to a busy CPU displaces an
+//!   entity that could run elsewhere, and kicks no CPU; two wake-ups on one idle CPU kick only that CPU. Here, an
+//!   entity that a decision leaves waiting is moved to an idle CPU if it may run there (`hand-off = off`: as in Xen).
+//!   An idle CPU also takes an entity that waits for its last time slice before parking; 3.0.3 steals no PARKED vCPU.
+//! - The accounting timer stops while all CPUs idle and no entity is active. No decision changes: there is no entity to
+//!   pay then. The timer resumes at the same multiples of its period, before a tick can find an entity running.
+//! - A new entity begins on the CPU with the fewest entities; in Xen, the domain builder does that.
+//! - A better idle CPU is searched only among those the entity may run on; 4.0.1 forgets this for the neighbours.
+//! - Late ticks coalesce and keep their phase, multiples of 10 ms (in Xen, only after idling).
+//! - 32-bit sums that overflow in Xen do not overflow here.
+//! - In 4.23, there are no soft affinities, because no parameter asks for them; cache domains stand for NUMA nodes. The
+//!   rest of a time slice under the rate limit is at least 100 µs, as its comment says; the code ensures that only for
+//!   an entity that has run for less. A preempted entity is moved if it may run on an idle CPU; since 4.13 the code
+//!   tests whether the arriving entity may, and it may not.
 //!
 //! Source: `xen/common/sched_credit.c`, Xen 4.0.1 and 3.0.3; `xen/common/sched/credit.c`, 4.23-dev.
 
@@ -92,13 +98,13 @@ use sched::{
 use settings::Settings;
 pub(crate) use settings::{KNOBS, check};
 
-/// What the rest of the system knows of it.
+/// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "credit",
-    title: "shares by weight in credits, with caps, and a boost for who wakes (Xen 4.0.1, 3.0.3, 4.23)",
+    title: "shares by weight in credits, with caps, and a boost for vCPUs that wake (Xen 4.0.1, 3.0.3, 4.23)",
     source: "xen/common/sched_credit.c, Xen 4.0.1, and as knobs 3.0.3 and 4.23; Cherkasova, Gupta and Vahdat 2007 §4",
-    good_for: "long-run shares of whole VMs on several CPUs, with caps and a quick answer to I/O",
-    bad_at: "exact shares below a second, and promises to who is both interactive and busy",
+    good_for: "long-run shares of whole VMs on several CPUs, with caps and short I/O latency",
+    bad_at: "exact shares below a second, and latency for VMs that are both interactive and busy",
     text: include_str!("mod.rs"),
     conserving: bounds::conserving,
     starvation: bounds::starvation,
@@ -116,7 +122,7 @@ const fn ticker(cpu: CpuId) -> Alarm {
     Alarm { owner: AlarmOwner::Cpu(cpu), slot: 0 }
 }
 
-/// The end of a turn of idling, where those are timed.
+/// The end of a time slice of the idle vCPU, in versions that time it.
 const fn idle_turn(cpu: CpuId) -> Alarm {
     Alarm { owner: AlarmOwner::Cpu(cpu), slot: 1 }
 }
@@ -126,7 +132,7 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     Ok(Box::new(Credit::new(host, knobs)))
 }
 
-/// What is kept of an entity.
+/// The state of an entity.
 #[derive(Clone, Copy, Debug)]
 struct Vcpu {
     account: Account,
@@ -140,34 +146,34 @@ struct Vcpu {
     migrating: bool,
     /// Whether it has yielded and has not run since.
     yielded: bool,
-    /// When it last began to run on a CPU on which it did not run just before.
+    /// When its current run on a CPU began.
     begun: Instant,
 }
 
-/// What is kept of a CPU.
+/// The state of a CPU.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cpu {
-    /// How many entities live here.
+    /// The number of entities with this home.
     homes: u32,
     /// The accounting after which the queue was last sorted.
     sorted: u64,
-    /// Whom the last choice among this CPU's idle neighbours fell on.
+    /// The idle neighbour that the last choice selected.
     cursor: Option<CpuId>,
-    /// Who has stopped here at this instant and waits, but is not queued yet.
+    /// The entity that has stopped here at this instant and waits, but is not queued yet.
     stopped: Option<EntityId>,
-    /// Whether anybody was queued here while the CPU idled, so that no other CPU was called.
+    /// Whether an entity was queued here while the CPU idled, so that no other CPU was kicked.
     queued_while_idle: bool,
-    /// When it last found nobody to run.
+    /// When it last found no entity to run.
     idles_since: Instant,
-    /// When it last looked for somebody to steal.
+    /// When it last tried to steal.
     tried_to_steal: Option<Instant>,
-    /// Which idle CPU the last wake-up that happened here called.
+    /// The idle CPU that the last wake-up on this CPU kicked.
     called: CpuId,
-    /// From which CPU of this one's cache domain somebody was stolen last.
+    /// The CPU of the same cache domain from which an entity was stolen last.
     stolen_from: CpuId,
 }
 
-/// The scheduler of Xen 4.0.1. Queues, priorities and accounts are within reach of policies built over it.
+/// The scheduler of Xen 4.0.1. Policies built over it can access its queues, priorities and accounts.
 #[derive(Debug)]
 pub(crate) struct Credit {
     settings: Settings,
@@ -175,22 +181,23 @@ pub(crate) struct Credit {
     domains: Domains,
     vcpus: Vec<Vcpu>,
     cpus: Vec<Cpu>,
-    /// The CPUs that found nothing to run, but for those in `called`.
+    /// The CPUs that found nothing to run, except those in `called`.
     idlers: CpuSet,
-    /// Those of them that were called, where a call is for one CPU only.
+    /// The idle CPUs that were kicked, in versions where a wake-up kicks one CPU only.
     called: CpuSet,
     /// The sum of all active accounts after the last accounting.
     balance: i64,
-    /// How many accountings there were.
+    /// The number of accountings so far.
     epoch: u64,
-    /// If who wakes is queued by the delay it can live with: how long each one ahead is expected to run. See `laxity`.
+    /// Set if a woken entity is queued by its tolerable delay: the expected run time of each entity ahead of it. See
+    /// `laxity`.
     by_laxity: Option<Nanos>,
-    /// Whether accounting also settles the priority of those to whom a policy over this one gave the highest.
+    /// Whether accounting also sets the priority of entities to which a policy over this one gave the highest.
     pub(crate) lowers_real_time: bool,
 }
 
 impl Credit {
-    /// A scheduler of `host` with nobody on it.
+    /// Creates a scheduler of `host` without entities.
     pub(crate) fn new(host: &Topology, knobs: &Knobs) -> Credit {
         let settings = Settings::read(knobs);
         let cpu = |n| Cpu { stolen_from: CpuId::new(n), ..Cpu::default() };
@@ -220,11 +227,11 @@ impl Credit {
         self.cpus[cpu.index()].homes += 1;
     }
 
-    /// `e` may run on other CPUs than before: moves it if it has to, or can do better.
+    /// The affinity of `e` has changed: migrates it if it must move, or if a better CPU is available.
     pub(crate) fn follow_affinity(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let queued = self.queues.queue_of(e);
         if cx.may_run(e, self.vcpu(e).home) {
-            // A wider affinity may open an idle CPU to it.
+            // A wider affinity may allow an idle CPU.
             if queued.is_some() && self.settings.hand_off {
                 self.hand_off(e, cx);
             }
@@ -239,7 +246,7 @@ impl Credit {
 
     // ---- Queueing ----
 
-    /// Queues `e`, which waits, on its home, boosted if it is UNDER, and calls who may want it.
+    /// Enqueues `e`, which waits, on its home, boosted if it is UNDER, and kicks CPUs for it.
     pub(crate) fn enqueue_woken(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         if self.settings.boost && self.queues.priority(e) == Priority::Under {
             self.queues.set_priority(e, Priority::Boost);
@@ -247,12 +254,12 @@ impl Credit {
         self.enqueue(e, cx);
     }
 
-    /// Queues `e`, which has just moved to another home.
+    /// Enqueues `e`, which has just moved to another home.
     fn enqueue_migrated(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         if self.settings.boost_migrated { self.enqueue_woken(e, cx) } else { self.enqueue(e, cx) }
     }
 
-    /// Queues `e`, which waits, on its home, and calls who may want it.
+    /// Enqueues `e`, which waits, on its home, and kicks CPUs for it.
     pub(crate) fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let home = self.vcpus[e.index()].home;
         self.queues.insert(home, e);
@@ -266,19 +273,19 @@ impl Credit {
         self.set_home(e, best);
     }
 
-    /// Whether `e` is to leave its home.
+    /// Whether `e` has to leave its home.
     fn must_migrate(&self, e: EntityId, cx: &Cx<'_>) -> bool {
         let vcpu = &self.vcpus[e.index()];
         vcpu.migrating || !cx.may_run(e, vcpu.home)
     }
 
-    /// Whether `e` has stopped at this very instant and waits.
+    /// Whether `e` has stopped at this instant and waits.
     fn is_about_to_be_queued(&self, e: EntityId) -> bool {
         let home = self.vcpus[e.index()].home;
         self.cpus[home.index()].stopped == Some(e)
     }
 
-    /// Queues who has just stopped on `cpu` again, last in its class; gives it back if it is queued there.
+    /// Queues the entity that has just stopped on `cpu` again, last in its class. Returns it if it is queued there.
     pub(crate) fn requeue_stopped(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Option<EntityId> {
         let e = self.cpus[cpu.index()].stopped.take()?;
         if self.must_migrate(e, cx) {
@@ -300,7 +307,7 @@ impl Credit {
         Some(e)
     }
 
-    /// Who has just stopped on `cpu`, if it has run for so short a time that it is to go on, and for how much longer.
+    /// The entity that has just stopped on `cpu`, if the rate limit lets it go on, and for how much longer.
     pub(crate) fn goes_on(&self, cpu: CpuId, cx: &Cx<'_>) -> Option<(EntityId, Nanos)> {
         let e = self.cpus[cpu.index()].stopped?;
         let vcpu = &self.vcpus[e.index()];
@@ -308,7 +315,7 @@ impl Credit {
         (!vcpu.yielded && !vcpu.parked && !self.must_migrate(e, cx)).then_some((e, more))
     }
 
-    /// Lets it go on.
+    /// Dispatches the entity of `goes_on` again.
     pub(crate) fn go_on(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Option<Decision> {
         let (e, more) = self.goes_on(cpu, cx)?;
         self.cpus[cpu.index()].stopped = None;
@@ -316,17 +323,17 @@ impl Credit {
         Some(Decision::until(e, cx.now() + more))
     }
 
-    /// How long a turn lasts at most.
+    /// The longest time slice.
     pub(crate) fn turn(&self) -> Nanos {
         self.settings.slice
     }
 
-    /// Makes turns last for this long at most.
+    /// Sets the longest time slice.
     pub(crate) fn set_turn(&mut self, turn: Nanos) {
         self.settings.slice = turn;
     }
 
-    /// Makes `e`, which is queued, run on `cpu`, where `stopped` has just been queued again.
+    /// Dispatches `e`, which is queued, on `cpu`; `stopped` has just been queued again there.
     pub(crate) fn begin(&mut self, e: EntityId, cpu: CpuId, stopped: Option<EntityId>, cx: &mut Cx<'_>) {
         self.queues.remove(e);
         self.set_home(e, cpu);
@@ -345,7 +352,7 @@ impl Credit {
         }
     }
 
-    /// After a decision for `cpu`: whom it left waiting goes to an idle CPU, if there is one for it.
+    /// After a decision for `cpu`: moves an entity that was left waiting to an idle CPU, if there is one for it.
     fn hand_off_left(&mut self, cpu: CpuId, stopped: Option<EntityId>, cx: &mut Cx<'_>) {
         let queued_while_idle = core::mem::take(&mut self.cpus[cpu.index()].queued_while_idle);
         if !self.settings.hand_off || self.idlers.is_empty() {
@@ -370,7 +377,7 @@ impl Policy for Credit {
         let vcpu = Vcpu {
             account: Account::default(),
             domain: DomainId::of(e, &params),
-            home: home.expect("every entity may run somewhere"),
+            home: home.expect("an affinity contains a CPU"),
             stopped: None,
             parked: false,
             migrating: false,
@@ -418,7 +425,7 @@ impl Policy for Credit {
     }
 
     fn wake(&mut self, e: EntityId, _why: Wake, cx: &mut Cx<'_>) {
-        // It may have been put to sleep before it could move.
+        // It may have blocked before it could migrate.
         if !cx.may_run(e, self.vcpu(e).home) {
             self.migrate(e, cx);
         }

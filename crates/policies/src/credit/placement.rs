@@ -1,4 +1,5 @@
-//! Where entities run: whom a wake-up calls, what an idle or less urgent CPU steals, and which idle CPU is better.
+//! Where entities run: which CPUs a wake-up kicks, what an idle or less urgent CPU steals, and which idle CPU is
+//! better.
 
 use crate::credit::Credit;
 use crate::credit::runqueue::Priority;
@@ -11,17 +12,17 @@ fn cycle(cpu: CpuId, set: &CpuSet) -> impl Iterator<Item = CpuId> + '_ {
     after.chain(set.iter().take_while(move |&other| other <= cpu))
 }
 
-/// The first of `set` in that order.
+/// The first CPU of `set` in that order.
 pub(crate) fn next_in(cpu: CpuId, set: &CpuSet) -> Option<CpuId> {
     cycle(cpu, set).next()
 }
 
-/// Whether somebody that may not run on a CPU may be stolen to it all the same.
+/// Whether an entity may be stolen to a CPU that its affinity excludes.
 pub(crate) type LetsGo<'a> = &'a dyn Fn(EntityId, &Cx<'_>) -> bool;
 
 impl Credit {
-    /// Who is to run on `cpu`: the head of its queue, or somebody more urgent of another queue if the head is OVER or
-    /// missing. Nobody: then it idles.
+    /// The entity to run on `cpu`: the head of its queue, or, if the head is OVER or missing, a more urgent entity of
+    /// another queue. `None`: the CPU idles.
     pub(crate) fn choose(&mut self, cpu: CpuId, lets_go: LetsGo<'_>, cx: &Cx<'_>) -> Option<EntityId> {
         let head = self.queues.first(cpu);
         let priority = head.map(|e| self.queues.priority(e));
@@ -31,7 +32,7 @@ impl Credit {
         };
         let chosen = stolen.or(head);
         if stolen.is_some() && head.is_some() {
-            // Its own queue waits on: an idle CPU may have counted on it to be served here.
+            // The entities of its own queue still wait: an idle CPU may have relied on this CPU to serve them.
             self.cpus[cpu.index()].queued_while_idle = true;
         }
         if chosen.is_none() {
@@ -47,7 +48,7 @@ impl Credit {
         self.idlers.contains(cpu) || self.called.contains(cpu)
     }
 
-    /// Calls `cpu`, which idles; where a call is for one CPU only, it then counts as busy.
+    /// Kicks `cpu`, which idles; in versions where a wake-up kicks one CPU only, it then counts as busy.
     fn call_idle(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         if self.settings.tickle_one && self.idlers.remove(cpu) {
             self.called.insert(cpu);
@@ -55,8 +56,8 @@ impl Credit {
         cx.kick(cpu);
     }
 
-    /// Calls those who may want to run `e`, which has just been queued on `cpu`: that CPU if it idles or runs
-    /// somebody less urgent; and if it does not idle, all idle CPUs that `e` may run on.
+    /// Kicks CPUs that may run `e`, which has just been queued on `cpu`: `cpu` itself if it idles or runs a less urgent
+    /// entity; if it does not idle, all idle CPUs that `e` may run on.
     pub(crate) fn tickle(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) {
         if self.idles(cpu) {
             self.cpus[cpu.index()].queued_while_idle = true;
@@ -81,7 +82,7 @@ impl Credit {
         }
     }
 
-    /// Calls one of these CPUs, in turn.
+    /// Kicks one of these CPUs, in turn.
     fn tickle_one_of(&mut self, idle: &CpuSet, cx: &mut Cx<'_>) {
         let here = &mut self.cpus[cx.here().index()];
         let Some(next) = next_in(here.called, idle) else { return };
@@ -89,7 +90,7 @@ impl Credit {
         self.call_idle(next, cx);
     }
 
-    /// Finds work for `cpu` in other queues, unless it has tried to a short while ago.
+    /// Steals work for `cpu` from other queues, unless it has tried a short while ago.
     fn steal(&mut self, cpu: CpuId, than: Option<Priority>, lets_go: LetsGo<'_>, cx: &Cx<'_>) -> Option<EntityId> {
         let interval = self.settings.steal_interval;
         let tried = &mut self.cpus[cpu.index()].tried_to_steal;
@@ -106,8 +107,8 @@ impl Credit {
         Some(stolen)
     }
 
-    /// Finds work for `cpu` in the queues of other CPUs: of the first queue that has some, the first entity that is more
-    /// urgent than `than` (`None`: that there is) and may come over.
+    /// Finds work for `cpu` in the queues of other CPUs: in the first queue that has some, the first entity that is
+    /// more urgent than `than` (`None`: any entity) and may migrate.
     fn find_to_steal(&self, cpu: CpuId, than: Option<Priority>, lets_go: LetsGo<'_>, cx: &Cx<'_>) -> Option<EntityId> {
         let mut peers = *self.queues.occupied();
         peers.remove(cpu);
@@ -133,24 +134,24 @@ impl Credit {
         })
     }
 
-    /// Whether `cpu`, whose queue is not empty, has two to run: who runs, or has just stopped, is one.
+    /// Whether `cpu`, whose queue is not empty, has two entities to run; a running or just stopped entity counts.
     fn has_two(&self, cpu: CpuId, cx: &Cx<'_>) -> bool {
         let running = matches!(cx.running(cpu), Running::Mine { .. }) || self.cpus[cpu.index()].stopped.is_some();
         running || self.queues.iter(cpu).nth(1).is_some()
     }
 
-    /// Whether `e`, which is queued, is to be parked after its next turn and has that turn on its own CPU. With hand-off an
-    /// idle CPU may give it the turn.
+    /// Whether `e`, which is queued, is parked after its next time slice and gets that time slice on its own CPU. With
+    /// hand-off, an idle CPU may run it.
     fn awaits_parking(&self, e: EntityId) -> bool {
         self.vcpus[e.index()].parked && !self.settings.hand_off
     }
 
-    /// Whether `e` has yielded and therefore stays where it waits.
+    /// Whether `e` has yielded and therefore may not be stolen.
     fn is_bound_by_yield(&self, e: EntityId) -> bool {
         self.settings.yield_behind && self.vcpus[e.index()].yielded
     }
 
-    /// Whether what `e` left in its CPU's cache is still worth staying for.
+    /// Whether `e` is still cache-hot on its CPU.
     pub(crate) fn is_hot(&self, e: EntityId, cx: &Cx<'_>) -> bool {
         match self.vcpus[e.index()].stopped {
             Some(stopped) => cx.now().since(stopped) < self.settings.migration_delay,
@@ -159,15 +160,12 @@ impl Credit {
     }
 
     /// The best CPU for `e`: its own (or the next one it may run on), unless an idle one has more idle neighbours, by
-    /// cache and, within one cache, by core. `Commit::Yes` turns the cursor that spreads such choices.
+    /// cache and, within one cache, by core. `Commit::Yes` advances the cursor that spreads such choices.
     pub(crate) fn pick_cpu(&mut self, e: EntityId, commit: Commit, cx: &Cx<'_>) -> CpuId {
         let allowed = cx.allowed(e);
         let home = self.vcpus[e.index()].home;
-        let mut best = if allowed.contains(home) {
-            home
-        } else {
-            next_in(home, &allowed).expect("every entity may run somewhere")
-        };
+        let mut best =
+            if allowed.contains(home) { home } else { next_in(home, &allowed).expect("an affinity contains a CPU") };
         if self.settings.tickle_one {
             best = self.idle_rather_than(best, e, &allowed, cx);
         }
@@ -202,7 +200,7 @@ impl Credit {
         best
     }
 
-    /// `best`, unless others wait or run there and another CPU of `allowed` idles: then the next such one.
+    /// `best`, unless other entities wait or run there and another CPU of `allowed` idles: then the next idle one.
     fn idle_rather_than(&self, best: CpuId, e: EntityId, allowed: &CpuSet, cx: &Cx<'_>) -> CpuId {
         let alone = match cx.running(best) {
             Running::Mine { entity, .. } => entity == e,
@@ -215,8 +213,8 @@ impl Credit {
         next_in(best, &allowed.and(&self.idlers)).unwrap_or(best)
     }
 
-    /// Hands `e`, which is queued and was left waiting, over to an idle CPU that may run it and that nobody has
-    /// called, if there is one.
+    /// Moves `e`, which is queued and was left waiting, to an idle CPU that may run it and that has not been kicked, if
+    /// there is one.
     pub(crate) fn hand_off(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         if self.is_hot(e, cx) {
             return;
@@ -232,7 +230,7 @@ impl Credit {
         }
     }
 
-    /// A call was for one CPU only, and that may run somebody else: whoever waits is offered to those that idle.
+    /// A wake-up kicked one CPU only, and that CPU may run another entity: offers each waiting entity to the idle CPUs.
     pub(crate) fn offer_all(&mut self, cx: &mut Cx<'_>) {
         if !self.settings.hand_off || self.idlers.is_empty() {
             return;
@@ -243,7 +241,7 @@ impl Credit {
         }
     }
 
-    /// Hands over whoever in the queue of `cpu` an idle CPU may run.
+    /// Hands over each entity in the queue of `cpu` that an idle CPU may run.
     pub(crate) fn hand_off_queue(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let mut next = self.queues.first(cpu);
         while let Some(e) = next

@@ -1,12 +1,12 @@
-//! [`RunQueues`]: a run queue per CPU, and the priority of everybody.
+//! [`RunQueues`]: a run queue per CPU, and the priority of each entity.
 //!
-//! A queue is one list. An entity is inserted behind all whose priority is at least its own, which in a sorted
-//! list means: last in its class. Accounting changes priorities of entities that are queued and leaves them where
-//! they stand; until the next [`sort`](RunQueues::sort) the list is out of order, and rules that look for a
-//! priority (insertion, stealing) meet the entities in the order of the list, not of their priorities.
+//! A queue is one list. An entity is inserted behind all entities whose priority is at least its own. In a sorted list
+//! this means: last in its class. Accounting changes priorities of queued entities, but not their places. Until the
+//! next [`sort`](RunQueues::sort) the list is out of order, and rules that search for a priority (insertion, stealing)
+//! see the entities in the order of the list, not of their priorities.
 //!
-//! Xen walks the list for each insertion. Here the first entity below each priority is remembered, so
-//! that insertion takes O(1) unless a priority has changed since.
+//! Xen walks the list for each insertion. Here the first entity below each priority is remembered, so that insertion
+//! takes O(1) unless a priority has changed since.
 
 use sched::queue::Lists;
 use sched::{CpuId, CpuSet, EntityId};
@@ -14,37 +14,37 @@ use sched::{CpuId, CpuSet, EntityId};
 /// How urgently an entity is to run, from the least to the most. Xen's numbers: `CSCHED_PRI_TS_*`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Priority {
-    /// It has used more than its share.
+    /// Has used more than its share.
     Over,
-    /// It has credit left.
+    /// Has credit left.
     Under,
-    /// It had credit left when it woke.
+    /// Had credit left when it woke.
     Boost,
-    /// It, or somebody it works with, is to answer in time. Only policies built over Credit give it.
+    /// It, or an entity it works with, has to respond in time. Only policies built over Credit use this.
     RealTime,
 }
 
-/// How many priorities there are.
+/// The number of priorities.
 const PRIORITIES: usize = 4;
 
 impl Priority {
-    /// All, from the least urgent.
+    /// All priorities, from the least urgent.
     const ALL: [Priority; PRIORITIES] = [Priority::Over, Priority::Under, Priority::Boost, Priority::RealTime];
 
-    /// Xen's number for it: BOOST 0, UNDER −1, OVER −2; and 1 above them.
+    /// Xen's number of the priority: BOOST 0, UNDER −1, OVER −2; `RealTime` is 1.
     pub(crate) const fn number(self) -> i64 {
         self as i64 - Priority::Boost as i64
     }
 }
 
-/// The first entity of a queue below some priority, as far as it is known.
+/// The first entity of a queue below some priority, if it is known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Below {
     Unknown,
     Known(Option<EntityId>),
 }
 
-/// See the module's text.
+/// The run queues; see the module's text.
 #[derive(Debug)]
 pub(crate) struct RunQueues {
     lists: Lists,
@@ -57,7 +57,7 @@ pub(crate) struct RunQueues {
 }
 
 impl RunQueues {
-    /// This many empty queues.
+    /// Creates `cpus` empty queues.
     pub(crate) fn new(cpus: usize) -> RunQueues {
         RunQueues {
             lists: Lists::new(cpus),
@@ -67,7 +67,7 @@ impl RunQueues {
         }
     }
 
-    /// Makes room for `e`, which begins UNDER. Call it at attach.
+    /// Makes room for `e`, which begins UNDER. Call this at attach.
     pub(crate) fn reserve(&mut self, e: EntityId) {
         self.lists.reserve(e);
         if self.priorities.len() <= e.index() {
@@ -81,7 +81,7 @@ impl RunQueues {
         self.priorities[e.index()]
     }
 
-    /// Changes the priority of `e`. If it is queued, it stays where it stands.
+    /// Changes the priority of `e`. If `e` is queued, its place does not change.
     pub(crate) fn set_priority(&mut self, e: EntityId, to: Priority) {
         if core::mem::replace(&mut self.priorities[e.index()], to) != to
             && let Some(queue) = self.lists.list_of(e)
@@ -90,22 +90,22 @@ impl RunQueues {
         }
     }
 
-    /// The CPU in whose queue `e` stands, if it is queued.
+    /// The CPU in whose queue `e` is, if it is queued.
     pub(crate) fn queue_of(&self, e: EntityId) -> Option<CpuId> {
         self.lists.list_of(e).map(CpuId::new)
     }
 
-    /// Who is first in the queue of `cpu`.
+    /// The first entity in the queue of `cpu`.
     pub(crate) fn first(&self, cpu: CpuId) -> Option<EntityId> {
         self.lists.first(cpu.index())
     }
 
-    /// Who stands behind `e`, which is queued.
+    /// The entity behind `e`, which is queued.
     pub(crate) fn next(&self, e: EntityId) -> Option<EntityId> {
         self.lists.next(e)
     }
 
-    /// Who is in the queue of `cpu`, first to last.
+    /// The entities in the queue of `cpu`, first to last.
     pub(crate) fn iter(&self, cpu: CpuId) -> impl Iterator<Item = EntityId> + '_ {
         self.lists.iter(cpu.index())
     }
@@ -115,7 +115,7 @@ impl RunQueues {
         &self.occupied
     }
 
-    /// Puts `e` into the queue of `cpu`, in front of the first that is less urgent.
+    /// Inserts `e` into the queue of `cpu`, in front of the first less urgent entity.
     pub(crate) fn insert(&mut self, cpu: CpuId, e: EntityId) {
         let priority = self.priority(e);
         let behind = self.first_below(cpu, priority);
@@ -124,7 +124,7 @@ impl RunQueues {
             None => self.lists.push_back(cpu.index(), e),
         }
         self.occupied.insert(cpu);
-        // For those more urgent than `e`, it is now the first below if it stands where that one stood.
+        // For priorities above that of `e`, the first entity below is now `e` if it was the one behind `e`.
         for below in &mut self.below[cpu.index()][priority as usize + 1..] {
             if *below == Below::Known(behind) {
                 *below = Below::Known(Some(e));
@@ -132,7 +132,7 @@ impl RunQueues {
         }
     }
 
-    /// Puts `e` into the queue of `cpu` behind the first that is less urgent, if there is one.
+    /// Inserts `e` into the queue of `cpu` behind the first less urgent entity, if there is one.
     pub(crate) fn insert_behind_one(&mut self, cpu: CpuId, e: EntityId) {
         let priority = self.priority(e);
         match self.first_below(cpu, priority).map(|below| self.lists.next(below)) {
@@ -143,8 +143,8 @@ impl RunQueues {
         self.below[cpu.index()] = [Below::Unknown; PRIORITIES];
     }
 
-    /// Puts `e` into the queue of `cpu` with at most `ahead` in front of it, and no more than its priority gives. Says how many
-    /// that are.
+    /// Inserts `e` into the queue of `cpu` with at most `ahead` entities in front of it, and no further ahead than its
+    /// priority allows. Returns the number in front.
     pub(crate) fn insert_ahead(&mut self, cpu: CpuId, e: EntityId, ahead: usize) -> usize {
         let priority = self.priority(e);
         let place = self.iter(cpu).take(ahead).take_while(|&other| self.priority(other) >= priority).count();
@@ -158,7 +158,7 @@ impl RunQueues {
         place
     }
 
-    /// The first in the queue of `cpu` that is less urgent than `priority`.
+    /// The first entity in the queue of `cpu` that is less urgent than `priority`.
     fn first_below(&mut self, cpu: CpuId, priority: Priority) -> Option<EntityId> {
         if let Below::Known(known) = self.below[cpu.index()][priority as usize] {
             return known;
@@ -168,12 +168,12 @@ impl RunQueues {
         found
     }
 
-    /// Takes `e` out of whatever queue it is in; says whether it was in one.
+    /// Removes `e` from its queue; returns whether it was in one.
     pub(crate) fn remove(&mut self, e: EntityId) -> bool {
         let Some(queue) = self.lists.list_of(e) else { return false };
         for priority in Priority::ALL {
             if self.below[queue][priority as usize] == Below::Known(Some(e)) {
-                // All before `e` are at least that urgent, so the next one stands behind it.
+                // All entities before `e` are at least that urgent, so the next one is behind it.
                 let mut rest = core::iter::successors(self.lists.next(e), |&other| self.lists.next(other));
                 let next = rest.find(|&other| self.priority(other) < priority);
                 self.below[queue][priority as usize] = Below::Known(next);
@@ -186,8 +186,8 @@ impl RunQueues {
         true
     }
 
-    /// Moves all in the queue of `cpu` that are UNDER or more urgent ahead of those that are OVER; otherwise
-    /// the order stays, also among those.
+    /// Moves all entities in the queue of `cpu` that are UNDER or more urgent ahead of the OVER ones; otherwise keeps
+    /// the order.
     pub(crate) fn sort(&mut self, cpu: CpuId) {
         let Some(over) = self.first_below(cpu, Priority::Under) else { return };
         let mut next = self.lists.next(over);

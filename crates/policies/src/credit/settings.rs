@@ -1,144 +1,144 @@
-//! [`Settings`]: what the knobs say, read once; and in what the versions of Credit differ.
+//! [`Settings`]: the values of the knobs, read once, and the differences between the versions of Credit.
 
 use sched::{Knob, Knobs, Nanos, Refused};
 
 /// The versions, the first one the default.
 const VERSIONS: &[&str] = &["4.0.1", "3.0.3", "4.23"];
 
-/// What it can be tuned by. A knob that says `version` does as the version does.
+/// The knobs. A knob set to `version` follows the version.
 pub(crate) const KNOBS: &[Knob] = &[
-    Knob::choice("version", VERSIONS, "whose rules hold where the other knobs do not say")
+    Knob::choice("version", VERSIONS, "the version whose rules apply where the other knobs do not decide")
         .from("xen/common/sched_credit.c, Xen 4.0.1 and (summer of 2006) 3.0.3; xen/common/sched/credit.c, 4.23-dev"),
-    Knob::time("slice", Nanos::ms(30), (Nanos::us(10), Nanos::s(1)), "how long a turn lasts at most")
+    Knob::time("slice", Nanos::ms(30), (Nanos::us(10), Nanos::s(1)), "the longest time slice")
         .from("CSCHED_MSECS_PER_TSLICE; S3 table 1 uses 30, 15, 5 and 3 ms"),
-    Knob::time("tick", Nanos::ms(10), (Nanos::ms(1), Nanos::s(1)), "how often a CPU looks at who runs on it")
+    Knob::time("tick", Nanos::ms(10), (Nanos::ms(1), Nanos::s(1)), "the period of the scheduler tick of each CPU")
         .from("CSCHED_MSECS_PER_TICK"),
-    Knob::count("accounting-ticks", [3, 1, 100], "how many ticks an accounting period has; its credits bound accounts")
+    Knob::count("accounting-ticks", [3, 1, 100], "the ticks per accounting period; its credits bound the accounts")
         .from("CSCHED_TICKS_PER_ACCT, CSCHED_TICKS_PER_TSLICE"),
     Knob::choice(
         "tick-from",
         &["version", "tick", "slice"],
-        "`slice`: an accounting period is a slice, a tick a third of it (below 3 ms all of it)",
+        "`slice`: an accounting period is a time slice, a tick a third of it (below 3 ms all of it)",
     )
     .from("__csched_set_tslice, 4.23; before: three constants"),
-    Knob::time("tick-stagger", Nanos::ZERO, (Nanos::ZERO, Nanos::s(1)), "how much later each CPU ticks than the last")
+    Knob::time("tick-stagger", Nanos::ZERO, (Nanos::ZERO, Nanos::s(1)), "the offset of the ticks of each CPU from those of the previous one")
         .from("csched_start_tickers: a CPU's phase is the instant at which its ticker was started"),
     Knob::choice(
         "charging",
         &["version", "nearest", "floor", "sampled"],
-        "time run is paid to the nearest credit, or rounded down; `sampled`: a tick's worth by whom the tick finds",
+        "time run is charged to the nearest credit, or rounded down; `sampled`: a tick charges a whole tick to the running entity",
     )
     .from("burn_credits (4.0.1; 4.23); csched_vcpu_acct (3.0.3)"),
-    Knob::count("credits-per-ms", [0, 0, 1_000], "how many credits a millisecond costs; 0: as the version says")
+    Knob::count("credits-per-ms", [0, 0, 1_000], "the credits that a millisecond costs; 0: the version decides")
         .from("CSCHED_CREDITS_PER_MSEC, 10; in 3.0.3 accounts are in milliseconds"),
-    Knob::choice("boost", &["version", "on", "off"], "whether who wakes UNDER is BOOST")
+    Knob::choice("boost", &["version", "on", "off"], "an entity that wakes UNDER is BOOST")
         .from("CSCHED_PRI_TS_BOOST, since 59f9d8ef44, 2006-10-27"),
-    Knob::choice("boost-migrated", &["version", "on", "off"], "whether who moves to another CPU is boosted by that")
+    Knob::choice("boost-migrated", &["version", "on", "off"], "an entity that migrates to another CPU is boosted")
         .from("on: 4.0.1, where a migration ends in a wake-up; off: CSCHED_FLAG_UNIT_MIGRATING"),
     Knob::choice(
         "weight-per",
         &["version", "domain", "member"],
-        "whether a domain's weight is for all its active members together, or for each",
+        "a domain's weight is for all its active members together, or for each",
     )
     .from("__csched_unit_acct_start: `Make weight per-unit`"),
     Knob::choice(
         "overflow",
         &["version", "empty", "halve", "empty-late"],
-        "an account above a period's credits is emptied or halved; `empty-late`: emptied, but counted full in the balance",
+        "an account above a period's credits is emptied or halved; `empty-late`: emptied, but counted in full in the balance",
     )
     .from("csched_acct: emptied up to 4.0.1, in 3.0.3 after the balance is taken; halved in 4.23"),
     Knob::choice(
         "begins",
         &["version", "inactive", "active"],
-        "whether who is new earns only after a tick has found it, or at once",
+        "a new entity earns after a tick has found it, or at once",
     )
     .from("csched_vcpu_init, 3.0.3: at once"),
     Knob::choice(
         "parking",
         &["version", "below-cap", "in-debt"],
-        "who is parked: who owes more than its part of the cap, at once; or who owes anything, when it next stops",
+        "an entity is parked at once if it owes more than its part of the cap; or at its next stop if it owes anything",
     )
     .from("csched_vcpu_park, 4.0.1; CSCHED_PRI_TS_PARKED, 3.0.3"),
     Knob::choice(
         "unparking",
         &["version", "calls", "waits"],
-        "who is no longer parked calls its CPU; or waits until that decides anew: an idle one, at the end of a turn of idling",
+        "an unparked entity kicks its CPU; or waits until the CPU decides anew: an idle one, at the end of a time slice of idling",
     )
-    .from("vcpu_unpause, 4.0.1; csched_acct and csched_runq_sort, 3.0.3, which call nobody"),
+    .from("vcpu_unpause, 4.0.1; csched_acct and csched_runq_sort, 3.0.3, which kick no CPU"),
     Knob::choice(
         "tickle",
         &["version", "all-idle", "one-idle"],
-        "who is called when a queue grows: all idle CPUs and who runs something less urgent; or one idle CPU, if any",
+        "the CPUs kicked at an enqueue: all idle ones and those that run a less urgent entity; or one idle CPU, if any",
     )
     .from("__runq_tickle; tickle_one_idle_cpu"),
     Knob::choice(
         "yield",
         &["version", "last", "behind-one"],
-        "a yield goes last in its class, or behind one that is less urgent, and is not stolen until it has run",
+        "a yield goes last in its class, or behind one less urgent entity, and is not stolen until it has run",
     )
     .from("CSCHED_FLAG_UNIT_YIELD"),
-    Knob::choice("ratelimit", &["version", "off", "on"], "whether who has just begun to run is left running")
+    Knob::choice("ratelimit", &["version", "off", "on"], "an entity that has just begun to run is not preempted")
         .from("sched_ratelimit_us, since 64908a0466 (4.2)"),
-    Knob::time("ratelimit-time", Nanos::ms(1), (Nanos::us(100), Nanos::ms(500)), "for how long")
+    Knob::time("ratelimit-time", Nanos::ms(1), (Nanos::us(100), Nanos::ms(500)), "how long the rate limit protects a running entity")
         .from("SCHED_DEFAULT_RATELIMIT_US; XEN_SYSCTL_SCHED_RATELIMIT_MIN and _MAX"),
     Knob::choice(
         "steal",
         &["version", "busy", "any", "near"],
-        "from whose queues: of CPUs that do not idle; of all; of those with two to run, under the same cache first",
+        "the queues to steal from: of CPUs that do not idle; of all; of CPUs with two to run, under the same cache first",
     )
     .from("csched_load_balance: 4.0.1, 3.0.3, 4.23 (NUMA nodes there)"),
-    Knob::choice("steal-limit", &["version", "off", "on"], "whether a CPU waits between attempts to steal")
+    Knob::choice("steal-limit", &["version", "off", "on"], "a CPU waits between attempts to steal")
         .from("George Dunlap, `credit: Limit load balancing to once per millisecond`, 2023"),
-    Knob::time("steal-interval", Nanos::ms(1), (Nanos::us(1), Nanos::s(1)), "for how long, at least")
+    Knob::time("steal-interval", Nanos::ms(1), (Nanos::us(1), Nanos::s(1)), "the least time between attempts to steal")
         .from("load_balance_ratelimit_us"),
-    Knob::choice("relocate", &["version", "on", "off"], "whether a tick moves who is active to a better idle CPU")
+    Knob::choice("relocate", &["version", "on", "off"], "a tick moves an active entity to a better idle CPU")
         .from("csched_cpu_pick, after 3.0.3"),
-    Knob::time("migration-delay", Nanos::ZERO, (Nanos::ZERO, Nanos::ms(100)), "how long nobody else takes who has run")
+    Knob::time("migration-delay", Nanos::ZERO, (Nanos::ZERO, Nanos::ms(100)), "how long a stopped entity is not stolen (cache-hot)")
         .from("vcpu_migration_delay; its comment suggests 1 ms"),
-    Knob::switch("hand-off", true, "whether who is left waiting is moved to an idle CPU")
-        .from("ours; off: as Xen, which leaves them to the next wake-up"),
+    Knob::switch("hand-off", true, "an entity that is left waiting is moved to an idle CPU")
+        .from("ours; off: as in Xen, which leaves the entity to the next wake-up"),
 ];
 
-/// The shortest rest of a turn that the rate limit gives. Source: `XEN_SYSCTL_SCHED_RATELIMIT_MIN`.
+/// The shortest rest of a time slice under the rate limit. Source: `XEN_SYSCTL_SCHED_RATELIMIT_MIN`.
 const RATELIMIT_LEAST: Nanos = Nanos::us(100);
 
-/// How time run becomes credits burnt.
+/// How CPU time becomes burnt credits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Charging {
     /// The nearest whole number, the rest kept.
     Nearest,
     /// Rounded down, the rest kept.
     Floor,
-    /// A tick's worth by whom a tick finds running.
+    /// A tick charges a whole tick to the entity it finds running.
     Sampled,
 }
 
-/// Who is parked.
+/// Which entities are parked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Parking {
-    /// Who owes more than its part of the cap, at once.
+    /// Those that owe more than their part of the cap, at once.
     BelowCap,
-    /// Who owes anything, when it next stops.
+    /// Those that owe anything, when they next stop.
     InDebt,
 }
 
-/// What becomes of an account above a period's credits.
+/// What happens to an account above a period's credits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Overflow {
     Empty,
     Halve,
-    /// Emptied once the balance is taken.
+    /// Emptied after the balance is computed.
     EmptyLate,
 }
 
-/// From whose queues is stolen.
+/// Which queues a CPU steals from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Steal {
-    /// Those of CPUs that do not idle.
+    /// The queues of CPUs that do not idle.
     Busy,
-    /// All.
+    /// All queues.
     Any,
-    /// Those of CPUs with two to run, under the same cache first.
+    /// The queues of CPUs with two entities to run, under the same cache first.
     Near,
 }
 
@@ -153,7 +153,7 @@ pub(crate) struct Settings {
     pub(crate) migration_delay: Nanos,
     pub(crate) hand_off: bool,
     pub(crate) charging: Charging,
-    /// What one credit buys.
+    /// The CPU time that one credit buys.
     pub(crate) credit: Nanos,
     pub(crate) boost: bool,
     pub(crate) boost_migrated: bool,
@@ -161,39 +161,39 @@ pub(crate) struct Settings {
     pub(crate) overflow: Overflow,
     pub(crate) begins_active: bool,
     pub(crate) parking: Parking,
-    /// Whether who is unparked waits for the next decision of its CPU, and idling is done in turns.
+    /// Whether an unparked entity waits for the next decision of its CPU, and idling has time slices.
     pub(crate) unparked_waits: bool,
-    /// Whether one idle CPU is called rather than all.
+    /// Whether a wake-up kicks one idle CPU instead of all.
     pub(crate) tickle_one: bool,
-    /// Whether who yields goes behind one that is less urgent.
+    /// Whether a yielding entity goes behind one less urgent entity.
     pub(crate) yield_behind: bool,
-    /// Zero: none.
+    /// Zero: no rate limit.
     pub(crate) ratelimit: Nanos,
     pub(crate) steal: Steal,
-    /// Zero: none.
+    /// Zero: no limit.
     pub(crate) steal_interval: Nanos,
     pub(crate) relocate: bool,
 }
 
-/// The word of a knob; `None` where it leaves that to the version, or the policy does not offer the knob.
+/// The word of a knob; `None` if the knob leaves the choice to the version, or the policy does not have it.
 fn word(knobs: &Knobs, name: &str) -> Option<&'static str> {
     let offered = knobs.iter().any(|(knob, _)| knob.name == name);
     offered.then(|| knobs.word(name)).filter(|&word| word != "version")
 }
 
-/// A length of time, or what it is if the policy does not offer the knob.
+/// The value of a time knob, or `default` if the policy does not have the knob.
 fn time(knobs: &Knobs, name: &str, default: Nanos) -> Nanos {
     if knobs.iter().any(|(knob, _)| knob.name == name) { knobs.time(name) } else { default }
 }
 
 impl Settings {
-    /// Reads the knobs. A policy built over Credit need not offer those in which the versions differ: then 4.0.1's rules
+    /// Reads the knobs. A policy built over Credit may omit the knobs in which the versions differ; then 4.0.1's rules
     /// hold.
     pub(crate) fn read(knobs: &Knobs) -> Settings {
         let version = word(knobs, "version").unwrap_or(VERSIONS[0]);
-        // What 4.0.1, 3.0.3 and 4.23 say, unless the knob says otherwise.
+        // The rules of 4.0.1, 3.0.3 and 4.23, unless the knob selects another.
         let choose = |name: &str, words: [&'static str; 3]| {
-            let at = VERSIONS.iter().position(|&other| other == version).expect("it is one of them");
+            let at = VERSIONS.iter().position(|&other| other == version).expect("the knob has only these words");
             word(knobs, name).unwrap_or(words[at])
         };
         let slice = knobs.time("slice");
@@ -260,23 +260,23 @@ impl Settings {
         self.credits_in(self.period)
     }
 
-    /// How much longer who has run for `ran` is left running; `None`: no longer.
+    /// How much longer an entity that has run for `ran` is protected by the rate limit; `None`: no longer.
     pub(crate) fn left_running(&self, ran: Nanos) -> Option<Nanos> {
         (ran < self.ratelimit).then(|| (self.ratelimit - ran).max(RATELIMIT_LEAST))
     }
 
-    /// The longest turn.
+    /// The longest time slice.
     pub(crate) fn longest_turn(&self) -> Nanos {
         if self.ratelimit.is_zero() { self.slice } else { self.slice.max(self.ratelimit + RATELIMIT_LEAST) }
     }
 
-    /// Whether an idle CPU may pass over somebody it could run, so that ticks have to offer them again.
+    /// Whether an idle CPU may pass over an entity it could run, so that ticks have to offer it again.
     pub(crate) fn passes_over(&self) -> bool {
         !self.migration_delay.is_zero() || !self.steal_interval.is_zero() || self.yield_behind
     }
 }
 
-/// What one credit buys: a tenth of a millisecond; in 3.0.3, a millisecond.
+/// The CPU time that one credit buys: a tenth of a millisecond; in 3.0.3, a millisecond.
 fn credit(knobs: &Knobs, version: &str) -> Nanos {
     let asked =
         knobs.iter().find(|(knob, _)| knob.name == "credits-per-ms").map_or(0, |(_, value)| value.unsigned_abs());
@@ -287,7 +287,7 @@ fn credit(knobs: &Knobs, version: &str) -> Nanos {
     };
     Nanos::ms(1).scale(1, per_ms)
 }
-/// Whether these knobs go together.
+/// Checks that the knobs are consistent.
 pub(crate) fn check(knobs: &Knobs) -> Result<(), Refused> {
     if Settings::read(knobs).credits_per_period() == 0 {
         return Err(Refused::Unsupported("an accounting period too short for a credit; right would be a longer slice"));

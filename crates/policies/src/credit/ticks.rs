@@ -1,4 +1,4 @@
-//! Ticks, which look at who runs, and the accounting, which deals out credits and parks.
+//! Ticks, which charge and move the running entity, and the accounting, which distributes credits and parks.
 
 use super::accounting::{Grant, Round};
 use super::placement::Commit;
@@ -8,7 +8,7 @@ use super::{ACCOUNTING, Credit, MASTER, idle_turn, ticker};
 use sched::{CpuId, Cx, EntityId, Held, Nanos, Running, State};
 
 impl Credit {
-    /// Sets the ticker of `cpu`, on which somebody runs, and the accounting timer, unless they are set.
+    /// Sets the ticker of `cpu`, on which an entity runs, and the accounting timer, unless they are set.
     pub(super) fn start_timers(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         if cx.alarm_at(ticker(cpu)).is_none() {
             let stagger = self.settings.tick_stagger.saturating_mul(cpu.index() as u64);
@@ -24,7 +24,7 @@ impl Credit {
         cx.set_alarm(ACCOUNTING, MASTER, cx.now().next_tick(self.settings.period, Nanos::ZERO));
     }
 
-    /// Looks at who runs on `cpu`, or has stopped there at this very instant.
+    /// A tick of `cpu`: examines the entity that runs there or has stopped there at this instant.
     pub(super) fn tick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let running = match cx.running(cpu) {
             Running::Mine { entity, .. } => Some(entity),
@@ -58,7 +58,7 @@ impl Credit {
         }
     }
 
-    /// Deals out credits and settles who is UNDER, OVER, parked and active.
+    /// Distributes credits and decides which entities are UNDER, OVER, parked and active.
     pub(super) fn account(&mut self, cx: &mut Cx<'_>) {
         for cpu in 0..self.cpus.len() {
             let due = ticker(CpuId::new(cpu));
@@ -95,7 +95,7 @@ impl Credit {
         self.set_accounting(cx);
     }
 
-    /// Pays one active entity and settles where that leaves it; gives back its account.
+    /// Pays one active entity and updates its state; returns its account.
     fn pay(&mut self, e: EntityId, grant: Grant, most: i64, cx: &mut Cx<'_>) -> i64 {
         let vcpu = &mut self.vcpus[e.index()];
         vcpu.account.credit += grant.each;
@@ -129,7 +129,7 @@ impl Credit {
         self.vcpus[e.index()].account.credit
     }
 
-    /// Gives `e` the priority its account entitles it to, unless it has one that is not about credit.
+    /// Gives `e` the priority that its account entitles it to, unless its priority does not depend on credit.
     fn settle_priority(&mut self, e: EntityId, to: Priority) {
         if self.lowers_real_time || self.queues.priority(e) != Priority::RealTime {
             self.queues.set_priority(e, to);
@@ -141,14 +141,15 @@ impl Credit {
         self.vcpu(e).parked = true;
         self.queues.set_priority(e, Priority::Over);
         let at_once = self.settings.parking == Parking::BelowCap;
-        // In 3.0.3 PARKED is a priority, and nobody's place changes: who waits ahead of the idle vCPU has its turn.
+        // In 3.0.3 PARKED is a priority, and places do not change: an entity that waits ahead of the idle vCPU still
+        // runs.
         if at_once || !(matches!(cx.state(e), State::Running(_)) || self.queues.queue_of(e).is_some()) {
             self.queues.remove(e);
             cx.hold(e, Held::Parked);
         }
     }
 
-    /// Lets `e`, no longer parked, run again; without a boost.
+    /// Lets `e`, no longer parked, run again, without a boost.
     fn unpark(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         cx.release(e, Held::Parked);
         let waits = cx.state(e) == State::Waiting && !self.is_about_to_be_queued(e);
@@ -159,7 +160,7 @@ impl Credit {
             return self.enqueue(e, cx);
         }
         self.queues.insert(self.vcpus[e.index()].home, e);
-        // There, idling is done in turns like running, and a CPU looks around at the end of each.
+        // In 3.0.3, idling has time slices like running, and a CPU searches for work at the end of each.
         let slice = self.settings.slice;
         let idlers = self.idlers.and(&cx.allowed(e));
         for cpu in idlers.iter() {

@@ -1,4 +1,4 @@
-//! Loads of run queues, who belongs to which, and evening them out.
+//! Load of run queues, assignment of entities to them, and load balancing between them.
 
 use super::Credit2;
 use crate::credit::placement::next_in;
@@ -9,7 +9,7 @@ pub(super) fn clock(cx: &Cx<'_>) -> u64 {
     cx.now().as_ns() >> 10
 }
 
-/// What balancing would do, and what difference of load that would leave.
+/// A move that balancing may make, and the difference of load that it would leave.
 #[derive(Clone, Copy, Debug)]
 struct Move {
     left: i64,
@@ -18,7 +18,7 @@ struct Move {
 }
 
 impl Credit2 {
-    /// `e` has become runnable (`change` 1) or not (−1).
+    /// Counts `e` as runnable (`change` 1) or not (−1).
     pub(super) fn count_load(&mut self, e: EntityId, change: i64, cx: &Cx<'_>) {
         self.count_queue_load(self.queue_of(e), change, cx);
         self.update_load(e, clock(cx));
@@ -37,13 +37,13 @@ impl Credit2 {
 
     // ---- Belonging ----
 
-    /// Works out the heaviest weight of a run queue.
+    /// Recomputes the heaviest weight of a run queue.
     pub(super) fn find_heaviest(&mut self, queue: usize) {
         let weights = self.members.iter(queue).map(|e| self.vcpus[e.index()].weight);
         self.queues[queue].max_weight = weights.max().unwrap_or(1);
     }
 
-    /// `e`, which belongs nowhere, lives on `home` from now on.
+    /// Assigns `e`, which is not assigned, to `home`.
     pub(super) fn assign(&mut self, e: EntityId, home: CpuId) {
         self.vcpu(e).home = home;
         let queue = self.queue_of(e);
@@ -54,7 +54,7 @@ impl Credit2 {
         record.planned += vcpu.load.average;
     }
 
-    /// `e` belongs nowhere from now on.
+    /// Removes `e` from its run queue.
     pub(super) fn deassign(&mut self, e: EntityId) {
         let queue = self.queue_of(e);
         self.members.remove(e);
@@ -66,8 +66,8 @@ impl Credit2 {
         }
     }
 
-    /// The CPU `e` is to live on, `at` this moment living where it does, if anywhere: in the run queue it is to move to, or in
-    /// the one where least load is to be expected without it.
+    /// Chooses the home of `e`. `at` is its current run queue, if any. The home is in the run queue that `e` is to move
+    /// to, or in the one with the least expected load without `e`.
     pub(super) fn pick_home(&mut self, e: EntityId, at: Option<usize>, cx: &Cx<'_>) -> CpuId {
         let allowed = cx.allowed(e);
         let vcpu = &mut self.vcpus[e.index()];
@@ -79,7 +79,7 @@ impl Credit2 {
         };
         let open = (0..self.queues.len()).filter(|&queue| !self.queues[queue].cpus.and(&allowed).is_empty());
         let queue = asked.or_else(|| open.min_by_key(|&queue| expected(queue)));
-        self.take_turn(queue.expect("every entity may run somewhere"), e, cx)
+        self.take_turn(queue.expect("an affinity contains a CPU"), e, cx)
     }
 
     /// The next CPU of `queue`, in turn, that `e` may run on.
@@ -90,7 +90,7 @@ impl Credit2 {
         cpu
     }
 
-    /// Moves `e`, which is neither queued nor running nor counted as load, to the CPU that is best for it.
+    /// Moves `e`, which is not queued, running or counted as load, to the CPU that is best for it.
     pub(super) fn move_home(&mut self, e: EntityId, cx: &Cx<'_>) {
         let at = self.queue_of(e);
         let home = self.pick_home(e, Some(at), cx);
@@ -107,11 +107,11 @@ impl Credit2 {
         }
     }
 
-    /// What is allowed to `e` has changed.
+    /// The affinity of `e` has changed.
     pub(super) fn follow_affinity(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let queued = self.waiting.contains(e);
         if cx.may_run(e, self.vcpus[e.index()].home) {
-            // A wider affinity may open an idle CPU to it.
+            // A wider affinity may allow an idle CPU.
             if queued {
                 self.hand_off(self.queue_of(e), cx);
             }
@@ -128,8 +128,8 @@ impl Credit2 {
 
     // ---- Evening out ----
 
-    /// Evens out the loads of `queue` and the one that differs most from it, by moving one or swapping two. `cpu` is about to
-    /// run `chosen`.
+    /// Balances `queue` with the queue whose load differs most from it, by moving one entity or swapping two. `cpu` is
+    /// about to run `chosen`.
     pub(super) fn balance(&mut self, queue: usize, cpu: CpuId, chosen: EntityId, cx: &mut Cx<'_>) {
         self.count_queue_load(queue, 0, cx);
         let mut furthest: Option<(usize, i64)> = None;
@@ -151,7 +151,7 @@ impl Credit2 {
         }
     }
 
-    /// Whether the loads differ by more than is tolerated: by less where there is more load than CPUs.
+    /// Whether the loads differ by more than the tolerance, which is smaller if there is more load than CPUs.
     fn is_worth_it(&self, one: usize, other: usize, differs: i64) -> bool {
         let [one, other] = [one, other].map(|queue| &self.queues[queue]);
         let cpus = i64::try_from(one.cpus.len().max(other.cpus.len())).expect("few");
@@ -196,7 +196,7 @@ impl Credit2 {
             && (cx.may_run_anywhere(e) || !self.queues[to].cpus.and(&cx.allowed(e)).is_empty())
     }
 
-    /// Moves `e` to another run queue: at once, or when it next stops if it runs or is about to.
+    /// Moves `e` to another run queue: at once, or at its next stop if it runs or is about to.
     fn migrate(&mut self, e: EntityId, to: usize, (cpu, chosen): (CpuId, EntityId), cx: &mut Cx<'_>) {
         let queued = self.waiting.contains(e);
         let state = cx.state(e);
@@ -218,7 +218,7 @@ impl Credit2 {
         match state {
             State::Running(there) => self.call(there, cx),
             _ if e == chosen => self.call(cpu, cx),
-            _ => {} // It has stopped at this instant, and is about to be queued.
+            _ => {} // It has stopped at this instant and is about to be queued.
         }
     }
 }

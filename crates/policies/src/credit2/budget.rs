@@ -1,18 +1,18 @@
-//! Budgets of capped domains: a pool that is filled every period, quotas taken from it, and parking.
+//! Budgets of capped domains: a pool that is filled every quota period, quotas taken from it, and parking.
 
 use super::Credit2;
 use crate::credit::domains::DomainId;
 use sched::{Alarm, AlarmOwner, CpuId, Cx, EntityId, GroupId, Held, Instant, Nanos, State};
 
-/// What is known of a domain.
+/// The record of a domain.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Domain {
-    /// Of each member.
+    /// The weight of each member.
     pub(super) weight: u64,
-    /// Per cent of one CPU; `None`: no cap.
+    /// Percent of one CPU; `None`: no cap.
     pub(super) cap: Option<u32>,
     pub(super) members: u64,
-    /// What is left for members to take; negative: what they have overrun by.
+    /// The budget that members can still take; negative after an overrun.
     pool: i64,
     /// When the pool is filled next.
     next_fill: Instant,
@@ -31,13 +31,13 @@ impl Credit2 {
         }
     }
 
-    /// What a period is worth to a domain.
+    /// The budget of a domain per quota period.
     fn per_period(&self, domain: DomainId) -> Nanos {
         let percent = self.domains[domain.index()].cap.unwrap_or(0);
         self.settings.cap_period.scale(u64::from(percent), 100)
     }
 
-    /// What a member takes at most.
+    /// The most that a member takes at once.
     fn quota(&self, domain: DomainId) -> Nanos {
         let members = self.domains[domain.index()].members.max(1);
         self.per_period(domain).scale(1, members).max(self.settings.min_timer).min(self.settings.cap_period)
@@ -47,7 +47,7 @@ impl Credit2 {
         self.domains[self.vcpus[e.index()].domain.index()].cap.is_some()
     }
 
-    /// Whether `e` may run; if it has used up what it had, it takes more, or is parked.
+    /// Whether `e` may run. If its quota is used up, it takes another one or is parked.
     pub(super) fn has_budget(&mut self, e: EntityId, cx: &mut Cx<'_>) -> bool {
         if !self.is_capped(e) || self.vcpus[e.index()].budget > 0 {
             return true;
@@ -55,7 +55,7 @@ impl Credit2 {
         let domain = self.vcpus[e.index()].domain;
         let quota = self.quota(domain).as_ns().cast_signed();
         let record = &mut self.domains[domain.index()];
-        // What it has overrun by comes off the pool.
+        // The pool pays for the overrun.
         record.pool += self.vcpus[e.index()].budget;
         let taken = record.pool.clamp(0, quota);
         record.pool -= taken;
@@ -77,7 +77,7 @@ impl Credit2 {
         cx.hold(e, Held::Parked);
     }
 
-    /// Lets all members of a domain that are parked compete again.
+    /// Unparks all members of a domain.
     fn unpark_all(&mut self, domain: DomainId, cx: &mut Cx<'_>) {
         while let Some((_, e)) = self.parked.pop(domain.index()) {
             self.vcpu(e).parked = false;
@@ -89,7 +89,7 @@ impl Credit2 {
         }
     }
 
-    /// `e` has stopped: what it has left goes back to the pool, where others may have it.
+    /// `e` has stopped: the rest of its quota goes back to the pool, for other members.
     pub(super) fn return_budget(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let Some(left) = self.is_capped(e).then(|| self.vcpus[e.index()].budget).filter(|&left| left > 0) else {
             return;
@@ -102,7 +102,7 @@ impl Credit2 {
         }
     }
 
-    /// Fills the pool of a group, once for each period that has passed.
+    /// Fills the pool of a group, once for each quota period that has passed.
     pub(super) fn fill(&mut self, g: GroupId, cx: &mut Cx<'_>) {
         let domain = DomainId::of_group(g);
         let (now, period) = (cx.now(), self.settings.cap_period);
@@ -122,7 +122,7 @@ impl Credit2 {
         cx.set_alarm(filling(g), CpuId::default(), next);
     }
 
-    /// Takes over what is asked for a group, new or not. Who runs has just been charged.
+    /// Updates the domain of a group, new or not. The running entities have just been charged.
     pub(super) fn change_domain(&mut self, g: GroupId, cx: &mut Cx<'_>) {
         let domain = DomainId::of_group(g);
         self.make_domain(domain);
@@ -163,7 +163,7 @@ impl Credit2 {
         }
     }
 
-    /// Calls the CPU of `e` if it runs and has nothing to pay with.
+    /// Kicks the CPU of `e` if it runs without budget.
     pub(super) fn check_budget(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         if let State::Running(cpu) = cx.state(e)
             && self.is_capped(e)
@@ -173,7 +173,7 @@ impl Credit2 {
         }
     }
 
-    /// `e` leaves its domain, paying what it owes; says whether it was parked there.
+    /// `e` leaves its domain and pays its debt. Returns whether it was parked.
     pub(super) fn leave_domain(&mut self, e: EntityId, cx: &mut Cx<'_>) -> bool {
         let was_parked = self.parked.remove(e);
         if core::mem::take(&mut self.vcpu(e).parked) {

@@ -1,10 +1,10 @@
-//! Decisions: who runs and for how long, resets, and whom a wake-up calls.
+//! Decisions: which entity runs and for how long, resets, and the CPUs that a wake-up kicks.
 
 use super::{Credit2, Vcpu};
 use crate::credit::placement::next_in;
 use sched::{CpuId, CpuSet, Cx, Decision, EntityId, Nanos, Running, State};
 
-/// `cpu` if it is in `set`, else the next one that is.
+/// `cpu` if it is in `set`, else the next CPU of `set`.
 fn this_or_next(cpu: CpuId, set: &CpuSet) -> Option<CpuId> {
     if set.contains(cpu) { Some(cpu) } else { next_in(cpu, set) }
 }
@@ -49,7 +49,7 @@ impl Credit2 {
         Decision::until(e, cx.now() + time)
     }
 
-    /// Who has just stopped on `cpu`, if it may go on there.
+    /// The entity that has just stopped on `cpu`, if it may go on there.
     fn current(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Option<EntityId> {
         let e = self.cpus[cpu.index()].stopped.take()?;
         if !self.has_budget(e, cx) {
@@ -65,7 +65,7 @@ impl Credit2 {
         Some(e)
     }
 
-    /// Queues `e`, which has stopped and waits, on another CPU if it is to move.
+    /// Queues `e`, which has stopped and waits, on another CPU if it is to migrate.
     fn requeue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.return_budget(e, cx);
         if self.must_migrate(e, cx) {
@@ -76,11 +76,11 @@ impl Credit2 {
         self.enqueue(e, cx);
     }
 
-    /// Who is to run on `cpu`: `current`, which ran until now, or somebody who waits.
+    /// The entity to run on `cpu`: `current`, which ran until now, or a waiting entity.
     fn candidate(&mut self, cpu: CpuId, current: Option<EntityId>, cx: &mut Cx<'_>) -> Option<EntityId> {
         let now = cx.now();
         let mut yields = false;
-        // Less than anybody can have.
+        // Less credit than any entity can have.
         let mut to_beat = -self.settings.credit - 1;
         if let Some(e) = current {
             let vcpu = &self.vcpus[e.index()];
@@ -90,7 +90,7 @@ impl Credit2 {
             }
         }
         let queue = self.cpus[cpu.index()].queue;
-        // An idle CPU takes whatever there is.
+        // An idle CPU takes any entity.
         let takes_any = current.is_none() && self.settings.hand_off;
         let mut next = self.waiting.first(queue);
         while let Some((_, e)) = next {
@@ -115,12 +115,12 @@ impl Credit2 {
         current
     }
 
-    /// Whether the CPU that this one has called has yet to decide.
+    /// Whether the CPU that `vcpu` has kicked has yet to decide.
     fn is_left_to_another(&self, vcpu: &Vcpu, cpu: CpuId, queue: usize) -> bool {
         vcpu.tickled.is_some_and(|other| other != cpu && self.queues[queue].tickled.contains(other))
     }
 
-    /// How long `e` may run; `given_way`: who ran before.
+    /// The time slice of `e`; `given_way` is the entity that ran before.
     fn turn(&self, e: EntityId, queue: usize, goes_on: bool, given_way: Option<EntityId>, cx: &Cx<'_>) -> Nanos {
         let vcpu = &self.vcpus[e.index()];
         let ran = if goes_on { cx.now().since(vcpu.begun) } else { Nanos::ZERO };
@@ -137,11 +137,11 @@ impl Credit2 {
         if time < least { least } else { time.min(self.settings.max_timer()) }
     }
 
-    /// Gives everybody of a run queue new credit: `next` is the best of them.
+    /// Gives every entity of a run queue new credit; `next` has the most.
     fn reset(&mut self, queue: usize, next: EntityId, cx: &mut Cx<'_>) {
         let credit = self.settings.credit;
         let most = credit + self.settings.carry_over;
-        // Who was cut off at the bottom gets out of the red all the same.
+        // An entity whose credit was clipped at the bottom gets out of debt nevertheless.
         let given = if self.vcpus[next.index()].credit == -credit { 2 * credit } else { credit };
         let mut member = self.members.first(queue);
         while let Some(e) = member {
@@ -153,7 +153,7 @@ impl Credit2 {
             let vcpu = self.vcpu(e);
             vcpu.credit = (vcpu.credit + given).min(most);
         }
-        // Their order is the same, those who are now equal included.
+        // The order does not change, also among entities that are now equal.
         self.scratch.clear();
         while let Some((_, e)) = self.waiting.pop(queue) {
             self.scratch.push(e);
@@ -163,16 +163,16 @@ impl Credit2 {
         }
     }
 
-    // ---- Calling ----
+    // ---- Kicking ----
 
-    /// Calls `cpu`.
+    /// Kicks `cpu`.
     pub(super) fn call(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let Place { queue, siblings } = Place::of(self, cpu);
         self.queues[queue].tickle(cpu, &siblings);
         cx.kick(cpu);
     }
 
-    /// Calls the CPU that is best for `e`, which was just queued, if there is one.
+    /// Kicks the CPU that is best for `e`, which was just queued, if there is one.
     pub(super) fn tickle(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let home = self.vcpus[e.index()].home;
         let queue = self.cpus[home.index()].queue;
@@ -185,7 +185,8 @@ impl Credit2 {
         }
     }
 
-    /// The busy CPU whose runner `e` is to displace: its home if it can, else where it has most of an advantage.
+    /// The busy CPU that `e` is to preempt: its home if `e` has more credit than the entity there, else the CPU with
+    /// the largest difference.
     fn find_preempted(&mut self, e: EntityId, home: CpuId, allowed: &CpuSet, cx: &mut Cx<'_>) -> Option<CpuId> {
         let queue = &self.queues[self.cpus[home.index()].queue];
         let mut busy = queue.cpus.minus(&queue.idle).minus(&queue.tickled).and(allowed);
@@ -202,7 +203,8 @@ impl Credit2 {
         best.1
     }
 
-    /// How much more credit `e` has than who runs on `cpu`, less what a move costs; negative if that one has just begun.
+    /// How much more credit `e` has than the entity that runs on `cpu`, less the migration resistance. Negative if that
+    /// entity has just begun.
     fn score(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) -> i64 {
         let Running::Mine { entity, .. } = cx.running(cpu) else { return -1 };
         let spared = self.settings.ratelimit.saturating_sub(self.settings.ratelimit_tolerance);
@@ -215,7 +217,7 @@ impl Credit2 {
         vcpu.credit - self.vcpus[entity.index()].credit - resist
     }
 
-    /// Calls idle CPUs for those who wait in `queue` and are not left to anybody who was called.
+    /// Kicks idle CPUs for the entities in `queue` that are not left to a CPU that was kicked already.
     pub(super) fn hand_off(&mut self, queue: usize, cx: &mut Cx<'_>) {
         if !self.settings.hand_off || self.waiting.is_empty(queue) {
             return;
@@ -237,7 +239,7 @@ impl Credit2 {
     }
 }
 
-/// A CPU's place.
+/// The run queue and core of a CPU.
 struct Place {
     queue: usize,
     siblings: CpuSet,

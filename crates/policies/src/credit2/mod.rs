@@ -1,49 +1,53 @@
-//! Credit2: whoever has most credit left runs, and a reset gives everybody the same again.
+//! Credit2: the entity with the most credit runs, and a reset gives every entity the same amount again.
 //!
-//! Xen's default scheduler since 4.12. Everybody begins with 10 ms of credit, and running burns it: the heaviest of a
-//! run queue pays a nanosecond for a nanosecond, who weighs half as much pays two. Most credit runs first, so that
-//! who has slept goes before who has run; there are no priorities and no boost. When even the best has nothing left,
-//! everybody is given 10 ms more, and nobody keeps more than half a millisecond beyond that. Between two such resets, each
-//! can run in proportion to its weight.
+//! Xen's default scheduler since 4.12. Every entity begins with 10 ms of credit, and running burns it. The heaviest
+//! entity of a run queue pays a nanosecond for a nanosecond; an entity of half its weight pays two. The most credit
+//! runs first, so an entity that has slept runs before one that has run; there are no priorities and no boost. When
+//! even the best entity has no credit left, every entity gets 10 ms more, but keeps at most half a millisecond beyond
+//! that. Between two such resets, each entity can run in proportion to its weight.
 //!
 //! ```text
 //! one CPU, a weighs 256, b 512       0         10        20        30        40
 //! both are hogs                      abbbbbbbbbbaaaaabbbbbbbbbbaaaaabbbbbbbbbbaaaa
 //! ```
 //!
-//! **Turns.** A turn lasts until its owner would be out of credit, or down to what the first in the queue has; but 0.5 ms
-//! at least and 10 ms at most. Who has run for less than 1 ms is left running (`ratelimit`), unless it yields. Equal
-//! credit changes nobody. A yield gives the CPU to the first who may have it, however little credit that has.
+//! **Time slices.** A time slice ends when the entity would be out of credit, or down to the credit of the first entity
+//! in the queue. It is at least 0.5 ms and at most 10 ms. An entity that has run for less than 1 ms is not preempted
+//! (`ratelimit`), unless it yields. Equal credit does not preempt. A yield gives the CPU to the first entity that may
+//! run there, however little credit it has.
 //!
-//! **Run queues.** The CPUs under one cache share a run queue, 16 at most (`runqueue`, `runqueue-cpus`). Who last ran
-//! on another CPU of it is taken only for half a millisecond more credit than the next best has, and is given 50 µs for
-//! the move.
+//! **Run queues.** The CPUs under one cache share a run queue, 16 at most (`runqueue`, `runqueue-cpus`). An entity that
+//! last ran on another CPU of the queue is picked only if it has half a millisecond more credit than the next best. It
+//! gets 50 µs of credit for the migration.
 //!
-//! **Wake-ups.** Who wakes calls one CPU: its last one if that idles with its whole core, any such, any that idles;
-//! else its last one if it has more credit than who runs there, else the one where it exceeds the runner's credit most,
-//! less the resistance to moving. Nobody is called away from who has hardly begun. A CPU that was called is left alone by
-//! others until it has decided, and who called it is left to it.
+//! **Wake-ups.** A wake-up kicks one CPU. The order is: the last CPU of the entity if its whole core idles; any CPU
+//! with an idle core; any idle CPU; the last CPU if the entity has more credit than the one that runs there; else the
+//! CPU where its credit exceeds that of the running entity most, less the migration resistance. An entity that has just
+//! begun to run is not preempted. Until a kicked CPU has decided, other CPUs do not kick it, and they do not pick the
+//! entity for which it was kicked.
 //!
-//! **Several run queues.** Each keeps an average of how many were runnable during the last second or so, and each
-//! entity of how long it was. A newcomer goes where least is to be expected. At a reset the queue looks for the one
-//! whose load differs most from its own; if that is by more than a whole entity, or an eighth of one where there is
-//! more load than CPUs, it moves one there, fetches one, or swaps two: whatever leaves the smallest difference.
+//! **Several run queues.** Each queue keeps an average of the number of runnable entities over the last second or so,
+//! and each entity the average of its own runnable time. A new entity goes to the queue with the least expected load.
+//! At a reset the queue finds the queue whose load differs most from its own. If the difference is more than one
+//! entity, or an eighth of an entity when there is more load than CPUs, it pushes one there, pulls one, or swaps two:
+//! the choice that leaves the smallest difference.
 //!
-//! **Domains and caps.** A group is a domain, as in `credit`: its weight is that of *each* member, and its cap bounds them
-//! together. Who is in no group has its own weight and no cap. Every 10 ms a capped domain's pool is filled up to
-//! the cap's part of that time. A member that is chosen takes an equal part of it, half a millisecond at least, pays
-//! with it, and gives back what is left when it stops. Who finds nothing is parked until somebody gives back or the pool is
-//! filled; who has run for longer than its part leaves a debt.
+//! **Domains and caps.** A group is a domain, as in `credit`: its weight is that of *each* member, and its cap bounds
+//! them together. An entity in no group has its own weight and no cap. Every 10 ms the pool of a capped domain is
+//! filled up to the cap's part of that time. A member that is picked takes an equal part of the pool, half a
+//! millisecond at least. It runs on this quota, and returns the rest when it stops. A member that finds the pool empty
+//! is parked until another member returns a rest or the pool is filled. A member that has overrun its quota leaves a
+//! debt.
 //!
 //! Differences from Xen:
-//! - With `hand-off`, no CPU idles while somebody it may run waits in its run queue. There, an idle CPU resists
-//!   who has less than −9.5 ms, stops looking behind the first that it must park, and is not called again if
-//!   another one that was called takes somebody else.
-//! - The unbalanced run queue is judged by its own load; there, by that of the last in the list.
-//! - No soft affinities, no NUMA nodes, no power saving, as nobody can ask for them.
-//! - A quota follows the number of members, and is a period at most; there it is fixed when the cap is set, and a
-//!   cap above 100 % for each member is refused.
-//! - Nobody is called to the CPU that is just deciding.
+//! - With `hand-off`, no CPU idles while an entity that it may run waits in its run queue. In Xen, an idle CPU resists
+//!   an entity with less than −9.5 ms, stops searching behind the first entity that it must park, and is not kicked
+//!   again if another kicked CPU picks a different entity.
+//! - The imbalance of the other run queue is judged by its own load; in Xen, by the load of the last queue in the list.
+//! - There are no soft affinities, no NUMA nodes and no power saving, because no parameter asks for them.
+//! - A quota follows the number of members, and is a quota period at most. In Xen it is fixed when the cap is set, and
+//!   a cap above 100 % for each member is refused.
+//! - A CPU that is just deciding is not kicked.
 //!
 //! Source: `xen/common/sched/credit2.c`, Xen 4.23-dev.
 
@@ -65,13 +69,13 @@ use sched::{
 };
 use settings::Settings;
 
-/// What the rest of the system knows of it.
+/// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "credit2",
-    title: "most credit runs first, everybody is given the same at a reset, with caps (Xen 4.23)",
+    title: "most credit runs first, a reset gives every vCPU the same, with caps (Xen 4.23)",
     source: "xen/common/sched/credit2.c, Xen 4.23-dev",
-    good_for: "shares of VMs within tens of milliseconds, quick answers to who slept, and exact caps",
-    bad_at: "very different weights, whose shortest turns cost more than the lightest can owe; slices by a deadline",
+    good_for: "shares of VMs within tens of milliseconds, short latency for vCPUs that slept, and exact caps",
+    bad_at: "very different weights, because a shortest time slice costs more than the lightest can owe; deadlines",
     text: include_str!("mod.rs"),
     conserving: settings::conserving,
     starvation: settings::starvation,
@@ -85,22 +89,22 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     Ok(Box::new(Credit2::new(host, knobs)))
 }
 
-/// What is kept of an entity. Credits and budgets are in nanoseconds.
+/// The state of an entity. Credits and budgets are in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 struct Vcpu {
     credit: i64,
-    /// What the last division into credits left over.
+    /// The remainder of the last division into credits.
     residual: u64,
     weight: u64,
     domain: DomainId,
-    /// The CPU it runs on, last ran on or was given.
+    /// The CPU it runs on, last ran on or was assigned.
     home: CpuId,
-    /// What it has taken of its domain's pool; negative: has overrun by.
+    /// The quota that it has taken from its domain's pool; negative after an overrun.
     budget: i64,
     parked: bool,
-    /// The CPU it has called.
+    /// The CPU that its wake-up kicked.
     tickled: Option<CpuId>,
-    /// When it began to run without a break.
+    /// When its current run began.
     begun: Instant,
     /// The run queue it is to move to when it stops.
     migrate_to: Option<usize>,
@@ -108,17 +112,17 @@ struct Vcpu {
     load: Load,
 }
 
-/// What is kept of a CPU.
+/// The state of a CPU.
 #[derive(Clone, Copy, Debug)]
 struct Cpu {
     queue: usize,
     /// The threads of its core that share its run queue.
     siblings: CpuSet,
-    /// Who has stopped here at this instant and waits, but is not queued yet.
+    /// The entity that has stopped here at this instant and waits, but is not queued yet.
     stopped: Option<EntityId>,
 }
 
-/// The order of a run queue: most credit first, then first come.
+/// The order of a run queue: most credit first, then order of arrival.
 type Key = (core::cmp::Reverse<i64>, u64);
 
 /// The scheduler.
@@ -126,17 +130,17 @@ type Key = (core::cmp::Reverse<i64>, u64);
 pub(crate) struct Credit2 {
     settings: Settings,
     queues: Vec<RunQueue>,
-    /// Who waits, by run queue.
+    /// The waiting entities, by run queue.
     waiting: Trees<Key>,
-    /// Who is assigned to each run queue.
+    /// The entities assigned to each run queue.
     members: Lists,
     vcpus: Vec<Vcpu>,
     cpus: Vec<Cpu>,
     domains: Vec<Domain>,
-    /// Who is parked, by domain, the last one first.
+    /// The parked entities, by domain, the last one first.
     parked: Trees<u64>,
     arrivals: u64,
-    /// Room to put a queue in order.
+    /// Buffer for reordering a queue.
     scratch: Vec<EntityId>,
 }
 
@@ -176,30 +180,30 @@ impl Credit2 {
         self.arrivals
     }
 
-    /// Puts `e`, which waits, into its run queue.
+    /// Inserts `e`, which waits, into its run queue.
     fn queue(&mut self, e: EntityId) {
         let key = (core::cmp::Reverse(self.vcpus[e.index()].credit), self.arrive());
         self.waiting.push(self.queue_of(e), key, e);
     }
 
-    /// Puts `e` into its run queue, and calls the CPU that is to have it.
+    /// Inserts `e` into its run queue, and kicks a CPU for it.
     fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.queue(e);
         self.tickle(e, cx);
     }
 
-    /// Whether `e` has stopped at this very instant and waits.
+    /// Whether `e` has stopped at this instant and waits.
     fn is_about_to_be_queued(&self, e: EntityId) -> bool {
         self.cpus[self.vcpus[e.index()].home.index()].stopped == Some(e)
     }
 
-    /// Whether `e` is to leave its home.
+    /// Whether `e` has to leave its home.
     fn must_migrate(&self, e: EntityId, cx: &Cx<'_>) -> bool {
         let vcpu = &self.vcpus[e.index()];
         vcpu.migrate_to.is_some() || !cx.may_run(e, vcpu.home)
     }
 
-    /// Burns what running for `ran` costs `e`, and keeps the rest of the division.
+    /// Burns the credit that running for `ran` costs `e`, and keeps the remainder of the division.
     fn burn(&mut self, e: EntityId, ran: Nanos) {
         let heaviest = self.queues[self.queue_of(e)].max_weight;
         let vcpu = &mut self.vcpus[e.index()];
@@ -213,14 +217,14 @@ impl Credit2 {
         }
     }
 
-    /// Burns what who runs on `cpu` has used so far.
+    /// Charges the running entity of `cpu` up to now.
     fn burn_running(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         if let Some((e, ran)) = cx.take_ran(cpu) {
             self.burn(e, ran);
         }
     }
 
-    /// Takes over the weight and the domain of `e`, which is not in one.
+    /// Sets the weight and the domain of `e`, which is in no domain.
     fn join_domain(&mut self, e: EntityId, params: &Params) {
         let domain = DomainId::of(e, params);
         self.make_domain(domain);
@@ -302,7 +306,7 @@ impl Policy for Credit2 {
     }
 
     fn wake(&mut self, e: EntityId, _why: Wake, cx: &mut Cx<'_>) {
-        // It may have been put to sleep before it could move.
+        // It may have blocked before it could migrate.
         if self.must_migrate(e, cx) {
             self.move_home(e, cx);
         }

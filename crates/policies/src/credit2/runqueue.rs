@@ -1,46 +1,46 @@
-//! Run queues: which CPUs share one, and what is kept of each.
+//! Run queues: which CPUs share one, and the state of each.
 
 use super::settings::{Settings, Share};
 use sched::{CpuId, CpuSet, Topology};
 
-/// What is kept of a run queue.
+/// The state of a run queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RunQueue {
     /// The CPUs that share it.
     pub(super) cpus: CpuSet,
-    /// Those that run nobody.
+    /// The CPUs that idle.
     pub(super) idle: CpuSet,
-    /// Those that were called and have not decided yet.
+    /// The CPUs that were kicked and have not decided yet.
     pub(super) tickled: CpuSet,
-    /// Those all of whose core idles and was not called.
+    /// The CPUs whose whole core idles and was not kicked.
     pub(super) smt_idle: CpuSet,
-    /// The CPU last given to somebody who joined.
+    /// The CPU last assigned to an entity that joined.
     pub(super) cursor: CpuId,
     /// The heaviest weight of all assigned to it; at least 1.
     pub(super) max_weight: u64,
     pub(super) load: Load,
-    /// What the load will be when those who were moved have been counted for long.
+    /// The load that is expected when the migrations have been in the average for long.
     pub(super) planned: i64,
 }
 
-/// A load: how many are runnable, and the average of that.
+/// A load: the number of runnable entities, and its average.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Load {
-    /// How many are runnable now.
+    /// The number of runnable entities now.
     pub(super) now: i64,
-    /// Their average, in parts of the precision.
+    /// The average of that number, in parts of the precision.
     pub(super) average: i64,
-    /// When it was worked out, in units of 1,024 ns.
+    /// When the average was computed, in units of 1,024 ns.
     updated: u64,
 }
 
 impl Load {
-    /// That of somebody new at `at`: it may be runnable half of the time.
+    /// The load of an entity that is new at `at`: it may be runnable half of the time.
     pub(super) fn of_newcomer(at: u64, settings: &Settings) -> Load {
         Load { now: 0, average: 1 << (settings.precision_shift - 1), updated: at }
     }
 
-    /// Works out the average, and `planned`, at `at`.
+    /// Computes the average, and `planned`, at `at`.
     pub(super) fn update(&mut self, planned: &mut i64, at: u64, settings: &Settings) {
         let Settings { window_shift, precision_shift, .. } = *settings;
         let full = self.now << precision_shift;
@@ -73,25 +73,25 @@ impl RunQueue {
         }
     }
 
-    /// The CPUs that idle and were not called.
+    /// The CPUs that idle and were not kicked.
     pub(super) fn free(&self) -> CpuSet {
         self.idle.minus(&self.tickled)
     }
 
-    /// `cpu` was called.
+    /// Records that `cpu` was kicked.
     pub(super) fn tickle(&mut self, cpu: CpuId, siblings: &CpuSet) {
         self.tickled.insert(cpu);
         self.core_is_taken(cpu, siblings);
     }
 
-    /// `cpu` decides.
+    /// Records that `cpu` decides.
     pub(super) fn answers(&mut self, cpu: CpuId, siblings: &CpuSet) {
         if self.tickled.remove(cpu) {
             self.core_may_be_free(siblings);
         }
     }
 
-    /// `cpu` runs somebody, or nobody.
+    /// Records whether `cpu` idles.
     pub(super) fn set_idle(&mut self, cpu: CpuId, idle: bool, siblings: &CpuSet) {
         if idle {
             if self.idle.insert(cpu) {
@@ -122,7 +122,8 @@ pub(super) fn siblings(host: &Topology, cpu: CpuId) -> CpuSet {
     host.iter().filter(|&other| host.share_core(cpu, other)).collect()
 }
 
-/// The run queues of `host`: CPUs that belong together share one, up to a number; then they are spread evenly over several.
+/// The run queues of `host`. CPUs of one domain share a run queue, up to a limit; beyond it they are spread evenly over
+/// several.
 pub(super) fn partition(host: &Topology, settings: &Settings) -> Vec<RunQueue> {
     let together = |a: CpuId, b: CpuId| match settings.share {
         Share::Cpu => false,
@@ -135,7 +136,7 @@ pub(super) fn partition(host: &Topology, settings: &Settings) -> Vec<RunQueue> {
     for cpu in host.iter() {
         let threads = siblings(host, cpu);
         let fits = |queue: &RunQueue| {
-            // Room for the other threads of all cores that are in.
+            // Room for the other threads of all cores in the queue.
             let cores = queue.cpus.iter().filter(|&cpu| siblings(host, cpu).first() == Some(cpu)).count();
             queue.cpus.len() < most && (cores + 1) * threads.len() <= most
         };

@@ -1,90 +1,84 @@
-//! [`Settings`]: what the knobs say, read once; and what can be promised with them.
+//! [`Settings`]: the values of the knobs, read once, and the guarantees that follow from them.
 
 use sched::{CapBound, Conserving, Knob, Knobs, LoadBounds, Nanos, Topology};
 
-/// What it can be tuned by.
+/// The knobs.
 pub(super) const KNOBS: &[Knob] = &[
     Knob::choice(
         "runqueue",
         &["socket", "cpu", "core", "all"],
-        "which CPUs share a run queue: those under one cache, none, those of a core, all",
+        "the CPUs that share a run queue: all under one cache, none, all of a core, all",
     )
     .from("credit2_runqueue"),
-    Knob::count("runqueue-cpus", [16, 1, 1_024], "how many CPUs share one at most; threads of a core are never parted")
-        .from("sched_credit2_max_cpus_runqueue"),
+    Knob::count(
+        "runqueue-cpus",
+        [16, 1, 1_024],
+        "the most CPUs that share a run queue; threads of a core stay together",
+    )
+    .from("sched_credit2_max_cpus_runqueue"),
     Knob::time(
         "credit",
         Nanos::ms(10),
         (Nanos::ms(1), Nanos::s(1)),
-        "what everybody starts with and is given; the longest turn",
+        "the credit at the start and at a reset; the longest time slice",
     )
     .from("CSCHED2_CREDIT_INIT; CSCHED2_CREDIT_MIN and CSCHED2_MAX_TIMER follow it"),
     Knob::time(
         "min-timer",
         Nanos::us(500),
         (Nanos::us(10), Nanos::ms(100)),
-        "the shortest turn, and the smallest quota",
+        "the shortest time slice, and the smallest quota",
     )
     .from("CSCHED2_MIN_TIMER"),
-    Knob::time(
-        "carry-over",
-        Nanos::us(500),
-        (Nanos::ZERO, Nanos::s(1)),
-        "how much more than that a reset leaves at most",
-    )
-    .from("CSCHED2_CARRYOVER_MAX"),
+    Knob::time("carry-over", Nanos::us(500), (Nanos::ZERO, Nanos::s(1)), "the most credit beyond that after a reset")
+        .from("CSCHED2_CARRYOVER_MAX"),
     Knob::time(
         "migrate-resist",
         Nanos::us(500),
         (Nanos::ZERO, Nanos::ms(100)),
-        "how much more credit moves an entity to another CPU",
+        "the credit difference that moves an entity to another CPU",
     )
     .from("sched_credit2_migrate_resist"),
-    Knob::time("migrate-compensation", Nanos::us(50), (Nanos::ZERO, Nanos::ms(100)), "credit for who was moved")
+    Knob::time("migrate-compensation", Nanos::us(50), (Nanos::ZERO, Nanos::ms(100)), "the credit for a migration")
         .from("CSCHED2_MIGRATE_COMPENSATION"),
     Knob::time(
         "ratelimit",
         Nanos::ms(1),
         (Nanos::ZERO, Nanos::ms(500)),
-        "how long who has begun to run is left running; 0: not at all",
+        "how long a running entity is not preempted; 0: no limit",
     )
     .from("sched_ratelimit_us"),
     Knob::time(
         "ratelimit-tolerance",
         Nanos::us(50),
         (Nanos::ZERO, Nanos::ms(1)),
-        "how much earlier a wake-up may call its CPU",
+        "how much earlier than that a wake-up may preempt",
     )
     .from("CSCHED2_RATELIMIT_TICKLE_TOLERANCE"),
-    Knob::time(
-        "cap-period",
-        Nanos::ms(10),
-        (Nanos::ms(1), Nanos::s(1)),
-        "how often the budgets of capped domains are filled up",
-    )
-    .from("credit2_cap_period_ms"),
-    Knob::count("load-window-shift", [30, 11, 40], "how long loads are remembered: two to this power, in nanoseconds")
+    Knob::time("cap-period", Nanos::ms(10), (Nanos::ms(1), Nanos::s(1)), "the quota period of capped domains")
+        .from("credit2_cap_period_ms"),
+    Knob::count("load-window-shift", [30, 11, 40], "the window of load averages: two to this power, in nanoseconds")
         .from("credit2_load_window_shift"),
-    Knob::count(
-        "load-precision-shift",
-        [18, 4, 24],
-        "how finely loads are kept: parts of one entity, as a power of two",
-    )
-    .from("credit2_load_precision_shift"),
+    Knob::count("load-precision-shift", [18, 4, 24], "the precision of loads: parts of one entity, as a power of two")
+        .from("credit2_load_precision_shift"),
     Knob::count(
         "balance-under",
         [0, -4, 8],
-        "how much more load moves entities while CPUs are spare: two to this power",
+        "the load difference that moves entities while CPUs idle: two to this power",
     )
     .from("credit2_balance_under"),
-    Knob::count("balance-over", [-3, -4, 8], "and while none are").from("credit2_balance_over"),
-    Knob::switch("count-stopped", false, "whether the length of a turn heeds who has just had to give way")
-        .from("off: csched2_runtime is called before who stops is queued again; policies.md's example counts it"),
-    Knob::switch("hand-off", true, "whether no CPU idles while somebody it may run waits in its run queue")
-        .from("ours; off: as Xen, which leaves those with hardly any credit, and those behind who was parked, waiting"),
+    Knob::count("balance-over", [-3, -4, 8], "the same while no CPU idles").from("credit2_balance_over"),
+    Knob::switch(
+        "count-stopped",
+        false,
+        "the length of a time slice takes the entity that was just preempted into account",
+    )
+    .from("off: csched2_runtime is called before the stopped entity is queued again; policies.md's example counts it"),
+    Knob::switch("hand-off", true, "no CPU idles while an entity that it may run waits in its run queue")
+        .from("ours; off: as in Xen, where entities with very little credit, or behind a parked one, keep waiting"),
 ];
 
-/// How CPUs are put together.
+/// The CPUs that share a run queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Share {
     Socket,
@@ -106,7 +100,7 @@ pub(super) struct Settings {
     pub(super) ratelimit: Nanos,
     pub(super) ratelimit_tolerance: Nanos,
     pub(super) cap_period: Nanos,
-    /// In units of 1,024 ns.
+    /// The window in units of 1,024 ns, as a power of two.
     pub(super) window_shift: u32,
     pub(super) precision_shift: u32,
     pub(super) balance_under: i64,
@@ -151,29 +145,29 @@ impl Settings {
         }
     }
 
-    /// The longest turn.
+    /// The longest time slice.
     pub(super) fn max_timer(&self) -> Nanos {
         Nanos::ns(self.credit.unsigned_abs())
     }
 
-    /// The shortest turn of who has not run yet.
+    /// The shortest time slice of an entity that has not run yet.
     fn min_turn(&self) -> Nanos {
         self.min_timer.max(self.ratelimit)
     }
 
-    /// The load difference below which nothing is moved: `shift` is a power of two, of one entity.
+    /// The load difference below which no entity is moved: `shift` is a power of two, of one entity.
     pub(super) fn tolerance(&self, shift: i64) -> i64 {
         1 << (i64::from(self.precision_shift) + shift)
     }
 }
 
-/// How many run queues this host has.
+/// The number of run queues of this host.
 fn run_queues(host: &Topology, knobs: &Knobs) -> usize {
     super::runqueue::partition(host, &Settings::read(knobs)).len()
 }
 
-/// Within one run queue, at once, with hand-off. Where there are several, an idle CPU does not look into the others; loads
-/// are evened out later.
+/// With hand-off, at once within one run queue. If there are several, an idle CPU does not search the others; loads are
+/// balanced later.
 pub(super) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     if Settings::read(load.knobs).hand_off && run_queues(load.host, load.knobs) == 1 {
         Conserving::Global { slack: Nanos::ZERO }
@@ -182,12 +176,14 @@ pub(super) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     }
 }
 
-/// Between two resets, nobody runs for longer than its credit, and a turn more: an epoch of `n` such. Whoever waits is
-/// given as much as the others at each reset; after three it has, from −10 ms, as much as anybody can have, then at most
-/// one epoch passes before it has more than everybody else, and one more covers those who win ties and resist moving.
+/// Between two resets, an entity runs for at most its credit and one time slice: an epoch has `n` of these. A waiting
+/// entity gets as much as the others at each reset. After three resets it has, from −10 ms, as much as any entity can
+/// have. Then at most one epoch passes before it has more than all others. One more covers entities that win ties and
+/// resist migration.
 ///
-/// No bound where things change (each newcomer brings new credit), nor where who wakes and sleeps makes loads differ now one
-/// way and now the other: balancing could move somebody each time before its credits are reset.
+/// There is no bound if parameters change, because each new entity brings new credit. There is no bound, either, if
+/// entities that wake and sleep make loads differ in alternating directions: balancing could move an entity each time
+/// before its credits are reset.
 pub(super) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let queues = run_queues(load.host, load.knobs) as u64;
     if load.has_changes || (queues > 1 && load.has_sleepers) {
@@ -200,10 +196,11 @@ pub(super) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     Some(each.saturating_mul(load.entities).saturating_mul(5 * queues))
 }
 
-/// An account is what was given less what was run, at the weight's rate, as long as it is neither clipped nor cut off at
-/// the bottom: it lies between minus the shortest turn at the lightest's rate and what a reset leaves at most, so two
-/// differ by at most that width; once at the beginning of the span, once at its end. One who had been at the bottom before
-/// makes one reset give twice as much. Where the shortest turn alone can cost more than the bottom allows, no promise.
+/// An account is the credit given minus the time run, at the weight's rate, as long as it is neither limited at a reset
+/// nor clipped at the bottom. It lies between minus the shortest time slice at the lightest's rate and the most that a
+/// reset leaves. So two accounts differ by at most that width, once at the beginning of the span and once at its end.
+/// An entity that was at the bottom before makes one reset give twice as much. If the shortest time slice alone can
+/// cost more than the bottom allows, there is no bound.
 pub(super) fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     let settings = Settings::read(load.knobs);
     let ratio = load.weight_most.div_ceil(load.weight_least.max(1));
@@ -215,9 +212,9 @@ pub(super) fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     Some(width.saturating_mul(2) + settings.max_timer() + Nanos::us(1))
 }
 
-/// In every period a domain is given its cap's part of it, neither rounded nor forgiven. A span may begin with a full pool,
-/// with quotas of a period in the members' hands, and end with another filling and with everybody overrun by the shortest
-/// turn. A pool never needs more than lets every CPU run.
+/// In every quota period a domain gets its cap's part of it, neither rounded nor forgiven. A span may begin with a full
+/// pool and with quotas of a quota period in the members' hands. It may end with another filling and with each member
+/// overrun by the shortest time slice. A pool never needs more than lets every CPU run.
 pub(super) fn cap(load: &LoadBounds<'_>) -> Option<CapBound> {
     let settings = Settings::read(load.knobs);
     let pools = settings.cap_period.saturating_mul(3 * load.host.cpus as u64);

@@ -1,51 +1,52 @@
-//! [`Account`]: the constant bandwidth server of one entity: what is left of its slice, and until when.
+//! [`Account`]: the constant bandwidth server of one entity: its remaining slice and its deadline.
 
 use crate::admission::Utilisation;
 use sched::{Instant, Limit, Nanos, Reservation};
 
-/// Whether an entity uses its share of a CPU (GRUB).
+/// Whether an entity's share of a CPU is in use (GRUB).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Activity {
-    /// It is runnable.
+    /// The entity is runnable.
     Contending,
-    /// It is blocked, and its share is in use until this instant: what it has left lasts until the deadline from then on.
+    /// The entity is blocked. Its share is in use until this instant, from which its remaining slice would last until
+    /// the deadline.
     NonContending(Instant),
-    /// Its share is free.
+    /// The share is free.
     Inactive,
 }
 
-/// What the wake-up rule makes of an entity.
+/// The result of the wake-up rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Woken {
-    /// It may run.
+    /// The entity may run.
     Ready,
-    /// It has to wait until this instant.
+    /// The entity is throttled until this instant.
     Throttled(Instant),
 }
 
-/// What is kept of an entity's reservation.
+/// The state of a reservation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Account {
     pub(super) slice: Nanos,
     pub(super) relative_deadline: Nanos,
     pub(super) period: Nanos,
-    /// What is left of the slice; below zero after an overrun.
+    /// The remaining slice; negative after an overrun.
     pub(super) left: i64,
     pub(super) deadline: Instant,
-    /// Until when it is throttled, if it is: its slice was used up, or given up.
+    /// Until when the entity is throttled, if it is: its slice was used up or given up.
     pub(super) throttled: Option<Instant>,
-    /// The beginning of the first period, if one was asked for: its periods are bound to it.
+    /// The start of the first period, if the reservation names one: its periods are bound to it.
     start: Option<Instant>,
-    /// Whether it has woken.
+    /// Whether the entity has woken yet.
     begun: bool,
     /// Whether it waits for its first period.
     first: bool,
-    /// Whether its next period could have begun while it slept, and begins when it wakes.
+    /// Whether its next period could have begun while it was blocked, and begins when it wakes.
     lapsed: bool,
-    /// Whether it shares in what others leave.
+    /// Whether it reclaims unused bandwidth.
     pub(super) reclaims: bool,
     pub(super) activity: Activity,
-    /// Its share of a CPU, as admitted: of the period, or of the time to the deadline.
+    /// Its share of a CPU, as admitted: relative to the period or to the deadline.
     pub(super) share: Utilisation,
 }
 
@@ -68,7 +69,8 @@ impl Account {
         }
     }
 
-    /// Takes over what is asked now. What is left and the deadline stay until they are renewed, but nothing above a new slice.
+    /// Applies a changed reservation. The remaining slice and the deadline stay until the next replenishment, but the
+    /// remaining slice is cut to the new slice.
     pub(super) fn renegotiate(&mut self, asked: &Reservation, share: Utilisation) {
         let new = Account::open(asked, share);
         let Account { deadline, throttled, activity, first, lapsed, .. } = *self;
@@ -80,25 +82,25 @@ impl Account {
         i64::try_from(self.slice.as_ns()).unwrap_or(i64::MAX)
     }
 
-    /// A new instance: a whole slice, due a relative deadline from `now` on.
+    /// Starts a new instance: a full slice, due a relative deadline from `now` on.
     fn renew(&mut self, now: Instant) {
         self.left = self.whole();
         self.deadline = now.saturating_add(self.relative_deadline);
     }
 
-    /// When the period after the current one begins.
+    /// When the next period begins.
     pub(super) fn next_period(&self) -> Instant {
         self.deadline.saturating_add(self.period.saturating_sub(self.relative_deadline))
     }
 
-    /// Whether what is left is more than its share of the time until the deadline.
+    /// Whether the remaining slice is more than the share of the time until the deadline.
     fn overflows(&self, now: Instant) -> bool {
         let left = u128::from(self.left.max(0).unsigned_abs());
         let ahead = u128::from(self.deadline.saturating_since(now).as_ns());
         left * u128::from(self.relative_deadline.as_ns()) > ahead * u128::from(self.slice.as_ns())
     }
 
-    /// Leaves it no more than its share of the time until the deadline.
+    /// Cuts the remaining slice to the share of the time until the deadline.
     fn shrink(&mut self, now: Instant) {
         let ahead = self.deadline.saturating_since(now);
         let fits = ahead.scale(self.slice.as_ns(), self.relative_deadline.as_ns());
@@ -134,7 +136,7 @@ impl Account {
         Woken::Ready
     }
 
-    /// It wakes for the first time.
+    /// The entity wakes for the first time.
     fn begin(&mut self, now: Instant) -> Woken {
         match self.start {
             Some(start) if start > now => {
@@ -152,7 +154,7 @@ impl Account {
         }
     }
 
-    /// Its periods are bound to a start: it has what fits of the period that contains `now`.
+    /// With periods bound to a start: the entity gets the part of its slice that fits the period that contains `now`.
     fn wake_bound(&mut self, now: Instant) -> Woken {
         if self.deadline < now {
             self.left = self.whole();
@@ -176,7 +178,7 @@ impl Account {
         self.left = self.left.saturating_sub_unsigned(used.as_ns());
     }
 
-    /// The end of a throttling: a whole slice for each period until something is left.
+    /// The end of a throttling: adds a slice for each period until the remaining slice is positive.
     pub(super) fn replenish(&mut self, now: Instant) {
         self.add_periods(now);
         if self.deadline < now {
@@ -184,7 +186,7 @@ impl Account {
         }
     }
 
-    /// The same of who is behind and catches up: its deadline may lie in the past.
+    /// The same for an entity that is behind and catches up: its deadline may lie in the past.
     pub(super) fn go_on(&mut self, now: Instant) {
         self.add_periods(now);
     }
@@ -201,7 +203,7 @@ impl Account {
         }
     }
 
-    /// Behind by more than a period: those that have passed are lost.
+    /// Behind by more than a period: the missed periods are lost.
     fn reset(&mut self, now: Instant) {
         match self.start {
             Some(_) => {
@@ -213,8 +215,8 @@ impl Account {
         }
     }
 
-    /// The end of a throttling of who sleeps: its next period begins when it wakes. Until when it is still throttled,
-    /// if it has more than a slice to pay off.
+    /// The end of a throttling of a blocked entity: its next period begins when it wakes. If it owes more than a slice,
+    /// returns until when it stays throttled.
     pub(super) fn lapse(&mut self, now: Instant) -> Option<Instant> {
         if self.start.is_some() || self.first {
             self.replenish(now);
@@ -229,7 +231,8 @@ impl Account {
         self.throttled
     }
 
-    /// When its share is free if it blocks now: what it has left lasts until the deadline from then on (the 0-lag time).
+    /// When its share is free if it blocks now: from then on, its remaining slice would last until the deadline (the
+    /// 0-lag time).
     pub(super) fn zero_lag(&self) -> Instant {
         let (span, slice) = (u128::from(self.share.span().as_ns()), u128::from(self.slice.as_ns()));
         let product = u128::from(self.left.unsigned_abs()) * span;

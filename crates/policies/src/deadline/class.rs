@@ -1,4 +1,4 @@
-//! [`Deadline`]: the class itself: accounts over [`MostUrgent`], admission, and the return of bandwidth.
+//! [`Deadline`]: the scheduling class: accounts over [`MostUrgent`], admission control, and the return of bandwidth.
 
 mod books;
 
@@ -12,7 +12,7 @@ use sched::{
     Policy, Refused, Reservation, Running, State, StopReason, Stopped, Topology, Wake,
 };
 
-/// Its alarm slots.
+/// The alarm slots of the class.
 pub(crate) const ALARMS: AlarmSlots = AlarmSlots {
     policy: &[AlarmKind::Timer],
     cpu: &[AlarmKind::Tick],
@@ -20,7 +20,7 @@ pub(crate) const ALARMS: AlarmSlots = AlarmSlots {
     ..AlarmSlots::NONE
 };
 
-/// When the first of those who left gives its bandwidth back.
+/// When the next detached entity returns its bandwidth.
 const RETURN: Alarm = Alarm { owner: AlarmOwner::Policy, slot: 0 };
 
 /// The end of a throttling.
@@ -28,17 +28,17 @@ const fn renewal(e: EntityId) -> Alarm {
     Alarm { owner: AlarmOwner::Entity(e), slot: 0 }
 }
 
-/// When the share of an entity that blocked is free.
+/// When the share of a blocked entity is free.
 const fn zero_lag(e: EntityId) -> Alarm {
     Alarm { owner: AlarmOwner::Entity(e), slot: 1 }
 }
 
-/// Where slices end at ticks.
+/// The tick, if slices end at ticks.
 const fn ticker(cpu: CpuId) -> Alarm {
     Alarm { owner: AlarmOwner::Cpu(cpu), slot: 0 }
 }
 
-/// Somebody who left, and whose bandwidth is still in use.
+/// A detached entity whose bandwidth is still in use.
 #[derive(Clone, Copy, Debug)]
 struct Leaving {
     id: EntityId,
@@ -47,42 +47,43 @@ struct Leaving {
     until: Instant,
 }
 
-/// What is kept of a member.
+/// The state of a member.
 #[derive(Clone, Copy, Debug)]
 struct Task {
     account: Account,
-    /// On which CPU its bandwidth is counted.
+    /// The CPU on which its bandwidth is counted.
     counted: CpuId,
 }
 
-/// The class.
+/// The deadline class.
 #[derive(Debug)]
 pub(crate) struct Deadline {
     queues: MostUrgent<Instant>,
-    /// By entity; `None`: it is not here.
+    /// By entity; `None`: not a member.
     tasks: Vec<Option<Task>>,
     leaving: Vec<Leaving>,
     admission: Admission,
     /// Whether constrained deadlines are admitted by their density.
     by_density: bool,
-    /// What the server of each CPU is promised, if there are servers.
+    /// The bandwidth of each CPU's fair server, if there are servers.
     servers: Vec<Utilisation>,
     reclaim: Reclaim,
-    /// The sum of all shares, of those who left, too.
+    /// The sum of all shares, including those of detached entities.
     shares: u64,
     whole_machine: bool,
-    /// Whether a period that could begin while its owner sleeps begins when it wakes.
+    /// Whether a period that could begin while its entity is blocked begins at the wake-up.
     lapses: bool,
-    /// Whether who is behind by more than a period keeps the deadlines it should have met.
+    /// Whether an entity that is behind by more than a period keeps the deadlines that it missed.
     catches_up: bool,
     period_least: Nanos,
     period_most: Nanos,
-    /// Where slices end at ticks: the time between two.
+    /// The tick period, if slices end at ticks.
     tick: Option<Nanos>,
 }
 
 impl Deadline {
-    /// The class on `host`, with these knobs and `tick`; each CPU has promised this to a server, if there are servers.
+    /// Creates the class on `host`, with these knobs and `tick`. `server` is the reservation of each CPU's fair server,
+    /// if there are servers.
     pub(crate) fn new(host: &Topology, knobs: &Knobs, server: Option<&Reservation>) -> Deadline {
         let percent = knobs.get("rt-bandwidth").unsigned_abs();
         let formula = match knobs.word("reclaim") {
@@ -133,7 +134,7 @@ impl Deadline {
         self.account(e).charge(used);
     }
 
-    /// Charges who runs on `cpu`, before the rate there changes.
+    /// Charges the running entity of `cpu`, before the rate there changes.
     fn settle(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         if self.reclaim.is_on()
             && let Some((e, ran)) = cx.take_ran(cpu)
@@ -142,8 +143,8 @@ impl Deadline {
         }
     }
 
-    /// The rate on `cpu` has changed, or what is left of who runs there: its slice ends at another time. Where that is
-    /// later, it is picked again at the old end.
+    /// The rate on `cpu` or the remaining slice of its running entity has changed: its slice ends at another time. If
+    /// that is later, the entity is picked again at the old end.
     fn retime(&self, cpu: CpuId, cx: &mut Cx<'_>) {
         let Running::Mine { entity, .. } = cx.running(cpu) else { return };
         if self.queues.running(cpu) != Some(entity) || self.task(entity).account.throttled.is_some() {
@@ -168,7 +169,7 @@ impl Deadline {
         }
     }
 
-    /// The share of `e` is in use from now on, or free.
+    /// Marks the share of `e` as in use or free.
     fn set_active(&mut self, e: EntityId, active: bool, cx: &mut Cx<'_>) {
         let Task { account, counted } = *self.task(e);
         let units = account.share.units();
@@ -180,7 +181,7 @@ impl Deadline {
         }
     }
 
-    /// The bandwidths of those who changed their CPU go with them.
+    /// Moves the bandwidth of each entity that migrated to its new CPU.
     fn follow(&mut self, cx: &mut Cx<'_>) {
         while let Some((e, _)) = self.queues.next_move() {
             let (to, Task { account, counted }) = (self.queues.home(e), *self.task(e));
@@ -202,7 +203,7 @@ impl Deadline {
 
     // ---- States ----
 
-    /// When the slice of `e` is used up on `cpu`, if it runs from now on; never, if a tick sees to that.
+    /// When the slice of `e` is used up on `cpu`, if it runs from now on; never, if slices end at ticks.
     fn slice_end(&self, e: EntityId, cpu: CpuId, now: Instant) -> Instant {
         if self.tick.is_some() {
             return Instant::NEVER;
@@ -220,7 +221,7 @@ impl Deadline {
         }
     }
 
-    /// A tick of `cpu`: has who runs used up its slice?
+    /// A tick of `cpu`: ends the slice of the running entity if it is used up.
     fn tick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let Some(e) = self.queues.running(cpu) else { return };
         if let Some((_, ran)) = cx.take_ran(cpu) {
@@ -232,7 +233,7 @@ impl Deadline {
         self.start_ticker(cpu, cx);
     }
 
-    /// `e` becomes runnable. Says whether it may run.
+    /// `e` becomes runnable. Returns whether it may run.
     fn activate(&mut self, e: EntityId, cx: &mut Cx<'_>) -> bool {
         let now = cx.now();
         let before = core::mem::replace(&mut self.account(e).activity, Activity::Contending);
@@ -270,7 +271,7 @@ impl Deadline {
         }
     }
 
-    /// The throttling of `e`, which sleeps or slept, is over, or goes on if it has more to pay off. Says whether it is over.
+    /// The throttling of `e`, which is or was blocked, is over, unless it owes more. Returns whether it is over.
     fn renew_asleep(&mut self, e: EntityId, cx: &mut Cx<'_>) -> bool {
         let now = cx.now();
         if !self.lapses {
@@ -286,7 +287,8 @@ impl Deadline {
         true
     }
 
-    /// The slice of `e`, which is runnable, is used up or given up: it is held. Says whether the next one is there already.
+    /// The slice of `e`, which is runnable, is used up or given up: throttles it. Returns whether the next slice is
+    /// available already.
     fn deplete(&mut self, e: EntityId, cx: &mut Cx<'_>) -> bool {
         let (now, until) = (cx.now(), self.account(e).next_period());
         if until > now {
@@ -305,7 +307,7 @@ impl Deadline {
         true
     }
 
-    /// `e` is runnable and may run: it finds a CPU.
+    /// `e` is runnable and not throttled: enqueues it.
     fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let deadline = self.account(e).deadline;
         self.queues.set_urgency(e, deadline);
@@ -313,7 +315,7 @@ impl Deadline {
         self.follow(cx);
     }
 
-    /// `e` is blocked from now on.
+    /// `e` blocks now.
     fn rest(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let free = self.account(e).zero_lag();
         if self.account(e).throttled.is_none() && self.account(e).left <= 0 {
@@ -336,7 +338,7 @@ impl Deadline {
         }
     }
 
-    /// Who runs on `cpu`, if somebody is due before `than`, where that is given.
+    /// The decision for `cpu`: an entity with a deadline before `than`, if that is given.
     pub(crate) fn pick_before(&mut self, cpu: CpuId, than: Option<Instant>, cx: &mut Cx<'_>) -> Decision {
         let picked = self.queues.pick(cpu, than.map_or(Rank::Other, Rank::AlarmOwner), cx);
         self.follow(cx);
@@ -345,7 +347,7 @@ impl Deadline {
         Decision::until(e, self.slice_end(e, cpu, cx.now()))
     }
 
-    /// `cpu` runs somebody of another class who is due at `deadline`.
+    /// `cpu` runs an entity of another class with this deadline.
     pub(crate) fn take_at(&mut self, cpu: CpuId, deadline: Instant, cx: &mut Cx<'_>) {
         self.queues.take_at(cpu, deadline, cx);
         self.follow(cx);
@@ -371,7 +373,7 @@ impl Layer for Deadline {
 impl Policy for Deadline {
     fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
         let asked = self.asked(cx.params(e), cx.topology())?;
-        // Who left and comes back before its bandwidth was returned takes it up again.
+        // An entity that was detached and comes back before its bandwidth was returned takes it over.
         let back = self.leaving.iter().position(|gone| gone.id == e);
         let gone = back.map(|at| self.leaving[at]);
         if let Some(gone) = &gone {
@@ -496,7 +498,7 @@ impl Policy for Deadline {
                 cx.release(e, Held::Depleted);
                 self.enqueue(e, cx);
             }
-            // It was to stop, and has not yet.
+            // It was to stop, but has not stopped yet.
             State::Running(_) => {
                 self.account(e).replenish(now);
                 cx.release(e, Held::Depleted);
@@ -513,7 +515,7 @@ impl Policy for Deadline {
             return self.rest(e, cx);
         }
         if self.account(e).throttled.is_some() {
-            return; // It is held already.
+            return; // It is throttled already.
         }
         if prev.why == StopReason::Yielded {
             self.account(e).left = self.account(e).left.min(0);

@@ -1,12 +1,12 @@
-//! [`Reclaim`]: how fast time is charged to who shares in what others leave (GRUB, greedy reclamation of unused
-//! bandwidth; Lipari and Baruah 2000).
+//! [`Reclaim`]: the rate at which time is charged to an entity that reclaims unused bandwidth (GRUB, greedy reclamation
+//! of unused bandwidth; Lipari and Baruah 2000).
 //!
-//! All in parts of a CPU, [`ONE`] a whole.
+//! All values are in parts of a CPU; [`ONE`] is a whole CPU.
 
 use crate::admission::ONE;
 use sched::{CpuId, Nanos};
 
-/// The formulas the kernel has had.
+/// The formulas of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Formula {
     /// `max{u / Umax, 1 − Uinactive − Uextra}`.
@@ -15,25 +15,25 @@ pub(super) enum Formula {
     V65,
 }
 
-/// What members of a CPU were promised, and how much of it is in use.
+/// The bandwidth of a CPU's members, and how much of it is in use.
 #[derive(Clone, Copy, Debug, Default)]
 struct Bandwidth {
     all: u64,
     active: u64,
 }
 
-/// The bandwidths of each CPU.
+/// The bandwidths of all CPUs.
 #[derive(Debug)]
 pub(super) struct Reclaim {
     formula: Option<Formula>,
     cpus: Vec<Bandwidth>,
-    /// What may be promised of each CPU.
+    /// The part of each CPU that may be reserved.
     most: u64,
-    /// What is not promised to anybody, of each CPU.
+    /// The part of each CPU that is not reserved.
     extra: u64,
 }
 
-/// A number of parts, out of a number of parts.
+/// A charge rate: `parts` per `of`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Rate {
     parts: u64,
@@ -41,10 +41,10 @@ pub(super) struct Rate {
 }
 
 impl Rate {
-    /// As time passes.
+    /// Real time.
     pub(super) const FULL: Rate = Rate { parts: 1, of: 1 };
 
-    /// What is charged for `ran`; rounded up, so that nobody gets more than it leaves to others.
+    /// The charge for `ran`, rounded up, so that no entity gets more than the others leave.
     pub(super) fn charge(self, ran: Nanos) -> Nanos {
         let used = (u128::from(ran.as_ns()) * u128::from(self.parts)).div_ceil(u128::from(self.of));
         Nanos::ns(u64::try_from(used).unwrap_or(u64::MAX))
@@ -58,7 +58,7 @@ impl Rate {
 }
 
 impl Reclaim {
-    /// Nothing is promised yet; `percent` of each CPU may be.
+    /// No bandwidth is reserved yet; `percent` of each CPU may be.
     pub(super) fn new(cpus: usize, formula: Option<Formula>, percent: u64) -> Reclaim {
         let most = ONE / 100 * percent + ONE % 100 * percent / 100;
         Reclaim { formula, cpus: vec![Bandwidth::default(); cpus], most, extra: most }
@@ -68,7 +68,7 @@ impl Reclaim {
         self.formula.is_some()
     }
 
-    /// The sum of all promises is `units` now.
+    /// Records that the sum of all reservations is `units`.
     pub(super) fn promised(&mut self, units: u64) {
         self.extra = self.most.saturating_sub(units / self.cpus.len() as u64);
     }
@@ -85,7 +85,7 @@ impl Reclaim {
         here.active -= if active { units } else { 0 };
     }
 
-    /// How fast time on `cpu` is charged to a share of `units`.
+    /// The rate at which time on `cpu` is charged to a share of `units`.
     pub(super) fn rate(&self, cpu: CpuId, units: u64) -> Rate {
         let Bandwidth { all, active } = self.cpus[cpu.index()];
         let free = (all - active) + self.extra;

@@ -1,78 +1,78 @@
-//! What `edf` keeps about an entity: its promise, the end of its current period, and what is left of its slice.
+//! The state of an entity in `edf`: its reservation, the end of its current period, and its remaining slice.
 
 use crate::admission::Utilisation;
 use sched::{CpuId, EntityId, Instant, Limit, Nanos, Reservation};
 
-/// What the `late` knob says about time not delivered by the end of a period.
+/// The knob `late`: what happens to time not delivered by the end of a period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Late {
-    /// It is forgotten: every period begins with a fresh slice.
+    /// It is lost: every period begins with a full slice.
     Renew,
-    /// It is added to the next slice; an overrun is taken from it.
+    /// It is added to the next slice; an overrun is subtracted from it.
     Carry,
 }
 
-/// What the `rest` knob says about who wakes within a period.
+/// The knob `rest`: what happens when an entity wakes within a period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Rest {
-    /// Its periods go on as they were; it has what its rest has left of its slice.
+    /// Its periods continue; its remaining slice is reduced by the time it was blocked.
     #[default]
     Keep,
-    /// A new period begins if it has more than its share of what is ahead of the old one (CBS).
+    /// A new period begins if its remaining slice is more than its share of the rest of the old period (CBS).
     Renew,
 }
 
-/// What the `enforce` knob says about the end of a slice.
+/// The knob `enforce`: what happens at the end of a slice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Enforce {
-    /// Nothing happens: a job runs until it is done.
+    /// Nothing: a job runs until it completes.
     None,
-    /// As each reservation says; soft unless it is hard.
+    /// Each reservation decides; soft unless it is hard.
     Soft,
     /// Every reservation is hard.
     Hard,
 }
 
-/// Where a runnable entity stands.
+/// The state of a runnable entity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Standing {
-    /// It has reserved time left.
+    /// It has a remaining slice.
     Reserved,
-    /// It competes for time nobody has reserved.
+    /// It competes for unreserved time.
     Background,
-    /// It waits for its next period, held.
+    /// It is held until its next period.
     Depleted,
 }
 
-/// An entity's account. `period` is zero for an entity without a reservation.
+/// The account of an entity. `period` is zero for an entity without a reservation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Account {
     pub(super) slice: Nanos,
     pub(super) period: Nanos,
     /// The end of the current period.
     pub(super) deadline: Instant,
-    /// What is left of the slice; negative after an overrun.
+    /// The remaining slice; negative after an overrun.
     pub(super) balance: i64,
     pub(super) standing: Standing,
     pub(super) hard: bool,
     /// Whether the entity is attached.
     pub(super) open: bool,
-    /// Whether the entity may not run on every CPU.
+    /// Whether its affinity excludes some CPU.
     pub(super) restricted: bool,
-    /// Whether it was blocked at some time in this period, so that nothing is owed to it.
+    /// Whether it was blocked at some time in this period, so that no undelivered time is carried over.
     pub(super) slept: bool,
-    /// When it was blocked last.
+    /// When it blocked last.
     pub(super) blocked: Instant,
-    /// Whether its periods have a start that was asked for, to which they are bound.
+    /// Whether its reservation names a start, to which its periods are bound.
     pub(super) fixed: bool,
     /// The CPU it is assigned to, when partitioned.
     pub(super) cpu: Option<CpuId>,
-    /// Its share of a CPU, as admitted.
+    /// Its utilisation, as admitted.
     pub(super) utilisation: Utilisation,
 }
 
 impl Account {
-    /// The account of an entity that asks for this, first seen now.
+    /// Creates the account of an entity with this reservation, attached now.
     pub(super) fn open(asked: Option<&Reservation>, enforce: Enforce, now: Instant) -> Account {
         let mut account = Account {
             slice: Nanos::ZERO,
@@ -95,14 +95,14 @@ impl Account {
         account
     }
 
-    /// Starts on a new promise: its first period begins at its `start`, or now.
+    /// Applies a new reservation: its first period begins at its `start`, or now.
     fn promise(&mut self, reservation: &Reservation, enforce: Enforce, now: Instant) {
         self.slice = reservation.slice;
         self.period = reservation.period;
         self.hard = enforce == Enforce::Hard || reservation.limit == Limit::Hard;
         self.utilisation = Utilisation::of(reservation);
         self.fixed = reservation.start.is_some();
-        // A period of no slice that ends when the first one begins.
+        // A period without a slice, which ends when the first one begins.
         self.deadline = reservation.start.unwrap_or(now).max(now);
         self.balance = 0;
         if self.deadline == now {
@@ -128,7 +128,7 @@ impl Account {
         self.deadline.saturating_add(self.period.saturating_mul(passed))
     }
 
-    /// What orders entities: earliest deadline first, then the lower index.
+    /// The order of entities: earliest deadline first, then the lower index.
     pub(super) fn key(&self, e: EntityId) -> (Instant, usize) {
         (self.deadline, e.index())
     }
@@ -147,8 +147,9 @@ impl Account {
         self.standing = if self.balance > 0 { Standing::Reserved } else { self.depleted() };
     }
 
-    /// The entity wakes. A period of which it wanted nothing begins now, unless its start was asked for; of another, it
-    /// has what its rest has left it: the time it was away counts as used, but for its share of what is still ahead.
+    /// The entity wakes. If it was blocked for the whole period, a new period begins now, unless its reservation names
+    /// a start. Otherwise the time it was blocked is charged, but its remaining slice is at least its share of the rest
+    /// of the period.
     pub(super) fn wake(&mut self, late: Late, rest: Rest, now: Instant) {
         self.slept = true;
         if !self.fixed && (now >= self.deadline || self.blocked.saturating_add(self.period) <= self.deadline) {
@@ -182,19 +183,19 @@ impl Account {
         if self.hard { Standing::Depleted } else { Standing::Background }
     }
 
-    /// The slice is used up: the entity waits for its next period, or competes for time left over.
+    /// The slice is used up: the entity is held until its next period, or competes for unreserved time.
     pub(super) fn deplete(&mut self) {
         self.standing = self.depleted();
     }
 
-    /// Takes `ran` from the slice, if it is reserved time that was used.
+    /// Charges `ran` to the slice, if the entity ran on reserved time.
     pub(super) fn charge(&mut self, ran: Nanos) {
         if self.standing == Standing::Reserved {
             self.balance = self.balance.saturating_sub_unsigned(ran.as_ns());
         }
     }
 
-    /// The end of the slice if it runs from `now` on, on timers of grain `grain`.
+    /// The end of the slice if the entity runs from `now` on, with timers of grain `grain`.
     pub(super) fn slice_end(&self, now: Instant, grain: Nanos) -> Instant {
         now.saturating_add(Nanos::ns(self.balance.max(1).unsigned_abs())).round_up(grain)
     }

@@ -1,4 +1,4 @@
-//! `placement = global`: the earliest deadlines of the whole machine run; one choice for all CPUs at once.
+//! `placement = global`: the earliest deadlines of the whole machine run; one decision for all CPUs at once.
 
 use super::Edf;
 use super::account::Standing;
@@ -11,8 +11,8 @@ use std::hint::select_unpredictable;
 
 const READY: usize = 0;
 
-/// How urgent an entity is: the earlier deadline before the later, then the lower index. One wide number, because
-/// this is compared more often than anything else.
+/// The urgency of an entity: the earlier deadline first, then the lower index. It is one wide number, because comparing
+/// it is the most frequent operation.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Key(u128);
 
@@ -36,20 +36,20 @@ impl Key {
 
 pub(super) struct Global {
     edf: Edf,
-    /// Who woke with reserved time since the last plan.
+    /// The entities that woke with a remaining slice since the last plan.
     woken: Vec<EntityId>,
-    /// Whom the plan wants on each CPU.
+    /// By CPU: the entity that the plan wants there.
     seats: Vec<Option<EntityId>>,
-    /// How many seats are taken.
+    /// The number of seats taken.
     seated: usize,
-    /// How urgent what each CPU runs, or is planned to run, is.
+    /// By CPU: the urgency of the entity that it runs or is planned to run.
     urgency: Vec<Key>,
-    /// The chosen of the current plan that have no seat yet, in order of key.
+    /// The entities chosen by the current plan that have no seat yet, in order of key.
     chosen: Vec<EntityId>,
-    /// Whether, since the last plan, anything changed but by waking, blocking and being displaced: somebody in the queue may
-    /// displace somebody now.
+    /// Whether anything changed since the last plan other than wake-ups, blocking and preemption: an entity in the
+    /// queue may now preempt another.
     changed: bool,
-    /// How many entities may not run on every CPU.
+    /// The number of entities whose affinity excludes some CPU.
     restricted: usize,
 }
 
@@ -67,7 +67,7 @@ impl Global {
         }
     }
 
-    /// Notes whether `e` may run everywhere.
+    /// Records whether the affinity of `e` excludes some CPU.
     fn note_restricted(&mut self, e: EntityId, restricted: bool) {
         self.changed = true;
         let before = std::mem::replace(&mut self.edf.account_mut(e).restricted, restricted);
@@ -79,7 +79,7 @@ impl Global {
         if account.standing == Standing::Reserved { Key::of(account.deadline, e) } else { Key::BACKGROUND }
     }
 
-    /// Gives back what an earlier plan wanted and nobody has come for.
+    /// Queues again the entities that an earlier plan wanted and no CPU has picked.
     fn unseat_all(&mut self, cx: &Cx<'_>) {
         self.changed = true;
         for cpu in cx.topology().iter() {
@@ -94,7 +94,7 @@ impl Global {
         self.seated = 0;
     }
 
-    /// Takes `e` out of its seat, queue or hold.
+    /// Removes `e` from its seat, queue or hold.
     fn dequeue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         if self.seated > 0 {
             self.unseat_all(cx);
@@ -106,9 +106,9 @@ impl Global {
         self.edf.dequeue(e, cx);
     }
 
-    /// The two plans that are most often made, without the detours of [`choose`](Global::choose): one entity woke, or
-    /// one CPU is free, and nothing else changed since a plan in which nobody in the queue could displace anybody.
-    /// Says whether it was one of them.
+    /// The two most frequent plans, without the general algorithm of [`choose`](Global::choose): one entity woke, or
+    /// one CPU is free, and nothing else changed since a plan after which no entity in the queue could preempt another.
+    /// Returns whether it was one of them.
     #[inline]
     fn choose_one(&mut self, cx: &mut Cx<'_>) -> bool {
         let (worst, urgency, free) = self.least_urgent();
@@ -142,7 +142,7 @@ impl Global {
         }
     }
 
-    /// Finds who is to be on the CPUs besides those who run and stay, and seats them.
+    /// Finds the entities to run in addition to those that run and stay, and seats them.
     fn choose(&mut self, cx: &mut Cx<'_>) {
         self.queue_woken();
         let mut free = self.urgency.iter().filter(|&&key| key == Key::FREE).count();
@@ -176,10 +176,12 @@ impl Global {
         }
     }
 
-    /// The lowest free CPU, or else the one that runs the least urgent entity; how urgent that is; and how many are free.
+    /// The lowest free CPU, or else the CPU of the least urgent running entity; its urgency; and the number of free
+    /// CPUs.
     #[inline]
     fn least_urgent(&self) -> (CpuId, Key, usize) {
-        // Nobody can predict which it is, so no branch may hang on it; comparing halves keeps the compiler from making one.
+        // The result is unpredictable, so no branch should depend on it. Comparing halves keeps the compiler from
+        // emitting one.
         let (mut worst, mut worst_high, mut worst_low, mut free) = (0, 0, 0, 0);
         for (cpu, &key) in self.urgency.iter().enumerate() {
             let (high, low) = key.halves();
@@ -192,13 +194,13 @@ impl Global {
         (CpuId::new(worst), Key(u128::from(worst_high) << 64 | u128::from(worst_low)), free)
     }
 
-    /// The CPU that runs the least urgent of those who run.
+    /// The CPU that runs the least urgent entity.
     fn least_urgent_running(&self) -> Option<CpuId> {
         let running = self.urgency.iter().enumerate().filter(|&(_, &key)| key != Key::FREE);
         running.max_by_key(|&(_, &key)| key).map(|(cpu, _)| CpuId::new(cpu))
     }
 
-    /// The same where some may not run everywhere: one after the other, each to the best CPU left for it.
+    /// The same if some affinities exclude CPUs: one entity after another gets the best CPU left for it.
     fn choose_restricted(&mut self, cx: &mut Cx<'_>) {
         self.queue_woken();
         while let Some((deadline, e)) = self.edf.ready.pop(READY) {
@@ -209,7 +211,7 @@ impl Global {
                 Some(cpu) if self.urgency[cpu.index()] > Key::of(deadline, e) => {
                     self.seat(cpu, e, Key::of(deadline, e), cx)
                 }
-                _ => self.chosen.push(e), // Nobody gives way to it for now.
+                _ => self.chosen.push(e), // It can preempt no entity for now.
             }
             if self.seated == self.seats.len() {
                 break;
@@ -228,8 +230,8 @@ impl Global {
         cx.kick(cpu);
     }
 
-    /// Calls a CPU for `e`, which has just been queued outside a plan: an idle one, or the one that runs the least
-    /// urgent entity of those less urgent than `e`.
+    /// Kicks a CPU for `e`, which has just been queued outside a plan: an idle CPU, or the one that runs the least
+    /// urgent of the entities less urgent than `e`.
     fn call_for(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         if let Some(cpu) = cx.idle_cpu_for(e) {
             cx.kick(cpu);
@@ -250,7 +252,7 @@ impl Policy for Global {
     fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
         self.edf.attach(e, cx)?;
         self.note_restricted(e, !cx.may_run_anywhere(e));
-        // One look at the queue may find them all unable to run anywhere.
+        // One scan of the queue may find that none of them may run on a free CPU.
         self.chosen.reserve(self.edf.members);
         self.woken.reserve(self.edf.members);
         Ok(())
@@ -350,7 +352,8 @@ impl Policy for Global {
         self.changed |= prev.why != StopReason::Kicked;
         self.edf.judge(e, prev.why);
         self.edf.enqueue(e, cx);
-        // With the plan made, only who may not run everywhere (or runs on unreserved time) can have been overlooked.
+        // With the plan made, it can only have missed an entity with a restricted affinity, or one that runs on
+        // unreserved time.
         if self.restricted > 0 || self.edf.account(e).standing == Standing::Background {
             self.call_for(e, cx);
         }

@@ -1,34 +1,35 @@
-//! Earliest deadline first, over promises of a slice in every period.
+//! Earliest deadline first, over reservations of a slice in every period.
 //!
-//! Who has reserved time left and whose period ends first runs. A slice that is used up is fresh again when the
-//! next period begins; until then the entity competes for time nobody has reserved (soft), or is held (hard).
-//! Entities without a reservation take turns in the time left over.
+//! Among entities with a remaining slice, the one whose period ends first runs. A used-up slice is replenished when the
+//! next period begins. Until then the entity competes for unreserved time (soft), or is held (hard). Entities without a
+//! reservation run round robin in the remaining time.
 //!
 //! ```text
 //! (period 20, slice 5) = a, (50, 20) = b, one CPU, hard      0    5              20   25   30        40   45
 //!                                                            aaaaabbbbbbbbbbbbbbbaaaaabbbbb          aaaaa
 //! ```
 //!
-//! Periods follow one another from the `start` asked for. Where none is asked for, they begin when the entity first wakes,
-//! and anew when it wakes after sleeping past the end of one. Who wakes within a period it has used part of has what it
-//! had, less the time it was away, but at least its share of what is still ahead (docs/decisions/0010); or, with
-//! `rest = renew`, begins a new period if it has more than that share, so that its periods follow its own beat (the daemon's choice).
+//! Periods follow one another from the `start` of the reservation. Without a `start`, they begin when the entity first
+//! wakes, and anew when it wakes after sleeping past the end of a period. An entity that wakes within a period that it
+//! has used in part keeps its remaining slice less the time it was blocked, but at least its share of the rest of the
+//! period (docs/decisions/0010). With `rest = renew`, it begins a new period if it has more than that share, so its
+//! periods follow its own wake-ups; the daemon uses this setting.
 //!
-//! With that, no slice of anybody who is runnable through its period is late on one CPU as long as Σ slice/period ≤ 1,
-//! however others sleep and wake; and the policy admits no more than that, less a reserve. (Who comes, goes or is
-//! changed takes its new slice at once: the first period after that may see another's late.) `placement = partitioned`
-//! keeps that promise on several CPUs: each entity gets a CPU, first fit. `placement = global` lets the earliest
-//! deadlines of the whole machine run, one choice for all CPUs at once; it admits more, and bounds lateness instead of
-//! excluding it (Devi and Anderson 2005).
+//! With this rule, on one CPU no slice of an entity that is runnable through its period is late if Σ slice/period ≤ 1,
+//! however the others sleep and wake. The policy admits no more than that, less a reserve. (An entity that is attached,
+//! detached or changed gets its new slice at once: another entity's slice may be late in the first period after that.)
+//! `placement = partitioned` gives the same guarantee on several CPUs: each entity is assigned a CPU, first fit.
+//! `placement = global` runs the earliest deadlines of the whole machine, with one decision for all CPUs at once. It
+//! admits more, and bounds tardiness instead of excluding it (Devi and Anderson 2005).
 //!
-//! At one instant, first the set of the chosen is found, then those who run already keep their CPU, and the others
-//! are placed in order of (deadline, index): on their last CPU if it is free, else on the lowest.
+//! At one instant, the set of entities to run is determined first. Then entities that run already keep their CPU. The
+//! others are placed in order of (deadline, index): on their last CPU if it is free, else on the lowest free one.
 //!
-//! Differences from VSched (S1 §3), where the rule comes from: it knows whether an entity is blocked, so only CPU time
-//! is charged and who sleeps gives way, and periods begin anew after a sleep; `charge = wall` gives VSched's blind core
-//! back. A yield says that the job is done: the rest of the slice is given up, as in SCHED_DEADLINE. `enforce = none`
-//! schedules jobs instead of slices: a job runs until it blocks or yields, a late one keeps its deadline, and nothing
-//! is refused; the deadline of a job is its release plus the period.
+//! Differences from VSched (S1 §3), the source of the rule: this policy knows whether an entity is blocked. So only CPU
+//! time is charged, a blocked entity frees its CPU, and periods begin anew after a sleep. `charge = wall` restores
+//! VSched's core, which cannot know this. A yield declares the job complete: it gives up the rest of the slice, as in
+//! SCHED_DEADLINE. `enforce = none` schedules jobs instead of slices: a job runs until it blocks or yields, a late job
+//! keeps its deadline, and no reservation is refused. The deadline of a job is its release plus the period.
 //!
 //! Source: VSched (Lin and Dinda, SC'05) §3; Liu and Layland 1973.
 
@@ -51,41 +52,45 @@ use sched::{
 };
 
 pub(crate) const LATE: Knob =
-    Knob::choice("late", &["renew", "carry"], "whether undelivered time is forgotten or added to the next slice")
+    Knob::choice("late", &["renew", "carry"], "undelivered time is lost (renew) or added to the next slice (carry)")
         .from("S1 §3.2 (renew)");
-pub(crate) const GRAIN: Knob =
-    Knob::time("grain", Nanos::ZERO, (Nanos::ZERO, Nanos::s(1)), "timers go off at multiples of this; 0: exactly")
-        .from("S1 §3.3: 10 ms on Linux 2.4, 1 ms on 2.6");
+pub(crate) const GRAIN: Knob = Knob::time(
+    "grain",
+    Nanos::ZERO,
+    (Nanos::ZERO, Nanos::s(1)),
+    "the grain of timers: they go off at multiples of this; 0: exactly",
+)
+.from("S1 §3.3: 10 ms on Linux 2.4, 1 ms on 2.6");
 pub(crate) const RESERVE: Knob =
-    Knob::percent("reserve", [10, 0, 100], "what is not promised of each CPU, for everything else").from("S1 §3.1");
+    Knob::percent("reserve", [10, 0, 100], "the part of each CPU that is never reserved").from("S1 §3.1");
 pub(crate) const QUANTUM: Knob =
-    Knob::time("quantum", Nanos::ms(10), (Nanos::us(10), Nanos::s(1)), "a turn in time nobody has reserved")
+    Knob::time("quantum", Nanos::ms(10), (Nanos::us(10), Nanos::s(1)), "the time slice in unreserved time")
         .from("ours: S1 leaves that time to the host's own scheduler");
 
-/// What the rest of the system knows of it.
+/// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "edf",
-    title: "earliest deadline first, over promises of a slice in every period",
+    title: "earliest deadline first, over reservations of a slice in every period",
     source: "VSched (Lin and Dinda, SC'05) §3; Liu and Layland 1973",
-    good_for: "promises in time: a VM that needs 2 ms in every 10 ms gets them, whatever else runs",
-    bad_at: "fairness between those who were promised nothing: they take turns in what is left",
+    good_for: "timing guarantees: a VM that needs 2 ms in every 10 ms gets them, whatever else runs",
+    bad_at: "fairness among entities without a reservation: they run round robin in the remaining time",
     text: include_str!("mod.rs"),
     conserving,
     starvation: |_| None,
     guarantees: Guarantees { reservations, ..Guarantees::NOTHING },
     alarms: AlarmSlots { entity: &[AlarmKind::Timer], cpu: &[AlarmKind::Timer], ..AlarmSlots::NONE },
     knobs: &[
-        Knob::choice("enforce", &["soft", "hard", "none"], "what the end of a slice means")
+        Knob::choice("enforce", &["soft", "hard", "none"], "what happens at the end of a slice")
             .from("S1 §3.2 (soft, hard); none: jobs run to completion"),
-        Knob::choice("placement", &["global", "partitioned"], "all CPUs as one, or each entity on a CPU of its own")
-            .from("S1 is partitioned by having one CPU"),
+        Knob::choice("placement", &["global", "partitioned"], "one queue for all CPUs, or each entity assigned to a CPU")
+            .from("S1 has one CPU, so it is partitioned"),
         LATE,
-        Knob::choice("charge", &["cpu", "wall"], "whether a slice is used up by running, or by having been chosen")
+        Knob::choice("charge", &["cpu", "wall"], "a slice is charged by CPU time, or by the time since the entity was chosen")
             .from("S1 §3.2 (wall): its core cannot see an entity block"),
         Knob::choice(
             "rest",
             &["keep", "renew"],
-            "who wakes within a period: goes on in it with what its rest has left, or begins a new one (unless its start was asked for)",
+            "an entity that wakes within a period continues it with its remaining slice, or begins a new one (unless its reservation names a start)",
         )
         .from("ours (keep); CBS, Abeni and Buttazzo 1998 (renew)"),
         GRAIN,
@@ -93,7 +98,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
             "decision",
             Nanos::ZERO,
             (Nanos::ZERO, Nanos::ms(100)),
-            "how long the core of `charge = wall` has the CPU itself, each time it chooses",
+            "the CPU time of each decision of the core of `charge = wall`",
         )
         .from("S1 §4.3: more than 1.25 % of a period of 16 ms on a Pentium 4 of 2 GHz, so 200 us there"),
         RESERVE,
@@ -113,14 +118,14 @@ fn conserving(load: &LoadBounds<'_>) -> Conserving {
     }
 }
 
-/// Every slice in every period, to the nanosecond, on one CPU each. Who comes, goes or is changed takes what it asks for
-/// at once, while what the one before it has used is still owed to others.
+/// On one CPU per entity: every slice in every period, to the nanosecond. An entity that is attached, detached or
+/// changed gets its slice at once, while the slice that its predecessor has used is still owed to others.
 fn reservations(load: &LoadBounds<'_>) -> Option<Nanos> {
     if load.has_changes {
         return None;
     }
     let knobs = load.knobs;
-    // With periods that begin anew at wake-ups, nobody outside can tell which were promised.
+    // With periods that begin anew at wake-ups, an observer cannot tell which periods were guaranteed.
     let told = knobs.word("rest") == "keep";
     let exact =
         told && knobs.word("enforce") != "none" && knobs.word("charge") == "cpu" && knobs.time("grain").is_zero();
@@ -150,7 +155,7 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     }
 }
 
-/// What is asked for an entity, and on which CPUs it may not be promised.
+/// The reservation of an entity, and the CPUs that its gang members have.
 struct Terms {
     asked: Option<Reservation>,
     taken: CpuSet,
@@ -161,7 +166,7 @@ const fn period_end(e: EntityId) -> Alarm {
     Alarm { owner: AlarmOwner::Entity(e), slot: 0 }
 }
 
-/// What the placements, and `gang_edf`, share: accounts, admission, and the two kinds of queues.
+/// The state that the placements and `gang_edf` share: accounts, admission control, and the two kinds of queues.
 pub(crate) struct Edf {
     enforce: Enforce,
     late: Late,
@@ -171,13 +176,14 @@ pub(crate) struct Edf {
     partitioned: bool,
     /// Whether the members of a gang are bound to each other: see `gang_edf`.
     gangs: bool,
-    /// By entity index; those of entities that left are not `open`.
+    /// By entity index; accounts of detached entities are not `open`.
     accounts: Vec<Account>,
     members: usize,
     admission: Admission,
-    /// Who waits with reserved time left: one queue per CPU when partitioned, else one.
+    /// The waiting entities with a remaining slice: one queue per CPU when partitioned, else one.
     ready: Heaps<Instant>,
-    /// Who waits for time nobody has reserved: one list per CPU for those assigned to it, and a last one for all others.
+    /// The entities that wait for unreserved time: one list per CPU for those assigned to it, and a last one for all
+    /// others.
     background: Lists,
     /// Orders the heads of two background lists.
     arrivals: u64,
@@ -213,7 +219,7 @@ impl Edf {
         }
     }
 
-    /// The same, resting as the `rest` knob says.
+    /// Applies the knob `rest`.
     fn resting(mut self, knobs: &Knobs) -> Edf {
         self.rest = if knobs.word("rest") == "renew" { Rest::Renew } else { Rest::Keep };
         self
@@ -244,14 +250,14 @@ impl Edf {
         Ok(())
     }
 
-    /// Any attached entity may come to wait in the queue of its CPU.
+    /// Makes room in the queues: any attached entity may come to wait in the queue of its CPU.
     fn make_room(&mut self, e: EntityId) {
         let queue = self.queue(e);
         self.ready.reserve(e, queue, self.members);
     }
 
-    /// What `e` asks for, beside its siblings if it is in a gang: the same as they have, from a common start, on a CPU
-    /// that none of them has.
+    /// The reservation of `e`. In a gang, it must be the same as that of the siblings, with a common start, on a CPU
+    /// that no sibling has.
     fn terms(&self, e: EntityId, cx: &Cx<'_>) -> Result<Terms, Refused> {
         let params = cx.params(e);
         let mut terms = Terms { asked: params.reservation, taken: CpuSet::EMPTY };
@@ -284,7 +290,7 @@ impl Edf {
         Ok(terms)
     }
 
-    /// Enters the promise of `account` in the books and confines `e` to the CPU it is made on.
+    /// Admits the reservation of `account` and confines `e` to the CPU it is admitted on.
     fn promise(
         &mut self,
         e: EntityId,
@@ -335,8 +341,8 @@ impl Edf {
         self.members -= 1;
     }
 
-    /// Gives `e`, which is in no queue, a new promise in place of the old one; its first period begins now.
-    /// Where only other things changed, the period goes on. If refused, all is as it was.
+    /// Replaces the reservation of `e`, which is in no queue; its first period begins now. If the reservation did not
+    /// change, the period goes on. If it is refused, nothing changes.
     fn renegotiate(&mut self, e: EntityId, old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
         let before = *self.account(e);
         let terms = self.terms(e, cx)?;
@@ -346,7 +352,7 @@ impl Edf {
         self.withdraw(&before);
         let answer = self.promise(e, &mut account, before.cpu, &terms, cx);
         if answer.is_err() {
-            // The books have room for what was in them.
+            // The accounts have room for what was in them.
             if before.is_reserved() && (self.enforce != Enforce::None || self.partitioned) {
                 self.admission.restore(before.utilisation, before.cpu);
             }
@@ -364,7 +370,7 @@ impl Edf {
         self.account(e).cpu.map_or(0, CpuId::index)
     }
 
-    /// Queues `e`, which is runnable, according to its standing.
+    /// Queues `e`, which is runnable, according to its state.
     #[inline]
     fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let account = &self.accounts[e.index()];
@@ -381,7 +387,7 @@ impl Edf {
         self.background.push_back(self.account(e).cpu.map_or(self.cpus, CpuId::index), e);
     }
 
-    /// Takes `e` out of whatever queue or hold it is in.
+    /// Removes `e` from its queue or hold.
     fn dequeue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         if !self.ready.remove(e) {
             self.background.remove(e);
@@ -391,7 +397,7 @@ impl Edf {
         }
     }
 
-    /// Takes the longest waiting of the background entities that may run on `cpu`.
+    /// Takes the background entity that has waited longest among those that may run on `cpu`.
     fn pop_background(&mut self, cpu: CpuId, cx: &Cx<'_>) -> Option<EntityId> {
         let here = self.background.first(cpu.index());
         let anywhere = self.background.iter(self.cpus).find(|&e| cx.may_run(e, cpu));
@@ -403,8 +409,8 @@ impl Edf {
         Some(first)
     }
 
-    /// Calls every idle CPU that could run somebody on unreserved time: the CPU they called when they came may have
-    /// been taken by somebody with a reservation since.
+    /// Kicks every idle CPU that could run an entity on unreserved time: the CPU kicked at its wake-up may run a
+    /// reserved entity now.
     #[inline]
     fn call_for_background(&self, cx: &mut Cx<'_>) {
         if !self.background.all_empty() {
@@ -426,7 +432,7 @@ impl Edf {
         }
     }
 
-    /// `e` runs on reserved time until that is used up; without enforcement, until it stops.
+    /// Runs `e` on reserved time until that is used up; without enforcement, until it stops.
     fn reserved_slice(&self, e: EntityId, now: Instant) -> Decision {
         match self.enforce {
             Enforce::None => Decision::forever(e),
@@ -440,7 +446,7 @@ impl Edf {
 
     // ---- Periods ----
 
-    /// A job, or a period of demand, begins now: `e` wakes.
+    /// `e` wakes: a job, or a period of demand, begins now.
     #[inline]
     fn begin(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let (now, enforce, late, rest) = (cx.now(), self.enforce, self.late, self.rest);
@@ -475,7 +481,7 @@ impl Edf {
         }
     }
 
-    /// `e` stops with its slice used up, its job done, or just displaced: where does it stand now?
+    /// `e` stops because its slice is used up, its job is done, or it is preempted: updates its state.
     #[inline]
     fn judge(&mut self, e: EntityId, why: StopReason) {
         let none = self.enforce == Enforce::None;
@@ -492,7 +498,7 @@ impl Edf {
         }
     }
 
-    /// `e` blocks: it is owed nothing for this period, and needs no alarm until it wakes.
+    /// `e` blocks: no undelivered time of this period is carried over, and no alarm is needed until it wakes.
     fn rest(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         if self.enforce != Enforce::None && self.account(e).is_reserved() {
             let now = cx.now();

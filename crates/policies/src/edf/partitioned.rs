@@ -1,5 +1,5 @@
-//! `placement = partitioned`: every entity with a reservation has a CPU of its own, found first fit at admission, and
-//! each CPU runs the earliest deadline of its own.
+//! `placement = partitioned`: every entity with a reservation is assigned a CPU, first fit at admission, and each CPU
+//! runs the earliest deadline of its own entities.
 
 use super::Edf;
 use super::account::Standing;
@@ -11,7 +11,7 @@ use sched::{
 pub(crate) struct Partitioned(pub(super) Edf);
 
 impl Partitioned {
-    /// The same, but that the members of a gang are promised the same, in phase, on CPUs of their own.
+    /// Gives the members of a gang equal reservations, in phase, on CPUs of their own.
     pub(crate) fn with_gangs(mut edf: Edf) -> Partitioned {
         edf.gangs = true;
         Partitioned(edf)
@@ -19,7 +19,7 @@ impl Partitioned {
 }
 
 impl Partitioned {
-    /// Calls the CPU that should run `e`, which has just been queued.
+    /// Kicks the CPU that should run `e`, which has just been queued.
     fn call_for(&self, e: EntityId, cx: &mut Cx<'_>) {
         let account = self.0.account(e);
         let (Standing::Reserved, Some(cpu)) = (account.standing, account.cpu) else {
@@ -124,7 +124,7 @@ impl Policy for Partitioned {
         }
         self.0.judge(e, prev.why);
         self.0.enqueue(e, cx);
-        // Its own CPU is about to pick: called again, it would never come to rest.
+        // Its own CPU is about to pick: kicked again, it would never reach a decision.
         if self.0.account(e).standing != Standing::Reserved || self.0.account(e).cpu != Some(cpu) {
             self.call_for(e, cx);
         }

@@ -1,9 +1,10 @@
-//! `charge = wall`: VSched's own core (S1 §3.2), which cannot see an entity block.
+//! `charge = wall`: VSched's own core (S1 §3.2), which cannot see that an entity blocks.
 //!
-//! At a period's end, at the end of a slice and when the set changes, the entity of earliest deadline with time left
-//! is *chosen*, whether it wants to run or not, and pays for the time until the next choice. While it is blocked, all
-//! who are runnable take turns, as SCHED_OTHER processes would. Each choice takes the core the time of the knob `decision`, for
-//! which its process has the CPU: nobody else runs, and nobody pays. What comes up meanwhile is looked at after that.
+//! The core makes a choice at the end of a period, at the end of a slice and when the set of entities changes. It
+//! *chooses* the entity of earliest deadline with a remaining slice, runnable or not, and charges it for the time until
+//! the next choice. While the chosen entity is blocked, all runnable entities run round robin, as SCHED_OTHER processes
+//! would. Each choice takes the core the time of the knob `decision`, during which its process has the CPU: no entity
+//! runs, and none is charged. Events in that time are handled after it.
 
 use super::Edf;
 use super::account::Standing;
@@ -13,16 +14,16 @@ use sched::{
 };
 
 pub(super) struct Wall {
-    /// `ready` holds all who have time left, blocked or not; `background` all who wait.
+    /// `ready` holds all entities with a remaining slice, blocked or not; `background` all waiting entities.
     edf: Edf,
     chosen: Vec<Option<EntityId>>,
-    /// Since when the chosen has not paid.
+    /// Since when the chosen entity has not been charged.
     since: Vec<Instant>,
-    /// How long a decision takes.
+    /// The length of a decision.
     decision: Nanos,
-    /// Whether there is something to decide.
+    /// Whether a choice is due.
     due: Vec<bool>,
-    /// When the last decision is made.
+    /// When the current decision is complete.
     decided: Vec<Instant>,
 }
 
@@ -43,7 +44,7 @@ impl Wall {
         }
     }
 
-    /// Whether the core is deciding on `cpu`: then it is told when that is done.
+    /// Whether the core is deciding on `cpu`; if so, an alarm is set for the end of the decision.
     fn decides(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> bool {
         let (at, now) = (cpu.index(), cx.now());
         if self.decision.is_zero() {
@@ -59,7 +60,7 @@ impl Wall {
         true
     }
 
-    /// The chosen of `cpu` pays for the time since the last choice.
+    /// Charges the chosen entity of `cpu` for the time since the last choice.
     fn elapse(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let since = std::mem::replace(&mut self.since[cpu.index()], cx.now());
         let Some(e) = self.chosen[cpu.index()] else { return };
@@ -80,7 +81,7 @@ impl Wall {
         }
     }
 
-    /// `e` is runnable: it waits for its turn, and its CPU looks again if it is the chosen one there.
+    /// `e` is runnable: it waits to run, and its CPU picks again if `e` is the chosen entity there.
     fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         if self.edf.account(e).standing == Standing::Depleted {
             cx.hold(e, Held::Depleted);
@@ -104,7 +105,7 @@ impl Wall {
         }
     }
 
-    /// Puts `e` among those who can be chosen, if it has time left, and has its CPU choose again.
+    /// Adds `e` to the candidates, if it has a remaining slice, and makes its CPU choose again.
     fn stand(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.edf.arm(e, cx);
         let account = *self.edf.account(e);
@@ -117,7 +118,7 @@ impl Wall {
         }
     }
 
-    /// Takes `e` from among those who can be chosen.
+    /// Removes `e` from the candidates.
     fn stand_down(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         if let Some(cpu) = self.edf.account(e).cpu
             && self.chosen[cpu.index()] == Some(e)
@@ -143,7 +144,7 @@ impl Policy for Wall {
     }
 
     fn adjust(&mut self, e: EntityId, old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
-        // What was chosen pays by its old promise.
+        // The chosen entity is charged according to its old reservation.
         if let Some(cpu) = self.edf.account(e).cpu {
             self.elapse(cpu, cx);
         }
@@ -184,7 +185,7 @@ impl Policy for Wall {
         };
         self.stand_down(e, cx);
         let (late, now) = (self.edf.late, cx.now());
-        // This core cannot know that an entity slept.
+        // This core cannot know that an entity was blocked.
         self.edf.account_mut(e).slept = false;
         self.edf.account_mut(e).renew(late, now);
         if cx.is_held(e) && self.edf.account(e).standing != Standing::Depleted {
@@ -198,7 +199,7 @@ impl Policy for Wall {
 
     fn plan(&mut self, cx: &mut Cx<'_>) {
         let now = cx.now();
-        // Whoever waits is looked at once it is decided who runs.
+        // Waiting entities are considered once the decisions are complete.
         if self.decided.iter().all(|&at| at <= now) {
             self.edf.call_for_background(cx);
         }

@@ -64,7 +64,7 @@ use deadline::EarliestDeadline;
 use sched::{Descriptor, Guarantees, Knobs, Policy, Refused, Topology};
 use tunables::Requests;
 
-/// What the rest of the system knows of it.
+/// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "eevdf",
     title: "Linux's fair class since v6.6: of those who are owed time, the earliest deadline first",

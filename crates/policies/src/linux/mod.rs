@@ -63,7 +63,7 @@ use crate::deadline::Deadline;
 use crate::rt::{self, Rt};
 use sched::{CapBound, Conserving, Descriptor, Guarantees, Knobs, LoadBounds, Nanos, Policy, Refused, Topology};
 
-/// What the rest of the system knows of it.
+/// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "linux",
     title: "stop, SCHED_DEADLINE, SCHED_FIFO and SCHED_RR over a fair class, as in Linux",

@@ -50,7 +50,7 @@ use crate::project_c::{self, Engine, Rule};
 use rule::Pds;
 use sched::{AlarmSlots, Descriptor, Guarantees, Knobs, LoadBounds, Nanos, Policy, Refused, Topology};
 
-/// What the rest of the system knows of it.
+/// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "pds",
     title: "a deadline for each turn, in levels that turn with time (Project C)",

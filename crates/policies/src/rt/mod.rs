@@ -47,7 +47,7 @@ use crate::classes::{Background, Bases, Below, Classes, Parts, QUANTUM};
 pub(crate) use class::{ALARMS, Rt, is_limited};
 use sched::{AlarmBase, Conserving, Descriptor, Guarantees, Knob, Knobs, LoadBounds, Nanos, Policy, Refused, Topology};
 
-/// What the rest of the system knows of it.
+/// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "rt",
     title: "SCHED_FIFO and SCHED_RR: the highest priority runs",

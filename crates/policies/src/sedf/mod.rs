@@ -75,7 +75,7 @@ use sched::{
 };
 use vcpu::{Turn, Vcpu, Wish};
 
-/// What the rest of the system knows of it.
+/// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "sedf",
     title: "a slice of every period, and extra time for who may have more (Xen until 2015)",

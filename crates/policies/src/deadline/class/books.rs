@@ -1,4 +1,4 @@
-//! What has been promised, to whom, and when those who left give it back.
+//! Admitted bandwidth: what each entity has, and when detached entities return theirs.
 
 use super::{Deadline, RETURN};
 use crate::admission::Utilisation;
@@ -6,9 +6,9 @@ use crate::deadline::account::Account;
 use sched::{CpuId, Cx, EntityId, Instant, Nanos, Params, Refused, Reservation, Topology};
 
 impl Deadline {
-    /// What is asked for `e`, if it may be asked.
+    /// The reservation of `e`, if this class accepts it.
     pub(super) fn asked(&self, params: &Params, host: &Topology) -> Result<Reservation, Refused> {
-        let asked = params.reservation.expect("only who has a reservation comes here");
+        let asked = params.reservation.expect("only entities with a reservation are in this class");
         if asked.period < self.period_least || asked.period > self.period_most {
             let (least, most) = (self.period_least, self.period_most);
             return Err(Refused::OutOfRange { what: "period", least, most });
@@ -22,7 +22,7 @@ impl Deadline {
         Ok(asked)
     }
 
-    /// Promises `asked` to `e`, whose earlier promise was taken back.
+    /// Admits `asked` for `e`, whose earlier reservation was withdrawn.
     pub(super) fn admit(&mut self, e: EntityId, asked: &Reservation, cx: &Cx<'_>) -> Result<Utilisation, Refused> {
         let wish = if self.by_density { Utilisation::density(asked) } else { Utilisation::of(asked) };
         let Deadline { tasks, leaving, servers, admission, .. } = self;
@@ -39,7 +39,7 @@ impl Deadline {
         Err(Refused::Utilisation { asked: *asked, free_ppm: full.free_ppm, on: full.on })
     }
 
-    /// Those whose time has come give their bandwidth back.
+    /// Returns the bandwidth of detached entities whose 0-lag time has come.
     pub(super) fn give_back(&mut self, cx: &mut Cx<'_>) {
         self.settle_all(cx);
         let now = cx.now();
@@ -58,7 +58,7 @@ impl Deadline {
         }
     }
 
-    /// Takes a promise out of all books.
+    /// Removes a reservation from all accounts.
     pub(super) fn withdraw(&mut self, account: &Account, counted: CpuId, active: bool) {
         self.admission.release(account.share, None);
         self.reclaim.remove(counted, account.share.units(), active);
@@ -66,7 +66,7 @@ impl Deadline {
         self.reclaim.promised(self.shares);
     }
 
-    /// Enters a promise in the books but the admission's, which did so itself.
+    /// Adds a reservation to all accounts except that of admission control, which has added it already.
     pub(super) fn enter(&mut self, account: &Account, counted: CpuId, active: bool) {
         self.reclaim.add(counted, account.share.units(), active);
         self.shares += account.share.units();

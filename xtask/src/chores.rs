@@ -71,14 +71,14 @@ impl Fuzz {
 
 /// Looks for inputs that break a law.
 pub(crate) fn fuzz(fuzz: &Fuzz) -> Result<ExitCode> {
-    let (package, example) = if fuzz.daemon { ("storms", "fuzz-daemon") } else { ("lab", "fuzz") };
+    let (package, example) = if fuzz.daemon { ("storms", "fuzz-daemon") } else { ("fuzz", "fuzz") };
     let mut command = cargo(&["run", "--release", "--quiet", "--package", package, "--example", example, "--"]);
     pass_on(command.args(fuzz.arguments()))
 }
 
 /// Measures speed.
 pub(crate) fn bench(bench: &Bench) -> Result<ExitCode> {
-    let mut command = cargo(&["bench", "--package", "lab", "--bench", "speed", "--"]);
+    let mut command = cargo(&["bench", "--package", "run", "--bench", "speed", "--"]);
     match SIMSO.environment() {
         Ok(python) => drop(command.env("TACTUS_SIMSO_PYTHON", python)),
         Err(reason) => println!("SimSo is not measured: {reason}"),

@@ -7,7 +7,7 @@ use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A program from PyPI, and the test in `crates/lab/tests` that compares with it.
+/// A program from PyPI, and the test in `crates/conformance/tests` that compares with it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Oracle {
     /// What people call it.
@@ -61,7 +61,7 @@ impl Oracle {
             Ok(python) => python,
             Err(reason) => return Ok(Outcome::Skipped(reason)),
         };
-        let mut command = cargo(&["test", "--package", "lab", "--test", self.test]);
+        let mut command = cargo(&["test", "--package", "conformance", "--test", self.test]);
         counted(command.env(self.variable, python))
     }
 

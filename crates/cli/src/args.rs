@@ -117,7 +117,7 @@ pub(crate) struct Sim {
     pub(crate) seed: Option<u64>,
     /// Run it with N seeds, one after the other: medians and 95 % intervals
     #[arg(long, value_name = "N", conflicts_with_all = ["tasks", "trace", "ftrace", "svg", "gantt_from", "gantt_to"],
-        value_parser = clap::value_parser!(u16).range(1..=lab::statistics::RUNS_MAX as i64))]
+        value_parser = clap::value_parser!(u16).range(1..=measure::statistics::RUNS_MAX as i64))]
     pub(crate) seeds: Option<u16>,
     /// On how many threads several seeds are run; as many as there are CPUs
     #[arg(short = 'j', value_name = "N", requires = "seeds", value_parser = clap::value_parser!(u16).range(1..=1024))]
@@ -334,7 +334,7 @@ pub(crate) struct LabRun {
     #[arg(required = true, value_name = "CLAIM")]
     pub(crate) claims: Vec<String>,
     /// With how many seeds, instead of what each experiment says
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=lab::statistics::RUNS_MAX as i64))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=measure::statistics::RUNS_MAX as i64))]
     pub(crate) seeds: Option<u16>,
     /// On how many threads; as many as there are CPUs
     #[arg(short = 'j', value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]

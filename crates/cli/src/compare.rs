@@ -5,13 +5,13 @@ use crate::run::keep;
 use crate::run::outcome::Kept;
 use crate::run::plan;
 use crate::{Failure, output};
-use lab::report::{Widths, compared, short, side_by_side};
-use lab::scenario::Scenario;
+use report::{Report, Widths, compared, short, side_by_side};
+use scenario::Scenario;
 
 pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
     let mut scenario = Scenario::read(&args.scenario)?;
     if let Some(length) = &args.length {
-        scenario.length = lab::length(length)?;
+        scenario.length = input::duration::length(length)?;
     }
     let plan = plan::from_scenario(scenario, args.json)?;
     let terms = plan::terms(None)?;
@@ -22,7 +22,7 @@ pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
     let kept = Kept::new(&plan, &terms, played);
     // As on this host: what nobody was promised is left to the kernel there, and is what is left here. For as long as it was.
     let Kept { scenario, .. } = &kept;
-    let predicted = lab::run(scenario, terms.setup.policy, &terms.predicting(), 0, &mut [])?;
+    let predicted = run::run(scenario, terms.setup.policy, &terms.predicting(), 0, &mut []).map(Report::of)?;
     let compared = compared(&predicted, &kept.report);
     if args.json {
         output::print(&output::json(&compared)?)?;

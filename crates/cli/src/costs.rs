@@ -2,7 +2,7 @@
 
 use crate::args::Costs;
 use crate::{Failure, output};
-use lab::costs::{Basis, Figure, Machine, machine, machines};
+use scenario::costs::{Basis, Figure, Machine, machine, machines};
 use serde::Serialize;
 
 /// A machine as JSON.

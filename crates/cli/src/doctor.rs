@@ -11,7 +11,7 @@ use daemon::Reason;
 use daemon::doctor::{Finding, Mechanism, examine};
 use daemon::host_profile::{self, HostProfile};
 use daemon::lateness::{self, Measured};
-use lab::report::{percent, short};
+use report::{percent, short};
 use sched::Nanos;
 
 /// Between two timers.

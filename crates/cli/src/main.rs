@@ -23,7 +23,7 @@ mod world;
 
 use args::{Cli, Command};
 use clap::{CommandFactory, Parser};
-use lab::problem::Problems;
+use input::problem::Problems;
 use std::process::ExitCode;
 
 /// Why a command did not do what was asked.

@@ -1,7 +1,7 @@
 //! Who ran when, drawn for a terminal or a browser.
 
 use crate::record::Window;
-use lab::scenario::Scenario;
+use scenario::Scenario;
 use trace::Timeline;
 use trace::gantt::{Gantt, Glyphs};
 use trace::svg::{Picture, side_by_side};

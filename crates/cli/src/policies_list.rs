@@ -2,7 +2,7 @@
 
 use crate::args::Policies;
 use crate::{Failure, output};
-use lab::book;
+use report::book;
 use sched::{Conserving, Descriptor, Knob, Nanos, Unit};
 use serde::Serialize;
 
@@ -51,7 +51,7 @@ struct ShownKnob {
 }
 
 pub(crate) fn run(args: &Policies) -> Result<(), Failure> {
-    let chosen = args.name.as_deref().map(lab::policy).transpose()?;
+    let chosen = args.name.as_deref().map(run::policy).transpose()?;
     let text = match (chosen, args.json) {
         (None, false) => list(),
         (Some(policy), false) => explanation(policy),

@@ -4,7 +4,7 @@ use crate::args::Output;
 use crate::output::Draft;
 use crate::{Failure, picture, usage};
 use anyhow::Context;
-use lab::scenario::{Scenario, Workload};
+use scenario::{Scenario, Workload};
 use sched::{Instant, Nanos};
 use std::fs::File;
 use std::path::Path;
@@ -92,7 +92,7 @@ impl Window {
     pub(crate) fn asked(scenario: &Scenario, args: &Output, width: u16) -> Result<Window, Failure> {
         let end = Instant::ZERO + scenario.length;
         let moment = |text: &Option<String>| match text {
-            Some(text) => lab::moment(text).map(|time| Some(Instant::ZERO + time)),
+            Some(text) => input::duration::moment(text).map(|time| Some(Instant::ZERO + time)),
             None => Ok(None),
         };
         let (from, to) = (moment(&args.gantt_from)?, moment(&args.gantt_to)?);

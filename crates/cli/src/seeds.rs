@@ -5,9 +5,9 @@ use crate::progress::Progress;
 use crate::sim::{Plan, broken};
 use crate::{Failure, output};
 use anyhow::anyhow;
-use lab::parallel::in_order;
-use lab::problem::Problems;
-use lab::report::{Report, Summary, Sweep, Widths, medians};
+use input::problem::Problems;
+use report::{Report, Summary, Sweep, Widths, medians};
+use run::parallel::in_order;
 use sched::{Instant, Nanos};
 use std::num::NonZero;
 use trace::{Event, Sink, WorldSink};
@@ -72,7 +72,7 @@ fn one(plan: &Plan, nth: usize, seeds: &[u64], audit: bool, progress: &Progress)
     let mut watchers: Vec<&mut dyn WorldSink> = Vec::new();
     watchers.extend(monitor.as_mut().map(|monitor| monitor as &mut dyn WorldSink));
     watchers.extend(auditor.as_mut().map(|auditor| auditor as &mut dyn WorldSink));
-    let mut report = run.play(&mut [&mut follow], &mut watchers)?;
+    let mut report = run.play(&mut [&mut follow], &mut watchers).map(Report::of)?;
     if monitor.is_some() {
         report.xenmon = plan.monitored(monitor.as_ref(), &run.header()?);
     }

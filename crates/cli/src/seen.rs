@@ -5,7 +5,7 @@ use crate::record::{TraceFile, Watch, Window};
 use crate::world::{self, WorldTraceFile};
 use crate::{Failure, picture};
 use anyhow::Context;
-use lab::scenario::Scenario;
+use scenario::Scenario;
 use sched::Instant;
 use std::path::Path;
 use trace::{Event, MachineId, Sink, Timeline, WorldHeader, WorldSink, WorldTimeline, WorldWatch};

@@ -7,15 +7,15 @@ use crate::record::{Form, Window};
 use crate::seen::{self, Seen, Watching, Writing};
 use crate::{Failure, output, seeds, usage};
 use anyhow::{Context, anyhow};
-use lab::jobs::JobLog;
-use lab::knobs::KnobSetting;
-use lab::report::{self, Report, Runs, Widths, XenMonReport, short};
-use lab::scenario::Scenario;
-use lab::taskset::{self, Arrival};
-use lab::{Choice, Placement, Run};
+use input::knobs::KnobSetting;
+use measure::XenMon;
+use measure::jobs::JobLog;
+use report::{Report, Runs, Widths, XenMonReport, short};
+use run::{Choice, Placement, Run};
+use scenario::Scenario;
+use scenario::taskset::{self, Arrival};
 use sched::Nanos;
 use sim::auditor::{Finding, WorldAuditor};
-use sim::meter::XenMon;
 use std::io::Write;
 use trace::{MachineId, WorldHeader, WorldSink};
 
@@ -133,21 +133,21 @@ fn plan(args: &Sim) -> Result<Plan, Failure> {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let (cpus, seconds) = (args.cpus.unwrap_or(1), args.seconds.unwrap_or(1));
             let scenario = taskset::scenario(&name, &tasks, cpus.into(), arrival, Nanos::s(seconds));
-            let choices = lab::choose_for_tasks(&scenario, &args.policy, &settings, placement)?;
+            let choices = run::choose_for_tasks(&scenario, &args.policy, &settings, placement)?;
             (scenario, choices)
         }
         None => {
             let path = args.scenario.as_deref().expect("without tasks there is a scenario");
             let mut scenario = Scenario::read(path)?;
             if let Some(length) = &args.length {
-                scenario.length = lab::length(length)?;
+                scenario.length = input::duration::length(length)?;
             }
             scenario.warm_up = warm_up(args, &scenario)?;
-            let choices = lab::choose(&scenario, &args.policy, &settings)?;
+            let choices = run::choose(&scenario, &args.policy, &settings)?;
             (scenario, choices)
         }
     };
-    let guests = lab::choose_for_guests(scenario.guests.len(), args.guest_policy.as_deref(), &guest_settings)?;
+    let guests = run::choose_for_guests(scenario.guests.len(), args.guest_policy.as_deref(), &guest_settings)?;
     let seed = args.seed.or(scenario.seed).unwrap_or(0);
     let width = args.output.width.unwrap_or_else(output::width);
     let window = Window::asked(&scenario, &args.output, width)?;
@@ -156,7 +156,7 @@ fn plan(args: &Sim) -> Result<Plan, Failure> {
 
 /// What is left out of the beginning, as asked here or else in the scenario.
 fn warm_up(args: &Sim, scenario: &Scenario) -> Result<Nanos, Failure> {
-    let asked = args.warm_up.as_deref().map(lab::moment).transpose()?;
+    let asked = args.warm_up.as_deref().map(input::duration::moment).transpose()?;
     let (warm_up, length) = (asked.unwrap_or(scenario.warm_up), scenario.length);
     if warm_up >= length && !warm_up.is_zero() {
         let reason = format!("a warm-up of {warm_up} leaves nothing of a run of {length} to report");
@@ -183,7 +183,7 @@ fn simulate(plan: &Plan, choice: &Choice, args: &Sim) -> Result<Outcome, Failure
     watchers.extend(traces.as_mut().map(|traces| traces as &mut dyn WorldSink));
     watchers.extend(auditor.as_mut().map(|auditor| auditor as &mut dyn WorldSink));
     watchers.extend(jobs.as_mut().map(|jobs| jobs as &mut dyn WorldSink));
-    let mut report = run.play(&mut [], &mut watchers)?;
+    let mut report = run.play(&mut [], &mut watchers).map(Report::of)?;
     report.xenmon = plan.monitored(monitor.as_ref(), &header);
     report.jobs = jobs.map(JobLog::into_jobs);
     let mut files = traces.map(FtraceFiles::finish).transpose()?.unwrap_or_default();

@@ -4,14 +4,14 @@ use crate::compute;
 use crate::experiment::{Experiment, Extent, Point, shown};
 use crate::problem::Problem;
 use crate::results::Measured;
-use lab::problem::Problems;
-use lab::report::{Report, XenMonReport};
-use lab::scenario::Scenario;
-use lab::{Choice, Run};
+use input::problem::Problems;
+use measure::XenMon;
 use minijinja::Value;
 use minijinja::value::Serde;
+use report::{Report, XenMonReport};
+use run::{Choice, Run};
+use scenario::Scenario;
 use sched::{Instant, Nanos};
-use sim::meter::XenMon;
 use std::collections::BTreeMap;
 use trace::WorldSink;
 
@@ -99,14 +99,14 @@ impl<'e> Cell<'e> {
     }
 
     fn report(&self, scenario: &Scenario, watchers: &mut [&mut dyn WorldSink]) -> Result<Report, Problems> {
-        let choices = lab::choose(scenario, &[], &[])?;
+        let choices = run::choose(scenario, &[], &[])?;
         let run = self.run(scenario, &choices[0]);
-        let Some(from) = &self.experiment.xenmon else { return run.play(&mut [], watchers) };
-        let warm_up = lab::length(from)?;
+        let Some(from) = &self.experiment.xenmon else { return run.play(&mut [], watchers).map(Report::of) };
+        let warm_up = input::duration::length(from)?;
         let mut monitor = XenMon::new(Instant::ZERO + warm_up);
         let mut all: Vec<&mut dyn WorldSink> = vec![&mut monitor];
         all.extend(watchers.iter_mut().map(|watcher| &mut **watcher as &mut dyn WorldSink));
-        let mut report = run.play(&mut [], &mut all)?;
+        let mut report = run.play(&mut [], &mut all).map(Report::of)?;
         report.xenmon = Some(XenMonReport::new(&monitor, &run.header()?, warm_up, scenario.length));
         Ok(report)
     }
@@ -157,7 +157,7 @@ fn views(report: &Report) -> BTreeMap<&'static str, Value> {
     views.insert("tasks", named(report.entities.iter().map(|it| (&it.name, it))));
     views.insert("groups", named(report.groups.iter().map(|it| (&it.name, it))));
     views.insert("apps", named(report.applications.iter().map(|it| (&it.name, it))));
-    let guest = |guest: &lab::report::GuestReport| {
+    let guest = |guest: &report::GuestReport| {
         map([
             ("tasks".to_string(), named(guest.entities.iter().map(|it| (&it.name, it)))),
             ("apps".to_string(), named(guest.applications.iter().map(|it| (&it.name, it)))),

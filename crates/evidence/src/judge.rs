@@ -6,7 +6,7 @@ use crate::experiment::{Point, shown};
 use crate::paper::Paper;
 use crate::problem::Problem;
 use crate::results::Results;
-use lab::statistics;
+use measure::statistics;
 use minijinja::Value;
 use minijinja::value::Serde;
 use serde::Serialize;

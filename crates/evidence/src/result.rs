@@ -5,7 +5,7 @@ use crate::experiment::Experiment;
 use crate::judge::{Judged, Status, Verdict};
 use crate::paper::Paper;
 use crate::results::Results;
-use lab::statistics;
+use measure::statistics;
 
 /// The text of `RESULT.md` of `paper`.
 #[must_use]

@@ -16,7 +16,7 @@ impl Schedule {
     /// Where it begins and ends.
     pub(crate) fn window(&self, experiment: &Experiment) -> Result<(Nanos, Nanos), Problem> {
         let moment = |text: &str| {
-            lab::moment(text).map_err(|why| {
+            input::duration::moment(text).map_err(|why| {
                 let what = format!("the schedule `{}`: {why}", self.name);
                 Problem::wrong(&experiment.path, what, "a time with its unit, such as \"250ms\"")
             })
@@ -44,7 +44,7 @@ impl Schedule {
         let cell = Cell::new(experiment, Extent::Usual, point, 1)?;
         let scenario = cell.scenario()?;
         let unplayable = |why| cell.unplayable(&why);
-        let choices = lab::choose(&scenario, &[], &[]).map_err(unplayable)?;
+        let choices = run::choose(&scenario, &[], &[]).map_err(unplayable)?;
         let run = cell.run(&scenario, &choices[0]);
         let (from, to) = (Instant::ZERO + from, Instant::ZERO + to);
         let mut watch = WorldWatch::new(&run.header().map_err(unplayable)?, to);

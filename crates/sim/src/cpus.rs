@@ -7,6 +7,7 @@ use crate::program::ObjectId;
 use crate::workload::Progress;
 use crate::workload::Workload;
 use sched::{Action, Alarm, CpuId, EntityId, Instant, Nanos, Wake};
+use trace::Counts;
 
 /// What a CPU is doing.
 #[derive(Clone, Copy, Debug)]
@@ -79,23 +80,6 @@ pub(crate) struct Task {
     pub(crate) last_cpu: Option<CpuId>,
     /// What a CPU needs to change over to it.
     pub(crate) switch: Nanos,
-}
-
-/// Totals of a run, under the names of the EDF oracle table.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Counts {
-    /// Jobs released.
-    pub releases: u64,
-    /// Jobs completed.
-    pub completions: u64,
-    /// Jobs completed after their deadline.
-    pub misses: u64,
-    /// Times an entity was taken off its CPU with work left.
-    pub preemptions: u64,
-    /// Times a job (or a hog) began or resumed running.
-    pub dispatches: u64,
-    /// Times a job (or a hog) resumed on another CPU than the one it was taken off.
-    pub migrations: u64,
 }
 
 /// The CPUs, the entities on them, and everything that is due.

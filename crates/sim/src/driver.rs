@@ -6,7 +6,7 @@
 
 use crate::coordination::Note;
 use crate::costs::Costs;
-use crate::cpus::{Counts, Cpus, Move, Pending, Task};
+use crate::cpus::{Cpus, Move, Pending, Task};
 use crate::guest::{Guest, Spinning};
 use crate::program::{Application, Tasks};
 use crate::stuck::{Stuck, Waiter};
@@ -17,7 +17,7 @@ use sched::{
 };
 use std::cell::RefCell;
 use std::rc::Rc;
-use trace::{Event, MachineId, Sink, WorldSink};
+use trace::{Counts, Event, MachineId, Sink, WorldSink};
 
 /// Those who watch a whole world.
 pub(crate) type Watchers<'a> = Rc<RefCell<Vec<&'a mut dyn WorldSink>>>;

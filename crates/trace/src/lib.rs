@@ -17,6 +17,8 @@
 
 mod axis;
 pub mod chrome;
+mod counts;
+mod durations;
 pub mod event;
 pub mod follow;
 pub mod ftrace;
@@ -32,6 +34,8 @@ pub mod timeline;
 pub mod world;
 
 pub use chrome::{ChromeWriter, WorldChromeWriter};
+pub use counts::Counts;
+pub use durations::Durations;
 pub use event::{Event, Header, Sink, Trace};
 pub use follow::Inconsistent;
 pub use ftrace::FtraceWriter;

@@ -16,7 +16,7 @@ const DERIVED: &[&str] = &["registry::", "laws::", "exhaustive::"];
 pub(super) fn check() -> Result<Outcome> {
     let outcome = try_out();
     // Cargo tells packages of the copy by their place in it, as those of the workspace, whose older sources would count as built.
-    succeeds(&mut cargo(&["clean", "--quiet", "--package", "policies", "--package", "lab"]))?;
+    succeeds(&mut cargo(&["clean", "--quiet", "--package", "policies", "--package", "conformance"]))?;
     outcome
 }
 
@@ -38,7 +38,7 @@ fn try_out() -> Result<Outcome> {
         vec!["clippy", "--package", "policies", "--all-targets", "--", "-D", "warnings"],
         vec!["test", "--package", "policies", "trial_run"],
     ];
-    let mut derived = vec!["test", "--package", "lab", "--test", "policies", "--"];
+    let mut derived = vec!["test", "--package", "conformance", "--test", "policies", "--"];
     derived.extend(DERIVED);
     checks.push(derived);
     for check in checks {

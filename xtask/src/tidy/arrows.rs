@@ -13,16 +13,29 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("sys", &["sched"]),
     ("trace", &["sched"]),
     ("sim", &["sched", "trace"]),
-    ("lab", &["policies", "sched", "sim", "trace"]),
-    ("evidence", &["lab", "sched", "sim", "trace"]),
-    ("daemon", &["sched", "sys", "trace"]),
+    ("input", &["sched"]),
+    ("workloads", &["input", "sched", "sim", "trace"]),
+    ("scenario", &["input", "sched", "sim", "trace", "workloads"]),
+    ("measure", &["sched", "trace"]),
+    ("run", &["input", "measure", "policies", "scenario", "sched", "sim", "trace", "workloads"]),
+    ("report", &["input", "measure", "run", "scenario", "sched", "sim", "trace", "workloads"]),
+    ("evidence", &["input", "measure", "report", "run", "scenario", "sched", "sim", "trace"]),
+    ("daemon", &["measure", "sched", "sys", "trace"]),
     ("simhost", &["daemon", "sched", "sim", "sys"]),
     ("storms", &["daemon", "sched", "sim", "simhost", "sys"]),
-    ("cli", &["daemon", "evidence", "lab", "policies", "sched", "sim", "sys", "trace"]),
+    ("fuzz", &["policies", "run", "sched", "sim", "trace"]),
+    ("conformance", &[]),
+    (
+        "cli",
+        &[
+            "daemon", "evidence", "input", "measure", "policies", "report", "run", "scenario", "sched", "sim", "sys",
+            "trace",
+        ],
+    ),
     ("xtask", &[]),
 ];
 /// What the crates with the narrowest arrows may use from outside.
-const OUTSIDE: &[(&str, &[&str])] = &[("sched", &[]), ("policies", &[]), ("trace", &["serde_json"])];
+const OUTSIDE: &[(&str, &[&str])] = &[("sched", &[]), ("policies", &[]), ("trace", &["hdrhistogram", "serde_json"])];
 
 /// A crate and what it uses, tests aside.
 #[derive(Debug)]

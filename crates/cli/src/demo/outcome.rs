@@ -1,8 +1,8 @@
 //! What the demo showed: a table with both policies side by side, and a sentence that follows from the numbers.
 
 use crate::output;
-use lab::report::{Report, percent, short};
-use sim::{Measures, Meter};
+use measure::{Measures, Meter};
+use report::{Report, percent, short};
 
 /// A kind of VM.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

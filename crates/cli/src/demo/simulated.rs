@@ -9,11 +9,11 @@ use crate::record::{Watch, Window};
 use crate::{Failure, output, picture};
 use anyhow::Context;
 use daemon::Reason;
-use lab::Choice;
-use lab::report::{Report, Runs};
-use lab::scenario::Scenario;
+use measure::Meter;
+use report::{Report, Runs};
+use run::Choice;
+use scenario::Scenario;
 use sched::Nanos;
-use sim::Meter;
 use std::io::Write;
 use std::path::Path;
 use trace::{Header, Sink, Timeline};
@@ -28,7 +28,7 @@ pub(super) fn run(args: &Demo, why: &Reason) -> Result<(), Failure> {
     let mut scenario = Scenario::from_bytes("scenarios/demo.toml", SCENARIO.as_bytes().to_vec())?;
     scenario.length = Nanos::s(args.seconds);
     let names = [FAIR, PROMISING].map(str::to_string);
-    let choices = lab::choose(&scenario, &names, &[])?;
+    let choices = run::choose(&scenario, &names, &[])?;
     let seed = scenario.seed.unwrap_or(0);
     let window = window(scenario.length);
     let mut picture = (!args.json).then(|| Draft::create(Path::new(PICTURE))).transpose()?;
@@ -69,7 +69,7 @@ fn simulate(scenario: &Scenario, choice: &Choice, seed: u64, window: Window) -> 
     let (mut meter, mut watch) = (Meter::new(), Watch::new(&header, window));
     let mut progress = Follow::new(choice.policy.name, scenario.length);
     let mut sinks: [&mut dyn Sink; 3] = [&mut meter, &mut watch, &mut progress];
-    let report = lab::run(scenario, choice.policy, &choice.knobs, seed, &mut sinks)?;
+    let report = run::run(scenario, choice.policy, &choice.knobs, seed, &mut sinks).map(Report::of)?;
     progress.finish();
     Ok((Side::new(report, &meter), watch.finish()?))
 }

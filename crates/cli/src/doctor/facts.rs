@@ -2,7 +2,7 @@
 
 use super::in_words;
 use daemon::host_profile::HostProfile;
-use lab::report::percent;
+use report::percent;
 use sys::kernel::{Configured, SchedExt};
 use sys::privileges::Capability;
 use sys::realtime::Bandwidth;

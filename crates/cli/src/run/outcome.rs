@@ -7,12 +7,12 @@ use crate::output::Draft;
 use crate::record::{TraceFile, Watch, Window};
 use crate::{Failure, output, picture};
 use anyhow::Context;
-use lab::Grant;
-use lab::live::observed;
-use lab::report::{self, Report, Runs, Widths, short};
-use lab::scenario::Scenario;
+use measure::Meter;
+use report::observed;
+use report::{Report, Runs, Widths, short};
+use run::Grant;
+use scenario::Scenario;
 use sched::Nanos;
-use sim::meter::Meter;
 use std::io::Write;
 use trace::{Header, Sink, Timeline};
 

@@ -10,8 +10,8 @@ use daemon::guardian;
 use daemon::host_profile::HostProfile;
 use daemon::live::{self, Setup};
 use daemon::part::{Periodic, Work};
-use lab::scenario::{Costs, EntitySpec, Real, Scenario, Workload};
-use lab::source::{Source as Text, Span};
+use input::source::{Source as Text, Span};
+use scenario::{Costs, EntitySpec, Real, Scenario, Workload};
 use sched::{CpuSet, Instant, Knobs, Limit, Nanos, Params, Refused, Reservation};
 use std::ops::Range;
 use std::path::Path;
@@ -71,7 +71,7 @@ impl Plan {
 }
 
 pub(crate) fn plan(args: &Run) -> Result<Plan, Failure> {
-    let length = args.length.as_deref().map(lab::length).transpose()?;
+    let length = args.length.as_deref().map(input::duration::length).transpose()?;
     match &args.scenario {
         Some(path) => {
             let mut scenario = Scenario::read(path)?;
@@ -85,7 +85,8 @@ pub(crate) fn plan(args: &Run) -> Result<Plan, Failure> {
 }
 
 fn from_arguments(args: &Run, length: Option<Nanos>) -> Result<Plan, Failure> {
-    let time = |text: &Option<String>| lab::length(text.as_deref().expect("there is one without a scenario"));
+    let time =
+        |text: &Option<String>| input::duration::length(text.as_deref().expect("there is one without a scenario"));
     let (period, slice) = (time(&args.period)?, time(&args.slice)?);
     let limit = if args.hard { Limit::Hard } else { Limit::Soft };
     let reservation = Reservation { limit, ..Reservation::new(slice, period) };

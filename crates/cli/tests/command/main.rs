@@ -24,7 +24,7 @@ fn scenario(name: &str) -> String {
 
 /// The oracle's smaller task set.
 fn task_set() -> String {
-    format!("{}/../lab/tests/oracle/ts_A_n10_u3.0.csv", env!("CARGO_MANIFEST_DIR"))
+    format!("{}/../conformance/tests/oracle/ts_A_n10_u3.0.csv", env!("CARGO_MANIFEST_DIR"))
 }
 
 /// An empty directory to run the command in.

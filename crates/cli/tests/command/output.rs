@@ -50,8 +50,8 @@ fn every_policy_is_listed_and_explained() {
 fn every_machine_is_listed_with_its_costs_and_shown_with_its_sources() {
     let (list, listed) = (tactus(&["costs"]), json(&tactus(&["costs", "--json"])));
     let listed = listed.as_array().expect("it is a list");
-    assert_eq!(listed.len(), lab::costs::machines().len());
-    for (machine, shown) in lab::costs::machines().iter().zip(listed) {
+    assert_eq!(listed.len(), scenario::costs::machines().len());
+    for (machine, shown) in scenario::costs::machines().iter().zip(listed) {
         assert!(list.lines().any(|line| line.starts_with(machine.name)), "{}: {list}", machine.name);
         assert_eq!((&shown["name"], &shown["cpus"]), (&machine.name.into(), &machine.cpus.into()));
         assert_eq!(shown["exit_ns"].as_u64(), Some(machine.costs.exit.as_ns()));

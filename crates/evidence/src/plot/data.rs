@@ -209,7 +209,7 @@ impl Making<'_> {
                 let (low, high) = (at(WHISKERS), at(1.0 - WHISKERS));
                 return Mark { x: *x, y: at(0.5), low, high, quartiles: [at(0.25), at(0.75)] };
             }
-            let few = values.len() <= lab::statistics::RUNS_MAX;
+            let few = values.len() <= measure::statistics::RUNS_MAX;
             let (y, low, high) = if few { interval(values) } else { (at(0.5), at(0.025), at(0.975)) };
             Mark { x: *x, y, low, high, quartiles: [y, y] }
         };

@@ -213,7 +213,7 @@ fn who_begins_anew_makes_nobody_late() {
     let mut renew = knobs(&[("enforce", "hard"), ("placement", "partitioned"), ("rest", "renew")]);
     renew.set("reserve", 0).expect("edf has a reserve");
     for phase in 0..10 {
-        let mut meter = sim::meter::Meter::new();
+        let mut meter = measure::Meter::new();
         let mut host = sim::Driver::new(&POLICY, Topology::new(1), &renew, Costs::NONE).expect("edf takes these knobs");
         host.watch(&mut meter);
         let jobs = Periodic { phase: Nanos::ms(phase), ..Periodic::new(Nanos::ms(13), Nanos::ms(3)) };

@@ -1,0 +1,144 @@
+//! What is written as ftrace's text, read by TRAPpy and LISA, readers of the kernel's traces that others have written, each with a parser of
+//! its own: they find there who ran how often and for how long on every machine.
+//!
+//! `cargo xtask test` brings both and runs this; by hand: `TACTUS_TRAPPY_PYTHON=python-with-trappy cargo test -p lab --test ftrace`, or
+//! `TACTUS_LISA_PYTHON=python-with-lisa`, or both.
+
+use run::Run;
+use scenario::Scenario;
+use sched::{EntityId, Instant, Nanos};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::process::Command;
+use trace::{Event, FtraceWriter, Sink, WorldTrace};
+
+/// What a task did: executions, wake-ups, microseconds on CPUs, and its name as far as a kernel keeps it.
+type Did = (u64, u64, i64, String);
+
+/// What the events of one machine say, by number of process.
+fn counted(events: impl Iterator<Item = (Instant, Event)>) -> BTreeMap<u64, Did> {
+    let mut did: BTreeMap<u64, Did> = BTreeMap::new();
+    let mut pids: BTreeMap<EntityId, u64> = BTreeMap::new();
+    let mut since: BTreeMap<EntityId, Instant> = BTreeMap::new();
+    let mut end = Instant::ZERO;
+    let us = |time: Nanos| i64::try_from(time.as_ns() / 1_000).unwrap();
+    for (at, event) in events {
+        end = at;
+        match event {
+            Event::Attach { entity, name, .. } => {
+                let pid = did.len() as u64 + 1;
+                pids.insert(entity, pid);
+                did.insert(pid, (0, 0, 0, name.chars().take(15).collect()));
+            }
+            Event::Wake { entity, .. } => did.get_mut(&pids[&entity]).unwrap().1 += 1,
+            Event::Run { entity, .. } => {
+                did.get_mut(&pids[&entity]).unwrap().0 += 1;
+                since.insert(entity, at);
+            }
+            Event::Stop { entity, .. } => {
+                did.get_mut(&pids[&entity]).unwrap().2 += us(at.since(since.remove(&entity).unwrap()));
+            }
+            _ => {}
+        }
+    }
+    for (entity, from) in since {
+        did.get_mut(&pids[&entity]).unwrap().2 += us(end.since(from));
+    }
+    did.retain(|_, (executions, ..)| *executions > 0);
+    did
+}
+
+/// The readers that are here, each a Python that has it and a script. At least one.
+fn readers() -> Vec<(String, &'static str)> {
+    let known = [
+        ("TACTUS_TRAPPY_PYTHON", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle/trappy_read.py")),
+        ("TACTUS_LISA_PYTHON", concat!(env!("CARGO_MANIFEST_DIR"), "/tests/oracle/lisa_read.py")),
+    ];
+    let here: Vec<_> = known.iter().filter_map(|(name, script)| Some((std::env::var(name).ok()?, *script))).collect();
+    assert!(
+        !here.is_empty(),
+        "TACTUS_TRAPPY_PYTHON or TACTUS_LISA_PYTHON names a Python with TRAPpy 6.0.1 or LISA 3.1.0"
+    );
+    here
+}
+
+/// What a reader finds in `path`.
+fn read((python, script): &(String, &str), path: &Path, length: Nanos) -> BTreeMap<u64, Did> {
+    let mut command = Command::new(python);
+    let output = command.arg(script).arg(path).arg((length.as_ns() as f64 / 1e9).to_string()).output();
+    let output = output.expect("Python runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).expect("it is text");
+    let line = |line: &str| {
+        let mut words = line.splitn(5, ' ');
+        let mut number = || words.next().expect("five words").parse::<u64>().expect("a number");
+        let (pid, executions, wakeups, us) = (number(), number(), number(), number());
+        (pid, (executions, wakeups, us.try_into().unwrap(), words.next().expect("five words").to_string()))
+    };
+    text.lines().map(line).collect()
+}
+
+/// Has every reader read what `scenario` gives under `policy`, machine by machine; says how many executions there were.
+fn compare(file: &str, length: Nanos, policy: &str) -> u64 {
+    let readers = readers();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios").join(file);
+    let Ok(mut scenario) = Scenario::read(&path) else { panic!("{} is right", path.display()) };
+    scenario.length = length;
+    let Ok(choices) = run::choose(&scenario, &[policy.to_string()], &[]) else { panic!("there is {policy}") };
+    let run = Run { scenario: &scenario, policy: choices[0].policy, knobs: &choices[0].knobs, guests: None, seed: 1 };
+    let Ok(header) = run.header() else { panic!("its guests have policies") };
+    let mut world = WorldTrace::new(header.clone());
+    if run.play(&mut [], &mut [&mut world]).is_err() {
+        panic!("it runs");
+    }
+    let folder = std::env::temp_dir().join(format!("tactus-ftrace-{}-{policy}-{file}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("there is room");
+    let mut executions = 0;
+    for id in header.ids() {
+        let machine = header.machine(id).expect("it is there");
+        let mut writer = FtraceWriter::new(Vec::new(), &machine.header);
+        let events = world.events.iter().filter(|(of, ..)| *of == id).map(|(_, at, event)| (*at, event.clone()));
+        events.clone().for_each(|(at, event)| writer.record(at, &event));
+        let path = folder.join(format!("{}.txt", machine.name));
+        std::fs::write(&path, writer.finish().expect("memory takes everything")).expect("there is room");
+        let ours = counted(events);
+        // LISA's pattern of a priority has no sign, and the kernel gives whoever has a deadline −1.
+        let text = std::fs::read_to_string(&path).expect("it was written");
+        let reads = |reader: &&(String, &str)| !(reader.1.ends_with("lisa_read.py") && text.contains("prio=-1"));
+        for reader in readers.iter().filter(reads) {
+            agree(&machine.name, &ours, &read(reader, &path, length));
+        }
+        executions += ours.values().map(|(count, ..)| count).sum::<u64>();
+    }
+    std::fs::remove_dir_all(&folder).expect("it is ours");
+    executions
+}
+
+/// They tell the same of `machine`.
+fn agree(machine: &str, ours: &BTreeMap<u64, Did>, theirs: &BTreeMap<u64, Did>) {
+    assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>(), "{machine}");
+    for (pid, (count, wakeups, us, name)) in ours {
+        let (their_count, their_wakeups, their_us, their_name) = &theirs[pid];
+        assert_eq!((count, wakeups, name), (their_count, their_wakeups, their_name), "{machine} {pid}");
+        // Each execution has a beginning and an end in whole microseconds.
+        let off = (us - their_us).unsigned_abs();
+        assert!(off <= 2 * count, "{name} ran {us} us, the reader says {their_us}");
+    }
+}
+
+#[test]
+fn a_reader_of_kernel_traces_finds_who_ran_how_often_and_how_long_on_host_and_guests() {
+    for (policy, least) in [("cfs", 1_000), ("credit", 1_000)] {
+        let executions = compare("two-levels.toml", Nanos::s(3), policy);
+        assert!(executions > least, "{executions} executions");
+    }
+}
+
+#[test]
+fn tasks_that_move_between_cpus_or_change_places_are_followed_by_a_reader_of_kernel_traces() {
+    let parallel = ["edf", "muqss", "cosched-strict"].map(|policy| ("parallel.toml", policy));
+    for (file, policy) in parallel.into_iter().chain([("weights.toml", "cfs"), ("weights.toml", "muqss")]) {
+        let executions = compare(file, Nanos::s(1), policy);
+        assert!(executions > 50, "{executions} executions");
+    }
+}

@@ -1,0 +1,63 @@
+//! The task sets on which four independent simulators agree about global EDF.
+
+use report::Report;
+use scenario::taskset::{self, Arrival};
+use sched::Nanos;
+use std::path::Path;
+use trace::Counts;
+
+fn edf(set: &str, placement: &str, arrival: Arrival) -> (Report, Counts) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle").join(set);
+    let tasks = taskset::read(&path).expect("the set is right");
+    let scenario = taskset::scenario(set, &tasks, 4, arrival, Nanos::s(10));
+    let edf = policies::find("edf").expect("it is in the registry");
+    let mut knobs = edf.defaults();
+    knobs.set_word("enforce", "none").expect("it is a choice");
+    knobs.set_word("placement", placement).expect("it is a choice");
+    let report = run::run(&scenario, edf, &knobs, 0, &mut []).map(Report::of).expect("nothing is refused");
+    let total = report.total;
+    let counts = Counts {
+        releases: total.releases,
+        completions: total.completions,
+        misses: total.misses,
+        preemptions: total.preemptions,
+        dispatches: total.dispatches,
+        migrations: total.migrations,
+    };
+    (report, counts)
+}
+
+#[test]
+fn set_a_gives_the_table_to_the_last_count() {
+    let (report, counts) = edf("ts_A_n10_u3.0.csv", "global", Arrival::ById);
+    let right =
+        Counts { releases: 6760, completions: 6758, misses: 2, preemptions: 1680, dispatches: 8440, migrations: 1355 };
+    assert_eq!(counts, right);
+    let late: Vec<_> = report.entities.iter().filter(|task| task.got.misses > 0).map(|task| &task.name).collect();
+    assert_eq!(late, ["task 8"]);
+}
+
+#[test]
+fn set_b_gives_the_table_to_the_last_count() {
+    let (report, counts) = edf("ts_B_n100_u3.6.csv", "global", Arrival::ById);
+    let right = Counts {
+        releases: 76259,
+        completions: 76253,
+        misses: 0,
+        preemptions: 51455,
+        dispatches: 127_712,
+        migrations: 34261,
+    };
+    assert_eq!(counts, right);
+    assert_eq!(report.total.worst_lateness_ns, 0);
+}
+
+#[test]
+fn partitioned_first_fit_meets_every_deadline_and_never_migrates() {
+    for (set, releases) in [("ts_A_n10_u3.0.csv", 6760), ("ts_B_n100_u3.6.csv", 76259)] {
+        let (report, counts) = edf(set, "partitioned", Arrival::ByUtilisation);
+        assert_eq!((counts.releases, counts.misses, counts.migrations), (releases, 0, 0), "{set}");
+        assert_eq!(report.total.unfinished_late, 0, "{set}");
+        assert!(counts.preemptions > 0, "{set}: where jobs overlap, some are displaced");
+    }
+}

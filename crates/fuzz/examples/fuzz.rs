@@ -1,0 +1,160 @@
+//! Runs the fuzzer: `cargo xtask fuzz` is the door to it.
+#![expect(clippy::disallowed_methods, reason = "how long to fuzz is real time")]
+
+use clap::Parser;
+use fuzz::{Options, Stats, WorldOptions, WorldStats, check, check_world};
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Fuzzes the policies until the time is over or a law breaks.
+#[derive(Parser, Debug)]
+struct Arguments {
+    /// How long to go on, shared by the policies.
+    #[arg(long, default_value_t = 1.0, value_parser = minutes)]
+    minutes: f64,
+    /// Only this policy.
+    #[arg(long)]
+    policy: Option<String>,
+    /// Just this seed, once.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Worlds of two levels instead of single machines.
+    #[arg(long, conflicts_with = "policy")]
+    worlds: bool,
+    /// With worlds and a seed: how long to run, in microseconds.
+    #[arg(long, requires = "worlds", requires = "seed")]
+    length_us: Option<u64>,
+    /// With a seed: only this many rounds of inputs.
+    #[arg(long, requires = "seed")]
+    steps: Option<u64>,
+    /// With a seed: on this many CPUs.
+    #[arg(long, requires = "seed", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    cpus: Option<u16>,
+    /// With a seed: at most this many entities at a time.
+    #[arg(long, requires = "seed")]
+    entities: Option<u64>,
+}
+
+fn minutes(text: &str) -> Result<f64, String> {
+    let minutes = text.parse().ok().filter(|minutes: &f64| minutes.is_finite() && *minutes > 0.0);
+    minutes.ok_or_else(|| "right would be a number of minutes above zero".to_string())
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    if arguments.worlds {
+        return if worlds(&arguments) { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+    }
+    let named = |name: &String| match policies::find(name) {
+        Some(policy) => vec![policy],
+        None => {
+            let known: Vec<_> = policies::ALL.iter().map(|policy| policy.name).collect();
+            eprintln!("there is no policy `{name}`; right would be one of {}", known.join(", "));
+            std::process::exit(2);
+        }
+    };
+    let chosen = arguments.policy.as_ref().map_or_else(|| policies::ALL.to_vec(), named);
+    let quiet = std::panic::take_hook();
+    let mut failed = false;
+    for policy in &chosen {
+        if let Some(seed) = arguments.seed {
+            let drawn = Options::draw(policy, seed).with(arguments.steps, arguments.entities);
+            let options = match arguments.cpus {
+                Some(cpus) => drawn.on(cpus.into()),
+                None => drawn,
+            };
+            println!("{options}");
+            failed |= report(check(&options));
+            continue;
+        }
+        std::panic::set_hook(Box::new(|_| {}));
+        let share = Duration::from_secs_f64(arguments.minutes * 60.0 / chosen.len() as f64);
+        failed |= campaign(policy, share);
+    }
+    std::panic::set_hook(quiet);
+    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// Worlds: one seed, or one after the other. Says whether something broke.
+fn worlds(arguments: &Arguments) -> bool {
+    if let Some(seed) = arguments.seed {
+        let mut options = WorldOptions::draw(seed);
+        options.length = arguments.length_us.map_or(options.length, sched::Nanos::us);
+        println!("{options}");
+        return match check_world(options) {
+            Ok(WorldStats { inputs, events }) => {
+                println!("kept every law: {inputs} inputs accepted, events {events:016x}");
+                false
+            }
+            Err(what) => {
+                println!("FAILED\n{what}");
+                true
+            }
+        };
+    }
+    let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let (first, start) = (clock.as_secs(), Instant::now());
+    let share = Duration::from_secs_f64(arguments.minutes * 60.0);
+    println!("worlds: seeds from {first} on");
+    let quiet = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| {}));
+    let (mut runs, mut inputs) = (0, 0);
+    let mut failed = false;
+    while start.elapsed() < share && !failed {
+        let options = WorldOptions::draw(first + runs);
+        match check_world(options) {
+            Ok(stats) => inputs += stats.inputs,
+            Err(what) => {
+                println!("{options}\nFAILED\n{what}");
+                failed = true;
+            }
+        }
+        runs += 1;
+    }
+    std::panic::set_hook(quiet);
+    println!("worlds: {runs} runs, {inputs} inputs accepted{}", if failed { "" } else { ", every law kept" });
+    failed
+}
+
+fn report(outcome: Result<Stats, Box<fuzz::Failure>>) -> bool {
+    match outcome {
+        Ok(Stats { accepted, refused, actions }) => {
+            println!("kept every law: {accepted} inputs accepted, {refused} wishes refused, actions {actions:016x}");
+            false
+        }
+        Err(failure) => {
+            println!("FAILED\n{failure}");
+            true
+        }
+    }
+}
+
+/// Seeds one after the other, from the clock on, until the time is over.
+fn campaign(policy: &'static sched::Descriptor, share: Duration) -> bool {
+    let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let first = clock.as_secs();
+    println!("{}: seeds from {first} on", policy.name);
+    let (start, mut accepted, mut runs) = (Instant::now(), 0, 0);
+    while start.elapsed() < share {
+        let options = Options::draw(policy, first + runs);
+        match check(&options) {
+            Ok(stats) => accepted += stats.accepted,
+            failed @ Err(_) => {
+                println!("{options}");
+                return report(failed);
+            }
+        }
+        runs += 1;
+        if std::io::stdout().is_terminal() {
+            print!(
+                "\r{}: {runs} runs, {accepted} inputs, {:.0} s left ",
+                policy.name,
+                (share.saturating_sub(start.elapsed())).as_secs_f64()
+            );
+            let _ = std::io::stdout().flush();
+        }
+    }
+    println!("\r{}: {runs} runs, {accepted} inputs accepted, every law kept", policy.name);
+    false
+}

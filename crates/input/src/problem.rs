@@ -1,0 +1,407 @@
+//! [`Problem`]: something wrong in an input: the place, the reason and what would be right.
+//!
+//! Checks do not stop at the first: they collect into `Findings` and hand out [`Problems`].
+
+use crate::source::{Source, Span, is_printable};
+use miette::{Diagnostic, LabeledSpan, Severity};
+use sched::{KnobError, Refused};
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// How many problems of one input are reported in full; the rest is counted.
+pub const PROBLEMS_SHOWN: usize = 10;
+
+/// How far to the right several places of a problem are shown. Beyond 65,535, miette panics.
+const COLUMNS_MAX: usize = 4_000;
+
+/// What separates, in the texts of `sched`, the reason from what would be right.
+const REMEDY: &str = "; right would be ";
+
+/// Something wrong in an input. Shown with the line it stands in by miette's report handlers; its `Display` is the
+/// reason alone.
+#[derive(Clone, Debug)]
+pub struct Problem {
+    message: String,
+    help: String,
+    source: Source,
+    /// Where, and a word on it; the first is the place of the problem.
+    places: Vec<(Span, String)>,
+    severity: Severity,
+}
+
+impl Problem {
+    /// A problem with no place in a text.
+    pub fn new(message: impl Into<String>) -> Problem {
+        Problem {
+            message: message.into(),
+            help: String::new(),
+            source: Source::default(),
+            places: Vec::new(),
+            severity: Severity::Error,
+        }
+    }
+
+    /// Where it stands, or what else has to do with it, and a word on that.
+    pub fn at(mut self, span: Span, label: impl Into<String>) -> Problem {
+        self.places.push((span, label.into()));
+        self
+    }
+
+    /// What would be right.
+    pub fn help(mut self, help: impl Into<String>) -> Problem {
+        self.help = help.into();
+        self
+    }
+
+    /// The text it stands in.
+    pub fn within(mut self, source: &Source) -> Problem {
+        self.source = source.clone();
+        self
+    }
+
+    /// What would be right.
+    #[must_use]
+    pub fn remedy(&self) -> &str {
+        &self.help
+    }
+
+    /// The place as `file:line:column`, as far as there is one.
+    #[must_use]
+    pub fn place(&self) -> String {
+        match self.places.first() {
+            Some(&(span, _)) if !self.source.name().is_empty() => {
+                let start = self.source.underline(span).offset();
+                format!("{}:{}", self.source.name(), self.source.position(start))
+            }
+            _ => self.source.name().to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for Problem {}
+
+impl Diagnostic for Problem {
+    fn severity(&self) -> Option<Severity> {
+        Some(self.severity)
+    }
+
+    fn help<'a>(&'a self) -> Option<Box<dyn fmt::Display + 'a>> {
+        (!self.help.is_empty()).then(|| Box::new(&self.help) as Box<dyn fmt::Display>)
+    }
+
+    fn source_code(&self) -> Option<&dyn miette::SourceCode> {
+        (!self.source.name().is_empty()).then_some(&self.source as &dyn miette::SourceCode)
+    }
+
+    fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
+        if self.places.is_empty() || self.source.name().is_empty() {
+            return None;
+        }
+        // Far to the right, only one place can be shown: a line that has several is shown from its beginning on.
+        let is_near = |&(span, _): &(Span, String)| {
+            self.source.position(self.source.underline(span).offset()).column <= COLUMNS_MAX
+        };
+        let shown = if self.places.iter().all(is_near) { self.places.len() } else { 1 };
+        Some(Box::new(self.places[..shown].iter().enumerate().map(|(i, (span, label))| {
+            let (span, label) = (self.source.underline(*span), Some(label.clone()).filter(|label| !label.is_empty()));
+            match i {
+                0 => LabeledSpan::new_primary_with_span(label, span),
+                _ => LabeledSpan::new_with_span(label, span),
+            }
+        })))
+    }
+}
+
+/// All that is wrong with an input: at least one problem, the first ten in the order of the file.
+///
+/// [`report`](Problems::report) is for people at a terminal. `Display` is one line for each:
+/// `file:line:column: reason; what would be right`.
+#[derive(Clone, Debug)]
+pub struct Problems {
+    shown: Vec<Problem>,
+    more: usize,
+}
+
+impl Problems {
+    /// The problems reported in full. Never empty.
+    #[must_use]
+    pub fn shown(&self) -> &[Problem] {
+        if self.more > 0 { &self.shown[..self.shown.len() - 1] } else { &self.shown }
+    }
+
+    /// How many there are in all.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.shown().len() + self.more
+    }
+}
+
+impl From<Problem> for Problems {
+    fn from(problem: Problem) -> Problems {
+        Problems { shown: vec![problem], more: 0 }
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, problem) in self.shown.iter().enumerate() {
+            if i > 0 {
+                writeln!(f)?;
+            }
+            match problem.place() {
+                place if place.is_empty() => f.write_str(&problem.message)?,
+                place => write!(f, "{place}: {}", problem.message)?,
+            }
+            if !problem.help.is_empty() {
+                write!(f, "; {}", problem.help)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Problems {}
+
+impl Problems {
+    /// For a report handler, which shows each with the line it stands in.
+    #[must_use]
+    pub fn report(&self) -> miette::Report {
+        let [problem, rest @ ..] = self.shown.as_slice() else { unreachable!("problems are at least one") };
+        if rest.is_empty() {
+            return miette::Report::new(problem.clone());
+        }
+        let heading = match problem.source.name() {
+            "" => format!("{} errors", self.count()),
+            name => format!("{} errors in {name}", self.count()),
+        };
+        miette::Report::new(Several { heading, problems: self.shown.clone() })
+    }
+}
+
+/// Several problems under a heading.
+#[derive(Debug, thiserror::Error, Diagnostic)]
+#[error("{heading}")]
+struct Several {
+    heading: String,
+    #[related]
+    problems: Vec<Problem>,
+}
+
+/// Problems as they are found.
+#[derive(Debug)]
+pub struct Findings {
+    source: Source,
+    /// The first ones by place, then by order of finding.
+    first: BTreeMap<(usize, usize), Problem>,
+    count: usize,
+}
+
+impl Findings {
+    /// None yet in `source`.
+    pub fn new(source: &Source) -> Findings {
+        Findings { source: source.clone(), first: BTreeMap::new(), count: 0 }
+    }
+
+    /// Whether nothing is wrong so far.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// The text all of it is about.
+    pub fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// One more. It stands in this text unless it says otherwise.
+    pub fn add(&mut self, problem: Problem) {
+        let span = problem.places.first().map_or(Span::default(), |&(span, _)| span);
+        self.add_at(span, || problem);
+    }
+
+    /// One more, at `span`, which is made only if it is going to be shown: for those with a search for what was meant.
+    pub fn add_at(&mut self, span: Span, problem: impl FnOnce() -> Problem) {
+        let key = (span.start, self.count);
+        self.count += 1;
+        let full = self.first.len() == PROBLEMS_SHOWN;
+        if full && self.first.last_key_value().is_some_and(|(&last, _)| last < key) {
+            return;
+        }
+        let problem = problem();
+        let problem = if problem.source.name().is_empty() { problem.within(&self.source) } else { problem };
+        self.first.insert(key, problem);
+        if full {
+            self.first.pop_last();
+        }
+    }
+
+    /// All that is wrong in another text, which this one names at `span`.
+    pub fn include(&mut self, span: Span, problems: Problems) {
+        let (more, shown) = (problems.more, problems.shown().to_vec());
+        for problem in shown {
+            self.add_at(span, || match problem.source.name() {
+                "" => problem.at(span, "named here"),
+                _ => problem,
+            });
+        }
+        self.count += more;
+    }
+
+    /// Nothing wrong, or all that is.
+    pub fn finish(self) -> Result<(), Problems> {
+        if self.count == 0 {
+            return Ok(());
+        }
+        let mut shown: Vec<Problem> = self.first.into_values().collect();
+        let more = self.count - shown.len();
+        if more > 0 {
+            let rest = Problem::new(format!("and {more} more")).within(&self.source);
+            shown.push(Problem { severity: Severity::Advice, ..rest });
+        }
+        Err(Problems { shown, more })
+    }
+}
+
+/// What is wrong with a value, before it is said where it stands.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Wrong {
+    message: String,
+    label: String,
+    help: String,
+    /// The part of the value that is wrong, if not all of it.
+    part: Option<Span>,
+}
+
+impl Wrong {
+    /// The reason, a word on the place, and what would be right.
+    pub fn new(message: impl Into<String>, label: impl Into<String>, help: impl Into<String>) -> Wrong {
+        Wrong { message: message.into(), label: label.into(), help: help.into(), part: None }
+    }
+
+    /// The same, and about whom.
+    pub fn said_of(self, name: &str) -> Wrong {
+        Wrong { message: format!("{}: {}", quoted(name), self.message), ..self }
+    }
+
+    /// The same, said of the part of the value at `span`.
+    pub fn part(self, span: Span) -> Wrong {
+        Wrong { part: Some(span), ..self }
+    }
+
+    /// The same, said of the value at `span`.
+    pub fn at(self, span: Span) -> Problem {
+        self.anywhere(Some(span))
+    }
+
+    /// The same, said of the value at `span` if it stands anywhere.
+    pub fn anywhere(self, span: Option<Span>) -> Problem {
+        let problem = Problem::new(self.message).help(self.help);
+        match self.part.or(span) {
+            Some(span) => problem.at(span, self.label),
+            None => problem,
+        }
+    }
+
+    fn from_text(text: &str, label: &str) -> Wrong {
+        match text.split_once(REMEDY) {
+            Some((message, remedy)) => Wrong::new(message, label, format!("right would be {remedy}")),
+            None => Wrong::new(text, label, ""),
+        }
+    }
+}
+
+impl From<&Refused> for Wrong {
+    fn from(refused: &Refused) -> Wrong {
+        let label = match refused {
+            Refused::SliceZero => "zero",
+            Refused::SliceAbovePeriod { .. } => "longer than its period",
+            Refused::TooLong { .. } => "too long",
+            Refused::OutOfRange { .. } => "out of range",
+            Refused::NoCpu { .. } => "no CPU of this machine",
+            Refused::Utilisation { .. } => "does not fit",
+            Refused::NoGroup(_) | Refused::GroupInUse(_) | Refused::Unsupported(_) => "refused",
+        };
+        Wrong::from_text(&refused.to_string(), label)
+    }
+}
+
+impl From<&KnobError> for Wrong {
+    fn from(error: &KnobError) -> Wrong {
+        let label = match error {
+            KnobError::Unknown { .. } => "no such knob",
+            KnobError::OutOfRange { .. } => "out of range",
+        };
+        Wrong::from_text(&error.to_string(), label)
+    }
+}
+
+/// `text` in backquotes, without what would drive a terminal, and not longer than fits into a sentence.
+pub fn quoted(text: &str) -> String {
+    let mut shown: String = text.chars().take(60).map(|c| if is_printable(c) { c } else { '?' }).collect();
+    if text.chars().nth(60).is_some() {
+        shown.push('…');
+    }
+    format!("`{shown}`")
+}
+
+/// The one of `known` that was probably meant by `text`.
+pub fn nearest<'a>(text: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // Nobody mistypes a longer name than this, and the search is quadratic in the length.
+    if text.len() > 64 {
+        return None;
+    }
+    let text = text.to_lowercase();
+    let most = (text.chars().count() / 3).max(1);
+    let likely = known.into_iter().filter(|name| name.len().abs_diff(text.len()) <= most);
+    let distances = likely.map(|name| (strsim::damerau_levenshtein(&text, &name.to_lowercase()), name));
+    distances.filter(|&(distance, _)| distance <= most).min().map(|(_, name)| name)
+}
+
+/// What would be right instead of the unknown `text`: the nearest of `known`, and all of them.
+pub fn right_instead(text: &str, known: &[&str]) -> String {
+    let all = || known.join(", ");
+    match nearest(text, known.iter().copied()) {
+        Some(near) => format!("did you mean `{near}`? right would be one of {}", all()),
+        None => format!("right would be one of {}", all()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_is_found() {
+        let known = ["slice", "period", "arrival", "weight"];
+        for (typed, meant) in [("slize", "slice"), ("Period", "period"), ("wieght", "weight"), ("arival", "arrival")] {
+            assert_eq!(nearest(typed, known), Some(meant));
+        }
+        assert_eq!(nearest("deadline", known), None);
+        assert_eq!(nearest(&"x".repeat(100_000), known), None);
+    }
+
+    #[test]
+    fn ten_problems_are_shown_and_the_rest_is_counted() {
+        let source = Source::new("file", "0123456789abcdef");
+        let mut findings = Findings::new(&source);
+        for start in (0..13).rev() {
+            findings.add(Problem::new(format!("wrong {start}")).at(Span { start, end: start + 1 }, ""));
+        }
+        let problems = findings.finish().unwrap_err();
+        assert_eq!((problems.shown().len(), problems.count()), (10, 13));
+        assert!(problems.to_string().starts_with("file:1:1: wrong 0\nfile:1:2: wrong 1\n"), "{problems}");
+        assert!(problems.to_string().ends_with("\nfile:1:10: wrong 9\nfile: and 3 more"), "{problems}");
+    }
+
+    #[test]
+    fn the_texts_of_the_heart_are_split_into_reason_and_remedy() {
+        let wrong = Wrong::from(&Refused::SliceZero);
+        assert_eq!((wrong.message.as_str(), wrong.label.as_str()), ("the slice is zero", "zero"));
+        assert_eq!(wrong.help, "right would be a slice from 1 ns up to the period");
+    }
+}

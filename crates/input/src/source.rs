@@ -1,0 +1,232 @@
+//! [`Source`]: the text of an input file, and where in it something stands.
+
+use miette::{MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanContents};
+use std::fmt;
+use std::sync::{Arc, OnceLock};
+
+/// How much of a line is shown to either side of the place in question, in bytes; longer lines are cut.
+const MARGIN: usize = 240;
+
+/// A stretch of a source's text, in bytes. The default, empty and at 0, stands for no place.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Span {
+    /// Its first byte.
+    pub start: usize,
+    /// The byte after its last.
+    pub end: usize,
+}
+
+impl From<std::ops::Range<usize>> for Span {
+    fn from(range: std::ops::Range<usize>) -> Span {
+        Span { start: range.start, end: range.end }
+    }
+}
+
+/// A value and where it stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Placed<T> {
+    /// What is written.
+    pub value: T,
+    /// Where.
+    pub at: Span,
+}
+
+/// A place as people name it. Lines and columns count from 1, columns in characters.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Position {
+    /// Range: 1 ….
+    pub line: usize,
+    /// Range: 1 ….
+    pub column: usize,
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.line, self.column)
+    }
+}
+
+/// A named text. Cheap to clone. The default has no name and no text, and stands for data that came from no file.
+#[derive(Clone, Default)]
+pub struct Source(Arc<Inner>);
+
+#[derive(Default)]
+struct Inner {
+    name: String,
+    text: String,
+    /// Needed only for errors, so made only then.
+    shown: OnceLock<Shown>,
+}
+
+/// The text as it may be put on a terminal, byte for byte as long as the original.
+struct Shown {
+    text: String,
+    /// Where each line starts.
+    lines: Vec<usize>,
+}
+
+impl fmt::Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source").field("name", &self.0.name).field("bytes", &self.0.text.len()).finish()
+    }
+}
+
+impl Source {
+    /// The text of the file `name`.
+    #[must_use]
+    pub fn new(name: impl Into<String>, text: impl Into<String>) -> Source {
+        Source(Arc::new(Inner { name: name.into(), text: text.into(), shown: OnceLock::new() }))
+    }
+
+    /// The file's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    /// The text.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.0.text
+    }
+
+    /// Where the byte at `offset` stands; the end of the text for whatever lies beyond it.
+    #[must_use]
+    pub fn position(&self, offset: usize) -> Position {
+        let shown = self.shown();
+        let offset = floor(&shown.text, offset);
+        let line = shown.line(offset);
+        Position { line: line + 1, column: shown.column(line, offset) + 1 }
+    }
+
+    /// `span` as it can be underlined: within one line, at least one character where there is one, and not endless.
+    pub fn underline(&self, span: Span) -> SourceSpan {
+        let text = self.text();
+        let mut start = floor(text, span.start);
+        if text[start..].trim_ascii().is_empty() {
+            // The end of the file, or blank lines before it: underline the last thing there is.
+            let end = text.trim_ascii_end().len();
+            start = start.min(floor(text, end.saturating_sub(1)));
+        }
+        let most = ceil(text, start + MARGIN);
+        let line = text[start..most].split(['\n', '\r']).next().unwrap_or_default();
+        let first = line.chars().next().map_or(0, char::len_utf8);
+        let wanted = floor(text, span.end.clamp(start, text.len())) - start;
+        (start, wanted.min(line.len()).max(first)).into()
+    }
+
+    fn shown(&self) -> &Shown {
+        self.0.shown.get_or_init(|| {
+            let text = printable(&self.0.text);
+            let ends = text.bytes().enumerate().filter(|&(_, byte)| byte == b'\n');
+            let lines = std::iter::once(0).chain(ends.map(|(at, _)| at + 1)).collect();
+            Shown { text, lines }
+        })
+    }
+}
+
+impl Shown {
+    /// The line that `offset` is on, from 0.
+    fn line(&self, offset: usize) -> usize {
+        self.lines.partition_point(|&start| start <= offset) - 1
+    }
+
+    /// How many characters of `line` come before `offset`.
+    fn column(&self, line: usize, offset: usize) -> usize {
+        self.text[self.lines[line]..offset].chars().count()
+    }
+}
+
+/// `text` with question marks for what would drive a terminal or turn the direction of writing, as long in bytes.
+fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text.chars().peekable();
+    while let Some(c) = rest.next() {
+        let ends_line = c == '\n' || (c == '\r' && rest.peek() == Some(&'\n'));
+        if ends_line || c == '\t' || is_printable(c) {
+            shown.push(c);
+        } else {
+            shown.extend(std::iter::repeat_n('?', c.len_utf8()));
+        }
+    }
+    debug_assert_eq!(shown.len(), text.len());
+    shown
+}
+
+/// Whether `c` can be put on a terminal and only ever shows itself.
+pub fn is_printable(c: char) -> bool {
+    !c.is_control()
+        && !matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// The last boundary between characters at or before `offset`, which is none beyond the end.
+pub fn floor(text: &str, offset: usize) -> usize {
+    (0..=offset.min(text.len())).rev().find(|&at| text.is_char_boundary(at)).unwrap_or(0)
+}
+
+/// The first boundary between characters at or after `offset`.
+fn ceil(text: &str, offset: usize) -> usize {
+    (offset..text.len()).find(|&at| text.is_char_boundary(at)).unwrap_or(text.len())
+}
+
+impl SourceCode for Source {
+    fn read_span<'a>(
+        &'a self,
+        span: &SourceSpan,
+        lines_before: usize,
+        lines_after: usize,
+    ) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
+        let shown = self.shown();
+        let (start, end) = (span.offset(), span.offset() + span.len());
+        if end > shown.text.len() {
+            return Err(MietteError::OutOfBounds);
+        }
+        let from = if lines_before == 0 {
+            start
+        } else {
+            let line = shown.line(start).saturating_sub(lines_before);
+            shown.lines[line].max(floor(&shown.text, start.saturating_sub(MARGIN)))
+        };
+        let next = shown.line(end.saturating_sub(1).max(start)) + lines_after + 1;
+        let line_end = shown.lines.get(next).copied().unwrap_or(shown.text.len());
+        let to = line_end.min(ceil(&shown.text, end + MARGIN));
+        let line = shown.line(from);
+        Ok(Box::new(MietteSpanContents::new_named(
+            self.0.name.clone(),
+            &shown.text.as_bytes()[from..to],
+            (from, to - from).into(),
+            line,
+            shown.column(line, from),
+            shown.line(to.saturating_sub(1).max(from)) - line + 1,
+        )))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_count_lines_and_characters() {
+        let source = Source::new("x", "a\r\nbµc\n");
+        let at = |offset| source.position(offset).to_string();
+        assert_eq!((at(0), at(3), at(6), at(7)), ("1:1".into(), "2:1".into(), "2:3".into(), "2:4".into()));
+        assert_eq!((at(8), at(99)), ("3:1".into(), "3:1".into()));
+    }
+
+    #[test]
+    fn underlines_stay_within_one_line() {
+        let source = Source::new("x", "key = [\n 1,\n]\n\n");
+        assert_eq!(source.underline(Span { start: 6, end: 13 }), (6, 1).into());
+        assert_eq!(source.underline(Span { start: 0, end: 0 }), (0, 1).into());
+        assert_eq!(source.underline(Span { start: 15, end: 15 }), (12, 1).into(), "the end of the file");
+        assert_eq!(Source::new("x", "").underline(Span { start: 0, end: 0 }), (0, 0).into());
+    }
+
+    #[test]
+    fn what_drives_a_terminal_is_not_shown() {
+        let text = "a\u{1b}[2J\u{9b}\u{202e}\tµ\r\n";
+        assert_eq!(printable(text), "a?[2J?????\tµ\r\n");
+        assert_eq!(printable(text).len(), text.len());
+    }
+}

@@ -1,0 +1,45 @@
+//! From a file to its text, without trusting either.
+
+use crate::problem::{Problem, Problems, quoted};
+use crate::source::{Source, Span};
+use std::io::Read;
+use std::path::Path;
+
+/// The largest input file, in bytes: about 350,000 lines of scenario.
+///
+/// Parsing takes far more memory than the text. Together with the limits on what a scenario's text may hold, this keeps
+/// hostile files below 600 MB (measured).
+pub const FILE_BYTES_MAX: usize = 8 << 20;
+
+/// The bytes of the file at `path`.
+pub fn read(path: &Path) -> Result<Vec<u8>, Problems> {
+    let mut bytes = Vec::new();
+    let outcome = std::fs::File::open(path).and_then(|file| {
+        // One byte more than allowed shows that there is more; a device may have no end.
+        file.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)
+    });
+    match outcome {
+        Ok(_) => Ok(bytes),
+        Err(error) => {
+            let problem = Problem::new(format!("{} cannot be read: {error}", quoted(&path.to_string_lossy())));
+            Err(problem.help("right would be the path of a file that you may read").into())
+        }
+    }
+}
+
+/// The text of the file `name`.
+pub fn decode(name: &str, bytes: Vec<u8>) -> Result<Source, Problems> {
+    if bytes.len() > FILE_BYTES_MAX {
+        let problem = Problem::new(format!("{} is too large", quoted(name)));
+        return Err(problem.help(format!("right would be a file of at most {} MiB", FILE_BYTES_MAX >> 20)).into());
+    }
+    String::from_utf8(bytes).map(|text| Source::new(name, text)).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let byte = error.as_bytes()[at];
+        // Up to the first wrong byte, which becomes a replacement character, the texts agree.
+        let source = Source::new(name, String::from_utf8_lossy(error.as_bytes()));
+        let problem = Problem::new(format!("the file is not UTF-8 text: byte {at} is 0x{byte:02x}"));
+        let span = Span { start: at, end: at + char::REPLACEMENT_CHARACTER.len_utf8() };
+        problem.at(span, "not UTF-8").help("right would be a text file in UTF-8").within(&source).into()
+    })
+}

@@ -1,0 +1,9 @@
+//! What a run came to, from its trace alone: a [`Meter`], the list of its [`jobs`], and [`statistics`] over many runs.
+
+pub mod jobs;
+mod meter;
+pub mod statistics;
+
+pub use meter::{
+    CpuMeasures, Domain, DomainMeasures, HostMeasures, Jobs, Measures, Member, Meter, Promise, Siblings, XenMon,
+};

@@ -1,0 +1,266 @@
+//! [`Member`]: somebody who was there, and what became of it from event to event.
+
+use super::promise::{Doing, Watch};
+use super::{Measures, Moments, Promise};
+use sched::{CpuId, EntityId, Instant, Nanos, Params};
+use trace::{Durations, Event};
+
+/// Somebody who was there, and what he got.
+#[derive(Clone, Debug)]
+pub struct Member {
+    /// The id; others may have had its index before or after.
+    pub entity: EntityId,
+    /// What people call it.
+    pub name: String,
+    /// What was asked for it at last.
+    pub params: Params,
+    /// When it came.
+    pub came: Instant,
+    /// When it left; `None`: it stayed to the end.
+    pub left: Option<Instant>,
+    /// What it got.
+    pub got: Measures,
+    // What is true of it now.
+    runnable: bool,
+    pub(super) on: Option<CpuId>,
+    /// Whether that CPU is frozen.
+    frozen: bool,
+    last_cpu: Option<CpuId>,
+    /// Whether its current job has run already.
+    pub(super) begun: bool,
+    waiting_since: Option<Instant>,
+    /// Whether it waits since it was woken.
+    woken: bool,
+    /// Whether it tells of its wake-ups itself.
+    tells: bool,
+    held_since: Option<Instant>,
+    upto: Instant,
+    pub(super) deadlines: Moments,
+    /// When each of the jobs not completed yet was released.
+    releases: Moments,
+    watch: Option<Watch>,
+    /// Time on a CPU of which nobody has said yet how much of it was CPU time.
+    unmeasured: Nanos,
+}
+
+impl Member {
+    pub(super) fn new(entity: EntityId, name: &str, params: &Params, now: Instant) -> Member {
+        Member {
+            entity,
+            name: name.to_string(),
+            params: *params,
+            came: now,
+            left: None,
+            got: Measures::default(),
+            runnable: false,
+            on: None,
+            frozen: false,
+            last_cpu: None,
+            begun: false,
+            waiting_since: None,
+            woken: false,
+            tells: false,
+            held_since: None,
+            upto: now,
+            deadlines: Moments::default(),
+            releases: Moments::default(),
+            watch: params.reservation.map(|reservation| Watch::new(reservation, now)),
+            unmeasured: Nanos::ZERO,
+        }
+    }
+
+    /// Accounts for the time since the last change.
+    fn advance(&mut self, now: Instant) {
+        let (passed, doing) = (now.since(self.upto), self.doing());
+        match doing {
+            Doing::Running => {
+                self.got.delivered += passed;
+                self.unmeasured += passed;
+                // It was given the CPU at the last change; only now is it seen to have had it for a while.
+                if !passed.is_zero() {
+                    self.end_wait(self.upto);
+                }
+            }
+            Doing::Waiting if self.on.is_some() => self.got.stolen += passed,
+            Doing::Waiting | Doing::Blocked => {}
+        }
+        self.upto = now;
+        if let Some(watch) = &mut self.watch {
+            watch.advance(doing, now, &mut self.got.promise);
+        }
+    }
+
+    /// What was before counts for nothing.
+    pub(super) fn begin(&mut self, start: Instant) {
+        if self.left.is_none() {
+            self.advance(start);
+        }
+        (self.got, self.unmeasured) = (Measures::default(), Nanos::ZERO);
+        self.held_since = self.held_since.map(|since| since.max(start));
+    }
+
+    /// Who is on a frozen CPU waits, as far as a promise is concerned: it wants to run and gets nothing.
+    fn doing(&self) -> Doing {
+        match (self.on, self.runnable) {
+            (Some(_), _) if !self.frozen => Doing::Running,
+            (Some(_), _) | (None, true) => Doing::Waiting,
+            (None, false) => Doing::Blocked,
+        }
+    }
+
+    /// The CPU it is on froze, or thawed.
+    pub(super) fn freeze(&mut self, frozen: bool, now: Instant) {
+        self.advance(now);
+        self.frozen = frozen;
+    }
+
+    fn wake(&mut self, now: Instant) {
+        self.advance(now);
+        self.runnable = true;
+        self.waiting_since = Some(now);
+        self.woken = true;
+    }
+
+    pub(super) fn block(&mut self, now: Instant) {
+        self.advance(now);
+        if self.doing() == Doing::Running {
+            self.end_wait(now);
+        }
+        self.runnable = false;
+        // Else it was woken in vain.
+        self.woken = false;
+        self.end_wait(now);
+    }
+
+    pub(super) fn end_wait(&mut self, now: Instant) {
+        if let Some(since) = self.waiting_since.take() {
+            self.got.waits.record(now.since(since));
+            if std::mem::take(&mut self.woken) && !self.tells {
+                self.got.wakeups.record(now.since(since));
+            }
+        }
+    }
+
+    /// It has begun a job, as it tells itself: from now on that is what counts.
+    fn woke(&mut self, late: Nanos) {
+        if !std::mem::replace(&mut self.tells, true) {
+            self.got.wakeups = Durations::default();
+        }
+        self.got.wakeups.record(late);
+    }
+
+    /// The job at hand begins or goes on.
+    pub(super) fn dispatch(&mut self) {
+        self.got.dispatches += 1;
+        self.begun = true;
+    }
+
+    /// Of the time on its CPU since that was last said, so much was CPU time.
+    pub(super) fn ran(&mut self, time: Nanos, now: Instant) {
+        self.advance(now);
+        self.got.delivered = self.got.delivered.saturating_sub(self.unmeasured) + time;
+        self.unmeasured = Nanos::ZERO;
+    }
+
+    /// A period ended, as who enforces the reservation saw it: from now on that is what is judged.
+    fn period(&mut self, due: Nanos, delivered: Nanos, throughout: bool) {
+        if self.watch.take().is_some() {
+            self.got.promise = Promise::default();
+        }
+        self.got.promise.end(due, delivered, throughout);
+    }
+
+    /// It is given `cpu`, which may be `frozen`. Whether it waits on is seen when time passes: a CPU may freeze, or go to somebody
+    /// else, at this very instant.
+    pub(super) fn run(&mut self, cpu: CpuId, frozen: bool, now: Instant) {
+        self.advance(now);
+        self.unmeasured = Nanos::ZERO;
+        self.on = Some(cpu);
+        self.frozen = frozen;
+        if self.last_cpu.replace(cpu).is_some_and(|last| last != cpu) && self.begun {
+            self.got.migrations += 1;
+        }
+        self.dispatch();
+    }
+
+    pub(super) fn stop(&mut self, now: Instant) {
+        self.advance(now);
+        self.on = None;
+        self.frozen = false;
+        if self.runnable {
+            self.got.preemptions += u64::from(self.begun);
+            self.waiting_since.get_or_insert(now);
+        }
+    }
+
+    fn hold(&mut self, held: bool, now: Instant) {
+        match (held, self.held_since) {
+            (true, None) => self.held_since = Some(now),
+            (false, Some(since)) => {
+                self.got.held += now.since(since);
+                self.held_since = None;
+            }
+            _ => {}
+        }
+    }
+
+    fn release(&mut self, deadline: Instant, now: Instant) {
+        self.got.jobs.releases += 1;
+        self.deadlines.push(deadline);
+        self.releases.push(now);
+    }
+
+    fn complete(&mut self, now: Instant) {
+        if let Some(released) = self.releases.pop() {
+            self.got.responses.record(now.since(released));
+        }
+        let jobs = &mut self.got.jobs;
+        jobs.completions += 1;
+        self.begun = false;
+        if let Some(deadline) = self.deadlines.pop().filter(|&deadline| now > deadline) {
+            jobs.misses += 1;
+            jobs.worst_lateness = jobs.worst_lateness.max(now.since(deadline));
+        }
+    }
+
+    fn adjust(&mut self, params: &Params, now: Instant) {
+        self.advance(now);
+        if params.reservation != self.params.reservation {
+            let blocked = self.doing() == Doing::Blocked;
+            self.watch = params.reservation.map(|reservation| match self.params.reservation {
+                Some(_) => Watch::changed(reservation, blocked, now),
+                None => Watch::new(reservation, now),
+            });
+        }
+        self.params = *params;
+    }
+
+    /// The end of its stay, or of the run.
+    pub(super) fn finish(&mut self, now: Instant) {
+        self.block(now);
+        self.on = None;
+        self.frozen = false;
+        self.hold(false, now);
+        self.got.jobs.unfinished_late = self.deadlines.before(now);
+    }
+}
+
+/// What happens to one entity.
+pub(super) fn tell(member: &mut Member, event: &Event, now: Instant) {
+    match event {
+        Event::Adjust { params, .. } => member.adjust(params, now),
+        Event::Wake { .. } => member.wake(now),
+        Event::Pause { .. } => member.block(now),
+        Event::Release { deadline, .. } => member.release(*deadline, now),
+        Event::SpinWait { waited, .. } => {
+            member.got.spins += 1;
+            member.got.spun += *waited;
+        }
+        Event::Complete { .. } => member.complete(now),
+        Event::Held { reasons, .. } => member.hold(*reasons != 0, now),
+        Event::Woke { late, .. } => member.woke(*late),
+        Event::Background { time, .. } => member.got.delivered += *time,
+        Event::Period { due, delivered, throughout, .. } => member.period(*due, *delivered, *throughout),
+        _ => unreachable!("only what happens to one entity is told"),
+    }
+}

@@ -1,0 +1,352 @@
+//! [`Meter`]: what everybody got, from the trace of a run. It knows no policy and no simulator, so it measures a live
+//! run just as well.
+
+mod jobs;
+mod member;
+mod promise;
+mod siblings;
+mod xenmon;
+
+pub use jobs::Jobs;
+pub use member::Member;
+pub use promise::Promise;
+pub use siblings::Siblings;
+pub use xenmon::{Domain, DomainMeasures, HostMeasures, XenMon};
+
+use jobs::Moments;
+use member::tell;
+use sched::{CpuId, EntityId, GroupId, GroupParams, Instant, Nanos, Params};
+use std::collections::BTreeMap;
+use trace::{Counts, Durations, Event, Sink};
+
+/// What one entity, or all of a group, got.
+#[derive(Clone, Debug, Default)]
+pub struct Measures {
+    /// CPU time. In a guest, without the time in which its CPU was frozen.
+    pub delivered: Nanos,
+    /// Time for which it was on a CPU of a guest that was frozen: by its guest's books it ran, but it got nothing.
+    pub stolen: Nanos,
+    /// Times it waited for a spin lock, as far as that was told.
+    pub spins: u64,
+    /// The CPU time that took it.
+    pub spun: Nanos,
+    /// Times a job began or resumed running; without jobs, times it began to run.
+    pub dispatches: u64,
+    /// Times it was taken off its CPU with work left.
+    pub preemptions: u64,
+    /// Times it resumed on another CPU than the one it was taken off.
+    pub migrations: u64,
+    /// Every time from being woken or taken off a CPU to running; zero if it ran at once. Time held counts. On a frozen CPU nobody
+    /// runs: a wait goes on there until the thaw, but the freeze of a CPU begins none.
+    pub waits: Durations,
+    /// Those of them that began when it was woken, or what it tells of them itself: of each job that it slept for, the time from
+    /// the release to its beginning.
+    pub wakeups: Durations,
+    /// From the release of each job to its completion.
+    pub responses: Durations,
+    /// Time it was runnable, but held by its policy.
+    pub held: Nanos,
+    /// Its jobs.
+    pub jobs: Jobs,
+    /// Its reservation.
+    pub promise: Promise,
+}
+
+impl Measures {
+    /// The same of both together: sums, and the worst of the worst.
+    pub fn add(&mut self, other: &Measures) {
+        self.delivered += other.delivered;
+        self.stolen += other.stolen;
+        self.spins += other.spins;
+        self.spun += other.spun;
+        self.dispatches += other.dispatches;
+        self.preemptions += other.preemptions;
+        self.migrations += other.migrations;
+        self.waits.add(&other.waits);
+        self.wakeups.add(&other.wakeups);
+        self.responses.add(&other.responses);
+        self.held += other.held;
+        self.jobs.add(&other.jobs);
+        self.promise.add(&other.promise);
+    }
+
+    /// The columns of the EDF oracle table.
+    #[must_use]
+    pub fn counts(&self) -> Counts {
+        Counts {
+            releases: self.jobs.releases,
+            completions: self.jobs.completions,
+            misses: self.jobs.misses,
+            preemptions: self.preemptions,
+            dispatches: self.dispatches,
+            migrations: self.migrations,
+        }
+    }
+}
+
+/// What became of one CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct CpuMeasures {
+    /// Times it froze while a task was on it. Zero on a host. A CPU that idles and has halted is frozen too, but loses nothing.
+    pub freezes: u64,
+    /// Time for which it was frozen with a task on it: its host let somebody else run.
+    pub stolen: Nanos,
+}
+
+/// A CPU now.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cpu {
+    running: Option<EntityId>,
+    /// Since when it has been frozen.
+    frozen: Option<Instant>,
+    got: CpuMeasures,
+}
+
+impl Cpu {
+    /// What was before counts for nothing.
+    fn begin(&mut self, start: Instant) {
+        self.got = CpuMeasures::default();
+        self.frozen = self.frozen.map(|since| since.max(start));
+    }
+
+    fn thaw(&mut self, now: Instant) {
+        if let Some(since) = self.frozen.take().filter(|_| self.running.is_some()) {
+            self.got.stolen += now.since(since);
+        }
+    }
+}
+
+/// Measures everybody in a run, as a [`Sink`] of its trace. Complete after [`Event::End`] or once everybody left.
+#[derive(Debug, Default)]
+pub struct Meter {
+    /// Everybody who was ever there, in order of arrival.
+    members: Vec<Member>,
+    /// By entity index, who has it now.
+    present: Vec<Option<usize>>,
+    /// By number, as far as anything happened there.
+    cpus: Vec<Cpu>,
+    /// The name of each group, the one above it, and what was asked for it at last.
+    parents: BTreeMap<GroupId, (String, GroupId, GroupParams)>,
+    /// Whose job was completed by the last event: what follows tells whether the next one begins at once.
+    completed: Option<EntityId>,
+    /// From when on it counts, until then.
+    from: Option<Instant>,
+}
+
+impl Meter {
+    /// A meter that has seen nothing.
+    #[must_use]
+    pub fn new() -> Meter {
+        Meter::default()
+    }
+
+    /// A meter that leaves out what is before `start`. What happens once counts where it happens (of a wait, a job or a period: where it
+    /// ends, with all its length), and of a stretch of time what is later.
+    #[must_use]
+    pub fn from(start: Instant) -> Meter {
+        Meter { from: Some(start), ..Meter::default() }
+    }
+
+    /// Everybody who was ever there, in order of arrival.
+    #[must_use]
+    pub fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    /// What became of each CPU, by number, up to the last one on which anything happened.
+    #[must_use]
+    pub fn cpus(&self) -> Vec<CpuMeasures> {
+        self.cpus.iter().map(|cpu| cpu.got).collect()
+    }
+
+    /// The groups there were, their names and what all of each got together, with its subgroups. Entities count where
+    /// they were last.
+    #[must_use]
+    pub fn groups(&self) -> Vec<(GroupId, String, Measures)> {
+        let mut sums: BTreeMap<GroupId, Measures> =
+            self.parents.keys().map(|&group| (group, Measures::default())).collect();
+        for member in &self.members {
+            let mut group = member.params.group;
+            while let Some((_, parent, _)) = self.parents.get(&group) {
+                if let Some(sum) = sums.get_mut(&group) {
+                    sum.add(&member.got);
+                }
+                group = *parent;
+            }
+        }
+        sums.into_iter().map(|(group, sum)| (group, self.parents[&group].0.clone(), sum)).collect()
+    }
+
+    /// The name of `group` and what was asked for it at last; `None` if it never was.
+    #[must_use]
+    pub fn group(&self, group: GroupId) -> Option<(&str, GroupParams)> {
+        self.parents.get(&group).map(|(name, _, params)| (name.as_str(), *params))
+    }
+
+    /// The group above `group`; `None` of the root.
+    #[must_use]
+    pub fn parent(&self, group: GroupId) -> Option<GroupId> {
+        self.parents.get(&group).map(|&(_, parent, _)| parent)
+    }
+
+    /// What all got together.
+    #[must_use]
+    pub fn total(&self) -> Measures {
+        let mut sum = Measures::default();
+        self.members.iter().for_each(|member| sum.add(&member.got));
+        sum
+    }
+
+    fn member(&mut self, entity: EntityId) -> Option<&mut Member> {
+        let at = (*self.present.get(entity.index())?)?;
+        Some(&mut self.members[at]).filter(|member| member.entity == entity)
+    }
+
+    fn on(&mut self, cpu: CpuId) -> Option<&mut Member> {
+        let entity = self.cpus.get(cpu.index())?.running?;
+        self.member(entity)
+    }
+
+    fn attach(&mut self, entity: EntityId, name: &str, params: &Params, now: Instant) {
+        if self.present.len() <= entity.index() {
+            self.present.resize(entity.index() + 1, None);
+        }
+        self.present[entity.index()] = Some(self.members.len());
+        self.members.push(Member::new(entity, name, params, now));
+    }
+
+    fn detach(&mut self, entity: EntityId, now: Instant) {
+        if let Some(member) = self.member(entity) {
+            member.finish(now);
+            member.left = Some(now);
+            self.present[entity.index()] = None;
+        }
+    }
+
+    fn cpu(&mut self, cpu: CpuId) -> &mut Cpu {
+        if self.cpus.len() <= cpu.index() {
+            self.cpus.resize(cpu.index() + 1, Cpu::default());
+        }
+        &mut self.cpus[cpu.index()]
+    }
+
+    fn run(&mut self, cpu: CpuId, entity: EntityId, now: Instant) {
+        let there = self.cpu(cpu);
+        there.running = Some(entity);
+        let frozen = there.frozen.is_some();
+        if let Some(member) = self.member(entity) {
+            member.run(cpu, frozen, now);
+        }
+    }
+
+    fn freeze(&mut self, cpu: CpuId, now: Instant) {
+        let there = self.cpu(cpu);
+        there.got.freezes += u64::from(there.frozen.is_none() && there.running.is_some());
+        there.frozen.get_or_insert(now);
+        if let Some(member) = self.on(cpu) {
+            member.freeze(true, now);
+        }
+    }
+
+    fn thaw(&mut self, cpu: CpuId, now: Instant) {
+        self.cpu(cpu).thaw(now);
+        if let Some(member) = self.on(cpu) {
+            member.freeze(false, now);
+        }
+    }
+
+    fn end(&mut self, now: Instant) {
+        self.members.iter_mut().filter(|it| it.left.is_none()).for_each(|it| it.finish(now));
+        self.cpus.iter_mut().for_each(|cpu| cpu.thaw(now));
+    }
+
+    /// Who runs on `cpu` goes on, perhaps with its next job, or having blocked and woken at this instant.
+    fn extend(&mut self, cpu: CpuId) {
+        let Some(member) = self.on(cpu) else { return };
+        if !member.begun {
+            member.dispatch();
+        }
+    }
+
+    fn stop(&mut self, cpu: CpuId, entity: EntityId, now: Instant) {
+        if let Some(member) = self.member(entity) {
+            member.stop(now);
+        }
+        self.cpu(cpu).running = None;
+    }
+
+    /// A completion that neither a block nor a yield follows: the next job begins at once.
+    fn go_on(&mut self, entity: EntityId, event: &Event) {
+        let stops = match *event {
+            Event::Block { cpu } | Event::Yield { cpu } => self.on(cpu).is_some_and(|on| on.entity == entity),
+            _ => false,
+        };
+        // Who really blocks is seen to do so a moment later.
+        let next = |member: &&mut Member| member.on.is_some() && !member.deadlines.is_empty();
+        if let Some(member) = self.member(entity).filter(|member| !stops && next(member)) {
+            member.dispatch();
+        }
+    }
+}
+
+impl Sink for Meter {
+    fn record(&mut self, now: Instant, event: &Event) {
+        if let Some(entity) = self.completed.take() {
+            self.go_on(entity, event);
+        }
+        if let Some(start) = self.from.take_if(|start| *start <= now) {
+            self.members.iter_mut().for_each(|member| member.begin(start));
+            self.cpus.iter_mut().for_each(|cpu| cpu.begin(start));
+        }
+        match *event {
+            Event::GroupCreated { group, ref name, parent, params } => {
+                self.parents.insert(group, (name.clone(), parent, params));
+            }
+            Event::GroupAdjusted { group, params } => {
+                if let Some((_, _, asked)) = self.parents.get_mut(&group) {
+                    *asked = params;
+                }
+            }
+            Event::Attach { entity, ref name, ref params } => self.attach(entity, name, params, now),
+            Event::Detach { entity } => self.detach(entity, now),
+            Event::Run { cpu, entity, .. } => self.run(cpu, entity, now),
+            Event::Extend { cpu, .. } => self.extend(cpu),
+            Event::Stop { cpu, entity } => self.stop(cpu, entity, now),
+            Event::Block { cpu } => {
+                if let Some(member) = self.on(cpu) {
+                    member.block(now);
+                }
+            }
+            Event::Ran { cpu, time } => {
+                if let Some(member) = self.on(cpu) {
+                    member.ran(time, now);
+                }
+            }
+            Event::Freeze { cpu } => self.freeze(cpu, now),
+            Event::Thaw { cpu } => self.thaw(cpu, now),
+            Event::End => self.end(now),
+            Event::Adjust { entity, .. }
+            | Event::Wake { entity, .. }
+            | Event::Pause { entity }
+            | Event::Release { entity, .. }
+            | Event::Complete { entity }
+            | Event::Background { entity, .. }
+            | Event::Period { entity, .. }
+            | Event::Woke { entity, .. }
+            | Event::SpinWait { entity, .. }
+            | Event::Held { entity, .. } => {
+                if matches!(event, Event::Complete { .. }) {
+                    self.completed = Some(entity);
+                }
+                if let Some(member) = self.member(entity) {
+                    tell(member, event, now);
+                }
+            }
+            // A group that is removed keeps what its members got; the rest changes nobody's state.
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

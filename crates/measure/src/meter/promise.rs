@@ -1,0 +1,213 @@
+//! [`Promise`]: whether a reservation was kept, period by period.
+
+use sched::{Instant, Nanos, Reservation};
+use trace::Durations;
+
+/// What became of a reservation.
+///
+/// Periods follow one another from the reservation's start. Where none was asked for, they begin when the entity first wants
+/// to run, and anew when it wakes after a rest that began no later than its current period.
+///
+/// A period is judged if the entity was runnable (waiting, running or held) throughout; it is a miss if less than the
+/// slice was delivered by its end. Who slept in between may have slept through its slice.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Promise {
+    /// Periods that ended.
+    pub periods: u64,
+    /// Those of them in which the entity was runnable throughout.
+    pub judged: u64,
+    /// Those of the judged in which less than the slice was delivered.
+    pub misses: u64,
+    /// How much was missing in each of them.
+    pub shortfalls: Durations,
+    /// How much was ever missing of all slices due since the reservation was made, while the entity never slept.
+    pub worst_debt: Nanos,
+    /// How long it took from each change of the reservation to the end of the first period in which the new slice was
+    /// delivered, while the entity never slept.
+    pub changes: Durations,
+}
+
+impl Promise {
+    /// The same of both together.
+    pub(super) fn add(&mut self, other: &Promise) {
+        self.periods += other.periods;
+        self.judged += other.judged;
+        self.misses += other.misses;
+        self.shortfalls.add(&other.shortfalls);
+        self.worst_debt = self.worst_debt.max(other.worst_debt);
+        self.changes.add(&other.changes);
+    }
+
+    /// How much was missing in the worst period.
+    #[must_use]
+    pub fn worst_shortfall(&self) -> Nanos {
+        self.shortfalls.longest()
+    }
+
+    /// A period ended in which `due` was to be delivered.
+    pub(super) fn end(&mut self, due: Nanos, delivered: Nanos, throughout: bool) {
+        self.periods += 1;
+        if throughout {
+            self.judge(due, delivered, 1);
+        }
+    }
+
+    fn judge(&mut self, slice: Nanos, delivered: Nanos, periods: u64) {
+        self.judged += periods;
+        if delivered < slice {
+            self.misses += periods;
+            self.shortfalls.record_often(slice - delivered, periods);
+        }
+    }
+}
+
+/// What an entity did in a stretch of time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Doing {
+    Blocked,
+    Waiting,
+    Running,
+}
+
+/// A reservation that is being watched.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Watch {
+    pub(super) reservation: Reservation,
+    /// The end of the current period; the start of the first one before that.
+    end: Instant,
+    /// Up to when everything is accounted for.
+    upto: Instant,
+    delivered: Nanos,
+    throughout: bool,
+    started: bool,
+    /// Since when the entity has been blocked, if it is.
+    blocked: Option<Instant>,
+    /// What was delivered less what was due since the reservation was made; none once the entity has slept.
+    balance: Option<i128>,
+    /// When the reservation was changed to this, until it has been delivered once.
+    changed: Option<Instant>,
+}
+
+impl Watch {
+    /// Of `reservation`, made now: its first period begins at its start, or now.
+    pub(super) fn new(reservation: Reservation, now: Instant) -> Watch {
+        let end = reservation.start.unwrap_or(now).max(now);
+        Watch {
+            reservation,
+            end,
+            upto: now,
+            delivered: Nanos::ZERO,
+            throughout: true,
+            started: false,
+            blocked: Some(now),
+            balance: Some(0),
+            changed: None,
+        }
+    }
+
+    /// Of `reservation`, to which another is changed now, by an entity that is blocked or not.
+    pub(super) fn changed(reservation: Reservation, blocked: bool, now: Instant) -> Watch {
+        let blocked = blocked.then_some(now);
+        Watch { blocked, changed: Some(now), ..Watch::new(reservation, now) }
+    }
+
+    /// In `periods` that have ended so much was delivered, and the entity was runnable throughout, or not.
+    fn weigh(&mut self, delivered: Nanos, periods: u64, sum: &mut Promise) {
+        let Some(balance) = self.balance.as_mut().filter(|_| self.throughout) else {
+            self.balance = None;
+            return;
+        };
+        let due = i128::from(self.reservation.slice.as_ns()) * i128::from(periods);
+        *balance += i128::from(delivered.as_ns()) - due;
+        sum.worst_debt = sum.worst_debt.max(Nanos::ns(u64::try_from(-*balance).unwrap_or(0)));
+        let (kept, end) = (delivered >= self.reservation.slice, self.upto);
+        if let Some(since) = self.changed.filter(|_| kept) {
+            sum.changes.record(end.since(since));
+            self.changed = None;
+        }
+    }
+
+    /// Accounts for the time until `now`, throughout which the entity was `doing` one thing.
+    pub(super) fn advance(&mut self, doing: Doing, now: Instant, sum: &mut Promise) {
+        match (doing, self.blocked) {
+            (Doing::Blocked, None) => self.blocked = Some(self.upto),
+            (Doing::Waiting | Doing::Running, Some(since)) => self.wake(since, sum),
+            _ => {}
+        }
+        while self.upto < now {
+            if self.started && self.is_fresh() {
+                self.skip(doing, now, sum);
+                if self.upto == now {
+                    return;
+                }
+            }
+            let to = self.end.min(now);
+            let time = to.since(self.upto);
+            if doing == Doing::Running {
+                self.delivered += time;
+            }
+            self.throughout &= doing != Doing::Blocked || time.is_zero();
+            self.upto = to;
+            if to == self.end {
+                self.close(sum);
+            }
+        }
+        // A period that ends exactly now has been closed: what happens now belongs to the next.
+        if self.end == now {
+            self.close(sum);
+        }
+    }
+
+    /// The entity, blocked since `since`, wakes: a period it has not wanted anything of begins now.
+    fn wake(&mut self, since: Instant, sum: &mut Promise) {
+        self.blocked = None;
+        if self.end == self.upto {
+            self.close(sum);
+        }
+        let Reservation { start, period, .. } = self.reservation;
+        if start.is_none() && since.saturating_add(period) <= self.end {
+            self.end = self.upto.saturating_add(period);
+            self.throughout = true;
+        }
+    }
+
+    /// Whether the current period is all ahead.
+    fn is_fresh(&self) -> bool {
+        self.upto.saturating_add(self.reservation.period) == self.end
+    }
+
+    /// Passes over whole periods in one step: a short period may pass very often between two events.
+    fn skip(&mut self, doing: Doing, now: Instant, sum: &mut Promise) {
+        let Reservation { slice, period, .. } = self.reservation;
+        let periods = now.since(self.upto).as_ns() / period.as_ns();
+        if periods == 0 {
+            return;
+        }
+        sum.periods += periods;
+        if doing != Doing::Blocked {
+            let delivered = if doing == Doing::Running { period } else { Nanos::ZERO };
+            sum.judge(slice, delivered, periods);
+        }
+        let delivered = if doing == Doing::Running { period.saturating_mul(periods) } else { Nanos::ZERO };
+        self.throughout = doing != Doing::Blocked;
+        self.upto = self.upto.saturating_add(period.saturating_mul(periods));
+        self.weigh(delivered, periods, sum);
+        self.throughout = true;
+        self.end = self.upto.saturating_add(period);
+    }
+
+    /// The current period ends, or the first one begins.
+    fn close(&mut self, sum: &mut Promise) {
+        if self.started {
+            sum.periods += 1;
+            if self.throughout {
+                sum.judge(self.reservation.slice, self.delivered, 1);
+            }
+            self.weigh(self.delivered, 1, sum);
+        }
+        self.started = true;
+        self.end = self.end.saturating_add(self.reservation.period);
+        self.delivered = Nanos::ZERO;
+        self.throughout = true;
+    }
+}

@@ -1,0 +1,264 @@
+//! [`Siblings`]: how long members of a gang wait while others of it run, from the trace of a run.
+
+use sched::{CpuId, EntityId, GroupId, Instant};
+use std::collections::BTreeMap;
+use trace::Durations;
+use trace::{Event, Sink};
+
+/// Somebody in a group.
+#[derive(Clone, Copy, Debug)]
+struct Sibling {
+    entity: EntityId,
+    group: GroupId,
+    runnable: bool,
+    runs: bool,
+}
+
+impl Sibling {
+    fn waits(&self) -> bool {
+        self.runnable && !self.runs
+    }
+}
+
+/// A group that is marked as a gang.
+#[derive(Clone, Debug, Default)]
+struct Gang {
+    running: u32,
+    /// Who waits while others run, by entity index, and since when.
+    waiting: BTreeMap<usize, Instant>,
+    delays: Durations,
+}
+
+impl Gang {
+    fn ends(&mut self, since: Instant, (from, now): (Instant, Instant)) {
+        let delay = now.saturating_since(since.max(from));
+        // Several things that happen at one instant are one.
+        if !delay.is_zero() {
+            self.delays.record(delay);
+        }
+    }
+}
+
+/// Measures *sibling delays* as a [`Sink`]: each time for which a member of a gang wants to run, and does not, while another member runs;
+/// from whichever of both came last to whichever ends first. What threads that wait for each other lose to asynchronous scheduling is made
+/// of these (S3 section 3.2: the lag within a VM and between the VMs of a group; its equations 5 to 7 bound them). Complete after
+/// [`Event::End`].
+#[derive(Debug, Default)]
+pub struct Siblings {
+    /// What ends before is not counted, nor the time before.
+    from: Instant,
+    /// The one above each group.
+    parents: BTreeMap<GroupId, GroupId>,
+    gangs: BTreeMap<GroupId, Gang>,
+    /// By entity index.
+    present: Vec<Option<Sibling>>,
+    /// Who runs, by CPU.
+    running: Vec<Option<EntityId>>,
+}
+
+impl Siblings {
+    /// One that has seen nothing, and leaves out what is before `from`.
+    #[must_use]
+    pub fn from(from: Instant) -> Siblings {
+        Siblings { from, ..Siblings::default() }
+    }
+
+    /// The sibling delays of each group that is marked as a gang.
+    pub fn gangs(&self) -> impl Iterator<Item = (GroupId, &Durations)> {
+        self.gangs.iter().map(|(&group, gang)| (group, &gang.delays))
+    }
+
+    fn on(&self, cpu: CpuId) -> Option<EntityId> {
+        self.running.get(cpu.index()).copied().flatten()
+    }
+
+    fn put(&mut self, cpu: CpuId, entity: Option<EntityId>) {
+        if self.running.len() <= cpu.index() {
+            self.running.resize(cpu.index() + 1, None);
+        }
+        self.running[cpu.index()] = entity;
+    }
+
+    /// The marked groups that `group` is in.
+    fn gangs_of(&self, group: GroupId) -> Vec<GroupId> {
+        let mut all = Vec::new();
+        let mut next = Some(group);
+        while let Some(group) = next {
+            if self.gangs.contains_key(&group) {
+                all.push(group);
+            }
+            next = self.parents.get(&group).copied();
+        }
+        all
+    }
+
+    fn change(&mut self, entity: EntityId, now: Instant, change: impl FnOnce(&mut Sibling)) {
+        let found = self.present.get_mut(entity.index()).and_then(Option::as_mut);
+        let Some(sibling) = found.filter(|it| it.entity == entity) else { return };
+        let before = *sibling;
+        change(sibling);
+        let after = *sibling;
+        for group in self.gangs_of(after.group) {
+            self.count(group, (before, after), now);
+        }
+    }
+
+    fn count(&mut self, group: GroupId, (before, after): (Sibling, Sibling), now: Instant) {
+        let time = (self.from, now);
+        let Some(gang) = self.gangs.get_mut(&group) else { return };
+        gang.running += u32::from(after.runs);
+        gang.running -= u32::from(before.runs);
+        let index = after.entity.index();
+        if gang.running == 0 {
+            for since in std::mem::take(&mut gang.waiting).into_values() {
+                gang.ends(since, time);
+            }
+        } else if before.waits() && !after.waits() {
+            if let Some(since) = gang.waiting.remove(&index) {
+                gang.ends(since, time);
+            }
+        } else if after.waits() {
+            gang.waiting.entry(index).or_insert(now);
+        }
+        if after.runs && !before.runs && gang.running == 1 {
+            let waits = |it: &&Sibling| it.waits() && within(&self.parents, it.group, group);
+            gang.waiting.extend(self.present.iter().flatten().filter(waits).map(|it| (it.entity.index(), now)));
+        }
+    }
+
+    fn attach(&mut self, entity: EntityId, group: GroupId) {
+        if self.present.len() <= entity.index() {
+            self.present.resize(entity.index() + 1, None);
+        }
+        self.present[entity.index()] = Some(Sibling { entity, group, runnable: false, runs: false });
+    }
+
+    fn leave(&mut self, entity: EntityId, now: Instant) {
+        self.change(entity, now, |it| (it.runnable, it.runs) = (false, false));
+        if let Some(place) = self.present.get_mut(entity.index()) {
+            *place = None;
+        }
+    }
+}
+
+/// Whether `inner` is `outer` or somewhere in it.
+fn within(parents: &BTreeMap<GroupId, GroupId>, inner: GroupId, outer: GroupId) -> bool {
+    let mut next = Some(inner);
+    while let Some(group) = next {
+        if group == outer {
+            return true;
+        }
+        next = parents.get(&group).copied();
+    }
+    false
+}
+
+impl Sink for Siblings {
+    fn record(&mut self, now: Instant, event: &Event) {
+        match *event {
+            Event::GroupCreated { group, parent, params, .. } => {
+                self.parents.insert(group, parent);
+                if params.gang {
+                    self.gangs.insert(group, Gang::default());
+                }
+            }
+            Event::Attach { entity, ref params, .. } => self.attach(entity, params.group),
+            Event::Detach { entity } => self.leave(entity, now),
+            Event::Wake { entity, .. } => self.change(entity, now, |it| it.runnable = true),
+            Event::Pause { entity } => self.change(entity, now, |it| it.runnable = false),
+            Event::Block { cpu } => {
+                if let Some(entity) = self.on(cpu) {
+                    self.change(entity, now, |it| it.runnable = false);
+                }
+            }
+            Event::Run { cpu, entity, .. } => {
+                self.put(cpu, Some(entity));
+                self.change(entity, now, |it| it.runs = true);
+            }
+            Event::Stop { cpu, entity } => {
+                self.put(cpu, None);
+                self.change(entity, now, |it| it.runs = false);
+            }
+            Event::End => {
+                let there: Vec<EntityId> = self.present.iter().flatten().map(|it| it.entity).collect();
+                there.into_iter().for_each(|entity| self.leave(entity, now));
+            }
+            // The rest changes nobody's state.
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sched::{GroupParams, Nanos, Params, Wake};
+
+    const GANG: GroupId = GroupId::new(1, 0);
+    const VM: GroupId = GroupId::new(2, 0);
+
+    fn entity(n: u32) -> EntityId {
+        EntityId::new(n, 0)
+    }
+
+    fn ms(n: u64) -> Instant {
+        Instant::ZERO + Nanos::ms(n)
+    }
+
+    /// Two members, one of a VM in the gang, and somebody else, who all want to run.
+    fn two_and_another() -> Siblings {
+        let mut siblings = Siblings::from(Instant::ZERO);
+        let group = |group, parent, gang| Event::GroupCreated {
+            group,
+            name: "g".to_string(),
+            parent,
+            params: GroupParams { gang, ..GroupParams::default() },
+        };
+        siblings.record(ms(0), &group(GANG, GroupId::ROOT, true));
+        siblings.record(ms(0), &group(VM, GANG, false));
+        for (n, group) in [(0, GANG), (1, VM), (2, GroupId::ROOT)] {
+            let params = Params { group, ..Params::default() };
+            siblings
+                .record(ms(0), &Event::Attach { entity: entity(n), name: "e".to_string(), params: Box::new(params) });
+            siblings.record(ms(0), &Event::Wake { entity: entity(n), why: Wake::Timer });
+        }
+        siblings
+    }
+
+    fn run(cpu: u32, n: u32) -> Event {
+        Event::Run { cpu: CpuId::new(cpu as usize), entity: entity(n), until: Instant::NEVER }
+    }
+
+    fn stop(cpu: u32, n: u32) -> Event {
+        Event::Stop { cpu: CpuId::new(cpu as usize), entity: entity(n) }
+    }
+
+    fn delays(siblings: &Siblings) -> (u64, Nanos, Nanos) {
+        let (_, delays) = siblings.gangs().next().unwrap();
+        (delays.count(), delays.total(), delays.longest())
+    }
+
+    #[test]
+    fn a_member_that_waits_while_another_runs_is_delayed() {
+        let mut siblings = two_and_another();
+        for (at, event) in [(1, run(0, 0)), (1, run(1, 2)), (6, stop(1, 2)), (6, run(1, 1)), (8, stop(0, 0))] {
+            siblings.record(ms(at), &event);
+        }
+        // Number 1 from 1 to 6; number 0 from 8 until number 1 stops at 9; then nobody of them runs.
+        siblings.record(ms(9), &stop(1, 1));
+        siblings.record(ms(30), &Event::End);
+        assert_eq!(delays(&siblings), (2, Nanos::ms(6), Nanos::ms(5)));
+    }
+
+    #[test]
+    fn who_sleeps_or_runs_together_is_not_delayed() {
+        let mut siblings = two_and_another();
+        for (at, event) in [(1, run(0, 0)), (1, run(1, 1)), (6, Event::Block { cpu: CpuId::new(1) })] {
+            siblings.record(ms(at), &event);
+        }
+        siblings.record(ms(6), &stop(1, 1));
+        siblings.record(ms(7), &run(1, 2));
+        siblings.record(ms(30), &Event::End);
+        assert_eq!(delays(&siblings).0, 0);
+    }
+}

@@ -1,0 +1,97 @@
+//! The book's pages about policies: generated from what the policies say of themselves, and from a run of each.
+//!
+//! `docs/policies/NAME.md` and `.svg` are what [`page`] and [`picture`] give; a test compares them.
+
+mod promises;
+
+use input::problem::Problems;
+pub use promises::{Promise, promises, scope, scope_in_words};
+use scenario::Scenario;
+use sched::{Descriptor, Instant, Knob, Nanos};
+use std::fmt::Write;
+use trace::svg::Picture;
+use trace::{Header, TimelineBuilder};
+
+/// How much of a run a picture shows.
+pub const SHOWN: Nanos = Nanos::ms(120);
+/// How wide a picture is, in pixels.
+const WIDTH: u32 = 1_100;
+const INFALLIBLE: &str = "a string takes what is written to it";
+
+/// The page about `policy`, Markdown. `scenario` is the title of the run its picture shows.
+///
+/// # Panics
+/// Never: a string takes whatever is written to it.
+#[must_use]
+pub fn page(policy: &Descriptor, scenario: &str) -> String {
+    let Descriptor { name, title, good_for, bad_at, source, .. } = *policy;
+    let mut page = format!(
+        "<!-- Generated from the policy itself; `cargo xtask golden --update` writes it anew. -->\n# {name}\n\n"
+    );
+    writeln!(page, "*{title}*\n").expect(INFALLIBLE);
+    writeln!(page, "![{scenario}, under {name}]({name}.svg)\n").expect(INFALLIBLE);
+    writeln!(page, "The first {SHOWN} of [{scenario}](../../scenarios/parallel.toml) under `{name}`.\n")
+        .expect(INFALLIBLE);
+    writeln!(page, "{}\n", policy.essay().trim_end()).expect(INFALLIBLE);
+    writeln!(page, "## When to choose it\n\nGood for: {good_for}.\n\nBad at: {bad_at}.\n").expect(INFALLIBLE);
+    page.push_str("## What it promises\n\nAt its defaults, on four CPUs, to eight equal entities that always want to run.\n\n| | |\n|---|---|\n");
+    for Promise { about, words } in promises(policy) {
+        writeln!(page, "| {about} | {words} |").expect(INFALLIBLE);
+    }
+    page.push_str("\n## Knobs\n\n");
+    page.push_str(&knobs(policy.knobs));
+    writeln!(page, "\n## Sources\n\n{source}").expect(INFALLIBLE);
+    page
+}
+
+fn knobs(knobs: &[Knob]) -> String {
+    if knobs.is_empty() {
+        return "It has none.\n".to_string();
+    }
+    let mut table = "| knob | default | range | what it does | from |\n|---|---|---|---|---|\n".to_string();
+    for knob in knobs {
+        let Knob { name, default, help, source, .. } = knob;
+        let cell = |text: &str| text.replace('|', "\\|");
+        let (default, range) = (knob.show(*default), knob.range());
+        writeln!(table, "| `{name}` | {default} | {range} | {} | {} |", cell(help), cell(source)).expect(INFALLIBLE);
+    }
+    table
+}
+
+/// The table of all `policies`, Markdown.
+///
+/// # Panics
+/// Never: a string takes whatever is written to it.
+#[must_use]
+pub fn index(policies: &[&Descriptor]) -> String {
+    let mut page = "<!-- Generated; `cargo xtask golden --update` writes it anew. -->\n# The policies\n\n\
+        Each has a page, generated from what it says of itself, with a picture of the same four CPUs. `tactus policies NAME` shows the \
+        same in a terminal; `tactus sim SCENARIO --policy A,B,C` compares them.\n\n\
+        | policy | what it does | idle CPUs | good for | bad at |\n|---|---|---|---|---|\n"
+        .to_string();
+    for policy in policies {
+        let Descriptor { name, title, good_for, bad_at, .. } = policy;
+        writeln!(page, "| [{name}]({name}.md) | {title} | {} | {good_for} | {bad_at} |", scope_in_words(policy))
+            .expect(INFALLIBLE);
+    }
+    page
+}
+
+/// The beginning of `scenario` under `policy` at its defaults, as an SVG document.
+///
+/// # Errors
+/// The policy refuses what the scenario asks for.
+///
+/// # Panics
+/// The run contradicts itself.
+pub fn picture(policy: &'static Descriptor, scenario: &Scenario) -> Result<String, Problems> {
+    let mut shown = scenario.clone();
+    shown.length = SHOWN;
+    let header = Header { policy: policy.name.to_string(), cpus: shown.host.cpus, seed: 0 };
+    let mut builder = TimelineBuilder::new(&header);
+    run::run(&shown, policy, &policy.defaults(), 0, &mut [&mut builder])?;
+    let timeline = builder.finish().expect("a run does not contradict itself");
+    let (from, to) = (Instant::ZERO, Instant::ZERO + SHOWN);
+    let picture = Picture { title: shown.name.clone(), from, to, width: WIDTH, rows_most: 20, cpus: true };
+    Ok(picture.render(&timeline))
+}

@@ -1,0 +1,144 @@
+//! [`CoordinationGot`]: what came of the coordination of a guest and its host, in one run and over several.
+
+use super::summary::{Form, Spreads, cell};
+use super::{percent, ppm, short};
+use measure::statistics::Spread;
+use sched::Nanos;
+use serde::Serialize;
+use sim::coordination::{Coordinated, Coordination, Protocol};
+
+/// The same over several runs.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct CoordinationSpreads {
+    /// How they spoke.
+    pub protocol: &'static str,
+    /// In how many runs they did: the medians are over those.
+    pub runs: usize,
+    /// Of each number of a [`CoordinationGot`], by its name there, the median over the runs.
+    #[serde(flatten)]
+    pub got: Spreads,
+}
+
+impl CoordinationSpreads {
+    /// Over several runs; `None`: they coordinate in none.
+    pub(super) fn new<'g>(runs: impl Iterator<Item = &'g CoordinationGot>) -> Option<CoordinationSpreads> {
+        let runs: Vec<&CoordinationGot> = runs.collect();
+        let protocol = runs.first()?.protocol;
+        let numbers = |nth: usize| runs.iter().map(|got| got.numbers()[nth].1).collect::<Vec<u64>>();
+        let names = runs[0].numbers().map(|(name, _)| name);
+        let spread = |(nth, name): (usize, &str)| (name.to_string(), Spread::of(&numbers(nth)));
+        Some(CoordinationSpreads {
+            protocol,
+            runs: runs.len(),
+            got: names.into_iter().enumerate().map(spread).collect(),
+        })
+    }
+
+    /// In a line or two.
+    pub(super) fn told(&self) -> String {
+        let said = |name: &str, form| cell(self.got[name], form);
+        let mut text = format!(
+            "coordinated by {}: {} hints, {} a second; {} hypercalls, which took {}; {} boosts, {} of the run\n",
+            self.protocol,
+            said("hints", Form::Count),
+            said("hints_per_1000_s", Form::Thousandths),
+            said("hypercalls", Form::Count),
+            said("hypercalls_ns", Form::Time),
+            said("boosts", Form::Count),
+            said("boosted_ppm", Form::Percent),
+        );
+        let denied = ["over_budget", "over_limit", "refused"];
+        if denied.iter().any(|name| self.got[*name].high > 0) {
+            let [budget, limit, refused] = denied.map(|name| said(name, Form::Count));
+            text += &format!(
+                "boosts denied: {budget} beyond the budget, {limit} too long, {refused} by the host's policy\n"
+            );
+        }
+        text
+    }
+}
+
+/// What came of the coordination of a guest and its host. Times in nanoseconds.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct CoordinationGot {
+    /// How they spoke.
+    pub protocol: &'static str,
+    /// How often the guest told its host something else than before, by whatever means.
+    pub hints: u64,
+    /// The same in a thousand seconds, so that it stays a whole number.
+    pub hints_per_1000_s: u64,
+    /// How often by a hypercall.
+    pub hypercalls: u64,
+    /// CPU time of the guest that these took.
+    pub hypercalls_ns: u64,
+    /// How often a vCPU was boosted.
+    pub boosts: u64,
+    /// CPU time that its vCPUs got boosted.
+    pub boosted_ns: u64,
+    /// The same in millionths of the run.
+    pub boosted_ppm: u64,
+    /// Boosts that were not given, or ended, because the budget was used up.
+    pub over_budget: u64,
+    /// Boosts that ended because they lasted too long.
+    pub over_limit: u64,
+    /// Boosts that the host's policy refused.
+    pub refused: u64,
+}
+
+impl CoordinationGot {
+    /// What came of `with` in a run of `length`.
+    #[must_use]
+    pub fn new(with: &Coordination, got: &Coordinated, length: Nanos) -> CoordinationGot {
+        let of_second = u128::from(got.hints) * 1_000_000_000_000 / u128::from(length.as_ns().max(1));
+        CoordinationGot {
+            protocol: Protocol::ALL.iter().find(|(_, it)| *it == with.protocol).map_or("", |(name, _)| name),
+            hints: got.hints,
+            hints_per_1000_s: u64::try_from(of_second).unwrap_or(u64::MAX),
+            hypercalls: got.hypercalls,
+            hypercalls_ns: got.cost.as_ns(),
+            boosts: got.boosts,
+            boosted_ns: got.boosted.as_ns(),
+            boosted_ppm: ppm(got.boosted, length),
+            over_budget: got.over_budget,
+            over_limit: got.over_limit,
+            refused: got.refused,
+        }
+    }
+
+    fn numbers(&self) -> [(&'static str, u64); 10] {
+        let Self { hints, hints_per_1000_s, hypercalls, hypercalls_ns, boosts, boosted_ns, boosted_ppm, .. } = *self;
+        [
+            ("hints", hints),
+            ("hints_per_1000_s", hints_per_1000_s),
+            ("hypercalls", hypercalls),
+            ("hypercalls_ns", hypercalls_ns),
+            ("boosts", boosts),
+            ("boosted_ns", boosted_ns),
+            ("boosted_ppm", boosted_ppm),
+            ("over_budget", self.over_budget),
+            ("over_limit", self.over_limit),
+            ("refused", self.refused),
+        ]
+    }
+
+    /// In a line or two.
+    pub(super) fn told(&self) -> String {
+        let CoordinationGot { protocol, hints, hypercalls, boosts, over_budget, over_limit, refused, .. } = *self;
+        let rate = self.hints_per_1000_s;
+        let mut text = format!(
+            "coordinated by {protocol}: {hints} hints, {}.{:03} a second; {hypercalls} hypercalls, which took {}; {boosts} boosts, \
+             {} of the run",
+            rate / 1000,
+            rate % 1000,
+            short(self.hypercalls_ns),
+            percent(self.boosted_ppm),
+        );
+        text += &format!(" ({})\n", short(self.boosted_ns));
+        if over_budget + over_limit + refused > 0 {
+            text += &format!(
+                "boosts denied: {over_budget} beyond the budget, {over_limit} too long, {refused} by the host's policy\n"
+            );
+        }
+        text
+    }
+}

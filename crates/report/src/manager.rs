@@ -1,0 +1,179 @@
+//! [`ManagerReport`]: what a workload manager assigned, what was consumed of it, and whether that came to rest.
+
+use super::summary::{Form, cell};
+use super::text::Grid;
+use super::{Report, Summary, percent};
+use measure::statistics::Spread;
+use run::manager::Managed;
+use scenario::ManagerSpec;
+use serde::Serialize;
+
+/// The error that a controller can live with, in millionths of the target. Source: S2 section 3, "typically, 1–2%".
+const ERROR_MOST_PPM: u64 = 20_000;
+
+/// What a workload manager did.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct ManagerReport {
+    /// From one of its turns to the next. Unit: nanoseconds.
+    pub interval_ns: u64,
+    /// The VMs that it managed.
+    pub vms: Vec<ManagedVm>,
+}
+
+/// A VM that was managed. The last half is of its intervals.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct ManagedVm {
+    /// Its name.
+    pub name: String,
+    /// What it was to consume, in millionths of a CPU.
+    pub target_ppm: u64,
+    /// What it was assigned in each interval that it was there for, in millionths of a CPU.
+    pub assigned_ppm: Vec<u64>,
+    /// What it consumed in each.
+    pub consumed_ppm: Vec<u64>,
+    /// In the last half, the mean distance between target and consumed, in millionths of the target.
+    pub error_ppm: u64,
+    /// In the last half, the mean distance between assigned and consumed, in millionths of the target.
+    pub allocation_error_ppm: u64,
+    /// In the last half, from the least to the most that was assigned, in millionths of a CPU.
+    pub amplitude_ppm: u64,
+    /// Whether no interval of the last half was further from the target than 2 % of it.
+    pub settled: bool,
+    /// How often the policy refused an assignment.
+    pub refused: u64,
+}
+
+/// What a workload manager did over several runs.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct ManagerSummary {
+    /// From one of its turns to the next. Unit: nanoseconds.
+    pub interval_ns: u64,
+    /// The VMs that it managed.
+    pub vms: Vec<ManagedSpreads>,
+}
+
+/// A VM that was managed, over several runs: medians of the numbers of a [`ManagedVm`].
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct ManagedSpreads {
+    /// Its name.
+    pub name: String,
+    /// What it was to consume, in millionths of a CPU.
+    pub target_ppm: u64,
+    /// In how many runs it was managed: the medians are over those.
+    pub runs: usize,
+    /// In how many of them it settled.
+    pub settled_runs: usize,
+    /// See [`ManagedVm::error_ppm`].
+    pub error_ppm: Spread,
+    /// See [`ManagedVm::allocation_error_ppm`].
+    pub allocation_error_ppm: Spread,
+    /// See [`ManagedVm::amplitude_ppm`].
+    pub amplitude_ppm: Spread,
+    /// See [`ManagedVm::refused`].
+    pub refused: Spread,
+}
+
+impl ManagerSummary {
+    /// Of `runs`, which differ in nothing but their seed; `None`: nobody manages.
+    pub(super) fn new(runs: &[Report]) -> Option<ManagerSummary> {
+        let managers: Vec<&ManagerReport> = runs.iter().filter_map(|run| run.manager.as_ref()).collect();
+        let first = managers.first()?;
+        let vm = |(nth, vm): (usize, &ManagedVm)| {
+            let of: Vec<&ManagedVm> = managers.iter().filter_map(|manager| manager.vms.get(nth)).collect();
+            let over =
+                |number: fn(&ManagedVm) -> u64| Spread::of(&of.iter().map(|vm| number(vm)).collect::<Vec<u64>>());
+            ManagedSpreads {
+                name: vm.name.clone(),
+                target_ppm: vm.target_ppm,
+                runs: of.len(),
+                settled_runs: of.iter().filter(|vm| vm.settled).count(),
+                error_ppm: over(|vm| vm.error_ppm),
+                allocation_error_ppm: over(|vm| vm.allocation_error_ppm),
+                amplitude_ppm: over(|vm| vm.amplitude_ppm),
+                refused: over(|vm| vm.refused),
+            }
+        };
+        let vms = first.vms.iter().enumerate().map(vm).collect();
+        Some(ManagerSummary { interval_ns: first.interval_ns, vms })
+    }
+}
+
+/// The medians of what managers did, under each policy; nothing if nobody manages.
+pub(super) fn manager_medians(summaries: &[Summary]) -> String {
+    if summaries.iter().all(|summary| summary.manager.is_none()) {
+        return String::new();
+    }
+    const HEADER: [&str; 8] =
+        ["", "policy", "target", "error", "consumed − assigned", "amplitude", "settled", "refused"];
+    let mut grid = Grid::new(HEADER.map(str::to_string).to_vec(), 2);
+    for summary in summaries {
+        for vm in summary.manager.iter().flat_map(|manager| &manager.vms) {
+            grid.add(vec![
+                vm.name.clone(),
+                summary.policy.clone(),
+                percent(vm.target_ppm),
+                cell(vm.error_ppm, Form::Percent),
+                cell(vm.allocation_error_ppm, Form::Percent),
+                cell(vm.amplitude_ppm, Form::Percent),
+                format!("{} of {}", vm.settled_runs, vm.runs),
+                cell(vm.refused, Form::Count),
+            ]);
+        }
+    }
+    format!("\nManaged, in the last half of each run:\n{grid}")
+}
+
+impl ManagerReport {
+    pub(crate) fn new(spec: &ManagerSpec, vms: &[Managed]) -> ManagerReport {
+        let vm = |(target, vm): (&scenario::Target, &Managed)| {
+            let late = &vm.intervals[vm.intervals.len() / 2..];
+            let of_target = |ppm: u64| ppm.saturating_mul(1_000_000) / target.target_ppm;
+            let mean = |sum: u64| sum / (late.len() as u64).max(1);
+            let errors: Vec<u64> =
+                late.iter().map(|it| of_target(it.consumed_ppm.abs_diff(target.target_ppm))).collect();
+            let missed = late.iter().map(|it| of_target(it.consumed_ppm.abs_diff(it.assigned_ppm))).sum();
+            let most = late.iter().map(|it| it.assigned_ppm).max().unwrap_or(0);
+            let least = late.iter().map(|it| it.assigned_ppm).min().unwrap_or(0);
+            ManagedVm {
+                name: target.name.clone(),
+                target_ppm: target.target_ppm,
+                assigned_ppm: vm.intervals.iter().map(|it| it.assigned_ppm).collect(),
+                consumed_ppm: vm.intervals.iter().map(|it| it.consumed_ppm).collect(),
+                error_ppm: mean(errors.iter().sum()),
+                allocation_error_ppm: mean(missed),
+                amplitude_ppm: most - least,
+                settled: !late.is_empty() && errors.iter().all(|&error| error <= ERROR_MOST_PPM),
+                refused: vm.refused,
+            }
+        };
+        let vms = spec.targets.iter().zip(vms).map(vm).collect();
+        ManagerReport { interval_ns: spec.interval.as_ns(), vms }
+    }
+}
+
+/// What the manager of each run did with each VM; nothing of runs without.
+#[must_use]
+pub fn manager(reports: &[Report]) -> String {
+    if reports.iter().all(|report| report.manager.is_none()) {
+        return String::new();
+    }
+    const HEADER: [&str; 8] =
+        ["", "policy", "target", "error", "consumed − assigned", "amplitude", "settled", "intervals"];
+    let mut grid = Grid::new(HEADER.map(str::to_string).to_vec(), 2);
+    for report in reports {
+        for vm in report.manager.iter().flat_map(|manager| &manager.vms) {
+            let settled = if vm.settled { "yes" } else { "no" };
+            grid.add(vec![
+                vm.name.clone(),
+                report.policy.clone(),
+                percent(vm.target_ppm),
+                percent(vm.error_ppm),
+                percent(vm.allocation_error_ppm),
+                percent(vm.amplitude_ppm),
+                settled.to_string(),
+                vm.assigned_ppm.len().to_string(),
+            ]);
+        }
+    }
+    format!("\nManaged, in the last half (see --json for every interval):\n{grid}")
+}

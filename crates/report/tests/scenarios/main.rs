@@ -1,0 +1,16 @@
+//! Whole scenarios, played and reported: what each key gives, by arithmetic.
+
+mod alone;
+mod applications;
+mod change;
+mod disks;
+mod guests;
+mod hosts;
+mod live;
+mod manager;
+mod network;
+mod run;
+mod samples;
+mod split_driver;
+mod warm_up;
+mod workloads;

@@ -1,0 +1,289 @@
+//! Networks and disks of scenarios, and the applications that use them: alone each gives what arithmetic says.
+
+use crate::alone::{near, of, parse, played, reading};
+use report::Report;
+use scenario::Scenario;
+use workloads::metrics::Reading;
+
+const HEAD: &str = "name = \"x\"\ncpus = 2\nlength = \"2s\"\npolicy = \"cfs\"\n";
+
+/// `workload` on an idle host, with what `devices` says.
+fn on_host(devices: &str, workload: &str) -> Reading {
+    let text = format!("{HEAD}{devices}\n[[task]]\nname = \"it\"\nworkload.{workload}\n");
+    reading(&played(&parse(&text)).applications)
+}
+
+/// The same in a VM of its own.
+fn in_vm(devices: &str, workload: &str) -> (Reading, Report) {
+    let text = format!("{HEAD}{devices}\n[[vm]]\nname = \"vm\"\n[[vm.task]]\nname = \"it\"\nworkload.{workload}\n");
+    let report = played(&parse(&text));
+    (reading(&report.guests[0].applications), report)
+}
+
+const WAYS: [&str; 4] = ["none", "vhost", "hypervisor", "split\"\ndomain = \"vm"];
+
+#[test]
+fn iperf_gets_what_the_line_carries_or_a_window_in_each_round_trip() {
+    for direction in ["in", "out"] {
+        let iperf = |window: u64| format!("iperf = {{ window = {window}, direction = \"{direction}\" }}");
+        let line = "[network]\nbandwidth = \"100Mbit\"\nlatency = \"50us\"";
+        near(&on_host(line, &iperf(65_536)), "mbit_per_s_milli", 100_000, 5);
+        let far = "[network]\nlatency = \"5ms\"";
+        // 64 KiB in 10 ms, and what the program takes to write them.
+        near(&on_host(far, &iperf(65_536)), "mbit_per_s_milli", 52_429, 10);
+        for way in WAYS {
+            let line = format!("{line}\ndrivers = \"{way}\"");
+            near(&in_vm(&line, &iperf(262_144)).0, "mbit_per_s_milli", 100_000, 10);
+        }
+    }
+}
+
+#[test]
+fn dd_gets_what_the_disk_transfers() {
+    let disk = "[disk]\nservice = \"5ms\"\nbandwidth = \"50MB\"";
+    let dd = "dd = { block = 1000000, count = 40, work = \"100us\" }";
+    let alone = on_host(disk, dd);
+    assert_eq!((of(&alone, "took_ns"), of(&alone, "unfinished")), (40 * 25_100_000, 0), "{alone:?}");
+    near(&alone, "mb_per_s_milli", 39_841, 1);
+    for (way, events) in [("none", 0), ("vhost", 2), ("hypervisor", 2), ("split\"\ndomain = \"other", 2)] {
+        let other = if way.starts_with("split") { "\n[[vm]]\nname = \"other\"\nguest = \"cfs\"" } else { "" };
+        let disk = format!("{disk}\nevent = \"50us\"\ndrivers = \"{way}\"{other}");
+        let text = format!("{HEAD}{disk}\n[[vm]]\nname = \"vm\"\n[[vm.task]]\nname = \"it\"\nworkload.{dd}\n");
+        let report = played(&parse(&text));
+        let it = reading(&report.guests.last().expect("a guest").applications);
+        let right = 40 * (25_100_000 + events * 50_000);
+        assert_eq!(of(&it, "took_ns"), right, "{way}: {it:?}");
+    }
+}
+
+#[test]
+fn a_web_server_answers_as_many_as_it_has_cpu_time_for() {
+    let web = "web_server = { clients = 20, response = 1000, service = { uniform = [\"500us\", \"1500us\"] } }";
+    for way in WAYS {
+        let network = format!("[network]\nevent = \"1us\"\ndrivers = \"{way}\"");
+        let (it, _) = in_vm(&network, web);
+        near(&it, "requests_per_s_milli", 1_000_000, 30);
+    }
+    // Seven packets each way and 14 ways on the wire: nobody waits for anybody.
+    let one = "web_server = { clients = 1, response = 1000, service = \"1ms\", think = \"10ms\", spread = \"0s\" }";
+    let it = on_host("[network]\nlatency = \"100us\"", one);
+    assert_eq!(of(&it, "response_p50_ns"), of(&it, "response_max_ns"));
+    let right = 1_000_000 + 6 * 100_000;
+    near(&it, "response_max_ns", right, 1);
+}
+
+#[test]
+fn an_answer_may_begin_slowly() {
+    // Alone, 10 KB are eight segments: a window of three lets 3, 3 and 2 follow each other, a round trip of 200 us apart.
+    let took = |window: &str| {
+        let web =
+            format!("web_server = {{ clients = 1, service = \"1ms\", think = \"10ms\", spread = \"0s\"{window} }}");
+        of(&on_host("[network]\nlatency = \"100us\"", &web), "response_max_ns")
+    };
+    let at_once = took("");
+    assert_eq!(took(", window = 8"), at_once, "there is room for all");
+    // What comes with a segment, 62.5 us, goes on while the last of a round is not yet acknowledged.
+    let slow = took(", window = 3") - at_once;
+    assert!((200_000..=400_000).contains(&slow), "{slow}");
+    assert!(took(", window = 2") > took(", window = 3"));
+    // One of a megabyte, with the most that a window holds, and every acknowledgement read.
+    let big = "web_server = { clients = 1, response = 1000000, service = \"1ms\", spread = \"0s\", window = 2 }";
+    assert!(of(&on_host("[network]\nlatency = \"100us\"", big), "requests") > 10);
+}
+
+#[test]
+fn a_driver_domain_tells_guests_of_each_packet_or_once_a_pass() {
+    let text =
+        include_str!("../../../../scenarios/xen-io.toml").replace("\"1s\"", "\"100ms\"").replace("\"4s\"", "\"1s\"");
+    // Who wakes may preempt Dom0 in the middle of a pass.
+    let text = text.replace("policy = \"sedf\"", "policy = \"bvt\"");
+    let woken = |tells: &str| {
+        let text = text.replace("[network]\n", &format!("[network]\ntells = \"{tells}\"\n"));
+        let report = played(&parse(&text));
+        report.entities.iter().map(|it| it.got.delivered_ns).collect::<Vec<_>>()
+    };
+    assert_eq!(woken("each"), {
+        let report = played(&parse(&text));
+        report.entities.iter().map(|it| it.got.delivered_ns).collect::<Vec<_>>()
+    });
+    assert_ne!(woken("passes"), woken("each"));
+    let wrong = text.replace("[network]\n", "[network]\ntells = \"all\"\n");
+    let refused = Scenario::from_bytes("test.toml", wrong.into_bytes()).expect_err("no such word").to_string();
+    assert!(refused.contains("right would be \"each\" or \"passes\""), "{refused}");
+}
+
+#[test]
+fn requests_at_a_rate_wait_from_when_they_were_made() {
+    let at = |rate: u64| {
+        let web = format!("web_server = {{ clients = 50, rate = {rate}, response = 1000, service = \"1ms\" }}");
+        in_vm("[network]\ndrivers = \"none\"", &web).0
+    };
+    let (low, high) = (at(200), at(2_000));
+    near(&low, "requests_per_s_milli", 200_000, 100);
+    assert!(of(&low, "response_p50_ns") < 3_000_000, "{low:?}");
+    near(&high, "requests_per_s_milli", 1_000_000, 60);
+    // Twice as many as it can answer: after two seconds, one is behind.
+    assert!(of(&high, "response_max_ns") > 800_000_000, "{high:?}");
+    assert!(of(&high, "open") > 1_500, "{high:?}");
+}
+
+#[test]
+fn calls_sound_as_their_codec_does() {
+    for (codec, mos) in [("g711", 4_370), ("g729", 4_040)] {
+        let it = on_host("[network]\nlatency = \"30ms\"", &format!("voip = {{ calls = 5, codec = \"{codec}\" }}"));
+        assert_eq!((of(&it, "calls"), of(&it, "lost_ppm"), of(&it, "discarded_ppm")), (5, 0, 0), "{it:?}");
+        near(&it, "mos_milli", mos, 10);
+        assert!(of(&it, "jitter_mean_ns") < 1_000_000, "{it:?}");
+        near(&it, "packets", 5 * 98, 10);
+    }
+    // A third of the packets are late by more than half of the buffer.
+    let network = "[network]\nlatency = { uniform = [\"20ms\", \"40ms\"] }";
+    let it = on_host(network, "voip = { calls = 50, buffer = \"5ms\" }");
+    assert!(of(&it, "jitter_mean_ns") > 5_000_000 && of(&it, "discarded_ppm") > 100_000, "{it:?}");
+    assert!(of(&it, "mos_milli") < 2_500, "{it:?}");
+    // What lies evenly between two numbers is a quarter of their distance away from its mean, in the mean.
+    near(&it, "delay_deviation_ns", 5_000_000, 30);
+}
+
+/// As a socket, but of the guest's kernel: its thread is kept from its CPU for 400 ms of every 500.
+#[test]
+fn a_guests_ring_has_room_for_so_many_packets() {
+    let lost = |ring: &str| {
+        let text = format!(
+            "{HEAD}[network]\nreceived = \"10us\"\n{ring}\n[[vm]]\nname = \"vm\"\nguest = \"linux\"\n[[vm.task]]\nname = \"it\"\n\
+             workload.voip = {{ calls = 2 }}\n[[vm.task]]\nname = \"hog\"\nclass = {{ fifo = 50 }}\n\
+             workload.periodic = {{ period = \"500ms\", work = \"400ms\" }}\n"
+        );
+        of(&reading(&played(&parse(&text)).guests[0].applications), "lost_ppm")
+    };
+    // In 400 ms, 20 packets of each call come.
+    assert_eq!(lost(""), 0);
+    assert_eq!(lost("ring = 40"), 0);
+    assert!((550_000..800_000).contains(&lost("ring = 4")), "{}", lost("ring = 4"));
+}
+
+#[test]
+fn calls_lose_what_their_socket_has_no_room_for() {
+    let text = format!(
+        "{HEAD}[network]\n[[task]]\nname = \"it\"\naffinity = \"0\"\nworkload.voip = {{ calls = 2, socket = 400 }}\n\
+         [[task]]\nname = \"hog\"\naffinity = \"0\"\nclass = {{ fifo = 50 }}\n\
+         workload.periodic = {{ period = \"500ms\", work = \"400ms\" }}\n"
+    )
+    .replace("cfs", "linux");
+    let it = reading(&played(&parse(&text)).applications);
+    // In 400 ms, 20 packets of each call come, and two find room.
+    assert!((600_000..800_000).contains(&of(&it, "lost_ppm")), "{it:?}");
+    assert!(of(&it, "mos_milli") < 1_100, "{it:?}");
+}
+
+#[test]
+fn a_search_takes_as_long_as_its_slowest_leaf() {
+    let vm = |name: &str| format!("[[vm]]\nname = \"{name}\"\nguest = \"cfs\"\n");
+    let text = |hog: &str| {
+        format!(
+            "{HEAD}[network]\nlatency = \"100us\"\ndrivers = \"none\"\n[[vm]]\nname = \"root\"\naffinity = \"0\"\n[[vm.task]]\nname = \"it\"\n\
+             workload.search = {{ leaves = [\"a\", \"b\"], work = \"2ms\", merge = \"500us\", think = \"7ms\" }}\n\
+             {}affinity = \"0\"\n{}affinity = \"1\"\n{hog}",
+            vm("a"),
+            vm("b")
+        )
+    };
+    let alone = reading(&played(&parse(&text(""))).guests[0].applications);
+    assert_eq!(of(&alone, "response_max_ns"), 2_000_000 + 500_000 + 2 * 100_000, "{alone:?}");
+    assert_eq!(of(&alone, "response_mean_ns"), of(&alone, "response_max_ns"), "all are alike: {alone:?}");
+    near(&alone, "requests_per_s_milli", 103_093, 10);
+    let slow = text("[[task]]\nname = \"hog\"\naffinity = \"1\"\nworkload = \"hog\"\n");
+    let slow = slow.replacen("cfs", "round-robin", 1);
+    let slow = reading(&played(&parse(&slow)).guests[0].applications);
+    assert!(of(&slow, "response_max_ns") > 3_500_000, "one leaf shares its CPU: {slow:?}");
+}
+
+#[test]
+fn whoever_drives_a_device_uses_cpu_time_for_every_event() {
+    let (it, report) = in_vm("[disk]\nservice = \"1ms\"\nevent = \"10us\"", "dd = { count = 100 }");
+    assert_eq!(of(&it, "blocks"), 100);
+    let thread = report.entities.iter().find(|entity| entity.name == "iothread-vm").expect("it is told of");
+    assert_eq!(thread.got.delivered_ns, 100 * 2 * 10_000);
+    let web = "web_server = { clients = 1, response = 1000, service = \"1ms\", think = \"90ms\", spread = \"0s\" }";
+    let network = "[network]\nevent = \"10us\"\nreceived = \"20us\"";
+    let (it, report) = in_vm(network, web);
+    let done = of(&it, "requests");
+    let thread = report.entities.iter().find(|entity| entity.name == "vhost-vm").expect("it is told of");
+    // Four packets out, of two events each, and five in.
+    assert_eq!(thread.got.delivered_ns, done * (4 * 2 + 5) * 10_000, "{it:?}");
+    let receiver = report.guests[0].entities.iter().find(|entity| entity.name == "network").expect("it is told of");
+    assert_eq!(receiver.got.delivered_ns, done * 5 * 20_000);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_report() {
+    let text =
+        include_str!("../../../../scenarios/xen-io.toml").replace("\"4s\"", "\"300ms\"").replace("\"1s\"", "\"100ms\"");
+    let scenario = parse(&text);
+    assert_eq!(format!("{:?}", played(&scenario)), format!("{:?}", played(&scenario)));
+}
+
+#[test]
+fn what_connects_machines_is_refused_with_place_reason_and_remedy() {
+    let vm =
+        |name: &str, work: &str| format!("[[vm]]\nname = \"{name}\"\n[[vm.task]]\nname = \"it\"\nworkload.{work}\n");
+    let plain = "[[vm]]\nname = \"plain\"\nworkload = \"hog\"\n";
+    let task = "[[task]]\nname = \"it\"\nworkload = \"hog\"\n";
+    let iperf = vm("a", "iperf = {}");
+    for (text, reason, right) in [
+        (vm("a", "dd = {}"), "`it` uses a disk, and there is none", "[disk] in the scenario"),
+        (iperf.clone(), "`it` uses a network, and there is none", "[network] in the scenario"),
+        (format!("[network]\nbandwidth = \"0Mbit\"\n{iperf}"), "`0Mbit` lets nothing pass", "such as \"1Gbit\""),
+        (format!("[network]\nbandwidth = \"fast\"\n{iperf}"), "`fast` is not a bandwidth", "such as \"1Gbit\""),
+        (format!("[network]\nroom = 5\n{iperf}"), "nothing waits before a link", "a `bandwidth` with it"),
+        (format!("[network]\ndrivers = \"split\"\n{iperf}"), "nobody has the other half", "domain = "),
+        (format!("[network]\ndomain = \"a\"\n{iperf}"), "only split drivers have a domain", "drivers = \"split\""),
+        (format!("[network]\ndrivers = \"split\"\ndomain = \"b\"\n{iperf}"), "there is no vm `b`", "did you mean `a`"),
+        (
+            format!("[network]\ndrivers = \"split\"\ndomain = \"plain\"\n{plain}{iperf}"),
+            "`plain` has no guest",
+            "right would be one of a",
+        ),
+        (
+            format!("[network]\ndrivers = \"hypervisor\"\nevent = {{ exponential = \"4us\" }}\n{iperf}"),
+            "not random",
+            "\"4us\"",
+        ),
+        (format!("[network]\n{}", vm("a", "search = { leaves = [\"a\"] }")), "`it` is in `a` itself", "other VMs"),
+        (format!("[network]\n{}", vm("a", "search = {}")), "has no leaves", "leaves = "),
+        (format!("[network]\n{}", vm("a", "voip = { socket = 10 }")), "no room for a packet", "from 200 up"),
+        (
+            format!("[network]\n{}", vm("a", "web_server = { rate = 5, think = \"1ms\" }")),
+            "at a rate, and after thinking",
+            "one of both",
+        ),
+        (
+            format!("[network]\n{}{}", vm("a", "voip = { calls = 1000 }"), vm("b", "voip = { calls = 100 }")),
+            "too many clients",
+            "at most 1024",
+        ),
+        (
+            format!("[network]\n{iperf}{}", task.replace("it", "vhost-a")),
+            "a thread that drives a device",
+            "another name",
+        ),
+    ] {
+        let text = format!("{HEAD}{text}");
+        let problems = Scenario::from_bytes("x.toml", text.clone().into_bytes()).expect_err(&text);
+        let [problem] = problems.shown() else { panic!("{problems}") };
+        assert!(problem.to_string().contains(reason), "{problem}, not {reason}");
+        assert!(problem.remedy().contains(right), "{}, not {right}", problem.remedy());
+        assert!(problem.place().starts_with("x.toml:"), "{}", problem.place());
+    }
+}
+
+#[test]
+fn who_uses_a_vm_that_boots_late_comes_with_it() {
+    let text = format!(
+        "{HEAD}[network]\n[[vm]]\nname = \"a\"\n[[vm.task]]\nname = \"it\"\nworkload.search = {{ leaves = [\"late\"] }}\n\
+         [[vm]]\nname = \"late\"\narrival = \"500ms\"\nguest = \"cfs\"\n"
+    );
+    let it = reading(&played(&parse(&text)).guests[0].applications);
+    // A search takes 11 ms and two ways, in the mean.
+    assert!((90..=170).contains(&of(&it, "requests")), "{it:?}");
+}

@@ -1,0 +1,181 @@
+//! The named workloads and files of rt-app, done: on a host, and in a guest beside hogs.
+
+use scenario::rtapp::RtApp;
+use sched::{EntityId, GroupId, Instant, Nanos, Params, Topology};
+use sim::program::Length;
+use sim::{Application, Costs, Guest, Workload, World};
+use std::collections::BTreeMap;
+use std::path::Path;
+use trace::{Event, Sink};
+use workloads::{Channel, Cyclictest, ForkJoin, Hackbench, Named, Periodic, Phase, Startup, Waits};
+
+fn us(n: u64) -> Length {
+    Length::Fixed(Nanos::us(n))
+}
+
+/// What a run told of jobs and wake-ups.
+#[derive(Default, Debug)]
+struct Told {
+    names: BTreeMap<EntityId, String>,
+    begun: BTreeMap<EntityId, Instant>,
+    /// By name: how long each job took.
+    jobs: BTreeMap<String, Vec<Nanos>>,
+    /// By name: how late each wake-up was.
+    late: BTreeMap<String, Vec<Nanos>>,
+    gone: Vec<String>,
+    /// When the last of them went.
+    ended: Instant,
+}
+
+impl Sink for Told {
+    fn record(&mut self, at: Instant, event: &Event) {
+        match event {
+            Event::Attach { entity, name, .. } => {
+                self.names.insert(*entity, name.clone());
+            }
+            Event::Release { entity, .. } => {
+                self.begun.insert(*entity, at);
+            }
+            Event::Complete { entity } => {
+                let name = self.names[entity].clone();
+                self.jobs.entry(name).or_default().push(at.saturating_since(self.begun[entity]));
+            }
+            Event::Woke { entity, late } => self.late.entry(self.names[entity].clone()).or_default().push(*late),
+            Event::Detach { entity } => {
+                self.gone.push(self.names[entity].clone());
+                self.ended = at;
+            }
+            _ => {}
+        }
+    }
+}
+
+/// `application` on an ideal host of `cpus` under `cfs`, for `length`, beside `hogs`.
+fn on_host(application: &Application, cpus: usize, hogs: usize, length: Nanos) -> Told {
+    let mut told = Told::default();
+    let policy = policies::find("cfs").expect("there is cfs");
+    let mut world = World::new(7);
+    let host = world.add_host("host", policy, Topology::new(cpus), &policy.defaults(), Costs::NONE).expect("it works");
+    world.watch(host, &mut told);
+    for hog in 0..hogs {
+        world.attach(host, &format!("hog-{hog}"), Params::default(), Workload::Hog).expect("there is room");
+    }
+    world.start(host, application, GroupId::ROOT).expect("there is room");
+    world.finish(Instant::ZERO + length).unwrap_or_else(|stuck| panic!("{stuck}"));
+    drop(world);
+    told
+}
+
+fn application(named: Named) -> Application {
+    named.application(Params::default())
+}
+
+#[test]
+fn hackbench_ends_when_all_its_messages_have_come() {
+    for channel in [Channel::Sockets, Channel::Pipes] {
+        let bench = Hackbench { groups: 2, fds: 5, loops: 20, channel, ..Hackbench::default() };
+        let told = on_host(&application(Named::Hackbench(bench)), 2, 0, Nanos::s(1));
+        // 1000 messages, each a microsecond to send and one to receive, on two CPUs.
+        let took = told.jobs["hackbench"].as_slice();
+        assert!(matches!(took, [total] if (Nanos::us(1000)..Nanos::us(1100)).contains(total)), "{channel:?}: {took:?}");
+        assert_eq!(told.gone.len(), 21, "all have ended");
+    }
+}
+
+#[test]
+fn cyclictest_measures_every_beat() {
+    let test = Cyclictest { threads: 2, loops: Some(50), ..Cyclictest::default() };
+    let alone = on_host(&application(Named::Cyclictest(test)), 1, 0, Nanos::s(1));
+    for thread in ["thread-0", "thread-1"] {
+        let late = &alone.late[thread];
+        assert!(late.len() == 50 && late.iter().all(|&late| late <= Nanos::us(1)), "{thread}: {late:?}");
+    }
+    // Who works past two beats leaves them out.
+    let slow = Cyclictest { work: us(2500), loops: Some(10), ..Cyclictest::default() };
+    let told = on_host(&application(Named::Cyclictest(slow)), 1, 0, Nanos::s(1));
+    assert_eq!(told.late["thread-0"], [Nanos::ZERO; 10], "it waits for the third");
+}
+
+#[test]
+fn launches_take_their_work_and_their_waits() {
+    let startup = Startup { launches: Some(5), waits: 3, wait: us(500), pause: us(1000), ..Startup::new(us(4000)) };
+    let told = on_host(&application(Named::Startup(startup)), 1, 0, Nanos::s(1));
+    assert_eq!(told.jobs["launcher"], [Nanos::us(5500); 5]);
+    let beside = on_host(&application(Named::Startup(startup)), 1, 3, Nanos::s(1));
+    assert!(beside.jobs["launcher"].iter().all(|&took| took > Nanos::us(5500)), "{:?}", beside.jobs["launcher"]);
+}
+
+#[test]
+fn a_team_is_as_fast_as_its_slowest() {
+    for waits in [Waits::Sleeping, Waits::Spinning] {
+        let team = ForkJoin { threads: 3, rounds: Some(4), waits, serial: us(50), ..ForkJoin::new(us(1000)) };
+        let enough = on_host(&application(Named::ForkJoin(team)), 3, 0, Nanos::s(1));
+        assert_eq!(enough.jobs["thread-0"], [Nanos::ms(1); 4], "{waits:?}: each has a CPU");
+        let few = on_host(&application(Named::ForkJoin(team)), 1, 0, Nanos::s(5));
+        assert_eq!(few.gone.len(), 3, "{waits:?}");
+        let least = Instant::ZERO + Nanos::us(4 * 3 * 1000 + 4 * 50);
+        assert!(few.ended >= least, "{waits:?}: nobody computes for nothing, until {}", few.ended);
+    }
+    // Three threads hold the lock ten times each in every round.
+    let locks = ForkJoin { threads: 3, rounds: Some(2), locks: 10, hold: us(100), ..ForkJoin::new(us(11)) };
+    let told = on_host(&application(Named::ForkJoin(locks)), 3, 0, Nanos::s(1));
+    assert!(told.jobs["thread-0"].iter().all(|&took| took >= Nanos::ms(3)), "{:?}", told.jobs["thread-0"]);
+}
+
+#[test]
+fn random_jobs_keep_their_period() {
+    let work = Length::Uniform { least: Nanos::ms(1), most: Nanos::ms(3) };
+    let period = Nanos::ms(10);
+    let jobs = Periodic { period, work, phase: Phase::Random, deadline: period };
+    let told = on_host(&application(Named::Periodic(jobs)), 1, 0, Nanos::s(10));
+    let took = &told.jobs["periodic"];
+    assert!((999..=1000).contains(&took.len()), "{}", took.len());
+    let mean = took.iter().map(|took| took.as_ns()).sum::<u64>() / took.len() as u64;
+    assert!((1_950_000..=2_050_000).contains(&mean), "{mean}");
+    assert!(told.late["periodic"].iter().all(|late| late.is_zero()));
+}
+
+#[test]
+fn every_event_of_rt_app_is_done() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/rt-app/every-event.json");
+    let app = RtApp::read(&path).unwrap_or_else(|problems| panic!("{problems}"));
+    for cpus in [1, 2, 4] {
+        let told = on_host(&app.application, cpus, 0, app.duration.expect("it has one"));
+        let children = told.gone.iter().filter(|name| *name == "child").count();
+        assert_eq!((children, told.gone.len()), (6, 7), "six children and their parent have ended: {:?}", told.gone);
+    }
+}
+
+#[test]
+fn every_workload_is_done_in_a_guest_beside_hogs() {
+    let policy = policies::find("cfs").expect("there is cfs");
+    let team = ForkJoin { threads: 3, rounds: Some(3), waits: Waits::Spinning, locks: 3, ..ForkJoin::new(us(500)) };
+    let all = [
+        Named::Cyclictest(Cyclictest { loops: Some(20), ..Cyclictest::default() }),
+        Named::Hackbench(Hackbench { groups: 1, fds: 3, loops: 10, ..Hackbench::default() }),
+        Named::Startup(Startup { launches: Some(2), pause: us(100), ..Startup::new(us(500)) }),
+        Named::ForkJoin(team),
+    ];
+    for named in all {
+        let mut told = Told::default();
+        let mut world = World::new(3);
+        let host = world.add_host("host", policy, Topology::new(2), &policy.defaults(), Costs::NONE).expect("it works");
+        let vcpus: Vec<EntityId> = (0..2)
+            .map(|i| world.attach(host, &format!("vm/{i}"), Params::default(), Workload::Vcpu).expect("there is room"))
+            .collect();
+        world.attach(host, "hog", Params::default(), Workload::Hog).expect("there is room");
+        let (cpus, kind) = (Topology::new(2), Guest::default());
+        let guest = world.add_guest(host, "vm", &vcpus, policy, cpus, &policy.defaults(), kind, Costs::NONE);
+        let guest = guest.expect("it works");
+        world.watch(guest, &mut told);
+        world.attach(guest, "inner", Params::default(), Workload::Hog).expect("there is room");
+        world.start(guest, &application(named.clone()), GroupId::ROOT).expect("there is room");
+        world.finish(Instant::ZERO + Nanos::s(5)).unwrap_or_else(|stuck| panic!("{named:?}: {stuck}"));
+        drop(world);
+        let tasks = match &named {
+            Named::Startup(_) => 3,
+            other => other.tasks(),
+        };
+        assert_eq!(told.gone.len() as u64, tasks, "{named:?}: {:?}", told.gone);
+    }
+}

@@ -1,0 +1,106 @@
+//! Two levels: inputs that all machines accept per second on one core, and over seeds on two.
+
+use crate::Spread;
+use run::{Choice, Run};
+use scenario::Scenario;
+
+const FILE: &str = "bench-two-level.toml";
+const TOWN: &str = include_str!("../../../../scenarios/bench-two-level.toml");
+/// Unit: per second.
+const LEAST: f64 = 5e6;
+/// How much faster two threads are at least to be called nearly linear.
+const NEARLY_LINEAR: f64 = 1.8;
+
+pub(crate) fn measure(runs: usize) {
+    let scenario = Scenario::from_bytes(FILE, TOWN.as_bytes().to_vec()).expect("it is a scenario");
+    let choice = run::choose(&scenario, &[], &[]).expect("it names its policy").remove(0);
+    let tasks: usize = scenario.guests.iter().map(|guest| guest.entities.len() + applications(guest)).sum();
+    println!(
+        "worlds: {} CPUs under {}, {} VMs, {} vCPUs, {tasks} tasks in guests; {} simulated, laws on",
+        scenario.host.cpus,
+        choice.policy.name,
+        scenario.guests.len(),
+        scenario.entities.len(),
+        scenario.length,
+    );
+    let (mut one, mut ratios, mut inputs) = (Vec::new(), Vec::new(), 0);
+    for nth in 0..runs {
+        let seed = nth as u64;
+        let (alone, counted) = timed(|| count(&scenario, &choice, seed));
+        inputs = counted;
+        one.push(counted as f64 / alone);
+        let (together, both) = timed(|| {
+            let seeds =
+                run::parallel::in_order(2, 2, |half| Ok::<u64, ()>(count(&scenario, &choice, seed + half as u64)));
+            seeds.expect("none is refused").iter().sum::<u64>()
+        });
+        ratios.push((both as f64 / together) / (counted as f64 / alone));
+    }
+    let guests = of_guests(&scenario, &choice);
+    let (one, ratio) = (Spread::of(one), Spread::of(ratios));
+    let met = |met: bool| if met { "met" } else { "NOT met" };
+    println!(
+        "  one core         {:6.2} M inputs per second  ({:.2} to {:.2}); at least 5.00: {}; {inputs} inputs, {guests:.0} % of them in guests",
+        one.median / 1e6,
+        one.least / 1e6,
+        one.most / 1e6,
+        met(one.median >= LEAST && guests >= 50.0),
+    );
+    println!(
+        "  two seeds, -j 2  {:6.2} times as many          ({:.2} to {:.2}); nearly linear: {}",
+        ratio.median,
+        ratio.least,
+        ratio.most,
+        met(ratio.median >= NEARLY_LINEAR),
+    );
+}
+
+fn applications(guest: &scenario::GuestSpec) -> usize {
+    guest.applications.iter().map(|spec| spec.application.tasks.len()).sum()
+}
+
+fn run<'r>(scenario: &'r Scenario, choice: &'r Choice, seed: u64) -> Run<'r> {
+    Run { scenario, policy: choice.policy, knobs: &choice.knobs, guests: None, seed }
+}
+
+fn count(scenario: &Scenario, choice: &Choice, seed: u64) -> u64 {
+    run(scenario, choice, seed).count_inputs().expect("it can go on")
+}
+
+/// How many of a hundred inputs machines of guests accept.
+fn of_guests(scenario: &Scenario, choice: &Choice) -> f64 {
+    let short = Scenario { length: sched::Nanos::ms(100), ..scenario.clone() };
+    let mut inputs = Inputs::default();
+    run(&short, choice, 0).play(&mut [], &mut [&mut inputs]).expect("it can go on");
+    100.0 * inputs.guests as f64 / (inputs.guests + inputs.host) as f64
+}
+
+/// Counts inputs, apart from what a world itself tells its machines.
+#[derive(Default)]
+struct Inputs {
+    host: u64,
+    guests: u64,
+}
+
+impl trace::WorldSink for Inputs {
+    fn record(&mut self, machine: trace::MachineId, _at: sched::Instant, event: &trace::Event) {
+        use trace::Event;
+        let counts = matches!(
+            event,
+            Event::Wake { .. }
+                | Event::Block { .. }
+                | Event::Yield { .. }
+                | Event::Expire { .. }
+                | Event::Kicked { .. }
+                | Event::Alarm { .. }
+                | Event::Interrupt { .. }
+        );
+        *(if machine == trace::MachineId(0) { &mut self.host } else { &mut self.guests }) += u64::from(counts);
+    }
+}
+
+fn timed<T>(run: impl FnOnce() -> T) -> (f64, T) {
+    let start = std::time::Instant::now();
+    let result = run();
+    (start.elapsed().as_secs_f64(), result)
+}

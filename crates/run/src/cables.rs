@@ -1,0 +1,273 @@
+//! [`Cables`]: the lines, rings and threads of a world's network and disk, laid as its machines boot.
+
+use crate::machine_of_host;
+use input::problem::Problems;
+use scenario::Scenario;
+use scenario::devices::{Drivers, OUTSIDE, RECEIVER, Way, backend_of, thread_of};
+use sched::{CpuId, GroupId, Nanos, Params, Refused, Topology};
+use sim::network::{Acks, Endpoint, Flow, FlowId, Hop, Line, LineId};
+use sim::program::{Length, ObjectId, Ring};
+use sim::{Application, Costs, Object, Step, TaskSpec, World};
+use std::collections::BTreeMap;
+use trace::MachineId;
+use workloads::network::{Device, End, Link};
+
+/// How many packets may wait for a driver. Source: netdev_max_backlog's default, 1000 (net/core/hotdata.c of Linux 6.18); Xen's and
+/// virtio's rings hold 256, and what finds no place there waits in a queue of about that length before it.
+const ROOM: u32 = 1_000;
+
+/// Where a part of an application runs.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Seat {
+    /// Which host, from 0.
+    Host(usize),
+    Guest(usize),
+    Outside,
+}
+
+/// For whom somebody drives devices.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+enum Driven {
+    /// A guest: a thread of its host.
+    Guest(usize),
+    /// All guests of a host: its driver domain.
+    Host(usize),
+}
+
+/// What connects the machines of a world.
+#[derive(Debug)]
+pub(crate) struct Cables<'s> {
+    scenario: &'s Scenario,
+    outside: Option<MachineId>,
+    /// By guest.
+    guests: Vec<Option<MachineId>>,
+    wire: Option<LineId>,
+    /// Between machines of one host, where that is different.
+    bridge: Option<LineId>,
+    /// By host.
+    disks: Vec<LineId>,
+    /// The link of a machine, out and in, where it is a limit.
+    links: BTreeMap<Seat, (LineId, LineId)>,
+    /// Who drives a device for a guest, or for all of a host.
+    rings: BTreeMap<(Driven, Device), Endpoint>,
+    /// Who takes in the packets of a guest.
+    receivers: BTreeMap<usize, Endpoint>,
+}
+
+impl<'s> Cables<'s> {
+    /// The cables of `scenario`, whose hosts are there already; and the machine outside, if anything runs there.
+    ///
+    /// # Errors
+    /// There is no policy for that.
+    pub(crate) fn new(scenario: &'s Scenario, world: &mut World<'_>) -> Result<Cables<'s>, Problems> {
+        let tasks = scenario.outside();
+        let outside = if tasks == 0 {
+            None
+        } else {
+            let policy = crate::policy("round-robin")?;
+            let built = world.add_host(OUTSIDE, policy, Topology::new(tasks), &policy.defaults(), Costs::NONE);
+            Some(built.expect("it works on any machine"))
+        };
+        let wire = scenario.network.as_ref();
+        let wire = wire.map(|it| world.add_line(Line { latency: it.latency, ..Line::new("wire") }));
+        let local = scenario.network.as_ref().and_then(|it| it.local);
+        let bridge = local.map(|latency| world.add_line(Line { latency, ..Line::new("bridge") }));
+        let disk = scenario.disk.iter().flat_map(|it| std::iter::repeat_n(it, scenario.hosts));
+        let disks = disk
+            .map(|it| world.add_line(Line { service: it.service, bandwidth: it.bandwidth, ..Line::new("disk") }))
+            .collect();
+        Ok(Cables {
+            scenario,
+            outside,
+            guests: vec![None; scenario.guests.len()],
+            wire,
+            bridge,
+            disks,
+            links: BTreeMap::new(),
+            rings: BTreeMap::new(),
+            receivers: BTreeMap::new(),
+        })
+    }
+
+    /// The machine outside, if there is one.
+    pub(crate) fn outside(&self) -> Option<MachineId> {
+        self.outside
+    }
+
+    /// The machine of a part that has booted.
+    pub(crate) fn machine(&self, seat: Seat) -> MachineId {
+        match seat {
+            Seat::Host(host) => machine_of_host(host),
+            Seat::Guest(guest) => self.guests[guest].expect("an application comes after its guests"),
+            Seat::Outside => self.outside.expect("it is there where something runs on it"),
+        }
+    }
+
+    /// Guest number `guest` has booted as `machine`; its VM is `group` on the host. Whoever drives devices for it, or in it, comes with it.
+    ///
+    /// # Errors
+    /// A policy refuses one of these tasks.
+    pub(crate) fn boot(
+        &mut self,
+        guest: usize,
+        machine: MachineId,
+        group: GroupId,
+        world: &mut World<'_>,
+    ) -> Result<(), Refused> {
+        self.guests[guest] = Some(machine);
+        let scenario = self.scenario;
+        let users = scenario.device_users();
+        let on = scenario.host_of(guest);
+        let mut emulator = None;
+        for device in [Device::Network, Device::Disk] {
+            let Some(drivers) = scenario.drivers(device) else { continue };
+            let uses = users.contains(&(guest, device));
+            let name = &scenario.guests[guest].name;
+            match &drivers.way {
+                Way::Vhost | Way::Emulator if uses => {
+                    let thread = thread_of(name, &drivers.way, device).expect("it has one");
+                    let known = emulator.filter(|_| drivers.way == Way::Emulator);
+                    let at = match known {
+                        Some(at) => at,
+                        None => {
+                            let thread = server(&thread, drivers.event, (drivers, ROOM));
+                            start(world, machine_of_host(on), group, &thread)?
+                        }
+                    };
+                    emulator = emulator.or((drivers.way == Way::Emulator).then_some(at));
+                    self.rings.insert((Driven::Guest(guest), device), at);
+                }
+                Way::Split { domains } if domains.contains(name) => {
+                    let thread = server(backend_of(device), drivers.event, (drivers, ROOM));
+                    let at = start(world, machine, GroupId::ROOT, &thread)?;
+                    self.rings.insert((Driven::Host(on), device), at);
+                }
+                _ => {}
+            }
+        }
+        if let Some(network) = scenario.network.as_ref().filter(|_| users.contains(&(guest, Device::Network)))
+            && !workloads::is_nothing(network.received)
+        {
+            let thread = server(RECEIVER, network.received, (&network.drivers, network.ring));
+            self.receivers.insert(guest, start(world, machine, GroupId::ROOT, &thread)?);
+        }
+        Ok(())
+    }
+
+    /// Lays `link` between parts of an application, each where it runs and with its number there.
+    pub(crate) fn connect(&mut self, link: &Link, parts: &[(Seat, u32)], world: &mut World<'_>) -> FlowId {
+        let end = |end: End| {
+            let (seat, application) = parts[end.part];
+            (seat, Endpoint { machine: self.machine(seat), application, object: end.object })
+        };
+        let ((there, from), (here, to)) = (end(link.from), end(link.to));
+        let (packet, way, back) = match link.over {
+            Device::Disk => (u32::MAX, self.request(here), Vec::new()),
+            Device::Drive => {
+                // One end is the drive itself.
+                let way = [self.driven(there, Device::Disk, false), self.driven(here, Device::Disk, false)].concat();
+                (u32::MAX, way, Vec::new())
+            }
+            Device::Network => {
+                let packet = self.scenario.network.as_ref().map_or(1_500, |it| it.packet);
+                (packet, self.way(there, here, world), self.way(here, there, world))
+            }
+        };
+        let acks = link.acks.map(|every| Acks { every, way: back });
+        let name = link.name.clone();
+        world.connect(Flow { name, from, to, packet, way, acks, reliable: link.reliable })
+    }
+
+    /// From one machine to another.
+    fn way(&mut self, from: Seat, to: Seat, world: &mut World<'_>) -> Vec<Hop> {
+        let mut way = self.driven(from, Device::Network, true);
+        let (out, inward) = (self.plug(from), self.plug(to));
+        // Between machines of one host, nothing passes its link.
+        let leaves = self.scenario.hosts == 1 || out != inward;
+        way.extend(self.link(out, world).filter(|_| leaves).map(|(out, _)| Hop::Line(out)));
+        way.extend(if self.home(from) == self.home(to) { self.bridge.or(self.wire) } else { self.wire }.map(Hop::Line));
+        way.extend(self.link(inward, world).filter(|_| leaves).map(|(_, inward)| Hop::Line(inward)));
+        way.extend(self.driven(to, Device::Network, false));
+        if let Seat::Guest(guest) = to {
+            way.extend(self.receivers.get(&guest).map(|&at| Hop::Ring(at)));
+        }
+        way
+    }
+
+    /// A request to the disk, and what comes of it.
+    fn request(&self, of: Seat) -> Vec<Hop> {
+        let mut way = self.driven(of, Device::Disk, false);
+        way.extend(self.home(of).and_then(|host| self.disks.get(host)).map(|&disk| Hop::Line(disk)));
+        way.extend(self.driven(of, Device::Disk, false));
+        way
+    }
+
+    /// Who handles what passes in or out of a machine. What goes out over the network is told of again when it is on the wire.
+    fn driven(&self, seat: Seat, device: Device, completes: bool) -> Vec<Hop> {
+        let (Seat::Guest(guest), Some(drivers)) = (seat, self.scenario.drivers(device)) else { return Vec::new() };
+        match &drivers.way {
+            Way::Direct => Vec::new(),
+            Way::Hypervisor => {
+                let Length::Fixed(time) = drivers.event else { unreachable!("an interrupt takes a fixed time") };
+                let cpu = CpuId::new(guest % self.scenario.host.cpus);
+                let machine = machine_of_host(self.scenario.host_of(guest));
+                vec![Hop::Interrupt { machine, cpu, time }; 1 + usize::from(completes)]
+            }
+            // The driver domain has the device itself.
+            Way::Split { domains } if domains.contains(&self.scenario.guests[guest].name) => Vec::new(),
+            way => {
+                let driven = match way {
+                    Way::Vhost | Way::Emulator => Driven::Guest(guest),
+                    _ => Driven::Host(self.scenario.host_of(guest)),
+                };
+                let at = self.rings[&(driven, device)];
+                let cost = (*way == Way::Emulator).then_some(Hop::Cost(drivers.event));
+                let completion = completes.then_some(Hop::Completion(at));
+                // Both are told of at once.
+                cost.into_iter().chain(completion).chain([Hop::Ring(at)]).collect()
+            }
+        }
+    }
+
+    /// The host that somebody is on.
+    fn home(&self, of: Seat) -> Option<usize> {
+        match of {
+            Seat::Host(host) => Some(host),
+            Seat::Guest(guest) => Some(self.scenario.host_of(guest)),
+            Seat::Outside => None,
+        }
+    }
+
+    /// Whose link somebody's packets pass: a host alone leaves each of its machines one of its own.
+    fn plug(&self, of: Seat) -> Seat {
+        match of {
+            Seat::Guest(guest) if self.scenario.hosts > 1 => Seat::Host(self.scenario.host_of(guest)),
+            other => other,
+        }
+    }
+
+    /// The link of a machine of the scenario, where it is a limit.
+    fn link(&mut self, of: Seat, world: &mut World<'_>) -> Option<(LineId, LineId)> {
+        let network = self.scenario.network.as_ref()?;
+        let bandwidth = Some(network.bandwidth.filter(|_| of != Seat::Outside)?);
+        let mut line = |name: &str| world.add_line(Line { bandwidth, room: network.room, ..Line::new(name) });
+        Some(*self.links.entry(of).or_insert_with(|| (line("out"), line("in"))))
+    }
+}
+
+/// A thread that handles what gathers in a ring, each in `cost`.
+fn server(name: &str, cost: Length, (drivers, room): (&Drivers, u32)) -> Application {
+    let mut application = Application::default();
+    let ring =
+        Ring { cost, room, notify: drivers.notify, delay: drivers.delay, passes: drivers.passes, kick: drivers.kick };
+    let ring = application.share(name, Object::Ring(ring));
+    let steps = vec![Step::Repeat { times: None, body: vec![Step::Serve(ring)] }];
+    let delay = Length::Fixed(Nanos::ZERO);
+    application.tasks.push(TaskSpec { name: name.to_string(), params: Params::default(), delay, steps });
+    application
+}
+
+fn start(world: &mut World<'_>, machine: MachineId, group: GroupId, thread: &Application) -> Result<Endpoint, Refused> {
+    let (application, _) = world.start(machine, thread, group)?;
+    Ok(Endpoint { machine, application, object: ObjectId(0) })
+}

@@ -1,0 +1,167 @@
+//! Which policies a scenario runs under, and with which knobs: the scenario's own, or those asked for.
+
+use input::knobs::{KnobSetting, KnobValue, apply_knobs};
+use input::problem::{Problem, Problems, Wrong, quoted, right_instead};
+use scenario::{GuestSpec, Scenario};
+use sched::{Descriptor, Knobs, Unit};
+
+/// What guests schedule by of which nothing is said: Linux's since 6.6.
+const GUEST_POLICY: &str = "eevdf";
+
+/// A policy and its knobs.
+#[derive(Clone, Debug)]
+pub struct Choice {
+    /// The policy.
+    pub policy: &'static Descriptor,
+    /// Its knobs.
+    pub knobs: Knobs,
+}
+
+/// Where the tasks of a task set may run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Placement {
+    /// Wherever the policy puts them.
+    Free,
+    /// Each on one CPU.
+    Partitioned,
+}
+
+/// The policy called `name`.
+///
+/// # Errors
+/// There is none; what was probably meant.
+pub fn policy(name: &str) -> Result<&'static Descriptor, Problems> {
+    policies::find(name).ok_or_else(|| {
+        let names: Vec<&str> = policies::ALL.iter().map(|policy| policy.name).collect();
+        let message = format!("there is no policy {}", quoted(name));
+        Wrong::new(message, "unknown policy", right_instead(name, &names)).anywhere(None).into()
+    })
+}
+
+/// The policies called `names`, or the scenario's own if there are no names. Each has the knobs that the scenario sets
+/// for it, and those of `settings` that it has; every setting must be one of somebody.
+///
+/// # Errors
+/// A policy or knob that does not exist, a value that a knob cannot have, or no policy at all.
+pub fn choose(scenario: &Scenario, names: &[String], settings: &[KnobSetting]) -> Result<Vec<Choice>, Problems> {
+    let policies = if names.is_empty() {
+        let Some(chosen) = &scenario.policy else {
+            let names: Vec<&str> = policies::ALL.iter().map(|policy| policy.name).collect();
+            let problem = Problem::new("neither the scenario nor the command line names a policy");
+            return Err(problem.help(format!("right would be --policy with one of {}", names.join(", "))).into());
+        };
+        vec![chosen.find(policies::ALL, scenario)?]
+    } else {
+        names.iter().map(|name| policy(name.trim())).collect::<Result<Vec<_>, _>>()?
+    };
+    let has = |policy: &Descriptor, setting: &KnobSetting| policy.knobs.iter().any(|knob| knob.name == setting.name);
+    let mut choices = Vec::with_capacity(policies.len());
+    for &policy in &policies {
+        let own = scenario.policy.iter().filter(|chosen| chosen.name == policy.name);
+        let mut all: Vec<KnobSetting> = own.flat_map(|chosen| chosen.knobs.iter().cloned()).collect();
+        // What no policy has is said of each, and so of the first.
+        let mine =
+            settings.iter().filter(|setting| has(policy, setting) || !policies.iter().any(|other| has(other, setting)));
+        all.extend(mine.cloned());
+        choices.push(Choice { policy, knobs: apply_knobs(policy, &all)? });
+    }
+    Ok(choices)
+}
+
+/// What a guest of a VM schedules by: `instead`, or what the scenario says, or what a Linux of today does.
+///
+/// # Errors
+/// The policy or a knob of it does not exist, or a value is one that a knob cannot have.
+pub(crate) fn of_guest(scenario: &Scenario, guest: &GuestSpec, instead: Option<&Choice>) -> Result<Choice, Problems> {
+    if let Some(choice) = instead {
+        return Ok(choice.clone());
+    }
+    let Some(chosen) = &guest.policy else {
+        let policy = policy(GUEST_POLICY)?;
+        return Ok(Choice { policy, knobs: policy.defaults() });
+    };
+    let policy = chosen.find(policies::ALL, scenario)?;
+    Ok(Choice { policy, knobs: apply_knobs(policy, &chosen.knobs)? })
+}
+
+/// The policy called `name` with `settings` for all of a scenario's `guests`, instead of their own; `None` where there is no name.
+///
+/// # Errors
+/// The policy or a knob of it does not exist, a value is one that a knob cannot have, or there are no guests.
+pub fn choose_for_guests(
+    guests: usize,
+    name: Option<&str>,
+    settings: &[KnobSetting],
+) -> Result<Option<Choice>, Problems> {
+    let Some(name) = name else { return Ok(None) };
+    let policy = policy(name.trim())?;
+    let knobs = apply_knobs(policy, settings)?;
+    if guests == 0 {
+        let problem = Problem::new("no VM of this scenario has a guest that schedules for itself");
+        return Err(problem.help("right would be such a VM, or no --guest-policy").into());
+    }
+    Ok(Some(Choice { policy, knobs }))
+}
+
+/// As [`choose`], for a task set: who enforces slices is told not to, because tasks run their jobs to the end.
+///
+/// # Errors
+/// As for [`choose`]; or a policy cannot place the tasks as asked.
+pub fn choose_for_tasks(
+    scenario: &Scenario,
+    names: &[String],
+    settings: &[KnobSetting],
+    placement: Placement,
+) -> Result<Vec<Choice>, Problems> {
+    let offers = |policy: &Descriptor, name: &str, word: &str| {
+        policy.knobs.iter().any(|knob| match knob.unit {
+            Unit::Choice(words) => knob.name == name && words.contains(&word),
+            _ => false,
+        })
+    };
+    let set = |name: &str, word: &str| {
+        let value = KnobValue::Text(word.to_string());
+        KnobSetting { name: name.to_string(), value, place: None }
+    };
+    let chosen = choose(scenario, names, settings)?;
+    let mut all = Vec::with_capacity(settings.len() + 2);
+    if chosen.iter().any(|choice| offers(choice.policy, "enforce", "none")) {
+        all.push(set("enforce", "none"));
+    }
+    if placement == Placement::Partitioned {
+        if let Some(unable) = chosen.iter().find(|choice| !offers(choice.policy, "placement", "partitioned")) {
+            let able: Vec<&str> = policies::ALL
+                .iter()
+                .filter(|policy| offers(policy, "placement", "partitioned"))
+                .map(|policy| policy.name)
+                .collect();
+            let message = format!("the policy `{}` does not partition", unable.policy.name);
+            return Err(Problem::new(message).help(format!("right would be one of {}", able.join(", "))).into());
+        }
+        all.push(set("placement", "partitioned"));
+    }
+    all.extend(settings.iter().cloned());
+    choose(scenario, names, &all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_policy_of_guests_needs_guests_and_the_knobs_it_has() {
+        let settings = |text: &str| vec![text.parse::<KnobSetting>().expect("it is a setting")];
+        assert!(choose_for_guests(0, None, &[]).expect("nothing is asked for").is_none());
+        let chosen =
+            choose_for_guests(2, Some("edf"), &settings("enforce=hard")).expect("it exists").expect("it was named");
+        assert_eq!((chosen.policy.name, chosen.knobs.get("enforce")), ("edf", 1));
+        for (guests, name, knob, right) in [
+            (0, "edf", "enforce=hard", "right would be such a VM"),
+            (1, "edff", "enforce=hard", "did you mean `edf`"),
+            (1, "edf", "enforc=hard", "did you mean `enforce`"),
+        ] {
+            let refused = choose_for_guests(guests, Some(name), &settings(knob)).expect_err("it is wrong").to_string();
+            assert!(refused.contains(right), "{refused}");
+        }
+    }
+}

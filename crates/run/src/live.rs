@@ -1,0 +1,101 @@
+//! From a live run to the same events as a simulation's: what the daemon saw, and what processes of ours tell of their jobs,
+//! become one run.
+
+use scenario::EntitySpec;
+use sched::{EntityId, Instant, Nanos};
+use std::collections::BTreeMap;
+use trace::{Event, Job};
+
+/// What a run tells of somebody whom no machine schedules, as it was promised nothing: it came at `came`, and had `cpu_time`
+/// until `end`. `entity` is nobody else's. Moments of the same clock as all other events.
+#[must_use]
+pub fn left_to_kernel(
+    entity: EntityId,
+    spec: &EntitySpec,
+    (came, end): (Instant, Instant),
+    cpu_time: Nanos,
+) -> [(Instant, Event); 2] {
+    let attach = Event::Attach { entity, name: spec.name.clone(), params: Box::new(spec.params) };
+    [(came, attach), (end, Event::Background { entity, time: cpu_time })]
+}
+
+/// When somebody was there.
+#[derive(Clone, Copy)]
+struct Stay {
+    came: Instant,
+    left: Instant,
+}
+
+/// The events of a run from `start` to `end` in order of time, from its start on, with what the jobs of each entity add to
+/// them: releases, beginnings and completions. What came before the start happens at it, and what came after the end has not
+/// happened; of jobs counts what falls into the stay of their entity. [`Event::End`] is added.
+///
+/// At one instant, what was seen comes before what is told.
+#[must_use]
+pub fn merged(
+    seen: impl IntoIterator<Item = (Instant, Event)>,
+    told: &[(EntityId, Vec<Job>)],
+    start: Instant,
+    end: Instant,
+) -> Vec<(Instant, Event)> {
+    let mut all: Vec<(Instant, Event)> = seen
+        .into_iter()
+        .filter(|(at, event)| *at <= end && *event != Event::End)
+        .map(|(at, event)| (at.max(start), event))
+        .collect();
+    let mut stays: BTreeMap<EntityId, Stay> = BTreeMap::new();
+    for (at, event) in &all {
+        match event {
+            Event::Attach { entity, .. } => drop(stays.insert(*entity, Stay { came: *at, left: end })),
+            Event::Detach { entity } => drop(stays.get_mut(entity).map(|stay| stay.left = *at)),
+            _ => {}
+        }
+    }
+    for (entity, jobs) in told {
+        if let Some(stay) = stays.get(entity) {
+            jobs.iter().for_each(|job| tell(*entity, job, *stay, &mut all));
+        }
+    }
+    // It keeps the order of those of the same instant.
+    all.sort_by_key(|&(at, _)| at);
+    all.push((end, Event::End));
+    let from = |at: Instant| Instant::ZERO + at.saturating_since(start);
+    let moved = |event| match event {
+        Event::Run { cpu, entity, until } => Event::Run { cpu, entity, until: moment(until, start) },
+        Event::Extend { cpu, until } => Event::Extend { cpu, until: moment(until, start) },
+        Event::SetAlarm { alarm, on, at } => Event::SetAlarm { alarm, on, at: moment(at, start) },
+        Event::Release { entity, deadline } => Event::Release { entity, deadline: moment(deadline, start) },
+        Event::Attach { entity, name, params } => Event::Attach { entity, name, params: moved_params(params, start) },
+        Event::Adjust { entity, params } => Event::Adjust { entity, params: moved_params(params, start) },
+        other => other,
+    };
+    all.into_iter().map(|(at, event)| (from(at), moved(event))).collect()
+}
+
+/// A moment as counted from `start`.
+fn moment(at: Instant, start: Instant) -> Instant {
+    if at == Instant::NEVER { at } else { Instant::ZERO + at.saturating_since(start) }
+}
+
+/// The same, of the moment at which a reservation begins.
+fn moved_params(mut params: Box<sched::Params>, start: Instant) -> Box<sched::Params> {
+    if let Some(reservation) = &mut params.reservation {
+        reservation.start = reservation.start.map(|at| moment(at, start));
+    }
+    params
+}
+
+/// What `job` adds.
+fn tell(entity: EntityId, job: &Job, stay: Stay, to: &mut Vec<(Instant, Event)>) {
+    if job.released >= stay.left {
+        return;
+    }
+    to.push((job.released.max(stay.came), Event::Release { entity, deadline: job.deadline }));
+    let in_time = |at: &Instant| *at <= stay.left;
+    if let Some(woke) = job.woke.filter(in_time) {
+        to.push((woke.max(stay.came), Event::Woke { entity, late: woke.saturating_since(job.released) }));
+    }
+    if let Some(done) = job.done.filter(in_time) {
+        to.push((done.max(stay.came), Event::Complete { entity }));
+    }
+}

@@ -1,0 +1,241 @@
+//! A workload manager: every few seconds it compares what each VM was assigned with what it has consumed, and changes the assignment.
+//!
+//! Source: Cherkasova, Gupta and Vahdat, "Comparison of the three CPU schedulers in Xen", 2007, section 3: shares are assigned for short
+//! times (5 s), in modes that keep VMs from taking more, and adjusted from the difference between assigned and consumed; the scheduler's
+//! error of 1–2 % is what such a controller can live with. The rule here is an integral controller: what a VM consumed too little for its
+//! target, times the gain, is added to its assignment. So an error of the scheduler (consumed is not assigned) moves the assignment, and
+//! one that comes and goes keeps it moving.
+
+use scenario::{ManagerSpec, Scenario};
+use sched::{EntityId, GroupId, GroupParams, Instant, Nanos, Params, Reservation};
+use sim::World;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
+use trace::{Event, MachineId, Sink};
+
+/// What everybody on a host has consumed so far.
+#[derive(Debug, Default)]
+pub(crate) struct Consumed {
+    sums: BTreeMap<EntityId, Nanos>,
+    /// Who runs, and from when on that is not in its sum yet.
+    running: BTreeMap<EntityId, Instant>,
+}
+
+impl Consumed {
+    fn by(&self, entity: EntityId, now: Instant) -> Nanos {
+        let sum = self.sums.get(&entity).copied().unwrap_or_default();
+        self.running.get(&entity).map_or(sum, |&since| sum + now.since(since))
+    }
+}
+
+/// Tells a [`Consumed`] of everything on a host.
+#[derive(Debug, Default)]
+pub(crate) struct Watcher(pub(crate) Rc<RefCell<Consumed>>);
+
+impl Sink for Watcher {
+    fn record(&mut self, at: Instant, event: &Event) {
+        let mut consumed = self.0.borrow_mut();
+        match *event {
+            Event::Run { entity, .. } => {
+                consumed.running.insert(entity, at);
+            }
+            Event::Stop { entity, .. } => {
+                if let Some(since) = consumed.running.remove(&entity) {
+                    *consumed.sums.entry(entity).or_default() += at.since(since);
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// One interval of one VM. Both in millionths of a CPU.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Interval {
+    /// What it was assigned.
+    pub assigned_ppm: u64,
+    /// What it got.
+    pub consumed_ppm: u64,
+}
+
+/// What became of a managed VM.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Managed {
+    /// All its intervals.
+    pub intervals: Vec<Interval>,
+    /// How often the policy refused what it was to be assigned, which left it as it was.
+    pub refused: u64,
+    /// What it is assigned, as the controller has it: finer than a policy may take it.
+    wanted_ppm: u64,
+    /// The same as the policy has it.
+    assigned_ppm: u64,
+    /// What it had consumed when the interval began.
+    before: Nanos,
+    /// When that was; `None`: it was not there.
+    since: Option<Instant>,
+}
+
+/// Who is who on the host.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct HostIds<'h> {
+    pub(crate) machine: MachineId,
+    pub(crate) groups: &'h [GroupId],
+    pub(crate) entities: &'h [Option<EntityId>],
+}
+
+/// The manager at work.
+#[derive(Debug)]
+pub(crate) struct Manager<'s> {
+    scenario: &'s Scenario,
+    spec: &'s ManagerSpec,
+    consumed: Rc<RefCell<Consumed>>,
+    vms: Vec<Managed>,
+    /// When its next turn is.
+    pub(crate) next: Instant,
+}
+
+impl<'s> Manager<'s> {
+    pub(crate) fn new(scenario: &'s Scenario, spec: &'s ManagerSpec, consumed: Rc<RefCell<Consumed>>) -> Manager<'s> {
+        let vms = spec.targets.iter().map(|_| Managed::default()).collect();
+        Manager { scenario, spec, consumed, vms, next: Instant::ZERO }
+    }
+
+    pub(crate) fn into_vms(self) -> Vec<Managed> {
+        self.vms
+    }
+
+    /// An interval is over: says what everybody is assigned in the next.
+    pub(crate) fn turn(&mut self, host: HostIds<'_>, world: &mut World<'_>) {
+        let now = self.next;
+        self.next = now + self.spec.interval;
+        for index in 0..self.vms.len() {
+            let vcpus = &self.scenario.entities[self.spec.targets[index].vcpus.clone()];
+            let there = vcpus.iter().all(|vcpu| vcpu.arrival <= now && vcpu.leaves.is_none_or(|leaves| now < leaves));
+            // Who comes at the very instant is not attached yet.
+            let ids: Option<Vec<EntityId>> =
+                host.entities[self.spec.targets[index].vcpus.clone()].iter().copied().collect();
+            match ids.filter(|_| there) {
+                Some(ids) => self.manage(index, &ids, (host, now), world),
+                None => self.vms[index].since = None,
+            }
+        }
+    }
+
+    fn manage(&mut self, index: usize, ids: &[EntityId], (host, now): (HostIds<'_>, Instant), world: &mut World<'_>) {
+        let target = &self.spec.targets[index];
+        let so_far = ids.iter().fold(Nanos::ZERO, |sum, &id| sum + self.consumed.borrow().by(id, now));
+        let vm = &mut self.vms[index];
+        let (before, since) = (vm.before, vm.since.replace(now));
+        vm.before = so_far;
+        let wanted_ppm = match since {
+            None => {
+                vm.assigned_ppm = asked(self.scenario, target.vcpus.clone());
+                vm.wanted_ppm = vm.assigned_ppm;
+                bounded(self.spec, target.target_ppm)
+            }
+            Some(since) => {
+                let consumed_ppm = ppm(so_far - before, now.since(since));
+                vm.intervals.push(Interval { assigned_ppm: vm.assigned_ppm, consumed_ppm });
+                next(self.spec, vm.wanted_ppm, target.target_ppm, consumed_ppm)
+            }
+        };
+        match assign(self.scenario, target.vcpus.start, wanted_ppm, ids, host, world) {
+            Some(assigned_ppm) => (vm.wanted_ppm, vm.assigned_ppm) = (wanted_ppm, assigned_ppm),
+            // What it has is all there is to go on from.
+            None => vm.refused += 1,
+        }
+    }
+}
+
+/// What a VM asks for by its slices or else its cap, before it is managed.
+fn asked(scenario: &Scenario, vcpus: Range<usize>) -> u64 {
+    let vcpus = &scenario.entities[vcpus];
+    let slices = vcpus.iter().filter_map(|vcpu| vcpu.params.reservation);
+    let slices: Vec<u64> = slices.map(|reservation| ppm(reservation.slice, reservation.period)).collect();
+    let cap = vcpus[0].group.and_then(|at| scenario.groups[at].params.cap_percent);
+    match cap {
+        Some(percent) if slices.is_empty() => u64::from(percent) * 10_000,
+        _ => slices.iter().sum(),
+    }
+}
+
+/// Assigns `ppm` of a CPU to the VM whose first vCPU is `first`, by its slices or else its cap, and says how much that is as the policy
+/// takes it; `None`: it is refused.
+fn assign(
+    scenario: &Scenario,
+    first: usize,
+    ppm: u64,
+    ids: &[EntityId],
+    host: HostIds<'_>,
+    world: &mut World<'_>,
+) -> Option<u64> {
+    let (mut assigned_ppm, mut before) = (0, Vec::with_capacity(ids.len()));
+    for (spec, &id) in scenario.entities[first..].iter().zip(ids) {
+        let group = spec.group.map_or(GroupId::ROOT, |group| host.groups[group]);
+        let Some(reservation) = spec.params.reservation else {
+            let at = spec.group?;
+            let percent = u32::try_from((ppm + 5_000) / 10_000).unwrap_or(u32::MAX).max(1);
+            let params = GroupParams { cap_percent: Some(percent), ..scenario.groups[at].params };
+            world.adjust_group(host.machine, host.groups[at], params).ok()?;
+            return Some(u64::from(percent) * 10_000);
+        };
+        let share = u128::from(reservation.period.as_ns()) * u128::from(ppm) / (1_000_000 * ids.len() as u128);
+        let most = reservation.deadline.map_or(reservation.period, |deadline| deadline.min(reservation.period));
+        let slice = Nanos::ns(u64::try_from(share).unwrap_or(u64::MAX)).clamp(Nanos::ns(1), most);
+        let params = Params { group, reservation: Some(Reservation { slice, ..reservation }), ..spec.params };
+        let old = *world.machine(host.machine).machine().params(id);
+        if world.adjust(host.machine, id, params).is_err() {
+            for (id, old) in before.into_iter().rev() {
+                world.adjust(host.machine, id, old).expect("what was granted once is granted again");
+            }
+            return None;
+        }
+        before.push((id, old));
+        assigned_ppm += self::ppm(slice, reservation.period);
+    }
+    Some(assigned_ppm)
+}
+
+fn ppm(part: Nanos, whole: Nanos) -> u64 {
+    let (part, whole) = (u128::from(part.as_ns()), u128::from(whole.as_ns()).max(1));
+    u64::try_from((part * 1_000_000 + whole / 2) / whole).unwrap_or(u64::MAX)
+}
+
+/// The assignment by `spec` after `assigned_ppm`, with which a VM consumed `consumed_ppm`.
+fn next(spec: &ManagerSpec, assigned_ppm: u64, target_ppm: u64, consumed_ppm: u64) -> u64 {
+    let step = |off: u64| off.saturating_mul(spec.gain_percent) / 100;
+    let assigned_ppm = match target_ppm >= consumed_ppm {
+        true => assigned_ppm.saturating_add(step(target_ppm - consumed_ppm)),
+        false => assigned_ppm.saturating_sub(step(consumed_ppm - target_ppm)),
+    };
+    bounded(spec, assigned_ppm)
+}
+
+fn bounded(spec: &ManagerSpec, ppm: u64) -> u64 {
+    ppm.clamp(spec.least_ppm, spec.most_ppm)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use input::source::Span;
+
+    #[test]
+    fn what_was_consumed_too_little_or_too_much_is_made_up_for_within_the_bounds() {
+        let spec = |gain_percent| ManagerSpec {
+            interval: Nanos::s(5),
+            gain_percent,
+            least_ppm: 10_000,
+            most_ppm: 500_000,
+            targets: Vec::new(),
+            place: Span::default(),
+        };
+        assert_eq!(next(&spec(100), 200_000, 200_000, 150_000), 250_000);
+        assert_eq!(next(&spec(50), 200_000, 200_000, 260_000), 170_000);
+        assert_eq!(next(&spec(100), 200_000, 200_000, 200_000), 200_000);
+        assert_eq!(next(&spec(100), 450_000, 400_000, 100_000), 500_000);
+        assert_eq!(next(&spec(100), 20_000, 20_000, 900_000), 10_000);
+    }
+}

@@ -1,0 +1,96 @@
+//! Whether policies suit what is asked of guests that coordinate with their host: found out by trying, so that no policy is named here.
+
+use crate::choose::Choice;
+use crate::placed;
+use input::problem::{Problems, Wrong, quoted};
+use scenario::{GuestSpec, Scenario};
+use sched::{Class, CpuId, Descriptor, Input, Instant, Kicks, Knobs, Machine, Params, Topology, Wake};
+use sim::coordination::{Boost, Coordination, Rule};
+
+/// That the host's policy takes the boosts of `guest`, and that the guest's keeps what its detector needs.
+///
+/// # Errors
+/// It does not; where that is asked for, and what would be right.
+pub(crate) fn coordination(
+    scenario: &Scenario,
+    guest: &GuestSpec,
+    (policy, knobs): (&'static Descriptor, &Knobs),
+    within: &Choice,
+) -> Result<(), Problems> {
+    let Some(Coordination { boost, detector, .. }) = guest.guest.coordination else { return Ok(()) };
+    let at = guest.coordination_places;
+    let wrong = if !takes(policy, knobs, boost) {
+        let message = format!("the host's policy, {}, has no real-time classes", quoted(policy.name));
+        let help = "right would be a boost of weight, such as \"nice:-20\", or a host under a policy with classes, such as `linux`";
+        Some((Wrong::new(message, "no such class there", help), at.boost))
+    } else {
+        let cpus = Topology::new(guest.vcpus.len());
+        missing(within, cpus, detector).map(|missing| {
+            let message = format!("the guest's policy, {}, keeps no {missing}", quoted(within.policy.name));
+            let own = Rule::ALL.iter().find(|(_, rule)| *rule == detector).map_or("", |(name, _)| name);
+            let help = format!(
+                "right would be a guest under a policy that does, such as `{own}`, or a detector that needs nothing of its \
+                 policy, such as \"ewma\""
+            );
+            (Wrong::new(message, "needs a guest's policy that keeps it", help), at.detector)
+        })
+    };
+    match wrong {
+        None => Ok(()),
+        Some((wrong, at)) => Err(wrong.said_of(&guest.name).anywhere(placed(at)).within(&scenario.source).into()),
+    }
+}
+
+/// What `detector` needs and the guest's policy does not show.
+fn missing(choice: &Choice, cpus: Topology, detector: Rule) -> Option<&'static str> {
+    // What does not work at all is told elsewhere.
+    let mut machine = Machine::build(choice.policy, cpus, &choice.knobs, Kicks::Immediate).ok()?;
+    let task = machine.attach(Instant::ZERO, Params::default()).ok()?;
+    detector.needs().iter().copied().find(|name| machine.inspect(task, name).is_none())
+}
+
+/// Whether somebody who waits under `policy` gets and keeps the CPU of somebody ordinary by this boost. Where that cannot be found out,
+/// yes.
+fn takes(policy: &Descriptor, knobs: &Knobs, boost: Boost) -> bool {
+    matches!(boost, Boost::Weight(_)) || gets_the_cpu(policy, knobs, boost.over(Params::default())).unwrap_or(true)
+}
+
+/// Whether who waits gets the CPU of its equal when it asks for this, and keeps it when the other asks for something that is no more.
+fn gets_the_cpu(policy: &Descriptor, knobs: &Knobs, params: Params) -> Option<bool> {
+    let (cpu, now) = (CpuId::new(0), Instant::ZERO);
+    let mut machine = Machine::build(policy, Topology::new(1), knobs, Kicks::Immediate).ok()?;
+    let [first, second] = [(); 2].map(|()| machine.attach(now, Params::default()));
+    let (first, second) = (first.ok()?, second.ok()?);
+    for entity in [first, second] {
+        machine.input(now, Input::Wake { entity, why: Wake::New { parent: None } });
+        machine.settle(now);
+    }
+    let ran = machine.running(cpu)?;
+    let waits = if ran == first { second } else { first };
+    let ordinary = Params { class: Class::Batch, ..Params::default() };
+    for (entity, params) in [(waits, params), (ran, ordinary)] {
+        let granted = machine.adjust(now, entity, params).is_ok();
+        machine.settle(now);
+        if machine.running(cpu) != Some(waits) || (entity == waits && !granted) {
+            return Some(false);
+        }
+    }
+    Some(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sched::RtPriority;
+
+    #[test]
+    fn policies_with_real_time_classes_are_told_from_those_without() {
+        let boost = Boost::Class { takes_turns: true, priority: RtPriority::new(8).unwrap() };
+        let taking: Vec<&str> = policies::ALL
+            .iter()
+            .filter(|policy| takes(policy, &policy.defaults(), boost))
+            .map(|policy| policy.name)
+            .collect();
+        assert_eq!(taking, ["bfs", "bmq", "linux", "muqss", "pds", "rt"]);
+    }
+}

@@ -1,0 +1,128 @@
+//! From a workload that is more than one entity to its tasks.
+
+use super::Workload;
+use super::asked::Asked;
+use super::file::MemberTable;
+use super::work::Work;
+use crate::rtapp::RtApp;
+use input::problem::{Findings, Problem, Wrong};
+use input::source::Span;
+use workloads::metrics::Metric;
+use workloads::network::{Peer, Plan, Reach};
+
+use sched::{Nanos, Params, Topology};
+use sim::Application;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// The most events of all threads of all files of rt-app together.
+const EVENTS_MAX: u64 = 1 << 22;
+
+/// What a member does, as it goes into the scenario.
+#[derive(Debug)]
+pub(super) enum Made {
+    Entity(Workload),
+    Application {
+        application: Box<Application>,
+        reach: Box<Reach>,
+        /// How long it is there at most.
+        duration: Option<Nanos>,
+        metric: Option<Metric>,
+        place: Span,
+    },
+}
+
+/// The files of rt-app that were read; `None`: something is wrong with it, and was reported.
+#[derive(Debug, Default)]
+pub(super) struct Applications {
+    files: BTreeMap<PathBuf, Option<RtApp>>,
+    events: u64,
+}
+
+impl Applications {
+    /// The tasks that do `work`, which stands at `at`, and how many there are that have not been counted.
+    pub(super) fn make(
+        &mut self,
+        work: &Work,
+        at: Span,
+        member: &MemberTable,
+        asked: &Asked,
+        host: Option<&Topology>,
+        findings: &mut Findings,
+    ) -> Option<(Made, u64)> {
+        match work {
+            Work::Entity(workload) => Some((Made::Entity(*workload), 1)),
+            Work::Named(named) => {
+                let Plan { application, peers, links, measured, exchange } = named.plan(asked.params);
+                let name = member.group.name.value_ref().map_or("", String::as_str);
+                let called = |peer: Peer| Peer { application: workloads::within(name, &peer.application), ..peer };
+                let peers = peers.into_iter().map(called).collect();
+                let (application, reach) =
+                    (Box::new(application), Box::new(Reach { peers, links, measured, exchange }));
+                Some((Made::Application { application, reach, duration: None, metric: named.metric(), place: at }, 0))
+            }
+            Work::RtApp(file) => {
+                asks_itself(member, at, findings);
+                let name = findings.source().name().to_string();
+                let path = Path::new(&name).parent().unwrap_or(Path::new("")).join(file);
+                let app = match self.files.entry(path) {
+                    std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
+                    std::collections::btree_map::Entry::Vacant(new) => {
+                        let read = RtApp::read(new.key()).map_err(|problems| findings.include(at, problems));
+                        new.insert(read.ok())
+                    }
+                };
+                let app = app.as_ref()?;
+                self.events = self.events.saturating_add(app.events);
+                if self.events > EVENTS_MAX {
+                    let problem =
+                        Problem::new("the files of rt-app have too many events").at(at, "too many from here on");
+                    findings.add(problem.help(format!("right would be at most {EVENTS_MAX}, of all their threads")));
+                    return None;
+                }
+                runs_here(&app.asked, host, at, findings);
+                let application = Box::new(app.application.clone());
+                let made = Made::Application {
+                    application,
+                    reach: Box::default(),
+                    duration: app.duration,
+                    metric: None,
+                    place: at,
+                };
+                Some((made, app.threads as u64))
+            }
+        }
+    }
+}
+
+/// Refuses what a member asks for whose threads ask for themselves.
+fn asks_itself(member: &MemberTable, work: Span, findings: &mut Findings) {
+    let asked = [
+        (member.group.weight.at(), "share"),
+        (member.slice.at(), "slice"),
+        (member.period.at(), "period"),
+        (member.affinity.at(), "affinity"),
+        (member.class.at(), "class"),
+        (member.latency.at(), "latency"),
+        (member.warp.at(), "warp"),
+    ];
+    for (at, what) in asked {
+        if let Some(at) = at {
+            let problem = Problem::new(format!("the threads of a file of rt-app have a {what} of their own"))
+                .at(at, "not for a file");
+            let right = "right would be to say it in the file, or of a [[group]] that is the parent";
+            findings.add(problem.at(work, "the file").help(right));
+        }
+    }
+}
+
+/// That every thread may run on some CPU of `host`.
+fn runs_here(asked: &[(String, Params)], host: Option<&Topology>, at: Span, findings: &mut Findings) {
+    let Some(host) = host else { return };
+    for (name, params) in asked {
+        let placed = Params { affinity: params.affinity, ..Params::default() };
+        if let Err(refused) = placed.check(host) {
+            findings.add(Wrong::from(&refused).said_of(name).at(at));
+        }
+    }
+}

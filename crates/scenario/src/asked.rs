@@ -1,0 +1,168 @@
+//! What members ask for, and whether it fits together.
+
+use super::Real;
+use super::file::MemberTable;
+use input::problem::{Findings, Problem, Wrong};
+use input::source::Placed;
+use sched::{Instant, Limit, Nanos, Params, Refused, Reservation, Topology};
+
+/// What a member asks for, checked.
+pub(super) struct Asked {
+    pub(super) arrival: Instant,
+    pub(super) leaves: Option<Instant>,
+    pub(super) params: Params,
+    pub(super) changes: Vec<(Instant, Reservation)>,
+    pub(super) real: Option<Placed<Real>>,
+}
+
+impl Asked {
+    pub(super) fn check(
+        member: &MemberTable,
+        host: Option<&Topology>,
+        length: Option<Placed<Nanos>>,
+        findings: &mut Findings,
+    ) -> Option<Asked> {
+        let params = Params {
+            weight: member.group.weight.value().unwrap_or_default(),
+            reservation: reservation(member, host, findings),
+            class: member.class.value().unwrap_or_default(),
+            latency: member.latency.value(),
+            warp: member.warp.value(),
+            ..Params::default()
+        };
+        let affinity = member.affinity.right();
+        if let (Some(affinity), Some(host)) = (affinity, host)
+            && let Err(refused) = (Params { affinity: affinity.value, ..Params::default() }).check(host)
+        {
+            findings.add(Wrong::from(&refused).at(affinity.at));
+        }
+        let arrival = member.arrival.right();
+        if let (Some(arrival), Some(length)) = (arrival, length)
+            && arrival.value >= length.value
+        {
+            let message =
+                format!("{} arrives ({}) at or after the end ({})", member.kind.noun(), arrival.value, length.value);
+            let problem = Problem::new(message).at(arrival.at, "never there").at(length.at, "the end");
+            findings.add(problem.help(format!("right would be an arrival before {}", length.value)));
+        }
+        let came = arrival.map_or(Nanos::ZERO, |arrival| arrival.value);
+        if let Some(leaves) = member.leaves.right()
+            && leaves.value <= came
+        {
+            let message = format!("{} leaves ({}) no later than it arrives ({came})", member.kind.noun(), leaves.value);
+            let problem = Problem::new(message).at(leaves.at, "too early");
+            let problem = if let Some(arrival) = arrival { problem.at(arrival.at, "the arrival") } else { problem };
+            findings.add(problem.help(format!("right would be later than {came}; both count from the start")));
+        }
+        Some(Asked {
+            changes: changes(member, host, params.reservation, findings),
+            arrival: Instant::ZERO + came,
+            leaves: member.leaves.value().map(|leaves| Instant::ZERO + leaves),
+            real: real(member, findings),
+            params: Params { affinity: affinity.map_or(params.affinity, |affinity| affinity.value), ..params },
+        })
+    }
+}
+
+/// Slice and period belong together, start and limit belong to them.
+fn reservation(member: &MemberTable, host: Option<&Topology>, findings: &mut Findings) -> Option<Reservation> {
+    let pairs =
+        [(&member.slice, &member.period, "slice", "period"), (&member.period, &member.slice, "period", "slice")];
+    for (one, other, what, lacking) in pairs {
+        if let (Some(at), true) = (one.at(), other.is_absent()) {
+            let problem =
+                Problem::new(format!("there is a {what} without a {lacking}")).at(at, format!("no {lacking}"));
+            findings.add(problem.help("right would be both, such as slice = \"20ms\" and period = \"50ms\""));
+        }
+    }
+    if member.slice.is_absent() && member.period.is_absent() {
+        let parts = [(member.deadline.at(), "deadline"), (member.start.at(), "start"), (member.limit.at(), "limit")];
+        for (given, what) in parts {
+            if let Some(at) = given {
+                let problem = Problem::new(format!("there is a {what} without a reservation")).at(at, "of what?");
+                findings.add(problem.help("right would be a slice and a period with it"));
+            }
+        }
+    }
+    let (slice, period) = (member.slice.right()?, member.period.right()?);
+    let reservation = Reservation {
+        slice: slice.value,
+        period: period.value,
+        deadline: member.deadline.value(),
+        start: member.start.value().map(|start| Instant::ZERO + start),
+        limit: member.limit.value().unwrap_or(Limit::Soft),
+    };
+    let any = Topology::new(1);
+    let asked = Params { reservation: Some(reservation), ..Params::default() };
+    if let Err(refused) = asked.check(host.unwrap_or(&any)) {
+        let problem = Wrong::from(&refused).at(slice.at);
+        findings.add(match refused {
+            Refused::SliceAbovePeriod { .. } => problem.at(period.at, "the period"),
+            Refused::OutOfRange { .. } => Wrong::from(&refused).at(member.deadline.at().unwrap_or(slice.at)),
+            _ => problem,
+        });
+    }
+    Some(reservation)
+}
+
+/// What the reservation changes to, in the order of time.
+fn changes(
+    member: &MemberTable,
+    host: Option<&Topology>,
+    first: Option<Reservation>,
+    findings: &mut Findings,
+) -> Vec<(Instant, Reservation)> {
+    let mut changes: Vec<(Instant, Reservation)> = Vec::new();
+    for change in &member.changes {
+        let (Some(at), Some(slice), Some(period)) = (change.at.right(), change.slice.right(), change.period.right())
+        else {
+            continue;
+        };
+        let Some(first) = first else {
+            let problem = Problem::new("there is a change without a reservation").at(change.place, "of what?");
+            findings.add(problem.help("right would be a slice and a period of the vm, which it changes"));
+            continue;
+        };
+        let came = member.arrival.value().unwrap_or_default();
+        let before = changes.last().map_or(Instant::ZERO + came, |last| last.0);
+        let leaves = member.leaves.value().map_or(Instant::NEVER, |leaves| Instant::ZERO + leaves);
+        let when = Instant::ZERO + at.value;
+        if when <= before || when >= leaves {
+            let problem = Problem::new("the vm changes out of order, or while it is not there").at(at.at, "this");
+            let help = "right would be moments between its arrival and when it leaves, one later than the other";
+            findings.add(problem.help(help));
+        }
+        let reservation =
+            Reservation { slice: slice.value, period: period.value, deadline: None, start: None, ..first };
+        let any = Topology::new(1);
+        let asked = Params { reservation: Some(reservation), ..Params::default() };
+        if let Err(refused) = asked.check(host.unwrap_or(&any)) {
+            findings.add(Wrong::from(&refused).at(slice.at));
+        }
+        changes.push((when, reservation));
+    }
+    changes
+}
+
+/// The process that a member is.
+fn real(member: &MemberTable, findings: &mut Findings) -> Option<Placed<Real>> {
+    let noun = member.kind.noun();
+    if let (Some(command), Some(pid)) = (member.command.at(), member.pid.at()) {
+        let (first, second) = (command.min(pid), command.max(pid));
+        let problem =
+            Problem::new(format!("{noun} has a command and a pid")).at(second, "again").at(first, "first here");
+        let right = "right would be one of both: `command` is begun with the run, `pid` is there before it";
+        findings.add(problem.help(right));
+        return None;
+    }
+    let command = member.command.value_ref().cloned().map(Real::Command).zip(member.command.at());
+    let pid = member.pid.value_ref().copied().map(Real::Pid).zip(member.pid.at());
+    let (value, at) = command.or(pid)?;
+    if let Some(vcpus) = member.vcpus.value_ref().filter(|&&vcpus| vcpus > 1) {
+        let message = format!("{noun} is one process and has {vcpus} vCPUs");
+        let problem = Problem::new(message).at(member.vcpus.at()?, "more than one").at(at, "the process");
+        let right = "right would be vcpus = 1, as a process gets the time of one CPU, or a [[vm]] for each of several processes";
+        findings.add(problem.help(right));
+    }
+    Some(Placed { value, at })
+}

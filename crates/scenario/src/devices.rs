@@ -1,0 +1,185 @@
+//! What connects the machines of a scenario: a network, a disk, and the drivers that handle what comes and goes.
+
+use crate::{AppSpec, Scenario};
+use input::source::Span;
+use sched::Nanos;
+use sim::program::{Length, Notify};
+use std::collections::BTreeSet;
+use workloads::mean;
+use workloads::network::{At, Device};
+
+/// The name of the machine on which everything runs that is none of the scenario's machines: clients, peers.
+pub const OUTSIDE: &str = "outside";
+
+/// `[network]`.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NetworkSpec {
+    /// From one machine to another, one way.
+    pub latency: Length,
+    /// The same between machines of one host; `None`: as between others.
+    pub local: Option<Length>,
+    /// What the link of each machine of the scenario carries, each way; with several hosts, that of each host. Unit: bytes in a second. `None`: any amount.
+    pub bandwidth: Option<u64>,
+    /// The most that a packet carries. Unit: bytes.
+    pub packet: u32,
+    /// Packets that may wait before a link; more are dropped. `None`: any number.
+    pub room: Option<u32>,
+    /// Who handles the packets of VMs.
+    pub drivers: Drivers,
+    /// CPU time of a guest's kernel for each packet that it receives.
+    pub received: Length,
+    /// Packets that may wait for that; more are dropped.
+    pub ring: u32,
+    /// Where it is.
+    pub place: Span,
+}
+
+impl NetworkSpec {
+    /// How long it takes until each of several has `bytes` from each other where they are all equally fast and nobody's CPU is needed, in the
+    /// mean where latencies are random; and how long the busiest link needs for all of it. `plugs`: whose link each one's packets pass.
+    #[must_use]
+    pub fn exchange(&self, plugs: &[usize], bytes: u64) -> (Nanos, Nanos) {
+        let passing = |bytes| self.bandwidth.map_or(Nanos::ZERO, |rate| Nanos::s(1).scale(bytes, rate));
+        let on = |plug: usize| plugs.iter().filter(|&&other| other == plug).count() as u64;
+        let away = |plug: usize| plugs.len() as u64 - on(plug);
+        let most = |of: &dyn Fn(usize) -> u64| plugs.iter().map(|&plug| of(plug)).max().unwrap_or(0);
+        let own = most(&away);
+        if own == 0 {
+            return (mean(self.local.unwrap_or(self.latency)), Nanos::ZERO);
+        }
+        // The links pass packet by packet, so the second one is behind by one.
+        let last = bytes.min(self.packet.into());
+        let alone = passing(bytes.saturating_mul(own)) + mean(self.latency) + passing(last);
+        (alone, passing(bytes.saturating_mul(most(&|plug| on(plug) * away(plug)))))
+    }
+}
+
+/// `[disk]`: one, which all on a host share.
+#[derive(Clone, PartialEq, Debug)]
+pub struct DiskSpec {
+    /// Seek and rotation of each request.
+    pub service: Length,
+    /// What it transfers. Unit: bytes in a second. `None`: any amount at once.
+    pub bandwidth: Option<u64>,
+    /// Who handles the requests of VMs.
+    pub drivers: Drivers,
+    /// Where it is.
+    pub place: Span,
+}
+
+/// Who handles the packets and requests of VMs.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Drivers {
+    /// Who.
+    pub way: Way,
+    /// CPU time of each event. In the hypervisor: always the same.
+    pub event: Length,
+    /// When whoever handles them is told.
+    pub notify: Notify,
+    /// How much later, so that more may come meanwhile (coalescing).
+    pub delay: Nanos,
+    /// Whether it tells guests of packets at the end of a pass over all that waited, not of each at once.
+    pub passes: bool,
+    /// CPU time of the VM to tell it, beside the call to its host.
+    pub kick: Nanos,
+}
+
+/// One way to drive a device.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Way {
+    /// A thread of the host for each VM, for this device alone.
+    Vhost,
+    /// The main thread of each VM's emulator, for all devices that it drives.
+    Emulator,
+    /// The kernel of a VM on the same host (Xen's split drivers).
+    Split {
+        /// Their names, at most one on each host. Each has a guest.
+        domains: Vec<String>,
+    },
+    /// The hypervisor, by interrupts.
+    Hypervisor,
+    /// Nobody: the device is the VM's own.
+    Direct,
+}
+
+/// What the host's thread is called that drives `device` for a VM; `None`: it has none.
+#[must_use]
+pub fn thread_of(vm: &str, way: &Way, device: Device) -> Option<String> {
+    Some(match (way, device) {
+        (Way::Emulator, _) => format!("emulator-{vm}"),
+        (Way::Vhost, Device::Network) => format!("vhost-{vm}"),
+        (Way::Vhost, Device::Disk | Device::Drive) => format!("iothread-{vm}"),
+        (Way::Split { .. } | Way::Hypervisor | Way::Direct, _) => return None,
+    })
+}
+
+/// What the thread of a driver domain's kernel is called that drives `device`.
+#[must_use]
+pub fn backend_of(device: Device) -> &'static str {
+    match device {
+        Device::Network => "netback",
+        Device::Disk | Device::Drive => "blkback",
+    }
+}
+
+/// What the thread of a guest's kernel is called that takes packets in.
+pub const RECEIVER: &str = "network";
+
+impl Scenario {
+    /// How many tasks run outside; 0: there is no such machine.
+    #[must_use]
+    pub fn outside(&self) -> usize {
+        let peers = self.all_applications().flat_map(|(_, spec)| &spec.reach.peers);
+        peers.filter(|peer| peer.at == At::Outside).map(|peer| peer.application.tasks.len()).sum()
+    }
+
+    /// Every application with the guest that it is in, by its number; `None`: on the host.
+    pub fn all_applications(&self) -> impl Iterator<Item = (Option<usize>, &AppSpec)> {
+        let host = self.applications.iter().map(|spec| (None, spec));
+        let guests = self.guests.iter().enumerate();
+        host.chain(guests.flat_map(|(index, guest)| guest.applications.iter().map(move |spec| (Some(index), spec))))
+    }
+
+    /// The guest of the VM called `name`.
+    #[must_use]
+    pub fn guest_of(&self, name: &str) -> Option<usize> {
+        self.guests.iter().position(|guest| guest.name == name)
+    }
+
+    /// Who handles what passes over `device`, if there is one.
+    #[must_use]
+    pub fn drivers(&self, device: Device) -> Option<&Drivers> {
+        match device {
+            Device::Network => self.network.as_ref().map(|it| &it.drivers),
+            Device::Disk | Device::Drive => self.disk.as_ref().map(|it| &it.drivers),
+        }
+    }
+
+    /// Which guests use which device, in order.
+    #[must_use]
+    pub fn device_users(&self) -> BTreeSet<(usize, Device)> {
+        let mut users = BTreeSet::new();
+        for (of, spec) in self.all_applications() {
+            for device in [Device::Network, Device::Disk] {
+                if !spec.reach.passes(device) {
+                    continue;
+                }
+                users.extend(of.map(|guest| (guest, device)));
+                let peers = spec.reach.peers.iter().filter_map(|peer| match &peer.at {
+                    At::Vm(name) => self.guest_of(name),
+                    At::Outside => None,
+                });
+                users.extend(peers.filter(|_| device == Device::Network).map(|guest| (guest, device)));
+            }
+        }
+        users
+    }
+
+    /// The names of the threads of host number `host` that drive devices for VMs.
+    #[must_use]
+    pub fn host_threads(&self, host: usize) -> BTreeSet<String> {
+        let of =
+            |(guest, device): (usize, Device)| thread_of(&self.guests[guest].name, &self.drivers(device)?.way, device);
+        self.device_users().into_iter().filter(|&(guest, _)| self.host_of(guest) == host).filter_map(of).collect()
+    }
+}

@@ -1,0 +1,363 @@
+//! The forms a single value can have in a scenario: what each accepts, and what it says of anything else.
+
+use super::HOSTS_MAX;
+use input::duration;
+use input::problem::{Wrong, nearest, quoted, right_instead};
+use input::source::Placed;
+use sched::id::CPUS_MAX;
+use sched::{Class, CpuSet, Limit, Nanos, Quota, RtPriority, Weight};
+use sim::guest::{Spinning, Steal};
+use std::ops::RangeInclusive;
+use toml::de::{DeTable, DeValue};
+use workloads::{Channel, Phase, Waits};
+
+/// The most vCPUs of one VM: a guest is a machine of its own.
+pub(super) const VCPUS_MAX: usize = CPUS_MAX;
+/// The largest cap: every CPU a machine could have.
+const CAP_MAX: u32 = 100 * CPUS_MAX as u32;
+/// The largest number of a process, on any Linux (PID_MAX_LIMIT, linux/threads.h).
+const PID_MAX: u32 = 4_194_304;
+/// The longest name, in bytes.
+const NAME_MAX: usize = 100;
+
+/// `value` with an article, for the sentence "`slice` is …".
+pub(super) fn kind(value: &DeValue<'_>) -> &'static str {
+    match value {
+        DeValue::String(_) => "a text",
+        DeValue::Integer(_) => "a whole number",
+        DeValue::Float(_) => "a number with a fraction",
+        DeValue::Boolean(_) => "a truth value",
+        DeValue::Datetime(_) => "a date or time of day",
+        DeValue::Array(_) => "an array",
+        DeValue::Table(_) => "a table",
+    }
+}
+
+/// It is another kind of value than `key` takes.
+pub(super) fn mistyped(key: &str, value: &DeValue<'_>, right: impl std::fmt::Display) -> Wrong {
+    Wrong::new(format!("`{key}` is {}", kind(value)), kind(value), format!("right would be {right}"))
+}
+
+fn text<'a>(key: &str, value: &'a DeValue<'_>, right: &str) -> Result<&'a str, Wrong> {
+    value.as_str().ok_or_else(|| mistyped(key, value, right))
+}
+
+/// A whole number of any radix that fits into 64 bits.
+pub(super) fn integer(key: &str, value: &DeValue<'_>, right: impl std::fmt::Display) -> Result<i64, Wrong> {
+    let DeValue::Integer(digits) = value else { return Err(mistyped(key, value, right)) };
+    i64::from_str_radix(digits.as_str(), digits.radix()).map_err(|_| out_of_range(key, right))
+}
+
+fn out_of_range(key: &str, right: impl std::fmt::Display) -> Wrong {
+    Wrong::new(format!("`{key}` is out of range"), "out of range", format!("right would be {right}"))
+}
+
+fn integer_in<T>(key: &str, value: &DeValue<'_>, range: RangeInclusive<T>, note: &str) -> Result<T, Wrong>
+where
+    T: TryFrom<i64> + PartialOrd + std::fmt::Display,
+{
+    let right = format!("a whole number from {} to {}{note}", range.start(), range.end());
+    let number = integer(key, value, &right)?;
+    T::try_from(number).ok().filter(|number| range.contains(number)).ok_or_else(|| out_of_range(key, right))
+}
+
+/// One of a few words.
+pub(super) fn word<T: Copy>(key: &str, value: &DeValue<'_>, words: &[(&str, T)], right: &str) -> Result<T, Wrong> {
+    let typed = text(key, value, right)?;
+    match words.iter().find(|&&(name, _)| name == typed) {
+        Some(&(_, meaning)) => Ok(meaning),
+        None => {
+            let help = match nearest(typed, words.iter().map(|&(name, _)| name)) {
+                Some(near) => format!("did you mean \"{near}\"? right would be {right}"),
+                None => format!("right would be {right}"),
+            };
+            Err(Wrong::new(format!("there is no {key} {}", quoted(typed)), format!("unknown {key}"), help))
+        }
+    }
+}
+
+/// The name of a thing, one line of print. `/` separates a VM from its vCPUs, so names have none.
+pub(super) fn name(value: &DeValue<'_>) -> Result<String, Wrong> {
+    const RIGHT: &str =
+        "right would be some printable text of at most 100 bytes, without `/` and without spaces at its ends";
+    let name = text("name", value, "a text in quotes")?;
+    let reason = match () {
+        () if name.is_empty() => "is empty",
+        () if name.len() > NAME_MAX => "is too long",
+        () if name.contains('/') => "contains `/`, which separates a VM from its vCPUs",
+        () if name.trim() != name => "begins or ends with a space",
+        () if !name.chars().all(input::source::is_printable) => "contains characters that cannot be printed",
+        () => return Ok(name.to_string()),
+    };
+    Err(Wrong::new(
+        format!("the name {}{reason}", if name.is_empty() { String::new() } else { quoted(name) + " " }),
+        reason,
+        RIGHT,
+    ))
+}
+
+/// The title of the scenario: any one line of print.
+pub(super) fn title(value: &DeValue<'_>) -> Result<String, Wrong> {
+    let title = text("name", value, "a text in quotes")?;
+    let fits =
+        !title.trim().is_empty() && title.len() <= 2 * NAME_MAX && title.chars().all(input::source::is_printable);
+    if fits {
+        return Ok(title.to_string());
+    }
+    Err(Wrong::new(
+        "the name of the scenario is no title",
+        "not a title",
+        "right would be one line of printable text, of at most 200 bytes",
+    ))
+}
+
+/// The name of a thing defined elsewhere, or of a policy.
+pub(super) fn reference(key: &str, value: &DeValue<'_>) -> Result<String, Wrong> {
+    text(key, value, "a name in quotes").map(str::to_string)
+}
+
+/// A length of time.
+pub(super) fn time(key: &'static str, value: &DeValue<'_>) -> Result<Nanos, Wrong> {
+    match value {
+        DeValue::String(text) => duration::parse(key, text),
+        DeValue::Integer(number) => Err(Wrong::new(
+            format!("the {key} has no unit"),
+            "a bare number",
+            format!("right would be a unit with it, in quotes, such as \"{number}ms\""),
+        )),
+        _ => Err(mistyped(key, value, duration::FORM)),
+    }
+}
+
+/// A length of time above zero.
+pub(super) fn time_above_zero(key: &'static str, value: &DeValue<'_>) -> Result<Nanos, Wrong> {
+    let time = time(key, value)?;
+    if time.is_zero() {
+        return Err(Wrong::new(format!("the {key} is zero"), "zero", "right would be a length of time from 1 ns up"));
+    }
+    Ok(time)
+}
+
+/// How many CPUs: of the machine, per core or per cache.
+pub(super) fn cpu_count(key: &'static str, value: &DeValue<'_>) -> Result<usize, Wrong> {
+    integer_in(key, value, 1..=CPUS_MAX, "")
+}
+
+/// How many hosts there are, or which, from 1.
+pub(super) fn host_number(key: &'static str, value: &DeValue<'_>) -> Result<usize, Wrong> {
+    integer_in(key, value, 1..=HOSTS_MAX, "")
+}
+
+/// How many vCPUs a VM has.
+pub(super) fn vcpu_count(value: &DeValue<'_>) -> Result<usize, Wrong> {
+    integer_in("vcpus", value, 1..=VCPUS_MAX, "")
+}
+
+/// The seed of the run: any 64 bits, also those beyond TOML's signed range.
+pub(super) fn seed(value: &DeValue<'_>) -> Result<u64, Wrong> {
+    let right = format!("a whole number from 0 to {}", u64::MAX);
+    let DeValue::Integer(digits) = value else { return Err(mistyped("seed", value, right)) };
+    u64::from_str_radix(digits.as_str(), digits.radix()).map_err(|_| out_of_range("seed", right))
+}
+
+/// A weight in Xen's scale.
+pub(super) fn weight(value: &DeValue<'_>) -> Result<Weight, Wrong> {
+    scaled("weight", value, "a whole number from 1 to 65535 (256 is normal)", |number| {
+        Weight::xen(u32::try_from(number).ok()?)
+    })
+}
+
+/// A nice value.
+pub(super) fn nice(value: &DeValue<'_>) -> Result<Weight, Wrong> {
+    scaled("nice", value, "a whole number from -20 (the most) to 19 (the least), 0 is normal", |number| {
+        Weight::nice(i32::try_from(number).ok()?)
+    })
+}
+
+/// A control group's `cpu.weight`.
+pub(super) fn cgroup_weight(value: &DeValue<'_>) -> Result<Weight, Wrong> {
+    scaled("cgroup_weight", value, "a whole number from 1 to 10000 (100 is normal)", |number| {
+        Weight::cgroup(u32::try_from(number).ok()?)
+    })
+}
+
+fn scaled(
+    key: &str,
+    value: &DeValue<'_>,
+    right: &str,
+    weight: impl Fn(i64) -> Option<Weight>,
+) -> Result<Weight, Wrong> {
+    let number = integer(key, value, right)?;
+    weight(number).ok_or_else(|| out_of_range(key, right))
+}
+
+/// A ceiling in percent of one CPU.
+pub(super) fn cap(value: &DeValue<'_>) -> Result<u32, Wrong> {
+    integer_in("cap", value, 1..=CAP_MAX, ", in percent of one CPU; for no cap leave it out")
+}
+
+/// `true` or `false`.
+pub(super) fn switch(key: &str, value: &DeValue<'_>) -> Result<bool, Wrong> {
+    match value {
+        DeValue::Boolean(on) => Ok(*on),
+        _ => Err(mistyped(key, value, "true or false, without quotes")),
+    }
+}
+
+/// A ceiling as in `cpu.max`: `50ms/100ms`.
+pub(super) fn quota(value: &DeValue<'_>) -> Result<Quota, Wrong> {
+    const RIGHT: &str = "CPU time and period in quotes, such as \"50ms/100ms\"";
+    let typed = text("quota", value, RIGHT)?;
+    let Some((quota, period)) = typed.split_once('/') else {
+        let message = format!("{} is not a quota", quoted(typed));
+        return Err(Wrong::new(message, "no period", format!("right would be {RIGHT}")));
+    };
+    let (quota, period) = (duration::parse("quota", quota.trim())?, duration::parse("quota period", period.trim())?);
+    Quota::new(quota, period).map_err(|refused| (&refused).into())
+}
+
+/// A list of CPUs.
+pub(super) fn cpu_list(value: &DeValue<'_>) -> Result<CpuSet, Wrong> {
+    const RIGHT: &str = "a list of CPUs in quotes, such as \"2\" or \"0-3,8\"";
+    let typed = text("affinity", value, RIGHT)?;
+    typed.parse().map_err(|_| {
+        let help = format!("right would be {RIGHT}, each below {CPUS_MAX}, or \"all\"");
+        Wrong::new(format!("{} is not a list of CPUs", quoted(typed)), "not a list of CPUs", help)
+    })
+}
+
+/// What happens beyond the slice.
+pub(super) fn limit(value: &DeValue<'_>) -> Result<Limit, Wrong> {
+    word("limit", value, &[("soft", Limit::Soft), ("hard", Limit::Hard)], "\"soft\" or \"hard\"")
+}
+
+/// What the scheduler learns at the end of a job whose successor waits already.
+pub(super) fn job_end(value: &DeValue<'_>) -> Result<sim::JobEnd, Wrong> {
+    word("end", value, &[("silent", sim::JobEnd::Silent), ("yield", sim::JobEnd::Yield)], "\"silent\" or \"yield\"")
+}
+
+/// A program and its arguments.
+pub(super) fn command(value: &DeValue<'_>) -> Result<Vec<String>, Wrong> {
+    const RIGHT: &str = "a program and its arguments, each in quotes, such as [\"sleep\", \"10\"]";
+    let DeValue::Array(words) = value else { return Err(mistyped("command", value, RIGHT)) };
+    let mut command = Vec::with_capacity(words.len());
+    for word in words.iter() {
+        let at = word.span().into();
+        let wrong =
+            |what: &str| Wrong::new(what, "not a word of a command", format!("right would be {RIGHT}")).part(at);
+        match word.get_ref() {
+            DeValue::String(text) if text.contains('\0') => {
+                return Err(wrong("a word of the command has a zero byte in it"));
+            }
+            DeValue::String(text) => command.push(text.to_string()),
+            other => return Err(wrong(&format!("a word of the command is {}", kind(other)))),
+        }
+    }
+    if command.first().is_none_or(String::is_empty) {
+        let right = format!("right would be {RIGHT}");
+        return Err(Wrong::new("the command names no program", "no program", right));
+    }
+    Ok(command)
+}
+
+/// The number of a process.
+pub(super) fn pid(value: &DeValue<'_>) -> Result<u32, Wrong> {
+    integer_in("pid", value, 1..=PID_MAX, ", the number of a process that runs")
+}
+
+/// A whole number of things.
+pub(super) fn count(key: &'static str, value: &DeValue<'_>, range: RangeInclusive<u64>) -> Result<u64, Wrong> {
+    integer_in(key, value, range, "")
+}
+
+/// From an arrival to the first job.
+pub(super) fn phase(value: &DeValue<'_>) -> Result<Phase, Wrong> {
+    match value.as_str() {
+        Some("random") => Ok(Phase::Random),
+        _ => time("phase", value).map(Phase::Fixed),
+    }
+}
+
+/// How the threads of a team wait for each other.
+pub(super) fn waits(value: &DeValue<'_>) -> Result<Waits, Wrong> {
+    word(
+        "waits",
+        value,
+        &[("sleeping", Waits::Sleeping), ("spinning", Waits::Spinning)],
+        "\"sleeping\" or \"spinning\"",
+    )
+}
+
+/// What messages go through.
+pub(super) fn channel(value: &DeValue<'_>) -> Result<Channel, Wrong> {
+    word("channel", value, &[("sockets", Channel::Sockets), ("pipes", Channel::Pipes)], "\"sockets\" or \"pipes\"")
+}
+
+/// Whether a player leaves out frames that are late.
+pub(super) fn drops_frames(value: &DeValue<'_>) -> Result<bool, Wrong> {
+    word("frames", value, &[("all", false), ("drop-late", true)], "\"all\" or \"drop-late\"")
+}
+
+/// How spin locks are handed on.
+pub(super) fn spin(value: &DeValue<'_>) -> Result<Spinning, Wrong> {
+    const RIGHT: &str = "\"ticket\", \"unfair\" or { paravirt = \"15us\" }";
+    let DeValue::Table(table) = value else {
+        return word("spin", value, &[("ticket", Spinning::Ticket), ("unfair", Spinning::Unfair)], RIGHT);
+    };
+    match single(table) {
+        Some((name, limit)) if name.value == "paravirt" => {
+            let limit = time_above_zero("paravirt", limit.value).map_err(|wrong| wrong.part(limit.at))?;
+            Ok(Spinning::Paravirt { limit })
+        }
+        _ => Err(Wrong::new("this is not one way to spin", "not one way", format!("right would be {RIGHT}"))),
+    }
+}
+
+/// What a guest knows of the time it was away.
+pub(super) fn steal(value: &DeValue<'_>) -> Result<Steal, Wrong> {
+    word("steal", value, &[("hidden", Steal::Hidden), ("known", Steal::Known)], "\"hidden\" or \"known\"")
+}
+
+/// A Linux scheduling class: a word, or one with a real-time priority.
+pub(super) fn class(value: &DeValue<'_>) -> Result<Class, Wrong> {
+    const RIGHT: &str = "\"normal\", \"batch\", \"idle\", \"iso\", \"stop\", { fifo = 50 } or { rr = 10 }";
+    let table = match value {
+        DeValue::String(typed) if matches!(typed.as_ref(), "fifo" | "rr") => {
+            let help = format!("right would be {{ {typed} = 1 }} up to {{ {typed} = 99 }}");
+            return Err(Wrong::new(format!("the class `{typed}` needs a priority"), "without a priority", help));
+        }
+        DeValue::String(_) => {
+            let words = [
+                ("normal", Class::Normal),
+                ("batch", Class::Batch),
+                ("idle", Class::Idle),
+                ("iso", Class::Isochronous),
+                ("stop", Class::Stop),
+            ];
+            return word("class", value, &words, RIGHT);
+        }
+        DeValue::Table(table) => table,
+        _ => return Err(mistyped("class", value, RIGHT)),
+    };
+    let (name, priority) = single(table)
+        .ok_or_else(|| Wrong::new("this is not one class", "not one class", format!("right would be {RIGHT}")))?;
+    let class = match name.value {
+        "fifo" => Class::Fifo,
+        "rr" => Class::RoundRobin,
+        _ => {
+            let message = format!("there is no class {} with a priority", quoted(name.value));
+            return Err(Wrong::new(message, "unknown class", right_instead(name.value, &["fifo", "rr"])).part(name.at));
+        }
+    };
+    let number = integer_in("priority", priority.value, 1..=99_u8, " (99 is the most urgent)")
+        .map_err(|wrong| wrong.part(priority.at))?;
+    Ok(class(RtPriority::new(number).expect("1 to 99 is the range of priorities")))
+}
+
+/// The only entry of a table.
+pub(super) fn single<'a, 'i>(table: &'a DeTable<'i>) -> Option<(Placed<&'a str>, Placed<&'a DeValue<'i>>)> {
+    let mut entries = table.iter();
+    let (Some((name, value)), None) = (entries.next(), entries.next()) else { return None };
+    let name = Placed { value: name.get_ref().as_ref(), at: name.span().into() };
+    Some((name, Placed { value: value.get_ref(), at: value.span().into() }))
+}

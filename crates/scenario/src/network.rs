@@ -1,0 +1,482 @@
+//! `[network]` and `[disk]`: what connects machines, as typed, and whether every application finds what it uses.
+
+use super::level::Checked;
+use super::number::milli;
+use super::table::{Given, Table};
+use super::{form, length};
+use crate::devices::{DiskSpec, Drivers, NetworkSpec, OUTSIDE, RECEIVER, Way, backend_of, thread_of};
+use input::problem::{Findings, Problem, Wrong, quoted, right_instead};
+use input::source::{Placed, Span};
+use sched::id::CPUS_MAX;
+use sched::{Instant, Nanos};
+use sim::program::{Length, Notify};
+use std::collections::{BTreeMap, BTreeSet};
+use toml::de::DeValue;
+use workloads::metrics::Metric;
+use workloads::network::{At, Device};
+
+/// The keys of `[network]`.
+pub(crate) const NETWORK_KEYS: &[&str] = &[
+    "latency",
+    "local",
+    "bandwidth",
+    "packet",
+    "room",
+    "received",
+    "ring",
+    "drivers",
+    "domain",
+    "event",
+    "notify",
+    "delay",
+    "tells",
+    "kick",
+];
+/// The keys of `[disk]`.
+pub(crate) const DISK_KEYS: &[&str] =
+    &["service", "bandwidth", "drivers", "domain", "event", "notify", "delay", "tells", "kick"];
+
+/// One way, from one machine of a room to another through a switch. No source states it; S2's round trip is 0.3 ms.
+const LATENCY: Nanos = Nanos::us(50);
+/// Ethernet's (IEEE 802.3). Unit: bytes.
+const PACKET: u32 = 1_500;
+/// The largest packet of IP. Unit: bytes.
+const PACKET_MAX: u64 = 65_535;
+/// CPU time of an event. Source: policies.md 13.6, 2 to 5 us on hardware of today, assumed.
+const EVENT: Nanos = Nanos::us(4);
+/// How many packets may wait for a guest's kernel. Source: netdev_max_backlog's default, 1000 (net/core/hotdata.c of Linux 6.18); Xen's and
+/// virtio's rings hold 256, and what finds no place there waits in a queue of about that length before it.
+const RING: u32 = 1_000;
+/// The most that may wait before a link.
+const ROOM_MAX: u64 = 1 << 30;
+
+/// `[network]` or `[disk]` as typed, where the domain need not exist.
+#[derive(Debug)]
+pub(super) struct Typed<T> {
+    spec: T,
+    at: Places,
+}
+
+/// Where it is said who drives a device.
+#[derive(Clone, Debug)]
+struct Places {
+    /// The whole table.
+    table: Span,
+    /// Each domain, if any are named.
+    domains: Vec<Span>,
+}
+
+/// `[network]`, if there is one.
+pub(super) fn network(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Typed<NetworkSpec>> {
+    let table = top.table("network", ("[network]", NETWORK_KEYS), findings)?;
+    let latency = table.read("latency", |value| length::length("latency", value), findings).value();
+    let local = table.read("local", |value| length::length("local", value), findings).value();
+    let packet = table.read("packet", |value| form::count("packet", value, 1..=PACKET_MAX), findings).value();
+    let room = table.read("room", |value| form::count("room", value, 0..=ROOM_MAX), findings).right();
+    let received = table.read("received", |value| length::length("received", value), findings).value();
+    let ring = table.read("ring", |value| form::count("ring", value, 1..=ROOM_MAX), findings).right();
+    let bandwidth = table.read("bandwidth", |value| bandwidth("bandwidth", value), findings);
+    if let Some(room) = room.filter(|_| bandwidth.is_absent()) {
+        let problem = Problem::new("nothing waits before a link that carries any amount").at(room.at, "room for whom?");
+        findings.add(problem.help("right would be a `bandwidth` with it"));
+    }
+    if let Some(ring) = ring.as_ref().filter(|_| table.get("received").is_none()) {
+        let problem = Problem::new("no guest's kernel handles packets").at(ring.at, "a ring for whom?");
+        findings.add(problem.help("right would be `received` with it"));
+    }
+    let (drivers, at) = drivers(&table, (&WAYS, RIGHT_WAY), findings);
+    let few = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
+    let spec = NetworkSpec {
+        latency: latency.unwrap_or(LATENCY.into()),
+        local,
+        bandwidth: bandwidth.value(),
+        packet: packet.map_or(PACKET, few),
+        room: room.map(|room| few(room.value)),
+        drivers,
+        ring: ring.map_or(RING, |ring| few(ring.value)),
+        received: received.unwrap_or(Nanos::ZERO.into()),
+        place: table.at,
+    };
+    Some(Typed { spec, at })
+}
+
+/// `[disk]`, if there is one.
+pub(super) fn disk(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Typed<DiskSpec>> {
+    let table = top.table("disk", ("[disk]", DISK_KEYS), findings)?;
+    let service = table.read("service", |value| length::length("service", value), findings).value();
+    let bandwidth = table.read("bandwidth", |value| bandwidth("bandwidth", value), findings).value();
+    let (drivers, at) = drivers(&table, (&DISK_WAYS, RIGHT_DISK_WAY), findings);
+    let service = service.unwrap_or(Nanos::ZERO.into());
+    Some(Typed { spec: DiskSpec { service, bandwidth, drivers, place: table.at }, at })
+}
+
+/// Who drives it, and where each domain stands.
+fn drivers(table: &Table<'_, '_>, (ways, right): Words, findings: &mut Findings) -> (Drivers, Places) {
+    let way = table.read("drivers", |value| form::word("drivers", value, ways, right), findings);
+    let domain = table.read("domain", domains, findings);
+    let event = table.read("event", |value| length::length("event", value), findings).right();
+    let notify = table.read("notify", notify, findings).value().unwrap_or_default();
+    let delay = table.read("delay", |value| form::time("delay", value), findings).value().unwrap_or_default();
+    let passes = table.read("tells", tells, findings).value().unwrap_or_default();
+    let kick = table.read("kick", |value| form::time("kick", value), findings).value().unwrap_or_default();
+    let chosen = way.value_ref().copied().unwrap_or("vhost");
+    let domain = domain.right().map(|Placed { mut value, at }| {
+        value.iter_mut().filter(|domain| domain.at == Span::default()).for_each(|domain| domain.at = at);
+        Placed { value, at }
+    });
+    match (chosen, &domain) {
+        ("split", None) if table.get("domain").is_none() => {
+            let problem = Problem::new("nobody has the other half of the split drivers");
+            let problem = problem.at(way.at().unwrap_or(table.at), "in which domain?");
+            findings.add(problem.help("right would be domain = \"dom0\": the VM whose kernel has the device"));
+        }
+        ("split", _) | (_, None) => {}
+        (_, Some(domain)) if !matches!(way, Given::Wrong(_)) => {
+            let problem = Problem::new("only split drivers have a domain").at(domain.at, "for nothing");
+            findings.add(problem.help("right would be drivers = \"split\" with it"));
+        }
+        _ => {}
+    }
+    if let (Some(event), "hypervisor") = (event, chosen)
+        && !matches!(event.value, Length::Fixed(_))
+    {
+        let wrong = Wrong::new(
+            "an event in the hypervisor is not random",
+            "random",
+            "right would be one length of time, such as \"4us\"",
+        );
+        findings.add(wrong.at(event.at));
+    }
+    let named = domain.map(|domain| domain.value).unwrap_or_default();
+    let places = Places { table: table.at, domains: named.iter().map(|domain| domain.at).collect() };
+    let way = match chosen {
+        "split" => Way::Split { domains: named.into_iter().map(|domain| domain.value).collect() },
+        "emulator" => Way::Emulator,
+        "hypervisor" => Way::Hypervisor,
+        "none" => Way::Direct,
+        _ => Way::Vhost,
+    };
+    (Drivers { way, event: event.map_or(EVENT.into(), |event| event.value), notify, delay, passes, kick }, places)
+}
+
+/// The domains of split drivers: one, or one for each host. Each stands where its name does.
+fn domains(value: &DeValue<'_>) -> Result<Vec<Placed<String>>, Wrong> {
+    let DeValue::Array(values) = value else {
+        return Ok(vec![Placed { value: form::reference("domain", value)?, at: Span::default() }]);
+    };
+    let name = |value: &toml::Spanned<DeValue<'_>>| {
+        let at = value.span().into();
+        form::reference("domain", value.get_ref()).map(|value| Placed { value, at }).map_err(|wrong| wrong.part(at))
+    };
+    values.iter().map(name).collect()
+}
+
+/// The words for who drives a device, and how that is said.
+type Words = (&'static [(&'static str, &'static str)], &'static str);
+
+const WAYS: [(&str, &str); 5] =
+    [("vhost", "vhost"), ("emulator", "emulator"), ("split", "split"), ("hypervisor", "hypervisor"), ("none", "none")];
+const RIGHT_WAY: &str = "\"vhost\", \"emulator\", \"split\", \"hypervisor\" or \"none\"";
+/// Of a disk: a thread of its own is called so by people.
+const DISK_WAYS: [(&str, &str); 6] = [WAYS[0], ("iothread", "vhost"), WAYS[1], WAYS[2], WAYS[3], WAYS[4]];
+const RIGHT_DISK_WAY: &str = "\"iothread\" (or \"vhost\"), \"emulator\", \"split\", \"hypervisor\" or \"none\"";
+
+fn notify(value: &DeValue<'_>) -> Result<Notify, Wrong> {
+    let words = [("when-idle", Notify::WhenIdle), ("always", Notify::Always)];
+    form::word("notify", value, &words, "\"when-idle\" or \"always\"")
+}
+
+/// Whether guests are told of packets at the end of a pass.
+fn tells(value: &DeValue<'_>) -> Result<bool, Wrong> {
+    form::word("tells", value, &[("each", false), ("passes", true)], "\"each\" or \"passes\"")
+}
+
+/// What a line carries in a second, in bytes: `"1Gbit"`, `"12.5MB"`.
+pub(super) fn bandwidth(key: &str, value: &DeValue<'_>) -> Result<u64, Wrong> {
+    const RIGHT: &str = "a number with a unit, in quotes, such as \"1Gbit\" or \"50MB\", of a second; units: kbit, Mbit, Gbit, kB, MB, GB";
+    let Some(typed) = value.as_str() else { return Err(form::mistyped(key, value, RIGHT)) };
+    let wrong = |reason: &str| {
+        Wrong::new(format!("{} {reason}", quoted(typed)), "not a bandwidth", format!("right would be {RIGHT}"))
+    };
+    let end = typed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(typed.len());
+    let (number, unit) = (milli(&typed[..end]), typed[end..].trim());
+    // Thousandths of what is a thousand, a million, …: in bits, an eighth of that.
+    let (scale, bits) = match unit {
+        "kbit" => (1, 8),
+        "Mbit" => (1_000, 8),
+        "Gbit" => (1_000_000, 8),
+        "kB" => (1, 1),
+        "MB" => (1_000, 1),
+        "GB" => (1_000_000, 1),
+        _ => return Err(wrong("is not a bandwidth")),
+    };
+    let bytes = number.and_then(|milli| milli.checked_mul(scale)).ok_or_else(|| wrong("is not a bandwidth"))? / bits;
+    match bytes {
+        0 => Err(wrong("lets nothing pass")),
+        bytes if bytes > BANDWIDTH_MAX => Err(wrong("is more than any line carries")),
+        bytes => Ok(bytes),
+    }
+}
+
+/// A terabyte in a second. Unit: bytes in a second.
+const BANDWIDTH_MAX: u64 = 1_000_000_000_000;
+
+/// What connects the machines, once it is known who is on them: every application finds what it uses, and comes when all of that is there.
+pub(super) fn check(
+    hosts: usize,
+    (network, disk): (Option<Typed<NetworkSpec>>, Option<Typed<DiskSpec>>),
+    checked: &mut Checked,
+    findings: &mut Findings,
+) -> (Option<NetworkSpec>, Option<DiskSpec>) {
+    let known = |it: &Checked, name: &str| it.guests.iter().position(|guest| guest.name == name);
+    let mut ready = Vec::new();
+    let ways = [
+        network.as_ref().map(|it| (Device::Network, &it.spec.drivers, &it.at)),
+        disk.as_ref().map(|it| (Device::Disk, &it.spec.drivers, &it.at)),
+    ];
+    for (device, drivers, places) in ways.iter().flatten() {
+        let Way::Split { domains } = &drivers.way else { continue };
+        let mut homes: BTreeMap<usize, Span> = BTreeMap::new();
+        for (domain, &at) in domains.iter().zip(&places.domains) {
+            let Some(guest) = known(checked, domain) else {
+                findings.add(no_guest(domain, checked).at(at));
+                continue;
+            };
+            ready.push((*device, boots(checked, guest)));
+            let home = home(checked, guest);
+            if let Some(first) = homes.insert(home, at) {
+                let problem = Problem::new(format!("host {} has two driver domains", home + 1));
+                let problem = problem.at(at, "on the same host").at(first, "the first");
+                findings.add(problem.help("right would be one on each host"));
+            }
+        }
+        if hosts > 1 {
+            undriven(*device, &homes, checked, findings);
+        }
+    }
+    one_thread(&ways, findings);
+    let there = |device| ways.iter().flatten().any(|(it, ..)| *it == device);
+    let arrivals = arrivals(checked, &ready, there, findings);
+    outside(checked, findings);
+    clashes(checked, &ways, findings);
+    for (spec, arrival) in all_mut(checked).zip(arrivals) {
+        spec.arrival = spec.arrival.max(arrival);
+        if let Some(leaves) = spec.leaves.filter(|&leaves| leaves <= spec.arrival) {
+            let problem =
+                Problem::new(format!("{} leaves ({leaves}) before what it uses is there", quoted(&spec.name)));
+            let right = format!("right would be later than {}, when the last of its VMs boots", spec.arrival);
+            findings.add(problem.at(spec.place, "gone by then").help(right));
+        }
+    }
+    if let Some(network) = &network {
+        full_speed(hosts, &network.spec, checked);
+    }
+    (network.map(|it| it.spec), disk.map(|it| it.spec))
+}
+
+/// Adds what the network takes to the rounds of programs whose parts exchange messages, at full speed.
+fn full_speed(hosts: usize, network: &NetworkSpec, checked: &mut Checked) {
+    let known = |name: &String| checked.guests.iter().position(|guest| guest.name == *name);
+    let mut taken = Vec::new();
+    for (of, spec) in all(checked) {
+        // A host alone leaves each of its machines a link of its own.
+        let plug = |guest: usize| if hosts == 1 { 1 + guest } else { home(checked, guest) };
+        let own = of.map_or(if hosts == 1 { 0 } else { spec.host }, plug);
+        let peers =
+            spec.reach.peers.iter().filter_map(|peer| if let At::Vm(name) = &peer.at { known(name) } else { None });
+        let plugs: Vec<usize> = std::iter::once(own).chain(peers.map(plug)).collect();
+        taken.push(spec.reach.exchange.map(|bytes| network.exchange(&plugs, bytes)));
+    }
+    for (spec, taken) in all_mut(checked).zip(taken) {
+        if let (Some(Metric::Rounds { alone, .. }), Some((time, link))) = (&mut spec.metric, taken) {
+            // Nodes that share a link are out of step, so that it is never idle.
+            *alone = alone.saturating_add(time).max(link);
+        }
+    }
+}
+
+/// The host of guest number `guest`.
+fn home(checked: &Checked, guest: usize) -> usize {
+    checked.entities[checked.guests[guest].vcpus.start].host
+}
+
+/// That there is a driver domain wherever a guest needs one: on which hosts there are is in `homes`.
+fn undriven(device: Device, homes: &BTreeMap<usize, Span>, checked: &Checked, findings: &mut Findings) {
+    for (of, spec) in all(checked).filter(|(_, spec)| spec.reach.uses(device)) {
+        let elsewhere =
+            spec.reach.peers.iter().filter(|_| device == Device::Network).filter_map(|peer| match &peer.at {
+                At::Vm(name) => checked.guests.iter().position(|guest| guest.name == *name),
+                At::Outside => None,
+            });
+        let without = of.into_iter().chain(elsewhere).find(|&guest| !homes.contains_key(&home(checked, guest)));
+        if let Some(guest) = without {
+            let (name, number) = (quoted(&checked.guests[guest].name), home(checked, guest) + 1);
+            let problem = Problem::new(format!("{name} is on host {number}, which has no driver domain"));
+            let right = "right would be `domain` with a VM of each host: domain = [\"dom0-1\", \"dom0-2\"]";
+            findings.add(problem.at(spec.place, "by this, it is needed").help(right));
+        }
+    }
+}
+
+/// That an emulator's thread is told of all devices in one way.
+fn one_thread(ways: &[Option<(Device, &Drivers, &Places)>; 2], findings: &mut Findings) {
+    let [Some((_, network, there)), Some((_, disk, here))] = ways else { return };
+    if (&network.way, &disk.way) != (&Way::Emulator, &Way::Emulator) {
+        return;
+    }
+    for (key, same) in [
+        ("notify", network.notify == disk.notify),
+        ("delay", network.delay == disk.delay),
+        ("tells", network.passes == disk.passes),
+        ("kick", network.kick == disk.kick),
+    ] {
+        if !same {
+            let problem = Problem::new(format!("one thread drives both, and they have not the same {key}"));
+            let problem = problem.at(there.table, "this device").at(here.table, "this one");
+            findings.add(problem.help(format!("right would be the same `{key}` for both, or another driver for one")));
+        }
+    }
+}
+
+/// When all that each application uses is there.
+fn arrivals(
+    checked: &Checked,
+    ready: &[(Device, Instant)],
+    there: impl Fn(Device) -> bool,
+    findings: &mut Findings,
+) -> Vec<Instant> {
+    let mut arrivals = Vec::new();
+    for (of, spec) in all(checked) {
+        let mut arrival = Instant::ZERO;
+        for (device, name, right) in [
+            (Device::Network, "network", "[network] in the scenario, with what it is like: latency = \"50us\""),
+            (Device::Disk, "disk", "[disk] in the scenario, with what it is like: service = \"5ms\""),
+        ] {
+            if !spec.reach.passes(device) {
+                continue;
+            }
+            if spec.reach.uses(device) && !there(device) {
+                let problem = Problem::new(format!("{} uses a {name}, and there is none", quoted(&spec.name)));
+                findings.add(problem.at(spec.place, "by this").help(format!("right would be {right}")));
+            }
+            arrival = ready.iter().filter(|it| it.0 == device).map(|it| it.1).fold(arrival, Instant::max);
+        }
+        for peer in &spec.reach.peers {
+            let At::Vm(name) = &peer.at else { continue };
+            match checked.guests.iter().position(|guest| guest.name == *name) {
+                Some(guest) if of == Some(guest) => {
+                    let problem = Problem::new(format!("{} is in {} itself", quoted(&spec.name), quoted(name)));
+                    findings.add(problem.at(spec.place, "here").help("right would be the names of other VMs"));
+                }
+                Some(guest) => arrival = arrival.max(boots(checked, guest)),
+                None => findings.add(no_guest(name, checked).at(spec.place)),
+            }
+        }
+        arrivals.push(arrival);
+    }
+    arrivals
+}
+
+fn no_guest(name: &str, checked: &Checked) -> Wrong {
+    let names: Vec<&str> = checked.guests.iter().map(|guest| guest.name.as_str()).collect();
+    let right = match names.is_empty() {
+        true => "right would be the name of a [[vm]] with a guest, of which there is none".to_string(),
+        false => right_instead(name, &names),
+    };
+    if checked.groups.iter().any(|group| group.name == name) {
+        return Wrong::new(
+            format!("{} has no guest, so no kernel that could handle this", quoted(name)),
+            "no guest",
+            right,
+        );
+    }
+    Wrong::new(format!("there is no vm {}", quoted(name)), "unknown vm", right)
+}
+
+/// That everybody outside can have a CPU.
+fn outside(checked: &Checked, findings: &mut Findings) {
+    let mut tasks = 0;
+    for (_, spec) in all(checked) {
+        let peers = spec.reach.peers.iter().filter(|peer| peer.at == At::Outside);
+        tasks += peers.map(|peer| peer.application.tasks.len()).sum::<usize>();
+        if tasks > CPUS_MAX {
+            let problem = Problem::new("too many clients run outside").at(spec.place, "too many from here on");
+            findings.add(problem.help(format!("right would be at most {CPUS_MAX} in all: each has a CPU to itself")));
+            return;
+        }
+    }
+}
+
+/// That nobody is called as a thread that drives devices, or the machine outside.
+fn clashes(checked: &Checked, ways: &[Option<(Device, &Drivers, &Places)>], findings: &mut Findings) {
+    let mut taken: BTreeSet<String> = BTreeSet::new();
+    let mut inside: BTreeSet<String> = BTreeSet::new();
+    for (device, drivers, _) in ways.iter().flatten() {
+        taken.extend(checked.guests.iter().filter_map(|guest| thread_of(&guest.name, &drivers.way, *device)));
+        inside.insert(backend_of(*device).to_string());
+        inside.insert(RECEIVER.to_string());
+    }
+    let mut refuse = |name: &str, at: Span, whose: &str| {
+        let problem = Problem::new(format!("{} is the name of {whose}", quoted(name))).at(at, "taken");
+        findings.add(problem.help("right would be another name"));
+    };
+    let host = checked.entities.iter().map(|it| (&it.name, it.place));
+    for (name, at) in host.chain(checked.applications.iter().map(|it| (&it.name, it.place))) {
+        if taken.contains(name) {
+            refuse(name, at, "a thread that drives a device of a VM");
+        }
+    }
+    for spec in &checked.applications {
+        let peers =
+            spec.reach.peers.iter().filter_map(|peer| if let At::Vm(name) = &peer.at { Some(name) } else { None });
+        let guests = peers.filter_map(|name| checked.guests.iter().find(|guest| guest.name == *name));
+        if guests.flat_map(|guest| &guest.applications).any(|it| it.name == spec.name) {
+            refuse(&spec.name, spec.place, "an application of a VM in which this has a part");
+        }
+    }
+    for guest in &checked.guests {
+        if guest.name == OUTSIDE && !ways.iter().all(Option::is_none) {
+            refuse(&guest.name, guest.place, "the machine on which clients run");
+        }
+        let entities = guest.entities.iter().map(|it| (&it.name, it.place));
+        for (name, at) in entities.chain(guest.applications.iter().map(|it| (&it.name, it.place))) {
+            if inside.contains(name) {
+                refuse(name, at, "a thread of a kernel that handles what comes and goes");
+            }
+        }
+    }
+}
+
+/// When the guest number `guest` boots.
+fn boots(checked: &Checked, guest: usize) -> Instant {
+    let vcpus = &checked.entities[checked.guests[guest].vcpus.clone()];
+    vcpus.iter().map(|vcpu| vcpu.arrival).max().unwrap_or(Instant::ZERO)
+}
+
+fn all(checked: &Checked) -> impl Iterator<Item = (Option<usize>, &super::AppSpec)> {
+    let host = checked.applications.iter().map(|spec| (None, spec));
+    let guests = checked.guests.iter().enumerate();
+    host.chain(guests.flat_map(|(index, guest)| guest.applications.iter().map(move |spec| (Some(index), spec))))
+}
+
+fn all_mut(checked: &mut Checked) -> impl Iterator<Item = &mut super::AppSpec> {
+    checked.applications.iter_mut().chain(checked.guests.iter_mut().flat_map(|guest| &mut guest.applications))
+}
+
+/// The names of VMs, in a list.
+pub(super) fn vms(key: &'static str, value: &DeValue<'_>) -> Result<Vec<String>, Wrong> {
+    let right = format!("a list of VMs, such as {key} = [\"vm2\", \"vm3\"]");
+    let DeValue::Array(values) = value else { return Err(form::mistyped(key, value, right)) };
+    if values.is_empty() {
+        return Err(Wrong::new(format!("there is nobody in `{key}`"), "none", format!("right would be {right}")));
+    }
+    let name = |value: &toml::Spanned<DeValue<'_>>| {
+        form::reference(key, value.get_ref()).map_err(|wrong| wrong.part(value.span().into()))
+    };
+    values.iter().map(name).collect()
+}
+
+/// What a [`Placed`] time is, for the key `switch`.
+pub(super) fn switch(table: &Table<'_, '_>, findings: &mut Findings) -> Option<Placed<Nanos>> {
+    table.read("switch", |value| form::time("switch", value), findings).right()
+}

@@ -1,0 +1,219 @@
+//! [`Event`]: one thing a thread does, as the file says it.
+
+use super::json::Json;
+use super::object::{Object, integer, micros, mistyped, text};
+use input::problem::{Findings, Problem, Wrong, nearest, quoted};
+use input::source::{Placed, Span};
+use sched::Nanos;
+use sim::program::TimerMode;
+
+/// The events, longer names before those that they begin with.
+const EVENTS: &[&str] = &[
+    "barrier",
+    "broadcast",
+    "broad",
+    "fork",
+    "iorun",
+    "lock",
+    "mem",
+    "resume",
+    "runtime",
+    "run",
+    "signal",
+    "sleep",
+    "suspend",
+    "sync",
+    "timer",
+    "unlock",
+    "wait",
+    "yield",
+];
+/// How many bytes a `mem` or `iorun` writes in a microsecond: 10 GB/s, about what one CPU of today writes to memory.
+const BYTES_PER_US: u64 = 10_000;
+
+/// One thing a thread does. Texts are names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Event<'f> {
+    Run(Nanos),
+    Sleep(Nanos),
+    Timer {
+        name: &'f str,
+        period: Nanos,
+        mode: TimerMode,
+    },
+    Lock(&'f str),
+    Unlock(&'f str),
+    Wait {
+        condition: &'f str,
+        mutex: &'f str,
+    },
+    Signal(&'f str),
+    Broadcast(&'f str),
+    /// Signals, then waits. rt-app's manual says that it takes the mutex for that, its code and examples that whoever syncs has it:
+    /// so it is taken where it is not held.
+    Sync {
+        condition: &'f str,
+        mutex: &'f str,
+        locks: bool,
+    },
+    Suspend(&'f str),
+    Resume(&'f str),
+    Barrier(&'f str),
+    Yield,
+    Fork(&'f str),
+}
+
+/// The event that `key` names: its name, and whatever tells it apart from its like (`run`, `run2`, `sleep_b`, `lock-1`).
+///
+/// rt-app takes any key that begins with the name of an event for it, `runn` and `locked` as well; here, no small letter follows.
+pub(super) fn named(key: &str) -> Option<&'static str> {
+    let ends = |name: &str| key.strip_prefix(name).is_some_and(|rest| !rest.starts_with(|c: char| c.is_lowercase()));
+    EVENTS.iter().copied().find(|name| ends(name))
+}
+
+/// What was probably meant by `key`, which is neither an event nor one of `properties`.
+pub(super) fn unknown(what: &str, key: &Placed<impl AsRef<str>>, properties: &[&str]) -> Problem {
+    let name = key.value.as_ref();
+    let problem =
+        Problem::new(format!("{what} has no property and no event {}", quoted(name))).at(key.at, "unknown key");
+    let all = format!(
+        "a property ({}) or an event ({}, each with a number or not)",
+        properties.join(", "),
+        EVENTS.join(", ")
+    );
+    problem.help(match nearest(name, properties.iter().chain(EVENTS).copied()) {
+        Some(near) => format!("did you mean `{near}`? right would be {all}"),
+        None => format!("right would be {all}"),
+    })
+}
+
+/// Reads the event `name` of the thread `thread`, whose value is `value`; `None` if it is wrong, which `findings` then holds.
+pub(super) fn read<'f>(
+    name: &'static str,
+    value: &'f Placed<Json<'_>>,
+    thread: &'f str,
+    findings: &mut Findings,
+) -> Option<Event<'f>> {
+    let event = match name {
+        "wait" | "sync" => {
+            let (condition, mutex) = condition(name, value, findings)?;
+            return Some(match name {
+                "wait" => Event::Wait { condition, mutex },
+                _ => Event::Sync { condition, mutex, locks: false },
+            });
+        }
+        "timer" => return timer(value, findings),
+        _ => single(name, &value.value, thread),
+    };
+    event.map_err(|wrong| findings.add(wrong.at(value.at))).ok()
+}
+
+/// An event with one number or one name.
+fn single<'f>(name: &'static str, value: &'f Json<'_>, thread: &'f str) -> Result<Event<'f>, Wrong> {
+    let the = |what: &str| {
+        let named = text(name, value, &format!("the name of a {what}, in quotes"))?;
+        let empty =
+            || Wrong::new(format!("`{name}` names no {what}"), "empty", format!("right would be the name of a {what}"));
+        if named.is_empty() { Err(empty()) } else { Ok(named) }
+    };
+    Ok(match name {
+        "run" | "runtime" => Event::Run(micros(name, value)?),
+        "sleep" => Event::Sleep(micros(name, value)?),
+        "mem" | "iorun" => {
+            let bytes =
+                integer(name, value, (0, i64::from(i32::MAX)), "a whole number of bytes, from 0 to 2147483647")?;
+            Event::Run(Nanos::ns(bytes.unsigned_abs() * 1000 / BYTES_PER_US))
+        }
+        "lock" => Event::Lock(the("mutex")?),
+        "unlock" => Event::Unlock(the("mutex")?),
+        "signal" => Event::Signal(the("condition")?),
+        "broad" | "broadcast" => Event::Broadcast(the("condition")?),
+        "barrier" => Event::Barrier(the("barrier")?),
+        "fork" => Event::Fork(the("task")?),
+        "resume" => Event::Resume(the("thread that is suspended")?),
+        // Without a name, it is its own.
+        "suspend" => match value {
+            Json::Absent => Event::Suspend(thread),
+            Json::Text(own) if own.is_empty() => Event::Suspend(thread),
+            _ => Event::Suspend(the("thread")?),
+        },
+        _ => match value {
+            Json::Absent | Json::Null | Json::Text(_) => Event::Yield,
+            other => return Err(mistyped(name, other, "\"\"")),
+        },
+    })
+}
+
+const CONDITION: &str = "{ \"ref\" : \"condition\", \"mutex\" : \"mutex\" }";
+
+fn condition<'f>(
+    name: &'static str,
+    value: &'f Placed<Json<'_>>,
+    findings: &mut Findings,
+) -> Option<(&'f str, &'f str)> {
+    let object = of(name, value, &["ref", "mutex"], CONDITION, findings)?;
+    let condition = object.read("ref", |key, value| text(key, value, "the name of a condition"), findings);
+    let mutex = object.read("mutex", |key, value| text(key, value, "the name of a mutex"), findings);
+    for key in ["ref", "mutex"] {
+        if object.get(key).is_none() {
+            let problem = Problem::new(format!("`{name}` has no `{key}`")).at(value.at, format!("no `{key}`"));
+            findings.add(problem.help(format!("right would be {CONDITION}")));
+        }
+    }
+    Some((condition?.value, mutex?.value))
+}
+
+const TIMER: &str = "{ \"ref\" : \"unique\", \"period\" : 10000 }, and \"mode\" : \"absolute\" or \"relative\" or none";
+
+fn timer<'f>(value: &'f Placed<Json<'_>>, findings: &mut Findings) -> Option<Event<'f>> {
+    let object = of("timer", value, &["ref", "period", "mode"], TIMER, findings)?;
+    let name = object.read("ref", |key, value| text(key, value, "the name of a timer"), findings);
+    let period = object.read("period", micros, findings);
+    let mode = object.read("mode", mode, findings);
+    if object.get("period").is_none() {
+        let problem = Problem::new("the timer has no period").at(value.at, "no `period`");
+        findings.add(problem.help(format!("right would be {TIMER}")));
+    }
+    // What rt-app calls a timer without a name.
+    let name = if object.get("ref").is_none() { "unknown" } else { name?.value };
+    let mode = if object.get("mode").is_none() { TimerMode::Relative } else { mode?.value };
+    Some(Event::Timer { name, period: period?.value, mode })
+}
+
+fn mode(key: &'static str, value: &Json<'_>) -> Result<TimerMode, Wrong> {
+    const RIGHT: &str = "\"relative\" or \"absolute\"";
+    match text(key, value, RIGHT)? {
+        "relative" => Ok(TimerMode::Relative),
+        "absolute" => Ok(TimerMode::Absolute),
+        other => {
+            let message = format!("there is no mode {}", quoted(other));
+            Err(Wrong::new(message, "unknown mode", format!("right would be {RIGHT}")))
+        }
+    }
+}
+
+/// The object that is the value of the event `name`, with `keys` and no others.
+fn of<'f, 'a>(
+    name: &'static str,
+    value: &'f Placed<Json<'a>>,
+    keys: &[&'static str],
+    right: &str,
+    findings: &mut Findings,
+) -> Option<Object<'f, 'a>> {
+    let Json::Object(entries) = &value.value else {
+        findings.add(mistyped(name, &value.value, right).at(value.at));
+        return None;
+    };
+    let object = Object { entries, at: value.at };
+    object.once(|_| true, findings);
+    for (key, _) in entries.iter().filter(|(key, _)| !keys.contains(&key.value.as_ref())) {
+        findings.add_at(key.at, || {
+            let message = format!("`{name}` has no {}", quoted(&key.value));
+            Problem::new(message).at(key.at, "unknown key").help(format!("right would be {right}"))
+        });
+    }
+    Some(object)
+}
+
+/// An event and where it stands.
+pub(super) type PlacedEvent<'f> = (Event<'f>, Span);

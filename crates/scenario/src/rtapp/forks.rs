@@ -1,0 +1,188 @@
+//! Who begins whom: that forks end, and how many threads there can be.
+
+use super::event::Event;
+use super::file::Thread;
+use crate::SCENARIO_ENTITIES_MAX;
+use input::problem::{Findings, Problem, nearest, quoted};
+use input::source::Span;
+use sched::Nanos;
+use std::collections::BTreeMap;
+
+/// The longest line of descent: forks of forks of forks.
+const GENERATIONS_MAX: usize = 32;
+
+/// Who begins whom.
+#[derive(Debug)]
+pub(super) struct Forks {
+    /// Of each thread: whether it is ever there.
+    pub(super) alive: Vec<bool>,
+    /// Of each thread: whether somebody forks it.
+    pub(super) forked: Vec<bool>,
+    /// Each thread after those that it forks.
+    pub(super) order: Vec<usize>,
+    /// The most threads there can be.
+    pub(super) count: usize,
+}
+
+impl Forks {
+    /// `None` if forks name nobody or do not end, or if there are too many threads, which `findings` then holds.
+    pub(super) fn check(threads: &[Thread<'_>], duration: Option<Nanos>, findings: &mut Findings) -> Option<Forks> {
+        let names: BTreeMap<&str, usize> = threads.iter().enumerate().map(|(i, thread)| (thread.name, i)).collect();
+        let mut children: Vec<Vec<(usize, Span)>> = vec![Vec::new(); threads.len()];
+        let mut right = true;
+        for (parent, thread) in threads.iter().enumerate() {
+            for &(event, at) in thread.phases.iter().flat_map(|phase| &phase.events) {
+                let Event::Fork(name) = event else { continue };
+                match names.get(name) {
+                    Some(&child) => children[parent].push((child, at)),
+                    None => {
+                        right = false;
+                        findings.add_at(at, || nobody(name, at, &names));
+                    }
+                }
+            }
+        }
+        if !right {
+            return None;
+        }
+        let order = ordered(threads, &children, findings)?;
+        let mut forks =
+            Forks { alive: vec![false; threads.len()], forked: vec![false; threads.len()], order, count: 0 };
+        // Whoever forks stands before those it forks, the other way round.
+        for &parent in forks.order.iter().rev() {
+            forks.alive[parent] |= threads[parent].instances.value > 0;
+            if forks.alive[parent] {
+                for &(child, _) in &children[parent] {
+                    forks.alive[child] = true;
+                    forks.forked[child] = true;
+                }
+            }
+        }
+        forks.count(threads, &names, duration, findings).then_some(forks)
+    }
+
+    /// Whether there are not too many.
+    fn count(
+        &mut self,
+        threads: &[Thread<'_>],
+        names: &BTreeMap<&str, usize>,
+        duration: Option<Nanos>,
+        findings: &mut Findings,
+    ) -> bool {
+        // How many threads one thread can make of itself, with all that descend from it.
+        let mut family: Vec<u64> = vec![1; threads.len()];
+        for &parent in &self.order {
+            let thread = &threads[parent];
+            let round: Nanos =
+                thread.phases.iter().map(super::file::Phase::length).fold(Nanos::ZERO, Nanos::saturating_add);
+            let rounds = times(thread.rounds, round, duration);
+            let mut sum: u64 = 1;
+            for phase in &thread.phases {
+                let own = phase.round_length();
+                let times = rounds.saturating_mul(times(phase.rounds, own, duration));
+                for &(event, at) in &phase.events {
+                    let Event::Fork(name) = event else { continue };
+                    let child = names[name];
+                    let more = family[child].saturating_mul(times);
+                    if more > SCENARIO_ENTITIES_MAX as u64 && threads[child].is_endless() && self.alive[parent] {
+                        findings.add(bomb(name, at, duration));
+                        return false;
+                    }
+                    // Threads that end make room; a loop that takes no time makes them all at once.
+                    let at_once = own.is_zero() && round.is_zero();
+                    let ends = !threads[child].is_endless() && !at_once;
+                    sum = sum.saturating_add(if ends { family[child] } else { more });
+                    if sum > SCENARIO_ENTITIES_MAX as u64 && self.alive[parent] {
+                        findings.add(bomb(name, at, duration));
+                        return false;
+                    }
+                }
+            }
+            family[parent] = sum;
+        }
+        let mut all: u64 = 0;
+        for (thread, family) in threads.iter().zip(family) {
+            all = all.saturating_add(thread.instances.value.saturating_mul(family));
+            if all > SCENARIO_ENTITIES_MAX as u64 {
+                let problem =
+                    Problem::new("there are too many threads").at(thread.instances.at, "too many from here on");
+                findings.add(problem.help(format!("right would be at most {SCENARIO_ENTITIES_MAX} in all")));
+                return false;
+            }
+        }
+        self.count = usize::try_from(all).unwrap_or(usize::MAX);
+        true
+    }
+}
+
+/// How often something of at least `length` comes that comes `rounds` times.
+fn times(rounds: Option<u64>, length: Nanos, duration: Option<Nanos>) -> u64 {
+    let fit = match (duration, length.is_zero()) {
+        (Some(duration), false) => duration.as_ns() / length.as_ns() + 1,
+        _ => u64::MAX,
+    };
+    rounds.unwrap_or(u64::MAX).min(fit)
+}
+
+fn nobody(name: &str, at: Span, names: &BTreeMap<&str, usize>) -> Problem {
+    let problem = Problem::new(format!("there is no thread {} to fork", quoted(name))).at(at, "unknown thread");
+    problem.help(match nearest(name, names.keys().copied()) {
+        Some(near) => format!("did you mean `{near}`? right would be the name of one of the `tasks`"),
+        None => "right would be the name of one of the `tasks`, which may have \"instance\" : 0".to_string(),
+    })
+}
+
+fn bomb(name: &str, at: Span, duration: Option<Nanos>) -> Problem {
+    let bound = if duration.is_some() { "within the duration" } else { "and no `duration` bounds them" };
+    let message = format!("{} is forked without end: more than {SCENARIO_ENTITIES_MAX} threads {bound}", quoted(name));
+    let right = "right would be a `loop` with an end around the fork, or a forked thread with one that ends";
+    Problem::new(message).at(at, "a fork bomb").help(right)
+}
+
+/// Each thread after those that it forks; `None` if somebody descends from itself.
+fn ordered(threads: &[Thread<'_>], children: &[Vec<(usize, Span)>], findings: &mut Findings) -> Option<Vec<usize>> {
+    let mut order = Vec::with_capacity(threads.len());
+    let mut done = vec![false; threads.len()];
+    let mut on_path = vec![false; threads.len()];
+    let mut generations = vec![1_usize; threads.len()];
+    for start in 0..threads.len() {
+        // Who is being looked at, and how many of the children have been.
+        let mut path = vec![(start, 0)];
+        while let Some((thread, next)) = path.last_mut() {
+            let thread = *thread;
+            if done[thread] {
+                path.pop();
+                continue;
+            }
+            on_path[thread] = true;
+            let Some(&(child, at)) = children[thread].get(*next) else {
+                done[thread] = true;
+                on_path[thread] = false;
+                order.push(thread);
+                path.pop();
+                continue;
+            };
+            if on_path[child] {
+                let message = format!(
+                    "{} descends from itself: it is forked by those whom it forks",
+                    quoted(threads[child].name)
+                );
+                let problem = Problem::new(message).at(at, "a fork bomb").at(threads[child].at, "forked from here");
+                findings.add(problem.help("right would be a thread that is forked by others only"));
+                return None;
+            }
+            if !done[child] {
+                path.push((child, 0));
+                continue;
+            }
+            *next += 1;
+            generations[thread] = generations[thread].max(generations[child] + 1);
+            if generations[thread] > GENERATIONS_MAX {
+                let problem = Problem::new("forks are too deep").at(at, format!("generation {}", generations[thread]));
+                findings.add(problem.help(format!("right would be at most {GENERATIONS_MAX} generations")));
+                return None;
+            }
+        }
+    }
+    Some(order)
+}

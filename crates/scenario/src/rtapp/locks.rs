@@ -1,0 +1,83 @@
+//! What threads do with mutexes, followed from event to event: none is given back that is not held, taken twice, or kept for ever.
+
+use super::event::Event;
+use super::file::Thread;
+use input::problem::{Findings, Problem, quoted};
+use input::source::Span;
+use std::collections::BTreeMap;
+
+/// The mutexes that a thread has, and where it took them.
+type Held<'f> = BTreeMap<&'f str, Span>;
+
+/// Follows `thread` through two rounds of everything that comes again, up to the first thing wrong.
+///
+/// Says of each sync whether it has to take its mutex first.
+pub(super) fn check(thread: &mut Thread<'_>, findings: &mut Findings) {
+    let mut held = Held::new();
+    let twice = |rounds: Option<u64>| rounds.map_or(2, |rounds| rounds.min(2));
+    for round in 0..twice(thread.rounds) {
+        for phase in &mut thread.phases {
+            for again in 0..twice(phase.rounds) {
+                for (event, at) in &mut phase.events {
+                    if let Event::Sync { mutex, locks, .. } = event
+                        && round == 0
+                        && again == 0
+                    {
+                        *locks = !held.contains_key(mutex);
+                    }
+                    if let Err(problem) = follow(*event, *at, &mut held) {
+                        findings.add(*problem);
+                        return;
+                    }
+                }
+            }
+            if phase.rounds.is_none() {
+                return;
+            }
+        }
+    }
+    if let (Some((name, &at)), Some(_)) = (held.iter().min_by_key(|(_, at)| **at), thread.rounds) {
+        let problem = Problem::new(format!("the mutex {} is never given back", quoted(name))).at(at, "taken here");
+        findings.add(problem.help(format!("right would be \"unlock\" : \"{}\" before the thread ends", shown(name))));
+    }
+}
+
+/// What `event` makes of those `held`.
+fn follow<'f>(event: Event<'f>, at: Span, held: &mut Held<'f>) -> Result<(), Box<Problem>> {
+    let again = |held: &Held<'_>, mutex: &str| match held.get(mutex) {
+        None => Ok(()),
+        Some(&first) => {
+            let problem = Problem::new(format!("the thread takes the mutex {} while it has it", quoted(mutex)));
+            let problem = problem.at(at, "waits for itself").at(first, "taken here");
+            Err(Box::new(problem.help(format!("right would be \"unlock\" : \"{}\" in between", shown(mutex)))))
+        }
+    };
+    match event {
+        Event::Lock(mutex) => {
+            again(held, mutex)?;
+            held.insert(mutex, at);
+        }
+        Event::Unlock(mutex) => {
+            held.remove(mutex).ok_or_else(|| {
+                let message = format!("the thread gives the mutex {} back without having it", quoted(mutex));
+                let right = format!("right would be \"lock\" : \"{}\" before it", shown(mutex));
+                Box::new(Problem::new(message).at(at, "not held").help(right))
+            })?;
+        }
+        Event::Wait { mutex, .. } if !held.contains_key(mutex) => {
+            let problem = Problem::new(format!("the thread waits without having the mutex {}", quoted(mutex)));
+            let right = format!("right would be \"lock\" : \"{}\" before it and \"unlock\" after it", shown(mutex));
+            return Err(Box::new(problem.at(at, "not held").help(right)));
+        }
+        Event::Sync { mutex, locks: true, .. } => again(held, mutex)?,
+        // Both take the mutex of that name.
+        Event::Suspend(name) | Event::Resume(name) => again(held, name)?,
+        _ => {}
+    }
+    Ok(())
+}
+
+/// `name` without what would drive a terminal.
+fn shown(name: &str) -> String {
+    quoted(name).trim_matches('`').to_string()
+}

@@ -1,0 +1,81 @@
+//! [`RtApp`]: a file of [rt-app](https://github.com/scheduler-tools/rt-app) as it is, version 1.0, as an application of the simulator.
+//!
+//! Facts are from its manual (doc/tutorial.txt) and, where that leaves something open, from what the program does
+//! (src/rt-app_parse_config.c, src/rt-app.c). `docs/scenarios.md` says what has no effect here, and what differs.
+//!
+//! Three stages: `json` is what is written, `file` what it says, `program` what it means; `locks`, `forks` and `waits` look for
+//! threads that would wait or multiply for ever.
+
+mod asked;
+mod event;
+mod file;
+mod forks;
+mod json;
+mod locks;
+mod object;
+mod pace;
+mod program;
+mod waits;
+
+#[cfg(test)]
+pub(crate) use file::{SETTINGS, THREAD_KEYS, WITHOUT_EFFECT};
+
+use input::problem::{Findings, Problem, Problems, quoted};
+use sched::{Nanos, Params};
+use sim::Application;
+use std::path::Path;
+
+/// What a file of rt-app describes.
+#[derive(Clone, Debug)]
+pub struct RtApp {
+    /// Its threads and what they share.
+    pub application: Application,
+    /// How long they are there at most; `None`: until they end.
+    pub duration: Option<Nanos>,
+    /// The most threads that there can be, forks included.
+    pub threads: usize,
+    /// How many events its threads have together, each counted for itself.
+    pub(crate) events: u64,
+    /// Everything that a thread asks for at some time, and its name.
+    pub(crate) asked: Vec<(String, Params)>,
+}
+
+impl RtApp {
+    /// Reads the file at `path`.
+    ///
+    /// # Errors
+    /// The file cannot be read, or [`from_bytes`](RtApp::from_bytes) says what is wrong in it.
+    pub fn read(path: &Path) -> Result<RtApp, Problems> {
+        if std::fs::metadata(path).is_ok_and(|about| !about.is_file()) {
+            let problem = Problem::new(format!("{} is no file", quoted(&path.to_string_lossy())));
+            return Err(problem.help("right would be the path of a JSON file of rt-app").into());
+        }
+        RtApp::from_bytes(&path.display().to_string(), input::text::read(path)?)
+    }
+
+    /// Reads what the file `name` holds.
+    ///
+    /// # Errors
+    /// Everything that is wrong in it, each with its place and what would be right; of its syntax only the first.
+    pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<RtApp, Problems> {
+        let source = input::text::decode(name, bytes)?;
+        let mut findings = Findings::new(&source);
+        let document = json::parse(source.text()).map_err(|problem| problem.within(&source))?;
+        let app = file::File::read(&document, &mut findings).and_then(|mut file| {
+            if !findings.is_empty() {
+                return None;
+            }
+            for thread in &mut file.threads {
+                locks::check(thread, &mut findings);
+            }
+            let forks = forks::Forks::check(&file.threads, file.duration, &mut findings)?;
+            waits::check(&file.threads, &forks, &mut findings);
+            let (application, asked) = program::application(&file, &forks, &mut findings);
+            let of = |thread: &file::Thread<'_>| thread.instances.value.saturating_mul(thread.events() as u64);
+            let events = file.threads.iter().map(of).fold(0, u64::saturating_add);
+            Some(RtApp { application, duration: file.duration, threads: forks.count, events, asked })
+        });
+        findings.finish()?;
+        Ok(app.expect("a file without findings is complete"))
+    }
+}

@@ -1,0 +1,113 @@
+//! [`Object`]: an object whose properties are read by name. It reports what cannot be read, and goes on.
+
+use super::json::{Entries, Json};
+use input::problem::{Findings, Problem, Wrong, quoted};
+use input::source::{Placed, Span};
+use sched::Nanos;
+use sched::time::SPAN_MAX;
+use std::collections::BTreeMap;
+
+/// An object.
+#[derive(Debug)]
+pub(super) struct Object<'f, 'a> {
+    pub(super) entries: &'f Entries<'a>,
+    pub(super) at: Span,
+}
+
+impl<'f, 'a> Object<'f, 'a> {
+    /// `value`, which is that of `key`; `None` if it is no object.
+    pub(super) fn of(key: &str, value: &'f Placed<Json<'a>>, findings: &mut Findings) -> Option<Object<'f, 'a>> {
+        match &value.value {
+            Json::Object(entries) => Some(Object { entries, at: value.at }),
+            other => {
+                findings.add(mistyped(key, other, "an object, { … }").at(value.at));
+                None
+            }
+        }
+    }
+
+    /// Reports the keys for which `is_property` holds and that were there before.
+    pub(super) fn once(&self, is_property: impl Fn(&str) -> bool, findings: &mut Findings) {
+        let mut met: BTreeMap<&str, Span> = BTreeMap::new();
+        for (key, _) in self.entries.iter().filter(|(key, _)| is_property(&key.value)) {
+            let first = *met.entry(&key.value).or_insert(key.at);
+            if first != key.at {
+                let problem = Problem::new(format!("{} was given before", quoted(&key.value)));
+                let problem = problem.at(key.at, "again").at(first, "first here");
+                findings.add(problem.help("right would be to give it once; only events may come again"));
+            }
+        }
+    }
+
+    /// The value of the first `key`.
+    pub(super) fn get(&self, key: &str) -> Option<&'f Placed<Json<'a>>> {
+        self.entries.iter().find(|(name, _)| name.value == key).map(|(_, value)| value)
+    }
+
+    /// The value of `key`, read in a form.
+    pub(super) fn read<T>(
+        &self,
+        key: &'static str,
+        form: impl FnOnce(&'static str, &'f Json<'a>) -> Result<T, Wrong>,
+        findings: &mut Findings,
+    ) -> Option<Placed<T>> {
+        let value = self.get(key)?;
+        match form(key, &value.value) {
+            Ok(read) => Some(Placed { value: read, at: value.at }),
+            Err(wrong) => {
+                findings.add(wrong.at(value.at));
+                None
+            }
+        }
+    }
+}
+
+/// It is another kind of value than `key` takes.
+pub(super) fn mistyped(key: &str, value: &Json<'_>, right: &str) -> Wrong {
+    let message = match value {
+        Json::Absent => format!("{} has no value", quoted(key)),
+        _ => format!("{} is {}", quoted(key), value.kind()),
+    };
+    Wrong::new(message, value.kind(), format!("right would be {right}"))
+}
+
+/// A whole number from `least` to `most`.
+pub(super) fn integer(key: &str, value: &Json<'_>, (least, most): (i64, i64), right: &str) -> Result<i64, Wrong> {
+    let Json::Number(digits) = value else { return Err(mistyped(key, value, right)) };
+    if digits.contains(['.', 'e', 'E']) {
+        return Err(mistyped(key, value, right));
+    }
+    let number = digits.parse().ok().filter(|number| (least..=most).contains(number));
+    number.ok_or_else(|| {
+        Wrong::new(format!("{} is out of range", quoted(key)), "out of range", format!("right would be {right}"))
+    })
+}
+
+/// A time in microseconds.
+pub(super) fn micros(key: &str, value: &Json<'_>) -> Result<Nanos, Wrong> {
+    let most = i64::try_from(SPAN_MAX.as_ns() / 1000).unwrap_or(i64::MAX);
+    let number = integer(key, value, (0, most), "a whole number of microseconds, from 0 up to 36 years")?;
+    Ok(Nanos::us(number.unsigned_abs()))
+}
+
+/// How often: `None` for −1, without end.
+pub(super) fn rounds(key: &'static str, value: &Json<'_>) -> Result<Option<u64>, Wrong> {
+    let number = integer(key, value, (-1, i64::MAX), "a whole number from 0 up, or -1: without end")?;
+    Ok(u64::try_from(number).ok())
+}
+
+/// A text.
+pub(super) fn text<'f>(key: &str, value: &'f Json<'_>, right: &str) -> Result<&'f str, Wrong> {
+    match value {
+        Json::Text(text) => Ok(text),
+        other => Err(mistyped(key, other, right)),
+    }
+}
+
+/// `true` or `false`.
+pub(super) fn switch(key: &'static str, value: &Json<'_>) -> Result<bool, Wrong> {
+    match value {
+        Json::Switch(on) => Ok(*on),
+        other => Err(mistyped(key, other, "true or false, without quotes")),
+    }
+}

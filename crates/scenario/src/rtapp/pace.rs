@@ -1,0 +1,202 @@
+//! Loops without end that take no time: by themselves, or because they wait for somebody whose loops do.
+
+use super::event::Event;
+use super::file::{Phase, Thread};
+use super::forks::Forks;
+use super::waits::{Signallers, alive, events, is_many, signals, waits_for};
+use input::problem::{Findings, Problem, quoted};
+use input::source::Span;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// As many rounds without any time are taken for endless: they would all be done at one moment.
+const ROUNDS_AT_ONCE_MAX: u64 = 1 << 20;
+
+/// Reports the loops that take no time.
+pub(super) fn check(threads: &[Thread<'_>], forks: &Forks, signallers: &Signallers<'_>, findings: &mut Findings) {
+    let mut pace = Pace::new(threads, forks, signallers);
+    pace.begin(threads, forks);
+    pace.spread();
+    for (round, _) in pace.rounds.iter().zip(&pace.paced).filter(|&(_, &paced)| !paced) {
+        let name = quoted(threads[round.thread].name);
+        let problem = Problem::new(format!("{name} goes round without end and without taking any time"));
+        let right = "right would be a `run`, `sleep` or `timer` above zero in it, or an end: \"loop\" : 10";
+        findings.add(problem.at(round.at, "takes no time").help(right));
+    }
+}
+
+/// A loop without end.
+#[derive(Debug)]
+struct Round<'f> {
+    thread: usize,
+    /// Where to point at.
+    at: Span,
+    events: Vec<Event<'f>>,
+}
+
+/// Who comes to a barrier.
+#[derive(Debug, Default)]
+struct Meeting {
+    /// The loops in which somebody comes.
+    rounds: Vec<usize>,
+    /// The first thread found that takes its time.
+    slow: Option<usize>,
+}
+
+/// What is known of who takes time, and what follows from it.
+#[derive(Debug)]
+struct Pace<'f> {
+    rounds: Vec<Round<'f>>,
+    /// Which of them take time, as far as is known.
+    paced: Vec<bool>,
+    /// Of each thread: how many of its loops are not known to.
+    unpaced: Vec<usize>,
+    /// Of each thread: whether there are several of its kind.
+    many: Vec<bool>,
+    /// Of each condition: the loops that wait for it, and the threads that signal it and have loops not known to take time.
+    waiters: BTreeMap<&'f str, Vec<usize>>,
+    quick: BTreeMap<&'f str, BTreeSet<usize>>,
+    barriers: BTreeMap<&'f str, Meeting>,
+    /// Of each thread: the conditions that it signals and the barriers it comes to.
+    signals_of: Vec<BTreeSet<&'f str>>,
+    barriers_of: Vec<BTreeSet<&'f str>>,
+    /// Loops that have been found to take time and were not yet looked at.
+    due: Vec<usize>,
+}
+
+impl<'f> Pace<'f> {
+    fn new(threads: &[Thread<'f>], forks: &Forks, signallers: &Signallers<'f>) -> Pace<'f> {
+        let rounds: Vec<Round<'f>> = alive(threads, forks).flat_map(|(i, thread)| rounds(i, thread)).collect();
+        let mut pace = Pace {
+            paced: vec![false; rounds.len()],
+            unpaced: vec![0; threads.len()],
+            many: threads.iter().zip(&forks.forked).map(|(thread, &forked)| is_many(thread, forked)).collect(),
+            waiters: BTreeMap::new(),
+            quick: signallers.clone(),
+            barriers: BTreeMap::new(),
+            signals_of: vec![BTreeSet::new(); threads.len()],
+            barriers_of: vec![BTreeSet::new(); threads.len()],
+            due: Vec::new(),
+            rounds,
+        };
+        for (number, round) in pace.rounds.iter().enumerate() {
+            pace.unpaced[round.thread] += 1;
+            for &event in &round.events {
+                if let Some(name) = waits_for(event) {
+                    pace.waiters.entry(name).or_default().push(number);
+                }
+                if let Event::Barrier(name) = event {
+                    pace.barriers.entry(name).or_default().rounds.push(number);
+                }
+            }
+        }
+        for all in pace.quick.values_mut() {
+            all.retain(|&i| pace.unpaced[i] > 0);
+        }
+        for (i, thread) in alive(threads, forks) {
+            for (event, _) in events(thread) {
+                pace.signals_of[i].extend(signals(event));
+                if let Event::Barrier(name) = event {
+                    pace.barriers_of[i].insert(name);
+                }
+            }
+        }
+        pace
+    }
+
+    /// What is known from the beginning: loops that take time themselves, and those that wait for threads without endless loops.
+    fn begin(&mut self, threads: &[Thread<'f>], forks: &Forks) {
+        let takes_time = |round: &Round<'_>| round.events.iter().any(|&event| takes_time(event));
+        let own = self.rounds.iter().enumerate().filter(|(_, round)| takes_time(round)).map(|(number, _)| number);
+        self.due.extend(own);
+        let names: Vec<&str> = self.waiters.keys().copied().collect();
+        for name in names {
+            self.wake(name);
+        }
+        for (i, _) in alive(threads, forks) {
+            if self.unpaced[i] == 0 {
+                self.meet(i);
+            }
+        }
+    }
+
+    fn spread(&mut self) {
+        while let Some(number) = self.due.pop() {
+            if std::mem::replace(&mut self.paced[number], true) {
+                continue;
+            }
+            let thread = self.rounds[number].thread;
+            self.unpaced[thread] -= 1;
+            if self.unpaced[thread] > 0 {
+                continue;
+            }
+            for name in std::mem::take(&mut self.signals_of[thread]) {
+                let quick = self.quick.entry(name).or_default();
+                // With more than one left, nobody is woken by those that take time alone.
+                if quick.remove(&thread) && quick.len() <= 1 {
+                    self.wake(name);
+                }
+            }
+            self.meet(thread);
+        }
+    }
+
+    /// Finds the loops that wait for the condition `name` and are woken only by threads that take time. Nobody wakes itself.
+    fn wake(&mut self, name: &str) {
+        let Some(quick) = self.quick.get(name) else { return };
+        for &number in self.waiters.get(name).into_iter().flatten() {
+            let thread = self.rounds[number].thread;
+            if quick.iter().all(|&other| other == thread && !self.many[thread]) {
+                self.due.push(number);
+            }
+        }
+    }
+
+    /// `thread` takes time, and so do all who wait for it at a barrier.
+    fn meet(&mut self, thread: usize) {
+        for name in std::mem::take(&mut self.barriers_of[thread]) {
+            let Some(meeting) = self.barriers.get_mut(name) else { continue };
+            match meeting.slow {
+                None => {
+                    meeting.slow = Some(thread);
+                    let (rest, others) =
+                        meeting.rounds.iter().partition(|&&number| self.rounds[number].thread == thread);
+                    meeting.rounds = rest;
+                    self.due.extend::<Vec<usize>>(others);
+                }
+                Some(first) if first != thread => self.due.append(&mut meeting.rounds),
+                Some(_) => {}
+            }
+        }
+    }
+}
+
+fn takes_time(event: Event<'_>) -> bool {
+    match event {
+        Event::Run(time) | Event::Sleep(time) | Event::Timer { period: time, .. } => !time.is_zero(),
+        _ => false,
+    }
+}
+
+/// The loops of a thread that have no end, or as good as none.
+fn rounds<'f>(number: usize, thread: &Thread<'f>) -> Vec<Round<'f>> {
+    let is_endless = |rounds: Option<u64>| rounds.is_none_or(|rounds| rounds > ROUNDS_AT_ONCE_MAX);
+    let of = |phases: &[Phase<'f>], at| {
+        let phases = phases.iter().filter(|phase| phase.rounds != Some(0));
+        Round {
+            thread: number,
+            at,
+            events: phases.flat_map(|phase| phase.events.iter().map(|&(event, _)| event)).collect(),
+        }
+    };
+    let mut rounds = Vec::new();
+    for phase in thread.phases.iter().filter(|phase| is_endless(phase.rounds)) {
+        rounds.push(of(std::slice::from_ref(phase), phase.at));
+        if phase.rounds.is_none() {
+            return rounds;
+        }
+    }
+    if is_endless(thread.rounds) {
+        rounds.push(of(&thread.phases, thread.at));
+    }
+    rounds
+}

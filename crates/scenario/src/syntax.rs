@@ -1,0 +1,91 @@
+//! From text to a TOML document of bounded size, and what TOML's own parser finds wrong in the form of all other
+//! problems.
+
+use input::problem::Problem;
+use input::source::Span;
+use input::text::FILE_BYTES_MAX;
+use toml::Spanned;
+use toml::de::DeTable;
+use toml_parser::lexer::TokenKind;
+
+/// How deep the parser goes; its own limit.
+const DEPTH_MAX: usize = 80;
+
+/// The most tables in a file. One with a single key takes 1.2 kB, for as little as the two bytes of `.a` (measured).
+const TABLES_MAX: usize = 1 << 18;
+/// The most tokens in a file: more than a file of the largest size has, unless it is a list of single digits.
+const TOKENS_MAX: usize = FILE_BYTES_MAX / 2;
+
+/// The document that `text` is.
+pub(super) fn parse(text: &str) -> Result<DeTable<'_>, Problem> {
+    bounded(text)?;
+    DeTable::parse(text).map(Spanned::into_inner).map_err(|error| problem(&error, text))
+}
+
+/// That the document will not take much more memory than its text.
+fn bounded(text: &str) -> Result<(), Problem> {
+    let mut brackets = 0;
+    for (tokens, token) in toml_parser::Source::new(text).lex().enumerate() {
+        brackets += match token.kind() {
+            TokenKind::Dot | TokenKind::LeftCurlyBracket => 2,
+            // A header has two, or opens the table above it as well.
+            TokenKind::LeftSquareBracket => 1,
+            _ => 0,
+        };
+        let (what, most) = match () {
+            () if brackets > 2 * TABLES_MAX => ("tables", TABLES_MAX),
+            () if tokens >= TOKENS_MAX => ("tokens (words, signs, spaces, line ends)", TOKENS_MAX),
+            () => continue,
+        };
+        let at = Span { start: token.span().start(), end: token.span().end() };
+        let problem = Problem::new(format!("there are too many {what} in this file")).at(at, "too many from here on");
+        return Err(problem.help(format!("right would be at most {most}")));
+    }
+    Ok(())
+}
+
+/// The problem behind the parser's error about `text`.
+fn problem(error: &toml::de::Error, text: &str) -> Problem {
+    let (message, expected) = match error.message().split_once(", expected ") {
+        Some((message, expected)) => (message, Some(expected)),
+        None => (error.message(), None),
+    };
+    let (message, right) = match (message, expected) {
+        ("duplicate key", _) => ("this key was given before", "to give it once"),
+        ("recursion limit" | "cannot recurse further; max recursion depth met", _) => {
+            ("this is nested too deep", "fewer than 80 levels")
+        }
+        ("string values must be quoted" | "missing value" | "invalid value", _) => {
+            ("this is no value", "a text in quotes, a number, true, false, [ … ] or { … }")
+        }
+        ("invalid basic string", Some(expected)) if expected.contains("visible") => {
+            ("this character cannot stand in a text", "visible characters, and \\n, \\t, \\\\ or \\uXXXX for others")
+        }
+        (message, Some(expected)) => (message, expected),
+        (message, None) => (message, "TOML, see https://toml.io"),
+    };
+    let problem = Problem::new(message).help(format!("right would be {right}"));
+    match error.span().map(Span::from).or_else(|| deep_key(text)) {
+        Some(span) => problem.at(span, "here"),
+        None => problem.at(Span::default(), "in this file"),
+    }
+}
+
+/// The first dotted key with too many parts: the one error the parser does not locate.
+fn deep_key(text: &str) -> Option<Span> {
+    let (mut dots, mut start) = (0, 0);
+    for token in toml_parser::Source::new(text).lex() {
+        match token.kind() {
+            TokenKind::Dot => dots += 1,
+            TokenKind::Atom | TokenKind::LiteralString | TokenKind::BasicString if dots == 0 => {
+                start = token.span().start();
+            }
+            TokenKind::Atom | TokenKind::LiteralString | TokenKind::BasicString | TokenKind::Whitespace => {}
+            _ => dots = 0,
+        }
+        if dots >= DEPTH_MAX {
+            return Some(Span { start, end: token.span().end() });
+        }
+    }
+    None
+}

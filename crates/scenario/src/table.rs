@@ -1,0 +1,186 @@
+//! [`Table`]: a TOML table whose keys are read by name. It reports the keys nobody knows and the values that cannot
+//! be read, and goes on.
+
+use super::form;
+use input::problem::{Findings, Problem, Wrong, nearest, quoted, right_instead};
+use input::source::{Placed, Span};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// What a table says for a key.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Given<T> {
+    /// Nothing.
+    Absent,
+    /// Something that cannot be read; it has been reported.
+    Wrong(Span),
+    /// A value.
+    Right(Placed<T>),
+}
+
+impl<T> Given<T> {
+    /// The value, if there is one.
+    pub(super) fn right(self) -> Option<Placed<T>> {
+        if let Given::Right(placed) = self { Some(placed) } else { None }
+    }
+
+    /// The value alone.
+    pub(super) fn value(self) -> Option<T> {
+        self.right().map(|placed| placed.value)
+    }
+
+    /// The value, left where it is.
+    pub(super) fn value_ref(&self) -> Option<&T> {
+        if let Given::Right(placed) = self { Some(&placed.value) } else { None }
+    }
+
+    /// Where the value stands, right or wrong.
+    pub(super) fn at(&self) -> Option<Span> {
+        match *self {
+            Given::Absent => None,
+            Given::Wrong(at) => Some(at),
+            Given::Right(ref placed) => Some(placed.at),
+        }
+    }
+
+    pub(super) fn is_absent(&self) -> bool {
+        matches!(self, Given::Absent)
+    }
+}
+
+/// A table.
+#[derive(Debug)]
+pub(super) struct Table<'a, 'i> {
+    entries: &'a DeTable<'i>,
+    /// Its header, or its braces.
+    pub(super) at: Span,
+    /// The keys that were probably meant, and what was typed for them.
+    misspelt: Vec<(&'a str, Span)>,
+}
+
+impl<'a, 'i> Table<'a, 'i> {
+    /// `entries`, called `what`. Reports the keys that are none of `keys`.
+    pub(super) fn new(
+        entries: &'a DeTable<'i>,
+        at: Span,
+        (what, keys): (&str, &'a [&'a str]),
+        findings: &mut Findings,
+    ) -> Table<'a, 'i> {
+        let mut table = Table::all(entries, at);
+        for (key, _) in entries.iter().filter(|(key, _)| !keys.contains(&key.get_ref().as_ref())) {
+            let (name, at) = (key.get_ref(), key.span().into());
+            findings.add_at(at, || {
+                let problem = Problem::new(format!("{what} has no key {}", quoted(name))).at(at, "unknown key");
+                problem.help(elsewhere(what, name).map_or_else(|| right_instead(name, keys), str::to_string))
+            });
+            table.misspelt.extend(nearest(name, keys.iter().copied()).map(|key| (key, at)));
+        }
+        table
+    }
+
+    /// `entries`, whatever their keys.
+    pub(super) fn all(entries: &'a DeTable<'i>, at: Span) -> Table<'a, 'i> {
+        Table { entries, at, misspelt: Vec::new() }
+    }
+
+    /// The table that is the value of `key`, which is called `what` itself.
+    pub(super) fn table(
+        &self,
+        key: &str,
+        (what, keys): (&str, &'a [&'a str]),
+        findings: &mut Findings,
+    ) -> Option<Table<'a, 'i>> {
+        self.table_or((key, &format!("a table, [{key}]")), (what, keys), findings)
+    }
+
+    /// The same, where something else than a table, which `right` tells of as well, has been looked for already.
+    pub(super) fn table_or(
+        &self,
+        (key, right): (&str, &str),
+        (what, keys): (&str, &'a [&'a str]),
+        findings: &mut Findings,
+    ) -> Option<Table<'a, 'i>> {
+        let (value, at) = self.get(key)?;
+        match value.as_table() {
+            Some(entries) => Some(Table::new(entries, at, (what, keys), findings)),
+            None => {
+                findings.add(form::mistyped(key, value, right).at(at));
+                None
+            }
+        }
+    }
+
+    /// The tables that are the value of `key`: `[[key]]`.
+    pub(super) fn tables(
+        &self,
+        key: &str,
+        (what, keys): (&str, &'a [&'a str]),
+        findings: &mut Findings,
+    ) -> Vec<Table<'a, 'i>> {
+        let Some((value, at)) = self.get(key) else { return Vec::new() };
+        let right = format!("[[{key}]], one for each");
+        let Some(values) = value.as_array() else {
+            findings.add(form::mistyped(key, value, right).at(at));
+            return Vec::new();
+        };
+        let mut tables = Vec::with_capacity(values.len());
+        for value in values {
+            let at = value.span().into();
+            match value.get_ref().as_table() {
+                Some(entries) => tables.push(Table::new(entries, at, (what, keys), findings)),
+                None => findings.add(form::mistyped(key, value.get_ref(), &right).at(at)),
+            }
+        }
+        tables
+    }
+
+    /// The value of `key` as it stands, and where.
+    pub(super) fn get(&self, key: &str) -> Option<(&'a DeValue<'i>, Span)> {
+        self.entries.get(key).map(|value| (Spanned::get_ref(value), value.span().into()))
+    }
+
+    /// Every key and value, and where they stand, in alphabetical order of key.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (Placed<&'a str>, Placed<&'a DeValue<'i>>)> {
+        self.entries.iter().map(|(key, value)| {
+            let name = Placed { value: key.get_ref().as_ref(), at: key.span().into() };
+            (name, Placed { value: value.get_ref(), at: value.span().into() })
+        })
+    }
+
+    /// The value of `key`, read in a form.
+    pub(super) fn read<T>(
+        &self,
+        key: &str,
+        form: impl FnOnce(&'a DeValue<'i>) -> Result<T, Wrong>,
+        findings: &mut Findings,
+    ) -> Given<T> {
+        let Some((value, at)) = self.get(key) else {
+            // A misspelt key has been reported; that it is missing, too, would be said twice.
+            let typed = self.misspelt.iter().find(|(meant, _)| *meant == key);
+            return typed.map_or(Given::Absent, |&(_, at)| Given::Wrong(at));
+        };
+        match form(value) {
+            Ok(value) => Given::Right(Placed { value, at }),
+            Err(wrong) => {
+                findings.add(wrong.at(at));
+                Given::Wrong(at)
+            }
+        }
+    }
+}
+
+/// Where a key belongs that people look for in the wrong table.
+fn elsewhere(what: &str, key: &str) -> Option<&'static str> {
+    match (what, key) {
+        ("[[task]]", "cap" | "quota") => Some("right would be a [[group]] with it, which is the task's parent"),
+        ("[[task]]", "guest" | "task" | "group") => Some("right would be a [[vm]]: only a VM has a guest"),
+        ("[[vm.task]]", "command" | "pid") => Some("right would be a workload: a guest's tasks are simulated"),
+        ("[[vm.task]]", "cap" | "quota") => Some("right would be a [[vm.group]] with it, which is the task's parent"),
+        ("[[task]]", "vcpus") => Some("right would be a [[vm]]: a task runs on one CPU at a time"),
+        (
+            "[[group]]",
+            "slice" | "period" | "affinity" | "class" | "workload" | "command" | "pid" | "arrival" | "leaves",
+        ) => Some("right would be a [[vm]] or [[task]] with it, whose parent is the group"),
+        _ => None,
+    }
+}

@@ -1,0 +1,266 @@
+//! Task sets: periodic tasks in CSV, with the columns `id`, `period_us` and `wcet_us` in any order.
+
+use crate::{Costs, EntitySpec, JobEnd, Periodic, Scenario, Workload};
+use csv::ByteRecord;
+use input::problem::{Findings, Problem, Problems, Wrong, nearest, quoted};
+use input::source::{Placed, Source, Span, floor};
+use sched::time::SPAN_MAX;
+use sched::{Instant, Nanos, Params, Reservation, Topology};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The columns of a task set.
+const COLUMNS: [&str; 3] = ["id", "period_us", "wcet_us"];
+/// The longest period, in microseconds.
+const PERIOD_MAX_US: u64 = SPAN_MAX.as_ns() / 1_000;
+
+/// A periodic task with its deadline at the end of its period.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Task {
+    /// Its number; ties between deadlines go to the lower one.
+    pub id: u64,
+    /// From one release to the next. Range: 1 µs … [`SPAN_MAX`].
+    pub period: Nanos,
+    /// CPU time per job (worst-case execution time). Range: 1 µs … `period`.
+    pub wcet: Nanos,
+}
+
+/// In which order tasks arrive, which decides where a policy that places them one by one puts them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Arrival {
+    /// By id.
+    ById,
+    /// By utilisation, the largest first; of equals, the lower id.
+    ByUtilisation,
+}
+
+/// The scenario of `tasks` on `cpus` identical CPUs for `length`: all arrive at once, each with its period and execution
+/// time as its reservation, and jobs that say when they are done.
+#[must_use]
+pub fn scenario(name: &str, tasks: &[Task], cpus: usize, arrival: Arrival, length: Nanos) -> Scenario {
+    let mut tasks = tasks.to_vec();
+    tasks.sort_by_key(|task| task.id);
+    if arrival == Arrival::ByUtilisation {
+        // a/b > c/d in whole numbers; the sort is stable.
+        let product = |a: Nanos, b: Nanos| u128::from(a.as_ns()) * u128::from(b.as_ns());
+        tasks.sort_by(|a, b| product(b.wcet, a.period).cmp(&product(a.wcet, b.period)));
+    }
+    let entity = |task: &Task| EntitySpec {
+        name: format!("task {}", task.id),
+        group: None,
+        host: 0,
+        arrival: Instant::ZERO,
+        leaves: None,
+        params: Params { reservation: Some(task.reservation()), ..Params::default() },
+        workload: Workload::Periodic(Periodic { end: JobEnd::Yield, ..Periodic::new(task.period, task.wcet) }),
+        changes: Vec::new(),
+        switch: None,
+        real: None,
+        real_place: Span::default(),
+        place: Span::default(),
+    };
+    Scenario {
+        name: name.to_string(),
+        hosts: 1,
+        host: Topology::new(cpus),
+        length,
+        warm_up: Nanos::ZERO,
+        warm_up_place: Span::default(),
+        seed: None,
+        policy: None,
+        costs: Costs::NONE,
+        groups: Vec::new(),
+        entities: tasks.iter().map(entity).collect(),
+        applications: Vec::new(),
+        guests: Vec::new(),
+        manager: None,
+        samples: None,
+        network: None,
+        disk: None,
+        source: Source::default(),
+    }
+}
+
+impl Task {
+    fn reservation(&self) -> Reservation {
+        Reservation::new(self.wcet, self.period)
+    }
+}
+
+/// Reads the task set at `path`.
+///
+/// # Errors
+/// The file cannot be read, or [`from_bytes`] says what is wrong in it.
+pub fn read(path: &Path) -> Result<Vec<Task>, Problems> {
+    from_bytes(&path.display().to_string(), input::text::read(path)?)
+}
+
+/// Reads what the file `name` holds: its tasks in the order of the file, at least one.
+///
+/// # Errors
+/// Everything that is wrong in it, each with its place and what would be right.
+pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<Vec<Task>, Problems> {
+    let source = input::text::decode(name, bytes)?;
+    let mut findings = Findings::new(&source);
+    let tasks = tasks(&source, &mut findings);
+    findings.finish()?;
+    Ok(tasks)
+}
+
+fn tasks(source: &Source, findings: &mut Findings) -> Vec<Task> {
+    let mut reader = csv::ReaderBuilder::new()
+        .has_headers(false)
+        .flexible(true)
+        .trim(csv::Trim::All)
+        .from_reader(source.text().as_bytes());
+    let mut record = ByteRecord::new();
+    let mut next = || {
+        // Reading from memory and without a fixed number of fields, nothing can go wrong.
+        let found = reader.read_byte_record(&mut record).expect("text in memory can be read");
+        found.then(|| row(source, &record, reader.position().byte()))
+    };
+    let Some(header) = next() else {
+        findings.add(empty("the file is empty", "a header, id,period_us,wcet_us, and a line for each task"));
+        return Vec::new();
+    };
+    let Some(columns) = columns(&header, findings) else { return Vec::new() };
+    let mut tasks = Vec::new();
+    let mut ids: BTreeMap<u64, Span> = BTreeMap::new();
+    while let Some(row) = next() {
+        let Some((id, task)) = task(&row, columns, findings) else { continue };
+        let first = *ids.entry(id.value).or_insert(id.at);
+        if first != id.at {
+            let problem =
+                Problem::new(format!("the id {} is taken", id.value)).at(id.at, "again").at(first, "first here");
+            findings.add(problem.help("right would be an id of its own for each task"));
+        }
+        tasks.extend(task);
+    }
+    if tasks.is_empty() && findings.is_empty() {
+        findings.add(empty("the task set has no tasks", "at least one line below the header"));
+    }
+    tasks
+}
+
+fn empty(message: &str, right: &str) -> Problem {
+    Problem::new(message).at(Span::default(), "in this file").help(format!("right would be {right}"))
+}
+
+/// A line's fields and where they stand.
+struct Row {
+    /// As many as a right line has, and one more at most.
+    fields: Vec<Placed<String>>,
+    /// How many there are.
+    count: usize,
+    at: Span,
+}
+
+/// The row that `record` was read from, which ends before byte `end`. The reader knows where a record begins, not
+/// where its fields do.
+fn row(source: &Source, record: &ByteRecord, end: u64) -> Row {
+    let at = |text: &str, byte: u64| floor(text, usize::try_from(byte).unwrap_or(usize::MAX));
+    let text = &source.text()[..at(source.text(), end)];
+    let begin = record.position().map_or(0, |position| at(text, position.byte()));
+    // The position may still be at the line ends before the record, or at a byte order mark.
+    let mut start = text.len() - text[begin..].trim_start_matches(['\r', '\n', '\u{feff}']).len();
+    let row_start = start;
+    let mut fields = Vec::new();
+    for field in record.iter().take(COLUMNS.len() + 1) {
+        let raw = &text[start..start + field_length(&text[start..])];
+        let indent = raw.len() - raw.trim_start().len();
+        let at = Span { start: start + indent, end: start + raw.trim_end().len().max(indent) };
+        fields.push(Placed { value: String::from_utf8_lossy(field).into_owned(), at });
+        start = (start + raw.len() + 1).min(text.len());
+    }
+    let row_end = row_start + text[row_start..].trim_end().len();
+    Row { fields, count: record.len(), at: Span { start: row_start, end: row_end } }
+}
+
+/// How long the field at the beginning of `text` is, quotes included.
+fn field_length(text: &str) -> usize {
+    let ends = |rest: &str| rest.find([',', '\r', '\n']).unwrap_or(rest.len());
+    let Some(mut rest) = text.strip_prefix('"') else { return ends(text) };
+    // Two quotes stand for one; a quote within an unquoted field is only itself.
+    loop {
+        let Some(quote) = rest.find('"') else { return text.len() };
+        rest = &rest[quote + 1..];
+        match rest.strip_prefix('"') {
+            Some(after) => rest = after,
+            None => return text.len() - rest.len() + ends(rest),
+        }
+    }
+}
+
+/// At which place of a row each of [`COLUMNS`] is.
+fn columns(header: &Row, findings: &mut Findings) -> Option<[usize; 3]> {
+    const RIGHT: &str = "right would be the columns id, period_us and wcet_us, in any order";
+    let mut places: [Option<usize>; 3] = [None; 3];
+    let mut known = true;
+    for (i, field) in header.fields.iter().enumerate() {
+        let Some(column) = COLUMNS.iter().position(|&column| column == field.value) else {
+            let help = match nearest(&field.value, COLUMNS) {
+                Some(near) => format!("did you mean `{near}`? {RIGHT}"),
+                None => RIGHT.to_string(),
+            };
+            let message = format!("there is no column {}", quoted(&field.value));
+            findings.add(Problem::new(message).at(field.at, "unknown column").help(help));
+            known = false;
+            continue;
+        };
+        if let Some(first) = places[column].replace(i) {
+            let problem = Problem::new(format!("the column `{}` is there twice", field.value));
+            findings.add(problem.at(field.at, "again").at(header.fields[first].at, "first here").help(RIGHT));
+            known = false;
+        }
+    }
+    for (column, _) in COLUMNS.iter().zip(places).filter(|(_, place)| known && place.is_none()) {
+        let problem = Problem::new(format!("the column `{column}` is missing"));
+        findings.add(problem.at(header.at, "the header").help(RIGHT));
+    }
+    let [Some(id), Some(period), Some(wcet)] = places else { return None };
+    known.then_some([id, period, wcet])
+}
+
+/// The id of a row, and its task if all of it is right; `None` if there is no telling.
+fn task(row: &Row, columns: [usize; 3], findings: &mut Findings) -> Option<(Placed<u64>, Option<Task>)> {
+    if row.count != COLUMNS.len() {
+        let message = format!("this line has {} field{}", row.count, if row.count == 1 { "" } else { "s" });
+        let problem = Problem::new(message).at(row.at, "not three");
+        findings.add(problem.help("right would be three, as in the header"));
+        return None;
+    }
+    let [id, period, wcet] = columns.map(|column| &row.fields[column]);
+    let id = number("id", id, 0, u64::MAX, findings);
+    let period = number("period_us", period, 1, PERIOD_MAX_US, findings);
+    let wcet = number("wcet_us", wcet, 1, PERIOD_MAX_US, findings);
+    if let (Some(period), Some(wcet)) = (period, wcet)
+        && wcet.value > period.value
+    {
+        let message = format!("the execution time ({}) is longer than the period ({})", wcet.value, period.value);
+        let problem = Problem::new(message).at(wcet.at, "longer than the period").at(period.at, "the period");
+        findings.add(problem.help(format!("right would be at most {}", period.value)));
+    }
+    let time = |us: Option<Placed<u64>>| us.map(|us| Nanos::us(us.value));
+    let task = match (id, time(period), time(wcet)) {
+        (Some(id), Some(period), Some(wcet)) => Some(Task { id: id.value, period, wcet }),
+        _ => None,
+    };
+    Some((id?, task))
+}
+
+/// The whole number of a field, from `least` to `most`.
+fn number(column: &str, field: &Placed<String>, least: u64, most: u64, findings: &mut Findings) -> Option<Placed<u64>> {
+    let (message, label) = match field.value.parse() {
+        Ok(value) if (least..=most).contains(&value) => return Some(Placed { value, at: field.at }),
+        Ok(0) => (format!("`{column}` is zero"), "zero"),
+        Ok(_) => (format!("`{column}` is out of range"), "out of range"),
+        Err(_) if field.value.is_empty() => (format!("`{column}` is empty"), "nothing"),
+        Err(_) if field.value.bytes().all(|byte| byte.is_ascii_digit()) => {
+            (format!("`{column}` is out of range"), "out of range")
+        }
+        Err(_) => (format!("`{column}` is no whole number: {}", quoted(&field.value)), "no whole number"),
+    };
+    let help = format!("right would be a whole number from {least} to {most}");
+    findings.add(Wrong::new(message, label, help).at(field.at));
+    None
+}

@@ -1,0 +1,16 @@
+//! Worlds of two levels: what a guest gets on a host that does not know it.
+
+mod bare_metal;
+mod clocks;
+mod common_objects;
+mod coordination;
+mod edges;
+mod gangs;
+mod levels;
+mod measured;
+mod memory;
+mod network;
+mod reviews;
+mod skew;
+mod town;
+mod traces;

@@ -1,0 +1,122 @@
+//! A parallel program in a VM whose threads wait for each other by spinning, beside hogs: what it gets done where its vCPUs are
+//! kept from drifting apart, and where they are not.
+
+use crate::town::{FIRST, at, guest, policy, task};
+use measure::Meter;
+use sched::{CpuSet, EntityId, GroupId, GroupParams, Nanos, Params, Topology};
+use sim::program::{Length, Object, Step};
+use sim::{Application, Costs, Guest, Workload, World};
+use trace::{Event, MachineId, Sink};
+
+/// Where nobody is ever too far ahead or behind: plain proportional share, by the same code.
+const NEVER: (&str, i64) = ("threshold", 1_000_000_000_000);
+
+/// The cases: policy, knobs, and a name.
+type Case = (&'static str, &'static [(&'static str, i64)], &'static str);
+const PLAIN: Case = ("cosched-relaxed", &[NEVER], "proportional share");
+const KEPT_TOGETHER: [Case; 3] = [
+    ("cosched-strict", &[], "strict"),
+    ("cosched-relaxed", &[], "relaxed"),
+    ("cosched-relaxed", &[("version", 1)], "relaxed, version 3"),
+];
+
+/// What a run came to.
+#[derive(Clone, Copy, Debug)]
+struct Outcome {
+    /// Rounds of the program that were finished.
+    rounds: u64,
+    /// CPU time of the VM.
+    used: Nanos,
+}
+
+impl Outcome {
+    /// Rounds for each second of CPU time: what is not spent spinning.
+    fn rounds_per_second(self) -> u64 {
+        self.rounds * 1_000_000_000 / self.used.as_ns()
+    }
+}
+
+/// Counts jobs.
+#[derive(Default)]
+struct Completed(u64);
+
+impl Sink for Completed {
+    fn record(&mut self, _at: sched::Instant, event: &Event) {
+        self.0 += u64::from(matches!(event, Event::Complete { .. }));
+    }
+}
+
+/// One thread for each vCPU, each bound to its own: 300 us of work, more or less, and then all wait for the last.
+fn fork_join(threads: u32) -> Application {
+    let work = Length::Uniform { least: Nanos::us(200), most: Nanos::us(400) };
+    let round = vec![Step::JobBegins { deadline: None }, Step::Run(work), Step::Barrier(FIRST), Step::JobEnds];
+    let thread = |n: u32| {
+        let mut thread = task(&format!("t{n}"), vec![Step::Repeat { times: None, body: round.clone() }]);
+        thread.params.affinity = CpuSet::one(sched::CpuId::new(n as usize));
+        thread
+    };
+    let barrier = ("rounds".to_string(), Object::SpinBarrier { parties: threads });
+    Application { objects: vec![barrier], tasks: (0..threads).map(thread).collect() }
+}
+
+fn add_host(world: &mut World<'_>, (name, knobs, _): Case, cpus: usize) -> MachineId {
+    let policy = policy(name);
+    let mut values = policy.defaults();
+    for &(knob, value) in knobs {
+        values.set(knob, value).expect("it is in range");
+    }
+    world.add_host("host", policy, Topology::new(cpus), &values, Costs::NONE).expect("it works here")
+}
+
+/// A VM of `vcpus` with that program, and hogs that come one after another, on a host of as many CPUs, for two seconds.
+fn play(case: Case, vcpus: usize, hogs: usize, seed: u64) -> Outcome {
+    let (mut completed, mut below) = (Completed::default(), Meter::new());
+    let mut world = World::new(seed);
+    let host = add_host(&mut world, case, vcpus);
+    world.watch(host, &mut below);
+    let marked = GroupParams { gang: true, ..GroupParams::default() };
+    let group = world.create_group(host, "vm", marked, GroupId::ROOT).expect("there is room");
+    let vcpu = |n: usize| {
+        let params = Params { group, ..Params::default() };
+        world.attach(host, &format!("vm/{n}"), params, Workload::Vcpu).expect("there is room")
+    };
+    let all: Vec<EntityId> = (0..vcpus).map(vcpu).collect();
+    let inside = guest(&mut world, host, "cfs", &all, Guest::default(), Costs::NONE);
+    world.watch(inside, &mut completed);
+    world.start(inside, &fork_join(u32::try_from(vcpus).expect("few")), GroupId::ROOT).expect("there is room");
+    for n in 0..hogs {
+        // Each seed has them begin at times of its own, in steps that no quantum is a multiple of.
+        world.run_until(at(7 * n as u64 + seed)).expect("nobody waits for ever");
+        world.attach(host, &format!("hog {n}"), Params::default(), Workload::Hog).expect("there is room");
+    }
+    world.finish(at(2_000)).expect("nobody waits for ever");
+    drop(world);
+    let used = below.members().iter().filter(|member| member.name.starts_with("vm/"));
+    let used = used.fold(Nanos::ZERO, |sum, member| sum + member.got.delivered);
+    Outcome { rounds: completed.0 / vcpus as u64, used }
+}
+
+/// Spinning for a sibling that has no CPU gets nothing done: for the same CPU time, more rounds are finished where siblings may not
+/// drift apart. On a host that has fewer CPUs than there are competitors, whatever the number of both.
+#[test]
+fn a_vm_that_spins_gets_more_done_where_its_vcpus_may_not_drift_apart() {
+    for (vcpus, hogs) in [(2, 1), (2, 3), (4, 3)] {
+        for seed in 1..=5 {
+            let plain = play(PLAIN, vcpus, hogs, seed);
+            for case in KEPT_TOGETHER {
+                let kept = play(case, vcpus, hogs, seed);
+                let (less, more) = (plain.rounds_per_second(), kept.rounds_per_second());
+                println!(
+                    "{vcpus} vCPUs, {hogs} hogs, seed {seed}, {}: {kept:?}, {more}/s; {plain:?}, {less}/s",
+                    case.2
+                );
+                assert!(
+                    more > less && kept.rounds > plain.rounds,
+                    "{vcpus} vCPUs, {hogs} hogs, seed {seed}: {} makes {more} rounds a second of its CPU time ({kept:?}), \
+                     proportional share {less} ({plain:?})",
+                    case.2
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,18 @@
+//! [`Counts`]: what happened in a run, in numbers.
+
+/// Totals of a run, under the names of the EDF oracle table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Jobs released.
+    pub releases: u64,
+    /// Jobs completed.
+    pub completions: u64,
+    /// Jobs completed after their deadline.
+    pub misses: u64,
+    /// Times an entity was taken off its CPU with work left.
+    pub preemptions: u64,
+    /// Times a job (or a hog) began or resumed running.
+    pub dispatches: u64,
+    /// Times a job (or a hog) resumed on another CPU than the one it was taken off.
+    pub migrations: u64,
+}

@@ -1,0 +1,136 @@
+//! [`Metrics`]: from the events of a machine to the applications they are about.
+
+use super::{Fact, Gauge, Metric, Reading};
+use sched::{EntityId, Instant};
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use trace::{Event, Sink};
+
+/// Which flows of the world are which link of an application that is measured here: its name and the number of the link. Whoever lays the
+/// links writes it.
+pub type FlowNames = Rc<RefCell<BTreeMap<u32, (String, u32)>>>;
+
+/// Measures the applications of one machine, as a [`Sink`] of its events.
+#[derive(Debug, Default)]
+pub struct Metrics {
+    gauges: Vec<(String, Metric, Box<dyn Gauge>)>,
+    /// By name, where its gauge is.
+    places: BTreeMap<String, usize>,
+    /// By entity index: whose it is, and its role.
+    tasks: Vec<Option<(EntityId, usize, String)>>,
+    /// By CPU, who runs there.
+    running: Vec<Option<EntityId>>,
+    flow_names: FlowNames,
+    /// From when on they count, until then.
+    from: Option<Instant>,
+}
+
+impl Metrics {
+    /// Of applications, each with its name, which no other has on this machine.
+    #[must_use]
+    pub fn new<'a>(applications: impl IntoIterator<Item = (&'a str, Metric)>) -> Metrics {
+        let mut metrics = Metrics::default();
+        for (name, metric) in applications {
+            metrics.places.insert(name.to_string(), metrics.gauges.len());
+            metrics.gauges.push((name.to_string(), metric, metric.gauge()));
+        }
+        metrics
+    }
+
+    /// The same, but for what is before `start`.
+    #[must_use]
+    pub fn from(self, start: Instant) -> Metrics {
+        Metrics { from: Some(start), ..self }
+    }
+
+    /// They may have come to where counting begins.
+    fn begin(&mut self, now: Instant) {
+        if let Some(start) = self.from.take_if(|start| *start <= now) {
+            self.gauges.iter_mut().for_each(|(_, _, gauge)| gauge.begin(start));
+        }
+    }
+
+    /// Whether there is none to measure.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.gauges.is_empty()
+    }
+
+    /// What each says at the `end` of the run, with its name, in the order in which they were given.
+    #[must_use]
+    pub fn read(mut self, end: Instant) -> Vec<(String, Metric, Reading)> {
+        self.begin(end);
+        let read = |(name, metric, gauge): &mut (String, Metric, Box<dyn Gauge>)| {
+            (std::mem::take(name), *metric, gauge.read(end))
+        };
+        self.gauges.iter_mut().map(read).collect()
+    }
+
+    /// Where it is to be written which flows are whose.
+    #[must_use]
+    pub fn flow_names(&self) -> FlowNames {
+        Rc::clone(&self.flow_names)
+    }
+
+    /// A packet of `flow` has come, or was lost.
+    fn packet(&mut self, at: Instant, flow: u32, fact: impl FnOnce(u32) -> Fact) {
+        let flow_names = self.flow_names.borrow();
+        if let Some((name, link)) = flow_names.get(&flow)
+            && let Some(&place) = self.places.get(name)
+        {
+            self.gauges[place].2.note(at, "", fact(*link));
+        }
+    }
+
+    fn attach(&mut self, at: Instant, entity: EntityId, name: &str) {
+        let (of, role) = name.rsplit_once('/').unwrap_or((name, ""));
+        if self.tasks.len() <= entity.index() {
+            self.tasks.resize_with(entity.index() + 1, || None);
+        }
+        self.tasks[entity.index()] = self.places.get(of).map(|&place| (entity, place, role.to_string()));
+        self.note(at, entity, Fact::Came);
+    }
+
+    fn note(&mut self, at: Instant, entity: EntityId, fact: Fact) {
+        if let Some(Some((who, place, role))) = self.tasks.get(entity.index())
+            && *who == entity
+        {
+            self.gauges[*place].2.note(at, role, fact);
+        }
+    }
+}
+
+impl Sink for Metrics {
+    fn record(&mut self, at: Instant, event: &Event) {
+        self.begin(at);
+        match *event {
+            Event::Attach { entity, ref name, .. } => self.attach(at, entity, name),
+            Event::Detach { entity } => {
+                self.note(at, entity, Fact::Left);
+                if let Some(task) = self.tasks.get_mut(entity.index()) {
+                    *task = None;
+                }
+            }
+            Event::Run { cpu, entity, .. } => {
+                if self.running.len() <= cpu.index() {
+                    self.running.resize(cpu.index() + 1, None);
+                }
+                self.running[cpu.index()] = Some(entity);
+            }
+            Event::Block { cpu } => {
+                if let Some(&Some(entity)) = self.running.get(cpu.index()) {
+                    self.note(at, entity, Fact::Asleep);
+                }
+            }
+            Event::Wake { entity, .. } => self.note(at, entity, Fact::Awake),
+            Event::Release { entity, .. } => self.note(at, entity, Fact::Begins),
+            Event::Complete { entity } => self.note(at, entity, Fact::Done),
+            Event::Woke { entity, late } => self.note(at, entity, Fact::Late(late)),
+            Event::Arrived { flow, took, .. } => self.packet(at, flow, |link| Fact::Arrived { link, took }),
+            Event::Lost { flow, .. } => self.packet(at, flow, |link| Fact::Lost { link }),
+            Event::Skipped { entity, beats } => self.note(at, entity, Fact::LeftOut(beats)),
+            _ => {}
+        }
+    }
+}

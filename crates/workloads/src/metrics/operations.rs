@@ -1,0 +1,109 @@
+//! What a program does with files: operations in a second, and how much is read and written with them.
+
+use super::{Fact, Gauge, Operations, Reading, per_second, ratio};
+use sched::Instant;
+use std::collections::BTreeMap;
+use trace::Durations;
+
+/// Every job done is so many operations.
+#[derive(Debug)]
+pub(super) struct Counted {
+    of: Operations,
+    there: u64,
+    /// When the first job began, and the last ended.
+    began: Option<Instant>,
+    done: Instant,
+    /// When all had left.
+    over: Instant,
+    /// By role, when its job began.
+    open: BTreeMap<String, Instant>,
+    jobs: u64,
+    /// How many of them were done when counting began.
+    before: u64,
+    took: Durations,
+}
+
+impl Counted {
+    pub(super) fn new(of: Operations) -> Counted {
+        Counted {
+            of,
+            there: 0,
+            began: None,
+            done: Instant::ZERO,
+            over: Instant::ZERO,
+            open: BTreeMap::new(),
+            jobs: 0,
+            before: 0,
+            took: Durations::default(),
+        }
+    }
+
+    /// How many operations so many jobs are.
+    fn operations(&self, jobs: u64) -> u64 {
+        let count = ratio(jobs, self.of.operations, self.of.jobs);
+        count.min(self.of.most.unwrap_or(u64::MAX))
+    }
+}
+
+impl Gauge for Counted {
+    fn note(&mut self, at: Instant, role: &str, fact: Fact) {
+        match fact {
+            Fact::Came => self.there += 1,
+            Fact::Left => {
+                self.there -= 1;
+                self.over = at;
+                self.open.remove(role);
+            }
+            Fact::Begins => {
+                self.began.get_or_insert(at);
+                self.open.insert(role.to_string(), at);
+            }
+            Fact::Done => {
+                if let Some(began) = self.open.remove(role) {
+                    self.took.record(at.saturating_since(began));
+                    (self.done, self.jobs) = (at, self.jobs + 1);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn begin(&mut self, at: Instant) {
+        self.began = self.began.map(|began| began.max(at));
+        (self.before, self.took) = (self.jobs, Durations::default());
+    }
+
+    fn read(&mut self, end: Instant) -> Reading {
+        let all = self.operations(self.jobs);
+        let count = all - self.operations(self.before);
+        // Who hangs in an operation has not been fast until then.
+        let is_going_on = !self.open.is_empty() || self.of.most.is_some_and(|most| all < most);
+        let until = if is_going_on && self.there > 0 { end } else { self.done };
+        let took = until.saturating_since(self.began.unwrap_or(until));
+        let bytes = |bytes: u64| {
+            let moved = u128::from(bytes) * u128::from(count) / u128::from(self.of.operations);
+            // Bytes in a nanosecond are millions of thousandths of a megabyte in a second.
+            ratio(u64::try_from(moved).unwrap_or(u64::MAX), 1_000_000, took.as_ns())
+        };
+        let mut reading = Reading::default();
+        let (counted, rate) = match self.of.is_transactions {
+            true => ("transactions", "transactions_per_s_milli"),
+            false => ("operations", "operations_per_s_milli"),
+        };
+        reading.add(counted, count);
+        reading.add(rate, per_second(count, took));
+        reading.add("mb_read_per_s_milli", bytes(self.of.read));
+        reading.add("mb_written_per_s_milli", bytes(self.of.written));
+        if !self.of.is_transactions {
+            let mean = self.took.total().as_ns().checked_div(self.took.count()).unwrap_or(0);
+            reading.add("operation_mean_ns", mean);
+            reading.time("operation_p50_ns", self.took.percentile(50));
+            reading.time("operation_p95_ns", self.took.percentile(95));
+            reading.time("operation_p99_ns", self.took.percentile(99));
+            reading.time("operation_max_ns", self.took.longest());
+        }
+        reading.time("took_ns", took);
+        reading.add("unfinished", u64::from(self.there > 0 || self.began.is_none()));
+        reading
+    }
+}

@@ -1,0 +1,58 @@
+//! Answers to a user.
+
+use super::{Fact, Gauge, Grade, Reading};
+use sched::Instant;
+use trace::Durations;
+
+/// From each click to the answer: from when a job should have begun, by the clock to which the task slept, to its end. A job that is still open when the run ends counts with the time it has taken by then.
+#[derive(Debug, Default)]
+pub(super) struct Responses {
+    /// When the job that is to begin was due.
+    due: Option<Instant>,
+    began: Option<Instant>,
+    took: Durations,
+    done: u64,
+}
+
+impl Gauge for Responses {
+    fn note(&mut self, at: Instant, _: &str, fact: Fact) {
+        match fact {
+            Fact::Awake => self.due = Some(at),
+            Fact::Asleep => self.due = None,
+            // In a guest, the timer itself may have come late.
+            Fact::Late(late) => {
+                let due = at.saturating_since(Instant::ZERO).saturating_sub(late);
+                self.due = Some(Instant::ZERO.saturating_add(due));
+            }
+            Fact::Begins => self.began = Some(self.due.take().unwrap_or(at)),
+            Fact::Done => {
+                if let Some(began) = self.began.take() {
+                    self.took.record(at.saturating_since(began));
+                    self.done += 1;
+                }
+            }
+            Fact::Left => (self.began, self.due) = (None, None),
+            _ => {}
+        }
+    }
+
+    fn begin(&mut self, _: Instant) {
+        (self.took, self.done) = (Durations::default(), 0);
+    }
+
+    fn read(&mut self, end: Instant) -> Reading {
+        if let Some(began) = self.began.or(self.due) {
+            self.took.record(end.saturating_since(began));
+        }
+        let mut reading = Reading::default();
+        reading.add("answers", self.done);
+        reading.time("response_p50_ns", self.took.percentile(50));
+        reading.time("response_p95_ns", self.took.percentile(95));
+        reading.time("response_p99_ns", self.took.percentile(99));
+        reading.time("response_max_ns", self.took.longest());
+        let grade =
+            if self.took.count() == 0 { Grade::Jitter } else { Grade::of(&self.took.percentile(95), &Grade::ANSWERS) };
+        reading.add("grade", grade.number());
+        reading
+    }
+}

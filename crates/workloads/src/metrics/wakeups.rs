@@ -1,0 +1,63 @@
+//! How late threads come to run: what cyclictest prints.
+
+use super::{Fact, Gauge, Named, Reading, ratio};
+use sched::{Instant, Nanos};
+use std::collections::BTreeMap;
+use trace::Durations;
+
+/// A sample for each time that a thread says how late it is, of all threads together. The histogram has a class for each whole
+/// microsecond and ends at 5 ms, as with `-h 5000`; what is later is counted apart, but is part of mean and maximum.
+#[derive(Debug, Default)]
+pub(super) struct Wakeups {
+    late: Durations,
+    /// In square nanoseconds.
+    squares: u128,
+    /// By whole microseconds.
+    classes: BTreeMap<u64, u64>,
+    overflow: u64,
+    left_out: u64,
+}
+
+/// Where the histogram ends.
+const END: Nanos = Nanos::ms(5);
+
+impl Gauge for Wakeups {
+    fn note(&mut self, _: Instant, _: &str, fact: Fact) {
+        match fact {
+            Fact::Late(late) => {
+                self.late.record(late);
+                self.squares += u128::from(late.as_ns()).pow(2);
+                if late < END {
+                    *self.classes.entry(late.as_ns() / 1_000).or_default() += 1;
+                } else {
+                    self.overflow += 1;
+                }
+            }
+            Fact::LeftOut(beats) => self.left_out += beats,
+            _ => {}
+        }
+    }
+
+    fn begin(&mut self, _: Instant) {
+        *self = Wakeups::default();
+    }
+
+    fn read(&mut self, _: Instant) -> Reading {
+        let (count, total) = (u128::from(self.late.count()), u128::from(self.late.total().as_ns()));
+        // The square of a sum is at most the sum of the squares times how many there are.
+        let around = self.squares - (total * total).checked_div(count).unwrap_or(0);
+        let deviation = around.checked_div(count.saturating_sub(1)).unwrap_or(0).isqrt();
+        let mut reading = Reading::default();
+        reading.add("samples", self.late.count());
+        reading.add("late_mean_ns", ratio(self.late.total().as_ns(), 1, self.late.count()));
+        reading.add("late_deviation_ns", u64::try_from(deviation).unwrap_or(u64::MAX));
+        reading.time("late_p50_ns", self.late.percentile(50));
+        reading.time("late_p99_ns", self.late.percentile(99));
+        reading.time("late_max_ns", self.late.longest());
+        reading.add("overflow", self.overflow);
+        reading.add("left_out", self.left_out);
+        let classes = std::mem::take(&mut self.classes);
+        reading.histograms = Named(vec![("late_us", classes.into_iter().collect())]);
+        reading
+    }
+}

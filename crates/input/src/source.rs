@@ -149,7 +149,7 @@ fn printable(text: &str) -> String {
             shown.extend(std::iter::repeat_n('?', c.len_utf8()));
         }
     }
-    debug_assert_eq!(shown.len(), text.len());
+    assert_eq!(shown.len(), text.len());
     shown
 }
 

@@ -12,6 +12,8 @@ const FUNCTION_LINES_MAX: usize = 70;
 /// What stands for work that was put off.
 const LEFTOVERS: &[&str] = &[concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
 const LEFTOVER_MACROS: &[&str] = &["todo", "unimplemented", "dbg"];
+/// Assertions that a release build leaves out: a law that is not asserted there is none.
+const UNASSERTED: &[&str] = &["debug_assert", "debug_assert_eq", "debug_assert_ne"];
 /// What a policy must not know: clocks, threads, chance, floats, and orders that differ from run to run.
 const IMPURE: &[&str] = &[
     "HashMap",
@@ -126,6 +128,18 @@ fn impurities(tokens: TokenStream) -> Vec<(String, usize)> {
     found
 }
 
+/// Assertions that only debug builds make: macro and line.
+fn debug_assertions(tokens: TokenStream) -> Vec<(String, usize)> {
+    let of = |token: TokenTree| match token {
+        TokenTree::Group(group) => debug_assertions(group.stream()),
+        TokenTree::Ident(word) if UNASSERTED.iter().any(|name| word == name) => {
+            vec![(word.to_string(), word.span().start().line)]
+        }
+        TokenTree::Ident(_) | TokenTree::Punct(_) | TokenTree::Literal(_) => Vec::new(),
+    };
+    tokens.into_iter().flat_map(of).collect()
+}
+
 /// The lines with the word `unsafe` in the code.
 fn unsafe_lines(tokens: TokenStream) -> Vec<usize> {
     let of = |token: TokenTree| match token {
@@ -201,6 +215,20 @@ fn no_work_is_left_over() {
     assert_eq!(leftovers(concat!("// TO", "DO: later")), [concat!("TO", "DO")]);
     assert_eq!(leftovers(concat!("db", "g!(x); to", "do!()")), [concat!("to", "do!"), "dbg!"]);
     assert_eq!(leftovers("fn todos() {}"), [""; 0]);
+}
+
+#[test]
+fn every_assertion_is_made_in_release_builds_too() {
+    let mut findings = Vec::new();
+    for (path, text) in texts("rs") {
+        let found = debug_assertions(parse(&text)).into_iter();
+        findings.extend(found.map(|(name, line)| format!("{}:{line}: {name}!; use assert!", path.display())));
+    }
+    tidy(&findings);
+    let found =
+        debug_assertions(parse("fn f() {\n debug_assert!(a);\n // debug_assert\n { debug_assert_eq!(a, b) }\n}"));
+    assert_eq!(found, [("debug_assert".to_string(), 2), ("debug_assert_eq".to_string(), 4)]);
+    assert_eq!(debug_assertions(parse("fn f() { assert!(a, \"debug_assert\") }")), []);
 }
 
 #[test]

@@ -311,7 +311,7 @@ impl World<'_> {
 
     fn enter(&mut self, number: usize) {
         let Vcpu { guest, cpu, doing, since, .. } = self.vcpus[number];
-        debug_assert_eq!(doing, Doing::Ready, "who enters was ready");
+        assert_eq!(doing, Doing::Ready, "who enters was ready");
         self.vcpus[number].doing = Doing::Runs;
         self.vcpus[number].spins = false;
         self.vcpus[number].eligible = false;

@@ -28,7 +28,7 @@ use crate::cfs::{self, LeastVruntime};
 use crate::fair::Fair;
 use sched::{
     Alarm, CpuId, Cx, Decision, Descriptor, EntityId, GroupChange, GroupId, Knob, Knobs, Nanos, Notice, Params, Policy,
-    Refused, Running, Stopped, Topology, Wake,
+    Position, Refused, Running, Stopped, Topology, Wake,
 };
 
 /// The descriptor of this policy.
@@ -145,6 +145,10 @@ impl Policy for Balance {
 
     fn interactive(&self, e: EntityId) -> bool {
         self.fair.interactive(e)
+    }
+
+    fn position(&self, e: EntityId) -> Option<Position> {
+        self.fair.position(e)
     }
 
     fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {

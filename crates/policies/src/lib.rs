@@ -45,6 +45,9 @@ mod servers;
 mod skew;
 
 pub use canary::CANARIES;
+#[cfg(test)]
+mod tests;
+
 use sched::Descriptor;
 
 /// Every policy, in alphabetical order of name.

@@ -8,7 +8,7 @@ use input::problem::{Problem, Problems, Wrong};
 use input::source::Span;
 use measure::Meter;
 use scenario::{AppSpec, EntitySpec, Group, GuestSpec, Scenario};
-use sched::{Descriptor, EntityId, GroupId, Instant, Nanos, Params, Refused};
+use sched::{Descriptor, EntityId, GroupId, Instant, Params, Refused};
 use sim::coordination::Coordinated;
 use sim::{Stuck, Workload, World};
 use std::rc::Rc;
@@ -350,10 +350,8 @@ pub(crate) fn machine_of_host(host: usize) -> MachineId {
 }
 
 fn granted(world: &World<'_>, machine: MachineId, entity: EntityId) -> Option<Grant> {
-    let machine = world.machine(machine).machine();
-    let shown = |name| Some(Nanos::ns(u64::try_from(machine.inspect(entity, name)?).ok()?));
-    let grant = Grant { slice: shown("slice")?, period: shown("period")? };
-    (!grant.period.is_zero()).then_some(grant)
+    let promise = world.machine(machine).machine().promise(entity)?;
+    Some(Grant { slice: promise.slice, period: promise.period })
 }
 
 fn create_groups(

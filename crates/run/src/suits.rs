@@ -46,7 +46,7 @@ fn missing(choice: &Choice, cpus: Topology, detector: Rule) -> Option<&'static s
     // What does not work at all is told elsewhere.
     let mut machine = Machine::build(choice.policy, cpus, &choice.knobs, Kicks::Immediate).ok()?;
     let task = machine.attach(Instant::ZERO, Params::default()).ok()?;
-    detector.needs().iter().copied().find(|name| machine.inspect(task, name).is_none())
+    detector.lacks(machine.position(task))
 }
 
 /// Whether somebody who waits under `policy` gets and keeps the CPU of somebody ordinary by this boost. Where that cannot be found out,

@@ -17,6 +17,7 @@ pub mod machine;
 pub mod params;
 pub mod policy;
 pub mod queue;
+mod standing;
 pub mod time;
 mod truth;
 
@@ -30,4 +31,5 @@ pub use params::{Class, GroupParams, Limit, Params, Quota, Refused, Reservation,
 pub use policy::{
     Alarm, AlarmKind, AlarmOwner, AlarmSlots, Decision, GroupChange, Held, Notice, Policy, StopReason, Stopped, Wake,
 };
+pub use standing::{FairPosition, Position, PromiseState};
 pub use time::{Instant, Nanos, Virtual};

@@ -15,6 +15,7 @@ use crate::descriptor::{Descriptor, Knobs};
 use crate::id::{CpuId, CpuSet, EntityId, GroupId};
 use crate::params::{GroupParams, Params, Refused, Topology};
 use crate::policy::{Alarm, AlarmOwner, AlarmSlots, GroupChange, Notice, Policy, StopReason, Stopped, Wake};
+use crate::standing::{Position, PromiseState};
 use crate::time::{Instant, Nanos};
 use crate::truth::Truth;
 use alloc::boxed::Box;
@@ -560,7 +561,7 @@ impl Machine {
         self.truth.params(e)
     }
 
-    /// What the policy keeps about `e` under `name`; `None` if it keeps no such thing.
+    /// What the policy keeps about `e` under `name`, for tables and tests; `None` if it keeps no such thing.
     #[must_use]
     pub fn inspect(&self, e: EntityId, name: &str) -> Option<i64> {
         let mut found = None;
@@ -575,6 +576,18 @@ impl Machine {
     /// Shows all that the policy keeps about `e`.
     pub fn inspect_all(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {
         self.policy.inspect(e, show);
+    }
+
+    /// The current period of the promise of `e`; `None` where the policy keeps no promise for it.
+    #[must_use]
+    pub fn promise(&self, e: EntityId) -> Option<PromiseState> {
+        self.policy.promise(e)
+    }
+
+    /// The place of `e` in the order of the policy; `None` where that order is not one of [`Position`].
+    #[must_use]
+    pub fn position(&self, e: EntityId) -> Option<Position> {
+        self.policy.position(e)
     }
 
     /// Whether the policy takes `e` for an interactive entity.

@@ -20,6 +20,7 @@
 use crate::cx::Cx;
 use crate::id::{CpuId, EntityId, GroupId};
 use crate::params::{GroupParams, Params, Refused};
+use crate::standing::{Position, PromiseState};
 use crate::time::{Instant, Nanos};
 
 /// A scheduling policy. Pure: no clock, no IO, no randomness, no floats, no iteration over hash maps, and no
@@ -88,6 +89,16 @@ pub trait Policy: Send {
     /// Whether the policy takes `e` for an interactive entity.
     fn interactive(&self, _e: EntityId) -> bool {
         false
+    }
+
+    /// The current period of the promise of `e`; `None` where the policy keeps no promise for it.
+    fn promise(&self, _e: EntityId) -> Option<PromiseState> {
+        None
+    }
+
+    /// The place of `e` in the order of the policy; `None` where that order is not one of [`Position`].
+    fn position(&self, _e: EntityId) -> Option<Position> {
+        None
     }
 
     /// Shows what the policy keeps about `e`, as named whole numbers, for tables and tests.

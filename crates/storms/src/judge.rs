@@ -19,7 +19,7 @@ const GRAIN: Nanos = Nanos::us(60);
 /// What was there when a period began.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
-    deadline: i64,
+    deadline: Instant,
     at: Instant,
     total: Nanos,
     raised: Nanos,
@@ -54,7 +54,7 @@ impl Judge {
         }
         let machine = session.daemon.dispatcher.machine();
         for served in session.daemon.served.iter().filter(|served| machine.is_attached(served.entity)) {
-            let Some(deadline) = machine.inspect(served.entity, "deadline") else { continue };
+            let Some(deadline) = machine.promise(served.entity).map(|promise| promise.deadline) else { continue };
             let samples = self.samples.entry(served.entity).or_default();
             if samples.last().is_some_and(|last| last.deadline == deadline) {
                 continue;
@@ -106,7 +106,7 @@ impl Judge {
 }
 
 /// What is there as a period begins that ends at `deadline`.
-fn sample(session: &Session, served: &Served, deadline: i64, last: Option<&Sample>) -> Sample {
+fn sample(session: &Session, served: &Served, deadline: Instant, last: Option<&Sample>) -> Sample {
     let world = session.host.world();
     let (total, raised) = world.had_by(served.tag);
     let (late, ours) = (world.late(), world.had_by_us());
@@ -125,7 +125,7 @@ fn sample(session: &Session, served: &Served, deadline: i64, last: Option<&Sampl
 fn wrong(samples: &[Sample], served: &Served, is_hog: bool, periods: &mut u64) -> Option<String> {
     let [.., last, now] = samples else { return None };
     let Reservation { slice, period, limit, .. } = served.wish.reservation;
-    if now.deadline - last.deadline != period.as_ns().cast_signed() || samples.len() <= MEMORY {
+    if now.deadline.saturating_since(last.deadline) != period || samples.len() <= MEMORY {
         return None;
     }
     let before = samples.iter().rev().skip(MEMORY).find(|it| it.at.saturating_add(BACKLOG) <= now.at);

@@ -140,6 +140,23 @@ fn debug_assertions(tokens: TokenStream) -> Vec<(String, usize)> {
     tokens.into_iter().flat_map(of).collect()
 }
 
+/// The lines on which what a policy keeps is asked for by a name: `.inspect(entity, name)`. An iterator's `inspect` takes one argument.
+fn reads_by_name(tokens: TokenStream) -> Vec<usize> {
+    let mut found = Vec::new();
+    let mut asks = false;
+    for token in tokens {
+        if let TokenTree::Group(group) = &token {
+            let comma = |token: &TokenTree| matches!(token, TokenTree::Punct(punct) if punct.as_char() == ',');
+            if asks && group.stream().into_iter().any(|token| comma(&token)) {
+                found.push(group.span_open().start().line);
+            }
+            found.extend(reads_by_name(group.stream()));
+        }
+        asks = matches!(&token, TokenTree::Ident(word) if word == "inspect");
+    }
+    found
+}
+
 /// The lines with the word `unsafe` in the code.
 fn unsafe_lines(tokens: TokenStream) -> Vec<usize> {
     let of = |token: TokenTree| match token {
@@ -229,6 +246,22 @@ fn every_assertion_is_made_in_release_builds_too() {
         debug_assertions(parse("fn f() {\n debug_assert!(a);\n // debug_assert\n { debug_assert_eq!(a, b) }\n}"));
     assert_eq!(found, [("debug_assert".to_string(), 2), ("debug_assert_eq".to_string(), 4)]);
     assert_eq!(debug_assertions(parse("fn f() { assert!(a, \"debug_assert\") }")), []);
+}
+
+/// What a policy answers is typed: `inspect` is for tables and for the policies' own tests.
+#[test]
+fn nothing_reads_what_a_policy_keeps_by_name() {
+    let mut findings = Vec::new();
+    for (path, text) in texts("rs") {
+        if !is_pure_crate(&path) {
+            let lines = reads_by_name(parse(&text)).into_iter();
+            findings
+                .extend(lines.map(|line| format!("{}:{line}: inspect by name; add a typed answer", path.display())));
+        }
+    }
+    tidy(&findings);
+    assert_eq!(reads_by_name(parse("fn f() {\n machine.inspect(e, \"deadline\");\n}")), [2]);
+    assert_eq!(reads_by_name(parse("iterator.inspect(|it| g(it, 1)); front.promise(e, now)")), [0; 0]);
 }
 
 #[test]

@@ -77,8 +77,8 @@ pub(crate) fn measure(promise: Promise, limit: Limit, length: Nanos) -> Result<S
         let played = live::serve(&setup()?, |front| {
             let e = admit(front, promise, limit, child.pid())?;
             let expense = Expense::now();
-            let first = front.inspect(e, "deadline").unwrap_or(0).unsigned_abs();
-            let begun = front.epoch().saturating_add(Nanos::ns(first));
+            let first = front.promise(e).ok_or("nothing is promised")?.deadline;
+            let begun = front.epoch().saturating_add(first.since(Instant::ZERO));
             let mut events = Vec::new();
             front.read_journal(&mut events);
             let (from, before) = (clock::now(), expense.read());
@@ -179,7 +179,7 @@ fn serve_all(promises: &[Promise], length: Nanos) -> Result<Vec<(u64, Vec<Miss>)
                 kept[place].0 += 1;
                 if delivered < due {
                     let since = |at: Instant| front.epoch().saturating_add(at.since(Instant::ZERO));
-                    let period = Nanos::ns(front.inspect(*entity, "period").unwrap_or(0).unsigned_abs());
+                    let period = front.promise(*entity).ok_or("nothing is promised")?.period;
                     let begun = Instant::at_ns(at.as_ns().saturating_sub(period.as_ns()));
                     let missing = *due - *delivered;
                     kept[place].1.push(Miss { begun: since(begun), told: since(*at), missing });

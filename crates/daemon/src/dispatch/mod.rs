@@ -351,13 +351,12 @@ impl<K: Kernel> Dispatcher<K> {
     // ---- What the policy keeps ----
 
     fn left_of(&self, e: EntityId) -> i64 {
-        self.machine.inspect(e, "remaining").unwrap_or(0)
+        self.machine.promise(e).map_or(0, |promise| promise.remaining)
     }
 
     /// The end of its current period.
     fn deadline(&self, e: EntityId) -> Instant {
-        let shown = self.machine.inspect(e, "deadline").unwrap_or(i64::MAX);
-        if shown == i64::MAX { Instant::NEVER } else { Instant::at_ns(shown.max(0).unsigned_abs()) }
+        self.machine.promise(e).map_or(Instant::NEVER, |promise| promise.deadline)
     }
 
     // ---- What is decided ----

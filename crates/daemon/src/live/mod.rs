@@ -15,7 +15,7 @@ use crate::restore::{self, PATIENCE};
 use crate::table::{Beating, Table};
 use agent::Post;
 use keeper::Watcher;
-use sched::{CpuSet, Descriptor, EntityId, Instant, Knobs, Nanos};
+use sched::{CpuSet, Descriptor, EntityId, Instant, Knobs, Nanos, PromiseState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -211,10 +211,10 @@ impl Front<'_, '_> {
         as_agent(|| self.shared.lock().is_seen(e))
     }
 
-    /// What `e` is told by its policy under `name`.
+    /// The current period of the promise of `e`; `None` if the policy keeps no promise for it.
     #[must_use]
-    pub fn inspect(&self, e: EntityId, name: &str) -> Option<i64> {
-        as_agent(|| self.shared.lock().machine().inspect(e, name))
+    pub fn promise(&self, e: EntityId) -> Option<PromiseState> {
+        as_agent(|| self.shared.lock().machine().promise(e))
     }
 
     /// What went wrong without ending anything.

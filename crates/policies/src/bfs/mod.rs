@@ -54,7 +54,8 @@ use isochronous::Account;
 use queue::{DeadlineQueues, Distance};
 use sched::{
     Alarm, AlarmKind, AlarmOwner, AlarmSlots, Class, Conserving, CpuId, Cx, Decision, Descriptor, EntityId, Guarantees,
-    Instant, Knob, Knobs, Nanos, Params, Policy, Refused, Running, State, StopReason, Stopped, Topology, Wake,
+    Instant, Knob, Knobs, Nanos, Params, Policy, Position, Refused, Running, State, StopReason, Stopped, Topology,
+    Wake,
 };
 
 /// The descriptor of this policy.
@@ -581,6 +582,10 @@ impl Policy for Bfs {
 
     fn interactive(&self, e: EntityId) -> bool {
         self.tasks[e.index()].interactive
+    }
+
+    fn position(&self, e: EntityId) -> Option<Position> {
+        Some(Position::Deadline { deadline: self.tasks[e.index()].deadline, slice: self.lengths.slice })
     }
 
     fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {

@@ -1,7 +1,7 @@
 //! How a boost improves and worsens, and which level it gives, in four versions.
 
 use crate::project_c::{self, Expired, Kind, Layout, Level, Rule, Task, Yielder};
-use sched::{Instant, Knobs, Nanos};
+use sched::{Instant, Knobs, Nanos, Position};
 
 /// The boost, from −`reach` (best) to `reach`.
 pub(super) type Boost = i32;
@@ -163,6 +163,10 @@ impl Rule for Bmq {
 
     fn interactive(&self, task: &Task<Boost>) -> bool {
         task.standing <= self.interactive
+    }
+
+    fn position(&self, standing: &Boost) -> Option<Position> {
+        Some(Position::Boost(*standing))
     }
 
     fn show(&self, standing: &Boost, show: &mut dyn FnMut(&'static str, i64)) {

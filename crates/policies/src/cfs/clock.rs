@@ -2,7 +2,7 @@
 
 use super::tunables::Times;
 use crate::fair::{Arrival, Buddy, Leaving, Node, NodeId, Placing, Rule, RunQueues, Verdict};
-use sched::{Nanos, Virtual};
+use sched::{CpuId, FairPosition, Nanos, Virtual};
 
 /// The rule: least vruntime first.
 #[derive(Debug)]
@@ -263,6 +263,17 @@ impl Rule for LeastVruntime {
         if queues.rule.0.last_buddy && queues.is_crowded(running) && is_task && queues.node(running).queued {
             queues.set_buddy(Buddy::Last, running);
         }
+    }
+
+    fn position(queues: &Queues, id: NodeId, cpu: CpuId) -> Option<FairPosition> {
+        let node = queues.node(id);
+        Some(FairPosition {
+            vruntime: node.vruntime,
+            min_vruntime: queues.queue(node.queue).min_vruntime,
+            wakeup_granularity: queues.scaled(queues.rule.0.wakeup_granularity, id),
+            latency: queues.rule.0.latency,
+            cpu,
+        })
     }
 
     fn inspect(queues: &Queues, id: NodeId, show: &mut dyn FnMut(&'static str, i64)) {

@@ -18,7 +18,7 @@ use crate::deadline::Deadline;
 use crate::rt::Rt;
 use sched::{
     Alarm, AlarmBase, AlarmOwner, Class, CpuId, Cx, Decision, EntityId, GroupChange, GroupId, Held, Instant, Nanos,
-    Notice, Params, Policy, Refused, State, StopReason, Stopped, Topology, Wake,
+    Notice, Params, Policy, Position, PromiseState, Refused, State, StopReason, Stopped, Topology, Wake,
 };
 
 /// A class above the last.
@@ -484,6 +484,14 @@ impl Policy for Classes {
 
     fn interactive(&self, e: EntityId) -> bool {
         self.parts.seen(self.member(e).level).interactive(e)
+    }
+
+    fn promise(&self, e: EntityId) -> Option<PromiseState> {
+        self.parts.seen(self.member(e).level).promise(e)
+    }
+
+    fn position(&self, e: EntityId) -> Option<Position> {
+        self.parts.seen(self.member(e).level).position(e)
     }
 
     fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {

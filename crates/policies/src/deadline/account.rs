@@ -1,7 +1,7 @@
 //! [`Account`]: the constant bandwidth server of one entity: its remaining slice and its deadline.
 
 use crate::admission::Utilisation;
-use sched::{Instant, Limit, Nanos, Reservation};
+use sched::{Instant, Limit, Nanos, PromiseState, Reservation};
 
 /// Whether an entity's share of a CPU is in use (GRUB).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -86,6 +86,12 @@ impl Account {
     fn renew(&mut self, now: Instant) {
         self.left = self.whole();
         self.deadline = now.saturating_add(self.relative_deadline);
+    }
+
+    /// The current period.
+    pub(super) fn promise(&self) -> PromiseState {
+        let deadline = if self.begun { self.deadline } else { Instant::NEVER };
+        PromiseState { slice: self.slice, period: self.period, deadline, remaining: self.left }
     }
 
     /// When the next period begins.

@@ -9,7 +9,7 @@ use crate::classes::Layer;
 use crate::most_urgent::{MostUrgent, Rank};
 use sched::{
     Alarm, AlarmKind, AlarmOwner, AlarmSlots, CpuId, Cx, Decision, EntityId, Held, Instant, Knobs, Nanos, Params,
-    Policy, Refused, Reservation, Running, State, StopReason, Stopped, Topology, Wake,
+    Policy, PromiseState, Refused, Reservation, Running, State, StopReason, Stopped, Topology, Wake,
 };
 
 /// The alarm slots of the class.
@@ -534,6 +534,10 @@ impl Policy for Deadline {
 
     fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision {
         self.pick_before(cpu, None, cx)
+    }
+
+    fn promise(&self, e: EntityId) -> Option<PromiseState> {
+        Some(self.task(e).account.promise())
     }
 
     fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {

@@ -3,8 +3,8 @@
 use super::Edf;
 use super::account::Standing;
 use sched::{
-    Alarm, AlarmOwner, CpuId, Cx, Decision, EntityId, Instant, Nanos, Params, Policy, Refused, Running, State,
-    StopReason, Stopped, Wake,
+    Alarm, AlarmOwner, CpuId, Cx, Decision, EntityId, Instant, Nanos, Params, Policy, PromiseState, Refused, Running,
+    State, StopReason, Stopped, Wake,
 };
 use std::cmp::Reverse;
 use std::hint::select_unpredictable;
@@ -380,6 +380,10 @@ impl Policy for Global {
             Some(e) => self.edf.background_slice(e, cx.now()),
             None => Decision::IDLE,
         }
+    }
+
+    fn promise(&self, e: EntityId) -> Option<PromiseState> {
+        self.edf.promise_state(e)
     }
 
     fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {

@@ -47,8 +47,8 @@ use account::{Account, Enforce, Late, Rest, Standing};
 use sched::queue::{Heaps, Lists};
 use sched::{
     Alarm, AlarmKind, AlarmOwner, AlarmSlots, Conserving, CpuId, CpuSet, Cx, Decision, Descriptor, EntityId,
-    Guarantees, Instant, Knob, Knobs, LoadBounds, Nanos, Params, Policy, Refused, Reservation, Running, StopReason,
-    Topology,
+    Guarantees, Instant, Knob, Knobs, LoadBounds, Nanos, Params, Policy, PromiseState, Refused, Reservation, Running,
+    StopReason, Topology,
 };
 
 pub(crate) const LATE: Knob =
@@ -506,6 +506,12 @@ impl Edf {
             (account.slept, account.blocked) = (true, now);
             cx.clear_alarm(period_end(e));
         }
+    }
+
+    /// The current period of `e`, if it has a reservation.
+    fn promise_state(&self, e: EntityId) -> Option<PromiseState> {
+        let Account { slice, period, deadline, balance, .. } = *self.account(e);
+        (!period.is_zero()).then_some(PromiseState { slice, period, deadline, remaining: balance })
     }
 
     fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {

@@ -4,8 +4,8 @@
 use super::Edf;
 use super::account::Standing;
 use sched::{
-    Alarm, AlarmOwner, CpuId, Cx, Decision, EntityId, GroupChange, GroupId, Nanos, Params, Policy, Refused, Running,
-    State, StopReason, Stopped, Wake,
+    Alarm, AlarmOwner, CpuId, Cx, Decision, EntityId, GroupChange, GroupId, Nanos, Params, Policy, PromiseState,
+    Refused, Running, State, StopReason, Stopped, Wake,
 };
 
 pub(crate) struct Partitioned(pub(super) Edf);
@@ -138,6 +138,10 @@ impl Policy for Partitioned {
             Some(e) => self.0.background_slice(e, cx.now()),
             None => Decision::IDLE,
         }
+    }
+
+    fn promise(&self, e: EntityId) -> Option<PromiseState> {
+        self.0.promise_state(e)
     }
 
     fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {

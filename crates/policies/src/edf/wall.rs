@@ -9,8 +9,8 @@
 use super::Edf;
 use super::account::Standing;
 use sched::{
-    Alarm, AlarmOwner, CpuId, Cx, Decision, EntityId, Held, Instant, Nanos, Params, Policy, Refused, State, StopReason,
-    Stopped, Wake,
+    Alarm, AlarmOwner, CpuId, Cx, Decision, EntityId, Held, Instant, Nanos, Params, Policy, PromiseState, Refused,
+    State, StopReason, Stopped, Wake,
 };
 
 pub(super) struct Wall {
@@ -235,6 +235,10 @@ impl Policy for Wall {
             Some(e) => Decision::until(e, until.min(self.edf.background_slice(e, now).until)),
             None => Decision::IDLE,
         }
+    }
+
+    fn promise(&self, e: EntityId) -> Option<PromiseState> {
+        self.edf.promise_state(e)
     }
 
     fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {

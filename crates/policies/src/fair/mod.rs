@@ -47,7 +47,7 @@ use runqueue::SHARES_MOST;
 use sched::queue::Lists;
 use sched::{
     Alarm, AlarmKind, AlarmOwner, AlarmSlots, CpuId, CpuSet, Cx, Decision, EntityId, GroupChange, GroupId, GroupParams,
-    Instant, Nanos, Params, Policy, Refused, State, StopReason, Stopped, Topology, Wake,
+    Instant, Nanos, Params, Policy, Position, Refused, State, StopReason, Stopped, Topology, Wake,
 };
 /// The alarm slots of the class.
 pub(crate) const ALARMS: AlarmSlots =
@@ -438,6 +438,10 @@ impl<R: Rule> Policy for Fair<R> {
         self.cpus[cpu.index()].current = Some(e);
         self.settle_tick(cpu, cx);
         Decision::forever(e)
+    }
+
+    fn position(&self, e: EntityId) -> Option<Position> {
+        R::position(&self.queues, NodeId::task(e), self.tasks[e.index()].cpu).map(Position::Fair)
     }
 
     fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {

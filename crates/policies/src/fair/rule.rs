@@ -5,7 +5,7 @@ use super::runqueue::{Leaving, Placing, RunQueues};
 use super::tick::Arrival;
 use core::fmt::Debug;
 use sched::queue::Summary;
-use sched::{Nanos, Params, Virtual};
+use sched::{CpuId, FairPosition, Nanos, Params, Virtual};
 
 /// What a tick finds out about who runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -124,6 +124,11 @@ pub(crate) trait Rule: Debug + Send + Sized + 'static {
     fn preempted(queues: &mut RunQueues<Self>, wakee: NodeId, running: NodeId);
 
     // ---- Showing ----
+
+    /// The place of the task `id`, whose run queue is that of `cpu`; `None` where the rule has more than one clock.
+    fn position(_queues: &RunQueues<Self>, _id: NodeId, _cpu: CpuId) -> Option<FairPosition> {
+        None
+    }
 
     /// Shows what it keeps of the task `id`.
     fn inspect(queues: &RunQueues<Self>, id: NodeId, show: &mut dyn FnMut(&'static str, i64));

@@ -19,7 +19,7 @@ pub(crate) use task::{Kind, Task};
 use queues::Queues;
 use sched::{
     Conserving, CpuId, CpuSet, Cx, Decision, EntityId, Instant, Knob, Knobs, LoadBounds, Nanos, Params, Policy,
-    Refused, State, StopReason, Stopped, Topology, Wake,
+    Position, Refused, State, StopReason, Stopped, Topology, Wake,
 };
 
 pub(crate) const SLICE: Knob = Knob::choice("slice", &["4ms", "2ms"], "how long a turn lasts, in \"ms\" of 2^20 ns")
@@ -390,6 +390,10 @@ impl<R: Rule> Policy for Engine<R> {
 
     fn interactive(&self, e: EntityId) -> bool {
         self.rule.interactive(&self.tasks[e.index()])
+    }
+
+    fn position(&self, e: EntityId) -> Option<Position> {
+        self.rule.position(&self.tasks[e.index()].standing)
     }
 
     fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {

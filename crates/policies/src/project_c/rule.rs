@@ -3,7 +3,7 @@
 use super::queues::{Layout, Level};
 use super::task::Task;
 use core::fmt;
-use sched::{Instant, Nanos};
+use sched::{Instant, Nanos, Position};
 
 /// What a yield of the default kind does to the queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,6 +64,11 @@ pub(crate) trait Rule: Send + fmt::Debug {
     /// Whether `task` is taken for an interactive entity.
     fn interactive(&self, _task: &Task<Self::Standing>) -> bool {
         false
+    }
+
+    /// The place of an entity of this standing; `None` where it is not one of [`Position`].
+    fn position(&self, _standing: &Self::Standing) -> Option<Position> {
+        None
     }
 
     /// Shows what is kept of an entity.

@@ -71,7 +71,7 @@ use crate::homes::{self, Homes};
 use queues::{Queues, Score};
 use sched::{
     Alarm, AlarmKind, AlarmOwner, AlarmSlots, CpuId, Cx, Decision, Descriptor, EntityId, Guarantees, Instant, Knob,
-    Knobs, Nanos, Params, Policy, Refused, Running, State, StopReason, Stopped, Topology, Wake,
+    Knobs, Nanos, Params, Policy, PromiseState, Refused, Running, State, StopReason, Stopped, Topology, Wake,
 };
 use vcpu::{Turn, Vcpu, Wish};
 
@@ -558,6 +558,10 @@ impl Policy for Sedf {
         let vcpu = self.vcpu_mut(e);
         (vcpu.turn, vcpu.ran) = (turn, Nanos::ZERO);
         Decision::until(e, until)
+    }
+
+    fn promise(&self, e: EntityId) -> Option<PromiseState> {
+        Some(self.vcpu(e).promise())
     }
 
     fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {

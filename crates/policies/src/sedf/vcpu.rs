@@ -2,7 +2,7 @@
 
 use super::Unblock;
 use super::queues::Score;
-use sched::{CpuId, Instant, Limit, Nanos, Refused, Reservation, Weight};
+use sched::{CpuId, Instant, Limit, Nanos, PromiseState, Refused, Reservation, Weight};
 
 /// Source: PERIOD_MIN, PERIOD_MAX and SLICE_MIN, xen/common/sched_sedf.c.
 pub(super) const PERIOD_MIN: Nanos = Nanos::us(10);
@@ -110,6 +110,18 @@ impl Vcpu {
             lost: Nanos::ZERO,
             penalty_score: 0,
             extra_score: 0,
+        }
+    }
+
+    /// The current period. A vCPU without a reservation has a period and, unless it has a weight, no slice.
+    pub(super) fn promise(&self) -> PromiseState {
+        let signed = |time: Nanos| time.as_ns().cast_signed();
+        let deadline = if self.seen { self.deadline } else { Instant::NEVER };
+        PromiseState {
+            slice: self.slice,
+            period: self.period,
+            deadline,
+            remaining: signed(self.slice) - signed(self.used),
         }
     }
 

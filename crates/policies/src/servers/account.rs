@@ -1,6 +1,6 @@
 //! One server: a budget in every period, and what becomes of it when its owner does not use it.
 
-use sched::{Instant, Limit, Nanos, Reservation};
+use sched::{Instant, Limit, Nanos, PromiseState, Reservation};
 
 /// What becomes of a budget whose owner is blocked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -83,6 +83,12 @@ impl Server {
     /// What orders servers by fixed priority: who must be done sooner after its period begins.
     pub(crate) fn relative_deadline(&self) -> Nanos {
         self.relative_deadline
+    }
+
+    /// The current period. A server that goes on at a lower level has used up its own budget.
+    pub(crate) fn promise(&self) -> PromiseState {
+        let remaining = if self.level == 0 { self.left } else { 0 };
+        PromiseState { slice: self.budget, period: self.period, deadline: self.deadline, remaining }
     }
 
     /// What is left of the budget.

@@ -15,7 +15,8 @@ use gate::Gate;
 use sched::queue::Trees;
 use sched::{
     Alarm, AlarmKind, AlarmOwner, AlarmSlots, CpuId, CpuSet, Cx, Decision, EntityId, Held, Instant, Knob, Limit,
-    LoadBounds, Nanos, Params, Policy, Refused, Reservation, Running, State, StopReason, Stopped, Topology, Wake,
+    LoadBounds, Nanos, Params, Policy, PromiseState, Refused, Reservation, Running, State, StopReason, Stopped,
+    Topology, Wake,
 };
 
 /// The alarms it uses.
@@ -429,6 +430,10 @@ impl Policy for Servers {
         let left = self.members[e.index()].server.left().max(Nanos::ns(1));
         let most = if self.settings.quantum.is_zero() { left } else { left.min(self.settings.quantum) };
         Decision::until(e, cx.now() + most)
+    }
+
+    fn promise(&self, e: EntityId) -> Option<PromiseState> {
+        Some(self.members[e.index()].server.promise())
     }
 
     fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {

@@ -219,7 +219,7 @@ fn what_does_not_suit_a_policy_is_said_where_it_is_asked_for() {
         coordinated("linux", "cfs", "{ protocol = \"s0\", detector = \"bfs\" }").expect_err("cfs has none");
     assert!(
         no_deadlines.starts_with(
-            "test.toml:11:46: `vm`: the guest's policy, `cfs`, keeps no deadline; right would be a guest under"
+            "test.toml:11:46: `vm`: the guest's policy, `cfs`, keeps no virtual deadline; right would be a guest under"
         ),
         "{no_deadlines}"
     );

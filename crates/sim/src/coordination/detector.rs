@@ -5,7 +5,7 @@ use super::Rule;
 use super::ewma::Ewma;
 use super::lavd::{Lavd, Woken};
 use super::ule::Ule;
-use sched::{CpuId, EntityId, Instant, Machine, Nanos, State, Wake};
+use sched::{CpuId, EntityId, FairPosition, Instant, Machine, Nanos, Position, State, Wake};
 use trace::Event;
 
 /// Something that happened on a machine.
@@ -43,7 +43,7 @@ enum Kept {
     /// Whether it was interactive when it woke.
     AtWakeUp(bool),
     /// BFS: the deadline with which it woke, if that was near.
-    Deadline(Option<i64>),
+    Deadline(Option<Instant>),
     Ule(Ule),
     Lavd(Lavd),
     Ewma(Ewma),
@@ -270,7 +270,7 @@ impl Detector {
                 Kept::Nothing => rule == Rule::Bmq && machine.interactive(e),
                 Kept::AtWakeUp(interactive) => interactive,
                 // Another deadline is that of another slice.
-                Kept::Deadline(woke) => woke.is_some() && woke == machine.inspect(e, "deadline"),
+                Kept::Deadline(woke) => woke.is_some() && woke == deadline(machine, e),
                 Kept::Ule(ule) => ule.is_interactive(nice),
                 Kept::Lavd(lavd) => lavd.criticality.saturating_mul(count) > sum,
                 Kept::Ewma(ewma) => ewma.is_interactive(),
@@ -287,22 +287,32 @@ impl Detector {
 /// CFS: whether `e`, which has just woken, is so far behind whoever has the CPU that it preempts, or behind its queue by a quarter of
 /// the latency.
 fn is_behind(machine: &Machine, running: &[Option<EntityId>], e: EntityId) -> bool {
-    let shown = |of, name| machine.inspect(of, name);
-    let (Some(own), Some(least), Some(granularity), Some(latency)) =
-        (shown(e, "vruntime"), shown(e, "min_vruntime"), shown(e, "wakeup-granularity"), shown(e, "latency"))
-    else {
+    let position = |of| match machine.position(of) {
+        Some(Position::Fair(position)) => Some(position),
+        _ => None,
+    };
+    let Some(FairPosition { vruntime, min_vruntime, wakeup_granularity, latency, cpu }) = position(e) else {
         return false;
     };
+    let signed = |time: Nanos| time.as_ns().cast_signed();
     // Who had the CPU when it woke, which it may have lost since, but not in any other way.
-    let current = shown(e, "cpu").and_then(|cpu| running.get(usize::try_from(cpu).ok()?).copied().flatten());
+    let current = running.get(cpu.index()).copied().flatten();
     let current = current.filter(|&it| it != e && machine.is_attached(it) && machine.state(it) != State::Blocked);
-    let ahead = current.and_then(|current| shown(current, "vruntime"));
-    ahead.is_some_and(|ahead| ahead.wrapping_sub(own) > granularity) || least.wrapping_sub(own) >= latency / 4
+    let ahead = current.and_then(position).map(|current| current.vruntime.ahead_of(vruntime));
+    ahead.is_some_and(|ahead| ahead > signed(wakeup_granularity))
+        || min_vruntime.ahead_of(vruntime) >= signed(latency) / 4
 }
 
 /// BFS: the deadline with which `e` has woken, if it is past or nearer than a slice.
-fn near_deadline(machine: &Machine, e: EntityId) -> Option<i64> {
-    let (deadline, slice) = (machine.inspect(e, "deadline")?, machine.inspect(e, "rr-interval")?);
-    let now = i64::try_from(machine.now().as_ns()).ok()?;
-    (deadline < now.saturating_add(slice)).then_some(deadline)
+fn near_deadline(machine: &Machine, e: EntityId) -> Option<Instant> {
+    let Some(Position::Deadline { deadline, slice }) = machine.position(e) else { return None };
+    (deadline < machine.now().saturating_add(slice)).then_some(deadline)
+}
+
+/// BFS: the virtual deadline of `e`.
+fn deadline(machine: &Machine, e: EntityId) -> Option<Instant> {
+    match machine.position(e) {
+        Some(Position::Deadline { deadline, .. }) => Some(deadline),
+        _ => None,
+    }
 }

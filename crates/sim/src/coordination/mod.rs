@@ -20,7 +20,7 @@ pub(crate) use coordinator::Coordinator;
 pub(crate) use detector::{Detector, Note};
 pub(crate) use protocol::{Seat, Sight, Wish};
 
-use sched::{Class, Nanos, Params, RtPriority, Weight};
+use sched::{Class, Nanos, Params, Position, RtPriority, Weight};
 
 /// How a guest tells its host, and what the host makes of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -79,14 +79,17 @@ impl Rule {
         ("ewma", Rule::Ewma),
     ];
 
-    /// What the guest's policy has to keep of a task for that, as it [shows](sched::Machine::inspect) it.
+    /// What the rule needs of a guest's policy that answers `position` for a task, and does not get; `None` if it gets all.
     #[must_use]
-    pub const fn needs(self) -> &'static [&'static str] {
-        match self {
-            Rule::Cfs => &["vruntime", "min_vruntime", "wakeup-granularity", "latency"],
-            Rule::Bmq => &["boost"],
-            Rule::Bfs => &["deadline", "rr-interval"],
-            Rule::Class | Rule::Ule | Rule::Lavd | Rule::Ewma => &[],
+    pub const fn lacks(self, position: Option<Position>) -> Option<&'static str> {
+        match (self, position) {
+            (Rule::Cfs, Some(Position::Fair(_)))
+            | (Rule::Bmq, Some(Position::Boost(_)))
+            | (Rule::Bfs, Some(Position::Deadline { .. }))
+            | (Rule::Class | Rule::Ule | Rule::Lavd | Rule::Ewma, _) => None,
+            (Rule::Cfs, _) => Some("virtual run time of a fair queue"),
+            (Rule::Bmq, _) => Some("boost"),
+            (Rule::Bfs, _) => Some("virtual deadline"),
         }
     }
 }

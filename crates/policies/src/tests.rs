@@ -1,0 +1,94 @@
+//! What every policy answers about a reservation.
+
+use crate::ALL;
+use sched::{
+    CpuId, Descriptor, EntityId, Instant, Knobs, Limit, Nanos, Params, PromiseState, Reservation, Topology, Wake,
+};
+use sim::{Costs, Driver, Workload};
+
+const CPU: CpuId = CpuId::new(0);
+
+const ASKED: (Nanos, Nanos) = (Nanos::ms(2), Nanos::ms(10));
+
+/// A host of one CPU, and an entity on it that was granted 2 ms in every 10 ms and wakes at once; `None` if that is refused.
+fn host_with_one<'a>(policy: &'static Descriptor, knobs: &Knobs, limit: Limit) -> Option<(Driver<'a>, EntityId)> {
+    let mut host = Driver::new(policy, Topology::new(1), knobs, Costs::NONE).expect("one CPU is enough");
+    let reservation = Some(Reservation { limit, ..Reservation::new(ASKED.0, ASKED.1) });
+    let e = host.attach("e", Params { reservation, ..Params::default() }, Workload::Scripted).ok()?;
+    host.wake(e, Wake::New { parent: None });
+    Some((host, e))
+}
+
+/// When it blocks, what it used until then, and what `policy` answers for it as it begins to run and as it blocks.
+fn answers(policy: &'static Descriptor, knobs: &Knobs) -> Option<(Instant, Nanos, [Option<PromiseState>; 2])> {
+    let (mut host, e) = host_with_one(policy, knobs, Limit::Hard)?;
+    while host.machine().running(CPU) != Some(e) {
+        assert!(host.now() < Instant::ZERO + ASKED.1 + ASKED.1, "{}: it runs within two periods", policy.name);
+        host.run_until(host.now() + Nanos::us(10));
+    }
+    let (begun, end) = (host.machine().promise(e), host.now() + Nanos::ms(1));
+    host.run_until(end);
+    host.block(CPU);
+    host.run_until(end + Nanos::ns(1));
+    Some((end, host.machine().charged(e), [begun, host.machine().promise(e)]))
+}
+
+fn knobs(policy: &'static Descriptor, words: &[(&str, &str)]) -> Knobs {
+    let mut knobs = policy.defaults();
+    for &(name, word) in words {
+        knobs.set_word(name, word).expect("it is a choice");
+    }
+    knobs
+}
+
+#[test]
+fn every_policy_with_reservations_answers_slice_period_deadline_and_remaining() {
+    let cases: [(&str, &[(&str, &str)]); 9] = [
+        ("deadline", &[]),
+        ("edf", &[]),
+        ("edf", &[("placement", "partitioned")]),
+        ("edf", &[("placement", "partitioned"), ("charge", "wall")]),
+        ("gang-edf", &[]),
+        ("linux", &[]),
+        ("rt-xen", &[]),
+        ("rtds", &[]),
+        ("sedf", &[]),
+    ];
+    let mut answering: Vec<&str> = cases.iter().map(|(name, _)| *name).collect();
+    answering.dedup();
+    for (name, words) in cases {
+        let policy = crate::find(name).expect("it is registered");
+        let (end, used, [begun, ran]) = answers(policy, &knobs(policy, words)).expect("2 ms in 10 ms are granted");
+        for state in [begun, ran] {
+            let state = state.unwrap_or_else(|| panic!("{name} {words:?} answers nothing"));
+            assert_eq!((state.slice, state.period), ASKED, "{name} {words:?}");
+        }
+        let state = ran.expect("it answers");
+        assert!(end < state.deadline && state.deadline <= end + ASKED.1, "{name} {words:?}: {state:?}");
+        assert!(Nanos::ms(1) <= used && used < ASKED.0, "{name} {words:?}: {used}");
+        assert_eq!(state.remaining, (ASKED.0 - used).as_ns().cast_signed(), "{name} {words:?}");
+    }
+    for policy in ALL.iter().filter(|policy| !answering.contains(&policy.name)) {
+        let answered = answers(policy, &policy.defaults());
+        assert!(answered.is_none_or(|states| states.2 == [None; 2]), "{} promises nothing: {answered:?}", policy.name);
+    }
+}
+
+/// Also where the entity goes on at a lower level or on extra time.
+#[test]
+fn a_used_up_slice_has_nothing_remaining() {
+    let cases = [
+        ("edf", Limit::Soft),
+        ("edf", Limit::Hard),
+        ("rtds", Limit::Soft),
+        ("rtds", Limit::Hard),
+        ("linux", Limit::Hard),
+    ];
+    for (name, limit) in cases {
+        let policy = crate::find(name).expect("it is registered");
+        let (mut host, e) = host_with_one(policy, &policy.defaults(), limit).expect("it is granted");
+        host.run_until(Instant::ZERO + Nanos::ms(5));
+        let remaining = host.machine().promise(e).expect("it answers").remaining;
+        assert!(remaining <= 0, "{name}, {limit:?}: {remaining} ns are left");
+    }
+}

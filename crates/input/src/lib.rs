@@ -6,5 +6,6 @@
 pub mod duration;
 pub mod knobs;
 pub mod problem;
+pub mod range;
 pub mod source;
 pub mod text;

@@ -227,12 +227,18 @@ impl Findings {
     /// One more, at `span`, which is made only if it is going to be shown: for those with a search for what was meant.
     pub fn add_at(&mut self, span: Span, problem: impl FnOnce() -> Problem) {
         let key = (span.start, self.count);
-        self.count += 1;
         let full = self.first.len() == PROBLEMS_SHOWN;
         if full && self.first.last_key_value().is_some_and(|(&last, _)| last < key) {
+            self.count += 1;
             return;
         }
         let problem = problem();
+        // Copies of a table have its places: what is wrong in all of them is reported once.
+        let mut here = self.first.range((span.start, 0)..=(span.start, usize::MAX));
+        if here.any(|(_, known)| known.message == problem.message && known.places == problem.places) {
+            return;
+        }
+        self.count += 1;
         let problem = if problem.source.name().is_empty() { problem.within(&self.source) } else { problem };
         self.first.insert(key, problem);
         if full {

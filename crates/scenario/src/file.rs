@@ -33,6 +33,7 @@ pub(crate) const GUEST_GROUP_KEYS: &[&str] = GROUP_KEYS.split_at(GROUP_KEYS.len(
 /// The keys of `[[vm]]`.
 pub(crate) const VM_KEYS: &[&str] = &[
     "name",
+    "count",
     "parent",
     "vcpus",
     "weight",
@@ -65,6 +66,7 @@ pub(crate) const VM_KEYS: &[&str] = &[
 /// The keys of `[[task]]`: a VM's, less what only a group can have, and guests.
 pub(crate) const TASK_KEYS: &[&str] = &[
     "name",
+    "count",
     "parent",
     "weight",
     "nice",

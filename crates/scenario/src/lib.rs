@@ -7,6 +7,7 @@ mod application;
 mod asked;
 mod check;
 mod coordination;
+mod copies;
 pub mod costs;
 mod desktop;
 pub mod devices;
@@ -31,6 +32,7 @@ pub mod taskset;
 #[cfg(test)]
 mod tests;
 mod tree;
+pub mod vary;
 mod work;
 
 use devices::{DiskSpec, NetworkSpec};
@@ -232,6 +234,8 @@ impl Scenario {
         let source = input::text::decode(name, bytes)?;
         let mut findings = Findings::new(&source);
         let document = syntax::parse(source.text()).map_err(|problem| problem.within(&source))?;
+        let numbers = copies::Numbers::of(&document);
+        let document = copies::expand(document, &numbers, &mut findings);
         let file = file::File::read(&document, &mut findings);
         let scenario = check::check(file, &mut findings);
         findings.finish()?;

@@ -24,7 +24,7 @@ fn ms(n: u64) -> Instant {
 fn every_scenario_in_the_manual_is_right() {
     let manual = std::fs::read_to_string(root().join("docs/scenarios.md")).unwrap();
     let blocks: Vec<&str> = manual.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
-    assert_eq!(blocks.len(), 15);
+    assert_eq!(blocks.len(), 16);
     for block in blocks {
         let start = if block.starts_with("name") { "" } else { "name = \"x\"\ncpus = 4\nlength = \"1s\"\n" };
         parse(&format!("{start}{block}"));

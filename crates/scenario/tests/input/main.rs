@@ -1,5 +1,6 @@
 //! The input side: what is accepted, and what is said of everything else.
 
+mod copies;
 mod errors;
 mod examples;
 mod hostile;

@@ -1,0 +1,258 @@
+//! `count`: one `[[vm]]` or `[[task]]` that stands for many.
+//!
+//! A table with `count = 64` is replaced by 64 copies before anything is read. In copy number *i* (from 0), `{i}` in a text
+//! becomes *i* (`{i:02}`: with at least two digits), and a list or a [`Range`] in the place of a single value becomes its
+//! element *i*, from the start again after the last. Copies keep the places of the text they are made from, so
+//! that a problem of a copy points at the line.
+
+use crate::{SCENARIO_ENTITIES_MAX, form};
+use input::problem::{Findings, Problem, quoted};
+use input::range::Range;
+use input::source::Span;
+use std::collections::{BTreeMap, BTreeSet};
+use toml::Spanned;
+use toml::de::{DeArray, DeTable, DeValue};
+
+/// The most values of all copies together: a value takes about 200 bytes.
+const VALUES_MAX: usize = 1 << 20;
+/// The keys of tables that may have a `count`.
+const COUNTED: [&str; 2] = ["vm", "task"];
+/// The keys of other tables in lists, which are not lists of values.
+const TABLES: [&str; 2] = ["group", "change"];
+/// The keys whose value is a list, and what it is.
+const LISTS: [&str; 7] = ["command", "uniform", "at-least", "loads", "leaves", "nodes", "workers"];
+/// The keys whose texts are taken as they are: a program's arguments.
+const VERBATIM: [&str; 1] = ["command"];
+
+/// The numbers of all ranges of a document, as text. Values of a document borrow their text, so that these must outlive it.
+#[derive(Debug, Default)]
+pub(super) struct Numbers(BTreeMap<String, Vec<String>>);
+
+impl Numbers {
+    /// Those of `document`.
+    pub(super) fn of(document: &DeTable<'_>) -> Numbers {
+        let mut numbers = Numbers::default();
+        document.iter().for_each(|(_, value)| numbers.collect(value.get_ref()));
+        numbers
+    }
+
+    fn collect(&mut self, value: &DeValue<'_>) {
+        match value {
+            DeValue::String(text) => {
+                if let Some(Ok(range)) = Range::parse(text).filter(|_| !self.0.contains_key(text.as_ref()))
+                    && range.is_of_numbers()
+                {
+                    self.0.insert(text.to_string(), range.values().collect());
+                }
+            }
+            DeValue::Array(values) => values.iter().for_each(|value| self.collect(value.get_ref())),
+            DeValue::Table(entries) => entries.iter().for_each(|(_, value)| self.collect(value.get_ref())),
+            _ => {}
+        }
+    }
+}
+
+/// `document` with each table that has a `count` replaced by its copies. `numbers` are those of the document.
+pub(super) fn expand<'i>(mut document: DeTable<'i>, numbers: &'i Numbers, findings: &mut Findings) -> DeTable<'i> {
+    let mut copies = Copies { numbers, values: 0, findings };
+    copies.expand(&mut document, None);
+    document
+}
+
+struct Copies<'i, 'f> {
+    numbers: &'i Numbers,
+    /// How many values have been copied.
+    values: usize,
+    findings: &'f mut Findings,
+}
+
+impl<'i> Copies<'i, '_> {
+    /// Replaces the counted tables of `table`, which is part of copy number `copy` of a counted table, or of none.
+    fn expand(&mut self, table: &mut DeTable<'i>, copy: Option<usize>) {
+        for key in COUNTED {
+            let Some(value) = table.get_mut(key) else { continue };
+            if let DeValue::Array(tables) = value.get_mut() {
+                *tables = std::mem::replace(tables, DeArray::new())
+                    .into_iter()
+                    .flat_map(|table| self.copies(table, key, copy))
+                    .collect();
+            }
+        }
+    }
+
+    /// The copies of `table`, or it alone.
+    fn copies(&mut self, table: Spanned<DeValue<'i>>, key: &str, outer: Option<usize>) -> Vec<Spanned<DeValue<'i>>> {
+        let at = table.span();
+        let mut entries = match table.into_inner() {
+            DeValue::Table(entries) => entries,
+            // The reader refuses anything else.
+            other => return vec![Spanned::new(at, other)],
+        };
+        let Some(count) = entries.remove("count") else {
+            let mut single = self.walked_table(entries, outer);
+            self.expand(&mut single, outer);
+            return vec![Spanned::new(at, DeValue::Table(single))];
+        };
+        let place = Span::from(count.span());
+        let count = self.walked(count, "count", outer);
+        let count = match form::count("count", count.get_ref(), 0..=SCENARIO_ENTITIES_MAX as u64) {
+            Ok(count) => usize::try_from(count).expect("at most what a machine can hold"),
+            Err(wrong) => {
+                self.findings.add(wrong.at(place));
+                1
+            }
+        };
+        if let Some(pid) = entries.get("pid").filter(|_| count > 1) {
+            let problem = Problem::new(format!("one process cannot be {count} of the {key}s")).at(place, "copies");
+            self.findings.add(problem.at(pid.span().into(), "the process").help("leave out `count` or `pid`"));
+            return Vec::new();
+        }
+        let values = entries.values().map(|value| values_in(value.get_ref())).sum::<usize>();
+        self.values = self.values.saturating_add(values.saturating_mul(count));
+        if self.values > VALUES_MAX {
+            let problem =
+                Problem::new("the copies of this scenario have too many values").at(place, "too many from here on");
+            self.findings
+                .add(problem.help(format!("lower the counts to at most {VALUES_MAX} values in all copies together")));
+            return Vec::new();
+        }
+        let copies: Vec<DeTable<'i>> = (0..count).map(|nth| self.walked_table(entries.clone(), Some(nth))).collect();
+        self.refuse_equal_names(&copies, place);
+        let expanded = copies.into_iter().enumerate().map(|(nth, mut copy)| {
+            self.expand(&mut copy, Some(nth));
+            Spanned::new(at.clone(), DeValue::Table(copy))
+        });
+        expanded.collect()
+    }
+
+    /// Refuses copies of one name: a later check of names compares places, which copies share.
+    fn refuse_equal_names(&mut self, copies: &[DeTable<'i>], count: Span) {
+        let mut names = BTreeSet::new();
+        let named = copies.iter().filter_map(|copy| copy.get("name"));
+        let again = named
+            .filter_map(|name| Some((name.get_ref().as_str()?, name.span())))
+            .find(|(name, _)| !names.insert(*name));
+        if let Some((name, at)) = again {
+            let problem =
+                Problem::new(format!("several of the {} copies have the name {}", copies.len(), quoted(name)));
+            let problem = problem.at(at.into(), "one name").at(count, "several copies");
+            self.findings.add(problem.help("put {i}, the number of the copy, into the name, such as name = \"vm{i}\""));
+        }
+    }
+
+    fn walked_table(&mut self, mut entries: DeTable<'i>, copy: Option<usize>) -> DeTable<'i> {
+        if copy.is_some() {
+            for (key, value) in entries.iter_mut() {
+                // Tables with a count of their own have copies of their own.
+                let is_counted = COUNTED.contains(&key.get_ref().as_ref()) && value.get_ref().is_array();
+                if !is_counted {
+                    let taken = std::mem::replace(value, Spanned::new(value.span(), DeValue::Boolean(false)));
+                    *value = self.walked(taken, key.get_ref(), copy);
+                }
+            }
+        }
+        entries
+    }
+
+    /// What `value` of `key` is in copy number `copy`.
+    fn walked(&mut self, value: Spanned<DeValue<'i>>, key: &str, copy: Option<usize>) -> Spanned<DeValue<'i>> {
+        let Some(copy) = copy.filter(|_| !VERBATIM.contains(&key)) else { return value };
+        let at = value.span();
+        match value.into_inner() {
+            DeValue::String(text) => match Range::parse(&text) {
+                Some(Ok(range)) => Spanned::new(at, self.element(range, &text, copy)),
+                Some(Err(wrong)) => {
+                    self.findings.add(wrong.at(at.clone().into()));
+                    Spanned::new(at, DeValue::String(text))
+                }
+                None => Spanned::new(at, DeValue::String(numbered(&text, copy).map_or(text, Into::into))),
+            },
+            DeValue::Array(values) if TABLES.contains(&key) => {
+                let tables = values.into_iter().map(|value| self.walked(value, "", Some(copy)));
+                Spanned::new(at, DeValue::Array(tables.collect()))
+            }
+            DeValue::Array(values) => {
+                let is_list = LISTS.contains(&key) && !values.iter().all(|value| value.get_ref().is_array());
+                if is_list {
+                    let values = values.into_iter().map(|value| self.walked(value, "", Some(copy)));
+                    return Spanned::new(at, DeValue::Array(values.collect()));
+                }
+                match values.get(copy % values.len().max(1)).cloned() {
+                    // An element is what stands in the place of a single value: its own lists are values of their keys.
+                    Some(element) if element.get_ref().is_array() => self.list(element, copy),
+                    Some(element) => self.walked(element, "", Some(copy)),
+                    None => Spanned::new(at, DeValue::Array(values)),
+                }
+            }
+            DeValue::Table(entries) => Spanned::new(at, DeValue::Table(self.walked_table(entries, Some(copy)))),
+            other => Spanned::new(at, other),
+        }
+    }
+
+    /// The list `value`, whose elements are walked through, but not itself.
+    fn list(&mut self, value: Spanned<DeValue<'i>>, copy: usize) -> Spanned<DeValue<'i>> {
+        let at = value.span();
+        match value.into_inner() {
+            DeValue::Array(values) => {
+                let walked: DeArray<'i> = values.into_iter().map(|value| self.walked(value, "", Some(copy))).collect();
+                Spanned::new(at, DeValue::Array(walked))
+            }
+            other => Spanned::new(at, other),
+        }
+    }
+
+    /// Element `copy` of `range`, which `text` is.
+    fn element(&self, range: Range, text: &str, copy: usize) -> DeValue<'i> {
+        match self.numbers.0.get(text) {
+            Some(numbers) => {
+                let number = DeValue::parse(&numbers[copy % numbers.len()]).expect("digits are a number");
+                number.into_inner()
+            }
+            None => {
+                let values: Vec<String> = range.values().collect();
+                DeValue::String(values[copy % values.len()].clone().into())
+            }
+        }
+    }
+}
+
+/// How many values `value` is made of.
+fn values_in(value: &DeValue<'_>) -> usize {
+    1 + match value {
+        DeValue::Array(values) => values.iter().map(|value| values_in(value.get_ref())).sum(),
+        DeValue::Table(entries) => entries.values().map(|value| values_in(value.get_ref())).sum(),
+        _ => 0,
+    }
+}
+
+/// `text` with the number of the copy for `{i}` and `{i:02}`; `None` if neither is there.
+fn numbered(text: &str, copy: usize) -> Option<String> {
+    let mut rest = text;
+    let mut numbered = String::new();
+    let mut is_found = false;
+    while let Some((before, after)) = rest.split_once("{i") {
+        numbered += before;
+        rest = match placeholder(after) {
+            Some((width, after)) => {
+                is_found = true;
+                numbered += &format!("{copy:0width$}");
+                after
+            }
+            None => {
+                numbered += "{i";
+                after
+            }
+        };
+    }
+    is_found.then(|| numbered + rest)
+}
+
+/// The width of the number in a placeholder of which `text` is what follows `{i`, and the text after it.
+fn placeholder(text: &str) -> Option<(usize, &str)> {
+    let (form, after) = text.split_once('}')?;
+    let width = match form.strip_prefix(":0") {
+        Some(width) => width.parse().ok().filter(|width| (1..=9).contains(width))?,
+        None => form.is_empty().then_some(0)?,
+    };
+    Some((width, after))
+}

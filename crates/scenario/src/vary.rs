@@ -1,0 +1,146 @@
+//! [`set`]: a scenario with one value changed, named by its path: `vm.batch.count`, `policy`, `costs.machine`.
+//!
+//! The text keeps its lines and comments, so that problems of the changed scenario point at the right place.
+
+use input::problem::{Wrong, nearest, quoted};
+use toml_edit::{DocumentMut, InlineTable, Item, TableLike, Value};
+
+/// The keys whose value may be a table or, short, one text; and the key of that text in the table.
+const SHORT: [(&str, &str); 3] = [("policy", "name"), ("guest", "policy"), ("costs", "machine")];
+
+/// `text` with `value` at `path`, whatever stood there. A value that is not TOML by itself is a text: `credit`, `3ms`.
+///
+/// A path goes through tables by key, and through `[[vm]]`, `[[task]]` and `[[group]]` by name: `vm.web.task.editor.weight`.
+///
+/// # Errors
+/// The text is not TOML, or a table on the path does not exist.
+pub fn set(text: &str, path: &str, value: &str) -> Result<String, Wrong> {
+    let mut document: DocumentMut = text.parse().map_err(|why: toml_edit::TomlError| {
+        Wrong::new(
+            format!("the scenario is not TOML: {}", why.message()),
+            "not TOML",
+            "write TOML, see https://toml.io",
+        )
+    })?;
+    let typed = value.parse::<Value>().unwrap_or_else(|_| Value::from(value));
+    put(document.as_table_mut(), path, path, typed)?;
+    Ok(document.to_string())
+}
+
+/// Puts `value` at `rest`, the part of `path` below `table`.
+fn put(table: &mut dyn TableLike, rest: &str, path: &str, value: Value) -> Result<(), Wrong> {
+    let Some((key, below)) = rest.split_once('.') else {
+        if rest.is_empty() {
+            return Err(unknown(path, "", &[]));
+        }
+        match table.get_mut(rest).and_then(Item::as_value_mut) {
+            // The comment and the spaces around a value stay.
+            Some(old) => {
+                let decor = old.decor().clone();
+                *old = value;
+                *old.decor_mut() = decor;
+            }
+            None => drop(table.insert(rest, Item::Value(value))),
+        }
+        return Ok(());
+    };
+    if let Some((_, long)) = SHORT.iter().find(|(short, _)| *short == key) {
+        lengthen(table, key, long);
+    }
+    let known: Vec<String> = table.iter().map(|(key, _)| key.to_string()).collect();
+    match table.get_mut(key) {
+        Some(Item::ArrayOfTables(tables)) => {
+            let named = tables.iter_mut().map(|table| table as &mut dyn TableLike).collect();
+            in_named(named, below, path, value)
+        }
+        Some(Item::Value(Value::Array(tables))) => {
+            let inline = tables.iter_mut().filter_map(Value::as_inline_table_mut).map(|it| it as &mut dyn TableLike);
+            in_named(inline.collect(), below, path, value)
+        }
+        Some(item) => match item.as_table_like_mut() {
+            Some(inner) => put(inner, below, path, value),
+            None => Err(unknown(path, key, &known)),
+        },
+        None => Err(unknown(path, key, &known)),
+    }
+}
+
+/// Puts `value` into the one of `tables` with the name at the beginning of `rest`. Names may have dots: the longest one counts.
+fn in_named(tables: Vec<&mut dyn TableLike>, rest: &str, path: &str, value: Value) -> Result<(), Wrong> {
+    let name = |table: &dyn TableLike| table.get("name").and_then(Item::as_str).unwrap_or_default().to_string();
+    let names: Vec<String> = tables.iter().map(|table| name(&**table)).collect();
+    let below = |name: &str| rest.strip_prefix(name).and_then(|rest| rest.strip_prefix('.')).map(str::to_string);
+    let found = tables.into_iter().zip(&names).filter_map(|(table, name)| Some((table, name, below(name)?)));
+    match found.max_by_key(|(_, name, _)| name.len()) {
+        Some((table, _, below)) => put(table, &below, path, value),
+        None => Err(unknown(path, rest.split('.').next().unwrap_or(rest), &names)),
+    }
+}
+
+/// Makes `key = "text"` the table `{ long = "text" }`, and a missing key an empty table.
+fn lengthen(table: &mut dyn TableLike, key: &str, long: &str) {
+    let short = table.get(key).and_then(Item::as_str).map(str::to_string);
+    if short.is_some() || table.get(key).is_none() {
+        let mut inline = InlineTable::new();
+        if let Some(text) = short {
+            inline.insert(long, text.into());
+        }
+        table.insert(key, Item::Value(Value::InlineTable(inline)));
+    }
+    if key == "policy"
+        && let Some(policy) = table.get_mut(key).and_then(Item::as_table_like_mut)
+        && policy.get("knobs").is_none()
+    {
+        policy.insert("knobs", Item::Value(Value::InlineTable(InlineTable::new())));
+    }
+}
+
+fn unknown(path: &str, key: &str, known: &[String]) -> Wrong {
+    let help = match nearest(key, known.iter().map(String::as_str)) {
+        Some(near) => format!("did you mean `{near}`? write a path such as vm.NAME.weight or policy"),
+        None => "write a path such as vm.NAME.weight, task.NAME.workload.periodic.period or policy".to_string(),
+    };
+    Wrong::new(format!("there is no {} at {}", quoted(key), quoted(path)), "unknown", help)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::set;
+
+    const TEXT: &str = r#"# two machines
+policy = "credit" # the default
+
+[[vm]]
+name = "web"
+weight = 256   # normal
+task = [{ name = "editor", workload = { periodic = { period = "10ms", work = "1ms" } } }]
+
+[[vm]]
+name = "web.1"
+"#;
+
+    #[test]
+    fn one_value_changes_and_lines_and_comments_stay() {
+        assert_eq!(set(TEXT, "vm.web.weight", "512").unwrap(), TEXT.replace("256", "512"));
+        assert_eq!(set(TEXT, "policy", "edf").unwrap(), TEXT.replace("credit", "edf"));
+        let deep = set(TEXT, "vm.web.task.editor.workload.periodic.period", "3ms").unwrap();
+        assert_eq!(deep, TEXT.replace("10ms", "3ms"));
+        assert_eq!(set(TEXT, "vm.web.1.weight", "7").unwrap(), format!("{TEXT}weight = 7\n"));
+    }
+
+    #[test]
+    fn a_short_form_becomes_a_table() {
+        let knob = set(TEXT, "policy.knobs.timeslice", "5ms").unwrap();
+        assert!(knob.contains("policy = { name = \"credit\", knobs = { timeslice = \"5ms\" } }"), "{knob}");
+        let costs = set(TEXT, "costs.tick", "1us").unwrap();
+        assert!(costs.contains("costs = { tick = \"1us\" }"), "{costs}");
+    }
+
+    #[test]
+    fn a_path_that_leads_nowhere_is_refused() {
+        for path in ["vm.wep.weight", "disk.model", "vm.web.", "", "policy.name.x.y", "vm.web.weight.x"] {
+            assert!(set(TEXT, path, "1").is_err(), "{path}");
+        }
+        assert!(set("x = [", "x", "1").is_err());
+    }
+}

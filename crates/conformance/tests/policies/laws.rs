@@ -2,7 +2,6 @@
 //! twice. `cargo xtask fuzz` goes on from here.
 
 use crate::chosen;
-use fuzz;
 
 const SEEDS: u64 = 12;
 

@@ -5,12 +5,12 @@ use crate::pictures::{self, keep};
 use crate::progress::Progress;
 use crate::{Failure, output, usage};
 use anyhow::anyhow;
-use evidence::cell::Cell;
-use evidence::experiment::Extent;
-use evidence::judge::{Status, Verdict, judge};
-use evidence::store::{self, Store};
-use evidence::suite::Watch;
-use evidence::{Paper, Problem, Results, Suite, result};
+use lab::cell::Cell;
+use lab::experiment::Extent;
+use lab::judge::{Status, Verdict, judge};
+use lab::store::{self, Store};
+use lab::suite::Watch;
+use lab::{Paper, Problem, Results, Suite, result};
 use sched::Nanos;
 use serde::Serialize;
 use std::num::NonZero;
@@ -179,7 +179,7 @@ fn compare(papers: &[Paper], results: &[Results]) -> Result<ExitCode, Failure> {
     let mut rows = 0;
     for (paper, anew) in papers.iter().zip(results) {
         let recorded = Results::read(&paper.directory.join(RECORDED))?;
-        let found = evidence::suite::differences(&recorded, anew);
+        let found = lab::suite::differences(&recorded, anew);
         rows += anew.experiments.values().map(Vec::len).sum::<usize>();
         differences.extend(found.into_iter().map(|difference| format!("{}: {difference}", paper.key)));
     }
@@ -234,7 +234,7 @@ fn tell(suite: &Suite<'_>, results: &[Results], args: &LabRun) -> Result<ExitCod
 /// The checks of `verdict` that hold of a wrong world too, or whose wrong world is none.
 fn toothless(verdict: &Verdict<'_>) -> Vec<String> {
     let accepts =
-        |check: &&evidence::judge::Judged| check.wrong_is_idle || check.holds && check.rejects_wrong == Some(false);
+        |check: &&lab::judge::Judged| check.wrong_is_idle || check.holds && check.rejects_wrong == Some(false);
     let told = verdict.checks.iter().filter(accepts).map(|check| {
         let idle = if check.wrong_is_idle { " (`wrong` answers for no point that it asks for)" } else { "" };
         format!("{}: {}{idle}", verdict.id, check.what)

@@ -19,7 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("measure", &["sched", "trace"]),
     ("run", &["input", "measure", "policies", "scenario", "sched", "sim", "trace", "workloads"]),
     ("report", &["input", "measure", "run", "scenario", "sched", "sim", "trace", "workloads"]),
-    ("evidence", &["input", "measure", "report", "run", "scenario", "sched", "sim", "trace"]),
+    ("lab", &["input", "measure", "report", "run", "scenario", "sched", "sim", "trace"]),
     ("daemon", &["measure", "sched", "sys", "trace"]),
     ("simhost", &["daemon", "sched", "sim", "sys"]),
     ("storms", &["daemon", "sched", "sim", "simhost", "sys"]),
@@ -27,10 +27,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("conformance", &[]),
     (
         "cli",
-        &[
-            "daemon", "evidence", "input", "measure", "policies", "report", "run", "scenario", "sched", "sim", "sys",
-            "trace",
-        ],
+        &["daemon", "lab", "input", "measure", "policies", "report", "run", "scenario", "sched", "sim", "sys", "trace"],
     ),
     ("xtask", &[]),
 ];

@@ -9,9 +9,9 @@ fn place_with(from: &str, to: &str) -> Place {
     for folder in ["experiments", "scenarios"] {
         std::fs::create_dir_all(place.0.path().join("papers/tiny").join(folder)).expect("there is room");
     }
-    let claims = include_str!("../../../evidence/tests/tiny/claims.toml");
-    let experiment = include_str!("../../../evidence/tests/tiny/experiments/shares.toml");
-    let scenario = include_str!("../../../evidence/tests/tiny/scenarios/hogs.toml");
+    let claims = include_str!("../../../lab/tests/tiny/claims.toml");
+    let experiment = include_str!("../../../lab/tests/tiny/experiments/shares.toml");
+    let scenario = include_str!("../../../lab/tests/tiny/scenarios/hogs.toml");
     for (name, text) in
         [("claims.toml", claims), ("experiments/shares.toml", experiment), ("scenarios/hogs.toml", scenario)]
     {

@@ -21,7 +21,6 @@ const ALLOWED: &[(&str, &str, &str)] = &[];
 const NOT_YET: &[&str] = &[
     "cli",
     "daemon",
-    "evidence",
     "fuzz",
     "input",
     "lab",

@@ -2,10 +2,10 @@
 
 use crate::played::play;
 use crate::tiny::Tiny;
-use evidence::experiment::{Extent, Kind, Plot};
-use evidence::page::{Drawing, Picture, Report, html};
-use evidence::plot::Figure;
-use evidence::{Paper, Results};
+use lab::experiment::{Extent, Kind, Plot};
+use lab::page::{Drawing, Picture, Report, html};
+use lab::plot::Figure;
+use lab::{Paper, Results};
 use roxmltree::{Document, ParsingOptions};
 
 fn tiny() -> (Paper, Results) {
@@ -64,7 +64,7 @@ fn of_kind(kind: Kind, log: bool, values: &serde_json::Value) -> String {
     let mut plot = paper.experiments[0].plot[0].clone();
     plot.kind = kind;
     if log {
-        plot.log = vec![evidence::experiment::Axis::X, evidence::experiment::Axis::Y];
+        plot.log = vec![lab::experiment::Axis::X, lab::experiment::Axis::Y];
     }
     drawn(&paper, &plot, &results).svg()
 }

@@ -1,12 +1,12 @@
 //! Papers played: what is kept, judged, compared and written.
 
 use crate::tiny::Tiny;
-use evidence::cell::Cell;
-use evidence::experiment::Extent;
-use evidence::judge::{Status, Verdict, judge};
-use evidence::store::Store;
-use evidence::suite::{Unwatched, Watch, differences};
-use evidence::{Paper, Problem, Results, Suite, result};
+use lab::cell::Cell;
+use lab::experiment::Extent;
+use lab::judge::{Status, Verdict, judge};
+use lab::store::Store;
+use lab::suite::{Unwatched, Watch, differences};
+use lab::{Paper, Problem, Results, Suite, result};
 use sched::Nanos;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};

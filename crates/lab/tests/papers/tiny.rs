@@ -1,6 +1,6 @@
 //! A paper of one experiment that takes a moment, in a directory of its own.
 
-use evidence::{Paper, Problem};
+use lab::{Paper, Problem};
 use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 

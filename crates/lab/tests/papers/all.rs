@@ -1,12 +1,12 @@
 //! The papers of this repository: what stands in `papers/`.
 
 use crate::played::suite;
-use evidence::cell::Cell;
-use evidence::claim::Check;
-use evidence::experiment::{Experiment, Extent, Point};
-use evidence::judge::judge;
-use evidence::plot::Figure;
-use evidence::{Paper, Results, result};
+use lab::cell::Cell;
+use lab::claim::Check;
+use lab::experiment::{Experiment, Extent, Point};
+use lab::judge::judge;
+use lab::plot::Figure;
+use lab::{Paper, Results, result};
 use std::path::{Path, PathBuf};
 
 /// The sources of the claims.
@@ -168,7 +168,7 @@ fn every_check_rejects_its_wrong_world_and_every_miss_has_its_reason() {
                 verdict.id,
                 idle.map(|it| &it.what)
             );
-            let is_told = verdict.status == evidence::judge::Status::Reproduced || verdict.why.is_some();
+            let is_told = verdict.status == lab::judge::Status::Reproduced || verdict.why.is_some();
             assert!(is_told, "{} is {}, and nothing says why", verdict.id, verdict.status.word());
         }
     }

@@ -1,8 +1,8 @@
 //! Files of papers: what they mean, and what is wrong in them.
 
 use crate::tiny::Tiny;
-use evidence::Suite;
-use evidence::experiment::{Extent, shown};
+use lab::Suite;
+use lab::experiment::{Extent, shown};
 
 fn points(extent: Extent) -> Vec<String> {
     let paper = Tiny::new().paper();
@@ -126,9 +126,9 @@ fn a_template_that_cannot_be_filled_in_is_said_with_the_variables() {
 #[test]
 fn a_directory_without_papers_is_none_of_papers() {
     let empty = tempfile::tempdir().expect("there is room");
-    let said = evidence::Paper::all(empty.path()).expect_err("it is empty").to_string();
+    let said = lab::Paper::all(empty.path()).expect_err("it is empty").to_string();
     assert!(said.contains("there are no papers") && said.contains("claims.toml"), "{said}");
     let nowhere = empty.path().join("papers");
-    let said = evidence::Paper::all(&nowhere).expect_err("it is not there").to_string();
+    let said = lab::Paper::all(&nowhere).expect_err("it is not there").to_string();
     assert!(said.contains("no such directory") && said.contains("--papers"), "{said}");
 }

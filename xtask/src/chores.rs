@@ -78,7 +78,7 @@ pub(crate) fn fuzz(fuzz: &Fuzz) -> Result<ExitCode> {
 
 /// Measures speed.
 pub(crate) fn bench(bench: &Bench) -> Result<ExitCode> {
-    let mut command = cargo(&["bench", "--package", "run", "--bench", "speed", "--"]);
+    let mut command = cargo(&["bench", "--package", "cli", "--bench", "speed", "--"]);
     match SIMSO.environment() {
         Ok(python) => drop(command.env("TACTUS_SIMSO_PYTHON", python)),
         Err(reason) => println!("SimSo is not measured: {reason}"),

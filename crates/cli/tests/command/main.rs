@@ -6,6 +6,7 @@ mod input;
 mod lab;
 mod output;
 mod parts;
+mod record;
 mod restore;
 mod run;
 mod seeds;

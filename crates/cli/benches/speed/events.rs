@@ -1,4 +1,4 @@
-//! The event loop: releases + completions per second, against the bare loop in the same run.
+//! The bare core: releases + completions per second, beside the bare loop in the same run.
 
 use crate::{Spread, bare_loop};
 use sched::{Instant, Nanos, Params, Reservation, Topology};
@@ -6,25 +6,27 @@ use sim::{Costs, JobEnd, Periodic, Workload};
 use std::process::Command;
 use trace::Counts;
 
-const SET_B: &str = include_str!("../../../conformance/tests/oracle/ts_B_n100_u3.6.csv");
-const CPUS: usize = 4;
+/// The oracle's set B.
+pub(crate) const SET_B: &str = include_str!("../../../conformance/tests/oracle/ts_B_n100_u3.6.csv");
+pub(crate) const CPUS: usize = 4;
 /// Simulated time of one run.
 const END: Nanos = Nanos::s(10);
 /// How often each program runs in a row; the fastest counts, so that a neighbour's burst does not.
 const TRIES: usize = 8;
 
+/// The least speed of the core, in bare loops.
+const CORE_LEAST: f64 = 0.6;
+
 /// What SimSo 0.8.5 does on this set, from simulators.md section 1 (it takes half a minute; `run_simso` measures it).
 const SIMSO_PER_SECOND: f64 = 4.8e3;
 
 pub(crate) fn compare(runs: usize) {
-    let tasks = scenario::taskset::from_bytes("ts_B_n100_u3.6.csv", SET_B.as_bytes().to_vec())
-        .expect("the oracle's set is sound");
-    let set: Vec<(u64, u64)> = tasks.iter().map(|task| (task.period.as_ns(), task.wcet.as_ns())).collect();
+    let set = set_b();
     let mut ratios = Vec::new();
     let (mut bare_speeds, mut our_speeds) = (Vec::new(), Vec::new());
     for _ in 0..runs {
         let (bare, floor) = fastest(|| bare_loop::run(&set, CPUS, END.as_ns()));
-        let (ours, counts) = fastest(|| simulate(&set));
+        let (ours, counts) = fastest(|| simulate(&set, END));
         assert_eq!(floor.0, columns(counts), "both make the same table");
         let events = (counts.releases + counts.completions) as f64;
         bare_speeds.push(events / bare);
@@ -42,9 +44,9 @@ pub(crate) fn compare(runs: usize) {
             SIMSO_PER_SECOND / 1e6
         ),
     }
-    let met = if ratio.median >= 0.7 { "met" } else { "NOT met" };
+    let met = if ratio.median >= CORE_LEAST { "met" } else { "NOT met" };
     println!(
-        "  ratio            {:6.2}    ({:.2} to {:.2}); at least 0.70: {met}",
+        "  ratio            {:6.2}    ({:.2} to {:.2}); at least {CORE_LEAST:.2}: {met}",
         ratio.median, ratio.least, ratio.most
     );
 }
@@ -70,7 +72,16 @@ fn columns(counts: Counts) -> [u64; 6] {
     [releases, completions, misses, preemptions, dispatches, migrations]
 }
 
-fn simulate(set: &[(u64, u64)]) -> Counts {
+/// Set B as (period, WCET) of each task. Unit: ns.
+pub(crate) fn set_b() -> Vec<(u64, u64)> {
+    let tasks =
+        scenario::taskset::from_bytes("ts_B_n100_u3.6.csv", SET_B.as_bytes().to_vec()).expect("the set is sound");
+    tasks.iter().map(|task| (task.period.as_ns(), task.wcet.as_ns())).collect()
+}
+
+/// Runs a set in the simulator's driver without a watcher.
+#[inline(never)]
+pub(crate) fn simulate(set: &[(u64, u64)], length: Nanos) -> Counts {
     let edf = policies::find("edf").expect("it is registered");
     let mut knobs = edf.defaults();
     knobs.set_word("enforce", "none").expect("edf has it");
@@ -82,7 +93,7 @@ fn simulate(set: &[(u64, u64)]) -> Counts {
         let params = Params { reservation, ..Params::default() };
         host.attach(&id.to_string(), params, Workload::Periodic(jobs)).expect("nothing is refused without enforcement");
     }
-    host.run_until(Instant::ZERO + END);
+    host.run_until(Instant::ZERO + length);
     host.counts()
 }
 

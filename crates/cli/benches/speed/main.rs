@@ -3,14 +3,23 @@
 //! - `events`: global EDF on the oracle's set B, laws on, against a bare event loop (and SimSo's figure, for its users).
 //! - `worlds`: two levels, `scenarios/bench-two-level.toml`: inputs accepted per second, and how that grows with threads.
 //! - `decisions`: wake + put + pick per policy at 10 to 100,000 runnable entities.
-//! - `instructions`: the same counted by callgrind, for the record.
+//! - `command`: `tactus sim` with its report on set B over 100 s, and on two levels, beside the bare event loop.
+//! - `counted`: instructions of bare loop, core and commands by callgrind, compared with `benches/instructions.toml`.
+//! - `instructions`: instructions of a decision by callgrind, for the record.
+//!
+//! It fails if `counted` finds more instructions than recorded.
 #![expect(clippy::disallowed_methods, reason = "a benchmark measures real time")]
 
 mod bare_loop;
+mod command;
+mod counted;
 mod decisions;
 mod events;
 mod instructions;
+mod record;
 mod worlds;
+
+use std::process::ExitCode;
 
 /// The median of some figures, and the least and the largest of them.
 #[derive(Clone, Copy, Debug)]
@@ -28,9 +37,9 @@ impl Spread {
 }
 
 /// What can be measured, and named to be measured alone.
-const PARTS: [&str; 4] = ["events", "worlds", "decisions", "instructions"];
+const PARTS: [&str; 6] = ["events", "command", "worlds", "decisions", "counted", "instructions"];
 
-fn main() {
+fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
     let runs = match arguments.iter().position(|argument| argument == "--runs").map(|at| arguments.get(at + 1)) {
         None => 5,
@@ -42,12 +51,22 @@ fn main() {
     if let [mode, policy, size] = arguments.as_slice()
         && mode == "count"
     {
-        return instructions::run(policy, size.parse().expect("a size is a number"));
+        instructions::run(policy, size.parse().expect("a size is a number"));
+        return ExitCode::SUCCESS;
+    }
+    if let [mode, what] = arguments.as_slice()
+        && mode == "count"
+    {
+        counted::run(what);
+        return ExitCode::SUCCESS;
     }
     let named = |part: &&str| arguments.iter().any(|argument| argument == part);
     let wants = |part: &str| !PARTS.iter().any(named) || named(&part);
     if wants("events") {
         events::compare(runs);
+    }
+    if wants("command") {
+        command::compare(runs);
     }
     if wants("worlds") {
         worlds::measure(runs);
@@ -55,7 +74,9 @@ fn main() {
     if wants("decisions") {
         decisions::measure(runs);
     }
+    let as_recorded = !wants("counted") || counted::compare();
     if wants("instructions") {
         instructions::count();
     }
+    if as_recorded { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -6,10 +6,19 @@ use std::process::{Command, Stdio};
 const SIZES: [usize; 3] = [10, 1_000, 10_000];
 const ROUNDS: usize = 400;
 
+/// Whether callgrind is installed; says so if it is not.
+pub(crate) fn has_callgrind() -> bool {
+    let mut version = Command::new("valgrind");
+    let has = version.arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success());
+    if !has {
+        println!("instructions are not counted: there is no valgrind (apt-get install valgrind)");
+    }
+    has
+}
+
 /// Prints instructions per wake + put + pick for every policy, if there is a callgrind.
 pub(crate) fn count() {
-    if !Command::new("valgrind").arg("--version").stdout(Stdio::null()).status().is_ok_and(|status| status.success()) {
-        println!("instructions are not counted: there is no valgrind (apt-get install valgrind)");
+    if !has_callgrind() {
         return;
     }
     println!("instructions: wake + put + pick, mean of {ROUNDS} by callgrind, by runnable entities");
@@ -23,10 +32,20 @@ pub(crate) fn count() {
 
 /// All instructions of the rounds, and of nothing else.
 fn instructions(policy: &str, size: usize) -> Option<u64> {
+    let mut counted = Command::new(std::env::current_exe().ok()?);
+    counted.args(["count", policy, &size.to_string()]);
+    callgrind(&counted, Some("*counted_rounds*"))
+}
+
+/// Instructions of `command`, or of its functions that match a pattern. `None`: it failed, or ran none.
+pub(crate) fn callgrind(command: &Command, function: Option<&str>) -> Option<u64> {
     let mut valgrind = Command::new("valgrind");
-    valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null", "--collect-atstart=no"]);
-    valgrind.arg("--toggle-collect=*counted_rounds*").arg(std::env::current_exe().ok()?);
-    let output = valgrind.args(["count", policy, &size.to_string()]).output().ok()?;
+    valgrind.args(["--tool=callgrind", "--callgrind-out-file=/dev/null"]);
+    if let Some(function) = function {
+        valgrind.arg("--collect-atstart=no").arg(format!("--toggle-collect={function}"));
+    }
+    valgrind.arg(command.get_program()).args(command.get_args()).stdout(Stdio::null());
+    let output = valgrind.output().ok().filter(|output| output.status.success())?;
     let text = String::from_utf8_lossy(&output.stderr);
     let line = text.lines().find(|line| line.contains("Collected : "))?;
     line.rsplit(' ').next()?.parse().ok().filter(|&count| count > 0)

@@ -119,8 +119,15 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "N", conflicts_with_all = ["tasks", "trace", "ftrace", "svg", "gantt_from", "gantt_to"],
         value_parser = clap::value_parser!(u16).range(1..=measure::statistics::RUNS_MAX as i64))]
     pub(crate) seeds: Option<u16>,
-    /// On how many threads several seeds are run; as many as there are CPUs
-    #[arg(short = 'j', value_name = "N", requires = "seeds", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    /// Simulate every combination of values: policy=credit,poris or vm.NAME.count=1..8; may be given for several axes
+    #[arg(long, value_name = "AXIS=VALUES", help_heading = "Sweeps",
+        conflicts_with_all = ["tasks", "trace", "ftrace", "svg", "gantt_from", "gantt_to", "xenmon"])]
+    pub(crate) vary: Vec<String>,
+    /// Write every number of a sweep to FILE: a line for each, with its axes, name and metric
+    #[arg(long, value_name = "FILE", requires = "vary", help_heading = "Sweeps")]
+    pub(crate) csv: Option<PathBuf>,
+    /// On how many threads the runs of several seeds or of a sweep are played; as many as there are CPUs
+    #[arg(short = 'j', value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
     /// How long to run, instead of the scenario's length: 500ms, 10s, 5min
     #[arg(long = "for", value_name = "DURATION", conflicts_with = "tasks")]

@@ -19,6 +19,7 @@ mod run;
 mod seeds;
 mod seen;
 mod sim;
+mod sweep;
 mod world;
 
 use args::{Cli, Command};

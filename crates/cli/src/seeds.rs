@@ -6,7 +6,8 @@ use crate::sim::{Plan, broken};
 use crate::{Failure, output};
 use anyhow::anyhow;
 use input::problem::Problems;
-use report::{Report, Summary, Sweep, Widths, medians};
+use report::{Report, SeededRuns, Summary, Widths, medians};
+use run::Choice;
 use run::parallel::in_order;
 use sched::{Instant, Nanos};
 use std::num::NonZero;
@@ -34,25 +35,27 @@ impl Sink for Follow<'_> {
 }
 
 /// A run, and what the auditor found in it, in words.
-struct Outcome {
-    report: Report,
-    broken: Vec<String>,
+pub(crate) struct Outcome {
+    pub(crate) report: Report,
+    pub(crate) broken: Vec<String>,
 }
 
 pub(crate) fn run(plan: &Plan, seeds: u16, args: &Sim) -> Result<(), Failure> {
     let seeds: Vec<u64> = (0..u64::from(seeds)).map(|nth| plan.seed.wrapping_add(nth)).collect();
-    let threads =
-        args.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, NonZero::get), usize::from);
+    let threads = threads(args);
     let runs = plan.choices.len() * seeds.len();
     let length = plan.scenario.length;
     let progress = Progress::with_time_left(format!("{runs} runs"), length.saturating_mul(runs as u64));
-    let outcomes = in_order(runs, threads, |nth| one(plan, nth, &seeds, args.audit, &progress))?;
+    let outcomes = in_order(runs, threads, |nth| {
+        let (choice, seed) = (&plan.choices[nth / seeds.len()], seeds[nth % seeds.len()]);
+        one(plan, choice, seed, args.audit, &progress)
+    })?;
     progress.finish(&format!("simulated {runs} runs of {length}"));
     let broken: Vec<String> = outcomes.iter().flat_map(|outcome| outcome.broken.iter().cloned()).collect();
     let reports: Vec<Report> = outcomes.into_iter().map(|outcome| outcome.report).collect();
     let summaries: Vec<Summary> = reports.chunks(seeds.len()).map(Summary::new).collect();
     let text = if args.output.json {
-        output::json(&Sweep { simulated: true, runs: &reports, medians: &summaries })?
+        output::json(&SeededRuns { simulated: true, runs: &reports, medians: &summaries })?
     } else {
         text(plan, &seeds, &summaries, args.audit && broken.is_empty())
     };
@@ -60,9 +63,19 @@ pub(crate) fn run(plan: &Plan, seeds: u16, args: &Sim) -> Result<(), Failure> {
     if broken.is_empty() { Ok(()) } else { Err(anyhow!("{}", broken.join("\n")).into()) }
 }
 
-/// Run number `nth`: all seeds under the first policy, then under the next.
-fn one(plan: &Plan, nth: usize, seeds: &[u64], audit: bool, progress: &Progress) -> Result<Outcome, Problems> {
-    let (choice, seed) = (&plan.choices[nth / seeds.len()], seeds[nth % seeds.len()]);
+/// How many runs are played at a time: as asked, or as many as there are CPUs.
+pub(crate) fn threads(args: &Sim) -> usize {
+    args.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, NonZero::get), usize::from)
+}
+
+/// The run of `plan` under `choice` with `seed`.
+pub(crate) fn one(
+    plan: &Plan,
+    choice: &Choice,
+    seed: u64,
+    audit: bool,
+    progress: &Progress,
+) -> Result<Outcome, Problems> {
     let length = plan.scenario.length;
     let step = Nanos::ns(length.as_ns().div_ceil(STEPS));
     let mut follow = Follow { progress, told: Instant::ZERO, step };

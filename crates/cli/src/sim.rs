@@ -5,9 +5,10 @@ use crate::ftrace::{self, FtraceFiles};
 use crate::output::Draft;
 use crate::record::{Form, Window};
 use crate::seen::{self, Seen, Watching, Writing};
-use crate::{Failure, output, seeds, usage};
+use crate::{Failure, output, seeds, sweep, usage};
 use anyhow::{Context, anyhow};
 use input::knobs::KnobSetting;
+use input::problem::Problems;
 use measure::XenMon;
 use measure::jobs::JobLog;
 use report::{Report, Runs, Widths, XenMonReport, short};
@@ -84,6 +85,9 @@ struct Outcome {
 }
 
 pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
+    if !args.vary.is_empty() {
+        return sweep::run(args);
+    }
     let plan = plan(args)?;
     if let Some(seeds) = args.seeds {
         return seeds::run(&plan, seeds, args);
@@ -121,10 +125,9 @@ fn plan(args: &Sim) -> Result<Plan, Failure> {
         let right = format!("right would be one --policy with {option}, or several without");
         return Err(usage("a trace is of one run, but there are several policies".to_string(), &right));
     }
-    let settings = args.knob.iter().map(|text| text.parse()).collect::<Result<Vec<KnobSetting>, _>>()?;
-    let guest_settings = args.guest_knob.iter().map(|text| text.parse()).collect::<Result<Vec<KnobSetting>, _>>()?;
-    let (scenario, choices) = match &args.tasks {
-        Some(path) => {
+    match (&args.tasks, &args.scenario) {
+        (Some(path), _) => {
+            let settings = settings(&args.knob)?;
             let tasks = taskset::read(path)?;
             let (placement, arrival) = match args.partitioned {
                 true => (Placement::Partitioned, Arrival::ByUtilisation),
@@ -134,19 +137,28 @@ fn plan(args: &Sim) -> Result<Plan, Failure> {
             let (cpus, seconds) = (args.cpus.unwrap_or(1), args.seconds.unwrap_or(1));
             let scenario = taskset::scenario(&name, &tasks, cpus.into(), arrival, Nanos::s(seconds));
             let choices = run::choose_for_tasks(&scenario, &args.policy, &settings, placement)?;
-            (scenario, choices)
+            plan_under(args, scenario, choices)
         }
-        None => {
-            let path = args.scenario.as_deref().expect("without tasks there is a scenario");
-            let mut scenario = Scenario::read(path)?;
-            if let Some(length) = &args.length {
-                scenario.length = input::duration::length(length)?;
-            }
-            scenario.warm_up = warm_up(args, &scenario)?;
-            let choices = run::choose(&scenario, &args.policy, &settings)?;
-            (scenario, choices)
-        }
-    };
+        (None, path) => plan_of(args, Scenario::read(path.as_deref().expect("without tasks there is a scenario"))?),
+    }
+}
+
+/// The plan for `scenario` with what the command line changes in it.
+pub(crate) fn plan_of(args: &Sim, mut scenario: Scenario) -> Result<Plan, Failure> {
+    if let Some(length) = &args.length {
+        scenario.length = input::duration::length(length)?;
+    }
+    scenario.warm_up = warm_up(args, &scenario)?;
+    let choices = run::choose(&scenario, &args.policy, &settings(&args.knob)?)?;
+    plan_under(args, scenario, choices)
+}
+
+fn settings(knobs: &[String]) -> Result<Vec<KnobSetting>, Problems> {
+    knobs.iter().map(|text| text.parse()).collect()
+}
+
+fn plan_under(args: &Sim, scenario: Scenario, choices: Vec<Choice>) -> Result<Plan, Failure> {
+    let guest_settings = settings(&args.guest_knob)?;
     let guests = run::choose_for_guests(scenario.guests.len(), args.guest_policy.as_deref(), &guest_settings)?;
     let seed = args.seed.or(scenario.seed).unwrap_or(0);
     let width = args.output.width.unwrap_or_else(output::width);

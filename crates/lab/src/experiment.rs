@@ -5,14 +5,11 @@
 use crate::compute;
 use crate::problem::{Problem, read};
 use indexmap::IndexMap;
+use run::sweep::Sweep;
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 
-/// A value of an axis or of a constant: a number, a text or a switch.
-pub type Value = serde_json::Value;
-
-/// One setting of everything that is varied: axis → value, in the order of the file.
-pub type Point = IndexMap<String, Value>;
+pub use run::sweep::{Point, Value, point_shown as shown};
 
 /// With how many seeds an experiment is played unless it says otherwise.
 pub const SEEDS: u32 = 5;
@@ -52,7 +49,7 @@ pub struct Experiment {
     pub with: Point,
     /// Axes: each value of one with each of all others.
     #[serde(default)]
-    pub sweep: IndexMap<String, Vec<Value>>,
+    pub sweep: Sweep,
     /// Settings that belong together; each with each of the sweep.
     #[serde(default)]
     pub point: Vec<Point>,
@@ -93,7 +90,7 @@ pub struct Changes {
     pub with: Point,
     /// Other values of axes.
     #[serde(default)]
-    pub sweep: IndexMap<String, Vec<Value>>,
+    pub sweep: Sweep,
     /// Another number of seeds.
     #[serde(default)]
     pub seeds: Option<u32>,
@@ -205,7 +202,9 @@ impl Experiment {
                 return refuse(format!("the metric `{name}`: {why}"), "an expression over `report` and its views");
             }
         }
-        if let Some((axis, _)) = self.sweep.iter().chain(&self.full.sweep).find(|(_, values)| values.is_empty()) {
+        if let Some((axis, _)) =
+            self.sweep.axes.iter().chain(&self.full.sweep.axes).find(|(_, values)| values.is_empty())
+        {
             return refuse(format!("the axis `{axis}` has no values"), "at least one value");
         }
         let axes: Vec<&String> = self.axes();
@@ -214,8 +213,9 @@ impl Experiment {
         let swept = self
             .full
             .sweep
+            .axes
             .keys()
-            .filter(|axis| !self.sweep.contains_key(*axis))
+            .filter(|axis| !self.sweep.axes.contains_key(*axis))
             .chain(smoke.filter(|axis| !known(axis)));
         let plotted = self.plot.iter().flat_map(|plot| plot.curves.iter().chain(plot.only.keys()));
         let scheduled = self.schedule.iter().flat_map(|schedule| schedule.point.keys());
@@ -259,7 +259,7 @@ impl Experiment {
     #[must_use]
     pub fn axes(&self) -> Vec<&String> {
         let mut axes: Vec<&String> = self.point.iter().flat_map(|point| point.keys()).collect();
-        axes.extend(self.sweep.keys());
+        axes.extend(self.sweep.axes.keys());
         let mut seen = Vec::new();
         axes.retain(|axis| {
             !seen.contains(axis) && {
@@ -275,20 +275,9 @@ impl Experiment {
     pub fn points(&self, extent: Extent) -> Vec<Point> {
         let mut sweep = self.sweep.clone();
         if extent == Extent::Full {
-            sweep.extend(self.full.sweep.clone());
+            sweep.axes.extend(self.full.sweep.axes.clone());
         }
-        let mut points = if self.point.is_empty() { vec![Point::new()] } else { self.point.clone() };
-        for (axis, values) in &sweep {
-            let with = |point: &Point| {
-                let point = point.clone();
-                values.iter().map(move |value| {
-                    let mut point = point.clone();
-                    point.insert(axis.clone(), value.clone());
-                    point
-                })
-            };
-            points = points.iter().flat_map(with).collect();
-        }
+        let mut points = sweep.points(&self.point);
         if extent == Extent::Smoke {
             let Some(smoke) = &self.smoke else { return Vec::new() };
             points.retain(|point| smoke.iter().all(|(axis, values)| values.contains(&point[axis])));
@@ -315,12 +304,4 @@ impl Experiment {
         }
         with
     }
-}
-
-/// A point as people read it: `policy=bvt, weight=2`.
-#[must_use]
-pub fn shown(point: &Point) -> String {
-    let value = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_string);
-    let all: Vec<String> = point.iter().map(|(axis, it)| format!("{axis}={}", value(it))).collect();
-    all.join(", ")
 }

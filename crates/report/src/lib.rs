@@ -9,6 +9,7 @@ mod manager;
 mod samples;
 mod short;
 mod summary;
+mod sweep;
 mod text;
 mod xenmon;
 
@@ -20,6 +21,7 @@ pub use manager::{ManagedSpreads, ManagedVm, ManagerReport, ManagerSummary, mana
 pub use samples::{SampledVm, SamplesReport};
 pub use short::{percent, short};
 pub use summary::{GuestSummary, Summary, SummaryLine, medians};
+pub use sweep::{Swept, SweptPoint, swept, swept_csv};
 pub use text::{Widths, comparison, groups, table, totals};
 pub use xenmon::{DomainGot, DomainReport, DomainSpreads, HostReport, HostSpreads, XenMonReport, xenmon};
 
@@ -43,7 +45,7 @@ pub struct Runs<'a> {
 
 /// Runs over several seeds, as `--json` prints them.
 #[derive(Clone, Copy, Debug, Serialize)]
-pub struct Sweep<'a> {
+pub struct SeededRuns<'a> {
     /// Whether time was simulated.
     pub simulated: bool,
     /// Of each policy, in the order asked for, one for each seed.

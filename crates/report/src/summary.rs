@@ -232,19 +232,20 @@ pub(super) fn cell(spread: Spread, form: Form) -> String {
     if low == high { median } else { format!("{median} ({low}–{high})") }
 }
 
-/// A line of a table: a name and what was asked, if they are said here, the policy, and the numbers.
-type Row<'a> = (&'a str, String, &'a str, &'a Spreads);
+/// A line of a table: words, as many as the table has columns of words, and numbers.
+pub(super) type Row<'a> = (Vec<String>, &'a Spreads);
 
-fn table(rows: &[Row<'_>], several: bool, widths: Widths) -> String {
+/// The table of `rows` under `words`, the headers of its columns of words. Columns of numbers that find no room are left out.
+pub(super) fn table_of(words: &[String], rows: &[Row<'_>], widths: Widths) -> String {
     let matters = |name: &str, nth: usize| {
-        nth == 0 || rows.iter().any(|(.., got)| got.get(name).is_some_and(|spread| spread.high > 0))
+        nth == 0 || rows.iter().any(|(_, got)| got.get(name).is_some_and(|spread| spread.high > 0))
     };
     let mut columns: Vec<_> =
         COLUMNS.into_iter().enumerate().filter(|(nth, (name, ..))| matters(name, *nth)).map(|(_, it)| it).collect();
     let all = columns.len();
     let mut least_missed = LEAST_MISSED.iter();
     loop {
-        let text = drawn(rows, several, &columns);
+        let text = drawn(words, rows, &columns);
         let width = text.lines().map(|line| line.chars().count()).max().unwrap_or(0);
         let next = least_missed.find(|least| columns.iter().any(|(name, ..)| name == *least));
         let Some(least) = next.filter(|_| width > usize::from(widths.0)) else {
@@ -256,17 +257,13 @@ fn table(rows: &[Row<'_>], several: bool, widths: Widths) -> String {
     }
 }
 
-fn drawn(rows: &[Row<'_>], several: bool, columns: &[(&str, &str, Form)]) -> String {
-    let mut words = vec![String::new(), "asked".to_string()];
-    words.extend(several.then(|| "policy".to_string()));
-    let count = words.len();
-    let header = words.into_iter().chain(columns.iter().map(|(_, title, _)| (*title).to_string()));
-    let mut grid = Grid::new(header.collect(), count);
-    for (name, asked, policy, got) in rows {
-        let mut line = vec![(*name).to_string(), asked.clone()];
-        line.extend(several.then(|| (*policy).to_string()));
-        line.extend(columns.iter().map(|(name, _, form)| cell(got[*name], *form)));
-        grid.add(line);
+fn drawn(words: &[String], rows: &[Row<'_>], columns: &[(&str, &str, Form)]) -> String {
+    let header = words.iter().cloned().chain(columns.iter().map(|(_, title, _)| (*title).to_string()));
+    let mut grid = Grid::new(header.collect(), words.len());
+    for (words, got) in rows {
+        let numbers =
+            columns.iter().map(|(name, _, form)| got.get(*name).map_or_else(String::new, |it| cell(*it, *form)));
+        grid.add(words.iter().cloned().chain(numbers).collect());
     }
     grid.to_string()
 }
@@ -275,18 +272,26 @@ fn drawn(rows: &[Row<'_>], several: bool, columns: &[(&str, &str, Form)]) -> Str
 fn rows<'s>(of: &[(&'s str, &'s [SummaryLine], &'s Spreads)], widths: Widths) -> String {
     let count = of.iter().map(|(_, lines, _)| lines.len()).max().unwrap_or(0);
     let most = (ROWS_MAX / of.len().max(1)).max(1).min(count);
+    let several = of.len() > 1;
+    let words = |name: &str, asked: String, policy: &str| {
+        let mut words = vec![name.to_string(), asked];
+        words.extend(several.then(|| policy.to_string()));
+        words
+    };
     let mut rows: Vec<Row<'s>> = Vec::new();
     for index in 0..most {
         let there = of.iter().filter_map(|(policy, lines, _)| Some((*policy, lines.get(index)?)));
         for (nth, (policy, line)) in there.enumerate() {
             let (name, asked) = if nth == 0 { (line.name.as_str(), shown(&line.asked)) } else { ("", String::new()) };
-            rows.push((name, asked, policy, &line.got));
+            rows.push((words(name, asked, policy), &line.got));
         }
     }
     for (nth, (policy, _, total)) in of.iter().enumerate() {
-        rows.push((if nth == 0 { "all" } else { "" }, String::new(), policy, total));
+        rows.push((words(if nth == 0 { "all" } else { "" }, String::new(), policy), total));
     }
-    table(&rows, of.len() > 1, widths) + &and_more(count - most)
+    let mut header = vec![String::new(), "asked".to_string()];
+    header.extend(several.then(|| "policy".to_string()));
+    table_of(&header, &rows, widths) + &and_more(count - most)
 }
 
 /// The table of medians of several policies, which had the same seeds, and of the guests; and how to read it. At least one.

@@ -11,6 +11,7 @@ pub mod parallel;
 mod samples;
 mod session;
 mod suits;
+pub mod sweep;
 
 pub use audit::{Delays, promises};
 pub use choose::{Choice, Placement, choose, choose_for_guests, choose_for_tasks, policy};

@@ -33,14 +33,15 @@ fn put(table: &mut dyn TableLike, rest: &str, path: &str, value: Value) -> Resul
         if rest.is_empty() {
             return Err(unknown(path, "", &[]));
         }
-        match table.get_mut(rest).and_then(Item::as_value_mut) {
+        match table.get_mut(rest) {
+            Some(item) if is_long(rest, item) => rename(rest, item, value),
             // The comment and the spaces around a value stay.
-            Some(old) => {
+            Some(Item::Value(old)) => {
                 let decor = old.decor().clone();
                 *old = value;
                 *old.decor_mut() = decor;
             }
-            None => drop(table.insert(rest, Item::Value(value))),
+            _ => drop(table.insert(rest, Item::Value(value))),
         }
         return Ok(());
     };
@@ -63,6 +64,21 @@ fn put(table: &mut dyn TableLike, rest: &str, path: &str, value: Value) -> Resul
         },
         None => Err(unknown(path, key, &known)),
     }
+}
+
+/// Whether `item`, the value of `key`, is the table of which a text is the short form.
+fn is_long(key: &str, item: &Item) -> bool {
+    item.is_table_like() && SHORT.iter().any(|(short, _)| *short == key)
+}
+
+/// Makes `value` the name in the table `item` of `key`. Knobs belong to a policy: those of another one go.
+fn rename(key: &str, item: &mut Item, value: Value) {
+    let Some((_, long)) = SHORT.iter().find(|(short, _)| *short == key) else { return };
+    let Some(table) = item.as_table_like_mut() else { return };
+    if table.get(long).and_then(Item::as_str) != value.as_str() {
+        table.remove("knobs");
+    }
+    table.insert(long, Item::Value(value));
 }
 
 /// Puts `value` into the one of `tables` with the name at the beginning of `rest`. Names may have dots: the longest one counts.
@@ -134,6 +150,16 @@ name = "web.1"
         assert!(knob.contains("policy = { name = \"credit\", knobs = { timeslice = \"5ms\" } }"), "{knob}");
         let costs = set(TEXT, "costs.tick", "1us").unwrap();
         assert!(costs.contains("costs = { tick = \"1us\" }"), "{costs}");
+    }
+
+    #[test]
+    fn a_table_keeps_its_other_keys_and_a_policy_the_knobs_that_are_its_own() {
+        let text =
+            "[policy]\nname = \"edf\"\nknobs = { enforce = \"hard\" }\n[costs]\nmachine = \"m1\"\ntick = \"1us\"\n";
+        assert_eq!(set(text, "policy", "edf").unwrap(), text);
+        let other = set(text, "policy", "credit").unwrap();
+        assert_eq!(other, text.replace("edf", "credit").replace("knobs = { enforce = \"hard\" }\n", ""));
+        assert_eq!(set(text, "costs", "epyc").unwrap(), text.replace("m1", "epyc"));
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod record;
 mod restore;
 mod run;
 mod seeds;
+mod sweeps;
 mod worlds;
 mod xenmon;
 

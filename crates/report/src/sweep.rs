@@ -1,0 +1,149 @@
+//! A sweep: the medians of every point under every policy, as one table, as CSV and as JSON.
+
+use super::summary::{Row, Spreads, table_of};
+use super::text::{Widths, shown};
+use super::{AppSummary, Summary, SummaryLine};
+use measure::statistics::Spread;
+use run::sweep::{Point, value_shown};
+use serde::Serialize;
+
+/// The most rows of the table; CSV has all of them.
+const ROWS_MAX: usize = 400;
+
+/// One point of a sweep, and what came of it.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+pub struct SweptPoint {
+    /// Axis → value.
+    pub point: Point,
+    /// One for each policy.
+    pub medians: Vec<Summary>,
+}
+
+/// A sweep, as `--json` prints it.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Swept<'s> {
+    /// Whether time was simulated.
+    pub simulated: bool,
+    /// In the order of the axes, the last of which changes fastest.
+    pub points: &'s [SweptPoint],
+}
+
+/// The table of `points`: a line for each entity of the host and each task of a guest (`vm/task`), at every point, under every policy.
+#[must_use]
+pub fn swept(points: &[SweptPoint], widths: Widths) -> String {
+    let axes: Vec<&str> = points.first().map(|it| it.point.keys().map(String::as_str).collect()).unwrap_or_default();
+    // A policy that is an axis is a column already.
+    let has_policies = !axes.contains(&"policy") && points.iter().any(|it| it.medians.len() > 1);
+    let mut header = axes.iter().map(|axis| (*axis).to_string()).collect::<Vec<_>>();
+    header.extend([String::new(), "asked".to_string()]);
+    header.extend(has_policies.then(|| "policy".to_string()));
+    let mut rows: Vec<Row<'_>> = Vec::new();
+    let mut left_out = 0;
+    for SweptPoint { point, medians } in points {
+        for summary in medians {
+            for (name, asked, got) in lines(summary) {
+                if rows.len() == ROWS_MAX {
+                    left_out += 1;
+                    continue;
+                }
+                let mut words: Vec<String> = point.values().map(value_shown).collect();
+                words.extend([name, asked]);
+                words.extend(has_policies.then(|| summary.policy.clone()));
+                rows.push((words, got));
+            }
+        }
+    }
+    let more = if left_out > 0 {
+        format!("... and {left_out} more rows: write all of them with --csv FILE\n")
+    } else {
+        String::new()
+    };
+    table_of(&header, &rows, widths) + &more
+}
+
+/// Name, request and numbers of each line of `summary`: entities of the host, tasks of guests, and all of the host together.
+fn lines(summary: &Summary) -> Vec<(String, String, &Spreads)> {
+    let line = |of: Option<&str>, line: &'_ SummaryLine| {
+        (of.map_or(line.name.clone(), |of| format!("{of}/{}", line.name)), shown(&line.asked))
+    };
+    let mut lines: Vec<(String, String, &Spreads)> = Vec::new();
+    for it in &summary.entities {
+        let (name, asked) = line(None, it);
+        lines.push((name, asked, &it.got));
+    }
+    for guest in &summary.guests {
+        for it in &guest.entities {
+            let (name, asked) = line(Some(&guest.name), it);
+            lines.push((name, asked, &it.got));
+        }
+    }
+    lines.push(("all".to_string(), String::new(), &summary.total));
+    lines
+}
+
+/// `points` as CSV: a column for each axis, then `policy`, `machine`, `kind` (`entity`, `group`, `application` or `total`), `name`, `metric`,
+/// `median`, `low`, `high`. One line for each number.
+///
+/// # Panics
+/// Never: writing to memory does not fail.
+#[must_use]
+pub fn swept_csv(points: &[SweptPoint]) -> String {
+    let mut csv = csv::Writer::from_writer(Vec::new());
+    let axes = points.first().map(|it| it.point.keys().cloned().collect::<Vec<_>>()).unwrap_or_default();
+    let columns = ["policy", "machine", "kind", "name", "metric", "median", "low", "high"].map(str::to_string);
+    let in_memory = "memory takes every record";
+    // The policy of a point is in its own column, whether it is an axis or not.
+    csv.write_record(axes.iter().filter(|axis| *axis != "policy").chain(&columns)).expect(in_memory);
+    for SweptPoint { point, medians } in points {
+        for summary in medians {
+            let values = point.iter().filter(|(axis, _)| *axis != "policy").map(|(_, value)| value_shown(value));
+            let start: Vec<String> = values.chain([summary.policy.clone()]).collect();
+            for Number { machine, kind, name, metric, spread } in numbers(summary) {
+                let Spread { median, low, high } = spread;
+                let numbers = [median, low, high].map(|number| number.to_string());
+                let words = [machine, kind, name, metric].map(str::to_string);
+                csv.write_record(start.iter().chain(&words).chain(&numbers)).expect(in_memory);
+            }
+        }
+    }
+    String::from_utf8(csv.into_inner().expect(in_memory)).expect("names are text")
+}
+
+/// A number of a summary, and what it is of.
+struct Number<'s> {
+    machine: &'s str,
+    kind: &'static str,
+    name: &'s str,
+    metric: &'s str,
+    spread: Spread,
+}
+
+fn numbers(summary: &Summary) -> Vec<Number<'_>> {
+    let Summary { total, entities, groups, applications, guests, .. } = summary;
+    let mut numbers = Vec::new();
+    of_machine("host", (entities, groups), applications, total, &mut numbers);
+    for guest in guests {
+        of_machine(&guest.name, (&guest.entities, &guest.groups), &guest.applications, &guest.total, &mut numbers);
+    }
+    numbers
+}
+
+fn of_machine<'s>(
+    machine: &'s str,
+    (entities, groups): (&'s [SummaryLine], &'s [SummaryLine]),
+    applications: &'s [AppSummary],
+    total: &'s Spreads,
+    numbers: &mut Vec<Number<'s>>,
+) {
+    let of = |kind, name, metric, spread| Number { machine, kind, name, metric, spread };
+    for (kind, lines) in [("entity", entities), ("group", groups)] {
+        for line in lines {
+            numbers
+                .extend(line.got.iter().map(|(metric, spread)| of(kind, line.name.as_str(), metric.as_str(), *spread)));
+        }
+    }
+    for it in applications {
+        numbers.extend(it.values.0.iter().map(|&(metric, spread)| of("application", it.name.as_str(), metric, spread)));
+    }
+    numbers.extend(total.iter().map(|(metric, spread)| of("total", "all", metric.as_str(), *spread)));
+}

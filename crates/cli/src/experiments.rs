@@ -136,7 +136,7 @@ fn play(args: &LabRun) -> Result<ExitCode, Failure> {
     let extent = extent(args.full, args.smoke);
     let suite = Suite { papers: &papers, claims: &claims, extent, seeds: args.seeds.map(u32::from) };
     suite.check()?;
-    let store = Mutex::new(Store::open(&args.results, &store::program()?)?);
+    let store = Mutex::new(Store::open(&args.results, store::SOURCES)?);
     let threads =
         args.threads.map_or_else(|| std::thread::available_parallelism().map_or(1, NonZero::get), usize::from);
     let bar = Bar::default();

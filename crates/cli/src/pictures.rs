@@ -66,7 +66,7 @@ fn last(suite: &Suite<'_>, paper: &Paper, directory: &Path) -> Result<Option<Res
         return Ok(None);
     }
     let paper = suite.papers.iter().find(|other| other.key == paper.key).expect("it is one of them");
-    let results = suite.known(paper, &Store::open(directory, &store::program()?)?)?;
+    let results = suite.known(paper, &Store::open(directory, store::SOURCES)?)?;
     Ok((!results.experiments.is_empty()).then_some(results))
 }
 

@@ -67,7 +67,7 @@ impl<'e> Cell<'e> {
         Problem::Scenario { of, why: why.report() }
     }
 
-    /// All that its outcome depends on, but for the program.
+    /// All that its outcome depends on, except the sources.
     #[must_use]
     pub fn inputs(&self) -> String {
         let Experiment { metrics, xenmon, may_refuse, .. } = self.experiment;

@@ -8,6 +8,8 @@ pub mod cell;
 pub mod claim;
 mod compute;
 pub mod experiment;
+#[cfg(test)]
+mod fingerprint;
 pub mod judge;
 pub mod page;
 pub mod paper;

@@ -14,28 +14,32 @@ const FILE: &str = "runs.jsonl";
 /// A line of the file.
 #[derive(Serialize, Deserialize)]
 struct Line {
-    /// Of the program and all that goes into the run.
+    /// Hash of the sources and of all that goes into the run.
     key: String,
     measured: Measured,
 }
+
+/// The fingerprint of the sources, and of the lock file, that decide what a run measures. The executable does not matter: it is
+/// another one on every machine, and with every change of the command line.
+pub const SOURCES: &str = env!("TACTUS_SOURCES");
 
 /// Runs that were finished, by all that their outcome depends on.
 #[derive(Debug)]
 pub struct Store {
     path: PathBuf,
     file: File,
-    /// What the program is: another one measures anew.
-    program: String,
+    /// Fingerprint of the sources: others measure anew.
+    sources: String,
     known: HashMap<String, Measured>,
 }
 
 impl Store {
-    /// Opens the one in `directory`, which is made if it is not there, for the `program` of this fingerprint. Of a line that was not
+    /// Opens the one in `directory`, which is made if it is not there, for `sources` of this fingerprint ([`SOURCES`]). Of a line that was not
     /// written to its end, or is broken otherwise, nothing is known.
     ///
     /// # Errors
     /// The directory or its file cannot be read or written.
-    pub fn open(directory: &Path, program: &str) -> Result<Store, Problem> {
+    pub fn open(directory: &Path, sources: &str) -> Result<Store, Problem> {
         std::fs::create_dir_all(directory).map_err(|why| Problem::unwritten(directory, why))?;
         let path = directory.join(FILE);
         let bytes = match std::fs::read(&path) {
@@ -50,12 +54,12 @@ impl Store {
         if !text.is_empty() && !text.ends_with('\n') {
             file.write_all(b"\n").map_err(unwritten)?;
         }
-        Ok(Store { file, program: program.to_string(), known, path })
+        Ok(Store { file, sources: sources.to_string(), known, path })
     }
 
     fn key(&self, inputs: &str) -> String {
         let mut hash = blake3::Hasher::new();
-        hash.update(self.program.as_bytes()).update(b"\n").update(inputs.as_bytes());
+        hash.update(self.sources.as_bytes()).update(b"\n").update(inputs.as_bytes());
         hash.finalize().to_hex().to_string()
     }
 
@@ -81,16 +85,6 @@ impl Store {
     }
 }
 
-/// What this program is, as a text that changes with every change of it.
-///
-/// # Errors
-/// Its own file cannot be read.
-pub fn program() -> Result<String, Problem> {
-    let path = std::env::current_exe().map_err(|why| Problem::unread(Path::new("the program itself"), why))?;
-    let bytes = std::fs::read(&path).map_err(|why| Problem::unread(&path, why))?;
-    Ok(blake3::hash(&bytes).to_hex().to_string())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -102,7 +96,7 @@ mod tests {
     #[test]
     fn what_was_finished_is_known_again_and_half_a_line_is_not() {
         let directory = tempfile::tempdir().expect("there is room");
-        let open = |program| Store::open(directory.path(), program).expect("it opens");
+        let open = |sources| Store::open(directory.path(), sources).expect("it opens");
         open("a").put("one", measured(1)).expect("it is written");
         open("a").put("two", measured(2)).expect("it is written");
         let path = directory.path().join(FILE);

@@ -4,7 +4,7 @@
 
 use crate::source::{Source, Span, is_printable};
 use miette::{Diagnostic, LabeledSpan, Severity};
-use sched::{KnobError, Refused};
+use sched::{Explanation, KnobError, Refused};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -13,9 +13,6 @@ pub const PROBLEMS_SHOWN: usize = 10;
 
 /// How far to the right several places of a problem are shown. Beyond 65,535, miette panics.
 const COLUMNS_MAX: usize = 4_000;
-
-/// What separates, in the texts of `sched`, the reason from what would be right.
-const REMEDY: &str = "; right would be ";
 
 /// Something wrong in an input. Shown with the line it stands in by miette's report handlers; its `Display` is the
 /// reason alone.
@@ -313,11 +310,8 @@ impl Wrong {
         }
     }
 
-    fn from_text(text: &str, label: &str) -> Wrong {
-        match text.split_once(REMEDY) {
-            Some((message, remedy)) => Wrong::new(message, label, format!("right would be {remedy}")),
-            None => Wrong::new(text, label, ""),
-        }
+    fn explained(explanation: Explanation, label: &str) -> Wrong {
+        Wrong::new(explanation.reason, label, explanation.remedy)
     }
 }
 
@@ -330,9 +324,9 @@ impl From<&Refused> for Wrong {
             Refused::OutOfRange { .. } => "out of range",
             Refused::NoCpu { .. } => "no CPU of this machine",
             Refused::Utilisation { .. } => "does not fit",
-            Refused::NoGroup(_) | Refused::GroupInUse(_) | Refused::Unsupported(_) => "refused",
+            Refused::NoGroup(_) | Refused::GroupInUse(_) | Refused::Unsupported { .. } => "refused",
         };
-        Wrong::from_text(&refused.to_string(), label)
+        Wrong::explained(refused.explain(), label)
     }
 }
 
@@ -342,7 +336,7 @@ impl From<&KnobError> for Wrong {
             KnobError::Unknown { .. } => "no such knob",
             KnobError::OutOfRange { .. } => "out of range",
         };
-        Wrong::from_text(&error.to_string(), label)
+        Wrong::explained(error.explain(), label)
     }
 }
 
@@ -372,8 +366,8 @@ pub fn nearest<'a>(text: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
 pub fn right_instead(text: &str, known: &[&str]) -> String {
     let all = || known.join(", ");
     match nearest(text, known.iter().copied()) {
-        Some(near) => format!("did you mean `{near}`? right would be one of {}", all()),
-        None => format!("right would be one of {}", all()),
+        Some(near) => format!("did you mean `{near}`? use one of {}", all()),
+        None => format!("use one of {}", all()),
     }
 }
 
@@ -405,9 +399,9 @@ mod tests {
     }
 
     #[test]
-    fn the_texts_of_the_heart_are_split_into_reason_and_remedy() {
+    fn a_refusal_brings_its_reason_and_its_remedy() {
         let wrong = Wrong::from(&Refused::SliceZero);
-        assert_eq!((wrong.message.as_str(), wrong.label.as_str()), ("the slice is zero", "zero"));
-        assert_eq!(wrong.help, "right would be a slice from 1 ns up to the period");
+        assert_eq!((wrong.message.as_str(), wrong.label.as_str()), ("slice is zero", "zero"));
+        assert_eq!(wrong.help, "use 1 ns up to the period");
     }
 }

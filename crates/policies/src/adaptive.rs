@@ -63,7 +63,7 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     let [threshold, first, least, most] =
         ["threshold", "interval", "interval-least", "interval-most"].map(|name| knobs.time(name));
     if least > most {
-        return Err(Refused::Unsupported("interval-least above interval-most; right would be the other way round"));
+        return Err(Refused::Unsupported { reason: "interval-least is above interval-most", remedy: "swap the two" });
     }
     let parts = Parts {
         unit: Unit::AnyVm,

@@ -131,7 +131,11 @@ impl Policy for Canary {
 
     fn adjust(&mut self, _e: EntityId, _old: &Params, _cx: &mut Cx<'_>) -> Result<(), Refused> {
         self.wishes += 1;
-        if self.cheat == Cheat::Refuses { Err(Refused::Unsupported("this canary accepts no change")) } else { Ok(()) }
+        if self.cheat == Cheat::Refuses {
+            Err(Refused::Unsupported { reason: "this policy refuses everything", remedy: "" })
+        } else {
+            Ok(())
+        }
     }
 
     fn wake(&mut self, e: EntityId, _why: Wake, cx: &mut Cx<'_>) {

@@ -151,12 +151,12 @@ mod tests {
         let first = awake(&mut host, asking(vm, 2, 10));
         for other in [asking(vm, 3, 10), asking(vm, 2, 20)] {
             assert!(
-                matches!(host.attach("e", other, Workload::Hog), Err(Refused::Unsupported(text)) if text.contains("one slice"))
+                matches!(host.attach("e", other, Workload::Hog), Err(Refused::Unsupported { reason, .. }) if reason.contains("one slice"))
             );
         }
         awake(&mut host, asking(vm, 2, 10));
         let third = host.attach("e", asking(vm, 2, 10), Workload::Hog);
-        assert!(matches!(third, Err(Refused::Unsupported(text)) if text.contains("sibling")));
+        assert!(matches!(third, Err(Refused::Unsupported { reason, .. }) if reason.contains("sibling")));
         assert!(host.adjust(first, asking(vm, 4, 10)).is_err(), "not one alone");
         assert_eq!(host.machine().params(first), &asking(vm, 2, 10), "as it was");
     }

@@ -1,6 +1,7 @@
 //! [`Descriptor`]: all that the rest of the system knows of a policy. Command line, documentation, law tests,
 //! fuzz targets, goldens and benchmarks are derived from it.
 
+use crate::explanation::Explanation;
 use crate::params::{Refused, Topology};
 use crate::policy::{AlarmSlots, Policy};
 use crate::time::Nanos;
@@ -383,19 +384,30 @@ pub enum KnobError {
     },
 }
 
+impl KnobError {
+    /// The reason, and the remedy.
+    #[must_use]
+    pub fn explain(&self) -> Explanation {
+        match self {
+            KnobError::Unknown { name, known } if known.is_empty() => Explanation::new(
+                alloc::format!("there is no knob `{name}`: this policy has none"),
+                "leave the knob out",
+            ),
+            KnobError::Unknown { name, known } => Explanation::new(
+                alloc::format!("there is no knob `{name}`"),
+                alloc::format!("use one of {}", known.join(", ")),
+            ),
+            KnobError::OutOfRange { name, range } => Explanation::new(
+                alloc::format!("value of knob `{name}` is out of range"),
+                alloc::format!("use {range}"),
+            ),
+        }
+    }
+}
+
 impl fmt::Display for KnobError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            KnobError::Unknown { name, known } if known.is_empty() => {
-                write!(f, "there is no knob `{name}`: this policy has none")
-            }
-            KnobError::Unknown { name, known } => {
-                write!(f, "there is no knob `{name}`; right would be one of {}", known.join(", "))
-            }
-            KnobError::OutOfRange { name, range } => {
-                write!(f, "the value of knob `{name}` is out of range; right would be {range}")
-            }
-        }
+        self.explain().fmt(f)
     }
 }
 

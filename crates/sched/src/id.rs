@@ -256,7 +256,7 @@ pub struct NotCpuList;
 
 impl fmt::Display for NotCpuList {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "not a list of CPUs; right would be `all`, `2` or `0-3,8`, each below {CPUS_MAX}")
+        write!(f, "not a list of CPUs; use `all`, `2` or `0-3,8`, each below {CPUS_MAX}")
     }
 }
 

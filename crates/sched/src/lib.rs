@@ -12,6 +12,7 @@ extern crate alloc;
 mod alarms;
 mod cx;
 pub mod descriptor;
+mod explanation;
 pub mod id;
 pub mod machine;
 pub mod params;
@@ -25,6 +26,7 @@ pub use cx::{AlarmBase, Cx, Running, State};
 pub use descriptor::{
     Bound, Build, CapBound, Conserving, Descriptor, Guarantees, Knob, KnobError, Knobs, LoadBounds, Unit,
 };
+pub use explanation::Explanation;
 pub use id::{CpuId, CpuSet, EntityId, GroupId};
 pub use machine::{Action, Input, Kicks, Machine};
 pub use params::{Class, GroupParams, Limit, Params, Quota, Refused, Reservation, RtPriority, Topology, Warp, Weight};

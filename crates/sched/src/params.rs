@@ -1,8 +1,11 @@
 //! What may be asked for an entity or a group, and what a machine is made of.
 
+use crate::explanation::Explanation;
 use crate::id::{CPUS_MAX, CpuId, CpuSet, GroupId};
 use crate::time::{Instant, Nanos, SPAN_MAX};
 use alloc::boxed::Box;
+use alloc::format;
+use alloc::string::ToString;
 use core::fmt;
 
 /// nice −20 … 19 as weights, 1024 = nice 0. Source: `sched_prio_to_weight`, kernel/sched/core.c, v5.13.
@@ -356,7 +359,7 @@ impl Topology {
     }
 }
 
-/// A wish that cannot be met: the reason, and what would be right.
+/// A request that cannot be met. [`explain`](Refused::explain) gives the reason and the remedy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Refused {
     /// A reservation of nothing.
@@ -404,8 +407,13 @@ pub enum Refused {
     NoGroup(GroupId),
     /// A group that still has members or subgroups cannot be removed.
     GroupInUse(GroupId),
-    /// The policy cannot do what was asked; what would be right is in the text.
-    Unsupported(&'static str),
+    /// The policy cannot do what was asked.
+    Unsupported {
+        /// What it cannot do.
+        reason: &'static str,
+        /// What to ask for instead, in the imperative.
+        remedy: &'static str,
+    },
 }
 
 impl Refused {
@@ -422,46 +430,54 @@ impl Refused {
     }
 }
 
+impl Refused {
+    /// The reason, and the remedy.
+    #[must_use]
+    pub fn explain(&self) -> Explanation {
+        match self {
+            Refused::SliceZero => Explanation::new("slice is zero", "use 1 ns up to the period"),
+            Refused::SliceAbovePeriod { slice, period } => Explanation::new(
+                format!("slice ({slice}) is longer than the period ({period})"),
+                format!("use at most {period}"),
+            ),
+            Refused::TooLong { what, most } => {
+                Explanation::new(format!("{what} is too long"), format!("use at most {most}"))
+            }
+            Refused::OutOfRange { what, least, most } => {
+                Explanation::new(format!("{what} is out of range"), format!("use {least} to {most}"))
+            }
+            Refused::NoCpu { affinity, cpus } => Explanation::new(
+                format!("affinity ({affinity}) names none of the machine's CPUs"),
+                format!("use some of 0-{}", cpus - 1),
+            ),
+            Refused::Utilisation { asked, free_ppm, on } => self.explain_utilisation(asked, *free_ppm, *on),
+            Refused::NoGroup(group) => Explanation::new(format!("there is no group {group}"), "create the group first"),
+            Refused::GroupInUse(group) => {
+                Explanation::new(format!("group {group} still has members"), "remove the members first")
+            }
+            Refused::Unsupported { reason, remedy } => Explanation::new(*reason, *remedy),
+        }
+    }
+
+    fn explain_utilisation(&self, asked: &Reservation, free_ppm: u64, on: Option<CpuId>) -> Explanation {
+        let percent = |ppm: u64| (ppm / 10_000, ppm % 10_000 / 100);
+        let (whole, part) = percent(asked.slice.scale(1_000_000, asked.period.as_ns()).as_ns());
+        let (free, free_part) = percent(free_ppm);
+        let place = on.map_or_else(|| "to one entity".to_string(), |cpu| format!("(on CPU {cpu})"));
+        let reason = format!(
+            "{} every {} is {whole}.{part:02} % of a CPU, but only {free}.{free_part:02} % can still be promised {place}",
+            asked.slice, asked.period
+        );
+        match self.nearest_slice() {
+            Some(slice) => Explanation::new(reason, format!("use at most {slice} every {}", asked.period)),
+            None => Explanation::new(reason, "wait until another reservation ends"),
+        }
+    }
+}
+
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Refused::SliceZero => write!(f, "the slice is zero; right would be a slice from 1 ns up to the period"),
-            Refused::SliceAbovePeriod { slice, period } => {
-                write!(f, "the slice ({slice}) is longer than the period ({period}); right would be at most {period}")
-            }
-            Refused::TooLong { what, most } => write!(f, "the {what} is too long; right would be at most {most}"),
-            Refused::OutOfRange { what, least, most } => {
-                write!(f, "the {what} is out of range; right would be {least} to {most}")
-            }
-            Refused::NoCpu { affinity, cpus } => write!(
-                f,
-                "the affinity ({affinity}) names none of the machine's CPUs; right would be some of 0-{}",
-                cpus - 1
-            ),
-            Refused::Utilisation { asked, free_ppm, on } => {
-                let percent = |ppm: u64| (ppm / 10_000, ppm % 10_000 / 100);
-                let (whole, part) = percent(asked.slice.scale(1_000_000, asked.period.as_ns()).as_ns());
-                let (free, free_part) = percent(*free_ppm);
-                write!(
-                    f,
-                    "{} every {} is {whole}.{part:02} % of a CPU, but only {free}.{free_part:02} % can still be promised",
-                    asked.slice, asked.period
-                )?;
-                match on {
-                    Some(cpu) => write!(f, " (on CPU {cpu})")?,
-                    None => write!(f, " to one entity")?,
-                }
-                match self.nearest_slice() {
-                    Some(slice) => write!(f, "; right would be at most {slice} every {}", asked.period),
-                    None => write!(f, "; nothing fits until another reservation ends"),
-                }
-            }
-            Refused::NoGroup(group) => write!(f, "there is no group {group}; right would be one that was created"),
-            Refused::GroupInUse(group) => {
-                write!(f, "group {group} still has members; right would be to remove them first")
-            }
-            Refused::Unsupported(text) => f.write_str(text),
-        }
+        self.explain().fmt(f)
     }
 }
 
@@ -470,7 +486,6 @@ impl core::error::Error for Refused {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use alloc::string::ToString;
 
     #[test]
     fn the_three_scales_agree_on_normal() {
@@ -501,7 +516,7 @@ mod tests {
         assert_eq!(
             refused.to_string(),
             "40ms every 100ms is 40.00 % of a CPU, but only 30.00 % can still be promised to one entity; \
-             right would be at most 30ms every 100ms"
+             use at most 30ms every 100ms"
         );
     }
 }

@@ -61,7 +61,10 @@ impl World {
     pub fn new(settings: &Settings) -> Result<World, Refused> {
         let mut knobs = settings.policy.defaults();
         for &(name, value) in &settings.knobs {
-            knobs.set(name, value).map_err(|_| Refused::Unsupported("a knob of the policy, within its range"))?;
+            knobs.set(name, value).map_err(|_| Refused::Unsupported {
+                reason: "the policy has no such knob or value",
+                remedy: "use a knob of the policy, within its range",
+            })?;
         }
         let host = sim::Driver::new(settings.policy, sched::Topology::new(settings.cpus), &knobs, Costs::NONE)?;
         let mut world = World {

@@ -185,9 +185,10 @@ pub(crate) fn from_scenario(mut scenario: Scenario, json: bool) -> Result<Plan, 
             affinity: entity.params.affinity,
         });
         if entity.params.reservation.is_some_and(|reservation| reservation.deadline.is_some()) {
-            let why = Refused::Unsupported(
-                "a deadline before the end of the period is not kept on a real host; right would be none",
-            );
+            let why = Refused::Unsupported {
+                reason: "a deadline before the end of the period is not kept on a real host",
+                remedy: "leave the deadline out",
+            };
             return Err(scenario.refused(index, &why).into());
         }
         parts.push(Part {
@@ -245,7 +246,7 @@ pub(crate) fn terms(directory: Option<&Path>) -> Result<Terms, Failure> {
     let host = HostProfile::read().map_err(|error| refused(&error.into()))?;
     let promisable = host.promisable_ppm(Mechanism::Fifo).unwrap_or(0);
     if promisable == 0 {
-        let right = "right would be a control group with real-time runtime; `tactus doctor` says more";
+        let right = "use a control group with real-time runtime; `tactus doctor` says more";
         return Err(usage("nothing can be promised here: real-time threads get no time".to_string(), right));
     }
     let policy = policies::ALL.iter().find(|policy| policy.name == "edf").expect("there is edf");

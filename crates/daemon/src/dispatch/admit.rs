@@ -82,7 +82,10 @@ impl Refusal {
             None => Reason::new(text, ""),
         };
         match self {
-            Refusal::Promise(refused) => split(refused.to_string()),
+            Refusal::Promise(refused) => {
+                let explanation = refused.explain();
+                Reason::new(explanation.reason, explanation.remedy)
+            }
             Refusal::TooShort { what, asked, least } => {
                 Reason::new(format!("the {what} is too short ({asked})"), format!("right would be at least {least}"))
             }
@@ -412,7 +415,7 @@ mod tests {
         let short = refused(wish(Nanos::us(9), Nanos::us(99), 1, soft));
         assert_eq!(short, "the period is too short (99us); right would be at least 100us");
         let much = refused(wish(Nanos::ms(21), Nanos::ms(10), 2, soft));
-        assert_eq!(much, "the slice (21ms) is longer than the period (20ms); right would be at most 20ms");
+        assert_eq!(much, "slice (21ms) is longer than the period (20ms); use at most 20ms");
         let several = refused(wish(Nanos::ms(2), Nanos::ms(10), 2, hard));
         assert!(several.ends_with("right would be one CPU, or soft"), "{several}");
     }

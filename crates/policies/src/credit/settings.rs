@@ -290,7 +290,10 @@ fn credit(knobs: &Knobs, version: &str) -> Nanos {
 /// Checks that the knobs are consistent.
 pub(crate) fn check(knobs: &Knobs) -> Result<(), Refused> {
     if Settings::read(knobs).credits_per_period() == 0 {
-        return Err(Refused::Unsupported("an accounting period too short for a credit; right would be a longer slice"));
+        return Err(Refused::Unsupported {
+            reason: "the accounting period is too short for a credit",
+            remedy: "use a longer slice",
+        });
     }
     Ok(())
 }

@@ -136,20 +136,22 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     let partitioned = knobs.word("placement") == "partitioned";
     let edf = Edf::new(host, knobs, partitioned).resting(knobs);
     match (knobs.word("charge"), partitioned || host.cpus == 1, edf.enforce) {
-        ("wall", _, Enforce::None) => Err(Refused::Unsupported(
-            "edf: charge = wall ends slices by the clock, enforce = none never ends them; \
-             right would be enforce = soft or hard",
-        )),
-        ("wall", false, _) => Err(Refused::Unsupported(
-            "edf: charge = wall follows one chosen entity per CPU; right would be placement = partitioned as well",
-        )),
+        ("wall", _, Enforce::None) => Err(Refused::Unsupported {
+            reason: "edf: charge = wall ends slices by the clock, enforce = none never ends them",
+            remedy: "use enforce = soft or hard",
+        }),
+        ("wall", false, _) => Err(Refused::Unsupported {
+            reason: "edf: charge = wall follows one chosen entity per CPU",
+            remedy: "use placement = partitioned as well",
+        }),
         ("wall", true, _) => {
             let decision = knobs.time("decision");
             Ok(Box::new(wall::Wall::new(Edf::new(host, knobs, true), decision, host.cpus)))
         }
-        (_, _, _) if !knobs.time("decision").is_zero() => Err(Refused::Unsupported(
-            "edf: decision is the time of a core that is a process; right would be charge = wall as well",
-        )),
+        (_, _, _) if !knobs.time("decision").is_zero() => Err(Refused::Unsupported {
+            reason: "edf: decision is the time of a core that is a process",
+            remedy: "use charge = wall as well",
+        }),
         (_, _, _) if partitioned => Ok(Box::new(partitioned::Partitioned(edf))),
         _ => Ok(Box::new(global::Global::new(edf, host.cpus))),
     }
@@ -263,9 +265,10 @@ impl Edf {
         let mut terms = Terms { asked: params.reservation, taken: CpuSet::EMPTY };
         let Some(asked) = terms.asked.as_mut() else { return Ok(terms) };
         if self.enforce != Enforce::None && asked.relative_deadline() < asked.period {
-            return Err(Refused::Unsupported(
-                "the slice is due at the end of the period here; right would be no deadline, or the policy `deadline`",
-            ));
+            return Err(Refused::Unsupported {
+                reason: "slices are due at the end of the period here",
+                remedy: "leave the deadline out, or use the policy `deadline`",
+            });
         }
         if !self.gangs || !cx.group_params(params.group).gang {
             return Ok(terms);
@@ -277,9 +280,10 @@ impl Edf {
                 continue;
             };
             if (account.slice, account.period) != (asked.slice, asked.period) {
-                return Err(Refused::Unsupported(
-                    "the members of a gang have one slice and one period; right would be the siblings', or another group",
-                ));
+                return Err(Refused::Unsupported {
+                    reason: "the members of a gang have one slice and one period",
+                    remedy: "use the siblings' slice and period, or another group",
+                });
             }
             start = account.period_from(now);
             if let Some(cpu) = account.cpu {
@@ -309,9 +313,10 @@ impl Edf {
         }
         let allowed = cx.params(e).affinity.and(&cx.topology().all()).minus(&terms.taken);
         if allowed.is_empty() {
-            return Err(Refused::Unsupported(
-                "every CPU this member of the gang may run on has a sibling; right would be fewer members, or more CPUs",
-            ));
+            return Err(Refused::Unsupported {
+                reason: "every CPU this member of the gang may run on has a sibling",
+                remedy: "use fewer members, or more CPUs",
+            });
         }
         let accounts = &self.accounts;
         let others = |cpu: Option<CpuId>| {

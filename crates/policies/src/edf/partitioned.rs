@@ -69,9 +69,10 @@ impl Policy for Partitioned {
     fn group(&mut self, g: GroupId, change: GroupChange<'_>, cx: &mut Cx<'_>) -> Result<(), Refused> {
         let begins = matches!(change, GroupChange::Params { old } if !old.gang && cx.group_params(g).gang);
         if self.0.gangs && begins && cx.members(g).any(|e| self.0.account(e).is_reserved()) {
-            return Err(Refused::Unsupported(
-                "the group has members with reservations made apart; right would be to make it a gang before they come",
-            ));
+            return Err(Refused::Unsupported {
+                reason: "the group has members with reservations of their own",
+                remedy: "make the group a gang before its members are attached",
+            });
         }
         Ok(())
     }

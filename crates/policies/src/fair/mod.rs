@@ -299,9 +299,10 @@ impl<R: Rule> Policy for Fair<R> {
             GroupChange::Params { old } => {
                 if g == GroupId::ROOT {
                     let unlimited = params.quota.is_none();
-                    return unlimited.then_some(()).ok_or(Refused::Unsupported(
-                        "the root group has no quota; right would be a quota on a group below it",
-                    ));
+                    return unlimited.then_some(()).ok_or(Refused::Unsupported {
+                        reason: "the root group has no quota",
+                        remedy: "use a quota on a group below it",
+                    });
                 }
                 self.queues.set_shares(g, shares_of(&params));
                 for cpu in cx.topology().iter() {

@@ -176,9 +176,10 @@ impl Servers {
             return Err(Refused::OutOfRange { what: "slice", least: SHORTEST, most: asked.period });
         }
         if asked.deadline.is_some_and(|deadline| deadline < asked.period) && !self.settings.constrained {
-            let text =
-                "a deadline before the end of the period means nothing to this policy; right would be none, or rt-xen";
-            return Err(Refused::Unsupported(text));
+            return Err(Refused::Unsupported {
+                reason: "a deadline before the end of the period means nothing to this policy",
+                remedy: "leave the deadline out, or use rt-xen",
+            });
         }
         Ok(asked)
     }

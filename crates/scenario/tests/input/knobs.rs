@@ -27,7 +27,7 @@ const POLICY: Descriptor = Descriptor {
     guarantees: Guarantees::NOTHING,
     alarms: AlarmSlots::NONE,
     knobs: KNOBS,
-    build: |_, _| Err(sched::Refused::Unsupported("it is never built")),
+    build: |_, _| Err(sched::Refused::Unsupported { reason: "it is never built", remedy: "" }),
 };
 
 /// The knobs as `policy.knobs` of a scenario.
@@ -104,7 +104,7 @@ fn an_unknown_policy_is_refused_where_it_is_named() {
     let scenario = Scenario::from_bytes("x.toml", text.into()).unwrap();
     let choice = scenario.policy.as_ref().unwrap();
     let said = choice.find(&[&POLICY], &scenario).unwrap_err().to_string();
-    assert_eq!(said, "x.toml:4:10: there is no policy `tuend`; did you mean `tuned`? right would be one of tuned");
+    assert_eq!(said, "x.toml:4:10: there is no policy `tuend`; did you mean `tuned`? use one of tuned");
 }
 
 #[test]

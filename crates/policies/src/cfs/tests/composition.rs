@@ -57,7 +57,7 @@ impl Policy for Stack {
     }
 
     fn adjust(&mut self, _e: EntityId, _old: &Params, _cx: &mut Cx<'_>) -> Result<(), Refused> {
-        Err(Refused::Unsupported("not needed here"))
+        Err(Refused::Unsupported { reason: "not needed here", remedy: "" })
     }
 
     fn group(&mut self, g: GroupId, change: GroupChange<'_>, cx: &mut Cx<'_>) -> Result<(), Refused> {

@@ -14,10 +14,10 @@ impl Deadline {
             return Err(Refused::OutOfRange { what: "period", least, most });
         }
         if self.whole_machine && !host.all().minus(&params.affinity).is_empty() {
-            return Err(Refused::Unsupported(
-                "a reservation is admitted on all CPUs together; right would be an affinity for all of them, or \
-                 whole-machine = off",
-            ));
+            return Err(Refused::Unsupported {
+                reason: "reservations are admitted on all CPUs together",
+                remedy: "use an affinity for all of them, or whole-machine = off",
+            });
         }
         Ok(asked)
     }

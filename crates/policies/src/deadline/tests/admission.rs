@@ -45,7 +45,7 @@ fn periods_outside_the_range_are_refused() {
     let short = refused(&mut host, Reservation::new(Nanos::us(10), Nanos::us(99)));
     let long = refused(&mut host, Reservation::new(Nanos::ms(1), Nanos::s(5)));
     for no in [short, long] {
-        assert!(no.to_string().contains("right would be 100us to 4.194304s"), "{no}");
+        assert!(no.to_string().contains("use 100us to 4.194304s"), "{no}");
     }
     let tuned: Settings<'_> = (&[], &[("period-least", 1_000), ("period-most", 10_000_000_000)]);
     let mut host = super::host(1, tuned);

@@ -173,7 +173,7 @@ fn a_constrained_deadline_is_for_rt_xen_alone() {
     let all = [awake(&mut host, asking(4, 10, Limit::Hard)), awake(&mut host, tight)];
     assert_eq!(schedule(&mut host, &all, 0, 8), "bbaaaa..");
     let mut host = self::host(&rtds::POLICY, 1, &[]);
-    assert!(matches!(host.attach("e", tight, Workload::Hog), Err(Refused::Unsupported(_))));
+    assert!(matches!(host.attach("e", tight, Workload::Hog), Err(Refused::Unsupported { .. })));
 }
 
 #[test]

@@ -1,0 +1,41 @@
+//! [`Explanation`]: what is wrong, and what to do about it.
+
+use alloc::borrow::Cow;
+use core::fmt;
+
+/// What is wrong, and what to do about it. It is made where the fault is known; no reader takes a message apart.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Explanation {
+    /// What is wrong: a clause without an article before its subject and without a full stop. Never empty.
+    pub reason: Cow<'static, str>,
+    /// What to do, in the imperative; empty where no remedy is known.
+    pub remedy: Cow<'static, str>,
+}
+
+impl Explanation {
+    /// `reason` is wrong; `remedy`, in the imperative, puts it right.
+    #[must_use]
+    pub fn new(reason: impl Into<Cow<'static, str>>, remedy: impl Into<Cow<'static, str>>) -> Explanation {
+        Explanation { reason: reason.into(), remedy: remedy.into() }
+    }
+}
+
+impl fmt::Display for Explanation {
+    /// In one line: `slice is zero; use 1 ns up to the period`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason)?;
+        if self.remedy.is_empty() { Ok(()) } else { write!(f, "; {}", self.remedy) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString;
+
+    #[test]
+    fn one_line_holds_the_reason_and_the_remedy_if_there_is_one() {
+        assert_eq!(Explanation::new("slice is zero", "use 1 ns").to_string(), "slice is zero; use 1 ns");
+        assert_eq!(Explanation::new("slice is zero", "").to_string(), "slice is zero");
+    }
+}

@@ -49,7 +49,7 @@ pub(crate) fn create(root: &Path, name: &str) -> Result<String, String> {
     let before = fs::read_to_string(&registry).map_err(|error| format!("{}: {error}", registry.display()))?;
     let file = source.join(format!("{snake}.rs"));
     if file.exists() || source.join(&snake).exists() || modules(&before).contains(&snake.as_str()) {
-        return Err(format!("there is a policy `{name}` already; right would be a name of its own"));
+        return Err(format!("there is a policy `{name}` already; use a name of its own"));
     }
     let after = register(&before, &snake)?;
     let text = TEMPLATE.replace(STAND_IN.0, name).replace(STAND_IN.1, &snake).replace(STAND_IN.2, &camel_case(name));
@@ -76,23 +76,23 @@ fn check_name(name: &str) -> Result<String, String> {
         .all(|word| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit()));
     if !words_are_right || !name.starts_with(|first: char| first.is_ascii_lowercase()) {
         return Err(format!(
-            "`{}` is not in kebab-case; right would be lower-case words of a-z and 0-9 joined by single hyphens, \
+            "`{}` is not in kebab-case; use lower-case words of a-z and 0-9 joined by single hyphens, \
              such as `stride-two`",
             name.escape_debug()
         ));
     }
     if name.len() > NAME_MAX {
-        return Err(format!("the name has {} letters; right would be at most {NAME_MAX}", name.len()));
+        return Err(format!("the name has {} letters; use at most {NAME_MAX}", name.len()));
     }
     let snake = name.replace('-', "_");
     if KEYWORDS.contains(&snake.as_str()) {
-        return Err(format!("`{name}` is a word of Rust; right would be a name that a module can have"));
+        return Err(format!("`{name}` is a word of Rust; use a name that a module can have"));
     }
     if TAKEN.contains(&snake.as_str()) {
-        return Err(format!("`{name}` means something else here; right would be a name of its own"));
+        return Err(format!("`{name}` means something else here; use a name of its own"));
     }
     if DRAWERS.contains(&snake.as_str()) {
-        return Err(format!("`{name}` is the name of a drawer; right would be what the policy does"));
+        return Err(format!("`{name}` is the name of a drawer; name what the policy does"));
     }
     Ok(snake)
 }
@@ -170,7 +170,7 @@ mod tests {
         let names = ["Edf", "my_policy", "-a", "a-", "a--b", "2a", "", "ü", "../x", "loop", "yield", "lib", "misc"];
         for name in names.iter().copied().chain([&*"a".repeat(41)]) {
             let refused = check_name(name).unwrap_err();
-            assert!(refused.contains("right would be"), "{name}: {refused}");
+            assert!(refused.contains("; use ") || refused.contains("; name "), "{name}: {refused}");
         }
         assert_eq!(check_name("stride-2").as_deref(), Ok("stride_2"));
         assert_eq!(camel_case("stride-2-b"), "Stride2B");

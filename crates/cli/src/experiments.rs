@@ -120,7 +120,7 @@ pub(crate) fn named(asked: &[String]) -> Result<Vec<String>, Failure> {
         return Ok(named);
     }
     let reason = format!("`all` stands for every claim, and {} beside it for nothing more", named.join(", "));
-    Err(usage(reason, "right would be `all` alone, or the claims alone"))
+    Err(usage(reason, "use `all` alone, or the claims alone"))
 }
 
 fn play(args: &LabRun) -> Result<ExitCode, Failure> {
@@ -131,7 +131,7 @@ fn play(args: &LabRun) -> Result<ExitCode, Failure> {
     let claims = named(&args.claims)?;
     if args.record && !claims.is_empty() {
         let reason = format!("to record {} alone would lose what is recorded of the other claims", claims.join(", "));
-        return Err(usage(reason, "right would be `tactus lab run all --record`"));
+        return Err(usage(reason, "use `tactus lab run all --record`"));
     }
     let extent = extent(args.full, args.smoke);
     let suite = Suite { papers: &papers, claims: &claims, extent, seeds: args.seeds.map(u32::from) };
@@ -167,7 +167,7 @@ fn recorded(papers: Vec<Paper>) -> Result<Vec<Paper>, Failure> {
         output::complain(&format!("{}: nothing of it is recorded ({RECORDED}), so nothing is compared", paper.key));
     }
     if recorded.is_empty() {
-        let right = "right would be `tactus lab run all --record` first";
+        let right = "use `tactus lab run all --record` first";
         return Err(usage("there is nothing to compare with".to_string(), right));
     }
     Ok(recorded)

@@ -48,7 +48,7 @@ pub(crate) fn check(path: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     let reason = format!("`{}` does not say that it is text", path.display());
-    Err(usage(reason, "right would be a name that ends in .txt: readers of ftrace's text ask for that"))
+    Err(usage(reason, "use a name that ends in .txt: readers of ftrace's text ask for that"))
 }
 
 /// `run.web.txt` of the machine `web` beside `run.txt`: readers go by how a name ends.

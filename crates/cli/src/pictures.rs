@@ -32,7 +32,7 @@ pub(crate) fn report(args: &LabReport) -> Result<ExitCode, Failure> {
         output::complain(&unmeasured(report.paper, args.last));
     }
     if without.len() == reports.len() {
-        let right = "right would be `tactus lab run all --record` first, or --last after a `tactus lab run`";
+        let right = "use `tactus lab run all --record` first, or --last after a `tactus lab run`";
         return Err(usage("nothing of it is measured yet".to_string(), right));
     }
     schedules(&mut reports, |id| suite.asks(id))?;

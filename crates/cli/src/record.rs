@@ -25,7 +25,7 @@ impl Form {
             Some("json") => Ok(Form::Chrome),
             _ => Err(usage(
                 format!("`{}` says no form for the trace", file.display()),
-                "right would be a name that ends in .txt (text) or .json (Perfetto, chrome://tracing)",
+                "use a name that ends in .txt (text) or .json (Perfetto, chrome://tracing)",
             )),
         }
     }
@@ -102,7 +102,7 @@ impl Window {
         let to = to.unwrap_or(from.saturating_add(telling.to.since(telling.from))).min(end);
         if from >= to {
             let reason = format!("the picture from {from} to {to} shows nothing");
-            let right = format!("right would be --gantt-from before --gantt-to, both from 0s to {end}");
+            let right = format!("use --gantt-from before --gantt-to, both from 0s to {end}");
             return Err(usage(reason, &right));
         }
         Ok(Window { from, to })

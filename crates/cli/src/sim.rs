@@ -122,7 +122,7 @@ fn plan(args: &Sim) -> Result<Plan, Failure> {
     args.ftrace.as_deref().map(ftrace::check).transpose()?;
     let traced = [("--trace", &args.output.trace), ("--ftrace", &args.ftrace)];
     if let Some((option, _)) = traced.iter().find(|(_, file)| file.is_some() && args.policy.len() > 1) {
-        let right = format!("right would be one --policy with {option}, or several without");
+        let right = format!("use one --policy with {option}, or several without");
         return Err(usage("a trace is of one run, but there are several policies".to_string(), &right));
     }
     match (&args.tasks, &args.scenario) {
@@ -172,7 +172,7 @@ fn warm_up(args: &Sim, scenario: &Scenario) -> Result<Nanos, Failure> {
     let (warm_up, length) = (asked.unwrap_or(scenario.warm_up), scenario.length);
     if warm_up >= length && !warm_up.is_zero() {
         let reason = format!("a warm-up of {warm_up} leaves nothing of a run of {length} to report");
-        return Err(usage(reason, &format!("right would be --warm-up below {length}, or a longer run with --for")));
+        return Err(usage(reason, &format!("use --warm-up below {length}, or a longer run with --for")));
     }
     Ok(warm_up)
 }

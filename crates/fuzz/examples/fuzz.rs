@@ -38,7 +38,7 @@ struct Arguments {
 
 fn minutes(text: &str) -> Result<f64, String> {
     let minutes = text.parse().ok().filter(|minutes: &f64| minutes.is_finite() && *minutes > 0.0);
-    minutes.ok_or_else(|| "right would be a number of minutes above zero".to_string())
+    minutes.ok_or_else(|| "use a number of minutes above zero".to_string())
 }
 
 fn main() -> ExitCode {
@@ -50,7 +50,7 @@ fn main() -> ExitCode {
         Some(policy) => vec![policy],
         None => {
             let known: Vec<_> = policies::ALL.iter().map(|policy| policy.name).collect();
-            eprintln!("there is no policy `{name}`; right would be one of {}", known.join(", "));
+            eprintln!("there is no policy `{name}`; use one of {}", known.join(", "));
             std::process::exit(2);
         }
     };

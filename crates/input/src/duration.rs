@@ -15,7 +15,7 @@ pub const FORM: &str = "a number and a unit in quotes, such as \"20ms\", \"1.5s\
 pub fn length(text: &str) -> Result<Nanos, Problems> {
     let length = moment(text)?;
     if length.is_zero() {
-        let wrong = Wrong::new("the run has no length", "zero", format!("right would be {FORM}"));
+        let wrong = Wrong::new("the run has no length", "zero", format!("use {FORM}"));
         return Err(wrong.anywhere(None).into());
     }
     Ok(length)
@@ -36,18 +36,18 @@ pub fn parse(what: &'static str, text: &str) -> Result<Nanos, Wrong> {
             return Err((&Refused::TooLong { what, most: SPAN_MAX }).into());
         }
         let help = match text.trim().parse::<f64>() {
-            Ok(number) if number.is_finite() => format!("right would be a unit with it, such as \"{}ms\"", text.trim()),
-            _ => format!("right would be {FORM}"),
+            Ok(number) if number.is_finite() => format!("use a unit with it, such as \"{}ms\"", text.trim()),
+            _ => format!("use {FORM}"),
         };
         return Err(Wrong::new(format!("{} is not a length of time", quoted(text)), "not a length of time", help));
     };
     if span.is_negative() {
-        let help = "right would be a length of time from 0s up";
+        let help = "use a length of time from 0s up";
         return Err(Wrong::new(format!("the {what} is negative"), "negative", help));
     }
     if is_finer_than_a_nanosecond(text) {
         let message = format!("the {what} is not a whole number of nanoseconds");
-        let help = format!("right would be {}", nanos(span.as_nanos()).unwrap_or(SPAN_MAX));
+        let help = format!("use {}", nanos(span.as_nanos()).unwrap_or(SPAN_MAX));
         return Err(Wrong::new(message, "finer than a nanosecond", help));
     }
     nanos(span.as_nanos()).ok_or_else(|| (&Refused::TooLong { what, most: SPAN_MAX }).into())

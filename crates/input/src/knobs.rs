@@ -50,7 +50,7 @@ impl std::str::FromStr for KnobSetting {
             }
             _ => {
                 let problem = Problem::new(format!("{} is not the setting of a knob", quoted(text)));
-                Err(problem.help("right would be NAME=VALUE, such as quantum=10ms").into())
+                Err(problem.help("write NAME=VALUE, such as quantum=10ms").into())
             }
         }
     }
@@ -84,7 +84,7 @@ pub fn apply_knobs(policy: &Descriptor, settings: &[KnobSetting]) -> Result<Knob
 fn unknown(policy: &Descriptor, name: &str) -> Wrong {
     let known: Vec<&str> = policy.knobs.iter().map(|knob| knob.name).collect();
     if known.is_empty() {
-        let help = format!("right would be no knobs: `{}` has none", policy.name);
+        let help = format!("leave knobs out: `{}` has none", policy.name);
         return Wrong::new(format!("there is no knob {}", quoted(name)), "no such knob", help);
     }
     let message = format!("the policy `{}` has no knob {}", policy.name, quoted(name));
@@ -128,14 +128,14 @@ fn convert(knob: &'static Knob, value: &KnobValue) -> Result<i64, Wrong> {
             Unit::Choice(_) => "one of a few words",
         };
         let message = format!("{written} is no value for knob `{}`, which is {is}", knob.name);
-        Wrong::new(message, "of another kind", format!("right would be {}", knob.range()))
+        Wrong::new(message, "of another kind", format!("use {}", knob.range()))
     })
 }
 
 fn no_word(knob: &'static Knob, words: &[&'static str], typed: &str) -> Wrong {
     let help = match nearest(typed, words.iter().copied()) {
-        Some(near) => format!("did you mean `{near}`? right would be {}", knob.range()),
-        None => format!("right would be {}", knob.range()),
+        Some(near) => format!("did you mean `{near}`? use {}", knob.range()),
+        None => format!("use {}", knob.range()),
     };
     Wrong::new(format!("{} is no value for knob `{}`", quoted(typed), knob.name), "unknown value", help)
 }

@@ -22,7 +22,7 @@ pub fn read(path: &Path) -> Result<Vec<u8>, Problems> {
         Ok(_) => Ok(bytes),
         Err(error) => {
             let problem = Problem::new(format!("{} cannot be read: {error}", quoted(&path.to_string_lossy())));
-            Err(problem.help("right would be the path of a file that you may read").into())
+            Err(problem.help("use the path of a file that you may read").into())
         }
     }
 }
@@ -31,7 +31,7 @@ pub fn read(path: &Path) -> Result<Vec<u8>, Problems> {
 pub fn decode(name: &str, bytes: Vec<u8>) -> Result<Source, Problems> {
     if bytes.len() > FILE_BYTES_MAX {
         let problem = Problem::new(format!("{} is too large", quoted(name)));
-        return Err(problem.help(format!("right would be a file of at most {} MiB", FILE_BYTES_MAX >> 20)).into());
+        return Err(problem.help(format!("use a file of at most {} MiB", FILE_BYTES_MAX >> 20)).into());
     }
     String::from_utf8(bytes).map(|text| Source::new(name, text)).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
@@ -40,6 +40,6 @@ pub fn decode(name: &str, bytes: Vec<u8>) -> Result<Source, Problems> {
         let source = Source::new(name, String::from_utf8_lossy(error.as_bytes()));
         let problem = Problem::new(format!("the file is not UTF-8 text: byte {at} is 0x{byte:02x}"));
         let span = Span { start: at, end: at + char::REPLACEMENT_CHARACTER.len_utf8() };
-        problem.at(span, "not UTF-8").help("right would be a text file in UTF-8").within(&source).into()
+        problem.at(span, "not UTF-8").help("use a text file in UTF-8").within(&source).into()
     })
 }

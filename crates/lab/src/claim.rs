@@ -103,7 +103,7 @@ impl TryFrom<String> for Within {
         } else {
             percent(&text).map(Within::Percent)
         };
-        parsed.ok_or_else(|| format!("`{text}` is no tolerance: right would be \"30%\", \"factor 2\" or \"gain 50%\""))
+        parsed.ok_or_else(|| format!("`{text}` is no tolerance: use \"30%\", \"factor 2\" or \"gain 50%\""))
     }
 }
 

@@ -17,7 +17,7 @@ pub enum Problem {
         why: std::io::Error,
     },
     /// A file does not say what it should.
-    #[error("{}: {what}\n  right would be {right}", path.display())]
+    #[error("{}: {what}\n  use {right}", path.display())]
     Wrong {
         /// The file.
         path: PathBuf,

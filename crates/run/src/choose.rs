@@ -48,7 +48,7 @@ pub fn choose(scenario: &Scenario, names: &[String], settings: &[KnobSetting]) -
         let Some(chosen) = &scenario.policy else {
             let names: Vec<&str> = policies::ALL.iter().map(|policy| policy.name).collect();
             let problem = Problem::new("neither the scenario nor the command line names a policy");
-            return Err(problem.help(format!("right would be --policy with one of {}", names.join(", "))).into());
+            return Err(problem.help(format!("use --policy with one of {}", names.join(", "))).into());
         };
         vec![chosen.find(policies::ALL, scenario)?]
     } else {
@@ -98,7 +98,7 @@ pub fn choose_for_guests(
     let knobs = apply_knobs(policy, settings)?;
     if guests == 0 {
         let problem = Problem::new("no VM of this scenario has a guest that schedules for itself");
-        return Err(problem.help("right would be such a VM, or no --guest-policy").into());
+        return Err(problem.help("add such a VM, or leave --guest-policy out").into());
     }
     Ok(Some(Choice { policy, knobs }))
 }
@@ -136,7 +136,7 @@ pub fn choose_for_tasks(
                 .map(|policy| policy.name)
                 .collect();
             let message = format!("the policy `{}` does not partition", unable.policy.name);
-            return Err(Problem::new(message).help(format!("right would be one of {}", able.join(", "))).into());
+            return Err(Problem::new(message).help(format!("use one of {}", able.join(", "))).into());
         }
         all.push(set("placement", "partitioned"));
     }
@@ -156,7 +156,7 @@ mod tests {
             choose_for_guests(2, Some("edf"), &settings("enforce=hard")).expect("it exists").expect("it was named");
         assert_eq!((chosen.policy.name, chosen.knobs.get("enforce")), ("edf", 1));
         for (guests, name, knob, right) in [
-            (0, "edf", "enforce=hard", "right would be such a VM"),
+            (0, "edf", "enforce=hard", "add such a VM"),
             (1, "edff", "enforce=hard", "did you mean `edf`"),
             (1, "edf", "enforc=hard", "did you mean `enforce`"),
         ] {

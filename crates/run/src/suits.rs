@@ -21,7 +21,8 @@ pub(crate) fn coordination(
     let at = guest.coordination_places;
     let wrong = if !takes(policy, knobs, boost) {
         let message = format!("the host's policy, {}, has no real-time classes", quoted(policy.name));
-        let help = "right would be a boost of weight, such as \"nice:-20\", or a host under a policy with classes, such as `linux`";
+        let help =
+            "use a boost of weight, such as \"nice:-20\", or a host under a policy with classes, such as `linux`";
         Some((Wrong::new(message, "no such class there", help), at.boost))
     } else {
         let cpus = Topology::new(guest.vcpus.len());
@@ -29,7 +30,7 @@ pub(crate) fn coordination(
             let message = format!("the guest's policy, {}, keeps no {missing}", quoted(within.policy.name));
             let own = Rule::ALL.iter().find(|(_, rule)| *rule == detector).map_or("", |(name, _)| name);
             let help = format!(
-                "right would be a guest under a policy that does, such as `{own}`, or a detector that needs nothing of its \
+                "use a guest under a policy that does, such as `{own}`, or a detector that needs nothing of its \
                  policy, such as \"ewma\""
             );
             (Wrong::new(message, "needs a guest's policy that keeps it", help), at.detector)

@@ -77,7 +77,7 @@ impl Applications {
                 if self.events > EVENTS_MAX {
                     let problem =
                         Problem::new("the files of rt-app have too many events").at(at, "too many from here on");
-                    findings.add(problem.help(format!("right would be at most {EVENTS_MAX}, of all their threads")));
+                    findings.add(problem.help(format!("use at most {EVENTS_MAX}, of all their threads")));
                     return None;
                 }
                 runs_here(&app.asked, host, at, findings);
@@ -110,7 +110,7 @@ fn asks_itself(member: &MemberTable, work: Span, findings: &mut Findings) {
         if let Some(at) = at {
             let problem = Problem::new(format!("the threads of a file of rt-app have a {what} of their own"))
                 .at(at, "not for a file");
-            let right = "right would be to say it in the file, or of a [[group]] that is the parent";
+            let right = "say it in the file, or of a [[group]] that is the parent";
             findings.add(problem.at(work, "the file").help(right));
         }
     }

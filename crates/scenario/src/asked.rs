@@ -43,7 +43,7 @@ impl Asked {
             let message =
                 format!("{} arrives ({}) at or after the end ({})", member.kind.noun(), arrival.value, length.value);
             let problem = Problem::new(message).at(arrival.at, "never there").at(length.at, "the end");
-            findings.add(problem.help(format!("right would be an arrival before {}", length.value)));
+            findings.add(problem.help(format!("use an arrival before {}", length.value)));
         }
         let came = arrival.map_or(Nanos::ZERO, |arrival| arrival.value);
         if let Some(leaves) = member.leaves.right()
@@ -52,7 +52,7 @@ impl Asked {
             let message = format!("{} leaves ({}) no later than it arrives ({came})", member.kind.noun(), leaves.value);
             let problem = Problem::new(message).at(leaves.at, "too early");
             let problem = if let Some(arrival) = arrival { problem.at(arrival.at, "the arrival") } else { problem };
-            findings.add(problem.help(format!("right would be later than {came}; both count from the start")));
+            findings.add(problem.help(format!("use an instant later than {came}: both count from the start")));
         }
         Some(Asked {
             changes: changes(member, host, params.reservation, findings),
@@ -72,7 +72,7 @@ fn reservation(member: &MemberTable, host: Option<&Topology>, findings: &mut Fin
         if let (Some(at), true) = (one.at(), other.is_absent()) {
             let problem =
                 Problem::new(format!("there is a {what} without a {lacking}")).at(at, format!("no {lacking}"));
-            findings.add(problem.help("right would be both, such as slice = \"20ms\" and period = \"50ms\""));
+            findings.add(problem.help("give both, such as slice = \"20ms\" and period = \"50ms\""));
         }
     }
     if member.slice.is_absent() && member.period.is_absent() {
@@ -80,7 +80,7 @@ fn reservation(member: &MemberTable, host: Option<&Topology>, findings: &mut Fin
         for (given, what) in parts {
             if let Some(at) = given {
                 let problem = Problem::new(format!("there is a {what} without a reservation")).at(at, "of what?");
-                findings.add(problem.help("right would be a slice and a period with it"));
+                findings.add(problem.help("use a slice and a period with it"));
             }
         }
     }
@@ -120,7 +120,7 @@ fn changes(
         };
         let Some(first) = first else {
             let problem = Problem::new("there is a change without a reservation").at(change.place, "of what?");
-            findings.add(problem.help("right would be a slice and a period of the vm, which it changes"));
+            findings.add(problem.help("use a slice and a period of the vm, which it changes"));
             continue;
         };
         let came = member.arrival.value().unwrap_or_default();
@@ -129,7 +129,7 @@ fn changes(
         let when = Instant::ZERO + at.value;
         if when <= before || when >= leaves {
             let problem = Problem::new("the vm changes out of order, or while it is not there").at(at.at, "this");
-            let help = "right would be moments between its arrival and when it leaves, one later than the other";
+            let help = "use moments between its arrival and when it leaves, one later than the other";
             findings.add(problem.help(help));
         }
         let reservation =
@@ -151,7 +151,7 @@ fn real(member: &MemberTable, findings: &mut Findings) -> Option<Placed<Real>> {
         let (first, second) = (command.min(pid), command.max(pid));
         let problem =
             Problem::new(format!("{noun} has a command and a pid")).at(second, "again").at(first, "first here");
-        let right = "right would be one of both: `command` is begun with the run, `pid` is there before it";
+        let right = "use one of the two: `command` is begun with the run, `pid` is there before it";
         findings.add(problem.help(right));
         return None;
     }
@@ -161,7 +161,7 @@ fn real(member: &MemberTable, findings: &mut Findings) -> Option<Placed<Real>> {
     if let Some(vcpus) = member.vcpus.value_ref().filter(|&&vcpus| vcpus > 1) {
         let message = format!("{noun} is one process and has {vcpus} vCPUs");
         let problem = Problem::new(message).at(member.vcpus.at()?, "more than one").at(at, "the process");
-        let right = "right would be vcpus = 1, as a process gets the time of one CPU, or a [[vm]] for each of several processes";
+        let right = "use vcpus = 1, as a process gets the time of one CPU, or a [[vm]] for each of several processes";
         findings.add(problem.help(right));
     }
     Some(Placed { value, at })

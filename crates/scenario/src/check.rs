@@ -31,7 +31,7 @@ pub(super) fn check(file: File, findings: &mut Findings) -> Option<Scenario> {
     {
         let message = format!("a warm-up of {} leaves nothing of a run of {}", warm_up.value, length.value);
         let problem = Problem::new(message).at(warm_up.at, "not before the end").at(length.at, "the length");
-        findings.add(problem.help(format!("right would be a `warm_up` below {}, or a longer run", length.value)));
+        findings.add(problem.help(format!("use a `warm_up` below {}, or a longer run", length.value)));
     }
     let hosts = file.hosts.value_ref().copied().unwrap_or(1);
     let checked = level::check(file.level, (host.as_ref(), hosts), length, &mut Counts::default(), findings);
@@ -70,7 +70,7 @@ pub(super) fn check(file: File, findings: &mut Findings) -> Option<Scenario> {
 }
 
 fn missing(message: &str, right: &str, findings: &mut Findings) {
-    findings.add(Problem::new(message).at(Span::default(), "in this file").help(format!("right would be {right}")));
+    findings.add(Problem::new(message).at(Span::default(), "in this file").help(format!("use {right}")));
 }
 
 /// The policy that was typed.
@@ -95,7 +95,7 @@ fn host(file: &File, findings: &mut Findings) -> Option<Topology> {
             let right: Vec<String> =
                 (1..=whole.value).filter(|n| whole.value % n == 0).map(|n| n.to_string()).collect();
             let problem = Problem::new(message).at(part.at, "does not divide it").at(whole.at, format!("`{of}`"));
-            findings.add(problem.help(format!("right would be one of {}", right.join(", "))));
+            findings.add(problem.help(format!("use one of {}", right.join(", "))));
         }
         divides
     };

@@ -36,7 +36,7 @@ pub(super) fn read(guest: &Table<'_, '_>, findings: &mut Findings) -> Option<(Co
     let spoken = table.read("protocol", protocol, findings);
     if spoken.is_absent() {
         let problem = Problem::new("the coordination has no protocol").at(at, "no `protocol`");
-        findings.add(problem.help(format!("right would be {RIGHT}")));
+        findings.add(problem.help(format!("use {RIGHT}")));
     }
     let usual = Coordination::new(spoken.value_ref().copied().unwrap_or(Protocol::S0));
     let detector = table.read("detector", detector, findings);
@@ -72,19 +72,19 @@ fn fit(
     if may > of {
         let at = budget.at().or(window.at()).unwrap_or(at);
         let problem = Problem::new(format!("the budget ({may}) is longer than its window ({of})")).at(at, "too much");
-        findings.add(problem.help(format!("right would be a budget of at most {of}, or a longer window")));
+        findings.add(problem.help(format!("use a budget of at most {of}, or a longer window")));
     }
     if it.interrupt.within(boost) != it.interrupt {
         let at = interrupt.at().unwrap_or(at);
         let problem = Problem::new("an interrupt gives more than the boost, which is the most that the VM may have");
-        findings.add(problem.at(at, "too much").help("right would be at most the boost, or a higher boost"));
+        findings.add(problem.at(at, "too much").help("use at most the boost, or a higher boost"));
     }
 }
 
 fn span(key: &'static str, value: &DeValue<'_>) -> Result<Nanos, Wrong> {
     let time = form::time(key, value)?;
     if time < LEAST {
-        let help = format!("right would be a length of time from {LEAST} up");
+        let help = format!("use a length of time from {LEAST} up");
         return Err(Wrong::new(format!("the {key} ({time}) is too short"), "too short", help));
     }
     Ok(time)
@@ -114,7 +114,7 @@ fn one_of<T: Copy>(what: &'static str, value: &DeValue<'_>, all: &[(&'static str
 fn boost(key: &'static str, value: &DeValue<'_>) -> Result<Boost, Wrong> {
     let DeValue::String(typed) = value else { return Err(form::mistyped(key, value, BOOST)) };
     let wrong = |why: &'static str, help: &str| {
-        Wrong::new(format!("{} is no boost", quoted(typed)), why, format!("right would be {help}"))
+        Wrong::new(format!("{} is no boost", quoted(typed)), why, format!("use {help}"))
     };
     let Some((name, number)) = typed.split_once(':') else { return Err(wrong("no boost", BOOST)) };
     let number = number.parse::<i32>().map_err(|_| wrong("no number", BOOST))?;

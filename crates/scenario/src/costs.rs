@@ -148,7 +148,7 @@ struct Reading {
 
 impl Reading {
     fn problem(&self, span: std::ops::Range<usize>, message: String, right: &str) -> Problems {
-        let problem = Problem::new(message).at(Span::from(span), "here").help(format!("right would be {right}"));
+        let problem = Problem::new(message).at(Span::from(span), "here").help(format!("use {right}"));
         problem.within(&self.source).into()
     }
 

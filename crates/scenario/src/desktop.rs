@@ -43,7 +43,7 @@ pub(super) fn video(table: &Table<'_, '_>, findings: &mut Findings) -> Option<Vi
         ..default
     };
     if settings.right && video.film().frames > FRAMES_MAX {
-        let right = format!("right would be at most {FRAMES_MAX} frames");
+        let right = format!("use at most {FRAMES_MAX} frames");
         settings.wrong(Wrong::new("the film has too many frames", "too long", right), "length");
     }
     settings.right.then_some(video)
@@ -63,7 +63,7 @@ pub(super) fn audio(table: &Table<'_, '_>, findings: &mut Findings) -> Option<Au
         let wrong = Wrong::new(
             format!("the sound ({length}) is shorter than a period of it ({})", audio.period),
             "shorter than a period",
-            "right would be a length of at least one period",
+            "use a length of at least one period",
         );
         settings.wrong(wrong, "length");
     }
@@ -97,6 +97,6 @@ fn fits(settings: &mut Settings<'_, '_, '_, '_>, work: Length, period: Nanos, wh
     let least = workloads::least(work);
     if settings.right && least > period {
         let message = format!("the work ({least}) is longer than {what} ({period})");
-        settings.wrong(Wrong::new(message, "too long", format!("right would be at most {period}")), "work");
+        settings.wrong(Wrong::new(message, "too long", format!("use at most {period}")), "work");
     }
 }

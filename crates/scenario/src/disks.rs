@@ -41,13 +41,13 @@ pub(super) fn postmark(table: &Table<'_, '_>, findings: &mut Findings) -> Option
         dirty: settings.count("dirty", DIRTY_MAX, default.dirty),
     };
     if sizes.0 > sizes.1 {
-        let right = format!("right would be from {} up, the smallest", sizes.0);
+        let right = format!("use {} or more, the smallest", sizes.0);
         let key = if table.get("largest").is_some() { "largest" } else { "smallest" };
         settings.wrong(Wrong::new("the largest file is smaller than the smallest", "out of order", right), key);
         return None;
     }
     if postmark.dirty < postmark.request() {
-        let right = format!("right would be from {} up: what ten transactions write", postmark.request());
+        let right = format!("use {} or more: what ten transactions write", postmark.request());
         settings.wrong(Wrong::new("there is no room for what is written at once", "too little", right), "dirty");
     }
     settings.right.then_some(postmark)
@@ -58,7 +58,7 @@ pub(super) fn filebench(table: &Table<'_, '_>, findings: &mut Findings) -> Optio
     let Some(mix) = settings.read("mix", mix) else {
         if table.get("mix").is_none() {
             let problem = Problem::new("the workload `filebench` has no mix").at(table.at, "which?");
-            findings.add(problem.help(format!("right would be {}", work::example("filebench"))));
+            findings.add(problem.help(format!("use {}", work::example("filebench"))));
         }
         return None;
     };

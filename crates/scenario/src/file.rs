@@ -206,7 +206,7 @@ impl ChangeTable {
             let given = table.read(key, |value| form::time(key, value), findings);
             if given.is_absent() {
                 let problem = Problem::new(format!("the change has no {key}")).at(table.at, format!("no `{key}`"));
-                findings.add(problem.help("right would be at = \"2s\", slice = \"5ms\" and period = \"20ms\""));
+                findings.add(problem.help("use at = \"2s\", slice = \"5ms\" and period = \"20ms\""));
             }
             given
         };
@@ -257,7 +257,7 @@ pub(super) fn policy(top: &Table<'_, '_>, findings: &mut Findings) -> Given<Poli
     let Some(table) = top.table("policy", ("[policy]", POLICY_KEYS), findings) else { return Given::Wrong(at) };
     let name = table.read("name", |value| form::reference("name", value), findings);
     if name.is_absent() {
-        let help = "right would be the name of a policy, such as name = \"edf\"";
+        let help = "use the name of a policy, such as name = \"edf\"";
         findings.add(Problem::new("the policy has no name").at(table.at, "no name").help(help));
     }
     let knobs = knobs(&table, findings);
@@ -356,9 +356,7 @@ fn weight(table: &Table<'_, '_>, findings: &mut Findings) -> Given<Weight> {
     let first = scales.first().copied().unwrap_or(Given::Absent);
     if let (Some(first), Some(second)) = (first.at(), scales.get(1).and_then(Given::at)) {
         let problem = Problem::new("the share is given twice").at(second, "again").at(first, "first here");
-        findings.add(
-            problem.help("right would be one of `weight`, `nice` and `cgroup_weight`: they are scales of the same"),
-        );
+        findings.add(problem.help("use one of `weight`, `nice` and `cgroup_weight`: they are scales of the same"));
     }
     first
 }
@@ -418,7 +416,7 @@ fn warp(member: &Table<'_, '_>, findings: &mut Findings) -> Given<Warp> {
     let (limit, rest) = (other("limit").unwrap_or_default(), other("rest").unwrap_or_default());
     if by.is_absent() {
         let problem = Problem::new("the warp has no length").at(at, "no `by`");
-        findings.add(problem.help("right would be { by = \"20ms\" }, with `limit` and `rest` where it is to end"));
+        findings.add(problem.help("use { by = \"20ms\" }, with `limit` and `rest` where it is to end"));
     }
     by.right().map_or(Given::Wrong(at), |by| Given::Right(Placed { value: Warp { by: by.value, limit, rest }, at }))
 }

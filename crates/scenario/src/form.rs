@@ -35,7 +35,7 @@ pub(super) fn kind(value: &DeValue<'_>) -> &'static str {
 
 /// It is another kind of value than `key` takes.
 pub(super) fn mistyped(key: &str, value: &DeValue<'_>, right: impl std::fmt::Display) -> Wrong {
-    Wrong::new(format!("`{key}` is {}", kind(value)), kind(value), format!("right would be {right}"))
+    Wrong::new(format!("`{key}` is {}", kind(value)), kind(value), format!("use {right}"))
 }
 
 fn text<'a>(key: &str, value: &'a DeValue<'_>, right: &str) -> Result<&'a str, Wrong> {
@@ -49,7 +49,7 @@ pub(super) fn integer(key: &str, value: &DeValue<'_>, right: impl std::fmt::Disp
 }
 
 fn out_of_range(key: &str, right: impl std::fmt::Display) -> Wrong {
-    Wrong::new(format!("`{key}` is out of range"), "out of range", format!("right would be {right}"))
+    Wrong::new(format!("`{key}` is out of range"), "out of range", format!("use {right}"))
 }
 
 fn integer_in<T>(key: &str, value: &DeValue<'_>, range: RangeInclusive<T>, note: &str) -> Result<T, Wrong>
@@ -68,8 +68,8 @@ pub(super) fn word<T: Copy>(key: &str, value: &DeValue<'_>, words: &[(&str, T)],
         Some(&(_, meaning)) => Ok(meaning),
         None => {
             let help = match nearest(typed, words.iter().map(|&(name, _)| name)) {
-                Some(near) => format!("did you mean \"{near}\"? right would be {right}"),
-                None => format!("right would be {right}"),
+                Some(near) => format!("did you mean \"{near}\"? use {right}"),
+                None => format!("use {right}"),
             };
             Err(Wrong::new(format!("there is no {key} {}", quoted(typed)), format!("unknown {key}"), help))
         }
@@ -78,8 +78,7 @@ pub(super) fn word<T: Copy>(key: &str, value: &DeValue<'_>, words: &[(&str, T)],
 
 /// The name of a thing, one line of print. `/` separates a VM from its vCPUs, so names have none.
 pub(super) fn name(value: &DeValue<'_>) -> Result<String, Wrong> {
-    const RIGHT: &str =
-        "right would be some printable text of at most 100 bytes, without `/` and without spaces at its ends";
+    const RIGHT: &str = "use some printable text of at most 100 bytes, without `/` and without spaces at its ends";
     let name = text("name", value, "a text in quotes")?;
     let reason = match () {
         () if name.is_empty() => "is empty",
@@ -107,7 +106,7 @@ pub(super) fn title(value: &DeValue<'_>) -> Result<String, Wrong> {
     Err(Wrong::new(
         "the name of the scenario is no title",
         "not a title",
-        "right would be one line of printable text, of at most 200 bytes",
+        "use one line of printable text, of at most 200 bytes",
     ))
 }
 
@@ -123,7 +122,7 @@ pub(super) fn time(key: &'static str, value: &DeValue<'_>) -> Result<Nanos, Wron
         DeValue::Integer(number) => Err(Wrong::new(
             format!("the {key} has no unit"),
             "a bare number",
-            format!("right would be a unit with it, in quotes, such as \"{number}ms\""),
+            format!("use a unit with it, in quotes, such as \"{number}ms\""),
         )),
         _ => Err(mistyped(key, value, duration::FORM)),
     }
@@ -133,7 +132,7 @@ pub(super) fn time(key: &'static str, value: &DeValue<'_>) -> Result<Nanos, Wron
 pub(super) fn time_above_zero(key: &'static str, value: &DeValue<'_>) -> Result<Nanos, Wrong> {
     let time = time(key, value)?;
     if time.is_zero() {
-        return Err(Wrong::new(format!("the {key} is zero"), "zero", "right would be a length of time from 1 ns up"));
+        return Err(Wrong::new(format!("the {key} is zero"), "zero", "use a length of time from 1 ns up"));
     }
     Ok(time)
 }
@@ -210,7 +209,7 @@ pub(super) fn quota(value: &DeValue<'_>) -> Result<Quota, Wrong> {
     let typed = text("quota", value, RIGHT)?;
     let Some((quota, period)) = typed.split_once('/') else {
         let message = format!("{} is not a quota", quoted(typed));
-        return Err(Wrong::new(message, "no period", format!("right would be {RIGHT}")));
+        return Err(Wrong::new(message, "no period", format!("use {RIGHT}")));
     };
     let (quota, period) = (duration::parse("quota", quota.trim())?, duration::parse("quota period", period.trim())?);
     Quota::new(quota, period).map_err(|refused| (&refused).into())
@@ -221,7 +220,7 @@ pub(super) fn cpu_list(value: &DeValue<'_>) -> Result<CpuSet, Wrong> {
     const RIGHT: &str = "a list of CPUs in quotes, such as \"2\" or \"0-3,8\"";
     let typed = text("affinity", value, RIGHT)?;
     typed.parse().map_err(|_| {
-        let help = format!("right would be {RIGHT}, each below {CPUS_MAX}, or \"all\"");
+        let help = format!("use {RIGHT}, each below {CPUS_MAX}, or \"all\"");
         Wrong::new(format!("{} is not a list of CPUs", quoted(typed)), "not a list of CPUs", help)
     })
 }
@@ -243,8 +242,7 @@ pub(super) fn command(value: &DeValue<'_>) -> Result<Vec<String>, Wrong> {
     let mut command = Vec::with_capacity(words.len());
     for word in words.iter() {
         let at = word.span().into();
-        let wrong =
-            |what: &str| Wrong::new(what, "not a word of a command", format!("right would be {RIGHT}")).part(at);
+        let wrong = |what: &str| Wrong::new(what, "not a word of a command", format!("use {RIGHT}")).part(at);
         match word.get_ref() {
             DeValue::String(text) if text.contains('\0') => {
                 return Err(wrong("a word of the command has a zero byte in it"));
@@ -254,7 +252,7 @@ pub(super) fn command(value: &DeValue<'_>) -> Result<Vec<String>, Wrong> {
         }
     }
     if command.first().is_none_or(String::is_empty) {
-        let right = format!("right would be {RIGHT}");
+        let right = format!("use {RIGHT}");
         return Err(Wrong::new("the command names no program", "no program", right));
     }
     Ok(command)
@@ -309,7 +307,7 @@ pub(super) fn spin(value: &DeValue<'_>) -> Result<Spinning, Wrong> {
             let limit = time_above_zero("paravirt", limit.value).map_err(|wrong| wrong.part(limit.at))?;
             Ok(Spinning::Paravirt { limit })
         }
-        _ => Err(Wrong::new("this is not one way to spin", "not one way", format!("right would be {RIGHT}"))),
+        _ => Err(Wrong::new("this is not one way to spin", "not one way", format!("use {RIGHT}"))),
     }
 }
 
@@ -323,7 +321,7 @@ pub(super) fn class(value: &DeValue<'_>) -> Result<Class, Wrong> {
     const RIGHT: &str = "\"normal\", \"batch\", \"idle\", \"iso\", \"stop\", { fifo = 50 } or { rr = 10 }";
     let table = match value {
         DeValue::String(typed) if matches!(typed.as_ref(), "fifo" | "rr") => {
-            let help = format!("right would be {{ {typed} = 1 }} up to {{ {typed} = 99 }}");
+            let help = format!("use {{ {typed} = 1 }} up to {{ {typed} = 99 }}");
             return Err(Wrong::new(format!("the class `{typed}` needs a priority"), "without a priority", help));
         }
         DeValue::String(_) => {
@@ -339,8 +337,8 @@ pub(super) fn class(value: &DeValue<'_>) -> Result<Class, Wrong> {
         DeValue::Table(table) => table,
         _ => return Err(mistyped("class", value, RIGHT)),
     };
-    let (name, priority) = single(table)
-        .ok_or_else(|| Wrong::new("this is not one class", "not one class", format!("right would be {RIGHT}")))?;
+    let (name, priority) =
+        single(table).ok_or_else(|| Wrong::new("this is not one class", "not one class", format!("use {RIGHT}")))?;
     let class = match name.value {
         "fifo" => Class::Fifo,
         "rr" => Class::RoundRobin,

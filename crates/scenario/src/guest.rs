@@ -98,7 +98,7 @@ fn halt_polling(guest: &Table<'_, '_>, findings: &mut Findings) -> Option<HaltPo
         _ => {
             let wrong = match value {
                 DeValue::String(_) => {
-                    Wrong::new("this is not how halt polling is written", "not so", format!("right would be {RIGHT}"))
+                    Wrong::new("this is not how halt polling is written", "not so", format!("use {RIGHT}"))
                 }
                 other => form::mistyped("halt_polling", other, RIGHT),
             };
@@ -110,7 +110,7 @@ fn halt_polling(guest: &Table<'_, '_>, findings: &mut Findings) -> Option<HaltPo
     let most = table.read("most", |value| form::time("most", value), findings);
     if most.is_absent() {
         let problem = Problem::new("halt polling has no longest time").at(at, "no `most`");
-        findings.add(problem.help(format!("right would be {RIGHT}")));
+        findings.add(problem.help(format!("use {RIGHT}")));
     }
     let kvm = HaltPolling::KVM;
     let mut factor = |key: &'static str, least: u64, default: u32| {

@@ -44,14 +44,14 @@ fn home(named: &Given<usize>, around: Option<(usize, Span)>, hosts: usize, findi
     if number > hosts {
         let problem = Problem::new(format!("there is no host {number}")).at(at, "which host?");
         let right = match hosts {
-            1 => format!("right would be host = 1, or hosts = {number} at the top of the file (at most {HOSTS_MAX})"),
-            _ => format!("right would be 1 to {hosts}: there are hosts = {hosts}"),
+            1 => format!("use host = 1, or hosts = {number} at the top of the file (at most {HOSTS_MAX})"),
+            _ => format!("use 1 to {hosts}: there are hosts = {hosts}"),
         };
         findings.add(problem.help(right));
     } else if let Some((host, group)) = around.filter(|&(host, _)| host + 1 != number) {
         let problem = Problem::new(format!("it is on host {number}, and its group on host {}", host + 1));
         let problem = problem.at(at, "another host").at(group, "the group");
-        findings.add(problem.help(format!("right would be host = {}, or none: a group is on one host", host + 1)));
+        findings.add(problem.help(format!("use host = {}, or none: a group is on one host", host + 1)));
     }
     number - 1
 }
@@ -62,7 +62,7 @@ pub(super) fn clashes(checked: &Checked, hosts: usize, findings: &mut Findings) 
         let number = guest.name.strip_prefix("host-").and_then(|number| number.parse::<usize>().ok());
         if number.is_some_and(|number| (1..=hosts).contains(&number)) {
             let problem = Problem::new(format!("{} is the name of a host", quoted(&guest.name)));
-            findings.add(problem.at(guest.place, "taken").help("right would be another name"));
+            findings.add(problem.at(guest.place, "taken").help("use another name"));
         }
     }
 }

@@ -13,9 +13,7 @@ const LENGTH: &str =
 
 /// A length of time, always the same or random.
 pub(super) fn length(key: &'static str, value: &DeValue<'_>) -> Result<Length, Wrong> {
-    let wrong = || {
-        Wrong::new(format!("`{key}` is not one length of time"), "not one length", format!("right would be {LENGTH}"))
-    };
+    let wrong = || Wrong::new(format!("`{key}` is not one length of time"), "not one length", format!("use {LENGTH}"));
     let table = match value {
         DeValue::Table(table) => table,
         DeValue::String(_) | DeValue::Integer(_) => return time(key, value).map(Length::Fixed),
@@ -32,7 +30,7 @@ pub(super) fn length(key: &'static str, value: &DeValue<'_>) -> Result<Length, W
             let (is_uniform, what) = (kind == "uniform", if kind == "uniform" { "longest" } else { "mean" });
             if least > other {
                 let message = format!("the shortest {key} ({least}) is longer than the {what} ({other})");
-                let help = format!("right would be the shorter one first: [\"{other}\", \"{least}\"]");
+                let help = format!("use the shorter one first: [\"{other}\", \"{least}\"]");
                 return Err(Wrong::new(message, "the wrong way round", help).part(drawn.at));
             }
             if is_uniform {
@@ -63,7 +61,7 @@ pub(super) fn length_above_zero(key: &'static str, value: &DeValue<'_>) -> Resul
     | Length::Exponential { mean: most }
     | Length::AtLeast { mean: most, .. }) = length;
     if most.is_zero() {
-        return Err(Wrong::new(format!("the {key} is zero"), "zero", "right would be a length of time from 1 ns up"));
+        return Err(Wrong::new(format!("the {key} is zero"), "zero", "use a length of time from 1 ns up"));
     }
     Ok(length)
 }

@@ -41,8 +41,7 @@ impl Counts {
         if !fits && !self.said {
             self.said = true;
             let problem = Problem::new("there are too many entities").at(at, "too many from here on");
-            findings
-                .add(problem.help(format!("right would be at most {SCENARIO_ENTITIES_MAX} tasks and vCPUs in all")));
+            findings.add(problem.help(format!("use at most {SCENARIO_ENTITIES_MAX} tasks and vCPUs in all")));
         }
         fits
     }
@@ -93,7 +92,7 @@ fn twice(members: &[MemberTable], findings: &mut Findings) {
         if first != pid.at {
             let problem = Problem::new(format!("the process {} is there twice", pid.value));
             let problem = problem.at(pid.at, "again").at(first, "first here");
-            findings.add(problem.help("right would be one promise for each process"));
+            findings.add(problem.help("use one promise for each process"));
         }
     }
 }
@@ -124,7 +123,7 @@ fn make(
     if let Some(process) = process {
         let problem =
             Problem::new("a process of this machine is no application of simulated tasks").at(process, "the process");
-        findings.add(problem.at(at, "the application").help("right would be one of both, or workload = \"hog\""));
+        findings.add(problem.at(at, "the application").help("use one of the two, or workload = \"hog\""));
         return None;
     }
     let tasks = match &work {
@@ -155,7 +154,7 @@ fn under(
     for (at, what, why) in clashes {
         if let Some(at) = at {
             let problem = Problem::new(format!("the vm has a guest and {what}")).at(at, "not with a guest");
-            findings.add(problem.at(guest.at, "the guest").help(format!("right would be one of both: {why}")));
+            findings.add(problem.at(guest.at, "the guest").help(format!("use one of the two: {why}")));
         }
     }
     let vcpus = member.vcpus.right().map_or(1, |vcpus| vcpus.value);

@@ -261,14 +261,14 @@ impl Scenario {
     pub fn only_entities(&self, who: &str) -> Result<(), Problems> {
         if self.hosts > 1 {
             let problem = Problem::new(format!("the scenario has {} hosts, and {who} has one", self.hosts));
-            return Err(problem.help("right would be hosts = 1, or none said of it").into());
+            return Err(problem.help("use hosts = 1, or leave the host out").into());
         }
         let mut findings = Findings::new(&self.source);
         let guest = self.guests.first().map(|guest| (&guest.name, guest.place, "is a VM with a guest"));
         let application = self.applications.first().map(|it| (&it.name, it.place, "is an application of tasks"));
         for (name, place, what) in guest.into_iter().chain(application) {
             let problem = Problem::new(format!("{} {what}, and {who} has none", quoted(name)));
-            let right = "right would be entities alone, with the workload \"hog\" or a periodic one without chance";
+            let right = "use entities alone, with the workload \"hog\" or a periodic one without chance";
             findings.add(problem.at(place, "not an entity").help(right));
         }
         let manager = self.manager.as_ref().map(|manager| ("[manager]", manager.place));
@@ -277,7 +277,7 @@ impl Scenario {
         let warm_up = (!self.warm_up.is_zero()).then_some(("`warm_up`", self.warm_up_place));
         for (what, place) in manager.into_iter().chain(network).chain(disk).chain(warm_up) {
             let problem = Problem::new(format!("there is a {what}, and {who} has none"));
-            findings.add(problem.at(place, "only simulated").help(format!("right would be no {what}")));
+            findings.add(problem.at(place, "only simulated").help(format!("leave {what} out")));
         }
         findings.finish()
     }
@@ -307,7 +307,7 @@ impl Scenario {
     pub fn refused_real(&self, entity: usize, why: &str, right: &str) -> Problems {
         let asking = &self.entities[entity];
         let place = (asking.real_place != Span::default()).then_some(asking.real_place);
-        let help = if right.is_empty() { String::new() } else { format!("right would be {right}") };
+        let help = if right.is_empty() { String::new() } else { format!("use {right}") };
         Wrong::new(why, "cannot be had", help).said_of(&asking.name).anywhere(place).within(&self.source).into()
     }
 }

@@ -65,7 +65,7 @@ pub(super) fn read(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Manag
 }
 
 fn targets(table: &Table<'_, '_>, findings: &mut Findings) -> Vec<(Placed<String>, u64)> {
-    const RIGHT: &str = "right would be targets = { a = 20 }: the name of a VM, and percent of a CPU";
+    const RIGHT: &str = "use targets = { a = 20 }: the name of a VM, and percent of a CPU";
     let Some((value, at)) = table.get("targets") else {
         findings.add(Problem::new("the manager has no targets").at(table.at, "whom does it manage?").help(RIGHT));
         return Vec::new();
@@ -94,19 +94,19 @@ pub(super) fn check(
 ) -> ManagerSpec {
     if hosts > 1 {
         let problem = Problem::new(format!("a manager is of one host, and there are {hosts}"));
-        findings.add(problem.at(table.at, "of which?").help("right would be hosts = 1, or no [manager]"));
+        findings.add(problem.at(table.at, "of which?").help("use hosts = 1, or leave [manager] out"));
     }
     let (least, most) = (table.least.map_or(1, |it| it.value), table.most.map_or(100, |it| it.value));
     if let Some(at) = table.least.or(table.most).map(|it| it.at).filter(|_| least > most) {
         let problem = Problem::new(format!("the least share ({least} %) is more than the most ({most} %)"));
-        findings.add(problem.at(at, "out of order").help("right would be `least` up to `most`"));
+        findings.add(problem.at(at, "out of order").help("use `least` up to `most`"));
     }
     let mut targets = Vec::new();
     for (name, percent) in table.targets {
         if !(least..=most).contains(&percent) {
             let problem =
                 Problem::new(format!("the target of {} ({percent} %) is never assigned", quoted(&name.value)));
-            let right = format!("right would be a target from `least` to `most`: {least} to {most}");
+            let right = format!("use a target from `least` to `most`: {least} to {most}");
             findings.add(problem.at(name.at, "out of bounds").help(right));
         }
         if let Some(vcpus) = vcpus(&name, groups, entities, findings) {
@@ -151,7 +151,7 @@ fn vcpus(
     let has_cap = entities[first].group.is_some_and(|group| groups[group].params.cap_percent.is_some());
     if entities[first].params.reservation.is_none() && !has_cap {
         let problem = Problem::new(format!("there is nothing about {} to adjust", quoted(&name.value)));
-        let right = "right would be a VM with a `cap`, or with `slice` and `period`";
+        let right = "use a VM with a `cap`, or with `slice` and `period`";
         findings.add(problem.at(name.at, "no cap, no slice").help(right));
     }
     Some(first..last + 1)

@@ -78,11 +78,11 @@ pub(super) fn network(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Ty
     let bandwidth = table.read("bandwidth", |value| bandwidth("bandwidth", value), findings);
     if let Some(room) = room.filter(|_| bandwidth.is_absent()) {
         let problem = Problem::new("nothing waits before a link that carries any amount").at(room.at, "room for whom?");
-        findings.add(problem.help("right would be a `bandwidth` with it"));
+        findings.add(problem.help("use a `bandwidth` with it"));
     }
     if let Some(ring) = ring.as_ref().filter(|_| table.get("received").is_none()) {
         let problem = Problem::new("no guest's kernel handles packets").at(ring.at, "a ring for whom?");
-        findings.add(problem.help("right would be `received` with it"));
+        findings.add(problem.help("use `received` with it"));
     }
     let (drivers, at) = drivers(&table, (&WAYS, RIGHT_WAY), findings);
     let few = |count: u64| u32::try_from(count).unwrap_or(u32::MAX);
@@ -128,23 +128,20 @@ fn drivers(table: &Table<'_, '_>, (ways, right): Words, findings: &mut Findings)
         ("split", None) if table.get("domain").is_none() => {
             let problem = Problem::new("nobody has the other half of the split drivers");
             let problem = problem.at(way.at().unwrap_or(table.at), "in which domain?");
-            findings.add(problem.help("right would be domain = \"dom0\": the VM whose kernel has the device"));
+            findings.add(problem.help("use domain = \"dom0\": the VM whose kernel has the device"));
         }
         ("split", _) | (_, None) => {}
         (_, Some(domain)) if !matches!(way, Given::Wrong(_)) => {
             let problem = Problem::new("only split drivers have a domain").at(domain.at, "for nothing");
-            findings.add(problem.help("right would be drivers = \"split\" with it"));
+            findings.add(problem.help("use drivers = \"split\" with it"));
         }
         _ => {}
     }
     if let (Some(event), "hypervisor") = (event, chosen)
         && !matches!(event.value, Length::Fixed(_))
     {
-        let wrong = Wrong::new(
-            "an event in the hypervisor is not random",
-            "random",
-            "right would be one length of time, such as \"4us\"",
-        );
+        let wrong =
+            Wrong::new("an event in the hypervisor is not random", "random", "use one length of time, such as \"4us\"");
         findings.add(wrong.at(event.at));
     }
     let named = domain.map(|domain| domain.value).unwrap_or_default();
@@ -195,9 +192,8 @@ fn tells(value: &DeValue<'_>) -> Result<bool, Wrong> {
 pub(super) fn bandwidth(key: &str, value: &DeValue<'_>) -> Result<u64, Wrong> {
     const RIGHT: &str = "a number with a unit, in quotes, such as \"1Gbit\" or \"50MB\", of a second; units: kbit, Mbit, Gbit, kB, MB, GB";
     let Some(typed) = value.as_str() else { return Err(form::mistyped(key, value, RIGHT)) };
-    let wrong = |reason: &str| {
-        Wrong::new(format!("{} {reason}", quoted(typed)), "not a bandwidth", format!("right would be {RIGHT}"))
-    };
+    let wrong =
+        |reason: &str| Wrong::new(format!("{} {reason}", quoted(typed)), "not a bandwidth", format!("use {RIGHT}"));
     let end = typed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(typed.len());
     let (number, unit) = (milli(&typed[..end]), typed[end..].trim());
     // Thousandths of what is a thousand, a million, …: in bits, an eighth of that.
@@ -247,7 +243,7 @@ pub(super) fn check(
             if let Some(first) = homes.insert(home, at) {
                 let problem = Problem::new(format!("host {} has two driver domains", home + 1));
                 let problem = problem.at(at, "on the same host").at(first, "the first");
-                findings.add(problem.help("right would be one on each host"));
+                findings.add(problem.help("use one on each host"));
             }
         }
         if hosts > 1 {
@@ -264,7 +260,7 @@ pub(super) fn check(
         if let Some(leaves) = spec.leaves.filter(|&leaves| leaves <= spec.arrival) {
             let problem =
                 Problem::new(format!("{} leaves ({leaves}) before what it uses is there", quoted(&spec.name)));
-            let right = format!("right would be later than {}, when the last of its VMs boots", spec.arrival);
+            let right = format!("use an instant later than {}, when the last of its VMs boots", spec.arrival);
             findings.add(problem.at(spec.place, "gone by then").help(right));
         }
     }
@@ -312,7 +308,7 @@ fn undriven(device: Device, homes: &BTreeMap<usize, Span>, checked: &Checked, fi
         if let Some(guest) = without {
             let (name, number) = (quoted(&checked.guests[guest].name), home(checked, guest) + 1);
             let problem = Problem::new(format!("{name} is on host {number}, which has no driver domain"));
-            let right = "right would be `domain` with a VM of each host: domain = [\"dom0-1\", \"dom0-2\"]";
+            let right = "use `domain` with a VM of each host: domain = [\"dom0-1\", \"dom0-2\"]";
             findings.add(problem.at(spec.place, "by this, it is needed").help(right));
         }
     }
@@ -333,7 +329,7 @@ fn one_thread(ways: &[Option<(Device, &Drivers, &Places)>; 2], findings: &mut Fi
         if !same {
             let problem = Problem::new(format!("one thread drives both, and they have not the same {key}"));
             let problem = problem.at(there.table, "this device").at(here.table, "this one");
-            findings.add(problem.help(format!("right would be the same `{key}` for both, or another driver for one")));
+            findings.add(problem.help(format!("use the same `{key}` for both, or another driver for one")));
         }
     }
 }
@@ -357,7 +353,7 @@ fn arrivals(
             }
             if spec.reach.uses(device) && !there(device) {
                 let problem = Problem::new(format!("{} uses a {name}, and there is none", quoted(&spec.name)));
-                findings.add(problem.at(spec.place, "by this").help(format!("right would be {right}")));
+                findings.add(problem.at(spec.place, "by this").help(format!("use {right}")));
             }
             arrival = ready.iter().filter(|it| it.0 == device).map(|it| it.1).fold(arrival, Instant::max);
         }
@@ -366,7 +362,7 @@ fn arrivals(
             match checked.guests.iter().position(|guest| guest.name == *name) {
                 Some(guest) if of == Some(guest) => {
                     let problem = Problem::new(format!("{} is in {} itself", quoted(&spec.name), quoted(name)));
-                    findings.add(problem.at(spec.place, "here").help("right would be the names of other VMs"));
+                    findings.add(problem.at(spec.place, "here").help("use the names of other VMs"));
                 }
                 Some(guest) => arrival = arrival.max(boots(checked, guest)),
                 None => findings.add(no_guest(name, checked).at(spec.place)),
@@ -380,7 +376,7 @@ fn arrivals(
 fn no_guest(name: &str, checked: &Checked) -> Wrong {
     let names: Vec<&str> = checked.guests.iter().map(|guest| guest.name.as_str()).collect();
     let right = match names.is_empty() {
-        true => "right would be the name of a [[vm]] with a guest, of which there is none".to_string(),
+        true => "use the name of a [[vm]] with a guest, of which there is none".to_string(),
         false => right_instead(name, &names),
     };
     if checked.groups.iter().any(|group| group.name == name) {
@@ -401,7 +397,7 @@ fn outside(checked: &Checked, findings: &mut Findings) {
         tasks += peers.map(|peer| peer.application.tasks.len()).sum::<usize>();
         if tasks > CPUS_MAX {
             let problem = Problem::new("too many clients run outside").at(spec.place, "too many from here on");
-            findings.add(problem.help(format!("right would be at most {CPUS_MAX} in all: each has a CPU to itself")));
+            findings.add(problem.help(format!("use at most {CPUS_MAX} in all: each has a CPU to itself")));
             return;
         }
     }
@@ -418,7 +414,7 @@ fn clashes(checked: &Checked, ways: &[Option<(Device, &Drivers, &Places)>], find
     }
     let mut refuse = |name: &str, at: Span, whose: &str| {
         let problem = Problem::new(format!("{} is the name of {whose}", quoted(name))).at(at, "taken");
-        findings.add(problem.help("right would be another name"));
+        findings.add(problem.help("use another name"));
     };
     let host = checked.entities.iter().map(|it| (&it.name, it.place));
     for (name, at) in host.chain(checked.applications.iter().map(|it| (&it.name, it.place))) {
@@ -468,7 +464,7 @@ pub(super) fn vms(key: &'static str, value: &DeValue<'_>) -> Result<Vec<String>,
     let right = format!("a list of VMs, such as {key} = [\"vm2\", \"vm3\"]");
     let DeValue::Array(values) = value else { return Err(form::mistyped(key, value, right)) };
     if values.is_empty() {
-        return Err(Wrong::new(format!("there is nobody in `{key}`"), "none", format!("right would be {right}")));
+        return Err(Wrong::new(format!("there is nobody in `{key}`"), "none", format!("use {right}")));
     }
     let name = |value: &toml::Spanned<DeValue<'_>>| {
         form::reference(key, value.get_ref()).map_err(|wrong| wrong.part(value.span().into()))

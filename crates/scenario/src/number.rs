@@ -29,9 +29,9 @@ pub(super) fn thousandths(key: &'static str, value: &DeValue<'_>, range: RangeIn
         DeValue::Float(number) => number.as_str(),
         _ => return Err(mistyped(key, value, right)),
     };
-    milli(text).filter(|milli| range.contains(milli)).ok_or_else(|| {
-        Wrong::new(format!("`{key}` is out of range"), "out of range", format!("right would be {right}"))
-    })
+    milli(text)
+        .filter(|milli| range.contains(milli))
+        .ok_or_else(|| Wrong::new(format!("`{key}` is out of range"), "out of range", format!("use {right}")))
 }
 
 /// A list of loads, in thousandths.
@@ -39,7 +39,7 @@ pub(super) fn loads(value: &DeValue<'_>) -> Result<Vec<u64>, Wrong> {
     const RIGHT: &str = "a list of loads, such as [0.5, 1.5], or the name of a file with one in each line";
     let DeValue::Array(values) = value else { return Err(mistyped("loads", value, RIGHT)) };
     if values.is_empty() {
-        return Err(Wrong::new("there is no load in `loads`", "none", format!("right would be {RIGHT}")));
+        return Err(Wrong::new("there is no load in `loads`", "none", format!("use {RIGHT}")));
     }
     let load = |value: &toml::Spanned<DeValue<'_>>| {
         thousandths("loads", value.get_ref(), 0..=LoadPlayback::LOAD_MILLI_MAX)

@@ -59,7 +59,7 @@ fn places(settings: &mut Settings<'_, '_, '_, '_>, key: &'static str, here: u32,
         DeValue::Array(names) if names.len() > most => Err(Wrong::new(
             format!("there are {} VMs in `{key}`", names.len()),
             "too many",
-            format!("right would be at most {most}"),
+            format!("use at most {most}"),
         )),
         DeValue::Array(_) => vms(key, value).map(Where::Vms),
         _ => form::count(key, value, 1..=SCENARIO_ENTITIES_MAX as u64)
@@ -72,7 +72,7 @@ fn places(settings: &mut Settings<'_, '_, '_, '_>, key: &'static str, here: u32,
 fn only(settings: &mut Settings<'_, '_, '_, '_>, keys: &[&str], what: &str) {
     for key in keys {
         if settings.table.get(key).is_some() {
-            let right = format!("right would be {what}, or no `{key}`");
+            let right = format!("use {what}, or leave `{key}` out");
             settings.wrong(Wrong::new(format!("`{key}` is for {what}"), "not here", right), key);
         }
     }
@@ -108,7 +108,7 @@ pub(super) fn bsp(table: &Table<'_, '_>, findings: &mut Findings) -> Option<Bsp>
 pub(super) fn parsec(table: &Table<'_, '_>, findings: &mut Findings) -> Option<Parsec> {
     let mut settings = Settings::new(table, findings);
     if table.get("program").is_none() {
-        let right = "right would be program = \"streamcluster\", or another of the suite";
+        let right = "use program = \"streamcluster\", or another of the suite";
         settings.wrong(Wrong::new("the workload `parsec` has no program", "which of the 13?", right), "program");
     }
     let default = Parsec::new(settings.read("program", number::parsec_program)?);
@@ -119,7 +119,7 @@ pub(super) fn parsec(table: &Table<'_, '_>, findings: &mut Findings) -> Option<P
         ..default
     };
     if parsec.work > Parsec::WORK_MAX {
-        let right = format!("right would be at most {}", Parsec::WORK_MAX);
+        let right = format!("use at most {}", Parsec::WORK_MAX);
         settings.wrong(Wrong::new("the program computes for too long", "too long", right), "work");
     }
     settings.right.then_some(parsec)
@@ -141,7 +141,7 @@ pub(super) fn micro_batch(table: &Table<'_, '_>, findings: &mut Findings) -> Opt
         only(&mut settings, &["work"], "batches without `record_work`");
     }
     if record_work.is_some() && table.get("records").is_none() {
-        let right = "right would be records = 100000 with it: how many a batch has";
+        let right = "use records = 100000 with it: how many a batch has";
         settings.wrong(
             Wrong::new("there is work for each record, and nobody says how many", "of how many?", right),
             "record_work",
@@ -193,7 +193,7 @@ pub(super) fn stream(table: &Table<'_, '_>, findings: &mut Findings) -> Option<S
 pub(super) fn load_playback(table: &Table<'_, '_>, findings: &mut Findings) -> Option<LoadPlayback> {
     let Some((value, at)) = table.get("loads") else {
         let problem = Problem::new("the workload `load_playback` has no loads").at(table.at, "no loads");
-        findings.add(problem.help("right would be { load_playback = { loads = [0.5, 1.5] } }, or the name of a file"));
+        findings.add(problem.help("use { load_playback = { loads = [0.5, 1.5] } }, or the name of a file"));
         return None;
     };
     let loads = match value {
@@ -218,7 +218,7 @@ pub(super) fn load_playback(table: &Table<'_, '_>, findings: &mut Findings) -> O
 
 /// The loads in a file: a number in each line; empty lines, and what follows a `#`, count for nothing.
 fn trace(path: &Path) -> Result<Vec<u64>, Problem> {
-    const RIGHT: &str = "right would be a text file with a load in each line, such as 1.5";
+    const RIGHT: &str = "use a text file with a load in each line, such as 1.5";
     let shown = path.display();
     let unreadable = |why: &str| Problem::new(format!("the loads in {shown} cannot be read: {why}")).help(RIGHT);
     if !std::fs::metadata(path).is_ok_and(|about| about.is_file()) {
@@ -236,7 +236,7 @@ fn trace(path: &Path) -> Result<Vec<u64>, Problem> {
         let load = number::milli(line).filter(|&load| load <= LoadPlayback::LOAD_MILLI_MAX).ok_or_else(|| {
             let most = LoadPlayback::LOAD_MILLI_MAX / 1000;
             Problem::new(format!("line {} of {shown} is no load", number + 1))
-                .help(format!("right would be a number from 0 to {most} with at most three decimals, such as 1.5"))
+                .help(format!("use a number from 0 to {most} with at most three decimals, such as 1.5"))
         })?;
         loads.push(load);
     }

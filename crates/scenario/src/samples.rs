@@ -49,7 +49,7 @@ pub(super) fn check(typed: Placed<SamplesSpec>, length: Option<Placed<Nanos>>, f
     let least = length.map_or(0, |length| length.value.as_ns().div_ceil(SAMPLES_MAX));
     if typed.value.interval.as_ns() < least {
         let problem = Problem::new(format!("there are more than {SAMPLES_MAX} samples"));
-        let right = format!("right would be an interval from {least} ns on, or a shorter run");
+        let right = format!("use an interval from {least} ns on, or a shorter run");
         findings.add(problem.at(typed.at, "too often").help(right));
     }
     typed.value

@@ -43,7 +43,7 @@ pub(super) fn web_server(table: &Table<'_, '_>, findings: &mut Findings) -> Opti
         None => Arrivals::Closed { think },
     };
     if let (Some(_), Some(_)) = (rate, table.get("think")) {
-        let right = "right would be one of both: clients that think (`think`), or requests at random moments (`rate`)";
+        let right = "use one of the two: clients that think (`think`), or requests at random moments (`rate`)";
         settings.wrong(Wrong::new("requests come at a rate, and after thinking", "not with `rate`", right), "think");
     }
     let server = WebServer {
@@ -121,10 +121,10 @@ pub(super) fn voip(table: &Table<'_, '_>, findings: &mut Findings) -> Option<Voi
         socket: settings.count("socket", BYTES_MAX, default.socket),
     };
     if voip.bytes() > 65_535 {
-        let right = "right would be a frame whose packet has at most 65535 bytes, such as \"20ms\"";
+        let right = "use a frame whose packet has at most 65535 bytes, such as \"20ms\"";
         settings.wrong(Wrong::new("no packet carries so much speech", "too long", right), "frame");
     } else if voip.socket < voip.bytes() {
-        let right = format!("right would be from {} up", voip.bytes());
+        let right = format!("use {} or more", voip.bytes());
         settings.wrong(Wrong::new("the socket has no room for a packet", "too small", right), "socket");
     }
     settings.right.then_some(voip)
@@ -139,7 +139,7 @@ fn codec(value: &DeValue<'_>) -> Result<Codec, Wrong> {
 pub(super) fn search(table: &Table<'_, '_>, findings: &mut Findings) -> Option<Search> {
     let mut settings = Settings::new(table, findings);
     if table.get("leaves").is_none() {
-        let right = "right would be leaves = [\"vm2\", \"vm3\"]: the VMs that are asked";
+        let right = "use leaves = [\"vm2\", \"vm3\"]: the VMs that are asked";
         settings.wrong(Wrong::new("the workload `search` has no leaves", "who is asked?", right), "leaves");
     }
     let default = Search::new(settings.read("leaves", |value| vms("leaves", value)).unwrap_or_default());

@@ -49,7 +49,7 @@ impl<'t, 'a, 'i, 'f> Settings<'t, 'a, 'i, 'f> {
         if self.table.read(key, |_| Ok(()), self.findings).is_absent() {
             let problem =
                 Problem::new(format!("the workload `{of}` has no {key}")).at(self.table.at, format!("no {key}"));
-            self.findings.add(problem.help(format!("right would be {}", work::example(of))));
+            self.findings.add(problem.help(format!("use {}", work::example(of))));
             self.right = false;
         }
         self.above_zero(key, Length::Fixed(Nanos::ZERO))

@@ -39,7 +39,7 @@ fn bounded(text: &str) -> Result<(), Problem> {
         };
         let at = Span { start: token.span().start(), end: token.span().end() };
         let problem = Problem::new(format!("there are too many {what} in this file")).at(at, "too many from here on");
-        return Err(problem.help(format!("right would be at most {most}")));
+        return Err(problem.help(format!("use at most {most}")));
     }
     Ok(())
 }
@@ -64,7 +64,7 @@ fn problem(error: &toml::de::Error, text: &str) -> Problem {
         (message, Some(expected)) => (message, expected),
         (message, None) => (message, "TOML, see https://toml.io"),
     };
-    let problem = Problem::new(message).help(format!("right would be {right}"));
+    let problem = Problem::new(message).help(format!("use {right}"));
     match error.span().map(Span::from).or_else(|| deep_key(text)) {
         Some(span) => problem.at(span, "here"),
         None => problem.at(Span::default(), "in this file"),

@@ -172,15 +172,15 @@ impl<'a, 'i> Table<'a, 'i> {
 /// Where a key belongs that people look for in the wrong table.
 fn elsewhere(what: &str, key: &str) -> Option<&'static str> {
     match (what, key) {
-        ("[[task]]", "cap" | "quota") => Some("right would be a [[group]] with it, which is the task's parent"),
-        ("[[task]]", "guest" | "task" | "group") => Some("right would be a [[vm]]: only a VM has a guest"),
-        ("[[vm.task]]", "command" | "pid") => Some("right would be a workload: a guest's tasks are simulated"),
-        ("[[vm.task]]", "cap" | "quota") => Some("right would be a [[vm.group]] with it, which is the task's parent"),
-        ("[[task]]", "vcpus") => Some("right would be a [[vm]]: a task runs on one CPU at a time"),
+        ("[[task]]", "cap" | "quota") => Some("use a [[group]] with it, which is the task's parent"),
+        ("[[task]]", "guest" | "task" | "group") => Some("use a [[vm]]: only a VM has a guest"),
+        ("[[vm.task]]", "command" | "pid") => Some("use a workload: a guest's tasks are simulated"),
+        ("[[vm.task]]", "cap" | "quota") => Some("use a [[vm.group]] with it, which is the task's parent"),
+        ("[[task]]", "vcpus") => Some("use a [[vm]]: a task runs on one CPU at a time"),
         (
             "[[group]]",
             "slice" | "period" | "affinity" | "class" | "workload" | "command" | "pid" | "arrival" | "leaves",
-        ) => Some("right would be a [[vm]] or [[task]] with it, whose parent is the group"),
+        ) => Some("use a [[vm]] or [[task]] with it, whose parent is the group"),
         _ => None,
     }
 }

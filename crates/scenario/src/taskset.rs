@@ -132,7 +132,7 @@ fn tasks(source: &Source, findings: &mut Findings) -> Vec<Task> {
         if first != id.at {
             let problem =
                 Problem::new(format!("the id {} is taken", id.value)).at(id.at, "again").at(first, "first here");
-            findings.add(problem.help("right would be an id of its own for each task"));
+            findings.add(problem.help("use an id of its own for each task"));
         }
         tasks.extend(task);
     }
@@ -143,7 +143,7 @@ fn tasks(source: &Source, findings: &mut Findings) -> Vec<Task> {
 }
 
 fn empty(message: &str, right: &str) -> Problem {
-    Problem::new(message).at(Span::default(), "in this file").help(format!("right would be {right}"))
+    Problem::new(message).at(Span::default(), "in this file").help(format!("use {right}"))
 }
 
 /// A line's fields and where they stand.
@@ -193,7 +193,7 @@ fn field_length(text: &str) -> usize {
 
 /// At which place of a row each of [`COLUMNS`] is.
 fn columns(header: &Row, findings: &mut Findings) -> Option<[usize; 3]> {
-    const RIGHT: &str = "right would be the columns id, period_us and wcet_us, in any order";
+    const RIGHT: &str = "use the columns id, period_us and wcet_us, in any order";
     let mut places: [Option<usize>; 3] = [None; 3];
     let mut known = true;
     for (i, field) in header.fields.iter().enumerate() {
@@ -226,7 +226,7 @@ fn task(row: &Row, columns: [usize; 3], findings: &mut Findings) -> Option<(Plac
     if row.count != COLUMNS.len() {
         let message = format!("this line has {} field{}", row.count, if row.count == 1 { "" } else { "s" });
         let problem = Problem::new(message).at(row.at, "not three");
-        findings.add(problem.help("right would be three, as in the header"));
+        findings.add(problem.help("use three, as in the header"));
         return None;
     }
     let [id, period, wcet] = columns.map(|column| &row.fields[column]);
@@ -238,7 +238,7 @@ fn task(row: &Row, columns: [usize; 3], findings: &mut Findings) -> Option<(Plac
     {
         let message = format!("the execution time ({}) is longer than the period ({})", wcet.value, period.value);
         let problem = Problem::new(message).at(wcet.at, "longer than the period").at(period.at, "the period");
-        findings.add(problem.help(format!("right would be at most {}", period.value)));
+        findings.add(problem.help(format!("use at most {}", period.value)));
     }
     let time = |us: Option<Placed<u64>>| us.map(|us| Nanos::us(us.value));
     let task = match (id, time(period), time(wcet)) {
@@ -260,7 +260,7 @@ fn number(column: &str, field: &Placed<String>, least: u64, most: u64, findings:
         }
         Err(_) => (format!("`{column}` is no whole number: {}", quoted(&field.value)), "no whole number"),
     };
-    let help = format!("right would be a whole number from {least} to {most}");
+    let help = format!("use a whole number from {least} to {most}");
     findings.add(Wrong::new(message, label, help).at(field.at));
     None
 }

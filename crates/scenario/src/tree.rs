@@ -26,7 +26,7 @@ pub(super) fn names<'a>(level: &'a Level, findings: &mut Findings) -> BTreeMap<&
         let Given::Right(name) = &table.name else {
             if table.name.is_absent() {
                 let problem = Problem::new(format!("{noun} has no name")).at(table.at, "no name");
-                findings.add(problem.help("right would be a name of its own, such as name = \"web\""));
+                findings.add(problem.help("use a name of its own, such as name = \"web\""));
             }
             continue;
         };
@@ -34,8 +34,7 @@ pub(super) fn names<'a>(level: &'a Level, findings: &mut Findings) -> BTreeMap<&
         if first != name.at {
             let message = format!("the name {} is taken", quoted(&name.value));
             let problem = Problem::new(message).at(name.at, "again").at(first, "first here");
-            findings
-                .add(problem.help("right would be a name of its own: groups, VMs and tasks share one set of names"));
+            findings.add(problem.help("use a name of its own: groups, VMs and tasks share one set of names"));
         }
     }
     names
@@ -59,13 +58,13 @@ pub(super) fn parent(
             let kind = if kind == Kind::Vm { "a vm" } else { "a task" };
             let message = format!("the parent of {noun} is {kind}, {}", quoted(&parent.value));
             let problem = Problem::new(message).at(parent.at, "not a group").at(at, kind);
-            problem.help("right would be the name of a [[group]]")
+            problem.help("use the name of a [[group]]")
         }
         None => {
             let groups = names.iter().filter(|(_, (named, _))| matches!(named, Named::Group(_)));
             let help = match nearest(&parent.value, groups.map(|(name, _)| *name)) {
-                Some(near) => format!("did you mean `{near}`? right would be the name of a [[group]]"),
-                None => "right would be the name of a [[group]]".to_string(),
+                Some(near) => format!("did you mean `{near}`? use the name of a [[group]]"),
+                None => "use the name of a [[group]]".to_string(),
             };
             let problem = Problem::new(format!("there is no group {}", quoted(&parent.value)));
             problem.at(parent.at, "unknown group").help(help)
@@ -108,7 +107,7 @@ impl Tree {
                 if depth == GROUP_DEPTH_MAX + 1 {
                     let problem = Problem::new("groups are nested too deep");
                     let at = groups[group].parent.at().unwrap_or(groups[group].at);
-                    let help = format!("right would be at most {GROUP_DEPTH_MAX} groups inside each other");
+                    let help = format!("use at most {GROUP_DEPTH_MAX} groups inside each other");
                     findings.add(problem.at(at, format!("level {depth}")).help(help));
                 }
             }
@@ -157,7 +156,7 @@ fn cycle(tree: &Tree, groups: &[GroupTable], group: usize) -> Problem {
     let rest = if ring.len() > 4 { "… in " } else { "" };
     let message = format!("groups are inside each other: {} in {rest}{}", shown.join(" in "), named(0));
     let at = groups[ring[first]].parent.at().unwrap_or(groups[ring[first]].at);
-    Problem::new(message).at(at, "leads back here").help("right would be a parent that is not inside this group")
+    Problem::new(message).at(at, "leads back here").help("use a parent that is not inside this group")
 }
 
 /// What a group asks for.

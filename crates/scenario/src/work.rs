@@ -69,7 +69,7 @@ pub(super) enum Work {
 /// `"hog"`, or a table with one workload's name.
 pub(super) fn read(member: &Table<'_, '_>, kind: Kind, findings: &mut Findings) -> Given<Work> {
     let Some((value, at)) = member.get("workload") else {
-        let help = format!("right would be workload = {RIGHT}");
+        let help = format!("use workload = {RIGHT}");
         let problem = Problem::new(format!("{} has no workload", kind.noun())).at(member.at, "what does it do?");
         findings.add(problem.help(help));
         return Given::Absent;
@@ -81,7 +81,7 @@ pub(super) fn read(member: &Table<'_, '_>, kind: Kind, findings: &mut Findings) 
     };
     let Some((name, inner)) = typed else {
         let wrong = match value.is_table() {
-            true => Wrong::new("this is not one workload", "not one workload", format!("right would be {RIGHT}")),
+            true => Wrong::new("this is not one workload", "not one workload", format!("use {RIGHT}")),
             false => form::mistyped("workload", value, RIGHT),
         };
         findings.add(wrong.at(at));
@@ -106,7 +106,7 @@ pub(super) fn read(member: &Table<'_, '_>, kind: Kind, findings: &mut Findings) 
         }
         (known, _) if WORKLOADS.contains(&known) => {
             let message = format!("this is not how the workload `{known}` is written");
-            findings.add(Wrong::new(message, "not so", format!("right would be {}", example(known))).at(at));
+            findings.add(Wrong::new(message, "not so", format!("use {}", example(known))).at(at));
             None
         }
         (unknown, _) => {
@@ -117,7 +117,7 @@ pub(super) fn read(member: &Table<'_, '_>, kind: Kind, findings: &mut Findings) 
     };
     if let (Kind::Vm, Some(Work::Named(_) | Work::RtApp(_))) = (kind, &work) {
         let problem = Problem::new("a vCPU cannot do this by itself").at(at, "done by tasks");
-        findings.add(problem.help("right would be the same workload for a [[vm.task]]: a task of the VM's guest"));
+        findings.add(problem.help("use the same workload for a [[vm.task]]: a task of the VM's guest"));
         return Given::Wrong(at);
     }
     work.map_or(Given::Wrong(at), |value| Given::Right(Placed { value, at }))
@@ -210,9 +210,9 @@ fn named(name: &str, table: &Table<'_, '_>, findings: &mut Findings) -> Option<W
     };
     if named.steps() > STEPS_MAX {
         let problem = Problem::new("this workload has too many steps").at(table.at, "too many");
-        findings.add(problem.help(format!(
-            "right would be fewer tasks, locks, waits, stages or loads: at most {STEPS_MAX} steps in all"
-        )));
+        findings.add(
+            problem.help(format!("use fewer tasks, locks, waits, stages or loads: at most {STEPS_MAX} steps in all")),
+        );
         return None;
     }
     Some(Work::Named(named))
@@ -287,7 +287,7 @@ fn periodic(table: &Table<'_, '_>, findings: &mut Findings) -> Option<Work> {
     for (key, is_absent) in [("period", period.is_absent()), ("work", work.is_absent())] {
         if is_absent {
             let problem = Problem::new(format!("the periodic workload has no {key}")).at(table.at, format!("no {key}"));
-            findings.add(problem.help("right would be { period = \"10ms\", work = \"2ms\" }"));
+            findings.add(problem.help("use { period = \"10ms\", work = \"2ms\" }"));
         }
     }
     let (period, work) = (period.right()?, work.right()?);
@@ -308,7 +308,7 @@ fn periodic(table: &Table<'_, '_>, findings: &mut Findings) -> Option<Work> {
     if let Some(end) = end.right().filter(|end| end.value == JobEnd::Yield) {
         let problem =
             Problem::new("jobs with random work or phase do not yield at their end").at(end.at, "not with chance");
-        findings.add(problem.help("right would be end = \"silent\", or fixed work and phase"));
+        findings.add(problem.help("use end = \"silent\", or fixed work and phase"));
         return None;
     }
     let deadline = deadline.map_or(period.value, |deadline| deadline.value);
@@ -323,6 +323,6 @@ fn fits(work: Placed<Length>, what: &str, bound: Option<Placed<Nanos>>, findings
     let message = format!("the work ({least}) is longer than the {what} ({})", bound.value);
     let problem =
         Problem::new(message).at(work.at, format!("longer than the {what}")).at(bound.at, format!("the {what}"));
-    findings.add(problem.help(format!("right would be at most {}: a job runs on one CPU at a time", bound.value)));
+    findings.add(problem.help(format!("use at most {}: a job runs on one CPU at a time", bound.value)));
     false
 }

@@ -25,7 +25,7 @@ pub struct Stuck {
     pub machine: String,
     /// What is wrong, in a sentence.
     pub why: String,
-    /// What would be right.
+    /// What to do, in the imperative.
     pub right: &'static str,
     /// Who waits, and for whom: the first few, in order of arrival.
     pub waiters: Vec<Waiter>,
@@ -55,7 +55,7 @@ impl Stuck {
 
 impl fmt::Display for Stuck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "at {} on {}: {}; right would be {}", self.at, self.machine, self.why, self.right)?;
+        write!(f, "at {} on {}: {}; {}", self.at, self.machine, self.why, self.right)?;
         self.waits().iter().try_for_each(|line| write!(f, "\n  {line}"))
     }
 }

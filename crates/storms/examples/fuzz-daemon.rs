@@ -26,7 +26,7 @@ struct Arguments {
 
 fn minutes(text: &str) -> Result<f64, String> {
     let minutes = text.parse().ok().filter(|minutes: &f64| minutes.is_finite() && *minutes > 0.0);
-    minutes.ok_or_else(|| "right would be a number of minutes above zero".to_string())
+    minutes.ok_or_else(|| "use a number of minutes above zero".to_string())
 }
 
 fn main() -> ExitCode {

@@ -105,7 +105,7 @@ fn doctor(kernel: &Kernel, ran: &Ran) -> Result<(), String> {
     let mut wrong = Vec::new();
     let mut expect = |what: &str, found: &Value, right: Value| {
         if *found != right {
-            wrong.push(format!("{what} is {found}; right would be {right}"));
+            wrong.push(format!("{what} is {found}; use {right}"));
         }
     };
     expect("kernel.release", &found["kernel"]["release"], kernel.release.clone().into());

@@ -35,7 +35,7 @@ impl Kernel {
             return Kernel::in_files(Path::new(wanted), None);
         }
         if wanted.is_empty() || !wanted.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
-            return Err(format!("`{wanted}` is no suite of Debian; right would be {SUITE}, bookworm, or a path"));
+            return Err(format!("`{wanted}` is no suite of Debian; use {SUITE}, bookworm, or a path"));
         }
         let folder = root().join("target/guest").join(format!("kernel-{wanted}"));
         let image = folder.join("vmlinuz");
@@ -47,9 +47,8 @@ impl Kernel {
 
     fn in_files(image: &Path, configuration: Option<&Path>) -> Result<Kernel, String> {
         let bytes = fs::read(image).map_err(|error| format!("cannot read {}: {error}", image.display()))?;
-        let release = release(&bytes).ok_or_else(|| {
-            format!("{} is no kernel for x86-64; right would be a file such as /boot/vmlinuz", image.display())
-        })?;
+        let release = release(&bytes)
+            .ok_or_else(|| format!("{} is no kernel for x86-64; use a file such as /boot/vmlinuz", image.display()))?;
         let configuration = configuration.filter(|path| path.is_file()).map(Path::to_path_buf);
         let options = configuration.as_ref().and_then(|path| fs::read_to_string(path).ok()).unwrap_or_default();
         Ok(Kernel { image: image.to_path_buf(), configuration, release, has_virtio: has_virtio(&options) })
@@ -77,7 +76,7 @@ fn fetch(suite: &str, folder: &Path) -> Result<(), String> {
     for tool in ["apt-get", "apt-cache", "dpkg-deb"] {
         if !works(Command::new(tool).arg("--version")) {
             return Err(format!(
-                "there is no {tool} to fetch a Debian kernel with; right would be a kernel of your own: \
+                "there is no {tool} to fetch a Debian kernel with; use a kernel of your own: \
                  cargo xtask vm-test --kernel /path/to/vmlinuz"
             ));
         }
@@ -130,7 +129,7 @@ impl Apt {
         let keys = "/usr/share/keyrings";
         let names = ["debian-archive-keyring.gpg", "debian-archive-keyring.pgp"];
         let key = names.iter().map(|name| Path::new(keys).join(name)).find(|path| path.is_file()).ok_or(
-            "Debian's keys are missing, by which its packages are known to be its own; right would be \
+            "Debian's keys are missing, by which its packages are known to be its own; use \
              apt-get install debian-archive-keyring",
         )?;
         let source = format!("deb [signed-by={}] {} {suite} main\n", key.display(), mirror()?);
@@ -205,7 +204,7 @@ fn mirror() -> Result<String, String> {
     let text = apt.output().map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
     let is_debian = |line: &&str| line.trim_end_matches('/').ends_with("/debian");
     text.lines().find(is_debian).map(str::to_string).ok_or_else(|| {
-        "this machine's apt knows no mirror of Debian; right would be one among its sources, or a kernel of your own: \
+        "this machine's apt knows no mirror of Debian; use one among its sources, or a kernel of your own: \
          cargo xtask vm-test --kernel /path/to/vmlinuz"
             .to_string()
     })

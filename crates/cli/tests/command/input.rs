@@ -40,7 +40,7 @@ fn a_scenario_that_is_wrong_is_shown_with_its_place() {
     has(&refused_scenario(b"name = \"\xff\"\n"), &["not UTF-8", "byte 8 is 0xff"]);
     has(&refused_scenario(""), &["bad.toml"]);
     let endless = format!("{MACHINE}{VM}arrival = \"99999999999h\"\n");
-    has(&refused_scenario(endless), &["bad.toml:8", "too long", "right would be at most"]);
+    has(&refused_scenario(endless), &["bad.toml:8", "too long", "use at most"]);
     has(&refused_scenario("[".repeat(100_000)), &["bad.toml:1"]);
 }
 
@@ -50,7 +50,7 @@ fn what_admission_refuses_is_shown_where_it_was_asked_for_and_with_what_would_fi
         format!("[[vm]]\nname = \"{name}\"\nslice = \"{slice}\"\nperiod = \"10ms\"\nworkload = \"hog\"\n")
     };
     let text = refused_scenario(format!("{MACHINE}{}{}", asks("a", "6ms"), asks("b", "6ms")));
-    has(&text, &["bad.toml:12:9", "`b`", "30.00 %", "right would be at most 3ms every 10ms"]);
+    has(&text, &["bad.toml:12:9", "`b`", "30.00 %", "use at most 3ms every 10ms"]);
 }
 
 #[test]

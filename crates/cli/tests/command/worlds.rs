@@ -81,7 +81,7 @@ fn a_run_that_cannot_go_on_ends_with_who_waits_for_whom() {
     );
     let done = place.run(&["sim", &file.display().to_string()]);
     assert_eq!((done.code, done.stdout.as_str()), (Some(2), ""), "{}", done.stderr);
-    for part in ["waits for", "which", "holds", "locks taken in the same order by all"] {
+    for part in ["waits for", "which", "holds", "take the locks in the same order in all"] {
         assert!(done.stderr.contains(part), "{part}: {}", done.stderr);
     }
 }

@@ -83,7 +83,7 @@ fn what_cannot_be_monitored_or_written_is_refused_and_nothing_is_written() {
     let two = scenario("two-levels.toml");
     for (args, reason, right) in [
         (&["--xenmon", "--warm-up", "30s"][..], "a warm-up of 30s leaves nothing", "below 30s"),
-        (&["--xenmon", "--warm-up", "soon"], "is not a length of time", "right would be"),
+        (&["--xenmon", "--warm-up", "soon"], "is not a length of time", "use "),
         (&["--ftrace", "run.dat"], "`run.dat` does not say that it is text", "ends in .txt"),
         (
             &["--ftrace", "run.txt", "--policy", "cfs,credit"],

@@ -270,7 +270,7 @@ fn a_trace_of_load_is_read_from_a_file() {
     for (file, why) in [("1.5\nmany\n", "line 2 of"), ("# none\n", "there is none in it"), ("1001\n", "line 1 of")] {
         std::fs::write(here.path().join("load.txt"), file).expect("it can");
         let problems = read(text).expect_err("it is wrong").to_string();
-        assert!(problems.contains(why) && problems.contains("right would be"), "{problems}");
+        assert!(problems.contains(why) && problems.contains("use "), "{problems}");
     }
 }
 
@@ -302,7 +302,7 @@ fn medians_and_tables_tell_of_applications_on_the_host_and_in_guests() {
 #[test]
 fn settings_out_of_range_get_place_reason_and_what_would_be_right() {
     for (workload, parts) in [
-        ("video = {}", ["has no decode", "right would be { video"]),
+        ("video = {}", ["has no decode", "use { video"]),
         ("video = { decode = \"1ms\", fps = 0 }", ["`fps` is out of range", "from 0.001 to 1000"]),
         ("video = { decode = \"1ms\", fps = 29.97003 }", ["`fps` is out of range", "three decimals"]),
         ("video = { decode = \"1ms\", frames = \"some\" }", ["no frames `some`", "\"drop-late\""]),
@@ -320,10 +320,10 @@ fn settings_out_of_range_get_place_reason_and_what_would_be_right() {
         ("build = { jobs = 0 }", ["`jobs` is out of range", "from 1 to"]),
         ("stream = { bytes = 0 }", ["`bytes` is out of range", "from 1 to"]),
         ("load_playback = {}", ["has no loads", "loads = [0.5, 1.5]"]),
-        ("load_playback = { loads = [] }", ["no load in `loads`", "right would be a list"]),
+        ("load_playback = { loads = [] }", ["no load in `loads`", "use a list"]),
         ("load_playback = { loads = [-1] }", ["`loads` is out of range", "from 0 to 1000"]),
         ("load_playback = { loads = \"none.txt\" }", ["there is no such file", "a load in each line"]),
-        ("game = { speed = 1 }", ["has no key `speed`", "right would be"]),
+        ("game = { speed = 1 }", ["has no key `speed`", "use "]),
     ] {
         let text = format!(
             "name = \"x\"\ncpus = 1\nlength = \"1s\"\npolicy = \"cfs\"\n[[task]]\nname = \"it\"\nworkload.{workload}\n"

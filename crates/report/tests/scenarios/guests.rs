@@ -208,7 +208,9 @@ fn what_does_not_suit_a_policy_is_said_where_it_is_asked_for() {
     let no_classes =
         coordinated("cfs", "linux", "{ protocol = \"s0\", boost = \"rr:8\" }").expect_err("cfs has no classes");
     assert!(
-        no_classes.starts_with("test.toml:11:43: `vm`: the host's policy, `cfs`, has no real-time classes; right would be a boost of weight"),
+        no_classes.starts_with(
+            "test.toml:11:43: `vm`: the host's policy, `cfs`, has no real-time classes; use a boost of weight"
+        ),
         "{no_classes}"
     );
     let usual = coordinated("cfs", "linux", "\"s0\"").expect_err("the usual boost is one of a class");
@@ -219,7 +221,7 @@ fn what_does_not_suit_a_policy_is_said_where_it_is_asked_for() {
         coordinated("linux", "cfs", "{ protocol = \"s0\", detector = \"bfs\" }").expect_err("cfs has none");
     assert!(
         no_deadlines.starts_with(
-            "test.toml:11:46: `vm`: the guest's policy, `cfs`, keeps no virtual deadline; right would be a guest under"
+            "test.toml:11:46: `vm`: the guest's policy, `cfs`, keeps no virtual deadline; use a guest under"
         ),
         "{no_deadlines}"
     );

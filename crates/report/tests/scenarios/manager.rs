@@ -104,7 +104,7 @@ fn what_a_manager_cannot_do_is_told_with_its_place_and_what_would_be_right() {
             "the least share (9 %) is more",
             "up to `most`",
         ),
-        ("[manager]\ntargets = { a = 20 }\ninterval = \"0s\"", "cap = 20", "interval", "right would be"),
+        ("[manager]\ntargets = { a = 20 }\ninterval = \"0s\"", "cap = 20", "interval", "use "),
         (
             "[manager]\ntargets = { a = 20 }\nspeed = 1",
             "cap = 20",

@@ -109,7 +109,7 @@ fn a_driver_domain_tells_guests_of_each_packet_or_once_a_pass() {
     assert_ne!(woken("passes"), woken("each"));
     let wrong = text.replace("[network]\n", "[network]\ntells = \"all\"\n");
     let refused = Scenario::from_bytes("test.toml", wrong.into_bytes()).expect_err("no such word").to_string();
-    assert!(refused.contains("right would be \"each\" or \"passes\""), "{refused}");
+    assert!(refused.contains("use \"each\" or \"passes\""), "{refused}");
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn what_connects_machines_is_refused_with_place_reason_and_remedy() {
         (
             format!("[network]\ndrivers = \"split\"\ndomain = \"plain\"\n{plain}{iperf}"),
             "`plain` has no guest",
-            "right would be one of a",
+            "use one of a",
         ),
         (
             format!("[network]\ndrivers = \"hypervisor\"\nevent = {{ exponential = \"4us\" }}\n{iperf}"),

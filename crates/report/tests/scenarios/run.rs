@@ -48,7 +48,7 @@ fn a_refusal_names_the_place_and_what_would_fit() {
     assert_eq!(
         problems.to_string(),
         "test.toml:13:9: `b`: 2ms every 10ms is 20.00 % of a CPU, but only 10.00 % can still be promised to one entity; \
-         right would be at most 1ms every 10ms"
+         use at most 1ms every 10ms"
     );
 }
 

@@ -126,7 +126,7 @@ fn no_effect(object: &Object<'_, '_>, findings: &mut Findings) {
         && !matches!(&group.value, Json::Text(name) if name.is_empty())
     {
         let problem = Problem::new("task groups of rt-app are not simulated").at(group.at, "a control group");
-        let right = "right would be a [[group]] of the scenario, and for each group a file of its own";
+        let right = "use a [[group]] of the scenario, and for each group a file of its own";
         findings.add(problem.help(right));
     }
 }
@@ -144,7 +144,7 @@ fn cpus(key: &'static str, value: &Json<'_>) -> Result<CpuSet, Wrong> {
     let most = i64::try_from(CPUS_MAX - 1).unwrap_or(i64::MAX);
     let cpus = numbers(key, value, most, "CPUs")?;
     if cpus.is_empty() {
-        return Err(Wrong::new("`cpus` names no CPU", "empty", "right would be at least one CPU, such as [0]"));
+        return Err(Wrong::new("`cpus` names no CPU", "empty", "use at least one CPU, such as [0]"));
     }
     Ok(cpus.into_iter().map(|cpu| CpuId::new(usize::try_from(cpu).unwrap_or(0))).collect())
 }
@@ -220,16 +220,14 @@ impl Standing {
         let (name, _) = POLICIES.iter().find(|(_, policy)| *policy == self.policy).expect("every policy has a name");
         let at = self.asked.priority.map_or(self.asked.at, |priority| priority.at);
         let problem = Problem::new(format!("{name} has no such priority")).at(at, "out of range");
-        problem.help(format!("right would be a priority of {right}"))
+        problem.help(format!("use a priority of {right}"))
     }
 
     fn reservation(&self) -> Result<Reservation, Problem> {
         let Asked { runtime, period, deadline, reclaim, at, .. } = self.asked;
         let Some(runtime) = runtime else {
             let problem = Problem::new("SCHED_DEADLINE without a runtime").at(at, "no `dl-runtime`");
-            return Err(
-                problem.help("right would be \"dl-runtime\" : 10000 and \"dl-period\" : 100000, in microseconds")
-            );
+            return Err(problem.help("use \"dl-runtime\" : 10000 and \"dl-period\" : 100000, in microseconds"));
         };
         let period = period.unwrap_or(runtime);
         let reservation = Reservation {

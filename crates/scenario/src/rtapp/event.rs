@@ -82,8 +82,8 @@ pub(super) fn unknown(what: &str, key: &Placed<impl AsRef<str>>, properties: &[&
         EVENTS.join(", ")
     );
     problem.help(match nearest(name, properties.iter().chain(EVENTS).copied()) {
-        Some(near) => format!("did you mean `{near}`? right would be {all}"),
-        None => format!("right would be {all}"),
+        Some(near) => format!("did you mean `{near}`? use {all}"),
+        None => format!("use {all}"),
     })
 }
 
@@ -112,8 +112,7 @@ pub(super) fn read<'f>(
 fn single<'f>(name: &'static str, value: &'f Json<'_>, thread: &'f str) -> Result<Event<'f>, Wrong> {
     let the = |what: &str| {
         let named = text(name, value, &format!("the name of a {what}, in quotes"))?;
-        let empty =
-            || Wrong::new(format!("`{name}` names no {what}"), "empty", format!("right would be the name of a {what}"));
+        let empty = || Wrong::new(format!("`{name}` names no {what}"), "empty", format!("use the name of a {what}"));
         if named.is_empty() { Err(empty()) } else { Ok(named) }
     };
     Ok(match name {
@@ -157,7 +156,7 @@ fn condition<'f>(
     for key in ["ref", "mutex"] {
         if object.get(key).is_none() {
             let problem = Problem::new(format!("`{name}` has no `{key}`")).at(value.at, format!("no `{key}`"));
-            findings.add(problem.help(format!("right would be {CONDITION}")));
+            findings.add(problem.help(format!("use {CONDITION}")));
         }
     }
     Some((condition?.value, mutex?.value))
@@ -172,7 +171,7 @@ fn timer<'f>(value: &'f Placed<Json<'_>>, findings: &mut Findings) -> Option<Eve
     let mode = object.read("mode", mode, findings);
     if object.get("period").is_none() {
         let problem = Problem::new("the timer has no period").at(value.at, "no `period`");
-        findings.add(problem.help(format!("right would be {TIMER}")));
+        findings.add(problem.help(format!("use {TIMER}")));
     }
     // What rt-app calls a timer without a name.
     let name = if object.get("ref").is_none() { "unknown" } else { name?.value };
@@ -187,7 +186,7 @@ fn mode(key: &'static str, value: &Json<'_>) -> Result<TimerMode, Wrong> {
         "absolute" => Ok(TimerMode::Absolute),
         other => {
             let message = format!("there is no mode {}", quoted(other));
-            Err(Wrong::new(message, "unknown mode", format!("right would be {RIGHT}")))
+            Err(Wrong::new(message, "unknown mode", format!("use {RIGHT}")))
         }
     }
 }
@@ -209,7 +208,7 @@ fn of<'f, 'a>(
     for (key, _) in entries.iter().filter(|(key, _)| !keys.contains(&key.value.as_ref())) {
         findings.add_at(key.at, || {
             let message = format!("`{name}` has no {}", quoted(&key.value));
-            Problem::new(message).at(key.at, "unknown key").help(format!("right would be {right}"))
+            Problem::new(message).at(key.at, "unknown key").help(format!("use {right}"))
         });
     }
     Some(object)

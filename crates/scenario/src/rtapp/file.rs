@@ -88,7 +88,7 @@ impl<'f> File<'f> {
             let wrong = Wrong::new(
                 format!("the file is {}, no object", document.value.kind()),
                 "not a file of rt-app",
-                "right would be { \"tasks\" : { … }, \"global\" : { … } }",
+                "use { \"tasks\" : { … }, \"global\" : { … } }",
             );
             findings.add(wrong.at(document.at));
             return None;
@@ -100,16 +100,14 @@ impl<'f> File<'f> {
         resources(&top, findings);
         let Some(tasks) = top.get("tasks") else {
             let problem = Problem::new("the file has no tasks").at(document.at, "no `tasks`");
-            findings
-                .add(problem.help("right would be \"tasks\" : { \"thread0\" : { \"run\" : 1000, \"sleep\" : 9000 } }"));
+            findings.add(problem.help("use \"tasks\" : { \"thread0\" : { \"run\" : 1000, \"sleep\" : 9000 } }"));
             return None;
         };
         let tasks = Object::of("tasks", tasks, findings)?;
         tasks.once(|_| true, findings);
         if tasks.entries.is_empty() {
             let problem = Problem::new("there are no threads in `tasks`").at(tasks.at, "empty");
-            findings
-                .add(problem.help("right would be at least one, \"thread0\" : { \"run\" : 1000, \"sleep\" : 9000 }"));
+            findings.add(problem.help("use at least one, \"thread0\" : { \"run\" : 1000, \"sleep\" : 9000 }"));
         }
         let threads = tasks.entries.iter().filter_map(|(name, value)| thread(name, value, policy, findings)).collect();
         Some(File { duration, policy, threads })
@@ -138,7 +136,7 @@ fn global(top: &Object<'_, '_>, findings: &mut Findings) -> (Option<Nanos>, Poli
         let right = "a whole number of seconds from 1 up, or -1: until all threads have ended";
         let seconds = integer(key, value, (-1, most), right)?;
         match seconds {
-            0 => Err(Wrong::new("`duration` is zero", "zero", format!("right would be {right}"))),
+            0 => Err(Wrong::new("`duration` is zero", "zero", format!("use {right}"))),
             seconds => Ok(u64::try_from(seconds).ok().map(Nanos::s)),
         }
     };
@@ -147,7 +145,7 @@ fn global(top: &Object<'_, '_>, findings: &mut Findings) -> (Option<Nanos>, Poli
     if let Some(inherits) = global.read("pi_enabled", switch, findings).filter(|inherits| inherits.value) {
         let problem =
             Problem::new("mutexes that hand on priorities are not simulated").at(inherits.at, "priority inheritance");
-        findings.add(problem.help("right would be \"pi_enabled\" : false"));
+        findings.add(problem.help("use \"pi_enabled\" : false"));
     }
     (duration, policy)
 }
@@ -206,7 +204,7 @@ fn thread<'f>(
             _ if legacy => {}
             Some(_) => {
                 let problem = Problem::new(format!("the event {} stands beside phases", quoted(&key.value)));
-                findings.add(problem.at(key.at, "in no phase").help("right would be to put it into one of the phases"));
+                findings.add(problem.at(key.at, "in no phase").help("put it into one of the phases"));
             }
             None => findings.add_at(key.at, || {
                 let known: Vec<&str> = THREAD_KEYS.iter().chain(ASKING).copied().collect();
@@ -217,7 +215,7 @@ fn thread<'f>(
     let phases = Object::of("phases", phases, findings)?;
     if phases.entries.is_empty() {
         let problem = Problem::new("there are no phases in `phases`").at(phases.at, "empty");
-        findings.add(problem.help("right would be at least one, \"phase0\" : { \"run\" : 1000, \"sleep\" : 9000 }"));
+        findings.add(problem.help("use at least one, \"phase0\" : { \"run\" : 1000, \"sleep\" : 9000 }"));
     }
     let read = |(key, value)| phase(key, value, &name.value, findings);
     let phases = phases.entries.iter().map(|(key, value)| (key, value)).filter_map(read).collect();
@@ -270,7 +268,7 @@ fn events<'f>(
     }
     if !any {
         let problem = Problem::new(format!("{what} has no events")).at(object.at, "what does it do?");
-        findings.add(problem.help("right would be at least one, such as \"run\" : 1000"));
+        findings.add(problem.help("use at least one, such as \"run\" : 1000"));
     }
     events
 }
@@ -288,7 +286,7 @@ fn named(name: &Placed<std::borrow::Cow<'_, str>>, findings: &mut Findings) {
     };
     let shown = if text.is_empty() { String::new() } else { quoted(text) + " " };
     let problem = Problem::new(format!("the name {shown}{reason}")).at(name.at, "not a name");
-    let right = "right would be some printable text of at most 100 bytes, without `/` and without spaces at its ends";
+    let right = "use some printable text of at most 100 bytes, without `/` and without spaces at its ends";
     findings.add(problem.help(right));
 }
 

@@ -106,7 +106,7 @@ impl Forks {
             if all > SCENARIO_ENTITIES_MAX as u64 {
                 let problem =
                     Problem::new("there are too many threads").at(thread.instances.at, "too many from here on");
-                findings.add(problem.help(format!("right would be at most {SCENARIO_ENTITIES_MAX} in all")));
+                findings.add(problem.help(format!("use at most {SCENARIO_ENTITIES_MAX} in all")));
                 return false;
             }
         }
@@ -127,15 +127,15 @@ fn times(rounds: Option<u64>, length: Nanos, duration: Option<Nanos>) -> u64 {
 fn nobody(name: &str, at: Span, names: &BTreeMap<&str, usize>) -> Problem {
     let problem = Problem::new(format!("there is no thread {} to fork", quoted(name))).at(at, "unknown thread");
     problem.help(match nearest(name, names.keys().copied()) {
-        Some(near) => format!("did you mean `{near}`? right would be the name of one of the `tasks`"),
-        None => "right would be the name of one of the `tasks`, which may have \"instance\" : 0".to_string(),
+        Some(near) => format!("did you mean `{near}`? use the name of one of the `tasks`"),
+        None => "use the name of one of the `tasks`, which may have \"instance\" : 0".to_string(),
     })
 }
 
 fn bomb(name: &str, at: Span, duration: Option<Nanos>) -> Problem {
     let bound = if duration.is_some() { "within the duration" } else { "and no `duration` bounds them" };
     let message = format!("{} is forked without end: more than {SCENARIO_ENTITIES_MAX} threads {bound}", quoted(name));
-    let right = "right would be a `loop` with an end around the fork, or a forked thread with one that ends";
+    let right = "use a `loop` with an end around the fork, or a forked thread with one that ends";
     Problem::new(message).at(at, "a fork bomb").help(right)
 }
 
@@ -168,7 +168,7 @@ fn ordered(threads: &[Thread<'_>], children: &[Vec<(usize, Span)>], findings: &m
                     quoted(threads[child].name)
                 );
                 let problem = Problem::new(message).at(at, "a fork bomb").at(threads[child].at, "forked from here");
-                findings.add(problem.help("right would be a thread that is forked by others only"));
+                findings.add(problem.help("use a thread that is forked by others only"));
                 return None;
             }
             if !done[child] {
@@ -179,7 +179,7 @@ fn ordered(threads: &[Thread<'_>], children: &[Vec<(usize, Span)>], findings: &m
             generations[thread] = generations[thread].max(generations[child] + 1);
             if generations[thread] > GENERATIONS_MAX {
                 let problem = Problem::new("forks are too deep").at(at, format!("generation {}", generations[thread]));
-                findings.add(problem.help(format!("right would be at most {GENERATIONS_MAX} generations")));
+                findings.add(problem.help(format!("use at most {GENERATIONS_MAX} generations")));
                 return None;
             }
         }

@@ -95,7 +95,7 @@ impl<'a> Reader<'a> {
 
     fn wrong(&self, message: &str, right: &str) -> Problem {
         let label = if self.token.is_some() { "here" } else { "the end of the file" };
-        Problem::new(message).at(self.here(), label).help(format!("right would be {right}"))
+        Problem::new(message).at(self.here(), label).help(format!("use {right}"))
     }
 
     /// Counts one more value.
@@ -200,7 +200,7 @@ fn unclosed(bracket: &str, at: Span) -> Problem {
     let right = if bracket == "{" { "}" } else { "]" };
     Problem::new(format!("this `{bracket}` is never closed"))
         .at(at, "opened here")
-        .help(format!("right would be a {right} before the end of the file"))
+        .help(format!("put a {right} before the end of the file"))
 }
 
 /// The problem behind the scanner's error.
@@ -211,5 +211,5 @@ fn problem(error: &ParseError) -> Problem {
     let first = letters.next().map(|c| c.to_lowercase().to_string()).unwrap_or_default();
     Problem::new(format!("this is not JSON: {first}{}", letters.as_str()))
         .at(Span { start: range.start, end: range.end }, "here")
-        .help("right would be a text in quotes, a number, true, false, [ … ] or { … }, with comments as in C; see https://www.json.org")
+        .help("use a text in quotes, a number, true, false, [ … ] or { … }, with comments as in C; see https://www.json.org")
 }

@@ -38,7 +38,7 @@ pub(super) fn check(thread: &mut Thread<'_>, findings: &mut Findings) {
     }
     if let (Some((name, &at)), Some(_)) = (held.iter().min_by_key(|(_, at)| **at), thread.rounds) {
         let problem = Problem::new(format!("the mutex {} is never given back", quoted(name))).at(at, "taken here");
-        findings.add(problem.help(format!("right would be \"unlock\" : \"{}\" before the thread ends", shown(name))));
+        findings.add(problem.help(format!("use \"unlock\" : \"{}\" before the thread ends", shown(name))));
     }
 }
 
@@ -49,7 +49,7 @@ fn follow<'f>(event: Event<'f>, at: Span, held: &mut Held<'f>) -> Result<(), Box
         Some(&first) => {
             let problem = Problem::new(format!("the thread takes the mutex {} while it has it", quoted(mutex)));
             let problem = problem.at(at, "waits for itself").at(first, "taken here");
-            Err(Box::new(problem.help(format!("right would be \"unlock\" : \"{}\" in between", shown(mutex)))))
+            Err(Box::new(problem.help(format!("use \"unlock\" : \"{}\" in between", shown(mutex)))))
         }
     };
     match event {
@@ -60,13 +60,13 @@ fn follow<'f>(event: Event<'f>, at: Span, held: &mut Held<'f>) -> Result<(), Box
         Event::Unlock(mutex) => {
             held.remove(mutex).ok_or_else(|| {
                 let message = format!("the thread gives the mutex {} back without having it", quoted(mutex));
-                let right = format!("right would be \"lock\" : \"{}\" before it", shown(mutex));
+                let right = format!("use \"lock\" : \"{}\" before it", shown(mutex));
                 Box::new(Problem::new(message).at(at, "not held").help(right))
             })?;
         }
         Event::Wait { mutex, .. } if !held.contains_key(mutex) => {
             let problem = Problem::new(format!("the thread waits without having the mutex {}", quoted(mutex)));
-            let right = format!("right would be \"lock\" : \"{}\" before it and \"unlock\" after it", shown(mutex));
+            let right = format!("use \"lock\" : \"{}\" before it and \"unlock\" after it", shown(mutex));
             return Err(Box::new(problem.at(at, "not held").help(right)));
         }
         Event::Sync { mutex, locks: true, .. } => again(held, mutex)?,

@@ -48,7 +48,7 @@ impl RtApp {
     pub fn read(path: &Path) -> Result<RtApp, Problems> {
         if std::fs::metadata(path).is_ok_and(|about| !about.is_file()) {
             let problem = Problem::new(format!("{} is no file", quoted(&path.to_string_lossy())));
-            return Err(problem.help("right would be the path of a JSON file of rt-app").into());
+            return Err(problem.help("use the path of a JSON file of rt-app").into());
         }
         RtApp::from_bytes(&path.display().to_string(), input::text::read(path)?)
     }

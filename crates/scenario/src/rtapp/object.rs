@@ -34,7 +34,7 @@ impl<'f, 'a> Object<'f, 'a> {
             if first != key.at {
                 let problem = Problem::new(format!("{} was given before", quoted(&key.value)));
                 let problem = problem.at(key.at, "again").at(first, "first here");
-                findings.add(problem.help("right would be to give it once; only events may come again"));
+                findings.add(problem.help("give it once; only events may come again"));
             }
         }
     }
@@ -68,7 +68,7 @@ pub(super) fn mistyped(key: &str, value: &Json<'_>, right: &str) -> Wrong {
         Json::Absent => format!("{} has no value", quoted(key)),
         _ => format!("{} is {}", quoted(key), value.kind()),
     };
-    Wrong::new(message, value.kind(), format!("right would be {right}"))
+    Wrong::new(message, value.kind(), format!("use {right}"))
 }
 
 /// A whole number from `least` to `most`.
@@ -78,9 +78,7 @@ pub(super) fn integer(key: &str, value: &Json<'_>, (least, most): (i64, i64), ri
         return Err(mistyped(key, value, right));
     }
     let number = digits.parse().ok().filter(|number| (least..=most).contains(number));
-    number.ok_or_else(|| {
-        Wrong::new(format!("{} is out of range", quoted(key)), "out of range", format!("right would be {right}"))
-    })
+    number.ok_or_else(|| Wrong::new(format!("{} is out of range", quoted(key)), "out of range", format!("use {right}")))
 }
 
 /// A time in microseconds.

@@ -72,9 +72,7 @@ pub(super) fn application(
         if all > STEPS_MAX {
             let problem =
                 Problem::new("the threads have too many events").at(thread.instances.at, "too many from here on");
-            findings.add(
-                problem.help(format!("right would be at most {STEPS_MAX}: instances times events, of all threads")),
-            );
+            findings.add(problem.help(format!("use at most {STEPS_MAX}: instances times events, of all threads")));
             return (application, asked);
         }
         let count = thread.instances.value;
@@ -170,8 +168,7 @@ impl Making {
                 if number >= TIMERS_MAX {
                     let problem =
                         Problem::new("the thread has too many timers").at(at, format!("number {}", number + 1));
-                    findings
-                        .add(problem.help(format!("right would be at most {TIMERS_MAX} different `ref`s in a thread")));
+                    findings.add(problem.help(format!("use at most {TIMERS_MAX} different `ref`s in a thread")));
                     return None;
                 }
                 let timer = u8::try_from(number).expect("timers are few");

@@ -78,7 +78,7 @@ fn unwoken(threads: &[Thread<'_>], forks: &Forks, signallers: &Signallers<'_>, f
                 _ => ("signals", "\"signal\", \"broad\" or \"sync\""),
             };
             let problem = Problem::new(format!("nobody else {what} {}", quoted(name))).at(at, "waits for ever");
-            findings.add(problem.help(format!("right would be another thread with {right} of that name")));
+            findings.add(problem.help(format!("use another thread with {right} of that name")));
         }
     }
 }
@@ -106,8 +106,7 @@ fn barriers(threads: &[Thread<'_>], forks: &Forks, findings: &mut Findings) {
             let Event::Barrier(name) = event else { continue };
             if forks.forked[i] {
                 let problem = Problem::new(format!("a forked thread comes to the barrier {}", quoted(name)));
-                let right =
-                    "right would be threads that are there from the beginning: how many are forked is not known before";
+                let right = "use threads that exist from the start: how many are forked is not known before";
                 findings.add(problem.at(at, "who else comes?").help(right));
             } else if names.insert(name) {
                 let (count, _) = comers.entry(name).or_insert((0, at));
@@ -119,10 +118,10 @@ fn barriers(threads: &[Thread<'_>], forks: &Forks, findings: &mut Findings) {
         let waits_for = parties[name];
         if waits_for <= 1 {
             let problem = Problem::new(format!("nobody else comes to the barrier {}", quoted(name))).at(at, "alone");
-            findings.add(problem.help("right would be another thread with the same barrier"));
+            findings.add(problem.help("use another thread with the same barrier"));
         } else if waits_for > comers {
             let message = format!("the barrier {} waits for {waits_for}, and only {comers} come to it", quoted(name));
-            let right = "right would be each barrier once in a thread: it waits for as many as name it";
+            let right = "use each barrier once in a thread: it waits for as many as name it";
             findings.add(Problem::new(message).at(at, "waits for ever").help(right));
         }
     }
@@ -141,8 +140,7 @@ fn timers(threads: &[Thread<'_>], forks: &Forks, findings: &mut Findings) {
             if user != i || is_many(thread, forks.forked[i]) {
                 let problem = Problem::new(format!("the timer {} is shared by several threads", quoted(name)));
                 let problem = problem.at(at, "each would use up the others' periods");
-                findings
-                    .add(problem.help("right would be a `ref` that begins with \"unique\": each thread has its own"));
+                findings.add(problem.help("use a `ref` that begins with \"unique\": each thread has its own"));
                 break;
             }
         }

@@ -211,7 +211,7 @@ fn real_processes_are_hogs_to_a_simulation_unless_it_is_told_better() {
     assert_eq!((&b.real, b.workload), (&Some(Real::Pid(4_194_304)), Workload::Periodic(jobs)));
     assert_eq!((&c.real, c.workload), (&None, Workload::Hog));
     let said = scenario.refused_real(0, "there is no command `make` in PATH", "the name of a program").to_string();
-    assert_eq!(said, "x:6:11: `a`: there is no command `make` in PATH; right would be the name of a program");
+    assert_eq!(said, "x:6:11: `a`: there is no command `make` in PATH; use the name of a program");
 }
 
 #[test]
@@ -240,5 +240,5 @@ fn a_refusal_points_at_what_was_asked() {
         said.contains(&format!("three-vms.toml:{}:9: `c`: 300ms every 1s is 30.00 % of a CPU", line + 1)),
         "{said}"
     );
-    assert!(said.ends_with("right would be at most 100ms every 1s"), "{said}");
+    assert!(said.ends_with("use at most 100ms every 1s"), "{said}");
 }

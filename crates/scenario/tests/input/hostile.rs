@@ -114,9 +114,10 @@ fn check(problems: &Problems, bytes: &[u8]) {
         let (column, line) = (parts.next().unwrap(), parts.next().unwrap_or_else(|| panic!("no place: {problem}")));
         let (line, column): (usize, usize) = (line.parse().unwrap(), column.parse().unwrap());
         assert!((1..=lines).contains(&line) && (1..=bytes.len() + 1).contains(&column), "{place}: {problem}");
-        assert!(problem.remedy().contains("right would be"), "no remedy: {problem}");
+        let remedies = ["use ", "put ", "give ", "leave ", "end ", "take "];
+        assert!(remedies.iter().any(|verb| problem.remedy().contains(verb)), "no remedy: {problem}");
     }
-    assert!(rendered(problems).contains("right would be"));
+    assert!(rendered(problems).contains("help: "));
 }
 
 #[test]
@@ -303,7 +304,7 @@ fn too_large_a_file_is_not_read() {
     let file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(file.path(), vec![b'\n'; FILE_BYTES_MAX + 1]).unwrap();
     for said in [Scenario::read(file.path()).unwrap_err(), taskset::read(file.path()).unwrap_err()] {
-        assert!(said.to_string().ends_with("is too large; right would be a file of at most 8 MiB"), "{said}");
+        assert!(said.to_string().ends_with("is too large; use a file of at most 8 MiB"), "{said}");
     }
     let endless = Scenario::read("/dev/zero".as_ref()).unwrap_err().to_string();
     assert!(endless.contains("too large"), "{endless}");
@@ -313,7 +314,7 @@ fn too_large_a_file_is_not_read() {
 fn what_is_no_text_is_refused_at_its_byte() {
     let bytes = b"name = \"x\"\ncpus = 1 # \xc3\xa9 \xff\xfe\n".to_vec();
     let said = Scenario::from_bytes("x", bytes).unwrap_err().to_string();
-    assert_eq!(said, "x:2:14: the file is not UTF-8 text: byte 25 is 0xff; right would be a text file in UTF-8");
+    assert_eq!(said, "x:2:14: the file is not UTF-8 text: byte 25 is 0xff; use a text file in UTF-8");
 }
 
 #[test]

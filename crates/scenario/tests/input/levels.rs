@@ -255,7 +255,7 @@ fn what_runs_on_one_level_only_says_so() {
     let said = scenario.only_entities("a live run").unwrap_err().to_string();
     assert_eq!(
         said,
-        "x.toml:12:5: `desktop` is a VM with a guest, and a live run has none; right would be entities alone, with the workload \
+        "x.toml:12:5: `desktop` is a VM with a guest, and a live run has none; use entities alone, with the workload \
          \"hog\" or a periodic one without chance"
     );
     let said = parse("[[task]]\nname = \"t\"\nworkload.cyclictest = {}\n").only_entities("a live run").unwrap_err();
@@ -270,7 +270,7 @@ fn what_runs_on_one_level_only_says_so() {
         let scenario = parse(&format!("{task}{text}"));
         let place = scenario.source.text().lines().position(|line| line == table).unwrap() + 1;
         let said = scenario.only_entities("a live run").unwrap_err().to_string();
-        let right = format!("there is a {table}, and a live run has none; right would be no {table}");
+        let right = format!("there is a {table}, and a live run has none; leave {table} out");
         assert_eq!(said, format!("x.toml:{place}:1: {right}"));
     }
 }

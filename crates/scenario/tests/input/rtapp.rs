@@ -241,7 +241,7 @@ fn threads_are_counted_before_there_are_any() {
         (0..40).map(|i| format!("\"t{i}\" : {{ \"loop\" : 1, \"run\" : 1, \"fork\" : \"t{}\" }},\n", i + 1)).collect();
     let text = format!("{{ \"tasks\" : {{ {chain} \"t40\" : {{ \"loop\" : 1, \"run\" : 1 }} }} }}");
     let deep = RtApp::from_bytes("x.json", text.into()).unwrap_err().to_string();
-    assert_eq!(deep, "x.json:9:33: forks are too deep; right would be at most 32 generations");
+    assert_eq!(deep, "x.json:9:33: forks are too deep; use at most 32 generations");
     // With an end to it all, forks without end are as many as fit.
     let bounded = "{ \"global\" : { \"duration\" : 1 }, \"tasks\" : {
         \"t\" : { \"sleep\" : 100000, \"fork\" : \"u\" }, \"u\" : { \"instance\" : 0, \"run\" : 1, \"sleep\" : 99 } } }";

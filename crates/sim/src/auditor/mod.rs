@@ -4,7 +4,7 @@
 //! ```
 //! # use sim::auditor::{Auditor, Promises, Rule};
 //! # use trace::{Event, Sink};
-//! # use sched::{Conserving, CpuId, EntityId, Host, Instant, Nanos, Params, Wake};
+//! # use sched::{Conserving, CpuId, EntityId, Instant, Nanos, Params, Topology, Wake};
 //! let promises = Promises { conserving: Conserving::Global { slack: Nanos::ZERO }, ..Promises::NONE };
 //! let mut auditor = Auditor::new(Topology::new(1), promises);
 //! let e = EntityId::new(0, 0);

@@ -98,7 +98,7 @@ impl Driver<'_> {
     pub(crate) fn advance(&mut self, cpu: CpuId, entity: EntityId) {
         if self.tasks.goes_round_at(self.cpus.now) {
             let why = format!("{} and others wake each other without using any time", self.name_of(entity));
-            self.get_stuck(why, "somebody among them who runs or sleeps in every round");
+            self.get_stuck(why, "let one of them run or sleep in every round");
             self.rest(cpu);
             return;
         }
@@ -113,7 +113,7 @@ impl Driver<'_> {
             }
         }
         let why = format!("{} goes round in circles without using any time", self.name_of(entity));
-        self.get_stuck(why, "a loop that runs or sleeps in every round");
+        self.get_stuck(why, "run or sleep in every round of the loop");
         self.rest(cpu);
     }
 
@@ -459,7 +459,7 @@ impl Driver<'_> {
             let held = self.tasks.objects.iter().find(|object| object.owner() == Some(entity));
             let what = held.map_or(String::new(), |object| format!("{} `{}`", object.noun(), object.name));
             let why = format!("{} ends while it holds {what}", self.name_of(entity));
-            self.get_stuck(why, "an unlock before its end");
+            self.get_stuck(why, "put an unlock before its end");
         }
         let crowd = &mut self.tasks.applications[application];
         crowd.there -= 1;

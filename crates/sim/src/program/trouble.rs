@@ -62,7 +62,7 @@ impl Driver<'_> {
                     [] => format!("{me} locks what it holds already"),
                     names => format!("{me} waits for {}, which waits for {me}", names.join(", which waits for ")),
                 };
-                return self.get_stuck(why, "locks taken in the same order by all");
+                return self.get_stuck(why, "take the locks in the same order in all");
             }
             if ring.len() > self.tasks.states.len() {
                 return;
@@ -83,7 +83,7 @@ impl Driver<'_> {
             } else {
                 "all wait, and nobody is left to go on"
             };
-            self.get_stuck(why.to_string(), "somebody who signals, posts, writes, unlocks or joins the barrier");
+            self.get_stuck(why.to_string(), "let a task signal, post, write, unlock or join the barrier");
         }
     }
 
@@ -102,7 +102,7 @@ impl Driver<'_> {
         let owner =
             object.owner().map_or("nobody holds it".to_string(), |owner| format!("{} holds it", self.name_of(owner)));
         let why = format!("{} {does} {} `{}`, but {owner}", self.name_of(entity), object.noun(), object.name);
-        self.get_stuck(why, "a lock before the unlock");
+        self.get_stuck(why, "put a lock before the unlock");
         self.cpus.cpus[cpu.index()].done = Instant::NEVER;
         self.input(Input::Block { cpu });
     }

@@ -397,7 +397,7 @@ impl<'a> World<'a> {
             at: now,
             machine: self.machines[last].name.clone(),
             why: "guests and their host answer each other without using any time".to_string(),
-            right: "tasks of whom somebody runs or sleeps in every round",
+            right: "let a task run or sleep in every round",
             waiters: Vec::new(),
             more: 0,
         }))

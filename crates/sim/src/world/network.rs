@@ -99,7 +99,7 @@ impl World<'_> {
         let Some(&flow) = self.network.flow_of.get(&(machine, port)) else {
             let it = &mut self.machines[machine.index()];
             let why = format!("what is sent by port `{}` goes nowhere", it.tasks.objects[port.0 as usize].name);
-            return it.get_stuck(why, "a flow from it");
+            return it.get_stuck(why, "give it a flow that it begins");
         };
         let now = self.now;
         self.machines[machine.index()].show(|| Event::Sent { entity, flow, bytes });

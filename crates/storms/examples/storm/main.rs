@@ -78,9 +78,7 @@ fn main() -> ExitCode {
         (Some(Part::Work { kind, storm }), _) => work::work(kind, storm).map(|()| ExitCode::SUCCESS),
         (Some(Part::Become { storm, words }), _) => turn_into(storm, &words),
         (None, Some(storm)) => run(&storm),
-        (None, None) => {
-            Line::command().error(ErrorKind::MissingRequiredArgument, "right would be --tactus PATH").exit()
-        }
+        (None, None) => Line::command().error(ErrorKind::MissingRequiredArgument, "use --tactus PATH").exit(),
     };
     done.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");
@@ -138,6 +136,6 @@ fn cannot_run(storm: &Storm) -> Result<Option<String>> {
     match command.status() {
         Ok(status) if status.success() => Ok(None),
         Ok(_) => Ok(Some(format!("{} has no `run` yet", storm.tactus.display()))),
-        Err(error) => bail!("cannot run {}: {error}; right would be --tactus PATH", storm.tactus.display()),
+        Err(error) => bail!("cannot run {}: {error}; use --tactus PATH", storm.tactus.display()),
     }
 }

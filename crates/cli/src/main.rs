@@ -20,6 +20,7 @@ mod seeds;
 mod seen;
 mod sim;
 mod sweep;
+mod terminal;
 mod world;
 
 use args::{Cli, Command};
@@ -56,7 +57,18 @@ impl From<anyhow::Error> for Failure {
 }
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            let text = error.render().to_string();
+            if terminal::safe(&text, false) == text {
+                // In colours, where there is a terminal.
+                error.exit();
+            }
+            output::complain(&text);
+            return ExitCode::from(2);
+        }
+    };
     if let Some(Command::Guardian { directory }) = &cli.command {
         // It must not end when others do: before anything of an interrupt is arranged.
         return daemon::guardian::main(directory);

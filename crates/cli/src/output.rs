@@ -1,5 +1,6 @@
 //! What goes out: standard output, and files that exist complete or not at all.
 
+use crate::terminal::{safe, safe_json};
 use anyhow::{Context, anyhow};
 use std::fs::File;
 use std::io::{self, ErrorKind, IsTerminal, Write};
@@ -72,6 +73,7 @@ pub(crate) fn clean_up_when_interrupted() -> anyhow::Result<()> {
 /// Writes `text` to standard output. That nobody reads it is fine.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
+    let text = safe(text, out.is_terminal());
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error).context("cannot write to standard output"),
         _ => Ok(()),
@@ -81,7 +83,9 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
 /// Writes to standard error, which may be closed as well; nothing, where there is nothing to be said.
 pub(crate) fn complain(text: &str) {
     if !text.trim().is_empty() {
-        let _ = writeln!(io::stderr().lock(), "{}", text.trim_end());
+        let mut out = io::stderr().lock();
+        let text = safe(text.trim_end(), out.is_terminal());
+        let _ = writeln!(out, "{text}");
     }
 }
 
@@ -104,7 +108,8 @@ pub(crate) fn folded(text: &str, width: usize) -> Vec<String> {
 
 /// `value` as JSON for people and programs.
 pub(crate) fn json(value: &impl serde::Serialize) -> anyhow::Result<String> {
-    Ok(serde_json::to_string_pretty(value).context("cannot write JSON")? + "\n")
+    let json = serde_json::to_string_pretty(value).context("cannot write JSON")?;
+    Ok(safe_json(&json).into_owned() + "\n")
 }
 
 /// How wide tables and pictures are: the terminal's width, or 100.

@@ -1,8 +1,10 @@
 //! How far something is that takes a while: a bar on a terminal, a line otherwise.
 
+use crate::output::complain;
+use crate::terminal::safe;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sched::Nanos;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 
 /// A bar on standard error, which keeps the result clean.
 #[derive(Debug)]
@@ -26,7 +28,7 @@ impl Progress {
         let bar = ProgressBar::with_draw_target(Some(length.as_ns()), ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template(template);
         bar.set_style(style.expect("the template is right").progress_chars("=> "));
-        bar.set_message(what);
+        bar.set_message(safe(&what, false).into_owned());
         Progress { bar }
     }
 
@@ -50,12 +52,11 @@ impl Progress {
         self.bar.inc(passed.as_ns());
     }
 
-    /// It is over; `said` is told where nobody saw the bar.
-    pub(crate) fn finish(self, said: &str) {
+    /// Removes the bar. Where standard error is no terminal and showed none, writes `summary`.
+    pub(crate) fn finish(self, summary: &str) {
         self.bar.finish_and_clear();
         if !std::io::stderr().is_terminal() {
-            // Nobody may be there to read it.
-            let _ = writeln!(std::io::stderr(), "{said}");
+            complain(summary);
         }
     }
 }

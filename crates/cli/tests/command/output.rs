@@ -241,3 +241,66 @@ fn the_auditor_finds_nothing_in_any_policy() {
     let text = tactus(&["sim", &scenario("three-vms.toml"), "--policy", &names.join(","), "--audit"]);
     assert!(text.contains("The auditor found no broken law."), "{text}");
 }
+
+/// What would clear a terminal and set its title.
+const DRIVES: &str = "\x1b[2J\x1b]0;x\x07";
+
+/// Runs a command that fails, and checks that nothing it prints drives a terminal.
+fn fails_without_control(place: &Place, args: &[&str]) {
+    let done = place.run(args);
+    let said = format!("{}{}", done.stdout, done.stderr);
+    let is_plain = |c: char| matches!(c, '\n' | '\t') || !c.is_control();
+    assert!(!said.is_empty() && said.chars().all(is_plain), "{args:?}: {said:?}");
+    assert_ne!(done.code, Some(0), "{args:?}: {said:?}");
+}
+
+#[test]
+fn control_characters_in_files_never_reach_the_terminal() {
+    let place = Place::new();
+    let machine = |key: &str, value: &str| {
+        format!("name = \"x\"\ncpus = 1\nlength = \"1s\"\npolicy = \"edf\"\n{key} = \"{value}\"\n")
+    };
+    for (name, content) in [
+        ("s.toml", format!("{DRIVES}\n")),
+        ("s.toml", machine("# ", DRIVES)),
+        ("s.toml", machine("\"\\u001b[2J\"", "\\u001b[2J\\u0007")),
+        ("s.toml", machine("x", "1").replace("edf", "\\u001b[2J")),
+        ("s.toml", machine("x", "1").replace("name = \"x\"", "name = \"\\u001b[2J\"")),
+        ("s.json", format!("{{\"tasks\": {{\"{DRIVES}\": {DRIVES}}}}}")),
+        ("s.json", "{\"tasks\": {\"\\u001b[2J\": {\"\\u001b[2J\": \"\\u001b[2J\"}}}".to_string()),
+        ("s.csv", format!("id,{DRIVES}\n1,{DRIVES}\n")),
+    ] {
+        let plain = place.file(name, &content);
+        let driving = place.file(&format!("{DRIVES}{name}"), &content);
+        for path in [plain, driving] {
+            let path = path.to_str().expect("it is UTF-8");
+            fails_without_control(&place, &["sim", path]);
+            fails_without_control(&place, &["sim", "--tasks", path, "--cpus", "1", "--seconds", "1"]);
+        }
+    }
+}
+
+#[test]
+fn control_characters_in_arguments_never_reach_the_terminal() {
+    let place = Place::new();
+    let unreadable = place.file(&format!("{DRIVES}.toml"), b"name = \"\xff\"\n");
+    let missing = place.0.path().join(DRIVES);
+    let good = scenario("three-vms.toml");
+    for path in [unreadable, missing] {
+        let path = path.to_str().expect("it is UTF-8");
+        for args in [
+            &["sim", path][..],
+            &["sim", "--tasks", path, "--cpus", "1", "--seconds", "1"],
+            &["sim", &good, "--svg", &format!("{path}/{DRIVES}")],
+            &["sim", &good, "--policy", path],
+            &["sim", &good, &format!("--{DRIVES}")],
+            &["compare", path],
+            &["lab", "run", path],
+            &["run", path],
+            &["policies", path],
+            &[DRIVES],
+        ] {
+            fails_without_control(&place, args);
+        }
+    }
+}

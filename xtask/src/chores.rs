@@ -3,35 +3,10 @@
 use crate::component;
 use crate::oracle::SIMSO;
 use crate::root::cargo;
-use anyhow::{Context, Result};
+use crate::stream::pass_on;
+use anyhow::Result;
 use clap::Args;
-use std::process::{Command, ExitCode};
-
-/// How to fuzz.
-#[derive(Args, Debug)]
-pub(crate) struct Fuzz {
-    /// How long, in minutes, shared by the policies.
-    #[arg(long, default_value_t = 1.0)]
-    minutes: f64,
-    /// Daemon and guardian on simulated hosts, where one of them fails, instead of policies.
-    #[arg(long, conflicts_with_all = ["policy", "steps", "cpus", "entities"])]
-    daemon: bool,
-    /// Only this policy (all of them unless given).
-    #[arg(long)]
-    policy: Option<String>,
-    /// Just this seed, once; a run that fails prints its own.
-    #[arg(long)]
-    seed: Option<u64>,
-    /// With a seed: only this many rounds of inputs.
-    #[arg(long, requires = "seed")]
-    steps: Option<u64>,
-    /// With a seed: on this many CPUs.
-    #[arg(long, requires = "seed")]
-    cpus: Option<u16>,
-    /// With a seed: at most this many entities at a time.
-    #[arg(long, requires = "seed")]
-    entities: Option<u64>,
-}
+use std::process::ExitCode;
 
 /// How to measure.
 #[derive(Args, Debug)]
@@ -50,30 +25,6 @@ pub(crate) struct Golden {
     /// Write what comes out now in place of what was expected; review the difference before committing it.
     #[arg(long)]
     update: bool,
-}
-
-impl Fuzz {
-    fn arguments(&self) -> Vec<String> {
-        let mut words = vec!["--minutes".to_string(), self.minutes.to_string()];
-        let mut option = |name: &str, value: Option<String>| {
-            if let Some(value) = value {
-                words.extend([format!("--{name}"), value]);
-            }
-        };
-        option("policy", self.policy.clone());
-        option("seed", self.seed.map(|n| n.to_string()));
-        option("steps", self.steps.map(|n| n.to_string()));
-        option("cpus", self.cpus.map(|n| n.to_string()));
-        option("entities", self.entities.map(|n| n.to_string()));
-        words
-    }
-}
-
-/// Looks for inputs that break a law.
-pub(crate) fn fuzz(fuzz: &Fuzz) -> Result<ExitCode> {
-    let (package, example) = if fuzz.daemon { ("storms", "fuzz-daemon") } else { ("fuzz", "fuzz") };
-    let mut command = cargo(&["run", "--release", "--quiet", "--package", package, "--example", example, "--"]);
-    pass_on(command.args(fuzz.arguments()))
 }
 
 /// Measures speed.
@@ -107,27 +58,4 @@ pub(crate) fn golden(golden: &Golden) -> Result<ExitCode> {
         println!("what changed, to review: git diff");
     }
     Ok(code)
-}
-
-/// Runs `command` in place of ourselves, as far as anybody can see.
-fn pass_on(command: &mut Command) -> Result<ExitCode> {
-    let status = command.status().with_context(|| format!("cannot run {}", command.get_program().display()))?;
-    // A signal has no code; then it is a plain failure.
-    let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
-    Ok(ExitCode::from(code))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn fuzz_passes_on_just_what_it_was_given() {
-        let mut given =
-            Fuzz { minutes: 3.0, daemon: false, policy: None, seed: None, steps: None, cpus: None, entities: None };
-        assert_eq!(given.arguments(), ["--minutes", "3"]);
-        given.policy = Some("edf".to_string());
-        given.seed = Some(7);
-        assert_eq!(given.arguments(), ["--minutes", "3", "--policy", "edf", "--seed", "7"]);
-    }
 }

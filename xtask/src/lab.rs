@@ -1,8 +1,8 @@
 //! The experiments of `papers/`: all of them, recorded anew, or a few points as a check.
 
-use crate::guest::TACTUS;
+use crate::program::TACTUS;
 use crate::root::{cargo, root};
-use crate::test::{Failure, Outcome, succeeds};
+use crate::step::{Failure, Outcome, succeeds};
 use anyhow::{Context, Result};
 use clap::Args;
 use std::process::{Command, ExitCode};

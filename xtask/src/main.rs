@@ -1,12 +1,16 @@
 //! The project's own chores: `cargo xtask --help`.
 
+mod check;
 mod chores;
 mod component;
+mod fuzz;
 mod guest;
 mod lab;
 mod new_policy;
 mod oracle;
+mod program;
 mod root;
+mod step;
 mod stream;
 mod test;
 #[cfg(test)]
@@ -15,16 +19,17 @@ mod tidy;
 use clap::Parser;
 use std::process::ExitCode;
 
-/// What the project does to itself.
+/// The project's own chores.
 #[derive(Parser, Debug)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 enum Chore {
-    /// Check everything: formatting, lints, tidiness, all tests, a few points of the papers' experiments, a new policy, SimSo,
-    /// guest kernels. Ends in
-    /// `N passed, N failed, N skipped`.
+    /// Check everything: formatting, lints, tidiness, all tests, a minute of fuzzing, a few points of the papers'
+    /// experiments, SimSo, guest kernels, a new policy. The last line is `N passed, N failed, N skipped`.
     Test,
-    /// Look for inputs that break a law of a policy, in a release build.
-    Fuzz(chores::Fuzz),
+    /// Check what the change on this branch touches: formatting, lints, tidiness, and the tests of the crates concerned.
+    Check(check::Check),
+    /// Search for inputs that break a law of a policy, in a release build.
+    Fuzz(fuzz::Fuzz),
     /// Measure speed, beside a bare event loop in the same run.
     Bench(chores::Bench),
     /// Compare the golden outputs, or bring them up to date.
@@ -43,7 +48,8 @@ enum Chore {
 fn main() -> ExitCode {
     let done = match Chore::parse() {
         Chore::Test => test::run(),
-        Chore::Fuzz(fuzz) => chores::fuzz(&fuzz),
+        Chore::Check(check) => check::run(&check),
+        Chore::Fuzz(fuzz) => fuzz::run(&fuzz),
         Chore::Bench(bench) => chores::bench(&bench),
         Chore::Golden(golden) => chores::golden(&golden),
         Chore::Lab(lab) => lab::lab(&lab),

@@ -2,7 +2,7 @@
 
 use crate::component::{self, works};
 use crate::root::{cargo, root, typed};
-use crate::test::{Outcome, counted};
+use crate::step::{Outcome, counted};
 use anyhow::Result;
 use std::path::{Path, PathBuf};
 use std::process::Command;

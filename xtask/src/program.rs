@@ -4,9 +4,10 @@ use crate::root::{cargo, typed};
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::path::PathBuf;
+use std::process::Command;
 
 /// One of them: a target of a package. In the guest it lies in `/bin`, under the target's name.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Program {
     package: &'static str,
     /// `--bin` or `--example`.
@@ -18,10 +19,21 @@ pub(crate) struct Program {
 pub(crate) const INIT: Program = Program { package: "sys", kind: "--example", name: "init" };
 /// The command.
 pub(crate) const TACTUS: Program = Program { package: "cli", kind: "--bin", name: "tactus" };
+/// Searches for inputs that break a law of a policy or of a world.
+pub(crate) const FUZZ: Program = Program { package: "lab", kind: "--example", name: "fuzz" };
+/// Searches for faults of daemon and guardian that break a promise, on simulated hosts.
+pub(crate) const FUZZ_DAEMON: Program = Program { package: "storms", kind: "--example", name: "fuzz-daemon" };
 /// Breaks what keeps promises, and looks whether every thread gets back what it was.
 pub(crate) const STORM: Program = Program { package: "storms", kind: "--example", name: "storm" };
 
 impl Program {
+    /// A call of cargo that builds it for release and runs it; arguments of the program follow.
+    pub(crate) fn release(self) -> Command {
+        let mut command = cargo(&["run", "--release", "--quiet", "--package", self.package]);
+        command.args([self.kind, self.name, "--"]);
+        command
+    }
+
     /// Builds it; gives its file.
     pub(crate) fn build(self) -> Result<PathBuf> {
         // As `cargo test` builds it: what was built there is not built again.

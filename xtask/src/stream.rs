@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Command, Stdio};
+use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc;
 
 /// What a command said, and whether it succeeded.
@@ -33,6 +33,14 @@ pub(crate) fn stream(command: &mut Command, show: impl Fn(&str) -> Option<String
     }
     let success = child.wait()?.success();
     Ok(Said { success, text })
+}
+
+/// Runs `command` with this process's own input and output; returns its exit code.
+pub(crate) fn pass_on(command: &mut Command) -> Result<ExitCode> {
+    let status = command.status().with_context(|| format!("cannot run {}", command.get_program().display()))?;
+    // A process that a signal ended has no code; that is a plain failure.
+    let code = status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1);
+    Ok(ExitCode::from(code))
 }
 
 /// Sends on each line as it comes, until the end.

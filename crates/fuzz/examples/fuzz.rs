@@ -1,4 +1,4 @@
-//! Runs the fuzzer: `cargo xtask fuzz` is the door to it.
+//! The fuzzer of policies and worlds; `cargo xtask fuzz` runs it.
 #![expect(clippy::disallowed_methods, reason = "how long to fuzz is real time")]
 
 use clap::Parser;
@@ -10,30 +10,41 @@ use std::time::{Duration, Instant};
 /// Fuzzes the policies until the time is over or a law breaks.
 #[derive(Parser, Debug)]
 struct Arguments {
-    /// How long to go on, shared by the policies.
+    /// How long to go on, in minutes, shared by the policies.
     #[arg(long, default_value_t = 1.0, value_parser = minutes)]
     minutes: f64,
-    /// Only this policy.
+    /// Fuzz only this policy.
     #[arg(long)]
     policy: Option<String>,
-    /// Just this seed, once.
+    /// Begin with this seed and count up (the clock's seconds unless given).
     #[arg(long)]
+    first: Option<u64>,
+    /// Run just this seed, once.
+    #[arg(long, conflicts_with_all = ["minutes", "first"])]
     seed: Option<u64>,
-    /// Worlds of two levels instead of single machines.
+    /// Fuzz worlds of two levels instead of single machines.
     #[arg(long, conflicts_with = "policy")]
     worlds: bool,
-    /// With worlds and a seed: how long to run, in microseconds.
+    /// With worlds and a seed: run for this many nanoseconds.
     #[arg(long, requires = "worlds", requires = "seed")]
-    length_us: Option<u64>,
-    /// With a seed: only this many rounds of inputs.
+    length_ns: Option<u64>,
+    /// With a seed: run only this many rounds of inputs.
     #[arg(long, requires = "seed")]
     steps: Option<u64>,
-    /// With a seed: on this many CPUs.
+    /// With a seed: run on this many CPUs.
     #[arg(long, requires = "seed", value_parser = clap::value_parser!(u16).range(1..=1024))]
     cpus: Option<u16>,
-    /// With a seed: at most this many entities at a time.
+    /// With a seed: run with at most this many entities at a time.
     #[arg(long, requires = "seed")]
     entities: Option<u64>,
+}
+
+impl Arguments {
+    /// The seed of the first run of a campaign.
+    fn first(&self) -> u64 {
+        let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        self.first.unwrap_or(clock.as_secs())
+    }
 }
 
 fn minutes(text: &str) -> Result<f64, String> {
@@ -50,7 +61,7 @@ fn main() -> ExitCode {
         Some(policy) => vec![policy],
         None => {
             let known: Vec<_> = policies::ALL.iter().map(|policy| policy.name).collect();
-            eprintln!("there is no policy `{name}`; use one of {}", known.join(", "));
+            eprintln!("there is no policy `{name}`\nhelp: use one of {}", known.join(", "));
             std::process::exit(2);
         }
     };
@@ -70,17 +81,17 @@ fn main() -> ExitCode {
         }
         std::panic::set_hook(Box::new(|_| {}));
         let share = Duration::from_secs_f64(arguments.minutes * 60.0 / chosen.len() as f64);
-        failed |= campaign(policy, share);
+        failed |= campaign(policy, arguments.first(), share);
     }
     std::panic::set_hook(quiet);
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// Worlds: one seed, or one after the other. Says whether something broke.
+/// Fuzzes worlds: one seed, or one after the other. Returns whether a law broke.
 fn worlds(arguments: &Arguments) -> bool {
     if let Some(seed) = arguments.seed {
         let mut options = WorldOptions::draw(seed);
-        options.length = arguments.length_us.map_or(options.length, sched::Nanos::us);
+        options.length = arguments.length_ns.map_or(options.length, sched::Nanos::ns);
         println!("{options}");
         return match check_world(options) {
             Ok(WorldStats { inputs, events }) => {
@@ -93,8 +104,7 @@ fn worlds(arguments: &Arguments) -> bool {
             }
         };
     }
-    let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let (first, start) = (clock.as_secs(), Instant::now());
+    let (first, start) = (arguments.first(), Instant::now());
     let share = Duration::from_secs_f64(arguments.minutes * 60.0);
     println!("worlds: seeds from {first} on");
     let quiet = std::panic::take_hook();
@@ -120,7 +130,7 @@ fn worlds(arguments: &Arguments) -> bool {
 fn report(outcome: Result<Stats, Box<fuzz::Failure>>) -> bool {
     match outcome {
         Ok(Stats { accepted, refused, actions }) => {
-            println!("kept every law: {accepted} inputs accepted, {refused} wishes refused, actions {actions:016x}");
+            println!("kept every law: {accepted} inputs accepted, {refused} requests refused, actions {actions:016x}");
             false
         }
         Err(failure) => {
@@ -130,10 +140,8 @@ fn report(outcome: Result<Stats, Box<fuzz::Failure>>) -> bool {
     }
 }
 
-/// Seeds one after the other, from the clock on, until the time is over.
-fn campaign(policy: &'static sched::Descriptor, share: Duration) -> bool {
-    let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let first = clock.as_secs();
+/// Runs one seed after the other, from `first` on, until the time is over. Returns whether a law broke.
+fn campaign(policy: &'static sched::Descriptor, first: u64, share: Duration) -> bool {
     println!("{}: seeds from {first} on", policy.name);
     let (start, mut accepted, mut runs) = (Instant::now(), 0, 0);
     while start.elapsed() < share {

@@ -39,8 +39,8 @@ impl fmt::Display for WorldOptions {
         let WorldOptions { seed, length } = self;
         write!(
             f,
-            "a world for {length}\nreplay: cargo xtask fuzz --worlds --seed {seed} --length-us {}",
-            length.as_ns() / 1000
+            "a world for {length}\nreplay: cargo xtask fuzz --worlds --seed {seed} --length-ns {}",
+            length.as_ns()
         )
     }
 }

@@ -1,4 +1,4 @@
-//! Runs daemon and guardian on simulated hosts, by seed, until one of their promises breaks.
+//! The fuzzer of daemon and guardian on simulated hosts; `cargo xtask fuzz --daemon` runs it.
 #![expect(clippy::disallowed_methods, reason = "how long to fuzz is real time")]
 
 use clap::Parser;
@@ -10,16 +10,16 @@ use storms::{Finding, Options, Policies, Stats, run};
 /// Fuzzes daemon and guardian on simulated hosts until the time is over or a promise breaks.
 #[derive(Parser, Debug)]
 struct Arguments {
-    /// How long to go on.
+    /// How long to go on, in minutes.
     #[arg(long, default_value_t = 1.0, value_parser = minutes)]
     minutes: f64,
-    /// So many seeds, however long that takes.
+    /// Run this many seeds, however long that takes.
     #[arg(long, conflicts_with = "minutes")]
     seeds: Option<u64>,
-    /// The first seed; what the clock says if there is none.
+    /// Begin with this seed and count up (the clock's seconds unless given).
     #[arg(long)]
     first: Option<u64>,
-    /// Just this seed, once, telling what was done.
+    /// Run just this seed, once, and print its events.
     #[arg(long, conflicts_with_all = ["minutes", "seeds", "first"])]
     seed: Option<u64>,
 }
@@ -58,11 +58,11 @@ fn report(outcome: Result<Stats, Box<Finding>>) -> ExitCode {
     }
 }
 
-/// Seeds one after the other until time or number are over.
+/// Runs one seed after the other until the time or the number of seeds is over.
 fn campaign(arguments: &Arguments, policies: &Policies) -> ExitCode {
     let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let first = arguments.first.unwrap_or(clock.as_secs());
-    println!("seeds from {first} on: cargo run -p storms --example fuzz-daemon -- --seeds N --first {first}");
+    println!("daemon: seeds from {first} on");
     let (start, mut sum, mut runs) = (Instant::now(), Stats::default(), 0);
     let share = Duration::from_secs_f64(arguments.minutes * 60.0);
     while arguments.seeds.map_or_else(|| start.elapsed() < share, |most| runs < most) {
@@ -71,7 +71,7 @@ fn campaign(arguments: &Arguments, policies: &Policies) -> ExitCode {
             Ok(stats) => sum = sum.and(stats),
             Err(_) => {
                 println!("\n{options}");
-                // Once more, to tell what was done.
+                // Once more, with its events.
                 return report(run(&options, policies, true));
             }
         }
@@ -95,10 +95,8 @@ mod tests {
     fn the_replay_line_of_a_storm_is_parsed_and_runs_the_same_storm() {
         let options = Options::draw(1_000_003);
         let text = options.to_string();
-        let line = text.lines().find_map(|line| line.strip_prefix("replay: cargo run -p storms --example ")).unwrap();
-        let (program, arguments) = line.split_once(" -- ").unwrap();
-        assert_eq!(program, "fuzz-daemon");
-        let words = [program].into_iter().chain(arguments.split_whitespace());
+        let line = text.lines().find_map(|line| line.strip_prefix("replay: cargo xtask fuzz --daemon ")).unwrap();
+        let words = ["fuzz-daemon"].into_iter().chain(line.split_whitespace());
         let arguments = Arguments::try_parse_from(words).unwrap();
         assert_eq!(arguments.seed.map(Options::draw), Some(options));
     }

@@ -97,6 +97,6 @@ impl fmt::Display for Options {
             None => f.write_str("no fault"),
             Some(Plan { who, fault, act }) => write!(f, "{fault:?} of the {who:?} in place of act {act}"),
         }?;
-        write!(f, "\nreplay: cargo run -p storms --example fuzz-daemon -- --seed {seed}")
+        write!(f, "\nreplay: cargo xtask fuzz --daemon --seed {seed}")
     }
 }

@@ -1,8 +1,8 @@
 //! Boots a kernel in QEMU, by software emulation: no privilege, no /dev/kvm, no network.
 
 use super::kernel::Kernel;
+use crate::step::clock;
 use crate::stream::read_lines;
-use crate::test::clock;
 use anyhow::{Context, Result};
 use std::fs::{self, File};
 use std::path::Path;

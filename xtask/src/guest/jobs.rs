@@ -2,7 +2,7 @@
 
 use super::boot::{Ran, Time};
 use super::kernel::Kernel;
-use super::program::{Program, STORM, TACTUS};
+use crate::program::{Program, STORM, TACTUS};
 use clap::Args;
 use serde_json::Value;
 use std::hash::{BuildHasher, Hasher, RandomState};

@@ -4,13 +4,11 @@ mod archive;
 mod boot;
 mod jobs;
 mod kernel;
-mod program;
-
-pub(crate) use program::TACTUS;
 
 use crate::component;
+use crate::program;
 use crate::root::root;
-use crate::test::{Failure, Outcome, Step, clock, run_all};
+use crate::step::{Failure, Outcome, Step, clock, run_all};
 use anyhow::Result;
 use archive::Archive;
 use boot::{End, Machine, Ran};

@@ -2,58 +2,23 @@
 //!
 //! Nothing here needs a terminal. A step whose tools are missing and cannot be installed is skipped, loudly.
 
-mod tally;
 mod trial;
 
 use crate::oracle::{LISA, SIMSO, TRAPPY};
-use crate::root::{cargo, typed};
-use crate::stream::{Said, stream};
-use crate::{component, guest, lab};
+use crate::root::cargo;
+use crate::step::{Outcome, Step, counted, run_all, succeeds};
+use crate::{component, fuzz, guest, lab};
 use anyhow::Result;
-use std::process::{Command, ExitCode};
-use std::time::Instant;
-use tally::Tally;
-
-/// How a step came out.
-pub(crate) enum Outcome {
-    /// One check, passed.
-    Passed,
-    /// Many checks, counted.
-    Counted(Tally, Option<Failure>),
-    /// One check, failed.
-    Failed(Failure),
-    /// It could not be made, for this reason.
-    Skipped(String),
-}
-
-/// What failed.
-#[derive(Debug)]
-pub(crate) struct Failure {
-    /// All that was said.
-    pub(crate) text: String,
-    /// The line to run it again.
-    pub(crate) again: String,
-}
-
-/// One thing that is checked.
-pub(crate) struct Step {
-    pub(crate) name: &'static str,
-    pub(crate) check: Box<dyn Fn() -> Result<Outcome>>,
-}
-
-impl Step {
-    fn new(name: &'static str, check: fn() -> Result<Outcome>) -> Step {
-        Step { name, check: Box::new(check) }
-    }
-}
+use std::process::ExitCode;
 
 /// Checks everything.
 pub(crate) fn run() -> Result<ExitCode> {
     let mut steps = vec![
         Step::new("formatting", formatting),
-        Step::new("lints", lints),
-        Step::new("tidiness", tidiness),
+        Step::new("lints", || lints(&[])),
+        Step::new("tidiness", || tidiness(&[])),
         Step::new("unit, law, golden, exhaustive, fuzz and doc tests", tests),
+        Step::new("fuzzing of every policy, of worlds and of the daemon, from a new seed", fuzz::check),
         Step::new("the experiments of the papers, a few points", lab::smoke),
         Step::new("documentation", documentation),
         Step::new("comparison with SimSo", || SIMSO.check()),
@@ -66,96 +31,29 @@ pub(crate) fn run() -> Result<ExitCode> {
     run_all(&steps)
 }
 
-/// Makes one check after the other, and counts them.
-pub(crate) fn run_all(steps: &[Step]) -> Result<ExitCode> {
-    let begin = clock();
-    let mut sum = Tally::default();
-    let (mut skipped, mut failures) = (Vec::new(), Vec::new());
-    for (number, step) in steps.iter().enumerate() {
-        println!("[{}/{}] {}", number + 1, steps.len(), step.name);
-        let start = clock();
-        let (tally, failure) = match (step.check)()? {
-            Outcome::Passed => (Tally::PASSED, None),
-            Outcome::Counted(tally, failure) => (tally, failure),
-            Outcome::Failed(failure) => (Tally::FAILED, Some(failure)),
-            Outcome::Skipped(reason) => {
-                println!("      SKIPPED: {reason}");
-                skipped.push((step.name, reason));
-                (Tally::SKIPPED, None)
-            }
-        };
-        println!("      {tally}, {:.1} s", start.elapsed().as_secs_f64());
-        if let Some(failure) = failure {
-            println!("---- {} failed; all that was said:\n{}\n---- to run it again:", step.name, failure.text);
-            println!("{}", failure.again);
-            failures.push((step.name, failure.again));
-        }
-        sum += tally;
-    }
-    println!();
-    for (name, reason) in &skipped {
-        println!("SKIPPED {name}: {reason}");
-    }
-    for (name, again) in &failures {
-        println!("FAILED {name}; to run it again: {again}");
-    }
-    println!("everything took {:.0} s", begin.elapsed().as_secs_f64());
-    println!("{sum}");
-    Ok(if sum.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "how long a step takes is told to whoever waits for it, and some have a limit"
-)]
-pub(crate) fn clock() -> Instant {
-    Instant::now()
-}
-
-/// One check: whether `command` succeeds.
-pub(crate) fn succeeds(command: &mut Command) -> Result<Outcome> {
-    let said = stream(command, |_| None)?;
-    Ok(if said.success { Outcome::Passed } else { Outcome::Failed(failure(said, command)) })
-}
-
-/// Many checks: the tests of a call of `cargo test`.
-pub(crate) fn counted(command: &mut Command) -> Result<Outcome> {
-    let said = stream(command, progress)?;
-    let tally = Tally::of_cargo_test(&said.text, said.success);
-    let failure = (tally.failed > 0).then(|| failure(said, command));
-    Ok(Outcome::Counted(tally, failure))
-}
-
-fn failure(said: Said, command: &Command) -> Failure {
-    Failure { text: said.text, again: typed(command) }
-}
-
-/// The lines of `cargo test` that say how far it is.
-fn progress(line: &str) -> Option<String> {
-    let line = line.trim();
-    let telling = ["Running ", "Doc-tests ", "test result: "].iter().any(|start| line.starts_with(start));
-    let failed = line.starts_with("test ") && line.ends_with("FAILED");
-    (telling || failed).then(|| format!("      {line}"))
-}
-
-fn formatting() -> Result<Outcome> {
+pub(crate) fn formatting() -> Result<Outcome> {
     match component::rust("fmt", "rustfmt") {
         Ok(()) => succeeds(&mut cargo(&["fmt", "--all", "--check"])),
         Err(reason) => Ok(Outcome::Skipped(reason)),
     }
 }
 
-fn lints() -> Result<Outcome> {
+/// Clippy for these crates, or for all if there are none.
+pub(crate) fn lints(crates: &[String]) -> Result<Outcome> {
     match component::rust("clippy", "clippy") {
         Ok(()) => {
-            succeeds(&mut cargo(&["clippy", "--workspace", "--all-targets", "--keep-going", "--", "-D", "warnings"]))
+            let mut command = cargo(&["clippy", "--all-targets", "--keep-going"]);
+            command.args(crates.is_empty().then_some("--workspace"));
+            command.args(crates.iter().flat_map(|name| ["--package", name]));
+            succeeds(command.args(["--", "-D", "warnings"]))
         }
         Err(reason) => Ok(Outcome::Skipped(reason)),
     }
 }
 
-fn tidiness() -> Result<Outcome> {
-    counted(&mut cargo(&["test", "--package", "xtask"]))
+/// The tests of the chores with these names, or all if there are none.
+pub(crate) fn tidiness(names: &[&str]) -> Result<Outcome> {
+    counted(cargo(&["test", "--package", "xtask", "--"]).args(names))
 }
 
 fn tests() -> Result<Outcome> {
@@ -164,25 +62,4 @@ fn tests() -> Result<Outcome> {
 
 fn documentation() -> Result<Outcome> {
     succeeds(cargo(&["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn progress_shows_targets_results_and_failures_only() {
-        assert!(progress("     Running unittests src/lib.rs (target/debug/deps/sched-1)").is_some());
-        assert!(progress("test queue::tests::a ... FAILED").is_some());
-        assert!(progress("test queue::tests::a ... ok").is_none());
-        assert!(progress("   Compiling sched v0.1.0").is_none());
-    }
-
-    #[test]
-    fn a_failure_carries_the_whole_output_and_the_line_to_run_it_again() {
-        let mut shell = Command::new("sh");
-        shell.args(["-c", "echo because; exit 1"]);
-        let Ok(Outcome::Failed(failure)) = succeeds(&mut shell) else { panic!("it fails") };
-        assert_eq!((failure.text.as_str(), failure.again.as_str()), ("because\n", "sh -c 'echo because; exit 1'"));
-    }
 }

@@ -1,8 +1,8 @@
 //! Tries `cargo xtask new-policy` out on a copy of the workspace: what it makes must compile without warnings, be
 //! formatted, and pass its own test and every test that is derived from the registry.
 
-use super::{Failure, Outcome, counted, succeeds};
 use crate::root::{cargo, root};
+use crate::step::{Failure, Outcome, counted, succeeds};
 use crate::{component, new_policy};
 use anyhow::{Context, Result};
 use std::fs;

@@ -1,0 +1,184 @@
+//! `cargo xtask fuzz`: inputs drawn by chance, judged by the laws. A minute of it is a step of `cargo xtask test`.
+
+use crate::program::{FUZZ, FUZZ_DAEMON, Program};
+use crate::step::{Failure, Outcome, Tally};
+use crate::stream::{pass_on, stream};
+use anyhow::Result;
+use clap::Args;
+use std::process::{Command, ExitCode};
+use std::time::SystemTime;
+
+/// What to fuzz, and for how long.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct Fuzz {
+    /// How long, in minutes, shared by the policies (1 unless given).
+    #[arg(long)]
+    minutes: Option<f64>,
+    /// Fuzz daemon and guardian on simulated hosts, where one of them fails, instead of policies.
+    #[arg(long, conflicts_with_all = ["policy", "steps", "cpus", "entities", "worlds"])]
+    daemon: bool,
+    /// Fuzz worlds of two levels instead of single machines.
+    #[arg(long, conflicts_with_all = ["policy", "steps", "cpus", "entities"])]
+    worlds: bool,
+    /// Fuzz only this policy (all of them unless given).
+    #[arg(long)]
+    policy: Option<String>,
+    /// Begin with this seed and count up (the clock's seconds unless given).
+    #[arg(long)]
+    first: Option<u64>,
+    /// Run just this seed, once; a run that fails prints its own.
+    #[arg(long, conflicts_with_all = ["minutes", "first"])]
+    seed: Option<u64>,
+    /// With worlds and a seed: run for this many nanoseconds.
+    #[arg(long, requires = "worlds", requires = "seed")]
+    length_ns: Option<u64>,
+    /// With a seed: run only this many rounds of inputs.
+    #[arg(long, requires = "seed")]
+    steps: Option<u64>,
+    /// With a seed: run on this many CPUs.
+    #[arg(long, requires = "seed")]
+    cpus: Option<u16>,
+    /// With a seed: run with at most this many entities at a time.
+    #[arg(long, requires = "seed")]
+    entities: Option<u64>,
+}
+
+impl Fuzz {
+    fn program(&self) -> Program {
+        if self.daemon { FUZZ_DAEMON } else { FUZZ }
+    }
+
+    /// The arguments of the program.
+    fn arguments(&self) -> Vec<String> {
+        let mut words = Vec::new();
+        let mut option = |name: &str, value: Option<String>| {
+            words.extend(value.into_iter().flat_map(|value| [format!("--{name}"), value]));
+        };
+        option("minutes", self.minutes.map(|n| n.to_string()));
+        option("policy", self.policy.clone());
+        option("first", self.first.map(|n| n.to_string()));
+        option("seed", self.seed.map(|n| n.to_string()));
+        option("length-ns", self.length_ns.map(|n| n.to_string()));
+        option("steps", self.steps.map(|n| n.to_string()));
+        option("cpus", self.cpus.map(|n| n.to_string()));
+        option("entities", self.entities.map(|n| n.to_string()));
+        words.extend(self.worlds.then(|| "--worlds".to_string()));
+        words
+    }
+
+    /// The line that repeats this call.
+    fn replay(&self) -> String {
+        let daemon = if self.daemon { " --daemon" } else { "" };
+        format!("cargo xtask fuzz{daemon} {}", self.arguments().join(" "))
+    }
+}
+
+/// Fuzzes in a release build.
+pub(crate) fn run(fuzz: &Fuzz) -> Result<ExitCode> {
+    pass_on(fuzz.program().release().args(fuzz.arguments()))
+}
+
+/// Fuzzes every policy, worlds and the daemon for a minute in all, from a seed that is new each time.
+#[expect(clippy::disallowed_methods, reason = "the clock gives each run another seed")]
+pub(crate) fn check() -> Result<Outcome> {
+    let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let first = Some(clock.as_secs());
+    let campaigns = [
+        Fuzz { first, minutes: Some(0.75), ..Fuzz::default() },
+        Fuzz { first, minutes: Some(0.15), worlds: true, ..Fuzz::default() },
+        Fuzz { first, minutes: Some(0.1), daemon: true, ..Fuzz::default() },
+    ];
+    let mut tally = Tally::default();
+    let mut failures = Vec::new();
+    for campaign in campaigns {
+        println!("      {}", campaign.replay());
+        match run_campaign(&campaign)? {
+            None => tally += Tally::PASSED,
+            Some(failure) => {
+                tally += Tally::FAILED;
+                failures.push(failure);
+            }
+        }
+    }
+    let join = |part: fn(&Failure) -> &str| failures.iter().map(part).collect::<Vec<_>>().join("\n");
+    let failure = Failure { text: join(|failure| &failure.text), again: join(|failure| &failure.again) };
+    Ok(Outcome::Counted(tally, (!failures.is_empty()).then_some(failure)))
+}
+
+/// Runs one campaign in a test build, which `cargo test` has built already.
+fn run_campaign(campaign: &Fuzz) -> Result<Option<Failure>> {
+    let program = match campaign.program().build() {
+        Ok(program) => program,
+        Err(error) => return Ok(Some(Failure { text: format!("{error:#}"), again: campaign.replay() })),
+    };
+    let shown = |line: &str| (!line.is_empty()).then(|| format!("      {line}"));
+    let said = stream(Command::new(program).args(campaign.arguments()), shown)?;
+    let again = replay_lines(&said.text).pop().unwrap_or_else(|| campaign.replay());
+    Ok((!said.success).then_some(Failure { text: said.text, again }))
+}
+
+/// The lines in the output of a fuzzer that repeat a run.
+fn replay_lines(text: &str) -> Vec<String> {
+    text.lines().filter_map(|line| line.trim().strip_prefix("replay: ")).map(str::to_string).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Chore;
+    use clap::Parser;
+
+    /// A line as it is typed, through the parser of `cargo xtask`.
+    fn parse(line: &str) -> Fuzz {
+        let words = line.strip_prefix("cargo xtask ").expect("it is a call of xtask").split(' ');
+        match Chore::try_parse_from(std::iter::once("xtask").chain(words)) {
+            Ok(Chore::Fuzz(fuzz)) => fuzz,
+            Ok(other) => panic!("{line}: {other:?}"),
+            Err(error) => panic!("{line}: {error}"),
+        }
+    }
+
+    /// What a fuzzer says of a call.
+    fn output(fuzz: &Fuzz) -> String {
+        let program = fuzz.program().build().unwrap();
+        let said = stream(Command::new(program).args(fuzz.arguments()), |_| None).unwrap();
+        assert!(said.success, "{fuzz:?}\n{}", said.text);
+        said.text
+    }
+
+    #[test]
+    fn the_replay_line_of_each_fuzzer_is_parsed_and_repeats_the_run() {
+        for line in [
+            "cargo xtask fuzz --policy edf --seed 7 --steps 20 --entities 3 --cpus 2",
+            "cargo xtask fuzz --policy credit --seed 11",
+            "cargo xtask fuzz --worlds --seed 7 --length-ns 1234567",
+            "cargo xtask fuzz --daemon --seed 7",
+        ] {
+            let first = output(&parse(line));
+            let replay = replay_lines(&first);
+            assert_eq!(replay.len(), 1, "{first}");
+            // The order of the lines of two streams may differ; that of each does not.
+            assert_eq!(output(&parse(&replay[0])), first, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_campaign_is_repeated_by_the_line_it_shows() {
+        for fuzz in [
+            Fuzz { first: Some(5), minutes: Some(0.001), policy: Some("edf".to_string()), ..Fuzz::default() },
+            Fuzz { first: Some(5), minutes: Some(0.001), worlds: true, ..Fuzz::default() },
+            Fuzz { first: Some(5), minutes: Some(0.001), daemon: true, ..Fuzz::default() },
+        ] {
+            let again = parse(&fuzz.replay());
+            assert_eq!((again.replay(), again.program()), (fuzz.replay(), fuzz.program()));
+            assert!(output(&again).contains("from 5 on"), "{again:?}");
+        }
+    }
+
+    #[test]
+    fn options_of_other_fuzzers_are_refused() {
+        for words in ["--daemon --worlds", "--worlds --policy edf", "--length-ns 5 --seed 1", "--seed 1 --minutes 2"] {
+            assert!(Chore::try_parse_from(["xtask", "fuzz"].into_iter().chain(words.split(' '))).is_err(), "{words}");
+        }
+    }
+}

@@ -20,7 +20,7 @@ pub(crate) const INIT: Program = Program { package: "sys", kind: "--example", na
 /// The command.
 pub(crate) const TACTUS: Program = Program { package: "cli", kind: "--bin", name: "tactus" };
 /// Searches for inputs that break a law of a policy or of a world.
-pub(crate) const FUZZ: Program = Program { package: "lab", kind: "--example", name: "fuzz" };
+pub(crate) const FUZZ: Program = Program { package: "fuzz", kind: "--example", name: "fuzz" };
 /// Searches for faults of daemon and guardian that break a promise, on simulated hosts.
 pub(crate) const FUZZ_DAEMON: Program = Program { package: "storms", kind: "--example", name: "fuzz-daemon" };
 /// Breaks what keeps promises, and looks whether every thread gets back what it was.

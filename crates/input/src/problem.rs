@@ -2,7 +2,7 @@
 //!
 //! Checks do not stop at the first: they collect into `Findings` and hand out [`Problems`].
 
-use crate::source::{Source, Span, is_printable};
+use crate::source::{Source, Span, is_printable, printable};
 use miette::{Diagnostic, LabeledSpan, Severity};
 use sched::{Explanation, KnobError, Refused};
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ impl Problem {
     /// A problem with no place in a text.
     pub fn new(message: impl Into<String>) -> Problem {
         Problem {
-            message: message.into(),
+            message: printable(&message.into()),
             help: String::new(),
             source: Source::default(),
             places: Vec::new(),
@@ -40,13 +40,13 @@ impl Problem {
 
     /// Where it stands, or what else has to do with it, and a word on that.
     pub fn at(mut self, span: Span, label: impl Into<String>) -> Problem {
-        self.places.push((span, label.into()));
+        self.places.push((span, printable(&label.into())));
         self
     }
 
     /// What would be right.
     pub fn help(mut self, help: impl Into<String>) -> Problem {
-        self.help = help.into();
+        self.help = printable(&help.into());
         self
     }
 
@@ -68,9 +68,9 @@ impl Problem {
         match self.places.first() {
             Some(&(span, _)) if !self.source.name().is_empty() => {
                 let start = self.source.underline(span).offset();
-                format!("{}:{}", self.source.name(), self.source.position(start))
+                format!("{}:{}", printable(self.source.name()), self.source.position(start))
             }
-            _ => self.source.name().to_string(),
+            _ => printable(self.source.name()),
         }
     }
 }
@@ -175,7 +175,7 @@ impl Problems {
         }
         let heading = match problem.source.name() {
             "" => format!("{} errors", self.count()),
-            name => format!("{} errors in {name}", self.count()),
+            name => format!("{} errors in {}", self.count(), printable(name)),
         };
         miette::Report::new(Several { heading, problems: self.shown.clone() })
     }
@@ -374,6 +374,19 @@ pub fn right_instead(text: &str, known: &[&str]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_would_drive_a_terminal_is_not_in_a_problem() {
+        let source = Source::new("\x1b[2J.toml", "a = \x07\n");
+        let at = Span { start: 4, end: 5 };
+        let problem = Problem::new("there is no \x1b[2J").at(at, "no \x1b").help("use\n\u{202e}").within(&source);
+        let problems = Problems::from(problem);
+        for text in [problems.to_string(), format!("{:?}", problems.report())] {
+            assert!(text.contains("?[2J.toml:1:5"), "{text}");
+            assert!(text.chars().all(|c| is_printable(c) || c == '\n' || c == '\x1b'), "{text:?}");
+            assert!(!text.contains("\x1b[2J") && !text.contains('\x07'), "{text:?}");
+        }
+    }
 
     #[test]
     fn the_nearest_name_is_found() {

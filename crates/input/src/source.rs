@@ -138,7 +138,7 @@ impl Shown {
 }
 
 /// `text` with question marks for what would drive a terminal or turn the direction of writing, as long in bytes.
-fn printable(text: &str) -> String {
+pub(crate) fn printable(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut rest = text.chars().peekable();
     while let Some(c) = rest.next() {
@@ -192,7 +192,7 @@ impl SourceCode for Source {
         let to = line_end.min(ceil(&shown.text, end + MARGIN));
         let line = shown.line(from);
         Ok(Box::new(MietteSpanContents::new_named(
-            self.0.name.clone(),
+            printable(&self.0.name),
             &shown.text.as_bytes()[from..to],
             (from, to - from).into(),
             line,

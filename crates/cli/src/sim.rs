@@ -226,6 +226,7 @@ fn text(plan: &Plan, args: &Sim, outcomes: &[Outcome]) -> String {
         None => pictures(plan, outcomes) + &tables(plan, &reports) + &report::guests(&reports, Widths(plan.width)),
     };
     text += &report::manager(&reports);
+    text += &report::stalls(&reports);
     text += &report::xenmon(&reports, Widths(plan.width));
     let several = plan.scenario.hosts > 1;
     let guests = match plan.scenario.guests.is_empty() {

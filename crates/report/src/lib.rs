@@ -8,6 +8,7 @@ mod guest;
 mod manager;
 mod samples;
 mod short;
+mod stalls;
 mod summary;
 mod sweep;
 mod text;
@@ -20,6 +21,7 @@ pub use guest::{CpuLoss, GuestReport, guests};
 pub use manager::{ManagedSpreads, ManagedVm, ManagerReport, ManagerSummary, manager};
 pub use samples::{SampledVm, SamplesReport};
 pub use short::{percent, short};
+pub use stalls::{Stall, stalls};
 pub use summary::{GuestSummary, Summary, SummaryLine, medians};
 pub use sweep::{Swept, SweptPoint, swept, swept_csv};
 pub use text::{Widths, comparison, groups, table, totals};
@@ -94,6 +96,9 @@ pub struct Report {
     /// What its VMs got in each interval, if the scenario asks for that.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub samples: Option<SamplesReport>,
+    /// The applications that could not go on and waited until they were stopped.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub stalls: Vec<Stall>,
     /// What its domains did, as Xen's performance monitor tells of them, if that was asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub xenmon: Option<XenMonReport>,
@@ -398,7 +403,8 @@ impl Report {
     /// What `outcome` is, in words and numbers.
     #[must_use]
     pub fn of(outcome: Outcome<'_>) -> Report {
-        let Outcome { run, meters, siblings, grants, refused, applications, guests, managed, samples } = outcome;
+        let Outcome { run, meters, siblings, grants, refused, applications, guests, managed, samples, stalls } =
+            outcome;
         let scenario = run.scenario;
         let mut report = Report::new(scenario, run.policy, run.knobs, run.seed, &meters, &grants);
         report.refuse_changes(scenario, &refused);
@@ -408,6 +414,7 @@ impl Report {
         report.guests = guests.map(|(spec, outcome)| GuestReport::of(scenario, spec, outcome)).collect();
         report.manager = scenario.manager.as_ref().zip(managed).map(|(spec, vms)| ManagerReport::new(spec, &vms));
         report.samples = scenario.samples.zip(samples).map(|(spec, vms)| SamplesReport::new(spec, vms));
+        report.stalls = stalls.iter().map(Stall::new).collect();
         report
     }
 
@@ -445,6 +452,7 @@ impl Report {
             guests: Vec::new(),
             manager: None,
             samples: None,
+            stalls: Vec::new(),
             xenmon: None,
             jobs: None,
         }

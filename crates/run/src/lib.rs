@@ -27,6 +27,7 @@ use scenario::devices::OUTSIDE;
 use scenario::{AppSpec, Scenario};
 use sched::{Descriptor, Instant, Knobs, Nanos};
 use session::{FlowOwners, Session};
+use sim::Stuck;
 use sim::coordination::Coordinated;
 use std::collections::BTreeMap;
 use trace::world::MachineHeader;
@@ -81,6 +82,8 @@ pub struct Outcome<'r> {
     pub managed: Option<Vec<Managed>>,
     /// By VM of the scenario, if it asks for samples.
     pub samples: Option<Vec<SampledVm>>,
+    /// The applications that could not go on and waited until they were stopped.
+    pub stalls: Vec<Stuck>,
 }
 
 /// What an application's metric says.
@@ -176,16 +179,15 @@ impl<'r> Run<'r> {
         sinks: &mut [&mut dyn Sink],
         watchers: &mut [&mut dyn WorldSink],
     ) -> Result<Outcome<'r>, Problems> {
-        let scenario = self.scenario;
+        let (scenario, from) = (self.scenario, self.scenario.measured_from());
         let choices = self.guest_choices()?;
-        let from = scenario.measured_from();
         let mut host_meters: Vec<Meter> = (0..scenario.hosts).map(|_| Meter::from(from)).collect();
         let mut siblings: Vec<Siblings> = (0..scenario.hosts).map(|_| Siblings::from(from)).collect();
         let mut meters: Vec<Meter> = scenario.guests.iter().map(|_| Meter::from(from)).collect();
-        let on = |host| scenario.applications.iter().filter(move |it| it.host == host);
-        let mut metrics: Vec<Metrics> = (0..scenario.hosts).map(|host| measured(on(host)).from(from)).collect();
-        let measures = scenario.guests.iter().map(|guest| measured(guest.applications.iter()).from(from));
-        let mut measures: Vec<Metrics> = measures.collect();
+        let on = |host| measured(scenario.applications.iter().filter(move |it| it.host == host)).from(from);
+        let mut metrics: Vec<Metrics> = (0..scenario.hosts).map(on).collect();
+        let within = |guest: &scenario::GuestSpec| measured(guest.applications.iter()).from(from);
+        let mut measures: Vec<Metrics> = scenario.guests.iter().map(within).collect();
         let mut clients = measured_outside(scenario).from(from);
         let flow_owners = FlowOwners {
             hosts: metrics.iter().map(Metrics::flow_names).collect(),
@@ -194,7 +196,7 @@ impl<'r> Run<'r> {
         let mut grants = vec![None; scenario.entities.len()];
         let mut watcher = Watcher::default();
         let mut samplers = Sampler::of_each_host(scenario);
-        let (managed, vcpus, refused, coordinated) = {
+        let (managed, vcpus, refused, coordinated, stalls) = {
             let mut session = Session::new(self, &choices, &mut meters, &mut measures, flow_owners)?;
             session.employ(&mut watcher);
             for (host, sampler) in samplers.iter_mut().enumerate() {
@@ -217,8 +219,8 @@ impl<'r> Run<'r> {
             sinks.iter_mut().for_each(|sink| session.world.watch(HOST, &mut **sink));
             watchers.iter_mut().for_each(|sink| session.world.watch_all(&mut **sink));
             session.play(&mut grants)?;
-            let coordinated = session.coordinated_since();
-            (session.manager.map(Manager::into_vms), session.host.entities, session.refused, coordinated)
+            let (coordinated, stalls) = (session.coordinated_since(), session.world.stalls().cloned().collect());
+            (session.manager.map(Manager::into_vms), session.host.entities, session.refused, coordinated, stalls)
         };
         let end = Instant::ZERO + scenario.length;
         let mut readings = Readings::new(clients.read(end));
@@ -239,6 +241,7 @@ impl<'r> Run<'r> {
             guests: guests.collect(),
             managed,
             samples,
+            stalls,
         })
     }
 }

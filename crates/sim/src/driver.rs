@@ -33,6 +33,8 @@ pub struct Driver<'a> {
     pub(crate) guest: Option<Guest>,
     /// Why it cannot go on.
     pub(crate) stuck: Option<Box<Stuck>>,
+    /// The applications whose tasks all wait for each other, though it goes on.
+    pub(crate) stalls: Vec<Stuck>,
     /// Whether something was reported now that has not been decided about.
     pub(crate) unsettled: bool,
     /// Inputs that its machine has accepted, freezes and thaws apart.
@@ -73,6 +75,7 @@ impl<'a> Driver<'a> {
             name: "host".to_string(),
             guest: None,
             stuck: None,
+            stalls: Vec::new(),
             unsettled: false,
             inputs: 0,
             world: None,
@@ -220,15 +223,20 @@ impl<'a> Driver<'a> {
     /// Starts the tasks of an application, all in `group`; gives back its number, and its tasks.
     ///
     /// # Errors
-    /// The policy refuses one of them; none is there then.
+    /// The policy refuses one of them, or a group; no task is there then.
     pub fn start(&mut self, application: &Application, group: GroupId) -> Result<(u32, Vec<EntityId>), Refused> {
+        let mut groups = vec![group];
+        for spec in &application.groups {
+            let parent = spec.parent.map_or(group, |parent| groups[parent + 1]);
+            groups.push(self.create_group(&spec.name, GroupParams::default(), parent)?);
+        }
         let tasks = &mut self.tasks;
         let base = u32::try_from(tasks.objects.len()).expect("a machine has fewer than 2^32 objects");
         tasks.share(&application.objects);
         let crowd = u32::try_from(tasks.applications.len()).expect("a machine has fewer than 2^32 applications");
-        tasks
-            .applications
-            .push(crate::program::ApplicationState { base, ..crate::program::ApplicationState::default() });
+        let may_stall = application.may_stall;
+        let state = crate::program::ApplicationState { base, groups, may_stall, ..Default::default() };
+        tasks.applications.push(state);
         let mut all = Vec::with_capacity(application.tasks.len());
         for task in &application.tasks {
             let code = self.tasks.library.add(&task.steps, base);

@@ -21,7 +21,7 @@ pub use costs::Costs;
 pub use driver::Driver;
 pub use guest::Guest;
 pub use network::{Acks, Endpoint, Flow, FlowCounts, FlowId, Hop, Line, LineId};
-pub use program::{Application, Object, Step, TaskSpec};
+pub use program::{Application, Object, Step, TaskGroup, TaskSpec};
 pub use stuck::{Stuck, Waiter};
 pub use workload::{JobEnd, Periodic, Workload};
 pub use world::World;

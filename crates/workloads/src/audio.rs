@@ -46,6 +46,6 @@ impl Audio {
     /// One task.
     #[must_use]
     pub fn application(&self, params: Params) -> Application {
-        Application { objects: Vec::new(), tasks: vec![self.task("sound", params)] }
+        Application { tasks: vec![self.task("sound", params)], ..Application::default() }
     }
 }

@@ -51,6 +51,6 @@ impl Cyclictest {
             let steps = vec![Step::Repeat { times: self.loops, body }];
             TaskSpec { name: format!("thread-{thread}"), params, delay: Length::Fixed(Nanos::ZERO), steps }
         });
-        Application { objects: Vec::new(), tasks: tasks.collect() }
+        Application { tasks: tasks.collect(), ..Application::default() }
     }
 }

@@ -45,6 +45,6 @@ impl Game {
         let delay = Length::Fixed(Nanos::ZERO);
         let mut tasks = vec![TaskSpec { name: "picture".to_string(), params, delay, steps }];
         tasks.extend(self.sound.map(|sound| sound.task("sound", params)));
-        Application { objects: Vec::new(), tasks }
+        Application { tasks, ..Application::default() }
     }
 }

@@ -74,7 +74,7 @@ use crate::metrics::Metric;
 use crate::network::Plan;
 use sched::{Nanos, Params};
 use sim::program::Length;
-use sim::{Application, Step, TaskSpec};
+use sim::{Application, Step, TaskGroup, TaskSpec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -270,7 +270,7 @@ pub fn called(name: &str, application: &Application) -> Application {
         let task_renamed = renamed.task(task);
         if is_alone { TaskSpec { name: name.to_string(), ..task_renamed } } else { task_renamed }
     });
-    Application { tasks: tasks.collect(), objects: application.objects.clone() }
+    Application { tasks: tasks.collect(), groups: groups(name, application), ..shared(application) }
 }
 
 /// `application` as a part of that of somebody called `name`: all tasks have the name before their own.
@@ -278,7 +278,19 @@ pub fn called(name: &str, application: &Application) -> Application {
 pub fn within(name: &str, application: &Application) -> Application {
     let mut renamed = Renamed { name, known: BTreeMap::new() };
     let tasks = application.tasks.iter().map(|task| renamed.task(task)).collect();
-    Application { tasks, objects: application.objects.clone() }
+    Application { tasks, groups: groups(name, application), ..shared(application) }
+}
+
+/// `application` without its tasks and groups.
+fn shared(application: &Application) -> Application {
+    let objects = application.objects.clone();
+    Application { objects, may_stall: application.may_stall, ..Application::default() }
+}
+
+/// The groups of `application` with `name` before their own.
+fn groups(name: &str, application: &Application) -> Vec<TaskGroup> {
+    let groups = application.groups.iter();
+    groups.map(|group| TaskGroup { name: format!("{name}/{}", group.name), ..group.clone() }).collect()
 }
 
 /// Tasks that have their new name. Whom several tasks fork stays one.

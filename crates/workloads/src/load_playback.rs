@@ -55,6 +55,6 @@ impl LoadPlayback {
             }
             TaskSpec { name: format!("worker-{number}"), params, delay: Length::Fixed(Nanos::ZERO), steps }
         };
-        Application { objects: Vec::new(), tasks: (0..self.workers()).map(worker).collect() }
+        Application { tasks: (0..self.workers()).map(worker).collect(), ..Application::default() }
     }
 }

@@ -46,8 +46,8 @@ impl Periodic {
         ];
         let steps = vec![Step::Repeat { times: None, body }];
         Application {
-            objects: Vec::new(),
             tasks: vec![TaskSpec { name: "periodic".to_string(), params, delay, steps }],
+            ..Application::default()
         }
     }
 }

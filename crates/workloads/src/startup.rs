@@ -53,8 +53,8 @@ impl Startup {
         ];
         let steps = vec![Step::Repeat { times: self.launches, body }];
         Application {
-            objects: Vec::new(),
             tasks: vec![TaskSpec { name: "launcher".to_string(), params, delay, steps }],
+            ..Application::default()
         }
     }
 }

@@ -30,7 +30,7 @@ fn total(tasks: &[TaskSpec], mut count: impl FnMut(&Step) -> u64) -> u64 {
 #[test]
 fn the_messages_of_hackbench_are_sent_and_received() {
     let bench = Hackbench { groups: 3, fds: 4, loops: 5, ..Hackbench::default() };
-    let Application { objects, tasks } = bench.application(Params::default());
+    let Application { objects, tasks, .. } = bench.application(Params::default());
     let bytes = |is: fn(&Step) -> u64| total(&tasks, is);
     let messages = 3 * 4 * 4 * 5;
     assert_eq!(bytes(|step| if let Step::Send { bytes, .. } = step { *bytes } else { 0 }), 100 * messages);
@@ -108,7 +108,7 @@ fn a_launch_is_one_job_from_the_fork_to_the_end() {
 #[test]
 fn a_team_meets_after_each_round() {
     let team = ForkJoin { threads: 2, locks: 1, waits: Waits::Spinning, serial: us(5), ..ForkJoin::new(us(10)) };
-    let Application { objects, tasks } = team.application(Params::default());
+    let Application { objects, tasks, .. } = team.application(Params::default());
     let spins = Object::SpinBarrier { parties: 2 };
     let kinds: Vec<Object> = objects.iter().map(|&(_, object)| object).collect();
     assert_eq!(kinds, [spins, spins, Object::Spin]);

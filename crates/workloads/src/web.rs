@@ -32,6 +32,7 @@ impl Web {
         ];
         let steps = vec![Step::Repeat { times: None, body }];
         let delay = Length::Fixed(Nanos::ZERO);
-        Application { objects: Vec::new(), tasks: vec![TaskSpec { name: "browser".to_string(), params, delay, steps }] }
+        let tasks = vec![TaskSpec { name: "browser".to_string(), params, delay, steps }];
+        Application { tasks, ..Application::default() }
     }
 }

@@ -86,6 +86,32 @@ fn a_run_that_cannot_go_on_ends_with_who_waits_for_whom() {
     }
 }
 
+#[test]
+fn an_rt_app_that_loses_a_wake_up_waits_until_its_duration_is_over() {
+    let place = Place::new();
+    // `late` suspends after it was resumed, and `early` waits for it.
+    place.file(
+        "lost.json",
+        r#"{ "global": { "duration": 1 }, "tasks": {
+            "early": { "loop": 1, "resume": "go", "run": 200, "suspend": "done" },
+            "late": { "loop": 1, "delay": 1000, "run": 500, "suspend": "go", "resume": "done" } } }"#,
+    );
+    let scenario = "name = \"lost\"\ncpus = 1\nlength = \"2s\"\npolicy = \"cfs\"\n\
+        [[task]]\nname = \"app\"\nworkload = { rt-app = \"lost.json\" }\n\
+        [[task]]\nname = \"beat\"\nworkload = { periodic = { period = \"10ms\", work = \"1ms\" } }\n";
+    place.file("lost.toml", scenario);
+    let said = place.run(&["sim", "lost.toml", "--audit"]).good();
+    let stall = "From 1.5ms on, all tasks of an application on host wait for each other:\n  \
+        app/early waits for condition `done` since 200us\n  app/late waits for condition `go` since 1.5ms\n";
+    assert!(said.contains(stall) && said.contains("found no broken law"), "{said}");
+    let report = json(&place.run(&["sim", "lost.toml", "--json"]).good());
+    let stalls = &report["runs"][0]["stalls"];
+    assert_eq!((&stalls[0]["at_ns"], stalls.as_array().map(Vec::len)), (&1_500_000.into(), Some(1)), "{stalls}");
+    // The others go on, and the application is gone after its duration.
+    let beat = report["runs"][0]["entities"].as_array().and_then(|all| all.iter().find(|it| it["name"] == "beat"));
+    assert!(beat.is_some_and(|beat| beat["completions"] == 200 || beat["got"]["completions"] == 200), "{beat:?}");
+}
+
 const HOSTS: &str = r#"
 name = "two hosts"
 hosts = 2

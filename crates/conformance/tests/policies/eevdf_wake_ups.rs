@@ -100,7 +100,7 @@ fn run(policy: &Descriptor, settings: &[(&str, i64)], row: &Measured, phase: Nan
     let steps = vec![Step::Repeat { times: None, body }];
     let delay = Length::Fixed(Nanos::ms(20) + phase);
     let task = TaskSpec { name: "waker".to_string(), params: Params::default(), delay, steps };
-    host.start(&Application { objects: Vec::new(), tasks: vec![task] }, GroupId::ROOT)
+    host.start(&Application { tasks: vec![task], ..Application::default() }, GroupId::ROOT)
         .expect("nobody asks for promises");
     host.finish(Instant::ZERO + Nanos::s(4));
     drop(host);

@@ -1,5 +1,6 @@
 //! The named workloads and files of rt-app, done: on a host, and in a guest beside hogs.
 
+use measure::Meter;
 use scenario::rtapp::RtApp;
 use sched::{EntityId, GroupId, Instant, Nanos, Params, Topology};
 use sim::program::Length;
@@ -144,6 +145,33 @@ fn every_event_of_rt_app_is_done() {
         let children = told.gone.iter().filter(|name| *name == "child").count();
         assert_eq!((children, told.gone.len()), (6, 7), "six children and their parent have ended: {:?}", told.gone);
     }
+}
+
+/// Two busy threads in one group and one in another: the groups share the CPU, then their threads.
+#[test]
+fn threads_of_rt_app_share_by_task_group() {
+    let thread = |name: &str, phases: &str| format!("\"{name}\" : {{ \"phases\" : {{ {phases} }} }}");
+    let busy = |group: &str| format!("\"p\" : {{ \"loop\" : -1, \"run\" : 1000, \"taskgroup\" : \"{group}\" }}");
+    let shares = |last: &str| {
+        let threads = [thread("a", &busy("/x/y")), thread("b", &busy("/x/y")), thread("c", last)];
+        let text = format!("{{ \"tasks\" : {{ {} }} }}", threads.join(", "));
+        let app = RtApp::from_bytes("x.json", text.into()).unwrap_or_else(|problems| panic!("{problems}"));
+        let mut meter = Meter::from(Instant::ZERO);
+        let policy = policies::find("cfs").expect("there is cfs");
+        let mut world = World::new(7);
+        let host = world.add_host("host", policy, Topology::new(1), &policy.defaults(), Costs::NONE).expect("it works");
+        world.watch(host, &mut meter);
+        world.start(host, &app.application, GroupId::ROOT).expect("there is room");
+        world.finish(Instant::ZERO + Nanos::s(10)).unwrap_or_else(|stuck| panic!("{stuck}"));
+        drop(world);
+        let percent = |member: &measure::Member| member.got.delivered.as_ns().div_ceil(50_000_000) / 2;
+        meter.members().iter().map(percent).collect::<Vec<u64>>()
+    };
+    assert_eq!(shares(&busy("/z")), [25, 25, 50]);
+    assert_eq!(shares(&busy("/x/y")), [33, 33, 33]);
+    // It leaves its group after a while: then it is beside group x.
+    let leaves = "\"p\" : { \"run\" : 1000, \"taskgroup\" : \"/x/y\" }, \"q\" : { \"loop\" : -1, \"run\" : 1000, \"taskgroup\" : \"/\" }";
+    assert_eq!(shares(leaves), [25, 25, 50]);
 }
 
 #[test]

@@ -122,13 +122,6 @@ fn no_effect(object: &Object<'_, '_>, findings: &mut Findings) {
     for key in ["nodes_membind", "membind_nodes"] {
         object.read(key, |key, value| numbers(key, value, i64::from(u16::MAX), "nodes").map(drop), findings);
     }
-    if let Some(group) = object.get("taskgroup")
-        && !matches!(&group.value, Json::Text(name) if name.is_empty())
-    {
-        let problem = Problem::new("task groups of rt-app are not simulated").at(group.at, "a control group");
-        let right = "use a [[group]] of the scenario, and for each group a file of its own";
-        findings.add(problem.help(right));
-    }
 }
 
 fn numbers(key: &str, value: &Json<'_>, most: i64, what: &str) -> Result<Vec<i64>, Wrong> {

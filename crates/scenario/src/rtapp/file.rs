@@ -2,6 +2,7 @@
 
 use super::asked::{self, ASKING, Asked, Policy};
 use super::event::{self, Event, PlacedEvent};
+use super::groups;
 use super::json::Json;
 use super::object::{Object, integer, micros, rounds, switch, text};
 use input::problem::{Findings, Problem, Wrong, quoted, right_instead};
@@ -67,6 +68,8 @@ pub(super) struct Thread<'f> {
     /// How often the phases come; `None`: without end.
     pub(super) rounds: Option<u64>,
     pub(super) asked: Asked,
+    /// The path of the group that it enters at its beginning.
+    pub(super) group: Option<Placed<&'f str>>,
     pub(super) phases: Vec<Phase<'f>>,
 }
 
@@ -78,6 +81,8 @@ pub(super) struct Phase<'f> {
     /// How often the events come; `None`: without end.
     pub(super) rounds: Option<u64>,
     pub(super) asked: Asked,
+    /// The path of the group that the thread enters at the beginning of the phase.
+    pub(super) group: Option<Placed<&'f str>>,
     pub(super) events: Vec<PlacedEvent<'f>>,
 }
 
@@ -191,11 +196,14 @@ fn thread<'f>(
         .map_or(Placed { value: 1, at: name.at }, |given| Placed { value: given.value.unsigned_abs(), at: given.at });
     let delay = object.read("delay", micros, findings).map_or(Nanos::ZERO, |delay| delay.value);
     let rounds = object.read("loop", rounds, findings).map(|rounds| rounds.value);
-    let thread = |rounds, phases| Thread { name: &name.value, at: name.at, instances, delay, rounds, asked, phases };
+    let group = groups::path(&object, findings);
+    let thread =
+        |rounds, phases| Thread { name: &name.value, at: name.at, instances, delay, rounds, asked, group, phases };
     let Some(phases) = object.get("phases") else {
         // The thread is its only phase. With a `loop`, that comes so often, and once; without, it comes without end.
         let events = events(&object, &name.value, ("a thread", is_property), findings);
-        let only = Phase { at: name.at, rounds: rounds.unwrap_or(Some(1)), asked: Asked::default(), events };
+        let only =
+            Phase { at: name.at, rounds: rounds.unwrap_or(Some(1)), asked: Asked::default(), group: None, events };
         return Some(thread(if rounds.is_some() { Some(1) } else { None }, vec![only]));
     };
     for (key, _) in object.entries.iter().filter(|(key, _)| !is_property(&key.value)) {
@@ -234,7 +242,8 @@ fn phase<'f>(
     let rounds = object.read("loop", rounds, findings).map_or(Some(1), |rounds| rounds.value);
     let asked = Asked::read(&object, findings);
     let events = events(&object, thread, ("a phase", is_property), findings);
-    Some(Phase { at: name.at, rounds, asked, events })
+    let group = groups::path(&object, findings);
+    Some(Phase { at: name.at, rounds, asked, group, events })
 }
 
 /// The events of a thread or phase, in their order.

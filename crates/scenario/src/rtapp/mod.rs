@@ -10,6 +10,7 @@ mod asked;
 mod event;
 mod file;
 mod forks;
+mod groups;
 mod json;
 mod locks;
 mod object;

@@ -4,8 +4,10 @@ use super::asked::{Policy, Standing};
 use super::event::Event;
 use super::file::{File, Phase, Thread};
 use super::forks::Forks;
+use super::groups::Groups;
 use super::waits::parties;
 use input::problem::{Findings, Problem};
+use input::source::Placed;
 use sched::Params;
 use sim::program::{Length, ObjectId};
 use sim::{Application, Object, Step, TaskSpec};
@@ -39,7 +41,9 @@ pub(super) fn application(
     findings: &mut Findings,
 ) -> (Application, Vec<(String, Params)>) {
     let mut making = Making {
-        application: Application::default(),
+        // The real program waits until its duration is over, too.
+        application: Application { may_stall: file.duration.is_some(), ..Application::default() },
+        groups: Groups::default(),
         objects: BTreeMap::new(),
         parties: parties(&file.threads, forks),
         forked: BTreeMap::new(),
@@ -62,6 +66,7 @@ pub(super) fn application(
         made[i] = Some(made_of);
     }
     let (mut application, asked) = (making.application, making.asked);
+    application.groups = making.groups.groups;
     if !findings.is_empty() {
         return (application, asked);
     }
@@ -87,6 +92,7 @@ pub(super) fn application(
 
 struct Making {
     application: Application,
+    groups: Groups,
     objects: BTreeMap<(Kind, String), ObjectId>,
     /// How many each barrier waits for.
     parties: BTreeMap<String, u64>,
@@ -123,9 +129,11 @@ impl Making {
         let (first, after) = asks(thread, begin, params, findings)?;
         let (later, _) = asks(thread, after.0, after.1, findings)?;
         self.asked.extend(first.iter().chain(&later).flatten().map(|&params| (thread.name.to_string(), params)));
+        let enters = self.enter(thread.group, findings)?;
         let mut round = |asks: &[Option<Params>]| {
             let mut steps = Vec::new();
             for (phase, ask) in thread.phases.iter().zip(asks) {
+                steps.extend(self.enter(phase.group, findings)?);
                 steps.extend(ask.map(|params| Step::Ask(Box::new(params))));
                 let body = self.phase(phase, &mut timers, findings)?;
                 match phase.rounds {
@@ -145,7 +153,14 @@ impl Making {
                 steps
             }
         };
-        Some(Made { params, steps })
+        Some(Made { params, steps: enters.into_iter().chain(steps).collect() })
+    }
+
+    /// The step into the group of a path, if there is one; `None` if that cannot be, which `findings` then holds.
+    fn enter(&mut self, path: Option<Placed<&str>>, findings: &mut Findings) -> Option<Option<Step>> {
+        let Some(Placed { value: path, at }) = path else { return Some(None) };
+        let place = self.groups.place(path, at).map_err(|problem| findings.add(problem)).ok()?;
+        Some(Some(Step::EnterGroup(place)))
     }
 
     fn phase<'f>(

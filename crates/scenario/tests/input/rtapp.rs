@@ -5,7 +5,7 @@ use expect_test::expect_file;
 use scenario::rtapp::RtApp;
 use sched::{Class, CpuId, CpuSet, Limit, Nanos, Params, Reservation, RtPriority, Weight};
 use sim::program::{Length, ObjectId, TimerMode};
-use sim::{Object, Step, TaskSpec};
+use sim::{Object, Step, TaskGroup, TaskSpec};
 
 /// Every event, in the spellings that rt-app and its script take.
 const EVERY_EVENT: &str = include_str!("../../../../scenarios/rt-app/every-event.json");
@@ -147,6 +147,44 @@ fn phases_ask_for_something_else_and_keep_what_they_do_not_name() {
 }
 
 #[test]
+fn task_groups_become_groups_of_the_application() {
+    let app = read(
+        "{ \"tasks\" : {
+            \"one\" : { \"loop\" : -1, \"run\" : 2, \"taskgroup\" : \"/tg1\" },
+            \"two\" : { \"phases\" : {
+                \"a\" : { \"run\" : 1, \"taskgroup\" : \"/tg1/tg11\" },
+                \"b\" : { \"run\" : 2 },
+                \"c\" : { \"run\" : 3, \"taskgroup\" : \"/\" } } } } }",
+    );
+    let group = |name: &str, parent| TaskGroup { name: name.to_string(), parent };
+    assert_eq!(app.application.groups, [group("tg1", None), group("tg1/tg11", Some(0))]);
+    let repeat = |body| Step::Repeat { times: None, body };
+    assert_eq!(task(&app, "one").steps, [Step::EnterGroup(Some(0)), repeat(vec![run(2)])]);
+    // A phase that names no group stays in that of the phase before it.
+    let body = vec![Step::EnterGroup(Some(1)), run(1), run(2), Step::EnterGroup(None), run(3)];
+    assert_eq!(task(&app, "two").steps, [repeat(body)]);
+}
+
+#[test]
+fn a_file_names_at_most_as_many_task_groups_as_rt_app_takes() {
+    let file = |count: usize| {
+        let phase = |n| format!("\"p{n}\" : {{ \"run\" : 1, \"taskgroup\" : \"/g{n}\" }}");
+        let phases: Vec<String> = (0..count).map(phase).collect();
+        format!("{{ \"tasks\" : {{ \"t\" : {{ \"phases\" : {{ {} }} }} }} }}", phases.join(", "))
+    };
+    assert_eq!(read(&file(32)).application.groups.len(), 32);
+    let refused = RtApp::from_bytes("x.json", file(33).into()).expect_err("one too many");
+    assert!(refused.to_string().contains("too many task groups"), "{refused}");
+}
+
+#[test]
+fn an_application_with_a_duration_may_stall() {
+    let file = |global: &str| format!("{{ \"tasks\" : {{ \"t\" : {{ \"run\" : 1 }} }}, \"global\" : {{ {global} }} }}");
+    assert!(read(&file("\"duration\" : 2")).application.may_stall);
+    assert!(!read(&file("\"duration\" : -1")).application.may_stall && !read(&file("")).application.may_stall);
+}
+
+#[test]
 fn policies_become_classes_shares_and_promises() {
     let params = |text: &str| {
         let app = read(&format!("{{ \"tasks\" : {{ \"t\" : {{ \"run\" : 1, {text} }} }} }}"));
@@ -271,7 +309,9 @@ fn what_cannot_be_read_is_said_with_its_place() {
         "\"t\" : { \"priority\" : 20, \"cpus\" : [1024], \"util_max\" : 2000, \"run\" : 1 }",
         "\"t\" : { \"policy\" : \"SCHED_DEADLINE\", \"run\" : 1 }",
         "\"t\" : { \"policy\" : \"SCHED_DEADLINE\", \"dl-runtime\" : 20, \"dl-period\" : 10, \"run\" : 1 }",
-        "\"t\" : { \"taskgroup\" : \"/tg1\", \"run\" : 1 }",
+        "\"t\" : { \"taskgroup\" : \"tg1\", \"run\" : 1 },\n\"u\" : { \"taskgroup\" : \"/a//b\", \"run\" : 1 }",
+        "\"t\" : { \"taskgroup\" : \"/a/..\", \"run\" : 1 },\n\"u\" : { \"taskgroup\" : \"/1/2/3/4/5/6/7/8/9\", \"run\" : 1 }",
+        "\"t\" : { \"phases\" : { \"p\" : { \"taskgroup\" : 5, \"run\" : 1 } } }",
     ]));
 }
 

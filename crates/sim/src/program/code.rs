@@ -66,6 +66,8 @@ pub(crate) enum Op {
     Join,
     /// A wish of the library.
     Ask(u32),
+    /// A group of its application: 0 is the one in which the application was started.
+    EnterGroup(u32),
     JobBegins(Option<Nanos>),
     JobEnds,
     Woke,
@@ -174,6 +176,7 @@ impl Library {
                 Step::Fork(ref child) => self.fork(child, base),
                 Step::Join => Op::Join,
                 Step::Ask(ref params) => self.ask(**params),
+                Step::EnterGroup(group) => Op::EnterGroup(group.map_or(0, |group| group + 1)),
                 Step::JobBegins { deadline } => Op::JobBegins(deadline),
                 Step::JobEnds => Op::JobEnds,
                 Step::Woke => Op::Woke,

@@ -28,7 +28,7 @@ pub(super) enum Then {
 }
 
 /// The tasks of an application.
-#[derive(Clone, Copy, Default, Debug)]
+#[derive(Clone, Default, Debug)]
 pub(crate) struct ApplicationState {
     /// How many there are.
     pub(crate) there: u32,
@@ -40,6 +40,12 @@ pub(crate) struct ApplicationState {
     pub(crate) is_over: bool,
     /// Where its objects begin among those of its machine.
     pub(crate) base: u32,
+    /// The group in which it was started, then its own.
+    pub(crate) groups: Vec<sched::GroupId>,
+    /// Whether it waits until it is stopped when all of its tasks wait for each other.
+    pub(crate) may_stall: bool,
+    /// Whether they do.
+    pub(crate) is_stalled: bool,
 }
 
 /// The tasks of a machine that follow programs, and what they share.
@@ -157,6 +163,7 @@ impl Driver<'_> {
             Op::Fork(recipe) => self.fork(cpu, entity, recipe),
             Op::Join => self.join(cpu, entity),
             Op::Ask(wish) => self.ask(entity, wish),
+            Op::EnterGroup(group) => self.enter_group(entity, group),
             Op::JobBegins(deadline) => self.begin_job(entity, deadline),
             Op::JobEnds => self.end_job(entity),
             Op::Woke => self.tell_lateness(entity),
@@ -213,6 +220,17 @@ impl Driver<'_> {
         let params = sched::Params { group, ..*self.tasks.library.wish(wish) };
         // As a program whose system call fails, it goes on as before; who watches sees that nothing changed.
         let _ = self.adjust(entity, params);
+        Then::On
+    }
+
+    /// Changes the group of a task; one that a policy refuses stays where it is, as one whose system call fails.
+    fn enter_group(&mut self, entity: EntityId, group: u32) -> Then {
+        let application = self.tasks.of(entity).application as usize;
+        let group = self.tasks.applications[application].groups[group as usize];
+        let params = *self.machine().params(entity);
+        if params.group != group {
+            let _ = self.adjust(entity, sched::Params { group, ..params });
+        }
         Then::On
     }
 

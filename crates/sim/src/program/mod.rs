@@ -180,6 +180,9 @@ pub enum Step {
     Join,
     /// Asks for something else than before. Its group stays.
     Ask(Box<Params>),
+    /// Enters a group of its application, by its place in [`Application::groups`]; `None`: the group in which the application was
+    /// started.
+    EnterGroup(Option<u32>),
     /// A job begins, to be done within `deadline`, if any. Its metric is the time until [`Step::JobEnds`].
     JobBegins {
         /// From now on.
@@ -223,6 +226,20 @@ pub struct Application {
     pub objects: Vec<(String, Object)>,
     /// The tasks that are there from the beginning.
     pub tasks: Vec<TaskSpec>,
+    /// Groups below the one in which the application is started. Tasks begin in that one and enter these by [`Step::EnterGroup`].
+    pub groups: Vec<TaskGroup>,
+    /// Whether the run goes on when all tasks wait for each other: they wait until the application is stopped, and the run records
+    /// it ([`World::stalls`](crate::World::stalls)). Otherwise the run ends there.
+    pub may_stall: bool,
+}
+
+/// A group of an application.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TaskGroup {
+    /// Its name in traces.
+    pub name: String,
+    /// The group that it is part of, by its place, which is before this one; `None`: the group in which the application is started.
+    pub parent: Option<usize>,
 }
 
 impl Application {

@@ -21,16 +21,22 @@ impl Driver<'_> {
         if self.stuck.is_some() {
             return;
         }
-        let mut waiters = self.waiters();
-        let more = waiters.len().saturating_sub(TOLD_MOST);
-        waiters.truncate(TOLD_MOST);
-        let (at, machine) = (self.cpus.now, self.name.clone());
-        self.stuck = Some(Box::new(Stuck { at, machine, why, right, waiters, more }));
+        self.stuck = Some(Box::new(self.stuck_now(why, right, self.waiters())));
     }
 
-    /// Who waits for an object, in the order of arrival.
+    fn stuck_now(&self, why: String, right: &'static str, mut waiters: Vec<Waiter>) -> Stuck {
+        let more = waiters.len().saturating_sub(TOLD_MOST);
+        waiters.truncate(TOLD_MOST);
+        Stuck { at: self.cpus.now, machine: self.name.clone(), why, right, waiters, more }
+    }
+
+    /// The tasks that wait for an object, in the order of arrival.
     pub(crate) fn waiters(&self) -> Vec<Waiter> {
-        let states = self.tasks.states.iter().flatten();
+        self.waiters_of(|_| true)
+    }
+
+    fn waiters_of(&self, is_meant: impl Fn(&TaskState) -> bool) -> Vec<Waiter> {
+        let states = self.tasks.states.iter().flatten().filter(|state| is_meant(state));
         let mut waiting: Vec<_> = states
             .filter_map(|state| match state.waiting {
                 Waiting::Object(id) | Waiting::Outside(id) => Some((state.number, &**state, id)),
@@ -76,14 +82,22 @@ impl Driver<'_> {
 
     /// In an application of which everybody waits for an object, nobody can ever go on.
     pub(crate) fn check_application(&mut self, application: usize) {
-        let ApplicationState { there, waiting, joining, is_over, .. } = self.tasks.applications[application];
-        if !is_over && waiting > 0 && there == waiting + joining && !self.lock_is_free(application) {
+        let ApplicationState { there, waiting, joining, is_over, may_stall, is_stalled, .. } =
+            self.tasks.applications[application];
+        if !is_over && !is_stalled && waiting > 0 && there == waiting + joining && !self.lock_is_free(application) {
             let why = if there == 1 {
                 "it waits for what nobody can give it any more"
             } else {
                 "all wait, and nobody is left to go on"
             };
-            self.get_stuck(why.to_string(), "let a task signal, post, write, unlock or join the barrier");
+            let right = "let a task signal, post, write, unlock or join the barrier";
+            if may_stall {
+                self.tasks.applications[application].is_stalled = true;
+                let waiters = self.waiters_of(|state| state.application as usize == application);
+                self.stalls.push(self.stuck_now(why.to_string(), right, waiters));
+            } else {
+                self.get_stuck(why.to_string(), right);
+            }
         }
     }
 

@@ -367,6 +367,11 @@ impl<'a> World<'a> {
         answer
     }
 
+    /// The applications that [may stall](crate::Application::may_stall) and did: when, and which task waits for what.
+    pub fn stalls(&self) -> impl Iterator<Item = &Stuck> {
+        self.machines.iter().flat_map(|machine| &machine.stalls)
+    }
+
     fn instant(&mut self) -> Result<(), Box<Stuck>> {
         let now = self.now;
         let mut last = 0;

@@ -22,7 +22,7 @@ fn what_the_host_gives_to_vcpus_their_tasks_get_and_the_rest_is_stolen() {
             world.attach(inside, name, Params::default(), Workload::Hog).expect("there is room");
         }
         let naps = forever(vec![run(Nanos::us(300)), sleep(Nanos::ms(7))]);
-        let application = Application { objects: Vec::new(), tasks: vec![task("naps", vec![naps])] };
+        let application = Application { tasks: vec![task("naps", vec![naps])], ..Application::default() };
         world.start(inside, &application, sched::GroupId::ROOT).expect("it can be done");
         world.run_until(at(2_000)).expect("nobody waits for ever");
         world.finish(at(2_000)).expect("nobody waits for ever");

@@ -56,7 +56,7 @@ fn fork_join(threads: u32) -> Application {
         thread
     };
     let barrier = ("rounds".to_string(), Object::SpinBarrier { parties: threads });
-    Application { objects: vec![barrier], tasks: (0..threads).map(thread).collect() }
+    Application { objects: vec![barrier], tasks: (0..threads).map(thread).collect(), ..Application::default() }
 }
 
 fn add_host(world: &mut World<'_>, (name, knobs, _): Case, cpus: usize) -> MachineId {

@@ -66,7 +66,7 @@ pub(crate) fn task(name: &str, steps: Vec<Step>) -> TaskSpec {
 /// An application of these tasks and objects.
 pub(crate) fn application(objects: &[(&str, sim::Object)], tasks: Vec<TaskSpec>) -> Application {
     let objects = objects.iter().map(|(name, object)| (name.to_string(), *object)).collect();
-    Application { objects, tasks }
+    Application { objects, tasks, ..Application::default() }
 }
 
 pub(crate) const FIRST: ObjectId = ObjectId(0);

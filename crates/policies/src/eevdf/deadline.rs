@@ -1,4 +1,4 @@
-//! The order of the queues: the earliest virtual deadline among those who are owed time.
+//! The order of the run queues: the earliest virtual deadline among the eligible entities.
 
 use super::tunables::{Protection, Requests, SLICE_LEAST, SLICE_MOST};
 use crate::fair::{Arrival, Buddy, Leaving, Node, NodeId, Placing, Rule, RunQueue, RunQueues};
@@ -9,34 +9,34 @@ use sched::{Nanos, Params, Virtual};
 #[derive(Debug)]
 pub(super) struct EarliestDeadline(pub(super) Requests);
 
-/// What EEVDF keeps of a node.
+/// The EEVDF state of a node.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
-    /// How long a turn it asks for.
+    /// The requested time slice.
     slice: Nanos,
-    /// When, on its clock, its slice is used up.
+    /// The virtual time at which its time slice is used up.
     deadline: Virtual,
-    /// Whether `deadline` is relative to its vruntime: it is between queues.
+    /// Whether `deadline` is relative to its vruntime, because the node is between queues.
     relative: bool,
     /// How far its clock was behind the average when it left its queue.
     lag: i64,
-    /// Whether it is between queues and its clock shows no more than by how much it will be further on, for what it ran in another class.
+    /// Whether it is between queues and its vruntime holds only its debt: the time that it ran in another class.
     owes: bool,
-    /// Whether it is new and was never placed.
+    /// Whether it is new and has not been placed yet.
     initial: bool,
-    /// What it is protected by since it was picked: a deadline, while that is its own, or a reading of its clock.
+    /// How long it is protected since it was picked: a deadline, while it is still its own, or a value of its clock.
     protection: Option<Virtual>,
 }
 
-/// What EEVDF keeps of a queue: those that wait in its tree, summed up.
+/// The EEVDF state of a queue: the sums over the nodes in its tree.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Waiting {
     weight: u64,
-    /// The sum of weight times vruntime, counted from `min_vruntime`.
+    /// The sum of weight times vruntime, relative to `min_vruntime`.
     moment: i128,
 }
 
-/// What a tree keeps of its subtrees.
+/// The summary of a subtree.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extremes {
     least_vruntime: Virtual,
@@ -52,7 +52,7 @@ impl Summary for Extremes {
     }
 }
 
-/// A deadline is not put off any further than this by yielding. Far from the end of the clock, and years away.
+/// The most by which yields postpone a deadline: far from the end of the clock, and years away.
 const PUT_OFF_MOST: i64 = 1 << 60;
 
 type Queues = RunQueues<EarliestDeadline>;
@@ -66,12 +66,12 @@ fn rescaled(distance: i64, from: u64, to: u64) -> i64 {
 impl Queues {
     // ---- The average ----
 
-    /// Who runs in `queue` and will be put back.
+    /// The current node of `queue`, if it will be put back.
     fn running(&self, queue: usize) -> Option<&Node<Request>> {
         self.queue(queue).current.map(|id| self.node(id)).filter(|node| node.queued)
     }
 
-    /// The sum of weight times vruntime of `queue`, counted from `min_vruntime`, and that of the weights.
+    /// The sum of weight times vruntime of `queue`, relative to `min_vruntime`, and the sum of the weights.
     fn balance(&self, queue: usize) -> (i128, u64) {
         let RunQueue { min_vruntime, own: Waiting { weight, moment }, .. } = *self.queue(queue);
         let running = self.running(queue);
@@ -81,7 +81,7 @@ impl Queues {
         })
     }
 
-    /// V: the vruntime of `queue`, averaged by weight; where nobody is queued, the one it ended with.
+    /// V: the average vruntime of `queue`, weighted; if no node is queued, the last average.
     fn average(&self, queue: usize) -> Virtual {
         let (moment, weight) = self.balance(queue);
         let min = self.queue(queue).min_vruntime;
@@ -92,7 +92,7 @@ impl Queues {
         min.moved(i64::try_from(ahead).expect("an average is not beyond the numbers it is made of"))
     }
 
-    /// Whether a clock that shows this is not ahead of the average of `queue`. Exact: nothing is divided.
+    /// Whether this vruntime is not ahead of the average of `queue`. Exact, without a division.
     fn is_eligible_at(&self, queue: usize, vruntime: Virtual) -> bool {
         let (moment, weight) = self.balance(queue);
         i128::from(vruntime.ahead_of(self.queue(queue).min_vruntime)) * i128::from(weight) <= moment
@@ -103,13 +103,13 @@ impl Queues {
         self.is_eligible_at(node.queue, node.vruntime)
     }
 
-    /// How far the clock of `id`, queued, is behind the average.
+    /// How far the clock of `id`, which is queued, is behind the average.
     fn lag(&self, id: NodeId) -> i64 {
         let node = self.node(id);
         self.average(node.queue).ahead_of(node.vruntime)
     }
 
-    /// Remembers the lag of `id`, queued: at most two slices, or a tick.
+    /// Stores the lag of `id`, which is queued, limited to two time slices or a tick.
     fn keep_lag(&mut self, id: NodeId) {
         let most = self.node(id).own.slice.saturating_mul(2).max(self.tunables.tick);
         let most = self.scaled(most, id).as_ns().cast_signed();
@@ -131,12 +131,12 @@ impl Queues {
 
     // ---- Deadlines ----
 
-    /// The slice of `id` on its clock.
+    /// The time slice of `id` in virtual time.
     fn virtual_slice(&self, id: NodeId) -> Nanos {
         self.scaled(self.node(id).own.slice, id)
     }
 
-    /// A used-up slice is followed by the next. Says whether it was used up.
+    /// If the time slice is used up, starts the next one. Returns whether it was used up.
     fn renew(&mut self, id: NodeId) -> bool {
         let slice = self.virtual_slice(id);
         let node = self.node_mut(id);
@@ -147,13 +147,13 @@ impl Queues {
         is_over
     }
 
-    /// The shortest slice asked for in `queue`; `None` if nobody is queued.
+    /// The shortest requested time slice in `queue`; `None` if no node is queued.
     fn shortest_slice(&self, queue: usize) -> Option<Nanos> {
         let running = self.running(queue).map(|node| node.own.slice);
         running.into_iter().chain(self.summary(queue).map(|extremes| extremes.shortest_slice)).min()
     }
 
-    /// Asks for another slice for `id`. Its deadline stands.
+    /// Sets the requested time slice of `id`. Its deadline does not change.
     fn set_slice(&mut self, id: NodeId, slice: Nanos) {
         if self.node(id).own.slice != slice {
             self.node_mut(id).own.slice = slice;
@@ -163,7 +163,7 @@ impl Queues {
 
     // ---- Placing ----
 
-    /// Sets the clock of `id`, which is about to be queued, so that it lags as much as it did when it left; its own weight
+    /// Sets the clock of `id`, which is about to be queued, so that its lag is the same as when it left. Its own weight
     /// counts in the average then.
     fn place(&mut self, id: NodeId) {
         let Node { queue, weight, own, vruntime, .. } = *self.node(id);
@@ -183,7 +183,7 @@ impl Queues {
         node.own = Request { deadline, relative: false, initial: false, owes: false, ..own };
     }
 
-    /// Who stayed to pay a debt is owed nothing afterwards.
+    /// A node that stayed queued to pay a debt is owed no time afterwards.
     fn forget_credit(&mut self, id: NodeId) {
         if self.rule.0.delay_zero {
             let own = &mut self.node_mut(id).own;
@@ -193,7 +193,7 @@ impl Queues {
 
     // ---- Protection ----
 
-    /// Whether `id`, current or just put back, is still in what it was protected for.
+    /// Whether `id`, current or just put back, is still protected.
     fn is_protected(&self, id: NodeId) -> bool {
         let node = self.node(id);
         match self.rule.0.protection {
@@ -202,14 +202,14 @@ impl Queues {
         }
     }
 
-    /// Whether nobody else is to be picked for now.
+    /// Whether no other node may be picked for now.
     fn is_left_in_peace(&self, id: NodeId) -> bool {
-        // In v6.17, who does not run to parity is protected for a while as well.
+        // In v6.17, a node is protected for a while even without run-to-parity.
         let counts = self.rule.0.run_to_parity || self.rule.0.protection == Protection::Shortest;
         counts && self.is_protected(id) && self.is_eligible(id)
     }
 
-    /// Where the protection of `id` ends if it begins now, and lasts no longer than `most`.
+    /// Where the protection of `id` ends if it begins now and lasts at most `most`.
     fn protection(&self, id: NodeId, most: Nanos) -> Virtual {
         let node = self.node(id);
         if most < node.own.slice {
@@ -233,7 +233,7 @@ impl Queues {
 
     // ---- Picking ----
 
-    /// Whether the wakee is worth breaking the protection of `running`, its sibling.
+    /// Whether the woken node may end the protection of `running`, its sibling.
     fn is_short(&self, wakee: NodeId, running: NodeId) -> bool {
         let (new, old) = (&self.node(wakee).own, &self.node(running).own);
         self.rule.0.preempt_short
@@ -249,7 +249,8 @@ impl Queues {
         self.buddy(queue, Buddy::Next).filter(|&id| self.node(id).is_runnable() && self.is_eligible(id))
     }
 
-    /// Who of `queue` should run: whoever is in the tree, or `running`, which may be in it or not, and may be in peace.
+    /// The node of `queue` that should run: a node of the tree, or `running`, which need not be in the tree and may be
+    /// protected (`in_peace`).
     fn best(&self, queue: usize, running: Option<NodeId>, in_peace: bool) -> NodeId {
         if let Some(buddy) = self.eligible_buddy(queue) {
             return buddy;
@@ -263,7 +264,7 @@ impl Queues {
         }
         let (moment, weight) = self.balance(queue);
         let min = self.queue(queue).min_vruntime;
-        // As `is_eligible_at`.
+        // The same test as `is_eligible_at`.
         let eligible = |it: Extremes| i128::from(it.least_vruntime.ahead_of(min)) * i128::from(weight) <= moment;
         let waits = self.first_where(queue, eligible);
         let earlier = |a: NodeId, b: NodeId| self.node(a).own.deadline < self.node(b).own.deadline;
@@ -275,11 +276,11 @@ impl Queues {
                     waits
                 }
             }
-            (one, other) => one.or(other).expect("whoever is furthest behind is not ahead of the average"),
+            (one, other) => one.or(other).expect("the node with the least vruntime is eligible"),
         }
     }
 
-    /// `id` is in the tree from now on, or no longer.
+    /// Adds `id` to the sums of its queue, or subtracts it.
     fn weigh(&mut self, id: NodeId, enters: bool) {
         let Node { queue, weight, vruntime, .. } = *self.node(id);
         let queue = self.queue_mut(queue);
@@ -327,18 +328,18 @@ impl Rule for EarliestDeadline {
         queues.weigh(id, false);
     }
 
-    /// Owed nothing, wherever it joins.
+    /// A forked task has no lag, in any queue.
     fn place_forked(queues: &mut Queues, id: NodeId, _from: Option<Virtual>) {
         let own = &mut queues.node_mut(id).own;
         (own.lag, own.relative, own.initial) = (0, false, true);
     }
 
-    /// What it is owed goes with it.
+    /// The lag moves with the node.
     fn move_sleeper(queues: &mut Queues, id: NodeId, queue: usize) {
         queues.node_mut(id).queue = queue;
     }
 
-    /// Who is not queued has no clock yet.
+    /// A node that is not queued has no clock yet.
     fn owe(queues: &mut Queues, id: NodeId, ran: Nanos) {
         let node = queues.node_mut(id);
         if !node.queued && !std::mem::replace(&mut node.own.owes, true) {
@@ -358,7 +359,7 @@ impl Rule for EarliestDeadline {
         }
     }
 
-    /// Who falls asleep in debt stays until it is picked, at the earliest when the debt is paid.
+    /// A node with a debt that blocks stays queued until it is picked, which is not before the debt is paid.
     fn leave(queues: &mut Queues, id: NodeId, leaving: Leaving) -> bool {
         queues.clear_buddies(id);
         let Node { queue, delayed, .. } = *queues.node(id);
@@ -386,7 +387,7 @@ impl Rule for EarliestDeadline {
         true
     }
 
-    /// If its debt is paid by now, it begins anew.
+    /// If its debt is paid by now, it is placed anew.
     fn resume(queues: &mut Queues, id: NodeId) {
         queues.set_delayed(id, false);
         queues.keep_lag(id);
@@ -398,7 +399,7 @@ impl Rule for EarliestDeadline {
         }
     }
 
-    /// What it is owed, in CPU time, stays the same, and so does the average.
+    /// The lag in CPU time stays the same, and so does the average.
     fn reweigh(queues: &mut Queues, id: NodeId, weight: u64) {
         let Node { queue, weight: old, queued, own, .. } = *queues.node(id);
         if !queued {
@@ -433,7 +434,7 @@ impl Rule for EarliestDeadline {
         queues.set_slice(id, slice);
     }
 
-    /// A group asks for what the most impatient in it do.
+    /// A group requests the shortest time slice requested in it.
     fn resize(queues: &mut Queues, id: NodeId) {
         let base = queues.rule.0.base_slice;
         let shortest = id.own_queue().and_then(|own| queues.shortest_slice(own));
@@ -460,20 +461,20 @@ impl Rule for EarliestDeadline {
     }
 
     fn next_of(queues: &Queues, queue: usize, turn: u64) -> NodeId {
-        assert!(queues.queue(queue).current.is_none(), "whoever was current has been put back");
+        assert!(queues.queue(queue).current.is_none(), "the current node has been put back");
         let ran = queues.queue(queue).put_back;
         let ran = ran.filter(|&id| queues.node(id).put_in == turn && queues.node(id).queue == queue);
         queues.best(queue, ran, true)
     }
 
     fn started(queues: &mut Queues, id: NodeId, goes_on: bool) {
-        // A throttled part may be made current, to be stopped at once.
+        // A throttled group entity may be made current and is then stopped at once.
         if !goes_on && queues.node(id).queued {
             queues.protect(id);
         }
     }
 
-    /// It asks for a slice more, and to be left in peace no longer.
+    /// The deadline is postponed by a time slice, and the protection ends.
     fn yielded(queues: &mut Queues, id: NodeId) {
         queues.clear_buddies(id);
         let slice = queues.virtual_slice(id);
@@ -501,7 +502,7 @@ impl Rule for EarliestDeadline {
         if is_short && !preempts {
             let protection = match queues.rule.0.protection {
                 Protection::Deadline => None,
-                // Another goes first, but no later than the shortest slice from now.
+                // The other node runs first, but for at most the shortest time slice from now.
                 Protection::Shortest => {
                     let shortest = queues.shortest_slice(queue).expect("both are queued");
                     let until = queues.protection(running, shortest);
@@ -513,7 +514,7 @@ impl Rule for EarliestDeadline {
         preempts
     }
 
-    /// It, and the parts above it up to where both are siblings, are protected no longer.
+    /// Ends the protection of `running` and of the group entities above it, up to the common queue.
     fn preempted(queues: &mut Queues, wakee: NodeId, running: NodeId) {
         let (_, last) = queues.siblings(wakee, running);
         let mut at = Some(running);

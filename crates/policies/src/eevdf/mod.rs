@@ -1,8 +1,9 @@
-//! EEVDF, the fair class of Linux since v6.6: of those who are owed CPU time, whoever's turn is due first runs.
+//! EEVDF, the fair class of Linux since v6.6: among the tasks that are owed CPU time, the earliest virtual deadline
+//! runs.
 //!
-//! Everybody is due a share of the CPU by weight, and asks for it in turns of some length. Who has had less than its share
-//! is owed time and may run; who has had more waits until the others have caught up. Whoever asks for short turns gets them
-//! sooner, but no more of them than its weight is worth.
+//! Each task is entitled to a share of the CPU by weight, and requests it in time slices of some length. A task that
+//! has had less than its share is owed time and may run. A task that has had more waits until the others have caught
+//! up. A task that requests short time slices gets them sooner, but no more CPU time than its weight gives.
 //!
 //! ```text
 //! one CPU, tick 1ms: a (nice 0, weight 1024) and b (nice 5, 335), hogs from 0
@@ -14,41 +15,45 @@
 //! caaabbbcaaaacbbbbbcaabaacbbbbbcaaaabcaaaaacbbbbbca
 //! ```
 //!
-//! 1. *Clock*: every task's vruntime goes on by `ran · 1024 / weight`, to the last fraction of a nanosecond.
-//! 2. *Lag*: V is the average vruntime of all in a queue, by weight. How far a task is behind it is its lag: what it is
-//!    owed. What some are owed, the others have had too much.
-//! 3. *Eligible* is who is not ahead of V. Somebody always is.
-//! 4. *Pick*: of the eligible, the one whose virtual deadline is earliest; of equals, who was queued first.
-//! 5. *Deadline*: a turn of `slice` ends when the vruntime has gone on by `slice · 1024 / weight`. Then the next one
-//!    begins, and the CPU picks again, as soon as anybody looks: at a tick, or when somebody wakes. The slice is 0.75
-//!    ms, times 1 + ⌊log2 of min(CPUs, 8)⌋, unless a task asks for another of 0.1 to 100 ms. A new task's first turn is
-//!    half as long.
-//! 6. *Peace*: who has been picked goes on to its deadline, as long as it is eligible when somebody else might be picked.
-//! 7. *Wake-up*: a wakee preempts if it would be picked; if it asks for a shorter slice and its deadline is earlier,
-//!    rule 6 does not protect the other. SCHED_BATCH and SCHED_IDLE never preempt; SCHED_IDLE gives way to all others.
-//! 8. *Yield*: the deadline is put off by a slice, and peace is over.
-//! 9. *Sleep*: who is owed time when it falls asleep is still owed it when it wakes, two slices at most. Who owes time
-//!    stays in the queue, asleep, until it would be picked or it wakes: so it pays while others run. What it is owed by
-//!    then is forgotten; but who wakes is judged by what the last tick or change of turn has seen.
-//! 10. *Join*: who wakes, or comes from another CPU, is placed so that it lags V as much as it did when it left, once
-//!     it counts in V itself. New tasks are owed nothing. On the way between CPUs, what is left of a turn is kept.
-//! 11. *Weight*: what is owed, in CPU time, stays the same.
+//! 1. *Clock*: the vruntime of a task advances by `ran · 1024 / weight`, to the last fraction of a nanosecond.
+//! 2. *Lag*: V is the average vruntime of all tasks in a queue, weighted. The lag of a task is its distance behind V:
+//!    the time it is owed. The lags of a queue sum to zero.
+//! 3. *Eligible* is every task that is not ahead of V. At least one task always is.
+//! 4. *Pick*: the eligible task with the earliest virtual deadline; among equals, the one queued first.
+//! 5. *Deadline*: a time slice of `slice` ends when the vruntime has advanced by `slice · 1024 / weight`. Then the next
+//!    one begins, and the CPU picks again at the next tick or wake-up. The time slice is 0.75 ms, times 1 + ⌊log2 of
+//!    min(CPUs, 8)⌋, unless a task requests another one of 0.1 to 100 ms. A new task's first time slice is half as
+//!    long.
+//! 6. *Run to parity*: a picked task is protected until its deadline, as long as it is eligible when another task might
+//!    be picked.
+//! 7. *Wake-up*: a woken task preempts if it would be picked. If it requests a shorter time slice and its deadline is
+//!    earlier, rule 6 does not protect the running task. SCHED_BATCH and SCHED_IDLE never preempt; SCHED_IDLE is
+//!    preempted by all others.
+//! 8. *Yield*: the deadline is postponed by a time slice, and the protection ends.
+//! 9. *Sleep*: a task that is owed time when it blocks is still owed it when it wakes, two time slices at most. A task
+//!    that owes time stays in the queue, blocked, until it would be picked or it wakes: so it pays while others run. If
+//!    it is owed time by then, that is dropped. A wake-up is judged by the state at the last tick or change of time
+//!    slice.
+//! 10. *Join*: a task that wakes, or comes from another CPU, is placed so that its lag is the same as when it left,
+//!     once it counts in V itself. New tasks have no lag. A migration keeps the rest of a time slice.
+//! 11. *Weight*: a change keeps the lag in CPU time.
 //!
-//! *Groups*, *quotas*, the choice of a CPU and moving work are as in `cfs`: both are the fair class, with another order of
-//! the queues. A group's part asks for the shortest slice that anybody in it asks for, and may stay asleep like a task.
+//! *Groups*, *quotas*, the choice of a CPU and load balancing are as in `cfs`: both are the fair class, with another
+//! order of the queues. A group entity requests the shortest time slice that is requested in the group, and may stay
+//! queued while blocked, like a task.
 //!
-//! *Parameters*: the weight is the share; `latency` is the slice asked for. A task that needs little, but soon, asks
-//! for a short one; one that would rather not be interrupted, for a long one. Ticks are coarser than most slices: a
-//! turn ends at a tick, so with 4 ms between ticks nobody's turn is shorter. Who uses up its share waits for the
-//! others' turns, up to a tick each, however short its slice is.
+//! *Parameters*: the weight sets the share; `latency` is the requested time slice. A task that needs little CPU time,
+//! but soon, requests a short one; a task that should not be interrupted requests a long one. Ticks are coarser than
+//! most time slices: a time slice ends at a tick, so with 4 ms between ticks no time slice is shorter. A task that uses
+//! up its share waits for the others' time slices, up to a tick each, however short its own is.
 //!
-//! *Versions*: v6.6 has no slices that are asked for, no peace-breaking and no sleeping in the queue: who sleeps in debt
-//! takes the debt along. v6.17 has a base slice of 0.7 ms, grants peace for no longer than the shortest slice of the queue,
-//! and lets whoever was yielded to go next if it is eligible. v6.12 is the default.
+//! *Versions*: v6.6 has no requested time slices, no preemption of a protected task and no delayed dequeue: a task that
+//! blocks in debt keeps the debt. v6.17 has a base slice of 0.7 ms, protects a task for at most the shortest time slice
+//! of the queue, and picks a task that another one yielded to next if it is eligible. v6.12 is the default.
 //!
-//! Differences from the kernel: those of the fair class; clocks are exact; V is counted without rounding where
-//! eligibility is decided; a CPU ticks only where a tick can matter; who gives way to others because it is SCHED_IDLE,
-//! or yields, loses its peace in every version; a quota's throttling stops a whole part at once, as before v6.18.
+//! Differences from the kernel: those of the fair class. Clocks are exact, and V is computed without rounding where
+//! eligibility is decided. A CPU ticks only where a tick can matter. A SCHED_IDLE task that is preempted, or a task
+//! that yields, loses its protection in every version. Throttling stops a whole group entity at once, as before v6.18.
 //!
 //! Source: torvalds/linux kernel/sched/fair.c and features.h, v6.6, v6.12 and v6.17; Stoica and Abdel-Wahab, "Earliest
 //! Eligible Virtual Deadline First", 1995.
@@ -67,10 +72,10 @@ use tunables::Requests;
 /// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "eevdf",
-    title: "Linux's fair class since v6.6: of those who are owed time, the earliest deadline first",
+    title: "Linux's fair class since v6.6: among tasks that are owed time, the earliest virtual deadline first",
     source: "Linux v6.6, v6.12 and v6.17, kernel/sched/fair.c; Stoica and Abdel-Wahab 1995",
-    good_for: "sharing CPUs by weight, in nested groups with quotas, among tasks some of which want short turns soon",
-    bad_at: "waking up on time whoever uses up its share: it waits for the others' ticks like everybody else",
+    good_for: "sharing CPUs by weight, in nested groups with quotas, among tasks of which some need short latencies",
+    bad_at: "the wake-up latency of a task that uses up its share: it waits for the others' ticks like any other",
     text: include_str!("mod.rs"),
     conserving: fair::conserving,
     starvation: bounds::starvation,

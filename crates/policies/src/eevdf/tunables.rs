@@ -1,4 +1,4 @@
-//! What EEVDF can be tuned by beyond the fair class, and the values in force on one host.
+//! The knobs of EEVDF beyond those of the fair class, and their values in force on one host.
 
 use crate::fair::{self, Tunables};
 use sched::{Knob, Knobs, Nanos, Topology};
@@ -9,62 +9,64 @@ const OWN: [Knob; 13] = [
     Knob::choice(
         "version",
         &["v6.12", "v6.6", "v6.17"],
-        "the kernel: what came after it is off, and what is left alone is as in it",
+        "the kernel: later features are off, and knobs that are not set have its values",
     )
     .from("kernel/sched/fair.c, v6.6, v6.12 and v6.17"),
     Knob::time(
         "base-slice",
         Nanos::us(750),
         (Nanos::us(100), Nanos::s(1)),
-        "the turn of who asks for none, unscaled; left alone, it is 0.7ms in v6.17",
+        "the time slice of a task that requests none, unscaled; 0.7ms in v6.17 unless set",
     )
     .from("sysctl_sched_base_slice, kernel/sched/fair.c, v6.12 (0.70 ms from v6.15 on)"),
-    Knob::switch("run-to-parity", true, "who runs is left in peace to its deadline, while it is eligible")
+    Knob::switch("run-to-parity", true, "a running task is protected until its deadline, while it is eligible")
         .from(FEATURES),
     Knob::choice(
         "protection",
         &["deadline", "shortest"],
-        "how long in peace: to its deadline, or for the shortest slice of the queue (as in v6.17)",
+        "the end of the protection: the deadline, or after the shortest time slice of the queue (as in v6.17)",
     )
     .from("set_protect_slice, kernel/sched/fair.c, v6.17"),
     Knob::switch(
         "preempt-short",
         true,
-        "a wakee with a shorter slice and an earlier deadline does not wait (not in v6.6)",
+        "a woken task with a shorter time slice and an earlier deadline preempts a protected one (not in v6.6)",
     )
     .from(FEATURES),
-    Knob::switch("delay-dequeue", true, "who falls asleep in debt stays queued until it has paid (not in v6.6)")
+    Knob::switch("delay-dequeue", true, "a task that blocks in debt stays queued until it has paid (not in v6.6)")
         .from(FEATURES),
-    Knob::switch("delay-zero", true, "who has paid its debt that way is owed nothing (not in v6.6)").from(FEATURES),
-    Knob::switch("place-lag", true, "what a sleeper is owed, or owes, is kept while it sleeps").from(FEATURES),
-    Knob::switch("place-deadline-initial", true, "a new task's first turn is half a slice").from(FEATURES),
-    Knob::switch("place-rel-deadline", true, "who is moved keeps its distance from its deadline (not in v6.6)")
+    Knob::switch("delay-zero", true, "a task that has paid its debt that way is owed no time (not in v6.6)")
         .from(FEATURES),
-    Knob::switch("group-slices", true, "a group asks for the shortest slice that anybody in it does (not in v6.6)")
+    Knob::switch("place-lag", true, "the lag of a task is kept while it sleeps").from(FEATURES),
+    Knob::switch("place-deadline-initial", true, "a new task's first time slice is half as long").from(FEATURES),
+    Knob::switch("place-rel-deadline", true, "a migrated task keeps its distance from its deadline (not in v6.6)")
+        .from(FEATURES),
+    Knob::switch("group-slices", true, "a group requests the shortest time slice requested in it (not in v6.6)")
         .from("cfs_rq_min_slice, kernel/sched/fair.c, v6.12"),
-    Knob::switch("next-buddy", false, "whoever woke last goes next, if it is eligible").from(FEATURES),
+    Knob::switch("next-buddy", false, "the task that woke last runs next, if it is eligible").from(FEATURES),
     Knob::switch(
         "pick-buddy",
         false,
-        "so does whoever was yielded to, or is left of a group's turn (left alone, on in v6.17)",
+        "the same for a task that another yielded to, or that is left in a group's time slice (on in v6.17 unless set)",
     )
-    .from("PICK_BUDDY, kernel/sched/features.h, v6.14; before, NEXT_BUDDY stood for both"),
+    .from("PICK_BUDDY, kernel/sched/features.h, v6.14; before, NEXT_BUDDY covered both"),
 ];
 
 /// The knobs, at the defaults of v6.12.
 pub(super) const KNOBS: [Knob; fair::KNOBS.len() + OWN.len()] = fair::with_own(&OWN);
 
-/// The least and the largest slice that can be asked for. Source: `__setparam_fair`, kernel/sched/syscalls.c, v6.12.
+/// The least and the largest time slice that can be requested. Source: `__setparam_fair`, kernel/sched/syscalls.c,
+/// v6.12.
 pub(super) const SLICE_LEAST: Nanos = Nanos::us(100);
 /// See [`SLICE_LEAST`].
 pub(super) const SLICE_MOST: Nanos = Nanos::ms(100);
 
-/// How long who runs is left in peace.
+/// How long a running task is protected.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Protection {
-    /// To the deadline it was picked with.
+    /// Until the deadline it was picked with.
     Deadline,
-    /// For the shortest slice of its queue.
+    /// For the shortest time slice of its queue.
     Shortest,
 }
 
@@ -74,7 +76,7 @@ pub(super) struct Requests {
     pub(super) base_slice: Nanos,
     /// Not scaled.
     pub(super) least_quantum: Nanos,
-    /// Whether slices can be asked for.
+    /// Whether tasks can request time slices.
     pub(super) asked_slices: bool,
     pub(super) run_to_parity: bool,
     pub(super) protection: Protection,
@@ -90,7 +92,7 @@ pub(super) struct Requests {
 }
 
 impl Requests {
-    /// Those of the class, and its own.
+    /// Reads the tunables of the fair class and those of EEVDF.
     pub(super) fn new(host: &Topology, knobs: &Knobs) -> (Tunables, Requests) {
         let tunables = Tunables::new(host, knobs);
         let version = knobs.word("version");

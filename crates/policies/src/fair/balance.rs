@@ -1,11 +1,12 @@
-//! Moving tasks that wait to CPUs that have less to do.
+//! Load balancing: moves waiting tasks to CPUs with less load.
 //!
-//! A CPU about to idle pulls a task if it can; a CPU that ticks with work waiting calls idle CPUs, which then pull;
-//! and busy CPUs compare loads now and then, and pull half the difference. Nearest CPUs come first: the threads of
+//! A CPU about to idle pulls a task if it can. A CPU that ticks while tasks wait there kicks idle CPUs, which then
+//! pull. Busy CPUs compare loads at intervals, and pull half the difference. Nearest CPUs come first: the threads of
 //! the core, the cores of the cache, the caches of the machine.
 //!
-//! Source: kernel/sched/fair.c (`newidle_balance`, `nohz_balancer_kick`, `load_balance`), v5.13, reduced: no capacities, no
-//! NUMA distances, running tasks stay. An idle CPU that is called always looks, whatever its domain's interval says.
+//! Source: kernel/sched/fair.c (`newidle_balance`, `nohz_balancer_kick`, `load_balance`), v5.13, reduced: no
+//! capacities, no NUMA distances, running tasks stay. An idle CPU that is kicked always searches, whatever its domain's
+//! interval is.
 
 use super::Fair;
 use super::node::NodeId;
@@ -15,7 +16,7 @@ use super::runqueue::Buddy;
 use super::tunables::{CACHE_NICE_TRIES, MIGRATE_MOST, SMT_IMBALANCE};
 use sched::{CpuId, CpuSet, Cx, EntityId, Instant, Nanos, Running, Topology};
 
-/// A domain: the CPUs taken `span` at a time, balanced between groups of `group`.
+/// A scheduling domain: the CPUs taken `span` at a time, balanced between groups of `group`.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Level {
     span: usize,
@@ -24,25 +25,25 @@ pub(super) struct Level {
 }
 
 impl Level {
-    /// The domains of a host, nearest first: core, cache, machine. Those that would hold one group are left out.
+    /// The scheduling domains of a host, nearest first: core, cache, machine. Domains with a single group are left out.
     pub(super) fn all(host: &Topology, imbalance: u64) -> Vec<Level> {
         let levels = [(host.smt, 1, SMT_IMBALANCE), (host.llc, host.smt, imbalance), (host.cpus, host.llc, imbalance)];
         let levels = levels.into_iter().filter(|&(span, group, _)| span > group);
         levels.map(|(span, group, imbalance)| Level { span, group, imbalance }).collect()
     }
 
-    /// Between two balances of an idle CPU, when the last one found work to do.
+    /// The time between two balances of an idle CPU, if the last one found tasks to pull.
     const fn interval(&self) -> Nanos {
         Nanos::ms(self.span as u64)
     }
 }
 
-/// What a CPU remembers of balancing one of its domains.
+/// The balancing state of a CPU for one of its domains.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Balancing {
     last: Instant,
     interval: Nanos,
-    /// Balances in a row that found an imbalance and moved nothing.
+    /// Consecutive balances that found an imbalance and moved no task.
     failed: u32,
 }
 
@@ -52,7 +53,7 @@ impl Balancing {
     }
 }
 
-/// From where to where, and how much.
+/// A pull: source, destination and amount.
 struct Pull {
     from: CpuId,
     to: CpuId,
@@ -60,19 +61,19 @@ struct Pull {
     amount: Amount,
 }
 
-/// How much to pull.
+/// The amount to pull.
 enum Amount {
     /// One task.
     Task,
-    /// Tasks of this load altogether.
+    /// Tasks with this load in total.
     Load(u64),
 }
 
-/// What a pull came to.
+/// The result of a pull.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Pulled {
     moved: usize,
-    /// Whether a task was left because it was hot or too heavy, and might move another time.
+    /// Whether a task was left because it was cache-hot or too heavy, and might move another time.
     left: bool,
 }
 
@@ -87,7 +88,7 @@ enum Fit {
 impl<R: Rule> Fair<R> {
     // ---- CPUs without work ----
 
-    /// `cpu` has nothing to run: pulls one task from the busiest CPU of the nearest domain that has one.
+    /// `cpu` has no task to run: pulls one task from the busiest CPU of the nearest domain that has one.
     pub(super) fn pull_for_idle(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let called = core::mem::take(&mut self.cpus[cpu.index()].called);
         let idles_long = self.cpus[cpu.index()].average_idle >= self.queues.tunables.migration_cost;
@@ -107,7 +108,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Tries the CPUs of a domain, most tasks first, until one gives a task.
+    /// Tries the CPUs of a domain, most tasks first, until a task is pulled.
     fn pull_from_busiest(&mut self, to: CpuId, level: usize, cx: &mut Cx<'_>) -> Pulled {
         let mut tried = CpuSet::one(to);
         let mut left = false;
@@ -125,13 +126,13 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Whether `cpu` would still have something to run if a task left it.
+    /// Whether `cpu` would still have a task to run if one left it.
     fn can_spare(&self, cpu: CpuId, cx: &Cx<'_>) -> bool {
         let tasks = self.queues.root(cpu).tasks.all;
         tasks >= 2 || tasks == 1 && cx.running(cpu) == Running::Above
     }
 
-    /// `cpu` ticks: for each task that waits here, calls an idle CPU that may run it.
+    /// `cpu` ticks: for each task that waits here, kicks an idle CPU that may run it.
     pub(super) fn call_idle(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         if self.idle.is_empty() || !self.can_spare(cpu, cx) {
             return;
@@ -156,7 +157,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Puts `e` last among the tasks of `cpu` that a balance looks at.
+    /// Puts `e` last among the tasks of `cpu` that a balance examines.
     pub(super) fn look_at_later(&mut self, e: EntityId, cpu: CpuId) {
         self.recency.remove(e);
         self.recency.push_back(cpu.index(), e);
@@ -164,7 +165,7 @@ impl<R: Rule> Fair<R> {
 
     // ---- Busy CPUs ----
 
-    /// `cpu` ticks while it runs something: balances the domains whose turn it is.
+    /// `cpu` ticks while it runs a task: balances the domains that are due.
     pub(super) fn balance_busy(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         for level in 0..self.levels.len() {
             let Balancing { last, interval, .. } = self.cpus[cpu.index()].balancing[level];
@@ -175,8 +176,9 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// How long a busy CPU leaves a domain alone that idle ones balance every `interval`. A tick less than a multiple of it, so that
-    /// it does not always find the same tasks waiting. Source: `get_sd_balance_interval`, kernel/sched/fair.c, v5.10 and later.
+    /// The balancing interval of a busy CPU, for a domain that idle CPUs balance every `interval`. It is a tick shorter
+    /// than a multiple, so that it does not always find the same tasks waiting. Source: `get_sd_balance_interval`,
+    /// kernel/sched/fair.c, v5.10 and later.
     fn busy_interval(&self, interval: Nanos) -> Nanos {
         let tunables = &self.queues.tunables;
         let long = interval.saturating_mul(tunables.busy_factor);
@@ -222,7 +224,7 @@ impl<R: Rule> Fair<R> {
 
     // ---- Pulling ----
 
-    /// Moves tasks that wait, those that ran longest ago first.
+    /// Moves waiting tasks, the ones that ran longest ago first.
     fn pull(&mut self, pull: &Pull, cx: &mut Cx<'_>) -> Pulled {
         let &Pull { from, to, level, ref amount } = pull;
         let mut pulled = Pulled { moved: 0, left: false };
@@ -239,7 +241,7 @@ impl<R: Rule> Fair<R> {
                 Amount::Task => 1,
                 Amount::Load(_) => self.queues.root_load(NodeId::task(e)).max(1),
             };
-            // Each failure lets a task twice as heavy go.
+            // Each failure doubles the weight of the tasks that may move.
             let shift = self.cpus[to.index()].balancing[level].failed.min(63);
             let mut fit = self.fit(e, pull, cx);
             if fit == Fit::Yes && weight >> shift > wanted {
@@ -269,7 +271,7 @@ impl<R: Rule> Fair<R> {
         if tries <= CACHE_NICE_TRIES && self.is_hot(e, pull, cx) { Fit::Reluctant } else { Fit::Yes }
     }
 
-    /// Whether `e` would leave a warm cache behind.
+    /// Whether `e` is cache-hot.
     fn is_hot(&self, e: EntityId, pull: &Pull, cx: &Cx<'_>) -> bool {
         let id = NodeId::task(e);
         let (node, tunables) = (self.queues.node(id), &self.queues.tunables);
@@ -285,7 +287,7 @@ impl<R: Rule> Fair<R> {
     }
 }
 
-/// How busy the CPUs of a balanced group are.
+/// The load of the CPUs of a balanced group.
 #[derive(Clone, Copy)]
 struct GroupLoad {
     average: u64,

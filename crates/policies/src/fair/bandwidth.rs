@@ -1,11 +1,11 @@
-//! Quotas: a group's CPU time per period (`cpu.max`), over all CPUs.
+//! Quotas: a group's CPU time per quota period (`cpu.max`), over all CPUs.
 //!
-//! Every period the group's pool is filled up to the quota. A CPU that runs the group takes what it needs from the
-//! pool in bites of 5 ms; when it has used one up and the pool is dry, the group is throttled on that CPU: its part
-//! leaves the queue above, and all tasks under it are held until a later period pays the debt and one nanosecond.
-//! What is used up is noticed when time is charged, that is at ticks and switches, so a CPU may overdraw by a tick;
-//! the next period pays. A CPU on which the group goes idle keeps 1 ms of its bite and returns the rest; a slack timer
-//! hands that on to who is throttled.
+//! In every quota period the group's pool is filled up to the quota. A CPU that runs the group takes bandwidth slices
+//! of 5 ms from the pool. When it has used one up and the pool is empty, the group is throttled on that CPU: its group
+//! entity leaves the queue above, and all tasks under it are held until a later quota period pays the debt and one
+//! nanosecond. CPU time is charged at ticks and switches, so a CPU may overdraw by a tick; the next quota period pays.
+//! A CPU on which the group goes idle keeps 1 ms of its bandwidth slice and returns the rest. A slack timer distributes
+//! the rest to throttled queues.
 //!
 //! Source: kernel/sched/fair.c (CFS bandwidth), v5.13; Documentation/scheduler/sched-bwc.
 
@@ -20,22 +20,22 @@ pub(crate) const PERIOD: u8 = 0;
 /// See [`PERIOD`].
 pub(crate) const SLACK: u8 = 1;
 
-/// What an idle CPU keeps of its bite. Source: `min_cfs_rq_runtime`.
+/// The part of its bandwidth slice that an idle CPU keeps. Source: `min_cfs_rq_runtime`.
 const KEPT: Nanos = Nanos::ms(1);
 /// How long returned quota waits for more. Source: `cfs_bandwidth_slack_period`.
 const SLACK_PERIOD: Nanos = Nanos::ms(5);
-/// A refill this near is waited for instead. Source: `min_bandwidth_expiration`.
+/// If the next refill is this near, the slack timer is not used. Source: `min_bandwidth_expiration`.
 const REFILL_NEAR: Nanos = Nanos::ms(2);
 
-/// A group's quota and what is left of it.
+/// A group's quota and the rest of it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bandwidth {
     id: GroupId,
     quota: Option<Quota>,
     pool: Nanos,
-    /// Whether nobody has taken anything since the last refill.
+    /// Whether no CPU has taken quota since the last refill.
     idle: bool,
-    /// The boundary between periods the alarm was last set to; periods are counted from it.
+    /// The period boundary to which the alarm was last set; quota periods are counted from it.
     boundary: Instant,
     /// The throttled queues, longest first; the others follow in `next_throttled`.
     first: Option<usize>,
@@ -56,7 +56,7 @@ impl Bandwidth {
 impl<R: Rule> Fair<R> {
     // ---- What is asked ----
 
-    /// Gives a group another quota: the pool is full, debts are forgotten, nobody is throttled.
+    /// Sets the quota of a group: the pool is full, debts are dropped, and no queue is throttled.
     pub(super) fn set_quota(&mut self, g: GroupId, quota: Option<Quota>, cx: &mut Cx<'_>) {
         let bandwidth = &mut self.bandwidths[g.index()];
         bandwidth.quota = quota;
@@ -82,7 +82,7 @@ impl<R: Rule> Fair<R> {
 
     // ---- Spending ----
 
-    /// The group of `queue` ran there for so long.
+    /// Charges `ran` to the quota of the group of `queue`.
     pub(super) fn account(&mut self, at: usize, ran: Nanos, cx: &mut Cx<'_>) {
         let queue = self.queues.queue_mut(at);
         if !queue.limited {
@@ -98,14 +98,14 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Takes quota from the pool, to have `target` here. Says whether there is any now.
+    /// Takes quota from the pool, up to `target` on this CPU. Returns whether there is any now.
     fn take(&mut self, at: usize, target: Nanos, cx: &mut Cx<'_>) -> bool {
         let group = self.queues.queue(at).group;
         self.start_period(group, cx);
         let bandwidth = &mut self.bandwidths[group];
         let queue = self.queues.queue_mut(at);
         if !bandwidth.pool.is_zero() {
-            assert!(queue.remaining <= 0, "who has quota left takes none");
+            assert!(queue.remaining <= 0, "a queue with quota left takes none");
             let taken = bandwidth.pool.min(target + Nanos::ns(queue.remaining.unsigned_abs()));
             bandwidth.pool -= taken;
             bandwidth.idle = false;
@@ -114,7 +114,7 @@ impl<R: Rule> Fair<R> {
         queue.remaining > 0
     }
 
-    /// The first node joined `queue`: is there quota for it?
+    /// The first node has joined `queue`: throttles the group if it has no quota.
     pub(super) fn check_enqueue(&mut self, at: usize, cx: &mut Cx<'_>) {
         let queue = self.queues.queue(at);
         if !queue.limited || queue.current.is_some() || queue.throttled {
@@ -126,7 +126,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Who ran in `queue` has been put back: is there quota to go on?
+    /// The current node of `queue` has been put back: throttles the group if its quota is used up.
     pub(super) fn check_used_up(&mut self, at: usize, cx: &mut Cx<'_>) {
         let queue = self.queues.queue(at);
         if queue.limited && !queue.throttled && queue.remaining <= 0 {
@@ -134,7 +134,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Nobody is left in `queue`: what it does not keep goes back to the pool.
+    /// No node is left in `queue`: returns the quota that it does not keep to the pool.
     pub(super) fn return_quota(&mut self, at: usize, cx: &mut Cx<'_>) {
         let queue = self.queues.queue_mut(at);
         let kept = KEPT.as_ns().cast_signed();
@@ -159,7 +159,7 @@ impl<R: Rule> Fair<R> {
 
     // ---- Periods ----
 
-    /// Sees to it that the pool is refilled at the end of the period.
+    /// Starts the refill timer if it does not run.
     fn start_period(&mut self, group: usize, cx: &mut Cx<'_>) {
         let bandwidth = &mut self.bandwidths[group];
         let Some(Quota { period, .. }) = bandwidth.quota else { return };
@@ -170,7 +170,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// A period ends. After one in which nobody took anything, refills stop until somebody does.
+    /// A quota period ends. If no CPU has taken quota in it, refills stop until a CPU takes some.
     pub(super) fn end_period(&mut self, group: usize, cx: &mut Cx<'_>) {
         let bandwidth = &mut self.bandwidths[group];
         let quota = bandwidth.quota.expect("only a group with a quota has periods");
@@ -187,7 +187,7 @@ impl<R: Rule> Fair<R> {
         self.start_period(group, cx);
     }
 
-    /// The slack timer went off.
+    /// The slack timer has expired.
     pub(super) fn end_slack(&mut self, group: usize, cx: &mut Cx<'_>) {
         let bandwidth = &self.bandwidths[group];
         let refill_near = cx.alarm_at(bandwidth.alarm(PERIOD)).is_none_or(|at| at < cx.now() + REFILL_NEAR);
@@ -196,12 +196,12 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Pays the debts of the throttled queues and one nanosecond each, in the order they were throttled, while the
-    /// pool lasts.
+    /// Pays the debts of the throttled queues and one nanosecond each, in the order they were throttled, while the pool
+    /// lasts.
     fn distribute(&mut self, group: usize, cx: &mut Cx<'_>) {
         while let Some(at) = self.bandwidths[group].first {
             let queue = self.queues.queue_mut(at);
-            assert!(queue.remaining <= 0, "who is throttled has nothing left");
+            assert!(queue.remaining <= 0, "a throttled queue has no quota left");
             let owed = Nanos::ns(queue.remaining.unsigned_abs() + 1);
             let bandwidth = &mut self.bandwidths[group];
             let paid = owed.min(bandwidth.pool);
@@ -217,7 +217,7 @@ impl<R: Rule> Fair<R> {
 
     // ---- Throttling ----
 
-    /// Stops the group of `queue` on its CPU, unless a nanosecond can be had after all.
+    /// Throttles the group of `queue` on its CPU, unless a nanosecond is available after all.
     fn throttle(&mut self, at: usize, cx: &mut Cx<'_>) {
         if self.take(at, Nanos::ns(1), cx) {
             return;
@@ -232,7 +232,7 @@ impl<R: Rule> Fair<R> {
         self.queues.queue_mut(at).throttled = true;
     }
 
-    /// Lets the group of `queue` run on its CPU again: its part joins the queue above like one that wakes.
+    /// Unthrottles the group of `queue` on its CPU: its group entity joins the queue above like a woken node.
     fn unthrottle(&mut self, at: usize, cx: &mut Cx<'_>) {
         let cpu = self.queues.queue(at).cpu;
         self.charge_current(cpu, cx);
@@ -256,7 +256,7 @@ impl<R: Rule> Fair<R> {
         self.arm_tick(cpu, cx);
     }
 
-    /// Every runnable task in `queue` and below, but not below throttled queues.
+    /// Calls `act` for every runnable task in `queue` and below, but not below throttled queues.
     fn each_task(&mut self, queue: usize, act: &mut dyn FnMut(&mut Fair<R>, EntityId)) {
         let current = self.queues.queue(queue).current.filter(|&id| self.queues.node(id).queued);
         let mut at = current.or_else(|| self.queues.first(queue));

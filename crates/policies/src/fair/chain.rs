@@ -1,4 +1,4 @@
-//! What concerns a task and all the parts above it at once: joining, leaving, running, stopping.
+//! Operations on a task and all group entities above it: joining, leaving, running, stopping.
 
 use super::node::NodeId;
 use super::rule::Rule;
@@ -9,7 +9,7 @@ use sched::{CpuId, Cx, EntityId, Held, Nanos, Running};
 impl<R: Rule> Fair<R> {
     // ---- Charging ----
 
-    /// `e`, which runs, ran for so long: so did the parts above it, and its groups' quotas are the smaller for it.
+    /// Charges `ran` to `e`, to the group entities above it, and to the quotas of its groups.
     pub(super) fn charge_chain(&mut self, e: EntityId, ran: Nanos, cx: &mut Cx<'_>) {
         let mut at = Some(NodeId::task(e));
         while let Some(id) = at {
@@ -23,7 +23,7 @@ impl<R: Rule> Fair<R> {
         self.tasks[e.index()].ran_at = Some(cx.now());
     }
 
-    /// Charges whoever runs on `cpu` up to now.
+    /// Charges the running task of `cpu` up to now.
     pub(super) fn charge_current(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         if let Some((e, ran)) = cx.take_ran(cpu) {
             self.charge_chain(e, ran, cx);
@@ -32,11 +32,11 @@ impl<R: Rule> Fair<R> {
 
     // ---- Joining and leaving ----
 
-    /// Makes `e` runnable on the CPU it is on. Its parts above wake with it, where they slept.
+    /// Makes `e` runnable on its CPU. The group entities above it that are blocked wake with it.
     pub(super) fn enqueue(&mut self, e: EntityId, placing: Placing, cx: &mut Cx<'_>) {
         let cpu = self.tasks[e.index()].cpu;
         let id = NodeId::task(e);
-        // Who is still queued goes on before anybody's clock is read: `requeue_delayed_entity` comes before `update_curr`.
+        // A delayed task resumes before any clock is updated: `requeue_delayed_entity` comes before `update_curr`.
         if !self.queues.node(id).delayed {
             self.charge_current(cpu, cx);
         }
@@ -51,7 +51,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// `id` and the parts above it that sleep join their queues; `tasks` more are runnable in these and in all
+    /// `id` and the blocked group entities above it join their queues. `tasks` more are runnable in these and in all
     /// above, up to the first throttled one.
     pub(super) fn join_chain(&mut self, id: NodeId, mut placing: Placing, tasks: Tasks, cx: &mut Cx<'_>) {
         let mut at = Some(id);
@@ -75,7 +75,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Makes `e` not runnable any more. Its parts above sleep with it, where nobody else is left.
+    /// Makes `e` not runnable. A group entity above it blocks with it if no other node is left.
     pub(super) fn dequeue(&mut self, e: EntityId, leaving: Leaving, cx: &mut Cx<'_>) {
         self.charge_current(self.tasks[e.index()].cpu, cx);
         self.recency.remove(e);
@@ -83,7 +83,7 @@ impl<R: Rule> Fair<R> {
         let id = NodeId::task(e);
         let one = Tasks { all: 1, idle: u32::from(self.queues.node(id).idle) };
         let stayed = self.leave_chain(id, leaving, one, cx);
-        // Who sleeps within its group's slice leaves the rest of it to the group.
+        // A task that blocks within its group's time slice leaves the rest of it to the group.
         if leaving != Leaving::Move
             && let Some(part) = stayed
             && !self.queues.is_throttled(self.queues.node(part).queue)
@@ -92,9 +92,9 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// `id` leaves its queue, and so do the parts above it whose queues are empty then, unless they are delayed; `tasks`
-    /// fewer are runnable in these and in all above, up to the first throttled one. Gives the lowest part that stays because
-    /// others are left in it, if it is reached.
+    /// `id` leaves its queue, and so do the group entities above it whose queues are then empty, unless they are
+    /// delayed. `tasks` fewer are runnable in these and in all above, up to the first throttled one. Returns the lowest
+    /// group entity that stays because other nodes are left in it, if the walk reaches it.
     pub(super) fn leave_chain(
         &mut self,
         id: NodeId,
@@ -127,7 +127,7 @@ impl<R: Rule> Fair<R> {
         stays
     }
 
-    /// `id`, which is delayed, leaves now. Its parts above sleep with it, where nobody else is left.
+    /// `id`, which is delayed, leaves now. A group entity above it blocks with it if no other node is left.
     pub(super) fn finish(&mut self, id: NodeId, cx: &mut Cx<'_>) {
         self.charge_current(self.queues.queue(self.queues.node(id).queue).cpu, cx);
         if let Some(part) = self.leave_chain(id, Leaving::Sleep, Tasks::default(), cx)
@@ -139,14 +139,14 @@ impl<R: Rule> Fair<R> {
 
     // ---- Running and stopping ----
 
-    /// Whoever goes next on `cpu`. Delayed nodes whose turn it would be leave.
+    /// The next task to run on `cpu`. Delayed nodes that would be picked leave their queues.
     pub(super) fn choose(&mut self, cpu: CpuId, turn: u64, cx: &mut Cx<'_>) -> Option<EntityId> {
         while self.queues.root(cpu).nodes > 0 {
             let mut id = R::next_of(&self.queues, cpu.index(), turn);
             while !self.queues.node(id).delayed {
                 match id.own_queue() {
                     Some(own) => id = R::next_of(&self.queues, own, turn),
-                    None => return Some(self.tasks[id.entity_index().expect("it is no part")].id),
+                    None => return Some(self.tasks[id.entity_index().expect("a node without a queue is a task")].id),
                 }
             }
             self.finish(id, cx);
@@ -154,7 +154,7 @@ impl<R: Rule> Fair<R> {
         None
     }
 
-    /// `e`, which waits, and the parts above it are made current.
+    /// Makes `e`, which waits, and the group entities above it current.
     pub(super) fn switch_in_chain(&mut self, e: EntityId, turn: u64) {
         let mut at = Some(NodeId::task(e));
         while let Some(id) = at {
@@ -164,7 +164,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// `e`, which ran, and the parts above it are put back. Quotas that are used up take effect here.
+    /// Puts back `e`, which ran, and the group entities above it. Used-up quotas take effect here.
     pub(super) fn switch_out_chain(&mut self, e: EntityId, turn: u64, cx: &mut Cx<'_>) {
         let mut at = Some(NodeId::task(e));
         while let Some(id) = at {
@@ -174,7 +174,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Puts `e`, which runs on, into another queue of the same CPU, current there and above.
+    /// Moves `e`, which keeps running, into another queue of the same CPU, where it is current.
     pub(super) fn switch_queue(&mut self, e: EntityId, queue: usize, cx: &mut Cx<'_>) {
         let cpu = self.tasks[e.index()].cpu;
         self.switch_out_chain(e, 0, cx);
@@ -188,7 +188,7 @@ impl<R: Rule> Fair<R> {
         cx.kick(cpu);
     }
 
-    /// Puts `e`, which waits, into another queue of the same CPU.
+    /// Moves `e`, which waits, into another queue of the same CPU.
     pub(super) fn requeue(&mut self, e: EntityId, queue: usize, cx: &mut Cx<'_>) {
         self.dequeue(e, Leaving::Move, cx);
         self.queues.node_mut(NodeId::task(e)).queue = queue;
@@ -202,7 +202,7 @@ impl<R: Rule> Fair<R> {
         self.enqueue(e, Placing::Keep, cx);
     }
 
-    /// `e`, not runnable and its vruntime relative, will next be runnable on `cpu`. It leaves its cache behind.
+    /// Assigns `e`, which is not runnable and has a relative vruntime, to `cpu`. It is no longer cache-hot.
     pub(super) fn assign(&mut self, e: EntityId, cpu: CpuId, cx: &Cx<'_>) {
         let queue = self.queues.queue_of(cx.params(e).group, cpu);
         self.queues.node_mut(NodeId::task(e)).queue = queue;

@@ -1,17 +1,17 @@
-//! Linux's fair class but for the order of its queues, which is a [`Rule`]'s: `cfs` and `eevdf` are the two there are.
+//! Linux's fair class without the order of its run queues, which is a [`Rule`]: `cfs` and `eevdf` are the two rules.
 //!
-//! A task waits in the queue of its group on one CPU, and the group's part on that CPU waits in the queue above; the root
-//! queue is the CPU's. Here is what does not depend on who of a queue goes first: joining and leaving at all levels
-//! (`chain`), what is known of nodes and queues (`node`, `runqueue`), quotas (`bandwidth`), the choice of a CPU
-//! (`placement`), moving work (`balance`), ticks and wake-ups (`tick`).
+//! A task waits in the queue of its group on one CPU, and the group's entity on that CPU waits in the queue above; the
+//! root queue is that of the CPU. This module does what does not depend on the order within a queue: joining and
+//! leaving at all levels (`chain`), the state of nodes and queues (`node`, `runqueue`), quotas (`bandwidth`), the
+//! choice of a CPU (`placement`), load balancing (`balance`), ticks and wake-up preemption (`tick`).
 //!
-//! The class may share its CPUs with a more urgent and a less urgent one.
+//! The class may share its CPUs with a more urgent and a less urgent class.
 //!
-//! Differences from the kernel: loads are weights that are runnable now, not decayed averages; all of a cache is
-//! searched for an idle CPU; an idle CPU called by another's tick looks for work at once; running tasks are not moved;
-//! real-time classes, where this class is asked to run them, count as SCHED_OTHER; reservations are ignored; a runnable
-//! task that goes to another class and comes back is as far behind the others as it was, where the kernel (before v6.6) forgets
-//! that of the one furthest behind.
+//! Differences from the kernel: loads are the weights that are runnable now, not decayed averages. All CPUs of a cache
+//! are searched for an idle one. An idle CPU called by another CPU's tick looks for work at once. Running tasks are not
+//! migrated. Real-time classes, where this class is asked to run them, count as SCHED_OTHER; reservations are ignored.
+//! A runnable task that moves to another class and comes back keeps its distance from the others; the kernel (before
+//! v6.6) drops the distance of the task that is furthest behind.
 //!
 //! Source: torvalds/linux kernel/sched/fair.c, core.c, v5.13 and later.
 
@@ -53,15 +53,15 @@ use sched::{
 pub(crate) const ALARMS: AlarmSlots =
     AlarmSlots { cpu: &[AlarmKind::Tick], group: &[AlarmKind::Timer, AlarmKind::Timer], ..AlarmSlots::NONE };
 
-/// What is known of an entity beyond its node.
+/// The state of an entity beyond its node.
 #[derive(Clone, Copy)]
 struct Task {
     id: EntityId,
-    /// Whether `id` is attached; else it is the last one that was.
+    /// Whether `id` is attached; otherwise it was the last entity of this index.
     member: bool,
     /// The CPU in whose queues it is, or was last.
     cpu: CpuId,
-    /// The last CPU it woke others from: another place where its cache may be warm.
+    /// The last CPU on which it woke other tasks: another place where its cache may be warm.
     recent_cpu: CpuId,
     flips: Flips,
     /// When it last ran, if it was on this CPU.
@@ -72,22 +72,22 @@ struct Task {
     returns: bool,
 }
 
-/// What is known of a CPU beyond its queues.
+/// The state of a CPU beyond its queues.
 struct Cpu {
-    /// Who runs here.
+    /// The task that runs here.
     current: Option<EntityId>,
     /// Counts decisions, from 1.
     turn: u64,
-    /// When the current turn's loser was put back.
+    /// When the previous task of this decision was put back.
     put_at: Instant,
-    /// Since when it has had nothing to run; `None`: it has, or a task woke here.
+    /// Since when it has had no task to run; `None`: it has one, or a task woke here.
     idle_since: Option<Instant>,
     average_idle: Nanos,
-    /// Whether another CPU's tick called it to pull work.
+    /// Whether another CPU's tick kicked it to pull tasks.
     called: bool,
-    /// Whether its tick is set only because a more urgent class might come first.
+    /// Whether its tick is set only because a more urgent class might take the CPU.
     ticks_in_case: bool,
-    /// One for each level.
+    /// One per scheduling domain.
     balancing: Vec<Balancing>,
 }
 
@@ -98,12 +98,12 @@ pub(crate) struct Fair<R: Rule> {
     cpus: Vec<Cpu>,
     /// By group index.
     bandwidths: Vec<Bandwidth>,
-    /// The runnable tasks of each CPU, the one that ran longest ago first: the order in which they are migrated.
+    /// The runnable tasks of each CPU, the one that ran longest ago first: the order in which they migrate.
     recency: Lists,
     levels: Vec<Level>,
-    /// The CPUs that found nothing to run.
+    /// The CPUs that found no task to run.
     idle: CpuSet,
-    /// Whether members of a group are not put in the queue of one CPU: see `balance`.
+    /// Whether two members of a group are kept out of the queue of one CPU: see `balance`.
     apart: bool,
 }
 
@@ -132,7 +132,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// The same, but that the members of a group are not put in the queue of one CPU.
+    /// Keeps two members of a group out of the queue of one CPU.
     pub(crate) fn keeping_siblings_apart(self) -> Fair<R> {
         Fair { apart: true, ..self }
     }
@@ -150,14 +150,14 @@ impl<R: Rule> Fair<R> {
         self.queues.node(NodeId::task(e)).is_runnable()
     }
 
-    /// Makes `e` leave its queue if it sleeps there.
+    /// Dequeues `e` if it is delayed.
     fn finish_sleeper(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         if self.queues.node(NodeId::task(e)).delayed {
             self.finish(NodeId::task(e), cx);
         }
     }
 
-    /// `e` is forked: it starts behind the others of the queue it is made on, and perhaps on another CPU.
+    /// `e` is forked: it starts behind the others of the queue it is created on, and perhaps on another CPU.
     fn fork(&mut self, e: EntityId, parent: Option<EntityId>, cx: &mut Cx<'_>) {
         let id = NodeId::task(e);
         let why = Wake::New { parent };
@@ -186,14 +186,14 @@ impl<R: Rule> Fair<R> {
         self.assign(e, cpu, cx);
     }
 
-    /// Takes `e`, which waits where it may not run any more, to where it may.
+    /// Moves `e`, which waits on a CPU that its affinity excludes, to an allowed CPU.
     fn evict(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let to = self.idlest(e, self.tasks[e.index()].cpu, cx);
         self.migrate(e, to, cx);
         self.check_preempt(e, Arrival::Other, cx);
     }
 
-    /// Puts `e` into the queue of another group, on the same CPU.
+    /// Moves `e` to the queue of another group, on the same CPU.
     fn change_group(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.finish_sleeper(e, cx);
         let cpu = self.tasks[e.index()].cpu;
@@ -208,7 +208,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Gives `e` another weight, where it is.
+    /// Changes the weight of `e` in its current state.
     fn change_weight(&mut self, e: EntityId, weight: u64, idle: bool, cx: &mut Cx<'_>) {
         let (cpu, id) = (self.tasks[e.index()].cpu, NodeId::task(e));
         self.charge_current(cpu, cx);
@@ -237,7 +237,7 @@ fn shares_of(params: &GroupParams) -> u64 {
 impl<R: Rule> Policy for Fair<R> {
     fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
         let cpu = cx.last_cpu(e);
-        // No name is given twice: who was here before has been in another class since.
+        // Names are unique: an entity that was here before has been in another class since.
         let before = self.tasks.get(e.index()).filter(|task| task.id == e);
         let (returns, recent_cpu) = (before.is_some(), before.map_or(cpu, |task| task.cpu));
         let flips = Flips::NONE;
@@ -334,7 +334,7 @@ impl<R: Rule> Policy for Fair<R> {
             self.fork(e, parent, cx);
             (Placing::Keep, Arrival::Forked)
         } else {
-            // Who is delayed wakes where it still is.
+            // A delayed task wakes in its queue.
             if !self.queues.node(NodeId::task(e)).delayed {
                 let cpu = self.select(e, why, cx);
                 if cpu != self.tasks[e.index()].cpu {
@@ -342,7 +342,7 @@ impl<R: Rule> Policy for Fair<R> {
                     self.assign(e, cpu, cx);
                 }
             }
-            // Who ran or waited in another class has not slept.
+            // A task that ran or waited in another class has not slept.
             let returns = std::mem::take(&mut self.tasks[e.index()].returns) && why == Wake::Resumed;
             (if returns { Placing::Keep } else { Placing::Credit }, Arrival::Woken)
         };
@@ -355,7 +355,8 @@ impl<R: Rule> Policy for Fair<R> {
         self.dequeue(e, Leaving::Halt, cx);
     }
 
-    /// It waits where it did before, whatever CPU it had elsewhere: how many wait on which CPU is this class's to say.
+    /// The task waits on its previous CPU, wherever it ran in the other class: this class decides how many tasks wait
+    /// on each CPU.
     fn owe(&mut self, e: EntityId, ran: Nanos, cx: &mut Cx<'_>) {
         let id = NodeId::task(e);
         let Task { recent_cpu: home, cpu, returns, .. } = self.tasks[e.index()];
@@ -396,7 +397,7 @@ impl<R: Rule> Policy for Fair<R> {
     fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
         let e = prev.entity;
         let state = &mut self.cpus[cpu.index()];
-        assert_eq!(state.current, Some(e), "who stops was picked");
+        assert_eq!(state.current, Some(e), "the stopped entity was picked");
         state.current = None;
         state.put_at = cx.now();
         let turn = state.turn;
@@ -415,7 +416,7 @@ impl<R: Rule> Policy for Fair<R> {
     fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision {
         let state = &mut self.cpus[cpu.index()];
         if state.put_at != cx.now() {
-            // Whoever ran here last has not just been put back, so nobody goes on.
+            // The previous task has not just been put back, so no task goes on.
             state.turn += 1;
         }
         let turn = state.turn;

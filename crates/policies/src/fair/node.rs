@@ -1,15 +1,15 @@
 //! The nodes that wait in run queues.
 //!
-//! A node is a task, or a group's part on one CPU: what stands for the group's queue there in the queue above it.
-//! Both kinds live in one index space, so that both can wait in one tree: the task of entity `i` is node `2 i`, the
-//! part that owns queue `q` is node `2 q + 1`.
+//! A node is a task, or a group entity: a group's representative on one CPU, which stands for the group's queue there
+//! in the queue above it. Both kinds share one index space, so that both can wait in one tree. The task of entity `i`
+//! is node `2 i`, the group entity that owns queue `q` is node `2 q + 1`.
 
 use sched::{Class, EntityId, Nanos, Params, Virtual, Weight};
 
 /// The weight of nice 0.
 pub(crate) const NICE_0: u64 = 1024;
 
-/// A task, or a group's part on one CPU.
+/// A task, or a group entity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct NodeId(u32);
 
@@ -18,7 +18,7 @@ impl NodeId {
         NodeId::of(2 * e.index())
     }
 
-    /// The part that owns `queue`.
+    /// The group entity that owns `queue`.
     pub(crate) fn part(queue: usize) -> NodeId {
         NodeId::of(2 * queue + 1)
     }
@@ -31,48 +31,48 @@ impl NodeId {
         self.0 as usize
     }
 
-    /// The index of the entity this is the task of; `None` for a part.
+    /// The entity index of a task; `None` for a group entity.
     pub(crate) const fn entity_index(self) -> Option<usize> {
         if self.0.is_multiple_of(2) { Some(self.index() / 2) } else { None }
     }
 
-    /// The queue this part owns; `None` for a task.
+    /// The queue of a group entity; `None` for a task.
     pub(crate) const fn own_queue(self) -> Option<usize> {
         if self.0.is_multiple_of(2) { None } else { Some(self.index() / 2) }
     }
 
-    /// Its name in the trees.
+    /// The key of the node in the trees.
     pub(crate) const fn key(self) -> EntityId {
         EntityId::new(self.0, 0)
     }
 }
 
 impl From<EntityId> for NodeId {
-    /// From its name in the trees.
+    /// The node of a key in the trees.
     fn from(key: EntityId) -> NodeId {
         NodeId::of(key.index())
     }
 }
 
-/// What a queue knows of a task, or of a group's part.
+/// The state of a task or a group entity in its queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Node<N> {
     pub(crate) weight: u64,
     pub(crate) vruntime: Virtual,
-    /// What its clock does not show yet of the time it ran: parts of a nanosecond, in `1 / weight`.
+    /// Fractions of a nanosecond, in `1 / weight`, by which its clock lags the time it ran.
     pub(crate) rest: u64,
     pub(crate) sum_exec: Nanos,
     /// The queue it is in, or was in last.
     pub(crate) queue: usize,
     /// Whether it is in the tree of its queue, or current there.
     pub(crate) queued: bool,
-    /// Whether it is queued although it sleeps.
+    /// Whether it is queued although it is blocked.
     pub(crate) delayed: bool,
     /// Whether it is a SCHED_IDLE task.
     pub(crate) idle: bool,
-    /// The turn of its CPU in which it was last put back; 0: it left since.
+    /// The decision of its CPU in which it was last put back; 0: it has left since.
     pub(crate) put_in: u64,
-    /// What the rule keeps.
+    /// The state of the rule.
     pub(crate) own: N,
 }
 
@@ -97,7 +97,7 @@ impl<N> Node<N> {
     }
 }
 
-/// The weight, and whether it is a SCHED_IDLE task.
+/// The weight, and whether the task is a SCHED_IDLE task.
 pub(crate) fn load_of(params: &Params) -> (u64, bool) {
     match params.class {
         Class::Idle => (u64::from(Weight::IDLE.as_linux()), true),

@@ -1,4 +1,4 @@
-//! Where a task that wakes or is forked goes: near its waker or where it was, and to an idle CPU if there is one.
+//! The CPU of a woken or forked task: near its waker or its last CPU, and an idle CPU if there is one.
 //!
 //! Source: kernel/sched/fair.c (`select_task_rq_fair` and below), v5.13, reduced: load is the weight that is runnable
 //! now, not its decayed average, and the search for an idle CPU covers the whole cache.
@@ -9,10 +9,10 @@ use super::rule::Rule;
 use super::tunables::SMT_IMBALANCE;
 use sched::{CpuId, CpuSet, Cx, EntityId, GroupId, Instant, Nanos, Running, State, Topology, Wake};
 
-/// How often wake-up partners are forgotten by half. Source: `record_wakee`.
+/// How often the count of wake-up partners is halved. Source: `record_wakee`.
 const FLIP_DECAY: Nanos = Nanos::s(1);
 
-/// Whom a task wakes: who wakes many different ones is better left where it is, with them around it.
+/// How often a task wakes a different task than before. A task with many wake-up partners is not pulled to its waker.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flips {
     count: u64,
@@ -35,7 +35,7 @@ impl Flips {
     }
 }
 
-/// The CPUs among which `cpu` is, when they are taken `size` at a time.
+/// The group of `size` CPUs that contains `cpu`.
 pub(super) fn span(host: &Topology, cpu: CpuId, size: usize) -> impl Iterator<Item = CpuId> + Clone + use<> {
     let start = cpu.index() / size * size;
     (start..(start + size).min(host.cpus)).map(CpuId::new)
@@ -44,7 +44,7 @@ pub(super) fn span(host: &Topology, cpu: CpuId, size: usize) -> impl Iterator<It
 impl<R: Rule> Fair<R> {
     // ---- How busy a CPU is ----
 
-    /// Whether a fair task put on `cpu` runs there at once, all being idle.
+    /// Whether a fair task put on `cpu` runs there at once, because the CPU idles.
     #[inline]
     pub(super) fn is_idle(&self, cpu: CpuId, cx: &Cx<'_>) -> bool {
         self.queues.root(cpu).tasks.all == 0
@@ -66,8 +66,8 @@ impl<R: Rule> Fair<R> {
 
     // ---- Where a task may be put ----
 
-    /// Whether `e` may be put in the queue of `cpu`: it may run there, and, where siblings are kept apart, none is runnable
-    /// there, unless there is one on every CPU it may run on.
+    /// Whether `e` may be put in the queue of `cpu`: its affinity must allow it. If siblings are kept apart, no sibling
+    /// may be runnable there, unless there is one on every allowed CPU.
     #[inline]
     pub(super) fn may_be_put(&self, e: EntityId, cpu: CpuId, cx: &Cx<'_>) -> bool {
         cx.may_run(e, cpu) && (!self.apart || self.is_apart(e, cpu, cx))
@@ -85,7 +85,7 @@ impl<R: Rule> Fair<R> {
 
     // ---- Wake-up ----
 
-    /// The CPU on which `e`, which was on `prev`, wakes.
+    /// The CPU on which `e` wakes.
     pub(super) fn select(&mut self, e: EntityId, why: Wake, cx: &Cx<'_>) -> CpuId {
         let prev = self.tasks[e.index()].cpu;
         let target = match why {
@@ -99,7 +99,7 @@ impl<R: Rule> Fair<R> {
         self.idle_sibling(e, prev, target, cx)
     }
 
-    /// The waker's CPU or that of `e`, whichever suits it better.
+    /// The waker's CPU or that of `e`, whichever is better for it.
     fn affine(&mut self, e: EntityId, waker: EntityId, sync: bool, cx: &Cx<'_>) -> CpuId {
         let (prev, this) = (self.tasks[e.index()].cpu, cx.here());
         if self.is_member(waker) {
@@ -119,18 +119,18 @@ impl<R: Rule> Fair<R> {
         if goes_there { this } else { prev }
     }
 
-    /// Whether waker and wakee have more partners than fit under one cache.
+    /// Whether waker and woken task have more partners than fit under one cache.
     fn is_wide(&self, e: EntityId, waker: EntityId, host: &Topology) -> bool {
         let (a, b) = (self.tasks[waker.index()].flips.count, self.tasks[e.index()].flips.count);
         let (least, most, factor) = (a.min(b), a.max(b), host.llc as u64);
         if self.queues.tunables.old_affinity {
-            // v3.17: the wakee has many, the waker many times more.
+            // v3.17: the woken task has many partners, the waker many times more.
             return b > factor && a > factor * b;
         }
         least >= factor && most >= least * factor
     }
 
-    /// Whether the waker's CPU is the better one because it idles, or will at once; `None` if that is not so.
+    /// Whether the waker's CPU is better because it idles or is about to; `None` if it is not.
     fn affine_idle(&self, prev: CpuId, this: CpuId, sync: bool, cx: &Cx<'_>) -> Option<bool> {
         if !self.queues.tunables.wake_affine_idle {
             return None;
@@ -141,8 +141,8 @@ impl<R: Rule> Fair<R> {
         (sync && self.queues.root(this).tasks.all == 1 && cx.running(this) != Running::Above).then_some(true)
     }
 
-    /// Whether the waker's CPU is the less loaded one. `e` sleeps, so its weight is in neither load: it is added to
-    /// that of the waker's CPU and need not be taken from its own.
+    /// Whether the waker's CPU is less loaded. `e` is blocked, so its weight is in neither load: it is added to that of
+    /// the waker's CPU and need not be subtracted from its own.
     fn affine_weight(&self, e: EntityId, waker: EntityId, sync: bool, cx: &Cx<'_>) -> bool {
         let tunables = &self.queues.tunables;
         if !tunables.wake_affine_weight {
@@ -169,7 +169,7 @@ impl<R: Rule> Fair<R> {
     /// An idle CPU that shares the cache of `target`, if there is one for `e`; else `target`.
     fn idle_sibling(&mut self, e: EntityId, prev: CpuId, target: CpuId, cx: &Cx<'_>) -> CpuId {
         let host = cx.topology();
-        // Most CPUs are busy, so that is asked first.
+        // Most CPUs are busy, so this is tested first.
         let good =
             |cpu| self.is_as_good_as_idle(cpu, cx) && host.share_cache(cpu, target) && self.may_be_put(e, cpu, cx);
         let recent = self.tasks[e.index()].recent_cpu;
@@ -198,7 +198,7 @@ impl<R: Rule> Fair<R> {
         cache().find(|&cpu| good(cpu)).unwrap_or(target)
     }
 
-    /// As in v3.17: a CPU of the first core under the cache of `target`, from its own on, that idles wholly; else an idle
+    /// As in v3.17: a CPU of the first fully idle core under the cache of `target`, from its own on; else an idle
     /// thread of its own core.
     fn idle_core(&self, e: EntityId, target: CpuId, cx: &Cx<'_>) -> Option<CpuId> {
         let host = cx.topology();
@@ -214,26 +214,26 @@ impl<R: Rule> Fair<R> {
 
     // ---- Fork ----
 
-    /// The CPU to start on, seen from `here`: in the cache with most idle CPUs or the least load, the one that has been
-    /// idle for the shortest time or is loaded least.
+    /// The CPU to start on, seen from `here`. In the cache with the most idle CPUs or the least load, it is the CPU
+    /// that has been idle for the shortest time or has the least load.
     pub(super) fn idlest(&self, e: EntityId, here: CpuId, cx: &Cx<'_>) -> CpuId {
         let host = cx.topology();
         let caches = host.cpus.div_ceil(host.llc);
         let local = here.index() / host.llc;
-        // The local cache is looked at first and must be beaten.
+        // The local cache comes first and wins ties.
         let order = core::iter::once(local).chain((0..caches).filter(|&cache| cache != local));
         let summed = order.filter_map(|cache| self.sum_cache(e, cache, cx));
         let best = summed.reduce(|best, other| {
             let imbalance = if best.cache == local { self.queues.tunables.imbalance } else { 100 };
             if other.is_idler(&best, imbalance) { other } else { best }
         });
-        let cache = best.expect("an entity may run somewhere").cache;
+        let cache = best.expect("an affinity contains a CPU").cache;
         let first = CpuId::new(cache * host.llc);
         let allowed = span(host, first, host.llc).filter(|&cpu| self.may_be_put(e, cpu, cx));
-        allowed.min_by_key(|&cpu| self.reluctance(cpu, here, cx)).expect("it was counted")
+        allowed.min_by_key(|&cpu| self.reluctance(cpu, here, cx)).expect("the cache has an allowed CPU")
     }
 
-    /// The CPUs of a cache that `e` may run on; `None` if there are none.
+    /// The load of the CPUs of a cache that `e` may run on; `None` if there are none.
     fn sum_cache(&self, e: EntityId, cache: usize, cx: &Cx<'_>) -> Option<CacheSum> {
         let mut sum = CacheSum { cache, cpus: 0, idle: 0, load: 0 };
         for cpu in span(cx.topology(), CpuId::new(cache * cx.topology().llc), cx.topology().llc) {
@@ -246,8 +246,8 @@ impl<R: Rule> Fair<R> {
         (sum.cpus > 0).then_some(sum)
     }
 
-    /// A key that is least for the CPU a new task is best put on: idle ones first, on a core with more idle threads,
-    /// idle most recently; then the least loaded, `here` before its equals.
+    /// A key that is least for the best CPU of a new task: idle CPUs first, on a core with more idle threads, idle most
+    /// recently; then the least loaded CPU, `here` first among equals.
     fn reluctance(&self, cpu: CpuId, here: CpuId, cx: &Cx<'_>) -> (bool, usize, u64, bool, usize) {
         let idle = self.is_idle(cpu, cx);
         let threads = span(cx.topology(), cpu, cx.topology().smt).filter(|&other| !self.is_idle(other, cx)).count();
@@ -262,7 +262,7 @@ impl<R: Rule> Fair<R> {
 
     // ---- Idle times ----
 
-    /// A task wakes on `cpu`: if that idled, for how long counts in its average.
+    /// A task wakes on `cpu`: if the CPU idled, its idle time counts in its average.
     pub(super) fn note_wake_up(&mut self, cpu: CpuId, now: Instant) {
         let most = self.queues.tunables.migration_cost.saturating_mul(2);
         let state = &mut self.cpus[cpu.index()];
@@ -277,7 +277,7 @@ impl<R: Rule> Fair<R> {
     }
 }
 
-/// How busy the CPUs of a cache are.
+/// The load of the CPUs of a cache.
 #[derive(Clone, Copy, Debug)]
 struct CacheSum {
     cache: usize,
@@ -287,7 +287,7 @@ struct CacheSum {
 }
 
 impl CacheSum {
-    /// Whether this is a better place to start than `best`, which counts as `imbalance` per cent of its load.
+    /// Whether this is a better place to start than `best`, which counts as `imbalance` percent of its load.
     fn is_idler(&self, best: &CacheSum, imbalance: u64) -> bool {
         if self.idle != best.idle {
             return self.idle > best.idle;

@@ -1,4 +1,4 @@
-//! What ran where and when, and how long CPUs idled while work waited: read from the trace alone.
+//! A record of a run, read from the trace alone: what ran where and when, and how long CPUs idled while tasks waited.
 
 use super::bandwidth::SLACK;
 use sched::{Alarm, AlarmOwner, CpuId, EntityId, Instant, Nanos, Params};
@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use trace::{Event, Sink};
 
-/// One entity's turn on a CPU.
+/// An entity's run on a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Turn {
     pub(crate) cpu: CpuId,
@@ -19,11 +19,11 @@ pub(crate) struct Turn {
 struct Known {
     id: EntityId,
     params: Params,
-    /// Waits or runs.
+    /// It waits or runs.
     runnable: bool,
     held: bool,
     ran: Nanos,
-    /// Since when it has waited without a turn.
+    /// Since when it has waited.
     waits_since: Option<Instant>,
 }
 
@@ -31,16 +31,16 @@ pub(crate) struct Record {
     now: Instant,
     running: Vec<Option<(EntityId, Instant)>>,
     known: Vec<Option<Known>>,
-    /// Since when each CPU has idled while something waited that may run there.
+    /// Since when each CPU has idled while an entity waited that may run there.
     idle_since: Vec<Option<Instant>>,
     /// The longest such time.
     pub(crate) longest_idle: Nanos,
-    /// The longest time anybody waited for a turn, holds not counted.
+    /// The longest time that an entity waited, holds not counted.
     pub(crate) longest_wait: Nanos,
     pub(crate) turns: Vec<Turn>,
-    /// How many alarms went off.
+    /// The number of alarms that went off.
     pub(crate) alarms: u64,
-    /// How many of them were slack timers.
+    /// The number of slack timers among them.
     pub(crate) slack_alarms: u64,
 }
 
@@ -100,7 +100,7 @@ impl Record {
             Event::Detach { entity } | Event::Pause { entity } => self.of(entity).runnable = false,
             Event::Wake { entity, .. } => self.of(entity).runnable = true,
             Event::Block { cpu } => {
-                let (entity, _) = self.running[cpu.index()].expect("somebody blocks");
+                let (entity, _) = self.running[cpu.index()].expect("an entity runs there");
                 self.of(entity).runnable = false;
             }
             Event::Held { entity, reasons } => self.of(entity).held = reasons != 0,
@@ -118,16 +118,16 @@ impl Record {
     }
 
     fn stop(&mut self, at: Instant, cpu: CpuId, entity: EntityId) {
-        let (id, from) = self.running[cpu.index()].take().expect("somebody stops");
+        let (id, from) = self.running[cpu.index()].take().expect("an entity runs there");
         assert_eq!(id, entity);
-        // Somebody else may have its index by now.
+        // A different entity may have its index by now.
         if let Some(known) = self.known[entity.index()].as_mut().filter(|known| known.id == entity) {
             known.ran += at.since(from);
         }
         self.turns.push(Turn { cpu, entity, from, to: at });
     }
 
-    /// Nothing more happens until `at`: what was so at the end of the last instant was so all the while.
+    /// Nothing else happens until `at`: the state at the end of the last instant held all the time.
     fn close_instant(&mut self, at: Instant) {
         let runs = |e: EntityId| self.running.iter().flatten().any(|&(id, _)| id == e);
         let waiting: Vec<Known> =

@@ -1,4 +1,5 @@
-//! [`Rule`]: what the fair class leaves open. Who of a queue runs next, until when, and where somebody who joins is placed.
+//! [`Rule`]: the part that the fair class leaves open: the order within a queue, the end of a run, and the placement of
+//! a node that joins.
 
 use super::node::{Node, NodeId};
 use super::runqueue::{Leaving, Placing, RunQueues};
@@ -7,29 +8,29 @@ use core::fmt::Debug;
 use sched::queue::Summary;
 use sched::{CpuId, FairPosition, Nanos, Params, Virtual};
 
-/// What a tick finds out about who runs.
+/// The result of a tick for the running node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
-    /// It goes on.
+    /// The node goes on.
     Stays,
-    /// Its slice is over.
+    /// Its time slice is over.
     Expired,
-    /// It has had its minimum and somebody waits too far behind it.
+    /// It has run for the minimum time and is too far ahead of a waiting node.
     Ahead,
 }
 
-/// An order of the run queues. What a rule keeps of its own is in its nodes and queues; what it can be tuned by, in itself.
+/// An order of the run queues. The state of a rule is in its nodes and queues; its knobs are in the rule itself.
 ///
-/// Every node has a clock, its vruntime. Calls concern one node in its queue; the fair class makes them for a task and then for
-/// the parts above it.
+/// Every node has a clock, its vruntime. A call concerns one node in its queue; the fair class makes the calls for a
+/// task and then for the group entities above it.
 pub(crate) trait Rule: Debug + Send + Sized + 'static {
-    /// What it keeps of a node.
+    /// The state of the rule for a node.
     type Node: Copy + Debug + Send;
-    /// What it keeps of a queue.
+    /// The state of the rule for a queue.
     type Queue: Clone + Debug + Send;
-    /// What a queue's tree is in order of.
+    /// The order of a queue's tree.
     type Key: Copy + Ord + Debug + Send;
-    /// What a tree keeps of its subtrees.
+    /// The summary of a subtree.
     type Summary: Summary + Debug + Send;
 
     /// A new node.
@@ -37,7 +38,7 @@ pub(crate) trait Rule: Debug + Send + Sized + 'static {
     /// An empty queue.
     const QUEUE: Self::Queue;
 
-    /// Where `node` stands in its tree if it joins as the `arrival`-th, and what it brings along.
+    /// The place of `node` in its tree if it joins as the `arrival`-th, and its summary.
     fn order(node: &Node<Self::Node>, arrival: u64) -> (Self::Key, Self::Summary);
 
     // ---- Joining and leaving ----
@@ -45,91 +46,92 @@ pub(crate) trait Rule: Debug + Send + Sized + 'static {
     /// `id` has been put into the tree of its queue.
     fn pushed(_queues: &mut RunQueues<Self>, _id: NodeId) {}
 
-    /// `id` is about to be taken out of the tree of its queue.
+    /// `id` is about to be removed from the tree of its queue.
     fn pulled(_queues: &mut RunQueues<Self>, _id: NodeId) {}
 
-    /// A forked task, not runnable yet, made on the queue it is in; `from` is the vruntime of whoever forked it. It may
-    /// join another queue.
+    /// Places a forked task, which is not runnable yet, on the queue it is in. `from` is the vruntime of its parent. It
+    /// may join another queue.
     fn place_forked(queues: &mut RunQueues<Self>, id: NodeId, from: Option<Virtual>);
 
-    /// Lets `child`, just placed, go before `parent`, which is current. Says whether it does.
+    /// Lets `child`, just placed, run before `parent`, which is current. Returns whether it does.
     fn let_pass(_queues: &mut RunQueues<Self>, _child: NodeId, _parent: NodeId) -> bool {
         false
     }
 
-    /// `id`, not runnable, goes to another queue.
+    /// `id`, not runnable, moves to another queue.
     fn detach_clock(_queues: &mut RunQueues<Self>, _id: NodeId) {}
 
-    /// Puts `id`, which sleeps, into another queue, where it will be as far behind as it would be here.
+    /// Moves `id`, which is blocked, to another queue, where it will be as far behind as in this one.
     fn move_sleeper(queues: &mut RunQueues<Self>, id: NodeId, queue: usize);
 
-    /// The task `id`, out of its queue, goes to another class, from which it may come back. Says whether it `sleeps`.
+    /// The task `id`, out of its queue, moves to another class, from which it may come back. `sleeps`: it is blocked.
     fn leave_class(_queues: &mut RunQueues<Self>, _id: NodeId, _sleeps: bool) {}
 
-    /// The task `id`, not runnable, is back in its queue, as far behind or ahead as when it left.
+    /// The task `id`, not runnable, is back in its queue, at the same distance as when it left.
     fn come_back(_queues: &mut RunQueues<Self>, _id: NodeId) {}
 
-    /// `id`, which neither runs nor is in a tree, pays for so much CPU time.
+    /// Charges CPU time to `id`, which neither runs nor is in a tree.
     fn owe(queues: &mut RunQueues<Self>, id: NodeId, ran: Nanos);
 
     /// `id` becomes runnable in its queue.
     fn join(queues: &mut RunQueues<Self>, id: NodeId, placing: Placing);
 
-    /// `id` is runnable no more. Says whether it has left its queue; if not, it is `delayed`.
+    /// `id` is no longer runnable. Returns whether it has left its queue; if not, it is `delayed`.
     fn leave(queues: &mut RunQueues<Self>, id: NodeId, leaving: Leaving) -> bool;
 
     /// `id`, which is delayed, becomes runnable again.
     fn resume(_queues: &mut RunQueues<Self>, id: NodeId) {
-        unreachable!("{id:?} left when it fell asleep")
+        unreachable!("{id:?} left its queue when it blocked")
     }
 
     /// Gives `id` another weight, in whatever state it is.
     fn reweigh(queues: &mut RunQueues<Self>, id: NodeId, weight: u64);
 
-    /// This is asked for the task `id`.
+    /// Applies the parameters of the task `id`.
     fn ask(_queues: &mut RunQueues<Self>, _id: NodeId, _params: &Params) {}
 
-    /// Who is runnable in the queue that the part `id` owns, or what they ask for, may have changed.
+    /// The runnable nodes in the queue that the group entity `id` owns, or their requests, may have changed.
     fn resize(_queues: &mut RunQueues<Self>, _id: NodeId) {}
 
     // ---- Running and stopping ----
 
-    /// `id`, current in its queue, ran for so long. Says whether it must stop.
+    /// Charges `ran` to `id`, current in its queue. Returns whether it must stop.
     fn charge(queues: &mut RunQueues<Self>, id: NodeId, ran: Nanos) -> bool;
 
-    /// What a tick finds about `id`, current in its queue and charged.
+    /// The result of a tick for `id`, current in its queue and charged.
     fn verdict(_queues: &RunQueues<Self>, _id: NodeId) -> Verdict {
         Verdict::Stays
     }
 
-    /// Who of `queue`, where somebody waits and nobody is current, goes next, or leaves if it is delayed. Who was put back
-    /// in this `turn` of the CPU ran until now.
+    /// The next node of `queue`, which has a waiting node and no current one. The next node leaves instead if it is
+    /// delayed. A node that was put back in this `turn` of the CPU ran until now.
     fn next_of(queues: &RunQueues<Self>, queue: usize, turn: u64) -> NodeId;
 
-    /// `id` is current in its queue now. It may go on where it was stopped a moment ago.
+    /// `id` is current in its queue now. `goes_on`: it was stopped at this instant and goes on.
     fn started(_queues: &mut RunQueues<Self>, _id: NodeId, _goes_on: bool) {}
 
-    /// `id`, which runs, lets others go first.
+    /// `id`, which runs, yields.
     fn yielded(queues: &mut RunQueues<Self>, id: NodeId);
 
     // ---- Wake-up preemption ----
 
-    /// The task `id` has come to the CPU where the task `running` runs. Says whether it was made a buddy for that.
+    /// The task `id` has come to the CPU of the running task `running`. Returns whether it was made a buddy.
     fn greet(queues: &mut RunQueues<Self>, id: NodeId, running: NodeId, arrival: Arrival) -> bool;
 
-    /// Whether `wakee` preempts `running`, current in the same queue and charged. It may have been `greeted` already.
+    /// Whether `wakee` preempts `running`, current in the same queue and charged. `greeted`: it was made a buddy
+    /// already.
     fn preempts(queues: &mut RunQueues<Self>, wakee: NodeId, running: NodeId, greeted: bool) -> bool;
 
     /// `running`, which is current, is about to be preempted by `wakee`, perhaps in another queue of the CPU.
     fn preempted(queues: &mut RunQueues<Self>, wakee: NodeId, running: NodeId);
 
-    // ---- Showing ----
+    // ---- Inspection ----
 
-    /// The place of the task `id`, whose run queue is that of `cpu`; `None` where the rule has more than one clock.
+    /// The position of the task `id`, in the queue of `cpu`; `None` if the rule has more than one clock.
     fn position(_queues: &RunQueues<Self>, _id: NodeId, _cpu: CpuId) -> Option<FairPosition> {
         None
     }
 
-    /// Shows what it keeps of the task `id`.
+    /// Shows the state of the task `id`.
     fn inspect(queues: &RunQueues<Self>, id: NodeId, show: &mut dyn FnMut(&'static str, i64));
 }

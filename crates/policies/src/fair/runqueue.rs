@@ -1,7 +1,7 @@
 //! The run queues: one per CPU and, for every group, one more per CPU. Queue `g · cpus + c` is that of group `g` on CPU
 //! `c`; the root is group 0.
 //!
-//! Here is only bookkeeping: loads, counts, buddies. What orders the queues is the [`Rule`]'s.
+//! This module only keeps loads, counts and buddies. The order of the queues belongs to the [`Rule`].
 
 use super::node::{NICE_0, Node, NodeId, load_of};
 use super::rule::Rule;
@@ -9,15 +9,15 @@ use super::tunables::Tunables;
 use sched::queue::Trees;
 use sched::{CpuId, EntityId, GroupId, Nanos, Params, Virtual};
 
-/// The least weight of a group or of its part on a CPU. Source: `MIN_SHARES`, kernel/sched/sched.h, v5.13.
+/// The least weight of a group or of a group entity. Source: `MIN_SHARES`, kernel/sched/sched.h, v5.13.
 pub(crate) const SHARES_LEAST: u64 = 2;
 /// The largest weight of a group. Source: `MAX_SHARES`, kernel/sched/sched.h, v5.13.
 pub(crate) const SHARES_MOST: u64 = 1 << 18;
 
-/// Who is favoured, or not, at the next pick of a queue.
+/// A node that the next pick of a queue prefers or skips.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Buddy {
-    /// Wanted to run next.
+    /// Should run next.
     Next,
     /// Was preempted at a wake-up.
     Last,
@@ -34,21 +34,21 @@ impl Buddy {
 pub(crate) struct RunQueue<Q> {
     pub(crate) cpu: CpuId,
     pub(crate) group: usize,
-    /// The queue its part waits in; `None` for the root.
+    /// The queue of its group entity; `None` for the root.
     pub(crate) up: Option<usize>,
     /// Steps to the root.
     pub(crate) depth: u32,
     /// The sum of the weights of its queued nodes, the current one included.
     pub(crate) load: u64,
-    /// How many nodes those are.
+    /// The number of these nodes.
     pub(crate) nodes: u32,
-    /// How many tasks are runnable in it and below, not counting below throttled queues.
+    /// The number of tasks that are runnable in it and below, not counting below throttled queues.
     pub(crate) tasks: Tasks,
-    /// At a root: how many nodes of the CPU are delayed.
+    /// At a root: the number of delayed nodes of the CPU.
     pub(crate) delayed: u32,
-    /// The least vruntime of a queued node; it never goes back.
+    /// The least vruntime of a queued node; it never decreases.
     pub(crate) min_vruntime: Virtual,
-    /// The node that runs, or whose queue holds the one that does; not in the tree.
+    /// The node that runs, or whose queue holds the running node; not in the tree.
     pub(crate) current: Option<NodeId>,
     /// The node that was put back last.
     pub(crate) put_back: Option<NodeId>,
@@ -60,7 +60,7 @@ pub(crate) struct RunQueue<Q> {
     pub(crate) remaining: i64,
     /// The queue of the same group throttled next after this one.
     pub(crate) next_throttled: Option<usize>,
-    /// What the rule keeps.
+    /// The state of the rule.
     pub(crate) own: Q,
 }
 
@@ -68,11 +68,11 @@ pub(crate) struct RunQueue<Q> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Tasks {
     pub(crate) all: u32,
-    /// Those of SCHED_IDLE among them.
+    /// The SCHED_IDLE tasks among them.
     pub(crate) idle: u32,
 }
 
-/// What is the same on all CPUs of a group.
+/// The state of a group that all its CPUs share.
 #[derive(Clone, Copy, Debug)]
 struct GroupShare {
     shares: u64,
@@ -80,7 +80,7 @@ struct GroupShare {
     load: u64,
 }
 
-/// Whether a node joins a queue with the credit of a sleeper, or as it left another.
+/// Whether a node joins a queue with the credit of a sleeper, or with the clock it left with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Placing {
     Credit,
@@ -90,11 +90,11 @@ pub(crate) enum Placing {
 /// Why a node leaves a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Leaving {
-    /// It sleeps.
+    /// It blocks.
     Sleep,
-    /// It sleeps, or is throttled, and cannot be kept a while.
+    /// It blocks or is throttled, and cannot be delayed.
     Halt,
-    /// It goes to another queue.
+    /// It moves to another queue.
     Move,
 }
 
@@ -109,7 +109,7 @@ pub(crate) struct RunQueues<R: Rule> {
     trees: Trees<R::Key, R::Summary>,
     arrivals: u64,
     cpus: usize,
-    /// How many CPUs have two or more runnable tasks.
+    /// The number of CPUs with two or more runnable tasks.
     pub(crate) overloaded: usize,
 }
 
@@ -132,7 +132,7 @@ impl<R: Rule> RunQueues<R> {
 
     // ---- Membership ----
 
-    /// Makes a blocked task of `e`, on `queue`.
+    /// Creates a blocked task of `e` on `queue`.
     pub(crate) fn open_task(&mut self, e: EntityId, queue: usize, params: &Params) {
         let vruntime = self.queues[queue].min_vruntime;
         let (id, (weight, idle)) = (NodeId::task(e), load_of(params));
@@ -140,7 +140,7 @@ impl<R: Rule> RunQueues<R> {
         R::ask(self, id, params);
     }
 
-    /// A task is back from another class, not runnable, for which `params` are asked now.
+    /// A task is back from another class, not runnable; `params` are its current parameters.
     pub(crate) fn reopen_task(&mut self, e: EntityId, queue: usize, params: &Params) {
         let (id, (weight, idle)) = (NodeId::task(e), load_of(params));
         R::reweigh(self, id, weight);
@@ -150,7 +150,7 @@ impl<R: Rule> RunQueues<R> {
         R::ask(self, id, params);
     }
 
-    /// `id`, which does not run, pays for CPU time it had elsewhere, and so do the parts above it.
+    /// Charges CPU time from another class to `id`, which does not run, and to the group entities above it.
     pub(crate) fn owe(&mut self, id: NodeId, ran: Nanos) {
         let mut at = Some(id);
         while let Some(id) = at {
@@ -176,7 +176,7 @@ impl<R: Rule> RunQueues<R> {
         self.trees.reserve_with(id.key(), key, summary);
     }
 
-    /// Makes the queues of a group, empty.
+    /// Creates the queues of a group, empty.
     pub(crate) fn open_group(&mut self, g: GroupId, parent: Option<GroupId>, shares: u64) {
         let needed = (g.index() + 1) * self.cpus;
         self.trees.reserve_trees(needed);
@@ -209,13 +209,13 @@ impl<R: Rule> RunQueues<R> {
             if self.queues.len() < needed {
                 self.queues.resize(needed, queue.clone());
             }
-            assert_eq!(self.trees.len(at), 0, "a new group has nobody");
+            assert_eq!(self.trees.len(at), 0, "a new group has no nodes");
             self.queues[at] = queue;
             self.open(NodeId::part(at), Node { queue: up.unwrap_or(at), ..Node::new(R::NODE) });
         }
     }
 
-    // ---- Looking ----
+    // ---- Queries ----
 
     pub(crate) fn node(&self, id: NodeId) -> &Node<R::Node> {
         &self.nodes[id.index()]
@@ -243,19 +243,19 @@ impl<R: Rule> RunQueues<R> {
         &self.queues[cpu.index()]
     }
 
-    /// The part above `id`: what stands for the queue it is in; `None` at the top.
+    /// The group entity above `id`, which stands for its queue; `None` at the root.
     #[inline]
     pub(crate) fn above(&self, id: NodeId) -> Option<NodeId> {
         let queue = self.node(id).queue;
         self.queues[queue].up.map(|_| NodeId::part(queue))
     }
 
-    /// Whether `queue` or one above it is throttled.
+    /// Whether `queue` or a queue above it is throttled.
     pub(crate) fn is_throttled(&self, queue: usize) -> bool {
         self.climb(queue).any(|queue| self.queues[queue].throttled)
     }
 
-    /// Whether `queue` or one above it has a quota.
+    /// Whether `queue` or a queue above it has a quota.
     pub(crate) fn is_limited(&self, queue: usize) -> bool {
         self.climb(queue).any(|queue| self.queues[queue].limited)
     }
@@ -264,30 +264,30 @@ impl<R: Rule> RunQueues<R> {
         core::iter::successors(Some(queue), |&queue| self.queues[queue].up)
     }
 
-    /// The first in order that waits in `queue`.
+    /// The first node in the tree of `queue`.
     pub(crate) fn first(&self, queue: usize) -> Option<NodeId> {
         self.trees.first(queue).map(|(_, key)| key.into())
     }
 
-    /// Who waits behind `id`.
+    /// The node after `id`.
     pub(crate) fn next(&self, id: NodeId) -> Option<NodeId> {
         self.trees.next(id.key()).map(|(_, key)| key.into())
     }
 
-    /// The first in order that waits in `queue` and whose summary `is` of some kind; see [`Trees::first_where`].
+    /// The first node in the tree of `queue` whose summary satisfies `is`; see [`Trees::first_where`].
     pub(crate) fn first_where(&self, queue: usize, is: impl Fn(R::Summary) -> bool) -> Option<NodeId> {
         self.trees.first_where(queue, is).map(|(_, key)| key.into())
     }
 
-    /// The summary of all that wait in `queue`.
+    /// The summary of all nodes in the tree of `queue`.
     pub(crate) fn summary(&self, queue: usize) -> Option<R::Summary> {
         self.trees.summary(queue)
     }
 
-    /// `a` and `b`, runnable on one CPU, or the parts above them, in the queue they have in common.
+    /// `a` and `b`, runnable on one CPU, or the group entities above them, in the queue they have in common.
     pub(crate) fn siblings(&self, mut a: NodeId, mut b: NodeId) -> (NodeId, NodeId) {
         let depth = |id: NodeId| self.queue(self.node(id).queue).depth;
-        let up = |id: NodeId| self.above(id).expect("below the root there is a part above");
+        let up = |id: NodeId| self.above(id).expect("a queue below the root has a group entity");
         while self.node(a).queue != self.node(b).queue {
             let (of_a, of_b) = (depth(a), depth(b));
             if of_a >= of_b {
@@ -340,7 +340,7 @@ impl<R: Rule> RunQueues<R> {
         assert!(was_there, "{id:?} waits");
     }
 
-    /// What `id` brings along in a tree has changed; where it stands has not.
+    /// The summary of `id` has changed; its place has not.
     pub(crate) fn resummarise(&mut self, id: NodeId) {
         if self.is_in_tree(id) {
             let (_, summary) = R::order(self.node(id), 0);
@@ -355,8 +355,8 @@ impl<R: Rule> RunQueues<R> {
 
     // ---- Running and stopping ----
 
-    /// `id`, current in its queue, ran for so long: its clock shows it. If it is to be `exact`, what is left of a nanosecond
-    /// counts next time; else it is lost, and a heavy node gains up to a nanosecond of its clock each time.
+    /// Advances the clock of `id`, current in its queue, by `ran`. If `exact`, fractions of a nanosecond are carried
+    /// over. Otherwise they are lost, and a heavy node gains up to a nanosecond of its clock each time.
     pub(crate) fn run_clock(&mut self, id: NodeId, ran: Nanos, exact: bool) {
         let node = self.node_mut(id);
         node.sum_exec += ran;
@@ -368,7 +368,7 @@ impl<R: Rule> RunQueues<R> {
         }
     }
 
-    /// Makes `id` current in its queue. It goes on if it was put back in this very turn.
+    /// Makes `id` current in its queue. It goes on if it was put back in the same decision.
     pub(crate) fn switch_in(&mut self, id: NodeId, turn: u64) {
         if self.node(id).queued {
             self.pull(id);
@@ -381,7 +381,7 @@ impl<R: Rule> RunQueues<R> {
     /// Puts `id`, current in its queue, back; into the tree if it is still queued.
     pub(crate) fn switch_out(&mut self, id: NodeId, turn: u64) {
         let queue = &mut self.queues[self.nodes[id.index()].queue];
-        assert_eq!(queue.current, Some(id), "who stops was running");
+        assert_eq!(queue.current, Some(id), "the stopped node was running");
         queue.current = None;
         queue.put_back = Some(id);
         if self.node(id).queued {
@@ -402,7 +402,7 @@ impl<R: Rule> RunQueues<R> {
         self.groups[self.queues[queue].group].load -= weight;
     }
 
-    /// `id` counts in its queue from now on.
+    /// Adds `id` to the counts of its queue.
     pub(crate) fn count_in(&mut self, id: NodeId) {
         let Node { queue, weight, .. } = *self.node(id);
         self.add_load(queue, weight);
@@ -410,7 +410,7 @@ impl<R: Rule> RunQueues<R> {
         self.node_mut(id).queued = true;
     }
 
-    /// `id` counts no more.
+    /// Subtracts `id` from the counts of its queue.
     pub(crate) fn count_out(&mut self, id: NodeId) {
         let Node { queue, weight, .. } = *self.node(id);
         self.sub_load(queue, weight);
@@ -420,7 +420,7 @@ impl<R: Rule> RunQueues<R> {
         node.put_in = 0;
     }
 
-    /// So many more tasks are runnable in `queue` and below.
+    /// Adds to the runnable tasks in `queue` and below.
     pub(crate) fn add_tasks(&mut self, queue: usize, tasks: Tasks) {
         let there = &mut self.queues[queue].tasks;
         let before = there.all;
@@ -431,7 +431,7 @@ impl<R: Rule> RunQueues<R> {
         }
     }
 
-    /// So many fewer.
+    /// Subtracts from the runnable tasks in `queue` and below.
     pub(crate) fn sub_tasks(&mut self, queue: usize, tasks: Tasks) {
         let there = &mut self.queues[queue].tasks;
         let before = there.all;
@@ -442,7 +442,7 @@ impl<R: Rule> RunQueues<R> {
         }
     }
 
-    /// `id` sleeps but stays queued, or no longer does.
+    /// Records whether `id` is delayed: blocked but still queued.
     pub(crate) fn set_delayed(&mut self, id: NodeId, delayed: bool) {
         assert_ne!(self.node(id).delayed, delayed, "{id:?} is delayed once");
         let root = self.queues[self.node(id).queue].cpu.index();
@@ -451,7 +451,7 @@ impl<R: Rule> RunQueues<R> {
         self.node_mut(id).delayed = delayed;
     }
 
-    /// Counts `id` with another weight.
+    /// Changes the counted weight of `id`.
     pub(crate) fn set_weight(&mut self, id: NodeId, weight: u64) {
         let Node { queue, weight: old, queued, .. } = *self.node(id);
         if queued {
@@ -462,13 +462,13 @@ impl<R: Rule> RunQueues<R> {
         (node.weight, node.rest) = (weight, 0);
     }
 
-    /// Changes what a group is worth; its parts follow when they are next looked at.
+    /// Sets the shares of a group; its group entities follow at their next update.
     pub(crate) fn set_shares(&mut self, g: GroupId, shares: u64) {
         self.groups[g.index()].shares = shares;
     }
 
-    /// Gives a part the weight that its queue's portion of the group's load is worth:
-    /// `shares · load here / load on all CPUs`, within [2, shares]. A task keeps its own.
+    /// Sets the weight of a group entity to its queue's part of the group's load: `shares · load here / load on all
+    /// CPUs`, within [2, shares]. A task keeps its own weight.
     pub(crate) fn update_share(&mut self, id: NodeId) {
         let Some(own) = id.own_queue() else { return };
         if self.node(id).delayed && self.queues[own].nodes == 0 {
@@ -483,7 +483,7 @@ impl<R: Rule> RunQueues<R> {
         R::resize(self, id);
     }
 
-    /// Whatever share of its CPU `id` is worth now, it and the parts above it get.
+    /// Updates the weight of `id` and of the group entities above it.
     pub(crate) fn update_shares_from(&mut self, id: NodeId) {
         let mut at = Some(id);
         while let Some(id) = at {
@@ -492,7 +492,7 @@ impl<R: Rule> RunQueues<R> {
         }
     }
 
-    /// The runnable task `id` was, or was not, one of SCHED_IDLE; from now on it counts as what it is.
+    /// Corrects the SCHED_IDLE counts after the runnable task `id` has changed its class.
     pub(crate) fn recount_idle(&mut self, id: NodeId, was_idle: bool) {
         let is_idle = self.node(id).idle;
         let one = Tasks { all: 0, idle: 1 };
@@ -518,8 +518,8 @@ impl<R: Rule> RunQueues<R> {
         self.queues[queue].buddies[which as usize]
     }
 
-    /// Makes `id` and the parts above it buddies in their queues. SCHED_IDLE tasks are favoured nowhere, and who
-    /// is not runnable is not either.
+    /// Makes `id` and the group entities above it buddies in their queues. SCHED_IDLE tasks are not preferred, and
+    /// neither are nodes that are not runnable.
     pub(crate) fn set_buddy(&mut self, which: Buddy, id: NodeId) {
         if self.node(id).idle && which != Buddy::Skip {
             return;
@@ -535,7 +535,7 @@ impl<R: Rule> RunQueues<R> {
         }
     }
 
-    /// Whatever buddy `id` is in its queue, it and the parts above it that are so for its sake are no more.
+    /// Removes `id`, and the group entities above it that are buddies because of it, from all buddies.
     pub(crate) fn clear_buddies(&mut self, id: NodeId) {
         for which in Buddy::ALL {
             let mut at = Some(id);

@@ -1,21 +1,21 @@
-//! The tick, and what makes a CPU pick again: an expired slice, a wake-up that preempts.
+//! The tick, and the reasons for a CPU to pick again: an expired time slice, or a wake-up that preempts.
 //!
-//! A CPU ticks while a tick can matter: while somebody waits there or elsewhere, or a quota is being spent. All CPUs
-//! tick at the same instants, the multiples of the tick.
+//! A CPU ticks while a tick can matter: while a task waits there or on another CPU, or while a quota is being spent.
+//! All CPUs tick at the same instants, the multiples of the tick period.
 
 use super::Fair;
 use super::node::NodeId;
 use super::rule::{Rule, Verdict};
 use sched::{Alarm, AlarmOwner, Class, CpuId, Cx, EntityId, Nanos, Running};
 
-/// How a task came to be where it is now runnable.
+/// How a task became runnable where it is now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Arrival {
     /// It woke.
     Woken,
     /// It was forked.
     Forked,
-    /// It was moved, or changed its weight.
+    /// It migrated, or its weight changed.
     Other,
 }
 
@@ -41,7 +41,7 @@ impl<R: Rule> Fair<R> {
         self.arm_tick(cpu, cx);
     }
 
-    /// At every level: has who runs had its slice?
+    /// At every level: ends the time slice of the running node if it is used up.
     fn tick_chain(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) {
         let mut at = Some(NodeId::task(e));
         while let Some(id) = at {
@@ -50,7 +50,7 @@ impl<R: Rule> Fair<R> {
                 Verdict::Stays => {}
                 Verdict::Expired => {
                     cx.kick(cpu);
-                    // Favours do not bring back who has had its slice.
+                    // Buddies do not bring back a node whose time slice is used up.
                     self.queues.clear_buddies(id);
                 }
                 Verdict::Ahead => cx.kick(cpu),
@@ -69,8 +69,8 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// Somebody may wait on `cpu`, which is about to pick. A more urgent class may come first, and this one not be asked:
-    /// then the tick looks after who waits.
+    /// A task may wait on `cpu`, which is about to pick. A more urgent class may take the CPU before this class is
+    /// asked: then the tick takes care of the waiting task.
     pub(super) fn tick_in_case(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         if cx.alarm_at(tick_of(cpu)).is_none() {
             self.arm_tick(cpu, cx);
@@ -78,7 +78,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// This class has been asked who runs on `cpu`: it ticks if that is needed.
+    /// This class has been asked to pick for `cpu`: keeps the tick only if it is needed.
     pub(super) fn settle_tick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         if core::mem::take(&mut self.cpus[cpu.index()].ticks_in_case) && !self.needs_tick(cpu) {
             cx.clear_alarm(tick_of(cpu));
@@ -100,7 +100,7 @@ impl<R: Rule> Fair<R> {
         }
     }
 
-    /// While work waits here, the busy CPUs tick, to compare their loads with this one's.
+    /// While tasks wait here, the busy CPUs tick, to compare their loads with that of this CPU.
     fn arm_other_ticks(&self, cpu: CpuId, cx: &mut Cx<'_>) {
         if self.queues.root(cpu).tasks.all >= 2 {
             let busy = cx.topology().iter().filter(|&other| self.cpus[other.index()].current.is_some());
@@ -110,7 +110,7 @@ impl<R: Rule> Fair<R> {
 
     // ---- Wake-up preemption ----
 
-    /// `e` is runnable on its CPU now: must that CPU pick again?
+    /// `e` is runnable on its CPU now: kicks that CPU if it must pick again.
     pub(super) fn check_preempt(&mut self, e: EntityId, arrival: Arrival, cx: &mut Cx<'_>) {
         let (cpu, id) = (self.tasks[e.index()].cpu, NodeId::task(e));
         if self.queues.is_throttled(self.queues.node(id).queue) {

@@ -1,4 +1,4 @@
-//! What the class can be tuned by whatever its rule, and the values in force on one host.
+//! The knobs of the fair class under every rule, and their values in force on one host.
 
 use sched::{Knob, Knobs, Nanos, Topology};
 
@@ -8,50 +8,62 @@ const FEATURES: &str = "kernel/sched/features.h, v5.13";
 pub(crate) const KNOBS: [Knob; 14] = [
     Knob::time("tick", Nanos::ms(1), (Nanos::us(100), Nanos::ms(100)), "the time between two ticks of a CPU: 1 / HZ")
         .from("CONFIG_HZ, kernel/Kconfig.hz, v5.13"),
-    Knob::choice("scaling", &["log", "none", "linear"], "how slices and granularities grow with the number of CPUs")
-        .from("sched_tunable_scaling, kernel/sched/fair.c, v5.13"),
+    Knob::choice(
+        "scaling",
+        &["log", "none", "linear"],
+        "how time slices and granularities grow with the number of CPUs",
+    )
+    .from("sched_tunable_scaling, kernel/sched/fair.c, v5.13"),
     Knob::time(
         "migration-cost",
         Nanos::us(500),
         (Nanos::ZERO, Nanos::s(1)),
-        "who ran this recently is cache-hot; who idles less on average does not look for work",
+        "a task that ran this recently is cache-hot; a CPU that idles for less on average does not pull",
     )
     .from("sysctl_sched_migration_cost, kernel/sched/fair.c, v5.13"),
     Knob::time(
         "bandwidth-slice",
         Nanos::ms(5),
         (Nanos::us(1), Nanos::s(1)),
-        "how much quota a CPU takes from its group's pool at a time",
+        "the quota that a CPU takes from its group's pool at a time",
     )
     .from("sysctl_sched_cfs_bandwidth_slice, kernel/sched/fair.c, v5.13"),
-    Knob::percent("imbalance", [117, 101, 1000], "how much busier another cache or core must be before work is pulled")
-        .from("sd->imbalance_pct, kernel/sched/topology.c, v5.13 (125 before v5.10)"),
-    Knob::count("busy-factor", [16, 1, 1000], "how many times rarer a busy CPU compares loads than an idle one")
-        .from("sd->busy_factor, kernel/sched/topology.c, v5.13 (32 before v5.10)"),
+    Knob::percent(
+        "imbalance",
+        [117, 101, 1000],
+        "the load, in percent of its own, from which a CPU pulls from another cache or core",
+    )
+    .from("sd->imbalance_pct, kernel/sched/topology.c, v5.13 (125 before v5.10)"),
+    Knob::count(
+        "busy-factor",
+        [16, 1, 1000],
+        "the balancing interval of a busy CPU, in multiples of that of an idle one",
+    )
+    .from("sd->busy_factor, kernel/sched/topology.c, v5.13 (32 before v5.10)"),
     Knob::switch("cache-hot-buddy", true, "buddies are not migrated to a CPU that has work").from(FEATURES),
-    Knob::switch("wakeup-preemption", true, "a wakee may preempt").from(FEATURES),
-    Knob::switch("wake-affine-idle", true, "a wakee goes to the waker's CPU if that idles or is about to")
+    Knob::switch("wakeup-preemption", true, "a woken task may preempt").from(FEATURES),
+    Knob::switch("wake-affine-idle", true, "a woken task goes to the waker's CPU if that idles or is about to")
         .from("WA_IDLE, kernel/sched/features.h, v5.13"),
-    Knob::switch("wake-affine-weight", true, "a wakee goes to the waker's CPU if that is less loaded")
+    Knob::switch("wake-affine-weight", true, "a woken task goes to the waker's CPU if that is less loaded")
         .from("WA_WEIGHT, kernel/sched/features.h, v5.13"),
     Knob::switch("wake-affine-bias", true, "that comparison favours the waker's CPU by half the imbalance")
         .from("WA_BIAS, kernel/sched/features.h, v5.13"),
-    Knob::switch("recent-cpu", true, "the CPU a wakee last woke others from is looked at as well")
+    Knob::switch("recent-cpu", true, "the CPU on which a woken task last woke others is searched as well")
         .from("recent_used_cpu, kernel/sched/fair.c, v5.13 (not before v4.16)"),
     Knob::choice(
         "idle-search",
         &["cpu", "core"],
-        "whether any idle CPU of the cache will do, or only a core wholly idle",
+        "a woken task goes to any idle CPU of the cache, or only to a fully idle core",
     )
     .from("select_idle_sibling, kernel/sched/fair.c, v5.13 and v3.17"),
-    Knob::switch("idle-class-cpus", true, "a CPU that runs SCHED_IDLE tasks only counts as idle for who wakes")
+    Knob::switch("idle-class-cpus", true, "a CPU that runs only SCHED_IDLE tasks counts as idle for woken tasks")
         .from("sched_idle_cpu, kernel/sched/fair.c, v5.13 (not before v5.4)"),
 ];
 
 /// A cache-hot task moves after more failures than this. Source: `cache_nice_tries` of the MC domain,
 /// kernel/sched/topology.c, v5.13.
 pub(super) const CACHE_NICE_TRIES: u32 = 1;
-/// How many tasks one balance looks at. Source: `sysctl_sched_nr_migrate`, kernel/sched/core.c, v5.13.
+/// The number of tasks that one balance examines. Source: `sysctl_sched_nr_migrate`, kernel/sched/core.c, v5.13.
 pub(super) const MIGRATE_MOST: usize = 32;
 /// `imbalance_pct` between hardware threads of a core. Source: kernel/sched/topology.c, v5.13.
 pub(super) const SMT_IMBALANCE: u64 = 110;
@@ -59,7 +71,7 @@ pub(super) const SMT_IMBALANCE: u64 = 110;
 /// The values in force.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tunables {
-    /// What times grow by on this host.
+    /// The factor by which times grow on this host.
     pub(crate) factor: u64,
     pub(crate) tick: Nanos,
     pub(super) migration_cost: Nanos,
@@ -72,14 +84,14 @@ pub(crate) struct Tunables {
     pub(super) wake_affine_weight: bool,
     pub(super) wake_affine_bias: bool,
     pub(super) recent_cpu: bool,
-    /// Of the CPUs under the cache of a wakee, only those of cores that idle wholly will do, and threads of its core.
+    /// Whether a woken task goes only to fully idle cores under its cache, and to threads of its core.
     pub(super) whole_cores: bool,
     pub(super) idle_class_cpus: bool,
     /// Whether busy CPUs balance a tick sooner than at a multiple of the interval: see `balance`.
     pub(super) off_beat: bool,
-    /// Wake-ups are judged as in v3.17: see `placement`.
+    /// Whether wake-ups are placed as in v3.17: see `placement`.
     pub(super) old_affinity: bool,
-    /// Whether a group that is unthrottled is placed like who wakes; else it is where it was.
+    /// Whether an unthrottled group is placed like a woken one; otherwise it keeps its place.
     pub(crate) place_unthrottled: bool,
 }
 
@@ -111,8 +123,8 @@ impl Tunables {
         }
     }
 
-    /// As they were in v3.17: what was not there yet is off, whatever its knob says, and numbers that are left at their
-    /// defaults have the values of then.
+    /// The values as in v3.17: later features are off, whatever their knobs say, and numbers left at their defaults
+    /// have the values of that version.
     pub(crate) fn as_in_v3_17(self, knobs: &Knobs) -> Tunables {
         Tunables {
             imbalance: or_default(knobs, "imbalance", 125).unsigned_abs(),
@@ -127,13 +139,13 @@ impl Tunables {
         }
     }
 
-    /// A knob's time, for this host.
+    /// A knob's time, scaled for this host.
     pub(crate) const fn scaled(&self, time: Nanos) -> Nanos {
         time.saturating_mul(self.factor)
     }
 }
 
-/// A knob's value, or `instead` if it is left at its default: that of another version.
+/// A knob's value, or `instead` if it is left at its default: the default of another version.
 pub(crate) fn or_default(knobs: &Knobs, name: &str, instead: i64) -> i64 {
     let is_default = |(knob, value): (&Knob, i64)| knob.name == name && knob.default == value;
     if knobs.iter().any(is_default) { instead } else { knobs.get(name) }

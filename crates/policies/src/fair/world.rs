@@ -27,12 +27,12 @@ impl World {
         World { host: sim, record }
     }
 
-    /// Lets everything before `ms` happen.
+    /// Runs the host up to `ms`.
     pub(crate) fn until_ms(&mut self, ms: u64) {
         self.host.run_until(at_ms(ms));
     }
 
-    /// Lets what was just asked for take effect.
+    /// Lets the last requests take effect.
     pub(crate) fn settle(&mut self) {
         self.host.run_until(self.host.now() + Nanos::ns(1));
     }
@@ -45,7 +45,7 @@ impl World {
         (0..count).map(|_| self.hog(params)).collect()
     }
 
-    /// An entity that wakes and blocks when told; blocked.
+    /// A blocked entity that the test wakes and blocks.
     pub(crate) fn scripted(&mut self, params: Params) -> EntityId {
         self.host.attach("scripted", params, Workload::Scripted).unwrap()
     }
@@ -94,7 +94,7 @@ impl World {
     }
 }
 
-/// Numbers that look random and are the same for the same seed.
+/// Pseudo-random numbers, the same for the same seed.
 pub(crate) struct Random(pub(crate) u64);
 
 impl Random {

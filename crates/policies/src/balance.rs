@@ -180,7 +180,8 @@ mod tests {
         host.machine().inspect(e, "cpu").expect("it is shown")
     }
 
-    /// How often two siblings sit on one CPU, of 400 looks at two VMs of three vCPUs that sleep and wake, and five hogs.
+    /// How often two siblings sit on one CPU, of 400 looks at two VMs of three vCPUs that sleep and wake, and five
+    /// hogs.
     fn stacked(policy: &Descriptor) -> usize {
         let mut host = host(policy, 4, false);
         let vms = [vm(&mut host, 3), vm(&mut host, 3)];

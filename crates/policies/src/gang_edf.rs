@@ -1,8 +1,9 @@
 //! Gang EDF: the vCPUs of a VM have the same slice in the same periods, each on a CPU of its own.
 //!
-//! Partitioned earliest deadline first, as in `edf`, for parallel VMs. The members of a gang are promised one (slice,
-//! period) with one phase, on CPUs that are all different; each is admitted only if a CPU that none of its siblings has
-//! admits it. So their periods begin at the same instant everywhere, and each has its slice before the same deadline.
+//! This is partitioned earliest deadline first, as in `edf`, for parallel VMs. The members of a gang get one (slice,
+//! period) with one phase, on CPUs that are all different. A member is admitted only if a CPU that none of its siblings
+//! has admits it. So their periods begin at the same instant everywhere, and each member has its slice before the same
+//! deadline.
 //!
 //! ```text
 //! two CPUs, hard; gang a = a0, a1 (4 ms in 10); gang b = b0, b1 (5 in 20)
@@ -11,18 +12,19 @@
 //! a1  b1   . a1  .         a1  b1   .  a1
 //! ```
 //!
-//! **Admission.** A CPU takes a member if its utilisation stays within one, less the reserve: then no slice is late
-//! there (Liu and Layland). A member that no CPU takes is refused, with the largest slice that would fit. All members
-//! ask for the same; one that asks for something else is refused.
+//! **Admission control.** A CPU admits a member if its utilisation stays within one, less the reserve: then no slice is
+//! late there (Liu and Layland). A member that no CPU admits is refused; the error names the largest slice that would
+//! fit. All members have the same reservation; a member with a different one is refused.
 //!
-//! **Phase.** The first member's periods begin when it comes, or at the `start` asked for: hosts that agree on a start
-//! run their parts of a gang together. A later one begins with the next period of its siblings. Periods of a gang never
-//! move, whoever sleeps: who wakes within one has what its rest has left it (docs/decisions/0010).
+//! **Phase.** The first member's periods begin when it is attached, or at the `start` of its reservation: hosts that
+//! agree on a start run their parts of a gang together. The periods of a later member begin with the next period of its
+//! siblings. Periods of a gang never move, whichever members sleep. A member that wakes within a period has the part of
+//! its slice that its sleep has left (docs/decisions/0010).
 //!
-//! Siblings run at the same time as far as the deadlines of others on their CPUs let them: where two CPUs serve the
-//! same gangs, throughout; where one of them has another VM with an earlier deadline, its sibling there comes later,
-//! but not after the deadline. Equal deadlines go by the order in which entities came. Whoever is in no gang is
-//! scheduled as in partitioned `edf`.
+//! Siblings run at the same time as far as other deadlines on their CPUs allow. Where two CPUs serve the same gangs,
+//! they do so throughout. Where one of the CPUs has another VM with an earlier deadline, the sibling there runs later,
+//! but not after its deadline. Equal deadlines go by order of arrival. An entity in no gang is scheduled as in
+//! partitioned `edf`.
 //!
 //! Source: ours, from VSched (Lin and Dinda, SC'05) §3 with the common start of gangs; compare Kato and Ishikawa, RTSS
 //! 2009 (global Gang EDF).
@@ -38,15 +40,15 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     name: "gang-edf",
     title: "earliest deadline first per CPU, with the vCPUs of a VM in phase on CPUs of their own",
     source: "ours, over VSched (Lin and Dinda, SC'05) §3; compare Kato and Ishikawa, RTSS 2009",
-    good_for: "parallel VMs with a promise: their vCPUs have their slices in the same periods",
+    good_for: "parallel VMs with a reservation: their vCPUs have their slices in the same periods",
     bad_at: "using CPUs to the last percent: a gang must fit on every one of its CPUs",
     text: include_str!("gang_edf.rs"),
     conserving: |_| Conserving::PerCpu { slack: Nanos::ZERO },
-    starvation: |_| None, // Who has no reservation gets what is left, perhaps nothing.
+    starvation: |_| None, // Entities without a reservation get the remaining time, perhaps none.
     guarantees: Guarantees { reservations, ..Guarantees::NOTHING },
     alarms: AlarmSlots { entity: &[AlarmKind::Timer], ..AlarmSlots::NONE },
     knobs: &[
-        Knob::choice("enforce", &["soft", "hard"], "what the end of a slice means").from("S1 §3.2"),
+        Knob::choice("enforce", &["soft", "hard"], "what happens at the end of a slice").from("S1 §3.2"),
         edf::LATE,
         edf::GRAIN,
         edf::RESERVE,
@@ -55,7 +57,8 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     build,
 };
 
-/// Every slice in every period, to the nanosecond. Who comes, goes or is changed takes what it asks for at once.
+/// Every slice in every period, to the nanosecond. An entity that is attached, detached or changed gets its slice at
+/// once.
 fn reservations(load: &LoadBounds<'_>) -> Option<Nanos> {
     (!load.has_changes && load.knobs.time("grain").is_zero()).then_some(Nanos::ZERO)
 }

@@ -1,11 +1,11 @@
-//! Hybrid: concurrent VMs run together over Credit, all others are left to Credit.
+//! Hybrid: concurrent VMs are co-scheduled over Credit; all others are left to Credit.
 //!
-//! Bringing vCPUs together pays for VMs whose threads wait for each other, and only costs for those that just compute. So
-//! the administrator types each VM: a marked one (`gang`) is concurrent, any other high-throughput.
+//! Co-scheduling benefits VMs whose threads wait for each other, and only costs for those that just compute. So the
+//! administrator types each VM: a marked VM (`gang`) is concurrent, any other is a high-throughput VM.
 //!
-//! The vCPUs of a concurrent VM are kept on CPUs of their own. When the first of them is chosen, its CPU calls the
-//! others: they go to the head of their queues, above BOOST, and their CPUs choose again. That happens once in
-//! `signal-every`, a turn of Credit, for each VM.
+//! The vCPUs of a concurrent VM are kept on CPUs of their own. When the first of them is picked, its CPU calls the
+//! others: they go to the head of their queues, above BOOST, and their CPUs pick again. For each VM this happens at
+//! most once in `signal-every`, a time slice of Credit.
 //!
 //! ```text
 //! two CPUs; VM a = a0 a1 is marked; two hogs on CPU 0, one on CPU 1
@@ -14,14 +14,15 @@
 //! aaaaa.....aaaaaaaaaa..........aaaaa.....aaaaa      CPU 1: a1, and a hog
 //! ```
 //!
-//! `signal-from = boot` lets only CPU 0 call, as in the original; then a VM of which no vCPU is kept there is never
-//! called. Credits give all their shares in the long run only if concurrent VMs do not ask for more than theirs: who is
-//! called runs, overspent or not.
+//! With `signal-from = boot`, only CPU 0 calls, as in the original; a VM without a vCPU on CPU 0 is then never called.
+//! Credits give each VM its share in the long run only if concurrent VMs want no more than theirs: a called vCPU runs
+//! whether it has overspent or not.
 //!
-//! The original's internals are not at hand: that siblings go above BOOST, and how often they are called, is assumed.
+//! The internals of the original are not available: that siblings go above BOOST, and how often they are called, is
+//! assumed.
 //!
-//! Source: Weng, Wang, Li and Lu, "The hybrid scheduling framework for virtual machine systems", VEE 2009, as told in
-//! S3 §2 and policies.md 10.6.
+//! Source: Weng, Wang, Li and Lu, "The hybrid scheduling framework for virtual machine systems", VEE 2009, as described
+//! in S3 §2 and policies.md 10.6.
 
 use crate::credit;
 use crate::parallel::{ACCOUNTING_LOWERS, Packing, Parallel, Parts, SHARED, SignalFrom, Together, Unit};
@@ -30,32 +31,32 @@ use sched::{Descriptor, Knob, Knobs, Nanos, Policy, Refused, Topology};
 /// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "hybrid",
-    title: "Credit, with concurrent VMs brought together once a turn",
+    title: "Credit, with concurrent VMs co-scheduled once per time slice",
     source: "Weng et al., VEE 2009; xen/common/sched_credit.c",
     good_for: "concurrent VMs beside throughput VMs, both with their shares",
-    bad_at: "quick answers, and VMs that are concurrent only at times; marked VMs can starve others",
+    bad_at: "short latencies, and VMs that are concurrent only at times; marked VMs can starve others",
     text: include_str!("hybrid.rs"),
     knobs: &KNOBS,
     build,
     ..SHARED
 };
 
-/// Who calls.
+/// The CPUs that call siblings.
 pub(crate) const SIGNAL_FROM: Knob = Knob::choice(
     "signal-from",
     &["first", "boot", "any"],
-    "which CPU calls the siblings of whom it chooses: that of the VM's first vCPU; CPU 0; each",
+    "the CPU that calls the siblings when it picks a vCPU: that of the VM's first vCPU; CPU 0; each",
 )
-.from("Weng et al.: the boot CPU; that it is the VM's own is assumed, as on CPU 0 there may be none of it");
+.from("Weng et al.: the boot CPU; the VM's first CPU is assumed, because CPU 0 may have no vCPU of it");
 
-/// How often.
+/// The least time between two calls.
 pub(crate) const SIGNAL_EVERY: Knob = Knob::time(
     "signal-every",
     Nanos::ms(30),
     (Nanos::ZERO, Nanos::s(10)),
-    "how often the siblings of one VM are called at most",
+    "the least time between two calls of the siblings of a VM",
 )
-.from("a slice of Credit; assumed (policies.md 10.6)");
+.from("a time slice of Credit; assumed (policies.md 10.6)");
 
 const OWN: [Knob; 3] = [SIGNAL_FROM, SIGNAL_EVERY, ACCOUNTING_LOWERS];
 const KNOBS: [Knob; credit::KNOBS.len() + OWN.len()] = Knob::join(&OWN, credit::KNOBS);

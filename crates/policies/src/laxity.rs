@@ -1,10 +1,9 @@
-//! Laxity: Credit, in which who wakes goes as far back as the delay it can live with allows.
+//! Laxity: Credit in which a woken vCPU is queued as far back as its tolerable delay allows.
 //!
-//! Credit's boost runs every waker at once, as long as it has credit; so with several of them none is served in time
-//! for sure, and batch work is disturbed for wakers that could have waited. Here a vCPU may say what scheduling delay
-//! it can live with (`latency`, its laxity). When it wakes with credit left, it is not boosted: it is put into the
-//! queue behind as many as can each have a whole slice before that delay is over, but never further back than Credit
-//! would put it.
+//! Credit's boost runs every woken vCPU at once, as long as it has credit. With several of them, none is certain to run
+//! in time, and they preempt batch work even if they could have waited. Here a vCPU may state the scheduling delay that
+//! it tolerates (`latency`, its laxity). When it wakes with credit left, it is not boosted. It is queued behind as many
+//! entities as can each run for a whole time slice within that delay, but never further back than Credit would put it.
 //!
 //! ```text
 //! slice 30 ms, r has just begun, queue a b c (all UNDER)     e wakes with a laxity of
@@ -14,13 +13,14 @@
 //! none        boosted, as in credit
 //! ```
 //!
-//! **Several CPUs.** Who wakes so goes to the CPU on which it would wait the shortest, and to its own, then to one that
-//! shares a cache with it, among equals.
+//! **Several CPUs.** Such a woken vCPU goes to the CPU on which it would wait the shortest. Among equals it goes to its
+//! own CPU, then to one that shares a cache with it.
 //!
-//! Who has no laxity, who is OVER, and all else (accounting, caps, stealing, knobs) is as in `credit`. Who preempts and
-//! blocks before a tick keeps its credit state as there: the delay is a promise only to who stays within its share.
+//! A vCPU without laxity, an OVER vCPU, and everything else (accounting, caps, stealing, knobs) is as in `credit`. A
+//! vCPU that preempts and blocks before a tick keeps its credit state as there: the delay is guaranteed only to a vCPU
+//! that stays within its share.
 //!
-//! The position formula is inferred from the abstract and from S3; the paper's own is not at hand.
+//! The position formula is inferred from the abstract and from S3; the formula of the paper is not available.
 //!
 //! Source: Lee, Krishnakumar, Krishnan, Singh and Yajnik, "Supporting soft real-time tasks in the Xen hypervisor", VEE
 //! 2010; S3 §2.
@@ -31,10 +31,10 @@ use sched::{Descriptor, Knob, Knobs, Nanos, Policy, Refused, Topology};
 /// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "laxity",
-    title: "Credit, with wakers queued by the delay they can live with",
+    title: "Credit that queues woken vCPUs by the delay that they tolerate",
     source: "Lee et al., VEE 2010; xen/common/sched_credit.c, Xen 4.0.1",
-    good_for: "several soft real-time VMs that say what delay they can live with, beside batch VMs",
-    bad_at: "VMs that say nothing, which are treated as in credit, and VMs that are both busy and urgent",
+    good_for: "several soft real-time VMs that state their tolerable delay, beside batch VMs",
+    bad_at: "VMs that state no delay, which are treated as in credit, and VMs that are both busy and urgent",
     text: include_str!("laxity.rs"),
     knobs: &KNOBS,
     build,
@@ -45,7 +45,7 @@ const AHEAD: Knob = Knob::time(
     "ahead",
     Nanos::ZERO,
     (Nanos::ZERO, Nanos::s(10)),
-    "how long each one ahead in the queue is expected to run; 0: a whole slice",
+    "the expected run time of each entity ahead in the queue; 0: a whole time slice",
 )
 .from("assumed from the abstract and S3 §2 (policies.md 10.6)");
 const KNOBS: [Knob; credit::KNOBS.len() + 1] = Knob::join(&[AHEAD], credit::KNOBS);
@@ -90,8 +90,8 @@ mod tests {
         host.run_until(Instant::at_ns(Nanos::us(us).as_ns()).max(host.now()) + Nanos::ns(1));
     }
 
-    /// How long `e` waits, in milliseconds, if it wakes 1 ms into a turn of 30 ms on a CPU that four hogs take turns on, when none
-    /// of them is boosted any more.
+    /// How long `e` waits, in milliseconds, if it wakes 1 ms into a turn of 30 ms on a CPU that four hogs take turns
+    /// on, when none of them is boosted any more.
     fn wait_of(latency: Option<u64>, ahead: u64) -> u64 {
         const WOKEN: u64 = 241;
         let mut host = host_expecting(1, Nanos::ms(ahead));

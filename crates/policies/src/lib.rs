@@ -1,8 +1,8 @@
-//! The scheduling policies of Tactus: one file each, and the registry.
+//! The scheduling policies of Tactus, one file each, and their registry.
 //!
-//! To add one: a file here, a `mod` line and an entry in [`ALL`] below, both in alphabetical order
-//! (`cargo xtask new-policy NAME` does it). Command line, documentation, laws, fuzzing, goldens and benchmarks
-//! follow from the entry.
+//! A new policy is a file here, a `mod` line and an entry in [`ALL`] below, both in alphabetical order (`cargo xtask
+//! new-policy NAME` adds them). Command line, documentation, laws, fuzzing, goldens and benchmarks follow from the
+//! entry.
 
 mod adaptive;
 mod admission;

@@ -1,73 +1,74 @@
-//! The most urgent run, one on each CPU, as far as they are free to move: what SCHED_DEADLINE, SCHED_FIFO and the stop
-//! class have in common.
+//! The most urgent entities run, one on each CPU, as far as affinities allow: the common part of SCHED_DEADLINE,
+//! SCHED_FIFO and the stop class.
 //!
-//! Every CPU has a queue. Who comes stays on its CPU unless somebody at least as urgent is there; else it goes to the
-//! CPU whose most urgent is least urgent, if that is less urgent than it is. A CPU that leaves somebody waiting
-//! *pushes* the most urgent of them to such a CPU; a CPU about to run something less urgent *pulls* the most urgent
-//! that waits elsewhere. After every decision, nobody waits while a CPU that is open to it runs somebody less urgent.
+//! Every CPU has a queue. An entity that becomes runnable stays on its CPU unless an entity at least as urgent is
+//! there. Otherwise it goes to the CPU whose most urgent entity is least urgent, if it is more urgent than that entity.
+//! A CPU that leaves entities waiting *pushes* the most urgent of them to such a CPU. A CPU about to run a less urgent
+//! entity *pulls* the most urgent entity that waits on another CPU. After every decision, no entity waits while a CPU
+//! that is open to it runs a less urgent one.
 //!
-//! A CPU may be *taken* by a more urgent class: it is then open to nobody, and whoever waits there is pushed away or
-//! pulled. It may be *shut* by the class itself: who is there stays there, and nobody else comes.
+//! A CPU may be *taken* by a more urgent class. It is then open to no entity, and its waiting entities are pushed or
+//! pulled away. A CPU may be *shut* by the class itself: its entities stay there, and no other entity comes.
 
 use sched::queue::Trees;
 use sched::{CpuId, CpuSet, Cx, EntityId, Running};
 
-/// How urgent what a CPU runs is.
+/// The urgency of the entity that a CPU runs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Rank<K> {
-    /// Somebody of this class, or as urgent as one; the least is the most urgent.
-    AlarmOwner(K),
-    /// Nobody of this class or a more urgent one.
+    /// An entity of this class, or as urgent as one; the least value is the most urgent.
+    Urgency(K),
+    /// No entity of this class or a more urgent one.
     Other,
 }
 
-/// What a more urgent class does with a CPU.
+/// How a more urgent class uses a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Taken<K> {
     No,
-    /// It runs somebody who is as urgent as this.
+    /// It runs an entity of this urgency.
     At(K),
-    /// It runs somebody more urgent than everybody here.
+    /// It runs an entity that is more urgent than all entities here.
     Above,
 }
 
-/// What is kept of a CPU.
+/// The state of a CPU.
 #[derive(Clone, Copy, Debug)]
 struct Seat<K> {
     running: Option<EntityId>,
     taken: Taken<K>,
     shut: bool,
-    /// The most urgent that runs or waits here; `None`: it takes nobody.
+    /// The urgency of the most urgent entity that runs or waits here; `None`: the CPU accepts no entity.
     rank: Option<Rank<K>>,
 }
 
-/// What is kept of an entity.
+/// The state of an entity.
 #[derive(Clone, Copy, Debug)]
 struct Place<K> {
     urgency: K,
-    /// The CPU on whose queue it is, or where it was last.
+    /// The CPU in whose queue it is, or where it was last.
     home: CpuId,
 }
 
 /// The queues and seats of one class; a lesser `K` is more urgent.
 #[derive(Debug)]
 pub(crate) struct MostUrgent<K> {
-    /// By CPU: by urgency, then by order of coming.
+    /// By CPU: by urgency, then by order of arrival.
     queues: Trees<(K, i64)>,
     /// By entity.
     places: Vec<Place<K>>,
     seats: Vec<Seat<K>>,
-    /// The CPUs on which somebody waits.
+    /// The CPUs with a waiting entity.
     waiting: CpuSet,
-    /// Of the last that went first, and the last that went last.
+    /// The order numbers of the last entity queued first, and of the last one queued last.
     first: i64,
     last: i64,
-    /// Who changed its CPU, and from where, if that is noted.
+    /// The entities that migrated, and their previous CPUs, if these are recorded.
     moves: Option<Vec<(EntityId, CpuId)>>,
 }
 
 impl<K: Copy + Ord> MostUrgent<K> {
-    /// Empty queues; notes who changes its CPU if `noting`.
+    /// Creates empty queues; records migrations if `noting`.
     pub(crate) fn new(cpus: usize, noting: bool) -> MostUrgent<K> {
         let seat = Seat { running: None, taken: Taken::No, shut: false, rank: Some(Rank::Other) };
         MostUrgent {
@@ -95,7 +96,7 @@ impl<K: Copy + Ord> MostUrgent<K> {
         }
     }
 
-    /// `e`, which is attached and in no queue, runs on `cpu` already.
+    /// Records that `e`, which is attached and in no queue, runs on `cpu` already.
     pub(crate) fn adopt(&mut self, e: EntityId, cpu: CpuId) {
         self.seats[cpu.index()].running = Some(e);
         self.settle_at(e, cpu);
@@ -119,7 +120,7 @@ impl<K: Copy + Ord> MostUrgent<K> {
         self.places[e.index()].urgency
     }
 
-    /// The last that changed its CPU and was not asked about, and where it was.
+    /// The last recorded migration that was not returned yet, and the previous CPU.
     pub(crate) fn next_move(&mut self) -> Option<(EntityId, CpuId)> {
         self.moves.as_mut()?.pop()
     }
@@ -138,13 +139,13 @@ impl<K: Copy + Ord> MostUrgent<K> {
         self.queues.tree_of(e).map(CpuId::new)
     }
 
-    /// Who waits on `cpu`, the most urgent first.
+    /// The waiting entities of `cpu`, the most urgent first.
     pub(crate) fn waiting_on(&self, cpu: CpuId) -> impl Iterator<Item = EntityId> + '_ {
         self.queues.iter(cpu.index()).map(|(_, e)| e)
     }
 
-    /// Whether anybody waits anywhere.
-    pub(crate) fn anybody_waits(&self) -> bool {
+    /// Whether an entity waits on any CPU.
+    pub(crate) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
@@ -157,36 +158,36 @@ impl<K: Copy + Ord> MostUrgent<K> {
         (self.running(home) == Some(e)).then_some(home)
     }
 
-    /// How urgent the first that waits on `cpu` is.
+    /// The urgency of the first waiting entity of `cpu`.
     pub(crate) fn best(&self, cpu: CpuId) -> Rank<K> {
-        self.queues.first(cpu.index()).map_or(Rank::Other, |((urgency, _), _)| Rank::AlarmOwner(urgency))
+        self.queues.first(cpu.index()).map_or(Rank::Other, |((urgency, _), _)| Rank::Urgency(urgency))
     }
 
-    /// Whether anybody of this urgency waits on `cpu`.
+    /// Whether an entity of this urgency waits on `cpu`.
     pub(crate) fn has_equal(&self, cpu: CpuId, urgency: K) -> bool {
         let mut as_urgent = self.waiting_on(cpu).take_while(|&e| self.urgency(e) <= urgency);
         as_urgent.any(|e| self.urgency(e) == urgency)
     }
 
     fn rank(&self, e: EntityId) -> Rank<K> {
-        Rank::AlarmOwner(self.places[e.index()].urgency)
+        Rank::Urgency(self.places[e.index()].urgency)
     }
 
-    /// How urgent what `cpu` runs is, if it is not taken by somebody more urgent than all.
+    /// The urgency of the entity that `cpu` runs, if no more urgent class has taken it.
     fn running_rank(&self, cpu: CpuId) -> Rank<K> {
         let seat = &self.seats[cpu.index()];
         match (seat.running, seat.taken) {
             (Some(e), _) => self.rank(e),
-            (None, Taken::At(urgency)) => Rank::AlarmOwner(urgency),
+            (None, Taken::At(urgency)) => Rank::Urgency(urgency),
             (None, _) => Rank::Other,
         }
     }
 
-    /// Notes how urgent `cpu` is now.
+    /// Updates the urgency of `cpu`.
     fn update(&mut self, cpu: CpuId) {
         let best = self.best(cpu);
         match best {
-            Rank::AlarmOwner(_) => self.waiting.insert(cpu),
+            Rank::Urgency(_) => self.waiting.insert(cpu),
             Rank::Other => self.waiting.remove(cpu),
         };
         let rank = best.min(self.running_rank(cpu));
@@ -194,7 +195,7 @@ impl<K: Copy + Ord> MostUrgent<K> {
         seat.rank = (!seat.shut && seat.taken != Taken::Above).then_some(rank);
     }
 
-    /// Takes `e` out of its queue, if it is in one.
+    /// Removes `e` from its queue, if it is in one.
     pub(crate) fn unqueue(&mut self, e: EntityId) {
         if let Some(cpu) = self.queue_of(e) {
             self.queues.remove(e);
@@ -202,13 +203,13 @@ impl<K: Copy + Ord> MostUrgent<K> {
         }
     }
 
-    /// Puts `e`, which waits, before its equals on `cpu`.
+    /// Queues `e`, which waits, before its equals on `cpu`.
     pub(crate) fn queue_first(&mut self, e: EntityId, cpu: CpuId) {
         self.first -= 1;
         self.queue(e, cpu, self.first);
     }
 
-    /// Puts `e`, which waits, after its equals on `cpu`.
+    /// Queues `e`, which waits, after its equals on `cpu`.
     pub(crate) fn queue_last(&mut self, e: EntityId, cpu: CpuId) {
         self.last += 1;
         self.queue(e, cpu, self.last);
@@ -220,7 +221,8 @@ impl<K: Copy + Ord> MostUrgent<K> {
         self.update(cpu);
     }
 
-    /// Finds a CPU for `e`, puts it after its equals there, and calls the CPU if it is more urgent than who runs.
+    /// Finds a CPU for `e`, queues it after its equals there, and kicks the CPU if `e` is more urgent than the running
+    /// entity.
     pub(crate) fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let cpu = self.place(e, cx);
         self.enqueue_on(e, cpu, cx);
@@ -234,13 +236,13 @@ impl<K: Copy + Ord> MostUrgent<K> {
         }
     }
 
-    /// `e` runs on `cpu` no more.
+    /// `e` stops running on `cpu`.
     pub(crate) fn put(&mut self, cpu: CpuId, e: EntityId) {
-        assert_eq!(self.seats[cpu.index()].running.take(), Some(e), "who stops was picked");
+        assert_eq!(self.seats[cpu.index()].running.take(), Some(e), "the stopped entity was picked");
         self.update(cpu);
     }
 
-    /// Nobody of this class comes to `cpu` or leaves it, or they do again.
+    /// Shuts or opens `cpu`: while it is shut, no entity of this class comes to it or leaves it.
     pub(crate) fn set_shut(&mut self, cpu: CpuId, shut: bool) {
         self.seats[cpu.index()].shut = shut;
         self.update(cpu);
@@ -252,7 +254,8 @@ impl<K: Copy + Ord> MostUrgent<K> {
 
     // ---- The decision ----
 
-    /// Who runs on `cpu`, which no more urgent class takes: the most urgent, if it is more urgent than `than`. Others go elsewhere.
+    /// The entity to run on `cpu`, which no more urgent class takes: the most urgent one, if it is more urgent than
+    /// `than`. The others are pushed.
     pub(crate) fn pick(&mut self, cpu: CpuId, than: Rank<K>, cx: &mut Cx<'_>) -> Option<EntityId> {
         self.seats[cpu.index()].taken = Taken::No;
         self.update(cpu);
@@ -260,7 +263,7 @@ impl<K: Copy + Ord> MostUrgent<K> {
             return None;
         }
         self.pull(cpu, self.best(cpu).min(than), cx);
-        let (_, e) = self.queues.first(cpu.index()).filter(|&((urgency, _), _)| Rank::AlarmOwner(urgency) < than)?;
+        let (_, e) = self.queues.first(cpu.index()).filter(|&((urgency, _), _)| Rank::Urgency(urgency) < than)?;
         self.queues.remove(e);
         self.seats[cpu.index()].running = Some(e);
         self.update(cpu);
@@ -268,19 +271,19 @@ impl<K: Copy + Ord> MostUrgent<K> {
         Some(e)
     }
 
-    /// A more urgent class takes `cpu`: whoever waits there goes elsewhere, if it can.
+    /// A more urgent class takes `cpu`: pushes its waiting entities to other CPUs, if possible.
     pub(crate) fn take(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         self.take_as(cpu, Taken::Above, cx);
     }
 
-    /// `cpu` runs somebody of another class who is as urgent as this.
+    /// `cpu` runs an entity of another class with this urgency.
     pub(crate) fn take_at(&mut self, cpu: CpuId, urgency: K, cx: &mut Cx<'_>) {
         self.take_as(cpu, Taken::At(urgency), cx);
     }
 
     fn take_as(&mut self, cpu: CpuId, taken: Taken<K>, cx: &mut Cx<'_>) {
         let seat = &mut self.seats[cpu.index()];
-        assert_eq!(seat.running, None, "one class to a CPU");
+        assert_eq!(seat.running, None, "a CPU runs one class at a time");
         if core::mem::replace(&mut seat.taken, taken) != taken {
             self.update(cpu);
         }
@@ -289,8 +292,8 @@ impl<K: Copy + Ord> MostUrgent<K> {
 
     // ---- Places ----
 
-    /// The CPU for `e`, which has just become runnable: the one it was on, unless somebody at least as urgent is there and
-    /// another CPU is less urgent. A CPU that is shut keeps who was there.
+    /// The CPU for `e`, which has just become runnable: its last CPU, unless an entity at least as urgent is there and
+    /// another CPU is less urgent. A CPU that is shut keeps its entities.
     pub(crate) fn place(&self, e: EntityId, cx: &Cx<'_>) -> CpuId {
         let Place { home, .. } = self.places[e.index()];
         let home = cx.may_run(e, home).then_some(home);
@@ -298,12 +301,12 @@ impl<K: Copy + Ord> MostUrgent<K> {
             let seat = &self.seats[home.index()];
             seat.shut || seat.rank.is_some_and(|there| there > self.rank(e))
         });
-        let anywhere = || home.or_else(|| cx.allowed(e).first()).expect("every entity may run somewhere");
+        let anywhere = || home.or_else(|| cx.allowed(e).first()).expect("an affinity contains a CPU");
         stays.or_else(|| self.least_urgent(e, cx)).unwrap_or_else(anywhere)
     }
 
-    /// The least urgent CPU that `e` may run on and that is open, if it is less urgent than `e`: of the idle ones, else of
-    /// all, the one `e` was on, else one near to that.
+    /// The least urgent open CPU that `e` may run on, if it is less urgent than `e`: of the idle CPUs, else of all, the
+    /// one that `e` was on, else one near it.
     fn least_urgent(&self, e: EntityId, cx: &Cx<'_>) -> Option<CpuId> {
         let Place { home, .. } = self.places[e.index()];
         let (mine, host) = (self.rank(e), cx.topology());
@@ -326,20 +329,20 @@ impl<K: Copy + Ord> MostUrgent<K> {
         best.map(|(.., cpu)| cpu)
     }
 
-    /// Moves whoever waits on `cpu`, the most urgent first, to CPUs that run somebody less urgent.
+    /// Pushes the entities that wait on `cpu`, the most urgent first, to CPUs that run less urgent ones.
     fn push(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         while self.waiting.contains(cpu) && !self.is_shut(cpu) {
             let Some(least) = self.seats.iter().filter_map(|seat| seat.rank).max() else { return };
             let mut urgent = self.waiting_on(cpu).take_while(|&e| self.rank(e) < least);
             let Some((e, to)) = urgent.find_map(|e| Some((e, self.least_urgent(e, cx)?))) else { return };
             drop(urgent);
-            assert_ne!(to, cpu, "what it runs is more urgent");
+            assert_ne!(to, cpu, "the CPU runs a more urgent entity");
             self.move_to(e, to, cx);
         }
     }
 
-    /// Gives `e`, which waits and has just become more urgent or more free to move, a CPU that runs somebody less
-    /// urgent: its own first.
+    /// Gives `e`, which waits and has become more urgent or free to run on more CPUs, a CPU that runs a less urgent
+    /// entity: its own first.
     pub(crate) fn push_one(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let Some(cpu) = self.queue_of(e).filter(|&cpu| !self.is_shut(cpu)) else { return };
         if self.seats[cpu.index()].taken != Taken::Above && self.rank(e) < self.running_rank(cpu) {
@@ -349,13 +352,13 @@ impl<K: Copy + Ord> MostUrgent<K> {
         }
     }
 
-    /// Moves `e`, which waits, to the queue of `to`, after its equals, and calls that CPU.
+    /// Moves `e`, which waits, to the queue of `to`, after its equals, and kicks that CPU.
     fn move_to(&mut self, e: EntityId, to: CpuId, cx: &mut Cx<'_>) {
         self.unqueue(e);
         self.enqueue_on(e, to, cx);
     }
 
-    /// Takes the most urgent that waits elsewhere and may run on `cpu` over to it, if it is more urgent than `than`.
+    /// Pulls the most urgent entity that waits on another CPU and may run on `cpu`, if it is more urgent than `than`.
     fn pull(&mut self, cpu: CpuId, than: Rank<K>, cx: &mut Cx<'_>) {
         let mut best: Option<(Rank<K>, EntityId)> = None;
         for other in self.waiting.iter().filter(|&other| other != cpu && !self.is_shut(other)) {
@@ -372,7 +375,7 @@ impl<K: Copy + Ord> MostUrgent<K> {
         }
     }
 
-    /// Who has just been queued on `cpu` and will run there as soon as it picks.
+    /// The entity that has just been queued on `cpu` and will run there as soon as the CPU picks.
     fn about_to_run(&self, cpu: CpuId, cx: &Cx<'_>) -> Option<EntityId> {
         let (_, head) = self.queues.first(cpu.index())?;
         let open = self.seats[cpu.index()].taken != Taken::Above;
@@ -397,10 +400,7 @@ mod tests {
         queues.unqueue(c);
         queues.queue_first(c, cpu);
         assert_eq!(queues.waiting_on(cpu).collect::<Vec<_>>(), [b, c, a]);
-        assert_eq!(
-            (queues.best(cpu), queues.queue_of(a), queues.anybody_waits()),
-            (Rank::AlarmOwner(1), Some(cpu), true)
-        );
+        assert_eq!((queues.best(cpu), queues.queue_of(a), queues.has_waiting()), (Rank::Urgency(1), Some(cpu), true));
     }
 
     #[test]

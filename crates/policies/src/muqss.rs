@@ -1,9 +1,9 @@
-//! MuQSS: BFS with a queue for each cache, whose heads everybody looks at.
+//! MuQSS: BFS with a run queue for each cache; every CPU looks at the heads of all queues.
 //!
-//! Con Kolivas's successor of BFS, for more CPUs than one lock can serve. Slices, virtual deadlines, classes, forks and
-//! ticks are those of `bfs`. Instead of one queue there is one for each part of the machine that shares a cache (or for
-//! each CPU, or for each core). A CPU that chooses looks at the heads of all queues, its own and nearer ones first, and
-//! takes the earliest deadline of the best class; so the order is that of one queue, without its lock.
+//! Con Kolivas's successor of BFS, for more CPUs than one lock can serve. Time slices, virtual deadlines, classes,
+//! forks and ticks are those of `bfs`. Instead of one run queue there is one for each set of CPUs that share a cache
+//! (or for each CPU, or for each core). A CPU that picks looks at the heads of all queues, its own and nearer ones
+//! first, and takes the earliest deadline of the best class. So the order is that of one queue, without its lock.
 //!
 //! ```text
 //! two CPUs with a queue each; deadlines a 10, b 20 in the first, c 5 in the second
@@ -11,19 +11,19 @@
 //! not interactive  CPU 0 takes a, CPU 1 takes c; b waits for CPU 0
 //! ```
 //!
-//! **Not interactive.** A CPU keeps to its own queue and looks at others only when it has nothing: fewer moves, later
-//! answers.
+//! **Not interactive.** A CPU prefers its own queue and looks at others only when its own is empty. This gives fewer
+//! migrations and longer latencies.
 //!
-//! **Yield.** Gives way to who is at least as urgent (1, as it comes), to nobody (0), or to everybody, with a new slice and
-//! deadline (2).
+//! **Yield.** A yield gives the CPU to an entity that is at least as urgent (1, the default), to no entity (0), or to
+//! every entity, with a new time slice and deadline (2).
 //!
-//! **SMT-nice.** A thread of a core that runs something can keep its sibling threads from running what is of a worse
-//! class, or nicer by so many levels (`smt-nice`; off as it comes). The kernel lets such tasks run in proportion
-//! instead; here they wait (our simplification).
+//! **SMT-nice.** A busy thread of a core can keep its sibling threads from running entities of a worse class, or nicer
+//! by a number of levels (`smt-nice`; off by default). The kernel lets such tasks run in proportion instead; here they
+//! wait (our simplification).
 //!
-//! Differences from BFS: no stickiness, the distance of queues is used instead; a slice is exactly its milliseconds;
-//! SCHED_ISO has an account in every queue. In the kernel a CPU passes over a queue whose lock is taken; here there are
-//! no locks.
+//! Differences from BFS: there is no stickiness; the distance of queues is used instead. A time slice is exactly its
+//! milliseconds. SCHED_ISO has an account in every queue. In the kernel a CPU skips a queue whose lock is taken; here
+//! there are no locks.
 //!
 //! Source: kernel/sched/MuQSS.c v0.210 and Documentation/scheduler/sched-MuQSS.txt (5.13-ck1, Kolivas).
 
@@ -36,32 +36,42 @@ use sched::{
 /// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "muqss",
-    title: "virtual deadlines in a queue for each cache, all of whose heads are looked at",
+    title: "virtual deadlines in a run queue for each cache; each pick looks at the heads of all queues",
     source: "kernel/sched/MuQSS.c v0.210, 5.13-ck1 (Con Kolivas)",
-    good_for: "quick answers on up to some dozens of CPUs without anything to tune",
-    bad_at: "shares by group, and promises; many CPUs, for every choice looks at all queues",
+    good_for: "short response times on up to some dozens of CPUs, without tuning",
+    bad_at: "shares by group, and reservations; many CPUs, because every pick looks at all queues",
     text: include_str!("muqss.rs"),
     conserving,
     starvation: |_| None, // Real-time, isochronous and idle classes are strict.
     guarantees: Guarantees::NOTHING,
     alarms: AlarmSlots { cpu: &[AlarmKind::Tick], ..AlarmSlots::NONE },
     knobs: &[
-        Knob::choice("queues", &["cache", "core", "cpu", "all"], "whose CPUs share a queue")
-            .from("rqshare=mc, smt, none, all; mc as it comes"),
-        Knob::switch("interactive", true, "whether every choice looks at all queues").from("sysctl kernel.interactive"),
-        Knob::time("rr-interval", Nanos::ms(6), (Nanos::ms(1), Nanos::s(1)), "how long a slice is").from("rr_interval"),
-        Knob::count("yield-type", [1, 0, 2], "0: ignored; 1: to who is as urgent; 2: to all, with a new slice")
-            .from("sysctl kernel.yield_type"),
+        Knob::choice("queues", &["cache", "core", "cpu", "all"], "the CPUs that share a run queue")
+            .from("rqshare=mc, smt, none, all; mc by default"),
+        Knob::switch("interactive", true, "every pick looks at all queues").from("sysctl kernel.interactive"),
+        Knob::time("rr-interval", Nanos::ms(6), (Nanos::ms(1), Nanos::s(1)), "the length of a time slice")
+            .from("rr_interval"),
+        Knob::count(
+            "yield-type",
+            [1, 0, 2],
+            "0: ignored; 1: to an entity that is as urgent; 2: to all, with a new time slice",
+        )
+        .from("sysctl kernel.yield_type"),
         Knob::count(
             "smt-nice",
             [0, 0, 40],
-            "by how many nice levels a thread must be better to keep its sibling off; 0: never",
+            "how many nice levels better a thread must be to keep its sibling idle; 0: never",
         )
         .from("CONFIG_SMT_NICE, simplified"),
-        Knob::percent("iso-cpu", [70, 0, 100], "how much of a queue's CPUs is isochronous at most")
+        Knob::percent("iso-cpu", [70, 0, 100], "the largest part of a queue's CPUs that SCHED_ISO may use")
             .from("sched_iso_cpu"),
-        Knob::time("tick", Nanos::ms(1), (Nanos::us(500), Nanos::ms(10)), "how often a CPU looks at who runs on it")
-            .from("HZ = 1000"),
+        Knob::time(
+            "tick",
+            Nanos::ms(1),
+            (Nanos::us(500), Nanos::ms(10)),
+            "the period of the scheduler tick of each CPU",
+        )
+        .from("HZ = 1000"),
     ],
     build,
 };

@@ -1,8 +1,8 @@
 //! Poris-s: Poris for each VM alone, without groups of VMs and rounds.
 //!
-//! What S3 calls Poris_s, to show what bringing several VMs together adds: short turns, promotion, gangs on CPUs of their
-//! own and affinity exchange as in `poris`; but a mark on a group of VMs marks each of them by itself, and who is chosen
-//! calls its own siblings only.
+//! S3 calls this reduction Poris_s and uses it to show the effect of co-scheduling several VMs. Short time slices,
+//! promotion, gangs on CPUs of their own and affinity exchange are as in `poris`. But a mark on a group of VMs marks
+//! each of them alone, and a picked vCPU calls only its own siblings.
 //!
 //! ```text
 //! two CPUs; VM a = a0 a1 and VM b = b0 b1, both marked; h and i are hogs; latency 10 ms
@@ -24,7 +24,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     title: "Poris for each VM alone: no groups of VMs, no rounds",
     source: "S3 (Wu et al.) §6.3; xen/common/sched_credit.c, Xen 4.0.1",
     good_for: "parallel soft real-time VMs that do not wait for each other",
-    bad_at: "VMs that work together, which wait for whole turns of each other; marked VMs can starve others",
+    bad_at: "VMs that work together, which wait for whole time slices of each other; marked VMs can starve others",
     text: include_str!("poris_s.rs"),
     knobs: &KNOBS,
     build,

@@ -1,8 +1,8 @@
-//! PS: parallel scheduling over Credit: the vCPUs of a marked VM run together, in Credit's long turns.
+//! PS: parallel scheduling over Credit: the vCPUs of a marked VM run together, in Credit's long time slices.
 //!
-//! What S3 compares Poris with to show what short turns and promotion add: each vCPU of a marked VM (`gang`) is kept on
-//! a CPU of its own, who is chosen calls its siblings, and affinities are exchanged, as in `poris`. But turns are
-//! Credit's, and who wakes is only boosted.
+//! S3 compares Poris with this policy to show the effect of short time slices and promotion. Each vCPU of a marked VM
+//! (`gang`) is kept on a CPU of its own, a picked vCPU calls its siblings, and affinities are exchanged, as in `poris`.
+//! But time slices are Credit's, and a woken vCPU is only boosted.
 //!
 //! ```text
 //! two CPUs; VM a = a0 a1 and VM b = b0 b1, both marked; h and i are hogs; turns of 30 ms
@@ -20,10 +20,10 @@ use sched::{Descriptor, Knob, Knobs, Policy, Refused, Topology};
 /// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "ps",
-    title: "parallel scheduling over Credit: a VM's vCPUs run together, in long turns",
+    title: "parallel scheduling over Credit: a VM's vCPUs run together, in long time slices",
     source: "S3 (Wu et al.) §4.4 and §6.2; xen/common/sched_credit.c, Xen 4.0.1",
     good_for: "parallel batch VMs whose vCPUs wait for each other",
-    bad_at: "answers in time: who has no boost waits for long turns; marked VMs can starve others",
+    bad_at: "short latencies: a vCPU without a boost waits for long time slices; marked VMs can starve others",
     text: include_str!("ps.rs"),
     knobs: &KNOBS,
     build,

@@ -1,14 +1,14 @@
-//! Round robin: everybody takes turns of one quantum, in the order they came.
+//! Round robin: all entities take turns of one quantum, in order of arrival.
 //!
-//! The teaching example, and the smallest honest policy. One queue for the whole machine; who wakes goes last;
-//! whoever is picked runs for at most one quantum and then goes last again.
+//! This is the teaching example, and the smallest complete policy. There is one run queue for the whole machine. A
+//! woken entity goes last. A picked entity runs for at most one quantum and then goes last again.
 //!
 //! ```text
 //! quantum 2ms, one CPU       0         2         4         6         8
 //! a, b hogs from 0, c at 3   aaaaaaaaaabbbbbbbbbbaaaaaaaaaacccccccccc…
 //! ```
 //!
-//! Weights, reservations and classes are not looked at. Nobody waits longer than all others' quanta.
+//! Weights, reservations and classes are ignored. No entity waits longer than the quanta of all others.
 //!
 //! Source: textbook; compare SCHED_RR without priorities (sched(7)).
 
@@ -21,17 +21,18 @@ use sched::{
 /// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "round-robin",
-    title: "everybody takes turns of one quantum",
+    title: "all entities take turns of one quantum",
     source: "textbook; compare SCHED_RR, sched(7)",
     good_for: "learning how a policy is written; a baseline without any preference",
-    bad_at: "everything that asks for a weight, a deadline or a quick answer",
+    bad_at: "weights, deadlines and short latencies",
     text: include_str!("round_robin.rs"),
     conserving: |load| Conserving::Global { slack: call_bound(load) },
     starvation: |load| Some(turn_bound(load)),
     guarantees: Guarantees::NOTHING,
     alarms: AlarmSlots::NONE,
-    knobs: &[Knob::time("quantum", Nanos::ms(10), (Nanos::us(1), Nanos::s(10)), "how long a turn lasts at most")
-        .from("textbook")],
+    knobs: &[
+        Knob::time("quantum", Nanos::ms(10), (Nanos::us(1), Nanos::s(10)), "the longest time slice").from("textbook")
+    ],
     build,
 };
 
@@ -39,12 +40,13 @@ fn build(_host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     Ok(Box::new(RoundRobin { queue: Lists::new(1), quantum: knobs.time("quantum") }))
 }
 
-/// A called CPU takes the first it may run, perhaps not the one it was called for; that one's turn comes within a quantum.
+/// A kicked CPU picks the first entity it may run, perhaps not the one it was kicked for; that entity runs within a
+/// quantum.
 fn call_bound(load: &LoadBounds<'_>) -> Nanos {
     if load.has_affinity { load.knobs.time("quantum") } else { Nanos::ZERO }
 }
 
-/// Everybody else has one turn first, on the one CPU that all of them may be confined to.
+/// Every other entity runs for one quantum first, on the one CPU that all of them may be confined to.
 fn turn_bound(load: &LoadBounds<'_>) -> Nanos {
     load.knobs.time("quantum").saturating_mul(load.entities)
 }
@@ -57,7 +59,7 @@ struct RoundRobin {
 }
 
 impl RoundRobin {
-    /// Puts `e` last, and calls an idle CPU that may run it.
+    /// Enqueues `e` last, and kicks an idle CPU that may run it.
     fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.queue.push_back(QUEUE, e);
         if let Some(cpu) = cx.idle_cpu_for(e) {
@@ -75,7 +77,7 @@ impl Policy for RoundRobin {
     fn detach(&mut self, _e: EntityId, _cx: &mut Cx<'_>) {}
 
     fn adjust(&mut self, e: EntityId, _old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
-        // A wider affinity may open an idle CPU to it.
+        // A wider affinity may allow an idle CPU.
         if self.queue.contains(e)
             && let Some(cpu) = cx.idle_cpu_for(e)
         {

@@ -1,8 +1,8 @@
-//! RS: soft real-time VMs over Credit, one vCPU at a time: short turns, and events that go first.
+//! RS: soft real-time VMs over Credit, one vCPU at a time: short time slices, and event promotion.
 //!
-//! What S3 compares Poris with to show what running together adds: marked VMs (`gang`) make everybody's turns short, and an
-//! event or waking lifts their vCPUs above BOOST, as in `poris`. But nobody is called together with its siblings, and
-//! nobody is kept on a CPU.
+//! S3 compares Poris with this policy to show the effect of co-scheduling. Marked VMs (`gang`) make all time slices
+//! short, and an event or a wake-up raises their vCPUs above BOOST, as in `poris`. But no vCPU is called together with
+//! its siblings, and no vCPU is kept on a CPU.
 //!
 //! ```text
 //! one CPU; e is marked; a, b and c are hogs; latency 15 ms; an event for e, which waits, at 12 ms
@@ -20,10 +20,10 @@ use sched::{Descriptor, Knob, Knobs, Policy, Refused, Topology};
 /// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "rs",
-    title: "soft real-time over Credit: short turns and promoted events, without gangs",
+    title: "soft real-time over Credit: short time slices and event promotion, without gangs",
     source: "S3 (Wu et al.) §4.2, §4.3 and §6.2; xen/common/sched_credit.c, Xen 4.0.1",
-    good_for: "VMs with one vCPU that are to answer events in time",
-    bad_at: "VMs whose vCPUs wait for each other; marked VMs can keep others out for as long as their credit lasts",
+    good_for: "VMs with one vCPU that must respond to events in time",
+    bad_at: "VMs whose vCPUs wait for each other; marked VMs can starve others for as long as their credit lasts",
     text: include_str!("rs.rs"),
     conserving: credit::POLICY.conserving,
     knobs: &KNOBS,

@@ -1,9 +1,9 @@
-//! RT-Xen: servers of four kinds, by fixed priority or by deadline, each on a CPU of its own or all on all.
+//! RT-Xen: servers of four kinds, by fixed priority or by deadline, partitioned over CPUs or global.
 //!
-//! The research line behind Xen's RTDS. Every vCPU is a server with a budget in every period; the servers are scheduled
-//! as real-time tasks are. RT-Xen 1 has fixed priorities on one CPU each (who has the shorter period is more urgent);
-//! RT-Xen 2 adds deadlines and a global queue. Both decide every millisecond, besides when somebody wakes. `version`
-//! chooses one of them, and the other knobs put the parts together at will.
+//! The research prototypes behind Xen's RTDS. Every vCPU is a server with a budget in every period; servers are
+//! scheduled like real-time tasks. RT-Xen 1 has fixed priorities and assigns each server to a CPU (the shorter period
+//! is more urgent). RT-Xen 2 adds deadlines and a global queue. Both decide every millisecond, and at each wake-up.
+//! `version` selects one of them, and the other knobs combine the parts freely.
 //!
 //! ```text
 //! period 10, budget 4, blocked at 1, awake from 6 on; otherwise idle CPU, hard
@@ -14,28 +14,30 @@
 //! sporadic     a    .    aaa  a         aaa        what was used at 0 comes back at 10, at 6 at 16
 //! ```
 //!
-//! **Servers.** A *deferrable* server keeps its budget until the period ends. A *periodic* one uses it up also while
-//! its owner is blocked (here: from the moment it blocks, as if it were always the most urgent). A *polling* one loses
-//! it as soon as its owner has nothing to do, and all of it when its period begins with nobody there. A *sporadic* one
-//! keeps it, and gets back what was used one period after that use began.
+//! **Servers.** A *deferrable* server keeps its budget until the period ends. A *periodic* server also uses its budget
+//! while its vCPU is blocked (here: from the instant it blocks, as if it were always the most urgent). A *polling*
+//! server loses its budget as soon as its vCPU blocks, and all of it when a period begins while the vCPU is blocked. A
+//! *sporadic* server keeps its budget, and gets back the used amount one period after that use began.
 //!
-//! **Order.** Deadline monotonic: who must be done sooner after its period begins (without deadlines of their own, the
-//! shorter period: rate monotonic). Or earliest deadline first.
+//! **Order.** Deadline monotonic: the vCPU with the shorter relative deadline is more urgent (without explicit
+//! deadlines, the shorter period: rate monotonic). Or earliest deadline first.
 //!
-//! **Placement.** Partitioned: each vCPU on the CPU on which the least has been asked for when it comes, of those it
-//! may run on. Global: one queue for all CPUs, as in `rtds`.
+//! **Placement.** Partitioned: when a vCPU is attached, it is assigned to the allowed CPU with the least total
+//! utilisation. Global: one queue for all CPUs, as in `rtds`.
 //!
-//! **Ties.** Who has just run goes on unless somebody more urgent waits, so the quantum changes nothing among equals;
-//! with `ties = turn` they take turns of it.
+//! **Ties.** An entity that has just run goes on unless a more urgent one waits, so the quantum has no effect among
+//! equals. With `ties = turn` equals take turns of a quantum.
 //!
-//! **Admission.** What fits was worked out before, by compositional analysis. With `admission` on, it is judged when
-//! somebody comes: by deadline, Σ budget/period may be 1 on each CPU; by fixed priorities, Π (1 + budget/period) may be
-//! 2 (of the deadline, where that is earlier). Then every budget is delivered in every period to those who want to run,
-//! as long as all do. On several CPUs with one queue, Σ up to their number is let in, and nothing is promised.
+//! **Admission control.** In the original, a compositional analysis decided in advance what fits. With `admission` on,
+//! each vCPU is tested when it is attached. By deadline, Σ budget/period may be 1 on each CPU. By fixed priorities, Π
+//! (1 + budget/period) may be 2 (budget/deadline, if the deadline is earlier). Then every runnable vCPU gets its budget
+//! in every period, as long as all are runnable. On several CPUs with one queue, Σ up to their number is admitted,
+//! without a guarantee.
 //!
-//! Differences from the original: a budget is whole again when that is due, not when somebody next looks, and is
-//! counted in nanoseconds; a vCPU is put where there is room, not where it came up. Soft limits mean nothing unless
-//! `extratime` is on. Periods count from when a vCPU comes (`grid = boot`: from when the machine started, as there).
+//! Differences from the original: a budget is replenished when it is due, not at the next decision, and is counted in
+//! nanoseconds. A vCPU is placed where there is room, not where it was created. Soft limits have no effect unless
+//! `extratime` is on. Periods count from the attachment of a vCPU (`grid = boot`: from the start of the machine, as in
+//! the original).
 //!
 //! Source: Xi, Lee et al., RT-Xen (EMSOFT 2011, RTAS 2012) and RT-Xen 2 (EMSOFT 2014; `sched_rtpartition.c`); Bini,
 //! Buttazzo and Buttazzo 2003.
@@ -48,11 +50,11 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     name: "rt-xen",
     title: "servers of four kinds, by fixed priority or deadline, partitioned or global",
     source: "RT-Xen 1 and 2 (Xi, Lee et al., EMSOFT 2011, RTAS 2012, EMSOFT 2014)",
-    good_for: "comparing ways of giving VMs a budget per period, with analyses that exist for each",
-    bad_at: "keeping promises nobody has added up, and using what nobody asked for",
+    good_for: "comparing servers that give VMs a budget per period, each with a published analysis",
+    bad_at: "guarantees without admission control, and unreserved time, which stays unused",
     text: include_str!("rt_xen.rs"),
     conserving,
-    // Whoever asks for more than there is can keep everybody less urgent out.
+    // A vCPU that reserves too much can starve all less urgent ones.
     starvation: |_| None,
     guarantees: Guarantees {
         reservations: |load| servers::reservations(load, &settings(load.knobs)),
@@ -60,12 +62,12 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     },
     alarms: servers::ALARMS,
     knobs: &[
-        Knob::choice("version", &["1", "2"], "what `placement` and `order` are where they do not say")
+        Knob::choice("version", &["1", "2"], "the version that decides `placement` and `order` where these do not")
             .from("1 (Xen 4.0.1): partitioned, rate monotonic; 2 (Xen 4.3): global, earliest deadline first"),
         Knob::choice(
             "placement",
             &["version", "partitioned", "global"],
-            "each vCPU on a CPU of its own, or all on all",
+            "each vCPU assigned to one CPU, or all vCPUs on all CPUs",
         )
         .from("RT-Xen 1: partitioned; RT-Xen 2: sched_rtpartition.c and sched_rtglobal.c"),
         Knob::choice(
@@ -77,14 +79,23 @@ pub(crate) const POLICY: Descriptor = Descriptor {
         Knob::choice(
             "server",
             &["deferrable", "periodic", "polling", "sporadic"],
-            "what becomes of a budget whose owner is blocked",
+            "what happens to a budget while its vCPU is blocked",
         )
         .from("RT-Xen 1: all four; RT-Xen 2: deferrable, and periodic by a busy loop in the guest"),
-        Knob::time("quantum", Nanos::ms(1), (Nanos::ZERO, Nanos::s(1)), "how often it decides anew; 0: when it must")
-            .from("RT-Xen 1 and 2, and RTDS up to Xen 4.6 (MAX_SCHEDULE): 1 ms; RTDS since: 0"),
-        Knob::choice("ties", &["stay", "turn"], "whether who has just run gives way to its equals")
-            .from("rtpartition_schedule, RT-Xen 2: an equal one goes on"),
-        Knob::switch("extratime", false, servers::EXTRATIME).from("came with RTDS"),
+        Knob::time(
+            "quantum",
+            Nanos::ms(1),
+            (Nanos::ZERO, Nanos::s(1)),
+            "the interval of decisions; 0: only when necessary",
+        )
+        .from("RT-Xen 1 and 2, and RTDS up to Xen 4.6 (MAX_SCHEDULE): 1 ms; RTDS since: 0"),
+        Knob::choice(
+            "ties",
+            &["stay", "turn"],
+            "an entity that has just run goes on before its equals, or lets them run",
+        )
+        .from("rtpartition_schedule, RT-Xen 2: an equal entity goes on"),
+        Knob::switch("extratime", false, servers::EXTRATIME).from("introduced with RTDS"),
         servers::GRID,
         servers::ADMISSION,
         servers::DEFAULT_PERIOD,

@@ -1,8 +1,8 @@
-//! RTDS: a budget of CPU time in every period for each vCPU, and the earliest deadline of the whole machine runs.
+//! RTDS: a budget of CPU time in every period for each vCPU; the earliest deadline of the whole machine runs.
 //!
-//! Xen's real-time deferrable-server scheduler, which came out of RT-Xen 2. Every vCPU has a budget in every period.
-//! Who has budget left and whose period ends first runs, on whatever CPU. A budget is kept until its period ends, also
-//! while the vCPU is blocked (*deferrable*), and is whole again in the next one.
+//! Xen's real-time deferrable-server scheduler, developed from RT-Xen 2. Every vCPU has a budget in every period. The
+//! vCPUs with remaining budget and the earliest ends of their periods run, on any CPU. A budget is kept until its
+//! period ends, also while the vCPU is blocked (*deferrable*), and is replenished in the next period.
 //!
 //! ```text
 //! one CPU, period 10, budget 4 each; u hard, e soft (extratime)
@@ -10,25 +10,26 @@
 //! uuuuuuuuuueeeeeeeeeeeeeeeuuuuuuuuuueeeeeeeeeeeeeeeuuuuu
 //! ```
 //!
-//! **Extratime.** Who has asked for a soft limit goes on when its budget is used up, one level less urgent, with
-//! another budget and the same deadline; at the end of the period it is back on the first level. Who has asked
-//! for a hard one is held until then.
+//! **Extratime.** A vCPU with a soft limit goes on when its budget is used up, one level less urgent, with another
+//! budget and the same deadline. At the end of the period it is back on the first level. A vCPU with a hard limit is
+//! held until then.
 //!
-//! **Wake-ups.** Who wakes after its period has ended begins the one it would be in by now, with a whole budget:
-//! periods stay on their grid. It calls an idle CPU it may run on, its last before others; else the CPU that runs the
-//! least urgent, if that is less urgent than itself.
+//! **Wake-ups.** A vCPU that wakes after its period has ended starts the period that it would be in by now, with a full
+//! budget: periods stay on their grid. The wake-up kicks an idle CPU that the vCPU may run on, its last one before
+//! others. Otherwise it kicks the CPU that runs the least urgent vCPU, if that is less urgent than the woken one.
 //!
-//! **Ties.** Of equal deadlines, who came to wait first runs. Who runs is not called away for an equal, but gives way
-//! to one when its CPU looks again anyway (`ties = stay`: does not, as it was up to Xen 4.6).
+//! **Ties.** Among equal deadlines, the vCPU that began to wait first runs. A running vCPU is not preempted by an
+//! equal, but an equal runs instead when the CPU decides again for another reason (`ties = stay`: it does not, as up to
+//! Xen 4.6).
 //!
-//! **Admission.** That Σ budget/period fits is the administrator's duty. With `admission` on, who would bring the sum
-//! above the number of CPUs is refused, as in the newest Xen. On one CPU every budget is delivered then, as long as
-//! everybody wants to run; on several, the sum is necessary but not sufficient. A budget that was saved up by a rest
-//! comes on top of the others' new ones, and can make them late.
+//! **Admission control.** It is the administrator's duty that Σ budget/period fits. With `admission` on, a vCPU that
+//! would raise the sum above the number of CPUs is refused, as in the newest Xen. On one CPU every budget is then
+//! delivered, as long as all vCPUs are runnable. On several CPUs, the condition is necessary but not sufficient. A
+//! budget that was kept during a sleep adds to the new budgets of the others, and can make them late.
 //!
-//! Who asks for nothing has 4 ms in every 10 ms. Weights and caps are not looked at. Periods are counted from when a
-//! vCPU comes, or from the `start` it asks for; in Xen (`grid = boot`) from when the machine started, so that the first
-//! one may be short, with a whole budget.
+//! A vCPU without a reservation has 4 ms in every 10 ms. Weights and caps are ignored. Periods count from the
+//! attachment of a vCPU, or from the `start` of its reservation. In Xen (`grid = boot`) they count from the start of
+//! the machine, so that the first one may be short, with a full budget.
 //!
 //! Source: `xen/common/sched/rt.c`, Xen 4.23-dev; Xi et al., EMSOFT 2014 (RT-Xen 2).
 
@@ -41,10 +42,10 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     title: "a budget in every period, global earliest deadline first (Xen)",
     source: "xen/common/sched/rt.c, Xen 4.23-dev; RT-Xen 2 (Xi et al., EMSOFT 2014)",
     good_for: "VMs with a known need per period on several CPUs, without binding them to CPUs",
-    bad_at: "keeping promises nobody has added up: unless told to, it refuses nothing",
+    bad_at: "guarantees without admission control: by default no reservation is refused",
     text: include_str!("rtds.rs"),
     conserving: |_| Conserving::Global { slack: Nanos::ZERO },
-    // Whoever asks for more than there is can keep everybody with later deadlines out.
+    // A vCPU that reserves too much can starve all with later deadlines.
     starvation: |_| None,
     guarantees: Guarantees {
         reservations: |load| servers::reservations(load, &settings(load.knobs)),
@@ -53,8 +54,14 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     alarms: servers::ALARMS,
     knobs: &[
         Knob::switch("extratime", true, servers::EXTRATIME).from("RTDS_extratime, on for every vCPU by default"),
-        Knob::choice("ties", &["turn", "stay"], "whether who has just run gives way to its equals")
-            .from("rt_schedule: since priority_level, a runner needs a higher priority; stay: up to 4.6, an equal one"),
+        Knob::choice(
+            "ties",
+            &["turn", "stay"],
+            "an entity that has just run lets its equals run, or goes on before them",
+        )
+        .from(
+            "rt_schedule: since priority_level, a running vCPU needs a higher priority; stay: up to 4.6, an equal one",
+        ),
         servers::GRID,
         servers::ADMISSION,
         servers::DEFAULT_PERIOD,

@@ -36,9 +36,9 @@ impl Queues {
         queue.min_vruntime = queue.min_vruntime.max(least);
     }
 
-    // ---- Rule 2: period and slice ----
+    // ---- Rule 2: period and time slice ----
 
-    /// The slice of `id`: its part of the round. For a node that is not runnable, the part it would have.
+    /// The time slice of `id`: its part of the round. For a node that is not runnable, the part it would have.
     fn slice(&self, id: NodeId) -> Nanos {
         let queue = self.queue(self.node(id).queue);
         let tasks = if self.rule.0.alt_period { self.root(queue.cpu).tasks.all } else { queue.nodes };
@@ -101,7 +101,7 @@ impl Rule for LeastVruntime {
 
     // ---- Joining and leaving ----
 
-    /// The child starts at `from`, but not before the `min_vruntime` of its queue plus a slice. Its vruntime is
+    /// The child starts at `from`, but not before the `min_vruntime` of its queue plus a time slice. Its vruntime is
     /// relative from here on, because it may run on another CPU.
     fn place_forked(queues: &mut Queues, id: NodeId, from: Option<Virtual>) {
         let min = queues.queue(queues.node(id).queue).min_vruntime;
@@ -225,7 +225,7 @@ impl Rule for LeastVruntime {
         chosen
     }
 
-    /// A node that goes on stays in its slice.
+    /// A node that goes on stays in its time slice.
     fn started(queues: &mut Queues, id: NodeId, goes_on: bool) {
         let node = queues.node_mut(id);
         if !goes_on {

@@ -13,18 +13,18 @@
 //!
 //! 1. *Charge*: `vruntime += ran · 1024 / weight`. `min_vruntime` of a queue follows its least vruntime, never
 //!    backwards.
-//! 2. *Slice*: a round of 6 ms for up to 8 tasks, else 0.75 ms each, is divided by weight, at least 0.75 ms. These
+//! 2. *Time slice*: a round of 6 ms for up to 8 tasks, else 0.75 ms each, is divided by weight, at least 0.75 ms. These
 //!    times, and the 1 ms of rule 7, are multiplied by 1 + ⌊log2 of min(CPUs, 8)⌋.
-//! 3. *Fork*: a child starts at its parent's vruntime, or a slice after `min_vruntime` if that is later.
+//! 3. *Fork*: a child starts at its parent's vruntime, or a time slice after `min_vruntime` if that is later.
 //! 4. *Wake*: however long a task slept, its vruntime is at most half a round before `min_vruntime`.
 //! 5. *Sleep, migrate*: a sleep keeps the vruntime; a migration keeps its distance from `min_vruntime`.
-//! 6. *Tick*: a task is preempted when it has run for more than its slice, or when it has run for 0.75 ms and is a
-//!    slice ahead of the first waiting task. Slices end at ticks only.
+//! 6. *Tick*: a task is preempted when it has run for more than its time slice, or when it has run for 0.75 ms and is a
+//!    time slice ahead of the first waiting task. Time slices end at ticks only.
 //! 7. *Wake-up preemption*: a woken task preempts a running task whose vruntime is later by more than 1 ms on the woken
 //!    task's clock. SCHED_BATCH and SCHED_IDLE tasks never preempt; a SCHED_IDLE task is preempted by all others.
 //! 8. *Pick*: the task with the least vruntime runs. A buddy runs first if that is no more unfair than rule 7 allows.
-//!    The next buddy is a task that preempted, that another task yielded to, or that is left alone in the slice of its
-//!    group. After it comes the last buddy, a task that was preempted in a long queue. The skip buddy, a task that
+//!    The next buddy is a task that preempted, that another task yielded to, or that is left alone in the time slice of
+//!    its group. After it comes the last buddy, a task that was preempted in a long queue. The skip buddy, a task that
 //!    yielded, lets the second task run.
 //! 9. *Yield*: sets the skip buddy of rule 8. *Yield to*: the target becomes the next buddy, and the caller yields.
 //! 10. *Weight*: changes at once; the vruntime is kept.
@@ -35,12 +35,12 @@
 //! and busy ones balance loads. All this belongs to the fair class, and `eevdf` has the same. The class may share its
 //! CPUs with a more urgent and a less urgent class.
 //!
-//! *Parameters*: the weight sets the share, exact within a few slices. But clocks lose fractions of nanoseconds, as the
-//! kernel's do, so over hours heavy tasks gain a little. `exact-clock` removes this loss.
+//! *Parameters*: the weight sets the share, exact within a few time slices. But clocks lose fractions of nanoseconds,
+//! as the kernel's do, so over hours heavy tasks gain a little. `exact-clock` removes this loss.
 //!
-//! *Versions*: v3.17 sizes a round by the tasks of one queue, and has no minimum slice. It compares a woken task's load
-//! with the load of the waker's CPU whether that CPU idles or not, and an even balance moves the task there. It accepts
-//! as idle only a fully idle core or a thread of the same core. It tolerates a quarter more load.
+//! *Versions*: v3.17 sizes a round by the tasks of one queue, and has no minimum time slice. It compares a woken task's
+//! load with the load of the waker's CPU whether that CPU idles or not, and an even balance moves the task there. It
+//! accepts as idle only a fully idle core or a thread of the same core. It tolerates a quarter more load.
 //!
 //! Buddies are as in the kernel. A task that preempts becomes the next buddy; so does a group if one of its tasks
 //! blocks while others are left in it. The bound of rule 8 is scaled by the weight of the first task, not of the

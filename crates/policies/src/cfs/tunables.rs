@@ -33,13 +33,14 @@ const OWN: [Knob; 13] = [
     Knob::switch("child-runs-first", false, "a forked child goes before its parent")
         .from("sysctl_sched_child_runs_first, kernel/sched/fair.c, v5.13"),
     Knob::switch("gentle-fair-sleepers", true, "a sleeper's credit is half a latency, not a whole one").from(FEATURES),
-    Knob::switch("start-debit", true, "a forked child starts one slice late").from(FEATURES),
+    Knob::switch("start-debit", true, "a forked child starts one time slice late").from(FEATURES),
     Knob::switch("next-buddy", false, "in a long queue, the task that woke last runs next").from(FEATURES),
     Knob::switch("last-buddy", true, "in a long queue, a task that was preempted at a wake-up runs next")
         .from(FEATURES),
     Knob::switch("alt-period", true, "the round is sized by all tasks of the CPU, not by one queue's (not in v3.17)")
         .from(RECENT),
-    Knob::switch("base-slice", true, "no slice is shorter than the minimum granularity (not in v3.17)").from(RECENT),
+    Knob::switch("base-slice", true, "no time slice is shorter than the minimum granularity (not in v3.17)")
+        .from(RECENT),
     Knob::switch("place-unthrottled", true, "an unthrottled group is placed like a sleeper instead of where it was")
         .from("unthrottle_cfs_rq, kernel/sched/fair.c; assumed of v5.13 (policies.md 1.10)"),
     Knob::switch("exact-clock", false, "fractions of a nanosecond of vruntime are carried over, so shares stay exact")

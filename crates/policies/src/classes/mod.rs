@@ -321,7 +321,7 @@ impl Classes {
         let server_view = &mut self.parts.server_view(cx);
         let servers = self.parts.servers.as_mut().expect("only a server sets a deadline");
         if slice.run.is_none() {
-            servers.finds_nobody(cpu, server_view);
+            servers.give_up_budget(cpu, server_view);
             return slice;
         }
         let until = servers.end(cpu, server_view.now()).min(slice.until);

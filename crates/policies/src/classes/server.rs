@@ -87,7 +87,7 @@ impl FairServers {
         &mut self.servers[cpu.index()]
     }
 
-    // ---- Who is runnable ----
+    // ---- Runnable fair tasks ----
 
     /// A fair task has unblocked or joined the class.
     pub(crate) fn comes(&mut self, cx: &mut Cx<'_>) {
@@ -245,7 +245,7 @@ impl FairServers {
     }
 
     /// No fair task waits for `cpu`: the server gives up its budget.
-    pub(crate) fn finds_nobody(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
+    pub(crate) fn give_up_budget(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let (now, period) = (cx.now(), self.period);
         let server = self.server(cpu);
         (server.phase, server.left, server.starved) = (Phase::Throttled, 0, false);

@@ -340,7 +340,7 @@ impl Deadline {
 
     /// The decision for `cpu`: an entity with a deadline before `than`, if that is given.
     pub(crate) fn pick_before(&mut self, cpu: CpuId, than: Option<Instant>, cx: &mut Cx<'_>) -> Decision {
-        let picked = self.queues.pick(cpu, than.map_or(Rank::Other, Rank::AlarmOwner), cx);
+        let picked = self.queues.pick(cpu, than.map_or(Rank::Other, Rank::Urgency), cx);
         self.follow(cx);
         let Some(e) = picked else { return Decision::IDLE };
         self.start_ticker(cpu, cx);

@@ -1,12 +1,12 @@
-//! The knobs and alarm slots of the composition: those of its classes, side by side.
+//! The knobs and alarm slots of the composition: those of all its classes.
 
 use super::Bases;
 use crate::classes::SERVER_KNOBS;
 use crate::{balance, bfs, bmq, cfs, credit, credit2, deadline, eevdf, muqss, pds, round_robin, rt};
 use sched::{AlarmBase, AlarmKind, AlarmSlots, Descriptor, Knob, Knobs};
 
-/// The fair classes, in the order of the knob's words. The kernel has had the first two, and their knobs are offered here; of the
-/// others, those that mean the same.
+/// The fair classes, in the order of the knob's words. `cfs` and `eevdf` are the kernel's, and their knobs are
+/// available here. Of the others, only knobs that they share with these are available.
 const FAIR: [&Descriptor; 10] = [
     &cfs::POLICY,
     &eevdf::POLICY,
@@ -34,27 +34,28 @@ const CHOICE: [Knob; 2] = [
     Knob::switch(
         "boosts-pay",
         false,
-        "who comes back to cfs, eevdf or balance is charged for what it ran in classes above",
+        "a task that returns to cfs, eevdf or balance is charged for the time it ran in classes above",
     )
-    .from("ours: in the kernel nobody pays for that"),
+    .from("ours: in the kernel that time is free"),
 ];
 
-/// Knobs of `eevdf` that have the name of one of `cfs` and mean something else; here they are called so.
+/// Knobs of `eevdf` that have the name of a knob of `cfs` but a different meaning, and their names here.
 const RENAMED: [(&str, &str); 3] =
     [("version", "eevdf-version"), ("base-slice", "eevdf-base-slice"), ("next-buddy", "eevdf-next-buddy")];
 
-/// Whether this is a fair class of Linux, or built on one: only those pull at once what waits behind a more urgent class.
+/// Whether this is a fair class of Linux, or built on one: only those pull at once a task that waits behind a more
+/// urgent class.
 pub(super) fn pulls_from_behind(fair: &Descriptor) -> bool {
     FAIR[..3].iter().any(|own| own.name == fair.name)
 }
 
-/// What the kernel's defaults are, where the classes alone have others.
+/// The kernel's defaults, where those of the class differ.
 const KERNEL: [(&str, i64); 3] = [("admission", 1), ("asleep", 1), ("hrtick", 0)];
 
-/// The fair class that was chosen, and its knobs as they are set here.
+/// The selected fair class, and the values of its knobs.
 pub(super) fn fair(knobs: &Knobs) -> (&'static Descriptor, Knobs) {
     let chosen = knobs.word("fair");
-    let fair = FAIR.into_iter().find(|fair| fair.name == chosen).expect("the words are their names");
+    let fair = FAIR.into_iter().find(|fair| fair.name == chosen).expect("the words are the names of the classes");
     let mut own = fair.defaults();
     for knob in fair.knobs {
         let renamed = RENAMED.iter().find(|(name, _)| chosen == "eevdf" && *name == knob.name);
@@ -68,14 +69,14 @@ pub(super) fn fair(knobs: &Knobs) -> (&'static Descriptor, Knobs) {
 }
 
 const LISTS: [&[Knob]; 6] = [&CHOICE, deadline::KNOBS, rt::KNOBS, SERVER_KNOBS, FAIR[0].knobs, FAIR[1].knobs];
-/// Whose names give way.
+/// The index of `eevdf` in [`FAIR`]; its knobs are renamed.
 const EEVDF: usize = 5;
 const COUNT: usize = collect::<0>().1;
 
 /// Every knob of every class, once.
 pub(super) const ALL: [Knob; COUNT] = collect::<COUNT>().0;
 
-/// The knobs of all lists, each name once, as far as there is room, and how many there are.
+/// The knobs of all lists, each name once, as far as there is room, and their number.
 const fn collect<const ROOM: usize>() -> ([Knob; ROOM], usize) {
     let (mut all, mut count, mut list) = ([CHOICE[0]; ROOM], 0, 0);
     while list < LISTS.len() {
@@ -84,7 +85,7 @@ const fn collect<const ROOM: usize>() -> ([Knob; ROOM], usize) {
             let knob = renamed(LISTS[list][at], list);
             match find(knob.name, list) {
                 // One name, one meaning.
-                Some(before) => assert!(equal(before.help, knob.help), "the knobs of one name are one knob"),
+                Some(before) => assert!(equal(before.help, knob.help), "knobs of one name are one knob"),
                 None => {
                     if count < ROOM {
                         all[count] = as_in_kernel(knob);
@@ -150,7 +151,7 @@ const fn equal(a: &str, b: &str) -> bool {
 
 const TIMER: AlarmKind = AlarmKind::Timer;
 
-/// Where each class's slots begin.
+/// Where the alarm slots of each class begin.
 pub(super) const BASES: Bases = Bases {
     rt: AlarmBase {
         policy: count(deadline::ALARMS.policy),
@@ -165,7 +166,7 @@ const CPU: u8 = count(deadline::ALARMS.cpu) + count(rt::ALARMS.cpu);
 const POLICY: u8 = count(deadline::ALARMS.policy) + count(rt::ALARMS.policy);
 const ENTITY: u8 = count(deadline::ALARMS.entity);
 
-/// All of them.
+/// The alarm slots of all classes.
 pub(super) const ALARMS: AlarmSlots = AlarmSlots {
     policy: &concat::<{ POLICY as usize + BELOW.policy.len() }>([
         deadline::ALARMS.policy,
@@ -178,7 +179,7 @@ pub(super) const ALARMS: AlarmSlots = AlarmSlots {
     group: BELOW.group,
 };
 
-/// Room for what any of the fair classes uses.
+/// Room for the alarm slots of any of the fair classes.
 const BELOW: AlarmSlots = AlarmSlots {
     policy: &union::<{ most(0) }>(0),
     cpu: &union::<{ most(1) }>(1),
@@ -186,13 +187,13 @@ const BELOW: AlarmSlots = AlarmSlots {
     group: &union::<{ most(3) }>(3),
 };
 
-/// The slots of the fair class `at`: of the policy, a CPU, an entity or a group.
+/// The alarm slots of the fair class `at`, by owner: policy, CPU, entity, group.
 const fn slots(at: usize, whose: usize) -> &'static [AlarmKind] {
     let alarms = FAIR[at].alarms;
     [alarms.policy, alarms.cpu, alarms.entity, alarms.group][whose]
 }
 
-/// How many of these slots any of them has at most.
+/// The most alarm slots of this owner that any fair class has.
 const fn most(whose: usize) -> usize {
     let (mut most, mut at) = (0, 0);
     while at < FAIR.len() {
@@ -204,7 +205,7 @@ const fn most(whose: usize) -> usize {
     most
 }
 
-/// These slots, of which each has one kind in all classes.
+/// The alarm slots of this owner. Each slot has the same kind in all classes.
 const fn union<const N: usize>(whose: usize) -> [AlarmKind; N] {
     let (mut all, mut known, mut at) = ([TIMER; N], 0, 0);
     while at < FAIR.len() {

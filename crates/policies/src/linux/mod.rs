@@ -1,8 +1,8 @@
-//! Linux: the stop class over SCHED_DEADLINE over the real-time classes over a fair one.
+//! Linux: the stop class over SCHED_DEADLINE over the real-time classes over a fair class.
 //!
-//! What an ordinary Linux host or guest does. A task is in one class at a time, by what is asked for it. On every CPU
-//! the most urgent class is asked first who runs; the next gets what that leaves, and a task of a more urgent class
-//! preempts at once.
+//! This is the scheduling of an ordinary Linux host or guest. A task is in one class at a time, which follows from its
+//! parameters. On every CPU the most urgent class picks first; the next class gets the CPUs that are left. A task of a
+//! more urgent class preempts at once.
 //!
 //! ```text
 //! one CPU, f and g fair, r FIFO every 10 ms for 4 ms
@@ -10,46 +10,48 @@
 //! rrrrggggffrrrrggggffrrrrffffggrrrrggggff
 //! ```
 //!
-//! | class | who | rules |
+//! | class | tasks | rules |
 //! |---|---|---|
-//! | stop | class `stop` | before everything, until it blocks |
-//! | deadline | who has a reservation, and no other class than the normal one | `deadline`; a soft one reclaims |
+//! | stop | class `stop` | before all others, until it blocks |
+//! | deadline | a reservation, and no other class than the normal one | `deadline`; a soft reservation reclaims |
 //! | real-time | `fifo`, `rr` | `rt` |
 //! | fair, idle | all others | `cfs`, `eevdf` or another policy, by the knob `fair` |
 //!
-//! Between the classes there is only this:
+//! Between the classes there are only these rules:
 //!
-//! - Whoever changes class leaves the old one as if it blocked, and enters the new one as if it woke. Who runs
-//!   meanwhile goes on at once in a class above the fair one; in that, it has to be picked. Who comes to the deadline
-//!   class may be refused; who leaves it keeps its bandwidth up to its 0-lag time.
-//!   Who comes back to the fair class of the kernel is as far behind or ahead there as when it left (`switched_from_fair`).
-//! - What it ran meanwhile is free in the kernel, and it stays on the CPU where it did. With `boosts-pay` it is charged for
-//!   that when it comes back to `cfs`, `eevdf` or `balance`, and so are its groups, and it goes to the CPU on whose queue it
-//!   was: a boost lends CPU time and gives none, and who waits where is not changed by those who are pushed about above.
-//! - Groups, weights and quotas are the fair class's; others do not count in them.
+//! - A task that changes class leaves the old one as if it blocked, and enters the new one as if it woke. If it runs at
+//!   that time, it goes on at once in a class above the fair one; in the fair class it has to be picked. The deadline
+//!   class may refuse it. If it leaves the deadline class, it keeps its bandwidth up to its 0-lag time. If it returns
+//!   to a fair class of the kernel, it has the same lag or lead there as when it left (`switched_from_fair`).
+//! - In the kernel the time that it ran in another class is free, and it stays on its last CPU. With `boosts-pay` it
+//!   and its groups are charged for that time when it returns to `cfs`, `eevdf` or `balance`, and it returns to the CPU
+//!   in whose queue it was. So a boost lends CPU time and gives none, and migrations in the classes above do not change
+//!   where fair tasks wait.
+//! - Groups, weights and quotas belong to the fair class; tasks of other classes do not count in them.
 //! - `yield_to` works within the fair class.
-//! - Real-time throttling leaves the fair class at least 50 ms of every second of a CPU. What deadline tasks run on it
-//!   counts as used by real-time ones.
-//! - With `fair-server` there is a server for each CPU instead: a reservation of 50 ms in every second on behalf of all
-//!   fair tasks, which is part of what admission counts. It waits until the last moment at which 50 ms still fit before
-//!   its deadline, and does nothing if fair tasks have had that much by then; else it runs them at its deadline, and
-//!   goes on so until they come to run by themselves. Nobody real-time is held, and no CPU idles meanwhile.
+//! - Real-time throttling leaves the fair class at least 50 ms of every second of a CPU. Time that deadline tasks run
+//!   on the CPU counts as real-time.
+//! - With `fair-server` each CPU has a server instead: a reservation of 50 ms in every second on behalf of all fair
+//!   tasks, which admission control counts. The server is deferred until the last instant at which 50 ms still fit
+//!   before its deadline, and stays inactive if fair tasks have had that much by then. Otherwise it runs them at its
+//!   deadline, and continues until they run on their own. No real-time task is held, and no CPU idles.
 //!
-//! **Which kernel.** The defaults are those of v5.13, with ticks of 1 ms. `rt-runtime-share = on` goes back before
-//! v5.10; a 6.12 kernel is `fair = eevdf`, `fair-server = on`, `reclaim = v6.5`. Where a knob of `eevdf` has the name
-//! of another one of `cfs`, it begins with `eevdf-` here. What `deadline` promises on one CPU holds here with `hrtick =
-//! on`, `admission = density`, `asleep = lapse` and nobody above; the kernel's, and the defaults here, are `off`,
-//! `bandwidth` and `renew`. The kernel's `whole-machine = on` is not the default here, so that VMs can be pinned.
+//! **Kernel versions.** The defaults are those of v5.13, with ticks of 1 ms. `rt-runtime-share = on` is the behaviour
+//! before v5.10. A 6.12 kernel is `fair = eevdf`, `fair-server = on`, `reclaim = v6.5`. A knob of `eevdf` that has the
+//! name of a different knob of `cfs` begins with `eevdf-` here. The guarantees of `deadline` on one CPU hold here with
+//! `hrtick = on`, `admission = density`, `asleep = lapse` and no stop task; the kernel's values, and the defaults here,
+//! are `off`, `bandwidth` and `renew`. The kernel's `whole-machine = on` is not the default here, so that VMs can be
+//! pinned.
 //!
-//! **Other fair classes.** `fair` takes every policy here that shares CPUs among all it is given: besides `cfs`,
-//! `eevdf` and `balance`, these are `bfs`, `muqss`, `bmq`, `pds`, `credit`, `credit2` and `round-robin`. Each has its
-//! defaults, but for knobs it has in common with `cfs`. They know nothing of classes above: who waits there behind a
-//! real-time task may go on waiting while another CPU idles, as those do not promise to look. Not taken are policies
-//! that keep who they are given on one CPU (`bvt`, `sedf`), those that keep promises or gangs of their own (`edf`,
+//! **Other fair classes.** `fair` accepts every policy here that shares CPUs among all its entities: `cfs`, `eevdf`,
+//! `balance`, `bfs`, `muqss`, `bmq`, `pds`, `credit`, `credit2` and `round-robin`. Each has its defaults, except for
+//! knobs that it shares with `cfs`. The last seven do not know of classes above: a task that waits behind a real-time
+//! task may keep waiting while another CPU idles, because these policies do not search for it. Not accepted are
+//! policies that keep each entity on one CPU (`bvt`, `sedf`), policies with reservations or gangs of their own (`edf`,
 //! `rtds`, `poris` …), and variants of `credit` for VMs.
 //!
-//! Differences from the kernel: a fair server looks after all fair tasks that could run on its CPU, not those queued
-//! there; its share is never reclaimed by others; and the differences that the essays of the classes name.
+//! Differences from the kernel: a fair server serves all fair tasks that could run on its CPU, not only those queued
+//! there. Its share is never reclaimed by others. The essays of the classes list their own differences.
 //!
 //! Source: torvalds/linux kernel/sched/core.c, stop_task.c, deadline.c, rt.c, v5.13; dl_server of deadline.c, v6.12;
 //! sched(7).
@@ -68,12 +70,13 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     name: "linux",
     title: "stop, SCHED_DEADLINE, SCHED_FIFO and SCHED_RR over a fair class, as in Linux",
     source: "Linux v5.13 and v6.12, kernel/sched/{core,stop_task,deadline,rt,fair}.c; sched(7)",
-    good_for: "what an ordinary Linux host or guest does, reservations and real-time tasks included",
-    bad_at: "keeping promises to several who all ask for real-time priorities",
+    good_for: "the behaviour of an ordinary Linux host or guest, including reservations and real-time tasks",
+    bad_at: "guarantees for several tasks that all have real-time priorities",
     text: include_str!("mod.rs"),
     conserving,
     starvation,
-    // Who is not fair has no quota. Of reservations the kernel's defaults keep less than they promise: see deadline.
+    // A task outside the fair class has no quota. The kernel's defaults guarantee no reservation exactly: see
+    // `deadline`.
     guarantees: Guarantees { shares, quota, cap, ..Guarantees::NOTHING },
     alarms: knobs::ALARMS,
     knobs: &knobs::ALL,
@@ -95,18 +98,18 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     Ok(Box::new(Classes::new(host, parts)))
 }
 
-/// Where the slices of servers end: when they are used up, or at the next tick after that.
+/// Where the time slices of servers end: when the budget is used up, or at the next tick after that.
 fn grain(knobs: &Knobs) -> Nanos {
     if knobs.on("hrtick") { Nanos::ZERO } else { knobs.time("tick") }
 }
 
-/// What the fair class says of itself, to which everybody above is real-time.
+/// A guarantee of the fair class, for which every entity above it is real-time.
 fn ask_fair<T>(load: &LoadBounds<'_>, question: fn(&Descriptor, &LoadBounds<'_>) -> T) -> T {
     let (fair, knobs) = knobs::fair(load.knobs);
     question(fair, &LoadBounds { knobs: &knobs, has_rt: has_above(load), ..*load })
 }
 
-/// Whether anybody may be in a class above the fair one.
+/// Whether an entity may be in a class above the fair one.
 fn has_above(load: &LoadBounds<'_>) -> bool {
     load.has_rt || load.has_reservations
 }
@@ -119,7 +122,7 @@ fn conserving(load: &LoadBounds<'_>) -> Conserving {
     if load.knobs.on("fair-server") { below } else { rt::throttled(load, below) }
 }
 
-/// Priorities and deadlines are strict: only among fair tasks is there a bound.
+/// Priorities and deadlines are strict: there is a bound only among fair tasks.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     if has_above(load) { None } else { ask_fair(load, |fair, load| (fair.starvation)(load)) }
 }

@@ -1,22 +1,23 @@
-//! [`Demand`]: which VMs need their vCPUs together just now, and for how long they are given that.
+//! [`Demand`]: which VMs are co-scheduled now, and for how long.
 
 use sched::{GroupId, Instant, Nanos};
 
-/// What is known of one VM.
+/// The state of one VM.
 #[derive(Clone, Copy, Debug)]
 struct Episode {
-    /// How long the present one, or the last, lasts.
+    /// The length of the current or last interval.
     length: Nanos,
-    /// When the last one ended.
+    /// When the last interval ended.
     ended: Option<Instant>,
     on: Option<Instant>,
 }
 
-/// Learns from each VM's reports of long spin waits how long its episodes of them last.
+/// Learns from the reports of long spin waits of each VM how long its contention lasts.
 ///
-/// A report begins an interval in which the VM is brought together, and its waits should end. If the next wait begins sooner
-/// after the interval than it was long, or within it, it was too short, and the next one is twice as long; else it may have
-/// been too long, and the next one is a quarter shorter. Waits are reported where they end, perhaps long after they began.
+/// A report starts an interval in which the VM is co-scheduled, so that its waits should end. If the next wait begins
+/// within the interval, or sooner after it than the interval was long, the interval was too short, and the next one is
+/// twice as long. Otherwise it may have been too long, and the next one is a quarter shorter. A wait is reported when
+/// it ends, perhaps long after it began.
 #[derive(Clone, Debug)]
 pub(crate) struct Demand {
     threshold: Nanos,
@@ -28,7 +29,7 @@ pub(crate) struct Demand {
 }
 
 impl Demand {
-    /// Reports of waits of `threshold` or more count; the first interval is `first` long, and all are between `least` and `most`.
+    /// Waits of `threshold` or more count. The first interval is `first` long, and all are between `least` and `most`.
     pub(crate) fn new(threshold: Nanos, first: Nanos, least: Nanos, most: Nanos) -> Demand {
         let most = most.max(least);
         Demand { threshold, first: first.max(least).min(most), least, most, episodes: Vec::new() }
@@ -47,12 +48,13 @@ impl Demand {
         self.episodes[g.index()] = fresh;
     }
 
-    /// Whether the VM `g` is to be brought together now.
+    /// Whether the VM `g` is co-scheduled now.
     pub(crate) fn is_on(&self, g: GroupId) -> bool {
         self.episodes[g.index()].on.is_some()
     }
 
-    /// The VM `g` has waited for a spin lock: until when it is to be brought together, if it was not already.
+    /// The VM `g` has waited for a spin lock for `waited`. Returns until when it is to be co-scheduled, if it was not
+    /// already.
     pub(crate) fn report(&mut self, g: GroupId, waited: Nanos, now: Instant) -> Option<Instant> {
         let (least, most) = (self.least, self.most);
         let episode = &mut self.episodes[g.index()];

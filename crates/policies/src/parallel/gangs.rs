@@ -1,18 +1,18 @@
-//! [`Gangs`]: which vCPUs belong together, into which subgroups they are packed, and which CPU each of them has.
+//! [`Gangs`]: the vCPUs that are co-scheduled, their subgroups, and the CPU of each of them.
 //!
-//! A VM is a group with members. A group that is marked as a gang makes a real-time VM of itself, if it has members, and
-//! of every group below it; those below one mark work together.
+//! A VM is a group with members. A mark on a group makes a real-time VM of the group itself, if it has members, and of
+//! every group below it. The VMs below one mark work together.
 
 use sched::{CpuId, CpuSet, Cx, EntityId, GroupId, Instant};
 
-/// Which VMs are brought together.
+/// The VMs that are co-scheduled with each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Unit {
-    /// Each that is marked, or is below a mark, alone.
+    /// Each VM that is marked, or below a mark, alone.
     Vm,
-    /// All that are below one mark.
+    /// All VMs below one mark.
     Group,
-    /// Each alone, marked or not.
+    /// Each VM alone, marked or not.
     AnyVm,
 }
 
@@ -21,25 +21,25 @@ pub(crate) enum Unit {
 pub(crate) enum Packing {
     /// Largest first, each into the first subgroup with room.
     FirstFitDecreasing,
-    /// In the order they were made, each into the first subgroup with room.
+    /// In order of creation, each into the first subgroup with room.
     FirstFit,
-    /// In the order they were made, each into the last subgroup, or a new one.
+    /// In order of creation, each into the last subgroup, or a new one.
     NextFit,
 }
 
-/// Those who belong together.
+/// Entities that are co-scheduled.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gang {
-    /// Subgroup after subgroup, VM after VM.
+    /// Subgroup by subgroup, VM by VM.
     pub(crate) members: Vec<EntityId>,
     /// Where each subgroup begins.
     starts: Vec<usize>,
-    /// When its members were last called together.
+    /// When its members were last called.
     pub(crate) called: Option<Instant>,
 }
 
 impl Gang {
-    /// How many subgroups there are.
+    /// The number of subgroups.
     pub(crate) fn subgroups(&self) -> usize {
         self.starts.len()
     }
@@ -52,22 +52,22 @@ impl Gang {
     }
 }
 
-/// See the module's text.
+/// The gangs; see the module's text.
 #[derive(Debug)]
 pub(crate) struct Gangs {
     unit: Unit,
     packing: Packing,
-    /// By group: which gang its members are in, named after its first group.
+    /// By group: the gang of its members, named after the gang's first group.
     heads: Vec<Option<GroupId>>,
     /// All groups but the root, oldest slot first.
     groups: Vec<GroupId>,
     /// By the group it is named after.
     gangs: Vec<Gang>,
-    /// By entity: the gang it is in, and its own CPU.
+    /// By entity: its gang, and its own CPU.
     places: Vec<(Option<GroupId>, Option<CpuId>)>,
-    /// How many are in a gang.
+    /// The number of entities in gangs.
     members: usize,
-    /// By CPU: how many have it for their own.
+    /// By CPU: the number of entities that have it for their own.
     kept: Vec<usize>,
 }
 
@@ -85,38 +85,38 @@ impl Gangs {
         self.places[e.index()] = (None, None);
     }
 
-    /// Whose gang `e` is in.
+    /// The gang of `e`.
     pub(crate) fn head_of(&self, e: EntityId) -> Option<GroupId> {
         self.places[e.index()].0
     }
 
-    /// The CPU that is for `e` among its siblings, if there is one.
+    /// The CPU of `e` among its siblings, if there is one.
     pub(crate) fn place_of(&self, e: EntityId) -> Option<CpuId> {
         self.places[e.index()].1
     }
 
-    /// Those in the gang of `e`.
+    /// The gang of `e` with its members.
     pub(crate) fn gang_of(&self, e: EntityId) -> Option<&Gang> {
         self.head_of(e).map(|head| &self.gangs[head.index()])
     }
 
-    /// Those in the gang named after `head`.
+    /// The gang named after `head`.
     pub(crate) fn gang(&mut self, head: GroupId) -> &mut Gang {
         &mut self.gangs[head.index()]
     }
 
-    /// How many are in a gang.
+    /// The number of entities in gangs.
     pub(crate) fn members(&self) -> usize {
         self.members
     }
 
-    /// Lets two siblings have each other's CPU.
+    /// Exchanges the CPUs of two siblings.
     pub(crate) fn exchange(&mut self, a: EntityId, b: EntityId) {
         let place = self.places[a.index()].1;
         self.places[a.index()].1 = core::mem::replace(&mut self.places[b.index()].1, place);
     }
 
-    /// A group has come.
+    /// Adds a group.
     pub(crate) fn add_group(&mut self, g: GroupId, cx: &Cx<'_>) {
         if self.heads.len() <= g.index() {
             self.heads.resize(g.index() + 1, None);
@@ -128,13 +128,13 @@ impl Gangs {
         self.heads[g.index()] = self.head(g, cx);
     }
 
-    /// A group without members goes.
+    /// Removes a group without members.
     pub(crate) fn remove_group(&mut self, g: GroupId) {
         self.groups.retain(|&other| other != g);
         self.heads[g.index()] = None;
     }
 
-    /// Whose gang the members of `g` are to be in.
+    /// The gang that the members of `g` belong to, by the current marks.
     fn head(&self, g: GroupId, cx: &Cx<'_>) -> Option<GroupId> {
         if g == GroupId::ROOT {
             return None;
@@ -159,7 +159,8 @@ impl Gangs {
         self.heads.get(g.index()).copied().flatten()
     }
 
-    /// A mark was set or taken away: finds out anew who belongs together. Gives back whose gangs are to be arranged, and who left one.
+    /// A mark was set or removed: recomputes the gangs. Returns the gangs to arrange anew, and the entities that left
+    /// one.
     pub(crate) fn find_heads(&mut self, cx: &Cx<'_>) -> (Vec<GroupId>, Vec<EntityId>) {
         let (mut touched, mut left) = (Vec::new(), Vec::new());
         for n in 0..self.groups.len() {
@@ -177,7 +178,7 @@ impl Gangs {
         (touched, left)
     }
 
-    /// `e` is in no gang any more.
+    /// Removes `e` from its gang.
     pub(crate) fn leave(&mut self, e: EntityId) {
         let (head, place) = core::mem::take(&mut self.places[e.index()]);
         self.members -= usize::from(head.is_some());
@@ -186,8 +187,8 @@ impl Gangs {
         }
     }
 
-    /// Packs the gang of `head` anew, but for `without`, who leaves. Every member is given a CPU that no other one of its subgroup
-    /// has, and of those the one that fewest others have.
+    /// Packs the gang of `head` anew, without the entity `without`. Every member gets a CPU that no other member of its
+    /// subgroup has; among these CPUs, the one that the fewest entities have.
     pub(crate) fn arrange(&mut self, head: GroupId, without: Option<EntityId>, cx: &Cx<'_>) {
         for e in core::mem::take(&mut self.gangs[head.index()].members) {
             if self.head_of(e) == Some(head) {
@@ -220,7 +221,7 @@ impl Gangs {
         gang.members = subgroups.concat();
     }
 
-    /// Where `e` may run while its gang is kept apart.
+    /// The CPUs on which `e` may run while its gang is spread over CPUs.
     pub(crate) fn confines(&self, e: EntityId) -> CpuSet {
         self.place_of(e).map_or(CpuSet::ALL, CpuSet::one)
     }

@@ -1,7 +1,7 @@
-//! Bringing the vCPUs of a VM together over Credit: what `poris`, its reductions, `hybrid` and `adaptive` share.
+//! Co-scheduling of the vCPUs of a VM over Credit: the common part of `poris`, its reductions, `hybrid` and `adaptive`.
 //!
-//! Each names the [`Parts`] it consists of. Queues, credits, ticks and stealing are those of `credit`, in whichever
-//! version; the rules that are added stand here, once.
+//! Each policy selects its [`Parts`]. Queues, credits, ticks and stealing are those of `credit`, in any version; the
+//! additional rules are in this module.
 
 mod demand;
 mod gangs;
@@ -19,17 +19,17 @@ use sched::{
     Wake,
 };
 
-/// What all of them are to the rest of the system, but for names, texts and knobs.
+/// The part of the descriptor that all of them share.
 pub(crate) const SHARED: Descriptor =
     Descriptor { conserving, starvation, guarantees: Guarantees::NOTHING, ..credit::POLICY };
 
-/// Who is kept on a CPU of its own may wait there while another one idles.
+/// An entity that is kept on a CPU of its own may wait there while another CPU idles.
 fn conserving(load: &LoadBounds<'_>) -> Conserving {
     if load.has_gangs { Conserving::Never } else { (credit::POLICY.conserving)(load) }
 }
 
-/// The highest priority is strict, and who is brought together has it however much it has used: beside real-time VMs there is
-/// no bound.
+/// The highest priority is strict, and a called entity has it whether it has overspent or not: beside real-time VMs
+/// there is no bound.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     if load.has_gangs { None } else { (credit::POLICY.starvation)(load) }
 }
@@ -38,67 +38,67 @@ fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
 pub(crate) const ACCOUNTING_LOWERS: Knob = Knob::switch(
     "accounting-lowers",
     false,
-    "whether the accounting takes the real-time priority from who is queued or runs with it, as it takes a boost",
+    "the accounting removes the real-time priority of queued and running entities, as it removes a boost",
 )
-.from("S3 §5 does not say; off is assumed, of who is queued (policies.md 10.3), and here of who runs, too");
+.from("S3 §5 does not say; off is assumed for queued entities (policies.md 10.3), and here for running ones, too");
 
-/// The knob of those that bring VMs together on CPUs of their own.
+/// The knob of the policies that co-schedule VMs on CPUs of their own.
 pub(crate) const EXCHANGE: Knob = Knob::switch(
     "affinity-exchange",
     true,
-    "whether two siblings change CPUs when one could be stolen but for the other, who is OVER",
+    "two siblings exchange CPUs if one could be stolen except that the other, which is OVER, is there",
 )
 .from("S3 §4.4; off: the more urgent one waits where it is");
 
-/// How long turns are while there are real-time VMs.
+/// The length of time slices while there are real-time VMs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShortTurns {
-    /// What they can live with.
+    /// The latency that real-time VMs tolerate.
     pub(crate) latency: Nanos,
-    /// The shortest turn.
+    /// The shortest time slice.
     pub(crate) least: Nanos,
 }
 
-/// What raises the priority of a real-time VM's vCPU.
+/// The events that raise the priority of a real-time VM's vCPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Promotion {
-    /// An event while it waits, or its waking.
+    /// An event while it waits, or its wake-up.
     EventAndWake,
-    /// An event while it waits; who wakes is boosted as in Credit.
+    /// An event while it waits; a woken vCPU is boosted as in Credit.
     Event,
 }
 
-/// Which CPUs call the siblings of whom they choose.
+/// The CPUs that call the siblings of an entity they pick.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum SignalFrom {
-    /// Each.
+    /// Each CPU.
     Any,
-    /// That of the VM's first vCPU.
+    /// The CPU of the VM's first vCPU.
     First,
     /// CPU 0.
     Boot,
 }
 
-/// Who is called when one of a gang is chosen.
+/// How the others are called when one of a gang is picked.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Together {
-    /// How long the turns of several subgroups are, until each has had a whole one; `None`: whole ones at once.
+    /// The time slice of several subgroups, until each has run for a whole one; `None`: whole ones at once.
     pub(crate) round: Option<Nanos>,
-    /// Whether two siblings change CPUs when one could be stolen but for the other.
+    /// Whether two siblings exchange CPUs when one could be stolen except for the other.
     pub(crate) exchange: bool,
-    /// Which CPUs call.
+    /// The CPUs that call.
     pub(crate) from: SignalFrom,
-    /// How often a gang is called at most; zero: whenever one is chosen.
+    /// The least time between two calls of a gang; zero: a call at every pick of a member.
     pub(crate) every: Nanos,
 }
 
 impl Together {
-    /// Whenever one is chosen, by whichever CPU.
+    /// A call at every pick of a member, by any CPU.
     pub(crate) const ALWAYS: Together =
         Together { round: None, exchange: false, from: SignalFrom::Any, every: Nanos::ZERO };
 }
 
-/// What a policy of this family consists of.
+/// The parts of a policy of this family.
 #[derive(Clone, Debug)]
 pub(crate) struct Parts {
     pub(crate) unit: Unit,
@@ -106,7 +106,7 @@ pub(crate) struct Parts {
     pub(crate) short_turns: Option<ShortTurns>,
     pub(crate) promotion: Option<Promotion>,
     pub(crate) together: Option<Together>,
-    /// Where VMs are brought together only while they need it.
+    /// Set if VMs are co-scheduled only while they need it.
     pub(crate) demand: Option<Demand>,
 }
 
@@ -116,21 +116,21 @@ pub(crate) struct Parallel {
     credit: Credit,
     gangs: Gangs,
     parts: Parts,
-    /// The turn when there are no real-time VMs.
+    /// The time slice without real-time VMs.
     long_turn: Nanos,
-    /// How many entities there are.
+    /// The number of entities.
     entities: usize,
-    /// By entity: how many short turns it has left.
+    /// By entity: the number of short time slices that are left.
     rounds: Vec<u32>,
 }
 
-/// The alarm at which a VM's being brought together is over.
+/// The alarm at the end of an interval of co-scheduling.
 const fn episode(g: GroupId) -> Alarm {
     Alarm { owner: AlarmOwner::Group(g), slot: 0 }
 }
 
 impl Parallel {
-    /// Builds one of these parts.
+    /// Builds a policy of these parts.
     pub(crate) fn build(host: &Topology, knobs: &Knobs, parts: Parts) -> Result<Box<dyn Policy>, Refused> {
         credit::check(knobs)?;
         let mut credit = Credit::new(host, knobs);
@@ -140,9 +140,9 @@ impl Parallel {
         Ok(Box::new(Parallel { credit, gangs, parts, long_turn, entities: 0, rounds: Vec::new() }))
     }
 
-    // ---- Who belongs together ----
+    // ---- Membership ----
 
-    /// Arranges the gang of `head` anew, without somebody who leaves it.
+    /// Arranges the gang of `head` anew, without the entity `without`.
     fn arrange(&mut self, head: GroupId, without: Option<EntityId>, cx: &mut Cx<'_>) {
         self.gangs.arrange(head, without, cx);
         for n in 0..self.gangs.gang(head).members.len() {
@@ -152,7 +152,7 @@ impl Parallel {
         self.count(cx);
     }
 
-    /// Keeps `e` on its own CPU, if its gang is to be kept apart, or else lets it go anywhere.
+    /// Confines `e` to its own CPU, if its gang is to be spread over CPUs; otherwise lets it run on any CPU.
     fn keep_in_place(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let apart = self.parts.together.is_some()
             && self.gangs.head_of(e).is_some_and(|head| self.parts.demand.as_ref().is_none_or(|on| on.is_on(head)));
@@ -162,7 +162,7 @@ impl Parallel {
         self.credit.follow_affinity(e, cx);
     }
 
-    /// Works out the length of a turn: with `n` vCPUs for each CPU, who has just missed its turn waits for `n − 1` others.
+    /// Computes the time slice. With `n` vCPUs for each CPU, an entity that has just run waits for `n − 1` others.
     fn count(&mut self, cx: &Cx<'_>) {
         let Some(short) = self.parts.short_turns else { return };
         let per_cpu = self.entities.div_ceil(cx.topology().cpus) as u64;
@@ -174,7 +174,7 @@ impl Parallel {
         self.credit.set_turn(turn);
     }
 
-    /// A group was marked, or is not any more.
+    /// A group was marked or unmarked.
     fn mark_changed(&mut self, cx: &mut Cx<'_>) {
         let (heads, left) = self.gangs.find_heads(cx);
         heads.into_iter().for_each(|head| self.arrange(head, None, cx));
@@ -194,7 +194,7 @@ impl Parallel {
 
     // ---- The real-time priority ----
 
-    /// Lifts `e`, a real-time VM's vCPU that waits UNDER, above all others, as an event has come for it.
+    /// An event has come for `e`: if it is a real-time VM's vCPU that waits UNDER, raises it above all others.
     fn promote(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let promotes = self.parts.promotion.is_some() && self.gangs.head_of(e).is_some();
         if promotes && self.credit.queues.priority(e) == Priority::Under && self.credit.queues.remove(e) {
@@ -203,7 +203,7 @@ impl Parallel {
         }
     }
 
-    /// `e` has stopped and waits: it has one round less, and unless some are left, it is UNDER as anybody else.
+    /// `e` has stopped and waits: it has one round less. Without rounds left, it is UNDER like any other.
     fn end_turn(&mut self, e: EntityId) {
         let rounds = &mut self.rounds[e.index()];
         *rounds = rounds.saturating_sub(1);
@@ -212,7 +212,7 @@ impl Parallel {
         }
     }
 
-    /// `e` does not want to run any more: when it does again, it is as if it had never been called.
+    /// `e` is no longer runnable: forgets that it was called.
     fn rest(&mut self, e: EntityId) {
         self.rounds[e.index()] = 0;
         self.lower(e);
@@ -224,8 +224,8 @@ impl Parallel {
         }
     }
 
-    /// The gang that choosing `e` on `cpu` calls: its own, unless its subgroups have their turns already and
-    /// another one of it runs.
+    /// The gang to call when `cpu` picks `e`: the gang of `e`, unless its subgroups have been called already and
+    /// another member of it runs.
     fn calls(&mut self, e: EntityId, cpu: CpuId, cx: &Cx<'_>) -> Option<GroupId> {
         let together = self.parts.together?;
         let head = self.gangs.head_of(e)?;
@@ -243,7 +243,7 @@ impl Parallel {
         if let Some(ago) = gang.called.map(|called| cx.now().since(called)) {
             let others =
                 || gang.members.iter().any(|&other| other != e && matches!(cx.state(other), State::Running(_)));
-            // Never twice at one instant, or two gangs would call each other out again and again.
+            // Never twice at one instant, or two gangs would preempt each other again and again.
             if ago.is_zero() || ago < together.every || (ago < turn && others()) {
                 return None;
             }
@@ -252,8 +252,8 @@ impl Parallel {
         Some(head)
     }
 
-    /// Puts everybody in the gang of `head` first in its queue, subgroup after subgroup, and calls their CPUs. The subgroup of `chosen`,
-    /// which `deciding` is about to run, comes first everywhere.
+    /// Puts all members of the gang of `head` first in their queues, subgroup by subgroup, and kicks their CPUs. The
+    /// subgroup of `chosen`, which `deciding` is about to run, comes first everywhere.
     fn call_together(&mut self, head: GroupId, chosen: EntityId, deciding: CpuId, cx: &mut Cx<'_>) {
         let gang = self.gangs.gang(head);
         let (members, several, (_, start)) = (gang.members.len(), gang.subgroups() > 1, gang.subgroup_of(chosen));
@@ -266,7 +266,7 @@ impl Parallel {
                 continue;
             }
             self.rounds[e.index()] = rounds;
-            // Whoever is chosen stands at the head of its queue, or is being stolen.
+            // The chosen entity is at the head of its queue, or is being stolen.
             let waits_on = self.credit.queues.queue_of(e).filter(|_| e != chosen);
             if waits_on.is_some() {
                 self.credit.queues.remove(e);
@@ -285,12 +285,13 @@ impl Parallel {
         }
     }
 
-    /// Whether `cpu` runs somebody in the gang of `head`.
+    /// Whether `cpu` runs a member of the gang of `head`.
     fn runs_one_of(&self, head: GroupId, cpu: CpuId, cx: &Cx<'_>) -> bool {
         matches!(cx.running(cpu), Running::Mine { entity, .. } if self.gangs.head_of(entity) == Some(head))
     }
 
-    /// `e` is about to be stolen to `cpu`, where it may not run unless it changes CPUs with its sibling at the head there.
+    /// `e` is about to be stolen to `cpu`. If it may not run there, it exchanges CPUs with its sibling at the head of
+    /// the queue.
     fn exchange(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) {
         let Some(head) = self.credit.queues.first(cpu).filter(|_| !cx.may_run(e, cpu)) else { return };
         self.gangs.exchange(e, head);
@@ -300,7 +301,7 @@ impl Parallel {
 
     // ---- On demand ----
 
-    /// The guest of `e` says that it has spun for this long.
+    /// The guest of `e` reports that it has spun for `waited`.
     fn spun(&mut self, e: EntityId, waited: Nanos, cx: &mut Cx<'_>) {
         let (Some(demand), Some(head)) = (&mut self.parts.demand, self.gangs.head_of(e)) else { return };
         if let Some(until) = demand.report(head, waited, cx.now()) {
@@ -309,7 +310,7 @@ impl Parallel {
         }
     }
 
-    /// The VM `g` is not brought together any more.
+    /// Ends the co-scheduling of the VM `g`.
     fn end_episode(&mut self, g: GroupId, cx: &mut Cx<'_>) {
         if let Some(demand) = &mut self.parts.demand {
             demand.end(g);
@@ -325,7 +326,7 @@ impl Parallel {
     }
 }
 
-/// Whether `e` may come to `cpu` if it changes CPUs with its sibling, who is OVER and first there.
+/// Whether `e` may come to `cpu` if it exchanges CPUs with its sibling, which is OVER and first there.
 fn may_exchange(e: EntityId, cpu: CpuId, first: Option<EntityId>, gangs: &Gangs, cx: &Cx<'_>) -> bool {
     let Some(sibling) = first else { return false };
     let (Some(from), Some(to)) = (gangs.place_of(e), gangs.place_of(sibling)) else { return false };
@@ -362,7 +363,7 @@ impl Policy for Parallel {
     fn adjust(&mut self, e: EntityId, old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
         let (affinity, group) = (cx.params(e).affinity, cx.params(e).group);
         if old.affinity != affinity || old.group != group {
-            // Until it is arranged anew, its place may be where it must not be.
+            // Until the gang is arranged anew, its CPU may be outside its affinity.
             cx.confine(e, &CpuSet::ALL);
         }
         self.credit.adjust(e, old, cx)?;

@@ -1,20 +1,20 @@
-//! How a deadline is set, and what level it makes as time goes by.
+//! How a deadline is set, and which level it has as time passes.
 
 use crate::project_c::{self, Expired, Layout, Level, Rule, Task, Yielder};
 use sched::{Instant, Knobs, Nanos};
 
-/// Time in slots as long as a slice: what deadlines are counted in.
+/// Time in slots, the unit of deadlines; a slot is as long as a time slice.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct Slot(u64);
 
-/// How many nice values there are.
+/// The number of nice values.
 const NICE_WIDTH: u64 = 40;
-/// How many levels there are for who is not real-time. Source: NORMAL_PRIO_NUM, include/linux/sched/prio.h.
+/// The number of levels for tasks that are not real-time. Source: NORMAL_PRIO_NUM, include/linux/sched/prio.h.
 const NORMAL_LEVELS: u64 = 64;
-/// The stoppers' level, and 100 for real-time.
+/// The stop level, and 100 real-time levels.
 const BEFORE_NORMAL: Level = 101;
 
-/// What PDS goes by.
+/// The settings of PDS.
 #[derive(Debug)]
 pub(super) struct Pds {
     slice: Nanos,
@@ -31,14 +31,14 @@ impl Pds {
         Slot(now.as_ns() >> self.shift)
     }
 
-    /// The deadline of a turn that begins now.
+    /// The deadline of a time slice that begins now.
     fn deadline(&self, nice: i32, now: Instant) -> Slot {
         Slot(self.edge(now).0 + u64::try_from(nice + 20).expect("nice values begin at -20"))
     }
 
-    /// Nobody waits for longer than this until it is at the first level.
+    /// The longest time until a waiting task is at the first level.
     pub(super) fn slots_to_first_level(&self) -> Nanos {
-        // The slot that has begun counts.
+        // The current slot counts.
         Nanos::ns(NORMAL_LEVELS << self.shift)
     }
 }
@@ -67,7 +67,7 @@ impl Rule for Pds {
     }
 
     fn level(&self, task: &Task<Slot>, now: Instant) -> Level {
-        // From 63, nice 19's at the beginning of a turn, down to 0.
+        // From 63, for nice 19 at the beginning of a time slice, down to 0.
         let ahead = (task.standing.0 + NORMAL_LEVELS - NICE_WIDTH).saturating_sub(self.edge(now).0);
         BEFORE_NORMAL + Level::try_from(ahead).expect("it is below 64")
     }

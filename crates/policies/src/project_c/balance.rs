@@ -1,13 +1,13 @@
-//! Where entities run: the place of a wake-up, what an idle CPU takes over, and whole cores for who shares one.
+//! Placement of woken entities, stealing by idle CPUs, and balancing of whole cores.
 
 use super::rule::Rule;
 use super::{Cpu, Engine};
 use sched::{CpuId, CpuSet, Cx, EntityId, Topology};
 
-/// The most entities of one queue a CPU that goes idle looks at. Source: SCHED_RQ_NR_MIGRATION, alt_core.c.
+/// The most entities of one queue that a CPU about to idle examines. Source: SCHED_RQ_NR_MIGRATION, alt_core.c.
 const STEAL_MOST: usize = 32;
 
-/// The CPUs of the machine by how near they are to `cpu`: itself, its core, its cache, all.
+/// The CPUs of the machine by distance from `cpu`: itself, its core, its cache, all.
 fn rings(cpu: CpuId, host: &Topology) -> [core::ops::Range<usize>; 4] {
     let block = |size: usize| {
         let first = cpu.index() / size * size;
@@ -16,7 +16,7 @@ fn rings(cpu: CpuId, host: &Topology) -> [core::ops::Range<usize>; 4] {
     [block(1), block(host.smt), block(host.llc), 0..host.cpus]
 }
 
-/// The one of `set` that is nearest to `cpu`, the lowest of equals.
+/// The CPU of `set` that is nearest to `cpu`, the lowest among equals.
 fn nearest(cpu: CpuId, set: &CpuSet, host: &Topology) -> Option<CpuId> {
     let [itself, core, cache, _] = rings(cpu, host);
     let within = |ring: core::ops::Range<usize>| ring.map(CpuId::new).find(|&other| set.contains(other));
@@ -24,8 +24,8 @@ fn nearest(cpu: CpuId, set: &CpuSet, host: &Topology) -> Option<CpuId> {
 }
 
 impl<R: Rule> Engine<R> {
-    /// The CPU for `e`, which has just become runnable: the nearest one with an idle core, else an idle one, else one that
-    /// runs somebody less urgent, else any.
+    /// The CPU for `e`, which has just become runnable: the nearest one with an idle core, else an idle CPU, else one
+    /// that runs a less urgent entity, else any.
     pub(super) fn place(&self, e: EntityId, cx: &Cx<'_>) -> CpuId {
         let home = self.tasks[e.index()].home;
         let allowed = cx.allowed(e);
@@ -43,12 +43,10 @@ impl<R: Rule> Engine<R> {
             return home;
         }
         let less_urgent: CpuSet = allowed.iter().filter(less_urgent).collect();
-        nearest(home, &less_urgent, host)
-            .or_else(|| nearest(home, &allowed, host))
-            .expect("every entity may run somewhere")
+        nearest(home, &less_urgent, host).or_else(|| nearest(home, &allowed, host)).expect("an affinity contains a CPU")
     }
 
-    /// Takes over who waits on the nearest CPU that has somebody for `cpu`, which is about to go idle.
+    /// Steals waiting entities for `cpu`, which is about to go idle, from the nearest CPU that has some.
     pub(super) fn steal(&mut self, cpu: CpuId, cx: &Cx<'_>) -> bool {
         if self.queues.pending().is_empty() {
             return false;
@@ -64,7 +62,8 @@ impl<R: Rule> Engine<R> {
         false
     }
 
-    /// Takes over who comes after the one that runs, or is about to run, on `source`: of half the queue, who may.
+    /// Steals entities behind the one that runs, or is about to run, on `source`: up to half of the queue, those that
+    /// may run on `cpu`.
     fn steal_from(&mut self, source: CpuId, cpu: CpuId, cx: &Cx<'_>) -> bool {
         let mut tries = (self.queues.len(source) / 2).min(STEAL_MOST);
         let runs = self.cpus[source.index()].running.or_else(|| self.queues.first(source));
@@ -84,14 +83,14 @@ impl<R: Rule> Engine<R> {
 
     // ---- Races ----
 
-    /// Notes that `cpu` found nothing, but that another CPU is about to pick and may leave somebody behind.
+    /// Records that `cpu` found no entity while another CPU is about to pick and may leave an entity waiting.
     pub(super) fn look_again_later(&mut self, cpu: CpuId, cx: &Cx<'_>) {
         if self.queues.pending().iter().any(|other| cx.kicked(other)) {
             self.lookers.insert(cpu);
         }
     }
 
-    /// `cpu` has picked: whom it leaves behind, those may take who looked too early.
+    /// `cpu` has picked: the CPUs that searched too early may steal the entities it leaves waiting.
     pub(super) fn let_look_again(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         if self.lookers.is_empty() {
             return;
@@ -108,8 +107,8 @@ impl<R: Rule> Engine<R> {
 
     // ---- Cores ----
 
-    /// `cpu` idles, and if its whole core does: of the first core, from its number on, all of whose threads run one
-    /// entity each, one is asked to hand its entity over.
+    /// If the whole core of `cpu` idles: of the first core, from this CPU's number on, on which each thread runs a
+    /// single entity, kicks one thread to give its entity away.
     pub(super) fn balance_cores(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let host = *cx.topology();
         if host.smt == 1 || !self.queues.idle_cores().contains(cpu) {
@@ -129,7 +128,7 @@ impl<R: Rule> Engine<R> {
         }
     }
 
-    /// Moves `e`, which has just stopped on `cpu`, to the nearest idle core; says whether there is one for it.
+    /// Moves `e`, which has just stopped on `cpu`, to the nearest idle core. Returns whether there is one for it.
     pub(super) fn push(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) -> bool {
         let Some(to) = nearest(cpu, &cx.allowed(e).and(self.queues.idle_cores()), cx.topology()) else { return false };
         self.move_to(e, to, cx);

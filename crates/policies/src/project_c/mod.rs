@@ -1,7 +1,7 @@
-//! What BMQ and PDS have in common (Project C): a queue of levels for each CPU, slices, placement, stealing.
+//! The common engine of BMQ and PDS (Project C): a queue of levels for each CPU, time slices, placement, stealing.
 //!
-//! The two differ by how an entity comes to its level, see [`Rule`]. Who runs stays in its list, so whoever is
-//! first in a queue is who should run there, and somebody who comes to the tail of the same level displaces nobody.
+//! The two differ in how an entity gets its level, see [`Rule`]. The running entity stays in its list, so the first
+//! entity of a queue is the one that should run, and an arrival at the tail of the same level preempts no entity.
 //!
 //! Source: kernel/sched/alt_core.c, Project C v5.13-r3.
 
@@ -22,44 +22,45 @@ use sched::{
     Position, Refused, State, StopReason, Stopped, Topology, Wake,
 };
 
-pub(crate) const SLICE: Knob = Knob::choice("slice", &["4ms", "2ms"], "how long a turn lasts, in \"ms\" of 2^20 ns")
-    .from("sched_timeslice=, alt_core.c");
+pub(crate) const SLICE: Knob =
+    Knob::choice("slice", &["4ms", "2ms"], "the length of a time slice, in \"ms\" of 2^20 ns")
+        .from("sched_timeslice=, alt_core.c");
 pub(crate) const YIELD: Knob = Knob::choice(
     "yield",
     &["give-up", "ignored", "skip"],
-    "what a yield does: give its standing up, nothing, or let the next one run once",
+    "the effect of a yield: it gives up the boost or deadline, it is ignored, or the next entity runs once",
 )
 .from("sched_yield_type 1, 0 and 2, alt_core.c");
 pub(crate) const ONE_BETTER: Knob = Knob::switch(
     "place-one-better",
     true,
-    "whether who wakes may be placed where somebody of the same level, or one better, runs; off: only where it is better",
+    "a woken entity may be placed on a CPU that runs an entity of the same level, or one better; off: only of a worse level",
 )
-.from("select_task_rq, alt_core.c; off: what the code seems to mean");
+.from("select_task_rq, alt_core.c; off: the probable intention of the code");
 pub(crate) const TICK: Knob = Knob::time(
     "tick",
     Nanos::ms(1),
     (Nanos::ZERO, Nanos::ms(10)),
-    "from one tick to the next; one that finds next to nothing left of a slice ends it; 0: no ticks",
+    "the period of the scheduler tick, which ends a time slice that is almost used up; 0: no ticks",
 )
 .from("scheduler_task_tick, alt_core.c; CONFIG_HZ");
 pub(crate) const DEADLINE_IS_FIFO: Knob = Knob::switch(
     "deadline-is-fifo",
     true,
-    "whether a reservation is taken for SCHED_DEADLINE, which runs as SCHED_FIFO 99; off: it is not looked at",
+    "a reservation is SCHED_DEADLINE, which runs as SCHED_FIFO 99; off: it is ignored",
 )
 .from("__sched_setscheduler, alt_core.c");
 
-/// What one slice is in the source's "ms".
+/// The length of a time slice in the source's "ms".
 pub(crate) fn slice_ms(knobs: &Knobs) -> u64 {
     if knobs.word(SLICE.name) == "2ms" { 2 } else { 4 }
 }
 
-/// A CPU that goes idle takes over who waits, but it looks at half a queue only and not at whom it may not run; and nobody
-/// looks again later.
+/// A CPU that goes idle steals waiting entities, but it examines only half a queue and skips entities that it may not
+/// run. There is no later search.
 pub(crate) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     let alone = load.host.cpus == 1;
-    // Who lets the next one run once waits in front of that one, where nobody looks.
+    // An entity that lets the next one run once waits in front of it, where no CPU searches.
     let skips = load.knobs.word(YIELD.name) == "skip";
     match alone || !(load.has_affinity || skips) {
         true => Conserving::Global { slack: Nanos::ZERO },
@@ -72,7 +73,7 @@ pub(crate) fn has_real_time(load: &LoadBounds<'_>) -> bool {
     load.has_rt || load.has_reservations && load.knobs.on(DEADLINE_IS_FIFO.name)
 }
 
-/// The shortest time a timer is set for. Source: hrtick_start, alt_core.c.
+/// The shortest time for which a timer is set. Source: hrtick_start, alt_core.c.
 const TIMER_LEAST: Nanos = Nanos::us(10);
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,17 +92,17 @@ struct Settings {
     deadline_is_fifo: bool,
 }
 
-/// What is kept of a CPU.
+/// The state of a CPU.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cpu {
     running: Option<EntityId>,
-    /// Who stopped here but may go on: picked again, it has never been away.
+    /// The entity that stopped here but may go on: if it is picked again, it counts as never stopped.
     previous: Option<EntityId>,
-    /// When it switched to who runs.
+    /// When it switched to the running entity.
     last_switch: Instant,
-    /// Who yielded and lets somebody else run once.
+    /// The entity that yielded and lets another entity run once.
     skip: Option<EntityId>,
-    /// Who is to be moved to an idle core as it stops.
+    /// The entity to be moved to an idle core when it stops.
     push: Option<EntityId>,
 }
 
@@ -113,7 +114,7 @@ pub(crate) struct Engine<R: Rule> {
     queues: Queues,
     tasks: Vec<Task<R::Standing>>,
     cpus: Vec<Cpu>,
-    /// Idle CPUs that found nothing while another one was being called.
+    /// Idle CPUs that found no entity while another CPU was being kicked.
     lookers: CpuSet,
 }
 
@@ -143,7 +144,7 @@ impl<R: Rule> Engine<R> {
         &mut self.tasks[e.index()]
     }
 
-    /// The level `e` is to be queued at.
+    /// The level at which `e` is queued.
     fn level(&self, e: EntityId, now: Instant) -> Level {
         let task = &self.tasks[e.index()];
         let real_time = task.kind.real_time_level(self.rule.priorities_each());
@@ -152,27 +153,27 @@ impl<R: Rule> Engine<R> {
 
     // ---- Queues ----
 
-    /// Puts `e`, which waits, last at its level on `cpu`.
+    /// Enqueues `e`, which waits, last at its level on `cpu`.
     fn enqueue(&mut self, e: EntityId, cpu: CpuId, cx: &Cx<'_>) {
         self.queues.turn(cpu, cx.now());
         self.task(e).home = cpu;
         self.queues.enqueue(cpu, self.level(e, cx.now()), e);
     }
 
-    /// As [`enqueue`](Engine::enqueue), and calls the CPU if somebody else is to run there now.
+    /// Like [`enqueue`](Engine::enqueue), and kicks the CPU if another entity should run there now.
     fn enqueue_and_call(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) {
         self.enqueue(e, cpu, cx);
         self.call(cpu, cx);
     }
 
-    /// Puts `e`, which is queued, last at its level.
+    /// Moves `e`, which is queued, to the tail of its level.
     fn requeue(&mut self, e: EntityId, now: Instant) {
         let cpu = self.tasks[e.index()].home;
         self.queues.turn(cpu, now);
         self.queues.requeue(self.level(e, now), e);
     }
 
-    /// Calls `cpu` if who is first in its queue does not run.
+    /// Kicks `cpu` if the first entity in its queue does not run.
     fn call(&self, cpu: CpuId, cx: &mut Cx<'_>) {
         if self.queues.first(cpu) != self.cpus[cpu.index()].running {
             cx.kick(cpu);
@@ -187,7 +188,7 @@ impl<R: Rule> Engine<R> {
 
     // ---- Slices ----
 
-    /// Gives `e` a new slice if next to nothing is left of the old one.
+    /// Gives `e` a new time slice if the old one is almost used up.
     fn check_slice(&mut self, e: EntityId, how: Expired, now: Instant) {
         if self.tasks[e.index()].slice >= self.rule.rest_least() {
             return;
@@ -203,7 +204,7 @@ impl<R: Rule> Engine<R> {
         }
     }
 
-    /// When a slice of which this much is left ends: after that time, or at a tick that finds next to nothing left.
+    /// When a time slice with this rest ends: after that time, or at a tick that finds it almost used up.
     fn end_of_slice(&self, now: Instant, left: Nanos) -> Instant {
         let end = now + left.max(TIMER_LEAST);
         if self.settings.tick.is_zero() {
@@ -213,7 +214,7 @@ impl<R: Rule> Engine<R> {
         end.min(sure.next_tick(self.settings.tick, Nanos::ZERO))
     }
 
-    /// Shares the slice of `parent` with `child`, which it has just forked.
+    /// Divides the time slice of `parent` between it and `child`, which it has just forked.
     fn fork(&mut self, parent: EntityId, child: EntityId, cx: &mut Cx<'_>) {
         let (now, whole) = (cx.now(), self.rule.slice());
         let on = match cx.state(parent) {
@@ -239,7 +240,7 @@ impl<R: Rule> Engine<R> {
         task.standing = self.rule.forked(task, &standing, now);
     }
 
-    // ---- What happens to who runs ----
+    // ---- The running entity ----
 
     fn yielded(&mut self, e: EntityId, cpu: CpuId, now: Instant) {
         match self.settings.yields {
@@ -261,7 +262,8 @@ impl<R: Rule> Engine<R> {
         self.check_slice(e, Expired::Blocked, now);
     }
 
-    /// Who is to run on `cpu` by its queue; not who lets another one run once, if there is another one.
+    /// The entity that `cpu` should run by its queue. An entity that lets another one run once is skipped, if there is
+    /// another one.
     fn choose(&mut self, cpu: CpuId) -> Option<EntityId> {
         let skipped = self.cpus[cpu.index()].skip.take();
         let first = self.queues.first(cpu)?;
@@ -300,9 +302,9 @@ impl<R: Rule> Policy for Engine<R> {
         let task = self.task(e);
         (task.kind, task.nice) = (kind, nice);
         let Some(cpu) = self.queues.queue_of(e) else { return Ok(()) };
-        // A CPU that may no longer run who runs there is called by the machine; then it moves.
+        // If the running entity's affinity now excludes the CPU, the machine kicks the CPU; the entity moves then.
         if cx.is_waiting(e) && !cx.may_run(e, cpu) {
-            let to = cx.allowed(e).first().expect("every entity may run somewhere");
+            let to = cx.allowed(e).first().expect("an affinity contains a CPU");
             self.move_to(e, to, cx);
             return Ok(());
         }
@@ -332,7 +334,7 @@ impl<R: Rule> Policy for Engine<R> {
     }
 
     fn sleep(&mut self, e: EntityId, _cx: &mut Cx<'_>) {
-        self.queues.dequeue(e).expect("who waits is queued");
+        self.queues.dequeue(e).expect("a waiting entity is queued");
     }
 
     fn charge(&mut self, e: EntityId, ran: Nanos, cx: &mut Cx<'_>) {
@@ -344,7 +346,7 @@ impl<R: Rule> Policy for Engine<R> {
     fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>) {
         let (e, now) = (prev.entity, cx.now());
         let slot = &mut self.cpus[cpu.index()];
-        assert_eq!(slot.running.take(), Some(e), "who stops was picked");
+        assert_eq!(slot.running.take(), Some(e), "the stopped entity was picked");
         let push = slot.push.take();
         slot.previous = None;
         self.queues.turn(cpu, now);
@@ -359,7 +361,7 @@ impl<R: Rule> Policy for Engine<R> {
             self.check_slice(e, Expired::Queued, now);
         }
         if !cx.may_run(e, cpu) {
-            let to = cx.allowed(e).first().expect("every entity may run somewhere");
+            let to = cx.allowed(e).first().expect("an affinity contains a CPU");
             self.move_to(e, to, cx);
         } else if push != Some(e) || !self.push(e, cpu, cx) {
             self.cpus[cpu.index()].previous = Some(e);
@@ -400,7 +402,7 @@ impl<R: Rule> Policy for Engine<R> {
         let signed = |n: usize| i64::try_from(n).expect("it is small");
         let task = &self.tasks[e.index()];
         if self.queues.queue_of(e).is_some() {
-            show("level", signed(self.queues.level_of(e)) - 1); // As Project C counts; -1: the stoppers'.
+            show("level", signed(self.queues.level_of(e)) - 1); // The level in Project C's numbers; -1: the stop level.
         }
         show("cpu", signed(task.home.index()));
         show("nice", i64::from(task.nice));

@@ -1,29 +1,30 @@
-//! The queues of all CPUs: a list per level, a bitmap of the occupied ones, and the few facts about a CPU that other CPUs
-//! look at.
+//! The queues of all CPUs: a list per level, a bitmap of the occupied levels, and the data about a CPU that other CPUs
+//! read.
 
 use sched::queue::Lists;
 use sched::{CpuId, CpuSet, EntityId, Instant, Topology};
 
-/// A level of a queue; lower is more urgent. 0 is the stoppers', everything else is one more than in Project C.
+/// A level of a queue; lower is more urgent. 0 is the stop level, all others are one more than in Project C.
 pub(crate) type Level = usize;
 
-/// The level of nobody.
+/// The level of an idle CPU.
 pub(crate) const IDLE: Level = Level::MAX;
 
-/// How many levels turn with time: a deadline's list is found by its last bits.
+/// The number of levels that rotate with time: the list of a deadline is found by its last bits.
 const ROTATING: usize = 64;
 
-/// How the levels of a queue are laid out.
+/// The layout of the levels of a queue.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
-    /// The levels that stay what they are. At most 128.
+    /// The number of levels that do not rotate. At most 128.
     pub(crate) fixed: usize,
-    /// Whether 63 more levels follow that grow more urgent with time, into the last fixed one, by one every 2^n nanoseconds.
+    /// Set if 63 more levels follow that get more urgent with time, into the last fixed one, by one every 2^n
+    /// nanoseconds.
     pub(crate) turn_shift: Option<u32>,
 }
 
 impl Layout {
-    /// How many lists a queue has.
+    /// The number of lists of a queue.
     fn lists(self) -> usize {
         self.fixed + if self.turn_shift.is_some() { ROTATING } else { 0 }
     }
@@ -32,16 +33,16 @@ impl Layout {
 #[derive(Clone, Copy, Debug)]
 struct Queue {
     fixed: u128,
-    /// By list; the order begins behind that of `edge`.
+    /// By list; the order begins after that of `edge`.
     rotating: u64,
-    /// How often the levels have turned.
+    /// How often the levels have rotated.
     edge: u64,
     len: usize,
-    /// The best level when somebody last came or went.
+    /// The best level at the last enqueue or dequeue.
     watermark: Level,
 }
 
-/// The queues.
+/// The queues of all CPUs.
 #[derive(Debug)]
 pub(crate) struct Queues {
     host: Topology,
@@ -50,7 +51,7 @@ pub(crate) struct Queues {
     queues: Vec<Queue>,
     /// CPUs with an empty queue.
     idle: CpuSet,
-    /// CPUs all of whose core has empty queues.
+    /// The CPUs whose whole core has empty queues.
     idle_cores: CpuSet,
     /// CPUs with more than one entity in their queue.
     pending: CpuSet,
@@ -71,7 +72,7 @@ impl Queues {
         }
     }
 
-    /// Makes room for `e`. Call it at attach.
+    /// Makes room for `e`. Call this at attach.
     pub(crate) fn reserve(&mut self, e: EntityId) {
         self.lists.reserve(e);
     }
@@ -96,12 +97,12 @@ impl Queues {
         self.queues[cpu.index()].len
     }
 
-    /// The CPU in whose queue `e` is, if it is in any.
+    /// The CPU in whose queue `e` is, if it is queued.
     pub(crate) fn queue_of(&self, e: EntityId) -> Option<CpuId> {
         self.lists.list_of(e).map(|list| CpuId::new(list / self.lists_each()))
     }
 
-    /// The level `e`, which is queued, is at.
+    /// The level of `e`, which is queued.
     pub(crate) fn level_of(&self, e: EntityId) -> Level {
         let list = self.lists.list_of(e).expect("it is queued");
         let (cpu, slot) = (list / self.lists_each(), list % self.lists_each());
@@ -122,7 +123,7 @@ impl Queues {
         usize::try_from(self.queues[cpu].edge % ROTATING as u64).expect("it is below 64")
     }
 
-    /// Which list of all holds `level` of `cpu`.
+    /// The list that holds `level` of `cpu`.
     fn list(&self, cpu: usize, level: Level) -> usize {
         let slot = match level.checked_sub(self.layout.fixed) {
             None => level,
@@ -138,19 +139,20 @@ impl Queues {
         if let Some(rest) = beyond(from, queue.fixed) {
             return Some(rest.trailing_zeros() as usize);
         }
-        // Bit 0: the list of the edge itself, which is always empty; bit n: n levels behind the last fixed one.
+        // Bit 0 is the list of the edge itself, which is always empty; bit n is the list n levels behind the last fixed
+        // one.
         let turned = queue.rotating.rotate_right(u32::try_from(self.edge_slot(cpu)).expect("it is below 64"));
         let rest = beyond(from.saturating_sub(self.layout.fixed - 1), u128::from(turned))?;
         Some(self.layout.fixed - 1 + rest.trailing_zeros() as usize)
     }
 
-    /// Who is first at the most urgent level of `cpu`.
+    /// The first entity at the most urgent level of `cpu`.
     pub(crate) fn first(&self, cpu: CpuId) -> Option<EntityId> {
         let best = self.best_from(cpu.index(), 0)?;
         self.lists.first(self.list(cpu.index(), best))
     }
 
-    /// Who comes after `e`, which is queued.
+    /// The entity after `e`, which is queued.
     pub(crate) fn next(&self, e: EntityId) -> Option<EntityId> {
         self.lists.next(e).or_else(|| {
             let cpu = self.queue_of(e).expect("it is queued").index();
@@ -161,7 +163,7 @@ impl Queues {
 
     // ---- Change ----
 
-    /// Turns the levels of `cpu` to where they are at `now`: who is overtaken goes, in order, behind those who were
+    /// Rotates the levels of `cpu` up to `now`: entities of overtaken levels move, in order, behind those that were
     /// overtaken before.
     pub(crate) fn turn(&mut self, cpu: CpuId, now: Instant) {
         let Some(shift) = self.layout.turn_shift else { return };
@@ -185,7 +187,7 @@ impl Queues {
         self.queues[cpu].edge = edge;
     }
 
-    /// Puts `e` last at `level` of `cpu`.
+    /// Enqueues `e` last at `level` of `cpu`.
     pub(crate) fn enqueue(&mut self, cpu: CpuId, level: Level, e: EntityId) {
         self.push(cpu, level, e);
         let queue = &mut self.queues[cpu.index()];
@@ -197,7 +199,7 @@ impl Queues {
         }
     }
 
-    /// Takes `e` out of its queue; says whose that was, if it was in any.
+    /// Removes `e` from its queue; returns the CPU of the queue, if it was in any.
     pub(crate) fn dequeue(&mut self, e: EntityId) -> Option<CpuId> {
         let cpu = self.pull(e)?;
         let queue = &mut self.queues[cpu.index()];
@@ -210,7 +212,7 @@ impl Queues {
         Some(cpu)
     }
 
-    /// Puts `e`, which is queued, last at `level` of the same queue.
+    /// Moves `e`, which is queued, to the tail of `level` of the same queue.
     pub(crate) fn requeue(&mut self, level: Level, e: EntityId) {
         let cpu = self.pull(e).expect("it is queued");
         self.push(cpu, level, e);
@@ -245,7 +247,7 @@ impl Queues {
         self.queues[cpu.index()].watermark = self.best_from(cpu.index(), 0).unwrap_or(IDLE);
     }
 
-    // ---- Who is idle ----
+    // ---- Idle CPUs ----
 
     /// The CPUs of the core of `cpu`.
     pub(crate) fn core(&self, cpu: CpuId) -> impl Iterator<Item = CpuId> + use<> {

@@ -1,55 +1,56 @@
-//! [`Rule`]: what BMQ and PDS differ in, the level of who is neither real-time nor a stopper.
+//! [`Rule`]: the difference between BMQ and PDS, the level of an entity that is neither real-time nor of the stop
+//! class.
 
 use super::queues::{Layout, Level};
 use super::task::Task;
 use core::fmt;
 use sched::{Instant, Nanos, Position};
 
-/// What a yield of the default kind does to the queue.
+/// The effect of a yield of the default kind on the queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Yielder {
-    /// The place in the queue is kept: a new level counts from the next time it is queued.
+    /// The entity keeps its place in the queue: a new level counts from its next enqueue.
     Stays,
-    /// It goes last at its new level.
+    /// The entity goes last at its new level.
     GoesLast,
 }
 
-/// Whether an entity whose slice is over is in a queue, or has just left it.
+/// Whether an entity with a used-up time slice is in a queue, or has just left it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Expired {
     Queued,
     Blocked,
 }
 
-/// How levels change with what an entity does.
+/// How levels change with the behaviour of an entity.
 pub(crate) trait Rule: Send + fmt::Debug {
-    /// What is kept of an entity for it.
+    /// The state of an entity for this rule.
     type Standing: Copy + Send + fmt::Debug;
 
-    /// The levels there are.
+    /// The layout of the levels.
     fn layout(&self) -> Layout;
 
-    /// A whole slice.
+    /// A full time slice.
     fn slice(&self) -> Nanos;
 
-    /// The rest of a slice that is as good as none.
+    /// A rest of a time slice below this counts as used up.
     fn rest_least(&self) -> Nanos;
 
-    /// How many real-time priorities share a level.
+    /// The number of real-time priorities that share a level.
     fn priorities_each(&self) -> usize {
         1
     }
 
-    /// The standing of who has no parent.
+    /// The state of an entity without a parent.
     fn first_standing(&self, nice: i32, now: Instant) -> Self::Standing;
 
-    /// The standing of `child`, just forked by `parent`.
+    /// The state of `child`, just forked by `parent`.
     fn forked(&self, child: &Task<Self::Standing>, parent: &Self::Standing, now: Instant) -> Self::Standing;
 
     /// The level of `task`, which is not real-time.
     fn level(&self, task: &Task<Self::Standing>, now: Instant) -> Level;
 
-    /// `task`, which takes turns and is not real-time, has used up its slice.
+    /// `task`, which is neither SCHED_FIFO nor real-time, has used up its time slice.
     fn expired(&self, task: &mut Task<Self::Standing>, how: Expired, now: Instant);
 
     /// `task` blocks, `run` after its CPU switched to it.
@@ -61,16 +62,16 @@ pub(crate) trait Rule: Send + fmt::Debug {
     /// `task` yields.
     fn yields(&self, task: &mut Task<Self::Standing>, now: Instant) -> Yielder;
 
-    /// Whether `task` is taken for an interactive entity.
+    /// Whether `task` counts as interactive.
     fn interactive(&self, _task: &Task<Self::Standing>) -> bool {
         false
     }
 
-    /// The place of an entity of this standing; `None` where it is not one of [`Position`].
+    /// The position of an entity in this state; `None` if it is not one of [`Position`].
     fn position(&self, _standing: &Self::Standing) -> Option<Position> {
         None
     }
 
-    /// Shows what is kept of an entity.
+    /// Shows the state of an entity.
     fn show(&self, standing: &Self::Standing, show: &mut dyn FnMut(&'static str, i64));
 }

@@ -1,4 +1,4 @@
-//! What is kept of an entity, and what Project C makes of its parameters.
+//! The state of an entity, and Project C's view of its parameters.
 
 use super::queues::Level;
 use sched::{Class, CpuId, Instant, Nanos, Params};
@@ -6,7 +6,7 @@ use sched::{Class, CpuId, Instant, Nanos, Params};
 /// How an entity is scheduled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    /// Before everything else.
+    /// Before all others.
     Stop,
     /// SCHED_FIFO of this priority, 1 to 99.
     Fifo(u8),
@@ -18,7 +18,8 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// What `params` ask for. `deadline_is_fifo`: a reservation is a SCHED_DEADLINE task, which runs as SCHED_FIFO 99.
+    /// The kind that `params` select. `deadline_is_fifo`: a reservation is a SCHED_DEADLINE task, which runs as
+    /// SCHED_FIFO 99.
     pub(crate) fn of(params: &Params, deadline_is_fifo: bool) -> Kind {
         match params.class {
             Class::Stop => Kind::Stop,
@@ -31,12 +32,12 @@ impl Kind {
         }
     }
 
-    /// Whether a slice that is used up sends it to the tail.
+    /// Whether a used-up time slice sends it to the tail.
     pub(crate) fn takes_turns(self) -> bool {
         !matches!(self, Kind::Stop | Kind::Fifo(_))
     }
 
-    /// Whether it is above all levels that change.
+    /// Whether its level is fixed, above all levels that change.
     pub(crate) fn is_real_time(self) -> bool {
         matches!(self, Kind::Stop | Kind::Fifo(_) | Kind::RoundRobin(_))
     }
@@ -53,16 +54,16 @@ impl Kind {
     }
 }
 
-/// What is kept of an entity; `S` is what the rule of its level goes by.
+/// The state of an entity; `S` is the state of the rule.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Task<S> {
     pub(crate) kind: Kind,
     pub(crate) nice: i32,
-    /// What is left of its slice.
+    /// The rest of its time slice.
     pub(crate) slice: Nanos,
     /// When it was last charged, or began to run.
     pub(crate) last_ran: Instant,
-    /// The CPU in whose queue it is or was last.
+    /// The CPU in whose queue it is, or was last.
     pub(crate) home: CpuId,
     pub(crate) standing: S,
 }

@@ -1,4 +1,4 @@
-//! [`Rt`]: the class itself, over [`MostUrgent`].
+//! [`Rt`]: the real-time class, over [`MostUrgent`].
 
 use super::throttle::{Budget, Limit, PERIOD};
 use crate::classes::Layer;
@@ -8,13 +8,13 @@ use sched::{
     Policy, Refused, State, StopReason, Stopped, Topology, Wake,
 };
 
-/// A place in the order of priorities: 0 for priority 99, 98 for priority 1.
+/// The index of a priority: 0 for priority 99, 98 for priority 1.
 type Level = u8;
 
-/// How many real-time priorities there are.
+/// The number of real-time priorities.
 const PRIORITIES: Level = 99;
 
-/// Its alarm slots.
+/// The alarm slots of the class.
 pub(crate) const ALARMS: AlarmSlots =
     AlarmSlots { policy: &[AlarmKind::Timer], cpu: &[AlarmKind::Tick], ..AlarmSlots::NONE };
 
@@ -27,24 +27,24 @@ pub(crate) fn is_limited(knobs: &Knobs) -> bool {
     knobs.on("rt-throttling") && knobs.time("rt-runtime") < knobs.time("rt-period")
 }
 
-/// What is kept of an entity.
+/// The state of an entity.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Task {
-    /// What is left of its turn, in ticks; `None`: SCHED_FIFO.
+    /// The rest of its time slice, in ticks; `None`: SCHED_FIFO.
     ticks_left: Option<u64>,
-    /// Whether its turn is over and the next of its list is to run.
+    /// Whether its time slice is over and the next entity of its list should run.
     turn_over: bool,
     /// Whether it is held because its CPU is throttled.
     pub(super) held: bool,
 }
 
-/// The class.
+/// The real-time class.
 #[derive(Debug)]
 pub(crate) struct Rt {
-    /// A CPU that is throttled is shut.
+    /// The queues; a throttled CPU is shut.
     pub(super) queues: MostUrgent<Level>,
     pub(super) tasks: Vec<Task>,
-    /// By CPU, where there is a limit.
+    /// By CPU, if there is a limit.
     pub(super) budgets: Vec<Budget>,
     pub(super) limit: Option<Limit>,
     pub(super) period_end: Instant,
@@ -53,7 +53,7 @@ pub(crate) struct Rt {
 }
 
 impl Rt {
-    /// The class on `host`, with these knobs and `tick`; without a limit unless `throttled`.
+    /// Creates the class on `host`, with these knobs and `tick`; without a limit unless `throttled`.
     pub(crate) fn new(host: &Topology, knobs: &Knobs, throttled: bool) -> Rt {
         let (tick, period, runtime) = (knobs.time("tick"), knobs.time("rt-period"), knobs.time("rt-runtime"));
         let shared = knobs.on("rt-runtime-share");
@@ -85,11 +85,11 @@ impl Rt {
     // ---- Changes and ticks ----
 
     fn level_of(params: &Params) -> Level {
-        let priority = params.class.rt_priority().expect("only real-time entities come here");
+        let priority = params.class.rt_priority().expect("only real-time entities are in this class");
         PRIORITIES - priority.number()
     }
 
-    /// Takes over the class of `e`: turns or none.
+    /// Applies the class of `e`: with or without time slices.
     fn configure(&mut self, e: EntityId, params: &Params) {
         let task = &mut self.tasks[e.index()];
         let takes_turns = matches!(params.class, Class::RoundRobin(_));
@@ -99,7 +99,7 @@ impl Rt {
         }
     }
 
-    /// `e` waits on `cpu`, and its priority was at `old`.
+    /// `e` waits on `cpu`, and its priority changes to `level`.
     fn reposition(&mut self, e: EntityId, cpu: CpuId, level: Level, cx: &mut Cx<'_>) {
         let old = self.queues.urgency(e);
         if !cx.may_run(e, cpu) {
@@ -189,7 +189,7 @@ impl Policy for Rt {
         self.queues.set_urgency(e, level);
         if let State::Running(cpu) = cx.state(e) {
             self.start_ticker(e, cpu, cx);
-            if level > old && self.queues.anybody_waits() {
+            if level > old && self.queues.has_waiting() {
                 cx.kick(cpu);
             }
         }

@@ -1,8 +1,8 @@
 //! SCHED_FIFO and SCHED_RR, the real-time classes of Linux: the highest priority runs.
 //!
-//! For who has a few threads that must answer at once and can be trusted to stop soon. Every CPU has a list for each of
-//! the priorities 1 to 99; the first of the highest list runs, and goes on until it blocks, yields, or somebody of a higher
-//! priority comes. SCHED_RR shares a list in turns of 100 ms.
+//! For a few threads that must respond at once and can be trusted to block soon. Every CPU has a list for each of the
+//! priorities 1 to 99. The first entity of the highest list runs until it blocks or yields, or until an entity of a
+//! higher priority arrives. SCHED_RR entities of one list take turns of 100 ms.
 //!
 //! ```text
 //! a FIFO 10 from 0, b FIFO 20 from 20 to 60 ms, f without a priority, one CPU; 5 ms a letter
@@ -10,31 +10,31 @@
 //! aaaabbbbbbbbaaaaaaaa        …         ffffffffffaaaa
 //! ```
 //!
-//! **Lists** (sched(7)). Who wakes goes last in its list; who is preempted goes first; who yields goes last. Who waits and
-//! is given a higher priority goes last in its new list, with a lower one first; with the same one it stays. A
-//! turn of SCHED_RR is counted down at ticks; at its end the entity goes last, with a fresh turn, if there is anybody
-//! else in its list, and goes on with a fresh turn otherwise.
+//! **Lists** (sched(7)). A woken entity goes last in its list, a preempted one first, and one that yields last. If the
+//! priority of a waiting entity is raised, it goes last in its new list; if it is lowered, it goes first; if it is the
+//! same, the entity keeps its place. A time slice of SCHED_RR is counted down at ticks. At its end the entity gets a
+//! new time slice; it goes last if there is another entity in its list, and goes on otherwise.
 //!
-//! **Several CPUs.** The entities of the highest priorities run, as far as they are free to move: who wakes stays on its
-//! CPU unless somebody at least as urgent is there; else it goes to the CPU whose most urgent entity is least
-//! urgent, if that is less urgent than it is. A CPU that leaves somebody waiting *pushes* the most urgent of them to
-//! such a CPU; a CPU about to run something less urgent *pulls* the most urgent that waits elsewhere. After
-//! every decision, nobody waits while a CPU it may use runs somebody less urgent.
+//! **Several CPUs.** The entities of the highest priorities run, as far as affinities allow. A woken entity stays on
+//! its CPU unless an entity at least as urgent is there. Otherwise it goes to the CPU whose most urgent entity is least
+//! urgent, if it is more urgent than that entity. A CPU that leaves entities waiting *pushes* the most urgent of them
+//! to such a CPU. A CPU about to run a less urgent entity *pulls* the most urgent entity that waits on another CPU.
+//! After every decision, no entity waits while a CPU that it may use runs a less urgent one.
 //!
-//! **Throttling.** Once real-time entities have used more than 0.95 s of a second on a CPU, those that are there are
-//! held until the second is over, and the CPU is left to the others. Time used beyond is counted in the next second.
-//! Who is held does not move; who wakes on a throttled CPU is held there. With `rt-runtime-share`, as by default before
-//! v5.10, a CPU that has used its runtime first borrows from the others: of what each has left, one part of as many as
-//! there are CPUs, up to a whole period. What is lent stays lent until the lender is short itself; a single hog beside
-//! idle CPUs is never throttled.
+//! **Throttling.** Once real-time entities have used more than 0.95 s of a second on a CPU, the entities there are held
+//! until the second is over, and other tasks get the CPU. An overrun counts in the next second. A held entity does not
+//! migrate; an entity that wakes on a throttled CPU is held there. With `rt-runtime-share`, the default before v5.10, a
+//! CPU that has used its runtime first borrows from the others: from each its unused runtime divided by the number of
+//! CPUs, up to a whole period. The loan lasts until the lender needs runtime itself. A single hog beside idle CPUs is
+//! never throttled.
 //!
-//! **The others.** Who asks for no priority takes turns in the time that is left, machine-wide and in the order they came.
-//! `linux` has the fair class there instead, and the deadline and stop classes above, which this policy does not know:
-//! reservations and the stop class count for nothing here. Weights and groups neither.
+//! **Other tasks.** An entity without a priority runs round robin in the remaining time, machine-wide and in order of
+//! arrival. `linux` has the fair class there instead, and the deadline and stop classes above. This policy does not
+//! have them: reservations, the stop class, weights and groups are ignored.
 //!
-//! Differences from the kernel: idle CPUs count as less urgent than those that run somebody without a priority, in the
-//! search for the least urgent CPU; seconds begin at multiples of a second; push looks further than the first that
-//! cannot be pushed, so that the rule holds with affinities, too.
+//! Differences from the kernel: in the search for the least urgent CPU, an idle CPU is less urgent than one that runs
+//! an entity without a priority. Seconds begin at multiples of a second. A push searches beyond the first entity that
+//! cannot be pushed, so that the rule also holds with affinities.
 //!
 //! Source: torvalds/linux kernel/sched/rt.c, cpupri.c, v5.13; sched(7).
 
@@ -52,8 +52,8 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     name: "rt",
     title: "SCHED_FIFO and SCHED_RR: the highest priority runs",
     source: "Linux v5.13, kernel/sched/rt.c; sched(7)",
-    good_for: "a few threads that must answer at once, ranked by somebody who knows how long each of them runs",
-    bad_at: "several who all ask for a high priority: the lower ones wait for as long as the higher ones like",
+    good_for: "a few threads that must respond at once, ranked with knowledge of how long each of them runs",
+    bad_at: "several tasks with high priorities: the lower ones wait for as long as the higher ones run",
     text: include_str!("mod.rs"),
     conserving,
     starvation,
@@ -63,21 +63,31 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     build,
 };
 
-/// What the class can be tuned by; whoever composes it adds a time named `tick`.
+/// The knobs of the class; the policy that contains it adds a time named `tick`.
 pub(crate) const KNOBS: &[Knob] = &[
-    Knob::time("rr-slice", Nanos::ms(100), (Nanos::us(100), Nanos::s(10)), "a turn of SCHED_RR, counted in ticks")
-        .from("sched_rr_timeslice_ms, kernel/sched/rt.c"),
-    Knob::switch("rt-throttling", true, "whether real-time entities are held to a runtime")
+    Knob::time(
+        "rr-slice",
+        Nanos::ms(100),
+        (Nanos::us(100), Nanos::s(10)),
+        "the time slice of SCHED_RR, counted in ticks",
+    )
+    .from("sched_rr_timeslice_ms, kernel/sched/rt.c"),
+    Knob::switch("rt-throttling", true, "real-time entities are throttled to a runtime per period")
         .from("sched_rt_runtime_us, kernel/sched/rt.c; off: -1"),
     Knob::time("rt-period", Nanos::s(1), (Nanos::ms(1), Nanos::s(100)), "the period of throttling")
         .from("sched_rt_period_us, kernel/sched/rt.c"),
-    Knob::time("rt-runtime", Nanos::ms(950), (Nanos::us(1), Nanos::s(100)), "how much of it a CPU gives, if less")
-        .from("sched_rt_runtime_us, kernel/sched/rt.c"),
+    Knob::time(
+        "rt-runtime",
+        Nanos::ms(950),
+        (Nanos::us(1), Nanos::s(100)),
+        "the runtime of real-time entities per period, if less than the period",
+    )
+    .from("sched_rt_runtime_us, kernel/sched/rt.c"),
     Knob::switch("rt-runtime-share", false, "a CPU that has used its runtime borrows from the others")
         .from("RT_RUNTIME_SHARE, kernel/sched/features.h; on before v5.10, which is assumed (policies.md 2.2)"),
 ];
 
-/// As the fair class declares it.
+/// The tick of the fair class.
 pub(crate) const TICK: Knob =
     Knob::time("tick", Nanos::ms(1), (Nanos::us(100), Nanos::ms(100)), "the time between two ticks of a CPU: 1 / HZ")
         .from("CONFIG_HZ, kernel/Kconfig.hz, v5.13");
@@ -99,15 +109,15 @@ fn conserving(load: &LoadBounds<'_>) -> Conserving {
     throttled(load, Conserving::Global { slack: Nanos::ZERO })
 }
 
-/// What throttling leaves of `below`: no CPU idles but one that is throttled, which is so to the end of the period; then a
-/// real-time entity may wait elsewhere, behind a more urgent one.
+/// The work conservation that throttling leaves of `below`. Only a throttled CPU idles while an entity waits, up to the
+/// end of the period; then a real-time entity may wait on another CPU, behind a more urgent one.
 pub(crate) fn throttled(load: &LoadBounds<'_>, below: Conserving) -> Conserving {
     if !load.has_rt || !is_limited(load.knobs) {
         return below;
     }
     let (period, runtime) = (load.knobs.time("rt-period"), load.knobs.time("rt-runtime"));
     match below {
-        // What is used beyond the runtime, a tick at most, is paid off in one period; but not where it was lent away.
+        // An overrun, a tick at most, is paid off in one period; but not if the runtime was lent.
         Conserving::Global { slack } if runtime > load.knobs.time("tick") && !load.knobs.on("rt-runtime-share") => {
             Conserving::Global { slack: slack.max(period) }
         }
@@ -115,7 +125,8 @@ pub(crate) fn throttled(load: &LoadBounds<'_>, below: Conserving) -> Conserving 
     }
 }
 
-/// Priorities are strict. Without any, everybody else has one turn first, on the one CPU that all may be confined to.
+/// Priorities are strict. Without real-time entities, each other entity runs for one time slice first, on the one CPU
+/// that all may be confined to.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     (!load.has_rt).then(|| load.knobs.time("quantum").saturating_mul(load.entities))
 }

@@ -1,29 +1,29 @@
-//! Throttling: real-time entities use no more than their runtime of each period of a CPU.
+//! Throttling: real-time entities use at most their runtime in each period of a CPU.
 //!
-//! The time used is looked at whenever it is charged, at each tick at the latest; what was used beyond the runtime
-//! is carried into the next period, so the long-run share is exact.
+//! The used time is checked whenever it is charged, at each tick at the latest. An overrun counts in the next period,
+//! so the long-run share is exact.
 
 use super::Rt;
 use sched::{Alarm, AlarmOwner, CpuId, Cx, EntityId, Held, Instant, Nanos};
 
-/// The end of the period; one for all CPUs, as in the kernel.
+/// The end of the period; one timer for all CPUs, as in the kernel.
 pub(super) const PERIOD: Alarm = Alarm { owner: AlarmOwner::Policy, slot: 0 };
 
-/// How much of which period; `None` where there is no limit.
+/// The runtime per period.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limit {
     pub(super) period: Nanos,
     pub(super) runtime: Nanos,
-    /// Whether a CPU borrows what others have left.
+    /// Whether a CPU borrows unused runtime from others.
     pub(super) shared: bool,
 }
 
-/// What is kept of a CPU.
+/// The budget of a CPU.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Budget {
-    /// The time real-time entities have used in this period.
+    /// The time that real-time entities have used in this period.
     used: Nanos,
-    /// How much they may use: what was borrowed is here, what was lent is not.
+    /// The time that they may use, including borrowed and excluding lent runtime.
     runtime: Nanos,
 }
 
@@ -34,7 +34,7 @@ impl Limit {
 }
 
 impl Rt {
-    /// Counts running time of `cpu` against its runtime.
+    /// Charges `ran` to the runtime of `cpu`.
     pub(super) fn count(&mut self, cpu: CpuId, ran: Nanos, cx: &mut Cx<'_>) {
         let Some(limit) = self.limit else { return };
         self.budgets[cpu.index()].used += ran;
@@ -57,14 +57,14 @@ impl Rt {
         }
     }
 
-    /// A more urgent class has used the time of `cpu`, which is then not real-time entities' to use.
+    /// Charges time of a more urgent class to the runtime of `cpu`.
     pub(crate) fn count_above(&mut self, cpu: CpuId, ran: Nanos, cx: &Cx<'_>) {
         if self.limit.is_some() && cx.alarm_at(PERIOD).is_some() {
             self.budgets[cpu.index()].used += ran;
         }
     }
 
-    /// Moves to `cpu` its part of the runtime that each other CPU has left, up to a whole period.
+    /// Moves to `cpu` its part of the unused runtime of each other CPU, up to a whole period.
     fn borrow(&mut self, cpu: CpuId, limit: Limit) {
         if !limit.shared {
             return;
@@ -90,7 +90,7 @@ impl Rt {
         }
     }
 
-    /// Sets the end of the period, a multiple of it, unless it is set.
+    /// Sets the alarm at the end of the period, a multiple of its length, unless it is set.
     pub(super) fn start_period(&mut self, cx: &mut Cx<'_>) {
         if let Some(limit) = self.limit
             && cx.alarm_at(PERIOD).is_none()
@@ -101,14 +101,14 @@ impl Rt {
         }
     }
 
-    /// A period (or several, if the alarm is late) is over.
+    /// A period is over, or several if the alarm is late.
     pub(super) fn end_period(&mut self, cx: &mut Cx<'_>) {
-        let limit = self.limit.expect("only a limit has periods");
+        let limit = self.limit.expect("the period timer runs only with a limit");
         let late = cx.now().saturating_since(self.period_end);
         let periods = 1 + late.as_ns() / limit.period.as_ns();
         let mut in_use = false;
         for cpu in cx.topology().iter() {
-            // What runs now used the period that is over.
+            // The running entity used the period that is over.
             let ran = self.queues.running(cpu).and_then(|_| cx.take_ran(cpu));
             self.budgets[cpu.index()].used += ran.map_or(Nanos::ZERO, |(_, ran)| ran);
             if self.queues.is_shut(cpu) {
@@ -134,8 +134,8 @@ impl Rt {
             self.tasks[e.index()].held = false;
             cx.release(e, Held::Throttled);
         }
-        // Whoever waits elsewhere may be welcome here, too.
-        if self.queues.anybody_waits() {
+        // An entity that waits on another CPU may run here, too.
+        if self.queues.has_waiting() {
             cx.kick(cpu);
         }
     }

@@ -1,24 +1,25 @@
-//! What SEDF promises under a load.
+//! The guarantees of SEDF under a load.
 
 use sched::{Conserving, Knobs, LoadBounds, Nanos};
 
-/// How late a driver may notice the end of a turn: it pays for one turn, however long it was.
+/// How late a driver may notice the end of a time slice: the entity pays for one time slice, however long it was.
 const LATE: Nanos = Nanos::ms(2);
 
-/// What a weight period has left for turns of extra time when every beginning of a period wastes almost one.
+/// The part of a weight period that is left for extra time if every beginning of a period wastes almost a quantum.
 fn turns_in_a_period(load: &LoadBounds<'_>) -> Nanos {
     let wasted = load.knobs.time("extra-quantum").saturating_mul(load.entities);
     load.knobs.time("weight-period").saturating_sub(wasted)
 }
 
-/// Whether slices are dealt out by weight.
+/// Whether slices are distributed by weight.
 fn deals_slices(knobs: &Knobs) -> bool {
     knobs.word("unreserved") == "slices"
 }
 
-/// Before each beginning of a period, a CPU may idle for almost a quantum. Everybody begins one in every weight period, and all
-/// may do so one after the other. With more of them than the period has quanta, there is no time left in between. Who has a hard
-/// reservation waits whoever idles; so does who has a slice of no length by weight.
+/// Before each beginning of a period, a CPU may idle for almost a quantum. Every entity begins a period once per weight
+/// period, and all may do so one after the other. If there are more of them than the period has quanta, there is no
+/// time left in between. An entity with a hard reservation waits although CPUs idle; so does one whose slice by weight
+/// has no length.
 pub(super) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     if load.has_reservations || deals_slices(load.knobs) || turns_in_a_period(load).is_zero() {
         return Conserving::Never;
@@ -26,8 +27,9 @@ pub(super) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     Conserving::PerCpu { slack: load.knobs.time("extra-quantum").saturating_mul(load.entities + 1) }
 }
 
-/// Three kinds of overload leave no bound: reservations, for nothing is refused; more beginnings of periods than extra time has quanta;
-/// and extra time among those who block, for who blocks does not move the others on.
+/// Three kinds of overload leave no bound: reservations, because none is refused; more beginnings of periods than extra
+/// time has quanta; and extra time among entities that block, because an entity that blocks does not advance the
+/// others.
 pub(super) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let knobs = load.knobs;
     if load.has_reservations || load.has_changes {
@@ -38,14 +40,15 @@ pub(super) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     if deals_slices(knobs) {
         let dealt = period.saturating_sub(knobs.time("weight-safety"));
         let smallest = dealt.scale(least, most.saturating_mul(load.entities));
-        // The rest of a period in which it forfeits its slice, the wait for its end, and the next.
+        // The rest of a period in which it forfeits its slice, the wait for its end, and the next period.
         return (!smallest.is_zero()).then(|| period.saturating_mul(3));
     }
     let left = turns_in_a_period(load);
     if load.has_sleepers || left.is_zero() {
         return None;
     }
-    // Between two turns of the lightest, anybody else has one for each time its weight is more, and one to begin with.
+    // Between two runs of the lightest entity, every other runs as many times as its weight is larger, and once to
+    // begin with.
     let ratio = if knobs.word("unreserved") == "extra-weight" { most.div_ceil(least) } else { 1 };
     let turn = knobs.time("extra-quantum") + LATE;
     let turns = turn.saturating_mul((ratio + 2).saturating_mul(load.entities));

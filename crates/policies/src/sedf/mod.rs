@@ -1,9 +1,9 @@
-//! SEDF: a slice of every period for who has reserved one, and extra time for who may have more.
+//! SEDF: a slice of every period for entities with a reservation, and extra time for entities that may have more.
 //!
-//! Xen's "simple EDF" (2005 to 2015), the child of Atropos. Everybody has a *slice* and a *period*. Whose period has
-//! begun and whose slice is not used up runs, the earliest end of period first. When no such one is there, the time is
-//! *extra*: it goes, in quanta of 500 µs, first to those who lost a slice by blocking, then to all who are aware of
-//! extra time, by weight.
+//! Xen's "simple EDF" (2005 to 2015), derived from Atropos. Every entity has a *slice* and a *period*. Among the
+//! entities whose period has begun and whose slice is not used up, the earliest end of period runs. If there is none,
+//! the time is *extra*. It is given out in quanta of 500 µs, first to entities that lost a slice by blocking, then to
+//! all that are aware of extra time, by weight.
 //!
 //! ```text
 //! a has 3 ms of every 10, hard; b has nothing reserved
@@ -11,55 +11,58 @@
 //! bbbaaabbbbbbbaaabbbbbbbaaabbbb
 //! ```
 //!
-//! Whoever comes begins its first period only when it could have had its slice once: a at 3 ms, not at 0.
+//! The first period of a new entity begins only when it could have had its slice once: that of a at 3 ms, not at 0.
 //!
-//! **What is asked.** A reservation is slice and period (5 µs or more; 10 µs to 10 s). Soft means aware of extra time:
-//! *work conserving* mode. Hard means not: with its slice used up, it rests until the next period, whoever idles. A
-//! reservation's own deadline and start are not looked at. Who has none reserved gets extra time only, all equally;
-//! `unreserved` has it go by weight, or deals out slices by weight of what the reservations on the CPU leave (of 95 ms
-//! in every 100).
+//! **Parameters.** A reservation is slice and period (5 µs or more; 10 µs to 10 s). A soft reservation is aware of
+//! extra time: *work conserving* mode. A hard one is not: with its slice used up, the entity waits until the next
+//! period, even if CPUs idle. The deadline and the start of a reservation are ignored. An entity without a reservation
+//! gets only extra time, all equally. With `unreserved`, it gets extra time by weight, or a slice by weight of the time
+//! that the reservations on the CPU leave (of 95 ms in every 100).
 //!
-//! Nobody is refused: that the slices fit (ΣS/P ≤ 1 on every CPU) is for the administrator to see to. If they do not,
-//! the promise holds for nobody: who misses its deadline loses that period, and of two that want 80 % each one has them
-//! and the other 20.
+//! No reservation is refused: the administrator must ensure that the slices fit (ΣS/P ≤ 1 on every CPU). If they do not
+//! fit, no entity has a guarantee. An entity that misses its deadline loses that period, and of two entities that want
+//! 80 % each, one gets 80 and the other 20.
 //!
-//! **Blocking.** What counts is when one wakes.
-//! - *Before its next period begins* (it blocked in extra time): it goes on wanting extra time.
-//! - *In the period in which it blocked*: the rest of its slice is forfeited. It is to be compensated, in extra time
-//!   and before anybody else, for what it lost; the more of its period that was, the sooner. That goes for the hard,
-//!   too.
+//! **Blocking.** The rule depends on when the entity wakes.
+//! - *Before its next period begins* (it blocked in extra time): it competes for extra time again.
+//! - *In the period in which it blocked*: it forfeits the rest of its slice. It is compensated for the loss, in extra
+//!   time and before all others; the larger the loss relative to its period, the sooner. This applies to hard
+//!   reservations, too.
 //! - *Later*: its period begins at this instant, with a full slice.
 //!
-//! A wake-up interrupts who runs if the waker's period begins before that turn would end anyway; if who runs is in
-//! extra time and the waker is to be compensated; or if nobody runs. Else it waits. A slice once begun is not
-//! interrupted for a compensation.
+//! A wake-up preempts the running entity in three cases: if the woken entity's period begins before the current time
+//! slice would end anyway; if the running entity is in extra time and the woken entity is to be compensated; or if the
+//! CPU idles. Otherwise the woken entity waits. A compensation does not preempt a slice that has begun.
 //!
-//! A compensation ends when what was lost has run (`l0-hack = off`), or with its first turn, as in Xen from 3.0.3 on,
-//! where a driver domain could otherwise take the CPU for seconds. Measurements of 2006 (Cherkasova et al.) fit only
-//! the former.
+//! A compensation ends when the lost time has run (`l0-hack = off`), or with its first quantum. Xen has the latter from
+//! 3.0.3 on, because a driver domain could otherwise take the CPU for seconds. Measurements of 2006 (Cherkasova et al.)
+//! fit only the former.
 //!
-//! **Extra time** is dealt in whole turns: who has run pays 2^17 over its extra weight (or 1024 over its utilisation,
-//! for who has a reservation), however short the turn was, and least paid runs next. Who blocks does not move the
-//! others on, so two that block in turn can keep a third one out as long as they leave no time over.
+//! **Extra time** is charged in whole quanta. An entity that has run pays 2^17 divided by its extra weight (or 1024
+//! divided by its utilisation, with a reservation), however short the run was; the least score runs next. An entity
+//! that blocks does not advance the others, so two entities that block in turn can starve a third as long as they leave
+//! no time over.
 //!
-//! **Lost time.** When the next period begins in less than a quantum, nobody runs until then, even if all could: up to
-//! 500 µs for each beginning, and with periods that begin in quick succession, everything.
+//! **Lost time.** If the next period begins in less than a quantum, the CPU idles until then, even if all entities
+//! could run: up to 500 µs for each beginning, and all of the time if periods begin in quick succession.
 //!
-//! **Several CPUs.** Everybody stays where it was put: on the CPU with the fewest others (`placement = first`: on the
-//! first it may run on). Three equal VMs on two CPUs get 100, 50 and 50 %.
+//! **Several CPUs.** Each entity stays on the CPU where it was placed: the CPU with the fewest other entities
+//! (`placement = first`: the first CPU it may run on). Three equal VMs on two CPUs get 100, 50 and 50 %.
 //!
-//! **Latency.** `unblock = atropos` gives who wakes late a period as short as its `latency` and a slice in proportion.
-//! Both are doubled with each slice used up, until they are what was asked for. Other values of `unblock` are the rest
-//! of the ways to wake that Xen's source knows; there, one is chosen when it is compiled, and always was the first.
+//! **Latency.** `unblock = atropos` gives an entity that wakes late a period as short as its `latency` and a slice in
+//! proportion. Both are doubled with each used-up slice, until they are those of the reservation. The other values of
+//! `unblock` are the other wake-up rules in Xen's source. There, the rule is selected at compile time, and it always
+//! was the first.
 //!
 //! Differences from Xen 3.0.3 to 4.5:
 //! - A change of parameters counts at once: the queues are sorted anew, and the CPU decides.
 //! - Scores do not overflow, and extra weights are as fine as Linux's.
-//! - A period that would begin at this very instant with nothing reserved in it begins later by itself: Xen runs
-//!   somebody for no time at all, and then does the same.
+//! - A period that would begin at this instant without a reservation is moved to a later beginning directly. Xen runs
+//!   an entity for no time at all, and then does the same.
 //! - With `unblock = atropos`, no period is shorter than 10 µs and no slice shorter than 5 µs.
 //!
-//! Source: xen/common/sched_sedf.c, Xen 3.0.3 to 4.5 (removed by 038c6afe08, 2015); Cherkasova, Gupta and Vahdat 2007 §4.
+//! Source: xen/common/sched_sedf.c, Xen 3.0.3 to 4.5 (removed by 038c6afe08, 2015); Cherkasova, Gupta and Vahdat 2007
+//! §4.
 
 mod bounds;
 mod queues;
@@ -78,43 +81,47 @@ use vcpu::{Turn, Vcpu, Wish};
 /// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "sedf",
-    title: "a slice of every period, and extra time for who may have more (Xen until 2015)",
+    title: "a slice of every period, and extra time for VMs that may have more (Xen until 2015)",
     source: "xen/common/sched_sedf.c, Xen 3.0.3 to 4.5; Cherkasova et al. 2007 §4",
     good_for: "few VMs with known slices and periods on one CPU each, with or without a ceiling",
-    bad_at: "several CPUs, many VMs, VMs that block within their periods, and overload: nothing is ever refused",
+    bad_at: "several CPUs, many VMs, VMs that block within their periods, and overload: no reservation is ever refused",
     text: include_str!("mod.rs"),
     conserving: bounds::conserving,
     starvation: bounds::starvation,
-    // Of a reservation nothing can be promised where nothing is refused; extra time is shared by turns, not by time.
+    // No reservation is refused, so none is guaranteed; extra time is shared by quanta, not by time.
     guarantees: Guarantees::NOTHING,
     alarms: AlarmSlots { cpu: &[AlarmKind::Timer], ..AlarmSlots::NONE },
     knobs: &[
-        Knob::switch("l0-hack", false, "whether a compensation ends with its first turn")
+        Knob::switch("l0-hack", false, "a compensation ends with its first quantum")
             .from("commit 1d13b43fea (2006-06-17): on in Xen 3.0.3 to 4.5; policies 13.5-3"),
         Knob::choice(
             "unblock",
             &["extra", "isochronous", "conservative", "atropos", "resume"],
-            "what becomes of who wakes in a period that has begun, and of who wakes later",
+            "the rule for an entity that wakes in the period in which it blocked, or later",
         )
         .from("UNBLOCK_* in sched_sedf.c; EXTRA_SUPPORT is compiled in"),
-        Knob::choice("unreserved", &["equal", "extra-weight", "slices"], "what who has no reservation gets")
-            .from("sedf_add_task: extra weight 1; sedf_adjdom: an extra weight, or slices by weight"),
-        Knob::choice("reserved-extra", &["utilisation", "equal"], "how who has a reservation shares in extra time")
+        Knob::choice(
+            "unreserved",
+            &["equal", "extra-weight", "slices"],
+            "the CPU time of an entity without a reservation",
+        )
+        .from("sedf_add_task: extra weight 1; sedf_adjdom: an extra weight, or slices by weight"),
+        Knob::choice("reserved-extra", &["utilisation", "equal"], "the extra time of an entity with a reservation")
             .from("sedf_adjdom: extra weight 0, its utilisation; sedf_add_task: 1"),
-        Knob::time("extra-quantum", Nanos::us(500), (Nanos::us(10), Nanos::ms(10)), "how long a turn of extra time is")
+        Knob::time("extra-quantum", Nanos::us(500), (Nanos::us(10), Nanos::ms(10)), "the quantum of extra time")
             .from("EXTRA_QUANTUM"),
         Knob::time(
             "weight-period",
             Nanos::ms(100),
             (Nanos::ms(1), Nanos::s(10)),
-            "the period of who has no reservation",
+            "the period of an entity without a reservation",
         )
         .from("WEIGHT_PERIOD"),
         Knob::time(
             "weight-safety",
             Nanos::ms(5),
             (Nanos::ZERO, Nanos::s(1)),
-            "how much of that period is not dealt out in slices by weight",
+            "the part of that period that is not distributed in slices by weight",
         )
         .from("WEIGHT_SAFETY"),
         homes::PLACEMENT,
@@ -122,7 +129,7 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     build,
 };
 
-/// What becomes of who wakes: `short` in the period in which it blocked, `long` later.
+/// The rule for a woken entity: `short` in the period in which it blocked, `long` later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Unblock {
     /// Short: the next period, and compensation. Long: a period from now.
@@ -131,13 +138,13 @@ enum Unblock {
     Isochronous,
     /// Short: the next period. Long: a period from now.
     Conservative,
-    /// Short: the next period. Long: a short period from now, by the latency asked for.
+    /// Short: the next period. Long: a short period from now, by its latency.
     Atropos,
     /// Short: the rest of the slice, less the time it was blocked. Long: a period from now.
     Resume,
 }
 
-/// What who has no reservation gets.
+/// The CPU time of an entity without a reservation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Unreserved {
     Equal,
@@ -185,7 +192,7 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     }))
 }
 
-/// For how long a CPU without anybody idles.
+/// How long a CPU without an entity idles.
 const IDLE: Nanos = Nanos::s(1);
 
 const fn period_timer(cpu: CpuId) -> Alarm {
@@ -194,11 +201,11 @@ const fn period_timer(cpu: CpuId) -> Alarm {
 
 struct Sedf {
     settings: Settings,
-    /// By entity; `None`: nobody is attached there.
+    /// By entity; `None`: not attached.
     vcpus: Vec<Option<Vcpu>>,
     queues: Queues,
     homes: Homes,
-    /// When each CPU will decide next at the latest.
+    /// The latest instant at which each CPU decides again.
     expires: Vec<Instant>,
 }
 
@@ -211,7 +218,7 @@ impl Sedf {
         self.vcpus[e.index()].as_mut().expect("it is attached")
     }
 
-    /// Puts `e` where its period belongs.
+    /// Queues `e` by its period.
     fn queue_period(&mut self, e: EntityId, now: Instant) {
         let (home, begin, end) = (self.vcpu(e).home, self.vcpu(e).begin(), self.vcpu(e).deadline);
         if begin > now {
@@ -231,7 +238,7 @@ impl Sedf {
         self.queues.push_penalty(home, penalty_score, e);
     }
 
-    /// Takes `e` out of all queues.
+    /// Removes `e` from all queues.
     fn dequeue(&mut self, e: EntityId) {
         self.queues.leave_periods(e);
         self.queues.leave_penalty(e);
@@ -246,7 +253,7 @@ impl Sedf {
 
     // ---- Wake-ups ----
 
-    /// Queues `e`, which wakes, and calls its CPU if that is to decide anew.
+    /// Queues `e`, which wakes, and kicks its CPU if that must decide again.
     fn unblock(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let (now, latency) = (cx.now(), cx.params(e).latency);
         let first = !self.vcpu(e).seen;
@@ -275,7 +282,7 @@ impl Sedf {
         self.challenge(e, cx);
     }
 
-    /// Calls the CPU of `e`, which has just woken, if it is to decide anew.
+    /// Kicks the CPU of `e`, which has just woken, if the CPU must decide again.
     fn challenge(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let woken = self.vcpu(e);
         let home = woken.home;
@@ -286,7 +293,7 @@ impl Sedf {
         };
         let interrupts = woken.begin() < self.expires[home.index()]
             || match current.turn {
-                Turn::Decision => false,
+                Turn::Slice => false,
                 Turn::Penalty => woken.wants_penalty && woken.penalty_score < current.penalty_score,
                 Turn::Utilisation => woken.wants_penalty,
             };
@@ -295,7 +302,7 @@ impl Sedf {
         }
     }
 
-    // ---- The end of a turn ----
+    // ---- The end of a run ----
 
     /// `e` has run in its slice and stops.
     fn end_slice(&mut self, e: EntityId, runnable: bool) {
@@ -319,7 +326,7 @@ impl Sedf {
     /// `e` has run in extra time on `cpu` and stops.
     fn end_extra(&mut self, e: EntityId, cpu: CpuId, runnable: bool) {
         let hack = self.settings.l0_hack;
-        let turn = core::mem::replace(&mut self.vcpu_mut(e).turn, Turn::Decision);
+        let turn = core::mem::replace(&mut self.vcpu_mut(e).turn, Turn::Slice);
         self.vcpu_mut(e).used = Nanos::ZERO;
         match turn {
             Turn::Penalty => {
@@ -329,7 +336,7 @@ impl Sedf {
                     self.queue_penalty(e);
                 }
             }
-            Turn::Utilisation | Turn::Decision => {
+            Turn::Utilisation | Turn::Slice => {
                 let paid = self.queues.leave_utilisation(e).expect("it runs from there");
                 let vcpu = self.vcpu_mut(e);
                 vcpu.extra_score = vcpu.wish.price;
@@ -346,7 +353,7 @@ impl Sedf {
 
     // ---- The decision ----
 
-    /// Sorts out whose periods on `cpu` have begun or are over.
+    /// Moves the entities on `cpu` whose periods have begun or are over.
     fn update(&mut self, cpu: CpuId, now: Instant) {
         while let Some((begin, e)) = self.queues.first_to_come(cpu)
             && begin <= now
@@ -355,7 +362,7 @@ impl Sedf {
             let deadline = self.vcpu(e).deadline;
             self.queues.push_begun(cpu, deadline, e);
         }
-        // Whoever is put back further up than the one looked at next is not looked at again, as in Xen's walk of its list.
+        // An entity that is put back before the cursor is not visited again, as in Xen's walk of its list.
         let mut cursor = self.queues.first_begun(cpu);
         while let Some(e) = cursor {
             cursor = self.queues.next(e);
@@ -372,13 +379,13 @@ impl Sedf {
         }
     }
 
-    /// Who runs on `cpu`, for what, and until when; nobody until then.
+    /// The entity to run on `cpu`, the kind of its run, and until when; without an entity, the CPU idles until then.
     fn choose(&self, cpu: CpuId, now: Instant) -> (Option<(EntityId, Turn)>, Instant) {
         let next = self.queues.first_to_come(cpu).map(|(begin, _)| begin);
         if let Some(e) = self.queues.first_begun(cpu) {
             let vcpu = self.vcpu(e);
             let end = now + (vcpu.slice - vcpu.used);
-            return (Some((e, Turn::Decision)), next.map_or(end, |next| end.min(next)));
+            return (Some((e, Turn::Slice)), next.map_or(end, |next| end.min(next)));
         }
         let Some(next) = next else { return (None, now.saturating_add(IDLE)) };
         if next.since(now) < self.settings.quantum {
@@ -391,7 +398,7 @@ impl Sedf {
 
     // ---- Changes ----
 
-    /// What is asked for with `params`.
+    /// The request that `params` make.
     fn wish(&self, params: &Params) -> Result<Wish, Refused> {
         let Settings { unreserved, weight_period, reserved_by_utilisation, .. } = self.settings;
         let weight = params.weight;
@@ -401,7 +408,7 @@ impl Sedf {
         }
     }
 
-    /// Deals out the time that reservations leave on `cpu`, by weight.
+    /// Distributes the time that reservations leave on `cpu`, by weight.
     fn deal_slices(&mut self, cpu: CpuId) {
         let Settings { unreserved, weight_period, weight_safety, .. } = self.settings;
         if unreserved != Unreserved::Slices {
@@ -422,7 +429,7 @@ impl Sedf {
         }
     }
 
-    /// `e`, which may not stay where it is, moves to another CPU.
+    /// `e`, which may not stay on its CPU, moves to another one.
     fn move_home(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let waits = cx.state(e) == State::Waiting;
         if waits {
@@ -434,13 +441,13 @@ impl Sedf {
         self.vcpu_mut(e).home = home;
         self.deal_slices(old);
         self.deal_slices(home);
-        // Who runs moves when it stops.
+        // A running entity moves when it stops.
         if waits {
             self.unblock(e, cx);
         }
     }
 
-    /// Queues `e` anew after a change of what is asked for it.
+    /// Queues `e` anew after a change of its parameters.
     fn resort(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         let running = matches!(cx.state(e), State::Running(_));
         if !running && cx.state(e) == State::Blocked {
@@ -448,7 +455,7 @@ impl Sedf {
         }
         let vcpu = *self.vcpu(e);
         self.queues.leave_periods(e);
-        if running && vcpu.turn == Turn::Decision {
+        if running && vcpu.turn == Turn::Slice {
             self.queues.push_begun(vcpu.home, vcpu.deadline, e);
         } else {
             self.queue_period(e, cx.now());
@@ -532,10 +539,10 @@ impl Policy for Sedf {
             self.vcpu_mut(e).blocked_at = Some(cx.now());
         }
         match self.vcpu(e).turn {
-            Turn::Decision => self.end_slice(e, runnable),
+            Turn::Slice => self.end_slice(e, runnable),
             Turn::Penalty | Turn::Utilisation => self.end_extra(e, cpu, runnable),
         }
-        // Who moves blocks on the one CPU and wakes on the other.
+        // An entity that moves blocks on one CPU and wakes on the other.
         if prev.why != StopReason::Blocked && !stays {
             self.unblock(e, cx);
         }
@@ -547,7 +554,7 @@ impl Policy for Sedf {
         let (choice, until) = self.choose(cpu, now);
         self.expires[cpu.index()] = until;
         let Some((e, turn)) = choice else {
-            // With nobody there, whoever comes calls.
+            // Without an entity, the next wake-up kicks the CPU.
             match self.queues.first_to_come(cpu) {
                 Some(_) => cx.set_alarm(period_timer(cpu), cpu, until),
                 None => cx.clear_alarm(period_timer(cpu)),

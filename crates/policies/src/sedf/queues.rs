@@ -1,25 +1,26 @@
-//! The four queues of each CPU: who may use its slice now, who waits for its next period, and who wants extra time.
+//! The four queues of each CPU: entities that may use their slice now, entities that wait for their next period, and
+//! two for entities that want extra time.
 //!
-//! In Xen they are sorted lists, in which one goes behind its equals. Here they are trees whose keys end with a number of arrival:
-//! the same order, found faster. Taking a number off all scores of a list is moving the origin they are counted from.
+//! In Xen they are sorted lists, in which an entity goes behind its equals. Here they are trees whose keys end with an
+//! arrival number: the same order, found faster. Subtracting a number from all scores of a list is moving their origin.
 
 use sched::queue::Trees;
 use sched::{CpuId, EntityId, Instant};
 
-/// How urgently somebody wants extra time: the least first.
+/// The urgency in extra time: the least score first.
 pub(super) type Score = i128;
 
 #[derive(Debug)]
 pub(super) struct Queues {
-    /// Two for each CPU: whose period has begun, by deadline, and whose has not, by its beginning.
+    /// Two for each CPU: begun periods, by deadline, and periods to come, by beginning.
     periods: Trees<(Instant, u64)>,
-    /// Who is to be compensated for a slice it lost, by score (Xen's L0).
+    /// The entities to be compensated for a lost slice, by score (Xen's L0).
     penalty: Trees<(Score, u64)>,
-    /// Who shares the rest, by score and the CPU's origin (Xen's L1).
+    /// The entities that share the remaining extra time, by score and the CPU's origin (Xen's L1).
     utilisation: Trees<(Score, u64)>,
     /// The origin of each CPU's utilisation scores.
     origins: Vec<Score>,
-    /// Each entity's score as counted from zero, while it is in `utilisation`.
+    /// Each entity's score relative to zero, while it is in `utilisation`.
     absolute: Vec<Score>,
     arrivals: u64,
 }
@@ -74,12 +75,12 @@ impl Queues {
         self.periods.first(begun(cpu)).map(|(_, e)| e)
     }
 
-    /// Who begins its period next, and when.
+    /// The entity whose period begins next, and when.
     pub(super) fn first_to_come(&self, cpu: CpuId) -> Option<(Instant, EntityId)> {
         self.periods.first(to_come(cpu)).map(|((begin, _), e)| (begin, e))
     }
 
-    /// Who comes after `e` in the queue of periods it is in.
+    /// The entity after `e` in its queue of periods.
     pub(super) fn next(&self, e: EntityId) -> Option<EntityId> {
         self.periods.next(e).map(|(_, e)| e)
     }
@@ -124,14 +125,14 @@ impl Queues {
         Some(self.absolute[e.index()] - self.origins[cpu])
     }
 
-    /// Takes `e` out; gives its score if it was in.
+    /// Removes `e`; returns its score if it was queued.
     pub(super) fn leave_utilisation(&mut self, e: EntityId) -> Option<Score> {
         let score = self.utilisation_score(e)?;
         self.utilisation.remove(e);
         Some(score)
     }
 
-    /// Takes `score` off everybody in the queue of `cpu`.
+    /// Subtracts `score` from the scores of all entities in the queue of `cpu`.
     pub(super) fn lower_utilisation(&mut self, cpu: CpuId, score: Score) {
         self.origins[cpu.index()] += score;
     }
@@ -143,7 +144,8 @@ mod tests {
 
     const CPU: CpuId = CpuId::new(0);
 
-    /// Xen's list: one goes in front of the first that is strictly greater, and whatever is taken off is taken off everybody.
+    /// Xen's list: one goes in front of the first that is strictly greater, and whatever is taken off is taken off
+    /// everybody.
     #[derive(Default)]
     struct List(Vec<(Score, EntityId)>);
 

@@ -1,30 +1,30 @@
-//! [`Vcpu`]: what is asked for one entity, and where it stands in its period.
+//! [`Vcpu`]: the parameters of one entity, and its state in its period.
 
 use super::Unblock;
 use super::queues::Score;
 use sched::{CpuId, Instant, Limit, Nanos, PromiseState, Refused, Reservation, Weight};
 
-/// Source: PERIOD_MIN, PERIOD_MAX and SLICE_MIN, xen/common/sched_sedf.c.
+/// The bounds of periods and slices. Source: PERIOD_MIN, PERIOD_MAX and SLICE_MIN, xen/common/sched_sedf.c.
 pub(super) const PERIOD_MIN: Nanos = Nanos::us(10);
 const PERIOD_MAX: Nanos = Nanos::s(10);
 pub(super) const SLICE_MIN: Nanos = Nanos::us(5);
 
-/// What is asked for an entity, in SEDF's terms.
+/// The parameters of an entity, in SEDF's terms.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Wish {
-    /// Whether slice and period are its own; if not, they follow from weights.
+    /// Whether it has a reservation; if not, slice and period follow from weights.
     pub(super) reserved: bool,
     pub(super) slice: Nanos,
     pub(super) period: Nanos,
     /// Whether it may have extra time.
     pub(super) extra: bool,
-    /// What it pays for a turn of extra time.
+    /// The price of a quantum of extra time.
     pub(super) price: Score,
     pub(super) weight: Weight,
 }
 
 impl Wish {
-    /// The price of a turn for who has extra weight 1; as much as 1/128 of a CPU reserved.
+    /// The price of a quantum at extra weight 1; the same as with 1/128 of a CPU reserved.
     const EQUAL: Score = 1 << 17;
 
     pub(super) fn reserved(reservation: &Reservation, by_utilisation: bool, weight: Weight) -> Result<Wish, Refused> {
@@ -39,9 +39,9 @@ impl Wish {
         Ok(Wish { reserved: true, slice, period, extra: limit == Limit::Soft, price, weight })
     }
 
-    /// Nothing reserved: extra time by `weight` if `weighed`, else as everybody.
+    /// Without a reservation: extra time by `weight` if `weighed`, otherwise equally.
     pub(super) fn unreserved(period: Nanos, weighed: bool, weight: Weight) -> Wish {
-        // Xen's weights are a quarter of Linux's. Nobody's turns are free.
+        // Xen's weights are a quarter of Linux's. No quantum is free.
         let price = (4 * Wish::EQUAL / Score::from(weight.as_linux())).max(1);
         let price = if weighed { price } else { Wish::EQUAL };
         Wish { reserved: false, slice: Nanos::ZERO, period, extra: true, price, weight }
@@ -53,43 +53,43 @@ fn inverse_utilisation(period: Nanos, slice: Nanos) -> Score {
     1024 * Score::from(period.as_ns()) / Score::from(slice.as_ns())
 }
 
-/// What one runs for.
+/// The kind of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Turn {
-    /// Its slice.
-    Decision,
-    /// Extra time, to be compensated.
+    /// The slice.
+    Slice,
+    /// Extra time, as a compensation.
     Penalty,
-    /// Extra time, as everybody.
+    /// Extra time.
     Utilisation,
 }
 
-/// Where an entity stands.
+/// The state of an entity.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Vcpu {
     pub(super) home: CpuId,
     pub(super) wish: Wish,
-    /// What counts now: shorter than what is asked for after a wake-up by `atropos`.
+    /// The current period: shorter than that of the reservation after a wake-up by `atropos`.
     pub(super) period: Nanos,
     pub(super) slice: Nanos,
-    /// The end of its period; of no meaning until it is `seen`.
+    /// The end of its period; undefined until it is `seen`.
     pub(super) deadline: Instant,
-    /// Whether it ever woke.
+    /// Whether it has woken yet.
     pub(super) seen: bool,
-    /// How much of its slice it has used.
+    /// The used part of its slice.
     pub(super) used: Nanos,
-    /// What it runs for, while it runs.
+    /// The kind of the current run.
     pub(super) turn: Turn,
-    /// How long it has run since it was picked.
+    /// CPU time since it was picked.
     pub(super) ran: Nanos,
-    /// When it last stopped to block.
+    /// When it last blocked.
     pub(super) blocked_at: Option<Instant>,
     /// Whether it is to be compensated for a lost slice.
     pub(super) wants_penalty: bool,
-    /// How much of the slice it lost has not been compensated.
+    /// The lost part of its slice that has not been compensated.
     pub(super) lost: Nanos,
     pub(super) penalty_score: Score,
-    /// While it is not queued for extra time; the queue knows the score of who is.
+    /// Its score while it is not queued for extra time; the queue holds the score of queued entities.
     pub(super) extra_score: Score,
 }
 
@@ -103,7 +103,7 @@ impl Vcpu {
             deadline: Instant::ZERO,
             seen: false,
             used: Nanos::ZERO,
-            turn: Turn::Decision,
+            turn: Turn::Slice,
             ran: Nanos::ZERO,
             blocked_at: None,
             wants_penalty: false,
@@ -125,12 +125,12 @@ impl Vcpu {
         }
     }
 
-    /// The beginning of its period; the start of the clock where that would be before it.
+    /// The beginning of its period, or the start of the clock if the period would begin before.
     pub(super) fn begin(&self) -> Instant {
         Instant::at_ns(self.deadline.as_ns().saturating_sub(self.period.as_ns()))
     }
 
-    /// The slice is used up, and what was run beyond it counts as used of the next. A shortened period is doubled.
+    /// The slice is used up; an overrun counts as used in the next period. A shortened period is doubled.
     pub(super) fn next_period(&mut self) {
         self.used -= self.slice;
         if self.period < self.wish.period {
@@ -142,7 +142,7 @@ impl Vcpu {
         self.deadline += self.period;
     }
 
-    /// Nothing is reserved in this period: on to the first that begins after `now`.
+    /// Without a reservation: advances to the first period that begins after `now`.
     pub(super) fn skip_to_period_after(&mut self, now: Instant) {
         self.deadline += self.period;
         if self.begin() <= now {
@@ -151,8 +151,8 @@ impl Vcpu {
         }
     }
 
-    /// The deadline is past, or more was used than there is: on to the first period that ends at `now` or later, but the next one at
-    /// least, with a full slice.
+    /// The deadline has passed, or more than the slice was used: advances to the first period that ends at `now` or
+    /// later, but at least to the next one, with a full slice.
     pub(super) fn miss(&mut self, now: Instant) {
         self.deadline += self.period;
         let behind = now.saturating_since(self.deadline);
@@ -162,7 +162,7 @@ impl Vcpu {
 
     // ---- Wake-ups ----
 
-    /// It wakes in the period in which it blocked. Whether it is to be queued for compensation.
+    /// The entity wakes in the period in which it blocked. Returns whether it is to be queued for compensation.
     pub(super) fn unblock_short(&mut self, unblock: Unblock, quantum: Nanos, now: Instant) -> bool {
         let unused = self.slice.saturating_sub(self.used);
         if let (Unblock::Resume, Some(blocked_at)) = (unblock, self.blocked_at) {
@@ -186,7 +186,7 @@ impl Vcpu {
         true
     }
 
-    /// It wakes after the period in which it blocked.
+    /// The entity wakes after the period in which it blocked.
     pub(super) fn unblock_long(&mut self, unblock: Unblock, latency: Option<Nanos>, now: Instant) {
         self.used = Nanos::ZERO;
         if unblock == Unblock::Isochronous {
@@ -206,7 +206,7 @@ impl Vcpu {
         if slice.is_zero() {
             return;
         }
-        // Rounded up, so that the slice does not come out below the least.
+        // Rounded up, so that the slice is not below the minimum.
         let least = Nanos::ns(SLICE_MIN.scale(period.as_ns(), slice.as_ns()).as_ns() + 1).max(PERIOD_MIN);
         let short = latency.max(least);
         if short < period {
@@ -216,7 +216,8 @@ impl Vcpu {
 
     // ---- Compensation ----
 
-    /// It has run to be compensated: until all that was lost has run, or (`at_once`) for one turn only.
+    /// It has run as a compensation: the compensation ends when all lost time has run, or (`at_once`) after one
+    /// quantum.
     pub(super) fn compensate(&mut self, at_once: bool) {
         self.lost = self.lost.saturating_sub(self.ran);
         if at_once || self.lost.is_zero() {

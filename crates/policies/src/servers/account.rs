@@ -1,31 +1,31 @@
-//! One server: a budget in every period, and what becomes of it when its owner does not use it.
+//! One server: a budget in every period, and what happens to it when its entity does not use it.
 
 use sched::{Instant, Limit, Nanos, PromiseState, Reservation};
 
-/// What becomes of a budget whose owner is blocked.
+/// What happens to a budget while its entity is blocked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// It is kept until the period ends.
     Deferrable,
     /// It drains as if it were used.
     Periodic,
-    /// It is lost at once, and when the period begins with its owner blocked.
+    /// It is lost at once, and when a period begins with the entity blocked.
     Polling,
-    /// It is kept; what is used comes back one period after its use began.
+    /// It is kept; the used amount comes back one period after its use began.
     Sporadic,
 }
 
-/// How many uses of a sporadic budget can be under way; further ones come back with the last of them.
+/// The number of pending replenishments of a sporadic budget; further ones are merged with the last of them.
 const RETURNS: usize = 8;
 
-/// An amount that comes back.
+/// A pending replenishment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Return {
     at: Instant,
     amount: Nanos,
 }
 
-/// Where an entity's server stands.
+/// The server of an entity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Server {
     kind: Kind,
@@ -33,27 +33,27 @@ pub(crate) struct Server {
     period: Nanos,
     /// From the beginning of a period to its deadline.
     relative_deadline: Nanos,
-    /// Whether it goes on, less urgent, when its budget is used up.
+    /// Whether the entity goes on, less urgent, when its budget is used up.
     extra: bool,
-    /// What is left; below zero only until the next look.
+    /// The remaining budget; below zero only until the next update.
     left: i64,
-    /// The end of the period; for a sporadic one, of nothing.
+    /// The end of the period; without meaning for a sporadic server.
     renewal: Instant,
     pub(crate) deadline: Instant,
-    /// How often the budget was used up in this period; 0: it has its own.
+    /// How often the budget was used up in this period; 0: the server has its own budget.
     pub(crate) level: u32,
     /// Whether it waits for its budget.
     pub(crate) depleted: bool,
-    /// Since when its owner is blocked, or was last.
+    /// Since when its entity is blocked, or was last.
     blocked: Instant,
-    /// When the use of a sporadic budget that is under way began, and how much it is.
+    /// The start and the amount of the current use of a sporadic budget.
     begun: Instant,
     used: Nanos,
     returns: [Option<Return>; RETURNS],
 }
 
 impl Server {
-    /// The server of `asked`, one of whose periods begins at `begin`, and none before.
+    /// The server of `asked`. One of its periods begins at `begin`, and none before.
     pub(crate) fn new(kind: Kind, asked: &Reservation, extratime: bool, begin: Instant, now: Instant) -> Server {
         let mut server = Server {
             kind,
@@ -80,23 +80,23 @@ impl Server {
         server
     }
 
-    /// What orders servers by fixed priority: who must be done sooner after its period begins.
+    /// The order by fixed priority: the shorter relative deadline is more urgent.
     pub(crate) fn relative_deadline(&self) -> Nanos {
         self.relative_deadline
     }
 
-    /// The current period. A server that goes on at a lower level has used up its own budget.
+    /// The current period. A server at a lower level has used up its own budget.
     pub(crate) fn promise(&self) -> PromiseState {
         let remaining = if self.level == 0 { self.left } else { 0 };
         PromiseState { slice: self.budget, period: self.period, deadline: self.deadline, remaining }
     }
 
-    /// What is left of the budget.
+    /// The remaining budget.
     pub(crate) fn left(&self) -> Nanos {
         Nanos::ns(self.left.max(0).unsigned_abs())
     }
 
-    /// When it must be looked at again while its owner is runnable.
+    /// When it must be updated next while its entity is runnable.
     pub(crate) fn next_event(&self) -> Option<Instant> {
         match self.kind {
             Kind::Sporadic => self.returns.iter().flatten().map(|coming| coming.at).min(),
@@ -104,7 +104,7 @@ impl Server {
         }
     }
 
-    /// Takes what was used.
+    /// Charges `ran` to the budget.
     pub(crate) fn charge(&mut self, ran: Nanos) {
         self.left = self.left.saturating_sub_unsigned(ran.as_ns());
         if self.level == 0 {
@@ -115,7 +115,7 @@ impl Server {
         }
     }
 
-    /// The owner blocks.
+    /// The entity blocks.
     pub(crate) fn block(&mut self, now: Instant) {
         self.blocked = now;
         match self.kind {
@@ -125,7 +125,7 @@ impl Server {
         }
     }
 
-    /// The owner wakes.
+    /// The entity wakes.
     pub(crate) fn wake(&mut self, now: Instant) {
         if self.kind == Kind::Sporadic {
             self.collect(now);
@@ -152,7 +152,7 @@ impl Server {
         }
     }
 
-    /// A moment of [`next_event`](Server::next_event) has come, and the owner is runnable.
+    /// An instant of [`next_event`](Server::next_event) has come, and the entity is runnable.
     pub(crate) fn renew_at(&mut self, now: Instant) {
         match self.kind {
             Kind::Sporadic => {
@@ -167,7 +167,7 @@ impl Server {
         }
     }
 
-    /// Begins the period that contains `now`, with a whole budget.
+    /// Begins the period that contains `now`, with a full budget.
     fn renew(&mut self, now: Instant) {
         let passed = now.since(self.renewal).as_ns() / self.period.as_ns();
         let begin = self.renewal.saturating_add(self.period.saturating_mul(passed));
@@ -177,7 +177,7 @@ impl Server {
         (self.level, self.depleted) = (0, false);
     }
 
-    /// The budget is used up: the owner goes on, less urgent, with another one, or waits.
+    /// The budget is used up: the entity goes on, less urgent, with another budget, or waits.
     fn exhaust(&mut self) {
         self.end_use();
         if self.extra {
@@ -195,7 +195,7 @@ impl Server {
         self.deadline = now.saturating_add(self.relative_deadline);
     }
 
-    /// What was used of a sporadic budget comes back a period after its use began.
+    /// The used amount of a sporadic budget comes back a period after its use began.
     fn end_use(&mut self) {
         let amount = std::mem::replace(&mut self.used, Nanos::ZERO);
         if self.kind == Kind::Sporadic && !amount.is_zero() {
@@ -210,7 +210,7 @@ impl Server {
         self.returns[free] = Some(later);
     }
 
-    /// Takes what has come back.
+    /// Adds the replenishments that are due.
     fn collect(&mut self, now: Instant) {
         let mut amount = Nanos::ZERO;
         for slot in &mut self.returns {

@@ -1,9 +1,10 @@
-//! [`Gate`]: whether what is asked for fits, where somebody looks.
+//! [`Gate`]: admission control, if it is on.
 //!
-//! Under earliest deadline first, Σ budget/deadline ≤ 1 on a CPU suffices (Liu and Layland 1973, where deadlines are periods). By fixed
-//! priorities, deadline monotonic, Π (1 + budget/deadline) ≤ 2 does (Bini, Buttazzo and Buttazzo 2003), which lets in all that Liu and Layland's
-//! n·(2^(1/n) − 1) does, and more. Both are for servers whose owners want to run. Of several CPUs under one queue, Σ ≤ their
-//! number is necessary, not sufficient: it is what Xen asks for.
+//! Under earliest deadline first, Σ budget/deadline ≤ 1 on a CPU is sufficient (Liu and Layland 1973, for deadlines
+//! equal to periods). Under fixed priorities, deadline monotonic, Π (1 + budget/deadline) ≤ 2 is sufficient (Bini,
+//! Buttazzo and Buttazzo 2003); it admits all that Liu and Layland's n·(2^(1/n) − 1) admits, and more. Both hold for
+//! servers with runnable entities. On several CPUs with one queue, Σ ≤ their number is necessary, not sufficient: it is
+//! Xen's condition.
 
 use super::{Order, Settings};
 use crate::admission::{Admission, Full, ONE, Utilisation};
@@ -11,20 +12,20 @@ use sched::{CpuId, CpuSet, Refused, Reservation, Topology};
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Rule {
-    /// Everything is let in.
+    /// All servers are admitted.
     Open,
-    /// The sum of all densities is at most the CPUs.
+    /// The sum of all densities is at most the number of CPUs.
     Sum,
-    /// The product of one and each density is at most two.
+    /// The product of one plus each density is at most two.
     Product,
 }
 
-/// Lets servers in, and keeps the books.
+/// Admits servers and keeps the accounts.
 #[derive(Debug)]
 pub(super) struct Gate {
     rule: Rule,
     partitioned: bool,
-    /// The books of the sum.
+    /// The account of the sum.
     books: Admission,
 }
 
@@ -40,8 +41,8 @@ impl Gate {
         Gate { rule, partitioned, books: Admission::new(host.cpus, 0, partitioned) }
     }
 
-    /// Lets `asked` in: on `first` if it fits there, else on the lowest of `allowed` on which it does; `None` where
-    /// there is one queue. `others` are the densities of those who are in, by their CPU.
+    /// Admits `asked`: on `first` if it fits there, else on the lowest of `allowed` where it fits. Returns `None` if
+    /// there is one queue. `others` yields the densities of the admitted servers, by their CPU.
     pub(super) fn admit<'a, I: Iterator<Item = &'a Utilisation>>(
         &mut self,
         asked: &Reservation,
@@ -64,20 +65,20 @@ impl Gate {
             },
         };
         answer.map_err(|Full { free_ppm, on }| {
-            // It is of the time to the deadline; all that is said is of the period.
+            // The density is relative to the deadline; the error is relative to the period.
             let of_period = asked.relative_deadline().scale(free_ppm, asked.period.as_ns());
             Refused::Utilisation { asked: *asked, free_ppm: of_period.as_ns(), on }
         })
     }
 
-    /// Who was let in with this density goes.
+    /// Removes a server that was admitted with this density.
     pub(super) fn release(&mut self, density: Utilisation, cpu: Option<CpuId>) {
         if self.rule == Rule::Sum {
             self.books.release(density, cpu);
         }
     }
 
-    /// Who has just gone is in again.
+    /// Adds a server again that was just removed.
     pub(super) fn restore(&mut self, density: Utilisation, cpu: Option<CpuId>) {
         if self.rule == Rule::Sum {
             self.books.restore(density, cpu);
@@ -85,7 +86,7 @@ impl Gate {
     }
 }
 
-/// The largest density, in parts of [`ONE`], by which the product of `others` stays within two.
+/// The largest density, in parts of [`ONE`], with which the product over `others` stays within two.
 fn left_of_two<'a>(others: impl Iterator<Item = &'a Utilisation>) -> u64 {
     let one = u128::from(ONE);
     let product = others.fold(one, |product, density| (product * (one + u128::from(density.units_up()))).div_ceil(one));

@@ -1,7 +1,8 @@
-//! Servers under a global or a partitioned queue: what `rtds` and `rt-xen` are made of.
+//! Servers under a global or a partitioned queue: the common part of `rtds` and `rt-xen`.
 //!
-//! Everybody has a [`Server`]: a budget in every period. The most urgent that has budget runs: by deadline, or by fixed
-//! priority; on levels, one for each time the budget was used up in the period, where that is allowed.
+//! Each entity has a [`Server`]: a budget in every period. The most urgent entity with budget runs, by deadline or by
+//! fixed priority. If extra time is allowed, urgency is first by level: the number of times the budget was used up in
+//! the period.
 
 mod account;
 mod gate;
@@ -19,80 +20,88 @@ use sched::{
     Topology, Wake,
 };
 
-/// The alarms it uses.
+/// The alarm slots of the servers.
 pub(crate) const ALARMS: AlarmSlots = AlarmSlots { entity: &[AlarmKind::Timer], ..AlarmSlots::NONE };
 /// The shortest period and budget. Source: `RTDS_MIN_PERIOD`, `RTDS_MIN_BUDGET`, xen/common/sched/rt.c.
 const SHORTEST: Nanos = Nanos::us(10);
 
-/// Who is more urgent.
+/// The order of urgency.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Order {
-    /// Whose deadline comes first.
+    /// The earlier deadline is more urgent.
     EarliestDeadline,
-    /// Whose deadline comes sooner after the beginning of its period.
+    /// The shorter relative deadline is more urgent.
     DeadlineMonotonic,
 }
 
-/// Who goes on where two are equally urgent and one of them has just run.
+/// Which of two equally urgent entities runs, if one of them has just run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ties {
-    /// The other.
+    /// The other one.
     Turn,
-    /// Who has just run.
+    /// The entity that has just run.
     Stay,
 }
 
-/// When the first period of who asks for no start begins.
+/// When the first period of a reservation without a start begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Grid {
-    /// When it comes.
+    /// At the attachment of the entity.
     Seen,
-    /// When the machine starts.
+    /// At the start of the machine.
     Boot,
 }
 
-/// What the policies over it choose.
+/// The settings of the policies that use servers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Settings {
     pub(crate) kind: Kind,
     pub(crate) order: Order,
-    /// Whether each entity has a CPU of its own.
+    /// Whether each entity is assigned to one CPU.
     pub(crate) partitioned: bool,
-    /// Whether who asks for a soft limit goes on when its budget is used up.
+    /// Whether an entity with a soft limit goes on when its budget is used up.
     pub(crate) extratime: bool,
-    /// How long anybody runs without another look; zero: as long as its budget.
+    /// How long an entity runs before the next decision; zero: as long as its budget lasts.
     pub(crate) quantum: Nanos,
-    /// Whether a deadline before the end of the period means anything.
+    /// Whether a deadline before the end of the period has an effect.
     pub(crate) constrained: bool,
-    /// What who asks for nothing has.
+    /// The reservation of an entity without one.
     pub(crate) default_period: Nanos,
     pub(crate) default_budget: Nanos,
     pub(crate) ties: Ties,
     pub(crate) grid: Grid,
-    /// Whether what does not fit is refused.
+    /// Whether a reservation that does not fit is refused.
     pub(crate) closed: bool,
 }
 
-pub(crate) const EXTRATIME: &str = "whether who has a soft limit goes on when its budget is used up";
+pub(crate) const EXTRATIME: &str = "an entity with a soft limit goes on when its budget is used up";
 
 pub(crate) const GRID: Knob = Knob::choice(
     "grid",
     &["seen", "boot"],
-    "whether periods are counted from when somebody comes, or from the machine's start",
+    "periods count from the attachment of an entity, or from the start of the machine",
 )
 .from("boot: rt_update_deadline, xen/common/sched/rt.c, and RT-Xen 2, where deadlines count from 0");
-pub(crate) const ADMISSION: Knob =
-    Knob::switch("admission", false, "whether who asks for more than there is left is refused")
-        .from("on: rt_try_set_utilization, Xen at 04584da792 (not at c447b7308b); RT-Xen: an analysis beforehand");
-pub(crate) const DEFAULT_PERIOD: Knob =
-    Knob::time("default-period", Nanos::ms(10), (Nanos::us(10), Nanos::s(10)), "the period of who asks for nothing")
-        .from("RTDS_DEFAULT_PERIOD, xen/common/sched/rt.c");
-pub(crate) const DEFAULT_BUDGET: Knob =
-    Knob::time("default-budget", Nanos::ms(4), (Nanos::us(10), Nanos::s(10)), "the budget of who asks for nothing")
-        .from("RTDS_DEFAULT_BUDGET, xen/common/sched/rt.c");
+pub(crate) const ADMISSION: Knob = Knob::switch("admission", false, "a reservation that does not fit is refused")
+    .from("on: rt_try_set_utilization, Xen at 04584da792 (not at c447b7308b); RT-Xen: an analysis beforehand");
+pub(crate) const DEFAULT_PERIOD: Knob = Knob::time(
+    "default-period",
+    Nanos::ms(10),
+    (Nanos::us(10), Nanos::s(10)),
+    "the period of an entity without a reservation",
+)
+.from("RTDS_DEFAULT_PERIOD, xen/common/sched/rt.c");
+pub(crate) const DEFAULT_BUDGET: Knob = Knob::time(
+    "default-budget",
+    Nanos::ms(4),
+    (Nanos::us(10), Nanos::s(10)),
+    "the budget of an entity without a reservation",
+)
+.from("RTDS_DEFAULT_BUDGET, xen/common/sched/rt.c");
 
-/// Every budget in every period, on one CPU each, where nobody asked for too much and everybody wants to run from when
-/// all have come. Who rests defers its budget, or waits for the grid; a sporadic budget has no periods.
+/// On one CPU per entity, if the reservations fit and all entities are runnable from the attachment of the last one:
+/// every budget in every period. An entity that blocks defers its budget, or waits for the grid; a sporadic budget has
+/// no periods.
 pub(crate) fn reservations(load: &LoadBounds<'_>, settings: &Settings) -> Option<Nanos> {
     let steady = !load.has_changes && !load.has_sleepers;
     let own_cpu = settings.partitioned || load.host.cpus == 1;
@@ -100,7 +109,7 @@ pub(crate) fn reservations(load: &LoadBounds<'_>, settings: &Settings) -> Option
     (settings.closed && steady && own_cpu && periods).then_some(Nanos::ZERO)
 }
 
-/// Urgency: the level, then the deadline, then who came first.
+/// Urgency: the level, then the deadline, then the order of arrival.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Key {
     level: u32,
@@ -108,17 +117,17 @@ struct Key {
     arrival: u64,
 }
 
-/// An entity's server, and the CPU it is bound to.
+/// An entity's server, and the CPU it is assigned to.
 #[derive(Clone, Copy, Debug)]
 struct Member {
     server: Server,
     cpu: Option<CpuId>,
     asked: Reservation,
-    /// Its budget in relation to the time it has for it.
+    /// Its density: the budget by the relative deadline.
     density: Utilisation,
     /// Whether it is attached.
     open: bool,
-    /// Whether it may not run on every CPU.
+    /// Whether its affinity excludes some CPU.
     restricted: bool,
 }
 
@@ -128,15 +137,15 @@ pub(crate) struct Servers {
     settings: Settings,
     /// By entity.
     members: Vec<Member>,
-    /// Who waits with budget: one queue, or one for each CPU.
+    /// The waiting entities with budget: one queue, or one for each CPU.
     waiting: Trees<Key>,
     arrivals: u64,
     gate: Gate,
-    /// By CPU: the densities of those bound to it, in parts of one CPU.
+    /// By CPU: the densities of the entities assigned to it, in parts of one CPU.
     load: Vec<u64>,
-    /// By CPU: who has just been stopped there, and may go on.
+    /// By CPU: the entity that has just stopped there, and may go on.
     stopped: Vec<Option<EntityId>>,
-    /// How many may not run on every CPU.
+    /// The number of entities whose affinity excludes some CPU.
     restricted: usize,
 }
 
@@ -165,7 +174,7 @@ impl Servers {
 
     // ---- Membership ----
 
-    /// What `params` asks for, or what who asks for nothing has.
+    /// The reservation in `params`, or that of an entity without one.
     fn asked(&self, params: &Params) -> Result<Reservation, Refused> {
         let Settings { default_period, default_budget, .. } = self.settings;
         let asked = params.reservation.unwrap_or(Reservation {
@@ -197,12 +206,12 @@ impl Servers {
         Ok(Member { server, cpu: None, asked, density, open: true, restricted: false })
     }
 
-    /// Lets `member` in as the server of `e`, which is not in; partitioned, on the CPU of those it may run on on which
-    /// the least is asked for, if it fits there.
+    /// Admits `member` as the server of `e`, which has none. If partitioned, tries the allowed CPU with the least total
+    /// density first.
     fn admit(&mut self, e: EntityId, member: &mut Member, cx: &mut Cx<'_>) -> Result<(), Refused> {
         let allowed = cx.params(e).affinity.and(&cx.topology().all());
         let least = allowed.iter().min_by_key(|cpu| (self.load[cpu.index()], cpu.index()));
-        let least = least.expect("everybody may run somewhere");
+        let least = least.expect("an affinity contains a CPU");
         let members = &self.members;
         let others = |cpu: Option<CpuId>| {
             let others = members.iter().enumerate().filter(move |&(index, _)| index != e.index());
@@ -212,7 +221,7 @@ impl Servers {
         Ok(())
     }
 
-    /// `member`, just let in, is the server of `e`.
+    /// Makes `member`, just admitted, the server of `e`.
     fn enter(&mut self, e: EntityId, mut member: Member, cx: &mut Cx<'_>) {
         match member.cpu {
             Some(cpu) => {
@@ -230,7 +239,7 @@ impl Servers {
         self.members[e.index()] = member;
     }
 
-    /// The server of `e` goes.
+    /// Removes the server of `e`.
     fn leave(&mut self, e: EntityId) {
         let Member { cpu, density, restricted, open, .. } = &mut self.members[e.index()];
         *open = false;
@@ -247,7 +256,7 @@ impl Servers {
         self.members[e.index()].cpu.map_or(0, CpuId::index)
     }
 
-    /// Level and order: without the arrival, what preempts what.
+    /// The level and the order, without the arrival: decides preemption.
     fn urgency(&self, e: EntityId) -> (u32, u64) {
         let server = &self.members[e.index()].server;
         let order = match self.settings.order {
@@ -257,7 +266,7 @@ impl Servers {
         (server.level, order)
     }
 
-    /// `e` is runnable and does not run.
+    /// Enqueues `e`, which is runnable and does not run.
     fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         if self.members[e.index()].server.depleted {
             return cx.hold(e, Held::Depleted);
@@ -275,8 +284,8 @@ impl Servers {
         }
     }
 
-    /// Calls a CPU for `e`, which waits: an idle one, its last if that is; else the one that runs the least urgent, if that is
-    /// less urgent than `e`.
+    /// Kicks a CPU for `e`, which waits: an idle one, its last CPU before others; else the one that runs the least
+    /// urgent entity, if that is less urgent than `e`.
     fn tickle(&self, e: EntityId, cx: &mut Cx<'_>) {
         if let Some(idle) = cx.idle_cpu_for(e) {
             return cx.kick(idle);
@@ -294,8 +303,8 @@ impl Servers {
         }
     }
 
-    /// `picking` may have been called for somebody and have taken another, who may run elsewhere: an idle CPU that somebody
-    /// who waits may run on is called.
+    /// `picking` may have been kicked for one entity and have picked another that could run elsewhere: kicks an idle
+    /// CPU that a waiting entity may run on.
     fn call_for_stranded(&self, picking: CpuId, cx: &mut Cx<'_>) {
         let idle = |cpu: CpuId| cpu != picking && cx.running(cpu) == Running::Idle && !cx.kicked(cpu);
         if !cx.topology().iter().any(idle) {
@@ -306,7 +315,7 @@ impl Servers {
         }
     }
 
-    /// Sets the alarm for when the server of `e`, which is runnable, must be looked at again.
+    /// Sets the alarm for the next update of the server of `e`, which is runnable.
     fn arm(&self, e: EntityId, cx: &mut Cx<'_>) {
         match self.members[e.index()].server.next_event().filter(|&at| at != Instant::NEVER) {
             Some(at) => cx.set_alarm(renewal(e), cx.last_cpu(e), at.max(cx.now() + Nanos::ns(1))),
@@ -314,7 +323,7 @@ impl Servers {
         }
     }
 
-    /// `e` is blocked from now on.
+    /// `e` blocks now.
     fn rest(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.server(e).block(cx.now());
         cx.clear_alarm(renewal(e));

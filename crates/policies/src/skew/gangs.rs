@@ -1,27 +1,27 @@
-//! [`Gangs`]: which vCPUs belong together, and how far they have drifted apart.
+//! [`Gangs`]: the vCPUs of each VM, and how far they have drifted apart.
 //!
-//! All is counted when somebody's state changes, and between two changes everything is linear: so it is known when a
-//! threshold will be crossed.
+//! Skews are updated when the state of a vCPU changes. Between two changes they are linear in time, so the next
+//! crossing of a threshold is known in advance.
 
 use sched::{CpuId, EntityId, GroupId, Instant, Nanos};
 
-/// What drifting apart is, and what is done about it.
+/// The definition of skew, and the reaction to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Rule {
-    /// Who waits while a sibling gets on falls behind; then all stop, and start together (ESX 2).
+    /// A vCPU that waits while a sibling makes progress lags; at the threshold all stop, and start together (ESX 2).
     All,
-    /// The same, but only who has fallen behind must be started at one time (ESX 3).
+    /// The same, but only lagging vCPUs must start at one instant (ESX 3).
     Lagging,
-    /// Who is ahead of the slowest stops by itself (ESX 4 and later).
+    /// A vCPU that is ahead of the slowest stops alone (ESX 4 and later).
     Leader,
 }
 
-/// What a vCPU does, as far as its siblings are concerned.
+/// The state of a vCPU, from the view of its siblings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Doing {
-    /// Its guest has nothing for it to do: that is as good as running.
+    /// Its guest has no work for it: this counts as progress.
     Idle,
-    /// It is kept from running, by others or by being stopped.
+    /// It is runnable, but waits for a CPU or is co-stopped.
     Waits,
     Runs,
 }
@@ -32,11 +32,11 @@ pub(super) struct Vcpu {
     pub(super) vm: Option<GroupId>,
     /// Whether it is co-stopped.
     pub(super) held: bool,
-    /// How far it lags, or for [`Rule::Leader`] leads.
+    /// Its lag, or for [`Rule::Leader`] its lead.
     pub(super) skew: Nanos,
     /// Whether it lagged by half the threshold or more when its VM was stopped.
     pub(super) lags: bool,
-    /// The CPU that is called for it, where its VM has just been started.
+    /// The CPU that is kicked for it, if its VM has just been started.
     pub(super) seat: Option<CpuId>,
 }
 
@@ -47,33 +47,33 @@ impl Vcpu {
         self.doing != Doing::Waits
     }
 
-    /// Whether it loses time to somebody outside its VM.
+    /// Whether it loses time to entities outside its VM.
     fn loses(&self) -> bool {
         self.doing == Doing::Waits && !self.held && self.seat.is_none()
     }
 }
 
-/// What is known of one VM.
+/// The state of one VM.
 #[derive(Clone, Debug)]
 struct Vm {
     members: Vec<EntityId>,
     /// Whether it is co-stopped as a whole.
     stopped: bool,
-    /// Until when the skews are counted.
+    /// The instant up to which the skews are updated.
     as_of: Instant,
 }
 
-/// See the module's text.
+/// The gangs; see the module's text.
 #[derive(Debug)]
 pub(super) struct Gangs {
     pub(super) rule: Rule,
-    /// The skew at which something is done.
+    /// The skew at which vCPUs stop.
     pub(super) threshold: Nanos,
-    /// The lead at which a stopped leader goes on.
+    /// The lead at which a stopped leader resumes.
     pub(super) resume: Nanos,
     /// By entity.
     vcpus: Vec<Vcpu>,
-    /// By group; of use only while it is a gang.
+    /// By group; unused unless it is a gang.
     vms: Vec<Vm>,
 }
 
@@ -133,7 +133,7 @@ impl Gangs {
         self.advance(g, now);
     }
 
-    /// Counts what has been so in `g` until now.
+    /// Updates the skews of `g` up to now.
     pub(super) fn advance(&mut self, g: GroupId, now: Instant) {
         let vm = &mut self.vms[g.index()];
         let passed = now.saturating_since(vm.as_of);
@@ -146,24 +146,24 @@ impl Gangs {
         self.vms[g.index()].members = members;
     }
 
-    fn somebody_gets_on(&self, members: &[EntityId]) -> bool {
+    fn any_progresses(&self, members: &[EntityId]) -> bool {
         members.iter().any(|e| self.vcpus[e.index()].gets_on())
     }
 
     fn count_lags(&mut self, members: &[EntityId], passed: Nanos) {
-        let somebody = self.somebody_gets_on(members);
+        let progress = self.any_progresses(members);
         for e in members {
             let vcpu = &mut self.vcpus[e.index()];
             if vcpu.gets_on() {
                 vcpu.skew = vcpu.skew.saturating_sub(passed);
-            } else if vcpu.loses() && somebody {
+            } else if vcpu.loses() && progress {
                 vcpu.skew = vcpu.skew.saturating_add(passed);
             }
         }
     }
 
-    /// The slowest leads by nothing; everybody else by what it has got on further. Who idles gets no further ahead than would let it
-    /// go on: nobody can catch up with an idle one that its guest leaves alone for long.
+    /// The lead of the slowest is zero; the lead of each other vCPU is its additional progress. Idling raises a lead at
+    /// most up to `resume`, because no sibling could catch up with a vCPU that idles for long.
     fn count_leads(&mut self, members: &[EntityId], passed: Nanos) {
         let moved = |vcpu: &Vcpu| if vcpu.gets_on() { vcpu.skew.saturating_add(passed) } else { vcpu.skew };
         let slowest = members.iter().map(|e| moved(&self.vcpus[e.index()])).min().unwrap_or_default();
@@ -177,7 +177,7 @@ impl Gangs {
         }
     }
 
-    /// When somebody in `g` crosses a threshold next, if all goes on as it is. Skews are counted until now.
+    /// When a vCPU in `g` crosses a threshold next, if no state changes. The skews must be up to date.
     pub(super) fn next_crossing(&self, g: GroupId) -> Option<Instant> {
         let Vm { members, stopped, as_of } = &self.vms[g.index()];
         if *stopped {
@@ -191,7 +191,7 @@ impl Gangs {
     }
 
     fn next_lag(&self, members: &[EntityId]) -> Option<Nanos> {
-        if !self.somebody_gets_on(members) {
+        if !self.any_progresses(members) {
             return None;
         }
         let losing = members.iter().map(|&e| self.of(e)).filter(Vcpu::loses);
@@ -205,11 +205,11 @@ impl Gangs {
         };
         let (moving, standing) = (slowest(true), slowest(false));
         let crossing = |vcpu: Vcpu| match vcpu.doing {
-            // It moves away from the slowest that stands.
+            // It moves away from the slowest vCPU that makes no progress.
             Doing::Runs if !vcpu.held => {
                 standing.map(|standing| (standing.saturating_add(self.threshold)).saturating_sub(vcpu.skew))
             }
-            // The slowest comes nearer, if it moves.
+            // The slowest comes nearer, if it makes progress.
             Doing::Waits if vcpu.held => {
                 let wanted = vcpu.skew.saturating_sub(self.resume);
                 let reachable = standing.is_none_or(|standing| standing >= wanted);
@@ -220,12 +220,12 @@ impl Gangs {
         members.iter().filter_map(|&e| crossing(self.of(e))).min()
     }
 
-    /// Whether somebody in `g` lags too far. Skews are counted until now.
+    /// Whether a vCPU in `g` lags too far. The skews must be up to date.
     pub(super) fn lags(&self, g: GroupId) -> bool {
         self.members(g).iter().map(|&e| self.of(e)).any(|vcpu| vcpu.loses() && vcpu.skew >= self.threshold)
     }
 
-    /// Who must run at the moment at which `g`, which is stopped, is started.
+    /// The vCPUs that must run at the instant at which `g`, which is stopped, is started.
     pub(super) fn must_start(&self, g: GroupId) -> impl Iterator<Item = EntityId> + '_ {
         let must = |vcpu: Vcpu| vcpu.doing != Doing::Idle && (self.rule == Rule::All || vcpu.lags);
         self.members(g).iter().copied().filter(move |&e| must(self.of(e)))

@@ -1,7 +1,8 @@
-//! Keeping the vCPUs of a VM from drifting apart, over proportional share: what `cosched-strict` and `cosched-relaxed`
-//! share.
+//! Limits on the drift between the vCPUs of a VM, over proportional share: the common part of `cosched-strict` and
+//! `cosched-relaxed`.
 //!
-//! [`Order`] says who comes next, [`Gangs`] who has drifted how far, [`Seats`] whether all who must start together can.
+//! [`Order`] decides which entity runs next, [`Gangs`] tracks the drift, [`Seats`] finds CPUs for all vCPUs that must
+//! start together.
 
 mod gangs;
 mod order;
@@ -19,7 +20,7 @@ use sched::{
 };
 use seats::Seats;
 
-/// What both are to the rest of the system, but for names, texts and knobs.
+/// The part of the descriptor that both policies share.
 pub(crate) const SHARED: Descriptor = Descriptor {
     name: "",
     title: "",
@@ -32,36 +33,36 @@ pub(crate) const SHARED: Descriptor = Descriptor {
     guarantees: Guarantees { shares, ..Guarantees::NOTHING },
     alarms: AlarmSlots { policy: &[AlarmKind::Timer], group: &[AlarmKind::Timer], ..AlarmSlots::NONE },
     knobs: &[],
-    build: |_, _| unreachable!("it is no policy by itself"),
+    build: |_, _| unreachable!("the shared part is no policy"),
 };
 
-/// How long a turn is.
+/// The longest time slice.
 pub(crate) const QUANTUM: Knob =
-    Knob::time("quantum", Nanos::ms(50), (Nanos::us(100), Nanos::s(10)), "how long a turn lasts at most")
-        .from("ESX: 50 ms; that it is a whole turn for everybody is assumed");
+    Knob::time("quantum", Nanos::ms(50), (Nanos::us(100), Nanos::s(10)), "the longest time slice")
+        .from("ESX: 50 ms; that it is the time slice of every vCPU is assumed");
 
-/// Who preempts whom.
+/// The condition of preemption.
 pub(crate) const MARGIN: Knob = Knob::time(
     "margin",
     Nanos::ms(1),
     (Nanos::ZERO, Nanos::s(1)),
-    "how much more for its weight somebody must have had to be preempted",
+    "how much more weighted CPU time an entity must have had to be preempted",
 )
 .from("assumed: none is published");
 
-/// How much further than its equals anybody can be, in time at normal weight, whatever weight it has.
+/// How far an entity can be ahead of its equals, in time at normal weight, whatever its weight.
 fn spread(load: &LoadBounds<'_>) -> Nanos {
     let quantum = load.knobs.time(QUANTUM.name);
     quantum.scale(1024, load.weight_least.max(1))
 }
 
-/// At the start and at the end of any time, nobody is ahead of another by more than a quantum at the least weight.
+/// At the start and at the end of any span, no entity is ahead of another by more than a quantum at the least weight.
 fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     Some(spread(load).saturating_mul(3).scale(load.weight_most, 1024))
 }
 
-/// Whoever comes first may have to get as far as the last one: what is remembered of a lead, a quantum and the margin, at
-/// the other end of the weights; and then for a whole turn.
+/// The first in order may have to advance to the last: the remembered part of a lead, a quantum and the margin, at the
+/// other end of the weights; and then for a whole time slice.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let (quantum, margin) = (load.knobs.time(QUANTUM.name), load.knobs.time(MARGIN.name));
     let lead = quantum.saturating_mul(MEMORY).saturating_add(spread(load).saturating_mul(2)).saturating_add(margin);
@@ -69,12 +70,12 @@ fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     Some(each.saturating_mul(load.entities))
 }
 
-/// Looks again whether a stopped VM can be started.
+/// Checks again whether a stopped VM can be started.
 const START: Alarm = Alarm { owner: AlarmOwner::Policy, slot: 0 };
-/// So long at least between two looks, if nothing else happens.
+/// The least time between two checks, without other events.
 const LOOK_LEAST: Nanos = Nanos::us(10);
 
-/// Somebody of the VM crosses a threshold.
+/// A vCPU of the VM crosses a threshold.
 const fn crossing(g: GroupId) -> Alarm {
     Alarm { owner: AlarmOwner::Group(g), slot: 0 }
 }
@@ -82,7 +83,7 @@ const fn crossing(g: GroupId) -> Alarm {
 /// The CPUs that a VM could have.
 struct Free {
     all: CpuSet,
-    /// Those that are taken from nobody else.
+    /// The idle ones among them.
     idle: CpuSet,
     /// When there may be more, if time alone can change it.
     next: Option<Nanos>,
@@ -97,15 +98,15 @@ pub(crate) struct Skewed {
     gangs: Gangs,
     /// The VMs that are stopped as a whole.
     stopped: Vec<GroupId>,
-    /// By CPU: who is to have it, being started with its siblings.
+    /// By CPU: the vCPU that it is reserved for, which is started with its siblings.
     reserved: Vec<Option<EntityId>>,
     seats: Seats,
-    /// Who must start, the least served first; kept only for its memory.
+    /// The vCPUs that must start, the least served first; kept only for its memory.
     starting: Vec<EntityId>,
 }
 
 impl Skewed {
-    /// Builds one of this rule and these bounds.
+    /// Builds a policy with this rule and these bounds.
     pub(crate) fn build(
         host: &Topology,
         knobs: &Knobs,
@@ -126,9 +127,9 @@ impl Skewed {
         })
     }
 
-    // ---- Drifting apart ----
+    // ---- Drift ----
 
-    /// From now on `e` does this.
+    /// Sets the state of `e`.
     fn turn(&mut self, e: EntityId, doing: Doing, cx: &mut Cx<'_>) {
         let vm = self.gangs.of(e).vm;
         if let Some(g) = vm {
@@ -140,10 +141,10 @@ impl Skewed {
         }
     }
 
-    /// Sets the alarm for when somebody in `g` crosses a threshold next.
+    /// Sets the alarm for the next crossing of a threshold by a vCPU in `g`.
     fn watch(&self, g: GroupId, cx: &mut Cx<'_>) {
         let (next, set) = (self.gangs.next_crossing(g), cx.alarm_at(crossing(g)));
-        // One that is due and late is not put off.
+        // An alarm that is due and late is not postponed.
         if next == set || set.is_some_and(|at| at <= cx.now()) {
             return;
         }
@@ -161,7 +162,7 @@ impl Skewed {
         }
     }
 
-    /// `e` is not co-stopped any more; if it is not running, it waits.
+    /// `e` is no longer co-stopped; if it is not running, it waits.
     fn release(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         if !core::mem::replace(&mut self.gangs.vcpu(e).held, false) {
             return;
@@ -172,7 +173,7 @@ impl Skewed {
         }
     }
 
-    /// Every leader in `g` that is too far ahead stops, and those that are not any more go on.
+    /// Stops every leader in `g` that is too far ahead, and resumes those that no longer are.
     fn judge_leaders(&mut self, g: GroupId, cx: &mut Cx<'_>) {
         for n in 0..self.gangs.members(g).len() {
             let e = self.gangs.members(g)[n];
@@ -186,14 +187,15 @@ impl Skewed {
         }
     }
 
-    /// The whole of `g` stops, until all who must can start together.
+    /// Stops all of `g`, until all vCPUs that must start can start together.
     fn stop(&mut self, g: GroupId, cx: &mut Cx<'_>) {
         self.gangs.set_stopped(g, true);
         self.stopped.push(g);
         for n in 0..self.gangs.members(g).len() {
             let e = self.gangs.members(g)[n];
             let Vcpu { doing, skew, .. } = self.gangs.of(e);
-            // Not only who has reached it: those just below would stop the VM again a moment later, one after the other.
+            // This includes vCPUs just below the threshold, which would otherwise stop the VM again soon, one after the
+            // other.
             self.gangs.vcpu(e).lags = doing != Doing::Idle && skew >= self.gangs.threshold.scale(1, 2);
             self.unseat(e);
             if doing != Doing::Idle {
@@ -210,12 +212,12 @@ impl Skewed {
         }
     }
 
-    /// What the one of those who must start has had that has had most: all of them are due when it is.
+    /// The most CPU time among the vCPUs of `g` that must start: all of them are due when this one is.
     fn mark(&self, g: GroupId, cx: &Cx<'_>) -> Virtual {
         self.gangs.must_start(g).map(|e| self.had_by_now(e, cx)).max().unwrap_or(0)
     }
 
-    /// What `e` has had, with what it has not been charged for yet.
+    /// The CPU time of `e`, including time that has not been charged yet.
     fn had_by_now(&self, e: EntityId, cx: &Cx<'_>) -> Virtual {
         let State::Running(cpu) = cx.state(e) else { return self.order.had(e) };
         match cx.running(cpu) {
@@ -226,7 +228,7 @@ impl Skewed {
         }
     }
 
-    /// Starts every stopped VM for which there are CPUs, those that have had least first.
+    /// Starts every stopped VM for which there are CPUs, in the order of CPU time received, least first.
     fn start_stopped(&mut self, cx: &mut Cx<'_>) {
         let mut stopped = core::mem::take(&mut self.stopped);
         stopped.sort_unstable_by_key(|&g| (self.mark(g, cx), g.index()));
@@ -245,8 +247,8 @@ impl Skewed {
         }
     }
 
-    /// Starts `g`, if as many CPUs are free or can be taken as those who must start could have at best. Otherwise says when
-    /// that may be different, if time alone can change it.
+    /// Starts `g`, if as many CPUs are available as the vCPUs that must start could use at best. Otherwise returns when
+    /// that may change, if time alone can change it.
     fn start(&mut self, g: GroupId, cx: &mut Cx<'_>) -> Result<(), Option<Nanos>> {
         let mut starting = core::mem::take(&mut self.starting);
         starting.clear();
@@ -273,8 +275,8 @@ impl Skewed {
         Ok(())
     }
 
-    /// Everybody in `g`, which has just been started, may run. Who had to start but found no CPU, because there are fewer than siblings,
-    /// begins to lag anew.
+    /// All vCPUs in `g`, which has just been started, may run. A vCPU that had to start but found no CPU, because there
+    /// are fewer than siblings, begins to lag anew.
     fn let_go(&mut self, g: GroupId, cx: &mut Cx<'_>) {
         for n in 0..self.gangs.members(g).len() {
             let e = self.gangs.members(g)[n];
@@ -291,7 +293,7 @@ impl Skewed {
         }
     }
 
-    /// The CPUs that `g` could have now. Those who wait and have had no more than it come first.
+    /// The CPUs that `g` could have now. Waiting entities that have had no more than `g` come first.
     fn free_for(&self, g: GroupId, cx: &Cx<'_>) -> Free {
         let mark = self.mark(g, cx);
         let mut free = Free { all: CpuSet::EMPTY, idle: CpuSet::EMPTY, next: None };
@@ -328,8 +330,8 @@ impl Skewed {
 
     // ---- Proportional share ----
 
-    /// `e` waits: calls an idle CPU, or that of whoever has had most, if that is much more. Siblings leave each other alone: who lagged
-    /// and has just been started would only lag again.
+    /// `e` waits: kicks an idle CPU, or the CPU of the entity that has had most, if that is more by the margin.
+    /// Siblings do not preempt each other: a vCPU that lagged and has just been started would only lag again.
     fn call_for(&self, e: EntityId, cx: &mut Cx<'_>) {
         if let Some(idle) = cx.idle_cpu_for(e) {
             return cx.kick(idle);
@@ -345,10 +347,10 @@ impl Skewed {
         }
     }
 
-    /// A CPU that was called for somebody may have taken another: an idle one is called for who is left.
+    /// A CPU that was kicked for one entity may have picked another: kicks an idle CPU for the waiting one.
     fn call_for_stranded(&self, picking: CpuId, cx: &mut Cx<'_>) {
         let idle = |cpu: CpuId| cpu != picking && cx.running(cpu) == Running::Idle && !cx.kicked(cpu);
-        if self.order.nobody_waits() || !cx.topology().iter().any(idle) {
+        if self.order.waiting_is_empty() || !cx.topology().iter().any(idle) {
             return;
         }
         let unseated = self.order.waiting().map(|(_, e)| e).filter(|&e| self.gangs.of(e).seat.is_none());
@@ -357,7 +359,7 @@ impl Skewed {
         }
     }
 
-    /// Who is to run on `cpu`: for whom it is kept, or else who has had least.
+    /// The entity to run on `cpu`: the one it is reserved for, else the one that has had least.
     fn choose(&mut self, cpu: CpuId, cx: &Cx<'_>) -> Option<EntityId> {
         if let Some(e) = self.reserved[cpu.index()].take() {
             self.gangs.vcpu(e).seat = None;
@@ -395,7 +397,7 @@ impl Skewed {
         }
     }
 
-    /// The group `g` is a gang from now on, or is none.
+    /// The group `g` was marked or unmarked as a gang.
     fn mark_changed(&mut self, g: GroupId, cx: &mut Cx<'_>) {
         let mut members: Vec<EntityId> = cx.members(g).collect();
         members.sort_unstable_by_key(|e| e.index());
@@ -472,7 +474,7 @@ impl Policy for Skewed {
     }
 
     fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
-        // The other one only lets `plan` look.
+        // The other alarm only makes `plan` check.
         let AlarmOwner::Group(g) = alarm.owner else { return };
         self.gangs.advance(g, cx.now());
         match self.gangs.rule {
@@ -502,14 +504,14 @@ impl Policy for Skewed {
         }
         self.order.push_waiting(e);
         if self.reserved[cpu.index()].is_some_and(|owner| owner != e) && self.gangs.of(e).seat.is_none() {
-            // It gives way to one that is started, not to one that has had less: perhaps somebody else has to give way to it.
+            // It was preempted by a started vCPU, not by one that has had less: it may preempt a different entity.
             self.call_for(e, cx);
         }
     }
 
     fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision {
         if !self.stopped.is_empty() && cx.alarm_at(START).is_none_or(|at| at > cx.now()) {
-            // When all CPUs have chosen, a look at who runs there says when a VM can be started.
+            // When all CPUs have picked, a check finds when a VM can be started.
             cx.set_alarm(START, cpu, cx.now() + Nanos::ns(1));
         }
         let Some(e) = self.choose(cpu, cx) else {
@@ -533,7 +535,7 @@ impl Policy for Skewed {
 }
 
 impl Skewed {
-    /// `e` has nothing to do any more, wherever it was.
+    /// `e` is no longer runnable, wherever it was.
     fn rest(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.order.remove(e);
         self.unseat(e);

@@ -1,27 +1,27 @@
-//! [`Order`]: proportional share. Who has had the least for its weight comes first.
+//! [`Order`]: proportional share. The entity with the least weighted CPU time comes first.
 
 use sched::queue::Trees;
 use sched::{CpuId, Cx, EntityId, Nanos, Running};
 
-/// CPU time at normal weight, in 2^-32 ns: no weight is rounded so much that it could be noticed.
+/// CPU time at normal weight, in 2^-32 ns: rounding has no noticeable effect at any weight.
 pub(super) type Virtual = u128;
 
-/// What `ran` costs somebody of this weight (Linux's scale).
+/// The virtual time of `ran` at this weight (Linux's scale).
 fn cost(ran: Nanos, weight: u64) -> Virtual {
     ((u128::from(ran.as_ns()) * 1024) << 32) / u128::from(weight)
 }
 
-/// How much CPU time costs somebody of this weight so much, rounded up.
+/// The CPU time of this virtual time at this weight, rounded up.
 fn time(virtual_time: Virtual, weight: u64) -> Nanos {
     let wide = virtual_time.saturating_mul(u128::from(weight)).div_ceil(1024 << 32);
     u64::try_from(wide).map_or(sched::time::SPAN_MAX, Nanos::ns).min(sched::time::SPAN_MAX)
 }
 
-/// The queue of those who wait for a CPU, and that of those who are co-stopped.
+/// The queue of waiting entities, and the queue of co-stopped ones.
 const WAITING: usize = 0;
 const STOPPED: usize = 1;
 
-/// Of how many quanta a lead is remembered.
+/// The number of quanta up to which a lead is remembered.
 pub(super) const MEMORY: u64 = 20;
 
 #[derive(Clone, Copy, Debug)]
@@ -31,17 +31,17 @@ struct Share {
     weight: u64,
 }
 
-/// See the module's text.
+/// The order; see the module's text.
 #[derive(Debug)]
 pub(super) struct Order {
     quantum: Nanos,
     /// By entity.
     shares: Vec<Share>,
-    /// By what they have had; who came first, first among equals.
+    /// By virtual time; the first arrival first among equals.
     queues: Trees<(Virtual, u64)>,
-    /// How many have been queued so far.
+    /// The number of enqueues so far.
     arrivals: u64,
-    /// The least that anybody runnable has had. Never goes back.
+    /// The least virtual time of a runnable entity. Never decreases.
     clock: Virtual,
 }
 
@@ -50,7 +50,7 @@ impl Order {
         Order { quantum, shares: Vec::new(), queues: Trees::new(2), arrivals: 0, clock: 0 }
     }
 
-    /// A newcomer is behind all that wait or run, so that nobody gains by coming again and again.
+    /// A new entity is behind all that wait or run, so that none gains by being attached repeatedly.
     pub(super) fn reserve(&mut self, e: EntityId, weight: u32, cx: &Cx<'_>) {
         let queued = [WAITING, STOPPED].into_iter().flat_map(|queue| self.queues.iter(queue)).map(|((had, _), _)| had);
         let running = runners(cx).map(|(_, other, _)| self.had(other));
@@ -71,13 +71,13 @@ impl Order {
         self.shares[e.index()].had
     }
 
-    /// What a lead of `time` is at normal weight.
+    /// The virtual time of a lead of `time` at normal weight.
     pub(super) fn lead(time: Nanos) -> Virtual {
         cost(time, 1024)
     }
 
-    /// `e` has run for so long. What it ran far ahead of all others, because nobody else might run there, is forgotten: they need
-    /// not catch up with that.
+    /// `e` has run for `ran`. A lead beyond the memory, which it ran because no other entity could run there, is
+    /// dropped: the others need not catch up with it.
     pub(super) fn charge(&mut self, e: EntityId, ran: Nanos) {
         self.shares[e.index()].had = self.had_after(e, ran);
     }
@@ -88,21 +88,22 @@ impl Order {
         (had + cost(ran, weight)).min(most.max(had))
     }
 
-    /// What `e` has had by now, that runs since it was last charged for `ran`; and for how long it must go on to have had more than `mark`.
+    /// The virtual time of `e`, which has run for `ran` since the last charge; and how long it must go on to pass
+    /// `mark`.
     pub(super) fn reaches(&self, e: EntityId, ran: Nanos, mark: Virtual) -> (Virtual, Nanos) {
         let had = self.had_after(e, ran);
         let lacking = (mark + 1).saturating_sub(had);
         (had, time(lacking, self.shares[e.index()].weight))
     }
 
-    /// `e` wakes: what it did not use, it has lost.
+    /// `e` wakes: unused time is lost.
     pub(super) fn wake(&mut self, e: EntityId) {
         let clock = self.clock;
         let share = &mut self.shares[e.index()];
         share.had = share.had.max(clock);
     }
 
-    /// `e` gives its turn away: whoever is first now goes before it.
+    /// `e` yields: the entity that is first now runs before it.
     pub(super) fn give_way(&mut self, e: EntityId) {
         if let Some(((first, _), _)) = self.queues.first(WAITING) {
             let share = &mut self.shares[e.index()];
@@ -133,7 +134,7 @@ impl Order {
         self.queues.tree_of(e) == Some(WAITING)
     }
 
-    /// Those who wait, the least first.
+    /// The waiting entities, the least virtual time first.
     pub(super) fn waiting(&self) -> impl Iterator<Item = (Virtual, EntityId)> + '_ {
         self.queues.iter(WAITING).map(|((had, _), e)| (had, e))
     }
@@ -142,7 +143,7 @@ impl Order {
         self.queues.is_empty(WAITING)
     }
 
-    /// `chosen` is about to run, and everybody else is where they are.
+    /// `chosen` is about to run, and no other state changes.
     pub(super) fn advance_clock(&mut self, chosen: EntityId, cx: &Cx<'_>) {
         let queued =
             [WAITING, STOPPED].into_iter().filter_map(|queue| self.queues.first(queue)).map(|((had, _), _)| had);
@@ -152,7 +153,7 @@ impl Order {
     }
 }
 
-/// Who runs where, and how long they have not been charged for.
+/// The running entities, their CPUs, and the time not charged yet.
 pub(super) fn runners<'a>(cx: &'a Cx<'_>) -> impl Iterator<Item = (CpuId, EntityId, Nanos)> + 'a {
     cx.topology().iter().filter_map(|cpu| match cx.running(cpu) {
         Running::Mine { entity, since } => Some((cpu, entity, cx.now().saturating_since(since))),

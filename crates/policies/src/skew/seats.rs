@@ -1,11 +1,11 @@
-//! [`Seats`]: a CPU for each of those who must start together.
+//! [`Seats`]: a CPU for each of the vCPUs that must start together.
 
 use sched::{CpuId, CpuSet, Cx, EntityId};
 
-/// See the module's text.
+/// The assignment of CPUs; see the module's text.
 #[derive(Debug)]
 pub(super) struct Seats {
-    /// By CPU: who is to have it.
+    /// By CPU: the vCPU it is assigned to.
     owners: Vec<Option<EntityId>>,
 }
 
@@ -14,13 +14,13 @@ impl Seats {
         Seats { owners: vec![None; cpus] }
     }
 
-    /// Gives as many of `who` as possible one of the CPUs `among`, those who come first before others, and rather `idle` ones. Says how
-    /// many have one.
-    pub(super) fn assign(&mut self, who: &[EntityId], among: &CpuSet, idle: &CpuSet, cx: &Cx<'_>) -> usize {
+    /// Assigns one of the CPUs `among` to as many of `vcpus` as possible, earlier ones before later ones, and
+    /// preferably `idle` CPUs. Returns how many have one.
+    pub(super) fn assign(&mut self, vcpus: &[EntityId], among: &CpuSet, idle: &CpuSet, cx: &Cx<'_>) -> usize {
         self.owners.fill(None);
         let mut seated = 0;
-        for &e in who {
-            // As many as there are CPUs, more cannot be.
+        for &e in vcpus {
+            // There cannot be more than there are CPUs.
             if seated == self.owners.len() {
                 break;
             }
@@ -30,7 +30,7 @@ impl Seats {
         seated
     }
 
-    /// Gives `e` a CPU: one that nobody else has been given, or else another's who can have a different one (augmenting paths).
+    /// Assigns a CPU to `e`: a free one, or that of another vCPU that can have a different one (augmenting paths).
     fn seat(&mut self, e: EntityId, untried: &mut CpuSet, idle: &CpuSet, cx: &Cx<'_>) -> bool {
         let (last, candidates) = ([cx.last_cpu(e)], *untried);
         let at_home = || last.into_iter().filter(|&cpu| idle.contains(cpu)).chain(idle.iter()).chain(last);
@@ -52,7 +52,7 @@ impl Seats {
         false
     }
 
-    /// Who has been given `cpu`.
+    /// The vCPU that `cpu` is assigned to.
     pub(super) fn owner(&self, cpu: CpuId) -> Option<EntityId> {
         self.owners[cpu.index()]
     }

@@ -1,7 +1,7 @@
-//! example-policy: whoever has waited longest runs, for one quantum at most.
+//! example-policy: the entity that has waited longest runs, for one quantum at most.
 //!
-//! Step 1. Replace this essay, which is also the policy's page in the documentation: the rule in ten lines, as its
-//! source states it; a small run as a picture; what differs from the source, and why; its knobs.
+//! Step 1. Replace this essay, which is also the policy's page in the documentation. It states the rule in ten lines, as
+//! in its source; a small run as a picture; the differences from the source with their reasons; and the knobs.
 //!
 //! ```text
 //! quantum 5ms, one CPU, two hogs      0    5    10   15   20
@@ -16,54 +16,55 @@ use sched::{
     Decision, Stopped, Wake, StopReason,
 };
 
-/// What the rest of the system knows of it.
+/// The descriptor of this policy.
 ///
-/// Step 2. Say what it promises. `conserving` (how soon an idle CPU finds waiting work) and `starvation` (how long
-/// anybody can wait) are held against it in every test and fuzz run. A knob is a number somebody may want to turn,
-/// with its source; command line, documentation and range checks follow from it.
+/// Step 2. State the guarantees. Every test and fuzz run checks `conserving` (how soon an idle CPU finds waiting work)
+/// and `starvation` (how long an entity waits at most). A knob is a tunable number with its source; command line,
+/// documentation and range checks follow from it.
 pub(crate) const POLICY: Descriptor = Descriptor {
     name: "example-policy",
-    title: "whoever has waited longest runs, for one quantum at most",
+    title: "the entity that has waited longest runs, for one quantum at most",
     source: "textbook",
-    good_for: "beginning a policy of your own",
-    bad_at: "weights, reservations and quick answers: it does not look at them",
+    good_for: "a starting point for a new policy",
+    bad_at: "weights, reservations and short latencies: it ignores them",
     text: include_str!("example_policy.rs"),
     conserving: |load| Conserving::Global { slack: longest_call(load) },
     starvation: |load| Some(longest_wait(load)),
     guarantees: Guarantees::NOTHING,
     alarms: AlarmSlots::NONE,
-    knobs: &[Knob::time("quantum", Nanos::ms(5), (Nanos::us(1), Nanos::s(10)), "how long a turn lasts at most")
+    knobs: &[Knob::time("quantum", Nanos::ms(5), (Nanos::us(1), Nanos::s(10)), "the longest time slice")
         .from("textbook; 5 ms is a guess")],
     build,
 };
 
-/// Step 3. Build it. A host or a combination of knobs it cannot work with is refused here.
+/// Step 3. Build the policy. Refuse a host or a combination of knobs that it does not support.
 fn build(_host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
     Ok(Box::new(ExamplePolicy { queue: Lists::new(1), quantum: knobs.time("quantum") }))
 }
 
-/// A called CPU takes the first it may run, perhaps not the one it was called for; that one's turn comes within a quantum.
+/// A kicked CPU picks the first entity it may run, perhaps not the one it was kicked for; that entity runs within a
+/// quantum.
 fn longest_call(load: &LoadBounds<'_>) -> Nanos {
     if load.has_affinity { load.knobs.time("quantum") } else { Nanos::ZERO }
 }
 
-/// Everybody else has one turn first, on the one CPU that all of them may be confined to.
+/// Every other entity runs for one quantum first, on the one CPU that all of them may be confined to.
 fn longest_wait(load: &LoadBounds<'_>) -> Nanos {
     load.knobs.time("quantum").saturating_mul(load.entities)
 }
 
-/// The one queue there is.
+/// The only run queue.
 const QUEUE: usize = 0;
 
-/// Step 4. Keep only what the decision needs. Who runs where, and what is asked for whom, the machine knows: ask `cx`.
-/// Besides lists there are heaps, trees and priority levels in `sched::queue`.
+/// Step 4. Keep only the state that the decision needs. The machine knows which entity runs where and the parameters of
+/// each entity: ask `cx`. Besides lists, `sched::queue` has heaps, trees and priority levels.
 struct ExamplePolicy {
     queue: Lists,
     quantum: Nanos,
 }
 
 impl ExamplePolicy {
-    /// Puts `e` last, and calls an idle CPU that may run it: nobody else will.
+    /// Enqueues `e` last, and kicks an idle CPU that may run it. The machine does not do that.
     fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.queue.push_back(QUEUE, e);
         if let Some(cpu) = cx.idle_cpu_for(e) {
@@ -83,7 +84,7 @@ impl Policy for ExamplePolicy {
     fn detach(&mut self, _e: EntityId, _cx: &mut Cx<'_>) {}
 
     fn adjust(&mut self, e: EntityId, _old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
-        // A wider affinity may open an idle CPU to it.
+        // A wider affinity may allow an idle CPU.
         if self.queue.contains(e)
             && let Some(cpu) = cx.idle_cpu_for(e)
         {
@@ -92,7 +93,7 @@ impl Policy for ExamplePolicy {
         Ok(())
     }
 
-    // Step 6. Facts. Whoever comes in by `wake` or stays in by `put` must come out of a later `pick`.
+    // Step 6. Facts. An entity that enters by `wake` or stays by `put` must be returned by a later `pick`.
 
     fn wake(&mut self, e: EntityId, _why: Wake, cx: &mut Cx<'_>) {
         self.enqueue(e, cx);
@@ -110,7 +111,7 @@ impl Policy for ExamplePolicy {
         }
     }
 
-    // Step 7. The decision: who, and until when.
+    // Step 7. The decision: which entity runs, and until when.
 
     fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision {
         let Some(e) = self.queue.iter(QUEUE).find(|&e| cx.may_run(e, cpu)) else { return Decision::IDLE };
@@ -119,8 +120,8 @@ impl Policy for ExamplePolicy {
     }
 }
 
-// Step 8. Test the rule itself: a small run worked out by hand, one test per sentence of the essay. That it never
-// loses anybody, idles for nothing or starves anybody is tested for every policy in the registry already.
+// Step 8. Test the rule itself: a small run worked out by hand, one test per sentence of the essay. For every policy in
+// the registry, tests already check that it loses no entity, leaves no CPU idle beside waiting work and starves none.
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,12 +2,12 @@
 //!
 //! No VM has to be marked as concurrent. A monitor in the guest measures how long the guest waits for its spin locks.
 //! It reports each wait of `threshold` or more. A report starts an interval in which the VM is scheduled like a
-//! concurrent VM of `hybrid`: each vCPU has a CPU of its own, and when a CPU picks one vCPU, it calls the siblings.
-//! After the interval, `credit` schedules the VM like any other.
+//! concurrent VM of `hybrid`. Each vCPU has a CPU of its own, and a CPU that picks one vCPU calls the siblings. After
+//! the interval, `credit` schedules the VM like any other.
 //!
-//! **Length of the interval.** The first interval lasts `interval`. If the next reported wait starts within the
-//! interval, or sooner after it than the interval was long, the interval was too short, and the next one is twice as
-//! long. Otherwise it may have been too long, and the next one is a quarter shorter. `interval-least` and
+//! **Length of the interval.** The first interval lasts `interval`. The next reported wait may start within the
+//! interval, or sooner after it than the interval was long. Then the interval was too short, and the next one is twice
+//! as long. Otherwise it may have been too long, and the next one is a quarter shorter. `interval-least` and
 //! `interval-most` bound the length. A report within an interval does not change that interval.
 //!
 //! ```text

@@ -1,9 +1,9 @@
 //! Admission control: the reservations granted never exceed what the CPUs can supply.
 //!
 //! On one CPU, EDF meets every deadline if and only if Σ slice/period ≤ 1 (Liu and Layland 1973). This holds if each
-//! deadline is the end of the period and no entity blocks, or if a blocked entity forfeits what its pause costs the
-//! others, as here. On m CPUs under global EDF, Σ ≤ m and each utilisation ≤ 1 bound the tardiness (Devi and Anderson
-//! 2005), but do not exclude it.
+//! deadline is the end of the period and no entity blocks. It also holds if a blocked entity forfeits the time that its
+//! pause would cost the others, as here. On m CPUs under global EDF, Σ ≤ m and each utilisation ≤ 1 bound the tardiness
+//! (Devi and Anderson 2005), but do not exclude it.
 
 use sched::{CpuId, CpuSet, Nanos, Reservation};
 

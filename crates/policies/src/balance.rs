@@ -11,13 +11,13 @@
 //! balance queues     v0 h  | v1 i     both run, or wait, or one of each
 //! ```
 //!
-//! Siblings are the members of one group, excluding the groups below it. The root group has no siblings. If a sibling
-//! is on every CPU that a vCPU may run on, as in a VM with more vCPUs than CPUs, the rule does not apply to that vCPU.
-//! A vCPU that is already queued stays where it is: the rule is about placement.
+//! Siblings are the members of one group, excluding the groups below it. The root group has no siblings. The rule does
+//! not apply to a vCPU if a sibling is on every CPU that it may run on, as in a VM with more vCPUs than CPUs. A vCPU
+//! that is already queued stays where it is: the rule is about placement.
 //!
 //! `coschedule` is the co-scheduling on CFS that the paper compares with. Whenever a vCPU is dispatched, the CPUs of
 //! its waiting siblings are called, unless they run another sibling. Each of these CPUs picks the sibling first, within
-//! the limit that CFS sets for a `next` buddy: the sibling must not be far ahead of its share. With this knob, siblings
+//! the limit that CFS sets for a `next` buddy. The sibling must not be far ahead of its share. With this knob, siblings
 //! run together more often, at the price of more switches.
 //!
 //! Groups, quotas, knobs and everything else are as in `cfs`.

@@ -16,7 +16,7 @@
 //! late there (Liu and Layland). A member that no CPU admits is refused; the error names the largest slice that would
 //! fit. All members have the same reservation; a member with a different one is refused.
 //!
-//! **Phase.** The first member's periods begin when it is attached, or at the `start` of its reservation: hosts that
+//! **Phase.** The first member's periods begin when it is attached, or at the `start` of its reservation. Hosts that
 //! agree on a start run their parts of a gang together. The periods of a later member begin with the next period of its
 //! siblings. Periods of a gang never move, whichever members sleep. A member that wakes within a period has the part of
 //! its slice that its sleep has left (docs/decisions/0010).

@@ -15,7 +15,7 @@
 //! ```
 //!
 //! With `signal-from = boot`, only CPU 0 calls, as in the original; a VM without a vCPU on CPU 0 is then never called.
-//! Credits give each VM its share in the long run only if concurrent VMs want no more than theirs: a called vCPU runs
+//! Credits give each VM its share in the long run only if concurrent VMs want no more than theirs. A called vCPU runs
 //! whether it has overspent or not.
 //!
 //! The internals of the original are not available: that siblings go above BOOST, and how often they are called, is

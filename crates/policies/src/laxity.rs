@@ -3,7 +3,8 @@
 //! Credit's boost runs every woken vCPU at once, as long as it has credit. With several of them, none is certain to run
 //! in time, and they preempt batch work even if they could have waited. Here a vCPU may state the scheduling delay that
 //! it tolerates (`latency`, its laxity). When it wakes with credit left, it is not boosted. It is queued behind as many
-//! entities as can each run for a whole time slice within that delay, but never further back than Credit would put it.
+//! entities as can each run for a whole time slice within that delay. It is never queued further back than Credit would
+//! put it.
 //!
 //! ```text
 //! slice 30 ms, r has just begun, queue a b c (all UNDER)     e wakes with a laxity of
@@ -17,7 +18,7 @@
 //! own CPU, then to one that shares a cache with it.
 //!
 //! A vCPU without laxity, an OVER vCPU, and everything else (accounting, caps, stealing, knobs) is as in `credit`. A
-//! vCPU that preempts and blocks before a tick keeps its credit state as there: the delay is guaranteed only to a vCPU
+//! vCPU that preempts and blocks before a tick keeps its credit state, as there. The delay is guaranteed only to a vCPU
 //! that stays within its share.
 //!
 //! The position formula is inferred from the abstract and from S3; the formula of the paper is not available.

@@ -305,8 +305,8 @@ impl<K: Copy + Ord> MostUrgent<K> {
         stays.or_else(|| self.least_urgent(e, cx)).unwrap_or_else(anywhere)
     }
 
-    /// The least urgent open CPU that `e` may run on, if it is less urgent than `e`: of the idle CPUs, else of all, the
-    /// one that `e` was on, else one near it.
+    /// The least urgent open CPU that `e` may run on, if it is less urgent than `e`. Idle CPUs come first; among
+    /// equals, the last CPU of `e`, then one near it.
     fn least_urgent(&self, e: EntityId, cx: &Cx<'_>) -> Option<CpuId> {
         let Place { home, .. } = self.places[e.index()];
         let (mine, host) = (self.rank(e), cx.topology());

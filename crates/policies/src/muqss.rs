@@ -14,12 +14,12 @@
 //! **Not interactive.** A CPU prefers its own queue and looks at others only when its own is empty. This gives fewer
 //! migrations and longer latencies.
 //!
-//! **Yield.** A yield gives the CPU to an entity that is at least as urgent (1, the default), to no entity (0), or to
-//! every entity, with a new time slice and deadline (2).
+//! **Yield.** A yield gives the CPU to an entity that is at least as urgent (1, the default), or has no effect (0).
+//! With 2, any entity goes first, and the yielding one gets a new time slice and deadline.
 //!
-//! **SMT-nice.** A busy thread of a core can keep its sibling threads from running entities of a worse class, or nicer
-//! by a number of levels (`smt-nice`; off by default). The kernel lets such tasks run in proportion instead; here they
-//! wait (our simplification).
+//! **SMT-nice.** With `smt-nice` (off by default), a busy thread of a core keeps its sibling threads from running some
+//! entities: those of a worse class, and those that are nicer by a number of levels. The kernel lets such tasks run in
+//! proportion instead; here they wait (our simplification).
 //!
 //! Differences from BFS: there is no stickiness; the distance of queues is used instead. A time slice is exactly its
 //! milliseconds. SCHED_ISO has an account in every queue. In the kernel a CPU skips a queue whose lock is taken; here

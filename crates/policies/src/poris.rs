@@ -12,19 +12,19 @@
 //! ababababab..........ababababab.....ababababab      CPU 1: a1, b1, and i
 //! ```
 //!
-//! **Short time slices.** While there is a marked VM, the time slice of every vCPU is `latency / (n − 1)`, where `n` is
+//! **Short time slices.** While there is a marked VM, the time slice of every vCPU is `latency / (n − 1)`. Here `n` is
 //! the number of vCPUs for each CPU, rounded up. If vCPUs are spread evenly, a vCPU that has just run waits for about
 //! `latency` among equals. It waits longer on a CPU with more vCPUs, or behind a more urgent vCPU. Without a marked VM,
 //! or with no more vCPUs than CPUs, a time slice is `slice`.
 //!
 //! **Promotion.** An event (an interrupt, a packet) for a marked VM's vCPU that waits UNDER raises it above BOOST,
-//! behind others of that priority; so does a wake-up (`woken`). A vCPU that stops running is UNDER again. An OVER vCPU
-//! is not raised, but it may still be called together with its siblings.
+//! behind others of that priority. A wake-up does the same (`woken`). A vCPU that stops running is UNDER again. An OVER
+//! vCPU is not raised, but it may still be called together with its siblings.
 //!
 //! **Co-scheduling.** VMs that work together are packed whole into subgroups with no more vCPUs than there are CPUs
 //! (`packing`). Each vCPU of a subgroup is kept on a CPU of its own, the one with the fewest marked vCPUs. When one of
-//! them is picked, it calls the others: all that wait are raised to the highest priority, the subgroup of the picked
-//! vCPU first, and CPUs that run other vCPUs pick again. It does not call if the others have been called already, their
+//! them is picked, it calls the others. All that wait are raised to the highest priority, the subgroup of the picked
+//! vCPU first. CPUs that run other vCPUs pick again. It does not call if the others have been called already, their
 //! time slices are not over, and one of them runs.
 //!
 //! **Rounds.** If there are several subgroups, they take turns of `round` until each has had a whole time slice, so
@@ -36,13 +36,13 @@
 //! Costs: a vCPU that is kept on its CPU waits while another CPU idles. A gang that is picked repeatedly is called
 //! repeatedly, OVER or not. So beside marked VMs any entity may starve.
 //!
-//! The source leaves these points open, and they are chosen here: packing; the CPUs of subgroups; which vCPUs are
-//! promoted at a wake-up; that the accounting does not lower raised vCPUs; that running members are raised, too; and a
-//! least time slice. In Algorithm 1 every picked vCPU calls; taken literally, siblings call each other again and again.
-//! The text (§4.4) mentions the first vCPU of a VM that is scheduled; the rule "called already" stands for it here. The
-//! source does not say which subgroup comes first; any other than that of the picked vCPU would run beside half of
-//! another. In the source, the running vCPU is queued again after the next one is picked; here before, as in Credit.
-//! Rounds that are left when a vCPU blocks are dropped here, so that its next event calls its group.
+//! The source leaves several points open. Chosen here are the packing, the CPUs of subgroups, which vCPUs are promoted
+//! at a wake-up, and a least time slice. The accounting does not lower raised vCPUs, and running members are raised,
+//! too. In Algorithm 1 every picked vCPU calls; taken literally, siblings call each other again and again. The text
+//! (§4.4) mentions the first vCPU of a VM that is scheduled; the rule "called already" stands for it here. The source
+//! does not say which subgroup comes first; any other than that of the picked vCPU would run beside half of another. In
+//! the source, the running vCPU is queued again after the next one is picked; here before, as in Credit. Rounds that
+//! are left when a vCPU blocks are dropped here, so that its next event calls its group.
 //!
 //! Source: S3 (Wu et al., "Poris: a scheduler for parallel soft real-time applications in virtualized environments") §4
 //! and §5, Algorithm 1; xen/common/sched_credit.c, Xen 4.0.1.

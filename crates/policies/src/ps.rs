@@ -1,7 +1,7 @@
 //! PS: parallel scheduling over Credit: the vCPUs of a marked VM run together, in Credit's long time slices.
 //!
-//! S3 compares Poris with this policy to show the effect of short time slices and promotion. Each vCPU of a marked VM
-//! (`gang`) is kept on a CPU of its own, a picked vCPU calls its siblings, and affinities are exchanged, as in `poris`.
+//! S3 compares Poris with this policy to show the effect of short time slices and promotion. As in `poris`, each vCPU
+//! of a marked VM (`gang`) is kept on a CPU of its own, a picked vCPU calls its siblings, and affinities are exchanged.
 //! But time slices are Credit's, and a woken vCPU is only boosted.
 //!
 //! ```text

@@ -14,13 +14,14 @@
 //! budget and the same deadline. At the end of the period it is back on the first level. A vCPU with a hard limit is
 //! held until then.
 //!
-//! **Wake-ups.** A vCPU that wakes after its period has ended starts the period that it would be in by now, with a full
-//! budget: periods stay on their grid. The wake-up kicks an idle CPU that the vCPU may run on, its last one before
-//! others. Otherwise it kicks the CPU that runs the least urgent vCPU, if that is less urgent than the woken one.
+//! **Wake-ups.** A vCPU that wakes after its period has ended starts the period that contains the current instant, with
+//! a full budget. So periods stay on their grid. The wake-up kicks an idle CPU that the vCPU may run on, its last one
+//! before others. Otherwise it kicks the CPU that runs the least urgent vCPU, if that is less urgent than the woken
+//! one.
 //!
 //! **Ties.** Among equal deadlines, the vCPU that began to wait first runs. A running vCPU is not preempted by an
-//! equal, but an equal runs instead when the CPU decides again for another reason (`ties = stay`: it does not, as up to
-//! Xen 4.6).
+//! equal. But when the CPU decides again for another reason, the equal runs (`ties = stay`: it does not, as up to Xen
+//! 4.6).
 //!
 //! **Admission control.** It is the administrator's duty that Σ budget/period fits. With `admission` on, a vCPU that
 //! would raise the sum above the number of CPUs is refused, as in the newest Xen. On one CPU every budget is then

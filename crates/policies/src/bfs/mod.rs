@@ -19,10 +19,10 @@
 //! in the long run this leaves them about 41 %.) Batch tasks get a new deadline whenever they are preempted. Idle tasks
 //! get only the time that no other task wants.
 //!
-//! **Time slice and deadline.** A time slice is charged at ticks. When it is used up, the task gets a new one, and a
-//! deadline `offset(nice)` from now: 41 ms at nice 0, 6 at −20, 250 at 19. A task waits until its deadline is the
-//! earliest, so the shares of tasks that never block are about as the inverse squares of their offsets: nice 19 has 3 %
-//! beside nice 0.
+//! **Time slice and deadline.** A time slice is charged at ticks. When it is used up, the task gets a new one and a new
+//! deadline, `offset(nice)` from now. The offset is 41 ms at nice 0, 6 at −20, 250 at 19. A task waits until its
+//! deadline is the earliest. So the shares of tasks that never block are about as the inverse squares of their offsets:
+//! nice 19 has 3 % beside nice 0.
 //!
 //! **Wake-up.** A woken task goes to an idle CPU, the nearest to its last CPU. If no CPU idles, it is compared with the
 //! least urgent running task: the worst class, then the latest deadline. If the woken task is more urgent, it preempts
@@ -32,10 +32,10 @@
 //! CPUs its deadline looks later, the more so the further away they are. Otherwise every CPU picks the earliest
 //! deadline of all.
 //!
-//! **Ticks.** If a task was dispatched in the first half of a tick, it is preempted when half a tick or less of its
-//! time slice is left. It would otherwise run into the second half of the next tick.
+//! **Ticks.** A task that was dispatched in the first half of a tick is preempted when half a tick or less of its time
+//! slice is left. It would otherwise run into the second half of the next tick.
 //!
-//! Differences from the kernel: the kernel scans one list for the earliest deadline; here a tree holds the deadlines
+//! Differences from the kernel: the kernel scans one list for the earliest deadline. Here a tree holds the deadlines
 //! and sticky tasks are compared separately, with the same result. A CPU that is about to pick is not preempted again.
 //! A preempted task is offered to idle CPUs that may run it. A weight counts as the nearest nice value. There are no
 //! signals or locks for which idle tasks are promoted. CPU frequencies are not modelled.

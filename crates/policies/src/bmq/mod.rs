@@ -15,27 +15,27 @@
 //! nice + boost)/2⌋, so 113 at nice 0 without a boost. The boost has at most seven steps up or down, which are three or
 //! four levels. A better level is strictly first: a hog of nice −2 leaves no time to a hog of nice 0.
 //!
-//! **Boost.** The boost ranges from −7 (best) to +7. It improves by one when a task blocks soon after the switch to it:
-//! within 2^22 ns ≫ (8 − boost), 16.4 µs at 0, half of that for each further step up. It improves by one more when the
-//! task wakes after a sleep longer than a time slice. It worsens by one with each time slice that is used up. So hogs
-//! sink to +7 and take turns there. Tasks that wait for their user climb to −7 and preempt hogs. SCHED_BATCH and
-//! SCHED_IDLE climb to 0 at best.
+//! **Boost.** The boost ranges from −7 (best) to +7. It improves by one when a task blocks soon after the switch to it.
+//! The limit is 2^22 ns ≫ (8 − boost): 16.4 µs at 0, half of that for each further step up. It improves by one more
+//! when the task wakes after a sleep longer than a time slice. It worsens by one with each time slice that is used up.
+//! So hogs sink to +7 and take turns there. Tasks that wait for their user climb to −7 and preempt hogs. SCHED_BATCH
+//! and SCHED_IDLE climb to 0 at best.
 //!
 //! **Time slices.** The running task stays in its list. A new arrival goes to the tail. So a task of equal level does
 //! not preempt, and a task of a better level does so at once. A preempted task is still first and keeps the rest of its
-//! time slice. When less than 102.4 µs of the time slice is left at a tick, a switch or its end, the time slice counts
-//! as used up: the task goes last at its new level, with a new time slice. SCHED_FIFO tasks stay first. A fork halves
-//! the rest of the parent's time slice; the child starts at +7, or at 7 more than a boosted parent.
+//! time slice. When less than 102.4 µs of the time slice is left at a tick, a switch or its end, it counts as used up.
+//! The task then goes last at its new level, with a new time slice. SCHED_FIFO tasks stay first. A fork halves the rest
+//! of the parent's time slice; the child starts at +7, or at 7 more than a boosted parent.
 //!
 //! **Yield.** A yield sets the boost to +7. But the task keeps its place in the list until it is enqueued the next
 //! time, so a yield often lets no other task run (`yield`). `yield_to` has no effect.
 //!
-//! **Several CPUs.** A woken task goes to an idle core; else to an idle thread; else to a CPU that runs a task of its
-//! own level, one better, or worse; else to any CPU. Among these it goes to the nearest to its last CPU: the same CPU,
-//! core, cache. A CPU that goes idle pulls tasks from the nearest run queue with waiting tasks: those behind the
-//! running task, up to half of the queue. If a whole core idles and each thread of another core runs a single task, one
-//! of these tasks moves to the idle core. There is no other balancing, so a task with an affinity may wait while a CPU
-//! idles that could run it.
+//! **Several CPUs.** A woken task goes to an idle core, else to an idle thread. Otherwise it goes to a CPU that runs a
+//! task of its own level, one better, or worse, else to any CPU. Among these it goes to the nearest to its last CPU:
+//! the same CPU, core, cache. A CPU that goes idle pulls tasks from the nearest run queue with waiting tasks: those
+//! behind the running task, up to half of the queue. If a whole core idles and each thread of another core runs a
+//! single task, one of these tasks moves to the idle core. There is no other balancing, so a task with an affinity may
+//! wait while a CPU idles that could run it.
 //!
 //! **Parameters.** A weight becomes the nearest nice value by ratio. Groups, their weights and their quotas are
 //! ignored. A reservation is SCHED_DEADLINE, which Project C runs as SCHED_FIFO 99 (`deadline-is-fifo`). SCHED_ISO is
@@ -45,15 +45,15 @@
 //! **Interactive tasks** (for hints to a host): a task whose boost is −2 or better.
 //!
 //! **Versions.** Up to 5.12, a time slice is exactly 4 ms, and counts as used up below 100 µs. From 6.6 on, boosts
-//! reach 12; a short run is one below 2^22 ns ≫ ⌊(14 − boost)/2⌋; a run longer than a time slice that ends by blocking
-//! costs a step; children start at +12; and four real-time priorities share a level. From 6.12 on, every blocking
-//! improves the boost by one, children inherit their parent's boost, a yield goes last, SCHED_IDLE never climbs, and a
-//! sleep improves no boost, by mistake (`sleep-is-bool`). The thesis that compared BMQ with CFS, and the documentation,
+//! reach 12, children start at +12, and four real-time priorities share a level. A short run is shorter than 2^22 ns ≫
+//! ⌊(14 − boost)/2⌋. A run longer than a time slice that ends by blocking costs a step. From 6.12 on, every blocking
+//! improves the boost by one, children inherit their parent's boost, a yield goes last, and SCHED_IDLE never climbs. By
+//! mistake, a sleep improves no boost (`sleep-is-bool`). The thesis that compared BMQ with CFS, and the documentation,
 //! state that a boost does not go below 0. The code of that time allows it (`min-boost = 0`: as stated there).
 //!
 //! Differences from the kernel: stoppers have a level of their own before SCHED_FIFO 99; in the kernel they share that
-//! level. When two CPUs try for a lock at once, they always get it in turn: a CPU that goes idle while another CPU is
-//! being kicked looks again after that CPU has picked. A CPU that has been kicked and has not picked yet counts as
+//! level. When two CPUs try for a lock at once, they always get it in turn. A CPU that goes idle while another CPU is
+//! being kicked searches again after that CPU has picked. A CPU that has been kicked and has not picked yet counts as
 //! running its first task. The time that the parent has run until a fork is charged before its time slice is halved.
 //! Ticks are at the same instants on all CPUs. Versions 6.6 and 6.12 differ only in what is listed above, not in
 //! balancing.

@@ -43,8 +43,8 @@
 //! (`placement = first`: the first CPU it may run on). Three equal VMs on two CPUs get 100, 50 and 50 %.
 //!
 //! Differences from Xen at db51cd09d3^:
-//! - Virtual times are kept in units of 1/10,000 (rounded down), so that every weight has an advance: 10 units per MCU
-//!   at normal weight, 256 in Xen's scale; twice the advance is half the weight.
+//! - Virtual times are kept in units of 1/10,000 (rounded down), so that every weight has an advance. Normal weight,
+//!   256 in Xen's scale, advances by 10 units per MCU; twice the advance is half the weight.
 //! - They have 64 bits and do not overflow. Xen's have 32 (`clock-bits = 32`). At fifteen sixteenths of that range,
 //!   after eleven hours of one CPU, fourteen sixteenths are subtracted from every virtual time. A sleeper that had less
 //!   wraps around: it is then ahead of all others and waits for most of an hour. An entity that warps further than the
@@ -52,9 +52,9 @@
 //! - `rule = textbook` is the rule of Duda and Cheriton: charges are exact, and the allowance applies between any two
 //!   entities, also at a wake-up.
 //!
-//! An entity that is picked again without a switch is charged for the whole of its run once more, as in Xen: the entry
-//! time is only set at a switch (`recharge`). Heavy entities lose part of their share by this, and an entity that runs
-//! alone is charged again and again until another entity arrives.
+//! An entity that is picked again without a switch is charged for the whole of its run once more (`recharge`). Xen does
+//! so because it sets the entry time only at a switch. Heavy entities lose part of their share by this, and an entity
+//! that runs alone is charged again and again until another entity arrives.
 //!
 //! Source: xen/common/sched_bvt.c and schedule.c before commit db51cd09d3 (2006-08-23); Duda and Cheriton, SOSP'99.
 
@@ -109,9 +109,10 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     build,
 };
 
-/// With exact charges, the virtual time of an entity is ahead of another's by at most: one time slice alone, 10 C, an
-/// allowance and two charging units, each at the least weight. With double charges, an entity loses time without bound.
-/// With rounding, shares drift: a time slice of exactly C is charged an MCU less than one that is a nanosecond longer.
+/// With exact charges, the virtual time of an entity is ahead of another's by at most four terms at the least weight.
+/// They are one time slice alone (10 C), an allowance and two charging units. With double charges, an entity loses time
+/// without bound. With rounding, shares drift: a time slice of exactly C is charged an MCU less than one that is a
+/// nanosecond longer.
 fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     let knobs = load.knobs;
     let exact = !knobs.on("recharge") && !knobs.on("rounding") || knobs.word("rule") == "textbook";
@@ -122,8 +123,8 @@ fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     Some(turns.saturating_mul(load.weight_most.div_ceil(load.weight_least.max(1))))
 }
 
-/// All other entities may first have to catch up with a lead of one time slice, 10 C, at the other end of the weights,
-/// and of a warp. There is no bound in three cases. A lone entity that is charged repeatedly gets ahead by all it ever
+/// All other entities may first have to catch up with two leads: one time slice (10 C) at the other end of the weights,
+/// and a warp. There is no bound in three cases. A lone entity that is charged repeatedly gets ahead by all it ever
 /// ran. New entities may begin behind. When the clock overflows, a sleeper comes back most of a clock ahead.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let knobs = load.knobs;

@@ -18,8 +18,8 @@
 //! 3. *Fork*: a child starts at its parent's vruntime, or a time slice after `min_vruntime` if that is later.
 //! 4. *Wake*: however long a task slept, its vruntime is at most half a round before `min_vruntime`.
 //! 5. *Sleep, migrate*: a sleep keeps the vruntime; a migration keeps its distance from `min_vruntime`.
-//! 6. *Tick*: a task is preempted when it has run for more than its time slice, or when it has run for 0.75 ms and is a
-//!    time slice ahead of the first waiting task. Time slices end at ticks only.
+//! 6. *Tick*: a task is preempted when it has run for more than its time slice. It is also preempted when it has run
+//!    for 0.75 ms and is a time slice ahead of the first waiting task. Time slices end at ticks only.
 //! 7. *Wake-up preemption*: a woken task preempts a running task whose vruntime is later by more than 1 ms on the woken
 //!    task's clock. SCHED_BATCH and SCHED_IDLE tasks never preempt; a SCHED_IDLE task is preempted by all others.
 //! 8. *Pick*: the task with the least vruntime runs. A buddy runs first if that is no more unfair than rule 7 allows.
@@ -29,7 +29,7 @@
 //! 9. *Yield*: sets the skip buddy of rule 8. *Yield to*: the target becomes the next buddy, and the caller yields.
 //! 10. *Weight*: changes at once; the vruntime is kept.
 //!
-//! *Groups* nest. A group has a queue per CPU, and its entity on a CPU waits in the queue above like a task, with the
+//! *Groups* nest. A group has a queue per CPU. Its entity on a CPU waits in the queue above like a task, with the
 //! weight `group's · runnable here / runnable everywhere`. *Quotas* throttle a group on every CPU once it has used its
 //! time of a quota period. A woken task goes to an idle CPU near its waker or near its last CPU. Idle CPUs pull tasks,
 //! and busy ones balance loads. All this belongs to the fair class, and `eevdf` has the same. The class may share its

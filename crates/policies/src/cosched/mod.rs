@@ -19,9 +19,9 @@
 //! entity in the row is runnable. A member that wakes during its row's time slice preempts the entity that fills its
 //! cell.
 //!
-//! **Fragmentation.** If a CPU's cell is empty or its owner is blocked, the CPU runs another waiting entity: first of
-//! its own column, then of the next columns. So no CPU idles while an entity waits that it may run. The entity that
-//! fills a cell leaves it at the end of the row's time slice.
+//! **Fragmentation.** If a CPU's cell is empty or its owner is blocked, the CPU runs another waiting entity. It
+//! searches its own column first, then the next columns. So no CPU idles while an entity waits that it may run. The
+//! entity that fills a cell leaves it at the end of the row's time slice.
 //!
 //! Deadlines, weights and the length of sleeps are ignored. On a host with many VMs, a response waits for the time
 //! slices of all other VMs. Parallel soft real-time scheduling (`poris`) improves that. `cosched-strict`, which
@@ -145,7 +145,7 @@ impl Cosched {
         }
     }
 
-    /// `picking` may have been kicked for one entity and have picked another: kicks an idle CPU for a waiting entity
+    /// `picking` may have been kicked for one entity and have picked another. Kicks an idle CPU for a waiting entity
     /// that is not about to run on its own CPU.
     fn call_for_stranded(&self, picking: CpuId, cx: &mut Cx<'_>) {
         let idle = |cpu: CpuId| cpu != picking && cx.running(cpu) == Running::Idle && !cx.kicked(cpu);

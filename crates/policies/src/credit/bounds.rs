@@ -16,7 +16,7 @@ pub(crate) fn conserving(load: &LoadBounds<'_>) -> Conserving {
 }
 
 /// An OVER entity earns at least its share every period, from −300 at worst. It is sorted in at the next tick, and then
-/// has at most one time slice of every other entity before it. BOOST is a strict priority: two entities that wake each
+/// has at most one time slice of every other entity before it. BOOST is a strict priority. Two entities that wake each
 /// other in turn and stay in credit can starve all others, so there is no bound if an entity sleeps or is paused.
 pub(crate) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     if load.has_sleepers || load.has_changes {
@@ -38,21 +38,21 @@ pub(crate) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
 
 /// The CPU time that the `n` active members of a capped domain can get beyond the cap.
 ///
-/// An accounting gives a domain at most its cap rounded up to a credit, and each member its part rounded up once more:
-/// up to `n` credits too many. It forgives a member the debt beyond −300. Only a member that was not parked can have
-/// run up such a debt, in one period, from no less than −⌈cap/n⌉ (and one credit because charging rounds). So excess
-/// and forgiveness together are at most ⌈cap/n⌉ and that credit, for each member. Hence `2n` credits a period.
+/// An accounting gives a domain at most its cap rounded up to a credit, and each member its part rounded up once more.
+/// So the excess is up to `n` credits. It forgives a member the debt beyond −300. Only a member that was not parked can
+/// have such a debt. It arises in one period, from no less than −⌈cap/n⌉ (and one credit because charging rounds). So
+/// excess and forgiveness together are at most ⌈cap/n⌉ and that credit, for each member. Hence `2n` credits a period.
 ///
 /// When a member becomes active, the parts of the others shrink, and the debt they were allowed before exceeds the new
 /// part. The credit that the member lost when it left the list, more than 300, pays for that; the first time, it does
 /// not.
 ///
-/// In addition, a member can hold 300 credits when a span begins, owe its part and a whole period's running when the
-/// span ends, have earned before the span what it runs in it, and run for a tick before it is found.
+/// In addition, a member can hold 300 credits when a span begins, and owe its part and a whole period's running when it
+/// ends. It can have earned before the span what it runs in it, and it can run for a tick before it is found.
 ///
 /// There is no bound if a capped member can avoid ticks: if it sleeps, or has time slices shorter than a tick. There is
-/// no bound, either, if accounts do not record the time run (`sampled`), are only halved when they overflow, or if
-/// indebted members run on until they stop.
+/// no bound, either, if accounts do not record the time run (`sampled`) or are only halved when they overflow. The same
+/// holds if indebted members run on until they stop.
 pub(crate) fn cap(load: &LoadBounds<'_>) -> Option<CapBound> {
     let settings = Settings::read(load.knobs);
     let exact = settings.charging != Charging::Sampled

@@ -1,10 +1,10 @@
 //! Credit: shares by weight, accounted in credits every 30 ms, and a boost for vCPUs that wake.
 //!
 //! Xen's default scheduler from 2006 to 2018, in its version 4.0.1. Running costs 10 credits per millisecond. Every 30
-//! ms the credits that all CPUs can burn in that time are distributed to the active domains by weight, and within each
-//! domain to its active members in equal parts. An entity with credit is UNDER, an entity that has overspent is OVER.
-//! Each CPU has a run queue: UNDER before OVER, first come first served within each, time slices of 30 ms. An entity
-//! that wakes UNDER is BOOST: it runs before both, until a tick (10 ms) finds it running.
+//! ms the credits that all CPUs can burn in that time are distributed to the active domains by weight. Each domain
+//! divides its credits equally among its active members. An entity with credit is UNDER, an entity that has overspent
+//! is OVER. Each CPU has a run queue: UNDER before OVER, first come first served within each, time slices of 30 ms. An
+//! entity that wakes UNDER is BOOST: it runs before both, until a tick (10 ms) finds it running.
 //!
 //! ```text
 //! one CPU, a weighs 512, b 256       0     30    60    90    120   150   180
@@ -26,8 +26,8 @@
 //! −300.
 //!
 //! An account above 300 is emptied, and its owner earns nothing until a tick finds it running. Shares are close to the
-//! weights if no entity is due much more than its time slices give it (1:2:4 on one CPU errs by about 2 %). Otherwise
-//! they are not: if several heavy hogs take turns with light ones, 1:2:4:4 on one CPU comes to about 15:22:31:31
+//! weights if no entity is due much more than its time slices give it. For example, 1:2:4 on one CPU errs by about 2 %.
+//! If several heavy hogs take turns with light ones, the error is larger: 1:2:4:4 on one CPU gives about 15:22:31:31
 //! instead of 9:18:36:36.
 //!
 //! **Run queues.** Accounting changes priorities, but not places: each CPU sorts its queue at its next tick. Until then
@@ -35,9 +35,9 @@
 //!
 //! **Several CPUs.** A wake-up kicks the CPU whose queue it joins, if that CPU idles or runs a less urgent entity. If
 //! that CPU does not idle, the wake-up also kicks every idle CPU that the entity may run on. A CPU with nothing better
-//! than OVER searches the queues of the others, from the next higher number on, for a more urgent entity; an idle CPU
-//! takes any entity. At a tick, an active entity moves to an idle CPU with more idle neighbours (cache, then core), and
-//! is boosted by the move.
+//! than OVER searches the queues of the others for a more urgent entity, from the next higher CPU number on. An idle
+//! CPU takes any entity. At a tick, an active entity moves to an idle CPU with more idle neighbours (cache, then core),
+//! and is boosted by the move.
 //!
 //! **Versions.** The text above describes 4.0.1. `version` selects another one, and each difference has a knob of its
 //! own:
@@ -60,7 +60,7 @@
 //!
 //! Differences from Xen 4.0.1:
 //! - *Hand-off*. In Xen, an entity can wait without end while a CPU idles. A wake-up pinned to a busy CPU displaces an
-//!   entity that could run elsewhere, and kicks no CPU; two wake-ups on one idle CPU kick only that CPU. Here, an
+//!   entity that could run elsewhere, and kicks no CPU. Two wake-ups on one idle CPU kick only that CPU. Here, an
 //!   entity that a decision leaves waiting is moved to an idle CPU if it may run there (`hand-off = off`: as in Xen).
 //!   An idle CPU also takes an entity that waits for its last time slice before parking; 3.0.3 steals no PARKED vCPU.
 //! - The accounting timer stops while all CPUs idle and no entity is active. No decision changes: there is no entity to
@@ -70,7 +70,7 @@
 //! - Late ticks coalesce and keep their phase, multiples of 10 ms (in Xen, only after idling).
 //! - 32-bit sums that overflow in Xen do not overflow here.
 //! - In 4.23, there are no soft affinities, because no parameter asks for them; cache domains stand for NUMA nodes. The
-//!   rest of a time slice under the rate limit is at least 100 µs, as its comment says; the code ensures that only for
+//!   rest of a time slice under the rate limit is at least 100 µs, as its comment says. The code ensures that only for
 //!   an entity that has run for less. A preempted entity is moved if it may run on an idle CPU; since 4.13 the code
 //!   tests whether the arriving entity may, and it may not.
 //!

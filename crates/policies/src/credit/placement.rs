@@ -56,8 +56,8 @@ impl Credit {
         cx.kick(cpu);
     }
 
-    /// Kicks CPUs that may run `e`, which has just been queued on `cpu`: `cpu` itself if it idles or runs a less urgent
-    /// entity; if it does not idle, all idle CPUs that `e` may run on.
+    /// Kicks CPUs that may run `e`, which has just been queued on `cpu`. It kicks `cpu` itself if it idles or runs a
+    /// less urgent entity. If `cpu` does not idle, it kicks all idle CPUs that `e` may run on.
     pub(crate) fn tickle(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>) {
         if self.idles(cpu) {
             self.cpus[cpu.index()].queued_while_idle = true;
@@ -107,8 +107,8 @@ impl Credit {
         Some(stolen)
     }
 
-    /// Finds work for `cpu` in the queues of other CPUs: in the first queue that has some, the first entity that is
-    /// more urgent than `than` (`None`: any entity) and may migrate.
+    /// Finds work for `cpu` in the queues of other CPUs. It is the first entity of the first queue that is more urgent
+    /// than `than` (`None`: any entity) and may migrate.
     fn find_to_steal(&self, cpu: CpuId, than: Option<Priority>, lets_go: LetsGo<'_>, cx: &Cx<'_>) -> Option<EntityId> {
         let mut peers = *self.queues.occupied();
         peers.remove(cpu);
@@ -159,8 +159,9 @@ impl Credit {
         }
     }
 
-    /// The best CPU for `e`: its own (or the next one it may run on), unless an idle one has more idle neighbours, by
-    /// cache and, within one cache, by core. `Commit::Yes` advances the cursor that spreads such choices.
+    /// The best CPU for `e`: its own (or the next one it may run on), unless an idle CPU has more idle neighbours.
+    /// Neighbours are counted by cache and, within one cache, by core. `Commit::Yes` advances the cursor that spreads
+    /// such choices.
     pub(crate) fn pick_cpu(&mut self, e: EntityId, commit: Commit, cx: &Cx<'_>) -> CpuId {
         let allowed = cx.allowed(e);
         let home = self.vcpus[e.index()].home;

@@ -2,8 +2,8 @@
 //!
 //! A queue is one list. An entity is inserted behind all entities whose priority is at least its own. In a sorted list
 //! this means: last in its class. Accounting changes priorities of queued entities, but not their places. Until the
-//! next [`sort`](RunQueues::sort) the list is out of order, and rules that search for a priority (insertion, stealing)
-//! see the entities in the order of the list, not of their priorities.
+//! next [`sort`](RunQueues::sort) the list is out of order. Rules that search for a priority (insertion, stealing) see
+//! the entities in the order of the list, not of their priorities.
 //!
 //! Xen walks the list for each insertion. Here the first entity below each priority is remembered, so that insertion
 //! takes O(1) unless a priority has changed since.
@@ -11,7 +11,7 @@
 use sched::queue::Lists;
 use sched::{CpuId, CpuSet, EntityId};
 
-/// How urgently an entity is to run, from the least to the most. Xen's numbers: `CSCHED_PRI_TS_*`.
+/// The urgency of an entity, from the least to the most urgent. Xen's numbers: `CSCHED_PRI_TS_*`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Priority {
     /// Has used more than its share.

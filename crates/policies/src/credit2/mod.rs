@@ -2,7 +2,7 @@
 //!
 //! Xen's default scheduler since 4.12. Every entity begins with 10 ms of credit, and running burns it. The heaviest
 //! entity of a run queue pays a nanosecond for a nanosecond; an entity of half its weight pays two. The most credit
-//! runs first, so an entity that has slept runs before one that has run; there are no priorities and no boost. When
+//! runs first, so a woken entity runs before an entity that has just run; there are no priorities and no boost. When
 //! even the best entity has no credit left, every entity gets 10 ms more, but keeps at most half a millisecond beyond
 //! that. Between two such resets, each entity can run in proportion to its weight.
 //!
@@ -20,17 +20,17 @@
 //! last ran on another CPU of the queue is picked only if it has half a millisecond more credit than the next best. It
 //! gets 50 µs of credit for the migration.
 //!
-//! **Wake-ups.** A wake-up kicks one CPU. The order is: the last CPU of the entity if its whole core idles; any CPU
-//! with an idle core; any idle CPU; the last CPU if the entity has more credit than the one that runs there; else the
-//! CPU where its credit exceeds that of the running entity most, less the migration resistance. An entity that has just
-//! begun to run is not preempted. Until a kicked CPU has decided, other CPUs do not kick it, and they do not pick the
-//! entity for which it was kicked.
+//! **Wake-ups.** A wake-up kicks one CPU. Idle CPUs come first: the last CPU of the entity if its whole core idles,
+//! then any CPU with an idle core, then any idle CPU. Otherwise it is the last CPU, if the entity has more credit than
+//! the entity that runs there. Otherwise it is the CPU where its credit exceeds that of the running entity most, less
+//! the migration resistance. An entity that has just begun to run is not preempted. Until a kicked CPU has decided,
+//! other CPUs do not kick it, and they do not pick the entity for which it was kicked.
 //!
-//! **Several run queues.** Each queue keeps an average of the number of runnable entities over the last second or so,
-//! and each entity the average of its own runnable time. A new entity goes to the queue with the least expected load.
-//! At a reset the queue finds the queue whose load differs most from its own. If the difference is more than one
-//! entity, or an eighth of an entity when there is more load than CPUs, it pushes one there, pulls one, or swaps two:
-//! the choice that leaves the smallest difference.
+//! **Several run queues.** Each queue keeps an average of the number of runnable entities over about the last second.
+//! Each entity keeps the average of its own runnable time. A new entity goes to the queue with the least expected load.
+//! At a reset the queue finds the queue whose load differs most from its own. The queue acts if the difference is more
+//! than one entity, or an eighth of an entity when there is more load than CPUs. It pushes one entity, pulls one, or
+//! swaps two, whichever leaves the smallest difference.
 //!
 //! **Domains and caps.** A group is a domain, as in `credit`: its weight is that of *each* member, and its cap bounds
 //! them together. An entity in no group has its own weight and no cap. Every 10 ms the pool of a capped domain is
@@ -41,7 +41,7 @@
 //!
 //! Differences from Xen:
 //! - With `hand-off`, no CPU idles while an entity that it may run waits in its run queue. In Xen, an idle CPU resists
-//!   an entity with less than −9.5 ms, stops searching behind the first entity that it must park, and is not kicked
+//!   an entity with less than −9.5 ms and stops searching behind the first entity that it must park. It is not kicked
 //!   again if another kicked CPU picks a different entity.
 //! - The imbalance of the other run queue is judged by its own load; in Xen, by the load of the last queue in the list.
 //! - There are no soft affinities, no NUMA nodes and no power saving, because no parameter asks for them.

@@ -182,8 +182,8 @@ pub(super) fn conserving(load: &LoadBounds<'_>) -> Conserving {
 /// resist migration.
 ///
 /// There is no bound if parameters change, because each new entity brings new credit. There is no bound, either, if
-/// entities that wake and sleep make loads differ in alternating directions: balancing could move an entity each time
-/// before its credits are reset.
+/// entities that wake and sleep make loads differ in alternating directions. Balancing could then move an entity each
+/// time before its credits are reset.
 pub(super) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let queues = run_queues(load.host, load.knobs) as u64;
     if load.has_changes || (queues > 1 && load.has_sleepers) {
@@ -196,8 +196,8 @@ pub(super) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     Some(each.saturating_mul(load.entities).saturating_mul(5 * queues))
 }
 
-/// An account is the credit given minus the time run, at the weight's rate, as long as it is neither limited at a reset
-/// nor clipped at the bottom. It lies between minus the shortest time slice at the lightest's rate and the most that a
+/// As long as an account is neither limited at a reset nor clipped at the bottom, it is the credit given minus the time
+/// run, at the weight's rate. It lies between minus the shortest time slice at the lightest's rate and the most that a
 /// reset leaves. So two accounts differ by at most that width, once at the beginning of the span and once at its end.
 /// An entity that was at the bottom before makes one reset give twice as much. If the shortest time slice alone can
 /// cost more than the bottom allows, there is no bound.

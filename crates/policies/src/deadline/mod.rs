@@ -10,11 +10,11 @@
 //! aabbbcaacbbbaaccccaabbbcaacbbbaacccc
 //! ```
 //!
-//! **Wake-up** at `t`, with `q` left until deadline `d`: if `d` has passed, or if `q` is more than the entity's share
-//! of the time to `d` (`q · D > (d − t) · Q`), the server restarts with a full slice `Q`, due at `t + D`. Otherwise it
-//! continues unchanged. So a remaining slice can never give more than `Q / D` of a CPU. If the relative deadline `D` is
-//! shorter than the period `P`, the server does not restart before its next period: before `d` it keeps the part of `q`
-//! that fits, after `d` the entity is held.
+//! **Wake-up** at `t`, with `q` left until deadline `d`. The server restarts with a full slice `Q`, due at `t + D`, in
+//! two cases: `d` has passed, or `q` is more than the entity's share of the time to `d` (`q · D > (d − t) · Q`).
+//! Otherwise it continues unchanged. So a remaining slice can never give more than `Q / D` of a CPU. If the relative
+//! deadline `D` is shorter than the period `P`, the server does not restart before its next period. Before `d` it keeps
+//! the part of `q` that fits; after `d` the entity is held.
 //!
 //! **Running** is charged to `q`. When the slice is used up, the entity is held until its next period begins. Then
 //! it gets another slice, due a period later. If that instant has passed already, it goes on at once with the later
@@ -36,10 +36,10 @@
 //! **Reclaiming** (GRUB). An entity with a soft reservation (`SCHED_FLAG_RECLAIM`) is charged less than the time it
 //! runs, so it gets more. The charge is lower the more of its CPU is not reserved or not in use; 5 % are left in any
 //! case. A hard reservation is charged in real time. The share of an entity that blocks stays in use until its *0-lag
-//! time*, `d − q · P / Q`; for an entity that is detached, admission control counts the share until then. The formula
-//! of v5.13 gives too little; that of v6.5 is correct.
+//! time*, `d − q · P / Q`. Admission control counts the share of a detached entity until then. The formula of v5.13
+//! gives too little; that of v6.5 is correct.
 //!
-//! **Several CPUs.** Run queues are per CPU, with push and pull as in `rt`: no entity waits while a CPU that it may use
+//! **Several CPUs.** Run queues are per CPU, with push and pull as in `rt`. No entity waits while a CPU that it may use
 //! runs an entity with a later deadline. Affinities are allowed, and then admission control guarantees nothing;
 //! `whole-machine` refuses them, as the kernel does.
 //!
@@ -48,7 +48,7 @@
 //!
 //! Differences from the kernel: a slice ends when it is used up, not at the next tick (`hrtick`). The wake-up rule is
 //! computed exactly, not in units of 1024 ns. A changed charge rate takes effect at once, not at the next update. The
-//! `start` of a reservation is our addition: the periods then stay bound to it, and a wake-up always gives the part of
+//! `start` of a reservation is our addition. The periods then stay bound to it, and a wake-up always gives the part of
 //! the slice that fits the current period. A changed reservation takes effect at the end of the current slice, but the
 //! remaining slice is cut to the new slice at once.
 //!

@@ -107,8 +107,8 @@ impl Global {
     }
 
     /// The two most frequent plans, without the general algorithm of [`choose`](Global::choose): one entity woke, or
-    /// one CPU is free, and nothing else changed since a plan after which no entity in the queue could preempt another.
-    /// Returns whether it was one of them.
+    /// one CPU is free. Nothing else may have changed since a plan after which no entity in the queue could preempt
+    /// another. Returns whether it was one of them.
     #[inline]
     fn choose_one(&mut self, cx: &mut Cx<'_>) -> bool {
         let (worst, urgency, free) = self.least_urgent();
@@ -230,8 +230,8 @@ impl Global {
         cx.kick(cpu);
     }
 
-    /// Kicks a CPU for `e`, which has just been queued outside a plan: an idle CPU, or the one that runs the least
-    /// urgent of the entities less urgent than `e`.
+    /// Kicks a CPU for `e`, which has just been queued outside a plan: an idle CPU, or the CPU of the least urgent
+    /// entity, if that is less urgent than `e`.
     fn call_for(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         if let Some(cpu) = cx.idle_cpu_for(e) {
             cx.kick(cpu);

@@ -10,17 +10,17 @@
 //! ```
 //!
 //! Periods follow one another from the `start` of the reservation. Without a `start`, they begin when the entity first
-//! wakes, and anew when it wakes after sleeping past the end of a period. An entity that wakes within a period that it
-//! has used in part keeps its remaining slice less the time it was blocked, but at least its share of the rest of the
-//! period (docs/decisions/0010). With `rest = renew`, it begins a new period if it has more than that share, so its
-//! periods follow its own wake-ups; the daemon uses this setting.
+//! wakes, and anew when it wakes after sleeping past the end of a period. An entity may wake within a period that it
+//! has used in part. It then keeps its remaining slice less the time it was blocked, but at least its share of the rest
+//! of the period (docs/decisions/0010). With `rest = renew`, it begins a new period if it has more than that share, so
+//! its periods follow its own wake-ups; the daemon uses this setting.
 //!
-//! With this rule, on one CPU no slice of an entity that is runnable through its period is late if Σ slice/period ≤ 1,
-//! however the others sleep and wake. The policy admits no more than that, less a reserve. (An entity that is attached,
-//! detached or changed gets its new slice at once: another entity's slice may be late in the first period after that.)
-//! `placement = partitioned` gives the same guarantee on several CPUs: each entity is assigned a CPU, first fit.
-//! `placement = global` runs the earliest deadlines of the whole machine, with one decision for all CPUs at once. It
-//! admits more, and bounds tardiness instead of excluding it (Devi and Anderson 2005).
+//! With this rule, on one CPU with Σ slice/period ≤ 1, no slice of an entity that is runnable through its period is
+//! late. This holds however the others sleep and wake. The policy admits no more than that, less a reserve. (An entity
+//! that is attached, detached or changed gets its new slice at once: another entity's slice may be late in the first
+//! period after that.) `placement = partitioned` gives the same guarantee on several CPUs: each entity is assigned a
+//! CPU, first fit. `placement = global` runs the earliest deadlines of the whole machine, with one decision for all
+//! CPUs at once. It admits more, and bounds tardiness instead of excluding it (Devi and Anderson 2005).
 //!
 //! At one instant, the set of entities to run is determined first. Then entities that run already keep their CPU. The
 //! others are placed in order of (deadline, index): on their last CPU if it is free, else on the lowest free one.

@@ -47,9 +47,9 @@
 //! most time slices: a time slice ends at a tick, so with 4 ms between ticks no time slice is shorter. A task that uses
 //! up its share waits for the others' time slices, up to a tick each, however short its own is.
 //!
-//! *Versions*: v6.6 has no requested time slices, no preemption of a protected task and no delayed dequeue: a task that
-//! blocks in debt keeps the debt. v6.17 has a base slice of 0.7 ms, protects a task for at most the shortest time slice
-//! of the queue, and picks a task that another one yielded to next if it is eligible. v6.12 is the default.
+//! *Versions*: v6.6 has no requested time slices, no preemption of a protected task and no delayed dequeue. A task that
+//! blocks in debt keeps the debt. Version v6.17 has a base slice of 0.7 ms and protects a task for at most the shortest
+//! time slice of the queue. It also picks the target of a directed yield next if it is eligible. v6.12 is the default.
 //!
 //! Differences from the kernel: those of the fair class. Clocks are exact, and V is computed without rounding where
 //! eligibility is decided. A CPU ticks only where a tick can matter. A SCHED_IDLE task that is preempted, or a task

@@ -1,11 +1,11 @@
 //! Quotas: a group's CPU time per quota period (`cpu.max`), over all CPUs.
 //!
 //! In every quota period the group's pool is filled up to the quota. A CPU that runs the group takes bandwidth slices
-//! of 5 ms from the pool. When it has used one up and the pool is empty, the group is throttled on that CPU: its group
-//! entity leaves the queue above, and all tasks under it are held until a later quota period pays the debt and one
-//! nanosecond. CPU time is charged at ticks and switches, so a CPU may overdraw by a tick; the next quota period pays.
-//! A CPU on which the group goes idle keeps 1 ms of its bandwidth slice and returns the rest. A slack timer distributes
-//! the rest to throttled queues.
+//! of 5 ms from the pool. When it has used one up and the pool is empty, the group is throttled on that CPU. Its group
+//! entity leaves the queue above, and all tasks under it are held. They are released when a later quota period pays the
+//! debt and one nanosecond. CPU time is charged at ticks and switches, so a CPU may overdraw by a tick; the next quota
+//! period pays. A CPU on which the group goes idle keeps 1 ms of its bandwidth slice and returns the rest. A slack
+//! timer distributes the rest to throttled queues.
 //!
 //! Source: kernel/sched/fair.c (CFS bandwidth), v5.13; Documentation/scheduler/sched-bwc.
 

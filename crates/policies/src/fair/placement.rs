@@ -1,7 +1,7 @@
 //! The CPU of a woken or forked task: near its waker or its last CPU, and an idle CPU if there is one.
 //!
-//! Source: kernel/sched/fair.c (`select_task_rq_fair` and below), v5.13, reduced: load is the weight that is runnable
-//! now, not its decayed average, and the search for an idle CPU covers the whole cache.
+//! Source: kernel/sched/fair.c (`select_task_rq_fair` and below), v5.13, reduced. Load is the weight that is runnable
+//! now, not its decayed average. The search for an idle CPU covers the whole cache.
 
 use super::Fair;
 use super::node::NodeId;
@@ -42,7 +42,7 @@ pub(super) fn span(host: &Topology, cpu: CpuId, size: usize) -> impl Iterator<It
 }
 
 impl<R: Rule> Fair<R> {
-    // ---- How busy a CPU is ----
+    // ---- Load of a CPU ----
 
     /// Whether a fair task put on `cpu` runs there at once, because the CPU idles.
     #[inline]
@@ -246,8 +246,8 @@ impl<R: Rule> Fair<R> {
         (sum.cpus > 0).then_some(sum)
     }
 
-    /// A key that is least for the best CPU of a new task: idle CPUs first, on a core with more idle threads, idle most
-    /// recently; then the least loaded CPU, `here` first among equals.
+    /// A key that is least for the best CPU of a new task. Idle CPUs come first: on a core with more idle threads, idle
+    /// most recently. Then comes the least loaded CPU, `here` first among equals.
     fn reluctance(&self, cpu: CpuId, here: CpuId, cx: &Cx<'_>) -> (bool, usize, u64, bool, usize) {
         let idle = self.is_idle(cpu, cx);
         let threads = span(cx.topology(), cpu, cx.topology().smt).filter(|&other| !self.is_idle(other, cx)).count();

@@ -24,31 +24,31 @@
 //!   class may refuse it. If it leaves the deadline class, it keeps its bandwidth up to its 0-lag time. If it returns
 //!   to a fair class of the kernel, it has the same lag or lead there as when it left (`switched_from_fair`).
 //! - In the kernel the time that it ran in another class is free, and it stays on its last CPU. With `boosts-pay` it
-//!   and its groups are charged for that time when it returns to `cfs`, `eevdf` or `balance`, and it returns to the CPU
-//!   in whose queue it was. So a boost lends CPU time and gives none, and migrations in the classes above do not change
-//!   where fair tasks wait.
+//!   and its groups are charged for that time when it returns to `cfs`, `eevdf` or `balance`. It also returns to the
+//!   CPU in whose queue it was. So a boost lends CPU time and gives none, and migrations in the classes above do not
+//!   change where fair tasks wait.
 //! - Groups, weights and quotas belong to the fair class; tasks of other classes do not count in them.
 //! - `yield_to` works within the fair class.
 //! - Real-time throttling leaves the fair class at least 50 ms of every second of a CPU. Time that deadline tasks run
 //!   on the CPU counts as real-time.
 //! - With `fair-server` each CPU has a server instead: a reservation of 50 ms in every second on behalf of all fair
 //!   tasks, which admission control counts. The server is deferred until the last instant at which 50 ms still fit
-//!   before its deadline, and stays inactive if fair tasks have had that much by then. Otherwise it runs them at its
+//!   before its deadline. It stays inactive if fair tasks have had that much by then. Otherwise it runs them at its
 //!   deadline, and continues until they run on their own. No real-time task is held, and no CPU idles.
 //!
 //! **Kernel versions.** The defaults are those of v5.13, with ticks of 1 ms. `rt-runtime-share = on` is the behaviour
 //! before v5.10. A 6.12 kernel is `fair = eevdf`, `fair-server = on`, `reclaim = v6.5`. A knob of `eevdf` that has the
 //! name of a different knob of `cfs` begins with `eevdf-` here. The guarantees of `deadline` on one CPU hold here with
-//! `hrtick = on`, `admission = density`, `asleep = lapse` and no stop task; the kernel's values, and the defaults here,
+//! `hrtick = on`, `admission = density`, `asleep = lapse` and no stop task. The kernel's values, and the defaults here,
 //! are `off`, `bandwidth` and `renew`. The kernel's `whole-machine = on` is not the default here, so that VMs can be
 //! pinned.
 //!
 //! **Other fair classes.** `fair` accepts every policy here that shares CPUs among all its entities: `cfs`, `eevdf`,
 //! `balance`, `bfs`, `muqss`, `bmq`, `pds`, `credit`, `credit2` and `round-robin`. Each has its defaults, except for
-//! knobs that it shares with `cfs`. The last seven do not know of classes above: a task that waits behind a real-time
-//! task may keep waiting while another CPU idles, because these policies do not search for it. Not accepted are
-//! policies that keep each entity on one CPU (`bvt`, `sedf`), policies with reservations or gangs of their own (`edf`,
-//! `rtds`, `poris` …), and variants of `credit` for VMs.
+//! knobs that it shares with `cfs`. The last seven do not know of classes above. A task that waits behind a real-time
+//! task may keep waiting while another CPU idles, because these policies do not search for it. `fair` does not accept
+//! policies that keep each entity on one CPU (`bvt`, `sedf`). It does not accept policies with reservations or gangs of
+//! their own (`edf`, `rtds`, `poris` …), or variants of `credit` for VMs.
 //!
 //! Differences from the kernel: a fair server serves all fair tasks that could run on its CPU, not only those queued
 //! there. Its share is never reclaimed by others. The essays of the classes list their own differences.

@@ -14,10 +14,10 @@ struct Episode {
 
 /// Learns from the reports of long spin waits of each VM how long its contention lasts.
 ///
-/// A report starts an interval in which the VM is co-scheduled, so that its waits should end. If the next wait begins
-/// within the interval, or sooner after it than the interval was long, the interval was too short, and the next one is
-/// twice as long. Otherwise it may have been too long, and the next one is a quarter shorter. A wait is reported when
-/// it ends, perhaps long after it began.
+/// A report starts an interval in which the VM is co-scheduled, so that its waits should end. The next wait may begin
+/// within the interval, or sooner after it than the interval was long. Then the interval was too short, and the next
+/// one is twice as long. Otherwise it may have been too long, and the next one is a quarter shorter. A wait is reported
+/// when it ends, perhaps long after it began.
 #[derive(Clone, Debug)]
 pub(crate) struct Demand {
     threshold: Nanos,

@@ -17,26 +17,26 @@
 //! is used up.
 //!
 //! **Levels.** Real-time priorities have the first 100 levels, as in BMQ. Behind them are 64 levels that rotate with
-//! time: the level of a deadline is its distance from now plus 24 slots, 44 levels behind the first at nice 0. With
-//! each new slot, every task moves one level up. Tasks that reach the first level queue up behind the tasks there. A
-//! new arrival goes to the tail of its level, so a task of equal level does not preempt, and a task of a better level
-//! does so at once. A hog's share depends on the distance of its nice value from those of others, not on a ratio. In
+//! time. The level of a deadline is its distance from now plus 24 slots, which is 44 levels behind the first at nice 0.
+//! With each new slot, every task moves one level up. Tasks that reach the first level queue up behind the tasks there.
+//! A new arrival goes to the tail of its level. So a task of equal level does not preempt; a task of a better level
+//! preempts at once. A hog's share depends on the distance of its nice value from those of others, not on a ratio. In
 //! the picture, b waits until its deadline equals that of a; then both run.
 //!
 //! **Time slices** are as in BMQ. A preempted task is still first and keeps the rest of its time slice. A rest below
 //! 102.4 µs counts as used up. A fork halves the rest. A task that blocks with a used-up time slice gets a new one and
 //! a new deadline.
 //!
-//! **Several CPUs** are as in BMQ, too. A woken task goes to the nearest idle core; else to an idle thread; else to a
-//! CPU that runs a task of its own level, one better or worse. A CPU that goes idle pulls up to half of the nearest
-//! queue. An idle core pulls one of two tasks that share a core. There is no other balancing, so a task with an
-//! affinity may wait while a CPU idles that could run it. The best level of a CPU is known to the others as of the last
-//! arrival or departure there.
+//! **Several CPUs** are as in BMQ, too. A woken task goes to the nearest idle core. Otherwise it goes to an idle
+//! thread, or to a CPU that runs a task of its own level, one better or worse. A CPU that goes idle pulls up to half of
+//! the nearest queue. An idle core pulls one of two tasks that share a core. There is no other balancing, so a task
+//! with an affinity may wait while a CPU idles that could run it. The best level of a CPU is known to the others as of
+//! the last arrival or departure there.
 //!
 //! **Parameters.** A weight becomes the nearest nice value by ratio; a new one counts from the next deadline on.
 //! SCHED_BATCH, SCHED_IDLE and SCHED_ISO are the same as SCHED_NORMAL. Groups are ignored. A reservation is
 //! SCHED_DEADLINE, which Project C runs as SCHED_FIFO 99 (`deadline-is-fifo`). Unlike in BMQ, only real-time tasks can
-//! starve a task: after 64 slots every task is at the first level, and only the tasks before it there run first.
+//! starve a task. After 64 slots every task is at the first level, and only the tasks before it there run first.
 //!
 //! Differences from the kernel: those in the essay of BMQ, as far as they concern the engine. A deadline that is too
 //! far ahead on another CPU's clock is not clamped, because there is one clock.

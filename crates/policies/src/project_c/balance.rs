@@ -24,7 +24,7 @@ fn nearest(cpu: CpuId, set: &CpuSet, host: &Topology) -> Option<CpuId> {
 }
 
 impl<R: Rule> Engine<R> {
-    /// The CPU for `e`, which has just become runnable: the nearest one with an idle core, else an idle CPU, else one
+    /// The CPU for `e`, which has just become runnable: the nearest CPU with an idle core, else an idle CPU, else a CPU
     /// that runs a less urgent entity, else any.
     pub(super) fn place(&self, e: EntityId, cx: &Cx<'_>) -> CpuId {
         let home = self.tasks[e.index()].home;
@@ -107,8 +107,8 @@ impl<R: Rule> Engine<R> {
 
     // ---- Cores ----
 
-    /// If the whole core of `cpu` idles: of the first core, from this CPU's number on, on which each thread runs a
-    /// single entity, kicks one thread to give its entity away.
+    /// If the whole core of `cpu` idles, finds the first core, from this CPU's number on, whose threads each run a
+    /// single entity. Kicks one of these threads to give its entity away.
     pub(super) fn balance_cores(&mut self, cpu: CpuId, cx: &mut Cx<'_>) {
         let host = *cx.topology();
         if host.smt == 1 || !self.queues.idle_cores().contains(cpu) {

@@ -1,7 +1,7 @@
 //! The common engine of BMQ and PDS (Project C): a queue of levels for each CPU, time slices, placement, stealing.
 //!
 //! The two differ in how an entity gets its level, see [`Rule`]. The running entity stays in its list, so the first
-//! entity of a queue is the one that should run, and an arrival at the tail of the same level preempts no entity.
+//! entity of a queue should run. An arrival at the tail of the same level preempts no entity.
 //!
 //! Source: kernel/sched/alt_core.c, Project C v5.13-r3.
 

@@ -11,9 +11,9 @@
 //! ```
 //!
 //! **Lists** (sched(7)). A woken entity goes last in its list, a preempted one first, and one that yields last. If the
-//! priority of a waiting entity is raised, it goes last in its new list; if it is lowered, it goes first; if it is the
-//! same, the entity keeps its place. A time slice of SCHED_RR is counted down at ticks. At its end the entity gets a
-//! new time slice; it goes last if there is another entity in its list, and goes on otherwise.
+//! priority of a waiting entity is raised, it goes last in its new list; if it is lowered, it goes first. If the
+//! priority stays the same, the entity keeps its place. A time slice of SCHED_RR is counted down at ticks. At its end
+//! the entity gets a new time slice; it goes last if there is another entity in its list, and goes on otherwise.
 //!
 //! **Several CPUs.** The entities of the highest priorities run, as far as affinities allow. A woken entity stays on
 //! its CPU unless an entity at least as urgent is there. Otherwise it goes to the CPU whose most urgent entity is least
@@ -21,10 +21,10 @@
 //! to such a CPU. A CPU about to run a less urgent entity *pulls* the most urgent entity that waits on another CPU.
 //! After every decision, no entity waits while a CPU that it may use runs a less urgent one.
 //!
-//! **Throttling.** Once real-time entities have used more than 0.95 s of a second on a CPU, the entities there are held
-//! until the second is over, and other tasks get the CPU. An overrun counts in the next second. A held entity does not
-//! migrate; an entity that wakes on a throttled CPU is held there. With `rt-runtime-share`, the default before v5.10, a
-//! CPU that has used its runtime first borrows from the others: from each its unused runtime divided by the number of
+//! **Throttling.** Once real-time entities have used more than 0.95 s of a second on a CPU, they are held there until
+//! the second is over. Other tasks get the CPU. An overrun counts in the next second. A held entity does not migrate;
+//! an entity that wakes on a throttled CPU is held there. With `rt-runtime-share`, the default before v5.10, a CPU that
+//! has used its runtime first borrows from the others. It borrows from each the unused runtime divided by the number of
 //! CPUs, up to a whole period. The loan lasts until the lender needs runtime itself. A single hog beside idle CPUs is
 //! never throttled.
 //!
@@ -110,7 +110,7 @@ fn conserving(load: &LoadBounds<'_>) -> Conserving {
 }
 
 /// The work conservation that throttling leaves of `below`. Only a throttled CPU idles while an entity waits, up to the
-/// end of the period; then a real-time entity may wait on another CPU, behind a more urgent one.
+/// end of the period. In that time a real-time entity may wait on another CPU, behind a more urgent one.
 pub(crate) fn throttled(load: &LoadBounds<'_>, below: Conserving) -> Conserving {
     if !load.has_rt || !is_limited(load.knobs) {
         return below;

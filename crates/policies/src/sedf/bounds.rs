@@ -27,9 +27,9 @@ pub(super) fn conserving(load: &LoadBounds<'_>) -> Conserving {
     Conserving::PerCpu { slack: load.knobs.time("extra-quantum").saturating_mul(load.entities + 1) }
 }
 
-/// Three kinds of overload leave no bound: reservations, because none is refused; more beginnings of periods than extra
-/// time has quanta; and extra time among entities that block, because an entity that blocks does not advance the
-/// others.
+/// Three kinds of overload leave no bound. The first are reservations, because none is refused. The second are more
+/// beginnings of periods than extra time has quanta. The third is extra time among entities that block, because an
+/// entity that blocks does not advance the others.
 pub(super) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let knobs = load.knobs;
     if load.has_reservations || load.has_changes {

@@ -2,7 +2,7 @@
 //!
 //! Xen's "simple EDF" (2005 to 2015), derived from Atropos. Every entity has a *slice* and a *period*. Among the
 //! entities whose period has begun and whose slice is not used up, the earliest end of period runs. If there is none,
-//! the time is *extra*. It is given out in quanta of 500 µs, first to entities that lost a slice by blocking, then to
+//! the time is *extra*. It is given out in quanta of 500 µs. Entities that lost a slice by blocking come first, then
 //! all that are aware of extra time, by weight.
 //!
 //! ```text
@@ -16,8 +16,8 @@
 //! **Parameters.** A reservation is slice and period (5 µs or more; 10 µs to 10 s). A soft reservation is aware of
 //! extra time: *work conserving* mode. A hard one is not: with its slice used up, the entity waits until the next
 //! period, even if CPUs idle. The deadline and the start of a reservation are ignored. An entity without a reservation
-//! gets only extra time, all equally. With `unreserved`, it gets extra time by weight, or a slice by weight of the time
-//! that the reservations on the CPU leave (of 95 ms in every 100).
+//! gets only extra time, all equally. With `unreserved`, it gets extra time by weight, or a slice by weight. Such
+//! slices divide the time that the reservations on the CPU leave (of 95 ms in every 100).
 //!
 //! No reservation is refused: the administrator must ensure that the slices fit (ΣS/P ≤ 1 on every CPU). If they do not
 //! fit, no entity has a guarantee. An entity that misses its deadline loses that period, and of two entities that want
@@ -30,21 +30,21 @@
 //!   reservations, too.
 //! - *Later*: its period begins at this instant, with a full slice.
 //!
-//! A wake-up preempts the running entity in three cases: if the woken entity's period begins before the current time
-//! slice would end anyway; if the running entity is in extra time and the woken entity is to be compensated; or if the
-//! CPU idles. Otherwise the woken entity waits. A compensation does not preempt a slice that has begun.
+//! A wake-up makes the CPU decide again in three cases. The woken entity's period begins before the current time slice
+//! would end anyway. The running entity is in extra time, and the woken entity is to be compensated. Or the CPU idles.
+//! Otherwise the woken entity waits. A compensation does not preempt a slice that has begun.
 //!
 //! A compensation ends when the lost time has run (`l0-hack = off`), or with its first quantum. Xen has the latter from
 //! 3.0.3 on, because a driver domain could otherwise take the CPU for seconds. Measurements of 2006 (Cherkasova et al.)
 //! fit only the former.
 //!
 //! **Extra time** is charged in whole quanta. An entity that has run pays 2^17 divided by its extra weight (or 1024
-//! divided by its utilisation, with a reservation), however short the run was; the least score runs next. An entity
-//! that blocks does not advance the others, so two entities that block in turn can starve a third as long as they leave
+//! divided by its utilisation, with a reservation), however short the run was. The least score runs next. An entity
+//! that blocks does not advance the others. So two entities that block in turn can starve a third as long as they leave
 //! no time over.
 //!
 //! **Lost time.** If the next period begins in less than a quantum, the CPU idles until then, even if all entities
-//! could run: up to 500 µs for each beginning, and all of the time if periods begin in quick succession.
+//! could run. It loses up to 500 µs for each beginning, and all of the time if periods begin in quick succession.
 //!
 //! **Several CPUs.** Each entity stays on the CPU where it was placed: the CPU with the fewest other entities
 //! (`placement = first`: the first CPU it may run on). Three equal VMs on two CPUs get 100, 50 and 50 %.

@@ -1,5 +1,5 @@
-//! The four queues of each CPU: entities that may use their slice now, entities that wait for their next period, and
-//! two for entities that want extra time.
+//! The four queues of each CPU. One holds the entities that may use their slice now, one those that wait for their next
+//! period, and two those that want extra time.
 //!
 //! In Xen they are sorted lists, in which an entity goes behind its equals. Here they are trees whose keys end with an
 //! arrival number: the same order, found faster. Subtracting a number from all scores of a list is moving their origin.

@@ -151,7 +151,7 @@ impl Vcpu {
         }
     }
 
-    /// The deadline has passed, or more than the slice was used: advances to the first period that ends at `now` or
+    /// The deadline has passed, or more than the slice was used. Advances to the first period that ends at `now` or
     /// later, but at least to the next one, with a full slice.
     pub(super) fn miss(&mut self, now: Instant) {
         self.deadline += self.period;

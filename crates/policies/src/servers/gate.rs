@@ -2,7 +2,7 @@
 //!
 //! Under earliest deadline first, Σ budget/deadline ≤ 1 on a CPU is sufficient (Liu and Layland 1973, for deadlines
 //! equal to periods). Under fixed priorities, deadline monotonic, Π (1 + budget/deadline) ≤ 2 is sufficient (Bini,
-//! Buttazzo and Buttazzo 2003); it admits all that Liu and Layland's n·(2^(1/n) − 1) admits, and more. Both hold for
+//! Buttazzo and Buttazzo 2003). It admits all that Liu and Layland's n·(2^(1/n) − 1) admits, and more. Both hold for
 //! servers with runnable entities. On several CPUs with one queue, Σ ≤ their number is necessary, not sufficient: it is
 //! Xen's condition.
 

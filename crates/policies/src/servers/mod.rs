@@ -284,8 +284,8 @@ impl Servers {
         }
     }
 
-    /// Kicks a CPU for `e`, which waits: an idle one, its last CPU before others; else the one that runs the least
-    /// urgent entity, if that is less urgent than `e`.
+    /// Kicks a CPU for `e`, which waits: an idle CPU, its last one before others. If no CPU idles, kicks the CPU of the
+    /// least urgent entity, if that is less urgent than `e`.
     fn tickle(&self, e: EntityId, cx: &mut Cx<'_>) {
         if let Some(idle) = cx.idle_cpu_for(e) {
             return cx.kick(idle);

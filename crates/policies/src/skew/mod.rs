@@ -61,8 +61,8 @@ fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
     Some(spread(load).saturating_mul(3).scale(load.weight_most, 1024))
 }
 
-/// The first in order may have to advance to the last: the remembered part of a lead, a quantum and the margin, at the
-/// other end of the weights; and then for a whole time slice.
+/// The first in order may have to advance to the last. The distance is the remembered part of a lead, a quantum and the
+/// margin, at the other end of the weights; a whole time slice follows.
 fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
     let (quantum, margin) = (load.knobs.time(QUANTUM.name), load.knobs.time(MARGIN.name));
     let lead = quantum.saturating_mul(MEMORY).saturating_add(spread(load).saturating_mul(2)).saturating_add(margin);

@@ -139,7 +139,7 @@ impl Order {
         self.queues.iter(WAITING).map(|((had, _), e)| (had, e))
     }
 
-    pub(super) fn nobody_waits(&self) -> bool {
+    pub(super) fn waiting_is_empty(&self) -> bool {
         self.queues.is_empty(WAITING)
     }
 

@@ -1,6 +1,6 @@
-//! The book's pages about policies: generated from what the policies say of themselves, and from a run of each.
+//! The pages of the book about policies, generated from their descriptors and essays and from a run of each.
 //!
-//! `docs/policies/NAME.md` and `.svg` are what [`page`] and [`picture`] give; a test compares them.
+//! A test compares `docs/policies/NAME.md` and `.svg` with the results of [`page`] and [`picture`].
 
 mod promises;
 
@@ -12,16 +12,16 @@ use std::fmt::Write;
 use trace::svg::Picture;
 use trace::{Header, TimelineBuilder};
 
-/// How much of a run a picture shows.
+/// The span of a run that a picture shows.
 pub const SHOWN: Nanos = Nanos::ms(120);
-/// How wide a picture is, in pixels.
+/// The width of a picture, in pixels.
 const WIDTH: u32 = 1_100;
-const INFALLIBLE: &str = "a string takes what is written to it";
+const INFALLIBLE: &str = "writing to a string cannot fail";
 
 /// The page about `policy`, Markdown. `scenario` is the title of the run its picture shows.
 ///
 /// # Panics
-/// Never: a string takes whatever is written to it.
+/// Never: writing to a string cannot fail.
 #[must_use]
 pub fn page(policy: &Descriptor, scenario: &str) -> String {
     let Descriptor { name, title, good_for, bad_at, source, .. } = *policy;
@@ -34,7 +34,7 @@ pub fn page(policy: &Descriptor, scenario: &str) -> String {
         .expect(INFALLIBLE);
     writeln!(page, "{}\n", policy.essay().trim_end()).expect(INFALLIBLE);
     writeln!(page, "## When to choose it\n\nGood for: {good_for}.\n\nBad at: {bad_at}.\n").expect(INFALLIBLE);
-    page.push_str("## What it promises\n\nAt its defaults, on four CPUs, to eight equal entities that always want to run.\n\n| | |\n|---|---|\n");
+    page.push_str("## Guarantees\n\nWith default knobs, on four CPUs, for eight equal hogs.\n\n| | |\n|---|---|\n");
     for Promise { about, words } in promises(policy) {
         writeln!(page, "| {about} | {words} |").expect(INFALLIBLE);
     }
@@ -46,7 +46,7 @@ pub fn page(policy: &Descriptor, scenario: &str) -> String {
 
 fn knobs(knobs: &[Knob]) -> String {
     if knobs.is_empty() {
-        return "It has none.\n".to_string();
+        return "This policy has no knobs.\n".to_string();
     }
     let mut table = "| knob | default | range | what it does | from |\n|---|---|---|---|---|\n".to_string();
     for knob in knobs {
@@ -58,15 +58,15 @@ fn knobs(knobs: &[Knob]) -> String {
     table
 }
 
-/// The table of all `policies`, Markdown.
+/// The table of all `policies`, in Markdown.
 ///
 /// # Panics
-/// Never: a string takes whatever is written to it.
+/// Never: writing to a string cannot fail.
 #[must_use]
 pub fn index(policies: &[&Descriptor]) -> String {
     let mut page = "<!-- Generated; `cargo xtask golden --update` writes it anew. -->\n# The policies\n\n\
-        Each has a page, generated from what it says of itself, with a picture of the same four CPUs. `tactus policies NAME` shows the \
-        same in a terminal; `tactus sim SCENARIO --policy A,B,C` compares them.\n\n\
+        Every policy has a page, generated from its descriptor and essay, with a picture of the same four CPUs. `tactus policies NAME` \
+        prints the page in a terminal; `tactus sim SCENARIO --policy A,B,C` compares policies.\n\n\
         | policy | what it does | idle CPUs | good for | bad at |\n|---|---|---|---|---|\n"
         .to_string();
     for policy in policies {

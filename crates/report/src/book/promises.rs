@@ -1,22 +1,22 @@
-//! What a policy promises, in words.
+//! The guarantees of a policy, in words.
 
 use sched::{Conserving, Descriptor, Knobs, LoadBounds, Nanos, Topology};
 
-/// One promise.
+/// One guarantee.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Promise {
-    /// What it is about.
+    /// Its subject.
     pub about: &'static str,
-    /// What is promised.
+    /// The guarantee.
     pub words: String,
 }
 
-/// Asks `of` about eight equal entities that always want to run, under a policy's defaults, on this many CPUs.
+/// Evaluates `of` for eight equal hogs, with a policy's defaults, on this many CPUs.
 fn ask<T>(policy: &Descriptor, cpus: usize, limits: bool, of: impl Fn(&LoadBounds<'_>) -> T) -> T {
     ask_of(policy, cpus, limits, false, of)
 }
 
-/// The same of eight that are in a gang.
+/// The same for eight hogs in a gang.
 fn ask_of_gangs<T>(policy: &Descriptor, of: impl Fn(&LoadBounds<'_>) -> T) -> T {
     ask_of(policy, 4, false, true, of)
 }
@@ -42,20 +42,22 @@ pub fn scope(policy: &Descriptor) -> Conserving {
 pub fn scope_in_words(policy: &Descriptor) -> String {
     let within = |slack: Nanos| if slack.is_zero() { String::new() } else { format!(" for more than {slack}") };
     let words = match scope(policy) {
-        Conserving::Never => "no promise: a CPU may idle while somebody waits".to_string(),
-        Conserving::PerCpu { slack } => format!("no CPU idles{} while somebody assigned to it waits", within(slack)),
+        Conserving::Never => "no guarantee: a CPU may idle while an entity waits".to_string(),
+        Conserving::PerCpu { slack } => format!("no CPU idles{} while an entity assigned to it waits", within(slack)),
         Conserving::Domain { slack } => {
-            format!("no CPU idles{} while somebody waits among the CPUs of its cache", within(slack))
+            format!("no CPU idles{} while an entity waits on a CPU of its cache", within(slack))
         }
-        Conserving::Global { slack } => format!("no CPU idles{} while anybody waits who may run there", within(slack)),
+        Conserving::Global { slack } => {
+            format!("no CPU idles{} while an entity that may run there waits", within(slack))
+        }
     };
     let without = scope(policy) != Conserving::Never && ask_of_gangs(policy, policy.conserving) == Conserving::Never;
     if without { words + GANGS_APART } else { words }
 }
 
-const GANGS_APART: &str = "; not where VMs are brought together";
+const GANGS_APART: &str = "; not if VMs are co-scheduled";
 
-/// Everything `policy` promises, in words.
+/// All guarantees of `policy`, in words.
 #[must_use]
 pub fn promises(policy: &Descriptor) -> Vec<Promise> {
     let mut all = vec![Promise { about: "idle CPUs", words: scope_in_words(policy) }];
@@ -76,10 +78,13 @@ pub fn promises(policy: &Descriptor) -> Vec<Promise> {
         add("reservations", if lacking.is_zero() { exactly } else { format!("{exactly}, less at most {lacking}") });
     }
     if let Some(beyond) = ask(policy, 4, true, policy.guarantees.quota) {
-        add("quotas", format!("kept in every span, but for twice the quota and {beyond}"));
+        add("quotas", format!("kept in every span, except for twice the quota and {beyond}"));
     }
     if let Some(cap) = ask(policy, 4, true, policy.guarantees.cap) {
-        add("caps", format!("kept in every span, but for {} in every {} and {}", cap.rounding, cap.period, cap.burst));
+        add(
+            "caps",
+            format!("kept in every span, except for {} in every {} and {}", cap.rounding, cap.period, cap.burst),
+        );
     }
     all
 }

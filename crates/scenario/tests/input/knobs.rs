@@ -12,7 +12,7 @@ const KNOBS: &[Knob] = &[
     Knob::count("levels", [4, 1, 9], "how many levels"),
     Knob::percent("reserve", [10, 0, 100], "what is kept back"),
     Knob::switch("boost", false, "whether to boost"),
-    Knob::choice("enforce", &["soft", "hard", "none"], "what the end of a slice means"),
+    Knob::choice("enforce", &["soft", "hard", "none"], "what happens at the end of a slice"),
 ];
 
 const POLICY: Descriptor = Descriptor {

@@ -10,11 +10,11 @@ use core::fmt;
 /// What runs on a CPU, as seen by a policy (or by one class of a composition).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Running {
-    /// Nobody; it may be about to pick.
+    /// The CPU idles; it may be about to pick.
     Idle,
     /// An entity of this policy or class.
     Mine {
-        /// Who.
+        /// The entity.
         entity: EntityId,
         /// The start of the time it has not been charged for yet.
         since: Instant,
@@ -56,8 +56,8 @@ pub struct AlarmBase {
     pub group: u8,
 }
 
-/// The handle a policy is given with every call. It shows the machine and takes requests; whatever a policy
-/// asks for takes effect through the machine, which checks the laws.
+/// The handle that a policy gets with every call. It shows the machine and takes requests. A request takes effect
+/// through the machine, which checks the laws.
 pub struct Cx<'a> {
     truth: &'a mut Truth,
     here: CpuId,
@@ -75,7 +75,7 @@ impl<'a> Cx<'a> {
         Cx { truth, here, view: View::default() }
     }
 
-    /// The same machine as seen by one class of a composition: lower `class` is more urgent.
+    /// The same machine as one class of a composition sees it; a lower `class` is more urgent.
     pub fn as_class(&mut self, class: u8, alarms: AlarmBase) -> Cx<'_> {
         Cx { truth: self.truth, here: self.here, view: View { class, alarms } }
     }
@@ -91,42 +91,42 @@ impl<'a> Cx<'a> {
         self.truth.slot(e).class
     }
 
-    /// The instant at which this happens.
+    /// The current instant.
     #[inline]
     #[must_use]
     pub fn now(&self) -> Instant {
         self.truth.now
     }
 
-    /// The CPU on which this happens: the waker's, the alarm's, the one that stops or picks.
+    /// The CPU of the current call: the waker's, the alarm's, the one that stops an entity or picks.
     #[inline]
     #[must_use]
     pub fn here(&self) -> CpuId {
         self.here
     }
 
-    /// The machine's CPUs and how near they are.
+    /// The CPUs of the machine, their sibling threads and shared caches.
     #[inline]
     #[must_use]
     pub fn topology(&self) -> &Topology {
         &self.truth.host
     }
 
-    /// What is asked for `e`.
+    /// The parameters of `e`.
     #[inline]
     #[must_use]
     pub fn params(&self, e: EntityId) -> &Params {
         self.truth.params(e)
     }
 
-    /// Where `e` is.
+    /// The state of `e`.
     #[inline]
     #[must_use]
     pub fn state(&self, e: EntityId) -> State {
         self.truth.slot(e).state
     }
 
-    /// Whether `e` waits for a CPU and may have one.
+    /// Whether `e` waits for a CPU and is not held.
     #[inline]
     #[must_use]
     pub fn is_waiting(&self, e: EntityId) -> bool {
@@ -134,7 +134,7 @@ impl<'a> Cx<'a> {
         slot.state == State::Waiting && slot.held == 0
     }
 
-    /// Whether `e` is held, for whatever reason.
+    /// Whether `e` is held, for any reason.
     #[inline]
     #[must_use]
     pub fn is_held(&self, e: EntityId) -> bool {
@@ -173,7 +173,7 @@ impl<'a> Cx<'a> {
         self.truth.members(g).filter(|&e| self.class_of(e) == self.view.class)
     }
 
-    /// What is asked for `g`.
+    /// The parameters of `g`.
     #[must_use]
     pub fn group_params(&self, g: GroupId) -> &GroupParams {
         &self.truth.group(g).params
@@ -197,30 +197,31 @@ impl<'a> Cx<'a> {
         }
     }
 
-    /// Whether `cpu` has been asked to pick again and has not done so yet.
+    /// Whether `cpu` has been kicked and has not picked yet.
     #[inline]
     #[must_use]
     pub fn kicked(&self, cpu: CpuId) -> bool {
         self.truth.will_pick(cpu)
     }
 
-    /// Whether `cpu` is a vCPU that has no CPU at this moment, as far as the policy is shown that (`vcpu_is_preempted`): it answers
-    /// nobody now.
+    /// Whether `cpu` is a vCPU without a physical CPU at this moment, if the policy may see that (`vcpu_is_preempted`).
+    /// Such a vCPU does not react to kicks now.
     #[inline]
     #[must_use]
     pub fn preempted(&self, cpu: CpuId) -> bool {
         self.truth.is_shown_preempted(cpu)
     }
 
-    /// An idle CPU that `e` may run on and that nobody has called yet: the last one of `e` if it can be, else the lowest.
+    /// An idle CPU that `e` may run on and that has not been kicked yet: the last CPU of `e` if possible, else the
+    /// lowest.
     #[must_use]
     pub fn idle_cpu_for(&self, e: EntityId) -> Option<CpuId> {
         self.truth.idle_cpu_for(e)
     }
 
-    /// Takes the running time of `cpu`'s entity that has not been charged yet. The policy must account for it
-    /// as if it had been given to [`charge`](crate::policy::Policy::charge). `None` if nobody of this policy
-    /// runs there, or nothing is due.
+    /// Takes the running time of `cpu`'s entity that has not been charged yet. The policy must account for it like for
+    /// time passed to [`charge`](crate::policy::Policy::charge). `None` if no entity of this policy runs there, or no
+    /// time is due.
     pub fn take_ran(&mut self, cpu: CpuId) -> Option<(EntityId, Nanos)> {
         match self.running(cpu) {
             Running::Mine { .. } => self.truth.take_ran(cpu),
@@ -228,33 +229,34 @@ impl<'a> Cx<'a> {
         }
     }
 
-    /// Asks `cpu` to pick again, soon. Asking twice is asking once.
+    /// Kicks `cpu`: it picks again soon. Several kicks count as one.
     #[inline]
     pub fn kick(&mut self, cpu: CpuId) {
         self.truth.kick(cpu);
     }
 
-    /// Shortens the running slice of `cpu` to end at `until` (later than now), without a new decision.
+    /// Shortens the time slice of the entity running on `cpu` to end at `until` (later than now), without a new
+    /// decision.
     pub fn cut(&mut self, cpu: CpuId, until: Instant) {
         self.truth.cut(cpu, until);
     }
 
-    /// Keeps `e` from running, for this reason. If it runs, its CPU is kicked.
+    /// Holds `e`, for this reason. If it runs, its CPU is kicked.
     pub fn hold(&mut self, e: EntityId, held: Held) {
         self.truth.hold(e, held);
     }
 
-    /// Ends a hold for this reason. `e` waits again if it was not blocked and no other reason stands.
+    /// Ends a hold for this reason. `e` waits again if it was not blocked and is held for no other reason.
     pub fn release(&mut self, e: EntityId, held: Held) {
         self.truth.release(e, held);
     }
 
-    /// Sets the policy's own placement mask of `e`, on top of its affinity; [`CpuSet::ALL`] lifts it.
+    /// Confines `e` to these CPUs, within its affinity; [`CpuSet::ALL`] lifts the confinement.
     pub fn confine(&mut self, e: EntityId, to: &CpuSet) {
         self.truth.confine(e, to);
     }
 
-    /// Sets an alarm to go off on CPU `on` at `at`, later than now. Replaces what the slot held.
+    /// Sets an alarm to go off on CPU `on` at `at`, later than now. This replaces the slot's previous alarm.
     pub fn set_alarm(&mut self, alarm: Alarm, on: CpuId, at: Instant) {
         self.truth.set_alarm(self.mine(alarm), on, at);
     }

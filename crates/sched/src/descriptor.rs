@@ -1,5 +1,5 @@
-//! [`Descriptor`]: all that the rest of the system knows of a policy. Command line, documentation, law tests,
-//! fuzz targets, goldens and benchmarks are derived from it.
+//! [`Descriptor`]: the static description of a policy. Command line, documentation, law tests, fuzz targets, goldens
+//! and benchmarks are derived from it.
 
 use crate::explanation::Explanation;
 use crate::params::{Refused, Topology};
@@ -10,35 +10,35 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Makes a policy for a host.
+/// Builds a policy for a host.
 pub type Build = fn(&Topology, &Knobs) -> Result<Box<dyn Policy>, Refused>;
 
-/// What a policy registers.
+/// The registry entry of a policy.
 #[derive(Clone, Copy)]
 pub struct Descriptor {
     /// Its name on the command line; also the name of its file.
     pub name: &'static str,
-    /// What it is, in one line.
+    /// A one-line description.
     pub title: &'static str,
-    /// Where its rule comes from.
+    /// The source of its rule.
     pub source: &'static str,
-    /// What it is good for, in one sentence.
+    /// Its strengths, in one sentence.
     pub good_for: &'static str,
-    /// What it is bad at, in one sentence.
+    /// Its weaknesses, in one sentence.
     pub bad_at: &'static str,
     /// The text of its file; the leading `//!` lines are its essay.
     pub text: &'static str,
-    /// How soon a CPU that idles finds work that waits. Law 11.
+    /// How soon an idle CPU finds waiting work. Law 11.
     pub conserving: fn(&LoadBounds<'_>) -> Conserving,
-    /// How long a waiting entity can wait at most. `None` only for strict priorities and overload. Law 12.
+    /// The longest wait of an entity. `None` only for strict priorities and overload. Law 12.
     pub starvation: fn(&LoadBounds<'_>) -> Option<Nanos>,
-    /// What of the things asked for it keeps.
+    /// The parameters that it guarantees, and how exactly.
     pub guarantees: Guarantees,
     /// The alarm slots it uses.
     pub alarms: AlarmSlots,
-    /// What it can be tuned by.
+    /// The knobs of the policy.
     pub knobs: &'static [Knob],
-    /// Makes one.
+    /// The constructor.
     pub build: Build,
 }
 
@@ -63,74 +63,76 @@ impl Descriptor {
     }
 }
 
-/// A bound that holds under a load; `None`: no such promise.
+/// A bound that holds under a load; `None`: no guarantee.
 pub type Bound = fn(&LoadBounds<'_>) -> Option<Nanos>;
 
-/// What a policy keeps of the things asked for, and how exactly: with a punctual driver, unless said otherwise.
+/// The guarantees of a policy, with a punctual driver unless stated otherwise.
 #[derive(Clone, Copy)]
 #[expect(missing_debug_implementations, reason = "functions have nothing to show")]
 pub struct Guarantees {
-    /// On one CPU, without groups, among those who always want to run: how far, at any moment and in any order of
-    /// arrival, what somebody got is from what its weight is due of the time since the last change of who competes.
+    /// On one CPU, without groups, among entities that are always runnable: the largest difference, at any time and in
+    /// any order of arrival, between the CPU time of an entity and its weighted share. Both count from the last change
+    /// of the competing entities.
     pub shares: Bound,
-    /// On whom a reservation was granted to and who wants to run throughout a period: how much of the slice can be
-    /// lacking at its end. Periods follow one another from the start that was asked for; where none was, from when the entity
-    /// first wakes, and anew when it wakes after a rest that began no later than its current period.
+    /// For an entity with an admitted reservation that is runnable throughout a period: the largest part of the slice
+    /// that can be lacking at its end. Periods follow one another from the start of the reservation. Without a start,
+    /// they follow from the first wake-up of the entity, and anew from a wake-up after a sleep that began no later than
+    /// its current period.
     pub reservations: Bound,
-    /// How far beyond twice a group's quota its members can get in a short span. The driver's delay is added per CPU.
+    /// How far beyond twice a group's quota its members can get in a short span. Add the driver's delay per CPU.
     pub quota: Bound,
-    /// How exactly the members of a capped group are held to it.
+    /// How exactly the cap of a group is kept.
     pub cap: fn(&LoadBounds<'_>) -> Option<CapBound>,
 }
 
-/// How exactly a cap is kept: in any span, the members get at most the cap's part of it, `rounding` for each `period` in it,
+/// The bound of a cap. In any span, the members get at most the cap's part of it, `rounding` for each `period` in it,
 /// and `burst`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CapBound {
-    /// How often what is left of it is worked out. Above zero.
+    /// The interval of accounting. Above zero.
     pub period: Nanos,
-    /// What rounding may add in every such period.
+    /// The most that rounding adds in each interval.
     pub rounding: Nanos,
-    /// How far ahead the members may be. The driver's delay is added per member.
+    /// How far ahead the members may be. Add the driver's delay per member.
     pub burst: Nanos,
 }
 
 impl Guarantees {
-    /// Nothing.
+    /// No guarantees.
     pub const NOTHING: Guarantees =
         Guarantees { shares: |_| None, reservations: |_| None, quota: |_| None, cap: |_| None };
 }
 
-/// Within which CPUs, and how soon, an idle CPU finds work.
+/// Where, and how soon, an idle CPU finds work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Conserving {
-    /// A CPU may idle although work waits.
+    /// A CPU may idle although an entity waits.
     Never,
-    /// A CPU finds what last ran (or was confined) there.
+    /// A CPU finds entities that last ran on it or are confined to it.
     PerCpu {
         /// Within this time.
         slack: Nanos,
     },
-    /// A CPU finds what may run on it and last ran under the same cache.
+    /// A CPU finds entities that may run on it and last ran under the same cache.
     Domain {
         /// Within this time.
         slack: Nanos,
     },
-    /// A CPU finds whatever may run on it.
+    /// A CPU finds every entity that may run on it.
     Global {
         /// Within this time.
         slack: Nanos,
     },
 }
 
-/// The circumstances in which a policy states its bounds.
+/// The load under which a policy states its bounds.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadBounds<'a> {
     /// The machine.
     pub host: &'a Topology,
     /// The policy's knobs.
     pub knobs: &'a Knobs,
-    /// How many entities there are at most.
+    /// The largest number of entities.
     pub entities: u64,
     /// The least weight of an entity or group, Linux's scale (1024 = normal).
     pub weight_least: u64,
@@ -146,18 +148,19 @@ pub struct LoadBounds<'a> {
     pub has_reservations: bool,
     /// Whether any group has a quota or a cap.
     pub has_limits: bool,
-    /// Whether anything is asked to change while running: weights, affinities, groups, pauses.
+    /// Whether parameters change during the run: weights, affinities, groups, pauses.
     pub has_changes: bool,
-    /// Whether the competitors block and wake, rather than run throughout.
+    /// Whether the entities block and wake, rather than run throughout.
     pub has_sleepers: bool,
-    /// Whether any entity is kept from some CPUs.
+    /// Whether the affinity of any entity excludes a CPU.
     pub has_affinity: bool,
-    /// The furthest that anybody may warp ahead; zero if nobody may.
+    /// The largest warp of an entity; zero if there is none.
     pub warp_most: Nanos,
 }
 
 impl<'a> LoadBounds<'a> {
-    /// So many entities of normal weight in no group, none of which ever blocks, changes, or asks for anything.
+    /// A load of this many entities of normal weight, in no group, that never block or change and have default
+    /// parameters.
     #[must_use]
     pub const fn of_hogs(host: &'a Topology, knobs: &'a Knobs, entities: u64) -> LoadBounds<'a> {
         LoadBounds {
@@ -179,22 +182,22 @@ impl<'a> LoadBounds<'a> {
     }
 }
 
-/// A whole number a policy can be tuned by.
+/// A tunable whole number of a policy.
 #[derive(Clone, Copy, Debug)]
 pub struct Knob {
     /// Its name: `--knob NAME=VALUE`, `[policy.knobs]`.
     pub name: &'static str,
     /// How its value is written.
     pub unit: Unit,
-    /// Its value unless said otherwise.
+    /// The default value.
     pub default: i64,
     /// The least value.
     pub least: i64,
     /// The largest value.
     pub most: i64,
-    /// What it does.
+    /// Its effect.
     pub help: &'static str,
-    /// Where it comes from.
+    /// Its source.
     pub source: &'static str,
 }
 
@@ -205,7 +208,7 @@ pub enum Unit {
     Time,
     /// A plain number.
     Count,
-    /// Per cent.
+    /// Percent.
     Percent,
     /// `off` or `on`.
     Switch,
@@ -214,7 +217,8 @@ pub enum Unit {
 }
 
 impl Knob {
-    /// Those that several policies share, and a policy's own. Panics (while compiling) unless `N` is how many they are together.
+    /// The knobs that several policies share, followed by a policy's own. Panics (while compiling) unless `N` is their
+    /// number.
     #[must_use]
     pub const fn join<const N: usize>(shared: &[Knob], own: &[Knob]) -> [Knob; N] {
         assert!(shared.len() + own.len() == N, "the lengths add up");
@@ -240,7 +244,7 @@ impl Knob {
         Knob::new(name, Unit::Count, values, help)
     }
 
-    /// Per cent: `[default, least, most]`.
+    /// Percent: `[default, least, most]`.
     #[must_use]
     pub const fn percent(name: &'static str, values: [i64; 3], help: &'static str) -> Knob {
         Knob::new(name, Unit::Percent, values, help)
@@ -258,7 +262,7 @@ impl Knob {
         Knob::new(name, Unit::Choice(words), [0, 0, words.len().cast_signed() as i64 - 1], help)
     }
 
-    /// Names where the knob comes from.
+    /// Sets the source of the knob.
     #[must_use]
     pub const fn from(self, source: &'static str) -> Knob {
         Knob { source, ..self }
@@ -282,7 +286,7 @@ impl Knob {
         }
     }
 
-    /// What values are right, in words.
+    /// The valid values, in words.
     #[must_use]
     pub fn range(&self) -> String {
         match self.unit {
@@ -365,21 +369,21 @@ impl Knobs {
     }
 }
 
-/// Why a knob could not be set.
+/// The reason why a knob could not be set.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum KnobError {
     /// No such knob.
     Unknown {
-        /// What was asked for.
+        /// The requested name.
         name: String,
-        /// What there is.
+        /// The existing names.
         known: Vec<&'static str>,
     },
-    /// A value it cannot have.
+    /// A value outside the range.
     OutOfRange {
-        /// Which knob.
+        /// The name of the knob.
         name: &'static str,
-        /// What would be right.
+        /// The valid range.
         range: String,
     },
 }

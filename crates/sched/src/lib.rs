@@ -1,8 +1,7 @@
-//! The heart of Tactus.
+//! The scheduling core of Tactus.
 //!
-//! A [`Policy`] decides who runs; a [`Machine`] owns the truth about who is
-//! blocked, waiting, held or running where, turns [`Input`]s into
-//! [`Action`]s and asserts the laws. Neither knows a clock, a kernel or a driver.
+//! A [`Policy`] decides which entity runs. A [`Machine`] keeps the state of all entities (blocked, waiting, held,
+//! running), turns [`Input`]s into [`Action`]s and asserts the laws. Neither knows a clock, a kernel or a driver.
 //!
 //! Read [`policy`] first, then [`machine`].
 #![no_std]

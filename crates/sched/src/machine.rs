@@ -1,8 +1,8 @@
-//! [`Machine`]: owns who is blocked, waiting, held or running where; calls the [`Policy`]; asserts the laws; turns
-//! [`Input`]s into [`Action`]s. It knows no clock: every call says what time it is.
+//! [`Machine`]: keeps the state of all entities (blocked, waiting, held, running), calls the [`Policy`], asserts the
+//! laws and turns [`Input`]s into [`Action`]s. It has no clock: every call names the current instant.
 //!
-//! A driver passes on all inputs of one instant and then calls [`Machine::settle`], which decides once and
-//! answers with what changed:
+//! A driver passes on all inputs of one instant and then calls [`Machine::settle`], which decides once and returns the
+//! resulting actions:
 //!
 //! ```text
 //! machine.input(now, Input::Block { cpu });
@@ -26,132 +26,133 @@ use core::fmt;
 pub enum Input {
     /// A blocked entity wants to run.
     Wake {
-        /// Who.
+        /// The entity.
         entity: EntityId,
-        /// Why.
+        /// The cause.
         why: Wake,
     },
-    /// Something that happens to an entity that is waiting or running.
+    /// An event for an entity that is waiting or running.
     Event {
-        /// To whom.
+        /// The entity.
         entity: EntityId,
-        /// What.
+        /// The event.
         what: Notice,
     },
     /// The entity running on `cpu` waits for something other than a CPU.
     Block {
-        /// Where.
+        /// The CPU.
         cpu: CpuId,
     },
-    /// The entity running on `cpu` gives its turn away.
+    /// The entity running on `cpu` yields.
     Yield {
-        /// Where.
+        /// The CPU.
         cpu: CpuId,
     },
-    /// The entity running on `cpu` gives its turn to another.
+    /// The entity running on `cpu` yields to another one.
     YieldTo {
-        /// Where.
+        /// The CPU.
         cpu: CpuId,
-        /// To whom.
+        /// The entity that should run instead.
         to: EntityId,
     },
-    /// The slice on `cpu` is over.
+    /// The time slice on `cpu` is over.
     Expire {
-        /// Where.
+        /// The CPU.
         cpu: CpuId,
     },
     /// A kick has arrived at `cpu`.
     Kicked {
-        /// Where.
+        /// The CPU.
         cpu: CpuId,
     },
     /// An alarm is due.
     Alarm {
-        /// Which.
+        /// The alarm.
         alarm: Alarm,
     },
-    /// An entity is stopped from outside, wherever it is: it is blocked until it wakes again.
+    /// An entity is paused, in any state: it is blocked until it wakes again.
     Pause {
-        /// Who.
+        /// The entity.
         entity: EntityId,
     },
-    /// Who runs on `cpu` has had this much CPU time since it was last charged, no more than has passed: the rest went to
-    /// interrupts, a hypervisor or the driver. A driver that cannot tell leaves it out, and all that has passed is charged.
+    /// CPU time of the entity running on `cpu` since its last charge, at most the time that has passed. The rest went
+    /// to interrupts, a hypervisor or the driver. A driver that cannot measure it omits this input; then all passed
+    /// time is charged.
     Ran {
-        /// Where.
+        /// The CPU.
         cpu: CpuId,
-        /// How much.
+        /// The CPU time.
         time: Nanos,
     },
-    /// `cpu` is a vCPU that has no CPU from now on: until it thaws it gets no put, no pick and no charge, and whatever is due there
-    /// waits.
+    /// `cpu` is a vCPU that has no physical CPU from now on. Until it thaws it gets no put, no pick and no charge, and
+    /// everything due there waits.
     Freeze {
-        /// Which.
+        /// The CPU.
         cpu: CpuId,
-        /// Whether its CPU was taken away; otherwise it has halted.
+        /// Whether the host took its CPU away; otherwise it has halted.
         preempted: bool,
     },
-    /// `cpu` goes on.
+    /// `cpu` thaws.
     Thaw {
-        /// Which.
+        /// The CPU.
         cpu: CpuId,
-        /// How much of the time it was frozen its steal clock tells: whoever runs there is not charged for it.
+        /// The steal time of the freeze: the entity running there is not charged for it.
         stolen: Nanos,
     },
 }
 
-/// What the driver is to do.
+/// An instruction to the driver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// The entity that ran on `cpu` runs there no more. All stops of an instant come before all runs.
+    /// The entity that ran on `cpu` stops. All stops of an instant come before all runs.
     Stop {
-        /// Where.
+        /// The CPU.
         cpu: CpuId,
-        /// Who.
+        /// The entity.
         entity: EntityId,
     },
     /// `entity` runs on `cpu`, at most until `until`.
     Run {
-        /// Where.
+        /// The CPU.
         cpu: CpuId,
-        /// Who.
+        /// The entity.
         entity: EntityId,
-        /// The end of its slice; [`Instant::NEVER`] for none.
+        /// The end of its time slice; [`Instant::NEVER`] for none.
         until: Instant,
     },
-    /// Who runs on `cpu` goes on, with another end of its slice.
+    /// The entity running on `cpu` goes on; its time slice has another end.
     Extend {
-        /// Where.
+        /// The CPU.
         cpu: CpuId,
         /// The new end.
         until: Instant,
     },
-    /// `cpu` is to be interrupted; the driver answers with [`Input::Kicked`] when it has been.
+    /// Interrupt `cpu`; the driver answers with [`Input::Kicked`] afterwards.
     Kick {
-        /// Where.
+        /// The CPU.
         cpu: CpuId,
     },
-    /// `entity` is kept from running for these reasons ([`Held`](crate::policy::Held) bits); 0: no longer.
+    /// `entity` is held for these reasons ([`Held`](crate::policy::Held) bits); 0: no longer.
     Held {
-        /// Who.
+        /// The entity.
         entity: EntityId,
-        /// Why.
+        /// The reasons.
         reasons: u8,
     },
-    /// `alarm` is to go off on CPU `on` at `at`, in place of whatever it was set to.
+    /// Set `alarm` to go off on CPU `on` at `at`; this replaces its previous time.
     SetAlarm {
-        /// Which.
+        /// The alarm.
         alarm: Alarm,
         /// Its dense number, for the driver's tables.
         number: usize,
-        /// Where.
+        /// The CPU.
         on: CpuId,
-        /// When.
+        /// The instant.
         at: Instant,
     },
-    /// `alarm` is not to go off.
+    /// Clear `alarm`.
     ClearAlarm {
-        /// Which.
+        /// The alarm.
         alarm: Alarm,
         /// Its dense number.
         number: usize,
@@ -167,7 +168,7 @@ pub enum Kicks {
     Delivered,
 }
 
-/// A scheduler: one policy, the CPUs it decides about, and the truth about them.
+/// A scheduler: one policy, its CPUs, and their state.
 pub struct Machine {
     policy: Box<dyn Policy>,
     truth: Truth,
@@ -199,7 +200,7 @@ impl Machine {
     /// Adds an entity, blocked.
     ///
     /// # Errors
-    /// The wish is malformed, or the policy cannot meet it; nothing has changed then.
+    /// The request is malformed, or the policy cannot meet it; then nothing has changed.
     pub fn attach(&mut self, now: Instant, params: Params) -> Result<EntityId, Refused> {
         self.advance(now);
         self.check_params(&params)?;
@@ -222,7 +223,7 @@ impl Machine {
         self.truth.remove_entity(e);
     }
 
-    /// Changes what is asked for an entity.
+    /// Changes the parameters of an entity.
     ///
     /// # Errors
     /// As for [`attach`](Machine::attach).
@@ -267,7 +268,7 @@ impl Machine {
         answer.map(|()| g)
     }
 
-    /// Changes what is asked for a group.
+    /// Changes the parameters of a group.
     ///
     /// # Errors
     /// As for [`attach`](Machine::attach).
@@ -308,10 +309,10 @@ impl Machine {
 
     // ---- Facts ----
 
-    /// Passes on a fact. Several may come at one instant; [`settle`](Machine::settle) decides afterwards.
+    /// Passes on a fact. Several facts may come at one instant; [`settle`](Machine::settle) decides afterwards.
     ///
-    /// Panics when the fact contradicts the truth: a wake-up of who is not blocked, a block where nobody runs, a kick that arrives
-    /// at a frozen CPU.
+    /// Panics when the fact contradicts the state: a wake-up of an entity that is not blocked, a block on an idle CPU,
+    /// a kick that arrives at a frozen CPU.
     #[inline]
     pub fn input(&mut self, now: Instant, input: Input) {
         self.advance(now);
@@ -332,12 +333,12 @@ impl Machine {
             }
             Input::Alarm { alarm } => self.alarm(alarm),
             Input::Event { entity, what } => {
-                assert_ne!(self.truth.slot(entity).state, State::Blocked, "an event wakes who is blocked");
+                assert_ne!(self.truth.slot(entity).state, State::Blocked, "a blocked entity gets no event");
                 let here = self.truth.slot(entity).cpu;
                 self.policy.event(entity, what, &mut Cx::new(&mut self.truth, here));
             }
             Input::YieldTo { cpu, to } => {
-                let (from, _) = self.truth.running(cpu).expect("somebody runs where a yield comes from");
+                let (from, _) = self.truth.running(cpu).expect("a running entity yields");
                 if self.policy.yield_to(from, to, &mut Cx::new(&mut self.truth, cpu)) {
                     self.leave_cpu(cpu, State::Waiting, StopReason::Yielded);
                 }
@@ -365,7 +366,7 @@ impl Machine {
         self.policy.wake(e, why, &mut Cx::new(&mut self.truth, here));
     }
 
-    /// Charges who runs on `cpu`, empties the seat and lets the policy have them back.
+    /// Charges the entity running on `cpu`, empties the CPU and puts the entity back to the policy.
     #[inline]
     fn leave_cpu(&mut self, cpu: CpuId, to: State, why: StopReason) {
         self.truth.expect_awake(cpu);
@@ -402,7 +403,7 @@ impl Machine {
             State::Blocked => {}
             State::Running(cpu) => self.leave_cpu(cpu, State::Blocked, StopReason::Blocked),
             State::Waiting => {
-                // Law 6: sleep is only for those who wait.
+                // Law 6: only a waiting entity can go to sleep.
                 self.truth.slot_mut(e).state = State::Blocked;
                 let here = self.truth.slot(e).cpu;
                 self.policy.sleep(e, &mut Cx::new(&mut self.truth, here));
@@ -418,7 +419,7 @@ impl Machine {
         }
         let cell = *self.truth.alarms.get(alarm);
         if cell.at > self.truth.now {
-            return; // It was cleared or put off while it was on its way.
+            return; // The alarm was cleared or postponed in the meantime.
         }
         self.truth.expect_awake(cell.on);
         self.truth.alarms.set(alarm, cell.on, Instant::NEVER);
@@ -427,11 +428,11 @@ impl Machine {
 
     // ---- The decision ----
 
-    /// Decides, once for all that happened at `now`, and says what is to be done.
+    /// Decides once for all facts of `now`, and returns the actions.
     pub fn settle(&mut self, now: Instant) -> &[Action] {
         self.advance(now);
         self.policy.plan(&mut Cx::new(&mut self.truth, CpuId::default()));
-        // A pick may kick others, and those others again; a policy that never comes to rest is wrong.
+        // A pick may kick other CPUs, and those may kick further ones; a policy that never reaches a decision is wrong.
         let mut picks = 0;
         while let Some(cpu) = self.truth.take_needy() {
             self.truth.deciding = Some(cpu);
@@ -448,7 +449,7 @@ impl Machine {
         self.truth.actions()
     }
 
-    /// What the last [`settle`](Machine::settle) said.
+    /// The actions of the last [`settle`](Machine::settle).
     #[inline]
     #[must_use]
     pub fn actions(&self) -> &[Action] {
@@ -476,12 +477,12 @@ impl Machine {
         self.truth.now = now;
     }
 
-    /// From now on the policy may see which CPUs are frozen ([`Cx::preempted`]); otherwise it cannot.
+    /// Lets the policy see which CPUs are frozen ([`Cx::preempted`]); otherwise it cannot.
     pub fn show_preempted(&mut self) {
         self.truth.shows_preempted = true;
     }
 
-    // ---- What is known ----
+    // ---- Queries ----
 
     /// Whether `cpu` is frozen.
     #[must_use]
@@ -507,7 +508,7 @@ impl Machine {
         &self.truth.host
     }
 
-    /// Where `e` is.
+    /// The state of `e`.
     #[must_use]
     pub fn state(&self, e: EntityId) -> State {
         self.truth.slot(e).state
@@ -531,13 +532,13 @@ impl Machine {
         self.truth.slot(e).held != 0
     }
 
-    /// Who runs on `cpu`.
+    /// The entity running on `cpu`.
     #[must_use]
     pub fn running(&self, cpu: CpuId) -> Option<EntityId> {
         self.truth.running(cpu).map(|(e, _)| e)
     }
 
-    /// The end of the slice on `cpu`; [`Instant::NEVER`] if it has none or nobody runs there.
+    /// The end of the time slice on `cpu`; [`Instant::NEVER`] if it has none or the CPU idles.
     #[must_use]
     pub fn until(&self, cpu: CpuId) -> Instant {
         self.truth.until(cpu)
@@ -549,19 +550,19 @@ impl Machine {
         self.truth.slot(e).charged
     }
 
-    /// The CPUs `e` may run on: its affinity, and where the policy confines it to.
+    /// The CPUs `e` may run on: its affinity and the policy's confinement.
     #[must_use]
     pub fn allowed(&self, e: EntityId) -> CpuSet {
         self.truth.allowed(e)
     }
 
-    /// What is asked for `e`.
+    /// The parameters of `e`.
     #[must_use]
     pub fn params(&self, e: EntityId) -> &Params {
         self.truth.params(e)
     }
 
-    /// What the policy keeps about `e` under `name`, for tables and tests; `None` if it keeps no such thing.
+    /// The policy's state of `e` under `name`, for tables and tests; `None` if there is none.
     #[must_use]
     pub fn inspect(&self, e: EntityId, name: &str) -> Option<i64> {
         let mut found = None;
@@ -573,24 +574,24 @@ impl Machine {
         found
     }
 
-    /// Shows all that the policy keeps about `e`.
+    /// Shows the policy's whole state of `e`.
     pub fn inspect_all(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {
         self.policy.inspect(e, show);
     }
 
-    /// The current period of the promise of `e`; `None` where the policy keeps no promise for it.
+    /// The current period of the reservation of `e`; `None` if the policy keeps no reservation for it.
     #[must_use]
     pub fn promise(&self, e: EntityId) -> Option<PromiseState> {
         self.policy.promise(e)
     }
 
-    /// The place of `e` in the order of the policy; `None` where that order is not one of [`Position`].
+    /// The position of `e` in the order of the policy; `None` if that order is not one of [`Position`].
     #[must_use]
     pub fn position(&self, e: EntityId) -> Option<Position> {
         self.policy.position(e)
     }
 
-    /// Whether the policy takes `e` for an interactive entity.
+    /// Whether the policy classifies `e` as interactive.
     #[must_use]
     pub fn interactive(&self, e: EntityId) -> bool {
         self.policy.interactive(e)

@@ -1,4 +1,4 @@
-//! What may be asked for an entity or a group, and what a machine is made of.
+//! The parameters of entities and groups, and the topology of a machine.
 
 use crate::explanation::Explanation;
 use crate::id::{CPUS_MAX, CpuId, CpuSet, GroupId};
@@ -16,13 +16,13 @@ const NICE_WEIGHTS: [u32; 40] = [
 
 /// A relative share of CPU time.
 ///
-/// Kept in the finest of the three common scales, Linux's, where 1024 is normal: so a weight given in any
-/// of them is kept exactly. Range: 1 … 2^28.
+/// Kept in the finest of the three common scales, Linux's, where 1024 is normal. So a weight in any of them is kept
+/// exactly. Range: 1 … 2^28.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Weight(u32);
 
 impl Weight {
-    /// The weight of whoever asked for nothing: nice 0, Xen's 256, a control group's 100.
+    /// The default weight: nice 0, Xen's 256, a control group's 100.
     pub const NORMAL: Weight = Weight(1024);
     /// The weight of SCHED_IDLE. Source: `WEIGHT_IDLEPRIO`, kernel/sched/sched.h, v5.13.
     pub const IDLE: Weight = Weight(3);
@@ -109,7 +109,7 @@ impl fmt::Debug for Weight {
 /// What happens when a slice is used up before its period ends.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Limit {
-    /// The entity competes on for time nobody has reserved.
+    /// The entity competes for unreserved time.
     #[default]
     Soft,
     /// The entity does not run again before its next period.
@@ -123,37 +123,36 @@ pub struct Reservation {
     pub slice: Nanos,
     /// Range: 1 ns … [`SPAN_MAX`].
     pub period: Nanos,
-    /// From the beginning of a period to when the slice must have been delivered; `None`: the whole period. Range:
-    /// `slice` … `period`.
+    /// From the beginning of a period until the slice is due; `None`: the whole period. Range: `slice` … `period`.
     pub deadline: Option<Nanos>,
-    /// When the first period begins; `None`: when the entity is first seen.
+    /// When the first period begins; `None`: at the first wake-up of the entity.
     pub start: Option<Instant>,
     /// What happens beyond the slice.
     pub limit: Limit,
 }
 
 impl Reservation {
-    /// `slice` in every `period`, due at its end, from when the entity is first seen; soft.
+    /// A soft reservation of `slice` in every `period`, due at its end, from the first wake-up of the entity.
     #[must_use]
     pub const fn new(slice: Nanos, period: Nanos) -> Reservation {
         Reservation { slice, period, deadline: None, start: None, limit: Limit::Soft }
     }
 
-    /// From the beginning of a period to when the slice must have been delivered.
+    /// From the beginning of a period until the slice is due.
     #[must_use]
     pub fn relative_deadline(&self) -> Nanos {
         self.deadline.unwrap_or(self.period)
     }
 }
 
-/// Leave to run ahead of one's share for a while (BVT).
+/// Permission to run ahead of one's share for a limited time (BVT).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Warp {
     /// How far ahead, in virtual time at normal weight. Range: 0 … [`SPAN_MAX`].
     pub by: Nanos,
-    /// How long it runs ahead at most in one go; zero: without end. Range: 0 … [`SPAN_MAX`].
+    /// The longest time it runs ahead in one go; zero: without end. Range: 0 … [`SPAN_MAX`].
     pub limit: Nanos,
-    /// How long it then has to do without; zero: for good. Range: 0 … [`SPAN_MAX`].
+    /// How long the warp is then off; zero: for good. Range: 0 … [`SPAN_MAX`].
     pub rest: Nanos,
 }
 
@@ -183,15 +182,15 @@ pub enum Class {
     Normal,
     /// SCHED_BATCH: shares by weight, never preempts at its wake-up.
     Batch,
-    /// SCHED_IDLE: the least share, gives way to all others.
+    /// SCHED_IDLE: the least share; all others preempt it.
     Idle,
-    /// SCHED_FIFO: runs until it blocks, yields or a higher priority comes.
+    /// SCHED_FIFO: runs until it blocks, yields or an entity of a higher priority arrives.
     Fifo(RtPriority),
-    /// SCHED_ISO of BFS and MuQSS: before all that is normal, as long as it does not use too much; else normal.
+    /// SCHED_ISO of BFS and MuQSS: before all normal tasks, as long as it does not use too much CPU time; else normal.
     Isochronous,
-    /// SCHED_RR: as FIFO, and takes turns with its equals.
+    /// SCHED_RR: like FIFO, with time slices among equals.
     RoundRobin(RtPriority),
-    /// A CPU's stopper: before everything, until it blocks (`stop_sched_class`, kernel/sched/stop_task.c).
+    /// The stop class of a CPU: before all others, until it blocks (`stop_sched_class`, kernel/sched/stop_task.c).
     Stop,
 }
 
@@ -206,19 +205,19 @@ impl Class {
     }
 }
 
-/// What is asked for one entity.
+/// The parameters of one entity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Params {
     /// Its share among its siblings.
     pub weight: Weight,
-    /// Its promise of CPU time, if it has one.
+    /// Its reservation, if it has one.
     pub reservation: Option<Reservation>,
     /// Its Linux scheduling class.
     pub class: Class,
-    /// The delay it can live with, or the turn it asks for (EEVDF's slice); `None`: whatever the policy gives. Range: 1 ns
-    /// … [`SPAN_MAX`].
+    /// The wake-up latency that it tolerates, or the time slice that it requests (EEVDF); `None`: the policy's default.
+    /// Range: 1 ns … [`SPAN_MAX`].
     pub latency: Option<Nanos>,
-    /// Its leave to run ahead of its share.
+    /// Its permission to run ahead of its share.
     pub warp: Option<Warp>,
     /// The CPUs it may run on; CPUs the machine lacks are ignored.
     pub affinity: CpuSet,
@@ -241,10 +240,10 @@ impl Default for Params {
 }
 
 impl Params {
-    /// Checks what holds for every policy: ranges of the reservation, and a CPU to run on.
+    /// Checks the rules of every policy: the ranges of the reservation, and an allowed CPU.
     ///
     /// # Errors
-    /// The rule that is broken, with the values that broke it.
+    /// The violated rule, with the values that violate it.
     pub fn check(&self, host: &Topology) -> Result<(), Refused> {
         if let Some(reservation) = self.reservation {
             let Reservation { slice, period, .. } = reservation;
@@ -302,7 +301,7 @@ impl Quota {
     }
 }
 
-/// What is asked for a group.
+/// The parameters of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct GroupParams {
     /// Its share among its siblings.
@@ -311,15 +310,15 @@ pub struct GroupParams {
     pub quota: Option<Quota>,
     /// Its ceiling in percent of one CPU, for policies that keep Xen's cap. Range: 1 …; `None`: no cap.
     pub cap_percent: Option<u32>,
-    /// Whether its members are to run at the same time, for policies that know gangs: the vCPUs of a parallel VM, or,
-    /// for a group of such groups, VMs that work together.
+    /// Whether its members should run at the same time, for policies with gangs: the vCPUs of a parallel VM, or, for a
+    /// group of such groups, VMs that work together.
     pub gang: bool,
 }
 
-/// The CPUs of a machine and how near they are to each other.
+/// The CPUs of a machine, their sibling threads and shared caches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Topology {
-    /// How many CPUs. Range: 1 … [`CPUS_MAX`].
+    /// The number of CPUs. Range: 1 … [`CPUS_MAX`].
     pub cpus: usize,
     /// Hardware threads per core; CPUs `c` with equal `c / smt` share a core.
     pub smt: usize,
@@ -364,60 +363,60 @@ impl Topology {
 pub enum Refused {
     /// A reservation of nothing.
     SliceZero,
-    /// More promised per period than the period holds.
+    /// A slice longer than its period.
     SliceAbovePeriod {
-        /// What was asked per period.
+        /// The requested slice.
         slice: Nanos,
         /// The period.
         period: Nanos,
     },
-    /// A span beyond what 64-bit arithmetic carries.
+    /// A span too long for 64-bit arithmetic.
     TooLong {
-        /// Which one.
+        /// Its name.
         what: &'static str,
         /// The longest.
         most: Nanos,
     },
     /// A span outside its range.
     OutOfRange {
-        /// Which one.
+        /// Its name.
         what: &'static str,
         /// The shortest.
         least: Nanos,
         /// The longest.
         most: Nanos,
     },
-    /// None of the CPUs asked for exists.
+    /// None of the requested CPUs exists.
     NoCpu {
-        /// What was asked.
+        /// The requested CPUs.
         affinity: Box<CpuSet>,
-        /// How many CPUs there are.
+        /// The number of CPUs.
         cpus: usize,
     },
-    /// The promises made would exceed what the CPUs can give.
+    /// The reservations would exceed the CPUs.
     Utilisation {
-        /// What was asked.
+        /// The requested reservation.
         asked: Reservation,
-        /// The most CPU that one entity could still be promised, in millionths of one CPU.
+        /// The largest utilisation that one entity could still reserve, in millionths of one CPU.
         free_ppm: u64,
-        /// On which CPU that is free; `None`: on any.
+        /// The CPU where that is free; `None`: any.
         on: Option<CpuId>,
     },
     /// No such group.
     NoGroup(GroupId),
     /// A group that still has members or subgroups cannot be removed.
     GroupInUse(GroupId),
-    /// The policy cannot do what was asked.
+    /// The policy does not support the request.
     Unsupported {
-        /// What it cannot do.
+        /// What it does not support.
         reason: &'static str,
-        /// What to ask for instead, in the imperative.
+        /// What to request instead, in the imperative.
         remedy: &'static str,
     },
 }
 
 impl Refused {
-    /// For a refused reservation, the largest slice that would still fit in the period asked for; `None` where none does.
+    /// For a refused reservation, the largest slice that would still fit in its period; `None` if none does.
     #[must_use]
     pub fn nearest_slice(&self) -> Option<Nanos> {
         match *self {

@@ -1,7 +1,7 @@
-//! The [`Policy`] trait: who runs next, and until when. Read this first.
+//! The [`Policy`] trait: which entity runs next, and until when. Read this first.
 //!
-//! A policy is told facts and is asked for decisions; it never looks at a clock, a kernel or a driver.
-//! The life of an entity, as a policy sees it:
+//! A machine tells a policy facts and asks it for decisions. A policy never reads a clock, a kernel or a driver. The
+//! life cycle of an entity, as a policy sees it:
 //!
 //! ```text
 //! attach                         it exists, blocked
@@ -14,8 +14,8 @@
 //! detach                         it is gone: blocked when it goes, and never mentioned again
 //! ```
 //!
-//! At one instant the machine passes on all facts, then calls [`Policy::plan`] once, then [`Policy::pick`]
-//! for each CPU in need.
+//! At one instant the machine passes on all facts. Then it calls [`Policy::plan`] once, and [`Policy::pick`] for each
+//! CPU that needs a decision.
 
 use crate::cx::Cx;
 use crate::id::{CpuId, EntityId, GroupId};
@@ -27,23 +27,23 @@ use crate::time::{Instant, Nanos};
 /// allocation outside [`attach`](Policy::attach), [`detach`](Policy::detach), [`adjust`](Policy::adjust) and
 /// [`group`](Policy::group).
 pub trait Policy: Send {
-    /// `e` joins, blocked. Admission speaks here.
+    /// `e` joins, blocked. Admission control happens here.
     ///
     /// # Errors
-    /// The wish cannot be met; the policy is as it was before.
+    /// The policy cannot meet the request, and its state has not changed.
     fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused>;
 
-    /// `e` leaves; it is blocked and never mentioned again.
+    /// `e` leaves. It is blocked and never mentioned again.
     fn detach(&mut self, e: EntityId, cx: &mut Cx<'_>);
 
-    /// What is asked for `e` was `old` and is now `cx.params(e)`. `e` may be blocked, waiting or running; if it
-    /// runs, it has just been charged. A CPU that `e` may no longer run on is kicked by the machine.
+    /// The parameters of `e` changed from `old` to `cx.params(e)`. `e` may be blocked, waiting or running; if it runs,
+    /// it has just been charged. The machine kicks a CPU on which `e` may no longer run.
     ///
     /// # Errors
-    /// The wish cannot be met; the policy is as it was before, and the machine restores `old`.
+    /// The policy cannot meet the request, and its state has not changed. The machine restores `old`.
     fn adjust(&mut self, e: EntityId, old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused>;
 
-    /// A group was created or changed, or is about to go (it is empty then).
+    /// A group was created or changed, or is about to be removed (then it is empty).
     ///
     /// # Errors
     /// As for [`adjust`](Policy::adjust).
@@ -60,14 +60,15 @@ pub trait Policy: Send {
     /// `e` was waiting and is blocked now (paused, stopped).
     fn sleep(&mut self, e: EntityId, cx: &mut Cx<'_>);
 
-    /// `e`, which is blocked here, has used `ran` of CPU time elsewhere, and pays for it here. For policies that are part of another.
+    /// `e`, which is blocked in this policy, has used `ran` of CPU time elsewhere and is charged for it here. For
+    /// policies that are part of another.
     fn owe(&mut self, _e: EntityId, _ran: Nanos, _cx: &mut Cx<'_>) {}
 
     /// `e` has used `ran` of CPU time since it was last charged. Comes before `put`, `adjust` and `detach`, and
     /// whenever the policy pulls it with [`Cx::take_ran`]'s result. Never zero.
     fn charge(&mut self, e: EntityId, ran: Nanos, cx: &mut Cx<'_>);
 
-    /// `from`, running, asks that `to` run in its place. Says whether it will; `from` yields afterwards if so.
+    /// `from`, running, yields to `to`. Returns whether `to` will run; if so, `from` yields afterwards.
     fn yield_to(&mut self, _from: EntityId, _to: EntityId, _cx: &mut Cx<'_>) -> bool {
         false
     }
@@ -77,49 +78,49 @@ pub trait Policy: Send {
         unreachable!("a policy that sets no alarm got {alarm:?}");
     }
 
-    /// Choices that concern several CPUs, once per instant, before any `pick`. May kick further CPUs.
+    /// Decides for several CPUs together, once per instant, before any `pick`. May kick further CPUs.
     fn plan(&mut self, _cx: &mut Cx<'_>) {}
 
     /// `prev.entity` has just stopped running on `cpu`: it is blocked, or waits again.
     fn put(&mut self, cpu: CpuId, prev: Stopped, cx: &mut Cx<'_>);
 
-    /// Who runs on `cpu` now, and until when. The one chosen must be waiting, not held, and allowed on `cpu`.
+    /// Which entity runs on `cpu` now, and until when. The entity must be waiting, not held, and allowed on `cpu`.
     fn pick(&mut self, cpu: CpuId, cx: &mut Cx<'_>) -> Decision;
 
-    /// Whether the policy takes `e` for an interactive entity.
+    /// Whether the policy classifies `e` as interactive.
     fn interactive(&self, _e: EntityId) -> bool {
         false
     }
 
-    /// The current period of the promise of `e`; `None` where the policy keeps no promise for it.
+    /// The current period of the reservation of `e`; `None` if the policy keeps no reservation for it.
     fn promise(&self, _e: EntityId) -> Option<PromiseState> {
         None
     }
 
-    /// The place of `e` in the order of the policy; `None` where that order is not one of [`Position`].
+    /// The position of `e` in the order of the policy; `None` if that order is not one of [`Position`].
     fn position(&self, _e: EntityId) -> Option<Position> {
         None
     }
 
-    /// Shows what the policy keeps about `e`, as named whole numbers, for tables and tests.
+    /// Shows the policy's state of `e` as named whole numbers, for tables and tests.
     fn inspect(&self, _e: EntityId, _show: &mut dyn FnMut(&'static str, i64)) {}
 }
 
-/// A decision: who runs, and until when.
+/// A decision: which entity runs, and until when.
 #[must_use = "a decision that is not carried out loses the entity"]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Decision {
-    /// Who; `None`: nobody, the CPU idles.
+    /// The entity; `None`: the CPU idles.
     pub run: Option<EntityId>,
-    /// The end of the slice, later than now; [`Instant::NEVER`] for no end. Ignored when idle.
+    /// The end of the time slice, later than now; [`Instant::NEVER`] for no end. Ignored when idle.
     pub until: Instant,
 }
 
 impl Decision {
-    /// Nobody runs.
+    /// The CPU idles.
     pub const IDLE: Decision = Decision { run: None, until: Instant::NEVER };
 
-    /// `e` runs until it stops of its own accord or is kicked.
+    /// `e` runs until it blocks, yields or is kicked.
     pub const fn forever(e: EntityId) -> Decision {
         Decision { run: Some(e), until: Instant::NEVER }
     }
@@ -130,17 +131,17 @@ impl Decision {
     }
 }
 
-/// Why an entity wakes.
+/// The cause of a wake-up.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wake {
     /// It runs for the first time, forked by `parent` if it has one.
     New {
-        /// Who forked it.
+        /// The entity that forked it.
         parent: Option<EntityId>,
     },
     /// Another entity woke it.
     By {
-        /// Who.
+        /// The waking entity.
         waker: EntityId,
         /// Whether the waker is about to block.
         sync: bool,
@@ -153,41 +154,41 @@ pub enum Wake {
     Resumed,
 }
 
-/// What happens to an entity that need not be woken.
+/// An event for an entity that need not be woken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Notice {
     /// An interrupt or a packet has come for it.
     Interrupt,
-    /// Its guest says that it has waited this long for a spin lock.
+    /// Its guest reports that it has waited this long for a spin lock.
     SpinWait {
-        /// How long.
+        /// The length of the wait.
         waited: Nanos,
     },
 }
 
-/// Who stopped running, and why.
+/// An entity that stopped running, and the reason.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Stopped {
-    /// Who.
+    /// The entity.
     pub entity: EntityId,
-    /// Why.
+    /// The reason.
     pub why: StopReason,
 }
 
-/// Why an entity stopped running.
+/// The reason why an entity stopped running.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum StopReason {
     /// It waits for something other than a CPU. It is blocked.
     Blocked,
-    /// It gave its turn away. It is waiting.
+    /// It yielded. It is waiting.
     Yielded,
-    /// Its slice ended. It is waiting.
+    /// Its time slice ended. It is waiting.
     Expired,
     /// Its CPU was kicked. It is waiting.
     Kicked,
 }
 
-/// What happened to a group.
+/// A change of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GroupChange<'a> {
     /// It is new; its parameters are `cx.group_params(g)`.
@@ -197,39 +198,39 @@ pub enum GroupChange<'a> {
     },
     /// Its parameters were `old` and are now `cx.group_params(g)`.
     Params {
-        /// What they were.
+        /// The previous parameters.
         old: &'a GroupParams,
     },
-    /// It goes; it has no members and no subgroups.
+    /// It is removed; it has no members and no subgroups.
     Removed,
 }
 
-/// Whose alarm it is.
+/// The owner of an alarm.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum AlarmOwner {
-    /// The policy's own.
+    /// The policy.
     Policy,
-    /// A CPU's.
+    /// A CPU.
     Cpu(CpuId),
-    /// An entity's; goes with it.
+    /// An entity; its alarms are removed with it.
     Entity(EntityId),
-    /// A group's; goes with it.
+    /// A group; its alarms are removed with it.
     Group(GroupId),
 }
 
 /// An alarm: one of the slots the policy's descriptor declares.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Alarm {
-    /// Whose.
+    /// Its owner.
     pub owner: AlarmOwner,
-    /// Which of the slots declared for that kind of owner, from 0.
+    /// The slot, from 0, among those declared for this kind of owner.
     pub slot: u8,
 }
 
 /// Whether an alarm reaches an idle CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AlarmKind {
-    /// Goes off whatever the CPU does.
+    /// Goes off whether the CPU idles or not.
     Timer,
     /// A periodic tick: cleared when its CPU idles. Only CPUs have ticks.
     Tick,
@@ -238,13 +239,13 @@ pub enum AlarmKind {
 /// The alarm slots a policy uses, per kind of owner.
 #[derive(Clone, Copy, Debug)]
 pub struct AlarmSlots {
-    /// The policy's own.
+    /// The slots of the policy.
     pub policy: &'static [AlarmKind],
-    /// Each CPU's.
+    /// The slots of each CPU.
     pub cpu: &'static [AlarmKind],
-    /// Each entity's.
+    /// The slots of each entity.
     pub entity: &'static [AlarmKind],
-    /// Each group's.
+    /// The slots of each group.
     pub group: &'static [AlarmKind],
 }
 
@@ -253,17 +254,17 @@ impl AlarmSlots {
     pub const NONE: AlarmSlots = AlarmSlots { policy: &[], cpu: &[], entity: &[], group: &[] };
 }
 
-/// Why an entity that could run is kept from running by its policy: neither waiting nor blocked.
+/// The reason why a policy holds an entity that is ready to run: it is neither waiting nor blocked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Held {
     /// A quota is used up (CFS bandwidth, RT throttling).
     Throttled = 1,
-    /// Above its cap (Credit).
+    /// The group is above its cap (Credit).
     Parked = 2,
-    /// Its reservation is used up and hard.
+    /// The slice of its hard reservation is used up.
     Depleted = 4,
-    /// Its siblings lag (strict co-scheduling).
+    /// Its siblings lag (co-scheduling).
     CoStopped = 8,
 }
 

@@ -16,7 +16,8 @@ pub struct PromiseState {
     pub remaining: i64,
 }
 
-/// The place of an entity in its policy's order, in the terms of that order. A guest's detector of urgent tasks reads it.
+/// The place of an entity in its policy's order, in the terms of that order. A guest's detector of urgent tasks reads
+/// it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Position {
     /// Weighted fair queueing: the entity of least virtual run time is dispatched first.

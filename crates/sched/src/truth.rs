@@ -1,5 +1,5 @@
-//! What is true of the machine at this instant: who is where. Owned by [`Machine`](crate::machine::Machine),
-//! seen by policies through [`Cx`](crate::cx::Cx).
+//! The state of the machine at this instant. [`Machine`](crate::machine::Machine) owns it; policies see it through
+//! [`Cx`](crate::cx::Cx).
 //!
 //! Laws are asserted where the truth changes; the comments name them by their number in ARCHITECTURE.md.
 
@@ -18,10 +18,10 @@ use alloc::vec::Vec;
 use confined::Confined;
 use groups::Group;
 
-/// "No entity" in a link.
-const NOBODY: u32 = u32::MAX;
+/// The null link.
+const NO_ENTITY: u32 = u32::MAX;
 
-/// What changes with every decision about an entity; parameters are kept apart, in `Truth::params`.
+/// The state of an entity that changes with every decision; parameters are stored apart, in `Truth::params`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Slot {
     pub(crate) generation: u32,
@@ -34,7 +34,7 @@ pub(crate) struct Slot {
     /// Whether affinity and confinement leave it every CPU.
     pub(crate) anywhere: bool,
     attached: bool,
-    /// Where it runs or last ran.
+    /// The CPU on which it runs or last ran.
     pub(crate) cpu: CpuId,
     /// CPU time charged since attach. Law 5.
     pub(crate) charged: Nanos,
@@ -42,22 +42,22 @@ pub(crate) struct Slot {
     prev_member: u32,
 }
 
-/// A CPU's seat.
+/// The state of a CPU.
 #[derive(Clone, Copy, Debug)]
 struct Seat {
-    /// Who sits here.
+    /// The entity that runs here.
     entity: Option<EntityId>,
-    /// Who the driver was last told to run here.
+    /// The entity of the last [`Action::Run`] for this CPU.
     told: Option<EntityId>,
     /// The start of the time not charged yet.
     since: Instant,
-    /// The end of the slice.
+    /// The end of the time slice.
     until: Instant,
-    /// Whether something happened here that the driver has not been told.
+    /// Whether a change here has not been reported to the driver.
     touched: bool,
-    /// Whether it picked, or its slice was cut, since the driver was last told.
+    /// Whether the CPU picked, or its time slice was cut, since the last report to the driver.
     decided: bool,
-    /// Whether a kick was asked for that the driver has not been told.
+    /// Whether a requested kick has not been reported to the driver.
     kick_told: bool,
 }
 
@@ -70,23 +70,23 @@ pub(crate) struct Truth {
     /// CPUs that pick in this settle.
     needy: CpuSet,
     needy_count: usize,
-    /// CPUs a kick is on its way to.
+    /// CPUs with a kick in flight.
     kicked: CpuSet,
     /// vCPUs without a CPU.
     frozen: CpuSet,
     frozen_count: usize,
-    /// Those of them whose CPU was taken away.
+    /// The frozen CPUs whose vCPU was preempted.
     preempted: CpuSet,
-    /// Those of them that pick as soon as they thaw.
+    /// The frozen CPUs that pick as soon as they thaw.
     deferred: CpuSet,
-    /// Whether the policy is shown who is frozen.
+    /// Whether the policy may see which CPUs are frozen.
     pub(crate) shows_preempted: bool,
-    /// How many picks one settle may take, before it is clear that it never ends.
+    /// The most picks of one settle; more mean that it never ends.
     pub(crate) picks_most: usize,
-    /// The CPU that gives up an entity or picks at this moment.
+    /// The CPU that puts an entity back or picks at this moment.
     pub(crate) deciding: Option<CpuId>,
     slots: Vec<Slot>,
-    /// What is asked for each, seldom looked at.
+    /// The parameters of each entity, seldom read.
     params: Vec<Params>,
     confined: Confined,
     free_slots: Vec<u32>,
@@ -115,7 +115,7 @@ impl Truth {
             params: GroupParams::default(),
             parent: None,
             children: 0,
-            first_member: NOBODY,
+            first_member: NO_ENTITY,
         };
         let mut truth = Truth {
             now: Instant::ZERO,
@@ -147,7 +147,7 @@ impl Truth {
         truth
     }
 
-    /// Makes room for all that one settle can say, so that saying it allocates nothing. Law 9.
+    /// Makes room for all actions of one settle, so that reporting allocates nothing. Law 9.
     fn reserve(&mut self) {
         self.alarms.reserve(self.slots.len(), self.groups.len());
         let most = 3 * self.seats.len() + self.slots.len() + self.alarms.len();
@@ -199,8 +199,8 @@ impl Truth {
             attached: true,
             cpu,
             charged: Nanos::ZERO,
-            next_member: NOBODY,
-            prev_member: NOBODY,
+            next_member: NO_ENTITY,
+            prev_member: NO_ENTITY,
         };
         let index = match self.free_slots.pop() {
             Some(index) => {
@@ -228,7 +228,7 @@ impl Truth {
     }
 
     pub(crate) fn remove_entity(&mut self, e: EntityId) {
-        assert_eq!(self.slot(e).state, State::Blocked, "only who is blocked leaves");
+        assert_eq!(self.slot(e).state, State::Blocked, "an entity is blocked when it leaves");
         self.leave_group(e, self.params[e.index()].group);
         self.alarms.drop_entity(e);
         let slot = self.slot_mut(e);
@@ -237,7 +237,7 @@ impl Truth {
         self.free_slots.push(e.index() as u32);
     }
 
-    /// Replaces the parameters of `e`; gives the old ones back.
+    /// Replaces the parameters of `e`; returns the old ones.
     pub(crate) fn replace_params(&mut self, e: EntityId, params: Params) -> Params {
         let old = core::mem::replace(&mut self.params[e.index()], params);
         if old.group != params.group {
@@ -273,7 +273,7 @@ impl Truth {
         self.kick_if_misplaced(e);
     }
 
-    /// Kicks the CPU `e` runs on, if it may not (or no longer) run there.
+    /// Kicks the CPU on which `e` runs, if `e` may not run there.
     pub(crate) fn kick_if_misplaced(&mut self, e: EntityId) {
         if let State::Running(cpu) = self.slot(e).state
             && (!self.may_run(e, cpu) || self.slot(e).held != 0)
@@ -318,7 +318,7 @@ impl Truth {
         self.deciding == Some(cpu) || self.will_pick_here(cpu)
     }
 
-    /// Whether `cpu` picks without being asked again.
+    /// Whether `cpu` picks without a further kick.
     #[inline]
     fn will_pick_here(&self, cpu: CpuId) -> bool {
         self.needy.contains(cpu) || self.kicked.contains(cpu) || (self.frozen_count > 0 && self.deferred.contains(cpu))
@@ -357,7 +357,7 @@ impl Truth {
     #[inline]
     pub(crate) fn kick(&mut self, cpu: CpuId) {
         assert!(cpu.index() < self.host.cpus, "{cpu:?} is not on this machine");
-        // Whoever is frozen has to be fetched, however fast that goes.
+        // A frozen CPU needs a delivered kick, even if kicks are immediate.
         if self.kicks == Kicks::Immediate && !self.is_frozen(cpu) {
             return self.need(cpu);
         }
@@ -368,7 +368,7 @@ impl Truth {
         }
     }
 
-    /// A kick has arrived. Says whether it still matters: the CPU may have picked meanwhile.
+    /// A kick has arrived. Returns whether it still matters: the CPU may have picked meanwhile.
     pub(crate) fn kick_arrived(&mut self, cpu: CpuId) -> bool {
         self.kicked.contains(cpu)
     }
@@ -397,7 +397,7 @@ impl Truth {
         Some(cpu)
     }
 
-    /// `cpu` is about to pick: whoever calls it now calls it for that.
+    /// `cpu` is about to pick: kicks that are pending are answered by this pick.
     #[inline]
     pub(crate) fn answer(&mut self, cpu: CpuId) {
         if self.needy_count > 0 && self.needy.remove(cpu) {
@@ -434,10 +434,10 @@ impl Truth {
     pub(crate) fn vacate(&mut self, cpu: CpuId, to: State) -> EntityId {
         let seat = &mut self.seats[cpu.index()];
         assert!(seat.since == self.now, "law 5: charged before it stops");
-        let entity = seat.entity.take().expect("somebody sits where a seat is emptied");
+        let entity = seat.entity.take().expect("an entity runs on a CPU that is vacated");
         seat.until = Instant::NEVER;
         let slot = self.slot_mut(entity);
-        assert_eq!(slot.state, State::Running(cpu), "law 3: who sits on a CPU runs there and nowhere else");
+        assert_eq!(slot.state, State::Running(cpu), "law 3: the entity of a CPU runs there and nowhere else");
         slot.state = to;
         self.touch(cpu);
         entity
@@ -465,7 +465,7 @@ impl Truth {
         seat.decided = true;
     }
 
-    /// Nobody runs on `cpu`: its ticks stop.
+    /// `cpu` idles: its ticks stop.
     pub(crate) fn idle(&mut self, cpu: CpuId) {
         self.alarms.stop_ticks(cpu);
     }
@@ -495,9 +495,9 @@ impl Truth {
         }
     }
 
-    // ---- Telling the driver ----
+    // ---- Actions for the driver ----
 
-    /// Turns all that changed since the last time into actions: who stops, who is held, who runs, alarms.
+    /// Turns all changes since the last call into actions: stops, holds, runs, alarms.
     pub(crate) fn tell(&mut self) {
         self.actions.clear();
         if let [cpu] = *self.touched {

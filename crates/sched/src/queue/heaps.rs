@@ -40,13 +40,13 @@ impl<K: Copy + Ord> Heaps<K> {
         heap.reserve(members.saturating_sub(heap.len()));
     }
 
-    /// How many wait in `queue`.
+    /// The number of entities in `queue`.
     #[must_use]
     pub fn len(&self, queue: usize) -> usize {
         self.heaps[queue].len()
     }
 
-    /// Whether nobody waits in `queue`.
+    /// Whether `queue` is empty.
     #[must_use]
     pub fn is_empty(&self, queue: usize) -> bool {
         self.heaps[queue].is_empty()
@@ -78,7 +78,7 @@ impl<K: Copy + Ord> Heaps<K> {
         self.heaps[queue].first().copied()
     }
 
-    /// Takes the entity of least key out of `queue`.
+    /// Removes the entity of least key from `queue`.
     #[inline]
     pub fn pop(&mut self, queue: usize) -> Option<(K, EntityId)> {
         let first = self.first(queue)?;
@@ -91,7 +91,7 @@ impl<K: Copy + Ord> Heaps<K> {
         Some(first)
     }
 
-    /// Takes `e` out of whatever queue it is in; says whether it was in one.
+    /// Removes `e` from its queue; returns whether it was in one.
     #[inline]
     pub fn remove(&mut self, e: EntityId) -> bool {
         let Place { queue, at } = self.places[e.index()];

@@ -42,20 +42,20 @@ impl Levels {
         queue * self.levels + level
     }
 
-    /// The most urgent level of `queue` at which somebody waits.
+    /// The most urgent occupied level of `queue`.
     #[must_use]
     pub fn best(&self, queue: usize) -> Option<usize> {
         let occupied = self.occupied[queue];
         (occupied != 0).then(|| occupied.trailing_zeros() as usize)
     }
 
-    /// Who is first at the most urgent level of `queue`.
+    /// The first entity at the most urgent level of `queue`.
     #[must_use]
     pub fn first(&self, queue: usize) -> Option<EntityId> {
         self.lists.first(self.list(queue, self.best(queue)?))
     }
 
-    /// Whether anybody waits at `level` of `queue`.
+    /// Whether `level` of `queue` is occupied.
     #[must_use]
     pub fn is_occupied(&self, queue: usize, level: usize) -> bool {
         self.occupied[queue] >> level & 1 == 1
@@ -67,7 +67,7 @@ impl Levels {
         self.lists.list_of(e).map(|list| (list / self.levels, list % self.levels))
     }
 
-    /// Takes `e` out of whatever level it is at; says whether it was at one.
+    /// Removes `e` from its level; returns whether it was at one.
     pub fn remove(&mut self, e: EntityId) -> bool {
         let Some((queue, level)) = self.place(e) else { return false };
         self.lists.remove(e);
@@ -77,7 +77,7 @@ impl Levels {
         true
     }
 
-    /// Who waits in `queue`, most urgent level first, first to last within a level.
+    /// The entities of `queue`, most urgent level first, first to last within a level.
     pub fn iter(&self, queue: usize) -> impl Iterator<Item = EntityId> + '_ {
         let mut rest = self.occupied[queue];
         let levels = core::iter::from_fn(move || {

@@ -29,7 +29,7 @@ pub struct Lists {
 }
 
 impl Lists {
-    /// This many empty lists.
+    /// Creates this many empty lists.
     #[must_use]
     pub fn new(lists: usize) -> Lists {
         Lists { lists: alloc::vec![List { head: END, tail: END, len: 0 }; lists], nodes: Vec::new(), queued: 0 }
@@ -44,20 +44,20 @@ impl Lists {
         self.nodes[e.index()].id = e;
     }
 
-    /// How many are in `list`.
+    /// The number of entities in `list`.
     #[must_use]
     pub fn len(&self, list: usize) -> usize {
         self.lists[list].len as usize
     }
 
-    /// Whether nobody is in any list.
+    /// Whether all lists are empty.
     #[inline]
     #[must_use]
     pub fn all_empty(&self) -> bool {
         self.queued == 0
     }
 
-    /// Whether nobody is in `list`.
+    /// Whether `list` is empty.
     #[must_use]
     pub fn is_empty(&self, list: usize) -> bool {
         self.lists[list].len == 0
@@ -86,9 +86,9 @@ impl Lists {
         self.insert_at(list, e, self.lists[list].head);
     }
 
-    /// Puts `e` in front of `other`, in the list that one is in.
+    /// Inserts `e` in front of `other`, in the list of `other`.
     pub fn insert_before(&mut self, other: EntityId, e: EntityId) {
-        let list = self.list_of(other).expect("one goes in front of somebody who is in a list");
+        let list = self.list_of(other).expect("`other` is in a list");
         self.insert_at(list, e, number(other));
     }
 
@@ -111,13 +111,13 @@ impl Lists {
         self.nodes[e.index()] = Node { id: e, list, next, prev };
     }
 
-    /// Who is first in `list`.
+    /// The first entity of `list`.
     #[must_use]
     pub fn first(&self, list: usize) -> Option<EntityId> {
         self.at(self.lists[list].head)
     }
 
-    /// Who comes after `e`, which is in a list.
+    /// The entity after `e`, which is in a list.
     #[must_use]
     pub fn next(&self, e: EntityId) -> Option<EntityId> {
         self.at(self.nodes[e.index()].next)
@@ -127,14 +127,14 @@ impl Lists {
         (node != END).then(|| self.nodes[node as usize].id)
     }
 
-    /// Takes the first out of `list`.
+    /// Removes the first entity of `list`.
     pub fn pop(&mut self, list: usize) -> Option<EntityId> {
         let first = self.first(list)?;
         self.remove(first);
         Some(first)
     }
 
-    /// Takes `e` out of whatever list it is in; says whether it was in one.
+    /// Removes `e` from its list; returns whether it was in one.
     pub fn remove(&mut self, e: EntityId) -> bool {
         let Node { list, next, prev, .. } = self.nodes[e.index()];
         if list == END {
@@ -155,7 +155,7 @@ impl Lists {
         true
     }
 
-    /// Who is in `list`, first to last.
+    /// The entities of `list`, first to last.
     pub fn iter(&self, list: usize) -> impl Iterator<Item = EntityId> + '_ {
         core::iter::successors(self.first(list), |&e| self.next(e))
     }

@@ -5,14 +5,14 @@ use alloc::vec::Vec;
 
 const NIL: u32 = u32::MAX;
 
-/// What a tree keeps of each of its subtrees: made of what its entities brought along.
+/// The summary that a tree keeps of each subtree, joined from the summaries of its entities.
 pub trait Summary: Copy {
-    /// Of two sets of entities together. In whatever order sets are joined, the result is the same.
+    /// The summary of two sets of entities. The order in which sets are joined must not matter.
     #[must_use]
     fn join(self, other: Self) -> Self;
 }
 
-/// Nothing.
+/// No summary.
 impl Summary for () {
     fn join(self, (): ()) {}
 }
@@ -21,7 +21,7 @@ impl Summary for () {
 struct Node<K, S> {
     id: EntityId,
     key: K,
-    /// What it brought along, and that of all under it.
+    /// Its own summary, and that of its subtree.
     own: S,
     sum: S,
     tree: u32,
@@ -41,8 +41,8 @@ struct Tree {
 /// Treaps whose heap order is a hash of the entity's index: balanced in expectation, and the same on every run.
 /// `push` and `remove` take O(log n), `first` O(1), `next` O(1) amortised over a walk.
 ///
-/// An entity may bring a [`Summary`] along. Then a queue knows that of all its entities at any time (`summary`), and finds the
-/// first one whose own is of some kind in O(log n) (`first_where`).
+/// An entity may bring a [`Summary`] along. Then a queue knows that of all its entities at any time (`summary`), and
+/// finds the first one whose own is of some kind in O(log n) (`first_where`).
 #[derive(Debug)]
 pub struct Trees<K, S = ()> {
     trees: Vec<Tree>,
@@ -91,13 +91,13 @@ impl<K: Copy + Ord, S: Summary> Trees<K, S> {
         self.nodes[e.index()] = fresh;
     }
 
-    /// How many wait in `tree`.
+    /// The number of entities in `tree`.
     #[must_use]
     pub fn len(&self, tree: usize) -> usize {
         self.trees[tree].len as usize
     }
 
-    /// Whether nobody waits in `tree`.
+    /// Whether `tree` is empty.
     #[must_use]
     pub fn is_empty(&self, tree: usize) -> bool {
         self.trees[tree].len == 0
@@ -122,26 +122,26 @@ impl<K: Copy + Ord, S: Summary> Trees<K, S> {
         self.at(self.trees[tree].first)
     }
 
-    /// Who comes after `e`, which is in a queue.
+    /// The entity after `e`, which is in a queue.
     #[must_use]
     pub fn next(&self, e: EntityId) -> Option<(K, EntityId)> {
         self.at(self.successor(index(e)))
     }
 
-    /// Who waits in `tree`, in order of key.
+    /// The entities of `tree`, in order of key.
     pub fn iter(&self, tree: usize) -> impl Iterator<Item = (K, EntityId)> + '_ {
         core::iter::successors(self.first(tree), |&(_, e)| self.next(e))
     }
 
-    /// The summary of all who wait in `tree`; `None` if nobody does.
+    /// The summary of all entities of `tree`; `None` if it is empty.
     #[must_use]
     pub fn summary(&self, tree: usize) -> Option<S> {
         let root = self.trees[tree].root;
         (root != NIL).then(|| self.nodes[root as usize].sum)
     }
 
-    /// The first in `tree`, in order of key, whose own summary `is` of some kind. A set's summary must be of that kind if and
-    /// only if that of one of its entities is: as whether a minimum is small enough.
+    /// The first in `tree`, in order of key, whose own summary `is` of some kind. A set's summary must be of that kind
+    /// if and only if that of one of its entities is: as whether a minimum is small enough.
     pub fn first_where(&self, tree: usize, is: impl Fn(S) -> bool) -> Option<(K, EntityId)> {
         let mut at = self.trees[tree].root;
         while at != NIL {
@@ -220,14 +220,14 @@ impl<K: Copy + Ord, S: Summary> Trees<K, S> {
         self.sum_up_from(index(e));
     }
 
-    /// Takes the entity of least key out of `tree`.
+    /// Removes the entity of least key from `tree`.
     pub fn pop(&mut self, tree: usize) -> Option<(K, EntityId)> {
         let first = self.first(tree)?;
         self.remove(first.1);
         Some(first)
     }
 
-    /// Takes `e` out of whatever queue it is in; says whether it was in one.
+    /// Removes `e` from its queue; returns whether it was in one.
     pub fn remove(&mut self, e: EntityId) -> bool {
         let Some(tree) = self.tree_of(e) else { return false };
         let old = index(e);
@@ -292,7 +292,7 @@ impl<K: Copy + Ord, S: Summary> Trees<K, S> {
         if inner != NIL {
             self.nodes[inner as usize].parent = parent;
         }
-        // Whoever calls this sums up the others, all above.
+        // The caller updates the sums of the nodes above.
         self.sum_up(parent);
     }
 }

@@ -1,4 +1,4 @@
-//! [`Confined`]: where policies confine entities to, one bit for each CPU that the machine has.
+//! [`Confined`]: the confinement of entities by policies, one bit for each CPU of the machine.
 
 use crate::id::{CpuId, CpuSet};
 use alloc::vec::Vec;
@@ -16,7 +16,7 @@ impl Confined {
         Confined { words: cpus.div_ceil(64), bits: Vec::new() }
     }
 
-    /// `index` is new, or somebody else's: it may be put everywhere.
+    /// `index` is new or reused: all CPUs are allowed.
     pub(crate) fn free(&mut self, index: usize) {
         let (from, to) = (index * self.words, (index + 1) * self.words);
         if self.bits.len() < to {
@@ -32,7 +32,7 @@ impl Confined {
         }
     }
 
-    /// Of `set`, those on which `index` may be put.
+    /// The CPUs of `set` on which `index` may run.
     pub(crate) fn of(&self, index: usize, set: &CpuSet) -> CpuSet {
         let row = &self.bits[index * self.words..][..self.words];
         set.and_words(row)

@@ -1,6 +1,6 @@
-//! Groups and who is in them.
+//! Groups and their members.
 
-use super::{NOBODY, Slot, Truth};
+use super::{NO_ENTITY, Slot, Truth};
 use crate::id::{EntityId, GroupId};
 use crate::params::GroupParams;
 
@@ -33,12 +33,12 @@ impl Truth {
 
     pub(crate) fn group_in_use(&self, g: GroupId) -> bool {
         let group = self.group(g);
-        group.children > 0 || group.first_member != NOBODY
+        group.children > 0 || group.first_member != NO_ENTITY
     }
 
     pub(crate) fn add_group(&mut self, params: GroupParams, parent: GroupId) -> GroupId {
         let mut group =
-            Group { generation: 0, attached: true, params, parent: Some(parent), children: 0, first_member: NOBODY };
+            Group { generation: 0, attached: true, params, parent: Some(parent), children: 0, first_member: NO_ENTITY };
         self.groups[parent.index()].children += 1;
         let index = match self.free_groups.pop() {
             Some(index) => {
@@ -68,19 +68,19 @@ impl Truth {
         let index = e.index() as u32;
         let first = core::mem::replace(&mut self.groups[g.index()].first_member, index);
         self.slots[e.index()].next_member = first;
-        self.slots[e.index()].prev_member = NOBODY;
-        if first != NOBODY {
+        self.slots[e.index()].prev_member = NO_ENTITY;
+        if first != NO_ENTITY {
             self.slots[first as usize].prev_member = index;
         }
     }
 
     pub(super) fn leave_group(&mut self, e: EntityId, g: GroupId) {
         let Slot { next_member, prev_member, .. } = self.slots[e.index()];
-        if next_member != NOBODY {
+        if next_member != NO_ENTITY {
             self.slots[next_member as usize].prev_member = prev_member;
         }
         match prev_member {
-            NOBODY => self.groups[g.index()].first_member = next_member,
+            NO_ENTITY => self.groups[g.index()].first_member = next_member,
             prev => self.slots[prev as usize].next_member = next_member,
         }
     }
@@ -88,7 +88,7 @@ impl Truth {
     pub(crate) fn members(&self, g: GroupId) -> impl Iterator<Item = EntityId> + '_ {
         let mut next = self.group(g).first_member;
         core::iter::from_fn(move || {
-            let index = (next != NOBODY).then_some(next)?;
+            let index = (next != NO_ENTITY).then_some(next)?;
             next = self.slots[index as usize].next_member;
             Some(self.id(index))
         })

@@ -2,7 +2,6 @@
 
 use hdrhistogram::Histogram;
 use sched::Nanos;
-use std::collections::BTreeMap;
 
 /// So many different lengths are kept as they are. Simulated times are often the same few; and most entities of a large
 /// host have few, for which a histogram of 20 kB each would be too much.
@@ -12,8 +11,8 @@ const EXACT: usize = 256;
 /// longest are exact.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Durations {
-    /// Lengths in nanoseconds, and how often each occurred.
-    exact: BTreeMap<u64, u64>,
+    /// Lengths in nanoseconds, in order, and how often each occurred.
+    exact: Vec<(u64, u64)>,
     rest: Option<Box<Histogram<u64>>>,
     count: u64,
     total: Nanos,
@@ -22,12 +21,13 @@ pub struct Durations {
 
 impl Default for Durations {
     fn default() -> Durations {
-        Durations { exact: BTreeMap::new(), rest: None, count: 0, total: Nanos::ZERO, longest: Nanos::ZERO }
+        Durations { exact: Vec::new(), rest: None, count: 0, total: Nanos::ZERO, longest: Nanos::ZERO }
     }
 }
 
 impl Durations {
     /// One more.
+    #[inline]
     pub fn record(&mut self, length: Nanos) {
         self.count += 1;
         self.total += length;
@@ -45,17 +45,31 @@ impl Durations {
         }
     }
 
+    #[inline]
     fn keep(&mut self, ns: u64, count: u64) {
-        if let Some(histogram) = &mut self.rest {
-            return put(histogram, ns, count);
+        match &mut self.rest {
+            Some(histogram) => put(histogram, ns, count),
+            None => self.keep_exactly(ns, count),
         }
-        *self.exact.entry(ns).or_default() += count;
-        if self.exact.len() > EXACT {
-            let mut histogram = Histogram::new(2).expect("two digits are a precision");
-            for (ns, count) in std::mem::take(&mut self.exact) {
+    }
+
+    fn keep_exactly(&mut self, ns: u64, count: u64) {
+        // Zero is the most frequent length of all.
+        if let Some((_, often)) = self.exact.first_mut().filter(|(least, _)| *least == ns) {
+            *often += count;
+            return;
+        }
+        match self.exact.binary_search_by_key(&ns, |&(length, _)| length) {
+            Ok(at) => self.exact[at].1 += count,
+            Err(at) if self.exact.len() < EXACT => self.exact.insert(at, (ns, count)),
+            Err(_) => {
+                let mut histogram = Histogram::new(2).expect("two digits are a precision");
+                for (ns, count) in std::mem::take(&mut self.exact) {
+                    put(&mut histogram, ns, count);
+                }
                 put(&mut histogram, ns, count);
+                self.rest = Some(Box::new(histogram));
             }
-            self.rest = Some(Box::new(histogram));
         }
     }
 
@@ -64,7 +78,7 @@ impl Durations {
         self.count += other.count;
         self.total += other.total;
         self.longest = self.longest.max(other.longest);
-        for (&ns, &count) in &other.exact {
+        for &(ns, count) in &other.exact {
             self.keep(ns, count);
         }
         match (&mut self.rest, &other.rest) {
@@ -109,11 +123,11 @@ impl Durations {
         }
         let rank = (u128::from(percent) * u128::from(self.count)).div_ceil(100).max(1);
         let mut passed = 0;
-        let found = self.exact.iter().find(|&(_, &count)| {
+        let found = self.exact.iter().find(|&&(_, count)| {
             passed += u128::from(count);
             passed >= rank
         });
-        found.map_or(Nanos::ZERO, |(&ns, _)| Nanos::ns(ns))
+        found.map_or(Nanos::ZERO, |&(ns, _)| Nanos::ns(ns))
     }
 }
 

@@ -70,24 +70,31 @@ impl Member {
     }
 
     /// Accounts for the time since the last change.
+    #[inline]
     fn advance(&mut self, now: Instant) {
-        let (passed, doing) = (now.since(self.upto), self.doing());
+        let doing = self.doing();
+        if now != self.upto {
+            self.pass(doing, now);
+        }
+        if let Some(watch) = &mut self.watch {
+            watch.advance(doing, now, &mut self.got.promise);
+        }
+    }
+
+    #[inline]
+    fn pass(&mut self, doing: Doing, now: Instant) {
+        let passed = now.since(self.upto);
         match doing {
             Doing::Running => {
                 self.got.delivered += passed;
                 self.unmeasured += passed;
                 // It was given the CPU at the last change; only now is it seen to have had it for a while.
-                if !passed.is_zero() {
-                    self.end_wait(self.upto);
-                }
+                self.end_wait(self.upto);
             }
             Doing::Waiting if self.on.is_some() => self.got.stolen += passed,
             Doing::Waiting | Doing::Blocked => {}
         }
         self.upto = now;
-        if let Some(watch) = &mut self.watch {
-            watch.advance(doing, now, &mut self.got.promise);
-        }
     }
 
     /// What was before counts for nothing.
@@ -100,6 +107,7 @@ impl Member {
     }
 
     /// Who is on a frozen CPU waits, as far as a promise is concerned: it wants to run and gets nothing.
+    #[inline]
     fn doing(&self) -> Doing {
         match (self.on, self.runnable) {
             (Some(_), _) if !self.frozen => Doing::Running,
@@ -114,7 +122,8 @@ impl Member {
         self.frozen = frozen;
     }
 
-    fn wake(&mut self, now: Instant) {
+    #[inline]
+    pub(super) fn wake(&mut self, now: Instant) {
         self.advance(now);
         self.runnable = true;
         self.waiting_since = Some(now);
@@ -132,11 +141,13 @@ impl Member {
         self.end_wait(now);
     }
 
+    #[inline]
     pub(super) fn end_wait(&mut self, now: Instant) {
         if let Some(since) = self.waiting_since.take() {
-            self.got.waits.record(now.since(since));
+            let wait = now.since(since);
+            self.got.waits.record(wait);
             if std::mem::take(&mut self.woken) && !self.tells {
-                self.got.wakeups.record(now.since(since));
+                self.got.wakeups.record(wait);
             }
         }
     }
@@ -204,13 +215,15 @@ impl Member {
         }
     }
 
-    fn release(&mut self, deadline: Instant, now: Instant) {
+    #[inline]
+    pub(super) fn release(&mut self, deadline: Instant, now: Instant) {
         self.got.jobs.releases += 1;
         self.deadlines.push(deadline);
         self.releases.push(now);
     }
 
-    fn complete(&mut self, now: Instant) {
+    #[inline]
+    pub(super) fn complete(&mut self, now: Instant) {
         if let Some(released) = self.releases.pop() {
             self.got.responses.record(now.since(released));
         }
@@ -245,22 +258,19 @@ impl Member {
     }
 }
 
-/// What happens to one entity.
+/// What seldom happens to one entity.
 pub(super) fn tell(member: &mut Member, event: &Event, now: Instant) {
     match event {
         Event::Adjust { params, .. } => member.adjust(params, now),
-        Event::Wake { .. } => member.wake(now),
         Event::Pause { .. } => member.block(now),
-        Event::Release { deadline, .. } => member.release(*deadline, now),
         Event::SpinWait { waited, .. } => {
             member.got.spins += 1;
             member.got.spun += *waited;
         }
-        Event::Complete { .. } => member.complete(now),
         Event::Held { reasons, .. } => member.hold(*reasons != 0, now),
         Event::Woke { late, .. } => member.woke(*late),
         Event::Background { time, .. } => member.got.delivered += *time,
         Event::Period { due, delivered, throughout, .. } => member.period(*due, *delivered, *throughout),
-        _ => unreachable!("only what happens to one entity is told"),
+        _ => unreachable!("the meter handles all other events itself"),
     }
 }

@@ -197,11 +197,13 @@ impl Meter {
         sum
     }
 
+    #[inline]
     fn member(&mut self, entity: EntityId) -> Option<&mut Member> {
         let at = (*self.present.get(entity.index())?)?;
         Some(&mut self.members[at]).filter(|member| member.entity == entity)
     }
 
+    #[inline]
     fn on(&mut self, cpu: CpuId) -> Option<&mut Member> {
         let entity = self.cpus.get(cpu.index())?.running?;
         self.member(entity)
@@ -295,9 +297,48 @@ impl Sink for Meter {
             self.go_on(entity, event);
         }
         if let Some(start) = self.from.take_if(|start| *start <= now) {
-            self.members.iter_mut().for_each(|member| member.begin(start));
-            self.cpus.iter_mut().for_each(|cpu| cpu.begin(start));
+            self.begin(start);
         }
+        match *event {
+            Event::Run { cpu, entity, .. } => self.run(cpu, entity, now),
+            Event::Stop { cpu, entity } => self.stop(cpu, entity, now),
+            Event::Block { cpu } => {
+                if let Some(member) = self.on(cpu) {
+                    member.block(now);
+                }
+            }
+            Event::Wake { entity, .. } => {
+                if let Some(member) = self.member(entity) {
+                    member.wake(now);
+                }
+            }
+            Event::Release { entity, deadline } => {
+                if let Some(member) = self.member(entity) {
+                    member.release(deadline, now);
+                }
+            }
+            Event::Complete { entity } => {
+                self.completed = Some(entity);
+                if let Some(member) = self.member(entity) {
+                    member.complete(now);
+                }
+            }
+            Event::Extend { cpu, .. } => self.extend(cpu),
+            _ => self.record_rest(now, event),
+        }
+    }
+}
+
+impl Meter {
+    /// Counts from `start` on.
+    #[cold]
+    fn begin(&mut self, start: Instant) {
+        self.members.iter_mut().for_each(|member| member.begin(start));
+        self.cpus.iter_mut().for_each(|cpu| cpu.begin(start));
+    }
+
+    /// What does not happen with every job.
+    fn record_rest(&mut self, now: Instant, event: &Event) {
         match *event {
             Event::GroupCreated { group, ref name, parent, params } => {
                 self.parents.insert(group, (name.clone(), parent, params));
@@ -309,14 +350,6 @@ impl Sink for Meter {
             }
             Event::Attach { entity, ref name, ref params } => self.attach(entity, name, params, now),
             Event::Detach { entity } => self.detach(entity, now),
-            Event::Run { cpu, entity, .. } => self.run(cpu, entity, now),
-            Event::Extend { cpu, .. } => self.extend(cpu),
-            Event::Stop { cpu, entity } => self.stop(cpu, entity, now),
-            Event::Block { cpu } => {
-                if let Some(member) = self.on(cpu) {
-                    member.block(now);
-                }
-            }
             Event::Ran { cpu, time } => {
                 if let Some(member) = self.on(cpu) {
                     member.ran(time, now);
@@ -326,18 +359,12 @@ impl Sink for Meter {
             Event::Thaw { cpu } => self.thaw(cpu, now),
             Event::End => self.end(now),
             Event::Adjust { entity, .. }
-            | Event::Wake { entity, .. }
             | Event::Pause { entity }
-            | Event::Release { entity, .. }
-            | Event::Complete { entity }
             | Event::Background { entity, .. }
             | Event::Period { entity, .. }
             | Event::Woke { entity, .. }
             | Event::SpinWait { entity, .. }
             | Event::Held { entity, .. } => {
-                if matches!(event, Event::Complete { .. }) {
-                    self.completed = Some(entity);
-                }
                 if let Some(member) = self.member(entity) {
                     tell(member, event, now);
                 }

@@ -128,7 +128,23 @@ impl Watch {
     }
 
     /// Accounts for the time until `now`, throughout which the entity was `doing` one thing.
+    #[inline]
     pub(super) fn advance(&mut self, doing: Doing, now: Instant, sum: &mut Promise) {
+        // Mostly it goes on as before, within one period.
+        if now < self.end && (doing == Doing::Blocked) == self.blocked.is_some() {
+            let time = now.since(self.upto);
+            if doing == Doing::Running {
+                self.delivered += time;
+            }
+            self.throughout &= doing != Doing::Blocked || time.is_zero();
+            self.upto = now;
+            return;
+        }
+        self.advance_across(doing, now, sum);
+    }
+
+    /// As [`advance`](Watch::advance), where the entity has blocked or woken, or a period ends.
+    fn advance_across(&mut self, doing: Doing, now: Instant, sum: &mut Promise) {
         match (doing, self.blocked) {
             (Doing::Blocked, None) => self.blocked = Some(self.upto),
             (Doing::Waiting | Doing::Running, Some(since)) => self.wake(since, sum),

@@ -146,6 +146,11 @@ impl Watch {
         Watch { builder: TimelineBuilder::new(header), to: window.to, over: false }
     }
 
+    /// Whether the window is over.
+    pub(crate) fn is_over(&self) -> bool {
+        self.over
+    }
+
     pub(crate) fn finish(self) -> anyhow::Result<Timeline> {
         self.builder.finish().context("the run contradicts itself")
     }

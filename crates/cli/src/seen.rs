@@ -45,6 +45,13 @@ impl WorldSink for Watching {
             Watching::World(watch) => watch.record(machine, at, event),
         }
     }
+
+    fn is_over(&self) -> bool {
+        match self {
+            Watching::One(watch) => watch.is_over(),
+            Watching::World(watch) => watch.is_over(),
+        }
+    }
 }
 
 /// A trace that is being written to a file.

@@ -97,6 +97,20 @@ impl<'a> Driver<'a> {
         self.is_watched = true;
     }
 
+    /// No sink watches the whole world any more.
+    pub(crate) fn end_world_watch(&mut self) {
+        self.world = None;
+        self.is_watched = !self.sinks.is_empty() || self.diary.is_some();
+    }
+
+    /// Whether what happened at this instant leaves its world anything to do.
+    #[inline]
+    pub(crate) fn concerns_world(&self) -> bool {
+        let tasks = !self.tasks.outgoing.is_empty() || self.stuck.is_some();
+        let cpus = !self.cpus.moves.is_empty() || !self.cpus.spinners.is_empty();
+        tasks || cpus || self.diary.is_some()
+    }
+
     /// From now on it keeps a diary.
     pub(crate) fn keep_diary(&mut self) {
         self.diary.get_or_insert_default();

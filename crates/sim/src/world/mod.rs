@@ -28,6 +28,9 @@ use vcpu::Vcpu;
 /// Rounds that one instant may take, before it is clear that it never ends.
 const ROUNDS_MOST: usize = 10_000;
 
+/// After so many instants a world looks which watchers ignore what follows.
+const INSTANTS_A_ROUND: u64 = 1_024;
+
 /// What a machine is in its world.
 #[derive(Clone, Copy, Debug)]
 struct Place {
@@ -340,17 +343,58 @@ impl<'a> World<'a> {
     /// It cannot go on: programs wait for each other, or go round in circles. Then it is when that was found.
     pub fn run_until(&mut self, end: Instant) -> Result<(), Box<Stuck>> {
         assert!(end >= self.now, "time never goes back");
-        loop {
+        for round in 1_u64.. {
+            if round.is_multiple_of(INSTANTS_A_ROUND) {
+                self.release_watchers();
+            }
             let next = self.guests.next().min(self.hosts.next()).min(self.halts.next());
             let next = next.min(self.reviews.next().min(self.network.next()));
             if next >= end {
                 break;
+            }
+            if self.machines.len() == 1 && self.hosts.next() < self.network.next() {
+                self.run_alone(end.min(self.network.next()))?;
+                continue;
             }
             self.now = next;
             self.instant()?;
         }
         self.now = end;
         Ok(())
+    }
+
+    /// Visits the only machine at its next instants before `end`: at most so many that watchers are released in time, and
+    /// no further than an instant that leaves the world something to do.
+    fn run_alone(&mut self, end: Instant) -> Result<(), Box<Stuck>> {
+        self.release_watchers();
+        let mut next = self.hosts.next();
+        let machine = &mut self.machines[0];
+        for _ in 0..INSTANTS_A_ROUND {
+            if next >= end {
+                break;
+            }
+            self.now = next;
+            machine.cpus.now = next;
+            machine.instant();
+            if machine.concerns_world() {
+                return self.end_host_visit(0);
+            }
+            next = machine.next();
+        }
+        self.hosts.set(self.places[0].number, next);
+        Ok(())
+    }
+
+    /// Passes nothing on any more to watchers that ignore it.
+    fn release_watchers(&mut self) {
+        let mut watchers = self.watchers.borrow_mut();
+        if watchers.is_empty() {
+            return;
+        }
+        watchers.retain(|watcher| !watcher.is_over());
+        if watchers.is_empty() {
+            self.machines.iter_mut().for_each(Driver::end_world_watch);
+        }
     }
 
     /// Ends the run: lets everything before `end` happen and tells the watchers that it is over.
@@ -435,6 +479,12 @@ impl<'a> World<'a> {
         let machine = &mut self.machines[index];
         machine.cpus.now = self.now;
         machine.instant();
+        self.end_host_visit(index)
+    }
+
+    /// Does what an instant on a host leaves its world to do.
+    #[inline]
+    fn end_host_visit(&mut self, index: usize) -> Result<(), Box<Stuck>> {
         // What it sends to itself comes before it can be idle.
         while !self.machines[index].tasks.outgoing.is_empty() && self.machines[index].stuck.is_none() {
             self.ship(index);
@@ -444,7 +494,7 @@ impl<'a> World<'a> {
         if machine.stuck.is_some() {
             return Err(machine.stuck.take().expect("just seen"));
         }
-        // Nobody asks a host for more than to run its vCPUs.
+        // A host has no use for these.
         machine.cpus.idled.clear();
         machine.cpus.spinners.clear();
         if machine.diary.is_some() {

@@ -12,7 +12,7 @@ fn never_halts() -> Guest {
 }
 
 /// Jobs, hogs and tasks that wake each other.
-fn populate(world: &mut World<'_>, machine: MachineId) {
+pub(crate) fn populate(world: &mut World<'_>, machine: MachineId) {
     let jobs = |period, work| Workload::Periodic(Periodic::new(Nanos::us(period), Nanos::us(work)));
     for (name, jobs) in [("a", jobs(5_000, 1_700)), ("b", jobs(7_001, 900)), ("c", jobs(900, 50))] {
         world.attach(machine, name, Params::default(), jobs).expect("there is room");
@@ -65,7 +65,7 @@ fn both(policy: &str, cpus: usize, costs: Costs) -> [Vec<(Instant, Event)>; 2] {
     [decisions(&bare, alone), decisions(&virtual_one, above)]
 }
 
-const COSTS: Costs = Costs {
+pub(crate) const COSTS: Costs = Costs {
     context_switch: Nanos::us(3),
     cache_refill: Nanos::us(11),
     kick: Nanos::us(2),

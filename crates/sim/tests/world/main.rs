@@ -1,5 +1,6 @@
 //! Worlds of two levels: what a guest gets on a host that does not know it.
 
+mod alone;
 mod bare_metal;
 mod clocks;
 mod common_objects;

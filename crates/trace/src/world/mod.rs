@@ -156,4 +156,9 @@ impl WorldSink for WorldTrace {
 pub trait WorldSink {
     /// One more event of `machine`.
     fn record(&mut self, machine: MachineId, at: Instant, event: &Event);
+
+    /// Whether it ignores all further events, so that the world may stop passing them on.
+    fn is_over(&self) -> bool {
+        false
+    }
 }

@@ -40,4 +40,8 @@ impl WorldSink for WorldWatch {
             self.builder.record(machine, at, event);
         }
     }
+
+    fn is_over(&self) -> bool {
+        self.over
+    }
 }

@@ -53,7 +53,7 @@ fn good(place: &Place, args: &[&str]) -> String {
 fn claims_are_listed_with_their_experiments() {
     let place = place();
     let text = good(&place, &["list"]);
-    assert!(text.starts_with("tiny: Nobody: A paper for tests. 2020\n"), "{text}");
+    assert!(text.starts_with("tiny: Author: A paper for tests. 2020\n"), "{text}");
     assert!(text.contains("T2    It gets everything.\n      8 runs: shares\n"), "{text}");
     let listed = json(&good(&place, &["list", "--json"]));
     assert_eq!(listed.as_array().map(Vec::len), Some(3));

@@ -138,7 +138,7 @@ fn a_schedule_shows_who_ran_when() {
 
 #[test]
 fn the_page_has_every_claim_with_its_numbers_and_needs_no_other_file() {
-    let tiny = Tiny::but("claims.toml", "Nobody: A paper", "Nobody & <b>Somebody</b>: A paper");
+    let tiny = Tiny::but("claims.toml", "Author: A paper", "Author & <b>Editor</b>: A paper");
     let paper = tiny.paper();
     let results = play(std::slice::from_ref(&paper), Extent::Usual);
     let mut report = Report::new(&paper, Some(results), |_| true).unwrap_or_else(|problem| panic!("{problem}"));
@@ -155,7 +155,7 @@ fn the_page_has_every_claim_with_its_numbers_and_needs_no_other_file() {
         "id=\"T1\"",
         "id=\"T2\"",
         "id=\"T3\"",
-        "Nobody &amp; &lt;b&gt;Somebody",
+        "Author &amp; &lt;b&gt;Editor",
         "share at weight 3072",
         "67.5 to 82.5",
         "&gt; 60",

@@ -6,10 +6,9 @@ use crate::run::outcome::Kept;
 use crate::run::plan;
 use crate::{Failure, output};
 use report::{Report, Widths, compared, short, side_by_side};
-use scenario::Scenario;
 
 pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
-    let mut scenario = Scenario::read(&args.scenario)?;
+    let mut scenario = lab::disk::scenario(&args.scenario)?;
     if let Some(length) = &args.length {
         scenario.length = input::duration::length(length)?;
     }

@@ -128,7 +128,7 @@ fn plan(args: &Sim) -> Result<Plan, Failure> {
     match (&args.tasks, &args.scenario) {
         (Some(path), _) => {
             let settings = settings(&args.knob)?;
-            let tasks = taskset::read(path)?;
+            let tasks = lab::disk::tasks(path)?;
             let (placement, arrival) = match args.partitioned {
                 true => (Placement::Partitioned, Arrival::ByUtilisation),
                 false => (Placement::Free, Arrival::ById),
@@ -139,7 +139,9 @@ fn plan(args: &Sim) -> Result<Plan, Failure> {
             let choices = run::choose_for_tasks(&scenario, &args.policy, &settings, placement)?;
             plan_under(args, scenario, choices)
         }
-        (None, path) => plan_of(args, Scenario::read(path.as_deref().expect("without tasks there is a scenario"))?),
+        (None, path) => {
+            plan_of(args, lab::disk::scenario(path.as_deref().expect("without tasks there is a scenario"))?)
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use crate::sim::{Plan, plan_of};
 use crate::{Failure, output, usage};
 use anyhow::{Context, anyhow};
 use input::problem::Problems;
+use lab::disk::Disk;
 use report::{Summary, Swept, SweptPoint, Widths, swept, swept_csv};
 use run::parallel::in_order;
 use run::sweep::{Point, Sweep, point_shown, value_shown};
@@ -15,6 +16,7 @@ use scenario::{Scenario, vary};
 use sched::Nanos;
 use std::io::Write;
 use std::path::Path;
+use std::sync::Arc;
 
 /// A run of a sweep: the numbers of its point, of its policy there, and of its seed.
 type Nth = (usize, usize, u64);
@@ -46,7 +48,7 @@ pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
 /// The scenario at `path` at each of `points`. All are read before any is played.
 fn plans(args: &Sim, path: &Path, points: Vec<Point>) -> Result<Vec<(Point, Plan)>, Failure> {
     let name = path.display().to_string();
-    let source = input::text::decode(&name, input::text::read(path)?)?;
+    let source = input::text::decode(&name, lab::disk::read(path)?)?;
     let mut plans = Vec::with_capacity(points.len());
     for point in points {
         let mut text = source.text().to_string();
@@ -54,7 +56,8 @@ fn plans(args: &Sim, path: &Path, points: Vec<Point>) -> Result<Vec<(Point, Plan
             let varied = vary::set(&text, axis, &value_shown(value));
             text = varied.map_err(|wrong| Problems::from(wrong.anywhere(None).within(&source)))?;
         }
-        let scenario = Scenario::from_bytes(&format!("{name} ({})", point_shown(&point)), text.into_bytes())?;
+        let scenario =
+            Scenario::with_files(&format!("{name} ({})", point_shown(&point)), text.into_bytes(), Arc::new(Disk))?;
         plans.push((point, plan_of(args, scenario)?));
     }
     Ok(plans)

@@ -82,7 +82,8 @@ fn read((python, script): &(String, &str), path: &Path, length: Nanos) -> BTreeM
 fn compare(file: &str, length: Nanos, policy: &str) -> u64 {
     let readers = readers();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios").join(file);
-    let Ok(mut scenario) = Scenario::read(&path) else { panic!("{} is right", path.display()) };
+    let bytes = std::fs::read(&path).expect("it is in the tree");
+    let Ok(mut scenario) = Scenario::from_bytes(file, bytes) else { panic!("{} is right", path.display()) };
     scenario.length = length;
     let Ok(choices) = run::choose(&scenario, &[policy.to_string()], &[]) else { panic!("there is {policy}") };
     let run = Run { scenario: &scenario, policy: choices[0].policy, knobs: &choices[0].knobs, guests: None, seed: 1 };

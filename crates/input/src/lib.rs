@@ -4,6 +4,7 @@
 //! [`text`] reads files, [`duration`] and [`knobs`] read what is written in them and on command lines.
 
 pub mod duration;
+pub mod files;
 pub mod knobs;
 pub mod problem;
 pub mod range;

@@ -2,11 +2,13 @@
 //!
 //! Checks do not stop at the first: they collect into `Findings` and hand out [`Problems`].
 
+use crate::files::{Files, NoFiles};
 use crate::source::{Source, Span, is_printable, printable};
 use miette::{Diagnostic, LabeledSpan, Severity};
 use sched::{Explanation, KnobError, Refused};
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 /// How many problems of one input are reported in full; the rest is counted.
 pub const PROBLEMS_SHOWN: usize = 10;
@@ -194,15 +196,27 @@ struct Several {
 #[derive(Debug)]
 pub struct Findings {
     source: Source,
+    files: Arc<dyn Files>,
     /// The first ones by place, then by order of finding.
     first: BTreeMap<(usize, usize), Problem>,
     count: usize,
 }
 
 impl Findings {
-    /// None yet in `source`.
+    /// None yet in `source`, which names no other files.
     pub fn new(source: &Source) -> Findings {
-        Findings { source: source.clone(), first: BTreeMap::new(), count: 0 }
+        Findings::with_files(source, Arc::new(NoFiles))
+    }
+
+    /// None yet in `source`, which may name others of `files`.
+    pub fn with_files(source: &Source, files: Arc<dyn Files>) -> Findings {
+        Findings { source: source.clone(), files, first: BTreeMap::new(), count: 0 }
+    }
+
+    /// The files that this text may name.
+    #[must_use]
+    pub fn files(&self) -> Arc<dyn Files> {
+        Arc::clone(&self.files)
     }
 
     /// Whether nothing is wrong so far.

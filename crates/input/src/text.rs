@@ -1,9 +1,8 @@
 //! From a file to its text, without trusting either.
 
+use crate::files::Unreadable;
 use crate::problem::{Problem, Problems, quoted};
 use crate::source::{Source, Span};
-use std::io::Read;
-use std::path::Path;
 
 /// The largest input file, in bytes: about 350,000 lines of scenario.
 ///
@@ -11,20 +10,11 @@ use std::path::Path;
 /// hostile files below 600 MB (measured).
 pub const FILE_BYTES_MAX: usize = 8 << 20;
 
-/// The bytes of the file at `path`.
-pub fn read(path: &Path) -> Result<Vec<u8>, Problems> {
-    let mut bytes = Vec::new();
-    let outcome = std::fs::File::open(path).and_then(|file| {
-        // One byte more than allowed shows that there is more; a device may have no end.
-        file.take(FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)
-    });
-    match outcome {
-        Ok(_) => Ok(bytes),
-        Err(error) => {
-            let problem = Problem::new(format!("{} cannot be read: {error}", quoted(&path.to_string_lossy())));
-            Err(problem.help("use the path of a file that you may read").into())
-        }
-    }
+/// That the file `name` cannot be read.
+#[must_use]
+pub fn unreadable(name: &str, why: &Unreadable) -> Problem {
+    let problem = Problem::new(format!("{} cannot be read: {why}", quoted(name)));
+    problem.help("use the path of a file that you may read")
 }
 
 /// The text of the file `name`.

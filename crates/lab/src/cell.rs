@@ -1,6 +1,7 @@
 //! [`Cell`]: one run of an experiment, at one point with one seed.
 
 use crate::compute;
+use crate::disk::Disk;
 use crate::experiment::{Experiment, Extent, Point, shown};
 use crate::problem::Problem;
 use crate::results::Measured;
@@ -13,6 +14,7 @@ use run::{Choice, Run};
 use scenario::Scenario;
 use sched::{Instant, Nanos};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use trace::WorldSink;
 
 /// One run.
@@ -59,7 +61,8 @@ impl<'e> Cell<'e> {
 
     pub(crate) fn scenario(&self) -> Result<Scenario, Problem> {
         let name = format!("{} ({})", self.experiment.scenario, shown(&self.point));
-        Scenario::from_bytes(&name, self.text.clone().into_bytes()).map_err(|why| self.unplayable(&why))
+        let bytes = self.text.clone().into_bytes();
+        Scenario::with_files(&name, bytes, Arc::new(Disk)).map_err(|why| self.unplayable(&why))
     }
 
     pub(crate) fn unplayable(&self, why: &Problems) -> Problem {

@@ -7,6 +7,7 @@
 pub mod cell;
 pub mod claim;
 mod compute;
+pub mod disk;
 pub mod experiment;
 #[cfg(test)]
 mod fingerprint;

@@ -5,6 +5,7 @@ use super::asked::Asked;
 use super::file::MemberTable;
 use super::work::Work;
 use crate::rtapp::RtApp;
+use input::files::resolved;
 use input::problem::{Findings, Problem, Wrong};
 use input::source::Span;
 use workloads::metrics::Metric;
@@ -13,7 +14,6 @@ use workloads::network::{Peer, Plan, Reach};
 use sched::{Nanos, Params, Topology};
 use sim::Application;
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 
 /// The most events of all threads of all files of rt-app together.
 const EVENTS_MAX: u64 = 1 << 22;
@@ -35,7 +35,7 @@ pub(super) enum Made {
 /// The files of rt-app that were read; `None`: something is wrong with it, and was reported.
 #[derive(Debug, Default)]
 pub(super) struct Applications {
-    files: BTreeMap<PathBuf, Option<RtApp>>,
+    files: BTreeMap<String, Option<RtApp>>,
     events: u64,
 }
 
@@ -63,12 +63,12 @@ impl Applications {
             }
             Work::RtApp(file) => {
                 asks_itself(member, at, findings);
-                let name = findings.source().name().to_string();
-                let path = Path::new(&name).parent().unwrap_or(Path::new("")).join(file);
+                let path = resolved(findings.source().name(), file);
                 let app = match self.files.entry(path) {
                     std::collections::btree_map::Entry::Occupied(known) => known.into_mut(),
                     std::collections::btree_map::Entry::Vacant(new) => {
-                        let read = RtApp::read(new.key()).map_err(|problems| findings.include(at, problems));
+                        let read = RtApp::read(new.key(), &*findings.files())
+                            .map_err(|problems| findings.include(at, problems));
                         new.insert(read.ok())
                     }
                 };

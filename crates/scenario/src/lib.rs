@@ -36,13 +36,14 @@ pub mod vary;
 mod work;
 
 use devices::{DiskSpec, NetworkSpec};
+use input::files::{Files, NoFiles};
 use input::knobs::KnobSetting;
 use input::problem::{Findings, Problem, Problems, Wrong, quoted, right_instead};
 use input::source::{Source, Span};
 use sched::{Descriptor, GroupParams, Instant, Nanos, Params, Refused, Reservation, Topology};
 use sim::Application;
 use std::ops::Range;
-use std::path::Path;
+use std::sync::Arc;
 use workloads::metrics::Metric;
 use workloads::network::Reach;
 
@@ -217,22 +218,22 @@ pub struct GuestSpec {
 }
 
 impl Scenario {
-    /// Reads the file at `path`.
+    /// Reads what the file `name` holds, which names no other file.
     ///
     /// # Errors
-    /// The file cannot be read, or [`from_bytes`](Scenario::from_bytes) says what is wrong in it.
-    pub fn read(path: &Path) -> Result<Scenario, Problems> {
-        Scenario::from_bytes(&path.display().to_string(), input::text::read(path)?)
+    /// As for [`with_files`](Scenario::with_files); a file that is named is missing.
+    pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<Scenario, Problems> {
+        Scenario::with_files(name, bytes, Arc::new(NoFiles))
     }
 
-    /// Reads what the file `name` holds.
+    /// Reads what the file `name` holds, and what it names of `files`: paths that continue its own.
     ///
     /// # Errors
     /// Everything that is wrong in it, each with its place and what would be right; of TOML's own syntax only the
     /// first.
-    pub fn from_bytes(name: &str, bytes: Vec<u8>) -> Result<Scenario, Problems> {
+    pub fn with_files(name: &str, bytes: Vec<u8>, files: Arc<dyn Files>) -> Result<Scenario, Problems> {
         let source = input::text::decode(name, bytes)?;
-        let mut findings = Findings::new(&source);
+        let mut findings = Findings::with_files(&source, files);
         let document = syntax::parse(source.text()).map_err(|problem| problem.within(&source))?;
         let numbers = copies::Numbers::of(&document);
         let document = copies::expand(document, &numbers, &mut findings);

@@ -5,10 +5,10 @@ use super::network::vms;
 use super::settings::{ROUNDS_MAX, Settings};
 use super::table::Table;
 use super::{form, number};
+use input::files::{Files, Unreadable, resolved};
 use input::problem::{Findings, Problem, Wrong};
 use sched::Nanos;
 use sched::id::CPUS_MAX;
-use std::path::Path;
 use toml::de::DeValue;
 use workloads::{Bsp, Build, LoadPlayback, MicroBatch, Parsec, Stream};
 
@@ -198,9 +198,8 @@ pub(super) fn load_playback(table: &Table<'_, '_>, findings: &mut Findings) -> O
     };
     let loads = match value {
         DeValue::String(file) => {
-            let name = findings.source().name().to_string();
-            let path = Path::new(&name).parent().unwrap_or(Path::new("")).join(file.as_ref());
-            match trace(&path) {
+            let name = resolved(findings.source().name(), file);
+            match trace(&name, &*findings.files()) {
                 Ok(loads) => Some(loads),
                 Err(problem) => {
                     findings.add(problem.at(at, "this file"));
@@ -217,16 +216,14 @@ pub(super) fn load_playback(table: &Table<'_, '_>, findings: &mut Findings) -> O
 }
 
 /// The loads in a file: a number in each line; empty lines, and what follows a `#`, count for nothing.
-fn trace(path: &Path) -> Result<Vec<u64>, Problem> {
+fn trace(shown: &str, files: &dyn Files) -> Result<Vec<u64>, Problem> {
     const RIGHT: &str = "use a text file with a load in each line, such as 1.5";
-    let shown = path.display();
     let unreadable = |why: &str| Problem::new(format!("the loads in {shown} cannot be read: {why}")).help(RIGHT);
-    if !std::fs::metadata(path).is_ok_and(|about| about.is_file()) {
-        return Err(unreadable("there is no such file"));
-    }
-    let bytes = input::text::read(path).map_err(|_| unreadable("it is not ours to read"))?;
-    let source =
-        input::text::decode(&shown.to_string(), bytes).map_err(|_| unreadable("it is no text, or too large"))?;
+    let bytes = files.read(shown).map_err(|why| match why {
+        Unreadable::Missing(_) | Unreadable::NotAFile => unreadable("there is no such file"),
+        Unreadable::Denied(_) => unreadable("it is not ours to read"),
+    })?;
+    let source = input::text::decode(shown, bytes).map_err(|_| unreadable("it is no text, or too large"))?;
     let mut loads = Vec::new();
     for (number, line) in source.text().lines().enumerate() {
         let line = line.split('#').next().unwrap_or_default().trim();

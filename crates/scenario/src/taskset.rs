@@ -7,7 +7,6 @@ use input::source::{Placed, Source, Span, floor};
 use sched::time::SPAN_MAX;
 use sched::{Instant, Nanos, Params, Reservation, Topology};
 use std::collections::BTreeMap;
-use std::path::Path;
 
 /// The columns of a task set.
 const COLUMNS: [&str; 3] = ["id", "period_us", "wcet_us"];
@@ -85,14 +84,6 @@ impl Task {
     fn reservation(&self) -> Reservation {
         Reservation::new(self.wcet, self.period)
     }
-}
-
-/// Reads the task set at `path`.
-///
-/// # Errors
-/// The file cannot be read, or [`from_bytes`] says what is wrong in it.
-pub fn read(path: &Path) -> Result<Vec<Task>, Problems> {
-    from_bytes(&path.display().to_string(), input::text::read(path)?)
 }
 
 /// Reads what the file `name` holds: its tasks in the order of the file, at least one.

@@ -74,7 +74,7 @@ pub(crate) fn plan(args: &Run) -> Result<Plan, Failure> {
     let length = args.length.as_deref().map(input::duration::length).transpose()?;
     match &args.scenario {
         Some(path) => {
-            let mut scenario = Scenario::read(path)?;
+            let mut scenario = lab::disk::scenario(path)?;
             scenario.only_entities("a live run")?;
             scenario.length = length.unwrap_or(scenario.length);
             let plan = from_scenario(scenario, args.output.json)?;

@@ -28,8 +28,11 @@ fn run(
     policy: &'static sched::Descriptor,
     sink: impl FnOnce(&Header) -> Box<dyn Kept>,
 ) -> String {
-    let mut scenario =
-        Scenario::read(&root().join("scenarios").join(name).with_extension("toml")).expect("it is right");
+    let mut scenario = Scenario::from_bytes(
+        name,
+        std::fs::read(root().join("scenarios").join(name).with_extension("toml")).expect("it is there"),
+    )
+    .expect("it is right");
     scenario.length = length;
     let choices = run::choose(&scenario, &[policy.name.to_string()], &[]).expect("it is there");
     let header = Header { policy: policy.name.to_string(), cpus: scenario.host.cpus, seed: 0 };

@@ -8,7 +8,7 @@ use trace::Counts;
 
 fn edf(set: &str, placement: &str, arrival: Arrival) -> (Report, Counts) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/oracle").join(set);
-    let tasks = taskset::read(&path).expect("the set is right");
+    let tasks = taskset::from_bytes(set, std::fs::read(path).expect("it is in the tree")).expect("the set is right");
     let scenario = taskset::scenario(set, &tasks, 4, arrival, Nanos::s(10));
     let edf = policies::find("edf").expect("it is in the registry");
     let mut knobs = edf.defaults();

@@ -3,6 +3,8 @@
 use report::{AppReport, Report, Summary, Widths, applications, medians};
 use scenario::Scenario;
 use sched::Nanos;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use workloads::metrics::{Grade, Reading};
 use workloads::{PROGRAMS, Parsec, Waits};
 
@@ -259,17 +261,17 @@ fn played_back_load_is_what_was_asked_for_in_every_step() {
 
 #[test]
 fn a_trace_of_load_is_read_from_a_file() {
-    let here = tempfile::tempdir().expect("there is room");
-    std::fs::write(here.path().join("load.txt"), "# a host in the morning\n0.5\n\n1.5 # and later\n").expect("it can");
     let text = "name = \"x\"\ncpus = 2\nlength = \"2s\"\npolicy = \"cfs\"\n\
                 [[task]]\nname = \"it\"\nworkload.load_playback = { loads = \"load.txt\" }\n";
-    let name = here.path().join("s.toml").display().to_string();
-    let read = |text: &str| Scenario::from_bytes(&name, text.as_bytes().to_vec());
-    let scenario = read(text).unwrap_or_else(|problems| panic!("{problems}"));
+    let read = |loads: &str| {
+        let files = BTreeMap::from([("here/load.txt".to_string(), loads.as_bytes().to_vec())]);
+        Scenario::with_files("here/s.toml", text.as_bytes().to_vec(), Arc::new(files))
+    };
+    let scenario =
+        read("# a host in the morning\n0.5\n\n1.5 # and later\n").unwrap_or_else(|problems| panic!("{problems}"));
     says(&reading(&played(&scenario, 1)), &[("contention_milli", 1_000), ("asked_milli", 1_000)]);
     for (file, why) in [("1.5\nmany\n", "line 2 of"), ("# none\n", "there is none in it"), ("1001\n", "line 1 of")] {
-        std::fs::write(here.path().join("load.txt"), file).expect("it can");
-        let problems = read(text).expect_err("it is wrong").to_string();
+        let problems = read(file).expect_err("it is wrong").to_string();
         assert!(problems.contains(why) && problems.contains("use "), "{problems}");
     }
 }

@@ -139,7 +139,8 @@ fn random_jobs_keep_their_period() {
 #[test]
 fn every_event_of_rt_app_is_done() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../scenarios/rt-app/every-event.json");
-    let app = RtApp::read(&path).unwrap_or_else(|problems| panic!("{problems}"));
+    let app = RtApp::from_bytes("every-event.json", std::fs::read(path).expect("it is in the tree"))
+        .unwrap_or_else(|problems| panic!("{problems}"));
     for cpus in [1, 2, 4] {
         let told = on_host(&app.application, cpus, 0, app.duration.expect("it has one"));
         let children = told.gone.iter().filter(|name| *name == "child").count();

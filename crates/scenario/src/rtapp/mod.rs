@@ -21,10 +21,10 @@ mod waits;
 #[cfg(test)]
 pub(crate) use file::{SETTINGS, THREAD_KEYS, WITHOUT_EFFECT};
 
+use input::files::{Files, Unreadable};
 use input::problem::{Findings, Problem, Problems, quoted};
 use sched::{Nanos, Params};
 use sim::Application;
-use std::path::Path;
 
 /// What a file of rt-app describes.
 #[derive(Clone, Debug)]
@@ -42,16 +42,19 @@ pub struct RtApp {
 }
 
 impl RtApp {
-    /// Reads the file at `path`.
+    /// Reads the file `name` of `files`.
     ///
     /// # Errors
     /// The file cannot be read, or [`from_bytes`](RtApp::from_bytes) says what is wrong in it.
-    pub fn read(path: &Path) -> Result<RtApp, Problems> {
-        if std::fs::metadata(path).is_ok_and(|about| !about.is_file()) {
-            let problem = Problem::new(format!("{} is no file", quoted(&path.to_string_lossy())));
-            return Err(problem.help("use the path of a JSON file of rt-app").into());
+    pub fn read(name: &str, files: &dyn Files) -> Result<RtApp, Problems> {
+        match files.read(name) {
+            Ok(bytes) => RtApp::from_bytes(name, bytes),
+            Err(Unreadable::NotAFile) => {
+                let problem = Problem::new(format!("{} is no file", quoted(name)));
+                Err(problem.help("use the path of a JSON file of rt-app").into())
+            }
+            Err(why) => Err(input::text::unreadable(name, &why).into()),
         }
-        RtApp::from_bytes(&path.display().to_string(), input::text::read(path)?)
     }
 
     /// Reads what the file `name` holds.

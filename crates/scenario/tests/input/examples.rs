@@ -1,15 +1,32 @@
 //! What is right means what the manual says.
 
+use input::files::{Files, Unreadable};
 use scenario::{Costs, JobEnd, Periodic, Real, Scenario, Workload};
 use sched::{Class, CpuId, CpuSet, Instant, Limit, Nanos, Quota, Reservation, RtPriority, Topology, Weight};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
+/// The files of the tree, for examples that name some.
+struct Tree;
+
+impl Files for Tree {
+    fn read(&self, name: &str) -> Result<Vec<u8>, Unreadable> {
+        std::fs::read(name).map_err(|why| Unreadable::Missing(why.to_string()))
+    }
+}
+
+fn read(path: &Path) -> Scenario {
+    let bytes = std::fs::read(path).expect("it is in the tree");
+    let scenario = Scenario::with_files(&path.display().to_string(), bytes, Arc::new(Tree));
+    scenario.unwrap_or_else(|problems| panic!("{problems}"))
+}
+
 fn example(name: &str) -> Scenario {
-    Scenario::read(&root().join("scenarios").join(name)).unwrap_or_else(|problems| panic!("{problems}"))
+    read(&root().join("scenarios").join(name))
 }
 
 fn parse(text: &str) -> Scenario {
@@ -37,7 +54,7 @@ fn every_scenario_that_comes_with_tactus_is_right() {
     for entry in std::fs::read_dir(root().join("scenarios")).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_some_and(|extension| extension == "toml") {
-            let scenario = Scenario::read(&path).unwrap_or_else(|problems| panic!("{problems}"));
+            let scenario = read(&path);
             assert!(scenario.policy.is_some(), "{}", path.display());
             count += 1;
         }

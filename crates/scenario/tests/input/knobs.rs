@@ -111,7 +111,7 @@ fn an_unknown_policy_is_refused_where_it_is_named() {
 fn the_knobs_of_the_examples_exist() {
     for name in ["three-vms", "demo"] {
         let path = format!("{}/../../scenarios/{name}.toml", env!("CARGO_MANIFEST_DIR"));
-        let scenario = Scenario::read(path.as_ref()).unwrap();
+        let scenario = Scenario::from_bytes(name, std::fs::read(path).unwrap()).unwrap();
         let choice = scenario.policy.as_ref().unwrap();
         let policy = choice.find(policies::ALL, &scenario).unwrap();
         apply_knobs(policy, &choice.knobs).unwrap();

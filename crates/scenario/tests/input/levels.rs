@@ -1,12 +1,15 @@
 //! Guests and applications in scenarios: what is right means what the manual says, and what is wrong is said with its place.
 
 use expect_test::expect_file;
+use input::files::{Files, Unreadable};
 use scenario::{Periodic, Scenario, Workload};
 use sched::{CpuId, CpuSet, Instant, Nanos, Params, Weight};
 use sim::Guest;
 use sim::coordination::{Boost, Coordination, Protocol, Rule};
 use sim::guest::{HaltPolling, PauseLoop, Spinning, Steal};
 use sim::program::Length;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use workloads::{Cyclictest, ForkJoin, Hackbench, Named, Phase, Startup, Waits};
 
 const START: &str = "name = \"x\"\ncpus = 2\nlength = \"1s\"\n";
@@ -19,20 +22,31 @@ fn parse(text: &str) -> Scenario {
 fn said(parts: &[&str]) -> String {
     let said = |part: &&str| {
         let text = format!("{START}{part}\n");
-        let problems = Scenario::from_bytes("x.toml", text.into()).err().unwrap_or_else(|| panic!("{part} is wrong"));
+        let problems = Scenario::with_files("x.toml", text.into(), Arc::new(Empty))
+            .err()
+            .unwrap_or_else(|| panic!("{part} is wrong"));
         format!("{part}\n  {}\n", problems.to_string().replace('\n', "\n  "))
     };
     parts.iter().map(said).collect::<Vec<_>>().join("\n")
 }
 
+/// A host without files, as its kernel says it, but with a device.
+struct Empty;
+
+impl Files for Empty {
+    fn read(&self, name: &str) -> Result<Vec<u8>, Unreadable> {
+        match name {
+            "/dev/zero" => Err(Unreadable::NotAFile),
+            _ => Err(Unreadable::Missing("No such file or directory (os error 2)".to_string())),
+        }
+    }
+}
+
 /// A scenario beside a file of rt-app that holds `json`.
 fn beside(json: &str, text: &str) -> Result<Scenario, String> {
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("app.json"), json).unwrap();
-    let path = folder.path().join("x.toml");
-    std::fs::write(&path, format!("{START}{text}")).unwrap();
-    let folder = folder.path().display().to_string();
-    Scenario::read(&path).map_err(|problems| problems.to_string().replace(&folder, "…"))
+    let files = BTreeMap::from([("…/app.json".to_string(), json.as_bytes().to_vec())]);
+    let scenario = Scenario::with_files("…/x.toml", format!("{START}{text}").into_bytes(), Arc::new(files));
+    scenario.map_err(|problems| problems.to_string())
 }
 
 const GUESTS: &str = r#"

@@ -1,0 +1,87 @@
+//! [`Files`]: the files that a text names. What reads them is given, so that this crate and those above it need no file system.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use thiserror::Error;
+
+/// Reads the files that a scenario names.
+pub trait Files {
+    /// The bytes of the file `name`, a path with `/`: relative names continue the path of the scenario. Of a file beyond
+    /// [`FILE_BYTES_MAX`](crate::text::FILE_BYTES_MAX), at least one byte more than that.
+    ///
+    /// # Errors
+    /// Why there are none.
+    fn read(&self, name: &str) -> Result<Vec<u8>, Unreadable>;
+}
+
+impl fmt::Debug for dyn Files + '_ {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Files")
+    }
+}
+
+/// Why a file cannot be read.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum Unreadable {
+    /// There is none of this name, for this reason.
+    #[error("{0}")]
+    Missing(String),
+    /// It is a directory, a device or a pipe.
+    #[error("not a file")]
+    NotAFile,
+    /// It is there, but cannot be read for this reason.
+    #[error("{0}")]
+    Denied(String),
+}
+
+/// No files: each is missing.
+#[derive(Clone, Copy, Debug)]
+pub struct NoFiles;
+
+impl Files for NoFiles {
+    fn read(&self, _name: &str) -> Result<Vec<u8>, Unreadable> {
+        Err(Unreadable::Missing("no other file is at hand".to_string()))
+    }
+}
+
+/// Files in memory, by name.
+impl Files for BTreeMap<String, Vec<u8>> {
+    fn read(&self, name: &str) -> Result<Vec<u8>, Unreadable> {
+        self.get(name).cloned().ok_or_else(|| Unreadable::Missing("there is no such file".to_string()))
+    }
+}
+
+/// `file`, as the file `beside` means it: relative to the directory of that.
+#[must_use]
+pub fn resolved(beside: &str, file: &str) -> String {
+    match beside.rsplit_once('/') {
+        Some((directory, _)) if !file.starts_with('/') => format!("{directory}/{file}"),
+        _ => file.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_relative_name_continues_the_path_of_the_file_that_names_it() {
+        for (beside, file, right) in [
+            ("a/b/x.toml", "y.json", "a/b/y.json"),
+            ("x.toml", "y.json", "y.json"),
+            ("/x.toml", "y.json", "/y.json"),
+            ("a/x.toml", "/y.json", "/y.json"),
+            ("a/x.toml", "../y.json", "a/../y.json"),
+        ] {
+            assert_eq!(resolved(beside, file), right);
+        }
+    }
+
+    #[test]
+    fn files_in_memory_are_read_by_name_and_others_are_missing() {
+        let files = BTreeMap::from([("a/y.json".to_string(), b"{}".to_vec())]);
+        assert_eq!(files.read("a/y.json"), Ok(b"{}".to_vec()));
+        assert!(matches!(files.read("y.json"), Err(Unreadable::Missing(_))));
+        assert!(matches!(NoFiles.read("a/y.json"), Err(Unreadable::Missing(_))));
+    }
+}

@@ -27,6 +27,25 @@ pub(crate) fn rust(subcommand: &str, component: &str) -> Result<(), String> {
     Err(format!("{component} is missing and `rustup component add {component}` did not bring it"))
 }
 
+/// Makes sure that the standard library for `target` is there.
+///
+/// # Errors
+/// Why it is not there.
+pub(crate) fn target(target: &str) -> Result<(), String> {
+    let has = || {
+        let listed = Command::new("rustup").args(["target", "list", "--installed"]).current_dir(root()).output();
+        listed.is_ok_and(|listed| String::from_utf8_lossy(&listed.stdout).lines().any(|line| line == target))
+    };
+    if has() {
+        return Ok(());
+    }
+    println!("      {target} is missing: rustup target add {target}");
+    if works(Command::new("rustup").args(["target", "add", target]).current_dir(root())) && has() {
+        return Ok(());
+    }
+    Err(format!("the target {target} is missing and `rustup target add {target}` did not bring it"))
+}
+
 /// Makes sure that Python can make virtual environments.
 ///
 /// # Errors

@@ -8,6 +8,7 @@ mod guest;
 mod lab;
 mod new_policy;
 mod oracle;
+mod portable;
 mod program;
 mod root;
 mod step;

@@ -85,7 +85,7 @@ fn schedules(reports: &mut [Report<'_>], asks: impl Fn(&str) -> bool) -> Result<
             .map(|(place, nth)| (&paper.experiments[*place], *nth))
             .map(|(it, nth)| (it, &it.schedule[nth]))
             .collect();
-        let drawn = run::parallel::in_order(all.len(), threads(), |nth| {
+        let drawn = lab::parallel::in_order(all.len(), threads(), |nth| {
             let (experiment, schedule) = all[nth];
             schedule.draw(experiment)
         });
@@ -110,7 +110,7 @@ fn draw(reports: &[Report<'_>], directory: &Path) -> Result<usize, Failure> {
         all.extend(report.pictures.iter().map(|picture| (folder.clone(), picture)));
     }
     let bar = Progress::of_pieces("figures".to_string(), all.len());
-    run::parallel::in_order(all.len(), threads(), |nth| {
+    lab::parallel::in_order(all.len(), threads(), |nth| {
         let (folder, picture) = &all[nth];
         keep(&folder.join(format!("{}.svg", picture.name)), picture.drawing.svg().as_bytes())?;
         if let Drawing::Figure(figure) = &picture.drawing {

@@ -14,6 +14,7 @@ mod fingerprint;
 pub mod judge;
 pub mod page;
 pub mod paper;
+pub mod parallel;
 pub mod plot;
 pub mod problem;
 pub mod result;

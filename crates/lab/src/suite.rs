@@ -108,7 +108,7 @@ impl<'p> Suite<'p> {
         open.sort_by_key(|&nth| std::cmp::Reverse(cells[nth].length));
         let left = open.iter().fold(0_u64, |sum, &nth| sum.saturating_add(cells[nth].length.as_ns()));
         watch.begins(Nanos::ns(left.min(sched::time::SPAN_MAX.as_ns())), cells.len(), cells.len() - open.len());
-        run::parallel::in_order(open.len(), threads, |nth| {
+        crate::parallel::in_order(open.len(), threads, |nth| {
             let nth = open[nth];
             if watch.is_interrupted() {
                 return Err(Problem::Interrupted);

@@ -7,7 +7,6 @@ mod cables;
 mod choose;
 pub mod live;
 pub mod manager;
-pub mod parallel;
 mod samples;
 mod session;
 mod suits;

@@ -7,7 +7,7 @@ mod trial;
 use crate::oracle::{LISA, SIMSO, TRAPPY};
 use crate::root::cargo;
 use crate::step::{Outcome, Step, counted, run_all, succeeds};
-use crate::{component, fuzz, guest, lab};
+use crate::{component, fuzz, guest, lab, portable};
 use anyhow::Result;
 use std::process::ExitCode;
 
@@ -20,6 +20,7 @@ pub(crate) fn run() -> Result<ExitCode> {
         Step::new("unit, law, golden, exhaustive, fuzz and doc tests", tests),
         Step::new("fuzzing of every policy, of worlds and of the daemon, from a new seed", fuzz::check),
         Step::new("the experiments of the papers, a few points", lab::smoke),
+        Step::new("crates without an operating system, for WebAssembly", portable::check),
         Step::new("documentation", documentation),
         Step::new("comparison with SimSo", || SIMSO.check()),
         Step::new("TRAPpy reads ftrace text", || TRAPPY.check()),

@@ -6,6 +6,7 @@ mod cycles;
 mod language;
 mod names;
 mod pages;
+mod portable;
 mod promises;
 mod registry;
 mod sources;

@@ -177,7 +177,7 @@ fn is_float(literal: &str) -> bool {
 }
 
 /// Whether a file holds tests only: `tests.rs`, or below a folder `tests`. That such modules are test-only is checked too.
-fn holds_tests(path: &Path) -> bool {
+pub(super) fn holds_tests(path: &Path) -> bool {
     path.components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "tests.rs")
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn measure(runs: usize) {
         one.push(counted as f64 / alone);
         let (together, both) = timed(|| {
             let seeds =
-                run::parallel::in_order(2, 2, |half| Ok::<u64, ()>(count(&scenario, &choice, seed + half as u64)));
+                lab::parallel::in_order(2, 2, |half| Ok::<u64, ()>(count(&scenario, &choice, seed + half as u64)));
             seeds.expect("none is refused").iter().sum::<u64>()
         });
         ratios.push((both as f64 / together) / (counted as f64 / alone));

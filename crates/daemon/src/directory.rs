@@ -1,5 +1,5 @@
-//! Where daemon, guardian and who restores meet: a directory in memory with the table of originals, and a lock that one
-//! dispatcher of a user holds at a time.
+//! The directory that daemon, guardian and `tactus restore` share: it holds the table of originals, and a lock that one
+//! dispatcher per user holds at a time.
 
 use crate::table::Table;
 use crate::{Reason, guardian};
@@ -13,12 +13,12 @@ use sys::{clock, kernel, privileges};
 
 /// The table of originals.
 const TABLE: &str = "table";
-/// One that is being made.
+/// A table under construction.
 const DRAFT: &str = "table.new";
-/// Who holds it dispatches, or restores.
+/// The lock; its holder dispatches or restores.
 const LOCK: &str = "tactus.lock";
 
-/// How long a guardian that restores is waited for: all is to be done within this.
+/// How long to wait for a guardian that restores: restoring takes no longer.
 const RESTORING: Nanos = Nanos::s(1);
 
 /// The directory.
@@ -27,20 +27,20 @@ pub struct Directory {
     path: PathBuf,
 }
 
-/// Why this process may neither dispatch nor restore.
+/// Why this process may not dispatch or restore.
 #[derive(Debug)]
 pub enum Refused {
-    /// Another does: this one, if it has said so already.
+    /// Another process does: this pid, if it is recorded already.
     Held(Option<u32>),
-    /// The lock cannot be had.
+    /// The lock is unavailable.
     Failed(sys::Error),
 }
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Refused::Held(Some(pid)) => write!(f, "another dispatcher is at work on this host, as process {pid}"),
-            Refused::Held(None) => f.write_str("another dispatcher is beginning or ending its work on this host"),
+            Refused::Held(Some(pid)) => write!(f, "another dispatcher runs on this host, as process {pid}"),
+            Refused::Held(None) => f.write_str("another dispatcher is starting or ending on this host"),
             Refused::Failed(error) => error.fmt(f),
         }
     }
@@ -52,47 +52,47 @@ impl From<Refused> for Reason {
     fn from(refused: Refused) -> Reason {
         let why = refused.to_string();
         match refused {
-            Refused::Held(Some(pid)) => Reason::new(why, format!("to wait for its end, or to end it (kill {pid})")),
-            Refused::Held(None) => Reason::new(why, "another try"),
+            Refused::Held(Some(pid)) => Reason::new(why, format!("wait for its end, or end it (kill {pid})")),
+            Refused::Held(None) => Reason::new(why, "try again"),
             Refused::Failed(error) => error.into(),
         }
     }
 }
 
 impl Directory {
-    /// The usual one of this user: `/run/tactus` for root, `tactus` in `$XDG_RUNTIME_DIR` for others.
+    /// The default directory of this user: `/run/tactus` for root, `tactus` in `$XDG_RUNTIME_DIR` for others.
     ///
     /// # Errors
-    /// There is none for this user.
+    /// This user has none.
     pub fn usual() -> Result<Directory, Reason> {
         if privileges::user() == 0 {
             return Ok(Directory::at("/run/tactus"));
         }
         let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
         let none = || {
-            let why = "there is no directory for what must outlive a dispatcher that dies";
-            Reason::new(why, "a session of a user, in which XDG_RUNTIME_DIR names one, or root")
+            let why = "there is no directory for state that must outlive the dispatcher";
+            Reason::new(why, "run as root, or in a user session with XDG_RUNTIME_DIR")
         };
         Ok(Directory::at(own.ok_or_else(none)?.join("tactus")))
     }
 
-    /// This one. It is made when something is put into it.
+    /// The directory at `path`. It is created when a file is put into it.
     #[must_use]
     pub fn at(path: impl Into<PathBuf>) -> Directory {
         Directory { path: path.into() }
     }
 
-    /// Where it is.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Makes this process the only one that dispatches or restores, until what comes back is dropped. Waits a little for a
-    /// guardian that restores what a dispatcher has left that died just now.
+    /// Locks the directory, until the lock is dropped: no other process dispatches or restores. Waits briefly for a guardian that
+    /// restores threads of a dispatcher that has just died.
     ///
     /// # Errors
-    /// Another is, or the directory cannot be used.
+    /// Another process holds the lock, or the directory is not usable.
     pub fn lock(&self) -> Result<Lock, Refused> {
         let end = clock::now() + RESTORING;
         loop {
@@ -104,7 +104,7 @@ impl Directory {
         }
     }
 
-    /// The same without waiting for anybody.
+    /// Like [`lock`](Directory::lock), without waiting.
     ///
     /// # Errors
     /// As [`lock`](Directory::lock).
@@ -117,29 +117,29 @@ impl Directory {
         }
     }
 
-    /// Makes a table of `rows` rows, of this start of the machine and of this process, in place of one that may be there.
-    /// It is there whole or not at all.
+    /// Creates a table of `rows` rows for this boot and this process, and replaces an existing one. The table appears whole or
+    /// not at all.
     ///
     /// # Errors
     /// There is no space, or the directory cannot be used.
     pub fn create_table(&self, rows: usize, _held: &Lock) -> Result<Table, Reason> {
         shared::own_directory(&self.path)?;
         let draft = self.path.join(DRAFT);
-        // Of one that died while it made it: it had done nothing yet.
+        // Left by a process that died while creating it: it had done nothing yet.
         remove(&draft)?;
         let words = Words::create(&draft, Table::words(rows))?;
         let daemon = Thread::open(std::process::id())?.identity();
         let table = Table::create(Box::new(words), &kernel::boot_id()?, daemon);
         let renamed = std::fs::rename(&draft, self.path.join(TABLE));
         renamed
-            .map_err(|error| Reason::new(format!("cannot make {}: {error}", self.path.join(TABLE).display()), ""))?;
+            .map_err(|error| Reason::new(format!("cannot create {}: {error}", self.path.join(TABLE).display()), ""))?;
         Ok(table)
     }
 
-    /// The table that is there; none where there is none.
+    /// The existing table; `None` if there is none.
     ///
     /// # Errors
-    /// It cannot be opened, or is none that this program understands.
+    /// It cannot be opened, or this program cannot read it.
     pub fn open_table(&self) -> Result<Option<Table>, Reason> {
         let path = self.path.join(TABLE);
         let words = match Words::open(&path, 1) {
@@ -147,12 +147,12 @@ impl Directory {
             Err(error) if error.errno() == Some(NO_ENTRY) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let remedy = "to remove it, once no thread is left at a real-time priority or stopped that should not be";
+        let remedy = "remove it, once no thread is left at a wrong real-time priority or stopped";
         let told = |error| Reason::new(format!("{} cannot be read: {error}", path.display()), remedy);
         Table::open(Box::new(words)).map(Some).map_err(told)
     }
 
-    /// Removes the table, if there is one. Who has it open still sees it.
+    /// Removes the table, if there is one. Processes that have it open still see it.
     ///
     /// # Errors
     /// The directory cannot be written.
@@ -160,7 +160,7 @@ impl Directory {
         remove(&self.path.join(TABLE))
     }
 
-    /// The same if it is the table of the daemon that was `daemon`, and not one that was made since.
+    /// Removes the table if it belongs to the daemon that was `daemon`, and leaves a later one.
     ///
     /// # Errors
     /// It cannot be read, or the directory cannot be written.
@@ -172,7 +172,7 @@ impl Directory {
     }
 }
 
-/// Whether process `pid` is a guardian. One that has the lock restores.
+/// Whether process `pid` is a guardian. A guardian with the lock restores.
 fn is_guardian(pid: u32) -> bool {
     thread::status(pid).is_ok_and(|status| status.name == guardian::NAME)
 }
@@ -180,13 +180,12 @@ fn is_guardian(pid: u32) -> bool {
 /// ENOENT.
 const NO_ENTRY: i32 = 2;
 
-/// Removes a file that may be there.
+/// Removes a file if it exists.
 fn remove(path: &Path) -> Result<(), Reason> {
     match std::fs::remove_file(path) {
-        Err(error) if error.kind() != ErrorKind::NotFound => Err(Reason::new(
-            format!("cannot remove {}: {error}", path.display()),
-            "the right to write to its directory",
-        )),
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(Reason::new(format!("cannot remove {}: {error}", path.display()), "make its directory writable"))
+        }
         _ => Ok(()),
     }
 }
@@ -218,13 +217,13 @@ mod tests {
     }
 
     #[test]
-    fn a_second_dispatcher_is_told_who_the_first_is() {
+    fn a_second_dispatcher_gets_the_pid_of_the_first() {
         let place = tempfile::tempdir().unwrap();
         let directory = Directory::at(place.path().join("tactus"));
         let _first = directory.lock().unwrap();
         let reason = Reason::from(directory.lock().unwrap_err());
         let me = std::process::id();
-        assert_eq!(reason.why, format!("another dispatcher is at work on this host, as process {me}"));
+        assert_eq!(reason.why, format!("another dispatcher runs on this host, as process {me}"));
         assert!(reason.remedy.contains(&format!("kill {me}")));
     }
 
@@ -235,7 +234,7 @@ mod tests {
         std::fs::write(place.path().join(TABLE), [7; 4096]).unwrap();
         let reason = directory.open_table().unwrap_err();
         let path = place.path().join(TABLE).display().to_string();
-        assert!(reason.why.contains(&path) && reason.why.contains("does not begin as"), "{reason:?}");
+        assert!(reason.why.contains(&path) && reason.why.contains("does not start like"), "{reason:?}");
         std::fs::write(place.path().join(TABLE), [7; 7]).unwrap();
         assert!(directory.open_table().unwrap_err().why.contains("is not of the length"));
         assert!(Directory::at("/dev/null").lock().is_err());

@@ -1,4 +1,4 @@
-//! Which mechanisms of enforcement work on this host: each is tried on a process of our own, none is guessed.
+//! Trials of all mechanisms of enforcement on this host, on child processes; no result is guessed.
 
 mod groups;
 mod trials;
@@ -6,14 +6,14 @@ mod trials;
 use crate::Reason;
 pub use groups::clean_up;
 
-/// A way to make the kernel give or withhold CPU time, or to see what it does.
+/// A mechanism to give or withhold CPU time, or to observe it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Mechanism {
-    /// Our own dispatcher, by priorities.
+    /// Dispatching by real-time priorities, as Tactus does.
     Fifo,
-    /// The kernel's own promises.
+    /// SCHED_DEADLINE reservations.
     Deadline,
-    /// Choosing CPUs.
+    /// CPU affinity.
     Affinity,
     /// SIGSTOP and SIGCONT.
     Stop,
@@ -21,18 +21,18 @@ pub enum Mechanism {
     FreezerOne,
     /// The freezer of cgroup version 2.
     FreezerTwo,
-    /// Seeing when threads block.
+    /// Recording context switches.
     Switches,
-    /// Upper bounds on what a control group uses.
+    /// CPU bandwidth limits of control groups.
     Quota,
-    /// Shares of control groups.
+    /// CPU weights of control groups.
     Weight,
     /// A scheduler written in BPF.
     SchedExt,
 }
 
 impl Mechanism {
-    /// All of them, in the order in which they are tried.
+    /// All mechanisms, in the order of the trials.
     pub const ALL: [Mechanism; 10] = [
         Mechanism::Fifo,
         Mechanism::Deadline,
@@ -46,7 +46,7 @@ impl Mechanism {
         Mechanism::SchedExt,
     ];
 
-    /// What it is called.
+    /// Its name.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -64,17 +64,17 @@ impl Mechanism {
     }
 }
 
-/// What came of trying a mechanism.
+/// The result of a trial.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finding {
-    /// Which.
+    /// The mechanism.
     pub mechanism: Mechanism,
-    /// What was seen of it, or why it does not work here and what would help.
+    /// The observation, or why it fails and a remedy.
     pub verdict: Result<String, Reason>,
 }
 
-/// Tries one mechanism: a second at most, and whatever was changed is as before. Processes that are begun for it end with
-/// the calling thread at the latest; for groups that are made, see [`clean_up`].
+/// Tries one mechanism, for a second at most, and undoes every change. Child processes end with the calling thread at the
+/// latest; for control groups, see [`clean_up`].
 #[must_use]
 pub fn examine(mechanism: Mechanism) -> Finding {
     let verdict = match mechanism {

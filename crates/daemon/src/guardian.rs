@@ -1,7 +1,7 @@
-//! The guardian: a process of its own that restores everybody when the daemon dies, and ends it when it hangs.
+//! The guardian: a separate process that restores all threads when the daemon dies, and kills the daemon when it hangs.
 //!
-//! It shares the table of originals with the daemon, and runs above everybody the daemon raises. That it is there is what
-//! allows the daemon to raise anybody: without a live guardian the daemon restores all, begins a new one, and only then goes on.
+//! It shares the table of originals with the daemon, and runs above every thread that the daemon raises. The daemon raises
+//! threads only while a guardian is alive: without one it restores all threads and starts a new guardian before it goes on.
 
 mod handle;
 mod watch;
@@ -27,22 +27,21 @@ use sys::shared::Lock;
 use sys::thread::{self, Thread};
 use sys::{affinity, clock, cpus, memory};
 
-/// Between two beats of the guardian.
+/// Interval between two beats of the guardian.
 pub const INTERVAL: Nanos = Nanos::ms(50);
-/// How many beats in a row go by without one of somebody else's before that one is taken to hang.
+/// After this many beats without a beat of the other side, the other side counts as hung.
 pub const PATIENCE: u32 = 6;
-/// How many beats in a row the end of a daemon that was killed is awaited before everybody is restored all the same, and again
-/// after as many. It does nothing more of its own from when it was killed; but a thread of it that is to end may wait for a CPU
-/// behind somebody who was raised.
+/// After this many beats without the end of a killed daemon, all threads are restored, and again after as many. From its kill
+/// on the daemon does nothing more; but its last thread may wait for a CPU behind a raised thread.
 pub const AWAITED: u32 = 2;
-/// What the hidden command is called that makes a process the guardian.
+/// The hidden command that makes a process the guardian.
 pub const COMMAND: &str = "guardian";
-/// What a guardian is called in lists of processes.
+/// The guardian's name in process lists.
 pub(crate) const NAME: &str = "tactus-guardian";
-/// How many threads are told of one by one.
+/// How many threads a report lists one by one.
 const TOLD: usize = 32;
 
-/// Makes this process the guardian of the daemon whose table is in `directory`. Returns when nothing is left to guard.
+/// Turns this process into the guardian of the daemon with the table in `directory`. Returns when nothing is left to guard.
 #[must_use]
 pub fn main(directory: &Path) -> ExitCode {
     process::ignore_requests();
@@ -51,19 +50,19 @@ pub fn main(directory: &Path) -> ExitCode {
         let _ = writeln!(report, "tactus guardian: {}", reason.why);
         false
     });
-    // Said last: who reads it may be slow, or gone.
+    // Written last: the reader may be slow, or gone.
     let _ = std::io::stderr().lock().write_all(report.as_bytes());
     if settled { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Guards; says whether nothing was left to be done, and writes into `report` what was.
+/// Guards; returns whether everything is settled, and writes into `report` what was done.
 fn guard(directory: &Directory, report: &mut String) -> Result<bool, Reason> {
     let table = directory.open_table()?.ok_or_else(|| {
         let why = format!("there is no table of originals in {}", directory.path().display());
-        Reason::new(why, "a daemon that has made one")
+        Reason::new(why, "start it from a daemon, which creates the table")
     })?;
     let kernel = Linux::new()?;
-    // Of interest only where it has something to do.
+    // Reported only if the guardian has to act.
     let mut complaints = String::new();
     let me = prepare(&mut complaints)?;
     let waiting = Waiting::new()?;
@@ -96,7 +95,7 @@ fn guard(directory: &Directory, report: &mut String) -> Result<bool, Reason> {
                     report,
                     "tactus guardian: agent {agent} of the daemon has not beaten for {missed}: it is killed"
                 );
-                // It has ended if it is gone.
+                // It has ended if the kill fails so.
                 if let Some(Err(error)) = daemon.as_ref().map(Process::kill) {
                     let _ = writeln!(report, "tactus guardian: {error}");
                 }
@@ -109,7 +108,7 @@ fn guard(directory: &Directory, report: &mut String) -> Result<bool, Reason> {
         }
         due = due.saturating_add(INTERVAL);
         if due <= clock::now() {
-            // Beats that are past are left out: a machine that stood still is no reason to count faster.
+            // Missed beats are skipped: after a suspension of the machine the guardian must not count faster.
             due = clock::now().saturating_add(INTERVAL);
         }
         if waiting.next(due).is_err() {
@@ -118,7 +117,7 @@ fn guard(directory: &Directory, report: &mut String) -> Result<bool, Reason> {
     }
 }
 
-/// Makes this process one that gets past whoever hangs, as far as it may.
+/// Gives this process the priority to preempt a hung process, as far as it is permitted.
 fn prepare(report: &mut String) -> sys::Result<Thread> {
     thread::set_name(NAME);
     let me = thread::current();
@@ -127,13 +126,13 @@ fn prepare(report: &mut String) -> sys::Result<Thread> {
             let _ = writeln!(report, "tactus guardian: {error}");
         }
     };
-    // Whoever began it may have been pinned. A cpuset may keep it from some.
+    // The parent may be pinned. A cpuset may forbid some CPUs.
     let everywhere: CpuSet = cpus::online()?;
     match affinity::set(me, &everywhere) {
         Err(sys::Error::NotKept { .. }) => {}
         outcome => tried(outcome),
     }
-    // It leads a group already where it was begun by hand.
+    // A guardian that was started by hand leads a process group already.
     let _ = process::leave_session();
     tried(clock::set_slack(Nanos::ns(1)));
     tried(memory::lock());
@@ -141,7 +140,7 @@ fn prepare(report: &mut String) -> sys::Result<Thread> {
     Thread::open(me)
 }
 
-/// Restores everybody. Says how that ended, if that was the last that was to be done.
+/// Restores all threads. Returns whether everything is settled, if this was the last restoration.
 fn bring_back(
     kernel: &Linux,
     directory: &Directory,
@@ -155,12 +154,12 @@ fn bring_back(
             Waited::Done => return Some(true),
             Waited::Held(lock) => lock,
         },
-        // It was killed, and does nothing more but finish the calls it was in: whatever they change is restored at its end.
+        // The daemon was killed and only finishes its current calls: their changes are restored at its end.
         Daemon::Lives => None,
     };
     let restored = match daemon {
         Daemon::HasEnded => restore(kernel, table, clock::sleep),
-        // Whom they are beginning is found at the end of the daemon too.
+        // Children that are being forked are found at the end of the daemon.
         Daemon::Lives => restore_at_once(kernel, table),
     };
     let took = clock::now().saturating_since(begin);
@@ -184,15 +183,15 @@ fn bring_back(
     Some(settled)
 }
 
-/// What came of waiting for the right to restore.
+/// The result of waiting for the lock.
 enum Waited {
-    /// Somebody else had it, and has restored everybody.
+    /// Another process held the lock and has restored all threads.
     Done,
-    /// It is ours; or it is somebody's who does nothing with it, or cannot be had, and nobody is to wait for that.
+    /// This process holds the lock; or it is unavailable, and restoring must not wait for it.
     Held(Option<Lock>),
 }
 
-/// Waits for the right to restore, but not long: somebody else who has it restores, as everybody does first.
+/// Waits briefly for the lock: another holder restores all threads first, too.
 fn wait_for_lock(directory: &Directory, table: &Table) -> Waited {
     for _ in 0..PATIENCE {
         match directory.try_lock() {
@@ -207,7 +206,7 @@ fn wait_for_lock(directory: &Directory, table: &Table) -> Waited {
     Waited::Held(None)
 }
 
-/// Writes down what was done to whom.
+/// Reports the changed threads.
 fn tell(restored: &Restored, report: &mut String) {
     let changed = |end: End| matches!(end, End::Restored | End::Failed | End::Left);
     let mut told = restored.threads.iter().filter(|thread| changed(thread.end()));

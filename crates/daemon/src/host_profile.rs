@@ -1,4 +1,4 @@
-//! What a host is like, as far as promises depend on it.
+//! [`HostProfile`]: the properties of a host that promises depend on.
 
 use crate::Reason;
 use crate::doctor::Mechanism;
@@ -8,28 +8,28 @@ use sys::kernel::{self, ClockSource, Configuration, Configured, SchedExt};
 use sys::privileges::{self, Capability};
 use sys::realtime::{self, Bandwidth, FairServer, GroupRuntime};
 
-/// Clocks that are read without leaving the process, so that asking for the time costs next to nothing.
+/// Clock sources that are read without a system call.
 const QUICK_CLOCKS: [&str; 4] = ["tsc", "kvm-clock", "arch_sys_counter", "hyperv_clocksource_tsc_page"];
-/// Time taken away above which the host itself makes promises late. Unit: parts per million.
+/// Steal time above which the host itself makes promises late. Unit: parts per million.
 const STEAL_MOST: u64 = 10_000;
 const MILLION: u64 = 1_000_000;
-/// Since when there are fair servers. Source: kernel/sched/fair.c, Linux 6.12.
+/// The first kernel with fair servers. Source: kernel/sched/fair.c, Linux 6.12.
 const FAIR_SERVERS_SINCE: (u32, u32) = (6, 12);
-/// What they give unless they were told otherwise. Source: `fair_server_init`, there.
+/// Their default bandwidth. Source: `fair_server_init`, there.
 const FAIR_SERVER_USUAL: Bandwidth = Bandwidth { runtime: Some(Nanos::ms(50)), period: Nanos::s(1) };
 
-/// What a host is like.
+/// The properties of a host.
 #[derive(Clone, Debug)]
 pub struct HostProfile {
     /// Its kernel.
     pub kernel: Kernel,
-    /// What we may do on it.
+    /// The privileges of this process.
     pub privileges: Privileges,
     /// Its CPUs.
     pub cpus: Cpus,
-    /// What real-time threads get on it.
+    /// Its limits of real-time threads.
     pub realtime: RealTime,
-    /// Time of all its CPUs since it began.
+    /// CPU time since boot, of all CPUs.
     pub times: Times,
 }
 
@@ -40,22 +40,22 @@ pub struct Kernel {
     pub release: String,
     /// Such as `#1 SMP PREEMPT_DYNAMIC`.
     pub version: String,
-    /// Whether threads are preempted nearly everywhere in it.
+    /// Whether it is fully preemptible.
     pub is_realtime: bool,
-    /// Its ticks in a second.
+    /// Ticks per second.
     pub tick_rate: Option<u32>,
-    /// Where its time comes from.
+    /// Its clock source.
     pub clock: Result<ClockSource, Reason>,
-    /// Its schedulers written in BPF.
+    /// The state of sched_ext.
     pub sched_ext: SchedExt,
-    /// How it is locked down against its own root.
+    /// Its lockdown mode.
     pub lockdown: Option<String>,
-    /// Whether it weighs sessions, not threads, against each other.
+    /// Whether autogroups are enabled.
     pub autogroups: bool,
 }
 
 impl Kernel {
-    /// Whether it is of this release or a later one; one that says none is taken for a late one.
+    /// Whether it is of this release or a later one; a kernel without a release number counts as late.
     #[must_use]
     pub fn is_at_least(&self, wanted: (u32, u32)) -> bool {
         let mut numbers = self.release.split(|c: char| !c.is_ascii_digit()).map(str::parse);
@@ -66,21 +66,21 @@ impl Kernel {
     }
 }
 
-/// What we may do on a host.
+/// The privileges of this process.
 #[derive(Clone, Debug)]
 pub struct Privileges {
-    /// The user we are.
+    /// The effective user.
     pub user: u32,
-    /// The privileges we have.
+    /// The capabilities.
     pub capabilities: Vec<Capability>,
-    /// The highest real-time priority without CAP_SYS_NICE. None: no limit.
+    /// The highest real-time priority without CAP_SYS_NICE. `None`: no limit.
     pub priority_limit: Option<u64>,
-    /// How many bytes may be locked without CAP_IPC_LOCK. None: no limit.
+    /// How many bytes may be locked without CAP_IPC_LOCK. `None`: no limit.
     pub memory_limit: Option<u64>,
 }
 
 impl Privileges {
-    /// Whether we have this one.
+    /// Whether this process has the capability.
     #[must_use]
     pub fn has(&self, capability: Capability) -> bool {
         self.capabilities.contains(&capability)
@@ -90,43 +90,43 @@ impl Privileges {
 /// A host's CPUs.
 #[derive(Clone, Debug)]
 pub struct Cpus {
-    /// Those that are online.
+    /// The CPUs that are online.
     pub online: CpuSet,
-    /// Those that this process may use.
+    /// The CPUs that this process may use.
     pub allowed: CpuSet,
-    /// Those that the kernel keeps out of balancing.
+    /// The CPUs without load balancing.
     pub isolated: CpuSet,
-    /// Those that share a core with another.
+    /// The CPUs that share a core with another.
     pub siblings: CpuSet,
-    /// Our cpuset, where there are some.
+    /// The cpuset of this process, where there are cpusets.
     pub cpuset: Option<Cpuset>,
 }
 
-/// What real-time threads get on a host.
+/// Limits of real-time threads on a host.
 #[derive(Clone, Debug)]
 pub struct RealTime {
-    /// All of them together, on each CPU.
+    /// Real-time throttling of each CPU.
     pub throttling: Bandwidth,
-    /// What is kept for ordinary threads all the same.
+    /// The fair servers, which reserve time for ordinary threads.
     pub fair_servers: Result<Vec<FairServer>, Reason>,
-    /// Those in our control group; none where they are not grouped.
+    /// The real-time bandwidth of this process's control group; `None` without real-time groups.
     pub group: Option<GroupRuntime>,
-    /// Whether the kernel groups them (RT_GROUP_SCHED).
+    /// Whether the kernel has real-time groups (RT_GROUP_SCHED).
     pub grouped: Configured,
-    /// The shortest and the longest period SCHED_DEADLINE takes.
+    /// The shortest and the longest period of SCHED_DEADLINE.
     pub deadline_periods: Result<(Nanos, Nanos), Reason>,
 }
 
-/// Something about a host that breaks promises, or makes them hard to keep.
+/// A property of a host that breaks promises, or makes them hard to keep.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Warning {
-    /// What it is about, in a word or two.
+    /// Its subject, in a word or two.
     pub about: &'static str,
-    /// What it does, and what would help.
+    /// The effect, and a remedy.
     pub reason: Reason,
 }
 
-/// Whether a kernel that was built and started so groups real-time threads.
+/// Whether a kernel with this configuration and boot parameter has real-time groups.
 fn grouped(configuration: &Configuration, parameter: Option<&str>) -> Configured {
     let off = configuration.option("CONFIG_RT_GROUP_SCHED_DEFAULT_DISABLED") == Configured::With;
     match (configuration.option("CONFIG_RT_GROUP_SCHED"), parameter) {
@@ -137,10 +137,10 @@ fn grouped(configuration: &Configuration, parameter: Option<&str>) -> Configured
 }
 
 impl HostProfile {
-    /// What this host is like.
+    /// Reads the profile of this host.
     ///
     /// # Errors
-    /// It does not tell what every Linux tells: there is no /proc or /sys.
+    /// /proc or /sys is missing.
     pub fn read() -> sys::Result<HostProfile> {
         let configuration = Configuration::read();
         let me = sys::thread::current();
@@ -179,8 +179,7 @@ impl HostProfile {
         })
     }
 
-    /// What the fair server of a CPU keeps for ordinary threads: the most that one keeps, or what is usual where they
-    /// cannot be read.
+    /// The largest reservation of a fair server for ordinary threads, or the default where the servers cannot be read.
     #[must_use]
     pub fn fair_server(&self) -> Option<Bandwidth> {
         match &self.realtime.fair_servers {
@@ -189,8 +188,8 @@ impl HostProfile {
         }
     }
 
-    /// How much of each CPU may be promised by `mechanism`, all promises together; none for those that keep no promises.
-    /// Unit: parts per million of a CPU.
+    /// The share of each CPU that `mechanism` may promise, all promises together; `None` for mechanisms without promises. Unit:
+    /// parts per million of a CPU.
     #[must_use]
     pub fn promisable_ppm(&self, mechanism: Mechanism) -> Option<u64> {
         let realtime = &self.realtime;
@@ -201,21 +200,20 @@ impl HostProfile {
                 let of_group = realtime.group.as_ref().map_or(MILLION, |group| group.bandwidth.share_ppm());
                 Some(throttled.min(MILLION.saturating_sub(kept)).min(of_group))
             }
-            // Its admission counts the fair servers among the promises, and no control group matters to it.
+            // SCHED_DEADLINE's admission counts the fair servers among the reservations, and ignores control groups.
             Mechanism::Deadline => Some(throttled.saturating_sub(kept)),
             Mechanism::SchedExt => Some(MILLION),
             _ => None,
         }
     }
 
-    /// The part of all CPU time since the machine began that a hypervisor took away; none where that is not counted.
-    /// Unit: parts per million.
+    /// Steal time as a share of all CPU time since boot; `None` where it is not counted. Unit: parts per million.
     #[must_use]
     pub fn steal_ppm(&self) -> Option<u64> {
         steal_ppm(&self.times)
     }
 
-    /// What breaks promises here, or makes them hard to keep.
+    /// The properties that break promises, or make them hard to keep.
     #[must_use]
     pub fn warnings(&self) -> Vec<Warning> {
         let mut warnings = Vec::new();
@@ -227,16 +225,16 @@ impl HostProfile {
         if let Ok(clock) = &self.kernel.clock
             && !QUICK_CLOCKS.contains(&clock.current.as_str())
         {
-            let why = format!("the clock source is {}: asking for the time is a slow system call", clock.current);
-            warn("clock", why, "a host whose TSC is stable; see dmesg for why the kernel does not trust it");
+            let why = format!("the clock source is {}: reading the time is a slow system call", clock.current);
+            warn("clock", why, "use a host with a stable TSC; see dmesg for why the kernel does not trust it");
         }
         if let Some(steal) = self.steal_ppm().filter(|&steal| steal > STEAL_MOST) {
             let why = format!("a hypervisor took {}.{} % of this machine's time", steal / 10_000, steal / 1_000 % 10);
-            warn("steal", why, "CPUs of its own for this machine, on the host below");
+            warn("steal", why, "give this machine dedicated CPUs on its host");
         }
         if self.kernel.autogroups {
             let why = "autogroups are on: nice values weigh a thread against its own session only";
-            warn("autogroups", why.to_string(), "kernel.sched_autogroup_enabled = 0, or control groups");
+            warn("autogroups", why.to_string(), "set kernel.sched_autogroup_enabled = 0, or use control groups");
         }
         warnings
     }
@@ -246,14 +244,13 @@ impl HostProfile {
         match realtime.throttling.runtime {
             None => warn(
                 "throttling",
-                "real-time throttling is off: a real-time thread that does not sleep takes its CPU for good"
-                    .to_string(),
-                "kernel.sched_rt_runtime_us = 950000",
+                "real-time throttling is off: a real-time thread that does not sleep monopolizes its CPU".to_string(),
+                "set kernel.sched_rt_runtime_us = 950000",
             ),
             Some(runtime) if runtime.is_zero() => warn(
                 "throttling",
                 "real-time threads get no time at all".to_string(),
-                "kernel.sched_rt_runtime_us = 950000",
+                "set kernel.sched_rt_runtime_us = 950000",
             ),
             Some(_) => {}
         }
@@ -261,21 +258,21 @@ impl HostProfile {
             Some(group) if group.bandwidth.runtime.is_some_and(Nanos::is_zero) => {
                 let why =
                     format!("the control group {} has no real-time runtime: SCHED_FIFO is refused in it", group.group);
-                warn("RT_GROUP_SCHED", why, "a number in its cpu.rt_runtime_us, or to be started in another group");
+                warn("RT_GROUP_SCHED", why, "write a number to its cpu.rt_runtime_us, or start Tactus in another group");
             }
             Some(_) => warn(
                 "RT_GROUP_SCHED",
-                "real-time threads are counted by control group: a new cpu group begins without runtime, and \
+                "real-time threads are counted by control group: a new cpu group starts without runtime, and \
                  real-time threads cannot be moved into it"
                     .to_string(),
-                "VMs in groups with cpu.rt_runtime_us, or the kernel parameter rt_group_sched=0",
+                "put VMs into groups with cpu.rt_runtime_us, or boot with rt_group_sched=0",
             ),
             None if realtime.grouped == Configured::With => warn(
                 "RT_GROUP_SCHED",
                 "real-time threads are counted by control group, and no cgroup v1 hierarchy with cpu is mounted to give \
                  them runtime: they can only be in the root group"
                     .to_string(),
-                "the kernel parameter rt_group_sched=0, or VMs in the root group of cpu",
+                "boot with rt_group_sched=0, or keep VMs in the root group of cpu",
             ),
             None => {}
         }
@@ -286,25 +283,27 @@ impl HostProfile {
         let missing = cpus.online.minus(&cpus.allowed);
         if !missing.is_empty() {
             let why = format!("this process may not use CPUs {missing}, and SCHED_DEADLINE may be refused to it");
-            warn("cpuset", why, "to be started without taskset, in the root cpuset or one with cpus of its own");
+            warn("cpuset", why, "start Tactus without taskset, in the root cpuset or one with cpus of its own");
         }
         if !cpus.siblings.is_empty() {
-            let why =
-                format!("CPUs {} share cores: one slows the other down, which no promise accounts for", cpus.siblings);
-            warn("threads of a core", why, "one vCPU to a core, or nosmt");
+            let why = format!(
+                "CPUs {} share cores: each slows its sibling down, which no promise accounts for",
+                cpus.siblings
+            );
+            warn("threads of a core", why, "use one vCPU per core, or boot with nosmt");
         }
     }
 }
 
-/// Where the time of all CPUs has gone since the machine began.
+/// The time of all CPUs since boot.
 ///
 /// # Errors
-/// It does not tell.
+/// The kernel does not report it.
 pub fn times() -> sys::Result<Times> {
     cpus::times()
 }
 
-/// The part of `times` that a hypervisor took away; none where that is not counted. Unit: parts per million.
+/// Steal time as a share of `times`; `None` where it is not counted. Unit: parts per million.
 #[must_use]
 pub fn steal_ppm(times: &Times) -> Option<u64> {
     Some(share_ppm(times.steal?, times.total))
@@ -316,7 +315,7 @@ pub(crate) fn share_ppm(part: Nanos, whole: Nanos) -> u64 {
     u64::try_from(ppm).unwrap_or(u64::MAX)
 }
 
-/// Bandwidth as a part of a CPU.
+/// Bandwidth as a share of a CPU.
 trait Share {
     /// Unit: parts per million.
     fn share_ppm(&self) -> u64;
@@ -337,7 +336,7 @@ mod tests {
         Bandwidth { runtime: Some(Nanos::ms(runtime_ms)), period: Nanos::s(1) }
     }
 
-    /// This host, with everything changed that tests look at.
+    /// A profile of this host in which every property that the tests check is plain.
     fn plain() -> HostProfile {
         let mut host = HostProfile::read().expect("there is /proc and /sys");
         host.realtime.throttling = bandwidth(950);

@@ -1,8 +1,8 @@
-//! [`Kernel`]: the only way in which the daemon and its guardian reach a kernel. [`Linux`](crate::linux::Linux) is the real
-//! one; the simulated host (crate `simhost`) is the other, on which every crash, hang and refusal is a test.
+//! [`Kernel`]: the only interface between the daemon or its guardian and a kernel. [`Linux`](crate::linux::Linux) implements
+//! it for real hosts; the simulated host (crate `simhost`) makes every crash, hang and refusal a test.
 //!
-//! Nothing here decides anything, and nothing allocates on the way between a timer and a dispatch: threads are opened when
-//! they are first seen and held.
+//! An implementation makes no decisions, and allocates nothing between a timer and a dispatch: threads are opened once and
+//! held.
 
 use sched::{CpuId, CpuSet, Instant};
 use sys::Result;
@@ -10,159 +10,157 @@ use sys::attributes::Attributes;
 use sys::thread::{Identity, Owner, Status};
 use sys::usage::Usage;
 
-/// The real-time priorities, from the most urgent down.
+/// Real-time priorities, from the most urgent down.
 pub mod priority {
-    /// The guardian's: it must get past an agent that hangs.
+    /// The guardian: it must preempt an agent that hangs.
     pub const GUARDIAN: u32 = 99;
-    /// The agents'.
+    /// The agents.
     pub const AGENT: u32 = 98;
-    /// Of who was promised time and is to have it: the chosen one, and who sleeps with time left, so that its wake-up waits for
-    /// nobody.
+    /// The dispatched client, and a blocked client with budget left, so that its wake-up is immediate.
     pub const RAISED: u32 = 97;
-    /// Of the chosen one where others with promises sleep on its CPU: they get past it when they wake, are noticed, and are
-    /// then chosen or sent back.
+    /// The dispatched client where other clients share its CPU: a waking client preempts it, its agent notices, and then picks
+    /// one of them.
     pub const AMONG_OTHERS: u32 = 96;
-    /// The sentinels': each runs when nobody who was raised wants its CPU.
+    /// The sentinels: each runs when no raised thread wants its CPU.
     pub const SENTINEL: u32 = 95;
 }
 
-/// What the daemon and its guardian ask of a kernel. Every call does one thing to one thread, and says what went wrong.
+/// Operations that the daemon and its guardian need from a kernel. Each call acts on one thread and returns its error.
 pub trait Kernel {
-    /// A thread that is held: once it has ended, every call says so, whoever has its number by then.
+    /// A handle of a thread. Once the thread has ended every call returns `Gone`, even if its number is reused.
     type Thread;
 
-    /// What the monotonic clock says.
+    /// The time of the monotonic clock.
     fn now(&self) -> Instant;
 
-    /// Takes hold of thread `tid`.
+    /// Opens thread `tid`.
     ///
     /// # Errors
-    /// It is gone.
+    /// The thread has ended.
     fn open(&self, tid: u32) -> Result<Self::Thread>;
 
-    /// Takes hold of the thread that was `identity`, and of no other.
+    /// Opens the thread that was `identity`, and no later thread with its number.
     ///
     /// # Errors
-    /// It is gone, whoever has its number now.
+    /// The thread has ended, even if its number has been reused.
     fn open_as(&self, identity: Identity) -> Result<Self::Thread>;
 
-    /// What names it for as long as the machine runs.
+    /// Its identity until the machine reboots.
     fn identity(&self, thread: &Self::Thread) -> Identity;
 
-    /// The threads of process `pid`, ascending.
+    /// The threads of process `pid`, in ascending order.
     ///
     /// # Errors
-    /// It is gone.
+    /// The thread has ended.
     fn threads(&self, pid: u32) -> Result<Vec<u32>>;
 
-    /// The processes that threads of process `pid` have begun and that are there, ascending.
+    /// The living children of process `pid`, in ascending order.
     ///
     /// # Errors
-    /// It is gone.
+    /// The thread has ended.
     fn children(&self, pid: u32) -> Result<Vec<u32>>;
 
-    /// A number that changes when any thread or process begins on this host.
+    /// A number that changes whenever a thread or process starts on this host.
     ///
     /// # Errors
-    /// The host does not tell.
+    /// The host does not report it.
     fn births(&self) -> Result<u64>;
 
-    /// What it is and does now.
+    /// Its status now.
     ///
     /// # Errors
-    /// It is gone.
+    /// The thread has ended.
     fn status(&self, thread: &Self::Thread) -> Result<Status>;
 
-    /// Whose it is.
+    /// Its owner.
     ///
     /// # Errors
-    /// It is gone.
+    /// The thread has ended.
     fn owner(&self, thread: &Self::Thread) -> Result<Owner>;
 
-    /// The process it belongs to.
+    /// The process that it belongs to.
     ///
     /// # Errors
-    /// It is gone.
+    /// The thread has ended.
     fn process(&self, thread: &Self::Thread) -> Result<u32>;
 
-    /// What it has had. Exact where asked on the CPU that it has just left.
+    /// Its CPU time and dispatches. Exact when read on the CPU that it has just left.
     ///
     /// # Errors
-    /// It is gone.
+    /// The thread has ended.
     fn usage(&self, thread: &Self::Thread) -> Result<Usage>;
 
-    /// How it is scheduled.
+    /// Its scheduling attributes.
     ///
     /// # Errors
-    /// It is gone.
+    /// The thread has ended.
     fn attributes(&self, thread: &Self::Thread) -> Result<Attributes>;
 
-    /// Schedules it so.
+    /// Sets its scheduling attributes.
     ///
     /// # Errors
-    /// It is gone or not ours, or we lack the privilege.
+    /// The thread has ended, or the caller lacks permission or privilege.
     fn schedule(&self, thread: &Self::Thread, wanted: Attributes) -> Result<()>;
 
     /// The CPUs it may run on.
     ///
     /// # Errors
-    /// It is gone.
+    /// The thread has ended.
     fn affinity(&self, thread: &Self::Thread) -> Result<CpuSet>;
 
-    /// Lets it run on `cpus` alone.
+    /// Restricts it to `cpus`.
     ///
     /// # Errors
-    /// It is gone or not ours, or may not run on any of them.
+    /// The thread has ended, the caller lacks permission, or its cpuset has none of `cpus`.
     fn set_affinity(&self, thread: &Self::Thread, cpus: &CpuSet) -> Result<()>;
 
     /// Stops the process whose first thread this is (SIGSTOP).
     ///
     /// # Errors
-    /// It is gone or not ours.
+    /// The process has ended, or the caller lacks permission.
     fn stop(&self, leader: &Self::Thread) -> Result<()>;
 
-    /// Ends that (SIGCONT).
+    /// Continues it (SIGCONT).
     ///
     /// # Errors
-    /// It is gone or not ours.
+    /// The process has ended, or the caller lacks permission.
     fn cont(&self, leader: &Self::Thread) -> Result<()>;
 
-    /// Has the agent of `cpu` woken when this thread, which sleeps and may run only there, comes onto it; or no more.
+    /// Starts or stops waking the agent of `cpu` when this blocked thread, which may run only there, arrives on it.
     ///
     /// # Errors
-    /// It is gone, or the host does not tell: it has to be looked at now and then.
+    /// The thread has ended, or the host does not report arrivals: poll it instead.
     fn await_entry(&self, thread: &mut Self::Thread, cpu: CpuId, wanted: bool) -> Result<()>;
 
-    /// Has whoever looks for what is new woken when this thread, which may run only on `cpu`, or what it begins there, begins
-    /// another thread or a process, from now on. Says which processes were begun so since this was last asked; once more after
-    /// it has ended.
+    /// Starts waking the keeper when this thread, which may run only on `cpu`, or a descendant there, forks. Returns the pids of
+    /// children forked since the last call. Call it once more after the thread has ended.
     ///
     /// # Errors
-    /// It is gone, or the host does not tell: it has to be looked for once in a period.
+    /// The thread has ended, or the host does not report forks: scan for them once per period.
     fn await_births(&self, thread: &mut Self::Thread, cpu: CpuId) -> Result<Vec<u32>> {
         let _ = (thread, cpu);
-        let (what, why) = ("births of threads".to_string(), "this kernel does not tell of them".to_string());
-        Err(sys::Error::Absent { what, why, right: "one that does" })
+        let (what, why) = ("fork events".to_string(), "this kernel does not report them".to_string());
+        Err(sys::Error::Absent { what, why, remedy: "use a kernel with perf events" })
     }
 
-    /// Has the agent of `cpu` woken, once, when nobody who was raised wants that CPU any more; or not any more.
+    /// Starts or stops waking the agent of `cpu`, once, when no raised thread wants that CPU.
     fn await_quiet(&self, cpu: CpuId, wanted: bool);
 }
 
-/// The memory that the daemon shares with its guardian: words that are stored whole, in the order in which they are stored.
+/// Memory that the daemon shares with its guardian: words with atomic stores, visible in the order of the stores.
 pub trait Cells: Send + Sync {
-    /// How many there are.
+    /// The number of words.
     fn len(&self) -> usize;
 
-    /// Whether there are none.
+    /// Whether there are no words.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What word `at` holds.
+    /// The value of word `at`.
     fn load(&self, at: usize) -> u64;
 
-    /// Puts `value` into word `at`. Whoever sees it sees what was stored before it.
+    /// Stores `value` into word `at`. A process that sees it sees all earlier stores.
     fn store(&self, at: usize, value: u64);
 }
 

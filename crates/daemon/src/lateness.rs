@@ -1,4 +1,4 @@
-//! How late timers wake who waits for them: a thread that sleeps on a grid, in one class or another.
+//! Lateness of timers: threads of different classes that sleep on a grid.
 
 use crate::Reason;
 use hdrhistogram::Histogram;
@@ -8,25 +8,25 @@ use std::thread;
 use sys::attributes::{self, Attributes, Policy};
 use sys::clock::{self, Beats};
 
-/// The longest lateness that is told apart from longer ones.
+/// The longest lateness that the histogram resolves.
 const LONGEST: Nanos = Nanos::s(60);
-/// The priority of the real-time thread: that of the agents which will dispatch.
+/// The priority of the real-time thread: that of the agents.
 const PRIORITY: u32 = 98;
 
-/// The class of the thread that is woken.
+/// The class of the woken thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Class {
-    /// SCHED_OTHER, as programs are that ask for nothing.
+    /// SCHED_OTHER, the default class.
     Other,
     /// SCHED_FIFO.
     Fifo,
 }
 
 impl Class {
-    /// Both.
+    /// Both classes.
     pub const ALL: [Class; 2] = [Class::Other, Class::Fifo];
 
-    /// The kernel's name for it.
+    /// Its name in the kernel.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -35,38 +35,38 @@ impl Class {
         }
     }
 
-    /// Puts the calling thread into it.
+    /// Moves the calling thread into it.
     fn enter(self) -> sys::Result<()> {
         let me = sys::thread::current();
         match self {
             Class::Fifo => attributes::set(me, Attributes::raised(PRIORITY)),
-            // Whatever nice value we were begun with.
+            // Any nice value that was inherited.
             Class::Other if matches!(attributes::get(me)?.policy, Policy::Other { .. }) => Ok(()),
             Class::Other => attributes::set(me, Attributes::of(Policy::Other { nice: 0 })),
         }
     }
 }
 
-/// How late wake-ups were.
+/// Lateness of wake-ups.
 #[derive(Clone, Debug)]
 pub struct Lateness {
-    /// How often the thread was woken.
+    /// Number of wake-ups.
     pub wakeups: u64,
-    /// Half of them were later than this.
+    /// Median lateness.
     pub p50: Nanos,
-    /// One in a hundred was later than this.
+    /// 99th percentile.
     pub p99: Nanos,
-    /// None was later than this.
+    /// Maximum.
     pub longest: Nanos,
-    /// By how much the kernel was allowed to delay them.
+    /// Timer slack: by how much the kernel may delay them.
     pub slack: Nanos,
 }
 
-/// What came of both classes.
+/// The results of both classes.
 pub type Measured = [(Class, Result<Lateness, Reason>); 2];
 
-/// Has a thread of each class, at the same time and half an interval apart, sleep on a grid of `interval` for `length`.
-/// `progress` is told now and then how much of it has passed. The threads sleep nearly always, and end with the call.
+/// Has a thread of each class sleep on a grid of `interval` for `length`; the grids are half an interval apart. Calls `progress`
+/// now and then with the time passed. The threads sleep almost always, and end with the call.
 ///
 /// # Panics
 /// `interval` is zero.
@@ -93,14 +93,17 @@ pub fn measure(interval: Nanos, length: Nanos, progress: &mut dyn FnMut(Nanos)) 
         threads.map(|(class, thread)| {
             let outcome = match thread {
                 Ok(thread) => thread.join().unwrap_or_else(|_| Err(Reason::new("the thread ended early", ""))),
-                Err(error) => Err(Reason::new(format!("cannot begin a thread: {error}"), "fewer threads")),
+                Err(error) => Err(Reason::new(
+                    format!("cannot start a thread: {error}"),
+                    "reduce the number of threads, or raise the limit (ulimit -u)",
+                )),
             };
             (class, outcome)
         })
     })
 }
 
-/// What this thread, in that class, is late by.
+/// The lateness of this thread in that class.
 fn sleep_in(class: Class, interval: Nanos, times: u64, done: &AtomicU64) -> Result<Lateness, Reason> {
     let mut histogram =
         Histogram::<u64>::new_with_bounds(1, LONGEST.as_ns(), 3).map_err(|error| Reason::new(error.to_string(), ""))?;
@@ -108,7 +111,7 @@ fn sleep_in(class: Class, interval: Nanos, times: u64, done: &AtomicU64) -> Resu
     class.enter()?;
     let slack = if class == Class::Fifo { Nanos::ZERO } else { clock::slack()? };
     let begin = clock::now();
-    // Points that were missed are not slept for again.
+    // Missed points of the grid are skipped.
     let most = interval.saturating_mul(times);
     for late in Beats::every(interval) {
         histogram.saturating_record(late.as_ns().max(1));

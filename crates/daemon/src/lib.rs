@@ -1,9 +1,8 @@
 //! The driver for real hosts.
 //!
-//! [`host`] says what a machine is like, as far as promises depend on it: what admission may give away, and what stands in
-//! the way. [`doctor`] tries every mechanism of enforcement on processes of its own. [`lateness`] measures how late
-//! timers wake who waits for them. [`part`] begins the processes that take part in a live run. [`kernel`] is what daemon
-//! and guardian ask of a kernel, and crate `simhost` is one in virtual time.
+//! [`host_profile`] describes a machine: how much CPU time admission may give away, and what endangers promises. [`doctor`]
+//! tries every mechanism of enforcement on child processes. [`lateness`] measures how late timers wake a thread. [`part`]
+//! starts the processes of a live run. [`kernel`] is the interface to a kernel; crate `simhost` implements it in virtual time.
 
 pub mod directory;
 pub mod dispatch;

@@ -33,9 +33,8 @@ impl Cells for Words {
     }
 }
 
-/// A thread of this host that is held. What more than its directory is needed of it is opened when it is first asked for,
-/// and then held too: its schedstat for [`Kernel::usage`], a pidfd for [`Kernel::stop`], perf events for
-/// [`Kernel::await_entry`].
+/// A handle of a thread of this host. Further files are opened at their first use and then held: the schedstat for
+/// [`Kernel::usage`], a pidfd for [`Kernel::stop`], perf events for [`Kernel::await_entry`].
 #[derive(Debug)]
 pub struct Thread {
     held: thread::Thread,
@@ -47,7 +46,7 @@ pub struct Thread {
     children: Option<Children>,
 }
 
-/// What is in `cell`, made by `make` if nothing is yet.
+/// The value in `cell`, created by `make` at the first use.
 fn held_in<T>(cell: &OnceLock<T>, make: impl FnOnce() -> Result<T>) -> Result<&T> {
     match cell.get() {
         Some(held) => Ok(held),
@@ -63,11 +62,11 @@ impl Thread {
         Thread { held, meter: OnceLock::new(), process: OnceLock::new(), entry: None, listened: false, children: None }
     }
 
-    /// What becomes readable when it comes onto a CPU while that is [awaited](Kernel::await_entry), for the agent of its CPU
-    /// to wait for. It is readable for good once the thread has ended: who waits for it then takes it out.
+    /// An event source that becomes readable when the thread arrives on a CPU while that is [awaited](Kernel::await_entry), for the
+    /// agent there. It stays readable once the thread has ended: remove it then.
     ///
     /// # Errors
-    /// It is gone, we lack the privilege, or this kernel does not tell.
+    /// The thread has ended, the privilege is lacking, or the kernel has no perf events.
     pub fn entry_events(&mut self) -> Result<BorrowedFd<'_>> {
         let entry: &Switches = self.entry()?;
         Ok(Switches::as_fd(entry))
@@ -78,7 +77,7 @@ impl Thread {
             Some(entry) => entry,
             None => {
                 let made = Switches::of_thread(self.held.tid(), Wake::Each)?;
-                // Made by its number: were it another's, this one would be gone by now.
+                // Opened by number: if the number were reused, this thread would have ended by now.
                 self.held.status()?;
                 made
             }
@@ -95,19 +94,19 @@ impl Thread {
     }
 }
 
-/// This host's kernel.
+/// The kernel of this host.
 #[derive(Debug)]
 pub struct Linux {
     births: Births,
     sentinels: Option<Sentinels>,
-    /// What the agents wait for, by the number of the CPU.
+    /// The event set of each agent, by the number of the CPU.
     agents: Vec<Option<Arc<Waiting>>>,
-    /// What who looks for what is new waits for.
+    /// The event set of the keeper.
     keeper: Option<Arc<Waiting>>,
 }
 
 impl Linux {
-    /// Without sentinels: [`Kernel::await_quiet`] does nothing, as for who restores and dispatches nobody.
+    /// Without sentinels: [`Kernel::await_quiet`] has no effect, for a process that restores and does not dispatch.
     ///
     /// # Errors
     /// There is no /proc.
@@ -115,8 +114,8 @@ impl Linux {
         Ok(Linux { births: Births::open()?, sentinels: None, agents: Vec::new(), keeper: None })
     }
 
-    /// With these sentinels, and these things that the agents wait for: sleepers that are awaited are added, as number
-    /// [`ENTRY`](Linux::ENTRY). What begins others is added to what `keeper` waits for, as number [`BIRTH`](Linux::BIRTH).
+    /// With sentinels and the event sets of the agents: awaited threads are added to them as number [`ENTRY`](Linux::ENTRY). Fork
+    /// events are added to the set of the `keeper`, as number [`BIRTH`](Linux::BIRTH).
     ///
     /// # Errors
     /// There is no /proc.
@@ -133,18 +132,18 @@ impl Linux {
         Ok(Linux { births: Births::open()?, sentinels: Some(sentinels), agents, keeper })
     }
 
-    /// The number under which an agent is told that a sleeper has come.
+    /// The number under which an agent is notified of an arrival.
     pub const ENTRY: u64 = 2;
-    /// The number under which the keeper is told that somebody has begun another.
+    /// The number under which the keeper is notified of a fork.
     pub const BIRTH: u64 = 1;
 
-    /// Has the agent of `cpu` listen to what is told of `thread`, if it does not yet.
+    /// Adds the events of `thread` to the set of `cpu`'s agent, if they are not in it.
     fn listen(&self, thread: &mut Thread, cpu: CpuId) -> Result<()> {
         if thread.listened {
             return Ok(());
         }
         if let Some(Some(waiting)) = self.agents.get(cpu.index()) {
-            // It is readable for good once the thread has ended.
+            // It stays readable once the thread has ended.
             waiting.add_edges(thread.entry_events()?, Linux::ENTRY)?;
             thread.listened = true;
         }
@@ -243,7 +242,7 @@ impl Kernel for Linux {
         if let Some(children) = &mut thread.children {
             children.tell(&mut told);
             if has_ended {
-                // It would be told of for good.
+                // It would be reported forever.
                 thread.children = None;
             }
             return Ok(told);
@@ -252,7 +251,7 @@ impl Kernel for Linux {
             return Err(Error::Gone(thread.tid()));
         }
         let children = Children::of_thread(thread.held.tid(), cpu)?;
-        // Made by its number: were it another's, this one would be gone by now.
+        // Opened by number: if the number were reused, this thread would have ended by now.
         thread.held.status()?;
         keeper.add(&children, Linux::BIRTH)?;
         thread.children = Some(children);
@@ -334,11 +333,11 @@ mod tests {
             kernel.await_entry(&mut thread, CPU, true).unwrap();
             assert_eq!(waiting.next(clock::now() + Nanos::s(2)).unwrap(), Some(1));
             kernel.await_entry(&mut thread, CPU, false).unwrap();
-            // What it did in between.
+            // Its CPU time in between.
             let _ = waiting.next(Instant::ZERO).unwrap();
         }
         drop(child);
-        assert_eq!(waiting.next(clock::now() + Nanos::s(2)).unwrap(), Some(1), "who has ended is told of for good");
+        assert_eq!(waiting.next(clock::now() + Nanos::s(2)).unwrap(), Some(1), "an ended thread stays readable");
         waiting.remove(thread.entry_events().unwrap()).unwrap();
         let mut another = kernel.open(std::process::id()).unwrap();
         assert!(matches!(kernel.open_as(kernel.identity(&thread)), Err(Error::Gone(_))));

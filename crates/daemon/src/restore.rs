@@ -1,14 +1,14 @@
-//! Making threads what they were: by the daemon at its orderly end, by its guardian, by `tactus restore`, and by the next
-//! start on a table that was left.
+//! Restoring threads: by the daemon at its orderly end, by its guardian, by `tactus restore`, and by the next start on a
+//! leftover table.
 //!
-//! By comparison: what has a value that we set gets the one it had before; what somebody else has set since is left as it is.
-//! So it may be done twice, by two at a time, or be cut off and done again. First everybody comes down from real-time
-//! priority, so that nobody spins there; then who was stopped goes on; then everybody may run where it might before.
+//! Restoring compares: a value that Tactus has set is replaced by the original; a value that another process has set since is
+//! left alone. So it may be repeated, run twice at a time, or be cut off and started again. First all threads leave real-time
+//! priority, so that none spins there; then stopped processes continue; then all affinities are restored.
 //!
-//! Threads are opened by identity, one at a time: a table may hold more of them than a process may have files open.
+//! Threads are opened by identity, one at a time: a table may hold more threads than a process may open files.
 //!
-//! Whom they were just beginning when they were restored is seen only later, as it was begun. So it is not over with the last
-//! thread of the table: [`Restoring`] looks again until nobody can be in a fork any more that began before.
+//! A child whose fork began before its parent was restored appears only later, with inherited values. So restoring does not
+//! end with the last thread of the table: [`Restoring`] scans again until no thread can be in such a fork.
 
 mod newborn;
 mod restoring;
@@ -27,22 +27,22 @@ use sys::attributes::{Attributes, Policy};
 use sys::shared::Lock;
 use sys::thread::Identity;
 
-/// How long it is waited, at most, for the ends of forks that began before: who has no CPU in all that time keeps the end of a
-/// daemon waiting, and the guardian, who may have waited before for a lock or a daemon that hangs, promises a second.
+/// How long restoring waits, at most, for the ends of forks that began before: a thread without a CPU would delay the end of
+/// the daemon, and the guardian, which may have waited for a lock or a hung daemon, has promised a second.
 pub const PATIENCE: Nanos = Nanos::ms(300);
 
-/// What came of one property of a thread.
+/// The outcome for one property of a thread.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Outcome {
-    /// Nothing had to be done.
+    /// It needed no change.
     AsBefore,
-    /// It was what we had made it, and is what it was before.
+    /// It had the value that Tactus had set, and has the original again.
     Restored,
-    /// Somebody else has set it since. It stays so.
+    /// Another process has set it since. It is left alone.
     Left,
-    /// The thread is gone.
+    /// The thread has ended.
     Gone,
-    /// It is what we had made it, or as near to what it was as could be had.
+    /// It keeps the value that Tactus had set, or has the closest possible one.
     Failed(Reason),
 }
 
@@ -55,37 +55,37 @@ impl Outcome {
     }
 }
 
-/// What came of a thread, in a word.
+/// The outcome for a thread, in a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum End {
-    /// It is gone.
+    /// It has ended.
     Gone,
-    /// Something of it could not be changed back.
+    /// A property could not be restored.
     Failed,
-    /// Something of it was changed back.
+    /// A property was restored.
     Restored,
-    /// Somebody else has set something of it, and nothing else had to be done.
+    /// Another process has set a property, and no other needed a change.
     Left,
-    /// Nothing had to be done.
+    /// It needed no change.
     AsBefore,
 }
 
-/// What came of a thread.
+/// The outcome for a thread.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ThreadRestored {
-    /// Which.
+    /// The thread.
     pub thread: Identity,
-    /// The first of its process.
+    /// The first thread of its process.
     pub leader: Identity,
-    /// Where it stands in the table; none of one that was born since and was found.
+    /// Its row in the table; `None` for a thread that started since and was found.
     pub row: Option<Row>,
-    /// What it was.
+    /// Its original attributes and affinity.
     pub original: Original,
-    /// What came of how it is scheduled.
+    /// The outcome for its scheduling attributes.
     pub attributes: Outcome,
-    /// What came of our having stopped its process. Told with the first thread.
+    /// The outcome for a stop of its process. Part of the first thread.
     pub stop: Outcome,
-    /// What came of where it may run.
+    /// The outcome for its affinity.
     pub affinity: Outcome,
 }
 
@@ -107,7 +107,7 @@ impl ThreadRestored {
         [&self.attributes, &self.stop, &self.affinity]
     }
 
-    /// What came of it, in a word.
+    /// The outcome in a word.
     #[must_use]
     pub fn end(&self) -> End {
         let has = |wanted: &Outcome| self.outcomes().contains(&wanted);
@@ -124,7 +124,7 @@ impl ThreadRestored {
         }
     }
 
-    /// Why something could not be changed back.
+    /// Why properties could not be restored.
     pub fn failures(&self) -> impl Iterator<Item = &Reason> {
         self.outcomes().into_iter().filter_map(|outcome| match outcome {
             Outcome::Failed(reason) => Some(reason),
@@ -150,7 +150,7 @@ impl fmt::Display for ThreadRestored {
         };
         match &self.attributes {
             Outcome::Restored => say(self.original.attributes.to_string())?,
-            Outcome::Left => say("scheduled by somebody else since".to_string())?,
+            Outcome::Left => say("scheduled by another process since".to_string())?,
             Outcome::Failed(reason) => say(reason.why.clone())?,
             _ => {}
         }
@@ -161,7 +161,7 @@ impl fmt::Display for ThreadRestored {
         }
         match &self.affinity {
             Outcome::Restored => say(format!("on CPUs {}", self.original.affinity))?,
-            Outcome::Left => say("sent to other CPUs by somebody else since".to_string())?,
+            Outcome::Left => say("sent to other CPUs by another process since".to_string())?,
             Outcome::Failed(reason) => say(reason.why.clone())?,
             _ => {}
         }
@@ -173,28 +173,28 @@ impl fmt::Display for ThreadRestored {
     }
 }
 
-/// What came of everybody.
+/// The outcome for all threads.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
 pub struct Restored {
-    /// Of each thread: those of the table in the order of its rows, then those that were born since.
+    /// Each thread: those of the table in the order of its rows, then those that started since.
     pub threads: Vec<ThreadRestored>,
-    /// How many rows of the table could not be understood.
+    /// The number of unreadable rows of the table.
     pub damaged: usize,
-    /// Why threads that were born since may have been missed.
+    /// Why threads that started since may have been missed.
     pub missed: Option<Reason>,
-    /// Who may still be in a fork that began before: whom it begins by that stays as we had made it. It had too little of a
-    /// CPU to tell, which no other try would change: nothing is left to be done for that.
+    /// Threads that may still be in a fork that began before; the child would keep inherited values. They had too little CPU time
+    /// to tell, which a repetition would not change: nothing is left to do about them.
     pub unsure: Vec<Identity>,
 }
 
 impl Restored {
-    /// Whether nothing is left to be done.
+    /// Whether nothing is left to do.
     #[must_use]
     pub fn is_settled(&self) -> bool {
         self.damaged == 0 && self.missed.is_none() && self.count(End::Failed) == 0
     }
 
-    /// Why threads that were born since may have been missed, in words, whether anything can be done about it or not.
+    /// Why threads that started since may have been missed, in words, whether a repetition would help or not.
     #[must_use]
     pub fn doubt(&self) -> Option<String> {
         let unsure = match self.unsure.len() {
@@ -206,7 +206,7 @@ impl Restored {
         both.into_iter().flatten().reduce(|first, second| format!("{first}; {second}"))
     }
 
-    /// How many threads came to this end.
+    /// The number of threads with this outcome.
     #[must_use]
     pub fn count(&self, end: End) -> usize {
         self.threads.iter().filter(|thread| thread.end() == end).count()
@@ -220,7 +220,7 @@ impl fmt::Display for Restored {
         let threads = if restored == 1 { "thread" } else { "threads" };
         write!(
             f,
-            "{restored} {threads} restored, {before} as before, {left} left as somebody else has set them since"
+            "{restored} {threads} restored, {before} as before, {left} left as another process has set them since"
         )?;
         write!(f, ", {gone} gone, {failed} failed")?;
         if self.damaged > 0 {
@@ -233,27 +233,27 @@ impl fmt::Display for Restored {
     }
 }
 
-/// Makes everybody in `table` what it was, and whom they have begun since; has `pause` wait, for [`PATIENCE`] at most, while
-/// somebody may be in a fork that began before. The table stays as it is, but for stops.
+/// Restores the threads of `table` and their new children; calls `pause` between scans, for [`PATIENCE`] at most, while a
+/// thread may be in a fork that began before. The rows stay; only stops are cleared.
 pub fn restore<K: Kernel>(kernel: &K, table: &Table, mut pause: impl FnMut(Nanos)) -> Restored {
     let mut restoring = Restoring::begin(kernel, table, |_| true);
     loop {
         restoring.look(kernel, table);
-        match restoring.rest().filter(|_| restoring.time() < PATIENCE) {
+        match restoring.pause().filter(|_| restoring.time() < PATIENCE) {
             Some(rest) => pause(rest),
             None => return restoring.end(),
         }
     }
 }
 
-/// The same without waiting, for who will restore once more.
+/// Like [`restore`] without waiting, for a caller that restores again later.
 pub fn restore_at_once<K: Kernel>(kernel: &K, table: &Table) -> Restored {
     let mut restoring = Restoring::begin(kernel, table, |_| true);
     restoring.look(kernel, table);
     restoring.end()
 }
 
-/// Makes those threads of `table` what they were.
+/// Restores all threads of `table`.
 fn bring_back<K: Kernel>(kernel: &K, table: &Table, entries: &[(Row, Entry, bool)]) -> Vec<ThreadRestored> {
     let begin = |(row, entry, _): &(Row, Entry, bool)| ThreadRestored::begin(Some(*row), entry);
     let mut threads: Vec<ThreadRestored> = entries.iter().map(begin).collect();
@@ -273,8 +273,8 @@ fn bring_back<K: Kernel>(kernel: &K, table: &Table, entries: &[(Row, Entry, bool
     threads
 }
 
-/// Makes the one thread what it was that stands in `row` as `entry` and is held as `thread`, and has its process go on if
-/// it is the first of one that we have stopped. The row stays, to be forgotten by who asked.
+/// Restores the thread of `row`, with entry `entry` and handle `thread`, and continues its process if it is the first thread
+/// of a process that Tactus has stopped. The row stays; the caller forgets it.
 pub fn restore_entry<K: Kernel>(
     kernel: &K,
     table: &Table,
@@ -296,22 +296,22 @@ pub fn restore_entry<K: Kernel>(
     done
 }
 
-/// What came of a table that was left.
+/// The result of a replay of a leftover table.
 #[derive(Debug)]
 pub enum Replayed {
-    /// There was none, or one in which everything had been restored.
+    /// There was none, or everything in it had been restored.
     Nothing,
-    /// It was of an earlier start of the machine, whose threads are no more.
+    /// It was from an earlier boot of the machine, whose threads are gone.
     Stale,
-    /// This was done. The table is removed if nothing is left to be done.
+    /// It was restored. The table is removed if nothing is left to do.
     Done(Restored),
 }
 
-/// Makes everybody what it was who stands in a table that was left, and removes the table once that is done. Whoever holds
-/// the table open is told that it is finished.
+/// Restores the threads of a leftover table, and removes the table once that is done. A process that holds the table open sees
+/// that it is finished.
 ///
 /// # Errors
-/// The table cannot be opened, understood or removed.
+/// The table cannot be opened, read or removed.
 pub fn replay<K: Kernel>(kernel: &K, directory: &Directory, held: &Lock) -> Result<Replayed, Reason> {
     let Some(table) = directory.open_table()? else { return Ok(Replayed::Nothing) };
     let done = if table.boot() != sys::kernel::boot_id()? {
@@ -328,7 +328,7 @@ pub fn replay<K: Kernel>(kernel: &K, directory: &Directory, held: &Lock) -> Resu
     Ok(done)
 }
 
-/// What comes of the thread that was `identity`.
+/// Restores the thread that was `identity`.
 fn opened<K: Kernel>(kernel: &K, identity: Identity, act: impl FnOnce(&K::Thread) -> Outcome) -> Outcome {
     match kernel.open_as(identity) {
         Ok(thread) => act(&thread),
@@ -336,13 +336,13 @@ fn opened<K: Kernel>(kernel: &K, identity: Identity, act: impl FnOnce(&K::Thread
     }
 }
 
-/// Whether it can be what it was only where it may run everywhere: SCHED_DEADLINE is for those alone.
+/// Whether it needs its affinity first: SCHED_DEADLINE requires all CPUs.
 fn comes_last(entry: &Entry) -> bool {
     matches!(entry.original.attributes.policy, Policy::Deadline { .. })
 }
 
-/// As near to `original` as can be had where that is refused: not real-time, and without the privilege that it takes to have
-/// what it forks inherit.
+/// The closest attributes to `original` where those are refused: not real-time, and without reset-on-fork cleared, which takes
+/// a privilege.
 fn near(original: Attributes) -> Attributes {
     let policy = match original.policy {
         fair @ (Policy::Other { .. } | Policy::Batch { .. } | Policy::Idle) => fair,
@@ -351,13 +351,13 @@ fn near(original: Attributes) -> Attributes {
     Attributes { reset_on_fork: true, ..Attributes::of(policy) }
 }
 
-/// Whether it was us who had a thread scheduled as `found` that was `original`.
+/// Whether Tactus has changed `original` to `found`.
 fn is_ours(found: Attributes, original: Attributes) -> bool {
     let raised = [priority::RAISED, priority::AMONG_OTHERS].map(Attributes::raised);
     raised.contains(&found) || found == near(original)
 }
 
-/// Schedules it as before, if it was us who changed that.
+/// Restores the attributes, if Tactus has changed them.
 fn attributes<K: Kernel>(kernel: &K, thread: &K::Thread, entry: &Entry) -> Outcome {
     let original = entry.original.attributes;
     let change = || {
@@ -378,21 +378,21 @@ fn attributes<K: Kernel>(kernel: &K, thread: &K::Thread, entry: &Entry) -> Outco
             }
         };
         let kept = kernel.attributes(thread)?;
-        // What was done to its number was done to it.
+        // The call by number has reached this thread.
         kernel.status(thread)?;
         Ok(match refused {
             _ if kept == original => Outcome::Restored,
             Some(reason) => Outcome::Failed(Reason { why: format!("{}; it is {kept} now", reason.why), ..reason }),
             None => {
                 let why = format!("thread {} is {kept} and not {original} as before", entry.thread.tid);
-                Outcome::Failed(Reason::new(why, "another try"))
+                Outcome::Failed(Reason::new(why, "try again with `tactus restore`"))
             }
         })
     };
     change().unwrap_or_else(Outcome::of)
 }
 
-/// Has a process go on that we have stopped, or were about to.
+/// Continues a process that Tactus has stopped, or was about to stop.
 fn go_on<K: Kernel>(kernel: &K, leader: &K::Thread, table: &Table, row: Row) -> Outcome {
     match kernel.cont(leader) {
         Ok(()) => {
@@ -403,7 +403,7 @@ fn go_on<K: Kernel>(kernel: &K, leader: &K::Thread, table: &Table, row: Row) -> 
     }
 }
 
-/// Lets it run where it might before, if it was us who changed that.
+/// Restores the affinity, if Tactus has changed it.
 fn affinity<K: Kernel>(kernel: &K, thread: &K::Thread, entry: &Entry) -> Outcome {
     let original = entry.original.affinity;
     let change = || {

@@ -1,9 +1,9 @@
-//! The table of originals: what every thread was before anything was done to it, in memory that outlives the daemon.
+//! The table of originals: the values of every thread before Tactus changed it, in memory that outlives the daemon.
 //!
-//! A row is written first and then committed by the store of one word; who reads the table sees all of a row or none of it.
-//! Rows are laid out when the table is made, so that nothing has to be had from anybody when a thread is to be recorded.
+//! A row is written first and then committed by the store of one word; a reader sees all of a row or none of it. The table has
+//! its full size from the start, so that recording a thread never allocates.
 //!
-//! One process records (the daemon); any may read, clear a stop, and forget.
+//! One process records (the daemon); any process may read, clear a stop, and forget.
 
 mod row;
 #[cfg(test)]
@@ -21,18 +21,18 @@ use std::sync::{Mutex, PoisonError};
 use sys::attributes::Attributes;
 use sys::thread::Identity;
 
-/// `TACTUSTB`: stored last, so that a table whose making was cut off is none.
+/// `TACTUSTB`: stored last, so that an unfinished table is not recognized.
 const MAGIC: u64 = u64::from_be_bytes(*b"TACTUSTB");
-/// What the layout below is called. A table of another version is not understood.
+/// Version of the layout below. Tables of other versions are not read.
 const VERSION: u64 = 1;
 
-// The head, in words.
+// The header, in words.
 const AT_MAGIC: usize = 0;
 const AT_VERSION: usize = 1;
 const AT_ROWS: usize = 2;
 const AT_FINISHED: usize = 3;
 const AT_DAEMON: usize = 4;
-/// Odd while the guardian's identity is being written; zero before it ever was.
+/// Odd while the guardian's identity is being written; zero before it was ever written.
 const AT_GUARDIAN_SEQUENCE: usize = 6;
 const AT_GUARDIAN: usize = 7;
 const AT_AGENTS: usize = 9;
@@ -42,48 +42,48 @@ const AT_BOOT: usize = 12;
 /// A boot id is a UUID of 36 letters.
 const BOOT_WORDS: usize = 5;
 const BOOT_BYTES: usize = BOOT_WORDS * 8;
-/// On lines of the cache of their own, away from what the agents do not write.
+/// On cache lines of their own, away from words that the agents do not write.
 const AT_AGENT_BEATS: usize = 64;
 const HEAD: usize = AT_AGENT_BEATS + CPUS_MAX;
 
-/// What a thread was before anything was done to it.
+/// The values of a thread before Tactus changed it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Original {
-    /// How it was scheduled.
+    /// Its scheduling attributes.
     pub attributes: Attributes,
-    /// The CPUs it might run on.
+    /// Its affinity.
     pub affinity: CpuSet,
 }
 
-/// A thread to which something is done, or is about to be.
+/// A thread that Tactus has changed, or is about to change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// Which.
+    /// The thread.
     pub thread: Identity,
     /// The first thread of its process.
     pub leader: Identity,
-    /// What it was.
+    /// Its originals.
     pub original: Original,
-    /// The CPUs that we let it run on.
+    /// The CPUs that Tactus confines it to.
     pub confined: CpuSet,
 }
 
 impl Entry {
-    /// Whether it is the first thread of its process: the one whose row says whether the process is stopped.
+    /// Whether it is the first thread of its process, whose row records a stop of the process.
     #[must_use]
     pub fn is_leader(&self) -> bool {
         self.thread == self.leader
     }
 }
 
-/// Where a thread stands in the table.
+/// The index of a thread in the table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Row(usize);
 
-/// Who beats.
+/// A side that beats.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Beating {
-    /// The agent of this CPU (its place among the CPUs that have one). Range: below [`CPUS_MAX`].
+    /// The agent with this index among the CPUs with agents. Range: below [`CPUS_MAX`].
     Agent(usize),
     /// The guardian.
     Guardian,
@@ -101,10 +101,10 @@ impl Beating {
     }
 }
 
-/// There is no row left.
+/// The table is full.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Full {
-    /// How many rows there are.
+    /// The number of rows.
     pub capacity: usize,
 }
 
@@ -113,46 +113,53 @@ impl fmt::Display for Full {
         let capacity = self.capacity;
         write!(
             f,
-            "the table of originals is full: it holds {capacity} threads, and none is touched that could not be restored; \
-             right would be promises to processes with at most {capacity} threads together"
+            "the table of originals is full: it holds {capacity} threads, and a thread without a row could not be restored"
         )
+    }
+}
+
+impl Full {
+    /// The remedy, in the imperative.
+    #[must_use]
+    pub fn remedy(&self) -> String {
+        format!("make promises to processes with at most {} threads in all", self.capacity)
     }
 }
 
 impl std::error::Error for Full {}
 
-/// Why some memory is not a table of originals.
+/// Why memory is not a table of originals.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum NotTable {
-    /// It does not begin like one, or its making was cut off.
+    /// It has no header, or an unfinished one.
     Foreign,
-    /// It was written by another version of this program.
+    /// It has another version.
     Version(u64),
-    /// It does not hold as many rows as it says.
+    /// It has fewer rows than its header says.
     Cut,
 }
 
 impl fmt::Display for NotTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NotTable::Foreign => f.write_str("it does not begin as a table of originals does"),
+            NotTable::Foreign => f.write_str("it does not start like a table of originals"),
             NotTable::Version(found) => write!(
                 f,
-                "it is a table of originals of version {found}; right would be the program that wrote it, this one reads \
-                 version {VERSION}"
+                "it is a table of originals of version {found}, and this program reads version {VERSION}; use the \
+                 program that wrote it"
             ),
-            NotTable::Cut => f.write_str("it is shorter than the table of originals that it says it is"),
+            NotTable::Cut => f.write_str("it is shorter than its header says"),
         }
     }
 }
 
 impl std::error::Error for NotTable {}
 
-/// The table, as one of those who share it sees it.
+/// The table, as mapped into one process.
 pub struct Table {
     cells: Box<dyn Cells>,
     rows: usize,
-    /// Rows that are not in use, of whoever records. Never longer than it was made.
+    /// The free rows, for the recording process. Never longer than at its creation.
     free: Mutex<Vec<usize>>,
 }
 
@@ -163,14 +170,13 @@ impl fmt::Debug for Table {
 }
 
 impl Table {
-    /// How many words a table of that many rows takes.
+    /// The number of words of a table with this many rows.
     #[must_use]
     pub const fn words(rows: usize) -> usize {
         HEAD + rows * ROW
     }
 
-    /// Makes an empty table in `cells`, whatever is in them: of the start of the machine that is called `boot`, and of the
-    /// daemon that was `daemon`.
+    /// Creates an empty table in `cells`, over any content, for the boot `boot` and the daemon that is `daemon`.
     ///
     /// # Panics
     /// `cells` are fewer than [`Table::words`] of one row, or `boot` is longer than 40 bytes.
@@ -196,10 +202,10 @@ impl Table {
         table
     }
 
-    /// The table that is in `cells`.
+    /// Opens the table in `cells`.
     ///
     /// # Errors
-    /// There is none that this program understands.
+    /// There is no table that this program can read.
     pub fn open(cells: Box<dyn Cells>) -> Result<Table, NotTable> {
         if cells.len() <= AT_VERSION || cells.load(AT_MAGIC) != MAGIC {
             return Err(NotTable::Foreign);
@@ -218,20 +224,19 @@ impl Table {
         Ok(Table { cells, rows, free: Mutex::new(free) })
     }
 
-    /// How many threads it can hold.
+    /// The number of rows.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.rows
     }
 
-    /// Writes a thread down, not stopped. When this returns, whoever restores will find it; before, nothing may be done to
-    /// it.
+    /// Records a thread, not stopped. After the return every restoring process finds it; before, the thread must not be changed.
     ///
-    /// A thread that is to be confined to other CPUs is written down again first, and its former row forgotten when that is
-    /// done: two rows of one thread are restored one after the other, and one of them fits.
+    /// To confine a thread to other CPUs, record it again first, and forget the former row afterwards: both rows are restored in turn,
+    /// and one of them fits.
     ///
     /// # Errors
-    /// There is no row left.
+    /// The table is full.
     pub fn record(&self, entry: &Entry) -> Result<Row, Full> {
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let row = Row(free.pop().ok_or(Full { capacity: self.rows })?);
@@ -247,7 +252,7 @@ impl Table {
         Ok(row)
     }
 
-    /// Forgets a thread: it is what it was, or is gone. Its row is used again.
+    /// Forgets a thread that is restored or has ended. Its row becomes free.
     pub fn forget(&self, row: Row) {
         let at = self.at(row);
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
@@ -258,19 +263,18 @@ impl Table {
         }
     }
 
-    /// Says that we have stopped the process of the leader in `row`: before that is done, and that it is over after that.
+    /// Records a stop of the process of the leader in `row`, before it is stopped; or its end, after it is continued.
     pub fn set_stopped(&self, row: Row, stopped: bool) {
         self.cells.store(self.at(row) + OF_STOPPED, u64::from(stopped));
     }
 
-    /// Whether we have stopped the process of the leader in `row`, or are about to.
+    /// Whether Tactus has stopped the process of the leader in `row`, or is about to.
     #[must_use]
     pub fn is_stopped(&self, row: Row) -> bool {
         self.cells.load(self.at(row) + OF_STOPPED) != 0
     }
 
-    /// The threads that are written down, and whether we have stopped the process of each (said with its leader), in the
-    /// order of their rows.
+    /// The recorded threads, and whether Tactus has stopped their processes (recorded with the leader), in the order of their rows.
     #[must_use]
     pub fn entries(&self) -> Vec<(Row, Entry, bool)> {
         let read =
@@ -278,40 +282,40 @@ impl Table {
         (0..self.rows).map(Row).filter_map(read).collect()
     }
 
-    /// How many rows are in use and cannot be understood: somebody else has written into the table.
+    /// The number of rows in use that are unreadable, because another program has written into the table.
     #[must_use]
     pub fn damaged(&self) -> usize {
         (0..self.rows).map(Row).filter_map(|row| self.read(row)).filter(|words| entry_of(words).is_none()).count()
     }
 
-    /// One more beat of `who`, who alone says so.
-    pub fn beat(&self, who: Beating) {
-        self.cells.store(who.at(), self.beats(who).wrapping_add(1));
+    /// Counts a beat of `side`; only that side calls it.
+    pub fn beat(&self, side: Beating) {
+        self.cells.store(side.at(), self.beats(side).wrapping_add(1));
     }
 
-    /// How often `who` has beaten.
+    /// The number of beats of `side`.
     #[must_use]
-    pub fn beats(&self, who: Beating) -> u64 {
-        self.cells.load(who.at())
+    pub fn beats(&self, side: Beating) -> u64 {
+        self.cells.load(side.at())
     }
 
-    /// Says how many agents beat from now on; none while they are not to be watched. Each is watched from its first beat on,
-    /// so it beats once before it does anything to anybody.
+    /// Sets how many agents beat from now on; zero while they are not watched. Each agent is watched from its first beat on, so it
+    /// beats once before it changes any thread.
     ///
     /// # Panics
-    /// They are more than there can be CPUs.
+    /// There are more agents than possible CPUs.
     pub fn set_agents(&self, count: usize) {
         assert!(count <= CPUS_MAX, "there are at most as many agents as CPUs");
         self.cells.store(AT_AGENTS, count as u64);
     }
 
-    /// How many agents beat.
+    /// The number of agents that beat.
     #[must_use]
     pub fn agents(&self) -> usize {
         usize::try_from(self.cells.load(AT_AGENTS)).map_or(CPUS_MAX, |count| count.min(CPUS_MAX))
     }
 
-    /// Says who the guardian is.
+    /// Sets the guardian.
     pub fn set_guardian(&self, guardian: Identity) {
         let sequence = self.cells.load(AT_GUARDIAN_SEQUENCE) | 1;
         self.cells.store(AT_GUARDIAN_SEQUENCE, sequence);
@@ -319,7 +323,7 @@ impl Table {
         self.cells.store(AT_GUARDIAN_SEQUENCE, sequence.wrapping_add(1).max(2));
     }
 
-    /// Who the guardian is; none where none has said so yet.
+    /// The guardian; `None` before it is set.
     #[must_use]
     pub fn guardian(&self) -> Option<Identity> {
         let sequence = self.cells.load(AT_GUARDIAN_SEQUENCE);
@@ -328,13 +332,13 @@ impl Table {
         guardian.filter(|_| is_whole)
     }
 
-    /// Who the daemon is or was. A number that can be none of a thread comes back as 0, which is nobody's.
+    /// The daemon. An impossible thread number is returned as 0, which no thread has.
     #[must_use]
     pub fn daemon(&self) -> Identity {
         self.load_identity(AT_DAEMON).unwrap_or(Identity { tid: 0, start_time: 0 })
     }
 
-    /// What the start of the machine is called in which it was made.
+    /// The boot id at its creation.
     #[must_use]
     pub fn boot(&self) -> String {
         let length =
@@ -343,12 +347,12 @@ impl Table {
         String::from_utf8_lossy(&bytes[..length]).into_owned()
     }
 
-    /// Says that everything is what it was, and that nothing will be done any more.
+    /// Marks the table as finished: all threads are restored, and none will be changed.
     pub fn finish(&self) {
         self.cells.store(AT_FINISHED, 1);
     }
 
-    /// Whether everything is what it was, and nothing will be done any more.
+    /// Whether the table is finished.
     #[must_use]
     pub fn is_finished(&self) -> bool {
         self.cells.load(AT_FINISHED) != 0
@@ -358,7 +362,7 @@ impl Table {
         HEAD + row.0 * ROW
     }
 
-    /// The words of a row that is in use, as they were at one moment.
+    /// The words of a row in use, as of one moment.
     fn read(&self, row: Row) -> Option<[u64; ROW]> {
         let at = self.at(row);
         loop {
@@ -367,7 +371,7 @@ impl Table {
                 return None;
             }
             let words = std::array::from_fn(|nth| self.cells.load(at + nth));
-            // It was not forgotten and used again meanwhile.
+            // The row was not forgotten and reused meanwhile.
             if self.cells.load(at + OF_USE) == uses {
                 return Some(words);
             }

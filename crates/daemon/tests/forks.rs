@@ -1,6 +1,6 @@
-//! On a simulated host: forks that began before their threads were restored, and end after.
+//! On a simulated host: forks that begin before their threads are restored, and end afterwards.
 
-use daemon::dispatch::{Dispatcher, Heard, Wish};
+use daemon::dispatch::{Dispatcher, PromiseRequest, Signals};
 use daemon::kernel::{Kernel, priority};
 use daemon::restore::{PATIENCE, Restored, Restoring, restore};
 use daemon::table::{Entry, Original, Table};
@@ -38,7 +38,7 @@ impl Scene {
 
     fn pass(&self, time: Nanos) {
         let end = self.host.world().now() + time;
-        assert_eq!(self.host.run_until(end), None, "it is nobody's turn");
+        assert_eq!(self.host.run_until(end), None, "no actor has a turn");
     }
 
     fn begin(&self, policy: Policy, workload: Workload) -> u32 {
@@ -47,7 +47,7 @@ impl Scene {
         client
     }
 
-    /// A client that is in the table, raised and on one CPU.
+    /// A client in the table, raised and confined to one CPU.
     fn raised(&self, policy: Policy, workload: Workload) -> u32 {
         let client = self.begin(policy, workload);
         let held = self.daemon.open(client).unwrap();
@@ -71,14 +71,14 @@ impl Scene {
         restore(&self.daemon, &self.table, |rest| self.pass(rest))
     }
 
-    /// That nobody is what it would not be without us.
+    /// Asserts that every thread has the values that it would have without Tactus.
     fn is_as_before(&self) -> bool {
         self.host.world().differences().is_empty()
     }
 }
 
 #[test]
-fn whom_a_restored_thread_was_beginning_is_what_it_would_have_been() {
+fn a_child_whose_fork_outlasts_restoring_gets_the_values_it_would_have_inherited() {
     for kind in [Kind::Process, Kind::Thread] {
         for patient in [false, true] {
             let scene = Scene::new();
@@ -86,12 +86,12 @@ fn whom_a_restored_thread_was_beginning_is_what_it_would_have_been() {
             scene.fork(client, kind, Nanos::ms(3));
             let mut first = Restoring::begin(&scene.daemon, &scene.table, |_| true);
             first.look(&scene.daemon, &scene.table);
-            assert!(first.rest().is_some() && !first.is_over() && scene.is_as_before());
+            assert!(first.pause().is_some() && !first.is_over() && scene.is_as_before());
             assert!(scene.host.world().is_forking(client));
             let restored = if patient { scene.restore() } else { first.end() };
             scene.pass(Nanos::ms(300));
             assert!(!scene.host.world().is_forking(client) && restored.is_settled());
-            // Who does not wait finds one thread only, says so, and leaves the other.
+            // Without waiting one thread only is found; the outcome says so, and leaves the other.
             assert_eq!((restored.threads.len(), restored.unsure.len()), if patient { (2, 0) } else { (1, 1) });
             assert_eq!((scene.is_as_before(), restored.doubt().is_none()), (patient, patient), "{restored}");
         }
@@ -99,7 +99,7 @@ fn whom_a_restored_thread_was_beginning_is_what_it_would_have_been() {
 }
 
 #[test]
-fn a_newborn_that_is_itself_beginning_somebody_is_waited_for() {
+fn a_newborn_that_is_forking_itself_is_waited_for() {
     let scene = Scene::new();
     let client = scene.raised(WAS, Workload::Hog);
     scene.host.world_mut().fork(client, Workload::Hog).unwrap();
@@ -116,19 +116,19 @@ fn a_newborn_that_is_itself_beginning_somebody_is_waited_for() {
 }
 
 #[test]
-fn who_sleeps_or_has_stopped_is_in_no_fork_and_nobody_waits() {
+fn a_sleeping_or_stopped_thread_is_in_no_fork_and_is_not_waited_for() {
     let scene = Scene::new();
     let [_, stopped] = [scene.raised(WAS, Workload::Scripted), scene.raised(WAS, Workload::Hog)];
     scene.host.world_mut().stop(stopped);
-    let pause = |_| panic!("nobody is to wait");
+    let pause = |_| panic!("restoring must not wait");
     let restored = restore(&scene.daemon, &scene.table, pause);
-    // Somebody else has stopped it.
+    // Another process has stopped it.
     assert_eq!((restored.threads.len(), restored.unsure.len()), (2, 0));
     assert!(restored.is_settled() && scene.is_as_before());
 }
 
 #[test]
-fn who_sleeps_uninterruptibly_may_be_in_a_fork() {
+fn a_thread_in_uninterruptible_sleep_may_be_in_a_fork() {
     let scene = Scene::new();
     let job = Periodic::new(Nanos::ms(20), Nanos::ms(1));
     let client = scene.raised(WAS, Workload::Periodic(job));
@@ -144,7 +144,7 @@ fn who_sleeps_uninterruptibly_may_be_in_a_fork() {
 }
 
 #[test]
-fn who_has_no_cpu_is_not_waited_for_for_ever_and_that_is_no_failure() {
+fn a_thread_without_a_cpu_is_waited_for_up_to_a_limit_and_counts_as_no_failure() {
     let scene = Scene::new();
     let client = scene.raised(Policy::Idle, Workload::Hog);
     scene.fork(client, Kind::Process, Nanos::ms(5));
@@ -158,7 +158,7 @@ fn who_has_no_cpu_is_not_waited_for_for_ever_and_that_is_no_failure() {
 }
 
 #[test]
-fn who_is_sent_away_stays_in_the_table_until_it_cannot_be_in_a_fork_any_more() {
+fn a_dismissed_client_stays_in_the_table_until_it_cannot_be_in_a_fork() {
     let scene = Scene::new();
     let edf = policies::find("edf").expect("it is registered");
     let mut knobs = edf.defaults();
@@ -170,9 +170,9 @@ fn who_is_sent_away_stays_in_the_table_until_it_cannot_be_in_a_fork_any_more() {
     let client = scene.begin(WAS, Workload::Hog);
     let before: Setting = scene.host.world().setting(client).unwrap();
     let reservation = Reservation::new(Nanos::ms(2), Nanos::ms(10));
-    let wish = Wish { name: "client".into(), reservation, cpus: 1, affinity: CpuSet::one(CPU) };
-    let (entities, _) = dispatcher.admit(&wish, client, &[scene.daemon.pid()]).unwrap();
-    let _ = dispatcher.turn(CPU, Heard::default());
+    let request = PromiseRequest { name: "client".into(), reservation, cpus: 1, affinity: CpuSet::one(CPU) };
+    let (entities, _) = dispatcher.admit(&request, client, &[scene.daemon.pid()]).unwrap();
+    let _ = dispatcher.turn(CPU, Signals::default());
     while scene.host.world().running(CPU) != Some(client) {
         scene.pass(Nanos::us(100));
     }

@@ -1,42 +1,42 @@
-//! [`Actor`]: a thread of ours, whose turns whoever drives the world takes: it asks to be woken, gets its CPU like any other
-//! thread, and then it is its turn.
+//! [`Actor`]: a thread of Tactus with turns: it is woken, gets its CPU like any other thread, and then the driver of the world
+//! executes its turn.
 
 use crate::tasks::Place;
 use crate::world::World;
 use sched::{CpuId, Instant, Nanos, Wake};
 
-/// What an actor does when it has its CPU.
+/// What an actor does on its CPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Duty {
     /// It takes a turn.
     Turns,
-    /// It wakes the agent of this CPU and sleeps: nobody more urgent wants the CPU.
+    /// It wakes the agent of this CPU and sleeps: no more urgent thread wants the CPU.
     Sentinel(CpuId),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stage {
     Asleep,
-    /// It was woken and has not had its CPU yet.
+    /// It is awake and has not had its CPU yet.
     Woken,
     /// It has its CPU, and its turn is due.
     Due,
-    /// It is its turn.
+    /// Its turn is being executed.
     Taking,
 }
 
-/// What is kept of one.
+/// State of an actor.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Actor {
     pub(super) duty: Duty,
     pub(super) stage: Stage,
     /// Whether it was woken again during its turn.
     pub(super) rung: bool,
-    /// Whether a sentinel has told it that its CPU is quiet.
+    /// Whether a sentinel has reported its CPU as quiet.
     pub(super) quiet: bool,
-    /// When its timer goes off; NEVER: it has none.
+    /// When its timer expires; NEVER: it is unarmed.
     pub(super) timer: Instant,
-    /// When it was to go off.
+    /// When it should expire.
     pub(super) asked: Instant,
 }
 
@@ -47,12 +47,12 @@ impl Actor {
 }
 
 impl World {
-    /// The actor `tid` is to be woken at `at` (NEVER: by no timer), or as much later as timers are late.
+    /// Arms the timer of actor `tid` for `at` (NEVER: disarms it), plus the lateness of timers.
     pub fn wake_at(&mut self, tid: u32, at: Instant) {
         let late = self.lateness();
         let now = self.now();
         let Some(actor) = self.actor(tid) else { return };
-        // It was woken by something else, and the timer was still late.
+        // Another event has woken it while the timer was already late.
         let late_already = if actor.timer == Instant::NEVER { Nanos::ZERO } else { now.saturating_since(actor.asked) };
         actor.asked = at.max(now);
         actor.timer = actor.asked.saturating_add(late);
@@ -60,7 +60,7 @@ impl World {
         self.next_timer = self.timers().min().unwrap_or(Instant::NEVER);
     }
 
-    /// Wakes the actor `tid` now; one whose turn it is takes another.
+    /// Wakes actor `tid` now; an actor in its turn takes another turn.
     pub fn ring(&mut self, tid: u32) {
         let Some(actor) = self.actor(tid) else { return };
         if actor.stage != Stage::Asleep {
@@ -71,7 +71,7 @@ impl World {
         self.want(tid, Wake::Timer);
     }
 
-    /// The turn of actor `tid` is over.
+    /// Ends the turn of actor `tid`.
     pub fn end_turn(&mut self, tid: u32) {
         self.apply_faults();
         let Some(actor) = self.actor(tid) else { return };
@@ -84,7 +84,7 @@ impl World {
             actor.stage = Stage::Woken;
             self.arrived(tid);
         } else {
-            self.rest(tid);
+            self.block(tid);
         }
     }
 
@@ -96,7 +96,7 @@ impl World {
         self.actors.iter().filter_map(|&tid| Some(self.tasks.get(tid)?.actor.as_ref()?.timer))
     }
 
-    /// Wakes whoever's timer is over.
+    /// Wakes the actors whose timers have expired.
     pub(super) fn ring_timers(&mut self) {
         let now = self.now();
         for at in 0..self.actors.len() {
@@ -112,7 +112,7 @@ impl World {
         self.next_timer = self.timers().min().unwrap_or(Instant::NEVER);
     }
 
-    /// Thread `tid` has come onto a CPU.
+    /// Handles the arrival of thread `tid` on a CPU.
     pub(super) fn arrived(&mut self, tid: u32) {
         let thread = self.tasks.thread(tid);
         let Place::On(cpu) = thread.account.place else { return };
@@ -133,7 +133,7 @@ impl World {
             }
             Duty::Sentinel(cpu) => {
                 actor.stage = Stage::Asleep;
-                self.rest(tid);
+                self.block(tid);
                 let daemon = self.tasks.thread(tid).process;
                 if let Some(agent) = self.agent_of(daemon, cpu) {
                     if let Some(actor) = self.actor(agent) {
@@ -145,12 +145,12 @@ impl World {
         }
     }
 
-    /// Whether a sentinel has told the agent `tid` that its CPU is quiet, since this was last asked.
+    /// Whether a sentinel has reported the CPU of agent `tid` as quiet since the last call.
     pub fn take_quiet(&mut self, tid: u32) -> bool {
         self.actor(tid).is_some_and(|actor| std::mem::take(&mut actor.quiet))
     }
 
-    /// The next whose turn is due and that can take it.
+    /// The next actor with a due turn that can take it.
     pub(super) fn next_turn(&mut self) -> Option<u32> {
         let can = |world: &World, tid: u32| {
             world.tasks.get(tid).is_some_and(|thread| thread.actor.is_some_and(|actor| actor.stage == Stage::Due))
@@ -163,7 +163,7 @@ impl World {
         Some(tid)
     }
 
-    /// The sentinel of `cpu` is to wake the agent there, or not any more.
+    /// Starts or stops waiting of the sentinel of `cpu`, which wakes the agent there.
     pub(super) fn await_quiet(&mut self, daemon: u32, cpu: CpuId, wanted: bool) {
         let on = |&&(of, on, ..): &&(u32, CpuId, u32, u32)| of == daemon && on == cpu;
         let Some(&(_, _, _, sentinel)) = self.agents.iter().find(on) else { return };
@@ -175,7 +175,7 @@ impl World {
             }
             (false, Stage::Woken) => {
                 actor.stage = Stage::Asleep;
-                self.rest(sentinel);
+                self.block(sentinel);
             }
             _ => {}
         }

@@ -1,4 +1,4 @@
-//! Births: forks that are over at once, and such that take their time, in which their thread may lose its CPU.
+//! Forks: immediate ones, and forks that take CPU time, during which the parent may lose its CPU.
 
 use crate::tasks::{INIT, Process, Setting};
 use crate::world::World;
@@ -7,29 +7,29 @@ use sim::Workload;
 use sys::attributes::{Attributes, Policy};
 use sys::thread::Owner;
 
-/// What a thread begins.
+/// The kind of a fork.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// A process.
     Process,
-    /// Another thread of its own.
+    /// Another thread of the same process.
     Thread,
 }
 
-/// A thread or process that is being begun: what it inherits is copied at the beginning, and it is seen at the end.
-/// Source: `copy_process`, kernel/fork.c, v6.12.
+/// A fork in progress: inherited values are copied at its start, and the child appears at its end. Source: `copy_process`,
+/// kernel/fork.c, v6.12.
 #[derive(Clone, Debug)]
 pub(super) struct Birth {
     kind: Kind,
-    /// What it is to be, and what it would be if our processes had never done anything.
+    /// The setting of the child, and the setting it would have without Tactus.
     settings: (Setting, Setting),
     workload: Workload,
-    /// What its beginner has had of a CPU when that is over.
+    /// The parent's CPU time at which it is over.
     until: Nanos,
 }
 
 impl World {
-    /// A process begins, a child of the first; `None` if all numbers are in use.
+    /// Starts a process as a child of init; `None` if all numbers are in use.
     pub fn start(&mut self, name: &str, owner: Owner, workload: Workload) -> Option<u32> {
         let setting = Setting { attributes: Attributes::of(Policy::Other { nice: 0 }), affinity: self.cpus() };
         let parent = if self.tasks.births == 0 { 0 } else { INIT };
@@ -38,20 +38,20 @@ impl World {
         self.begin(name, process, (setting, setting), workload)
     }
 
-    /// Thread `parent` forks; `None` if all numbers are in use. Panics unless it is there.
+    /// Forks thread `parent`; `None` if all numbers are in use. Panics unless the thread exists.
     pub fn fork(&mut self, parent: u32, workload: Workload) -> Option<u32> {
         let birth = self.birth(parent, Kind::Process, workload, Nanos::ZERO);
         self.bear(parent, birth)
     }
 
-    /// Thread `by` begins another of its process; `None` if all numbers are in use. Panics unless it is there.
+    /// Thread `by` starts a thread of its process; `None` if all numbers are in use. Panics unless `by` exists.
     pub fn clone_thread(&mut self, by: u32, workload: Workload) -> Option<u32> {
         let birth = self.birth(by, Kind::Thread, workload, Nanos::ZERO);
         self.bear(by, birth)
     }
 
-    /// Thread `by` begins somebody, which `takes` that much of a CPU. Nothing else is done by it meanwhile: it does not stop, and
-    /// when it has no work it waits for memory. Panics unless it is there.
+    /// Thread `by` starts a fork that `takes` this much CPU time. Meanwhile it does nothing else: it does not stop, and without
+    /// work it waits for memory. Panics unless the thread exists.
     pub fn begin_birth(&mut self, by: u32, kind: Kind, workload: Workload, takes: Nanos) {
         let birth = self.birth(by, kind, workload, takes);
         self.note(|| format!("{by} begins to begin a {kind:?}"));
@@ -59,14 +59,14 @@ impl World {
         self.forking.push(by);
     }
 
-    /// Whether thread `tid` is beginning somebody.
+    /// Whether thread `tid` is in a fork.
     #[must_use]
     pub fn is_forking(&self, tid: u32) -> bool {
         self.tasks.get(tid).is_some_and(|thread| thread.birth_begun.is_some())
     }
 
     fn birth(&mut self, by: u32, kind: Kind, workload: Workload, takes: Nanos) -> Birth {
-        // The number is given long before the end, and that is what is told of as a birth.
+        // The kernel assigns the number long before the end of the fork, and counts the birth then.
         self.tasks.births += 1;
         let until = self.had(by).0 + takes;
         let thread = self.tasks.thread(by);
@@ -95,7 +95,7 @@ impl World {
         Some(born)
     }
 
-    /// Whoever has been begun for long enough is seen.
+    /// Finishes the forks that have had their CPU time.
     pub(super) fn end_births(&mut self) {
         for by in std::mem::take(&mut self.forking) {
             if self.tasks.get(by).is_none_or(|thread| thread.entity.is_none()) {

@@ -1,4 +1,4 @@
-//! [`Caller`]: a process of ours as the kernel sees it: the simulated [`Kernel`].
+//! [`Caller`]: a process of Tactus as the kernel sees it: the simulated [`Kernel`].
 
 use crate::life::{Life, Mapping, Memory};
 use crate::tasks::{Process, Setting, params};
@@ -18,15 +18,15 @@ use sys::{Error, Result};
 const EPERM: i32 = 1;
 const EINVAL: i32 = 22;
 
-/// A thread that is held.
+/// A handle of a thread.
 #[derive(Debug)]
 pub struct Held {
     identity: Identity,
     birth: u64,
 }
 
-/// What one of our processes asks of the simulated kernel. Each call takes time, in which the world goes on; once the
-/// process has failed, its calls do nothing and say that it is gone.
+/// The kernel interface of one process of Tactus. Each call takes time, in which the world goes on. Once the process has
+/// failed, its calls have no effect and return `Gone`.
 #[derive(Clone, Debug)]
 pub struct Caller {
     pub(super) world: Rc<RefCell<World>>,
@@ -35,8 +35,8 @@ pub struct Caller {
 }
 
 fn refused(what: String) -> Error {
-    let right = "a thread of this user, CAP_SYS_NICE, and a control group with real-time runtime";
-    Error::NotPermitted { what, source: io::Error::from_raw_os_error(EPERM), right }
+    let remedy = "choose a thread of this user, or run with CAP_SYS_NICE, in a control group with real-time runtime";
+    Error::NotPermitted { what, source: io::Error::from_raw_os_error(EPERM), remedy }
 }
 
 fn senseless(what: String) -> Error {
@@ -44,25 +44,25 @@ fn senseless(what: String) -> Error {
 }
 
 impl Caller {
-    /// Which process this is.
+    /// The pid of the process.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// `memory` as this process has it.
+    /// Maps `memory` into this process.
     #[must_use]
     pub fn map(&self, memory: &Memory) -> Mapping {
         memory.mapped(Arc::clone(&self.life))
     }
 
-    /// How many calls and stores it has made.
+    /// The number of its calls and stores so far.
     #[must_use]
     pub fn acts(&self) -> u64 {
         self.life.acts()
     }
 
-    /// A call begins.
+    /// Enters a call.
     fn enter(&self) -> Result<RefMut<'_, World>> {
         let mut world = self.world.borrow_mut();
         if self.life.act() {
@@ -70,11 +70,11 @@ impl Caller {
         } else {
             world.apply_faults();
         }
-        // The world goes on meanwhile, and may end it.
+        // The world goes on meanwhile, and may end the process.
         if self.life.fault().is_some() { Err(Error::Gone(self.pid)) } else { Ok(world) }
     }
 
-    /// A call about a thread begins.
+    /// Enters a call about a thread.
     fn enter_about(&self, thread: &Held) -> Result<RefMut<'_, World>> {
         let world = self.enter()?;
         let tid = thread.identity.tid;
@@ -84,7 +84,7 @@ impl Caller {
         }
     }
 
-    /// Whether this may be done to a process of that kind.
+    /// Whether the caller may change such a process.
     fn may(&self, world: &World, process: &Process) -> bool {
         let me = &world.tasks.processes[&self.pid];
         let is_own = [process.owner.real, process.owner.effective].contains(&me.owner.effective);
@@ -208,14 +208,14 @@ impl Kernel for Caller {
         let is_real_time = matches!(wanted.policy, Policy::Fifo { .. } | Policy::RoundRobin { .. });
         let lacks = is_real_time && (process.refuses.real_time || !world.tasks.processes[&self.pid].is_privileged);
         let setting = world.tasks.get(tid).expect("it was just there").setting;
-        // A slice of one's own is from Linux 6.12 on; this one is older.
+        // Custom time slices need Linux 6.12; this kernel is older.
         let setting = Setting { attributes: Attributes { slice: None, ..wanted }, ..setting };
         if !self.may(&world, process) || lacks {
             return Err(refused(what()));
         }
         if params(&setting).is_none() {
-            let right = "a class that this kernel has";
-            return Err(Error::NotPermitted { what: what(), source: io::Error::from_raw_os_error(EINVAL), right });
+            let remedy = "use a class that this kernel supports";
+            return Err(Error::NotPermitted { what: what(), source: io::Error::from_raw_os_error(EINVAL), remedy });
         }
         let by = self.pid;
         world.note(|| format!("{by} makes {tid} {wanted}"));
@@ -237,7 +237,7 @@ impl Kernel for Caller {
             return Err(refused(what()));
         }
         let affinity = process.cpuset.and(cpus);
-        // A thread of the kernel that is bound to its CPU, and a set of CPUs that it does not have.
+        // A kernel thread that is bound to its CPU, or a set of CPUs that the host lacks.
         if process.is_kernel || affinity.is_empty() {
             return Err(senseless(what()));
         }
@@ -248,8 +248,8 @@ impl Kernel for Caller {
         if affinity == *cpus {
             return Ok(());
         }
-        let right = "CPUs that are online and in its cpuset";
-        Err(Error::NotKept { what: what(), kept: format!("CPUs {affinity}"), right })
+        let remedy = "choose CPUs that are online and in its cpuset";
+        Err(Error::NotKept { what: what(), kept: format!("CPUs {affinity}"), remedy })
     }
 
     fn stop(&self, leader: &Held) -> Result<()> {

@@ -1,8 +1,8 @@
-//! [`Dice`]: chance by seed. SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
+//! [`Dice`]: seeded random numbers. SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, 2014).
 
 use sched::Nanos;
 
-/// Numbers that look random and are the same for the same seed.
+/// Pseudorandom numbers, the same for the same seed.
 #[derive(Clone, Debug)]
 pub struct Dice(u64);
 
@@ -13,7 +13,7 @@ impl Dice {
         Dice(seed)
     }
 
-    /// Any number.
+    /// A number of 64 random bits.
     pub const fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ self.0 >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -36,7 +36,7 @@ impl Dice {
         Nanos::ns(least.as_ns() + self.below(most.saturating_sub(least).as_ns() + 1))
     }
 
-    /// One of them; `None` of none.
+    /// A random element; `None` of an empty list.
     pub fn choose<T: Copy>(&mut self, of: &[T]) -> Option<T> {
         (!of.is_empty()).then(|| of[usize::try_from(self.below(of.len() as u64)).expect("an index fits")])
     }

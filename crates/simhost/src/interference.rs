@@ -1,4 +1,4 @@
-//! What somebody else does to threads and processes, and what they would be if it were not for us.
+//! Changes to threads and processes by processes other than Tactus, and the values they would have without Tactus.
 
 use crate::life::Fault;
 use crate::tasks::{INIT, Place, Refuses, Setting, is_raised, params};
@@ -8,22 +8,22 @@ use std::fmt;
 use sys::attributes::Attributes;
 use sys::thread::Owner;
 
-/// Something that is not what it would be if our processes had never done anything.
+/// A difference between a thread and its state without Tactus.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Difference {
-    /// Of which thread.
+    /// The thread.
     pub tid: u32,
-    /// Of which process.
+    /// Its process.
     pub pid: u32,
-    /// What it is.
+    /// Its setting.
     pub is: Setting,
-    /// What it would be.
+    /// Its setting without Tactus.
     pub untouched: Setting,
     /// Whether its process is stopped.
     pub is_stopped: bool,
-    /// Whether it would be.
+    /// Whether it would be stopped without Tactus.
     pub is_stopped_by_others: bool,
-    /// Whether who began its process, or one that this descends from, has ended before it.
+    /// Whether the parent of its process, or of an ancestor, has ended.
     pub is_orphan: bool,
 }
 
@@ -44,9 +44,9 @@ impl fmt::Display for Difference {
 }
 
 impl World {
-    /// Somebody else schedules thread `tid` so; nothing happens if it is gone or this kernel has no such class.
+    /// Another process schedules thread `tid`; no effect if the thread has ended or the kernel has no such class.
     pub fn reschedule(&mut self, tid: u32, attributes: Attributes) {
-        self.note(|| format!("somebody makes {tid} {attributes}"));
+        self.note(|| format!("another process makes {tid} {attributes}"));
         if let Some(thread) = self.tasks.get_mut(tid)
             && params(&Setting { attributes, ..thread.setting }).is_some()
         {
@@ -56,9 +56,9 @@ impl World {
         }
     }
 
-    /// Somebody else lets thread `tid` run on these CPUs alone, as far as its process has them.
+    /// Another process restricts thread `tid` to these CPUs, as far as its cpuset has them.
     pub fn move_to(&mut self, tid: u32, cpus: &CpuSet) {
-        self.note(|| format!("somebody lets {tid} run on {cpus}"));
+        self.note(|| format!("another process lets {tid} run on {cpus}"));
         let Some(affinity) = self.tasks.process_of(tid).map(|process| process.cpuset.and(cpus)) else { return };
         if affinity.is_empty() {
             return;
@@ -69,9 +69,9 @@ impl World {
         self.set(tid, setting);
     }
 
-    /// Somebody else stops process `pid`.
+    /// Another process stops process `pid`.
     pub fn stop(&mut self, pid: u32) {
-        self.note(|| format!("somebody stops {pid}"));
+        self.note(|| format!("another process stops {pid}"));
         self.stopped_by_others(pid, true);
         if let Some((_, life)) = self.lives.iter().find(|(of, _)| *of == pid) {
             life.fail(Fault::Hang);
@@ -79,9 +79,9 @@ impl World {
         self.set_stopped(pid, true);
     }
 
-    /// Somebody else ends that.
+    /// Another process continues process `pid`.
     pub fn cont(&mut self, pid: u32) {
-        self.note(|| format!("somebody continues {pid}"));
+        self.note(|| format!("another process continues {pid}"));
         self.stopped_by_others(pid, false);
         if let Some((_, life)) = self.lives.iter().find(|(of, _)| *of == pid) {
             life.goes_on();
@@ -95,28 +95,28 @@ impl World {
         }
     }
 
-    /// Process `pid` belongs to somebody else, who may do what only CAP_SYS_NICE and CAP_KILL permit, or may not.
+    /// Gives process `pid` another owner, with or without CAP_SYS_NICE and CAP_KILL.
     pub fn give_to(&mut self, pid: u32, owner: Owner, is_privileged: bool) {
         if let Some(process) = self.tasks.processes.get_mut(&pid) {
             (process.owner, process.is_privileged) = (owner, is_privileged);
         }
     }
 
-    /// Process `pid` does not let this be done to it.
+    /// Makes process `pid` refuse these changes.
     pub fn protect(&mut self, pid: u32, refuses: Refuses) {
         if let Some(process) = self.tasks.processes.get_mut(&pid) {
             process.refuses = refuses;
         }
     }
 
-    /// Whether process `pid` asks at once how its children ended; those of one that does not stay until it does.
+    /// Sets whether process `pid` reaps its children at once; otherwise ended children stay until it does.
     pub fn set_reaps(&mut self, pid: u32, reaps: bool) {
         if let Some(process) = self.tasks.processes.get_mut(&pid) {
             process.reaps = reaps;
         }
     }
 
-    /// A thread is scheduled as it is wanted to be.
+    /// Applies a setting to a thread.
     pub(super) fn set(&mut self, tid: u32, setting: Setting) {
         let now = self.host.now();
         let thread = self.tasks.thread(tid);
@@ -128,7 +128,7 @@ impl World {
         }
     }
 
-    /// Marks thread `tid` and whatever it begins from now on.
+    /// Marks thread `tid` and its later children.
     pub fn mark(&mut self, tid: u32, tag: usize) {
         if self.ended.len() <= tag {
             self.ended.resize(tag + 1, (Nanos::ZERO, Nanos::ZERO));
@@ -138,15 +138,15 @@ impl World {
         }
     }
 
-    // ---- Looking ----
+    // ---- Inspection ----
 
-    /// What thread `tid`, or who began it, was marked with.
+    /// The mark of thread `tid`, or of the ancestor that it comes from.
     #[must_use]
     pub fn mark_of(&self, tid: u32) -> Option<usize> {
         self.tasks.get(tid)?.tag
     }
 
-    /// The CPU time of all that were ever marked so: in all, and at a priority that only we give.
+    /// The CPU time of all threads with this mark: in all, and at a priority that only Tactus sets.
     #[must_use]
     pub fn had_by(&self, tag: usize) -> (Nanos, Nanos) {
         let mut had = self.ended.get(tag).copied().unwrap_or_default();
@@ -159,7 +159,7 @@ impl World {
         had
     }
 
-    /// The CPU time of all our processes that are there.
+    /// The CPU time of all living processes of Tactus.
     #[must_use]
     pub fn had_by_us(&self) -> Nanos {
         let of =
@@ -167,43 +167,43 @@ impl World {
         self.lives.iter().map(|&(pid, _)| of(pid)).fold(Nanos::ZERO, |sum, ran| sum + ran)
     }
 
-    /// How many threads and processes have begun so far.
+    /// The number of threads and processes started so far.
     #[must_use]
     pub fn births(&self) -> u64 {
         self.tasks.births
     }
 
-    /// Whether thread `tid` was seen after so many.
+    /// Whether thread `tid` appeared after the first `births` threads.
     #[must_use]
     pub fn is_seen_after(&self, tid: u32, births: u64) -> bool {
         self.tasks.get(tid).is_some_and(|thread| thread.birth >= births)
     }
 
-    /// How many threads and processes were seen so far.
+    /// The number of threads and processes that have appeared so far.
     #[must_use]
     pub fn seen(&self) -> u64 {
         self.tasks.seen
     }
 
-    /// By how much timers were late so far, in sum.
+    /// The sum of the lateness of all timers so far.
     #[must_use]
     pub fn late(&self) -> Nanos {
         self.late
     }
 
-    /// The threads that have not ended, in the order of their births.
+    /// The threads that have not ended, in the order of their start.
     #[must_use]
     pub fn living(&self) -> &[u32] {
         &self.tasks.living
     }
 
-    /// Whether there is a process `pid` that has not ended.
+    /// Whether process `pid` exists and has not ended.
     #[must_use]
     pub fn is_alive(&self, pid: u32) -> bool {
         self.tasks.processes.get(&pid).is_some_and(|process| !process.has_ended)
     }
 
-    /// Whether process `pid` is stopped, by whomever.
+    /// Whether process `pid` is stopped.
     #[must_use]
     pub fn is_stopped(&self, pid: u32) -> bool {
         self.tasks.processes.get(&pid).is_some_and(|process| process.is_stopped)
@@ -215,31 +215,31 @@ impl World {
         self.tasks.get(tid).map(|thread| (thread.process, thread.entity.is_some()))
     }
 
-    /// The process that began process `pid`.
+    /// The parent of process `pid`.
     #[must_use]
     pub fn parent_of(&self, pid: u32) -> Option<u32> {
         self.tasks.processes.get(&pid).map(|process| process.parent)
     }
 
-    /// Whose process `pid` is.
+    /// The owner of process `pid`.
     #[must_use]
     pub fn owner_of(&self, pid: u32) -> Option<Owner> {
         self.tasks.processes.get(&pid).map(|process| process.owner)
     }
 
-    /// The threads of process `pid`, ascending.
+    /// The threads of process `pid`, in ascending order.
     #[must_use]
     pub fn threads_of(&self, pid: u32) -> &[u32] {
         self.tasks.processes.get(&pid).map_or(&[], |process| &process.threads)
     }
 
-    /// The processes that process `pid` has begun and that are there, ascending.
+    /// The living children of process `pid`, in ascending order.
     #[must_use]
     pub fn children_of(&self, pid: u32) -> &[u32] {
         self.tasks.processes.get(&pid).map_or(&[], |process| &process.children)
     }
 
-    /// Who runs on `cpu`.
+    /// The thread that runs on `cpu`.
     #[must_use]
     pub fn running(&self, cpu: CpuId) -> Option<u32> {
         let on =
@@ -254,19 +254,19 @@ impl World {
         entity.is_some_and(|entity| self.host.machine().state(entity) != State::Blocked)
     }
 
-    /// What thread `tid` would be asked to be if our processes had never done anything.
+    /// The setting that thread `tid` would have without Tactus.
     #[must_use]
     pub fn untouched(&self, tid: u32) -> Option<Setting> {
         self.tasks.get(tid).map(|thread| thread.untouched)
     }
 
-    /// What thread `tid` is asked to be.
+    /// The setting of thread `tid`.
     #[must_use]
     pub fn setting(&self, tid: u32) -> Option<Setting> {
         self.tasks.get(tid).map(|thread| thread.setting)
     }
 
-    /// The CPU time that thread `tid` has had: in all, and at a priority that only we give.
+    /// The CPU time of thread `tid`: in all, and at a priority that only Tactus sets.
     #[must_use]
     pub fn had(&self, tid: u32) -> (Nanos, Nanos) {
         let Some(thread) = self.tasks.get(tid) else { return (Nanos::ZERO, Nanos::ZERO) };
@@ -290,7 +290,7 @@ impl World {
         false
     }
 
-    /// All that is not what it would be if our processes had never done anything, but for what is theirs.
+    /// All differences between the host and its state without Tactus, other than Tactus's own processes.
     #[must_use]
     pub fn differences(&self) -> Vec<Difference> {
         let mut found = Vec::new();

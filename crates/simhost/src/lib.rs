@@ -2,28 +2,28 @@
 //! hang, refusal, late timer and reused number is a test.
 //!
 //! ```text
-//!   SimulatedKernel ── run_until ──▶ whose turn it is ──▶ daemon or guardian core
+//!   SimulatedKernel ── run_until ──▶ actor with the turn ──▶ daemon or guardian core
 //!               │                                               │ Kernel, Cells
 //!            World ◀────────── Caller, Memory ◀─────────────────┘
-//!   threads, timers │ Others: who else is on this host
-//!               sim::Host with the policy `linux`
+//!   threads, timers │ Others: other activity on this host
+//!               sim::Driver with the policy `linux`
 //! ```
 //!
-//! Threads of ours are *actors*: they are woken by timers, which are late, or rung, get their CPU by the rules of the policy
-//! like everybody else, and then it is their turn, which whoever drives the host takes. A call takes time, in which the world
-//! goes on; two turns do not overlap.
+//! Threads of Tactus are *actors*: a late timer or a ring wakes them, the policy gives them a CPU like any other thread, and
+//! then they have a turn, which the driver of the host executes. A call takes time, in which the world goes on; turns do not
+//! overlap.
 //!
-//! A process of ours can be made to fail before any of its acts, the calls and stores it makes: from there on none has an
-//! effect. It is gone then, or stopped.
+//! A process of Tactus can fail before any of its acts (calls and stores): from then on no act has an effect. It has crashed
+//! or hangs.
 //!
-//! The world keeps of each thread what it would be if our processes had never done anything, so that what is left of them can
-//! be told at any time ([`World::differences`]).
+//! The world keeps, for each thread, the values it would have without Tactus, so that every remaining change is visible
+//! ([`World::differences`]).
 //!
-//! A fork copies what is inherited when it begins, and whom it begins is seen when it ends; between the two its thread may wait for
-//! a CPU, or sleep.
+//! A fork copies the inherited values at its start, and its child appears at its end. In between, the parent may wait for a
+//! CPU, or sleep.
 //!
-//! Not here: SCHED_DEADLINE, freezers, memory and signals other than SIGKILL, SIGSTOP and SIGCONT. Actors take the time of their calls
-//! and none of their own.
+//! Not modelled: SCHED_DEADLINE, freezers, memory, and signals other than SIGKILL, SIGSTOP and SIGCONT. Actors use the time
+//! of their calls only.
 
 mod actors;
 mod births;
@@ -54,38 +54,38 @@ use std::rc::Rc;
 use sys::attributes::Attributes;
 use sys::thread::Owner;
 
-/// How late timers are.
+/// Lateness of timers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Lateness {
-    /// Mostly at most this.
+    /// Usual maximum.
     pub most: Nanos,
-    /// But now and then this.
+    /// Rare lateness.
     pub rare: Nanos,
-    /// Once in so many times; 0: never.
+    /// A timer is rarely late once in so many times; 0: never.
     pub rare_in: u64,
 }
 
-/// What a world is made of.
+/// Parameters of a world.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// How many CPUs it has.
+    /// Number of CPUs.
     pub cpus: usize,
-    /// How it schedules: the policy `linux`, or one that is like it in having real-time classes.
+    /// The host's policy: `linux`, or another policy with real-time classes.
     pub policy: &'static Descriptor,
-    /// What its knobs are set to, where that is not their default.
+    /// Knobs that differ from their defaults.
     pub knobs: Vec<(&'static str, i64)>,
-    /// Threads are numbered from 1 to this, and over again.
+    /// Threads are numbered from 1 to this; then numbers are reused.
     pub numbers: u32,
-    /// Where chance begins.
+    /// Seed of the random numbers.
     pub seed: u64,
     /// How late timers are.
     pub lateness: Lateness,
-    /// The most that a call into the kernel takes; the least is half of it.
+    /// The longest duration of a call into the kernel; the shortest is half of it.
     pub call: Nanos,
 }
 
 impl Settings {
-    /// A host of so many CPUs on which nothing is late and calls are free.
+    /// A host of `cpus` CPUs without lateness, on which calls take no time.
     #[must_use]
     pub fn new(policy: &'static Descriptor, cpus: usize) -> Settings {
         let lateness = Lateness::default();
@@ -93,12 +93,12 @@ impl Settings {
     }
 }
 
-/// A handle on a world, shared by all who are in it.
+/// A shared handle of a world.
 #[derive(Clone, Debug)]
 pub struct SimulatedKernel(Rc<RefCell<World>>);
 
 impl SimulatedKernel {
-    /// A world of its own.
+    /// A new world.
     ///
     /// # Errors
     /// The policy does not work with these knobs on this host.
@@ -106,26 +106,26 @@ impl SimulatedKernel {
         Ok(SimulatedKernel(Rc::new(RefCell::new(World::new(settings)?))))
     }
 
-    /// The world, to look at.
+    /// The world, to inspect.
     #[must_use]
     pub fn world(&self) -> Ref<'_, World> {
         self.0.borrow()
     }
 
-    /// The world, to act in.
+    /// The world, to change.
     #[must_use]
     pub fn world_mut(&self) -> RefMut<'_, World> {
         self.0.borrow_mut()
     }
 
-    /// Lets time pass until it is an actor's turn, or `end`. Who is answered takes its turn and then
+    /// Advances time until an actor has a turn, or to `end`. The caller executes the turn of the returned actor and then
     /// [ends](World::end_turn) it.
     #[must_use]
     pub fn run_until(&self, end: Instant) -> Option<u32> {
         self.0.borrow_mut().run_until(end)
     }
 
-    /// A process of ours begins, of this user: a child of the first, with a first thread that sleeps for ever.
+    /// Starts a process of Tactus with this owner: a child of init, whose first thread sleeps for good.
     ///
     /// # Panics
     /// All numbers are in use.
@@ -140,24 +140,24 @@ impl SimulatedKernel {
 }
 
 impl Caller {
-    /// It fails in this way in place of its act number `act`, counted from zero.
+    /// Makes it fail in place of act number `act`, counted from zero.
     pub fn fails_at(&self, act: u64, fault: Fault) {
         self.life.fails_at(act, fault);
     }
 
-    /// In which way it has failed.
+    /// Its fault, once it has failed.
     #[must_use]
     pub fn fault(&self) -> Option<Fault> {
         self.life.fault()
     }
 
-    /// Whether it has ended, as who holds it by a descriptor is told, whoever has its number by now.
+    /// Whether it has ended, as a holder of its descriptor sees, even if its pid is reused.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.life.fault() == Some(Fault::Crash)
     }
 
-    /// A thread of it begins that takes turns.
+    /// Starts a thread of this process that takes turns.
     ///
     /// # Panics
     /// All numbers are in use, or the process has ended.
@@ -166,7 +166,7 @@ impl Caller {
         self.world.borrow_mut().employ(self.pid, attributes, affinity, Duty::Turns)
     }
 
-    /// The agent of `cpu` begins, and the sentinel there, which wakes it.
+    /// Starts the agent of `cpu`, and the sentinel that wakes it.
     ///
     /// # Panics
     /// As for [`employ`](Caller::employ).

@@ -1,15 +1,15 @@
-//! [`Life`]: whether what a process does still has an effect; and [`Memory`], words that outlive who stores them.
+//! [`Life`]: whether the acts of a process still have an effect; and [`Memory`], words that outlive their writers.
 
 use daemon::kernel::Cells;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-/// How a process fails.
+/// A fault of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// It is gone (SIGKILL).
+    /// It is killed (SIGKILL).
     Crash,
-    /// It is there and does nothing any more (SIGSTOP).
+    /// It is stopped and does nothing more (SIGSTOP).
     Hang,
 }
 
@@ -17,7 +17,7 @@ const WELL: u8 = 0;
 const CRASHED: u8 = 1;
 const HUNG: u8 = 2;
 
-/// Counts what a process does, and lets it fail before a certain one of its acts.
+/// Counts the acts of a process, and makes it fail before a given act.
 #[derive(Debug)]
 pub(super) struct Life {
     acts: AtomicU64,
@@ -32,18 +32,18 @@ impl Life {
         Arc::new(Life { acts, fails_before, way: AtomicU8::new(WELL), state: AtomicU8::new(WELL) })
     }
 
-    /// It fails in this way in place of its act number `act`, counted from zero.
+    /// Makes it fail in place of act number `act`, counted from zero.
     pub(super) fn fails_at(&self, act: u64, fault: Fault) {
         self.way.store(if fault == Fault::Crash { CRASHED } else { HUNG }, Ordering::Relaxed);
         self.fails_before.store(act, Ordering::Relaxed);
     }
 
-    /// How much it has done.
+    /// The number of its acts so far.
     pub(super) fn acts(&self) -> u64 {
         self.acts.load(Ordering::Relaxed)
     }
 
-    /// It is about to do something: whether that has an effect.
+    /// Counts an act; returns whether it has an effect.
     pub(super) fn act(&self) -> bool {
         if self.fault().is_some() {
             return false;
@@ -56,12 +56,12 @@ impl Life {
     }
 
     pub(super) fn fail(&self, fault: Fault) {
-        // Who is gone does not hang.
+        // A crashed process does not hang.
         let state = if fault == Fault::Crash { CRASHED } else { HUNG };
         self.state.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| (old != CRASHED).then_some(state)).ok();
     }
 
-    /// A stop from outside has ended.
+    /// Ends a stop.
     pub(super) fn goes_on(&self) {
         self.state.compare_exchange(HUNG, WELL, Ordering::Relaxed, Ordering::Relaxed).ok();
     }
@@ -75,12 +75,12 @@ impl Life {
     }
 }
 
-/// Words that several processes share. They are there for as long as one of them is, or the world wants them.
+/// Words that several processes share. They exist as long as a process or the world refers to them.
 #[derive(Clone, Debug)]
 pub struct Memory(Arc<[AtomicU64]>);
 
 impl Memory {
-    /// As many words, all zero.
+    /// `words` words, all zero.
     #[must_use]
     pub fn new(words: usize) -> Memory {
         Memory((0..words).map(|_| AtomicU64::new(0)).collect())
@@ -91,7 +91,7 @@ impl Memory {
     }
 }
 
-/// Memory as one process has it: each store is an act of it.
+/// The memory in one process: each store is an act of that process.
 #[derive(Debug)]
 pub struct Mapping {
     words: Arc<[AtomicU64]>,
@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_outlives_who_stored_and_takes_nothing_from_who_has_failed() {
+    fn memory_outlives_its_writer_and_ignores_stores_of_a_failed_process() {
         let memory = Memory::new(2);
         let (life, other) = (Life::new(), Life::new());
         life.fails_at(1, Fault::Crash);

@@ -1,4 +1,4 @@
-//! [`Tasks`]: the threads and processes of a world, and how their numbers are given out.
+//! [`Tasks`]: the threads and processes of a world, and the allocation of their numbers.
 
 use crate::actors::Actor;
 use crate::births::Birth;
@@ -8,23 +8,23 @@ use sys::attributes::{Attributes, Policy};
 use sys::thread::{Identity, Owner};
 use sys::usage::Usage;
 
-/// The clock tick in which start times are told: USER_HZ is 100 on every architecture that we know.
+/// The clock tick of start times: USER_HZ is 100 on every known architecture.
 pub(super) const TICK: Nanos = Nanos::ms(10);
 
-/// The first of all processes, which gets the children of those that end.
+/// Init, which adopts orphans.
 pub(super) const INIT: u32 = 1;
 
-/// What a thread is asked to be and may be changed to be.
+/// The changeable values of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Setting {
-    /// How it is scheduled.
+    /// Its scheduling attributes.
     pub attributes: Attributes,
     /// The CPUs it may run on.
     pub affinity: CpuSet,
 }
 
 impl Setting {
-    /// What a child of it begins with. Source: `sched_fork`, kernel/sched/core.c, v5.13.
+    /// The setting of a child. Source: `sched_fork`, kernel/sched/core.c, v5.13.
     pub(super) fn of_child(self) -> Setting {
         let Setting { attributes, affinity } = self;
         if !attributes.reset_on_fork {
@@ -40,7 +40,7 @@ impl Setting {
     }
 }
 
-/// What the scheduler is asked for on behalf of a thread; `None`: a class that this kernel does not have.
+/// The scheduler's parameters for a thread; `None`: this kernel lacks the class.
 pub(super) fn params(setting: &Setting) -> Option<Params> {
     let nice = |nice: i32| Weight::nice(nice);
     let priority = |priority: u32| RtPriority::new(u8::try_from(priority).ok()?);
@@ -55,7 +55,7 @@ pub(super) fn params(setting: &Setting) -> Option<Params> {
     Some(Params { class, weight, affinity: setting.affinity, ..Params::default() })
 }
 
-/// Where a thread was when it was last looked at.
+/// State of a thread at the last observation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
     Away,
@@ -63,14 +63,14 @@ pub(super) enum Place {
     On(usize),
 }
 
-/// What a thread has had.
+/// CPU time of a thread.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Account {
     pub(super) usage: Usage,
-    /// CPU time at a priority that only we give.
+    /// CPU time at a priority that only Tactus sets.
     pub(super) raised: Nanos,
     pub(super) place: Place,
-    /// Up to when that is counted.
+    /// The instant up to which time is charged.
     pub(super) since: Instant,
     pub(super) cpu: usize,
 }
@@ -79,31 +79,31 @@ pub(super) struct Account {
 #[derive(Debug)]
 pub(super) struct Thread {
     pub(super) identity: Identity,
-    /// Names it among all that ever were.
+    /// Its unique number among all threads that ever existed.
     pub(super) birth: u64,
     pub(super) process: u32,
-    /// Whom it is beginning.
+    /// Its fork in progress.
     pub(super) birth_begun: Option<Birth>,
     pub(super) name: String,
     pub(super) setting: Setting,
-    /// What it would be if our processes had never done anything.
+    /// Its setting without Tactus.
     pub(super) untouched: Setting,
-    /// `None` once it has ended: the first thread of a process stays until all have.
+    /// `None` once it has ended: the first thread of a process stays until all threads have ended.
     pub(super) entity: Option<EntityId>,
-    /// Whether it runs and sleeps as it is told to.
+    /// Whether the caller decides when it runs and sleeps.
     pub(super) is_scripted: bool,
-    /// Of a scripted one: whether it wants to run.
+    /// Whether a scripted thread wants to run.
     pub(super) wants: bool,
-    /// The process whose agent of which CPU is woken when it comes onto that.
+    /// The daemon process and CPU whose agent is woken when the thread arrives there.
     pub(super) awaited_by: Option<(u32, CpuId)>,
     pub(super) actor: Option<Actor>,
-    /// What it was marked with, or who began it.
+    /// Its mark, or that of the ancestor it comes from.
     pub(super) tag: Option<usize>,
     pub(super) account: Account,
 }
 
 impl Thread {
-    /// Counts the time up to `now`.
+    /// Charges the time up to `now`.
     pub(super) fn charge(&mut self, now: Instant) {
         let account = &mut self.account;
         let spent = now.since(account.since);
@@ -121,20 +121,20 @@ impl Thread {
     }
 }
 
-/// Whether this is a priority that a chosen thread is given.
+/// Whether this is a priority of a raised thread.
 pub(super) fn is_raised(attributes: &Attributes) -> bool {
     use daemon::kernel::priority::{AMONG_OTHERS, RAISED};
     matches!(attributes.policy, Policy::Fifo { priority } if (AMONG_OTHERS..=RAISED).contains(&priority))
 }
 
-/// What a process's control group, owner or a security module do not let anybody do to it.
+/// Changes to a process that its control group, its owner or a security module refuses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Refuses {
-    /// To give it a real-time class: its group has no real-time runtime.
+    /// A real-time class: its group has no real-time runtime.
     pub real_time: bool,
-    /// To change where it may run.
+    /// Another affinity.
     pub affinity: bool,
-    /// Anything.
+    /// All changes.
     pub all: bool,
 }
 
@@ -144,27 +144,27 @@ pub(super) struct Process {
     pub(super) parent: u32,
     pub(super) owner: Owner,
     pub(super) is_kernel: bool,
-    /// Whether it may do to others what only CAP_SYS_NICE and CAP_KILL permit.
+    /// Whether it has CAP_SYS_NICE and CAP_KILL.
     pub(super) is_privileged: bool,
-    /// Whether it asks at once how its children ended, so that they are gone.
+    /// Whether it reaps its children at once.
     pub(super) reaps: bool,
     pub(super) refuses: Refuses,
-    /// The CPUs that its control group has.
+    /// The CPUs of its cpuset.
     pub(super) cpuset: CpuSet,
     pub(super) is_stopped: bool,
-    /// Whether it would be stopped if our processes had never done anything.
+    /// Whether it would be stopped without Tactus.
     pub(super) is_stopped_by_others: bool,
-    /// Ascending.
+    /// In ascending order.
     pub(super) threads: Vec<u32>,
-    /// Ascending.
+    /// In ascending order.
     pub(super) children: Vec<u32>,
     pub(super) has_ended: bool,
-    /// Whether a process that it descends from by way of another has lost the one that began it.
+    /// Whether the parent of an ancestor has ended.
     pub(super) is_orphan: bool,
 }
 
 impl Process {
-    /// One that runs, without threads yet.
+    /// A running process, without threads yet.
     pub(super) fn new(parent: u32, owner: Owner, cpuset: CpuSet) -> Process {
         Process {
             parent,
@@ -184,25 +184,25 @@ impl Process {
     }
 }
 
-/// All of them.
+/// All threads and processes.
 #[derive(Debug)]
 pub(super) struct Tasks {
     /// By number.
     threads: Vec<Option<Thread>>,
     /// The last start time given with each number.
     started: Vec<u64>,
-    /// Numbers of those that have not ended.
+    /// Numbers of the threads that have not ended.
     pub(super) living: Vec<u32>,
     pub(super) processes: BTreeMap<u32, Process>,
     last: u32,
-    /// How many were begun, whether they are seen already or not.
+    /// The number of forks so far, finished or not.
     pub(super) births: u64,
-    /// How many were seen.
+    /// The number of threads that have appeared.
     pub(super) seen: u64,
 }
 
 impl Tasks {
-    /// None, with numbers from 1 up to `numbers`.
+    /// No tasks, with numbers from 1 up to `numbers`.
     pub(super) fn new(numbers: u32) -> Tasks {
         let room = numbers as usize + 1;
         Tasks {
@@ -216,8 +216,8 @@ impl Tasks {
         }
     }
 
-    /// The next free number after the last that was given, from the beginning again at the end; `None` if all are in use. A
-    /// number is not given twice within one clock tick: a real machine has too many for that.
+    /// The next free number after the last one, wrapping around; `None` if all are in use. A number is not reused within one
+    /// clock tick: a real machine has too many for that.
     pub(super) fn number(&mut self, start_time: u64) -> Option<u32> {
         let room = u32::try_from(self.threads.len()).expect("numbers are 32 bits");
         let after = (self.last + 1..room).chain(1..=self.last);
@@ -238,7 +238,7 @@ impl Tasks {
         self.threads[tid as usize] = Some(thread);
     }
 
-    /// It is not found any more.
+    /// Removes a thread.
     pub(super) fn remove(&mut self, tid: u32) {
         self.living.retain(|&living| living != tid);
         let thread = self.threads[tid as usize].take().expect("it was there");
@@ -255,12 +255,12 @@ impl Tasks {
         self.threads.get_mut(tid as usize)?.as_mut()
     }
 
-    /// One that is known to be there.
+    /// A thread that exists.
     pub(super) fn thread(&mut self, tid: u32) -> &mut Thread {
         self.get_mut(tid).expect("it is there")
     }
 
-    /// The process of a thread that is there.
+    /// The process of a living thread.
     pub(super) fn process_of(&self, tid: u32) -> Option<&Process> {
         self.processes.get(&self.get(tid)?.process)
     }

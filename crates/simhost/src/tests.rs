@@ -1,4 +1,4 @@
-//! The world is what a Linux host is, as far as daemon and guardian can tell.
+//! The world behaves like a Linux host, as far as daemon and guardian can tell.
 
 use super::*;
 use daemon::kernel::{Cells, Kernel};
@@ -25,10 +25,10 @@ fn hog(host: &SimulatedKernel) -> u32 {
     host.world_mut().start("hog", USER, Workload::Hog).expect("numbers are free")
 }
 
-/// Lets time pass in which nobody of ours has anything to do.
+/// Advances time; no actor may have a turn.
 fn pass(host: &SimulatedKernel, time: Nanos) {
     let end = host.world().now() + time;
-    assert_eq!(host.run_until(end), None, "it is nobody's turn");
+    assert_eq!(host.run_until(end), None, "no actor has a turn");
 }
 
 fn had(host: &SimulatedKernel, tid: u32) -> Nanos {
@@ -101,7 +101,7 @@ fn usage_tells_running_from_waiting_and_counts_dispatches() {
 }
 
 #[test]
-fn numbers_are_used_again_and_who_was_held_is_not_mistaken() {
+fn numbers_are_reused_and_a_handle_does_not_reach_a_later_thread() {
     let host = SimulatedKernel::new(&Settings { numbers: 6, ..settings(1) }).unwrap();
     let daemon = host.begin("daemon", ROOT);
     let first = hog(&host);
@@ -135,7 +135,7 @@ fn numbers_are_used_again_and_who_was_held_is_not_mistaken() {
 }
 
 #[test]
-fn a_world_without_a_free_number_begins_nobody() {
+fn a_world_without_a_free_number_starts_no_thread() {
     let host = SimulatedKernel::new(&Settings { numbers: 3, ..settings(1) }).unwrap();
     let last = hog(&host);
     assert_eq!(host.world_mut().start("hog", USER, Workload::Hog), None);
@@ -176,7 +176,7 @@ fn children_inherit_what_reset_on_fork_leaves_them() {
 }
 
 #[test]
-fn who_ends_leaves_its_children_to_the_first_process_and_waits_to_be_reaped() {
+fn an_ended_process_leaves_its_children_to_init_and_waits_to_be_reaped() {
     let host = host(1);
     let daemon = host.begin("daemon", ROOT);
     let parent = hog(&host);
@@ -199,7 +199,7 @@ fn who_ends_leaves_its_children_to_the_first_process_and_waits_to_be_reaped() {
 }
 
 #[test]
-fn a_stop_holds_every_thread_whoever_runs_and_one_by_somebody_else_lasts() {
+fn a_stop_holds_every_thread_and_a_stop_by_another_process_lasts() {
     let host = host(2);
     let daemon = host.begin("daemon", ROOT);
     let pid = hog(&host);
@@ -216,7 +216,7 @@ fn a_stop_holds_every_thread_whoever_runs_and_one_by_somebody_else_lasts() {
     assert_eq!(daemon.status(&daemon.open(third).unwrap()).unwrap().state, State::Stopped);
     assert_eq!(host.world().differences().len(), 3, "all three are stopped by us");
     host.world_mut().stop(pid);
-    assert_eq!(host.world().differences(), [], "somebody else has stopped it too, and that is one stop");
+    assert_eq!(host.world().differences(), [], "another process has stopped it too, and both are one stop");
     daemon.cont(&leader).unwrap();
     assert_eq!(host.world().differences().len(), 3);
     pass(&host, Nanos::ms(50));
@@ -226,12 +226,12 @@ fn a_stop_holds_every_thread_whoever_runs_and_one_by_somebody_else_lasts() {
     assert!(host.world().is_stopped(pid) && host.world().differences().is_empty());
     host.world_mut().cont(pid);
     assert!(!host.world().is_stopped(pid));
-    // Only the first thread stands for the process.
+    // Only the handle of the first thread stops a process.
     assert!(matches!(daemon.stop(&daemon.open(second).unwrap()), Err(Error::Gone(_))));
 }
 
 #[test]
-fn who_may_not_is_told_so_and_nothing_changes() {
+fn a_caller_without_permission_gets_an_error_and_changes_nothing() {
     let host = host(2);
     let (root, user) = (host.begin("daemon", ROOT), host.begin("daemon", USER));
     let stranger = host.world_mut().start("hog", Owner { real: 7, effective: 7 }, Workload::Hog).unwrap();
@@ -255,7 +255,7 @@ fn who_may_not_is_told_so_and_nothing_changes() {
     assert!(root.status(&kernels).unwrap().is_kernel);
     assert_eq!(root.set_affinity(&kernels, &CpuSet::one(CPU)).unwrap_err().errno(), Some(22));
     root.stop(&kernels).unwrap();
-    assert!(!host.world().is_stopped(2), "nobody stops the kernel");
+    assert!(!host.world().is_stopped(2), "kernel threads cannot be stopped");
     for senseless in [Policy::Other { nice: 20 }, Policy::Fifo { priority: 100 }, Policy::Ext { nice: 0 }] {
         let error = root.schedule(&root.open(stranger).unwrap(), Attributes::of(senseless)).unwrap_err();
         assert_eq!(error.errno(), Some(22), "{error}");
@@ -281,7 +281,7 @@ fn timers_wake_actors_as_late_as_they_are_and_turns_are_taken_by_priority() {
         host.world_mut().end_turn(agent);
     }
     assert!(late > Nanos::us(400) && late <= Nanos::us(500) && (5..50).contains(&rare), "{late} {rare}");
-    // A more urgent thread keeps an agent from its turn.
+    // A more urgent thread delays the turn of an agent.
     let guard = host.begin("guardian", ROOT).employ(Attributes::raised(99), CpuSet::one(CPU));
     host.world_mut().ring(agent);
     host.world_mut().ring(guard);
@@ -298,7 +298,7 @@ fn timers_wake_actors_as_late_as_they_are_and_turns_are_taken_by_priority() {
 }
 
 #[test]
-fn the_sentinel_rings_once_nobody_raised_wants_the_cpu() {
+fn the_sentinel_rings_once_no_raised_thread_wants_the_cpu() {
     let host = host(2);
     let daemon = host.begin("daemon", ROOT);
     let agents = [daemon.serve(CPU), daemon.serve(OTHER)];
@@ -320,7 +320,7 @@ fn the_sentinel_rings_once_nobody_raised_wants_the_cpu() {
 }
 
 #[test]
-fn the_agent_is_rung_when_who_is_awaited_comes_onto_a_cpu() {
+fn the_agent_is_rung_when_an_awaited_thread_arrives_on_its_cpu() {
     let host = host(1);
     let daemon = host.begin("daemon", ROOT);
     let agent = daemon.serve(CPU);
@@ -338,7 +338,7 @@ fn the_agent_is_rung_when_who_is_awaited_comes_onto_a_cpu() {
     host.world_mut().end_turn(agent);
     pass(&host, Nanos::ms(10));
     assert_eq!(had(&host, client), Nanos::ms(10));
-    host.world_mut().rest(client);
+    host.world_mut().block(client);
     pass(&host, Nanos::ms(10));
     assert_eq!(had(&host, client), Nanos::ms(10));
 }
@@ -372,7 +372,7 @@ fn a_process_fails_before_any_of_its_acts_and_does_nothing_afterwards() {
             let failed = act < 5;
             assert_eq!(daemon.fault(), failed.then_some(fault));
             let turn = host.run_until(end + Nanos::ms(50));
-            assert_eq!(turn.is_none(), failed, "who has failed takes no turn");
+            assert_eq!(turn.is_none(), failed, "a failed process takes no turn");
             assert_eq!(host.world().is_alive(daemon.pid()), !(failed && fault == Fault::Crash));
             assert_eq!(host.world().is_stopped(daemon.pid()), failed && fault == Fault::Hang);
             host.world_mut().kill(daemon.pid());

@@ -1,4 +1,4 @@
-//! [`World`]: one host in virtual time: the machine, its threads and processes, and what is due.
+//! [`World`]: one host in virtual time: the machine, its threads and processes, and pending events.
 
 use crate::dice::Dice;
 use crate::life::{Fault, Life};
@@ -11,16 +11,16 @@ use std::sync::Arc;
 use sys::thread::{Identity, Owner};
 use sys::usage::Usage;
 
-/// Whoever else does something on this host, at instants of their own.
+/// Other activity on this host, at instants of its own.
 pub trait Others {
-    /// When they do something next; NEVER: nothing any more.
+    /// The instant of the next activity; NEVER: there is none.
     fn next(&self) -> Instant;
 
-    /// It is that time, or later.
+    /// Acts at that instant, or later.
     fn act(&mut self, world: &mut World);
 }
 
-/// A host in virtual time. What it does is a function of its settings and of the calls.
+/// A host in virtual time. Its behaviour is a function of its settings and of the calls.
 pub struct World {
     pub(super) host: sim::Driver<'static>,
     pub(super) tasks: Tasks,
@@ -28,20 +28,20 @@ pub struct World {
     lateness: Lateness,
     call: Nanos,
     others: Option<Box<dyn Others>>,
-    /// Every actor there ever was and is not forgotten.
+    /// All actors whose processes are not reaped.
     pub(super) actors: Vec<u32>,
     pub(super) next_timer: Instant,
-    /// Whose turn is due, in order.
+    /// The actors with due turns, in order.
     pub(super) turns: VecDeque<u32>,
-    /// Of which daemon, where, the agent and its sentinel.
+    /// Daemon, CPU, agent and sentinel.
     pub(super) agents: Vec<(u32, CpuId, u32, u32)>,
     pub(super) lives: Vec<(u32, Arc<Life>)>,
-    /// What those that have ended had had, by their marks: in all, and at a priority that only we give.
+    /// CPU time of ended threads, by mark: in all, and at a priority that only Tactus sets.
     pub(super) ended: Vec<(Nanos, Nanos)>,
-    /// By how much timers were late, in sum.
+    /// The sum of the lateness of timers.
     pub(super) late: Nanos,
     arrivals: Vec<u32>,
-    /// Who is beginning somebody.
+    /// The threads in a fork.
     pub(super) forking: Vec<u32>,
     steps: u64,
     pub(super) record: Option<Vec<(Instant, String)>>,
@@ -54,7 +54,7 @@ impl std::fmt::Debug for World {
 }
 
 impl World {
-    /// A host that has run for a second and has nobody on it but its first process and the kernel's.
+    /// A host that has run for a second, with init and a kernel thread only.
     ///
     /// # Errors
     /// The policy does not work with these knobs on this host.
@@ -95,13 +95,13 @@ impl World {
         Ok(world)
     }
 
-    /// What the monotonic clock says.
+    /// The time of the monotonic clock.
     #[must_use]
     pub fn now(&self) -> Instant {
         self.host.now()
     }
 
-    /// How many instants were decided about so far.
+    /// The number of decisions so far.
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.steps
@@ -113,17 +113,17 @@ impl World {
         self.host.machine().topology().all()
     }
 
-    /// Lets `others` act on this host from now on.
+    /// Installs other activity on this host.
     pub fn let_act(&mut self, others: Box<dyn Others>) {
         self.others = Some(others);
     }
 
-    /// Keeps what is done and when from now on.
+    /// Records all operations with their times from now on.
     pub fn record(&mut self) {
         self.record = Some(Vec::new());
     }
 
-    /// What was kept.
+    /// The recorded operations.
     #[must_use]
     pub fn recorded(&self) -> &[(Instant, String)] {
         self.record.as_deref().unwrap_or_default()
@@ -143,7 +143,7 @@ impl World {
 
     // ---- Time ----
 
-    /// Lets time pass until it is an actor's turn, or `end`.
+    /// Advances time until an actor has a turn, or to `end`.
     pub fn run_until(&mut self, end: Instant) -> Option<u32> {
         loop {
             if let Some(turn) = self.next_turn() {
@@ -155,14 +155,14 @@ impl World {
         }
     }
 
-    /// Somebody's call into the kernel: time passes, and what is due happens.
+    /// A call into the kernel: time passes, and due events happen.
     pub(super) fn spend(&mut self) {
         let end = self.now() + self.dice.between(self.call.scale(1, 2), self.call);
         while self.step(end) {}
         self.end_births();
     }
 
-    /// What is due next happens, if that is before `end`; else it is `end`.
+    /// Handles the next event if it is before `end`; otherwise advances to `end`.
     fn step(&mut self, end: Instant) -> bool {
         let others = self.others.as_ref().map_or(Instant::NEVER, |others| others.next());
         let own = self.next_timer.min(others);
@@ -187,7 +187,7 @@ impl World {
         true
     }
 
-    /// Brings the accounts of all threads up to date after a decision.
+    /// Updates the accounts of all threads after a decision.
     fn observe(&mut self) {
         let now = self.host.now();
         let mut arrivals = std::mem::take(&mut self.arrivals);
@@ -221,7 +221,7 @@ impl World {
         self.end_births();
     }
 
-    // ---- Births and ends ----
+    // ---- Start and end ----
 
     pub(super) fn begin(
         &mut self,
@@ -278,7 +278,7 @@ impl World {
         });
     }
 
-    /// Thread `tid` ends. The last of a process takes that with it; the first stays to be found until then.
+    /// Ends thread `tid`. The last thread ends its process; the first stays visible until then.
     pub fn exit(&mut self, tid: u32) {
         self.note(|| format!("{tid} ends"));
         let Some(thread) = self.tasks.get_mut(tid) else { return };
@@ -305,7 +305,7 @@ impl World {
         }
     }
 
-    /// Process `pid` ends with all its threads (SIGKILL).
+    /// Kills process `pid` with all its threads (SIGKILL).
     pub fn kill(&mut self, pid: u32) {
         let Some(process) = self.tasks.processes.get(&pid) else { return };
         for tid in process.threads.clone().into_iter().rev() {
@@ -339,7 +339,7 @@ impl World {
         }
     }
 
-    /// The parent of process `pid`, which has ended, asks how: then it is gone.
+    /// Reaps process `pid`, which has ended.
     pub fn reap(&mut self, pid: u32) {
         let Some(process) = self.tasks.processes.get(&pid).filter(|process| process.has_ended) else { return };
         let parent = process.parent;
@@ -354,9 +354,9 @@ impl World {
         self.turns.retain(|&turn| self.tasks.get(turn).is_some());
     }
 
-    // ---- Wanting to run ----
+    // ---- Scripted threads ----
 
-    /// The scripted thread `tid` wants to run.
+    /// Wakes the scripted thread `tid`.
     pub fn want(&mut self, tid: u32, why: Wake) {
         let thread = self.tasks.thread(tid);
         thread.wants = true;
@@ -369,8 +369,8 @@ impl World {
         }
     }
 
-    /// The scripted thread `tid` sleeps.
-    pub fn rest(&mut self, tid: u32) {
+    /// Blocks the scripted thread `tid`.
+    pub fn block(&mut self, tid: u32) {
         self.tasks.thread(tid).wants = false;
         self.pause(tid);
         if let Some(entity) = self.tasks.thread(tid).entity {
@@ -382,7 +382,7 @@ impl World {
         let now = self.host.now();
         let thread = self.tasks.thread(tid);
         if let Some(entity) = thread.entity {
-            // Known at once, so that whoever wakes it at this instant is seen to.
+            // Takes effect at once, so that a wake-up at this instant works.
             thread.charge(now);
             thread.account.place = Place::Away;
             self.host.pause(entity);
@@ -403,7 +403,7 @@ impl World {
             }
             let thread = self.tasks.thread(tid);
             let (wants, Some(entity)) = (thread.is_scripted && thread.wants, thread.entity) else { continue };
-            // One with a workload of its own knows by itself whether it has anything to do.
+            // A thread with a workload decides by itself whether it has work.
             self.host.resume(entity);
             if wants {
                 self.want(tid, Wake::Resumed);

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 use storms::{Finding, Options, Policies, Stats, run};
 
-/// Fuzzes daemon and guardian on simulated hosts until the time is over or a promise breaks.
+/// Fuzzes daemon and guardian on simulated hosts until the time is over or a promise breaks
 #[derive(Parser, Debug)]
 struct Arguments {
     /// How long to go on, in minutes.

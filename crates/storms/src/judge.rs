@@ -1,6 +1,6 @@
-//! [`Judge`]: whether what was promised was delivered while nobody failed, and whether everybody is what they were after.
+//! [`Judge`]: whether promises were kept while no process failed, and whether all threads are restored afterwards.
 
-use crate::neighbours::{Ledger, is_somebodys};
+use crate::neighbours::{Ledger, is_requested};
 use crate::session::{Doubt, Served, Session};
 use crate::{Finding, Options};
 use sched::{EntityId, Instant, Limit, Nanos, Reservation};
@@ -9,45 +9,45 @@ use std::collections::BTreeMap;
 use std::iter::successors;
 use sys::attributes::{Attributes, Policy};
 
-/// How far back what came late still counts: promises are carried from period to period.
+/// For how many periods lateness still counts: promises carry over from period to period.
 const MEMORY: usize = 4;
-/// And for how long: what came late is made up for in what is not promised of a CPU, a tenth.
+/// And for how long: lateness is made up for in the tenth of a CPU that is not promised.
 const BACKLOG: Nanos = Nanos::ms(300);
-/// What a switch from one to the other may cost besides.
+/// The cost of a switch between clients, at most.
 const GRAIN: Nanos = Nanos::us(60);
 
-/// What was there when a period began.
+/// A sample at the start of a period.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     deadline: Instant,
     at: Instant,
     total: Nanos,
     raised: Nanos,
-    /// How late timers had been, and what our own threads had used.
+    /// The sum of the lateness of timers, and the CPU time of Tactus.
     late: Nanos,
     ours: Nanos,
     births: u64,
-    /// What was delivered too much up to then and not taken back yet.
+    /// Excess delivery so far that is not taken back yet.
     debt: Nanos,
-    /// What was delivered too little because something came late, and is delivered after.
+    /// Missing delivery because of lateness, which is delivered later.
     credit: Nanos,
 }
 
 pub(super) struct Judge {
     ledger: Ledger,
     samples: BTreeMap<EntityId, Vec<Sample>>,
-    /// Periods of which something was said.
+    /// The number of judged periods.
     pub(super) periods: u64,
     delivers: bool,
 }
 
 impl Judge {
     pub(super) fn new(options: &Options, ledger: Ledger) -> Judge {
-        // Who is refused something or changed by others may get less.
+        // A client that is refused or changed by another process may get less.
         Judge { ledger, samples: BTreeMap::new(), periods: 0, delivers: !options.others && !options.refusals }
     }
 
-    /// After a turn: whoever has begun a new period got what was promised in the one before.
+    /// After a turn: checks the last period of every client that has started a new one.
     pub(super) fn look(&mut self, session: &Session) -> Result<(), Finding> {
         if !self.delivers || session.guardians > 1 {
             return Ok(());
@@ -61,7 +61,7 @@ impl Judge {
             }
             samples.push(sample(session, served, deadline, samples.last()));
             if let Some(what) = wrong(samples, served, self.ledger.borrow()[served.tag].is_hog, &mut self.periods) {
-                let (tag, entity, reservation) = (served.tag, served.entity, served.wish.reservation);
+                let (tag, entity, reservation) = (served.tag, served.entity, served.request.reservation);
                 let (slice, period) = (reservation.slice, reservation.period);
                 return Err(Finding::new(
                     &session.host,
@@ -77,10 +77,10 @@ impl Judge {
         Ok(())
     }
 
-    /// Everybody is what they would be had we done nothing.
+    /// Checks that every thread has the values it would have without Tactus.
     pub(super) fn is_restored(&self, session: &Session, options: &Options) -> Result<(), Finding> {
         let world = session.host.world();
-        // Who has lost who began it before it was ever seen is found by nobody.
+        // A child whose parent ended before the child was ever seen cannot be found.
         let wrong = |found: &Difference| {
             !found.is_orphan
                 && !is_ambiguous(&world, found)
@@ -96,23 +96,23 @@ impl Judge {
         Err(Finding::new(&session.host, format!("not what they were:\n  {}", found.join("\n  "))))
     }
 
-    /// Somebody else has asked for it, of this thread or of one that began it.
+    /// Whether another process has requested this difference, for this thread or for an ancestor.
     fn is_excused(&self, session: &Session, found: &Difference) -> bool {
         let Some(tag) = session.host.world().mark_of(found.tid) else { return false };
         let tree = &self.ledger.borrow()[tag];
         let is_stop_fine = found.is_stopped == found.is_stopped_by_others || (tree.was_stopped && !found.is_stopped);
-        is_somebodys(tree, &found.is) && is_stop_fine
+        is_requested(tree, &found.is) && is_stop_fine
     }
 }
 
-/// What is there as a period begins that ends at `deadline`.
+/// A sample at the start of the period that ends at `deadline`.
 fn sample(session: &Session, served: &Served, deadline: Instant, last: Option<&Sample>) -> Sample {
     let world = session.host.world();
     let (total, raised) = world.had_by(served.tag);
     let (late, ours) = (world.late(), world.had_by_us());
     let (mut debt, mut credit) = (Nanos::ZERO, Nanos::ZERO);
     if let Some(last) = last {
-        let (slice, had) = (served.wish.reservation.slice, raised - last.raised);
+        let (slice, had) = (served.request.reservation.slice, raised - last.raised);
         let excuse = (late - last.late) + ours.saturating_sub(last.ours) + GRAIN;
         debt = (last.debt + had).saturating_sub(slice);
         let missing = slice.saturating_sub(had).min(excuse);
@@ -121,10 +121,10 @@ fn sample(session: &Session, served: &Served, deadline: Instant, last: Option<&S
     Sample { deadline, at: world.now(), total, raised, late, ours, births: world.births(), debt, credit }
 }
 
-/// What is wrong with the last period; nothing if nothing is, or if it was none of the usual length.
+/// The fault of the last period; `None` if it is correct or of unusual length.
 fn wrong(samples: &[Sample], served: &Served, is_hog: bool, periods: &mut u64) -> Option<String> {
     let [.., last, now] = samples else { return None };
-    let Reservation { slice, period, limit, .. } = served.wish.reservation;
+    let Reservation { slice, period, limit, .. } = served.request.reservation;
     if now.deadline.saturating_since(last.deadline) != period || samples.len() <= MEMORY {
         return None;
     }
@@ -146,16 +146,15 @@ fn wrong(samples: &[Sample], served: &Served, is_hog: bool, periods: &mut u64) -
     Some(format!("{what}, in {}; excused by {excuse}", now.at.since(last.at)))
 }
 
-/// Whether it was seen after all was over, and somebody of its process, or of one that this descends from, was said to be perhaps
-/// in a fork.
+/// Whether it appeared after the end, and a thread of its process or of an ancestor was reported as possibly in a fork.
 fn is_in_doubt(world: &World, found: &Difference, doubt: &Doubt) -> bool {
     let unsure: Vec<u32> = doubt.unsure.iter().filter_map(|it| Some(world.process_of(it.tid)?.0)).collect();
     let mut line = successors(Some(found.pid), |&pid| world.parent_of(pid));
     world.is_seen_after(found.tid, doubt.seen) && line.any(|pid| unsure.contains(&pid))
 }
 
-/// Whether nobody can tell what it would be: which thread of a process has begun another process is not known afterwards, so
-/// one that was begun by another than the first is what the first would have begun.
+/// Whether its original is ambiguous: which thread of a process has forked another process is not known afterwards, so a child
+/// counts as one of the first thread.
 fn is_ambiguous(world: &World, found: &Difference) -> bool {
     let began = world.parent_of(found.pid);
     let first = began.and_then(|parent| world.untouched(parent));

@@ -1,23 +1,23 @@
-//! Storms: seeded worlds in which the daemon keeps its promises and one of its processes fails at any of its acts. While
-//! nobody has failed, promises are kept; a second after, everybody is what they were.
+//! Storms: seeded worlds in which the daemon keeps its promises and one of its processes fails at any of its acts. Without a
+//! fault, promises are kept; a second after a fault, all threads are restored.
 //!
 //! ```text
 //! a client that wants to run throughout a period gets its slice by its end
-//! nobody gets more than its slice at real-time priority, nor, where its limit is hard, at all
-//! 1 s after a fault: policy, priority, nice, affinity and stop of every thread that lives are what they would be without us
+//! no client gets more than its slice at real-time priority, nor, with a hard limit, in all
+//! 1 s after a fault: policy, priority, nice, affinity and stop of every living thread are what they would be without Tactus
 //! ```
 //!
-//! What the world itself brings late excuses as much, and so does the time that our own threads take. What somebody else has
-//! set in between is left, or what it was before that, where we had to set it again.
+//! Lateness that the world causes is excused, and so is the CPU time of Tactus's own threads. A value that another process has
+//! set in between stays, or the value before it where Tactus had to set it again.
 
 mod judge;
 mod neighbours;
 mod options;
 mod session;
 
-pub use options::{Options, Plan, Who};
+pub use options::{Options, Plan, Target};
 
-use daemon::dispatch::Wish;
+use daemon::dispatch::PromiseRequest;
 use judge::Judge;
 use neighbours::{Ledger, NUMBERS, Neighbours};
 use sched::{CpuSet, Descriptor, Instant, Limit, Nanos, Reservation};
@@ -27,9 +27,9 @@ use simhost::{Dice, Settings, SimulatedKernel};
 use std::fmt;
 use sys::thread::Owner;
 
-/// How long everybody may take to be what they were.
+/// How long restoring all threads may take.
 const WITHIN: Nanos = Nanos::s(1);
-/// How many of the last things done are told with a finding.
+/// How many of the last operations a finding lists.
 const TOLD: usize = 60;
 
 /// The policies of the host and of the daemon: `linux` and `edf`.
@@ -41,14 +41,14 @@ pub struct Policies {
     pub edf: &'static Descriptor,
 }
 
-/// Something that must not be.
+/// A broken promise.
 #[derive(Clone, Debug)]
 pub struct Finding {
-    /// What.
+    /// The fault.
     pub what: String,
-    /// When.
+    /// Its time.
     pub at: Instant,
-    /// What was done before, the last of it.
+    /// The last operations before it.
     pub before: Vec<(Instant, String)>,
 }
 
@@ -71,31 +71,31 @@ impl fmt::Display for Finding {
 
 impl std::error::Error for Finding {}
 
-/// What a storm came to.
+/// Statistics of a storm.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stats {
-    /// Instants that the host decided about.
+    /// Decisions of the host.
     pub steps: u64,
-    /// Turns that daemon and guardian took.
+    /// Turns of daemon and guardian.
     pub turns: u64,
-    /// Calls and stores they made.
+    /// Their calls and stores.
     pub acts: u64,
-    /// Periods that were judged.
+    /// Judged periods.
     pub periods: u64,
-    /// Clients that were served.
+    /// Admitted clients.
     pub served: u64,
-    /// Wishes and adoptions that were refused.
+    /// Refused requests and adoptions.
     pub refused: u64,
-    /// Threads and processes that began.
+    /// Started threads and processes.
     pub births: u64,
-    /// Faults that happened.
+    /// Injected faults.
     pub faults: u64,
-    /// Threads of which it could not be told at the end whether they were still in a fork.
+    /// Threads that may have been in a fork at the end.
     pub unsure: u64,
 }
 
 impl Stats {
-    /// Both.
+    /// The sum.
     #[must_use]
     pub fn and(self, other: Stats) -> Stats {
         Stats {
@@ -112,8 +112,8 @@ impl Stats {
     }
 }
 
-/// Wishes of a client, modest enough that some of each CPU is left.
-fn wish(dice: &mut Dice, options: &Options, tag: usize) -> Wish {
+/// The request of a client, small enough to leave CPU time on each CPU.
+fn request(dice: &mut Dice, options: &Options, tag: usize) -> PromiseRequest {
     let period = match dice.below(3) {
         0 => dice.between(Nanos::ms(1), Nanos::ms(5)),
         1 => dice.between(Nanos::ms(5), Nanos::ms(30)),
@@ -124,10 +124,10 @@ fn wish(dice: &mut Dice, options: &Options, tag: usize) -> Wish {
     let slice = dice.between(Nanos::us(50), most.max(Nanos::us(60)));
     let limit = if dice.one_in(3) { Limit::Hard } else { Limit::Soft };
     let reservation = Reservation { limit, ..Reservation::new(slice, period) };
-    Wish { name: format!("client-{tag}"), reservation, cpus: 1, affinity: CpuSet::ALL }
+    PromiseRequest { name: format!("client-{tag}"), reservation, cpus: 1, affinity: CpuSet::ALL }
 }
 
-/// Everybody is there, and nothing has happened yet.
+/// Sets up a storm.
 fn set_up(options: &Options, policies: &Policies, record: bool) -> (Session, Ledger) {
     let mut dice = Dice::new(options.seed);
     let settings = Settings {
@@ -142,7 +142,7 @@ fn set_up(options: &Options, policies: &Policies, record: bool) -> (Session, Led
         host.world_mut().record();
     }
     let ledger = Ledger::default();
-    let mut wishes = Vec::new();
+    let mut requests = Vec::new();
     for _ in 0..2 * options.cpus {
         let user = Owner { real: 1000, effective: 1000 };
         host.world_mut().start("hog", user, Workload::Hog).expect("numbers are free");
@@ -150,7 +150,7 @@ fn set_up(options: &Options, policies: &Policies, record: bool) -> (Session, Led
     for tag in 0..options.clients {
         let tree = neighbours::begin_client(&mut host.world_mut(), &mut dice, tag, options.refusals);
         let tree = tree.expect("numbers are free");
-        wishes.push((tag, tree.root, wish(&mut dice, options, tag)));
+        requests.push((tag, tree.root, request(&mut dice, options, tag)));
         ledger.borrow_mut().push(tree);
     }
     let gap = dice.between(Nanos::us(200), Nanos::ms(8));
@@ -158,17 +158,17 @@ fn set_up(options: &Options, policies: &Policies, record: bool) -> (Session, Led
     let Options { births, orphans, others, .. } = *options;
     let neighbours = Neighbours { dice, at, gap, births, orphans, others, ledger: ledger.clone(), passing: Vec::new() };
     host.world_mut().let_act(Box::new(neighbours));
-    let session = Session::new(host, options, policies, wishes);
-    if let Some(Plan { who: Who::Daemon, fault, act }) = options.plan {
-        session.plan(Who::Daemon, fault, act);
+    let session = Session::new(host, options, policies, requests);
+    if let Some(Plan { target: Target::Daemon, fault, act }) = options.plan {
+        session.plan(Target::Daemon, fault, act);
     }
     (session, ledger)
 }
 
-/// Runs a storm once; with `record`, a finding tells what was done before.
+/// Runs a storm once; with `record`, a finding lists the operations before it.
 ///
 /// # Errors
-/// Something must not be.
+/// A promise is broken.
 pub fn run(options: &Options, policies: &Policies, record: bool) -> Result<Stats, Box<Finding>> {
     let (mut session, ledger) = set_up(options, policies, record);
     let mut judge = Judge::new(options, ledger);
@@ -195,15 +195,14 @@ fn has_failed(session: &Session) -> bool {
 
 fn play(session: &mut Session, judge: &mut Judge, options: &Options) -> Result<(), Finding> {
     let end = session.host.world().now() + options.length;
-    // Until somebody fails.
-    // A guardian that never comes up is no fault of one: nobody is raised then.
-    let mut waiting = options.plan.filter(|plan| plan.who == Who::Guardian);
+    // Until a process fails. A guardian that never starts is no fault: no thread is raised then.
+    let mut waiting = options.plan.filter(|plan| plan.target == Target::Guardian);
     session.run_until(end, &mut |session, _| {
         if has_failed(session) {
             return Ok(true);
         }
-        if let Some(Plan { who, fault, act }) = waiting.take_if(|_| session.daemon.is_guarded()) {
-            session.plan(who, fault, act);
+        if let Some(Plan { target, fault, act }) = waiting.take_if(|_| session.daemon.is_guarded()) {
+            session.plan(target, fault, act);
         }
         judge.look(session).map(|()| false)
     })?;
@@ -214,13 +213,10 @@ fn play(session: &mut Session, judge: &mut Judge, options: &Options) -> Result<(
     if session.guardian.caller.fault().is_some() {
         session.run_until(now + WITHIN, &mut |_, _| Ok(false))?;
         if session.guardian.caller.fault().is_some() {
-            return Err(Finding::new(
-                &session.host,
-                "nobody guards a second after the guardian has failed".to_string(),
-            ));
+            return Err(Finding::new(&session.host, "no guardian is alive a second after its failure".to_string()));
         }
-        // That was one fault. This is the next.
-        session.plan(Who::Daemon, simhost::Fault::Crash, options.seed % 50);
+        // That was one fault; this is the next.
+        session.plan(Target::Daemon, simhost::Fault::Crash, options.seed % 50);
         let end = session.host.world().now() + Nanos::ms(300);
         session.run_until(end, &mut |session, _| Ok(session.daemon.caller.fault().is_some()))?;
         let now = session.host.world().now();
@@ -236,7 +232,7 @@ fn play(session: &mut Session, judge: &mut Judge, options: &Options) -> Result<(
     judge.is_restored(session, options)
 }
 
-/// The daemon has failed at `since`: within a second everybody is what they were.
+/// The daemon has failed at `since`: within a second all threads are restored.
 fn after(session: &mut Session, judge: &Judge, options: &Options, since: Instant) -> Result<(), Finding> {
     session.run_until(since + WITHIN, &mut |_, _| Ok(false))?;
     judge.is_restored(session, options)

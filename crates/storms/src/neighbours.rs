@@ -1,5 +1,5 @@
-//! [`Neighbours`]: who else is on the host: programs that begin and end threads and processes, and somebody who changes what we
-//! change.
+//! [`Neighbours`]: other activity on the host: programs that start and end threads and processes, and a process that changes
+//! the values that Tactus changes.
 
 use sched::{CpuId, CpuSet, Instant, Nanos};
 use sim::{Periodic, Workload};
@@ -9,26 +9,26 @@ use std::rc::Rc;
 use sys::attributes::{Attributes, Policy};
 use sys::thread::Owner;
 
-/// The most threads there are at a time: the numbers are few, and come round soon.
+/// The largest number of threads: numbers are scarce, and soon reused.
 const THREADS_MOST: usize = 70;
 pub(super) const NUMBERS: u32 = 120;
-/// What a fork takes of a CPU at most.
+/// CPU time of a fork, at most.
 const FORK_MOST: Nanos = Nanos::ms(5);
 const USER: Owner = Owner { real: 1000, effective: 1000 };
 
-/// What somebody other than us has asked for the threads of a client so far.
+/// The values that other processes have requested for the threads of a client so far.
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
     pub(super) root: u32,
     pub(super) attributes: Vec<Attributes>,
     pub(super) affinities: Vec<CpuSet>,
-    /// Whether somebody else has stopped or continued any of its processes.
+    /// Whether another process has stopped or continued one of its processes.
     pub(super) was_stopped: bool,
     /// Whether it always wants to run.
     pub(super) is_hog: bool,
 }
 
-/// All of them, by their marks.
+/// All clients, by mark.
 pub(super) type Ledger = Rc<RefCell<Vec<Tree>>>;
 
 pub(super) struct Neighbours {
@@ -39,11 +39,11 @@ pub(super) struct Neighbours {
     pub(super) orphans: bool,
     pub(super) others: bool,
     pub(super) ledger: Ledger,
-    /// Processes of nobody's that only use up numbers.
+    /// Processes that only use up numbers.
     pub(super) passing: Vec<u32>,
 }
 
-/// What a thread does.
+/// A random workload of a thread.
 fn workload(dice: &mut Dice) -> Workload {
     if dice.one_in(3) {
         return Workload::Hog;
@@ -54,7 +54,7 @@ fn workload(dice: &mut Dice) -> Workload {
     Workload::Periodic(Periodic { phase, ..Periodic::new(period, work) })
 }
 
-/// A fair class.
+/// A random fair class.
 fn fair(dice: &mut Dice) -> Attributes {
     let nice = i32::try_from(dice.below(40)).expect("it is small") - 20;
     Attributes::of(match dice.below(6) {
@@ -70,7 +70,7 @@ fn some(dice: &mut Dice, cpus: &CpuSet) -> CpuSet {
     if chosen.is_empty() { *cpus } else { chosen }
 }
 
-/// The process of a client to be, with some threads, marked with `tag`.
+/// Starts the process of a future client, with some threads, marked with `tag`.
 pub(super) fn begin_client(world: &mut World, dice: &mut Dice, tag: usize, refusals: bool) -> Option<Tree> {
     let is_hog = dice.one_in(2);
     let first = if is_hog { Workload::Hog } else { workload(dice) };
@@ -108,10 +108,10 @@ impl Others for Neighbours {
 }
 
 impl Neighbours {
-    /// Threads begin and end.
+    /// Starts and ends threads.
     fn live(&mut self, world: &mut World, kind: u64) {
         let cpu = CpuId::new(usize::try_from(self.dice.below(world.cpus().len() as u64)).expect("it is small"));
-        // Only who runs can begin or end anything.
+        // Only a running thread can fork or exit.
         let client = world.running(cpu).filter(|&tid| world.mark_of(tid).is_some() && !world.is_forking(tid));
         let has_room = world.living().len() < THREADS_MOST;
         match (kind, client) {
@@ -141,7 +141,7 @@ impl Neighbours {
         }
     }
 
-    /// Somebody else changes something of a client.
+    /// Another process changes a value of a client.
     fn meddle(&mut self, world: &mut World, kind: u64) {
         let marked: Vec<u32> = world.living().iter().copied().filter(|&tid| world.mark_of(tid).is_some()).collect();
         let Some(tid) = self.dice.choose(&marked) else { return };
@@ -177,7 +177,7 @@ impl Neighbours {
     }
 }
 
-/// Whether this may be, as far as what others have asked for goes.
-pub(super) fn is_somebodys(tree: &Tree, is: &Setting) -> bool {
+/// Whether other processes have requested this setting.
+pub(super) fn is_requested(tree: &Tree, is: &Setting) -> bool {
     tree.attributes.contains(&is.attributes) && tree.affinities.contains(&is.affinity)
 }

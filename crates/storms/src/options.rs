@@ -1,53 +1,53 @@
-//! [`Options`]: what a storm is made of, drawn from its seed.
+//! [`Options`]: the parameters of a storm, drawn from its seed.
 
 use sched::Nanos;
 use simhost::{Dice, Fault, Lateness};
 use std::fmt;
 
-/// Who fails.
+/// The process that fails.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Who {
+pub enum Target {
     /// The daemon.
     Daemon,
     /// The guardian.
     Guardian,
 }
 
-/// What fails, and when.
+/// The fault and its time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
-    /// Who.
-    pub who: Who,
-    /// How.
+    /// The process.
+    pub target: Target,
+    /// The fault.
     pub fault: Fault,
-    /// In place of which of its acts, the calls and stores, counted from when all is set up.
+    /// The act in whose place it happens (calls and stores, counted after the setup).
     pub act: u64,
 }
 
-/// A storm. What happens in it is a function of these.
+/// The parameters of a storm, which determine all of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Where chance begins.
+    /// Seed of the random numbers.
     pub seed: u64,
     /// Range: 1 … 3.
     pub cpus: usize,
-    /// Who is promised something. Range: 1 … 6.
+    /// Number of clients. Range: 1 … 6.
     pub clients: usize,
-    /// How long all goes on, if nobody fails.
+    /// Duration without a fault.
     pub length: Nanos,
-    /// Whether threads and processes begin and end.
+    /// Whether threads and processes start and end.
     pub births: bool,
-    /// Whether processes end before those that they have begun, which are the first process's then.
+    /// Whether processes end before their children, which init then adopts.
     pub orphans: bool,
-    /// Whether somebody else changes what we change.
+    /// Whether another process changes the values that Tactus changes.
     pub others: bool,
-    /// Whether some processes do not let everything be done to them.
+    /// Whether some processes refuse changes.
     pub refusals: bool,
-    /// How late timers are.
+    /// Lateness of timers.
     pub lateness: Lateness,
-    /// The most that a call takes.
+    /// The longest duration of a call.
     pub call: Nanos,
-    /// The one fault, if there is one.
+    /// The fault, if there is one.
     pub plan: Option<Plan>,
 }
 
@@ -59,11 +59,11 @@ impl Options {
         let most = dice.choose(&[Nanos::ZERO, Nanos::us(20), Nanos::us(100), Nanos::us(500)]);
         let rare_in = dice.choose(&[0, 0, 50, 500]).unwrap_or(0);
         let half = |dice: &mut Dice| dice.one_in(2);
-        let who = if dice.one_in(4) { Who::Guardian } else { Who::Daemon };
+        let target = if dice.one_in(4) { Target::Guardian } else { Target::Daemon };
         let fault = if half(&mut dice) { Fault::Crash } else { Fault::Hang };
-        // The first acts, in which everybody is admitted, are as likely as the many later ones.
+        // The first acts, which admit all clients, are as likely as the many later ones.
         let range = dice.choose(&[100, 1_000, 10_000]).unwrap_or(1);
-        let act = if who == Who::Guardian { dice.below(60) } else { dice.below(range) };
+        let act = if target == Target::Guardian { dice.below(60) } else { dice.below(range) };
         Options {
             seed,
             cpus: 1 + usize::try_from(dice.below(3)).unwrap_or(0),
@@ -75,7 +75,7 @@ impl Options {
             refusals: dice.one_in(4),
             lateness: Lateness { most: most.unwrap_or(Nanos::ZERO), rare: Nanos::ms(20), rare_in },
             call: dice.choose(&[Nanos::ZERO, Nanos::us(1), Nanos::us(3)]).unwrap_or(Nanos::ZERO),
-            plan: (!dice.one_in(4)).then_some(Plan { who, fault, act }),
+            plan: (!dice.one_in(4)).then_some(Plan { target, fault, act }),
         }
     }
 }
@@ -95,7 +95,7 @@ impl fmt::Display for Options {
         write!(f, "; calls of {call}; ")?;
         match plan {
             None => f.write_str("no fault"),
-            Some(Plan { who, fault, act }) => write!(f, "{fault:?} of the {who:?} in place of act {act}"),
+            Some(Plan { target, fault, act }) => write!(f, "{fault:?} of the {target:?} in place of act {act}"),
         }?;
         write!(f, "\nreplay: cargo xtask fuzz --daemon --seed {seed}")
     }

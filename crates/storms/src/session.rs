@@ -1,8 +1,8 @@
-//! [`Session`]: daemon and guardian on a host, each thread of theirs an actor: what `live` does with real threads.
+//! [`Session`]: daemon and guardian on a simulated host. Each of their threads is an actor; `live` uses real threads.
 
-use crate::options::{Options, Who};
+use crate::options::{Options, Target};
 use crate::{Finding, Policies};
-use daemon::dispatch::{Dispatcher, Heard, Wish, find};
+use daemon::dispatch::{Dispatcher, PromiseRequest, Signals, find};
 use daemon::guardian::{Daemon as Seen, INTERVAL, Pulse, Verdict, Watch};
 use daemon::kernel::{Kernel, priority};
 use daemon::restore::{PATIENCE, Restored, Restoring, restore_at_once};
@@ -17,29 +17,29 @@ use sys::thread::{Identity, Owner};
 
 const ROOT: Owner = Owner { real: 0, effective: 0 };
 const ROWS: usize = 128;
-/// Each client on a CPU of its own, held to its slice, and what was too much taken from the next.
+/// Partitioned clients, limited to their slices; an overrun is subtracted from the next slice.
 const KNOBS: [(&str, &str); 4] =
     [("placement", "partitioned"), ("enforce", "hard"), ("late", "carry"), ("rest", "renew")];
-/// As in `live`: how often an agent beats, how often the keeper looks for who is new, and at the guardian.
+/// As in `live`: the agent's beat, the keeper's scan interval, and its watch over the guardian.
 const BEAT: Nanos = Nanos::ms(100);
 const SCAN: (Nanos, Nanos) = (Nanos::ms(1), Nanos::ms(100));
-/// In so much time they take at most so many turns: a hundred periods of ten clients.
+/// In this time Tactus takes at most `TURNS_MOST` turns: a hundred periods of ten clients.
 const CALM: Nanos = Nanos::ms(100);
 const TURNS_MOST: u64 = 10_000;
 const WATCH: Nanos = Nanos::ms(50);
 
-/// For how long they look for forks, at least, before they are in doubt.
+/// How long restoring looks for forks, at least, before it reports doubt.
 const DOUBT_LEAST: Nanos = Nanos::ms(200);
-/// How often it is thought about sending somebody away, and that is done once in so many times.
+/// Interval between random decisions to dismiss a client, and their odds.
 const LEAVING: Nanos = Nanos::ms(30);
 const LEAVING_IN: u64 = 10;
 
-/// A client that was admitted.
+/// An admitted client.
 #[derive(Clone, Debug)]
 pub(super) struct Served {
     pub(super) entity: EntityId,
     pub(super) tag: usize,
-    pub(super) wish: Wish,
+    pub(super) request: PromiseRequest,
 }
 
 pub(super) struct Daemon {
@@ -52,10 +52,10 @@ pub(super) struct Daemon {
     births: Option<u64>,
     watched: Instant,
     pulse: Option<Pulse>,
-    /// How often the guardian that begins had beaten before.
+    /// The number of beats before the guardian that is starting.
     awaits: Option<u64>,
     shortest: Nanos,
-    wishes: VecDeque<(usize, u32, Wish)>,
+    requests: VecDeque<(usize, u32, PromiseRequest)>,
     pub(super) served: Vec<Served>,
     pub(super) refused: u64,
     pub(super) is_over: bool,
@@ -68,18 +68,18 @@ pub(super) struct Guardian {
     identity: Identity,
     table: Table,
     watch: Watch,
-    was_told: bool,
-    /// It looks for whom those are beginning whom it has restored.
+    was_rung: bool,
+    /// A restoration in progress, which scans for new children.
     restoring: Option<Restoring>,
     pub(super) is_over: bool,
 }
 
-/// Who was in doubt at the end of restoring.
+/// Doubt at the end of restoring.
 #[derive(Default)]
 pub(super) struct Doubt {
-    /// Who may have been in a fork.
+    /// Threads that may have been in a fork.
     pub(super) unsure: Vec<Identity>,
-    /// How many threads had been seen by then.
+    /// The number of threads that had appeared by then.
     pub(super) seen: u64,
 }
 
@@ -91,17 +91,17 @@ pub(super) struct Session {
     pub(super) guardians: u32,
     pub(super) turns: u64,
     pub(super) doubt: Doubt,
-    /// Since when so many turns were taken, and what our threads had used then.
+    /// A start instant, with the turns and the CPU time of Tactus up to it.
     calm: (Instant, u64, Nanos),
 }
 
 impl Session {
-    /// Both begin. From here on their acts are counted.
+    /// Starts both. From here on their acts are counted.
     pub(super) fn new(
         host: SimulatedKernel,
         options: &Options,
         policies: &Policies,
-        wishes: Vec<(usize, u32, Wish)>,
+        requests: Vec<(usize, u32, PromiseRequest)>,
     ) -> Session {
         let caller = host.begin("tactus", ROOT);
         let memory = Memory::new(Table::words(ROWS));
@@ -131,7 +131,7 @@ impl Session {
             pulse: None,
             awaits: Some(0),
             shortest: SCAN.1,
-            wishes: wishes.into(),
+            requests: requests.into(),
             served: Vec::new(),
             refused: 0,
             is_over: false,
@@ -145,16 +145,16 @@ impl Session {
         Session { host, memory, daemon, guardian, guardians: 1, turns: 0, doubt, calm }
     }
 
-    /// Has one of them fail in place of an act, counted from now.
-    pub(super) fn plan(&self, who: Who, fault: Fault, act: u64) {
-        let caller = match who {
-            Who::Daemon => &self.daemon.caller,
-            Who::Guardian => &self.guardian.caller,
+    /// Makes a process fail in place of an act, counted from now.
+    pub(super) fn plan(&self, target: Target, fault: Fault, act: u64) {
+        let caller = match target {
+            Target::Daemon => &self.daemon.caller,
+            Target::Guardian => &self.guardian.caller,
         };
         caller.fails_at(caller.acts() + act, fault);
     }
 
-    /// Lets time pass until `end`, and everybody take their turns; after each, `look` may look.
+    /// Advances time to `end` and executes all turns; calls `look` after each turn.
     pub(super) fn run_until(
         &mut self,
         end: Instant,
@@ -166,7 +166,7 @@ impl Session {
             if let Err(panic) = outcome {
                 let failed =
                     if tid == self.guardian.actor { self.guardian.caller.fault() } else { self.daemon.caller.fault() };
-                // Who has failed does nothing any more, whatever its code would say to it.
+                // A failed process has no effect any more; its panics do not count.
                 if failed.is_none() {
                     let what = panic.downcast_ref::<String>().cloned();
                     let what = what.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string));
@@ -184,7 +184,7 @@ impl Session {
         Ok(())
     }
 
-    /// Our threads do not keep a CPU to themselves.
+    /// Checks that Tactus does not monopolize a CPU.
     fn is_calm(&mut self) -> Result<(), Finding> {
         let world = self.host.world();
         let (since, turns, had) = self.calm;
@@ -202,11 +202,11 @@ impl Session {
         Ok(())
     }
 
-    /// The guardian holds the daemon by a descriptor that tells when it has ended.
+    /// Rings the guardian when the daemon ends: it holds a descriptor of the daemon.
     fn notice(&mut self) {
         self.host.world_mut().apply_faults();
         let has_ended = self.daemon.caller.has_ended();
-        if has_ended && !std::mem::replace(&mut self.guardian.was_told, true) {
+        if has_ended && !std::mem::replace(&mut self.guardian.was_rung, true) {
             self.host.world_mut().ring(self.guardian.actor);
         }
     }
@@ -219,7 +219,7 @@ impl Session {
         if let Some(place) = daemon.agents.iter().position(|&agent| agent == tid) {
             let quiet = self.host.world_mut().take_quiet(tid);
             let now = daemon.caller.now();
-            let next = daemon.dispatcher.turn(CpuId::new(place), Heard { quiet });
+            let next = daemon.dispatcher.turn(CpuId::new(place), Signals { quiet });
             daemon.table.beat(Beating::Agent(place));
             daemon.call(&self.host, &next.call);
             self.host.world_mut().wake_at(tid, next.at.min(now.saturating_add(BEAT)));
@@ -327,14 +327,14 @@ impl Session {
         self.host.world_mut().wake_at(guardian.actor, at);
     }
 
-    /// The guardian looks again in a while, or is done: as in `restore`, which sleeps in between.
+    /// The guardian scans again later, or is done; `restore` sleeps in between.
     fn go_on_restoring(&mut self, restoring: Restoring) {
         let now = self.host.world().now();
         let time = restoring.time();
         let guardian = &mut self.guardian;
-        if let Some(rest) = restoring.rest().filter(|_| time < PATIENCE) {
+        if let Some(pause) = restoring.pause().filter(|_| time < PATIENCE) {
             guardian.restoring = Some(restoring);
-            return self.host.world_mut().wake_at(guardian.actor, now + rest);
+            return self.host.world_mut().wake_at(guardian.actor, now + pause);
         }
         let restored = restoring.end();
         if restored.is_settled() {
@@ -350,12 +350,12 @@ impl Session {
         self.doubt = Doubt { unsure: restored.unsure.clone(), seen: self.host.world().seen() };
     }
 
-    /// The daemon ends in order.
+    /// Ends the daemon in order.
     ///
     /// # Errors
-    /// A turn that is taken meanwhile has found something.
+    /// A turn in the meantime has a finding.
     pub(super) fn end(&mut self) -> Result<(), Finding> {
-        self.daemon.wishes.clear();
+        self.daemon.requests.clear();
         self.daemon.dispatcher.dismiss_all();
         let begin = self.host.world().now();
         let mut time = Nanos::ZERO;
@@ -364,7 +364,7 @@ impl Session {
             self.run_until(end, &mut |_, _| Ok(false))?;
             time = self.host.world().now().since(begin);
         }
-        // Nobody is raised, and nobody has to beat.
+        // No thread is raised, and no agent has to beat.
         self.daemon.table.set_agents(0);
         let restored = restore_at_once(&self.daemon.caller, &self.daemon.table);
         self.note_doubt(&restored, time);
@@ -391,16 +391,16 @@ impl Daemon {
         }
     }
 
-    /// The next wish; and one who is served is sent away now and then.
+    /// Admits the next client; dismisses a client now and then.
     fn admit(&mut self, host: &SimulatedKernel) {
         if self.awaits.is_none()
-            && let Some((tag, pid, wish)) = self.wishes.pop_front()
+            && let Some((tag, pid, request)) = self.requests.pop_front()
         {
             let ours = [self.caller.pid(), 1];
-            match self.dispatcher.admit(&wish, pid, &ours) {
+            match self.dispatcher.admit(&request, pid, &ours) {
                 Ok((entities, call)) => {
-                    self.shortest = self.shortest.min(wish.reservation.period);
-                    self.served.extend(entities.first().map(|&entity| Served { entity, tag, wish }));
+                    self.shortest = self.shortest.min(request.reservation.period);
+                    self.served.extend(entities.first().map(|&entity| Served { entity, tag, request }));
                     self.call(host, &call);
                     host.world_mut().ring(self.keeper);
                 }
@@ -408,7 +408,7 @@ impl Daemon {
             }
         }
         let mut pause = Nanos::ms(3);
-        if self.wishes.is_empty() {
+        if self.requests.is_empty() {
             pause = LEAVING;
             let served: Vec<EntityId> = self.served.iter().map(|served| served.entity).collect();
             if self.dice.one_in(LEAVING_IN)
@@ -437,7 +437,7 @@ impl Guardian {
             identity,
             table,
             watch: Watch::default(),
-            was_told: false,
+            was_rung: false,
             restoring: None,
             is_over: false,
         }

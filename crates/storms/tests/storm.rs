@@ -1,15 +1,15 @@
-//! Daemon and guardian on simulated hosts, where one of them fails: by seed, and at every single act.
+//! Daemon and guardian on simulated hosts with one fault: by seed, and at every single act.
 
 use sched::Nanos;
 use simhost::{Fault, Lateness};
-use storms::{Options, Plan, Policies, Stats, Who, run};
+use storms::{Options, Plan, Policies, Stats, Target, run};
 
 fn policies() -> Policies {
     let find = |name| policies::find(name).expect("it is registered");
     Policies { linux: find("linux"), edf: find("edf") }
 }
 
-/// Runs it; prints what it is, with the line that replays it, where that fails.
+/// Runs a storm; on failure prints its options with the replay line.
 fn runs(options: &Options) -> Stats {
     match run(options, &policies(), false) {
         Ok(stats) => stats,
@@ -21,7 +21,7 @@ fn runs(options: &Options) -> Stats {
 }
 
 #[test]
-fn promises_are_kept_and_everybody_is_restored_in_any_storm() {
+fn promises_are_kept_and_all_threads_restored_in_any_storm() {
     let first = 1_000_000;
     println!("seeds from {first} on");
     let sum = (first..first + 500).map(|seed| runs(&Options::draw(seed))).fold(Stats::default(), Stats::and);
@@ -37,7 +37,7 @@ fn the_same_seed_gives_the_same_storm() {
     }
 }
 
-/// Two CPUs, so that being confined to one is seen; a soft client and a hard one, threads born to both.
+/// Two CPUs, so that confinement to one is visible; a soft and a hard client, both with new threads.
 fn small(plan: Option<Plan>) -> Options {
     Options {
         seed: 7,
@@ -55,11 +55,11 @@ fn small(plan: Option<Plan>) -> Options {
 }
 
 #[test]
-fn a_fault_in_place_of_any_act_of_the_daemon_leaves_nobody_behind() {
+fn a_fault_in_place_of_any_act_of_the_daemon_leaves_no_change_behind() {
     for fault in [Fault::Crash, Fault::Hang] {
         let (mut act, mut faults) = (0, 0);
         loop {
-            let stats = runs(&small(Some(Plan { who: Who::Daemon, fault, act })));
+            let stats = runs(&small(Some(Plan { target: Target::Daemon, fault, act })));
             if stats.faults == 0 {
                 break;
             }
@@ -74,7 +74,7 @@ fn a_fault_in_place_of_any_act_of_the_daemon_leaves_nobody_behind() {
 fn a_fault_in_place_of_any_act_of_the_guardian_is_made_up_for() {
     for fault in [Fault::Crash, Fault::Hang] {
         for act in 0..12 {
-            let plan = Some(Plan { who: Who::Guardian, fault, act });
+            let plan = Some(Plan { target: Target::Guardian, fault, act });
             let stats = runs(&Options { length: Nanos::s(1), ..small(plan) });
             assert!(stats.faults >= 1, "{fault:?} in place of act {act}: {stats:?}");
         }

@@ -1,7 +1,7 @@
-//! What the calls on the path between a timer and a dispatch cost on this machine: `cargo run -p sys --example costs`.
+//! The cost of the calls on the path between a timer and a dispatch, on this machine: `cargo run -p sys --example costs`.
 //!
-//! A child works nearly always, first on the CPU of who measures, then on another. Who measures is raised above it for the
-//! calls, which are few. What needs a privilege that is absent is left out, and said so.
+//! A child is almost always busy, first on the CPU of the measuring thread, then on another. The measuring thread is raised
+//! above it during the calls. Calls that need a missing privilege are skipped with a message.
 
 use sched::{CpuSet, Nanos};
 use sys::attributes::{self, Attributes};
@@ -11,7 +11,7 @@ use sys::freezer::{self, State};
 use sys::usage::{Meter, StateMeter};
 use sys::{Result, affinity, clock, thread};
 
-/// Prints how long `call` takes.
+/// Prints the duration of `call`.
 fn time(name: &str, times: usize, mut call: impl FnMut() -> Result<()>) -> Result<()> {
     let mut took = Vec::with_capacity(times);
     for _ in 0..times {

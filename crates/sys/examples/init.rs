@@ -1,10 +1,10 @@
-//! The first program of a guest kernel that `cargo xtask vm-test` boots: mounts what programs expect, runs one job, tells the
-//! host how it ended, and switches the machine off.
+//! The first program of a guest kernel that `cargo xtask vm-test` boots: mounts the usual file systems, runs one job, reports
+//! its exit to the host, and powers the machine off.
 //!
-//! The job is the file `/job`, one word in each line. What it says goes to the virtio port `output`. The port `status` gets
-//! how long the machine had been up when the job began (`up SECONDS`) and how it ended (`exit CODE`, for a signal 128 more
-//! than its number). A host that does not read `exit` there knows that the guest died. Where the kernel has no virtio of its
-//! own, the second and third serial line are the ports.
+//! The job is the file `/job`, one word per line. Its output goes to the virtio port `output`. The port `status` gets the
+//! uptime at the start of the job (`up SECONDS`) and its exit (`exit CODE`, for a signal 128 plus its number). A host that
+//! reads no `exit` knows that the guest died. Where the kernel has no virtio, the second and third serial line replace the
+//! ports.
 
 use rustix::mount::{MountFlags, mount};
 use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
@@ -14,7 +14,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
-/// What is mounted, where, and whether programs can do without.
+/// File systems to mount, their mount points, and whether a failure is tolerated.
 const MOUNTS: &[(&str, &str, bool)] = &[
     ("proc", "/proc", false),
     ("sysfs", "/sys", false),
@@ -22,13 +22,13 @@ const MOUNTS: &[(&str, &str, bool)] = &[
     ("tmpfs", "/run", false),
     ("tmpfs", "/tmp", false),
     ("cgroup2", "/sys/fs/cgroup", false),
-    // What the fair servers have is told there alone.
+    // The fair servers report their bandwidth only here.
     ("debugfs", "/sys/kernel/debug", true),
 ];
 
 fn main() {
     if std::process::id() != 1 {
-        eprintln!("this is the first program of a guest kernel; right would be `cargo xtask vm-test`, which boots one");
+        eprintln!("this program must run as init of a guest kernel; use `cargo xtask vm-test`, which boots one");
         std::process::exit(2);
     }
     if let Err(error) = run() {
@@ -46,21 +46,21 @@ fn run() -> Result<(), Box<dyn Error>> {
             return Err(format!("cannot mount {kind} at {place}: {error}").into());
         }
     }
-    // As every host's first program does: who makes groups may divide CPU time among them.
+    // As init of every host does: the creator of control groups divides CPU time among them.
     fs::write("/sys/fs/cgroup/cgroup.subtree_control", "+cpu +cpuset")?;
     let (mut output, mut status) = (port("output", "/dev/ttyS1")?, port("status", "/dev/ttyS2")?);
     let job = fs::read_to_string("/job")?;
     let mut words = job.lines();
     let mut command = Command::new(words.next().ok_or("/job names no program")?);
     command.args(words).env_clear().env("PATH", "/bin").env("HOME", "/").current_dir("/");
-    // Through a pipe: a serial line is a terminal, to which programs speak in another way.
+    // Through a pipe: a serial line is a terminal, and programs write to terminals differently.
     let (said, speaking) = std::io::pipe()?;
     command.stdin(Stdio::null()).stdout(speaking.try_clone()?).stderr(speaking);
     let copied = std::thread::spawn(move || copy(said, &mut output));
     let up = fs::read_to_string("/proc/uptime")?;
     writeln!(status, "up {}", up.split(' ').next().unwrap_or_default())?;
     let child = command.spawn().map_err(|error| format!("cannot begin {command:?}: {error}"))?;
-    // It holds the other end of the pipe.
+    // The job holds the other end of the pipe.
     drop(command);
     let code = ended(child.id())?;
     end_all()?;
@@ -69,7 +69,7 @@ fn run() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Not the standard library's: that splices, which a virtio port takes for the end.
+/// Not the copy of the standard library: it splices, which a virtio port takes for the end.
 fn copy(mut from: impl Read, to: &mut impl Write) -> std::io::Result<()> {
     let mut bytes = [0; 4096];
     loop {
@@ -80,12 +80,12 @@ fn copy(mut from: impl Read, to: &mut impl Write) -> std::io::Result<()> {
     }
 }
 
-/// Kills all that the job left behind, so that nobody speaks any more.
+/// Kills all processes that the job left behind, so that no output follows.
 fn end_all() -> Result<(), Box<dyn Error>> {
     for entry in fs::read_dir("/proc")? {
         let pid = entry?.file_name().to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw);
         if let Some(pid) = pid.filter(|pid| !pid.is_init()) {
-            // It may be gone, or the kernel's own, which does not mind.
+            // It may have ended, or be a kernel thread, which signals do not reach.
             let _ = kill_process(pid, Signal::KILL);
         }
     }
@@ -113,7 +113,7 @@ fn opened(device: &str) -> Result<File, Box<dyn Error>> {
     OpenOptions::new().write(true).open(device).map_err(|error| format!("cannot write to {device}: {error}").into())
 }
 
-/// Waits for the end of process `pid`, and meanwhile takes leave of all that lost their parents, as the first process must.
+/// Waits for the end of process `pid`, and reaps all orphans meanwhile, as init must.
 fn ended(pid: u32) -> Result<i32, Box<dyn Error>> {
     let wanted = i32::try_from(pid).ok().and_then(Pid::from_raw);
     loop {

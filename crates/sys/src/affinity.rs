@@ -5,7 +5,7 @@ use rustix::process::Pid;
 use rustix::thread::CpuSet as Mask;
 use sched::{CpuId, CpuSet};
 
-const RIGHT: &str = "a thread of this user or CAP_SYS_NICE, CPUs that are online and in its cpuset, and for a thread under \
+const REMEDY: &str = "a thread of this user or CAP_SYS_NICE, CPUs that are online and in its cpuset, and for a thread under \
     SCHED_DEADLINE all of those";
 
 fn pid(tid: u32) -> Result<Option<Pid>> {
@@ -15,24 +15,24 @@ fn pid(tid: u32) -> Result<Option<Pid>> {
 /// The CPUs that thread `tid` may run on.
 ///
 /// # Errors
-/// It is gone.
+/// The thread has ended.
 pub fn get(tid: u32) -> Result<CpuSet> {
     let mask = rustix::thread::sched_getaffinity(pid(tid)?);
-    let mask = mask.map_err(|errno| Error::of(errno, tid, format!("read the affinity of thread {tid}"), RIGHT))?;
+    let mask = mask.map_err(|errno| Error::of(errno, tid, format!("read the affinity of thread {tid}"), REMEDY))?;
     Ok((0..Mask::MAX_CPU.min(sched::id::CPUS_MAX)).filter(|&cpu| mask.is_set(cpu)).map(CpuId::new).collect())
 }
 
-/// Lets thread `tid` run on `cpus` alone, and reads back what is in force.
+/// Restricts thread `tid` to `cpus`, and reads back the CPUs in force.
 ///
 /// # Errors
-/// It is gone or not ours; none of `cpus` is in its cpuset; the kernel kept another set.
+/// The thread has ended, the caller lacks permission, its cpuset has none of `cpus`, or the kernel applied another set.
 pub fn set(tid: u32, cpus: &CpuSet) -> Result<()> {
     let mut mask = Mask::new();
     for cpu in cpus.iter().filter(|cpu| cpu.index() < Mask::MAX_CPU) {
         mask.set(cpu.index());
     }
     let what = || format!("run thread {tid} on CPUs {cpus}");
-    rustix::thread::sched_setaffinity(pid(tid)?, &mask).map_err(|errno| Error::of(errno, tid, what(), RIGHT))?;
+    rustix::thread::sched_setaffinity(pid(tid)?, &mask).map_err(|errno| Error::of(errno, tid, what(), REMEDY))?;
     let kept = get(tid)?;
     if kept == *cpus {
         Ok(())
@@ -40,7 +40,7 @@ pub fn set(tid: u32, cpus: &CpuSet) -> Result<()> {
         Err(Error::NotKept {
             what: what(),
             kept: format!("CPUs {kept}"),
-            right: "CPUs that are online and in its cpuset",
+            remedy: "choose CPUs that are online and in its cpuset",
         })
     }
 }

@@ -1,4 +1,4 @@
-//! How the kernel schedules a thread: `sched_setattr` and `sched_getattr`, each change read back.
+//! Scheduling attributes of a thread: `sched_setattr` and `sched_getattr`; each change is read back.
 
 use crate::{Error, Result};
 use rustix::io::Errno;
@@ -29,7 +29,7 @@ struct Raw {
 
 const SIZE: u32 = 48;
 
-/// A scheduling class with what belongs to it.
+/// A scheduling class with its parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Policy {
     /// SCHED_OTHER.
@@ -58,13 +58,13 @@ pub enum Policy {
     Deadline {
         /// CPU time in every period. Range: 1 µs … `deadline`.
         runtime: Nanos,
-        /// From the beginning of a period to when the runtime must have been delivered. Range: `runtime` … `period`.
+        /// From the start of a period to when the runtime must have been delivered. Range: `runtime` … `period`.
         deadline: Nanos,
-        /// Range: 100 µs … 4.19 s, unless the kernel was told otherwise.
+        /// Range: 100 µs … 4.19 s, unless the kernel is configured otherwise.
         period: Nanos,
-        /// Whether it may use what others leave (GRUB).
+        /// Whether it may use bandwidth that other threads leave (GRUB).
         reclaim: bool,
-        /// Whether it gets SIGXCPU when it wanted more than its runtime.
+        /// Whether it gets SIGXCPU when it overruns its runtime.
         overrun: bool,
     },
     /// SCHED_EXT: a BPF scheduler's.
@@ -72,19 +72,19 @@ pub enum Policy {
         /// Range: −20 … 19.
         nice: i32,
     },
-    /// A class that these sources do not know.
+    /// A class that this crate does not know.
     Unknown(u32),
 }
 
-/// How a thread is scheduled.
+/// Scheduling attributes of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Attributes {
     /// Its class.
     pub policy: Policy,
-    /// Whether what it forks begins as SCHED_OTHER.
+    /// Whether its children start as SCHED_OTHER (reset-on-fork).
     pub reset_on_fork: bool,
-    /// How long a thread of SCHED_OTHER or SCHED_BATCH runs before the next of its like, where that is not what the kernel
-    /// gives everybody. Linux 6.12 and later; an older one neither tells nor keeps it.
+    /// Custom time slice of a thread of SCHED_OTHER or SCHED_BATCH; `None`: the kernel's default. Kernels before Linux 6.12
+    /// neither report nor keep it.
     pub slice: Option<Nanos>,
 }
 
@@ -116,13 +116,13 @@ impl fmt::Display for Attributes {
 }
 
 impl Attributes {
-    /// Of this class, and so are those it forks.
+    /// This class, without reset-on-fork: children inherit it.
     #[must_use]
     pub const fn of(policy: Policy) -> Attributes {
         Attributes { policy, reset_on_fork: false, slice: None }
     }
 
-    /// SCHED_FIFO of this priority; what it forks begins as SCHED_OTHER.
+    /// SCHED_FIFO of this priority, with reset-on-fork: children start as SCHED_OTHER.
     #[must_use]
     pub const fn raised(priority: u32) -> Attributes {
         Attributes { reset_on_fork: true, ..Attributes::of(Policy::Fifo { priority }) }
@@ -174,13 +174,13 @@ impl Attributes {
     }
 }
 
-/// How thread `tid` is scheduled.
+/// The attributes of thread `tid`.
 ///
 /// # Errors
-/// It is gone.
+/// The thread has ended.
 pub fn get(tid: u32) -> Result<Attributes> {
     let mut found = read(tid)?;
-    // The kernel tells the slice of everybody; only one that was asked for is the thread's own.
+    // The kernel reports a time slice for every thread; keep it only where it is a custom one.
     if found.slice.is_some() && found.slice == usual_slice() {
         found.slice = None;
     }
@@ -189,78 +189,79 @@ pub fn get(tid: u32) -> Result<Attributes> {
 
 fn read(tid: u32) -> Result<Attributes> {
     let mut raw = Raw::default();
-    // SAFETY: the kernel writes at most SIZE bytes into `raw`, which is that large and any bytes are a value of.
+    // SAFETY: the kernel writes at most SIZE bytes into `raw`, which has this size, and any bytes are a valid value.
     let done = unsafe { libc::syscall(libc::SYS_sched_getattr, tid, &raw mut raw, SIZE, 0) };
     if done == 0 {
         return Ok(Attributes::from_raw(raw));
     }
-    let right = "a kernel with sched_getattr, and no filter of system calls that refuses it";
-    Err(Error::of(last_error(), tid, format!("read how thread {tid} is scheduled"), right))
+    let remedy = "use a kernel with sched_getattr, without a system call filter that refuses it";
+    Err(Error::of(last_error(), tid, format!("read how thread {tid} is scheduled"), remedy))
 }
 
-/// The slice of a thread that never asked for one, as a thread of ours finds out that asks for none.
+/// The default time slice, measured on a thread of this process that requests none.
 fn usual_slice() -> Option<Nanos> {
     static USUAL: OnceLock<Option<Nanos>> = OnceLock::new();
     let ask = || {
         let me = crate::thread::current();
         let mine = read(me).ok()?;
-        // From a real-time class there is a way back to the fair one at any time, without a privilege.
+        // A thread may always return from a real-time class to the fair class, without a privilege.
         let usual = Attributes { policy: Policy::Batch { nice: 19 }, slice: None, ..mine };
         apply(me, usual).ok()?;
         read(me).ok()?.slice
     };
     *USUAL.get_or_init(|| {
-        // A thread under SCHED_DEADLINE cannot begin one.
+        // A SCHED_DEADLINE thread cannot fork.
         std::thread::Builder::new().spawn(ask).ok()?.join().ok().flatten()
     })
 }
 
-/// Schedules thread `tid` so, and reads back what is in force. Its uclamp values stay as they are.
+/// Sets the attributes of thread `tid` and reads back the values in force. Its uclamp values stay as they are.
 ///
 /// # Errors
-/// It is gone or not ours, we lack the privilege, SCHED_DEADLINE's admission refuses, or the kernel kept something else.
+/// The thread has ended, the caller lacks permission or privilege, SCHED_DEADLINE's admission control refuses, or the
+/// kernel applied another value.
 pub fn set(tid: u32, wanted: Attributes) -> Result<()> {
     apply(tid, wanted)?;
     let kept = get(tid)?;
     if kept == wanted {
         return Ok(());
     }
-    let right = "values that this kernel knows";
-    Err(Error::NotKept { what: format!("schedule thread {tid} as {wanted}"), kept: kept.to_string(), right })
+    let remedy = "use values that this kernel supports";
+    Err(Error::NotKept { what: format!("schedule thread {tid} as {wanted}"), kept: kept.to_string(), remedy })
 }
 
-/// The same without reading back: one system call, for the path between a timer and a dispatch.
+/// Like [`set`] without reading back: one system call, for the path between a timer and a dispatch.
 ///
 /// # Errors
-/// As [`set`], but for what the kernel kept.
+/// As [`set`], except for another value applied.
 pub fn apply(tid: u32, wanted: Attributes) -> Result<()> {
     let raw = wanted.to_raw();
-    // SAFETY: the kernel reads `size` bytes of `raw`, which is that large.
+    // SAFETY: the kernel reads `size` bytes of `raw`, which has this size.
     let done = unsafe { libc::syscall(libc::SYS_sched_setattr, tid, &raw const raw, 0) };
     if done == 0 {
         return Ok(());
     }
     let what = format!("schedule thread {tid} as {wanted}");
     let errno = last_error();
-    let right = match wanted.policy {
+    let remedy = match wanted.policy {
         Policy::Deadline { .. } if errno == Errno::BUSY => {
-            "less runtime in the period: SCHED_DEADLINE has promised too much already"
+            "reduce the runtime per period: SCHED_DEADLINE has reserved too much already"
         }
         Policy::Deadline { .. } => {
-            "CAP_SYS_NICE, runtime ≤ deadline ≤ period from 100us to 4.19s, and a thread that may run on every CPU of its \
-             cpuset (no taskset)"
+            "run with CAP_SYS_NICE, use runtime ≤ deadline ≤ period from 100us to 4.19s, and let the thread run on every CPU \
+             of its cpuset (no taskset)"
         }
         Policy::Fifo { .. } | Policy::RoundRobin { .. } => {
-            "CAP_SYS_NICE or RLIMIT_RTPRIO (ulimit -r), a priority from 1 to 99, and a control group with real-time runtime \
-             (cpu.rt_runtime_us) where the kernel has RT_GROUP_SCHED"
+            "run with CAP_SYS_NICE or RLIMIT_RTPRIO (ulimit -r), use a priority from 1 to 99, and with RT_GROUP_SCHED a control \
+             group with real-time runtime (cpu.rt_runtime_us)"
         }
-        Policy::Ext { .. } => "a kernel with CONFIG_SCHED_CLASS_EXT",
-        _ => "a thread of this user and a nice value from -20 to 19, or CAP_SYS_NICE to go below the value it has",
+        Policy::Ext { .. } => "use a kernel with CONFIG_SCHED_CLASS_EXT",
+        _ => "use a thread of this user and a nice value from -20 to 19; run with CAP_SYS_NICE to lower it",
     };
     match errno {
-        // Both tell what would be right, unlike other errors: values that are refused, and promises that do not fit.
-        Errno::BUSY | Errno::INVAL => Err(Error::NotPermitted { what, source: errno.into(), right }),
-        errno => Err(Error::of(errno, tid, what, right)),
+        // Two errors with a remedy: refused values, and a refused reservation.
+        Errno::BUSY | Errno::INVAL => Err(Error::NotPermitted { what, source: errno.into(), remedy }),
+        errno => Err(Error::of(errno, tid, what, remedy)),
     }
 }
 
@@ -307,8 +308,8 @@ mod tests {
         }
         set(child.pid(), Attributes::of(Policy::Idle)).unwrap();
         assert_eq!(get(child.pid()).unwrap().policy, Policy::Idle);
-        for nobody in [u32::MAX, u32::MAX >> 2] {
-            assert!(matches!(get(nobody), Err(Error::Gone(_)) | Err(Error::Call { .. })));
+        for missing in [u32::MAX, u32::MAX >> 2] {
+            assert!(matches!(get(missing), Err(Error::Gone(_)) | Err(Error::Call { .. })));
         }
         assert!(matches!(set(u32::MAX >> 2, Attributes::of(Policy::Idle)), Err(Error::Gone(_))));
     }
@@ -324,7 +325,7 @@ mod tests {
                 other.unwrap();
                 set(tid, Attributes::of(Policy::Idle)).unwrap();
                 match set(tid, own) {
-                    // The kernel takes SCHED_IDLE for nice 20, and the way back for a raise.
+                    // The kernel maps nice 20 to SCHED_IDLE, and returns from a raised class this way.
                     Err(refused @ Error::NotPermitted { .. }) => return eprintln!("SKIPPED: {refused}"),
                     other => other.unwrap(),
                 }

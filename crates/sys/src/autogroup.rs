@@ -1,28 +1,28 @@
-//! Autogroups: where they are on, a nice value weighs a thread against those of its session only, and the session has a
-//! nice value of its own.
+//! Autogroups: where they are enabled, a nice value weighs a thread only against threads of its session, and the session
+//! has a nice value of its own.
 
 use crate::thread::Thread;
 use crate::{Error, Result, file};
 
-/// The group that the kernel has put a process's session into.
+/// The autogroup of a process's session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Autogroup {
-    /// Which.
+    /// Its number.
     pub number: u64,
-    /// How it is weighed against others. Range: −20 … 19.
+    /// Its weight against other autogroups. Range: −20 … 19.
     pub nice: i32,
 }
 
-/// Whether the kernel makes such groups.
+/// Whether autogroups are enabled.
 #[must_use]
 pub fn is_on() -> bool {
     file::value::<u32>("/proc/sys/kernel/sched_autogroup_enabled", "0 or 1").is_ok_and(|on| on != 0)
 }
 
-/// That of process `pid`; none where the kernel has none for it.
+/// The autogroup of process `pid`; `None` where the kernel has none for it.
 ///
 /// # Errors
-/// It is gone.
+/// The process has ended.
 pub fn of(pid: u32) -> Result<Option<Autogroup>> {
     let path = format!("/proc/{pid}/autogroup");
     match file::read(&path) {
@@ -36,29 +36,33 @@ fn parse(text: &str) -> Option<Autogroup> {
     Some(Autogroup { number: number.parse().ok()?, nice: nice.parse().ok()? })
 }
 
-/// Weighs the session of process `pid` so against others, and reads back what is in force.
+/// Sets the nice value of the session of process `pid`, and reads back the value in force.
 ///
 /// # Errors
-/// It is gone or not ours; the kernel has no such groups, or lets an unprivileged user do this ten times a second only.
+/// The process has ended or is not permitted; autogroups are disabled; or an unprivileged user exceeds ten changes a second.
 pub fn set_nice(pid: u32, nice: i32) -> Result<()> {
     let what = || format!("give the autogroup of process {pid} the nice value {nice}");
-    let right = "a value from -20 to 19 of a process of this user, or CAP_SYS_NICE to go below the value it has";
+    let remedy = "use a value from -20 to 19 for a process of this user; run with CAP_SYS_NICE to lower it";
     let Some(before) = of(pid)? else {
         let why = "this kernel makes no autogroups";
-        return Err(Error::Absent { what: format!("the autogroup of process {pid}"), why: why.into(), right: "none" });
+        return Err(Error::Absent {
+            what: format!("the autogroup of process {pid}"),
+            why: why.into(),
+            remedy: "use the root session, or enable autogroups (kernel.sched_autogroup_enabled)",
+        });
     };
     if before.nice == nice {
         return Ok(());
     }
     match file::write(format!("/proc/{pid}/autogroup"), &nice.to_string()) {
         Err(Error::NotPermitted { source, .. } | Error::Call { source, .. }) => {
-            return Err(Error::of(source, pid, what(), right));
+            return Err(Error::of(source, pid, what(), remedy));
         }
         other => other?,
     }
     match of(pid)? {
         Some(kept) if kept.nice != nice => {
-            Err(Error::NotKept { what: what(), kept: format!("nice {}", kept.nice), right })
+            Err(Error::NotKept { what: what(), kept: format!("nice {}", kept.nice), remedy })
         }
         _ => Ok(()),
     }
@@ -93,7 +97,7 @@ mod tests {
                 set_nice(pid, 5).unwrap();
                 assert_eq!(of(pid).unwrap().map(|group| group.nice), Some(5));
                 assert!(set_nice(pid, 20).is_err());
-                assert_eq!(of(std::process::id()).unwrap(), ours, "nobody else was touched");
+                assert_eq!(of(std::process::id()).unwrap(), ours, "no other session was changed");
             }
             _ => eprintln!("SKIPPED: this kernel makes no autogroups"),
         }

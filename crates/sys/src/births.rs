@@ -1,4 +1,4 @@
-//! Threads and processes that begin, told by the kernel as it happens.
+//! Forks: new threads and processes, reported by the kernel as they start.
 
 use crate::switches::refused;
 use crate::{Error, Result};
@@ -8,14 +8,14 @@ use rustix::fd::{AsFd, BorrowedFd};
 use sched::CpuId;
 use std::os::fd::AsRawFd;
 
-/// How many bytes of records the kernel keeps: some hundred births. Were more not read, the first would still be told of.
+/// Buffer size in bytes, for some hundred forks. On overflow the oldest records are kept.
 const BUFFER: usize = 4096;
 /// `PERF_RECORD_EXIT` and `PERF_RECORD_FORK`, include/uapi/linux/perf_event.h.
 const RECORD_EXIT: u32 = 4;
 const RECORD_FORK: u32 = 7;
 
-/// What one thread begins on one CPU, and what those begin there in their turn. Its descriptor becomes readable when one of
-/// them has begun another thread or a process.
+/// Forks of one thread on one CPU, and of its descendants there. The descriptor becomes readable on each new thread or
+/// process.
 pub struct Children {
     sampler: Sampler,
 }
@@ -27,14 +27,14 @@ impl std::fmt::Debug for Children {
 }
 
 impl Children {
-    /// Those of thread `tid` on CPU `cpu`, from now on.
+    /// Records the forks of thread `tid` on CPU `cpu` from now on.
     ///
     /// # Errors
-    /// It is gone or not ours, we lack the privilege, or this kernel does not tell.
+    /// The thread has ended, permission or privilege is lacking, or the kernel has no perf events.
     pub fn of_thread(tid: u32, cpu: CpuId) -> Result<Children> {
         let raw = i32::try_from(tid).map_err(|_| Error::Gone(tid))?;
         let mut builder = Builder::new(Software::DUMMY);
-        // Their records come into this buffer only where it is of one CPU.
+        // A buffer collects the records of inherited events only if it belongs to one CPU.
         builder.task(true).wakeup_watermark(1).inherit(true).observe_pid(raw).one_cpu(cpu.index());
         let begun = builder.build().and_then(|counter| counter.sampled(BUFFER)).and_then(|mut sampler| {
             sampler.as_counter_mut().enable()?;
@@ -46,14 +46,14 @@ impl Children {
         })
     }
 
-    /// Adds to `processes` those that were begun since this was last asked, without those that have ended since. They are
-    /// told of also when who began them is gone.
+    /// Adds the processes forked since the last call to `processes`, without those that have ended since. A process is
+    /// reported even when its parent has ended.
     pub fn tell(&mut self, processes: &mut Vec<u32>) {
         while let Some(record) = self.sampler.next_record() {
             let mut bytes = [0; 16];
             let copied = record.data().iter().copied().flatten().copied().take(bytes.len());
             copied.zip(&mut bytes).for_each(|(byte, place)| *place = byte);
-            // The process, the one that began it, the thread, and the one that began that.
+            // Fields of a record: process, parent process, thread, parent thread.
             let word = |nth: usize| bytes[4 * nth..].first_chunk().map_or(0, |word| u32::from_ne_bytes(*word));
             let (pid, tid) = (word(0), word(2));
             match record.ty() {
@@ -67,7 +67,7 @@ impl Children {
 
 impl AsFd for Children {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the descriptor is open as long as the sampler is, which we own and which outlives what is borrowed.
+        // SAFETY: the descriptor is open as long as the sampler, which `self` owns and which outlives the borrow.
         unsafe { BorrowedFd::borrow_raw(self.sampler.as_raw_fd()) }
     }
 }
@@ -79,7 +79,7 @@ mod tests {
     use crate::event::Waiting;
     use sched::{CpuSet, Nanos};
 
-    /// What is begun by the calling thread, which stays where it is.
+    /// Forks of the calling thread, which stays on its CPU.
     fn ours() -> Option<(Children, Waiting)> {
         let me = crate::thread::current();
         let cpu = crate::affinity::get(me).unwrap().first().unwrap();

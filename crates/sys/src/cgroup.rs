@@ -1,4 +1,4 @@
-//! Control groups: where they are mounted, groups of our own below those that are there, and moving tasks in and back.
+//! Control groups: their mount points, groups that Tactus creates, and moving tasks between groups.
 
 use crate::thread::Thread;
 use crate::{Error, Result, file};
@@ -9,33 +9,33 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, 
 use std::io;
 use std::path::{Path, PathBuf};
 
-const RIGHT: &str = "root, or a control group that is delegated to this user, where groups are not mounted read-only";
-const MOUNTED: &str = "a mounted control group hierarchy (/sys/fs/cgroup), or the privilege to mount one";
+const REMEDY: &str = "root, or a control group that is delegated to this user, where groups are not mounted read-only";
+const MOUNTED: &str = "mount a control group hierarchy (/sys/fs/cgroup), or run with the privilege to mount one";
 
-/// The two kinds of hierarchies there are.
+/// The two versions of hierarchies.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Version {
-    /// One hierarchy for each controller.
+    /// One hierarchy per controller.
     One,
-    /// One for all.
+    /// One unified hierarchy.
     Two,
 }
 
-/// A tree of control groups, held open.
+/// A hierarchy of control groups, held open.
 #[derive(Debug)]
 pub struct Hierarchy {
     version: Version,
-    /// The controller it was asked for; empty in version 2.
+    /// The requested controller; empty in version 2.
     controller: String,
     root: OwnedFd,
-    /// Where it is mounted.
+    /// Its mount point.
     at: PathBuf,
-    /// The path of the group that lies there.
+    /// The path of the group at the mount point.
     prefix: String,
 }
 
 impl Hierarchy {
-    /// The tree of version 1 that has `controller`, where it is mounted.
+    /// The mounted hierarchy of version 1 with `controller`.
     ///
     /// # Errors
     /// It is not mounted.
@@ -43,7 +43,7 @@ impl Hierarchy {
         Hierarchy::find(Version::One, controller)
     }
 
-    /// The tree of version 2, where it is mounted.
+    /// The mounted hierarchy of version 2.
     ///
     /// # Errors
     /// It is not mounted.
@@ -51,11 +51,11 @@ impl Hierarchy {
         Hierarchy::find(Version::Two, "")
     }
 
-    /// The tree of version 1 that has `controller`, mounted for this handle alone where it is mounted nowhere. The mount is
-    /// in nobody's file system and ends with the handle.
+    /// The hierarchy of version 1 with `controller`, mounted privately for this handle where it is mounted nowhere. The private
+    /// mount appears in no file system and ends with the handle.
     ///
     /// # Errors
-    /// It is not there, or we lack the privilege to mount it.
+    /// The kernel lacks it, or the caller lacks the privilege to mount it.
     pub fn one_or_mount(controller: &str) -> Result<Hierarchy> {
         let Err(missing) = Hierarchy::one(controller) else { return Hierarchy::one(controller) };
         let mount = || -> io::Result<OwnedFd> {
@@ -82,35 +82,36 @@ impl Hierarchy {
         };
         let mounts = Process::myself().and_then(|me| me.mountinfo());
         let mounts =
-            mounts.map_err(|error| Error::from(io::Error::other(error), "read /proc/self/mountinfo", RIGHT))?;
+            mounts.map_err(|error| Error::from(io::Error::other(error), "read /proc/self/mountinfo", REMEDY))?;
         let found = mounts.into_iter().find(|mount| match version {
             Version::One => mount.fs_type == "cgroup" && mount.super_options.contains_key(controller),
             Version::Two => mount.fs_type == "cgroup2",
         });
         let Some(mount) = found else {
-            return Err(Error::Absent { what, why: "it is mounted nowhere".to_string(), right: MOUNTED });
+            return Err(Error::Absent { what, why: "it is mounted nowhere".to_string(), remedy: MOUNTED });
         };
         let at = mount.mount_point;
-        let root = file::directory(&at).map_err(|error| Error::from(error, format!("open {}", at.display()), RIGHT))?;
+        let root =
+            file::directory(&at).map_err(|error| Error::from(error, format!("open {}", at.display()), REMEDY))?;
         Ok(Hierarchy { version, controller: controller.to_string(), root, at, prefix: mount.root })
     }
 
-    /// Which kind it is.
+    /// Its version.
     #[must_use]
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// Where it is mounted.
+    /// Its mount point.
     #[must_use]
     pub fn at(&self) -> &Path {
         &self.at
     }
 
-    /// The path of the group that thread `tid` is in.
+    /// The path of the group of thread `tid`.
     ///
     /// # Errors
-    /// It is gone, or it is in no group of this tree.
+    /// The thread has ended, or belongs to no group of this hierarchy.
     pub fn path_of(&self, tid: u32) -> Result<String> {
         let thread = Thread::open(tid)?;
         let text = file::read(format!("/proc/{tid}/task/{tid}/cgroup"));
@@ -123,14 +124,14 @@ impl Hierarchy {
         text.lines().find_map(own).ok_or_else(|| Error::Absent {
             what: format!("the group of thread {tid} in {}", self.at.display()),
             why: "the thread is in no group of this hierarchy".to_string(),
-            right: MOUNTED,
+            remedy: MOUNTED,
         })
     }
 
     /// The group at `path`.
     ///
     /// # Errors
-    /// There is none, or it lies outside of what is mounted here.
+    /// It does not exist, or lies outside of the mount.
     pub fn open(&self, path: &str) -> Result<Group> {
         let inside = if self.prefix == "/" { Some(path) } else { path.strip_prefix(self.prefix.as_str()) };
         let inside = inside.filter(|inside| !inside.starts_with("/..")).map(|inside| inside.trim_matches('/'));
@@ -138,7 +139,7 @@ impl Hierarchy {
             return Err(Error::Absent {
                 what: format!("the group {path}"),
                 why: format!("{} shows the groups below {} only", self.at.display(), self.prefix),
-                right: "to be run outside of this container",
+                remedy: "run outside of this container",
             });
         };
         let name = if inside.is_empty() { "." } else { inside };
@@ -146,10 +147,10 @@ impl Hierarchy {
         Group::at(&self.root, name, path, self.version)
     }
 
-    /// The group that thread `tid` is in.
+    /// The group of thread `tid`.
     ///
     /// # Errors
-    /// It is gone, or its group lies outside of what is mounted here.
+    /// The thread has ended, or its group lies outside of the mount.
     pub fn group_of(&self, tid: u32) -> Result<Group> {
         self.open(&self.path_of(tid)?)
     }
@@ -159,7 +160,7 @@ impl Hierarchy {
 #[derive(Debug)]
 pub struct Group {
     directory: OwnedFd,
-    /// What to call it.
+    /// Its name for messages.
     path: PathBuf,
     version: Version,
 }
@@ -169,17 +170,17 @@ impl Group {
         let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY;
         match file::open_in(parent, name, flags) {
             Ok(directory) => Ok(Group { directory: directory.into(), path, version }),
-            Err(error) => Err(Error::from(error, format!("open the control group {}", path.display()), RIGHT)),
+            Err(error) => Err(Error::from(error, format!("open the control group {}", path.display()), REMEDY)),
         }
     }
 
-    /// Its path, for people.
+    /// Its path, for messages.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Which kind of tree it is in.
+    /// The version of its hierarchy.
     #[must_use]
     pub fn version(&self) -> Version {
         self.version
@@ -191,25 +192,27 @@ impl Group {
         rustix::fs::statat(&self.directory, name, AtFlags::empty()).is_ok()
     }
 
-    /// What its control file `name` says.
+    /// The content of its control file `name`.
     ///
     /// # Errors
     /// It has no such file.
     pub fn read(&self, name: &str) -> Result<String> {
         let said = file::read_in(&self.directory, name);
-        said.map_err(|error| Error::from(error, format!("read {}", self.path.join(name).display()), RIGHT))
+        said.map_err(|error| Error::from(error, format!("read {}", self.path.join(name).display()), REMEDY))
     }
 
     /// Writes `text` into its control file `name`.
     ///
     /// # Errors
-    /// It has no such file, we lack the right to it, or the kernel refuses what is written.
+    /// The file does not exist, the caller lacks permission, or the kernel refuses the text.
     pub fn write(&self, name: &str, text: &str) -> Result<()> {
         let done = file::write_in(&self.directory, name, text);
-        done.map_err(|error| Error::from(error, format!("write `{text}` to {}", self.path.join(name).display()), RIGHT))
+        done.map_err(|error| {
+            Error::from(error, format!("write `{text}` to {}", self.path.join(name).display()), REMEDY)
+        })
     }
 
-    /// The numbers in its control file `name`, one to a line.
+    /// The numbers in its control file `name`, one per line.
     ///
     /// # Errors
     /// It has no such file.
@@ -217,10 +220,10 @@ impl Group {
         Ok(self.read(name)?.split_ascii_whitespace().filter_map(|number| number.parse().ok()).collect())
     }
 
-    /// What stands behind `key` in its control file `name`, as `cpu.stat` and `cgroup.events` have it.
+    /// The value of `key` in its control file `name`, in the format of `cpu.stat` and `cgroup.events`.
     ///
     /// # Errors
-    /// It has no such file, or that has no such key.
+    /// The file does not exist, or lacks the key.
     pub fn keyed(&self, name: &str, key: &str) -> Result<u64> {
         let text = self.read(name)?;
         let found = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok());
@@ -230,7 +233,7 @@ impl Group {
     /// The processes in it.
     ///
     /// # Errors
-    /// It is gone.
+    /// The group has been removed.
     pub fn processes(&self) -> Result<Vec<u32>> {
         self.numbers("cgroup.procs")
     }
@@ -238,7 +241,7 @@ impl Group {
     /// The threads in it.
     ///
     /// # Errors
-    /// It is gone.
+    /// The group has been removed.
     pub fn threads(&self) -> Result<Vec<u32>> {
         self.numbers(self.thread_file())
     }
@@ -247,27 +250,27 @@ impl Group {
         if self.version == Version::One { "tasks" } else { "cgroup.threads" }
     }
 
-    /// Makes this group, of version 2 and empty, one for single threads of the processes in the group above. Nothing is to be
-    /// done in version 1.
+    /// Makes this empty group of version 2 threaded: it takes single threads of the processes in the group above. No operation
+    /// in version 1.
     ///
     /// # Errors
-    /// Something is in it, or the group above has controllers that cannot tell threads apart.
+    /// The group is not empty, or the group above has a controller that is not threaded.
     pub fn make_threaded(&self) -> Result<()> {
         if self.version == Version::One { Ok(()) } else { self.write("cgroup.type", "threaded") }
     }
 
-    /// Another handle of it.
+    /// A second handle of this group.
     ///
     /// # Errors
-    /// It is gone, or there are too many open files.
+    /// The group has been removed, or too many files are open.
     pub fn again(&self) -> Result<Group> {
         Group::at(&self.directory, ".", self.path.clone(), self.version)
     }
 
-    /// Moves process `pid`, with all its threads, into this group.
+    /// Moves process `pid` with all its threads into this group.
     ///
     /// # Errors
-    /// It is gone, or may not be moved.
+    /// The process has ended, or may not be moved.
     pub fn add_process(&self, pid: u32) -> Result<()> {
         self.add("cgroup.procs", pid, "process")
     }
@@ -275,57 +278,56 @@ impl Group {
     /// Moves thread `tid` alone into this group.
     ///
     /// # Errors
-    /// It is gone or may not be moved; in version 2 both groups must be threaded, in one domain.
+    /// The thread has ended or may not be moved; in version 2 both groups must be threaded, in one domain.
     pub fn add_thread(&self, tid: u32) -> Result<()> {
         self.add(self.thread_file(), tid, "thread")
     }
 
     fn add(&self, name: &str, number: u32, noun: &str) -> Result<()> {
-        let right = "a process of this user and a group that is delegated to it, or root; in version 2 a group without \
-            controllers for those below it; with RT_GROUP_SCHED real-time runtime in a group for real-time threads";
+        let remedy = "run as root, or use a process of this user and a group that is delegated to it; in version 2 a group \
+            without controllers for its children; with RT_GROUP_SCHED a group with real-time runtime for real-time threads";
         let what = || format!("move {noun} {number} into {}", self.path.display());
         file::write_in(&self.directory, name, &number.to_string()).map_err(|error| match error.raw_os_error() {
             Some(libc::EINVAL | libc::EBUSY | libc::EOPNOTSUPP) => {
-                Error::NotPermitted { what: what(), source: error, right }
+                Error::NotPermitted { what: what(), source: error, remedy }
             }
-            _ => Error::of(error, number, what(), right),
+            _ => Error::of(error, number, what(), remedy),
         })
     }
 
-    /// Makes a group of our own below this one. Whatever is in it when it is [removed](OwnGroup::remove) or dropped goes
-    /// back into this one.
+    /// Creates a child group. Tasks in it return to this group when it is [removed](OwnGroup::remove) or dropped.
     ///
     /// # Errors
-    /// There is one of that name, or we lack the right to make it.
+    /// The name is in use, or the caller lacks permission.
     pub fn create(&self, name: &str) -> Result<OwnGroup> {
         let path = self.path.join(name);
         let what = || format!("make the control group {}", path.display());
         mkdirat(&self.directory, name, Mode::from_raw_mode(0o755))
-            .map_err(|errno| Error::from(errno, what(), RIGHT))?;
+            .map_err(|errno| Error::from(errno, what(), REMEDY))?;
         self.adopt(name)
     }
 
-    /// Takes over a group of our own that an earlier run has left below this one.
+    /// Takes over a child group that an earlier run has left behind.
     ///
     /// # Errors
-    /// There is none.
+    /// It does not exist.
     pub fn adopt(&self, name: &str) -> Result<OwnGroup> {
         let group = Group::at(&self.directory, name, self.path.join(name), self.version)?;
         let parent = self.again()?;
         Ok(OwnGroup { group, parent, name: name.to_string(), removed: false })
     }
 
-    /// The names of the groups below this one.
+    /// The names of the child groups.
     ///
     /// # Errors
-    /// It is gone.
+    /// The group has been removed.
     pub fn names(&self) -> Result<Vec<String>> {
         let listed = file::directories_in(&self.directory);
-        listed.map_err(|error| Error::from(error, format!("list {}", self.path.display()), RIGHT))
+        listed.map_err(|error| Error::from(error, format!("list {}", self.path.display()), REMEDY))
     }
 }
 
-/// A control group that we made. It is gone when it is dropped, and what was in it is back in the group above.
+/// A control group that Tactus created. Dropping it moves its tasks to the group above and removes it.
 #[derive(Debug)]
 pub struct OwnGroup {
     group: Group,
@@ -335,10 +337,10 @@ pub struct OwnGroup {
 }
 
 impl OwnGroup {
-    /// Moves what is in it into the group above, and removes it.
+    /// Moves its tasks to the group above, and removes it.
     ///
     /// # Errors
-    /// Something in it cannot be moved, or begins new processes faster than we move them.
+    /// A task cannot be moved, or tasks fork faster than they are moved.
     pub fn remove(mut self) -> Result<()> {
         self.clear()
     }
@@ -348,7 +350,7 @@ impl OwnGroup {
             return Ok(());
         }
         let mut refused = None;
-        // What is in it may fork while it is moved, and what has ended may take a while to leave.
+        // Tasks may fork while they are moved, and ended tasks may take a while to leave.
         for _ in 0..200 {
             refused = self.give_back().err();
             match unlinkat(&self.parent.directory, self.name.as_str(), AtFlags::REMOVEDIR) {
@@ -359,7 +361,7 @@ impl OwnGroup {
                 Err(rustix::io::Errno::BUSY) => crate::clock::sleep(sched::Nanos::ms(5)),
                 Err(errno) => {
                     let what = format!("remove the control group {}", self.group.path.display());
-                    return Err(Error::from(errno, what, RIGHT));
+                    return Err(Error::from(errno, what, REMEDY));
                 }
             }
         }
@@ -371,14 +373,14 @@ impl OwnGroup {
 }
 
 impl OwnGroup {
-    /// Moves what is in it now into the group above: no more than that, where only some threads of a process are in it.
+    /// Moves its present tasks to the group above, once: for groups with some threads of a process only.
     fn give_back(&self) -> Result<()> {
         let is_threaded = || self.group.read("cgroup.type").is_ok_and(|kind| kind.trim() == "threaded");
         let by_thread = self.group.version == Version::One || is_threaded();
         let all = if by_thread { self.group.threads()? } else { self.group.processes()? };
         for number in all {
             match if by_thread { self.parent.add_thread(number) } else { self.parent.add_process(number) } {
-                // It has ended meanwhile.
+                // It has ended in the meantime.
                 Ok(()) | Err(Error::Gone(_)) => {}
                 Err(error) => return Err(error),
             }
@@ -397,7 +399,7 @@ impl std::ops::Deref for OwnGroup {
 
 impl Drop for OwnGroup {
     fn drop(&mut self) {
-        // There is nobody left to tell; who wants to know removes it.
+        // A drop reports no error; call `remove` for it.
         let _ = self.clear();
     }
 }

@@ -1,4 +1,4 @@
-//! Processes of our own to try things on. Each ends with its handle, with the thread that began it, and after a minute.
+//! Child processes for trials. Each ends with its handle, with the thread that forked it, and after a minute.
 
 use crate::event::{Bell, Waiting};
 use crate::process::Process;
@@ -6,33 +6,33 @@ use crate::{Error, Result, clock};
 use rustix::process::{Pid, Signal, WaitOptions, waitpid};
 use sched::{Instant, Nanos};
 
-/// What such a process does.
+/// What a child does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Work {
-    /// Nothing.
+    /// It sleeps.
     Sleep,
-    /// Uses a CPU for a while and then sleeps for a while, over and over.
+    /// It alternates between using a CPU and sleeping.
     Spin {
-        /// How long it uses a CPU, by the clock.
+        /// Busy time, by the clock.
         busy: Nanos,
-        /// How long it sleeps then; zero for a hog.
+        /// Sleep time; zero for a hog.
         idle: Nanos,
     },
 }
 
-/// How long one lives at most.
+/// The longest life of a child.
 const LIFE: Nanos = Nanos::s(60);
-/// How long one that was killed is waited for. It ends at once unless it is frozen.
+/// How long `drop` waits for a killed child. It ends at once unless it is frozen.
 const END: Nanos = Nanos::s(2);
 
-/// A process of our own.
+/// A child process.
 #[derive(Debug)]
 pub struct Child {
     process: Process,
 }
 
 impl Child {
-    /// Begins one, in SCHED_OTHER if the calling thread is a real-time one. It must not outlive that thread, and does not.
+    /// Forks a child, in SCHED_OTHER even if the calling thread is a real-time thread. It ends with that thread at the latest.
     ///
     /// # Errors
     /// There are too many processes.
@@ -40,8 +40,8 @@ impl Child {
         let parent = rustix::process::getpid();
         let (ready, waiting) = (Bell::new()?, Waiting::new()?);
         let end = clock::now().saturating_add(LIFE);
-        // SAFETY: what the child does until it exits (`live`) is made of system calls and arithmetic alone: it neither
-        // allocates nor takes a lock that another thread of ours may have held.
+        // SAFETY: until it exits the child (`live`) makes system calls and does arithmetic only: it neither allocates nor takes
+        // a lock that another thread of the parent may hold.
         let pid = unsafe { libc::fork() };
         match pid {
             0 => live(work, parent, end, &ready),
@@ -50,7 +50,7 @@ impl Child {
                 Err(Error::from(error, "begin a child process", "fewer processes, or a higher limit (ulimit -u)"))
             }
             _ => {
-                // It is not reaped yet, so the number is still its own.
+                // It is not reaped yet, so its pid is not reused.
                 let child = Child { process: Process::open(pid.unsigned_abs())? };
                 // From here on it ends with this thread, or has ended already.
                 waiting.add(&ready, 0)?;
@@ -67,7 +67,7 @@ impl Child {
         self.process.pid()
     }
 
-    /// It, to signal.
+    /// Its process handle, to send signals.
     #[must_use]
     pub fn process(&self) -> &Process {
         &self.process
@@ -85,9 +85,9 @@ impl Drop for Child {
     }
 }
 
-/// What the child does. It is between fork and exit, and so must call nothing that allocates or locks.
+/// The life of the child between fork and exit: no call may allocate or lock.
 fn live(work: Work, parent: Pid, end: Instant, ready: &Bell) -> ! {
-    // Who is begun by a real-time thread is not to be one, hog that it may be. The way down takes no privilege.
+    // A hog forked by a real-time thread must not be one itself. Leaving the class takes no privilege.
     // SAFETY: the calls take a number, and a parameter that outlives them.
     unsafe {
         if matches!(libc::sched_getscheduler(0) & !libc::SCHED_RESET_ON_FORK, libc::SCHED_FIFO | libc::SCHED_RR) {
@@ -96,15 +96,15 @@ fn live(work: Work, parent: Pid, end: Instant, ready: &Bell) -> ! {
     }
     let ends_with_parent = rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).is_ok();
     ready.ring();
-    // SAFETY: both calls take numbers only. Our handlers are not for the child, and it reads none of our files; were it to
-    // hold them, who waits for the end of a pipe of ours would wait for the child too.
+    // SAFETY: both calls take numbers only. The child needs no handler and no file of the parent; an inherited pipe would keep
+    // its reader waiting for the child.
     unsafe {
         libc::signal(libc::SIGINT, libc::SIG_DFL);
         libc::signal(libc::SIGTERM, libc::SIG_DFL);
         libc::syscall(libc::SYS_close_range, 0, libc::c_uint::MAX, 0);
     }
     let mut now = clock::now();
-    // A parent that ended before the first line is not told of any more.
+    // No signal is sent for a parent that ended before the first line.
     while ends_with_parent && now < end && rustix::process::getppid() == Some(parent) {
         let rest = match work {
             Work::Sleep => Nanos::s(1),
@@ -121,7 +121,7 @@ fn live(work: Work, parent: Pid, end: Instant, ready: &Bell) -> ! {
         }
         now = clock::now();
     }
-    // SAFETY: it ends the process without running anything of ours.
+    // SAFETY: it ends the process without running any code of the parent.
     unsafe { libc::_exit(0) }
 }
 

@@ -1,4 +1,4 @@
-//! The monotonic clock: what it says, sleeping until a moment of it, and timers that can be waited for with other things.
+//! The monotonic clock: reading it, sleeping until an instant, and timers that can be waited for together with other events.
 
 use crate::{Error, Result};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -11,21 +11,21 @@ use rustix::time::{
 use sched::{Instant, Nanos};
 use std::num::NonZeroU64;
 
-/// What CLOCK_MONOTONIC says.
+/// The time of CLOCK_MONOTONIC.
 #[must_use]
 pub fn now() -> Instant {
     let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::Monotonic);
     Instant::at_ns(tv_sec.unsigned_abs() * 1_000_000_000 + tv_nsec.unsigned_abs())
 }
 
-/// The CPU time that the calling thread has had (CLOCK_THREAD_CPUTIME_ID), to this instant.
+/// The CPU time of the calling thread up to now (CLOCK_THREAD_CPUTIME_ID).
 #[must_use]
 pub fn thread_time() -> Nanos {
     let Timespec { tv_sec, tv_nsec } = clock_gettime(ClockId::ThreadCPUTime);
     Nanos::ns(tv_sec.unsigned_abs() * 1_000_000_000 + tv_nsec.unsigned_abs())
 }
 
-/// A time in nanoseconds in the kernel's form.
+/// A time in nanoseconds as the kernel's structure.
 pub(crate) fn timespec(ns: u64) -> Timespec {
     Timespec {
         tv_sec: i64::try_from(ns / 1_000_000_000).expect("a moment of a 64-bit clock in ns is few seconds"),
@@ -33,7 +33,7 @@ pub(crate) fn timespec(ns: u64) -> Timespec {
     }
 }
 
-/// Sleeps until `at`; returns at once if that is past. Signals do not end it.
+/// Sleeps until `at`; returns at once if that is past. Signals do not interrupt it.
 ///
 /// # Panics
 /// The kernel has no CLOCK_MONOTONIC.
@@ -56,11 +56,11 @@ pub fn sleep(length: Nanos) {
     sleep_until(now().saturating_add(length));
 }
 
-/// By how much the kernel may delay a wake-up of the calling thread to make several at once, while it is in no real-time
-/// class. Those it begins inherit it.
+/// Timer slack: by how much the kernel may delay a wake-up of the calling thread outside of real-time classes, to merge
+/// several. Children inherit it.
 ///
 /// # Errors
-/// The kernel does not say.
+/// The kernel does not report it.
 pub fn slack() -> Result<Nanos> {
     match rustix::thread::current_timer_slack() {
         Ok(ns) => Ok(Nanos::ns(ns)),
@@ -71,14 +71,14 @@ pub fn slack() -> Result<Nanos> {
 /// Sets [`slack`]; at least a nanosecond.
 ///
 /// # Errors
-/// The kernel has no such thing.
+/// The kernel lacks it.
 pub fn set_slack(slack: Nanos) -> Result<()> {
     let ns = NonZeroU64::new(slack.as_ns()).unwrap_or(NonZeroU64::MIN);
     rustix::thread::set_current_timer_slack(Some(ns))
         .map_err(|errno| Error::from(errno, format!("set the timer slack of this thread to {slack}"), "at least 1ns"))
 }
 
-/// Sleeps on a grid: each sleep says how late it came back.
+/// Sleeps on a grid, and reports the lateness of each wake-up.
 #[derive(Debug)]
 pub struct Beats {
     due: Instant,
@@ -86,7 +86,7 @@ pub struct Beats {
 }
 
 impl Beats {
-    /// A grid that begins now.
+    /// A grid that starts now.
     ///
     /// # Panics
     /// `interval` is zero.
@@ -100,7 +100,7 @@ impl Beats {
 impl Iterator for Beats {
     type Item = Nanos;
 
-    /// Sleeps until the next point of the grid, and says how much later it is then. Points that are past are left out.
+    /// Sleeps until the next point of the grid, and returns the lateness. Missed points are skipped.
     fn next(&mut self) -> Option<Nanos> {
         let past = now().saturating_since(self.due).as_ns() / self.interval.as_ns();
         self.due = self.due.saturating_add(self.interval.saturating_mul(past + 1));
@@ -109,14 +109,14 @@ impl Iterator for Beats {
     }
 }
 
-/// A timer that becomes readable at a moment of the monotonic clock.
+/// A timer that becomes readable at an instant of the monotonic clock.
 #[derive(Debug)]
 pub struct Timer {
     handle: OwnedFd,
 }
 
 impl Timer {
-    /// One that is not set.
+    /// An unarmed timer.
     ///
     /// # Errors
     /// There are too many open files.
@@ -127,18 +127,18 @@ impl Timer {
         }
     }
 
-    /// Has it go off at `at`, or at once if that is past; never at [`Instant::NEVER`]. It forgets what it was set to.
+    /// Arms it for `at`, or at once if that is past; disarms it at [`Instant::NEVER`]. An earlier setting is replaced.
     ///
     /// # Panics
-    /// The kernel refuses a moment of its own clock.
+    /// The kernel refuses an instant of its own clock.
     pub fn set(&self, at: Instant) {
-        // Zero would mean never.
+        // Zero would disarm it.
         let value = if at == Instant::NEVER { timespec(0) } else { timespec(at.as_ns().max(1)) };
         let to = Itimerspec { it_interval: timespec(0), it_value: value };
         timerfd_settime(&self.handle, TimerfdTimerFlags::ABSTIME, &to).expect("the kernel takes moments of its clock");
     }
 
-    /// Whether it has gone off since it was set or this was asked.
+    /// Whether it has expired since it was armed or since the last call.
     #[must_use]
     pub fn went_off(&self) -> bool {
         let mut times = [0; 8];

@@ -1,4 +1,4 @@
-//! The CPUs there are, those we may use, and the time that a hypervisor takes away from them.
+//! The CPUs of this machine, the CPUs that this process may use, and steal time.
 
 use crate::cgroup::{Hierarchy, Version};
 use crate::{Error, Result, file};
@@ -11,15 +11,15 @@ fn list(path: &str) -> Result<CpuSet> {
     if text.trim().is_empty() { Ok(CpuSet::EMPTY) } else { text.trim().parse().map_err(malformed) }
 }
 
-/// Those that are online.
+/// The CPUs that are online.
 ///
 /// # Errors
-/// The kernel does not say, or has more than [`sched::id::CPUS_MAX`].
+/// The kernel does not report them, or has more than [`sched::id::CPUS_MAX`].
 pub fn online() -> Result<CpuSet> {
     list("/sys/devices/system/cpu/online")
 }
 
-/// Those that the kernel keeps out of balancing (isolcpus).
+/// The CPUs without load balancing (isolcpus).
 ///
 /// # Errors
 /// As [`online`].
@@ -27,7 +27,7 @@ pub fn isolated() -> Result<CpuSet> {
     list("/sys/devices/system/cpu/isolated")
 }
 
-/// Those that share a core with another.
+/// The CPUs that share a core with another.
 ///
 /// # Errors
 /// As [`online`].
@@ -35,7 +35,7 @@ pub fn siblings() -> Result<CpuSet> {
     let mut shared = CpuSet::EMPTY;
     for cpu in online()?.iter() {
         let together = list(&format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list"));
-        // A kernel without it has no such topology.
+        // A kernel without the file has no such topology.
         if together.is_ok_and(|set| set.len() > 1) {
             shared.insert(cpu);
         }
@@ -43,19 +43,19 @@ pub fn siblings() -> Result<CpuSet> {
     Ok(shared)
 }
 
-/// A control group's CPUs.
+/// The CPUs of a control group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cpuset {
-    /// Which group.
+    /// Path of the group.
     pub group: String,
-    /// The CPUs it has.
+    /// Its CPUs.
     pub cpus: CpuSet,
 }
 
-/// The cpuset of thread `tid`; none where the kernel or this mount has no cpusets.
+/// The cpuset of thread `tid`; `None` where the kernel or this mount has no cpusets.
 ///
 /// # Errors
-/// It is gone, or the file says what it should not.
+/// The thread has ended, or the file has unexpected content.
 pub fn cpuset(tid: u32) -> Result<Option<Cpuset>> {
     for hierarchy in [Hierarchy::one("cpuset"), Hierarchy::two()] {
         let Ok(hierarchy) = hierarchy else { continue };
@@ -77,19 +77,19 @@ pub fn cpuset(tid: u32) -> Result<Option<Cpuset>> {
     Ok(None)
 }
 
-/// Time of all CPUs together since the machine began, to a tick.
+/// Time of all CPUs together since boot, to a tick.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Times {
-    /// All of it.
+    /// Total time.
     pub total: Nanos,
-    /// When nobody wanted to run, or all waited for a disk.
+    /// Idle time, including time waiting for a disk.
     pub idle: Nanos,
-    /// When a hypervisor ran somebody else although a CPU here wanted to run. None: the kernel does not count it.
+    /// Steal time: a hypervisor ran another VM although a CPU here wanted to run. `None`: the kernel does not count it.
     pub steal: Option<Nanos>,
 }
 
 impl Times {
-    /// What was added since `before`.
+    /// The time since `before`.
     #[must_use]
     pub fn since(&self, before: &Times) -> Times {
         Times {
@@ -103,7 +103,7 @@ impl Times {
 /// The time of all CPUs until now.
 ///
 /// # Errors
-/// The kernel does not say.
+/// The kernel does not report it.
 pub fn times() -> Result<Times> {
     let stats = KernelStats::current().map_err(|error| {
         let source = std::io::Error::other(error);

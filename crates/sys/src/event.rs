@@ -1,4 +1,4 @@
-//! Waiting for several things at once, and being woken by another thread.
+//! Waiting for several events at once, and wake-ups by another thread.
 
 use crate::clock::{now, timespec};
 use crate::{Error, Result};
@@ -18,7 +18,7 @@ pub struct Bell {
 }
 
 impl Bell {
-    /// One that has not been rung.
+    /// A bell that has not been rung.
     ///
     /// # Errors
     /// There are too many open files.
@@ -29,13 +29,13 @@ impl Bell {
         }
     }
 
-    /// Wakes who waits for it.
+    /// Wakes the thread that waits for it.
     pub fn ring(&self) {
-        // It fails only where 2^64 − 2 rings were not heard, and then it is readable already.
+        // It fails only after 2^64 − 2 unread rings, and then the bell is readable already.
         let _ = rustix::io::write(&self.handle, &1_u64.to_ne_bytes());
     }
 
-    /// How often it was rung since this was asked last.
+    /// How often it was rung since the last call.
     #[must_use]
     pub fn rings(&self) -> u64 {
         let mut count = [0; 8];
@@ -52,7 +52,7 @@ impl AsFd for Bell {
     }
 }
 
-/// A gate at which one thread waits until another opens it. To open one that is open already takes no system call.
+/// A gate at which one thread waits until another opens it. Opening an open gate takes no system call.
 #[derive(Debug, Default)]
 pub struct Gate {
     /// 1 while it is open.
@@ -60,38 +60,38 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// One that is shut.
+    /// A closed gate.
     #[must_use]
     pub fn new() -> Gate {
         Gate::default()
     }
 
-    /// Opens it: who waits goes through, or who comes next.
+    /// Opens it: the waiting thread, or the next one to come, passes.
     pub fn open(&self) {
-        // What was stored before is seen by who goes through.
+        // A thread that passes sees all earlier stores.
         if self.open.swap(1, Ordering::SeqCst) == 0 {
-            // It fails for an address that is not there only, and this one is.
+            // It fails only for an invalid address.
             let _ = futex::wake(&self.open, futex::Flags::PRIVATE, 1);
         }
     }
 
-    /// Waits until it is open, and shuts it behind the caller.
+    /// Waits until it is open, and closes it behind the caller.
     pub fn pass(&self) {
         while self.open.swap(0, Ordering::SeqCst) == 0 {
-            // It was opened meanwhile, or a signal came: it is looked at again in any case.
+            // It was opened meanwhile, or a signal came: the loop checks again in both cases.
             let _ = futex::wait(&self.open, futex::Flags::PRIVATE, 0, None);
         }
     }
 }
 
-/// Several things that are waited for, each under a number of the caller's.
+/// A set of event sources, each under a number that the caller chooses.
 #[derive(Debug)]
 pub struct Waiting {
     handle: OwnedFd,
 }
 
 impl Waiting {
-    /// For nothing yet.
+    /// An empty set.
     ///
     /// # Errors
     /// There are too many open files.
@@ -102,36 +102,36 @@ impl Waiting {
         }
     }
 
-    /// Waits for `source` to become readable too, from now on until it is closed.
+    /// Adds `source`, until it is closed.
     ///
     /// # Errors
-    /// It is waited for already, or cannot be waited for.
+    /// It is in the set already, or cannot be waited for.
     pub fn add(&self, source: impl AsFd, number: u64) -> Result<()> {
         epoll::add(&self.handle, source, EventData::new_u64(number), EventFlags::IN)
             .map_err(|errno| Error::from(errno, format!("wait for source {number}"), "a descriptor that can be polled"))
     }
 
-    /// The same, but tells of it once each time it becomes readable, also when it stays so: for what is readable for good
-    /// from some moment on.
+    /// Adds `source`, edge-triggered: it is reported once each time it becomes readable. For sources that stay readable for
+    /// good.
     ///
     /// # Errors
-    /// It is waited for already, or cannot be waited for.
+    /// It is in the set already, or cannot be waited for.
     pub fn add_edges(&self, source: impl AsFd, number: u64) -> Result<()> {
         epoll::add(&self.handle, source, EventData::new_u64(number), EventFlags::IN | EventFlags::ET)
             .map_err(|errno| Error::from(errno, format!("wait for source {number}"), "a descriptor that can be polled"))
     }
 
-    /// Does not wait for `source` any more.
+    /// Removes `source`.
     ///
     /// # Errors
-    /// It was not waited for.
+    /// It is not in the set.
     pub fn remove(&self, source: impl AsFd) -> Result<()> {
         epoll::delete(&self.handle, source)
             .map_err(|errno| Error::from(errno, "wait no more for a source", "one that was added"))
     }
 
-    /// The number of a thing that is readable, waiting for one until `end`. Allocates nothing. Several that are readable are
-    /// told in turn, as long as they stay so.
+    /// Waits until `end` for a readable source, and returns its number. Allocates nothing. Several readable sources are
+    /// returned in turn.
     ///
     /// # Errors
     /// The kernel refuses to wait.

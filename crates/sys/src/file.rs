@@ -1,4 +1,4 @@
-//! Small files in which the kernel speaks: read and written whole, with errors that name them.
+//! Small files of the kernel: read and written whole, with errors that name them.
 
 use crate::{Error, Result};
 use rustix::fd::{AsFd, OwnedFd};
@@ -8,51 +8,51 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::str::FromStr;
 
-const RIGHT: &str = "the right to this file, which root has unless the kernel is locked down or in a container";
+const REMEDY: &str = "run as root, outside of containers, on a kernel that is not locked down";
 
-/// All of the file at `path`.
+/// The content of the file at `path`.
 pub(crate) fn read(path: impl AsRef<Path>) -> Result<String> {
     let path = path.as_ref();
-    std::fs::read_to_string(path).map_err(|error| Error::from(error, format!("read {}", path.display()), RIGHT))
+    std::fs::read_to_string(path).map_err(|error| Error::from(error, format!("read {}", path.display()), REMEDY))
 }
 
-/// The file at `path`, trimmed, as a value of that type.
+/// The trimmed content of the file at `path`, parsed.
 pub(crate) fn value<T: FromStr>(path: impl AsRef<Path>, wanted: &'static str) -> Result<T> {
     let path = path.as_ref();
     read(path)?.trim().parse().map_err(|_| Error::Malformed { path: path.to_path_buf(), wanted })
 }
 
-/// Writes `text` into the file at `path`, in one call, as control files want it.
+/// Writes `text` into the file at `path` in one call, as control files require.
 pub(crate) fn write(path: impl AsRef<Path>, text: &str) -> Result<()> {
     let path = path.as_ref();
     let written = File::options().write(true).open(path).and_then(|mut file| file.write_all(text.as_bytes()));
-    written.map_err(|error| Error::from(error, format!("write `{text}` to {}", path.display()), RIGHT))
+    written.map_err(|error| Error::from(error, format!("write `{text}` to {}", path.display()), REMEDY))
 }
 
-/// A directory, to find files in it later whatever its name then means.
+/// Opens a directory: later lookups are independent of its name.
 pub(crate) fn directory(path: impl AsRef<Path>) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     Ok(rustix::fs::open(path.as_ref(), flags, Mode::empty())?)
 }
 
-/// The file of this name in a directory.
+/// Opens the file `name` in a directory.
 pub(crate) fn open_in(directory: impl AsFd, name: &str, flags: OFlags) -> io::Result<File> {
     Ok(File::from(openat(directory, name, flags | OFlags::CLOEXEC, Mode::empty())?))
 }
 
-/// All of the file of this name in a directory.
+/// The content of the file `name` in a directory.
 pub(crate) fn read_in(directory: impl AsFd, name: &str) -> io::Result<String> {
     let mut text = String::new();
     open_in(directory, name, OFlags::RDONLY)?.read_to_string(&mut text)?;
     Ok(text)
 }
 
-/// Writes the file of this name in a directory.
+/// Writes the file `name` in a directory.
 pub(crate) fn write_in(directory: impl AsFd, name: &str, text: &str) -> io::Result<()> {
     open_in(directory, name, OFlags::WRONLY)?.write_all(text.as_bytes())
 }
 
-/// The numbers that name entries of a directory, ascending.
+/// The entries of a directory that are numbers, in ascending order.
 pub(crate) fn numbers_in(directory: impl AsFd, name: &str) -> io::Result<Vec<u32>> {
     let opened = openat(directory, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let mut numbers = Vec::new();
@@ -63,7 +63,7 @@ pub(crate) fn numbers_in(directory: impl AsFd, name: &str) -> io::Result<Vec<u32
     Ok(numbers)
 }
 
-/// The names of the directories in a directory.
+/// The names of the subdirectories.
 pub(crate) fn directories_in(directory: impl AsFd) -> io::Result<Vec<String>> {
     let opened = openat(directory, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let mut names = Vec::new();

@@ -1,25 +1,25 @@
-//! Freezing what is in a control group: none of it runs until it is thawed, and it cannot tell.
+//! Freezing the tasks of a control group: none of them runs until the group is thawed.
 
 use crate::cgroup::{Group, Version};
 use crate::clock;
 use crate::{Error, Result};
 use sched::{Instant, Nanos};
 
-/// How far a group is frozen.
+/// The state of a freezer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
-    /// What is in it runs.
+    /// Its tasks run.
     Thawed,
-    /// Some of it has yet to stop.
+    /// Some tasks have yet to stop.
     Freezing,
-    /// None of it runs.
+    /// None of its tasks runs.
     Frozen,
 }
 
-/// Freezes what is in `group`: soon, not at once.
+/// Starts to freeze `group`; this takes a while.
 ///
 /// # Errors
-/// It is the root, or we lack the right to it.
+/// It is the root group, or the caller lacks permission.
 pub fn freeze(group: &Group) -> Result<()> {
     match group.version() {
         Version::One => group.write("freezer.state", "FROZEN"),
@@ -27,10 +27,10 @@ pub fn freeze(group: &Group) -> Result<()> {
     }
 }
 
-/// Thaws what is in `group`.
+/// Thaws `group`.
 ///
 /// # Errors
-/// It is the root, or we lack the right to it.
+/// It is the root group, or the caller lacks permission.
 pub fn thaw(group: &Group) -> Result<()> {
     match group.version() {
         Version::One => group.write("freezer.state", "THAWED"),
@@ -38,10 +38,10 @@ pub fn thaw(group: &Group) -> Result<()> {
     }
 }
 
-/// How far `group` is frozen.
+/// The state of `group`'s freezer.
 ///
 /// # Errors
-/// It is the root, or the kernel has no freezer.
+/// It is the root group, or the kernel has no freezer.
 pub fn state(group: &Group) -> Result<State> {
     let malformed = |name: &str| Error::Malformed { path: group.path().join(name), wanted: "the state of a freezer" };
     match group.version() {
@@ -60,10 +60,10 @@ pub fn state(group: &Group) -> Result<State> {
     }
 }
 
-/// Waits until `group` is in this state, `limit` at most; says when it was.
+/// Waits until `group` is in this state, up to `limit`; returns the instant.
 ///
 /// # Errors
-/// As [`state`], or the time is up.
+/// As [`state`], or the limit is exceeded.
 pub fn wait(group: &Group, wanted: State, limit: Nanos) -> Result<Instant> {
     let end = clock::now().saturating_add(limit);
     loop {
@@ -74,8 +74,8 @@ pub fn wait(group: &Group, wanted: State, limit: Nanos) -> Result<Instant> {
         }
         if now >= end {
             let what = format!("have the control group {} {wanted:?} within {limit}", group.path().display());
-            let right = "tasks that neither are being traced nor wait for a disk";
-            return Err(Error::NotKept { what, kept: format!("{found:?}"), right });
+            let remedy = "end tracing of its tasks, and wait until none waits for a disk";
+            return Err(Error::NotKept { what, kept: format!("{found:?}"), remedy });
         }
         clock::sleep(Nanos::us(100));
     }
@@ -88,7 +88,7 @@ mod tests {
     use crate::child::{Child, Work};
     use crate::usage::Meter;
 
-    /// Freezes a spinning child in a group of `hierarchy`, sees that it stands still, thaws it and gives it back.
+    /// Freezes a spinning child in a group of `hierarchy`, checks that it stands still, thaws it and moves it back.
     fn freezes_and_thaws(hierarchy: Result<Hierarchy>, name: &str) {
         let hierarchy = match hierarchy {
             Ok(hierarchy) => hierarchy,

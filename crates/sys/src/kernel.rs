@@ -1,4 +1,4 @@
-//! What kernel this is, and what it was built with.
+//! The kernel of this machine and its build configuration.
 
 use crate::{Result, file};
 use procfs::ConfigSetting;
@@ -9,47 +9,47 @@ pub fn release() -> String {
     rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
-/// How it was built, such as `#1 SMP PREEMPT_DYNAMIC`.
+/// Its version, such as `#1 SMP PREEMPT_DYNAMIC`.
 #[must_use]
 pub fn version() -> String {
     rustix::system::uname().version().to_string_lossy().into_owned()
 }
 
-/// What this start of the machine is called.
+/// The boot id of this machine.
 ///
 /// # Errors
-/// The kernel does not say.
+/// The kernel does not report it.
 pub fn boot_id() -> Result<String> {
     Ok(file::read("/proc/sys/kernel/random/boot_id")?.trim().to_string())
 }
 
-/// What is known of an option it was built with.
+/// The value of a build option.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Configured {
-    /// With it, or with it as a module.
+    /// Built in, or as a module.
     With,
-    /// Without it.
+    /// Not built.
     Without,
-    /// To this value.
+    /// Set to this value.
     To(String),
-    /// It keeps no account of how it was built.
+    /// The kernel does not publish its configuration.
     Unknown,
 }
 
-/// The options it was built with.
+/// The build options of the kernel.
 #[derive(Debug)]
 pub struct Configuration {
     options: Option<procfs::KernelConfig>,
 }
 
 impl Configuration {
-    /// From /proc/config.gz or /boot; every option is unknown where neither is there.
+    /// Reads /proc/config.gz or /boot; every option is unknown where neither exists.
     #[must_use]
     pub fn read() -> Configuration {
         Configuration { options: procfs::kernel_config().ok().map(procfs::KernelConfig) }
     }
 
-    /// That of this name, `CONFIG_…`.
+    /// The option of this name, `CONFIG_…`.
     #[must_use]
     pub fn option(&self, name: &str) -> Configured {
         match self.options.as_ref().map(|options| options.0.get(name)) {
@@ -60,7 +60,7 @@ impl Configuration {
         }
     }
 
-    /// Its ticks in a second, where that is known.
+    /// Ticks per second, where known.
     #[must_use]
     pub fn tick_rate(&self) -> Option<u32> {
         match self.option("CONFIG_HZ") {
@@ -70,7 +70,7 @@ impl Configuration {
     }
 }
 
-/// The value of a parameter it was started with: the last, where there are several. None: it was not given.
+/// The last value of a boot parameter; `None`: it was not given.
 #[must_use]
 pub fn parameter(name: &str) -> Option<String> {
     given(&file::read("/proc/cmdline").ok()?, name)
@@ -81,19 +81,19 @@ fn given(line: &str, name: &str) -> Option<String> {
     values.next().map(str::to_string)
 }
 
-/// Where its time comes from.
+/// The clock source.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ClockSource {
-    /// The clock it uses.
+    /// The clock in use.
     pub current: String,
-    /// Those it could use.
+    /// The clocks that are available.
     pub available: Vec<String>,
 }
 
-/// Where its time comes from.
+/// The clock source.
 ///
 /// # Errors
-/// It does not say.
+/// The kernel does not report it.
 pub fn clock_source() -> Result<ClockSource> {
     let folder = "/sys/devices/system/clocksource/clocksource0";
     let current = file::read(format!("{folder}/current_clocksource"))?.trim().to_string();
@@ -101,18 +101,18 @@ pub fn clock_source() -> Result<ClockSource> {
     Ok(ClockSource { current, available: available.split_ascii_whitespace().map(str::to_string).collect() })
 }
 
-/// Its schedulers written in BPF.
+/// State of sched_ext, schedulers written in BPF.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SchedExt {
-    /// It has no place for one.
+    /// The kernel does not support it.
     Absent,
-    /// It has a place for one, and none is there.
+    /// Supported, and no scheduler is loaded.
     Vacant,
-    /// One is there.
+    /// A scheduler is loaded.
     Loaded(String),
 }
 
-/// Whether it has, or could have, a scheduler written in BPF.
+/// The state of sched_ext.
 #[must_use]
 pub fn sched_ext() -> SchedExt {
     match file::read("/sys/kernel/sched_ext/state") {
@@ -125,7 +125,7 @@ pub fn sched_ext() -> SchedExt {
     }
 }
 
-/// How it is locked down against its own root, where it is.
+/// The lockdown mode, where one is active.
 #[must_use]
 pub fn lockdown() -> Option<String> {
     let text = file::read("/sys/kernel/security/lockdown").ok()?;
@@ -134,13 +134,13 @@ pub fn lockdown() -> Option<String> {
     (chosen != "none").then(|| chosen.to_string())
 }
 
-/// Whether threads are preempted nearly everywhere in it (PREEMPT_RT).
+/// Whether the kernel is fully preemptible (PREEMPT_RT).
 #[must_use]
 pub fn is_realtime() -> bool {
     file::value::<u32>("/sys/kernel/realtime", "0 or 1").is_ok_and(|on| on == 1)
 }
 
-/// How many clock ticks of /proc there are in a second.
+/// Clock ticks of /proc per second.
 #[must_use]
 pub fn ticks_per_second() -> u64 {
     rustix::param::clock_ticks_per_second()
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernel_says_who_it_is() {
+    fn the_kernel_reports_its_release_and_version() {
         assert!(release().starts_with(|first: char| first.is_ascii_digit()));
         assert!(version().contains('#'));
         assert_eq!(boot_id().unwrap().len(), 36);

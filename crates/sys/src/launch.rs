@@ -1,4 +1,4 @@
-//! Beginning programs: whether a file is one, what it inherits beyond the three standard streams, and what it ends with.
+//! Starting programs: whether a file is executable, inherited descriptors beyond the standard streams, and end with a parent.
 
 use crate::{Error, Result};
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -10,49 +10,49 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// What a descriptor that was inherited must be.
-const INHERITED: &str = "the number of a descriptor that this process was begun with, from 3 up";
+/// The remedy for a descriptor that was not inherited.
+const INHERITED: &str = "pass the number of a descriptor that this process has inherited, from 3 up";
 
-/// Whether this process may run the file at `path` as a program.
+/// Whether this process may execute the file at `path`.
 #[must_use]
 pub fn may_run(path: &Path) -> bool {
     path.is_file() && access(path, Access::EXEC_OK).is_ok()
 }
 
-/// Has the process that `command` begins inherit `descriptor`, under the number that is returned. No other process that this
-/// one begins gets it, unless it was to be inherited before. It is closed here with `command`.
+/// Has the process of `command` inherit `descriptor`, under the returned number. No other child inherits it unless it was
+/// inheritable before. It is closed here with `command`.
 pub fn inherit(command: &mut Command, descriptor: OwnedFd) -> i32 {
     let number = descriptor.as_raw_fd();
     let keep = move || fcntl_setfd(&descriptor, FdFlags::empty()).map_err(io::Error::from);
-    // SAFETY: between fork and exec it makes one system call, which neither allocates nor locks.
+    // SAFETY: between fork and exec the closure makes one system call, which neither allocates nor locks.
     unsafe {
         command.pre_exec(keep);
     }
     number
 }
 
-/// The descriptor that this process was begun with under `number`. Programs that it begins or becomes do not get it.
+/// The descriptor that this process inherited under `number`. Its own children do not inherit it.
 ///
 /// # Errors
-/// There is none.
+/// It was not inherited.
 pub fn inherited(number: i32) -> Result<OwnedFd> {
     let cannot = |error: rustix::io::Errno| Error::Absent {
         what: format!("the inherited descriptor {number}"),
         why: io::Error::from(error).to_string(),
-        right: INHERITED,
+        remedy: INHERITED,
     };
     if number < 3 {
         return Err(cannot(rustix::io::Errno::BADF));
     }
-    // SAFETY: a number that names nothing open is refused by both calls. What is somebody else's meanwhile stays so: it is
-    // copied, and of the original only that it ends at an exec is set, which everything does that this program opens.
+    // SAFETY: both calls refuse a number that names no open file. If the number belongs to another owner in this process, that
+    // file stays open: it is duplicated, and the original only becomes close-on-exec, as all files of this program are.
     let borrowed = unsafe { BorrowedFd::borrow_raw(number) };
     let own = fcntl_dupfd_cloexec(borrowed, 3).map_err(cannot)?;
     fcntl_setfd(borrowed, FdFlags::CLOEXEC).map_err(cannot)?;
     Ok(own)
 }
 
-/// Has this process be killed when the thread that began it ends.
+/// Has the kernel kill this process when the thread that forked it ends.
 ///
 /// # Errors
 /// The kernel refuses.
@@ -97,7 +97,7 @@ mod tests {
         for none in [-1, 0, 2, 1_000_000_000] {
             let said = inherited(none).unwrap_err().to_string();
             assert!(
-                said.ends_with("right would be the number of a descriptor that this process was begun with, from 3 up"),
+                said.ends_with("help: pass the number of a descriptor that this process has inherited, from 3 up"),
                 "{said}"
             );
         }

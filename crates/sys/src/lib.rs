@@ -1,20 +1,20 @@
-//! What Tactus asks of a Linux kernel: how threads are scheduled and who they are, CPU time, timers, context switches,
-//! freezers, and what the machine is like.
+//! System interface of Tactus: thread scheduling and identity, CPU time, timers, context switches, freezers, and
+//! properties of the machine.
 //!
-//! The only crate with unsafe code. It decides nothing: every call does one thing, and says what went wrong with the
-//! thing it was asked for. What was set is read back where the kernel may set something else.
+//! The only crate with unsafe code. It makes no decisions: every call does one thing and reports its error. Where the
+//! kernel may apply another value than requested, the value is read back.
 //!
 //! | module | what it is about |
 //! |---|---|
 //! | [`attributes`], [`affinity`], [`autogroup`] | how a thread is scheduled, and where it may run |
-//! | [`thread`], [`process`] | who a thread is, and holding on to it when its number is given to another |
+//! | [`thread`], [`process`] | identity of threads and processes, and handles that stay valid when a number is reused |
 //! | [`usage`] | CPU time and run state, read without allocating |
 //! | [`clock`], [`event`] | the monotonic clock, timers, and waiting for several things at once |
-//! | [`switches`], [`births`] | context switches, and threads that begin, as it happens |
-//! | [`cgroup`], [`freezer`] | control groups of our own, and stopping what is in them |
-//! | [`realtime`], [`privileges`], [`cpus`], [`kernel`] | what this machine allows, has and is |
-//! | [`memory`], [`shared`] | memory that stays: in place, and when a process ends |
-//! | [`child`], [`launch`] | processes of our own to try things on, and programs that we begin |
+//! | [`switches`], [`births`] | context switches and forks, reported as they happen |
+//! | [`cgroup`], [`freezer`] | control groups that Tactus creates, and freezing their tasks |
+//! | [`realtime`], [`privileges`], [`cpus`], [`kernel`] | limits, privileges, CPUs and kernel of this machine |
+//! | [`memory`], [`shared`] | locked memory, and memory that outlives a process |
+//! | [`child`], [`launch`] | child processes for trials, and programs that Tactus starts |
 
 pub mod affinity;
 pub mod attributes;
@@ -38,102 +38,100 @@ pub mod switches;
 pub mod thread;
 pub mod usage;
 
-use std::io;
 use std::path::PathBuf;
+use std::{fmt, io};
 
-/// Why the kernel did not do what it was asked for. Every message names what was tried on what, what the kernel said, and,
-/// where that is known, what would be right.
+/// An error of a system call. Each message names the operation, its object and the kernel's answer; [`Error::remedy`]
+/// gives a remedy where one is known.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// There is no such process or thread (any more).
-    #[error("there is no thread {0}; it has ended, or never was")]
+    /// The process or thread does not exist (any more).
     Gone(u32),
-    /// The kernel does not let us.
-    #[error("cannot {what}: {source}; right would be {right}")]
+    /// The kernel refuses permission.
     NotPermitted {
-        /// What was asked for.
+        /// The operation.
         what: String,
-        /// What the kernel said.
+        /// The kernel's answer.
         source: io::Error,
-        /// What would help.
-        right: &'static str,
+        /// The remedy, in the imperative.
+        remedy: &'static str,
     },
-    /// The kernel accepted the call and did something else.
-    #[error("cannot {what}: the kernel kept {kept}; right would be {right}")]
+    /// The kernel accepted the call and applied another value.
     NotKept {
-        /// What was asked for.
+        /// The operation.
         what: String,
-        /// What is in force.
+        /// The value in force.
         kept: String,
-        /// What would help.
-        right: &'static str,
+        /// The remedy, in the imperative.
+        remedy: &'static str,
     },
-    /// This kernel or machine has no such thing.
-    #[error("{what} is not there: {why}; right would be {right}")]
+    /// The kernel or the machine lacks a feature.
     Absent {
-        /// What was asked for.
+        /// The feature.
         what: String,
-        /// Why it is not there.
+        /// The reason.
         why: String,
-        /// What would help.
-        right: &'static str,
+        /// The remedy, in the imperative.
+        remedy: &'static str,
     },
-    /// A file does not say what it should.
-    #[error("{} is not {wanted}", path.display())]
+    /// A file has unexpected content.
     Malformed {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What it should be.
+        /// The expected content.
         wanted: &'static str,
     },
     /// Any other error of a call.
-    #[error("cannot {what}: {source}")]
     Call {
-        /// What was asked for.
+        /// The operation.
         what: String,
-        /// What the kernel said.
+        /// The kernel's answer.
         source: io::Error,
     },
 }
 
 impl Error {
-    /// What became of trying to do `what` to thread `tid`.
-    fn of(error: impl Into<io::Error>, tid: u32, what: impl Into<String>, right: &'static str) -> Error {
+    /// The error of doing `what` to thread `tid`.
+    fn of(error: impl Into<io::Error>, tid: u32, what: impl Into<String>, remedy: &'static str) -> Error {
         let source = error.into();
-        if source.raw_os_error() == Some(libc::ESRCH) { Error::Gone(tid) } else { Error::from(source, what, right) }
+        if source.raw_os_error() == Some(libc::ESRCH) { Error::Gone(tid) } else { Error::from(source, what, remedy) }
     }
 
-    /// What became of trying to do `what` to something that is no thread.
-    fn from(error: impl Into<io::Error>, what: impl Into<String>, right: &'static str) -> Error {
+    /// The error of doing `what` to an object other than a thread.
+    fn from(error: impl Into<io::Error>, what: impl Into<String>, remedy: &'static str) -> Error {
         let (source, what) = (error.into(), what.into());
         match source.kind() {
-            io::ErrorKind::PermissionDenied => Error::NotPermitted { what, source, right },
+            io::ErrorKind::PermissionDenied => Error::NotPermitted { what, source, remedy },
             _ => Error::Call { what, source },
         }
     }
 
-    /// What was tried and what came of it, without what would be right.
+    /// What is wrong, without the remedy.
     #[must_use]
     pub fn reason(&self) -> String {
-        let whole = self.to_string();
-        match whole.split_once("; right would be ") {
-            Some((reason, _)) => reason.to_string(),
-            None => whole,
+        match self {
+            Error::Gone(tid) => format!("there is no thread {tid}; it has ended, or never existed"),
+            Error::NotPermitted { what, source, .. } | Error::Call { what, source } => {
+                format!("cannot {what}: {source}")
+            }
+            Error::NotKept { what, kept, .. } => format!("cannot {what}: the kernel kept {kept}"),
+            Error::Absent { what, why, .. } => format!("{what} is not available: {why}"),
+            Error::Malformed { path, wanted } => format!("{} is not {wanted}", path.display()),
         }
     }
 
-    /// What would be right, where that is known.
+    /// The remedy, where one is known.
     #[must_use]
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
-            Error::NotPermitted { right, .. } | Error::NotKept { right, .. } | Error::Absent { right, .. } => {
-                Some(right)
+            Error::NotPermitted { remedy, .. } | Error::NotKept { remedy, .. } | Error::Absent { remedy, .. } => {
+                Some(remedy)
             }
             Error::Gone(_) | Error::Malformed { .. } | Error::Call { .. } => None,
         }
     }
 
-    /// What the kernel said, where it said a number.
+    /// The kernel's error number, where there is one.
     #[must_use]
     pub fn errno(&self) -> Option<i32> {
         match self {
@@ -144,7 +142,14 @@ impl Error {
     }
 }
 
-/// What came of it.
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.reason())?;
+        self.remedy().map_or(Ok(()), |remedy| write!(f, "; help: {remedy}"))
+    }
+}
+
+/// Result of a system call.
 pub type Result<T> = std::result::Result<T, Error>;
 
 #[cfg(test)]
@@ -153,10 +158,10 @@ mod tests {
 
     #[test]
     fn an_error_is_a_reason_and_a_remedy() {
-        let error = Error::from(io::Error::from_raw_os_error(libc::EPERM), "do it", "another day");
-        assert_eq!(error.to_string(), "cannot do it: Operation not permitted (os error 1); right would be another day");
+        let error = Error::from(io::Error::from_raw_os_error(libc::EPERM), "do it", "try another day");
+        assert_eq!(error.to_string(), "cannot do it: Operation not permitted (os error 1); help: try another day");
         assert_eq!(error.reason(), "cannot do it: Operation not permitted (os error 1)");
-        assert_eq!((error.remedy(), error.errno()), (Some("another day"), Some(libc::EPERM)));
+        assert_eq!((error.remedy(), error.errno()), (Some("try another day"), Some(libc::EPERM)));
         assert_eq!((Error::Gone(7).remedy(), Error::Gone(7).errno()), (None, Some(libc::ESRCH)));
     }
 }

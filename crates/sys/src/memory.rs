@@ -1,26 +1,27 @@
-//! Memory that stays: who schedules others must not wait for a page.
+//! Locked memory: a thread that schedules others must not wait for a page.
 
 use crate::{Error, Result};
 use rustix::io::Errno;
 use rustix::mm::{MlockAllFlags, mlockall, munlockall};
 
-/// Keeps all memory of this process, now and later, from being paged out.
+/// Locks all memory of this process, present and future.
 ///
 /// # Errors
-/// We lack the privilege, or the limit is too low.
+/// The caller lacks the privilege, or the limit is too low.
 pub fn lock() -> Result<()> {
     let locked = mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE);
     locked.map_err(|errno| {
-        let (what, right) = ("lock the memory of this process", "CAP_IPC_LOCK, or a higher limit (ulimit -l)");
+        let (what, remedy) =
+            ("lock the memory of this process", "run with CAP_IPC_LOCK, or raise the limit (ulimit -l)");
         match errno {
-            // More than the limit.
-            Errno::NOMEM => Error::NotPermitted { what: what.to_string(), source: errno.into(), right },
-            errno => Error::from(errno, what, right),
+            // The limit is exceeded.
+            Errno::NOMEM => Error::NotPermitted { what: what.to_string(), source: errno.into(), remedy },
+            errno => Error::from(errno, what, remedy),
         }
     })
 }
 
-/// Lets it be paged out again.
+/// Unlocks it.
 ///
 /// # Errors
 /// The kernel refuses.

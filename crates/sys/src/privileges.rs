@@ -1,4 +1,4 @@
-//! What this process may do.
+//! Privileges and limits of this process.
 
 use crate::{Error, Result};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -6,16 +6,16 @@ use rustix::thread::{CapabilitySet, capabilities};
 use sched::Nanos;
 use std::sync::OnceLock;
 
-/// A privilege that something in Tactus needs.
+/// A capability that a part of Tactus needs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Capability {
     /// CAP_SYS_NICE: real-time classes, SCHED_DEADLINE, affinities and classes of other users' threads.
     Nice,
-    /// CAP_SYS_PTRACE: what other users' processes are doing.
+    /// CAP_SYS_PTRACE: reading the state of other users' processes.
     Ptrace,
     /// CAP_KILL: stopping other users' processes.
     Kill,
-    /// CAP_IPC_LOCK: memory that stays.
+    /// CAP_IPC_LOCK: locked memory.
     LockMemory,
     /// CAP_PERFMON: context switches of other users' threads.
     Perfmon,
@@ -23,7 +23,7 @@ pub enum Capability {
     Bpf,
     /// CAP_SYS_RESOURCE: raising limits.
     Resource,
-    /// CAP_SYS_ADMIN: mounting, and all that has no privilege of its own.
+    /// CAP_SYS_ADMIN: mounts, and operations without a capability of their own.
     Admin,
 }
 
@@ -40,7 +40,7 @@ impl Capability {
         Capability::Admin,
     ];
 
-    /// The kernel's name for it.
+    /// Its name in the kernel.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -69,44 +69,44 @@ impl Capability {
     }
 }
 
-/// Those that the calling thread has.
+/// The capabilities of the calling thread.
 ///
 /// # Errors
-/// The kernel does not say.
+/// The kernel does not report them.
 pub fn held() -> Result<Vec<Capability>> {
     let sets = capabilities(None)
         .map_err(|errno| Error::from(errno, "read the capabilities of this thread", "a kernel with capabilities"))?;
     Ok(Capability::ALL.into_iter().filter(|one| sets.effective.contains(one.bit())).collect())
 }
 
-/// The user this process acts as.
+/// The effective user of this process.
 #[must_use]
 pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// The highest real-time priority that is allowed without CAP_SYS_NICE (RLIMIT_RTPRIO). None: no limit.
+/// The highest real-time priority without CAP_SYS_NICE (RLIMIT_RTPRIO). `None`: no limit.
 #[must_use]
 pub fn priority_limit() -> Option<u64> {
     getrlimit(Resource::Rtprio).current
 }
 
-/// How long a real-time thread may run without sleeping before it is sent SIGXCPU (RLIMIT_RTTIME). None: no limit.
+/// How long a real-time thread may run without sleeping before it gets SIGXCPU (RLIMIT_RTTIME). `None`: no limit.
 #[must_use]
 pub fn realtime_limit() -> Option<Nanos> {
     getrlimit(Resource::Rttime).current.map(|us| Nanos::ns(us.saturating_mul(1_000)))
 }
 
-/// How many bytes may be locked without CAP_IPC_LOCK (RLIMIT_MEMLOCK). None: no limit.
+/// How many bytes may be locked without CAP_IPC_LOCK (RLIMIT_MEMLOCK). `None`: no limit.
 #[must_use]
 pub fn memory_limit() -> Option<u64> {
     getrlimit(Resource::Memlock).current
 }
 
-/// How many files this process could have open before [`raise_file_limit`]. None: it was not raised.
+/// The limit of open files before [`raise_file_limit`]. `None`: it was not raised.
 static FILES_BEFORE: OnceLock<Option<u64>> = OnceLock::new();
 
-/// Lets this process have as many files open as it may (RLIMIT_NOFILE). What it begins inherits that.
+/// Raises the limit of open files (RLIMIT_NOFILE) to its maximum. Children inherit it.
 ///
 /// # Errors
 /// The kernel refuses.
@@ -119,16 +119,16 @@ pub fn raise_file_limit() -> Result<()> {
     })
 }
 
-/// How many files this process could have open before it raised that; none if it did not, or there was no limit.
+/// The limit of open files before it was raised; `None` if it was not raised, or there was no limit.
 #[must_use]
 pub fn files_before() -> Option<u64> {
     FILES_BEFORE.get().copied().flatten()
 }
 
-/// Lets this process have at most so many files open, as it was before somebody who began it raised that.
+/// Lowers the limit of open files to `files`: the value before an ancestor raised it.
 ///
 /// # Errors
-/// It may not have as many.
+/// The limit exceeds the maximum.
 pub fn set_file_limit(most: u64) -> Result<()> {
     let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum })

@@ -1,4 +1,4 @@
-//! A process held by a pidfd: signals reach it or nobody, and its end can be waited for.
+//! A process held by a pidfd: signals reach this process only, and its end can be waited for.
 
 use crate::thread::{Identity, Thread};
 use crate::{Error, Result};
@@ -7,7 +7,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use sched::Nanos;
 
-/// A process that is not mistaken for a later one of the same pid. Its descriptor becomes readable when it ends.
+/// A process that is never confused with a later one of the same pid. Its descriptor becomes readable when it ends.
 #[derive(Debug)]
 pub struct Process {
     pid: u32,
@@ -15,27 +15,27 @@ pub struct Process {
 }
 
 impl Process {
-    /// Takes hold of process `pid`.
+    /// Opens process `pid`.
     ///
     /// # Errors
-    /// It is gone, or is a thread that is not the first of its process.
+    /// The process has ended, or `pid` is a thread other than the first of its process.
     pub fn open(pid: u32) -> Result<Process> {
         let raw = i32::try_from(pid).ok().and_then(Pid::from_raw).ok_or(Error::Gone(pid))?;
         match pidfd_open(raw, PidfdFlags::empty()) {
             Ok(handle) => Ok(Process { pid, handle }),
-            // A thread that is not the first is refused with EINVAL, or, since Linux 6.9, with ENOENT.
+            // For a thread other than the first the kernel returns EINVAL, or, since Linux 6.9, ENOENT.
             Err(rustix::io::Errno::INVAL | rustix::io::Errno::NOENT) => Err(Error::Gone(pid)),
             Err(errno) => Err(Error::of(errno, pid, format!("open process {pid}"), "a kernel that allows pidfd_open")),
         }
     }
 
-    /// Takes hold of the process that was `identity`, and of no other.
+    /// Opens the process that was `identity`, and no later process with its pid.
     ///
     /// # Errors
-    /// It is gone, whoever has its number now.
+    /// The process has ended, even if its pid has been reused.
     pub fn open_as(identity: Identity) -> Result<Process> {
         let process = Process::open(identity.tid)?;
-        // Held first and compared then: were it another by now, its start time would be too.
+        // Open first, compare afterwards: a later process has another start time.
         Thread::open_as(identity)?;
         Ok(process)
     }
@@ -52,7 +52,7 @@ impl Process {
         self.ends_within(Nanos::ZERO)
     }
 
-    /// Whether it has ended or ends within `limit`, which is waited for.
+    /// Whether it has ended; waits up to `limit` for its end.
     #[must_use]
     pub fn ends_within(&self, limit: Nanos) -> bool {
         let end = crate::clock::now().saturating_add(limit);
@@ -67,34 +67,34 @@ impl Process {
         }
     }
 
-    /// Stops it: none of its threads runs until it is continued. Its parent is told.
+    /// Stops it: none of its threads runs until it is continued. Its parent is notified.
     ///
     /// # Errors
-    /// It is gone, or not ours.
+    /// The process has ended, or the caller lacks permission.
     pub fn stop(&self) -> Result<()> {
         self.signal(Signal::STOP, "stop")
     }
 
-    /// Ends a stop.
+    /// Continues it after a stop.
     ///
     /// # Errors
-    /// It is gone, or not ours.
+    /// The process has ended, or the caller lacks permission.
     pub fn cont(&self) -> Result<()> {
         self.signal(Signal::CONT, "continue")
     }
 
-    /// Stops it, as [`Process::stop`] does, by a signal to its thread `tid`.
+    /// Stops it like [`Process::stop`], by a signal to its thread `tid`.
     ///
     /// # Errors
-    /// The thread is gone, or not one of this process, or not ours.
+    /// The thread has ended, belongs to another process, or the caller lacks permission.
     pub fn stop_by(&self, tid: u32) -> Result<()> {
         self.signal_thread(tid, libc::SIGSTOP, "stop")
     }
 
-    /// Ends it, as [`Process::kill`] does, by a signal to its thread `tid`.
+    /// Kills it like [`Process::kill`], by a signal to its thread `tid`.
     ///
     /// # Errors
-    /// The thread is gone, or not one of this process, or not ours.
+    /// The thread has ended, belongs to another process, or the caller lacks permission.
     pub fn kill_by(&self, tid: u32) -> Result<()> {
         self.signal_thread(tid, libc::SIGKILL, "kill")
     }
@@ -109,29 +109,34 @@ impl Process {
             return Ok(());
         }
         let what = format!("{verb} process {} by its thread {tid}", self.pid);
-        Err(Error::of(std::io::Error::last_os_error(), tid, what, "a process of this user, or CAP_KILL"))
+        Err(Error::of(
+            std::io::Error::last_os_error(),
+            tid,
+            what,
+            "choose a process of this user, or run with CAP_KILL",
+        ))
     }
 
-    /// Asks it to end.
+    /// Requests its end (SIGTERM).
     ///
     /// # Errors
-    /// It is gone, or not ours.
+    /// The process has ended, or the caller lacks permission.
     pub fn terminate(&self) -> Result<()> {
         self.signal(Signal::TERM, "end")
     }
 
-    /// Ends it.
+    /// Kills it (SIGKILL).
     ///
     /// # Errors
-    /// It is gone, or not ours.
+    /// The process has ended, or the caller lacks permission.
     pub fn kill(&self) -> Result<()> {
         self.signal(Signal::KILL, "kill")
     }
 
     fn signal(&self, signal: Signal, verb: &str) -> Result<()> {
         let sent = pidfd_send_signal(&self.handle, signal);
-        let right = "a process of this user, or CAP_KILL";
-        sent.map_err(|errno| Error::of(errno, self.pid, format!("{verb} process {}", self.pid), right))
+        let remedy = "choose a process of this user, or run with CAP_KILL";
+        sent.map_err(|errno| Error::of(errno, self.pid, format!("{verb} process {}", self.pid), remedy))
     }
 }
 
@@ -141,19 +146,18 @@ impl AsFd for Process {
     }
 }
 
-/// Takes this process out of its session: what happens to a terminal does not happen to it any more.
+/// Moves this process to a session of its own, so that signals of the terminal do not reach it.
 ///
 /// # Errors
-/// It leads a group of processes.
+/// It is the leader of a process group.
 pub fn leave_session() -> Result<()> {
     let left = rustix::process::setsid();
-    let right = "a process that leads no group, as one that was begun by another and not by a shell";
-    left.map(|_| ()).map_err(|errno| Error::from(errno, "leave the session of this process", right))
+    let remedy = "start it from another process that is no process group leader, not from a shell";
+    left.map(|_| ()).map_err(|errno| Error::from(errno, "leave the session of this process", remedy))
 }
 
-/// Has this process go on when it is asked to end or stop, by a terminal or by anybody (SIGINT, SIGQUIT, SIGTERM, SIGHUP,
-/// SIGTSTP, SIGUSR1, SIGUSR2), when a pipe is closed to it, and when it has used much CPU time. SIGKILL and SIGSTOP cannot be
-/// ignored.
+/// Ignores requests to end or stop from a terminal or another process (SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGTSTP, SIGUSR1,
+/// SIGUSR2), SIGPIPE, and SIGXCPU. SIGKILL and SIGSTOP cannot be ignored.
 pub fn ignore_requests() {
     let signals = [
         libc::SIGINT,
@@ -171,21 +175,21 @@ pub fn ignore_requests() {
     signals.into_iter().for_each(|signal| answer(signal, libc::SIG_IGN));
 }
 
-/// Has this process, and what it begins, go on when a terminal asks it to stop (SIGTSTP, SIGTTIN, SIGTTOU).
+/// Ignores requests of a terminal to stop (SIGTSTP, SIGTTIN, SIGTTOU), in this process and its children.
 pub fn ignore_stops() {
     [libc::SIGTSTP, libc::SIGTTIN, libc::SIGTTOU].into_iter().for_each(|signal| answer(signal, libc::SIG_IGN));
 }
 
-/// Has this process, and what it becomes, stop again when it reads from a terminal, or writes to one, that is another's now
-/// (SIGTTIN, SIGTTOU).
+/// Restores the default of SIGTTIN and SIGTTOU: this process, and a program that it executes, stops when it uses a terminal
+/// that belongs to another process group.
 pub fn heed_terminal() {
     [libc::SIGTTIN, libc::SIGTTOU].into_iter().for_each(|signal| answer(signal, libc::SIG_DFL));
 }
 
-/// Does `arrange`, which may begin to hear SIGHUP; if this process was begun to ignore it, as nohup does, it goes on so.
+/// Runs `arrange`, which may install a handler of SIGHUP; restores the disposition if SIGHUP was ignored, as under nohup.
 pub fn heeding_nohup<T>(arrange: impl FnOnce() -> T) -> T {
     let mut found = std::mem::MaybeUninit::<libc::sigaction>::uninit();
-    // SAFETY: nothing is set, and the kernel fills what it is given where it says that it did.
+    // SAFETY: nothing is set; the kernel fills the buffer where it reports success.
     let is_ignored = unsafe {
         libc::sigaction(libc::SIGHUP, std::ptr::null(), found.as_mut_ptr()) == 0
             && found.assume_init().sa_sigaction == libc::SIG_IGN
@@ -199,20 +203,20 @@ pub fn heeding_nohup<T>(arrange: impl FnOnce() -> T) -> T {
 
 /// `how` is SIG_IGN or SIG_DFL.
 fn answer(signal: i32, how: libc::sighandler_t) {
-    // SAFETY: it takes numbers only, and no handler of ours runs.
+    // SAFETY: the call takes numbers only, and installs no handler.
     unsafe {
         libc::signal(signal, how);
     }
 }
 
-/// Has the calling process killed when the thread that began it ends, even while it is stopped.
+/// Has the kernel kill this process when the thread that forked it ends, even while it is stopped.
 ///
 /// # Errors
-/// `parent`, whose thread that is to be, has ended already.
+/// `parent`, the process of that thread, has ended already.
 pub fn end_with(parent: u32) -> Result<()> {
     let set = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     set.map_err(|errno| Error::of(errno, parent, format!("end with process {parent}"), "a kernel with prctl"))?;
-    // One that ended before is not told of any more.
+    // No signal is sent for a parent that ended before the call.
     let found = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get().unsigned_abs());
     if found == Some(parent) { Ok(()) } else { Err(Error::Gone(parent)) }
 }
@@ -264,17 +268,17 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_our_parent_is_not_ended_with() {
-        // Not the thread that began us, so that nothing comes of what is set until that is undone.
+    fn the_end_of_a_process_other_than_the_parent_has_no_effect() {
+        // Another thread than the one that forked us: the setting has no effect before it is undone.
         let undo = || rustix::process::set_parent_process_death_signal(None).unwrap();
         assert!(matches!(end_with(u32::MAX), Err(Error::Gone(u32::MAX))));
         undo();
     }
 
     #[test]
-    fn who_is_no_process_is_gone() {
-        for nobody in [0, u32::MAX, u32::MAX >> 2] {
-            assert!(matches!(Process::open(nobody), Err(Error::Gone(pid)) if pid == nobody));
+    fn a_missing_process_is_reported_as_gone() {
+        for missing in [0, u32::MAX, u32::MAX >> 2] {
+            assert!(matches!(Process::open(missing), Err(Error::Gone(pid)) if pid == missing));
         }
         let second = std::thread::spawn(|| Process::open(crate::thread::current()).err()).join().unwrap();
         assert!(matches!(second, Some(Error::Gone(_))), "{second:?}");

@@ -7,46 +7,46 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, 
 use sched::{CpuId, Nanos};
 use std::io;
 
-/// So much CPU time in every period.
+/// CPU time per period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bandwidth {
-    /// How much. None: all of it.
+    /// The CPU time. `None`: all of it.
     pub runtime: Option<Nanos>,
-    /// In how long.
+    /// The period.
     pub period: Nanos,
 }
 
 impl Bandwidth {
-    /// From two numbers of microseconds, the first of which may be −1 for no limit.
+    /// From two numbers of microseconds; a runtime of −1 means no limit.
     fn of(runtime_us: i64, period_us: u64) -> Bandwidth {
         let us = |us: u64| Nanos::ns(us.saturating_mul(1_000));
         Bandwidth { runtime: u64::try_from(runtime_us).ok().map(us), period: us(period_us) }
     }
 }
 
-/// What all real-time threads of a CPU together get before they are throttled for the rest of the period. It bounds what
-/// SCHED_DEADLINE may promise, too.
+/// Real-time throttling: the CPU time per period of all real-time threads of a CPU together. It bounds SCHED_DEADLINE's
+/// admission, too.
 ///
 /// # Errors
-/// The kernel does not say.
+/// The kernel does not report it.
 pub fn throttling() -> Result<Bandwidth> {
     let runtime = file::value("/proc/sys/kernel/sched_rt_runtime_us", "a number of microseconds, or -1")?;
     let period = file::value("/proc/sys/kernel/sched_rt_period_us", "a number of microseconds")?;
     Ok(Bandwidth::of(runtime, period))
 }
 
-/// How long a turn of a SCHED_RR thread is.
+/// The time slice of SCHED_RR.
 ///
 /// # Errors
-/// The kernel does not say.
+/// The kernel does not report it.
 pub fn round_robin_slice() -> Result<Nanos> {
     Ok(Nanos::ms(file::value("/proc/sys/kernel/sched_rr_timeslice_ms", "a number of milliseconds")?))
 }
 
-/// The shortest and the longest period that SCHED_DEADLINE takes.
+/// The shortest and the longest period of SCHED_DEADLINE.
 ///
 /// # Errors
-/// The kernel does not say (before Linux 5.13: it takes all).
+/// The kernel does not report it (before Linux 5.13, which accepts all).
 pub fn deadline_periods() -> Result<(Nanos, Nanos)> {
     let us = |name: &str| -> Result<Nanos> {
         let us: u64 =
@@ -56,19 +56,19 @@ pub fn deadline_periods() -> Result<(Nanos, Nanos)> {
     Ok((us("min")?, us("max")?))
 }
 
-/// What the fair server of a CPU gives to ordinary threads although real-time ones want to run (since Linux 6.8).
+/// The fair server of a CPU: CPU time of ordinary threads although real-time threads want to run (since Linux 6.8).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FairServer {
-    /// Which CPU.
+    /// The CPU.
     pub cpu: CpuId,
-    /// How much; none at all where it is switched off.
+    /// Its bandwidth; zero where it is disabled.
     pub bandwidth: Bandwidth,
 }
 
-/// The fair servers of all CPUs that are online, out of debugfs, wherever that is mounted or not.
+/// The fair servers of all online CPUs, from debugfs, whether it is mounted or not.
 ///
 /// # Errors
-/// The kernel has none, or does not let us see them.
+/// The kernel has none, or access is refused.
 pub fn fair_servers() -> Result<Vec<FairServer>> {
     let debug = debugfs()?;
     let mut servers = Vec::new();
@@ -93,16 +93,16 @@ fn not_shown(error: io::Error, path: &str) -> Error {
         (io::ErrorKind::NotFound, _) => Error::Absent {
             what: "the fair server".to_string(),
             why: format!("this kernel has no {path} in debugfs"),
-            right: "Linux 6.12 or newer with CONFIG_DEBUG_FS",
+            remedy: "use Linux 6.12 or newer with CONFIG_DEBUG_FS",
         },
         (io::ErrorKind::PermissionDenied, Some(_)) => {
-            Error::from(error, what(), "a kernel that is not locked down (/sys/kernel/security/lockdown)")
+            Error::from(error, what(), "use a kernel that is not locked down (/sys/kernel/security/lockdown)")
         }
         _ => Error::from(error, what(), "root, on a kernel that is not locked down"),
     }
 }
 
-/// Debugfs where it is mounted, or else mounted for this handle alone.
+/// Debugfs at its mount point, or else mounted privately for this handle.
 fn debugfs() -> Result<OwnedFd> {
     if std::path::Path::new("/sys/kernel/debug/sched").is_dir()
         && let Ok(directory) = file::directory("/sys/kernel/debug")
@@ -119,30 +119,30 @@ fn debugfs() -> Result<OwnedFd> {
         Some(libc::ENODEV) => Error::Absent {
             what: "debugfs".to_string(),
             why: "this kernel is without it".to_string(),
-            right: "a kernel with CONFIG_DEBUG_FS",
+            remedy: "use a kernel with CONFIG_DEBUG_FS",
         },
-        _ => Error::from(error, "mount debugfs", "CAP_SYS_ADMIN, or debugfs mounted at /sys/kernel/debug"),
+        _ => Error::from(error, "mount debugfs", "run with CAP_SYS_ADMIN, or mount debugfs at /sys/kernel/debug"),
     })
 }
 
-/// What real-time threads in a control group get.
+/// The bandwidth of real-time threads in a control group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GroupRuntime {
-    /// Which group.
+    /// Path of the group.
     pub group: String,
-    /// What its real-time threads get together, on each CPU. Nothing: it can have no real-time threads.
+    /// CPU time of its real-time threads together, on each CPU. Zero: the group can have no real-time threads.
     pub bandwidth: Bandwidth,
 }
 
-/// What real-time threads get in the control group of thread `tid`; none where the kernel does not group them
+/// The real-time bandwidth of the control group of thread `tid`; `None` where the kernel does not group real-time threads
 /// (no RT_GROUP_SCHED).
 ///
 /// # Errors
-/// It is gone, or its group cannot be read.
+/// The thread has ended, or its group cannot be read.
 pub fn of_group(tid: u32) -> Result<Option<GroupRuntime>> {
     let group = match Hierarchy::one("cpu").and_then(|hierarchy| hierarchy.group_of(tid)) {
         Ok(group) => group,
-        // Groups of real-time threads exist in version 1 only.
+        // Real-time groups exist in version 1 only.
         Err(Error::Absent { .. }) => return Ok(None),
         Err(error) => return Err(error),
     };
@@ -152,10 +152,10 @@ pub fn of_group(tid: u32) -> Result<Option<GroupRuntime>> {
     Ok(Some(GroupRuntime { group: group.path().display().to_string(), bandwidth: in_group(&group)? }))
 }
 
-/// What real-time threads get in `group`.
+/// The real-time bandwidth of `group`.
 ///
 /// # Errors
-/// The kernel does not group them.
+/// The kernel does not group real-time threads.
 pub fn in_group(group: &Group) -> Result<Bandwidth> {
     let number = |name: &str| {
         let malformed = || Error::Malformed { path: group.path().join(name), wanted: "a number of microseconds" };

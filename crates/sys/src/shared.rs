@@ -1,4 +1,4 @@
-//! What processes share: words in a file that outlive each of them, and the right to be the only one.
+//! Shared state of processes: words in a file that outlive each of them, and an exclusive lock.
 
 use crate::{Error, Result};
 use rustix::fd::{AsFd, OwnedFd};
@@ -11,21 +11,21 @@ use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
-/// The largest file of words that is opened: far above what is ever made, and no strain on memory.
+/// The largest file of words that is opened: far above any that is created, and small enough to map.
 const LARGEST: u64 = 64 << 20;
-/// What would be right where a file of ours cannot be made or opened.
-const RIGHT: &str = "a directory of this user's own, on a file system that can be written and is not full";
+/// The remedy where a file cannot be created or opened.
+const REMEDY: &str = "use a directory of this user, on a writable file system with free space";
 
-/// Words in a file, mapped: what one process stores, all see at once, and it stays when they end.
+/// Words in a mapped file: a store of one process is visible to all, and survives the process.
 ///
-/// The file's space is had when it is made. It must not be shortened while it is open: it is this user's alone, and nothing
-/// here does that.
+/// The space of the file is allocated at creation. The file must not be truncated while it is open: it belongs to this user
+/// alone, and this crate never truncates it.
 pub struct Words {
     begin: NonNull<AtomicU64>,
     count: usize,
 }
 
-// SAFETY: it is memory that is there until it is dropped, and all of it is atomic.
+// SAFETY: the memory stays mapped until it is dropped, and all accesses are atomic.
 unsafe impl Send for Words {}
 // SAFETY: as above.
 unsafe impl Sync for Words {}
@@ -36,41 +36,41 @@ impl std::fmt::Debug for Words {
     }
 }
 
-/// Opens a file of this user's own, and nothing that only a link leads to.
+/// Opens a file that belongs to this user; follows no symbolic link.
 fn open(path: &Path, flags: OFlags, what: &str) -> Result<OwnedFd> {
     let flags = flags | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let told = |errno: Errno| Error::from(errno, format!("{what} {}", path.display()), RIGHT);
+    let told = |errno: Errno| Error::from(errno, format!("{what} {}", path.display()), REMEDY);
     rustix::fs::open(path, flags, Mode::RUSR | Mode::WUSR).map_err(told)
 }
 
 impl Words {
-    /// Makes the file `path`, of `count` words that are zero. Only this user may open it.
+    /// Creates the file `path` with `count` zeroed words. Only this user may open it.
     ///
     /// # Errors
-    /// It is there already, cannot be made, or there is no space for it.
+    /// It exists already, cannot be created, or there is no space.
     pub fn create(path: &Path, count: usize) -> Result<Words> {
         let file = open(path, OFlags::CREATE | OFlags::EXCL, "make")?;
         Words::fill(path, &file, count).inspect_err(|_| {
-            // It was made just now, and holds nothing.
+            // It was created just now, and is empty.
             let _ = std::fs::remove_file(path);
         })
     }
 
     fn fill(path: &Path, file: &OwnedFd, count: usize) -> Result<Words> {
-        let told = |errno: Errno| Error::from(errno, format!("fill {}", path.display()), RIGHT);
+        let told = |errno: Errno| Error::from(errno, format!("fill {}", path.display()), REMEDY);
         let bytes = (count as u64).checked_mul(8).filter(|bytes| (1..=LARGEST).contains(bytes));
         let bytes = bytes.ok_or_else(|| told(Errno::FBIG))?;
         rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes).map_err(told)?;
         Words::map(path, file, count)
     }
 
-    /// Opens the file `path`, as many words as it has. It must be this user's, and of `least` words at least.
+    /// Opens the file `path` with all its words. It must belong to this user and have at least `least` words.
     ///
     /// # Errors
-    /// It is not there, or is not such a file.
+    /// It does not exist, or is not such a file.
     pub fn open(path: &Path, least: usize) -> Result<Words> {
         let file = open(path, OFlags::NONBLOCK, "open")?;
-        let told = |errno: Errno| Error::from(errno, format!("open {}", path.display()), RIGHT);
+        let told = |errno: Errno| Error::from(errno, format!("open {}", path.display()), REMEDY);
         let malformed = |wanted| Error::Malformed { path: path.to_path_buf(), wanted };
         let found = rustix::fs::fstat(&file).map_err(told)?;
         if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
@@ -84,7 +84,7 @@ impl Words {
         if bytes > LARGEST || count < least.max(1) {
             return Err(malformed("of the length of a file of shared words"));
         }
-        // A hole would have to be filled when it is read, and there might be no space then.
+        // Reading a hole would allocate space, which might be exhausted by then.
         rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes).map_err(told)?;
         Words::map(path, &file, count)
     }
@@ -92,9 +92,9 @@ impl Words {
     fn map(path: &Path, file: impl AsFd, count: usize) -> Result<Words> {
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::POPULATE;
-        // SAFETY: it is a new mapping where the kernel finds room, of a file that has that many bytes and is not shortened.
+        // SAFETY: it is a new mapping at an address of the kernel's choice, of a file with that many bytes that is not truncated.
         let begin = unsafe { rustix::mm::mmap(std::ptr::null_mut(), count * 8, access, flags, file, 0) };
-        let begin = begin.map_err(|errno| Error::from(errno, format!("map {}", path.display()), RIGHT))?;
+        let begin = begin.map_err(|errno| Error::from(errno, format!("map {}", path.display()), REMEDY))?;
         let begin = NonNull::new(begin.cast()).expect("the kernel maps nothing at zero that it was not told to");
         Ok(Words { begin, count })
     }
@@ -104,39 +104,39 @@ impl std::ops::Deref for Words {
     type Target = [AtomicU64];
 
     fn deref(&self) -> &[AtomicU64] {
-        // SAFETY: that many words are mapped there, aligned to a page, until `self` is dropped; any bits are a value.
+        // SAFETY: that many words are mapped, aligned to a page, until `self` is dropped; any bits are a valid value.
         unsafe { std::slice::from_raw_parts(self.begin.as_ptr(), self.count) }
     }
 }
 
 impl Drop for Words {
     fn drop(&mut self) {
-        // SAFETY: it was mapped with this length, and nobody has a reference into it any more.
+        // SAFETY: it was mapped with this length, and no reference into it is left.
         let _ = unsafe { rustix::mm::munmap(self.begin.as_ptr().cast(), self.count * 8) };
     }
 }
 
-/// A file that one process holds locked at a time: until it lets go, or ends.
+/// A file lock that one process holds at a time, until it drops the lock or ends.
 #[derive(Debug)]
 pub struct Lock {
-    // Closing it unlocks it.
+    // Closing the file unlocks it.
     _file: File,
 }
 
-/// What came of trying to lock a file.
+/// The result of an attempt to lock a file.
 #[derive(Debug)]
 pub enum Locked {
-    /// It is ours.
+    /// This process holds the lock.
     Ours(Lock),
-    /// Another process holds it: this one, if it has said so already.
+    /// Another process holds the lock: this pid, if it is recorded already.
     Held(Option<u32>),
 }
 
 impl Lock {
-    /// Locks the file `path`, which is made if it is not there, and writes our pid into it; does not wait.
+    /// Locks the file `path`, which is created if missing, and writes the pid of this process into it; does not wait.
     ///
     /// # Errors
-    /// It cannot be opened or locked.
+    /// The file cannot be opened or locked.
     pub fn try_lock(path: &Path) -> Result<Locked> {
         let mut file = File::from(open(path, OFlags::CREATE | OFlags::NONBLOCK, "open")?);
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -146,31 +146,31 @@ impl Lock {
                 let holder = (&mut file).take(32).read_to_string(&mut text).ok().and_then(|_| text.trim().parse().ok());
                 return Ok(Locked::Held(holder));
             }
-            Err(errno) => return Err(Error::from(errno, format!("lock {}", path.display()), RIGHT)),
+            Err(errno) => return Err(Error::from(errno, format!("lock {}", path.display()), REMEDY)),
         }
         let written = file.set_len(0).and_then(|()| file.rewind());
         let written = written.and_then(|()| writeln!(file, "{}", std::process::id()));
-        written.map_err(|error| Error::from(error, format!("write {}", path.display()), RIGHT))?;
+        written.map_err(|error| Error::from(error, format!("write {}", path.display()), REMEDY))?;
         Ok(Locked::Ours(Lock { _file: file }))
     }
 }
 
-/// Makes the directory `path` for this user alone, if it is not there.
+/// Creates the directory `path` for this user alone, if it does not exist.
 ///
 /// # Errors
-/// It cannot be made, is no directory, or others than this user may change what is in it.
+/// It cannot be created, is no directory, or other users may change its content.
 pub fn own_directory(path: &Path) -> Result<()> {
-    let told = |errno: Errno| Error::from(errno, format!("make the directory {}", path.display()), RIGHT);
+    let told = |errno: Errno| Error::from(errno, format!("make the directory {}", path.display()), REMEDY);
     match rustix::fs::mkdir(path, Mode::RWXU) {
         Ok(()) | Err(Errno::EXIST) => {}
         Err(errno) => return Err(told(errno)),
     }
-    // What a link leads to may be changed by whoever made the link.
+    // The owner of a symbolic link may redirect it.
     let found = rustix::fs::lstat(path).map_err(told)?;
     let is_ours = FileType::from_raw_mode(found.st_mode) == FileType::Directory
         && found.st_uid == rustix::process::geteuid().as_raw()
         && found.st_mode & (Mode::WGRP | Mode::WOTH).as_raw_mode() == 0;
-    let wanted = "a directory of this user that nobody else may write to";
+    let wanted = "a directory of this user without write permission for other users";
     if is_ours { Ok(()) } else { Err(Error::Malformed { path: PathBuf::from(path), wanted }) }
 }
 
@@ -195,12 +195,12 @@ mod tests {
         assert_eq!(
             opened[0].load(Ordering::Acquire),
             8,
-            "a file whose name is gone is still there for who has it open"
+            "a file whose name is gone is still there for processes that have it open"
         );
     }
 
     #[test]
-    fn the_file_is_nobody_elses() {
+    fn the_file_belongs_to_this_user_alone() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("words");
         let words = Words::create(&path, 1).unwrap();
@@ -235,11 +235,11 @@ mod tests {
     }
 
     #[test]
-    fn one_holds_a_lock_and_the_others_are_told_who() {
+    fn one_process_holds_a_lock_and_others_get_its_pid() {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("lock");
-        std::fs::write(&path, "a longer text than a pid, of somebody who has ended\n").unwrap();
-        let Locked::Ours(lock) = Lock::try_lock(&path).unwrap() else { panic!("nobody else has it") };
+        std::fs::write(&path, "a longer text than a pid, of a process that has ended\n").unwrap();
+        let Locked::Ours(lock) = Lock::try_lock(&path).unwrap() else { panic!("the lock is free") };
         assert!(matches!(Lock::try_lock(&path).unwrap(), Locked::Held(Some(pid)) if pid == std::process::id()));
         drop(lock);
         assert!(matches!(Lock::try_lock(&path).unwrap(), Locked::Ours(_)));
@@ -258,7 +258,10 @@ mod tests {
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o770)).unwrap();
         for refused in [&path, &link, Path::new("/dev/null")] {
             let error = own_directory(refused).unwrap_err().to_string();
-            assert!(error.contains("is not a directory of this user that nobody else may write to"), "{error}");
+            assert!(
+                error.contains("is not a directory of this user without write permission for other users"),
+                "{error}"
+            );
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Context switches as they happen: the kernel's own record of who came onto a CPU and who left it, and why.
+//! Context switches as they happen: the kernel's record of threads that arrive on a CPU or leave it, and the reason.
 //!
-//! Who is woken by every switch makes switches: on the CPU of the thread it watches it preempts that thread when it comes in,
-//! sleeps, lets it come in, and is woken again, for ever. So a watcher is woken when its thread leaves, or not for single
-//! switches at all, or for each while it waits for one that is to come, and then records none until it waits again.
+//! A watcher that wakes at every switch causes switches: on the CPU of the watched thread it preempts the thread, sleeps, lets
+//! the thread return, and is woken again, without end. So a watcher chooses when it is woken: when its thread leaves, never
+//! for single switches, or once for an expected switch, after which recording pauses.
 
 use crate::{Error, Result, file};
 use perf_event::events::Software;
@@ -19,53 +19,53 @@ const RECORD_SWITCH_CPU_WIDE: u32 = 15;
 const MISC_SWITCH_OUT: u16 = 1 << 13;
 const MISC_SWITCH_OUT_PREEMPT: u16 = 1 << 14;
 
-/// How many bytes of records the kernel keeps for us: about a thousand switches.
+/// Buffer size in bytes, for about a thousand switches.
 const BUFFER: usize = 8 * 4096;
-/// And where each wakes who waits: a page, since they are taken out before the next are waited for.
+/// Buffer size where each switch wakes the watcher: one page, since it is drained before the next wait.
 const SMALL_BUFFER: usize = 4096;
 
-/// When who waits for the descriptor is woken. Records are there to be read at any time.
+/// When the descriptor becomes readable. Records can be read at any time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Wake {
     /// When the buffer is half full.
     Seldom,
     /// When the thread has left a CPU.
     OnLeave,
-    /// At each switch. Nothing is recorded before it is [resumed](Switches::resume), nor once it is
-    /// [paused](Switches::pause); who waits may be woken once more for what was recorded just before that.
+    /// At each switch. Nothing is recorded before [`resume`](Switches::resume) or after [`pause`](Switches::pause); the watcher
+    /// may be woken once more for a record from just before the pause.
     Each,
 }
 
-/// What a thread did at a switch.
+/// The kind of a switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Turn {
-    /// It came onto the CPU.
+    /// The thread arrived on the CPU.
     In,
-    /// It left the CPU because it had nothing to do.
+    /// The thread left the CPU because it blocked.
     Blocked,
-    /// It left the CPU though it wanted to go on.
+    /// The thread was preempted.
     Preempted,
 }
 
-/// A thread that came onto a CPU or left it.
+/// A thread that arrived on a CPU or left it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Switch {
     /// When, by the monotonic clock.
     pub at: Instant,
-    /// Where.
+    /// The CPU.
     pub cpu: CpuId,
-    /// Who; 0 is the idle thread.
+    /// The thread; 0 is the idle thread.
     pub tid: u32,
-    /// What it did.
+    /// The kind.
     pub turn: Turn,
 }
 
-/// What the kernel recorded.
+/// A record of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Seen {
     /// A switch.
     Switch(Switch),
-    /// So many switches that were not read in time, and are gone.
+    /// Number of switches that were lost because they were not read in time.
     Lost(u64),
 }
 
@@ -81,21 +81,22 @@ impl std::fmt::Debug for Switches {
 }
 
 impl Switches {
-    /// Those of thread `tid`, from now on.
+    /// Records the switches of thread `tid` from now on.
     ///
     /// # Errors
-    /// It is gone or not ours, we lack the privilege (to be woken on leaving takes CAP_PERFMON), or this kernel does not tell.
+    /// The thread has ended, permission or privilege is lacking (CAP_PERFMON to be woken when it leaves), or the kernel has no
+    /// perf events.
     pub fn of_thread(tid: u32, wake: Wake) -> Result<Switches> {
         let raw = i32::try_from(tid).map_err(|_| Error::Gone(tid))?;
         let mut builder = match wake {
             Wake::Seldom | Wake::Each => Builder::new(Software::DUMMY),
-            // Counted when a thread leaves, in the kernel.
+            // An event of the kernel that counts when a thread leaves.
             Wake::OnLeave => Builder::new(Software::CONTEXT_SWITCHES),
         };
         match wake {
             Wake::Seldom => &mut builder,
             Wake::OnLeave => builder.include_kernel().sample_period(1).wakeup_events(1),
-            // Whatever its length, a record is longer than a byte.
+            // Every record is longer than a byte.
             Wake::Each => builder.wakeup_watermark(1),
         };
         builder.observe_pid(raw).any_cpu();
@@ -106,10 +107,10 @@ impl Switches {
         })
     }
 
-    /// Those of everybody on CPU `cpu`, from now on. Wakes seldom: who waits for it may switch on that CPU too.
+    /// Records the switches of all threads on CPU `cpu` from now on. It wakes rarely: its watcher may switch on that CPU too.
     ///
     /// # Errors
-    /// We lack the privilege, there is no such CPU, or this kernel does not tell.
+    /// The privilege is lacking, the CPU does not exist, or the kernel has no perf events.
     pub fn on_cpu(cpu: CpuId) -> Result<Switches> {
         let mut builder = Builder::new(Software::DUMMY);
         builder.any_pid().one_cpu(cpu.index());
@@ -128,18 +129,18 @@ impl Switches {
         Ok(Switches { sampler: builder.build()?.sampled(buffer)? })
     }
 
-    /// Has switches recorded from now on, after throwing away what was recorded before. Allocates nothing unless it fails.
+    /// Discards old records and records switches from now on. Allocates nothing unless it fails.
     ///
     /// # Errors
     /// The kernel refuses.
     pub fn resume(&mut self) -> Result<()> {
-        // A full buffer would take no more, and wake nobody.
+        // A full buffer would accept no records and cause no wake-up.
         while self.sampler.next_record().is_some() {}
         let resumed = self.sampler.as_counter_mut().enable();
         resumed.map_err(|error| Error::from(error, "resume the record of context switches", "a thread that is there"))
     }
 
-    /// Has none recorded until it is resumed. What was recorded can still be read. Allocates nothing unless it fails.
+    /// Pauses recording. Existing records can still be read. Allocates nothing unless it fails.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -148,7 +149,7 @@ impl Switches {
         paused.map_err(|error| Error::from(error, "pause the record of context switches", "a thread that is there"))
     }
 
-    /// The next that is there, oldest first. Allocates nothing.
+    /// The oldest unread record. Allocates nothing.
     pub fn next_seen(&mut self) -> Option<Seen> {
         loop {
             let record = self.sampler.next_record()?;
@@ -164,19 +165,19 @@ impl Switches {
 
 impl AsFd for Switches {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: the descriptor is open as long as the sampler is, which we own and which outlives what is borrowed.
+        // SAFETY: the descriptor is open as long as the sampler, which `self` owns and which outlives the borrow.
         unsafe { BorrowedFd::borrow_raw(self.sampler.as_raw_fd()) }
     }
 }
 
-/// A record's body, which ends in the identification asked for: pid, tid, time, CPU, and a filler.
+/// The body of a record, which ends with the requested identification: pid, tid, time, CPU, and padding.
 fn parse(kind: u32, misc: u16, body: &[u8]) -> Option<Seen> {
     let word = |at: usize| Some(u32::from_ne_bytes(body.get(at..at + 4)?.try_into().ok()?));
     let long = |at: usize| Some(u64::from_ne_bytes(body.get(at..at + 8)?.try_into().ok()?));
     let identified = match kind {
         RECORD_LOST => return Some(Seen::Lost(long(8)?)),
         RECORD_SWITCH => 0,
-        // The other side of the switch, pid and tid, comes first.
+        // The pid and tid of the other side of the switch come first.
         RECORD_SWITCH_CPU_WIDE => 8,
         _ => return None,
     };
@@ -190,7 +191,7 @@ fn parse(kind: u32, misc: u16, body: &[u8]) -> Option<Seen> {
     Some(Seen::Switch(Switch { at, cpu: CpuId::new(cpu), tid, turn }))
 }
 
-/// How strict the kernel is with who is not privileged: 2 lets everybody see their own threads, 3 and above nobody.
+/// The restriction of unprivileged users: with 2 users see their own threads, with 3 and above none.
 ///
 /// # Errors
 /// The kernel has no perf events.
@@ -199,14 +200,15 @@ pub fn paranoia() -> Result<i32> {
 }
 
 pub(crate) fn refused(error: io::Error, what: String) -> Error {
-    let right = "CAP_PERFMON or CAP_SYS_ADMIN, or for threads of this user kernel.perf_event_paranoid of 1 or less";
+    let remedy =
+        "run with CAP_PERFMON or CAP_SYS_ADMIN; for threads of this user, set kernel.perf_event_paranoid to 1 or less";
     match error.raw_os_error() {
         Some(libc::ENOSYS | libc::ENOENT | libc::EOPNOTSUPP) => Error::Absent {
             what: "context switch events".to_string(),
             why: format!("cannot {what}: {error}"),
-            right: "a kernel from Linux 4.3 on with CONFIG_PERF_EVENTS",
+            remedy: "use Linux 4.3 or newer with CONFIG_PERF_EVENTS",
         },
-        _ => Error::from(error, what, right),
+        _ => Error::from(error, what, remedy),
     }
 }
 
@@ -217,7 +219,7 @@ mod tests {
     use crate::{affinity, clock, event};
     use sched::{CpuSet, Nanos};
 
-    /// What `begun` has seen once there are `most`; none where it cannot.
+    /// The records of `begun` once there are `most`; `None` on timeout.
     fn read(begun: Result<Switches>, most: usize, wait: impl Fn(&Switches)) -> Option<Vec<Switch>> {
         let mut switches = match begun {
             Ok(switches) => switches,
@@ -251,7 +253,7 @@ mod tests {
     fn a_child_is_seen_whenever_it_leaves_also_from_its_own_cpu() {
         let (child, cpu) = on_own_cpu();
         let watch = || {
-            // From another CPU it would not be seen whether the watcher wakes itself.
+            // From another CPU a watcher that wakes itself would go unnoticed.
             affinity::set(crate::thread::current(), &CpuSet::one(cpu)).unwrap();
             let waiting = event::Waiting::new().unwrap();
             let begun = Switches::of_thread(child.pid(), Wake::OnLeave);
@@ -269,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn everybody_on_a_cpu_is_seen() {
+    fn all_threads_on_a_cpu_are_recorded() {
         let (child, cpu) = on_own_cpu();
         let Some(seen) = read(Switches::on_cpu(cpu), 50, |_| clock::sleep(Nanos::ms(5))) else { return };
         assert!(seen.iter().all(|switch| switch.cpu == cpu));
@@ -279,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_is_seen_without_waking_who_watches() {
+    fn a_thread_is_recorded_without_waking_its_watcher() {
         let (child, _) = on_own_cpu();
         let begun = Switches::of_thread(child.pid(), Wake::Seldom);
         let Some(seen) = read(begun, 10, |_| clock::sleep(Nanos::ms(2))) else { return };
@@ -288,10 +290,10 @@ mod tests {
     }
 
     #[test]
-    fn one_who_comes_is_told_of_while_that_is_waited_for_and_not_otherwise() {
+    fn an_arrival_is_reported_only_while_it_is_awaited() {
         let (child, cpu) = on_own_cpu();
         let watch = || {
-            // From its own CPU: that is where an agent waits for it.
+            // On the CPU of the thread, where an agent waits for it.
             affinity::set(crate::thread::current(), &CpuSet::one(cpu)).unwrap();
             let mut switches = match Switches::of_thread(child.pid(), Wake::Each) {
                 Ok(switches) => switches,
@@ -308,7 +310,7 @@ mod tests {
                 switches.resume().unwrap();
                 let told = loop {
                     assert_eq!(waiting.next(clock::now() + Nanos::s(5)).unwrap(), Some(7));
-                    // It may have been woken for one that was thrown away when it was resumed.
+                    // The wake-up may belong to a record that `resume` discarded.
                     if let Some(seen) = switches.next_seen() {
                         break seen;
                     }
@@ -316,7 +318,7 @@ mod tests {
                 switches.pause().unwrap();
                 assert!(matches!(told, Seen::Switch(switch) if switch.tid == child.pid()), "{told:?}");
             }
-            // What came in between waking and pausing.
+            // Records from between the wake-up and the pause.
             let _ = waiting.next(Instant::ZERO).unwrap();
             assert_eq!(waiting.next(clock::now() + Nanos::ms(20)).unwrap(), None, "nothing is recorded any more");
         };

@@ -1,4 +1,4 @@
-//! Who a thread is: what the kernel says of it, and a hold on it that no later thread of the same number answers to.
+//! Identity of threads: their state under /proc, and handles that no later thread with the same number answers to.
 
 use crate::usage::{Meter, StateMeter};
 use crate::{Error, Result, file};
@@ -6,28 +6,28 @@ use rustix::fd::OwnedFd;
 use std::io;
 use std::path::PathBuf;
 
-/// Set in a thread's flags for one that belongs to the kernel. Source: `PF_KTHREAD`, include/linux/sched.h.
+/// Flag of a kernel thread. Source: `PF_KTHREAD`, include/linux/sched.h.
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
-/// What a thread is doing, as /proc says.
+/// State of a thread, as /proc reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
     /// It runs or waits for a CPU.
     Runnable,
-    /// It waits for something else.
+    /// It sleeps, interruptibly.
     Sleeping,
-    /// It waits for something else and cannot be interrupted: a disk, or a freezer.
+    /// It sleeps uninterruptibly: it waits for a disk, or a freezer holds it.
     Uninterruptible,
     /// It is stopped by a signal.
     Stopped,
-    /// It is stopped by a tracer.
+    /// A tracer has stopped it.
     Traced,
-    /// It has ended and is not reaped yet, or is just ending.
+    /// It has ended and is not reaped yet, or is about to end.
     Dead,
 }
 
 impl State {
-    /// The state that this letter of /proc/TID/stat stands for. Source: `task_state_array`, fs/proc/array.c.
+    /// The state that a letter of /proc/TID/stat stands for. Source: `task_state_array`, fs/proc/array.c.
     pub(crate) fn of(letter: u8) -> State {
         match letter {
             b'R' => State::Runnable,
@@ -40,43 +40,43 @@ impl State {
     }
 }
 
-/// What /proc says of a thread at one moment.
+/// What /proc reports of a thread at one moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Status {
-    /// Its name, at most 15 bytes for a user's thread.
+    /// Its name; at most 15 bytes for a user's thread.
     pub name: String,
-    /// What it is doing.
+    /// Its state.
     pub state: State,
-    /// The process that began its process.
+    /// The parent of its process.
     pub parent: u32,
-    /// Whether it belongs to the kernel.
+    /// Whether it is a kernel thread.
     pub is_kernel: bool,
-    /// When it began, in clock ticks since the machine did. With the tid and the boot, it names a thread for good.
+    /// Its start time, in clock ticks since boot. With the tid and the boot id, it identifies a thread for good.
     pub start_time: u64,
     /// The CPU it runs or last ran on.
     pub cpu: usize,
 }
 
-/// Names a thread for as long as the machine runs: a number that is given to another thread comes with another start time.
+/// Identifies a thread until the machine reboots: a later thread with the same number has another start time.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Identity {
-    /// Its number.
+    /// Its thread id.
     pub tid: u32,
-    /// When it began, in clock ticks since the machine did.
+    /// Its start time, in clock ticks since boot.
     pub start_time: u64,
 }
 
-/// Whose a thread is.
+/// The owner of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Owner {
     /// The real user.
     pub real: u32,
-    /// The user it acts as.
+    /// The effective user.
     pub effective: u32,
 }
 
-/// A thread held by its directory under /proc: once it has ended nothing is found there any more, even when its number has
-/// been given to another.
+/// A thread held by its directory under /proc. Once the thread has ended the directory is empty, even when its number has
+/// been reused.
 #[derive(Debug)]
 pub struct Thread {
     identity: Identity,
@@ -84,12 +84,12 @@ pub struct Thread {
 }
 
 impl Thread {
-    /// Takes hold of thread `tid`.
+    /// Opens thread `tid`.
     ///
     /// # Errors
-    /// It is gone.
+    /// The thread has ended.
     pub fn open(tid: u32) -> Result<Thread> {
-        // Below `task`, so that what is read is of the thread alone and not summed over its process.
+        // Below `task`: /proc/PID sums over all threads of the process.
         let path = format!("/proc/{tid}/task/{tid}");
         let directory = file::directory(&path).map_err(|error| problem(error, tid, ""))?;
         let mut thread = Thread { identity: Identity { tid, start_time: 0 }, directory };
@@ -97,55 +97,55 @@ impl Thread {
         Ok(thread)
     }
 
-    /// Takes hold of the thread that was `identity`, and of no other.
+    /// Opens the thread that was `identity`, and no later thread with its number.
     ///
     /// # Errors
-    /// It is gone, whoever has its number now.
+    /// The thread has ended, even if its number has been reused.
     pub fn open_as(identity: Identity) -> Result<Thread> {
         let thread = Thread::open(identity.tid)?;
         if thread.identity == identity { Ok(thread) } else { Err(Error::Gone(identity.tid)) }
     }
 
-    /// Its number.
+    /// Its thread id.
     #[must_use]
     pub fn tid(&self) -> u32 {
         self.identity.tid
     }
 
-    /// What names it for as long as the machine runs.
+    /// Its identity until the machine reboots.
     #[must_use]
     pub fn identity(&self) -> Identity {
         self.identity
     }
 
-    /// Whether it has not ended yet. What was done by its number before this says yes was done to it.
+    /// Whether the thread has not ended yet. If so, all operations by its number before this call reached this thread.
     #[must_use]
     pub fn is_there(&self) -> bool {
         self.status().is_ok_and(|status| status.state != State::Dead)
     }
 
-    /// What /proc says of it now.
+    /// Its state now.
     ///
     /// # Errors
-    /// It is gone.
+    /// The thread has ended.
     pub fn status(&self) -> Result<Status> {
         parse(&self.read("stat")?).ok_or_else(|| self.malformed("stat", "the status of a thread"))
     }
 
-    /// The process it belongs to.
+    /// The process that it belongs to.
     ///
     /// # Errors
-    /// It is gone.
+    /// The thread has ended.
     pub fn process(&self) -> Result<u32> {
         let status = self.read("status")?;
         let number = field(&status, "Tgid:").and_then(|mut words| words.next()?.parse().ok());
         number.ok_or_else(|| self.malformed("status", "a list with a Tgid"))
     }
 
-    /// Whose it is.
+    /// The owner of the thread.
     ///
     /// # Errors
-    /// It is gone.
+    /// The thread has ended.
     pub fn owner(&self) -> Result<Owner> {
         let status = self.read("status")?;
         let ids = field(&status, "Uid:").and_then(|mut words| {
@@ -155,19 +155,19 @@ impl Thread {
         ids.ok_or_else(|| self.malformed("status", "a list with a Uid"))
     }
 
-    /// The threads of its process, ascending.
+    /// The threads of its process, in ascending order.
     ///
     /// # Errors
-    /// It is gone.
+    /// The thread has ended.
     pub fn siblings(&self) -> Result<Vec<u32>> {
         file::numbers_in(&self.directory, "..").map_err(|error| problem(error, self.tid(), ".."))
     }
 
-    /// The processes that it has begun and that are there, ascending. The kernel may leave some out that begin or end
-    /// while it is asked; who must have all asks again.
+    /// The living processes that it has forked, in ascending order. The kernel may miss processes that start or end during
+    /// the call; call again for a complete list.
     ///
     /// # Errors
-    /// It is gone, or the kernel is without CONFIG_PROC_CHILDREN.
+    /// The thread has ended, or the kernel lacks CONFIG_PROC_CHILDREN.
     pub fn children(&self) -> Result<Vec<u32>> {
         let text = self.read("children")?;
         let mut children: Vec<u32> = text.split_ascii_whitespace().filter_map(|child| child.parse().ok()).collect();
@@ -175,18 +175,18 @@ impl Thread {
         Ok(children)
     }
 
-    /// Its CPU time, held open.
+    /// Its CPU time, as an open file.
     ///
     /// # Errors
-    /// It is gone, or the kernel has no schedstat.
+    /// The thread has ended, or the kernel has no schedstat.
     pub fn meter(&self) -> Result<Meter> {
         Meter::of(self.tid(), &self.directory)
     }
 
-    /// Its state, held open.
+    /// Its state, as an open file.
     ///
     /// # Errors
-    /// It is gone.
+    /// The thread has ended.
     pub fn state_meter(&self) -> Result<StateMeter> {
         StateMeter::of(self.tid(), &self.directory)
     }
@@ -200,35 +200,35 @@ impl Thread {
     }
 }
 
-/// Where the file of this name about thread `tid` lies.
+/// Path of the file `name` of thread `tid`.
 pub(crate) fn path(tid: u32, name: &str) -> PathBuf {
     PathBuf::from(format!("/proc/{tid}/task/{tid}/{name}"))
 }
 
-/// What became of reading `name` about thread `tid`.
+/// The result of reading `name` of thread `tid`.
 pub(crate) fn problem(error: io::Error, tid: u32, name: &str) -> Error {
     let is_there = || PathBuf::from(format!("/proc/{tid}")).exists();
-    // A directory that is held and whose thread has ended is empty; one of a living thread may lack a single file.
+    // The directory of an ended thread is empty. A living thread may lack a single file.
     match error.raw_os_error() {
         Some(libc::ESRCH) => Error::Gone(tid),
         Some(libc::ENOENT) if name != "children" || !is_there() => Error::Gone(tid),
         Some(libc::EMFILE | libc::ENFILE) => {
-            let right = "a higher limit of open files (ulimit -n): each thread that is held takes up to five";
-            Error::NotPermitted { what: format!("open {}", path(tid, name).display()), source: error, right }
+            let remedy = "raise the limit of open files (ulimit -n): each thread takes up to five";
+            Error::NotPermitted { what: format!("open {}", path(tid, name).display()), source: error, remedy }
         }
         _ => {
-            let right = "a thread of this user, or root, where /proc is not mounted with hidepid";
-            Error::from(error, format!("read {}", path(tid, name).display()), right)
+            let remedy = "choose a thread of this user, or run as root, with /proc mounted without hidepid";
+            Error::from(error, format!("read {}", path(tid, name).display()), remedy)
         }
     }
 }
 
-/// The words behind `name` in a file of the form of /proc/TID/status.
+/// The words after `name` in a file with the format of /proc/TID/status.
 pub(crate) fn field<'t>(text: &'t str, name: &str) -> Option<std::str::SplitAsciiWhitespace<'t>> {
     text.lines().find_map(|line| line.strip_prefix(name)).map(str::split_ascii_whitespace)
 }
 
-/// The fields of /proc/TID/stat, counted from the closing parenthesis of the name, which may hold anything.
+/// The fields of /proc/TID/stat after the closing parenthesis of the name, which may contain anything.
 fn parse(text: &str) -> Option<Status> {
     let (before, after) = text.rsplit_once(')')?;
     let (_, name) = before.split_once('(')?;
@@ -244,26 +244,26 @@ fn parse(text: &str) -> Option<Status> {
     })
 }
 
-/// What /proc says of thread `tid` now.
+/// What /proc reports of thread `tid` now.
 ///
 /// # Errors
-/// It is gone.
+/// The thread has ended.
 pub fn status(tid: u32) -> Result<Status> {
     Thread::open(tid)?.status()
 }
 
-/// The threads of process `pid`, ascending.
+/// The threads of process `pid`, in ascending order.
 ///
 /// # Errors
-/// It is gone.
+/// The thread has ended.
 pub fn threads(pid: u32) -> Result<Vec<u32>> {
     Thread::open(pid)?.siblings()
 }
 
-/// The processes that threads of process `pid` have begun and that are there, ascending.
+/// The living children of process `pid`, in ascending order.
 ///
 /// # Errors
-/// It is gone, or the kernel is without CONFIG_PROC_CHILDREN.
+/// The process has ended, or the kernel lacks CONFIG_PROC_CHILDREN.
 pub fn children(pid: u32) -> Result<Vec<u32>> {
     let mut all = Vec::new();
     for tid in threads(pid)? {
@@ -284,10 +284,10 @@ pub fn current() -> u32 {
     rustix::thread::gettid().as_raw_nonzero().get().unsigned_abs()
 }
 
-/// Names the calling thread, and its process if it is the first: what stands in lists of processes. At most 15 bytes are kept.
+/// Names the calling thread; the first thread names its process in process lists. At most 15 bytes are kept.
 pub fn set_name(name: &str) {
     if let Ok(name) = std::ffi::CString::new(name) {
-        // It is for people who look; the kernel refuses nothing of that length.
+        // The name is informative only; the kernel refuses no name of this length.
         let _ = rustix::thread::set_name(&name);
     }
 }
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_ended_is_not_mistaken_for_a_later_one_of_its_number() {
+    fn a_handle_of_an_ended_thread_does_not_reach_a_later_thread_with_its_number() {
         let child = Child::start(Work::Sleep).unwrap();
         let held = Thread::open(child.pid()).unwrap();
         let meter = held.meter().unwrap();
@@ -355,16 +355,16 @@ mod tests {
     }
 
     #[test]
-    fn kernel_threads_and_nobody_are_told_apart() {
+    fn kernel_threads_and_missing_threads_are_distinguished() {
         let me = status(current()).unwrap();
         assert!(!me.is_kernel && me.start_time > 0);
-        // kthreadd, where the tests see the host's processes.
+        // kthreadd, where the tests see the processes of the host.
         match status(2) {
             Ok(second) if second.name == "kthreadd" => assert!(second.is_kernel),
             _ => eprintln!("SKIPPED: process 2 is not kthreadd here, so no kernel thread is seen"),
         }
-        for nobody in [0, u32::MAX, u32::MAX >> 2] {
-            assert!(matches!(status(nobody), Err(Error::Gone(tid)) if tid == nobody));
+        for missing in [0, u32::MAX, u32::MAX >> 2] {
+            assert!(matches!(status(missing), Err(Error::Gone(tid)) if tid == missing));
         }
     }
 }

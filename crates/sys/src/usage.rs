@@ -1,4 +1,4 @@
-//! What a thread has had and is doing: its files under /proc, held open and read in one call each, without allocating.
+//! CPU time and state of a thread: its files under /proc, held open and read in one call each, without allocating.
 
 use crate::thread::{State, path, problem};
 use crate::{Error, Result, file};
@@ -8,19 +8,19 @@ use sched::Nanos;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-/// What a thread has had so far.
+/// CPU time of a thread so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Usage {
-    /// CPU time. Exact for a thread that is not running, and for who reads it on the CPU that the thread has just left; up
-    /// to a tick old for one that runs on another CPU.
+    /// CPU time. Exact for a thread that does not run, and for a reader on the CPU that the thread has just left; up to a tick
+    /// old for a thread that runs on another CPU.
     pub ran: Nanos,
-    /// Time it waited for a CPU.
+    /// Time spent waiting for a CPU.
     pub waited: Nanos,
-    /// How often it was put on a CPU.
+    /// Number of dispatches.
     pub dispatches: u64,
 }
 
-/// A thread's schedstat.
+/// The schedstat file of a thread.
 #[derive(Debug)]
 pub struct Meter {
     tid: u32,
@@ -28,10 +28,10 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Of thread `tid`.
+    /// Opens it for thread `tid`.
     ///
     /// # Errors
-    /// It is gone, or the kernel has no schedstat.
+    /// The thread has ended, or the kernel has no schedstat.
     pub fn open(tid: u32) -> Result<Meter> {
         crate::thread::Thread::open(tid)?.meter()
     }
@@ -42,16 +42,16 @@ impl Meter {
             Err(_) if file::open_in(&directory, "stat", OFlags::RDONLY).is_ok() => Err(Error::Absent {
                 what: path(tid, "schedstat").display().to_string(),
                 why: "this kernel does not count the CPU time of threads".to_string(),
-                right: "a kernel with CONFIG_SCHED_INFO",
+                remedy: "use a kernel with CONFIG_SCHED_INFO",
             }),
             Err(error) => Err(problem(error, tid, "schedstat")),
         }
     }
 
-    /// What it has had. Allocates nothing unless it fails.
+    /// Its usage now. Allocates nothing unless it fails.
     ///
     /// # Errors
-    /// It is gone.
+    /// The thread has ended.
     pub fn read(&self) -> Result<Usage> {
         let mut bytes = [0; 96];
         let read = self.file.read_at(&mut bytes, 0).map_err(|error| problem(error, self.tid, "schedstat"))?;
@@ -60,16 +60,16 @@ impl Meter {
     }
 }
 
-/// What a thread does at one moment, and where.
+/// State and CPU of a thread at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Doing {
-    /// What it is doing.
+    /// Its state.
     pub state: State,
     /// The CPU it runs or last ran on.
     pub cpu: usize,
 }
 
-/// A thread's stat, read for what it is doing only.
+/// The stat file of a thread, read for its state only.
 #[derive(Debug)]
 pub struct StateMeter {
     tid: u32,
@@ -77,10 +77,10 @@ pub struct StateMeter {
 }
 
 impl StateMeter {
-    /// Of thread `tid`.
+    /// Opens it for thread `tid`.
     ///
     /// # Errors
-    /// It is gone.
+    /// The thread has ended.
     pub fn open(tid: u32) -> Result<StateMeter> {
         crate::thread::Thread::open(tid)?.state_meter()
     }
@@ -90,10 +90,10 @@ impl StateMeter {
         Ok(StateMeter { tid, file })
     }
 
-    /// What it is doing. Allocates nothing unless it fails.
+    /// Its state now. Allocates nothing unless it fails.
     ///
     /// # Errors
-    /// It is gone.
+    /// The thread has ended.
     pub fn read(&self) -> Result<Doing> {
         // 52 numbers of at most 20 digits and a short name.
         let mut bytes = [0; 1200];
@@ -103,17 +103,17 @@ impl StateMeter {
     }
 }
 
-/// The number that was given to a thread last on this host: it changes when a thread or process begins.
+/// The number of the newest thread on this host: it changes whenever a thread or process starts.
 #[derive(Debug)]
 pub struct Births {
     file: File,
 }
 
-/// Where it stands: the last word.
+/// Its position: the last word.
 const LOADAVG: &str = "/proc/loadavg";
 
 impl Births {
-    /// Opened once, to be read often.
+    /// Opens the file, to be read often.
     ///
     /// # Errors
     /// There is no /proc.
@@ -123,10 +123,10 @@ impl Births {
             .map_err(|error| Error::from(error, format!("open {LOADAVG}"), "a mounted /proc"))
     }
 
-    /// The number that was given last. Allocates nothing unless it fails.
+    /// The number of the newest thread. Allocates nothing unless it fails.
     ///
     /// # Errors
-    /// The kernel does not tell.
+    /// The kernel does not report it.
     pub fn read(&self) -> Result<u64> {
         let mut bytes = [0; 96];
         let read = self.file.read_at(&mut bytes, 0);
@@ -143,7 +143,7 @@ fn parse_usage(bytes: &[u8]) -> Option<Usage> {
     Some(Usage { ran: Nanos::ns(next()?), waited: Nanos::ns(next()?), dispatches: next()? })
 }
 
-/// State and CPU, the 1st and the 37th word after the name.
+/// State and CPU: the 1st and the 37th word after the name.
 fn parse_doing(bytes: &[u8]) -> Option<Doing> {
     let end_of_name = bytes.iter().rposition(|&byte| byte == b')')?;
     let mut words = words(&bytes[end_of_name + 1..]);
@@ -218,7 +218,7 @@ mod tests {
         let child = Child::start(Work::Sleep).unwrap();
         let after = births.read().unwrap();
         assert!(after != before, "{before}");
-        // Others may have been born since; the numbers go up until they begin anew.
+        // Other threads may have started since; the numbers increase until they wrap around.
         assert!(after >= u64::from(child.pid()) || after < before, "{before} {after} {}", child.pid());
     }
 

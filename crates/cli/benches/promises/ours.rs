@@ -4,8 +4,8 @@ use crate::watched::{judge, record, watch};
 use crate::witness::Witness;
 use crate::{Promise, Sample, cpu, hog, hogs};
 use daemon::directory::Directory;
-use daemon::dispatch::Wish;
-use daemon::live::{self, Front, Setup};
+use daemon::dispatch::PromiseRequest;
+use daemon::live::{self, Control, Setup};
 use daemon::part::{Parts, Work};
 use sched::{CpuSet, EntityId, Instant, Limit, Nanos, Reservation};
 use std::path::PathBuf;
@@ -52,9 +52,9 @@ impl Expense {
     }
 }
 
-fn admit(front: Front<'_, '_>, promise: Promise, limit: Limit, pid: u32) -> Result<EntityId, String> {
+fn admit(front: Control<'_, '_>, promise: Promise, limit: Limit, pid: u32) -> Result<EntityId, String> {
     let reservation = Reservation { limit, ..Reservation::new(promise.slice, promise.period) };
-    let wish = Wish { name: "promised".to_string(), reservation, cpus: 1, affinity: CpuSet::one(cpu()) };
+    let wish = PromiseRequest { name: "promised".to_string(), reservation, cpus: 1, affinity: CpuSet::one(cpu()) };
     front.admit(&wish, pid).map(|all| all[0]).map_err(|refusal| refusal.to_string())
 }
 

@@ -66,7 +66,7 @@ impl Kept {
             text += if reason.remedy.is_empty() { "" } else { "; right would be " };
             text += &format!("{}.\n", reason.remedy);
         }
-        if !played.is_seen {
+        if !played.reports_wakeups {
             text += "\nThis host does not tell when a thread wakes: it is looked at every millisecond, so wake-ups are noticed late. \
                      Right would be CAP_PERFMON.\n";
         }

@@ -4,7 +4,7 @@ use super::refused;
 use crate::args::Run;
 use crate::{Failure, usage};
 use daemon::directory::Directory;
-use daemon::dispatch::{Refusal, Wish};
+use daemon::dispatch::{PromiseRequest, Refusal};
 use daemon::doctor::Mechanism;
 use daemon::guardian;
 use daemon::host_profile::HostProfile;
@@ -28,7 +28,7 @@ pub(crate) struct Part {
     pub(crate) name: String,
     pub(crate) source: Source,
     /// What it is promised; nothing: it is left to the kernel.
-    pub(crate) wish: Option<Wish>,
+    pub(crate) wish: Option<PromiseRequest>,
     pub(crate) arrival: Instant,
     pub(crate) leaves: Option<Instant>,
     /// Which entities of the scenario it is.
@@ -133,7 +133,7 @@ fn from_arguments(args: &Run, length: Option<Nanos>) -> Result<Plan, Failure> {
                 .entities
                 .push(entity(name, Params { reservation: Some(each), affinity, ..Params::default() }));
         }
-        let wish = Some(Wish { name: name.clone(), reservation, cpus, affinity });
+        let wish = Some(PromiseRequest { name: name.clone(), reservation, cpus, affinity });
         plan.parts.push(Part { name, source, wish, arrival: Instant::ZERO, leaves: None, entities });
     }
     Ok(plan)
@@ -178,7 +178,7 @@ pub(crate) fn from_scenario(mut scenario: Scenario, json: bool) -> Result<Plan, 
                 deadline: jobs.deadline,
             })),
         };
-        let wish = entity.params.reservation.map(|reservation| Wish {
+        let wish = entity.params.reservation.map(|reservation| PromiseRequest {
             name: entity.name.clone(),
             reservation,
             cpus: 1,

@@ -5,9 +5,9 @@ use super::refused;
 use crate::progress::Progress;
 use crate::{Failure, output};
 use daemon::Reason;
-use daemon::dispatch::{Left, Refusal, Wish};
+use daemon::dispatch::{Dismissed, PromiseRequest, Refusal};
 use daemon::guardian::this_program;
-use daemon::live::Front;
+use daemon::live::Control;
 use daemon::part::{Output, Part, Parts};
 use measure::Meter;
 use run::live::{left_to_kernel, merged};
@@ -49,7 +49,7 @@ pub(crate) struct Played {
     /// Who was not served to the end, and why.
     pub(crate) troubles: Vec<(String, Reason)>,
     /// Whether this host tells when every one of them wakes.
-    pub(crate) is_seen: bool,
+    pub(crate) reports_wakeups: bool,
 }
 
 /// What came of a part.
@@ -76,7 +76,7 @@ struct Running {
 /// Plays a plan, with a daemon or without.
 pub(crate) struct Player<'a, 'k> {
     /// None: all are left to the kernel.
-    front: Option<Front<'a, 'k>>,
+    front: Option<Control<'a, 'k>>,
     plan: &'a Plan,
     parts: Parts,
     /// Since when time is counted: the daemon's zero, by the monotonic clock.
@@ -93,12 +93,12 @@ pub(crate) struct Player<'a, 'k> {
     meter: Option<Meter>,
     fresh: Vec<(Instant, Event)>,
     lost: u64,
-    left: Vec<Left>,
-    is_seen: bool,
+    left: Vec<Dismissed>,
+    reports_wakeups: bool,
 }
 
 /// Plays `plan`; without a daemon, all are left to the kernel. `what` is said while it goes on.
-pub(crate) fn play(front: Option<Front<'_, '_>>, plan: &Plan, what: &str) -> Result<Played, Failure> {
+pub(crate) fn play(front: Option<Control<'_, '_>>, plan: &Plan, what: &str) -> Result<Played, Failure> {
     let ready = PREPARATION.saturating_add(Nanos::ms(2).saturating_mul(plan.parts.len() as u64));
     let mut player = Player {
         front,
@@ -115,7 +115,7 @@ pub(crate) fn play(front: Option<Front<'_, '_>>, plan: &Plan, what: &str) -> Res
         fresh: Vec::new(),
         lost: 0,
         left: Vec::new(),
-        is_seen: true,
+        reports_wakeups: true,
     };
     let progress = plan.length.map(|length| Progress::new(what.to_string(), length));
     let outcome = player.run(progress.as_ref());
@@ -209,9 +209,9 @@ impl Player<'_, '_> {
     fn promise(&mut self, index: usize, planned: &Planned, pid: u32) -> Result<Vec<EntityId>, Failure> {
         let (Some(front), Some(wish)) = (self.front, &planned.wish) else { return Ok(Vec::new()) };
         let start = wish.reservation.start.map(|start| self.counted(self.moment(start)));
-        let wish = Wish { reservation: sched::Reservation { start, ..wish.reservation }, ..wish.clone() };
+        let wish = PromiseRequest { reservation: sched::Reservation { start, ..wish.reservation }, ..wish.clone() };
         let entities = front.admit(&wish, pid).map_err(|refusal| self.plan.refused(index, &refusal))?;
-        self.is_seen &= entities.iter().all(|&e| front.is_seen(e));
+        self.reports_wakeups &= entities.iter().all(|&e| front.reports_wakeups(e));
         self.read();
         Ok(entities)
     }
@@ -239,7 +239,7 @@ impl Player<'_, '_> {
     fn look(&mut self) -> Result<(), Failure> {
         self.read();
         if let Some(front) = self.front {
-            self.left.extend(front.take_left());
+            self.left.extend(front.take_dismissed());
         }
         self.let_go();
         for running in &mut self.running {
@@ -336,14 +336,14 @@ impl Player<'_, '_> {
         }
         self.read();
         if let Some(front) = self.front {
-            self.left.extend(front.take_left());
+            self.left.extend(front.take_dismissed());
         }
     }
 
     fn told(self, length: Nanos) -> Played {
         let begun = self.counted(self.start);
         let end = begun.saturating_add(length);
-        let Player { events, told, lost, ends, left, is_seen, start, mut meter, alone, front, .. } = self;
+        let Player { events, told, lost, ends, left, reports_wakeups, start, mut meter, alone, front, .. } = self;
         if let Some(meter) = &mut meter {
             for (at, event) in merged(in_time(alone.iter().cloned(), end), &[], begun, end) {
                 meter.record(at, &event);
@@ -354,7 +354,17 @@ impl Player<'_, '_> {
             left.into_iter().filter_map(|left| Some((left.name, left.trouble?))).collect();
         let warnings = front.map(|front| front.warnings()).unwrap_or_default();
         troubles.extend(warnings.into_iter().map(|reason| ("Something of it".to_string(), reason)));
-        Played { events, lost, start, meter, length, interrupted: output::is_interrupted(), ends, troubles, is_seen }
+        Played {
+            events,
+            lost,
+            start,
+            meter,
+            length,
+            interrupted: output::is_interrupted(),
+            ends,
+            troubles,
+            reports_wakeups,
+        }
     }
 }
 

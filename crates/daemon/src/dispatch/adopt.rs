@@ -1,4 +1,4 @@
-//! Finding the threads and processes that belong to a client, and what they were.
+//! Finding the threads and processes of a client, and their original values.
 
 use super::Dispatcher;
 use super::client::Member;
@@ -9,46 +9,46 @@ use std::collections::BTreeSet;
 use sys::attributes::{Attributes, Policy};
 use sys::thread::{Identity, State};
 
-/// What is known of a tree of processes.
+/// The known part of a tree of processes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Known {
-    /// Which.
+    /// Its number.
     pub tree: usize,
-    /// Its processes, by their first threads: a number that is another's by now leads nowhere.
+    /// Its processes, by their first threads: a reused pid is not mistaken for one of them.
     pub processes: Vec<Identity>,
-    /// Its threads.
+    /// Its known threads.
     pub threads: Vec<Identity>,
-    /// Processes that the host has told to descend from them: who began them may be gone.
-    pub told: Vec<u32>,
+    /// Descendants that the host has reported; their parents may have ended.
+    pub reported: Vec<u32>,
 }
 
-/// A thread that is new.
+/// A new thread.
 #[derive(Debug)]
 pub struct Found<T> {
-    /// It.
+    /// Its handle.
     pub thread: T,
-    /// Its name for good.
+    /// Its identity.
     pub identity: Identity,
     /// The first thread of its process.
     pub leader: Identity,
-    /// The process that began its process.
+    /// The parent of its process.
     pub parent: u32,
 }
 
-/// Whether a thread that was found may be as it is because of what we did to who began it.
+/// Whether a new thread may have inherited values that Tactus has set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Inherited {
-    /// Nothing was done yet.
+    /// Tactus has changed nothing yet.
     Nothing,
     FromBeginner,
 }
 
-/// Looks for threads that belong to `known` and are not among it, until nothing new appears.
+/// Finds threads that belong to the tree and are not in `known`, until no new one appears.
 pub fn find<K: Kernel>(kernel: &K, known: &Known) -> Vec<Found<K::Thread>> {
     let mut seen: BTreeSet<Identity> = known.threads.iter().copied().collect();
     let mut processes: BTreeSet<Identity> = known.processes.iter().copied().collect();
     let mut found = Vec::new();
-    for thread in known.told.iter().filter_map(|&pid| kernel.open(pid).ok()) {
+    for thread in known.reported.iter().filter_map(|&pid| kernel.open(pid).ok()) {
         processes.insert(kernel.identity(&thread));
     }
     loop {
@@ -57,12 +57,12 @@ pub fn find<K: Kernel>(kernel: &K, known: &Known) -> Vec<Found<K::Thread>> {
             let pid = leader.tid;
             let Ok(held) = kernel.open_as(leader) else { continue };
             let (threads, children) = (kernel.threads(pid), kernel.children(pid));
-            // Had it ended by then, they may be those of a later process of its number.
+            // If the process has ended by now, they may belong to a later process with its pid.
             if kernel.status(&held).is_err() {
                 continue;
             }
             let threads = threads.unwrap_or_default();
-            // A process is stopped by its first thread, also where that one has ended before the others.
+            // A process is stopped by its first thread, even where that has ended before the others.
             let goes_on = threads.len() > 1;
             for tid in threads {
                 let Ok(thread) = kernel.open(tid) else { continue };
@@ -87,21 +87,21 @@ pub fn find<K: Kernel>(kernel: &K, known: &Known) -> Vec<Found<K::Thread>> {
 }
 
 impl<K: Kernel> Dispatcher<K> {
-    /// What is known of each tree: what [`find`] needs, to look for more. Whatever begins from here on is told of again.
+    /// The known part of each tree, as input to [`find`]. Forks from here on are reported again.
     #[must_use]
     pub fn known(&mut self) -> Vec<Known> {
         let mut all: Vec<Known> = Vec::new();
         for (_, client) in self.clients.iter_mut() {
             client.await_births(&self.kernel);
-            client.forget_told(&self.kernel);
+            client.forget_reported(&self.kernel);
             let at = all.iter().position(|known| known.tree == client.tree).unwrap_or_else(|| {
-                all.push(Known { tree: client.tree, processes: Vec::new(), threads: Vec::new(), told: Vec::new() });
+                all.push(Known { tree: client.tree, processes: Vec::new(), threads: Vec::new(), reported: Vec::new() });
                 all.len() - 1
             });
             let known = &mut all[at];
             known.threads.extend(client.members.iter().map(|member| member.identity));
             known.processes.extend(client.members.iter().map(|member| member.leader));
-            known.told.extend(&client.told);
+            known.reported.extend(&client.reported);
         }
         for known in &mut all {
             known.processes.sort_unstable();
@@ -110,25 +110,26 @@ impl<K: Kernel> Dispatcher<K> {
         all
     }
 
-    /// Takes in who has been begun by threads of `e` that are gone: there will be nobody to find them by.
-    pub(super) fn take_in_left(&mut self, e: EntityId) {
+    /// Adopts descendants of ended threads of `e`: nothing else would lead to them later.
+    pub(super) fn adopt_orphans(&mut self, e: EntityId) {
         let Some(tree) = self.clients.get(e).map(|client| client.tree) else { return };
         let Some(mut known) = self.known().into_iter().find(|known| known.tree == tree) else { return };
-        // Children of those who are still there are found by who restores those.
-        let family: BTreeSet<u32> = known.processes.iter().map(|leader| leader.tid).chain(known.told.clone()).collect();
-        known.told.retain(|&pid| {
+        // Children of living threads are found when those are restored.
+        let family: BTreeSet<u32> =
+            known.processes.iter().map(|leader| leader.tid).chain(known.reported.clone()).collect();
+        known.reported.retain(|&pid| {
             let parent = self.kernel.open(pid).and_then(|it| self.kernel.status(&it)).map(|status| status.parent);
             parent.is_ok_and(|parent| !family.contains(&parent))
         });
         known.processes.clear();
-        if !known.told.is_empty() {
+        if !known.reported.is_empty() {
             let found = find(&self.kernel, &known);
-            // Whoever cannot be taken in stays as it is; that is told of those who could be.
-            let _ = self.take_all(tree, found, Inherited::FromBeginner);
+            // A thread that cannot be adopted stays as it is; the client's other threads are unaffected.
+            let _ = self.adopt_all(tree, found, Inherited::FromBeginner);
         }
     }
 
-    /// What a thread that was just found was before we did anything to it, or to who began it. None if it has ended.
+    /// The original values of a new thread, before Tactus changed it or its parent. `None` if it has ended.
     pub(super) fn original(&self, e: EntityId, new: &Found<K::Thread>, from: Inherited) -> Option<Original> {
         let attributes = self.kernel.attributes(&new.thread).ok()?;
         let affinity = self.kernel.affinity(&new.thread).ok()?;
@@ -142,13 +143,13 @@ impl<K: Kernel> Dispatcher<K> {
         }))
     }
 
-    /// What who began it was: the first thread of its process, or of the process that began that, or any other of those. Where
-    /// all of them are gone, it is taken to be what the first of all was.
+    /// The originals of its parent: the first thread of its process, or of the parent process, or another thread of those. Where all
+    /// of them have ended, the originals of the first thread of the client.
     fn beginner(&self, e: EntityId, new: &Found<K::Thread>) -> Option<(Original, CpuSet)> {
         let tree = self.clients.get(e)?.tree;
-        let lanes = || self.clients.iter().filter(move |(_, client)| client.tree == tree);
+        let entities = || self.clients.iter().filter(move |(_, client)| client.tree == tree);
         let with = |wanted: &dyn Fn(&Member<K::Thread>) -> bool| {
-            let mut all = lanes()
+            let mut all = entities()
                 .flat_map(|(_, client)| client.members.iter().map(move |member| (member, CpuSet::one(client.cpu))));
             all.find(|(member, _)| wanted(member)).map(|(member, confined)| (member.original, confined))
         };
@@ -159,19 +160,19 @@ impl<K: Kernel> Dispatcher<K> {
             .or_else(|| with(&|member| member.leader.tid == new.parent))
             .or_else(|| {
                 let now = self.kernel.affinity(&new.thread).ok();
-                let mut all = lanes().filter_map(|(_, client)| Some((client.root?, CpuSet::one(client.cpu))));
+                let mut all = entities().filter_map(|(_, client)| Some((client.root?, CpuSet::one(client.cpu))));
                 all.find(|(_, confined)| now == Some(*confined))
             })
     }
 }
 
-/// What a thread would be, had who began it been left alone.
+/// The values that a thread would have inherited from an unraised parent.
 fn inherited(now: Original, beginner: &Original, confined: &CpuSet) -> Original {
     let fair = Attributes::of(Policy::Other { nice: 0 });
     let raised = [priority::RAISED, priority::AMONG_OTHERS].map(Attributes::raised);
-    // Begun by a raised thread it is an ordinary one, whatever that one was before.
+    // A child of a raised thread starts as an ordinary thread, whatever its parent was.
     let attributes = match beginner.attributes {
-        // A raise of somebody else's: what that one begins, ends as an ordinary one too.
+        // The parent had reset-on-fork itself: its children start as ordinary threads anyway.
         Attributes { reset_on_fork: true, .. } if now.attributes == fair => fair,
         of_beginner if now.attributes == fair || raised.contains(&now.attributes) => of_beginner,
         _ => now.attributes,

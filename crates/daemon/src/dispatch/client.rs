@@ -1,4 +1,4 @@
-//! A client: a process, with all its threads and whatever it begins, that was promised something.
+//! A client: a process with a promise, with all its threads and descendants.
 
 use super::adopt::Found;
 use super::journal::Ledger;
@@ -10,10 +10,10 @@ use sys::attributes::Attributes;
 use sys::thread::{Identity, State};
 use sys::usage::Usage;
 
-/// How the threads of a client are scheduled.
+/// The scheduling of a client's threads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Level {
-    /// As they were: each as recorded.
+    /// Their recorded originals.
     Own,
     /// SCHED_FIFO of this priority.
     Raised(u32),
@@ -27,13 +27,13 @@ pub(super) struct Member<T> {
     pub(super) leader: Identity,
     pub(super) original: Original,
     pub(super) row: Row,
-    /// What it had had when that was last read.
+    /// Its CPU time when it was last read.
     ran: Nanos,
-    /// How often it had been put on a CPU then.
+    /// Its number of dispatches then.
     dispatches: u64,
     has_ended: bool,
-    /// Whether somebody else sees to how it is scheduled: nothing is done to it but what is done to its process.
-    pub(super) is_let_go: bool,
+    /// Whether another process schedules it: Tactus changes only its process.
+    pub(super) is_released: bool,
 }
 
 impl<T> Member<T> {
@@ -42,62 +42,62 @@ impl<T> Member<T> {
     }
 }
 
-/// What was promised to whom, and how it stands.
+/// A client and its state.
 pub(super) struct Client<T> {
     pub(super) name: String,
-    /// Of the tree of processes it belongs to; several clients share one where it asked for several CPUs.
+    /// The number of its tree of processes; the clients of a promise on several CPUs share one.
     pub(super) tree: usize,
     pub(super) cpu: CpuId,
-    /// What the machine was asked for.
-    pub(super) dealt: Reservation,
+    /// Its reservation on this CPU.
+    pub(super) reservation: Reservation,
     pub(super) members: Vec<Member<T>>,
     pub(super) level: Level,
-    /// Whether its processes are stopped by us.
+    /// Whether Tactus has stopped its processes.
     pub(super) stopped: bool,
     /// Whether its wake-up is awaited.
     pub(super) awaited: bool,
-    /// Whether this host tells when it wakes; else it is looked at now and then.
-    pub(super) is_seen: bool,
-    /// Whether this host tells what its threads begin; else that is looked for once in a period.
-    pub(super) is_told: bool,
-    /// How many slices in a row it has used without sleeping.
-    pub(super) used_up: u32,
-    /// Whether it is about to begin a turn.
-    pub(super) begins: bool,
-    /// Processes that its threads, or what they began, are told to have begun, and that were not taken in yet.
-    pub(super) told: Vec<u32>,
-    /// What the first of its threads was.
+    /// Whether this host reports its wake-ups; otherwise they are polled.
+    pub(super) reports_wakeups: bool,
+    /// Whether this host reports forks of its threads; otherwise they are scanned for once per period.
+    pub(super) reports_forks: bool,
+    /// The number of consecutive slices that it has used up without blocking.
+    pub(super) slices_used_up: u32,
+    /// Whether it was dispatched in this turn.
+    pub(super) is_dispatched: bool,
+    /// Reported children of its threads or their descendants that are not adopted yet.
+    pub(super) reported: Vec<u32>,
+    /// The originals of its first thread.
     pub(super) root: Option<Original>,
     pub(super) ledger: Option<Ledger>,
-    /// Why nothing is done for it any more.
+    /// Why it cannot be served any more.
     pub(super) trouble: Option<Reason>,
 }
 
-/// CPU time and changes since they were last read.
+/// CPU time and changes since the last read.
 pub(super) struct Since {
     pub(super) ran: Nanos,
-    /// Whether any of its threads has been put on a CPU.
+    /// Whether a thread has been dispatched.
     pub(super) dispatched: bool,
-    /// Whether any has ended: what that one had had since is not known.
+    /// Whether a thread has ended: its last CPU time is unknown.
     pub(super) ended: bool,
 }
 
 impl<T> Client<T> {
-    pub(super) fn new(name: String, tree: usize, cpu: CpuId, dealt: Reservation) -> Client<T> {
+    pub(super) fn new(name: String, tree: usize, cpu: CpuId, reservation: Reservation) -> Client<T> {
         Client {
             name,
             tree,
             cpu,
-            dealt,
+            reservation,
             members: Vec::new(),
             level: Level::Own,
             stopped: false,
             awaited: false,
-            is_seen: true,
-            is_told: true,
-            used_up: 0,
-            begins: false,
-            told: Vec::new(),
+            reports_wakeups: true,
+            reports_forks: true,
+            slices_used_up: 0,
+            is_dispatched: false,
+            reported: Vec::new(),
             root: None,
             ledger: None,
             trouble: None,
@@ -105,10 +105,10 @@ impl<T> Client<T> {
     }
 
     pub(super) fn is_hard(&self) -> bool {
-        self.dealt.limit == Limit::Hard
+        self.reservation.limit == Limit::Hard
     }
 
-    /// Adds a thread. What it has had before is not its client's; that it may have woken since is found out when it is read.
+    /// Adds a thread. Its earlier CPU time is not charged; a wake-up since is detected when it is read.
     pub(super) fn add(&mut self, new: Found<T>, original: Original, row: Row, had: Option<Usage>) {
         let Found { thread, identity, leader, .. } = new;
         self.root.get_or_insert(original);
@@ -122,17 +122,17 @@ impl<T> Client<T> {
             ran,
             dispatches: 0,
             has_ended: false,
-            is_let_go: false,
+            is_released: false,
         });
     }
 
-    /// Reads what its threads have had since that was last read. Those that have ended leave it and the table.
+    /// Reads the CPU time of its threads since the last read. Ended threads leave the client and the table.
     pub(super) fn read<K: Kernel<Thread = T>>(&mut self, kernel: &K, table: &Table) -> Since {
         let mut since = Since { ran: Nanos::ZERO, dispatched: false, ended: false };
         for member in &mut self.members {
             match kernel.usage(&member.thread) {
-                // What it has is nobody's promise.
-                Ok(_) if member.is_let_go => {}
+                // Its CPU time is not part of the promise.
+                Ok(_) if member.is_released => {}
                 Ok(usage) => {
                     since.ran += usage.ran.saturating_sub(member.ran);
                     since.dispatched |= usage.dispatches != member.dispatches;
@@ -142,7 +142,7 @@ impl<T> Client<T> {
                     since.ended |= !member.has_ended;
                     member.has_ended = true;
                 }
-                // It is there, and stays in the table: what it has had cannot be told, so nothing can be promised to it.
+                // It exists, and stays in the table: without its CPU time no promise can be kept.
                 Err(refused) => {
                     self.trouble.get_or_insert_with(|| refused.into());
                 }
@@ -154,7 +154,7 @@ impl<T> Client<T> {
         since
     }
 
-    /// Those that have ended leave, but for a first thread whose process goes on: that one is stopped and continued by it.
+    /// Removes ended threads, except a first thread whose process goes on: the process is stopped and continued through it.
     #[cold]
     fn forget_ended<K: Kernel<Thread = T>>(&mut self, kernel: &K, table: &Table) {
         let mut at = 0;
@@ -164,21 +164,21 @@ impl<T> Client<T> {
             if has_ended && !goes_on() {
                 table.forget(row);
                 let mut ended = self.members.remove(at);
-                // Whoever it began and left is known by this alone.
-                self.told.extend(kernel.await_births(&mut ended.thread, self.cpu).unwrap_or_default());
+                // Its remaining children are known only from these reports.
+                self.reported.extend(kernel.await_births(&mut ended.thread, self.cpu).unwrap_or_default());
             } else {
                 at += 1;
             }
         }
     }
 
-    /// Brings its threads to `level`. Who has ended is found out when it is next read.
+    /// Sets the level of its threads. An ended thread is detected at the next read.
     pub(super) fn set_level<K: Kernel<Thread = T>>(&mut self, level: Level, kernel: &K) {
         self.level = level;
         self.set_level_from(0, kernel);
     }
 
-    /// Brings the thread that was added last to the level of its siblings, who are there already.
+    /// Sets the level of the thread that was added last to that of its siblings.
     pub(super) fn set_level_of_last<K: Kernel<Thread = T>>(&mut self, kernel: &K) {
         self.set_level_from(self.members.len().saturating_sub(1), kernel);
     }
@@ -186,7 +186,7 @@ impl<T> Client<T> {
     fn set_level_from<K: Kernel<Thread = T>>(&mut self, first: usize, kernel: &K) {
         for at in first..self.members.len() {
             let member = &self.members[at];
-            if member.is_let_go {
+            if member.is_released {
                 continue;
             }
             let wanted = match self.level {
@@ -204,7 +204,7 @@ impl<T> Client<T> {
         }
     }
 
-    /// Stops its processes, or continues those that we stopped. It is written down before and crossed out after.
+    /// Stops its processes, or continues those that Tactus has stopped. The stop is recorded before, and cleared after.
     pub(super) fn set_stopped<K: Kernel<Thread = T>>(&mut self, stopped: bool, kernel: &K, table: &Table) {
         self.stopped = stopped;
         for leader in self.members.iter().filter(|member| member.is_leader()) {
@@ -223,81 +223,81 @@ impl<T> Client<T> {
         }
     }
 
-    /// Lets those of its threads go that somebody else, or they themselves, have made something else than we had, or sent
-    /// elsewhere. Says why nothing can be promised any more if that leaves none.
-    pub(super) fn let_changed_go<K: Kernel<Thread = T>>(&mut self, kernel: &K) -> Option<Reason> {
+    /// Releases the threads that another process, or they themselves, have scheduled or moved since. Returns why the client cannot be
+    /// served any more if no thread is left.
+    pub(super) fn release_changed_threads<K: Kernel<Thread = T>>(&mut self, kernel: &K) -> Option<Reason> {
         let Level::Raised(priority) = self.level else { return None };
         let (level, confined) = (Attributes::raised(priority), CpuSet::one(self.cpu));
         let mut reason = None;
-        for member in self.members.iter_mut().filter(|member| !member.is_let_go && !member.has_ended) {
+        for member in self.members.iter_mut().filter(|member| !member.is_released && !member.has_ended) {
             let what = match (kernel.attributes(&member.thread), kernel.affinity(&member.thread)) {
                 (Ok(found), _) if found != level => found.to_string(),
                 (_, Ok(found)) if found != confined => format!("one for CPUs {found}"),
                 _ => continue,
             };
-            member.is_let_go = true;
-            // It is nobody's to be waited for, and what of it is still ours is given back.
+            member.is_released = true;
+            // It is not awaited any more, and values that Tactus has set are restored.
             let _ = kernel.await_entry(&mut member.thread, self.cpu, false);
             if kernel.attributes(&member.thread).is_ok_and(|found| found == level) {
                 let _ = kernel.schedule(&member.thread, member.original.attributes);
             }
             give_back_cpus(kernel, &member.thread, &confined, &member.original.affinity);
             let tid = member.identity.tid;
-            let why = format!("somebody else has made thread {tid} {what}, so no promise can be kept to it");
-            reason = Some(Reason::new(why, "to let only one see to it"));
+            let why = format!("another process has made thread {tid} {what}, so no promise can be kept to it");
+            reason = Some(Reason::new(why, "let Tactus alone schedule it"));
         }
-        let is_left = |member: &Member<T>| !member.is_let_go && !member.has_ended;
+        let is_left = |member: &Member<T>| !member.is_released && !member.has_ended;
         reason.filter(|_| !self.members.iter().any(is_left))
     }
 
-    /// Has its wake-up noticed, or not any more.
+    /// Starts or stops the detection of its wake-ups.
     pub(super) fn set_awaited<K: Kernel<Thread = T>>(&mut self, awaited: bool, kernel: &K) {
         self.awaited = awaited;
         self.set_awaited_from(0, kernel);
     }
 
-    /// The same for the thread that was added last, as for its siblings.
+    /// Applies this to the thread that was added last.
     pub(super) fn set_awaited_of_last<K: Kernel<Thread = T>>(&mut self, kernel: &K) {
         self.set_awaited_from(self.members.len().saturating_sub(1), kernel);
     }
 
     fn set_awaited_from<K: Kernel<Thread = T>>(&mut self, first: usize, kernel: &K) {
-        for member in self.members[first..].iter_mut().filter(|member| !member.is_let_go) {
+        for member in self.members[first..].iter_mut().filter(|member| !member.is_released) {
             if let Err(refused) = kernel.await_entry(&mut member.thread, self.cpu, self.awaited) {
-                self.is_seen &= matches!(refused, sys::Error::Gone(_));
+                self.reports_wakeups &= matches!(refused, sys::Error::Gone(_));
             }
         }
     }
 }
 
 impl<T> Client<T> {
-    /// Of those that were told of, those that were taken in or have ended are known of no more.
-    pub(super) fn forget_told<K: Kernel<Thread = T>>(&mut self, kernel: &K) {
-        self.told.sort_unstable();
-        self.told.dedup();
+    /// Removes reported children that are adopted or have ended.
+    pub(super) fn forget_reported<K: Kernel<Thread = T>>(&mut self, kernel: &K) {
+        self.reported.sort_unstable();
+        self.reported.dedup();
         let members = &self.members;
-        self.told.retain(|&pid| {
+        self.reported.retain(|&pid| {
             let is_there =
                 || kernel.open(pid).is_ok_and(|it| kernel.status(&it).is_ok_and(|it| it.state != State::Dead));
             !members.iter().any(|member| member.leader.tid == pid) && is_there()
         });
     }
 
-    /// Has whoever looks for what is new woken by what its threads begin from now on.
+    /// Starts waking the keeper when its threads fork.
     pub(super) fn await_births<K: Kernel<Thread = T>>(&mut self, kernel: &K) {
-        for member in self.members.iter_mut().filter(|member| !member.is_let_go) {
+        for member in self.members.iter_mut().filter(|member| !member.is_released) {
             match kernel.await_births(&mut member.thread, self.cpu) {
-                Ok(told) => self.told.extend(told),
-                Err(refused) => self.is_told &= matches!(refused, sys::Error::Gone(_)),
+                Ok(reported) => self.reported.extend(reported),
+                Err(refused) => self.reports_forks &= matches!(refused, sys::Error::Gone(_)),
             }
         }
     }
 }
 
-/// Lets a thread run where it might before, unless somebody else has said where it may.
+/// Restores the affinity of a thread, unless another process has changed it.
 pub(super) fn give_back_cpus<K: Kernel>(kernel: &K, thread: &K::Thread, confined: &CpuSet, original: &CpuSet) {
     if kernel.affinity(thread).is_ok_and(|now| now == *confined) {
-        // It may have ended, or its CPUs may be gone: then the kernel has put it elsewhere already.
+        // It may have ended, or its CPUs may be gone: then the kernel has moved it already.
         let _ = kernel.set_affinity(thread, original);
     }
 }
@@ -340,18 +340,18 @@ impl<T> Clients<T> {
         self.slots.iter_mut().flatten().map(|(e, client)| (*e, client))
     }
 
-    /// How many slots there are: what is walked by index meets everybody.
+    /// The number of slots; iterating by index covers all clients.
     pub(super) fn slots(&self) -> usize {
         self.slots.len()
     }
 
-    /// Who is in slot `at` and lives on `cpu`.
+    /// The client in slot `at`, if it is on `cpu`.
     pub(super) fn at(&mut self, at: usize, cpu: CpuId) -> Option<(EntityId, &mut Client<T>)> {
         let (e, client) = self.slots[at].as_mut()?;
         (client.cpu == cpu).then_some((*e, client))
     }
 
-    /// How many live on `cpu`.
+    /// The number of clients on `cpu`.
     pub(super) fn on(&self, cpu: CpuId) -> usize {
         self.iter().filter(|(_, client)| client.cpu == cpu).count()
     }

@@ -1,12 +1,12 @@
-//! What happened, until somebody reads it: events of the same form as a simulation's, kept without allocating.
+//! The journal of events for a reader: events of the same form as a simulation's, stored without allocating.
 
 use sched::{Instant, Nanos};
 use trace::Event;
 
-/// How many events are kept for a reader who is late: some seconds of the shortest periods.
+/// Capacity for a slow reader: some seconds of the shortest periods.
 pub(crate) const EVENTS_MOST: usize = 1 << 16;
 
-/// Events that nobody has read yet.
+/// Unread events.
 #[derive(Debug)]
 pub(super) struct Journal {
     events: Vec<(Instant, Event)>,
@@ -18,7 +18,7 @@ impl Journal {
         Journal { events: Vec::with_capacity(EVENTS_MOST), lost: 0 }
     }
 
-    /// One more. Where there is no room, it is counted and gone.
+    /// Adds an event. A full journal counts it as lost.
     pub(super) fn note(&mut self, at: Instant, event: Event) {
         if self.events.len() < self.events.capacity() {
             self.events.push((at, event));
@@ -27,7 +27,7 @@ impl Journal {
         }
     }
 
-    /// Hands out what there is and goes on in `empty`, which a reader has emptied. Says how many were lost since.
+    /// Hands out the events and continues with `empty`, an emptied list. Returns the number of lost events.
     pub(super) fn exchange(&mut self, empty: &mut Vec<(Instant, Event)>) -> u64 {
         empty.clear();
         empty.reserve(EVENTS_MOST);
@@ -36,27 +36,27 @@ impl Journal {
     }
 }
 
-/// What was due and delivered in the current period of a client.
+/// Due and delivered time of a client in its current period.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ledger {
-    /// What was left of its slice when the period began: the slice, less what had been delivered too much.
+    /// The remaining slice when the period started: the slice minus earlier overruns.
     begun: i64,
-    /// Whether it wanted to run all the time since.
+    /// Whether the client has been runnable throughout.
     pub(super) throughout: bool,
 }
 
 impl Ledger {
-    /// Of a period that begins with so much left.
+    /// For a period that starts with this remaining time.
     pub(super) fn begin(left: i64, throughout: bool) -> Ledger {
         Ledger { begun: left, throughout }
     }
 
-    /// The same, but that it slept in between.
+    /// The same, for a client that has blocked since.
     pub(super) fn interrupted(self) -> Ledger {
         Ledger { throughout: false, ..self }
     }
 
-    /// What was due in the period that ends now with so much left, and what was delivered.
+    /// The due and the delivered time of the period that ends now with this remaining time.
     pub(super) fn end(&self, left: i64, slice: Nanos) -> (Nanos, Nanos) {
         let time = |ns: i64| Nanos::ns(ns.max(0).unsigned_abs());
         (time(self.begun).min(slice), time(self.begun.saturating_sub(left)))

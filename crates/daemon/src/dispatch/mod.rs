@@ -1,18 +1,18 @@
-//! [`Dispatcher`]: has a kernel do what the machine decides. It is told what happened on a CPU and does what is to be done
-//! there; who calls it, when and on what thread is not its business, so it runs on a simulated host as well.
+//! [`Dispatcher`]: carries out the machine's actions on a kernel. Its caller decides when and on which thread it runs, so it
+//! works on a simulated host as well.
 //!
-//! On every CPU an *agent* takes a [turn](Dispatcher::turn) when a slice or a period ends, when a sleeper wakes, or when
-//! another agent calls it. A turn measures what who runs there has had, tells the machine what happened, and brings the
-//! threads of every client on that CPU to where they belong:
+//! On every CPU an *agent* takes a [turn](Dispatcher::turn) when a slice or a period ends, when a blocked client wakes, or when
+//! another agent calls it. A turn charges the running client, passes inputs to the machine, and sets the level of every client
+//! on that CPU:
 //!
-//! | the machine says | the threads are |
+//! | state in the machine | level of its threads |
 //! |---|---|
-//! | runs | raised |
-//! | sleeps, and has time left or a new period | raised, and waited for |
-//! | sleeps, and has used its slice | as they were |
-//! | waits, or has used its slice | as they were; stopped where the limit is hard |
+//! | running | raised |
+//! | blocked, with budget left or a new period | raised, and awaited |
+//! | blocked, without budget | original |
+//! | waiting, or throttled | original; stopped if the limit is hard |
 //!
-//! Time that was not promised is not the machine's: in it, threads that are as they were get what their kernel gives them.
+//! The machine hands out promised time only. In the remaining time the kernel schedules threads at their original level.
 
 mod admit;
 mod adopt;
@@ -20,7 +20,7 @@ mod client;
 mod journal;
 mod leaving;
 
-pub use admit::{PERIOD_LEAST, Refusal, SLICE_LEAST, Wish};
+pub use admit::{PERIOD_LEAST, PromiseRequest, Refusal, SLICE_LEAST};
 pub use adopt::{Found, Known, find};
 
 use crate::Reason;
@@ -37,35 +37,35 @@ use sched::{
 use std::sync::Arc;
 use trace::Event;
 
-/// How often somebody whose wake-up this host does not tell of is looked at, at most and at least.
-const LOOK: (Nanos, Nanos) = (Nanos::us(100), Nanos::ms(1));
-/// The shortest time an agent sleeps while somebody has slice left: it has to leave the CPU for that one to run.
-const NAP: Nanos = Nanos::us(10);
-/// Who has used so many slices in a row without sleeping, alone on its CPU, is taken to use the next as well: the sentinel,
-/// which takes a switch or two for each slice, rests until it does not.
+/// Shortest and longest interval to poll for a wake-up that this host does not report.
+const POLL: (Nanos, Nanos) = (Nanos::us(100), Nanos::ms(1));
+/// The shortest sleep of an agent while a client has budget left: the agent must leave the CPU for the client to run.
+const SLEEP_LEAST: Nanos = Nanos::us(10);
+/// A client that is alone on its CPU and has used up so many slices in a row probably uses up the next, too. The sentinel, which
+/// costs a switch or two per slice, is then not used until the client blocks.
 const USED_UP: u32 = 8;
-/// What a switch of thread and an interrupt take beside a turn, at most.
+/// The cost of a context switch and an interrupt, at most, in addition to a turn.
 const SWITCH_MOST: Nanos = Nanos::us(20);
-/// How many periods that passed unseen are told one by one.
+/// How many missed periods are reported one by one.
 const PERIODS_TOLD_MOST: u64 = 1_000;
 
-/// What an agent has heard.
+/// Signals that an agent has received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Heard {
-    /// Nobody who was raised wants the CPU.
+pub struct Signals {
+    /// No raised thread wants the CPU.
     pub quiet: bool,
 }
 
-/// What an agent is to do next.
+/// The next step of an agent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Next {
-    /// When it takes its next turn, by the kernel's clock, unless it is called before.
+    /// The time of its next turn, by the kernel's clock, unless it is called earlier.
     pub at: Instant,
-    /// Whose agents it is to call now.
+    /// The CPUs whose agents it must call now.
     pub call: CpuSet,
 }
 
-/// An alarm that is set.
+/// A pending alarm.
 #[derive(Clone, Copy, Debug)]
 struct Due {
     alarm: Alarm,
@@ -73,15 +73,15 @@ struct Due {
     at: Instant,
 }
 
-/// What turns on a CPU cost who runs there.
+/// The cost of turns on a CPU for its running client.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cost {
     usual: Nanos,
-    /// When the current slice began.
+    /// When the current slice started.
     begun: Instant,
-    /// What was delivered of it.
+    /// CPU time used of it.
     ran: Nanos,
-    /// How long the last turn took.
+    /// Duration of the last turn.
     turn: Nanos,
 }
 
@@ -90,7 +90,7 @@ impl Cost {
         (self.begun, self.ran) = (now, Nanos::ZERO);
     }
 
-    /// One more slice of which so much was lost. Says whether that was more than a turn takes: then who had it slept.
+    /// Learns from a slice of which `lost` was lost. Returns whether that exceeds the cost of a turn: then the client has blocked.
     fn learn(&mut self, lost: Nanos) -> bool {
         let most = self.turn.saturating_mul(2) + SWITCH_MOST;
         let slept = lost > most;
@@ -100,41 +100,41 @@ impl Cost {
     }
 }
 
-/// Somebody who was promised something and is not served any more.
+/// A client that is not served any more.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Left {
-    /// Who.
+pub struct Dismissed {
+    /// Its entity.
     pub entity: EntityId,
-    /// What people call it.
+    /// Its name.
     pub name: String,
-    /// Why; none: it has ended, or was sent away.
+    /// Why; `None`: it has ended, or was dismissed.
     pub trouble: Option<Reason>,
 }
 
-/// Has a kernel do what the machine decides.
+/// Carries out the machine's actions on a kernel.
 pub struct Dispatcher<K: Kernel> {
     kernel: K,
     table: Arc<Table>,
     machine: Machine,
-    /// The machine's zero, by the kernel's clock.
+    /// Time zero of the machine, by the kernel's clock.
     epoch: Instant,
     clients: Clients<K::Thread>,
     trees: usize,
     /// By number.
     alarms: Vec<Option<Due>>,
-    /// Whose agents are to be called.
+    /// CPUs whose agents are to be called.
     call: CpuSet,
-    /// Whose agents were called to pick again.
+    /// CPUs whose agents were called to pick again.
     kicked: CpuSet,
-    /// By CPU, what turns there cost who runs: the time from the beginning of its slice in which it had no CPU. The timer at
-    /// the end of a slice is set later by that.
+    /// By CPU, the cost of turns: the time from the start of a slice in which its client had no CPU. The timer at the end of a
+    /// slice is delayed by it.
     costs: Vec<Cost>,
-    /// Nobody is served: there is no guardian.
+    /// There is no guardian, so no client is served.
     suspended: bool,
     journal: Journal,
     actions: Vec<Action>,
-    left: Vec<Left>,
-    /// Who was sent away and may still be beginning others, by number.
+    left: Vec<Dismissed>,
+    /// Dismissed clients whose threads may be in forks, by number.
     leaving: Vec<Option<Leaving>>,
 }
 
@@ -145,7 +145,7 @@ impl<K: Kernel> std::fmt::Debug for Dispatcher<K> {
 }
 
 impl<K: Kernel> Dispatcher<K> {
-    /// One that has promised nothing yet, on CPUs `0..cpus`.
+    /// A dispatcher without promises, for CPUs `0..cpus`.
     ///
     /// # Errors
     /// The policy does not work with these knobs.
@@ -189,49 +189,49 @@ impl<K: Kernel> Dispatcher<K> {
         &self.machine
     }
 
-    /// Since when time is counted in what is [read](Dispatcher::read_journal), by the kernel's clock.
+    /// Time zero of the [journal](Dispatcher::read_journal), by the kernel's clock.
     #[must_use]
     pub fn epoch(&self) -> Instant {
         self.epoch
     }
 
-    /// Exchanges what has happened since the last time for an empty list. Says how many events were lost.
+    /// Exchanges the events since the last call for an empty list. Returns the number of lost events.
     pub fn read_journal(&mut self, events: &mut Vec<(Instant, Event)>) -> u64 {
         self.journal.exchange(events)
     }
 
-    /// Who is not served any more, since this was last asked.
-    pub fn take_left(&mut self) -> Vec<Left> {
+    /// The clients that have left since the last call.
+    pub fn take_dismissed(&mut self) -> Vec<Dismissed> {
         std::mem::take(&mut self.left)
     }
 
-    /// Whether this host tells when `e` wakes. Where it does not, its wake-ups are noticed late.
+    /// Whether this host reports wake-ups of `e`. Otherwise they are detected late.
     #[must_use]
-    pub fn is_seen(&self, e: EntityId) -> bool {
-        self.clients.get(e).is_some_and(|client| client.is_seen)
+    pub fn reports_wakeups(&self, e: EntityId) -> bool {
+        self.clients.get(e).is_some_and(|client| client.reports_wakeups)
     }
 
-    /// How often what is new has to be looked for: once in the shortest period of those of whom this host does not tell.
+    /// The interval to scan for new threads: the shortest period of the clients whose forks this host does not report.
     #[must_use]
     pub fn looking(&self) -> Option<Nanos> {
-        let untold = self.clients.iter().filter(|(_, client)| !client.is_told);
-        untold.map(|(_, client)| client.dealt.period).min()
+        let untold = self.clients.iter().filter(|(_, client)| !client.reports_forks);
+        untold.map(|(_, client)| client.reservation.period).min()
     }
 
     // ---- A turn ----
 
-    /// The agent of `cpu` has woken: tells the machine what happened there and does what is to be done.
-    pub fn turn(&mut self, cpu: CpuId, heard: Heard) -> Next {
+    /// A turn of the agent of `cpu`: passes inputs to the machine and carries out its decisions.
+    pub fn turn(&mut self, cpu: CpuId, signals: Signals) -> Next {
         let now = self.now();
         self.measure(cpu, now);
-        if heard.quiet && self.machine.running(cpu).is_some() {
+        if signals.quiet && self.machine.running(cpu).is_some() {
             self.block(cpu, now);
         }
-        self.notice_wakes(cpu, now);
+        self.detect_wakeups(cpu, now);
         if self.machine.until(cpu) <= now {
             self.input(now, Input::Expire { cpu });
         }
-        self.go_off(cpu, now);
+        self.fire_alarms(cpu, now);
         if self.kicked.remove(cpu) {
             self.input(now, Input::Kicked { cpu });
         }
@@ -255,38 +255,38 @@ impl<K: Kernel> Dispatcher<K> {
         self.machine.input(now, input);
     }
 
-    /// Has who runs on `cpu` pay for what it has had.
+    /// Charges the running client of `cpu` for its CPU time.
     fn measure(&mut self, cpu: CpuId, now: Instant) {
         let Some(client) = self.machine.running(cpu).and_then(|e| self.clients.get_mut(e)) else { return };
         let since = client.read(&self.kernel, &self.table);
         let cost = &mut self.costs[cpu.index()];
         let mut time = since.ran;
         if since.ended {
-            // Who ends between two turns takes what it had had along: at most what nobody else was seen to have.
+            // A thread that ends between two turns takes its CPU time along: charge at most the time that no other thread used.
             time = time.max(now.saturating_since(cost.begun).saturating_sub(cost.ran));
         }
         if self.machine.until(cpu) <= now {
             let slept = cost.learn(now.saturating_since(cost.begun).saturating_sub(cost.ran + time));
-            client.used_up = if slept { 0 } else { client.used_up.saturating_add(1) };
+            client.slices_used_up = if slept { 0 } else { client.slices_used_up.saturating_add(1) };
         }
-        // Never more than has passed, as the machine counts it.
+        // Never more than the time that has passed, as the machine requires.
         cost.ran = (cost.ran + time).min(now.saturating_since(cost.begun));
         self.input(now, Input::Ran { cpu, time });
     }
 
-    /// Who runs on `cpu` sleeps.
+    /// Blocks the running client of `cpu`.
     fn block(&mut self, cpu: CpuId, now: Instant) {
         if let Some(client) = self.machine.running(cpu).and_then(|e| self.clients.get_mut(e)) {
             client.ledger = client.ledger.map(Ledger::interrupted);
-            client.used_up = 0;
-            // Who is not raised any more wants the CPU and is quiet, over and over again.
-            client.trouble = client.trouble.take().or_else(|| client.let_changed_go(&self.kernel));
+            client.slices_used_up = 0;
+            // A thread that is not raised any more would be runnable and quiet, again and again.
+            client.trouble = client.trouble.take().or_else(|| client.release_changed_threads(&self.kernel));
         }
         self.input(now, Input::Block { cpu });
     }
 
-    /// Finds those of `cpu` who slept and have been on a CPU since.
-    fn notice_wakes(&mut self, cpu: CpuId, now: Instant) {
+    /// Wakes the blocked clients of `cpu` that have been dispatched by the kernel since.
+    fn detect_wakeups(&mut self, cpu: CpuId, now: Instant) {
         for at in 0..self.clients.slots() {
             let Some((e, client)) = self.clients.at(at, cpu) else { continue };
             if self.machine.state(e) != State::Blocked {
@@ -306,16 +306,16 @@ impl<K: Kernel> Dispatcher<K> {
         self.input(now, Input::Wake { entity: e, why: Wake::Resumed });
         let (deadline, left) = (self.deadline(e), self.left_of(e));
         let Some(client) = self.clients.get_mut(e) else { return };
-        // A period that it slept into is not one in which it wanted to run throughout.
-        let fresh = deadline == now.saturating_add(client.dealt.period);
+        // A period that started during its sleep does not count as runnable throughout.
+        let fresh = deadline == now.saturating_add(client.reservation.period);
         client.ledger = Some(match client.ledger {
             Some(ledger) if !fresh => ledger.interrupted(),
             _ => Ledger::begin(left, fresh),
         });
     }
 
-    /// The alarms of `cpu` that are due go off.
-    fn go_off(&mut self, cpu: CpuId, now: Instant) {
+    /// Passes the due alarms of `cpu` to the machine.
+    fn fire_alarms(&mut self, cpu: CpuId, now: Instant) {
         for number in 0..self.alarms.len() {
             let Some(due) = self.alarms[number].filter(|due| due.on == cpu && due.at <= now) else { continue };
             self.alarms[number] = None;
@@ -326,10 +326,11 @@ impl<K: Kernel> Dispatcher<K> {
         }
     }
 
-    /// A period of `e` ends, and another begins.
+    /// Ends a period of `e`, and starts another.
     fn end_period(&mut self, e: EntityId, alarm: Alarm, now: Instant) {
         let (deadline, left) = (self.deadline(e), self.left_of(e));
-        if let Some((ledger, slice)) = self.clients.get(e).and_then(|client| Some((client.ledger?, client.dealt.slice)))
+        if let Some((ledger, slice)) =
+            self.clients.get(e).and_then(|client| Some((client.ledger?, client.reservation.slice)))
         {
             let (due, delivered) = ledger.end(left, slice);
             self.journal.note(now, Event::Period { entity: e, due, delivered, throughout: ledger.throughout });
@@ -339,16 +340,16 @@ impl<K: Kernel> Dispatcher<K> {
         let awake = self.machine.state(e) != State::Blocked;
         let Some(client) = self.clients.get_mut(e) else { return };
         client.ledger = Some(Ledger::begin(left, awake));
-        // Periods that passed altogether before the agent came.
-        let passed = next.saturating_since(deadline).as_ns() / client.dealt.period.as_ns();
-        let slice = client.dealt.slice;
+        // Periods that passed completely before the agent came.
+        let passed = next.saturating_since(deadline).as_ns() / client.reservation.period.as_ns();
+        let slice = client.reservation.slice;
         for _ in 1..passed.min(PERIODS_TOLD_MOST) {
             let missed = Event::Period { entity: e, due: slice, delivered: Nanos::ZERO, throughout: awake };
             self.journal.note(now, missed);
         }
     }
 
-    // ---- What the policy keeps ----
+    // ---- Promise state ----
 
     fn left_of(&self, e: EntityId) -> i64 {
         self.machine.promise(e).map_or(0, |promise| promise.remaining)
@@ -359,9 +360,9 @@ impl<K: Kernel> Dispatcher<K> {
         self.machine.promise(e).map_or(Instant::NEVER, |promise| promise.deadline)
     }
 
-    // ---- What is decided ----
+    // ---- Decisions ----
 
-    /// Decides, and decides again for every call to this CPU itself.
+    /// Has the machine decide, repeatedly while it kicks this CPU itself.
     fn settle(&mut self, here: Option<CpuId>, now: Instant) {
         loop {
             self.actions.clear();
@@ -385,7 +386,7 @@ impl<K: Kernel> Dispatcher<K> {
                     Action::Run { cpu, entity, .. } => {
                         self.costs[cpu.index()].begin(now);
                         if let Some(client) = self.clients.get_mut(entity) {
-                            client.begins = true;
+                            client.is_dispatched = true;
                         }
                     }
                     Action::Extend { cpu, .. } => self.costs[cpu.index()].begin(now),
@@ -407,7 +408,7 @@ impl<K: Kernel> Dispatcher<K> {
         }
     }
 
-    /// Where a client's threads belong, and whether they are stopped there.
+    /// The wanted level of a client's threads, and whether they are stopped.
     fn wanted(&self, e: EntityId, client: &Client<K::Thread>, now: Instant) -> (Level, bool) {
         let several = self.clients.on(client.cpu) > 1;
         match self.machine.state(e) {
@@ -422,7 +423,7 @@ impl<K: Kernel> Dispatcher<K> {
         }
     }
 
-    /// Brings the threads of the clients of `cpu` to where they belong: first down, then up.
+    /// Sets the levels of the clients of `cpu`: first the lowered ones, then the raised ones.
     fn apply(&mut self, cpu: CpuId, now: Instant) {
         for down in [true, false] {
             for at in 0..self.clients.slots() {
@@ -434,7 +435,7 @@ impl<K: Kernel> Dispatcher<K> {
                 if down != (level == Level::Own) {
                     continue;
                 }
-                if std::mem::take(&mut client.begins) {
+                if std::mem::take(&mut client.is_dispatched) {
                     let time = client.read(&self.kernel, &self.table).ran;
                     if !time.is_zero() {
                         self.journal.note(now, Event::Background { entity: e, time });
@@ -452,19 +453,19 @@ impl<K: Kernel> Dispatcher<K> {
             }
         }
         let running = self.machine.running(cpu).filter(|_| !self.suspended).and_then(|e| self.clients.get(e));
-        let may_sleep = |client: &Client<K::Thread>| client.used_up < USED_UP || self.clients.on(cpu) > 1;
+        let may_sleep = |client: &Client<K::Thread>| client.slices_used_up < USED_UP || self.clients.on(cpu) > 1;
         self.kernel.await_quiet(cpu, running.is_some_and(may_sleep));
     }
 
-    /// When the agent of `cpu` has something to do.
+    /// The time of the next turn of `cpu`.
     fn next(&mut self, cpu: CpuId, begun: Instant) -> Instant {
         let now = self.now();
         let cost = self.costs[cpu.index()].usual;
-        // Were turns longer than naps, whoever has many threads would have nothing but turns.
+        // With sleeps shorter than a turn, a client with many threads would cause nothing but turns.
         let turn = now.saturating_since(begun);
         self.costs[cpu.index()].turn = turn;
-        let nap = turn.max(NAP);
-        let mut next = self.machine.until(cpu).saturating_add(cost).max(now.saturating_add(nap));
+        let sleep = turn.max(SLEEP_LEAST);
+        let mut next = self.machine.until(cpu).saturating_add(cost).max(now.saturating_add(sleep));
         for due in self.alarms.iter().flatten().filter(|due| due.on == cpu) {
             next = next.min(due.at);
         }
@@ -475,17 +476,17 @@ impl<K: Kernel> Dispatcher<K> {
             let left = self.left_of(e);
             if left <= 0 && self.deadline(e) > now {
                 next = next.min(self.deadline(e));
-            } else if !client.is_seen {
-                let look = Nanos::ns(left.max(0).unsigned_abs()).max(LOOK.0).min(LOOK.1);
+            } else if !client.reports_wakeups {
+                let look = Nanos::ns(left.max(0).unsigned_abs()).max(POLL.0).min(POLL.1);
                 next = next.min(now.saturating_add(look));
             }
         }
         next
     }
 
-    // ---- Coming and going ----
+    // ---- Dismissal ----
 
-    /// Nobody is served from here on, and everybody is what it was: there is no guardian.
+    /// Stops serving, and restores all threads: there is no guardian.
     pub fn suspend(&mut self) -> CpuSet {
         self.suspended = true;
         let now = self.now();
@@ -501,11 +502,11 @@ impl<K: Kernel> Dispatcher<K> {
         self.machine.topology().all()
     }
 
-    /// Everybody is served again. Says whose agents are to be called.
+    /// Serves all clients again. Returns the CPUs whose agents are to be called.
     pub fn resume(&mut self) -> CpuSet {
         for (_, client) in self.clients.iter() {
-            for member in client.members.iter().filter(|member| !member.is_let_go) {
-                // Where somebody else has sent it meanwhile it stays, and is let go when it sleeps.
+            for member in client.members.iter().filter(|member| !member.is_released) {
+                // A thread that another process has moved meanwhile stays there, and is released when it blocks.
                 if self.kernel.affinity(&member.thread).is_ok_and(|now| now == member.original.affinity) {
                     let _ = self.kernel.set_affinity(&member.thread, &CpuSet::one(client.cpu));
                 }
@@ -515,7 +516,7 @@ impl<K: Kernel> Dispatcher<K> {
         self.machine.topology().all()
     }
 
-    /// Sends `e` away: it is what it was. Says whose agents are to be called.
+    /// Dismisses `e` and restores its threads. Returns the CPUs whose agents are to be called.
     pub fn dismiss(&mut self, e: EntityId) -> CpuSet {
         let now = self.now();
         self.leave(e, now);
@@ -523,16 +524,16 @@ impl<K: Kernel> Dispatcher<K> {
         self.take_calls()
     }
 
-    /// Sends everybody away.
+    /// Dismisses all clients.
     pub fn dismiss_all(&mut self) {
-        let everybody: Vec<EntityId> = self.clients.iter().map(|(e, _)| e).collect();
-        for e in everybody {
+        let entities: Vec<EntityId> = self.clients.iter().map(|(e, _)| e).collect();
+        for e in entities {
             self.dismiss(e);
         }
     }
 
     fn leave(&mut self, e: EntityId, now: Instant) {
-        self.take_in_left(e);
+        self.adopt_orphans(e);
         let Some(mut client) = self.clients.remove(e) else { return };
         let time = client.read(&self.kernel, &self.table).ran;
         match self.machine.state(e) {
@@ -546,19 +547,19 @@ impl<K: Kernel> Dispatcher<K> {
         self.kicked.insert(client.cpu);
         self.machine.detach(now, e);
         self.journal.note(now, Event::Detach { entity: e });
-        self.left.push(Left { entity: e, name: client.name, trouble: client.trouble });
+        self.left.push(Dismissed { entity: e, name: client.name, trouble: client.trouble });
     }
 
-    /// Those that cannot be served any more, and those of whom nothing is left.
+    /// Dismisses the clients that cannot be served, and those without threads.
     fn dismiss_troubled(&mut self, now: Instant) {
         loop {
             let mut over =
                 self.clients.iter().filter(|(_, client)| client.trouble.is_some() || client.members.is_empty());
             let Some(e) = over.next().map(|(e, _)| e) else { return };
             drop(over);
-            self.take_in_left(e);
+            self.adopt_orphans(e);
             if self.clients.get(e).is_some_and(|client| client.trouble.is_none() && !client.members.is_empty()) {
-                // All of whom it was known are gone, and whom they have begun go on.
+                // All known threads have ended, and children of them go on.
                 continue;
             }
             self.leave(e, now);

@@ -1,4 +1,4 @@
-//! Control groups for trials: none is left behind, whether the trial ends, the program is interrupted, or is killed.
+//! Control groups for trials. None is left behind when a trial ends, the program is interrupted, or is killed.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use sys::cgroup::{Group, Hierarchy, OwnGroup, Version};
@@ -6,35 +6,35 @@ use sys::process::Process;
 use sys::thread::{Identity, Thread};
 use sys::{Result, freezer};
 
-/// What the names of all our groups begin with.
+/// The prefix of their names.
 const PREFIX: &str = "tactus-doctor-";
 
-/// Where groups of ours are, and what they are called.
+/// The parents and names of the groups that exist.
 static MADE: Mutex<Vec<(Group, String)>> = Mutex::new(Vec::new());
 
 fn made() -> MutexGuard<'static, Vec<(Group, String)>> {
     MADE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes the groups that trials of this process have made, and ends the processes in them; from then on no new ones are
-/// made. For a handler of interrupts, after which the process ends.
+/// Removes the groups of this process's trials, and ends the processes in them; afterwards no group can be created. For a
+/// handler of interrupts, after which the process ends.
 pub fn clean_up() {
     let mut made = made();
     for (home, name) in made.drain(..) {
-        // There is nobody left to tell.
+        // There is no caller to report an error to.
         let _ = empty(&home, &name);
     }
-    // Locked for ever: nothing becomes a group any more.
+    // Locked for good: no group can be created any more.
     std::mem::forget(made);
 }
 
-/// Thaws group `name` below `home`, ends what is in it, and removes it.
+/// Thaws group `name` below `home`, kills its processes, and removes it.
 fn empty(home: &Group, name: &str) -> Result<()> {
     let group = home.adopt(name)?;
-    // A group of version 1 that is frozen would keep its processes even from being killed.
+    // A frozen group of version 1 would keep its processes even from being killed.
     let _ = freezer::thaw(&group);
     for pid in group.processes()? {
-        // All of them were begun by us, or by one like us that is gone.
+        // All of them were forked by this process, or by an earlier doctor that has ended.
         if let Ok(process) = Process::open(pid) {
             let _ = process.kill();
         }
@@ -45,13 +45,13 @@ fn empty(home: &Group, name: &str) -> Result<()> {
 /// A group for a trial.
 #[derive(Debug)]
 pub(super) struct TrialGroup {
-    /// None while it is being dropped.
+    /// `None` while it is dropped.
     group: Option<OwnGroup>,
     name: String,
 }
 
 impl TrialGroup {
-    /// Makes one below `home`, and removes those that a doctor has left there who was killed.
+    /// Creates one below `home`, and removes the groups of doctors that were killed.
     pub(super) fn create(home: &Group, trial: &str) -> Result<TrialGroup> {
         let me = Thread::open(std::process::id())?.identity();
         sweep(home, me);
@@ -74,30 +74,30 @@ impl std::ops::Deref for TrialGroup {
 impl Drop for TrialGroup {
     fn drop(&mut self) {
         let mut made = made();
-        // A failure here shows as a group that the next doctor removes.
+        // After a failure the next doctor removes the group.
         let _ = self.group.take().map(OwnGroup::remove);
         made.retain(|(_, name)| *name != self.name);
     }
 }
 
-/// Removes the groups below `home` whose makers are gone.
+/// Removes the groups below `home` whose creators have ended.
 fn sweep(home: &Group, me: Identity) {
     for name in home.names().unwrap_or_default() {
         if maker(&name).is_some_and(|maker| maker != me && Thread::open_as(maker).is_err()) {
-            // Somebody else may remove it at the same time.
+            // Another process may remove it at the same time.
             let _ = empty(home, &name);
         }
     }
 }
 
-/// Who made the group of this name.
+/// The creator of the group of this name.
 fn maker(name: &str) -> Option<Identity> {
     let mut parts = name.strip_prefix(PREFIX)?.split('-');
     let mut number = || parts.next()?.parse::<u64>().ok();
     Some(Identity { tid: u32::try_from(number()?).ok()?, start_time: number()? })
 }
 
-/// Where a group whose CPU time is bounded or weighed can be made, without a change to what is there.
+/// A parent below which a group with bandwidth or weight can be created without a change to existing groups.
 pub(super) fn home_for_cpu() -> Result<Group> {
     let me = sys::thread::current();
     match Hierarchy::one("cpu") {
@@ -107,7 +107,7 @@ pub(super) fn home_for_cpu() -> Result<Group> {
     }
     let hierarchy = Hierarchy::two()?;
     let path = hierarchy.path_of(me)?;
-    // The nearest above us whose children have the controller.
+    // The nearest ancestor whose children have the controller.
     let mut above = path.trim_end_matches('/');
     loop {
         let group = hierarchy.open(if above.is_empty() { "/" } else { above })?;
@@ -121,14 +121,14 @@ pub(super) fn home_for_cpu() -> Result<Group> {
                 return Err(sys::Error::Absent {
                     what: "the cpu controller of control groups".to_string(),
                     why: format!("no group above {path} gives it to those below"),
-                    right: "`+cpu` in cgroup.subtree_control of the root group",
+                    remedy: "write `+cpu` to cgroup.subtree_control of the root group",
                 });
             }
         };
     }
 }
 
-/// Gives `group` `percent` of a CPU in every 10 ms.
+/// Limits `group` to `percent` of a CPU in every 10 ms.
 pub(super) fn set_quota(group: &Group, percent: u64) -> Result<()> {
     let (quota, period) = (percent * 100, 10_000);
     match group.version() {
@@ -140,7 +140,7 @@ pub(super) fn set_quota(group: &Group, percent: u64) -> Result<()> {
     }
 }
 
-/// Weighs `group` so many times as much as one that nobody weighed.
+/// Gives `group` so many times the default weight.
 pub(super) fn set_weight(group: &Group, times: u64) -> Result<()> {
     match group.version() {
         Version::One => group.write("cpu.shares", &(1_024 * times).to_string()),
@@ -166,7 +166,7 @@ mod tests {
         let home = Hierarchy::one_or_mount("freezer").and_then(|tree| tree.group_of(sys::thread::current()));
         let Ok(home) = home.inspect_err(|error| eprintln!("SKIPPED: {error}")) else { return };
         let child = Child::start(Work::Sleep).unwrap();
-        // As if made by the process that is 1 now, in an earlier life.
+        // As if created by an earlier process with pid 1.
         let name = format!("{PREFIX}1-{}-left-{}", u64::MAX, std::process::id());
         let Ok(left) = home.create(&name).inspect_err(|error| eprintln!("SKIPPED: {error}")) else { return };
         left.add_process(child.pid()).unwrap();

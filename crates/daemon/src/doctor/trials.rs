@@ -1,4 +1,4 @@
-//! One trial for each mechanism. What it changes is a child of ours, which ends with the trial.
+//! One trial per mechanism. It changes only child processes, which end with the trial.
 
 use super::groups::{self, TrialGroup};
 use crate::Reason;
@@ -13,25 +13,25 @@ use sys::thread::State;
 use sys::usage::{Meter, StateMeter};
 use sys::{affinity, clock, kernel};
 
-/// What was seen, or why it does not work.
+/// The observation, or why the mechanism fails.
 type Verdict = Result<String, Reason>;
 
-/// How long what should happen at once may take here.
+/// How long an immediate effect may take.
 const PATIENCE: Nanos = Nanos::s(2);
-/// What a busy machine is the remedy for.
-const TRY_AGAIN: &str = "another try when the machine is less busy";
+/// The remedy for a failure that a busy machine may cause.
+const TRY_AGAIN: &str = "try again when the machine is less busy";
 
-/// A child that works half of the time.
+/// A child that is busy half of the time.
 fn half_busy() -> sys::Result<Child> {
     Child::start(Work::Spin { busy: Nanos::ms(1), idle: Nanos::ms(1) })
 }
 
-/// A child that works all the time.
+/// A child that is always busy.
 fn hog() -> sys::Result<Child> {
     Child::start(Work::Spin { busy: Nanos::ms(1), idle: Nanos::ZERO })
 }
 
-/// Waits until `is_so`, [`PATIENCE`] at most; says when that was.
+/// Waits until `is_so`, [`PATIENCE`] at most; returns the instant.
 fn within_patience(mut is_so: impl FnMut() -> sys::Result<bool>) -> sys::Result<Option<Instant>> {
     let end = clock::now() + PATIENCE;
     loop {
@@ -44,7 +44,7 @@ fn within_patience(mut is_so: impl FnMut() -> sys::Result<bool>) -> sys::Result<
     }
 }
 
-/// The CPU time that each child has in `length`. Unit: parts per million of a CPU.
+/// The CPU time of each child in `length`. Unit: parts per million of a CPU.
 fn shares<const N: usize>(children: [&Child; N], length: Nanos) -> sys::Result<[u64; N]> {
     let read = || -> sys::Result<[Nanos; N]> {
         let mut ran = [Nanos::ZERO; N];
@@ -99,7 +99,7 @@ pub(super) fn affinity() -> Verdict {
     Ok(format!("a child ran where it was sent, on each of CPUs {cpus}"))
 }
 
-/// Whether `child` comes to stand still.
+/// Whether `child` comes to a standstill.
 fn stands_still(child: &Child) -> sys::Result<bool> {
     let meter = Meter::open(child.pid())?;
     let stands = within_patience(|| {
@@ -107,7 +107,7 @@ fn stands_still(child: &Child) -> sys::Result<bool> {
         clock::sleep(Nanos::ms(10));
         Ok(meter.read()?.ran == before)
     });
-    // Not at once: a kernel says that a thread is frozen, or stopped, shortly before that has left its CPU.
+    // Not at once: the kernel reports a thread as frozen or stopped shortly before it has left its CPU.
     Ok(stands?.is_some())
 }
 
@@ -135,7 +135,7 @@ pub(super) fn stop() -> Verdict {
     Ok(format!("a hog stood still after {}, and went on", rounded(at.saturating_since(begin))))
 }
 
-/// To a microsecond.
+/// Rounded to a microsecond.
 fn rounded(length: Nanos) -> Nanos {
     Nanos::us(length.as_ns().div_ceil(1_000))
 }
@@ -172,9 +172,9 @@ pub(super) fn switches() -> Verdict {
     let child = half_busy()?;
     let (mut switches, how) = match Switches::of_thread(child.pid(), Wake::OnLeave) {
         Ok(switches) => (switches, "told when a child leaves its CPU"),
-        // Without the privilege to be woken, they may be read all the same.
+        // Without the privilege to be woken, the records can still be read.
         Err(refused) => match Switches::of_thread(child.pid(), Wake::Seldom) {
-            Ok(switches) => (switches, "read, but nobody is woken by them"),
+            Ok(switches) => (switches, "read, but without wake-ups"),
             Err(_) => return Err(refused.into()),
         },
     };
@@ -202,7 +202,7 @@ pub(super) fn quota() -> Verdict {
     group.add_process(child.pid())?;
     let [share] = shares([&child], Nanos::ms(300))?;
     let words = format!("a hog with a quota of 20 % got {}", percent(share));
-    if share < 300_000 { Ok(words) } else { Err(Reason::new(words, "a kernel with CONFIG_CFS_BANDWIDTH")) }
+    if share < 300_000 { Ok(words) } else { Err(Reason::new(words, "use a kernel with CONFIG_CFS_BANDWIDTH")) }
 }
 
 pub(super) fn weight() -> Verdict {
@@ -213,7 +213,7 @@ pub(super) fn weight() -> Verdict {
     let cpu = affinity::get(light.pid())?.first().map_or(CpuSet::EMPTY, CpuSet::one);
     for (child, group) in [(&light, &light_group), (&heavy, &heavy_group)] {
         group.add_process(child.pid())?;
-        // Only then: kernels before 6.2 let a process that comes into a group run on all of the group's CPUs.
+        // Not earlier: before Linux 6.2, a process that enters a group may run on all CPUs of the group.
         affinity::set(child.pid(), &cpu)?;
     }
     let [light, heavy] = shares([&light, &heavy], Nanos::ms(400))?;
@@ -226,7 +226,7 @@ pub(super) fn sched_ext() -> Verdict {
     let state = kernel::sched_ext();
     if state == kernel::SchedExt::Absent {
         let why = "this kernel has no place for a scheduler in BPF (no /sys/kernel/sched_ext)";
-        return Err(Reason::new(why, "Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT"));
+        return Err(Reason::new(why, "use Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT"));
     }
     let child = half_busy()?;
     attributes::set(child.pid(), Attributes::of(Policy::Ext { nice: 0 }))?;

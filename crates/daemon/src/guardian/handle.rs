@@ -1,4 +1,4 @@
-//! The guardian as the daemon holds it.
+//! The daemon's handle of its guardian.
 
 use super::{COMMAND, Pulse};
 use crate::Reason;
@@ -15,15 +15,15 @@ use sys::clock;
 use sys::process::Process;
 use sys::thread::{self, Identity, Thread};
 
-/// How long a guardian may take to begin.
+/// How long a guardian may take to start.
 const BEGIN: Nanos = Nanos::s(2);
-/// How long one may take to end that has nothing left to guard: it looks at every beat.
+/// How long a guardian with nothing left to guard may take to end: it checks at every beat.
 const END: Nanos = Nanos::s(1);
-/// Between two looks at one that begins.
+/// Interval between two checks of a starting guardian.
 const LOOK: Nanos = Nanos::ms(1);
 
-/// A guardian that this process has begun. Dropping it leaves the guardian as it is: it is there for when this process ends
-/// without a word. Its descriptor becomes readable when the guardian ends.
+/// A guardian that this process has started. Dropping the handle leaves the guardian running, for the case that this process
+/// ends abruptly. Its descriptor becomes readable when the guardian ends.
 #[derive(Debug)]
 pub struct Handle {
     child: Child,
@@ -31,20 +31,20 @@ pub struct Handle {
     pulse: Pulse,
 }
 
-/// This program, also where its file has been replaced since.
+/// This program, even if its file has been replaced since.
 #[must_use]
 pub fn this_program() -> &'static Path {
     Path::new("/proc/self/exe")
 }
 
 impl Handle {
-    /// Begins one: `program`, which is this one where nothing else is said, as `guardian DIRECTORY`. Returns when it watches.
+    /// Starts `program`, by default this one, as `guardian DIRECTORY`. Returns when it watches.
     ///
     /// # Errors
-    /// It cannot be begun, ends, or does not watch within two seconds. There is none then.
+    /// It does not start, ends, or does not watch within two seconds. No guardian is left then.
     pub fn start(directory: &Directory, table: &Table, program: &Path) -> Result<Handle, Reason> {
-        let failed = |why: String| Reason::new(format!("cannot begin the guardian: {why}"), "another try");
-        // It is begun elsewhere, where nothing is kept from being unmounted.
+        let failed = |why: String| Reason::new(format!("cannot start the guardian: {why}"), "try again");
+        // Its working directory must not keep a file system from being unmounted.
         let path = std::path::absolute(directory.path()).map_err(|error| failed(error.to_string()))?;
         let before = table.beats(Beating::Guardian);
         let mut command = Command::new(program);
@@ -52,7 +52,7 @@ impl Handle {
         let mut child = urgently(|| command.spawn()).map_err(|error| failed(error.to_string()))?;
         let began = Process::open(child.id()).map_err(|error| failed(error.to_string())).and_then(|process| {
             let end = clock::now() + BEGIN;
-            // It is not reaped yet, so the number is its own.
+            // It is not reaped yet, so its pid is not reused.
             let identity = Thread::open(child.id())?.identity();
             while !watches(table, identity, before) {
                 if process.ends_within(LOOK) {
@@ -73,8 +73,8 @@ impl Handle {
         }
     }
 
-    /// Whether it is there and beats, as `table` tells at `now`. To be asked at least at every of its beats
-    /// ([`INTERVAL`](super::INTERVAL)): what it misses is counted in looks.
+    /// Whether it is alive and beats, according to `table` at `now`. Call it at least once per beat
+    /// ([`INTERVAL`](super::INTERVAL)): missed beats are counted in calls.
     pub fn is_alive(&mut self, table: &Table, now: Instant) -> bool {
         self.pulse.is_felt(table, now) && !self.process.has_ended()
     }
@@ -85,7 +85,7 @@ impl Handle {
         self.process.pid()
     }
 
-    /// Waits for the end of one that has nothing left to guard: the table is finished. Ends it if it does not end.
+    /// Waits for the end of a guardian with nothing left to guard: the table is finished. Kills it if it does not end.
     pub fn stop(mut self) {
         if !self.process.ends_within(END) {
             // It hangs, and is not needed.
@@ -94,14 +94,14 @@ impl Handle {
         let _ = self.child.wait();
     }
 
-    /// Ends it, whatever it does: to begin another.
+    /// Kills it, so that another can be started.
     pub fn kill(mut self) {
         end(&mut self.child);
     }
 }
 
-/// Does `work` as the guardian itself will run, as far as that is permitted, so that what is begun in it waits for no hog
-/// on its way there.
+/// Runs `work` at the guardian's priority, as far as that is permitted, so that a process forked in it does not wait behind
+/// a hog.
 fn urgently<T>(work: impl FnOnce() -> T) -> T {
     let me = thread::current();
     let before = attributes::get(me);
@@ -109,13 +109,13 @@ fn urgently<T>(work: impl FnOnce() -> T) -> T {
     let raised = attributes::apply(me, class).is_ok();
     let done = work();
     if let (true, Ok(before)) = (raised, before) {
-        // There is a way back to what one was without a privilege.
+        // Returning to the previous class takes no privilege.
         let _ = attributes::apply(me, before);
     }
     done
 }
 
-/// Whether the guardian is `identity`, and has beaten since that.
+/// Whether the table names `identity` as guardian, and it has beaten since.
 fn watches(table: &Table, identity: Identity, before: u64) -> bool {
     table.guardian() == Some(identity) && table.beats(Beating::Guardian) != before
 }

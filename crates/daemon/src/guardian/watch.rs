@@ -1,45 +1,45 @@
-//! What the guardian concludes from what it sees, and the daemon from what it sees of its guardian. No clock of their own and
-//! no kernel: the simulated host asks the same.
+//! Conclusions of the guardian from the daemon's beats, and of the daemon from the guardian's. They use neither a clock nor a
+//! kernel, so the simulated host runs the same code.
 
 use super::{AWAITED, INTERVAL, PATIENCE};
 use crate::table::{Beating, Table};
 use sched::Instant;
 
-/// What is to be seen of the daemon.
+/// The daemon, as the guardian sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Daemon {
-    /// It is there.
+    /// It is alive.
     Lives,
-    /// It has ended, all of it.
+    /// The whole process has ended.
     HasEnded,
 }
 
-/// What the guardian is to do.
+/// The guardian's next action.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Verdict {
-    /// Nothing.
+    /// None.
     Fine,
-    /// Kill the daemon: this agent of it hangs.
+    /// Kill the daemon: an agent hangs.
     Kill {
-        /// Which.
+        /// The agent.
         agent: usize,
     },
-    /// Restore everybody: the daemon has ended, or was killed and does not end.
+    /// Restore all threads: the daemon has ended, or was killed and does not end.
     Restore,
-    /// End: everybody has been restored.
+    /// Exit: all threads are restored.
     End,
 }
 
-/// Somebody else's beats, as they are seen at each of our own.
+/// Beats of the other side, sampled at each own beat.
 #[derive(Clone, Copy, Default, Debug)]
 struct Seen {
     beats: u64,
-    /// How many of our beats ago that was news.
+    /// How many own beats ago the value changed.
     ago: u32,
 }
 
 impl Seen {
-    /// Whether that many beats were long ago by now.
+    /// Whether it changed at least this many own beats ago.
     fn is_late(&mut self, beats: u64) -> bool {
         self.ago = if self.beats == beats { self.ago.saturating_add(1) } else { 0 };
         self.beats = beats;
@@ -47,8 +47,8 @@ impl Seen {
     }
 }
 
-/// The guardian's watch over the daemon. A step is one beat of the guardian: what the daemon has missed is counted in beats
-/// that the guardian itself ran, so that a machine that stood still raises no alarm.
+/// The guardian's watch over the daemon. A step is one beat of the guardian. Missed beats are counted in beats that the
+/// guardian itself ran, so that a suspension of the machine raises no alarm.
 #[derive(Clone, Default, Debug)]
 pub struct Watch {
     agents: Vec<Seen>,
@@ -57,7 +57,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// A beat of the guardian, at which it sees `daemon`.
+    /// A beat of the guardian that samples `daemon`.
     pub fn step(&mut self, table: &Table, daemon: Daemon) -> Verdict {
         table.beat(Beating::Guardian);
         if table.is_finished() {
@@ -73,10 +73,10 @@ impl Watch {
         self.agents.resize(table.agents(), Seen::default());
         let late = |(nth, seen): (usize, &mut Seen)| {
             let beats = table.beats(Beating::Agent(nth));
-            // One that has never beaten is only beginning, on a busy machine perhaps, and has raised nobody.
+            // An agent without any beat is still starting, perhaps on a busy machine, and has raised no thread.
             (seen.is_late(beats) && beats > 0).then_some(nth)
         };
-        // Everybody is looked at, late ones or not.
+        // Every agent is sampled, late or not.
         let late: Vec<usize> = self.agents.iter_mut().enumerate().filter_map(late).collect();
         match late.first() {
             Some(&agent) => {
@@ -88,8 +88,8 @@ impl Watch {
     }
 }
 
-/// The daemon's look at its guardian's beats, as often as it likes. Looks that come sooner than a beat after one that counted
-/// do not count, so that a machine that stood still raises no alarm here either.
+/// The daemon's watch over its guardian. It may be checked at any rate: checks within one beat of the last counted one do not
+/// count, so that a suspension of the machine raises no alarm here either.
 #[derive(Clone, Copy, Debug)]
 pub struct Pulse {
     seen: Seen,
@@ -97,13 +97,13 @@ pub struct Pulse {
 }
 
 impl Pulse {
-    /// Begins at `now`.
+    /// Starts at `now`.
     #[must_use]
     pub fn begin(table: &Table, now: Instant) -> Pulse {
         Pulse { seen: Seen { beats: table.beats(Beating::Guardian), ago: 0 }, counted: now }
     }
 
-    /// Whether the guardian beats, as it looks at `now`.
+    /// Whether the guardian beats, as of `now`.
     pub fn is_felt(&mut self, table: &Table, now: Instant) -> bool {
         if now < self.counted.saturating_add(INTERVAL) {
             return self.seen.ago < PATIENCE;
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_not_to_be_watched_for_a_while_has_all_patience_again() {
+    fn an_agent_that_was_not_watched_for_a_while_gets_the_full_patience_again() {
         let (table, mut watch) = (table(), Watch::default());
         table.set_agents(1);
         table.beat(Beating::Agent(0));
@@ -205,7 +205,7 @@ mod tests {
         let (table, begin) = (table(), Instant::at_ns(7));
         let mut pulse = Pulse::begin(&table, begin);
         let at = |beats: u64, looks: u64| begin + INTERVAL.saturating_mul(beats) + Nanos::us(looks);
-        // A pause as long as a day, looked back on by hasty looks.
+        // A pause of a day, followed by rapid checks.
         assert!((0..100).all(|look| pulse.is_felt(&table, at(1_728_000, look))));
         table.beat(Beating::Guardian);
         let later = 1_728_000;

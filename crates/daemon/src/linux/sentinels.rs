@@ -1,4 +1,4 @@
-//! The sentinels: on each CPU a thread that runs when nobody who was raised wants to, and says so.
+//! The sentinels: on each CPU a thread that runs when no raised thread wants the CPU, and reports so.
 
 use crate::kernel::priority;
 use sched::{CpuId, CpuSet};
@@ -10,7 +10,7 @@ use sys::attributes::{self, Attributes};
 use sys::event::{Bell, Gate};
 use sys::{Error, Result, affinity, thread};
 
-/// What a sentinel and who sends it share.
+/// State shared by a sentinel and its user.
 #[derive(Debug)]
 struct Post {
     gate: Gate,
@@ -20,7 +20,7 @@ struct Post {
 }
 
 impl Post {
-    /// What the sentinel does: it comes through the gate when it gets the CPU, and nobody above it wanted that.
+    /// The body of a sentinel: it passes the gate when it gets the CPU, so no thread above it wanted that.
     fn keep(&self) {
         loop {
             self.gate.pass();
@@ -34,8 +34,8 @@ impl Post {
     }
 }
 
-/// The sentinels of a host, one for each CPU that has an agent. They end when this is dropped, as soon as each gets its CPU:
-/// who was raised is to be what it was before.
+/// The sentinels of a host, one per CPU with an agent. They end when this is dropped, as soon as each gets its CPU: restore
+/// raised threads before.
 #[derive(Debug)]
 pub struct Sentinels {
     /// By the number of the CPU.
@@ -44,10 +44,10 @@ pub struct Sentinels {
 }
 
 impl Sentinels {
-    /// Begins one on each of these CPUs, which rings the bell of the agent there.
+    /// Starts one on each of these CPUs, which rings the bell of the agent there.
     ///
     /// # Errors
-    /// There are too many threads, or we lack the privilege for real-time priorities.
+    /// There are too many threads, or the privilege for real-time priorities is lacking.
     pub fn start(agents: impl IntoIterator<Item = (CpuId, Arc<Bell>)>) -> Result<Sentinels> {
         let mut sentinels = Sentinels { posts: Vec::new(), threads: Vec::new() };
         for (cpu, bell) in agents {
@@ -60,7 +60,7 @@ impl Sentinels {
             let body = move || {
                 let is_ready = enter(cpu);
                 let is_fine = is_ready.is_ok();
-                // Who begins us waits for it.
+                // The starting thread waits for it.
                 let _ = say.send(is_ready);
                 if is_fine {
                     post.keep();
@@ -75,8 +75,8 @@ impl Sentinels {
         Ok(sentinels)
     }
 
-    /// Has the bell of the agent of `cpu` rung once, as soon as nobody who was raised wants that CPU; or not any more. Takes
-    /// no system call where the sentinel waits for the CPU already.
+    /// Starts or stops waiting: the bell of the agent of `cpu` rings once, as soon as no raised thread wants that CPU. Takes no system
+    /// call where the sentinel waits for the CPU already.
     pub fn await_quiet(&self, cpu: CpuId, wanted: bool) {
         if let Some(Some(post)) = self.posts.get(cpu.index()) {
             post.wanted.store(wanted, Ordering::SeqCst);
@@ -94,13 +94,13 @@ impl Drop for Sentinels {
             post.gate.open();
         }
         for thread in self.threads.drain(..) {
-            // It does nothing that panics.
+            // Its body never panics.
             let _ = thread.join();
         }
     }
 }
 
-/// Puts the calling thread on its post.
+/// Moves the calling thread to its CPU and priority.
 fn enter(cpu: CpuId) -> Result<()> {
     let me = thread::current();
     affinity::set(me, &CpuSet::one(cpu))?;
@@ -113,7 +113,7 @@ mod tests {
     use sched::Nanos;
     use sys::clock;
 
-    /// Has a thread of priority `of` use `cpu` for `length`, and says what `meanwhile` says while it does.
+    /// Keeps `cpu` busy with a thread of priority `of` for `length`, and returns the result of `meanwhile`.
     fn while_busy<T>(cpu: CpuId, of: u32, length: Nanos, meanwhile: impl FnOnce() -> T) -> T {
         let (say, begun) = mpsc::channel();
         std::thread::scope(|scope| {
@@ -143,9 +143,9 @@ mod tests {
     }
 
     #[test]
-    fn the_bell_is_rung_once_when_nobody_raised_wants_the_cpu() {
+    fn the_bell_is_rung_once_when_no_raised_thread_wants_the_cpu() {
         let cpus = affinity::get(thread::current()).unwrap();
-        // The test itself has to get past who is busy.
+        // The test itself must preempt the busy thread.
         let Some(cpu) = cpus.iter().nth(1) else { return eprintln!("SKIPPED: there is one CPU only") };
         let bell = Arc::new(Bell::new().unwrap());
         let sentinels = match Sentinels::start([(cpu, Arc::clone(&bell))]) {
@@ -166,7 +166,7 @@ mod tests {
                         sentinels.await_quiet(cpu, true);
                         rung_within(&bell, Nanos::ms(15))
                     });
-                    assert_eq!(rings, 0, "who was raised wants the CPU");
+                    assert_eq!(rings, 0, "a raised thread wants the CPU");
                     assert_eq!(rung_within(&bell, Nanos::s(1)), 1);
                     while_busy(cpu, priority::RAISED, Nanos::ms(20), || {
                         sentinels.await_quiet(cpu, true);

@@ -1,7 +1,7 @@
-//! An agent: the thread on each CPU that takes the turns there.
+//! An agent: the thread on each CPU that takes its turns.
 
 use super::Shared;
-use crate::dispatch::{Dispatcher, Heard};
+use crate::dispatch::{Dispatcher, Signals};
 use crate::kernel::priority;
 use crate::linux::Linux;
 use crate::table::Beating;
@@ -12,21 +12,21 @@ use sys::attributes::{self, Attributes};
 use sys::event::{Bell, Waiting};
 use sys::{Result, affinity, clock, thread};
 
-/// How often an agent that has nothing to do shows the guardian that it lives.
+/// Interval between beats of an idle agent.
 pub(super) const BEAT: Nanos = Nanos::ms(100);
-/// How long an agent shows that it lives while it waits for the dispatcher: together with the guardian's patience and what
-/// restoring takes, less than a second.
+/// How long an agent keeps beating while it waits for the dispatcher: together with the guardian's patience and restoring, less
+/// than a second.
 const PATIENCE: Nanos = Nanos::ms(400);
-/// How soon it asks again.
+/// Interval between its attempts.
 const AGAIN: Nanos = Nanos::us(20);
 
-/// What an agent waits for.
+/// The event sources of an agent.
 const CALL: u64 = 0;
 const QUIET: u64 = 1;
 
-/// Where an agent can be reached.
+/// The channel to an agent.
 #[derive(Debug)]
-pub(super) struct Post {
+pub(super) struct Channel {
     pub(super) cpu: CpuId,
     call: Bell,
     /// Rung by the sentinel.
@@ -34,33 +34,34 @@ pub(super) struct Post {
     pub(super) waiting: Arc<Waiting>,
 }
 
-impl Post {
-    pub(super) fn new(cpu: CpuId) -> Result<Post> {
-        let post = Post { cpu, call: Bell::new()?, quiet: Arc::new(Bell::new()?), waiting: Arc::new(Waiting::new()?) };
-        post.waiting.add(&post.call, CALL)?;
-        post.waiting.add(&*post.quiet, QUIET)?;
-        Ok(post)
+impl Channel {
+    pub(super) fn new(cpu: CpuId) -> Result<Channel> {
+        let channel =
+            Channel { cpu, call: Bell::new()?, quiet: Arc::new(Bell::new()?), waiting: Arc::new(Waiting::new()?) };
+        channel.waiting.add(&channel.call, CALL)?;
+        channel.waiting.add(&*channel.quiet, QUIET)?;
+        Ok(channel)
     }
 
-    /// Has the agent take a turn.
+    /// Calls the agent to a turn.
     pub(super) fn call(&self) {
         self.call.ring();
     }
 
-    /// What is heard before `at`.
-    fn listen(&self, at: Instant) -> Result<Heard> {
+    /// The signals received before `at`.
+    fn wait(&self, at: Instant) -> Result<Signals> {
         Ok(match self.waiting.next(at)? {
-            Some(QUIET) => Heard { quiet: self.quiet.rings() > 0 },
+            Some(QUIET) => Signals { quiet: self.quiet.rings() > 0 },
             Some(CALL) => {
                 let _ = self.call.rings();
-                Heard::default()
+                Signals::default()
             }
-            _ => Heard::default(),
+            _ => Signals::default(),
         })
     }
 }
 
-/// Makes the calling thread an agent.
+/// Turns the calling thread into an agent.
 pub(super) fn enter(cpu: CpuId) -> Result<()> {
     let me = thread::current();
     affinity::set(me, &CpuSet::one(cpu))?;
@@ -68,9 +69,9 @@ pub(super) fn enter(cpu: CpuId) -> Result<()> {
     clock::set_slack(Nanos::ns(1))
 }
 
-/// The dispatcher, once nobody else has it. Somebody may have it for long who takes in or restores very many threads: for a while
-/// an agent that waits for it is not one that hangs.
-fn enter_turn<'s, 'k>(shared: &'s Shared<'k>, place: usize) -> MutexGuard<'s, Dispatcher<&'k Linux>> {
+/// Locks the dispatcher. Adopting or restoring very many threads holds the lock for long: for a while a waiting agent does not
+/// count as hung.
+fn lock_dispatcher<'s, 'k>(shared: &'s Shared<'k>, place: usize) -> MutexGuard<'s, Dispatcher<&'k Linux>> {
     let patience = clock::now().saturating_add(PATIENCE);
     loop {
         match shared.dispatcher.try_lock() {
@@ -85,15 +86,15 @@ fn enter_turn<'s, 'k>(shared: &'s Shared<'k>, place: usize) -> MutexGuard<'s, Di
     }
 }
 
-/// Takes turns until it is over.
+/// Takes turns until the daemon ends.
 pub(super) fn serve(shared: &Shared<'_>, place: usize) -> Result<()> {
-    let post = &shared.posts[place];
+    let channel = &shared.channels[place];
     let mut at = Instant::ZERO;
-    // Beaten before the first turn: a hang in that one is to be seen too.
+    // Beat before the first turn, so that a hang in it is detected, too.
     shared.table.beat(Beating::Agent(place));
     while !shared.over.load(Ordering::Acquire) {
-        let heard = post.listen(at.min(clock::now().saturating_add(BEAT)))?;
-        let next = enter_turn(shared, place).turn(post.cpu, heard);
+        let signals = channel.wait(at.min(clock::now().saturating_add(BEAT)))?;
+        let next = lock_dispatcher(shared, place).turn(channel.cpu, signals);
         shared.table.beat(Beating::Agent(place));
         shared.call(&next.call);
         at = next.at;

@@ -1,6 +1,6 @@
-//! The keeper: the thread that finds what is new and watches over the guardian.
+//! The keeper: the thread that adopts new threads and watches over the guardian.
 
-use super::{Setup, Shared, as_agent};
+use super::{Setup, Shared, at_agent_priority};
 use crate::Reason;
 use crate::dispatch::{Known, find};
 use crate::guardian::Handle;
@@ -12,21 +12,21 @@ use std::sync::atomic::Ordering;
 use sys::attributes::{self, Attributes};
 use sys::{Result, clock, thread};
 
-/// How often threads and children that are new are looked for where the kernel does not tell: once in the shortest period,
-/// within these.
+/// Range of the interval to scan for new threads and children where the kernel does not report them: otherwise the shortest
+/// period.
 const SCAN: (Nanos, Nanos) = (Nanos::ms(1), Nanos::ms(100));
 /// The number of the keeper's bell.
-pub(super) const ROUSE: u64 = 0;
-/// How often the guardian is looked at.
+pub(super) const KEEPER_BELL: u64 = 0;
+/// Interval between checks of the guardian.
 const WATCH: Nanos = Nanos::ms(50);
 
-/// Makes the calling thread the keeper: it runs as soon as nobody who was raised wants its CPU.
+/// Turns the calling thread into the keeper. It runs below every dispatched thread.
 pub(super) fn enter() -> Result<()> {
     attributes::set(thread::current(), Attributes::raised(priority::SENTINEL))?;
     clock::set_slack(Nanos::ns(1))
 }
 
-/// Who has the guardian.
+/// The watch over the guardian.
 pub(super) struct Watcher<'s> {
     setup: &'s Setup,
     table: Arc<Table>,
@@ -34,10 +34,10 @@ pub(super) struct Watcher<'s> {
 }
 
 impl<'s> Watcher<'s> {
-    /// Begins a guardian.
+    /// Starts a guardian.
     ///
     /// # Errors
-    /// It does not come up: nobody may be raised then.
+    /// It does not start: no thread may be raised then.
     pub(super) fn start(setup: &'s Setup, table: Arc<Table>) -> std::result::Result<Watcher<'s>, Reason> {
         let guardian = Some(Handle::start(&setup.directory, &table, &setup.executable)?);
         Ok(Watcher { setup, table, guardian })
@@ -47,7 +47,7 @@ impl<'s> Watcher<'s> {
         self.guardian.as_mut().is_some_and(|guardian| guardian.is_alive(&self.table, clock::now()))
     }
 
-    /// Begins another one, once this one is gone for good.
+    /// Starts another guardian after killing this one.
     fn replace(&mut self) -> std::result::Result<(), Reason> {
         if let Some(dead) = self.guardian.take() {
             dead.kill();
@@ -56,7 +56,7 @@ impl<'s> Watcher<'s> {
         Ok(())
     }
 
-    /// Nobody is raised any more: it has nothing to guard.
+    /// Stops the guardian: no thread is raised any more.
     pub(super) fn stop(&mut self) {
         if let Some(guardian) = self.guardian.take() {
             guardian.stop();
@@ -64,41 +64,41 @@ impl<'s> Watcher<'s> {
     }
 }
 
-/// Keeps until it is over.
+/// Keeps watch until the daemon ends.
 pub(super) fn serve(shared: &Shared<'_>, watcher: &mut Watcher<'_>) -> Result<()> {
-    let (mut births, mut told, mut watched) = (None, true, Instant::ZERO);
+    let (mut births, mut is_notified, mut watched) = (None, true, Instant::ZERO);
     let mut again = None;
     while !shared.over.load(Ordering::Acquire) {
         let now = clock::now();
-        let mut looks_back = told || again.is_some();
+        let mut has_dismissals = is_notified || again.is_some();
         if watched.saturating_add(WATCH) <= now {
             watched = now;
             watch(shared, watcher);
-            looks_back = true;
+            has_dismissals = true;
         }
-        // Read before looking, so that who is born meanwhile is looked for again.
+        // Read before the scan, so that a thread that starts meanwhile causes another scan.
         let latest = shared.kernel.births().ok();
-        if told || latest.is_none() || latest != births {
+        if is_notified || latest.is_none() || latest != births {
             births = latest;
-            look(shared);
+            adopt_new(shared);
         }
-        // Who was left by its parent at once is found only now; who was sent away has time.
-        if looks_back {
-            again = look_back(shared);
+        // A child whose parent has ended at once is found only now; dismissed clients can wait.
+        if has_dismissals {
+            again = finish_dismissals(shared);
         }
         let pause = shared.looking().max(SCAN.0).min(SCAN.1).min(again.unwrap_or(WATCH));
-        let heard = shared.rest.next(clock::now().saturating_add(pause.min(WATCH)))?;
-        told = heard.is_some();
-        if heard == Some(ROUSE) {
-            let _ = shared.rouse.rings();
+        let signals = shared.keeper_events.next(clock::now().saturating_add(pause.min(WATCH)))?;
+        is_notified = signals.is_some();
+        if signals == Some(KEEPER_BELL) {
+            let _ = shared.keeper_bell.rings();
         }
     }
     Ok(())
 }
 
-/// Takes in the threads and children that are new.
-fn look(shared: &Shared<'_>) {
-    let (known, looking): (Vec<Known>, _) = as_agent(|| {
+/// Adopts the new threads and children.
+fn adopt_new(shared: &Shared<'_>) {
+    let (known, looking): (Vec<Known>, _) = at_agent_priority(|| {
         let mut dispatcher = shared.lock();
         (dispatcher.known(), dispatcher.looking())
     });
@@ -108,7 +108,7 @@ fn look(shared: &Shared<'_>) {
         if found.is_empty() {
             continue;
         }
-        let answer = as_agent(|| shared.lock().adopt(known.tree, found));
+        let answer = at_agent_priority(|| shared.lock().adopt(known.tree, found));
         match answer {
             Ok(call) => shared.call(&call),
             Err(refused) => shared.warn(refused.reason()),
@@ -116,27 +116,27 @@ fn look(shared: &Shared<'_>) {
     }
 }
 
-/// Looks again for whom those are beginning who were sent away. Says when to come back, if there are any left.
-fn look_back(shared: &Shared<'_>) -> Option<Nanos> {
-    let mut leaving = as_agent(|| shared.lock().take_leaving());
+/// Rescans for children forked by dismissed clients. Returns the pause until the next scan, if one is needed.
+fn finish_dismissals(shared: &Shared<'_>) -> Option<Nanos> {
+    let mut leaving = at_agent_priority(|| shared.lock().take_leaving());
     if leaving.is_empty() {
         return None;
     }
     for (_, restoring) in &mut leaving {
         restoring.look(&shared.kernel, &shared.table);
     }
-    as_agent(|| shared.lock().keep_leaving(leaving))
+    at_agent_priority(|| shared.lock().keep_leaving(leaving))
 }
 
-/// Without a guardian nobody may be raised: all are what they were until there is a new one.
+/// Without a guardian no thread may be raised: all are restored until a new guardian is there.
 fn watch(shared: &Shared<'_>, watcher: &mut Watcher<'_>) {
     if watcher.is_alive() {
         return;
     }
-    as_agent(|| shared.lock().suspend());
+    at_agent_priority(|| shared.lock().suspend());
     match watcher.replace() {
         Ok(()) => {
-            let call = as_agent(|| shared.lock().resume());
+            let call = at_agent_priority(|| shared.lock().resume());
             shared.call(&call);
         }
         Err(reason) => shared.fail(reason),

@@ -1,19 +1,19 @@
 //! The daemon on this host: agents, sentinels, a keeper and a guardian around one [`Dispatcher`].
 //!
-//! Whoever takes the dispatcher's lock runs at the priority of an agent while it has it: an ordinary thread that was
-//! preempted with it would keep every agent waiting.
+//! A thread that holds the dispatcher's lock runs at the priority of an agent: a preempted ordinary thread would keep every agent
+//! waiting.
 
 mod agent;
 mod keeper;
 
 use crate::Reason;
 use crate::directory::{Directory, Refused};
-use crate::dispatch::{Dispatcher, EVENTS_MOST, Left, Refusal, Wish};
+use crate::dispatch::{Dismissed, Dispatcher, EVENTS_MOST, PromiseRequest, Refusal};
 use crate::kernel::priority;
 use crate::linux::{Linux, Sentinels};
 use crate::restore::{self, PATIENCE};
 use crate::table::{Beating, Table};
-use agent::Post;
+use agent::Channel;
 use keeper::Watcher;
 use sched::{CpuSet, Descriptor, EntityId, Instant, Knobs, Nanos, PromiseState};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,67 +26,67 @@ use sys::event::{Bell, Waiting};
 use sys::{affinity, clock, memory, thread};
 use trace::Event;
 
-/// How many threads the table of originals has room for.
+/// Capacity of the table of originals, in threads.
 const ROWS: usize = 4096;
 
-/// The knobs of `edf` on a real host: the machine deals in time that was promised alone, a slice that ran over is taken from the
-/// next, and periods follow the beat of who sleeps (docs/decisions/0012).
+/// The knobs of `edf` on a real host: the machine hands out promised time only, an overrun is subtracted from the next slice, and
+/// periods follow the wake-ups of the client (docs/decisions/0012).
 pub const WORDS: [(&str, &str); 4] =
     [("enforce", "hard"), ("placement", "partitioned"), ("late", "carry"), ("rest", "renew")];
 
-/// How the daemon is set up.
+/// Parameters of the daemon.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// Where the table of originals and the lock are.
+    /// The directory of the table of originals and the lock.
     pub directory: Directory,
-    /// The program that is the guardian, when called so.
+    /// The program that runs as guardian with `guardian DIRECTORY`.
     pub executable: PathBuf,
-    /// Who decides.
+    /// The policy.
     pub policy: &'static Descriptor,
-    /// And how.
+    /// Its knobs.
     pub knobs: Knobs,
 }
 
-/// What the threads of the daemon share.
+/// State shared by the threads of the daemon.
 struct Shared<'k> {
     kernel: &'k Linux,
     dispatcher: Mutex<Dispatcher<&'k Linux>>,
     table: Arc<Table>,
-    posts: Vec<Post>,
-    /// By the number of the CPU, which post is there.
+    channels: Vec<Channel>,
+    /// By the number of the CPU, the index of its channel.
     places: Vec<Option<usize>>,
-    /// What the keeper rests at; its bell.
-    rest: Arc<Waiting>,
-    rouse: Bell,
+    /// The event set of the keeper, and its bell.
+    keeper_events: Arc<Waiting>,
+    keeper_bell: Bell,
     over: AtomicBool,
-    /// How often what is new has to be looked for where nobody tells. Unit: ns.
+    /// The interval to scan for new threads where the host reports no forks. Unit: ns.
     looking: AtomicU64,
     warnings: Mutex<Vec<Reason>>,
     failure: Mutex<Option<Reason>>,
-    /// Rung when something happened that the front has to know.
-    news: Bell,
+    /// Rung for events that the controlling thread must see.
+    notification: Bell,
 }
 
 impl<'k> Shared<'k> {
     fn lock(&self) -> MutexGuard<'_, Dispatcher<&'k Linux>> {
-        self.dispatcher.lock().expect("who panics with the dispatcher ends the daemon")
+        self.dispatcher.lock().expect("a thread that panics with the dispatcher ends the daemon")
     }
 
     /// Calls the agents of these CPUs.
     fn call(&self, cpus: &CpuSet) {
         for cpu in cpus.iter() {
             if let Some(Some(place)) = self.places.get(cpu.index()) {
-                self.posts[*place].call();
+                self.channels[*place].call();
             }
         }
     }
 
-    /// The CPUs that have an agent: those that this process might use when it began.
+    /// The CPUs with an agent: those that this process could use when it started.
     fn cpus(&self) -> CpuSet {
-        self.posts.iter().map(|post| post.cpu).collect()
+        self.channels.iter().map(|channel| channel.cpu).collect()
     }
 
-    /// How often what is new has to be looked for.
+    /// The interval to scan for new threads.
     fn looking(&self) -> Nanos {
         Nanos::ns(self.looking.load(Ordering::Relaxed))
     }
@@ -98,40 +98,40 @@ impl<'k> Shared<'k> {
         }
     }
 
-    /// Waits until every agent has taken a turn: from then on the guardian expects them to.
+    /// Waits until every agent has taken a turn: from then on the guardian expects beats.
     fn begin_beating(&self) {
         let has_begun = |place| self.table.beats(Beating::Agent(place)) > 0;
-        while !(0..self.posts.len()).all(has_begun) && !self.over.load(Ordering::Acquire) {
+        while !(0..self.channels.len()).all(has_begun) && !self.over.load(Ordering::Acquire) {
             clock::sleep(Nanos::us(200));
         }
         if !self.over.load(Ordering::Acquire) {
-            self.table.set_agents(self.posts.len());
+            self.table.set_agents(self.channels.len());
         }
     }
 
-    /// One of the threads of the daemon has failed: all is over.
+    /// A thread of the daemon has failed: ends the daemon.
     fn fail(&self, reason: Reason) {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
         self.end();
         restore_all(self);
-        // Nobody is raised, and the agents end: the front may take its time to say what happened.
+        // No thread is raised, and the agents end: reporting the failure may take its time.
         self.table.set_agents(0);
     }
 
     fn end(&self) {
         self.over.store(true, Ordering::Release);
-        self.posts.iter().for_each(Post::call);
-        self.rouse.ring();
-        self.news.ring();
+        self.channels.iter().for_each(Channel::call);
+        self.keeper_bell.ring();
+        self.notification.ring();
     }
 }
 
-/// Does `work` at the priority of an agent.
-fn as_agent<T>(work: impl FnOnce() -> T) -> T {
+/// Runs `work` at the priority of an agent.
+fn at_agent_priority<T>(work: impl FnOnce() -> T) -> T {
     let me = thread::current();
     let before = attributes::get(me).ok();
-    // Without the privilege there are no agents either that could be kept waiting.
-    // Nothing is begun in it; and from reset-on-fork there is no way back without CAP_SYS_NICE.
+    // Without the privilege there are no agents that could be kept waiting. No child is forked in `work`, and undoing reset-on-fork
+    // would take CAP_SYS_NICE.
     let class = Attributes::of(attributes::Policy::Fifo { priority: priority::AGENT });
     let raised = attributes::apply(me, class).is_ok();
     let done = work();
@@ -141,89 +141,89 @@ fn as_agent<T>(work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// The daemon, as whoever asks it for something sees it.
+/// Control of a running daemon.
 #[derive(Clone, Copy)]
-pub struct Front<'a, 'k> {
+pub struct Control<'a, 'k> {
     shared: &'a Shared<'k>,
 }
 
-impl std::fmt::Debug for Front<'_, '_> {
+impl std::fmt::Debug for Control<'_, '_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Front").field("over", &self.is_over()).finish_non_exhaustive()
+        f.debug_struct("Control").field("over", &self.is_over()).finish_non_exhaustive()
     }
 }
 
-impl Front<'_, '_> {
-    /// Promises what `wish` asks for to process `pid` and all it begins.
+impl Control<'_, '_> {
+    /// Makes the promise `request` to process `pid` and its descendants.
     ///
     /// # Errors
-    /// It is refused; nothing has changed.
-    pub fn admit(&self, wish: &Wish, pid: u32) -> Result<Vec<EntityId>, Refusal> {
+    /// The request is refused; nothing has changed.
+    pub fn admit(&self, request: &PromiseRequest, pid: u32) -> Result<Vec<EntityId>, Refusal> {
         let ours = ancestors();
-        // Where there is no agent nobody is served, though the process itself may run there.
-        let wish = Wish { affinity: wish.affinity.and(&self.shared.cpus()), ..wish.clone() };
+        // A CPU without an agent serves no client, although the process itself may run there.
+        let request = PromiseRequest { affinity: request.affinity.and(&self.shared.cpus()), ..request.clone() };
         self.await_leaving(pid);
-        let (entities, call) = as_agent(|| self.shared.lock().admit(&wish, pid, &ours))?;
+        let (entities, call) = at_agent_priority(|| self.shared.lock().admit(&request, pid, &ours))?;
         self.shared.call(&call);
-        self.shared.rouse.ring();
+        self.shared.keeper_bell.ring();
         Ok(entities)
     }
 
     /// Ends the promise to `e`.
     pub fn dismiss(&self, e: EntityId) {
-        let call = as_agent(|| self.shared.lock().dismiss(e));
+        let call = at_agent_priority(|| self.shared.lock().dismiss(e));
         self.shared.call(&call);
-        self.shared.rouse.ring();
+        self.shared.keeper_bell.ring();
     }
 
-    /// Waits while those of the family of process `pid` who were sent away just now may still be beginning others: whom they
-    /// begin would be taken for what it was before there was a promise.
+    /// Waits while a dismissed relative of process `pid` may still be in a fork: its child would be recorded with inherited values as
+    /// originals.
     fn await_leaving(&self, pid: u32) {
         let end = clock::now() + PATIENCE;
-        while as_agent(|| self.shared.lock().is_leaving(pid)) && clock::now() < end {
+        while at_agent_priority(|| self.shared.lock().is_leaving(pid)) && clock::now() < end {
             clock::sleep(Nanos::ms(1));
         }
     }
 
-    /// Exchanges what has happened for an empty list. Says how many events were lost because nobody came in time.
+    /// Exchanges the events since the last call for an empty list. Returns the number of events that were lost to a full journal.
     pub fn read_journal(&self, events: &mut Vec<(Instant, Event)>) -> u64 {
-        // Memory is had before the lock is.
+        // Allocate before taking the lock.
         events.clear();
         events.reserve(EVENTS_MOST);
-        as_agent(|| self.shared.lock().read_journal(events))
+        at_agent_priority(|| self.shared.lock().read_journal(events))
     }
 
-    /// Who is not served any more since this was last asked.
+    /// The clients that have left since the last call.
     #[must_use]
-    pub fn take_left(&self) -> Vec<Left> {
-        as_agent(|| self.shared.lock().take_left())
+    pub fn take_dismissed(&self) -> Vec<Dismissed> {
+        at_agent_priority(|| self.shared.lock().take_dismissed())
     }
 
-    /// Since when the journal counts, by the monotonic clock.
+    /// Time zero of the journal, by the monotonic clock.
     #[must_use]
     pub fn epoch(&self) -> Instant {
-        as_agent(|| self.shared.lock().epoch())
+        at_agent_priority(|| self.shared.lock().epoch())
     }
 
-    /// Whether this host tells when `e` wakes.
+    /// Whether this host reports wake-ups of `e`.
     #[must_use]
-    pub fn is_seen(&self, e: EntityId) -> bool {
-        as_agent(|| self.shared.lock().is_seen(e))
+    pub fn reports_wakeups(&self, e: EntityId) -> bool {
+        at_agent_priority(|| self.shared.lock().reports_wakeups(e))
     }
 
     /// The current period of the promise of `e`; `None` if the policy keeps no promise for it.
     #[must_use]
     pub fn promise(&self, e: EntityId) -> Option<PromiseState> {
-        as_agent(|| self.shared.lock().machine().promise(e))
+        at_agent_priority(|| self.shared.lock().machine().promise(e))
     }
 
-    /// What went wrong without ending anything.
+    /// Problems that did not end the daemon.
     #[must_use]
     pub fn warnings(&self) -> Vec<Reason> {
         self.shared.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether the daemon has failed and restores.
+    /// Whether the daemon has failed and is restoring.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.shared.over.load(Ordering::Acquire)
@@ -231,12 +231,12 @@ impl Front<'_, '_> {
 
     /// Becomes readable when the daemon has failed.
     #[must_use]
-    pub fn news(&self) -> &Bell {
-        &self.shared.news
+    pub fn notification(&self) -> &Bell {
+        &self.shared.notification
     }
 }
 
-/// This process and those that began it: whoever holds them holds the daemon.
+/// This process and its ancestors: scheduling them would delay the daemon.
 fn ancestors() -> Vec<u32> {
     let mut all = vec![std::process::id(), 1];
     let mut pid = std::process::id();
@@ -250,14 +250,14 @@ fn ancestors() -> Vec<u32> {
     all
 }
 
-/// Why the daemon could not begin, or did not end as it should.
+/// Why the daemon did not start, or did not end in order.
 #[derive(Debug)]
 pub enum Failure {
-    /// There is one already.
+    /// Another daemon is running.
     Running(Reason),
-    /// It cannot be had here.
+    /// It cannot run here.
     Refused(Reason),
-    /// One of its threads failed. All is what it was before.
+    /// A thread of it failed. All threads are restored.
     Failed(Reason),
 }
 
@@ -276,26 +276,26 @@ impl From<sys::Error> for Failure {
     }
 }
 
-/// Runs the daemon for as long as `front` does, and restores everything.
+/// Runs the daemon while `front` runs, and then restores all threads.
 ///
 /// # Errors
 /// See [`Failure`].
-pub fn serve<R>(setup: &Setup, front: impl FnOnce(Front<'_, '_>) -> R) -> Result<R, Failure> {
+pub fn serve<R>(setup: &Setup, front: impl FnOnce(Control<'_, '_>) -> R) -> Result<R, Failure> {
     let held = setup.directory.lock()?;
-    // What a daemon that died has left behind comes first.
+    // First, restore what a dead daemon has left behind.
     restore::replay(&Linux::new()?, &setup.directory, &held).map_err(Failure::Refused)?;
-    // Each held thread takes some; where it may not be more, too many threads are refused.
+    // Each thread handle takes files; at the limit, requests with too many threads are refused.
     let _ = sys::privileges::raise_file_limit();
     memory::lock().or_else(|error| if error.remedy().is_some() { Ok(()) } else { Err(error) })?;
     let cpus = affinity::get(thread::current())?;
-    let posts = cpus.iter().map(Post::new).collect::<sys::Result<Vec<Post>>>()?;
-    let mut places = vec![None; posts.last().map_or(0, |post| post.cpu.index() + 1)];
-    posts.iter().enumerate().for_each(|(place, post)| places[post.cpu.index()] = Some(place));
-    let sentinels = Sentinels::start(posts.iter().map(|post| (post.cpu, Arc::clone(&post.quiet))))?;
-    let waiting = posts.iter().map(|post| (post.cpu, Arc::clone(&post.waiting)));
-    let (rest, rouse) = (Arc::new(Waiting::new()?), Bell::new()?);
-    rest.add(&rouse, keeper::ROUSE)?;
-    let kernel = Linux::with(sentinels, waiting, Some(Arc::clone(&rest)))?;
+    let channels = cpus.iter().map(Channel::new).collect::<sys::Result<Vec<Channel>>>()?;
+    let mut places = vec![None; channels.last().map_or(0, |channel| channel.cpu.index() + 1)];
+    channels.iter().enumerate().for_each(|(place, channel)| places[channel.cpu.index()] = Some(place));
+    let sentinels = Sentinels::start(channels.iter().map(|channel| (channel.cpu, Arc::clone(&channel.quiet))))?;
+    let waiting = channels.iter().map(|channel| (channel.cpu, Arc::clone(&channel.waiting)));
+    let (keeper_events, keeper_bell) = (Arc::new(Waiting::new()?), Bell::new()?);
+    keeper_events.add(&keeper_bell, keeper::KEEPER_BELL)?;
+    let kernel = Linux::with(sentinels, waiting, Some(Arc::clone(&keeper_events)))?;
     let table = Arc::new(setup.directory.create_table(ROWS, &held).map_err(Failure::Refused)?);
     let mut watcher = Watcher::start(setup, Arc::clone(&table)).map_err(Failure::Refused)?;
     let dispatcher = Dispatcher::new(&kernel, Arc::clone(&table), setup.policy, &setup.knobs, places.len());
@@ -304,20 +304,19 @@ pub fn serve<R>(setup: &Setup, front: impl FnOnce(Front<'_, '_>) -> R) -> Result
         kernel: &kernel,
         dispatcher: Mutex::new(dispatcher),
         table: Arc::clone(&table),
-        posts,
+        channels,
         places,
-        rest,
-        rouse,
+        keeper_events,
+        keeper_bell,
         over: AtomicBool::new(false),
         looking: AtomicU64::new(u64::MAX),
         warnings: Mutex::new(Vec::new()),
         failure: Mutex::new(None),
-        news: Bell::new()?,
+        notification: Bell::new()?,
     };
     let answer = run(&shared, &mut watcher, front);
-    // Once more by comparison: what the dispatcher could not give back, the table still knows; and who may have been beginning
-    // others then.
-    // Were that not all, the guardian would try again when this process has ended, and the next start after that.
+    // Once more by comparison: the table still has what the dispatcher could not restore, and children of threads that were in
+    // forks. If anything is left, the guardian tries again at the end of this process, and then the next start.
     if restore::restore(&kernel, &table, clock::sleep).is_settled() {
         table.finish();
         watcher.stop();
@@ -329,17 +328,17 @@ pub fn serve<R>(setup: &Setup, front: impl FnOnce(Front<'_, '_>) -> R) -> Result
     }
 }
 
-/// Begins the threads, has `front` do what it wants, and ends them.
+/// Starts the threads, runs `front`, and ends the threads.
 fn run<R>(
     shared: &Shared<'_>,
     watcher: &mut Watcher<'_>,
-    front: impl FnOnce(Front<'_, '_>) -> R,
+    front: impl FnOnce(Control<'_, '_>) -> R,
 ) -> Result<R, Failure> {
     std::thread::scope(|scope| {
-        let agents = (0..shared.posts.len()).map(|place| {
-            let name = format!("tactus-agent-{}", shared.posts[place].cpu);
+        let agents = (0..shared.channels.len()).map(|place| {
+            let name = format!("tactus-agent-{}", shared.channels[place].cpu);
             let body =
-                move || guarded(shared, || agent::enter(shared.posts[place].cpu), || agent::serve(shared, place));
+                move || guarded(shared, || agent::enter(shared.channels[place].cpu), || agent::serve(shared, place));
             Builder::new().name(name).spawn_scoped(scope, body)
         });
         let begun = agents.collect::<std::io::Result<Vec<_>>>();
@@ -350,13 +349,13 @@ fn run<R>(
         let answer = match begun {
             Ok(_) => {
                 shared.begin_beating();
-                Ok(catch_unwind(AssertUnwindSafe(|| front(Front { shared }))))
+                Ok(catch_unwind(AssertUnwindSafe(|| front(Control { shared }))))
             }
-            Err(error) => Err(Failure::Refused(Reason::new(format!("cannot begin a thread: {error}"), ""))),
+            Err(error) => Err(Failure::Refused(Reason::new(format!("cannot start a thread: {error}"), ""))),
         };
         restore_all(shared);
         await_leaving(shared);
-        // From here on nobody is raised, and nobody has to beat.
+        // From here on no thread is raised, and no agent has to beat.
         shared.table.set_agents(0);
         shared.end();
         match answer? {
@@ -366,7 +365,7 @@ fn run<R>(
     })
 }
 
-/// Runs a thread of the daemon: whatever goes wrong in it ends all.
+/// Runs a thread of the daemon; its failure ends the daemon.
 fn guarded(shared: &Shared<'_>, enter: impl FnOnce() -> sys::Result<()>, serve: impl FnOnce() -> sys::Result<()>) {
     let body = AssertUnwindSafe(|| enter().and_then(|()| serve()));
     match catch_unwind(body) {
@@ -375,26 +374,27 @@ fn guarded(shared: &Shared<'_>, enter: impl FnOnce() -> sys::Result<()>, serve: 
         Err(_) => {
             let me = std::thread::current();
             let why = format!("the thread {} found a law broken", me.name().unwrap_or("of the daemon"));
-            shared.fail(Reason::new(why, "a report of this, with what was printed above"));
+            shared.fail(Reason::new(why, "report this, with the output above"));
         }
     }
 }
 
-/// Waits while those who were sent away may still be beginning others, for whom the keeper looks. The agents go on beating: the
-/// guardian takes over if this process hangs.
+/// Waits while dismissed clients may still have threads in forks, which the keeper scans. The agents go on beating: the guardian
+/// takes over if this process hangs.
 fn await_leaving(shared: &Shared<'_>) {
     let end = clock::now() + PATIENCE;
-    let has_leaving = || as_agent(|| shared.dispatcher.lock().is_ok_and(|dispatcher| dispatcher.has_leaving()));
-    shared.rouse.ring();
+    let has_leaving =
+        || at_agent_priority(|| shared.dispatcher.lock().is_ok_and(|dispatcher| dispatcher.has_leaving()));
+    shared.keeper_bell.ring();
     while !shared.over.load(Ordering::Acquire) && has_leaving() && clock::now() < end {
         clock::sleep(Nanos::ms(1));
     }
 }
 
-/// Everybody is what it was: in order where the dispatcher is whole, from the table where it is not.
+/// Restores all threads: through the dispatcher where it is intact, otherwise from the table.
 fn restore_all(shared: &Shared<'_>) {
     let orderly = catch_unwind(AssertUnwindSafe(|| {
-        as_agent(|| match shared.dispatcher.lock() {
+        at_agent_priority(|| match shared.dispatcher.lock() {
             Ok(mut dispatcher) => {
                 dispatcher.dismiss_all();
                 true
@@ -403,7 +403,7 @@ fn restore_all(shared: &Shared<'_>) {
         })
     }));
     if !matches!(orderly, Ok(true)) {
-        // Whom they are beginning is found in the end.
+        // Their children are found at the end.
         restore::restore_at_once(shared.kernel, &shared.table);
     }
 }

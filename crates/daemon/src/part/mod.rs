@@ -1,14 +1,12 @@
-//! The processes that take part in a live run: programs that somebody named, and processes of our own that work as the
-//! simulator's workloads do.
+//! The processes of a live run: commands, and worker processes that behave like the simulator's workloads.
 //!
-//! Each is there before it may begin: it waits at a gate, so that it can be promised something before its first
-//! instruction, and all begin at moments that are counted from the same one. None makes a group of processes of its own: what
-//! is typed at the terminal reaches a command as ever. A process that works ends with us; it does not hear the terminal, so
-//! that it can still tell what it did.
+//! Each process exists before it may start: it waits at a gate, so that it can get a promise before its first instruction, and
+//! all start at times relative to the same instant. None forms a process group of its own: the terminal reaches a command as
+//! usual. A worker ends with Tactus; it ignores the terminal, so that it can still report its jobs.
 
 mod program;
-mod tale;
 mod work;
+mod worker_report;
 
 pub use program::{find, launch};
 pub use work::{Periodic, Work, work};
@@ -25,45 +23,45 @@ use sys::event::Waiting;
 use sys::launch as begin;
 use sys::privileges;
 use sys::process::Process;
-use tale::Tale;
 use trace::Job;
+use worker_report::WorkerReport;
 
-/// So many jobs are told of one by one, 24 MB of them; a process that does more counts them.
+/// The number of jobs that a worker records one by one (24 MB); further jobs are counted.
 pub const JOBS_MAX: u64 = 1_000_000;
 
-/// What a process that works says when it has all it needs.
+/// A worker's message that it is ready.
 const READY: u64 = u64::from_le_bytes(*b"tactus 1");
-/// How long a process of ours may take for what takes a few milliseconds on a machine that is not busy.
+/// How long a worker may take for a step that takes milliseconds on an idle machine.
 const PATIENCE: Nanos = Nanos::s(10);
-/// How long a command has to end when it was asked to.
+/// How long a command may take to end on request.
 const GRACE: Nanos = Nanos::s(2);
 
-/// Where the standard output of a command goes.
+/// The standard output of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Output {
-    /// To ours.
+    /// That of this process.
     Inherited,
-    /// To our standard error, where ours is for something else.
+    /// The standard error of this process, where its output has another use.
     ToStandardError,
 }
 
-/// Begins the parts of a run.
+/// Starts the processes of a run.
 #[derive(Clone, Debug)]
 pub struct Parts {
     executable: PathBuf,
 }
 
 impl Parts {
-    /// By means of `executable`, a program that [works](work()) and [launches](launch()) when it is called so.
+    /// With `executable`, a program that implements [work](work()) and [launch](launch()).
     #[must_use]
     pub fn of(executable: PathBuf) -> Parts {
         Parts { executable }
     }
 
-    /// Begins the command `argv` under the name `name`, and keeps it at its gate. Its standard input and error are ours.
+    /// Starts the command `argv` under the name `name`, and keeps it at its gate. It inherits standard input and error.
     ///
     /// # Errors
-    /// There is no such program, or too many processes. Nothing has been begun.
+    /// The program does not exist, or there are too many processes. Nothing was started.
     pub fn command(&self, name: &str, argv: &[String], output: Output) -> Result<Part, Reason> {
         let path = std::env::var_os("PATH");
         find(argv.first().map_or("", String::as_str), path.as_deref())?;
@@ -83,17 +81,20 @@ impl Parts {
         Part::new(name, child, OwnedFd::from(handle), None)
     }
 
-    /// Begins a process that does `work` under the name `name`, and keeps it at its gate. In `length` it tells of every job, up
-    /// to [`JOBS_MAX`]. It ends with the thread that called this.
+    /// Starts a worker that does `work` under the name `name`, and keeps it at its gate. It reports every job within `length`, up to
+    /// [`JOBS_MAX`]. It ends with the calling thread.
     ///
     /// # Errors
-    /// The work takes no time, there are too many processes, or it is not ready within ten seconds.
+    /// The period or work is zero, there are too many processes, or it is not ready within ten seconds.
     pub fn work(&self, name: &str, work: Work, length: Nanos) -> Result<Part, Reason> {
         let mut command = Command::new(&self.executable);
         command.arg("work");
         if let Work::Periodic(jobs) = work {
             if jobs.period.is_zero() || jobs.work.is_zero() {
-                return Err(Reason::new(format!("the work of `{name}` takes no time"), "a period and work above zero"));
+                return Err(Reason::new(
+                    format!("the period or work of `{name}` is zero"),
+                    "use a period and work above zero",
+                ));
             }
             let records = (length.as_ns() / jobs.period.as_ns()).saturating_add(2).min(JOBS_MAX);
             let options = [("--period-ns", jobs.period), ("--work-ns", jobs.work), ("--phase-ns", jobs.phase)];
@@ -112,56 +113,56 @@ impl Parts {
 
 fn no_process(name: &str, error: &io::Error) -> Reason {
     Reason::new(
-        format!("cannot begin `{name}`: {error}"),
-        "fewer processes and open files, or higher limits (ulimit -a)",
+        format!("cannot start `{name}`: {error}"),
+        "reduce the number of processes and open files, or raise the limits (ulimit -a)",
     )
 }
 
-/// A process of a live run that we began. It is not left behind.
+/// A process of a live run. Dropping it ends the process.
 #[derive(Debug)]
 pub struct Part {
     name: String,
     child: Child,
     process: Process,
-    /// What it waits at until it may begin, and a worker until it is to end.
+    /// Its gate until it may start; of a worker, also the request to end.
     gate: Option<File>,
-    /// When it may begin, once that is said.
+    /// Its start time, once it is set.
     start: Option<Instant>,
-    /// None: it is a command.
+    /// `None`: it is a command.
     worker: Option<Worker>,
 }
 
-/// What is known of a process that works.
+/// State of a worker.
 #[derive(Debug)]
 struct Worker {
-    /// Where it tells what it did.
+    /// The pipe with its output.
     told: ChildStdout,
     work: Work,
 }
 
-/// What came of a part.
+/// The result of a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outcome {
-    /// How it ended.
+    /// Its exit status.
     pub status: ExitStatus,
-    /// Its jobs in order of release, up to when it was asked to end; none of a command. Moments of the monotonic clock.
+    /// Its jobs in order of release, up to the request to end, by the monotonic clock; empty for a command.
     pub jobs: Vec<Job>,
-    /// The CPU time that it measured, from its start on; none of a command.
+    /// The CPU time that it measured since its start; `None` for a command.
     pub cpu_time: Option<Nanos>,
-    /// Jobs of which nothing is told, because they are too many.
+    /// The number of jobs that were not recorded.
     pub lost: u64,
 }
 
 impl Part {
     fn new(name: &str, mut child: Child, gate: OwnedFd, worker: Option<Worker>) -> Result<Part, Reason> {
-        // It is not reaped yet, so the number is still its own.
+        // It is not reaped yet, so its pid is not reused.
         match Process::open(child.id()) {
             Ok(process) => {
                 let gate = Some(File::from(gate));
                 Ok(Part { name: name.to_string(), child, process, gate, start: None, worker })
             }
             Err(error) => {
-                // It ends at once: it waits at a gate that nobody opens any more.
+                // It ends at once: its gate is closed for good.
                 let _ = child.kill();
                 let _ = child.wait();
                 Err(error.into())
@@ -169,37 +170,37 @@ impl Part {
         }
     }
 
-    /// What people call it.
+    /// Its name in messages.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Its pid, from before it begins.
+    /// Its pid; valid before its start, too.
     #[must_use]
     pub fn pid(&self) -> u32 {
         self.process.pid()
     }
 
-    /// It, to wait for.
+    /// Its process handle, to wait for.
     #[must_use]
     pub fn process(&self) -> &Process {
         &self.process
     }
 
-    /// Whether it is a command, and no work of ours.
+    /// Whether it is a command, not a worker.
     #[must_use]
     pub fn is_command(&self) -> bool {
         self.worker.is_none()
     }
 
-    /// Waits until it says that it is ready.
+    /// Waits for its message that it is ready.
     fn is_ready(&mut self) -> Result<(), Reason> {
         let worker = self.worker.as_mut().expect("a worker says so");
         let mut said = [0; 8];
         let mut heard = 0;
         while heard < said.len() {
-            match hear(&mut worker.told, &mut said[heard..]) {
+            match read_some(&mut worker.told, &mut said[heard..]) {
                 Ok(count @ 1..) => heard += count,
                 _ => break,
             }
@@ -207,40 +208,40 @@ impl Part {
         if u64::from_le_bytes(said) == READY {
             return Ok(());
         }
-        Err(Reason::new(format!("`{}` does not get ready to work", self.name), "a machine that is less busy"))
+        Err(Reason::new(format!("`{}` is not ready in time", self.name), "try again when the machine is less busy"))
     }
 
-    /// Opens the gate: it begins at `start`, or at once if that is past. Its first job is released then, or a phase later.
+    /// Opens the gate: it starts at `start`, or at once if that is past. Its first job is released then, or a phase later.
     ///
     /// # Errors
-    /// It has ended, or begun.
+    /// It has ended, or started already.
     pub fn go(&mut self, start: Instant) -> Result<(), Reason> {
-        let again = || Reason::new(format!("`{}` has begun already", self.name), "to begin once");
+        let again = || Reason::new(format!("`{}` has started already", self.name), "start it once");
         let gate = self.gate.as_mut().filter(|_| self.start.is_none()).ok_or_else(again)?;
         let said = gate.write_all(&start.as_ns().to_le_bytes());
         self.start = Some(start);
         if self.worker.is_none() {
             self.gate = None;
         }
-        said.map_err(|error| Reason::new(format!("`{}` ended before it began: {error}", self.name), "another try"))
+        said.map_err(|error| Reason::new(format!("`{}` ended before its start: {error}", self.name), "try again"))
     }
 
-    /// How it ended, if it has.
+    /// Its exit status, if it has ended.
     ///
     /// # Errors
-    /// The kernel does not say.
+    /// The kernel does not report it.
     pub fn try_wait(&mut self) -> Result<Option<ExitStatus>, Reason> {
         self.child.try_wait().map_err(|error| self.unknown(&error))
     }
 
     fn unknown(&self, error: &io::Error) -> Reason {
-        Reason::new(format!("it is not known how `{}` ended: {error}", self.name), "")
+        Reason::new(format!("the exit status of `{}` is unknown: {error}", self.name), "")
     }
 
-    /// Asks it to end (SIGTERM). A command may take its time, and a worker does not hear it.
+    /// Requests its end (SIGTERM). A command may take its time; a worker ignores the signal.
     ///
     /// # Errors
-    /// It is not ours to signal any more.
+    /// Permission to signal it is lacking.
     pub fn terminate(&self) -> Result<(), Reason> {
         Ok(self.process.terminate()?)
     }
@@ -248,51 +249,48 @@ impl Part {
     /// Kills it.
     ///
     /// # Errors
-    /// It is not ours to signal any more.
+    /// Permission to signal it is lacking.
     pub fn kill(&self) -> Result<(), Reason> {
         Ok(self.process.kill()?)
     }
 
-    /// Ends it, and says what came of it: a command that still runs is asked to, and killed two seconds later.
+    /// Ends it, and returns its result: a running command gets a request to end, and is killed two seconds later.
     ///
     /// # Errors
-    /// It worked and does not tell. It is gone in any case.
+    /// It was a worker and sent no report. It has ended in any case.
     pub fn end(mut self) -> Result<Outcome, Reason> {
-        let tale = match &mut self.worker {
+        let report = match &mut self.worker {
             None => None,
             Some(worker) => {
                 self.gate = None;
-                // Somebody may have stopped it; nobody else is to hear that from it.
+                // Another process may have stopped it; then it could not report.
                 let _ = self.process.cont();
-                Some(hear_all(&mut worker.told))
+                Some(read_all(&mut worker.told))
             }
         };
         self.stop();
         let status = self.child.wait().map_err(|error| self.unknown(&error))?;
         let silent = Outcome { status, jobs: Vec::new(), cpu_time: None, lost: 0 };
-        let (Some(bytes), Some(Worker { work, .. }), Some(start)) = (tale, &self.worker, self.start) else {
+        let (Some(bytes), Some(Worker { work, .. }), Some(start)) = (report, &self.worker, self.start) else {
             return Ok(silent);
         };
-        let tale = bytes.ok().and_then(|bytes| Tale::read(&bytes)).ok_or_else(|| {
-            Reason::new(
-                format!("`{}` does not tell what it did ({status})", self.name),
-                "a run in which nobody kills it",
-            )
+        let report = bytes.ok().and_then(|bytes| WorkerReport::read(&bytes)).ok_or_else(|| {
+            Reason::new(format!("`{}` sent no report ({status})", self.name), "run again without killing it")
         })?;
         let (jobs, unknown) = match work {
             Work::Hog => (Vec::new(), 0),
-            Work::Periodic(periodic) => jobs(periodic, start, &tale),
+            Work::Periodic(periodic) => jobs(periodic, start, &report),
         };
-        Ok(Outcome { status, jobs, cpu_time: Some(tale.cpu_time), lost: tale.lost + unknown })
+        Ok(Outcome { status, jobs, cpu_time: Some(report.cpu_time), lost: report.lost + unknown })
     }
 
-    /// Has it end, by force if need be.
+    /// Ends it, by force if needed.
     fn stop(&mut self) {
         self.gate = None;
         if !matches!(self.child.try_wait(), Ok(None)) {
             return;
         }
-        // Each of these fails only for who has ended meanwhile.
+        // Each of these fails only if the process has ended meanwhile.
         let _ = self.process.cont();
         if self.worker.is_none() {
             let _ = self.process.terminate();
@@ -313,22 +311,22 @@ impl Drop for Part {
     }
 }
 
-/// The jobs that `tale` tells of, those that were released and not done too, and how many of those are too many.
-fn jobs(periodic: &Periodic, start: Instant, tale: &Tale) -> (Vec<Job>, u64) {
-    let done = tale.jobs().iter().map(|told| Job {
+/// The jobs of `report` and the released ones without completion, and the number of jobs that are too many.
+fn jobs(periodic: &Periodic, start: Instant, report: &WorkerReport) -> (Vec<Job>, u64) {
+    let done = report.jobs().iter().map(|told| Job {
         released: told.released,
         deadline: told.released.saturating_add(periodic.deadline),
         woke: told.woke,
         done: Some(told.done),
     });
     let mut jobs: Vec<Job> = done.collect();
-    let known = jobs.len() as u64 + tale.lost;
+    let known = jobs.len() as u64 + report.lost;
     let first = start.saturating_add(periodic.phase);
-    let all = match tale.end.saturating_since(first) {
+    let all = match report.end.saturating_since(first) {
         Nanos::ZERO => known,
         past => past.as_ns().div_ceil(periodic.period.as_ns()).max(known),
     };
-    let most = if tale.lost > 0 { known } else { all.min(JOBS_MAX.max(known)) };
+    let most = if report.lost > 0 { known } else { all.min(JOBS_MAX.max(known)) };
     for nth in known..most {
         let released = periodic.release(start, nth);
         let deadline = released.saturating_add(periodic.deadline);
@@ -337,8 +335,8 @@ fn jobs(periodic: &Periodic, start: Instant, tale: &Tale) -> (Vec<Job>, u64) {
     (jobs, all - most)
 }
 
-/// Reads some of what is told, which is waited for.
-fn hear(from: &mut ChildStdout, into: &mut [u8]) -> io::Result<usize> {
+/// Reads some output; waits for it.
+fn read_some(from: &mut ChildStdout, into: &mut [u8]) -> io::Result<usize> {
     let waiting = Waiting::new().map_err(io::Error::other)?;
     waiting.add(&*from, 0).map_err(io::Error::other)?;
     match waiting.next(clock::now().saturating_add(PATIENCE)) {
@@ -348,11 +346,11 @@ fn hear(from: &mut ChildStdout, into: &mut [u8]) -> io::Result<usize> {
     }
 }
 
-/// Reads all that is told.
-fn hear_all(from: &mut ChildStdout) -> io::Result<Vec<u8>> {
+/// Reads all output.
+fn read_all(from: &mut ChildStdout) -> io::Result<Vec<u8>> {
     let (mut all, mut some) = (Vec::new(), vec![0; 1 << 16]);
     loop {
-        match hear(from, &mut some)? {
+        match read_some(from, &mut some)? {
             0 => return Ok(all),
             count => all.extend_from_slice(&some[..count]),
         }

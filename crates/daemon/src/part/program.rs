@@ -1,4 +1,4 @@
-//! Which file a command names, and becoming it.
+//! Finding the program of a command, and executing it.
 
 use super::work::start;
 use crate::Reason;
@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use sys::{clock, launch, privileges, process};
 
-/// The program that `name` names: a path, if there is a `/` in it, or else a file in one of the directories of `path`.
+/// The file of program `name`: a path if it contains `/`, or else a file in one of the directories of `path`.
 ///
 /// # Errors
-/// There is none, or it may not be run.
+/// It does not exist, or is not executable.
 pub fn find(name: &str, path: Option<&OsStr>) -> Result<PathBuf, Reason> {
     if name.is_empty() {
-        return Err(Reason::new("the command has no name", "the name of a program, or a path to one"));
+        return Err(Reason::new("the command has no name", "give the name of a program, or a path to one"));
     }
     if name.contains('/') {
         let file = PathBuf::from(name);
@@ -34,35 +34,35 @@ pub fn find(name: &str, path: Option<&OsStr>) -> Result<PathBuf, Reason> {
     Err(met.map_or_else(|| unknown(name), |file| refused(&file, name)))
 }
 
-/// There is no such name anywhere.
+/// No file has this name.
 fn unknown(name: &str) -> Reason {
     let right = match Path::new(name).is_file() {
-        true => format!("./{name} for the file of this name here, or the name of a program in PATH"),
-        false => "the name of a program in PATH, or a path to one".to_string(),
+        true => format!("use ./{name} for the file in this directory, or the name of a program in PATH"),
+        false => "use the name of a program in PATH, or a path to one".to_string(),
     };
     Reason::new(format!("there is no command `{name}` in PATH"), right)
 }
 
-/// The file `file` is there, perhaps, but no program.
+/// The file `file` may exist, but is no executable program.
 fn refused(file: &Path, name: &str) -> Reason {
     let shown = file.display();
     match file.metadata() {
         Err(error) => {
-            Reason::new(format!("the command `{name}` cannot be run: {error}"), "the path of a file that is a program")
+            Reason::new(format!("the command `{name}` cannot be run: {error}"), "give the path of an executable file")
         }
         Ok(about) if about.is_dir() => {
-            Reason::new(format!("{shown} is a directory"), "the path of a file that is a program")
+            Reason::new(format!("{shown} is a directory"), "give the path of an executable file")
         }
         Ok(_) => Reason::new(
-            format!("{shown} is not a program that this user may run"),
-            format!("a file with the right to execute it, which `chmod +x {shown}` gives"),
+            format!("{shown} is not executable for this user"),
+            format!("make it executable with `chmod +x {shown}`"),
         ),
     }
 }
 
-/// Waits at the inherited gate `gate`, and becomes the program that `argv` names at the moment that is said there. It comes
-/// back where there is no such program any more; where the gate is shut for good, the process ends instead. `files` is how
-/// many files it may have open, if who began it has raised that for itself.
+/// Waits at the inherited gate `gate`, and executes the program of `argv` at the time that comes through it. Returns only if that
+/// fails; if the gate is closed for good, the process ends instead. `files` is the limit of open files to restore, if an
+/// ancestor has raised it.
 pub fn launch(gate: i32, files: Option<u64>, argv: &[String]) -> Reason {
     let begun = launch::inherited(gate).map_err(Reason::from).and_then(|gate| start(&mut File::from(gate)));
     match begun {
@@ -73,13 +73,13 @@ pub fn launch(gate: i32, files: Option<u64>, argv: &[String]) -> Reason {
     if let Some(Err(error)) = files.map(privileges::set_file_limit) {
         return error.into();
     }
-    // We go on where a terminal is another's; a command does as ever.
+    // This process ignores terminal stops; a command handles them as usual.
     process::heed_terminal();
     let Some((name, arguments)) = argv.split_first() else {
-        return Reason::new("there is no command", "the name of a program");
+        return Reason::new("there is no command", "give the name of a program");
     };
     let error = Command::new(name).args(arguments).exec();
-    let right = "a program for this machine, or a script that begins with #! and the path of what runs it";
+    let right = "use a program for this machine, or a script that starts with #! and the path of its interpreter";
     Reason::new(format!("cannot run `{name}`: {error}"), right)
 }
 
@@ -100,19 +100,19 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program_is_refused_with_what_would_be_right() {
+    fn a_file_that_is_no_program_is_refused_with_a_remedy() {
         assert_eq!(
             why("no-such-command", "/bin"),
             (
                 "there is no command `no-such-command` in PATH".into(),
-                "the name of a program in PATH, or a path to one".into()
+                "use the name of a program in PATH, or a path to one".into()
             )
         );
-        assert!(why("Cargo.toml", "/bin").1.starts_with("./Cargo.toml for the file of this name here"));
+        assert!(why("Cargo.toml", "/bin").1.starts_with("use ./Cargo.toml for the file in this directory"));
         assert_eq!(why("/proc", "").0, "/proc is a directory");
         assert_eq!(why("self", "/proc").0, "/proc/self is a directory");
         let (reason, right) = why("version", "/proc");
-        assert_eq!(reason, "/proc/version is not a program that this user may run");
+        assert_eq!(reason, "/proc/version is not executable for this user");
         assert!(right.contains("chmod +x /proc/version"), "{right}");
         assert!(why("./none", "/bin").0.contains("No such file"));
         assert_eq!(why("", "/bin").0, "the command has no name");

@@ -1,10 +1,10 @@
-//! The process that works: it keeps the beat of a workload, and remembers when.
+//! The worker process: it runs a workload and records the times of its jobs.
 //!
-//! It has one thread, which asks for the clock and its own CPU time and does nothing else; while it works it allocates
-//! nothing. Jobs that come late queue up in order, as in the simulator. What a job's turn takes on the way (falling asleep,
-//! waking, remembering) is part of its work, so that so many jobs take so many times their work, and no more.
+//! It has one thread, which reads the clock and its own CPU time, and allocates nothing while it works. Late jobs queue up in
+//! order, as in the simulator. The overhead of a job (falling asleep, waking, recording) is part of its work, so that `n` jobs
+//! take `n` times the work.
 
-use super::tale::{Tale, Told};
+use super::worker_report::{JobRecord, WorkerReport};
 use crate::Reason;
 use sched::{Instant, Nanos};
 use std::io::{self, ErrorKind, Read, Write};
@@ -12,49 +12,49 @@ use sys::clock::{self, Timer};
 use sys::event::Waiting;
 use sys::{launch, process};
 
-/// A request to end is noticed so soon.
+/// The delay until a request to end is noticed, at most.
 const GLANCE: Nanos = Nanos::ms(1);
-/// The standard input, among what is waited for.
+/// The number of the standard input in the event set.
 const REQUEST: u64 = 0;
-/// The timer, among what is waited for.
+/// The number of the timer in the event set.
 const TIMER: u64 = 1;
 
-/// What a process does with the CPU time it gets.
+/// The work of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Work {
-    /// It always wants to run.
+    /// Always runnable.
     Hog,
-    /// It releases a job in every period.
+    /// One job per period.
     Periodic(Periodic),
 }
 
 /// Periodic work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Periodic {
-    /// From one release to the next. Range: above zero.
+    /// Interval between releases. Range: above zero.
     pub period: Nanos,
     /// CPU time per job. Range: above zero.
     pub work: Nanos,
     /// From the start to the first release.
     pub phase: Nanos,
-    /// From a release to when the job should be done.
+    /// Relative deadline of a job.
     pub deadline: Nanos,
 }
 
 impl Periodic {
-    /// When job number `nth`, from 0, is released.
+    /// The release time of job number `nth`, from 0.
     pub(super) fn release(&self, start: Instant, nth: u64) -> Instant {
         start.saturating_add(self.phase).saturating_add(self.period.saturating_mul(nth))
     }
 }
 
-/// Is a process that works: waits for its start on the standard input, works until that is closed, and tells of it on the
-/// standard output. It remembers `records` jobs.
+/// Runs a worker: reads its start time from standard input, works until the input is closed, and writes its report to standard
+/// output. It records up to `records` jobs.
 ///
 /// # Errors
-/// It has no such standard streams, or nobody reads what it tells.
+/// The standard streams are missing, or the output is closed.
 pub fn work(work: Work, records: usize) -> Result<(), Reason> {
-    // Whoever began us ends us; what happens to a terminal does not.
+    // The parent ends it; the terminal does not.
     process::ignore_requests();
     launch::end_with_parent()?;
     clock::set_slack(Nanos::ns(1))?;
@@ -68,23 +68,23 @@ pub fn work(work: Work, records: usize) -> Result<(), Reason> {
         Work::Hog => drop(worker.uses(Nanos::ns(u64::MAX))),
         Work::Periodic(jobs) => worker.beats(&jobs, start, before),
     }
-    worker.tale.cpu_time = clock::thread_time().saturating_sub(before);
-    worker.tale.end = clock::now();
-    worker.tale.write(&mut output).and_then(|()| output.flush()).map_err(unread)
+    worker.report.cpu_time = clock::thread_time().saturating_sub(before);
+    worker.report.end = clock::now();
+    worker.report.write(&mut output).and_then(|()| output.flush()).map_err(unread)
 }
 
 fn unread(error: io::Error) -> Reason {
-    Reason::new(format!("nobody hears what this process tells: {error}"), "a pipe as its standard output")
+    Reason::new(format!("nothing reads the report of this process: {error}"), "give it a pipe as standard output")
 }
 
 struct Worker {
-    /// For the request to end alone, and for it or the timer.
+    /// Waiting for the request to end alone, and together with the timer.
     request: Waiting,
     either: Waiting,
     timer: Timer,
-    /// When it was last looked whether there is a request.
+    /// When it last checked for a request to end.
     glanced: Instant,
-    tale: Tale,
+    report: WorkerReport,
 }
 
 impl Worker {
@@ -93,15 +93,15 @@ impl Worker {
         request.add(io::stdin(), REQUEST)?;
         either.add(io::stdin(), REQUEST)?;
         either.add(&timer, TIMER)?;
-        Ok(Worker { request, either, timer, glanced: clock::now(), tale: Tale::with_room(records) })
+        Ok(Worker { request, either, timer, glanced: clock::now(), report: WorkerReport::with_room(records) })
     }
 
-    /// Whether it is asked to end.
+    /// Whether the request to end has come.
     fn is_to_end(&self) -> bool {
         !matches!(self.request.next(Instant::ZERO), Ok(None))
     }
 
-    /// Uses the CPU until its thread has had `until` of it. Whether it was not asked to end before.
+    /// Uses the CPU until its thread's CPU time is `until`. Returns whether no request to end has come.
     fn uses(&mut self, until: Nanos) -> bool {
         loop {
             let left = until.saturating_sub(clock::thread_time());
@@ -115,7 +115,7 @@ impl Worker {
                     return false;
                 }
             }
-            // Nobody has more CPU time than passes, and this clock costs no system call.
+            // CPU time never exceeds elapsed time, and this clock takes no system call.
             let soonest = now.saturating_add(left.min(GLANCE));
             while clock::now() < soonest {
                 std::hint::spin_loop();
@@ -123,7 +123,7 @@ impl Worker {
         }
     }
 
-    /// Sleeps until `at`. Whether it was not asked to end before.
+    /// Sleeps until `at`. Returns whether no request to end has come.
     fn sleeps(&self, at: Instant) -> bool {
         self.timer.set(at);
         loop {
@@ -135,7 +135,7 @@ impl Worker {
         }
     }
 
-    /// Does job after job until it is asked to end. `had` is the CPU time of its thread at the start.
+    /// Does one job after another until the request to end. `had` is the CPU time of its thread at the start.
     fn beats(&mut self, jobs: &Periodic, start: Instant, had: Nanos) {
         let (mut until, mut idle_since) = (had, start);
         for nth in 0.. {
@@ -149,19 +149,19 @@ impl Worker {
                 return;
             }
             idle_since = clock::now();
-            self.tale.add(Told { released, woke, done: idle_since });
+            self.report.add(JobRecord { released, woke, done: idle_since });
         }
     }
 }
 
-/// Reads the moment to begin; none where the input ends before it says one.
+/// Reads the start time; `None` if the input ends before it.
 pub(super) fn start(input: &mut impl Read) -> Result<Option<Instant>, Reason> {
     let mut bytes = [0; 8];
     match input.read_exact(&mut bytes) {
         Ok(()) => Ok(Some(Instant::at_ns(u64::from_le_bytes(bytes)))),
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
         Err(error) => {
-            Err(Reason::new(format!("cannot read when to begin: {error}"), "a pipe from who began this process"))
+            Err(Reason::new(format!("cannot read the start time: {error}"), "give it a pipe as standard input"))
         }
     }
 }

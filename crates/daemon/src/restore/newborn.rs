@@ -1,8 +1,8 @@
-//! Who was born since the processes in the table were last looked at, and so is not in it.
+//! Threads and processes that started since the processes of the table were last scanned, and so are not in it.
 //!
-//! A thread or process inherits the CPUs that we let its parent run on; and whom a raised thread begins begins as
-//! SCHED_OTHER of nice 0, since raising sets reset-on-fork. It gets what it would have inherited had we done nothing: what the
-//! first thread of its parent's process was. Out of real-time classes nothing is inherited here: a hog that asked for an
+//! A thread or process inherits the CPUs that its parent is confined to. A child of a raised thread starts as SCHED_OTHER of
+//! nice 0, since raising sets reset-on-fork. It gets the values that it would have inherited from an unraised parent: the
+//! originals of the first thread of its parent's process. Real-time classes are not restored here: a hog that chose an
 //! ordinary class itself looks the same.
 
 use super::{End, Outcome, ThreadRestored, affinity};
@@ -14,51 +14,51 @@ use std::collections::{BTreeMap, BTreeSet};
 use sys::attributes::{Attributes, Policy};
 use sys::thread::{Identity, State};
 
-/// What a fork takes of a CPU, at most, and what may be missing of a thread's CPU time when it is read. Copying page tables
-/// takes 10 ms for a GiB (redis.io, "Diagnosing latency issues", fork time), anything else of it below 1 ms; what runs elsewhere is
-/// counted at ticks, 10 ms apart at HZ=100.
+/// CPU time of a fork, at most, plus the error of reading CPU time. Copying page tables takes 10 ms per GiB (redis.io,
+/// "Diagnosing latency issues", fork time), the rest of a fork below 1 ms; a thread on another CPU is charged at ticks, 10 ms
+/// apart at HZ=100.
 const FORK_MOST: Nanos = Nanos::ms(20);
-/// What whoever a raised thread begins begins as.
+/// The attributes of a new child of a raised thread.
 const RESET: Attributes = Attributes::of(Policy::Other { nice: 0 });
 
-/// What threads of a process inherit, and so do processes that they begin.
+/// The values that threads of a process, and its child processes, inherit.
 #[derive(Clone, Debug)]
 struct Legacy {
     original: Original,
-    /// The sets of CPUs that threads of the process were confined to.
+    /// The CPU sets that threads of the process were confined to.
     confined: Vec<CpuSet>,
 }
 
-/// Who may be in a fork that began before it was restored.
+/// A thread that may be in a fork that began before it was restored.
 #[derive(Clone, Copy, Debug)]
 struct Forking {
     thread: Identity,
     process: Identity,
-    /// What it had had when it was first seen after it was restored.
+    /// Its CPU time when it was first seen after it was restored.
     ran: Option<Nanos>,
 }
 
-/// Who is known, and who may have descendants.
+/// The known threads, and the processes that may have descendants.
 #[derive(Debug)]
 pub(super) struct Family {
     /// Threads that are in the table, or were found already.
     known: BTreeSet<Identity>,
-    /// The processes whose threads were in the table and were restored.
+    /// The restored processes of the table.
     roots: BTreeSet<Identity>,
-    /// Those in the table that are not to be looked at.
+    /// Processes of the table that are not scanned.
     others: BTreeSet<Identity>,
-    /// Those that are, and their descendants as they are found.
+    /// Processes that are scanned, and their descendants as they are found.
     processes: BTreeMap<Identity, Legacy>,
-    /// A fork copies class and CPUs when it begins, and whom it begins is seen when it ends. Between the two its thread runs,
-    /// waits for a CPU or sleeps uninterruptibly: whoever was seen otherwise since is in none that began before.
+    /// A fork copies class and CPUs at its start, and its child appears at its end. In between, the parent runs, waits for a CPU
+    /// or sleeps uninterruptibly. A parent that was seen in another state since is in no fork that began before.
     forking: Vec<Forking>,
     is_first: bool,
-    /// Why some may have been missed.
+    /// Why some children may have been missed.
     missed: Option<Reason>,
 }
 
 impl Family {
-    /// Of those in `entries`, which have just been restored. `all` is the whole table.
+    /// Starts with `entries`, which have just been restored. `all` is the whole table.
     pub(super) fn of(entries: &[Entry], all: &[Entry]) -> Family {
         let mut processes: BTreeMap<Identity, Legacy> = BTreeMap::new();
         for entry in entries {
@@ -83,7 +83,7 @@ impl Family {
         family
     }
 
-    /// Who is in the table is seen to by others.
+    /// Excludes a thread of the table: it is restored elsewhere.
     pub(super) fn leave_out(&mut self, all: &[Entry]) {
         for entry in all {
             self.known.insert(entry.thread);
@@ -93,27 +93,27 @@ impl Family {
         }
     }
 
-    /// Who may be in a fork that began before.
+    /// The threads that may be in a fork that began before.
     pub(super) fn forking(&self) -> impl ExactSizeIterator<Item = Identity> {
         self.forking.iter().map(|forking| forking.thread)
     }
 
-    /// Why some may have been missed.
+    /// Why some children may have been missed.
     pub(super) fn missed(&self) -> Option<&Reason> {
         self.missed.as_ref()
     }
 
-    /// Finds who was begun by those who may have been in a fork and is not known, makes it what it would have been, and adds
-    /// what came of that.
+    /// Finds new children of threads that may have been in a fork, sets the values that they would have inherited, and adds their
+    /// outcomes.
     pub(super) fn look<K: Kernel>(&mut self, kernel: &K, threads: &mut Vec<ThreadRestored>) {
         let processes: BTreeSet<Identity> = self.forking.iter().map(|forking| forking.process).collect();
-        // Whoever is seen not to fork has begun by then whom the look after that finds.
+        // A thread that is seen outside of a fork has finished it, so the scan that follows finds the child.
         self.forget_settled(kernel);
         self.look_at(kernel, processes, threads);
         self.is_first = false;
     }
 
-    /// Forgets those who are seen not to be in a fork that began before.
+    /// Removes the threads that are seen outside of a fork that began before.
     fn forget_settled<K: Kernel>(&mut self, kernel: &K) {
         let mut forking = std::mem::take(&mut self.forking);
         forking.retain_mut(|forking| {
@@ -122,14 +122,14 @@ impl Family {
             if !matches!(status.state, State::Runnable | State::Uninterruptible) {
                 return false;
             }
-            // Where CPU time is not counted, this one is told by what it does alone.
+            // Where CPU time is not counted, only the state of the thread decides.
             let Ok(usage) = kernel.usage(&thread) else { return true };
             usage.ran.saturating_sub(*forking.ran.get_or_insert(usage.ran)) < FORK_MOST
         });
         self.forking = forking;
     }
 
-    /// Looks at these processes, and at those that are found meanwhile.
+    /// Scans these processes, and the descendants that are found meanwhile.
     fn look_at<K: Kernel>(&mut self, kernel: &K, processes: BTreeSet<Identity>, threads: &mut Vec<ThreadRestored>) {
         let mut waiting: Vec<Identity> = processes.into_iter().collect();
         while let Some(process) = waiting.pop() {
@@ -138,7 +138,7 @@ impl Family {
             let members = self.there(kernel.threads(process.tid)).unwrap_or_default();
             let children = self.there(kernel.children(process.tid)).unwrap_or_default();
             if self.there(kernel.status(&held)).is_none() {
-                // They may be those of a later process of its number.
+                // They may belong to a later process with this pid.
                 continue;
             }
             for tid in members {
@@ -147,8 +147,8 @@ impl Family {
                 if !self.known.contains(&identity) && self.there(kernel.process(&thread)) == Some(process.tid) {
                     self.known.insert(identity);
                     let done = bring_up(kernel, &thread, process, &legacy);
-                    // Who was born as it should be was born after its parent was restored, and so will be what it begins; or
-                    // somebody else has restored it just now, who may not come to look again.
+                    // A child with correct values was forked after its parent was restored, and so will be its own children; or another
+                    // process has restored it just now, and may not come back.
                     if self.is_first || !matches!(done.end(), End::AsBefore | End::Left | End::Gone) {
                         self.forking.push(Forking { thread: identity, process, ran: None });
                     }
@@ -168,7 +168,7 @@ impl Family {
         }
     }
 
-    /// What was asked of a thread; none where it is gone, or where that could not be told.
+    /// The answer of a call about a thread; `None` if the thread has ended or the call failed.
     fn there<T>(&mut self, answer: sys::Result<T>) -> Option<T> {
         match answer {
             Ok(value) => return Some(value),
@@ -179,7 +179,7 @@ impl Family {
     }
 }
 
-/// Makes a thread what it would have been.
+/// Sets the values that a thread would have inherited.
 fn bring_up<K: Kernel>(kernel: &K, thread: &K::Thread, leader: Identity, legacy: &Legacy) -> ThreadRestored {
     let original = Original { attributes: inherited(legacy.original.attributes), ..legacy.original };
     let entry = Entry { thread: kernel.identity(thread), leader, original, confined: CpuSet::EMPTY };
@@ -194,7 +194,7 @@ fn bring_up<K: Kernel>(kernel: &K, thread: &K::Thread, leader: Identity, legacy:
     done
 }
 
-/// How whoever is begun by a thread that is scheduled so is scheduled.
+/// The attributes of a child of a thread with these attributes.
 fn inherited(parent: Attributes) -> Attributes {
     let policy = match parent.policy {
         policy if !parent.reset_on_fork => policy,
@@ -206,7 +206,7 @@ fn inherited(parent: Attributes) -> Attributes {
     Attributes { policy, reset_on_fork: false, ..parent }
 }
 
-/// Schedules it as it would have been, if it is as those begin whom a raised thread begins.
+/// Sets the attributes that it would have inherited, if it has those of a child of a raised thread.
 fn attributes<K: Kernel>(kernel: &K, thread: &K::Thread, wanted: Attributes) -> Outcome {
     let change = || {
         let found = kernel.attributes(thread)?;

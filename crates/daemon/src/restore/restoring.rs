@@ -1,4 +1,4 @@
-//! [`Restoring`]: restoring that is not over yet, for who cannot wait in between: a daemon that dispatches others meanwhile.
+//! [`Restoring`]: a restoration in steps, for a daemon that dispatches other clients in between.
 
 use super::newborn::Family;
 use super::{Restored, ThreadRestored, bring_back};
@@ -6,24 +6,24 @@ use crate::kernel::Kernel;
 use crate::table::{Entry, Row, Table};
 use sched::{Instant, Nanos};
 
-/// The shortest pause between two looks.
+/// The shortest pause between two scans.
 const REST: Nanos = Nanos::ms(1);
 
-/// Threads that were restored, and who may still be in forks that began before that.
+/// Restored threads, and those that may still be in forks that began before.
 #[derive(Debug)]
 pub struct Restoring {
     threads: Vec<ThreadRestored>,
     damaged: usize,
     family: Family,
     begun: Instant,
-    /// When the last look was over, and how long it took.
+    /// When the last scan ended, and how long it took.
     looked: Instant,
     took: Nanos,
 }
 
 impl Restoring {
-    /// Makes those in `table` what they were who are `wanted`. Whom they have begun since is for the [looks](Restoring::look) that
-    /// follow. Their rows stay, to be forgotten by who asked, once [nobody forks](Restoring::is_over) any more.
+    /// Restores the threads of `table` that `wanted` selects. Later [scans](Restoring::look) find their new children. The rows
+    /// stay; the caller forgets them once [no thread forks](Restoring::is_over) any more.
     pub fn begin<K: Kernel>(kernel: &K, table: &Table, wanted: impl Fn(&Entry) -> bool) -> Restoring {
         let begun = kernel.now();
         let all = table.entries();
@@ -34,9 +34,9 @@ impl Restoring {
         Restoring { threads, damaged: table.damaged(), family, begun, looked: begun, took: Nanos::ZERO }
     }
 
-    /// Looks for whom they have begun, and makes it what it would have been.
+    /// Scans for their new children, and sets the values that those would have inherited.
     pub fn look<K: Kernel>(&mut self, kernel: &K, table: &Table) {
-        // Who was taken in meanwhile is another's.
+        // A thread that was adopted meanwhile belongs to another client.
         let all: Vec<Entry> = table.entries().into_iter().map(|(_, entry, _)| entry).collect();
         let now = kernel.now();
         self.family.leave_out(&all);
@@ -45,32 +45,32 @@ impl Restoring {
         self.took = self.looked.saturating_since(now);
     }
 
-    /// Whether nobody is in a fork any more that began before, and all whom they have begun were found.
+    /// Whether no thread is in a fork that began before, and all their children were found.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.family.forking().len() == 0
     }
 
-    /// How long to wait until the next look; none: it is over. As long as a look takes, at least, so that half of a CPU is left
-    /// to those who are waited for.
+    /// How long to wait until the next scan; `None`: it is over. At least as long as a scan takes, which leaves half of a CPU to
+    /// the threads that are awaited.
     #[must_use]
-    pub fn rest(&self) -> Option<Nanos> {
+    pub fn pause(&self) -> Option<Nanos> {
         (!self.is_over()).then_some(self.took.max(REST))
     }
 
-    /// From its beginning to its last look.
+    /// The time from its start to its last scan.
     #[must_use]
     pub fn time(&self) -> Nanos {
         self.looked.saturating_since(self.begun)
     }
 
-    /// What came of each thread so far.
+    /// The outcome for each thread so far.
     #[must_use]
     pub fn threads(&self) -> &[ThreadRestored] {
         &self.threads
     }
 
-    /// What came of everybody: nobody looks again.
+    /// The final outcome: there are no more scans.
     #[must_use]
     pub fn end(self) -> Restored {
         let Restoring { threads, damaged, family, .. } = self;

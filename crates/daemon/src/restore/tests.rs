@@ -1,4 +1,4 @@
-//! On the real kernel, with children of our own.
+//! Tests on the real kernel, with child processes.
 
 use super::*;
 use crate::linux::Linux;
@@ -28,7 +28,7 @@ impl Place {
         Place { table: Table::create(Box::new(words), &sys::kernel::boot_id().unwrap(), me), _directory: directory }
     }
 
-    /// Writes thread `tid`, first of its process, down as it is now, to be confined to `confined`.
+    /// Records thread `tid`, the first of its process, as it is now, to be confined to `confined`.
     fn record(&self, tid: u32, confined: CpuSet) -> (Row, Entry) {
         let thread = Thread::open(tid).unwrap().identity();
         let original = Original { attributes: attributes::get(tid).unwrap(), affinity: affinity::get(tid).unwrap() };
@@ -37,7 +37,7 @@ impl Place {
     }
 }
 
-/// Two CPUs, each as a set; none where there is but one.
+/// Two CPUs, each as a set; `None` on a machine with one CPU.
 fn two_cpus() -> Option<[CpuSet; 2]> {
     let allowed = affinity::get(std::process::id()).unwrap();
     let mut cpus = allowed.iter().map(CpuSet::one);
@@ -48,7 +48,7 @@ fn two_cpus() -> Option<[CpuSet; 2]> {
     two
 }
 
-/// Raises thread `tid` as the daemon does; whether that is permitted.
+/// Raises thread `tid` as the daemon does; returns whether that is permitted.
 fn raise(tid: u32, priority: u32) -> bool {
     match attributes::set(tid, Attributes::raised(priority)) {
         Ok(()) => true,
@@ -67,11 +67,11 @@ fn state_becomes(tid: u32, wanted: impl Fn(State) -> bool) -> bool {
     })
 }
 
-/// A process that is gone with its handle.
+/// A shell that ends with its handle.
 struct Shell(std::process::Child);
 
 impl Shell {
-    /// Runs `script`, which says a word for each thing that is to be waited for, and ends with its input.
+    /// Runs `script`, which prints a word for each event to wait for, and ends with its input.
     fn run(script: &str) -> Shell {
         let begun = Command::new("sh").args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         Shell(begun.unwrap())
@@ -82,7 +82,7 @@ impl Shell {
         self.0.stdin.as_mut().unwrap().write_all(words.as_bytes()).unwrap();
     }
 
-    /// The numbers it says next, in one line.
+    /// The numbers of its next line of output.
     fn hear(&mut self) -> Vec<u32> {
         use std::io::Read;
         let out = self.0.stdout.as_mut().unwrap();
@@ -159,7 +159,7 @@ fn everything_that_is_ours_is_changed_back_and_a_second_time_changes_nothing() {
 }
 
 #[test]
-fn what_somebody_else_has_set_since_is_left() {
+fn a_value_that_another_process_has_set_since_is_left() {
     let (kernel, place) = (Linux::new().unwrap(), Place::new());
     let Some([first, second]) = two_cpus() else { return };
     let child = Child::start(Work::Sleep).unwrap();
@@ -171,18 +171,18 @@ fn what_somebody_else_has_set_since_is_left() {
     assert_eq!((restored.count(End::Left), restored.is_settled()), (1, true), "{restored}");
     assert_eq!((attributes::get(child.pid()).unwrap(), affinity::get(child.pid()).unwrap()), (theirs, second));
     let words = restored.threads[0].to_string();
-    assert_eq!(words.matches("somebody else").count(), 2, "{words}");
+    assert_eq!(words.matches("another process").count(), 2, "{words}");
 }
 
 #[test]
-fn who_is_gone_stands_in_nobodys_way_and_nobody_of_its_number_is_touched() {
+fn an_ended_thread_is_skipped_and_a_later_thread_with_its_number_is_not_touched() {
     let (kernel, place) = (Linux::new().unwrap(), Place::new());
     let Some([first, _]) = two_cpus() else { return };
     let [gone, kept] = [(); 2].map(|()| Child::start(Work::Sleep).unwrap());
     let (row, entry) = place.record(gone.pid(), first);
     place.table.set_stopped(row, true);
     drop(gone);
-    // A later thread of a number that is in the table.
+    // A later thread with a number of the table.
     let earlier = Thread::open(kept.pid()).unwrap().identity();
     let earlier = sys::thread::Identity { start_time: earlier.start_time - 1, ..earlier };
     place.table.record(&Entry { thread: earlier, leader: earlier, ..entry }).unwrap();
@@ -311,7 +311,7 @@ fn a_table_that_was_left_is_replayed_and_removed_unless_something_is_left_to_do(
     let original = Original { attributes: attributes::get(child.pid()).unwrap(), affinity: before };
     let entry = Entry { thread, leader: thread, original, confined: first };
     affinity::set(child.pid(), &first).unwrap();
-    // CPUs that are not there cannot be given back.
+    // CPUs that do not exist cannot be restored.
     let nowhere: CpuSet = CpuSet::one(sched::CpuId::new(sched::id::CPUS_MAX - 1));
     let table = directory.create_table(2, &lock).unwrap();
     let row = table.record(&Entry { original: Original { affinity: nowhere, ..original }, ..entry }).unwrap();
@@ -330,6 +330,6 @@ fn a_table_that_was_left_is_replayed_and_removed_unless_something_is_left_to_do(
     stale.record(&entry).unwrap();
     stale.beat(Beating::Guardian);
     assert!(matches!(replay(&kernel, &directory, &lock), Ok(Replayed::Stale)));
-    assert_eq!(affinity::get(child.pid()).unwrap(), first, "it is nobody of that start");
+    assert_eq!(affinity::get(child.pid()).unwrap(), first, "its threads are from another boot");
     assert!(directory.open_table().unwrap().is_none());
 }

@@ -1,4 +1,4 @@
-//! What the words of a row mean.
+//! The layout of a row.
 
 use super::{Entry, Original};
 use sched::id::CPUS_MAX;
@@ -36,7 +36,7 @@ pub(super) fn words_of(cpus: &CpuSet) -> [u64; SET] {
     words
 }
 
-/// The set that these words are.
+/// The set in these words.
 fn set_of(words: &[u64]) -> CpuSet {
     let is_in = |cpu: &usize| words[cpu / 64] & 1 << (cpu % 64) != 0;
     (0..words.len() * 64).filter(is_in).map(CpuId::new).collect()
@@ -67,7 +67,7 @@ pub(super) fn words_of_attributes(attributes: Attributes) -> [u64; ATTRIBUTES] {
     words
 }
 
-/// The attributes that these words are, where they are some.
+/// The attributes in these words; `None` if they are invalid.
 fn attributes_of(words: &[u64]) -> Option<Attributes> {
     let has = |bit: u64| words[0] & bit != 0;
     let number = u32::try_from(words[0] & u64::from(u32::MAX)).ok()?;
@@ -94,12 +94,12 @@ fn attributes_of(words: &[u64]) -> Option<Attributes> {
     Some(Attributes { policy, reset_on_fork: has(RESET_ON_FORK), slice })
 }
 
-/// The identity that these two words are, where they are one.
+/// The identity in these two words; `None` if they are invalid.
 pub(super) fn identity_of(words: &[u64]) -> Option<Identity> {
     Some(Identity { tid: u32::try_from(words[0]).ok()?, start_time: words[1] })
 }
 
-/// The entry and the stop that the words of a row are, where they are some.
+/// The entry and the stop in the words of a row; `None` if they are invalid.
 pub(super) fn entry_of(words: &[u64; ROW]) -> Option<(Entry, bool)> {
     let entry = Entry {
         thread: identity_of(&words[OF_THREAD..])?,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use sys::attributes::Policy;
 
-/// Memory of this process, and every store to it in order.
+/// Memory of this process that logs every store.
 struct Heap {
     words: Vec<AtomicU64>,
     stores: Mutex<Vec<(usize, u64)>>,
@@ -62,7 +62,7 @@ fn entry(tid: u32, attributes: Attributes) -> Entry {
     }
 }
 
-/// Attributes of every kind, each with its extremes.
+/// Attributes of every kind, with extreme values.
 fn every_kind() -> Vec<Attributes> {
     let deadline = |reclaim, overrun| {
         let [runtime, deadline, period] = [u64::MAX, 1, 0].map(Nanos::ns);
@@ -87,7 +87,7 @@ fn every_kind() -> Vec<Attributes> {
 }
 
 #[test]
-fn whatever_a_thread_was_is_told_as_it_was_by_whoever_opens_the_table() {
+fn every_process_that_opens_the_table_reads_the_recorded_values() {
     let kinds = every_kind();
     let (table, heap) = table(kinds.len());
     let rows: Vec<Row> = kinds.iter().zip(1..).map(|(&kind, tid)| table.record(&entry(tid, kind)).unwrap()).collect();
@@ -107,7 +107,7 @@ fn a_thread_is_in_the_table_with_its_last_store_and_not_before() {
     let (table, heap) = table(2);
     let first = entry(7, Attributes::raised(3));
     let second = entry(8, Attributes::of(Policy::Batch { nice: 4 }));
-    // Once into a fresh row, and once into one that held something else.
+    // Once into a fresh row, and once into a reused one.
     for _ in 0..2 {
         heap.take_stores();
         let mut before = heap.words();
@@ -139,7 +139,7 @@ fn rows_are_used_again_and_a_full_table_says_so() {
     let rows: Vec<Row> = (1..=3).map(|tid| table.record(&entry(tid, plain)).unwrap()).collect();
     let full = table.record(&entry(4, plain)).unwrap_err();
     assert_eq!(full, Full { capacity: 3 });
-    assert!(full.to_string().contains("holds 3 threads") && full.to_string().contains("right would be"), "{full}");
+    assert!(full.to_string().contains("holds 3 threads") && full.remedy().contains("at most 3 threads"), "{full}");
     table.forget(rows[1]);
     table.forget(rows[1]);
     assert_eq!(table.record(&entry(4, plain)), Ok(rows[1]));
@@ -149,7 +149,7 @@ fn rows_are_used_again_and_a_full_table_says_so() {
 }
 
 #[test]
-fn who_opens_a_table_records_in_the_rows_that_are_free() {
+fn a_process_that_opens_a_table_records_in_free_rows() {
     let (table, heap) = table(3);
     let plain = Attributes::of(Policy::Idle);
     let rows: Vec<Row> = (1..=3).map(|tid| table.record(&entry(tid, plain)).unwrap()).collect();
@@ -160,7 +160,7 @@ fn who_opens_a_table_records_in_the_rows_that_are_free() {
 }
 
 #[test]
-fn beats_and_who_is_who_are_shared() {
+fn beats_and_identities_are_shared() {
     let (table, heap) = table(1);
     let other = Table::open(Box::new(heap)).unwrap();
     assert_eq!((other.guardian(), other.agents(), other.is_finished()), (None, 0, false));
@@ -174,7 +174,7 @@ fn beats_and_who_is_who_are_shared() {
     table.beat(Beating::Agent(CPUS_MAX - 1));
     table.finish();
     assert_eq!((other.guardian(), other.agents(), other.is_finished()), (Some(guardian), 2, true));
-    let beats = [Beating::Guardian, Beating::Agent(0), Beating::Agent(CPUS_MAX - 1)].map(|who| other.beats(who));
+    let beats = [Beating::Guardian, Beating::Agent(0), Beating::Agent(CPUS_MAX - 1)].map(|side| other.beats(side));
     assert_eq!(beats, [1, 0, 2]);
 }
 
@@ -196,7 +196,7 @@ fn what_is_no_table_is_refused_in_words() {
     };
     assert_eq!(open(&with(AT_VERSION, 2)), NotTable::Version(2));
     assert_eq!(open(&with(AT_ROWS, u64::MAX)), NotTable::Cut);
-    assert!(NotTable::Version(2).to_string().contains("right would be"));
+    assert!(NotTable::Version(2).to_string().contains("use the program that wrote it"));
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn hostile_words_are_told_apart_from_entries_and_panic_nowhere() {
         }
         let mut words = heap.words();
         for _ in 0..=round {
-            // Not the first three, which are looked at above.
+            // Not the first three, which are tested above.
             let at = 3 + usize::try_from(next() % (words.len() as u64 - 3)).unwrap();
             words[at] = if next() % 4 == 0 { u64::MAX } else { next() };
         }

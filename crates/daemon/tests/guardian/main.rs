@@ -1,7 +1,7 @@
-//! The guardian, live: real processes under a daemon that is killed, stopped or ended, and under a guardian that is.
+//! Live tests of the guardian: real processes under a daemon that is killed, stopped or ended, and likewise a guardian.
 //!
-//! This program is all of them: the tests, the daemon's stand-in (`daemon DIRECTORY PID…`), the guardian (`guardian
-//! DIRECTORY`, as the daemon begins it), a daemon that never rests (`restless`, alike), and a process with threads to act on
+//! This program plays all roles: the tests, a stand-in for the daemon (`daemon DIRECTORY PID…`), the guardian (`guardian
+//! DIRECTORY`, started by the daemon), a daemon that never pauses (`restless`), and a process with threads to act on
 //! (`victim`).
 
 mod roles;
@@ -14,12 +14,15 @@ use std::process::ExitCode;
 type Test = (&'static str, fn());
 
 const TESTS: [Test; 8] = [
-    ("everybody_is_restored_when_the_daemon_is_killed", tests::everybody_is_restored_when_the_daemon_is_killed),
+    ("all_threads_are_restored_when_the_daemon_is_killed", tests::all_threads_are_restored_when_the_daemon_is_killed),
     (
-        "a_daemon_that_is_stopped_is_killed_and_everybody_restored",
-        tests::a_daemon_that_is_stopped_is_killed_and_everybody_restored,
+        "a_stopped_daemon_is_killed_and_all_threads_are_restored",
+        tests::a_stopped_daemon_is_killed_and_all_threads_are_restored,
     ),
-    ("at_whatever_instant_it_dies_everybody_is_restored", tests::at_whatever_instant_it_dies_everybody_is_restored),
+    (
+        "at_any_instant_of_its_death_all_threads_are_restored",
+        tests::at_any_instant_of_its_death_all_threads_are_restored,
+    ),
     ("threads_that_were_born_since_are_restored_too", tests::threads_that_were_born_since_are_restored_too),
     ("a_guardian_that_is_killed_is_missed_and_replaced", tests::a_guardian_that_is_killed_is_missed_and_replaced),
     ("a_guardian_that_is_stopped_is_missed_and_replaced", tests::a_guardian_that_is_stopped_is_missed_and_replaced),
@@ -39,7 +42,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the tests whose names hold one of the words given, or all.
+/// Runs the tests whose names contain one of the given words, or all.
 fn run(options: &[&str]) -> ExitCode {
     let mut filters = options.iter().filter(|word| !word.starts_with('-')).peekable();
     let filters: Vec<&&str> = if filters.peek().is_some() { filters.collect() } else { vec![&""] };
@@ -56,7 +59,7 @@ fn run(options: &[&str]) -> ExitCode {
     }
     let verdict = if failed.is_empty() { "ok" } else { "FAILED" };
     let (passed, out) = (chosen.len() - failed.len(), TESTS.len() - chosen.len());
-    // In the words of other tests, for who counts them.
+    // In the format of libtest, for tools that count tests.
     println!("\ntest result: {verdict}. {passed} passed; {} failed; 0 ignored; {out} filtered out\n", failed.len());
     if failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

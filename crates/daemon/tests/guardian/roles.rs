@@ -1,4 +1,4 @@
-//! What this program is when it is not the tests.
+//! The roles of this program other than the tests.
 
 use daemon::directory::Directory;
 use daemon::guardian::{Handle, this_program};
@@ -15,14 +15,14 @@ use sys::process::Process;
 use sys::thread::{self, Thread};
 use sys::{Error, affinity, clock};
 
-/// Says `words` to the test.
+/// Prints `words` for the test.
 fn say(words: &str) {
     let mut out = std::io::stdout().lock();
     writeln!(out, "{words}").and_then(|()| out.flush()).expect("the test listens");
 }
 
-/// Does to the process `pid` what the daemon does: writes down each thread, raises it where that is permitted, confines it to
-/// one CPU, and stops the process if `stopped`.
+/// Treats process `pid` as the daemon does: records each thread, raises it where that is permitted, confines it to one CPU,
+/// and stops the process if `stopped`.
 fn impose(table: &Table, pid: u32, cpu: &CpuSet, stopped: bool) {
     let leader = Thread::open(pid).unwrap().identity();
     for tid in thread::threads(pid).unwrap() {
@@ -44,14 +44,14 @@ fn impose(table: &Table, pid: u32, cpu: &CpuSet, stopped: bool) {
 fn impose_on_all(table: &Table, victims: &[u32]) {
     let allowed = affinity::get(thread::current()).unwrap();
     let cpu = CpuSet::one(allowed.iter().last().unwrap());
-    // The first is stopped, as one whose hard slice is used up.
+    // The first process is stopped, like one that has used up a hard slice.
     for (nth, &victim) in victims.iter().enumerate() {
         impose(table, victim, &cpu, nth == 0);
     }
 }
 
-/// The daemon's stand-in: acts on the processes `victims` and beats, until its input ends; that is its orderly end. Without a
-/// live guardian it restores all, begins a new one, and goes on.
+/// Stand-in for the daemon: acts on the processes `victims` and beats until its input ends, which is its orderly end. Without
+/// a live guardian it restores all threads, starts a new one, and goes on.
 pub(crate) fn daemon(directory: &str, victims: &[&str]) -> ExitCode {
     let victims: Vec<u32> = victims.iter().map(|pid| pid.parse().unwrap()).collect();
     let directory = Directory::at(directory);
@@ -66,7 +66,7 @@ pub(crate) fn daemon(directory: &str, victims: &[&str]) -> ExitCode {
             let _ = std::io::stdin().lock().read_line(&mut String::new());
             is_over.store(true, Ordering::SeqCst);
         });
-        // As an agent is: a busy machine must not keep it from beating.
+        // At an agent's priority: a busy machine must not delay its beats.
         let _ = attributes::set(thread::current(), Attributes::raised(priority::AGENT));
         table.beat(Beating::Agent(0));
         table.set_agents(1);
@@ -75,12 +75,12 @@ pub(crate) fn daemon(directory: &str, victims: &[&str]) -> ExitCode {
         while !is_over.load(Ordering::SeqCst) {
             table.beat(Beating::Agent(0));
             if !guardian.is_alive(&table, clock::now()) {
-                // An agent does not wait for who may be in a fork.
+                // An agent does not wait for threads that may be in a fork.
                 assert!(restore_at_once(&kernel, &table).is_settled());
                 table.entries().into_iter().for_each(|(row, _, _)| table.forget(row));
                 say("restored");
                 guardian.kill();
-                // Beginning one takes longer than beats may.
+                // Starting a guardian takes longer than beats may.
                 table.set_agents(0);
                 guardian = Handle::start(&directory, &table, this_program()).unwrap();
                 table.set_agents(1);
@@ -99,7 +99,7 @@ pub(crate) fn daemon(directory: &str, victims: &[&str]) -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// A daemon that has clients come, be dispatched, and leave again, as fast as it can, until it is killed.
+/// A daemon that admits, dispatches and dismisses clients as fast as it can, until it is killed.
 pub(crate) fn restless(directory: &str, victims: &[&str]) -> ExitCode {
     let victims: Vec<u32> = victims.iter().map(|pid| pid.parse().unwrap()).collect();
     let directory = Directory::at(directory);
@@ -135,7 +135,7 @@ pub(crate) fn restless(directory: &str, victims: &[&str]) -> ExitCode {
     }
 }
 
-/// A process that begins a thread for every line it reads, and says its number; it ends with its input.
+/// A process that starts a thread for every line of its input, and prints its number; it ends with its input.
 pub(crate) fn victim() -> ExitCode {
     std::thread::scope(|scope| {
         let mut alive = Vec::new();

@@ -11,7 +11,7 @@ use sys::thread::{self, State};
 use sys::{Error, affinity, clock};
 use tempfile::TempDir;
 
-/// What every thread is to be again within.
+/// Within this time every thread must have its original values again.
 const PROMISED: Nanos = Nanos::s(1);
 
 /// This program in another role.
@@ -27,12 +27,12 @@ impl Role {
         command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut begun = command.spawn().unwrap();
         let out = BufReader::new(begun.stdout.take().unwrap());
-        // It is not reaped yet, so the number is its own.
+        // It is not reaped yet, so its pid is not reused.
         let process = Process::open(begun.id()).unwrap();
         Role { begun, process, out }
     }
 
-    /// What it says next; nothing where it has ended.
+    /// Its next line of output; `None` once it has ended.
     fn hear(&mut self) -> String {
         let mut line = String::new();
         self.out.read_line(&mut line).unwrap();
@@ -52,7 +52,7 @@ impl Role {
         drop(self.begun.stdin.take());
     }
 
-    /// What it, and a guardian it began, have said on standard error by the time both have ended.
+    /// Its standard error, and that of a guardian it started, once both have ended.
     fn complaints(&mut self) -> String {
         let mut text = String::new();
         self.end_of_input();
@@ -71,7 +71,7 @@ impl Drop for Role {
     }
 }
 
-/// What a thread is.
+/// The values of a thread.
 #[derive(Clone, PartialEq, Debug)]
 struct Now {
     attributes: Attributes,
@@ -88,7 +88,7 @@ fn all_now(tids: &[u32]) -> Vec<Now> {
     tids.iter().map(|&tid| now(tid)).collect()
 }
 
-/// Waits until `is_so`; says how long that took since `begin`.
+/// Waits until `is_so`; returns the time since `begin`.
 fn until(begin: Instant, limit: Nanos, what: &str, mut is_so: impl FnMut() -> bool) -> Nanos {
     while !is_so() {
         assert!(clock::now() < begin + limit, "not within {limit}: {what}");
@@ -113,7 +113,7 @@ impl Scene {
         scene
     }
 
-    /// Under the daemon that is this role.
+    /// With a daemon in this role.
     fn under(role: &str) -> Scene {
         let place = tempfile::tempdir().unwrap();
         let half = Work::Spin { busy: Nanos::ms(1), idle: Nanos::ms(1) };
@@ -135,7 +135,7 @@ impl Scene {
         Directory::at(self.place.path())
     }
 
-    /// That there is something to restore.
+    /// Asserts that there is something to restore.
     fn assert_imposed(&self) {
         until(clock::now(), PROMISED, "the first is stopped", || now(self.pids()[0]).is_stopped);
         for (found, before) in all_now(&self.pids()).into_iter().zip(&self.before) {
@@ -147,22 +147,22 @@ impl Scene {
         }
     }
 
-    /// That everybody is as before within the time promised since `begin`, and says when.
+    /// Asserts that all values are restored within the promised time after `begin`, and prints when.
     fn assert_restored(&self, begin: Instant) {
-        let took = until(begin, PROMISED, "everybody is as before", || all_now(&self.pids()) == self.before);
-        eprintln!("everybody was as before after {took}");
+        let took = until(begin, PROMISED, "all threads are as before", || all_now(&self.pids()) == self.before);
+        eprintln!("all threads were as before after {took}");
     }
 
-    /// That nobody is left, and nothing.
+    /// Asserts that no process and no file is left.
     fn assert_over(&mut self) -> String {
         assert!(self.guardian.ends_within(PROMISED), "the guardian ends");
         assert!(self.directory().open_table().unwrap().is_none(), "the table is gone");
-        assert!(self.directory().lock().is_ok(), "nobody holds the lock");
+        assert!(self.directory().lock().is_ok(), "the lock is free");
         self.daemon.complaints()
     }
 }
 
-pub(crate) fn everybody_is_restored_when_the_daemon_is_killed() {
+pub(crate) fn all_threads_are_restored_when_the_daemon_is_killed() {
     let mut scene = Scene::begin();
     let me = scene.daemon.process.pid();
     assert!(matches!(scene.directory().lock(), Err(Refused::Held(Some(pid))) if pid == me), "there is one dispatcher");
@@ -174,7 +174,7 @@ pub(crate) fn everybody_is_restored_when_the_daemon_is_killed() {
     assert!(scene.pids().iter().all(|pid| said.contains(&format!("thread {pid}: "))), "{said}");
 }
 
-pub(crate) fn a_daemon_that_is_stopped_is_killed_and_everybody_restored() {
+pub(crate) fn a_stopped_daemon_is_killed_and_all_threads_are_restored() {
     let mut scene = Scene::begin();
     let begin = clock::now();
     scene.daemon.process.stop().unwrap();
@@ -184,7 +184,7 @@ pub(crate) fn a_daemon_that_is_stopped_is_killed_and_everybody_restored() {
     assert!(said.contains("agent 0 of the daemon has not beaten for 300ms"), "{said}");
 }
 
-pub(crate) fn at_whatever_instant_it_dies_everybody_is_restored() {
+pub(crate) fn at_any_instant_of_its_death_all_threads_are_restored() {
     let seed = clock::now().as_ns();
     eprintln!("seed {seed}");
     let mut state = seed;
@@ -215,7 +215,7 @@ pub(crate) fn threads_that_were_born_since_are_restored_too() {
     }
     let before = now(leader);
     let place = tempfile::tempdir().unwrap();
-    // The first would be stopped, and bear nobody.
+    // The first would be stopped, and start no thread.
     let first = Child::start(Work::Sleep).unwrap();
     let words = [first.pid(), leader].map(|pid| pid.to_string());
     let mut daemon = Role::begin(&["daemon", place.path().to_str().unwrap(), &words[0], &words[1]]);
@@ -225,12 +225,12 @@ pub(crate) fn threads_that_were_born_since_are_restored_too() {
     assert!(tids.iter().all(|&tid| now(tid).affinity.len() == 1), "they inherit where they may run");
     let begin = clock::now();
     daemon.process.kill().unwrap();
-    until(begin, PROMISED, "everybody is as before", || all_now(&tids).iter().all(|found| *found == before));
+    until(begin, PROMISED, "all threads are as before", || all_now(&tids).iter().all(|found| *found == before));
     let said = daemon.complaints();
     assert!(said.contains(&format!("thread {} of process {leader}: ", tids[3])), "{said}");
 }
 
-/// What becomes of a guardian that `act` is done to.
+/// Tests `act` on a guardian.
 fn guardian_is_missed(act: impl Fn(&Process) -> Result<(), Error>) {
     let mut scene = Scene::begin();
     let begin = clock::now();
@@ -242,7 +242,7 @@ fn guardian_is_missed(act: impl Fn(&Process) -> Result<(), Error>) {
     let another = Process::open(scene.daemon.hear_number()).unwrap();
     assert!(scene.guardian.has_ended() && scene.guardian.pid() != another.pid());
     scene.assert_imposed();
-    // The new one is as good as the first.
+    // The new guardian must work as well as the first.
     scene.guardian = another;
     let begin = clock::now();
     scene.daemon.process.kill().unwrap();
@@ -260,7 +260,7 @@ pub(crate) fn a_guardian_that_is_stopped_is_missed_and_replaced() {
 
 pub(crate) fn an_orderly_end_leaves_no_guardian_and_no_table() {
     let mut scene = Scene::begin();
-    // As a terminal does to everybody in it.
+    // As a terminal signals its whole process group.
     scene.guardian.terminate().unwrap();
     let session = |pid: u32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();

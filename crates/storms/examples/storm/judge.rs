@@ -1,4 +1,4 @@
-//! Whether threads are what they were.
+//! Checks whether threads have their original values.
 
 use sched::CpuSet;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,7 +7,7 @@ use sys::attributes::{self, Attributes};
 use sys::thread::{self, Identity, State, Thread};
 use sys::{Error, Result, affinity};
 
-/// What a thread is, as far as a scheduler may change it.
+/// The values of a thread that a scheduler may change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Looks {
     pub(crate) attributes: Attributes,
@@ -22,22 +22,22 @@ impl fmt::Display for Looks {
     }
 }
 
-/// The threads of a process and of all that it began, at one moment.
+/// The threads of a process and of its descendants, at one moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Picture {
-    /// The first thread of all.
+    /// The first thread of the process.
     leader: Identity,
     threads: BTreeMap<Identity, Looks>,
 }
 
-/// A thread that is not what it was.
+/// A thread with other values than before.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Change {
     thread: Identity,
-    /// What it is, unless it is gone.
+    /// Its values, unless it has ended.
     found: Option<Looks>,
     right: Looks,
-    /// Whether it was not there before, so that it should be like the first of all.
+    /// Whether it is new, and so should be like the first thread.
     is_new: bool,
 }
 
@@ -55,10 +55,10 @@ impl fmt::Display for Change {
 }
 
 impl Picture {
-    /// Of process `pid` and all that it began.
+    /// The picture of process `pid` and its descendants.
     ///
     /// # Errors
-    /// It is gone, or the kernel does not tell.
+    /// The process has ended, or the kernel does not report it.
     pub(crate) fn of(pid: u32) -> Result<Picture> {
         let leader = Thread::open(pid)?.identity();
         let mut threads = BTreeMap::new();
@@ -72,8 +72,7 @@ impl Picture {
         Ok(Picture { leader, threads })
     }
 
-    /// What is different `now`. Those who were born since must be like the first thread. That others than it have ended is
-    /// their own affair.
+    /// The differences in `now`. New threads must be like the first thread. Ended threads other than the first are ignored.
     pub(crate) fn changes(&self, now: &Picture) -> Vec<Change> {
         let Some(&usual) = self.threads.get(&self.leader) else { return Vec::new() };
         let mut changes = Vec::new();
@@ -94,13 +93,13 @@ impl Picture {
         self.threads.get(&self.leader).is_some_and(|looks| looks.is_stopped)
     }
 
-    /// Its threads, ascending.
+    /// Its threads, in ascending order.
     pub(crate) fn tids(&self) -> impl Iterator<Item = u32> + '_ {
         self.threads.keys().map(|identity| identity.tid)
     }
 }
 
-/// The threads of process `pid` and of all that it began, those included that were born meanwhile.
+/// The threads of process `pid` and of its descendants, including threads that start during the scan.
 fn tids(pid: u32) -> Result<BTreeSet<u32>> {
     let mut found: BTreeSet<u32> = thread::threads(pid)?.into_iter().collect();
     let (mut open, mut seen) = (vec![pid], BTreeSet::from([pid]));
@@ -111,18 +110,18 @@ fn tids(pid: u32) -> Result<BTreeSet<u32>> {
         };
         for child in children.into_iter().filter(|&child| seen.insert(child)) {
             open.push(child);
-            // One that has ended meanwhile has none.
+            // A child that has ended meanwhile has none.
             found.extend(thread::threads(child).unwrap_or_default());
         }
     }
     Ok(found)
 }
 
-/// What thread `tid` is. None: it has ended.
+/// The values of thread `tid`. `None`: it has ended.
 fn look(tid: u32) -> Result<Option<(Identity, Looks)>> {
     let thread = Thread::open(tid)?;
     let (attributes, affinity) = (attributes::get(tid)?, affinity::get(tid)?);
-    // Asked last, of what is held: if it is there now, it was the one that was asked by number.
+    // Read last, through the handle: if the thread still exists, the calls by number have reached it.
     let state = thread.status()?.state;
     let looks = Looks { attributes, affinity, is_stopped: state == State::Stopped };
     Ok((state != State::Dead).then_some((thread.identity(), looks)))
@@ -148,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_new_is_to_be_like_the_first_and_who_was_there_like_itself() {
+    fn a_new_thread_must_be_like_the_first_and_an_old_thread_like_itself() {
         let before = picture(&[(1, looks(5)), (2, looks(7)), (3, looks(5))]);
         assert_eq!(before.changes(&picture(&[(1, looks(5)), (2, looks(7)), (4, looks(5))])), []);
         let changes = before.changes(&picture(&[(1, looks(5)), (2, looks(5)), (4, looks(7))]));

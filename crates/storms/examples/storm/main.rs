@@ -1,12 +1,12 @@
-//! A storm over those who keep promises: begins processes of every kind, has `tactus run` keep a promise to one of them, kills
-//! or stops its daemon, an agent or its guardian at a random instant, and looks whether every thread is within a second what
-//! it was before. And again.
+//! Fault injection for `tactus run`: starts processes of every kind, has `tactus run` keep a promise to one of them, kills or
+//! stops its daemon, an agent or its guardian at a random instant, and checks that every thread has its original values within
+//! a second. Then repeats.
 //!
-//! `cargo xtask vm-test guest-storm` makes one in a guest kernel, with many rounds. On a host it touches nothing but processes
-//! that it has begun itself: `cargo run -p storms --example storm -- --tactus target/debug/tactus --rounds 3`, as root.
+//! `cargo xtask vm-test guest-storm` runs many rounds in a guest kernel. On a host it touches only processes that it has
+//! started itself: `cargo run -p storms --example storm -- --tactus target/debug/tactus --rounds 3`, as root.
 //!
-//! Exit codes: 0 all was as before, every time; 1 it was not, or something else failed; 2 bad input; 77 nothing could be
-//! tried here, for the reason in the last line.
+//! Exit codes: 0 all values were restored in every round; 1 they were not, or another error; 2 bad input; 77 no trial is
+//! possible here, for the reason in the last line.
 
 mod judge;
 mod rehearsal;
@@ -28,8 +28,7 @@ use sys::attributes::{self, Attributes};
 use sys::thread;
 use victims::{Kind, Victims};
 
-/// Who looks must get past who is looked at, but not past those who keep promises: below every priority of theirs, and above
-/// every other that there is in the victims.
+/// The priority of the observer: above every victim, and below every thread of Tactus.
 const PRIORITY: u32 = 50;
 
 #[derive(Parser, Debug)]
@@ -44,10 +43,10 @@ struct Line {
 
 #[derive(Subcommand, Debug)]
 enum Part {
-    /// Be one of those whom a storm goes over
+    /// (internal) Victim process: works until the storm ends
     #[command(hide = true)]
     Work { kind: Kind, storm: u32 },
-    /// Be another program, until the storm ends
+    /// (internal) Becomes another program, until the storm ends
     #[command(hide = true)]
     Become {
         storm: u32,
@@ -58,16 +57,16 @@ enum Part {
 
 #[derive(Args, Debug)]
 struct Storm {
-    /// The command that keeps promises
+    /// The command under test
     #[arg(long)]
     tactus: PathBuf,
-    /// How often it is broken
+    /// Number of rounds
     #[arg(long, default_value_t = 3)]
     rounds: u32,
-    /// What chance begins with (one of its own unless given)
+    /// Seed of the random numbers (random by default)
     #[arg(long)]
     seed: Option<u64>,
-    /// The first round, to make one again without those before it
+    /// The first round, to repeat it without those before it
     #[arg(long, default_value_t = 1)]
     first: u32,
 }
@@ -86,7 +85,7 @@ fn main() -> ExitCode {
     })
 }
 
-/// Becomes another program, which ends when the storm does.
+/// Becomes another program, which ends with the storm.
 fn turn_into(storm: u32, words: &[OsString]) -> Result<ExitCode> {
     sys::process::end_with(storm)?;
     let (program, arguments) = words.split_first().context("no program was named")?;
@@ -94,7 +93,7 @@ fn turn_into(storm: u32, words: &[OsString]) -> Result<ExitCode> {
 }
 
 fn run(storm: &Storm) -> Result<ExitCode> {
-    // The keys of a hash map are the standard library's way to chance.
+    // The keys of a hash map are the standard library's source of randomness.
     let seed = storm.seed.unwrap_or_else(|| u64::from(RandomState::new().build_hasher().finish() as u32));
     println!("seed {seed}");
     println!(
@@ -103,7 +102,7 @@ fn run(storm: &Storm) -> Result<ExitCode> {
         storm.rounds,
         storm.first
     );
-    // What it begins is none of this: it begins as SCHED_OTHER.
+    // Its children start as SCHED_OTHER.
     if let Err(error) = attributes::set(thread::current(), Attributes::raised(PRIORITY)) {
         println!("no storm here: {error}");
         return Ok(ExitCode::from(77));
@@ -129,7 +128,7 @@ fn run(storm: &Storm) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Why nothing can be tried with this command.
+/// Why this command cannot be tested.
 fn cannot_run(storm: &Storm) -> Result<Option<String>> {
     let mut command = Command::new(&storm.tactus);
     command.args(["run", "--help"]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());

@@ -1,5 +1,5 @@
-//! The judge is judged first: the storm does to each process what a daemon does, and the judge must see it, and must no
-//! longer see it when that is undone.
+//! Tests the judge first: the storm changes each process as a daemon does; the judge must see the change, and must see none
+//! after it is undone.
 
 use crate::judge::Picture;
 use crate::victims::{Victim, Victims, within};
@@ -9,16 +9,16 @@ use sys::attributes::{self, Attributes};
 use sys::process::Process;
 use sys::{Error, affinity};
 
-/// How long the kernel may take to do what it was asked for.
+/// How long the kernel may take for a change.
 const TIME: Nanos = Nanos::s(2);
 
-/// Tries the judge on every process of the victims.
+/// Tests the judge on every victim.
 pub(crate) fn rehearse(victims: &Victims) -> Result<()> {
     for victim in &victims.0 {
         let before = Picture::of(victim.pid())?;
         let changes = before.changes(&Picture::of(victim.pid())?);
         ensure!(changes.is_empty(), "{}: nothing was done, and the judge saw {}", victim.name(), changes[0]);
-        // A process with threads or children that come and go is not to be pinned by us: who is born meanwhile stays so.
+        // A process with short-lived threads or children is not pinned here: new ones would stay pinned.
         if before.tids().count() == 1 {
             raise(victim, &before)?;
         }
@@ -27,7 +27,7 @@ pub(crate) fn rehearse(victims: &Victims) -> Result<()> {
     Ok(())
 }
 
-/// Raises and pins a process of one thread, and undoes it.
+/// Raises and pins a process with one thread, and undoes it.
 fn raise(victim: &Victim, before: &Picture) -> Result<()> {
     let tid = victim.pid();
     let (was, cpus) = (attributes::get(tid)?, affinity::get(tid)?);
@@ -45,7 +45,7 @@ fn raise(victim: &Victim, before: &Picture) -> Result<()> {
     restored(victim, before)
 }
 
-/// Stops a process that is not stopped, or continues it if it is, and undoes that.
+/// Stops a running process, or continues a stopped one, and undoes it.
 fn stop(victim: &Victim, before: &Picture) -> Result<()> {
     let process = Process::open(victim.pid())?;
     let is_stopped = before.leader_is_stopped();

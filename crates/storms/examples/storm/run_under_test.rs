@@ -1,4 +1,4 @@
-//! Those who keep a promise: a `tactus run` that was begun, with its agents and its guardian.
+//! [`RunUnderTest`]: a `tactus run` with its agents and its guardian.
 
 use crate::victims::{Victim, after, within};
 use anyhow::{Context, Result, bail};
@@ -11,15 +11,15 @@ use sys::attributes::{self, Attributes, Policy};
 use sys::process::Process;
 use sys::thread::{self, Identity, State, Thread};
 
-/// The real-time priorities by which they are told apart: `daemon::kernel::priority`.
+/// The real-time priorities of its threads.
 use daemon::kernel::priority::{AGENT, GUARDIAN};
 
-/// What a process is promised.
+/// The promise to a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Promise {
     pub(crate) slice: Nanos,
     pub(crate) period: Nanos,
-    /// Whether it is stopped when its slice is used.
+    /// Whether it is stopped when its slice is used up.
     pub(crate) is_hard: bool,
 }
 
@@ -32,10 +32,10 @@ pub(crate) struct RunUnderTest {
 }
 
 impl RunUnderTest {
-    /// Begins one that keeps `promise` to `victim`.
+    /// Starts `tactus run` with `promise` for `victim`.
     pub(crate) fn begin(program: &Path, victim: &Victim, promise: Promise) -> Result<RunUnderTest> {
         let said = tempfile::tempfile()?;
-        // By way of ourselves, so that it does not outlive a storm that is killed.
+        // By way of this program, so that it ends with a storm that is killed.
         let mut command = Command::new(std::env::current_exe()?);
         command.arg("become").arg(std::process::id().to_string()).arg(program);
         command.args(["run", "--period", &promise.period.to_string(), "--slice", &promise.slice.to_string()]);
@@ -61,7 +61,7 @@ impl RunUnderTest {
         all.into_iter().filter(|&tid| is_at(tid, AGENT)).collect()
     }
 
-    /// The guardian, once there is one that is not `before`.
+    /// The guardian other than `before`, once there is one.
     pub(crate) fn guardian(&self, before: Option<Identity>) -> Option<Identity> {
         let children = thread::children(self.daemon.id()).unwrap_or_default();
         let guards = |pid: &u32| thread::threads(*pid).unwrap_or_default().into_iter().any(|tid| is_at(tid, GUARDIAN));
@@ -71,7 +71,7 @@ impl RunUnderTest {
         })
     }
 
-    /// All processes of this program that are there and that we, or one of them, began.
+    /// All living processes of this program that descend from this process.
     fn processes(&self) -> Vec<u32> {
         let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
@@ -82,7 +82,7 @@ impl RunUnderTest {
         pids.filter(is_ours).collect()
     }
 
-    /// Whether the daemon has ended. It is taken leave of then.
+    /// Whether the daemon has ended. An ended daemon is reaped.
     pub(crate) fn has_ended(&mut self) -> bool {
         self.ended().is_some()
     }
@@ -91,7 +91,7 @@ impl RunUnderTest {
         self.daemon.try_wait().ok().flatten()
     }
 
-    /// Waits for the end of all of them: after which time.
+    /// Waits for the end of all its processes; returns the time that took.
     pub(crate) fn all_end_within(&mut self, limit: Nanos) -> Result<Nanos> {
         let ended = after(limit, || self.has_ended() && self.processes().is_empty());
         ended.with_context(|| {
@@ -103,15 +103,14 @@ impl RunUnderTest {
         })
     }
 
-    /// What they said.
+    /// Its output.
     pub(crate) fn said(&mut self) -> String {
         let mut text = String::new();
         let read = self.said.rewind().and_then(|()| self.said.read_to_string(&mut text));
         read.map_or_else(|error| format!("what it said cannot be read: {error}"), |_| text)
     }
 
-    /// Waits until a promise is being kept: there are agents and a guardian that is not `before`, and `is_changed` says that
-    /// something was done.
+    /// Waits until the promise is kept: agents and a guardian other than `before` exist, and `is_changed` reports a change.
     pub(crate) fn wait_until_it_keeps(
         &mut self,
         before: Option<Identity>,
@@ -133,7 +132,7 @@ impl RunUnderTest {
 
 impl Drop for RunUnderTest {
     fn drop(&mut self) {
-        // After a finding; the guardian first, or it would bring back what is not ours to keep. Each may have ended.
+        // After a finding; the guardian first, or it would restore processes that are not to be restored. Each may have ended.
         for pid in self.processes().into_iter().filter(|&pid| pid != self.daemon.id()) {
             let _ = Process::open(pid).and_then(|process| process.kill());
         }
@@ -142,7 +141,7 @@ impl Drop for RunUnderTest {
     }
 }
 
-/// In the environment of who was begun by us: other processes of the same program are not ours.
+/// Environment variable of processes that this process started: other processes of the same program do not count.
 const MARK: &str = "TACTUS_STORM";
 
 fn is_mark(variable: &[u8]) -> bool {

@@ -1,4 +1,4 @@
-//! One fault at a time: who is struck, how, and what must hold then.
+//! One fault per round: its target, its kind, and the conditions afterwards.
 
 use crate::judge::{Change, Picture};
 use crate::run_under_test::{Promise, RunUnderTest};
@@ -12,74 +12,76 @@ use std::path::Path;
 use sys::clock;
 use sys::process::Process;
 
-/// Within which every thread is to be what it was.
+/// Within this time every thread must have its original values.
 const PROMISED: Nanos = Nanos::s(1);
-/// How long a daemon may take to begin, in a guest on a busy host.
+/// How long a daemon may take to start, in a guest on a busy host.
 const BEGIN: Nanos = Nanos::s(10);
-/// How long the others may take to end after that. Nothing is promised about it.
+/// How long the other processes may take to end after that. There is no promise about it.
 const END: Nanos = Nanos::s(5);
-/// How long nothing may change any more.
+/// How long no value may change afterwards.
 const REST: Nanos = Nanos::ms(50);
 
-/// Who is struck.
+/// The target of a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Whom {
+enum Target {
     Daemon,
-    /// By a signal to one of its agents, by number.
+    /// An agent, by number, through a signal to its thread.
     Agent(u64),
     Guardian,
 }
 
-/// How.
+/// The kind of a fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum How {
     Kill,
     Stop,
 }
 
-/// What is done in a round.
+/// The parameters of a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Round {
-    /// Who is promised something, by its place in the victims.
+    /// Index of the victim with the promise.
     pub(crate) victim: usize,
     promise: Promise,
-    whom: Whom,
+    target: Target,
     how: How,
-    /// After the promise began to be kept.
+    /// The time after which the fault happens, once the promise is kept.
     instant: Nanos,
-    /// Of a guardian that is struck: when the daemon is, after the promise was kept again.
+    /// For a fault of the guardian: when the daemon is killed after that, once the promise is kept again.
     next: Nanos,
 }
 
 impl Round {
-    /// Round `number` of the storm with this seed, over so many processes.
+    /// Round `number` of the storm with this seed, with so many victims.
     pub(crate) fn of(seed: u64, number: u32, victim: usize) -> Round {
         let mut chance = ChaCha8Rng::seed_from_u64(seed);
         chance.set_stream(u64::from(number));
         let mut below = |limit: u64| chance.next_u64() % limit;
         let period = [Nanos::ms(5), Nanos::ms(10), Nanos::ms(40)][below(3) as usize];
         let promise = Promise { slice: period.scale(1 + below(5), 10), period, is_hard: below(2) == 1 };
-        let whom = match below(5) {
-            0 | 1 => Whom::Daemon,
-            2 => Whom::Agent(below(64)),
-            _ => Whom::Guardian,
+        let target = match below(5) {
+            0 | 1 => Target::Daemon,
+            2 => Target::Agent(below(64)),
+            _ => Target::Guardian,
         };
         let how = if below(2) == 1 { How::Stop } else { How::Kill };
         let victim = below(victim as u64) as usize;
-        Round { victim, promise, whom, how, instant: Nanos::us(below(100_000)), next: Nanos::us(below(50_000)) }
+        Round { victim, promise, target, how, instant: Nanos::us(below(100_000)), next: Nanos::us(below(50_000)) }
     }
 
-    /// Makes it: begins a daemon, strikes, and looks whether all is as before. Gives how long that took.
+    /// Runs the round: starts a daemon, injects the fault, and checks all values. Returns how long restoring took.
     pub(crate) fn run(&self, tactus: &Path, victims: &Victims) -> Result<Nanos> {
         let before = victims.0.iter().map(|victim| Ok(Picture::of(victim.pid())?)).collect::<Result<Vec<Picture>>>()?;
         let chosen = &victims.0[self.victim];
         let mut run = RunUnderTest::begin(tactus, chosen, self.promise)?;
         run.wait_until_it_keeps(None, BEGIN, || self.is_changed(victims, &before))?;
         clock::sleep(self.instant);
-        let took = match self.whom {
-            Whom::Guardian => self.strike_guardian(&mut run, victims, &before),
-            Whom::Daemon => strike(&run.daemon()?, self.how).and_then(|()| self.as_before(victims, &before, || false)),
-            Whom::Agent(number) => {
+        let took = match self.target {
+            Target::Guardian => self.strike_guardian(&mut run, victims, &before),
+            Target::Daemon => {
+                strike(&run.daemon()?, self.how).and_then(|()| self.as_before(victims, &before, || false))
+            }
+            Target::Agent(number) => {
                 self.strike_agent(&run, number).and_then(|()| self.as_before(victims, &before, || false))
             }
         };
@@ -102,8 +104,7 @@ impl Round {
         }?)
     }
 
-    /// Strikes the guardian: all must be as before, or there is another already. What that one is worth shows when the daemon
-    /// is struck in its turn.
+    /// Strikes the guardian: all values are restored, or another guardian is there. Then the daemon is killed to test that guardian.
     fn strike_guardian(&self, run: &mut RunUnderTest, victims: &Victims, before: &[Picture]) -> Result<Nanos> {
         let struck = run.guardian(None).context("there is no guardian")?;
         let process = Process::open_as(struck)?;
@@ -116,7 +117,7 @@ impl Round {
         Ok(first.max(self.as_before(victims, before, || false)?))
     }
 
-    /// Waits until all is as before, or as it may be instead, as long as is promised: after which time.
+    /// Waits until all values are restored, or `or` holds, up to the promised time; returns the time that took.
     fn as_before(&self, victims: &Victims, before: &[Picture], or: impl Fn() -> bool) -> Result<Nanos> {
         let mut last = Ok(Vec::new());
         let took = after(PROMISED, || {
@@ -124,7 +125,7 @@ impl Round {
                 last = Ok(Vec::new());
                 return true;
             }
-            // Little is done to the others; to look at all takes long.
+            // The other victims are changed little, and a full check takes long.
             if self.is_changed(victims, before) {
                 return false;
             }
@@ -139,7 +140,7 @@ impl Round {
         bail!("not as before after {PROMISED}; then:\n{}", told(&left))
     }
 
-    /// Whether something is done to whom something was promised.
+    /// Whether the victim with the promise is changed.
     fn is_changed(&self, victims: &Victims, before: &[Picture]) -> bool {
         let now = Picture::of(victims.0[self.victim].pid());
         now.is_ok_and(|now| !before[self.victim].changes(&now).is_empty())
@@ -148,9 +149,9 @@ impl Round {
 
 impl fmt::Display for Round {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Round { promise: Promise { slice, period, is_hard }, whom, how, instant, .. } = self;
+        let Round { promise: Promise { slice, period, is_hard }, target, how, instant, .. } = self;
         let hard = if *is_hard { ", hard" } else { "" };
-        write!(f, "{slice} in {period}{hard}; {how:?} {whom:?} after {instant}")
+        write!(f, "{slice} in {period}{hard}; {how:?} {target:?} after {instant}")
     }
 }
 
@@ -161,7 +162,7 @@ fn strike(process: &Process, how: How) -> Result<()> {
     }?)
 }
 
-/// What is not as before.
+/// The changed values.
 fn changes<'f>(victims: &'f Victims, before: &[Picture]) -> Result<Vec<(&'f Victim, Change)>> {
     let mut all = Vec::new();
     for (victim, before) in victims.0.iter().zip(before) {
@@ -188,14 +189,14 @@ mod tests {
     }
 
     #[test]
-    fn a_storm_strikes_everybody_in_every_way() {
+    fn a_storm_strikes_every_target_in_every_way() {
         let rounds: Vec<Round> = (0..200).map(|number| Round::of(1, number, 9)).collect();
         for how in [How::Kill, How::Stop] {
             for is_hard in [false, true] {
                 let some = || rounds.iter().filter(|round| round.how == how && round.promise.is_hard == is_hard);
-                assert!(some().any(|round| round.whom == Whom::Daemon));
-                assert!(some().any(|round| round.whom == Whom::Guardian));
-                assert!(some().any(|round| matches!(round.whom, Whom::Agent(_))));
+                assert!(some().any(|round| round.target == Target::Daemon));
+                assert!(some().any(|round| round.target == Target::Guardian));
+                assert!(some().any(|round| matches!(round.target, Target::Agent(_))));
             }
         }
         for victim in 0..9 {

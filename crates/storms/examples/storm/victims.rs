@@ -1,4 +1,4 @@
-//! The processes that a storm goes over, and what is done to none but them.
+//! The processes under test; the storm changes no others.
 
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
@@ -9,14 +9,14 @@ use sys::clock;
 use sys::process::Process;
 use sys::thread::{self, State};
 
-/// What one of them is like.
+/// The kind of a victim.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Kind {
-    /// Never has enough.
+    /// Always busy.
     Hog,
-    /// Its threads are born and die.
+    /// Starts and ends threads.
     Threads,
-    /// Its children are born and die; all are nice.
+    /// Starts and ends children; all are nice.
     Children,
     /// Of nice 5.
     Polite,
@@ -24,15 +24,15 @@ pub(crate) enum Kind {
     Batch,
     /// SCHED_FIFO 1.
     RealTime,
-    /// May use its last CPU alone.
+    /// Pinned to its last CPU.
     Pinned,
-    /// Each of its threads is scheduled in another way.
+    /// Threads with different classes.
     Mixed,
     /// Sleeps, and is stopped by the storm.
     Waiting,
 }
 
-/// A process of the victims.
+/// A victim.
 #[derive(Debug)]
 pub(crate) struct Victim {
     pub(crate) kind: Kind,
@@ -44,7 +44,7 @@ impl Victim {
         self.child.id()
     }
 
-    /// What it is called where it is spoken of.
+    /// Its name in messages.
     pub(crate) fn name(&self) -> String {
         format!("{:?} (process {})", self.kind, self.pid())
     }
@@ -52,7 +52,7 @@ impl Victim {
 
 impl Drop for Victim {
     fn drop(&mut self) {
-        // It may have ended. What it began ends with it.
+        // It may have ended. Its children end with it.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -63,7 +63,7 @@ impl Drop for Victim {
 pub(crate) struct Victims(pub(crate) Vec<Victim>);
 
 impl Victims {
-    /// Begins them. Gives them once each is what it is to be.
+    /// Starts them. Returns once each is set up.
     pub(crate) fn gather() -> Result<Victims> {
         let mut all = Vec::new();
         for kind in Kind::value_variants() {
@@ -92,13 +92,13 @@ fn begin(kind: Kind) -> Result<Victim> {
     Ok(Victim { kind, child })
 }
 
-/// Whether it becomes so within `limit`.
+/// Whether the condition becomes true within `limit`.
 pub(crate) fn within(limit: Nanos, is_so: impl FnMut() -> bool) -> bool {
     after(limit, is_so).is_some()
 }
 
-/// After which time it is so, asked now and then for this long. Who asks is ahead of all ordinary threads, those of a daemon
-/// that have work to do included: it leaves them three quarters of the time.
+/// The time until the condition is true, polled up to `limit`. The caller runs above all ordinary threads, including busy ones
+/// of a daemon: polling leaves them three quarters of the time.
 pub(crate) fn after(limit: Nanos, mut is_so: impl FnMut() -> bool) -> Option<Nanos> {
     let begin = clock::now();
     loop {

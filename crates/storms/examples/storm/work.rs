@@ -1,4 +1,4 @@
-//! What the processes do that a storm goes over: each is this program with `work KIND`.
+//! Workloads of the victims: each is this program with `work KIND`.
 
 use crate::victims::Kind;
 use anyhow::Result;
@@ -44,13 +44,13 @@ fn be(policy: Policy) -> Result<()> {
     Ok(attributes::set(sys::thread::current(), Attributes::of(policy))?)
 }
 
-/// Threads that are scheduled each in its own way.
+/// Starts threads with different classes.
 fn mix() -> Result<()> {
     let (sender, receiver) = std::sync::mpsc::channel();
     for policy in [Policy::Other { nice: 7 }, Policy::RoundRobin { priority: 2 }, Policy::Idle] {
         let sender = sender.clone();
         drop(thread::spawn(move || {
-            // Who waits for it hears of the end of a sender that was not used.
+            // The receiver sees the end of an unused sender.
             if be(policy).is_ok() {
                 let _ = sender.send(());
                 drop(sender);
@@ -63,14 +63,14 @@ fn mix() -> Result<()> {
     Ok(())
 }
 
-/// Tells the storm that all is as it is to be.
+/// Reports that the setup is complete.
 fn ready() -> Result<()> {
     let mut out = std::io::stdout();
     out.write_all(b"ready\n")?;
     Ok(out.flush()?)
 }
 
-/// Uses a CPU and sleeps, over and over.
+/// Alternates between using a CPU and sleeping.
 fn live(busy: Nanos, idle: Nanos) -> ! {
     loop {
         spin(busy);
@@ -87,7 +87,7 @@ fn spin(busy: Nanos) {
     }
 }
 
-/// Begins threads that soon end.
+/// Starts short-lived threads.
 fn bear_threads() -> ! {
     loop {
         clock::sleep(Nanos::ms(10));
@@ -98,10 +98,10 @@ fn bear_threads() -> ! {
     }
 }
 
-/// Begins processes that soon end.
+/// Starts short-lived processes.
 fn bear_children() -> ! {
     loop {
-        // Where there are too many already, one less is none the worse.
+        // Where there are too many processes, a missing child does no harm.
         let child = Child::start(Work::Spin { busy: Nanos::ms(1), idle: Nanos::ms(1) });
         clock::sleep(Nanos::ms(12));
         drop(child);

@@ -1,12 +1,11 @@
-//! [`Tale`]: what a process that worked tells of it, and the form in which it crosses the pipe: words of 64 bits, the
-//! lowest byte first.
+//! [`WorkerReport`]: the report of a worker, and its format in the pipe: words of 64 bits, little-endian.
 
 use sched::{Instant, Nanos};
 use std::io::{self, Write};
 
-/// A job that was done.
+/// A completed job.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Told {
+pub(super) struct JobRecord {
     pub(super) released: Instant,
     pub(super) woke: Option<Instant>,
     pub(super) done: Instant,
@@ -19,7 +18,7 @@ const JOB: usize = 3;
 
 /// All that is told.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Tale {
+pub(super) struct WorkerReport {
     /// CPU time from the start to the end.
     pub(super) cpu_time: Nanos,
     /// When the work ended.
@@ -27,22 +26,22 @@ pub(super) struct Tale {
     /// Jobs that were done and for which there was no room.
     pub(super) lost: u64,
     /// The first jobs that were done, in order.
-    jobs: Vec<Told>,
+    jobs: Vec<JobRecord>,
     room: usize,
 }
 
-impl Tale {
+impl WorkerReport {
     /// Nothing yet, with memory that is there for `room` jobs.
-    pub(super) fn with_room(room: usize) -> Tale {
-        let some = Told { released: Instant::NEVER, woke: Some(Instant::NEVER), done: Instant::NEVER };
+    pub(super) fn with_room(room: usize) -> WorkerReport {
+        let some = JobRecord { released: Instant::NEVER, woke: Some(Instant::NEVER), done: Instant::NEVER };
         // Written to once, so that no page is missing later.
         let mut jobs = vec![some; room];
         jobs.clear();
-        Tale { cpu_time: Nanos::ZERO, end: Instant::ZERO, lost: 0, jobs, room }
+        WorkerReport { cpu_time: Nanos::ZERO, end: Instant::ZERO, lost: 0, jobs, room }
     }
 
     /// One more was done. Allocates nothing.
-    pub(super) fn add(&mut self, job: Told) {
+    pub(super) fn add(&mut self, job: JobRecord) {
         if self.jobs.len() < self.room {
             self.jobs.push(job);
         } else {
@@ -51,7 +50,7 @@ impl Tale {
     }
 
     /// The jobs.
-    pub(super) fn jobs(&self) -> &[Told] {
+    pub(super) fn jobs(&self) -> &[JobRecord] {
         &self.jobs
     }
 
@@ -66,8 +65,8 @@ impl Tale {
         to.write_all(&bytes)
     }
 
-    /// Takes it out of the words; none if they are not a whole tale.
-    pub(super) fn read(bytes: &[u8]) -> Option<Tale> {
+    /// Takes it out of the words; none if they are not a whole report.
+    pub(super) fn read(bytes: &[u8]) -> Option<WorkerReport> {
         let (chunks, rest) = bytes.as_chunks::<8>();
         let words: Vec<u64> = chunks.iter().map(|chunk| u64::from_le_bytes(*chunk)).collect();
         let (&[cpu_time, end, lost, count], told) = words.split_first_chunk::<HEAD>()?;
@@ -75,13 +74,13 @@ impl Tale {
         if !rest.is_empty() || !others.is_empty() || told.len() as u64 != count {
             return None;
         }
-        let job = |&[released, woke, done]: &[u64; JOB]| Told {
+        let job = |&[released, woke, done]: &[u64; JOB]| JobRecord {
             released: Instant::at_ns(released),
             woke: (woke != 0).then(|| Instant::at_ns(woke)),
             done: Instant::at_ns(done),
         };
-        let jobs: Vec<Told> = told.iter().map(job).collect();
-        Some(Tale { cpu_time: Nanos::ns(cpu_time), end: Instant::at_ns(end), lost, room: jobs.len(), jobs })
+        let jobs: Vec<JobRecord> = told.iter().map(job).collect();
+        Some(WorkerReport { cpu_time: Nanos::ns(cpu_time), end: Instant::at_ns(end), lost, room: jobs.len(), jobs })
     }
 }
 
@@ -90,21 +89,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_is_what_is_heard_and_half_of_it_is_nothing() {
-        let mut tale = Tale::with_room(2);
+    fn a_report_survives_the_pipe_and_a_part_of_it_is_rejected() {
+        let mut report = WorkerReport::with_room(2);
         for nth in 1..=3 {
             let woke = (nth == 1).then_some(Instant::at_ns(nth * 10 + 1));
-            tale.add(Told { released: Instant::at_ns(nth * 10), woke, done: Instant::at_ns(nth * 10 + 5) });
+            report.add(JobRecord { released: Instant::at_ns(nth * 10), woke, done: Instant::at_ns(nth * 10 + 5) });
         }
-        (tale.cpu_time, tale.end) = (Nanos::ms(3), Instant::at_ns(99));
+        (report.cpu_time, report.end) = (Nanos::ms(3), Instant::at_ns(99));
         let mut bytes = Vec::new();
-        tale.write(&mut bytes).unwrap();
-        let heard = Tale::read(&bytes).unwrap();
-        assert_eq!(heard, tale);
+        report.write(&mut bytes).unwrap();
+        let heard = WorkerReport::read(&bytes).unwrap();
+        assert_eq!(heard, report);
         assert_eq!((heard.jobs().len(), heard.lost), (2, 1));
         for cut in 0..bytes.len() {
-            assert_eq!(Tale::read(&bytes[..cut]), None, "{cut}");
+            assert_eq!(WorkerReport::read(&bytes[..cut]), None, "{cut}");
         }
-        assert_eq!(Tale::read(&[bytes, vec![0; 24]].concat()), None);
+        assert_eq!(WorkerReport::read(&[bytes, vec![0; 24]].concat()), None);
     }
 }

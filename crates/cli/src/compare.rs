@@ -1,4 +1,4 @@
-//! `tactus compare`: what a simulation says everybody would get, beside what they get.
+//! `tactus compare`: the predictions of a simulation beside the observations of a live run.
 
 use crate::args::Compare;
 use crate::run::keep;
@@ -19,7 +19,7 @@ pub(crate) fn run(args: &Compare) -> Result<(), Failure> {
         return Err(anyhow::anyhow!("interrupted").into());
     }
     let kept = Kept::new(&plan, &terms, played);
-    // As on this host: what nobody was promised is left to the kernel there, and is what is left here. For as long as it was.
+    // As on this host: entities without a promise are left to the kernel, in the remaining time. The duration is the real one.
     let Kept { scenario, .. } = &kept;
     let predicted = run::run(scenario, terms.setup.policy, &terms.predicting(), 0, &mut []).map(Report::of)?;
     let compared = compared(&predicted, &kept.report);

@@ -1,4 +1,4 @@
-//! `tactus costs`: the machines whose costs a scenario can take, and where every figure is from.
+//! `tactus costs`: the machines with known costs for scenarios, and the source of every figure.
 
 use crate::args::Costs;
 use crate::{Failure, output};
@@ -42,7 +42,7 @@ fn list() -> String {
     let widest = machines().iter().map(|machine| machine.name.len()).max().unwrap_or(0);
     let width = usize::from(output::width()).saturating_sub(widest + 2);
     for machine in machines() {
-        // Padded before it is made bold, whose signs would count.
+        // Padded before bold type, whose escape codes would count.
         let name = output::heading(&format!("{:widest$}", machine.name));
         for (nth, line) in output::folded(&machine.title, width).into_iter().enumerate() {
             text += &if nth == 0 { format!("{name}  {line}\n") } else { format!("{:widest$}  {line}\n", "") };

@@ -13,15 +13,15 @@ use crate::{Failure, output};
 use daemon::Reason;
 use sched::{Instant, Nanos};
 
-/// How wide the drawing is: whole milliseconds, one to a cell.
+/// Width of the drawing: one cell per millisecond.
 const CELLS: usize = 84;
-/// How many are drawn: the two with deadlines and a few of the others.
+/// Number of rows in the drawing: the two VMs with deadlines and a few others.
 const ROWS_MOST: usize = 5;
-/// How many the picture shows: all of them on two CPUs.
+/// Number of rows in the picture: all VMs on two CPUs.
 const PICTURE_ROWS_MOST: usize = 14;
-/// Where the picture goes.
+/// File of the picture.
 const PICTURE: &str = "demo.svg";
-/// Where everything that happened goes.
+/// File of the trace.
 const TRACE: &str = "demo.json";
 
 const SCENARIO: &str = include_str!("../../../scenarios/demo.toml");
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Demo) -> Result<(), Failure> {
     }
 }
 
-/// What is drawn: a stretch from the middle, when whatever builds up has built up.
+/// The window to draw: from the middle of the run, after any transient.
 fn window(length: Nanos) -> Window {
     let from = Instant::ZERO + Nanos::ms(length.as_ns() / 2_000_000 / 100 * 100);
     Window { from, to: from + Nanos::ms(CELLS as u64) }

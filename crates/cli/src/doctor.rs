@@ -1,4 +1,4 @@
-//! `tactus doctor`: what this machine is like, and what works on it.
+//! `tactus doctor`: properties of this machine, and the mechanisms that work on it.
 
 mod facts;
 mod shown;
@@ -14,32 +14,32 @@ use daemon::lateness::{self, Measured};
 use report::{percent, short};
 use sched::Nanos;
 
-/// Between two timers.
+/// Interval between two timers.
 const INTERVAL: Nanos = Nanos::ms(1);
-/// How wide the labels on the left are.
+/// Width of the labels on the left.
 const LABELS: usize = 20;
 
-/// All that was found out.
+/// All results.
 struct Examination {
     host: HostProfile,
     findings: Vec<Finding>,
     measured: Measured,
     length: Nanos,
-    /// What a hypervisor took away meanwhile. Unit: parts per million of the time of all CPUs.
+    /// Steal time meanwhile. Unit: parts per million of the time of all CPUs.
     stolen_ppm: Option<u64>,
 }
 
 impl Examination {
-    /// The mechanisms by which promises can be kept here, with how much of each CPU may be promised by each.
+    /// The mechanisms that can keep promises here, with the share of each CPU that each may promise.
     fn promisable(&self) -> impl Iterator<Item = (Mechanism, u64)> {
         let working = self.findings.iter().filter(|finding| finding.verdict.is_ok());
         let shares = working.filter_map(|finding| Some((finding.mechanism, self.promisable_by(finding)?)));
         shares.filter(|&(_, ppm)| ppm > 0)
     }
 
-    /// How much of each CPU may be promised by the mechanism of `finding`.
+    /// The share of each CPU that the mechanism of `finding` may promise.
     fn promisable_by(&self, finding: &Finding) -> Option<u64> {
-        // A place for a scheduler in BPF keeps no promises, and one that somebody else has loaded keeps none of ours.
+        // sched_ext keeps no promises yet, whether a foreign scheduler is loaded or not.
         let ours = finding.mechanism != Mechanism::SchedExt;
         self.host.promisable_ppm(finding.mechanism).filter(|_| ours && finding.verdict.is_ok())
     }
@@ -123,7 +123,7 @@ fn text(examination: &Examination) -> String {
     text + "\n" + &verdict(examination)
 }
 
-/// What follows from all that.
+/// The conclusion.
 fn verdict(examination: &Examination) -> String {
     let ways: Vec<String> = examination
         .promisable()
@@ -138,12 +138,12 @@ fn verdict(examination: &Examination) -> String {
     }
 }
 
-/// Why, and what would help.
+/// The reason, and the remedy.
 pub(crate) fn in_words(reason: &Reason) -> String {
     if reason.remedy.is_empty() {
         return reason.why.clone();
     }
-    format!("{}; right would be {}", reason.why, reason.remedy)
+    format!("{}; {}", reason.why, reason.remedy)
 }
 
 /// A labelled line, folded.

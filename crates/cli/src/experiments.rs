@@ -1,4 +1,4 @@
-//! `tactus lab`: the figures and tables of papers, played, judged and drawn.
+//! `tactus lab`: the figures and tables of papers, run, judged and drawn.
 
 use crate::args::{Lab, LabList, LabRun, LabWhat};
 use crate::pictures::{self, keep};
@@ -76,7 +76,7 @@ fn list(args: &LabList) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Shows how far the suite is.
+/// Shows the progress of the suite.
 #[derive(Default)]
 struct Bar(OnceLock<Progress>);
 
@@ -97,7 +97,7 @@ impl Watch for Bar {
     }
 }
 
-/// What is printed with `--json`.
+/// The output of `--json`.
 #[derive(Serialize)]
 struct Judged<'p> {
     paper: &'p str,
@@ -113,7 +113,7 @@ fn extent(full: bool, smoke: bool) -> Extent {
     }
 }
 
-/// The claims that `asked` names; none for all.
+/// The claims that `asked` names; `None` for all.
 pub(crate) fn named(asked: &[String]) -> Result<Vec<String>, Failure> {
     let (all, named): (Vec<String>, Vec<String>) = asked.iter().cloned().partition(|id| id == "all");
     if all.is_empty() || named.is_empty() {
@@ -159,7 +159,7 @@ fn play(args: &LabRun) -> Result<ExitCode, Failure> {
     }
 }
 
-/// Those of `papers` with which anything can be compared; says which are not.
+/// The papers that can be compared; warns of the others.
 fn recorded(papers: Vec<Paper>) -> Result<Vec<Paper>, Failure> {
     let (recorded, others): (Vec<Paper>, Vec<Paper>) =
         papers.into_iter().partition(|paper| paper.directory.join(RECORDED).exists());
@@ -167,13 +167,13 @@ fn recorded(papers: Vec<Paper>) -> Result<Vec<Paper>, Failure> {
         output::complain(&format!("{}: nothing of it is recorded ({RECORDED}), so nothing is compared", paper.key));
     }
     if recorded.is_empty() {
-        let right = "use `tactus lab run all --record` first";
+        let right = "run `tactus lab run all --record` first";
         return Err(usage("there is nothing to compare with".to_string(), right));
     }
     Ok(recorded)
 }
 
-/// The smoke set against what is recorded.
+/// Compares the smoke set with the recorded results.
 fn compare(papers: &[Paper], results: &[Results]) -> Result<ExitCode, Failure> {
     let mut differences = Vec::new();
     let mut rows = 0;
@@ -193,7 +193,7 @@ fn compare(papers: &[Paper], results: &[Results]) -> Result<ExitCode, Failure> {
     )))
 }
 
-/// The file of a paper in which its results are kept.
+/// The file with the results of a paper.
 pub(crate) const RECORDED: &str = "measured.json";
 
 fn tell(suite: &Suite<'_>, results: &[Results], args: &LabRun) -> Result<ExitCode, Failure> {
@@ -231,7 +231,7 @@ fn tell(suite: &Suite<'_>, results: &[Results], args: &LabRun) -> Result<ExitCod
     Err(Failure::Failed(anyhow!("checks that also hold of their wrong world:\n{}", toothless.join("\n"))))
 }
 
-/// The checks of `verdict` that hold of a wrong world too, or whose wrong world is none.
+/// The checks of `verdict` that also hold in a wrong world, or whose wrong world does not exist.
 fn toothless(verdict: &Verdict<'_>) -> Vec<String> {
     let accepts =
         |check: &&lab::judge::Judged| check.wrong_is_idle || check.holds && check.rejects_wrong == Some(false);
@@ -254,7 +254,7 @@ fn table(paper: &Paper, verdicts: &[Verdict<'_>]) -> String {
     text + "\n"
 }
 
-/// Writes both files of `paper`: each is the new one or the old one, whatever comes between.
+/// Writes both files of `paper`: each is complete, new or old, even after an interruption.
 fn record(paper: &Paper, measured: &Results, verdicts: &[Verdict<'_>]) -> Result<(), Failure> {
     keep(&paper.directory.join(RECORDED), measured.to_text().as_bytes())?;
     keep(&paper.directory.join("RESULT.md"), result::text(paper, measured, verdicts).as_bytes())

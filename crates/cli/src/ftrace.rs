@@ -1,4 +1,5 @@
-//! A run as ftrace would have told of it: a file for the host, and one for each guest and each further host, because a kernel knows only its own tasks.
+//! Traces in ftrace's text format: one file for the host, and one for each guest and each further host, since a kernel knows its
+//! own tasks only.
 
 use crate::output::Draft;
 use crate::{Failure, usage};
@@ -8,11 +9,11 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use trace::{Event, FtraceWriter, MachineId, Sink, WorldHeader, WorldSink};
 
-/// The files that are being written, by machine.
+/// The files under construction, by machine.
 pub(crate) struct FtraceFiles(Vec<(Draft, FtraceWriter<File>)>);
 
 impl FtraceFiles {
-    /// The trace of the host, or the first of several, in `path`, and those of all other machines beside it.
+    /// The trace of the (first) host in `path`, and those of all other machines beside it.
     pub(crate) fn create(path: &Path, header: &WorldHeader) -> Result<FtraceFiles, Failure> {
         let mut files = Vec::with_capacity(header.machines.len());
         for (number, machine) in header.machines.iter().enumerate() {
@@ -24,7 +25,7 @@ impl FtraceFiles {
         Ok(FtraceFiles(files))
     }
 
-    /// Everything has happened: the files are complete, but not in their places yet.
+    /// Completes the files; they are not in place yet.
     pub(crate) fn finish(self) -> anyhow::Result<Vec<Draft>> {
         let finish = |(draft, writer): (Draft, FtraceWriter<File>)| {
             writer.finish().context("cannot write the trace")?;
@@ -42,16 +43,16 @@ impl WorldSink for FtraceFiles {
     }
 }
 
-/// Whether `path` can name such files.
+/// Whether `path` is a valid name for them.
 pub(crate) fn check(path: &Path) -> Result<(), Failure> {
     if path.extension().is_some_and(|end| end == "txt") {
         return Ok(());
     }
     let reason = format!("`{}` does not say that it is text", path.display());
-    Err(usage(reason, "use a name that ends in .txt: readers of ftrace's text ask for that"))
+    Err(usage(reason, "use a name that ends in .txt, as readers of ftrace's text require"))
 }
 
-/// `run.web.txt` of the machine `web` beside `run.txt`: readers go by how a name ends.
+/// `run.web.txt` for the machine `web` beside `run.txt`: readers check the extension.
 fn beside(path: &Path, machine: &str) -> PathBuf {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!("{stem}.{machine}.txt"))

@@ -1,4 +1,4 @@
-//! `tactus`: the one command.
+//! `tactus`, the command.
 
 mod args;
 mod compare;
@@ -28,18 +28,18 @@ use clap::{CommandFactory, Parser};
 use input::problem::Problems;
 use std::process::ExitCode;
 
-/// Why a command did not do what was asked.
+/// Why a command failed.
 #[derive(Debug)]
 enum Failure {
     /// The input is wrong; nothing was done.
     Input(Problems),
-    /// What was typed makes no sense together; nothing was done.
+    /// The arguments contradict each other; nothing was done.
     Usage(miette::Report),
-    /// Something failed.
+    /// An operation failed.
     Failed(anyhow::Error),
 }
 
-/// A failure that is the caller's: the reason, and what would be right.
+/// A failure caused by the arguments: the reason, and the remedy.
 fn usage(reason: String, right: &str) -> Failure {
     Failure::Usage(miette::miette!(help = right.to_string(), "{reason}"))
 }
@@ -70,7 +70,7 @@ fn main() -> ExitCode {
         }
     };
     if let Some(Command::Guardian { directory }) = &cli.command {
-        // It must not end when others do: before anything of an interrupt is arranged.
+        // The guardian must survive signals: before any handler of interrupts is installed.
         return daemon::guardian::main(directory);
     }
     match run(cli) {
@@ -91,7 +91,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli) -> Result<ExitCode, Failure> {
-    // A part of a live run has nothing to clean up, and hears signals as what it becomes or stands for.
+    // A process of a live run has nothing to clean up, and handles signals as its command or worker does.
     if !matches!(cli.command, Some(Command::Work(_) | Command::Launch(_))) {
         output::clean_up_when_interrupted()?;
     }

@@ -1,4 +1,4 @@
-//! What goes out: standard output, and files that exist complete or not at all.
+//! Standard output, and files that appear complete or not at all.
 
 use crate::terminal::{safe, safe_json};
 use anyhow::{Context, anyhow};
@@ -8,30 +8,30 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-/// Half-written files, which an interrupt removes.
+/// Unfinished files, which an interrupt removes.
 static DRAFTS: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 fn drafts() -> MutexGuard<'static, Vec<PathBuf>> {
     DRAFTS.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// Whether something is under way that has to end in order, and whether it was asked to.
+/// Whether an operation must end in order, and whether its end was requested.
 static IN_ORDER: AtomicBool = AtomicBool::new(false);
 /// Whether that may take a while.
 static TAKES_A_WHILE: AtomicBool = AtomicBool::new(false);
 static INTERRUPTED: AtomicBool = AtomicBool::new(false);
 
-/// While this is held, an interrupt only says so ([`is_interrupted`]); a second one ends the program.
+/// While this is held, an interrupt only sets a flag ([`is_interrupted`]); a second one ends the program.
 #[derive(Debug)]
 pub(crate) struct InOrder;
 
-/// From now on, who was interrupted ends what it does in order.
+/// From now on an interrupted operation ends in order.
 pub(crate) fn end_in_order() -> InOrder {
     IN_ORDER.store(true, Ordering::SeqCst);
     InOrder
 }
 
-/// The same, where that may take a while: then it is said at once, and how not to wait.
+/// Like [`end_in_order`] for an end that may take a while: the interrupt prints that, and how to abort.
 pub(crate) fn end_in_order_after_a_while() -> InOrder {
     TAKES_A_WHILE.store(true, Ordering::SeqCst);
     end_in_order()
@@ -44,12 +44,12 @@ impl Drop for InOrder {
     }
 }
 
-/// Whether this program was asked to end.
+/// Whether the end of this program was requested.
 pub(crate) fn is_interrupted() -> bool {
     INTERRUPTED.load(Ordering::SeqCst)
 }
 
-/// From now on, Ctrl-C and requests to terminate leave no half-written files, and no control groups of trials.
+/// From now on, Ctrl-C and SIGTERM leave neither unfinished files nor control groups of trials.
 pub(crate) fn clean_up_when_interrupted() -> anyhow::Result<()> {
     let handler = || {
         let again = INTERRUPTED.swap(true, Ordering::SeqCst);
@@ -59,9 +59,9 @@ pub(crate) fn clean_up_when_interrupted() -> anyhow::Result<()> {
             }
             return;
         }
-        // Kept locked to the end: nothing becomes a file any more.
+        // Locked to the end: no file can be completed any more.
         for draft in drafts().drain(..) {
-            // It may be gone already; there is nobody left to tell.
+            // It may have been removed already; there is no caller to report to.
             let _ = std::fs::remove_file(draft);
         }
         daemon::doctor::clean_up();
@@ -70,7 +70,7 @@ pub(crate) fn clean_up_when_interrupted() -> anyhow::Result<()> {
     sys::process::heeding_nohup(|| ctrlc::set_handler(handler)).context("cannot watch for interrupts")
 }
 
-/// Writes `text` to standard output. That nobody reads it is fine.
+/// Writes `text` to standard output. A closed pipe is no error.
 pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     let mut out = io::stdout().lock();
     let text = safe(text, out.is_terminal());
@@ -80,7 +80,7 @@ pub(crate) fn print(text: &str) -> anyhow::Result<()> {
     }
 }
 
-/// Writes to standard error, which may be closed as well; nothing, where there is nothing to be said.
+/// Writes to standard error, which may be closed as well; empty text is skipped.
 pub(crate) fn complain(text: &str) {
     if !text.trim().is_empty() {
         let mut out = io::stderr().lock();
@@ -89,7 +89,7 @@ pub(crate) fn complain(text: &str) {
     }
 }
 
-/// `text` in lines of at most `width` characters where its words allow it.
+/// `text` folded to lines of at most `width` characters, between words.
 pub(crate) fn folded(text: &str, width: usize) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
@@ -106,13 +106,13 @@ pub(crate) fn folded(text: &str, width: usize) -> Vec<String> {
     lines
 }
 
-/// `value` as JSON for people and programs.
+/// `value` as indented JSON.
 pub(crate) fn json(value: &impl serde::Serialize) -> anyhow::Result<String> {
     let json = serde_json::to_string_pretty(value).context("cannot write JSON")?;
     Ok(safe_json(&json).into_owned() + "\n")
 }
 
-/// How wide tables and pictures are: the terminal's width, or 100.
+/// Width of tables and pictures: the terminal's width, or 100.
 pub(crate) fn width() -> u16 {
     if !io::stdout().is_terminal() {
         return 100;
@@ -120,32 +120,32 @@ pub(crate) fn width() -> u16 {
     terminal_size::terminal_size().map_or(100, |(width, _)| width.0.clamp(60, 200))
 }
 
-/// `text` as a heading: bold on a terminal, unless NO_COLOR asks for none.
+/// `text` as a heading: bold on a terminal, unless NO_COLOR is set.
 pub(crate) fn heading(text: &str) -> String {
     let plain = !io::stdout().is_terminal() || std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     if plain { text.to_string() } else { format!("\x1b[1m{text}\x1b[0m") }
 }
 
-/// A file being written. It becomes `target` when it is [kept](Draft::keep), and is gone if it is not.
+/// A file under construction. It becomes `target` when it is [kept](Draft::keep), and is removed otherwise.
 #[derive(Debug)]
 pub(crate) struct Draft {
     target: PathBuf,
-    /// Where it is written; `None` for what is no regular file, such as /dev/stdout: that is written to as it goes.
+    /// The temporary file; `None` if the target is no regular file, such as /dev/stdout, and is written directly.
     temporary: Option<PathBuf>,
     file: File,
 }
 
 impl Draft {
-    /// Begins to write `target`.
+    /// Starts to write `target`.
     pub(crate) fn create(target: &Path) -> anyhow::Result<Draft> {
         let cannot = || format!("cannot write {}", target.display());
-        // Through a link, to the file it names.
+        // A symbolic link is resolved to the file it names.
         let path = target.canonicalize().unwrap_or_else(|_| target.to_path_buf());
         if path.is_dir() {
             return Err(anyhow!("it is a directory").context(cannot()));
         }
         if path.exists() {
-            // Replacing takes only the right to its directory; a file that is not ours to write stays.
+            // Replacing needs permission for the directory only; a read-only file must stay.
             let file = File::options().append(true).open(&path).with_context(cannot)?;
             if !path.is_file() {
                 return Ok(Draft { target: path, temporary: None, file });
@@ -159,12 +159,12 @@ impl Draft {
         Ok(Draft { target: path, temporary: Some(temporary), file })
     }
 
-    /// Where to write.
+    /// The file to write to.
     pub(crate) fn file(&mut self) -> &mut File {
         &mut self.file
     }
 
-    /// It is complete.
+    /// Moves the complete file to its target.
     pub(crate) fn keep(mut self) -> anyhow::Result<()> {
         let Some(temporary) = &self.temporary else { return Ok(()) };
         let mut list = drafts();
@@ -179,7 +179,7 @@ impl Drop for Draft {
     fn drop(&mut self) {
         if let Some(temporary) = &self.temporary {
             let mut list = drafts();
-            // Something has failed already, and is being told.
+            // Another failure is being reported already.
             let _ = std::fs::remove_file(temporary);
             list.retain(|draft| draft != temporary);
         }

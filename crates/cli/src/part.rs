@@ -1,4 +1,4 @@
-//! `tactus work` and `tactus launch`: what processes of a live run are before they are anything else.
+//! `tactus work` and `tactus launch`: the processes of a live run.
 
 use crate::Failure;
 use crate::args::{Launch, Work};
@@ -8,7 +8,7 @@ use anyhow::anyhow;
 use daemon::part::{self, Periodic};
 use sched::Nanos;
 
-/// What a shell's exit code is where a command is there and cannot be run.
+/// A shell's exit code for a command that cannot be executed.
 const NOT_RUN: i32 = 126;
 
 pub(crate) fn work(args: &Work) -> Result<(), Failure> {

@@ -1,4 +1,4 @@
-//! Who ran when, drawn for a terminal or a browser.
+//! Schedules, drawn for a terminal or a browser.
 
 use crate::record::Window;
 use scenario::Scenario;
@@ -8,17 +8,17 @@ use trace::svg::{Picture, side_by_side};
 
 /// The widest column of names in a drawing.
 const NAMES_MOST: usize = 24;
-/// How wide a picture is alone, and beside others, in pixels.
+/// Width of a picture alone, and beside others, in pixels.
 pub(crate) const ALONE: u32 = 1_100;
 pub(crate) const BESIDE: u32 = 720;
 
-/// How many cells a drawing of `scenario` has beside the names, if it is to be `width` characters wide.
+/// Number of cells beside the names in a drawing of `scenario` with `width` characters.
 pub(crate) fn cells(scenario: &Scenario, width: u16) -> usize {
     let names = scenario.entities.iter().map(|entity| entity.name.chars().count()).max().unwrap_or(0);
     usize::from(width).saturating_sub(names.min(NAMES_MOST) + 2).max(20)
 }
 
-/// The part of `timeline` in `window` as text, of the first `rows_most` entities.
+/// The part of `timeline` in `window` as text, for the first `rows_most` entities.
 pub(crate) fn gantt(timeline: &Timeline, window: Window, width: usize, rows_most: usize) -> String {
     let Window { from, to } = window;
     Gantt { from, to, width, glyphs: Glyphs::Unicode, rows_most, cpus: false, legend: true }.render(timeline)

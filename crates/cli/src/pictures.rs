@@ -1,4 +1,4 @@
-//! `tactus lab report`: a page of all claims, and the figures, from what was measured before.
+//! `tactus lab report`: a page of all claims, and the figures, from earlier measurements.
 
 use crate::args::LabReport;
 use crate::experiments::{RECORDED, named};
@@ -32,7 +32,7 @@ pub(crate) fn report(args: &LabReport) -> Result<ExitCode, Failure> {
         output::complain(&unmeasured(report.paper, args.last));
     }
     if without.len() == reports.len() {
-        let right = "use `tactus lab run all --record` first, or --last after a `tactus lab run`";
+        let right = "run `tactus lab run all --record` first, or use --last after a `tactus lab run`";
         return Err(usage("nothing of it is measured yet".to_string(), right));
     }
     schedules(&mut reports, |id| suite.asks(id))?;
@@ -43,7 +43,7 @@ pub(crate) fn report(args: &LabReport) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Why there is nothing of `paper` on the page.
+/// Why the page has no results of `paper`.
 fn unmeasured(paper: &Paper, is_last: bool) -> String {
     let key = &paper.key;
     if is_last {
@@ -54,13 +54,13 @@ fn unmeasured(paper: &Paper, is_last: bool) -> String {
     format!("{key}: nothing of it is recorded ({RECORDED}); `tactus lab run all --record` measures it")
 }
 
-/// What is recorded of `paper`, if anything is.
+/// The recorded results of `paper`, if there are any.
 fn recorded(paper: &Paper) -> Result<Option<Results>, Failure> {
     let path = paper.directory.join(RECORDED);
     Ok(if path.exists() { Some(Results::read(&path)?) } else { None })
 }
 
-/// What was played of `paper`, if anything was.
+/// The latest results of `paper`, if there are any.
 fn last(suite: &Suite<'_>, paper: &Paper, directory: &Path) -> Result<Option<Results>, Failure> {
     if !directory.exists() {
         return Ok(None);
@@ -70,7 +70,7 @@ fn last(suite: &Suite<'_>, paper: &Paper, directory: &Path) -> Result<Option<Res
     Ok((!results.experiments.is_empty()).then_some(results))
 }
 
-/// Plays the points of which there are to be schedules.
+/// Runs the points whose schedules are drawn.
 fn schedules(reports: &mut [Report<'_>], asks: impl Fn(&str) -> bool) -> Result<(), Failure> {
     let of = |report: &Report<'_>| -> Vec<(usize, usize)> {
         let is_asked = |experiment: &Experiment| experiment.claims.iter().any(|id| asks(id));
@@ -101,7 +101,7 @@ fn threads() -> usize {
     std::thread::available_parallelism().map_or(1, NonZero::get)
 }
 
-/// Writes every picture of `reports` in all its forms below `directory`; says how many there are.
+/// Writes every picture of `reports` in all formats below `directory`; returns their number.
 fn draw(reports: &[Report<'_>], directory: &Path) -> Result<usize, Failure> {
     let mut all = Vec::new();
     for report in reports.iter().filter(|report| !report.pictures.is_empty()) {
@@ -123,7 +123,7 @@ fn draw(reports: &[Report<'_>], directory: &Path) -> Result<usize, Failure> {
     Ok(all.len())
 }
 
-/// Writes a file that exists complete or not at all.
+/// Writes a file that appears complete or not at all.
 pub(crate) fn keep(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     let mut draft = Draft::create(path)?;
     draft.file().write_all(bytes).with_context(|| format!("cannot write {}", path.display()))?;
@@ -131,7 +131,7 @@ pub(crate) fn keep(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What was written where.
+/// Prints which files were written.
 fn told(reports: &[Report<'_>], page: &Path, directory: &Path, pictures: usize) -> String {
     let claims: usize = reports.iter().map(|report| report.verdicts.len()).sum();
     let open: Vec<&str> = reports.iter().flat_map(|report| report.open.iter().copied()).collect();

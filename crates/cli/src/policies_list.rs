@@ -1,4 +1,4 @@
-//! `tactus policies`: what there is to choose from.
+//! `tactus policies`: the policies.
 
 use crate::args::Policies;
 use crate::{Failure, output};
@@ -21,7 +21,7 @@ struct Shown {
     text: Option<String>,
 }
 
-/// Where no CPU idles while somebody waits.
+/// Where no CPU idles while an entity waits.
 #[derive(Serialize)]
 struct Scope {
     scope: &'static str,

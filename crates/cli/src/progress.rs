@@ -1,4 +1,4 @@
-//! How far something is that takes a while: a bar on a terminal, a line otherwise.
+//! Progress of long operations: a bar on a terminal, a line otherwise.
 
 use crate::output::complain;
 use crate::terminal::safe;
@@ -6,19 +6,19 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use sched::Nanos;
 use std::io::IsTerminal;
 
-/// A bar on standard error, which keeps the result clean.
+/// A bar on standard error, separate from the result.
 #[derive(Debug)]
 pub(crate) struct Progress {
     bar: ProgressBar,
 }
 
 impl Progress {
-    /// Of something that takes `length`, called `what`.
+    /// For an operation of duration `length`, called `what`.
     pub(crate) fn new(what: String, length: Nanos) -> Progress {
         Progress::drawn(what, length, "{msg:>24} [{bar:50}] {percent:>3} %")
     }
 
-    /// The same, with a guess how much longer it takes.
+    /// Like [`new`](Progress::new), with an estimate of the remaining time.
     pub(crate) fn with_time_left(what: String, length: Nanos) -> Progress {
         Progress::drawn(what, length, "{msg:>24} [{bar:40}] {percent:>3} %, {eta} left")
     }
@@ -32,7 +32,7 @@ impl Progress {
         Progress { bar }
     }
 
-    /// Of something in `count` pieces.
+    /// For an operation of `count` pieces.
     pub(crate) fn of_pieces(what: String, count: usize) -> Progress {
         Progress::drawn(what, Nanos::ns(count as u64), "{msg:>24} [{bar:40}] {pos} of {len}")
     }
@@ -42,12 +42,12 @@ impl Progress {
         self.bar.inc(1);
     }
 
-    /// So much of it has passed.
+    /// Sets the time passed.
     pub(crate) fn passed(&self, passed: Nanos) {
         self.bar.set_position(passed.as_ns());
     }
 
-    /// So much more of it has passed. May be said by several threads.
+    /// Adds time passed. May be called from several threads.
     pub(crate) fn more(&self, passed: Nanos) {
         self.bar.inc(passed.as_ns());
     }

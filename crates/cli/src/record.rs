@@ -1,4 +1,4 @@
-//! What is kept of a run while it goes on: a trace in a file, and a timeline of a window to draw.
+//! Recording a run: a trace in a file, and the timeline of a window to draw.
 
 use crate::args::Output;
 use crate::output::Draft;
@@ -10,7 +10,7 @@ use std::fs::File;
 use std::path::Path;
 use trace::{ChromeWriter, Event, Header, Sink, TextWriter, Timeline, TimelineBuilder};
 
-/// The forms of a trace, by the end of a file's name.
+/// The formats of a trace, by file extension.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
     Text,
@@ -18,7 +18,7 @@ pub(crate) enum Form {
 }
 
 impl Form {
-    /// The form that the name of `file` asks for.
+    /// The format for the name of `file`.
     pub(crate) fn of(file: &Path) -> Result<Form, Failure> {
         match file.extension().and_then(|end| end.to_str()) {
             Some("txt") => Ok(Form::Text),
@@ -31,7 +31,7 @@ impl Form {
     }
 }
 
-/// A trace that is being written to a file.
+/// A trace under construction.
 pub(crate) struct TraceFile {
     draft: Draft,
     writer: Writer,
@@ -52,7 +52,7 @@ impl TraceFile {
         Ok(TraceFile { draft, writer })
     }
 
-    /// Everything has happened: the file is complete, but not in its place yet.
+    /// Completes the file; it is not in place yet.
     pub(crate) fn finish(self) -> anyhow::Result<Draft> {
         let outcome = match self.writer {
             Writer::Text(writer) => writer.finish(),
@@ -72,7 +72,7 @@ impl Sink for TraceFile {
     }
 }
 
-/// Begins to write a trace to `path`, in the form that its name asks for.
+/// Starts to write a trace to `path`, in the format for its name.
 pub(crate) fn begin(path: &Path) -> Result<(Form, Draft, File), Failure> {
     let form = Form::of(path)?;
     let mut draft = Draft::create(path)?;
@@ -80,7 +80,7 @@ pub(crate) fn begin(path: &Path) -> Result<(Form, Draft, File), Failure> {
     Ok((form, draft, file))
 }
 
-/// A stretch of time to draw.
+/// A window of time to draw.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Window {
     pub(crate) from: Instant,
@@ -88,7 +88,7 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// What was asked for of `scenario`, or what tells most in a picture of `width` characters.
+    /// The requested window of `scenario`, or the most informative one for a picture of `width` characters.
     pub(crate) fn asked(scenario: &Scenario, args: &Output, width: u16) -> Result<Window, Failure> {
         let end = Instant::ZERO + scenario.length;
         let moment = |text: &Option<String>| match text {
@@ -98,7 +98,7 @@ impl Window {
         let (from, to) = (moment(&args.gantt_from)?, moment(&args.gantt_to)?);
         let telling = Window::telling(scenario, picture::cells(scenario, width) as u64);
         let from = from.unwrap_or(telling.from);
-        // Whoever moves the start alone keeps the length.
+        // Moving the start alone keeps the length.
         let to = to.unwrap_or(from.saturating_add(telling.to.since(telling.from))).min(end);
         if from >= to {
             let reason = format!("the picture from {from} to {to} shows nothing");
@@ -108,8 +108,8 @@ impl Window {
         Ok(Window { from, to })
     }
 
-    /// The part of `scenario` that shows most in `cells` columns: from the start at least to ten of the shortest periods
-    /// after the last arrival, in columns of a round length, so that slices and periods fill whole ones.
+    /// The most informative window of `scenario` for `cells` columns: from the start to at least ten of the shortest periods after
+    /// the last arrival, with columns of a round length, so that slices and periods fill whole columns.
     pub(crate) fn telling(scenario: &Scenario, cells: u64) -> Window {
         let periods = scenario.entities.iter().flat_map(|entity| {
             let of_jobs = match entity.workload {
@@ -133,9 +133,9 @@ fn round(ns: u64) -> Nanos {
     Nanos::ns(steps.into_iter().find(|&step| step >= ns).unwrap_or(ns))
 }
 
-/// Follows a run up to the end of a window, and no further, so that a long run takes no more memory.
+/// Records up to the end of a window only, so that a long run takes no more memory.
 pub(crate) struct Watch {
-    /// None once the window is over.
+    /// `None` once the window is over.
     builder: TimelineBuilder,
     to: Instant,
     over: bool,

@@ -1,4 +1,4 @@
-//! `tactus restore`: makes threads what they were that a dispatcher has left otherwise.
+//! `tactus restore`: restores the threads that a dead dispatcher has left changed.
 
 use crate::args::Restore;
 use crate::{Failure, output, usage};
@@ -9,13 +9,13 @@ use daemon::linux::Linux;
 use daemon::restore::{End, Outcome, Replayed, Restored, ThreadRestored, replay};
 use serde::Serialize;
 
-/// How many threads are told of one by one; JSON tells of all.
+/// How many threads the text lists one by one; JSON lists all.
 const TOLD: usize = 100;
 
 /// The result as JSON.
 #[derive(Serialize)]
 struct Shown {
-    /// `nothing`: no table was left; `stale`: it was of an earlier start of the machine; `replayed`.
+    /// `nothing`: there was no table; `stale`: it was of an earlier boot; `replayed`.
     table: &'static str,
     settled: bool,
     restored: usize,
@@ -34,7 +34,7 @@ struct Shown {
 struct ShownThread {
     tid: u32,
     process: u32,
-    /// Whether it was born after the dispatcher had looked last.
+    /// Whether it started after the dispatcher's last scan.
     newborn: bool,
     end: &'static str,
     attributes: ShownOutcome,
@@ -44,7 +44,7 @@ struct ShownThread {
     original_cpus: String,
 }
 
-/// What came of one property, as JSON.
+/// The outcome for one property, as JSON.
 #[derive(Serialize)]
 struct ShownOutcome {
     outcome: &'static str,
@@ -102,19 +102,21 @@ pub(crate) fn run(args: &Restore) -> Result<(), Failure> {
     if restored.is_settled() {
         return Ok(());
     }
-    Err(Failure::Failed(anyhow!("some threads may not be what they were; the table stays, for another try as root")))
+    Err(Failure::Failed(anyhow!(
+        "some threads may not be restored; the table stays: run `tactus restore` again as root"
+    )))
 }
 
-/// Replays the table in `directory`, if nobody is at work there.
+/// Replays the table in `directory`, unless a dispatcher is running.
 fn replayed(directory: &Directory) -> Result<Replayed, Failure> {
-    // Nothing is made where nothing was left.
+    // Without a leftover table nothing is created.
     if !directory.path().exists() {
         return Ok(Replayed::Nothing);
     }
     let held = directory.lock().map_err(|refused| match refused {
         held @ Refused::Held(_) => {
             let reason = Reason::from(held);
-            usage(format!("{}, and restores everybody itself", reason.why), &reason.remedy)
+            usage(format!("{}, and restores all threads itself", reason.why), &reason.remedy)
         }
         Refused::Failed(error) => failed(error.into()),
     })?;
@@ -126,7 +128,7 @@ fn failed(reason: Reason) -> Failure {
     if reason.remedy.is_empty() {
         return Failure::Failed(anyhow!(reason.why));
     }
-    Failure::Failed(anyhow!("{}; right would be {}", reason.why, reason.remedy))
+    Failure::Failed(anyhow!("{}; help: {}", reason.why, reason.remedy))
 }
 
 fn shown(replayed: &Replayed, restored: &Restored) -> Shown {
@@ -154,7 +156,8 @@ fn text(replayed: &Replayed, directory: &Directory) -> String {
             return format!("Nothing to restore: no table was left in {}.\n", directory.path().display());
         }
         Replayed::Stale => {
-            return "Nothing to restore: the table that was left is of an earlier start of this machine. It is removed.\n".into();
+            return "Nothing to restore: the leftover table is from an earlier boot of this machine. It is removed.\n"
+                .into();
         }
         Replayed::Done(restored) => restored,
     };

@@ -1,4 +1,4 @@
-//! `tactus sim --seeds`: the same with many seeds, several at a time, and the medians.
+//! `tactus sim --seeds`: runs with many seeds in parallel, and medians.
 
 use crate::args::Sim;
 use crate::progress::Progress;
@@ -13,13 +13,13 @@ use sched::{Instant, Nanos};
 use std::num::NonZero;
 use trace::{Event, Sink, WorldSink};
 
-/// How often a run says how far it is: so many times.
+/// How many progress updates a run sends.
 const STEPS: u64 = 200;
 
-/// Tells, as a run goes on, how far it is.
+/// Sends progress updates of a run.
 struct Follow<'p> {
     progress: &'p Progress,
-    /// Up to where it has been told.
+    /// The reported progress so far.
     told: Instant,
     step: Nanos,
 }
@@ -34,7 +34,7 @@ impl Sink for Follow<'_> {
     }
 }
 
-/// A run, and what the auditor found in it, in words.
+/// A run, with the auditor's findings in words.
 pub(crate) struct Outcome {
     pub(crate) report: Report,
     pub(crate) broken: Vec<String>,

@@ -1,4 +1,4 @@
-//! What is kept of a simulated run and drawn of it: of one machine as ever, of several as a world.
+//! Recording and drawing of simulated runs, of one machine or of a world.
 
 use crate::output::Draft;
 use crate::record::{TraceFile, Watch, Window};
@@ -10,13 +10,13 @@ use sched::Instant;
 use std::path::Path;
 use trace::{Event, MachineId, Sink, Timeline, WorldHeader, WorldSink, WorldTimeline, WorldWatch};
 
-/// Who ran when, in the window.
+/// The schedule within the window.
 pub(crate) enum Seen {
     One(Timeline),
     World(Box<WorldTimeline>),
 }
 
-/// Follows a run for as long as the window lasts.
+/// Records a run until the window is over.
 pub(crate) enum Watching {
     One(Box<Watch>),
     World(Box<WorldWatch>),
@@ -54,7 +54,7 @@ impl WorldSink for Watching {
     }
 }
 
-/// A trace that is being written to a file.
+/// A trace under construction.
 pub(crate) enum Writing {
     One(TraceFile),
     World(WorldTraceFile),
@@ -68,7 +68,7 @@ impl Writing {
         })
     }
 
-    /// Everything has happened: the file is complete, but not in its place yet.
+    /// Completes the file; it is not in place yet.
     pub(crate) fn finish(self) -> anyhow::Result<Draft> {
         match self {
             Writing::One(file) => file.finish(),
@@ -86,7 +86,7 @@ impl WorldSink for Writing {
     }
 }
 
-/// What was seen in `window` as text, `width` characters wide, of at most `rows_most` entities.
+/// The recorded `window` as text, `width` characters wide, with at most `rows_most` entities.
 pub(crate) fn gantt(seen: &Seen, scenario: &Scenario, window: Window, width: u16, rows_most: usize) -> String {
     match seen {
         Seen::One(timeline) => picture::gantt(timeline, window, picture::cells(scenario, width), rows_most),
@@ -94,7 +94,7 @@ pub(crate) fn gantt(seen: &Seen, scenario: &Scenario, window: Window, width: u16
     }
 }
 
-/// What was seen in `window` as one SVG document, side by side if there are several runs; all are of one scenario.
+/// The recorded `window` as one SVG document, side by side for several runs of one scenario.
 pub(crate) fn svg(title: &str, seen: &[&Seen], window: Window, rows_most: usize) -> String {
     let mut alone = Vec::new();
     let mut worlds = Vec::new();

@@ -20,20 +20,20 @@ use sim::auditor::{Finding, WorldAuditor};
 use std::io::Write;
 use trace::{MachineId, WorldHeader, WorldSink};
 
-/// How many entities a drawing shows.
+/// Number of entities in a drawing.
 const ROWS_MOST: usize = 20;
 
-/// What is run, and under what.
+/// The runs, with their options.
 pub(crate) struct Plan {
     pub(crate) scenario: Scenario,
     pub(crate) choices: Vec<Choice>,
-    /// Of all guests, instead of their own.
+    /// Of all guests, in place of their own.
     guests: Option<Choice>,
     pub(crate) seed: u64,
-    /// What is drawn.
+    /// The window to draw.
     window: Window,
     pub(crate) width: u16,
-    /// Whether what domains do is monitored.
+    /// Whether domains are monitored.
     xenmon: bool,
 }
 
@@ -44,12 +44,12 @@ impl Plan {
         Run { scenario: &self.scenario, policy, knobs, guests: self.guests.as_ref(), seed }
     }
 
-    /// What its domains are to be monitored by, if they are.
+    /// The monitor of its domains, if there is one.
     pub(crate) fn monitor(&self) -> Option<XenMon> {
         self.xenmon.then(|| XenMon::new(self.scenario.measured_from()))
     }
 
-    /// What `monitor` has seen of a run.
+    /// The results of `monitor` for a run.
     pub(crate) fn monitored(&self, monitor: Option<&XenMon>, header: &WorldHeader) -> Option<XenMonReport> {
         Some(XenMonReport::new(monitor?, header, self.scenario.warm_up, self.scenario.length))
     }
@@ -74,13 +74,13 @@ impl Plan {
     }
 }
 
-/// What came of one run.
+/// The result of one run.
 struct Outcome {
     report: Report,
     seen: Seen,
-    /// The traces that were written.
+    /// The written traces.
     files: Vec<Draft>,
-    /// The laws that were broken, in words; `None` if nobody judged.
+    /// Broken laws, in words; `None` without an audit.
     audit: Option<Vec<String>>,
 }
 
@@ -111,7 +111,7 @@ pub(crate) fn run(args: &Sim) -> Result<(), Failure> {
     if broken.is_empty() { Ok(()) } else { Err(anyhow!("{}", broken.join("\n")).into()) }
 }
 
-/// What the auditor found, each with the policy.
+/// The findings of the auditor, each with its policy.
 fn broken_laws(outcome: &Outcome) -> Vec<String> {
     let findings = outcome.audit.iter().flatten();
     findings.map(|finding| format!("{} broke {finding}", outcome.report.policy)).collect()
@@ -168,7 +168,7 @@ fn plan_under(args: &Sim, scenario: Scenario, choices: Vec<Choice>) -> Result<Pl
     Ok(Plan { scenario, choices, guests, seed, window, width, xenmon: args.xenmon })
 }
 
-/// What is left out of the beginning, as asked here or else in the scenario.
+/// The warm-up, from the option or from the scenario.
 fn warm_up(args: &Sim, scenario: &Scenario) -> Result<Nanos, Failure> {
     let asked = args.warm_up.as_deref().map(input::duration::moment).transpose()?;
     let (warm_up, length) = (asked.unwrap_or(scenario.warm_up), scenario.length);
@@ -206,7 +206,7 @@ fn simulate(plan: &Plan, choice: &Choice, args: &Sim) -> Result<Outcome, Failure
     Ok(Outcome { report, seen: watch.finish()?, files, audit })
 }
 
-/// What an auditor found, in words.
+/// The findings of an auditor, in words.
 pub(crate) fn broken(auditor: &WorldAuditor) -> Vec<String> {
     let told = |(machine, finding): (Option<MachineId>, Finding)| match machine {
         Some(machine) if machine != MachineId(0) => format!("{finding} (machine {machine})"),
@@ -277,7 +277,7 @@ fn title(plan: &Plan) -> String {
     format!("{}, seed {}", plan.title(), plan.seed)
 }
 
-/// What one might want to do next.
+/// Suggestions for next commands.
 fn next(plan: &Plan, args: &Sim) -> String {
     let mut ideas = Vec::new();
     if args.tasks.is_some() {

@@ -1,4 +1,4 @@
-//! What is kept of a run of several machines, hosts and guests, while it goes on, and drawn of it.
+//! Recording and drawing of runs with several machines, hosts and guests.
 
 use crate::Failure;
 use crate::output::Draft;
@@ -13,7 +13,7 @@ use trace::gantt::{Gantt, Glyphs};
 use trace::svg::{Picture, worlds_side_by_side};
 use trace::{Event, MachineId, WorldChromeWriter, WorldHeader, WorldSink, WorldTextWriter, WorldTimeline};
 
-/// The trace of a world that is being written to a file.
+/// The trace of a world under construction.
 pub(crate) struct WorldTraceFile {
     draft: Draft,
     writer: WorldWriter,
@@ -34,7 +34,7 @@ impl WorldTraceFile {
         Ok(WorldTraceFile { draft, writer })
     }
 
-    /// Everything has happened: the file is complete, but not in its place yet.
+    /// Completes the file; it is not in place yet.
     pub(crate) fn finish(self) -> anyhow::Result<Draft> {
         let outcome = match self.writer {
             WorldWriter::Text(writer) => writer.finish(),
@@ -54,7 +54,7 @@ impl WorldSink for WorldTraceFile {
     }
 }
 
-/// The part of `world` in `window` as text, `width` characters wide, of `rows_most` entities of all machines.
+/// The part of `world` in `window` as text, `width` characters wide, with `rows_most` entities of all machines.
 pub(crate) fn gantt(world: &WorldTimeline, window: Window, width: u16, rows_most: usize) -> String {
     let Window { from, to } = window;
     let gantt = Gantt { from, to, width: 1, glyphs: Glyphs::Unicode, rows_most, cpus: true, legend: true };

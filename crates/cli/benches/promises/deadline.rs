@@ -1,4 +1,4 @@
-//! The peer: the kernel's own SCHED_DEADLINE, on a CPU of its own choosing beside as many hogs on each.
+//! The reference: SCHED_DEADLINE, on a CPU of the kernel's choice, beside two hogs per CPU.
 
 use crate::watched::{Tally, judge, record, watch};
 use crate::{Promise, hogs};
@@ -10,7 +10,7 @@ use sys::{affinity, clock, thread};
 
 pub(crate) fn measure(promise: Promise, length: Nanos) -> Result<Tally, String> {
     let said = |error: sys::Error| error.to_string();
-    // It takes no thread that is pinned: there are two hogs for each CPU.
+    // SCHED_DEADLINE refuses pinned threads: there are two hogs for each CPU.
     let cpus = affinity::get(thread::current()).map_err(said)?;
     let mut others = Vec::new();
     for cpu in cpus.iter() {
@@ -40,7 +40,7 @@ pub(crate) fn measure(promise: Promise, length: Nanos) -> Result<Tally, String> 
         over.store(true, Ordering::Relaxed);
         let stretches = recorder.join().expect("a recorder does not panic")?;
         answer?;
-        // Its periods begin when it became what it is: at its first turn from then on.
+        // Its periods start when it enters the class: at its first turn from then on.
         let first = stretches.iter().map(|(since, _)| *since).find(|since| *since >= begun).unwrap_or(begun);
         Ok(judge(&stretches, promise, first, end))
     })

@@ -1,11 +1,11 @@
 //! `cargo xtask bench`, its live part: promises kept on this machine, beside SCHED_DEADLINE and an empty loop, in one run,
 //! alternating, as medians with their spread.
 //!
-//! One process that never rests is promised (period, slice) on a CPU where two others would take all. It is promised once by
-//! SCHED_DEADLINE and once by our dispatcher, with a hard limit as SCHED_DEADLINE has, and watched in the same way: by the kernel's own record of when
-//! it came onto its CPU and left it. A period is missed when less was delivered by its end than the slice, less what the
-//! period before had delivered too much: both carry overruns on. What turns cost is measured with a soft limit, as is usual, and
-//! set against an empty loop alone on its CPU, which is what the bound is about; one beside the same hogs is told of as well.
+//! One process that is always busy gets (period, slice) on a CPU beside two hogs, once from SCHED_DEADLINE and once from Tactus,
+//! with a hard limit as SCHED_DEADLINE has. The kernel's record of its switches is the measure for both. A period is missed
+//! when less was delivered by its end than the slice minus the overrun of the period before: both carry overruns on. The cost
+//! of turns is measured with the usual soft limit, against an empty loop alone on its CPU, which the bound refers to; an empty
+//! loop beside the same hogs is reported as well.
 
 mod deadline;
 mod floor;
@@ -19,7 +19,7 @@ use std::fmt::Write as _;
 use sys::child::{Child, Work};
 use watched::Tally;
 
-/// What is promised.
+/// The promise.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Promise {
     pub(crate) period: Nanos,
@@ -33,35 +33,35 @@ const PROMISES: [Promise; 4] = [
     Promise { period: Nanos::us(200), slice: Nanos::us(100) },
 ];
 
-/// How long each is watched, in one run.
+/// Duration of each measurement, in one run.
 const LENGTH: Nanos = Nanos::s(2);
-/// The most that our share may be off. Unit: parts per million of what was asked.
+/// The largest error of the delivered share. Unit: parts per million of the promise.
 const SHARE_MOST: f64 = 10_000.0;
-/// The most that a turn may cost, in empty loops.
+/// The largest cost of a turn, in empty loops.
 const COST_MOST: f64 = 1.3;
 
 /// One run of one kind.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Sample {
     pub(crate) tally: Tally,
-    /// CPU time of who dispatches, for each time its agent woke. Unit: ns.
+    /// CPU time of Tactus per wake-up of its agent. Unit: ns.
     pub(crate) cost: f64,
-    /// What its own account says was delivered in reserved time, of what was asked. Unit: parts per million.
+    /// Delivered reserved time by the account of Tactus, of the promise. Unit: parts per million.
     pub(crate) share_ppm: f64,
 }
 
-/// The CPU on which all happens: the last, which is furthest from interrupts and from who measures.
+/// The CPU under test: the last, which is farthest from interrupts and from the measuring thread.
 pub(crate) fn cpu() -> CpuId {
     let cpus = sys::affinity::get(sys::thread::current()).expect("a thread has CPUs");
     cpus.iter().last().expect("a thread has a CPU")
 }
 
-/// Two that take whatever they get, on the CPU where all happens.
+/// Two hogs on the CPU under test.
 pub(crate) fn hogs() -> Vec<Child> {
     (0..2).map(|_| hog()).collect()
 }
 
-/// One that never rests.
+/// A process that is always busy.
 pub(crate) fn hog() -> Child {
     let child =
         Child::start(Work::Spin { busy: Nanos::s(60), idle: Nanos::ZERO }).expect("there is room for a process");
@@ -69,7 +69,7 @@ pub(crate) fn hog() -> Child {
     child
 }
 
-/// The median of some figures, and the least and the largest of them.
+/// The median of some figures, with minimum and maximum.
 pub(crate) fn spread(mut figures: Vec<f64>) -> (f64, f64, f64) {
     figures.sort_by(f64::total_cmp);
     (figures[figures.len() / 2], figures[0], figures[figures.len() - 1])
@@ -109,7 +109,7 @@ fn main() {
     }
 }
 
-/// Both, and the empty loop, in turns.
+/// Both mechanisms and the empty loop, in turns.
 fn compare(promise: Promise, runs: usize) {
     let (mut theirs, mut ours, mut floors) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..runs {
@@ -120,7 +120,7 @@ fn compare(promise: Promise, runs: usize) {
         let hard = ours::measure(promise, Limit::Hard, LENGTH);
         let soft = ours::measure(promise, Limit::Soft, LENGTH);
         match (hard, soft) {
-            // What is delivered is seen from outside where there is nothing else; a turn costs what it costs as usual.
+            // Delivery is measured from outside without other output; a turn has its usual cost.
             (Ok(hard), Ok(soft)) => ours.push(Sample { cost: soft.cost, ..hard }),
             (Err(why), _) | (_, Err(why)) => return println!("  not measured: {why}"),
         }

@@ -1,4 +1,4 @@
-//! Ours: the dispatcher as `tactus run` has it.
+//! The dispatcher as `tactus run` uses it.
 
 use crate::watched::{judge, record, watch};
 use crate::witness::Witness;
@@ -25,7 +25,7 @@ fn setup() -> Result<Setup, String> {
     Ok(Setup { directory, executable: PathBuf::from(env!("CARGO_BIN_EXE_tactus")), policy, knobs })
 }
 
-/// CPU time and wake-ups of the threads of the daemon: what it costs, and how often agents woke.
+/// CPU time and wake-ups of the daemon's threads.
 struct Expense {
     meters: Vec<(bool, Meter)>,
 }
@@ -42,7 +42,7 @@ impl Expense {
         Expense { meters: ours.collect() }
     }
 
-    /// CPU time of all, and turns of the agent.
+    /// CPU time of all threads, and turns of the agent.
     fn read(&self) -> (Nanos, u64) {
         let read = |(is_agent, meter): &(bool, Meter)| {
             let usage = meter.read().ok()?;
@@ -58,7 +58,7 @@ fn admit(front: Control<'_, '_>, promise: Promise, limit: Limit, pid: u32) -> Re
     front.admit(&wish, pid).map(|all| all[0]).map_err(|refusal| refusal.to_string())
 }
 
-/// What `e` has had in reserved time, from what happened.
+/// The reserved time of `e`, from the events.
 fn reserved(events: &[(Instant, Event)]) -> Nanos {
     let ran = events.iter().map(|(_, event)| if let Event::Ran { time, .. } = event { *time } else { Nanos::ZERO });
     ran.fold(Nanos::ZERO, |sum, time| sum + time)
@@ -107,18 +107,18 @@ pub(crate) fn measure(promise: Promise, limit: Limit, length: Nanos) -> Result<S
     played
 }
 
-/// How one of several promises was kept.
+/// The result of one of several promises.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Kept {
     pub(crate) periods: u64,
     pub(crate) missed: u64,
-    /// Of those missed, in how many the CPU was away for at least what was missing.
+    /// Missed periods in which the CPU was away for at least the missing time.
     pub(crate) away: u64,
-    /// The most that was missing.
+    /// The largest missing time.
     pub(crate) worst: Nanos,
 }
 
-/// Keeps all of `promises` side by side for `length`.
+/// Keeps all `promises` side by side for `length`.
 pub(crate) fn keep(promises: &[Promise], length: Nanos) -> Result<Vec<Kept>, String> {
     let witness = Witness::default();
     let misses = std::thread::scope(|scope| {
@@ -144,14 +144,14 @@ pub(crate) fn keep(promises: &[Promise], length: Nanos) -> Result<Vec<Kept>, Str
 
 /// A period in which less was delivered than was due.
 struct Miss {
-    /// When it began, as promises are dealt.
+    /// Its start, on the grid of the promise.
     begun: Instant,
-    /// When its end was noticed.
+    /// When its end was detected.
     told: Instant,
     missing: Nanos,
 }
 
-/// Serves all of `promises`, and says of each how many periods there were and which were missed.
+/// Keeps all `promises`, and returns for each the number of periods and the missed ones.
 fn serve_all(promises: &[Promise], length: Nanos) -> Result<Vec<(u64, Vec<Miss>)>, String> {
     let mut others = hogs();
     live::serve(&setup()?, |front| {
@@ -175,7 +175,7 @@ fn serve_all(promises: &[Promise], length: Nanos) -> Result<Vec<(u64, Vec<Miss>)
             }
             for (at, event) in &events {
                 let Event::Period { entity, due, delivered, throughout: true } = event else { continue };
-                let place = entities.iter().position(|e| e == entity).ok_or("a period of nobody")?;
+                let place = entities.iter().position(|e| e == entity).ok_or("a period of an unknown entity")?;
                 kept[place].0 += 1;
                 if delivered < due {
                     let since = |at: Instant| front.epoch().saturating_add(at.since(Instant::ZERO));

@@ -1,4 +1,4 @@
-//! What a thread is delivered, from the kernel's own record of its switches.
+//! The delivery to a thread, from the kernel's record of its switches.
 
 use crate::Promise;
 use sched::{Instant, Nanos};
@@ -19,7 +19,7 @@ impl Tally {
     }
 }
 
-/// When a thread was on a CPU, in order.
+/// The intervals in which a thread was on a CPU, in order.
 pub(crate) type Stretches = Vec<(Instant, Instant)>;
 
 /// Records until `over`.

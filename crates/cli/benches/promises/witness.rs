@@ -1,7 +1,7 @@
-//! When the CPU was not there: a virtual machine's CPUs are taken away by its host, which need not say so as steal.
+//! Detection of stolen CPU time: a hypervisor may take a CPU away without reporting steal time.
 //!
-//! A thread above everything else on the CPU sleeps from one instant to the next. Where even that one comes late, nobody could
-//! have kept anything: what it is late by, at least, the CPU was away.
+//! A thread above all others on the CPU sleeps from one instant to the next. If even that thread wakes late, the CPU was away for
+//! at least the lateness, and no scheduler could have kept a promise.
 
 use crate::cpu;
 use sched::{CpuSet, Instant, Nanos};
@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use sys::attributes::{self, Attributes};
 use sys::{Result, affinity, clock, thread};
 
-/// How often it looks.
+/// Interval between its wake-ups.
 const STEP: Nanos = Nanos::us(500);
-/// Timers are late by less than this on a CPU that is there.
+/// Lateness below this counts as present.
 const LATE: Nanos = Nanos::us(200);
 /// Above the agents.
 const PRIORITY: u32 = 99;
@@ -20,13 +20,13 @@ const PRIORITY: u32 = 99;
 /// Watches one CPU.
 #[derive(Debug, Default)]
 pub(crate) struct Witness {
-    /// From when to when it was away.
+    /// Intervals in which it was away.
     gaps: Mutex<Vec<(Instant, Instant)>>,
     over: AtomicBool,
 }
 
 impl Witness {
-    /// Watches in the calling thread, until it is over.
+    /// Watches in the calling thread until the end.
     pub(crate) fn watch(&self) -> Result<()> {
         let me = thread::current();
         affinity::set(me, &CpuSet::one(cpu()))?;
@@ -37,7 +37,7 @@ impl Witness {
             clock::sleep_until(due);
             let came = clock::now();
             if came.saturating_since(due) > LATE {
-                self.gaps.lock().expect("nobody panics with it").push((due, came));
+                self.gaps.lock().expect("no thread panics with it").push((due, came));
             }
         }
         Ok(())
@@ -47,9 +47,9 @@ impl Witness {
         self.over.store(true, Ordering::Relaxed);
     }
 
-    /// For how long it was away, at least, in whole gaps that touch `from` to `to`.
+    /// Time away, at least, in whole gaps that touch `from` to `to`.
     pub(crate) fn away(&self, from: Instant, to: Instant) -> Nanos {
-        let gaps = self.gaps.lock().expect("nobody panics with it");
+        let gaps = self.gaps.lock().expect("no thread panics with it");
         let touching = gaps.iter().filter(|(begun, ended)| *begun < to && *ended > from);
         touching.fold(Nanos::ZERO, |sum, (begun, ended)| sum + ended.since(*begun))
     }

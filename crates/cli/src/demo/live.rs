@@ -1,4 +1,4 @@
-//! The demo on this machine: the same processes twice.
+//! The demo on this machine: two runs of the same processes.
 
 use super::outcome::{self, Side};
 use super::seen::{self, Watcher};
@@ -23,19 +23,19 @@ use sys::attributes::{self, Attributes};
 use sys::child::{Child, Work};
 use trace::{Event, Header, Sink, Timeline};
 
-/// How many on each CPU take whatever they get.
+/// Number of batch processes per CPU.
 const BATCH: usize = 5;
-/// What is promised above what is needed, for interrupts and switches. Unit: percent.
+/// Promised time above the need, for interrupts and switches. Unit: percent.
 const ABOVE: u64 = 10;
-/// What the first run is called, in which nobody is promised anything.
+/// Name of the first run, without promises.
 const KERNEL: &str = "the kernel";
-/// And the second.
+/// Name of the second run.
 pub(super) const TACTUS: &str = "Tactus";
 
-/// Whether promises can be kept here.
+/// Checks whether promises can be kept here.
 ///
 /// # Errors
-/// They cannot, and why.
+/// They cannot, for this reason.
 pub(super) fn is_possible(terms: &Terms) -> Result<(), Failure> {
     let said = |error: sys::Error| refused(&error.into());
     let child = Child::start(Work::Sleep).map_err(said)?;
@@ -45,7 +45,7 @@ pub(super) fn is_possible(terms: &Terms) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The two that need their time, and as many others as make a fair share too little.
+/// The demo scenario with its two periodic VMs, and enough batch VMs that a fair share is too little.
 fn scenario(seconds: u64) -> Result<Scenario, Failure> {
     let mut scenario = Scenario::from_bytes("scenarios/demo.toml", SCENARIO.as_bytes().to_vec())?;
     scenario.length = Nanos::s(seconds);
@@ -65,18 +65,18 @@ fn scenario(seconds: u64) -> Result<Scenario, Failure> {
     Ok(scenario)
 }
 
-/// One of the two runs, and what of it can be seen from outside.
+/// One of the two runs, with an outside view of it.
 struct Run {
     kept: Kept,
     side: Side,
-    /// Who ran when, where this host tells; else what the dispatcher knows.
+    /// The schedule, as the kernel reports it where it can; otherwise as the dispatcher knows it.
     events: Vec<(Instant, Event)>,
 }
 
 pub(super) fn run(args: &Demo, terms: &Terms) -> Result<(), Failure> {
     let promised = from_scenario(scenario(args.seconds)?, false)?;
     let mut alone = promised.clone();
-    alone.parts.iter_mut().for_each(|part| part.wish = None);
+    alone.parts.iter_mut().for_each(|part| part.request = None);
     let drafts = (!args.json).then(|| Draft::create(Path::new(PICTURE))).transpose()?;
     let watcher = Watcher::begin();
     let in_order = output::end_in_order();
@@ -100,7 +100,7 @@ pub(super) fn run(args: &Demo, terms: &Terms) -> Result<(), Failure> {
     show(&runs, terms, drafts)
 }
 
-/// What came of a run.
+/// The result of a run.
 fn finish(plan: &Plan, terms: &Terms, played: Played, watcher: Watcher, name: &str) -> Run {
     let switches = watcher.end();
     let mut kept = Kept::new(plan, terms, played);

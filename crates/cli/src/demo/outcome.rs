@@ -1,4 +1,4 @@
-//! What the demo showed: a table with both policies side by side, and a sentence that follows from the numbers.
+//! The result of the demo: a table with both policies side by side, and a sentence derived from the numbers.
 
 use crate::output;
 use measure::{Measures, Meter};
@@ -11,7 +11,7 @@ struct Kind {
     asked: &'static str,
 }
 
-/// The kinds there are. A VM belongs to the kind whose name its own begins with.
+/// The kinds. The name of a VM starts with the name of its kind.
 const KINDS: [Kind; 3] = [
     Kind { name: "interactive", asked: "2ms/10ms" },
     Kind { name: "steady", asked: "20ms/100ms" },
@@ -21,7 +21,7 @@ const KINDS: [Kind; 3] = [
 /// One of the two runs.
 pub(super) struct Side {
     pub(super) report: Report,
-    /// What each of [`KINDS`] got together, and how many VMs that is.
+    /// The total of each kind in [`KINDS`], and its number of VMs.
     got: [(Measures, u64); 3],
 }
 
@@ -53,7 +53,7 @@ impl Side {
     }
 }
 
-/// Each kind of VM: what it asked for, and what it got from each policy.
+/// For each kind of VM: its request, and its result under each policy.
 pub(super) fn table(sides: &[&Side]) -> String {
     let (mut first, mut second) = (format!("{:<23}", ""), format!("{:<12}{:<11}", "", "needs"));
     for side in sides {
@@ -73,12 +73,12 @@ pub(super) fn table(sides: &[&Side]) -> String {
     text
 }
 
-/// What became of time that nobody of the demo had.
+/// Label of the CPU time that no VM of the demo used.
 fn left_over(side: &Side) -> &'static str {
-    if side.report.policy == super::live::TACTUS { "idle or somebody else's" } else { "idle" }
+    if side.report.policy == super::live::TACTUS { "idle or other processes" } else { "idle" }
 }
 
-/// How the two that have deadlines fared under each policy, whatever the numbers say.
+/// The result of the two VMs with deadlines under each policy, derived from the numbers.
 pub(super) fn sentence(sides: &[&Side]) -> String {
     let mut text = String::new();
     for side in sides {

@@ -1,4 +1,4 @@
-//! How far the simulation is.
+//! Progress of the simulation.
 
 use crate::progress::Progress;
 use sched::{Instant, Nanos};
@@ -10,7 +10,7 @@ pub(super) struct Follow {
     progress: Progress,
     policy: &'static str,
     length: Nanos,
-    /// When to show it next.
+    /// When to update the display next.
     next: Instant,
 }
 

@@ -1,4 +1,4 @@
-//! Who ran when, as the kernel itself tells: the same for both runs, whoever decided.
+//! The schedule as the kernel itself records it: the same for both runs, under any scheduler.
 
 use crate::run::plan::Plan;
 use crate::run::play::Played;
@@ -12,19 +12,19 @@ use sys::switches::{Seen, Switch, Switches, Turn};
 use sys::{affinity, clock, thread};
 use trace::Event;
 
-/// How often what the kernel tells is read, before it runs out of room for it.
+/// Interval between reads of the kernel's records, before its buffer is full.
 const READ: Nanos = Nanos::ms(5);
-/// The most switches that are kept.
+/// The largest number of switches to keep.
 const MOST: usize = 2_000_000;
-/// Between two runs in one trace.
+/// Pause between two runs in one trace.
 const PAUSE: Nanos = Nanos::ms(100);
-/// The processes of the second run have numbers from here on in a trace of both.
+/// In a trace of both runs, the processes of the second have numbers from here on.
 const SECOND: u32 = 1_000;
 
-/// Reads the switches of all CPUs until it is ended.
+/// Records the switches of all CPUs until it is stopped.
 pub(super) struct Watcher {
     over: Arc<AtomicBool>,
-    /// None: this host does not tell.
+    /// `None`: the host does not report switches.
     reader: Option<JoinHandle<Vec<Switch>>>,
 }
 
@@ -36,7 +36,7 @@ impl Watcher {
         let Some(Ok(mut watched)) = watched else { return Watcher { over, reader: None } };
         let until = Arc::clone(&over);
         let read = move || {
-            // Nobody of the demo keeps it from reading in time; it takes next to nothing.
+            // No process of the demo delays its reads, and it takes little time.
             let _ = attributes::apply(thread::current(), Attributes::raised(1));
             let mut all = Vec::new();
             while !until.load(Ordering::Relaxed) {
@@ -56,7 +56,7 @@ impl Watcher {
         Watcher { over, reader }
     }
 
-    /// What was seen, in order; none where this host does not tell.
+    /// The recorded switches, in order; `None` where the host does not report them.
     pub(super) fn end(self) -> Option<Vec<Switch>> {
         self.over.store(true, Ordering::Relaxed);
         let mut all = self.reader?.join().ok()?;
@@ -65,7 +65,7 @@ impl Watcher {
     }
 }
 
-/// What is known of one process on the way through the switches.
+/// State of one process while the switches are converted.
 #[derive(Clone, Copy)]
 struct State {
     entity: EntityId,
@@ -73,7 +73,7 @@ struct State {
     on: Option<CpuId>,
 }
 
-/// The run as it was seen from outside, with the jobs as their processes tell of them.
+/// The events of the run from the outside view, with the jobs that its workers report.
 pub(super) fn events(plan: &Plan, played: &Played, switches: &[Switch]) -> Vec<(Instant, Event)> {
     let end = Instant::ZERO + played.length;
     let mut all = Vec::with_capacity(switches.len() + 64);
@@ -81,7 +81,8 @@ pub(super) fn events(plan: &Plan, played: &Played, switches: &[Switch]) -> Vec<(
     let mut entities: BTreeMap<EntityId, EntityId> = BTreeMap::new();
     for (index, (part, came)) in plan.parts.iter().zip(&played.ends).enumerate() {
         let entity = EntityId::new(u32::try_from(index).expect("parts are few"), 0);
-        let params = Params { reservation: part.wish.as_ref().map(|wish| wish.reservation), ..Params::default() };
+        let params =
+            Params { reservation: part.request.as_ref().map(|request| request.reservation), ..Params::default() };
         all.push((Instant::ZERO, Event::Attach { entity, name: part.name.clone(), params: Box::new(params) }));
         states.insert(came.pid, State { entity, runnable: false, on: None });
         entities.extend(came.entities.iter().map(|&theirs| (theirs, entity)));
@@ -112,7 +113,7 @@ pub(super) fn events(plan: &Plan, played: &Played, switches: &[Switch]) -> Vec<(
     all
 }
 
-/// One switch, if it is of one of ours.
+/// Converts one switch, if it belongs to a process of the demo.
 fn step(
     switch: &Switch,
     at: Instant,
@@ -140,12 +141,12 @@ fn step(
             state.on = None;
             seats.remove(&cpu);
         }
-        // The record begins in the midst of things.
+        // The record starts in the middle of activity.
         _ => {}
     }
 }
 
-/// Both runs in one, the second after the first.
+/// Both runs in one trace, the second after the first.
 pub(super) fn chained(first: &[(Instant, Event)], second: &[(Instant, Event)]) -> Vec<(Instant, Event)> {
     let over = first.last().map_or(Instant::ZERO, |(at, _)| *at);
     let mut all: Vec<(Instant, Event)> = first.iter().filter(|(_, event)| *event != Event::End).cloned().collect();
@@ -161,7 +162,7 @@ pub(super) fn chained(first: &[(Instant, Event)], second: &[(Instant, Event)]) -
     all
 }
 
-/// The same of another entity, at another time.
+/// An event moved to another entity and time.
 fn renamed(event: &Event, of: &impl Fn(EntityId) -> EntityId, at: &impl Fn(Instant) -> Instant) -> Event {
     match event.clone() {
         Event::Attach { entity, name, params } => {

@@ -1,4 +1,4 @@
-//! The demo where promises cannot be kept for real: the same, simulated.
+//! The simulated demo, where promises cannot be kept on this machine.
 
 use super::outcome::{self, Side};
 use super::progress::Follow;
@@ -18,12 +18,12 @@ use std::io::Write;
 use std::path::Path;
 use trace::{Header, Sink, Timeline};
 
-/// The policy that stands for what hosts run today.
+/// The policy of today's hosts.
 const FAIR: &str = "cfs";
 /// The policy that keeps promises.
 const PROMISING: &str = "edf";
 
-/// Simulates, because of `why` nothing can be promised for real.
+/// Simulates the demo; `why` promises cannot be kept here.
 pub(super) fn run(args: &Demo, why: &Reason) -> Result<(), Failure> {
     let mut scenario = Scenario::from_bytes("scenarios/demo.toml", SCENARIO.as_bytes().to_vec())?;
     scenario.length = Nanos::s(args.seconds);

@@ -1,4 +1,4 @@
-//! What a machine is like, in words.
+//! The properties of a machine, in words.
 
 use super::in_words;
 use daemon::host_profile::HostProfile;
@@ -7,7 +7,7 @@ use sys::kernel::{Configured, SchedExt};
 use sys::privileges::Capability;
 use sys::realtime::Bandwidth;
 
-/// Each fact with its label.
+/// Each property with its label.
 pub(super) fn facts(host: &HostProfile) -> Vec<(&'static str, String)> {
     vec![
         ("kernel", kernel(host)),
@@ -74,13 +74,13 @@ fn clock(host: &HostProfile) -> String {
 
 fn privileges(host: &HostProfile) -> String {
     let own = &host.privileges;
-    let who = if own.user == 0 { "root".to_string() } else { format!("user {}", own.user) };
+    let user = if own.user == 0 { "root".to_string() } else { format!("user {}", own.user) };
     let (held, missing): (Vec<_>, Vec<_>) = Capability::ALL.into_iter().partition(|&capability| own.has(capability));
     let names = |list: &[Capability]| match list {
         [] => "none of those that matter".to_string(),
         list => list.iter().map(|capability| capability.name()).collect::<Vec<_>>().join(", "),
     };
-    let mut words = format!("{who}, with {}", names(&held));
+    let mut words = format!("{user}, with {}", names(&held));
     if !missing.is_empty() && !held.is_empty() {
         words += &format!("; without {}", names(&missing));
     }

@@ -1,4 +1,4 @@
-//! The examination as JSON. Names end in their unit; what is not known is null, with the reason beside it.
+//! The examination as JSON. Keys end in their unit; an unknown value is null, with the reason beside it.
 
 use super::{Examination, INTERVAL};
 use daemon::Reason;
@@ -10,7 +10,7 @@ use serde::Serialize;
 use sys::kernel::SchedExt;
 use sys::realtime::Bandwidth;
 
-/// All of it.
+/// The whole examination.
 #[derive(Serialize)]
 pub(super) struct Shown {
     promises_can_be_kept: bool,
@@ -62,7 +62,7 @@ struct Cpuset {
     cpus: String,
 }
 
-/// A runtime of null is no limit.
+/// A runtime of null means no limit.
 #[derive(Serialize)]
 struct Share {
     runtime_ns: Option<u64>,
@@ -94,7 +94,7 @@ struct GroupShare {
     share: Share,
 }
 
-/// Why, and what would help.
+/// The reason, and the remedy.
 #[derive(Serialize, Default)]
 struct Why {
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! `tactus run`: promises kept on real processes.
+//! `tactus run`: promises to real processes.
 
 pub(crate) mod outcome;
 pub(crate) mod plan;
@@ -27,29 +27,29 @@ pub(crate) fn run(args: &Run) -> Result<ExitCode, Failure> {
     Ok(status(&plan, &kept.played))
 }
 
-/// Has the daemon keep the promises of `plan` from beginning to end.
+/// Has the daemon keep the promises of `plan` from start to end.
 pub(crate) fn keep(terms: &Terms, plan: &Plan) -> Result<Played, Failure> {
     let _in_order = output::end_in_order();
-    // Who is stopped keeps no promises: Ctrl-Z would be a hang to the guardian, which ends those.
+    // A stopped daemon keeps no promises: the guardian would treat Ctrl-Z as a hang and kill it.
     sys::process::ignore_stops();
     let what = format!("under {}", terms.setup.policy.name);
     match live::serve(&terms.setup, |front| play::play(Some(front), plan, &what)) {
         Ok(played) => played,
         Err(live::Failure::Running(reason) | live::Failure::Refused(reason)) => Err(refused(&reason)),
         Err(live::Failure::Failed(Reason { why, remedy })) => {
-            let text = if remedy.is_empty() { why } else { format!("{why}; right would be {remedy}") };
-            Err(anyhow::anyhow!("{text}").context("the daemon failed, and everything is what it was before").into())
+            let text = if remedy.is_empty() { why } else { format!("{why}; help: {remedy}") };
+            Err(anyhow::anyhow!("{text}").context("the daemon failed, and all threads are restored").into())
         }
     }
 }
 
-/// The exit status: that of the command, where there is one alone.
+/// The exit status: that of the command, if there is only one.
 fn status(plan: &Plan, played: &Played) -> ExitCode {
     use std::os::unix::process::ExitStatusExt;
     let alone = plan.parts.len() == 1;
     match played.ends.first().and_then(|end| end.status).filter(|_| alone) {
         _ if played.interrupted => ExitCode::from(130),
-        // As shells say it.
+        // As shells report it.
         Some(status) => match (status.code(), status.signal()) {
             (Some(code), _) => ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX)),
             (None, Some(signal)) => ExitCode::from(u8::try_from(128 + signal).unwrap_or(u8::MAX)),
@@ -59,12 +59,10 @@ fn status(plan: &Plan, played: &Played) -> ExitCode {
     }
 }
 
-/// A refusal, as something typed.
+/// A refusal as a failure of the arguments.
 pub(crate) fn refused(reason: &Reason) -> Failure {
-    let right = match reason.remedy.as_str() {
-        "" => "nothing was changed".to_string(),
-        remedy if remedy.starts_with("right would be ") => remedy.to_string(),
-        remedy => format!("right would be {remedy}"),
-    };
-    usage(reason.why.clone(), &right)
+    match reason.remedy.as_str() {
+        "" => Failure::Usage(miette::miette!("{}", reason.why)),
+        remedy => usage(reason.why.clone(), remedy),
+    }
 }

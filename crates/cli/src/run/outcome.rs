@@ -1,8 +1,9 @@
-//! What comes out of a live run: the same table, trace and picture as of a simulation.
+//! The output of a live run: the same table, trace and picture as for a simulation.
 
 use super::plan::{Plan, Terms};
 use super::play::Played;
 use crate::args::Output;
+use crate::doctor::in_words;
 use crate::output::Draft;
 use crate::record::{TraceFile, Watch, Window};
 use crate::{Failure, output, picture};
@@ -16,14 +17,14 @@ use sched::Nanos;
 use std::io::Write;
 use trace::{Header, Sink, Timeline};
 
-/// How many entities a drawing shows.
+/// Number of entities in a drawing.
 const ROWS_MOST: usize = 20;
 
 /// A live run and its report.
 pub(crate) struct Kept {
     pub(crate) played: Played,
     pub(crate) report: Report,
-    /// The scenario as it was: of the length that it had.
+    /// The scenario with the real duration.
     pub(crate) scenario: Scenario,
     pub(crate) header: Header,
 }
@@ -44,52 +45,50 @@ impl Kept {
         Kept { played, report, scenario, header }
     }
 
-    /// What is drawn of it.
+    /// The timeline of `window`.
     pub(crate) fn timeline(&self, window: Window) -> anyhow::Result<Timeline> {
         let mut watch = Watch::new(&self.header, window);
         self.played.events.iter().for_each(|(at, event)| watch.record(*at, event));
         watch.finish()
     }
 
-    /// Writes everything that happened into `file`.
+    /// Writes all events into `file`.
     pub(crate) fn write_into(&self, mut file: TraceFile) -> anyhow::Result<Draft> {
         self.played.events.iter().for_each(|(at, event)| file.record(*at, event));
         file.finish()
     }
 
-    /// What has to be known of it besides.
+    /// Remarks below the report.
     pub(crate) fn remarks(&self) -> String {
         let mut text = String::new();
         let played = &self.played;
         for (name, reason) in &played.troubles {
-            text += &format!("\n{name} was not served to the end: {}", reason.why);
-            text += if reason.remedy.is_empty() { "" } else { "; right would be " };
-            text += &format!("{}.\n", reason.remedy);
+            text += &format!("\n{name} was not served to the end: {}.\n", in_words(reason));
         }
         if !played.reports_wakeups {
-            text += "\nThis host does not tell when a thread wakes: it is looked at every millisecond, so wake-ups are noticed late. \
-                     Right would be CAP_PERFMON.\n";
+            text += "\nThis host does not report wake-ups of threads: they are polled every millisecond, and detected late. To avoid \
+                     that, run with CAP_PERFMON.\n";
         }
         if played.lost > 0 {
-            text += &format!("\n{} events are missing: more happened than could be kept.\n", played.lost);
+            text += &format!("\n{} events are missing: there were more than could be kept.\n", played.lost);
         }
         text
     }
 }
 
-/// What somebody was promised.
+/// The promise of an entity.
 fn granted(params: &sched::Params) -> Option<Grant> {
     params.reservation.map(|reservation| Grant { slice: reservation.slice, period: reservation.period })
 }
 
-/// Where a run is shown.
+/// Where the output of a run goes.
 pub(crate) struct Shown<'a> {
     args: &'a Output,
     picture: Option<Draft>,
 }
 
 impl<'a> Shown<'a> {
-    /// Says that it cannot be written before anything is run.
+    /// Opens the files, so that an unwritable one is reported before the run.
     pub(crate) fn begin(args: &'a Output, _length: Option<Nanos>) -> Result<Shown<'a>, Failure> {
         let picture = args.svg.as_deref().map(Draft::create).transpose()?;
         Ok(Shown { args, picture })

@@ -1,4 +1,4 @@
-//! What is to be run, and what is promised to whom.
+//! The plan of a live run: its processes and their promises.
 
 use super::refused;
 use crate::args::Run;
@@ -17,51 +17,51 @@ use std::ops::Range;
 use std::path::Path;
 use sys::realtime::Bandwidth;
 
-/// The share of each CPU that is promised to nobody. Unit: percent.
+/// The share of each CPU that is never promised. Unit: percent.
 const RESERVE: u64 = 10;
-/// How long a run is taken to be for a picture where nobody says when it ends.
+/// The assumed duration of a run without an end, for the window of a picture.
 const OPEN_END: Nanos = Nanos::s(1);
 
-/// Somebody who takes part.
+/// A process of the run.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
     pub(crate) name: String,
     pub(crate) source: Source,
-    /// What it is promised; nothing: it is left to the kernel.
-    pub(crate) wish: Option<PromiseRequest>,
+    /// Its promise; `None`: it is left to the kernel.
+    pub(crate) request: Option<PromiseRequest>,
     pub(crate) arrival: Instant,
     pub(crate) leaves: Option<Instant>,
-    /// Which entities of the scenario it is.
+    /// Its entities in the scenario.
     pub(crate) entities: Range<usize>,
 }
 
-/// What somebody is.
+/// The source of a process.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Source {
-    /// A process that runs already, and goes on running.
+    /// A running process, which continues after the run.
     Pid(u32),
     /// A command.
     Command(Vec<String>),
-    /// A process of our own.
+    /// A worker.
     Work(Work),
 }
 
-/// What is to be run.
+/// The plan of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
-    /// The same as a scenario, for whoever reports.
+    /// The plan as a scenario, for reports.
     pub(crate) scenario: Scenario,
     pub(crate) parts: Vec<Part>,
-    /// How long; none: until all have ended.
+    /// Its duration; `None`: until all processes have ended.
     pub(crate) length: Option<Nanos>,
-    /// Whether standard output is for JSON alone.
+    /// Whether standard output is reserved for JSON.
     pub(crate) json: bool,
-    /// Whether all that happens is to be written down.
+    /// Whether all events are kept for a trace.
     pub(crate) is_traced: bool,
 }
 
 impl Plan {
-    /// The refusal of what part number `index` asks for, with its place where it stands in a file.
+    /// The refusal of the promise to process number `index`, with its place if that is in a file.
     pub(crate) fn refused(&self, index: usize, refusal: &Refusal) -> Failure {
         match refusal {
             Refusal::Promise(why) => self.scenario.refused(self.parts[index].entities.start, why).into(),
@@ -127,14 +127,14 @@ fn from_arguments(args: &Run, length: Option<Nanos>) -> Result<Plan, Failure> {
     for (name, source) in sources {
         let entities = plan.scenario.entities.len()..plan.scenario.entities.len() + cpus;
         let each = Reservation { slice: Nanos::ns(slice.as_ns().div_ceil(cpus as u64)), ..reservation };
-        for lane in 0..cpus {
-            let name = if cpus > 1 { format!("{name}/{lane}") } else { name.clone() };
+        for nth in 0..cpus {
+            let name = if cpus > 1 { format!("{name}/{nth}") } else { name.clone() };
             plan.scenario
                 .entities
                 .push(entity(name, Params { reservation: Some(each), affinity, ..Params::default() }));
         }
-        let wish = Some(PromiseRequest { name: name.clone(), reservation, cpus, affinity });
-        plan.parts.push(Part { name, source, wish, arrival: Instant::ZERO, leaves: None, entities });
+        let request = Some(PromiseRequest { name: name.clone(), reservation, cpus, affinity });
+        plan.parts.push(Part { name, source, request, arrival: Instant::ZERO, leaves: None, entities });
     }
     Ok(plan)
 }
@@ -156,13 +156,13 @@ fn entity(name: String, params: Params) -> EntitySpec {
     }
 }
 
-/// This host, as a scenario has one.
+/// The topology of this host.
 fn host() -> sched::Topology {
     let cpus = sys::affinity::get(sys::thread::current()).unwrap_or(CpuSet::first_n(1));
     sched::Topology::new(cpus.iter().last().map_or(1, |cpu| cpu.index() + 1))
 }
 
-/// The scenario as it is run here: on this host's CPUs, whatever it says of its machine.
+/// The plan of a scenario on this host's CPUs, whatever machine it describes.
 pub(crate) fn from_scenario(mut scenario: Scenario, json: bool) -> Result<Plan, Failure> {
     scenario.host = host();
     let mut parts = Vec::with_capacity(scenario.entities.len());
@@ -178,7 +178,7 @@ pub(crate) fn from_scenario(mut scenario: Scenario, json: bool) -> Result<Plan, 
                 deadline: jobs.deadline,
             })),
         };
-        let wish = entity.params.reservation.map(|reservation| PromiseRequest {
+        let request = entity.params.reservation.map(|reservation| PromiseRequest {
             name: entity.name.clone(),
             reservation,
             cpus: 1,
@@ -194,7 +194,7 @@ pub(crate) fn from_scenario(mut scenario: Scenario, json: bool) -> Result<Plan, 
         parts.push(Part {
             name: entity.name.clone(),
             source,
-            wish,
+            request,
             arrival: entity.arrival,
             leaves: entity.leaves,
             entities: index..index + 1,
@@ -204,50 +204,50 @@ pub(crate) fn from_scenario(mut scenario: Scenario, json: bool) -> Result<Plan, 
     Ok(Plan { scenario, parts, length, json, is_traced: false })
 }
 
-/// On what terms promises are made here.
+/// The terms of promises on this host.
 #[derive(Clone, Debug)]
 pub(crate) struct Terms {
     pub(crate) setup: Setup,
-    /// How much of each CPU may be promised. Unit: percent.
+    /// The share of each CPU that may be promised. Unit: percent.
     promised: u64,
     throttling: Bandwidth,
     fair_server: Option<Bandwidth>,
 }
 
 impl Terms {
-    /// The knobs for a simulation of the same: who has used its slice competes for what is left, as on this host, unless its
-    /// limit is hard.
+    /// The knobs for a simulation of the same run: a client that has used up its slice competes for the remaining time, as on this
+    /// host, unless its limit is hard.
     pub(crate) fn predicting(&self) -> Knobs {
         let mut knobs = self.setup.knobs.clone();
         knobs.set_word("enforce", "soft").expect("edf has this knob");
         knobs
     }
 
-    /// The same in words.
+    /// The terms in words.
     pub(crate) fn said(&self) -> String {
         let of = |bandwidth: &Bandwidth| {
             let Bandwidth { runtime, period } = bandwidth;
             runtime.map_or("all".to_string(), |runtime| format!("{runtime} in every {period}"))
         };
-        let mut text = format!("Promised is at most {} % of each CPU", self.promised);
+        let mut text = format!("Tactus reserves at most {} % of each CPU", self.promised);
         text += &format!(
-            ": {RESERVE} % are for everything else, the kernel leaves real-time threads {}",
+            "; {RESERVE} % stays free for everything else. The kernel leaves real-time threads {}",
             of(&self.throttling)
         );
         if let Some(server) = &self.fair_server {
-            text += &format!(" and keeps {} for ordinary ones", of(server));
+            text += &format!(" and keeps {} for ordinary threads", of(server));
         }
         text + "."
     }
 }
 
-/// On what terms promises are made on this host; the table of originals is in `directory`, or the usual place.
+/// The terms of promises on this host; the table of originals is in `directory`, or in the default directory.
 pub(crate) fn terms(directory: Option<&Path>) -> Result<Terms, Failure> {
     let host = HostProfile::read().map_err(|error| refused(&error.into()))?;
     let promisable = host.promisable_ppm(Mechanism::Fifo).unwrap_or(0);
     if promisable == 0 {
-        let right = "use a control group with real-time runtime; `tactus doctor` says more";
-        return Err(usage("nothing can be promised here: real-time threads get no time".to_string(), right));
+        let remedy = "use a control group with real-time runtime; `tactus doctor` shows the details";
+        return Err(usage("no promise is possible here: real-time threads get no time".to_string(), remedy));
     }
     let policy = policies::ALL.iter().find(|policy| policy.name == "edf").expect("there is edf");
     let mut knobs = policy.defaults();

@@ -1,4 +1,4 @@
-//! A live run from beginning to end, beside the daemon that keeps its promises.
+//! A live run from start to end, beside the daemon that keeps its promises.
 
 use super::plan::{Part as Planned, Plan, Source};
 use super::refused;
@@ -18,78 +18,78 @@ use sys::usage;
 use sys::{clock, thread};
 use trace::{Event, Job, Sink};
 
-/// How often what has happened is read, and who has ended is looked at.
-const LOOK: Nanos = Nanos::ms(50);
-/// How long a command has to end when it was asked to.
+/// Interval between checks for events and ended processes.
+const POLL: Nanos = Nanos::ms(50);
+/// How long a command may take to end on request.
 const GRACE: Nanos = Nanos::s(2);
-/// From when everything is begun to when all may go: time for each to get to its gate.
+/// Time for each process to get to its gate before all start.
 const PREPARATION: Nanos = Nanos::ms(20);
-/// What is left to the kernel has numbers from here on: the table of originals has no room for so many clients.
-const LEFT_ALONE: u32 = 1 << 12;
-/// How many events of a long run are kept for its picture.
+/// Numbers of processes without a promise start here: the table of originals has no room for so many clients.
+const WITHOUT_PROMISE: u32 = 1 << 12;
+/// Number of events of a long run that are kept for its picture.
 const DRAWN_MOST: usize = 200_000;
-/// The most events that are kept of a run for a trace, some hundred megabytes.
+/// The largest number of events that are kept for a trace, some hundred megabytes.
 const EVENTS_MOST: usize = 4_000_000;
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Played {
-    /// What happened, in order, from the run's beginning on, with what parts tell of their jobs.
+    /// All events in order, from the start of the run on, with the jobs that workers report.
     pub(crate) events: Vec<(Instant, Event)>,
-    /// How many events were lost, because nobody read them in time or there were too many.
+    /// The number of events that were lost: they were read too late, or there were too many.
     pub(crate) lost: u64,
-    /// When it began, by the monotonic clock.
+    /// The start of the run, by the monotonic clock.
     pub(crate) start: Instant,
     pub(crate) length: Nanos,
     pub(crate) interrupted: bool,
-    /// By part.
+    /// By process of the plan.
     pub(crate) ends: Vec<End>,
-    /// What everybody got, where that was measured as it happened: a run may be longer than what can be kept of it.
+    /// The measures of all entities, if they were taken during the run: it may have more events than can be kept.
     pub(crate) meter: Option<Meter>,
-    /// Who was not served to the end, and why.
+    /// Clients that were not served to the end, with the reasons.
     pub(crate) troubles: Vec<(String, Reason)>,
-    /// Whether this host tells when every one of them wakes.
+    /// Whether this host reports the wake-ups of all clients.
     pub(crate) reports_wakeups: bool,
 }
 
-/// What came of a part.
+/// The result of a process.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct End {
     pub(crate) pid: u32,
-    /// Who it was in the trace.
+    /// Its entities in the trace.
     pub(crate) entities: Vec<EntityId>,
-    /// How a command ended.
+    /// The exit status of a command.
     pub(crate) status: Option<ExitStatus>,
 }
 
-/// Somebody who is there.
+/// A running process.
 struct Running {
     index: usize,
-    /// None: it was there before us, and stays.
+    /// `None`: it existed before the run, and stays.
     part: Option<Part>,
     process: Process,
-    /// CPU time of who is left to the kernel, since it came.
+    /// CPU time of a process without a promise, since its start.
     had: Option<Nanos>,
     had_before: Nanos,
 }
 
-/// Plays a plan, with a daemon or without.
+/// Runs a plan, with a daemon or without.
 pub(crate) struct Player<'a, 'k> {
-    /// None: all are left to the kernel.
+    /// `None`: all processes are left to the kernel.
     front: Option<Control<'a, 'k>>,
     plan: &'a Plan,
     parts: Parts,
-    /// Since when time is counted: the daemon's zero, by the monotonic clock.
+    /// Time zero of the daemon, by the monotonic clock.
     epoch: Instant,
-    /// When the run begins, by the monotonic clock.
+    /// The start of the run, by the monotonic clock.
     start: Instant,
     running: Vec<Running>,
     ends: Vec<End>,
     told: Vec<(EntityId, Vec<Job>)>,
-    /// What there is to be said of those who are left to the kernel.
+    /// Events of processes without a promise.
     alone: Vec<(Instant, Event)>,
     events: Vec<(Instant, Event)>,
-    /// None: some tell of their jobs afterwards, and all is measured then.
+    /// `None`: workers report their jobs at the end, and all is measured then.
     meter: Option<Meter>,
     fresh: Vec<(Instant, Event)>,
     lost: u64,
@@ -97,7 +97,7 @@ pub(crate) struct Player<'a, 'k> {
     reports_wakeups: bool,
 }
 
-/// Plays `plan`; without a daemon, all are left to the kernel. `what` is said while it goes on.
+/// Runs `plan`; without a daemon, all processes are left to the kernel. `what` is the text of the progress bar.
 pub(crate) fn play(front: Option<Control<'_, '_>>, plan: &Plan, what: &str) -> Result<Played, Failure> {
     let ready = PREPARATION.saturating_add(Nanos::ms(2).saturating_mul(plan.parts.len() as u64));
     let mut player = Player {
@@ -123,10 +123,10 @@ pub(crate) fn play(front: Option<Control<'_, '_>>, plan: &Plan, what: &str) -> R
         progress.finish(&format!("{what}: done"));
     }
     let length = clock::now().saturating_since(player.start);
-    // Also where something has failed, nobody is left behind.
+    // After a failure, too, no process is left behind.
     player.end_all();
     outcome?;
-    Ok(player.told(plan.length.map_or(length, |most| most.min(length))))
+    Ok(player.into_played(plan.length.map_or(length, |most| most.min(length))))
 }
 
 impl Player<'_, '_> {
@@ -138,8 +138,8 @@ impl Player<'_, '_> {
         let end = self.plan.length.map_or(Instant::NEVER, |length| self.start.saturating_add(length));
         loop {
             let now = clock::now();
-            // What is there at the beginning is there before it.
-            let due = now.saturating_add(PREPARATION.saturating_add(LOOK));
+            // Processes with arrival zero exist before the start.
+            let due = now.saturating_add(PREPARATION.saturating_add(POLL));
             while let Some((_, index)) = coming.pop_if(|(arrival, _)| self.moment(*arrival) <= due.min(end)) {
                 self.begin(index)?;
             }
@@ -153,16 +153,16 @@ impl Player<'_, '_> {
                 return Ok(());
             }
             let next = coming.last().map_or(Instant::NEVER, |(arrival, _)| self.moment(*arrival));
-            clock::sleep_until(now.saturating_add(LOOK).min(end).min(next.max(now.saturating_add(Nanos::ms(1)))));
+            clock::sleep_until(now.saturating_add(POLL).min(end).min(next.max(now.saturating_add(Nanos::ms(1)))));
         }
     }
 
-    /// A moment of the run, by the monotonic clock.
+    /// An instant of the run, by the monotonic clock.
     fn moment(&self, at: Instant) -> Instant {
         self.start.saturating_add(at.since(Instant::ZERO))
     }
 
-    /// A moment of the monotonic clock, as the daemon counts time.
+    /// An instant of the monotonic clock, in the daemon's time.
     fn counted(&self, at: Instant) -> Instant {
         Instant::ZERO + at.saturating_since(self.epoch)
     }
@@ -171,7 +171,7 @@ impl Player<'_, '_> {
         let planned = &self.plan.parts[index];
         let said = |reason: Reason| refused(&reason);
         let output = if self.plan.json { Output::ToStandardError } else { Output::Inherited };
-        // It ends a little after the run does.
+        // A worker ends a little after the run.
         let length = self.plan.length.unwrap_or(Nanos::s(3_600)).saturating_add(Nanos::s(2));
         let mut part = match &planned.source {
             Source::Pid(_) => None,
@@ -196,7 +196,7 @@ impl Player<'_, '_> {
         self.ends[index].pid = pid;
         let had = entities.is_empty().then_some(Nanos::ZERO);
         if entities.is_empty() {
-            let entity = EntityId::new(LEFT_ALONE + u32::try_from(index).expect("parts are few"), 0);
+            let entity = EntityId::new(WITHOUT_PROMISE + u32::try_from(index).expect("parts are few"), 0);
             self.ends[index].entities = vec![entity];
         } else {
             self.ends[index].entities = entities;
@@ -205,12 +205,13 @@ impl Player<'_, '_> {
         Ok(())
     }
 
-    /// Promises it what it is to be promised, if there is somebody who promises.
+    /// Makes its promise, if it has one and there is a daemon.
     fn promise(&mut self, index: usize, planned: &Planned, pid: u32) -> Result<Vec<EntityId>, Failure> {
-        let (Some(front), Some(wish)) = (self.front, &planned.wish) else { return Ok(Vec::new()) };
-        let start = wish.reservation.start.map(|start| self.counted(self.moment(start)));
-        let wish = PromiseRequest { reservation: sched::Reservation { start, ..wish.reservation }, ..wish.clone() };
-        let entities = front.admit(&wish, pid).map_err(|refusal| self.plan.refused(index, &refusal))?;
+        let (Some(front), Some(request)) = (self.front, &planned.request) else { return Ok(Vec::new()) };
+        let start = request.reservation.start.map(|start| self.counted(self.moment(start)));
+        let request =
+            PromiseRequest { reservation: sched::Reservation { start, ..request.reservation }, ..request.clone() };
+        let entities = front.admit(&request, pid).map_err(|refusal| self.plan.refused(index, &refusal))?;
         self.reports_wakeups &= entities.iter().all(|&e| front.reports_wakeups(e));
         self.read();
         Ok(entities)
@@ -235,13 +236,13 @@ impl Player<'_, '_> {
         self.events.extend(self.fresh.drain(..).take(room));
     }
 
-    /// Reads what has happened, and sees who has ended.
+    /// Reads new events, and handles ended processes.
     fn look(&mut self) -> Result<(), Failure> {
         self.read();
         if let Some(front) = self.front {
             self.left.extend(front.take_dismissed());
         }
-        self.let_go();
+        self.drop_dismissed();
         for running in &mut self.running {
             if running.had.is_some() {
                 let had = cpu_time(running.process.pid()).saturating_sub(running.had_before);
@@ -260,8 +261,8 @@ impl Player<'_, '_> {
         Ok(())
     }
 
-    /// A process that was there before us is not waited for once nothing is promised to it any more. A command is.
-    fn let_go(&mut self) {
+    /// A process that existed before is not waited for once its promise has ended. A command is.
+    fn drop_dismissed(&mut self) {
         let (left, ends) = (&self.left, &self.ends);
         let is_left = |entity: &EntityId| left.iter().any(|left| left.entity == *entity);
         self.running.retain(|running| {
@@ -276,7 +277,7 @@ impl Player<'_, '_> {
             let leaves = self.plan.parts[self.running[at].index].leaves;
             if leaves.is_some_and(|leaves| self.moment(leaves) <= now) {
                 let running = self.running.swap_remove(at);
-                // What went wrong with one that is sent away changes nothing for the others.
+                // A failure of a process that leaves does not affect the others.
                 let _ = self.end(running);
             } else {
                 at += 1;
@@ -284,7 +285,7 @@ impl Player<'_, '_> {
         }
     }
 
-    /// The promise ends; what we began ends, and tells what it did.
+    /// Ends a promise; a process that the run has started ends, and a worker reports its jobs.
     fn end(&mut self, running: Running) -> Result<(), Failure> {
         let Running { index, part, had, .. } = running;
         if let (Some(front), None) = (self.front, had) {
@@ -318,7 +319,7 @@ impl Player<'_, '_> {
         Ok(())
     }
 
-    /// Asks a command to end, and reads on what happens while it does.
+    /// Requests the end of a command, and reads events meanwhile.
     fn ask_to_end(&mut self, part: &Part) {
         // It may have ended already.
         let _ = part.terminate();
@@ -331,7 +332,7 @@ impl Player<'_, '_> {
 
     fn end_all(&mut self) {
         for running in std::mem::take(&mut self.running) {
-            // The others end as well; what came of this one is not known.
+            // The other processes end as well; the result of this one is unknown.
             let _ = self.end(running);
         }
         self.read();
@@ -340,7 +341,7 @@ impl Player<'_, '_> {
         }
     }
 
-    fn told(self, length: Nanos) -> Played {
+    fn into_played(self, length: Nanos) -> Played {
         let begun = self.counted(self.start);
         let end = begun.saturating_add(length);
         let Player { events, told, lost, ends, left, reports_wakeups, start, mut meter, alone, front, .. } = self;
@@ -353,7 +354,7 @@ impl Player<'_, '_> {
         let mut troubles: Vec<(String, Reason)> =
             left.into_iter().filter_map(|left| Some((left.name, left.trouble?))).collect();
         let warnings = front.map(|front| front.warnings()).unwrap_or_default();
-        troubles.extend(warnings.into_iter().map(|reason| ("Something of it".to_string(), reason)));
+        troubles.extend(warnings.into_iter().map(|reason| ("The daemon".to_string(), reason)));
         Played {
             events,
             lost,
@@ -368,14 +369,13 @@ impl Player<'_, '_> {
     }
 }
 
-/// What belongs to a run that ends at `end`: whoever is ended with it leaves then, and what happened while that was done is not
-/// the run's.
+/// The events of a run that ends at `end`: processes that are ended with it leave then, and later events are dropped.
 fn in_time(events: impl Iterator<Item = (Instant, Event)>, end: Instant) -> impl Iterator<Item = (Instant, Event)> {
     let of_run = events.filter(move |(at, event)| *at <= end || matches!(event, Event::Detach { .. }));
     of_run.map(move |(at, event)| (at.min(end), event))
 }
 
-/// The CPU time of a process, as far as its threads are still there.
+/// The CPU time of a process's living threads.
 fn cpu_time(pid: u32) -> Nanos {
     let threads = thread::threads(pid).unwrap_or_default();
     let had = threads.into_iter().filter_map(|tid| Some(usage::Meter::open(tid).ok()?.read().ok()?.ran));

@@ -1,4 +1,4 @@
-//! The demonstration that the README begins with.
+//! The demonstration at the start of the README.
 
 use super::Place;
 use serde_json::Value;
@@ -32,21 +32,21 @@ fn the_simulated_demo_as_json_says_the_same_and_writes_nothing() {
 
 #[test]
 fn the_demo_for_real_misses_less_under_promises_than_under_the_kernel() {
-    // Where nobody may be raised, it simulates; else it needs the host to itself.
+    // Where raising is not permitted it simulates; otherwise it needs the host to itself.
     let _turn = super::run::turn();
     let place = Place::new();
     let done = place.run(&["demo", "--seconds", "2", "--json"]);
     assert_eq!(done.code, Some(0), "{}", done.stderr);
     let runs: Value = serde_json::from_str(&done.stdout).expect("it is JSON");
     if runs["simulated"] == true {
-        // It has said why.
+        // It has printed the reason.
         return eprintln!("SKIPPED: {}", done.stderr);
     }
     let missed = |run: usize| {
         let total = &runs["runs"][run]["total"];
         total["misses"].as_u64().expect("a number") + total["unfinished_late"].as_u64().expect("a number")
     };
-    // The others of the test machine may take from both; a promise is worth an order of magnitude.
+    // Other processes of the test machine may disturb both runs; a promise is worth an order of magnitude.
     assert!(missed(0) > 20, "a fair share is too little: {} missed", missed(0));
     assert!(missed(1) * 10 <= missed(0), "{} missed under promises, {} without", missed(1), missed(0));
     assert_eq!(place.files(), [""; 0]);

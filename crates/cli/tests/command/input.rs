@@ -1,13 +1,13 @@
-//! Bad input: the place, the reason, what would be right, exit code 2, and nothing written.
+//! Bad input: the place, the reason, the remedy, exit code 2, and nothing written.
 
 use super::{Place, scenario, task_set};
 
-/// A VM that is right.
+/// A valid VM.
 const VM: &str = "[[vm]]\nname = \"a\"\nworkload = \"hog\"\n";
-/// A machine that is right.
+/// A valid machine.
 const MACHINE: &str = "name = \"x\"\ncpus = 1\nlength = \"1s\"\npolicy = \"edf\"\n";
 
-/// Runs a simulation that would write files, and checks that it does not; says what it complained about.
+/// Runs a simulation that would write files, and checks that it writes none; returns its complaint.
 fn refused(place: &Place, args: &[&str]) -> String {
     let before = place.files();
     let done = place.run(args);
@@ -17,7 +17,7 @@ fn refused(place: &Place, args: &[&str]) -> String {
     done.stderr.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What `content` as a scenario is refused for.
+/// The complaint about `content` as a scenario.
 fn refused_scenario(content: impl AsRef<[u8]>) -> String {
     let place = Place::new();
     place.file("bad.toml", content);

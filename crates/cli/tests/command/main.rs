@@ -1,4 +1,4 @@
-//! The real binary, as people call it.
+//! Tests of the real binary.
 
 mod demo;
 mod doctor;
@@ -37,7 +37,7 @@ impl Place {
         Place(TempDir::new().expect("there is room for a temporary directory"))
     }
 
-    /// Writes a file there and says its path.
+    /// Writes a file there and returns its path.
     fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.0.path().join(name);
         std::fs::write(&path, content).expect("it can be written");
@@ -73,7 +73,7 @@ impl Place {
     }
 }
 
-/// What came of a command.
+/// The result of a command.
 #[derive(Debug)]
 struct Done {
     code: Option<i32>,
@@ -92,14 +92,14 @@ impl From<Output> for Done {
 }
 
 impl Done {
-    /// It worked, and had nothing to complain about.
+    /// Asserts success without complaints.
     fn good(self) -> String {
         assert_eq!((self.code, self.stderr.as_str()), (Some(0), ""), "{}", self.stdout);
         self.stdout
     }
 }
 
-/// Runs the command somewhere empty; it works and leaves nothing behind.
+/// Runs the command in an empty directory; it succeeds and leaves nothing behind.
 fn tactus(args: &[&str]) -> String {
     let place = Place::new();
     let stdout = place.run(args).good();

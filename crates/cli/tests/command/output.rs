@@ -1,4 +1,4 @@
-//! What a right call prints and writes.
+//! Output of valid calls.
 
 use super::{Place, scenario, tactus, task_set};
 use expect_test::expect_file;
@@ -119,13 +119,13 @@ fn a_written_file_is_like_any_other() {
     place.run(&["sim", &three, "--svg", "a.svg"]).good();
     let mode = |file: &str| std::fs::metadata(place.0.path().join(file)).expect("it is there").mode();
     assert_eq!(mode("a.svg"), plain.mode());
-    // Through a link, the file it names is replaced; what may not be written stays.
+    // A link is resolved, and its file replaced; a read-only file stays.
     std::os::unix::fs::symlink("a.svg", place.0.path().join("link.svg")).expect("it can be made");
     place.file("a.svg", "old");
     place.run(&["sim", &three, "--svg", "link.svg"]).good();
     assert!(place.read("a.svg").len() > 100);
     assert!(std::fs::symlink_metadata(place.0.path().join("link.svg")).expect("it is there").is_symlink());
-    // What is no regular file is written to, not replaced.
+    // A special file is written to, not replaced.
     place.run(&["sim", &three, "--svg", "/dev/null"]).good();
     assert!(!std::fs::metadata("/dev/null").expect("it is there").is_file());
     assert!(place.run(&["sim", &three, "--json", "--svg", "/dev/stderr"]).stderr.contains("</svg>"));
@@ -169,9 +169,9 @@ fn groups_of_several_have_a_table_of_their_own() {
 #[test]
 fn a_simulation_takes_a_process_for_its_workload() {
     let place = Place::new();
-    let simulated = |who: &str| {
+    let simulated = |entity: &str| {
         let head = "name = \"x\"\ncpus = 1\nlength = \"50ms\"\npolicy = \"edf\"\n[[vm]]\nname = \"a\"\n";
-        place.file("x.toml", format!("{head}{who}\n"));
+        place.file("x.toml", format!("{head}{entity}\n"));
         place.run(&["sim", "x.toml", "--json"]).good()
     };
     assert_eq!(simulated("command = [\"no-such-command\"]"), simulated("workload = \"hog\""));
@@ -194,7 +194,7 @@ fn completions_are_scripts() {
 #[expect(clippy::disallowed_methods, reason = "it waits for another process")]
 fn an_interrupt_leaves_no_half_files() {
     let place = Place::new();
-    // A day, which takes far longer than anybody waits.
+    // A day, which takes longer than any test.
     let args = ["sim", &scenario("weights.toml"), "--for", "24h", "--trace", "day.txt"];
     let mut child =
         place.command(&args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the command can be started");
@@ -226,7 +226,7 @@ fn tables_fit_the_width_asked_for_and_say_what_they_leave_out() {
 }
 
 #[test]
-fn a_shorter_run_has_only_those_who_came() {
+fn a_shorter_run_has_only_the_vms_that_arrived() {
     let text = tactus(&["sim", &scenario("three-vms.toml"), "--for", "50ms", "--json"]);
     let entities = json(&text)["runs"][0]["entities"].clone();
     let names: Vec<_> = entities.as_array().into_iter().flatten().map(|entity| entity["name"].clone()).collect();

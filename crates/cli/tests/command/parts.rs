@@ -1,4 +1,4 @@
-//! The processes of a live run: they wait, they keep the beat, they tell of it, and none is left behind.
+//! The processes of a live run: they wait at their gates, run their workloads, report, and none is left behind.
 
 use super::Place;
 use daemon::Reason;
@@ -24,7 +24,7 @@ fn is_there(pid: u32) -> bool {
     Path::new(&format!("/proc/{pid}")).exists()
 }
 
-/// Soon, at a moment that all parts can be told of before.
+/// A start time that leaves time to pass it to all processes.
 fn soon() -> Instant {
     clock::now() + Nanos::ms(20)
 }
@@ -41,7 +41,7 @@ fn a_hundred_jobs_take_a_hundred_times_their_work() {
     let outcome = part.end().unwrap();
     assert!(!is_there(pid));
     assert!(outcome.status.success() && outcome.lost == 0, "{outcome:?}");
-    // On a machine that is busy with something else, it may be asked to end a little later.
+    // On a busy machine the request to end may come a little later.
     let jobs = outcome.jobs.len() as u64;
     assert!((100..=150).contains(&jobs), "{jobs} jobs");
     for (nth, job) in (0..).zip(&outcome.jobs) {
@@ -51,7 +51,7 @@ fn a_hundred_jobs_take_a_hundred_times_their_work() {
         let first = job.woke.unwrap_or(job.released);
         assert!(job.done.is_none_or(|done| done >= first + Nanos::us(1_500)), "{job:?}");
     }
-    // All were done, unless somebody else wanted the CPU at the end; each takes what it should.
+    // All jobs were completed, unless another process used the CPU at the end; each takes its CPU time.
     let done = outcome.jobs.iter().filter(|job| job.done.is_some()).count() as u64;
     let (had, due) = (outcome.cpu_time.unwrap(), JOBS.work.saturating_mul(done));
     assert!(done + 10 >= jobs, "{done} jobs of {jobs} in a second on a machine that is busy with something else");
@@ -93,7 +93,7 @@ fn a_hog_uses_its_cpu_from_its_start_on() {
     part.go(start).unwrap();
     clock::sleep_until(start + Nanos::ms(300));
     let had = part.end().unwrap().cpu_time.unwrap();
-    // Others run here as well; but more than passed is impossible, and so is a sleep.
+    // Other processes run here as well; but more than the elapsed time is impossible, and so is a sleep.
     assert!((Nanos::ms(60)..Nanos::ms(400)).contains(&had), "{had}");
 }
 
@@ -161,7 +161,7 @@ fn what_turns_out_to_be_no_program_says_so_when_it_may_begin() {
 }
 
 #[test]
-fn nobody_is_left_behind_wherever_he_stands() {
+fn no_process_is_left_behind_in_any_state() {
     let sleep = words(&["sleep", "1000"]);
     let deaf = words(&["sh", "-c", "trap '' TERM; while :; do :; done"]);
     let gone: Vec<(&str, Part)> = [
@@ -174,25 +174,25 @@ fn nobody_is_left_behind_wherever_he_stands() {
         ("a shell that does not listen", parts().command("g", &deaf, Output::Inherited)),
     ]
     .into_iter()
-    .map(|(who, part)| (who, part.unwrap()))
+    .map(|(state, part)| (state, part.unwrap()))
     .collect();
-    for (who, mut part) in gone {
-        if !who.ends_with("gate") {
+    for (state, mut part) in gone {
+        if !state.ends_with("gate") {
             part.go(Instant::ZERO).unwrap();
             clock::sleep(Nanos::ms(60));
         }
-        if who.ends_with("stopped") {
+        if state.ends_with("stopped") {
             part.process().stop().unwrap();
         }
         let pid = part.pid();
-        assert!(is_there(pid), "{who}");
+        assert!(is_there(pid), "{state}");
         drop(part);
-        assert!(!is_there(pid), "{who}");
+        assert!(!is_there(pid), "{state}");
     }
 }
 
 #[test]
-fn who_is_killed_says_nothing_and_who_never_began_has_nothing_to_say() {
+fn a_killed_worker_sends_no_report_and_an_unstarted_one_an_empty_report() {
     let mut part = parts().work("killed", Work::Periodic(JOBS), Nanos::s(1)).unwrap();
     part.go(Instant::ZERO).unwrap();
     part.kill().unwrap();
@@ -203,13 +203,13 @@ fn who_is_killed_says_nothing_and_who_never_began_has_nothing_to_say() {
 }
 
 #[test]
-fn a_worker_does_not_hear_the_terminal_and_ends_with_who_began_it() {
+fn a_worker_ignores_the_terminal_and_ends_with_its_parent() {
     let process = std::thread::spawn(|| {
         let mut part = parts().work("orphan", Work::Hog, Nanos::s(1)).unwrap();
         part.go(Instant::ZERO).unwrap();
         part.terminate().unwrap();
         clock::sleep(Nanos::ms(50));
-        assert!(part.try_wait().unwrap().is_none(), "it was told to end by somebody else");
+        assert!(part.try_wait().unwrap().is_none(), "another process has ended it");
         let process = sys::process::Process::open(part.pid()).unwrap();
         // The end of its thread, not of its handle, ends it.
         std::mem::forget(part);

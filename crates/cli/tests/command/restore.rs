@@ -1,4 +1,4 @@
-//! Restoring what a dispatcher has left, and the guardian as it is begun.
+//! Restoring what a dispatcher has left, and the guardian's command line.
 
 use super::{Done, Place};
 use daemon::directory::Directory;
@@ -14,7 +14,7 @@ use sys::shared::Words;
 use sys::thread::Thread;
 use sys::{affinity, clock};
 
-/// A process that was confined by a dispatcher which is gone, and the directory with the table that it left.
+/// A process that a dead dispatcher had confined, and the directory with the leftover table.
 struct Left {
     child: Child,
     original: Original,
@@ -22,7 +22,7 @@ struct Left {
 }
 
 impl Left {
-    /// `boot` is the start of the machine, and `dispatcher` who dispatched.
+    /// `boot` is the boot id in the table, and `dispatcher` its daemon.
     fn new(boot: &str, dispatcher: u32) -> Left {
         let place = Place::new();
         let child = Child::start(Work::Sleep).expect("a child can be begun");
@@ -97,7 +97,7 @@ fn as_json_each_property_of_each_thread_is_told_of() {
     let thread = &shown["threads"][0];
     assert_eq!((&thread["tid"], &thread["newborn"]), (&left.child.pid().into(), &false.into()));
     let outcomes = ["affinity", "stop"].map(|property| thread[property]["outcome"].as_str());
-    // Where there is one CPU only, it was confined to what it had.
+    // On a machine with one CPU its original is the same.
     let affinity = if left.original.affinity.len() == 1 { "as_before" } else { "restored" };
     assert_eq!(outcomes, [Some(affinity), Some("as_before")]);
     assert_eq!(thread["original_attributes"], left.original.attributes.to_string());
@@ -106,7 +106,7 @@ fn as_json_each_property_of_each_thread_is_told_of() {
 #[test]
 fn while_a_dispatcher_is_at_work_nothing_is_done() {
     let left = Left::here();
-    let held = Directory::at(left.place.0.path()).lock().expect("nobody has it");
+    let held = Directory::at(left.place.0.path()).lock().expect("the lock is free");
     let done = left.restore(&[]);
     assert_eq!((done.code, done.stdout.as_str()), (Some(2), ""));
     let me = std::process::id();
@@ -117,10 +117,10 @@ fn while_a_dispatcher_is_at_work_nothing_is_done() {
 }
 
 #[test]
-fn a_table_of_an_earlier_start_is_removed_and_touches_nobody() {
-    let left = Left::new("an earlier start of the machine", std::process::id());
+fn a_table_of_an_earlier_boot_is_removed_and_no_thread_changed() {
+    let left = Left::new("an earlier boot of the machine", std::process::id());
     let done = left.restore(&[]);
-    assert!(done.code == Some(0) && done.stdout.contains("an earlier start of this machine"), "{done:?}");
+    assert!(done.code == Some(0) && done.stdout.contains("an earlier boot of this machine"), "{done:?}");
     assert!(!left.is_restored() && !left.table_is_there());
 }
 
@@ -130,7 +130,7 @@ fn what_is_no_table_is_said_with_its_path_and_stays() {
     place.file("table", [7; 100_000]);
     let done = place.run(&["restore", "--directory", "."]);
     assert_eq!((done.code, done.stdout.as_str()), (Some(1), ""));
-    let words = "table cannot be read: it does not begin as a table of originals does; right would be";
+    let words = "table cannot be read: it does not start like a table of originals";
     assert!(done.stderr.contains(words), "{}", done.stderr);
     assert!(place.files().contains(&"table".to_string()));
 }
@@ -141,7 +141,7 @@ fn a_guardian_restores_when_its_dispatcher_dies_and_not_when_it_is_asked_to_end(
     let left = Left::new(&sys::kernel::boot_id().expect("the kernel says"), dispatcher.pid());
     let mut command = left.place.command(&["guardian", "."]);
     let guardian = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it can be started");
-    // It is not reaped yet, so the number is its own.
+    // It is not reaped yet, so its pid is not reused.
     let process = Process::open(guardian.id()).expect("it is there");
     let table = Directory::at(left.place.0.path()).open_table().expect("it can be read").expect("it is there");
     let end = clock::now() + Nanos::s(2);

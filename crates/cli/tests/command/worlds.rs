@@ -1,4 +1,4 @@
-//! Scenarios of two levels: what is printed and written of hosts and guests.
+//! Scenarios of two levels: output and files of hosts and guests.
 
 use super::{Place, scenario, tactus};
 use expect_test::expect_file;
@@ -63,7 +63,7 @@ fn a_world_is_the_same_for_any_number_of_threads() {
 }
 
 #[test]
-fn a_run_that_cannot_go_on_ends_with_who_waits_for_whom() {
+fn a_stuck_run_ends_with_its_wait_cycle() {
     let place = Place::new();
     // Both checks of the file are blind to locks that meet only through the lengths of runs.
     let app = place.file(

@@ -1,4 +1,4 @@
-//! What is told of domains, and in ftrace's text.
+//! Reports about domains, and traces in ftrace's text format.
 
 use super::{Place, scenario};
 use expect_test::expect_file;
@@ -28,7 +28,7 @@ fn domains_look_like_this() {
 }
 
 #[test]
-fn what_domains_did_adds_up_and_is_what_everybody_got() {
+fn the_figures_of_domains_add_up_to_those_of_the_report() {
     for (file, policy) in [("two-levels.toml", "cfs"), ("two-levels.toml", "credit"), ("three-vms.toml", "edf")] {
         let warm_up = ["--for", "2700ms", "--warm-up", "700ms"];
         let told = json(&sim(&[&[&scenario(file), "--policy", policy, "--xenmon", "--json"], &warm_up[..]].concat()));
@@ -43,7 +43,7 @@ fn what_domains_did_adds_up_and_is_what_everybody_got() {
             let sum: u64 = domains.iter().map(|of| number(of, name)).sum();
             assert_eq!(sum, number(&host["total"], name), "{name}");
         }
-        // The other meter has seen the same.
+        // The other meter has the same result.
         assert_eq!(number(&host["total"], "cpu_ns"), number(&run["total"], "delivered_ns"));
         assert_eq!(number(&host["total"], "cpu_ns") + number(host, "idle_ns"), 2_000_000_000 * number(host, "cpus"));
         for (domain, entity) in domains.iter().zip(run["entities"].as_array().expect("there are some")) {

@@ -1,11 +1,11 @@
-//! The same scenario in the simulator and on this host: who is dispatched in which order, and what each is delivered.
+//! One scenario in the simulator and on this host: the order of dispatches, and the CPU time of each process.
 
 use super::{Place, turn};
 use sched::{EntityId, Instant, Nanos};
 use std::collections::BTreeMap;
 use trace::{Event, Trace};
 
-/// Three that never rest, on one CPU, whose periods begin together. The shortest period is what is looked at.
+/// Three processes that are always busy, on one CPU, with synchronous periods. The windows have the shortest period.
 const SCENARIO: &str = r#"
 name = "three on one CPU"
 cpus = 2
@@ -38,17 +38,17 @@ start = "100ms"
 affinity = "AFFINITY"
 workload = "hog"
 "#;
-/// The edf of the daemon, as a simulation is asked for it.
+/// The daemon's edf, with its knobs for a simulation.
 const KNOBS: [&str; 4] = ["enforce=hard", "placement=partitioned", "late=carry", "rest=renew"];
-/// The stretch of time in which orders are compared.
+/// A window of time in which orders are compared.
 const WINDOW: Nanos = Nanos::ms(20);
-/// The first period, and how many windows there are after it.
+/// The first period, and the number of windows after it.
 const BEGIN: Instant = Instant::at_ns(100_000_000);
 const WINDOWS: u64 = 44;
-/// In so many windows may the host be late enough to swap who comes next. Others use this machine, too.
+/// The number of windows in which lateness may swap the order. Other processes use this machine, too.
 const SWAPPED_MOST: usize = 4;
 
-/// Who was dispatched in each window, in order of the first time, and what each had in all.
+/// The processes dispatched in each window, by their first dispatch, and the CPU time of each.
 fn told(trace: &Trace, is_live: bool) -> (Vec<String>, BTreeMap<String, Nanos>) {
     let mut names: BTreeMap<EntityId, String> = BTreeMap::new();
     let mut orders = vec![String::new(); usize::try_from(WINDOWS).unwrap()];
@@ -69,10 +69,10 @@ fn told(trace: &Trace, is_live: bool) -> (Vec<String>, BTreeMap<String, Nanos>) 
                     }
                 }
             }
-            // On the host CPU time is measured, in the simulator it is the time from run to stop.
+            // On the host CPU time is measured; in the simulator it is the time from run to stop.
             Event::Ran { cpu, time } if is_live => *had.entry(names[&on[cpu]].clone()).or_default() += *time,
             Event::Stop { entity, .. } if !is_live => {
-                let since = running.remove(entity).expect("who stops ran");
+                let since = running.remove(entity).expect("a stopped entity was running");
                 *had.entry(names[entity].clone()).or_default() += at.since(since);
             }
             _ => {}

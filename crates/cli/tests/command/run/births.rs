@@ -1,4 +1,4 @@
-//! Whoever is begun under a promise belongs to it, and is afterwards what it would have been without one.
+//! Descendants of a client belong to its promise, and are restored afterwards to what they would have been without it.
 
 use super::victim::Victim;
 use super::{Live, Now, soon, turn};
@@ -10,8 +10,7 @@ use sys::{affinity, clock, thread};
 
 const PROMISE: [&str; 4] = ["--period", "20ms", "--slice", "8ms"];
 
-/// Schedules all threads of `victim` as somebody who has been nice about it, on CPUs that are not the usual ones where there
-/// are enough.
+/// Gives all threads of `victim` a nice value, and CPUs other than the default where there are enough.
 fn mark(victim: &Victim) -> Now {
     let all = affinity::get(thread::current()).unwrap();
     let cpus: CpuSet = all.iter().take(2).collect();
@@ -76,7 +75,7 @@ fn a_child_that_outlives_its_parent_is_still_served_and_restored() {
 }
 
 #[test]
-fn who_is_born_while_the_promise_ends_is_what_it_would_have_been() {
+fn a_child_forked_while_the_promise_ends_is_restored() {
     let Some(_turn) = turn() else { return };
     for round in 0..4 {
         let mut victim = Victim::of_children();
@@ -94,7 +93,7 @@ fn who_is_born_while_the_promise_ends_is_what_it_would_have_been() {
     }
 }
 
-/// Whether this host tells what is begun by whom; it is said where it does not.
+/// Whether this host reports forks; if not, prints that.
 fn is_told() -> bool {
     let me = thread::current();
     let told = Children::of_thread(me, affinity::get(me).unwrap().first().unwrap());
@@ -102,7 +101,7 @@ fn is_told() -> bool {
 }
 
 #[test]
-fn who_is_left_by_its_parent_at_once_belongs_to_the_promise_all_the_same() {
+fn a_child_whose_parent_ends_at_once_belongs_to_the_promise() {
     let Some(_turn) = turn() else { return };
     if !is_told() {
         return;
@@ -119,12 +118,12 @@ fn who_is_left_by_its_parent_at_once_belongs_to_the_promise_all_the_same() {
 }
 
 #[test]
-fn who_is_left_by_a_command_that_ends_at_once_is_what_it_would_have_been() {
+fn a_child_of_a_command_that_ends_at_once_is_restored() {
     let Some(_turn) = turn() else { return };
     if !is_told() {
         return;
     }
-    // As who begins it, and so as what it would have been.
+    // Like its parent, which is what it would have been.
     let before = Now::of(thread::current());
     for _ in 0..5 {
         let script = "(sleep 30 > /dev/null 2>&1 & echo $! > pid); exit 0";

@@ -1,4 +1,4 @@
-//! `tactus compare`: predicted and observed of the same scenario, side by side.
+//! `tactus compare`: prediction and observation of one scenario, side by side.
 
 use super::{Place, turn};
 use serde_json::Value;

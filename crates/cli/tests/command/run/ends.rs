@@ -1,4 +1,4 @@
-//! How a run ends: when it is asked to, and when its command has ended.
+//! The end of a run: on request, and when its command has ended.
 
 use super::super::Place;
 use super::{Done, HOG, Live, Now, soon, turn};
@@ -24,7 +24,7 @@ fn pid_of(live: &Live) -> Process {
 const SAYS_ITS_PID: &str = "echo $$ > pid; exec sleep 30";
 
 #[test]
-fn who_interrupts_or_terminates_it_ends_it_in_order() {
+fn an_interrupt_or_sigterm_ends_a_run_in_order() {
     let Some(_turn) = turn() else { return };
     for (signal, limit) in [("INT", None), ("TERM", Some("--hard"))] {
         let hog = Child::start(HOG).unwrap();
@@ -49,7 +49,7 @@ fn a_stop_of_the_terminal_and_a_hangup_that_is_not_to_be_heard_end_nothing() {
     for signal in ["TSTP", "TTOU", "HUP"] {
         live.signal(signal);
     }
-    // Longer than a guardian has patience with who hangs.
+    // Longer than a guardian's patience.
     assert!(!live.process.ends_within(Nanos::ms(700)), "it goes on: {}", live.said("stderr"));
     assert!(!guardian.has_ended() && !sleeper.has_ended());
     live.signal("INT");
@@ -70,7 +70,7 @@ fn an_interrupt_of_the_terminal_ends_the_command_too() {
 }
 
 #[test]
-fn who_terminates_the_run_of_a_command_ends_the_command() {
+fn sigterm_to_the_run_of_a_command_ends_the_command() {
     let Some(_turn) = turn() else { return };
     let mut live = command(&["sh", "-c", SAYS_ITS_PID]);
     let sleeper = pid_of(&live);
@@ -126,7 +126,7 @@ fn a_command_that_forks_all_the_time_is_served_to_its_end() {
 }
 
 #[test]
-fn a_run_of_some_length_ends_after_it_and_leaves_who_was_there() {
+fn a_run_with_a_duration_ends_after_it_and_leaves_the_process_running() {
     let Some(_turn) = turn() else { return };
     let hog = Child::start(HOG).unwrap();
     let before = Now::of(hog.pid());

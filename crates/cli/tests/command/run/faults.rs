@@ -1,4 +1,4 @@
-//! Whatever becomes of the daemon or of its guardian, within a second everybody is what it was.
+//! After any fault of the daemon or its guardian, all threads are restored within a second.
 
 use super::victim::Victim;
 use super::{BUSY_NOW_AND_THEN, HOG, Live, Now, PROMISED, assert_restored, turn, until};
@@ -52,7 +52,7 @@ impl Crowd {
         Crowd { _victims: victims, _singles: singles, tids, before, live }
     }
 
-    /// That all of them are as before a second after `begin`, for good, and nothing is left.
+    /// Asserts that all of them are restored within a second after `begin`, for good, and nothing is left.
     fn assert_over(mut self, begin: Instant) -> String {
         assert_restored(begin, &self.tids, &self.before);
         let done = self.live.done();
@@ -63,7 +63,7 @@ impl Crowd {
 }
 
 #[test]
-fn a_daemon_that_is_killed_leaves_everybody_as_before() {
+fn after_the_daemon_is_killed_all_threads_are_restored() {
     let Some(_turn) = turn() else { return };
     let crowd = Crowd::begin();
     let begin = clock::now();
@@ -72,7 +72,7 @@ fn a_daemon_that_is_killed_leaves_everybody_as_before() {
 }
 
 #[test]
-fn a_daemon_that_is_stopped_is_ended_and_everybody_as_before() {
+fn a_stopped_daemon_is_killed_and_all_threads_are_restored() {
     let Some(_turn) = turn() else { return };
     let crowd = Crowd::begin();
     let begin = clock::now();
@@ -82,7 +82,7 @@ fn a_daemon_that_is_stopped_is_ended_and_everybody_as_before() {
     assert!(daemon.has_ended());
 }
 
-/// What becomes of a run whose guardian `act` is done to.
+/// Tests `act` on the guardian of a run.
 fn guardian_is_missed(act: impl Fn(&Process)) {
     let crowd = Crowd::begin();
     let first = crowd.live.guardian();
@@ -93,7 +93,7 @@ fn guardian_is_missed(act: impl Fn(&Process)) {
     });
     crowd.live.await_raised(&crowd.tids);
     assert!(!crowd.live.process.has_ended());
-    // The new one is as good as the first.
+    // The new guardian must work as well as the first.
     let begin = clock::now();
     crowd.live.process.kill().unwrap();
     crowd.assert_over(begin);

@@ -1,4 +1,4 @@
-//! What was promised is had, and under a hard limit no more.
+//! Promised CPU time is delivered, and under a hard limit no more.
 
 use super::{BUSY_NOW_AND_THEN, HOG, Live, Now, hogs, last_cpu, turn};
 use sched::{CpuId, CpuSet, Nanos};
@@ -7,7 +7,7 @@ use sys::child::{Child, Work};
 use sys::usage::Meter;
 use sys::{affinity, clock, thread};
 
-/// The CPU time that each has had in about a second, in ppm of that time.
+/// The CPU time of each process in about a second, in ppm of that time.
 fn shares(pids: &[u32]) -> Vec<u64> {
     let meters: Vec<Meter> = pids.iter().map(|&pid| Meter::open(pid).unwrap()).collect();
     let ran = || -> Vec<Nanos> { meters.iter().map(|meter| meter.read().unwrap().ran).collect() };
@@ -21,8 +21,8 @@ fn shares(pids: &[u32]) -> Vec<u64> {
     shares
 }
 
-/// Measures again where somebody had too little: on a host that others dispatch on as well, or whose hypervisor takes its CPUs
-/// away, one second says little. What is said of each stays in the output.
+/// Measures again after a shortfall: on a host with other dispatchers, or whose hypervisor takes its CPUs away, one second
+/// proves little. The figures stay in the output.
 fn shares_where(pids: &[u32], is_kept: impl Fn(&[u64]) -> bool) -> Vec<u64> {
     let mut shares_had = shares(pids);
     for _ in 0..2 {
@@ -39,7 +39,7 @@ fn shares_where(pids: &[u32], is_kept: impl Fn(&[u64]) -> bool) -> Vec<u64> {
 const QUARTER: [&str; 4] = ["--period", "20ms", "--slice", "5ms"];
 
 #[test]
-fn under_a_hard_limit_nobody_has_more_and_nobody_stays_stopped() {
+fn under_a_hard_limit_no_process_gets_more_and_none_stays_stopped() {
     let Some(_turn) = turn() else { return };
     let hog = Child::start(HOG).unwrap();
     let before = Now::of(hog.pid());
@@ -51,11 +51,11 @@ fn under_a_hard_limit_nobody_has_more_and_nobody_stays_stopped() {
 }
 
 #[test]
-fn who_may_run_everywhere_is_served_where_there_is_an_agent() {
+fn a_process_without_affinity_is_served_on_a_cpu_with_an_agent() {
     let Some(_turn) = turn() else { return };
     let hog = Child::start(HOG).unwrap();
     let (mine, last) = (affinity::get(thread::current()).unwrap(), last_cpu());
-    // What is begun from here on, agents too, is on the last CPU alone.
+    // Processes started from here on, agents too, are on the last CPU only.
     affinity::set(thread::current(), &CpuSet::one(CpuId::new(last))).unwrap();
     let live = Live::begin(&[&QUARTER[..], &["--pid", &hog.pid().to_string()]].concat());
     affinity::set(thread::current(), &mine).unwrap();
@@ -72,7 +72,7 @@ fn beside_hogs_on_all_cpus_what_was_promised_is_had() {
     attributes::set(hog.pid(), Attributes::of(Policy::Other { nice: 19 })).unwrap();
     let _others = hogs();
     let live = Live::promise(&QUARTER, &[hog.pid()]);
-    // The second may begin and end within a slice.
+    // The second process may start and end within a slice.
     let share = shares_where(&[hog.pid()], |shares| shares[0] >= 245_000)[0];
     assert!(share >= 245_000, "{share} ppm, and not 250000");
     live.end();
@@ -85,7 +85,7 @@ fn several_on_one_cpu_each_have_their_slices() {
     let sleeper = Child::start(Work::Spin { busy: Nanos::ms(1), idle: Nanos::ms(19) }).unwrap();
     let pids: Vec<u32> = clients.iter().chain([&sleeper]).map(Child::pid).collect();
     for &pid in &pids {
-        // Left to the kernel they would have next to nothing beside the others.
+        // Left to the kernel they would get almost nothing beside the hogs.
         attributes::set(pid, Attributes::of(Policy::Other { nice: 19 })).unwrap();
     }
     let before = Now::of_all(&pids);
@@ -114,7 +114,7 @@ fn several_on_one_cpu_each_have_their_slices() {
 }
 
 #[test]
-fn who_sleeps_now_and_then_is_not_kept_waiting_by_hogs() {
+fn a_process_that_sleeps_now_and_then_is_not_delayed_by_hogs() {
     let Some(_turn) = turn() else { return };
     let worker = Child::start(BUSY_NOW_AND_THEN).unwrap();
     attributes::set(worker.pid(), Attributes::of(Policy::Other { nice: 19 })).unwrap();

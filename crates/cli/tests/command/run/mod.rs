@@ -1,6 +1,6 @@
-//! `tactus run` on real processes: what it promises to them, what it leaves behind, and what it refuses.
+//! `tactus run` on real processes: the promises it keeps, what it restores, and what it refuses.
 //!
-//! Each test has the host to itself, takes its processes with it, and is skipped where nobody may be raised.
+//! Each test has the host to itself, cleans up its processes, and is skipped where raising is not permitted.
 
 mod agrees;
 mod births;
@@ -28,27 +28,27 @@ use sys::shared::Lock;
 use sys::thread::{self, State};
 use sys::{affinity, clock};
 
-/// What every thread is to be again within, when a daemon or its guardian has died.
+/// Within this time all threads are restored after the death of a daemon or its guardian.
 const PROMISED: Nanos = Nanos::s(1);
-/// How long a machine that is busy with something else may take for what takes a few milliseconds.
+/// How long a busy machine may take for a step of a few milliseconds.
 const PATIENCE: Nanos = Nanos::s(5);
-/// And how long others may have the host.
+/// How long other test processes may have the host.
 const PATIENCE_WITH_OTHERS: Nanos = Nanos::s(300);
-/// Raised alone on its CPU, and among others.
+/// Priorities of a raised thread: alone on its CPU, and among other clients.
 const RAISED: [u32; 2] = [97, 96];
 /// A hog.
 const HOG: Work = Work::Spin { busy: Nanos::ms(1), idle: Nanos::ZERO };
-/// Somebody who works for a millisecond now and then.
+/// A process that works for a millisecond now and then.
 const BUSY_NOW_AND_THEN: Work = Work::Spin { busy: Nanos::ms(1), idle: Nanos::ms(2) };
 
-/// The host, for one live test at a time: two dispatchers would take each other's CPUs.
+/// The host, for one live test at a time: two dispatchers would use the same CPUs.
 pub(super) struct Turn {
-    // In this order: other processes that run tests come when the threads of this one are done.
+    // In this order: other test processes follow when the threads of this one are done.
     _host: Lock,
     _process: MutexGuard<'static, ()>,
 }
 
-/// Waits for the host. Nothing where nobody may be raised, which is said.
+/// Waits for the host. `None` where raising is not permitted, which is printed.
 pub(super) fn turn() -> Option<Turn> {
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let process = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -70,7 +70,7 @@ pub(super) fn turn() -> Option<Turn> {
     }
 }
 
-/// Whether somebody who is none of these tests dispatches on this host.
+/// Whether a dispatcher other than those of these tests runs on this host.
 fn is_dispatched() -> bool {
     Directory::usual().is_ok_and(|usual| {
         let daemon = usual.open_table().ok().flatten().map(|table| table.daemon());
@@ -78,7 +78,7 @@ fn is_dispatched() -> bool {
     })
 }
 
-/// What a thread is.
+/// The values of a thread.
 #[derive(Clone, PartialEq, Debug)]
 struct Now {
     attributes: Attributes,
@@ -102,7 +102,7 @@ impl Now {
     }
 }
 
-/// Waits until `is_so`; says how long that took since `begin`.
+/// Waits until `is_so`; returns the time since `begin`.
 fn until(begin: Instant, limit: Nanos, what: &str, mut is_so: impl FnMut() -> bool) -> Nanos {
     while !is_so() {
         assert!(clock::now() < begin + limit, "not within {limit}: {what}");
@@ -111,32 +111,32 @@ fn until(begin: Instant, limit: Nanos, what: &str, mut is_so: impl FnMut() -> bo
     clock::now().since(begin)
 }
 
-/// Waits until `is_so`, which takes as long as this machine is busy.
+/// Waits until `is_so`, as long as a busy machine may take.
 fn soon(what: &str, is_so: impl FnMut() -> bool) {
     until(clock::now(), PATIENCE, what, is_so);
 }
 
-/// That everybody is as `before` within the time promised since `begin`, and says when.
+/// Asserts that all are as `before` within the promised time after `begin`, and prints when.
 fn assert_restored(begin: Instant, tids: &[u32], before: &[Now]) {
     let mut now = Vec::new();
     let end = begin + PROMISED;
     loop {
         now.splice(.., Now::of_all(tids));
         if now == before {
-            return eprintln!("everybody was as before after {}", clock::now().since(begin));
+            return eprintln!("all threads were as before after {}", clock::now().since(begin));
         }
         assert!(clock::now() < end, "not as before within {PROMISED}: {now:#?}, and not {before:#?}");
         clock::sleep(Nanos::us(300));
     }
 }
 
-/// Whether it is at a priority of ours and on one CPU.
+/// Whether it has a priority of Tactus and is confined to one CPU.
 fn is_raised(tid: u32) -> bool {
     let found = attributes::get(tid).is_ok_and(|now| RAISED.map(Attributes::raised).contains(&now));
     found && affinity::get(tid).is_ok_and(|cpus| cpus.len() == 1)
 }
 
-/// Whoever has this sees what happens on its own CPU too: it runs before everybody who is raised.
+/// Raises the test above every raised thread, so that it observes events on its own CPU, too.
 struct Watching(Attributes);
 
 impl Watching {
@@ -149,23 +149,23 @@ impl Watching {
 
 impl Drop for Watching {
     fn drop(&mut self) {
-        // The way down takes no privilege.
+        // Lowering the priority takes no privilege.
         let _ = attributes::apply(thread::current(), self.0);
     }
 }
 
-/// The last of the CPUs that we may run on.
+/// The last CPU that this process may use.
 fn last_cpu() -> usize {
     affinity::get(thread::current()).unwrap().iter().last().unwrap().index()
 }
 
-/// A hog on every CPU, and one more: whoever is not promised anything waits.
+/// A hog on every CPU, and one more: a process without a promise waits.
 fn hogs() -> Vec<Child> {
     let count = affinity::get(thread::current()).unwrap().len() + 1;
     (0..count).map(|_| Child::start(HOG).unwrap()).collect()
 }
 
-/// A `tactus run` that goes on.
+/// A `tactus run` without an end of its own.
 struct Live {
     begun: std::process::Child,
     process: Process,
@@ -185,12 +185,12 @@ impl Live {
         Live::at(place, &["scenario.toml"])
     }
 
-    /// In a group of processes of its own, as a terminal begins it.
+    /// In a process group of its own, as a terminal starts it.
     fn at(place: Place, args: &[&str]) -> Live {
         Live::of_command(place.command(&["run", "--directory", "live"]), place, args)
     }
 
-    /// The same, begun by `program`, which becomes what it is given.
+    /// Started by `program`, which executes its arguments.
     fn at_begun(place: Place, program: &str, args: &[&str]) -> Live {
         let mut command = Command::new(program);
         command.args([env!("CARGO_BIN_EXE_tactus"), "run", "--directory", "live"]).current_dir(place.0.path());
@@ -201,12 +201,12 @@ impl Live {
         let [stdout, stderr] = ["stdout", "stderr"].map(|name| File::create(place.0.path().join(name)).unwrap());
         command.args(args).process_group(0).stdin(Stdio::null()).stdout(stdout).stderr(stderr);
         let begun = command.spawn().unwrap();
-        // It is not reaped yet, so the number is its own.
+        // It is not reaped yet, so its pid is not reused.
         let process = Process::open(begun.id()).unwrap();
         Live { begun, process, place }
     }
 
-    /// A promise to processes that run already; returns once all of them are raised.
+    /// A promise to running processes; returns once all of them are raised.
     fn promise(args: &[&str], pids: &[u32]) -> Live {
         let numbers: Vec<String> = pids.iter().flat_map(|pid| ["--pid".to_string(), pid.to_string()]).collect();
         let live = Live::begin(&args.iter().copied().chain(numbers.iter().map(String::as_str)).collect::<Vec<_>>());
@@ -236,7 +236,7 @@ impl Live {
         self.place.0.path().join(name)
     }
 
-    /// The guardian that is at work, once there is one.
+    /// The active guardian, once there is one.
     fn guardian(&self) -> Process {
         let mut found = None;
         soon("there is a guardian", || {
@@ -247,24 +247,24 @@ impl Live {
         found.unwrap()
     }
 
-    /// Its group of processes hears `signal`, as from a terminal.
+    /// Sends `signal` to its process group, as a terminal does.
     fn signal_group(&self, signal: &str) {
         signal_to(signal, &format!("-{}", self.process.pid()));
     }
 
-    /// It alone hears `signal`.
+    /// Sends `signal` to it alone.
     fn signal(&self, signal: &str) {
         signal_to(signal, &self.process.pid().to_string());
     }
 
-    /// What came of it. It ends by itself.
+    /// Its result; it ends by itself.
     fn done(&mut self) -> Done {
         assert!(self.process.ends_within(PATIENCE), "it ends; so far it has said {}", self.said("stderr"));
         let status = self.begun.wait().unwrap();
         // Killed by a signal, it has no code; a shell shows one all the same.
         let code = status.code().or(status.signal().map(|signal| 128 + signal));
         if status.signal().is_some() {
-            // Its guardian says last what it has done, and why.
+            // Its guardian reports last what it has done.
             clock::sleep(Nanos::ms(500));
         }
         Done { code, stdout: self.said("stdout"), stderr: self.said("stderr") }
@@ -274,7 +274,7 @@ impl Live {
         String::from_utf8(self.place.read(name)).expect("it is text")
     }
 
-    /// Ends it as a person does, in order: it says nothing of troubles and leaves nothing but the lock.
+    /// Ends it in order, as a user does: it reports no troubles and leaves only the lock file.
     fn end(mut self) -> Done {
         self.signal("INT");
         let done = self.done();
@@ -284,9 +284,9 @@ impl Live {
         done
     }
 
-    /// That nobody is left, and nothing but the lock.
+    /// Asserts that no process and only the lock file is left.
     fn assert_nothing_left(&self) {
-        soon("nobody holds the lock", || self.directory().lock().is_ok());
+        soon("the lock is free", || self.directory().lock().is_ok());
         let left = std::fs::read_dir(self.directory().path()).unwrap();
         let names: Vec<_> = left.map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(names, ["tactus.lock"], "{}", self.said("stderr"));
@@ -304,8 +304,8 @@ impl Drop for Live {
     }
 }
 
-/// `target` hears `signal`, by the kill of a shell.
+/// Sends `signal` to `target`, through the kill of a shell.
 fn signal_to(signal: &str, target: &str) {
     let status = Command::new("sh").args(["-c", "kill -s \"$0\" -- \"$1\"", signal, target]).status().unwrap();
-    assert!(status.success(), "nobody there to hear {signal}: {target}");
+    assert!(status.success(), "no process gets {signal}: {target}");
 }

@@ -1,4 +1,4 @@
-//! What is refused: with a reason and what would be right, exit code 2, and before anything was begun or changed.
+//! Refusals: with a reason and a remedy, exit code 2, and before anything was started or changed.
 
 use super::super::{Done, Place};
 use super::victim::Victim;
@@ -9,12 +9,12 @@ use std::process::Command;
 use sys::child::{Child, Work};
 use sys::thread;
 
-/// A run that is refused, with `words` in what it says and an advice; it leaves nothing.
+/// Asserts that a run is refused with `words` and a remedy, and leaves nothing.
 fn refused(args: &[&str], words: &[&str]) -> String {
     let mut live = Live::begin(args);
     let done = live.done();
     assert_said(&done, words);
-    assert!(!live.path("touched").exists(), "the command did not begin: {args:?}");
+    assert!(!live.path("touched").exists(), "the command did not start: {args:?}");
     let left: Vec<_> = std::fs::read_dir(live.directory().path()).into_iter().flatten().collect();
     let lock_at_most = left.iter().all(|entry| entry.as_ref().unwrap().file_name() == "tactus.lock");
     assert!(lock_at_most, "{left:?}");
@@ -23,7 +23,7 @@ fn refused(args: &[&str], words: &[&str]) -> String {
 
 fn assert_said(done: &Done, words: &[&str]) {
     assert_eq!((done.code, done.stdout.as_str()), (Some(2), ""), "{}", done.stderr);
-    // As it is read, and not as it is broken into lines.
+    // As one text, without line breaks.
     let said = done.stderr.replace('│', " ").split_whitespace().collect::<Vec<_>>().join(" ");
     for word in words.iter().chain(&["help:"]) {
         assert!(said.contains(word), "{word:?} is not in {said:?}");
@@ -41,16 +41,21 @@ fn refused_promise(slice: &str, period: &str, more: &[&str], words: &[&str]) {
 }
 
 #[test]
-fn a_promise_that_makes_no_sense() {
+fn an_invalid_promise() {
     let Some(_turn) = turn() else { return };
     refused_promise("11ms", "10ms", &[], &["11ms", "10ms"]);
     refused_promise("50us", "99us", &[], &["the period is too short (99us)", "at least 100us"]);
     refused_promise("9us", "1ms", &[], &["the slice is too short (9us)", "at least 10us"]);
-    refused_promise("1ms", "10ms", &["--cpus", "2", "--hard"], &["hard", "several CPUs", "one CPU, or soft"]);
+    refused_promise(
+        "1ms",
+        "10ms",
+        &["--cpus", "2", "--hard"],
+        &["hard", "several CPUs", "use one CPU, or a soft limit"],
+    );
 }
 
 #[test]
-fn more_than_there_is_with_what_there_is() {
+fn more_than_is_free_with_the_free_amount() {
     let Some(_turn) = turn() else { return };
     refused_promise("9500us", "10ms", &[], &["9.5ms", "9ms"]);
     let child = Child::start(BUSY_NOW_AND_THEN).unwrap();
@@ -62,7 +67,7 @@ fn more_than_there_is_with_what_there_is() {
         let last = format!("{}pid = {}\n", task(count), child.pid());
         format!("name = \"too much\"\ncpus = 1\nlength = \"1s\"\n{tasks}{last}")
     };
-    // Each CPU has 9 ms of 10 to promise; all but 3 ms are promised to who came before.
+    // Each CPU has 9 ms of 10 to promise; all but 3 ms are taken by the first process.
     let mut live = Live::of_scenario(&toml("6ms", cpus));
     assert_said(&live.done(), &["6ms", "3ms", "scenario.toml"]);
     assert_eq!(Now::of(child.pid()), before);
@@ -70,22 +75,22 @@ fn more_than_there_is_with_what_there_is() {
 }
 
 #[test]
-fn processes_that_may_not_be_promised_anything() {
+fn processes_that_cannot_have_a_promise() {
     let Some(_turn) = turn() else { return };
     let promise = ["--slice", "1ms", "--period", "10ms", "--pid"];
     let gone = Child::start(Work::Sleep).unwrap().pid().to_string();
-    refused(&[&promise[..], &[&gone]].concat(), &[&gone, "the pid of a process that runs"]);
-    refused(&[&promise[..], &["1"]].concat(), &["process 1 is this one, or one that began it", "another process"]);
+    refused(&[&promise[..], &[&gone]].concat(), &[&gone, "the pid of a running process"]);
+    refused(&[&promise[..], &["1"]].concat(), &["process 1 is tactus itself, or its ancestor", "another process"]);
     let child = Child::start(Work::Sleep).unwrap();
     let before = Now::of(child.pid());
     let pid = child.pid().to_string();
-    refused(&[&promise[..], &[&pid, "--pid", &pid]].concat(), &["has been promised something already"]);
+    refused(&[&promise[..], &[&pid, "--pid", &pid]].concat(), &["has a promise already"]);
     assert_eq!(Now::of(child.pid()), before);
     match thread::status(2) {
         Ok(status) if status.is_kernel => {
-            refused(&[&promise[..], &["2"]].concat(), &["process 2", &status.name, "thread of the kernel's"]);
+            refused(&[&promise[..], &["2"]].concat(), &["process 2", &status.name, "is a kernel thread"]);
         }
-        _ => eprintln!("SKIPPED: there is no thread of the kernel's to be seen here"),
+        _ => eprintln!("SKIPPED: no kernel thread is visible here"),
     }
 }
 
@@ -97,7 +102,7 @@ fn a_process_with_a_child_that_has_a_promise_of_its_own() {
     let both = [parent.pid(), child];
     let before = Now::of_all(&both);
     let [first, second] = [child, parent.pid()].map(|pid| pid.to_string());
-    let said = format!("process {child} has been promised something already");
+    let said = format!("process {child} has a promise already");
     refused(&["--slice", "1ms", "--period", "10ms", "--pid", &first, "--pid", &second], &[&said]);
     assert_eq!(Now::of_all(&both), before);
 }
@@ -122,7 +127,7 @@ fn more_threads_than_files_may_be_open() {
 }
 
 #[test]
-fn the_shell_that_began_it() {
+fn the_shell_that_started_it() {
     let Some(_turn) = turn() else { return };
     let place = Place::new();
     let script = "\"$0\" run --directory live --slice 1ms --period 10ms --pid $$; code=$?; echo $$ >&2; exit $code";
@@ -130,7 +135,7 @@ fn the_shell_that_began_it() {
     shell.args(["-c", script, env!("CARGO_BIN_EXE_tactus")]).current_dir(place.0.path()).env("NO_COLOR", "1");
     let done = Done::from(shell.output().unwrap());
     let pid = done.stderr.lines().last().unwrap().to_string();
-    assert_said(&done, &[&format!("process {pid} is this one, or one that began it")]);
+    assert_said(&done, &[&format!("process {pid} is tactus itself, or its ancestor")]);
 }
 
 #[test]
@@ -142,11 +147,11 @@ fn a_second_dispatcher_with_the_number_of_the_first() {
     let before = Now::of(child.pid());
     let directory = first.directory().path().display().to_string();
     let pid = child.pid().to_string();
-    for whom in [&["--pid", &pid][..], &["--", "touch", "touched"]] {
-        let args = [&["run", "--directory", &directory, "--slice", "1ms", "--period", "10ms"], whom].concat();
+    for target in [&["--pid", &pid][..], &["--", "touch", "touched"]] {
+        let args = [&["run", "--directory", &directory, "--slice", "1ms", "--period", "10ms"], target].concat();
         let done = first.place.run(&args);
         let number = first.process.pid();
-        let words = [&format!("another dispatcher is at work on this host, as process {number}"), "kill"];
+        let words = [&format!("another dispatcher runs on this host, as process {number}"), "kill"];
         assert_said(&done, &words.map(|word: &str| word));
     }
     assert!(!first.path("touched").exists());
@@ -156,7 +161,7 @@ fn a_second_dispatcher_with_the_number_of_the_first() {
 }
 
 #[test]
-fn what_is_no_command() {
+fn a_file_that_is_no_command() {
     let Some(_turn) = turn() else { return };
     let promise = ["--slice", "1ms", "--period", "10ms", "--"];
     refused(&[&promise[..], &["no-such-command"]].concat(), &["there is no command `no-such-command` in PATH"]);
@@ -165,33 +170,33 @@ fn what_is_no_command() {
         &["the command `/no/such/file` cannot be run", "No such file"],
     );
     refused(&[&promise[..], &["/"]].concat(), &["/ is a directory"]);
-    refused(&[&promise[..], &["/proc/version"]].concat(), &["/proc/version is not a program", "chmod +x"]);
+    refused(&[&promise[..], &["/proc/version"]].concat(), &["/proc/version is not executable", "chmod +x"]);
 }
 
 #[test]
-fn whoever_may_not_raise_anybody() {
+fn a_user_without_the_privilege() {
     let Some(_turn) = turn() else { return };
     if sys::privileges::user() != 0 {
-        return eprintln!("SKIPPED: only root can become somebody else");
+        return eprintln!("SKIPPED: only root can become another user");
     }
-    // Somewhere that somebody else may read, and with a directory that is his.
-    let (place, nobody) = (Place::new(), 65_534);
+    // A place that another user may read, with a directory of that user.
+    let (place, other) = (Place::new(), 65_534);
     let within = |name: &str| place.0.path().join(name);
     std::fs::set_permissions(place.0.path(), PermissionsExt::from_mode(0o755)).unwrap();
     std::fs::copy(env!("CARGO_BIN_EXE_tactus"), within("tactus")).unwrap();
-    for name in ["his", "here"] {
+    for name in ["other", "here"] {
         std::fs::create_dir(within(name)).unwrap();
-        chown(within(name), Some(nobody), Some(nobody)).unwrap();
+        chown(within(name), Some(other), Some(other)).unwrap();
     }
-    let run = |whom: &[&str]| {
+    let run = |target: &[&str]| {
         let mut command = Command::new("setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all"]);
         command.arg(within("tactus")).args(["run", "--slice", "1ms", "--period", "10ms", "--directory"]);
-        command.arg(within("his")).args(whom).current_dir(within("here")).env("NO_COLOR", "1");
+        command.arg(within("other")).args(target).current_dir(within("here")).env("NO_COLOR", "1");
         command.output().map(Done::from)
     };
     match run(&["--", "touch", "touched"]) {
-        Err(error) => return eprintln!("SKIPPED: there is no setpriv here to become somebody else with: {error}"),
+        Err(error) => return eprintln!("SKIPPED: there is no setpriv here to become another user: {error}"),
         Ok(done) => assert_said(&done, &["CAP_SYS_NICE"]),
     }
     assert!(!within("here/touched").exists());
@@ -200,5 +205,5 @@ fn whoever_may_not_raise_anybody() {
     let done = run(&["--pid", &child.pid().to_string()]).unwrap();
     assert_said(&done, &["CAP_SYS_NICE"]);
     assert_eq!(Now::of(child.pid()), before);
-    assert!(Directory::at(within("his")).open_table().unwrap().is_none());
+    assert!(Directory::at(within("other")).open_table().unwrap().is_none());
 }

@@ -1,4 +1,4 @@
-//! Who was promised something is raised, and afterwards what it was.
+//! A client is raised, and afterwards restored.
 
 use super::victim::Victim;
 use super::{BUSY_NOW_AND_THEN, HOG, Live, Now, RAISED, Watching, soon, turn};
@@ -12,7 +12,7 @@ fn two_cpus() -> CpuSet {
     affinity::get(thread::current()).unwrap().iter().take(2).collect()
 }
 
-/// Promises something to a process that works so and was scheduled so, and takes it back.
+/// Promises CPU time to a process with this work and these attributes, and ends the promise.
 fn promise_and_take_back(work: Work, policy: Policy, is_stopped: bool, limit: &[&str]) {
     let child = Child::start(work).unwrap();
     attributes::set(child.pid(), Attributes::of(policy)).unwrap();
@@ -31,7 +31,7 @@ fn promise_and_take_back(work: Work, policy: Policy, is_stopped: bool, limit: &[
     assert_eq!(affinity::get(child.pid()).unwrap().len(), 1, "it is on its CPU");
     clock::sleep(Nanos::ms(50));
     if is_stopped {
-        assert!(Now::of(child.pid()).is_stopped, "nobody has continued it");
+        assert!(Now::of(child.pid()).is_stopped, "no process has continued it");
     }
     let done = live.end();
     assert_eq!(Now::of(child.pid()), before, "{work:?}, {policy:?}, {limit:?}; {}", done.stderr);
@@ -49,7 +49,7 @@ fn an_ordinary_process_is_raised_and_then_as_nice_as_before() {
 }
 
 #[test]
-fn who_was_of_another_class_is_of_that_class_again() {
+fn another_class_is_restored() {
     let Some(_turn) = turn() else { return };
     promise_and_take_back(Work::Sleep, Policy::Fifo { priority: 1 }, false, &[]);
     promise_and_take_back(BUSY_NOW_AND_THEN, Policy::Fifo { priority: 1 }, false, &["--hard"]);
@@ -59,7 +59,7 @@ fn who_was_of_another_class_is_of_that_class_again() {
 }
 
 #[test]
-fn who_was_stopped_stays_stopped() {
+fn a_stopped_process_stays_stopped() {
     let Some(_turn) = turn() else { return };
     for limit in EACH_LIMIT {
         promise_and_take_back(HOG, Policy::Other { nice: 0 }, true, limit);
@@ -86,12 +86,12 @@ fn every_thread_is_what_it_was_itself() {
 }
 
 #[test]
-fn what_somebody_else_has_set_meanwhile_stays() {
+fn a_value_that_another_process_sets_meanwhile_stays() {
     let Some(_turn) = turn() else { return };
     let child = Child::start(Work::Sleep).unwrap();
     let before = Now::of(child.pid());
     let live = Live::promise(&["--period", "10ms", "--slice", "2ms"], &[child.pid()]);
-    // As taskset does; it sleeps, so that nobody sets it again.
+    // As taskset does; the process sleeps, so that Tactus does not set it again.
     affinity::set(child.pid(), &two_cpus()).unwrap();
     live.end();
     assert_eq!(Now::of(child.pid()), Now { affinity: two_cpus(), ..before });

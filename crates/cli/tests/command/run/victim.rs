@@ -1,4 +1,4 @@
-//! Processes to make promises to that begin threads, or children, as they are told.
+//! Processes under a promise that start threads, or children, on request.
 
 use super::PATIENCE;
 use std::io::{BufRead, BufReader, Write};
@@ -6,26 +6,26 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use sys::process::Process;
 use sys::thread;
 
-/// In whose environment this stands, that one is a process with threads.
+/// Environment variable that marks a process with threads.
 const ROLE: &str = "TACTUS_TEST_VICTIM";
 
-/// A process that does what it is told line by line, and says a number for each. It ends with its handle.
+/// A process that executes requests line by line, and prints a number for each. It ends with its handle.
 pub(super) struct Victim {
     begun: Child,
     out: BufReader<ChildStdout>,
-    /// Whom it has begun, and is not to leave behind.
+    /// Its children, to clean up.
     children: Vec<Process>,
 }
 
 impl Victim {
-    /// One that begins a thread for every `sleeper` or `hog` that it is told.
+    /// A process that starts a thread for every `sleeper` or `hog` that it reads.
     pub(super) fn of_threads() -> Victim {
         let mut command = Command::new("/proc/self/exe");
         command.args(["--ignored", "--exact", "run::victim::a_process_with_threads", "--nocapture"]);
         Victim::of(command.args(["--test-threads", "1"]).env(ROLE, "yes"))
     }
 
-    /// A shell, that begins whatever it is told to.
+    /// A shell that starts any command that it reads.
     pub(super) fn of_children() -> Victim {
         let script = "while read -r line; do eval \"$line\"; done";
         Victim::of(Command::new("sh").args(["-c", script]))
@@ -41,7 +41,7 @@ impl Victim {
         self.begun.id()
     }
 
-    /// All its threads, as long as it is there.
+    /// All its threads, as long as it exists.
     pub(super) fn threads(&self) -> Vec<u32> {
         thread::threads(self.pid()).unwrap()
     }
@@ -50,7 +50,7 @@ impl Victim {
         writeln!(self.begun.stdin.as_mut().unwrap(), "{line}").unwrap();
     }
 
-    /// The next number it says.
+    /// The next number that it prints.
     pub(super) fn hear(&mut self) -> u32 {
         loop {
             let mut line = String::new();
@@ -66,14 +66,14 @@ impl Victim {
         self.hear()
     }
 
-    /// Has a shell begin somebody, and say the pid as `says $!`.
+    /// Has a shell start a process, and print its pid as `says $!`.
     pub(super) fn bear(&mut self, line: &str) -> u32 {
         let pid = self.ask(line);
         self.children.push(Process::open(pid).unwrap());
         pid
     }
 
-    /// All processes that it has begun, whom it is not to leave behind either.
+    /// All its descendants, to clean up as well.
     pub(super) fn children(&mut self) -> Vec<u32> {
         let pids = thread::children(self.pid()).unwrap();
         self.children.extend(pids.iter().filter_map(|&pid| Process::open(pid).ok()));

@@ -10,7 +10,7 @@ use crate::args::Demo;
 use crate::record::Window;
 use crate::run::plan;
 use crate::{Failure, output};
-use daemon::Reason;
+use daemon::Explanation;
 use sched::{Instant, Nanos};
 
 /// Width of the drawing: one cell per millisecond.
@@ -28,13 +28,14 @@ const SCENARIO: &str = include_str!("../../../scenarios/demo.toml");
 
 pub(crate) fn run(args: &Demo) -> Result<(), Failure> {
     if args.simulated {
-        return simulated::run(args, &Reason::new("as was asked for", ""));
+        return simulated::run(args, &Explanation::new("as was asked for", ""));
     }
     match plan::terms(None).and_then(|terms| live::is_possible(&terms).map(|()| terms)) {
         Ok(terms) => live::run(args, &terms),
         Err(Failure::Usage(report)) => {
-            let why = Reason::new(report.to_string(), report.help().map(|help| help.to_string()).unwrap_or_default());
-            output::complain(&format!("{}\n{}", why.why, why.remedy));
+            let why =
+                Explanation::new(report.to_string(), report.help().map(|help| help.to_string()).unwrap_or_default());
+            output::complain(&format!("{}\n{}", why.reason, why.remedy));
             simulated::run(args, &why)
         }
         Err(other) => Err(other),

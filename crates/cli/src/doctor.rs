@@ -7,7 +7,7 @@ use crate::args::Doctor;
 use crate::progress::Progress;
 use crate::{Failure, output};
 use anyhow::{Context, anyhow};
-use daemon::Reason;
+use daemon::Explanation;
 use daemon::doctor::{Finding, Mechanism, examine};
 use daemon::host_profile::{self, HostProfile};
 use daemon::lateness::{self, Measured};
@@ -139,11 +139,8 @@ fn verdict(examination: &Examination) -> String {
 }
 
 /// The reason, and the remedy.
-pub(crate) fn in_words(reason: &Reason) -> String {
-    if reason.remedy.is_empty() {
-        return reason.why.clone();
-    }
-    format!("{}; {}", reason.why, reason.remedy)
+pub(crate) fn in_words(reason: &Explanation) -> String {
+    reason.to_string()
 }
 
 /// A labelled line, folded.

@@ -3,7 +3,7 @@
 use crate::args::Restore;
 use crate::{Failure, output, usage};
 use anyhow::anyhow;
-use daemon::Reason;
+use daemon::Explanation;
 use daemon::directory::{Directory, Refused};
 use daemon::linux::Linux;
 use daemon::restore::{End, Outcome, Replayed, Restored, ThreadRestored, replay};
@@ -59,7 +59,7 @@ impl From<&Outcome> for ShownOutcome {
             Outcome::Restored => ("restored", None),
             Outcome::Left => ("left", None),
             Outcome::Gone => ("gone", None),
-            Outcome::Failed(reason) => ("failed", Some(reason.why.clone())),
+            Outcome::Failed(reason) => ("failed", Some(reason.reason.to_string())),
         };
         ShownOutcome { outcome, reason }
     }
@@ -115,8 +115,8 @@ fn replayed(directory: &Directory) -> Result<Replayed, Failure> {
     }
     let held = directory.lock().map_err(|refused| match refused {
         held @ Refused::Held(_) => {
-            let reason = Reason::from(held);
-            usage(format!("{}, and restores all threads itself", reason.why), &reason.remedy)
+            let reason = Explanation::from(held);
+            usage(format!("{}, and restores all threads itself", reason.reason), &reason.remedy)
         }
         Refused::Failed(error) => failed(error.into()),
     })?;
@@ -124,11 +124,8 @@ fn replayed(directory: &Directory) -> Result<Replayed, Failure> {
     replay(&kernel, directory, &held).map_err(failed)
 }
 
-fn failed(reason: Reason) -> Failure {
-    if reason.remedy.is_empty() {
-        return Failure::Failed(anyhow!(reason.why));
-    }
-    Failure::Failed(anyhow!("{}; help: {}", reason.why, reason.remedy))
+fn failed(reason: Explanation) -> Failure {
+    Failure::Failed(anyhow!("{reason}"))
 }
 
 fn shown(replayed: &Replayed, restored: &Restored) -> Shown {

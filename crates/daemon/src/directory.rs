@@ -2,7 +2,7 @@
 //! dispatcher per user holds at a time.
 
 use crate::table::Table;
-use crate::{Reason, guardian};
+use crate::{Explanation, guardian};
 use sched::Nanos;
 use std::fmt;
 use std::io::ErrorKind;
@@ -48,12 +48,12 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-impl From<Refused> for Reason {
-    fn from(refused: Refused) -> Reason {
+impl From<Refused> for Explanation {
+    fn from(refused: Refused) -> Explanation {
         let why = refused.to_string();
         match refused {
-            Refused::Held(Some(pid)) => Reason::new(why, format!("wait for its end, or end it (kill {pid})")),
-            Refused::Held(None) => Reason::new(why, "try again"),
+            Refused::Held(Some(pid)) => Explanation::new(why, format!("wait for its end, or end it (kill {pid})")),
+            Refused::Held(None) => Explanation::new(why, "try again"),
             Refused::Failed(error) => error.into(),
         }
     }
@@ -64,14 +64,14 @@ impl Directory {
     ///
     /// # Errors
     /// This user has none.
-    pub fn usual() -> Result<Directory, Reason> {
+    pub fn usual() -> Result<Directory, Explanation> {
         if privileges::user() == 0 {
             return Ok(Directory::at("/run/tactus"));
         }
         let own = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_absolute());
         let none = || {
             let why = "there is no directory for state that must outlive the dispatcher";
-            Reason::new(why, "run as root, or in a user session with XDG_RUNTIME_DIR")
+            Explanation::new(why, "run as root, or in a user session with XDG_RUNTIME_DIR")
         };
         Ok(Directory::at(own.ok_or_else(none)?.join("tactus")))
     }
@@ -122,7 +122,7 @@ impl Directory {
     ///
     /// # Errors
     /// There is no space, or the directory cannot be used.
-    pub fn create_table(&self, rows: usize, _held: &Lock) -> Result<Table, Reason> {
+    pub fn create_table(&self, rows: usize, _held: &Lock) -> Result<Table, Explanation> {
         shared::own_directory(&self.path)?;
         let draft = self.path.join(DRAFT);
         // Left by a process that died while creating it: it had done nothing yet.
@@ -131,8 +131,9 @@ impl Directory {
         let daemon = Thread::open(std::process::id())?.identity();
         let table = Table::create(Box::new(words), &kernel::boot_id()?, daemon);
         let renamed = std::fs::rename(&draft, self.path.join(TABLE));
-        renamed
-            .map_err(|error| Reason::new(format!("cannot create {}: {error}", self.path.join(TABLE).display()), ""))?;
+        renamed.map_err(|error| {
+            Explanation::new(format!("cannot create {}: {error}", self.path.join(TABLE).display()), "")
+        })?;
         Ok(table)
     }
 
@@ -140,7 +141,7 @@ impl Directory {
     ///
     /// # Errors
     /// It cannot be opened, or this program cannot read it.
-    pub fn open_table(&self) -> Result<Option<Table>, Reason> {
+    pub fn open_table(&self) -> Result<Option<Table>, Explanation> {
         let path = self.path.join(TABLE);
         let words = match Words::open(&path, 1) {
             Ok(words) => words,
@@ -148,7 +149,7 @@ impl Directory {
             Err(error) => return Err(error.into()),
         };
         let remedy = "remove it, once no thread is left at a wrong real-time priority or stopped";
-        let told = |error| Reason::new(format!("{} cannot be read: {error}", path.display()), remedy);
+        let told = |error| Explanation::new(format!("{} cannot be read: {error}", path.display()), remedy);
         Table::open(Box::new(words)).map(Some).map_err(told)
     }
 
@@ -156,7 +157,7 @@ impl Directory {
     ///
     /// # Errors
     /// The directory cannot be written.
-    pub fn remove_table(&self, _held: &Lock) -> Result<(), Reason> {
+    pub fn remove_table(&self, _held: &Lock) -> Result<(), Explanation> {
         remove(&self.path.join(TABLE))
     }
 
@@ -164,7 +165,7 @@ impl Directory {
     ///
     /// # Errors
     /// It cannot be read, or the directory cannot be written.
-    pub fn remove_table_of(&self, daemon: Identity, held: &Lock) -> Result<(), Reason> {
+    pub fn remove_table_of(&self, daemon: Identity, held: &Lock) -> Result<(), Explanation> {
         match self.open_table()? {
             Some(table) if table.daemon() == daemon => self.remove_table(held),
             _ => Ok(()),
@@ -181,10 +182,10 @@ fn is_guardian(pid: u32) -> bool {
 const NO_ENTRY: i32 = 2;
 
 /// Removes a file if it exists.
-fn remove(path: &Path) -> Result<(), Reason> {
+fn remove(path: &Path) -> Result<(), Explanation> {
     match std::fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => {
-            Err(Reason::new(format!("cannot remove {}: {error}", path.display()), "make its directory writable"))
+            Err(Explanation::new(format!("cannot remove {}: {error}", path.display()), "make its directory writable"))
         }
         _ => Ok(()),
     }
@@ -221,9 +222,9 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let directory = Directory::at(place.path().join("tactus"));
         let _first = directory.lock().unwrap();
-        let reason = Reason::from(directory.lock().unwrap_err());
+        let reason = Explanation::from(directory.lock().unwrap_err());
         let me = std::process::id();
-        assert_eq!(reason.why, format!("another dispatcher runs on this host, as process {me}"));
+        assert_eq!(reason.reason, format!("another dispatcher runs on this host, as process {me}"));
         assert!(reason.remedy.contains(&format!("kill {me}")));
     }
 
@@ -234,9 +235,9 @@ mod tests {
         std::fs::write(place.path().join(TABLE), [7; 4096]).unwrap();
         let reason = directory.open_table().unwrap_err();
         let path = place.path().join(TABLE).display().to_string();
-        assert!(reason.why.contains(&path) && reason.why.contains("does not start like"), "{reason:?}");
+        assert!(reason.reason.contains(&path) && reason.reason.contains("does not start like"), "{reason:?}");
         std::fs::write(place.path().join(TABLE), [7; 7]).unwrap();
-        assert!(directory.open_table().unwrap_err().why.contains("is not of the length"));
+        assert!(directory.open_table().unwrap_err().reason.contains("is not of the length"));
         assert!(Directory::at("/dev/null").lock().is_err());
     }
 }

@@ -3,7 +3,7 @@
 mod groups;
 mod trials;
 
-use crate::Reason;
+use crate::Explanation;
 pub use groups::clean_up;
 
 /// A mechanism to give or withhold CPU time, or to observe it.
@@ -70,7 +70,7 @@ pub struct Finding {
     /// The mechanism.
     pub mechanism: Mechanism,
     /// The observation, or why it fails and a remedy.
-    pub verdict: Result<String, Reason>,
+    pub verdict: Result<String, Explanation>,
 }
 
 /// Tries one mechanism, for a second at most, and undoes every change. Child processes end with the calling thread at the
@@ -105,8 +105,8 @@ mod tests {
             match finding.verdict {
                 Ok(seen) => assert!(!seen.is_empty()),
                 Err(reason) => {
-                    assert!(!reason.why.is_empty() && !reason.remedy.is_empty(), "{}: {reason:?}", mechanism.name());
-                    eprintln!("SKIPPED {}: {}", mechanism.name(), reason.why);
+                    assert!(!reason.reason.is_empty() && !reason.remedy.is_empty(), "{}: {reason:?}", mechanism.name());
+                    eprintln!("SKIPPED {}: {}", mechanism.name(), reason.reason);
                 }
             }
         }

@@ -9,7 +9,7 @@ mod watch;
 pub use handle::{Handle, this_program};
 pub use watch::{Daemon, Pulse, Verdict, Watch};
 
-use crate::Reason;
+use crate::Explanation;
 use crate::directory::{Directory, Refused};
 use crate::kernel::priority;
 use crate::linux::Linux;
@@ -47,7 +47,7 @@ pub fn main(directory: &Path) -> ExitCode {
     process::ignore_requests();
     let mut report = String::new();
     let settled = guard(&Directory::at(directory), &mut report).unwrap_or_else(|reason| {
-        let _ = writeln!(report, "tactus guardian: {}", reason.why);
+        let _ = writeln!(report, "tactus guardian: {}", reason.reason);
         false
     });
     // Written last: the reader may be slow, or gone.
@@ -56,10 +56,10 @@ pub fn main(directory: &Path) -> ExitCode {
 }
 
 /// Guards; returns whether everything is settled, and writes into `report` what was done.
-fn guard(directory: &Directory, report: &mut String) -> Result<bool, Reason> {
+fn guard(directory: &Directory, report: &mut String) -> Result<bool, Explanation> {
     let table = directory.open_table()?.ok_or_else(|| {
         let why = format!("there is no table of originals in {}", directory.path().display());
-        Reason::new(why, "start it from a daemon, which creates the table")
+        Explanation::new(why, "start it from a daemon, which creates the table")
     })?;
     let kernel = Linux::new()?;
     // Reported only if the guardian has to act.
@@ -175,7 +175,7 @@ fn bring_back(
     if settled {
         table.finish();
         if let Some(Err(reason)) = held.map(|lock| directory.remove_table_of(table.daemon(), &lock)) {
-            let _ = writeln!(report, "tactus guardian: {}", reason.why);
+            let _ = writeln!(report, "tactus guardian: {}", reason.reason);
         }
     } else {
         let _ = writeln!(report, "tactus guardian: `tactus restore` tries again");

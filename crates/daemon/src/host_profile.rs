@@ -1,6 +1,6 @@
 //! [`HostProfile`]: the properties of a host that promises depend on.
 
-use crate::Reason;
+use crate::Explanation;
 use crate::doctor::Mechanism;
 use sched::{CpuSet, Nanos};
 use sys::cpus::{self, Cpuset, Times};
@@ -45,7 +45,7 @@ pub struct Kernel {
     /// Ticks per second.
     pub tick_rate: Option<u32>,
     /// Its clock source.
-    pub clock: Result<ClockSource, Reason>,
+    pub clock: Result<ClockSource, Explanation>,
     /// The state of sched_ext.
     pub sched_ext: SchedExt,
     /// Its lockdown mode.
@@ -108,13 +108,13 @@ pub struct RealTime {
     /// Real-time throttling of each CPU.
     pub throttling: Bandwidth,
     /// The fair servers, which reserve time for ordinary threads.
-    pub fair_servers: Result<Vec<FairServer>, Reason>,
+    pub fair_servers: Result<Vec<FairServer>, Explanation>,
     /// The real-time bandwidth of this process's control group; `None` without real-time groups.
     pub group: Option<GroupRuntime>,
     /// Whether the kernel has real-time groups (RT_GROUP_SCHED).
     pub grouped: Configured,
     /// The shortest and the longest period of SCHED_DEADLINE.
-    pub deadline_periods: Result<(Nanos, Nanos), Reason>,
+    pub deadline_periods: Result<(Nanos, Nanos), Explanation>,
 }
 
 /// A property of a host that breaks promises, or makes them hard to keep.
@@ -123,7 +123,7 @@ pub struct Warning {
     /// Its subject, in a word or two.
     pub about: &'static str,
     /// The effect, and a remedy.
-    pub reason: Reason,
+    pub reason: Explanation,
 }
 
 /// Whether a kernel with this configuration and boot parameter has real-time groups.
@@ -150,7 +150,7 @@ impl HostProfile {
                 version: kernel::version(),
                 is_realtime: kernel::is_realtime(),
                 tick_rate: configuration.tick_rate(),
-                clock: kernel::clock_source().map_err(Reason::from),
+                clock: kernel::clock_source().map_err(Explanation::from),
                 sched_ext: kernel::sched_ext(),
                 lockdown: kernel::lockdown(),
                 autogroups: sys::autogroup::is_on(),
@@ -170,10 +170,10 @@ impl HostProfile {
             },
             realtime: RealTime {
                 throttling: realtime::throttling()?,
-                fair_servers: realtime::fair_servers().map_err(Reason::from),
+                fair_servers: realtime::fair_servers().map_err(Explanation::from),
                 group: realtime::of_group(me)?,
                 grouped: grouped(&configuration, kernel::parameter("rt_group_sched").as_deref()),
-                deadline_periods: realtime::deadline_periods().map_err(Reason::from),
+                deadline_periods: realtime::deadline_periods().map_err(Explanation::from),
             },
             times: cpus::times()?,
         })
@@ -217,8 +217,8 @@ impl HostProfile {
     #[must_use]
     pub fn warnings(&self) -> Vec<Warning> {
         let mut warnings = Vec::new();
-        let mut warn = |about, why: String, remedy: &str| {
-            warnings.push(Warning { about, reason: Reason::new(why, remedy) });
+        let mut warn = |about, why: String, remedy: &'static str| {
+            warnings.push(Warning { about, reason: Explanation::new(why, remedy) });
         };
         self.warn_of_realtime(&mut warn);
         self.warn_of_cpus(&mut warn);
@@ -239,7 +239,7 @@ impl HostProfile {
         warnings
     }
 
-    fn warn_of_realtime(&self, warn: &mut impl FnMut(&'static str, String, &str)) {
+    fn warn_of_realtime(&self, warn: &mut impl FnMut(&'static str, String, &'static str)) {
         let realtime = &self.realtime;
         match realtime.throttling.runtime {
             None => warn(
@@ -278,7 +278,7 @@ impl HostProfile {
         }
     }
 
-    fn warn_of_cpus(&self, warn: &mut impl FnMut(&'static str, String, &str)) {
+    fn warn_of_cpus(&self, warn: &mut impl FnMut(&'static str, String, &'static str)) {
         let cpus = &self.cpus;
         let missing = cpus.online.minus(&cpus.allowed);
         if !missing.is_empty() {
@@ -374,7 +374,7 @@ mod tests {
     #[test]
     fn fair_servers_that_cannot_be_read_are_taken_to_be_as_usual() {
         let mut host = plain();
-        host.realtime.fair_servers = Err(Reason::new("it is hidden", ""));
+        host.realtime.fair_servers = Err(Explanation::new("it is hidden", ""));
         for (release, kept) in
             [("6.18.2-rc1", true), ("6.12", true), ("7.0.0", true), ("6.11.9", false), ("5.15", false)]
         {

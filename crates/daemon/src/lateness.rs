@@ -1,6 +1,6 @@
 //! Lateness of timers: threads of different classes that sleep on a grid.
 
-use crate::Reason;
+use crate::Explanation;
 use hdrhistogram::Histogram;
 use sched::Nanos;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -63,7 +63,7 @@ pub struct Lateness {
 }
 
 /// The results of both classes.
-pub type Measured = [(Class, Result<Lateness, Reason>); 2];
+pub type Measured = [(Class, Result<Lateness, Explanation>); 2];
 
 /// Has a thread of each class sleep on a grid of `interval` for `length`; the grids are half an interval apart. Calls `progress`
 /// now and then with the time passed. The threads sleep almost always, and end with the call.
@@ -92,8 +92,8 @@ pub fn measure(interval: Nanos, length: Nanos, progress: &mut dyn FnMut(Nanos)) 
         }
         threads.map(|(class, thread)| {
             let outcome = match thread {
-                Ok(thread) => thread.join().unwrap_or_else(|_| Err(Reason::new("the thread ended early", ""))),
-                Err(error) => Err(Reason::new(
+                Ok(thread) => thread.join().unwrap_or_else(|_| Err(Explanation::new("the thread ended early", ""))),
+                Err(error) => Err(Explanation::new(
                     format!("cannot start a thread: {error}"),
                     "reduce the number of threads, or raise the limit (ulimit -u)",
                 )),
@@ -104,9 +104,9 @@ pub fn measure(interval: Nanos, length: Nanos, progress: &mut dyn FnMut(Nanos)) 
 }
 
 /// The lateness of this thread in that class.
-fn sleep_in(class: Class, interval: Nanos, times: u64, done: &AtomicU64) -> Result<Lateness, Reason> {
-    let mut histogram =
-        Histogram::<u64>::new_with_bounds(1, LONGEST.as_ns(), 3).map_err(|error| Reason::new(error.to_string(), ""))?;
+fn sleep_in(class: Class, interval: Nanos, times: u64, done: &AtomicU64) -> Result<Lateness, Explanation> {
+    let mut histogram = Histogram::<u64>::new_with_bounds(1, LONGEST.as_ns(), 3)
+        .map_err(|error| Explanation::new(error.to_string(), ""))?;
     let mut longest = Nanos::ZERO;
     class.enter()?;
     let slack = if class == Class::Fifo { Nanos::ZERO } else { clock::slack()? };
@@ -146,7 +146,7 @@ mod tests {
                 }
                 Err(reason) => {
                     assert_eq!(class, Class::Fifo, "{reason:?}");
-                    eprintln!("SKIPPED: {}", reason.why);
+                    eprintln!("SKIPPED: {}", reason.reason);
                 }
             }
         }

@@ -17,25 +17,4 @@ pub mod part;
 pub mod restore;
 pub mod table;
 
-/// Why something is not known or does not work, and what would help.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Reason {
-    /// Why.
-    pub why: String,
-    /// What would help; empty where nothing is known to.
-    pub remedy: String,
-}
-
-impl Reason {
-    /// Because of `why`; `remedy` would help.
-    #[must_use]
-    pub fn new(why: impl Into<String>, remedy: impl Into<String>) -> Reason {
-        Reason { why: why.into(), remedy: remedy.into() }
-    }
-}
-
-impl From<sys::Error> for Reason {
-    fn from(error: sys::Error) -> Reason {
-        Reason::new(error.reason(), error.remedy().unwrap_or_default())
-    }
-}
+pub use sched::Explanation;

@@ -17,7 +17,7 @@ mod tests;
 
 pub use restoring::Restoring;
 
-use crate::Reason;
+use crate::Explanation;
 use crate::directory::Directory;
 use crate::kernel::{Kernel, priority};
 use crate::table::{Entry, Original, Row, Table};
@@ -43,7 +43,7 @@ pub enum Outcome {
     /// The thread has ended.
     Gone,
     /// It keeps the value that Tactus had set, or has the closest possible one.
-    Failed(Reason),
+    Failed(Explanation),
 }
 
 impl Outcome {
@@ -125,7 +125,7 @@ impl ThreadRestored {
     }
 
     /// Why properties could not be restored.
-    pub fn failures(&self) -> impl Iterator<Item = &Reason> {
+    pub fn failures(&self) -> impl Iterator<Item = &Explanation> {
         self.outcomes().into_iter().filter_map(|outcome| match outcome {
             Outcome::Failed(reason) => Some(reason),
             _ => None,
@@ -151,18 +151,18 @@ impl fmt::Display for ThreadRestored {
         match &self.attributes {
             Outcome::Restored => say(self.original.attributes.to_string())?,
             Outcome::Left => say("scheduled by another process since".to_string())?,
-            Outcome::Failed(reason) => say(reason.why.clone())?,
+            Outcome::Failed(reason) => say(reason.reason.to_string())?,
             _ => {}
         }
         match &self.stop {
             Outcome::Restored => say("goes on".to_string())?,
-            Outcome::Failed(reason) => say(reason.why.clone())?,
+            Outcome::Failed(reason) => say(reason.reason.to_string())?,
             _ => {}
         }
         match &self.affinity {
             Outcome::Restored => say(format!("on CPUs {}", self.original.affinity))?,
             Outcome::Left => say("sent to other CPUs by another process since".to_string())?,
-            Outcome::Failed(reason) => say(reason.why.clone())?,
+            Outcome::Failed(reason) => say(reason.reason.to_string())?,
             _ => {}
         }
         if self.outcomes().iter().all(|outcome| **outcome == Outcome::AsBefore) {
@@ -181,7 +181,7 @@ pub struct Restored {
     /// The number of unreadable rows of the table.
     pub damaged: usize,
     /// Why threads that started since may have been missed.
-    pub missed: Option<Reason>,
+    pub missed: Option<Explanation>,
     /// Threads that may still be in a fork that began before; the child would keep inherited values. They had too little CPU time
     /// to tell, which a repetition would not change: nothing is left to do about them.
     pub unsure: Vec<Identity>,
@@ -202,7 +202,7 @@ impl Restored {
             1 => Some("1 thread has had no CPU to end a fork on".to_string()),
             many => Some(format!("{many} threads have had no CPU to end a fork on")),
         };
-        let both = [self.missed.as_ref().map(|reason| reason.why.clone()), unsure];
+        let both = [self.missed.as_ref().map(|reason| reason.reason.to_string()), unsure];
         both.into_iter().flatten().reduce(|first, second| format!("{first}; {second}"))
     }
 
@@ -312,7 +312,7 @@ pub enum Replayed {
 ///
 /// # Errors
 /// The table cannot be opened, read or removed.
-pub fn replay<K: Kernel>(kernel: &K, directory: &Directory, held: &Lock) -> Result<Replayed, Reason> {
+pub fn replay<K: Kernel>(kernel: &K, directory: &Directory, held: &Lock) -> Result<Replayed, Explanation> {
     let Some(table) = directory.open_table()? else { return Ok(Replayed::Nothing) };
     let done = if table.boot() != sys::kernel::boot_id()? {
         Replayed::Stale
@@ -374,7 +374,7 @@ fn attributes<K: Kernel>(kernel: &K, thread: &K::Thread, entry: &Entry) -> Outco
             Err(refused) => {
                 // It must not stay real-time.
                 kernel.schedule(thread, near(original))?;
-                Some(Reason::from(refused))
+                Some(Explanation::from(refused))
             }
         };
         let kept = kernel.attributes(thread)?;
@@ -382,10 +382,12 @@ fn attributes<K: Kernel>(kernel: &K, thread: &K::Thread, entry: &Entry) -> Outco
         kernel.status(thread)?;
         Ok(match refused {
             _ if kept == original => Outcome::Restored,
-            Some(reason) => Outcome::Failed(Reason { why: format!("{}; it is {kept} now", reason.why), ..reason }),
+            Some(reason) => {
+                Outcome::Failed(Explanation { reason: format!("{}; it is {kept} now", reason.reason).into(), ..reason })
+            }
             None => {
                 let why = format!("thread {} is {kept} and not {original} as before", entry.thread.tid);
-                Outcome::Failed(Reason::new(why, "try again with `tactus restore`"))
+                Outcome::Failed(Explanation::new(why, "try again with `tactus restore`"))
             }
         })
     };

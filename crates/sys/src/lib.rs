@@ -38,6 +38,7 @@ pub mod switches;
 pub mod thread;
 pub mod usage;
 
+use sched::Explanation;
 use std::path::PathBuf;
 use std::{fmt, io};
 
@@ -145,7 +146,13 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.reason())?;
-        self.remedy().map_or(Ok(()), |remedy| write!(f, "; help: {remedy}"))
+        self.remedy().map_or(Ok(()), |remedy| write!(f, "; {remedy}"))
+    }
+}
+
+impl From<Error> for Explanation {
+    fn from(error: Error) -> Explanation {
+        Explanation::new(error.reason(), error.remedy().unwrap_or_default())
     }
 }
 
@@ -159,7 +166,7 @@ mod tests {
     #[test]
     fn an_error_is_a_reason_and_a_remedy() {
         let error = Error::from(io::Error::from_raw_os_error(libc::EPERM), "do it", "try another day");
-        assert_eq!(error.to_string(), "cannot do it: Operation not permitted (os error 1); help: try another day");
+        assert_eq!(error.to_string(), "cannot do it: Operation not permitted (os error 1); try another day");
         assert_eq!(error.reason(), "cannot do it: Operation not permitted (os error 1)");
         assert_eq!((error.remedy(), error.errno()), (Some("try another day"), Some(libc::EPERM)));
         assert_eq!((Error::Gone(7).remedy(), Error::Gone(7).errno()), (None, Some(libc::ESRCH)));

@@ -21,7 +21,7 @@ fn setup() -> Result<Setup, String> {
     for (knob, word) in live::WORDS {
         knobs.set_word(knob, word).expect("edf has this knob");
     }
-    let directory = Directory::usual().map_err(|reason| reason.why)?;
+    let directory = Directory::usual().map_err(|reason| reason.to_string())?;
     Ok(Setup { directory, executable: PathBuf::from(env!("CARGO_BIN_EXE_tactus")), policy, knobs })
 }
 
@@ -159,8 +159,8 @@ fn serve_all(promises: &[Promise], length: Nanos) -> Result<Vec<(u64, Vec<Miss>)
         let parts = Parts::of(PathBuf::from(env!("CARGO_BIN_EXE_tactus")));
         let (mut children, mut entities) = (Vec::new(), Vec::new());
         for promise in promises {
-            let mut part = parts.work("promised", Work::Hog, length).map_err(|reason| reason.why)?;
-            part.go(clock::now()).map_err(|reason| reason.why)?;
+            let mut part = parts.work("promised", Work::Hog, length).map_err(|reason| reason.to_string())?;
+            part.go(clock::now()).map_err(|reason| reason.to_string())?;
             entities.push(admit(front, *promise, Limit::Soft, part.pid())?);
             children.push(part);
         }

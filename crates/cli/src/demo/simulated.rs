@@ -8,7 +8,7 @@ use crate::output::Draft;
 use crate::record::{Watch, Window};
 use crate::{Failure, output, picture};
 use anyhow::Context;
-use daemon::Reason;
+use daemon::Explanation;
 use measure::Meter;
 use report::{Report, Runs};
 use run::Choice;
@@ -24,7 +24,7 @@ const FAIR: &str = "cfs";
 const PROMISING: &str = "edf";
 
 /// Simulates the demo; `why` promises cannot be kept here.
-pub(super) fn run(args: &Demo, why: &Reason) -> Result<(), Failure> {
+pub(super) fn run(args: &Demo, why: &Explanation) -> Result<(), Failure> {
     let mut scenario = Scenario::from_bytes("scenarios/demo.toml", SCENARIO.as_bytes().to_vec())?;
     scenario.length = Nanos::s(args.seconds);
     let names = [FAIR, PROMISING].map(str::to_string);
@@ -60,7 +60,7 @@ pub(super) fn run(args: &Demo, why: &Reason) -> Result<(), Failure> {
         picture.keep()?;
     }
     text += &format!("\nWrote the picture of both to {PICTURE}. Next: tactus sim SCENARIO, tactus policies.\n");
-    text += &format!("This was a simulation: {}. See tactus doctor.\n", why.why);
+    text += &format!("This was a simulation: {}. See tactus doctor.\n", why.reason);
     Ok(output::print(&text)?)
 }
 
@@ -74,10 +74,10 @@ fn simulate(scenario: &Scenario, choice: &Choice, seed: u64, window: Window) -> 
     Ok((Side::new(report, &meter), watch.finish()?))
 }
 
-fn opening(scenario: &Scenario, why: &Reason) -> String {
+fn opening(scenario: &Scenario, why: &Explanation) -> String {
     let heading = format!(
         "This is a simulation ({}): {} CPUs, {} of their time, the same work under two policies.",
-        why.why, scenario.host.cpus, scenario.length
+        why.reason, scenario.host.cpus, scenario.length
     );
     format!(
         "{}\n\n\

@@ -1,7 +1,7 @@
 //! The examination as JSON. Keys end in their unit; an unknown value is null, with the reason beside it.
 
 use super::{Examination, INTERVAL};
-use daemon::Reason;
+use daemon::Explanation;
 use daemon::doctor::Finding;
 use daemon::host_profile::{HostProfile, Warning};
 use daemon::lateness::{Class, Lateness};
@@ -134,10 +134,10 @@ struct Warned {
     why: Why,
 }
 
-impl From<&Reason> for Why {
-    fn from(reason: &Reason) -> Why {
-        let remedy = (!reason.remedy.is_empty()).then(|| reason.remedy.clone());
-        Why { reason: Some(reason.why.clone()), remedy }
+impl From<&Explanation> for Why {
+    fn from(reason: &Explanation) -> Why {
+        let remedy = (!reason.remedy.is_empty()).then(|| reason.remedy.to_string());
+        Why { reason: Some(reason.reason.to_string()), remedy }
     }
 }
 
@@ -229,7 +229,7 @@ fn mechanism(examination: &Examination, finding: &Finding) -> Mechanism {
     }
 }
 
-fn late(class: Class, outcome: &Result<Lateness, Reason>) -> Late {
+fn late(class: Class, outcome: &Result<Lateness, Explanation>) -> Late {
     let found = outcome.as_ref().ok();
     Late {
         class: class.name(),

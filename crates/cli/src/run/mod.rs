@@ -7,7 +7,7 @@ pub(crate) mod play;
 use crate::args::Run;
 use crate::record::Form;
 use crate::{Failure, output, usage};
-use daemon::Reason;
+use daemon::Explanation;
 use daemon::live;
 use outcome::{Kept, Shown};
 use plan::{Plan, Terms};
@@ -36,9 +36,8 @@ pub(crate) fn keep(terms: &Terms, plan: &Plan) -> Result<Played, Failure> {
     match live::serve(&terms.setup, |front| play::play(Some(front), plan, &what)) {
         Ok(played) => played,
         Err(live::Failure::Running(reason) | live::Failure::Refused(reason)) => Err(refused(&reason)),
-        Err(live::Failure::Failed(Reason { why, remedy })) => {
-            let text = if remedy.is_empty() { why } else { format!("{why}; help: {remedy}") };
-            Err(anyhow::anyhow!("{text}").context("the daemon failed, and all threads are restored").into())
+        Err(live::Failure::Failed(reason)) => {
+            Err(anyhow::anyhow!("{reason}").context("the daemon failed, and all threads are restored").into())
         }
     }
 }
@@ -60,9 +59,9 @@ fn status(plan: &Plan, played: &Played) -> ExitCode {
 }
 
 /// A refusal as a failure of the arguments.
-pub(crate) fn refused(reason: &Reason) -> Failure {
-    match reason.remedy.as_str() {
-        "" => Failure::Usage(miette::miette!("{}", reason.why)),
-        remedy => usage(reason.why.clone(), remedy),
+pub(crate) fn refused(reason: &Explanation) -> Failure {
+    match reason.remedy.as_ref() {
+        "" => Failure::Usage(miette::miette!("{}", reason.reason)),
+        remedy => usage(reason.reason.to_string(), remedy),
     }
 }

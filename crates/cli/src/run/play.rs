@@ -4,7 +4,7 @@ use super::plan::{Part as Planned, Plan, Source};
 use super::refused;
 use crate::progress::Progress;
 use crate::{Failure, output};
-use daemon::Reason;
+use daemon::Explanation;
 use daemon::dispatch::{Dismissed, PromiseRequest, Refusal};
 use daemon::guardian::this_program;
 use daemon::live::Control;
@@ -47,7 +47,7 @@ pub(crate) struct Played {
     /// The measures of all entities, if they were taken during the run: it may have more events than can be kept.
     pub(crate) meter: Option<Meter>,
     /// Clients that were not served to the end, with the reasons.
-    pub(crate) troubles: Vec<(String, Reason)>,
+    pub(crate) troubles: Vec<(String, Explanation)>,
     /// Whether this host reports the wake-ups of all clients.
     pub(crate) reports_wakeups: bool,
 }
@@ -169,7 +169,7 @@ impl Player<'_, '_> {
 
     fn begin(&mut self, index: usize) -> Result<(), Failure> {
         let planned = &self.plan.parts[index];
-        let said = |reason: Reason| refused(&reason);
+        let said = |reason: Explanation| refused(&reason);
         let output = if self.plan.json { Output::ToStandardError } else { Output::Inherited };
         // A worker ends a little after the run.
         let length = self.plan.length.unwrap_or(Nanos::s(3_600)).saturating_add(Nanos::s(2));
@@ -351,7 +351,7 @@ impl Player<'_, '_> {
             }
         }
         let events = merged(in_time(events.into_iter().chain(alone), end), &told, begun, end);
-        let mut troubles: Vec<(String, Reason)> =
+        let mut troubles: Vec<(String, Explanation)> =
             left.into_iter().filter_map(|left| Some((left.name, left.trouble?))).collect();
         let warnings = front.map(|front| front.warnings()).unwrap_or_default();
         troubles.extend(warnings.into_iter().map(|reason| ("The daemon".to_string(), reason)));

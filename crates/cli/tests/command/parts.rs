@@ -1,7 +1,7 @@
 //! The processes of a live run: they wait at their gates, run their workloads, report, and none is left behind.
 
 use super::Place;
-use daemon::Reason;
+use daemon::Explanation;
 use daemon::part::{Output, Part, Parts, Periodic, Work};
 use sched::{Instant, Nanos};
 use std::path::Path;
@@ -35,7 +35,7 @@ fn a_hundred_jobs_take_a_hundred_times_their_work() {
     assert_eq!((part.name(), part.is_command()), ("beat", false));
     let start = soon();
     part.go(start).unwrap();
-    assert!(part.go(start).unwrap_err().why.contains("has begun already"));
+    assert!(part.go(start).unwrap_err().reason.contains("has started already"));
     clock::sleep_until(start + Nanos::ms(996));
     let pid = part.pid();
     let outcome = part.end().unwrap();
@@ -101,7 +101,10 @@ fn a_hog_uses_its_cpu_from_its_start_on() {
 fn a_worker_of_no_time_is_refused() {
     let jobs = Periodic { work: Nanos::ZERO, ..JOBS };
     let refused = parts().work("nothing", Work::Periodic(jobs), Nanos::s(1)).unwrap_err();
-    assert_eq!(refused, Reason::new("the work of `nothing` takes no time", "a period and work above zero"));
+    assert_eq!(
+        refused,
+        Explanation::new("the period or work of `nothing` is zero", "use a period and work above zero")
+    );
 }
 
 #[test]
@@ -141,11 +144,11 @@ fn what_is_no_command_is_refused_and_nothing_is_begun() {
     for (command, part) in [
         (&["no-such-command"][..], "there is no command `no-such-command` in PATH"),
         (&["/"], "/ is a directory"),
-        (&["/proc/version"], "/proc/version is not a program that this user may run"),
+        (&["/proc/version"], "/proc/version is not executable for this user"),
         (&[], "the command has no name"),
     ] {
         let refused = parts().command("x", &words(command), Output::Inherited).unwrap_err();
-        assert!(refused.why.contains(part) && !refused.remedy.is_empty(), "{refused:?}");
+        assert!(refused.reason.contains(part) && !refused.remedy.is_empty(), "{refused:?}");
     }
 }
 
@@ -197,7 +200,7 @@ fn a_killed_worker_sends_no_report_and_an_unstarted_one_an_empty_report() {
     part.go(Instant::ZERO).unwrap();
     part.kill().unwrap();
     let silent = part.end().unwrap_err();
-    assert!(silent.why.contains("`killed` does not tell what it did (signal: 9"), "{silent:?}");
+    assert!(silent.reason.contains("`killed` sent no report (signal: 9"), "{silent:?}");
     let outcome = parts().work("idle", Work::Hog, Nanos::s(1)).unwrap().end().unwrap();
     assert_eq!((outcome.status.code(), outcome.cpu_time), (Some(0), None));
 }

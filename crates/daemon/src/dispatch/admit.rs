@@ -3,7 +3,7 @@
 use super::Dispatcher;
 use super::adopt::{Found, Inherited, Known, find};
 use super::client::Client;
-use crate::Reason;
+use crate::Explanation;
 use crate::kernel::{Kernel, priority};
 use crate::table::{Entry, Full, Original};
 use sched::{CpuId, CpuSet, EntityId, Limit, Nanos, Params, Refused, Reservation};
@@ -81,40 +81,36 @@ pub enum Refusal {
 impl Refusal {
     /// What is wrong, and the remedy.
     #[must_use]
-    pub fn reason(&self) -> Reason {
+    pub fn reason(&self) -> Explanation {
         match self {
-            Refusal::Promise(refused) => {
-                let explanation = refused.explain();
-                Reason::new(explanation.reason, explanation.remedy)
-            }
+            Refusal::Promise(refused) => refused.explain(),
             Refusal::TooShort { what, asked, least } => {
-                Reason::new(format!("the {what} is too short ({asked})"), format!("use at least {least}"))
+                Explanation::new(format!("the {what} is too short ({asked})"), format!("use at least {least}"))
             }
-            Refusal::Unsupported { reason, remedy } => Reason::new(*reason, *remedy),
-            Refusal::Gone(pid) => Reason::new(
+            Refusal::Unsupported { reason, remedy } => Explanation::new(*reason, *remedy),
+            Refusal::Gone(pid) => Explanation::new(
                 format!("there is no process {pid}; it has ended, or never existed"),
                 "use the pid of a running process",
             ),
             Refusal::KernelThread { pid, name } => {
-                Reason::new(format!("process {pid} ({name}) is a kernel thread"), "use a user process")
+                Explanation::new(format!("process {pid} ({name}) is a kernel thread"), "use a user process")
             }
             Refusal::Ourselves(pid) => {
-                Reason::new(format!("process {pid} is tactus itself, or its ancestor"), "use another process")
+                Explanation::new(format!("process {pid} is tactus itself, or its ancestor"), "use another process")
             }
-            Refusal::Already { pid, name } => {
-                Reason::new(format!("process {pid} has a promise already, as {name}"), "make one promise per process")
-            }
-            Refusal::NotPermitted(error) => Reason::new(error.reason(), error.remedy().unwrap_or_default()),
-            Refusal::Full(full) => Reason::new(full.to_string(), full.remedy()),
+            Refusal::Already { pid, name } => Explanation::new(
+                format!("process {pid} has a promise already, as {name}"),
+                "make one promise per process",
+            ),
+            Refusal::NotPermitted(error) => Explanation::new(error.reason(), error.remedy().unwrap_or_default()),
+            Refusal::Full(full) => Explanation::new(full.to_string(), full.remedy()),
         }
     }
 }
 
 impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Reason { why, remedy } = self.reason();
-        f.write_str(&why)?;
-        if remedy.is_empty() { Ok(()) } else { write!(f, "; help: {remedy}") }
+        self.reason().fmt(f)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::adopt::Found;
 use super::journal::Ledger;
-use crate::Reason;
+use crate::Explanation;
 use crate::kernel::Kernel;
 use crate::table::{Original, Row, Table};
 use sched::{CpuId, CpuSet, EntityId, Limit, Nanos, Reservation};
@@ -70,7 +70,7 @@ pub(super) struct Client<T> {
     pub(super) root: Option<Original>,
     pub(super) ledger: Option<Ledger>,
     /// Why it cannot be served any more.
-    pub(super) trouble: Option<Reason>,
+    pub(super) trouble: Option<Explanation>,
 }
 
 /// CPU time and changes since the last read.
@@ -225,7 +225,7 @@ impl<T> Client<T> {
 
     /// Releases the threads that another process, or they themselves, have scheduled or moved since. Returns why the client cannot be
     /// served any more if no thread is left.
-    pub(super) fn release_changed_threads<K: Kernel<Thread = T>>(&mut self, kernel: &K) -> Option<Reason> {
+    pub(super) fn release_changed_threads<K: Kernel<Thread = T>>(&mut self, kernel: &K) -> Option<Explanation> {
         let Level::Raised(priority) = self.level else { return None };
         let (level, confined) = (Attributes::raised(priority), CpuSet::one(self.cpu));
         let mut reason = None;
@@ -244,7 +244,7 @@ impl<T> Client<T> {
             give_back_cpus(kernel, &member.thread, &confined, &member.original.affinity);
             let tid = member.identity.tid;
             let why = format!("another process has made thread {tid} {what}, so no promise can be kept to it");
-            reason = Some(Reason::new(why, "let Tactus alone schedule it"));
+            reason = Some(Explanation::new(why, "let Tactus alone schedule it"));
         }
         let is_left = |member: &Member<T>| !member.is_released && !member.has_ended;
         reason.filter(|_| !self.members.iter().any(is_left))

@@ -23,7 +23,7 @@ mod leaving;
 pub use admit::{PERIOD_LEAST, PromiseRequest, Refusal, SLICE_LEAST};
 pub use adopt::{Found, Known, find};
 
-use crate::Reason;
+use crate::Explanation;
 use crate::kernel::{Kernel, priority};
 use crate::table::Table;
 use client::{Client, Clients, Level, give_back_cpus};
@@ -108,7 +108,7 @@ pub struct Dismissed {
     /// Its name.
     pub name: String,
     /// Why; `None`: it has ended, or was dismissed.
-    pub trouble: Option<Reason>,
+    pub trouble: Option<Explanation>,
 }
 
 /// Carries out the machine's actions on a kernel.

@@ -1,7 +1,7 @@
 //! One trial per mechanism. It changes only child processes, which end with the trial.
 
 use super::groups::{self, TrialGroup};
-use crate::Reason;
+use crate::Explanation;
 use crate::host_profile::share_ppm;
 use sched::{CpuSet, Instant, Nanos};
 use sys::attributes::{self, Attributes, Policy};
@@ -14,7 +14,7 @@ use sys::usage::{Meter, StateMeter};
 use sys::{affinity, clock, kernel};
 
 /// The observation, or why the mechanism fails.
-type Verdict = Result<String, Reason>;
+type Verdict = Result<String, Explanation>;
 
 /// How long an immediate effect may take.
 const PATIENCE: Nanos = Nanos::s(2);
@@ -69,7 +69,7 @@ pub(super) fn fifo() -> Verdict {
     attributes::set(child.pid(), Attributes::raised(1))?;
     let [share] = shares([&child], Nanos::ms(50))?;
     if share == 0 {
-        return Err(Reason::new("a child in SCHED_FIFO got no CPU time in 50ms", TRY_AGAIN));
+        return Err(Explanation::new("a child in SCHED_FIFO got no CPU time in 50ms", TRY_AGAIN));
     }
     Ok("a child was raised to priority 1, and ran".to_string())
 }
@@ -82,7 +82,7 @@ pub(super) fn deadline() -> Verdict {
     let [share] = shares([&child], Nanos::ms(200))?;
     match share {
         150_000..250_000 => Ok(format!("a hog with {runtime} in every {period} got {}", percent(share))),
-        _ => Err(Reason::new(format!("a hog with {runtime} in every {period} got {}", percent(share)), TRY_AGAIN)),
+        _ => Err(Explanation::new(format!("a hog with {runtime} in every {period} got {}", percent(share)), TRY_AGAIN)),
     }
 }
 
@@ -93,7 +93,7 @@ pub(super) fn affinity() -> Verdict {
     for cpu in cpus.iter() {
         affinity::set(child.pid(), &CpuSet::one(cpu))?;
         if within_patience(|| Ok(meter.read()?.cpu == cpu.index()))?.is_none() {
-            return Err(Reason::new(format!("a child that was sent to CPU {cpu} did not run there"), TRY_AGAIN));
+            return Err(Explanation::new(format!("a child that was sent to CPU {cpu} did not run there"), TRY_AGAIN));
         }
     }
     Ok(format!("a child ran where it was sent, on each of CPUs {cpus}"))
@@ -123,14 +123,14 @@ pub(super) fn stop() -> Verdict {
     let (meter, begin) = (StateMeter::open(child.pid())?, clock::now());
     child.process().stop()?;
     let Some(at) = within_patience(|| Ok(meter.read()?.state == State::Stopped))? else {
-        return Err(Reason::new(format!("a child was told to stop and had not after {PATIENCE}"), TRY_AGAIN));
+        return Err(Explanation::new(format!("a child was told to stop and had not after {PATIENCE}"), TRY_AGAIN));
     };
     if !stands_still(&child)? {
-        return Err(Reason::new("a child that was stopped went on", TRY_AGAIN));
+        return Err(Explanation::new("a child that was stopped went on", TRY_AGAIN));
     }
     child.process().cont()?;
     if !goes_on(&child)? {
-        return Err(Reason::new("a child that was continued did not go on", TRY_AGAIN));
+        return Err(Explanation::new("a child that was continued did not go on", TRY_AGAIN));
     }
     Ok(format!("a hog stood still after {}, and went on", rounded(at.saturating_since(begin))))
 }
@@ -157,12 +157,12 @@ fn freezer(hierarchy: &Hierarchy) -> Verdict {
     freezer::freeze(&group)?;
     let at = freezer::wait(&group, Frost::Frozen, PATIENCE)?;
     if !stands_still(&child)? {
-        return Err(Reason::new("a child that was frozen went on", TRY_AGAIN));
+        return Err(Explanation::new("a child that was frozen went on", TRY_AGAIN));
     }
     freezer::thaw(&group)?;
     freezer::wait(&group, Frost::Thawed, PATIENCE)?;
     if !goes_on(&child)? {
-        return Err(Reason::new("a child that was thawed did not go on", TRY_AGAIN));
+        return Err(Explanation::new("a child that was thawed did not go on", TRY_AGAIN));
     }
     let took = rounded(at.saturating_since(begin));
     Ok(format!("a hog in a group below {} froze in {took}, and thawed", home.path().display()))
@@ -189,7 +189,10 @@ pub(super) fn switches() -> Verdict {
         Ok(count >= 10 && blocked)
     })?;
     if count == 0 || !blocked {
-        return Err(Reason::new(format!("{count} switches of a child that blocks every 2ms were seen"), TRY_AGAIN));
+        return Err(Explanation::new(
+            format!("{count} switches of a child that blocks every 2ms were seen"),
+            TRY_AGAIN,
+        ));
     }
     Ok(how.to_string())
 }
@@ -202,7 +205,7 @@ pub(super) fn quota() -> Verdict {
     group.add_process(child.pid())?;
     let [share] = shares([&child], Nanos::ms(300))?;
     let words = format!("a hog with a quota of 20 % got {}", percent(share));
-    if share < 300_000 { Ok(words) } else { Err(Reason::new(words, "use a kernel with CONFIG_CFS_BANDWIDTH")) }
+    if share < 300_000 { Ok(words) } else { Err(Explanation::new(words, "use a kernel with CONFIG_CFS_BANDWIDTH")) }
 }
 
 pub(super) fn weight() -> Verdict {
@@ -219,14 +222,14 @@ pub(super) fn weight() -> Verdict {
     let [light, heavy] = shares([&light, &heavy], Nanos::ms(400))?;
     let words =
         format!("of two hogs on a CPU, the one that weighs 4 times got {} to {}", percent(heavy), percent(light));
-    if heavy > light.saturating_mul(2) { Ok(words) } else { Err(Reason::new(words, TRY_AGAIN)) }
+    if heavy > light.saturating_mul(2) { Ok(words) } else { Err(Explanation::new(words, TRY_AGAIN)) }
 }
 
 pub(super) fn sched_ext() -> Verdict {
     let state = kernel::sched_ext();
     if state == kernel::SchedExt::Absent {
         let why = "this kernel has no place for a scheduler in BPF (no /sys/kernel/sched_ext)";
-        return Err(Reason::new(why, "use Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT"));
+        return Err(Explanation::new(why, "use Linux 6.12 or newer with CONFIG_SCHED_CLASS_EXT"));
     }
     let child = half_busy()?;
     attributes::set(child.pid(), Attributes::of(Policy::Ext { nice: 0 }))?;

@@ -1,7 +1,7 @@
 //! The daemon's handle of its guardian.
 
 use super::{COMMAND, Pulse};
-use crate::Reason;
+use crate::Explanation;
 use crate::directory::Directory;
 use crate::kernel::priority;
 use crate::table::{Beating, Table};
@@ -42,8 +42,8 @@ impl Handle {
     ///
     /// # Errors
     /// It does not start, ends, or does not watch within two seconds. No guardian is left then.
-    pub fn start(directory: &Directory, table: &Table, program: &Path) -> Result<Handle, Reason> {
-        let failed = |why: String| Reason::new(format!("cannot start the guardian: {why}"), "try again");
+    pub fn start(directory: &Directory, table: &Table, program: &Path) -> Result<Handle, Explanation> {
+        let failed = |why: String| Explanation::new(format!("cannot start the guardian: {why}"), "try again");
         // Its working directory must not keep a file system from being unmounted.
         let path = std::path::absolute(directory.path()).map_err(|error| failed(error.to_string()))?;
         let before = table.beats(Beating::Guardian);

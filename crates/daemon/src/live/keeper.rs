@@ -1,7 +1,7 @@
 //! The keeper: the thread that adopts new threads and watches over the guardian.
 
 use super::{Setup, Shared, at_agent_priority};
-use crate::Reason;
+use crate::Explanation;
 use crate::dispatch::{Known, find};
 use crate::guardian::Handle;
 use crate::kernel::{Kernel, priority};
@@ -38,7 +38,7 @@ impl<'s> Watcher<'s> {
     ///
     /// # Errors
     /// It does not start: no thread may be raised then.
-    pub(super) fn start(setup: &'s Setup, table: Arc<Table>) -> std::result::Result<Watcher<'s>, Reason> {
+    pub(super) fn start(setup: &'s Setup, table: Arc<Table>) -> std::result::Result<Watcher<'s>, Explanation> {
         let guardian = Some(Handle::start(&setup.directory, &table, &setup.executable)?);
         Ok(Watcher { setup, table, guardian })
     }
@@ -48,7 +48,7 @@ impl<'s> Watcher<'s> {
     }
 
     /// Starts another guardian after killing this one.
-    fn replace(&mut self) -> std::result::Result<(), Reason> {
+    fn replace(&mut self) -> std::result::Result<(), Explanation> {
         if let Some(dead) = self.guardian.take() {
             dead.kill();
         }

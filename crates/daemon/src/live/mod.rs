@@ -6,7 +6,7 @@
 mod agent;
 mod keeper;
 
-use crate::Reason;
+use crate::Explanation;
 use crate::directory::{Directory, Refused};
 use crate::dispatch::{Dismissed, Dispatcher, EVENTS_MOST, PromiseRequest, Refusal};
 use crate::kernel::priority;
@@ -61,8 +61,8 @@ struct Shared<'k> {
     over: AtomicBool,
     /// The interval to scan for new threads where the host reports no forks. Unit: ns.
     looking: AtomicU64,
-    warnings: Mutex<Vec<Reason>>,
-    failure: Mutex<Option<Reason>>,
+    warnings: Mutex<Vec<Explanation>>,
+    failure: Mutex<Option<Explanation>>,
     /// Rung for events that the controlling thread must see.
     notification: Bell,
 }
@@ -91,7 +91,7 @@ impl<'k> Shared<'k> {
         Nanos::ns(self.looking.load(Ordering::Relaxed))
     }
 
-    fn warn(&self, reason: Reason) {
+    fn warn(&self, reason: Explanation) {
         let mut warnings = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
         if !warnings.contains(&reason) {
             warnings.push(reason);
@@ -110,7 +110,7 @@ impl<'k> Shared<'k> {
     }
 
     /// A thread of the daemon has failed: ends the daemon.
-    fn fail(&self, reason: Reason) {
+    fn fail(&self, reason: Explanation) {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(reason);
         self.end();
         restore_all(self);
@@ -219,7 +219,7 @@ impl Control<'_, '_> {
 
     /// Problems that did not end the daemon.
     #[must_use]
-    pub fn warnings(&self) -> Vec<Reason> {
+    pub fn warnings(&self) -> Vec<Explanation> {
         self.shared.warnings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -254,11 +254,11 @@ fn ancestors() -> Vec<u32> {
 #[derive(Debug)]
 pub enum Failure {
     /// Another daemon is running.
-    Running(Reason),
+    Running(Explanation),
     /// It cannot run here.
-    Refused(Reason),
+    Refused(Explanation),
     /// A thread of it failed. All threads are restored.
-    Failed(Reason),
+    Failed(Explanation),
 }
 
 impl From<Refused> for Failure {
@@ -299,7 +299,7 @@ pub fn serve<R>(setup: &Setup, front: impl FnOnce(Control<'_, '_>) -> R) -> Resu
     let table = Arc::new(setup.directory.create_table(ROWS, &held).map_err(Failure::Refused)?);
     let mut watcher = Watcher::start(setup, Arc::clone(&table)).map_err(Failure::Refused)?;
     let dispatcher = Dispatcher::new(&kernel, Arc::clone(&table), setup.policy, &setup.knobs, places.len());
-    let dispatcher = dispatcher.map_err(|refused| Failure::Refused(Reason::new(refused.to_string(), "")))?;
+    let dispatcher = dispatcher.map_err(|refused| Failure::Refused(Explanation::new(refused.to_string(), "")))?;
     let shared = Shared {
         kernel: &kernel,
         dispatcher: Mutex::new(dispatcher),
@@ -351,7 +351,7 @@ fn run<R>(
                 shared.begin_beating();
                 Ok(catch_unwind(AssertUnwindSafe(|| front(Control { shared }))))
             }
-            Err(error) => Err(Failure::Refused(Reason::new(format!("cannot start a thread: {error}"), ""))),
+            Err(error) => Err(Failure::Refused(Explanation::new(format!("cannot start a thread: {error}"), ""))),
         };
         restore_all(shared);
         await_leaving(shared);
@@ -374,7 +374,7 @@ fn guarded(shared: &Shared<'_>, enter: impl FnOnce() -> sys::Result<()>, serve: 
         Err(_) => {
             let me = std::thread::current();
             let why = format!("the thread {} found a law broken", me.name().unwrap_or("of the daemon"));
-            shared.fail(Reason::new(why, "report this, with the output above"));
+            shared.fail(Explanation::new(why, "report this, with the output above"));
         }
     }
 }

@@ -11,7 +11,7 @@ mod worker_report;
 pub use program::{find, launch};
 pub use work::{Periodic, Work, work};
 
-use crate::Reason;
+use crate::Explanation;
 use sched::{Instant, Nanos};
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -62,7 +62,7 @@ impl Parts {
     ///
     /// # Errors
     /// The program does not exist, or there are too many processes. Nothing was started.
-    pub fn command(&self, name: &str, argv: &[String], output: Output) -> Result<Part, Reason> {
+    pub fn command(&self, name: &str, argv: &[String], output: Output) -> Result<Part, Explanation> {
         let path = std::env::var_os("PATH");
         find(argv.first().map_or("", String::as_str), path.as_deref())?;
         let (gate, handle) = io::pipe().map_err(|error| no_process(name, &error))?;
@@ -86,12 +86,12 @@ impl Parts {
     ///
     /// # Errors
     /// The period or work is zero, there are too many processes, or it is not ready within ten seconds.
-    pub fn work(&self, name: &str, work: Work, length: Nanos) -> Result<Part, Reason> {
+    pub fn work(&self, name: &str, work: Work, length: Nanos) -> Result<Part, Explanation> {
         let mut command = Command::new(&self.executable);
         command.arg("work");
         if let Work::Periodic(jobs) = work {
             if jobs.period.is_zero() || jobs.work.is_zero() {
-                return Err(Reason::new(
+                return Err(Explanation::new(
                     format!("the period or work of `{name}` is zero"),
                     "use a period and work above zero",
                 ));
@@ -111,8 +111,8 @@ impl Parts {
     }
 }
 
-fn no_process(name: &str, error: &io::Error) -> Reason {
-    Reason::new(
+fn no_process(name: &str, error: &io::Error) -> Explanation {
+    Explanation::new(
         format!("cannot start `{name}`: {error}"),
         "reduce the number of processes and open files, or raise the limits (ulimit -a)",
     )
@@ -154,7 +154,7 @@ pub struct Outcome {
 }
 
 impl Part {
-    fn new(name: &str, mut child: Child, gate: OwnedFd, worker: Option<Worker>) -> Result<Part, Reason> {
+    fn new(name: &str, mut child: Child, gate: OwnedFd, worker: Option<Worker>) -> Result<Part, Explanation> {
         // It is not reaped yet, so its pid is not reused.
         match Process::open(child.id()) {
             Ok(process) => {
@@ -195,7 +195,7 @@ impl Part {
     }
 
     /// Waits for its message that it is ready.
-    fn is_ready(&mut self) -> Result<(), Reason> {
+    fn is_ready(&mut self) -> Result<(), Explanation> {
         let worker = self.worker.as_mut().expect("a worker says so");
         let mut said = [0; 8];
         let mut heard = 0;
@@ -208,41 +208,44 @@ impl Part {
         if u64::from_le_bytes(said) == READY {
             return Ok(());
         }
-        Err(Reason::new(format!("`{}` is not ready in time", self.name), "try again when the machine is less busy"))
+        Err(Explanation::new(
+            format!("`{}` is not ready in time", self.name),
+            "try again when the machine is less busy",
+        ))
     }
 
     /// Opens the gate: it starts at `start`, or at once if that is past. Its first job is released then, or a phase later.
     ///
     /// # Errors
     /// It has ended, or started already.
-    pub fn go(&mut self, start: Instant) -> Result<(), Reason> {
-        let again = || Reason::new(format!("`{}` has started already", self.name), "start it once");
+    pub fn go(&mut self, start: Instant) -> Result<(), Explanation> {
+        let again = || Explanation::new(format!("`{}` has started already", self.name), "start it once");
         let gate = self.gate.as_mut().filter(|_| self.start.is_none()).ok_or_else(again)?;
         let said = gate.write_all(&start.as_ns().to_le_bytes());
         self.start = Some(start);
         if self.worker.is_none() {
             self.gate = None;
         }
-        said.map_err(|error| Reason::new(format!("`{}` ended before its start: {error}", self.name), "try again"))
+        said.map_err(|error| Explanation::new(format!("`{}` ended before its start: {error}", self.name), "try again"))
     }
 
     /// Its exit status, if it has ended.
     ///
     /// # Errors
     /// The kernel does not report it.
-    pub fn try_wait(&mut self) -> Result<Option<ExitStatus>, Reason> {
+    pub fn try_wait(&mut self) -> Result<Option<ExitStatus>, Explanation> {
         self.child.try_wait().map_err(|error| self.unknown(&error))
     }
 
-    fn unknown(&self, error: &io::Error) -> Reason {
-        Reason::new(format!("the exit status of `{}` is unknown: {error}", self.name), "")
+    fn unknown(&self, error: &io::Error) -> Explanation {
+        Explanation::new(format!("the exit status of `{}` is unknown: {error}", self.name), "")
     }
 
     /// Requests its end (SIGTERM). A command may take its time; a worker ignores the signal.
     ///
     /// # Errors
     /// Permission to signal it is lacking.
-    pub fn terminate(&self) -> Result<(), Reason> {
+    pub fn terminate(&self) -> Result<(), Explanation> {
         Ok(self.process.terminate()?)
     }
 
@@ -250,7 +253,7 @@ impl Part {
     ///
     /// # Errors
     /// Permission to signal it is lacking.
-    pub fn kill(&self) -> Result<(), Reason> {
+    pub fn kill(&self) -> Result<(), Explanation> {
         Ok(self.process.kill()?)
     }
 
@@ -258,7 +261,7 @@ impl Part {
     ///
     /// # Errors
     /// It was a worker and sent no report. It has ended in any case.
-    pub fn end(mut self) -> Result<Outcome, Reason> {
+    pub fn end(mut self) -> Result<Outcome, Explanation> {
         let report = match &mut self.worker {
             None => None,
             Some(worker) => {
@@ -275,7 +278,7 @@ impl Part {
             return Ok(silent);
         };
         let report = bytes.ok().and_then(|bytes| WorkerReport::read(&bytes)).ok_or_else(|| {
-            Reason::new(format!("`{}` sent no report ({status})", self.name), "run again without killing it")
+            Explanation::new(format!("`{}` sent no report ({status})", self.name), "run again without killing it")
         })?;
         let (jobs, unknown) = match work {
             Work::Hog => (Vec::new(), 0),

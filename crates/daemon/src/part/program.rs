@@ -1,7 +1,7 @@
 //! Finding the program of a command, and executing it.
 
 use super::work::start;
-use crate::Reason;
+use crate::Explanation;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::os::unix::process::CommandExt;
@@ -13,9 +13,9 @@ use sys::{clock, launch, privileges, process};
 ///
 /// # Errors
 /// It does not exist, or is not executable.
-pub fn find(name: &str, path: Option<&OsStr>) -> Result<PathBuf, Reason> {
+pub fn find(name: &str, path: Option<&OsStr>) -> Result<PathBuf, Explanation> {
     if name.is_empty() {
-        return Err(Reason::new("the command has no name", "give the name of a program, or a path to one"));
+        return Err(Explanation::new("the command has no name", "give the name of a program, or a path to one"));
     }
     if name.contains('/') {
         let file = PathBuf::from(name);
@@ -35,25 +35,26 @@ pub fn find(name: &str, path: Option<&OsStr>) -> Result<PathBuf, Reason> {
 }
 
 /// No file has this name.
-fn unknown(name: &str) -> Reason {
+fn unknown(name: &str) -> Explanation {
     let right = match Path::new(name).is_file() {
         true => format!("use ./{name} for the file in this directory, or the name of a program in PATH"),
         false => "use the name of a program in PATH, or a path to one".to_string(),
     };
-    Reason::new(format!("there is no command `{name}` in PATH"), right)
+    Explanation::new(format!("there is no command `{name}` in PATH"), right)
 }
 
 /// The file `file` may exist, but is no executable program.
-fn refused(file: &Path, name: &str) -> Reason {
+fn refused(file: &Path, name: &str) -> Explanation {
     let shown = file.display();
     match file.metadata() {
-        Err(error) => {
-            Reason::new(format!("the command `{name}` cannot be run: {error}"), "give the path of an executable file")
-        }
+        Err(error) => Explanation::new(
+            format!("the command `{name}` cannot be run: {error}"),
+            "give the path of an executable file",
+        ),
         Ok(about) if about.is_dir() => {
-            Reason::new(format!("{shown} is a directory"), "give the path of an executable file")
+            Explanation::new(format!("{shown} is a directory"), "give the path of an executable file")
         }
-        Ok(_) => Reason::new(
+        Ok(_) => Explanation::new(
             format!("{shown} is not executable for this user"),
             format!("make it executable with `chmod +x {shown}`"),
         ),
@@ -63,8 +64,8 @@ fn refused(file: &Path, name: &str) -> Reason {
 /// Waits at the inherited gate `gate`, and executes the program of `argv` at the time that comes through it. Returns only if that
 /// fails; if the gate is closed for good, the process ends instead. `files` is the limit of open files to restore, if an
 /// ancestor has raised it.
-pub fn launch(gate: i32, files: Option<u64>, argv: &[String]) -> Reason {
-    let begun = launch::inherited(gate).map_err(Reason::from).and_then(|gate| start(&mut File::from(gate)));
+pub fn launch(gate: i32, files: Option<u64>, argv: &[String]) -> Explanation {
+    let begun = launch::inherited(gate).map_err(Explanation::from).and_then(|gate| start(&mut File::from(gate)));
     match begun {
         Ok(Some(at)) => clock::sleep_until(at),
         Ok(None) => std::process::exit(0),
@@ -76,11 +77,11 @@ pub fn launch(gate: i32, files: Option<u64>, argv: &[String]) -> Reason {
     // This process ignores terminal stops; a command handles them as usual.
     process::heed_terminal();
     let Some((name, arguments)) = argv.split_first() else {
-        return Reason::new("there is no command", "give the name of a program");
+        return Explanation::new("there is no command", "give the name of a program");
     };
     let error = Command::new(name).args(arguments).exec();
     let right = "use a program for this machine, or a script that starts with #! and the path of its interpreter";
-    Reason::new(format!("cannot run `{name}`: {error}"), right)
+    Explanation::new(format!("cannot run `{name}`: {error}"), right)
 }
 
 #[cfg(test)]
@@ -88,8 +89,8 @@ mod tests {
     use super::*;
 
     fn why(name: &str, path: &str) -> (String, String) {
-        let Reason { why, remedy } = find(name, Some(OsStr::new(path))).unwrap_err();
-        (why, remedy)
+        let Explanation { reason, remedy } = find(name, Some(OsStr::new(path))).unwrap_err();
+        (reason.to_string(), remedy.to_string())
     }
 
     #[test]

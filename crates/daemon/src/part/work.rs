@@ -5,7 +5,7 @@
 //! take `n` times the work.
 
 use super::worker_report::{JobRecord, WorkerReport};
-use crate::Reason;
+use crate::Explanation;
 use sched::{Instant, Nanos};
 use std::io::{self, ErrorKind, Read, Write};
 use sys::clock::{self, Timer};
@@ -53,7 +53,7 @@ impl Periodic {
 ///
 /// # Errors
 /// The standard streams are missing, or the output is closed.
-pub fn work(work: Work, records: usize) -> Result<(), Reason> {
+pub fn work(work: Work, records: usize) -> Result<(), Explanation> {
     // The parent ends it; the terminal does not.
     process::ignore_requests();
     launch::end_with_parent()?;
@@ -73,8 +73,8 @@ pub fn work(work: Work, records: usize) -> Result<(), Reason> {
     worker.report.write(&mut output).and_then(|()| output.flush()).map_err(unread)
 }
 
-fn unread(error: io::Error) -> Reason {
-    Reason::new(format!("nothing reads the report of this process: {error}"), "give it a pipe as standard output")
+fn unread(error: io::Error) -> Explanation {
+    Explanation::new(format!("nothing reads the report of this process: {error}"), "give it a pipe as standard output")
 }
 
 struct Worker {
@@ -155,13 +155,13 @@ impl Worker {
 }
 
 /// Reads the start time; `None` if the input ends before it.
-pub(super) fn start(input: &mut impl Read) -> Result<Option<Instant>, Reason> {
+pub(super) fn start(input: &mut impl Read) -> Result<Option<Instant>, Explanation> {
     let mut bytes = [0; 8];
     match input.read_exact(&mut bytes) {
         Ok(()) => Ok(Some(Instant::at_ns(u64::from_le_bytes(bytes)))),
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
         Err(error) => {
-            Err(Reason::new(format!("cannot read the start time: {error}"), "give it a pipe as standard input"))
+            Err(Explanation::new(format!("cannot read the start time: {error}"), "give it a pipe as standard input"))
         }
     }
 }

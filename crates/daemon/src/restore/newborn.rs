@@ -6,7 +6,7 @@
 //! ordinary class itself looks the same.
 
 use super::{End, Outcome, ThreadRestored, affinity};
-use crate::Reason;
+use crate::Explanation;
 use crate::kernel::Kernel;
 use crate::table::{Entry, Original};
 use sched::{CpuSet, Nanos};
@@ -54,7 +54,7 @@ pub(super) struct Family {
     forking: Vec<Forking>,
     is_first: bool,
     /// Why some children may have been missed.
-    missed: Option<Reason>,
+    missed: Option<Explanation>,
 }
 
 impl Family {
@@ -99,7 +99,7 @@ impl Family {
     }
 
     /// Why some children may have been missed.
-    pub(super) fn missed(&self) -> Option<&Reason> {
+    pub(super) fn missed(&self) -> Option<&Explanation> {
         self.missed.as_ref()
     }
 

@@ -214,7 +214,7 @@ fn one_that_cannot_be_what_it_was_is_said_and_the_rest_is_restored() {
         let restored = restore(&kernel, &place.table);
         assert_eq!((restored.count(End::Failed), restored.is_settled()), (1, false), "{restored}");
         let reason = restored.threads[0].failures().next().unwrap();
-        assert!(reason.why.contains("class 77") && reason.why.contains("it is SCHED_OTHER"), "{reason:?}");
+        assert!(reason.reason.contains("class 77") && reason.reason.contains("it is SCHED_OTHER"), "{reason:?}");
         let now = attributes::get(children[0].pid()).unwrap();
         assert!(matches!(now.policy, Policy::Other { .. }), "it does not stay at real-time priority: {now}");
         assert_eq!(attributes::get(children[1].pid()).unwrap(), entry.original.attributes);

@@ -77,6 +77,7 @@ pub(crate) enum Command {
 }
 
 #[derive(Args, Debug)]
+#[command(group(clap::ArgGroup::new("several").args(["seeds", "vary"]).multiple(true)))]
 pub(crate) struct Sim {
     /// The scenario, a TOML file (docs/scenarios.md)
     #[arg(required_unless_present = "tasks", conflicts_with = "tasks")]
@@ -127,7 +128,7 @@ pub(crate) struct Sim {
     #[arg(long, value_name = "FILE", requires = "vary", help_heading = "Sweeps")]
     pub(crate) csv: Option<PathBuf>,
     /// Number of threads for several seeds or a sweep; by default the number of CPUs
-    #[arg(short = 'j', value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
+    #[arg(short = 'j', value_name = "N", requires = "several", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) threads: Option<u16>,
     /// Duration, in place of the scenario's length: 500ms, 10s, 5min
     #[arg(long = "for", value_name = "DURATION", conflicts_with = "tasks")]

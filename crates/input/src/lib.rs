@@ -5,8 +5,10 @@
 
 pub mod duration;
 pub mod files;
+pub mod form;
 pub mod knobs;
 pub mod problem;
 pub mod range;
 pub mod source;
+pub mod table;
 pub mod text;

@@ -52,14 +52,17 @@ impl Applications {
     ) -> Option<(Made, u64)> {
         match work {
             Work::Entity(workload) => Some((Made::Entity(*workload), 1)),
-            Work::Named(named) => {
-                let Plan { application, peers, links, measured, exchange } = named.plan(asked.params);
+            Work::Application(workload) => {
+                let Plan { application, peers, links, measured, exchange } = workload.plan(asked.params);
                 let name = member.group.name.value_ref().map_or("", String::as_str);
                 let called = |peer: Peer| Peer { application: workloads::within(name, &peer.application), ..peer };
                 let peers = peers.into_iter().map(called).collect();
                 let (application, reach) =
                     (Box::new(application), Box::new(Reach { peers, links, measured, exchange }));
-                Some((Made::Application { application, reach, duration: None, metric: named.metric(), place: at }, 0))
+                Some((
+                    Made::Application { application, reach, duration: None, metric: workload.metric(), place: at },
+                    0,
+                ))
             }
             Work::RtApp(file) => {
                 asks_itself(member, at, findings);

@@ -1,9 +1,9 @@
 //! `coordination`, as typed: how a guest tells its host which vCPU matters, and what that does about it.
 
 use super::form;
-use super::table::{Given, Table};
 use input::problem::{Findings, Problem, Wrong, quoted, right_instead};
 use input::source::Span;
+use input::table::{Given, Table};
 use sched::{Nanos, RtPriority, Weight};
 use sim::coordination::{Boost, Coordination, Protocol, Rule};
 use toml::de::DeValue;

@@ -5,12 +5,12 @@ use super::guest::{self, GuestTable};
 use super::manager::{self, ManagerTable};
 use super::network::{self, Typed};
 use super::samples::{self, SamplesSpec};
-use super::table::{Given, Table};
 use super::work::{self, Work};
 use crate::devices::{DiskSpec, NetworkSpec};
 use input::knobs::{KnobPlace, KnobSetting, KnobValue};
 use input::problem::{Findings, Problem, Wrong};
 use input::source::{Placed, Span};
+use input::table::{Given, Table, TableForm};
 use sched::{Class, CpuSet, Limit, Nanos, Quota, Warp, Weight};
 use sim::Costs;
 use toml::de::{DeTable, DeValue};
@@ -93,6 +93,40 @@ pub(crate) const CHANGE_KEYS: &[&str] = &["at", "slice", "period"];
 pub(crate) const WARP_KEYS: &[&str] = &["by", "limit", "rest"];
 /// The keys of a guest's `[[vm.task]]`: a task's, less its host and what makes it a real process.
 pub(crate) const GUEST_TASK_KEYS: &[&str] = TASK_KEYS.split_at(TASK_KEYS.len() - 3).0;
+
+/// The keys of `[[task]]`, and where others belong.
+const TASK_FORM: TableForm<'static> = TableForm { what: "[[task]]", keys: TASK_KEYS, elsewhere: task_elsewhere };
+/// The keys of `[[group]]`, and where others belong.
+const GROUP_FORM: TableForm<'static> = TableForm { what: "[[group]]", keys: GROUP_KEYS, elsewhere: group_elsewhere };
+/// The keys of `[[vm.task]]`, and where others belong.
+pub(super) const GUEST_TASK_FORM: TableForm<'static> =
+    TableForm { what: "[[vm.task]]", keys: GUEST_TASK_KEYS, elsewhere: guest_task_elsewhere };
+
+fn task_elsewhere(key: &str) -> Option<&'static str> {
+    match key {
+        "cap" | "quota" => Some("use a [[group]] with it, which is the task's parent"),
+        "guest" | "task" | "group" => Some("use a [[vm]]: only a VM has a guest"),
+        "vcpus" => Some("use a [[vm]]: a task runs on one CPU at a time"),
+        _ => None,
+    }
+}
+
+fn guest_task_elsewhere(key: &str) -> Option<&'static str> {
+    match key {
+        "command" | "pid" => Some("use a workload: a guest's tasks are simulated"),
+        "cap" | "quota" => Some("use a [[vm.group]] with it, which is the task's parent"),
+        _ => None,
+    }
+}
+
+fn group_elsewhere(key: &str) -> Option<&'static str> {
+    match key {
+        "slice" | "period" | "affinity" | "class" | "workload" | "command" | "pid" | "arrival" | "leaves" => {
+            Some("use a [[vm]] or [[task]] with it, whose parent is the group")
+        }
+        _ => None,
+    }
+}
 
 /// A file as typed.
 #[derive(Debug)]
@@ -222,11 +256,11 @@ impl File {
         for table in top.tables("vm", ("[[vm]]", VM_KEYS), findings) {
             members.push(MemberTable::read(Kind::Vm, &table, findings));
         }
-        for table in top.tables("task", ("[[task]]", TASK_KEYS), findings) {
+        for table in top.tables("task", TASK_FORM, findings) {
             members.push(MemberTable::read(Kind::Task, &table, findings));
         }
         members.sort_by_key(|member| member.group.at);
-        let groups = top.tables("group", ("[[group]]", GROUP_KEYS), findings);
+        let groups = top.tables("group", GROUP_FORM, findings);
         File {
             name: top.read("name", form::title, findings),
             hosts: top.read("hosts", |value| form::host_number("hosts", value), findings),

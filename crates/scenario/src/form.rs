@@ -1,15 +1,14 @@
-//! The forms a single value can have in a scenario: what each accepts, and what it says of anything else.
+//! Forms of single values in a scenario, beside those of every input ([`input::form`]).
+
+pub(super) use input::form::*;
 
 use super::HOSTS_MAX;
 use input::duration;
-use input::problem::{Wrong, nearest, quoted, right_instead};
-use input::source::Placed;
+use input::problem::{Wrong, quoted, right_instead};
 use sched::id::CPUS_MAX;
-use sched::{Class, CpuSet, Limit, Nanos, Quota, RtPriority, Weight};
+use sched::{Class, CpuSet, Limit, Quota, RtPriority, Weight};
 use sim::guest::{Spinning, Steal};
-use std::ops::RangeInclusive;
-use toml::de::{DeTable, DeValue};
-use workloads::{Channel, Phase, Waits};
+use toml::de::DeValue;
 
 /// The most vCPUs of one VM: a guest is a machine of its own.
 pub(super) const VCPUS_MAX: usize = CPUS_MAX;
@@ -19,62 +18,6 @@ const CAP_MAX: u32 = 100 * CPUS_MAX as u32;
 const PID_MAX: u32 = 4_194_304;
 /// The longest name, in bytes.
 const NAME_MAX: usize = 100;
-
-/// `value` with an article, for the sentence "`slice` is …".
-pub(super) fn kind(value: &DeValue<'_>) -> &'static str {
-    match value {
-        DeValue::String(_) => "a text",
-        DeValue::Integer(_) => "a whole number",
-        DeValue::Float(_) => "a number with a fraction",
-        DeValue::Boolean(_) => "a truth value",
-        DeValue::Datetime(_) => "a date or time of day",
-        DeValue::Array(_) => "an array",
-        DeValue::Table(_) => "a table",
-    }
-}
-
-/// It is another kind of value than `key` takes.
-pub(super) fn mistyped(key: &str, value: &DeValue<'_>, right: impl std::fmt::Display) -> Wrong {
-    Wrong::new(format!("`{key}` is {}", kind(value)), kind(value), format!("use {right}"))
-}
-
-fn text<'a>(key: &str, value: &'a DeValue<'_>, right: &str) -> Result<&'a str, Wrong> {
-    value.as_str().ok_or_else(|| mistyped(key, value, right))
-}
-
-/// A whole number of any radix that fits into 64 bits.
-pub(super) fn integer(key: &str, value: &DeValue<'_>, right: impl std::fmt::Display) -> Result<i64, Wrong> {
-    let DeValue::Integer(digits) = value else { return Err(mistyped(key, value, right)) };
-    i64::from_str_radix(digits.as_str(), digits.radix()).map_err(|_| out_of_range(key, right))
-}
-
-fn out_of_range(key: &str, right: impl std::fmt::Display) -> Wrong {
-    Wrong::new(format!("`{key}` is out of range"), "out of range", format!("use {right}"))
-}
-
-fn integer_in<T>(key: &str, value: &DeValue<'_>, range: RangeInclusive<T>, note: &str) -> Result<T, Wrong>
-where
-    T: TryFrom<i64> + PartialOrd + std::fmt::Display,
-{
-    let right = format!("a whole number from {} to {}{note}", range.start(), range.end());
-    let number = integer(key, value, &right)?;
-    T::try_from(number).ok().filter(|number| range.contains(number)).ok_or_else(|| out_of_range(key, right))
-}
-
-/// One of a few words.
-pub(super) fn word<T: Copy>(key: &str, value: &DeValue<'_>, words: &[(&str, T)], right: &str) -> Result<T, Wrong> {
-    let typed = text(key, value, right)?;
-    match words.iter().find(|&&(name, _)| name == typed) {
-        Some(&(_, meaning)) => Ok(meaning),
-        None => {
-            let help = match nearest(typed, words.iter().map(|&(name, _)| name)) {
-                Some(near) => format!("did you mean \"{near}\"? use {right}"),
-                None => format!("use {right}"),
-            };
-            Err(Wrong::new(format!("there is no {key} {}", quoted(typed)), format!("unknown {key}"), help))
-        }
-    }
-}
 
 /// The name of a thing, one line of print. `/` separates a VM from its vCPUs, so names have none.
 pub(super) fn name(value: &DeValue<'_>) -> Result<String, Wrong> {
@@ -108,33 +51,6 @@ pub(super) fn title(value: &DeValue<'_>) -> Result<String, Wrong> {
         "not a title",
         "use one line of printable text, of at most 200 bytes",
     ))
-}
-
-/// The name of a thing defined elsewhere, or of a policy.
-pub(super) fn reference(key: &str, value: &DeValue<'_>) -> Result<String, Wrong> {
-    text(key, value, "a name in quotes").map(str::to_string)
-}
-
-/// A length of time.
-pub(super) fn time(key: &'static str, value: &DeValue<'_>) -> Result<Nanos, Wrong> {
-    match value {
-        DeValue::String(text) => duration::parse(key, text),
-        DeValue::Integer(number) => Err(Wrong::new(
-            format!("the {key} has no unit"),
-            "a bare number",
-            format!("use a unit with it, in quotes, such as \"{number}ms\""),
-        )),
-        _ => Err(mistyped(key, value, duration::FORM)),
-    }
-}
-
-/// A length of time above zero.
-pub(super) fn time_above_zero(key: &'static str, value: &DeValue<'_>) -> Result<Nanos, Wrong> {
-    let time = time(key, value)?;
-    if time.is_zero() {
-        return Err(Wrong::new(format!("the {key} is zero"), "zero", "use a length of time from 1 ns up"));
-    }
-    Ok(time)
 }
 
 /// How many CPUs: of the machine, per core or per cache.
@@ -195,14 +111,6 @@ pub(super) fn cap(value: &DeValue<'_>) -> Result<u32, Wrong> {
     integer_in("cap", value, 1..=CAP_MAX, ", in percent of one CPU; for no cap leave it out")
 }
 
-/// `true` or `false`.
-pub(super) fn switch(key: &str, value: &DeValue<'_>) -> Result<bool, Wrong> {
-    match value {
-        DeValue::Boolean(on) => Ok(*on),
-        _ => Err(mistyped(key, value, "true or false, without quotes")),
-    }
-}
-
 /// A ceiling as in `cpu.max`: `50ms/100ms`.
 pub(super) fn quota(value: &DeValue<'_>) -> Result<Quota, Wrong> {
     const RIGHT: &str = "CPU time and period in quotes, such as \"50ms/100ms\"";
@@ -228,11 +136,6 @@ pub(super) fn cpu_list(value: &DeValue<'_>) -> Result<CpuSet, Wrong> {
 /// What happens beyond the slice.
 pub(super) fn limit(value: &DeValue<'_>) -> Result<Limit, Wrong> {
     word("limit", value, &[("soft", Limit::Soft), ("hard", Limit::Hard)], "\"soft\" or \"hard\"")
-}
-
-/// What the scheduler learns at the end of a job whose successor waits already.
-pub(super) fn job_end(value: &DeValue<'_>) -> Result<sim::JobEnd, Wrong> {
-    word("end", value, &[("silent", sim::JobEnd::Silent), ("yield", sim::JobEnd::Yield)], "\"silent\" or \"yield\"")
 }
 
 /// A program and its arguments.
@@ -261,39 +164,6 @@ pub(super) fn command(value: &DeValue<'_>) -> Result<Vec<String>, Wrong> {
 /// The number of a process.
 pub(super) fn pid(value: &DeValue<'_>) -> Result<u32, Wrong> {
     integer_in("pid", value, 1..=PID_MAX, ", the number of a process that runs")
-}
-
-/// A whole number of things.
-pub(super) fn count(key: &'static str, value: &DeValue<'_>, range: RangeInclusive<u64>) -> Result<u64, Wrong> {
-    integer_in(key, value, range, "")
-}
-
-/// From an arrival to the first job.
-pub(super) fn phase(value: &DeValue<'_>) -> Result<Phase, Wrong> {
-    match value.as_str() {
-        Some("random") => Ok(Phase::Random),
-        _ => time("phase", value).map(Phase::Fixed),
-    }
-}
-
-/// How the threads of a team wait for each other.
-pub(super) fn waits(value: &DeValue<'_>) -> Result<Waits, Wrong> {
-    word(
-        "waits",
-        value,
-        &[("sleeping", Waits::Sleeping), ("spinning", Waits::Spinning)],
-        "\"sleeping\" or \"spinning\"",
-    )
-}
-
-/// What messages go through.
-pub(super) fn channel(value: &DeValue<'_>) -> Result<Channel, Wrong> {
-    word("channel", value, &[("sockets", Channel::Sockets), ("pipes", Channel::Pipes)], "\"sockets\" or \"pipes\"")
-}
-
-/// Whether a player leaves out frames that are late.
-pub(super) fn drops_frames(value: &DeValue<'_>) -> Result<bool, Wrong> {
-    word("frames", value, &[("all", false), ("drop-late", true)], "\"all\" or \"drop-late\"")
 }
 
 /// How spin locks are handed on.
@@ -350,12 +220,4 @@ pub(super) fn class(value: &DeValue<'_>) -> Result<Class, Wrong> {
     let number = integer_in("priority", priority.value, 1..=99_u8, " (99 is the most urgent)")
         .map_err(|wrong| wrong.part(priority.at))?;
     Ok(class(RtPriority::new(number).expect("1 to 99 is the range of priorities")))
-}
-
-/// The only entry of a table.
-pub(super) fn single<'a, 'i>(table: &'a DeTable<'i>) -> Option<(Placed<&'a str>, Placed<&'a DeValue<'i>>)> {
-    let mut entries = table.iter();
-    let (Some((name, value)), None) = (entries.next(), entries.next()) else { return None };
-    let name = Placed { value: name.get_ref().as_ref(), at: name.span().into() };
-    Some((name, Placed { value: value.get_ref(), at: value.span().into() }))
 }

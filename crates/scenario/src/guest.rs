@@ -1,11 +1,11 @@
 //! A guest, as typed: who schedules on the vCPUs of a VM, what for, and what it knows of its host.
 
 use super::coordination::{self, CoordinationPlaces};
-use super::file::{self, GUEST_GROUP_KEYS, GUEST_TASK_KEYS, GroupTable, Kind, Level, MemberTable, PolicyTable};
+use super::file::{self, GUEST_GROUP_KEYS, GUEST_TASK_FORM, GroupTable, Kind, Level, MemberTable, PolicyTable};
 use super::form;
-use super::table::{Given, Table};
 use input::problem::{Findings, Problem, Wrong};
 use input::source::{Placed, Span};
+use input::table::{Given, Table};
 use sim::Guest;
 use sim::guest::{HaltPolling, PauseLoop};
 use toml::de::DeValue;
@@ -41,7 +41,7 @@ pub(super) fn read(vm: &Table<'_, '_>, findings: &mut Findings) -> Option<GuestT
     let first = ["guest", "task", "group"].into_iter().find_map(|key| vm.get(key));
     let (_, at) = first?;
     let groups = vm.tables("group", ("[[vm.group]]", GUEST_GROUP_KEYS), findings);
-    let tasks = vm.tables("task", ("[[vm.task]]", GUEST_TASK_KEYS), findings);
+    let tasks = vm.tables("task", GUEST_TASK_FORM, findings);
     let mut members: Vec<MemberTable> =
         tasks.iter().map(|table| MemberTable::read(Kind::Task, table, findings)).collect();
     members.sort_by_key(|member| member.group.at);

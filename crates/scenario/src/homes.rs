@@ -3,10 +3,10 @@
 use super::HOSTS_MAX;
 use super::file::Level;
 use super::level::Checked;
-use super::table::Given;
 use super::tree::Tree;
 use input::problem::{Findings, Problem, quoted};
 use input::source::{Placed, Span};
+use input::table::Given;
 
 /// Of each group and each member of a level, its host, from 0.
 pub(super) struct Homes {

@@ -11,6 +11,7 @@ use super::work::Work;
 use super::{AppSpec, EntitySpec, Group, GuestSpec, SCENARIO_ENTITIES_MAX, Workload};
 use input::problem::{Findings, Problem};
 use input::source::{Placed, Span};
+use input::table::Given;
 
 use sched::{Instant, Nanos, Topology};
 use std::collections::BTreeMap;
@@ -107,8 +108,8 @@ fn make(
 ) -> Option<Made> {
     let vcpus = member.vcpus.right();
     let (work, at) = match &member.work {
-        super::table::Given::Right(Placed { value: Work::Named(named), at }) => (Work::Named(named.clone()), *at),
-        super::table::Given::Right(Placed { value: Work::RtApp(file), at }) => (Work::RtApp(file.clone()), *at),
+        Given::Right(Placed { value: Work::Application(it), at }) => (Work::Application(it.clone()), *at),
+        Given::Right(Placed { value: Work::RtApp(file), at }) => (Work::RtApp(file.clone()), *at),
         work => {
             let (count, at) = vcpus.map_or((1, member.group.at), |vcpus| (vcpus.value as u64, vcpus.at));
             // Nothing is known of a process that is real until it runs.
@@ -127,7 +128,7 @@ fn make(
         return None;
     }
     let tasks = match &work {
-        Work::Named(named) => named.tasks(),
+        Work::Application(it) => it.tasks(),
         _ => 0,
     };
     if !counts.add(tasks, at, findings) {

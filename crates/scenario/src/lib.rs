@@ -9,25 +9,17 @@ mod check;
 mod coordination;
 mod copies;
 pub mod costs;
-mod desktop;
 pub mod devices;
-mod disks;
 mod file;
 mod form;
 mod guest;
 mod homes;
-mod length;
 mod level;
 mod manager;
 mod network;
-mod number;
-mod programs;
 pub mod rtapp;
 mod samples;
-mod services;
-mod settings;
 mod syntax;
-mod table;
 pub mod taskset;
 #[cfg(test)]
 mod tests;
@@ -54,7 +46,7 @@ pub use sim::{Costs, JobEnd, Periodic, Workload};
 
 /// The most entities one scenario may have. A file of a few bytes can ask for any number, and each takes about half
 /// a kilobyte before it runs.
-pub const SCENARIO_ENTITIES_MAX: usize = 1 << 20;
+pub const SCENARIO_ENTITIES_MAX: usize = workloads::TASKS_MAX;
 /// The deepest that groups may be nested: far deeper than control groups are in practice.
 pub const GROUP_DEPTH_MAX: usize = 64;
 /// The most hosts: a rack holds about as many.

@@ -1,10 +1,10 @@
 //! `[manager]`, as typed, and what it means: who assigns shares to VMs while they run.
 
 use super::form;
-use super::table::Table;
 use super::{EntitySpec, Group};
 use input::problem::{Findings, Problem, Wrong, quoted, right_instead};
 use input::source::{Placed, Span};
+use input::table::Table;
 use sched::Nanos;
 use std::ops::Range;
 

@@ -1,17 +1,18 @@
 //! `[network]` and `[disk]`: what connects machines, as typed, and whether every application finds what it uses.
 
+use super::form;
 use super::level::Checked;
-use super::number::milli;
-use super::table::{Given, Table};
-use super::{form, length};
 use crate::devices::{DiskSpec, Drivers, NetworkSpec, OUTSIDE, RECEIVER, Way, backend_of, thread_of};
+use input::form::bandwidth;
 use input::problem::{Findings, Problem, Wrong, quoted, right_instead};
 use input::source::{Placed, Span};
+use input::table::{Given, Table};
 use sched::id::CPUS_MAX;
 use sched::{Instant, Nanos};
 use sim::program::{Length, Notify};
 use std::collections::{BTreeMap, BTreeSet};
 use toml::de::DeValue;
+use workloads::length;
 use workloads::metrics::Metric;
 use workloads::network::{At, Device};
 
@@ -187,35 +188,6 @@ fn notify(value: &DeValue<'_>) -> Result<Notify, Wrong> {
 fn tells(value: &DeValue<'_>) -> Result<bool, Wrong> {
     form::word("tells", value, &[("each", false), ("passes", true)], "\"each\" or \"passes\"")
 }
-
-/// What a line carries in a second, in bytes: `"1Gbit"`, `"12.5MB"`.
-pub(super) fn bandwidth(key: &str, value: &DeValue<'_>) -> Result<u64, Wrong> {
-    const RIGHT: &str = "a number with a unit, in quotes, such as \"1Gbit\" or \"50MB\", of a second; units: kbit, Mbit, Gbit, kB, MB, GB";
-    let Some(typed) = value.as_str() else { return Err(form::mistyped(key, value, RIGHT)) };
-    let wrong =
-        |reason: &str| Wrong::new(format!("{} {reason}", quoted(typed)), "not a bandwidth", format!("use {RIGHT}"));
-    let end = typed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(typed.len());
-    let (number, unit) = (milli(&typed[..end]), typed[end..].trim());
-    // Thousandths of what is a thousand, a million, …: in bits, an eighth of that.
-    let (scale, bits) = match unit {
-        "kbit" => (1, 8),
-        "Mbit" => (1_000, 8),
-        "Gbit" => (1_000_000, 8),
-        "kB" => (1, 1),
-        "MB" => (1_000, 1),
-        "GB" => (1_000_000, 1),
-        _ => return Err(wrong("is not a bandwidth")),
-    };
-    let bytes = number.and_then(|milli| milli.checked_mul(scale)).ok_or_else(|| wrong("is not a bandwidth"))? / bits;
-    match bytes {
-        0 => Err(wrong("lets nothing pass")),
-        bytes if bytes > BANDWIDTH_MAX => Err(wrong("is more than any line carries")),
-        bytes => Ok(bytes),
-    }
-}
-
-/// A terabyte in a second. Unit: bytes in a second.
-const BANDWIDTH_MAX: u64 = 1_000_000_000_000;
 
 /// What connects the machines, once it is known who is on them: every application finds what it uses, and comes when all of that is there.
 pub(super) fn check(
@@ -457,19 +429,6 @@ fn all(checked: &Checked) -> impl Iterator<Item = (Option<usize>, &super::AppSpe
 
 fn all_mut(checked: &mut Checked) -> impl Iterator<Item = &mut super::AppSpec> {
     checked.applications.iter_mut().chain(checked.guests.iter_mut().flat_map(|guest| &mut guest.applications))
-}
-
-/// The names of VMs, in a list.
-pub(super) fn vms(key: &'static str, value: &DeValue<'_>) -> Result<Vec<String>, Wrong> {
-    let right = format!("a list of VMs, such as {key} = [\"vm2\", \"vm3\"]");
-    let DeValue::Array(values) = value else { return Err(form::mistyped(key, value, right)) };
-    if values.is_empty() {
-        return Err(Wrong::new(format!("there is nobody in `{key}`"), "none", format!("use {right}")));
-    }
-    let name = |value: &toml::Spanned<DeValue<'_>>| {
-        form::reference(key, value.get_ref()).map_err(|wrong| wrong.part(value.span().into()))
-    };
-    values.iter().map(name).collect()
 }
 
 /// What a [`Placed`] time is, for the key `switch`.

@@ -1,10 +1,10 @@
 //! `[samples]`: how often it is told what every VM got.
 
 use super::form;
-use super::table::Table;
 use super::{Scenario, manager};
 use input::problem::{Findings, Problem};
 use input::source::Placed;
+use input::table::Table;
 use sched::Nanos;
 use std::ops::Range;
 

@@ -1,10 +1,10 @@
 //! Names and what they name; groups inside each other.
 
 use super::file::{GroupTable, Kind, Level};
-use super::table::Given;
 use super::{GROUP_DEPTH_MAX, Group};
 use input::problem::{Findings, Problem, nearest, quoted};
 use input::source::Span;
+use input::table::Given;
 use sched::GroupParams;
 use std::collections::BTreeMap;
 

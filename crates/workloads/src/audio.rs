@@ -1,4 +1,13 @@
+use crate::ApplicationWorkload;
+use crate::Selected;
+use crate::Settings;
+use crate::WorkloadDescriptor;
+use crate::metrics::Metric;
 use crate::metrics::Sound;
+use crate::network::Plan;
+use crate::settings::fits;
+use input::form;
+use input::problem::Wrong;
 use sched::{Nanos, Params};
 use sim::program::{Length, TimerMode};
 use sim::{Application, Step, TaskSpec};
@@ -47,5 +56,51 @@ impl Audio {
     #[must_use]
     pub fn application(&self, params: Params) -> Application {
         Application { tasks: vec![self.task("sound", params)], ..Application::default() }
+    }
+}
+
+/// The most periods of a sound buffer.
+const BUFFERS_MAX: u32 = 10_000;
+
+/// What the rest of the system knows of it.
+pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
+    name: "audio",
+    title: "sound that is played",
+    keys: &["period", "work", "buffers", "length"],
+    example: "{ audio = { work = \"1ms\" } }",
+    read,
+};
+
+fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
+    let default = Audio::default();
+    let audio = Audio {
+        period: settings.time("period", default.period),
+        work: settings.above_zero("work", default.work),
+        buffers: settings.few("buffers", 1, BUFFERS_MAX, default.buffers),
+        length: settings.read("length", |value| form::time_above_zero("length", value)),
+    };
+    fits(settings, audio.work, audio.period, "the period");
+    if let Some(length) = audio.length.filter(|&length| settings.right && length < audio.period) {
+        let wrong = Wrong::new(
+            format!("the sound ({length}) is shorter than a period of it ({})", audio.period),
+            "shorter than a period",
+            "use a length of at least one period",
+        );
+        settings.wrong(wrong, "length");
+    }
+    settings.done(audio)
+}
+
+impl ApplicationWorkload for Audio {
+    fn tasks(&self) -> u64 {
+        1
+    }
+
+    fn plan(&self, params: Params) -> Plan {
+        Plan::alone(self.application(params))
+    }
+
+    fn metric(&self) -> Option<Metric> {
+        Some(Metric::Sound(self.sound()))
     }
 }

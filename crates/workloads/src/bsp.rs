@@ -1,5 +1,14 @@
 use super::{Waits, at_once, is_nothing, mean};
+use crate::ApplicationWorkload;
+use crate::Selected;
+use crate::Settings;
+use crate::WorkloadDescriptor;
+use crate::fork_join::waits;
+use crate::metrics::Metric;
 use crate::network::{At, Peer, Plan};
+use crate::settings::Where;
+use crate::settings::only;
+use crate::settings::places;
 use sched::{Nanos, Params};
 use sim::program::{Length, ObjectId};
 use sim::{Application, Object, Step, TaskSpec};
@@ -127,5 +136,64 @@ impl Waits {
             Waits::Sleeping => Object::Barrier { parties },
             Waits::Spinning => Object::SpinBarrier { parties },
         }
+    }
+}
+
+/// The most of a message in bytes.
+const BYTES_MAX: u64 = 1 << 30;
+
+/// The most floating-point operations of a node in a superstep.
+const FLOPS_MAX: u64 = 1 << 50;
+
+/// What the rest of the system knows of it.
+pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
+    name: "bsp",
+    title: "a bulk-synchronous program",
+    keys: &["nodes", "supersteps", "compute", "communicate", "waits", "bytes", "flops"],
+    example: "{ bsp = { nodes = 4, compute = \"10ms\", communicate = \"20ms\" } }",
+    read,
+};
+
+fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
+    let default = Bsp::default();
+    let (nodes, places) = match places(settings, "nodes", default.nodes, Bsp::PLACES_MAX) {
+        Where::Here(nodes) => (nodes, Vec::new()),
+        Where::Vms(places) => (1, places),
+    };
+    let communicate = if places.is_empty() {
+        only(settings, &["bytes"], "nodes in VMs, nodes = [\"vm2\", \"vm3\"]");
+        default.communicate
+    } else {
+        only(settings, &["waits"], "nodes on one machine, nodes = 4");
+        Nanos::ZERO.into()
+    };
+    let bsp = Bsp {
+        nodes,
+        places,
+        bytes: settings.count("bytes", BYTES_MAX, default.bytes),
+        flops: settings.count("flops", FLOPS_MAX, default.flops),
+        supersteps: settings.times("supersteps", default.supersteps),
+        compute: settings.above_zero("compute", default.compute),
+        communicate: settings.length("communicate", communicate),
+        waits: settings.read("waits", waits).unwrap_or(default.waits),
+    };
+    settings.done(bsp)
+}
+
+impl ApplicationWorkload for Bsp {
+    fn tasks(&self) -> u64 {
+        u64::from(self.nodes) + self.places.len() as u64
+    }
+
+    fn steps(&self) -> u64 {
+        16 * self.tasks().saturating_mul(1 + self.places.len() as u64)
+    }
+
+    fn plan(&self, params: Params) -> Plan {
+        Bsp::plan(self, params)
+    }
+
+    fn metric(&self) -> Option<Metric> {
+        Some(Metric::Rounds { alone: self.alone(), bytes: 0, flops: self.flops_of_all() })
     }
 }

@@ -1,4 +1,11 @@
 use super::fixed;
+use crate::ApplicationWorkload;
+use crate::ROUNDS_MAX;
+use crate::Selected;
+use crate::Settings;
+use crate::WorkloadDescriptor;
+use crate::metrics::Metric;
+use crate::network::Plan;
 use sched::{Nanos, Params};
 use sim::program::Length;
 use sim::{Application, Object, Step, TaskSpec};
@@ -57,5 +64,40 @@ impl Build {
         ];
         application.tasks.push(TaskSpec { name: "make".to_string(), params, delay, steps });
         application
+    }
+}
+
+/// What the rest of the system knows of it.
+pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
+    name: "build",
+    title: "many short compilers, as the build of a kernel",
+    keys: &["files", "jobs", "compile", "reads", "link"],
+    example: "{ build = { jobs = 4 } }",
+    read,
+};
+
+fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
+    let default = Build::default();
+    let build = Build {
+        files: settings.count("files", ROUNDS_MAX, default.files),
+        jobs: settings.tasks("jobs", default.jobs),
+        compile: settings.above_zero("compile", default.compile),
+        reads: settings.length("reads", default.reads),
+        link: settings.length("link", default.link),
+    };
+    settings.done(build)
+}
+
+impl ApplicationWorkload for Build {
+    fn tasks(&self) -> u64 {
+        1 + u64::from(self.jobs)
+    }
+
+    fn plan(&self, params: Params) -> Plan {
+        Plan::alone(self.application(params))
+    }
+
+    fn metric(&self) -> Option<Metric> {
+        Some(Metric::Completion { alone: self.alone() })
     }
 }

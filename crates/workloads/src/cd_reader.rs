@@ -1,4 +1,10 @@
 use super::at_once;
+use crate::ApplicationWorkload;
+use crate::ROUNDS_MAX;
+use crate::Selected;
+use crate::Settings;
+use crate::WorkloadDescriptor;
+use crate::metrics::Metric;
 use crate::network::{At, Device, Peer, Plan};
 use sched::{Nanos, Params};
 use sim::program::{Length, TimerMode};
@@ -83,5 +89,40 @@ impl CdReader {
     fn task(&self, name: &str, params: Params, body: Vec<Step>) -> TaskSpec {
         let steps = vec![Step::Repeat { times: Some(self.turns), body }];
         TaskSpec { name: name.to_string(), params, delay: at_once(), steps }
+    }
+}
+
+/// What the rest of the system knows of it.
+pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
+    name: "cd_reader",
+    title: "a CD drive that has to be kept up with",
+    keys: &["turns", "turn", "buffer", "seek", "work"],
+    example: "{ cd_reader = { buffer = 10 } }",
+    read,
+};
+
+fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
+    let default = CdReader::default();
+    let reader = CdReader {
+        turns: settings.count("turns", ROUNDS_MAX, default.turns),
+        turn: settings.time("turn", default.turn),
+        buffer: settings.count("buffer", 1 << 20, default.buffer),
+        seek: settings.length("seek", default.seek),
+        work: settings.above_zero("work", default.work),
+    };
+    settings.done(reader)
+}
+
+impl ApplicationWorkload for CdReader {
+    fn tasks(&self) -> u64 {
+        3
+    }
+
+    fn plan(&self, params: Params) -> Plan {
+        CdReader::plan(self, params)
+    }
+
+    fn metric(&self) -> Option<Metric> {
+        Some(Metric::Completion { alone: Some(self.alone()) })
     }
 }

@@ -1,3 +1,12 @@
+use crate::ApplicationWorkload;
+use crate::ROUNDS_MAX;
+use crate::Selected;
+use crate::Settings;
+use crate::TASKS_MAX;
+use crate::WorkloadDescriptor;
+use crate::metrics::Metric;
+use crate::network::Plan;
+use input::form;
 use sched::{Nanos, Params};
 use sim::program::{Length, TimerMode};
 use sim::{Application, Step, TaskSpec};
@@ -52,5 +61,47 @@ impl Cyclictest {
             TaskSpec { name: format!("thread-{thread}"), params, delay: Length::Fixed(Nanos::ZERO), steps }
         });
         Application { tasks: tasks.collect(), ..Application::default() }
+    }
+}
+
+/// What the rest of the system knows of it.
+pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
+    name: "cyclictest",
+    title: "threads that sleep and measure their wake-up latency, as cyclictest of rt-tests",
+    keys: &["interval", "threads", "distance", "loops", "overhead", "work"],
+    example: "{ cyclictest = { interval = \"1ms\" } }",
+    read,
+};
+
+fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
+    let default = Cyclictest::default();
+    let test = Cyclictest {
+        interval: settings
+            .read("interval", |value| form::time_above_zero("interval", value))
+            .unwrap_or(default.interval),
+        threads: settings.few("threads", 1, TASKS_MAX as u32, default.threads),
+        distance: settings.read("distance", |value| form::time("distance", value)).unwrap_or(default.distance),
+        loops: settings.read("loops", |value| form::count("loops", value, 1..=ROUNDS_MAX)),
+        overhead: settings.length("overhead", default.overhead),
+        work: settings.length("work", default.work),
+    };
+    settings.done(test)
+}
+
+impl ApplicationWorkload for Cyclictest {
+    fn tasks(&self) -> u64 {
+        u64::from(self.threads)
+    }
+
+    fn steps(&self) -> u64 {
+        3 * u64::from(self.threads)
+    }
+
+    fn plan(&self, params: Params) -> Plan {
+        Plan::alone(self.application(params))
+    }
+
+    fn metric(&self) -> Option<Metric> {
+        Some(Metric::Wakeups)
     }
 }

@@ -1,5 +1,11 @@
 use super::at_once;
+use crate::ApplicationWorkload;
+use crate::Selected;
+use crate::Settings;
+use crate::WorkloadDescriptor;
+use crate::metrics::Metric;
 use crate::network::Plan;
+use sched::Nanos;
 use sched::Params;
 use sim::program::Length;
 use sim::{Application, Object, Step, TaskSpec};
@@ -37,5 +43,38 @@ impl Dd {
         let mut plan = Plan::alone(application);
         plan.disk("dd", port, inbox);
         plan
+    }
+}
+
+/// What the rest of the system knows of it.
+pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
+    name: "dd",
+    title: "a disk that is read or written block by block, as dd",
+    keys: &["block", "count", "work"],
+    example: "{ dd = { count = 1000 } }",
+    read,
+};
+
+fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
+    let dd = Dd {
+        // Figures 5 and 6 of S2: 1000 blocks of 1 KB.
+        block: settings.count("block", Dd::BLOCK_MAX, 1_024),
+        count: settings.times("count", None),
+        work: settings.above_zero("work", Nanos::us(10).into()),
+    };
+    settings.done(dd)
+}
+
+impl ApplicationWorkload for Dd {
+    fn tasks(&self) -> u64 {
+        1
+    }
+
+    fn plan(&self, params: Params) -> Plan {
+        Dd::plan(self, params)
+    }
+
+    fn metric(&self) -> Option<Metric> {
+        Some(Metric::Transfer { bytes: self.block })
     }
 }

@@ -1,9 +1,21 @@
 use super::at_once;
+use crate::ApplicationWorkload;
+use crate::ROUNDS_MAX;
+use crate::Selected;
+use crate::Settings;
+use crate::WorkloadDescriptor;
+use crate::metrics::Metric;
 use crate::metrics::Operations;
 use crate::network::Plan;
+use crate::settings::percent;
+use input::form;
+use input::form::bandwidth;
+use input::problem::Problem;
+use input::problem::Wrong;
 use sched::{Nanos, Params};
 use sim::program::{Length, ObjectId};
 use sim::{Application, Object, Step, TaskSpec};
+use toml::de::DeValue;
 
 /// One operation of a file server's thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -253,4 +265,63 @@ impl Filebench {
 /// A thread waits for its disk.
 fn asked(disk: Disk, bytes: u64) -> [Step; 2] {
     [Step::Send { pipe: disk.asks, bytes }, Step::Receive { pipe: disk.answers, bytes }]
+}
+
+/// The most bytes that wait to be written back.
+const DIRTY_MAX: u64 = 1 << 40;
+
+/// The most threads of a filebench: their steps are all laid out.
+const THREADS_MAX: u32 = 1_024;
+
+/// What the rest of the system knows of it.
+pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
+    name: "filebench",
+    title: "threads of a file server, as the personalities of filebench",
+    keys: &["mix", "threads", "loops", "work", "copy", "hits", "dirty"],
+    example: "{ filebench = { mix = \"varmail\" } }",
+    read,
+};
+
+fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
+    let Some(mix) = settings.read("mix", mix) else {
+        if settings.table.get("mix").is_none() {
+            let problem = Problem::new("the workload `filebench` has no mix").at(settings.table.at, "which?");
+            settings.findings.add(problem.help(format!("use {}", WORKLOAD.example)));
+        }
+        return None;
+    };
+    let default = Filebench::new(mix);
+    let dirty = |value: &DeValue<'_>| form::count("dirty", value, Filebench::DIRTY_LEAST..=DIRTY_MAX);
+    let filebench = Filebench {
+        threads: settings.few("threads", 1, THREADS_MAX, default.threads),
+        loops: settings.read("loops", |value| form::count("loops", value, 1..=ROUNDS_MAX)),
+        work: settings.above_zero("work", default.work),
+        copy: settings.read("copy", |value| bandwidth("copy", value)).unwrap_or(default.copy),
+        hits: percent(settings, "hits", default.hits),
+        dirty: settings.read("dirty", dirty).unwrap_or(default.dirty),
+        ..default
+    };
+    settings.done(filebench)
+}
+
+fn mix(value: &DeValue<'_>) -> Result<Mix, Wrong> {
+    form::word("mix", value, &Mix::NAMES, "\"varmail\", \"fileserver\", \"webserver\" or \"webproxy\"")
+}
+
+impl ApplicationWorkload for Filebench {
+    fn tasks(&self) -> u64 {
+        u64::from(self.threads) + 1
+    }
+
+    fn steps(&self) -> u64 {
+        Filebench::steps(self)
+    }
+
+    fn plan(&self, params: Params) -> Plan {
+        Filebench::plan(self, params)
+    }
+
+    fn metric(&self) -> Option<Metric> {
+        Some(Metric::Operations(self.operations()))
+    }
 }

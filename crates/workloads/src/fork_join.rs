@@ -1,7 +1,17 @@
 use super::{is_nothing, parts};
+use crate::ApplicationWorkload;
+use crate::ROUNDS_MAX;
+use crate::Selected;
+use crate::Settings;
+use crate::TASKS_MAX;
+use crate::WorkloadDescriptor;
+use crate::network::Plan;
+use input::form;
+use input::problem::Wrong;
 use sched::{Nanos, Params};
 use sim::program::Length;
 use sim::{Application, Object, Step, TaskSpec};
+use toml::de::DeValue;
 
 /// How threads wait for each other at the end of a round.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -84,5 +94,52 @@ impl ForkJoin {
             application.tasks.push(TaskSpec { name: format!("thread-{thread}"), params, delay, steps });
         }
         application
+    }
+}
+
+/// What the rest of the system knows of it.
+pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
+    name: "fork_join",
+    title: "threads that meet after each round, as parallel regions of OpenMP",
+    keys: &["threads", "rounds", "work", "serial", "waits", "locks", "hold"],
+    example: "{ fork_join = { threads = 4, work = \"1ms\" } }",
+    read,
+};
+
+fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
+    let default = ForkJoin::new(settings.required("work"));
+    let team = ForkJoin {
+        threads: settings.few("threads", 1, TASKS_MAX as u32, default.threads),
+        rounds: settings.read("rounds", |value| form::count("rounds", value, 1..=ROUNDS_MAX)),
+        serial: settings.length("serial", default.serial),
+        waits: settings.read("waits", waits).unwrap_or(default.waits),
+        locks: settings.few("locks", 0, ForkJoin::LOCKS_MAX, default.locks),
+        hold: settings.length("hold", default.hold),
+        ..default
+    };
+    settings.done(team)
+}
+
+/// How the threads of a team wait for each other.
+pub(crate) fn waits(value: &DeValue<'_>) -> Result<Waits, Wrong> {
+    form::word(
+        "waits",
+        value,
+        &[("sleeping", Waits::Sleeping), ("spinning", Waits::Spinning)],
+        "\"sleeping\" or \"spinning\"",
+    )
+}
+
+impl ApplicationWorkload for ForkJoin {
+    fn tasks(&self) -> u64 {
+        u64::from(self.threads)
+    }
+
+    fn steps(&self) -> u64 {
+        u64::from(self.threads) * (4 * u64::from(self.locks) + 8)
+    }
+
+    fn plan(&self, params: Params) -> Plan {
+        Plan::alone(self.application(params))
     }
 }

@@ -1,4 +1,13 @@
 use super::Audio;
+use crate::ApplicationWorkload;
+use crate::Selected;
+use crate::Settings;
+use crate::Video;
+use crate::WorkloadDescriptor;
+use crate::metrics::Metric;
+use crate::network::Plan;
+use crate::settings::fits;
+use input::form;
 use sched::{Nanos, Params};
 use sim::program::{Length, TimerMode};
 use sim::{Application, Step, TaskSpec};
@@ -46,5 +55,41 @@ impl Game {
         let mut tasks = vec![TaskSpec { name: "picture".to_string(), params, delay, steps }];
         tasks.extend(self.sound.map(|sound| sound.task("sound", params)));
         Application { tasks, ..Application::default() }
+    }
+}
+
+/// What the rest of the system knows of it.
+pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
+    name: "game",
+    title: "a game loop",
+    keys: &["fps", "work", "sound"],
+    example: "{ game = { fps = 30 } }",
+    read,
+};
+
+fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
+    let default = Game::default();
+    let fps = settings.read("fps", |value| form::thousandths("fps", value, 1..=Video::FPS_MILLI_MAX));
+    let sound = settings.read("sound", |value| form::switch("sound", value)).unwrap_or(true);
+    let game = Game {
+        fps_milli: fps.unwrap_or(default.fps_milli),
+        work: settings.above_zero("work", default.work),
+        sound: default.sound.filter(|_| sound),
+    };
+    fits(settings, game.work, game.period(), "the time between two pictures");
+    settings.done(game)
+}
+
+impl ApplicationWorkload for Game {
+    fn tasks(&self) -> u64 {
+        1 + u64::from(self.sound.is_some())
+    }
+
+    fn plan(&self, params: Params) -> Plan {
+        Plan::alone(self.application(params))
+    }
+
+    fn metric(&self) -> Option<Metric> {
+        Some(Metric::Beats { period: self.period(), sound: self.sound.map(|sound| sound.sound()) })
     }
 }

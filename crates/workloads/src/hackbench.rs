@@ -1,7 +1,17 @@
+use crate::ApplicationWorkload;
+use crate::ROUNDS_MAX;
+use crate::Selected;
+use crate::Settings;
+use crate::TASKS_MAX;
+use crate::WorkloadDescriptor;
+use crate::network::Plan;
+use input::form;
+use input::problem::Wrong;
 use sched::{Nanos, Params};
 use sim::program::{Length, ObjectId};
 use sim::{Application, Object, Step, TaskSpec};
 use std::sync::Arc;
+use toml::de::DeValue;
 
 /// What the messages go through.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,5 +124,52 @@ impl Hackbench {
         let delay = Length::Fixed(Nanos::ZERO);
         application.tasks.push(TaskSpec { name: "hackbench".to_string(), params, delay, steps });
         application
+    }
+}
+
+/// What the rest of the system knows of it.
+pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
+    name: "hackbench",
+    title: "groups of senders and receivers, as hackbench and perf bench sched messaging",
+    keys: &["groups", "fds", "loops", "datasize", "channel", "work"],
+    example: "{ hackbench = { groups = 2 } }",
+    read,
+};
+
+fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
+    let default = Hackbench::default();
+    let bench = Hackbench {
+        groups: settings.few("groups", 1, TASKS_MAX as u32, default.groups),
+        fds: settings.few("fds", 1, Hackbench::FDS_MAX, default.fds),
+        loops: settings.count("loops", ROUNDS_MAX, default.loops),
+        datasize: settings.count("datasize", Hackbench::DATASIZE_MAX, default.datasize),
+        channel: settings.read("channel", channel).unwrap_or(default.channel),
+        work: settings.above_zero("work", default.work),
+    };
+    settings.done(bench)
+}
+
+/// What messages go through.
+fn channel(value: &DeValue<'_>) -> Result<Channel, Wrong> {
+    form::word(
+        "channel",
+        value,
+        &[("sockets", Channel::Sockets), ("pipes", Channel::Pipes)],
+        "\"sockets\" or \"pipes\"",
+    )
+}
+
+impl ApplicationWorkload for Hackbench {
+    fn tasks(&self) -> u64 {
+        Hackbench::tasks(self)
+    }
+
+    fn steps(&self) -> u64 {
+        // A receiver has a handful; the senders of a group have two for each receiver, together.
+        8 * u64::from(self.groups) * u64::from(self.fds)
+    }
+
+    fn plan(&self, params: Params) -> Plan {
+        Plan::alone(self.application(params))
     }
 }

@@ -1,8 +1,17 @@
 use super::at_once;
+use crate::ApplicationWorkload;
+use crate::Selected;
+use crate::Settings;
+use crate::WorkloadDescriptor;
+use crate::metrics::Metric;
 use crate::network::{At, Peer, Plan};
+use crate::settings::CLIENTS_MAX;
+use input::form;
+use input::problem::Wrong;
 use sched::{Nanos, Params};
 use sim::program::Length;
 use sim::{Application, Object, Step, TaskSpec};
+use toml::de::DeValue;
 
 /// Which way data go.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -71,5 +80,47 @@ impl Iperf {
         plan.application = here;
         plan.peers.push(Peer { at: At::Outside, application: there });
         plan
+    }
+}
+
+/// The most of anything in bytes.
+const BYTES_MAX: u64 = 1 << 30;
+
+/// What the rest of the system knows of it.
+pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
+    name: "iperf",
+    title: "bulk transfers over the network, as iperf",
+    keys: &["streams", "window", "direction", "work"],
+    example: "{ iperf = { streams = 1 } }",
+    read,
+};
+
+fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
+    let default = Iperf::default();
+    let window = |value: &DeValue<'_>| form::count("window", value, Iperf::BLOCK..=BYTES_MAX);
+    let iperf = Iperf {
+        streams: settings.few("streams", 1, CLIENTS_MAX, default.streams),
+        window: settings.read("window", window).unwrap_or(default.window),
+        direction: settings.read("direction", direction).unwrap_or(default.direction),
+        work: settings.above_zero("work", default.work),
+    };
+    settings.done(iperf)
+}
+
+fn direction(value: &DeValue<'_>) -> Result<Direction, Wrong> {
+    form::word("direction", value, &[("out", Direction::Out), ("in", Direction::In)], "\"out\" or \"in\"")
+}
+
+impl ApplicationWorkload for Iperf {
+    fn tasks(&self) -> u64 {
+        u64::from(self.streams)
+    }
+
+    fn plan(&self, params: Params) -> Plan {
+        Iperf::plan(self, params)
+    }
+
+    fn metric(&self) -> Option<Metric> {
+        Some(Metric::Transfer { bytes: Iperf::BLOCK })
     }
 }

@@ -1,22 +1,6 @@
 //! Named workloads: each a few documented parameters that become an [`Application`], and a metric of its own.
 //!
-//! | workload | after | its metric |
-//! |---|---|---|
-//! | [`Periodic`] | periodic tasks whose work or phase is random | its jobs |
-//! | [`Cyclictest`] | cyclictest of rt-tests | how late each thread runs after its timer ([`Step::Woke`]) |
-//! | [`Hackbench`] | hackbench, `perf bench sched messaging` | one job of the parent: from the start to when all have ended |
-//! | [`Startup`] | launching an application again and again | one job of the launcher for each launch |
-//! | [`ForkJoin`] | OpenMP's parallel regions | one job of the first thread for each round |
-//! | [`Video`], [`Audio`], [`Game`], [`Web`] | what people look at, listen to and click | [`Metric`]: film, sound, beats, responses |
-//! | [`Bsp`], [`Stream`] | `patterns`, STREAM | [`Metric`]: rounds, bandwidth |
-//! | [`Parsec`], [`Build`] | PARSEC, a kernel's build | [`Metric`]: completion |
-//! | [`MicroBatch`] | Spark Streaming | [`Metric`]: batches |
-//! | [`WebServer`], [`Search`] | httperf's web server, a search that is spread out | [`Metric`]: requests |
-//! | [`Iperf`], [`Dd`] | iperf, dd | [`Metric`]: transfer |
-//! | [`Postmark`], [`Filebench`] | small files of a mail server, filebench's personalities | [`Metric`]: transactions, operations |
-//! | [`CdReader`] | ripping a CD | [`Metric`]: completion |
-//! | [`Voip`] | telephone calls | [`Metric`]: calls |
-//! | [`LoadPlayback`] | host load trace playback | [`Metric`]: contention |
+//! [`ALL`] lists them; each is one file with its parameters, its tasks, its metric and its [`WorkloadDescriptor`].
 
 mod audio;
 mod bsp;
@@ -24,11 +8,13 @@ mod build;
 mod cd_reader;
 mod cyclictest;
 mod dd;
+mod descriptor;
 mod filebench;
 mod fork_join;
 mod game;
 mod hackbench;
 mod iperf;
+pub mod length;
 mod load_playback;
 pub mod metrics;
 mod micro_batch;
@@ -37,6 +23,7 @@ mod parsec;
 mod periodic;
 mod postmark;
 mod search;
+mod settings;
 mod startup;
 mod stream;
 #[cfg(test)]
@@ -52,6 +39,7 @@ pub use build::Build;
 pub use cd_reader::CdReader;
 pub use cyclictest::Cyclictest;
 pub use dd::Dd;
+pub use descriptor::{ApplicationWorkload, ReadSettings, Selected, WorkloadDescriptor};
 pub use filebench::{Filebench, Mix};
 pub use fork_join::{ForkJoin, Waits};
 pub use game::Game;
@@ -63,6 +51,7 @@ pub use parsec::{PROGRAMS, Parsec, Program};
 pub use periodic::{Periodic, Phase};
 pub use postmark::Postmark;
 pub use search::Search;
+pub use settings::{ROUNDS_MAX, Settings};
 pub use startup::Startup;
 pub use stream::Stream;
 pub use video::{Frames, Video};
@@ -70,197 +59,50 @@ pub use voip::Voip;
 pub use web::Web;
 pub use web_server::{Arrivals, WebServer};
 
-use crate::metrics::Metric;
-use crate::network::Plan;
-use sched::{Nanos, Params};
+use sched::Nanos;
 use sim::program::Length;
 use sim::{Application, Step, TaskGroup, TaskSpec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// One of the workloads.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Named {
-    /// Periodic jobs, random ones.
-    Periodic(Periodic),
-    /// Threads that only sleep and wake.
-    Cyclictest(Cyclictest),
-    /// Groups of senders and receivers.
-    Hackbench(Hackbench),
-    /// Launches of an application.
-    Startup(Startup),
-    /// Threads that meet after each round.
-    ForkJoin(ForkJoin),
-    /// A film.
-    Video(Video),
-    /// Sound alone.
-    Audio(Audio),
-    /// A game.
-    Game(Game),
-    /// Somebody who browses.
-    Web(Web),
-    /// A bulk-synchronous program.
-    Bsp(Bsp),
-    /// A program that synchronises as one of PARSEC.
-    Parsec(Parsec),
-    /// A stream in small batches.
-    MicroBatch(MicroBatch),
-    /// Many short compilers.
-    Build(Build),
-    /// Memory streaming.
-    Stream(Stream),
-    /// A trace of load.
-    LoadPlayback(LoadPlayback),
-    /// A web server and its clients.
-    WebServer(WebServer),
-    /// Bulk transfers over the network.
-    Iperf(Iperf),
-    /// Reading or writing a disk, block by block.
-    Dd(Dd),
-    /// Small files of a mail server.
-    Postmark(Postmark),
-    /// Threads of a file server.
-    Filebench(Filebench),
-    /// A drive that has to be kept up with.
-    CdReader(CdReader),
-    /// Telephone calls.
-    Voip(Voip),
-    /// A search that is spread out.
-    Search(Search),
+/// Every workload, in the order of the manual. A new one is a file with a `WORKLOAD`, its `mod` above and its line here.
+pub const ALL: &[&WorkloadDescriptor] = &[
+    &periodic::WORKLOAD,
+    &cyclictest::WORKLOAD,
+    &hackbench::WORKLOAD,
+    &startup::WORKLOAD,
+    &fork_join::WORKLOAD,
+    &video::WORKLOAD,
+    &audio::WORKLOAD,
+    &game::WORKLOAD,
+    &web::WORKLOAD,
+    &bsp::WORKLOAD,
+    &parsec::WORKLOAD,
+    &micro_batch::WORKLOAD,
+    &build::WORKLOAD,
+    &stream::WORKLOAD,
+    &load_playback::WORKLOAD,
+    &web_server::WORKLOAD,
+    &iperf::WORKLOAD,
+    &dd::WORKLOAD,
+    &postmark::WORKLOAD,
+    &filebench::WORKLOAD,
+    &cd_reader::WORKLOAD,
+    &voip::WORKLOAD,
+    &search::WORKLOAD,
+];
+
+/// The most tasks of an application, and of all applications of a scenario. A file of a few bytes can ask for any number, and each
+/// takes about half a kilobyte before it runs.
+pub const TASKS_MAX: usize = 1 << 20;
+
+/// The workload called `name`.
+#[must_use]
+pub fn find(name: &str) -> Option<&'static WorkloadDescriptor> {
+    ALL.iter().copied().find(|workload| workload.name == name)
 }
 
-impl Named {
-    /// The most tasks it ever has at once, itself included; `u64::MAX` beyond that.
-    #[must_use]
-    pub fn tasks(&self) -> u64 {
-        match self {
-            Named::Periodic(_) => 1,
-            Named::Cyclictest(it) => u64::from(it.threads),
-            Named::Hackbench(it) => it.tasks(),
-            Named::Startup(_) => 2,
-            Named::ForkJoin(it) => u64::from(it.threads),
-            Named::Video(it) => u64::from(it.threads) + u64::from(it.sound.is_some()),
-            Named::Audio(_) | Named::Web(_) => 1,
-            Named::Game(it) => 1 + u64::from(it.sound.is_some()),
-            Named::Bsp(it) => u64::from(it.nodes) + it.places.len() as u64,
-            Named::Parsec(it) => u64::from(it.threads),
-            Named::MicroBatch(it) => it.lanes() + u64::from(!it.places.is_empty()),
-            Named::Build(it) => 1 + u64::from(it.jobs),
-            Named::Stream(it) => u64::from(it.threads),
-            Named::LoadPlayback(it) => it.workers(),
-            Named::WebServer(it) => u64::from(it.clients),
-            Named::Iperf(it) => u64::from(it.streams),
-            Named::Dd(_) => 1,
-            Named::Postmark(_) => 2,
-            Named::Filebench(it) => u64::from(it.threads) + 1,
-            Named::CdReader(_) => 3,
-            Named::Voip(it) => u64::from(it.calls),
-            Named::Search(it) => 1 + it.leaves.len() as u64,
-        }
-    }
-
-    /// How many steps all its tasks have together, about.
-    #[must_use]
-    pub fn steps(&self) -> u64 {
-        match self {
-            Named::Periodic(_) => 5,
-            Named::Cyclictest(it) => 3 * u64::from(it.threads),
-            // A receiver has a handful; the senders of a group have two for each receiver, together.
-            Named::Hackbench(it) => 8 * u64::from(it.groups) * u64::from(it.fds),
-            Named::Startup(it) => 2 * u64::from(it.waits) + 8,
-            Named::ForkJoin(it) => u64::from(it.threads) * (4 * u64::from(it.locks) + 8),
-            Named::MicroBatch(it) if it.places.is_empty() => u64::from(it.workers) * (2 * u64::from(it.stages) + 5),
-            Named::Bsp(it) => 16 * self.tasks().saturating_mul(1 + it.places.len() as u64),
-            Named::LoadPlayback(it) => it.workers().saturating_mul(2 * it.loads_milli.len() as u64),
-            Named::WebServer(it) => it.steps(),
-            // A round has a hundred jobs of ten transactions, each of which may miss the cache.
-            Named::Postmark(_) => 16_384,
-            Named::Filebench(it) => it.steps(),
-            Named::Search(it) => 16 + 8 * it.leaves.len() as u64,
-            other => 16 * other.tasks(),
-        }
-    }
-
-    /// Its tasks and what they share; `params` are asked for each of them.
-    #[must_use]
-    pub fn application(&self, params: Params) -> Application {
-        match self {
-            Named::Periodic(it) => it.application(params),
-            Named::Cyclictest(it) => it.application(params),
-            Named::Hackbench(it) => it.application(params),
-            Named::Startup(it) => it.application(params),
-            Named::ForkJoin(it) => it.application(params),
-            Named::Video(it) => it.application(params),
-            Named::Audio(it) => it.application(params),
-            Named::Game(it) => it.application(params),
-            Named::Web(it) => it.application(params),
-            Named::Bsp(it) => it.application(params),
-            Named::Parsec(it) => it.application(params),
-            Named::MicroBatch(it) => it.application(params),
-            Named::Build(it) => it.application(params),
-            Named::Stream(it) => it.application(params),
-            Named::LoadPlayback(it) => it.application(params),
-            Named::WebServer(_)
-            | Named::Iperf(_)
-            | Named::Dd(_)
-            | Named::Postmark(_)
-            | Named::Filebench(_)
-            | Named::CdReader(_)
-            | Named::Voip(_)
-            | Named::Search(_) => self.plan(params).application,
-        }
-    }
-
-    /// The same with all that runs on other machines, and what connects them.
-    #[must_use]
-    pub fn plan(&self, params: Params) -> Plan {
-        match self {
-            Named::WebServer(it) => it.plan(params),
-            Named::Iperf(it) => it.plan(params),
-            Named::Dd(it) => it.plan(params),
-            Named::Postmark(it) => it.plan(params),
-            Named::Filebench(it) => it.plan(params),
-            Named::CdReader(it) => it.plan(params),
-            Named::Voip(it) => it.plan(params),
-            Named::Search(it) => it.plan(params),
-            Named::Bsp(it) => it.plan(params),
-            Named::MicroBatch(it) => it.plan(params),
-            other => Plan::alone(other.application(params)),
-        }
-    }
-
-    /// What it is measured by, beside its jobs; `None`: by those alone.
-    #[must_use]
-    pub fn metric(&self) -> Option<Metric> {
-        Some(match self {
-            Named::Periodic(_) | Named::Hackbench(_) | Named::ForkJoin(_) => return None,
-            Named::Cyclictest(_) => Metric::Wakeups,
-            Named::Startup(_) => Metric::Launches,
-            Named::Video(it) => Metric::Film(it.film()),
-            Named::Audio(it) => Metric::Sound(it.sound()),
-            Named::Game(it) => Metric::Beats { period: it.period(), sound: it.sound.map(|sound| sound.sound()) },
-            Named::Web(_) => Metric::Responses,
-            Named::Bsp(it) => Metric::Rounds { alone: it.alone(), bytes: 0, flops: it.flops_of_all() },
-            Named::Parsec(it) => Metric::Completion { alone: Some(it.alone()) },
-            Named::MicroBatch(it) => Metric::Batches { interval: it.interval, records: it.records },
-            Named::Build(it) => Metric::Completion { alone: it.alone() },
-            Named::Stream(it) => {
-                let bytes = it.bytes.saturating_mul(u64::from(it.threads));
-                Metric::Rounds { alone: it.pass, bytes, flops: 0 }
-            }
-            Named::LoadPlayback(it) => Metric::Contention { asked_milli: it.mean_milli() },
-            Named::WebServer(_) | Named::Search(_) => Metric::Requests,
-            Named::Iperf(_) => Metric::Transfer { bytes: Iperf::BLOCK },
-            Named::Dd(it) => Metric::Transfer { bytes: it.block },
-            Named::Postmark(it) => Metric::Operations(it.operations()),
-            Named::Filebench(it) => Metric::Operations(it.operations()),
-            Named::CdReader(it) => Metric::Completion { alone: Some(it.alone()) },
-            Named::Voip(it) => Metric::Calls(it.phone),
-        })
-    }
-}
-
-/// `application` as that of somebody called `name`: tasks are told apart by their names. One that is alone at the beginning has the
+/// `application` under the name `name`: its tasks are told apart by their names. One that is alone at the beginning has the
 /// name itself, all others have it before their own: `name/thread-1`.
 #[must_use]
 pub fn called(name: &str, application: &Application) -> Application {
@@ -273,7 +115,7 @@ pub fn called(name: &str, application: &Application) -> Application {
     Application { tasks: tasks.collect(), groups: groups(name, application), ..shared(application) }
 }
 
-/// `application` as a part of that of somebody called `name`: all tasks have the name before their own.
+/// `application` as a part of the application `name`: that name precedes the names of all tasks.
 #[must_use]
 pub fn within(name: &str, application: &Application) -> Application {
     let mut renamed = Renamed { name, known: BTreeMap::new() };

@@ -1,6 +1,17 @@
+use crate::ApplicationWorkload;
+use crate::Selected;
+use crate::Settings;
+use crate::WorkloadDescriptor;
+use crate::metrics::Metric;
+use crate::network::Plan;
+use input::files::{Files, Unreadable, resolved};
+use input::form;
+use input::problem::Problem;
+use input::problem::Wrong;
 use sched::{Nanos, Params};
 use sim::program::{Length, TimerMode};
 use sim::{Application, Step, TaskSpec};
+use toml::de::DeValue;
 
 /// A trace of load that is played back: so many tasks are runnable in the mean, step by step. After Dinda and O'Hallaron, Realistic CPU
 /// workloads through host load trace playback (LCR 2000), which `vsched-2005`, section 6.2, uses: at a load of 1.5 one worker wants to
@@ -56,5 +67,95 @@ impl LoadPlayback {
             TaskSpec { name: format!("worker-{number}"), params, delay: Length::Fixed(Nanos::ZERO), steps }
         };
         Application { tasks: (0..self.workers()).map(worker).collect(), ..Application::default() }
+    }
+}
+
+/// What the rest of the system knows of it.
+pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
+    name: "load_playback",
+    title: "a trace of host load that is played back",
+    keys: &["loads", "step"],
+    example: "{ load_playback = { loads = [0.5, 1.5] } }",
+    read,
+};
+
+fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
+    let Some((value, at)) = settings.table.get("loads") else {
+        let problem = Problem::new("the workload `load_playback` has no loads").at(settings.table.at, "no loads");
+        settings.findings.add(problem.help("use { load_playback = { loads = [0.5, 1.5] } }, or the name of a file"));
+        return None;
+    };
+    let loads = match value {
+        DeValue::String(file) => {
+            let name = resolved(settings.findings.source().name(), file);
+            match trace(&name, &*settings.findings.files()) {
+                Ok(loads) => Some(loads),
+                Err(problem) => {
+                    settings.findings.add(problem.at(at, "this file"));
+                    None
+                }
+            }
+        }
+        _ => settings.read("loads", loads),
+    };
+    let default = LoadPlayback::new(loads.unwrap_or_default());
+    let playback = LoadPlayback { step: settings.time("step", default.step), ..default };
+    if playback.loads_milli.is_empty() { None } else { settings.done(playback) }
+}
+
+/// The loads in a file: a number in each line; empty lines, and what follows a `#`, count for nothing.
+fn trace(shown: &str, files: &dyn Files) -> Result<Vec<u64>, Problem> {
+    const RIGHT: &str = "use a text file with a load in each line, such as 1.5";
+    let unreadable = |why: &str| Problem::new(format!("the loads in {shown} cannot be read: {why}")).help(RIGHT);
+    let bytes = files.read(shown).map_err(|why| match why {
+        Unreadable::Missing(_) | Unreadable::NotAFile => unreadable("there is no such file"),
+        Unreadable::Denied(_) => unreadable("it is not ours to read"),
+    })?;
+    let source = input::text::decode(shown, bytes).map_err(|_| unreadable("it is no text, or too large"))?;
+    let mut loads = Vec::new();
+    for (number, line) in source.text().lines().enumerate() {
+        let line = line.split('#').next().unwrap_or_default().trim();
+        if line.is_empty() {
+            continue;
+        }
+        let load = form::milli(line).filter(|&load| load <= LoadPlayback::LOAD_MILLI_MAX).ok_or_else(|| {
+            let most = LoadPlayback::LOAD_MILLI_MAX / 1000;
+            Problem::new(format!("line {} of {shown} is no load", number + 1))
+                .help(format!("use a number from 0 to {most} with at most three decimals, such as 1.5"))
+        })?;
+        loads.push(load);
+    }
+    if loads.is_empty() { Err(unreadable("there is none in it")) } else { Ok(loads) }
+}
+
+/// A list of loads, in thousandths.
+fn loads(value: &DeValue<'_>) -> Result<Vec<u64>, Wrong> {
+    const RIGHT: &str = "a list of loads, such as [0.5, 1.5], or the name of a file with one in each line";
+    let DeValue::Array(values) = value else { return Err(form::mistyped("loads", value, RIGHT)) };
+    if values.is_empty() {
+        return Err(Wrong::new("there is no load in `loads`", "none", format!("use {RIGHT}")));
+    }
+    let load = |value: &toml::Spanned<DeValue<'_>>| {
+        form::thousandths("loads", value.get_ref(), 0..=LoadPlayback::LOAD_MILLI_MAX)
+            .map_err(|wrong| wrong.part(value.span().into()))
+    };
+    values.iter().map(load).collect()
+}
+
+impl ApplicationWorkload for LoadPlayback {
+    fn tasks(&self) -> u64 {
+        self.workers()
+    }
+
+    fn steps(&self) -> u64 {
+        self.workers().saturating_mul(2 * self.loads_milli.len() as u64)
+    }
+
+    fn plan(&self, params: Params) -> Plan {
+        Plan::alone(self.application(params))
+    }
+
+    fn metric(&self) -> Option<Metric> {
+        Some(Metric::Contention { asked_milli: self.mean_milli() })
     }
 }

@@ -1,5 +1,17 @@
 use super::{Waits, at_once, is_nothing};
+use crate::ApplicationWorkload;
+use crate::Selected;
+use crate::Settings;
+use crate::WorkloadDescriptor;
+use crate::fork_join::waits;
+use crate::metrics::Metric;
 use crate::network::{At, Peer, Plan};
+use crate::settings::Where;
+use crate::settings::only;
+use crate::settings::places;
+use input::form;
+use input::problem::Wrong;
+use sched::id::CPUS_MAX;
 use sched::{Nanos, Params};
 use sim::program::{Length, ObjectId, TimerMode};
 use sim::{Application, Object, Step, TaskSpec};
@@ -159,5 +171,97 @@ impl MicroBatch {
             add(format!("worker-{worker}"), vec![Step::Repeat { times: None, body: work.clone() }]);
         }
         application
+    }
+}
+
+/// The most of a message in bytes.
+const BYTES_MAX: u64 = 1 << 30;
+
+/// The most records of a batch.
+const RECORDS_MAX: u64 = 1 << 40;
+
+/// The most workers in VMs.
+const WORKERS_MAX: usize = 1024;
+
+/// What the rest of the system knows of it.
+pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
+    name: "micro_batch",
+    title: "a stream in small batches, as Spark Streaming",
+    keys: &[
+        "interval",
+        "batches",
+        "workers",
+        "stages",
+        "work",
+        "records",
+        "record_work",
+        "threads",
+        "waits",
+        "launch",
+        "input",
+        "output",
+    ],
+    example: "{ micro_batch = { interval = \"1s\", work = \"100ms\" } }",
+    read,
+};
+
+fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
+    let default = MicroBatch::default();
+    let (workers, places) = match places(settings, "workers", default.workers, WORKERS_MAX) {
+        Where::Here(workers) => (workers, Vec::new()),
+        Where::Vms(places) => (1, places),
+    };
+    if places.is_empty() {
+        let keys = ["threads", "waits", "launch", "input", "output"];
+        only(settings, &keys, "workers in VMs, workers = [\"vm2\", \"vm3\"]");
+    }
+    let record_work = settings.read("record_work", |value| form::time_above_zero("record_work", value));
+    if record_work.is_some() {
+        only(settings, &["work"], "batches without `record_work`");
+    }
+    if record_work.is_some() && settings.table.get("records").is_none() {
+        let right = "use records = 100000 with it: how many a batch has";
+        settings.wrong(
+            Wrong::new("there is work for each record, but no number of records", "how many records?", right),
+            "record_work",
+        );
+    }
+    let batches = MicroBatch {
+        interval: settings.time("interval", default.interval),
+        batches: settings.times("batches", default.batches),
+        workers,
+        places,
+        threads: settings.few("threads", 1, CPUS_MAX as u32, default.threads),
+        waits: settings.read("waits", waits).unwrap_or(default.waits),
+        launch: settings.length("launch", default.launch),
+        input: settings.count("input", BYTES_MAX, default.input),
+        output: settings.count("output", BYTES_MAX, default.output),
+        records: settings.count("records", RECORDS_MAX, default.records),
+        record_work,
+        stages: settings.few("stages", 1, MicroBatch::STAGES_MAX, default.stages),
+        work: settings.above_zero("work", default.work),
+    };
+    settings.done(batches)
+}
+
+impl ApplicationWorkload for MicroBatch {
+    fn tasks(&self) -> u64 {
+        self.lanes() + u64::from(!self.places.is_empty())
+    }
+
+    fn steps(&self) -> u64 {
+        if self.places.is_empty() {
+            u64::from(self.workers) * (2 * u64::from(self.stages) + 5)
+        } else {
+            16 * self.tasks()
+        }
+    }
+
+    fn plan(&self, params: Params) -> Plan {
+        MicroBatch::plan(self, params)
+    }
+
+    fn metric(&self) -> Option<Metric> {
+        Some(Metric::Batches { interval: self.interval, records: self.records })
     }
 }

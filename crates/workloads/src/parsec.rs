@@ -1,7 +1,19 @@
 use super::Waits;
+use crate::ApplicationWorkload;
+use crate::Selected;
+use crate::Settings;
+use crate::WorkloadDescriptor;
+use crate::fork_join::waits;
+use crate::metrics::Metric;
+use crate::network::Plan;
+use input::form;
+use input::problem::Wrong;
+use input::problem::quoted;
+use input::problem::right_instead;
 use sched::{Nanos, Params};
 use sim::program::Length;
 use sim::{Application, Object, Step, TaskSpec};
+use toml::de::DeValue;
 
 /// How often a program of the PARSEC suite synchronises.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -122,5 +134,59 @@ impl Parsec {
             application.tasks.push(TaskSpec { name, params, delay, steps: steps.clone() });
         }
         application
+    }
+}
+
+/// What the rest of the system knows of it.
+pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
+    name: "parsec",
+    title: "a program that synchronises as one of PARSEC",
+    keys: &["program", "threads", "work", "waits"],
+    example: "{ parsec = { program = \"streamcluster\" } }",
+    read,
+};
+
+fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
+    if settings.table.get("program").is_none() {
+        let right = "use program = \"streamcluster\", or another of the suite";
+        settings.wrong(Wrong::new("the workload `parsec` has no program", "which of the 13?", right), "program");
+    }
+    let default = Parsec::new(settings.read("program", parsec_program)?);
+    let parsec = Parsec {
+        threads: settings.tasks("threads", default.threads),
+        work: settings.time("work", default.work),
+        waits: settings.read("waits", waits).unwrap_or(default.waits),
+        ..default
+    };
+    if parsec.work > Parsec::WORK_MAX {
+        let right = format!("use at most {}", Parsec::WORK_MAX);
+        settings.wrong(Wrong::new("the program computes for too long", "too long", right), "work");
+    }
+    settings.done(parsec)
+}
+
+/// A program of the PARSEC suite.
+fn parsec_program(value: &DeValue<'_>) -> Result<Program, Wrong> {
+    let Some(typed) = value.as_str() else {
+        return Err(form::mistyped("program", value, "the name of a program of the PARSEC suite, in quotes"));
+    };
+    PROGRAMS.iter().find(|program| program.name == typed).copied().ok_or_else(|| {
+        let names = PROGRAMS.map(|program| program.name);
+        let message = format!("PARSEC has no program {}", quoted(typed));
+        Wrong::new(message, "unknown program", right_instead(typed, &names))
+    })
+}
+
+impl ApplicationWorkload for Parsec {
+    fn tasks(&self) -> u64 {
+        u64::from(self.threads)
+    }
+
+    fn plan(&self, params: Params) -> Plan {
+        Plan::alone(self.application(params))
+    }
+
+    fn metric(&self) -> Option<Metric> {
+        Some(Metric::Completion { alone: Some(self.alone()) })
     }
 }

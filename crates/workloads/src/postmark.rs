@@ -1,6 +1,14 @@
 use super::at_once;
+use crate::ApplicationWorkload;
+use crate::Selected;
+use crate::Settings;
+use crate::WorkloadDescriptor;
+use crate::metrics::Metric;
 use crate::metrics::Operations;
 use crate::network::Plan;
+use crate::settings::percent;
+use input::form;
+use input::problem::Wrong;
 use sched::{Nanos, Params};
 use sim::program::{Length, ObjectId};
 use sim::{Application, Object, Step, TaskSpec};
@@ -196,4 +204,69 @@ fn written_back(steps: &[Step], writes: ObjectId, written: ObjectId) -> Vec<Step
         _ => None,
     };
     steps.iter().filter_map(its).filter(|step| !matches!(step, Step::Repeat { body, .. } if body.is_empty())).collect()
+}
+
+/// The most transactions, and files.
+const COUNT_MAX: u64 = 1 << 40;
+
+/// The most bytes that wait to be written back.
+const DIRTY_MAX: u64 = 1 << 40;
+
+/// What the rest of the system knows of it.
+pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
+    name: "postmark",
+    title: "small files of a mail server, as Postmark",
+    keys: &["files", "smallest", "largest", "transactions", "reads", "work", "hits", "written_back", "dirty"],
+    example: "{ postmark = { transactions = 5000 } }",
+    read,
+};
+
+fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
+    let default = Postmark::default();
+    let (low, high) = default.sizes;
+    let sizes =
+        (settings.count("smallest", Postmark::SIZE_MAX, low), settings.count("largest", Postmark::SIZE_MAX, high));
+    let reads = settings.read("reads", |value| form::count("reads", value, 0..=10));
+    let work = settings.read("work", |value| form::time_above_zero("work", value));
+    let written_back = percent(settings, "written_back", default.written_back);
+    let postmark = Postmark {
+        files: settings.count("files", COUNT_MAX, default.files),
+        sizes,
+        transactions: settings.count("transactions", COUNT_MAX, default.transactions),
+        reads: reads.unwrap_or(default.reads),
+        work: work.unwrap_or(default.work),
+        hits: percent(settings, "hits", default.hits),
+        written_back,
+        dirty: settings.count("dirty", DIRTY_MAX, default.dirty),
+    };
+    if sizes.0 > sizes.1 {
+        let right = format!("use {} or more, the smallest", sizes.0);
+        let key = if settings.table.get("largest").is_some() { "largest" } else { "smallest" };
+        settings.wrong(Wrong::new("the largest file is smaller than the smallest", "out of order", right), key);
+        return None;
+    }
+    if postmark.dirty < postmark.request() {
+        let right = format!("use {} or more: what ten transactions write", postmark.request());
+        settings.wrong(Wrong::new("there is no room for what is written at once", "too little", right), "dirty");
+    }
+    settings.done(postmark)
+}
+
+impl ApplicationWorkload for Postmark {
+    fn tasks(&self) -> u64 {
+        2
+    }
+
+    fn steps(&self) -> u64 {
+        // A round has a hundred jobs of ten transactions, each of which may miss the cache.
+        16_384
+    }
+
+    fn plan(&self, params: Params) -> Plan {
+        Postmark::plan(self, params)
+    }
+
+    fn metric(&self) -> Option<Metric> {
+        Some(Metric::Operations(self.operations()))
+    }
 }

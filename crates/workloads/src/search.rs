@@ -1,5 +1,12 @@
 use super::{at_once, is_nothing};
+use crate::ApplicationWorkload;
+use crate::Selected;
+use crate::Settings;
+use crate::WorkloadDescriptor;
+use crate::metrics::Metric;
 use crate::network::{At, Peer, Plan};
+use input::form::vms;
+use input::problem::Wrong;
 use sched::{Nanos, Params};
 use sim::program::Length;
 use sim::{Application, Object, Step, TaskSpec};
@@ -78,5 +85,53 @@ impl Search {
         root.tasks.push(TaskSpec { name: "root".to_string(), params, delay: at_once(), steps });
         plan.application = root;
         plan
+    }
+}
+
+/// The most of anything in bytes.
+const BYTES_MAX: u64 = 1 << 30;
+
+/// What the rest of the system knows of it.
+pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
+    name: "search",
+    title: "a search that asks leaves in other VMs",
+    keys: &["leaves", "searches", "think", "work", "merge", "query", "answer"],
+    example: "{ search = { leaves = [\"vm2\", \"vm3\"] } }",
+    read,
+};
+
+fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
+    if settings.table.get("leaves").is_none() {
+        let right = "use leaves = [\"vm2\", \"vm3\"]: the VMs that are asked";
+        settings.wrong(Wrong::new("the workload `search` has no leaves", "who is asked?", right), "leaves");
+    }
+    let default = Search::new(settings.read("leaves", |value| vms("leaves", value)).unwrap_or_default());
+    let search = Search {
+        searches: settings.times("searches", default.searches),
+        think: settings.length("think", default.think),
+        work: settings.above_zero("work", default.work),
+        merge: settings.length("merge", default.merge),
+        query: settings.count("query", BYTES_MAX, default.query),
+        answer: settings.count("answer", BYTES_MAX, default.answer),
+        ..default
+    };
+    settings.done(search)
+}
+
+impl ApplicationWorkload for Search {
+    fn tasks(&self) -> u64 {
+        1 + self.leaves.len() as u64
+    }
+
+    fn steps(&self) -> u64 {
+        16 + 8 * self.leaves.len() as u64
+    }
+
+    fn plan(&self, params: Params) -> Plan {
+        Search::plan(self, params)
+    }
+
+    fn metric(&self) -> Option<Metric> {
+        Some(Metric::Requests)
     }
 }

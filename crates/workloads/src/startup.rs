@@ -1,4 +1,12 @@
 use super::parts;
+use crate::ApplicationWorkload;
+use crate::ROUNDS_MAX;
+use crate::Selected;
+use crate::Settings;
+use crate::WorkloadDescriptor;
+use crate::metrics::Metric;
+use crate::network::Plan;
+use input::form;
 use sched::{Nanos, Params};
 use sim::program::Length;
 use sim::{Application, Step, TaskSpec};
@@ -56,5 +64,45 @@ impl Startup {
             tasks: vec![TaskSpec { name: "launcher".to_string(), params, delay, steps }],
             ..Application::default()
         }
+    }
+}
+
+/// What the rest of the system knows of it.
+pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
+    name: "startup",
+    title: "launches of an application, again and again",
+    keys: &["launches", "work", "waits", "wait", "pause"],
+    example: "{ startup = { work = \"200ms\" } }",
+    read,
+};
+
+fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
+    let default = Startup::new(settings.required("work"));
+    let launches = settings.read("launches", |value| form::count("launches", value, 1..=ROUNDS_MAX));
+    let startup = Startup {
+        launches: launches.or(default.launches),
+        waits: settings.few("waits", 0, Startup::WAITS_MAX, default.waits),
+        wait: settings.length("wait", default.wait),
+        pause: settings.length("pause", default.pause),
+        ..default
+    };
+    settings.done(startup)
+}
+
+impl ApplicationWorkload for Startup {
+    fn tasks(&self) -> u64 {
+        2
+    }
+
+    fn steps(&self) -> u64 {
+        2 * u64::from(self.waits) + 8
+    }
+
+    fn plan(&self, params: Params) -> Plan {
+        Plan::alone(self.application(params))
+    }
+
+    fn metric(&self) -> Option<Metric> {
+        Some(Metric::Launches)
     }
 }

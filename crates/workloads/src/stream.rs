@@ -1,3 +1,9 @@
+use crate::ApplicationWorkload;
+use crate::Selected;
+use crate::Settings;
+use crate::WorkloadDescriptor;
+use crate::metrics::Metric;
+use crate::network::Plan;
 use sched::{Nanos, Params};
 use sim::program::Length;
 use sim::{Application, Object, Step, TaskSpec};
@@ -43,5 +49,42 @@ impl Stream {
             application.tasks.push(TaskSpec { name, params, delay, steps });
         }
         application
+    }
+}
+
+/// What the rest of the system knows of it.
+pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
+    name: "stream",
+    title: "memory streaming, as STREAM",
+    keys: &["threads", "passes", "pass", "bytes"],
+    example: "{ stream = { threads = 1 } }",
+    read,
+};
+
+fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
+    let default = Stream::default();
+    let stream = Stream {
+        threads: settings.tasks("threads", default.threads),
+        passes: settings.times("passes", default.passes),
+        pass: settings.time("pass", default.pass),
+        bytes: settings.count("bytes", Stream::BYTES_MAX, default.bytes),
+    };
+    settings.done(stream)
+}
+
+impl ApplicationWorkload for Stream {
+    fn tasks(&self) -> u64 {
+        u64::from(self.threads)
+    }
+
+    fn plan(&self, params: Params) -> Plan {
+        Plan::alone(self.application(params))
+    }
+
+    fn metric(&self) -> Option<Metric> {
+        Some({
+            let bytes = self.bytes.saturating_mul(u64::from(self.threads));
+            Metric::Rounds { alone: self.pass, bytes, flops: 0 }
+        })
     }
 }

@@ -1,4 +1,4 @@
-use super::{Channel, Cyclictest, ForkJoin, Hackbench, Named, Periodic, Phase, Startup, Waits, parts};
+use super::{Channel, Cyclictest, ForkJoin, Hackbench, Periodic, Phase, Startup, Waits, parts};
 use sched::{Nanos, Params};
 use sim::program::{Length, TimerMode};
 use sim::{Application, Object, Step, TaskSpec};
@@ -36,7 +36,7 @@ fn the_messages_of_hackbench_are_sent_and_received() {
     assert_eq!(bytes(|step| if let Step::Send { bytes, .. } = step { *bytes } else { 0 }), 100 * messages);
     assert_eq!(bytes(|step| if let Step::Receive { bytes, .. } = step { *bytes } else { 0 }), 100 * messages);
     assert_eq!(total(&tasks, |step| u64::from(matches!(step, Step::Fork(_)))), 24);
-    assert_eq!((Named::Hackbench(bench).tasks(), tasks.len()), (25, 1));
+    assert_eq!((bench.tasks(), tasks.len()), (25, 1));
     // Everybody posts once and comes to the start once.
     let posts = total(&tasks, |step| u64::from(matches!(step, Step::Post(_))));
     let takes = total(&tasks, |step| u64::from(matches!(step, Step::Take(_))));

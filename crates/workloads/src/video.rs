@@ -1,8 +1,18 @@
 use super::{Audio, Waits, parts};
+use crate::ApplicationWorkload;
+use crate::Selected;
+use crate::Settings;
+use crate::WorkloadDescriptor;
+use crate::fork_join::waits;
 use crate::metrics::Film;
+use crate::metrics::Metric;
+use crate::network::Plan;
+use input::form;
+use input::problem::Wrong;
 use sched::{Nanos, Params};
 use sim::program::{Length, TimerMode};
 use sim::{Application, Step, TaskSpec};
+use toml::de::DeValue;
 
 /// What becomes of frames that are late.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -110,5 +120,62 @@ impl Video {
         }
         application.tasks.extend(self.sound.map(|sound| sound.task("sound", params)));
         application
+    }
+}
+
+/// The most frames of a film.
+const FRAMES_MAX: u64 = 1 << 32;
+
+/// What the rest of the system knows of it.
+pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
+    name: "video",
+    title: "a film that is played",
+    keys: &["fps", "length", "decode", "threads", "waits", "frames", "late", "sound"],
+    example: "{ video = { decode = \"10ms\" } }",
+    read,
+};
+
+fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
+    let default = Video::new(settings.required("decode"));
+    let fps = settings.read("fps", |value| form::thousandths("fps", value, 1..=Video::FPS_MILLI_MAX));
+    let late = settings.read("late", |value| form::time("late", value));
+    let drops = settings.read("frames", drops_frames).unwrap_or(false);
+    let frames = match drops {
+        true => Frames::DropLate { late: late.unwrap_or(Frames::LATE) },
+        false => Frames::All { catches_up: late.unwrap_or(Nanos::ZERO) },
+    };
+    let sound = settings.read("sound", |value| form::switch("sound", value)).unwrap_or(false);
+    let video = Video {
+        fps_milli: fps.unwrap_or(default.fps_milli),
+        length: settings.time("length", default.length),
+        threads: settings.tasks("threads", default.threads),
+        waits: settings.read("waits", waits).unwrap_or(default.waits),
+        frames,
+        sound: sound.then(Audio::default),
+        ..default
+    };
+    if settings.right && video.film().frames > FRAMES_MAX {
+        let right = format!("use at most {FRAMES_MAX} frames");
+        settings.wrong(Wrong::new("the film has too many frames", "too long", right), "length");
+    }
+    settings.done(video)
+}
+
+/// Whether a player leaves out frames that are late.
+fn drops_frames(value: &DeValue<'_>) -> Result<bool, Wrong> {
+    form::word("frames", value, &[("all", false), ("drop-late", true)], "\"all\" or \"drop-late\"")
+}
+
+impl ApplicationWorkload for Video {
+    fn tasks(&self) -> u64 {
+        u64::from(self.threads) + u64::from(self.sound.is_some())
+    }
+
+    fn plan(&self, params: Params) -> Plan {
+        Plan::alone(self.application(params))
+    }
+
+    fn metric(&self) -> Option<Metric> {
+        Some(Metric::Film(self.film()))
     }
 }

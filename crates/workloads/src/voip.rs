@@ -1,9 +1,18 @@
 use super::at_once;
+use crate::ApplicationWorkload;
+use crate::Selected;
+use crate::Settings;
+use crate::WorkloadDescriptor;
+use crate::metrics::Metric;
 use crate::metrics::voip::{Codec, Phone};
 use crate::network::{At, Peer, Plan};
+use crate::settings::CLIENTS_MAX;
+use input::form;
+use input::problem::Wrong;
 use sched::{Nanos, Params};
 use sim::program::{Length, TimerMode};
 use sim::{Application, Object, Step, TaskSpec};
+use toml::de::DeValue;
 
 /// Headers of IP, UDP and RTP (RFC 791, RFC 768, RFC 3550). Unit: bytes.
 const HEADERS: u64 = 20 + 8 + 12;
@@ -72,5 +81,63 @@ impl Voip {
         plan.application = here;
         plan.peers.push(Peer { at: At::Outside, application: there });
         plan
+    }
+}
+
+/// The most of anything in bytes.
+const BYTES_MAX: u64 = 1 << 30;
+
+/// What the rest of the system knows of it.
+pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
+    name: "voip",
+    title: "telephone calls",
+    keys: &["calls", "codec", "frame", "buffer", "work", "socket"],
+    example: "{ voip = { calls = 50 } }",
+    read,
+};
+
+fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
+    let default = Voip::default();
+    let codec = settings.read("codec", codec).unwrap_or(default.phone.codec);
+    // A packet of G.723.1 is a frame of 30 ms (RFC 3551, section 4.5.3).
+    let frame = if codec == Codec::G7231 { Nanos::ms(30) } else { default.phone.packet };
+    let phone = Phone {
+        codec,
+        packet: settings.time("frame", frame),
+        buffer: settings.read("buffer", |value| form::time("buffer", value)).unwrap_or(default.phone.buffer),
+    };
+    let voip = Voip {
+        calls: settings.few("calls", 1, CLIENTS_MAX, default.calls),
+        phone,
+        work: settings.above_zero("work", default.work),
+        socket: settings.count("socket", BYTES_MAX, default.socket),
+    };
+    if voip.bytes() > 65_535 {
+        let right = "use a frame whose packet has at most 65535 bytes, such as \"20ms\"";
+        settings.wrong(Wrong::new("no packet carries so much speech", "too long", right), "frame");
+    } else if voip.socket < voip.bytes() {
+        let right = format!("use {} or more", voip.bytes());
+        settings.wrong(Wrong::new("the socket has no room for a packet", "too small", right), "socket");
+    }
+    settings.done(voip)
+}
+
+fn codec(value: &DeValue<'_>) -> Result<Codec, Wrong> {
+    let words =
+        [("g711", Codec::G711), ("g711-plc", Codec::G711Concealed), ("g729", Codec::G729), ("g723.1", Codec::G7231)];
+    form::word("codec", value, &words, "\"g711\", \"g711-plc\", \"g729\" or \"g723.1\"")
+}
+
+impl ApplicationWorkload for Voip {
+    fn tasks(&self) -> u64 {
+        u64::from(self.calls)
+    }
+
+    fn plan(&self, params: Params) -> Plan {
+        Voip::plan(self, params)
+    }
+
+    fn metric(&self) -> Option<Metric> {
+        Some(Metric::Calls(self.phone))
     }
 }

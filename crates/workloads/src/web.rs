@@ -1,3 +1,9 @@
+use crate::ApplicationWorkload;
+use crate::Selected;
+use crate::Settings;
+use crate::WorkloadDescriptor;
+use crate::metrics::Metric;
+use crate::network::Plan;
 use sched::{Nanos, Params};
 use sim::program::Length;
 use sim::{Application, Step, TaskSpec};
@@ -34,5 +40,35 @@ impl Web {
         let delay = Length::Fixed(Nanos::ZERO);
         let tasks = vec![TaskSpec { name: "browser".to_string(), params, delay, steps }];
         Application { tasks, ..Application::default() }
+    }
+}
+
+/// What the rest of the system knows of it.
+pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
+    name: "web",
+    title: "a browser whose user clicks",
+    keys: &["think", "work"],
+    example: "{ web = { work = \"20ms\" } }",
+    read,
+};
+
+fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
+    let default = Web::default();
+    let web =
+        Web { think: settings.above_zero("think", default.think), work: settings.above_zero("work", default.work) };
+    settings.done(web)
+}
+
+impl ApplicationWorkload for Web {
+    fn tasks(&self) -> u64 {
+        1
+    }
+
+    fn plan(&self, params: Params) -> Plan {
+        Plan::alone(self.application(params))
+    }
+
+    fn metric(&self) -> Option<Metric> {
+        Some(Metric::Responses)
     }
 }

@@ -1,6 +1,14 @@
 use super::{at_once, least, mean};
+use crate::ApplicationWorkload;
+use crate::Selected;
+use crate::Settings;
+use crate::WorkloadDescriptor;
+use crate::metrics::Metric;
 use crate::metrics::requests::ARRIVALS;
 use crate::network::{At, Peer, Plan};
+use crate::settings::CLIENTS_MAX;
+use input::form;
+use input::problem::Wrong;
 use sched::{Nanos, Params};
 use sim::program::{Length, ObjectId};
 use sim::{Application, Object, Step, TaskSpec};
@@ -192,4 +200,65 @@ impl WebServer {
 
 fn forever(body: Vec<Step>) -> Vec<Step> {
     vec![Step::Repeat { times: None, body }]
+}
+
+/// The most requests in a second, in thousandths: a million.
+const RATE_MILLI_MAX: u64 = 1_000_000_000;
+
+/// The most segments that may be asked for at once.
+const SEGMENTS_MAX: u64 = 65_535;
+
+/// What the rest of the system knows of it.
+pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
+    name: "web_server",
+    title: "a web server and its clients, as httperf",
+    keys: &["clients", "think", "rate", "response", "window", "service", "spread"],
+    example: "{ web_server = { clients = 60 } }",
+    read,
+};
+
+fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
+    let default = WebServer::default();
+    let rate = settings.read("rate", |value| form::thousandths("rate", value, 1..=RATE_MILLI_MAX));
+    let think = settings.length("think", Nanos::ZERO.into());
+    let arrivals = match rate {
+        Some(rate_milli) => Arrivals::Open { rate_milli },
+        None => Arrivals::Closed { think },
+    };
+    if let (Some(_), Some(_)) = (rate, settings.table.get("think")) {
+        let right = "use one of the two: clients that think (`think`), or requests at random moments (`rate`)";
+        settings.wrong(Wrong::new("requests come at a rate, and after thinking", "not with `rate`", right), "think");
+    }
+    let server = WebServer {
+        arrivals,
+        clients: settings.few("clients", 1, CLIENTS_MAX, default.clients),
+        response: settings.count("response", WebServer::RESPONSE_MAX, default.response),
+        window: settings.read("window", |value| form::count("window", value, 2..=SEGMENTS_MAX)).map(segments),
+        service: settings.above_zero("service", default.service),
+        spread: settings.read("spread", |value| form::time("spread", value)).unwrap_or(default.spread),
+    };
+    settings.done(server)
+}
+
+/// How many segments that are.
+fn segments(window: u64) -> u32 {
+    u32::try_from(window).expect("at most what there may be")
+}
+
+impl ApplicationWorkload for WebServer {
+    fn tasks(&self) -> u64 {
+        u64::from(self.clients)
+    }
+
+    fn steps(&self) -> u64 {
+        WebServer::steps(self)
+    }
+
+    fn plan(&self, params: Params) -> Plan {
+        WebServer::plan(self, params)
+    }
+
+    fn metric(&self) -> Option<Metric> {
+        Some(Metric::Requests)
+    }
 }

@@ -235,17 +235,22 @@ fn programs_across_machines_are_refused_with_place_reason_and_remedy() {
         ("", bsp("nodes = [\"vm2\"]"), "`it` uses a network, and there is none", "[network]"),
         ("", batch("workers = [\"vm2\"]"), "`it` uses a network, and there is none", "[network]"),
         ("[network]\n", bsp("nodes = [\"vm3\"]"), "there is no vm `vm3`", "did you mean `vm2`"),
-        ("[network]\n", bsp("nodes = []"), "there is nobody in `nodes`", "nodes = ["),
+        ("[network]\n", bsp("nodes = []"), "`nodes` names no VM", "nodes = ["),
         ("[network]\n", bsp(&format!("nodes = [{}]", many.join(", "))), "there are 64 VMs in `nodes`", "at most 63"),
-        ("[network]\n", bsp("nodes = 4, bytes = 10"), "`bytes` is for nodes in VMs", "no `bytes`"),
-        ("[network]\n", bsp("nodes = [\"vm2\"], waits = \"spinning\""), "`waits` is for nodes on one", "no `waits`"),
-        ("[network]\n", batch("workers = 4, threads = 2"), "`threads` is for workers in VMs", "no `threads`"),
-        ("[network]\n", batch("record_work = \"1us\""), "nobody says how many", "records = "),
+        ("[network]\n", bsp("nodes = 4, bytes = 10"), "`bytes` is for nodes in VMs", "leave `bytes` out"),
+        (
+            "[network]\n",
+            bsp("nodes = [\"vm2\"], waits = \"spinning\""),
+            "`waits` is for nodes on one",
+            "leave `waits` out",
+        ),
+        ("[network]\n", batch("workers = 4, threads = 2"), "`threads` is for workers in VMs", "leave `threads` out"),
+        ("[network]\n", batch("record_work = \"1us\""), "no number of records", "records = "),
         (
             "[network]\n",
             batch("records = 9, record_work = \"1us\", work = \"1ms\""),
             "`work` is for batches without",
-            "no `work`",
+            "leave `work` out",
         ),
     ] {
         let text = head(2, 1, "cfs") + network + &text + vm;

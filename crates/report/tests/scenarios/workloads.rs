@@ -8,7 +8,7 @@ use sim::{Application, Costs, Guest, Workload, World};
 use std::collections::BTreeMap;
 use std::path::Path;
 use trace::{Event, Sink};
-use workloads::{Channel, Cyclictest, ForkJoin, Hackbench, Named, Periodic, Phase, Startup, Waits};
+use workloads::{ApplicationWorkload, Channel, Cyclictest, ForkJoin, Hackbench, Periodic, Phase, Startup, Waits};
 
 fn us(n: u64) -> Length {
     Length::Fixed(Nanos::us(n))
@@ -67,15 +67,15 @@ fn on_host(application: &Application, cpus: usize, hogs: usize, length: Nanos) -
     told
 }
 
-fn application(named: Named) -> Application {
-    named.application(Params::default())
+fn application(workload: &dyn ApplicationWorkload) -> Application {
+    workload.plan(Params::default()).application
 }
 
 #[test]
 fn hackbench_ends_when_all_its_messages_have_come() {
     for channel in [Channel::Sockets, Channel::Pipes] {
         let bench = Hackbench { groups: 2, fds: 5, loops: 20, channel, ..Hackbench::default() };
-        let told = on_host(&application(Named::Hackbench(bench)), 2, 0, Nanos::s(1));
+        let told = on_host(&application(&bench), 2, 0, Nanos::s(1));
         // 1000 messages, each a microsecond to send and one to receive, on two CPUs.
         let took = told.jobs["hackbench"].as_slice();
         assert!(matches!(took, [total] if (Nanos::us(1000)..Nanos::us(1100)).contains(total)), "{channel:?}: {took:?}");
@@ -86,23 +86,23 @@ fn hackbench_ends_when_all_its_messages_have_come() {
 #[test]
 fn cyclictest_measures_every_beat() {
     let test = Cyclictest { threads: 2, loops: Some(50), ..Cyclictest::default() };
-    let alone = on_host(&application(Named::Cyclictest(test)), 1, 0, Nanos::s(1));
+    let alone = on_host(&application(&test), 1, 0, Nanos::s(1));
     for thread in ["thread-0", "thread-1"] {
         let late = &alone.late[thread];
         assert!(late.len() == 50 && late.iter().all(|&late| late <= Nanos::us(1)), "{thread}: {late:?}");
     }
     // Who works past two beats leaves them out.
     let slow = Cyclictest { work: us(2500), loops: Some(10), ..Cyclictest::default() };
-    let told = on_host(&application(Named::Cyclictest(slow)), 1, 0, Nanos::s(1));
+    let told = on_host(&application(&slow), 1, 0, Nanos::s(1));
     assert_eq!(told.late["thread-0"], [Nanos::ZERO; 10], "it waits for the third");
 }
 
 #[test]
 fn launches_take_their_work_and_their_waits() {
     let startup = Startup { launches: Some(5), waits: 3, wait: us(500), pause: us(1000), ..Startup::new(us(4000)) };
-    let told = on_host(&application(Named::Startup(startup)), 1, 0, Nanos::s(1));
+    let told = on_host(&application(&startup), 1, 0, Nanos::s(1));
     assert_eq!(told.jobs["launcher"], [Nanos::us(5500); 5]);
-    let beside = on_host(&application(Named::Startup(startup)), 1, 3, Nanos::s(1));
+    let beside = on_host(&application(&startup), 1, 3, Nanos::s(1));
     assert!(beside.jobs["launcher"].iter().all(|&took| took > Nanos::us(5500)), "{:?}", beside.jobs["launcher"]);
 }
 
@@ -110,16 +110,16 @@ fn launches_take_their_work_and_their_waits() {
 fn a_team_is_as_fast_as_its_slowest() {
     for waits in [Waits::Sleeping, Waits::Spinning] {
         let team = ForkJoin { threads: 3, rounds: Some(4), waits, serial: us(50), ..ForkJoin::new(us(1000)) };
-        let enough = on_host(&application(Named::ForkJoin(team)), 3, 0, Nanos::s(1));
+        let enough = on_host(&application(&team), 3, 0, Nanos::s(1));
         assert_eq!(enough.jobs["thread-0"], [Nanos::ms(1); 4], "{waits:?}: each has a CPU");
-        let few = on_host(&application(Named::ForkJoin(team)), 1, 0, Nanos::s(5));
+        let few = on_host(&application(&team), 1, 0, Nanos::s(5));
         assert_eq!(few.gone.len(), 3, "{waits:?}");
         let least = Instant::ZERO + Nanos::us(4 * 3 * 1000 + 4 * 50);
         assert!(few.ended >= least, "{waits:?}: nobody computes for nothing, until {}", few.ended);
     }
     // Three threads hold the lock ten times each in every round.
     let locks = ForkJoin { threads: 3, rounds: Some(2), locks: 10, hold: us(100), ..ForkJoin::new(us(11)) };
-    let told = on_host(&application(Named::ForkJoin(locks)), 3, 0, Nanos::s(1));
+    let told = on_host(&application(&locks), 3, 0, Nanos::s(1));
     assert!(told.jobs["thread-0"].iter().all(|&took| took >= Nanos::ms(3)), "{:?}", told.jobs["thread-0"]);
 }
 
@@ -128,7 +128,7 @@ fn random_jobs_keep_their_period() {
     let work = Length::Uniform { least: Nanos::ms(1), most: Nanos::ms(3) };
     let period = Nanos::ms(10);
     let jobs = Periodic { period, work, phase: Phase::Random, deadline: period };
-    let told = on_host(&application(Named::Periodic(jobs)), 1, 0, Nanos::s(10));
+    let told = on_host(&application(&jobs), 1, 0, Nanos::s(10));
     let took = &told.jobs["periodic"];
     assert!((999..=1000).contains(&took.len()), "{}", took.len());
     let mean = took.iter().map(|took| took.as_ns()).sum::<u64>() / took.len() as u64;
@@ -179,13 +179,13 @@ fn threads_of_rt_app_share_by_task_group() {
 fn every_workload_is_done_in_a_guest_beside_hogs() {
     let policy = policies::find("cfs").expect("there is cfs");
     let team = ForkJoin { threads: 3, rounds: Some(3), waits: Waits::Spinning, locks: 3, ..ForkJoin::new(us(500)) };
-    let all = [
-        Named::Cyclictest(Cyclictest { loops: Some(20), ..Cyclictest::default() }),
-        Named::Hackbench(Hackbench { groups: 1, fds: 3, loops: 10, ..Hackbench::default() }),
-        Named::Startup(Startup { launches: Some(2), pause: us(100), ..Startup::new(us(500)) }),
-        Named::ForkJoin(team),
+    let all: [(Box<dyn ApplicationWorkload>, u64); 4] = [
+        (Box::new(Cyclictest { loops: Some(20), ..Cyclictest::default() }), 1),
+        (Box::new(Hackbench { groups: 1, fds: 3, loops: 10, ..Hackbench::default() }), 7),
+        (Box::new(Startup { launches: Some(2), pause: us(100), ..Startup::new(us(500)) }), 3),
+        (Box::new(team), 3),
     ];
-    for named in all {
+    for (workload, tasks) in all {
         let mut told = Told::default();
         let mut world = World::new(3);
         let host = world.add_host("host", policy, Topology::new(2), &policy.defaults(), Costs::NONE).expect("it works");
@@ -198,13 +198,9 @@ fn every_workload_is_done_in_a_guest_beside_hogs() {
         let guest = guest.expect("it works");
         world.watch(guest, &mut told);
         world.attach(guest, "inner", Params::default(), Workload::Hog).expect("there is room");
-        world.start(guest, &application(named.clone()), GroupId::ROOT).expect("there is room");
-        world.finish(Instant::ZERO + Nanos::s(5)).unwrap_or_else(|stuck| panic!("{named:?}: {stuck}"));
+        world.start(guest, &application(&*workload), GroupId::ROOT).expect("there is room");
+        world.finish(Instant::ZERO + Nanos::s(5)).unwrap_or_else(|stuck| panic!("{workload:?}: {stuck}"));
         drop(world);
-        let tasks = match &named {
-            Named::Startup(_) => 3,
-            other => other.tasks(),
-        };
-        assert_eq!(told.gone.len() as u64, tasks, "{named:?}: {:?}", told.gone);
+        assert_eq!(told.gone.len() as u64, tasks, "{workload:?}: {:?}", told.gone);
     }
 }

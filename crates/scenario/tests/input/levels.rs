@@ -10,7 +10,7 @@ use sim::guest::{HaltPolling, PauseLoop, Spinning, Steal};
 use sim::program::Length;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use workloads::{Cyclictest, ForkJoin, Hackbench, Named, Phase, Startup, Waits};
+use workloads::{ApplicationWorkload, Cyclictest, ForkJoin, Hackbench, Phase, Startup, Waits};
 
 const START: &str = "name = \"x\"\ncpus = 2\nlength = \"1s\"\n";
 
@@ -142,37 +142,37 @@ fn workloads_have_all_that_is_given() {
     let uniform = Length::Uniform { least: Nanos::ms(1), most: Nanos::ms(3) };
     let exponential = Length::Exponential { mean: Nanos::us(20) };
     let period = Nanos::ms(10);
-    let jobs = |work, phase| Named::Periodic(workloads::Periodic { period, work, phase, deadline: period });
+    let jobs = |work, phase| Box::new(workloads::Periodic { period, work, phase, deadline: period });
     let bench = Hackbench { groups: 2, fds: 3, loops: 4, datasize: 5, ..Hackbench::default() };
     let startup = Startup { launches: Some(3), waits: 4, wait: exponential, pause: us(7), ..Startup::new(uniform) };
     let team =
         ForkJoin { threads: 8, rounds: Some(2), waits: Waits::Spinning, locks: 5, hold: us(2), ..ForkJoin::new(us(9)) };
     let test = Cyclictest { interval: Nanos::ms(2), threads: 2, loops: Some(9), work: us(0), ..Cyclictest::default() };
-    let rows = [
+    let rows: [(&str, Box<dyn ApplicationWorkload>); 8] = [
         (
             "periodic = { period = \"10ms\", work = { uniform = [\"1ms\", \"3ms\"] } }",
             jobs(uniform, Phase::Fixed(Nanos::ZERO)),
         ),
         ("periodic = { period = \"10ms\", work = \"20us\", phase = \"random\" }", jobs(us(20), Phase::Random)),
-        ("cyclictest = {}", Named::Cyclictest(Cyclictest::default())),
-        ("cyclictest = { interval = \"2ms\", threads = 2, loops = 9, work = \"0s\" }", Named::Cyclictest(test)),
-        ("hackbench = {}", Named::Hackbench(Hackbench::default())),
-        ("hackbench = { groups = 2, fds = 3, loops = 4, datasize = 5 }", Named::Hackbench(bench)),
+        ("cyclictest = {}", Box::new(Cyclictest::default())),
+        ("cyclictest = { interval = \"2ms\", threads = 2, loops = 9, work = \"0s\" }", Box::new(test)),
+        ("hackbench = {}", Box::new(Hackbench::default())),
+        ("hackbench = { groups = 2, fds = 3, loops = 4, datasize = 5 }", Box::new(bench)),
         (
             "startup = { work = { uniform = [\"1ms\", \"3ms\"] }, launches = 3, waits = 4, wait = { exponential = \"20us\" }, pause = \
              \"7us\" }",
-            Named::Startup(startup),
+            Box::new(startup),
         ),
         (
             "fork_join = { work = \"9us\", threads = 8, rounds = 2, waits = \"spinning\", locks = 5, hold = \"2us\" }",
-            Named::ForkJoin(team),
+            Box::new(team),
         ),
     ];
-    for (text, named) in rows {
+    for (text, workload) in rows {
         let scenario = parse(&format!("[[task]]\nname = \"t\"\nnice = -3\nworkload = {{ {text} }}\n"));
         let params = Params { weight: Weight::nice(-3).unwrap(), ..Params::default() };
         let [application] = scenario.applications.as_slice() else { panic!("{text}") };
-        assert_eq!(application.application, workloads::called("t", &named.application(params)), "{text}");
+        assert_eq!(application.application, workloads::called("t", &workload.plan(params).application), "{text}");
         assert!(scenario.entities.is_empty(), "{text}");
     }
 }

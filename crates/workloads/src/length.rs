@@ -1,6 +1,6 @@
 //! Lengths of time in a scenario, always the same or random.
 
-use super::form::{mistyped, single, time};
+use input::form::{mistyped, single, time};
 use input::problem::{Wrong, quoted, right_instead};
 use sched::time::SPAN_MAX;
 use sched::{Nanos, Refused};
@@ -12,7 +12,7 @@ const LENGTH: &str =
     "\"2ms\", { uniform = [\"1ms\", \"3ms\"] }, { exponential = \"2ms\" } or { at-least = [\"1ms\", \"2ms\"] }";
 
 /// A length of time, always the same or random.
-pub(super) fn length(key: &'static str, value: &DeValue<'_>) -> Result<Length, Wrong> {
+pub fn length(key: &'static str, value: &DeValue<'_>) -> Result<Length, Wrong> {
     let wrong = || Wrong::new(format!("`{key}` is not one length of time"), "not one length", format!("use {LENGTH}"));
     let table = match value {
         DeValue::Table(table) => table,
@@ -54,7 +54,7 @@ pub(super) fn length(key: &'static str, value: &DeValue<'_>) -> Result<Length, W
 }
 
 /// A length of time that is not always zero.
-pub(super) fn length_above_zero(key: &'static str, value: &DeValue<'_>) -> Result<Length, Wrong> {
+pub fn length_above_zero(key: &'static str, value: &DeValue<'_>) -> Result<Length, Wrong> {
     let length = length(key, value)?;
     let (Length::Fixed(most)
     | Length::Uniform { most, .. }

@@ -1,15 +1,15 @@
 //! [`Table`]: a TOML table whose keys are read by name. It reports the keys nobody knows and the values that cannot
 //! be read, and goes on.
 
-use super::form;
-use input::problem::{Findings, Problem, Wrong, nearest, quoted, right_instead};
-use input::source::{Placed, Span};
+use crate::form;
+use crate::problem::{Findings, Problem, Wrong, nearest, quoted, right_instead};
+use crate::source::{Placed, Span};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// What a table says for a key.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Given<T> {
+pub enum Given<T> {
     /// Nothing.
     Absent,
     /// Something that cannot be read; it has been reported.
@@ -20,22 +20,22 @@ pub(super) enum Given<T> {
 
 impl<T> Given<T> {
     /// The value, if there is one.
-    pub(super) fn right(self) -> Option<Placed<T>> {
+    pub fn right(self) -> Option<Placed<T>> {
         if let Given::Right(placed) = self { Some(placed) } else { None }
     }
 
     /// The value alone.
-    pub(super) fn value(self) -> Option<T> {
+    pub fn value(self) -> Option<T> {
         self.right().map(|placed| placed.value)
     }
 
     /// The value, left where it is.
-    pub(super) fn value_ref(&self) -> Option<&T> {
+    pub fn value_ref(&self) -> Option<&T> {
         if let Given::Right(placed) = self { Some(&placed.value) } else { None }
     }
 
     /// Where the value stands, right or wrong.
-    pub(super) fn at(&self) -> Option<Span> {
+    pub fn at(&self) -> Option<Span> {
         match *self {
             Given::Absent => None,
             Given::Wrong(at) => Some(at),
@@ -43,35 +43,54 @@ impl<T> Given<T> {
         }
     }
 
-    pub(super) fn is_absent(&self) -> bool {
+    /// Whether there is nothing for the key.
+    pub fn is_absent(&self) -> bool {
         matches!(self, Given::Absent)
+    }
+}
+
+/// What a table is called, which keys it has, and where some other keys belong.
+#[derive(Clone, Copy, Debug)]
+pub struct TableForm<'k> {
+    /// What it is called in a sentence: `[[vm]]`.
+    pub what: &'k str,
+    /// Its keys, in the order of the manual.
+    pub keys: &'k [&'k str],
+    /// The remedy for a key that belongs into another table; `None`: the key is unknown everywhere.
+    pub elsewhere: fn(&str) -> Option<&'static str>,
+}
+
+impl<'k> From<(&'k str, &'k [&'k str])> for TableForm<'k> {
+    fn from((what, keys): (&'k str, &'k [&'k str])) -> TableForm<'k> {
+        TableForm { what, keys, elsewhere: |_| None }
     }
 }
 
 /// A table.
 #[derive(Debug)]
-pub(super) struct Table<'a, 'i> {
+pub struct Table<'a, 'i> {
     entries: &'a DeTable<'i>,
     /// Its header, or its braces.
-    pub(super) at: Span,
+    pub at: Span,
     /// The keys that were probably meant, and what was typed for them.
     misspelt: Vec<(&'a str, Span)>,
 }
 
 impl<'a, 'i> Table<'a, 'i> {
     /// `entries`, called `what`. Reports the keys that are none of `keys`.
-    pub(super) fn new(
+    pub fn new(
         entries: &'a DeTable<'i>,
         at: Span,
-        (what, keys): (&str, &'a [&'a str]),
+        form: impl Into<TableForm<'a>>,
         findings: &mut Findings,
     ) -> Table<'a, 'i> {
+        let TableForm { what, keys, elsewhere } = form.into();
         let mut table = Table::all(entries, at);
         for (key, _) in entries.iter().filter(|(key, _)| !keys.contains(&key.get_ref().as_ref())) {
             let (name, at) = (key.get_ref(), key.span().into());
             findings.add_at(at, || {
                 let problem = Problem::new(format!("{what} has no key {}", quoted(name))).at(at, "unknown key");
-                problem.help(elsewhere(what, name).map_or_else(|| right_instead(name, keys), str::to_string))
+                problem.help(elsewhere(name).map_or_else(|| right_instead(name, keys), str::to_string))
             });
             table.misspelt.extend(nearest(name, keys.iter().copied()).map(|key| (key, at)));
         }
@@ -79,30 +98,25 @@ impl<'a, 'i> Table<'a, 'i> {
     }
 
     /// `entries`, whatever their keys.
-    pub(super) fn all(entries: &'a DeTable<'i>, at: Span) -> Table<'a, 'i> {
+    pub fn all(entries: &'a DeTable<'i>, at: Span) -> Table<'a, 'i> {
         Table { entries, at, misspelt: Vec::new() }
     }
 
     /// The table that is the value of `key`, which is called `what` itself.
-    pub(super) fn table(
-        &self,
-        key: &str,
-        (what, keys): (&str, &'a [&'a str]),
-        findings: &mut Findings,
-    ) -> Option<Table<'a, 'i>> {
-        self.table_or((key, &format!("a table, [{key}]")), (what, keys), findings)
+    pub fn table(&self, key: &str, form: impl Into<TableForm<'a>>, findings: &mut Findings) -> Option<Table<'a, 'i>> {
+        self.table_or((key, &format!("a table, [{key}]")), form, findings)
     }
 
     /// The same, where something else than a table, which `right` tells of as well, has been looked for already.
-    pub(super) fn table_or(
+    pub fn table_or(
         &self,
         (key, right): (&str, &str),
-        (what, keys): (&str, &'a [&'a str]),
+        form: impl Into<TableForm<'a>>,
         findings: &mut Findings,
     ) -> Option<Table<'a, 'i>> {
         let (value, at) = self.get(key)?;
         match value.as_table() {
-            Some(entries) => Some(Table::new(entries, at, (what, keys), findings)),
+            Some(entries) => Some(Table::new(entries, at, form, findings)),
             None => {
                 findings.add(form::mistyped(key, value, right).at(at));
                 None
@@ -111,12 +125,8 @@ impl<'a, 'i> Table<'a, 'i> {
     }
 
     /// The tables that are the value of `key`: `[[key]]`.
-    pub(super) fn tables(
-        &self,
-        key: &str,
-        (what, keys): (&str, &'a [&'a str]),
-        findings: &mut Findings,
-    ) -> Vec<Table<'a, 'i>> {
+    pub fn tables(&self, key: &str, form: impl Into<TableForm<'a>>, findings: &mut Findings) -> Vec<Table<'a, 'i>> {
+        let form = form.into();
         let Some((value, at)) = self.get(key) else { return Vec::new() };
         let right = format!("[[{key}]], one for each");
         let Some(values) = value.as_array() else {
@@ -127,7 +137,7 @@ impl<'a, 'i> Table<'a, 'i> {
         for value in values {
             let at = value.span().into();
             match value.get_ref().as_table() {
-                Some(entries) => tables.push(Table::new(entries, at, (what, keys), findings)),
+                Some(entries) => tables.push(Table::new(entries, at, form, findings)),
                 None => findings.add(form::mistyped(key, value.get_ref(), &right).at(at)),
             }
         }
@@ -135,12 +145,12 @@ impl<'a, 'i> Table<'a, 'i> {
     }
 
     /// The value of `key` as it stands, and where.
-    pub(super) fn get(&self, key: &str) -> Option<(&'a DeValue<'i>, Span)> {
+    pub fn get(&self, key: &str) -> Option<(&'a DeValue<'i>, Span)> {
         self.entries.get(key).map(|value| (Spanned::get_ref(value), value.span().into()))
     }
 
     /// Every key and value, and where they stand, in alphabetical order of key.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Placed<&'a str>, Placed<&'a DeValue<'i>>)> {
+    pub fn iter(&self) -> impl Iterator<Item = (Placed<&'a str>, Placed<&'a DeValue<'i>>)> {
         self.entries.iter().map(|(key, value)| {
             let name = Placed { value: key.get_ref().as_ref(), at: key.span().into() };
             (name, Placed { value: value.get_ref(), at: value.span().into() })
@@ -148,7 +158,7 @@ impl<'a, 'i> Table<'a, 'i> {
     }
 
     /// The value of `key`, read in a form.
-    pub(super) fn read<T>(
+    pub fn read<T>(
         &self,
         key: &str,
         form: impl FnOnce(&'a DeValue<'i>) -> Result<T, Wrong>,
@@ -166,21 +176,5 @@ impl<'a, 'i> Table<'a, 'i> {
                 Given::Wrong(at)
             }
         }
-    }
-}
-
-/// Where a key belongs that people look for in the wrong table.
-fn elsewhere(what: &str, key: &str) -> Option<&'static str> {
-    match (what, key) {
-        ("[[task]]", "cap" | "quota") => Some("use a [[group]] with it, which is the task's parent"),
-        ("[[task]]", "guest" | "task" | "group") => Some("use a [[vm]]: only a VM has a guest"),
-        ("[[vm.task]]", "command" | "pid") => Some("use a workload: a guest's tasks are simulated"),
-        ("[[vm.task]]", "cap" | "quota") => Some("use a [[vm.group]] with it, which is the task's parent"),
-        ("[[task]]", "vcpus") => Some("use a [[vm]]: a task runs on one CPU at a time"),
-        (
-            "[[group]]",
-            "slice" | "period" | "affinity" | "class" | "workload" | "command" | "pid" | "arrival" | "leaves",
-        ) => Some("use a [[vm]] or [[task]] with it, whose parent is the group"),
-        _ => None,
     }
 }

@@ -1,0 +1,156 @@
+//! [`Settings`]: the settings of a named workload, each with its default.
+
+use crate::{ApplicationWorkload, Selected, TASKS_MAX, WorkloadDescriptor, least, length};
+use input::form::{self, vms};
+use input::problem::{Findings, Problem, Wrong};
+use input::table::{Given, Table};
+use sched::Nanos;
+use sched::id::CPUS_MAX;
+use sim::program::Length;
+use std::sync::Arc;
+use toml::de::DeValue;
+
+/// Reads settings with a default, and remembers whether one was wrong.
+#[derive(Debug)]
+pub struct Settings<'t, 'a, 'i, 'f> {
+    workload: &'static WorkloadDescriptor,
+    /// The table in which they are written.
+    pub table: &'t Table<'a, 'i>,
+    /// What is wrong so far.
+    pub findings: &'f mut Findings,
+    /// Whether nothing in this table is wrong so far.
+    pub right: bool,
+}
+
+impl<'t, 'a, 'i, 'f> Settings<'t, 'a, 'i, 'f> {
+    /// Those of `workload` in `table`.
+    pub fn new(
+        workload: &'static WorkloadDescriptor,
+        table: &'t Table<'a, 'i>,
+        findings: &'f mut Findings,
+    ) -> Settings<'t, 'a, 'i, 'f> {
+        Settings { workload, table, findings, right: true }
+    }
+
+    /// `workload`, if nothing was wrong.
+    pub fn done(&self, workload: impl ApplicationWorkload + 'static) -> Option<Selected> {
+        self.right.then(|| Selected::Application(Arc::new(workload)))
+    }
+
+    /// The value of `key` in `form`; `None`: it is absent or wrong.
+    pub fn read<T>(&mut self, key: &str, form: impl FnOnce(&'a DeValue<'i>) -> Result<T, Wrong>) -> Option<T> {
+        match self.table.read(key, form, self.findings) {
+            Given::Absent => None,
+            Given::Wrong(_) => {
+                self.right = false;
+                None
+            }
+            Given::Right(placed) => Some(placed.value),
+        }
+    }
+
+    /// A whole number. Range: 1 to `most`.
+    pub fn count(&mut self, key: &'static str, most: u64, default: u64) -> u64 {
+        self.read(key, |value| form::count(key, value, 1..=most)).unwrap_or(default)
+    }
+
+    /// A whole number. Range: `least` to `most`.
+    pub fn few(&mut self, key: &'static str, least: u64, most: u32, default: u32) -> u32 {
+        let read = self.read(key, |value| form::count(key, value, least..=u64::from(most)));
+        read.and_then(|count| u32::try_from(count).ok()).unwrap_or(default)
+    }
+
+    /// A length of time, which may be zero or random.
+    pub fn length(&mut self, key: &'static str, default: Length) -> Length {
+        self.read(key, |value| length::length(key, value)).unwrap_or(default)
+    }
+
+    /// A length that has to be there.
+    pub fn required(&mut self, key: &'static str) -> Length {
+        let of = self.workload.name;
+        if self.table.read(key, |_| Ok(()), self.findings).is_absent() {
+            let problem =
+                Problem::new(format!("the workload `{of}` has no {key}")).at(self.table.at, format!("no {key}"));
+            self.findings.add(problem.help(format!("use {}", self.workload.example)));
+            self.right = false;
+        }
+        self.above_zero(key, Length::Fixed(Nanos::ZERO))
+    }
+
+    /// A length of time above zero.
+    pub fn time(&mut self, key: &'static str, default: Nanos) -> Nanos {
+        self.read(key, |value| form::time_above_zero(key, value)).unwrap_or(default)
+    }
+
+    /// How often; not given: as `default`.
+    pub fn times(&mut self, key: &'static str, default: Option<u64>) -> Option<u64> {
+        self.read(key, |value| form::count(key, value, 1..=ROUNDS_MAX)).or(default)
+    }
+
+    /// How many tasks.
+    pub fn tasks(&mut self, key: &'static str, default: u32) -> u32 {
+        self.few(key, 1, TASKS_MAX as u32, default)
+    }
+
+    /// What makes no sense together with something else.
+    pub fn wrong(&mut self, wrong: Wrong, key: &str) {
+        let at = self.table.get(key).map_or(self.table.at, |(_, at)| at);
+        self.findings.add(wrong.at(at));
+        self.right = false;
+    }
+
+    /// A length of time above zero, which may be random.
+    pub fn above_zero(&mut self, key: &'static str, default: Length) -> Length {
+        self.read(key, |value| length::length_above_zero(key, value)).unwrap_or(default)
+    }
+}
+
+/// The most rounds, loops or launches: TOML counts no further.
+pub const ROUNDS_MAX: u64 = i64::MAX as u64;
+
+/// How many on its own machine, or in which VMs.
+pub(crate) enum Where {
+    Here(u32),
+    Vms(Vec<String>),
+}
+
+/// `nodes = 4` or `nodes = ["vm2", "vm3"]`; of the latter, at most `most`.
+pub(crate) fn places(settings: &mut Settings<'_, '_, '_, '_>, key: &'static str, here: u32, most: usize) -> Where {
+    let read = settings.read(key, |value| match value {
+        DeValue::Array(names) if names.len() > most => Err(Wrong::new(
+            format!("there are {} VMs in `{key}`", names.len()),
+            "too many",
+            format!("use at most {most}"),
+        )),
+        DeValue::Array(_) => vms(key, value).map(Where::Vms),
+        _ => form::count(key, value, 1..=TASKS_MAX as u64)
+            .map(|count| Where::Here(u32::try_from(count).unwrap_or(u32::MAX))),
+    });
+    read.unwrap_or(Where::Here(here))
+}
+
+/// Refuses those of `keys` that are given, as they are for `what` alone.
+pub(crate) fn only(settings: &mut Settings<'_, '_, '_, '_>, keys: &[&str], what: &str) {
+    for key in keys {
+        if settings.table.get(key).is_some() {
+            let right = format!("use {what}, or leave `{key}` out");
+            settings.wrong(Wrong::new(format!("`{key}` is for {what}"), "not here", right), key);
+        }
+    }
+}
+
+/// Refuses work that never fits into the time there is for it.
+pub(crate) fn fits(settings: &mut Settings<'_, '_, '_, '_>, work: Length, period: Nanos, what: &str) {
+    let least = least(work);
+    if settings.right && least > period {
+        let message = format!("the work ({least}) is longer than {what} ({period})");
+        settings.wrong(Wrong::new(message, "too long", format!("use at most {period}")), "work");
+    }
+}
+
+pub(crate) fn percent(settings: &mut Settings<'_, '_, '_, '_>, key: &'static str, default: u64) -> u64 {
+    settings.read(key, |value| form::count(key, value, 0..=100)).unwrap_or(default)
+}
+
+/// The most clients: each has a CPU to itself, and the source of requests has one, too.
+pub(crate) const CLIENTS_MAX: u32 = CPUS_MAX as u32 - 1;

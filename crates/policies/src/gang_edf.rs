@@ -70,42 +70,17 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
 #[cfg(test)]
 mod tests {
     use super::POLICY;
-    use sched::{
-        CpuId, EntityId, GroupId, GroupParams, Instant, Limit, Nanos, Params, Refused, Reservation, State, Wake,
-    };
-    use sim::{Costs, Driver, Workload};
+    use crate::fixture::{awake, cpu_of, gang, host_with, knobs, run_through_us as run_through};
+    use sched::{CpuId, GroupId, Instant, Limit, Nanos, Params, Refused, Reservation, Wake};
+    use sim::{Driver, Workload};
 
     fn host<'a>(cpus: usize) -> Driver<'a> {
-        let mut knobs = POLICY.defaults();
-        knobs.set_word("enforce", "hard").expect("it is one of its words");
-        Driver::new(&POLICY, sched::Topology::new(cpus), &knobs, Costs::NONE).expect("it works everywhere")
-    }
-
-    fn gang(host: &mut Driver<'_>) -> GroupId {
-        let params = GroupParams { gang: true, ..GroupParams::default() };
-        host.create_group("vm", params, GroupId::ROOT).expect("every group is accepted")
+        host_with(&POLICY, sched::Topology::new(cpus), &knobs(&POLICY, &[("enforce", "hard")], &[]))
     }
 
     fn asking(group: GroupId, slice: u64, period: u64) -> Params {
         let reservation = Some(Reservation::new(Nanos::ms(slice), Nanos::ms(period)));
         Params { group, reservation, ..Params::default() }
-    }
-
-    fn awake(host: &mut Driver<'_>, params: Params) -> EntityId {
-        let e = host.attach("e", params, Workload::Scripted).expect("it is accepted");
-        host.wake(e, Wake::New { parent: None });
-        e
-    }
-
-    fn run_through(host: &mut Driver<'_>, us: u64) {
-        host.run_until(Instant::at_ns(Nanos::us(us).as_ns()) + Nanos::ns(1));
-    }
-
-    fn cpu_of(host: &Driver<'_>, e: EntityId) -> Option<usize> {
-        match host.machine().state(e) {
-            State::Running(cpu) => Some(cpu.index()),
-            _ => None,
-        }
     }
 
     /// The picture of the essay: siblings run side by side, at every moment.

@@ -61,34 +61,21 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
 #[cfg(test)]
 mod tests {
     use super::POLICY;
-    use sched::{CpuId, CpuSet, EntityId, Instant, Nanos, Params, Topology as Shape, Wake};
-    use sim::{Costs, Driver, Workload};
-
-    const CPU: CpuId = CpuId::new(0);
+    use crate::fixture::{CPU, awake, host_under, run_through_us as run_through, scripted};
+    use sched::{CpuId, CpuSet, EntityId, Nanos, Params, Topology as Shape, Wake};
+    use sim::Driver;
 
     fn host<'a>(cpus: usize) -> Driver<'a> {
         host_expecting(cpus, Nanos::ZERO)
     }
 
-    /// One on which everybody ahead is expected to run for so long.
+    /// A host on which each entity ahead is expected to run for so long.
     fn host_expecting<'a>(cpus: usize, ahead: Nanos) -> Driver<'a> {
-        let mut knobs = POLICY.defaults();
-        knobs.set("ahead", ahead.as_ns().cast_signed()).expect("it is in range");
-        Driver::new(&POLICY, Shape::new(cpus), &knobs, Costs::NONE).expect("it works everywhere")
-    }
-
-    fn scripted(host: &mut Driver<'_>, params: Params) -> EntityId {
-        host.attach("e", params, Workload::Scripted).expect("everybody is accepted")
+        host_under(&POLICY, Shape::new(cpus), &[("ahead", ahead.as_ns().cast_signed())])
     }
 
     fn hog(host: &mut Driver<'_>) -> EntityId {
-        let e = scripted(host, Params::default());
-        host.wake(e, Wake::New { parent: None });
-        e
-    }
-
-    fn run_through(host: &mut Driver<'_>, us: u64) {
-        host.run_until(Instant::at_ns(Nanos::us(us).as_ns()).max(host.now()) + Nanos::ns(1));
+        awake(host, Params::default())
     }
 
     /// How long `e` waits, in milliseconds, if it wakes 1 ms into a turn of 30 ms on a CPU that four hogs take turns

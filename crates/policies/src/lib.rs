@@ -46,6 +46,8 @@ mod skew;
 
 pub use canary::CANARIES;
 #[cfg(test)]
+mod fixture;
+#[cfg(test)]
 mod tests;
 
 use sched::Descriptor;

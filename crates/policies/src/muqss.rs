@@ -106,31 +106,20 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
 #[cfg(test)]
 mod tests {
     use super::POLICY;
-    use sched::{CpuId, CpuSet, EntityId, Instant, Nanos, Params, State, Topology as Shape, Wake, Weight};
-    use sim::{Costs, Driver, Workload};
+    use crate::fixture::{awake, host_under, nice as niced, run_through_us as run_through, running};
+    use sched::{CpuId, CpuSet, EntityId, Params, State, Topology as Shape};
+    use sim::Driver;
 
     fn host<'a>(shape: Shape, knobs: &[(&str, i64)]) -> Driver<'a> {
-        let mut values = POLICY.defaults();
-        for &(name, value) in knobs {
-            values.set(name, value).expect("a knob of muqss");
-        }
-        Driver::new(&POLICY, shape, &values, Costs::NONE).expect("it works everywhere")
+        host_under(&POLICY, shape, knobs)
     }
 
     fn hog(host: &mut Driver<'_>, nice: i32, cpus: CpuSet) -> EntityId {
-        let weight = Weight::nice(nice).expect("in range");
-        let params = Params { weight, affinity: cpus, ..Params::default() };
-        let e = host.attach("e", params, Workload::Scripted).expect("everybody is accepted");
-        host.wake(e, Wake::New { parent: None });
-        e
-    }
-
-    fn run_through(host: &mut Driver<'_>, us: u64) {
-        host.run_until(Instant::at_ns(Nanos::us(us).as_ns()).max(host.now()) + Nanos::ns(1));
+        awake(host, Params { affinity: cpus, ..niced(nice) })
     }
 
     fn runs(host: &Driver<'_>, cpu: usize) -> Option<EntityId> {
-        host.machine().running(CpuId::new(cpu))
+        running(host, CpuId::new(cpu))
     }
 
     /// Two caches of one CPU each: an earlier deadline in the other queue is taken, or left if there is work at home.

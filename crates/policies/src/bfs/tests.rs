@@ -1,56 +1,26 @@
 //! BFS against its rules: policies.md 3.4 and the worked example of 3.6, all in virtual time.
 
 use super::POLICY;
-use sched::{Class, CpuId, CpuSet, EntityId, Instant, Nanos, Params, RtPriority, State, Wake, Weight};
-use sim::{Costs, Driver, Workload};
-
-const CPU: CpuId = CpuId::new(0);
+use crate::fixture::{
+    self, CPU, awake as hog, fifo, host_under, nice, of_class as of, run_through_us as run_through, running, scripted,
+};
+use sched::{Class, CpuId, CpuSet, EntityId, Nanos, Params, State, Wake};
+use sim::Driver;
 
 fn host_of<'a>(shape: sched::Topology, knobs: &[(&str, i64)]) -> Driver<'a> {
-    let mut values = POLICY.defaults();
-    for &(name, value) in knobs {
-        values.set(name, value).expect("a knob of bfs");
-    }
-    Driver::new(&POLICY, shape, &values, Costs::NONE).expect("it works everywhere")
+    host_under(&POLICY, shape, knobs)
 }
 
 fn host<'a>(cpus: usize, knobs: &[(&str, i64)]) -> Driver<'a> {
     host_of(sched::Topology::new(cpus), knobs)
 }
 
-fn scripted(host: &mut Driver<'_>, params: Params) -> EntityId {
-    host.attach("e", params, Workload::Scripted).expect("everybody is accepted")
-}
-
-fn hog(host: &mut Driver<'_>, params: Params) -> EntityId {
-    let e = scripted(host, params);
-    host.wake(e, Wake::New { parent: None });
-    e
-}
-
-fn nice(nice: i32) -> Params {
-    Params { weight: Weight::nice(nice).expect("in range"), ..Params::default() }
-}
-
-fn of(class: Class) -> Params {
-    Params { class, ..Params::default() }
-}
-
-fn fifo(priority: u8) -> Params {
-    of(Class::Fifo(RtPriority::new(priority).expect("in range")))
-}
-
-/// Lets everything up to `us` happen, and what is at `us`, too.
-fn run_through(host: &mut Driver<'_>, us: u64) {
-    host.run_until(Instant::at_ns(Nanos::us(us).as_ns()).max(host.now()) + Nanos::ns(1));
-}
-
 fn runs(host: &Driver<'_>, cpu: usize) -> Option<EntityId> {
-    host.machine().running(CpuId::new(cpu))
+    running(host, CpuId::new(cpu))
 }
 
 fn shows(host: &Driver<'_>, e: EntityId, name: &str) -> u64 {
-    host.machine().inspect(e, name).expect("it is shown").unsigned_abs()
+    fixture::shows(host, e, name).unsigned_abs()
 }
 
 fn deadline_us(host: &Driver<'_>, e: EntityId) -> u64 {

@@ -1,46 +1,22 @@
 //! BVT against its rules: policies.md 5.3 and the worked example of 5.5, all in virtual time.
 
 use super::POLICY;
+use crate::fixture::{CPU, awake as hog, host_under, run_through_us as run_through, running, scripted, weighing};
 use sched::time::SPAN_MAX;
 use sched::{CpuId, CpuSet, EntityId, Instant, Nanos, Params, State, Wake, Warp, Weight};
-use sim::{Costs, Driver, Workload};
-
-const CPU: CpuId = CpuId::new(0);
+use sim::Driver;
 
 fn host<'a>(cpus: usize, knobs: &[(&str, i64)]) -> Driver<'a> {
-    let mut values = POLICY.defaults();
-    for &(name, value) in knobs {
-        values.set(name, value).expect("a knob of bvt");
-    }
-    Driver::new(&POLICY, sched::Topology::new(cpus), &values, Costs::NONE).expect("it works everywhere")
+    host_under(&POLICY, sched::Topology::new(cpus), knobs)
 }
 
-fn scripted(host: &mut Driver<'_>, params: Params) -> EntityId {
-    host.attach("e", params, Workload::Scripted).expect("everybody is accepted")
-}
-
-fn hog(host: &mut Driver<'_>, params: Params) -> EntityId {
-    let e = scripted(host, params);
-    host.wake(e, Wake::New { parent: None });
-    e
-}
-
-fn weighing(xen: u32) -> Params {
-    Params { weight: Weight::xen(xen).expect("in range"), ..Params::default() }
+fn runs(host: &Driver<'_>) -> Option<EntityId> {
+    running(host, CPU)
 }
 
 fn warping(by: u64, limit: u64, rest: u64) -> Params {
     let [by, limit, rest] = [by, limit, rest].map(Nanos::ms);
     Params { warp: Some(Warp { by, limit, rest }), ..Params::default() }
-}
-
-/// Lets everything up to `us` happen, and what is at `us`, too.
-fn run_through(host: &mut Driver<'_>, us: u64) {
-    host.run_until(Instant::at_ns(Nanos::us(us).as_ns()).max(host.now()) + Nanos::ns(1));
-}
-
-fn runs(host: &Driver<'_>) -> Option<EntityId> {
-    host.machine().running(CPU)
 }
 
 fn avt(host: &Driver<'_>, e: EntityId) -> i64 {

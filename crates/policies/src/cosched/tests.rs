@@ -2,40 +2,23 @@
 
 use super::POLICY;
 use super::matrix::{Matrix, Place};
-use sched::{CpuId, CpuSet, EntityId, GroupId, GroupParams, Instant, Nanos, Params, State, Wake};
-use sim::{Costs, Driver, Workload};
+use crate::fixture::{awake, cpu_of, gang, host_under, member, run_through_ms as run_through};
+use sched::{CpuId, CpuSet, EntityId, GroupId, GroupParams, Wake};
+use sim::Driver;
 
 fn host<'a>(cpus: usize) -> Driver<'a> {
-    Driver::new(&POLICY, sched::Topology::new(cpus), &POLICY.defaults(), Costs::NONE).expect("it works everywhere")
-}
-
-fn gang(host: &mut Driver<'_>, name: &str) -> GroupId {
-    let params = GroupParams { gang: true, ..GroupParams::default() };
-    host.create_group(name, params, GroupId::ROOT).expect("every group is accepted")
+    host_under(&POLICY, sched::Topology::new(cpus), &[])
 }
 
 fn scripted(host: &mut Driver<'_>, group: GroupId) -> EntityId {
-    let e = host.attach("e", Params { group, ..Params::default() }, Workload::Scripted).expect("everybody is accepted");
-    host.wake(e, Wake::New { parent: None });
-    e
-}
-
-fn run_through(host: &mut Driver<'_>, ms: u64) {
-    host.run_until(Instant::at_ns(Nanos::ms(ms).as_ns()) + Nanos::ns(1));
-}
-
-fn cpu_of(host: &Driver<'_>, e: EntityId) -> Option<usize> {
-    match host.machine().state(e) {
-        State::Running(cpu) => Some(cpu.index()),
-        _ => None,
-    }
+    awake(host, member(group))
 }
 
 /// Two gangs of two and a hog on two CPUs: the picture of the essay.
 #[test]
 fn rows_take_turns_and_a_hole_is_filled() {
     let mut host = host(2);
-    let (a, b) = (gang(&mut host, "a"), gang(&mut host, "b"));
+    let (a, b) = (gang(&mut host), gang(&mut host));
     let all: Vec<EntityId> = [a, a, b, b, GroupId::ROOT].map(|group| scripted(&mut host, group)).to_vec();
     let runs = |host: &Driver<'_>| all.iter().map(|&e| cpu_of(host, e)).collect::<Vec<_>>();
     let expected = [
@@ -57,8 +40,8 @@ fn rows_take_turns_and_a_hole_is_filled() {
 fn siblings_run_and_wait_together() {
     let mut host = host(4);
     let gangs: Vec<Vec<EntityId>> = (0..3)
-        .map(|n| {
-            let group = gang(&mut host, &format!("vm {n}"));
+        .map(|_| {
+            let group = gang(&mut host);
             (0..3).map(|_| scripted(&mut host, group)).collect()
         })
         .collect();
@@ -98,7 +81,7 @@ fn a_turn_ends_early_when_nobody_in_it_is_runnable() {
 #[test]
 fn who_wakes_in_its_turn_takes_its_cell_from_who_fills_it() {
     let mut host = host(2);
-    let vm = gang(&mut host, "vm");
+    let vm = gang(&mut host);
     let (left, right) = (scripted(&mut host, vm), scripted(&mut host, vm));
     let loner = scripted(&mut host, GroupId::ROOT);
     run_through(&mut host, 1);

@@ -1,38 +1,18 @@
 //! Both policies against their rules: policies.md 10.6.
 
+use crate::fixture::{
+    awake, gang, host_under, is_running as runs, member as of, run_through_us as run_through, scripted as asleep, shows,
+};
 use crate::{cosched_relaxed, cosched_strict};
-use sched::{CpuId, CpuSet, Descriptor, EntityId, GroupId, GroupParams, Instant, Nanos, Params, State, Wake, Weight};
-use sim::{Costs, Driver, Workload};
+use sched::{CpuId, CpuSet, Descriptor, EntityId, GroupParams, Nanos, Params, Wake, Weight};
+use sim::Driver;
 
 const STRICT: &Descriptor = &cosched_strict::POLICY;
 const RELAXED: &Descriptor = &cosched_relaxed::POLICY;
 const VERSION_3: (&str, i64) = ("version", 1);
 
 fn host<'a>(policy: &'static Descriptor, cpus: usize, knobs: &[(&str, i64)]) -> Driver<'a> {
-    let mut values = policy.defaults();
-    for &(name, value) in knobs {
-        values.set(name, value).expect("a knob in its range");
-    }
-    Driver::new(policy, sched::Topology::new(cpus), &values, Costs::NONE).expect("it works everywhere")
-}
-
-fn gang(host: &mut Driver<'_>) -> GroupId {
-    let params = GroupParams { gang: true, ..GroupParams::default() };
-    host.create_group("vm", params, GroupId::ROOT).expect("every group is accepted")
-}
-
-fn asleep(host: &mut Driver<'_>, params: Params) -> EntityId {
-    host.attach("e", params, Workload::Scripted).expect("everybody is accepted")
-}
-
-fn awake(host: &mut Driver<'_>, params: Params) -> EntityId {
-    let e = asleep(host, params);
-    host.wake(e, Wake::New { parent: None });
-    e
-}
-
-fn of(group: GroupId) -> Params {
-    Params { group, ..Params::default() }
+    host_under(policy, sched::Topology::new(cpus), knobs)
 }
 
 fn on(cpu: usize) -> Params {
@@ -42,18 +22,6 @@ fn on(cpu: usize) -> Params {
 fn vm(host: &mut Driver<'_>, vcpus: usize) -> Vec<EntityId> {
     let group = gang(host);
     (0..vcpus).map(|_| awake(host, of(group))).collect()
-}
-
-fn run_through(host: &mut Driver<'_>, us: u64) {
-    host.run_until(Instant::at_ns(Nanos::us(us).as_ns()).max(host.now()) + Nanos::ns(1));
-}
-
-fn runs(host: &Driver<'_>, e: EntityId) -> bool {
-    matches!(host.machine().state(e), State::Running(_))
-}
-
-fn shows(host: &Driver<'_>, e: EntityId, name: &str) -> i64 {
-    host.machine().inspect(e, name).expect("it is shown")
 }
 
 /// Who of them runs, as a word: `ha.` means that the first two do, and the third does not. A stopped one is a `-`.

@@ -1,107 +1,41 @@
 //! Everything at once, in random order, with the laws of several CPUs checked at every step.
 
 use super::*;
+use crate::fixture::{self, Churn, Dice, host_of_costs};
 use sched::{Conserving, Knobs, LoadBounds};
-use std::collections::BTreeMap;
 
-/// Xorshift: the same numbers for the same seed.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
+fn params(dice: &mut Dice, cpus: usize, groups: &[GroupId]) -> Params {
+    let mut affinity = CpuSet::ALL;
+    if dice.below(2) == 0 {
+        affinity = [dice.cpu(cpus), dice.cpu(cpus)].into_iter().collect();
     }
+    let weight = Weight::xen([1, 64, 256, 1024, 65_535][dice.index(5)]).expect("in range");
+    let group = if dice.below(2) == 0 { GroupId::ROOT } else { groups[dice.index(groups.len())] };
+    Params { weight, affinity, group, ..Params::default() }
 }
 
-struct Churn<'a> {
-    host: Driver<'a>,
-    dice: Dice,
-    groups: Vec<GroupId>,
-    entities: Vec<EntityId>,
-    /// Since when each CPU idles while this entity, with this much CPU time so far, waits for it in vain.
-    wasting: BTreeMap<(CpuId, EntityId, Nanos), Instant>,
-    slack: Nanos,
+fn group_params(dice: &mut Dice) -> GroupParams {
+    let cap_percent = Some(10 * u32::try_from(dice.below(30)).expect("small")).filter(|&cap| cap > 0);
+    GroupParams { cap_percent, ..GroupParams::default() }
 }
 
-impl Churn<'_> {
-    fn params(&mut self) -> Params {
-        let cpus = self.host.machine().topology().cpus as u64;
-        let mut affinity = CpuSet::ALL;
-        if self.dice.below(2) == 0 {
-            affinity = CpuSet::one(CpuId::new(usize::try_from(self.dice.below(cpus)).expect("small")));
-            affinity.insert(CpuId::new(usize::try_from(self.dice.below(cpus)).expect("small")));
-        }
-        let weight = Weight::xen([1, 64, 256, 1024, 65_535][usize::try_from(self.dice.below(5)).expect("small")]);
-        let group = match self.dice.below(2) {
-            0 => GroupId::ROOT,
-            _ => self.groups[usize::try_from(self.dice.below(self.groups.len() as u64)).expect("small")],
-        };
-        Params { weight: weight.expect("in range"), affinity, group, ..Params::default() }
+/// One thing happens, now and then to a group.
+fn step(churn: &mut Churn<'_>, groups: &[GroupId]) {
+    if churn.dice.below(20) == 0 {
+        let (group, params) = (groups[churn.dice.index(groups.len())], group_params(&mut churn.dice));
+        return churn.host.adjust_group(group, params).expect("accepted");
     }
+    let cpus = churn.cpus();
+    let params = params(&mut churn.dice, cpus, groups);
+    churn.step(params, Wake::Interrupt);
+}
 
-    fn group_params(&mut self) -> GroupParams {
-        let cap_percent = Some(10 * u32::try_from(self.dice.below(30)).expect("small")).filter(|&cap| cap > 0);
-        GroupParams { cap_percent, ..GroupParams::default() }
-    }
-
-    fn someone(&mut self) -> Option<EntityId> {
-        let n = usize::try_from(self.dice.below(self.entities.len().max(1) as u64)).expect("small");
-        self.entities.get(n).copied()
-    }
-
-    fn step(&mut self) {
-        let kind = self.dice.below(20);
-        let cpu =
-            CpuId::new(usize::try_from(self.dice.below(self.host.machine().topology().cpus as u64)).expect("small"));
-        match (kind, self.someone()) {
-            (0, _) | (_, None) if self.entities.len() < 12 => {
-                let params = self.params();
-                let e = scripted(&mut self.host, params);
-                self.entities.push(e);
-            }
-            (1, Some(e)) => {
-                self.host.detach(e);
-                self.entities.retain(|&other| other != e);
-            }
-            (2 | 3, Some(e)) => {
-                let params = self.params();
-                self.host.adjust(e, params).expect("accepted");
-            }
-            (4, _) => {
-                let group = self.groups[usize::try_from(self.dice.below(self.groups.len() as u64)).expect("small")];
-                let params = self.group_params();
-                self.host.adjust_group(group, params).expect("accepted");
-            }
-            (5, Some(e)) => self.host.pause(e),
-            (6 | 7, _) if running(&self.host, cpu).is_some() => self.host.block(cpu),
-            (8, _) if running(&self.host, cpu).is_some() => self.host.yield_now(cpu),
-            (_, Some(e)) if self.host.machine().state(e) == State::Blocked => interrupt(&mut self.host, e),
-            _ => {}
-        }
-    }
-
-    /// Law 11 at this instant, and what `inspect` says against the truth.
-    fn check(&mut self) {
-        let machine = self.host.machine();
-        let mut wasting = BTreeMap::new();
-        for cpu in machine.topology().iter().filter(|&cpu| machine.running(cpu).is_none()) {
-            for &e in &self.entities {
-                let free = machine.params(e).affinity.contains(cpu) && !machine.is_held(e);
-                if free && machine.state(e) == State::Waiting {
-                    let pair = (cpu, e, machine.charged(e));
-                    let since = *self.wasting.get(&pair).unwrap_or(&machine.now());
-                    assert!(machine.now().since(since) <= self.slack, "{cpu:?} idles since {since}, and {e} waits");
-                    wasting.insert(pair, since);
-                }
-            }
-        }
-        self.wasting = wasting;
-        for &e in &self.entities {
-            assert_eq!(machine.inspect(e, "parked") == Some(1), machine.is_held(e));
-        }
+/// Law 11 at this instant, and what `inspect` says against the truth.
+fn check(churn: &mut Churn<'_>, slack: Nanos) {
+    churn.assert_no_cpu_idles(slack);
+    let machine = churn.host.machine();
+    for &e in &churn.entities {
+        assert_eq!(machine.inspect(e, "parked") == Some(1), machine.is_held(e));
     }
 }
 
@@ -117,10 +51,7 @@ fn load<'a>(host: &'a sched::Topology, knobs: &'a Knobs, entities: u64) -> LoadB
 }
 
 fn churn(shape: sched::Topology, knobs: &[(&str, i64)], costs: Costs, seed: u64) {
-    let mut values = POLICY.defaults();
-    for &(name, value) in knobs {
-        values.set(name, value).expect("a knob of credit");
-    }
+    let values = fixture::knobs(&POLICY, &[], knobs);
     let load = LoadBounds { has_sleepers: true, has_changes: true, ..load(&shape, &values, 12) };
     assert_eq!((POLICY.starvation)(&load), None);
     let Conserving::Global { mut slack } = (POLICY.conserving)(&load) else { panic!("it is conserving") };
@@ -128,20 +59,17 @@ fn churn(shape: sched::Topology, knobs: &[(&str, i64)], costs: Costs, seed: u64)
         // Who is called comes later, and may find that another was faster.
         slack = Nanos::s(1);
     }
-    let mut host = Driver::new(&POLICY, shape, &values, costs).expect("credit works everywhere");
-    let groups = (0..3).map(|_| group(&mut host, GroupParams::default())).collect();
-    let mut churn = Churn { host, dice: Dice(seed), groups, entities: Vec::new(), wasting: BTreeMap::new(), slack };
+    let mut host = host_of_costs(&POLICY, shape, &values, costs);
+    let groups: Vec<GroupId> = (0..3).map(|_| group(&mut host, GroupParams::default())).collect();
+    let mut churn = Churn::new(host, seed);
     for _ in 0..4_000 {
         for _ in 0..churn.dice.below(4) {
-            churn.step();
+            step(&mut churn, &groups);
         }
-        // Decides about what has just happened; then looks; then lets some time pass.
-        let settled = churn.host.now() + Nanos::ns(1);
-        churn.host.run_until(settled);
-        churn.check();
-        let later = churn.host.now() + Nanos::us(churn.dice.below(8_000));
-        churn.host.run_until(later);
-        churn.check();
+        churn.settle();
+        check(&mut churn, slack);
+        churn.pass(Nanos::ms(8));
+        check(&mut churn, slack);
     }
 }
 
@@ -180,36 +108,25 @@ fn no_hog_waits_longer_than_the_bound_that_is_stated() {
     for seed in 1..=40 {
         let mut dice = Dice(seed);
         let shape = sched::Topology::new(1 + usize::try_from(dice.below(4)).expect("small"));
-        let host = host_of(shape, &[]);
-        let mut all = Churn {
-            host,
-            dice,
-            groups: Vec::new(),
-            entities: Vec::new(),
-            wasting: BTreeMap::new(),
-            slack: Nanos::ZERO,
-        };
+        let mut host = host_of(shape, &[]);
         let has_limits = seed % 2 == 0;
+        let mut groups = Vec::new();
         for _ in 0..3 {
-            let params = if has_limits { all.group_params() } else { GroupParams::default() };
-            let vm = group(&mut all.host, params);
-            all.groups.push(vm);
+            let params = if has_limits { group_params(&mut dice) } else { GroupParams::default() };
+            groups.push(group(&mut host, params));
         }
-        let count = 2 + all.dice.below(8);
-        for _ in 0..count {
-            let params = all.params();
-            let e = hog(&mut all.host, params);
-            all.entities.push(e);
-        }
+        let count = 2 + dice.below(8);
+        let entities: Vec<EntityId> =
+            (0..count).map(|_| hog(&mut host, params(&mut dice, shape.cpus, &groups))).collect();
         let values = POLICY.defaults();
         let load = LoadBounds { has_limits, ..load(&shape, &values, count) };
         let bound = (POLICY.starvation)(&load).expect("hogs wait for a bounded time");
-        let mut waiting = vec![(Nanos::ZERO, Instant::ZERO); all.entities.len()];
+        let mut waiting = vec![(Nanos::ZERO, Instant::ZERO); entities.len()];
         let mut longest = Nanos::ZERO;
         for step in 1..6_000 {
-            all.host.run_until(at(5 * step));
-            for (&e, (charged, since)) in all.entities.iter().zip(&mut waiting) {
-                let machine = all.host.machine();
+            host.run_until(at(5 * step));
+            for (&e, (charged, since)) in entities.iter().zip(&mut waiting) {
+                let machine = host.machine();
                 let waits = machine.state(e) == State::Waiting && !machine.is_held(e);
                 if !waits || machine.charged(e) != *charged {
                     (*charged, *since) = (machine.charged(e), machine.now());

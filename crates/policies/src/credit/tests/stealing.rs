@@ -4,13 +4,6 @@ use super::*;
 
 const TODAY: [(&str, &str); 1] = [("version", "4.23")];
 
-/// A scripted entity that may run anywhere and lives on `cpu`.
-fn living_on(host: &mut Driver<'_>, cpu: CpuId) -> EntityId {
-    let e = scripted(host, pinned(cpu));
-    host.adjust(e, Params::default()).expect("accepted");
-    e
-}
-
 #[test]
 fn who_runs_is_left_alone_where_another_cpu_idles() {
     for (words, alone) in [(&[][..], false), (&[("tickle", "one-idle")], true), (&TODAY, true)] {

@@ -13,10 +13,6 @@ fn at_us(us: u64) -> Instant {
     Instant::at_ns(Nanos::us(us).as_ns())
 }
 
-fn run_through_us(host: &mut Driver<'_>, us: u64) {
-    host.run_until(at_us(us).max(host.now()) + Nanos::ns(1));
-}
-
 #[test]
 fn ticks_may_charge_whom_they_find_a_tick() {
     // It runs through the ticks at 10 and 20 ms, for 12 ms in all; another one fills the rest unseen.

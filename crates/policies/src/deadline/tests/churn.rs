@@ -1,7 +1,7 @@
 //! Random sets, against brute force: the earliest deadlines run, as far as they are free to move.
 
-use super::theorems::Dice;
 use super::*;
+use crate::fixture::{Churn, Dice, host_of_costs};
 
 fn deadline(host: &Driver<'_>, e: EntityId) -> i64 {
     host.machine().inspect(e, "deadline").unwrap_or(i64::MAX)
@@ -23,46 +23,30 @@ fn check(host: &Driver<'_>, entities: &[EntityId]) {
     }
 }
 
+fn params(dice: &mut Dice, cpus: usize, bound: bool) -> Params {
+    let period = 2 + dice.below(40);
+    let slice = Nanos::us(1 + dice.below(500 * period));
+    let limit = if dice.below(2) == 0 { Limit::Soft } else { Limit::Hard };
+    let reservation = (dice.below(5) > 0).then(|| Reservation { slice, limit, ..promise(1, period) });
+    let two = [dice.cpu(cpus), dice.cpu(cpus)];
+    let affinity = if bound && dice.below(2) == 0 { two.into_iter().collect() } else { CpuSet::ALL };
+    Params { reservation, affinity, ..Params::default() }
+}
+
 fn churn(cpus: usize, bound: bool, settings: Settings<'_>, kick: Nanos, seed: u64) {
     let costs = Costs { kick, ..Costs::NONE };
-    let shape = sched::Topology::new(cpus);
-    let mut host = Driver::new(&POLICY, shape, &knobs(settings), costs).expect("it works everywhere");
-    let mut dice = Dice(seed);
-    let mut entities: Vec<EntityId> = Vec::new();
+    let host = host_of_costs(&POLICY, sched::Topology::new(cpus), &knobs(settings), costs);
+    let mut churn = Churn::new(host, seed);
     for _ in 0..1_500 {
-        for _ in 0..dice.below(4) {
-            let period = 2 + dice.below(40);
-            let slice = Nanos::us(1 + dice.below(500 * period));
-            let limit = if dice.below(2) == 0 { Limit::Soft } else { Limit::Hard };
-            let reservation = (dice.below(5) > 0).then(|| Reservation { slice, limit, ..promise(1, period) });
-            let two = [dice.index(cpus), dice.index(cpus)].map(CpuId::new);
-            let affinity = if bound && dice.below(2) == 0 { two.into_iter().collect() } else { CpuSet::ALL };
-            let params = Params { reservation, affinity, ..Params::default() };
-            let someone = entities.get(dice.index(entities.len().max(1))).copied();
-            let cpu = CpuId::new(dice.index(cpus));
-            match (dice.below(16), someone) {
-                (0, _) | (_, None) if entities.len() < 12 => {
-                    entities.extend(host.attach("scripted", params, Workload::Scripted));
-                }
-                (1, Some(e)) => {
-                    host.detach(e);
-                    entities.retain(|&other| other != e);
-                }
-                (2 | 3, Some(e)) => drop(host.adjust(e, params)),
-                (4, Some(e)) => host.pause(e),
-                (5 | 6, _) if running(&host, cpu).is_some() => host.block(cpu),
-                (7, _) if running(&host, cpu).is_some() => host.yield_now(cpu),
-                (_, Some(e)) if host.machine().state(e) == State::Blocked => wake(&mut host, e),
-                _ => {}
-            }
+        for _ in 0..churn.dice.below(4) {
+            let params = params(&mut churn.dice, cpus, bound);
+            churn.step(params, Wake::Timer);
         }
-        let settled = host.now() + Nanos::ns(1);
-        host.run_until(settled);
+        churn.settle();
         if kick.is_zero() {
-            check(&host, &entities);
+            check(&churn.host, &churn.entities);
         }
-        let later = host.now() + Nanos::us(dice.below(8_000));
-        host.run_until(later);
+        churn.pass(Nanos::ms(8));
     }
 }
 

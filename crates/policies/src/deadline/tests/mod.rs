@@ -7,11 +7,11 @@ mod rules;
 mod theorems;
 
 use super::POLICY;
-use sched::{CpuId, CpuSet, EntityId, Instant, Limit, Nanos, Params, Refused, Reservation, State, Wake};
+use crate::fixture::{
+    self, CPU, OTHER, at_ms as at, hog, host_with, pinned_to as pinned, run_through_ms as run_through, running,
+};
+use sched::{CpuSet, EntityId, Instant, Limit, Nanos, Params, Refused, Reservation, State, Wake};
 use sim::{Costs, Driver, Workload};
-
-const CPU: CpuId = CpuId::new(0);
-const OTHER: CpuId = CpuId::new(1);
 
 /// Words of knobs, and values.
 type Settings<'a> = (&'a [(&'a str, &'a str)], &'a [(&'a str, i64)]);
@@ -20,18 +20,11 @@ type Settings<'a> = (&'a [(&'a str, &'a str)], &'a [(&'a str, i64)]);
 const PLAIN: Settings<'static> = (&[("reclaim", "off")], &[("rt-bandwidth", 100)]);
 
 fn knobs((words, values): Settings<'_>) -> sched::Knobs {
-    let mut knobs = POLICY.defaults();
-    words.iter().for_each(|&(name, word)| knobs.set_word(name, word).expect("it is one of its words"));
-    values.iter().for_each(|&(name, value)| knobs.set(name, value).expect("it is in range"));
-    knobs
+    fixture::knobs(&POLICY, words, values)
 }
 
 fn host<'a>(cpus: usize, settings: Settings<'_>) -> Driver<'a> {
-    Driver::new(&POLICY, sched::Topology::new(cpus), &knobs(settings), Costs::NONE).expect("deadline works everywhere")
-}
-
-fn at(ms: u64) -> Instant {
-    Instant::ZERO + Nanos::ms(ms)
+    host_with(&POLICY, sched::Topology::new(cpus), &knobs(settings))
 }
 
 /// A hard promise, in milliseconds.
@@ -47,29 +40,12 @@ fn with(reservation: Reservation) -> Params {
     Params { reservation: Some(reservation), ..Params::default() }
 }
 
-fn pinned(params: Params, cpu: CpuId) -> Params {
-    Params { affinity: CpuSet::one(cpu), ..params }
-}
-
-fn hog(host: &mut Driver<'_>, params: Params) -> EntityId {
-    host.attach("hog", params, Workload::Hog).expect("accepted")
-}
-
 fn scripted(host: &mut Driver<'_>, reservation: Reservation) -> EntityId {
-    host.attach("scripted", with(reservation), Workload::Scripted).expect("accepted")
+    fixture::scripted(host, with(reservation))
 }
 
 fn wake(host: &mut Driver<'_>, e: EntityId) {
     host.wake(e, Wake::Timer);
-}
-
-/// Lets everything up to `ms` happen, and what is at `ms`, too.
-fn run_through(host: &mut Driver<'_>, ms: u64) {
-    host.run_until(at(ms) + Nanos::ns(1));
-}
-
-fn running(host: &Driver<'_>, cpu: CpuId) -> Option<EntityId> {
-    host.machine().running(cpu)
 }
 
 /// What is left of its slice and when it is due, in milliseconds.

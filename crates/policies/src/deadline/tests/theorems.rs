@@ -1,30 +1,15 @@
 //! What is promised: no job late on one CPU whatever the others do, and no job later than the bound on several.
 
 use super::*;
+use crate::fixture::Dice;
 use sched::Instant;
 use sim::auditor::{Auditor, Promises};
 use sim::{Periodic, Workload};
 
 const SEEDS: u64 = 150;
 
-/// Xorshift: the same numbers for the same seed.
-pub(super) struct Dice(pub(super) u64);
-
-impl Dice {
-    pub(super) fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
-    }
-
-    pub(super) fn index(&mut self, n: usize) -> usize {
-        usize::try_from(self.below(n as u64)).expect("it was a usize")
-    }
-
-    fn period(&mut self) -> Nanos {
-        Nanos::ms([2, 3, 4, 5, 7, 8, 10, 13, 20, 40][self.index(10)])
-    }
+fn period(dice: &mut Dice) -> Nanos {
+    Nanos::ms([2, 3, 4, 5, 7, 8, 10, 13, 20, 40][dice.index(10)])
 }
 
 /// Reservations that fill one CPU, but for what division leaves, half of them soft; deadlines may be shorter than periods.
@@ -32,9 +17,9 @@ fn full_cpu(dice: &mut Dice, constrained: bool) -> Vec<Reservation> {
     let parts: Vec<u64> = (0..2 + dice.below(4)).map(|_| 1 + dice.below(20)).collect();
     let sum: u64 = parts.iter().sum();
     let reservation = |&part: &u64| {
-        let due = dice.period();
+        let due = period(dice);
         let limit = if dice.below(2) == 0 { Limit::Soft } else { Limit::Hard };
-        let longer = if constrained { dice.period() } else { Nanos::ZERO };
+        let longer = if constrained { period(dice) } else { Nanos::ZERO };
         let (slice, period) = (due.scale(part, sum), due + longer);
         Reservation { deadline: constrained.then_some(due), limit, ..Reservation::new(slice, period) }
     };
@@ -147,7 +132,7 @@ fn on_several_cpus_no_job_is_later_than_the_bound() {
         while left_ppm >= 10_000 {
             let share = (50_000 + dice.below(900_000)).min(left_ppm);
             left_ppm -= share;
-            let period = dice.period();
+            let period = period(&mut dice);
             jobs.push(Periodic::new(period, period.scale(share, 1_000_000)));
         }
         let shape = sched::Topology::new(usize::try_from(cpus).expect("it is small"));

@@ -1,130 +1,63 @@
 //! Everything at once, in random order: class changes among it.
 
 use super::*;
-use sched::{Conserving, LoadBounds};
-use std::collections::BTreeMap;
+use crate::fixture::{self, Churn, Dice, host_of_costs};
+use sched::{Conserving, LoadBounds, Machine};
 
-/// Xorshift: the same numbers for the same seed.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
+fn params(dice: &mut Dice, cpus: usize, groups: &[GroupId]) -> Params {
+    let priority = number(1 + u8::try_from(dice.below(4)).expect("small"));
+    let class = match dice.below(12) {
+        0 | 1 => Class::Fifo(priority),
+        2 => Class::RoundRobin(priority),
+        3 => Class::Batch,
+        4 => Class::Idle,
+        5 => Class::Stop,
+        _ => Class::Normal,
+    };
+    let period = Nanos::ms(2 + dice.below(30));
+    let reservation = (dice.below(2) == 0).then(|| Reservation {
+        limit: if dice.below(2) == 0 { Limit::Soft } else { Limit::Hard },
+        ..Reservation::new(period.scale(1 + dice.below(40), 100), period)
+    });
+    let mut affinity = CpuSet::ALL;
+    if dice.below(3) == 0 {
+        affinity = [dice.cpu(cpus), dice.cpu(cpus)].into_iter().collect();
     }
+    let weight = Weight::nice([-20, -5, 0, 5, 19][dice.index(5)]).expect("in range");
+    Params { class, affinity, weight, reservation, group: groups[dice.index(groups.len())], ..Params::default() }
+}
 
-    fn index(&mut self, n: usize) -> usize {
-        usize::try_from(self.below(n as u64)).expect("it was a usize")
-    }
-
-    fn params(&mut self, cpus: usize, groups: &[GroupId]) -> Params {
-        let priority = number(1 + u8::try_from(self.below(4)).expect("small"));
-        let class = match self.below(12) {
-            0 | 1 => Class::Fifo(priority),
-            2 => Class::RoundRobin(priority),
-            3 => Class::Batch,
-            4 => Class::Idle,
-            5 => Class::Stop,
-            _ => Class::Normal,
-        };
-        let period = Nanos::ms(2 + self.below(30));
-        let reservation = (self.below(2) == 0).then(|| Reservation {
-            limit: if self.below(2) == 0 { Limit::Soft } else { Limit::Hard },
-            ..Reservation::new(period.scale(1 + self.below(40), 100), period)
-        });
-        let mut affinity = CpuSet::ALL;
-        if self.below(3) == 0 {
-            affinity = [self.index(cpus), self.index(cpus)].into_iter().map(CpuId::new).collect();
+/// The more urgent, the less: by class, then by deadline or priority.
+fn urgency(machine: &Machine, e: EntityId) -> (u8, i64) {
+    let params = machine.params(e);
+    match (params.class, params.class.rt_priority()) {
+        (Class::Stop, _) => (0, 0),
+        (_, Some(priority)) => (2, -i64::from(priority.number())),
+        (Class::Normal, _) if params.reservation.is_some() => {
+            (1, machine.inspect(e, "deadline").expect("it is a deadline task"))
         }
-        let weight = Weight::nice([-20, -5, 0, 5, 19][self.index(5)]).expect("in range");
-        Params { class, affinity, weight, reservation, group: groups[self.index(groups.len())], ..Params::default() }
+        _ => (3, 0),
     }
 }
 
-struct Churn<'a> {
-    host: Driver<'a>,
-    dice: Dice,
-    groups: Vec<GroupId>,
-    entities: Vec<EntityId>,
-    /// Since when a CPU idles while this entity, with this much CPU time so far, waits for it in vain.
-    wasting: BTreeMap<(CpuId, EntityId, Nanos), Instant>,
-    slack: Nanos,
-    /// Whether fair tasks may go before real-time ones.
-    serves: bool,
-}
-
-impl Churn<'_> {
-    fn step(&mut self) {
-        let cpus = self.host.machine().topology().cpus;
-        let params = self.dice.params(cpus, &self.groups);
-        let n = self.dice.index(self.entities.len().max(1));
-        let cpu = CpuId::new(self.dice.index(cpus));
-        match (self.dice.below(16), self.entities.get(n).copied()) {
-            (0, _) | (_, None) if self.entities.len() < 12 => {
-                self.entities.extend(self.host.attach("scripted", params, Workload::Scripted));
-            }
-            (1, Some(e)) => {
-                self.host.detach(e);
-                self.entities.retain(|&other| other != e);
-            }
-            (2..=4, Some(e)) => drop(self.host.adjust(e, params)),
-            (5, Some(e)) => self.host.pause(e),
-            (6 | 7, _) if running(&self.host, cpu).is_some() => self.host.block(cpu),
-            (8, _) if running(&self.host, cpu).is_some() => self.host.yield_now(cpu),
-            (_, Some(e)) if self.host.machine().state(e) == State::Blocked => wake(&mut self.host, e),
-            _ => {}
+/// Asserts that no CPU runs a less urgent entity than a task above the fair class that waits for it.
+fn check(host: &Driver<'_>, entities: &[EntityId]) {
+    let machine = host.machine();
+    for cpu in machine.topology().iter() {
+        let there = machine.running(cpu);
+        let urgency_there = there.map_or((3, 0), |e| urgency(machine, e));
+        for &e in entities {
+            let free = machine.params(e).affinity.contains(cpu) && !machine.is_held(e);
+            let waits = free && machine.state(e) == State::Waiting;
+            let now = machine.now();
+            assert!(!waits || urgency_there <= urgency(machine, e), "{e} waits while {cpu:?} runs {there:?} at {now}");
         }
-    }
-
-    /// The more urgent, the less: by class, then by deadline or priority.
-    fn urgency(&self, e: EntityId) -> (u8, i64) {
-        let machine = self.host.machine();
-        let params = machine.params(e);
-        match (params.class, params.class.rt_priority()) {
-            (Class::Stop, _) => (0, 0),
-            (_, Some(priority)) => (2, -i64::from(priority.number())),
-            (Class::Normal, _) if params.reservation.is_some() => {
-                (1, machine.inspect(e, "deadline").expect("it is a deadline task"))
-            }
-            _ => (3, 0),
-        }
-    }
-
-    /// No CPU runs somebody less urgent than a task above the fair class that waits for it, and none idles beyond the slack
-    /// while anybody waits for it.
-    fn check(&mut self) {
-        let machine = self.host.machine();
-        let mut wasting = BTreeMap::new();
-        for cpu in machine.topology().iter() {
-            let there = machine.running(cpu);
-            let urgency = there.map_or((3, 0), |e| self.urgency(e));
-            for &e in &self.entities {
-                let free = machine.params(e).affinity.contains(cpu) && !machine.is_held(e);
-                if !free || machine.state(e) != State::Waiting {
-                    continue;
-                }
-                let now = machine.now();
-                assert!(self.serves || urgency <= self.urgency(e), "{e} waits while {cpu:?} runs {there:?} at {now}");
-                if there.is_none() {
-                    let pair = (cpu, e, machine.charged(e));
-                    let since = *self.wasting.get(&pair).unwrap_or(&machine.now());
-                    assert!(machine.now().since(since) <= self.slack, "{cpu:?} idles since {since}, and {e} waits");
-                    wasting.insert(pair, since);
-                }
-            }
-        }
-        self.wasting = wasting;
     }
 }
 
 fn churn(cpus: usize, knobs: &[(&str, i64)], costs: Costs, quota: Option<Quota>, seed: u64) {
     let shape = sched::Topology::new(cpus);
-    let mut values = POLICY.defaults();
-    for &(name, value) in knobs {
-        values.set(name, value).expect("a knob of linux");
-    }
+    let values = fixture::knobs(&POLICY, &[], knobs);
     let load = LoadBounds {
         weight_least: 3,
         weight_most: 88_761,
@@ -142,29 +75,32 @@ fn churn(cpus: usize, knobs: &[(&str, i64)], costs: Costs, quota: Option<Quota>,
         Conserving::Global { slack } if costs.kick.is_zero() => slack,
         _ => Nanos::s(1_000),
     };
-    let mut host = Driver::new(&POLICY, shape, &values, costs).expect("linux works everywhere");
+    let mut host = host_of_costs(&POLICY, shape, &values, costs);
     let mut groups = vec![GroupId::ROOT];
     for parent in 0..2 {
         let params = GroupParams { quota, ..GroupParams::default() };
         groups.push(host.create_group("group", params, groups[parent]).expect("accepted"));
     }
-    let serves = values.on("rt-throttling") || values.on("fair-server");
-    let mut churn =
-        Churn { host, dice: Dice(seed), groups, entities: Vec::new(), wasting: BTreeMap::new(), slack, serves };
+    // With throttling or a server, fair tasks may run before real-time ones.
+    let is_strict = !values.on("rt-throttling") && !values.on("fair-server");
+    let mut churn = Churn::new(host, seed);
+    let check = |churn: &mut Churn<'_>| {
+        if costs.kick.is_zero() {
+            churn.assert_no_cpu_idles(slack);
+        }
+        if costs.kick.is_zero() && is_strict {
+            check(&churn.host, &churn.entities);
+        }
+    };
     for _ in 0..3_000 {
         for _ in 0..churn.dice.below(4) {
-            churn.step();
+            let params = params(&mut churn.dice, cpus, &groups);
+            churn.step(params, Wake::Interrupt);
         }
-        let settled = churn.host.now() + Nanos::ns(1);
-        churn.host.run_until(settled);
-        if costs.kick.is_zero() {
-            churn.check();
-        }
-        let later = churn.host.now() + Nanos::us(churn.dice.below(4_000));
-        churn.host.run_until(later);
-        if costs.kick.is_zero() {
-            churn.check();
-        }
+        churn.settle();
+        check(&mut churn);
+        churn.pass(Nanos::ms(4));
+        check(&mut churn);
     }
 }
 

@@ -5,21 +5,16 @@ mod pictures;
 mod promotion;
 mod signals;
 
-use crate::{adaptive, hybrid, poris, poris_s, ps, rs};
-use sched::{
-    CpuId, CpuSet, Descriptor, EntityId, GroupId, GroupParams, Instant, Nanos, Notice, Params, State, Wake, Weight,
+use crate::fixture::{
+    CPU, OTHER, host_under, interrupt as wake, pinned as on, run_through_us as run_through, running,
+    scripted as attach, shows,
 };
-use sim::{Costs, Driver, Workload};
-
-const CPU: CpuId = CpuId::new(0);
-const OTHER: CpuId = CpuId::new(1);
+use crate::{adaptive, hybrid, poris, poris_s, ps, rs};
+use sched::{CpuId, Descriptor, EntityId, GroupId, GroupParams, Nanos, Notice, Params, State, Weight};
+use sim::{Costs, Driver};
 
 fn host<'a>(policy: &'static Descriptor, cpus: usize, knobs: &[(&str, i64)]) -> Driver<'a> {
-    let mut values = policy.defaults();
-    for &(name, value) in knobs {
-        values.set(name, value).expect("a knob in its range");
-    }
-    Driver::new(policy, sched::Topology::new(cpus), &values, Costs::NONE).expect("it works everywhere")
+    host_under(policy, sched::Topology::new(cpus), knobs)
 }
 
 const fn ms(ms: i64) -> i64 {
@@ -35,14 +30,6 @@ fn vm(host: &mut Driver<'_>, group: GroupId, vcpus: usize) -> Vec<EntityId> {
     (0..vcpus).map(|_| attach(host, Params { group, ..Params::default() })).collect()
 }
 
-fn attach(host: &mut Driver<'_>, params: Params) -> EntityId {
-    host.attach("e", params, Workload::Scripted).expect("everybody is accepted")
-}
-
-fn on(cpu: CpuId) -> Params {
-    Params { affinity: CpuSet::one(cpu), ..Params::default() }
-}
-
 /// Somebody who is awake from now on.
 fn hog(host: &mut Driver<'_>, params: Params) -> EntityId {
     let e = attach(host, params);
@@ -50,25 +37,9 @@ fn hog(host: &mut Driver<'_>, params: Params) -> EntityId {
     e
 }
 
-fn wake(host: &mut Driver<'_>, e: EntityId) {
-    host.wake(e, Wake::Interrupt);
-}
-
-fn run_through(host: &mut Driver<'_>, us: u64) {
-    host.run_until(Instant::at_ns(Nanos::us(us).as_ns()).max(host.now()) + Nanos::ns(1));
-}
-
-fn running(host: &Driver<'_>, cpu: CpuId) -> Option<EntityId> {
-    host.machine().running(cpu)
-}
-
 /// How long the turn lasts that has just begun on `cpu`, in microseconds.
 fn turn(host: &Driver<'_>, cpu: CpuId) -> u64 {
     (host.machine().until(cpu).since(host.now()).as_ns() + 1) / 1_000
-}
-
-fn shows(host: &Driver<'_>, e: EntityId, name: &str) -> i64 {
-    host.machine().inspect(e, name).expect("it is shown")
 }
 
 /// Credit's numbers: OVER −2, UNDER −1, BOOST 0, and 1.

@@ -1,31 +1,17 @@
 //! Random sets, against brute force: the most urgent run, as far as they are free to move.
 
 use super::*;
+use crate::fixture::{Churn, Dice, host_of_costs, knobs};
+use sched::{CpuSet, State};
+use sim::Costs;
 
-/// Xorshift: the same numbers for the same seed.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, n: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % n
+fn params(dice: &mut Dice, cpus: usize, bound: bool) -> Params {
+    let priority = 1 + u8::try_from(dice.below(6)).expect("small");
+    let params = if dice.below(3) == 0 { round_robin(priority) } else { fifo(priority) };
+    if !bound || dice.below(2) == 0 {
+        return params;
     }
-
-    fn cpu(&mut self, cpus: usize) -> CpuId {
-        CpuId::new(usize::try_from(self.below(cpus as u64)).expect("small"))
-    }
-
-    fn params(&mut self, cpus: usize, bound: bool) -> Params {
-        let priority = 1 + u8::try_from(self.below(6)).expect("small");
-        let params = if self.below(3) == 0 { round_robin(priority) } else { fifo(priority) };
-        if !bound || self.below(2) == 0 {
-            return params;
-        }
-        let affinity = [self.cpu(cpus), self.cpu(cpus)].into_iter().collect();
-        Params { affinity, ..params }
-    }
+    Params { affinity: [dice.cpu(cpus), dice.cpu(cpus)].into_iter().collect(), ..params }
 }
 
 fn priority_of(host: &Driver<'_>, e: EntityId) -> u8 {
@@ -54,40 +40,19 @@ fn check(host: &Driver<'_>, entities: &[EntityId]) {
     }
 }
 
-fn churn(cpus: usize, bound: bool, knobs: &[(&str, i64)], costs: Costs, seed: u64) {
-    let mut values = POLICY.defaults();
-    for &(name, value) in knobs {
-        values.set(name, value).expect("a knob of rt");
-    }
-    let mut host = Driver::new(&POLICY, sched::Topology::new(cpus), &values, costs).expect("rt works everywhere");
-    let mut dice = Dice(seed);
-    let mut entities: Vec<EntityId> = Vec::new();
+fn churn(cpus: usize, bound: bool, values: &[(&str, i64)], costs: Costs, seed: u64) {
+    let host = host_of_costs(&POLICY, sched::Topology::new(cpus), &knobs(&POLICY, &[], values), costs);
+    let mut churn = Churn::new(host, seed);
     for _ in 0..3_000 {
-        for _ in 0..dice.below(4) {
-            let params = dice.params(cpus, bound);
-            let someone = entities.get(usize::try_from(dice.below(entities.len().max(1) as u64)).expect("small"));
-            let cpu = dice.cpu(cpus);
-            match (dice.below(16), someone.copied()) {
-                (0, _) | (_, None) if entities.len() < 12 => entities.push(scripted(&mut host, params)),
-                (1, Some(e)) => {
-                    host.detach(e);
-                    entities.retain(|&other| other != e);
-                }
-                (2 | 3, Some(e)) => host.adjust(e, params).expect("accepted"),
-                (4, Some(e)) => host.pause(e),
-                (5 | 6, _) if running(&host, cpu).is_some() => host.block(cpu),
-                (7, _) if running(&host, cpu).is_some() => host.yield_now(cpu),
-                (_, Some(e)) if host.machine().state(e) == State::Blocked => wake(&mut host, e),
-                _ => {}
-            }
+        for _ in 0..churn.dice.below(4) {
+            let params = params(&mut churn.dice, cpus, bound);
+            churn.step(params, Wake::Interrupt);
         }
-        let settled = host.now() + Nanos::ns(1);
-        host.run_until(settled);
-        if costs.kick.is_zero() && knobs[0].1 == 0 {
-            check(&host, &entities);
+        churn.settle();
+        if costs.kick.is_zero() && values[0].1 == 0 {
+            check(&churn.host, &churn.entities);
         }
-        let later = host.now() + Nanos::us(dice.below(8_000));
-        host.run_until(later);
+        churn.pass(Nanos::ms(8));
     }
 }
 

@@ -5,73 +5,20 @@ mod lists;
 mod throttling;
 
 use super::POLICY;
-use sched::{Class, CpuId, CpuSet, EntityId, Instant, Nanos, Params, RtPriority, State, Wake};
-use sim::{Costs, Driver, Workload};
-
-const CPU: CpuId = CpuId::new(0);
-const OTHER: CpuId = CpuId::new(1);
+use crate::fixture::{
+    CPU, OTHER, at_ms as at, fifo, hog, host_under, interrupt as wake, pinned_to as pinned, round_robin,
+    run_through_ms as run_through, running, scripted, used,
+};
+use sched::{CpuId, EntityId, Instant, Nanos, Params, State, Wake};
+use sim::Driver;
 
 fn host_with<'a>(cpus: usize, knobs: &[(&str, i64)]) -> Driver<'a> {
-    let mut values = POLICY.defaults();
-    for &(name, value) in knobs {
-        values.set(name, value).expect("a knob of rt");
-    }
-    Driver::new(&POLICY, sched::Topology::new(cpus), &values, Costs::NONE).expect("rt works everywhere")
+    host_under(&POLICY, sched::Topology::new(cpus), knobs)
 }
 
 /// Without throttling.
 fn host<'a>(cpus: usize) -> Driver<'a> {
     host_with(cpus, &[("rt-throttling", 0)])
-}
-
-fn at(ms: u64) -> Instant {
-    Instant::at_ns(Nanos::ms(ms).as_ns())
-}
-
-fn number(priority: u8) -> RtPriority {
-    RtPriority::new(priority).expect("1 to 99")
-}
-
-fn fifo(priority: u8) -> Params {
-    Params { class: Class::Fifo(number(priority)), ..Params::default() }
-}
-
-fn round_robin(priority: u8) -> Params {
-    Params { class: Class::RoundRobin(number(priority)), ..Params::default() }
-}
-
-fn pinned(params: Params, cpu: CpuId) -> Params {
-    Params { affinity: CpuSet::one(cpu), ..params }
-}
-
-fn hog(host: &mut Driver<'_>, params: Params) -> EntityId {
-    host.attach("hog", params, Workload::Hog).expect("accepted")
-}
-
-fn scripted(host: &mut Driver<'_>, params: Params) -> EntityId {
-    host.attach("scripted", params, Workload::Scripted).expect("accepted")
-}
-
-/// Lets everything up to `ms` happen, and what is at `ms` or now, too.
-fn run_through(host: &mut Driver<'_>, ms: u64) {
-    host.run_until(at(ms).max(host.now()) + Nanos::ns(1));
-}
-
-fn running(host: &Driver<'_>, cpu: CpuId) -> Option<EntityId> {
-    host.machine().running(cpu)
-}
-
-fn used(host: &mut Driver<'_>, e: EntityId) -> Nanos {
-    if matches!(host.machine().state(e), State::Running(_)) {
-        // A change of nothing charges who runs.
-        let params = *host.machine().params(e);
-        host.adjust(e, params).expect("nothing changes");
-    }
-    host.machine().charged(e)
-}
-
-fn wake(host: &mut Driver<'_>, e: EntityId) {
-    host.wake(e, Wake::Interrupt);
 }
 
 #[test]

@@ -5,18 +5,18 @@ mod periods;
 mod wakeups;
 
 use super::POLICY;
-use sched::{CpuId, CpuSet, EntityId, Instant, Limit, Nanos, Params, Reservation, State, Wake, Weight};
+use crate::fixture::{
+    CPU, OTHER, hog, host_under, run_through_us as run_through, running, scripted, shows, used, weighing,
+};
+use sched::{CpuSet, EntityId, Instant, Limit, Nanos, Params, Reservation, State, Wake, Weight};
 use sim::{Costs, Driver, Workload};
 
-const CPU: CpuId = CpuId::new(0);
-const OTHER: CpuId = CpuId::new(1);
-
 fn host<'a>(cpus: usize, knobs: &[(&str, i64)]) -> Driver<'a> {
-    let mut values = POLICY.defaults();
-    for &(name, value) in knobs {
-        values.set(name, value).expect("a knob of sedf");
-    }
-    Driver::new(&POLICY, sched::Topology::new(cpus), &values, Costs::NONE).expect("it works everywhere")
+    host_under(&POLICY, sched::Topology::new(cpus), knobs)
+}
+
+fn runs(host: &Driver<'_>) -> Option<EntityId> {
+    running(host, CPU)
 }
 
 fn reserving(slice_us: u64, period_us: u64, limit: Limit) -> Params {
@@ -32,23 +32,6 @@ fn hard(slice_us: u64, period_us: u64) -> Params {
     reserving(slice_us, period_us, Limit::Hard)
 }
 
-fn weighing(xen: u32) -> Params {
-    Params { weight: Weight::xen(xen).expect("in range"), ..Params::default() }
-}
-
-fn scripted(host: &mut Driver<'_>, params: Params) -> EntityId {
-    host.attach("e", params, Workload::Scripted).expect("it is accepted")
-}
-
-fn hog(host: &mut Driver<'_>, params: Params) -> EntityId {
-    host.attach("hog", params, Workload::Hog).expect("it is accepted")
-}
-
-/// Lets everything up to `us` happen, and what is at `us`, too; then it is a nanosecond later.
-fn run_through(host: &mut Driver<'_>, us: u64) {
-    host.run_until(Instant::at_ns(Nanos::us(us).as_ns()).max(host.now()) + Nanos::ns(1));
-}
-
 fn wake_at(host: &mut Driver<'_>, us: u64, e: EntityId) {
     run_through(host, us);
     host.wake(e, Wake::Interrupt);
@@ -58,14 +41,6 @@ fn block_at(host: &mut Driver<'_>, us: u64, e: EntityId) {
     run_through(host, us);
     assert_eq!(runs(host), Some(e), "it runs at {us} us");
     host.block(CPU);
-}
-
-fn runs(host: &Driver<'_>) -> Option<EntityId> {
-    host.machine().running(CPU)
-}
-
-fn shows(host: &Driver<'_>, e: EntityId, name: &str) -> i64 {
-    host.machine().inspect(e, name).expect("sedf shows it")
 }
 
 /// A time that is shown, in whole microseconds.
@@ -89,14 +64,9 @@ fn stretches(host: &mut Driver<'_>, us: u64) -> Vec<(Option<EntityId>, u64, u64)
     all
 }
 
-/// What everybody has run until now, in per mille of `of`.
+/// What each has run until now, in per mille of `of`.
 fn per_mille(host: &mut Driver<'_>, all: &[EntityId], of: Nanos) -> Vec<u64> {
-    // A change of nothing charges who runs.
-    for &e in all.iter().filter(|&&e| matches!(host.machine().state(e), State::Running(_))).collect::<Vec<_>>() {
-        let params = *host.machine().params(e);
-        host.adjust(e, params).expect("nothing changes");
-    }
-    all.iter().map(|&e| (host.machine().charged(e).as_ns() * 1_000 + of.as_ns() / 2) / of.as_ns()).collect()
+    all.iter().map(|&e| (used(host, e).as_ns() * 1_000 + of.as_ns() / 2) / of.as_ns()).collect()
 }
 
 /// policies.md 6.7: both 5 ms of 10, extra time on, D1 a hog from 0, D0 with bursts of 200 us.

@@ -2,6 +2,7 @@
 
 mod admission;
 
+use crate::fixture::{awake, is_running as runs, run_through_us as run_through};
 use crate::{rt_xen, rtds};
 use sched::{
     CpuId, CpuSet, Descriptor, EntityId, GroupId, Instant, Limit, Nanos, Params, Refused, Reservation, State, Wake,
@@ -21,21 +22,6 @@ fn host<'a>(policy: &Descriptor, cpus: usize, knobs: &[(&str, &str)]) -> Driver<
 fn asking(slice: u64, period: u64, limit: Limit) -> Params {
     let reservation = Reservation { limit, ..Reservation::new(Nanos::ms(slice), Nanos::ms(period)) };
     Params { reservation: Some(reservation), ..Params::default() }
-}
-
-fn awake(host: &mut Driver<'_>, params: Params) -> EntityId {
-    let e = host.attach("e", params, Workload::Scripted).expect("it is accepted");
-    host.wake(e, Wake::New { parent: None });
-    e
-}
-
-/// Lets everything up to `us` happen, and what is at `us`, too.
-fn run_through(host: &mut Driver<'_>, us: u64) {
-    host.run_until(Instant::at_ns(Nanos::us(us).as_ns()) + Nanos::ns(1));
-}
-
-fn runs(host: &Driver<'_>, e: EntityId) -> bool {
-    matches!(host.machine().state(e), State::Running(_))
 }
 
 /// Who of `all` runs, sampled in the middle of every millisecond from `from` to `to`: a letter each, `.` for nobody.

@@ -14,7 +14,7 @@ use measure::jobs::JobLog;
 use report::{Report, Runs, Widths, XenMonReport, short};
 use run::{Choice, Placement, Run};
 use scenario::Scenario;
-use scenario::taskset::{self, Arrival};
+use scenario::taskset;
 use sched::Nanos;
 use sim::auditor::{Finding, WorldAuditor};
 use std::io::Write;
@@ -26,6 +26,8 @@ const ROWS_MOST: usize = 20;
 /// The runs, with their options.
 pub(crate) struct Plan {
     pub(crate) scenario: Scenario,
+    /// The same with each task on the CPU that a policy gives it, by the name of the policy, where that was asked for.
+    partitioned: Vec<(&'static str, Scenario)>,
     pub(crate) choices: Vec<Choice>,
     /// Of all guests, in place of their own.
     guests: Option<Choice>,
@@ -41,7 +43,9 @@ impl Plan {
     /// One run, under one of its choices.
     pub(crate) fn run<'p>(&'p self, choice: &'p Choice, seed: u64) -> Run<'p> {
         let Choice { policy, knobs } = choice;
-        Run { scenario: &self.scenario, policy, knobs, guests: self.guests.as_ref(), seed }
+        let placed = self.partitioned.iter().find(|(name, _)| *name == policy.name);
+        let scenario = placed.map_or(&self.scenario, |(_, scenario)| scenario);
+        Run { scenario, policy, knobs, guests: self.guests.as_ref(), seed }
     }
 
     /// The monitor of its domains, if there is one.
@@ -129,15 +133,16 @@ fn plan(args: &Sim) -> Result<Plan, Failure> {
         (Some(path), _) => {
             let settings = settings(&args.knob)?;
             let tasks = lab::disk::tasks(path)?;
-            let (placement, arrival) = match args.partitioned {
-                true => (Placement::Partitioned, Arrival::ByUtilisation),
-                false => (Placement::Free, Arrival::ById),
-            };
+            let placement = if args.partitioned { Placement::Partitioned } else { Placement::Free };
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let (cpus, seconds) = (args.cpus.unwrap_or(1), args.seconds.unwrap_or(1));
-            let scenario = taskset::scenario(&name, &tasks, cpus.into(), arrival, Nanos::s(seconds));
+            let scenario = taskset::scenario(&name, &tasks, cpus.into(), Nanos::s(seconds));
             let choices = run::choose_for_tasks(&scenario, &args.policy, &settings, placement)?;
-            plan_under(args, scenario, choices)
+            let mut partitioned = Vec::new();
+            for choice in choices.iter().filter(|_| args.partitioned) {
+                partitioned.push((choice.policy.name, run::partition(&scenario, choice)?));
+            }
+            Ok(Plan { partitioned, ..plan_under(args, scenario, choices)? })
         }
         (None, path) => {
             plan_of(args, lab::disk::scenario(path.as_deref().expect("without tasks there is a scenario"))?)
@@ -165,7 +170,7 @@ fn plan_under(args: &Sim, scenario: Scenario, choices: Vec<Choice>) -> Result<Pl
     let seed = args.seed.or(scenario.seed).unwrap_or(0);
     let width = args.output.width.unwrap_or_else(output::width);
     let window = Window::asked(&scenario, &args.output, width)?;
-    Ok(Plan { scenario, choices, guests, seed, window, width, xenmon: args.xenmon })
+    Ok(Plan { scenario, partitioned: Vec::new(), choices, guests, seed, window, width, xenmon: args.xenmon })
 }
 
 /// The warm-up, from the option or from the scenario.

@@ -7,6 +7,7 @@ mod cables;
 mod choose;
 pub mod live;
 pub mod manager;
+mod partition;
 mod samples;
 mod session;
 mod suits;
@@ -14,6 +15,7 @@ pub mod sweep;
 
 pub use audit::{Delays, promises};
 pub use choose::{Choice, Placement, choose, choose_for_guests, choose_for_tasks, policy};
+pub use partition::partition;
 pub use samples::SampledVm;
 pub(crate) use session::{boot_order, machine_of_host, placed};
 

@@ -24,26 +24,12 @@ pub struct Task {
     pub wcet: Nanos,
 }
 
-/// In which order tasks arrive, which decides where a policy that places them one by one puts them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Arrival {
-    /// By id.
-    ById,
-    /// By utilisation, the largest first; of equals, the lower id.
-    ByUtilisation,
-}
-
-/// The scenario of `tasks` on `cpus` identical CPUs for `length`: all arrive at once, each with its period and execution
-/// time as its reservation, and jobs that say when they are done.
+/// The scenario of `tasks` on `cpus` identical CPUs for `length`: all arrive at once in the order of their ids, each with its
+/// period and execution time as its reservation, and jobs that say when they are done.
 #[must_use]
-pub fn scenario(name: &str, tasks: &[Task], cpus: usize, arrival: Arrival, length: Nanos) -> Scenario {
+pub fn scenario(name: &str, tasks: &[Task], cpus: usize, length: Nanos) -> Scenario {
     let mut tasks = tasks.to_vec();
     tasks.sort_by_key(|task| task.id);
-    if arrival == Arrival::ByUtilisation {
-        // a/b > c/d in whole numbers; the sort is stable.
-        let product = |a: Nanos, b: Nanos| u128::from(a.as_ns()) * u128::from(b.as_ns());
-        tasks.sort_by(|a, b| product(b.wcet, a.period).cmp(&product(a.wcet, b.period)));
-    }
     let entity = |task: &Task| EntitySpec {
         name: format!("task {}", task.id),
         group: None,

@@ -11,10 +11,10 @@ use std::process::ExitCode;
 /// How to measure.
 #[derive(Args, Debug)]
 pub(crate) struct Bench {
-    /// How often everything is measured; the medians count.
+    /// Number of measurements; the medians are printed.
     #[arg(long, default_value_t = 5)]
     runs: u32,
-    /// Further arguments for the benchmark itself.
+    /// Further arguments for the benchmark.
     #[arg(last = true)]
     rest: Vec<String>,
 }
@@ -22,7 +22,7 @@ pub(crate) struct Bench {
 /// What to do about golden outputs.
 #[derive(Args, Debug)]
 pub(crate) struct Golden {
-    /// Write what comes out now in place of what was expected; review the difference before committing it.
+    /// Replace the expected outputs by the current ones; review the difference before committing it.
     #[arg(long)]
     update: bool,
 }
@@ -47,7 +47,7 @@ pub(crate) fn bench(bench: &Bench) -> Result<ExitCode> {
     Ok(if speed == ExitCode::SUCCESS { promises } else { speed })
 }
 
-/// Compares golden outputs, or writes them anew: every test whose expectation is text kept in the tree.
+/// Runs every test whose expected output is text in the tree, or rewrites these outputs.
 pub(crate) fn golden(golden: &Golden) -> Result<ExitCode> {
     let mut command = cargo(&["test", "--workspace", "--exclude", "xtask", "--no-fail-fast"]);
     if golden.update {

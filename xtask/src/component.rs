@@ -1,4 +1,5 @@
-//! What a check needs beyond cargo: tried, installed if that is possible, and else the check is skipped, loudly.
+//! Tools that a check needs beside cargo. A missing tool is installed where possible; otherwise the check is skipped with a
+//! message.
 
 use crate::root::{cargo, root};
 use std::process::{Command, Stdio};
@@ -10,10 +11,10 @@ pub(crate) fn works(command: &mut Command) -> bool {
     silent.status().is_ok_and(|status| status.success())
 }
 
-/// Makes sure that `cargo SUBCOMMAND` is there, from the rustup component of this name.
+/// Installs the rustup component that brings `cargo SUBCOMMAND`, if it is missing.
 ///
 /// # Errors
-/// Why it is not there.
+/// The reason why it is missing.
 pub(crate) fn rust(subcommand: &str, component: &str) -> Result<(), String> {
     if works(&mut cargo(&[subcommand, "--version"])) {
         return Ok(());
@@ -24,13 +25,13 @@ pub(crate) fn rust(subcommand: &str, component: &str) -> Result<(), String> {
     if works(&mut rustup) && works(&mut cargo(&[subcommand, "--version"])) {
         return Ok(());
     }
-    Err(format!("{component} is missing and `rustup component add {component}` did not bring it"))
+    Err(format!("{component} is missing and `rustup component add {component}` failed"))
 }
 
-/// Makes sure that the standard library for `target` is there.
+/// Installs the standard library for `target`, if it is missing.
 ///
 /// # Errors
-/// Why it is not there.
+/// The reason why it is missing.
 pub(crate) fn target(target: &str) -> Result<(), String> {
     let has = || {
         let listed = Command::new("rustup").args(["target", "list", "--installed"]).current_dir(root()).output();
@@ -43,36 +44,36 @@ pub(crate) fn target(target: &str) -> Result<(), String> {
     if works(Command::new("rustup").args(["target", "add", target]).current_dir(root())) && has() {
         return Ok(());
     }
-    Err(format!("the target {target} is missing and `rustup target add {target}` did not bring it"))
+    Err(format!("the target {target} is missing and `rustup target add {target}` failed"))
 }
 
-/// Makes sure that Python can make virtual environments.
+/// Installs Python with virtual environments, if it is missing.
 ///
 /// # Errors
-/// Why it cannot.
+/// The reason why it cannot.
 pub(crate) fn python() -> Result<(), String> {
     let has = || works(Command::new("python3").args(["-c", "import venv, ensurepip"]));
     debian("python3 with venv", &["python3", "python3-venv"], has)
 }
 
-/// Makes sure that callgrind is there.
+/// Installs callgrind, if it is missing.
 ///
 /// # Errors
-/// Why it is not.
+/// The reason why it is missing.
 pub(crate) fn valgrind() -> Result<(), String> {
     debian("valgrind", &["valgrind"], || works(Command::new("valgrind").arg("--version")))
 }
 
-/// Makes sure that QEMU is there, and what it is begun by.
+/// Installs QEMU and the program that starts it, if they are missing.
 ///
 /// # Errors
-/// Why it is not.
+/// The reason why it is missing.
 pub(crate) fn qemu() -> Result<(), String> {
     debian("setpriv", &["util-linux"], || works(Command::new("setpriv").arg("--version")))?;
     debian("QEMU for x86-64", &["qemu-system-x86"], || works(Command::new("qemu-system-x86_64").arg("--version")))
 }
 
-/// Makes sure of `what`, from these Debian packages where we may install them.
+/// Installs `what` from these Debian packages, if it is missing and this process may install packages.
 fn debian(what: &str, packages: &[&str], has: impl Fn() -> bool) -> Result<(), String> {
     if has() {
         return Ok(());
@@ -87,7 +88,7 @@ fn debian(what: &str, packages: &[&str], has: impl Fn() -> bool) -> Result<(), S
     if installed && has() {
         return Ok(());
     }
-    Err(format!("{what} is missing and apt-get did not bring it (apt-get install {names})"))
+    Err(format!("{what} is missing and apt-get failed (apt-get install {names})"))
 }
 
 fn apt(arguments: &[&str]) -> bool {
@@ -95,7 +96,7 @@ fn apt(arguments: &[&str]) -> bool {
     works(command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive"))
 }
 
-/// Whether apt knows what there is: asked at most once, the network may be slow, or not there.
+/// Whether apt's lists are up to date. They are updated at most once: the network may be slow or missing.
 fn is_up_to_date() -> bool {
     static UPDATED: OnceLock<bool> = OnceLock::new();
     *UPDATED.get_or_init(|| apt(&["update"]))
@@ -111,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_there_does_not_work_and_is_refused_with_its_name() {
+    fn a_missing_program_does_not_work_and_is_reported_by_name() {
         assert!(!works(&mut Command::new("tactus-no-such-program")));
         assert!(works(&mut cargo(&["--version"])));
         let refused = rust("no-such-subcommand", "no-such-component").unwrap_err();

@@ -112,9 +112,9 @@ fn run_campaign(campaign: &Fuzz) -> Result<Option<Failure>> {
         Err(error) => return Ok(Some(Failure { text: format!("{error:#}"), again: campaign.replay() })),
     };
     let shown = |line: &str| (!line.is_empty()).then(|| format!("      {line}"));
-    let said = stream(Command::new(program).args(campaign.arguments()), shown)?;
-    let again = replay_lines(&said.text).pop().unwrap_or_else(|| campaign.replay());
-    Ok((!said.success).then_some(Failure { text: said.text, again }))
+    let output = stream(Command::new(program).args(campaign.arguments()), shown)?;
+    let again = replay_lines(&output.text).pop().unwrap_or_else(|| campaign.replay());
+    Ok((!output.success).then_some(Failure { text: output.text, again }))
 }
 
 /// The lines in the output of a fuzzer that repeat a run.
@@ -138,12 +138,12 @@ mod tests {
         }
     }
 
-    /// What a fuzzer says of a call.
+    /// The output of a fuzzer.
     fn output(fuzz: &Fuzz) -> String {
         let program = fuzz.program().build().unwrap();
-        let said = stream(Command::new(program).args(fuzz.arguments()), |_| None).unwrap();
-        assert!(said.success, "{fuzz:?}\n{}", said.text);
-        said.text
+        let output = stream(Command::new(program).args(fuzz.arguments()), |_| None).unwrap();
+        assert!(output.success, "{fuzz:?}\n{}", output.text);
+        output.text
     }
 
     #[test]

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use std::process::{Command, ExitCode};
 
-/// How the experiments are played.
+/// Options of the experiments.
 #[derive(Args, Debug)]
 pub(crate) struct Lab {
     /// Further arguments for `tactus lab run`, such as -j 2
@@ -15,10 +15,10 @@ pub(crate) struct Lab {
     rest: Vec<String>,
 }
 
-/// Plays all experiments in a release build, records what they measure, and draws it.
+/// Runs all experiments in a release build, records what they measure, and draws it.
 pub(crate) fn lab(lab: &Lab) -> Result<ExitCode> {
     let played = tactus(&["run", "all", "--record"], &lab.rest)?;
-    // A check that accepts its wrong world fails the run; what was measured is recorded nevertheless, and is worth to be seen.
+    // A check that accepts its wrong world fails the run. The measurements are recorded and drawn nevertheless.
     if played > 1 {
         return Ok(ExitCode::from(played));
     }
@@ -26,16 +26,16 @@ pub(crate) fn lab(lab: &Lab) -> Result<ExitCode> {
     Ok(ExitCode::from(played.max(drawn)))
 }
 
-/// Calls `tactus lab`; says how it ended.
+/// Calls `tactus lab`; returns its exit code.
 fn tactus(what: &[&str], rest: &[String]) -> Result<u8> {
     let mut command = cargo(&["run", "--release", "--quiet", "--package", "cli", "--", "lab"]);
     command.args(what).args(rest);
     let status = command.status().context("cannot run cargo")?;
-    // A signal has no code; then it is a plain failure, after which nothing is drawn.
+    // A process that a signal ended has no code; then nothing is drawn.
     Ok(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(130))
 }
 
-/// That a few points of each paper measure what is recorded.
+/// Checks that a few points of each paper measure what is recorded.
 pub(crate) fn smoke() -> Result<Outcome> {
     let papers = std::fs::read_dir(root().join("papers")).context("cannot read papers/")?;
     let is_recorded = papers.filter_map(Result::ok).any(|paper| paper.path().join("measured.json").exists());

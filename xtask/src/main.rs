@@ -33,16 +33,16 @@ enum Chore {
     Fuzz(fuzz::Fuzz),
     /// Measure speed, beside a bare event loop in the same run.
     Bench(chores::Bench),
-    /// Compare the golden outputs, or bring them up to date.
+    /// Compare the golden outputs, or update them.
     Golden(chores::Golden),
-    /// Play the experiments of all papers in a release build, record what they measure, and draw it.
+    /// Run the experiments of all papers in a release build, record what they measure, and draw it.
     Lab(lab::Lab),
-    /// Begin a new policy: its file, from a template that runs, and its two lines in the registry.
+    /// Create a new policy: its file, from a template that runs, and its two lines in the registry.
     NewPolicy {
         /// Its name, in kebab-case: `lottery`, `stride-two`.
         name: String,
     },
-    /// Run what is too risky for this machine in a kernel booted for it, in QEMU.
+    /// Run tests that are too risky for this machine in a kernel booted for them, in QEMU.
     VmTest(guest::VmTest),
 }
 

@@ -12,7 +12,7 @@ const TEMPLATE: &str = include_str!("../templates/policy.rs");
 const STAND_IN: (&str, &str, &str) = ("example-policy", "example_policy", "ExamplePolicy");
 const NAME_MAX: usize = 40;
 
-/// The words of Rust that cannot name a module, and the names that mean something here.
+/// Keywords of Rust, which cannot name a module.
 const KEYWORDS: &[&str] = &[
     "abstract", "as", "async", "await", "become", "box", "break", "const", "continue", "crate", "do", "dyn", "else",
     "enum", "extern", "false", "final", "fn", "for", "gen", "if", "impl", "in", "let", "loop", "macro", "match", "mod",
@@ -22,7 +22,7 @@ const KEYWORDS: &[&str] = &[
 const TAKEN: &[&str] = &["all", "canary", "lib", "main", "mod", "sched", "std", "core", "alloc", "test", "tests"];
 const DRAWERS: &[&str] = &["utils", "util", "common", "helper", "helpers", "misc"];
 
-/// Makes the policy, or says why not and changes nothing.
+/// Makes the policy, or prints why not and changes nothing.
 pub(crate) fn run(name: &str) -> Result<ExitCode> {
     match create(&root(), name) {
         Ok(file) => {
@@ -38,10 +38,10 @@ pub(crate) fn run(name: &str) -> Result<ExitCode> {
     }
 }
 
-/// Makes the policy `name` in the workspace at `root`; gives its file.
+/// Makes the policy `name` in the workspace at `root`; returns its file.
 ///
 /// # Errors
-/// The reason, and what would be right; nothing has changed then.
+/// The reason with help; nothing has changed then.
 pub(crate) fn create(root: &Path, name: &str) -> Result<String, String> {
     let snake = check_name(name)?;
     let source = root.join("crates/policies/src");
@@ -55,7 +55,7 @@ pub(crate) fn create(root: &Path, name: &str) -> Result<String, String> {
     let text = TEMPLATE.replace(STAND_IN.0, name).replace(STAND_IN.1, &snake).replace(STAND_IN.2, &camel_case(name));
     let written = fs::write(&file, text).and_then(|()| fs::write(&registry, after));
     if let Err(error) = written {
-        // Half a policy would keep the crate from compiling.
+        // A policy without its entry, or an entry without its file, does not compile.
         let _ = fs::remove_file(&file);
         let _ = fs::write(&registry, before);
         return Err(format!("cannot write: {error}"));
@@ -64,7 +64,7 @@ pub(crate) fn create(root: &Path, name: &str) -> Result<String, String> {
     let mut rustfmt = Command::new("rustfmt");
     rustfmt.args(["--edition", "2024", "--config-path"]).arg(root).arg(&registry);
     if !works(&mut rustfmt) {
-        println!("rustfmt is not there: format before you commit (cargo fmt)");
+        println!("rustfmt is missing\nhelp: run cargo fmt before you commit");
     }
     Ok(format!("crates/policies/src/{snake}.rs"))
 }
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_names_are_refused_with_a_reason_and_what_would_be_right() {
+    fn bad_names_are_refused_with_a_reason_and_help() {
         let names = ["Edf", "my_policy", "-a", "a-", "a--b", "2a", "", "ü", "../x", "loop", "yield", "lib", "misc"];
         for name in names.iter().copied().chain([&*"a".repeat(41)]) {
             let refused = check_name(name).unwrap_err();

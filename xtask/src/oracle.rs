@@ -1,4 +1,4 @@
-//! Programs in Python that others have written, to compare with: each in a virtual environment that holds it.
+//! Programs in Python to compare with, each in a virtual environment of its own.
 
 use crate::component::{self, works};
 use crate::root::{cargo, root, typed};
@@ -10,17 +10,17 @@ use std::process::Command;
 /// A program from PyPI, and the test in `crates/conformance/tests` that compares with it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Oracle {
-    /// What people call it.
+    /// Its name.
     name: &'static str,
-    /// The release whose traps we know.
+    /// The release that the test is written for.
     release: &'static str,
-    /// What can be imported where it is installed.
+    /// The module that shows that it is installed.
     module: &'static str,
-    /// Where it is, below `target`.
+    /// The folder of its environment.
     folder: &'static str,
-    /// The test. It is kept out of a plain `cargo test`: it needs Python.
+    /// The test. A plain `cargo test` leaves it out because it needs Python.
     test: &'static str,
-    /// What tells the test which Python has it.
+    /// The environment variable that names the Python to the test.
     variable: &'static str,
 }
 
@@ -55,7 +55,7 @@ pub(crate) const LISA: Oracle = Oracle {
 };
 
 impl Oracle {
-    /// Compares with it.
+    /// Runs the comparison.
     pub(crate) fn check(self) -> Result<Outcome> {
         let python = match self.environment() {
             Ok(python) => python,
@@ -65,7 +65,7 @@ impl Oracle {
         counted(command.env(self.variable, python))
     }
 
-    /// The Python that has it, in an environment of its own.
+    /// The Python of its environment, which is made where it is missing.
     pub(crate) fn environment(self) -> Result<PathBuf, String> {
         component::python()?;
         let Oracle { name, release, folder, .. } = self;
@@ -83,7 +83,7 @@ impl Oracle {
         if works(&mut pip) && self.is_in(&python) {
             return Ok(python);
         }
-        Err(format!("{} did not bring {name} (no network?)", typed(&pip)))
+        Err(format!("{} did not install {name} (no network?)", typed(&pip)))
     }
 
     fn is_in(self, python: &Path) -> bool {

@@ -1,4 +1,4 @@
-//! The programs of ours that run in a guest.
+//! Programs of the workspace that a chore runs.
 
 use crate::root::{cargo, typed};
 use anyhow::{Context, Result, bail};
@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// One of them: a target of a package. In the guest it lies in `/bin`, under the target's name.
+/// A target of a package. In a guest it lies in `/bin`, under the target's name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Program {
     package: &'static str,
@@ -23,7 +23,7 @@ pub(crate) const TACTUS: Program = Program { package: "cli", kind: "--bin", name
 pub(crate) const FUZZ: Program = Program { package: "fuzz", kind: "--example", name: "fuzz" };
 /// Searches for faults of daemon and guardian that break a promise, on simulated hosts.
 pub(crate) const FUZZ_DAEMON: Program = Program { package: "storms", kind: "--example", name: "fuzz-daemon" };
-/// Breaks what keeps promises, and looks whether every thread gets back what it was.
+/// Kills or stops a part of a live run and checks that every thread gets its old attributes back.
 pub(crate) const STORM: Program = Program { package: "storms", kind: "--example", name: "storm" };
 
 impl Program {
@@ -34,9 +34,8 @@ impl Program {
         command
     }
 
-    /// Builds it; gives its file.
+    /// Builds it as `cargo test` does; returns its file.
     pub(crate) fn build(self) -> Result<PathBuf> {
-        // As `cargo test` builds it: what was built there is not built again.
         let mut command = cargo(&["build", "--profile", "test", "--package", self.package, self.kind, self.name]);
         command.args(["--message-format", "json-render-diagnostics"]);
         let output = command.output().context("cannot run cargo")?;
@@ -48,7 +47,7 @@ impl Program {
     }
 }
 
-/// The file of a program, as cargo tells it.
+/// The file of a program in cargo's messages.
 fn executable(messages: &str, name: &str) -> Option<PathBuf> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let of_ours = messages.filter(|message| message["target"]["name"] == name);
@@ -60,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_of_a_program_is_the_one_that_cargo_tells() {
+    fn the_file_of_a_program_is_read_from_the_messages_of_cargo() {
         let messages = "{\"target\":{\"name\":\"sys\"},\"executable\":null}\nno JSON\n\
             {\"target\":{\"name\":\"init\"},\"executable\":\"/t/init\"}\n";
         assert_eq!(executable(messages, "init"), Some(PathBuf::from("/t/init")));

@@ -1,19 +1,19 @@
-//! Runs a command while its output is read line by line: some of it is shown as it comes, all of it is kept.
+//! Runs a command and reads its output line by line. Some lines are shown as they come; all are kept.
 
 use anyhow::{Context, Result};
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, ExitCode, Stdio};
 use std::sync::mpsc;
 
-/// What a command said, and whether it succeeded.
-pub(crate) struct Said {
+/// The output of a command, and whether it succeeded.
+pub(crate) struct Output {
     pub(crate) success: bool,
-    /// Standard output and standard error, in the order in which the lines came.
+    /// Standard output and standard error, in order of arrival.
     pub(crate) text: String,
 }
 
-/// Runs `command` to its end; prints each line that `show` makes something of.
-pub(crate) fn stream(command: &mut Command, show: impl Fn(&str) -> Option<String>) -> Result<Said> {
+/// Runs `command` to its end; prints what `show` returns for a line.
+pub(crate) fn stream(command: &mut Command, show: impl Fn(&str) -> Option<String>) -> Result<Output> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().with_context(|| format!("cannot run {}", command.get_program().display()))?;
     let (sender, lines) = mpsc::channel();
@@ -32,7 +32,7 @@ pub(crate) fn stream(command: &mut Command, show: impl Fn(&str) -> Option<String
         reader.join().expect("a reader of lines does not panic");
     }
     let success = child.wait()?.success();
-    Ok(Said { success, text })
+    Ok(Output { success, text })
 }
 
 /// Runs `command` with this process's own input and output; returns its exit code.
@@ -43,13 +43,13 @@ pub(crate) fn pass_on(command: &mut Command) -> Result<ExitCode> {
     Ok(ExitCode::from(code))
 }
 
-/// Sends on each line as it comes, until the end.
+/// Sends each line as it comes, until the end.
 pub(crate) fn read_lines(from: impl Read + Send + 'static, to: mpsc::Sender<String>) -> std::thread::JoinHandle<()> {
     std::thread::spawn(move || {
         let mut from = BufReader::new(from);
         let mut line = Vec::new();
         while from.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
-            // Who no longer listens has no use for the rest.
+            // The receiver is gone.
             if to.send(String::from_utf8_lossy(&line).trim_end().to_string()).is_err() {
                 return;
             }
@@ -66,9 +66,9 @@ mod tests {
     fn all_lines_are_kept_some_are_shown_and_failure_is_noticed() {
         let mut shell = Command::new("sh");
         shell.args(["-c", "echo one; echo two >&2; exit 3"]);
-        let said = stream(&mut shell, |_| None).unwrap();
-        assert!(!said.success);
-        let mut lines: Vec<&str> = said.text.lines().collect();
+        let output = stream(&mut shell, |_| None).unwrap();
+        assert!(!output.success);
+        let mut lines: Vec<&str> = output.text.lines().collect();
         lines.sort_unstable();
         assert_eq!(lines, ["one", "two"]);
     }

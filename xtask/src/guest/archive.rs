@@ -1,4 +1,4 @@
-//! What a guest kernel begins with: an archive of the programs it needs, with their shared libraries.
+//! The initial file system of a guest kernel: an archive of programs with their shared libraries.
 
 use crate::component::works;
 use anyhow::{Context, Result, bail};
@@ -10,33 +10,33 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// An archive that is being written. Whose files are in it: root's.
+/// An archive that is being written. All files in it belong to root.
 pub(crate) struct Archive {
     to: Option<BufWriter<File>>,
-    /// Where programs are made smaller on their way.
+    /// The file into which programs are stripped.
     scratch: PathBuf,
-    /// What is in it already, folders too.
+    /// The files and folders that are in it already.
     there: BTreeSet<PathBuf>,
-    /// Each entry has a number, or the kernel takes two for one file with two names.
+    /// Number of entries. Each entry has an inode number of its own; with equal ones the kernel takes two for one file.
     entries: u32,
 }
 
 impl Archive {
-    /// Begins one in the file `archive` of `folder`.
+    /// Begins an archive in the file `archive` of `folder`.
     pub(crate) fn begin(folder: &Path) -> Result<Archive> {
         let path = folder.join("archive");
         let file = File::create(&path).with_context(|| format!("cannot write {}", path.display()))?;
         let scratch = folder.join("stripped");
         let there = BTreeSet::from([PathBuf::from("/")]);
         let mut archive = Archive { to: Some(BufWriter::new(file)), scratch, there, entries: 0 };
-        // The first program's standard output; a program in Rust does not begin without one.
+        // The standard output of the first program; a program in Rust does not start without one.
         archive.folder(Path::new("/dev"))?;
         let console = NewcBuilder::new("dev/console").mode(0o600).rdev_major(5).rdev_minor(1);
         archive.entry(console.set_mode_file_type(ModeFileType::Char), &[])?;
         Ok(archive)
     }
 
-    /// Adds the program in the file `from` as `to`, without what only a debugger reads, and the libraries that it needs.
+    /// Adds the program in the file `from` as `to`, stripped of debug information, and the libraries that it needs.
     pub(crate) fn program(&mut self, from: &Path, to: &str) -> Result<()> {
         let mut strip = Command::new("strip");
         strip.arg("--strip-debug").arg("-o").arg(&self.scratch).arg(from);
@@ -51,7 +51,7 @@ impl Archive {
         Ok(())
     }
 
-    /// Adds a file, with the folders on the way to it.
+    /// Adds a file and the folders around it.
     pub(crate) fn file(&mut self, to: &str, mode: u32, bytes: &[u8]) -> Result<()> {
         let path = Path::new(to);
         if let Some(parent) = path.parent() {
@@ -84,11 +84,11 @@ impl Archive {
         Ok(())
     }
 
-    /// Ends it.
+    /// Completes the archive.
     pub(crate) fn end(self) -> Result<()> {
         let to = self.to.context("an archive that could not be written is not ended")?;
         newc::trailer(to)?.flush()?;
-        // It is not there where no program was made smaller.
+        // It does not exist if no program was stripped.
         let _ = fs::remove_file(&self.scratch);
         Ok(())
     }
@@ -98,7 +98,7 @@ impl Archive {
 fn libraries(program: &Path) -> Result<Vec<PathBuf>> {
     let output = Command::new("ldd").arg(program).output().context("cannot run ldd")?;
     let text = String::from_utf8_lossy(&output.stdout);
-    // Of a program without libraries it says so and fails.
+    // ldd fails for a program without libraries.
     if let Some(line) = text.lines().find(|line| line.contains("not found")) {
         bail!("{} does not run here: {}", program.display(), line.trim());
     }

@@ -12,56 +12,55 @@ use std::time::Duration;
 
 const QEMU: &str = "qemu-system-x86_64";
 
-/// What the guest's clock follows.
+/// The time base of a guest's clock.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Time {
-    /// The host's. What disturbs the host disturbs the guest.
+    /// The clock of the host. Load on the host disturbs the guest.
     Host,
-    /// The instructions that were executed, two nanoseconds each; while all is idle it jumps. Slower, and the same
-    /// however busy the host is.
+    /// Executed instructions, two nanoseconds each; idle time is skipped. Slower, and independent of load on the host.
     Executed,
 }
 
 /// A machine to boot.
 pub(crate) struct Machine<'m> {
-    /// With this kernel.
+    /// The kernel.
     pub(crate) kernel: &'m Kernel,
-    /// Where its archive is, and where what comes of it is left.
+    /// The folder with its archive, into which its output goes.
     pub(crate) folder: &'m Path,
     pub(crate) time: Time,
-    /// When it is ended, whatever it does.
+    /// The time after which it is ended.
     pub(crate) limit: Duration,
 }
 
-/// What came of it.
+/// The outcome of a guest.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Ran {
     pub(crate) end: End,
-    /// What the job said.
+    /// The output of the job.
     pub(crate) output: String,
-    /// What the guest said of itself when the job began: how long it had been up.
+    /// How long the guest had been up when the job began, as it reports.
     pub(crate) up: Option<String>,
 }
 
-/// How it ended.
+/// How a guest ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum End {
     /// The job ended with this code.
     Exited(i32),
-    /// The guest ended without a word about its job.
+    /// The guest ended without reporting on its job.
     Died,
-    /// It was ended at its limit.
+    /// The guest was ended at its time limit.
     TooLong,
 }
 
 impl Machine<'_> {
-    /// The call of QEMU. It ends with the thread that makes it: the kernel sees to that, however that thread ends.
+    /// The call of QEMU. The kernel ends QEMU when the calling thread ends.
     fn command(&self) -> Command {
         let file = |name: &str| self.folder.join(name).display().to_string();
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--", QEMU]);
         command.args("-machine q35 -cpu max -smp 2 -m 512 -nodefaults -no-user-config -display none".split(' '));
-        // In one thread: with more, the emulation now and then kills a guest that changes its own code.
+        // In one thread: with more, the emulation sometimes kills a guest that changes its own code.
         command.args("-nic none -no-reboot -accel tcg,thread=single".split(' '));
         if self.time == Time::Executed {
             command.args(["-icount", "shift=1,sleep=off"]);
@@ -80,12 +79,12 @@ impl Machine<'_> {
         command
     }
 
-    /// Boots it, and waits for its end. Every line that the job says is told to `hear` at once.
+    /// Boots it and waits for its end. Each line of the job's output goes to `hear` at once.
     pub(crate) fn run(&self, hear: &mut dyn FnMut(&str)) -> Result<Ran> {
         let begin = clock();
         let errors = File::create(self.folder.join("qemu"))?;
         let mut command = self.command();
-        // An end of its standard input would be the end of the port to it.
+        // QEMU closes the port when its standard input ends.
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
         let mut qemu = command.spawn().context("cannot run setpriv (package util-linux)")?;
         let (sender, lines) = mpsc::channel();
@@ -115,19 +114,19 @@ impl Machine<'_> {
         Ok(Ran { end, output, up: word("up ") })
     }
 
-    /// The last lines that kernel and QEMU said, for who wonders why a guest died.
+    /// The last lines of the outputs of kernel and QEMU.
     pub(crate) fn last_words(&self) -> String {
-        let said = ["console", "qemu"].map(|name| {
+        let tails = ["console", "qemu"].map(|name| {
             let bytes = fs::read(self.folder.join(name)).unwrap_or_default();
             let text = String::from_utf8_lossy(&bytes).into_owned();
             let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
             lines[lines.len().saturating_sub(40)..].join("\n")
         });
-        said.join("\n").trim().to_string()
+        tails.join("\n").trim().to_string()
     }
 }
 
-/// Waits for the end of a process that closed its output, or ends it.
+/// Waits for the end of QEMU, or kills it if its time is over.
 fn end(qemu: &mut Child, in_time: bool) -> Result<()> {
     if !in_time {
         qemu.kill()?;

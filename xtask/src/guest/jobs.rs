@@ -1,4 +1,4 @@
-//! What is run in guests.
+//! The jobs that run in guests.
 
 use super::boot::{Ran, Time};
 use super::kernel::Kernel;
@@ -8,35 +8,35 @@ use serde_json::Value;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::Duration;
 
-/// How much of a job is wanted.
+/// The extent of a job.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct Extent {
-    /// Of a random job: this many rounds.
+    /// Of a random job: number of rounds.
     #[arg(long, default_value_t = FULL)]
     pub(crate) rounds: u32,
-    /// Of a random job: the first round, to make one again without those before it.
+    /// Of a random job: number of the first round, to repeat one without those before it.
     #[arg(long, default_value_t = 1)]
     pub(crate) first: u32,
-    /// Of a random job: what chance begins with; a run that fails prints its own.
+    /// Of a random job: the seed (a new one unless given); a run that fails prints its own.
     #[arg(long)]
     pub(crate) seed: Option<u64>,
 }
 
-/// How many rounds a night has time for.
+/// Number of rounds of a long run.
 const FULL: u32 = 200;
 
 impl Extent {
-    /// What belongs into every run of all checks.
+    /// The extent in `cargo xtask test`.
     pub(crate) const SHORT: Extent = Extent { rounds: 10, first: 1, seed: None };
 
-    /// The same with a seed, one of its own unless it has one.
+    /// The same with a seed, a new one unless it has one.
     pub(crate) fn with_seed(self) -> Extent {
-        // The keys of a hash map are the standard library's way to chance.
+        // The keys of a hash map are the standard library's only random numbers.
         let chance = || u64::from(RandomState::new().build_hasher().finish() as u32);
         Extent { seed: Some(self.seed.unwrap_or_else(chance)), ..self }
     }
 
-    /// As it is typed.
+    /// Its options as they are typed.
     pub(crate) fn words(&self) -> Vec<String> {
         let mut words = vec!["--rounds".to_string(), self.rounds.to_string()];
         let option = |name: &str, value: String| [name.to_string(), value];
@@ -46,26 +46,26 @@ impl Extent {
     }
 }
 
-/// Something that is run in a guest, and judged.
+/// A job that runs in a guest, and the check of its outcome.
 pub(crate) struct Job {
     pub(crate) name: &'static str,
-    /// As a step of `cargo xtask test`.
+    /// Its name as a step of `cargo xtask test`.
     pub(crate) title: &'static str,
     pub(crate) programs: &'static [Program],
     pub(crate) time: Time,
-    /// How often it may be tried: what is measured depends on what else the host does.
+    /// Number of attempts: measurements depend on the other load of the host.
     pub(crate) tries: u32,
     /// Whether it takes a seed and rounds.
     pub(crate) is_random: bool,
-    /// When a guest is ended, given how much is wanted.
+    /// The time limit of the guest for an extent.
     pub(crate) limit: fn(&Extent) -> Duration,
-    /// What is typed in the guest.
+    /// The command in the guest.
     pub(crate) words: fn(&Extent) -> Vec<String>,
-    /// Whether it was right, once it has exited with 0.
+    /// Checks the output of a job that exited with 0.
     pub(crate) judge: fn(&Kernel, &Ran) -> Result<(), String>,
 }
 
-/// All of them.
+/// All jobs.
 pub(crate) const JOBS: &[Job] = &[
     Job {
         name: "guest-doctor",
@@ -80,7 +80,7 @@ pub(crate) const JOBS: &[Job] = &[
     },
     Job {
         name: "guest-storm",
-        title: "guest-storm: everything is as before, whoever of us is killed or stopped",
+        title: "guest-storm: all threads are as before, whichever part of Tactus is killed or stopped",
         programs: &[TACTUS, STORM],
         time: Time::Executed,
         tries: 1,
@@ -94,18 +94,18 @@ pub(crate) const JOBS: &[Job] = &[
     },
 ];
 
-/// The mechanisms that work in a guest, whatever its kernel.
+/// The mechanisms that work in every guest kernel.
 const MECHANISMS: [&str; 7] =
     ["SCHED_FIFO", "SCHED_DEADLINE", "affinity", "stop and continue", "freezer, cgroup v2", "CPU quota", "CPU weight"];
 
-/// Whether what the doctor says is true of a guest that we have made ourselves.
+/// Checks the report of `tactus doctor` in a guest whose facts are known.
 fn doctor(kernel: &Kernel, ran: &Ran) -> Result<(), String> {
-    let start = ran.output.find('{').ok_or("the doctor said no JSON")?;
+    let start = ran.output.find('{').ok_or("the doctor printed no JSON")?;
     let found: Value = serde_json::from_str(&ran.output[start..]).map_err(|error| format!("not JSON: {error}"))?;
     let mut wrong = Vec::new();
     let mut expect = |what: &str, found: &Value, right: Value| {
         if *found != right {
-            wrong.push(format!("{what} is {found}; use {right}"));
+            wrong.push(format!("{what} is {found}, expected {right}"));
         }
     };
     expect("kernel.release", &found["kernel"]["release"], kernel.release.clone().into());
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_storm_is_told_its_rounds_and_its_seed() {
+    fn a_storm_gets_its_rounds_and_its_seed() {
         let storm = JOBS.iter().find(|job| job.name == "guest-storm").unwrap();
         let words = (storm.words)(&Extent { rounds: 3, first: 2, seed: Some(7) }).join(" ");
         assert_eq!(words, "/bin/storm --tactus /bin/tactus --rounds 3 --first 2 --seed 7");

@@ -7,9 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The suite whose kernel is booted unless another is asked for: the newest.
+/// The suite whose kernel is booted by default: the newest.
 pub(crate) const SUITE: &str = "sid";
-/// The flavour for virtual machines: all that QEMU shows is built in, so that no module has to be loaded.
+/// The flavour for virtual machines: the drivers for QEMU are built in, so no module has to be loaded.
 const FLAVOUR: &str = "cloud-amd64";
 
 /// A kernel that can be booted.
@@ -17,9 +17,9 @@ const FLAVOUR: &str = "cloud-amd64";
 pub(crate) struct Kernel {
     /// The compressed image.
     pub(crate) image: PathBuf,
-    /// How it was configured, where that is known.
+    /// Its configuration, if known.
     pub(crate) configuration: Option<PathBuf>,
-    /// What it calls itself: `uname -r`.
+    /// Its release: `uname -r`.
     pub(crate) release: String,
     /// Whether it is known to have virtio ports without loading a module.
     pub(crate) has_virtio: bool,
@@ -29,7 +29,7 @@ impl Kernel {
     /// The newest of a Debian suite, or, where `wanted` is a path, the one in that file.
     ///
     /// # Errors
-    /// Why there is none, and what would be right.
+    /// The reason why there is none, with help.
     pub(crate) fn get(wanted: &str) -> Result<Kernel, String> {
         if wanted.contains('/') {
             return Kernel::in_files(Path::new(wanted), None);
@@ -92,12 +92,12 @@ fn fetch(suite: &str, folder: &Path) -> Result<(), String> {
         let kept = moved.and_then(|()| keep(&part.join("unpacked"), folder));
         kept.map_err(|error| format!("cannot keep the kernel in {}: {error}", folder.display()))
     });
-    // What is left over is large, and of no use.
+    // The packages are large and no longer needed.
     let _ = fs::remove_dir_all(&part);
     done
 }
 
-/// Leaves the two files of a kernel, and nothing else, in `folder`.
+/// Keeps the two files of a kernel, and nothing else, in `folder`.
 fn keep(unpacked: &Path, folder: &Path) -> std::io::Result<()> {
     for entry in fs::read_dir(unpacked)? {
         let entry = entry?;
@@ -106,19 +106,19 @@ fn keep(unpacked: &Path, folder: &Path) -> std::io::Result<()> {
         }
     }
     match fs::rename(unpacked, folder) {
-        // Somebody else was faster.
+        // Another process has fetched it meanwhile.
         Err(_) if folder.join("vmlinuz").is_file() => Ok(()),
         other => other,
     }
 }
 
-/// What was unpacked.
+/// The unpacked files of a kernel.
 struct Unpacked {
     image: PathBuf,
     configuration: Option<PathBuf>,
 }
 
-/// A world of apt's of its own: one suite, its own lists, nothing of the machine's.
+/// An apt configuration with one suite and lists of its own, apart from the machine's.
 struct Apt {
     folder: PathBuf,
     options: Vec<String>,
@@ -151,7 +151,7 @@ impl Apt {
         Ok(Apt { folder: folder.to_path_buf(), options: options.concat() })
     }
 
-    /// What `program` says to that.
+    /// The output of a program of apt.
     fn ask(&self, program: &str, arguments: &[&str]) -> Result<String, String> {
         let mut command = Command::new(program);
         command.args(arguments).current_dir(&self.folder).env("LC_ALL", "C");
@@ -163,9 +163,9 @@ impl Apt {
         if output.status.success() {
             return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
         }
-        let said = String::from_utf8_lossy(&output.stderr);
-        let said: Vec<&str> = said.lines().filter(|line| line.starts_with("E: ")).collect();
-        Err(format!("{shown} failed: {} (no network, or no such suite?)", said.join("; ")))
+        let text = String::from_utf8_lossy(&output.stderr);
+        let errors: Vec<&str> = text.lines().filter(|line| line.starts_with("E: ")).collect();
+        Err(format!("{shown} failed: {} (no network, or no such suite?)", errors.join("; ")))
     }
 
     fn kernel(&self) -> Result<Unpacked, String> {
@@ -176,7 +176,7 @@ impl Apt {
             .iter()
             .find(|name| name.starts_with("linux-image-"))
             .ok_or_else(|| format!("{whole} names no kernel"))?;
-        // Later kernels come in parts: the image in one, how it was configured in another, the modules in a third.
+        // Later kernels come in parts: the image in one package, the configuration in another, the modules in a third.
         let parts = linux_packages(&self.ask("apt-cache", &["depends", image])?);
         let wanted = |name: &&String| name.starts_with("linux-binary-") || name.starts_with("linux-base-");
         let mut packages: Vec<&str> = parts.iter().filter(wanted).map(String::as_str).collect();
@@ -197,7 +197,7 @@ impl Apt {
 /// The mirror of Debian that this machine's apt uses.
 ///
 /// # Errors
-/// It knows none.
+/// apt has no mirror of Debian.
 fn mirror() -> Result<String, String> {
     let mut apt = Command::new("apt-get");
     apt.args(["indextargets", "--format", "$(REPO_URI)", "Created-By: Packages"]);
@@ -240,7 +240,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_image_says_its_release_and_what_is_none_is_refused() {
+    fn the_release_of_an_image_is_read_and_other_files_are_refused() {
         let mut image = vec![0; 0x400];
         image[0x202..0x206].copy_from_slice(b"HdrS");
         image[0x20e..0x210].copy_from_slice(&0x100u16.to_le_bytes());

@@ -1,4 +1,4 @@
-//! `cargo xtask vm-test`: runs what is too risky for a host, or needs another kernel, in a guest that is booted for it.
+//! `cargo xtask vm-test`: runs tests that are too risky for a host, or need another kernel, in a guest.
 
 mod archive;
 mod boot;
@@ -19,16 +19,16 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// A job that could not do its work exits with this, and says why in its last line.
+/// The exit code of a job that could not run. Its last line gives the reason.
 const SKIPPED: i32 = 77;
 
-/// What to run in guests.
+/// The jobs to run in guests.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct VmTest {
     /// Only these jobs (all of them unless given).
     #[arg(value_parser = clap::builder::PossibleValuesParser::new(JOBS.iter().map(|job| job.name)))]
     names: Vec<String>,
-    /// Leave what was made for the guest and what came of it in target/guest, and say where.
+    /// Keep the guest's archive and output in target/guest, and print where.
     #[arg(long)]
     keep: bool,
     /// Boot the newest kernel of this suite of Debian, or the one in this file.
@@ -45,7 +45,7 @@ pub(crate) fn run(wanted: &VmTest) -> Result<ExitCode> {
     run_all(&steps)
 }
 
-/// The steps of `cargo xtask test`: every job, and little of it.
+/// The steps of `cargo xtask test`: a short run of every job.
 pub(crate) fn steps() -> Vec<Step> {
     JOBS.iter().map(|job| step(job, kernel::SUITE.to_string(), Extent::SHORT, false)).collect()
 }
@@ -86,10 +86,10 @@ fn check(job: &Job, suite: &str, extent: &Extent, keep: bool) -> Result<Outcome>
     Ok(outcome)
 }
 
-/// Boots a guest for a job, a second time if it dies, and judges what comes of it.
+/// Boots a guest for a job, a second time if it dies, and checks the outcome.
 fn boot(job: &Job, kernel: &Kernel, machine: &Machine, again: &str) -> Result<Outcome> {
     let mut hear = |line: &str| {
-        // Of a job that is random or long, who waits sees how far it is.
+        // A random job is long: its output is shown as progress.
         if job.is_random {
             println!("      | {line}");
         }
@@ -105,7 +105,7 @@ fn boot(job: &Job, kernel: &Kernel, machine: &Machine, again: &str) -> Result<Ou
     Ok(outcome(job, kernel, machine, &ran, again))
 }
 
-/// What comes of how a guest ended.
+/// The outcome of a step whose guest ended like this.
 fn outcome(job: &Job, kernel: &Kernel, machine: &Machine, ran: &Ran, again: &str) -> Outcome {
     let failed =
         |why: String| Outcome::Failed(Failure { text: format!("{}{why}", ran.output), again: again.to_string() });
@@ -114,14 +114,14 @@ fn outcome(job: &Job, kernel: &Kernel, machine: &Machine, ran: &Ran, again: &str
             Ok(()) => Outcome::Passed,
             Err(why) => failed(why),
         },
-        End::Exited(SKIPPED) => Outcome::Skipped(ran.output.lines().last().unwrap_or("it did not say why").to_string()),
+        End::Exited(SKIPPED) => Outcome::Skipped(ran.output.lines().last().unwrap_or("it gave no reason").to_string()),
         End::Exited(code) => failed(format!("it exited with {code}")),
-        End::Died => failed(format!("the guest died twice without a word of its job:\n{}", machine.last_words())),
+        End::Died => failed(format!("the guest died twice without reporting on its job:\n{}", machine.last_words())),
         End::TooLong => failed(format!("not done after {:?}:\n{}", machine.limit, machine.last_words())),
     }
 }
 
-/// The line that runs a job again as it was run.
+/// The command that repeats a job.
 fn again(job: &Job, suite: &str, extent: &Extent) -> String {
     let mut words = vec![format!("cargo xtask vm-test {}", job.name)];
     if suite != kernel::SUITE {
@@ -133,7 +133,7 @@ fn again(job: &Job, suite: &str, extent: &Extent) -> String {
     words.join(" ")
 }
 
-/// Makes the folder of a guest, with the archive that its kernel begins with.
+/// Makes the folder of a guest with its archive.
 fn prepare(job: &Job, kernel: &Kernel, extent: &Extent, folder: &Path) -> Result<()> {
     fs::create_dir_all(folder)?;
     let mut archive = Archive::begin(folder)?;

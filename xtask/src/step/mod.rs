@@ -1,15 +1,15 @@
-//! [`Step`]: one thing that is checked, how it came out, and a count of all at the end.
+//! [`Step`]: one check of several, its outcome, and a count of all outcomes at the end.
 
 mod tally;
 
 use crate::root::typed;
-use crate::stream::{Said, stream};
+use crate::stream::{Output, stream};
 use anyhow::Result;
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 pub(crate) use tally::Tally;
 
-/// How a step came out.
+/// The outcome of a step.
 pub(crate) enum Outcome {
     /// One check, passed.
     Passed,
@@ -17,20 +17,20 @@ pub(crate) enum Outcome {
     Counted(Tally, Option<Failure>),
     /// One check, failed.
     Failed(Failure),
-    /// It could not be made, for this reason.
+    /// The check could not be made, for this reason.
     Skipped(String),
 }
 
-/// What failed.
+/// A failed check.
 #[derive(Debug)]
 pub(crate) struct Failure {
-    /// All that was said.
+    /// Its whole output.
     pub(crate) text: String,
-    /// The line to run it again.
+    /// The command that runs it again.
     pub(crate) again: String,
 }
 
-/// One thing that is checked.
+/// One check, or several of one kind.
 pub(crate) struct Step {
     pub(crate) name: &'static str,
     pub(crate) check: Box<dyn Fn() -> Result<Outcome>>,
@@ -42,7 +42,7 @@ impl Step {
     }
 }
 
-/// Makes one check after the other, and counts them.
+/// Runs one step after the other and counts the outcomes.
 pub(crate) fn run_all(steps: &[Step]) -> Result<ExitCode> {
     let begin = clock();
     let mut sum = Tally::default();
@@ -62,7 +62,7 @@ pub(crate) fn run_all(steps: &[Step]) -> Result<ExitCode> {
         };
         println!("      {tally}, {:.1} s", start.elapsed().as_secs_f64());
         if let Some(failure) = failure {
-            println!("---- {} failed; all that was said:\n{}\n---- to run it again:", step.name, failure.text);
+            println!("---- {} failed; its whole output:\n{}\n---- to run it again:", step.name, failure.text);
             println!("{}", failure.again);
             failures.push((step.name, failure.again));
         }
@@ -75,35 +75,32 @@ pub(crate) fn run_all(steps: &[Step]) -> Result<ExitCode> {
     for (name, again) in &failures {
         println!("FAILED {name}; to run it again: {again}");
     }
-    println!("everything took {:.0} s", begin.elapsed().as_secs_f64());
+    println!("{:.0} s in all", begin.elapsed().as_secs_f64());
     println!("{sum}");
     Ok(if sum.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "how long a step takes is told to whoever waits for it, and some have a limit"
-)]
+#[expect(clippy::disallowed_methods, reason = "each step prints its duration, and some have a time limit")]
 pub(crate) fn clock() -> Instant {
     Instant::now()
 }
 
 /// One check: whether `command` succeeds.
 pub(crate) fn succeeds(command: &mut Command) -> Result<Outcome> {
-    let said = stream(command, |_| None)?;
-    Ok(if said.success { Outcome::Passed } else { Outcome::Failed(failure(said, command)) })
+    let output = stream(command, |_| None)?;
+    Ok(if output.success { Outcome::Passed } else { Outcome::Failed(failure(output, command)) })
 }
 
 /// Many checks: the tests of a call of `cargo test`.
 pub(crate) fn counted(command: &mut Command) -> Result<Outcome> {
-    let said = stream(command, progress)?;
-    let tally = Tally::of_cargo_test(&said.text, said.success);
-    let failure = (tally.failed > 0).then(|| failure(said, command));
+    let output = stream(command, progress)?;
+    let tally = Tally::of_cargo_test(&output.text, output.success);
+    let failure = (tally.failed > 0).then(|| failure(output, command));
     Ok(Outcome::Counted(tally, failure))
 }
 
-fn failure(said: Said, command: &Command) -> Failure {
-    Failure { text: said.text, again: typed(command) }
+fn failure(output: Output, command: &Command) -> Failure {
+    Failure { text: output.text, again: typed(command) }
 }
 
 /// The lines of `cargo test` that say how far it is.

@@ -16,8 +16,8 @@ impl Tally {
     pub(crate) const FAILED: Tally = Tally { passed: 0, failed: 1, skipped: 0 };
     pub(crate) const SKIPPED: Tally = Tally { passed: 0, failed: 0, skipped: 1 };
 
-    /// Sums up the result lines of `cargo test`. A call that failed without a failed test failed as a whole
-    /// (it does not compile, or a test took its process with it).
+    /// Sums up the result lines of `cargo test`. A call that failed without a failed test counts as one failure: it
+    /// does not compile, or a test ended its process.
     pub(crate) fn of_cargo_test(text: &str, success: bool) -> Tally {
         let mut sum = Tally::default();
         for tally in text.lines().filter_map(result_line) {
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_compile_is_one_failure() {
+    fn a_call_that_does_not_compile_is_one_failure() {
         assert_eq!(Tally::of_cargo_test("error: could not compile", false), Tally::FAILED);
         assert_eq!(Tally::of_cargo_test("", true), Tally::default());
     }

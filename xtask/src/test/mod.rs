@@ -1,6 +1,6 @@
 //! `cargo xtask test`: every check there is, one step after the other, and a count of them at the end.
 //!
-//! Nothing here needs a terminal. A step whose tools are missing and cannot be installed is skipped, loudly.
+//! No step needs a terminal. A step whose tools are missing and cannot be installed is skipped with a message.
 
 mod trial;
 
@@ -27,7 +27,7 @@ pub(crate) fn run() -> Result<ExitCode> {
         Step::new("LISA reads ftrace text", || LISA.check()),
     ];
     steps.extend(guest::steps());
-    // What it builds stands where the workspace's own would: so it comes last.
+    // Last, because its builds take the place of the workspace's own.
     steps.push(Step::new("a new policy from the template", trial::check));
     run_all(&steps)
 }

@@ -1,4 +1,4 @@
-//! Tries `cargo xtask new-policy` out on a copy of the workspace: what it makes must compile without warnings, be
+//! Runs `cargo xtask new-policy` on a copy of the workspace: the new policy must compile without warnings, be
 //! formatted, and pass its own test and every test that is derived from the registry.
 
 use crate::root::{cargo, root};
@@ -9,13 +9,13 @@ use std::fs;
 use std::path::Path;
 
 const NAME: &str = "trial-run";
-/// The tests that go through the registry.
+/// The tests that iterate over the registry.
 const DERIVED: &[&str] = &["registry::", "laws::", "exhaustive::"];
 
-/// Makes a policy in a copy of the workspace, and checks it there.
+/// Makes a policy in a copy of the workspace and checks it there.
 pub(super) fn check() -> Result<Outcome> {
     let outcome = try_out();
-    // Cargo tells packages of the copy by their place in it, as those of the workspace, whose older sources would count as built.
+    // Cargo names packages by their place in the workspace: those of the copy would count as builds of the workspace's own.
     succeeds(&mut cargo(&["clean", "--quiet", "--package", "policies", "--package", "conformance"]))?;
     outcome
 }
@@ -31,7 +31,7 @@ fn try_out() -> Result<Outcome> {
     }
     copy_tree(&root(), &copy).context("cannot copy the workspace")?;
     new_policy::create(&copy, NAME).map_err(anyhow::Error::msg)?;
-    // What others have made is there already.
+    // The other crates are built there already.
     let target = root().join("target");
     let mut checks: Vec<Vec<&str>> = vec![
         vec!["fmt", "--package", "policies", "--check"],
@@ -43,7 +43,7 @@ fn try_out() -> Result<Outcome> {
     checks.push(derived);
     for check in checks {
         let mut command = cargo(&check);
-        // The suites have run for all others.
+        // The suites have run for all other policies.
         command.current_dir(&copy).env("CARGO_TARGET_DIR", &target).env("TACTUS_POLICY", NAME);
         let outcome = if check[0] == "test" { counted(&mut command)? } else { succeeds(&mut command)? };
         match outcome {
@@ -60,7 +60,7 @@ fn try_out() -> Result<Outcome> {
     Ok(Outcome::Passed)
 }
 
-/// Copies all but what was built and what git keeps.
+/// Copies all but `target` and `.git`.
 fn copy_tree(from: &Path, to: &Path) -> Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {

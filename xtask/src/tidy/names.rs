@@ -1,12 +1,12 @@
-//! Rules about names: no drawers, and no names of somebody's machine.
+//! Rules about names: no catch-all names, and no names of a developer's machine.
 
 use super::{files, tidy};
 use crate::root::root;
 use std::path::{Path, PathBuf};
 
-/// Names that say nothing about what is inside.
+/// Catch-all names, which say nothing about the content.
 const DRAWERS: &[&str] = &["utils", "util", "common", "helpers", "helper", "misc"];
-/// Where files lie on somebody's machine.
+/// Paths on a developer's machine.
 const MACHINE_PATHS: &[&str] = &[concat!("/wo", "rk/"), concat!("/ro", "ot/"), concat!("/ho", "me/")];
 /// Hosts of registries: which one is asked is decided outside, by the clients' own configuration.
 const REGISTRY_HOSTS: &[&str] = &[

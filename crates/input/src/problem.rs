@@ -300,7 +300,7 @@ impl Wrong {
         Wrong { message: message.into(), label: label.into(), help: help.into(), part: None }
     }
 
-    /// The same, and about whom.
+    /// The same message, preceded by the name of the thing that it is about.
     pub fn said_of(self, name: &str) -> Wrong {
         Wrong { message: format!("{}: {}", quoted(name), self.message), ..self }
     }
@@ -365,7 +365,7 @@ pub fn quoted(text: &str) -> String {
 
 /// The one of `known` that was probably meant by `text`.
 pub fn nearest<'a>(text: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    // Nobody mistypes a longer name than this, and the search is quadratic in the length.
+    // A longer text is no mistyped name, and the search is quadratic in the length.
     if text.len() > 64 {
         return None;
     }

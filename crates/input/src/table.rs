@@ -1,5 +1,4 @@
-//! [`Table`]: a TOML table whose keys are read by name. It reports the keys nobody knows and the values that cannot
-//! be read, and goes on.
+//! [`Table`]: a TOML table whose keys are read by name. It reports unknown keys and invalid values, and goes on.
 
 use crate::form;
 use crate::problem::{Findings, Problem, Wrong, nearest, quoted, right_instead};

@@ -34,7 +34,6 @@ const NOT_YET: &[&str] = &[
     "crates/cli",
     "crates/conformance",
     "crates/fuzz",
-    "crates/input",
     "crates/lab",
     "crates/measure",
     "crates/policies",

@@ -36,9 +36,9 @@ static MACHINES: LazyLock<Vec<Machine>> = LazyLock::new(|| {
 pub enum Basis {
     /// The paper that names the machine says so, or it was fitted to what that says.
     Paper,
-    /// Somebody measured it, and the source says who and on what, or documented it.
+    /// It was measured or documented. The source names the measurement, with its hardware, or the document.
     Measured,
-    /// Neither; the source says why it is taken to be so.
+    /// Neither. The source gives the reason for the assumption.
     Assumed,
 }
 
@@ -51,7 +51,7 @@ pub struct Figure {
     pub value: String,
     /// How well it is founded.
     pub basis: Basis,
-    /// Who says so, or why it is taken to be so. Never empty.
+    /// The origin of the value, or the reason for the assumption. Never empty.
     pub source: String,
 }
 
@@ -155,7 +155,7 @@ impl Reading {
     fn take<T: ToString>(&mut self, key: &'static str, entry: &Entry<T>) -> Result<(), Problems> {
         let source = entry.source.get_ref();
         if source.trim().is_empty() {
-            let right = "who measured it and on what, or why it is taken to be so";
+            let right = "the measurement and its hardware, or the reason for the assumption";
             return Err(self.problem(entry.source.span(), format!("`{key}` has no source"), right));
         }
         let (value, source) = (entry.value.get_ref().to_string(), source.clone());

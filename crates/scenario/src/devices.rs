@@ -24,7 +24,7 @@ pub struct NetworkSpec {
     pub packet: u32,
     /// Packets that may wait before a link; more are dropped. `None`: any number.
     pub room: Option<u32>,
-    /// Who handles the packets of VMs.
+    /// The driver that handles the packets of VMs.
     pub drivers: Drivers,
     /// CPU time of a guest's kernel for each packet that it receives.
     pub received: Length,
@@ -35,8 +35,8 @@ pub struct NetworkSpec {
 }
 
 impl NetworkSpec {
-    /// How long it takes until each of several has `bytes` from each other where they are all equally fast and nobody's CPU is needed, in the
-    /// mean where latencies are random; and how long the busiest link needs for all of it. `plugs`: whose link each one's packets pass.
+    /// The time until each of several equally fast nodes has `bytes` from each other node, and the time that the busiest link needs for all
+    /// of it. CPU time is left out, and random latencies count with their mean. `plugs`: the link of each node.
     #[must_use]
     pub fn exchange(&self, plugs: &[usize], bytes: u64) -> (Nanos, Nanos) {
         let passing = |bytes| self.bandwidth.map_or(Nanos::ZERO, |rate| Nanos::s(1).scale(bytes, rate));
@@ -61,26 +61,26 @@ pub struct DiskSpec {
     pub service: Length,
     /// What it transfers. Unit: bytes in a second. `None`: any amount at once.
     pub bandwidth: Option<u64>,
-    /// Who handles the requests of VMs.
+    /// The driver that handles the requests of VMs.
     pub drivers: Drivers,
     /// Where it is.
     pub place: Span,
 }
 
-/// Who handles the packets and requests of VMs.
+/// The driver that handles the packets or requests of VMs.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Drivers {
-    /// Who.
+    /// Where the driver runs.
     pub way: Way,
     /// CPU time of each event. In the hypervisor: always the same.
     pub event: Length,
-    /// When whoever handles them is told.
+    /// When the driver is notified.
     pub notify: Notify,
-    /// How much later, so that more may come meanwhile (coalescing).
+    /// The delay of the notification, in which more may come (coalescing).
     pub delay: Nanos,
-    /// Whether it tells guests of packets at the end of a pass over all that waited, not of each at once.
+    /// Whether it notifies guests once per pass over all waiting packets, rather than of each packet at once.
     pub passes: bool,
-    /// CPU time of the VM to tell it, beside the call to its host.
+    /// CPU time of the VM to notify the driver, beside the call to its host.
     pub kick: Nanos,
 }
 
@@ -98,7 +98,7 @@ pub enum Way {
     },
     /// The hypervisor, by interrupts.
     Hypervisor,
-    /// Nobody: the device is the VM's own.
+    /// No driver outside the VM: the device is the VM's own.
     Direct,
 }
 
@@ -146,7 +146,7 @@ impl Scenario {
         self.guests.iter().position(|guest| guest.name == name)
     }
 
-    /// Who handles what passes over `device`, if there is one.
+    /// The driver that handles what passes over `device`, if there is such a device.
     #[must_use]
     pub fn drivers(&self, device: Device) -> Option<&Drivers> {
         match device {

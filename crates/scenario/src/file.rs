@@ -145,11 +145,11 @@ pub(super) struct File {
     pub(super) samples: Option<Placed<SamplesSpec>>,
     pub(super) network: Option<Typed<NetworkSpec>>,
     pub(super) disk: Option<Typed<DiskSpec>>,
-    /// Who is on the host.
+    /// Groups, VMs and tasks on the host.
     pub(super) level: Level,
 }
 
-/// Who is on one machine: the host or a guest.
+/// Groups, VMs and tasks on one machine: the host or a guest.
 #[derive(Debug)]
 pub(super) struct Level {
     pub(super) groups: Vec<GroupTable>,
@@ -220,7 +220,7 @@ pub(super) struct MemberTable {
     pub(super) work: Given<Work>,
     pub(super) command: Given<Vec<String>>,
     pub(super) pid: Given<u32>,
-    /// Who schedules on the vCPUs of a VM.
+    /// The scheduler on the vCPUs of a VM.
     pub(super) guest: Option<GuestTable>,
 }
 

@@ -1,4 +1,4 @@
-//! A guest, as typed: who schedules on the vCPUs of a VM, what for, and what it knows of its host.
+//! A guest, as typed: the policy on the vCPUs of a VM, the tasks that it schedules, and what it knows of its host.
 
 use super::coordination::{self, CoordinationPlaces};
 use super::file::{self, GUEST_GROUP_KEYS, GUEST_TASK_FORM, GroupTable, Kind, Level, MemberTable, PolicyTable};

@@ -1,4 +1,4 @@
-//! Which host everybody is on: the one that is named, or that of the group around them, or the first.
+//! The host of each VM, task and application: the named host, else the host of the enclosing group, else the first.
 
 use super::HOSTS_MAX;
 use super::file::Level;

@@ -1,4 +1,4 @@
-//! Who is on a machine, the host or a guest: what was typed of them becomes groups, entities, applications and guests.
+//! The population of a machine, the host or a guest: typed tables become groups, entities, applications and guests.
 
 use super::application::{Applications, Made};
 use super::asked::Asked;
@@ -247,10 +247,10 @@ impl Checked {
 }
 
 impl GuestSpec {
-    /// The same in a VM that comes at `arrival`: nobody in it is there before.
+    /// The same in a VM that arrives at `arrival`: nothing in it arrives earlier.
     fn come(mut self, arrival: Instant) -> GuestSpec {
         for peer in self.applications.iter_mut().flat_map(|spec| &mut spec.reach.peers) {
-            // Elsewhere, tasks of all VMs meet.
+            // On another machine, tasks of all VMs meet.
             peer.application = workloads::within(&self.name, &peer.application);
         }
         for entity in &mut self.entities {

@@ -1,7 +1,7 @@
-//! [`Scenario`]: a machine, who runs on it, and what they ask for. Read from TOML; `docs/scenarios.md` is the manual.
+//! [`Scenario`]: a machine, the entities that run on it, and what they ask for. Read from TOML; `docs/scenarios.md` is the manual.
 //!
-//! Two stages: `file` is what was typed, value by value; `check` is what it means together. Neither stops at the
-//! first thing that is wrong.
+//! Two stages: `file` reads what was typed, value by value; `check` says what the values mean together. Neither stops
+//! at the first error.
 
 mod application;
 mod asked;
@@ -92,9 +92,9 @@ pub struct Scenario {
     pub applications: Vec<AppSpec>,
     /// The VMs whose guests schedule for themselves, in the order of the file.
     pub guests: Vec<GuestSpec>,
-    /// Who assigns shares to VMs while they run, if somebody does.
+    /// The manager that assigns shares to VMs while they run, if there is one.
     pub manager: Option<ManagerSpec>,
-    /// How often it is told what every VM got, if that is asked for.
+    /// How often the CPU time of every VM is reported, if the scenario asks for it.
     pub samples: Option<SamplesSpec>,
     /// What connects the machines, if anything does.
     pub network: Option<NetworkSpec>,
@@ -201,7 +201,7 @@ pub struct GuestSpec {
     pub coordination_places: CoordinationPlaces,
     /// The guest's groups, each after its parent.
     pub groups: Vec<Group>,
-    /// What runs in the guest, in the order of the file; groups are [`GuestSpec::groups`]. Nobody comes before the VM.
+    /// What runs in the guest, in the order of the file; groups are [`GuestSpec::groups`]. Nothing arrives before the VM.
     pub entities: Vec<EntitySpec>,
     /// Also in the guest.
     pub applications: Vec<AppSpec>,
@@ -241,26 +241,26 @@ impl Scenario {
         Instant::ZERO + self.warm_up
     }
 
-    /// For how long it is measured. Above zero, unless somebody has made `length` shorter.
+    /// The length of the measurement. Above zero, unless a caller has shortened `length`.
     #[must_use]
     pub fn measured(&self) -> Nanos {
         self.length.saturating_sub(self.warm_up)
     }
 
-    /// That all of it is entities of one machine, which is all that `who` can do.
+    /// Checks that the scenario consists of entities of one machine, which is all that `runner` supports.
     ///
     /// # Errors
     /// There is a guest, an application, a manager, a network, a disk or a warm-up; where each first one is.
-    pub fn only_entities(&self, who: &str) -> Result<(), Problems> {
+    pub fn only_entities(&self, runner: &str) -> Result<(), Problems> {
         if self.hosts > 1 {
-            let problem = Problem::new(format!("the scenario has {} hosts, and {who} has one", self.hosts));
+            let problem = Problem::new(format!("the scenario has {} hosts, and {runner} has one", self.hosts));
             return Err(problem.help("use hosts = 1, or leave the host out").into());
         }
         let mut findings = Findings::new(&self.source);
         let guest = self.guests.first().map(|guest| (&guest.name, guest.place, "is a VM with a guest"));
         let application = self.applications.first().map(|it| (&it.name, it.place, "is an application of tasks"));
         for (name, place, what) in guest.into_iter().chain(application) {
-            let problem = Problem::new(format!("{} {what}, and {who} has none", quoted(name)));
+            let problem = Problem::new(format!("{} {what}, and {runner} has none", quoted(name)));
             let right = "use entities alone, with the workload \"hog\" or a periodic one without chance";
             findings.add(problem.at(place, "not an entity").help(right));
         }
@@ -269,7 +269,7 @@ impl Scenario {
         let disk = self.disk.as_ref().map(|disk| ("[disk]", disk.place));
         let warm_up = (!self.warm_up.is_zero()).then_some(("`warm_up`", self.warm_up_place));
         for (what, place) in manager.into_iter().chain(network).chain(disk).chain(warm_up) {
-            let problem = Problem::new(format!("there is a {what}, and {who} has none"));
+            let problem = Problem::new(format!("there is a {what}, and {runner} has none"));
             findings.add(problem.at(place, "only simulated").help(format!("leave {what} out")));
         }
         findings.finish()

@@ -1,4 +1,4 @@
-//! `[manager]`, as typed, and what it means: who assigns shares to VMs while they run.
+//! `[manager]`, as typed, and what it means: the manager assigns shares to VMs while they run.
 
 use super::form;
 use super::{EntitySpec, Group};
@@ -67,7 +67,7 @@ pub(super) fn read(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Manag
 fn targets(table: &Table<'_, '_>, findings: &mut Findings) -> Vec<(Placed<String>, u64)> {
     const RIGHT: &str = "use targets = { a = 20 }: the name of a VM, and percent of a CPU";
     let Some((value, at)) = table.get("targets") else {
-        findings.add(Problem::new("the manager has no targets").at(table.at, "whom does it manage?").help(RIGHT));
+        findings.add(Problem::new("the manager has no targets").at(table.at, "manages no VM").help(RIGHT));
         return Vec::new();
     };
     let Some(entries) = value.as_table().filter(|entries| !entries.is_empty()) else {
@@ -123,7 +123,7 @@ pub(super) fn check(
     }
 }
 
-/// Whether it is a vCPU of the VM called `vm`: a VM is a group of its own, and nobody else in it has its name.
+/// Whether `entity` is a vCPU of the VM `vm`. A VM is a group of its own, and only its vCPUs bear its name in it.
 pub(super) fn is_vcpu(entity: &EntitySpec, vm: &str, groups: &[Group]) -> bool {
     entity.group.is_some_and(|group| groups[group].name == vm)
         && entity.name.strip_prefix(vm).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

@@ -58,7 +58,7 @@ pub(super) struct Typed<T> {
     at: Places,
 }
 
-/// Where it is said who drives a device.
+/// The places in the file that choose the driver of a device.
 #[derive(Clone, Debug)]
 struct Places {
     /// The whole table.
@@ -78,11 +78,12 @@ pub(super) fn network(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Ty
     let ring = table.read("ring", |value| form::count("ring", value, 1..=ROOM_MAX), findings).right();
     let bandwidth = table.read("bandwidth", |value| bandwidth("bandwidth", value), findings);
     if let Some(room) = room.filter(|_| bandwidth.is_absent()) {
-        let problem = Problem::new("nothing waits before a link that carries any amount").at(room.at, "room for whom?");
+        let problem =
+            Problem::new("nothing waits before a link that carries any amount").at(room.at, "no packet waits here");
         findings.add(problem.help("use a `bandwidth` with it"));
     }
     if let Some(ring) = ring.as_ref().filter(|_| table.get("received").is_none()) {
-        let problem = Problem::new("no guest's kernel handles packets").at(ring.at, "a ring for whom?");
+        let problem = Problem::new("no guest's kernel handles packets").at(ring.at, "no kernel empties it");
         findings.add(problem.help("use `received` with it"));
     }
     let (drivers, at) = drivers(&table, (&WAYS, RIGHT_WAY), findings);
@@ -111,7 +112,7 @@ pub(super) fn disk(top: &Table<'_, '_>, findings: &mut Findings) -> Option<Typed
     Some(Typed { spec: DiskSpec { service, bandwidth, drivers, place: table.at }, at })
 }
 
-/// Who drives it, and where each domain stands.
+/// The driver of a device, and the places in the file that choose it.
 fn drivers(table: &Table<'_, '_>, (ways, right): Words, findings: &mut Findings) -> (Drivers, Places) {
     let way = table.read("drivers", |value| form::word("drivers", value, ways, right), findings);
     let domain = table.read("domain", domains, findings);
@@ -127,7 +128,7 @@ fn drivers(table: &Table<'_, '_>, (ways, right): Words, findings: &mut Findings)
     });
     match (chosen, &domain) {
         ("split", None) if table.get("domain").is_none() => {
-            let problem = Problem::new("nobody has the other half of the split drivers");
+            let problem = Problem::new("no domain has the other half of the split drivers");
             let problem = problem.at(way.at().unwrap_or(table.at), "in which domain?");
             findings.add(problem.help("use domain = \"dom0\": the VM whose kernel has the device"));
         }
@@ -169,7 +170,7 @@ fn domains(value: &DeValue<'_>) -> Result<Vec<Placed<String>>, Wrong> {
     values.iter().map(name).collect()
 }
 
-/// The words for who drives a device, and how that is said.
+/// The words that choose the driver of a device, and the help that lists them.
 type Words = (&'static [(&'static str, &'static str)], &'static str);
 
 const WAYS: [(&str, &str); 5] =
@@ -189,7 +190,7 @@ fn tells(value: &DeValue<'_>) -> Result<bool, Wrong> {
     form::word("tells", value, &[("each", false), ("passes", true)], "\"each\" or \"passes\"")
 }
 
-/// What connects the machines, once it is known who is on them: every application finds what it uses, and comes when all of that is there.
+/// Connects the machines once their entities are known. Every application finds what it uses, and arrives when all of that is there.
 pub(super) fn check(
     hosts: usize,
     (network, disk): (Option<Typed<NetworkSpec>>, Option<Typed<DiskSpec>>),
@@ -361,7 +362,7 @@ fn no_guest(name: &str, checked: &Checked) -> Wrong {
     Wrong::new(format!("there is no vm {}", quoted(name)), "unknown vm", right)
 }
 
-/// That everybody outside can have a CPU.
+/// Checks that every client outside can have a CPU to itself.
 fn outside(checked: &Checked, findings: &mut Findings) {
     let mut tasks = 0;
     for (_, spec) in all(checked) {
@@ -375,7 +376,7 @@ fn outside(checked: &Checked, findings: &mut Findings) {
     }
 }
 
-/// That nobody is called as a thread that drives devices, or the machine outside.
+/// Checks that no name is that of a thread that drives devices, or of the machine outside.
 fn clashes(checked: &Checked, ways: &[Option<(Device, &Drivers, &Places)>], findings: &mut Findings) {
     let mut taken: BTreeSet<String> = BTreeSet::new();
     let mut inside: BTreeSet<String> = BTreeSet::new();

@@ -39,7 +39,6 @@ const NOT_YET: &[&str] = &[
     "crates/policies",
     "crates/report",
     "crates/run",
-    "crates/scenario",
     "crates/sim",
     "crates/trace",
     "crates/workloads",

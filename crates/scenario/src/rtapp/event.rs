@@ -49,8 +49,8 @@ pub(super) enum Event<'f> {
     },
     Signal(&'f str),
     Broadcast(&'f str),
-    /// Signals, then waits. rt-app's manual says that it takes the mutex for that, its code and examples that whoever syncs has it:
-    /// so it is taken where it is not held.
+    /// Signals, then waits. By rt-app's manual, the event takes the mutex; by its code and examples, the thread holds it already.
+    /// So the event takes the mutex unless the thread holds it.
     Sync {
         condition: &'f str,
         mutex: &'f str,

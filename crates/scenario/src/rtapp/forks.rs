@@ -1,4 +1,4 @@
-//! Who begins whom: that forks end, and how many threads there can be.
+//! The forks between threads: checks that they end, and bounds the number of threads.
 
 use super::event::Event;
 use super::file::Thread;
@@ -8,24 +8,24 @@ use input::source::Span;
 use sched::Nanos;
 use std::collections::BTreeMap;
 
-/// The longest line of descent: forks of forks of forks.
+/// The most generations of threads: forks of forks of forks.
 const GENERATIONS_MAX: usize = 32;
 
-/// Who begins whom.
+/// The forks between the threads of a file.
 #[derive(Debug)]
 pub(super) struct Forks {
-    /// Of each thread: whether it is ever there.
+    /// By thread: whether it ever exists.
     pub(super) alive: Vec<bool>,
-    /// Of each thread: whether somebody forks it.
+    /// By thread: whether a thread forks it.
     pub(super) forked: Vec<bool>,
-    /// Each thread after those that it forks.
+    /// The threads, each after its children.
     pub(super) order: Vec<usize>,
     /// The most threads there can be.
     pub(super) count: usize,
 }
 
 impl Forks {
-    /// `None` if forks name nobody or do not end, or if there are too many threads, which `findings` then holds.
+    /// `None` if a fork names no thread, if forks do not end, or if there are too many threads; `findings` then holds the problem.
     pub(super) fn check(threads: &[Thread<'_>], duration: Option<Nanos>, findings: &mut Findings) -> Option<Forks> {
         let names: BTreeMap<&str, usize> = threads.iter().enumerate().map(|(i, thread)| (thread.name, i)).collect();
         let mut children: Vec<Vec<(usize, Span)>> = vec![Vec::new(); threads.len()];
@@ -37,7 +37,7 @@ impl Forks {
                     Some(&child) => children[parent].push((child, at)),
                     None => {
                         right = false;
-                        findings.add_at(at, || nobody(name, at, &names));
+                        findings.add_at(at, || unknown_thread(name, at, &names));
                     }
                 }
             }
@@ -48,7 +48,7 @@ impl Forks {
         let order = ordered(threads, &children, findings)?;
         let mut forks =
             Forks { alive: vec![false; threads.len()], forked: vec![false; threads.len()], order, count: 0 };
-        // Whoever forks stands before those it forks, the other way round.
+        // In reverse order, each thread precedes its children.
         for &parent in forks.order.iter().rev() {
             forks.alive[parent] |= threads[parent].instances.value > 0;
             if forks.alive[parent] {
@@ -124,7 +124,7 @@ fn times(rounds: Option<u64>, length: Nanos, duration: Option<Nanos>) -> u64 {
     rounds.unwrap_or(u64::MAX).min(fit)
 }
 
-fn nobody(name: &str, at: Span, names: &BTreeMap<&str, usize>) -> Problem {
+fn unknown_thread(name: &str, at: Span, names: &BTreeMap<&str, usize>) -> Problem {
     let problem = Problem::new(format!("there is no thread {} to fork", quoted(name))).at(at, "unknown thread");
     problem.help(match nearest(name, names.keys().copied()) {
         Some(near) => format!("did you mean `{near}`? use the name of one of the `tasks`"),
@@ -139,14 +139,14 @@ fn bomb(name: &str, at: Span, duration: Option<Nanos>) -> Problem {
     Problem::new(message).at(at, "a fork bomb").help(right)
 }
 
-/// Each thread after those that it forks; `None` if somebody descends from itself.
+/// The threads, each after its children; `None` if a thread descends from itself or forks are too deep.
 fn ordered(threads: &[Thread<'_>], children: &[Vec<(usize, Span)>], findings: &mut Findings) -> Option<Vec<usize>> {
     let mut order = Vec::with_capacity(threads.len());
     let mut done = vec![false; threads.len()];
     let mut on_path = vec![false; threads.len()];
     let mut generations = vec![1_usize; threads.len()];
     for start in 0..threads.len() {
-        // Who is being looked at, and how many of the children have been.
+        // The threads from `start` down, each with the number of its children already visited.
         let mut path = vec![(start, 0)];
         while let Some((thread, next)) = path.last_mut() {
             let thread = *thread;
@@ -163,10 +163,7 @@ fn ordered(threads: &[Thread<'_>], children: &[Vec<(usize, Span)>], findings: &m
                 continue;
             };
             if on_path[child] {
-                let message = format!(
-                    "{} descends from itself: it is forked by those whom it forks",
-                    quoted(threads[child].name)
-                );
+                let message = format!("{} descends from itself: a descendant forks it", quoted(threads[child].name));
                 let problem = Problem::new(message).at(at, "a fork bomb").at(threads[child].at, "forked from here");
                 findings.add(problem.help("use a thread that is forked by others only"));
                 return None;

@@ -1,4 +1,4 @@
-//! Loops without end that take no time: by themselves, or because they wait for somebody whose loops do.
+//! Endless loops that take no time: alone, or because they wait for threads with such loops.
 
 use super::event::Event;
 use super::file::{Phase, Thread};
@@ -8,7 +8,7 @@ use input::problem::{Findings, Problem, quoted};
 use input::source::Span;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// As many rounds without any time are taken for endless: they would all be done at one moment.
+/// This many rounds without any time count as endless: all of them would happen at one instant.
 const ROUNDS_AT_ONCE_MAX: u64 = 1 << 20;
 
 /// Reports the loops that take no time.
@@ -33,22 +33,22 @@ struct Round<'f> {
     events: Vec<Event<'f>>,
 }
 
-/// Who comes to a barrier.
+/// The loops and threads that come to a barrier.
 #[derive(Debug, Default)]
 struct Meeting {
-    /// The loops in which somebody comes.
+    /// The loops with an event at the barrier.
     rounds: Vec<usize>,
-    /// The first thread found that takes its time.
+    /// The first thread found whose loops all take time.
     slow: Option<usize>,
 }
 
-/// What is known of who takes time, and what follows from it.
+/// Which endless loops are known to take time, and what follows for the others.
 #[derive(Debug)]
 struct Pace<'f> {
     rounds: Vec<Round<'f>>,
-    /// Which of them take time, as far as is known.
+    /// By loop: whether it is known to take time.
     paced: Vec<bool>,
-    /// Of each thread: how many of its loops are not known to.
+    /// By thread: how many of its loops are not known to take time.
     unpaced: Vec<usize>,
     /// Of each thread: whether there are several of its kind.
     many: Vec<bool>,
@@ -131,7 +131,7 @@ impl<'f> Pace<'f> {
             }
             for name in std::mem::take(&mut self.signals_of[thread]) {
                 let quick = self.quick.entry(name).or_default();
-                // With more than one left, nobody is woken by those that take time alone.
+                // With more than one quick thread left, no waiter depends on slow threads alone.
                 if quick.remove(&thread) && quick.len() <= 1 {
                     self.wake(name);
                 }
@@ -140,7 +140,7 @@ impl<'f> Pace<'f> {
         }
     }
 
-    /// Finds the loops that wait for the condition `name` and are woken only by threads that take time. Nobody wakes itself.
+    /// Finds the loops that wait for the condition `name` and are woken only by threads that take time. No thread wakes itself.
     fn wake(&mut self, name: &str) {
         let Some(quick) = self.quick.get(name) else { return };
         for &number in self.waiters.get(name).into_iter().flatten() {
@@ -151,7 +151,7 @@ impl<'f> Pace<'f> {
         }
     }
 
-    /// `thread` takes time, and so do all who wait for it at a barrier.
+    /// `thread` takes time, and so do all threads that wait for it at a barrier.
     fn meet(&mut self, thread: usize) {
         for name in std::mem::take(&mut self.barriers_of[thread]) {
             let Some(meeting) = self.barriers.get_mut(name) else { continue };

@@ -50,7 +50,7 @@ pub(super) fn application(
         asked: Vec::new(),
     };
     let mut made: Vec<Option<Made>> = file.threads.iter().map(|_| None).collect();
-    // Whom somebody forks comes first.
+    // Children precede the threads that fork them.
     for &i in &forks.order {
         let thread = &file.threads[i];
         let Some(made_of) = making.thread(thread, file.policy, findings) else { continue };
@@ -172,7 +172,7 @@ impl Making {
         let mut steps = Vec::with_capacity(phase.events.len());
         for &(event, at) in &phase.events {
             if let Event::Timer { name, period, mode } = event {
-                // A period of zero is over before anybody could wait for it.
+                // A period of zero is over before a thread can wait for it.
                 if period.is_zero() {
                     continue;
                 }

@@ -1,4 +1,4 @@
-//! Who waits for whom: that everybody who waits can be woken.
+//! The waits between threads: checks that every waiting thread can be woken.
 
 use super::event::Event;
 use super::file::Thread;
@@ -24,7 +24,7 @@ pub(super) fn events<'t, 'f>(thread: &'t Thread<'f>) -> impl Iterator<Item = (Ev
     thread.phases.iter().flat_map(|phase| phase.events.iter().copied())
 }
 
-/// Those that are there at some time.
+/// The threads that ever exist.
 pub(super) fn alive<'t, 'f>(threads: &'t [Thread<'f>], forks: &Forks) -> impl Iterator<Item = (usize, &'t Thread<'f>)> {
     threads.iter().enumerate().filter(|&(i, _)| forks.alive[i])
 }
@@ -47,7 +47,7 @@ pub(super) fn signals(event: Event<'_>) -> Option<&str> {
     }
 }
 
-/// Who signals each condition.
+/// The threads that signal each condition.
 pub(super) type Signallers<'f> = BTreeMap<&'f str, BTreeSet<usize>>;
 
 fn signallers<'f>(threads: &[Thread<'f>], forks: &Forks) -> Signallers<'f> {
@@ -77,7 +77,7 @@ fn unwoken(threads: &[Thread<'_>], forks: &Forks, signallers: &Signallers<'_>, f
                 Event::Suspend(_) => ("resumes", "\"resume\""),
                 _ => ("signals", "\"signal\", \"broad\" or \"sync\""),
             };
-            let problem = Problem::new(format!("nobody else {what} {}", quoted(name))).at(at, "waits for ever");
+            let problem = Problem::new(format!("no other thread {what} {}", quoted(name))).at(at, "waits for ever");
             findings.add(problem.help(format!("use another thread with {right} of that name")));
         }
     }
@@ -107,7 +107,7 @@ fn barriers(threads: &[Thread<'_>], forks: &Forks, findings: &mut Findings) {
             if forks.forked[i] {
                 let problem = Problem::new(format!("a forked thread comes to the barrier {}", quoted(name)));
                 let right = "use threads that exist from the start: how many are forked is not known before";
-                findings.add(problem.at(at, "who else comes?").help(right));
+                findings.add(problem.at(at, "an unknown number comes").help(right));
             } else if names.insert(name) {
                 let (count, _) = comers.entry(name).or_insert((0, at));
                 *count = count.saturating_add(thread.instances.value);
@@ -117,7 +117,8 @@ fn barriers(threads: &[Thread<'_>], forks: &Forks, findings: &mut Findings) {
     for (name, (comers, at)) in comers {
         let waits_for = parties[name];
         if waits_for <= 1 {
-            let problem = Problem::new(format!("nobody else comes to the barrier {}", quoted(name))).at(at, "alone");
+            let problem =
+                Problem::new(format!("no other thread comes to the barrier {}", quoted(name))).at(at, "alone");
             findings.add(problem.help("use another thread with the same barrier"));
         } else if waits_for > comers {
             let message = format!("the barrier {} waits for {waits_for}, and only {comers} come to it", quoted(name));

@@ -129,7 +129,7 @@ fn a_guest_has_all_that_is_given() {
     let one: CpuSet = [CpuId::new(1)].into_iter().collect();
     assert_eq!((task.params.affinity, task.params.weight), (one, Weight::nice(5).unwrap()));
     let at = |ms| Instant::ZERO + Nanos::ms(ms);
-    assert_eq!(task.arrival, at(5), "nobody is there before the VM");
+    assert_eq!(task.arrival, at(5), "the task arrives with the VM, not before");
     let [application] = desktop.applications.as_slice() else { panic!("{:?}", desktop.applications) };
     assert_eq!((application.arrival, application.leaves), (at(7), Some(at(9))));
     assert_eq!(application.application.tasks.len(), 3);

@@ -271,7 +271,7 @@ fn threads_are_counted_before_there_are_any() {
         "\"t\" : { \"run\" : 1, \"fork\" : \"u\" },\n\"u\" : { \"run\" : 1, \"fork\" : \"t\" }",
         "\"t\" : { \"run\" : 1, \"fork\" : \"u\" },\n\"u\" : { \"instance\" : 0, \"run\" : 1 }",
         "\"t\" : { \"loop\" : 1000000000, \"fork\" : \"u\" },\n\"u\" : { \"instance\" : 0, \"loop\" : 1, \"run\" : 1 }",
-        "\"t\" : { \"run\" : 1, \"fork\" : \"nobody\" }",
+        "\"t\" : { \"run\" : 1, \"fork\" : \"missing\" }",
         "\"t\" : { \"run\" : 1, \"fork\" : \"u\" },\n\"u\" : { \"loop\" : 1, \"run\" : 1, \"barrier\" : \"b\" },\n\
          \"v\" : { \"run\" : 1, \"barrier\" : \"b\" }",
     ]));

@@ -25,7 +25,7 @@ pub struct Bsp {
     pub places: Vec<String>,
     /// What each node sends to each other. Unit: bytes. Range: 1 ….
     pub bytes: u64,
-    /// Floating-point operations of each node in a superstep; 0: nobody counts them.
+    /// Floating-point operations of each node in a superstep; 0: they are not counted.
     pub flops: u64,
     /// How many supersteps; `None`: without end.
     pub supersteps: Option<u64>,
@@ -91,7 +91,7 @@ impl Bsp {
         }
         let count = 1 + self.places.len();
         let mut nodes = vec![Application::default(); count];
-        // By sender, to the node after it first: so nobody is sent to by two at once while all are equally fast.
+        // Each node sends to the next node first. While all are equally fast, no two send to the same node at once.
         let mut sends: Vec<Vec<ObjectId>> = vec![Vec::new(); count];
         let mut gets: Vec<Vec<ObjectId>> = vec![Vec::new(); count];
         let mut plan = Plan { exchange: Some(self.bytes), ..Plan::default() };

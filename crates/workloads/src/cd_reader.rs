@@ -12,8 +12,8 @@ use sim::{Application, Object, Step, TaskSpec};
 
 /// A program that reads a disc from a drive that turns whether or not it is kept up with (ripping a CD: `vsched-2005`, figure 10). In each turn
 /// the drive reads a track's worth into its buffer, and waits where there is no room for it; to go on, it seeks back, and then waits for the
-/// next turn. The program asks for a track's worth, waits for it and computes. On a VM's guest, whoever drives the disk handles each request
-/// and each answer. The source states how long all of it takes, and not the drive; the default's drive turns about as fast as one that reads
+/// next turn. The program asks for a track's worth, waits for it and computes. In a VM, the driver of the disk handles each request
+/// and each answer. The source states how long all of it takes, but not the drive; the default's drive turns about as fast as one that reads
 /// ten times as fast as music is played (1.76 MB/s, and 50 turns in a second), and its disc is 37 s long.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct CdReader {
@@ -43,7 +43,7 @@ impl Default for CdReader {
 }
 
 impl CdReader {
-    /// How long it takes who keeps up with the drive, the work for the last turn apart.
+    /// The duration for a program that keeps up with the drive, without the work for the last turn.
     #[must_use]
     pub fn alone(&self) -> Nanos {
         self.turn.saturating_mul(self.turns)

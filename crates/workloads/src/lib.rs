@@ -135,7 +135,7 @@ fn groups(name: &str, application: &Application) -> Vec<TaskGroup> {
     groups.map(|group| TaskGroup { name: format!("{name}/{}", group.name), ..group.clone() }).collect()
 }
 
-/// Tasks that have their new name. Whom several tasks fork stays one.
+/// Tasks under their new names. A task that several tasks fork stays one task.
 struct Renamed<'n> {
     name: &'n str,
     known: BTreeMap<*const TaskSpec, Arc<TaskSpec>>,

@@ -40,9 +40,9 @@ pub struct MicroBatch {
     pub input: u64,
     /// What each worker sends back. Unit: bytes. Range: 1 ….
     pub output: u64,
-    /// How many records a batch has; 0: nobody counts them.
+    /// How many records a batch has; 0: they are not counted.
     pub records: u64,
-    /// CPU time of a record in a stage, split evenly over all who work, instead of `work`.
+    /// CPU time of a record in a stage, split evenly over all working threads, instead of `work`.
     pub record_work: Option<Nanos>,
     /// How many stages. Range: 1 … [`STAGES_MAX`](MicroBatch::STAGES_MAX).
     pub stages: u32,
@@ -132,7 +132,7 @@ impl MicroBatch {
         let takes = worker.share("input", Object::Inbox { room: 1 << 50 });
         let gives = worker.share("output", Object::Port { window: u64::MAX });
         let meeting = self.waits.barrier(self.threads);
-        // A thread alone meets nobody. Whoever waits for the next part sleeps, as its VM has nothing else to do.
+        // A single thread needs no barrier. A thread that waits for the next part sleeps, as its VM has nothing else to do.
         let fork = (self.threads > 1).then(|| worker.share("fork", Object::Barrier { parties: self.threads }));
         let join = (self.threads > 1).then(|| worker.share("join", meeting));
         for thread in 0..self.threads {

@@ -13,14 +13,14 @@ pub enum Device {
     Network,
     /// The disk.
     Disk,
-    /// A drive of its own, at which nobody else is. Whoever drives the disk drives it, too.
+    /// A drive that no other application uses. The driver of the disk drives it, too.
     Drive,
 }
 
 /// Where a part of an application runs that is not on the application's own machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum At {
-    /// Outside, where everybody has a CPU.
+    /// Outside, where each task has a CPU to itself.
     Outside,
     /// In the guest of a VM.
     Vm(String),

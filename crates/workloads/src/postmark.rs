@@ -196,7 +196,7 @@ fn send(pipe: ObjectId, bytes: u64) -> Option<Step> {
     (bytes > 0).then_some(Step::Send { pipe, bytes })
 }
 
-/// Whoever takes note that what `steps` send by `writes` is on the disk.
+/// The steps of the task that receives by `written` the completion of each write that `steps` send by `writes`.
 fn written_back(steps: &[Step], writes: ObjectId, written: ObjectId) -> Vec<Step> {
     let its = |step: &Step| match *step {
         Step::Send { pipe, bytes } if pipe == writes => Some(Step::Receive { pipe: written, bytes }),

@@ -103,7 +103,7 @@ pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
 fn read(settings: &mut Settings<'_, '_, '_, '_>) -> Option<Selected> {
     if settings.table.get("leaves").is_none() {
         let right = "use leaves = [\"vm2\", \"vm3\"]: the VMs that are asked";
-        settings.wrong(Wrong::new("the workload `search` has no leaves", "who is asked?", right), "leaves");
+        settings.wrong(Wrong::new("the workload `search` has no leaves", "no leaf is asked", right), "leaves");
     }
     let default = Search::new(settings.read("leaves", |value| vms("leaves", value)).unwrap_or_default());
     let search = Search {

@@ -7,7 +7,7 @@ fn us(n: u64) -> Length {
     Length::Fixed(Nanos::us(n))
 }
 
-/// Calls `each` with every step of `task`, of its loops and of whom it forks, and how often it comes; endless loops count once.
+/// Calls `each` with every step of `task`, of its loops and of its children, and how often it comes; endless loops count once.
 fn walk(steps: &[Step], times: u64, each: &mut impl FnMut(&Step, u64)) {
     for step in steps {
         each(step, times);
@@ -37,7 +37,7 @@ fn the_messages_of_hackbench_are_sent_and_received() {
     assert_eq!(bytes(|step| if let Step::Receive { bytes, .. } = step { *bytes } else { 0 }), 100 * messages);
     assert_eq!(total(&tasks, |step| u64::from(matches!(step, Step::Fork(_)))), 24);
     assert_eq!((bench.tasks(), tasks.len()), (25, 1));
-    // Everybody posts once and comes to the start once.
+    // Every task posts once and comes to the start once.
     let posts = total(&tasks, |step| u64::from(matches!(step, Step::Post(_))));
     let takes = total(&tasks, |step| u64::from(matches!(step, Step::Take(_))));
     let comers = total(&tasks, |step| u64::from(matches!(step, Step::Barrier(_))));

@@ -19,7 +19,7 @@ const HEADERS: u64 = 20 + 8 + 12;
 /// What a socket holds. Source: net.core.rmem_default of Linux, 212,992. Unit: bytes.
 const SOCKET: u64 = 212_992;
 
-/// Telephone calls that come in: outside, somebody speaks, a packet at every beat; a task on its own machine reads each packet of its call.
+/// Telephone calls that come in: outside, a speaker sends a packet at every beat; a task on its own machine reads the packets of its call.
 /// What is lost is not sent again, and what is read too late is not played.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Voip {
@@ -54,7 +54,7 @@ impl Voip {
         HEADERS + u64::try_from(speech).unwrap_or(u64::MAX / 2).max(1)
     }
 
-    /// Whoever listens, and whoever speaks outside.
+    /// The listening tasks, and the speaking tasks outside.
     #[must_use]
     pub fn plan(&self, params: Params) -> Plan {
         let mut plan = Plan::default();
@@ -73,7 +73,7 @@ impl Voip {
             let port = there.share(format!("microphone {n}"), Object::Port { window: u64::MAX });
             let beat = Step::Timer { timer: 0, period: self.phone.packet, mode: TimerMode::Absolute };
             let steps = vec![Step::Repeat { times: None, body: vec![beat, Step::Send { pipe: port, bytes }] }];
-            // Nobody begins to speak at the same moment.
+            // The speakers begin at different instants.
             let delay = Length::Uniform { least: Nanos::ZERO, most: self.phone.packet };
             there.tasks.push(TaskSpec { name: format!("speaker-{n}"), params: Params::default(), delay, steps });
             plan.link("call", (1, port), (0, inbox)).reliable = false;

@@ -8,7 +8,7 @@ use sched::{Nanos, Params};
 use sim::program::Length;
 use sim::{Application, Step, TaskSpec};
 
-/// Somebody who browses: clicks or scrolls, waits for the answer, looks at it, and goes on. Its parameters are free: no source states
+/// A browsing user: clicks or scrolls, waits for the answer, looks at it, and goes on. Its parameters are free: no source states
 /// them; the defaults are a page that scrolls at a finger's pace.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Web {

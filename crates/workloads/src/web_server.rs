@@ -137,7 +137,7 @@ impl WebServer {
         plan
     }
 
-    /// Who makes requests at random moments, for whoever is free to ask them.
+    /// Adds the task that makes requests at random instants. A free client sends each request.
     fn made(&self, rate_milli: u64, clients: &mut Application) -> ObjectId {
         let wanted = clients.share("wanted", Object::Semaphore { most: u32::MAX });
         let gap = Length::Exponential { mean: Nanos::ns(1_000_000_000_000 / rate_milli) };

@@ -41,7 +41,6 @@ const NOT_YET: &[&str] = &[
     "crates/run",
     "crates/sim",
     "crates/trace",
-    "crates/workloads",
     "docs/policies",
 ];
 

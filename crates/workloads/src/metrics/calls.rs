@@ -1,4 +1,4 @@
-//! Telephone calls, as whoever takes their packets in hears them.
+//! Telephone calls, as the receiver of their packets hears them.
 
 use super::voip::{Call, Phone};
 use super::{Fact, Gauge, Reading};

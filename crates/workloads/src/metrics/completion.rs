@@ -33,7 +33,7 @@ impl Gauge for Completion {
         }
     }
 
-    // How long the whole of it takes is of the whole.
+    // The completion time includes the warm-up.
     fn begin(&mut self, _: Instant) {}
 
     fn read(&mut self, end: Instant) -> Reading {
@@ -44,7 +44,7 @@ impl Gauge for Completion {
         reading.time("took_ns", took);
         reading.add("unfinished", u64::from(unfinished));
         if let Some(alone) = self.alone {
-            // Of who has not finished, at most that is known.
+            // For an unfinished application, this is an upper bound.
             reading.add("speed_ppm", ratio(alone.as_ns(), 1_000_000, took.max(Nanos::ns(1)).as_ns()));
         }
         reading

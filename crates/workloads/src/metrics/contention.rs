@@ -9,7 +9,7 @@ pub(super) struct Contention {
     asked_milli: u64,
     began: Option<Instant>,
     upto: Instant,
-    /// By role, who is runnable now.
+    /// The roles of the tasks that are runnable now.
     awake: std::collections::BTreeSet<String>,
     there: u64,
     /// Task-time, in nanoseconds, of the whole and of the second under way.
@@ -76,7 +76,7 @@ impl Gauge for Contention {
 
     fn begin(&mut self, at: Instant) {
         if self.began.is_some() {
-            // Of who is gone, there is nothing later.
+            // Nothing is counted after the last task has left.
             self.count_to(if self.there == 0 { self.upto } else { at });
             (self.began, self.upto) = (Some(at), self.upto.max(at));
             (self.whole, self.second, self.seconds) = (0, 0, Vec::new());

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use trace::{Event, Sink};
 
-/// Which flows of the world are which link of an application that is measured here: its name and the number of the link. Whoever lays the
-/// links writes it.
+/// By flow of the world, the link of a measured application: the application's name and the number of the link. The code that creates
+/// the links fills it in.
 pub type FlowNames = Rc<RefCell<BTreeMap<u32, (String, u32)>>>;
 
 /// Measures the applications of one machine, as a [`Sink`] of its events.
@@ -19,7 +19,7 @@ pub struct Metrics {
     places: BTreeMap<String, usize>,
     /// By entity index: whose it is, and its role.
     tasks: Vec<Option<(EntityId, usize, String)>>,
-    /// By CPU, who runs there.
+    /// By CPU, the entity that runs there.
     running: Vec<Option<EntityId>>,
     flow_names: FlowNames,
     /// From when on they count, until then.
@@ -67,7 +67,7 @@ impl Metrics {
         self.gauges.iter_mut().map(read).collect()
     }
 
-    /// Where it is to be written which flows are whose.
+    /// The table of flows and links, for the code that creates the links to fill in.
     #[must_use]
     pub fn flow_names(&self) -> FlowNames {
         Rc::clone(&self.flow_names)
@@ -93,8 +93,8 @@ impl Metrics {
     }
 
     fn note(&mut self, at: Instant, entity: EntityId, fact: Fact) {
-        if let Some(Some((who, place, role))) = self.tasks.get(entity.index())
-            && *who == entity
+        if let Some(Some((attached, place, role))) = self.tasks.get(entity.index())
+            && *attached == entity
         {
             self.gauges[*place].2.note(at, role, fact);
         }

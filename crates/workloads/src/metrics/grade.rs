@@ -1,4 +1,4 @@
-//! [`Grade`]: how smooth something seems to whoever watches, listens or clicks.
+//! [`Grade`]: how smooth video, sound or a response seems to a user.
 
 use sched::Nanos;
 
@@ -7,11 +7,11 @@ use sched::Nanos;
 /// any outcome.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Grade {
-    /// Nobody notices anything.
+    /// No user notices anything.
     Good,
-    /// Whoever looks for it notices it.
+    /// A user notices it only when looking for it.
     Tiny,
-    /// Everybody notices it.
+    /// Every user notices it.
     Small,
     /// It is no use.
     Jitter,

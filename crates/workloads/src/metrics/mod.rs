@@ -52,7 +52,7 @@ pub enum Metric {
     Responses,
     /// From the coming of the first task to the end of the last.
     Completion {
-        /// The same on a machine that has nothing else to do; `None`: nobody knows.
+        /// The same on a machine that has nothing else to do; `None`: unknown.
         alone: Option<Nanos>,
     },
     /// Rounds of a parallel program.
@@ -61,14 +61,14 @@ pub enum Metric {
         alone: Nanos,
         /// How much memory it moves in one; zero: it is not about memory.
         bytes: u64,
-        /// Its floating-point operations in one; zero: nobody counts them.
+        /// Its floating-point operations in one; zero: they are not counted.
         flops: u64,
     },
     /// Batches that are due at every beat: how long after it each is done.
     Batches {
         /// From one to the next.
         interval: Nanos,
-        /// How many records each has; zero: nobody counts them.
+        /// How many records each has; zero: they are not counted.
         records: u64,
     },
     /// Requests to a server: how many, and how long each takes.
@@ -192,7 +192,7 @@ trait Gauge: Debug {
     /// Something happened to its task `role`: what comes after `/` in the task's name; empty for a task that has the name alone.
     fn note(&mut self, at: Instant, role: &str, fact: Fact);
 
-    /// Counting begins at `at`: what was before changes no number any more. Whoever has not come yet, or is gone, has nothing to forget.
+    /// Counting begins at `at`: earlier events no longer change any number. A gauge whose tasks are not there has nothing to forget.
     fn begin(&mut self, at: Instant);
 
     /// What is known at the end of the run.

@@ -76,7 +76,7 @@ impl Gauge for Counted {
     fn read(&mut self, end: Instant) -> Reading {
         let all = self.operations(self.jobs);
         let count = all - self.operations(self.before);
-        // Who hangs in an operation has not been fast until then.
+        // A task that hangs in an operation is measured up to the end.
         let is_going_on = !self.open.is_empty() || self.of.most.is_some_and(|most| all < most);
         let until = if is_going_on && self.there > 0 { end } else { self.done };
         let took = until.saturating_since(self.began.unwrap_or(until));

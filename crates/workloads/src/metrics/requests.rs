@@ -1,4 +1,4 @@
-//! Requests to a server, as those who ask see them.
+//! Requests to a server, as its clients see them.
 
 use super::{Fact, Gauge, Reading, per_second};
 use sched::Instant;
@@ -18,7 +18,7 @@ pub(super) struct Requests {
     /// By role, when its job was due, and when that which is open began.
     due: BTreeMap<String, Instant>,
     open: BTreeMap<String, Instant>,
-    /// When requests were made that nobody has taken up yet.
+    /// The instants of requests that no client has sent yet.
     made: VecDeque<Instant>,
     has_arrivals: bool,
     took: Durations,

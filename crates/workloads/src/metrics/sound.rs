@@ -12,7 +12,7 @@ pub struct Sound {
     pub periods: u32,
 }
 
-/// The buffer: every job done by whoever fills it is one period more in it. It begins to play when it is full for the first time, and
+/// The buffer: every job that the player completes adds one period to it. It begins to play when it is full for the first time, and
 /// plays on as soon as there is something again. What comes when it is full is not heard: sound that is late is not made up for.
 #[derive(Debug)]
 pub(super) struct Buffer {
@@ -76,7 +76,7 @@ impl Gauge for Buffer {
     fn note(&mut self, at: Instant, _: &str, fact: Fact) {
         match fact {
             Fact::Done => self.fill(at),
-            // Whoever has played all it wanted leaves the rest to the card.
+            // A player that has ended leaves the rest to the card.
             Fact::Left => self.over = self.over.or(Some(at)),
             _ => {}
         }

@@ -18,7 +18,7 @@ fn a_buffer_plays_once_it_is_full_and_clicks_where_it_runs_empty() {
     }
     let reading = buffer.read(ms(50));
     assert_eq!((reading.get("underruns"), reading.get("silence_ns")), (Some(1), Some(4_000_000)));
-    // At 50 there are 5 left; without anybody who fills it, it runs empty at 55.
+    // At 50 there are 5 left; without a player that fills it, it runs empty at 55.
     let reading = buffer.read(ms(60));
     assert_eq!((reading.get("underruns"), reading.get("silence_ns")), (Some(2), Some(4_000_000 + 5_000_000)));
 }
@@ -42,7 +42,7 @@ fn grades_end_where_they_say() {
 }
 
 #[test]
-fn only_tasks_of_an_application_count_for_it_whoever_has_their_ids_later() {
+fn a_task_that_reuses_an_id_does_not_count_for_the_application_that_had_it() {
     let mut metrics = Metrics::new([("web", Metric::Responses)]);
     let attach = |entity, name: &str| Event::Attach { entity, name: name.to_string(), params: Box::default() };
     let (first, second) = (EntityId::new(0, 0), EntityId::new(0, 1));

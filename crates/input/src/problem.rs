@@ -229,13 +229,13 @@ impl Findings {
         &self.source
     }
 
-    /// One more. It stands in this text unless it says otherwise.
+    /// Adds a problem. It is about this text unless it names another.
     pub fn add(&mut self, problem: Problem) {
         let span = problem.places.first().map_or(Span::default(), |&(span, _)| span);
         self.add_at(span, || problem);
     }
 
-    /// One more, at `span`, which is made only if it is going to be shown: for those with a search for what was meant.
+    /// Adds a problem at `span`. `problem` is called only if the problem will be shown, as it may search for a similar name.
     pub fn add_at(&mut self, span: Span, problem: impl FnOnce() -> Problem) {
         let key = (span.start, self.count);
         let full = self.first.len() == PROBLEMS_SHOWN;
@@ -284,7 +284,7 @@ impl Findings {
     }
 }
 
-/// What is wrong with a value, before it is said where it stands.
+/// An error in a value, before its place is known.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Wrong {
     message: String,
@@ -295,7 +295,7 @@ pub struct Wrong {
 }
 
 impl Wrong {
-    /// The reason, a word on the place, and what would be right.
+    /// The message, the label of the place, and the help.
     pub fn new(message: impl Into<String>, label: impl Into<String>, help: impl Into<String>) -> Wrong {
         Wrong { message: message.into(), label: label.into(), help: help.into(), part: None }
     }
@@ -305,17 +305,17 @@ impl Wrong {
         Wrong { message: format!("{}: {}", quoted(name), self.message), ..self }
     }
 
-    /// The same, said of the part of the value at `span`.
+    /// The same error, about the part of the value at `span`.
     pub fn part(self, span: Span) -> Wrong {
         Wrong { part: Some(span), ..self }
     }
 
-    /// The same, said of the value at `span`.
+    /// The problem, with the value at `span`.
     pub fn at(self, span: Span) -> Problem {
         self.anywhere(Some(span))
     }
 
-    /// The same, said of the value at `span` if it stands anywhere.
+    /// The problem, with the value at `span` if it has a place.
     pub fn anywhere(self, span: Option<Span>) -> Problem {
         let problem = Problem::new(self.message).help(self.help);
         match self.part.or(span) {

@@ -106,7 +106,7 @@ impl<'a, 'i> Table<'a, 'i> {
         self.table_or((key, &format!("a table, [{key}]")), form, findings)
     }
 
-    /// The same, where something else than a table, which `right` tells of as well, has been looked for already.
+    /// The same, after a caller has tried other forms of the value. `right` lists them and the table.
     pub fn table_or(
         &self,
         (key, right): (&str, &str),
@@ -164,7 +164,7 @@ impl<'a, 'i> Table<'a, 'i> {
         findings: &mut Findings,
     ) -> Given<T> {
         let Some((value, at)) = self.get(key) else {
-            // A misspelt key has been reported; that it is missing, too, would be said twice.
+            // A misspelt key has been reported already, so it is not reported as missing.
             let typed = self.misspelt.iter().find(|(meant, _)| *meant == key);
             return typed.map_or(Given::Absent, |&(_, at)| Given::Wrong(at));
         };

@@ -10,7 +10,7 @@ use crate::source::{Source, Span};
 /// hostile files below 600 MB (measured).
 pub const FILE_BYTES_MAX: usize = 8 << 20;
 
-/// That the file `name` cannot be read.
+/// The error for a file `name` that cannot be read.
 #[must_use]
 pub fn unreadable(name: &str, why: &Unreadable) -> Problem {
     let problem = Problem::new(format!("{} cannot be read: {why}", quoted(name)));

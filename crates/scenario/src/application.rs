@@ -119,7 +119,7 @@ fn asks_itself(member: &MemberTable, work: Span, findings: &mut Findings) {
     }
 }
 
-/// That every thread may run on some CPU of `host`.
+/// Checks that every thread may run on some CPU of `host`.
 fn runs_here(asked: &[(String, Params)], host: Option<&Topology>, at: Span, findings: &mut Findings) {
     let Some(host) = host else { return };
     for (name, params) in asked {

@@ -1,4 +1,4 @@
-//! What members ask for, and whether it fits together.
+//! The requests of members: parameters, reservations and real processes. Checks that they fit together.
 
 use super::Real;
 use super::file::MemberTable;
@@ -105,7 +105,7 @@ fn reservation(member: &MemberTable, host: Option<&Topology>, findings: &mut Fin
     Some(reservation)
 }
 
-/// What the reservation changes to, in the order of time.
+/// The changes of the reservation, in the order of time.
 fn changes(
     member: &MemberTable,
     host: Option<&Topology>,

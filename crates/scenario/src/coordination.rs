@@ -16,7 +16,7 @@ const BOOST: &str = "\"rr:8\", \"fifo:50\" or \"nice:-20\"";
 /// The shortest budget, window, limit and tick.
 const LEAST: Nanos = Nanos::us(1);
 
-/// Where what may not suit a policy is written; the default where it is not.
+/// The places in the file of settings that a policy may reject; the default if a setting is absent.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct CoordinationPlaces {
     /// The boost, or the coordination as a whole.
@@ -61,7 +61,7 @@ pub(super) fn read(guest: &Table<'_, '_>, findings: &mut Findings) -> Option<(Co
     Some((coordination, places))
 }
 
-/// What of it does not go together.
+/// Reports settings that contradict each other.
 fn fit(
     it: &Coordination,
     at: Span,

@@ -34,7 +34,7 @@ static MACHINES: LazyLock<Vec<Machine>> = LazyLock::new(|| {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Basis {
-    /// The paper that names the machine says so, or it was fitted to what that says.
+    /// The paper that names the machine states it, or it was fitted to that paper's results.
     Paper,
     /// It was measured or documented. The source names the measurement, with its hardware, or the document.
     Measured,
@@ -229,7 +229,7 @@ mod tests {
         FILES[0].1
     }
 
-    /// What is said of `text`, and in which line.
+    /// The error for `text`, with its line.
     fn said(text: &str) -> String {
         Machine::read("m1", text).expect_err("it is wrong").to_string()
     }

@@ -1,4 +1,4 @@
-//! What connects the machines of a scenario: a network, a disk, and the drivers that handle what comes and goes.
+//! The connections between the machines of a scenario: a network, a disk, and the drivers that handle packets and requests.
 
 use crate::{AppSpec, Scenario};
 use input::source::Span;
@@ -102,7 +102,7 @@ pub enum Way {
     Direct,
 }
 
-/// What the host's thread is called that drives `device` for a VM; `None`: it has none.
+/// The name of the host's thread that drives `device` for a VM; `None`: no such thread.
 #[must_use]
 pub fn thread_of(vm: &str, way: &Way, device: Device) -> Option<String> {
     Some(match (way, device) {
@@ -113,7 +113,7 @@ pub fn thread_of(vm: &str, way: &Way, device: Device) -> Option<String> {
     })
 }
 
-/// What the thread of a driver domain's kernel is called that drives `device`.
+/// The name of the kernel thread that drives `device` in a driver domain.
 #[must_use]
 pub fn backend_of(device: Device) -> &'static str {
     match device {
@@ -122,7 +122,7 @@ pub fn backend_of(device: Device) -> &'static str {
     }
 }
 
-/// What the thread of a guest's kernel is called that takes packets in.
+/// The name of the kernel thread that receives packets in a guest.
 pub const RECEIVER: &str = "network";
 
 impl Scenario {

@@ -187,7 +187,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// What people call it.
+    /// Its name in the file.
     pub(super) fn noun(self) -> &'static str {
         match self {
             Kind::Vm => "the vm",

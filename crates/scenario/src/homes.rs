@@ -56,7 +56,7 @@ fn home(named: &Given<usize>, around: Option<(usize, Span)>, hosts: usize, findi
     number - 1
 }
 
-/// That no guest is called as one of several hosts.
+/// Checks that no guest has the name of a host, if there are several.
 pub(super) fn clashes(checked: &Checked, hosts: usize, findings: &mut Findings) {
     for guest in checked.guests.iter().filter(|_| hosts > 1) {
         let number = guest.name.strip_prefix("host-").and_then(|number| number.parse::<usize>().ok());

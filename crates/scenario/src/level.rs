@@ -29,7 +29,7 @@ pub(super) struct Checked {
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     entities: u64,
-    /// Whether it has been said that there are too many.
+    /// Whether the excess has been reported.
     said: bool,
     applications: Applications,
 }

@@ -118,7 +118,7 @@ pub struct PolicyChoice {
 /// A group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Group {
-    /// What people call it; a VM's group has the VM's name.
+    /// Its name; a VM's group has the VM's name.
     pub name: String,
     /// The group above it, an earlier index of [`Scenario::groups`]; `None`: the root.
     pub parent: Option<usize>,
@@ -133,7 +133,7 @@ pub struct Group {
 /// An entity.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EntitySpec {
-    /// What people call it: the task's or the VM's name, or `vm/0`, `vm/1`, … where the VM has several vCPUs.
+    /// Its name: the task's or the VM's name, or `vm/0`, `vm/1`, … where the VM has several vCPUs.
     pub name: String,
     /// Its group, an index of [`Scenario::groups`], of the same host; `None`: the root.
     pub group: Option<usize>,
@@ -165,7 +165,7 @@ pub struct EntitySpec {
 /// Tasks that belong together.
 #[derive(Clone, PartialEq, Debug)]
 pub struct AppSpec {
-    /// What people call it.
+    /// Its name.
     pub name: String,
     /// Its group, an index of the groups of its machine; `None`: the root.
     pub group: Option<usize>,

@@ -185,7 +185,7 @@ fn notify(value: &DeValue<'_>) -> Result<Notify, Wrong> {
     form::word("notify", value, &words, "\"when-idle\" or \"always\"")
 }
 
-/// Whether guests are told of packets at the end of a pass.
+/// Whether guests are notified of packets at the end of a pass.
 fn tells(value: &DeValue<'_>) -> Result<bool, Wrong> {
     form::word("tells", value, &[("each", false), ("passes", true)], "\"each\" or \"passes\"")
 }
@@ -269,7 +269,7 @@ fn home(checked: &Checked, guest: usize) -> usize {
     checked.entities[checked.guests[guest].vcpus.start].host
 }
 
-/// That there is a driver domain wherever a guest needs one: on which hosts there are is in `homes`.
+/// Checks that each host has a driver domain if one of its guests needs it. `homes`: the hosts that have a driver domain.
 fn undriven(device: Device, homes: &BTreeMap<usize, Span>, checked: &Checked, findings: &mut Findings) {
     for (of, spec) in all(checked).filter(|(_, spec)| spec.reach.uses(device)) {
         let elsewhere =
@@ -287,7 +287,7 @@ fn undriven(device: Device, homes: &BTreeMap<usize, Span>, checked: &Checked, fi
     }
 }
 
-/// That an emulator's thread is told of all devices in one way.
+/// Checks that an emulator's thread is notified of all devices in one way.
 fn one_thread(ways: &[Option<(Device, &Drivers, &Places)>; 2], findings: &mut Findings) {
     let [Some((_, network, there)), Some((_, disk, here))] = ways else { return };
     if (&network.way, &disk.way) != (&Way::Emulator, &Way::Emulator) {
@@ -307,7 +307,7 @@ fn one_thread(ways: &[Option<(Device, &Drivers, &Places)>; 2], findings: &mut Fi
     }
 }
 
-/// When all that each application uses is there.
+/// The instant from which all that each application uses is there.
 fn arrivals(
     checked: &Checked,
     ready: &[(Device, Instant)],
@@ -416,7 +416,7 @@ fn clashes(checked: &Checked, ways: &[Option<(Device, &Drivers, &Places)>], find
     }
 }
 
-/// When the guest number `guest` boots.
+/// The instant at which guest number `guest` boots.
 fn boots(checked: &Checked, guest: usize) -> Instant {
     let vcpus = &checked.entities[checked.guests[guest].vcpus.clone()];
     vcpus.iter().map(|vcpu| vcpu.arrival).max().unwrap_or(Instant::ZERO)

@@ -14,7 +14,7 @@ pub(crate) const SAMPLES_KEYS: &[&str] = &["interval", "at"];
 /// The most samples of each VM.
 pub const SAMPLES_MAX: u64 = 1_000_000;
 
-/// How often it is told what every VM got.
+/// How often the CPU time of every VM is reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SamplesSpec {
     /// From one sample to the next. Above zero, and such that there are at most [`SAMPLES_MAX`]; default 1 s.

@@ -22,7 +22,7 @@ pub(super) fn parse(text: &str) -> Result<DeTable<'_>, Problem> {
     DeTable::parse(text).map(Spanned::into_inner).map_err(|error| problem(&error, text))
 }
 
-/// That the document will not take much more memory than its text.
+/// Checks that the document will not take much more memory than its text.
 fn bounded(text: &str) -> Result<(), Problem> {
     let mut brackets = 0;
     for (tokens, token) in toml_parser::Source::new(text).lex().enumerate() {

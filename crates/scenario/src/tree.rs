@@ -15,7 +15,7 @@ pub(super) enum Named {
     Member(Kind),
 }
 
-/// Everything by its name. Names are unique: a trace tells things apart by them.
+/// Everything by its name. Names are unique, because a trace identifies things by them.
 pub(super) fn names<'a>(level: &'a Level, findings: &mut Findings) -> BTreeMap<&'a str, (Named, Span)> {
     let groups = level.groups.iter().enumerate().map(|(i, group)| (group, Named::Group(i), "the group"));
     let members = level.members.iter().map(|member| (&member.group, Named::Member(member.kind), member.kind.noun()));
@@ -143,7 +143,7 @@ impl Tree {
     }
 }
 
-/// The cycle that `group` is part of, told at its first group in the order of the file.
+/// The problem of the cycle that contains `group`, reported at its first group in the order of the file.
 fn cycle(tree: &Tree, groups: &[GroupTable], group: usize) -> Problem {
     let ring: Vec<usize> = std::iter::successors(tree.parents[group], |&group| tree.parents[group])
         .take_while(|&next| next != group)

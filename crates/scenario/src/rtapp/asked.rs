@@ -114,7 +114,7 @@ impl Asked {
     }
 }
 
-/// What has no effect here is read all the same, so that it is what rt-app takes.
+/// Reads the properties without effect here, so that values that rt-app rejects are rejected.
 fn no_effect(object: &Object<'_, '_>, findings: &mut Findings) {
     for key in ["util_min", "util_max"] {
         object.read(key, |key, value| integer(key, value, (-1, 1024), "a whole number from 0 to 1024"), findings);
@@ -151,13 +151,13 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    /// That of a thread at its beginning.
+    /// The state of a thread at its beginning.
     pub(super) fn new(default: Policy, asked: Asked) -> Standing {
         Standing { policy: asked.policy.map_or(default, |policy| policy.value), asked, cpus: asked.cpus }
     }
 
-    /// That at the beginning of a phase which asks for `phase`, after this: what it does not say stays as it was, but for the CPUs,
-    /// which are the thread's own again.
+    /// The next state, at the beginning of a phase with the request `phase`. Properties that the phase leaves out keep their values; the CPUs
+    /// become the thread's own again.
     pub(super) fn next(&self, thread: &Asked, phase: &Asked) -> Standing {
         let cpus = phase.cpus.or(thread.cpus);
         if phase.is_silent() {
@@ -177,7 +177,7 @@ impl Standing {
         Standing { policy: phase.policy.map_or(self.policy, |policy| policy.value), asked, cpus }
     }
 
-    /// The same in the words of our machines.
+    /// The request as parameters of an entity.
     ///
     /// # Errors
     /// The policy does not have such a priority or promise.

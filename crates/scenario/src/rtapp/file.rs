@@ -282,7 +282,7 @@ fn events<'f>(
     events
 }
 
-/// That the name can be shown, and told from those of several alike.
+/// Checks that the name can be printed, and that neither `/` nor outer spaces make it ambiguous.
 fn named(name: &Placed<std::borrow::Cow<'_, str>>, findings: &mut Findings) {
     let text = &name.value;
     let reason = match () {

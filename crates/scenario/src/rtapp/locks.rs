@@ -1,4 +1,4 @@
-//! What threads do with mutexes, followed from event to event: none is given back that is not held, taken twice, or kept for ever.
+//! The mutexes of threads, followed from event to event. No thread unlocks a mutex that it does not hold, locks one twice, or keeps one for ever.
 
 use super::event::Event;
 use super::file::Thread;
@@ -42,7 +42,7 @@ pub(super) fn check(thread: &mut Thread<'_>, findings: &mut Findings) {
     }
 }
 
-/// What `event` makes of those `held`.
+/// Updates the mutexes `held` after `event`.
 fn follow<'f>(event: Event<'f>, at: Span, held: &mut Held<'f>) -> Result<(), Box<Problem>> {
     let again = |held: &Held<'_>, mutex: &str| match held.get(mutex) {
         None => Ok(()),

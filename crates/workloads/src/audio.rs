@@ -62,7 +62,7 @@ impl Audio {
 /// The most periods of a sound buffer.
 const BUFFERS_MAX: u32 = 10_000;
 
-/// What the rest of the system knows of it.
+/// The entry in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "audio",
     title: "sound that is played",

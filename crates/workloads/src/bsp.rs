@@ -145,7 +145,7 @@ const BYTES_MAX: u64 = 1 << 30;
 /// The most floating-point operations of a node in a superstep.
 const FLOPS_MAX: u64 = 1 << 50;
 
-/// What the rest of the system knows of it.
+/// The entry in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "bsp",
     title: "a bulk-synchronous program",

@@ -67,7 +67,7 @@ impl Build {
     }
 }
 
-/// What the rest of the system knows of it.
+/// The entry in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "build",
     title: "many short compilers, as the build of a kernel",

@@ -92,7 +92,7 @@ impl CdReader {
     }
 }
 
-/// What the rest of the system knows of it.
+/// The entry in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "cd_reader",
     title: "a CD drive that has to be kept up with",

@@ -64,7 +64,7 @@ impl Cyclictest {
     }
 }
 
-/// What the rest of the system knows of it.
+/// The entry in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "cyclictest",
     title: "threads that sleep and measure their wake-up latency, as cyclictest of rt-tests",

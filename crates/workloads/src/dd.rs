@@ -46,7 +46,7 @@ impl Dd {
     }
 }
 
-/// What the rest of the system knows of it.
+/// The entry in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "dd",
     title: "a disk that is read or written block by block, as dd",

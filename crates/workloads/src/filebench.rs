@@ -273,7 +273,7 @@ const DIRTY_MAX: u64 = 1 << 40;
 /// The most threads of a filebench: their steps are all laid out.
 const THREADS_MAX: u32 = 1_024;
 
-/// What the rest of the system knows of it.
+/// The entry in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "filebench",
     title: "threads of a file server, as the personalities of filebench",

@@ -97,7 +97,7 @@ impl ForkJoin {
     }
 }
 
-/// What the rest of the system knows of it.
+/// The entry in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "fork_join",
     title: "threads that meet after each round, as parallel regions of OpenMP",

@@ -44,7 +44,7 @@ pub struct Hackbench {
 }
 
 impl Default for Hackbench {
-    /// What `perf bench sched messaging` does if nothing is said.
+    /// The defaults of `perf bench sched messaging`.
     fn default() -> Hackbench {
         Hackbench {
             groups: 10,
@@ -127,7 +127,7 @@ impl Hackbench {
     }
 }
 
-/// What the rest of the system knows of it.
+/// The entry in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "hackbench",
     title: "groups of senders and receivers, as hackbench and perf bench sched messaging",

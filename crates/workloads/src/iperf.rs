@@ -86,7 +86,7 @@ impl Iperf {
 /// The most of anything in bytes.
 const BYTES_MAX: u64 = 1 << 30;
 
-/// What the rest of the system knows of it.
+/// The entry in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "iperf",
     title: "bulk transfers over the network, as iperf",

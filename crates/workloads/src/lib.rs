@@ -102,8 +102,8 @@ pub fn find(name: &str) -> Option<&'static WorkloadDescriptor> {
     ALL.iter().copied().find(|workload| workload.name == name)
 }
 
-/// `application` under the name `name`: its tasks are told apart by their names. One that is alone at the beginning has the
-/// name itself, all others have it before their own: `name/thread-1`.
+/// `application` under the name `name`. A task that is alone at the beginning gets this name. All others have it before
+/// their own: `name/thread-1`.
 #[must_use]
 pub fn called(name: &str, application: &Application) -> Application {
     let mut renamed = Renamed { name, known: BTreeMap::new() };

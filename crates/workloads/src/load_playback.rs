@@ -70,7 +70,7 @@ impl LoadPlayback {
     }
 }
 
-/// What the rest of the system knows of it.
+/// The entry in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "load_playback",
     title: "a trace of host load that is played back",

@@ -183,7 +183,7 @@ const RECORDS_MAX: u64 = 1 << 40;
 /// The most workers in VMs.
 const WORKERS_MAX: usize = 1024;
 
-/// What the rest of the system knows of it.
+/// The entry in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "micro_batch",
     title: "a stream in small batches, as Spark Streaming",

@@ -47,7 +47,7 @@ pub struct End {
 /// A way for data from a port to an inbox.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Link {
-    /// What people call it.
+    /// Its name.
     pub name: String,
     /// The port.
     pub from: End,

@@ -137,7 +137,7 @@ impl Parsec {
     }
 }
 
-/// What the rest of the system knows of it.
+/// The entry in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "parsec",
     title: "a program that synchronises as one of PARSEC",

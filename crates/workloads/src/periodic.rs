@@ -66,7 +66,7 @@ impl Periodic {
     }
 }
 
-/// What the rest of the system knows of it.
+/// The entry in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "periodic",
     title: "periodic tasks whose work or phase is random",

@@ -212,7 +212,7 @@ const COUNT_MAX: u64 = 1 << 40;
 /// The most bytes that wait to be written back.
 const DIRTY_MAX: u64 = 1 << 40;
 
-/// What the rest of the system knows of it.
+/// The entry in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "postmark",
     title: "small files of a mail server, as Postmark",

@@ -91,7 +91,7 @@ impl Search {
 /// The most of anything in bytes.
 const BYTES_MAX: u64 = 1 << 30;
 
-/// What the rest of the system knows of it.
+/// The entry in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "search",
     title: "a search that asks leaves in other VMs",

@@ -67,7 +67,7 @@ impl Startup {
     }
 }
 
-/// What the rest of the system knows of it.
+/// The entry in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "startup",
     title: "launches of an application, again and again",

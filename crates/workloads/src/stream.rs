@@ -52,7 +52,7 @@ impl Stream {
     }
 }
 
-/// What the rest of the system knows of it.
+/// The entry in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "stream",
     title: "memory streaming, as STREAM",

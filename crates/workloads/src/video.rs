@@ -126,7 +126,7 @@ impl Video {
 /// The most frames of a film.
 const FRAMES_MAX: u64 = 1 << 32;
 
-/// What the rest of the system knows of it.
+/// The entry in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "video",
     title: "a film that is played",

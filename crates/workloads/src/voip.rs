@@ -87,7 +87,7 @@ impl Voip {
 /// The most of anything in bytes.
 const BYTES_MAX: u64 = 1 << 30;
 
-/// What the rest of the system knows of it.
+/// The entry in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "voip",
     title: "telephone calls",

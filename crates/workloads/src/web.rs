@@ -43,7 +43,7 @@ impl Web {
     }
 }
 
-/// What the rest of the system knows of it.
+/// The entry in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "web",
     title: "a browser whose user clicks",

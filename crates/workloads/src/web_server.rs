@@ -58,7 +58,7 @@ pub struct WebServer {
 }
 
 impl Default for WebServer {
-    /// That of 13.3: 60 clients without thinking, files of 10 KB, and 545 us, which vary by 30 % of all the 641 us of a request.
+    /// The server of 13.3: 60 clients without thinking, files of 10 KB, and 545 us, which vary by 30 % of all the 641 us of a request.
     fn default() -> WebServer {
         let service = Length::Uniform { least: Nanos::ns(381_500), most: Nanos::ns(708_500) };
         let think = Length::Fixed(Nanos::ZERO);
@@ -208,7 +208,7 @@ const RATE_MILLI_MAX: u64 = 1_000_000_000;
 /// The most segments that may be asked for at once.
 const SEGMENTS_MAX: u64 = 65_535;
 
-/// What the rest of the system knows of it.
+/// The entry in [`ALL`](crate::ALL).
 pub(crate) const WORKLOAD: WorkloadDescriptor = WorkloadDescriptor {
     name: "web_server",
     title: "a web server and its clients, as httperf",

@@ -1,5 +1,5 @@
 //! What is written as ftrace's text, read by TRAPpy and LISA, readers of the kernel's traces that others have written, each with a parser of
-//! its own: they find there who ran how often and for how long on every machine.
+//! its own: they find there how often and for how long each task ran on every machine.
 //!
 //! `cargo xtask test` brings both and runs this; by hand: `TACTUS_TRAPPY_PYTHON=python-with-trappy cargo test -p lab --test ftrace`, or
 //! `TACTUS_LISA_PYTHON=python-with-lisa`, or both.
@@ -103,7 +103,7 @@ fn compare(file: &str, length: Nanos, policy: &str) -> u64 {
         let path = folder.join(format!("{}.txt", machine.name));
         std::fs::write(&path, writer.finish().expect("memory takes everything")).expect("there is room");
         let ours = counted(events);
-        // LISA's pattern of a priority has no sign, and the kernel gives whoever has a deadline −1.
+        // LISA's pattern of a priority has no sign, and the kernel gives a task with a deadline −1.
         let text = std::fs::read_to_string(&path).expect("it was written");
         let reads = |reader: &&(String, &str)| !(reader.1.ends_with("lisa_read.py") && text.contains("prio=-1"));
         for reader in readers.iter().filter(reads) {
@@ -128,7 +128,7 @@ fn agree(machine: &str, ours: &BTreeMap<u64, Did>, theirs: &BTreeMap<u64, Did>) 
 }
 
 #[test]
-fn a_reader_of_kernel_traces_finds_who_ran_how_often_and_how_long_on_host_and_guests() {
+fn a_reader_of_kernel_traces_finds_how_often_and_how_long_each_task_ran_on_host_and_guests() {
     for (policy, least) in [("cfs", 1_000), ("credit", 1_000)] {
         let executions = compare("two-levels.toml", Nanos::s(3), policy);
         assert!(executions > least, "{executions} executions");

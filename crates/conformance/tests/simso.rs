@@ -1,4 +1,4 @@
-//! EDF job by job against SimSo, on random task sets: who else has written this down says the same.
+//! EDF job by job against SimSo, on random task sets: an independent implementation gives the same results.
 //!
 //! `cargo xtask test` brings SimSo and runs this; by hand: `TACTUS_SIMSO_PYTHON=python-with-simso cargo test -p lab
 //! --test simso`. No two jobs of a set ever share a deadline, so it does not matter how ties are broken.

@@ -217,14 +217,14 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// All that can be asked about everybody attached: where they are, what is asked for them, and, while nobody
-    /// runs who might be charged, what the policy keeps.
+    /// All that can be asked about the attached entities: their states and parameters, and, while every CPU is idle, the
+    /// state of the policy. A running entity may still have to be charged.
     fn snapshot(&self) -> String {
         let mut text = String::new();
-        let nobody_runs = self.machine.topology().iter().all(|cpu| self.machine.running(cpu).is_none());
+        let is_idle = self.machine.topology().iter().all(|cpu| self.machine.running(cpu).is_none());
         for e in self.auditor.attached() {
             let _ = write!(text, "{e} {:?} {:?}", self.machine.state(e), self.machine.params(e));
-            if nobody_runs {
+            if is_idle {
                 let _ = write!(text, " held={}", self.machine.is_held(e));
                 self.machine.inspect_all(e, &mut |name, value| {
                     let _ = write!(text, " {name}={value}");
@@ -235,7 +235,7 @@ impl<'a> Driver<'a> {
         text
     }
 
-    /// Law 5, for who does not run: all that it ran has been charged.
+    /// Law 5, for an entity that does not run: all its CPU time has been charged.
     pub fn check_charge(&mut self, e: EntityId) {
         if !matches!(self.machine.state(e), sched::State::Running(_)) {
             self.auditor.check_charge(e, self.machine.charged(e));
@@ -338,7 +338,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Ends the run: everybody stops, and pays.
+    /// Ends the run: every entity stops and is charged.
     pub fn finish(&mut self) {
         for entity in self.auditor.attached() {
             self.input(Input::Pause { entity });

@@ -1,4 +1,4 @@
-//! Worlds by chance: hosts and guests under any policies, tasks that follow programs, and whoever comes and goes; judged by the
+//! Random worlds: hosts and guests under any policies, tasks that follow programs, arrivals and departures; judged by the
 //! [`WorldAuditor`], by the machines' own assertions, and by being done twice.
 
 use super::flows::{self, Net};
@@ -137,7 +137,7 @@ fn run(options: WorldOptions) -> Result<WorldStats, String> {
     }
 }
 
-/// Who may be disturbed.
+/// The entities and applications that may be changed or removed.
 #[derive(Default)]
 struct Crowd {
     visitors: Vec<(MachineId, EntityId)>,
@@ -153,7 +153,7 @@ fn connect(world: &mut World<'_>, crowd: &mut Crowd, net: Option<&Net>, dice: &m
     }
 }
 
-/// Somebody comes, goes, or is asked for otherwise.
+/// Attaches, removes or changes an entity or application.
 fn disturb(world: &mut World<'_>, crowd: &mut Crowd, dice: &mut Dice) {
     let Crowd { visitors, vcpus, applications } = crowd;
     let machine = MachineId(u32::try_from(dice.below(world.machines() as u64)).expect("there are few"));
@@ -271,7 +271,7 @@ impl Drawn {
     }
 }
 
-/// Whether many who ask for nothing get it: some knobs grant everybody a reservation.
+/// Whether the policy admits many entities without parameters: some knobs grant every entity a reservation.
 fn has_room(policy: &Descriptor, host: &Topology, knobs: &Knobs) -> bool {
     let Ok(mut machine) = sched::Machine::build(policy, *host, knobs, sched::Kicks::Immediate) else { return false };
     (0..64).all(|_| machine.attach(Instant::ZERO, Params::default()).is_ok())
@@ -359,7 +359,7 @@ fn vcpus(world: &mut World<'_>, host: MachineId, count: usize, dice: &mut Dice) 
     (0..count).map(vcpu).collect()
 }
 
-/// Whoever is on a machine from the beginning.
+/// Attaches what a machine has from the beginning.
 fn populate(world: &mut World<'_>, crowd: &mut Crowd, machine: MachineId, is_guest: bool, dice: &mut Dice) {
     for _ in 0..dice.below(3) {
         let _ = world.attach(machine, "jobs", asked(dice), jobs(dice));
@@ -389,7 +389,7 @@ pub(super) fn length(dice: &mut Dice) -> Length {
     }
 }
 
-/// Tasks that wait for each other in ways in which somebody can always go on.
+/// Tasks that wait for each other without deadlock.
 fn application(dice: &mut Dice) -> Application {
     let mut application = Application::default();
     let count = 1 + dice.below(4);

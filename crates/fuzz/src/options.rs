@@ -133,13 +133,13 @@ impl Options {
         options
     }
 
-    /// Everybody runs on: the promises that only hold then are judged.
+    /// Every entity stays runnable: the promises that only hold then are judged.
     fn calm(&mut self) {
         (self.affinities, self.changes, self.arrivals) = (false, false, false);
         (self.blocks, self.pauses, self.yields) = (false, false, false);
     }
 
-    /// Whether nobody comes, goes, changes or rests after the start.
+    /// Whether no entity comes, leaves, changes or blocks after the start.
     #[must_use]
     pub fn is_calm(&self) -> bool {
         !(self.affinities || self.changes || self.arrivals || self.blocks || self.pauses || self.yields)

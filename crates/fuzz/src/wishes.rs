@@ -8,7 +8,7 @@ use sched::{
 /// Weights from a sixteenth to sixteen times the normal one, Linux's scale.
 pub(super) const WEIGHTS: [u32; 7] = [64, 335, 1024, 1024, 1024, 3121, 16_384];
 
-/// The furthest anybody warps ahead.
+/// The largest warp of an entity.
 pub(super) const WARP_MOST: Nanos = Nanos::ms(100);
 
 /// What is asked for an entity.

@@ -21,7 +21,7 @@ struct Member {
     paused: bool,
 }
 
-/// A machine and everybody on it.
+/// A machine and its entities.
 #[derive(Debug)]
 pub(super) struct World<'a> {
     options: &'a Options,
@@ -152,7 +152,7 @@ impl<'a> World<'a> {
         }
     }
 
-    /// A CPU on which somebody runs.
+    /// A CPU on which an entity runs.
     fn busy_cpu(&mut self) -> Option<CpuId> {
         let machine = self.driver.machine();
         let busy: Vec<_> = self.options.host.iter().filter(|&cpu| machine.running(cpu).is_some()).collect();
@@ -214,15 +214,15 @@ impl<'a> World<'a> {
         let params = wishes::params(self.options, &self.groups, self.driver.now(), &mut self.dice);
         let Some(id) = self.driver.attach(params) else { return };
         self.members.push(Member { id, woke: false, paused: false });
-        // Everybody runs on, from the start.
+        // Every entity is runnable from the start.
         if self.options.is_calm() {
             self.wake_up(id);
         }
     }
 
     fn adjust(&mut self) {
-        let everybody: Vec<_> = self.members.iter().map(|member| member.id).collect();
-        let Some(e) = self.dice.choose(&everybody) else { return };
+        let members: Vec<_> = self.members.iter().map(|member| member.id).collect();
+        let Some(e) = self.dice.choose(&members) else { return };
         let old = *self.driver.machine().params(e);
         let params = wishes::changed(self.options, &self.groups, self.driver.now(), old, &mut self.dice);
         self.driver.adjust(e, params);

@@ -1,7 +1,7 @@
 """Reads ftrace text with TRAPpy and prints, for each task, a line: pid, executions, wake-ups, microseconds on CPUs, and its name.
 
-What TRAPpy makes of the file is walked through in the order of time, as a reader of traces would: whoever leaves a CPU has to be the one that
-came there, nobody is on two CPUs, and nobody runs on another CPU than before without a migration.
+The events that TRAPpy reads are checked in the order of time. The task that leaves a CPU is the task that came there. No task is on two
+CPUs, and no task runs on another CPU than before without a migration.
 """
 
 import sys

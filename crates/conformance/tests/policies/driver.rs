@@ -3,7 +3,7 @@
 use sched::{Action, Alarm, CpuId, EntityId, Input, Instant, Machine};
 use std::fmt::Debug;
 
-/// Carries out a call of the machine, which it is told by name, and may look at what the call does.
+/// Carries out a named call of the machine, and may look at what the call does.
 pub(crate) type Around = fn(&dyn Debug, &mut dyn FnMut());
 
 /// A machine, the time, and what the machine has asked for.
@@ -12,7 +12,7 @@ pub(crate) struct Driver {
     pub(crate) now: Instant,
     /// Every alarm that is set, by its dense number.
     alarms: Vec<Option<(Instant, Alarm)>>,
-    /// Who runs, by what the machine said.
+    /// The running entity of each CPU, from the actions of the machine.
     seats: Vec<Option<EntityId>>,
     /// Kicks under way, the oldest first.
     pub(crate) kicks: Vec<CpuId>,
@@ -38,7 +38,11 @@ impl Driver {
         for &action in self.machine.actions() {
             match action {
                 Action::Stop { cpu, entity } => {
-                    assert_eq!(self.seats[cpu.index()].take(), Some(entity), "who stops on {cpu:?} ran there");
+                    assert_eq!(
+                        self.seats[cpu.index()].take(),
+                        Some(entity),
+                        "the entity that stops on {cpu:?} ran there"
+                    );
                 }
                 Action::Run { cpu, entity, .. } => {
                     assert_eq!(self.seats[cpu.index()].replace(entity), None, "{cpu:?} was empty for {entity}");

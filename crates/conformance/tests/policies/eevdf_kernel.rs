@@ -85,7 +85,7 @@ fn run(policy: &'static Descriptor, settings: &[(&str, i64)], nice: &[i32], apar
     host.watch(&mut hogs);
     for &nice in nice {
         let params = Params { weight: Weight::nice(nice).expect("it is in range"), ..Params::default() };
-        let e = host.attach("hog", params, Workload::Scripted).expect("nobody asks for promises");
+        let e = host.attach("hog", params, Workload::Scripted).expect("there is no reservation to refuse");
         host.wake(e, Wake::New { parent: None });
         let next = host.now() + apart;
         host.run_until(next);

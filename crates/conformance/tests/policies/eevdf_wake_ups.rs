@@ -93,7 +93,7 @@ fn run(policy: &Descriptor, settings: &[(&str, i64)], row: &Measured, phase: Nan
     let mut host = sim::Driver::new(policy, Topology::new(1), &knobs, costs()).expect("it works with these knobs");
     host.watch(&mut lates);
     for _ in 0..row.hogs {
-        host.attach("hog", Params::default(), Workload::Hog).expect("nobody asks for promises");
+        host.attach("hog", Params::default(), Workload::Hog).expect("there is no reservation to refuse");
     }
     let timer = Step::Timer { timer: 0, period: PERIOD, mode: TimerMode::Skipping };
     let body = vec![timer, Step::Woke, Step::Run((OWN_WORK + Nanos::us(row.work)).into())];
@@ -101,7 +101,7 @@ fn run(policy: &Descriptor, settings: &[(&str, i64)], row: &Measured, phase: Nan
     let delay = Length::Fixed(Nanos::ms(20) + phase);
     let task = TaskSpec { name: "waker".to_string(), params: Params::default(), delay, steps };
     host.start(&Application { tasks: vec![task], ..Application::default() }, GroupId::ROOT)
-        .expect("nobody asks for promises");
+        .expect("there is no reservation to refuse");
     host.finish(Instant::ZERO + Nanos::s(4));
     drop(host);
     lates.0
@@ -226,8 +226,8 @@ fn wake_ups_are_bimodal_at_once_or_at_a_tick() {
     }
 }
 
-/// The measure can fail: without sleeping in the queue (v6.6), whoever is just below its share waits for ticks far more often; and CFS
-/// lets sleepers go first.
+/// The measure can fail: without sleeping in the queue (v6.6), a task just below its share waits for ticks far more often; and
+/// CFS lets sleepers go first.
 #[test]
 fn other_rules_are_late_otherwise() {
     let older = [("version", 1), AS_MEASURED[1], AS_MEASURED[2]];

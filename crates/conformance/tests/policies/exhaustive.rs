@@ -1,6 +1,6 @@
 //! Every short run there is: all sequences of [`LENGTH`] inputs on 2 CPUs with 3 entities, for every policy.
 //!
-//! The machine's own assertions judge each step; after each sequence everybody who may has to run again. Nothing is
+//! The machine's own assertions judge each step; after each sequence every entity that may run has to run again. Nothing is
 //! sampled and nothing is left out: a sequence is a path through the inputs that are valid at each step.
 
 use crate::chosen;
@@ -18,9 +18,9 @@ const CPUS: usize = 2;
 const ENTITIES: usize = 3;
 /// Between two instants at which inputs come, unless an input says when.
 const GAP: Nanos = Nanos::us(100);
-/// Within which everybody has to run once.
+/// The time within which every entity has to run once.
 const PATIENCE: Nanos = Nanos::s(10);
-/// The same where somebody may starve: whoever has not run by then has to when it is alone.
+/// The same under a policy that may starve an entity: an entity that has not run by then has to run when it is alone.
 const SHORT_PATIENCE: Nanos = Nanos::ms(150);
 
 /// One input, or a change of what is asked for the first entity.
@@ -39,7 +39,7 @@ enum Step {
     Weigh,
     /// Keeps it to the last CPU, or no longer.
     Confine,
-    /// The entity on this CPU yields to whoever waits, the lowest first.
+    /// The entity on this CPU yields to the waiting entity with the lowest id.
     YieldTo(usize),
     /// The oldest kick under way arrives, however late.
     Kick,
@@ -209,8 +209,8 @@ impl World {
         machine.adjust(*now, self.ids[0], params).expect("it may ask for this");
     }
 
-    /// Wakes whoever is not paused, then lets time run. Everybody not paused has to run; a policy that may let somebody
-    /// starve only has to know that they are there. Says whether somebody starved.
+    /// Wakes every entity that is not paused, then lets time run. Each of them has to run; a policy that may starve an entity
+    /// only has to know of them. Returns whether an entity starved.
     fn check_liveness(&mut self, may_starve: bool) -> bool {
         self.driver.now += GAP;
         for n in 0..ENTITIES {
@@ -260,7 +260,7 @@ impl World {
 #[derive(Clone, Copy, Debug, Default)]
 struct Tally {
     sequences: u64,
-    /// How many left somebody waiting.
+    /// How many left an entity waiting.
     starved: u64,
 }
 
@@ -400,18 +400,18 @@ fn assert_caught(policy: &Descriptor, words: &str) {
 }
 
 #[test]
-fn picking_who_is_blocked_is_caught() {
+fn picking_a_blocked_entity_is_caught() {
     assert_caught(canary("canary-picks-blocked"), "laws 2 and 3");
 }
 
 #[test]
-fn picking_who_is_held_or_may_not_run_there_is_caught() {
+fn picking_an_entity_that_is_held_or_may_not_run_there_is_caught() {
     assert_caught(canary("canary-picks-held"), "law 2");
     assert_caught(canary("canary-strays"), "law 2");
 }
 
 #[test]
-fn asking_about_who_left_is_caught() {
+fn asking_about_an_entity_that_left_is_caught() {
     assert_caught(canary("canary-remembers"), "law 8");
 }
 
@@ -421,7 +421,7 @@ fn a_slice_that_ends_as_it_begins_is_caught() {
 }
 
 #[test]
-fn losing_who_wakes_is_caught() {
+fn losing_a_woken_entity_is_caught() {
     assert_caught(canary("canary-forgets"), "never runs");
 }
 
@@ -431,7 +431,7 @@ fn starving_one_is_caught() {
 }
 
 #[test]
-fn who_may_starve_may_not_be_lost() {
+fn an_entity_that_may_starve_may_not_be_lost() {
     let modest = |name| Descriptor { starvation: |_| None, ..*canary(name) };
     let tally =
         exhaust(&modest("canary-starves"), 3, 1, Kicks::Immediate).unwrap_or_else(|failure| panic!("{failure}"));

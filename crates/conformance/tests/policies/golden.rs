@@ -89,5 +89,5 @@ fn every_policy_does_what_it_did() {
     let there = std::fs::read_dir(root().join("golden")).expect("it is there");
     let there: BTreeSet<String> =
         there.map(|entry| entry.expect("it can be listed").file_name().to_string_lossy().into_owned()).collect();
-    assert_eq!(there, files, "a golden trace that nobody compares is dead");
+    assert_eq!(there, files, "a golden trace that no test compares is dead");
 }

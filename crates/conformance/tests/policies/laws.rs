@@ -35,11 +35,11 @@ fn every_policy_keeps_the_laws_on_16_cpus() {
     hold(16);
 }
 
-/// Whoever cheats is caught, by the judge whose law it is. Who allocates is caught elsewhere, by an allocator that counts.
+/// A policy that breaks a law is caught by the judge of that law. An allocation is caught elsewhere, by an allocator that counts.
 #[test]
 fn every_canary_is_caught() {
     let expected = [
-        ("canary-forgets", "law 1"), // 11 or 12: nobody runs it, whoever idles.
+        ("canary-forgets", "law 1"), // 11 or 12: the forgotten entity never runs, whichever CPU is idle.
         ("canary-idles", "law 11"),
         ("canary-kicks", "the policy kicks without end"),
         ("canary-past", "law 1:"),
@@ -88,7 +88,7 @@ fn a_seed_decides_everything() {
     }
 }
 
-/// The same where the policy refuses what does not fit, if it can be told to.
+/// The same with admission control, if the policy has a knob for it.
 fn judging_admission(mut options: fuzz::Options) -> fuzz::Options {
     if options.policy.knobs.iter().any(|knob| knob.name == "admission") {
         options.knobs.set("admission", 1).expect("it is a switch");
@@ -102,7 +102,7 @@ fn every_period_of_a_calm_run_has_its_slice() {
     let promising = |options: &fuzz::Options| options.reservations && options.reservation_bound().is_some();
     let mut keepers = Vec::new();
     for policy in chosen::policies() {
-        // Some promise only what they are told to judge when somebody comes.
+        // Some policies keep promises only if a knob turns their admission control on.
         let drawn = (0..400).map(|seed| judging_admission(fuzz::Options::draw(policy, seed)));
         let judged: Vec<_> = drawn.filter(promising).collect();
         if judged.is_empty() {

@@ -99,7 +99,7 @@ fn agree(policy: &'static sched::Descriptor, seed: u64) {
     assert_eq!(meter.members().len(), came.len());
     for (entity, charged) in charged {
         let member = meter.members().iter().find(|member| member.entity == entity).expect("it was seen");
-        // Who runs is charged when it stops.
+        // A running entity is charged when it stops.
         let agrees =
             if running.contains(&entity) { member.got.delivered >= charged } else { member.got.delivered == charged };
         assert!(agrees, "{} with seed {seed}: {entity} {} {charged}", policy.name, member.got.delivered);

@@ -1,4 +1,4 @@
-//! The theorem of Liu and Layland, and what policies make of it: on one CPU, whoever was granted a reservation gets its
+//! The theorem of Liu and Layland, and what policies make of it: on one CPU, an entity with a reservation gets its
 //! slice in every period, up to a full CPU, in which it wants to run throughout; however the others rest and wake, where
 //! the policy says so. The auditor judges.
 
@@ -40,7 +40,7 @@ fn load<'a>(host: &'a Topology, knobs: &'a Knobs, has_sleepers: bool) -> LoadBou
     LoadBounds { has_reservations: true, has_sleepers, ..LoadBounds::of_hogs(host, knobs, 6) }
 }
 
-/// Somebody blocks or wakes, or nothing happens.
+/// An entity blocks or wakes, or nothing happens.
 fn stir(host: &mut sim::Driver<'_>, all: &[EntityId], dice: &mut Dice) {
     let e = dice.choose(all).expect("there are some");
     match host.machine().state(e) {
@@ -59,7 +59,7 @@ fn run(policy: &'static Descriptor, knobs: &Knobs, sleepers: bool, lacking: Nano
     let mut all = Vec::new();
     for reservation in full_cpu(&mut dice) {
         let params = Params { reservation: Some(reservation), ..Params::default() };
-        // Who is refused was promised nothing.
+        // A refused entity has no promise.
         all.extend(host.attach("task", params, Workload::Scripted));
     }
     all.iter().for_each(|&e| host.wake(e, Wake::Timer));
@@ -115,7 +115,7 @@ fn edf_keeps_its_promises_however_it_enforces_them() {
 
 /// The test can fail: Credit, which knows no deadlines, lacks slices in the same worlds.
 #[test]
-fn who_knows_no_deadlines_lacks_slices() {
+fn a_policy_without_deadlines_misses_slices() {
     let credit = policies::find("credit").expect("it is registered");
     let short = (0..SEEDS).filter(|&seed| run(credit, &credit.defaults(), true, Nanos::ZERO, seed).is_err()).count();
     assert!(short > SEEDS as usize / 2, "only {short} of {SEEDS} runs lacked a slice");
@@ -131,7 +131,7 @@ fn full_machine(cpus: usize, dice: &mut Dice) -> Vec<Periodic> {
         let share = (50_000 + dice.below(900_000)).min(left_ppm);
         left_ppm -= share;
         let period = Nanos::ms(dice.choose(&PERIODS_MS).expect("there are some"));
-        // The end of a job that is followed at once is told, so that the next has its own deadline.
+        // The end of a job that is followed at once is reported, so that the next has its own deadline.
         jobs.push(Periodic { end: JobEnd::Yield, ..Periodic::new(period, period.scale(share, 1_000_000)) });
     }
     jobs

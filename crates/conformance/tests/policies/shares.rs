@@ -1,4 +1,4 @@
-//! Shares by weight against the exact weighted share: whoever promises a bound (`keeps.shares`) is held to it, at every
+//! Shares by weight against the exact weighted share: a policy that promises a bound (`keeps.shares`) is held to it, at every
 //! moment of a run on one CPU among hogs of random weights.
 
 use crate::chosen;
@@ -10,7 +10,7 @@ use trace::{Event, Sink};
 const SEEDS: u64 = 60;
 const LENGTH: Nanos = Nanos::s(3);
 
-/// Follows what everybody got, and how far that ever was from what its weight was due since the last arrival.
+/// Follows the CPU time of each entity, and its largest distance from the exact share since the last arrival.
 #[derive(Default)]
 struct Shares {
     /// Weights and what each got since the last arrival, by arrival.
@@ -21,7 +21,7 @@ struct Shares {
 }
 
 impl Shares {
-    /// Accounts for who ran until now and compares.
+    /// Accounts for the entity that ran until now and compares.
     fn pay(&mut self, now: Instant) {
         if let Some((e, from)) = self.running.as_mut() {
             let ran = now.since(std::mem::replace(from, now));
@@ -76,7 +76,7 @@ fn run(policy: &'static Descriptor, knobs: &Knobs, weights: &[Weight], dice: &mu
     host.watch(&mut shares);
     for &weight in weights {
         let params = Params { weight, ..Params::default() };
-        let e = host.attach("hog", params, Workload::Scripted).expect("nobody asks for promises");
+        let e = host.attach("hog", params, Workload::Scripted).expect("there is no reservation to refuse");
         host.wake(e, Wake::New { parent: None });
         let next = host.now() + dice.span(Nanos::ms(50));
         host.run_until(next);
@@ -130,7 +130,7 @@ fn shares_are_exact_within_their_bounds() {
 
 /// The measure can fail: round robin, which knows no weights, is off by more and more.
 #[test]
-fn who_knows_no_weights_is_off_without_bound() {
+fn a_policy_without_weights_is_off_without_bound() {
     let policy = policies::find("round-robin").expect("it is registered");
     let heavy = [Weight::nice(-10), Weight::nice(10)].map(|weight| weight.expect("it is in range"));
     let (bound, worst) = run(policy, &policy.defaults(), &heavy, &mut Dice::new(1));

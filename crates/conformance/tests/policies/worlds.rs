@@ -4,7 +4,7 @@ use fuzz::{WorldOptions, check_world};
 
 #[test]
 fn worlds_by_chance_keep_every_law() {
-    // The last two once went wrong: somebody left between two looks at boosts, and at the instant at which their vCPU came and went.
+    // The last two once went wrong: a task left between two checks of boosts, and at the instant at which its vCPU came and went.
     for seed in (0..40).chain([1050, 1_795_286_254]) {
         let options = WorldOptions::draw(seed);
         println!("{options}");

@@ -53,7 +53,7 @@ pub struct Check {
     /// The unit of the number.
     #[serde(default)]
     pub unit: String,
-    /// A world in which it is not true: results of which points stand in place of whose.
+    /// A world in which the claim is false: the results of some points stand in place of those of others.
     #[serde(default)]
     pub wrong: Option<Wrong>,
 }
@@ -64,7 +64,7 @@ pub struct Check {
 pub struct Wrong {
     /// Which points.
     pub of: Point,
-    /// Who answers for them.
+    /// The points whose results stand in place of theirs.
     pub is: Point,
 }
 

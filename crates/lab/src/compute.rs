@@ -131,7 +131,7 @@ fn line(x: &[f64], y: &[f64]) -> Result<(f64, f64), Error> {
     Ok((both / along, if up == 0.0 { 1.0 } else { both * both / (along * up) }))
 }
 
-/// Who answers for the points that an expression asks for: they themselves, or, in a wrong world, others.
+/// The points whose results an expression gets: the points that it asks for or, in a wrong world, others.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct World {
     wrong: Option<Wrong>,
@@ -144,7 +144,7 @@ impl World {
         World { wrong: Some(wrong.clone()), ..World::default() }
     }
 
-    /// Whether nobody has answered for another.
+    /// Whether no point has been replaced by another.
     pub(crate) fn is_idle(&self) -> bool {
         !self.swapped.load(Ordering::Relaxed)
     }

@@ -73,7 +73,7 @@ pub struct Experiment {
     /// Pictures of what was measured.
     #[serde(default)]
     pub plot: Vec<Plot>,
-    /// Pictures of who ran when.
+    /// Gantt charts.
     #[serde(default)]
     pub schedule: Vec<Schedule>,
     /// The template's text.
@@ -161,7 +161,7 @@ pub enum Kind {
     Distribution,
 }
 
-/// A picture of who ran when, of the first seed.
+/// A Gantt chart of the run with the first seed.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Schedule {

@@ -1,4 +1,4 @@
-//! The figures and tables of papers as experiments that anyone can run, change and read.
+//! The figures and tables of papers as experiments that a reader can run, change and check.
 //!
 //! A [`Paper`] is a directory: `experiments/` say what is run (a scenario, what is varied in it, what is measured), `claims.toml` what the
 //! paper claims, as checks of what was measured. [`Suite`] plays the experiments; [`judge`] tells which claims hold; [`result`]

@@ -35,7 +35,7 @@ pub struct Picture<'p> {
     pub name: &'p str,
     /// What it shows.
     pub title: &'p str,
-    /// Who ran when, or what was measured.
+    /// A Gantt chart, or a plot of what was measured.
     pub drawing: Drawing,
 }
 
@@ -100,19 +100,19 @@ impl Drawing {
 /// The page's template.
 const TEMPLATE: &str = include_str!("page.html");
 
-/// What the template is told.
+/// The values of the template.
 #[derive(Serialize)]
-struct Told<'r> {
+struct PageValues<'r> {
     version: &'static str,
     reproduced: usize,
     partly: usize,
     not_reproduced: usize,
     open: usize,
-    papers: Vec<ToldPaper<'r>>,
+    papers: Vec<PaperValues<'r>>,
 }
 
 #[derive(Serialize)]
-struct ToldPaper<'r> {
+struct PaperValues<'r> {
     key: &'r str,
     source: &'r str,
     method: Vec<String>,
@@ -122,24 +122,24 @@ struct ToldPaper<'r> {
     reproduced: usize,
     partly: usize,
     not_reproduced: usize,
-    claims: Vec<ToldClaim<'r>>,
+    claims: Vec<ClaimValues<'r>>,
     open: String,
-    figures: Vec<ToldFigure<'r>>,
-    experiments: Vec<ToldExperiment<'r>>,
+    figures: Vec<FigureValues<'r>>,
+    experiments: Vec<ExperimentValues<'r>>,
 }
 
 #[derive(Serialize)]
-struct ToldClaim<'r> {
+struct ClaimValues<'r> {
     id: &'r str,
     claim: &'r str,
     status: &'static str,
     why: Option<&'r str>,
     figures: Vec<[String; 2]>,
-    checks: Vec<ToldCheck<'r>>,
+    checks: Vec<CheckValues<'r>>,
 }
 
 #[derive(Serialize)]
-struct ToldCheck<'r> {
+struct CheckValues<'r> {
     mark: &'static str,
     means: &'static str,
     what: &'r str,
@@ -151,7 +151,7 @@ struct ToldCheck<'r> {
 }
 
 #[derive(Serialize)]
-struct ToldFigure<'r> {
+struct FigureValues<'r> {
     place: String,
     figure: &'r str,
     title: &'r str,
@@ -161,7 +161,7 @@ struct ToldFigure<'r> {
 }
 
 #[derive(Serialize)]
-struct ToldExperiment<'r> {
+struct ExperimentValues<'r> {
     name: &'r str,
     figure: &'r str,
     title: &'r str,
@@ -173,11 +173,11 @@ struct ToldExperiment<'r> {
 /// The page of `reports`.
 ///
 /// # Panics
-/// Never: the template is a good one, and is told all it asks for.
+/// Never: the template is valid, and its values are complete.
 #[must_use]
 pub fn html(reports: &[Report<'_>]) -> String {
     let count = |status| reports.iter().map(|report| report.count(status)).sum();
-    let told = Told {
+    let values = PageValues {
         version: env!("CARGO_PKG_VERSION"),
         reproduced: count(Status::Reproduced),
         partly: count(Status::Partly),
@@ -187,22 +187,22 @@ pub fn html(reports: &[Report<'_>]) -> String {
     };
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
-    let text = environment.render_named_str("page.html", TEMPLATE, Value::from(Serde(&told)));
-    text.expect("the template is a good one")
+    let text = environment.render_named_str("page.html", TEMPLATE, Value::from(Serde(&values)));
+    text.expect("the template is valid")
 }
 
-fn paper<'r>(report: &'r Report<'_>) -> ToldPaper<'r> {
+fn paper<'r>(report: &'r Report<'_>) -> PaperValues<'r> {
     let paper = report.paper;
     let experiments = report.results.iter().flat_map(|results| {
         let shown = |experiment: &'r Experiment| {
             let rows = results.experiments.get(&experiment.name)?;
             let seeds = rows.iter().map(|row| row.seeds.len()).min().unwrap_or(0);
             let Experiment { name, figure, title, claims, .. } = experiment;
-            Some(ToldExperiment { name, figure, title, points: rows.len(), seeds, claims })
+            Some(ExperimentValues { name, figure, title, points: rows.len(), seeds, claims })
         };
         paper.experiments.iter().filter_map(shown)
     });
-    ToldPaper {
+    PaperValues {
         key: &paper.key,
         source: paper.source.trim(),
         method: paragraphs(&paper.method),
@@ -229,10 +229,10 @@ fn place(paper: &Paper, picture: &Picture<'_>) -> String {
     format!("{}-{}", paper.key, picture.name)
 }
 
-fn claim<'r>(report: &'r Report<'_>, verdict: &'r Verdict<'_>) -> ToldClaim<'r> {
+fn claim<'r>(report: &'r Report<'_>, verdict: &'r Verdict<'_>) -> ClaimValues<'r> {
     let is_of = |picture: &&Picture<'_>| picture.experiment.claims.iter().any(|id| id == verdict.id);
     let link = |picture: &Picture<'_>| [place(report.paper, picture), picture.name.to_string()];
-    ToldClaim {
+    ClaimValues {
         id: verdict.id,
         claim: verdict.claim.trim(),
         status: verdict.status.word(),
@@ -242,14 +242,14 @@ fn claim<'r>(report: &'r Report<'_>, verdict: &'r Verdict<'_>) -> ToldClaim<'r> 
     }
 }
 
-fn check(check: &Judged) -> ToldCheck<'_> {
+fn check(check: &Judged) -> CheckValues<'_> {
     let (mark, means) = match (check.anchor, check.holds) {
         (true, _) => ("⚓", "anchor"),
         (_, true) => ("✓", "holds"),
         _ => ("✗", "does not hold"),
     };
     let interval = format!("{} … {}", number(check.low), number(check.high));
-    ToldCheck {
+    CheckValues {
         mark,
         means,
         what: &check.what,
@@ -261,12 +261,12 @@ fn check(check: &Judged) -> ToldCheck<'_> {
     }
 }
 
-fn figure<'r>(paper: &Paper, picture: &'r Picture<'_>) -> ToldFigure<'r> {
+fn figure<'r>(paper: &Paper, picture: &'r Picture<'_>) -> FigureValues<'r> {
     let Experiment { figure, name, claims, .. } = picture.experiment;
     let svg = picture.drawing.svg();
     // What stands before the root is for files alone.
     let begin = svg.find("<svg").unwrap_or(0);
-    ToldFigure {
+    FigureValues {
         place: place(paper, picture),
         figure,
         title: picture.title,

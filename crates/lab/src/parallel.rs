@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// What `work` makes of 0, 1, … `count`−1, on up to `threads` threads, in that order whoever was first.
+/// The results of `work` for 0, 1, … `count`−1, computed on up to `threads` threads and returned in that order.
 ///
 /// # Errors
 /// The first in that order that `work` refuses; what has not begun by then is not begun.
@@ -23,7 +23,7 @@ pub fn in_order<T: Send, E: Send>(
             let Some(outcome) = outcomes.get(index) else { return };
             let done = work(index);
             refused.fetch_or(done.is_err(), Ordering::SeqCst);
-            *outcome.lock().expect("nobody panics while holding it") = Some(done);
+            *outcome.lock().expect("no thread panics while it holds the lock") = Some(done);
         }
     };
     std::thread::scope(|scope| {
@@ -35,7 +35,7 @@ pub fn in_order<T: Send, E: Send>(
     let mut done = Vec::with_capacity(count);
     for outcome in outcomes {
         // Pieces begin in order: before one that is missing stands one that was refused.
-        match outcome.into_inner().expect("nobody panics while holding it") {
+        match outcome.into_inner().expect("no thread panics while it holds the lock") {
             Some(outcome) => done.push(outcome?),
             None => unreachable!("what was not begun comes after what was refused"),
         }

@@ -1,4 +1,4 @@
-//! Pictures of who ran when in an experiment.
+//! Gantt charts of the runs of an experiment.
 
 use crate::cell::Cell;
 use crate::experiment::{Experiment, Extent, Schedule};
@@ -29,7 +29,7 @@ impl Schedule {
         Ok((from, to))
     }
 
-    /// Plays the point of `experiment` that it is of, with the first seed, and draws who ran when: an SVG document.
+    /// Plays its point of `experiment` with the first seed and draws the Gantt chart: an SVG document.
     ///
     /// # Errors
     /// There is not exactly one such point, or it cannot be played.

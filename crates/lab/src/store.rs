@@ -78,7 +78,7 @@ impl Store {
         let line = Line { key: key.clone(), measured: measured.clone() };
         let mut text = serde_json::to_string(&line).expect("all of it can be JSON");
         text.push('\n');
-        // In one piece: who is interrupted leaves a whole line or none.
+        // In one piece: an interrupted process leaves a whole line or none.
         self.file.write_all(text.as_bytes()).map_err(|why| Problem::unwritten(&self.path, why))?;
         self.known.insert(key, measured);
         Ok(())

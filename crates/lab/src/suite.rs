@@ -22,7 +22,7 @@ pub struct Suite<'p> {
     pub seeds: Option<u32>,
 }
 
-/// How far it is. May be told by several threads.
+/// Observes progress, from several threads.
 pub trait Watch: Sync {
     /// So much is to be simulated in `cells` runs, of which `known` were played before.
     fn begins(&self, length: Nanos, cells: usize, known: usize);
@@ -100,7 +100,7 @@ impl<'p> Suite<'p> {
         let cells = self.cells()?;
         let inputs: Vec<String> = cells.iter().map(Cell::inputs).collect();
         let known: Vec<bool> = {
-            let store = store.lock().expect("nobody panics while holding it");
+            let store = store.lock().expect("no thread panics while it holds the lock");
             inputs.iter().map(|inputs| store.get(inputs).is_some()).collect()
         };
         // The longest first, so that no thread is left with one at the end.
@@ -115,9 +115,9 @@ impl<'p> Suite<'p> {
             }
             let measured = cells[nth].play(&mut [])?;
             watch.played(&cells[nth]);
-            store.lock().expect("nobody panics while holding it").put(&inputs[nth], measured)
+            store.lock().expect("no thread panics while it holds the lock").put(&inputs[nth], measured)
         })?;
-        let store = store.lock().expect("nobody panics while holding it");
+        let store = store.lock().expect("no thread panics while it holds the lock");
         let mut measured = inputs.iter().map(|inputs| store.get(inputs).cloned().expect("it was played"));
         Ok(self.papers.iter().map(|paper| self.gather(paper, &mut measured)).collect())
     }
@@ -167,7 +167,7 @@ impl<'p> Suite<'p> {
     }
 }
 
-/// Nobody watches.
+/// Progress is not shown.
 #[derive(Clone, Copy, Debug)]
 pub struct Unwatched;
 

@@ -8,7 +8,7 @@ use trace::{Event, MachineId, Sink, WorldSink};
 /// A job. Times in nanoseconds since the start.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Job {
-    /// Whose it is.
+    /// The name of its entity.
     pub entity: String,
     /// When it was released.
     pub release_ns: u64,

@@ -31,7 +31,7 @@ pub(crate) fn measure(runs: usize) {
 pub(crate) struct Crowd {
     machine: Machine,
     now: Instant,
-    /// By number; they are served only when nobody runs.
+    /// By number; they are served only while every CPU is idle.
     alarms: Vec<Option<(Instant, Alarm)>>,
     pub(crate) sleeper: EntityId,
 }
@@ -51,11 +51,11 @@ pub(crate) fn crowd(policy: &Descriptor, size: usize) -> Crowd {
     Crowd { machine, now, alarms, sleeper }
 }
 
-/// From one input to the next: so short that hardly anybody has used up its promise before a run is over.
+/// From one input to the next: so short that hardly any entity uses up its slice during a run.
 const STEP: Nanos = Nanos::us(1);
 
-/// Promises of half a CPU in all, for who keeps promises; every tenth is real-time and every tenth has a promise, for
-/// who has classes.
+/// Parameters of entity `i` of `size`. A policy that grants reservations gets half a CPU of them in all. With a policy of
+/// classes, every tenth entity is real-time and every tenth has a reservation.
 fn params(policy: &Descriptor, i: usize, size: usize) -> Params {
     let period = Nanos::ms(4_000 + (i % 90) as u64);
     let reservation = Some(Reservation::new(period.scale(1, 2 * size as u64 + 2), period));
@@ -68,8 +68,8 @@ fn params(policy: &Descriptor, i: usize, size: usize) -> Params {
     }
 }
 
-/// Nanoseconds for: the sleeper wakes, all that follows is decided, whoever runs on CPU 0 blocks, all that follows is
-/// decided; and he who blocked wakes again, so that the crowd stays as large as it is.
+/// Nanoseconds of one round: the sleeper wakes, the entity on CPU 0 blocks, and the blocked entity wakes again. The policy
+/// decides after each step; the number of entities stays the same.
 fn one(policy: &Descriptor, size: usize) -> f64 {
     let mut crowd = crowd(policy, size);
     let mut blocked = crowd.sleeper;
@@ -90,7 +90,7 @@ pub(crate) fn round(crowd: &mut Crowd, blocked: EntityId) -> EntityId {
     machine.input(*now, Input::Wake { entity: blocked, why: Wake::Timer });
     settle(machine, alarms, *now);
     *now += STEP;
-    // Each CPU in turn; who is held to a reservation may leave one idle.
+    // Each CPU in turn; a CPU may be idle while reservations are throttled.
     let first = (now.as_ns() / STEP.saturating_mul(2).as_ns()) as usize;
     let running = |machine: &Machine| {
         let mut cpus = (first..first + CPUS).map(|n| CpuId::new(n % CPUS));
@@ -101,7 +101,7 @@ pub(crate) fn round(crowd: &mut Crowd, blocked: EntityId) -> EntityId {
             break found;
         }
         let next = alarms.iter_mut().filter(|alarm| alarm.is_some()).min_by_key(|alarm| alarm.map(|(at, _)| at));
-        let (at, alarm) = next.and_then(Option::take).expect("somebody will run some day");
+        let (at, alarm) = next.and_then(Option::take).expect("an alarm ends the idle time");
         *now = at.max(*now);
         machine.input(*now, Input::Alarm { alarm });
         settle(machine, alarms, *now);

@@ -128,7 +128,7 @@ fn named(value: &Value) -> String {
 }
 
 /// A value of `axis` as it stands in the name of a curve: a switch by what it switches.
-fn told(axis: &str, value: &Value) -> String {
+fn label(axis: &str, value: &Value) -> String {
     match value.as_bool() {
         Some(true) => axis.replace('_', " "),
         Some(false) => format!("not {}", axis.replace('_', " ")),
@@ -148,7 +148,7 @@ impl Making<'_> {
         for row in rows {
             let values = self.plot.curves.iter().filter_map(|axis| Some((axis, row.point.get(axis)?)));
             let (keys, names): (Vec<String>, Vec<String>) = values
-                .map(|(axis, value)| (named(value), told(axis, value)))
+                .map(|(axis, value)| (named(value), label(axis, value)))
                 .filter(|(key, _)| !key.is_empty())
                 .unzip();
             let (_, rows) = by_key.entry(keys.join(", ")).or_insert_with(|| (names.join(", "), Vec::new()));

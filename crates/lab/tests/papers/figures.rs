@@ -123,7 +123,7 @@ fn names_that_are_no_numbers_stand_at_places_and_long_ones_are_cut() {
 }
 
 #[test]
-fn a_schedule_shows_who_ran_when() {
+fn a_schedule_shows_when_each_task_ran() {
     let (paper, _) = tiny();
     let experiment = &paper.experiments[0];
     let svg = experiment.schedule[0].draw(experiment).unwrap_or_else(|problem| panic!("{problem}"));

@@ -54,7 +54,7 @@ impl Watch for Impatient {
 }
 
 #[test]
-fn who_is_interrupted_loses_nothing_that_was_finished() {
+fn an_interrupted_run_keeps_its_finished_cells() {
     let papers = [Tiny::new().paper()];
     let place = TempDir::new().expect("there is room");
     let first = Impatient { most: 3, ..Impatient::default() };
@@ -141,7 +141,7 @@ fn a_check_that_holds_in_its_wrong_world_is_found() {
     };
     assert_eq!(rejects(&Tiny::new(), "T1"), (true, Some(true), false));
     let idle = Tiny::but("claims.toml", from, to);
-    assert_eq!(rejects(&idle, "T1"), (true, Some(false), true), "nobody asks for round robin");
+    assert_eq!(rejects(&idle, "T1"), (true, Some(false), true), "no point asks for round robin");
     // A check that does not hold would seem to reject the world as it is.
     let failing = Tiny::new();
     let claims = std::fs::read_to_string(failing.path("claims.toml")).expect("it is there");
@@ -231,7 +231,7 @@ fn only_what_was_played_to_its_end_is_known() {
     let place = TempDir::new().expect("there is room");
     let all = suite(&papers, Extent::Usual);
     let known = |place: &TempDir| {
-        all.known(&papers[0], &store(place).into_inner().expect("nobody panics")).expect("it is read")
+        all.known(&papers[0], &store(place).into_inner().expect("no thread panics")).expect("it is read")
     };
     assert!(known(&place).experiments.is_empty());
     let one_seed = Suite { seeds: Some(1), ..all };

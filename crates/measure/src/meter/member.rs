@@ -1,11 +1,11 @@
-//! [`Member`]: somebody who was there, and what became of it from event to event.
+//! [`Member`]: an entity of a run, and its state from event to event.
 
 use super::promise::{Doing, Watch};
 use super::{Measures, Moments, Promise};
 use sched::{CpuId, EntityId, Instant, Nanos, Params};
 use trace::{Durations, Event};
 
-/// Somebody who was there, and what he got.
+/// An entity of a run, and what it got.
 #[derive(Clone, Debug)]
 pub struct Member {
     /// The id; others may have had its index before or after.
@@ -39,7 +39,7 @@ pub struct Member {
     /// When each of the jobs not completed yet was released.
     releases: Moments,
     watch: Option<Watch>,
-    /// Time on a CPU of which nobody has said yet how much of it was CPU time.
+    /// Time on a CPU whose part that was CPU time is not known yet.
     unmeasured: Nanos,
 }
 
@@ -106,7 +106,7 @@ impl Member {
         self.held_since = self.held_since.map(|since| since.max(start));
     }
 
-    /// Who is on a frozen CPU waits, as far as a promise is concerned: it wants to run and gets nothing.
+    /// For a promise, an entity on a frozen CPU waits: it is runnable and gets no CPU time.
     #[inline]
     fn doing(&self) -> Doing {
         match (self.on, self.runnable) {
@@ -173,7 +173,7 @@ impl Member {
         self.unmeasured = Nanos::ZERO;
     }
 
-    /// A period ended, as who enforces the reservation saw it: from now on that is what is judged.
+    /// A period ended, as the policy that enforces the reservation reports: from now on its periods are judged.
     fn period(&mut self, due: Nanos, delivered: Nanos, throughout: bool) {
         if self.watch.take().is_some() {
             self.got.promise = Promise::default();
@@ -181,8 +181,8 @@ impl Member {
         self.got.promise.end(due, delivered, throughout);
     }
 
-    /// It is given `cpu`, which may be `frozen`. Whether it waits on is seen when time passes: a CPU may freeze, or go to somebody
-    /// else, at this very instant.
+    /// It is given `cpu`, which may be `frozen`. Whether it still waits is known when time passes: at this very instant the CPU may
+    /// freeze or go to another entity.
     pub(super) fn run(&mut self, cpu: CpuId, frozen: bool, now: Instant) {
         self.advance(now);
         self.unmeasured = Nanos::ZERO;

@@ -1,4 +1,4 @@
-//! [`Meter`]: what everybody got, from the trace of a run. It knows no policy and no simulator, so it measures a live
+//! [`Meter`]: what each entity got, from the trace of a run. It knows no policy and no simulator, so it measures a live
 //! run just as well.
 
 mod jobs;
@@ -26,7 +26,7 @@ pub struct Measures {
     pub delivered: Nanos,
     /// Time for which it was on a CPU of a guest that was frozen: by its guest's books it ran, but it got nothing.
     pub stolen: Nanos,
-    /// Times it waited for a spin lock, as far as that was told.
+    /// Times it waited for a spin lock, as far as the trace says.
     pub spins: u64,
     /// The CPU time that took it.
     pub spun: Nanos,
@@ -36,8 +36,8 @@ pub struct Measures {
     pub preemptions: u64,
     /// Times it resumed on another CPU than the one it was taken off.
     pub migrations: u64,
-    /// Every time from being woken or taken off a CPU to running; zero if it ran at once. Time held counts. On a frozen CPU nobody
-    /// runs: a wait goes on there until the thaw, but the freeze of a CPU begins none.
+    /// Every time from being woken or taken off a CPU to running; zero if it ran at once. Time held counts. On a frozen CPU no
+    /// entity runs: a wait goes on there until the thaw, but the freeze of a CPU begins none.
     pub waits: Durations,
     /// Those of them that began when it was woken, or what it tells of them itself: of each job that it slept for, the time from
     /// the release to its beginning.
@@ -89,7 +89,7 @@ impl Measures {
 pub struct CpuMeasures {
     /// Times it froze while a task was on it. Zero on a host. A CPU that idles and has halted is frozen too, but loses nothing.
     pub freezes: u64,
-    /// Time for which it was frozen with a task on it: its host let somebody else run.
+    /// Steal time: it was frozen with a task on it, as its host let another entity run.
     pub stolen: Nanos,
 }
 
@@ -116,18 +116,18 @@ impl Cpu {
     }
 }
 
-/// Measures everybody in a run, as a [`Sink`] of its trace. Complete after [`Event::End`] or once everybody left.
+/// Measures each entity of a run, as a [`Sink`] of its trace. Complete after [`Event::End`] or once every entity left.
 #[derive(Debug, Default)]
 pub struct Meter {
-    /// Everybody who was ever there, in order of arrival.
+    /// All entities of the run, in order of arrival.
     members: Vec<Member>,
-    /// By entity index, who has it now.
+    /// By entity index, the member that has it now.
     present: Vec<Option<usize>>,
     /// By number, as far as anything happened there.
     cpus: Vec<Cpu>,
     /// The name of each group, the one above it, and what was asked for it at last.
     parents: BTreeMap<GroupId, (String, GroupId, GroupParams)>,
-    /// Whose job was completed by the last event: what follows tells whether the next one begins at once.
+    /// The entity whose job the last event completed: the next event shows whether its next job begins at once.
     completed: Option<EntityId>,
     /// From when on it counts, until then.
     from: Option<Instant>,
@@ -147,7 +147,7 @@ impl Meter {
         Meter { from: Some(start), ..Meter::default() }
     }
 
-    /// Everybody who was ever there, in order of arrival.
+    /// All entities of the run, in order of arrival.
     #[must_use]
     pub fn members(&self) -> &[Member] {
         &self.members
@@ -262,7 +262,7 @@ impl Meter {
         self.cpus.iter_mut().for_each(|cpu| cpu.thaw(now));
     }
 
-    /// Who runs on `cpu` goes on, perhaps with its next job, or having blocked and woken at this instant.
+    /// The entity on `cpu` continues, perhaps with its next job, or after it blocked and woke at this instant.
     fn extend(&mut self, cpu: CpuId) {
         let Some(member) = self.on(cpu) else { return };
         if !member.begun {
@@ -283,7 +283,7 @@ impl Meter {
             Event::Block { cpu } | Event::Yield { cpu } => self.on(cpu).is_some_and(|on| on.entity == entity),
             _ => false,
         };
-        // Who really blocks is seen to do so a moment later.
+        // An entity that really blocks does so in a later event.
         let next = |member: &&mut Member| member.on.is_some() && !member.deadlines.is_empty();
         if let Some(member) = self.member(entity).filter(|member| !stops && next(member)) {
             member.dispatch();
@@ -369,7 +369,7 @@ impl Meter {
                     tell(member, event, now);
                 }
             }
-            // A group that is removed keeps what its members got; the rest changes nobody's state.
+            // A group that is removed keeps what its members got; the rest changes no entity's state.
             _ => {}
         }
     }

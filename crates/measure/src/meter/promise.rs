@@ -9,7 +9,7 @@ use trace::Durations;
 /// to run, and anew when it wakes after a rest that began no later than its current period.
 ///
 /// A period is judged if the entity was runnable (waiting, running or held) throughout; it is a miss if less than the
-/// slice was delivered by its end. Who slept in between may have slept through its slice.
+/// slice was delivered by its end. An entity that slept in between may have missed its slice by itself.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Promise {
     /// Periods that ended.

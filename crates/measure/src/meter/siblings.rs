@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use trace::Durations;
 use trace::{Event, Sink};
 
-/// Somebody in a group.
+/// A member of a group.
 #[derive(Clone, Copy, Debug)]
 struct Sibling {
     entity: EntityId,
@@ -24,7 +24,7 @@ impl Sibling {
 #[derive(Clone, Debug, Default)]
 struct Gang {
     running: u32,
-    /// Who waits while others run, by entity index, and since when.
+    /// The members that wait while others run, by entity index, and since when.
     waiting: BTreeMap<usize, Instant>,
     delays: Durations,
 }
@@ -52,7 +52,7 @@ pub struct Siblings {
     gangs: BTreeMap<GroupId, Gang>,
     /// By entity index.
     present: Vec<Option<Sibling>>,
-    /// Who runs, by CPU.
+    /// The running entity, by CPU.
     running: Vec<Option<EntityId>>,
 }
 
@@ -183,7 +183,7 @@ impl Sink for Siblings {
                 let there: Vec<EntityId> = self.present.iter().flatten().map(|it| it.entity).collect();
                 there.into_iter().for_each(|entity| self.leave(entity, now));
             }
-            // The rest changes nobody's state.
+            // The rest changes no entity's state.
             _ => {}
         }
     }
@@ -205,7 +205,7 @@ mod tests {
         Instant::ZERO + Nanos::ms(n)
     }
 
-    /// Two members, one of a VM in the gang, and somebody else, who all want to run.
+    /// Two members, one of them of a VM in the gang, and an entity outside it; all are runnable.
     fn two_and_another() -> Siblings {
         let mut siblings = Siblings::from(Instant::ZERO);
         let group = |group, parent, gang| Event::GroupCreated {
@@ -244,14 +244,14 @@ mod tests {
         for (at, event) in [(1, run(0, 0)), (1, run(1, 2)), (6, stop(1, 2)), (6, run(1, 1)), (8, stop(0, 0))] {
             siblings.record(ms(at), &event);
         }
-        // Number 1 from 1 to 6; number 0 from 8 until number 1 stops at 9; then nobody of them runs.
+        // Number 1 from 1 to 6; number 0 from 8 until number 1 stops at 9; then neither runs.
         siblings.record(ms(9), &stop(1, 1));
         siblings.record(ms(30), &Event::End);
         assert_eq!(delays(&siblings), (2, Nanos::ms(6), Nanos::ms(5)));
     }
 
     #[test]
-    fn who_sleeps_or_runs_together_is_not_delayed() {
+    fn a_member_that_sleeps_or_runs_with_its_siblings_is_not_delayed() {
         let mut siblings = two_and_another();
         for (at, event) in [(1, run(0, 0)), (1, run(1, 1)), (6, Event::Block { cpu: CpuId::new(1) })] {
             siblings.record(ms(at), &event);

@@ -153,7 +153,7 @@ fn a_group_is_the_sum_of_its_members_and_subgroups() {
 }
 
 #[test]
-fn an_index_that_is_used_again_is_somebody_else() {
+fn an_index_that_is_used_again_is_another_entity() {
     let again = EntityId::new(0, 1);
     let meter = measure([
         (0, attach(A, Params::default())),
@@ -226,7 +226,7 @@ fn wake_ups_are_those_waits_that_begin_asleep() {
 }
 
 #[test]
-fn who_tells_of_its_wake_ups_is_believed() {
+fn an_entity_that_reports_its_wake_ups_is_believed() {
     let woke = |late| Event::Woke { entity: A, late: Nanos::us(late) };
     let release = |deadline| Event::Release { entity: A, deadline: ms(deadline) };
     let meter = measure([
@@ -274,7 +274,7 @@ fn time_on_a_frozen_cpu_is_stolen_and_not_delivered() {
         (8, run(B)),
         (9, Event::Block { cpu: CPU }),
         (9, stop(B)),
-        (9, freeze()), // Nobody is there: it has halted.
+        (9, freeze()), // No task is there: it has halted.
         (10, thaw()),
         (10, run(A)),
         (11, freeze()),
@@ -313,7 +313,7 @@ fn a_wake_up_ends_when_its_task_really_runs() {
 }
 
 #[test]
-fn who_is_displaced_before_it_has_run_still_waits_and_who_runs_for_no_time_has_run() {
+fn an_entity_preempted_before_it_ran_still_waits_and_one_dispatched_for_no_time_has_run() {
     let meter = measure([
         (0, attach(A, Params::default())),
         (1, wake(A)),
@@ -378,7 +378,7 @@ fn responses_last_from_release_to_completion_and_spinning_adds_up() {
     }
 }
 
-/// Everybody has jobs open, a reservation and a name. Of the four histograms each has only the place, as nothing has been recorded.
+/// Each entity has open jobs, a reservation and a name. Its four histograms are empty, as nothing has been recorded.
 #[test]
 fn an_entity_takes_less_than_a_kibibyte_beside_its_histograms() {
     const ENTITIES: u32 = 4_096;
@@ -386,7 +386,7 @@ fn an_entity_takes_less_than_a_kibibyte_beside_its_histograms() {
     let taken = allocation_counter::measure(|| {
         for index in 0..ENTITIES {
             let entity = EntityId::new(index, 0);
-            let name = format!("a machine of somebody's/{index}");
+            let name = format!("a machine of one client/{index}");
             meter.record(ms(0), &Event::Attach { entity, name, params: Box::new(reserved(1, 10)) });
             meter.record(ms(0), &wake(entity));
             for job in 1..=3 {

@@ -3,7 +3,7 @@
 //! The measures are those of Xen's performance monitor: CPU time, waiting and blocked time, executions, I/O count, and what was allocated
 //! at each execution. Source: tools/xenmon/README of Xen, and Cherkasova, Gupta and Vahdat, "Comparison of the three CPU schedulers in
 //! Xen", 2007, section 5.1. What is different here: Xen counted page flips between a domain and Dom0 as I/O, this counts I/O events that
-//! were [served](Event::Served); and what XenMon told of each CPU is told of all of a host together.
+//! were [served](Event::Served); and what XenMon reported for each CPU is reported for all CPUs of a host together.
 //!
 //! A *domain* is a VM, that is, all its vCPUs together, whether it has a guest or not; or the entities of one name outside of VMs.
 
@@ -114,7 +114,7 @@ struct Watched {
     places: BTreeMap<String, usize>,
     /// By entity index.
     present: Vec<Option<Present>>,
-    /// Who runs, by CPU.
+    /// The running entity, by CPU.
     running: Vec<Option<EntityId>>,
     /// When a slice ended last, by CPU.
     expired: Vec<Option<Instant>>,
@@ -167,7 +167,7 @@ impl Watched {
         self.give(entity, until, time);
     }
 
-    /// Whoever runs on `cpu` is given another slice, up to `until`.
+    /// The entity on `cpu` is given another time slice, up to `until`.
     fn extend(&mut self, cpu: CpuId, until: Instant, time: (Instant, Instant)) {
         let ended = self.expired.get(cpu.index()).copied().flatten();
         if let Some(entity) = self.on(cpu).filter(|_| ended == Some(time.1)) {
@@ -238,7 +238,7 @@ impl Watched {
                     );
                 }
             }
-            // The rest changes nobody's state.
+            // The rest changes no entity's state.
             _ => {}
         }
     }

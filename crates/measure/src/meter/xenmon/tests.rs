@@ -95,12 +95,12 @@ fn what_is_before_the_end_of_the_warm_up_is_not_counted() {
 }
 
 #[test]
-fn who_yields_its_place_to_another_of_its_index_keeps_its_time() {
+fn an_entity_whose_index_is_used_again_keeps_its_time() {
     let again = EntityId::new(2, 1);
     let mut story = story();
     let end = story.split_off(story.len() - 2);
     story.push((HOST, 32, attach(again, "ab", GroupId::ROOT)));
-    // It is somebody else's id that stops and wakes.
+    // The id that stops and wakes is another entity's.
     story.push((HOST, 33, wake(T)));
     story.push((HOST, 35, wake(again)));
     story.extend(end);

@@ -1,4 +1,4 @@
-//! [`Compared`]: what a simulation said that everybody would get, and what they got.
+//! [`Compared`]: what a simulation predicts for each entity, and what the entity got.
 
 use super::text::{Grid, ROWS_MAX, Widths, and_more, shown};
 use super::{Asked, Entity, Got, Report, percent, short};
@@ -18,7 +18,7 @@ pub struct Compared {
     pub predicted: Got,
     /// What all together got.
     pub observed: Got,
-    /// In the order of the scenario those who came in the simulation, then those who came in the live run alone.
+    /// The entities of the simulation in the order of the scenario, then the entities of the live run alone.
     pub entities: Vec<ComparedEntity>,
 }
 

@@ -63,7 +63,7 @@ impl CoordinationSpreads {
 pub struct CoordinationGot {
     /// How they spoke.
     pub protocol: &'static str,
-    /// How often the guest told its host something else than before, by whatever means.
+    /// How often the guest sent its host a new request, by any means.
     pub hints: u64,
     /// The same in a thousand seconds, so that it stays a whole number.
     pub hints_per_1000_s: u64,

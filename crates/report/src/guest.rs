@@ -90,7 +90,7 @@ impl GuestReport {
     }
 }
 
-/// Tasks by name, in the order in which the first of each came: those that share a name are told together.
+/// Tasks by name, in the order in which the first of each came: those that share a name are added up.
 pub(super) fn tasks<'m>(
     members: impl Iterator<Item = &'m Member>,
     meter: &Meter,

@@ -1,4 +1,4 @@
-//! [`Report`]: what everybody asked for and got in one run. `docs/report.md` describes its JSON form.
+//! [`Report`]: what each entity asked for and got in one run. `docs/report.md` describes its JSON form.
 
 mod applications;
 pub mod book;
@@ -56,7 +56,7 @@ pub struct SeededRuns<'a> {
     pub medians: &'a [Summary],
 }
 
-/// One run: its conditions, what everybody asked for, and what they got.
+/// One run: its conditions, what each entity asked for, and what it got.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Report {
     /// The scenario's title.
@@ -112,7 +112,7 @@ pub struct Report {
 pub struct Entity {
     /// What people call it.
     pub name: String,
-    /// How many of one name it stands for: tasks that were forked, one after the other. What they got is told together.
+    /// How many tasks of one name it stands for: they were forked one after the other. Their results are added up.
     #[serde(skip_serializing_if = "is_one")]
     pub instances: u64,
     /// The VM or other group it is in.
@@ -210,7 +210,7 @@ pub struct Asked {
     pub quota_period_ns: Option<u64>,
 }
 
-/// What somebody got. Times in nanoseconds.
+/// What an entity got. Times in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 pub struct Got {
     /// CPU time.
@@ -345,7 +345,7 @@ fn ppm(part: Nanos, whole: Nanos) -> u64 {
         return 0;
     }
     let (part, whole) = (u128::from(part.as_ns()), u128::from(whole.as_ns()));
-    u64::try_from((part * 1_000_000 + whole / 2) / whole).expect("nobody gets more than a few thousand CPUs")
+    u64::try_from((part * 1_000_000 + whole / 2) / whole).expect("no entity gets more than a few thousand CPUs")
 }
 
 impl Asked {
@@ -458,7 +458,7 @@ impl Report {
         }
     }
 
-    /// Its gangs are told of what `siblings` saw; `meter` knows their names.
+    /// Its gangs come from `siblings`, their names from `meter`.
     fn tell_siblings(&mut self, siblings: &Siblings, meter: &Meter) {
         for (group, delays) in siblings.gangs() {
             let name = meter.group(group).map(|(name, _)| name);
@@ -482,7 +482,7 @@ impl Report {
 /// The report of a live run that `meter` has seen from beginning to end. `scenario.length` is how long it really was, and
 /// `grants` says by entity of the scenario what it was promised.
 ///
-/// Everybody is found by name. Groups are those of the scenario, whether or not the run told of them.
+/// Each entity is found by its name. The groups are those of the scenario, even if the trace has no event of them.
 ///
 /// # Panics
 /// There are not as many grants as entities.
@@ -499,7 +499,7 @@ pub fn observed(
     Report::new(scenario, policy, knobs, seed, std::slice::from_ref(meter), grants)
 }
 
-/// By entity of the scenario, who it was; `None`: it had not come when the run ended. Names are unique, and everybody comes once.
+/// By entity of the scenario, its member; `None`: it had not come when the run ended. Names are unique, and each entity comes once.
 fn present<'m>(scenario: &Scenario, meters: &'m [Meter]) -> Vec<Option<&'m Member>> {
     let members = meters.iter().flat_map(Meter::members);
     let named: BTreeMap<&str, &Member> = members.map(|member| (member.name.as_str(), member)).collect();
@@ -526,7 +526,7 @@ fn is_one(count: &u64) -> bool {
     *count == 1
 }
 
-/// Tasks of applications: who was there and is no entity of the scenario.
+/// Tasks of applications: members of the run that are no entities of the scenario.
 fn others<'m>(scenario: &Scenario, meter: &'m Meter) -> impl Iterator<Item = &'m Member> {
     let named: std::collections::BTreeSet<String> =
         scenario.entities.iter().map(|entity| entity.name.clone()).collect();

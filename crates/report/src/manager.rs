@@ -74,7 +74,7 @@ pub struct ManagedSpreads {
 }
 
 impl ManagerSummary {
-    /// Of `runs`, which differ in nothing but their seed; `None`: nobody manages.
+    /// Of `runs`, which differ in nothing but their seed; `None`: there is no manager.
     pub(super) fn new(runs: &[Report]) -> Option<ManagerSummary> {
         let managers: Vec<&ManagerReport> = runs.iter().filter_map(|run| run.manager.as_ref()).collect();
         let first = managers.first()?;
@@ -98,7 +98,7 @@ impl ManagerSummary {
     }
 }
 
-/// The medians of what managers did, under each policy; nothing if nobody manages.
+/// The medians of what managers did, under each policy; nothing if there is no manager.
 pub(super) fn manager_medians(summaries: &[Summary]) -> String {
     if summaries.iter().all(|summary| summary.manager.is_none()) {
         return String::new();

@@ -1,4 +1,4 @@
-//! [`Summary`]: what everybody got over many runs that differ in nothing but their seed.
+//! [`Summary`]: what each entity got over many runs that differ only in their seed.
 
 use super::text::{Grid, ROWS_MAX, Widths, and_more, shown};
 use super::xenmon::{self, HostSpreads};
@@ -169,7 +169,7 @@ fn lines<'r>(runs: impl Iterator<Item = impl Iterator<Item = (&'r str, &'r Asked
 /// The numbers in `got`, by their names there.
 pub(super) fn numbers<G: Serialize>(got: &G) -> impl Iterator<Item = (String, u64)> + use<G> {
     let serde_json::Value::Object(numbers) = serde_json::to_value(got).expect("numbers can be written") else {
-        unreachable!("what somebody got is an object")
+        unreachable!("what an entity got is an object")
     };
     numbers.into_iter().map(|(name, number)| (name, number.as_u64().expect("all of it are whole numbers")))
 }

@@ -130,7 +130,7 @@ impl Column {
 pub(super) enum Whose {
     /// A host, or a machine by itself.
     Host,
-    /// A guest: it loses time, and its jobs have people who wait for them.
+    /// A guest: it has steal time, and its jobs have response times.
     Guest,
 }
 
@@ -249,7 +249,7 @@ pub(super) fn and_more(count: usize) -> String {
     if count > 0 { format!("… and {count} more (see --json)\n") } else { String::new() }
 }
 
-/// Says whose jobs were still open at the end though their deadline had passed.
+/// Names the entities with jobs that were still open at the end though their deadline had passed.
 fn unfinished(reports: &[Report]) -> String {
     let mut text = String::new();
     for report in reports.iter().filter(|report| report.total.unfinished_late > 0) {

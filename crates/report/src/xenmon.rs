@@ -29,7 +29,7 @@ pub struct HostReport {
     pub name: String,
     /// How many CPUs it has.
     pub cpus: u64,
-    /// CPU time that nobody had. Unit: nanoseconds.
+    /// Idle CPU time. Unit: nanoseconds.
     pub idle_ns: u64,
     /// The same in millionths of all its CPUs.
     pub idle_ppm: u64,
@@ -126,7 +126,7 @@ impl XenMonReport {
         let hosts = monitor.hosts();
         let hosts = hosts.iter().filter_map(|it| {
             let machine = header.machine(it.machine)?;
-            // Whoever is outside is no domain of anything.
+            // The machine outside belongs to no domain.
             if machine.name == OUTSIDE {
                 return None;
             }
@@ -166,7 +166,7 @@ pub struct HostSpreads {
     pub name: String,
     /// How many CPUs it has.
     pub cpus: u64,
-    /// CPU time that nobody had.
+    /// Idle CPU time.
     pub idle_ns: Spread,
     /// The same in millionths of all its CPUs.
     pub idle_ppm: Spread,

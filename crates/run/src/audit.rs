@@ -1,4 +1,4 @@
-//! [`Run::auditor`]: the judge of a scenario's run, told what its policy promises.
+//! [`Run::auditor`]: the judge of a scenario's run, with the promises of its policy.
 
 use crate::choose::Choice;
 use crate::{Run, boot_order};
@@ -24,7 +24,7 @@ impl Run<'_> {
             let mut own = promises(choice.policy, &load(self.scenario, host, &choice), Delays { late, turn });
             let applications = self.scenario.applications.iter().any(|it| it.host == host);
             if applications || !self.scenario.host_threads(host).is_empty() {
-                // Who is there at a time is up to them.
+                // The applications decide when their tasks are there.
                 own.starvation = None;
             }
             own

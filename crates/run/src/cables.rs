@@ -25,7 +25,7 @@ pub(crate) enum Seat {
     Outside,
 }
 
-/// For whom somebody drives devices.
+/// The place that a device driver serves.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Driven {
     /// A guest: a thread of its host.
@@ -48,9 +48,9 @@ pub(crate) struct Cables<'s> {
     disks: Vec<LineId>,
     /// The link of a machine, out and in, where it is a limit.
     links: BTreeMap<Seat, (LineId, LineId)>,
-    /// Who drives a device for a guest, or for all of a host.
+    /// The endpoint that drives a device for a guest, or for all of a host.
     rings: BTreeMap<(Driven, Device), Endpoint>,
-    /// Who takes in the packets of a guest.
+    /// The endpoint that receives the packets of a guest.
     receivers: BTreeMap<usize, Endpoint>,
 }
 
@@ -103,7 +103,7 @@ impl<'s> Cables<'s> {
         }
     }
 
-    /// Guest number `guest` has booted as `machine`; its VM is `group` on the host. Whoever drives devices for it, or in it, comes with it.
+    /// Guest number `guest` has booted as `machine`; its VM is `group` on the host. The device drivers for it or in it come with it.
     ///
     /// # Errors
     /// A policy refuses one of these tasks.
@@ -202,7 +202,7 @@ impl<'s> Cables<'s> {
         way
     }
 
-    /// Who handles what passes in or out of a machine. What goes out over the network is told of again when it is on the wire.
+    /// The hops that handle what passes in or out of a machine. A packet sent over the network is reported again when it is on the wire.
     fn driven(&self, seat: Seat, device: Device, completes: bool) -> Vec<Hop> {
         let (Seat::Guest(guest), Some(drivers)) = (seat, self.scenario.drivers(device)) else { return Vec::new() };
         match &drivers.way {
@@ -223,13 +223,13 @@ impl<'s> Cables<'s> {
                 let at = self.rings[&(driven, device)];
                 let cost = (*way == Way::Emulator).then_some(Hop::Cost(drivers.event));
                 let completion = completes.then_some(Hop::Completion(at));
-                // Both are told of at once.
+                // Both are reported at once.
                 cost.into_iter().chain(completion).chain([Hop::Ring(at)]).collect()
             }
         }
     }
 
-    /// The host that somebody is on.
+    /// The host of a seat.
     fn home(&self, of: Seat) -> Option<usize> {
         match of {
             Seat::Host(host) => Some(host),
@@ -238,7 +238,7 @@ impl<'s> Cables<'s> {
         }
     }
 
-    /// Whose link somebody's packets pass: a host alone leaves each of its machines one of its own.
+    /// The seat whose link the packets of `of` pass: if there is one host, each of its machines has its own link.
     fn plug(&self, of: Seat) -> Seat {
         match of {
             Seat::Guest(guest) if self.scenario.hosts > 1 => Seat::Host(self.scenario.host_of(guest)),

@@ -39,7 +39,7 @@ pub fn policy(name: &str) -> Result<&'static Descriptor, Problems> {
 }
 
 /// The policies called `names`, or the scenario's own if there are no names. Each has the knobs that the scenario sets
-/// for it, and those of `settings` that it has; every setting must be one of somebody.
+/// for it, and those of `settings` that it has; every setting must belong to a policy.
 ///
 /// # Errors
 /// A policy or knob that does not exist, a value that a knob cannot have, or no policy at all.
@@ -103,7 +103,7 @@ pub fn choose_for_guests(
     Ok(Some(Choice { policy, knobs }))
 }
 
-/// As [`choose`], for a task set: who enforces slices is told not to, because tasks run their jobs to the end.
+/// As [`choose`], for a task set: policies do not enforce slices, because tasks run their jobs to the end.
 ///
 /// # Errors
 /// As for [`choose`]; or a policy cannot place the tasks as asked.

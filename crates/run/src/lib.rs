@@ -67,7 +67,7 @@ pub struct Run<'r> {
 pub struct Outcome<'r> {
     /// What was run.
     pub run: Run<'r>,
-    /// By host: what everybody on it got.
+    /// By host: what each of its entities got.
     pub meters: Vec<Meter>,
     /// By host: for how long members of gangs wanted to run, and did not, while others did.
     pub siblings: Vec<Siblings>,
@@ -103,7 +103,7 @@ pub struct Measured {
 pub struct GuestOutcome {
     /// What it scheduled by.
     pub choice: Choice,
-    /// What everybody in it got.
+    /// What each of its entities got.
     pub meter: Meter,
     /// Those of its applications that have a metric, in the order of the scenario.
     pub applications: Vec<Measured>,
@@ -115,7 +115,7 @@ pub struct GuestOutcome {
 /// name among its like: equal seeds give equal runs.
 ///
 /// # Errors
-/// The policy does not work with these knobs on this machine, or refuses what somebody asks for; where the scenario
+/// The policy does not work with these knobs on this machine, or refuses the parameters of an entity; where the scenario
 /// asks for it, as far as it came from a file. Or tasks wait for each other so that none can go on.
 pub fn run<'r>(
     scenario: &'r Scenario,
@@ -158,7 +158,7 @@ impl<'r> Run<'r> {
         self.scenario.guests.iter().map(|guest| of_guest(self.scenario, guest, self.guests)).collect()
     }
 
-    /// Runs it watched by nobody but its workload manager, as fast as it goes; says how many inputs its machines have accepted.
+    /// Runs it without observers except its workload manager, as fast as possible; returns how many inputs its machines accepted.
     ///
     /// # Errors
     /// As for [`run`].

@@ -6,8 +6,8 @@ use sched::{EntityId, Instant, Nanos};
 use std::collections::BTreeMap;
 use trace::{Event, Job};
 
-/// What a run tells of somebody whom no machine schedules, as it was promised nothing: it came at `came`, and had `cpu_time`
-/// until `end`. `entity` is nobody else's. Moments of the same clock as all other events.
+/// The events of a client without a promise, which no machine schedules: it came at `came`, and had `cpu_time` until `end`.
+/// No other client has the id `entity`. Moments of the same clock as all other events.
 #[must_use]
 pub fn left_to_kernel(
     entity: EntityId,
@@ -19,7 +19,7 @@ pub fn left_to_kernel(
     [(came, attach), (end, Event::Background { entity, time: cpu_time })]
 }
 
-/// When somebody was there.
+/// The interval in which an entity was there.
 #[derive(Clone, Copy)]
 struct Stay {
     came: Instant,
@@ -30,7 +30,7 @@ struct Stay {
 /// them: releases, beginnings and completions. What came before the start happens at it, and what came after the end has not
 /// happened; of jobs counts what falls into the stay of their entity. [`Event::End`] is added.
 ///
-/// At one instant, what was seen comes before what is told.
+/// At one instant, observed events come before the jobs that the clients report.
 #[must_use]
 pub fn merged(
     seen: impl IntoIterator<Item = (Instant, Event)>,

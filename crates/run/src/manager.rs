@@ -15,11 +15,11 @@ use std::ops::Range;
 use std::rc::Rc;
 use trace::{Event, MachineId, Sink};
 
-/// What everybody on a host has consumed so far.
+/// The CPU time that each entity on a host has consumed so far.
 #[derive(Debug, Default)]
 pub(crate) struct Consumed {
     sums: BTreeMap<EntityId, Nanos>,
-    /// Who runs, and from when on that is not in its sum yet.
+    /// The running entities, and from when on their time is not in the sum yet.
     running: BTreeMap<EntityId, Instant>,
 }
 
@@ -77,7 +77,7 @@ pub struct Managed {
     since: Option<Instant>,
 }
 
-/// Who is who on the host.
+/// The ids of the entities on the host.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct HostIds<'h> {
     pub(crate) machine: MachineId,
@@ -106,14 +106,14 @@ impl<'s> Manager<'s> {
         self.vms
     }
 
-    /// An interval is over: says what everybody is assigned in the next.
+    /// An interval is over: assigns each VM its share of the next.
     pub(crate) fn turn(&mut self, host: HostIds<'_>, world: &mut World<'_>) {
         let now = self.next;
         self.next = now + self.spec.interval;
         for index in 0..self.vms.len() {
             let vcpus = &self.scenario.entities[self.spec.targets[index].vcpus.clone()];
             let there = vcpus.iter().all(|vcpu| vcpu.arrival <= now && vcpu.leaves.is_none_or(|leaves| now < leaves));
-            // Who comes at the very instant is not attached yet.
+            // A vCPU that comes at this very instant is not attached yet.
             let ids: Option<Vec<EntityId>> =
                 host.entities[self.spec.targets[index].vcpus.clone()].iter().copied().collect();
             match ids.filter(|_| there) {

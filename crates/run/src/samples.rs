@@ -18,7 +18,7 @@ pub struct SampledVm {
     pub cpu_ns: Vec<u64>,
 }
 
-/// What was seen in a run of `scenario` by a sampler on each host, where `vcpus` says who its entities were.
+/// What was seen in a run of `scenario` by a sampler on each host, where `vcpus` has the ids of its entities.
 pub(crate) fn of_vms(scenario: &Scenario, vcpus: &[Option<EntityId>], mut samplers: Vec<Sampler>) -> Vec<SampledVm> {
     let end = Instant::ZERO + scenario.length;
     samplers.iter_mut().for_each(|sampler| sampler.end(end));
@@ -30,7 +30,7 @@ pub(crate) fn of_vms(scenario: &Scenario, vcpus: &[Option<EntityId>], mut sample
     scenario.vms().map(vm).collect()
 }
 
-/// Watches a host, and cuts what everybody gets into samples.
+/// Watches a host, and divides the CPU time of its entities into samples.
 #[derive(Debug)]
 pub(crate) struct Sampler {
     spec: SamplesSpec,
@@ -52,7 +52,7 @@ impl Sampler {
         scenario.samples.iter().flat_map(|&spec| hosts.clone().map(move |_| Sampler::new(spec))).collect()
     }
 
-    /// All is over: whoever runs has run until then.
+    /// The run is over: the running entities ran until `end`.
     pub(crate) fn end(&mut self, end: Instant) {
         for (entity, since) in std::mem::take(&mut self.running) {
             self.add(entity, since, end);
@@ -92,7 +92,7 @@ impl Sampler {
         }
     }
 
-    /// Somebody begins or ends to run: a sample that has lasted for its interval ends with that.
+    /// A dispatch or a stop: a sample that has lasted for its interval ends with it.
     fn switched(&mut self, at: Instant) {
         let lasted = at.since(self.open.0);
         if self.spec.at == SampledAt::Clock || lasted < self.spec.interval {

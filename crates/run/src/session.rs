@@ -1,4 +1,4 @@
-//! [`Session`]: a world in which a scenario is played, and who of it is who there.
+//! [`Session`]: a world in which a scenario is played, and the ids that its entities have there.
 
 use crate::cables::{Cables, Seat};
 use crate::choose::Choice;
@@ -16,7 +16,7 @@ use trace::MachineId;
 use workloads::metrics::{FlowNames, Metrics};
 use workloads::network::At;
 
-/// What happens at one moment, in this order: whoever goes makes room for whoever comes, and a guest boots once all its vCPUs are there.
+/// What happens at one moment, in this order: departures make room for arrivals, and a guest boots once all its vCPUs are there.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Change {
     Leaves,
@@ -25,17 +25,17 @@ enum Change {
     Adjusts,
 }
 
-/// Who, by its place in the scenario: on the host (`None`) or in a guest.
+/// The subject of a change, by its place in the scenario: on the host (`None`) or in a guest.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Who {
+enum Subject {
     Entity(Option<usize>, usize),
     Application(Option<usize>, usize),
     Guest(usize),
-    /// Whose reservation changes, and how often it has before.
+    /// The entity whose reservation changes, and how often it has changed before.
     Reservation(usize, usize),
 }
 
-/// A world, and who of the scenario is who in it.
+/// A world, and the ids that the entities of a scenario have in it.
 pub(super) struct Session<'s, 'w> {
     run: &'s Run<'s>,
     choices: &'s [Choice],
@@ -53,14 +53,14 @@ pub(super) struct Session<'s, 'w> {
     before: Option<Vec<Option<Coordinated>>>,
 }
 
-/// Where it is written which flows are whose, for what measures applications on each host and in each guest.
+/// The owners of flows, for the metrics of applications on each host and in each guest.
 #[derive(Debug, Default)]
 pub(super) struct FlowOwners {
     pub(super) hosts: Vec<FlowNames>,
     pub(super) guests: Vec<FlowNames>,
 }
 
-/// Who is who on one machine, or on all hosts together.
+/// The ids on one machine, or on all hosts together.
 #[derive(Debug)]
 pub(super) struct IdMap {
     /// Of hosts: the first.
@@ -127,13 +127,13 @@ impl<'s, 'w> Session<'s, 'w> {
         let scenario = self.run.scenario;
         self.host.groups = create_groups(scenario, &scenario.groups, &mut self.world, machine_of_host)?;
         let end = Instant::ZERO + scenario.length;
-        for (at, change, who) in changes(scenario, end) {
+        for (at, change, subject) in changes(scenario, end) {
             self.advance(at)?;
-            match (change, who) {
-                (_, Who::Guest(guest)) => self.boot(guest)?,
-                (_, Who::Reservation(index, nth)) => self.adjust(index, nth),
-                (Change::Leaves, who) => self.leave(who),
-                (_, who) => self.come(who, grants)?,
+            match (change, subject) {
+                (_, Subject::Guest(guest)) => self.boot(guest)?,
+                (_, Subject::Reservation(index, nth)) => self.adjust(index, nth),
+                (Change::Leaves, subject) => self.leave(subject),
+                (_, subject) => self.come(subject, grants)?,
             }
         }
         self.advance(end)?;
@@ -168,7 +168,7 @@ impl<'s, 'w> Session<'s, 'w> {
         machines.map(|machine| self.world.coordinated(machine?)).collect()
     }
 
-    /// Lets everything before `at` happen, with the turns of the manager. Whoever comes or goes at the moment of a turn does so before.
+    /// Lets everything before `at` happen, with the turns of the manager. Arrivals and departures at the moment of a turn come before it.
     fn pass(&mut self, at: Instant) -> Result<(), Problems> {
         while let Some(turn) = self.manager.as_ref().map(|manager| manager.next).filter(|&turn| turn < at) {
             self.world.run_until(turn).map_err(|stuck| self.stuck(&stuck))?;
@@ -188,11 +188,11 @@ impl<'s, 'w> Session<'s, 'w> {
     fn cast(&mut self, guest: Option<usize>) -> &mut IdMap {
         match guest {
             None => &mut self.host,
-            Some(guest) => self.guests[guest].as_mut().expect("nobody comes before its guest boots"),
+            Some(guest) => self.guests[guest].as_mut().expect("an entity comes after its guest boots"),
         }
     }
 
-    /// The machine of somebody in a guest, or on a host.
+    /// The machine of an entity in a guest, or on a host.
     fn machine(&mut self, guest: Option<usize>, host: usize) -> MachineId {
         if guest.is_none() { machine_of_host(host) } else { self.cast(guest).machine }
     }
@@ -224,10 +224,10 @@ impl<'s, 'w> Session<'s, 'w> {
         Ok(())
     }
 
-    fn come(&mut self, who: Who, grants: &mut [Option<Grant>]) -> Result<(), Problems> {
+    fn come(&mut self, subject: Subject, grants: &mut [Option<Grant>]) -> Result<(), Problems> {
         let scenario = self.run.scenario;
-        match who {
-            Who::Entity(of, index) => {
+        match subject {
+            Subject::Entity(of, index) => {
                 let asking = &entities(scenario, of)[index];
                 let machine = self.machine(of, asking.host);
                 let group = asking.group.map_or(GroupId::ROOT, |group| self.cast(of).groups[group]);
@@ -244,7 +244,7 @@ impl<'s, 'w> Session<'s, 'w> {
                     grants[index] = granted(&self.world, machine, id);
                 }
             }
-            Who::Application(of, index) => {
+            Subject::Application(of, index) => {
                 let spec = &applications(scenario, of)[index];
                 let machine = self.machine(of, spec.host);
                 let group = spec.group.map_or(GroupId::ROOT, |group| self.cast(of).groups[group]);
@@ -253,7 +253,7 @@ impl<'s, 'w> Session<'s, 'w> {
                 let parts = self.connect(of, id, spec)?;
                 self.cast(of).applications[index] = Some(parts);
             }
-            Who::Guest(_) | Who::Reservation(..) => unreachable!("guests boot, and reservations are adjusted"),
+            Subject::Guest(_) | Subject::Reservation(..) => unreachable!("guests boot, and reservations are adjusted"),
         }
         Ok(())
     }
@@ -261,7 +261,7 @@ impl<'s, 'w> Session<'s, 'w> {
     /// The reservation of an entity of the host changes for the `nth` time; where the policy refuses that, it stays as it was.
     fn adjust(&mut self, index: usize, nth: usize) {
         let spec = &self.run.scenario.entities[index];
-        let id = self.host.entities[index].expect("nobody changes before coming");
+        let id = self.host.entities[index].expect("an entity changes after it came");
         let machine = machine_of_host(spec.host);
         let old = *self.world.machine(machine).machine().params(id);
         let params = Params { reservation: Some(spec.changes[nth].1), ..old };
@@ -293,21 +293,21 @@ impl<'s, 'w> Session<'s, 'w> {
         Ok(parts)
     }
 
-    fn leave(&mut self, who: Who) {
-        match who {
-            Who::Entity(of, index) => {
+    fn leave(&mut self, subject: Subject) {
+        match subject {
+            Subject::Entity(of, index) => {
                 let machine = self.machine(of, entities(self.run.scenario, of)[index].host);
-                let id = self.cast(of).entities[index].expect("nobody leaves before coming");
+                let id = self.cast(of).entities[index].expect("an entity leaves after it came");
                 self.world.detach(machine, id);
             }
-            Who::Application(of, index) => {
+            Subject::Application(of, index) => {
                 let cast = self.cast(of);
-                let parts = cast.applications[index].take().expect("nobody leaves before coming");
+                let parts = cast.applications[index].take().expect("an application leaves after it came");
                 for (seat, id) in parts {
                     self.world.stop(self.cables.machine(seat), id);
                 }
             }
-            Who::Guest(_) | Who::Reservation(..) => unreachable!("guests and reservations stay"),
+            Subject::Guest(_) | Subject::Reservation(..) => unreachable!("guests and reservations stay"),
         }
     }
 
@@ -385,41 +385,41 @@ pub(crate) fn boot_order(scenario: &Scenario) -> Vec<usize> {
     order.into_iter().map(|(_, index)| index).collect()
 }
 
-/// Who comes and goes before the end, in the order in which it happens.
-fn changes(scenario: &Scenario, end: Instant) -> Vec<(Instant, Change, Who)> {
+/// The changes before the end, in the order in which they happen.
+fn changes(scenario: &Scenario, end: Instant) -> Vec<(Instant, Change, Subject)> {
     let mut changes = Vec::new();
-    let mut add = |arrival: Instant, leaves: Option<Instant>, comes: Change, who: Who| {
+    let mut add = |arrival: Instant, leaves: Option<Instant>, comes: Change, subject: Subject| {
         if arrival < end {
-            changes.push((arrival, comes, who));
+            changes.push((arrival, comes, subject));
         }
         if let Some(leaves) = leaves.filter(|&leaves| leaves < end) {
-            changes.push((leaves, Change::Leaves, who));
+            changes.push((leaves, Change::Leaves, subject));
         }
     };
     for of in std::iter::once(None).chain((0..scenario.guests.len()).map(Some)) {
-        // In a guest, whoever comes as it boots comes after that.
+        // In a guest, an entity that comes at the boot comes after it.
         let comes = if of.is_none() { Change::Comes } else { Change::Boots };
         for (index, entity) in entities(scenario, of).iter().enumerate() {
-            add(entity.arrival, entity.leaves, comes, Who::Entity(of, index));
+            add(entity.arrival, entity.leaves, comes, Subject::Entity(of, index));
         }
         for (index, application) in applications(scenario, of).iter().enumerate() {
             // One with parts in guests comes when they have booted, too.
             let reaches = application.reach.peers.iter().any(|peer| peer.at != At::Outside);
             let comes = if reaches { Change::Boots } else { comes };
-            add(application.arrival, application.leaves, comes, Who::Application(of, index));
+            add(application.arrival, application.leaves, comes, Subject::Application(of, index));
         }
     }
     for (index, entity) in scenario.entities.iter().enumerate() {
         for (nth, (at, _)) in entity.changes.iter().enumerate() {
-            add(*at, None, Change::Adjusts, Who::Reservation(index, nth));
+            add(*at, None, Change::Adjusts, Subject::Reservation(index, nth));
         }
     }
     for (index, guest) in scenario.guests.iter().enumerate() {
-        add(boots(scenario, guest), None, Change::Boots, Who::Guest(index));
+        add(boots(scenario, guest), None, Change::Boots, Subject::Guest(index));
     }
     // Guests first among those of one moment that come after all of the host.
-    let guests_first = |who: &Who| (!matches!(who, Who::Guest(_)), *who);
-    changes.sort_unstable_by_key(|(at, change, who)| (*at, *change, guests_first(who)));
+    let guests_first = |subject: &Subject| (!matches!(subject, Subject::Guest(_)), *subject);
+    changes.sort_unstable_by_key(|(at, change, subject)| (*at, *change, guests_first(subject)));
     changes
 }
 

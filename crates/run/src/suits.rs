@@ -44,19 +44,19 @@ pub(crate) fn coordination(
 
 /// What `detector` needs and the guest's policy does not show.
 fn missing(choice: &Choice, cpus: Topology, detector: Rule) -> Option<&'static str> {
-    // What does not work at all is told elsewhere.
+    // What does not work at all is reported elsewhere.
     let mut machine = Machine::build(choice.policy, cpus, &choice.knobs, Kicks::Immediate).ok()?;
     let task = machine.attach(Instant::ZERO, Params::default()).ok()?;
     detector.lacks(machine.position(task))
 }
 
-/// Whether somebody who waits under `policy` gets and keeps the CPU of somebody ordinary by this boost. Where that cannot be found out,
-/// yes.
+/// Whether a waiting entity under `policy` gets and keeps the CPU of an ordinary entity by this boost. Where that cannot be found
+/// out, yes.
 fn takes(policy: &Descriptor, knobs: &Knobs, boost: Boost) -> bool {
     matches!(boost, Boost::Weight(_)) || gets_the_cpu(policy, knobs, boost.over(Params::default())).unwrap_or(true)
 }
 
-/// Whether who waits gets the CPU of its equal when it asks for this, and keeps it when the other asks for something that is no more.
+/// Whether an entity that asks for `params` gets the CPU of its equal, and keeps it when the other asks for no more than that.
 fn gets_the_cpu(policy: &Descriptor, knobs: &Knobs, params: Params) -> Option<bool> {
     let (cpu, now) = (CpuId::new(0), Instant::ZERO);
     let mut machine = Machine::build(policy, Topology::new(1), knobs, Kicks::Immediate).ok()?;

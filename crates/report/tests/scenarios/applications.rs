@@ -57,7 +57,7 @@ fn says(reading: &Reading, right: &[(&str, u64)]) {
     }
 }
 
-/// A frame of 40 ms takes each of two threads 5 ms; who waits busily has its CPU all the time.
+/// A frame of 40 ms takes each of two threads 5 ms; a thread that spins has its CPU all the time.
 #[test]
 fn decoders_that_wait_busily_never_leave_their_cpus() {
     for (waits, low, high) in [("sleeping", 120_000, 130_000), ("spinning", 990_000, 1_000_000)] {
@@ -90,7 +90,7 @@ fn a_film_plays_at_its_rate_and_for_its_length() {
 }
 
 #[test]
-fn who_shows_all_frames_takes_longer_and_who_drops_them_does_not() {
+fn a_player_that_shows_all_frames_takes_longer_and_one_that_drops_frames_does_not() {
     // Two CPU seconds in a fifth of the time.
     let film = |frames| format!("video = {{ fps = 25, length = \"4s\", decode = \"20ms\", frames = \"{frames}\" }}");
     let all = beside_hogs(1, "20s", &film("all"));
@@ -114,7 +114,7 @@ fn a_player_catches_up_unless_it_is_too_far_behind() {
     let playback = |late| of(&beside_hogs(1, "40s", &film(late)), "playback_ns");
     assert!(playback("500ms") < 5_000_000_000, "{}", playback("500ms"));
     for late in ["0s", "200ms"] {
-        assert!(playback(late) > 12_000_000_000, "who is farther behind than {late} begins anew: {}", playback(late));
+        assert!(playback(late) > 12_000_000_000, "a player farther behind than {late} begins anew: {}", playback(late));
     }
     // Where nothing is late it makes no difference.
     let it = alone(1, "5s", &film("200ms"));
@@ -227,7 +227,7 @@ fn a_build_takes_its_turns_and_its_link() {
     assert!(of(&hogged, "took_ns") > 800_000_000, "{hogged:?}");
     let endless = alone(1, "1s", "build = { files = 1000, jobs = 2 }");
     says(&endless, &[("unfinished", 1), ("took_ns", 1_000_000_000)]);
-    assert_eq!(endless.get("speed_ppm"), None, "nobody knows how long chance would take");
+    assert_eq!(endless.get("speed_ppm"), None, "the time that chance would take is unknown");
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn played_back_load_is_what_was_asked_for_in_every_step() {
     says(&it, &[("contention_milli", 1_187), ("asked_milli", 1_187)]);
     let seconds = vec![2_000, 1_000, 0, 0, 500, 0, 3_000, 3_000];
     assert_eq!(it.series.0, [("contention_milli", seconds)]);
-    // Who waits for a CPU is runnable as well: contention is what others meet, not what it gets.
+    // A task that waits for a CPU is runnable as well: contention is the load on others, not the CPU time that it gets.
     let one = alone(1, "10s", "load_playback = { loads = [1.5], step = \"4s\" }");
     let contention = of(&one, "contention_milli");
     assert!((1_500..=1_510).contains(&contention), "{one:?}");

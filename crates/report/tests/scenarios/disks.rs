@@ -29,7 +29,7 @@ fn a_transaction_takes_its_cpu_time_and_what_is_not_in_the_cache() {
 }
 
 #[test]
-fn who_writes_more_than_the_disk_takes_waits_for_it() {
+fn a_writer_faster_than_the_disk_waits_for_it() {
     let fast = on_host("[disk]\nbandwidth = \"200MB\"", "postmark = { transactions = 400000, hits = 100 }");
     assert_eq!((of(&fast, "transactions_per_s_milli"), of(&fast, "unfinished")), (25_000_000, 0), "{fast:?}");
     let postmark = "postmark = { transactions = 20000, hits = 100, dirty = 100000 }";
@@ -74,7 +74,7 @@ fn every_mix_does_what_its_file_says() {
 }
 
 #[test]
-fn who_keeps_up_with_a_drive_loses_no_turn() {
+fn a_reader_that_keeps_up_with_a_drive_loses_no_turn() {
     let reader = "cd_reader = { turns = 50, turn = \"20ms\", buffer = 5, work = \"1ms\" }";
     let it = on_host("", reader);
     assert_eq!((of(&it, "took_ns"), of(&it, "unfinished")), (50 * 20_000_000 + 1_000_000, 0), "{it:?}");
@@ -112,7 +112,7 @@ fn a_drive_that_is_not_kept_up_with_seeks_back() {
 
 #[test]
 fn ripping_a_disc_takes_as_long_as_without_vsched_where_its_slice_is_large_enough() {
-    // vsched-2005, figure 10: 37 s at 5 % where nobody schedules it.
+    // vsched-2005, figure 10: 37 s at 5 % without VSched.
     let ripped = |asks: &str, policy: &str| {
         let text = format!("{HEAD}[[task]]\nname = \"it\"\n{asks}workload.cd_reader = {{}}\n");
         let text = text.replace("60s", "600s").replace("policy = \"cfs\"", policy);

@@ -1,4 +1,4 @@
-//! Several hosts in a scenario: who is where, what joins them, and parallel programs across them.
+//! Several hosts in a scenario: the placement of entities, the links between hosts, and parallel programs across them.
 
 use report::Report;
 use run::{Choice, Run};
@@ -94,7 +94,7 @@ fn hosts_that_are_not_there_or_not_known_are_refused_in_words() {
     assert!(refused.contains("2 hosts, and a live run has one"), "{refused}");
 }
 
-/// Who came to a machine, and is called `vhost-…`.
+/// The entities of a machine that are called `vhost-…`.
 #[derive(Default)]
 struct Threads(Vec<(MachineId, String)>);
 
@@ -129,7 +129,7 @@ fn a_search_over_two_hosts_takes_what_the_links_and_the_wire_take() {
 }
 
 #[test]
-fn whoever_drives_devices_is_on_the_host_of_its_vm() {
+fn a_device_driver_is_on_the_host_of_its_vm() {
     let mut threads = Threads::default();
     let network = "[network]\nlatency = \"100us\"\n";
     watched(&parse(&(head(2, 1, "cfs") + network + PAIR)), &mut threads);

@@ -1,4 +1,4 @@
-//! A live run is told in pieces; put together, it is measured as a simulation is.
+//! A live run is reported in pieces; put together, it is measured as a simulation is.
 
 use expect_test::expect;
 use measure::Meter;
@@ -116,7 +116,7 @@ fn jobs_tell_how_late_they_began_and_count_while_their_entity_is_there() {
         job(40, Some(43), Some(60)),
         job(50, None, Some(70)),
         job(80, Some(85), Some(101)), // Done when it had gone.
-        job(100, Some(100), None),    // Nobody was there.
+        job(100, Some(100), None),    // The entity was not there.
     ];
     let seen = [
         (at(30_000), Event::Attach { entity, name: "late".to_string(), params }),
@@ -135,7 +135,7 @@ fn jobs_tell_how_late_they_began_and_count_while_their_entity_is_there() {
 }
 
 #[test]
-fn who_was_promised_nothing_is_there_with_its_cpu_time() {
+fn a_client_without_a_promise_is_reported_with_its_cpu_time() {
     let scenario = scenario();
     let (report, _, choice) = simulated(&scenario);
     let spec = &scenario.entities[2];

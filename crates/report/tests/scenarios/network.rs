@@ -64,7 +64,7 @@ fn a_web_server_answers_as_many_as_it_has_cpu_time_for() {
         let (it, _) = in_vm(&network, web);
         near(&it, "requests_per_s_milli", 1_000_000, 30);
     }
-    // Seven packets each way and 14 ways on the wire: nobody waits for anybody.
+    // Seven packets each way and 14 ways on the wire: no packet waits for another.
     let one = "web_server = { clients = 1, response = 1000, service = \"1ms\", think = \"10ms\", spread = \"0s\" }";
     let it = on_host("[network]\nlatency = \"100us\"", one);
     assert_eq!(of(&it, "response_p50_ns"), of(&it, "response_max_ns"));
@@ -95,7 +95,7 @@ fn an_answer_may_begin_slowly() {
 fn a_driver_domain_tells_guests_of_each_packet_or_once_a_pass() {
     let text =
         include_str!("../../../../scenarios/xen-io.toml").replace("\"1s\"", "\"100ms\"").replace("\"4s\"", "\"1s\"");
-    // Who wakes may preempt Dom0 in the middle of a pass.
+    // A woken domain may preempt Dom0 in the middle of a pass.
     let text = text.replace("policy = \"sedf\"", "policy = \"bvt\"");
     let woken = |tells: &str| {
         let text = text.replace("[network]\n", &format!("[network]\ntells = \"{tells}\"\n"));
@@ -199,19 +199,20 @@ fn a_search_takes_as_long_as_its_slowest_leaf() {
 }
 
 #[test]
-fn whoever_drives_a_device_uses_cpu_time_for_every_event() {
+fn a_device_driver_uses_cpu_time_for_every_event() {
     let (it, report) = in_vm("[disk]\nservice = \"1ms\"\nevent = \"10us\"", "dd = { count = 100 }");
     assert_eq!(of(&it, "blocks"), 100);
-    let thread = report.entities.iter().find(|entity| entity.name == "iothread-vm").expect("it is told of");
+    let thread = report.entities.iter().find(|entity| entity.name == "iothread-vm").expect("it is in the report");
     assert_eq!(thread.got.delivered_ns, 100 * 2 * 10_000);
     let web = "web_server = { clients = 1, response = 1000, service = \"1ms\", think = \"90ms\", spread = \"0s\" }";
     let network = "[network]\nevent = \"10us\"\nreceived = \"20us\"";
     let (it, report) = in_vm(network, web);
     let done = of(&it, "requests");
-    let thread = report.entities.iter().find(|entity| entity.name == "vhost-vm").expect("it is told of");
+    let thread = report.entities.iter().find(|entity| entity.name == "vhost-vm").expect("it is in the report");
     // Four packets out, of two events each, and five in.
     assert_eq!(thread.got.delivered_ns, done * (4 * 2 + 5) * 10_000, "{it:?}");
-    let receiver = report.guests[0].entities.iter().find(|entity| entity.name == "network").expect("it is told of");
+    let receiver =
+        report.guests[0].entities.iter().find(|entity| entity.name == "network").expect("it is in the report");
     assert_eq!(receiver.got.delivered_ns, done * 5 * 20_000);
 }
 
@@ -278,7 +279,7 @@ fn what_connects_machines_is_refused_with_place_reason_and_remedy() {
 }
 
 #[test]
-fn who_uses_a_vm_that_boots_late_comes_with_it() {
+fn a_user_of_a_vm_that_boots_late_comes_with_it() {
     let text = format!(
         "{HEAD}[network]\n[[vm]]\nname = \"a\"\n[[vm.task]]\nname = \"it\"\nworkload.search = {{ leaves = [\"late\"] }}\n\
          [[vm]]\nname = \"late\"\narrival = \"500ms\"\nguest = \"cfs\"\n"

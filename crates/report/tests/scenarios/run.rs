@@ -1,4 +1,4 @@
-//! Runs of scenarios: who comes and goes when, and what the report says about it.
+//! Runs of scenarios: arrivals and departures, and what the report says about them.
 
 use report::{Report, Widths, table};
 use scenario::Scenario;
@@ -18,7 +18,7 @@ fn run(text: &str) -> Report {
 const MACHINE: &str = "name = \"x\"\ncpus = 1\nlength = \"100ms\"\npolicy = \"edf\"\n";
 
 #[test]
-fn whoever_leaves_makes_room_for_whoever_comes_at_the_same_moment() {
+fn a_departure_makes_room_for_an_arrival_at_the_same_moment() {
     let vm = |name, times| {
         format!(
             "[[vm]]\nname = \"{name}\"\nslice = \"8ms\"\nperiod = \"10ms\"\nworkload = \"hog\"\nlimit = \"hard\"\n{times}\n"

@@ -17,7 +17,7 @@ fn samples_of_a_vm_are_of_all_its_vcpus_and_add_up_to_what_it_got() {
     let report = run("name = \"sampled\"\ncpus = 2\nlength = \"10500ms\"\npolicy = \"credit\"\n[samples]\n\
          [[vm]]\nname = \"a\"\nvcpus = 2\ncap = 150\nworkload = \"hog\"\n\
          [[vm]]\nname = \"late\"\narrival = \"3500ms\"\nworkload = \"hog\"\n\
-         [[task]]\nname = \"nobody's\"\nworkload = { periodic = { period = \"10ms\", work = \"1ms\" } }\n");
+         [[task]]\nname = \"lone\"\nworkload = { periodic = { period = \"10ms\", work = \"1ms\" } }\n");
     let samples = report.samples.as_ref().expect("they were asked for");
     assert_eq!(samples.interval_ns, 1_000_000_000);
     let [a, late] = &samples.vms[..] else { panic!("there are two VMs: {samples:?}") };

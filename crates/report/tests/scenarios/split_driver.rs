@@ -4,10 +4,11 @@
 //!
 //! What section 13.3 leaves open is set once, there. In Dom1, a kernel thread handles all packets that have come (NAPI) and workers go on
 //! until they block, in turns; in Dom0, packets and housekeeping take turns. Both events of a transmission come at once. Half of a
-//! packet's way on the wire is always the same, the rest exponential. An execution is a turn that the scheduler gives, also to who has the
-//! CPU already (an extra quantum of SEDF). Dom1 comes a moment after Dom0, as in the model of section 13 all begin together; Dom0's
-//! housekeeping begins at nine moments of Xen's periods, and medians count. What comes of SEDF without extra time, period 10 ms, is decided
-//! by how far apart the periods of both domains begin: 519 to 646 turns a second where Dom1 comes up to 3 ms later, 100 to 300 beyond.
+//! packet's way on the wire is always the same, the rest exponential. An execution is a turn that the scheduler gives, also to a domain
+//! that has the CPU already (an extra quantum of SEDF). Dom1 comes a moment after Dom0, as in the model of section 13 all begin
+//! together. Dom0's housekeeping begins at nine moments of Xen's periods, and medians count. With SEDF without extra time, period 10 ms,
+//! the result depends on the distance between the period starts of both domains: 519 to 646 turns a second if Dom1 comes up to 3 ms
+//! later, 100 to 300 beyond.
 
 use measure::XenMon;
 use report::{AppReport, Report, XenMonReport};

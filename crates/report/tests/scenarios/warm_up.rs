@@ -78,7 +78,7 @@ fn what_is_measured_is_what_is_later() {
         [[task]]\nname = \"hog\"\nworkload = \"hog\"\n[[task]]\nname = \"hog 2\"\nworkload = \"hog\"\n";
     for (text, name) in [(XEN, "xen"), (LEVELS, "levels"), (COORDINATED, "coordinated"), (applications, "applications")]
     {
-        // At moments that are nothing to anybody.
+        // At moments at which nothing else happens.
         let (early, length) = (Nanos::us(333_667), Nanos::us(1_231_001));
         let [before, all] = [early, length].map(|length| played(text, length, Nanos::ZERO));
         let measured = played(text, length, early);

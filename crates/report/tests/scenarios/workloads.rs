@@ -14,9 +14,9 @@ fn us(n: u64) -> Length {
     Length::Fixed(Nanos::us(n))
 }
 
-/// What a run told of jobs and wake-ups.
+/// The jobs and wake-ups of a run, from its trace.
 #[derive(Default, Debug)]
-struct Told {
+struct Record {
     names: BTreeMap<EntityId, String>,
     begun: BTreeMap<EntityId, Instant>,
     /// By name: how long each job took.
@@ -28,7 +28,7 @@ struct Told {
     ended: Instant,
 }
 
-impl Sink for Told {
+impl Sink for Record {
     fn record(&mut self, at: Instant, event: &Event) {
         match event {
             Event::Attach { entity, name, .. } => {
@@ -52,19 +52,19 @@ impl Sink for Told {
 }
 
 /// `application` on an ideal host of `cpus` under `cfs`, for `length`, beside `hogs`.
-fn on_host(application: &Application, cpus: usize, hogs: usize, length: Nanos) -> Told {
-    let mut told = Told::default();
+fn on_host(application: &Application, cpus: usize, hogs: usize, length: Nanos) -> Record {
+    let mut record = Record::default();
     let policy = policies::find("cfs").expect("there is cfs");
     let mut world = World::new(7);
     let host = world.add_host("host", policy, Topology::new(cpus), &policy.defaults(), Costs::NONE).expect("it works");
-    world.watch(host, &mut told);
+    world.watch(host, &mut record);
     for hog in 0..hogs {
         world.attach(host, &format!("hog-{hog}"), Params::default(), Workload::Hog).expect("there is room");
     }
     world.start(host, application, GroupId::ROOT).expect("there is room");
     world.finish(Instant::ZERO + length).unwrap_or_else(|stuck| panic!("{stuck}"));
     drop(world);
-    told
+    record
 }
 
 fn application(workload: &dyn ApplicationWorkload) -> Application {
@@ -75,11 +75,11 @@ fn application(workload: &dyn ApplicationWorkload) -> Application {
 fn hackbench_ends_when_all_its_messages_have_come() {
     for channel in [Channel::Sockets, Channel::Pipes] {
         let bench = Hackbench { groups: 2, fds: 5, loops: 20, channel, ..Hackbench::default() };
-        let told = on_host(&application(&bench), 2, 0, Nanos::s(1));
+        let record = on_host(&application(&bench), 2, 0, Nanos::s(1));
         // 1000 messages, each a microsecond to send and one to receive, on two CPUs.
-        let took = told.jobs["hackbench"].as_slice();
+        let took = record.jobs["hackbench"].as_slice();
         assert!(matches!(took, [total] if (Nanos::us(1000)..Nanos::us(1100)).contains(total)), "{channel:?}: {took:?}");
-        assert_eq!(told.gone.len(), 21, "all have ended");
+        assert_eq!(record.gone.len(), 21, "all have ended");
     }
 }
 
@@ -91,17 +91,17 @@ fn cyclictest_measures_every_beat() {
         let late = &alone.late[thread];
         assert!(late.len() == 50 && late.iter().all(|&late| late <= Nanos::us(1)), "{thread}: {late:?}");
     }
-    // Who works past two beats leaves them out.
+    // A thread that works past two beats leaves them out.
     let slow = Cyclictest { work: us(2500), loops: Some(10), ..Cyclictest::default() };
-    let told = on_host(&application(&slow), 1, 0, Nanos::s(1));
-    assert_eq!(told.late["thread-0"], [Nanos::ZERO; 10], "it waits for the third");
+    let record = on_host(&application(&slow), 1, 0, Nanos::s(1));
+    assert_eq!(record.late["thread-0"], [Nanos::ZERO; 10], "it waits for the third");
 }
 
 #[test]
 fn launches_take_their_work_and_their_waits() {
     let startup = Startup { launches: Some(5), waits: 3, wait: us(500), pause: us(1000), ..Startup::new(us(4000)) };
-    let told = on_host(&application(&startup), 1, 0, Nanos::s(1));
-    assert_eq!(told.jobs["launcher"], [Nanos::us(5500); 5]);
+    let record = on_host(&application(&startup), 1, 0, Nanos::s(1));
+    assert_eq!(record.jobs["launcher"], [Nanos::us(5500); 5]);
     let beside = on_host(&application(&startup), 1, 3, Nanos::s(1));
     assert!(beside.jobs["launcher"].iter().all(|&took| took > Nanos::us(5500)), "{:?}", beside.jobs["launcher"]);
 }
@@ -115,12 +115,12 @@ fn a_team_is_as_fast_as_its_slowest() {
         let few = on_host(&application(&team), 1, 0, Nanos::s(5));
         assert_eq!(few.gone.len(), 3, "{waits:?}");
         let least = Instant::ZERO + Nanos::us(4 * 3 * 1000 + 4 * 50);
-        assert!(few.ended >= least, "{waits:?}: nobody computes for nothing, until {}", few.ended);
+        assert!(few.ended >= least, "{waits:?}: no thread computes for nothing, until {}", few.ended);
     }
     // Three threads hold the lock ten times each in every round.
     let locks = ForkJoin { threads: 3, rounds: Some(2), locks: 10, hold: us(100), ..ForkJoin::new(us(11)) };
-    let told = on_host(&application(&locks), 3, 0, Nanos::s(1));
-    assert!(told.jobs["thread-0"].iter().all(|&took| took >= Nanos::ms(3)), "{:?}", told.jobs["thread-0"]);
+    let record = on_host(&application(&locks), 3, 0, Nanos::s(1));
+    assert!(record.jobs["thread-0"].iter().all(|&took| took >= Nanos::ms(3)), "{:?}", record.jobs["thread-0"]);
 }
 
 #[test]
@@ -128,12 +128,12 @@ fn random_jobs_keep_their_period() {
     let work = Length::Uniform { least: Nanos::ms(1), most: Nanos::ms(3) };
     let period = Nanos::ms(10);
     let jobs = Periodic { period, work, phase: Phase::Random, deadline: period };
-    let told = on_host(&application(&jobs), 1, 0, Nanos::s(10));
-    let took = &told.jobs["periodic"];
+    let record = on_host(&application(&jobs), 1, 0, Nanos::s(10));
+    let took = &record.jobs["periodic"];
     assert!((999..=1000).contains(&took.len()), "{}", took.len());
     let mean = took.iter().map(|took| took.as_ns()).sum::<u64>() / took.len() as u64;
     assert!((1_950_000..=2_050_000).contains(&mean), "{mean}");
-    assert!(told.late["periodic"].iter().all(|late| late.is_zero()));
+    assert!(record.late["periodic"].iter().all(|late| late.is_zero()));
 }
 
 #[test]
@@ -142,9 +142,14 @@ fn every_event_of_rt_app_is_done() {
     let app = RtApp::from_bytes("every-event.json", std::fs::read(path).expect("it is in the tree"))
         .unwrap_or_else(|problems| panic!("{problems}"));
     for cpus in [1, 2, 4] {
-        let told = on_host(&app.application, cpus, 0, app.duration.expect("it has one"));
-        let children = told.gone.iter().filter(|name| *name == "child").count();
-        assert_eq!((children, told.gone.len()), (6, 7), "six children and their parent have ended: {:?}", told.gone);
+        let record = on_host(&app.application, cpus, 0, app.duration.expect("it has one"));
+        let children = record.gone.iter().filter(|name| *name == "child").count();
+        assert_eq!(
+            (children, record.gone.len()),
+            (6, 7),
+            "six children and their parent have ended: {:?}",
+            record.gone
+        );
     }
 }
 
@@ -186,7 +191,7 @@ fn every_workload_is_done_in_a_guest_beside_hogs() {
         (Box::new(team), 3),
     ];
     for (workload, tasks) in all {
-        let mut told = Told::default();
+        let mut record = Record::default();
         let mut world = World::new(3);
         let host = world.add_host("host", policy, Topology::new(2), &policy.defaults(), Costs::NONE).expect("it works");
         let vcpus: Vec<EntityId> = (0..2)
@@ -196,11 +201,11 @@ fn every_workload_is_done_in_a_guest_beside_hogs() {
         let (cpus, kind) = (Topology::new(2), Guest::default());
         let guest = world.add_guest(host, "vm", &vcpus, policy, cpus, &policy.defaults(), kind, Costs::NONE);
         let guest = guest.expect("it works");
-        world.watch(guest, &mut told);
+        world.watch(guest, &mut record);
         world.attach(guest, "inner", Params::default(), Workload::Hog).expect("there is room");
         world.start(guest, &application(&*workload), GroupId::ROOT).expect("there is room");
         world.finish(Instant::ZERO + Nanos::s(5)).unwrap_or_else(|stuck| panic!("{workload:?}: {stuck}"));
         drop(world);
-        assert_eq!(told.gone.len() as u64, tasks, "{workload:?}: {:?}", told.gone);
+        assert_eq!(record.gone.len() as u64, tasks, "{workload:?}: {:?}", record.gone);
     }
 }

@@ -123,7 +123,7 @@ fn table<A>(of: &[(&str, &[A])], line: impl Fn(&A) -> (String, &'static str, Str
     format!("\nApplications:\n{grid}")
 }
 
-pub(super) fn told(of: &[(&str, &[AppReport])]) -> String {
+pub(super) fn results(of: &[(&str, &[AppReport])]) -> String {
     table(of, |app| (app.name.clone(), app.metric, sentence(&app.values, |value, form| form(value))))
 }
 
@@ -136,5 +136,5 @@ pub(super) fn summed(of: &[(&str, &[AppSummary])]) -> String {
 #[must_use]
 pub fn applications(reports: &[Report]) -> String {
     let of: Vec<_> = reports.iter().map(|report| (report.policy.as_str(), report.applications.as_slice())).collect();
-    told(&of)
+    results(&of)
 }

@@ -34,8 +34,8 @@ impl CoordinationSpreads {
         })
     }
 
-    /// In a line or two.
-    pub(super) fn told(&self) -> String {
+    /// The numbers as text of one or two lines.
+    pub(super) fn text(&self) -> String {
         let said = |name: &str, form| cell(self.got[name], form);
         let mut text = format!(
             "coordinated by {}: {} hints, {} a second; {} hypercalls, which took {}; {} boosts, {} of the run\n",
@@ -121,8 +121,8 @@ impl CoordinationGot {
         ]
     }
 
-    /// In a line or two.
-    pub(super) fn told(&self) -> String {
+    /// The numbers as text of one or two lines.
+    pub(super) fn text(&self) -> String {
         let CoordinationGot { protocol, hints, hypercalls, boosts, over_budget, over_limit, refused, .. } = *self;
         let rate = self.hints_per_1000_s;
         let mut text = format!(

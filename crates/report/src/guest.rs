@@ -178,7 +178,7 @@ fn one(runs: &[(&str, &GuestReport)], several: bool, widths: Widths) -> String {
         let freezes: u64 = guest.cpus.iter().map(|cpu| cpu.freezes).sum();
         let stolen = (short(guest.stolen_ns), percent(guest.stolen_ppm));
         text += &format!("{under}{} stolen, {} of its vCPUs' time, in {freezes} pieces\n", stolen.0, stolen.1);
-        text += &guest.coordination.as_ref().map_or(String::new(), |it| format!("{under}{}", it.told()));
+        text += &guest.coordination.as_ref().map_or(String::new(), |it| format!("{under}{}", it.text()));
     }
     let tasks = runs.iter().map(|(_, guest)| guest.entities.len()).max().unwrap_or(0);
     let most = (ROWS_MAX / runs.len()).max(1).min(tasks);
@@ -200,5 +200,5 @@ fn one(runs: &[(&str, &GuestReport)], several: bool, widths: Widths) -> String {
     text += &table_of(&lines, Whose::Guest, several, widths);
     text += &and_more(tasks - most);
     let of: Vec<_> = runs.iter().map(|(policy, guest)| (*policy, guest.applications.as_slice())).collect();
-    text + &applications::told(&of)
+    text + &applications::results(&of)
 }

@@ -141,7 +141,7 @@ fn group(group: &GroupGot) -> (&str, &Asked, &Got) {
     (&group.name, &group.asked, &group.got)
 }
 
-/// The lines of all `runs`, one for each name; a name that comes more than once in a run is told apart by which time it is.
+/// The lines of all `runs`, one for each name; a name that comes more than once in a run is distinguished by its number.
 fn lines<'r>(runs: impl Iterator<Item = impl Iterator<Item = (&'r str, &'r Asked, &'r Got)>>) -> Vec<SummaryLine> {
     let mut order: Vec<(&str, &Asked, Vec<&Got>)> = Vec::new();
     let mut index: BTreeMap<(&str, usize), usize> = BTreeMap::new();
@@ -299,8 +299,8 @@ fn rows<'s>(of: &[(&'s str, &'s [SummaryLine], &'s Spreads)], widths: Widths) ->
 pub fn medians(summaries: &[Summary], widths: Widths) -> String {
     let host: Vec<_> = summaries.iter().map(|it| (it.policy.as_str(), it.entities.as_slice(), &it.total)).collect();
     let mut text = rows(&host, widths);
-    let told: Vec<_> = summaries.iter().map(|it| (it.policy.as_str(), it.applications.as_slice())).collect();
-    text += &applications::summed(&told);
+    let by_policy: Vec<_> = summaries.iter().map(|it| (it.policy.as_str(), it.applications.as_slice())).collect();
+    text += &applications::summed(&by_policy);
     for index in 0..summaries.iter().map(|summary| summary.guests.len()).max().unwrap_or(0) {
         let guests: Vec<(&str, &GuestSummary)> =
             summaries.iter().filter_map(|it| Some((it.policy.as_str(), it.guests.get(index)?))).collect();
@@ -309,12 +309,12 @@ pub fn medians(summaries: &[Summary], widths: Widths) -> String {
             let under = if summaries.len() > 1 { format!("under {policy} ") } else { String::new() };
             let stolen = cell(guest.stolen_ppm, Form::Percent);
             text += &format!("{under}{stolen} of its vCPUs' time stolen\n");
-            text += &guest.coordination.as_ref().map_or(String::new(), |it| format!("{under}{}", it.told()));
+            text += &guest.coordination.as_ref().map_or(String::new(), |it| format!("{under}{}", it.text()));
         }
         let of: Vec<_> = guests.iter().map(|(policy, it)| (*policy, it.entities.as_slice(), &it.total)).collect();
         text += &rows(&of, widths);
-        let told: Vec<_> = guests.iter().map(|(policy, it)| (*policy, it.applications.as_slice())).collect();
-        text += &applications::summed(&told);
+        let by_policy: Vec<_> = guests.iter().map(|(policy, it)| (*policy, it.applications.as_slice())).collect();
+        text += &applications::summed(&by_policy);
     }
     text += &manager::manager_medians(summaries);
     text += &xenmon::xenmon_medians(summaries, widths);

@@ -34,7 +34,7 @@ struct Stay {
 #[must_use]
 pub fn merged(
     seen: impl IntoIterator<Item = (Instant, Event)>,
-    told: &[(EntityId, Vec<Job>)],
+    reported: &[(EntityId, Vec<Job>)],
     start: Instant,
     end: Instant,
 ) -> Vec<(Instant, Event)> {
@@ -51,7 +51,7 @@ pub fn merged(
             _ => {}
         }
     }
-    for (entity, jobs) in told {
+    for (entity, jobs) in reported {
         if let Some(stay) = stays.get(entity) {
             jobs.iter().for_each(|job| tell(*entity, job, *stay, &mut all));
         }

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use std::fmt::Write as _;
 
 /// How many more instructions than recorded a program may take. Unit: percent.
-pub(crate) const MORE_MOST: f64 = 3.0;
+pub(crate) const MORE_MOST: u64 = 3;
 /// The most instructions of the command on set B, in bare loops.
 const COMMAND_MOST: f64 = 2.0;
 /// The most instructions on two levels, in those of the first record.
@@ -73,7 +73,7 @@ impl Record {
     /// The programs that take more instructions than the last column allows.
     pub(crate) fn exceeded(&self, counts: &Counts) -> Vec<&'static str> {
         let pairs = counts.rows().into_iter().zip(self.last().rows());
-        let over = pairs.filter(|&((_, now), (_, then))| percent_more(now, then) > MORE_MOST);
+        let over = pairs.filter(|&((_, now), (_, then))| 100 * now > (100 + MORE_MOST) * then);
         over.map(|((name, _), _)| name).collect()
     }
 

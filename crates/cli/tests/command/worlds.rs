@@ -101,12 +101,13 @@ fn an_rt_app_that_loses_a_wake_up_waits_until_its_duration_is_over() {
         [[task]]\nname = \"beat\"\nworkload = { periodic = { period = \"10ms\", work = \"1ms\" } }\n";
     place.file("lost.toml", scenario);
     let said = place.run(&["sim", "lost.toml", "--audit"]).good();
-    let stall = "From 1.5ms on, all tasks of an application on host wait for each other:\n  \
-        app/early waits for condition `done` since 200us\n  app/late waits for condition `go` since 1.5ms\n";
+    // The beat runs first, then `early` for 0.2 ms, then `late` for 0.5 ms.
+    let stall = "From 1.7ms on, all tasks of an application on host wait for each other:\n  \
+        app/early waits for condition `done` since 1.2ms\n  app/late waits for condition `go` since 1.7ms\n";
     assert!(said.contains(stall) && said.contains("found no broken law"), "{said}");
     let report = json(&place.run(&["sim", "lost.toml", "--json"]).good());
     let stalls = &report["runs"][0]["stalls"];
-    assert_eq!((&stalls[0]["at_ns"], stalls.as_array().map(Vec::len)), (&1_500_000.into(), Some(1)), "{stalls}");
+    assert_eq!((&stalls[0]["at_ns"], stalls.as_array().map(Vec::len)), (&1_700_000.into(), Some(1)), "{stalls}");
     // The others go on, and the application is gone after its duration.
     let beat = report["runs"][0]["entities"].as_array().and_then(|all| all.iter().find(|it| it["name"] == "beat"));
     assert!(beat.is_some_and(|beat| beat["completions"] == 200 || beat["got"]["completions"] == 200), "{beat:?}");

@@ -256,7 +256,7 @@ fn what_connects_machines_is_refused_with_place_reason_and_remedy() {
         (
             format!("[network]\n{}", vm("a", "web_server = { rate = 5, think = \"1ms\" }")),
             "at a rate, and after thinking",
-            "one of both",
+            "use one of the two",
         ),
         (
             format!("[network]\n{}{}", vm("a", "voip = { calls = 1000 }"), vm("b", "voip = { calls = 100 }")),

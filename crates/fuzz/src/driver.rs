@@ -317,7 +317,8 @@ impl<'a> Driver<'a> {
                 self.kicks.push((self.now + delay, cpu));
             }
             Action::Held { .. } => {}
-            Action::SetAlarm { alarm, number, at, .. } => {
+            Action::SetAlarm { alarm, at, .. } => {
+                let number = self.machine.alarm_number(alarm);
                 self.clear_alarm(number);
                 if self.alarms.len() <= number {
                     self.alarms.resize(number + 1, None);
@@ -325,7 +326,7 @@ impl<'a> Driver<'a> {
                 let delivered = at.saturating_add(self.dice.span(self.lateness.alarm));
                 self.alarms[number] = Some(Pending { alarm, due: at, delivered });
             }
-            Action::ClearAlarm { number, .. } => self.clear_alarm(number),
+            Action::ClearAlarm { alarm } => self.clear_alarm(self.machine.alarm_number(alarm)),
         }
     }
 

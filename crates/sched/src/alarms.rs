@@ -162,8 +162,8 @@ impl Alarms {
             cell.told_at = cell.at;
             cell.told_on = cell.on;
             actions.push(match cell.at {
-                Instant::NEVER => Action::ClearAlarm { alarm, number },
-                at => Action::SetAlarm { alarm, number, on: cell.on, at },
+                Instant::NEVER => Action::ClearAlarm { alarm },
+                at => Action::SetAlarm { alarm, on: cell.on, at },
             });
         }
         self.changed.clear();
@@ -190,7 +190,7 @@ mod tests {
             alarms.set(of(1), on, at);
             actions.clear();
             alarms.tell(&mut actions);
-            assert_eq!(actions, [Action::SetAlarm { alarm: of(1), number: 0, on, at }]);
+            assert_eq!(actions, [Action::SetAlarm { alarm: of(1), on, at }]);
         }
     }
 }

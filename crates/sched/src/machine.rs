@@ -143,8 +143,6 @@ pub enum Action {
     SetAlarm {
         /// The alarm.
         alarm: Alarm,
-        /// Its dense number, for the driver's tables.
-        number: usize,
         /// The CPU.
         on: CpuId,
         /// The instant.
@@ -154,8 +152,6 @@ pub enum Action {
     ClearAlarm {
         /// The alarm.
         alarm: Alarm,
-        /// Its dense number.
-        number: usize,
     },
 }
 
@@ -506,6 +502,17 @@ impl Machine {
     #[must_use]
     pub fn topology(&self) -> &Topology {
         &self.truth.host
+    }
+
+    /// The dense number of `alarm`, by which a driver indexes its table of timers. Range: below the number of slots that the
+    /// descriptor declares for all owners so far. It depends on the owner and the slot alone.
+    ///
+    /// # Panics
+    /// The descriptor declares no such slot.
+    #[inline]
+    #[must_use]
+    pub fn alarm_number(&self, alarm: Alarm) -> usize {
+        self.truth.alarms.number(alarm)
     }
 
     /// The state of `e`.

@@ -6,7 +6,7 @@ use crate::costs::Costs;
 use crate::program::ObjectId;
 use crate::workload::Progress;
 use crate::workload::Workload;
-use sched::{Action, Alarm, CpuId, EntityId, Instant, Nanos, Wake};
+use sched::{Action, Alarm, CpuId, EntityId, Instant, Machine, Nanos, Wake};
 use trace::Counts;
 
 /// What a CPU is doing.
@@ -292,7 +292,7 @@ impl Cpus {
     }
 
     #[inline]
-    pub(crate) fn carry_out(&mut self, action: &Action) {
+    pub(crate) fn carry_out(&mut self, action: &Action, machine: &Machine) {
         // The two that are almost all there is, ahead of a jump that no processor predicts.
         if let Action::Run { cpu, entity, until } = *action {
             return self.run(cpu, entity, until);
@@ -313,8 +313,9 @@ impl Cpus {
             }
             Action::Kick { cpu } => self.kicks.set(cpu.index(), self.now + self.costs.kick),
             Action::Held { .. } => {}
-            Action::SetAlarm { alarm, number, on, at } => self.set_alarm(alarm, number, on, at),
-            Action::ClearAlarm { number, .. } => {
+            Action::SetAlarm { alarm, on, at } => self.set_alarm(alarm, machine.alarm_number(alarm), on, at),
+            Action::ClearAlarm { alarm } => {
+                let number = machine.alarm_number(alarm);
                 if number < self.alarm_names.len() {
                     self.alarms.clear(number);
                 }

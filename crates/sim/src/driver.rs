@@ -577,7 +577,7 @@ impl<'a> Driver<'a> {
             }
         }
         for action in self.machine.actions() {
-            self.cpus.carry_out(action);
+            self.cpus.carry_out(action, &self.machine);
         }
         self.cpus.clear_idle();
         while let Some(entity) = self.cpus.hopeful.pop() {

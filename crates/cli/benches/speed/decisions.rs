@@ -112,15 +112,17 @@ pub(crate) fn round(crowd: &mut Crowd, blocked: EntityId) -> EntityId {
 }
 
 fn settle(machine: &mut Machine, alarms: &mut Vec<Option<(Instant, Alarm)>>, now: Instant) {
-    for action in machine.settle(now) {
+    machine.settle(now);
+    for action in machine.actions() {
         match *action {
-            Action::SetAlarm { alarm, number, at, .. } => {
+            Action::SetAlarm { alarm, at, .. } => {
+                let number = machine.alarm_number(alarm);
                 if alarms.len() <= number {
                     alarms.resize(number + 1, None);
                 }
                 alarms[number] = Some((at, alarm));
             }
-            Action::ClearAlarm { number, .. } => alarms[number] = None,
+            Action::ClearAlarm { alarm } => alarms[machine.alarm_number(alarm)] = None,
             _ => {}
         }
     }

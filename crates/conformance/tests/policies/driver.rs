@@ -47,13 +47,14 @@ impl Driver {
                 Action::Run { cpu, entity, .. } => {
                     assert_eq!(self.seats[cpu.index()].replace(entity), None, "{cpu:?} was empty for {entity}");
                 }
-                Action::SetAlarm { alarm, number, at, .. } => {
+                Action::SetAlarm { alarm, at, .. } => {
+                    let number = self.machine.alarm_number(alarm);
                     if self.alarms.len() <= number {
                         self.alarms.resize(number + 1, None);
                     }
                     self.alarms[number] = Some((at, alarm));
                 }
-                Action::ClearAlarm { number, .. } => self.alarms[number] = None,
+                Action::ClearAlarm { alarm } => self.alarms[self.machine.alarm_number(alarm)] = None,
                 Action::Extend { .. } | Action::Held { .. } => {}
                 Action::Kick { cpu } => self.kicks.push(cpu),
             }

@@ -377,9 +377,9 @@ impl<K: Kernel> Dispatcher<K> {
                         self.kicked.insert(cpu);
                         self.call.insert(cpu);
                     }
-                    Action::SetAlarm { alarm, number, on, at } => self.set_alarm(number, Due { alarm, on, at }, here),
-                    Action::ClearAlarm { number, .. } => {
-                        if let Some(slot) = self.alarms.get_mut(number) {
+                    Action::SetAlarm { alarm, on, at } => self.set_alarm(Due { alarm, on, at }, here),
+                    Action::ClearAlarm { alarm } => {
+                        if let Some(slot) = self.alarms.get_mut(self.machine.alarm_number(alarm)) {
                             *slot = None;
                         }
                     }
@@ -398,7 +398,8 @@ impl<K: Kernel> Dispatcher<K> {
         }
     }
 
-    fn set_alarm(&mut self, number: usize, due: Due, here: Option<CpuId>) {
+    fn set_alarm(&mut self, due: Due, here: Option<CpuId>) {
+        let number = self.machine.alarm_number(due.alarm);
         if self.alarms.len() <= number {
             self.alarms.resize(number + 1, None);
         }

@@ -209,7 +209,7 @@ impl<'a> Cx<'a> {
     #[inline]
     #[must_use]
     pub fn preempted(&self, cpu: CpuId) -> bool {
-        self.truth.is_shown_preempted(cpu)
+        self.truth.is_preempted(cpu)
     }
 
     /// An idle CPU that `e` may run on and that has not been kicked yet: the last CPU of `e` if possible, else the

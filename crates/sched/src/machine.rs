@@ -89,7 +89,8 @@ pub enum Input {
     Freeze {
         /// The CPU.
         cpu: CpuId,
-        /// Whether the host took its CPU away; otherwise it has halted.
+        /// Whether the policy learns that the CPU was taken away ([`Cx::preempted`]). False where the vCPU has halted, and in a
+        /// guest that cannot tell the two apart.
         preempted: bool,
     },
     /// `cpu` thaws.
@@ -471,11 +472,6 @@ impl Machine {
     fn advance(&mut self, now: Instant) {
         assert!(now >= self.truth.now, "law 1: it was {}, it cannot be {now}", self.truth.now);
         self.truth.now = now;
-    }
-
-    /// Lets the policy see which CPUs are frozen ([`Cx::preempted`]); otherwise it cannot.
-    pub fn show_preempted(&mut self) {
-        self.truth.shows_preempted = true;
     }
 
     // ---- Queries ----

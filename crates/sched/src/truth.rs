@@ -75,12 +75,10 @@ pub(crate) struct Truth {
     /// vCPUs without a CPU.
     frozen: CpuSet,
     frozen_count: usize,
-    /// The frozen CPUs whose vCPU was preempted.
+    /// The frozen CPUs whose vCPU was preempted, as far as the policy learns of it.
     preempted: CpuSet,
     /// The frozen CPUs that pick as soon as they thaw.
     deferred: CpuSet,
-    /// Whether the policy may see which CPUs are frozen.
-    pub(crate) shows_preempted: bool,
     /// The most picks of one settle; more mean that it never ends.
     pub(crate) picks_most: usize,
     /// The CPU that puts an entity back or picks at this moment.
@@ -129,7 +127,6 @@ impl Truth {
             frozen_count: 0,
             preempted: CpuSet::EMPTY,
             deferred: CpuSet::EMPTY,
-            shows_preempted: false,
             picks_most: 64 + 2 * host.cpus * host.cpus,
             deciding: None,
             slots: Vec::new(),

@@ -7,7 +7,8 @@ use sched::{CpuId, EntityId, Input, Instant, Nanos, State, Wake};
 impl Driver<'_> {
     /// `cpu` has no CPU from now on; `preempted`: that was taken away.
     pub(crate) fn freeze(&mut self, cpu: CpuId, preempted: bool) {
-        self.pass_on(Input::Freeze { cpu, preempted });
+        let shown = preempted && self.guest.is_some_and(|guest| guest.shows_preempted);
+        self.pass_on(Input::Freeze { cpu, preempted: shown });
         // Who halts at the very instant at which it gets something to do is woken again.
         if !preempted && self.machine.picks_once_thawed(cpu) {
             self.cpus.calls.push((cpu, Wake::Interrupt));

@@ -11,8 +11,8 @@ impl Truth {
     }
 
     #[inline]
-    pub(crate) fn is_shown_preempted(&self, cpu: CpuId) -> bool {
-        self.shows_preempted && self.preempted.contains(cpu)
+    pub(crate) fn is_preempted(&self, cpu: CpuId) -> bool {
+        self.preempted.contains(cpu)
     }
 
     pub(crate) fn picks_once_thawed(&self, cpu: CpuId) -> bool {

@@ -177,11 +177,7 @@ impl<'a> World<'a> {
     ) -> Result<MachineId, Refused> {
         assert_eq!(vcpus.len(), topology.cpus, "a guest has as many CPUs as vCPUs");
         let kicks = if costs.kick.is_zero() { Kicks::Immediate } else { Kicks::Delivered };
-        let mut machine = Machine::build(policy, topology, knobs, kicks)?;
-        if guest.shows_preempted {
-            machine.show_preempted();
-        }
-        let mut machine = Driver::around(machine, costs);
+        let mut machine = Driver::around(Machine::build(policy, topology, knobs, kicks)?, costs);
         machine.guest = Some(guest);
         machine.cpus.is_guest = true;
         let id = self.add(name, machine, Some(host));

@@ -88,7 +88,7 @@ fn policies(world: &WorldTimeline) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sched::{CpuId, EntityId, Nanos};
+    use sched::{Action, CpuId, EntityId, Input, Nanos};
     use trace::{Header, MachineHeader, WorldTrace, WorldWatch};
 
     fn header() -> WorldHeader {
@@ -103,9 +103,9 @@ mod tests {
     fn tell(sink: &mut dyn WorldSink) {
         let cpu = CpuId::new(0);
         for (ms, machine, event) in [
-            (0, 0, Event::Kick { cpu }),
-            (1, 1, Event::Freeze { cpu }),
-            (3, 1, Event::Thaw { cpu }),
+            (0, 0, Event::Action(Action::Kick { cpu })),
+            (1, 1, Event::Input(Input::Freeze { cpu, preempted: false })),
+            (3, 1, Event::Input(Input::Thaw { cpu, stolen: Nanos::ZERO })),
             (9, 0, Event::End),
             (9, 1, Event::End),
         ] {
@@ -146,7 +146,7 @@ mod tests {
         for id in [MachineId(0), MachineId(1)] {
             let attach = Event::Attach { entity, name: name.to_string(), params: Box::default() };
             trace.record(id, Instant::ZERO, &attach);
-            trace.record(id, Instant::ZERO, &Event::Run { cpu, entity, until: Instant::NEVER });
+            trace.record(id, Instant::ZERO, &Event::Action(Action::Run { cpu, entity, until: Instant::NEVER }));
         }
         trace.record(MachineId(0), Instant::ZERO + Nanos::ms(7), &Event::End);
         WorldTimeline::of(&trace).expect("it makes sense")

@@ -6,7 +6,7 @@
 
 use run::Run;
 use scenario::Scenario;
-use sched::{EntityId, Instant, Nanos};
+use sched::{Action, EntityId, Input, Instant, Nanos};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
@@ -30,12 +30,12 @@ fn counted(events: impl Iterator<Item = (Instant, Event)>) -> BTreeMap<u64, Did>
                 pids.insert(entity, pid);
                 did.insert(pid, (0, 0, 0, name.chars().take(15).collect()));
             }
-            Event::Wake { entity, .. } => did.get_mut(&pids[&entity]).unwrap().1 += 1,
-            Event::Run { entity, .. } => {
+            Event::Input(Input::Wake { entity, .. }) => did.get_mut(&pids[&entity]).unwrap().1 += 1,
+            Event::Action(Action::Run { entity, .. }) => {
                 did.get_mut(&pids[&entity]).unwrap().0 += 1;
                 since.insert(entity, at);
             }
-            Event::Stop { entity, .. } => {
+            Event::Action(Action::Stop { entity, .. }) => {
                 did.get_mut(&pids[&entity]).unwrap().2 += us(at.since(since.remove(&entity).unwrap()));
             }
             _ => {}

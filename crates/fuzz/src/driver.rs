@@ -175,7 +175,7 @@ impl<'a> Driver<'a> {
         let before = self.snapshot();
         let answer = self.machine.create_group(self.now, params, parent);
         let group = self.note(answer, &before)?;
-        self.show(&Event::GroupCreated { group, name: group.to_string(), parent, params });
+        self.show(&Event::GroupCreated { group, name: group.to_string(), parent, params: Box::new(params) });
         Some(group)
     }
 
@@ -185,7 +185,7 @@ impl<'a> Driver<'a> {
         let answer = self.machine.adjust_group(self.now, group, params);
         let accepted = self.note(answer, &before).is_some();
         if accepted {
-            self.show(&Event::GroupAdjusted { group, params });
+            self.show(&Event::GroupAdjusted { group, params: Box::new(params) });
         }
         accepted
     }

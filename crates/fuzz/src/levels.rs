@@ -1,5 +1,5 @@
 //! Random worlds: hosts and guests under any policies, tasks that follow programs, arrivals and departures; judged by the
-//! [`WorldAuditor`], by the machines' own assertions, and by being done twice.
+//! [`WorldAuditor`], by the machines' own assertions, by a replay of each machine, and by being done twice.
 
 use super::flows::{self, Net};
 use super::options::{Dice, draw_knobs};
@@ -15,7 +15,8 @@ use sim::program::{Length, Object, ObjectId, Step, TimerMode};
 use sim::{Application, Costs, Guest, Periodic, TaskSpec, Workload, World};
 use std::fmt::{self, Write};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use trace::{Event, Header, MachineHeader, MachineId, WorldHeader, WorldSink, WorldTimelineBuilder};
+use trace::replay::Replay;
+use trace::{Event, Header, MachineHeader, MachineId, Sink, WorldHeader, WorldSink, WorldTimelineBuilder};
 
 /// What a run of a world depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -107,8 +108,10 @@ fn run(options: WorldOptions) -> Result<WorldStats, String> {
             auditor.coordinates(with);
         }
     }
+    let mut replays = Replays(drawn.machines.iter().map(|machine| Replay::new(machine.build())).collect());
     let mut world = World::new(options.seed);
     world.watch_all(&mut auditor);
+    world.watch_all(&mut replays);
     world.watch_all(&mut hash);
     world.watch_all(&mut timeline);
     let mut crowd = Crowd::default();
@@ -128,12 +131,24 @@ fn run(options: WorldOptions) -> Result<WorldStats, String> {
     let inputs = world.inputs();
     drop(world);
     timeline.finish().map_err(|error| format!("no timeline can be made of it: {error}"))?;
+    for (number, replay) in replays.0.into_iter().enumerate() {
+        replay.finish().map_err(|divergence| format!("machine m{number} does not replay: {divergence}"))?;
+    }
     match auditor.findings().first() {
         None => Ok(WorldStats { inputs, events: hash.0.0 }),
         Some((machine, finding)) => {
             let on = machine.map_or(String::new(), |machine| format!(" on {machine}"));
             Err(format!("{finding}{on}"))
         }
+    }
+}
+
+/// A replay of each machine.
+struct Replays(Vec<Replay>);
+
+impl WorldSink for Replays {
+    fn record(&mut self, machine: MachineId, at: Instant, event: &Event) {
+        self.0[machine.index()].record(at, event);
     }
 }
 
@@ -216,6 +231,14 @@ struct Machine {
     costs: Costs,
     /// Of a guest.
     guest: Option<(u32, Guest)>,
+}
+
+impl Machine {
+    /// A machine as the world builds it.
+    fn build(&self) -> sched::Machine {
+        let kicks = if self.costs.kick.is_zero() { sched::Kicks::Immediate } else { sched::Kicks::Delivered };
+        sched::Machine::build(self.policy, self.cpus, &self.knobs, kicks).expect("it was tried")
+    }
 }
 
 /// The machines of a world to be.

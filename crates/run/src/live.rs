@@ -2,7 +2,7 @@
 //! become one run.
 
 use scenario::EntitySpec;
-use sched::{EntityId, Instant, Nanos};
+use sched::{Action, EntityId, Instant, Nanos};
 use std::collections::BTreeMap;
 use trace::{Event, Job};
 
@@ -61,9 +61,15 @@ pub fn merged(
     all.push((end, Event::End));
     let from = |at: Instant| Instant::ZERO + at.saturating_since(start);
     let moved = |event| match event {
-        Event::Run { cpu, entity, until } => Event::Run { cpu, entity, until: moment(until, start) },
-        Event::Extend { cpu, until } => Event::Extend { cpu, until: moment(until, start) },
-        Event::SetAlarm { alarm, on, at } => Event::SetAlarm { alarm, on, at: moment(at, start) },
+        Event::Action(Action::Run { cpu, entity, until }) => {
+            Event::Action(Action::Run { cpu, entity, until: moment(until, start) })
+        }
+        Event::Action(Action::Extend { cpu, until }) => {
+            Event::Action(Action::Extend { cpu, until: moment(until, start) })
+        }
+        Event::Action(Action::SetAlarm { alarm, on, at }) => {
+            Event::Action(Action::SetAlarm { alarm, on, at: moment(at, start) })
+        }
         Event::Release { entity, deadline } => Event::Release { entity, deadline: moment(deadline, start) },
         Event::Attach { entity, name, params } => Event::Attach { entity, name, params: moved_params(params, start) },
         Event::Adjust { entity, params } => Event::Adjust { entity, params: moved_params(params, start) },

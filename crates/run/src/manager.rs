@@ -7,7 +7,7 @@
 //! one that comes and goes keeps it moving.
 
 use scenario::{ManagerSpec, Scenario};
-use sched::{EntityId, GroupId, GroupParams, Instant, Nanos, Params, Reservation};
+use sched::{Action, EntityId, GroupId, GroupParams, Instant, Nanos, Params, Reservation};
 use sim::World;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -38,10 +38,10 @@ impl Sink for Watcher {
     fn record(&mut self, at: Instant, event: &Event) {
         let mut consumed = self.0.borrow_mut();
         match *event {
-            Event::Run { entity, .. } => {
+            Event::Action(Action::Run { entity, .. }) => {
                 consumed.running.insert(entity, at);
             }
-            Event::Stop { entity, .. } => {
+            Event::Action(Action::Stop { entity, .. }) => {
                 if let Some(since) = consumed.running.remove(&entity) {
                     *consumed.sums.entry(entity).or_default() += at.since(since);
                 }

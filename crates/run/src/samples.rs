@@ -4,7 +4,7 @@
 //! judged at a time scale, by samples of one second.
 
 use scenario::{SampledAt, SamplesSpec, Scenario};
-use sched::{EntityId, Instant, Nanos};
+use sched::{Action, EntityId, Instant, Nanos};
 use std::collections::BTreeMap;
 use std::ops::Range;
 use trace::{Event, Sink};
@@ -113,11 +113,11 @@ impl Sampler {
 impl Sink for Sampler {
     fn record(&mut self, at: Instant, event: &Event) {
         match *event {
-            Event::Run { entity, .. } => {
+            Event::Action(Action::Run { entity, .. }) => {
                 self.running.insert(entity, at);
                 self.switched(at);
             }
-            Event::Stop { entity, .. } => {
+            Event::Action(Action::Stop { entity, .. }) => {
                 if let Some(since) = self.running.remove(&entity) {
                     self.add(entity, since, at);
                     self.switched(at);
@@ -158,8 +158,8 @@ mod tests {
         let mut sampler = sampler(SampledAt::Switches);
         let (a, b, cpu) = (EntityId::new(0, 0), EntityId::new(1, 0), sched::CpuId::new(0));
         let mut turn = |entity, from, to| {
-            sampler.record(ms(from), &Event::Run { cpu, entity, until: ms(to) });
-            sampler.record(ms(to), &Event::Stop { cpu, entity });
+            sampler.record(ms(from), &Event::Action(Action::Run { cpu, entity, until: ms(to) }));
+            sampler.record(ms(to), &Event::Action(Action::Stop { cpu, entity }));
         };
         turn(a, 0, 500);
         turn(b, 750, 1_250);

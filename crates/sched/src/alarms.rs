@@ -94,6 +94,19 @@ impl Alarms {
         number
     }
 
+    /// The cell of `alarm`; `None`: it belongs to another alarm, or no such slot is declared.
+    pub(crate) fn find(&self, alarm: Alarm) -> Option<&Cell> {
+        let slots = match alarm.owner {
+            AlarmOwner::Policy => self.slots.policy,
+            AlarmOwner::Cpu(cpu) if cpu.index() < self.cpus => self.slots.cpu,
+            AlarmOwner::Cpu(_) => return None,
+            AlarmOwner::Entity(_) => self.slots.entity,
+            AlarmOwner::Group(_) => self.slots.group,
+        };
+        slots.get(usize::from(alarm.slot))?;
+        self.cells.get(self.number(alarm)).filter(|cell| cell.alarm == alarm)
+    }
+
     pub(crate) fn get(&self, alarm: Alarm) -> &Cell {
         &self.cells[self.number(alarm)]
     }

@@ -328,7 +328,7 @@ impl Machine {
                     self.reschedule(cpu);
                 }
             }
-            Input::Alarm { alarm } => self.alarm(alarm),
+            Input::Alarm { alarm } => self.ring(alarm),
             Input::Event { entity, what } => {
                 assert_ne!(self.truth.slot(entity).state, State::Blocked, "a blocked entity gets no event");
                 let here = self.truth.slot(entity).cpu;
@@ -408,7 +408,7 @@ impl Machine {
         }
     }
 
-    fn alarm(&mut self, alarm: Alarm) {
+    fn ring(&mut self, alarm: Alarm) {
         if matches!(alarm.owner, AlarmOwner::Entity(e) if !self.truth.is_attached(e))
             || matches!(alarm.owner, AlarmOwner::Group(g) if !self.truth.is_group(g))
         {
@@ -509,6 +509,13 @@ impl Machine {
     #[must_use]
     pub fn alarm_number(&self, alarm: Alarm) -> usize {
         self.truth.alarms.number(alarm)
+    }
+
+    /// The CPU and the instant at which `alarm` goes off. `None`: it is not set, or the descriptor declares no such slot.
+    #[must_use]
+    pub fn alarm(&self, alarm: Alarm) -> Option<(CpuId, Instant)> {
+        let cell = self.truth.alarms.find(alarm)?;
+        (cell.at != Instant::NEVER).then_some((cell.on, cell.at))
     }
 
     /// The state of `e`.

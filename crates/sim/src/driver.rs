@@ -17,7 +17,8 @@ use sched::{
 };
 use std::cell::RefCell;
 use std::rc::Rc;
-use trace::{Counts, Event, MachineId, Sink, WorldSink};
+use trace::replay::SettleMarks;
+use trace::{Counts, Event, MachineId, Request, Sink, WorldSink};
 
 /// Those who watch a whole world.
 pub(crate) type Watchers<'a> = Rc<RefCell<Vec<&'a mut dyn WorldSink>>>;
@@ -45,6 +46,8 @@ pub struct Driver<'a> {
     pub(crate) diary: Option<Vec<Note>>,
     /// Whether anybody is to be told what happens.
     is_watched: bool,
+    /// Which settles the trace does not imply.
+    marks: SettleMarks,
     sinks: Vec<&'a mut dyn Sink>,
 }
 
@@ -81,6 +84,7 @@ impl<'a> Driver<'a> {
             world: None,
             diary: None,
             is_watched: false,
+            marks: SettleMarks::default(),
             sinks: Vec::new(),
         }
     }
@@ -140,8 +144,15 @@ impl<'a> Driver<'a> {
     pub(crate) fn show(&mut self, event: impl FnOnce() -> Event) {
         if self.is_watched {
             let event = event();
-            self.tell(&event);
+            self.record(&event);
         }
+    }
+
+    fn record(&mut self, event: &Event) {
+        if self.marks.before(self.cpus.now, event) {
+            self.tell(&Event::Settled);
+        }
+        self.tell(event);
     }
 
     fn tell(&mut self, event: &Event) {
@@ -182,9 +193,13 @@ impl<'a> Driver<'a> {
     /// The policy refuses it.
     pub fn create_group(&mut self, name: &str, params: GroupParams, parent: GroupId) -> Result<GroupId, Refused> {
         self.unsettled = true;
-        let group = self.machine.create_group(self.cpus.now, params, parent)?;
-        self.show(|| Event::GroupCreated { group, name: name.to_string(), parent, params });
-        Ok(group)
+        let created = self.machine.create_group(self.cpus.now, params, parent);
+        let name = || name.to_string();
+        self.show(|| match created {
+            Ok(group) => Event::GroupCreated { group, name: name(), parent, params: Box::new(params) },
+            Err(_) => Event::Refused(Box::new(Request::CreateGroup { name: name(), parent, params })),
+        });
+        created
     }
 
     /// Changes what is asked for a group.
@@ -193,9 +208,12 @@ impl<'a> Driver<'a> {
     /// The policy refuses it; nothing has changed.
     pub fn adjust_group(&mut self, group: GroupId, params: GroupParams) -> Result<(), Refused> {
         self.unsettled = true;
-        self.machine.adjust_group(self.cpus.now, group, params)?;
-        self.show(|| Event::GroupAdjusted { group, params });
-        Ok(())
+        let adjusted = self.machine.adjust_group(self.cpus.now, group, params);
+        self.show(|| match adjusted {
+            Ok(()) => Event::GroupAdjusted { group, params: Box::new(params) },
+            Err(_) => Event::Refused(Box::new(Request::AdjustGroup { group, params })),
+        });
+        adjusted
     }
 
     /// Adds an entity and starts its workload. Programs are started as [applications](Driver::start).
@@ -222,8 +240,13 @@ impl<'a> Driver<'a> {
         workload: Workload,
     ) -> Result<EntityId, Refused> {
         self.unsettled = true;
-        let entity = self.machine.attach(self.cpus.now, params)?;
-        self.show(|| Event::Attach { entity, name: name.to_string(), params: Box::new(params) });
+        let attached = self.machine.attach(self.cpus.now, params);
+        let name = || name.to_string();
+        self.show(|| match attached {
+            Ok(entity) => Event::Attach { entity, name: name(), params: Box::new(params) },
+            Err(_) => Event::Refused(Box::new(Request::Attach { name: name(), params })),
+        });
+        let entity = attached?;
         if self.cpus.tasks.len() <= entity.index() {
             self.cpus.tasks.resize(entity.index() + 1, None);
             self.cpus.releases.reserve(self.cpus.tasks.len());
@@ -340,9 +363,12 @@ impl<'a> Driver<'a> {
     /// The policy refuses it; nothing has changed.
     pub fn adjust(&mut self, entity: EntityId, params: Params) -> Result<(), Refused> {
         self.unsettled = true;
-        self.machine.adjust(self.cpus.now, entity, params)?;
-        self.show(|| Event::Adjust { entity, params: Box::new(params) });
-        Ok(())
+        let adjusted = self.machine.adjust(self.cpus.now, entity, params);
+        self.show(|| match adjusted {
+            Ok(()) => Event::Adjust { entity, params: Box::new(params) },
+            Err(_) => Event::Refused(Box::new(Request::Adjust { entity, params })),
+        });
+        adjusted
     }
 
     /// Stops an entity until it is resumed; jobs go on being released.
@@ -507,7 +533,6 @@ impl<'a> Driver<'a> {
             // Nothing is due there until the machine has decided: the slice that ends now was given away first.
             JobEnd::Yield => self.input(Input::Yield { cpu }),
             JobEnd::Silent => {
-                self.unsettled = true;
                 self.cpus.go_on(cpu, entity);
                 self.cpus.arm(cpu);
             }
@@ -572,8 +597,12 @@ impl<'a> Driver<'a> {
         self.unsettled = false;
         self.machine.settle(self.cpus.now);
         if self.is_watched {
-            for at in 0..self.machine.actions().len() {
-                self.tell(&self.machine.actions()[at].into());
+            let actions = self.machine.actions().len();
+            if self.marks.settled(self.cpus.now, actions) {
+                self.tell(&Event::Settled);
+            }
+            for at in 0..actions {
+                self.record(&Event::Action(self.machine.actions()[at]));
             }
         }
         for action in self.machine.actions() {

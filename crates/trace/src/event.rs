@@ -1,7 +1,7 @@
-//! [`Event`]: everything that goes into a machine and comes out of it, and what its workloads do.
+//! [`Event`]: every input and action of a machine, and what its workloads do.
 
-use crate::world::MachineId;
-use sched::{Action, Alarm, CpuId, EntityId, GroupId, GroupParams, Input, Instant, Nanos, Notice, Params, Wake};
+use crate::machine_id::MachineId;
+use sched::{Action, CpuId, EntityId, GroupId, GroupParams, Input, Instant, Nanos, Params};
 
 /// What a trace says about the run as a whole.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -14,309 +14,214 @@ pub struct Header {
     pub seed: u64,
 }
 
-/// One thing that happened.
+/// One thing that happened on a machine.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Event {
+    /// The machine was given a fact.
+    Input(Input),
+    /// The machine decided on an action.
+    Action(Action),
+    /// The machine settled although the events around do not imply it; see [`replay`](crate::replay).
+    Settled,
     /// A group was created.
     GroupCreated {
         /// Its id.
         group: GroupId,
-        /// What people call it.
+        /// Its name.
         name: String,
         /// The group above it.
         parent: GroupId,
-        /// What is asked for it.
-        params: GroupParams,
+        /// Its parameters.
+        params: Box<GroupParams>,
     },
-    /// What is asked for a group changed.
+    /// The parameters of a group changed.
     GroupAdjusted {
-        /// Which.
+        /// The group.
         group: GroupId,
-        /// What is asked now.
-        params: GroupParams,
+        /// The new parameters.
+        params: Box<GroupParams>,
     },
     /// A group was removed.
     GroupRemoved {
-        /// Which.
+        /// The group.
         group: GroupId,
     },
     /// An entity was attached.
     Attach {
         /// Its id.
         entity: EntityId,
-        /// What people call it.
+        /// Its name.
         name: String,
-        /// What is asked for it.
+        /// Its parameters.
         params: Box<Params>,
     },
-    /// What is asked for an entity changed.
+    /// The parameters of an entity changed.
     Adjust {
-        /// Which.
+        /// The entity.
         entity: EntityId,
-        /// What is asked now.
+        /// The new parameters.
         params: Box<Params>,
     },
-    /// An entity left.
+    /// An entity was detached.
     Detach {
-        /// Which.
+        /// The entity.
         entity: EntityId,
     },
-    /// An entity was woken.
-    Wake {
-        /// Which.
-        entity: EntityId,
-        /// Why.
-        why: Wake,
-    },
-    /// An interrupt or packet came for an entity that was not blocked.
-    Interrupt {
-        /// For which.
-        entity: EntityId,
-    },
-    /// An entity that was not blocked has waited for a spin lock.
-    SpinWait {
-        /// Which.
-        entity: EntityId,
-        /// How long.
-        waited: Nanos,
-    },
-    /// The entity on a CPU blocked.
-    Block {
-        /// Where.
-        cpu: CpuId,
-    },
-    /// The entity on a CPU yielded.
-    Yield {
-        /// Where.
-        cpu: CpuId,
-    },
-    /// The entity on a CPU yielded to another.
-    YieldTo {
-        /// Where.
-        cpu: CpuId,
-        /// To which.
-        to: EntityId,
-    },
-    /// A slice ended.
-    Expire {
-        /// Where.
-        cpu: CpuId,
-    },
-    /// A kick arrived.
-    Kicked {
-        /// Where.
-        cpu: CpuId,
-    },
-    /// An alarm went off.
-    Alarm {
-        /// Which.
-        alarm: Alarm,
-    },
-    /// An entity was paused.
-    Pause {
-        /// Which.
-        entity: EntityId,
-    },
-    /// The entity on a CPU has had this much CPU time since it was last said, or since it came there.
-    Ran {
-        /// Where.
-        cpu: CpuId,
-        /// How much.
-        time: Nanos,
-    },
-    /// An entity has had CPU time that was not given to it here: its host's own scheduler let it run in between.
+    /// The machine refused a request.
+    Refused(Box<Request>),
+    /// An entity has had CPU time that was not given to it here: its host's own scheduler ran it in between.
     Background {
-        /// Which.
+        /// The entity.
         entity: EntityId,
-        /// How much.
+        /// The CPU time.
         time: Nanos,
     },
-    /// A period of a reservation ended, as who enforced it saw it.
+    /// A period of a reservation ended, as the enforcer of the reservation saw it.
     Period {
-        /// Whose.
+        /// The entity with the reservation.
         entity: EntityId,
-        /// What was due in it: the slice, less what the period before had delivered too much.
+        /// The CPU time due in the period: the slice, less the excess of the period before.
         due: Nanos,
-        /// What was delivered in it.
+        /// The CPU time delivered in the period.
         delivered: Nanos,
-        /// Whether the entity wanted to run throughout.
+        /// Whether the entity was runnable throughout the period.
         throughout: bool,
     },
-    /// An entity has begun a job that it slept for, as it tells of itself.
+    /// An entity reports that it has begun a job that it slept for.
     Woke {
-        /// Which.
+        /// The entity.
         entity: EntityId,
-        /// How long after the job's release.
+        /// The time from the job's release.
         late: Nanos,
     },
-    /// An entity is a vCPU: what runs on it is up to a guest, whose own events are told apart by its machine.
+    /// An entity is a vCPU: a guest, a machine with events of its own, decides what runs on it.
     Vcpu {
-        /// Which.
+        /// The entity.
         entity: EntityId,
         /// The guest.
         guest: MachineId,
-        /// Its CPU that the entity is.
+        /// The CPU of the guest that the entity is.
         cpu: CpuId,
     },
-    /// This CPU of a guest has no CPU to run on, because that was taken away or because it has halted: until it thaws, nothing goes
-    /// on here, and whoever runs here gets nothing.
-    Freeze {
-        /// Which.
-        cpu: CpuId,
-    },
-    /// This CPU of a guest goes on.
-    Thaw {
-        /// Which.
-        cpu: CpuId,
-    },
-    /// An interrupt that has nothing to do with who runs takes time from a CPU: whoever runs there, or comes there meanwhile, pays.
+    /// An interrupt unrelated to the running entity takes time from a CPU. The entity that runs there pays for it.
     Irq {
-        /// Where.
+        /// The CPU.
         cpu: CpuId,
-        /// How much, after what interrupts still take that came before.
+        /// The time, beyond the rest of earlier interrupts.
         time: Nanos,
     },
-    /// A timer that leaves out beats which have passed altogether has left out some.
+    /// A timer that skips missed beats has skipped some.
     Skipped {
-        /// Whose.
+        /// The entity with the timer.
         entity: EntityId,
-        /// How many.
+        /// The number of beats.
         beats: u64,
     },
-    /// An entity has sent something on its way to another machine, or to a device.
+    /// An entity has sent data to another machine or to a device.
     Sent {
-        /// Who.
+        /// The sender.
         entity: EntityId,
-        /// On which of the world's flows.
+        /// The flow, by its number in the world.
         flow: u32,
-        /// How much.
+        /// The number of bytes.
         bytes: u64,
     },
-    /// An entity has handled one I/O event of others: a packet, a request, a completion.
+    /// An entity has got a spin lock that it waited for. The machine is not told.
+    SpinWait {
+        /// The entity.
+        entity: EntityId,
+        /// The time it waited.
+        waited: Nanos,
+    },
+    /// An entity has handled one I/O event of other entities: a packet, a request, a completion.
     Served {
-        /// Who.
+        /// The entity.
         entity: EntityId,
     },
-    /// Something has come here from another machine, or from a device.
+    /// Data has arrived from another machine or from a device.
     Arrived {
-        /// On which of the world's flows.
+        /// The flow, by its number in the world.
         flow: u32,
-        /// How much.
+        /// The number of bytes.
         bytes: u64,
-        /// How long it was on its way.
+        /// The time since it was sent.
         took: Nanos,
     },
-    /// A coordinator boosts an entity beyond what is asked for it, or does so no more. What it asks instead follows at once; nothing does
-    /// where that is what is asked for the entity already, and boosts it no more.
+    /// A coordinator begins or ends a boost of an entity. The boosted parameters follow at the same instant, unless they equal the
+    /// entity's own; then the boost is over.
     Boosted {
-        /// Which. Of a host: a vCPU.
+        /// The entity; on a host: a vCPU.
         entity: EntityId,
         /// Whether it is boosted from now on.
         boosted: bool,
     },
-    /// Something on its way here was dropped, because there was no room for it.
+    /// Data on its way here was dropped for lack of room.
     Lost {
-        /// On which of the world's flows.
+        /// The flow, by its number in the world.
         flow: u32,
-        /// How much.
+        /// The number of bytes.
         bytes: u64,
     },
     /// A job was released.
     Release {
-        /// By which entity.
+        /// The entity with the job.
         entity: EntityId,
-        /// When it should be done.
+        /// The deadline of the job.
         deadline: Instant,
     },
     /// The oldest unfinished job was completed.
     Complete {
-        /// By which entity.
+        /// The entity with the job.
         entity: EntityId,
     },
-    /// An entity stopped running.
-    Stop {
-        /// Where.
-        cpu: CpuId,
-        /// Which.
-        entity: EntityId,
-    },
-    /// An entity runs.
-    Run {
-        /// Where.
-        cpu: CpuId,
-        /// Which.
-        entity: EntityId,
-        /// The end of its slice.
-        until: Instant,
-    },
-    /// Who runs goes on, with another end of its slice.
-    Extend {
-        /// Where.
-        cpu: CpuId,
-        /// The end of its slice.
-        until: Instant,
-    },
-    /// A CPU was asked to pick again.
-    Kick {
-        /// Which.
-        cpu: CpuId,
-    },
-    /// An entity is kept from running, or (0) no longer.
-    Held {
-        /// Which.
-        entity: EntityId,
-        /// The reasons, as [`sched::Held`] bits.
-        reasons: u8,
-    },
-    /// An alarm was set.
-    SetAlarm {
-        /// Which.
-        alarm: Alarm,
-        /// Where it goes off.
-        on: CpuId,
-        /// When.
-        at: Instant,
-    },
-    /// An alarm was cleared.
-    ClearAlarm {
-        /// Which.
-        alarm: Alarm,
-    },
-    /// The run ended here: what ran until now ran until now.
+    /// The run ended. Entities that run now ran until now.
     End,
+}
+
+/// What a machine was asked for.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Request {
+    /// To create a group.
+    CreateGroup {
+        /// Its name.
+        name: String,
+        /// The group above it.
+        parent: GroupId,
+        /// Its parameters.
+        params: GroupParams,
+    },
+    /// To change the parameters of a group.
+    AdjustGroup {
+        /// The group.
+        group: GroupId,
+        /// The new parameters.
+        params: GroupParams,
+    },
+    /// To attach an entity.
+    Attach {
+        /// Its name.
+        name: String,
+        /// Its parameters.
+        params: Params,
+    },
+    /// To change the parameters of an entity.
+    Adjust {
+        /// The entity.
+        entity: EntityId,
+        /// The new parameters.
+        params: Params,
+    },
 }
 
 impl From<Input> for Event {
     fn from(input: Input) -> Event {
-        match input {
-            Input::Wake { entity, why } => Event::Wake { entity, why },
-            Input::Event { entity, what: Notice::Interrupt } => Event::Interrupt { entity },
-            Input::Event { entity, what: Notice::SpinWait { waited } } => Event::SpinWait { entity, waited },
-            Input::Block { cpu } => Event::Block { cpu },
-            Input::Yield { cpu } => Event::Yield { cpu },
-            Input::YieldTo { cpu, to } => Event::YieldTo { cpu, to },
-            Input::Expire { cpu } => Event::Expire { cpu },
-            Input::Kicked { cpu } => Event::Kicked { cpu },
-            Input::Alarm { alarm } => Event::Alarm { alarm },
-            Input::Pause { entity } => Event::Pause { entity },
-            Input::Ran { cpu, time } => Event::Ran { cpu, time },
-            Input::Freeze { cpu, .. } => Event::Freeze { cpu },
-            Input::Thaw { cpu, .. } => Event::Thaw { cpu },
-        }
+        Event::Input(input)
     }
 }
 
 impl From<Action> for Event {
     fn from(action: Action) -> Event {
-        match action {
-            Action::Stop { cpu, entity } => Event::Stop { cpu, entity },
-            Action::Run { cpu, entity, until } => Event::Run { cpu, entity, until },
-            Action::Extend { cpu, until } => Event::Extend { cpu, until },
-            Action::Kick { cpu } => Event::Kick { cpu },
-            Action::Held { entity, reasons } => Event::Held { entity, reasons },
-            Action::SetAlarm { alarm, on, at, .. } => Event::SetAlarm { alarm, on, at },
-            Action::ClearAlarm { alarm, .. } => Event::ClearAlarm { alarm },
-        }
+        Event::Action(action)
     }
 }
 
@@ -342,8 +247,8 @@ impl Trace {
         Trace { header, events: Vec::new() }
     }
 
-    /// Shows everything to `sink`, as it was shown to this trace.
-    pub fn replay(&self, sink: &mut dyn Sink) {
+    /// Shows every event to `sink`, in order.
+    pub fn show(&self, sink: &mut dyn Sink) {
         for (at, event) in &self.events {
             sink.record(*at, event);
         }

@@ -4,7 +4,7 @@
 use crate::timeline::{Job, Span, State};
 use crate::{Event, Header};
 use sched::id::CPUS_MAX;
-use sched::{CpuId, CpuSet, EntityId, Instant, Params};
+use sched::{Action, CpuId, CpuSet, EntityId, Input, Instant, Params};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
@@ -264,6 +264,8 @@ impl Follower {
     fn take(&mut self, event: &Event, tell: &mut Tell<'_>) -> Result<(), String> {
         let at = self.now;
         match *event {
+            Event::Input(input) => self.take_input(input, tell)?,
+            Event::Action(action) => self.take_action(action)?,
             Event::Attach { entity, ref name, ref params } => {
                 self.attach(entity)?;
                 tell(Fact::Attached { entity, at, name, params });
@@ -273,58 +275,68 @@ impl Follower {
                 tell(Fact::Adjusted { entity, at, params });
             }
             Event::Detach { entity } => self.detach(entity, tell)?,
-            Event::Wake { entity, .. } => self.wake(entity, tell)?,
-            Event::Block { cpu } => {
-                self.awake(cpu)?;
-                let Some(entity) = self.seat(cpu)? else {
-                    return Err(format!("CPU {cpu} blocks, but nobody runs there"));
-                };
-                self.unready(entity)?;
-            }
-            Event::Pause { entity } => self.unready(entity)?,
             Event::Release { entity, deadline } => self.known(entity)?.jobs.push_back((at, deadline)),
             Event::Complete { entity } => self.complete(entity, tell)?,
-            Event::Stop { cpu, entity } => self.stop(cpu, entity)?,
-            Event::Run { cpu, entity, .. } => self.run(cpu, entity)?,
-            // A slice may be cut from another CPU, whether or not its own goes on just now.
-            Event::Extend { cpu, .. } => {
-                let Some(entity) = self.seat(cpu)? else {
-                    return Err(format!("CPU {cpu} goes on, but nobody runs there"));
-                };
-                // It may have blocked, woken and been picked again, all at this instant: it just runs on.
-                self.known(entity)?.woken = None;
-            }
-            Event::Held { entity, reasons } => {
-                self.known(entity)?.held = reasons;
-                self.update(entity);
-            }
             Event::Vcpu { entity, .. } => drop(self.known(entity)?),
-            Event::Freeze { cpu } => self.freeze(cpu)?,
-            Event::Thaw { cpu } => self.thaw(cpu)?,
-            Event::Yield { cpu } | Event::YieldTo { cpu, .. } | Event::Expire { cpu } | Event::Kicked { cpu } => {
-                self.awake(cpu)?;
-            }
-            Event::GroupCreated { .. }
+            Event::Settled
+            | Event::GroupCreated { .. }
             | Event::GroupAdjusted { .. }
             | Event::GroupRemoved { .. }
-            | Event::Interrupt { .. }
-            | Event::SpinWait { .. }
-            | Event::Ran { .. }
+            | Event::Refused(_)
             | Event::Background { .. }
             | Event::Period { .. }
             | Event::Woke { .. }
             | Event::Irq { .. }
             | Event::Skipped { .. }
             | Event::Sent { .. }
+            | Event::SpinWait { .. }
             | Event::Boosted { .. }
             | Event::Served { .. }
             | Event::Arrived { .. }
             | Event::Lost { .. }
-            | Event::Alarm { .. }
-            | Event::Kick { .. }
-            | Event::SetAlarm { .. }
-            | Event::ClearAlarm { .. }
             | Event::End => {}
+        }
+        Ok(())
+    }
+
+    fn take_input(&mut self, input: Input, tell: &mut Tell<'_>) -> Result<(), String> {
+        match input {
+            Input::Wake { entity, .. } => self.wake(entity, tell)?,
+            Input::Block { cpu } => {
+                self.awake(cpu)?;
+                let Some(entity) = self.seat(cpu)? else {
+                    return Err(format!("CPU {cpu} blocks, but nobody runs there"));
+                };
+                self.unready(entity)?;
+            }
+            Input::Pause { entity } => self.unready(entity)?,
+            Input::Freeze { cpu, .. } => self.freeze(cpu)?,
+            Input::Thaw { cpu, .. } => self.thaw(cpu)?,
+            Input::Yield { cpu } | Input::YieldTo { cpu, .. } | Input::Expire { cpu } | Input::Kicked { cpu } => {
+                self.awake(cpu)?;
+            }
+            Input::Event { .. } | Input::Ran { .. } | Input::Alarm { .. } => {}
+        }
+        Ok(())
+    }
+
+    fn take_action(&mut self, action: Action) -> Result<(), String> {
+        match action {
+            Action::Stop { cpu, entity } => self.stop(cpu, entity)?,
+            Action::Run { cpu, entity, .. } => self.run(cpu, entity)?,
+            // A time slice may be cut from another CPU, whether or not its own goes on just now.
+            Action::Extend { cpu, .. } => {
+                let Some(entity) = self.seat(cpu)? else {
+                    return Err(format!("CPU {cpu} goes on, but nobody runs there"));
+                };
+                // It may have blocked, woken and been picked again, all at this instant: it just runs on.
+                self.known(entity)?.woken = None;
+            }
+            Action::Held { entity, reasons } => {
+                self.known(entity)?.held = reasons;
+                self.update(entity);
+            }
+            Action::Kick { .. } | Action::SetAlarm { .. } | Action::ClearAlarm { .. } => {}
         }
         Ok(())
     }

@@ -18,7 +18,7 @@
 use crate::output::Output;
 use crate::{Event, Header, Sink};
 use sched::id::CPUS_MAX;
-use sched::{Class, CpuId, EntityId, Instant, Params, Wake, Weight};
+use sched::{Action, Class, CpuId, EntityId, Input, Instant, Params, Wake, Weight};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -226,10 +226,10 @@ impl<W: Write> Sink for FtraceWriter<W> {
         }
         match *event {
             // What a machine decides it tells at once: only when more comes in is it known who follows whom.
-            Event::Stop { cpu, .. } if at == self.now => self.put(cpu, None),
-            Event::Run { cpu, entity, .. } if at == self.now => self.put(cpu, Some(entity)),
-            Event::Extend { .. } | Event::Held { .. } | Event::Kick { .. } => {}
-            Event::SetAlarm { .. } | Event::ClearAlarm { .. } => {}
+            Event::Action(Action::Stop { cpu, .. }) if at == self.now => self.put(cpu, None),
+            Event::Action(Action::Run { cpu, entity, .. }) if at == self.now => self.put(cpu, Some(entity)),
+            Event::Action(Action::Extend { .. } | Action::Held { .. } | Action::Kick { .. }) => {}
+            Event::Action(Action::SetAlarm { .. } | Action::ClearAlarm { .. }) => {}
             _ => {
                 self.flush();
                 self.now = at;
@@ -251,16 +251,16 @@ impl<W: Write> FtraceWriter<W> {
                 }
             }
             Event::Detach { entity } => self.detach(entity),
-            Event::Wake { entity, why } => self.wake(entity, why),
-            Event::Pause { entity } => self.unready(Some(entity)),
-            Event::Block { cpu } => self.unready(running(cpu)),
-            Event::Yield { cpu } | Event::YieldTo { cpu, .. } => {
+            Event::Input(Input::Wake { entity, why }) => self.wake(entity, why),
+            Event::Input(Input::Pause { entity }) => self.unready(Some(entity)),
+            Event::Input(Input::Block { cpu }) => self.unready(running(cpu)),
+            Event::Input(Input::Yield { cpu } | Input::YieldTo { cpu, .. }) => {
                 if let Some(there) = self.cpus.get_mut(cpu.index()) {
                     there.yields = true;
                 }
             }
-            Event::Stop { cpu, .. } => self.put(cpu, None),
-            Event::Run { cpu, entity, .. } => self.put(cpu, Some(entity)),
+            Event::Action(Action::Stop { cpu, .. }) => self.put(cpu, None),
+            Event::Action(Action::Run { cpu, entity, .. }) => self.put(cpu, Some(entity)),
             // The kernel has no event for the rest, or none that tells of tasks.
             _ => {}
         }

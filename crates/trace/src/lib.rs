@@ -25,8 +25,10 @@ pub mod ftrace;
 pub mod gantt;
 mod grid;
 mod job;
+mod machine_id;
 mod names;
 mod output;
+pub mod replay;
 mod row_budget;
 pub mod svg;
 pub mod text;
@@ -36,14 +38,14 @@ pub mod world;
 pub use chrome::{ChromeWriter, WorldChromeWriter};
 pub use counts::Counts;
 pub use durations::Durations;
-pub use event::{Event, Header, Sink, Trace};
+pub use event::{Event, Header, Request, Sink, Trace};
 pub use follow::Inconsistent;
 pub use ftrace::FtraceWriter;
 pub use gantt::Gantt;
 pub use job::Job;
+pub use machine_id::{MACHINES_MAX, MachineId};
 pub use text::{TextError, TextWriter, WorldTextWriter};
 pub use timeline::{Timeline, TimelineBuilder};
 pub use world::{
-    Links, MACHINES_MAX, MachineHeader, MachineId, WorldHeader, WorldSink, WorldTimeline, WorldTimelineBuilder,
-    WorldTrace, WorldWatch,
+    Links, MachineHeader, WorldHeader, WorldSink, WorldTimeline, WorldTimelineBuilder, WorldTrace, WorldWatch,
 };

@@ -1,7 +1,8 @@
 //! What rows are called in pictures: names that are safe to show, tell the rows apart and fit their column.
 
+use crate::machine_id::MachineId;
 use crate::timeline::Row;
-use crate::world::{MachineId, WorldHeader};
+use crate::world::WorldHeader;
 use std::collections::BTreeMap;
 
 /// How many columns of a terminal `c` takes: East Asian wide forms take two.

@@ -1,7 +1,8 @@
 //! [`RowBudget`]: which machines of a world a picture shows, and how many rows of each.
 
+use crate::machine_id::MachineId;
 use crate::timeline::Row;
-use crate::world::{MachineId, WorldTimeline};
+use crate::world::WorldTimeline;
 use sched::Instant;
 
 /// A machine is shown only if it gets as many rows, or all it wants.

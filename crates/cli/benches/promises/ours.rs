@@ -7,7 +7,7 @@ use daemon::directory::Directory;
 use daemon::dispatch::PromiseRequest;
 use daemon::live::{self, Control, Setup};
 use daemon::part::{Parts, Work};
-use sched::{CpuSet, EntityId, Instant, Limit, Nanos, Reservation};
+use sched::{CpuSet, EntityId, Input, Instant, Limit, Nanos, Reservation};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use sys::attributes::{self, Attributes};
@@ -60,7 +60,9 @@ fn admit(front: Control<'_, '_>, promise: Promise, limit: Limit, pid: u32) -> Re
 
 /// The reserved time of `e`, from the events.
 fn reserved(events: &[(Instant, Event)]) -> Nanos {
-    let ran = events.iter().map(|(_, event)| if let Event::Ran { time, .. } = event { *time } else { Nanos::ZERO });
+    let ran = events
+        .iter()
+        .map(|(_, event)| if let Event::Input(Input::Ran { time, .. }) = event { *time } else { Nanos::ZERO });
     ran.fold(Nanos::ZERO, |sum, time| sum + time)
 }
 

@@ -84,16 +84,19 @@ struct Inputs {
 
 impl trace::WorldSink for Inputs {
     fn record(&mut self, machine: trace::MachineId, _at: sched::Instant, event: &trace::Event) {
+        use sched::{Input, Notice};
         use trace::Event;
         let counts = matches!(
             event,
-            Event::Wake { .. }
-                | Event::Block { .. }
-                | Event::Yield { .. }
-                | Event::Expire { .. }
-                | Event::Kicked { .. }
-                | Event::Alarm { .. }
-                | Event::Interrupt { .. }
+            Event::Input(
+                Input::Wake { .. }
+                    | Input::Block { .. }
+                    | Input::Yield { .. }
+                    | Input::Expire { .. }
+                    | Input::Kicked { .. }
+                    | Input::Alarm { .. }
+                    | Input::Event { what: Notice::Interrupt, .. }
+            )
         );
         *(if machine == trace::MachineId(0) { &mut self.host } else { &mut self.guests }) += u64::from(counts);
     }

@@ -2,7 +2,7 @@
 
 use crate::run::plan::Plan;
 use crate::run::play::Played;
-use sched::{CpuId, EntityId, Instant, Nanos, Params, Wake};
+use sched::{Action, CpuId, EntityId, Input, Instant, Nanos, Params, Wake};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -102,7 +102,7 @@ pub(super) fn events(plan: &Plan, played: &Played, switches: &[Switch]) -> Vec<(
                 Event::Release { entity: e, deadline } => Event::Release { entity: entity(e)?, deadline: *deadline },
                 Event::Complete { entity: e } => Event::Complete { entity: entity(e)? },
                 Event::Woke { entity: e, late } => Event::Woke { entity: entity(e)?, late: *late },
-                Event::Background { .. } | Event::Ran { .. } => return None,
+                Event::Background { .. } | Event::Input(Input::Ran { .. }) => return None,
                 _ => return None,
             },
         ))
@@ -126,18 +126,18 @@ fn step(
     match switch.turn {
         Turn::In if state.on.is_none() && !seats.contains_key(&cpu) => {
             if !std::mem::replace(&mut state.runnable, true) {
-                all.push((at, Event::Wake { entity, why: Wake::Resumed }));
+                all.push((at, Event::Input(Input::Wake { entity, why: Wake::Resumed })));
             }
-            all.push((at, Event::Run { cpu, entity, until: Instant::NEVER }));
+            all.push((at, Event::Action(Action::Run { cpu, entity, until: Instant::NEVER })));
             state.on = Some(cpu);
             seats.insert(cpu, switch.tid);
         }
         Turn::Blocked | Turn::Preempted if state.on == Some(cpu) => {
             if switch.turn == Turn::Blocked {
                 state.runnable = false;
-                all.push((at, Event::Block { cpu }));
+                all.push((at, Event::Input(Input::Block { cpu })));
             }
-            all.push((at, Event::Stop { cpu, entity }));
+            all.push((at, Event::Action(Action::Stop { cpu, entity })));
             state.on = None;
             seats.remove(&cpu);
         }
@@ -168,9 +168,11 @@ fn renamed(event: &Event, of: &impl Fn(EntityId) -> EntityId, at: &impl Fn(Insta
         Event::Attach { entity, name, params } => {
             Event::Attach { entity: of(entity), name: name + " (promised)", params }
         }
-        Event::Wake { entity, why } => Event::Wake { entity: of(entity), why },
-        Event::Run { cpu, entity, until } => Event::Run { cpu, entity: of(entity), until: at(until) },
-        Event::Stop { cpu, entity } => Event::Stop { cpu, entity: of(entity) },
+        Event::Input(Input::Wake { entity, why }) => Event::Input(Input::Wake { entity: of(entity), why }),
+        Event::Action(Action::Run { cpu, entity, until }) => {
+            Event::Action(Action::Run { cpu, entity: of(entity), until: at(until) })
+        }
+        Event::Action(Action::Stop { cpu, entity }) => Event::Action(Action::Stop { cpu, entity: of(entity) }),
         Event::Release { entity, deadline } => Event::Release { entity: of(entity), deadline: at(deadline) },
         Event::Complete { entity } => Event::Complete { entity: of(entity) },
         Event::Woke { entity, late } => Event::Woke { entity: of(entity), late },

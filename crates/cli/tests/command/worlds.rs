@@ -25,7 +25,7 @@ fn a_trace_of_a_world_names_its_machines_and_opens_in_a_viewer() {
     };
     let text = run("a.txt", "--trace");
     assert!(text.starts_with("tactus-world 1 machines=2\nmachine m0 name=\"host\" policy=\"cfs\""), "{text:.200}");
-    assert!(text.contains(" m0 vcpu e0 guest=m1 cpu=0\n") && text.contains(" m1 thaw cpu=0\n"));
+    assert!(text.contains(" m0 vcpu e0 guest=m1 cpu=0\n") && text.contains(" m1 thaw cpu=0 stolen="));
     let viewer = json(&run("a.json", "--trace"));
     let events = viewer["traceEvents"].as_array().expect("there are events");
     let named = |name: &str| events.iter().any(|event| event["args"]["name"] == name);

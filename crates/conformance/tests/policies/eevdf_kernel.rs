@@ -5,7 +5,7 @@
 //! 64 and 5–8 ms. Of two hogs at nice 0: 50.00 %, runs of 3.97 ms, longest waits of 4.1–4.3 ms. Waits there contain the kernel's
 //! own delays, which there are none of here: what is measured as 4.1 or 5 ms is one tick.
 
-use sched::{Descriptor, EntityId, Instant, Nanos, Params, Topology, Wake, Weight};
+use sched::{Action, Descriptor, EntityId, Instant, Nanos, Params, Topology, Wake, Weight};
 use sim::{Costs, Workload};
 use trace::{Event, Sink};
 
@@ -58,13 +58,13 @@ impl Sink for Hogs {
             Event::Attach { entity, .. } => {
                 self.all.push(Hog { entity, since: at, runs: Vec::new(), waits: Vec::new() });
             }
-            Event::Run { entity, .. } => {
+            Event::Action(Action::Run { entity, .. }) => {
                 let index = self.all.iter().position(|hog| hog.entity == entity).expect("it was attached");
                 let hog = &mut self.all[index];
                 hog.waits.push(at.since(std::mem::replace(&mut hog.since, at)));
                 self.running = Some(index);
             }
-            Event::Stop { .. } | Event::End => self.stop(at),
+            Event::Action(Action::Stop { .. }) | Event::End => self.stop(at),
             _ => {}
         }
     }

@@ -3,7 +3,7 @@
 
 use crate::chosen;
 use fuzz::Dice;
-use sched::{Descriptor, EntityId, Instant, Knobs, LoadBounds, Nanos, Params, Topology, Wake, Weight};
+use sched::{Action, Descriptor, EntityId, Instant, Knobs, LoadBounds, Nanos, Params, Topology, Wake, Weight};
 use sim::{Costs, Workload};
 use trace::{Event, Sink};
 
@@ -48,11 +48,11 @@ impl Sink for Shares {
                 self.since = at;
                 self.members.iter_mut().for_each(|member| member.2 = Nanos::ZERO);
             }
-            Event::Run { entity, .. } => {
+            Event::Action(Action::Run { entity, .. }) => {
                 self.pay(at);
                 self.running = Some((*entity, at));
             }
-            Event::Stop { .. } | Event::End => {
+            Event::Action(Action::Stop { .. }) | Event::End => {
                 self.pay(at);
                 self.running = None;
             }

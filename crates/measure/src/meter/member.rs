@@ -2,7 +2,7 @@
 
 use super::promise::{Doing, Watch};
 use super::{Measures, Moments, Promise};
-use sched::{CpuId, EntityId, Instant, Nanos, Params};
+use sched::{Action, CpuId, EntityId, Input, Instant, Nanos, Notice, Params};
 use trace::{Durations, Event};
 
 /// An entity of a run, and what it got.
@@ -262,12 +262,12 @@ impl Member {
 pub(super) fn tell(member: &mut Member, event: &Event, now: Instant) {
     match event {
         Event::Adjust { params, .. } => member.adjust(params, now),
-        Event::Pause { .. } => member.block(now),
-        Event::SpinWait { waited, .. } => {
+        Event::Input(Input::Pause { .. }) => member.block(now),
+        Event::SpinWait { waited, .. } | Event::Input(Input::Event { what: Notice::SpinWait { waited }, .. }) => {
             member.got.spins += 1;
             member.got.spun += *waited;
         }
-        Event::Held { reasons, .. } => member.hold(*reasons != 0, now),
+        Event::Action(Action::Held { reasons, .. }) => member.hold(*reasons != 0, now),
         Event::Woke { late, .. } => member.woke(*late),
         Event::Background { time, .. } => member.got.delivered += *time,
         Event::Period { due, delivered, throughout, .. } => member.period(*due, *delivered, *throughout),

@@ -15,7 +15,7 @@ pub use xenmon::{Domain, DomainMeasures, HostMeasures, XenMon};
 
 use jobs::Moments;
 use member::tell;
-use sched::{CpuId, EntityId, GroupId, GroupParams, Instant, Nanos, Params};
+use sched::{Action, CpuId, EntityId, GroupId, GroupParams, Input, Instant, Nanos, Notice, Params};
 use std::collections::BTreeMap;
 use trace::{Counts, Durations, Event, Sink};
 
@@ -280,7 +280,9 @@ impl Meter {
     /// A completion that neither a block nor a yield follows: the next job begins at once.
     fn go_on(&mut self, entity: EntityId, event: &Event) {
         let stops = match *event {
-            Event::Block { cpu } | Event::Yield { cpu } => self.on(cpu).is_some_and(|on| on.entity == entity),
+            Event::Input(Input::Block { cpu } | Input::Yield { cpu }) => {
+                self.on(cpu).is_some_and(|on| on.entity == entity)
+            }
             _ => false,
         };
         // An entity that really blocks does so in a later event.
@@ -300,14 +302,14 @@ impl Sink for Meter {
             self.begin(start);
         }
         match *event {
-            Event::Run { cpu, entity, .. } => self.run(cpu, entity, now),
-            Event::Stop { cpu, entity } => self.stop(cpu, entity, now),
-            Event::Block { cpu } => {
+            Event::Action(Action::Run { cpu, entity, .. }) => self.run(cpu, entity, now),
+            Event::Action(Action::Stop { cpu, entity }) => self.stop(cpu, entity, now),
+            Event::Input(Input::Block { cpu }) => {
                 if let Some(member) = self.on(cpu) {
                     member.block(now);
                 }
             }
-            Event::Wake { entity, .. } => {
+            Event::Input(Input::Wake { entity, .. }) => {
                 if let Some(member) = self.member(entity) {
                     member.wake(now);
                 }
@@ -323,7 +325,7 @@ impl Sink for Meter {
                     member.complete(now);
                 }
             }
-            Event::Extend { cpu, .. } => self.extend(cpu),
+            Event::Action(Action::Extend { cpu, .. }) => self.extend(cpu),
             _ => self.record_rest(now, event),
         }
     }
@@ -340,31 +342,32 @@ impl Meter {
     /// What does not happen with every job.
     fn record_rest(&mut self, now: Instant, event: &Event) {
         match *event {
-            Event::GroupCreated { group, ref name, parent, params } => {
-                self.parents.insert(group, (name.clone(), parent, params));
+            Event::GroupCreated { group, ref name, parent, ref params } => {
+                self.parents.insert(group, (name.clone(), parent, **params));
             }
-            Event::GroupAdjusted { group, params } => {
+            Event::GroupAdjusted { group, ref params } => {
                 if let Some((_, _, asked)) = self.parents.get_mut(&group) {
-                    *asked = params;
+                    *asked = **params;
                 }
             }
             Event::Attach { entity, ref name, ref params } => self.attach(entity, name, params, now),
             Event::Detach { entity } => self.detach(entity, now),
-            Event::Ran { cpu, time } => {
+            Event::Input(Input::Ran { cpu, time }) => {
                 if let Some(member) = self.on(cpu) {
                     member.ran(time, now);
                 }
             }
-            Event::Freeze { cpu } => self.freeze(cpu, now),
-            Event::Thaw { cpu } => self.thaw(cpu, now),
+            Event::Input(Input::Freeze { cpu, .. }) => self.freeze(cpu, now),
+            Event::Input(Input::Thaw { cpu, .. }) => self.thaw(cpu, now),
             Event::End => self.end(now),
             Event::Adjust { entity, .. }
-            | Event::Pause { entity }
+            | Event::Input(Input::Pause { entity })
             | Event::Background { entity, .. }
             | Event::Period { entity, .. }
             | Event::Woke { entity, .. }
             | Event::SpinWait { entity, .. }
-            | Event::Held { entity, .. } => {
+            | Event::Input(Input::Event { entity, what: Notice::SpinWait { .. } })
+            | Event::Action(Action::Held { entity, .. }) => {
                 if let Some(member) = self.member(entity) {
                     tell(member, event, now);
                 }

@@ -1,6 +1,6 @@
 //! [`Siblings`]: how long members of a gang wait while others of it run, from the trace of a run.
 
-use sched::{CpuId, EntityId, GroupId, Instant};
+use sched::{Action, CpuId, EntityId, GroupId, Input, Instant};
 use std::collections::BTreeMap;
 use trace::Durations;
 use trace::{Event, Sink};
@@ -156,7 +156,7 @@ fn within(parents: &BTreeMap<GroupId, GroupId>, inner: GroupId, outer: GroupId) 
 impl Sink for Siblings {
     fn record(&mut self, now: Instant, event: &Event) {
         match *event {
-            Event::GroupCreated { group, parent, params, .. } => {
+            Event::GroupCreated { group, parent, ref params, .. } => {
                 self.parents.insert(group, parent);
                 if params.gang {
                     self.gangs.insert(group, Gang::default());
@@ -164,18 +164,18 @@ impl Sink for Siblings {
             }
             Event::Attach { entity, ref params, .. } => self.attach(entity, params.group),
             Event::Detach { entity } => self.leave(entity, now),
-            Event::Wake { entity, .. } => self.change(entity, now, |it| it.runnable = true),
-            Event::Pause { entity } => self.change(entity, now, |it| it.runnable = false),
-            Event::Block { cpu } => {
+            Event::Input(Input::Wake { entity, .. }) => self.change(entity, now, |it| it.runnable = true),
+            Event::Input(Input::Pause { entity }) => self.change(entity, now, |it| it.runnable = false),
+            Event::Input(Input::Block { cpu }) => {
                 if let Some(entity) = self.on(cpu) {
                     self.change(entity, now, |it| it.runnable = false);
                 }
             }
-            Event::Run { cpu, entity, .. } => {
+            Event::Action(Action::Run { cpu, entity, .. }) => {
                 self.put(cpu, Some(entity));
                 self.change(entity, now, |it| it.runs = true);
             }
-            Event::Stop { cpu, entity } => {
+            Event::Action(Action::Stop { cpu, entity }) => {
                 self.put(cpu, None);
                 self.change(entity, now, |it| it.runs = false);
             }
@@ -212,7 +212,7 @@ mod tests {
             group,
             name: "g".to_string(),
             parent,
-            params: GroupParams { gang, ..GroupParams::default() },
+            params: Box::new(GroupParams { gang, ..GroupParams::default() }),
         };
         siblings.record(ms(0), &group(GANG, GroupId::ROOT, true));
         siblings.record(ms(0), &group(VM, GANG, false));
@@ -220,17 +220,17 @@ mod tests {
             let params = Params { group, ..Params::default() };
             siblings
                 .record(ms(0), &Event::Attach { entity: entity(n), name: "e".to_string(), params: Box::new(params) });
-            siblings.record(ms(0), &Event::Wake { entity: entity(n), why: Wake::Timer });
+            siblings.record(ms(0), &Event::Input(Input::Wake { entity: entity(n), why: Wake::Timer }));
         }
         siblings
     }
 
     fn run(cpu: u32, n: u32) -> Event {
-        Event::Run { cpu: CpuId::new(cpu as usize), entity: entity(n), until: Instant::NEVER }
+        Event::Action(Action::Run { cpu: CpuId::new(cpu as usize), entity: entity(n), until: Instant::NEVER })
     }
 
     fn stop(cpu: u32, n: u32) -> Event {
-        Event::Stop { cpu: CpuId::new(cpu as usize), entity: entity(n) }
+        Event::Action(Action::Stop { cpu: CpuId::new(cpu as usize), entity: entity(n) })
     }
 
     fn delays(siblings: &Siblings) -> (u64, Nanos, Nanos) {
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn a_member_that_sleeps_or_runs_with_its_siblings_is_not_delayed() {
         let mut siblings = two_and_another();
-        for (at, event) in [(1, run(0, 0)), (1, run(1, 1)), (6, Event::Block { cpu: CpuId::new(1) })] {
+        for (at, event) in [(1, run(0, 0)), (1, run(1, 1)), (6, Event::Input(Input::Block { cpu: CpuId::new(1) }))] {
             siblings.record(ms(at), &event);
         }
         siblings.record(ms(6), &stop(1, 1));

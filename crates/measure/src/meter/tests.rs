@@ -1,5 +1,5 @@
 use super::*;
-use sched::{Reservation, Wake};
+use sched::{Action, Input, Reservation, Wake};
 
 const CPU: CpuId = CpuId::new(0);
 const A: EntityId = EntityId::new(0, 0);
@@ -20,15 +20,15 @@ fn attach(entity: EntityId, params: Params) -> Event {
 }
 
 fn wake(entity: EntityId) -> Event {
-    Event::Wake { entity, why: Wake::Timer }
+    Event::Input(Input::Wake { entity, why: Wake::Timer })
 }
 
 fn run(entity: EntityId) -> Event {
-    Event::Run { cpu: CPU, entity, until: Instant::NEVER }
+    Event::Action(Action::Run { cpu: CPU, entity, until: Instant::NEVER })
 }
 
 fn stop(entity: EntityId) -> Event {
-    Event::Stop { cpu: CPU, entity }
+    Event::Action(Action::Stop { cpu: CPU, entity })
 }
 
 fn measure(events: impl IntoIterator<Item = (u64, Event)>) -> Meter {
@@ -49,11 +49,11 @@ fn a_promise_is_judged_by_what_was_delivered_in_each_period_of_steady_demand() {
         (16, run(A)),
         (18, stop(A)), // 2 in the second: a miss by 1.
         (26, run(A)),
-        (27, Event::Block { cpu: CPU }), // It sleeps in the third: not judged.
+        (27, Event::Input(Input::Block { cpu: CPU })), // It sleeps in the third: not judged.
         (27, stop(A)),
         (33, wake(A)),
-        (36, Event::Held { entity: A, reasons: 4 }), // Held throughout the fourth: a miss by 3.
-        (46, Event::Held { entity: A, reasons: 0 }),
+        (36, Event::Action(Action::Held { entity: A, reasons: 4 })), // Held throughout the fourth: a miss by 3.
+        (46, Event::Action(Action::Held { entity: A, reasons: 0 })),
         (50, Event::End),
     ]);
     let got = &meter.members()[0].got;
@@ -96,7 +96,7 @@ fn a_wait_lasts_from_waking_or_displacement_to_running() {
         (2, wake(B)),
         (6, stop(A)),
         (6, run(B)),
-        (7, Event::Block { cpu: CPU }),
+        (7, Event::Input(Input::Block { cpu: CPU })),
         (7, stop(B)),
         (7, run(A)),
         (9, Event::End),
@@ -134,7 +134,7 @@ fn a_group_is_the_sum_of_its_members_and_subgroups() {
         group,
         parent,
         name: name.to_string(),
-        params: sched::GroupParams::default(),
+        params: Box::new(sched::GroupParams::default()),
     };
     let meter = measure([
         (0, group(above, GroupId::ROOT, "tenant")),
@@ -183,10 +183,10 @@ fn measured_time_counts_instead_of_the_clock() {
     };
     for (at, event) in [
         (0, attach(A, reserved(9, 20))),
-        (0, Event::Wake { entity: A, why: Wake::Resumed }),
-        (0, Event::Run { cpu: CPU, entity: A, until: ms(20) }),
-        (10, Event::Ran { cpu: CPU, time: Nanos::ms(9) }),
-        (10, Event::Stop { cpu: CPU, entity: A }),
+        (0, Event::Input(Input::Wake { entity: A, why: Wake::Resumed })),
+        (0, Event::Action(Action::Run { cpu: CPU, entity: A, until: ms(20) })),
+        (10, Event::Input(Input::Ran { cpu: CPU, time: Nanos::ms(9) })),
+        (10, Event::Action(Action::Stop { cpu: CPU, entity: A })),
         (12, Event::Background { entity: A, time: Nanos::ms(2) }),
         (20, period(9, true)),
         (40, period(8, true)),
@@ -210,14 +210,14 @@ fn wake_ups_are_those_waits_that_begin_asleep() {
         (2, run(A)),
         (3, stop(A)), // A wait, but no wake-up.
         (8, run(A)),
-        (9, Event::Block { cpu: CPU }),
+        (9, Event::Input(Input::Block { cpu: CPU })),
         (9, stop(A)),
         (20, wake(A)),
         (21, run(A)),
-        (22, Event::Block { cpu: CPU }),
+        (22, Event::Input(Input::Block { cpu: CPU })),
         (22, stop(A)),
         (30, wake(A)),
-        (34, Event::Pause { entity: A }), // In vain.
+        (34, Event::Input(Input::Pause { entity: A })), // In vain.
         (40, Event::End),
     ]);
     let got = &meter.members()[0].got;
@@ -236,7 +236,7 @@ fn an_entity_that_reports_its_wake_ups_is_believed() {
         (1, wake(A)),
         (1, run(A)),
         (4, Event::Complete { entity: A }),
-        (5, Event::Block { cpu: CPU }), // It is seen to sleep later than it did.
+        (5, Event::Input(Input::Block { cpu: CPU })), // It is seen to sleep later than it did.
         (5, stop(A)),
         (10, release(20)),
         (10, woke(90)),
@@ -253,11 +253,11 @@ fn an_entity_that_reports_its_wake_ups_is_believed() {
 }
 
 fn freeze() -> Event {
-    Event::Freeze { cpu: CPU }
+    Event::Input(Input::Freeze { cpu: CPU, preempted: false })
 }
 
 fn thaw() -> Event {
-    Event::Thaw { cpu: CPU }
+    Event::Input(Input::Thaw { cpu: CPU, stolen: Nanos::ZERO })
 }
 
 #[test]
@@ -272,7 +272,7 @@ fn time_on_a_frozen_cpu_is_stolen_and_not_delivered() {
         (7, thaw()),
         (8, stop(A)),
         (8, run(B)),
-        (9, Event::Block { cpu: CPU }),
+        (9, Event::Input(Input::Block { cpu: CPU })),
         (9, stop(B)),
         (9, freeze()), // No task is there: it has halted.
         (10, thaw()),
@@ -301,7 +301,7 @@ fn a_wake_up_ends_when_its_task_really_runs() {
             (14, thaw()),
             (15, freeze()),
             (17, thaw()),
-            (18, Event::Block { cpu: CPU }),
+            (18, Event::Input(Input::Block { cpu: CPU })),
             (18, stop(A)),
             (20, Event::End),
         ]);
@@ -320,11 +320,11 @@ fn an_entity_preempted_before_it_ran_still_waits_and_one_dispatched_for_no_time_
         (2, run(A)),
         (2, stop(A)),
         (5, run(A)),
-        (6, Event::Block { cpu: CPU }),
+        (6, Event::Input(Input::Block { cpu: CPU })),
         (6, stop(A)),
         (7, wake(A)),
         (9, run(A)),
-        (9, Event::Block { cpu: CPU }),
+        (9, Event::Input(Input::Block { cpu: CPU })),
         (9, stop(A)),
         (10, Event::End),
     ]);
@@ -356,7 +356,7 @@ fn responses_last_from_release_to_completion_and_spinning_adds_up() {
     let group = GroupId::new(1, 0);
     let params = sched::GroupParams::default();
     let meter = measure([
-        (0, Event::GroupCreated { group, name: "g".into(), parent: GroupId::ROOT, params }),
+        (0, Event::GroupCreated { group, name: "g".into(), parent: GroupId::ROOT, params: Box::new(params) }),
         (0, attach(A, Params { group, ..Params::default() })),
         (1, release(9)),
         (1, wake(A)),

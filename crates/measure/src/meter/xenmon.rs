@@ -7,7 +7,7 @@
 //!
 //! A *domain* is a VM, that is, all its vCPUs together, whether it has a guest or not; or the entities of one name outside of VMs.
 
-use sched::{CpuId, EntityId, GroupId, Instant, Nanos};
+use sched::{Action, CpuId, EntityId, GroupId, Input, Instant, Nanos};
 use std::collections::BTreeMap;
 use trace::{Event, MachineId, WorldSink};
 
@@ -212,17 +212,17 @@ impl Watched {
             }
             Event::Attach { entity, ref name, ref params } => self.attach(entity, name, params.group, now),
             Event::Detach { entity } => self.leave(entity, time),
-            Event::Wake { entity, .. } => self.change(entity, time, |it| it.runnable = true),
-            Event::Pause { entity } => self.change(entity, time, |it| it.runnable = false),
-            Event::Block { cpu } => {
+            Event::Input(Input::Wake { entity, .. }) => self.change(entity, time, |it| it.runnable = true),
+            Event::Input(Input::Pause { entity }) => self.change(entity, time, |it| it.runnable = false),
+            Event::Input(Input::Block { cpu }) => {
                 if let Some(entity) = self.on(cpu) {
                     self.change(entity, time, |it| it.runnable = false);
                 }
             }
-            Event::Run { cpu, entity, until } => self.run(cpu, entity, until, time),
-            Event::Extend { cpu, until } => self.extend(cpu, until, time),
-            Event::Expire { cpu } => self.expire(cpu, now),
-            Event::Stop { cpu, entity } => self.stop(cpu, entity, time),
+            Event::Action(Action::Run { cpu, entity, until }) => self.run(cpu, entity, until, time),
+            Event::Action(Action::Extend { cpu, until }) => self.extend(cpu, until, time),
+            Event::Input(Input::Expire { cpu }) => self.expire(cpu, now),
+            Event::Action(Action::Stop { cpu, entity }) => self.stop(cpu, entity, time),
             Event::Served { entity } if now >= from => {
                 if let Some(domain) = self.find(entity).map(|it| it.domain) {
                     self.domains[domain].got.io += 1;

@@ -1,7 +1,7 @@
 //! The worked example of policies.md section 9, and each knob.
 
 use super::POLICY;
-use sched::{CpuId, EntityId, Instant, Knobs, Nanos, Params, Refused, Reservation, Topology};
+use sched::{Action, CpuId, EntityId, Instant, Knobs, Nanos, Params, Refused, Reservation, Topology};
 use sim::{Costs, Periodic, Workload};
 use trace::{Event, Header, Trace};
 
@@ -30,11 +30,11 @@ fn turns(knobs: &Knobs, ms: u64, who: &[(Params, Workload)]) -> String {
     for (at, event) in &trace.events {
         let now = at.as_ns() / 1_000_000;
         match event {
-            Event::Run { entity, .. } => match turns.last_mut() {
+            Event::Action(Action::Run { entity, .. }) => match turns.last_mut() {
                 Some(last) if last.0 == *entity && last.2 == now => last.2 = u64::MAX,
                 _ => turns.push((*entity, now, u64::MAX)),
             },
-            Event::Stop { .. } | Event::End => {
+            Event::Action(Action::Stop { .. }) | Event::End => {
                 if let Some(last) = turns.last_mut().filter(|last| last.2 == u64::MAX) {
                     last.2 = now;
                 }
@@ -153,7 +153,7 @@ fn charging_by_the_wall_needs_slices_that_end_and_cpus_of_ones_own() {
 
 #[test]
 fn who_was_kept_from_its_time_is_given_the_rest() {
-    use sched::{Action, Input, Kicks, Machine, Wake};
+    use sched::{Input, Kicks, Machine, Wake};
     let at = |ms| Instant::ZERO + Nanos::ms(ms);
     let cpu = CpuId::new(0);
     let hard = knobs(&[("enforce", "hard"), ("placement", "partitioned"), ("late", "carry")]);

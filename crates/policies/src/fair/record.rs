@@ -1,7 +1,7 @@
 //! A record of a run, read from the trace alone: what ran where and when, and how long CPUs idled while tasks waited.
 
 use super::bandwidth::SLACK;
-use sched::{Alarm, AlarmOwner, CpuId, EntityId, Instant, Nanos, Params};
+use sched::{Action, Alarm, AlarmOwner, CpuId, EntityId, Input, Instant, Nanos, Params};
 use std::cell::RefCell;
 use std::rc::Rc;
 use trace::{Event, Sink};
@@ -97,19 +97,19 @@ impl Record {
                 self.known[entity.index()] = Some(new);
             }
             Event::Adjust { entity, ref params } => self.of(entity).params = **params,
-            Event::Detach { entity } | Event::Pause { entity } => self.of(entity).runnable = false,
-            Event::Wake { entity, .. } => self.of(entity).runnable = true,
-            Event::Block { cpu } => {
+            Event::Detach { entity } | Event::Input(Input::Pause { entity }) => self.of(entity).runnable = false,
+            Event::Input(Input::Wake { entity, .. }) => self.of(entity).runnable = true,
+            Event::Input(Input::Block { cpu }) => {
                 let (entity, _) = self.running[cpu.index()].expect("an entity runs there");
                 self.of(entity).runnable = false;
             }
-            Event::Held { entity, reasons } => self.of(entity).held = reasons != 0,
-            Event::Stop { cpu, entity } => self.stop(at, cpu, entity),
-            Event::Run { cpu, entity, .. } => {
+            Event::Action(Action::Held { entity, reasons }) => self.of(entity).held = reasons != 0,
+            Event::Action(Action::Stop { cpu, entity }) => self.stop(at, cpu, entity),
+            Event::Action(Action::Run { cpu, entity, .. }) => {
                 self.running[cpu.index()] = Some((entity, at));
                 self.of(entity).waits_since = None;
             }
-            Event::Alarm { alarm } => {
+            Event::Input(Input::Alarm { alarm }) => {
                 self.alarms += 1;
                 self.slack_alarms += u64::from(matches!(alarm, Alarm { owner: AlarmOwner::Group(_), slot: SLACK }));
             }

@@ -5,7 +5,7 @@ use measure::Meter;
 use measure::statistics::Spread;
 use report::{GuestReport, Report, Summary, Widths, guests, medians};
 use scenario::Scenario;
-use sched::{CpuId, EntityId, GroupId, GroupParams, Instant, Nanos, Params, Wake};
+use sched::{Action, CpuId, EntityId, GroupId, GroupParams, Input, Instant, Nanos, Params, Wake};
 use trace::{Event, Sink};
 
 const A: EntityId = EntityId::new(0, 0);
@@ -21,11 +21,19 @@ fn measured() -> Meter {
     let group = GroupId::new(1, 0);
     let params = Params { group, ..Params::default() };
     let attach = |entity, name: &str| Event::Attach { entity, name: name.into(), params: Box::new(params) };
-    let run = |entity, cpu| Event::Run { cpu, entity, until: Instant::NEVER };
-    let wake = |entity| Event::Wake { entity, why: Wake::Timer };
+    let run = |entity, cpu| Event::Action(Action::Run { cpu, entity, until: Instant::NEVER });
+    let wake = |entity| Event::Input(Input::Wake { entity, why: Wake::Timer });
     let mut meter = Meter::new();
     for (at, event) in [
-        (0, Event::GroupCreated { group, name: "app".into(), parent: GroupId::ROOT, params: GroupParams::default() }),
+        (
+            0,
+            Event::GroupCreated {
+                group,
+                name: "app".into(),
+                parent: GroupId::ROOT,
+                params: Box::new(GroupParams::default()),
+            },
+        ),
         (0, attach(A, "reader")),
         (0, attach(B, "spinner")),
         (0, wake(B)),
@@ -33,14 +41,14 @@ fn measured() -> Meter {
         (1_000, Event::Release { entity: A, deadline: us(4_000) }),
         (1_000, wake(A)),
         (1_000, run(A, CPUS[0])),
-        (1_000, Event::Freeze { cpu: CPUS[0] }),
-        (1_500, Event::Thaw { cpu: CPUS[0] }),
-        (2_000, Event::Freeze { cpu: CPUS[0] }),
+        (1_000, Event::Input(Input::Freeze { cpu: CPUS[0], preempted: false })),
+        (1_500, Event::Input(Input::Thaw { cpu: CPUS[0], stolen: Nanos::ZERO })),
+        (2_000, Event::Input(Input::Freeze { cpu: CPUS[0], preempted: false })),
         (2_500, Event::SpinWait { entity: B, waited: Nanos::us(300) }),
-        (5_500, Event::Thaw { cpu: CPUS[0] }),
+        (5_500, Event::Input(Input::Thaw { cpu: CPUS[0], stolen: Nanos::ZERO })),
         (6_000, Event::Complete { entity: A }),
-        (6_000, Event::Block { cpu: CPUS[0] }),
-        (6_000, Event::Stop { cpu: CPUS[0], entity: A }),
+        (6_000, Event::Input(Input::Block { cpu: CPUS[0] })),
+        (6_000, Event::Action(Action::Stop { cpu: CPUS[0], entity: A })),
         (10_000, Event::End),
     ] {
         meter.record(us(at), &event);

@@ -5,7 +5,7 @@ use measure::Meter;
 use report::{Report, Runs, Widths, compared, side_by_side};
 use run::{Choice, Grant, live};
 use scenario::Scenario;
-use sched::{EntityId, Instant, Nanos};
+use sched::{Action, EntityId, Instant, Nanos};
 use std::collections::BTreeMap;
 use trace::{Event, Header, Job, Sink, Trace};
 
@@ -50,12 +50,14 @@ fn taken_apart(trace: &Trace) -> Apart {
                 let jobs = told.get_mut(entity).expect("it was released");
                 jobs.iter_mut().find(|job| job.done.is_none()).expect("it was released").done = Some(now);
             }
-            Event::Run { cpu, entity, until } => {
-                seen.push((now, Event::Run { cpu: *cpu, entity: *entity, until: live_time(*until) }));
+            Event::Action(Action::Run { cpu, entity, until }) => {
+                seen.push((now, Event::Action(Action::Run { cpu: *cpu, entity: *entity, until: live_time(*until) })));
             }
-            Event::Extend { cpu, until } => seen.push((now, Event::Extend { cpu: *cpu, until: live_time(*until) })),
-            Event::SetAlarm { alarm, on, at } => {
-                seen.push((now, Event::SetAlarm { alarm: *alarm, on: *on, at: live_time(*at) }));
+            Event::Action(Action::Extend { cpu, until }) => {
+                seen.push((now, Event::Action(Action::Extend { cpu: *cpu, until: live_time(*until) })))
+            }
+            Event::Action(Action::SetAlarm { alarm, on, at }) => {
+                seen.push((now, Event::Action(Action::SetAlarm { alarm: *alarm, on: *on, at: live_time(*at) })));
             }
             // The report of a live run knows the groups of its scenario.
             Event::GroupCreated { .. } | Event::End => {}
@@ -121,7 +123,7 @@ fn jobs_tell_how_late_they_began_and_count_while_their_entity_is_there() {
     let seen = [
         (at(30_000), Event::Attach { entity, name: "late".to_string(), params }),
         (at(100_000), Event::Detach { entity }),
-        (at(300_000_000), Event::Kick { cpu: sched::CpuId::new(0) }), // After the end.
+        (at(300_000_000), Event::Action(Action::Kick { cpu: sched::CpuId::new(0) })), // After the end.
     ];
     let unknown = EntityId::new(7, 0);
     let told = [(entity, jobs.clone()), (unknown, jobs)];

@@ -10,7 +10,7 @@ use super::boosts::Boosts;
 use super::{Auditor, Finding, Promises, Rule, Verdict};
 use crate::coordination::Coordination;
 use crate::costs::Costs;
-use sched::{Alarm, AlarmOwner, CpuId, EntityId, Instant, Nanos, Topology};
+use sched::{Action, Alarm, AlarmOwner, CpuId, EntityId, Input, Instant, Nanos, Topology};
 use std::collections::BTreeMap;
 use trace::{Event, MachineId, Sink, WorldSink};
 
@@ -338,10 +338,10 @@ impl WorldSink for WorldAuditor {
             Event::Boosted { entity, boosted } => {
                 self.boosts(machine, entity, |boosts| boosts.told(entity, boosted));
             }
-            Event::Wake { entity, .. } => self.boosts(machine, entity, |boosts| boosts.wakes(entity)),
-            Event::Freeze { cpu } => self.freeze(machine, cpu),
-            Event::Thaw { cpu } => self.thaw(machine, cpu),
-            Event::Run { cpu, entity, .. } => {
+            Event::Input(Input::Wake { entity, .. }) => self.boosts(machine, entity, |boosts| boosts.wakes(entity)),
+            Event::Input(Input::Freeze { cpu, .. }) => self.freeze(machine, cpu),
+            Event::Input(Input::Thaw { cpu, .. }) => self.thaw(machine, cpu),
+            Event::Action(Action::Run { cpu, entity, .. }) => {
                 self.expect_present(machine, cpu, "somebody runs");
                 self.cpu(machine, cpu).runs = Some(entity);
                 self.boosts(machine, entity, |boosts| boosts.runs(entity, true));
@@ -349,27 +349,31 @@ impl WorldSink for WorldAuditor {
                     self.move_below(guest, cpu, true);
                 }
             }
-            Event::Stop { cpu, entity } => {
+            Event::Action(Action::Stop { cpu, entity }) => {
                 self.cpu(machine, cpu).runs = None;
                 self.boosts(machine, entity, |boosts| boosts.runs(entity, false));
                 if let Some(&(guest, cpu)) = self.books(machine).vcpus.get(&entity) {
                     self.move_below(guest, cpu, false);
                 }
             }
-            Event::Block { cpu } | Event::Yield { cpu } | Event::Expire { cpu } | Event::YieldTo { cpu, .. } => {
+            Event::Input(
+                Input::Block { cpu } | Input::Yield { cpu } | Input::Expire { cpu } | Input::YieldTo { cpu, .. },
+            ) => {
                 self.expect_present(machine, cpu, "somebody stops");
             }
-            Event::Kick { cpu } => {
+            Event::Action(Action::Kick { cpu }) => {
                 let due = at.saturating_add(self.books(machine).kick);
                 self.books(machine).cpus[cpu.index()].kick = Some(due);
             }
-            Event::Kicked { cpu } => {
+            Event::Input(Input::Kicked { cpu }) => {
                 self.expect_present(machine, cpu, "a kick arrives");
                 self.kicked(machine, cpu);
             }
-            Event::SetAlarm { alarm, on, at: due } => drop(self.books(machine).alarms.insert(alarm, (due, on))),
-            Event::ClearAlarm { alarm } => drop(self.books(machine).alarms.remove(&alarm)),
-            Event::Alarm { alarm } => {
+            Event::Action(Action::SetAlarm { alarm, on, at: due }) => {
+                self.books(machine).alarms.insert(alarm, (due, on));
+            }
+            Event::Action(Action::ClearAlarm { alarm }) => drop(self.books(machine).alarms.remove(&alarm)),
+            Event::Input(Input::Alarm { alarm }) => {
                 if let Some(&(_, on)) = self.machines[machine.index()].alarms.get(&alarm) {
                     self.excuse(machine, on, self.machines[machine.index()].tick);
                 }

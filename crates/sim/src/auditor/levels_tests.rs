@@ -3,7 +3,7 @@
 use super::levels::WorldAuditor;
 use super::{Promises, Rule};
 use crate::coordination::{Boost, Coordination, Protocol};
-use sched::{Alarm, AlarmOwner, CpuId, EntityId, Instant, Nanos, Params, Topology, Wake};
+use sched::{Action, Alarm, AlarmOwner, CpuId, EntityId, Input, Instant, Nanos, Params, Topology, Wake};
 use trace::{Event, MachineId, WorldSink};
 
 const BELOW: MachineId = MachineId(0);
@@ -19,30 +19,30 @@ fn attach(entity: EntityId) -> Event {
 
 /// A vCPU that gets in at 2 us, loses its CPU at 10, has it back at 20 and in at 22, and halts at 30; its task runs all that time.
 fn right() -> Vec<(u64, MachineId, Event)> {
-    let run = |entity| Event::Run { cpu: CPU, entity, until: Instant::NEVER };
-    let stop = |entity| Event::Stop { cpu: CPU, entity };
+    let run = |entity| Event::Action(Action::Run { cpu: CPU, entity, until: Instant::NEVER });
+    let stop = |entity| Event::Action(Action::Stop { cpu: CPU, entity });
     vec![
         (0, BELOW, attach(VCPU)),
         (0, BELOW, Event::Vcpu { entity: VCPU, guest: ABOVE, cpu: CPU }),
-        (0, ABOVE, Event::Freeze { cpu: CPU }),
+        (0, ABOVE, Event::Input(Input::Freeze { cpu: CPU, preempted: false })),
         (0, ABOVE, attach(TASK)),
-        (0, ABOVE, Event::Wake { entity: TASK, why: Wake::Timer }),
-        (0, ABOVE, Event::Kick { cpu: CPU }),
-        (0, ABOVE, Event::SetAlarm { alarm: ALARM, on: CPU, at: Instant::at_ns(15_000) }),
-        (0, BELOW, Event::Wake { entity: VCPU, why: Wake::Interrupt }),
+        (0, ABOVE, Event::Input(Input::Wake { entity: TASK, why: Wake::Timer })),
+        (0, ABOVE, Event::Action(Action::Kick { cpu: CPU })),
+        (0, ABOVE, Event::Action(Action::SetAlarm { alarm: ALARM, on: CPU, at: Instant::at_ns(15_000) })),
+        (0, BELOW, Event::Input(Input::Wake { entity: VCPU, why: Wake::Interrupt })),
         (0, BELOW, run(VCPU)),
-        (2, ABOVE, Event::Thaw { cpu: CPU }),
-        (2, ABOVE, Event::Kicked { cpu: CPU }),
+        (2, ABOVE, Event::Input(Input::Thaw { cpu: CPU, stolen: Nanos::ZERO })),
+        (2, ABOVE, Event::Input(Input::Kicked { cpu: CPU })),
         (2, ABOVE, run(TASK)),
         (10, BELOW, stop(VCPU)),
-        (10, ABOVE, Event::Freeze { cpu: CPU }),
+        (10, ABOVE, Event::Input(Input::Freeze { cpu: CPU, preempted: false })),
         (20, BELOW, run(VCPU)),
-        (22, ABOVE, Event::Thaw { cpu: CPU }),
-        (22, ABOVE, Event::Alarm { alarm: ALARM }),
-        (30, ABOVE, Event::Block { cpu: CPU }),
+        (22, ABOVE, Event::Input(Input::Thaw { cpu: CPU, stolen: Nanos::ZERO })),
+        (22, ABOVE, Event::Input(Input::Alarm { alarm: ALARM })),
+        (30, ABOVE, Event::Input(Input::Block { cpu: CPU })),
         (30, ABOVE, stop(TASK)),
-        (30, ABOVE, Event::Freeze { cpu: CPU }),
-        (30, BELOW, Event::Block { cpu: CPU }),
+        (30, ABOVE, Event::Input(Input::Freeze { cpu: CPU, preempted: false })),
+        (30, BELOW, Event::Input(Input::Block { cpu: CPU })),
         (30, BELOW, stop(VCPU)),
         (40, BELOW, Event::End),
         (40, ABOVE, Event::End),
@@ -81,7 +81,7 @@ fn what_is_right_is_found_right() {
 fn a_guest_that_goes_on_without_a_cpu_is_found() {
     // It thaws before its vCPU has a CPU.
     let early = instead(
-        |event| matches!(event, Event::Run { .. }),
+        |event| matches!(event, Event::Action(Action::Run { .. })),
         |events, _| {
             let (_, machine, event) = events.remove(14);
             events.insert(16, (23, machine, event));
@@ -89,18 +89,22 @@ fn a_guest_that_goes_on_without_a_cpu_is_found() {
     );
     assert!(early.contains(&Rule::Level), "{early:?}");
     // It does not freeze when its vCPU stops.
-    let goes_on = instead(|event| matches!(event, Event::Stop { .. }), |events, place| drop(events.remove(place + 1)));
+    let goes_on = instead(
+        |event| matches!(event, Event::Action(Action::Stop { .. })),
+        |events, place| drop(events.remove(place + 1)),
+    );
     assert!(goes_on.contains(&Rule::Level) && goes_on.contains(&Rule::Law(13)), "{goes_on:?}");
 }
 
 #[test]
 fn cpu_time_that_comes_from_nowhere_or_is_lost_is_found() {
     // The guest is told a microsecond late that it lost its CPU.
-    let late = instead(|event| matches!(event, Event::Stop { .. }), |events, place| events[place + 1].0 = 11);
+    let late =
+        instead(|event| matches!(event, Event::Action(Action::Stop { .. })), |events, place| events[place + 1].0 = 11);
     assert_eq!(late, [Rule::Level, Rule::Level], "it goes on, and the sums differ");
     // It freezes a microsecond before it loses its CPU: nobody got that.
     let lost = instead(
-        |event| matches!(event, Event::Stop { .. }),
+        |event| matches!(event, Event::Action(Action::Stop { .. })),
         |events, place| {
             events[place + 1].0 = 9;
             events.swap(place, place + 1);
@@ -111,41 +115,46 @@ fn cpu_time_that_comes_from_nowhere_or_is_lost_is_found() {
 
 #[test]
 fn nothing_goes_on_on_a_frozen_cpu() {
-    let blocks = instead(|event| matches!(event, Event::Block { .. }), |events, place| events[place].0 = 15);
+    let blocks =
+        instead(|event| matches!(event, Event::Input(Input::Block { .. })), |events, place| events[place].0 = 15);
     assert_eq!(blocks, [Rule::Law(1), Rule::Law(1)], "time goes back, in the machine and in the world");
     let extra = instead(
-        |event| matches!(event, Event::Freeze { .. }),
-        |events, _| events.insert(14, (12, ABOVE, Event::Block { cpu: CPU })),
+        |event| matches!(event, Event::Input(Input::Freeze { .. })),
+        |events, _| events.insert(14, (12, ABOVE, Event::Input(Input::Block { cpu: CPU }))),
     );
     assert!(extra.contains(&Rule::Law(13)), "{extra:?}");
     let twice = instead(
-        |event| matches!(event, Event::Freeze { .. }),
-        |events, place| events.insert(place, (0, ABOVE, Event::Freeze { cpu: CPU })),
+        |event| matches!(event, Event::Input(Input::Freeze { .. })),
+        |events, place| events.insert(place, (0, ABOVE, Event::Input(Input::Freeze { cpu: CPU, preempted: false }))),
     );
     assert_eq!(twice, [Rule::Law(13)]);
 }
 
 #[test]
 fn kicks_and_alarms_come_once_and_when_they_are_due() {
-    let never = instead(|event| matches!(event, Event::Kicked { .. }), |events, place| drop(events.remove(place)));
+    let never = instead(
+        |event| matches!(event, Event::Input(Input::Kicked { .. })),
+        |events, place| drop(events.remove(place)),
+    );
     assert!(never.is_empty(), "its CPU halts in the end, and would get it when it is back: {never:?}");
     let twice = instead(
-        |event| matches!(event, Event::Kicked { .. }),
-        |events, place| events.insert(place, (2, ABOVE, Event::Kicked { cpu: CPU })),
+        |event| matches!(event, Event::Input(Input::Kicked { .. })),
+        |events, place| events.insert(place, (2, ABOVE, Event::Input(Input::Kicked { cpu: CPU }))),
     );
     assert_eq!(twice, [Rule::Delivery]);
     let late = instead(
-        |event| matches!(event, Event::Kicked { .. }),
+        |event| matches!(event, Event::Input(Input::Kicked { .. })),
         |events, place| {
             events[place].0 = 3;
             events[place + 1].0 = 3;
         },
     );
     assert_eq!(late, [Rule::Delivery]);
-    let late = instead(|event| matches!(event, Event::Alarm { .. }), |events, place| events[place].0 = 23);
+    let late =
+        instead(|event| matches!(event, Event::Input(Input::Alarm { .. })), |events, place| events[place].0 = 23);
     assert_eq!(late, [Rule::Delivery]);
     let frozen = instead(
-        |event| matches!(event, Event::Alarm { .. }),
+        |event| matches!(event, Event::Input(Input::Alarm { .. })),
         |events, place| {
             events[place].0 = 15;
             events.swap(place, place - 1);
@@ -155,7 +164,7 @@ fn kicks_and_alarms_come_once_and_when_they_are_due() {
     assert_eq!(frozen, [Rule::Law(13)]);
     // One that is overdue on a CPU that is there.
     let lost = instead(
-        |event| matches!(event, Event::Alarm { .. }),
+        |event| matches!(event, Event::Input(Input::Alarm { .. })),
         |events, place| {
             events.remove(place);
             events.truncate(place);

@@ -4,13 +4,13 @@
 //! ```
 //! # use sim::auditor::{Auditor, Promises, Rule};
 //! # use trace::{Event, Sink};
-//! # use sched::{Conserving, CpuId, EntityId, Instant, Nanos, Params, Topology, Wake};
+//! # use sched::{Action, Conserving, CpuId, EntityId, Input, Instant, Nanos, Params, Topology, Wake};
 //! let promises = Promises { conserving: Conserving::Global { slack: Nanos::ZERO }, ..Promises::NONE };
 //! let mut auditor = Auditor::new(Topology::new(1), promises);
 //! let e = EntityId::new(0, 0);
 //! auditor.record(Instant::ZERO, &Event::Attach { entity: e, name: "a".into(), params: Box::new(Params::default()) });
-//! auditor.record(Instant::ZERO, &Event::Wake { entity: e, why: Wake::Timer });
-//! auditor.record(Instant::at_ns(1), &Event::Run { cpu: CpuId::new(0), entity: e, until: Instant::NEVER });
+//! auditor.record(Instant::ZERO, &Event::Input(Input::Wake { entity: e, why: Wake::Timer }));
+//! auditor.record(Instant::at_ns(1), &Event::Action(Action::Run { cpu: CpuId::new(0), entity: e, until: Instant::NEVER }));
 //! assert_eq!(auditor.verdict().count(Rule::Law(11)), 1, "the CPU idled for 1 ns although somebody waited");
 //! ```
 
@@ -36,7 +36,9 @@ pub use limits::LimitTolerance;
 use limits::Limits;
 pub use reservations::PeriodCounts;
 use reservations::{Doing, Periods};
-use sched::{Conserving, CpuId, EntityId, GroupId, GroupParams, Instant, Nanos, Params, Topology, Weight};
+use sched::{
+    Action, Conserving, CpuId, EntityId, GroupId, GroupParams, Input, Instant, Nanos, Params, Topology, Weight,
+};
 pub use shares::fair_shares;
 use trace::{Event, Sink};
 pub use verdict::{Finding, Rule, Verdict};
@@ -496,14 +498,14 @@ impl Sink for Auditor {
             Event::Attach { entity, ref params, .. } => self.attach(entity, **params),
             Event::Adjust { entity, ref params } => self.adjust(entity, **params),
             Event::Detach { entity } => self.detach(entity),
-            Event::Wake { entity, .. } => self.turn(entity, State::Waiting),
-            Event::Block { cpu } => {
+            Event::Input(Input::Wake { entity, .. }) => self.turn(entity, State::Waiting),
+            Event::Input(Input::Block { cpu }) => {
                 if let Some(e) = self.seated(cpu) {
                     self.block(e);
                 }
             }
-            Event::Pause { entity } => self.block(entity),
-            Event::Yield { cpu } | Event::YieldTo { cpu, .. } => {
+            Event::Input(Input::Pause { entity }) => self.block(entity),
+            Event::Input(Input::Yield { cpu } | Input::YieldTo { cpu, .. }) => {
                 if let Some(e) = self.seated(cpu) {
                     self.elapse_periods(e, true);
                 }
@@ -514,43 +516,37 @@ impl Sink for Auditor {
                 }
             }
             Event::Complete { entity } => self.complete(entity),
-            Event::Stop { cpu, entity } => self.stop(cpu, entity),
-            Event::Run { cpu, entity, until } => {
+            Event::Action(Action::Stop { cpu, entity }) => self.stop(cpu, entity),
+            Event::Action(Action::Run { cpu, entity, until }) => {
                 self.check_slice(cpu, until);
                 self.run(cpu, entity);
             }
-            Event::Extend { cpu, until } => {
+            Event::Action(Action::Extend { cpu, until }) => {
                 self.check_slice(cpu, until);
                 self.go_on(cpu);
             }
-            Event::Held { entity, reasons } => self.hold(entity, reasons),
-            Event::SetAlarm { alarm, at: due, .. } if due <= at => {
+            Event::Action(Action::Held { entity, reasons }) => self.hold(entity, reasons),
+            Event::Action(Action::SetAlarm { alarm, at: due, .. }) if due <= at => {
                 self.find(Rule::Law(7), None, None, format!("{alarm:?} is set to {due}, which is past"));
             }
             Event::End => self.end(),
-            Event::Interrupt { .. }
-            | Event::SpinWait { .. }
             // It judges by the clock of the trace alone.
-            | Event::Ran { .. }
+            Event::Input(_)
+            | Event::Action(Action::Kick { .. } | Action::SetAlarm { .. } | Action::ClearAlarm { .. })
+            | Event::Settled
+            | Event::Refused(_)
             | Event::Background { .. }
             | Event::Period { .. }
             | Event::Woke { .. }
             | Event::Irq { .. }
             | Event::Skipped { .. }
             | Event::Sent { .. }
+            | Event::SpinWait { .. }
             | Event::Boosted { .. }
             | Event::Served { .. }
             | Event::Arrived { .. }
             | Event::Lost { .. }
-            | Event::Expire { .. }
-            | Event::Kicked { .. }
-            | Event::Alarm { .. }
-            | Event::Kick { .. }
-            | Event::SetAlarm { .. }
-            | Event::Vcpu { .. }
-            | Event::Freeze { .. }
-            | Event::Thaw { .. }
-            | Event::ClearAlarm { .. } => {}
+            | Event::Vcpu { .. } => {}
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use sched::CapBound;
-use sched::{CpuSet, Limit, Quota, Reservation, Wake};
+use sched::{Action, CpuSet, Input, Limit, Quota, Reservation, Wake};
 
 /// A trace in the making: times in milliseconds.
 struct Script {
@@ -41,15 +41,15 @@ impl Script {
     }
 
     fn wake(&mut self, ms: u64, entity: EntityId) -> &mut Script {
-        self.say(ms, Event::Wake { entity, why: Wake::Timer })
+        self.say(ms, Event::Input(Input::Wake { entity, why: Wake::Timer }))
     }
 
     fn run(&mut self, ms: u64, n: usize, entity: EntityId) -> &mut Script {
-        self.say(ms, Event::Run { cpu: cpu(n), entity, until: Instant::NEVER })
+        self.say(ms, Event::Action(Action::Run { cpu: cpu(n), entity, until: Instant::NEVER }))
     }
 
     fn stop(&mut self, ms: u64, n: usize, entity: EntityId) -> &mut Script {
-        self.say(ms, Event::Stop { cpu: cpu(n), entity })
+        self.say(ms, Event::Action(Action::Stop { cpu: cpu(n), entity }))
     }
 
     /// The one rule broken, and how often; panics if there are several.
@@ -80,9 +80,17 @@ fn an_honest_trace_is_clean() {
         reservations: Some(Nanos::ZERO),
     };
     let mut script = Script::new(1, all);
-    script.wake(1, A).run(1, 0, A).wake(2, B).say(5, Event::Block { cpu: cpu(0) }).stop(5, 0, A).run(5, 0, B);
-    script.say(6, Event::Expire { cpu: cpu(0) }).say(6, Event::Extend { cpu: cpu(0), until: at(9) });
-    script.say(9, Event::Pause { entity: B }).stop(9, 0, B).say(20, Event::End);
+    script
+        .wake(1, A)
+        .run(1, 0, A)
+        .wake(2, B)
+        .say(5, Event::Input(Input::Block { cpu: cpu(0) }))
+        .stop(5, 0, A)
+        .run(5, 0, B);
+    script
+        .say(6, Event::Input(Input::Expire { cpu: cpu(0) }))
+        .say(6, Event::Action(Action::Extend { cpu: cpu(0), until: at(9) }));
+    script.say(9, Event::Input(Input::Pause { entity: B })).stop(9, 0, B).say(20, Event::End);
     script.auditor.check_charge(A, Nanos::ms(4));
     script.auditor.check_charge(B, Nanos::ms(4));
     assert_eq!(script.broken(), None, "{}", script.auditor.verdict());
@@ -92,9 +100,9 @@ fn an_honest_trace_is_clean() {
 #[test]
 fn who_blocks_and_wakes_at_one_instant_may_go_on_or_move() {
     let mut script = Script::new(2, conserving(Conserving::Global { slack: Nanos::ZERO }));
-    script.wake(0, A).run(0, 0, A).say(1, Event::Block { cpu: cpu(0) }).wake(1, A);
-    script.say(1, Event::Extend { cpu: cpu(0), until: at(9) });
-    script.say(3, Event::Block { cpu: cpu(0) }).wake(3, A).stop(3, 0, A).run(3, 1, A);
+    script.wake(0, A).run(0, 0, A).say(1, Event::Input(Input::Block { cpu: cpu(0) })).wake(1, A);
+    script.say(1, Event::Action(Action::Extend { cpu: cpu(0), until: at(9) }));
+    script.say(3, Event::Input(Input::Block { cpu: cpu(0) })).wake(3, A).stop(3, 0, A).run(3, 1, A);
     script.say(5, Event::End);
     script.auditor.check_charge(A, Nanos::ms(5));
     assert_eq!(script.broken(), None, "{}", script.auditor.verdict());
@@ -103,9 +111,9 @@ fn who_blocks_and_wakes_at_one_instant_may_go_on_or_move() {
 #[test]
 fn law_1_slices_end_later_and_time_goes_on() {
     let mut script = Script::new(1, Promises::NONE);
-    script.wake(2, A).say(2, Event::Run { cpu: cpu(0), entity: A, until: at(2) });
+    script.wake(2, A).say(2, Event::Action(Action::Run { cpu: cpu(0), entity: A, until: at(2) }));
     assert_eq!(script.broken(), Some((Rule::Law(1), 1)));
-    script.say(1, Event::Block { cpu: cpu(0) });
+    script.say(1, Event::Input(Input::Block { cpu: cpu(0) }));
     assert_eq!(script.broken(), Some((Rule::Law(1), 2)));
 }
 
@@ -122,8 +130,8 @@ fn law_2_only_who_wants_and_may_runs() {
     script
         .wake(0, A)
         .run(0, 0, A)
-        .say(1, Event::Block { cpu: cpu(0) })
-        .say(1, Event::Extend { cpu: cpu(0), until: at(9) });
+        .say(1, Event::Input(Input::Block { cpu: cpu(0) }))
+        .say(1, Event::Action(Action::Extend { cpu: cpu(0), until: at(9) }));
     assert_eq!(script.broken(), Some((Rule::Law(2), 1)), "it goes on although it blocked");
 }
 
@@ -143,7 +151,7 @@ fn law_3_one_entity_to_a_cpu_and_one_cpu_to_an_entity() {
 #[test]
 fn law_5_charges_add_up() {
     let mut script = Script::new(1, Promises::NONE);
-    script.wake(0, A).run(1, 0, A).say(4, Event::Block { cpu: cpu(0) }).stop(4, 0, A);
+    script.wake(0, A).run(1, 0, A).say(4, Event::Input(Input::Block { cpu: cpu(0) })).stop(4, 0, A);
     script.auditor.check_charge(A, Nanos::ms(3));
     assert_eq!(script.broken(), None);
     script.auditor.check_charge(A, Nanos::ms(3) + Nanos::ns(1));
@@ -154,9 +162,9 @@ fn law_5_charges_add_up() {
 fn law_7_alarms_lie_in_the_future() {
     let mut script = Script::new(1, Promises::NONE);
     let alarm = sched::Alarm { owner: sched::AlarmOwner::Policy, slot: 0 };
-    script.say(3, Event::SetAlarm { alarm, on: cpu(0), at: at(4) });
+    script.say(3, Event::Action(Action::SetAlarm { alarm, on: cpu(0), at: at(4) }));
     assert_eq!(script.broken(), None);
-    script.say(3, Event::SetAlarm { alarm, on: cpu(0), at: at(3) });
+    script.say(3, Event::Action(Action::SetAlarm { alarm, on: cpu(0), at: at(3) }));
     assert_eq!(script.broken(), Some((Rule::Law(7), 1)));
 }
 
@@ -210,9 +218,9 @@ fn law_11_an_idle_cpu_is_seen_in_the_declared_scope_after_the_slack() {
 fn law_11_does_not_count_the_held_and_those_who_may_not() {
     let promises = conserving(Conserving::Global { slack: Nanos::ZERO });
     let mut script = Script::new(2, promises);
-    script.wake(0, A).say(0, Event::Held { entity: A, reasons: 1 }).say(5, Event::End);
+    script.wake(0, A).say(0, Event::Action(Action::Held { entity: A, reasons: 1 })).say(5, Event::End);
     assert_eq!(script.broken(), None);
-    script.say(5, Event::Held { entity: A, reasons: 0 }).say(6, Event::End);
+    script.say(5, Event::Action(Action::Held { entity: A, reasons: 0 })).say(6, Event::End);
     assert_eq!(script.broken(), Some((Rule::Law(11), 1)), "released, it counts");
     let mut script = Script::new(2, promises);
     let params = Params { affinity: CpuSet::one(cpu(1)), ..Params::default() };
@@ -228,7 +236,7 @@ fn law_11_tells_each_breach_once_per_slack() {
     let mut script = Script::new(1, conserving(Conserving::Global { slack: Nanos::ms(10) }));
     script.wake(0, A);
     for ms in 1..35 {
-        script.say(ms, Event::Kick { cpu: cpu(0) });
+        script.say(ms, Event::Action(Action::Kick { cpu: cpu(0) }));
     }
     assert_eq!(script.broken(), Some((Rule::Law(11), 3)));
 }
@@ -246,7 +254,9 @@ fn law_12_waits_end_within_the_bound() {
     script.say(4, Event::Adjust { entity: B, params: Box::new(Params::default()) });
     script.stop(8, 0, A).run(8, 0, B);
     assert_eq!(script.broken(), None, "a change starts the clock anew");
-    script.say(9, Event::Held { entity: A, reasons: 2 }).say(30, Event::Held { entity: A, reasons: 0 });
+    script
+        .say(9, Event::Action(Action::Held { entity: A, reasons: 2 }))
+        .say(30, Event::Action(Action::Held { entity: A, reasons: 0 }));
     script.stop(33, 0, B).run(33, 0, A);
     assert_eq!(script.broken(), None, "who is held does not wait");
     script.run(39, 0, B);
@@ -260,10 +270,13 @@ fn quotas_hold_over_every_window() {
     let grouped = |runs: &[(u64, u64)]| {
         let mut script = Script::new(2, Promises { limits, ..Promises::NONE });
         let params = GroupParams { quota: Some(quota), ..GroupParams::default() };
-        script.say(0, Event::GroupCreated { group: G, name: "g".into(), parent: GroupId::ROOT, params });
+        script.say(
+            0,
+            Event::GroupCreated { group: G, name: "g".into(), parent: GroupId::ROOT, params: Box::new(params) },
+        );
         let inner = GroupId::new(2, 0);
         let free = GroupParams::default();
-        script.say(0, Event::GroupCreated { group: inner, name: "inner".into(), parent: G, params: free });
+        script.say(0, Event::GroupCreated { group: inner, name: "inner".into(), parent: G, params: Box::new(free) });
         for (e, group) in [(A, G), (B, inner)] {
             let params = Box::new(Params { group, ..Params::default() });
             script.say(0, Event::Adjust { entity: e, params }).wake(0, e);
@@ -285,7 +298,10 @@ fn caps_hold_in_percent_of_a_cpu() {
     let judge = |on: u64| {
         let mut script = Script::new(1, Promises { limits, ..Promises::NONE });
         let params = GroupParams { cap_percent: Some(50), ..GroupParams::default() };
-        script.say(0, Event::GroupCreated { group: G, name: "g".into(), parent: GroupId::ROOT, params });
+        script.say(
+            0,
+            Event::GroupCreated { group: G, name: "g".into(), parent: GroupId::ROOT, params: Box::new(params) },
+        );
         let params = Box::new(Params { group: G, ..Params::default() });
         script.say(0, Event::Adjust { entity: A, params }).wake(0, A);
         for n in 0..20 {
@@ -345,7 +361,7 @@ fn reservations_are_judged_in_periods_the_entity_wants_throughout() {
                 script.stop(ms, 0, e);
             }
             match rests {
-                Some((from, _)) if from == ms => drop(script.say(ms, Event::Pause { entity: e })),
+                Some((from, _)) if from == ms => drop(script.say(ms, Event::Input(Input::Pause { entity: e }))),
                 Some((_, to)) if to == ms => drop(script.wake(ms, e)),
                 _ => {}
             }

@@ -5,7 +5,7 @@ use super::Rule;
 use super::ewma::Ewma;
 use super::lavd::{Lavd, Woken};
 use super::ule::Ule;
-use sched::{CpuId, EntityId, FairPosition, Instant, Machine, Nanos, Position, State, Wake};
+use sched::{Action, CpuId, EntityId, FairPosition, Input, Instant, Machine, Nanos, Position, State, Wake};
 use trace::Event;
 
 /// Something that happened on a machine.
@@ -26,9 +26,9 @@ impl Note {
     /// What is noted of an event.
     pub(crate) fn of(event: &Event) -> Option<Note> {
         match *event {
-            Event::Wake { entity, why } => Some(Note::Woke(entity, why)),
-            Event::Run { cpu, entity, .. } => Some(Note::Runs(entity, cpu)),
-            Event::Stop { entity, .. } => Some(Note::Stopped(entity)),
+            Event::Input(Input::Wake { entity, why }) => Some(Note::Woke(entity, why)),
+            Event::Action(Action::Run { cpu, entity, .. }) => Some(Note::Runs(entity, cpu)),
+            Event::Action(Action::Stop { entity, .. }) => Some(Note::Stopped(entity)),
             Event::Adjust { entity, .. } => Some(Note::Asked(entity)),
             Event::Detach { entity } => Some(Note::Left(entity)),
             _ => None,

@@ -1,7 +1,7 @@
 //! A guest whose vCPUs always have a CPU is as good as a host.
 
 use crate::town::{FIRST, Log, application, at, forever, guest, hog, host, run, sleep, task, vcpus};
-use sched::{Instant, Nanos, Params};
+use sched::{Input, Instant, Nanos, Params};
 use sim::program::{Length, Object, Step};
 use sim::{Application, Costs, Guest, Periodic, Workload, World};
 use trace::{Event, MachineId};
@@ -34,7 +34,9 @@ fn pipe_pair() -> Application {
 /// What was decided on `machine`, and when; by name, for ids are the same anyway.
 fn decisions(log: &Log, machine: MachineId) -> Vec<(Instant, Event)> {
     let mut events = log.of(machine);
-    events.retain(|(_, event)| !matches!(event, Event::Freeze { .. } | Event::Thaw { .. } | Event::Vcpu { .. }));
+    events.retain(|(_, event)| {
+        !matches!(event, Event::Input(Input::Freeze { .. } | Input::Thaw { .. }) | Event::Vcpu { .. })
+    });
     events
 }
 
@@ -127,7 +129,8 @@ fn every_interrupt_of_a_guest_costs_an_exit() {
         let (before, at) = done.map(|done| (&events[..done], events[done].0)).expect("the work is done");
         // The first release and whatever else happens as the guest comes in comes along.
         let interrupts = before.iter().filter(|(at, event)| {
-            *at > Instant::ZERO && matches!(event, Event::Release { .. } | Event::Alarm { .. } | Event::Kicked { .. })
+            *at > Instant::ZERO
+                && matches!(event, Event::Release { .. } | Event::Input(Input::Alarm { .. } | Input::Kicked { .. }))
         });
         (at, interrupts.count() as u64)
     };

@@ -1,7 +1,7 @@
 //! What tasks share: locks, barriers, pipes; what preemption does to spin locks; and how a run ends that cannot go on.
 
 use crate::town::{FIRST, Log, SECOND, application, at, forever, guest, hog, host, run, sleep, task, vcpus};
-use sched::{GroupId, Nanos};
+use sched::{GroupId, Input, Nanos};
 use sim::guest::{PauseLoop, Spinning};
 use sim::program::{Object, ObjectId, Step};
 use sim::{Application, Costs, Guest, Stuck, TaskSpec, World};
@@ -101,10 +101,9 @@ fn a_parent_waits_for_the_children_it_has_forked() {
     let parent = task("parent", job(vec![fork, Step::Join, us(1)]));
     let (log, end) = play(&application(&[], vec![parent]), 10);
     assert_eq!((completions(&log), end), (vec![61], Ok(())));
-    let forked = log
-        .events
-        .iter()
-        .filter(|(_, _, event)| matches!(event, Event::Wake { why: sched::Wake::New { parent: Some(_) }, .. }));
+    let forked = log.events.iter().filter(|(_, _, event)| {
+        matches!(event, Event::Input(Input::Wake { why: sched::Wake::New { parent: Some(_) }, .. }))
+    });
     assert_eq!(forked.count(), 3);
 }
 

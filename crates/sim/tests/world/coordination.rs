@@ -1,7 +1,7 @@
 //! Guests that coordinate with their host: the worked example of each protocol, what others lose, and what nobody can take.
 
 use crate::town::{FIRST, Log, application, at, forever, guest, hog, host, run, sleep, task, vcpus};
-use sched::{Class, EntityId, GroupId, Instant, Nanos, Params, RtPriority, Topology, Weight};
+use sched::{Action, Class, EntityId, GroupId, Instant, Nanos, Params, RtPriority, Topology, Weight};
 use sim::coordination::{Boost, Coordinated, Coordination, Protocol, Rule};
 use sim::guest::Steal;
 use sim::program::{Object, Step, TimerMode};
@@ -83,10 +83,8 @@ fn the_worked_example_of_rfc_v1_goes_event_by_event() {
     );
     // 1. Device interrupt at 100 us: the vCPU preempts the hog at once. 4. The call costs what it costs.
     let host = log.of(MachineId(0));
-    assert!(
-        host.iter()
-            .any(|(at, event)| *at == us(100) && matches!(event, Event::Run { entity, .. } if entity.index() == 0))
-    );
+    assert!(host.iter().any(|(at, event)| *at == us(100)
+        && matches!(event, Event::Action(Action::Run { entity, .. }) if entity.index() == 0)));
     assert_eq!((came.hypercalls, came.cost, came.over_limit), (2, Nanos::us(2), 1));
 }
 
@@ -149,8 +147,8 @@ fn beside(params: Params, kind: Guest, policy: &str) -> (Nanos, Nanos, Option<Co
     let mut since = None;
     for (at, event) in log.of(under) {
         match event {
-            Event::Run { entity, .. } if entity == other => since = Some(at),
-            Event::Stop { entity, .. } if entity == other => {
+            Event::Action(Action::Run { entity, .. }) if entity == other => since = Some(at),
+            Event::Action(Action::Stop { entity, .. }) if entity == other => {
                 had += since.take().map_or(Nanos::ZERO, |since: Instant| at.since(since));
             }
             _ => {}

@@ -1,7 +1,7 @@
 //! Things that happen at one instant, and programs that never come to an end.
 
 use crate::town::{FIRST, Log, SECOND, application, at, forever, guest, hog, host, run, sleep, task, vcpus};
-use sched::{CpuId, CpuSet, GroupId, Instant, Nanos, Params, Topology};
+use sched::{Action, CpuId, CpuSet, GroupId, Instant, Nanos, Params, Topology};
 use sim::auditor::{Promises, WorldAuditor};
 use sim::guest::{HaltPolling, Spinning, Steal};
 use sim::program::{Object, Step};
@@ -113,7 +113,7 @@ fn a_kick_that_comes_too_late_to_matter_brings_no_other_forward() {
     world.finish(at(100)).expect("it goes on");
     drop(world);
     let late = |(at, event): &(Instant, Event)| {
-        *at > after(20_900) && matches!(event, Event::Kick { cpu } if cpu.index() == 0)
+        *at > after(20_900) && matches!(event, Event::Action(Action::Kick { cpu }) if cpu.index() == 0)
     };
     assert_eq!(log.of(vm).iter().filter(|what| late(what)).count(), 2, "{:?}", log.of(vm));
     assert_eq!(auditor.findings(), []);

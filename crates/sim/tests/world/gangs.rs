@@ -2,7 +2,7 @@
 //! host make of it.
 
 use crate::town::{FIRST, Log, application, at, forever, guest, hog, host, task, vcpus};
-use sched::{GroupId, GroupParams, Instant, Nanos, Params};
+use sched::{Action, GroupId, GroupParams, Input, Instant, Nanos, Params};
 use sim::guest::{HaltPolling, PauseLoop, Spinning, Steal};
 use sim::program::{Length, Object, Step};
 use sim::{Application, Costs, Guest, Workload, World};
@@ -144,10 +144,10 @@ fn on_one_cpu(name: &str, kind: Guest) -> (usize, usize, usize) {
     let (mut yields, mut went) = (0, 0);
     let events = log.of(under);
     for (n, (when, event)) in events.iter().enumerate() {
-        if let Event::YieldTo { to, .. } = *event {
+        if let Event::Input(Input::YieldTo { to, .. }) = *event {
             yields += 1;
             let runs = |(at, event): &&(Instant, Event)| {
-                at == when && matches!(event, Event::Run { entity, .. } if *entity == to)
+                at == when && matches!(event, Event::Action(Action::Run { entity, .. }) if *entity == to)
             };
             went += usize::from(events[n..].iter().take(8).any(|event| runs(&event)));
         }

@@ -2,7 +2,7 @@
 
 use crate::town::{Log, application, at, forever, guest, hog, host, run, sleep, task, vcpus};
 use measure::Meter;
-use sched::{GroupId, Instant, Nanos, Params};
+use sched::{GroupId, Input, Instant, Nanos, Params};
 use sim::guest::{HaltPolling, Steal};
 use sim::program::Step;
 use sim::{Costs, Guest, World};
@@ -146,8 +146,9 @@ fn who_leaves_a_guest_while_its_cpu_is_away_goes_when_it_is_back() {
     assert!(!world.machine(vm).machine().is_attached(inside));
     drop(world);
     let gone = log.of(vm).iter().find(|(_, event)| matches!(event, Event::Detach { .. })).map(|(at, _)| *at);
-    let thaw = Event::Thaw { cpu: sched::CpuId::new(0) };
-    let back = log.of(vm).into_iter().find(|(thawed, event)| *event == thaw && *thawed >= at);
+    let back = log.of(vm).into_iter().find(|(thawed, event)| {
+        matches!(event, Event::Input(Input::Thaw { cpu, .. }) if cpu.index() == 0) && *thawed >= at
+    });
     assert_eq!(gone, back.map(|(at, _)| at));
 }
 

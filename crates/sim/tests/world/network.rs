@@ -1,7 +1,7 @@
 //! Packets between machines: lines, rings, ports and inboxes, interrupts, and what is lost.
 
 use crate::town::{FIRST, Log, SECOND, application, at, forever, guest, hog, host, run, sleep, task, vcpus};
-use sched::{CpuId, GroupId, Instant, Nanos, Wake};
+use sched::{CpuId, GroupId, Input, Instant, Nanos, Notice, Wake};
 use sim::network::{Acks, Endpoint, Flow, FlowCounts, FlowId, Hop, Line};
 use sim::program::{Notify, Object, Ring, Step, TaskSpec};
 use sim::{Costs, Guest, World};
@@ -92,7 +92,7 @@ fn what_is_sent_arrives_in_packets_after_its_way() {
         .collect();
     let us = Nanos::us;
     assert_eq!(arrivals, [(111, 1_000, us(101)), (112, 1_000, us(102)), (112, 500, Nanos::ns(102_500))]);
-    let wakes = log.of(to.machine).into_iter().filter(|(_, event)| matches!(event, Event::Wake { .. }));
+    let wakes = log.of(to.machine).into_iter().filter(|(_, event)| matches!(event, Event::Input(Input::Wake { .. })));
     assert_eq!(wakes.count(), 2, "the reader comes, and is woken once, when all is there");
 }
 
@@ -156,8 +156,8 @@ fn served(ring: Ring, packets: u64, gap: Nanos) -> (Vec<(u64, Wake)>, usize, Vec
     let (mut wakes, mut notices, mut done) = (Vec::new(), 0, Vec::new());
     for (at, event) in log.of(middle) {
         match event {
-            Event::Wake { why, .. } => wakes.push((at.as_ns() / 1_000, why)),
-            Event::Interrupt { .. } => notices += 1,
+            Event::Input(Input::Wake { why, .. }) => wakes.push((at.as_ns() / 1_000, why)),
+            Event::Input(Input::Event { what: Notice::Interrupt, .. }) => notices += 1,
             Event::Served { .. } => done.push(at.as_ns() / 1_000),
             _ => {}
         }
@@ -199,7 +199,7 @@ fn who_serves_a_ring_tells_others_of_each_packet_or_at_the_end_of_a_pass() {
         world.finish(at(100)).expect("nobody waits for ever");
         assert_eq!(world.flow(flow).arrived, 6, "nothing is kept back for good");
         drop(world);
-        let woken = log.of(far).into_iter().filter(|(_, event)| matches!(event, Event::Wake { .. }));
+        let woken = log.of(far).into_iter().filter(|(_, event)| matches!(event, Event::Input(Input::Wake { .. })));
         woken.map(|(at, _)| at.as_ns() / 1_000).filter(|at| *at > 0).collect::<Vec<_>>()
     };
     assert_eq!(told(false), [150, 200, 250, 300, 350, 400]);
@@ -230,16 +230,18 @@ fn a_packet_for_a_guest_waits_for_its_vcpu_and_wakes_one_that_has_halted() {
     let interrupts =
         |events: &[(Instant, Event)], what: fn(&Event) -> bool| events.iter().filter(|(_, event)| what(event)).count();
     let (below, above) = (log.of(under), log.of(vm));
-    let woken = interrupts(&below, |event| matches!(event, Event::Wake { why: Wake::Interrupt, .. }));
+    let woken = interrupts(&below, |event| matches!(event, Event::Input(Input::Wake { why: Wake::Interrupt, .. })));
     assert!(woken >= 5, "a vCPU that has halted is woken by what comes: {woken}");
-    let told = interrupts(&below, |event| matches!(event, Event::Interrupt { .. }));
+    let told = interrupts(&below, |event| matches!(event, Event::Input(Input::Event { what: Notice::Interrupt, .. })));
     assert_eq!(told, 0, "one that waits behind the hog knows already");
     let mut present = true;
     for (at, event) in &above {
         match event {
-            Event::Freeze { .. } => present = false,
-            Event::Thaw { .. } => present = true,
-            Event::Wake { .. } if at.as_ns() > 0 => assert!(present, "nobody wakes in a frozen guest, at {at}"),
+            Event::Input(Input::Freeze { .. }) => present = false,
+            Event::Input(Input::Thaw { .. }) => present = true,
+            Event::Input(Input::Wake { .. }) if at.as_ns() > 0 => {
+                assert!(present, "nobody wakes in a frozen guest, at {at}")
+            }
             _ => {}
         }
     }
@@ -282,8 +284,8 @@ fn interrupted(exit: Nanos) -> (Vec<u64>, bool, Vec<u64>) {
     let of = |what: fn(&Event) -> bool| -> Vec<u64> {
         above.iter().filter(|(_, event)| what(event)).map(|(at, _)| at.as_ns() / 1_000).collect()
     };
-    let freezes = of(|event| matches!(event, Event::Freeze { .. }));
-    let thaws = of(|event| matches!(event, Event::Thaw { .. }));
+    let freezes = of(|event| matches!(event, Event::Input(Input::Freeze { .. })));
+    let thaws = of(|event| matches!(event, Event::Input(Input::Thaw { .. })));
     let stands = freezes.contains(&500) && thaws.contains(&(520 + exit.as_ns() / 1_000));
     (of(|event| matches!(event, Event::Arrived { .. })), stands, of(|event| matches!(event, Event::Detach { .. })))
 }

@@ -1,7 +1,7 @@
 //! What comes together with a review of boosts, at one instant.
 
 use crate::town::{FIRST, Log, application, at, forever, guest, host, run, sleep, task, vcpus};
-use sched::{Class, CpuId, CpuSet, GroupId, Instant, Nanos, Params, RtPriority};
+use sched::{Class, CpuId, CpuSet, GroupId, Input, Instant, Nanos, Params, RtPriority};
 use sim::coordination::{Coordination, Protocol, Rule};
 use sim::network::{Endpoint, Flow, Hop, Line};
 use sim::program::{Object, Step};
@@ -69,8 +69,10 @@ fn a_packet_comes_when_boosts_are_reviewed() {
         world.connect(Flow { name, from, to, packet: 1_500, way: vec![wire], acks: None, reliable: false });
         world.finish(at(20)).expect("nobody waits for ever");
         drop(world);
-        let wakes =
-            log.of(vm).into_iter().filter(|(at, event)| *at > self::at(3) && matches!(event, Event::Wake { .. }));
+        let wakes = log
+            .of(vm)
+            .into_iter()
+            .filter(|(at, event)| *at > self::at(3) && matches!(event, Event::Input(Input::Wake { .. })));
         wakes.map(|(at, _)| at).next().expect("the reader wakes")
     };
     let us = |us: u64| Instant::ZERO + Nanos::us(us);

@@ -40,7 +40,7 @@ fn town() -> WorldTrace {
 fn what_a_world_tells_reads_back_and_both_levels_agree() {
     let trace = town();
     let mut writer = WorldTextWriter::new(Vec::new(), &trace.header);
-    trace.replay(&mut writer);
+    trace.show(&mut writer);
     let bytes = writer.finish().expect("memory takes it");
     assert_eq!(text::read_world(bytes.as_slice()).expect("it is as it was written"), trace);
 
@@ -63,7 +63,7 @@ fn what_a_world_tells_reads_back_and_both_levels_agree() {
     assert!(ran > Nanos::ms(200) && stolen > Nanos::ms(20), "{ran} run, {stolen} stolen");
 
     let mut writer = WorldChromeWriter::new(Vec::new(), &trace.header);
-    trace.replay(&mut writer);
+    trace.show(&mut writer);
     let file: serde_json::Value = serde_json::from_slice(&writer.finish().expect("memory takes it")).expect("JSON");
     let within: f64 = file["traceEvents"]
         .as_array()

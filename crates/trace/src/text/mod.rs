@@ -18,9 +18,13 @@
 //! | `group-remove` | *group* |
 //! | `attach` | *entity* `name=` and the entity's parameters |
 //! | `adjust` | *entity* and the entity's parameters |
+//! | `refused-group-create` | `name=` `parent=`*group* and the group's parameters |
+//! | `refused-group-adjust` | *group* and the group's parameters |
+//! | `refused-attach` | `name=` and the entity's parameters |
+//! | `refused-adjust` | *entity* and the entity's parameters |
 //! | `detach`, `interrupt`, `pause`, `complete` | *entity* |
 //! | `wake` | *entity* `why=new parent=`*entity*\|`none`, `why=by waker=`*entity* `sync=yes`\|`no`, `why=interrupt`, `why=timer` or `why=resumed` |
-//! | `spin-wait` | *entity* `waited=` |
+//! | `spin-report`, `spin-wait` | *entity* `waited=` |
 //! | `ran`, `irq` | `cpu=` `time=` |
 //! | `background` | *entity* `time=` |
 //! | `period` | *entity* `due=` `delivered=` `throughout=yes`\|`no` |
@@ -34,7 +38,8 @@
 //! | `block`, `yield`, `expire`, `kicked`, `kick` | `cpu=` |
 //! | `yield-to` | `cpu=` `to=`*entity* |
 //! | `vcpu` | *entity* `guest=`*machine* `cpu=` |
-//! | `freeze`, `thaw` | `cpu=` |
+//! | `freeze` | `cpu=` `preempted=yes`\|`no` |
+//! | `thaw` | `cpu=` `stolen=` |
 //! | `release` | *entity* `deadline=` |
 //! | `stop` | `cpu=` *entity* |
 //! | `run` | `cpu=` *entity* `until=` |
@@ -42,7 +47,7 @@
 //! | `held` | *entity* `reasons=` |
 //! | `alarm`, `clear-alarm` | `of=` `slot=` |
 //! | `set-alarm` | `of=` `slot=` `cpu=` `at=` |
-//! | `end` | |
+//! | `settled`, `end` | |
 //!
 //! A world of several machines has a header for itself and one for each machine, a host before its guests, and each event says
 //! behind its time of which machine it is:
@@ -53,7 +58,7 @@
 //! machine m1 name="vm" policy="eevdf" cpus=1 seed=7 host=m0
 //!            0 m0 vcpu e0 guest=m1 cpu=0
 //!      1000000 m1 run cpu=0 e0 until=2000000
-//!      1500000 m1 freeze cpu=0
+//!      1500000 m1 freeze cpu=0 preempted=no
 //! ```
 //!
 //! The values:

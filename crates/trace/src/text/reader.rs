@@ -3,9 +3,11 @@
 use super::cursor::{Cursor, Wrong, quote};
 use super::lines::{Lines, TextError, place};
 use super::{MAGIC, VERSION, WORLD_MAGIC};
-use crate::{Event, Header, MACHINES_MAX, MachineHeader, MachineId, Trace, WorldHeader, WorldTrace};
-use sched::Instant;
+use crate::event::{Event, Header, Request, Trace};
+use crate::machine_id::{MACHINES_MAX, MachineId};
+use crate::world::{MachineHeader, WorldHeader, WorldTrace};
 use sched::id::CPUS_MAX;
+use sched::{Action, Input, Instant, Notice};
 use std::io::BufRead;
 
 /// Reads a whole trace into memory.
@@ -254,34 +256,20 @@ fn time(cursor: &mut Cursor<'_>, last: &mut Instant) -> Result<Instant, Wrong> {
     Ok(at)
 }
 
-/// The verb and its fields; the order in which fields are read is the order of the format.
+/// The verb and its fields. Fields are read in the order of the format.
 fn fields(line: &mut Cursor<'_>) -> Result<Event, Wrong> {
     let (verb, at) = line.verb();
+    if let Some(input) = input(verb, line)? {
+        return Ok(Event::Input(input));
+    }
+    if let Some(action) = action(verb, line)? {
+        return Ok(Event::Action(action));
+    }
+    if let Some(event) = change(verb, line)? {
+        return Ok(event);
+    }
     Ok(match verb {
-        "group-create" => Event::GroupCreated {
-            group: line.group()?,
-            name: line.text("name")?,
-            parent: line.group_in("parent")?,
-            params: line.group_params()?,
-        },
-        "group-adjust" => Event::GroupAdjusted { group: line.group()?, params: line.group_params()? },
-        "group-remove" => Event::GroupRemoved { group: line.group()? },
-        "attach" => {
-            Event::Attach { entity: line.entity()?, name: line.text("name")?, params: Box::new(line.params()?) }
-        }
-        "adjust" => Event::Adjust { entity: line.entity()?, params: Box::new(line.params()?) },
-        "detach" => Event::Detach { entity: line.entity()? },
-        "wake" => Event::Wake { entity: line.entity()?, why: line.why()? },
-        "interrupt" => Event::Interrupt { entity: line.entity()? },
-        "spin-wait" => Event::SpinWait { entity: line.entity()?, waited: line.span_in("waited")? },
-        "block" => Event::Block { cpu: line.cpu()? },
-        "yield" => Event::Yield { cpu: line.cpu()? },
-        "yield-to" => Event::YieldTo { cpu: line.cpu()?, to: line.entity_in("to")? },
-        "expire" => Event::Expire { cpu: line.cpu()? },
-        "kicked" => Event::Kicked { cpu: line.cpu()? },
-        "alarm" => Event::Alarm { alarm: line.alarm()? },
-        "pause" => Event::Pause { entity: line.entity()? },
-        "ran" => Event::Ran { cpu: line.cpu()?, time: line.span_in("time")? },
+        "settled" => Event::Settled,
         "background" => Event::Background { entity: line.entity()?, time: line.span_in("time")? },
         "woke" => Event::Woke { entity: line.entity()?, late: line.span_in("late")? },
         "period" => Event::Period {
@@ -291,6 +279,7 @@ fn fields(line: &mut Cursor<'_>) -> Result<Event, Wrong> {
             throughout: line.yes_no("throughout")?,
         },
         "irq" => Event::Irq { cpu: line.cpu()?, time: line.span_in("time")? },
+        "spin-wait" => Event::SpinWait { entity: line.entity()?, waited: line.span_in("waited")? },
         "skipped" => Event::Skipped { entity: line.entity()?, beats: line.number("beats", u64::MAX)? },
         "sent" => Event::Sent { entity: line.entity()?, flow: line.flow()?, bytes: line.bytes()? },
         "boosted" => Event::Boosted { entity: line.entity()?, boosted: line.yes_no("boosted")? },
@@ -300,15 +289,6 @@ fn fields(line: &mut Cursor<'_>) -> Result<Event, Wrong> {
         "release" => Event::Release { entity: line.entity()?, deadline: line.instant("deadline")? },
         "complete" => Event::Complete { entity: line.entity()? },
         "vcpu" => Event::Vcpu { entity: line.entity()?, guest: line.machine_in("guest")?, cpu: line.cpu()? },
-        "freeze" => Event::Freeze { cpu: line.cpu()? },
-        "thaw" => Event::Thaw { cpu: line.cpu()? },
-        "stop" => Event::Stop { cpu: line.cpu()?, entity: line.entity()? },
-        "run" => Event::Run { cpu: line.cpu()?, entity: line.entity()?, until: line.instant("until")? },
-        "extend" => Event::Extend { cpu: line.cpu()?, until: line.instant("until")? },
-        "kick" => Event::Kick { cpu: line.cpu()? },
-        "held" => Event::Held { entity: line.entity()?, reasons: line.reasons()? },
-        "set-alarm" => Event::SetAlarm { alarm: line.alarm()?, on: line.cpu()?, at: line.instant("at")? },
-        "clear-alarm" => Event::ClearAlarm { alarm: line.alarm()? },
         "end" => Event::End,
         other => {
             let reason = match other {
@@ -318,4 +298,69 @@ fn fields(line: &mut Cursor<'_>) -> Result<Event, Wrong> {
             return Err(Wrong { at, reason, right: "one of the verbs of the format, such as `run` or `wake`".into() });
         }
     })
+}
+
+/// The fields of a fact that a machine was given. `None`: the verb is of another kind.
+fn input(verb: &str, line: &mut Cursor<'_>) -> Result<Option<Input>, Wrong> {
+    Ok(Some(match verb {
+        "wake" => Input::Wake { entity: line.entity()?, why: line.why()? },
+        "interrupt" => Input::Event { entity: line.entity()?, what: Notice::Interrupt },
+        "spin-report" => {
+            Input::Event { entity: line.entity()?, what: Notice::SpinWait { waited: line.span_in("waited")? } }
+        }
+        "block" => Input::Block { cpu: line.cpu()? },
+        "yield" => Input::Yield { cpu: line.cpu()? },
+        "yield-to" => Input::YieldTo { cpu: line.cpu()?, to: line.entity_in("to")? },
+        "expire" => Input::Expire { cpu: line.cpu()? },
+        "kicked" => Input::Kicked { cpu: line.cpu()? },
+        "alarm" => Input::Alarm { alarm: line.alarm()? },
+        "pause" => Input::Pause { entity: line.entity()? },
+        "ran" => Input::Ran { cpu: line.cpu()?, time: line.span_in("time")? },
+        "freeze" => Input::Freeze { cpu: line.cpu()?, preempted: line.yes_no("preempted")? },
+        "thaw" => Input::Thaw { cpu: line.cpu()?, stolen: line.span_in("stolen")? },
+        _ => return Ok(None),
+    }))
+}
+
+/// The fields of an action. `None`: the verb is of another kind.
+fn action(verb: &str, line: &mut Cursor<'_>) -> Result<Option<Action>, Wrong> {
+    Ok(Some(match verb {
+        "stop" => Action::Stop { cpu: line.cpu()?, entity: line.entity()? },
+        "run" => Action::Run { cpu: line.cpu()?, entity: line.entity()?, until: line.instant("until")? },
+        "extend" => Action::Extend { cpu: line.cpu()?, until: line.instant("until")? },
+        "kick" => Action::Kick { cpu: line.cpu()? },
+        "held" => Action::Held { entity: line.entity()?, reasons: line.reasons()? },
+        "set-alarm" => Action::SetAlarm { alarm: line.alarm()?, on: line.cpu()?, at: line.instant("at")? },
+        "clear-alarm" => Action::ClearAlarm { alarm: line.alarm()? },
+        _ => return Ok(None),
+    }))
+}
+
+/// The fields of a change to the entities or groups of a machine, made or refused. `None`: the verb is of another kind.
+fn change(verb: &str, line: &mut Cursor<'_>) -> Result<Option<Event>, Wrong> {
+    let refused = |request| Event::Refused(Box::new(request));
+    Ok(Some(match verb {
+        "group-create" => Event::GroupCreated {
+            group: line.group()?,
+            name: line.text("name")?,
+            parent: line.group_in("parent")?,
+            params: Box::new(line.group_params()?),
+        },
+        "group-adjust" => Event::GroupAdjusted { group: line.group()?, params: Box::new(line.group_params()?) },
+        "group-remove" => Event::GroupRemoved { group: line.group()? },
+        "attach" => {
+            Event::Attach { entity: line.entity()?, name: line.text("name")?, params: Box::new(line.params()?) }
+        }
+        "adjust" => Event::Adjust { entity: line.entity()?, params: Box::new(line.params()?) },
+        "detach" => Event::Detach { entity: line.entity()? },
+        "refused-group-create" => refused(Request::CreateGroup {
+            name: line.text("name")?,
+            parent: line.group_in("parent")?,
+            params: line.group_params()?,
+        }),
+        "refused-group-adjust" => refused(Request::AdjustGroup { group: line.group()?, params: line.group_params()? }),
+        "refused-attach" => refused(Request::Attach { name: line.text("name")?, params: line.params()? }),
+        "refused-adjust" => refused(Request::Adjust { entity: line.entity()?, params: line.params()? }),
+        _ => return Ok(None),
+    }))
 }

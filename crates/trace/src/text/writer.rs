@@ -1,10 +1,14 @@
 //! [`TextWriter`], [`WorldTextWriter`]: events to lines.
 
 use super::{LINE_MOST, MAGIC, VERSION, WORLD_MAGIC};
+use crate::event::{Event, Header, Request, Sink};
+use crate::machine_id::MachineId;
 use crate::output::Output;
-use crate::{Event, Header, MachineHeader, MachineId, Sink, WorldHeader, WorldSink};
+use crate::world::{MachineHeader, WorldHeader, WorldSink};
 use sched::id::CPUS_MAX;
-use sched::{Alarm, AlarmOwner, Class, GroupParams, Held, Instant, Limit, Nanos, Params, Wake, Warp};
+use sched::{
+    Action, Alarm, AlarmOwner, Class, GroupParams, Held, Input, Instant, Limit, Nanos, Notice, Params, Wake, Warp,
+};
 use std::fmt::{self, Display, Formatter, Write as _};
 use std::io::{self, Write};
 
@@ -38,8 +42,8 @@ impl<W: Write> Lines<W> {
         }
         self.last = at;
         match machine {
-            None => self.put(format_args!("{:>12} {}", Ns(at), Fields(event))),
-            Some(machine) => self.put(format_args!("{:>12} {machine} {}", Ns(at), Fields(event))),
+            None => self.put(format_args!("{:>12} {event}", Ns(at))),
+            Some(machine) => self.put(format_args!("{:>12} {machine} {event}", Ns(at))),
         }
     }
 
@@ -181,33 +185,24 @@ impl<T: Display> Display for OrNone<T> {
     }
 }
 
-/// The verb of an event and its fields.
-struct Fields<'a>(&'a Event);
-
-impl Display for Fields<'_> {
+impl Display for Event {
+    /// The verb and the fields of the text form.
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        match self.0 {
+        match self {
+            Event::Input(input) => write_input(f, input),
+            Event::Action(action) => write_action(f, action),
+            Event::Settled => f.write_str("settled"),
             Event::GroupCreated { group, name, parent, params } => {
-                write!(f, "group-create {group} name={} parent={parent} {}", Quoted(name), Asked(params))
+                write!(f, "group-create {group} name={} parent={parent} {}", Quoted(name), Asked(&**params))
             }
-            Event::GroupAdjusted { group, params } => write!(f, "group-adjust {group} {}", Asked(params)),
+            Event::GroupAdjusted { group, params } => write!(f, "group-adjust {group} {}", Asked(&**params)),
             Event::GroupRemoved { group } => write!(f, "group-remove {group}"),
             Event::Attach { entity, name, params } => {
                 write!(f, "attach {entity} name={} {}", Quoted(name), Asked(&**params))
             }
             Event::Adjust { entity, params } => write!(f, "adjust {entity} {}", Asked(&**params)),
             Event::Detach { entity } => write!(f, "detach {entity}"),
-            Event::Wake { entity, why } => write!(f, "wake {entity} {}", Reason(*why)),
-            Event::Interrupt { entity } => write!(f, "interrupt {entity}"),
-            Event::SpinWait { entity, waited } => write!(f, "spin-wait {entity} waited={}", waited.as_ns()),
-            Event::Block { cpu } => write!(f, "block cpu={cpu}"),
-            Event::Yield { cpu } => write!(f, "yield cpu={cpu}"),
-            Event::YieldTo { cpu, to } => write!(f, "yield-to cpu={cpu} to={to}"),
-            Event::Expire { cpu } => write!(f, "expire cpu={cpu}"),
-            Event::Kicked { cpu } => write!(f, "kicked cpu={cpu}"),
-            Event::Alarm { alarm } => write!(f, "alarm {}", Slot(alarm)),
-            Event::Pause { entity } => write!(f, "pause {entity}"),
-            Event::Ran { cpu, time } => write!(f, "ran cpu={cpu} time={}", time.as_ns()),
+            Event::Refused(request) => write_refused(f, request),
             Event::Background { entity, time } => write!(f, "background {entity} time={}", time.as_ns()),
             Event::Woke { entity, late } => write!(f, "woke {entity} late={}", late.as_ns()),
             Event::Period { entity, due, delivered, throughout } => {
@@ -215,9 +210,8 @@ impl Display for Fields<'_> {
                 write!(f, "period {entity} due={due} delivered={delivered} throughout={}", yes_no(*throughout))
             }
             Event::Vcpu { entity, guest, cpu } => write!(f, "vcpu {entity} guest={guest} cpu={cpu}"),
-            Event::Freeze { cpu } => write!(f, "freeze cpu={cpu}"),
-            Event::Thaw { cpu } => write!(f, "thaw cpu={cpu}"),
             Event::Irq { cpu, time } => write!(f, "irq cpu={cpu} time={}", time.as_ns()),
+            Event::SpinWait { entity, waited } => write!(f, "spin-wait {entity} waited={}", waited.as_ns()),
             Event::Skipped { entity, beats } => write!(f, "skipped {entity} beats={beats}"),
             Event::Sent { entity, flow, bytes } => write!(f, "sent {entity} flow={flow} bytes={bytes}"),
             Event::Boosted { entity, boosted } => write!(f, "boosted {entity} boosted={}", yes_no(*boosted)),
@@ -228,15 +222,51 @@ impl Display for Fields<'_> {
             Event::Lost { flow, bytes } => write!(f, "lost flow={flow} bytes={bytes}"),
             Event::Release { entity, deadline } => write!(f, "release {entity} deadline={}", Ns(*deadline)),
             Event::Complete { entity } => write!(f, "complete {entity}"),
-            Event::Stop { cpu, entity } => write!(f, "stop cpu={cpu} {entity}"),
-            Event::Run { cpu, entity, until } => write!(f, "run cpu={cpu} {entity} until={}", Ns(*until)),
-            Event::Extend { cpu, until } => write!(f, "extend cpu={cpu} until={}", Ns(*until)),
-            Event::Kick { cpu } => write!(f, "kick cpu={cpu}"),
-            Event::Held { entity, reasons } => write!(f, "held {entity} reasons={}", Reasons(*reasons)),
-            Event::SetAlarm { alarm, on, at } => write!(f, "set-alarm {} cpu={on} at={}", Slot(alarm), Ns(*at)),
-            Event::ClearAlarm { alarm } => write!(f, "clear-alarm {}", Slot(alarm)),
             Event::End => f.write_str("end"),
         }
+    }
+}
+
+fn write_input(f: &mut Formatter<'_>, input: &Input) -> fmt::Result {
+    match input {
+        Input::Wake { entity, why } => write!(f, "wake {entity} {}", Reason(*why)),
+        Input::Event { entity, what: Notice::Interrupt } => write!(f, "interrupt {entity}"),
+        Input::Event { entity, what: Notice::SpinWait { waited } } => {
+            write!(f, "spin-report {entity} waited={}", waited.as_ns())
+        }
+        Input::Block { cpu } => write!(f, "block cpu={cpu}"),
+        Input::Yield { cpu } => write!(f, "yield cpu={cpu}"),
+        Input::YieldTo { cpu, to } => write!(f, "yield-to cpu={cpu} to={to}"),
+        Input::Expire { cpu } => write!(f, "expire cpu={cpu}"),
+        Input::Kicked { cpu } => write!(f, "kicked cpu={cpu}"),
+        Input::Alarm { alarm } => write!(f, "alarm {}", Slot(alarm)),
+        Input::Pause { entity } => write!(f, "pause {entity}"),
+        Input::Ran { cpu, time } => write!(f, "ran cpu={cpu} time={}", time.as_ns()),
+        Input::Freeze { cpu, preempted } => write!(f, "freeze cpu={cpu} preempted={}", yes_no(*preempted)),
+        Input::Thaw { cpu, stolen } => write!(f, "thaw cpu={cpu} stolen={}", stolen.as_ns()),
+    }
+}
+
+fn write_action(f: &mut Formatter<'_>, action: &Action) -> fmt::Result {
+    match action {
+        Action::Stop { cpu, entity } => write!(f, "stop cpu={cpu} {entity}"),
+        Action::Run { cpu, entity, until } => write!(f, "run cpu={cpu} {entity} until={}", Ns(*until)),
+        Action::Extend { cpu, until } => write!(f, "extend cpu={cpu} until={}", Ns(*until)),
+        Action::Kick { cpu } => write!(f, "kick cpu={cpu}"),
+        Action::Held { entity, reasons } => write!(f, "held {entity} reasons={}", Reasons(*reasons)),
+        Action::SetAlarm { alarm, on, at } => write!(f, "set-alarm {} cpu={on} at={}", Slot(alarm), Ns(*at)),
+        Action::ClearAlarm { alarm } => write!(f, "clear-alarm {}", Slot(alarm)),
+    }
+}
+
+fn write_refused(f: &mut Formatter<'_>, request: &Request) -> fmt::Result {
+    match request {
+        Request::CreateGroup { name, parent, params } => {
+            write!(f, "refused-group-create name={} parent={parent} {}", Quoted(name), Asked(params))
+        }
+        Request::AdjustGroup { group, params } => write!(f, "refused-group-adjust {group} {}", Asked(params)),
+        Request::Attach { name, params } => write!(f, "refused-attach name={} {}", Quoted(name), Asked(params)),
+        Request::Adjust { entity, params } => write!(f, "refused-adjust {entity} {}", Asked(params)),
     }
 }
 

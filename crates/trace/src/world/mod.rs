@@ -4,35 +4,14 @@
 mod timeline;
 mod watch;
 
-use crate::{Event, Header};
+use crate::event::{Event, Header, Trace};
+use crate::machine_id::{MACHINES_MAX, MachineId};
 use sched::Instant;
 use sched::id::CPUS_MAX;
-use std::fmt;
 
 pub(crate) use timeline::Levels;
 pub use timeline::{Links, WorldTimeline, WorldTimelineBuilder};
 pub use watch::WorldWatch;
-
-/// The most machines of a world: hundreds of guests for each of some hosts. It bounds what a damaged file can ask memory for.
-pub const MACHINES_MAX: usize = 4096;
-
-/// A machine of a world: its place among them, a host before its guests.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
-pub struct MachineId(pub u32);
-
-impl MachineId {
-    /// As an index.
-    #[must_use]
-    pub const fn index(self) -> usize {
-        self.0 as usize
-    }
-}
-
-impl fmt::Display for MachineId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "m{}", self.0)
-    }
-}
 
 /// What a trace says about one machine of a world.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -138,8 +117,17 @@ impl WorldTrace {
         WorldTrace { header, events: Vec::new() }
     }
 
-    /// Shows everything to `sink`, as it was shown to this trace.
-    pub fn replay(&self, sink: &mut dyn WorldSink) {
+    /// The events of one machine, as a trace of its own. `None`: the world has no such machine.
+    #[must_use]
+    pub fn of(&self, machine: MachineId) -> Option<Trace> {
+        let mut trace = Trace::new(self.header.machine(machine)?.header.clone());
+        let own = self.events.iter().filter(|(of, ..)| *of == machine);
+        trace.events = own.map(|(_, at, event)| (*at, event.clone())).collect();
+        Some(trace)
+    }
+
+    /// Shows every event to `sink`, in order.
+    pub fn show(&self, sink: &mut dyn WorldSink) {
         for (machine, at, event) in &self.events {
             sink.record(*machine, *at, event);
         }

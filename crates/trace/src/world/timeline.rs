@@ -124,7 +124,7 @@ impl WorldTimeline {
     /// The first event that contradicts those before it.
     pub fn of(trace: &WorldTrace) -> Result<WorldTimeline, Inconsistent> {
         let mut builder = WorldTimelineBuilder::new(&trace.header);
-        trace.replay(&mut builder);
+        trace.show(&mut builder);
         builder.finish()
     }
 

@@ -4,7 +4,7 @@ use crate::support::Random;
 use crate::support::edf::{self, FIGURE_2, Order};
 use crate::support::walk::{damaged, walk};
 use expect_test::expect;
-use sched::{CpuId, Instant, Nanos};
+use sched::{CpuId, Input, Instant, Nanos};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use trace::timeline::State;
@@ -12,7 +12,7 @@ use trace::{ChromeWriter, Event, Header, Sink, Timeline, Trace};
 
 fn written(trace: &Trace) -> std::io::Result<String> {
     let mut writer = ChromeWriter::new(Vec::new(), &trace.header);
-    trace.replay(&mut writer);
+    trace.show(&mut writer);
     writer.finish().map(|bytes| String::from_utf8(bytes).unwrap())
 }
 
@@ -192,7 +192,7 @@ fn a_chrome_trace_holds_what_the_timeline_holds() {
 #[test]
 fn every_wake_that_led_to_a_run_has_an_arrow() {
     let trace = edf::run(&FIGURE_2, 1, Order::Deadline, Instant::ZERO + Nanos::ms(200));
-    let wakes = trace.events.iter().filter(|(_, event)| matches!(event, Event::Wake { .. })).count();
+    let wakes = trace.events.iter().filter(|(_, event)| matches!(event, Event::Input(Input::Wake { .. }))).count();
     let file: Value = serde_json::from_str(&written(&trace).unwrap()).unwrap();
     let starts: Vec<u64> = entries(&file).iter().filter(|entry| entry.phase == "s").map(|entry| entry.ts).collect();
     assert_eq!(starts.len(), wakes);
@@ -251,7 +251,7 @@ fn the_file_looks_like_this() {
 #[test]
 fn a_trace_that_contradicts_itself_is_an_error_at_the_end() {
     let mut trace = edf::run(&FIGURE_2, 1, Order::Deadline, Instant::ZERO + Nanos::ms(200));
-    trace.record(trace.events.last().unwrap().0, &Event::Block { cpu: CpuId::new(5) });
+    trace.record(trace.events.last().unwrap().0, &Event::Input(Input::Block { cpu: CpuId::new(5) }));
     let error = written(&trace).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::InvalidData);
     expect!["event 50 at 200ms: there is no CPU 5; right would be one below 1, the header's number"]

@@ -3,7 +3,7 @@
 use crate::support::Random;
 use crate::support::world::{HOST, SHOP, Story, damaged, machine, two_levels, walk};
 use expect_test::expect;
-use sched::{CpuId, Instant};
+use sched::{CpuId, Input, Instant};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use trace::timeline::State;
@@ -11,7 +11,7 @@ use trace::{Event, MachineId, WorldChromeWriter, WorldHeader, WorldTimeline, Wor
 
 fn written(trace: &WorldTrace) -> std::io::Result<String> {
     let mut writer = WorldChromeWriter::new(Vec::new(), &trace.header);
-    trace.replay(&mut writer);
+    trace.show(&mut writer);
     writer.finish().map(|bytes| String::from_utf8(bytes).unwrap())
 }
 
@@ -254,7 +254,7 @@ fn a_world_that_cannot_be_is_an_error_at_the_end() {
     late.events.push((SHOP, Instant::ZERO, Event::End));
     let mut frozen = two_levels();
     let end = frozen.events.last().unwrap().1;
-    frozen.events.push((MachineId(2), end, Event::Kicked { cpu: CpuId::new(0) }));
+    frozen.events.push((MachineId(2), end, Event::Input(Input::Kicked { cpu: CpuId::new(0) })));
     let texts = [error(&WorldTrace::new(WorldHeader::default())), error(&late), error(&frozen)];
     expect![[r#"
         event 0 at 0s: a world of 0 machines; right would be 1 to 4096

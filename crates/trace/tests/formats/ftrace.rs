@@ -1,7 +1,7 @@
 //! The text of ftrace, line by line.
 
 use expect_test::expect;
-use sched::{Class, CpuId, EntityId, Instant, Params, RtPriority, Wake, Weight};
+use sched::{Action, Class, CpuId, EntityId, Input, Instant, Params, RtPriority, Wake, Weight};
 use trace::{Event, FtraceWriter, Header, Sink};
 
 const A: EntityId = EntityId::new(0, 0);
@@ -12,15 +12,15 @@ fn attach(entity: EntityId, name: &str, params: Params) -> Event {
 }
 
 fn run(cpu: usize, entity: EntityId) -> Event {
-    Event::Run { cpu: CpuId::new(cpu), entity, until: Instant::NEVER }
+    Event::Action(Action::Run { cpu: CpuId::new(cpu), entity, until: Instant::NEVER })
 }
 
 fn stop(cpu: usize, entity: EntityId) -> Event {
-    Event::Stop { cpu: CpuId::new(cpu), entity }
+    Event::Action(Action::Stop { cpu: CpuId::new(cpu), entity })
 }
 
 fn wake(entity: EntityId) -> Event {
-    Event::Wake { entity, why: Wake::Timer }
+    Event::Input(Input::Wake { entity, why: Wake::Timer })
 }
 
 /// What is written of `events` at these nanoseconds on two CPUs, without what stands before the first.
@@ -45,17 +45,17 @@ fn what_a_task_does_has_the_kernels_lines() {
     let on = CpuId::new(0);
     let text = written(&[
         (0, attach(A, "a name that is too long", nice)),
-        (0, Event::Wake { entity: A, why: Wake::New { parent: None } }),
+        (0, Event::Input(Input::Wake { entity: A, why: Wake::New { parent: None } })),
         (0, run(0, A)),
         (1_000_499, attach(B, "b\nb", fifo)),
         (1_000_500, wake(B)),
         (1_000_500, stop(0, A)),
         (1_000_500, run(0, B)),
         // It runs for no time at all, and goes of its own accord.
-        (2_000_000, Event::Yield { cpu: on }),
+        (2_000_000, Event::Input(Input::Yield { cpu: on })),
         (2_000_000, stop(0, B)),
         (2_000_000, run(0, A)),
-        (2_000_000, Event::Block { cpu: on }),
+        (2_000_000, Event::Input(Input::Block { cpu: on })),
         (2_000_000, stop(0, A)),
         (2_000_000, run(0, B)),
         (12_345_678_901, Event::Detach { entity: B }),

@@ -4,7 +4,7 @@ use crate::support::Random;
 use crate::support::edf::{self, FIGURE_2, Order, Vm};
 use crate::support::walk::{damaged, walk};
 use expect_test::expect;
-use sched::{CpuId, EntityId, Held, Instant, Nanos, Wake};
+use sched::{Action, CpuId, EntityId, Held, Input, Instant, Nanos, Wake};
 use trace::gantt::Glyphs;
 use trace::timeline::State;
 use trace::{Event, Gantt, Header, Sink, Timeline, Trace};
@@ -110,19 +110,23 @@ fn every_state_looks_different() {
     let mut trace = Trace::new(Header { policy: "x".into(), cpus: 1, seed: 0 });
     trace.record(
         at(0),
-        &Event::SetAlarm { alarm: sched::Alarm { owner: sched::AlarmOwner::Policy, slot: 0 }, on: cpu, at: at(9) },
+        &Event::Action(Action::SetAlarm {
+            alarm: sched::Alarm { owner: sched::AlarmOwner::Policy, slot: 0 },
+            on: cpu,
+            at: at(9),
+        }),
     );
     trace.record(at(10), &Event::Attach { entity: e, name: "漢字\u{202e}\u{7}".into(), params: Box::default() });
-    trace.record(at(30), &Event::Wake { entity: e, why: Wake::Timer });
-    trace.record(at(50), &Event::Held { entity: e, reasons: Held::Parked as u8 });
-    trace.record(at(70), &Event::Held { entity: e, reasons: 0 });
-    trace.record(at(70), &Event::Run { cpu, entity: e, until: Instant::NEVER });
-    trace.record(at(94), &Event::Block { cpu });
-    trace.record(at(94), &Event::Stop { cpu, entity: e });
-    trace.record(at(105), &Event::Wake { entity: e, why: Wake::Timer });
-    trace.record(at(105), &Event::Run { cpu, entity: e, until: Instant::NEVER });
+    trace.record(at(30), &Event::Input(Input::Wake { entity: e, why: Wake::Timer }));
+    trace.record(at(50), &Event::Action(Action::Held { entity: e, reasons: Held::Parked as u8 }));
+    trace.record(at(70), &Event::Action(Action::Held { entity: e, reasons: 0 }));
+    trace.record(at(70), &Event::Action(Action::Run { cpu, entity: e, until: Instant::NEVER }));
+    trace.record(at(94), &Event::Input(Input::Block { cpu }));
+    trace.record(at(94), &Event::Action(Action::Stop { cpu, entity: e }));
+    trace.record(at(105), &Event::Input(Input::Wake { entity: e, why: Wake::Timer }));
+    trace.record(at(105), &Event::Action(Action::Run { cpu, entity: e, until: Instant::NEVER }));
     trace.record(at(110), &Event::Detach { entity: e });
-    trace.record(at(110), &Event::Stop { cpu, entity: e });
+    trace.record(at(110), &Event::Action(Action::Stop { cpu, entity: e }));
     trace.record(at(130), &Event::End);
     let timeline = Timeline::of(&trace).unwrap();
     let gantt = Gantt { width: 13, legend: false, ..Gantt::whole(&timeline) };

@@ -4,7 +4,7 @@ use crate::support::Random;
 use crate::support::edf::{self, FIGURE_2, Order, Vm};
 use crate::support::walk::{damaged, walk};
 use roxmltree::{Document, Node};
-use sched::{CpuId, EntityId, Instant, Limit, Nanos, Params, Reservation, Wake};
+use sched::{Action, CpuId, EntityId, Input, Instant, Limit, Nanos, Params, Reservation, Wake};
 use std::collections::{BTreeMap, BTreeSet};
 use trace::svg::{self, Picture};
 use trace::timeline::State;
@@ -187,15 +187,15 @@ fn the_size_is_bounded_however_long_the_run() {
         for cpu in 0..8 {
             let (cpu, entity) = (CpuId::new(cpu), id((round * 8 + u32::try_from(cpu).unwrap()) % 60));
             trace.record(now, &Event::Release { entity, deadline: now + Nanos::us(3) });
-            trace.record(now, &Event::Wake { entity, why: Wake::Timer });
-            trace.record(now, &Event::Run { cpu, entity, until: Instant::NEVER });
+            trace.record(now, &Event::Input(Input::Wake { entity, why: Wake::Timer }));
+            trace.record(now, &Event::Action(Action::Run { cpu, entity, until: Instant::NEVER }));
         }
         now += Nanos::us(5);
         for cpu in 0..8 {
             let (cpu, entity) = (CpuId::new(cpu), id((round * 8 + u32::try_from(cpu).unwrap()) % 60));
             trace.record(now, &Event::Complete { entity });
-            trace.record(now, &Event::Block { cpu });
-            trace.record(now, &Event::Stop { cpu, entity });
+            trace.record(now, &Event::Input(Input::Block { cpu }));
+            trace.record(now, &Event::Action(Action::Stop { cpu, entity }));
         }
     }
     let timeline = Timeline::of(&trace).unwrap();
@@ -217,8 +217,8 @@ fn names_cannot_break_out() {
     let mut trace = Trace::new(Header { policy: name.into(), cpus: 1, seed: 0 });
     let e = EntityId::new(0, 0);
     trace.record(ms(0), &Event::Attach { entity: e, name: name.into(), params: Box::default() });
-    trace.record(ms(1), &Event::Wake { entity: e, why: Wake::Timer });
-    trace.record(ms(1), &Event::Run { cpu: CpuId::new(0), entity: e, until: Instant::NEVER });
+    trace.record(ms(1), &Event::Input(Input::Wake { entity: e, why: Wake::Timer }));
+    trace.record(ms(1), &Event::Action(Action::Run { cpu: CpuId::new(0), entity: e, until: Instant::NEVER }));
     trace.record(ms(3), &Event::End);
     let timeline = Timeline::of(&trace).unwrap();
     let text = Picture { cpus: true, ..Picture::whole(&timeline, name) }.render(&timeline);
@@ -240,10 +240,10 @@ fn a_reservation_without_jobs_shows_its_periods() {
         Reservation { slice: Nanos::ms(2), period: Nanos::ms(10), deadline: None, start: None, limit: Limit::Hard };
     let params = Params { reservation: Some(promise), ..Params::default() };
     trace.record(ms(0), &Event::Attach { entity: e, name: "hog".into(), params: Box::new(params) });
-    trace.record(ms(3), &Event::Wake { entity: e, why: Wake::New { parent: None } });
-    trace.record(ms(3), &Event::Run { cpu, entity: e, until: ms(5) });
-    trace.record(ms(5), &Event::Stop { cpu, entity: e });
-    trace.record(ms(5), &Event::Held { entity: e, reasons: 4 });
+    trace.record(ms(3), &Event::Input(Input::Wake { entity: e, why: Wake::New { parent: None } }));
+    trace.record(ms(3), &Event::Action(Action::Run { cpu, entity: e, until: ms(5) }));
+    trace.record(ms(5), &Event::Action(Action::Stop { cpu, entity: e }));
+    trace.record(ms(5), &Event::Action(Action::Held { entity: e, reasons: 4 }));
     trace.record(ms(53), &Event::End);
     let timeline = Timeline::of(&trace).unwrap();
     let picture = Picture::whole(&timeline, "x");

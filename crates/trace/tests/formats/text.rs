@@ -2,12 +2,13 @@
 
 use crate::support::{Random, events};
 use expect_test::{Expect, expect};
+use sched::{Action, Input, Notice};
 use std::io::{self, Write};
-use trace::{Event, Header, Sink, TextError, TextWriter, Trace, text};
+use trace::{Event, Header, Request, Sink, TextError, TextWriter, Trace, text};
 
 fn written(trace: &Trace) -> String {
     let mut writer = TextWriter::new(Vec::new(), &trace.header);
-    trace.replay(&mut writer);
+    trace.show(&mut writer);
     String::from_utf8(writer.finish().unwrap()).unwrap()
 }
 
@@ -32,33 +33,33 @@ fn the_generator_knows_every_kind() {
         Event::Attach { .. } => 3,
         Event::Adjust { .. } => 4,
         Event::Detach { .. } => 5,
-        Event::Wake { .. } => 6,
-        Event::Interrupt { .. } => 7,
-        Event::Block { .. } => 8,
-        Event::Yield { .. } => 9,
-        Event::YieldTo { .. } => 10,
-        Event::Expire { .. } => 11,
-        Event::Kicked { .. } => 12,
-        Event::Alarm { .. } => 13,
-        Event::Pause { .. } => 14,
+        Event::Input(Input::Wake { .. }) => 6,
+        Event::Input(Input::Event { what: Notice::Interrupt, .. }) => 7,
+        Event::Input(Input::Block { .. }) => 8,
+        Event::Input(Input::Yield { .. }) => 9,
+        Event::Input(Input::YieldTo { .. }) => 10,
+        Event::Input(Input::Expire { .. }) => 11,
+        Event::Input(Input::Kicked { .. }) => 12,
+        Event::Input(Input::Alarm { .. }) => 13,
+        Event::Input(Input::Pause { .. }) => 14,
         Event::Release { .. } => 15,
         Event::Complete { .. } => 16,
-        Event::Stop { .. } => 17,
-        Event::Run { .. } => 18,
-        Event::Extend { .. } => 19,
-        Event::Kick { .. } => 20,
-        Event::Held { .. } => 21,
-        Event::SetAlarm { .. } => 22,
-        Event::ClearAlarm { .. } => 23,
-        Event::SpinWait { .. } => 24,
+        Event::Action(Action::Stop { .. }) => 17,
+        Event::Action(Action::Run { .. }) => 18,
+        Event::Action(Action::Extend { .. }) => 19,
+        Event::Action(Action::Kick { .. }) => 20,
+        Event::Action(Action::Held { .. }) => 21,
+        Event::Action(Action::SetAlarm { .. }) => 22,
+        Event::Action(Action::ClearAlarm { .. }) => 23,
+        Event::Input(Input::Event { what: Notice::SpinWait { .. }, .. }) => 24,
         Event::End => 25,
-        Event::Ran { .. } => 26,
+        Event::Input(Input::Ran { .. }) => 26,
         Event::Background { .. } => 27,
         Event::Period { .. } => 28,
         Event::Woke { .. } => 29,
         Event::Vcpu { .. } => 30,
-        Event::Freeze { .. } => 31,
-        Event::Thaw { .. } => 32,
+        Event::Input(Input::Freeze { .. }) => 31,
+        Event::Input(Input::Thaw { .. }) => 32,
         Event::Irq { .. } => 38,
         Event::Skipped { .. } => 33,
         Event::Sent { .. } => 34,
@@ -66,6 +67,14 @@ fn the_generator_knows_every_kind() {
         Event::Arrived { .. } => 36,
         Event::Lost { .. } => 37,
         Event::Boosted { .. } => 39,
+        Event::Settled => 40,
+        Event::SpinWait { .. } => 45,
+        Event::Refused(request) => match **request {
+            Request::CreateGroup { .. } => 41,
+            Request::AdjustGroup { .. } => 42,
+            Request::Attach { .. } => 43,
+            Request::Adjust { .. } => 44,
+        },
     };
     let mut random = Random::new(1);
     for wanted in 0..events::KINDS {
@@ -79,6 +88,7 @@ const GOLDEN: &str = r#"tactus-trace 1 policy="edf" cpus=2 seed=7
            0 adjust e0 weight=256 class=normal cpus=all group=g0 latency=none warp=none reservation=none
            0 wake e0 why=by waker=e1.2 sync=yes
            0 spin-wait e0 waited=12345
+           0 spin-report e0 waited=7
            0 ran cpu=1 time=1999000
            0 background e0 time=7
            0 irq cpu=1 time=9900
@@ -88,6 +98,11 @@ const GOLDEN: &str = r#"tactus-trace 1 policy="edf" cpus=2 seed=7
            0 arrived flow=7 bytes=1460 took=310000
            0 lost flow=4294967295 bytes=18446744073709551615
            0 period e0 due=2000000 delivered=2001000 throughout=yes
+           0 refused-attach name="big" weight=256 class=normal cpus=all group=g0 latency=none warp=none reservation=none
+           0 refused-adjust e0 weight=256 class=normal cpus=all group=g0 latency=none warp=none reservation=none
+           0 refused-group-create name="b" parent=g1 weight=256 quota=none cap=50 gang=no
+           0 refused-group-adjust g1 weight=256 quota=none cap=none gang=no
+           0 settled
      1000000 run cpu=0 e0 until=21000000
      1000000 held e0 reasons=throttled+co-stopped+16
      1000000 set-alarm of=cpu1 slot=2 cpu=1 at=never
@@ -186,7 +201,7 @@ fn a_file_that_is_no_trace_is_refused() {
     expect![[r#"line 1, column 1: a machine without CPUs; right would be `cpus=1` to `cpus=1024`"#]]
         .assert_eq(&error(b"tactus-trace 1 policy=\"x\" cpus=0 seed=0\n"));
     let cut = GOLDEN.trim_end();
-    expect!["line 20, column 20: the last line is cut off; right would be a line feed at the end of the file"]
+    expect!["line 26, column 20: the last line is cut off; right would be a line feed at the end of the file"]
         .assert_eq(&error(cut.as_bytes()));
     let endless = vec![b'x'; 1 << 20];
     expect![[r#"line 1, column 65538: the line is too long; right would be at most 65536 bytes"#]]
@@ -277,7 +292,7 @@ fn the_first_error_of_the_writer_is_kept_for_the_end() {
     assert!(length > 1 << 17, "it must not fit in one buffer");
     for room in [0, 10, 100_000, length - 1] {
         let mut writer = TextWriter::new(Full { room, fails: 0 }, &trace.header);
-        trace.replay(&mut writer);
+        trace.show(&mut writer);
         let error = writer.finish().map(drop).unwrap_err();
         assert_eq!((error.kind(), error.to_string()), (io::ErrorKind::StorageFull, "failure 1".into()));
     }

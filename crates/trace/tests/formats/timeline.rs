@@ -4,7 +4,7 @@ use crate::support::Random;
 use crate::support::edf::{self, FIGURE_2, Order};
 use crate::support::walk::{damaged, walk};
 use expect_test::expect;
-use sched::{CpuId, EntityId, Instant, Nanos, Params};
+use sched::{Action, CpuId, EntityId, Input, Instant, Nanos, Params};
 use std::collections::BTreeSet;
 use trace::timeline::{Run, State};
 use trace::{Event, Header, Sink, Timeline, Trace};
@@ -153,7 +153,7 @@ fn attach(entity: EntityId) -> Event {
 }
 
 fn run_on(cpu: usize, entity: EntityId) -> Event {
-    Event::Run { cpu: CpuId::new(cpu), entity, until: Instant::NEVER }
+    Event::Action(Action::Run { cpu: CpuId::new(cpu), entity, until: Instant::NEVER })
 }
 
 #[test]
@@ -172,14 +172,14 @@ fn a_trace_that_contradicts_itself_is_refused() {
         error(&[run_on(0, E0), run_on(1, E0)]),
         error(&[run_on(2, E0)]),
         error(&[run_on(0, stranger)]),
-        error(&[Event::Stop { cpu, entity: E0 }]),
-        error(&[run_on(0, E0), Event::Stop { cpu, entity: E1 }]),
-        error(&[Event::Block { cpu }]),
-        error(&[Event::Extend { cpu, until: ms(5) }]),
+        error(&[Event::Action(Action::Stop { cpu, entity: E0 })]),
+        error(&[run_on(0, E0), Event::Action(Action::Stop { cpu, entity: E1 })]),
+        error(&[Event::Input(Input::Block { cpu })]),
+        error(&[Event::Action(Action::Extend { cpu, until: ms(5) })]),
         error(&[Event::Complete { entity: E0 }]),
         error(&[attach(E0)]),
         error(&[Event::Detach { entity: E0 }, attach(E0)]),
-        error(&[Event::Detach { entity: E0 }, Event::Held { entity: E0, reasons: 1 }]),
+        error(&[Event::Detach { entity: E0 }, Event::Action(Action::Held { entity: E0, reasons: 1 })]),
     ];
     expect![[r#"
         event 4 at 1ms: e1 runs on CPU 0, but e0 does; right would be a `stop` before

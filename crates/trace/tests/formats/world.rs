@@ -3,13 +3,13 @@
 use crate::support::world::{BOOKS, HOST, SHOP, Story, damaged, e, machine, two_levels, walk};
 use crate::support::{Random, events};
 use expect_test::{Expect, expect};
-use sched::{CpuId, EntityId, Instant, Nanos};
+use sched::{CpuId, EntityId, Input, Instant, Nanos};
 use trace::timeline::{Run, State};
 use trace::{Event, MACHINES_MAX, MachineId, TextError, WorldHeader, WorldTextWriter, WorldTimeline, WorldTrace, text};
 
 fn try_write(trace: &WorldTrace) -> std::io::Result<String> {
     let mut writer = WorldTextWriter::new(Vec::new(), &trace.header);
-    trace.replay(&mut writer);
+    trace.show(&mut writer);
     writer.finish().map(|bytes| String::from_utf8(bytes).unwrap())
 }
 
@@ -34,9 +34,9 @@ const GOLDEN: &str = r#"tactus-world 1 machines=2
 machine m0 name="host" policy="edf" cpus=2 seed=7 host=none
 machine m1 name="web \"farm\"" policy="eevdf" cpus=1 seed=8 host=m0
            0 m0 vcpu e0 guest=m1 cpu=0
-           0 m1 freeze cpu=0
+           0 m1 freeze cpu=0 preempted=no
      1000000 m0 run cpu=1 e0 until=21000000
-     1000000 m1 thaw cpu=0
+     1000000 m1 thaw cpu=0 stolen=1000000
      1000000 m1 run cpu=0 e3.2 until=never
 123456789012345 m1 end
 "#;
@@ -241,10 +241,10 @@ fn a_world_that_contradicts_itself_is_refused() {
         error(|story| story.freeze(SHOP).run(SHOP, 0)),
         error(|story| story.run(SHOP, 0).freeze(SHOP).stop(SHOP, 0)),
         error(|story| story.run(SHOP, 0).freeze(SHOP).block(SHOP, 0)),
-        error(|story| story.freeze(SHOP).say(SHOP, Event::Kicked { cpu: CPU })),
+        error(|story| story.freeze(SHOP).say(SHOP, Event::Input(Input::Kicked { cpu: CPU }))),
         error(|story| story.freeze(SHOP).freeze(SHOP)),
         error(|story| story.thaw(SHOP)),
-        error(|story| story.say(SHOP, Event::Freeze { cpu: CpuId::new(1) })),
+        error(|story| story.say(SHOP, Event::Input(Input::Freeze { cpu: CpuId::new(1), preempted: false }))),
         error(|story| story.say(MachineId(3), Event::End)),
         error(|story| story.say(SHOP, Event::End).at_ms(0).say(HOST, Event::End)),
         error(|story| story.vcpu(HOST, 7, SHOP, 0)),

@@ -1,7 +1,7 @@
 //! [`Metrics`]: from the events of a machine to the applications they are about.
 
 use super::{Fact, Gauge, Metric, Reading};
-use sched::{EntityId, Instant};
+use sched::{Action, EntityId, Input, Instant};
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -112,18 +112,18 @@ impl Sink for Metrics {
                     *task = None;
                 }
             }
-            Event::Run { cpu, entity, .. } => {
+            Event::Action(Action::Run { cpu, entity, .. }) => {
                 if self.running.len() <= cpu.index() {
                     self.running.resize(cpu.index() + 1, None);
                 }
                 self.running[cpu.index()] = Some(entity);
             }
-            Event::Block { cpu } => {
+            Event::Input(Input::Block { cpu }) => {
                 if let Some(&Some(entity)) = self.running.get(cpu.index()) {
                     self.note(at, entity, Fact::Asleep);
                 }
             }
-            Event::Wake { entity, .. } => self.note(at, entity, Fact::Awake),
+            Event::Input(Input::Wake { entity, .. }) => self.note(at, entity, Fact::Awake),
             Event::Release { entity, .. } => self.note(at, entity, Fact::Begins),
             Event::Complete { entity } => self.note(at, entity, Fact::Done),
             Event::Woke { entity, late } => self.note(at, entity, Fact::Late(late)),

@@ -1,7 +1,7 @@
 //! One scenario in the simulator and on this host: the order of dispatches, and the CPU time of each process.
 
 use super::{Place, turn};
-use sched::{EntityId, Instant, Nanos};
+use sched::{Action, EntityId, Input, Instant, Nanos};
 use std::collections::BTreeMap;
 use trace::{Event, Trace};
 
@@ -58,7 +58,7 @@ fn told(trace: &Trace, is_live: bool) -> (Vec<String>, BTreeMap<String, Nanos>) 
     for (at, event) in &trace.events {
         match event {
             Event::Attach { entity, name, .. } => drop(names.insert(*entity, name.clone())),
-            Event::Run { entity, cpu, .. } => {
+            Event::Action(Action::Run { entity, cpu, .. }) => {
                 on.insert(*cpu, *entity);
                 running.insert(*entity, *at);
                 if *at >= BEGIN {
@@ -70,8 +70,10 @@ fn told(trace: &Trace, is_live: bool) -> (Vec<String>, BTreeMap<String, Nanos>) 
                 }
             }
             // On the host CPU time is measured; in the simulator it is the time from run to stop.
-            Event::Ran { cpu, time } if is_live => *had.entry(names[&on[cpu]].clone()).or_default() += *time,
-            Event::Stop { entity, .. } if !is_live => {
+            Event::Input(Input::Ran { cpu, time }) if is_live => {
+                *had.entry(names[&on[cpu]].clone()).or_default() += *time
+            }
+            Event::Action(Action::Stop { entity, .. }) if !is_live => {
                 let since = running.remove(entity).expect("a stopped entity was running");
                 *had.entry(names[entity].clone()).or_default() += at.since(since);
             }

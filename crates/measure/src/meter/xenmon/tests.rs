@@ -1,5 +1,5 @@
 use super::*;
-use sched::{GroupParams, Params, Wake};
+use sched::{Action, GroupParams, Input, Params, Wake};
 
 const HOST: MachineId = MachineId(0);
 const GUEST: MachineId = MachineId(1);
@@ -15,7 +15,7 @@ fn ms(ms: u64) -> Instant {
 
 fn group(name: &str) -> Event {
     let (group, parent) = (GroupId::new(1, 0), GroupId::ROOT);
-    Event::GroupCreated { group, name: name.to_string(), parent, params: GroupParams::default() }
+    Event::GroupCreated { group, name: name.to_string(), parent, params: Box::new(GroupParams::default()) }
 }
 
 fn attach(entity: EntityId, name: &str, group: GroupId) -> Event {
@@ -23,11 +23,11 @@ fn attach(entity: EntityId, name: &str, group: GroupId) -> Event {
 }
 
 fn wake(entity: EntityId) -> Event {
-    Event::Wake { entity, why: Wake::Timer }
+    Event::Input(Input::Wake { entity, why: Wake::Timer })
 }
 
 fn run(cpu: CpuId, entity: EntityId, until: u64) -> Event {
-    Event::Run { cpu, entity, until: ms(until) }
+    Event::Action(Action::Run { cpu, entity, until: ms(until) })
 }
 
 /// VM `a` of two vCPUs with a guest, and task `ab` beside it.
@@ -48,13 +48,13 @@ fn story() -> Vec<(MachineId, u64, Event)> {
         (HOST, 10, wake(B)),
         (HOST, 10, run(OTHER, B, 14)),
         (GUEST, 11, Event::Served { entity: A }),
-        (HOST, 12, Event::Block { cpu: OTHER }),
-        (HOST, 12, Event::Stop { cpu: OTHER, entity: B }),
-        (HOST, 20, Event::Stop { cpu: CPU, entity: A }),
-        (HOST, 20, Event::Run { cpu: CPU, entity: T, until: Instant::NEVER }),
+        (HOST, 12, Event::Input(Input::Block { cpu: OTHER })),
+        (HOST, 12, Event::Action(Action::Stop { cpu: OTHER, entity: B })),
+        (HOST, 20, Event::Action(Action::Stop { cpu: CPU, entity: A })),
+        (HOST, 20, Event::Action(Action::Run { cpu: CPU, entity: T, until: Instant::NEVER })),
         (HOST, 25, Event::Served { entity: T }),
         (HOST, 30, Event::Detach { entity: T }),
-        (HOST, 30, Event::Stop { cpu: CPU, entity: T }),
+        (HOST, 30, Event::Action(Action::Stop { cpu: CPU, entity: T })),
         (HOST, 30, run(CPU, A, 40)),
         (HOST, 40, Event::End),
         (GUEST, 40, Event::End),
@@ -135,7 +135,7 @@ fn time_that_is_counted_twice_is_found() {
 
 #[test]
 fn a_slice_that_follows_another_at_once_is_an_execution() {
-    let slice = |until| (HOST, 0, Event::Extend { cpu: CPU, until: ms(until) });
+    let slice = |until| (HOST, 0, Event::Action(Action::Extend { cpu: CPU, until: ms(until) }));
     let at = |at, (machine, _, event): (MachineId, u64, Event)| (machine, at, event);
     let story = vec![
         (HOST, 0, attach(T, "ab", GroupId::ROOT)),
@@ -143,7 +143,7 @@ fn a_slice_that_follows_another_at_once_is_an_execution() {
         (HOST, 0, run(CPU, T, 10)),
         // It is given more time while it runs: no new turn.
         at(5, slice(15)),
-        (HOST, 15, Event::Expire { cpu: CPU }),
+        (HOST, 15, Event::Input(Input::Expire { cpu: CPU })),
         at(15, slice(30)),
         at(20, slice(40)),
         (HOST, 40, Event::End),

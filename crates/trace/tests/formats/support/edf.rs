@@ -1,6 +1,6 @@
 //! Periodic virtual machines on a few CPUs, under earliest deadline first or in turns: the traces the pictures are tested on.
 
-use sched::{CpuId, EntityId, Instant, Limit, Nanos, Params, Reservation, Wake};
+use sched::{Action, CpuId, EntityId, Input, Instant, Limit, Nanos, Params, Reservation, Wake};
 use trace::{Event, Header, Sink, Trace};
 
 /// A virtual machine that needs `slice` in every `period`, from `arrival` on.
@@ -97,14 +97,14 @@ impl Run {
                 self.say(Event::Complete { entity });
                 if blocks {
                     self.tasks[index].on = None;
-                    self.say(Event::Block { cpu });
-                    self.say(Event::Stop { cpu, entity });
+                    self.say(Event::Input(Input::Block { cpu }));
+                    self.say(Event::Action(Action::Stop { cpu, entity }));
                 }
             } else if task.turn_end <= self.now {
                 self.turns += 1;
                 (task.on, task.turn) = (None, self.turns);
-                self.say(Event::Expire { cpu });
-                self.say(Event::Stop { cpu, entity });
+                self.say(Event::Input(Input::Expire { cpu }));
+                self.say(Event::Action(Action::Stop { cpu, entity }));
             }
         }
     }
@@ -123,7 +123,7 @@ impl Run {
             if wakes {
                 self.turns += 1;
                 self.tasks[index].turn = self.turns;
-                self.say(Event::Wake { entity, why: Wake::Timer });
+                self.say(Event::Input(Input::Wake { entity, why: Wake::Timer }));
             }
         }
     }
@@ -140,7 +140,7 @@ impl Run {
             if !ready.contains(&index)
                 && let Some(cpu) = self.tasks[index].on.take()
             {
-                self.say(Event::Stop { cpu, entity });
+                self.say(Event::Action(Action::Stop { cpu, entity }));
             }
         }
         for index in ready {
@@ -157,7 +157,7 @@ impl Run {
             let task = &mut self.tasks[index];
             (task.on, task.turn, task.turn_end) = (Some(cpu), turns, until);
             let entity = task.id;
-            self.say(Event::Run { cpu, entity, until });
+            self.say(Event::Action(Action::Run { cpu, entity, until }));
         }
     }
 

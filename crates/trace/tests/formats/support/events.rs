@@ -3,13 +3,13 @@
 use super::Random;
 use sched::id::ENTITIES_MAX;
 use sched::{
-    Alarm, AlarmOwner, Class, CpuId, CpuSet, EntityId, GroupId, GroupParams, Instant, Limit, Nanos, Params, Quota,
-    Reservation, RtPriority, Wake, Warp, Weight,
+    Action, Alarm, AlarmOwner, Class, CpuId, CpuSet, EntityId, GroupId, GroupParams, Input, Instant, Limit, Nanos,
+    Notice, Params, Quota, Reservation, RtPriority, Wake, Warp, Weight,
 };
-use trace::{Event, Header, MACHINES_MAX, MachineHeader, MachineId, Trace, WorldHeader, WorldTrace};
+use trace::{Event, Header, MACHINES_MAX, MachineHeader, MachineId, Request, Trace, WorldHeader, WorldTrace};
 
 /// How many kinds of events there are.
-pub const KINDS: u64 = 40;
+pub const KINDS: u64 = 46;
 
 const INDEX_MOST: u64 = ENTITIES_MAX as u64 - 1;
 const GENERATION_MOST: u64 = u32::MAX as u64 - 1;
@@ -172,43 +172,54 @@ fn flow(random: &mut Random) -> u32 {
     u32::try_from(random.number(u64::from(u32::MAX))).unwrap()
 }
 
+fn request(r: &mut Random, kind: u64) -> Request {
+    match kind {
+        41 => Request::CreateGroup { name: name(r), parent: group(r), params: group_params(r) },
+        42 => Request::AdjustGroup { group: group(r), params: group_params(r) },
+        43 => Request::Attach { name: name(r), params: params(r) },
+        _ => Request::Adjust { entity: entity(r), params: params(r) },
+    }
+}
+
 /// An event of kind `kind`, below [`KINDS`].
 pub fn event(random: &mut Random, kind: u64) -> Event {
     let r = random;
     match kind {
-        0 => Event::GroupCreated { group: group(r), name: name(r), parent: group(r), params: group_params(r) },
-        1 => Event::GroupAdjusted { group: group(r), params: group_params(r) },
+        0 => {
+            Event::GroupCreated { group: group(r), name: name(r), parent: group(r), params: Box::new(group_params(r)) }
+        }
+        1 => Event::GroupAdjusted { group: group(r), params: Box::new(group_params(r)) },
         2 => Event::GroupRemoved { group: group(r) },
         3 => Event::Attach { entity: entity(r), name: name(r), params: Box::new(params(r)) },
         4 => Event::Adjust { entity: entity(r), params: Box::new(params(r)) },
         5 => Event::Detach { entity: entity(r) },
-        6 => Event::Wake { entity: entity(r), why: why(r) },
-        7 => Event::Interrupt { entity: entity(r) },
-        8 => Event::Block { cpu: cpu(r) },
-        9 => Event::Yield { cpu: cpu(r) },
-        10 => Event::YieldTo { cpu: cpu(r), to: entity(r) },
-        11 => Event::Expire { cpu: cpu(r) },
-        12 => Event::Kicked { cpu: cpu(r) },
-        13 => Event::Alarm { alarm: alarm(r) },
-        14 => Event::Pause { entity: entity(r) },
+        6 => Event::Input(Input::Wake { entity: entity(r), why: why(r) }),
+        7 => Event::Input(Input::Event { entity: entity(r), what: Notice::Interrupt }),
+        8 => Event::Input(Input::Block { cpu: cpu(r) }),
+        9 => Event::Input(Input::Yield { cpu: cpu(r) }),
+        10 => Event::Input(Input::YieldTo { cpu: cpu(r), to: entity(r) }),
+        11 => Event::Input(Input::Expire { cpu: cpu(r) }),
+        12 => Event::Input(Input::Kicked { cpu: cpu(r) }),
+        13 => Event::Input(Input::Alarm { alarm: alarm(r) }),
+        14 => Event::Input(Input::Pause { entity: entity(r) }),
         15 => Event::Release { entity: entity(r), deadline: instant(r) },
         16 => Event::Complete { entity: entity(r) },
-        17 => Event::Stop { cpu: cpu(r), entity: entity(r) },
-        18 => Event::Run { cpu: cpu(r), entity: entity(r), until: instant(r) },
-        19 => Event::Extend { cpu: cpu(r), until: instant(r) },
-        20 => Event::Kick { cpu: cpu(r) },
-        21 => Event::Held { entity: entity(r), reasons: u8::try_from(r.number(255)).unwrap() },
-        22 => Event::SetAlarm { alarm: alarm(r), on: cpu(r), at: instant(r) },
-        23 => Event::ClearAlarm { alarm: alarm(r) },
-        24 => Event::SpinWait { entity: entity(r), waited: nanos(r) },
+        17 => Event::Action(Action::Stop { cpu: cpu(r), entity: entity(r) }),
+        18 => Event::Action(Action::Run { cpu: cpu(r), entity: entity(r), until: instant(r) }),
+        19 => Event::Action(Action::Extend { cpu: cpu(r), until: instant(r) }),
+        20 => Event::Action(Action::Kick { cpu: cpu(r) }),
+        21 => Event::Action(Action::Held { entity: entity(r), reasons: u8::try_from(r.number(255)).unwrap() }),
+        22 => Event::Action(Action::SetAlarm { alarm: alarm(r), on: cpu(r), at: instant(r) }),
+        23 => Event::Action(Action::ClearAlarm { alarm: alarm(r) }),
+        24 => Event::Input(Input::Event { entity: entity(r), what: Notice::SpinWait { waited: nanos(r) } }),
         25 => Event::End,
-        26 => Event::Ran { cpu: cpu(r), time: nanos(r) },
+        26 => Event::Input(Input::Ran { cpu: cpu(r), time: nanos(r) }),
         27 => Event::Background { entity: entity(r), time: nanos(r) },
         28 => Event::Period { entity: entity(r), due: nanos(r), delivered: nanos(r), throughout: r.chance(2) },
         29 => Event::Woke { entity: entity(r), late: nanos(r) },
         30 => Event::Vcpu { entity: entity(r), guest: machine(r), cpu: cpu(r) },
-        31 => Event::Freeze { cpu: cpu(r) },
-        32 => Event::Thaw { cpu: cpu(r) },
+        31 => Event::Input(Input::Freeze { cpu: cpu(r), preempted: r.chance(2) }),
+        32 => Event::Input(Input::Thaw { cpu: cpu(r), stolen: nanos(r) }),
         38 => Event::Irq { cpu: cpu(r), time: nanos(r) },
         33 => Event::Skipped { entity: entity(r), beats: r.number(u64::MAX) },
         34 => Event::Sent { entity: entity(r), flow: flow(r), bytes: r.number(u64::MAX) },
@@ -216,6 +227,9 @@ pub fn event(random: &mut Random, kind: u64) -> Event {
         36 => Event::Arrived { flow: flow(r), bytes: r.number(u64::MAX), took: nanos(r) },
         37 => Event::Lost { flow: flow(r), bytes: r.number(u64::MAX) },
         39 => Event::Boosted { entity: entity(r), boosted: r.chance(2) },
+        40 => Event::Settled,
+        45 => Event::SpinWait { entity: entity(r), waited: nanos(r) },
+        41..=44 => Event::Refused(Box::new(request(r, kind))),
         other => panic!("there is no kind {other}"),
     }
 }

@@ -1,7 +1,7 @@
 //! Worlds of two levels: one written by hand, and random ones in which both levels agree.
 
 use super::Random;
-use sched::{CpuId, EntityId, Instant, Nanos, Wake};
+use sched::{Action, CpuId, EntityId, Input, Instant, Nanos, Wake};
 use trace::{Event, Header, MachineHeader, MachineId, WorldHeader, WorldSink, WorldTrace};
 
 pub const HOST: MachineId = MachineId(0);
@@ -46,11 +46,11 @@ impl Story {
     }
 
     pub fn wake(&mut self, machine: MachineId, index: u32) -> &mut Story {
-        self.say(machine, Event::Wake { entity: e(index), why: Wake::Timer })
+        self.say(machine, Event::Input(Input::Wake { entity: e(index), why: Wake::Timer }))
     }
 
     pub fn run_on(&mut self, machine: MachineId, cpu: usize, index: u32) -> &mut Story {
-        self.say(machine, Event::Run { cpu: CpuId::new(cpu), entity: e(index), until: Instant::NEVER })
+        self.say(machine, Event::Action(Action::Run { cpu: CpuId::new(cpu), entity: e(index), until: Instant::NEVER }))
     }
 
     pub fn run(&mut self, machine: MachineId, index: u32) -> &mut Story {
@@ -58,7 +58,7 @@ impl Story {
     }
 
     pub fn stop_on(&mut self, machine: MachineId, cpu: usize, index: u32) -> &mut Story {
-        self.say(machine, Event::Stop { cpu: CpuId::new(cpu), entity: e(index) })
+        self.say(machine, Event::Action(Action::Stop { cpu: CpuId::new(cpu), entity: e(index) }))
     }
 
     pub fn stop(&mut self, machine: MachineId, index: u32) -> &mut Story {
@@ -66,15 +66,15 @@ impl Story {
     }
 
     pub fn block(&mut self, machine: MachineId, index: u32) -> &mut Story {
-        self.say(machine, Event::Block { cpu: CpuId::new(0) }).stop(machine, index)
+        self.say(machine, Event::Input(Input::Block { cpu: CpuId::new(0) })).stop(machine, index)
     }
 
     pub fn freeze(&mut self, machine: MachineId) -> &mut Story {
-        self.say(machine, Event::Freeze { cpu: CpuId::new(0) })
+        self.say(machine, Event::Input(Input::Freeze { cpu: CpuId::new(0), preempted: false }))
     }
 
     pub fn thaw(&mut self, machine: MachineId) -> &mut Story {
-        self.say(machine, Event::Thaw { cpu: CpuId::new(0) })
+        self.say(machine, Event::Input(Input::Thaw { cpu: CpuId::new(0), stolen: Nanos::ZERO }))
     }
 }
 
@@ -145,7 +145,7 @@ pub fn walk(seed: u64, steps: usize) -> WorldTrace {
         for cpu in 0..size {
             let index = u32::try_from(vcpus.len()).unwrap();
             story.attach(HOST, index, &format!("{guest}/{cpu}")).vcpu(HOST, index, guest, cpu).wake(HOST, index);
-            story.say(guest, Event::Freeze { cpu: CpuId::new(cpu) });
+            story.say(guest, Event::Input(Input::Freeze { cpu: CpuId::new(cpu), preempted: false }));
             vcpus.push(Vcpu { guest, cpu, on: None, halted: false, task: None });
         }
         for index in 0..3 {
@@ -173,9 +173,11 @@ impl Walk {
             let (guest, at) = (self.vcpus[v].guest, CpuId::new(self.vcpus[v].cpu));
             if self.vcpus[v].task.is_none() && self.random.chance(2) {
                 self.vcpus[v].halted = true;
-                self.story.say(HOST, Event::Block { cpu: CpuId::new(cpu) });
+                self.story.say(HOST, Event::Input(Input::Block { cpu: CpuId::new(cpu) }));
             }
-            self.story.stop_on(HOST, cpu, u32::try_from(v).unwrap()).say(guest, Event::Freeze { cpu: at });
+            self.story
+                .stop_on(HOST, cpu, u32::try_from(v).unwrap())
+                .say(guest, Event::Input(Input::Freeze { cpu: at, preempted: false }));
             self.vcpus[v].on = None;
         }
         let v = self.random.index(self.vcpus.len());
@@ -189,7 +191,9 @@ impl Walk {
         }
         vcpu.on = Some(cpu);
         self.seats[cpu] = Some(v);
-        self.story.run_on(HOST, cpu, index).say(vcpu.guest, Event::Thaw { cpu: CpuId::new(vcpu.cpu) });
+        self.story
+            .run_on(HOST, cpu, index)
+            .say(vcpu.guest, Event::Input(Input::Thaw { cpu: CpuId::new(vcpu.cpu), stolen: Nanos::ZERO }));
     }
 
     fn guest(&mut self) {
@@ -205,7 +209,7 @@ impl Walk {
             let cpu = self.vcpus[v].cpu;
             if self.random.chance(2) {
                 self.tasks[t].ready = false;
-                self.story.say(guest, Event::Block { cpu: CpuId::new(cpu) });
+                self.story.say(guest, Event::Input(Input::Block { cpu: CpuId::new(cpu) }));
             }
             (self.tasks[t].on, self.vcpus[v].task) = (None, None);
             self.story.stop_on(guest, cpu, index);

@@ -3,12 +3,12 @@
 use crate::machine_id::MachineId;
 use sched::{Action, CpuId, EntityId, GroupId, GroupParams, Input, Instant, Nanos, Params};
 
-/// What a trace says about the run as a whole.
+/// The header of a trace.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Header {
     /// The policy's name.
     pub policy: String,
-    /// How many CPUs the machine has.
+    /// The number of CPUs of the machine.
     pub cpus: usize,
     /// The seed of the run.
     pub seed: u64,
@@ -225,23 +225,23 @@ impl From<Action> for Event {
     }
 }
 
-/// Where events go, in the order in which they happen.
+/// Takes events, in the order in which they happen.
 pub trait Sink {
-    /// One more event.
+    /// Takes the next event.
     fn record(&mut self, at: Instant, event: &Event);
 }
 
-/// A whole run, kept in memory.
+/// A run, in memory.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Trace {
-    /// What is true of all of it.
+    /// The header.
     pub header: Header,
-    /// What happened, in order.
+    /// The events, in order.
     pub events: Vec<(Instant, Event)>,
 }
 
 impl Trace {
-    /// A trace with nothing in it yet.
+    /// An empty trace.
     #[must_use]
     pub fn new(header: Header) -> Trace {
         Trace { header, events: Vec::new() }

@@ -1,64 +1,64 @@
-//! [`Follower`]: follows a trace event by event and tells what the events mean: which state lasted from when to when,
-//! what became of a job. It keeps only who is there now, so traces of any length can be followed.
+//! [`Follower`]: turns a trace into facts, event by event: the states of entities with their beginnings and ends, and the outcomes of
+//! jobs. It keeps only attached entities, so it takes constant memory however long the trace.
 
-use crate::timeline::{Job, Span, State};
+use crate::span::{Job, Span, State};
 use crate::{Event, Header};
 use sched::id::CPUS_MAX;
 use sched::{Action, CpuId, CpuSet, EntityId, Input, Instant, Params};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 
-/// What became clear.
+/// A fact that the events imply.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Fact<'a> {
-    /// An entity is there.
+    /// An entity was attached.
     Attached {
-        /// Which.
+        /// The entity.
         entity: EntityId,
-        /// Since when.
+        /// The instant.
         at: Instant,
-        /// What people call it.
+        /// Its name.
         name: &'a str,
-        /// What is asked for it.
+        /// Its parameters.
         params: &'a Params,
     },
-    /// What is asked for an entity changed.
+    /// The parameters of an entity changed.
     Adjusted {
-        /// Which.
+        /// The entity.
         entity: EntityId,
-        /// When.
+        /// The instant.
         at: Instant,
-        /// What is asked now.
+        /// The new parameters.
         params: &'a Params,
     },
-    /// An entity left. Its last span follows.
+    /// An entity was detached. Its last span follows.
     Detached {
-        /// Which.
+        /// The entity.
         entity: EntityId,
-        /// When.
+        /// The instant.
         at: Instant,
     },
     /// A blocked entity woke.
     Woken {
-        /// Which.
+        /// The entity.
         entity: EntityId,
-        /// When.
+        /// The instant.
         at: Instant,
     },
-    /// A job was done, or will not be seen any more.
+    /// A job was completed, or its entity or the trace has ended.
     Job {
-        /// Whose.
+        /// The entity.
         entity: EntityId,
-        /// What became of it.
+        /// The job and its outcome.
         job: Job,
     },
-    /// A state came to its end. Those of one entity, and those on one CPU, come in order and do not overlap.
+    /// A state ended. The spans of one entity, and those on one CPU, come in order and do not overlap.
     Span {
-        /// Whose.
+        /// The entity.
         entity: EntityId,
-        /// What it did.
+        /// The state and its length.
         span: Span,
-        /// When it woke, on the first run after that.
+        /// The instant of its wake-up, on the first run after it.
         woken: Option<Instant>,
     },
 }
@@ -66,11 +66,11 @@ pub enum Fact<'a> {
 /// An event contradicts those before it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Inconsistent {
-    /// Which event, from 1.
+    /// The event, counted from 1.
     pub number: u64,
-    /// When it is said to have happened.
+    /// The instant of the event.
     pub at: Instant,
-    /// What is wrong and what would be right.
+    /// What is wrong, and what to do.
     pub reason: String,
 }
 
@@ -82,7 +82,7 @@ impl fmt::Display for Inconsistent {
 
 impl std::error::Error for Inconsistent {}
 
-/// A state whose end is not known yet. `None`: it is not there any more.
+/// A state whose end is not known yet. `None`: the entity is detached.
 #[derive(Clone, Copy, Debug)]
 struct Open {
     state: Option<State>,
@@ -90,22 +90,22 @@ struct Open {
     woken: Option<Instant>,
 }
 
-/// An entity that is there.
+/// An attached entity.
 #[derive(Debug)]
 struct Live {
-    /// Where it runs.
+    /// The CPU it runs on.
     seat: Option<CpuId>,
-    /// Whether it wants to run.
+    /// Whether it is runnable.
     ready: bool,
-    /// Why it is held.
+    /// The reasons it is held, as [`sched::Held`] bits.
     held: u8,
-    /// When it woke, until it runs.
+    /// The instant of its wake-up, until it runs.
     woken: Option<Instant>,
-    /// What ended at this instant. It is told when time moves on: until then, what came after it may turn out to have
-    /// lasted no time, and it goes on.
+    /// The state that ended at this instant. It is emitted when time moves on: the state after it may end at the same instant, and
+    /// then this one goes on.
     closed: Option<Open>,
     open: Open,
-    /// Released and not done: when, and until when it should be.
+    /// Jobs released and not completed: release and deadline.
     jobs: VecDeque<(Instant, Instant)>,
     /// Whether it changed at this instant.
     touched: bool,
@@ -145,7 +145,7 @@ impl Live {
         } else {
             self.woken = self.woken.or(self.open.woken);
         }
-        // Whoever runs has nothing left of its wake-up, not even where it goes on.
+        // An entity that runs has used up its wake-up.
         let woken = if matches!(state, Some(State::Running(_))) { self.woken.take() } else { None };
         match self.closed.take_if(|closed| closed.state == state) {
             Some(closed) => self.open = closed,
@@ -154,23 +154,23 @@ impl Live {
     }
 }
 
-/// Follows a trace.
+/// Turns the events of a trace into facts.
 #[derive(Debug)]
 pub struct Follower {
     now: Instant,
     number: u64,
     live: BTreeMap<EntityId, Live>,
     seats: Vec<Option<EntityId>>,
-    /// The CPUs that are vCPUs without a CPU.
+    /// The frozen CPUs: vCPUs without a CPU.
     frozen: CpuSet,
     touched: Vec<EntityId>,
 }
 
-/// Takes what the follower tells.
-pub type Tell<'t> = dyn FnMut(Fact<'_>) + 't;
+/// Takes the facts.
+pub type Emit<'t> = dyn FnMut(Fact<'_>) + 't;
 
 impl Follower {
-    /// Nothing has happened yet on the machine of this header.
+    /// A follower of the machine of this header, before the first event.
     #[must_use]
     pub fn new(header: &Header) -> Follower {
         let seats = vec![None; header.cpus.min(CPUS_MAX)];
@@ -178,7 +178,7 @@ impl Follower {
         Follower { now: Instant::ZERO, number: 0, live, seats, frozen: CpuSet::EMPTY, touched }
     }
 
-    /// How many CPUs there are.
+    /// The number of CPUs.
     #[must_use]
     pub fn cpus(&self) -> usize {
         self.seats.len()
@@ -190,62 +190,62 @@ impl Follower {
         self.now
     }
 
-    /// One more event; tells what it makes clear.
+    /// Takes the next event, and emits the facts that it implies.
     ///
     /// # Errors
-    /// The event contradicts those before it; the follower is not to be used any more.
-    pub fn observe(&mut self, at: Instant, event: &Event, tell: &mut Tell<'_>) -> Result<(), Inconsistent> {
+    /// The event contradicts those before it. The follower must not be used afterwards.
+    pub fn observe(&mut self, at: Instant, event: &Event, emit: &mut Emit<'_>) -> Result<(), Inconsistent> {
         if at < self.now {
             return Err(self.contradiction(at, format!("time goes back from {}", self.now)));
         }
-        self.advance(at, tell);
-        self.take(event, tell).map_err(|reason| self.contradiction(at, reason))?;
+        self.advance(at, emit);
+        self.take(event, emit).map_err(|reason| self.contradiction(at, reason))?;
         self.number += 1;
         Ok(())
     }
 
-    /// Time has come to `at`, if that is not over yet: tells what ended before.
-    pub(crate) fn advance(&mut self, at: Instant, tell: &mut Tell<'_>) {
+    /// Advances the time to `at`, unless that is past, and emits what ended before.
+    pub(crate) fn advance(&mut self, at: Instant, emit: &mut Emit<'_>) {
         if at > self.now {
-            self.flush(tell);
+            self.flush(emit);
             self.now = at;
         }
     }
 
-    /// Where `entity` runs, and since when, if it does.
+    /// The CPU that `entity` runs on, and since when. `None`: it does not run.
     pub(crate) fn running(&self, entity: EntityId) -> Option<(CpuId, Instant)> {
         let open = self.live.get(&entity)?.open;
         if let Some(State::Running(cpu)) = open.state { Some((cpu, open.from)) } else { None }
     }
 
-    /// Who runs on `cpu`, and since when, if somebody does.
+    /// The entity that runs on `cpu`, and since when. `None`: the CPU idles.
     pub(crate) fn running_on(&self, cpu: CpuId) -> Option<(EntityId, Instant)> {
         let entity = self.seats.get(cpu.index()).copied().flatten()?;
         self.running(entity).map(|(_, from)| (entity, from))
     }
 
-    /// Everything has happened: tells the rest. Says when the last event was.
-    pub fn finish(mut self, tell: &mut Tell<'_>) -> Instant {
-        self.flush(tell);
+    /// Ends the trace: emits the remaining facts, and returns the instant of the last event.
+    pub fn finish(mut self, emit: &mut Emit<'_>) -> Instant {
+        self.flush(emit);
         for (&entity, live) in &mut self.live {
-            give_up(entity, live, self.now, tell);
-            tell_span(entity, live.open, self.now, tell);
+            give_up(entity, live, self.now, emit);
+            emit_span(entity, live.open, self.now, emit);
         }
         self.now
     }
 
-    /// The event after those observed so far is wrong.
+    /// The error of the next event.
     pub(crate) fn contradiction(&self, at: Instant, reason: String) -> Inconsistent {
         Inconsistent { number: self.number + 1, at, reason }
     }
 
-    /// Time moves on: what ended at this instant did end.
-    fn flush(&mut self, tell: &mut Tell<'_>) {
+    /// Emits the states that ended at this instant, before time moves on.
+    fn flush(&mut self, emit: &mut Emit<'_>) {
         for entity in self.touched.drain(..) {
-            let live = self.live.get_mut(&entity).expect("whoever changed stays until time moves on");
+            let live = self.live.get_mut(&entity).expect("a changed entity stays until time moves on");
             live.touched = false;
             if let Some(closed) = live.closed.take() {
-                tell_span(entity, closed, self.now, tell);
+                emit_span(entity, closed, self.now, emit);
             }
             if live.open.state.is_none() {
                 self.live.remove(&entity);
@@ -255,28 +255,28 @@ impl Follower {
 
     fn attach(&mut self, entity: EntityId) -> Result<(), String> {
         if self.live.contains_key(&entity) {
-            return Err(format!("{entity} is attached already; right would be another id"));
+            return Err(format!("{entity} is attached already; help: use another id"));
         }
         self.live.insert(entity, Live::new(self.now));
         Ok(())
     }
 
-    fn take(&mut self, event: &Event, tell: &mut Tell<'_>) -> Result<(), String> {
+    fn take(&mut self, event: &Event, emit: &mut Emit<'_>) -> Result<(), String> {
         let at = self.now;
         match *event {
-            Event::Input(input) => self.take_input(input, tell)?,
+            Event::Input(input) => self.take_input(input, emit)?,
             Event::Action(action) => self.take_action(action)?,
             Event::Attach { entity, ref name, ref params } => {
                 self.attach(entity)?;
-                tell(Fact::Attached { entity, at, name, params });
+                emit(Fact::Attached { entity, at, name, params });
             }
             Event::Adjust { entity, ref params } => {
                 self.known(entity)?;
-                tell(Fact::Adjusted { entity, at, params });
+                emit(Fact::Adjusted { entity, at, params });
             }
-            Event::Detach { entity } => self.detach(entity, tell)?,
+            Event::Detach { entity } => self.detach(entity, emit)?,
             Event::Release { entity, deadline } => self.known(entity)?.jobs.push_back((at, deadline)),
-            Event::Complete { entity } => self.complete(entity, tell)?,
+            Event::Complete { entity } => self.complete(entity, emit)?,
             Event::Vcpu { entity, .. } => drop(self.known(entity)?),
             Event::Settled
             | Event::GroupCreated { .. }
@@ -299,13 +299,13 @@ impl Follower {
         Ok(())
     }
 
-    fn take_input(&mut self, input: Input, tell: &mut Tell<'_>) -> Result<(), String> {
+    fn take_input(&mut self, input: Input, emit: &mut Emit<'_>) -> Result<(), String> {
         match input {
-            Input::Wake { entity, .. } => self.wake(entity, tell)?,
+            Input::Wake { entity, .. } => self.wake(entity, emit)?,
             Input::Block { cpu } => {
                 self.awake(cpu)?;
                 let Some(entity) = self.seat(cpu)? else {
-                    return Err(format!("CPU {cpu} blocks, but nobody runs there"));
+                    return Err(format!("CPU {cpu} blocks, but no entity runs there"));
                 };
                 self.unready(entity)?;
             }
@@ -324,12 +324,12 @@ impl Follower {
         match action {
             Action::Stop { cpu, entity } => self.stop(cpu, entity)?,
             Action::Run { cpu, entity, .. } => self.run(cpu, entity)?,
-            // A time slice may be cut from another CPU, whether or not its own goes on just now.
+            // Another CPU may cut the time slice, even where its own CPU is frozen.
             Action::Extend { cpu, .. } => {
                 let Some(entity) = self.seat(cpu)? else {
-                    return Err(format!("CPU {cpu} goes on, but nobody runs there"));
+                    return Err(format!("CPU {cpu} goes on, but no entity runs there"));
                 };
-                // It may have blocked, woken and been picked again, all at this instant: it just runs on.
+                // It may have blocked, woken and been picked again at this instant: it runs on.
                 self.known(entity)?.woken = None;
             }
             Action::Held { entity, reasons } => {
@@ -341,29 +341,29 @@ impl Follower {
         Ok(())
     }
 
-    fn wake(&mut self, entity: EntityId, tell: &mut Tell<'_>) -> Result<(), String> {
+    fn wake(&mut self, entity: EntityId, emit: &mut Emit<'_>) -> Result<(), String> {
         let at = self.now;
         let live = self.known(entity)?;
         if !live.ready {
             live.ready = true;
             live.woken = Some(at);
-            tell(Fact::Woken { entity, at });
+            emit(Fact::Woken { entity, at });
             self.update(entity);
         }
         Ok(())
     }
 
-    fn complete(&mut self, entity: EntityId, tell: &mut Tell<'_>) -> Result<(), String> {
+    fn complete(&mut self, entity: EntityId, emit: &mut Emit<'_>) -> Result<(), String> {
         let Some((released, deadline)) = self.known(entity)?.jobs.pop_front() else {
             return Err(format!("{entity} completes a job, but none is released"));
         };
-        tell(Fact::Job { entity, job: Job { released, deadline, ended: self.now, completed: true } });
+        emit(Fact::Job { entity, job: Job { released, deadline, ended: self.now, completed: true } });
         Ok(())
     }
 
     fn known(&mut self, entity: EntityId) -> Result<&mut Live, String> {
         let live = self.live.get_mut(&entity).filter(|live| live.open.state.is_some());
-        live.ok_or_else(|| format!("{entity} is not attached; right would be an `attach` before"))
+        live.ok_or_else(|| format!("{entity} is not attached; help: record an `attach` before it"))
     }
 
     fn seat(&self, cpu: CpuId) -> Result<Option<EntityId>, String> {
@@ -371,13 +371,13 @@ impl Follower {
         self.seats
             .get(cpu.index())
             .copied()
-            .ok_or_else(|| format!("there is no CPU {cpu}; right would be one below {cpus}, the header's number"))
+            .ok_or_else(|| format!("there is no CPU {cpu}; help: use a CPU below {cpus}, the number in the header"))
     }
 
-    /// Nothing goes on on a frozen CPU.
+    /// Requires that `cpu` is not frozen.
     fn awake(&self, cpu: CpuId) -> Result<(), String> {
         if self.frozen.contains(cpu) {
-            return Err(format!("something happens on CPU {cpu}, but it is frozen; right would be a `thaw` before"));
+            return Err(format!("something happens on CPU {cpu}, but it is frozen; help: record a `thaw` before it"));
         }
         Ok(())
     }
@@ -385,7 +385,7 @@ impl Follower {
     fn freeze(&mut self, cpu: CpuId) -> Result<(), String> {
         let seat = self.seat(cpu)?;
         if !self.frozen.insert(cpu) {
-            return Err(format!("CPU {cpu} freezes, but it is frozen; right would be a `thaw` before"));
+            return Err(format!("CPU {cpu} freezes, but it is frozen; help: record a `thaw` before it"));
         }
         seat.into_iter().for_each(|entity| self.update(entity));
         Ok(())
@@ -394,7 +394,7 @@ impl Follower {
     fn thaw(&mut self, cpu: CpuId) -> Result<(), String> {
         let seat = self.seat(cpu)?;
         if !self.frozen.remove(cpu) {
-            return Err(format!("CPU {cpu} thaws, but it is not frozen; right would be a `freeze` before"));
+            return Err(format!("CPU {cpu} thaws, but it is not frozen; help: record a `freeze` before it"));
         }
         seat.into_iter().for_each(|entity| self.update(entity));
         Ok(())
@@ -402,15 +402,15 @@ impl Follower {
 
     fn run(&mut self, cpu: CpuId, entity: EntityId) -> Result<(), String> {
         if self.frozen.contains(cpu) {
-            return Err(format!("{entity} runs on CPU {cpu}, but it is frozen; right would be a `thaw` before"));
+            return Err(format!("{entity} runs on CPU {cpu}, but it is frozen; help: record a `thaw` before it"));
         }
         if let Some(other) = self.seat(cpu)? {
-            return Err(format!("{entity} runs on CPU {cpu}, but {other} does; right would be a `stop` before"));
+            return Err(format!("{entity} runs on CPU {cpu}, but {other} does; help: record a `stop` before it"));
         }
         let live = self.known(entity)?;
         if let Some(elsewhere) = live.seat {
             return Err(format!(
-                "{entity} runs on CPU {cpu}, but runs on CPU {elsewhere}; right would be a `stop` before"
+                "{entity} runs on CPU {cpu}, but runs on CPU {elsewhere}; help: record a `stop` before it"
             ));
         }
         live.seat = Some(cpu);
@@ -422,20 +422,20 @@ impl Follower {
 
     fn stop(&mut self, cpu: CpuId, entity: EntityId) -> Result<(), String> {
         match self.seat(cpu)? {
-            Some(who) if who == entity => {
+            Some(seated) if seated == entity => {
                 self.awake(cpu)?;
                 self.seats[cpu.index()] = None;
                 self.known(entity)?.seat = None;
                 self.update(entity);
                 Ok(())
             }
-            // Whoever left while running is told to stop afterwards.
+            // The stop of an entity that was detached while it ran comes after its detach.
             None if self.known(entity).is_err() => Ok(()),
             _ => Err(format!("{entity} stops on CPU {cpu}, but does not run there")),
         }
     }
 
-    /// `entity` waits for something: at once if it does not run, otherwise when it stops.
+    /// `entity` blocks: at once, or when it stops if it runs.
     fn unready(&mut self, entity: EntityId) -> Result<(), String> {
         let live = self.known(entity)?;
         live.ready = false;
@@ -444,11 +444,11 @@ impl Follower {
         Ok(())
     }
 
-    fn detach(&mut self, entity: EntityId, tell: &mut Tell<'_>) -> Result<(), String> {
+    fn detach(&mut self, entity: EntityId, emit: &mut Emit<'_>) -> Result<(), String> {
         let at = self.now;
         let live = self.known(entity)?;
-        tell(Fact::Detached { entity, at });
-        give_up(entity, live, at, tell);
+        emit(Fact::Detached { entity, at });
+        give_up(entity, live, at, emit);
         let seat = live.seat.take();
         live.become_at(at, None);
         self.touch(entity);
@@ -458,33 +458,33 @@ impl Follower {
         Ok(())
     }
 
-    /// Something about `entity` changed, and perhaps its state.
+    /// Recomputes the state of `entity`.
     fn update(&mut self, entity: EntityId) {
         let now = self.now;
-        let live = self.live.get_mut(&entity).expect("only who is there changes");
+        let live = self.live.get_mut(&entity).expect("only attached entities change");
         live.become_at(now, Some(live.state(&self.frozen)));
         self.touch(entity);
     }
 
     fn touch(&mut self, entity: EntityId) {
-        let live = self.live.get_mut(&entity).expect("only who is there changes");
+        let live = self.live.get_mut(&entity).expect("only attached entities change");
         if !std::mem::replace(&mut live.touched, true) {
             self.touched.push(entity);
         }
     }
 }
 
-/// The jobs of `entity` that are not done will not be seen any more.
-fn give_up(entity: EntityId, live: &mut Live, at: Instant, tell: &mut Tell<'_>) {
+/// Emits the unfinished jobs of `entity`, which ends.
+fn give_up(entity: EntityId, live: &mut Live, at: Instant, emit: &mut Emit<'_>) {
     for (released, deadline) in live.jobs.drain(..) {
-        tell(Fact::Job { entity, job: Job { released, deadline, ended: at, completed: false } });
+        emit(Fact::Job { entity, job: Job { released, deadline, ended: at, completed: false } });
     }
 }
 
-fn tell_span(entity: EntityId, open: Open, to: Instant, tell: &mut Tell<'_>) {
+fn emit_span(entity: EntityId, open: Open, to: Instant, emit: &mut Emit<'_>) {
     if let Some(state) = open.state
         && open.from < to
     {
-        tell(Fact::Span { entity, span: Span { from: open.from, to, state }, woken: open.woken });
+        emit(Fact::Span { entity, span: Span { from: open.from, to, state }, woken: open.woken });
     }
 }

@@ -1,19 +1,19 @@
-//! [`FtraceWriter`]: one machine's trace as the text of the kernel's ftrace, which readers of `/sys/kernel/tracing/trace` and of what
-//! `trace-cmd report` prints understand: one line for each `sched_switch`, `sched_wakeup`, `sched_wakeup_new`, `sched_migrate_task`,
+//! [`FtraceWriter`]: the trace of one machine in the text form of the kernel's ftrace (`/sys/kernel/tracing/trace`, `trace-cmd report`):
+//! one line for each `sched_switch`, `sched_wakeup`, `sched_wakeup_new`, `sched_migrate_task`,
 //! `sched_process_exit` and `sched_process_free`.
 //!
 //! Source of the lines' form: Documentation/trace/ftrace.rst and `trace_print_context`, kernel/trace/trace_output.c; of names and order
-//! of the fields: include/trace/events/sched.h, both v5.13. What a simulation does not know is put as follows:
+//! of the fields: include/trace/events/sched.h, both v5.13. Where a simulation lacks a value:
 //!
-//! - Numbers of processes count from 1 in the order of arrival, and begin anew beyond the kernel's greatest, 4,194,304. The four
-//!   flags (interrupts, resched, context, preemption) are dots.
-//! - A wake-up names the CPU where the task ran last as its target; where the policy puts it is seen when it runs, as a migration.
-//! - Priorities are those of the kernel: −1 of who has a reservation, 99 − n of real-time priority n, 120 + the nice value next to its
-//!   weight of others.
-//! - A policy may exchange the tasks of two CPUs at one instant. A kernel cannot: one of the CPUs shows its idle task in between.
+//! - Process ids count from 1 in the order of arrival, and begin anew after the kernel's largest, 4,194,304. The four flags
+//!   (interrupts, resched, context, preemption) are dots.
+//! - A wake-up names the CPU where the task ran last as its target. The CPU that the policy picks shows as a migration when it runs.
+//! - Priorities are those of the kernel: −1 with a reservation, 99 − n for real-time priority n, otherwise 120 + the nice value
+//!   nearest to its weight.
+//! - A policy may exchange the tasks of two CPUs at one instant. A kernel cannot: one of the CPUs shows its idle task between them.
 //!
-//! Times are microseconds, rounded as the kernel does; who ran shorter than that still has a line for its beginning and its end, in the right order. A
-//! guest's file tells what its kernel would see: nothing of the time for which its CPUs were frozen.
+//! Times are microseconds, rounded as in the kernel. A shorter run still has a line for its beginning and its end, in order. The file
+//! of a guest shows what its kernel would see: not the time for which its CPUs were frozen.
 
 use crate::output::Output;
 use crate::{Event, Header, Sink};
@@ -30,7 +30,7 @@ const PID_MAX: u64 = 4_194_304;
 /// The priority of nice 0, and of the idle task.
 const PRIO_DEFAULT: i32 = 120;
 
-/// What stands before the first event.
+/// The lines before the first event.
 const HEADER: &str = "\
 # tracer: nop
 #
@@ -43,46 +43,46 @@ const HEADER: &str = "\
 #              | |         |   ||||      |         |
 ";
 
-/// A task that is there.
+/// A task.
 #[derive(Debug)]
 struct Task {
     pid: u64,
     comm: String,
     prio: i32,
     runnable: bool,
-    /// It has left, and is still on its CPU.
+    /// It has exited, and is still on its CPU.
     dead: bool,
-    /// Where it is, as far as has been written.
+    /// The CPU it is on, as far as has been written.
     on: Option<CpuId>,
-    /// Where it was last.
+    /// The CPU it was on last.
     last: Option<CpuId>,
 }
 
 /// A CPU.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cpu {
-    /// Who is there, as far as has been written.
+    /// The task on it, as far as has been written.
     shown: Option<EntityId>,
-    /// Who is there.
+    /// The task on it.
     running: Option<EntityId>,
-    /// Whether who is there goes of its own accord.
+    /// Whether that task yields.
     yields: bool,
 }
 
-/// Writes the trace of one machine as ftrace does. Call [`finish`](FtraceWriter::finish) at the end.
+/// Writes the trace of one machine in the form of ftrace. [`finish`](FtraceWriter::finish) reports errors.
 #[derive(Debug)]
 pub struct FtraceWriter<W: Write> {
     output: Output<W>,
     tasks: BTreeMap<EntityId, Task>,
     cpus: Vec<Cpu>,
-    /// CPUs where somebody else may run than was written.
+    /// CPUs whose task may differ from the written one.
     changed: Vec<CpuId>,
     born: u64,
     now: Instant,
 }
 
 impl<W: Write> FtraceWriter<W> {
-    /// Writes what is known from the start. `to` need not be buffered.
+    /// Writes the header. `to` need not be buffered.
     pub fn new(to: W, header: &Header) -> FtraceWriter<W> {
         let mut output = Output::new(to);
         output.write(HEADER);
@@ -90,7 +90,7 @@ impl<W: Write> FtraceWriter<W> {
         FtraceWriter { output, tasks: BTreeMap::new(), cpus, changed: Vec::new(), born: 0, now: Instant::ZERO }
     }
 
-    /// Everything has been recorded: gives back the writer.
+    /// Flushes after the last event, and returns the writer.
     ///
     /// # Errors
     /// The first error of the whole run.
@@ -99,7 +99,7 @@ impl<W: Write> FtraceWriter<W> {
         self.output.finish()
     }
 
-    /// `event` with its `fields`, as told by whoever is on `cpu`.
+    /// Writes `event` with its `fields`, in the name of the task on `cpu`.
     fn line(&mut self, cpu: CpuId, event: &str, fields: &str) {
         let on = self.cpus.get(cpu.index()).and_then(|cpu| cpu.shown).and_then(|entity| self.tasks.get(&entity));
         let (comm, pid) = on.map_or(("<idle>", 0), |task| (task.comm.as_str(), task.pid));
@@ -112,7 +112,7 @@ impl<W: Write> FtraceWriter<W> {
         self.output.write(&line);
     }
 
-    /// What has become of the CPUs since that was last written.
+    /// Writes the switches since the last flush.
     fn flush(&mut self) {
         let mut changed = std::mem::take(&mut self.changed);
         changed.sort_unstable();
@@ -120,7 +120,7 @@ impl<W: Write> FtraceWriter<W> {
         changed.retain(|cpu| self.cpus[cpu.index()].shown != self.cpus[cpu.index()].running);
         while !changed.is_empty() {
             let before = changed.len();
-            // Who goes to another CPU leaves its own first.
+            // A task that changes CPUs leaves its old CPU first.
             changed.retain(|&cpu| {
                 let next = self.cpus[cpu.index()].running;
                 let waits = next.and_then(|next| self.tasks.get(&next)).is_some_and(|next| next.on.is_some());
@@ -225,7 +225,7 @@ impl<W: Write> Sink for FtraceWriter<W> {
             return;
         }
         match *event {
-            // What a machine decides it tells at once: only when more comes in is it known who follows whom.
+            // The actions of an instant come one by one. Switches are known when another event follows.
             Event::Action(Action::Stop { cpu, .. }) if at == self.now => self.put(cpu, None),
             Event::Action(Action::Run { cpu, entity, .. }) if at == self.now => self.put(cpu, Some(entity)),
             Event::Action(Action::Extend { .. } | Action::Held { .. } | Action::Kick { .. }) => {}
@@ -240,7 +240,7 @@ impl<W: Write> Sink for FtraceWriter<W> {
 }
 
 impl<W: Write> FtraceWriter<W> {
-    /// An event that is no more of what the machine last decided.
+    /// Takes an event after the actions of the last settle.
     fn take(&mut self, event: &Event) {
         let running = |cpu: CpuId| self.cpus.get(cpu.index()).and_then(|cpu| cpu.running);
         match *event {
@@ -261,7 +261,7 @@ impl<W: Write> FtraceWriter<W> {
             }
             Event::Action(Action::Stop { cpu, .. }) => self.put(cpu, None),
             Event::Action(Action::Run { cpu, entity, .. }) => self.put(cpu, Some(entity)),
-            // The kernel has no event for the rest, or none that tells of tasks.
+            // The kernel has no scheduling event for the rest.
             _ => {}
         }
     }
@@ -272,7 +272,7 @@ fn named(task: &Task) -> String {
     format!("comm={} pid={} prio={}", task.comm, task.pid, task.prio)
 }
 
-/// A name as the kernel keeps it: cut, and on one line.
+/// A name as the kernel keeps it: cut to length, on one line.
 fn comm(name: &str) -> String {
     let mut comm = String::with_capacity(COMM_MAX);
     for char in name.chars().map(|char| if char.is_control() { '?' } else { char }) {
@@ -293,7 +293,7 @@ fn prio(params: &Params) -> i32 {
     }
 }
 
-/// The nice value whose weight is next to `weight`.
+/// The nice value whose weight is nearest to `weight`.
 fn nice(weight: Weight) -> i32 {
     let away = |nice: &i32| Weight::nice(*nice).map_or(u32::MAX, |it| it.as_linux().abs_diff(weight.as_linux()));
     (-20..20).min_by_key(away).unwrap_or(0)

@@ -1,16 +1,16 @@
-//! [`Job`]: a piece of periodic work, as whoever did it tells of it afterwards.
+//! [`Job`]: a job of periodic work, as the process that did it reports it afterwards.
 
 use sched::Instant;
 
-/// A job that was released. Moments of the clock of who did it.
+/// A job that was released. Instants are of the clock of its process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Job {
-    /// When it was due to begin.
+    /// The instant of its release.
     pub released: Instant,
-    /// When it should be done.
+    /// Its deadline.
     pub deadline: Instant,
-    /// When it was begun; `None`: the one before it was not done when it was released, so that nobody waited for it.
+    /// The instant at which it began. `None`: the job before it was unfinished at its release, so its process did not sleep for it.
     pub woke: Option<Instant>,
-    /// When it was done; `None`: it was not.
+    /// The instant of its completion. `None`: it was not completed.
     pub done: Option<Instant>,
 }

@@ -1,19 +1,20 @@
-//! What happened: one schema of events for simulated and real runs, and the forms it is kept and shown in.
+//! Traces: one schema of events for simulated and real runs, and the forms in which they are kept and shown.
 //!
 //! | to | use |
 //! |---|---|
 //! | keep a run in memory | [`Trace`] |
 //! | keep it in a file that people read and compare, and read it back | [`TextWriter`], [`text::read`], [`text::Reader`] |
-//! | look at a long run in a viewer | [`ChromeWriter`] (ui.perfetto.dev, chrome://tracing) |
+//! | open a long run in a viewer | [`ChromeWriter`] (ui.perfetto.dev, chrome://tracing) |
 //! | read it with tools for the kernel's own traces | [`FtraceWriter`] |
-//! | know who ran when, and what became of jobs | [`Timeline`]; in constant memory: [`follow::Follower`] |
+//! | know the states of entities and the outcomes of jobs | [`Timeline`]; in constant memory: [`follow::Follower`] |
+//! | check that a machine decides as the trace says | [`replay::replay`], [`replay::Replay`] |
 //! | draw that in a terminal or a test | [`Gantt`] |
 //! | draw it for a report or a page | [`svg::Picture`], [`svg::side_by_side`] |
 //!
-//! Of a world of several machines, hosts and guests, [`WorldTrace`], [`WorldTextWriter`], [`text::read_world`], [`WorldChromeWriter`] and
-//! [`WorldTimeline`] do the same, and the pictures are the same: [`Gantt::render_world`], [`svg::Picture::render_world`].
+//! For a world of several machines, hosts and guests: [`WorldTrace`], [`WorldTextWriter`], [`text::read_world`], [`WorldChromeWriter`],
+//! [`WorldTimeline`], [`Gantt::render_world`] and [`svg::Picture::render_world`].
 //!
-//! Writers are [`Sink`]s: they take events as they happen, and tell at the end what went wrong.
+//! Writers are [`Sink`]s: they take events as they happen, and report errors at the end.
 
 mod axis;
 pub mod chrome;
@@ -30,6 +31,7 @@ mod names;
 mod output;
 pub mod replay;
 mod row_budget;
+mod span;
 pub mod svg;
 pub mod text;
 pub mod timeline;

@@ -1,11 +1,11 @@
-//! What rows are called in pictures: names that are safe to show, tell the rows apart and fit their column.
+//! Labels of rows in pictures: safe to show, unique, and fitted to their column.
 
 use crate::machine_id::MachineId;
 use crate::timeline::Row;
 use crate::world::WorldHeader;
 use std::collections::BTreeMap;
 
-/// How many columns of a terminal `c` takes: East Asian wide forms take two.
+/// The number of terminal columns of `c`: East Asian wide forms take two.
 fn columns_of(c: char) -> usize {
     const WIDE: [(char, char); 9] = [
         ('\u{1100}', '\u{115f}'),
@@ -21,12 +21,12 @@ fn columns_of(c: char) -> usize {
     if WIDE.iter().any(|&(low, high)| (low..=high).contains(&c)) { 2 } else { 1 }
 }
 
-/// How many columns of a terminal `text` takes.
+/// The number of terminal columns of `text`.
 pub(crate) fn columns(text: &str) -> usize {
     text.chars().map(columns_of).sum()
 }
 
-/// Whether `c` shows itself and nothing else: no control character, no mark that joins, hides or turns others.
+/// Whether `c` is printable: no control character, and no mark that joins, hides or turns others.
 fn is_plain(c: char) -> bool {
     c.is_ascii_graphic() || c == ' ' || c.is_alphanumeric()
 }
@@ -46,13 +46,13 @@ pub(crate) fn cut(text: &str, most: usize, ellipsis: &str) -> String {
     kept.trim_end().to_string() + ellipsis
 }
 
-/// `text` with a replacement for whatever does not show itself.
+/// `text` with replacements for unprintable characters.
 pub(crate) fn shown(text: &str) -> String {
     text.chars().map(|c| if is_plain(c) { c } else { '\u{fffd}' }).collect()
 }
 
-/// What the machines `ids` of a world are called, in at most `most` columns: their names; with their ids where they have none,
-/// or share it with another machine of the world. `fit` shortens a text.
+/// The labels of machines `ids` of a world, in at most `most` columns: their names, with their ids where names are empty or shared.
+/// `fit` shortens a text.
 pub(crate) fn machines(
     header: &WorldHeader,
     ids: impl Iterator<Item = MachineId>,
@@ -70,8 +70,8 @@ pub(crate) fn machines(
     ids.map(label).collect()
 }
 
-/// The labels of `rows`, in at most `most` columns: their names; with their ids where they have none, or share it with
-/// another row. `fit` shortens a text.
+/// The labels of `rows`, in at most `most` columns: their names, with their ids where names are empty or shared. `fit` shortens a
+/// text.
 pub(crate) fn labels<'r>(
     rows: impl Iterator<Item = &'r Row> + Clone,
     most: usize,
@@ -85,7 +85,7 @@ pub(crate) fn labels<'r>(
     rows.map(label).collect()
 }
 
-/// A name is shortened rather than the id that tells it from others.
+/// A label. The name is shortened, not the id.
 fn label(name: &str, is_shared: bool, id: &str, most: usize, fit: &dyn Fn(&str, usize) -> String) -> String {
     match shown(name).trim() {
         "" => fit(id, most),

@@ -1,9 +1,8 @@
-//! [`Output`]: a buffered writer that keeps its first error for the end, because a [`Sink`](crate::Sink) cannot
-//! report one.
+//! [`Output`]: a buffered writer that keeps its first error for the end, because a [`Sink`](crate::Sink) cannot report errors.
 
 use std::io::{self, BufWriter, Write};
 
-/// A buffered writer with a memory for its first error; nothing is written after one.
+/// A buffered writer that keeps its first error and writes nothing after it.
 #[derive(Debug)]
 pub(crate) struct Output<W: Write> {
     inner: BufWriter<W>,
@@ -32,7 +31,7 @@ impl<W: Write> Output<W> {
         self.error.is_some()
     }
 
-    /// Everything is on its way: gives back the writer, or the first error.
+    /// Flushes, and returns the writer or the first error.
     pub(crate) fn finish(mut self) -> io::Result<W> {
         if let Some(error) = self.error.take() {
             return Err(error);

@@ -1,37 +1,36 @@
-//! [`RowBudget`]: which machines of a world a picture shows, and how many rows of each.
+//! [`RowBudget`]: the machines of a world that a picture shows, and the number of rows for each.
 
 use crate::machine_id::MachineId;
 use crate::timeline::Row;
 use crate::world::WorldTimeline;
 use sched::Instant;
 
-/// A machine is shown only if it gets as many rows, or all it wants.
+/// A machine is shown only with this many rows, or all of its rows if it has fewer.
 const ROWS_LEAST: usize = 3;
 
-/// What a machine gets of a picture.
+/// The rows of one machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Share {
     pub(crate) machine: MachineId,
-    /// How many machines stand above it.
+    /// The number of machines above it: 0 for a host.
     pub(crate) depth: usize,
-    /// How many entities are drawn at most.
+    /// The most entities drawn.
     pub(crate) rows: usize,
-    /// How many CPUs are drawn.
+    /// The number of CPUs drawn.
     pub(crate) cpus: usize,
 }
 
-/// Who is in a picture of a world.
+/// The rows of a picture of a world.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct RowBudget {
-    /// Each host, followed by its guests.
+    /// Each host, then its guests.
     pub(crate) shares: Vec<Share>,
-    /// How many machines have no room.
+    /// The number of machines without room.
     pub(crate) more: usize,
 }
 
 impl RowBudget {
-    /// The machines that share `rows_most` rows of entities that are there in `from..to`, and as many of CPUs, if these are
-    /// wanted, too.
+    /// Shares `rows_most` rows among the machines with entities in `from..to`, and as many rows of CPUs if `cpus`.
     pub(crate) fn of(world: &WorldTimeline, (from, to): (Instant, Instant), rows_most: usize, cpus: bool) -> RowBudget {
         let tree = world.header.tree();
         let rows_of = |id: MachineId| world.machines[id.index()].rows.iter();
@@ -54,7 +53,7 @@ impl RowBudget {
     }
 }
 
-/// What each gets of `room` who wants so much: nobody gets less than another that wants as much, but for the last one.
+/// Shares `room` by max-min fairness: equal demands get equal shares, give or take one row.
 fn shares(wanted: &[usize], room: usize) -> Vec<usize> {
     let given = |level: usize| wanted.iter().map(|&wish| wish.min(level)).sum::<usize>();
     let most = wanted.iter().copied().max().unwrap_or(0).min(room);
@@ -73,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn room_is_shared_evenly_among_those_who_want_it() {
+    fn room_is_shared_by_max_min_fairness() {
         assert_eq!(shares(&[10, 1, 10], 11), [5, 1, 5]);
         assert_eq!(shares(&[10, 1, 10], 12), [6, 1, 5]);
         assert_eq!(shares(&[2, 3], 100), [2, 3]);

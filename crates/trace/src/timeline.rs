@@ -1,99 +1,52 @@
-//! [`Timeline`]: a trace turned into intervals: who ran where, and when each entity waited, was held or was blocked.
-//! Every picture is drawn from it.
+//! [`Timeline`]: a trace as intervals: when each entity ran, waited, was held or was blocked. Pictures are drawn from it.
 
+use crate::event::{Event, Header, Sink, Trace};
 use crate::follow::{Fact, Follower, Inconsistent};
-use crate::{Event, Header, Sink, Trace};
-use sched::{CpuId, EntityId, Instant, Nanos, Params};
+pub use crate::span::{Job, Span, State};
+use sched::{EntityId, Instant, Nanos, Params};
 use std::collections::BTreeMap;
 
-/// What an entity does.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum State {
-    /// It runs on this CPU.
-    Running(CpuId),
-    /// Its machine, a guest, runs it on this CPU, but that is frozen: it gets nothing.
-    Stolen(CpuId),
-    /// It could run, and waits for a CPU.
-    Waiting,
-    /// It could run, and is kept from it, for these reasons ([`sched::Held`] bits, not 0).
-    Held(u8),
-    /// It waits for something other than a CPU.
-    Blocked,
-}
-
-/// A state and how long it lasted: from `from` until just before `to`, which is later.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Span {
-    /// When it began.
-    pub from: Instant,
-    /// When it ended.
-    pub to: Instant,
-    /// What the entity did.
-    pub state: State,
-}
-
-/// A time for which one entity had a CPU: from `from` until just before `to`, which is later.
+/// An interval in which one entity had a CPU: from `from` up to but without `to`, which is later.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Run {
     /// When it began.
     pub from: Instant,
     /// When it ended.
     pub to: Instant,
-    /// Who ran.
+    /// The entity that ran.
     pub entity: EntityId,
 }
 
-/// A piece of work and what became of it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Job {
-    /// When it could begin.
-    pub released: Instant,
-    /// When it should be done.
-    pub deadline: Instant,
-    /// When it was done, or when it was last seen undone: when its entity left, or the trace ended.
-    pub ended: Instant,
-    /// Whether it was done.
-    pub completed: bool,
-}
-
-impl Job {
-    /// Whether it was not done by its deadline, as far as the trace tells: a deadline at the end of the trace is not missed.
-    #[must_use]
-    pub fn missed(&self) -> bool {
-        self.ended > self.deadline
-    }
-}
-
-/// One entity's life.
+/// One entity, from attach to detach.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Row {
     /// Its id.
     pub entity: EntityId,
-    /// What people call it.
+    /// Its name.
     pub name: String,
     /// When it was attached.
     pub attached: Instant,
-    /// When it was detached; `None`: it was there to the end.
+    /// When it was detached. `None`: not before the end.
     pub detached: Option<Instant>,
-    /// When it first woke: its arrival, as a scheduler sees it.
+    /// When it first woke: its arrival for a scheduler.
     pub arrived: Option<Instant>,
-    /// What was asked for it, and from when on. Never empty; in order.
+    /// Its parameters, each with the instant from which it held. Never empty; in order.
     pub asked: Vec<(Instant, Params)>,
-    /// What it did, from attach to detach without a gap; neighbours differ.
+    /// Its states from attach to detach, without a gap; neighbours differ.
     pub spans: Vec<Span>,
     /// Its jobs, in the order of their release.
     pub jobs: Vec<Job>,
 }
 
 impl Row {
-    /// What was asked for it at `at`, or first, where that is before it was attached.
+    /// Its parameters at `at`; its first ones before it was attached.
     #[must_use]
     pub fn asked_at(&self, at: Instant) -> &Params {
         let after = self.asked.partition_point(|(since, _)| *since <= at);
         &self.asked[after.saturating_sub(1)].1
     }
 
-    /// Whether it was there at some time within `from..to`.
+    /// Whether it was attached at some time within `from..to`.
     #[must_use]
     pub fn is_in(&self, from: Instant, to: Instant) -> bool {
         self.attached < to && self.detached.is_none_or(|detached| detached > from)
@@ -107,7 +60,7 @@ impl Row {
         &self.spans[first..after.max(first)]
     }
 
-    /// How long it ran within `from..to`.
+    /// The time it ran within `from..to`.
     #[must_use]
     pub fn ran_in(&self, from: Instant, to: Instant) -> Nanos {
         let running = self.spans_in(from, to).iter().filter(|span| matches!(span.state, State::Running(_)));
@@ -118,17 +71,17 @@ impl Row {
 /// A trace as intervals.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Timeline {
-    /// What is true of all of it.
+    /// The header.
     pub header: Header,
     /// The instant of the first event; zero if there is none.
     pub from: Instant,
     /// The instant of the last event; zero if there is none.
     pub to: Instant,
-    /// Every entity that was ever there, by id.
+    /// Every entity that was ever attached, by id.
     pub rows: Vec<Row>,
-    /// Who had each CPU, in order, by CPU.
+    /// The runs on each CPU, in order, by CPU.
     pub cpus: Vec<Vec<Run>>,
-    /// Who had each CPU while it was frozen, and got nothing, in order, by CPU.
+    /// The intervals in which an entity had a frozen CPU and made no progress, in order, by CPU.
     pub stolen: Vec<Vec<Run>>,
 }
 
@@ -148,7 +101,7 @@ impl Timeline {
         builder.finish()
     }
 
-    /// The row of `entity`, if it was ever there.
+    /// The row of `entity`. `None`: it was never attached.
     #[must_use]
     pub fn row(&self, entity: EntityId) -> Option<&Row> {
         self.rows.binary_search_by_key(&entity, |row| row.entity).ok().map(|index| &self.rows[index])
@@ -161,7 +114,7 @@ impl Timeline {
     }
 }
 
-/// Makes a [`Timeline`] from events as they happen, without keeping the events.
+/// Builds a [`Timeline`] from events as they happen, without keeping them.
 #[derive(Debug)]
 pub struct TimelineBuilder {
     header: Header,
@@ -172,7 +125,7 @@ pub struct TimelineBuilder {
 }
 
 impl TimelineBuilder {
-    /// Nothing has happened yet.
+    /// A builder before the first event.
     #[must_use]
     pub fn new(header: &Header) -> TimelineBuilder {
         let follower = Follower::new(header);
@@ -184,7 +137,7 @@ impl TimelineBuilder {
         TimelineBuilder { header: header.clone(), follower, facts, from: None, error: None }
     }
 
-    /// Everything has happened.
+    /// Ends the trace.
     ///
     /// # Errors
     /// The first event that contradicted those before it.
@@ -199,12 +152,12 @@ impl TimelineBuilder {
         Ok(Timeline { header: self.header, from: self.from.unwrap_or_default(), to, rows, cpus, stolen })
     }
 
-    /// Whether an event has contradicted those before it.
+    /// The first contradiction.
     pub(crate) fn error(&self) -> Option<&Inconsistent> {
         self.error.as_ref()
     }
 
-    /// Whether `entity` is there or was.
+    /// Whether `entity` was ever attached.
     pub(crate) fn knows(&self, entity: EntityId) -> bool {
         self.facts.rows.contains_key(&entity)
     }
@@ -216,7 +169,7 @@ impl Sink for TimelineBuilder {
             return;
         }
         self.from.get_or_insert(at);
-        // Ids are never used again: whoever comes a second time is not who came first.
+        // Ids are unique: a second attach of one id is another entity.
         if let Event::Attach { entity, .. } = event
             && self.knows(*entity)
         {
@@ -228,7 +181,7 @@ impl Sink for TimelineBuilder {
     }
 }
 
-/// What the follower has told.
+/// The facts so far.
 #[derive(Debug)]
 struct Facts {
     rows: BTreeMap<EntityId, Row>,
@@ -269,6 +222,6 @@ impl Facts {
     }
 
     fn of(&mut self, entity: EntityId) -> &mut Row {
-        self.rows.get_mut(&entity).expect("whoever is spoken of was attached")
+        self.rows.get_mut(&entity).expect("a fact is about an attached entity")
     }
 }

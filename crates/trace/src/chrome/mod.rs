@@ -5,14 +5,13 @@
 //! to. Releases, completions and missed deadlines are instants on the entity's track. The header is in `otherData`.
 //!
 //! Of a world, the same for each host, in processes named after it, and one process for each guest: first a track per vCPU,
-//! which shows who ran there, and who had it while it was frozen as `frozen`; then a track per task, where that time is `stolen`.
-//! Below each CPU of a machine that has guests a second track shows what ran there within them: `vm: task`.
+//! which shows its task, and as `frozen` the time for which it was frozen; then a track per task, where that time is `stolen`. Below
+//! each CPU of a machine with guests, a second track shows the task that ran there in a guest: `vm: task`.
 //!
-//! Slices are written when they end, so nothing but what is going on now is kept in memory. On each track slices come in
-//! order of time; an instant or an arrow comes after the slice that holds it, perhaps much later.
+//! Slices are written when they end, so only current slices are in memory. On each track slices come in order of time. An instant
+//! or an arrow comes after the slice that holds it, perhaps much later.
 //!
-//! Times are microseconds with three decimals: exact to the nanosecond, but only in readers that do not take them for
-//! floats once they exceed 2^53 ns (104 days).
+//! Times are microseconds with three decimals: exact to the nanosecond, up to 2^53 ns (104 days) in readers that use floats.
 
 mod pen;
 mod world;
@@ -35,7 +34,7 @@ const FIRST_CPU: u64 = 1_000;
 /// The track of the first entity, above that of the last CPU.
 const FIRST_ENTITY: u64 = 10_000;
 
-/// Writes a trace as Chrome trace events. Call [`finish`](ChromeWriter::finish) at the end: it completes the file.
+/// Writes a trace as Chrome trace events. [`finish`](ChromeWriter::finish) completes the file.
 #[derive(Debug)]
 pub struct ChromeWriter<W: Write> {
     follower: Follower,
@@ -44,7 +43,7 @@ pub struct ChromeWriter<W: Write> {
 }
 
 impl<W: Write> ChromeWriter<W> {
-    /// Writes what is known from the start. `to` need not be buffered.
+    /// Writes the header. `to` need not be buffered.
     pub fn new(to: W, header: &Header) -> ChromeWriter<W> {
         let follower = Follower::new(header);
         let mut pen = Pen::new(to, FIRST_ENTITY);
@@ -61,7 +60,7 @@ impl<W: Write> ChromeWriter<W> {
         ChromeWriter { follower, tracks, pen }
     }
 
-    /// Everything has been recorded: ends what is going on, completes the file, and gives back the writer.
+    /// Ends the current slices, completes the file, and returns the writer.
     ///
     /// # Errors
     /// The first error of the whole run: one of the writer's own, or `InvalidData` with an

@@ -55,9 +55,9 @@ impl<W: Write> Pen<W> {
 
     /// Introduces a track.
     pub(super) fn track(&mut self, process: u32, track: u64, name: &str, place: u64) {
-        let who = format!("\"pid\":{process},\"tid\":{track}");
-        self.event('M', format_args!("\"name\":\"thread_name\",{who},\"args\":{{\"name\":{name}}}"));
-        self.event('M', format_args!("\"name\":\"thread_sort_index\",{who},\"args\":{{\"sort_index\":{place}}}"));
+        let track = format!("\"pid\":{process},\"tid\":{track}");
+        self.event('M', format_args!("\"name\":\"thread_name\",{track},\"args\":{{\"name\":{name}}}"));
+        self.event('M', format_args!("\"name\":\"thread_sort_index\",{track},\"args\":{{\"sort_index\":{place}}}"));
     }
 
     /// The number of a new track.
@@ -105,9 +105,9 @@ pub(super) struct Places {
 #[derive(Debug)]
 pub(super) struct Tracks {
     pub(super) places: Places,
-    /// Everybody who is there: the number of the track, and the name.
+    /// The track and the name of each attached entity.
     entities: BTreeMap<EntityId, (u64, String)>,
-    /// Who left, and the number of the track; the last slice may still come until time moves on.
+    /// Detached entities with their tracks. Their last slices may come until time moves on.
     left: Vec<(EntityId, u64)>,
 }
 
@@ -116,17 +116,17 @@ impl Tracks {
         Tracks { places, entities: BTreeMap::new(), left: Vec::new() }
     }
 
-    /// What people call `entity`, who is there.
+    /// The name of an attached entity.
     pub(super) fn name(&self, entity: EntityId) -> &str {
         &self.entities[&entity].1
     }
 
-    /// Who has left so far, to be forgotten when time has moved on.
+    /// Takes the detached entities, to be forgotten when time has moved on.
     pub(super) fn leaving(&mut self) -> Vec<(EntityId, u64)> {
         std::mem::take(&mut self.left)
     }
 
-    /// These have left and nothing more comes of them.
+    /// Forgets detached entities.
     pub(super) fn forget(&mut self, left: &[(EntityId, u64)]) {
         for (entity, track) in left {
             if self.entities.get(entity).is_some_and(|(now, _)| now == track) {

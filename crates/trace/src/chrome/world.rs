@@ -14,42 +14,42 @@ use std::io::{self, Write};
 const FIRST_TRACK: u64 = 10_000;
 const _: () = assert!(2 * MACHINES_MAX < 10_000);
 
-/// Writes the trace of a world as Chrome trace events. Call [`finish`](WorldChromeWriter::finish) at the end: it completes the file.
+/// Writes the trace of a world as Chrome trace events. [`finish`](WorldChromeWriter::finish) completes the file.
 #[derive(Debug)]
 pub struct WorldChromeWriter<W: Write> {
-    /// By machine; `None` while it is asked.
+    /// By machine; `None` while in use.
     followers: Vec<Option<Follower>>,
-    /// Those on which something happened at this instant.
+    /// Machines with an event at this instant.
     touched: BTreeSet<MachineId>,
     scribe: Scribe<W>,
 }
 
-/// What writes, apart from what follows.
+/// The writer, apart from the followers.
 #[derive(Debug)]
 struct Scribe<W: Write> {
-    /// `None`: there can be no such world, and the error has been kept.
+    /// `None`: the header is invalid, and the error has been kept.
     levels: Option<Levels>,
     machines: Vec<Machine>,
-    /// Whether everything has happened.
+    /// Whether the trace has ended.
     over: bool,
     pen: Pen<W>,
 }
 
-/// What is kept of one machine.
+/// A machine.
 #[derive(Debug)]
 struct Machine {
     tracks: Tracks,
-    /// What its slices are called where they are shown with those of other guests.
+    /// Its name where its slices appear among those of other guests.
     name: String,
     host: Option<MachineId>,
-    /// The track below that of CPU 0 which tells what ran there in guests, if there are any; the others follow.
+    /// The track below that of CPU 0 for the tasks of guests; those of the other CPUs follow. `None`: it has no guests.
     within: Option<u64>,
-    /// Of each vCPU among its entities, its last run that has come to an end, and where that was.
+    /// The last finished run of each vCPU among its entities, with its CPU.
     runs: BTreeMap<EntityId, (CpuId, Span)>,
 }
 
 impl<W: Write> WorldChromeWriter<W> {
-    /// Writes what is known from the start. `to` need not be buffered.
+    /// Writes the header. `to` need not be buffered.
     pub fn new(to: W, header: &WorldHeader) -> WorldChromeWriter<W> {
         let (followers, touched) = (Vec::new(), BTreeSet::new());
         let mut scribe = Scribe { levels: None, machines: Vec::new(), over: false, pen: Pen::new(to, FIRST_TRACK) };
@@ -74,7 +74,7 @@ impl<W: Write> WorldChromeWriter<W> {
         WorldChromeWriter { followers, touched, scribe }
     }
 
-    /// Everything has been recorded: ends what is going on, completes the file, and gives back the writer.
+    /// Ends the current slices, completes the file, and returns the writer.
     ///
     /// # Errors
     /// The first error of the whole run: one of the writer's own, or `InvalidData` with an
@@ -85,9 +85,9 @@ impl<W: Write> WorldChromeWriter<W> {
             self.touched.extend(all.clone());
             self.flush(end);
             self.scribe.over = true;
-            // A host before its guests: what ran in these is looked up in what has been told of the host.
+            // A host before its guests: the runs of guests look up the runs of their host.
             for id in all {
-                let follower = self.followers[id.index()].take().expect("nobody is asked now");
+                let follower = self.followers[id.index()].take().expect("no follower is in use");
                 let (followers, scribe) = (&self.followers, &mut self.scribe);
                 follower.finish(&mut |fact| scribe.write(followers, id, &fact));
             }
@@ -95,11 +95,11 @@ impl<W: Write> WorldChromeWriter<W> {
         self.scribe.pen.finish()
     }
 
-    /// Time moves on to `at`: tells what ended before.
+    /// Emits what ended before `at`, to which time moves on.
     fn flush(&mut self, at: Instant) {
         for id in std::mem::take(&mut self.touched) {
             let left = self.scribe.machines[id.index()].tracks.leaving();
-            let mut follower = self.followers[id.index()].take().expect("nobody is asked now");
+            let mut follower = self.followers[id.index()].take().expect("no follower is in use");
             let (followers, scribe) = (&self.followers, &mut self.scribe);
             follower.advance(at, &mut |fact| scribe.write(followers, id, &fact));
             self.scribe.machines[id.index()].tracks.forget(&left);
@@ -123,7 +123,7 @@ impl<W: Write> WorldSink for WorldChromeWriter<W> {
             self.flush(at);
         }
         self.touched.insert(id);
-        let mut follower = self.followers[id.index()].take().expect("nobody is asked now");
+        let mut follower = self.followers[id.index()].take().expect("no follower is in use");
         let (followers, scribe) = (&self.followers, &mut self.scribe);
         let outcome = follower.observe(at, event, &mut |fact| scribe.write(followers, id, &fact));
         self.followers[id.index()] = Some(follower);
@@ -142,7 +142,7 @@ impl<W: Write> Scribe<W> {
         let (below, above) = (levels.links.vcpu(id, entity), levels.links.entity(id, cpu));
         if let Some((guest, vcpu)) = below {
             self.machines[id.index()].runs.insert(entity, (cpu, span));
-            // Whoever ran in the guest at the end of this runs on, elsewhere; at the end of the file their own runs end, too.
+            // The task of the guest at the end of this run runs on elsewhere. At the end of the file its own run ends, too.
             let now = followers[guest.index()].as_ref().filter(|_| !self.over);
             if let Some((task, from)) = now.and_then(|follower| follower.running_on(vcpu))
                 && from < span.to
@@ -152,7 +152,7 @@ impl<W: Write> Scribe<W> {
         }
         let Some(host) = self.machines[id.index()].host else { return };
         let Some(vcpu) = above else { return };
-        // What ran before that has been told when it came to an end.
+        // Earlier runs were emitted when they ended.
         let last =
             self.machines[host.index()].runs.get(&vcpu).filter(|(_, run)| run.from < span.to && span.to <= run.to);
         let now = || followers[host.index()].as_ref()?.running(vcpu).filter(|(_, from)| *from < span.to);
@@ -162,7 +162,7 @@ impl<W: Write> Scribe<W> {
         }
     }
 
-    /// A task of a guest ran, while its vCPU did on `seat` of the host.
+    /// Writes the run of a guest's task while its vCPU ran on `seat` of the host.
     fn within(&mut self, guest: MachineId, (task, vcpu): (EntityId, EntityId), seat: CpuId, span: Span) {
         let machine = &self.machines[guest.index()];
         let Some(host) = machine.host.map(|host| &self.machines[host.index()]) else { return };

@@ -1,6 +1,6 @@
-//! [`Alphabet`]: which character means what.
+//! [`Alphabet`]: the meanings of characters.
 
-use super::Glyphs;
+use super::settings::Glyphs;
 
 /// The characters of a picture, by meaning.
 pub(super) struct Alphabet {

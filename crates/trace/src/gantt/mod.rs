@@ -8,10 +8,11 @@
 //! VM3  ______________________________.....#####
 //! ```
 //!
-//! Every cell is as wide in time as the others, to the nanosecond; what it shows is decided by whole numbers.
+//! All cells are equally wide in time, to the nanosecond. Whole numbers decide what a cell shows.
 
 mod alphabet;
 mod section;
+mod settings;
 
 use crate::axis::Axis;
 use crate::grid::Grid;
@@ -20,52 +21,12 @@ use crate::row_budget::{RowBudget, Share};
 use crate::timeline::Timeline;
 use crate::world::WorldTimeline;
 use alphabet::Alphabet;
-use sched::{Instant, Nanos};
+use sched::Nanos;
 use section::{Line, Section};
 
-/// Which characters a picture may use.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Glyphs {
-    /// Only ASCII.
-    Ascii,
-    /// Box drawing and block elements, all one column wide.
-    Unicode,
-}
-
-/// How to draw a timeline with characters.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Gantt {
-    /// The left edge.
-    pub from: Instant,
-    /// The right edge, not shown itself.
-    pub to: Instant,
-    /// How many cells to cut that into. Range: 1 …; fewer are drawn if there are not as many nanoseconds.
-    pub width: usize,
-    /// With which characters.
-    pub glyphs: Glyphs,
-    /// How many entities to draw at most: the first by id of those that are there between `from` and `to`.
-    pub rows_most: usize,
-    /// Whether to draw a row per CPU, too; its cells name the entities by the letters in front of their names.
-    pub cpus: bool,
-    /// Whether to explain the characters used, in a last line.
-    pub legend: bool,
-}
+pub use settings::{Gantt, Glyphs};
 
 impl Gantt {
-    /// All of `timeline`, 80 cells wide, at most 40 entities, in Unicode, with a legend.
-    #[must_use]
-    pub fn whole(timeline: &Timeline) -> Gantt {
-        Gantt {
-            from: timeline.from,
-            to: timeline.to,
-            width: 80,
-            glyphs: Glyphs::Unicode,
-            rows_most: 40,
-            cpus: false,
-            legend: true,
-        }
-    }
-
     /// Draws. Every line ends with a line feed and has no spaces before it.
     #[must_use]
     pub fn render(&self, timeline: &Timeline) -> String {
@@ -77,22 +38,8 @@ impl Gantt {
         Picture { gantt: self, grid, alphabet: self.glyphs.alphabet(), sections: vec![section], more: 0 }.draw()
     }
 
-    /// All of `world`, as [`whole`](Gantt::whole) of one machine, with a row per CPU.
-    #[must_use]
-    pub fn whole_world(world: &WorldTimeline) -> Gantt {
-        Gantt {
-            from: world.from,
-            to: world.to,
-            width: 80,
-            glyphs: Glyphs::Unicode,
-            rows_most: 40,
-            cpus: true,
-            legend: true,
-        }
-    }
-
-    /// Draws a host, below it each of its guests, and so on. All machines share the `rows_most` rows of entities, and as many of
-    /// CPUs: none gets more than another that wants as many. Who has no room is counted.
+    /// Draws each host, and its guests below it. All machines share the `rows_most` rows of entities, and as many rows of CPUs, by
+    /// max-min fairness. Machines without room are counted.
     #[must_use]
     pub fn render_world(&self, world: &WorldTimeline) -> String {
         match Grid::new(self.from, self.to, self.width) {
@@ -101,7 +48,7 @@ impl Gantt {
         }
     }
 
-    /// How many characters stand before the cells in a picture of `world`.
+    /// The number of characters before the cells in a picture of `world`.
     #[must_use]
     pub fn margin(&self, world: &WorldTimeline) -> usize {
         let Some(grid) = Grid::new(self.from, self.to, 1) else { return 0 };
@@ -120,10 +67,10 @@ impl Gantt {
     }
 }
 
-/// Of a machine: its entities and its CPUs.
+/// The entities and the CPUs of a machine.
 type Lines = (Vec<Line>, Vec<Line>);
 
-/// The room that the labels need.
+/// The width of the labels.
 fn margin(drawn: &[Lines]) -> usize {
     let lines = drawn.iter().flat_map(|(rows, cpus)| rows.iter().chain(cpus));
     lines.map(|line| names::columns(&line.label)).max().unwrap_or(0) + 2
@@ -136,7 +83,7 @@ struct Picture<'a> {
     alphabet: Alphabet,
     /// By machine, from top to bottom.
     sections: Vec<Section<'a>>,
-    /// How many more machines there are.
+    /// The number of machines left out.
     more: usize,
 }
 
@@ -175,7 +122,7 @@ impl Picture<'_> {
         out
     }
 
-    /// Labels and ticks; and before them, where the labels count from, if that is not zero.
+    /// Labels and ticks, after the origin of the labels if that is not zero.
     fn axis(&self) -> Vec<String> {
         let places = |axis: &Axis| -> Vec<(usize, String)> {
             axis.ticks().filter_map(|at| Some((self.grid.cell_of(at)?, axis.label(at)))).collect()
@@ -192,7 +139,7 @@ impl Picture<'_> {
         offset.into_iter().chain([labels, ticks.into_iter().collect()]).collect()
     }
 
-    /// What the characters used mean, in lines about as wide as the cells.
+    /// The meanings of the characters used, in lines about as wide as the cells.
     fn legend(&self, drawn: &[Lines]) -> Vec<String> {
         let any = |lines: &[Line], is: &dyn Fn(char) -> bool| lines.iter().flat_map(|line| line.cells.chars()).any(is);
         let of_rows = |is: &dyn Fn(char) -> bool| drawn.iter().any(|(rows, _)| any(rows, is));

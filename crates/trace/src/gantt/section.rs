@@ -1,7 +1,7 @@
-//! [`Section`]: the part of a picture that is about one machine.
+//! [`Section`]: the part of a picture for one machine.
 
 use super::alphabet::Alphabet;
-use super::{Gantt, Glyphs};
+use super::settings::{Gantt, Glyphs};
 use crate::grid::{Grid, Tally};
 use crate::names;
 use crate::row_budget::Share;
@@ -13,7 +13,7 @@ use std::iter;
 /// The widest name column.
 const NAME_MOST: usize = 24;
 
-/// How deep machines within machines are indented.
+/// The deepest indent of guests within guests.
 const INDENTS_MOST: usize = 4;
 
 /// The letters that stand for entities in CPU rows, in order of the rows.
@@ -24,17 +24,17 @@ fn digit(cpu: CpuId) -> Option<char> {
     char::from_digit(u32::try_from(cpu.index()).ok()?, 36)
 }
 
-/// A line of a picture: what stands in front, and the cells.
+/// A line of a picture: its label and its cells.
 pub(super) struct Line {
     pub(super) label: String,
     pub(super) cells: String,
 }
 
-/// What a CPU does for somebody.
+/// The use of a CPU.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Seat {
     Ran(EntityId),
-    /// It is frozen, and whoever is on it gets nothing.
+    /// The CPU is frozen; the entity on it makes no progress.
     Stolen,
 }
 

@@ -1,7 +1,7 @@
 //! [`Legend`]: what the shapes and colours used in a picture mean.
 
 use super::canvas::{Anchor, Canvas, Path, Px, Type};
-use super::{INK, MISSED, MUTED, WAITING};
+use super::style::{INK, MISSED, MUTED, WAITING};
 use crate::names;
 use std::collections::BTreeSet;
 

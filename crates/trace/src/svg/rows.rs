@@ -6,7 +6,7 @@ use super::legend::{
     release, shade,
 };
 use super::plot::Plot;
-use super::{INK, MISSED, MUTED, WAITING, point, pretty};
+use super::style::{INK, MISSED, MUTED, WAITING, point, pretty};
 use crate::grid::{Grid, Tally};
 use crate::names;
 use crate::timeline::{Job, Row, Run, State};
@@ -216,7 +216,7 @@ fn bars(canvas: &mut Canvas, legend: &mut Legend, plot: &Plot<'_>, row: &Row, la
     }
 }
 
-/// Times in which somebody could run and does not.
+/// The intervals in which an entity is runnable and does not run.
 #[derive(Default)]
 struct Lower {
     waiting: Path,

@@ -1,8 +1,11 @@
-//! [`Section`]: the part of a picture that is about one machine.
+//! [`Section`]: the part of a picture for one machine.
 
 use super::canvas::{Anchor, Canvas, Px, Type};
+use super::panel::Panel;
+use super::picture::Picture;
 use super::plot::Plot;
-use super::{INK, MARGIN, MUTED, NAME_MOST, Panel, Picture, about, fit, rows};
+use super::rows;
+use super::style::{INK, MARGIN, MUTED, NAME_MOST, about, fit};
 use crate::grid::Grid;
 use crate::names;
 use crate::row_budget::Share;
@@ -12,14 +15,14 @@ use sched::{CpuId, EntityId};
 use std::collections::BTreeMap;
 use std::iter;
 
-/// The height of a line about what is left out.
+/// The height of the note about omitted rows.
 pub(super) const NOTE: Px = Px::of(24);
 /// The height of a machine's name.
 const TITLE: Px = Px::of(34);
 /// Room below a machine.
 const BELOW: Px = Px::of(10);
 
-/// What stands above the rows of one of several machines.
+/// The title above the rows of one of several machines.
 struct Title {
     name: String,
     about: String,
@@ -30,11 +33,11 @@ struct Title {
 /// One machine of a picture.
 pub(super) struct Section<'t> {
     timeline: &'t Timeline,
-    /// The entities to draw, by id, and what they are called.
+    /// The entities to draw, by id, and their labels.
     pub(super) rows: Vec<&'t Row>,
     pub(super) labels: Vec<String>,
     more: usize,
-    /// How many CPUs to draw.
+    /// The number of CPUs to draw.
     pub(super) cpus: usize,
     cpus_more: usize,
     title: Option<Title>,
@@ -81,7 +84,7 @@ impl<'t> Section<'t> {
         all.fold(around, |sum, height| sum + height)
     }
 
-    /// What lies below the rows: a guest is a block.
+    /// Draws the block behind the rows of a guest.
     pub(super) fn ground(&self, picture: &Picture, panel: &mut Panel, y: Px) {
         let Some(Title { is_guest: true, .. }) = self.title else { return };
         let (left, beyond) = (MARGIN - Px::of(10), Px::of(20));
@@ -118,7 +121,7 @@ impl<'t> Section<'t> {
     }
 }
 
-/// A line about what is left out, if anything is; says how high it is.
+/// Draws the note about `more` omitted rows, if any, and returns its height.
 pub(super) fn note(canvas: &mut Canvas, (x, y): (Px, Px), more: usize, what: &str) -> Px {
     if more == 0 {
         return Px::ZERO;

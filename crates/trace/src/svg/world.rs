@@ -1,15 +1,12 @@
 //! Pictures of worlds: each host, and below it its guests as blocks.
 
+use super::contents::{Contents, alone, beside};
+use super::picture::{PANELS_MOST, Picture};
 use super::section::Section;
-use super::{Contents, PANELS_MOST, Picture, alone, beside};
 use crate::row_budget::RowBudget;
 use crate::world::WorldTimeline;
 
-/// What the root of such a picture is called, for the style that is its own.
-pub(super) const CLASS: &str = "tactus-world";
-
-/// The same picture where a page is dark. It changes whatever has a colour of the light one; what is written in bars, which have
-/// their own colours, has size 10 and stays.
+/// Replaces the colours of the light picture on dark pages. Text in bars has size 10 and keeps its colour.
 const STYLE: &str = "<style>@media (prefers-color-scheme: dark) {
 .tactus-world [fill=\"#ffffff\"] { fill: #0d1117 }
 .tactus-world rect[fill=\"#f6f8fa\"] { fill: #161b22; stroke: #30363d }
@@ -25,22 +22,14 @@ const STYLE: &str = "<style>@media (prefers-color-scheme: dark) {
 ";
 
 impl Picture {
-    /// All of `world`, 1100 pixels wide, at most 40 entities, with a row per CPU.
-    #[must_use]
-    pub fn whole_world(world: &WorldTimeline, title: &str) -> Picture {
-        let (from, to) = (world.from, world.to);
-        Picture { title: title.to_string(), from, to, width: 1100, rows_most: 40, cpus: true }
-    }
-
-    /// Draws a host, below it each of its guests as a block, and so on: a complete SVG document, for light and dark pages. All
-    /// machines share the `rows_most` rows of entities, and as many of CPUs: none gets more than another that wants as many.
-    /// Who has no room is counted.
+    /// Draws each host, and its guests below it as blocks: a complete SVG document, for light and dark pages. All machines share
+    /// the `rows_most` rows of entities, and as many rows of CPUs, by max-min fairness. Machines without room are counted.
     #[must_use]
     pub fn render_world(&self, world: &WorldTimeline) -> String {
         alone(&self.title, self.all(world), STYLE)
     }
 
-    /// What a picture of a world holds.
+    /// The contents of a picture of a world.
     fn all<'t>(&'t self, world: &'t WorldTimeline) -> Contents<'t> {
         let RowBudget { shares, more } = RowBudget::of(world, (self.from, self.to), self.rows_most, self.cpus);
         let sections = shares.iter().map(|share| Section::within(self, world, share)).collect();

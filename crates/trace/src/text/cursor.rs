@@ -7,14 +7,14 @@ use sched::{
     Quota, Reservation, RtPriority, Wake, Warp, Weight,
 };
 
-/// What is wrong in a line.
+/// An error in a line.
 #[derive(Debug)]
 pub(super) struct Wrong {
-    /// The byte at which it begins.
+    /// The byte offset of the error.
     pub(super) at: usize,
     pub(super) reason: String,
-    /// What would be right.
-    pub(super) right: String,
+    /// What to do, as an imperative.
+    pub(super) help: String,
 }
 
 /// A place in a line.
@@ -24,7 +24,7 @@ pub(super) struct Cursor<'a> {
     at: usize,
 }
 
-/// A value as it stands in the line.
+/// A word of a line.
 #[derive(Clone, Copy, Debug)]
 struct Word<'a> {
     text: &'a str,
@@ -32,17 +32,17 @@ struct Word<'a> {
 }
 
 impl Word<'_> {
-    fn wrong(&self, reason: &str, right: impl Into<String>) -> Wrong {
-        Wrong { at: self.at, reason: format!("{} {reason}", quote(self.text)), right: right.into() }
+    fn wrong(&self, reason: &str, help: impl Into<String>) -> Wrong {
+        Wrong { at: self.at, reason: format!("{} {reason}", quote(self.text)), help: help.into() }
     }
 
     fn number<T: TryFrom<u64>>(&self, most: u64) -> Result<T, Wrong> {
-        let right = || format!("a whole number from 0 to {most}");
+        let help = || format!("use a whole number from 0 to {most}");
         if self.text.is_empty() || !self.text.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(self.wrong("is not a number", right()));
+            return Err(self.wrong("is not a number", help()));
         }
         let number = self.text.parse().ok().filter(|&number: &u64| number <= most);
-        number.and_then(|number| T::try_from(number).ok()).ok_or_else(|| self.wrong("is too large", right()))
+        number.and_then(|number| T::try_from(number).ok()).ok_or_else(|| self.wrong("is too large", help()))
     }
 
     fn instant(&self) -> Result<Instant, Wrong> {
@@ -57,7 +57,7 @@ impl Word<'_> {
     /// Two spans of time, joined by a slash.
     fn spans(&self, example: &str) -> Result<(Nanos, Nanos), Wrong> {
         let Some((left, right)) = self.text.split_once('/') else {
-            return Err(self.wrong("is not two spans in nanoseconds", format!("`{example}` or `none`")));
+            return Err(self.wrong("is not two spans in nanoseconds", format!("use `{example}` or `none`")));
         };
         let span = |text, at| Word { text, at }.number(u64::MAX).map(Nanos::ns);
         Ok((span(left, self.at)?, span(right, self.at + left.len() + 1)?))
@@ -69,7 +69,7 @@ impl Word<'_> {
 
     /// Three spans of time, joined by slashes.
     fn warp(&self) -> Result<Warp, Wrong> {
-        let wrong = || self.wrong("is not three spans in nanoseconds", "`20000000/0/0` or `none`");
+        let wrong = || self.wrong("is not three spans in nanoseconds", "use `20000000/0/0` or `none`");
         let (by, rest) = self.text.split_once('/').ok_or_else(wrong)?;
         let behind = Word { text: rest, at: self.at + by.len() + 1 };
         let (limit, rest) = behind.spans("20000000/0/0")?;
@@ -79,7 +79,9 @@ impl Word<'_> {
     /// `letter`, an index, and the generation behind a dot.
     fn id(&self, letter: char) -> Result<(u32, u32), Wrong> {
         let Some(rest) = self.text.strip_prefix(letter) else {
-            return Err(self.wrong("is not such an id", format!("`{letter}0`, or `{letter}0.1` for its second user")));
+            return Err(
+                self.wrong("is not such an id", format!("use `{letter}0`, or `{letter}0.1` for its second user"))
+            );
         };
         let (index, generation) = rest.split_once('.').unwrap_or((rest, "0"));
         let after_letter = self.at + letter.len_utf8();
@@ -98,7 +100,7 @@ impl Word<'_> {
 
     fn machine(&self) -> Result<MachineId, Wrong> {
         let Some(rest) = self.text.strip_prefix('m') else {
-            return Err(self.wrong("is not a machine", "`m0`"));
+            return Err(self.wrong("is not a machine", "use an id like `m0`"));
         };
         Word { text: rest, at: self.at + 1 }.number(MACHINES_MAX as u64 - 1).map(MachineId)
     }
@@ -108,12 +110,12 @@ impl Word<'_> {
     }
 }
 
-/// The largest index of an id: no machine gives a larger one, and tables by index stay small enough for memory.
+/// The largest index of an id. Machines assign no larger one, and tables by index fit in memory.
 const INDEX_MOST: u64 = ENTITIES_MAX as u64 - 1;
 /// The largest generation of an id.
 const GENERATION_MOST: u64 = u32::MAX as u64 - 1;
 
-/// The beginning of what stands in a line, for a message.
+/// The first characters of a text, for a message.
 pub(super) fn quote(text: &str) -> String {
     const MOST: usize = 40;
     match text.char_indices().nth(MOST) {
@@ -142,12 +144,12 @@ impl<'a> Cursor<'a> {
         word
     }
 
-    /// The next word, which is to begin with `key` and `=`: what follows.
+    /// The value of the next word, which must begin with `key` and `=`.
     fn field(&mut self, key: &str) -> Result<Word<'a>, Wrong> {
         let word = self.word();
         match word.text.strip_prefix(key).and_then(|rest| rest.strip_prefix('=')) {
             Some(text) => Ok(Word { text, at: word.at + key.len() + 1 }),
-            None => Err(word.missing(&format!("the field `{key}=`"))),
+            None => Err(word.missing(&format!("add the field `{key}=`"))),
         }
     }
 
@@ -163,7 +165,7 @@ impl<'a> Cursor<'a> {
         self.word().instant()
     }
 
-    /// The next word, whatever it is, and where it begins.
+    /// The next word and its byte offset.
     pub(super) fn verb(&mut self) -> (&'a str, usize) {
         let word = self.word();
         (word.text, word.at)
@@ -201,7 +203,7 @@ impl<'a> Cursor<'a> {
         self.field(key)?.or_none(|word| word.machine())
     }
 
-    /// Where the next word begins.
+    /// The byte offset of the next word.
     pub(super) fn place(&mut self) -> usize {
         self.skip_spaces();
         self.at
@@ -223,10 +225,10 @@ impl<'a> Cursor<'a> {
         self.field(key)?.group()
     }
 
-    /// Nothing but spaces may follow.
+    /// Requires that only spaces follow.
     pub(super) fn end(&mut self) -> Result<(), Wrong> {
         let word = self.word();
-        if word.text.is_empty() { Ok(()) } else { Err(word.wrong("is one field too many", "the end of the line")) }
+        if word.text.is_empty() { Ok(()) } else { Err(word.wrong("is one field too many", "end the line before it")) }
     }
 
     /// A text in double quotes.
@@ -234,7 +236,7 @@ impl<'a> Cursor<'a> {
         let open = self.field(key)?;
         let start = open.at + 1;
         let Some(body) = open.text.starts_with('"').then(|| &self.line[start..]) else {
-            return Err(open.wrong("is not in double quotes", format!("`{key}=\"…\"`")));
+            return Err(open.wrong("is not in double quotes", format!("write `{key}=\"…\"`")));
         };
         let mut text = String::new();
         let mut chars = body.char_indices();
@@ -247,21 +249,21 @@ impl<'a> Cursor<'a> {
                 '\\' => text.push(escape(&mut chars).ok_or_else(|| Wrong {
                     at: start + at,
                     reason: "an unknown escape".into(),
-                    right: r#"`\"`, `\\`, `\n`, `\r`, `\t` or `\u{1f}`"#.into(),
+                    help: r#"use `\"`, `\\`, `\n`, `\r`, `\t` or `\u{1f}`"#.into(),
                 })?),
                 c => text.push(c),
             }
         }
-        Err(Wrong { at: open.at, reason: "a text without an end".into(), right: "a closing double quote".into() })
+        Err(Wrong { at: open.at, reason: "a text without an end".into(), help: "add a double quote".into() })
     }
 
-    /// What is asked for an entity.
+    /// The parameters of an entity.
     pub(super) fn params(&mut self) -> Result<Params, Wrong> {
         let weight = self.weight()?;
         let class = self.class()?;
         let cpus = self.field("cpus")?;
         let affinity: CpuSet =
-            cpus.text.parse().map_err(|_| cpus.wrong("is not a list of CPUs", "`all`, `none`, `2` or `0-3,8`"))?;
+            cpus.text.parse().map_err(|_| cpus.wrong("is not a list of CPUs", "use `all`, `none`, `2` or `0-3,8`"))?;
         let group = self.group_in("group")?;
         let latency = self.field("latency")?.or_none(|word| word.span())?;
         let warp = self.field("warp")?.or_none(|word| word.warp())?;
@@ -274,7 +276,7 @@ impl<'a> Cursor<'a> {
         Ok(Params { reservation: Some(Reservation { slice, period, deadline, start, limit }), ..params })
     }
 
-    /// What is asked for a group.
+    /// The parameters of a group.
     pub(super) fn group_params(&mut self) -> Result<GroupParams, Wrong> {
         let weight = self.weight()?;
         let quota = self.field("quota")?.or_none(|word| word.spans("50000000/100000000"))?;
@@ -297,7 +299,7 @@ impl<'a> Cursor<'a> {
         };
         let whole: u32 = Word { text: whole, at: word.at }.number(u64::from(Weight::MAX.as_linux() / 4))?;
         quarters.and_then(|quarters| Weight::linux(whole * 4 + quarters)).ok_or_else(|| {
-            word.wrong("is not a weight", format!("a number from 0.25 to {} in steps of 0.25", Weight::MAX))
+            word.wrong("is not a weight", format!("use a number from 0.25 to {} in steps of 0.25", Weight::MAX))
         })
     }
 
@@ -316,8 +318,8 @@ impl<'a> Cursor<'a> {
                 _ => None,
             },
         };
-        let right = "`normal`, `batch`, `idle`, `iso`, `stop`, `fifo:1` to `fifo:99` or `rr:1` to `rr:99`";
-        class.ok_or_else(|| word.wrong("is not a class", right))
+        let help = "use `normal`, `batch`, `idle`, `iso`, `stop`, `fifo:1` to `fifo:99` or `rr:1` to `rr:99`";
+        class.ok_or_else(|| word.wrong("is not a class", help))
     }
 
     /// `yes` or `no`.
@@ -331,11 +333,11 @@ impl<'a> Cursor<'a> {
         let chosen = choices.iter().find(|(name, _)| *name == word.text);
         chosen.map(|&(_, value)| value).ok_or_else(|| {
             let names: Vec<String> = choices.iter().map(|(name, _)| format!("`{key}={name}`")).collect();
-            word.missing_value(names.join(" or "))
+            word.missing_value(&names.join(" or "))
         })
     }
 
-    /// Why somebody wakes.
+    /// The cause of a wake-up.
     pub(super) fn why(&mut self) -> Result<Wake, Wrong> {
         let word = self.field("why")?;
         Ok(match word.text {
@@ -347,11 +349,11 @@ impl<'a> Cursor<'a> {
             "interrupt" => Wake::Interrupt,
             "timer" => Wake::Timer,
             "resumed" => Wake::Resumed,
-            _ => return Err(word.missing_value("`new`, `by`, `interrupt`, `timer` or `resumed`".into())),
+            _ => return Err(word.missing_value("`new`, `by`, `interrupt`, `timer` or `resumed`")),
         })
     }
 
-    /// Whose alarm, and which.
+    /// The owner and the slot of an alarm.
     pub(super) fn alarm(&mut self) -> Result<Alarm, Wrong> {
         let word = self.field("of")?;
         let of = match word.text.as_bytes().first() {
@@ -361,7 +363,7 @@ impl<'a> Cursor<'a> {
             }
             Some(b'e') => AlarmOwner::Entity(word.entity()?),
             Some(b'g') => AlarmOwner::Group(word.group()?),
-            _ => return Err(word.missing_value("`policy`, `cpu0`, `e0` or `g0`".into())),
+            _ => return Err(word.missing_value("`policy`, `cpu0`, `e0` or `g0`")),
         };
         Ok(Alarm { owner: of, slot: self.number("slot", u64::from(u8::MAX))? })
     }
@@ -380,7 +382,7 @@ impl<'a> Cursor<'a> {
                 Some(held) => held as u8,
                 None => part.number(u64::from(u8::MAX)).map_err(|_| {
                     let names = Held::ALL.map(Held::name).join(", ");
-                    part.missing_value(format!("`none`, or some of {names} joined by `+`"))
+                    part.missing_value(&format!("`none`, or some of {names} joined by `+`"))
                 })?,
             };
             reasons |= bits;
@@ -391,21 +393,21 @@ impl<'a> Cursor<'a> {
 }
 
 impl Word<'_> {
-    /// Another field should stand here.
-    fn missing(&self, what: &str) -> Wrong {
+    /// The error of a missing field.
+    fn missing(&self, help: &str) -> Wrong {
         match self.text {
-            "" => Wrong { at: self.at, reason: "the line ends too early".into(), right: what.into() },
-            _ => self.wrong("does not belong here", what),
+            "" => Wrong { at: self.at, reason: "the line ends too early".into(), help: help.into() },
+            _ => self.wrong("does not belong here", help),
         }
     }
 
-    /// Another value should stand here.
-    fn missing_value(&self, right: String) -> Wrong {
-        self.wrong("is not known here", right)
+    /// The error of an unknown value among `known` ones.
+    fn missing_value(&self, known: &str) -> Wrong {
+        self.wrong("is not known here", format!("use {known}"))
     }
 }
 
-/// The character that an escape stands for; the backslash has been taken already.
+/// The character of an escape whose backslash has been read.
 fn escape(chars: &mut std::str::CharIndices<'_>) -> Option<char> {
     match chars.next()?.1 {
         'n' => Some('\n'),

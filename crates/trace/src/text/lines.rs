@@ -1,21 +1,21 @@
-//! [`Lines`]: a file line by line, each read to its end, and what is wrong in which of them.
+//! [`Lines`]: reads a file line by line, and locates errors.
 
 use super::LINE_MOST;
 use super::cursor::{Cursor, Wrong};
 use std::fmt;
 use std::io::{self, BufRead, Read as _};
 
-/// Why a text is not a trace.
+/// The reason a text is not a trace.
 #[derive(Debug)]
 pub enum TextError {
-    /// It could not be read.
+    /// The text could not be read.
     Read {
         /// The line, from 1.
         line: usize,
-        /// What happened.
+        /// The cause.
         source: io::Error,
     },
-    /// It does not follow the format.
+    /// The text does not follow the format.
     Wrong {
         /// The line, from 1.
         line: usize,
@@ -23,8 +23,8 @@ pub enum TextError {
         column: usize,
         /// What is wrong.
         reason: String,
-        /// What would be right.
-        right: String,
+        /// What to do, as an imperative.
+        help: String,
     },
 }
 
@@ -32,8 +32,8 @@ impl fmt::Display for TextError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TextError::Read { line, source } => write!(f, "line {line}: {source}"),
-            TextError::Wrong { line, column, reason, right } => {
-                write!(f, "line {line}, column {column}: {reason}; right would be {right}")
+            TextError::Wrong { line, column, reason, help } => {
+                write!(f, "line {line}, column {column}: {reason}; help: {help}")
             }
         }
     }
@@ -62,17 +62,17 @@ impl<R: BufRead> Lines<R> {
         Lines { from, bytes: Vec::new(), number: 0 }
     }
 
-    /// What `read` takes from the first line, all of it; there has to be one, and it should look like `example`.
+    /// Reads the first line with `read`, to its end. The line must exist; `example` shows its form.
     pub(super) fn first<T>(
         &mut self,
         read: impl FnOnce(&mut Cursor<'_>) -> Result<T, Wrong>,
         example: &str,
     ) -> Result<T, TextError> {
-        let wrong = || Wrong { at: 0, reason: "there is no header".into(), right: example.into() };
+        let wrong = || Wrong { at: 0, reason: "there is no header".into(), help: format!("write {example}") };
         self.next(read)?.ok_or_else(|| place(self.number, "", wrong()))
     }
 
-    /// What `read` takes from the next line that is neither blank nor a comment, all of it; `None` at the end of the file.
+    /// Reads the next line that is neither blank nor a comment with `read`, to its end. `None`: the file ends.
     pub(super) fn next<T>(
         &mut self,
         read: impl FnOnce(&mut Cursor<'_>) -> Result<T, Wrong>,
@@ -86,7 +86,7 @@ impl<R: BufRead> Lines<R> {
         taken.map(Some).map_err(|wrong| place(self.number, line, wrong))
     }
 
-    /// Takes the next line that is neither blank nor a comment, without its line feed; says whether there is one.
+    /// Advances to the next line that is neither blank nor a comment, without its line feed. Returns whether it exists.
     fn advance(&mut self) -> Result<bool, TextError> {
         loop {
             self.number += 1;
@@ -99,13 +99,13 @@ impl<R: BufRead> Lines<R> {
                 return Ok(false);
             }
             if self.bytes.pop_if(|last| *last == b'\n').is_none() {
-                let (reason, right) = if self.bytes.len() > LINE_MOST {
-                    ("the line is too long", format!("at most {LINE_MOST} bytes"))
+                let (reason, help) = if self.bytes.len() > LINE_MOST {
+                    ("the line is too long", format!("use at most {LINE_MOST} bytes"))
                 } else {
-                    ("the last line is cut off", "a line feed at the end of the file".into())
+                    ("the last line is cut off", "end the file with a line feed".into())
                 };
                 let shown = String::from_utf8_lossy(&self.bytes);
-                return Err(place(self.number, &shown, Wrong { at: shown.len(), reason: reason.into(), right }));
+                return Err(place(self.number, &shown, Wrong { at: shown.len(), reason: reason.into(), help }));
             }
             self.bytes.pop_if(|last| *last == b'\r');
             if !matches!(self.bytes.trim_ascii_start().first(), None | Some(b'#')) {
@@ -115,16 +115,16 @@ impl<R: BufRead> Lines<R> {
     }
 }
 
-/// A wrong thing, with its place in the file.
+/// An error with its place in the file.
 pub(super) fn place(line: usize, text: &str, wrong: Wrong) -> TextError {
     let column = text.char_indices().take_while(|&(at, _)| at < wrong.at).count() + 1;
-    TextError::Wrong { line, column, reason: wrong.reason, right: wrong.right }
+    TextError::Wrong { line, column, reason: wrong.reason, help: wrong.help }
 }
 
 fn text(bytes: &[u8], line: usize) -> Result<&str, TextError> {
     std::str::from_utf8(bytes).map_err(|error| {
         let valid = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
-        let (reason, right) = ("a byte that is not UTF-8".into(), "text in UTF-8".into());
-        place(line, &valid, Wrong { at: valid.len(), reason, right })
+        let (reason, help) = ("a byte that is not UTF-8".into(), "use UTF-8".into());
+        place(line, &valid, Wrong { at: valid.len(), reason, help })
     })
 }

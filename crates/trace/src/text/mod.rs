@@ -1,4 +1,4 @@
-//! The golden text form: one header line, then one line per event; made to be read, searched and compared.
+//! The text form: one header line, then one line per event, to be read, searched and compared.
 //!
 //! ```text
 //! tactus-trace 1 policy="edf" cpus=2 seed=7
@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A line is a time in nanoseconds, right-aligned in 12 columns, a verb, and the verb's fields, always all of them
-//! and always in the same order. Blank lines and lines that begin with `#` are skipped. The last line ends with a
-//! line feed like all others, so that a file that was cut off is noticed.
+//! and always in the same order. Blank lines and lines that begin with `#` are skipped. Every line ends with a line feed, the last
+//! one too: a file that was cut off is an error.
 //!
 //! | verb | fields |
 //! |---|---|
@@ -49,8 +49,8 @@
 //! | `set-alarm` | `of=` `slot=` `cpu=` `at=` |
 //! | `settled`, `end` | |
 //!
-//! A world of several machines has a header for itself and one for each machine, a host before its guests, and each event says
-//! behind its time of which machine it is:
+//! A world of several machines has a header for itself and one for each machine, a host before its guests. Each event names its
+//! machine after its time:
 //!
 //! ```text
 //! tactus-world 1 machines=2
@@ -86,14 +86,14 @@ pub use reader::{Reader, WorldReader, read, read_world};
 pub(crate) use writer::Reasons;
 pub use writer::{TextWriter, WorldTextWriter};
 
-/// The version of the format; readers refuse any other.
+/// The version of the format. Readers refuse every other version.
 pub const VERSION: u32 = 1;
 
-/// The longest line, in bytes: the longest honest one is a CPU list of every second of 1024 CPUs, 2.5 KB, and the rest is
-/// room for names. It bounds what a reader keeps of a file without line feeds.
+/// The longest line, in bytes. The list of every second of 1024 CPUs takes 2.5 KB; the rest is for names. It bounds the memory of a
+/// reader of a file without line feeds.
 pub const LINE_MOST: usize = 1 << 16;
 
-/// What a file begins with.
+/// The first word of a trace.
 const MAGIC: &str = "tactus-trace";
-/// What a file with the trace of a world begins with.
+/// The first word of the trace of a world.
 const WORLD_MAGIC: &str = "tactus-world";

@@ -36,7 +36,7 @@ pub fn read_world(from: impl BufRead) -> Result<WorldTrace, TextError> {
     Ok(trace)
 }
 
-/// Reads a trace event by event, so that it need not fit in memory; ends after the first error.
+/// Reads a trace event by event, in constant memory. It ends after the first error.
 #[derive(Debug)]
 pub struct Reader<R> {
     lines: Lines<R>,
@@ -49,14 +49,14 @@ impl<R: BufRead> Reader<R> {
     /// Reads the header.
     ///
     /// # Errors
-    /// There is none, or it is not one this version reads.
+    /// The header is missing, or this version does not read it.
     pub fn new(from: R) -> Result<Reader<R>, TextError> {
         let mut lines = Lines::new(from);
         let header = lines.first(|cursor| header_of(cursor, &ONE), &ONE.example())?;
         Ok(Reader { lines, header, last: Instant::ZERO, over: false })
     }
 
-    /// What the trace says about the run as a whole.
+    /// The header of the trace.
     #[must_use]
     pub fn header(&self) -> &Header {
         &self.header
@@ -84,7 +84,7 @@ impl<R: BufRead> Iterator for Reader<R> {
     }
 }
 
-/// Reads the trace of a world event by event, so that it need not fit in memory; ends after the first error.
+/// Reads the trace of a world event by event, in constant memory. It ends after the first error.
 #[derive(Debug)]
 pub struct WorldReader<R> {
     lines: Lines<R>,
@@ -97,7 +97,7 @@ impl<R: BufRead> WorldReader<R> {
     /// Reads the headers of the world and of its machines.
     ///
     /// # Errors
-    /// There are none, or they are not such that this version reads.
+    /// A header is missing, or this version does not read it.
     pub fn new(from: R) -> Result<WorldReader<R>, TextError> {
         let mut lines = Lines::new(from);
         let count = lines.first(|cursor| machines_of(cursor, &WORLD), &WORLD.example())?;
@@ -105,15 +105,15 @@ impl<R: BufRead> WorldReader<R> {
         for id in (0..count).map(MachineId) {
             let Some(machine) = lines.next(|cursor| machine_of(cursor, id))? else {
                 let reason = format!("the headers of machines from {id} on are missing");
-                let right = format!("{count} of them, as the first line says");
-                return Err(place(lines.number, "", Wrong { at: 0, reason, right }));
+                let help = format!("write {count} of them, as the first line says");
+                return Err(place(lines.number, "", Wrong { at: 0, reason, help }));
             };
             header.machines.push(machine);
         }
         Ok(WorldReader { lines, header, last: Instant::ZERO, over: false })
     }
 
-    /// What the trace says about the world as a whole.
+    /// The header of the world.
     #[must_use]
     pub fn header(&self) -> &WorldHeader {
         &self.header
@@ -126,8 +126,9 @@ impl<R: BufRead> WorldReader<R> {
             let place = cursor.place();
             let machine = cursor.machine()?;
             if machine.index() >= machines {
-                let (reason, right) = (format!("there is no machine {machine}"), format!("one below m{machines}"));
-                return Err(Wrong { at: place, reason, right });
+                let (reason, help) =
+                    (format!("there is no machine {machine}"), format!("use a machine below m{machines}"));
+                return Err(Wrong { at: place, reason, help });
             }
             Ok((machine, at, fields(cursor)?))
         })
@@ -147,7 +148,7 @@ impl<R: BufRead> Iterator for WorldReader<R> {
     }
 }
 
-/// What the first line of a kind of trace looks like.
+/// The form of the first line of a kind of trace.
 struct Kind {
     magic: &'static str,
     what: &'static str,
@@ -175,19 +176,19 @@ impl Kind {
         format!("`{} {VERSION} {}`", self.magic, self.rest)
     }
 
-    /// The word that says what a file is, and the version.
+    /// Reads the first word and the version.
     fn begin(&self, cursor: &mut Cursor<'_>) -> Result<(), Wrong> {
         let magic = cursor.verb().0;
         match (magic, cursor.bare_number::<u32>(u64::from(u32::MAX))) {
             (magic, Ok(VERSION)) if magic == self.magic => Ok(()),
             (magic, Ok(other)) if magic == self.magic => {
                 let reason = format!("version {other} of the format is not known");
-                Err(Wrong { at: magic.len() + 1, reason, right: format!("version {VERSION}") })
+                Err(Wrong { at: magic.len() + 1, reason, help: format!("use version {VERSION}") })
             }
             (magic, _) => {
                 let (other, what) = self.other;
                 let reason = if magic == other { what.into() } else { format!("this is not {}", self.what) };
-                Err(Wrong { at: 0, reason, right: self.example() })
+                Err(Wrong { at: 0, reason, help: format!("write {}", self.example()) })
             }
         }
     }
@@ -198,29 +199,29 @@ fn header_of(cursor: &mut Cursor<'_>, kind: &Kind) -> Result<Header, Wrong> {
     about(cursor)
 }
 
-/// How many machines a world has.
+/// The number of machines of a world.
 fn machines_of(cursor: &mut Cursor<'_>, kind: &Kind) -> Result<u32, Wrong> {
     kind.begin(cursor)?;
     let at = cursor.place();
     let machines = cursor.number("machines", MACHINES_MAX as u64)?;
     if machines == 0 {
-        let right = format!("`machines=1` to `machines={MACHINES_MAX}`");
-        return Err(Wrong { at, reason: "a world without machines".into(), right });
+        let help = format!("use `machines=1` to `machines={MACHINES_MAX}`");
+        return Err(Wrong { at, reason: "a world without machines".into(), help });
     }
     Ok(machines)
 }
 
-/// The header of one machine, which is to be `id`.
+/// The header of machine `id`.
 fn machine_of(cursor: &mut Cursor<'_>, id: MachineId) -> Result<MachineHeader, Wrong> {
-    let right = format!("`machine {id} name=\"…\" {} host=…`", ONE.rest);
+    let help = format!("write `machine {id} name=\"…\" {} host=…`", ONE.rest);
     let (verb, at) = cursor.verb();
     if verb != "machine" {
-        return Err(Wrong { at, reason: format!("{} is not the header of a machine", quote(verb)), right });
+        return Err(Wrong { at, reason: format!("{} is not the header of a machine", quote(verb)), help });
     }
     let at = cursor.place();
     let found = cursor.machine()?;
     if found != id {
-        return Err(Wrong { at, reason: format!("{found} is not the next machine"), right });
+        return Err(Wrong { at, reason: format!("{found} is not the next machine"), help });
     }
     let name = cursor.text("name")?;
     let header = about(cursor)?;
@@ -228,29 +229,29 @@ fn machine_of(cursor: &mut Cursor<'_>, id: MachineId) -> Result<MachineHeader, W
     let host = cursor.machine_or_none("host")?;
     if host.is_some_and(|host| host >= id) {
         let reason = format!("the host of {id} does not come before it");
-        return Err(Wrong { at, reason, right: "`none`, or a machine above".into() });
+        return Err(Wrong { at, reason, help: "use `none` or a machine above".into() });
     }
     Ok(MachineHeader { name, header, host })
 }
 
-/// What a header says of a machine.
+/// The policy, CPUs and seed of a header.
 fn about(cursor: &mut Cursor<'_>) -> Result<Header, Wrong> {
     let policy = cursor.text("policy")?;
     let cpus = cursor.number("cpus", CPUS_MAX as u64)?;
     if cpus == 0 {
-        let right = format!("`cpus=1` to `cpus={CPUS_MAX}`");
-        return Err(Wrong { at: 0, reason: "a machine without CPUs".into(), right });
+        let help = format!("use `cpus=1` to `cpus={CPUS_MAX}`");
+        return Err(Wrong { at: 0, reason: "a machine without CPUs".into(), help });
     }
     let seed = cursor.number("seed", u64::MAX)?;
     Ok(Header { policy, cpus, seed })
 }
 
-/// When an event happened, which is not before `last`.
+/// The instant of an event, at `last` or later.
 fn time(cursor: &mut Cursor<'_>, last: &mut Instant) -> Result<Instant, Wrong> {
     let at = cursor.bare_instant()?;
     if at < *last {
         let reason = format!("time goes back: the line before is at {} ns", last.as_ns());
-        return Err(Wrong { at: 0, reason, right: format!("at least {}", last.as_ns()) });
+        return Err(Wrong { at: 0, reason, help: format!("use at least {}", last.as_ns()) });
     }
     *last = at;
     Ok(at)
@@ -295,7 +296,7 @@ fn fields(line: &mut Cursor<'_>) -> Result<Event, Wrong> {
                 "" => "the line has no verb".to_string(),
                 other => format!("{} is not a verb", quote(other)),
             };
-            return Err(Wrong { at, reason, right: "one of the verbs of the format, such as `run` or `wake`".into() });
+            return Err(Wrong { at, reason, help: "use a verb of the format, such as `run` or `wake`".into() });
         }
     })
 }

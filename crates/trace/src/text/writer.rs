@@ -12,7 +12,7 @@ use sched::{
 use std::fmt::{self, Display, Formatter, Write as _};
 use std::io::{self, Write};
 
-/// Writes lines one by one, and minds their length and the order of time.
+/// Writes lines, and checks their length and the order of time.
 #[derive(Debug)]
 struct Lines<W: Write> {
     output: Output<W>,
@@ -30,7 +30,7 @@ impl<W: Write> Lines<W> {
         self.line.write_fmt(line).expect("a string takes what is written to it");
         self.line.push('\n');
         if self.line.len() > LINE_MOST {
-            self.refuse(format!("a line of {} bytes; right would be a shorter name", self.line.len()));
+            self.refuse(format!("a line of {} bytes; help: use a shorter name", self.line.len()));
         }
         self.output.write(&self.line);
     }
@@ -38,7 +38,7 @@ impl<W: Write> Lines<W> {
     /// An event, of a machine if there are several.
     fn event(&mut self, machine: Option<MachineId>, at: Instant, event: &Event) {
         if at < self.last {
-            self.refuse(format!("an event at {at} after one at {}; right would be events in order", self.last));
+            self.refuse(format!("an event at {at} after one at {}; help: record events in order of time", self.last));
         }
         self.last = at;
         match machine {
@@ -52,7 +52,7 @@ impl<W: Write> Lines<W> {
     }
 }
 
-/// What a header says of a machine.
+/// The policy, CPUs and seed of a header.
 struct About<'a>(&'a Header);
 
 impl Display for About<'_> {
@@ -62,7 +62,7 @@ impl Display for About<'_> {
     }
 }
 
-/// Writes events in the text form as they happen. Call [`finish`](TextWriter::finish) at the end: it reports what went wrong.
+/// Writes events in the text form as they happen. [`finish`](TextWriter::finish) reports errors.
 #[derive(Debug)]
 pub struct TextWriter<W: Write> {
     lines: Lines<W>,
@@ -74,17 +74,17 @@ impl<W: Write> TextWriter<W> {
         let mut lines = Lines::new(to);
         let cpus = header.cpus;
         if !(1..=CPUS_MAX).contains(&cpus) {
-            lines.refuse(format!("a machine of {cpus} CPUs; right would be 1 to {CPUS_MAX}"));
+            lines.refuse(format!("a machine of {cpus} CPUs; help: use 1 to {CPUS_MAX}"));
         }
         lines.put(format_args!("{MAGIC} {VERSION} {}", About(header)));
         TextWriter { lines }
     }
 
-    /// Everything has been recorded: flushes, and gives back the writer.
+    /// Flushes after the last event, and returns the writer.
     ///
     /// # Errors
-    /// The first error of the whole run: one of the writer's own, or `InvalidInput` for what the format cannot hold (no
-    /// CPUs or too many, a line above [`LINE_MOST`], time that goes back). Nothing after it has been written.
+    /// The first error of the run: of the writer itself, or `InvalidInput` for what the format cannot hold (no CPUs or too many, a
+    /// line above [`LINE_MOST`], time that goes back). Nothing after it has been written.
     pub fn finish(self) -> io::Result<W> {
         self.lines.output.finish()
     }
@@ -96,8 +96,7 @@ impl<W: Write> Sink for TextWriter<W> {
     }
 }
 
-/// Writes the events of a world in the text form as they happen. Call [`finish`](WorldTextWriter::finish) at the end: it reports what
-/// went wrong.
+/// Writes the events of a world in the text form as they happen. [`finish`](WorldTextWriter::finish) reports errors.
 #[derive(Debug)]
 pub struct WorldTextWriter<W: Write> {
     lines: Lines<W>,
@@ -119,10 +118,10 @@ impl<W: Write> WorldTextWriter<W> {
         WorldTextWriter { lines, machines }
     }
 
-    /// Everything has been recorded: flushes, and gives back the writer.
+    /// Flushes after the last event, and returns the writer.
     ///
     /// # Errors
-    /// As of a [`TextWriter`]; besides, `InvalidInput` for a world that there cannot be and for a machine that is not in it.
+    /// As for a [`TextWriter`]; also `InvalidInput` for an invalid world and for a machine that the world lacks.
     pub fn finish(self) -> io::Result<W> {
         self.lines.output.finish()
     }
@@ -132,7 +131,7 @@ impl<W: Write> WorldSink for WorldTextWriter<W> {
     fn record(&mut self, machine: MachineId, at: Instant, event: &Event) {
         if machine.index() >= self.machines {
             let machines = self.machines;
-            self.lines.refuse(format!("an event of {machine}; right would be a machine below m{machines}"));
+            self.lines.refuse(format!("an event of {machine}; help: use a machine below m{machines}"));
         }
         self.lines.event(Some(machine), at, event);
     }
@@ -147,7 +146,7 @@ impl Display for Ns {
     }
 }
 
-/// A text in double quotes, on one line whatever it holds.
+/// A text in double quotes, on one line.
 struct Quoted<'a>(&'a str);
 
 impl Display for Quoted<'_> {
@@ -159,7 +158,7 @@ impl Display for Quoted<'_> {
                 '\n' => f.write_str("\\n")?,
                 '\r' => f.write_str("\\r")?,
                 '\t' => f.write_str("\\t")?,
-                // Line and paragraph separators, and marks that turn the direction of a line, would hide what it says.
+                // Line and paragraph separators, and marks of text direction, would hide the content of a line.
                 '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => write!(f, "{}", c.escape_unicode())?,
                 c if c.is_control() => write!(f, "{}", c.escape_unicode())?,
                 c => f.write_char(c)?,
@@ -270,7 +269,7 @@ fn write_refused(f: &mut Formatter<'_>, request: &Request) -> fmt::Result {
     }
 }
 
-/// What is asked for an entity or a group.
+/// The parameters of an entity or a group.
 struct Asked<'a, T>(&'a T);
 
 impl Display for Asked<'_, Params> {
@@ -315,7 +314,7 @@ impl Display for Asked<'_, GroupParams> {
     }
 }
 
-/// Why somebody wakes.
+/// The cause of a wake-up.
 struct Reason(Wake);
 
 impl Display for Reason {
@@ -330,7 +329,7 @@ impl Display for Reason {
     }
 }
 
-/// Whose alarm, and which.
+/// The owner and the slot of an alarm.
 struct Slot<'a>(&'a Alarm);
 
 impl Display for Slot<'_> {

@@ -1,5 +1,5 @@
-//! A world of several machines: hosts, and guests whose CPUs are entities of a host. Each machine tells its own events, in its own ids;
-//! a [`WorldSink`] is told by which.
+//! A world of several machines: hosts, and guests whose CPUs are entities of a host. Each machine records its own events, in its own
+//! ids. A [`WorldSink`] takes each event with its machine.
 
 mod timeline;
 mod watch;
@@ -13,40 +13,40 @@ pub(crate) use timeline::Levels;
 pub use timeline::{Links, WorldTimeline, WorldTimelineBuilder};
 pub use watch::WorldWatch;
 
-/// What a trace says about one machine of a world.
+/// The header of one machine of a world.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct MachineHeader {
-    /// What people call it: `host`, or the name of the VM.
+    /// Its name: `host`, or the name of the VM.
     pub name: String,
-    /// As of a machine by itself.
+    /// Its header as a single machine.
     pub header: Header,
-    /// Of a guest, its host.
+    /// The host of a guest.
     pub host: Option<MachineId>,
 }
 
 impl MachineHeader {
-    /// Whether this can be machine `id` of a world.
+    /// Checks that this can be machine `id` of a world.
     ///
     /// # Errors
-    /// Why not, and what would be right.
+    /// What is wrong, and what to do.
     pub(crate) fn check(&self, id: MachineId) -> Result<(), String> {
         let cpus = self.header.cpus;
         if id.index() >= MACHINES_MAX {
-            return Err(format!("{id} is one machine too many; right would be at most {MACHINES_MAX}"));
+            return Err(format!("{id} is one machine too many; help: use at most {MACHINES_MAX}"));
         }
         if !(1..=CPUS_MAX).contains(&cpus) {
-            return Err(format!("{id} has {cpus} CPUs; right would be 1 to {CPUS_MAX}"));
+            return Err(format!("{id} has {cpus} CPUs; help: use 1 to {CPUS_MAX}"));
         }
         match self.host {
             Some(host) if host >= id => Err(format!(
-                "the host of {id} is {host}, which does not come before it; right would be a host before its guests"
+                "the host of {id} is {host}, which does not come before it; help: put a host before its guests"
             )),
             _ => Ok(()),
         }
     }
 }
 
-/// What a trace says about a world as a whole.
+/// The headers of a world.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct WorldHeader {
     /// By [`MachineId`], 1 to [`MACHINES_MAX`].
@@ -60,7 +60,7 @@ impl WorldHeader {
         (0..count).map(MachineId)
     }
 
-    /// What it says about `id`, if there is such a machine.
+    /// The header of `id`. `None`: there is no such machine.
     #[must_use]
     pub fn machine(&self, id: MachineId) -> Option<&MachineHeader> {
         self.machines.get(id.index())
@@ -74,15 +74,15 @@ impl WorldHeader {
     /// Whether all of it makes sense.
     ///
     /// # Errors
-    /// Why not, and what would be right.
+    /// What is wrong, and what to do.
     pub(crate) fn check(&self) -> Result<(), String> {
         if !(1..=MACHINES_MAX).contains(&self.machines.len()) {
-            return Err(format!("a world of {} machines; right would be 1 to {MACHINES_MAX}", self.machines.len()));
+            return Err(format!("a world of {} machines; help: use 1 to {MACHINES_MAX}", self.machines.len()));
         }
         self.ids().try_for_each(|id| self.machines[id.index()].check(id))
     }
 
-    /// Every machine with how many stand above it: hosts in order of their ids, each followed by its guests.
+    /// Every machine with the number of machines above it: hosts by id, each followed by its guests.
     pub(crate) fn tree(&self) -> Vec<(MachineId, usize)> {
         let mut guests: Vec<Vec<MachineId>> = vec![Vec::new(); self.machines.len()];
         let mut stack = Vec::new();
@@ -101,17 +101,17 @@ impl WorldHeader {
     }
 }
 
-/// A whole run of a world, kept in memory.
+/// A run of a world, in memory.
 #[derive(Clone, PartialEq, Debug)]
 pub struct WorldTrace {
-    /// What is true of all of it.
+    /// The headers.
     pub header: WorldHeader,
-    /// What happened, in order, and on which machine.
+    /// The events in order, each with its machine.
     pub events: Vec<(MachineId, Instant, Event)>,
 }
 
 impl WorldTrace {
-    /// A trace with nothing in it yet.
+    /// An empty trace.
     #[must_use]
     pub fn new(header: WorldHeader) -> WorldTrace {
         WorldTrace { header, events: Vec::new() }
@@ -140,9 +140,9 @@ impl WorldSink for WorldTrace {
     }
 }
 
-/// Where the events of a world go, in the order in which they happen.
+/// Takes the events of a world, in the order in which they happen.
 pub trait WorldSink {
-    /// One more event of `machine`.
+    /// Takes the next event, which is one of `machine`.
     fn record(&mut self, machine: MachineId, at: Instant, event: &Event);
 
     /// Whether it ignores all further events, so that the world may stop passing them on.

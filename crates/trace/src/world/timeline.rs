@@ -1,4 +1,4 @@
-//! [`WorldTimeline`]: the trace of a world turned into intervals, machine by machine, and who is whose CPU.
+//! [`WorldTimeline`]: the trace of a world as intervals, machine by machine, with the links between vCPUs and CPUs.
 
 use super::{MachineId, WorldHeader, WorldSink, WorldTrace};
 use crate::timeline::{Timeline, TimelineBuilder};
@@ -6,7 +6,7 @@ use crate::{Event, Inconsistent, Sink};
 use sched::{CpuId, EntityId, Instant};
 use std::collections::BTreeMap;
 
-/// Which entities of hosts are which CPUs of guests.
+/// The links between entities of hosts and CPUs of guests.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Links {
     cpus: BTreeMap<(MachineId, EntityId), (MachineId, CpuId)>,
@@ -14,20 +14,20 @@ pub struct Links {
 }
 
 impl Links {
-    /// The guest and its CPU that `entity` of `host` is, if it is a vCPU.
+    /// The guest and CPU of the vCPU `entity` of `host`. `None`: it is no vCPU.
     #[must_use]
     pub fn vcpu(&self, host: MachineId, entity: EntityId) -> Option<(MachineId, CpuId)> {
         self.cpus.get(&(host, entity)).copied()
     }
 
-    /// The entity of its host that `cpu` of `guest` is.
+    /// The entity of the host that `cpu` of `guest` is.
     #[must_use]
     pub fn entity(&self, guest: MachineId, cpu: CpuId) -> Option<EntityId> {
         self.entities.get(&(guest, cpu)).copied()
     }
 }
 
-/// What is true of a world beyond each of its machines: one time, and who is whose CPU.
+/// The state of a world beyond its machines: its time, and the links between vCPUs and CPUs.
 #[derive(Debug)]
 pub(crate) struct Levels {
     pub(crate) header: WorldHeader,
@@ -37,10 +37,10 @@ pub(crate) struct Levels {
 }
 
 impl Levels {
-    /// Nothing has happened yet.
+    /// The state before the first event.
     ///
     /// # Errors
-    /// There can be no such world.
+    /// The header is invalid.
     pub(crate) fn new(header: &WorldHeader) -> Result<Levels, Inconsistent> {
         let wrong = |reason| Inconsistent { number: 0, at: Instant::ZERO, reason };
         header.check().map_err(wrong)?;
@@ -51,7 +51,7 @@ impl Levels {
         self.now
     }
 
-    /// One more event, which its machine has yet to be asked about.
+    /// Takes the next event, before the follower of its machine does.
     ///
     /// # Errors
     /// The event contradicts those before it.
@@ -64,7 +64,7 @@ impl Levels {
         if self.header.machine(machine).is_none() {
             let count = self.header.machines.len();
             return Err(wrong(format!(
-                "there is no {machine}; right would be one below m{count}, the header's number"
+                "there is no {machine}; help: use a machine below m{count}, the number in the header"
             )));
         }
         self.now = at;
@@ -75,7 +75,7 @@ impl Levels {
         .map_err(|reason| self.wrong(machine, at, &reason))
     }
 
-    /// What is wrong with the last event, which was one of `machine`.
+    /// The error of the last event, which was one of `machine`.
     pub(crate) fn wrong(&self, machine: MachineId, at: Instant, reason: &str) -> Inconsistent {
         let name = &self.header.machines[machine.index()].name;
         Inconsistent { number: self.number, at, reason: format!("{machine} ({}): {reason}", name.escape_debug()) }
@@ -84,17 +84,17 @@ impl Levels {
     fn link(&mut self, host: MachineId, entity: EntityId, guest: MachineId, cpu: CpuId) -> Result<(), String> {
         let what = format!("{entity} is CPU {cpu} of {guest}");
         let Some(machine) = self.header.machine(guest).filter(|machine| machine.host == Some(host)) else {
-            return Err(format!("{what}, which is no guest of {host}; right would be a machine with `host={host}`"));
+            return Err(format!("{what}, which is no guest of {host}; help: name a machine with `host={host}`"));
         };
         let cpus = machine.header.cpus;
         if cpu.index() >= cpus {
-            return Err(format!("{what}, which has only {cpus}; right would be a CPU below {cpus}"));
+            return Err(format!("{what}, which has only {cpus}; help: use a CPU below {cpus}"));
         }
         if let Some(other) = self.links.entities.get(&(guest, cpu)) {
-            return Err(format!("{what}, but {other} is; right would be one entity for each CPU"));
+            return Err(format!("{what}, but {other} is; help: link one entity to each CPU"));
         }
         if let Some((guest, cpu)) = self.links.cpus.get(&(host, entity)) {
-            return Err(format!("{what}, but also CPU {cpu} of {guest}; right would be one CPU for each entity"));
+            return Err(format!("{what}, but also CPU {cpu} of {guest}; help: link one CPU to each entity"));
         }
         self.links.cpus.insert((host, entity), (guest, cpu));
         self.links.entities.insert((guest, cpu), entity);
@@ -105,7 +105,7 @@ impl Levels {
 /// The trace of a world as intervals.
 #[derive(Clone, PartialEq, Debug)]
 pub struct WorldTimeline {
-    /// What is true of all of it.
+    /// The headers.
     pub header: WorldHeader,
     /// The instant of the first event; zero if there is none.
     pub from: Instant,
@@ -113,7 +113,7 @@ pub struct WorldTimeline {
     pub to: Instant,
     /// By [`MachineId`]; all end together.
     pub machines: Vec<Timeline>,
-    /// Who is whose CPU.
+    /// The links between vCPUs and CPUs.
     pub links: Links,
 }
 
@@ -136,27 +136,27 @@ impl WorldTimeline {
     }
 }
 
-/// Makes a [`WorldTimeline`] from events as they happen, without keeping the events.
+/// Builds a [`WorldTimeline`] from events as they happen, without keeping them.
 #[derive(Debug)]
 pub struct WorldTimelineBuilder {
-    /// Or the first contradiction.
+    /// An error is the first contradiction.
     levels: Result<Levels, Inconsistent>,
     machines: Vec<TimelineBuilder>,
     from: Option<Instant>,
 }
 
 impl WorldTimelineBuilder {
-    /// Nothing has happened yet.
+    /// The state before the first event.
     #[must_use]
     pub fn new(header: &WorldHeader) -> WorldTimelineBuilder {
         let levels = Levels::new(header);
-        // A world that there cannot be gets no room.
+        // An invalid world gets no memory.
         let known = levels.iter().flat_map(|levels| &levels.header.machines);
         let machines = known.map(|machine| TimelineBuilder::new(&machine.header)).collect();
         WorldTimelineBuilder { levels, machines, from: None }
     }
 
-    /// Everything has happened.
+    /// Ends the trace.
     ///
     /// # Errors
     /// The first event that contradicted those before it.
@@ -164,7 +164,7 @@ impl WorldTimelineBuilder {
         let levels = self.levels?;
         let to = levels.now();
         let machines = levels.header.ids().zip(self.machines).map(|(id, mut builder)| {
-            // A machine on which nothing happens at the end is there nevertheless.
+            // All machines end together.
             builder.record(to, &Event::End);
             builder.finish().map_err(|error| levels.wrong(id, error.at, &error.reason))
         });

@@ -1,10 +1,10 @@
-//! [`WorldWatch`]: the beginning of a run as a timeline, however long it goes on.
+//! [`WorldWatch`]: the beginning of a run as a timeline, in constant memory.
 
 use super::{MachineId, WorldHeader, WorldSink, WorldTimeline, WorldTimelineBuilder};
 use crate::{Event, Inconsistent};
 use sched::Instant;
 
-/// Follows a world up to a moment, and no further, so that a long run takes no more memory.
+/// Follows a world up to an instant and ignores the rest, so that a long run takes no more memory.
 #[derive(Debug)]
 pub struct WorldWatch {
     builder: WorldTimelineBuilder,
@@ -13,13 +13,13 @@ pub struct WorldWatch {
 }
 
 impl WorldWatch {
-    /// Nothing has happened yet; what happens from `to` on is not followed.
+    /// A watch before the first event. It ignores events from `to` on.
     #[must_use]
     pub fn new(header: &WorldHeader, to: Instant) -> WorldWatch {
         WorldWatch { builder: WorldTimelineBuilder::new(header), to, over: false }
     }
 
-    /// Everything has happened.
+    /// Ends the trace.
     ///
     /// # Errors
     /// The first event that contradicted those before it.

@@ -254,7 +254,7 @@ fn a_trace_that_contradicts_itself_is_an_error_at_the_end() {
     trace.record(trace.events.last().unwrap().0, &Event::Input(Input::Block { cpu: CpuId::new(5) }));
     let error = written(&trace).unwrap_err();
     assert_eq!(error.kind(), std::io::ErrorKind::InvalidData);
-    expect!["event 50 at 200ms: there is no CPU 5; right would be one below 1, the header's number"]
+    expect!["event 50 at 200ms: there is no CPU 5; help: use a CPU below 1, the number in the header"]
         .assert_eq(&error.to_string());
 }
 

@@ -257,9 +257,9 @@ fn a_world_that_cannot_be_is_an_error_at_the_end() {
     frozen.events.push((MachineId(2), end, Event::Input(Input::Kicked { cpu: CpuId::new(0) })));
     let texts = [error(&WorldTrace::new(WorldHeader::default())), error(&late), error(&frozen)];
     expect![[r#"
-        event 0 at 0s: a world of 0 machines; right would be 1 to 4096
+        event 0 at 0s: a world of 0 machines; help: use 1 to 4096
         event 70 at 0s: time goes back from 60ms
-        event 70 at 60ms: m2 (books): something happens on CPU 0, but it is frozen; right would be a `thaw` before"#]]
+        event 70 at 60ms: m2 (books): something happens on CPU 0, but it is frozen; help: record a `thaw` before it"#]]
     .assert_eq(&texts.join("\n"));
 }
 

@@ -129,60 +129,50 @@ fn fails(line: &str, expected: &Expect) {
 }
 
 #[test]
-fn a_wrong_line_gets_its_place_the_reason_and_what_would_be_right() {
-    fails("10 run cpu=0 e3", &expect!["line 3, column 16: the line ends too early; right would be the field `until=`"]);
+fn an_error_names_the_place_the_reason_and_the_remedy() {
+    fails("10 run cpu=0 e3", &expect!["line 3, column 16: the line ends too early; help: add the field `until=`"]);
     fails(
         "10 run cpu=1024 e3 until=20",
-        &expect![[r#"line 3, column 12: `1024` is too large; right would be a whole number from 0 to 1023"#]],
+        &expect!["line 3, column 12: `1024` is too large; help: use a whole number from 0 to 1023"],
     );
     fails(
         "10 run cpu=0 x3 until=20",
-        &expect![[r#"line 3, column 14: `x3` is not such an id; right would be `e0`, or `e0.1` for its second user"#]],
+        &expect!["line 3, column 14: `x3` is not such an id; help: use `e0`, or `e0.1` for its second user"],
     );
     fails(
         "10 wake e16777216 why=timer",
-        &expect!["line 3, column 10: `16777216` is too large; right would be a whole number from 0 to 16777215"],
+        &expect!["line 3, column 10: `16777216` is too large; help: use a whole number from 0 to 16777215"],
     );
     fails(
         "10 jump cpu=0",
-        &expect![[
-            r#"line 3, column 4: `jump` is not a verb; right would be one of the verbs of the format, such as `run` or `wake`"#
-        ]],
+        &expect!["line 3, column 4: `jump` is not a verb; help: use a verb of the format, such as `run` or `wake`"],
     );
-    fails(
-        "9 end",
-        &expect![[r#"line 3, column 1: time goes back: the line before is at 10 ns; right would be at least 10"#]],
-    );
-    fails(
-        "10 block cpu=0 e1",
-        &expect![[r#"line 3, column 16: `e1` is one field too many; right would be the end of the line"#]],
-    );
+    fails("9 end", &expect!["line 3, column 1: time goes back: the line before is at 10 ns; help: use at least 10"]);
+    fails("10 block cpu=0 e1", &expect!["line 3, column 16: `e1` is one field too many; help: end the line before it"]);
     fails(
         "99999999999999999999 end",
-        &expect![[
-            r#"line 3, column 1: `99999999999999999999` is too large; right would be a whole number from 0 to 18446744073709551615"#
-        ]],
+        &expect![
+            "line 3, column 1: `99999999999999999999` is too large; help: use a whole number from 0 to 18446744073709551615"
+        ],
     );
     fails(
         "10 attach e0 name=\"é\\q\" weight=256",
-        &expect![[r#"line 3, column 21: an unknown escape; right would be `\"`, `\\`, `\n`, `\r`, `\t` or `\u{1f}`"#]],
+        &expect![[r#"line 3, column 21: an unknown escape; help: use `\"`, `\\`, `\n`, `\r`, `\t` or `\u{1f}`"#]],
     );
     fails(
         "10 attach e0 name=\"a\" weight=0 class=normal",
-        &expect![[
-            r#"line 3, column 30: `0` is not a weight; right would be a number from 0.25 to 67108864 in steps of 0.25"#
-        ]],
+        &expect!["line 3, column 30: `0` is not a weight; help: use a number from 0.25 to 67108864 in steps of 0.25"],
     );
     fails(
         "10 attach e0 name=\"a\" weight=1 class=fifo:100 cpus=all",
         &expect![
-            "line 3, column 38: `fifo:100` is not a class; right would be `normal`, `batch`, `idle`, `iso`, `stop`, `fifo:1` to `fifo:99` or `rr:1` to `rr:99`"
+            "line 3, column 38: `fifo:100` is not a class; help: use `normal`, `batch`, `idle`, `iso`, `stop`, `fifo:1` to `fifo:99` or `rr:1` to `rr:99`"
         ],
     );
     fails(
         "10 held e0 reasons=parked+tired",
         &expect![[
-            r#"line 3, column 27: `tired` is not known here; right would be `none`, or some of throttled, parked, depleted, co-stopped joined by `+`"#
+            r#"line 3, column 27: `tired` is not known here; help: use `none`, or some of throttled, parked, depleted, co-stopped joined by `+`"#
         ]],
     );
 }
@@ -190,22 +180,20 @@ fn a_wrong_line_gets_its_place_the_reason_and_what_would_be_right() {
 #[test]
 fn a_file_that_is_no_trace_is_refused() {
     let error = |bytes: &[u8]| text::read(bytes).unwrap_err().to_string();
-    expect![[r#"line 1, column 1: there is no header; right would be `tactus-trace 1 policy="…" cpus=… seed=…`"#]]
+    expect![[r#"line 1, column 1: there is no header; help: write `tactus-trace 1 policy="…" cpus=… seed=…`"#]]
         .assert_eq(&error(b""));
-    expect![[r#"line 1, column 14: version 2 of the format is not known; right would be version 1"#]]
+    expect!["line 1, column 14: version 2 of the format is not known; help: use version 1"]
         .assert_eq(&error(b"tactus-trace 2 policy=\"x\" cpus=1 seed=0\n"));
-    expect![[r#"line 1, column 1: this is not a trace; right would be `tactus-trace 1 policy="…" cpus=… seed=…`"#]]
+    expect![[r#"line 1, column 1: this is not a trace; help: write `tactus-trace 1 policy="…" cpus=… seed=…`"#]]
         .assert_eq(&error(b"{\"traceEvents\": []}\n"));
-    expect![[r#"line 1, column 4: a byte that is not UTF-8; right would be text in UTF-8"#]]
-        .assert_eq(&error(b"tac\xff\n"));
-    expect![[r#"line 1, column 1: a machine without CPUs; right would be `cpus=1` to `cpus=1024`"#]]
+    expect!["line 1, column 4: a byte that is not UTF-8; help: use UTF-8"].assert_eq(&error(b"tac\xff\n"));
+    expect!["line 1, column 1: a machine without CPUs; help: use `cpus=1` to `cpus=1024`"]
         .assert_eq(&error(b"tactus-trace 1 policy=\"x\" cpus=0 seed=0\n"));
     let cut = GOLDEN.trim_end();
-    expect!["line 26, column 20: the last line is cut off; right would be a line feed at the end of the file"]
+    expect!["line 26, column 20: the last line is cut off; help: end the file with a line feed"]
         .assert_eq(&error(cut.as_bytes()));
     let endless = vec![b'x'; 1 << 20];
-    expect![[r#"line 1, column 65538: the line is too long; right would be at most 65536 bytes"#]]
-        .assert_eq(&error(&endless));
+    expect!["line 1, column 65538: the line is too long; help: use at most 65536 bytes"].assert_eq(&error(&endless));
 }
 
 /// Whatever a file has become, it is read or refused; a cut file is never taken for a whole one.
@@ -221,8 +209,8 @@ fn damaged_files_never_panic() {
         }
         match text::read(bytes.as_slice()) {
             Ok(trace) => drop(text::read(written(&trace).as_bytes()).unwrap()),
-            Err(TextError::Wrong { reason, right, .. }) => {
-                assert!(!reason.is_empty() && !right.is_empty(), "seed {seed}");
+            Err(TextError::Wrong { reason, help, .. }) => {
+                assert!(!reason.is_empty() && !help.is_empty(), "seed {seed}");
                 refused += 1;
             }
             Err(TextError::Read { .. }) => panic!("seed {seed}: memory can be read"),
@@ -304,14 +292,12 @@ fn what_the_format_cannot_hold_is_an_error_and_not_a_broken_file() {
     let mut writer = TextWriter::new(Vec::new(), &header);
     writer.record(sched::Instant::at_ns(5), &Event::End);
     writer.record(sched::Instant::at_ns(4), &Event::End);
-    expect![[r#"an event at 4ns after one at 5ns; right would be events in order"#]]
+    expect!["an event at 4ns after one at 5ns; help: record events in order of time"]
         .assert_eq(&writer.finish().unwrap_err().to_string());
 
     let writer = TextWriter::new(Vec::new(), &Header { policy: "x".repeat(1 << 16), ..header.clone() });
-    expect![[r#"a line of 65575 bytes; right would be a shorter name"#]]
-        .assert_eq(&writer.finish().unwrap_err().to_string());
+    expect!["a line of 65575 bytes; help: use a shorter name"].assert_eq(&writer.finish().unwrap_err().to_string());
 
     let writer = TextWriter::new(Vec::new(), &Header { cpus: 1025, ..header });
-    expect![[r#"a machine of 1025 CPUs; right would be 1 to 1024"#]]
-        .assert_eq(&writer.finish().unwrap_err().to_string());
+    expect!["a machine of 1025 CPUs; help: use 1 to 1024"].assert_eq(&writer.finish().unwrap_err().to_string());
 }

@@ -182,18 +182,18 @@ fn a_trace_that_contradicts_itself_is_refused() {
         error(&[Event::Detach { entity: E0 }, Event::Action(Action::Held { entity: E0, reasons: 1 })]),
     ];
     expect![[r#"
-        event 4 at 1ms: e1 runs on CPU 0, but e0 does; right would be a `stop` before
-        event 4 at 1ms: e0 runs on CPU 1, but runs on CPU 0; right would be a `stop` before
-        event 3 at 1ms: there is no CPU 2; right would be one below 2, the header's number
-        event 3 at 1ms: e7.3 is not attached; right would be an `attach` before
+        event 4 at 1ms: e1 runs on CPU 0, but e0 does; help: record a `stop` before it
+        event 4 at 1ms: e0 runs on CPU 1, but runs on CPU 0; help: record a `stop` before it
+        event 3 at 1ms: there is no CPU 2; help: use a CPU below 2, the number in the header
+        event 3 at 1ms: e7.3 is not attached; help: record an `attach` before it
         event 3 at 1ms: e0 stops on CPU 0, but does not run there
         event 4 at 1ms: e1 stops on CPU 0, but does not run there
-        event 3 at 1ms: CPU 0 blocks, but nobody runs there
-        event 3 at 1ms: CPU 0 goes on, but nobody runs there
+        event 3 at 1ms: CPU 0 blocks, but no entity runs there
+        event 3 at 1ms: CPU 0 goes on, but no entity runs there
         event 3 at 1ms: e0 completes a job, but none is released
         event 3 at 1ms: e0 has been attached before
         event 4 at 1ms: e0 has been attached before
-        event 4 at 1ms: e0 is not attached; right would be an `attach` before"#]]
+        event 4 at 1ms: e0 is not attached; help: record an `attach` before it"#]]
     .assert_eq(&texts.join("\n"));
     let mut trace = Trace::new(header(1));
     trace.record(ms(2), &Event::End);

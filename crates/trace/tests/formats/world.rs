@@ -53,21 +53,19 @@ fn fails(line: &str, expected: &Expect) {
 }
 
 #[test]
-fn a_wrong_line_of_a_world_gets_its_place_the_reason_and_what_would_be_right() {
-    fails("10 m2 end", &expect!["line 5, column 4: there is no machine m2; right would be one below m2"]);
-    fails("10 run cpu=0 e3 until=20", &expect!["line 5, column 4: `run` is not a machine; right would be `m0`"]);
-    fails("10 mx end", &expect!["line 5, column 5: `x` is not a number; right would be a whole number from 0 to 4095"]);
+fn an_error_in_a_world_names_the_place_the_reason_and_the_remedy() {
+    fails("10 m2 end", &expect!["line 5, column 4: there is no machine m2; help: use a machine below m2"]);
+    fails("10 run cpu=0 e3 until=20", &expect!["line 5, column 4: `run` is not a machine; help: use an id like `m0`"]);
+    fails("10 mx end", &expect!["line 5, column 5: `x` is not a number; help: use a whole number from 0 to 4095"]);
+    fails("10 m99999 end", &expect!["line 5, column 5: `99999` is too large; help: use a whole number from 0 to 4095"]);
     fails(
-        "10 m99999 end",
-        &expect!["line 5, column 5: `99999` is too large; right would be a whole number from 0 to 4095"],
+        "10 m1 vcpu e0 guest=e1 cpu=0",
+        &expect!["line 5, column 21: `e1` is not a machine; help: use an id like `m0`"],
     );
-    fails("10 m1 vcpu e0 guest=e1 cpu=0", &expect!["line 5, column 21: `e1` is not a machine; right would be `m0`"]);
-    fails("10 m1 freeze", &expect!["line 5, column 13: the line ends too early; right would be the field `cpu=`"]);
+    fails("10 m1 freeze", &expect!["line 5, column 13: the line ends too early; help: add the field `cpu=`"]);
     fails(
         "10 m1",
-        &expect![
-            "line 5, column 6: the line has no verb; right would be one of the verbs of the format, such as `run` or `wake`"
-        ],
+        &expect!["line 5, column 6: the line has no verb; help: use a verb of the format, such as `run` or `wake`"],
     );
     let error = |text: &str| text::read_world(text.as_bytes()).unwrap_err().to_string();
     let lines = [
@@ -85,18 +83,18 @@ fn a_wrong_line_of_a_world_gets_its_place_the_reason_and_what_would_be_right() {
         text::read(GOLDEN.as_bytes()).unwrap_err().to_string(),
     ];
     expect![[r#"
-        line 1, column 1: there is no header; right would be `tactus-world 1 machines=…`
-        line 1, column 1: this is a trace of one machine; right would be `tactus-world 1 machines=…`
-        line 1, column 1: this is not a trace of a world; right would be `tactus-world 1 machines=…`
-        line 1, column 14: version 2 of the format is not known; right would be version 1
-        line 1, column 16: a world without machines; right would be `machines=1` to `machines=4096`
-        line 1, column 25: `4097` is too large; right would be a whole number from 0 to 4096
-        line 3, column 1: the headers of machines from m1 on are missing; right would be 2 of them, as the first line says
-        line 2, column 1: `0` is not the header of a machine; right would be `machine m0 name="…" policy="…" cpus=… seed=… host=…`
-        line 2, column 9: m1 is not the next machine; right would be `machine m0 name="…" policy="…" cpus=… seed=… host=…`
-        line 2, column 44: the host of m0 does not come before it; right would be `none`, or a machine above
-        line 2, column 35: `1025` is too large; right would be a whole number from 0 to 1024
-        line 1, column 1: this is a trace of several machines; right would be `tactus-trace 1 policy="…" cpus=… seed=…`"#]].assert_eq(&lines.join("\n"));
+        line 1, column 1: there is no header; help: write `tactus-world 1 machines=…`
+        line 1, column 1: this is a trace of one machine; help: write `tactus-world 1 machines=…`
+        line 1, column 1: this is not a trace of a world; help: write `tactus-world 1 machines=…`
+        line 1, column 14: version 2 of the format is not known; help: use version 1
+        line 1, column 16: a world without machines; help: use `machines=1` to `machines=4096`
+        line 1, column 25: `4097` is too large; help: use a whole number from 0 to 4096
+        line 3, column 1: the headers of machines from m1 on are missing; help: write 2 of them, as the first line says
+        line 2, column 1: `0` is not the header of a machine; help: write `machine m0 name="…" policy="…" cpus=… seed=… host=…`
+        line 2, column 9: m1 is not the next machine; help: write `machine m0 name="…" policy="…" cpus=… seed=… host=…`
+        line 2, column 44: the host of m0 does not come before it; help: use `none` or a machine above
+        line 2, column 35: `1025` is too large; help: use a whole number from 0 to 1024
+        line 1, column 1: this is a trace of several machines; help: write `tactus-trace 1 policy="…" cpus=… seed=…`"#]].assert_eq(&lines.join("\n"));
 }
 
 /// Whatever the file of a world has become, it is read or refused; neither it nor what is made of it panics.
@@ -125,8 +123,8 @@ fn damaged_files_of_worlds_never_panic() {
                 assert_eq!(text::read_world(written(&trace).as_bytes()).unwrap(), trace, "seed {seed}");
                 drop(WorldTimeline::of(&trace));
             }
-            Err(TextError::Wrong { reason, right, .. }) => {
-                assert!(!reason.is_empty() && !right.is_empty(), "seed {seed}");
+            Err(TextError::Wrong { reason, help, .. }) => {
+                assert!(!reason.is_empty() && !help.is_empty(), "seed {seed}");
                 refused += 1;
             }
             Err(TextError::Read { .. }) => panic!("seed {seed}: memory can be read"),
@@ -150,12 +148,12 @@ fn what_the_form_cannot_hold_is_an_error_and_not_a_broken_file() {
         try_write(&story.trace).unwrap_err().to_string(),
     ];
     expect![[r#"
-        a world of 0 machines; right would be 1 to 4096
-        m0 has 0 CPUs; right would be 1 to 1024
-        m0 has 1025 CPUs; right would be 1 to 1024
-        the host of m0 is m0, which does not come before it; right would be a host before its guests
-        a world of 4097 machines; right would be 1 to 4096
-        an event of m1; right would be a machine below m1"#]]
+        a world of 0 machines; help: use 1 to 4096
+        m0 has 0 CPUs; help: use 1 to 1024
+        m0 has 1025 CPUs; help: use 1 to 1024
+        the host of m0 is m0, which does not come before it; help: put a host before its guests
+        a world of 4097 machines; help: use 1 to 4096
+        an event of m1; help: use a machine below m1"#]]
     .assert_eq(&texts.join("\n"));
 }
 
@@ -255,21 +253,21 @@ fn a_world_that_contradicts_itself_is_refused() {
         WorldTimeline::of(&WorldTrace::new(WorldHeader::default())).unwrap_err().to_string(),
     ];
     expect![[r#"
-        event 6 at 1ms: m1 (a\nb): e0 runs on CPU 0, but it is frozen; right would be a `thaw` before
-        event 7 at 1ms: m1 (a\nb): something happens on CPU 0, but it is frozen; right would be a `thaw` before
-        event 7 at 1ms: m1 (a\nb): something happens on CPU 0, but it is frozen; right would be a `thaw` before
-        event 6 at 1ms: m1 (a\nb): something happens on CPU 0, but it is frozen; right would be a `thaw` before
-        event 6 at 1ms: m1 (a\nb): CPU 0 freezes, but it is frozen; right would be a `thaw` before
-        event 5 at 1ms: m1 (a\nb): CPU 0 thaws, but it is not frozen; right would be a `freeze` before
-        event 5 at 1ms: m1 (a\nb): there is no CPU 1; right would be one below 1, the header's number
-        event 5 at 1ms: there is no m3; right would be one below m3, the header's number
+        event 6 at 1ms: m1 (a\nb): e0 runs on CPU 0, but it is frozen; help: record a `thaw` before it
+        event 7 at 1ms: m1 (a\nb): something happens on CPU 0, but it is frozen; help: record a `thaw` before it
+        event 7 at 1ms: m1 (a\nb): something happens on CPU 0, but it is frozen; help: record a `thaw` before it
+        event 6 at 1ms: m1 (a\nb): something happens on CPU 0, but it is frozen; help: record a `thaw` before it
+        event 6 at 1ms: m1 (a\nb): CPU 0 freezes, but it is frozen; help: record a `thaw` before it
+        event 5 at 1ms: m1 (a\nb): CPU 0 thaws, but it is not frozen; help: record a `freeze` before it
+        event 5 at 1ms: m1 (a\nb): there is no CPU 1; help: use a CPU below 1, the number in the header
+        event 5 at 1ms: there is no m3; help: use a machine below m3, the number in the header
         event 6 at 0s: time goes back from 1ms
-        event 5 at 1ms: m0 (host): e7 is not attached; right would be an `attach` before
-        event 5 at 1ms: m0 (host): e0 is CPU 1 of m1, which has only 1; right would be a CPU below 1
-        event 5 at 1ms: m0 (host): e0 is CPU 0 of m2, which is no guest of m0; right would be a machine with `host=m0`
-        event 5 at 1ms: m0 (host): e0 is CPU 0 of m9, which is no guest of m0; right would be a machine with `host=m0`
-        event 6 at 1ms: m0 (host): e1 is CPU 0 of m1, but e0 is; right would be one entity for each CPU
-        event 0 at 0s: a world of 0 machines; right would be 1 to 4096"#]]
+        event 5 at 1ms: m0 (host): e7 is not attached; help: record an `attach` before it
+        event 5 at 1ms: m0 (host): e0 is CPU 1 of m1, which has only 1; help: use a CPU below 1
+        event 5 at 1ms: m0 (host): e0 is CPU 0 of m2, which is no guest of m0; help: name a machine with `host=m0`
+        event 5 at 1ms: m0 (host): e0 is CPU 0 of m9, which is no guest of m0; help: name a machine with `host=m0`
+        event 6 at 1ms: m0 (host): e1 is CPU 0 of m1, but e0 is; help: link one entity to each CPU
+        event 0 at 0s: a world of 0 machines; help: use 1 to 4096"#]]
     .assert_eq(&texts.join("\n"));
 }
 

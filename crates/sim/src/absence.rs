@@ -1,7 +1,8 @@
 //! What a machine does whose CPUs come and go: a guest. Whatever is due on a CPU that is absent waits until it is back.
 
-use crate::cpus::Pending;
+use crate::cpus::Deferred;
 use crate::driver::Driver;
+use crate::outbox::Message;
 use sched::{CpuId, EntityId, Input, Instant, Nanos, State, Wake};
 
 impl Driver<'_> {
@@ -11,7 +12,7 @@ impl Driver<'_> {
         self.pass_on(Input::Freeze { cpu, preempted: shown });
         // Who halts at the very instant at which it gets something to do is woken again.
         if !preempted && self.machine.picks_once_thawed(cpu) {
-            self.cpus.calls.push((cpu, Wake::Interrupt));
+            self.cpus.outbox.send(Message::WakeUp { cpu, why: Wake::Interrupt });
         }
         self.cpus.leave(cpu);
     }
@@ -20,43 +21,43 @@ impl Driver<'_> {
     pub(crate) fn thaw(&mut self, cpu: CpuId, stolen: Nanos) {
         self.input(Input::Thaw { cpu, stolen });
         self.cpus.come(cpu);
-        self.cpus.idled.push(cpu);
+        self.cpus.outbox.send(Message::Idle { cpu });
         let mut at = 0;
-        while at < self.cpus.pending.len() {
-            if self.cpus.pending[at].0 != cpu {
+        while at < self.cpus.deferred.len() {
+            if self.cpus.deferred[at].0 != cpu {
                 at += 1;
                 continue;
             }
-            let (_, what) = self.cpus.pending.remove(at);
+            let (_, what) = self.cpus.deferred.remove(at);
             self.catch_up(cpu, what);
         }
     }
 
     /// What had to wait is due now, in the order of all that is due.
-    fn catch_up(&mut self, cpu: CpuId, what: Pending) {
+    fn catch_up(&mut self, cpu: CpuId, what: Deferred) {
         let now = self.cpus.now;
         match what {
-            Pending::Release(entity) => {
+            Deferred::Release(entity) => {
                 if self.cpus.tasks[entity.index()].is_some_and(|task| task.id == entity) {
                     self.cpus.releases.set(entity.index(), now);
                 }
             }
             // It had picked before this one came; another is on its way.
-            Pending::Kick if self.cpus.kicks.get(cpu.index()) != Instant::NEVER => {}
-            Pending::Kick => self.cpus.kicks.set(cpu.index(), now),
+            Deferred::Kick if self.cpus.kicks.get(cpu.index()) != Instant::NEVER => {}
+            Deferred::Kick => self.cpus.kicks.set(cpu.index(), now),
             // It may have been put off meanwhile.
-            Pending::Alarm(number) if self.cpus.alarms.get(number) != Instant::NEVER => {}
-            Pending::Alarm(number) => self.cpus.alarms.set(number, now),
-            Pending::Departure(entity) if self.machine.is_attached(entity) => self.detach(entity),
-            Pending::Departure(_) => {}
-            Pending::Notice(object) => self.let_through(object),
+            Deferred::Alarm(number) if self.cpus.alarms.get(number) != Instant::NEVER => {}
+            Deferred::Alarm(number) => self.cpus.alarms.set(number, now),
+            Deferred::Departure(entity) if self.machine.is_attached(entity) => self.detach(entity),
+            Deferred::Departure(_) => {}
+            Deferred::Notice(object) => self.let_through(object),
         }
     }
 
     /// Removes an entity; one that runs on a CPU that is absent goes when that is back, for which it is called.
     pub(crate) fn dismiss(&mut self, entity: EntityId) {
         match self.machine.state(entity) {
-            State::Running(cpu) if self.cpus.awaits(cpu, Pending::Departure(entity), Wake::Interrupt) => {}
+            State::Running(cpu) if self.cpus.defer(cpu, Deferred::Departure(entity), Wake::Interrupt) => {}
             _ => self.detach(entity),
         }
     }

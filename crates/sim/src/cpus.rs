@@ -3,9 +3,9 @@
 
 use crate::calendar::Calendar;
 use crate::costs::Costs;
+use crate::outbox::{Message, Outbox};
 use crate::program::ObjectId;
-use crate::workload::Progress;
-use crate::workload::Workload;
+use crate::workload::{Progress, Workload};
 use sched::{Action, Alarm, CpuId, EntityId, Instant, Machine, Nanos, Wake};
 use trace::Counts;
 
@@ -63,15 +63,6 @@ const IDLE: Running = Running {
     interrupted: Instant::ZERO,
 };
 
-/// What has become of a vCPU on its host.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Move {
-    /// It lost its CPU, or gave it away.
-    Leaves(EntityId),
-    /// It has one, and the costs of getting it are paid.
-    Enters(EntityId),
-}
-
 /// What an entity is about.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Task {
@@ -101,34 +92,23 @@ pub(crate) struct Cpus {
     alarm_names: Vec<Option<(Alarm, CpuId)>>,
     /// CPUs that stopped in this settle before anything was due there; those that run nobody else have no end.
     stopped: Vec<CpuId>,
-    /// What became of vCPUs, for whoever drives their guests.
-    pub(crate) moves: Vec<Move>,
-    /// Of a guest: what has become due on CPUs that are absent, in that order.
-    pub(crate) pending: Vec<(CpuId, Pending)>,
-    /// Of a guest: absent CPUs that something became due for, since its driver was told.
-    pub(crate) calls: Vec<(CpuId, Wake)>,
-    /// Of a guest: CPUs that nobody runs on any more, since its driver was told.
-    pub(crate) idled: Vec<CpuId>,
-    /// Of a guest: CPUs that spin in vain, and whether they rather halt, since its driver was told.
-    pub(crate) spinners: Vec<(CpuId, bool)>,
-    /// Of a guest: waits for spin locks that its host wants to know of, where they ended, since its driver was told.
-    pub(crate) reports: Vec<(CpuId, Nanos)>,
-    /// Whoever has a CPU again and spins for a lock that may be free.
-    pub(crate) hopeful: Vec<EntityId>,
+    /// Messages to the rest of the world.
+    pub(crate) outbox: Outbox,
+    /// Of a guest: work that became due on CPUs that are absent, in that order.
+    pub(crate) deferred: Vec<(CpuId, Deferred)>,
+    /// Entities that have a CPU again and spin for a lock that may be free.
+    pub(crate) resumed_spinners: Vec<EntityId>,
     /// Of a guest: how many of its CPUs idle and are about to halt.
     pub(crate) halting: u32,
     /// Of a guest: the CPU that a sibling has last yielded to.
     pub(crate) last_yielded_to: usize,
     /// Whether this is a guest.
     pub(crate) is_guest: bool,
-    /// CPUs that were interrupted since their driver was told, if it wants to know.
-    pub(crate) exits: Vec<CpuId>,
-    pub(crate) keeps_exits: bool,
 }
 
-/// Something due on an absent CPU.
+/// Work that is due on an absent CPU, deferred until that is back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Pending {
+pub(crate) enum Deferred {
     /// A release or the end of a sleep of the entity with this index.
     Release(EntityId),
     /// A kick.
@@ -155,18 +135,12 @@ impl Cpus {
             alarms: Calendar::new(1),
             alarm_names: Vec::new(),
             stopped: Vec::with_capacity(cpus),
-            moves: Vec::new(),
-            pending: Vec::new(),
-            calls: Vec::new(),
-            idled: Vec::new(),
-            spinners: Vec::new(),
-            reports: Vec::new(),
-            hopeful: Vec::new(),
+            outbox: Outbox::default(),
+            deferred: Vec::new(),
+            resumed_spinners: Vec::new(),
             halting: 0,
             last_yielded_to: 0,
             is_guest: false,
-            exits: Vec::new(),
-            keeps_exits: false,
         }
     }
 
@@ -184,7 +158,7 @@ impl Cpus {
     pub(crate) fn take_alarm(&mut self, number: usize) -> Option<Alarm> {
         self.alarms.clear(number);
         let (alarm, on) = self.alarm_names[number].expect("it was set");
-        if self.awaits(on, Pending::Alarm(number), Wake::Timer) {
+        if self.defer(on, Deferred::Alarm(number), Wake::Timer) {
             return None;
         }
         self.delay(on, self.costs.tick);
@@ -200,9 +174,7 @@ impl Cpus {
             }
             self.delay(cpu, self.costs.exit);
         }
-        if self.keeps_exits {
-            self.exits.push(cpu);
-        }
+        self.outbox.send_exit(cpu);
     }
 
     /// Takes time from whoever runs on `cpu`.
@@ -230,7 +202,7 @@ impl Cpus {
         if is_vcpu {
             // Out of the guest, and back into it.
             if running.done == Instant::NEVER {
-                self.moves.push(Move::Leaves(entity));
+                self.outbox.send(Message::Leave { vcpu: entity });
                 running.done = now + self.costs.exit;
             }
             running.done += time;
@@ -245,14 +217,14 @@ impl Cpus {
         done
     }
 
-    /// Whether `what` has to wait, because `cpu` is absent; then it is called.
+    /// Defers `what` if `cpu` is absent, and asks the host to run it. Returns whether it did.
     #[inline]
-    pub(crate) fn awaits(&mut self, cpu: CpuId, what: Pending, why: Wake) -> bool {
+    pub(crate) fn defer(&mut self, cpu: CpuId, what: Deferred, why: Wake) -> bool {
         if !self.is_guest || !self.cpus[cpu.index()].absent {
             return false;
         }
-        self.pending.push((cpu, what));
-        self.calls.push((cpu, why));
+        self.deferred.push((cpu, what));
+        self.outbox.send(Message::WakeUp { cpu, why });
         true
     }
 
@@ -285,7 +257,7 @@ impl Cpus {
             running.begin(&mut task.progress, now);
             task.progress.go_on_spinning(now);
             if task.progress.is_spinning {
-                self.hopeful.push(entity);
+                self.resumed_spinners.push(entity);
             }
             self.arm(cpu);
         }
@@ -306,7 +278,7 @@ impl Cpus {
                 if !self.task(entity).progress.begun {
                     self.go_on(cpu, entity);
                     if matches!(self.task(entity).progress.workload, Workload::Vcpu) {
-                        self.moves.push(Move::Enters(entity));
+                        self.outbox.send(Message::Enter { vcpu: entity });
                     }
                 }
                 self.arm(cpu);
@@ -372,14 +344,14 @@ impl Cpus {
         running.last = Some(entity);
         running.done = Instant::NEVER;
         if self.is_guest {
-            self.idled.push(cpu);
+            self.outbox.send(Message::Idle { cpu });
         }
         let Some(task) = self.tasks[entity.index()].as_mut().filter(|task| task.id == entity) else { return };
         task.progress.pause_spinning(self.now);
         if matches!(task.progress.workload, Workload::Vcpu) {
             // While it pays for its way in, it is not there yet.
             if !pays {
-                self.moves.push(Move::Leaves(entity));
+                self.outbox.send(Message::Leave { vcpu: entity });
             }
             self.counts.preemptions += u64::from(task.progress.begun);
             return;
@@ -415,10 +387,10 @@ impl Cpus {
         running.begin(&mut task.progress, self.now);
         if task.progress.is_spinning {
             task.progress.go_on_spinning(running.paid);
-            self.hopeful.push(entity);
+            self.resumed_spinners.push(entity);
         } else if matches!(task.progress.workload, Workload::Vcpu) {
             if running.paid == self.now && self.costs.exit.is_zero() {
-                self.moves.push(Move::Enters(entity));
+                self.outbox.send(Message::Enter { vcpu: entity });
             } else {
                 running.paid += self.costs.exit;
                 running.done = running.paid;

@@ -6,19 +6,17 @@
 
 use crate::coordination::Note;
 use crate::costs::Costs;
-use crate::cpus::{Cpus, Move, Pending, Task};
+use crate::cpus::{Cpus, Deferred};
 use crate::guest::{Guest, Spinning};
-use crate::program::{Application, Tasks};
+use crate::outbox::Message;
+use crate::program::Tasks;
 use crate::stuck::{Stuck, Waiter};
-use crate::workload::{JobEnd, Progress, Workload};
-use sched::{
-    CpuId, Descriptor, EntityId, GroupId, GroupParams, Input, Instant, Kicks, Knobs, Machine, Nanos, Notice, Params,
-    Refused, State, Wake,
-};
+use crate::workload::{JobEnd, Workload};
+use sched::{CpuId, Descriptor, EntityId, Input, Instant, Kicks, Knobs, Machine, Nanos, Notice, Refused, State, Wake};
 use std::cell::RefCell;
 use std::rc::Rc;
 use trace::replay::SettleMarks;
-use trace::{Counts, Event, MachineId, Request, Sink, WorldSink};
+use trace::{Counts, Event, MachineId, Sink, WorldSink};
 
 /// Those who watch a whole world.
 pub(crate) type Watchers<'a> = Rc<RefCell<Vec<&'a mut dyn WorldSink>>>;
@@ -42,8 +40,6 @@ pub struct Driver<'a> {
     pub(crate) inputs: u64,
     /// Those who watch the whole world, and which machine of it this is.
     pub(crate) world: Option<(MachineId, Watchers<'a>)>,
-    /// Of a machine of whom guests and host coordinate: what happened since that was looked at.
-    pub(crate) diary: Option<Vec<Note>>,
     /// Whether anybody is to be told what happens.
     is_watched: bool,
     /// Which settles the trace does not imply.
@@ -82,7 +78,6 @@ impl<'a> Driver<'a> {
             unsettled: false,
             inputs: 0,
             world: None,
-            diary: None,
             is_watched: false,
             marks: SettleMarks::default(),
             sinks: Vec::new(),
@@ -101,24 +96,22 @@ impl<'a> Driver<'a> {
         self.is_watched = true;
     }
 
-    /// No sink watches the whole world any more.
+    /// Ends the watch of the sinks of the world.
     pub(crate) fn end_world_watch(&mut self) {
         self.world = None;
-        self.is_watched = !self.sinks.is_empty() || self.diary.is_some();
+        self.is_watched = !self.sinks.is_empty() || self.cpus.outbox.coordinates;
     }
 
-    /// Whether what happened at this instant leaves its world anything to do.
+    /// Whether the world has to act on what happened at this instant.
     #[inline]
     pub(crate) fn concerns_world(&self) -> bool {
-        let tasks = !self.tasks.outgoing.is_empty() || self.stuck.is_some();
-        let cpus = !self.cpus.moves.is_empty() || !self.cpus.spinners.is_empty();
-        tasks || cpus || self.diary.is_some()
+        let outbox = &self.cpus.outbox;
+        !outbox.is_empty() || outbox.has_traffic() || outbox.coordinates || self.stuck.is_some()
     }
 
-    /// From now on it keeps a diary.
-    pub(crate) fn keep_diary(&mut self) {
-        self.diary.get_or_insert_default();
-        self.cpus.keeps_exits = true;
+    /// Keeps exits and notes from now on.
+    pub(crate) fn coordinate(&mut self) {
+        self.cpus.outbox.coordinates = true;
         self.is_watched = true;
     }
 
@@ -157,9 +150,7 @@ impl<'a> Driver<'a> {
 
     fn tell(&mut self, event: &Event) {
         let now = self.cpus.now;
-        if let Some(diary) = &mut self.diary {
-            diary.extend(Note::of(event));
-        }
+        self.cpus.outbox.note(Note::of(event));
         for sink in &mut self.sinks {
             sink.record(now, event);
         }
@@ -183,128 +174,6 @@ impl<'a> Driver<'a> {
         self.inputs += u64::from(!matches!(input, Input::Freeze { .. } | Input::Thaw { .. }));
         self.show(|| input.into());
         self.machine.input(self.cpus.now, input);
-    }
-
-    // ---- Membership ----
-
-    /// Creates a group.
-    ///
-    /// # Errors
-    /// The policy refuses it.
-    pub fn create_group(&mut self, name: &str, params: GroupParams, parent: GroupId) -> Result<GroupId, Refused> {
-        self.unsettled = true;
-        let created = self.machine.create_group(self.cpus.now, params, parent);
-        let name = || name.to_string();
-        self.show(|| match created {
-            Ok(group) => Event::GroupCreated { group, name: name(), parent, params: Box::new(params) },
-            Err(_) => Event::Refused(Box::new(Request::CreateGroup { name: name(), parent, params })),
-        });
-        created
-    }
-
-    /// Changes what is asked for a group.
-    ///
-    /// # Errors
-    /// The policy refuses it; nothing has changed.
-    pub fn adjust_group(&mut self, group: GroupId, params: GroupParams) -> Result<(), Refused> {
-        self.unsettled = true;
-        let adjusted = self.machine.adjust_group(self.cpus.now, group, params);
-        self.show(|| match adjusted {
-            Ok(()) => Event::GroupAdjusted { group, params: Box::new(params) },
-            Err(_) => Event::Refused(Box::new(Request::AdjustGroup { group, params })),
-        });
-        adjusted
-    }
-
-    /// Adds an entity and starts its workload. Programs are started as [applications](Driver::start).
-    ///
-    /// # Errors
-    /// The policy refuses it; nothing has changed.
-    pub fn attach(&mut self, name: &str, params: Params, workload: Workload) -> Result<EntityId, Refused> {
-        let entity = self.attach_blocked(name, params, workload)?;
-        match workload {
-            Workload::Hog => self.wake(entity, Wake::New { parent: None }),
-            Workload::Periodic(jobs) => {
-                let first = (self.cpus.now + jobs.phase).round_up(self.cpus.costs.timer_slack);
-                self.cpus.releases.set(entity.index(), first);
-            }
-            Workload::Scripted | Workload::Vcpu | Workload::Program => {}
-        }
-        Ok(entity)
-    }
-
-    pub(crate) fn attach_blocked(
-        &mut self,
-        name: &str,
-        params: Params,
-        workload: Workload,
-    ) -> Result<EntityId, Refused> {
-        self.unsettled = true;
-        let attached = self.machine.attach(self.cpus.now, params);
-        let name = || name.to_string();
-        self.show(|| match attached {
-            Ok(entity) => Event::Attach { entity, name: name(), params: Box::new(params) },
-            Err(_) => Event::Refused(Box::new(Request::Attach { name: name(), params })),
-        });
-        let entity = attached?;
-        if self.cpus.tasks.len() <= entity.index() {
-            self.cpus.tasks.resize(entity.index() + 1, None);
-            self.cpus.releases.reserve(self.cpus.tasks.len());
-        }
-        let switch = self.cpus.costs.context_switch;
-        let task = Task { id: entity, progress: Progress::new(workload), last_cpu: None, switch };
-        self.cpus.tasks[entity.index()] = Some(task);
-        Ok(entity)
-    }
-
-    /// Starts the tasks of an application, all in `group`; gives back its number, and its tasks.
-    ///
-    /// # Errors
-    /// The policy refuses one of them, or a group; no task is there then.
-    pub fn start(&mut self, application: &Application, group: GroupId) -> Result<(u32, Vec<EntityId>), Refused> {
-        let mut groups = vec![group];
-        for spec in &application.groups {
-            let parent = spec.parent.map_or(group, |parent| groups[parent + 1]);
-            groups.push(self.create_group(&spec.name, GroupParams::default(), parent)?);
-        }
-        let tasks = &mut self.tasks;
-        let base = u32::try_from(tasks.objects.len()).expect("a machine has fewer than 2^32 objects");
-        tasks.share(&application.objects);
-        let crowd = u32::try_from(tasks.applications.len()).expect("a machine has fewer than 2^32 applications");
-        let may_stall = application.may_stall;
-        let state = crate::program::ApplicationState { base, groups, may_stall, ..Default::default() };
-        tasks.applications.push(state);
-        let mut all = Vec::with_capacity(application.tasks.len());
-        for task in &application.tasks {
-            let code = self.tasks.library.add(&task.steps, base);
-            let params = Params { group, ..task.params };
-            match self.begin_task(&task.name, params, code, task.delay, crowd, None) {
-                Ok(entity) => all.push(entity),
-                Err(refused) => {
-                    // The others would wait for it.
-                    self.stop(crowd);
-                    return Err(refused);
-                }
-            }
-        }
-        Ok((crowd, all))
-    }
-
-    /// Ends those tasks of an application that have not ended yet, with all that they have forked, whatever they hold.
-    pub fn stop(&mut self, application: u32) {
-        self.stop_but(application, None);
-    }
-
-    /// Removes all tasks of an application but one.
-    pub(crate) fn stop_but(&mut self, application: u32, stays: Option<EntityId>) {
-        self.tasks.applications[application as usize].is_over = true;
-        let mine = |entity: &Option<Task>| {
-            let task = entity.as_ref()?;
-            let state = self.tasks.states.get(task.id.index())?.as_ref()?;
-            (state.application == application && Some(task.id) != stays).then_some(task.id)
-        };
-        let all: Vec<EntityId> = self.cpus.tasks.iter().filter_map(mine).collect();
-        all.into_iter().for_each(|task| self.dismiss(task));
     }
 
     /// Random lengths are drawn from `seed` on.
@@ -334,41 +203,6 @@ impl<'a> Driver<'a> {
     #[must_use]
     pub fn spun(&self, entity: EntityId) -> Nanos {
         self.cpus.tasks[entity.index()].as_ref().map_or(Nanos::ZERO, |task| task.progress.spun)
-    }
-
-    /// Removes an entity, whatever it is doing.
-    pub fn detach(&mut self, entity: EntityId) {
-        self.unsettled = true;
-        if self.tasks.follows(entity) {
-            self.leave_application(entity);
-        }
-        if let State::Running(cpu) = self.machine.state(entity) {
-            self.cpus.ends.clear(cpu.index());
-        }
-        self.machine.detach(self.cpus.now, entity);
-        self.show(|| Event::Detach { entity });
-        self.cpus.releases.clear(entity.index());
-        self.cpus.tasks[entity.index()] = None;
-    }
-
-    /// A CPU needs `time` to change over to `entity`, instead of what the machine's costs say: a driver domain's address space and
-    /// working set are another matter than a small guest's.
-    pub fn set_switch(&mut self, entity: EntityId, time: Nanos) {
-        self.cpus.task(entity).switch = time;
-    }
-
-    /// Changes what is asked for an entity.
-    ///
-    /// # Errors
-    /// The policy refuses it; nothing has changed.
-    pub fn adjust(&mut self, entity: EntityId, params: Params) -> Result<(), Refused> {
-        self.unsettled = true;
-        let adjusted = self.machine.adjust(self.cpus.now, entity, params);
-        self.show(|| match adjusted {
-            Ok(()) => Event::Adjust { entity, params: Box::new(params) },
-            Err(_) => Event::Refused(Box::new(Request::Adjust { entity, params })),
-        });
-        adjusted
     }
 
     /// Stops an entity until it is resumed; jobs go on being released.
@@ -469,7 +303,7 @@ impl<'a> Driver<'a> {
         while self.cpus.kicks.next() == now {
             let cpu = CpuId::new(self.cpus.kicks.first());
             self.cpus.kicks.clear(cpu.index());
-            if !self.cpus.awaits(cpu, Pending::Kick, Wake::Interrupt) {
+            if !self.cpus.defer(cpu, Deferred::Kick, Wake::Interrupt) {
                 self.cpus.interrupt(cpu);
                 self.input(Input::Kicked { cpu });
             }
@@ -505,7 +339,7 @@ impl<'a> Driver<'a> {
             Workload::Vcpu => {
                 self.cpus.cpus[cpu.index()].done = Instant::NEVER;
                 self.cpus.arm(cpu);
-                self.cpus.moves.push(Move::Enters(entity));
+                self.cpus.outbox.send(Message::Enter { vcpu: entity });
             }
             _ => self.complete(cpu, entity),
         }
@@ -543,7 +377,7 @@ impl<'a> Driver<'a> {
     fn release(&mut self, index: usize) {
         let task = self.cpus.tasks[index].expect("only who is attached releases jobs");
         let home = task.last_cpu.unwrap_or_else(|| self.machine.last_cpu(task.id));
-        if self.cpus.awaits(home, Pending::Release(task.id), Wake::Timer) {
+        if self.cpus.defer(home, Deferred::Release(task.id), Wake::Timer) {
             self.cpus.releases.clear(index);
             return;
         }
@@ -609,7 +443,7 @@ impl<'a> Driver<'a> {
             self.cpus.carry_out(action, &self.machine);
         }
         self.cpus.clear_idle();
-        while let Some(entity) = self.cpus.hopeful.pop() {
+        while let Some(entity) = self.cpus.resumed_spinners.pop() {
             if self.cpus.is_present(entity) && self.guest.is_some_and(|guest| guest.spinning == Spinning::Unfair) {
                 self.try_again(entity);
             }

@@ -5,7 +5,7 @@ use measure::Meter;
 use measure::statistics::Spread;
 use report::{GuestReport, Report, Summary, Widths, guests, medians};
 use scenario::Scenario;
-use sched::{Action, CpuId, EntityId, GroupId, GroupParams, Input, Instant, Nanos, Params, Wake};
+use sched::{Action, CpuId, EntityId, GroupId, GroupParams, Input, Instant, Nanos, Params, Wake, Notice};
 use trace::{Event, Sink};
 
 const A: EntityId = EntityId::new(0, 0);
@@ -44,7 +44,7 @@ fn measured() -> Meter {
         (1_000, Event::Input(Input::Freeze { cpu: CPUS[0], preempted: false })),
         (1_500, Event::Input(Input::Thaw { cpu: CPUS[0], stolen: Nanos::ZERO })),
         (2_000, Event::Input(Input::Freeze { cpu: CPUS[0], preempted: false })),
-        (2_500, Event::SpinWait { entity: B, waited: Nanos::us(300) }),
+        (2_500, Event::Input(Input::Event { entity: B, what: Notice::SpinWait { waited: Nanos::us(300) } })),
         (5_500, Event::Input(Input::Thaw { cpu: CPUS[0], stolen: Nanos::ZERO })),
         (6_000, Event::Complete { entity: A }),
         (6_000, Event::Input(Input::Block { cpu: CPUS[0] })),

@@ -1,11 +1,12 @@
 //! Locks: taken, waited for by sleeping or spinning, and handed on. How spin locks are is a matter of the guest, see [`Spinning`].
 
 use super::ObjectId;
-use super::interpreter::Then;
 use super::shared;
 use super::task_state::Waiting;
+use super::tasks::Then;
 use crate::driver::Driver;
 use crate::guest::Spinning;
+use crate::outbox::Message;
 use sched::{CpuId, EntityId, Instant, Nanos, Wake};
 use trace::Event;
 
@@ -70,7 +71,7 @@ impl Driver<'_> {
         let again = limit.filter(|_| !halts);
         self.cpus.cpus[cpu.index()].done = again.map_or(Instant::NEVER, |window| now.saturating_add(window));
         self.cpus.arm(cpu);
-        self.cpus.spinners.push((cpu, halts));
+        self.cpus.outbox.send(Message::Spin { cpu, halts });
     }
 
     pub(super) fn unlock(&mut self, entity: EntityId, id: ObjectId) -> Then {
@@ -133,13 +134,13 @@ impl Driver<'_> {
         self.show(|| Event::SpinWait { entity, waited });
         if self.guest.is_some_and(|guest| guest.spin_report.is_some_and(|least| waited >= least)) {
             let cpu = self.cpus.task(entity).last_cpu.unwrap_or_default();
-            self.cpus.reports.push((cpu, waited));
+            self.cpus.outbox.send(Message::SpinReport { cpu, waited });
         }
         let Some(cpu) = self.cpus.seat_of(entity) else { return };
         if self.cpus.cpus[cpu.index()].absent {
             // Who halted to wait is kicked; who was preempted goes on when its vCPU does.
             if self.guest.is_some_and(|guest| matches!(guest.spinning, Spinning::Paravirt { .. })) {
-                self.cpus.calls.push((cpu, Wake::Interrupt));
+                self.cpus.outbox.send(Message::WakeUp { cpu, why: Wake::Interrupt });
             }
             return;
         }

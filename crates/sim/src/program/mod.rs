@@ -8,18 +8,21 @@ mod interpreter;
 mod length;
 mod locks;
 mod ports;
+mod ring;
+mod serving;
 mod shared;
 mod task_state;
+mod tasks;
 mod timers;
 mod trouble;
 
-pub(crate) use code::{CodeId, Library, Op};
-pub(crate) use interpreter::{ApplicationState, Tasks};
+pub(crate) use code::{CodeId, Op};
 pub(crate) use length::Draws;
 pub use length::Length;
-pub(crate) use ports::{Notified, Outgoing};
-pub use ports::{Notify, Ring};
+pub use ring::{Notify, Ring};
+pub(crate) use serving::Notified;
 pub(crate) use task_state::Waiting;
+pub(crate) use tasks::{ApplicationState, Tasks};
 
 use sched::{Nanos, Params};
 use std::sync::Arc;

@@ -3,101 +3,18 @@
 //! What arrives is in memory at once, whether or not the machine has a CPU; whoever waits for it is told by an interrupt to the CPU
 //! that it last ran on, and a CPU of a guest that is absent takes that when it is back.
 
-use super::interpreter::Then;
+use super::ObjectId;
+use super::ring::Notify;
+use super::serving::Notified;
 use super::shared::Held;
 use super::task_state::Waiting;
-use super::{Length, ObjectId};
-use crate::cpus::Pending;
+use super::tasks::Then;
+use crate::cpus::Deferred;
 use crate::driver::Driver;
 use crate::network::Packet;
-use sched::{CpuId, EntityId, Nanos, Notice, State, Wake};
-use std::collections::VecDeque;
+use crate::outbox::Traffic;
+use sched::{CpuId, EntityId, Notice, State, Wake};
 use trace::Event;
-
-/// When whoever serves a ring is told that something has come.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum Notify {
-    /// When it waits for something (notification suppression: virtio's event index, Xen's req_event).
-    #[default]
-    WhenIdle,
-    /// Each time: whoever is at work already is interrupted for nothing.
-    Always,
-}
-
-/// Packets that wait for a task to handle them.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ring {
-    /// CPU time that each takes.
-    pub cost: Length,
-    /// How many may wait; more are dropped. Range: 1 ….
-    pub room: u32,
-    /// When its server is told.
-    pub notify: Notify,
-    /// How much later, so that more may come meanwhile (interrupt coalescing).
-    pub delay: Nanos,
-    /// Whether its server tells others of what it sent on only at the end of a pass over all that waited when that began, as what runs
-    /// in a softirq does; else at once of each.
-    pub passes: bool,
-    /// CPU time that a task of a guest needs to tell it, beside the call to its host: an exit as far as a process of that.
-    pub kick: Nanos,
-}
-
-/// The server of a ring is to be told that something has come.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Notified {
-    /// How much later.
-    pub(crate) delay: Nanos,
-    /// What it costs whoever tells it, beside the call.
-    pub(crate) kick: Nanos,
-}
-
-/// A ring in use.
-#[derive(Debug)]
-pub(crate) struct Serving {
-    pub(crate) ring: Ring,
-    waiting: VecDeque<Packet>,
-    /// Who handles which.
-    handled: Vec<(EntityId, Packet)>,
-    /// Who did so last.
-    server: Option<EntityId>,
-    /// How many are left of a pass.
-    left: usize,
-    /// Whether a notice is on its way.
-    pub(crate) is_noticed: bool,
-}
-
-impl Serving {
-    pub(crate) fn new(ring: Ring) -> Serving {
-        Serving { ring, waiting: VecDeque::new(), handled: Vec::new(), server: None, left: 0, is_noticed: false }
-    }
-
-    /// What `entity` handles waits for another; whether it did.
-    fn hand_back(&mut self, entity: EntityId) -> bool {
-        let at = self.handled.iter().position(|&(who, _)| who == entity);
-        if let Some(at) = at {
-            self.waiting.push_front(self.handled.remove(at).1);
-        }
-        at.is_some()
-    }
-
-    /// All that are in it.
-    pub(crate) fn packets(&self) -> impl Iterator<Item = &Packet> {
-        self.waiting.iter().chain(self.handled.iter().map(|(_, packet)| packet))
-    }
-}
-
-/// What leaves a machine.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Outgoing {
-    /// So many bytes, by a port.
-    Sent { port: ObjectId, entity: EntityId, bytes: u64 },
-    /// A packet that was handled; whoever is to be told of it may be at the end of the pass.
-    Onward { entity: EntityId, packet: Packet, later: bool },
-    /// A pass of `entity` ends.
-    Pass { entity: EntityId },
-    /// So many bytes of a flow were read.
-    Read { entity: EntityId, flow: u32, bytes: u64 },
-}
 
 impl Driver<'_> {
     // ---- What tasks do ----
@@ -122,7 +39,7 @@ impl Driver<'_> {
         // One that is as wide as can be never fills.
         *unread += if *window == u64::MAX { 0 } else { bytes };
         object.writers.pop_front();
-        self.tasks.outgoing.push(Outgoing::Sent { port, entity, bytes });
+        self.cpus.outbox.ship(Traffic::Sent { port, entity, bytes });
         Some(entity)
     }
 
@@ -137,7 +54,7 @@ impl Driver<'_> {
 
     /// Who has waited longest to read from `inbox` does so, if enough is there.
     fn read_next(&mut self, inbox: ObjectId) -> Option<EntityId> {
-        let (object, outgoing) = (&mut self.tasks.objects[inbox.0 as usize], &mut self.tasks.outgoing);
+        let (object, outbox) = (&mut self.tasks.objects[inbox.0 as usize], &mut self.cpus.outbox);
         let &(entity, bytes) = object.waiters.front()?;
         let Held::Inbox { filled, parts, .. } = &mut object.held else { unreachable!("an inbox is one") };
         if bytes > *filled {
@@ -154,18 +71,18 @@ impl Driver<'_> {
                 parts.pop_front();
             }
             rest -= part;
-            outgoing.push(Outgoing::Read { entity, flow, bytes: part });
+            outbox.ship(Traffic::Read { entity, flow, bytes: part });
         }
         Some(entity)
     }
 
     /// `entity` takes the next packet from `ring`, or waits.
     pub(super) fn fetch(&mut self, cpu: CpuId, entity: EntityId, ring: ObjectId) -> Then {
-        let (object, outgoing) = (&mut self.tasks.objects[ring.0 as usize], &mut self.tasks.outgoing);
+        let (object, outbox) = (&mut self.tasks.objects[ring.0 as usize], &mut self.cpus.outbox);
         let Held::Ring(serving) = &mut object.held else { unreachable!("a ring is one") };
         serving.server = Some(entity);
         if serving.ring.passes && serving.left == 0 {
-            outgoing.push(Outgoing::Pass { entity });
+            outbox.ship(Traffic::Pass { entity });
             serving.left = serving.waiting.len();
         }
         serving.left = serving.left.saturating_sub(1);
@@ -193,14 +110,14 @@ impl Driver<'_> {
         let at = serving.handled.iter().position(|&(who, _)| who == entity).expect("it has taken one");
         let (_, packet) = serving.handled.remove(at);
         let (packet, later) = (Packet { cost: None, ..packet }, serving.ring.passes);
-        self.tasks.outgoing.push(Outgoing::Onward { entity, packet, later });
+        self.cpus.outbox.ship(Traffic::Onward { entity, packet, later });
         self.show(|| Event::Served { entity });
         Then::On
     }
 
     /// `entity` ends: what it has taken from a ring is for another who serves that.
     pub(super) fn hand_back(&mut self, entity: EntityId) {
-        self.tasks.outgoing.push(Outgoing::Pass { entity });
+        self.cpus.outbox.ship(Traffic::Pass { entity });
         for id in
             (0..self.tasks.objects.len()).map(|at| ObjectId(u32::try_from(at).expect("there are fewer than 2^32")))
         {
@@ -282,8 +199,8 @@ impl Driver<'_> {
             }
         };
         // One that waits there already tells of this too.
-        if self.cpus.pending.contains(&(home, Pending::Notice(id)))
-            || self.cpus.awaits(home, Pending::Notice(id), Wake::Interrupt)
+        if self.cpus.deferred.contains(&(home, Deferred::Notice(id)))
+            || self.cpus.defer(home, Deferred::Notice(id), Wake::Interrupt)
         {
             return;
         }

@@ -1,6 +1,6 @@
 //! [`Shared`]: what the objects of a machine hold at this instant, and who waits for them in which order.
 
-use super::ports::Serving;
+use super::serving::Serving;
 use super::{Object, ObjectId};
 use crate::network::Packet;
 use sched::EntityId;

@@ -1,7 +1,7 @@
 //! The timers of a task: what is waited for, worked for or left out by the clock.
 
 use super::TimerMode;
-use super::interpreter::Then;
+use super::tasks::Then;
 use crate::driver::Driver;
 use sched::{CpuId, EntityId, Instant, Nanos};
 use trace::Event;

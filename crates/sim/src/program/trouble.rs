@@ -1,8 +1,8 @@
 //! What programs get wrong together: cycles of waits, applications in which everybody waits, locks given back by others.
 
 use super::ObjectId;
-use super::interpreter::ApplicationState;
 use super::task_state::{TaskState, Waiting};
+use super::tasks::ApplicationState;
 use crate::driver::Driver;
 use crate::stuck::{Stuck, Waiter};
 use sched::{CpuId, EntityId, Input, Instant};

@@ -2,28 +2,11 @@
 //! adjusts vCPUs. A world without such guests does nothing of this.
 
 use super::World;
-use crate::coordination::{Boost, Coordinated, Coordination, Coordinator, Detector, Note, Protocol, Seat, Sight};
-use crate::driver::Driver;
-use crate::program::Waiting;
-use sched::{CpuId, EntityId, Instant, Params, State};
+use super::guest_coordination::GuestCoordination;
+use crate::coordination::{Boost, Coordinated, Coordination, Coordinator, Detector, Note, Seat};
+use crate::outbox::Message;
+use sched::{CpuId, EntityId, Instant, Params};
 use trace::{Event, MachineId};
-
-/// A guest and its host.
-#[derive(Debug)]
-pub(super) struct GuestCoordination {
-    with: Coordination,
-    host: MachineId,
-    /// By CPU of the guest: its entity, what is asked for that when it is not boosted, and what both know of it.
-    vcpus: Vec<(EntityId, Params)>,
-    /// Which of them have been told to be boosted.
-    told: Vec<bool>,
-    seats: Vec<Seat>,
-    detector: Detector,
-    coordinator: Coordinator,
-    /// When a boosted vCPU that runs exits next.
-    tick: Instant,
-    came_of_it: Coordinated,
-}
 
 impl World<'_> {
     pub(super) fn coordinate_with(&mut self, host: MachineId, guest: MachineId, of: &[EntityId], with: Coordination) {
@@ -40,8 +23,8 @@ impl World<'_> {
             came_of_it: Coordinated::default(),
         }));
         self.coordinates = true;
-        self.machines[host.index()].keep_diary();
-        self.machines[guest.index()].keep_diary();
+        self.machines[host.index()].coordinate();
+        self.machines[guest.index()].coordinate();
     }
 
     /// What has come of the coordination of `guest` and its host by now; `None`: they do not coordinate.
@@ -68,17 +51,15 @@ impl World<'_> {
 
     /// The guest has settled.
     pub(super) fn coordinate(&mut self, guest: usize) {
-        self.read_diary(guest);
+        self.read_notes(guest);
         let now = self.now;
         self.office(guest).coordinator.advance(now);
-        let mut exits = std::mem::take(&mut self.machines[guest].cpus.exits);
-        for cpu in exits.drain(..) {
+        while let Some(cpu) = self.machines[guest].cpus.outbox.take(Message::exit) {
             let office = self.office(guest);
             let seat = &mut office.seats[cpu.index()];
             seat.exits(&office.with, false);
             seat.injected(&office.with, true);
         }
-        self.machines[guest].cpus.exits = exits;
         for cpu in 0..self.office(guest).seats.len() {
             self.hear(guest, cpu);
             self.carry_out(guest, cpu);
@@ -86,14 +67,14 @@ impl World<'_> {
         self.schedule(guest);
     }
 
-    fn read_diary(&mut self, guest: usize) {
+    fn read_notes(&mut self, guest: usize) {
         let machine = &mut self.machines[guest];
-        let mut diary = machine.diary.take().expect("it keeps one");
+        let mut notes = machine.cpus.outbox.take_notes();
         let office = self.offices[guest].as_mut().expect("it coordinates");
-        for note in diary.drain(..) {
+        for note in notes.drain(..) {
             office.detector.note(&machine.machine, note);
         }
-        machine.diary = Some(diary);
+        machine.cpus.outbox.reuse_notes(notes);
     }
 
     /// What the guest tells of a CPU, if that has one to tell it.
@@ -120,8 +101,8 @@ impl World<'_> {
     /// The host has settled.
     pub(super) fn coordinate_host(&mut self, host: usize) {
         let now = self.now;
-        let mut diary = self.machines[host].diary.take().expect("it keeps one");
-        for note in diary.drain(..) {
+        let mut notes = self.machines[host].cpus.outbox.take_notes();
+        for note in notes.drain(..) {
             let (Note::Runs(entity, _) | Note::Stopped(entity)) = note else { continue };
             let Some((guest, cpu)) = self.coordinated_vcpu(host, entity) else { continue };
             let coordinator = &mut self.office(guest).coordinator;
@@ -129,9 +110,8 @@ impl World<'_> {
             coordinator.runs(cpu, matches!(note, Note::Runs(..)));
             self.schedule(guest);
         }
-        self.machines[host].diary = Some(diary);
-        let mut exits = std::mem::take(&mut self.machines[host].cpus.exits);
-        for on in exits.drain(..) {
+        self.machines[host].cpus.outbox.reuse_notes(notes);
+        while let Some(on) = self.machines[host].cpus.outbox.take(Message::exit) {
             let vcpu = self.machines[host].machine.running(on);
             let vcpu = vcpu.and_then(|vcpu| self.coordinated_vcpu(host, vcpu));
             // One that has come just now was not interrupted.
@@ -140,7 +120,6 @@ impl World<'_> {
                 self.act(guest, cpu, |seat, with| seat.exits(with, false));
             }
         }
-        self.machines[host].cpus.exits = exits;
     }
 
     /// The guest and the CPU that an entity is, if it is a vCPU of a guest that coordinates.
@@ -169,7 +148,7 @@ impl World<'_> {
     /// vCPU `number` has lost its CPU.
     pub(super) fn exit(&mut self, number: usize) {
         let (guest, cpu) = self.place_of(number);
-        let pending = self.machines[guest].cpus.pending.iter().any(|(on, _)| on.index() == cpu);
+        let pending = self.machines[guest].cpus.deferred.iter().any(|(on, _)| on.index() == cpu);
         self.act(guest, cpu, |seat, with| seat.exits(with, pending));
     }
 
@@ -188,7 +167,7 @@ impl World<'_> {
         let now = self.now;
         self.reviews.clear(guest);
         // Somebody may have left since it was last visited.
-        self.read_diary(guest);
+        self.read_notes(guest);
         let office = self.office(guest);
         office.coordinator.advance(now);
         if office.tick <= now {
@@ -283,36 +262,4 @@ impl World<'_> {
         let next = office.coordinator.next().min(office.tick);
         self.reviews.set(guest, next);
     }
-}
-
-impl GuestCoordination {
-    /// What the guest's scheduler has chosen on a CPU.
-    fn sight(&self, machine: &Driver<'_>, cpu: CpuId) -> Sight {
-        let runs = machine.machine.running(cpu);
-        let of_class = |e: EntityId| Boost::like(machine.machine.params(e).class);
-        let worth = runs.and_then(|e| of_class(e).or(self.detector.is_urgent(e).then_some(self.with.boost)));
-        let waits = |&e: &EntityId| machine.machine.state(e) == State::Waiting && machine.machine.last_cpu(e) == cpu;
-        // Only S0 tells of them.
-        let sleeps = self.with.protocol == Protocol::S0
-            && self.detector.asleep().any(|e| machine.machine.is_attached(e) && machine.machine.last_cpu(e) == cpu);
-        let minds_locks = matches!(self.with.protocol, Protocol::RfcV1 | Protocol::RfcV2);
-        Sight {
-            runs: runs.is_some(),
-            worth,
-            waits: self.detector.awake().iter().any(waits),
-            sleeps,
-            locked: minds_locks && runs.is_some_and(|e| is_locked(machine, e)),
-        }
-    }
-}
-
-/// Whether `e` must not be preempted: it holds a spin lock or spins for one.
-fn is_locked(machine: &Driver<'_>, e: EntityId) -> bool {
-    let Some(Some(state)) = machine.tasks.states.get(e.index()) else { return false };
-    if let Waiting::Object(id) = state.waiting
-        && machine.tasks.objects[id.0 as usize].is_spin_lock()
-    {
-        return true;
-    }
-    state.holds > 0 && machine.tasks.objects.iter().any(|object| object.is_spin_lock() && object.owner() == Some(e))
 }

@@ -5,8 +5,10 @@
 //! what had waited for that; and so on until nothing changes. Nothing else orders events, so the same calls give the same run.
 
 mod coordination;
+mod guest_coordination;
 mod network;
 mod vcpu;
+mod vcpu_state;
 
 use crate::calendar::Calendar;
 use crate::costs::Costs;
@@ -16,14 +18,14 @@ use crate::network::Network;
 use crate::program::Application;
 use crate::stuck::Stuck;
 use crate::workload::Workload;
-use coordination::GuestCoordination;
+use guest_coordination::GuestCoordination;
 use sched::{
     CpuId, Descriptor, EntityId, GroupId, GroupParams, Instant, Kicks, Knobs, Machine, Nanos, Params, Refused, Wake,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
 use trace::{Event, MachineId, Sink, WorldSink};
-use vcpu::Vcpu;
+use vcpu_state::Vcpu;
 
 /// Rounds that one instant may take, before it is clear that it never ends.
 const ROUNDS_MOST: usize = 10_000;
@@ -454,7 +456,7 @@ impl<'a> World<'a> {
         machine.cpus.now = self.now;
         machine.instant();
         // What it sends to itself comes before it can be idle.
-        while !self.machines[index].tasks.outgoing.is_empty() && self.machines[index].stuck.is_none() {
+        while self.machines[index].cpus.outbox.has_traffic() && self.machines[index].stuck.is_none() {
             self.ship(index);
             self.machines[index].instant();
         }
@@ -482,7 +484,7 @@ impl<'a> World<'a> {
     #[inline]
     fn end_host_visit(&mut self, index: usize) -> Result<(), Box<Stuck>> {
         // What it sends to itself comes before it can be idle.
-        while !self.machines[index].tasks.outgoing.is_empty() && self.machines[index].stuck.is_none() {
+        while self.machines[index].cpus.outbox.has_traffic() && self.machines[index].stuck.is_none() {
             self.ship(index);
             self.machines[index].instant();
         }
@@ -490,10 +492,7 @@ impl<'a> World<'a> {
         if machine.stuck.is_some() {
             return Err(machine.stuck.take().expect("just seen"));
         }
-        // A host has no use for these.
-        machine.cpus.idled.clear();
-        machine.cpus.spinners.clear();
-        if machine.diary.is_some() {
+        if machine.cpus.outbox.coordinates {
             self.coordinate_host(index);
         }
         self.answer_host(index);

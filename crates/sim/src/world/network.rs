@@ -5,7 +5,8 @@ use crate::network::line::Running;
 use crate::network::{
     ACK_DELAY, Due, Endpoint, Flow, FlowCounts, FlowId, Hop, Kind, Line, LineId, Packet, Stream, Untold,
 };
-use crate::program::{Notified, ObjectId, Outgoing};
+use crate::outbox::Traffic;
+use crate::program::{Notified, ObjectId};
 use sched::{EntityId, Nanos};
 use trace::{Event, MachineId};
 
@@ -78,21 +79,20 @@ impl World<'_> {
     pub(super) fn ship(&mut self, index: usize) {
         #[expect(clippy::cast_possible_truncation, reason = "a world has fewer than 2^32 machines")]
         let machine = MachineId(index as u32);
-        let mut outgoing = std::mem::take(&mut self.machines[index].tasks.outgoing);
-        for out in outgoing.drain(..) {
+        let mut traffic = self.machines[index].cpus.outbox.take_traffic();
+        for out in traffic.drain(..) {
             match out {
-                Outgoing::Sent { port, entity, bytes } => self.send(machine, port, entity, bytes),
-                Outgoing::Onward { packet, .. } if packet.kind == Kind::Completion => {}
-                Outgoing::Onward { entity, packet, later } => {
+                Traffic::Sent { port, entity, bytes } => self.send(machine, port, entity, bytes),
+                Traffic::Onward { packet, .. } if packet.kind == Kind::Completion => {}
+                Traffic::Onward { entity, packet, later } => {
                     self.travel(packet, Some(By { who: (machine, entity), later }));
                 }
-                Outgoing::Pass { entity } => self.tell_of_pass(machine, entity),
-                Outgoing::Read { entity, flow, bytes } => self.acknowledge(machine, entity, flow, bytes),
+                Traffic::Pass { entity } => self.tell_of_pass(machine, entity),
+                Traffic::Read { entity, flow, bytes } => self.acknowledge(machine, entity, flow, bytes),
             }
         }
         // Its room is kept; what came meanwhile has left by its own visit.
-        outgoing.append(&mut self.machines[index].tasks.outgoing);
-        self.machines[index].tasks.outgoing = outgoing;
+        self.machines[index].cpus.outbox.reuse(traffic);
     }
 
     fn send(&mut self, machine: MachineId, port: ObjectId, entity: EntityId, bytes: u64) {
@@ -308,9 +308,9 @@ impl World<'_> {
         self.network.count_in_air(&mut on_its_way);
         let objects = self.machines.iter().flat_map(|machine| &machine.tasks.objects);
         // A run that cannot go on ends before all has left its machine.
-        let leaving = self.machines.iter().flat_map(|machine| &machine.tasks.outgoing);
+        let leaving = self.machines.iter().flat_map(|machine| machine.cpus.outbox.traffic());
         let leaving =
-            leaving.filter_map(|out| if let Outgoing::Onward { packet, .. } = out { Some(packet) } else { None });
+            leaving.filter_map(|out| if let Traffic::Onward { packet, .. } = out { Some(packet) } else { None });
         let packets = objects.flat_map(|object| object.packets()).chain(leaving);
         for packet in packets.filter(|packet| packet.kind == Kind::Data) {
             on_its_way[packet.flow as usize] += 1;

@@ -1,121 +1,41 @@
 //! What a vCPU does between its guest and its host: it halts and is woken, is frozen and thaws, polls, and yields to a sibling.
 
 use super::World;
-use crate::cpus::Move;
-use crate::guest::HaltPolling;
-use sched::{CpuId, EntityId, Instant, Nanos, Notice, State, Wake};
+use super::vcpu_state::{Doing, Vcpu};
+use crate::outbox::Message;
+use sched::{EntityId, Nanos, Notice, State, Wake};
 use trace::MachineId;
 
 /// How many siblings a vCPU that spins tries to yield to. Source: policies.md 11.5.
 const YIELDS_MOST: usize = 3;
-
-/// What a vCPU is doing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Doing {
-    /// It has given its CPU away.
-    Halted,
-    /// It wants a CPU and has none.
-    Ready,
-    /// It has one.
-    Runs,
-    /// It has one, its guest idles, and it will give it away.
-    Halts,
-}
-
-/// A vCPU.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Vcpu {
-    host: MachineId,
-    entity: EntityId,
-    guest: MachineId,
-    cpu: CpuId,
-    doing: Doing,
-    /// Since when it has had no CPU, or has been idle.
-    since: Instant,
-    /// How long it polls when it halts, as it has learnt.
-    poll: Nanos,
-    pub(super) polled: Nanos,
-    /// Whether it may be yielded to although it spins itself: every other time.
-    eligible: bool,
-    /// Whether it may be polling; where it does not any more, that is noticed when polls are looked at.
-    polls: bool,
-    /// Whether it yielded because it spins, and has not run since.
-    spins: bool,
-    /// When it last did.
-    yielded: Instant,
-}
-
-impl Vcpu {
-    /// Which CPU of which guest it is.
-    pub(super) fn place(&self) -> (MachineId, CpuId) {
-        (self.guest, self.cpu)
-    }
-
-    pub(super) fn new(host: MachineId, entity: EntityId, guest: MachineId, cpu: CpuId, now: Instant) -> Vcpu {
-        Vcpu {
-            host,
-            entity,
-            guest,
-            cpu,
-            doing: Doing::Halted,
-            since: now,
-            poll: Nanos::ZERO,
-            polled: Nanos::ZERO,
-            eligible: false,
-            polls: false,
-            spins: false,
-            yielded: Instant::NEVER,
-        }
-    }
-
-    /// It was halted for `halted`, polling included: it polls longer or shorter next time.
-    fn learn(&mut self, halted: Nanos, polling: HaltPolling) {
-        let HaltPolling { most, grow_start, grow, shrink } = polling;
-        if halted <= self.poll {
-            return;
-        }
-        if !self.poll.is_zero() && halted > most {
-            let shrunk = if shrink == 0 { Nanos::ZERO } else { Nanos::ns(self.poll.as_ns() / u64::from(shrink)) };
-            self.poll = if shrunk < grow_start { Nanos::ZERO } else { shrunk };
-        } else if self.poll < most && halted < most {
-            let grown = if self.poll.is_zero() { grow_start } else { self.poll.saturating_mul(u64::from(grow)) };
-            self.poll = grown.min(most);
-        }
-    }
-}
 
 impl World<'_> {
     /// What a guest wants of its host after it has settled.
     #[inline]
     pub(super) fn answer_guest(&mut self, index: usize) {
         let base = self.places[index].vcpus;
-        let cpus = &self.machines[index].cpus;
-        if !(cpus.calls.is_empty() && cpus.reports.is_empty() && cpus.spinners.is_empty()) {
+        if !self.machines[index].cpus.outbox.is_empty() {
             self.pass_on(index, base);
         }
-        let mut at = 0;
-        while let Some(&cpu) = self.machines[index].cpus.idled.get(at) {
-            at += 1;
+        while let Some(cpu) = self.take(index, Message::idle) {
             if self.machines[index].machine.running(cpu).is_none() {
                 self.begin_halt(base + cpu.index());
             }
         }
-        let cpus = &mut self.machines[index].cpus;
-        cpus.idled.clear();
-        if cpus.halting > 0 {
+        if self.machines[index].cpus.halting > 0 {
             self.end_halts(index);
         }
     }
 
     /// What a guest tells of its CPUs, the first of which is vCPU `base`.
     fn pass_on(&mut self, index: usize, base: usize) {
-        while let Some((cpu, why)) = pop_first(&mut self.machines[index].cpus.calls) {
+        while let Some((cpu, why)) = self.take(index, Message::wake_up) {
             self.call(base + cpu.index(), why);
         }
-        while let Some((cpu, waited)) = pop_first(&mut self.machines[index].cpus.reports) {
+        while let Some((cpu, waited)) = self.take(index, Message::spin_report) {
             self.report(base + cpu.index(), waited);
         }
-        while let Some((cpu, halts)) = pop_first(&mut self.machines[index].cpus.spinners) {
+        while let Some((cpu, halts)) = self.take(index, Message::spin) {
             if self.machines[index].cpus.spins_on(cpu, halts) {
                 if halts { self.halt(base + cpu.index()) } else { self.yield_for(base + cpu.index()) }
             }
@@ -156,6 +76,12 @@ impl World<'_> {
             machine.notice(entity, Notice::SpinWait { waited });
             self.rouse(host);
         }
+    }
+
+    /// Takes the oldest message of a kind from machine `index`.
+    #[inline]
+    fn take<T>(&mut self, index: usize, select: impl Fn(&Message) -> Option<T>) -> Option<T> {
+        self.machines[index].cpus.outbox.take(select)
     }
 
     // ---- Halting ----
@@ -267,16 +193,11 @@ impl World<'_> {
     /// vCPUs that got or lost a CPU.
     #[inline]
     pub(super) fn answer_host(&mut self, index: usize) {
-        for at in 0..self.machines[index].cpus.moves.len() {
-            let (entity, enters) = match self.machines[index].cpus.moves[at] {
-                Move::Enters(entity) => (entity, true),
-                Move::Leaves(entity) => (entity, false),
-            };
+        while let Some((entity, enters)) = self.take(index, Message::switch) {
             let number = self.vcpu_of[index].get(entity.index()).copied().flatten();
             let number = number.expect("a vCPU is linked to its guest") as usize;
             if enters { self.enter(number) } else { self.leave(number) }
         }
-        self.machines[index].cpus.moves.clear();
     }
 
     fn leave(&mut self, number: usize) {
@@ -363,8 +284,4 @@ impl World<'_> {
             }
         }
     }
-}
-
-fn pop_first<T>(from: &mut Vec<T>) -> Option<T> {
-    (!from.is_empty()).then(|| from.remove(0))
 }

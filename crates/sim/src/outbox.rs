@@ -1,0 +1,199 @@
+//! [`Outbox`]: the messages of a machine to the rest of its world: to its host or its guests, to the network, and to the coordination
+//! of a guest with its host.
+
+use crate::coordination::Note;
+use crate::network::Packet;
+use crate::program::ObjectId;
+use sched::{CpuId, EntityId, Nanos, Wake};
+
+/// A message of a guest to its host, or of a host to its guests.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Message {
+    /// Of a guest: work is due on `cpu`, which is absent.
+    WakeUp { cpu: CpuId, why: Wake },
+    /// Of a guest: a task waited `waited` for a spin lock. It last ran on `cpu`.
+    SpinReport { cpu: CpuId, waited: Nanos },
+    /// Of a guest: the task on `cpu` spins in vain. `halts`: it would rather halt its vCPU.
+    Spin { cpu: CpuId, halts: bool },
+    /// Of a guest: no task runs on `cpu` any more.
+    Idle { cpu: CpuId },
+    /// Of a host: a vCPU has lost its CPU or given it away.
+    Leave { vcpu: EntityId },
+    /// Of a host: a vCPU has a CPU, and the costs of getting it are paid.
+    Enter { vcpu: EntityId },
+    /// Of a guest or host that coordinates: an interrupt has taken `cpu` out of the guest.
+    Exit { cpu: CpuId },
+}
+
+impl Message {
+    pub(crate) fn wake_up(&self) -> Option<(CpuId, Wake)> {
+        if let Message::WakeUp { cpu, why } = *self { Some((cpu, why)) } else { None }
+    }
+
+    pub(crate) fn spin_report(&self) -> Option<(CpuId, Nanos)> {
+        if let Message::SpinReport { cpu, waited } = *self { Some((cpu, waited)) } else { None }
+    }
+
+    pub(crate) fn spin(&self) -> Option<(CpuId, bool)> {
+        if let Message::Spin { cpu, halts } = *self { Some((cpu, halts)) } else { None }
+    }
+
+    pub(crate) fn idle(&self) -> Option<CpuId> {
+        if let Message::Idle { cpu } = *self { Some(cpu) } else { None }
+    }
+
+    /// The vCPU that enters (true) or leaves (false) a CPU.
+    pub(crate) fn switch(&self) -> Option<(EntityId, bool)> {
+        match *self {
+            Message::Enter { vcpu } => Some((vcpu, true)),
+            Message::Leave { vcpu } => Some((vcpu, false)),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn exit(&self) -> Option<CpuId> {
+        if let Message::Exit { cpu } = *self { Some(cpu) } else { None }
+    }
+}
+
+/// A message of a machine to the network.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Traffic {
+    /// `entity` sent `bytes` by a port.
+    Sent { port: ObjectId, entity: EntityId, bytes: u64 },
+    /// `entity` has handled a packet, which goes on. `later`: receivers are notified at the end of the pass.
+    Onward { entity: EntityId, packet: Packet, later: bool },
+    /// A pass of `entity` ends.
+    Pass { entity: EntityId },
+    /// `entity` has read `bytes` of a flow.
+    Read { entity: EntityId, flow: u32, bytes: u64 },
+}
+
+/// The messages of a machine that its world has not taken yet.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    messages: Vec<Message>,
+    traffic: Vec<Traffic>,
+    /// Of a machine that coordinates: what happened.
+    notes: Vec<Note>,
+    /// Whether the machine coordinates: only then are exits and notes kept.
+    pub(crate) coordinates: bool,
+}
+
+impl Outbox {
+    #[inline]
+    pub(crate) fn send(&mut self, message: Message) {
+        self.messages.push(message);
+    }
+
+    pub(crate) fn send_exit(&mut self, cpu: CpuId) {
+        if self.coordinates {
+            self.send(Message::Exit { cpu });
+        }
+    }
+
+    pub(crate) fn ship(&mut self, traffic: Traffic) {
+        self.traffic.push(traffic);
+    }
+
+    pub(crate) fn note(&mut self, note: Option<Note>) {
+        if self.coordinates {
+            self.notes.extend(note);
+        }
+    }
+
+    /// Whether there is no message; traffic and notes apart.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    pub(crate) fn has_traffic(&self) -> bool {
+        !self.traffic.is_empty()
+    }
+
+    /// Traffic that has not left the machine.
+    pub(crate) fn traffic(&self) -> &[Traffic] {
+        &self.traffic
+    }
+
+    /// Takes the oldest message of the kind that `select` selects.
+    #[inline]
+    pub(crate) fn take<T>(&mut self, select: impl Fn(&Message) -> Option<T>) -> Option<T> {
+        let (at, found) = self.messages.iter().enumerate().find_map(|(at, message)| Some((at, select(message)?)))?;
+        self.messages.remove(at);
+        Some(found)
+    }
+
+    /// Takes all traffic. Give the buffer back with [`reuse`](Outbox::reuse).
+    pub(crate) fn take_traffic(&mut self) -> Vec<Traffic> {
+        std::mem::take(&mut self.traffic)
+    }
+
+    /// Keeps the room of an empty buffer that [`take_traffic`](Outbox::take_traffic) gave.
+    pub(crate) fn reuse(&mut self, mut buffer: Vec<Traffic>) {
+        buffer.append(&mut self.traffic);
+        self.traffic = buffer;
+    }
+
+    /// Takes all notes.
+    pub(crate) fn take_notes(&mut self) -> Vec<Note> {
+        std::mem::take(&mut self.notes)
+    }
+
+    /// Keeps the room of an empty buffer that [`take_notes`](Outbox::take_notes) gave.
+    pub(crate) fn reuse_notes(&mut self, mut buffer: Vec<Note>) {
+        buffer.append(&mut self.notes);
+        self.notes = buffer;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_taken_by_kind_and_in_the_order_in_which_they_were_sent() {
+        let [first, second] = [0, 1].map(CpuId::new);
+        let mut outbox = Outbox::default();
+        outbox.send(Message::Idle { cpu: second });
+        outbox.send(Message::WakeUp { cpu: second, why: Wake::Timer });
+        outbox.send(Message::WakeUp { cpu: first, why: Wake::Interrupt });
+        outbox.send(Message::Spin { cpu: first, halts: true });
+        assert_eq!(outbox.take(Message::wake_up), Some((second, Wake::Timer)));
+        assert_eq!(outbox.take(Message::wake_up), Some((first, Wake::Interrupt)));
+        assert_eq!(outbox.take(Message::wake_up), None);
+        assert_eq!(outbox.take(Message::switch), None);
+        assert_eq!(outbox.take(Message::spin), Some((first, true)));
+        assert!(!outbox.is_empty());
+        assert_eq!(outbox.take(Message::idle), Some(second));
+        assert!(outbox.is_empty());
+    }
+
+    #[test]
+    fn exits_and_notes_are_kept_only_where_a_guest_coordinates_with_its_host() {
+        let mut outbox = Outbox::default();
+        let note = Note::Stopped(EntityId::new(0, 0));
+        outbox.send_exit(CpuId::new(0));
+        outbox.note(Some(note));
+        assert!(outbox.is_empty() && outbox.take_notes().is_empty());
+        outbox.coordinates = true;
+        outbox.send_exit(CpuId::new(0));
+        outbox.note(Some(note));
+        assert_eq!(outbox.take(Message::exit), Some(CpuId::new(0)));
+        assert_eq!(outbox.take_notes().len(), 1);
+    }
+
+    #[test]
+    fn traffic_that_comes_while_the_rest_is_taken_waits_for_the_next_turn() {
+        let pass = |index| Traffic::Pass { entity: EntityId::new(index, 0) };
+        let mut outbox = Outbox::default();
+        outbox.ship(pass(0));
+        let mut taken = outbox.take_traffic();
+        outbox.ship(pass(1));
+        taken.clear();
+        outbox.reuse(taken);
+        assert!(outbox.has_traffic());
+        assert!(matches!(outbox.traffic(), [Traffic::Pass { entity }] if entity.index() == 1));
+    }
+}

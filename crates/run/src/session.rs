@@ -316,7 +316,7 @@ impl<'s, 'w> Session<'s, 'w> {
         let scenario = self.run.scenario;
         let mut all = scenario.applications.iter().chain(scenario.guests.iter().flat_map(|guest| &guest.applications));
         let only = all.next().filter(|_| all.next().is_none()).and_then(|application| placed(application.place));
-        let mut lines = vec![stuck.right.to_string()];
+        let mut lines = vec![stuck.help.to_string()];
         lines.extend(stuck.waits());
         let problem =
             Problem::new(format!("at {} on {}: {}", stuck.at, stuck.machine, stuck.why)).help(lines.join("\n"));

@@ -1,4 +1,4 @@
-//! What a machine does whose CPUs come and go: a guest. Whatever is due on a CPU that is absent waits until it is back.
+//! Freeze and thaw of the CPUs of a guest. Work that is due on an absent CPU waits until the CPU is back.
 
 use crate::cpus::Deferred;
 use crate::driver::Driver;
@@ -6,18 +6,18 @@ use crate::outbox::Message;
 use sched::{CpuId, EntityId, Input, Instant, Nanos, State, Wake};
 
 impl Driver<'_> {
-    /// `cpu` has no CPU from now on; `preempted`: that was taken away.
+    /// Freezes `cpu`. `preempted`: the host took its CPU away; otherwise it has halted.
     pub(crate) fn freeze(&mut self, cpu: CpuId, preempted: bool) {
         let shown = preempted && self.guest.is_some_and(|guest| guest.shows_preempted);
         self.pass_on(Input::Freeze { cpu, preempted: shown });
-        // Who halts at the very instant at which it gets something to do is woken again.
+        // A vCPU that halts at the instant at which it gets work is woken again.
         if !preempted && self.machine.picks_once_thawed(cpu) {
             self.cpus.outbox.send(Message::WakeUp { cpu, why: Wake::Interrupt });
         }
         self.cpus.leave(cpu);
     }
 
-    /// `cpu` goes on: what runs there, and then whatever has become due. Its steal clock tells `stolen` of the time between.
+    /// Thaws `cpu`: its task goes on, and then the deferred work. The guest learns of `stolen` of the time between as steal time.
     pub(crate) fn thaw(&mut self, cpu: CpuId, stolen: Nanos) {
         self.input(Input::Thaw { cpu, stolen });
         self.cpus.come(cpu);
@@ -33,7 +33,7 @@ impl Driver<'_> {
         }
     }
 
-    /// What had to wait is due now, in the order of all that is due.
+    /// Makes deferred work due now.
     fn catch_up(&mut self, cpu: CpuId, what: Deferred) {
         let now = self.cpus.now;
         match what {
@@ -42,10 +42,10 @@ impl Driver<'_> {
                     self.cpus.releases.set(entity.index(), now);
                 }
             }
-            // It had picked before this one came; another is on its way.
+            // Another kick is on its way.
             Deferred::Kick if self.cpus.kicks.get(cpu.index()) != Instant::NEVER => {}
             Deferred::Kick => self.cpus.kicks.set(cpu.index(), now),
-            // It may have been put off meanwhile.
+            // It may have been set again meanwhile.
             Deferred::Alarm(number) if self.cpus.alarms.get(number) != Instant::NEVER => {}
             Deferred::Alarm(number) => self.cpus.alarms.set(number, now),
             Deferred::Departure(entity) if self.machine.is_attached(entity) => self.detach(entity),
@@ -54,7 +54,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Removes an entity; one that runs on a CPU that is absent goes when that is back, for which it is called.
+    /// Removes an entity. An entity on an absent CPU leaves when the CPU is back; the host is asked to run it.
     pub(crate) fn dismiss(&mut self, entity: EntityId) {
         match self.machine.state(entity) {
             State::Running(cpu) if self.cpus.defer(cpu, Deferred::Departure(entity), Wake::Interrupt) => {}

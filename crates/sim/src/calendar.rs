@@ -1,5 +1,5 @@
-//! [`Calendar`]: what is due when. One slot per thing that can be due, so that putting something off replaces
-//! it and nothing goes stale.
+//! [`Calendar`]: the event queue. One slot for each thing that can be due, so that setting it again replaces it and nothing goes
+//! stale.
 
 use sched::{Instant, Nanos};
 use std::hint::select_unpredictable;
@@ -78,7 +78,7 @@ impl Calendar {
             let (players, side) = (&mut self.matches[place / 2], place % 2);
             players[side] = winner;
             let other = players[side ^ 1];
-            // Of equals the left one wins. Which of the two it is nobody can predict, so no branch may hang on it.
+            // Of equals the left one wins. The outcome is unpredictable, so it must not become a branch.
             let left = 1 - side as u64;
             let loses = other.at.saturating_add(Nanos::ns(left)) <= winner.at;
             winner.at = select_unpredictable(loses, other.at, winner.at);

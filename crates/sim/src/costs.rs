@@ -11,14 +11,14 @@ pub struct Costs {
     pub cache_refill: Nanos,
     /// Time from the asking to the arrival of a kick (inter-processor interrupt).
     pub kick: Nanos,
-    /// Time an alarm or tick takes away from whoever runs on its CPU.
+    /// Time an alarm or tick takes away from the entity that runs on its CPU.
     pub tick: Nanos,
     /// Grain of the timers that release jobs: a release comes at the next multiple.
     pub timer_slack: Nanos,
     /// Time that leaving a guest for its host and coming back takes (a VM exit and entry): paid by the vCPU where it halts, is
     /// interrupted or is sent on its way again.
     pub exit: Nanos,
-    /// Time that a guest's call to its host takes (a hypercall): paid by who gives a paravirtual lock to a vCPU that has halted.
+    /// Time that a guest's call to its host takes (a hypercall): paid by the task that hands a paravirtual lock to a halted vCPU.
     pub hypercall: Nanos,
 }
 

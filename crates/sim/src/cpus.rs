@@ -1,5 +1,5 @@
-//! [`Cpus`]: what happens on the CPUs in virtual time: who runs, when a burst or a slice ends, what is released,
-//! and what each change costs. A CPU of a guest may be absent for a while: what is due there waits for it.
+//! [`Cpus`]: the CPUs in virtual time: what runs on each, when bursts and time slices end, what is due, and what switches cost. A
+//! CPU of a guest may be absent for a while; work that is due there is deferred.
 
 use crate::calendar::Calendar;
 use crate::costs::Costs;
@@ -9,23 +9,23 @@ use crate::workload::{Progress, Workload};
 use sched::{Action, Alarm, CpuId, EntityId, Instant, Machine, Nanos, Wake};
 use trace::Counts;
 
-/// What a CPU is doing.
+/// The state of a CPU.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Running {
     pub(crate) entity: Option<EntityId>,
-    /// When the burst is done if nobody interferes; NEVER if it never is.
+    /// When the burst ends if nothing interferes; NEVER if it does not end.
     pub(crate) done: Instant,
     /// When the costs of the dispatch are paid.
     paid: Instant,
-    /// The end of the slice.
+    /// The end of the time slice.
     until: Instant,
-    /// Who ran here last.
+    /// The entity that ran here last.
     last: Option<EntityId>,
-    /// Of a CPU of a guest: whether it has no CPU itself.
+    /// Of a guest: whether the vCPU has no CPU.
     pub(crate) absent: bool,
-    /// Of a CPU of a guest: when it last got one.
+    /// Of a guest: when the vCPU last got a CPU.
     came: Instant,
-    /// Until when interrupts keep it busy.
+    /// The end of the interrupts that keep it busy.
     interrupted: Instant,
 }
 
@@ -40,7 +40,7 @@ impl Running {
         };
     }
 
-    /// Since when what runs has made progress; later than `now` while it pays.
+    /// Since when the entity has made progress; later than `now` while it pays for the switch.
     pub(crate) fn paid(&self) -> Instant {
         self.paid
     }
@@ -63,13 +63,13 @@ const IDLE: Running = Running {
     interrupted: Instant::ZERO,
 };
 
-/// What an entity is about.
+/// An entity.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Task {
     pub(crate) id: EntityId,
     pub(crate) progress: Progress,
     pub(crate) last_cpu: Option<CpuId>,
-    /// What a CPU needs to change over to it.
+    /// The time that a CPU needs to switch to it.
     pub(crate) switch: Nanos,
 }
 
@@ -90,7 +90,7 @@ pub(crate) struct Cpus {
     /// By the machine's number of the alarm.
     pub(crate) alarms: Calendar,
     alarm_names: Vec<Option<(Alarm, CpuId)>>,
-    /// CPUs that stopped in this settle before anything was due there; those that run nobody else have no end.
+    /// CPUs that stopped in this settle before their end was due. Those that stay idle have no end.
     stopped: Vec<CpuId>,
     /// Messages to the rest of the world.
     pub(crate) outbox: Outbox,
@@ -117,7 +117,7 @@ pub(crate) enum Deferred {
     Alarm(usize),
     /// This entity leaves.
     Departure(EntityId),
-    /// Whoever waits for this object of the machine may go on.
+    /// Waiters for this object of the machine may go on.
     Notice(ObjectId),
 }
 
@@ -154,7 +154,7 @@ impl Cpus {
         self.ends.next().min(self.releases.next()).min(self.kicks.next().min(self.alarms.next()))
     }
 
-    /// The alarm of this number goes off: it takes its time from whoever runs there. `None`: it waits for its CPU.
+    /// Takes the alarm of this number, which is due. It costs time on its CPU. `None`: it is deferred, because its CPU is absent.
     pub(crate) fn take_alarm(&mut self, number: usize) -> Option<Alarm> {
         self.alarms.clear(number);
         let (alarm, on) = self.alarm_names[number].expect("it was set");
@@ -166,7 +166,7 @@ impl Cpus {
         Some(alarm)
     }
 
-    /// An interrupt takes a guest to its host and back; what waited for it to come there comes along.
+    /// Interrupts `cpu`. In a guest that costs an exit, unless the vCPU got its CPU at this instant.
     pub(crate) fn interrupt(&mut self, cpu: CpuId) {
         if self.is_guest {
             if self.cpus[cpu.index()].came == self.now {
@@ -177,7 +177,7 @@ impl Cpus {
         self.outbox.send_exit(cpu);
     }
 
-    /// Takes time from whoever runs on `cpu`.
+    /// Delays the burst on `cpu` by `time`.
     pub(crate) fn delay(&mut self, cpu: CpuId, time: Nanos) {
         let running = &mut self.cpus[cpu.index()];
         if !time.is_zero() && running.done != Instant::NEVER {
@@ -186,7 +186,7 @@ impl Cpus {
         }
     }
 
-    /// An interrupt takes `time` from `cpu` of a host, after those before it; says when it is done. Whoever runs there pays.
+    /// An interrupt takes `time` from `cpu` of a host, after earlier interrupts. The entity there pays. Returns when it is done.
     pub(crate) fn handle_interrupt(&mut self, cpu: CpuId, time: Nanos) -> Instant {
         let now = self.now;
         let running = &mut self.cpus[cpu.index()];
@@ -228,7 +228,7 @@ impl Cpus {
         true
     }
 
-    /// `cpu` has no CPU: what runs there makes no progress, and nothing is due.
+    /// `cpu` loses its CPU: its task makes no progress, and nothing is due.
     pub(crate) fn leave(&mut self, cpu: CpuId) {
         if let Some(entity) = self.cpus[cpu.index()].entity {
             let left = self.left(&self.cpus[cpu.index()]);
@@ -244,7 +244,7 @@ impl Cpus {
         self.ends.clear(cpu.index());
     }
 
-    /// `cpu` has a CPU again: what runs there goes on. The end of its slice may have passed.
+    /// `cpu` has a CPU again: its task goes on. The end of its time slice may have passed.
     pub(crate) fn come(&mut self, cpu: CpuId) {
         let now = self.now;
         self.cpus[cpu.index()].absent = false;
@@ -253,7 +253,7 @@ impl Cpus {
             let running = &mut self.cpus[cpu.index()];
             running.paid = now;
             running.until = running.until.max(now);
-            let task = self.tasks[entity.index()].as_mut().expect("who runs is attached");
+            let task = self.tasks[entity.index()].as_mut().expect("a running entity is attached");
             running.begin(&mut task.progress, now);
             task.progress.go_on_spinning(now);
             if task.progress.is_spinning {
@@ -274,7 +274,7 @@ impl Cpus {
             Action::Stop { cpu, entity } => self.stop(cpu, entity),
             Action::Extend { cpu, until } => {
                 self.cpus[cpu.index()].until = until;
-                let entity = self.cpus[cpu.index()].entity.expect("who goes on runs");
+                let entity = self.cpus[cpu.index()].entity.expect("an extended entity runs");
                 if !self.task(entity).progress.begun {
                     self.go_on(cpu, entity);
                     if matches!(self.task(entity).progress.workload, Workload::Vcpu) {
@@ -304,14 +304,14 @@ impl Cpus {
         self.alarms.set(number, at);
     }
 
-    /// Notes how far the burst that runs on `cpu` came.
+    /// Saves the progress of the burst on `cpu`.
     pub(crate) fn save_burst(&mut self, cpu: CpuId) {
-        let entity = self.cpus[cpu.index()].entity.expect("who has a burst to save runs");
+        let entity = self.cpus[cpu.index()].entity.expect("an entity with a burst runs");
         let left = self.left(&self.cpus[cpu.index()]);
         self.task(entity).progress.left = left;
     }
 
-    /// After all actions of an instant: a CPU that stopped and runs nobody has nothing due.
+    /// Clears what is due on CPUs that have stopped and stay idle, after all actions of an instant.
     #[inline]
     pub(crate) fn clear_idle(&mut self) {
         for i in 0..self.stopped.len() {
@@ -323,7 +323,7 @@ impl Cpus {
         self.stopped.clear();
     }
 
-    /// The work left of what runs: its end less now, not counting dispatch costs still unpaid.
+    /// The work left of a burst, without unpaid costs of the switch.
     fn left(&self, running: &Running) -> Option<Nanos> {
         if running.absent {
             return None;
@@ -357,7 +357,7 @@ impl Cpus {
             return;
         }
         if !task.progress.begun || task.progress.paused {
-            return; // Its burst is over, or somebody paused it.
+            return; // Its burst is over, or it is paused.
         }
         if left.is_some() {
             task.progress.left = left;
@@ -399,7 +399,7 @@ impl Cpus {
         self.ends.set(cpu.index(), running.due());
     }
 
-    /// Whether whoever runs on `cpu` still spins; `halts`: and has done so for as long as it does before it halts.
+    /// Whether the task on `cpu` still spins; with `halts`, also whether it has spun as long as it does before it halts.
     pub(crate) fn spins_on(&self, cpu: CpuId, halts: bool) -> bool {
         let running = &self.cpus[cpu.index()];
         let task = running.entity.and_then(|entity| self.tasks[entity.index()].as_ref());
@@ -413,7 +413,7 @@ impl Cpus {
         !running.absent && running.done != Instant::NEVER
     }
 
-    /// Where `entity` sits, if it does.
+    /// The CPU that `entity` has. `None`: it has none.
     pub(crate) fn seat_of(&self, entity: EntityId) -> Option<CpuId> {
         let cpu = self.tasks[entity.index()].as_ref()?.last_cpu?;
         (self.cpus[cpu.index()].entity == Some(entity)).then_some(cpu)

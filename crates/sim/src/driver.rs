@@ -1,5 +1,4 @@
-//! [`Driver`]: the driver of a one-level machine in virtual time: CPUs that run entities, workloads that release
-//! jobs, and the costs of both.
+//! [`Driver`]: drives one machine in virtual time: CPUs that run entities, workloads that release jobs, and the costs of both.
 //!
 //! At one instant, in this order: bursts and slices that end (by CPU), releases (by entity), kicks that arrive (by
 //! CPU), alarms (by number), then one decision. Nothing else orders events, so the same calls give the same run.
@@ -18,7 +17,7 @@ use std::rc::Rc;
 use trace::replay::SettleMarks;
 use trace::{Counts, Event, MachineId, Sink, WorldSink};
 
-/// Those who watch a whole world.
+/// The sinks of a whole world.
 pub(crate) type Watchers<'a> = Rc<RefCell<Vec<&'a mut dyn WorldSink>>>;
 
 /// A simulated one-level host.
@@ -26,21 +25,21 @@ pub struct Driver<'a> {
     pub(crate) machine: Machine,
     pub(crate) cpus: Cpus,
     pub(crate) tasks: Tasks,
-    /// What people call it.
+    /// Its name.
     pub(crate) name: String,
-    /// What it is like, if it is a guest.
+    /// Its settings as a guest. `None`: it is a host.
     pub(crate) guest: Option<Guest>,
-    /// Why it cannot go on.
+    /// The reason it cannot go on.
     pub(crate) stuck: Option<Box<Stuck>>,
     /// The applications whose tasks all wait for each other, though it goes on.
     pub(crate) stalls: Vec<Stuck>,
-    /// Whether something was reported now that has not been decided about.
+    /// Whether an input or a change awaits a settle.
     pub(crate) unsettled: bool,
-    /// Inputs that its machine has accepted, freezes and thaws apart.
+    /// The number of inputs of its machine, without freezes and thaws.
     pub(crate) inputs: u64,
-    /// Those who watch the whole world, and which machine of it this is.
+    /// The id of this machine in its world, and the sinks of the world.
     pub(crate) world: Option<(MachineId, Watchers<'a>)>,
-    /// Whether anybody is to be told what happens.
+    /// Whether there are sinks or notes.
     is_watched: bool,
     /// Which settles the trace does not imply.
     marks: SettleMarks,
@@ -90,7 +89,7 @@ impl<'a> Driver<'a> {
         self.is_watched = true;
     }
 
-    /// Those who watch the world see this machine as `id`.
+    /// Shows what happens to the sinks of the world, as events of machine `id`.
     pub(crate) fn watch_as(&mut self, id: MachineId, watchers: &Watchers<'a>) {
         self.world = Some((id, Rc::clone(watchers)));
         self.is_watched = true;
@@ -167,33 +166,33 @@ impl<'a> Driver<'a> {
         self.pass_on(input);
     }
 
-    /// A fact that changes nothing that would have to be decided.
+    /// Passes on a fact that needs no settle.
     #[inline]
     pub(crate) fn pass_on(&mut self, input: Input) {
-        // What its own host does to it is no news from a task.
+        // Freezes and thaws come from its host, not from its tasks.
         self.inputs += u64::from(!matches!(input, Input::Freeze { .. } | Input::Thaw { .. }));
         self.show(|| input.into());
         self.machine.input(self.cpus.now, input);
     }
 
-    /// Random lengths are drawn from `seed` on.
+    /// Sets the seed of random lengths.
     pub fn seed(&mut self, seed: u64) {
         self.tasks.seed = seed;
     }
 
-    /// Inputs that its machine has accepted, freezes and thaws apart.
+    /// The number of inputs of its machine, without freezes and thaws.
     #[must_use]
     pub fn inputs(&self) -> u64 {
         self.inputs
     }
 
-    /// Why it cannot go on, if it cannot.
+    /// The reason it cannot go on. `None`: it can.
     #[must_use]
     pub fn stuck(&self) -> Option<&Stuck> {
         self.stuck.as_deref()
     }
 
-    /// Who waits for an object now, and for which.
+    /// The tasks that wait for objects now.
     #[must_use]
     pub fn waiting(&self) -> Vec<Waiter> {
         self.waiters()
@@ -205,7 +204,7 @@ impl<'a> Driver<'a> {
         self.cpus.tasks[entity.index()].as_ref().map_or(Nanos::ZERO, |task| task.progress.spun)
     }
 
-    /// Stops an entity until it is resumed; jobs go on being released.
+    /// Stops an entity until it is resumed. Its jobs are still released.
     pub fn pause(&mut self, entity: EntityId) {
         if let State::Running(cpu) = self.machine.state(entity) {
             self.cpus.save_burst(cpu);
@@ -230,12 +229,12 @@ impl<'a> Driver<'a> {
         self.input(Input::Wake { entity, why });
     }
 
-    /// Tells the policy of something that has happened for `entity`.
+    /// Passes a notice for `entity` to the policy.
     pub fn notice(&mut self, entity: EntityId, what: Notice) {
         self.input(Input::Event { entity, what });
     }
 
-    /// Blocks whoever runs on `cpu`: the end of a scripted burst.
+    /// Blocks the entity on `cpu`: the end of a scripted burst.
     pub fn block(&mut self, cpu: CpuId) {
         if let Some(entity) = self.machine.running(cpu) {
             self.cpus.task(entity).progress.begun = false;
@@ -244,19 +243,19 @@ impl<'a> Driver<'a> {
         self.input(Input::Block { cpu });
     }
 
-    /// Blocks a vCPU that yielded at this instant and is still told to run.
+    /// Blocks a vCPU that yielded at this instant, before its host settles.
     pub(crate) fn stop_waiting(&mut self, vcpu: EntityId) {
         self.cpus.task(vcpu).progress.begun = false;
         self.input(Input::Pause { entity: vcpu });
     }
 
-    /// Makes whoever runs on `cpu` yield.
+    /// Makes the entity on `cpu` yield.
     pub fn yield_now(&mut self, cpu: CpuId) {
         self.cpus.ends.clear(cpu.index());
         self.input(Input::Yield { cpu });
     }
 
-    /// Makes whoever runs on `cpu` yield to another entity.
+    /// Makes the entity on `cpu` yield to another entity.
     pub fn yield_to(&mut self, cpu: CpuId, to: EntityId) {
         self.input(Input::YieldTo { cpu, to });
         if self.machine.running(cpu).is_none() {
@@ -266,12 +265,12 @@ impl<'a> Driver<'a> {
 
     // ---- Time ----
 
-    /// Lets everything before `end` happen; then it is `end`.
+    /// Runs until `end`: everything before it happens.
     pub fn run_until(&mut self, end: Instant) {
         while self.step(end) {}
     }
 
-    /// Lets what is due next happen, if that is before `end`; else it is `end` and the answer is no.
+    /// Runs the next instant before `end`, and returns true. Otherwise it is `end`: returns false.
     #[inline]
     pub fn step(&mut self, end: Instant) -> bool {
         assert!(end >= self.cpus.now, "time never goes back");
@@ -285,7 +284,7 @@ impl<'a> Driver<'a> {
         true
     }
 
-    /// Ends the run: lets everything before `end` happen and tells the watchers that it is over.
+    /// Runs until `end` and ends the run for the sinks.
     pub fn finish(&mut self, end: Instant) {
         self.run_until(end);
         self.show(|| Event::End);
@@ -316,7 +315,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// When something is due.
+    /// When work is due.
     #[inline]
     pub(crate) fn next(&self) -> Instant {
         if self.unsettled { self.cpus.now } else { self.cpus.next() }
@@ -375,7 +374,7 @@ impl<'a> Driver<'a> {
 
     #[inline]
     fn release(&mut self, index: usize) {
-        let task = self.cpus.tasks[index].expect("only who is attached releases jobs");
+        let task = self.cpus.tasks[index].expect("only attached entities release jobs");
         let home = task.last_cpu.unwrap_or_else(|| self.machine.last_cpu(task.id));
         if self.cpus.defer(home, Deferred::Release(task.id), Wake::Timer) {
             self.cpus.releases.clear(index);
@@ -385,7 +384,7 @@ impl<'a> Driver<'a> {
         self.released(task.id);
     }
 
-    /// What was due on the part of `entity` happens now.
+    /// The release or the end of the sleep of `entity` is due now.
     pub(crate) fn released(&mut self, entity: EntityId) {
         let now = self.cpus.now;
         let index = entity.index();

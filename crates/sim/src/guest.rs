@@ -1,18 +1,18 @@
-//! What a guest is like, beside its policy: how its spin locks are waited for and what it knows of its host.
+//! [`Guest`]: the settings of a guest beside its policy: its spin locks, and what it knows of its host.
 
 use crate::coordination::Coordination;
 use sched::Nanos;
 
-/// How spin locks are handed on, and what whoever waits does.
+/// How spin locks are handed on, and how tasks wait for them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Spinning {
-    /// In the order of arrival, whether or not the next one runs (Linux 2.6.25 to 4.1): who has been preempted while waiting keeps
-    /// all those behind it waiting.
+    /// In the order of arrival, whether or not the next waiter runs (Linux 2.6.25 to 4.1): a preempted waiter delays all waiters
+    /// behind it.
     #[default]
     Ticket,
-    /// To whoever tries first among those that run (test and set, as KVM and Xen guests without paravirtual locks since Linux 4.2).
+    /// To the first running waiter that tries (test and set, as KVM and Xen guests without paravirtual locks since Linux 4.2).
     Unfair,
-    /// In the order of arrival; whoever has spun for `limit` halts its vCPU and is kicked when it is its turn (pv-spin).
+    /// In the order of arrival. A waiter that has spun for `limit` halts its vCPU and is kicked when it gets the lock (pv-spin).
     Paravirt {
         /// How long it spins first. Range: above zero.
         limit: Nanos,
@@ -22,10 +22,10 @@ pub enum Spinning {
 /// Whether a guest's scheduler learns of the time that its CPUs were frozen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Steal {
-    /// It takes it for time that its tasks have used.
+    /// It does not: it charges that time to its tasks.
     #[default]
     Hidden,
-    /// Its steal clock tells, and tasks are not charged for it (CONFIG_PARAVIRT_TIME_ACCOUNTING).
+    /// It does, by its steal clock, and does not charge it to tasks (CONFIG_PARAVIRT_TIME_ACCOUNTING).
     Known,
 }
 
@@ -56,7 +56,7 @@ pub struct PauseLoop {
     pub window: Nanos,
 }
 
-/// What a guest is like.
+/// The settings of a guest.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Guest {
     /// Its spin locks.
@@ -71,14 +71,14 @@ pub struct Guest {
     pub halt_polling: HaltPolling,
     /// What its host does about vCPUs that spin; `None`: nothing.
     pub pause_loop: Option<PauseLoop>,
-    /// A wait for a spin lock from which on the host is told (policy `adaptive`); `None`: it is never told.
+    /// The shortest wait for a spin lock that is reported to the host (policy `adaptive`). `None`: no wait is.
     pub spin_report: Option<Nanos>,
-    /// How it and its host coordinate; `None`: neither tells the other anything.
+    /// How it coordinates with its host. `None`: it does not.
     pub coordination: Option<Coordination>,
 }
 
 impl Default for Guest {
-    /// A guest that knows nothing of its host, on a host that does nothing for it.
+    /// A guest that knows nothing of its host, on a host without paravirtual help.
     fn default() -> Guest {
         Guest {
             spinning: Spinning::Ticket,

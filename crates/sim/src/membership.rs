@@ -1,4 +1,4 @@
-//! Who is on a machine: groups, entities and applications come, go and change.
+//! The membership of a machine: groups, entities and applications are added, changed and removed.
 
 use crate::cpus::Task;
 use crate::driver::Driver;
@@ -23,7 +23,7 @@ impl Driver<'_> {
         created
     }
 
-    /// Changes what is asked for a group.
+    /// Changes the parameters of a group.
     ///
     /// # Errors
     /// The policy refuses it; nothing has changed.
@@ -78,10 +78,10 @@ impl Driver<'_> {
         Ok(entity)
     }
 
-    /// Starts the tasks of an application, all in `group`; gives back its number, and its tasks.
+    /// Starts the tasks of an application, all in `group`. Returns the number of the application, and its tasks.
     ///
     /// # Errors
-    /// The policy refuses one of them, or a group; no task is there then.
+    /// The policy refuses one of them, or a group; no task is started then.
     pub fn start(&mut self, application: &Application, group: GroupId) -> Result<(u32, Vec<EntityId>), Refused> {
         let mut groups = vec![group];
         for spec in &application.groups {
@@ -91,7 +91,8 @@ impl Driver<'_> {
         let tasks = &mut self.tasks;
         let base = u32::try_from(tasks.objects.len()).expect("a machine has fewer than 2^32 objects");
         tasks.share(&application.objects);
-        let crowd = u32::try_from(tasks.applications.len()).expect("a machine has fewer than 2^32 applications");
+        let application_number =
+            u32::try_from(tasks.applications.len()).expect("a machine has fewer than 2^32 applications");
         let may_stall = application.may_stall;
         let state = ApplicationState { base, groups, may_stall, ..Default::default() };
         tasks.applications.push(state);
@@ -99,24 +100,24 @@ impl Driver<'_> {
         for task in &application.tasks {
             let code = self.tasks.library.add(&task.steps, base);
             let params = Params { group, ..task.params };
-            match self.begin_task(&task.name, params, code, task.delay, crowd, None) {
+            match self.begin_task(&task.name, params, code, task.delay, application_number, None) {
                 Ok(entity) => all.push(entity),
                 Err(refused) => {
-                    // The others would wait for it.
-                    self.stop(crowd);
+                    // The other tasks would wait for it.
+                    self.stop(application_number);
                     return Err(refused);
                 }
             }
         }
-        Ok((crowd, all))
+        Ok((application_number, all))
     }
 
-    /// Ends those tasks of an application that have not ended yet, with all that they have forked, whatever they hold.
+    /// Ends the tasks of an application and all that they have forked, even while they hold locks.
     pub fn stop(&mut self, application: u32) {
         self.stop_but(application, None);
     }
 
-    /// Removes all tasks of an application but one.
+    /// Removes all tasks of an application except `stays`.
     pub(crate) fn stop_but(&mut self, application: u32, stays: Option<EntityId>) {
         self.tasks.applications[application as usize].is_over = true;
         let mine = |entity: &Option<Task>| {
@@ -128,7 +129,7 @@ impl Driver<'_> {
         all.into_iter().for_each(|task| self.dismiss(task));
     }
 
-    /// Removes an entity, whatever it is doing.
+    /// Removes an entity in any state.
     pub fn detach(&mut self, entity: EntityId) {
         self.unsettled = true;
         if self.tasks.follows(entity) {
@@ -143,13 +144,13 @@ impl Driver<'_> {
         self.cpus.tasks[entity.index()] = None;
     }
 
-    /// A CPU needs `time` to change over to `entity`, instead of what the machine's costs say: a driver domain's address space and
-    /// working set are another matter than a small guest's.
+    /// Sets the time that a CPU needs to switch to `entity`, in place of the machine's cost: the working set of a driver domain is
+    /// larger than that of a small guest.
     pub fn set_switch(&mut self, entity: EntityId, time: Nanos) {
         self.cpus.task(entity).switch = time;
     }
 
-    /// Changes what is asked for an entity.
+    /// Changes the parameters of an entity.
     ///
     /// # Errors
     /// The policy refuses it; nothing has changed.

@@ -1,35 +1,35 @@
-//! [`Stuck`]: why a run cannot go on: who waits for whom.
+//! [`Stuck`]: why a run cannot go on, with the tasks that wait.
 
 use sched::Instant;
 use std::fmt;
 
-/// One task that waits, or does what it should not.
+/// A task that waits, or that misuses an object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Waiter {
     /// The task.
     pub task: String,
     /// What it waits for, such as "mutex `a`".
     pub waits_for: String,
-    /// Who holds that, if anybody does.
+    /// The task that holds it. `None`: it is free.
     pub held_by: Option<String>,
-    /// Since when.
+    /// Since when it waits.
     pub since: Instant,
 }
 
 /// Why a run ended before its time.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stuck {
-    /// When.
+    /// The instant.
     pub at: Instant,
-    /// The machine on which it happened.
+    /// The machine.
     pub machine: String,
     /// What is wrong, in a sentence.
     pub why: String,
-    /// What to do, in the imperative.
-    pub right: &'static str,
-    /// Who waits, and for whom: the first few, in order of arrival.
+    /// What to do, as an imperative.
+    pub help: &'static str,
+    /// The first few tasks that wait, in order of arrival.
     pub waiters: Vec<Waiter>,
-    /// How many more there are.
+    /// The number of further waiting tasks.
     pub more: usize,
 }
 
@@ -42,7 +42,7 @@ impl fmt::Display for Waiter {
 }
 
 impl Stuck {
-    /// Who waits for whom, a line each.
+    /// The waiting tasks, a line each.
     #[must_use]
     pub fn waits(&self) -> Vec<String> {
         let mut lines: Vec<String> = self.waiters.iter().map(ToString::to_string).collect();
@@ -55,7 +55,7 @@ impl Stuck {
 
 impl fmt::Display for Stuck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "at {} on {}: {}; {}", self.at, self.machine, self.why, self.right)?;
+        write!(f, "at {} on {}: {}; help: {}", self.at, self.machine, self.why, self.help)?;
         self.waits().iter().try_for_each(|line| write!(f, "\n  {line}"))
     }
 }

@@ -1,15 +1,15 @@
-//! [`Workload`]: what an entity does with the CPU time it gets.
+//! [`Workload`]: what an entity does with its CPU time.
 
 use sched::{Instant, Nanos};
 
-/// What an entity does.
+/// The workload of an entity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Workload {
     /// It always wants to run.
     Hog,
     /// It releases a job every `period`, each of `work` CPU time; jobs that come late queue up in order.
     Periodic(Periodic),
-    /// It does nothing of its own accord: whoever drives the host wakes and blocks it.
+    /// It does nothing by itself: the caller wakes and blocks it.
     Scripted,
     /// It is a vCPU: it runs while its guest has something to run.
     Vcpu,
@@ -26,9 +26,9 @@ pub struct Periodic {
     pub work: Nanos,
     /// From the entity's arrival to its first release.
     pub phase: Nanos,
-    /// From a release to when the job should be done.
+    /// From a release to the deadline of the job.
     pub deadline: Nanos,
-    /// What the scheduler learns at the end of a job whose successor has already been released.
+    /// The input at the end of a job whose successor has already been released.
     pub end: JobEnd,
 }
 
@@ -40,16 +40,16 @@ impl Periodic {
     }
 }
 
-/// What the scheduler learns at the end of a job whose successor waits already.
+/// The input at the end of a job whose successor has already been released.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum JobEnd {
-    /// Nothing: the entity just goes on, as a process that finds its sleep already over.
+    /// None: the entity goes on, as a process whose sleep is already over.
     Silent,
     /// A yield, the job's end as SCHED_DEADLINE understands it (sched(7)).
     Yield,
 }
 
-/// Where an entity stands in its workload.
+/// The progress of an entity in its workload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress {
     pub(crate) workload: Workload,
@@ -89,7 +89,7 @@ impl Progress {
         }
     }
 
-    /// Whoever spins begins to, or goes on, at `from`.
+    /// A spinning entity spins from `from` on.
     #[inline]
     pub(crate) fn go_on_spinning(&mut self, from: Instant) {
         if self.is_spinning {
@@ -97,7 +97,7 @@ impl Progress {
         }
     }
 
-    /// Whoever spins does not run any more.
+    /// A spinning entity stops running.
     #[inline]
     pub(crate) fn pause_spinning(&mut self, now: Instant) {
         if self.is_spinning && self.spins_since != Instant::NEVER {
@@ -106,19 +106,19 @@ impl Progress {
         }
     }
 
-    /// It has what it spun for.
+    /// It has got the lock that it spun for.
     pub(crate) fn end_spinning(&mut self, now: Instant) {
         self.pause_spinning(now);
         self.is_spinning = false;
         self.left = Some(Nanos::ZERO);
     }
 
-    /// Whether it has something to run.
+    /// Whether it wants to run.
     pub(crate) fn wants_cpu(&self) -> bool {
         match self.workload {
             Workload::Hog => true,
             Workload::Periodic(_) => self.open > 0,
-            // What these want is known elsewhere.
+            // Other modules know what these want.
             Workload::Scripted | Workload::Vcpu | Workload::Program => false,
         }
     }

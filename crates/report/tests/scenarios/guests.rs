@@ -5,7 +5,7 @@ use measure::Meter;
 use measure::statistics::Spread;
 use report::{GuestReport, Report, Summary, Widths, guests, medians};
 use scenario::Scenario;
-use sched::{Action, CpuId, EntityId, GroupId, GroupParams, Input, Instant, Nanos, Params, Wake, Notice};
+use sched::{Action, CpuId, EntityId, GroupId, GroupParams, Input, Instant, Nanos, Notice, Params, Wake};
 use trace::{Event, Sink};
 
 const A: EntityId = EntityId::new(0, 0);

@@ -1,5 +1,5 @@
 //! Whether a VM's vCPUs run boosted for no longer than they may, and have what is asked for them where they do not, by what
-//! their host's events tell: it shares no code with whoever boosts them.
+//! their host's events tell: it shares no code with the coordinator.
 
 use crate::coordination::Coordination;
 use sched::{EntityId, Instant, Nanos, Params};
@@ -12,7 +12,7 @@ struct Member {
     /// What is asked for it when it is not boosted, and what it has.
     base: Params,
     has: Params,
-    /// Whether what it has is about to be changed by whoever boosts it, and by nobody else.
+    /// Whether the coordinator is about to change its parameters.
     turns: bool,
     /// CPU time it has had boosted since it last woke or was not boosted.
     held: Nanos,

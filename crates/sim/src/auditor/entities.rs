@@ -4,7 +4,7 @@ use super::jobs::Jobs;
 use super::reservations::{PeriodCounts, Periods};
 use sched::{CpuId, EntityId, Instant, Nanos, Params};
 
-/// "Not in the list of those who wait."
+/// "Not in the list of waiting entities."
 const NOWHERE: usize = usize::MAX;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,7 +40,7 @@ impl Entity {
     }
 }
 
-/// All who are attached, by index, and the list of those who wait without being held.
+/// All attached entities, by index, and the list of those that wait and are not held.
 #[derive(Debug, Default)]
 pub(super) struct Entities {
     slots: Vec<Option<Entity>>,
@@ -81,7 +81,7 @@ impl Entities {
         self.slots.get_mut(id.index())?.as_mut().filter(|entity| entity.id == id)
     }
 
-    /// The occupant of the slot `id` names, whoever it is.
+    /// The occupant of the slot of `id`, of any generation.
     pub(super) fn occupant(&self, id: EntityId) -> Option<EntityId> {
         Some(self.slots.get(id.index())?.as_ref()?.id)
     }
@@ -94,7 +94,7 @@ impl Entities {
         self.slots.iter_mut().flatten()
     }
 
-    /// Those who wait without being held.
+    /// The entities that wait and are not held.
     pub(super) fn waiting(&self) -> impl Iterator<Item = &Entity> {
         self.waiting.iter().filter_map(|&id| self.get(id))
     }
@@ -116,7 +116,7 @@ impl Entities {
         let since = std::mem::replace(&mut entity.waits_since, Instant::NEVER);
         self.waiting.swap_remove(at);
         if let Some(&moved) = self.waiting.get(at) {
-            self.get_mut(moved).expect("who waits is attached").waiting_at = at;
+            self.get_mut(moved).expect("a waiting entity is attached").waiting_at = at;
         }
         Some(since)
     }

@@ -79,7 +79,7 @@ struct Books {
 pub struct WorldAuditor {
     machines: Vec<Books>,
     now: Instant,
-    /// Of whom it has to be seen whether both levels agree, once all of this instant has been told.
+    /// The CPUs on which both levels must agree at the end of this instant.
     touched: Vec<(MachineId, CpuId)>,
     verdict: Verdict,
 }
@@ -156,7 +156,7 @@ impl WorldAuditor {
 
     // ---- Between the levels ----
 
-    /// All of an instant has been told: whoever is present runs on the host.
+    /// Checks at the end of an instant that vCPUs that are not frozen run on the host.
     fn close_instant(&mut self) {
         for (guest, cpu) in std::mem::take(&mut self.touched) {
             let books = &self.machines[guest.index()];
@@ -198,7 +198,7 @@ impl WorldAuditor {
         }
     }
 
-    /// Whoever runs on `cpu` of a host loses `time` there.
+    /// The entity on `cpu` of a host loses `time` there.
     fn excuse(&mut self, machine: MachineId, cpu: CpuId, time: Nanos) {
         let books = &self.machines[machine.index()];
         let runs = books.cpus[cpu.index()].runs.and_then(|entity| books.vcpus.get(&entity).copied());
@@ -243,7 +243,7 @@ impl WorldAuditor {
 
     fn kicked(&mut self, machine: MachineId, cpu: CpuId) {
         let Some(due) = self.books(machine).cpus[cpu.index()].kick.take() else {
-            return self.find(Rule::Delivery, Some(cpu), format!("{cpu:?} of {machine} is kicked, but by nobody"));
+            return self.find(Rule::Delivery, Some(cpu), format!("{cpu:?} of {machine} is kicked without an action"));
         };
         if !self.is_on_time(machine, cpu, due) {
             let what = format!("a kick of {cpu:?} of {machine} was due at {due}");
@@ -342,7 +342,7 @@ impl WorldSink for WorldAuditor {
             Event::Input(Input::Freeze { cpu, .. }) => self.freeze(machine, cpu),
             Event::Input(Input::Thaw { cpu, .. }) => self.thaw(machine, cpu),
             Event::Action(Action::Run { cpu, entity, .. }) => {
-                self.expect_present(machine, cpu, "somebody runs");
+                self.expect_present(machine, cpu, "an entity runs");
                 self.cpu(machine, cpu).runs = Some(entity);
                 self.boosts(machine, entity, |boosts| boosts.runs(entity, true));
                 if let Some(&(guest, cpu)) = self.books(machine).vcpus.get(&entity) {
@@ -359,7 +359,7 @@ impl WorldSink for WorldAuditor {
             Event::Input(
                 Input::Block { cpu } | Input::Yield { cpu } | Input::Expire { cpu } | Input::YieldTo { cpu, .. },
             ) => {
-                self.expect_present(machine, cpu, "somebody stops");
+                self.expect_present(machine, cpu, "an entity stops");
             }
             Event::Action(Action::Kick { cpu }) => {
                 let due = at.saturating_add(self.books(machine).kick);

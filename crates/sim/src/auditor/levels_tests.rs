@@ -102,7 +102,7 @@ fn cpu_time_that_comes_from_nowhere_or_is_lost_is_found() {
     let late =
         instead(|event| matches!(event, Event::Action(Action::Stop { .. })), |events, place| events[place + 1].0 = 11);
     assert_eq!(late, [Rule::Level, Rule::Level], "it goes on, and the sums differ");
-    // It freezes a microsecond before it loses its CPU: nobody got that.
+    // It freezes a microsecond before it loses its CPU: no task got that time.
     let lost = instead(
         |event| matches!(event, Event::Action(Action::Stop { .. })),
         |events, place| {
@@ -224,7 +224,7 @@ fn a_vm_that_keeps_a_boost_is_found_and_one_that_is_urgent_for_good_is_not() {
     let mut events = boosted_to(urgent, Params::default());
     events.retain(|(at, _, event)| *at < 20 || !matches!(event, Event::Adjust { .. }));
     assert_eq!(found(&events), [Rule::Boost]);
-    // Whoever asks for as much from outside may have it for as long as he likes.
+    // Parameters that are asked for from outside have no limit.
     let mut events = boosted_to(urgent, Params::default());
     events.retain(|(.., event)| !matches!(event, Event::Boosted { .. }));
     let none = Coordination { budget: Nanos::ns(1), ..with };

@@ -4,7 +4,7 @@
 //! burst. So every window of every length is judged, wherever it begins.
 //!
 //! A quota (Linux) is for the members and for all groups below; a cap (Xen) is for the members alone, for domains do not nest.
-//! The root's are not judged: who is in no group is in no domain.
+//! The root's are not judged: an entity without a group is in no domain.
 
 use sched::{CapBound, GroupParams, Instant, Nanos};
 

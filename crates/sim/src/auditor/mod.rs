@@ -1,5 +1,5 @@
-//! [`Auditor`]: judges a run by its trace alone. It shares no code with policies or the machine and knows no policy;
-//! what a policy promises of itself is given to it as numbers.
+//! [`Auditor`]: judges a run by its trace alone. It shares no code with policies or the machine and knows no policy; it gets the
+//! guarantees of a policy as numbers.
 //!
 //! ```
 //! # use sim::auditor::{Auditor, Promises, Rule};
@@ -11,7 +11,7 @@
 //! auditor.record(Instant::ZERO, &Event::Attach { entity: e, name: "a".into(), params: Box::new(Params::default()) });
 //! auditor.record(Instant::ZERO, &Event::Input(Input::Wake { entity: e, why: Wake::Timer }));
 //! auditor.record(Instant::at_ns(1), &Event::Action(Action::Run { cpu: CpuId::new(0), entity: e, until: Instant::NEVER }));
-//! assert_eq!(auditor.verdict().count(Rule::Law(11)), 1, "the CPU idled for 1 ns although somebody waited");
+//! assert_eq!(auditor.verdict().count(Rule::Law(11)), 1, "the CPU idled for 1 ns although an entity waited");
 //! ```
 
 mod boosts;
@@ -46,11 +46,11 @@ pub use verdict::{Finding, Rule, Verdict};
 /// What a run is held to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Promises {
-    /// Law 11: how soon, and for whom, an idle CPU finds work. `Never`: not judged.
+    /// Law 11: how soon, and among which entities, an idle CPU finds work. `Never`: not judged.
     pub conserving: Conserving,
     /// Added to the slack: what the driver itself takes to deliver kicks and alarms.
     pub allowance: Nanos,
-    /// Law 12: how long anybody waits at most, delays of the driver included. `None`: not judged.
+    /// Law 12: the longest wait of an entity, delays of the driver included. `None`: not judged.
     pub starvation: Option<Nanos>,
     /// How strictly quotas and caps are judged, if at all.
     pub limits: LimitTolerance,
@@ -102,7 +102,7 @@ pub struct Auditor {
 }
 
 impl Auditor {
-    /// An auditor of a machine at its start: nobody attached, all CPUs idle.
+    /// An auditor of a machine at its start: no entity attached, all CPUs idle.
     #[must_use]
     pub fn new(host: Topology, promises: Promises) -> Auditor {
         let root = GroupBook {
@@ -134,13 +134,13 @@ impl Auditor {
         self.verdict.findings()
     }
 
-    /// The longest time anybody waited without being held, of the waits that are over.
+    /// The longest finished wait of an entity that was not held.
     #[must_use]
     pub fn longest_wait(&self) -> Nanos {
         self.longest_wait
     }
 
-    /// Who is attached, by index.
+    /// The attached entities, by index.
     #[must_use]
     pub fn attached(&self) -> Vec<EntityId> {
         self.entities.iter().map(|entity| entity.id).collect()
@@ -269,7 +269,7 @@ impl Auditor {
         }
     }
 
-    // ---- Who is where ----
+    // ---- States ----
 
     /// `e` is in `state` from now on.
     fn turn(&mut self, e: EntityId, state: State) {
@@ -299,7 +299,7 @@ impl Auditor {
         }
     }
 
-    /// What is asked changed: whoever waits starts to wait anew.
+    /// Parameters changed: waits start anew.
     fn restart_wait(&mut self, e: EntityId) {
         if self.entities.get(e).is_some_and(Entity::is_waiting) {
             self.end_wait(e);
@@ -344,7 +344,7 @@ impl Auditor {
             return self.find(Rule::Law(3), Some(e), Some(cpu), format!("{e} stops on {cpu:?} but does not run there"));
         }
         self.vacate(cpu);
-        // Whoever blocked at this instant is told of last.
+        // The stop of an entity that blocked at this instant comes last.
         if matches!(self.entities.get(e), Some(entity) if entity.state == State::Running(cpu)) {
             self.turn(e, State::Waiting);
         }
@@ -360,7 +360,7 @@ impl Auditor {
         }
     }
 
-    /// Adds what was run on `cpu` so far to who ran it.
+    /// Charges the time run on `cpu` so far to its entity.
     fn pay(&mut self, cpu: CpuId) {
         let now = self.now;
         let seat = &mut self.seats[cpu.index()];
@@ -370,7 +370,7 @@ impl Auditor {
         }
     }
 
-    /// Who sits on `cpu`.
+    /// The entity on `cpu`.
     fn seated(&self, cpu: CpuId) -> Option<EntityId> {
         self.seats.get(cpu.index())?.entity
     }
@@ -558,10 +558,10 @@ impl Auditor {
         }
     }
 
-    /// Who sits on `cpu` goes on; it may have blocked and woken at this very instant.
+    /// The entity on `cpu` goes on. It may have blocked and woken at this instant.
     fn go_on(&mut self, cpu: CpuId) {
         let Some(e) = self.seated(cpu) else {
-            return self.find(Rule::Law(3), None, Some(cpu), format!("nobody goes on on {cpu:?}"));
+            return self.find(Rule::Law(3), None, Some(cpu), format!("no entity goes on on {cpu:?}"));
         };
         match self.entities.get(e).map(|entity| entity.state) {
             Some(State::Running(_)) => {}

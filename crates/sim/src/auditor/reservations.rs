@@ -1,4 +1,4 @@
-//! Reservations: a slice in every period for who wants to run all the time.
+//! Reservations: a slice in every period for an entity that is runnable throughout.
 
 use sched::{Instant, Nanos, Reservation};
 

@@ -3,7 +3,7 @@
 use sched::{Nanos, Weight};
 
 /// What entities of these weights, all of which want to run throughout and may run anywhere, get of `cpus` CPUs in
-/// `window`: in proportion to their weights, but nobody more than one whole CPU, and what those leave goes to the others.
+/// `window`: in proportion to their weights, at most one whole CPU each; the others share the rest.
 ///
 /// Each rounded down to a nanosecond.
 #[must_use]
@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_proportional_and_nobody_gets_more_than_a_cpu() {
+    fn shares_are_proportional_and_at_most_a_cpu() {
         assert_eq!(shares(1, &[1, 2, 3]), [100, 200, 300]);
         assert_eq!(shares(2, &[10, 1, 1]), [600, 300, 300], "the heaviest has a CPU; the others share one");
         assert_eq!(shares(2, &[1, 10, 10]), [57, 571, 571]);

@@ -98,7 +98,7 @@ fn an_honest_trace_is_clean() {
 }
 
 #[test]
-fn who_blocks_and_wakes_at_one_instant_may_go_on_or_move() {
+fn an_entity_that_blocks_and_wakes_at_one_instant_may_go_on_or_move() {
     let mut script = Script::new(2, conserving(Conserving::Global { slack: Nanos::ZERO }));
     script.wake(0, A).run(0, 0, A).say(1, Event::Input(Input::Block { cpu: cpu(0) })).wake(1, A);
     script.say(1, Event::Action(Action::Extend { cpu: cpu(0), until: at(9) }));
@@ -118,7 +118,7 @@ fn law_1_slices_end_later_and_time_goes_on() {
 }
 
 #[test]
-fn law_2_only_who_wants_and_may_runs() {
+fn law_2_only_runnable_and_allowed_entities_run() {
     let mut script = Script::new(2, Promises::NONE);
     script.run(0, 0, A);
     assert_eq!(script.broken(), Some((Rule::Law(2), 1)), "it is blocked");
@@ -215,7 +215,7 @@ fn law_11_an_idle_cpu_is_seen_in_the_declared_scope_after_the_slack() {
 }
 
 #[test]
-fn law_11_does_not_count_the_held_and_those_who_may_not() {
+fn law_11_ignores_held_and_disallowed_entities() {
     let promises = conserving(Conserving::Global { slack: Nanos::ZERO });
     let mut script = Script::new(2, promises);
     script.wake(0, A).say(0, Event::Action(Action::Held { entity: A, reasons: 1 })).say(5, Event::End);
@@ -258,7 +258,7 @@ fn law_12_waits_end_within_the_bound() {
         .say(9, Event::Action(Action::Held { entity: A, reasons: 2 }))
         .say(30, Event::Action(Action::Held { entity: A, reasons: 0 }));
     script.stop(33, 0, B).run(33, 0, A);
-    assert_eq!(script.broken(), None, "who is held does not wait");
+    assert_eq!(script.broken(), None, "a held entity does not wait");
     script.run(39, 0, B);
     assert_eq!(script.auditor.verdict().count(Rule::Law(12)), 1, "from 33 to 39");
 }

@@ -50,7 +50,7 @@ pub struct Finding {
     pub rule: Rule,
     /// When it was noticed.
     pub at: Instant,
-    /// Whom it concerns, if anybody.
+    /// The entity concerned. `None`: none.
     pub entity: Option<EntityId>,
     /// Where, if it is about a CPU.
     pub cpu: Option<CpuId>,

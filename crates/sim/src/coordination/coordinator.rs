@@ -1,5 +1,5 @@
 //! [`Coordinator`]: on the host, says of each vCPU of a VM what it gets, of what is wished for it: within the VM's budget and the
-//! limits. It knows who runs boosted and since when, and nothing else.
+//! limits. It knows only which vCPUs run boosted, and since when.
 
 use super::{Boost, Coordination, Wish};
 use sched::{Instant, Nanos};
@@ -11,7 +11,7 @@ pub(crate) enum Denied {
     Budget,
     /// It has lasted too long.
     Limit,
-    /// It has lasted too long for who must not be preempted.
+    /// It has lasted too long for a vCPU that must not be preempted.
     Locked,
     /// The host's policy refuses it.
     Policy,
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_refused_is_not_asked_for_again_before_it_wishes_anew() {
+    fn a_refused_boost_is_not_asked_for_again_before_a_new_wish() {
         let mut it = Coordinator::new(with(), 1, us(0));
         it.wish(0, wish(false));
         assert!(it.due(0).is_some());

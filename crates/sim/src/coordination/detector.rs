@@ -1,4 +1,4 @@
-//! [`Detector`]: who of a guest's tasks is urgent, by what the guest's own kernel sees: when tasks wake and block by its clock, what it
+//! [`Detector`]: which tasks of a guest are urgent, by what the guest's own kernel sees: when tasks wake and block by its clock, what it
 //! charged them, and what its policy keeps of them. It knows nothing of the host.
 
 use super::Rule;
@@ -16,7 +16,7 @@ pub(crate) enum Note {
     /// It runs, or stopped running.
     Runs(EntityId, CpuId),
     Stopped(EntityId),
-    /// Something else is asked for it.
+    /// Its parameters changed.
     Asked(EntityId),
     /// It has left.
     Left(EntityId),
@@ -63,15 +63,15 @@ struct Task {
     urgent: bool,
 }
 
-/// Who is urgent.
+/// The urgent tasks of a guest.
 #[derive(Debug)]
 pub(crate) struct Detector {
     rule: Rule,
     /// By entity index.
     tasks: Vec<Option<Task>>,
-    /// Who runs, by CPU, as far as notes have been read.
+    /// The task on each CPU, as far as notes have been read.
     running: Vec<Option<EntityId>>,
-    /// Who is urgent and runnable.
+    /// The urgent and runnable tasks.
     awake: Vec<EntityId>,
     /// Of LAVD: the sum of all that is critical, and of how many.
     critical: (u64, u64),
@@ -284,7 +284,7 @@ impl Detector {
     }
 }
 
-/// CFS: whether `e`, which has just woken, is so far behind whoever has the CPU that it preempts, or behind its queue by a quarter of
+/// CFS: whether `e`, which has just woken, is so far behind the task on the CPU that it preempts, or behind its queue by a quarter of
 /// the latency.
 fn is_behind(machine: &Machine, running: &[Option<EntityId>], e: EntityId) -> bool {
     let position = |of| match machine.position(of) {
@@ -295,7 +295,7 @@ fn is_behind(machine: &Machine, running: &[Option<EntityId>], e: EntityId) -> bo
         return false;
     };
     let signed = |time: Nanos| time.as_ns().cast_signed();
-    // Who had the CPU when it woke, which it may have lost since, but not in any other way.
+    // The task that had the CPU at the wake-up; it may have lost the CPU since.
     let current = running.get(cpu.index()).copied().flatten();
     let current = current.filter(|&it| it != e && machine.is_attached(it) && machine.state(it) != State::Blocked);
     let ahead = current.and_then(position).map(|current| current.vruntime.ahead_of(vruntime));

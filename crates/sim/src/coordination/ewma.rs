@@ -1,4 +1,4 @@
-//! Bursts and sleeps of a task, smoothed: whoever runs shortly and sleeps long is interactive. Source: policies.md 12.6.
+//! Bursts and sleeps of a task, smoothed: a task with short bursts and long sleeps is interactive. Source: policies.md 12.6.
 
 use sched::Nanos;
 
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_runs_shortly_and_sleeps_three_times_as_long_is_interactive() {
+    fn a_task_that_sleeps_three_times_as_long_as_its_short_bursts_is_interactive() {
         let verdict = |burst, sleep| {
             let mut task = Ewma::default();
             task.ran(Nanos::us(burst));

@@ -76,7 +76,7 @@ impl Lavd {
         }
     }
 
-    /// It was woken, perhaps by somebody of this criticality.
+    /// It was woken, by a waker of this criticality if there is one.
     pub(crate) fn woken(&mut self, how: Woken, waker: Option<u64>) {
         let mut heavier = match how.why {
             Wake::By { sync: true, .. } => WAKE_UP + SYNC,
@@ -130,7 +130,7 @@ mod tests {
         let mut task = Lavd { wait_frequency: 16, wake_frequency: 64, ..Lavd::default() };
         task.woken(BY_TIMER, None);
         assert_eq!(task.criticality, 32 * 32);
-        // Who runs for 900 ms on average: 201 · 2177 is 2^18.7.
+        // A task that runs for 900 ms on average: 201 · 2177 is 2^18.7.
         let mut task = Lavd { runtime: Nanos::ms(900).as_ns(), ..Lavd::default() };
         task.woken(BY_TIMER, None);
         assert_eq!(task.criticality, 18 * 18);

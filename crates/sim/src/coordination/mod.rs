@@ -2,7 +2,7 @@
 //! while. Source: policies.md 11 and 12.
 //!
 //! ```text
-//! guest: detector ──▶ who is urgent ──▶ protocol ──▶ wish ──▶ host: coordinator ──▶ adjust of the vCPU's entity
+//! guest: detector ──▶ urgent tasks ──▶ protocol ──▶ wish ──▶ host: coordinator ──▶ adjust of the vCPU's entity
 //!        (what its kernel sees)         (hints, calls)            (budget, limits)
 //! ```
 //!
@@ -152,7 +152,7 @@ impl Boost {
 pub struct Coordination {
     /// How they speak.
     pub protocol: Protocol,
-    /// How the guest finds out who is interactive.
+    /// How the guest detects interactive tasks.
     pub detector: Rule,
     /// What a boosted vCPU gets, and the most that it gets by protocols that name classes and priorities. Default: SCHED_RR 8, as in
     /// RFC v1.

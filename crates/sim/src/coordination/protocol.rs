@@ -17,9 +17,9 @@ pub(crate) struct Sight {
     pub(crate) runs: bool,
     /// What that is worth: `None` for an ordinary task.
     pub(crate) worth: Option<Boost>,
-    /// Whether somebody urgent waits there.
+    /// Whether an urgent task waits there.
     pub(crate) waits: bool,
-    /// Whether somebody urgent sleeps there, who may be woken by an interrupt.
+    /// Whether an urgent task sleeps there that an interrupt may wake.
     pub(crate) sleeps: bool,
     /// Whether what runs must not be preempted: it holds a spin lock, or waits for one.
     pub(crate) locked: bool,
@@ -46,7 +46,7 @@ pub(crate) struct Seat {
     locked: bool,
     /// S0, Kiszka: an interrupt is on its way, and the guest has not said that it has handled it.
     raised: bool,
-    /// S0: the guest has told that an interrupt may be for somebody urgent.
+    /// S0: the guest has announced that an interrupt may be for an urgent task.
     expects: bool,
     /// What the host makes of it.
     pub(crate) wish: Option<Wish>,
@@ -61,7 +61,7 @@ impl Seat {
     pub(crate) fn chosen(&mut self, with: &Coordination, sight: Sight, boosted: bool) -> Said {
         let Coordination { protocol, boost, .. } = *with;
         match protocol {
-            // A CPU that idles keeps what it had: nobody can ask for its wake-up later.
+            // An idle CPU keeps its wish: no task can ask for its wake-up later.
             Protocol::S0 | Protocol::Kiszka if !sight.runs => NOTHING,
             Protocol::S0 => self.ask(boost, sight),
             Protocol::Kiszka => {
@@ -78,7 +78,7 @@ impl Seat {
                 let worth = sight.worth.or(sight.waits.then_some(boost)).map(|worth| worth.within(boost));
                 let before = self.worth;
                 let said = self.record(worth, sight.locked);
-                // Who idles halts, and its host looks then.
+                // An idle vCPU halts, and its host reads the hint then.
                 if !boosted || !sight.runs || !self.is_less_than(before) {
                     return said;
                 }
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(seat.chosen(&with, ORDINARY, false), NOTHING);
         assert_eq!(seat.chosen(&with, urgently(50), false), CALL);
         assert_eq!(boost_of(&seat), Some(with.boost));
-        assert_eq!(seat.chosen(&with, Sight { waits: true, ..ORDINARY }, true), NOTHING, "somebody urgent waits");
+        assert_eq!(seat.chosen(&with, Sight { waits: true, ..ORDINARY }, true), NOTHING, "an urgent task waits");
         seat.exits(&with, false);
         seat.halts(&with);
         assert_eq!(seat.chosen(&with, IDLE, true), NOTHING);
@@ -225,11 +225,11 @@ mod tests {
         assert_eq!(seat.chosen(&with, ORDINARY, true), CALL);
         assert_eq!(boost_of(&seat), None);
         seat.injected(&with, false);
-        assert_eq!(boost_of(&seat), None, "nobody urgent is expected");
+        assert_eq!(boost_of(&seat), None, "no urgent task is expected");
     }
 
     #[test]
-    fn under_s0_the_host_boosts_at_an_interrupt_where_the_guest_has_told_that_somebody_urgent_sleeps() {
+    fn under_s0_the_host_boosts_at_an_interrupt_for_an_announced_urgent_sleeper() {
         let with = Coordination::new(Protocol::S0);
         let mut seat = Seat::default();
         let sleeps = Sight { sleeps: true, ..ORDINARY };
@@ -239,13 +239,13 @@ mod tests {
         assert_eq!(seat.chosen(&with, sleeps, false), NOTHING);
         seat.injected(&with, false);
         assert_eq!(boost_of(&seat), Some(with.boost));
-        assert_eq!(seat.chosen(&with, urgently(50), true), NOTHING, "it was for whoever was expected, and is boosted");
+        assert_eq!(seat.chosen(&with, urgently(50), true), NOTHING, "it was for the expected task, and is boosted");
         assert_eq!(boost_of(&seat), Some(with.boost));
         assert_eq!(seat.chosen(&with, sleeps, true), CALL);
         seat.injected(&with, true);
-        assert_eq!(seat.chosen(&with, sleeps, true), CALL, "it was for nobody urgent");
+        assert_eq!(seat.chosen(&with, sleeps, true), CALL, "it was for no urgent task");
         assert_eq!(boost_of(&seat), None);
-        assert_eq!(seat.chosen(&with, ORDINARY, false), CALL, "nobody urgent is left");
+        assert_eq!(seat.chosen(&with, ORDINARY, false), CALL, "no urgent task is left");
         seat.injected(&with, false);
         assert_eq!(boost_of(&seat), None);
     }

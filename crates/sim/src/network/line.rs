@@ -1,4 +1,4 @@
-//! [`Line`]: a wire, a switch, a disk: what packets pass one after the other, without anybody's CPU.
+//! [`Line`]: a wire, a switch or a disk. Packets pass it one after the other and take no CPU time.
 
 use crate::program::{Draws, Length};
 use sched::{Instant, Nanos};
@@ -7,18 +7,18 @@ use std::collections::VecDeque;
 /// A second. Unit: ns.
 const SECOND: u64 = 1_000_000_000;
 
-/// What packets pass one after the other, first come, first served.
+/// A line: first come, first served.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Line {
-    /// What people call it.
+    /// Its name.
     pub name: String,
-    /// How long it has to do with each packet, whatever its size: a disk's seek.
+    /// The time for each packet whatever its size, as a disk's seek.
     pub service: Length,
-    /// How much passes in a second, beside that. Unit: bytes. Range: 1 …. `None`: any amount at once.
+    /// The bytes that pass in a second, beside that. Range: 1 …. `None`: unlimited.
     pub bandwidth: Option<u64>,
-    /// How long a packet is on its way after that; others may follow meanwhile, and overtake it where this is drawn anew each time.
+    /// The latency after that. Later packets may follow meanwhile, and overtake it where the latency is random.
     pub latency: Length,
-    /// How many packets may wait before it; more are dropped. `None`: any number.
+    /// The most packets that may wait; further ones are dropped. `None`: unlimited.
     pub room: Option<u32>,
 }
 
@@ -54,7 +54,7 @@ impl Running {
         Running { line, draws, free: Instant::ZERO, ends: VecDeque::new() }
     }
 
-    /// A packet of `bytes` comes. When it is at the other end; `None`: there is no room for it.
+    /// Takes a packet of `bytes`. Returns when it is at the other end; `None`: there is no room for it.
     pub(crate) fn take(&mut self, now: Instant, bytes: u64) -> Option<Instant> {
         if let Some(room) = self.line.room {
             while self.ends.front().is_some_and(|end| *end <= now) {
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn who_finds_no_room_is_dropped() {
+    fn a_packet_without_room_is_dropped() {
         let line = Line { service: Nanos::us(10).into(), room: Some(2), ..Line::new("disk") };
         let mut line = Running::new(line, 1, 0);
         let taken: Vec<bool> = (0..5).map(|_| line.take(T0, 1).is_some()).collect();

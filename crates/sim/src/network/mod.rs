@@ -1,10 +1,10 @@
 //! Networks and devices: [`Flow`]s of packets between the [`Port`](crate::Object::Port) of a task and the
 //! [`Inbox`](crate::Object::Inbox) of another, on the same machine or on another, hop by hop.
 //!
-//! A [`Hop`] is a line (a wire, a switch, a disk: nobody's CPU), a [`Ring`](crate::Object::Ring) that a task serves (Xen's driver
-//! domain, a vhost thread, a kernel's own thread), or an interrupt that takes time from whoever has the CPU (I/O in the hypervisor).
-//! No data are ever copied or lost without being counted: what was sent has arrived, was dropped, or is on its way. Completions tell of
-//! packets: those that find a ring full are dropped, and a packet that is sent again has them again.
+//! A [`Hop`] is a line (a wire, a switch, a disk: it takes no CPU time), a [`Ring`](crate::Object::Ring) that a task serves (Xen's
+//! driver domain, a vhost thread, a kernel thread), or an interrupt that takes time from the entity on a CPU (I/O in the hypervisor).
+//! All data are counted: what was sent has arrived, was dropped, or is on its way. Completions are events about packets: a full ring
+//! drops them, and a packet that is sent again has them again.
 
 pub(crate) mod line;
 
@@ -17,11 +17,11 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
 use trace::MachineId;
 
-/// When a packet that was dropped is sent again. Source: TCP_RTO_MIN, include/net/tcp.h of Linux 6.18.
+/// The time after which a dropped packet is sent again. Source: TCP_RTO_MIN, include/net/tcp.h of Linux 6.18.
 const RESEND: Nanos = Nanos::ms(200);
-/// What an acknowledgement weighs on a line: headers alone. Source: RFC 791 and RFC 9293, 20 bytes each. Unit: bytes.
+/// The size of an acknowledgement on a line: headers alone. Source: RFC 791 and RFC 9293, 20 bytes each. Unit: bytes.
 const ACK_BYTES: u64 = 40;
-/// How long what was read may stay without being told of. Source: TCP_DELACK_MIN, include/net/tcp.h of Linux 6.18; RFC 5681, section
+/// The longest delay of an acknowledgement. Source: TCP_DELACK_MIN, include/net/tcp.h of Linux 6.18; RFC 5681, section
 /// 4.2, demands less than 500 ms.
 pub(crate) const ACK_DELAY: Nanos = Nanos::ms(40);
 
@@ -51,11 +51,11 @@ pub enum Hop {
     Line(LineId),
     /// It waits in a ring until a task that serves it has handled it.
     Ring(Endpoint),
-    /// A ring is told that it has come so far, one more event to be handled there, while it goes on: the completion of a transmission.
+    /// It puts a completion into a ring, one more event to be handled there, and goes on.
     Completion(Endpoint),
-    /// At the next ring it takes so much CPU time, not what packets take there else: of a thread that handles several devices.
+    /// It takes this CPU time at the next ring, in place of the ring's cost: for a thread that handles several devices.
     Cost(Length),
-    /// It takes time from whoever has this CPU of a host, and goes on then.
+    /// It takes time from the entity on this CPU of a host, and then goes on.
     Interrupt {
         /// The host.
         machine: MachineId,
@@ -79,7 +79,7 @@ pub struct Acks {
 /// Packets from a port to an inbox.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Flow {
-    /// What people call it.
+    /// Its name.
     pub name: String,
     /// Where tasks send.
     pub from: Endpoint,
@@ -89,13 +89,13 @@ pub struct Flow {
     pub packet: u32,
     /// What is between them.
     pub way: Vec<Hop>,
-    /// How the sender learns what was read; `None`: at once, by nobody's work.
+    /// How the sender learns what was read; `None`: at once, at no cost.
     pub acks: Option<Acks>,
     /// Whether what was dropped is sent again, 200 ms later (TCP_RTO_MIN of Linux); if not, the sender gets its room back.
     pub reliable: bool,
 }
 
-/// What became of the packets of a flow, its acknowledgements apart.
+/// The counts of the packets of a flow, without acknowledgements.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct FlowCounts {
     /// Packets that were sent.
@@ -123,7 +123,7 @@ pub(crate) enum Kind {
     Data,
     /// It says that data were read.
     Ack,
-    /// It says how far another has come.
+    /// The completion of another packet.
     Completion,
 }
 
@@ -134,16 +134,16 @@ pub(crate) struct Packet {
     pub(crate) kind: Kind,
     /// The next hop.
     pub(crate) hop: u16,
-    /// What it carries, or tells of.
+    /// The bytes that it carries or acknowledges.
     pub(crate) bytes: u64,
     /// When it was sent.
     pub(crate) sent: Instant,
-    /// CPU time that it takes in the next ring, or in that which it is in; `None`: what is usual there.
+    /// The CPU time that it takes in the next or the current ring. `None`: the ring's cost.
     pub(crate) cost: Option<Length>,
 }
 
 impl Packet {
-    /// What it weighs on a line.
+    /// Its size on a line.
     pub(crate) fn size(&self) -> u64 {
         if self.kind == Kind::Ack { ACK_BYTES } else { self.bytes }
     }
@@ -154,13 +154,13 @@ impl Packet {
 pub(crate) enum Due {
     /// A packet is at its next hop.
     Packet(Packet),
-    /// Whoever serves a ring is told of what has gathered there.
+    /// The server of a ring is notified.
     Notice(MachineId, ObjectId),
-    /// What was read of a flow is told of.
+    /// The acknowledgement of a flow.
     Ack(u32),
 }
 
-/// What is due, in order of time, then of when that was said.
+/// An entry of the event queue, in order of time, then of scheduling.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
     at: Instant,
@@ -188,7 +188,7 @@ impl Ord for Entry {
     }
 }
 
-/// A flow, and how far it is.
+/// A flow in use.
 #[derive(Debug)]
 pub(crate) struct Stream {
     pub(crate) flow: Flow,
@@ -197,13 +197,13 @@ pub(crate) struct Stream {
     pub(crate) inbox: ObjectId,
     pub(crate) counts: FlowCounts,
     /// Bytes that were read and not yet acknowledged.
-    pub(crate) unsaid: u64,
-    /// Whether they will be in a while.
-    pub(crate) says_later: bool,
+    pub(crate) unacked_bytes: u64,
+    /// Whether their acknowledgement is scheduled.
+    pub(crate) ack_scheduled: bool,
 }
 
-/// Who has yet to tell the server of a ring that something has come, and how much later that is to be.
-pub(crate) type Untold = ((MachineId, EntityId), MachineId, ObjectId, Nanos);
+/// A notification that a task sends at the end of its pass: the task, the machine and ring, and the delay.
+pub(crate) type DeferredNotify = ((MachineId, EntityId), MachineId, ObjectId, Nanos);
 
 /// The lines and flows of a world, and what is on its way.
 #[derive(Debug, Default)]
@@ -212,8 +212,8 @@ pub(crate) struct Network {
     pub(crate) streams: Vec<Stream>,
     /// The flow that begins at a port.
     pub(crate) flow_of: BTreeMap<(MachineId, ObjectId), u32>,
-    /// Whom servers will tell at the end of their passes.
-    pub(crate) untold: Vec<Untold>,
+    /// Notifications that servers send at the end of their passes.
+    pub(crate) deferred_notifies: Vec<DeferredNotify>,
     air: BinaryHeap<Reverse<Entry>>,
     scheduled: u64,
 }
@@ -235,7 +235,7 @@ impl Network {
         self.air.pop().map(|Reverse(entry)| entry.due)
     }
 
-    /// `packet` was dropped: it is sent again later, or gone.
+    /// Schedules a dropped packet to be sent again, if its flow is reliable. Returns whether it does.
     pub(crate) fn resend(&mut self, now: Instant, packet: Packet) -> bool {
         let stream = &mut self.streams[packet.flow as usize];
         if !stream.flow.reliable || packet.kind == Kind::Completion {
@@ -246,7 +246,7 @@ impl Network {
         true
     }
 
-    /// How many packets with data of each flow are on lines, or wait to be sent again.
+    /// Adds the number of packets with data of each flow that are on lines or wait to be sent again.
     pub(crate) fn count_in_air(&self, on_its_way: &mut [u64]) {
         for Reverse(entry) in &self.air {
             if let Due::Packet(Packet { flow, kind: Kind::Data, .. }) = entry.due {

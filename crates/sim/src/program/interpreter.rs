@@ -1,24 +1,24 @@
-//! The interpreter: a task on its CPU does what its program says, until that takes time or it has to wait.
+//! The interpreter: a task on its CPU executes its program until a step takes time or waits.
 
 use super::shared::Held;
 use super::task_state::{TaskState, Waiting};
-use super::tasks::{STEPS_MOST, Then};
+use super::tasks::{STEPS_MOST, StepOutcome};
 use super::{CodeId, Length, ObjectId, Op};
 use crate::driver::Driver;
 use sched::{CpuId, EntityId, Input, Instant, Nanos, Wake};
 use trace::Event;
 
-/// Tasks of a machine from which on none is forked any more: who forks that many forks without end. Source: the usual `pid_max`,
+/// The most tasks of a machine: a program that forks more forks without end. Source: the usual `pid_max`,
 /// Documentation/admin-guide/sysctl/kernel.rst of Linux.
 const TASKS_MOST: u32 = 32_768;
 
 impl Driver<'_> {
-    /// Whoever runs on `cpu` goes on in its program.
+    /// The task on `cpu` executes its program.
     pub(crate) fn advance(&mut self, cpu: CpuId, entity: EntityId) {
         if self.tasks.goes_round_at(self.cpus.now) {
             let why = format!("{} and others wake each other without using any time", self.name_of(entity));
-            self.get_stuck(why, "let one of them run or sleep in every round");
-            self.rest(cpu);
+            self.get_stuck(why, "give one of them a step that runs or sleeps in every round");
+            self.block_task(cpu);
             return;
         }
         for _ in 0..STEPS_MOST {
@@ -27,27 +27,27 @@ impl Driver<'_> {
             let (code, next) = (state.code, state.next);
             state.next += 1;
             let op = self.tasks.library.op(code, next);
-            if self.step_of(cpu, entity, op) == Then::Later {
+            if self.step_of(cpu, entity, op) == StepOutcome::Wait {
                 return;
             }
         }
-        let why = format!("{} goes round in circles without using any time", self.name_of(entity));
+        let why = format!("{} loops without using any time", self.name_of(entity));
         self.get_stuck(why, "run or sleep in every round of the loop");
-        self.rest(cpu);
+        self.block_task(cpu);
     }
 
-    fn step_of(&mut self, cpu: CpuId, entity: EntityId, op: Op) -> Then {
+    fn step_of(&mut self, cpu: CpuId, entity: EntityId, op: Op) -> StepOutcome {
         let now = self.cpus.now;
         match op {
             Op::Run(length) => {
                 let seed = self.tasks.seed;
                 let time = self.tasks.of(entity).draw(length, seed);
-                if time.is_zero() { Then::On } else { self.burst(cpu, entity, time) }
+                if time.is_zero() { StepOutcome::Next } else { self.burst(cpu, entity, time) }
             }
             Op::Sleep(length) => {
                 let seed = self.tasks.seed;
                 let time = self.tasks.of(entity).draw(length, seed);
-                if time.is_zero() { Then::On } else { self.sleep_until(cpu, entity, now.saturating_add(time)) }
+                if time.is_zero() { StepOutcome::Next } else { self.sleep_until(cpu, entity, now.saturating_add(time)) }
             }
             Op::Timer { timer, period, mode } => self.timer(cpu, entity, timer, period, mode),
             Op::RunUntil { timer, period, grain } => self.run_until_beat(cpu, entity, timer, period, grain),
@@ -57,14 +57,14 @@ impl Driver<'_> {
             Op::Resume { timer, pause } if *self.timer_of(entity, timer) < now => {
                 self.step_of(cpu, entity, Op::Sleep(pause))
             }
-            Op::Resume { .. } => Then::On,
+            Op::Resume { .. } => StepOutcome::Next,
             Op::Lock(id) => self.lock(cpu, entity, id),
             Op::Unlock(id) => self.unlock(entity, id),
             Op::Wait { condition, mutex } => self.wait_on(cpu, entity, condition, mutex),
             Op::Signal(id) => self.signal(entity, id, 1),
             Op::Broadcast(id) => self.signal(entity, id, usize::MAX),
             Op::Barrier(id) => self.barrier(cpu, entity, id),
-            Op::Take(id) if self.tasks.object(id).take() => Then::On,
+            Op::Take(id) if self.tasks.object(id).take() => StepOutcome::Next,
             Op::Take(id) => self.wait_for(cpu, entity, id, 0),
             Op::Post(id) => self.post(entity, id),
             Op::Send { pipe, bytes } => self.send(cpu, entity, pipe, bytes),
@@ -79,14 +79,14 @@ impl Driver<'_> {
             Op::EnterGroup(group) => self.enter_group(entity, group),
             Op::JobBegins(deadline) => self.begin_job(entity, deadline),
             Op::JobEnds => self.end_job(entity),
-            Op::Woke => self.tell_lateness(entity),
+            Op::Woke => self.record_lateness(entity),
             Op::Enter { level, times, after } => {
                 let state = self.tasks.of(entity);
                 match times {
                     0 => state.next = after,
                     _ => state.rounds[usize::from(level)] = times,
                 }
-                Then::On
+                StepOutcome::Next
             }
             Op::Again { level, to } => {
                 let state = self.tasks.of(entity);
@@ -97,93 +97,93 @@ impl Driver<'_> {
                 if *rounds > 0 {
                     state.next = to;
                 }
-                Then::On
+                StepOutcome::Next
             }
             Op::Exit => self.exit(cpu, entity),
             Op::Quit => self.quit(cpu, entity),
         }
     }
 
-    // ---- What a task tells of itself, and asks for ----
+    // ---- Jobs and requests of tasks ----
 
-    fn begin_job(&mut self, entity: EntityId, deadline: Option<Nanos>) -> Then {
+    fn begin_job(&mut self, entity: EntityId, deadline: Option<Nanos>) -> StepOutcome {
         let deadline = deadline.map_or(Instant::NEVER, |deadline| self.cpus.now.saturating_add(deadline));
         self.tasks.of(entity).deadline = deadline;
         self.cpus.counts.releases += 1;
         self.show(|| Event::Release { entity, deadline });
-        Then::On
+        StepOutcome::Next
     }
 
-    fn end_job(&mut self, entity: EntityId) -> Then {
+    fn end_job(&mut self, entity: EntityId) -> StepOutcome {
         let late = self.cpus.now > self.tasks.of(entity).deadline;
         self.cpus.counts.completions += 1;
         self.cpus.counts.misses += u64::from(late);
         self.show(|| Event::Complete { entity });
-        Then::On
+        StepOutcome::Next
     }
 
-    fn tell_lateness(&mut self, entity: EntityId) -> Then {
+    fn record_lateness(&mut self, entity: EntityId) -> StepOutcome {
         let late = self.cpus.now.saturating_since(self.tasks.of(entity).due);
         self.show(|| Event::Woke { entity, late });
-        Then::On
+        StepOutcome::Next
     }
 
-    fn ask(&mut self, entity: EntityId, wish: u32) -> Then {
+    fn ask(&mut self, entity: EntityId, wish: u32) -> StepOutcome {
         let group = self.machine().params(entity).group;
         let params = sched::Params { group, ..*self.tasks.library.wish(wish) };
-        // As a program whose system call fails, it goes on as before; who watches sees that nothing changed.
+        // A refusal is ignored, as by a program that ignores a failed system call.
         let _ = self.adjust(entity, params);
-        Then::On
+        StepOutcome::Next
     }
 
     /// Changes the group of a task; one that a policy refuses stays where it is, as one whose system call fails.
-    fn enter_group(&mut self, entity: EntityId, group: u32) -> Then {
+    fn enter_group(&mut self, entity: EntityId, group: u32) -> StepOutcome {
         let application = self.tasks.of(entity).application as usize;
         let group = self.tasks.applications[application].groups[group as usize];
         let params = *self.machine().params(entity);
         if params.group != group {
             let _ = self.adjust(entity, sched::Params { group, ..params });
         }
-        Then::On
+        StepOutcome::Next
     }
 
     // ---- Time ----
 
-    pub(super) fn burst(&mut self, cpu: CpuId, entity: EntityId, time: Nanos) -> Then {
+    pub(super) fn burst(&mut self, cpu: CpuId, entity: EntityId, time: Nanos) -> StepOutcome {
         let time = time + std::mem::take(&mut self.tasks.of(entity).owes);
         self.cpus.task(entity).progress.left = Some(time);
         self.cpus.cpus[cpu.index()].done = self.cpus.now.saturating_add(time);
         self.cpus.arm(cpu);
-        Then::Later
+        StepOutcome::Wait
     }
 
-    fn give_way(&mut self, cpu: CpuId, entity: EntityId) -> Then {
+    fn give_way(&mut self, cpu: CpuId, entity: EntityId) -> StepOutcome {
         let progress = &mut self.cpus.task(entity).progress;
         progress.left = Some(Nanos::ZERO);
         progress.begun = false;
         self.cpus.cpus[cpu.index()].done = Instant::NEVER;
         self.input(Input::Yield { cpu });
-        Then::Later
+        StepOutcome::Wait
     }
 
-    /// Whoever runs on `cpu` waits for something.
-    pub(super) fn rest(&mut self, cpu: CpuId) -> Then {
+    /// Blocks the task on `cpu`.
+    pub(super) fn block_task(&mut self, cpu: CpuId) -> StepOutcome {
         let running = &mut self.cpus.cpus[cpu.index()];
         running.done = Instant::NEVER;
         if let Some(entity) = running.entity {
             self.cpus.task(entity).progress.begun = false;
         }
         self.input(Input::Block { cpu });
-        Then::Later
+        StepOutcome::Wait
     }
 
-    pub(super) fn sleep_until(&mut self, cpu: CpuId, entity: EntityId, at: Instant) -> Then {
+    pub(super) fn sleep_until(&mut self, cpu: CpuId, entity: EntityId, at: Instant) -> StepOutcome {
         let state = self.tasks.of(entity);
         state.waiting = Waiting::Time;
         state.due = at;
         let slack = self.cpus.costs.timer_slack;
         self.cpus.releases.set(entity.index(), at.round_up(slack));
-        self.rest(cpu)
+        self.block_task(cpu)
     }
 
     /// The sleep of `entity` is over.
@@ -192,11 +192,11 @@ impl Driver<'_> {
         let first = state.next == 0;
         let parent = state.parent;
         state.waiting = Waiting::Nothing;
-        self.rouse(entity, if first { Wake::New { parent } } else { Wake::Timer });
+        self.wake_task(entity, if first { Wake::New { parent } } else { Wake::Timer });
     }
 
-    /// Whoever waited goes on as soon as it has a CPU.
-    pub(super) fn rouse(&mut self, entity: EntityId, why: Wake) {
+    /// Wakes a task that waited.
+    pub(super) fn wake_task(&mut self, entity: EntityId, why: Wake) {
         let progress = &mut self.cpus.task(entity).progress;
         progress.left = Some(Nanos::ZERO);
         progress.woke = true;
@@ -205,13 +205,13 @@ impl Driver<'_> {
         }
     }
 
-    // ---- Waiting for one another ----
+    // ---- Objects ----
 
     /// `entity`, which runs on `cpu`, waits for an object.
-    pub(super) fn wait_for(&mut self, cpu: CpuId, entity: EntityId, id: ObjectId, bytes: u64) -> Then {
+    pub(super) fn wait_for(&mut self, cpu: CpuId, entity: EntityId, id: ObjectId, bytes: u64) -> StepOutcome {
         self.tasks.object(id).waiters.push_back((entity, bytes));
         self.begin_wait(entity, id);
-        self.rest(cpu)
+        self.block_task(cpu)
     }
 
     pub(super) fn begin_wait(&mut self, entity: EntityId, id: ObjectId) {
@@ -235,10 +235,10 @@ impl Driver<'_> {
     /// `entity` has what it waited for, from `waker`.
     pub(super) fn grant(&mut self, entity: EntityId, waker: EntityId, sync: bool) {
         self.end_wait(entity);
-        self.rouse(entity, Wake::By { waker, sync });
+        self.wake_task(entity, Wake::By { waker, sync });
     }
 
-    fn wait_on(&mut self, cpu: CpuId, entity: EntityId, condition: ObjectId, mutex: ObjectId) -> Then {
+    fn wait_on(&mut self, cpu: CpuId, entity: EntityId, condition: ObjectId, mutex: ObjectId) -> StepOutcome {
         if self.tasks.object(mutex).owner() != Some(entity) {
             return self.not_held(cpu, entity, mutex, "waits with");
         }
@@ -247,10 +247,10 @@ impl Driver<'_> {
         self.wait_for(cpu, entity, condition, 0)
     }
 
-    fn signal(&mut self, waker: EntityId, id: ObjectId, most: usize) -> Then {
+    fn signal(&mut self, waker: EntityId, id: ObjectId, most: usize) -> StepOutcome {
         for _ in 0..most {
             let Some((waiter, _)) = self.tasks.object(id).waiters.pop_front() else { break };
-            let mutex = self.tasks.of(waiter).retakes.take().expect("who waits for a condition has a mutex");
+            let mutex = self.tasks.of(waiter).retakes.take().expect("a waiter for a condition has a mutex");
             let object = self.tasks.object(mutex);
             if object.owner().is_none() {
                 object.give(Some(waiter));
@@ -262,10 +262,10 @@ impl Driver<'_> {
                 self.check_cycle(waiter, mutex);
             }
         }
-        Then::On
+        StepOutcome::Next
     }
 
-    fn barrier(&mut self, cpu: CpuId, entity: EntityId, id: ObjectId) -> Then {
+    fn barrier(&mut self, cpu: CpuId, entity: EntityId, id: ObjectId) -> StepOutcome {
         let object = self.tasks.object(id);
         let Held::Barrier { parties, spins } = object.held else { unreachable!("a barrier is one") };
         if object.waiters.len() + 1 < parties as usize {
@@ -279,19 +279,19 @@ impl Driver<'_> {
         while let Some((waiter, _)) = self.tasks.object(id).waiters.pop_front() {
             if spins { self.end_spin(waiter) } else { self.grant(waiter, entity, false) }
         }
-        Then::On
+        StepOutcome::Next
     }
 
-    fn post(&mut self, waker: EntityId, id: ObjectId) -> Then {
+    fn post(&mut self, waker: EntityId, id: ObjectId) -> StepOutcome {
         let object = self.tasks.object(id);
         match object.waiters.pop_front() {
             Some((waiter, _)) => self.grant(waiter, waker, false),
             None => object.post(),
         }
-        Then::On
+        StepOutcome::Next
     }
 
-    fn send(&mut self, cpu: CpuId, entity: EntityId, pipe: ObjectId, bytes: u64) -> Then {
+    fn send(&mut self, cpu: CpuId, entity: EntityId, pipe: ObjectId, bytes: u64) -> StepOutcome {
         let object = self.tasks.object(pipe);
         object.writers.push_back((entity, bytes));
         if matches!(object.held, Held::Port { .. }) {
@@ -301,7 +301,7 @@ impl Driver<'_> {
         }
     }
 
-    fn receive(&mut self, cpu: CpuId, entity: EntityId, pipe: ObjectId, bytes: u64) -> Then {
+    fn receive(&mut self, cpu: CpuId, entity: EntityId, pipe: ObjectId, bytes: u64) -> StepOutcome {
         let object = self.tasks.object(pipe);
         object.waiters.push_back((entity, bytes));
         if matches!(object.held, Held::Inbox { .. }) {
@@ -311,34 +311,34 @@ impl Driver<'_> {
         }
     }
 
-    /// `entity` wants to read or write: whoever can, does.
-    fn pass(&mut self, cpu: CpuId, entity: EntityId, pipe: ObjectId) -> Then {
+    /// `entity` reads or writes: all tasks at the pipe that can go on do.
+    fn pass(&mut self, cpu: CpuId, entity: EntityId, pipe: ObjectId) -> StepOutcome {
         let mut went = false;
         while let Some(next) = self.tasks.object(pipe).pass() {
             if next == entity { went = true } else { self.grant(next, entity, true) }
         }
         if went {
-            return Then::On;
+            return StepOutcome::Next;
         }
         self.begin_wait(entity, pipe);
-        self.rest(cpu)
+        self.block_task(cpu)
     }
 
-    /// Whoever waits for a pipe behind somebody who has left may go on.
+    /// Lets the tasks behind `gone`, which has left, go on at a pipe.
     fn pass_on_to(&mut self, pipe: ObjectId, gone: EntityId) {
         while let Some(next) = self.tasks.object(pipe).pass() {
             self.end_wait(next);
-            self.rouse(next, Wake::By { waker: gone, sync: false });
+            self.wake_task(next, Wake::By { waker: gone, sync: false });
         }
     }
 
-    // ---- Coming and going ----
+    // ---- Fork and exit ----
 
-    fn fork(&mut self, cpu: CpuId, parent: EntityId, recipe: u32) -> Then {
+    fn fork(&mut self, cpu: CpuId, parent: EntityId, recipe: u32) -> StepOutcome {
         if self.tasks.applications.iter().map(|crowd| crowd.there).sum::<u32>() >= TASKS_MOST {
             let why = format!("{} forks, but there are {TASKS_MOST} tasks already", self.name_of(parent));
             self.get_stuck(why, "a program whose children end, or are fewer");
-            return self.rest(cpu);
+            return self.block_task(cpu);
         }
         let child = self.tasks.library.recipe(recipe).clone();
         let group = self.machine().params(parent).group;
@@ -348,31 +348,31 @@ impl Driver<'_> {
         if self.begin_task(&child.name, params, child.code, child.delay, application, Some(parent)).is_ok() {
             self.tasks.of(parent).children += 1;
         }
-        Then::On
+        StepOutcome::Next
     }
 
-    fn join(&mut self, cpu: CpuId, entity: EntityId) -> Then {
+    fn join(&mut self, cpu: CpuId, entity: EntityId) -> StepOutcome {
         let state = self.tasks.of(entity);
         if state.children == 0 {
-            return Then::On;
+            return StepOutcome::Next;
         }
         state.waiting = Waiting::Children;
         let application = state.application as usize;
         self.tasks.applications[application].joining += 1;
         self.check_application(application);
-        self.rest(cpu)
+        self.block_task(cpu)
     }
 
-    fn exit(&mut self, cpu: CpuId, entity: EntityId) -> Then {
+    fn exit(&mut self, cpu: CpuId, entity: EntityId) -> StepOutcome {
         self.detach(entity);
         if self.stuck.is_some() {
             self.cpus.cpus[cpu.index()].done = Instant::NEVER;
         }
-        Then::Later
+        StepOutcome::Wait
     }
 
     /// All of the application of `entity` ends, and it last of all.
-    fn quit(&mut self, cpu: CpuId, entity: EntityId) -> Then {
+    fn quit(&mut self, cpu: CpuId, entity: EntityId) -> StepOutcome {
         let application = self.tasks.of(entity).application;
         self.stop_but(application, Some(entity));
         self.exit(cpu, entity)
@@ -426,7 +426,7 @@ impl Driver<'_> {
             state.waiting = Waiting::Nothing;
             let application = state.application as usize;
             self.tasks.applications[application].joining -= 1;
-            self.rouse(parent, Wake::By { waker: child, sync: false });
+            self.wake_task(parent, Wake::By { waker: child, sync: false });
         }
     }
 
@@ -454,7 +454,7 @@ impl Driver<'_> {
         state.began = self.cpus.now.saturating_add(delay);
         self.tasks.states[entity.index()] = Some(Box::new(state));
         if delay.is_zero() {
-            self.rouse(entity, Wake::New { parent });
+            self.wake_task(entity, Wake::New { parent });
         } else {
             self.tasks.of(entity).waiting = Waiting::Time;
             let at = self.cpus.now.saturating_add(delay).round_up(self.cpus.costs.timer_slack);

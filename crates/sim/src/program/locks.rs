@@ -1,9 +1,9 @@
-//! Locks: taken, waited for by sleeping or spinning, and handed on. How spin locks are is a matter of the guest, see [`Spinning`].
+//! Locks: tasks take them, wait for them by sleeping or spinning, and hand them on. [`Spinning`] says how a guest spins.
 
 use super::ObjectId;
 use super::shared;
 use super::task_state::Waiting;
-use super::tasks::Then;
+use super::tasks::StepOutcome;
 use crate::driver::Driver;
 use crate::guest::Spinning;
 use crate::outbox::Message;
@@ -11,22 +11,22 @@ use sched::{CpuId, EntityId, Instant, Nanos, Wake};
 use trace::Event;
 
 impl Driver<'_> {
-    pub(super) fn lock(&mut self, cpu: CpuId, entity: EntityId, id: ObjectId) -> Then {
-        let anybody = self.hands_on_to_anybody();
+    pub(super) fn lock(&mut self, cpu: CpuId, entity: EntityId, id: ObjectId) -> StepOutcome {
+        let out_of_order = self.hands_on_out_of_order();
         let object = self.tasks.object(id);
-        if object.owner().is_none() && (object.waiters.is_empty() || anybody) {
+        if object.owner().is_none() && (object.waiters.is_empty() || out_of_order) {
             object.give(Some(entity));
             self.tasks.of(entity).holds += 1;
-            return Then::On;
+            return StepOutcome::Next;
         }
         let spins = object.spins();
         self.tasks.object(id).waiters.push_back((entity, 0));
         self.begin_wait(entity, id);
-        if spins { self.spin(cpu, entity, id) } else { self.rest(cpu) }
+        if spins { self.spin(cpu, entity, id) } else { self.block_task(cpu) }
     }
 
     /// `entity`, which waits for an object, does so on its CPU.
-    pub(super) fn spin(&mut self, cpu: CpuId, entity: EntityId, id: ObjectId) -> Then {
+    pub(super) fn spin(&mut self, cpu: CpuId, entity: EntityId, id: ObjectId) -> StepOutcome {
         let limit = self.spin_limit(id);
         let now = self.cpus.now;
         let progress = &mut self.cpus.task(entity).progress;
@@ -35,20 +35,20 @@ impl Driver<'_> {
         progress.go_on_spinning(now);
         self.cpus.cpus[cpu.index()].done = limit.map_or(Instant::NEVER, |limit| now.saturating_add(limit));
         self.cpus.arm(cpu);
-        Then::Later
+        StepOutcome::Wait
     }
 
-    fn hands_on_to_anybody(&self) -> bool {
+    fn hands_on_out_of_order(&self) -> bool {
         self.guest.is_some_and(|guest| guest.spinning == Spinning::Unfair)
     }
 
-    /// How long a spinner spins before something else happens.
+    /// How long a task spins before it exits or halts.
     fn spin_limit(&mut self, id: ObjectId) -> Option<Nanos> {
         let guest = self.guest?;
         if let Spinning::Paravirt { limit } = guest.spinning
             && self.tasks.object(id).is_lock()
         {
-            // Who sees that the owner does not run need not wait for it on a CPU.
+            // A waiter that sees that the owner does not run halts at once.
             let owner = self.tasks.object(id).owner().and_then(|owner| self.cpus.task(owner).last_cpu);
             let futile = guest.shows_preempted && owner.is_some_and(|cpu| self.cpus.cpus[cpu.index()].absent);
             return Some(if futile { Nanos::ns(1) } else { limit });
@@ -56,13 +56,13 @@ impl Driver<'_> {
         guest.pause_loop.map(|pause_loop| pause_loop.window)
     }
 
-    /// Who spins on `cpu` has done so for long.
+    /// The task on `cpu` has spun for its limit.
     pub(crate) fn spin_on(&mut self, cpu: CpuId, entity: EntityId) {
         let now = self.cpus.now;
         let Some(guest) = self.guest else { return };
         let Waiting::Object(id) = self.tasks.of(entity).waiting else { return };
         let halts = matches!(guest.spinning, Spinning::Paravirt { .. }) && self.tasks.object(id).is_lock();
-        // Whoever halts is not through before it is kicked; should it run again earlier, it spins as long as before.
+        // A halted waiter goes on when it is kicked. If it runs again earlier, it spins as long as before.
         let limit = match guest.spinning {
             Spinning::Paravirt { limit } if halts => Some(limit),
             _ => guest.pause_loop.map(|pause_loop| pause_loop.window),
@@ -74,29 +74,29 @@ impl Driver<'_> {
         self.cpus.outbox.send(Message::Spin { cpu, halts });
     }
 
-    pub(super) fn unlock(&mut self, entity: EntityId, id: ObjectId) -> Then {
+    pub(super) fn unlock(&mut self, entity: EntityId, id: ObjectId) -> StepOutcome {
         if self.tasks.object(id).owner() != Some(entity) {
             let cpu = self.cpus.task(entity).last_cpu.unwrap_or_default();
             return self.not_held(cpu, entity, id, "unlocks");
         }
         self.hand_on(entity, id);
-        Then::On
+        StepOutcome::Next
     }
 
-    pub(super) fn not_held(&mut self, cpu: CpuId, entity: EntityId, id: ObjectId, does: &str) -> Then {
+    pub(super) fn not_held(&mut self, cpu: CpuId, entity: EntityId, id: ObjectId, does: &str) -> StepOutcome {
         self.gives_back(cpu, entity, id, does);
-        Then::Later
+        StepOutcome::Wait
     }
 
-    /// `owner` gives a lock to who waits for it next.
+    /// `owner` hands a lock to the next waiter.
     pub(super) fn hand_on(&mut self, owner: EntityId, id: ObjectId) {
         self.tasks.of(owner).holds -= 1;
-        let anybody = self.hands_on_to_anybody();
+        let out_of_order = self.hands_on_out_of_order();
         let cpus = &self.cpus;
         let object = shared::at(&mut self.tasks.objects, id);
         object.give(None);
         let spins = object.spins();
-        let place = if spins && anybody {
+        let place = if spins && out_of_order {
             object.waiters.iter().position(|&(waiter, _)| cpus.is_present(waiter))
         } else {
             (!object.waiters.is_empty()).then_some(0)
@@ -106,13 +106,13 @@ impl Driver<'_> {
         self.tasks.of(next).holds += 1;
         if spins && self.guest.is_some_and(|guest| matches!(guest.spinning, Spinning::Paravirt { .. })) {
             let absent = self.cpus.seat_of(next).is_some_and(|cpu| self.cpus.cpus[cpu.index()].absent);
-            // To kick a vCPU takes a call to the host.
+            // A kick of a vCPU takes a hypercall.
             self.tasks.of(owner).owes += if absent { self.cpus.costs.hypercall } else { Nanos::ZERO };
         }
         if spins { self.end_spin(next) } else { self.grant(next, owner, false) }
     }
 
-    /// Whoever runs on `cpu` from now on may find the lock free that it has been spinning for.
+    /// `entity`, which has a CPU again, takes the lock that it spins for if that is free.
     pub(crate) fn try_again(&mut self, entity: EntityId) {
         let Waiting::Object(id) = self.tasks.of(entity).waiting else { return };
         let object = self.tasks.object(id);
@@ -125,7 +125,7 @@ impl Driver<'_> {
         self.end_spin(entity);
     }
 
-    /// A spinner has its lock. Where it runs it goes on at once; otherwise when it runs again.
+    /// A spinning task gets its lock. It goes on at once if it runs, otherwise when it runs again.
     pub(super) fn end_spin(&mut self, entity: EntityId) {
         let now = self.cpus.now;
         let waited = now.since(self.tasks.of(entity).since);
@@ -138,14 +138,14 @@ impl Driver<'_> {
         }
         let Some(cpu) = self.cpus.seat_of(entity) else { return };
         if self.cpus.cpus[cpu.index()].absent {
-            // Who halted to wait is kicked; who was preempted goes on when its vCPU does.
+            // A halted waiter is kicked. A preempted one goes on when its vCPU does.
             if self.guest.is_some_and(|guest| matches!(guest.spinning, Spinning::Paravirt { .. })) {
                 self.cpus.outbox.send(Message::WakeUp { cpu, why: Wake::Interrupt });
             }
             return;
         }
         self.cpus.cpus[cpu.index()].done = now.max(self.cpus.cpus[cpu.index()].paid());
-        // Whose slice ended at this very instant goes on when it is picked again.
+        // A task whose time slice ended at this instant goes on when it is picked again.
         if self.machine.running(cpu) == Some(entity) {
             self.cpus.arm(cpu);
         }

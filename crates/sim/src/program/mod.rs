@@ -31,27 +31,26 @@ use std::sync::Arc;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ObjectId(pub u32);
 
-/// Something that tasks of one machine share.
+/// An object that tasks of one machine share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Object {
-    /// A sleeping lock: whoever finds it taken blocks, and is woken when it is its turn (first come, first served).
+    /// A sleeping lock. A task that finds it taken blocks until it gets the lock, first come, first served.
     Mutex,
-    /// A lock that is waited for by spinning. How it is handed on is a matter of the machine, see
-    /// [`Spinning`](crate::guest::Spinning).
+    /// A spin lock. [`Spinning`](crate::guest::Spinning) says how a guest hands it on.
     Spin,
     /// A condition variable.
     Condition,
-    /// Whoever comes waits for the others; the last of `parties` lets all go. Range: 1 ….
+    /// A barrier. Tasks wait until `parties` of them have come.
     Barrier {
         /// How many.
         parties: u32,
     },
-    /// As a barrier, but whoever waits spins: a parallel program whose threads wait actively (OMP_WAIT_POLICY=active).
+    /// A barrier whose tasks wait by spinning: a parallel program whose threads wait actively (OMP_WAIT_POLICY=active).
     SpinBarrier {
         /// How many.
         parties: u32,
     },
-    /// Counts what was posted and not yet taken, up to `most`; begins at 0. Whoever takes from an empty one blocks.
+    /// A semaphore, 0 at first. A task that takes from an empty one blocks.
     Semaphore {
         /// The most it counts to; posts beyond are lost. Range: 1 ….
         most: u32,
@@ -92,7 +91,7 @@ pub enum TimerMode {
     Skipping,
 }
 
-/// One thing a task does.
+/// A step of a program.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Step {
     /// Uses so much CPU time.
@@ -109,8 +108,8 @@ pub enum Step {
         /// From when it counts.
         mode: TimerMode,
     },
-    /// Uses CPU time until the period of its timer is over on the clock, as a program that looks at the clock again and again: whoever
-    /// is kept off its CPU does less, and one that comes back late goes on at once (load playback). Counts as [`TimerMode::Absolute`].
+    /// Uses CPU time until the period of its timer is over, as a program that polls the clock. A preempted task does less work, and a
+    /// late one goes on at once (load playback). The timer counts as [`TimerMode::Absolute`].
     RunUntil {
         /// Which of its timers. Range: 0 … 15.
         timer: u8,
@@ -119,9 +118,9 @@ pub enum Step {
         /// CPU time from one look at the clock to the next. Range: above zero.
         grain: Nanos,
     },
-    /// The condition of those who leave out what comes too late (a player that drops frames): each beat of its timer that has been
-    /// over for longer than `late` takes up a round of the loop around it, and is not waited for. Without rounds left, the loop ends
-    /// here. The other beats are waited for with [`Step::Timer`]. Outside any loop, nothing.
+    /// Drops late work (a player that drops frames): each beat of its timer that is more than `late` ago uses up a round of the
+    /// enclosing loop without waiting. The loop ends here when no rounds are left. [`Step::Timer`] waits for the other beats. Outside
+    /// any loop it has no effect.
     DropLate {
         /// Which of its timers. Range: 0 … 15.
         timer: u8,
@@ -149,9 +148,9 @@ pub enum Step {
         /// The mutex, which it holds.
         mutex: ObjectId,
     },
-    /// Wakes who has waited longest for the condition, if anybody does.
+    /// Wakes the task that has waited longest for the condition, if there is one.
     Signal(ObjectId),
-    /// Wakes all who wait for the condition.
+    /// Wakes all tasks that wait for the condition.
     Broadcast(ObjectId),
     /// Waits at a barrier for all the others.
     Barrier(ObjectId),
@@ -175,13 +174,13 @@ pub enum Step {
     },
     /// Handles one packet of a ring and sends it on its way: blocks until there is one.
     Serve(ObjectId),
-    /// Gives its turn away.
+    /// Yields the CPU.
     Yield,
-    /// Begins another task, its child.
+    /// Forks another task, its child.
     Fork(Arc<TaskSpec>),
     /// Waits until all tasks that it has forked have ended.
     Join,
-    /// Asks for something else than before. Its group stays.
+    /// Asks for new parameters. Its group stays.
     Ask(Box<Params>),
     /// Enters a group of its application, by its place in [`Application::groups`]; `None`: the group in which the application was
     /// started.
@@ -193,7 +192,7 @@ pub enum Step {
     },
     /// The job that began is done.
     JobEnds,
-    /// Says how long after the end of its last sleep or timer it has come to run (cyclictest's measure).
+    /// Records the time from the end of its last sleep or timer until now (cyclictest's measure).
     Woke,
     /// All of `body`, `times` over; `None`: without end.
     Repeat {
@@ -211,23 +210,23 @@ pub enum Step {
 /// A task of an application.
 #[derive(Clone, PartialEq, Debug)]
 pub struct TaskSpec {
-    /// What people call it.
+    /// Its name.
     pub name: String,
-    /// What is asked for it. Its group is given where it is attached.
+    /// Its parameters. Its group is set where it is attached.
     pub params: Params,
     /// When it begins, counted from when its application does. Of a forked one: from the fork. A random one is drawn from the seed of
     /// the run.
     pub delay: Length,
-    /// What it does; at the end of it, it ends.
+    /// Its program. The task ends with it.
     pub steps: Vec<Step>,
 }
 
-/// Tasks that belong together, on one machine, and what they share.
+/// Tasks of one program on one machine, with the objects that they share.
 #[derive(Clone, PartialEq, Default, Debug)]
 pub struct Application {
-    /// What they share: a name, for messages, and what it is.
+    /// The shared objects, each with a name for messages.
     pub objects: Vec<(String, Object)>,
-    /// The tasks that are there from the beginning.
+    /// The tasks at its start.
     pub tasks: Vec<TaskSpec>,
     /// Groups below the one in which the application is started. Tasks begin in that one and enter these by [`Step::EnterGroup`].
     pub groups: Vec<TaskGroup>,

@@ -1,14 +1,14 @@
-//! Where programs meet what comes from elsewhere: ports, inboxes, and rings that tasks serve.
+//! Ports, inboxes, and rings that tasks serve: the ends of the network in programs.
 //!
-//! What arrives is in memory at once, whether or not the machine has a CPU; whoever waits for it is told by an interrupt to the CPU
-//! that it last ran on, and a CPU of a guest that is absent takes that when it is back.
+//! Data arrive in memory at once, even while the machine has no CPU. An interrupt notifies the waiting task, on the CPU that it last ran
+//! on. An absent CPU of a guest takes the interrupt when it is back.
 
 use super::ObjectId;
 use super::ring::Notify;
 use super::serving::Notified;
 use super::shared::Held;
 use super::task_state::Waiting;
-use super::tasks::Then;
+use super::tasks::StepOutcome;
 use crate::cpus::Deferred;
 use crate::driver::Driver;
 use crate::network::Packet;
@@ -17,18 +17,18 @@ use sched::{CpuId, EntityId, Notice, State, Wake};
 use trace::Event;
 
 impl Driver<'_> {
-    // ---- What tasks do ----
+    // ---- Steps of tasks ----
 
     /// `entity`, which is the last that wants to send by `port`, does so or waits.
-    pub(super) fn leave_by(&mut self, cpu: CpuId, entity: EntityId, port: ObjectId) -> Then {
+    pub(super) fn leave_by(&mut self, cpu: CpuId, entity: EntityId, port: ObjectId) -> StepOutcome {
         let mut went = false;
         while let Some(next) = self.send_next(port) {
             went |= next == entity;
         }
-        if went { Then::On } else { self.wait_outside(cpu, entity, port) }
+        if went { StepOutcome::Next } else { self.wait_outside(cpu, entity, port) }
     }
 
-    /// Who has waited longest to send by `port` does so, if there is room.
+    /// The task that has waited longest sends by `port`, if there is room.
     fn send_next(&mut self, port: ObjectId) -> Option<EntityId> {
         let object = self.tasks.object(port);
         let &(entity, bytes) = object.writers.front()?;
@@ -36,7 +36,7 @@ impl Driver<'_> {
         if bytes > *window - *unread {
             return None;
         }
-        // One that is as wide as can be never fills.
+        // A window of the maximum size never fills.
         *unread += if *window == u64::MAX { 0 } else { bytes };
         object.writers.pop_front();
         self.cpus.outbox.ship(Traffic::Sent { port, entity, bytes });
@@ -44,15 +44,15 @@ impl Driver<'_> {
     }
 
     /// `entity`, which is the last that wants to read from `inbox`, does so or waits.
-    pub(super) fn read(&mut self, cpu: CpuId, entity: EntityId, inbox: ObjectId) -> Then {
+    pub(super) fn read(&mut self, cpu: CpuId, entity: EntityId, inbox: ObjectId) -> StepOutcome {
         let mut went = false;
         while let Some(next) = self.read_next(inbox) {
             went |= next == entity;
         }
-        if went { Then::On } else { self.wait_outside(cpu, entity, inbox) }
+        if went { StepOutcome::Next } else { self.wait_outside(cpu, entity, inbox) }
     }
 
-    /// Who has waited longest to read from `inbox` does so, if enough is there.
+    /// The task that has waited longest reads from `inbox`, if it holds enough.
     fn read_next(&mut self, inbox: ObjectId) -> Option<EntityId> {
         let (object, outbox) = (&mut self.tasks.objects[inbox.0 as usize], &mut self.cpus.outbox);
         let &(entity, bytes) = object.waiters.front()?;
@@ -77,7 +77,7 @@ impl Driver<'_> {
     }
 
     /// `entity` takes the next packet from `ring`, or waits.
-    pub(super) fn fetch(&mut self, cpu: CpuId, entity: EntityId, ring: ObjectId) -> Then {
+    pub(super) fn fetch(&mut self, cpu: CpuId, entity: EntityId, ring: ObjectId) -> StepOutcome {
         let (object, outbox) = (&mut self.tasks.objects[ring.0 as usize], &mut self.cpus.outbox);
         let Held::Ring(serving) = &mut object.held else { unreachable!("a ring is one") };
         serving.server = Some(entity);
@@ -88,34 +88,34 @@ impl Driver<'_> {
         serving.left = serving.left.saturating_sub(1);
         if let Some(packet) = serving.waiting.pop_front() {
             serving.handled.push((entity, packet));
-            return Then::On;
+            return StepOutcome::Next;
         }
         object.waiters.push_back((entity, 0));
         self.wait_outside(cpu, entity, ring)
     }
 
     /// `entity` handles what it has taken from `ring`.
-    pub(super) fn handle(&mut self, cpu: CpuId, entity: EntityId, ring: ObjectId) -> Then {
+    pub(super) fn handle(&mut self, cpu: CpuId, entity: EntityId, ring: ObjectId) -> StepOutcome {
         let Held::Ring(serving) = &self.tasks.object(ring).held else { unreachable!("a ring is one") };
-        let handled = serving.handled.iter().find(|&&(who, _)| who == entity);
+        let handled = serving.handled.iter().find(|&&(handler, _)| handler == entity);
         let cost = handled.and_then(|(_, packet)| packet.cost).unwrap_or(serving.ring.cost);
         let seed = self.tasks.seed;
         let time = self.tasks.of(entity).draw(cost, seed);
-        if time.is_zero() { Then::On } else { self.burst(cpu, entity, time) }
+        if time.is_zero() { StepOutcome::Next } else { self.burst(cpu, entity, time) }
     }
 
     /// `entity` has handled what it has taken from `ring`: it goes on its way.
-    pub(super) fn send_on(&mut self, entity: EntityId, ring: ObjectId) -> Then {
+    pub(super) fn send_on(&mut self, entity: EntityId, ring: ObjectId) -> StepOutcome {
         let Held::Ring(serving) = &mut self.tasks.object(ring).held else { unreachable!("a ring is one") };
-        let at = serving.handled.iter().position(|&(who, _)| who == entity).expect("it has taken one");
+        let at = serving.handled.iter().position(|&(handler, _)| handler == entity).expect("it has taken one");
         let (_, packet) = serving.handled.remove(at);
         let (packet, later) = (Packet { cost: None, ..packet }, serving.ring.passes);
         self.cpus.outbox.ship(Traffic::Onward { entity, packet, later });
         self.show(|| Event::Served { entity });
-        Then::On
+        StepOutcome::Next
     }
 
-    /// `entity` ends: what it has taken from a ring is for another who serves that.
+    /// `entity` ends: the packet that it handles goes to another server of the ring.
     pub(super) fn hand_back(&mut self, entity: EntityId) {
         self.cpus.outbox.ship(Traffic::Pass { entity });
         for id in
@@ -128,17 +128,17 @@ impl Driver<'_> {
         }
     }
 
-    fn wait_outside(&mut self, cpu: CpuId, entity: EntityId, id: ObjectId) -> Then {
+    fn wait_outside(&mut self, cpu: CpuId, entity: EntityId, id: ObjectId) -> StepOutcome {
         let now = self.cpus.now;
         let state = self.tasks.of(entity);
         state.waiting = Waiting::Outside(id);
         state.since = now;
-        self.rest(cpu)
+        self.block_task(cpu)
     }
 
-    // ---- What comes from elsewhere ----
+    // ---- Arrivals ----
 
-    /// A packet comes into a ring: whether there is room for it, and when its server is to be told, if it is.
+    /// Puts a packet into a ring. `None`: there is no room. Otherwise the notification of the server, if one is due.
     pub(crate) fn put(&mut self, ring: ObjectId, packet: Packet) -> Option<Option<Notified>> {
         let object = self.tasks.object(ring);
         let Held::Ring(serving) = &mut object.held else { panic!("a hop is a ring") };
@@ -154,7 +154,7 @@ impl Driver<'_> {
         Some(Some(Notified { delay: serving.ring.delay, kick: serving.ring.kick }))
     }
 
-    /// Bytes of `flow` come into an inbox; whether there is room for them.
+    /// Puts bytes of `flow` into an inbox. Returns whether there is room for them.
     pub(crate) fn deliver(&mut self, inbox: ObjectId, flow: u32, bytes: u64) -> bool {
         let Held::Inbox { room, filled, parts } = &mut self.tasks.object(inbox).held else {
             panic!("a flow ends in an inbox")
@@ -170,7 +170,7 @@ impl Driver<'_> {
         true
     }
 
-    /// Room for `bytes` is back at a port.
+    /// Gives a port room for `bytes` back.
     pub(crate) fn make_room(&mut self, port: ObjectId, bytes: u64) {
         let Held::Port { window, unread } = &mut self.tasks.object(port).held else {
             panic!("a flow begins at a port")
@@ -180,7 +180,7 @@ impl Driver<'_> {
         }
     }
 
-    /// An interrupt tells whoever waits for `id` that something has come, on the CPU that it last ran on.
+    /// Notifies the task that waits for `id`, by an interrupt to the CPU that it last ran on.
     pub(crate) fn notify(&mut self, id: ObjectId) {
         let object = self.tasks.object(id);
         let server = match &mut object.held {
@@ -191,14 +191,14 @@ impl Driver<'_> {
             _ => None,
         };
         let waiter = object.waiters.front().or(object.writers.front()).map(|&(entity, _)| entity);
-        let Some(told) = waiter.or(server).filter(|told| self.machine.is_attached(*told)) else { return };
-        let home = match self.machine.state(told) {
+        let Some(notified) = waiter.or(server).filter(|notified| self.machine.is_attached(*notified)) else { return };
+        let home = match self.machine.state(notified) {
             State::Running(cpu) => cpu,
-            _ => {
-                self.cpus.tasks[told.index()].and_then(|it| it.last_cpu).unwrap_or_else(|| self.machine.last_cpu(told))
-            }
+            _ => self.cpus.tasks[notified.index()]
+                .and_then(|it| it.last_cpu)
+                .unwrap_or_else(|| self.machine.last_cpu(notified)),
         };
-        // One that waits there already tells of this too.
+        // A deferred notice covers this one, too.
         if self.cpus.deferred.contains(&(home, Deferred::Notice(id)))
             || self.cpus.defer(home, Deferred::Notice(id), Wake::Interrupt)
         {
@@ -206,12 +206,12 @@ impl Driver<'_> {
         }
         self.cpus.interrupt(home);
         if waiter.is_none() {
-            self.notice(told, Notice::Interrupt);
+            self.notice(notified, Notice::Interrupt);
         }
         self.let_through(id);
     }
 
-    /// Whoever waits for `id` and can go on does.
+    /// Wakes the tasks that wait for `id` and can go on.
     pub(crate) fn let_through(&mut self, id: ObjectId) {
         loop {
             let object = self.tasks.object(id);
@@ -231,7 +231,7 @@ impl Driver<'_> {
             };
             let Some(entity) = next else { return };
             self.tasks.of(entity).waiting = Waiting::Nothing;
-            self.rouse(entity, Wake::Interrupt);
+            self.wake_task(entity, Wake::Interrupt);
         }
     }
 }

@@ -3,30 +3,29 @@
 use super::length::Length;
 use sched::Nanos;
 
-/// When whoever serves a ring is told that something has come.
+/// When the server of a ring is notified of packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Notify {
-    /// When it waits for something (notification suppression: virtio's event index, Xen's req_event).
+    /// When it waits (notification suppression: virtio's event index, Xen's req_event).
     #[default]
     WhenIdle,
-    /// Each time: whoever is at work already is interrupted for nothing.
+    /// Each time, even while it is busy.
     Always,
 }
 
 /// Packets that wait for a task to handle them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ring {
-    /// CPU time that each takes.
+    /// The CPU time for each packet.
     pub cost: Length,
-    /// How many may wait; more are dropped. Range: 1 ….
+    /// The most packets that may wait; further ones are dropped. Range: 1 ….
     pub room: u32,
-    /// When its server is told.
+    /// When its server is notified.
     pub notify: Notify,
-    /// How much later, so that more may come meanwhile (interrupt coalescing).
+    /// The delay of a notification (interrupt coalescing).
     pub delay: Nanos,
-    /// Whether its server tells others of what it sent on only at the end of a pass over all that waited when that began, as what runs
-    /// in a softirq does; else at once of each.
+    /// Whether its server notifies others at the end of a pass over the waiting packets, as in a softirq; otherwise after each packet.
     pub passes: bool,
-    /// CPU time that a task of a guest needs to tell it, beside the call to its host: an exit as far as a process of that.
+    /// The CPU time that a notification costs a task of a guest, beside the hypercall: an exit to a process of the host.
     pub kick: Nanos,
 }

@@ -5,12 +5,12 @@ use crate::network::Packet;
 use sched::{EntityId, Nanos};
 use std::collections::VecDeque;
 
-/// The server of a ring is to be told that something has come.
+/// A notification of the server of a ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Notified {
-    /// How much later.
+    /// The delay.
     pub(crate) delay: Nanos,
-    /// What it costs whoever tells it, beside the call.
+    /// The CPU time that it costs the notifying task, beside the hypercall.
     pub(crate) kick: Nanos,
 }
 
@@ -19,11 +19,11 @@ pub(crate) struct Notified {
 pub(crate) struct Serving {
     pub(crate) ring: Ring,
     pub(super) waiting: VecDeque<Packet>,
-    /// Who handles which.
+    /// The packets in work, with their tasks.
     pub(super) handled: Vec<(EntityId, Packet)>,
-    /// Who did so last.
+    /// The task that last handled one.
     pub(super) server: Option<EntityId>,
-    /// How many are left of a pass.
+    /// The packets left of a pass.
     pub(super) left: usize,
     /// Whether a notice is on its way.
     pub(crate) is_noticed: bool,
@@ -34,16 +34,16 @@ impl Serving {
         Serving { ring, waiting: VecDeque::new(), handled: Vec::new(), server: None, left: 0, is_noticed: false }
     }
 
-    /// What `entity` handles waits for another; whether it did.
+    /// Puts the packet that `entity` handles back. Returns whether there was one.
     pub(super) fn hand_back(&mut self, entity: EntityId) -> bool {
-        let at = self.handled.iter().position(|&(who, _)| who == entity);
+        let at = self.handled.iter().position(|&(handler, _)| handler == entity);
         if let Some(at) = at {
             self.waiting.push_front(self.handled.remove(at).1);
         }
         at.is_some()
     }
 
-    /// All that are in it.
+    /// All packets in it.
     pub(crate) fn packets(&self) -> impl Iterator<Item = &Packet> {
         self.waiting.iter().chain(self.handled.iter().map(|(_, packet)| packet))
     }

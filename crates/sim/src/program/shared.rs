@@ -1,4 +1,4 @@
-//! [`Shared`]: what the objects of a machine hold at this instant, and who waits for them in which order.
+//! [`Shared`]: the objects of a machine, with what they hold and the queues of tasks that wait for them.
 
 use super::serving::Serving;
 use super::{Object, ObjectId};
@@ -6,10 +6,10 @@ use crate::network::Packet;
 use sched::EntityId;
 use std::collections::VecDeque;
 
-/// Tasks in the order in which they came, each with how many bytes it wants.
+/// Tasks in order of arrival, each with the bytes that it wants.
 pub(crate) type Queue = VecDeque<(EntityId, u64)>;
 
-/// What an object holds.
+/// The content of an object.
 #[derive(Debug)]
 pub(crate) enum Held {
     Lock {
@@ -33,7 +33,7 @@ pub(crate) enum Held {
         window: u64,
         unread: u64,
     },
-    /// What has come, by flow, in the order in which it came.
+    /// The bytes that have arrived, by flow, in order of arrival.
     Inbox {
         room: u64,
         filled: u64,
@@ -47,9 +47,9 @@ pub(crate) enum Held {
 pub(crate) struct Shared {
     pub(crate) name: String,
     pub(crate) held: Held,
-    /// Who waits: for a pipe, its readers.
+    /// The waiting tasks; of a pipe, its readers.
     pub(crate) waiters: Queue,
-    /// Who waits to write into a pipe.
+    /// The tasks that wait to write into a pipe.
     pub(crate) writers: Queue,
 }
 
@@ -70,7 +70,7 @@ impl Shared {
         Shared { name: name.to_string(), held, waiters: Queue::new(), writers: Queue::new() }
     }
 
-    /// Who holds it, if it is a lock that somebody holds.
+    /// The owner of a lock. `None`: it is free, or no lock.
     pub(crate) fn owner(&self) -> Option<EntityId> {
         match self.held {
             Held::Lock { owner, .. } => owner,
@@ -78,13 +78,13 @@ impl Shared {
         }
     }
 
-    /// Gives the lock to `to`; nobody: it is free.
+    /// Gives the lock to `to`. `None`: frees it.
     pub(crate) fn give(&mut self, to: Option<EntityId>) {
         let Held::Lock { owner, .. } = &mut self.held else { unreachable!("only locks are given") };
         *owner = to;
     }
 
-    /// Whether whoever waits for it spins.
+    /// Whether tasks wait for it by spinning.
     pub(crate) fn spins(&self) -> bool {
         matches!(self.held, Held::Lock { spins: true, .. } | Held::Barrier { spins: true, .. })
     }
@@ -99,7 +99,7 @@ impl Shared {
         matches!(self.held, Held::Lock { .. })
     }
 
-    /// What it is called in a sentence.
+    /// Its noun for messages.
     pub(crate) fn noun(&self) -> &'static str {
         match self.held {
             Held::Lock { spins: true, .. } => "spin lock",
@@ -122,14 +122,14 @@ impl Shared {
         taken
     }
 
-    /// Posts one that nobody waits for.
+    /// Posts one without a waiter.
     pub(crate) fn post(&mut self) {
         if let Held::Semaphore { count, most } = &mut self.held {
             *count = (*count + 1).min(*most);
         }
     }
 
-    /// Lets one read or write, if one can; says who.
+    /// Lets one task read or write if one can, and returns it.
     pub(crate) fn pass(&mut self) -> Option<EntityId> {
         let Held::Pipe { capacity, filled } = &mut self.held else { return None };
         if let Some(&(reader, bytes)) = self.waiters.front()
@@ -154,10 +154,10 @@ impl Shared {
         ring.into_iter().flat_map(|ring| ring.packets())
     }
 
-    /// Whoever has ended waits no more.
+    /// Removes an ended task from the queues.
     pub(crate) fn forget(&mut self, entity: EntityId) {
-        self.waiters.retain(|&(who, _)| who != entity);
-        self.writers.retain(|&(who, _)| who != entity);
+        self.waiters.retain(|&(waiter, _)| waiter != entity);
+        self.writers.retain(|&(waiter, _)| waiter != entity);
     }
 }
 

@@ -1,4 +1,4 @@
-//! [`TaskState`]: where a task stands in its program.
+//! [`TaskState`]: the state of a task that follows a program.
 
 use super::{CodeId, Draws, Length, ObjectId, code::LOOPS_MOST};
 use sched::{EntityId, Instant, Nanos};
@@ -12,13 +12,13 @@ pub(crate) enum Waiting {
     Time,
     /// An object.
     Object(ObjectId),
-    /// An object that others than its application fill or empty: a port, an inbox, a ring.
+    /// An object that other applications fill or empty: a port, an inbox, a ring.
     Outside(ObjectId),
     /// The end of its children.
     Children,
 }
 
-/// Where a task stands.
+/// The state of a task.
 #[derive(Debug)]
 pub(crate) struct TaskState {
     pub(crate) name: Box<str>,
@@ -40,9 +40,9 @@ pub(crate) struct TaskState {
     pub(crate) since: Instant,
     /// When its last sleep was to end.
     pub(crate) due: Instant,
-    /// When its job should be done.
+    /// The deadline of its job.
     pub(crate) deadline: Instant,
-    /// Who forked it.
+    /// The task that forked it.
     pub(crate) parent: Option<EntityId>,
     /// Children that have not ended.
     pub(crate) children: u32,

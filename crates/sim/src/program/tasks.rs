@@ -6,33 +6,33 @@ use super::task_state::TaskState;
 use super::{Object, ObjectId};
 use sched::{EntityId, GroupId, Instant};
 
-/// Steps that one task may do at one instant: a program that does more uses no time at all.
+/// The most steps of one task at one instant. A program with more uses no time at all.
 pub(super) const STEPS_MOST: u32 = 1_000_000;
 
-/// Steps that all tasks of a machine may do at one instant.
+/// The most steps of all tasks of a machine at one instant.
 const STEPS_MOST_OF_ALL: u32 = 10_000_000;
 
-/// What comes of a step.
+/// The outcome of a step.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Then {
-    /// The next step, at once.
-    On,
-    /// Time passes, on the CPU or off it.
-    Later,
+pub(super) enum StepOutcome {
+    /// The next step follows at once.
+    Next,
+    /// The task uses time, on the CPU or off it.
+    Wait,
 }
 
 /// The tasks of an application.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct ApplicationState {
-    /// How many there are.
+    /// The number of tasks.
     pub(crate) there: u32,
-    /// How many of them wait for an object.
+    /// The number that wait for objects.
     pub(crate) waiting: u32,
-    /// How many of them wait for their children.
+    /// The number that wait for their children.
     pub(crate) joining: u32,
-    /// Whether all of it is being ended.
+    /// Whether the application is being ended.
     pub(crate) is_over: bool,
-    /// Where its objects begin among those of its machine.
+    /// The index of its first object among those of its machine.
     pub(crate) base: u32,
     /// The group in which it was started, then its own groups.
     pub(crate) groups: Vec<GroupId>,
@@ -54,10 +54,10 @@ pub(crate) struct Tasks {
     pub(crate) begun: u64,
     /// Whether there are rings among the objects.
     pub(crate) has_rings: bool,
-    /// How often tasks have gone on at this instant.
+    /// The instant of the counts below, and the number of advances at it.
     instant: Instant,
     advances: u32,
-    /// How many steps they have done at it.
+    /// The number of steps at it.
     pub(super) steps: u32,
     pub(crate) seed: u64,
 }
@@ -67,7 +67,7 @@ impl Tasks {
         self.states[entity.index()].as_mut().expect("it follows a program")
     }
 
-    /// Whether tasks have gone on so often at `now` that they will for ever.
+    /// Counts an advance at `now`. Returns whether there are so many that the tasks loop without using time.
     pub(super) fn goes_round_at(&mut self, now: Instant) -> bool {
         if self.instant != now {
             (self.instant, self.advances, self.steps) = (now, 0, 0);

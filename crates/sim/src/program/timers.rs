@@ -1,7 +1,7 @@
-//! The timers of a task: what is waited for, worked for or left out by the clock.
+//! The timers of a task: waiting for beats, working until them, and skipping them.
 
 use super::TimerMode;
-use super::tasks::Then;
+use super::tasks::StepOutcome;
 use crate::driver::Driver;
 use sched::{CpuId, EntityId, Instant, Nanos};
 use trace::Event;
@@ -18,8 +18,15 @@ impl Driver<'_> {
         &mut state.timers[timer]
     }
 
-    /// Whoever runs on `cpu` sleeps until its timer ends.
-    pub(super) fn timer(&mut self, cpu: CpuId, entity: EntityId, timer: u8, period: Nanos, mode: TimerMode) -> Then {
+    /// The task on `cpu` sleeps until its timer ends.
+    pub(super) fn timer(
+        &mut self,
+        cpu: CpuId,
+        entity: EntityId,
+        timer: u8,
+        period: Nanos,
+        mode: TimerMode,
+    ) -> StepOutcome {
         let now = self.cpus.now;
         let last = self.timer_of(entity, timer);
         let end = last.saturating_add(period);
@@ -39,12 +46,12 @@ impl Driver<'_> {
         }
         if end <= now {
             self.tasks.of(entity).due = end;
-            return Then::On;
+            return StepOutcome::Next;
         }
         self.sleep_until(cpu, entity, end)
     }
 
-    /// Whoever runs on `cpu` uses CPU time until its timer ends.
+    /// The task on `cpu` uses CPU time until its timer ends.
     pub(super) fn run_until_beat(
         &mut self,
         cpu: CpuId,
@@ -52,33 +59,33 @@ impl Driver<'_> {
         timer: u8,
         period: Nanos,
         grain: Nanos,
-    ) -> Then {
+    ) -> StepOutcome {
         let now = self.cpus.now;
         let last = self.timer_of(entity, timer);
         let end = last.saturating_add(period);
         if end <= now {
             *last = end;
-            return Then::On;
+            return StepOutcome::Next;
         }
         // It looks at the clock again after that.
         self.tasks.of(entity).next -= 1;
         self.burst(cpu, entity, grain.min(end.since(now)))
     }
 
-    /// `entity` leaves out the rounds of its loop, given by its level and what comes after it, whose beats were over long ago.
+    /// `entity` skips the rounds of its loop whose beats have long passed. The loop is given by its level and its end.
     pub(super) fn drop_late(
         &mut self,
         entity: EntityId,
         (timer, period): (u8, Nanos),
         late: Nanos,
         (level, after): (u8, u32),
-    ) -> Then {
+    ) -> StepOutcome {
         let now = self.cpus.now;
         let last = self.timer_of(entity, timer);
         let behind = now.saturating_since(last.saturating_add(late));
         let passed = behind.as_ns().div_ceil(period.as_ns()).saturating_sub(1);
         if passed == 0 {
-            return Then::On;
+            return StepOutcome::Next;
         }
         let state = self.tasks.of(entity);
         let left = &mut state.rounds[usize::from(level)];
@@ -92,6 +99,6 @@ impl Driver<'_> {
         let last = &mut state.timers[usize::from(timer)];
         *last = last.saturating_add(period.saturating_mul(beats));
         self.show(|| Event::Skipped { entity, beats });
-        Then::On
+        StepOutcome::Next
     }
 }

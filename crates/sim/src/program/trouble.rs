@@ -1,4 +1,4 @@
-//! What programs get wrong together: cycles of waits, applications in which everybody waits, locks given back by others.
+//! Detection of programs that cannot go on: wait cycles, applications in which all tasks wait, unlocks of locks that are not held.
 
 use super::ObjectId;
 use super::task_state::{TaskState, Waiting};
@@ -8,7 +8,7 @@ use crate::stuck::{Stuck, Waiter};
 use sched::{CpuId, EntityId, Input, Instant};
 
 /// How many waiters a report names.
-const TOLD_MOST: usize = 20;
+const SHOWN_MOST: usize = 20;
 
 impl Driver<'_> {
     pub(crate) fn name_of(&self, entity: EntityId) -> String {
@@ -17,20 +17,20 @@ impl Driver<'_> {
     }
 
     /// The run ends here. What comes first counts.
-    pub(crate) fn get_stuck(&mut self, why: String, right: &'static str) {
+    pub(crate) fn get_stuck(&mut self, why: String, help: &'static str) {
         if self.stuck.is_some() {
             return;
         }
-        self.stuck = Some(Box::new(self.stuck_now(why, right, self.waiters())));
+        self.stuck = Some(Box::new(self.stuck_now(why, help, self.waiters())));
     }
 
-    fn stuck_now(&self, why: String, right: &'static str, mut waiters: Vec<Waiter>) -> Stuck {
-        let more = waiters.len().saturating_sub(TOLD_MOST);
-        waiters.truncate(TOLD_MOST);
-        Stuck { at: self.cpus.now, machine: self.name.clone(), why, right, waiters, more }
+    fn stuck_now(&self, why: String, help: &'static str, mut waiters: Vec<Waiter>) -> Stuck {
+        let more = waiters.len().saturating_sub(SHOWN_MOST);
+        waiters.truncate(SHOWN_MOST);
+        Stuck { at: self.cpus.now, machine: self.name.clone(), why, help, waiters, more }
     }
 
-    /// The tasks that wait for an object, in the order of arrival.
+    /// The tasks that wait for objects, in order of arrival.
     pub(crate) fn waiters(&self) -> Vec<Waiter> {
         self.waiters_of(|_| true)
     }
@@ -44,7 +44,7 @@ impl Driver<'_> {
             })
             .collect();
         waiting.sort_by_key(|(number, ..)| *number);
-        let tell = |(_, state, id): (u64, &TaskState, ObjectId)| {
+        let shown = |(_, state, id): (u64, &TaskState, ObjectId)| {
             let object = &self.tasks.objects[id.0 as usize];
             Waiter {
                 task: state.name.to_string(),
@@ -53,10 +53,10 @@ impl Driver<'_> {
                 since: state.since,
             }
         };
-        waiting.into_iter().map(tell).collect()
+        waiting.into_iter().map(shown).collect()
     }
 
-    /// Whether those who wait, from the owner of `id` on, wait for `entity`.
+    /// Detects a wait cycle: the owner of `id` waits, directly or through others, for `entity`.
     pub(crate) fn check_cycle(&mut self, entity: EntityId, id: ObjectId) {
         let mut next = self.tasks.objects[id.0 as usize].owner();
         let mut ring = Vec::new();
@@ -68,7 +68,7 @@ impl Driver<'_> {
                     [] => format!("{me} locks what it holds already"),
                     names => format!("{me} waits for {}, which waits for {me}", names.join(", which waits for ")),
                 };
-                return self.get_stuck(why, "take the locks in the same order in all");
+                return self.get_stuck(why, "take the locks in the same order in all tasks");
             }
             if ring.len() > self.tasks.states.len() {
                 return;
@@ -80,15 +80,15 @@ impl Driver<'_> {
         }
     }
 
-    /// In an application of which everybody waits for an object, nobody can ever go on.
+    /// Detects an application whose tasks all wait for each other.
     pub(crate) fn check_application(&mut self, application: usize) {
         let ApplicationState { there, waiting, joining, is_over, may_stall, is_stalled, .. } =
             self.tasks.applications[application];
         if !is_over && !is_stalled && waiting > 0 && there == waiting + joining && !self.lock_is_free(application) {
             let why = if there == 1 {
-                "it waits for what nobody can give it any more"
+                "it waits, and no task is left to wake it"
             } else {
-                "all wait, and nobody is left to go on"
+                "all tasks wait, and none is left to wake them"
             };
             let right = "let a task signal, post, write, unlock or join the barrier";
             if may_stall {
@@ -101,7 +101,7 @@ impl Driver<'_> {
         }
     }
 
-    /// Whether somebody of an application spins for a lock that is free, and takes it once it runs.
+    /// Whether a task of an application spins for a free lock, and takes it once it runs.
     fn lock_is_free(&self, application: usize) -> bool {
         self.tasks.states.iter().flatten().filter(|it| it.application as usize == application).any(|state| {
             let Waiting::Object(id) = state.waiting else { return false };
@@ -110,13 +110,13 @@ impl Driver<'_> {
         })
     }
 
-    /// `entity`, which runs on `cpu`, gives back what it does not hold.
+    /// `entity`, which runs on `cpu`, unlocks a lock that it does not hold.
     pub(crate) fn gives_back(&mut self, cpu: CpuId, entity: EntityId, id: ObjectId, does: &str) {
         let object = &self.tasks.objects[id.0 as usize];
         let owner =
-            object.owner().map_or("nobody holds it".to_string(), |owner| format!("{} holds it", self.name_of(owner)));
+            object.owner().map_or("no task holds it".to_string(), |owner| format!("{} holds it", self.name_of(owner)));
         let why = format!("{} {does} {} `{}`, but {owner}", self.name_of(entity), object.noun(), object.name);
-        self.get_stuck(why, "put a lock before the unlock");
+        self.get_stuck(why, "lock before the unlock");
         self.cpus.cpus[cpu.index()].done = Instant::NEVER;
         self.input(Input::Block { cpu });
     }

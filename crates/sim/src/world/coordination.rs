@@ -1,5 +1,4 @@
-//! What the world does for guests that coordinate with their host: it shows detector, protocol and coordinator what happens, and
-//! adjusts vCPUs. A world without such guests does nothing of this.
+//! Coordination of guests with their host: feeds events to detector, protocol and coordinator, and adjusts vCPUs.
 
 use super::World;
 use super::guest_coordination::GuestCoordination;
@@ -11,7 +10,7 @@ use trace::{Event, MachineId};
 impl World<'_> {
     pub(super) fn coordinate_with(&mut self, host: MachineId, guest: MachineId, of: &[EntityId], with: Coordination) {
         let params = |&vcpu: &EntityId| (vcpu, *self.machines[host.index()].machine.params(vcpu));
-        self.offices[guest.index()] = Some(Box::new(GuestCoordination {
+        self.coordination[guest.index()] = Some(Box::new(GuestCoordination {
             with,
             host,
             vcpus: of.iter().map(params).collect(),
@@ -27,21 +26,21 @@ impl World<'_> {
         self.machines[guest.index()].coordinate();
     }
 
-    /// What has come of the coordination of `guest` and its host by now; `None`: they do not coordinate.
+    /// The totals of the coordination of `guest` with its host. `None`: they do not coordinate.
     #[must_use]
     pub fn coordinated(&self, guest: MachineId) -> Option<Coordinated> {
-        let office = self.offices[guest.index()].as_ref()?;
-        let mut coordinator = office.coordinator.clone();
+        let guest_state = self.coordination[guest.index()].as_ref()?;
+        let mut coordinator = guest_state.coordinator.clone();
         coordinator.advance(self.now);
         let Coordinator { boosted, over_budget, over_limit, .. } = coordinator;
-        Some(Coordinated { boosted, over_budget, over_limit, ..office.came_of_it })
+        Some(Coordinated { boosted, over_budget, over_limit, ..guest_state.came_of_it })
     }
 
-    fn office(&mut self, guest: usize) -> &mut GuestCoordination {
-        self.offices[guest].as_mut().expect("its caller has seen that it coordinates")
+    fn coordination_of(&mut self, guest: usize) -> &mut GuestCoordination {
+        self.coordination[guest].as_mut().expect("its caller has seen that it coordinates")
     }
 
-    /// The guest and the CPU of it that vCPU `number` is.
+    /// The guest and the CPU of vCPU `number`.
     fn place_of(&self, number: usize) -> (usize, usize) {
         let (guest, cpu) = self.vcpus[number].place();
         (guest.index(), cpu.index())
@@ -53,14 +52,14 @@ impl World<'_> {
     pub(super) fn coordinate(&mut self, guest: usize) {
         self.read_notes(guest);
         let now = self.now;
-        self.office(guest).coordinator.advance(now);
+        self.coordination_of(guest).coordinator.advance(now);
         while let Some(cpu) = self.machines[guest].cpus.outbox.take(Message::exit) {
-            let office = self.office(guest);
-            let seat = &mut office.seats[cpu.index()];
-            seat.exits(&office.with, false);
-            seat.injected(&office.with, true);
+            let guest_state = self.coordination_of(guest);
+            let seat = &mut guest_state.seats[cpu.index()];
+            seat.exits(&guest_state.with, false);
+            seat.injected(&guest_state.with, true);
         }
-        for cpu in 0..self.office(guest).seats.len() {
+        for cpu in 0..self.coordination_of(guest).seats.len() {
             self.hear(guest, cpu);
             self.carry_out(guest, cpu);
         }
@@ -70,28 +69,29 @@ impl World<'_> {
     fn read_notes(&mut self, guest: usize) {
         let machine = &mut self.machines[guest];
         let mut notes = machine.cpus.outbox.take_notes();
-        let office = self.offices[guest].as_mut().expect("it coordinates");
+        let guest_state = self.coordination[guest].as_mut().expect("it coordinates");
         for note in notes.drain(..) {
-            office.detector.note(&machine.machine, note);
+            guest_state.detector.note(&machine.machine, note);
         }
         machine.cpus.outbox.reuse_notes(notes);
     }
 
-    /// What the guest tells of a CPU, if that has one to tell it.
+    /// Takes the hint of a guest about a CPU that is not frozen.
     fn hear(&mut self, guest: usize, cpu: usize) {
         let machine = &mut self.machines[guest];
-        let office = self.offices[guest].as_mut().expect("it coordinates");
+        let guest_state = self.coordination[guest].as_mut().expect("it coordinates");
         let on = CpuId::new(cpu);
         if machine.machine.is_frozen(on) {
             return;
         }
-        let sight = office.sight(machine, on);
-        let said = office.seats[cpu].chosen(&office.with, sight, office.coordinator.given(cpu).is_some());
-        office.came_of_it.hints += u64::from(said.hint);
+        let sight = guest_state.sight(machine, on);
+        let said =
+            guest_state.seats[cpu].chosen(&guest_state.with, sight, guest_state.coordinator.given(cpu).is_some());
+        guest_state.came_of_it.hints += u64::from(said.hint);
         if said.call {
             let cost = machine.cpus.costs.hypercall;
-            office.came_of_it.hypercalls += 1;
-            office.came_of_it.cost += cost;
+            guest_state.came_of_it.hypercalls += 1;
+            guest_state.came_of_it.cost += cost;
             machine.cpus.delay(on, cost);
         }
     }
@@ -105,7 +105,7 @@ impl World<'_> {
         for note in notes.drain(..) {
             let (Note::Runs(entity, _) | Note::Stopped(entity)) = note else { continue };
             let Some((guest, cpu)) = self.coordinated_vcpu(host, entity) else { continue };
-            let coordinator = &mut self.office(guest).coordinator;
+            let coordinator = &mut self.coordination_of(guest).coordinator;
             coordinator.advance(now);
             coordinator.runs(cpu, matches!(note, Note::Runs(..)));
             self.schedule(guest);
@@ -114,7 +114,7 @@ impl World<'_> {
         while let Some(on) = self.machines[host].cpus.outbox.take(Message::exit) {
             let vcpu = self.machines[host].machine.running(on);
             let vcpu = vcpu.and_then(|vcpu| self.coordinated_vcpu(host, vcpu));
-            // One that has come just now was not interrupted.
+            // A vCPU that has just got its CPU was not interrupted.
             let is_present = |&(guest, cpu): &(usize, usize)| !self.machines[guest].machine.is_frozen(CpuId::new(cpu));
             if let Some((guest, cpu)) = vcpu.filter(is_present) {
                 self.act(guest, cpu, |seat, with| seat.exits(with, false));
@@ -122,24 +122,24 @@ impl World<'_> {
         }
     }
 
-    /// The guest and the CPU that an entity is, if it is a vCPU of a guest that coordinates.
+    /// The guest and the CPU of an entity that is a vCPU of a coordinating guest.
     fn coordinated_vcpu(&self, host: usize, entity: EntityId) -> Option<(usize, usize)> {
         let number = self.vcpu_of[host].get(entity.index()).copied().flatten()? as usize;
         let (guest, cpu) = self.place_of(number);
-        self.offices[guest].is_some().then_some((guest, cpu))
+        self.coordination[guest].is_some().then_some((guest, cpu))
     }
 
-    /// Something happens to a vCPU by the rules of its protocol.
+    /// Applies an event of the protocol to a vCPU.
     fn act(&mut self, guest: usize, cpu: usize, happens: impl FnOnce(&mut Seat, &Coordination)) {
         let now = self.now;
-        let office = self.office(guest);
-        office.coordinator.advance(now);
-        happens(&mut office.seats[cpu], &office.with);
+        let guest_state = self.coordination_of(guest);
+        guest_state.coordinator.advance(now);
+        happens(&mut guest_state.seats[cpu], &guest_state.with);
         self.carry_out(guest, cpu);
         self.schedule(guest);
     }
 
-    /// vCPU `number`, which has no CPU, gets an interrupt.
+    /// Injects an interrupt into vCPU `number`, which has no CPU.
     pub(super) fn inject(&mut self, number: usize) {
         let (guest, cpu) = self.place_of(number);
         self.act(guest, cpu, |seat, with| seat.injected(with, false));
@@ -152,13 +152,13 @@ impl World<'_> {
         self.act(guest, cpu, |seat, with| seat.exits(with, pending));
     }
 
-    /// vCPU `number` gives its CPU away.
-    pub(super) fn rest(&mut self, number: usize) {
+    /// vCPU `number` halts.
+    pub(super) fn halt_coordinated(&mut self, number: usize) {
         let (guest, cpu) = self.place_of(number);
         let now = self.now;
-        let office = self.office(guest);
-        office.coordinator.advance(now);
-        office.coordinator.sleeps(cpu);
+        let guest_state = self.coordination_of(guest);
+        guest_state.coordinator.advance(now);
+        guest_state.coordinator.sleeps(cpu);
         self.act(guest, cpu, Seat::halts);
     }
 
@@ -166,100 +166,100 @@ impl World<'_> {
     pub(super) fn review(&mut self, guest: usize) {
         let now = self.now;
         self.reviews.clear(guest);
-        // Somebody may have left since it was last visited.
+        // An entity may have left since the last visit.
         self.read_notes(guest);
-        let office = self.office(guest);
-        office.coordinator.advance(now);
-        if office.tick <= now {
-            office.tick = Instant::NEVER;
+        let guest_state = self.coordination_of(guest);
+        guest_state.coordinator.advance(now);
+        if guest_state.tick <= now {
+            guest_state.tick = Instant::NEVER;
         }
-        for cpu in 0..self.office(guest).seats.len() {
+        for cpu in 0..self.coordination_of(guest).seats.len() {
             let machine = &mut self.machines[guest];
             machine.cpus.now = now;
-            let office = self.offices[guest].as_mut().expect("it coordinates");
+            let guest_state = self.coordination[guest].as_mut().expect("it coordinates");
             let on = CpuId::new(cpu);
             if !machine.machine.is_frozen(on) {
                 if let Some(entity) = machine.machine.running(on) {
-                    office.detector.review(&machine.machine, entity);
+                    guest_state.detector.review(&machine.machine, entity);
                 }
-                office.seats[cpu].exits(&office.with, false);
+                guest_state.seats[cpu].exits(&guest_state.with, false);
             }
             self.hear(guest, cpu);
             self.carry_out(guest, cpu);
         }
-        // Something may have come for it at this instant that only its visit will see.
+        // Work that came at this instant needs a visit.
         let number = self.places[guest].number;
         if self.guests.get(number) > now {
             self.guests.set(number, self.machines[guest].next());
         }
         self.schedule(guest);
-        assert!(self.reviews.get(guest) > now, "what was due has been done");
+        assert!(self.reviews.get(guest) > now, "the review is done");
     }
 
-    /// A vCPU gets what it is to have.
+    /// Gives a vCPU the boost that is due.
     fn carry_out(&mut self, guest: usize, cpu: usize) {
-        let office = self.offices[guest].as_mut().expect("it coordinates");
-        office.coordinator.wish(cpu, office.seats[cpu].wish);
-        let (given, due) = (office.coordinator.given(cpu), office.coordinator.due(cpu));
+        let guest_state = self.coordination[guest].as_mut().expect("it coordinates");
+        guest_state.coordinator.wish(cpu, guest_state.seats[cpu].wish);
+        let (given, due) = (guest_state.coordinator.given(cpu), guest_state.coordinator.due(cpu));
         if given == due {
             return;
         }
-        let host = office.host;
+        let host = guest_state.host;
         let refused = !self.adjust_vcpu(guest, cpu, due);
         if refused {
             // It may still have another boost.
             assert!(self.adjust_vcpu(guest, cpu, None), "what was granted once is granted again");
         }
-        let office = self.office(guest);
-        office.coordinator.give(cpu, if refused { None } else { due }, refused);
-        office.came_of_it.boosts += u64::from(given.is_none() && !refused);
-        office.came_of_it.refused += u64::from(refused);
-        self.rouse(host);
+        let guest_state = self.coordination_of(guest);
+        guest_state.coordinator.give(cpu, if refused { None } else { due }, refused);
+        guest_state.came_of_it.boosts += u64::from(given.is_none() && !refused);
+        guest_state.came_of_it.refused += u64::from(refused);
+        self.schedule_visit(host);
     }
 
-    /// Asks the host's policy for a boost of a vCPU, or for what it has without one; whether that is granted.
+    /// Asks the host's policy for a boost of a vCPU, or to end it. Returns whether the policy grants it.
     fn adjust_vcpu(&mut self, guest: usize, cpu: usize, boost: Option<Boost>) -> bool {
-        let office = self.offices[guest].as_mut().expect("it coordinates");
-        let (entity, base) = office.vcpus[cpu];
+        let guest_state = self.coordination[guest].as_mut().expect("it coordinates");
+        let (entity, base) = guest_state.vcpus[cpu];
         let params = boost.map_or(base, |boost| boost.over(base));
-        let machine = &mut self.machines[office.host.index()];
+        let machine = &mut self.machines[guest_state.host.index()];
         machine.cpus.now = self.now;
         let stays = *machine.machine.params(entity) == params;
-        // One that changes nothing is none.
+        // A boost without an effect is none.
         let boosted = params != base;
-        let told = std::mem::replace(&mut office.told[cpu], boosted);
+        let told = std::mem::replace(&mut guest_state.told[cpu], boosted);
         if told != boosted || (boosted && !stays) {
             machine.show(|| Event::Boosted { entity, boosted });
         }
         stays || machine.adjust(entity, params).is_ok()
     }
 
-    /// Something else is asked for an entity from outside: of a vCPU that is boosted, for when it is not.
+    /// Takes new parameters of an entity: those of a boosted vCPU apply when its boost ends.
     pub(super) fn rebase(&mut self, host: MachineId, entity: EntityId, params: Params) {
         let Some((guest, cpu)) = self.coordinated_vcpu(host.index(), entity) else { return };
         let now = self.now;
-        let office = self.office(guest);
-        office.coordinator.advance(now);
-        office.vcpus[cpu].1 = params;
-        let given = office.coordinator.given(cpu);
+        let guest_state = self.coordination_of(guest);
+        guest_state.coordinator.advance(now);
+        guest_state.vcpus[cpu].1 = params;
+        let given = guest_state.coordinator.given(cpu);
         if given.is_some() && !self.adjust_vcpu(guest, cpu, given) {
             assert!(self.adjust_vcpu(guest, cpu, None), "it has just been granted");
-            let office = self.office(guest);
-            office.coordinator.give(cpu, None, true);
-            office.came_of_it.refused += 1;
+            let guest_state = self.coordination_of(guest);
+            guest_state.coordinator.give(cpu, None, true);
+            guest_state.came_of_it.refused += 1;
         }
         self.schedule(guest);
     }
 
     fn schedule(&mut self, guest: usize) {
         let now = self.now;
-        let office = self.office(guest);
-        if !office.coordinator.is_used() {
-            office.tick = Instant::NEVER;
-        } else if office.tick == Instant::NEVER {
-            office.tick = now.saturating_add(office.with.tick);
+        let guest_state = self.coordination_of(guest);
+        if !guest_state.coordinator.is_used() {
+            guest_state.tick = Instant::NEVER;
+        } else if guest_state.tick == Instant::NEVER {
+            guest_state.tick = now.saturating_add(guest_state.with.tick);
         }
-        let next = office.coordinator.next().min(office.tick);
+        let next = guest_state.coordinator.next().min(guest_state.tick);
         self.reviews.set(guest, next);
     }
 }

@@ -11,9 +11,9 @@ use trace::MachineId;
 pub(super) struct GuestCoordination {
     pub(super) with: Coordination,
     pub(super) host: MachineId,
-    /// By CPU of the guest: its entity, what is asked for that when it is not boosted, and what both know of it.
+    /// By CPU of the guest: its entity, and the entity's parameters without a boost.
     pub(super) vcpus: Vec<(EntityId, Params)>,
-    /// Which of them have been told to be boosted.
+    /// Whether a boost of it is recorded in the trace, by CPU.
     pub(super) told: Vec<bool>,
     pub(super) seats: Vec<Seat>,
     pub(super) detector: Detector,
@@ -24,13 +24,13 @@ pub(super) struct GuestCoordination {
 }
 
 impl GuestCoordination {
-    /// What the guest's scheduler has chosen on a CPU.
+    /// What the guest's scheduler runs and keeps waiting on a CPU.
     pub(super) fn sight(&self, machine: &Driver<'_>, cpu: CpuId) -> Sight {
         let runs = machine.machine.running(cpu);
         let of_class = |e: EntityId| Boost::like(machine.machine.params(e).class);
         let worth = runs.and_then(|e| of_class(e).or(self.detector.is_urgent(e).then_some(self.with.boost)));
         let waits = |&e: &EntityId| machine.machine.state(e) == State::Waiting && machine.machine.last_cpu(e) == cpu;
-        // Only S0 tells of them.
+        // Only protocol S0 reports sleeping tasks.
         let sleeps = self.with.protocol == Protocol::S0
             && self.detector.asleep().any(|e| machine.machine.is_attached(e) && machine.machine.last_cpu(e) == cpu);
         let minds_locks = matches!(self.with.protocol, Protocol::RfcV1 | Protocol::RfcV2);

@@ -1,8 +1,8 @@
 //! [`World`]: machines in virtual time: hosts, and guests whose CPUs are entities of a host.
 //!
-//! It is flat: a list of machines, and for each vCPU which entity of which host it is. At one instant: guests take what is due to them,
-//! in the order of their ids, and settle; then hosts do; then vCPUs that lost or got a CPU are frozen or thawed, and their guests have
-//! what had waited for that; and so on until nothing changes. Nothing else orders events, so the same calls give the same run.
+//! The world is flat: a list of machines, and for each vCPU its entity on its host. At one instant, guests take what is due, by id, and
+//! settle; then hosts do; then vCPUs that lost or got a CPU are frozen or thawed, and their guests take the deferred work. This repeats
+//! until nothing changes. Nothing else orders events, so the same calls give the same run.
 
 mod coordination;
 mod guest_coordination;
@@ -27,13 +27,13 @@ use std::rc::Rc;
 use trace::{Event, MachineId, Sink, WorldSink};
 use vcpu_state::Vcpu;
 
-/// Rounds that one instant may take, before it is clear that it never ends.
+/// The most rounds of one instant. More mean that it never ends.
 const ROUNDS_MOST: usize = 10_000;
 
-/// After so many instants a world looks which watchers ignore what follows.
+/// The number of instants between checks for sinks that ignore later events.
 const INSTANTS_A_ROUND: u64 = 1_024;
 
-/// What a machine is in its world.
+/// The place of a machine in its world.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     /// The machine its CPUs are entities of; `None`: it is a host.
@@ -44,7 +44,7 @@ struct Place {
     number: usize,
 }
 
-/// When something is due on machines, by their numbers in here: the few hosts of a world are not looked for among its many guests.
+/// When work is due on machines. Hosts and guests have separate agendas: a world has few hosts among many guests.
 #[derive(Debug)]
 struct Agenda {
     calendar: Calendar,
@@ -57,14 +57,14 @@ impl Agenda {
         Agenda { calendar: Calendar::new(1), machines: Vec::new() }
     }
 
-    /// Adds a machine, by its index; gives back its number.
+    /// Adds a machine by its index, and returns its number.
     fn add(&mut self, index: usize) -> usize {
         self.machines.push(index);
         self.calendar.reserve(self.machines.len());
         self.machines.len() - 1
     }
 
-    /// Which machine is due first, by its index.
+    /// The index of the machine that is due first.
     #[inline]
     fn first(&self) -> usize {
         self.machines[self.calendar.first()]
@@ -95,15 +95,15 @@ pub struct World<'a> {
     /// When something is due: on guests and hosts apart, because guests come first.
     guests: Agenda,
     hosts: Agenda,
-    /// When a vCPU that idles gives its CPU away, by vCPU.
+    /// When an idle vCPU halts, by vCPU.
     halts: Calendar,
-    /// By machine: how a guest and its host coordinate.
-    offices: Vec<Option<Box<GuestCoordination>>>,
-    /// Whether any do: otherwise nobody need look.
+    /// By machine: the coordination of a guest with its host.
+    coordination: Vec<Option<Box<GuestCoordination>>>,
+    /// Whether any guest coordinates.
     coordinates: bool,
     /// When a boost has to be looked at, by guest.
     reviews: Calendar,
-    /// How many vCPUs may be polling.
+    /// The number of vCPUs that may be polling.
     polling: usize,
     network: Network,
     watchers: Watchers<'a>,
@@ -129,7 +129,7 @@ impl<'a> World<'a> {
             guests: Agenda::new(),
             hosts: Agenda::new(),
             halts: Calendar::new(1),
-            offices: Vec::new(),
+            coordination: Vec::new(),
             coordinates: false,
             reviews: Calendar::new(1),
             polling: 0,
@@ -158,7 +158,8 @@ impl<'a> World<'a> {
         Ok(self.add(name, machine, None))
     }
 
-    /// Adds a guest whose CPUs are `vcpus`, entities of `host` that were attached as [`Workload::Vcpu`] and are nobody's yet.
+    /// Adds a guest whose CPUs are `vcpus`, entities of `host` that were attached as [`Workload::Vcpu`] and belong to no
+    /// guest yet.
     ///
     /// # Errors
     /// The policy does not work with these knobs on this machine.
@@ -201,13 +202,13 @@ impl<'a> World<'a> {
         let id = MachineId(u32::try_from(self.machines.len()).expect("a world has fewer than 2^32 machines"));
         machine.name = name.to_string();
         machine.cpus.now = self.now;
-        // Every machine draws for itself, so that what others do changes nothing.
+        // Every machine has its own random numbers, independent of other machines.
         machine.seed(self.seed.wrapping_add(u64::from(id.0).wrapping_mul(0x9e37_79b9_7f4a_7c15)));
         if !self.watchers.borrow().is_empty() {
             machine.watch_as(id, &self.watchers);
         }
         self.machines.push(machine);
-        self.offices.push(None);
+        self.coordination.push(None);
         let agenda = if host.is_some() { &mut self.guests } else { &mut self.hosts };
         let number = agenda.add(id.index());
         self.places.push(Place { host, vcpus: self.vcpus.len(), number });
@@ -243,7 +244,7 @@ impl<'a> World<'a> {
         }
     }
 
-    // ---- Who is on them ----
+    // ---- Membership ----
 
     /// Creates a group on `machine`.
     ///
@@ -273,10 +274,10 @@ impl<'a> World<'a> {
         self.change(machine, |it| it.attach(name, params, workload))
     }
 
-    /// Starts the tasks of an application on `machine`, all in `group`; gives back the number of the application there, and its tasks.
+    /// Starts the tasks of an application on `machine`, all in `group`. Returns the number of the application there, and its tasks.
     ///
     /// # Errors
-    /// Its policy refuses one of them; none is there then.
+    /// Its policy refuses one of them; none is started then.
     pub fn start(
         &mut self,
         machine: MachineId,
@@ -286,13 +287,12 @@ impl<'a> World<'a> {
         self.change(machine, |it| it.start(application, group))
     }
 
-    /// Ends those tasks of an application that have not ended yet, with all that they have forked; those that run on a vCPU without a
-    /// CPU go when that has one.
+    /// Ends the tasks of an application and all that they have forked. Tasks on a vCPU without a CPU end when it has one.
     pub fn stop(&mut self, machine: MachineId, application: u32) {
         self.change(machine, |it| it.stop(application));
     }
 
-    /// Changes what is asked for an entity.
+    /// Changes the parameters of an entity.
     ///
     /// # Errors
     /// Its policy refuses it; nothing has changed.
@@ -302,12 +302,12 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// A CPU of `machine` needs `time` to change over to `entity`, instead of what the machine's costs say.
+    /// Sets the time that a CPU of `machine` needs to switch to `entity`, in place of the machine's cost.
     pub fn set_switch(&mut self, machine: MachineId, entity: EntityId, time: Nanos) {
         self.machines[machine.index()].set_switch(entity, time);
     }
 
-    /// Changes what is asked for a group.
+    /// Changes the parameters of a group.
     ///
     /// # Errors
     /// Its policy refuses it; nothing has changed.
@@ -315,7 +315,7 @@ impl<'a> World<'a> {
         self.change(machine, |it| it.adjust_group(group, params))
     }
 
-    /// Removes an entity that is no vCPU; one that runs on a vCPU without a CPU goes when that has one.
+    /// Removes an entity that is no vCPU. An entity on a vCPU without a CPU leaves when the vCPU has one.
     ///
     /// # Panics
     /// It is a vCPU: a machine does not lose CPUs.
@@ -329,16 +329,16 @@ impl<'a> World<'a> {
         let it = &mut self.machines[machine.index()];
         it.cpus.now = self.now;
         let answer = change(it);
-        self.rouse(machine);
+        self.schedule_visit(machine);
         answer
     }
 
     // ---- Time ----
 
-    /// Lets everything before `end` happen; then it is `end`.
+    /// Runs until `end`: everything before it happens.
     ///
     /// # Errors
-    /// It cannot go on: programs wait for each other, or go round in circles. Then it is when that was found.
+    /// The run cannot go on: programs deadlock, or loop without using time. It stays at that instant.
     pub fn run_until(&mut self, end: Instant) -> Result<(), Box<Stuck>> {
         assert!(end >= self.now, "time never goes back");
         for round in 1_u64.. {
@@ -361,8 +361,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Visits the only machine at its next instants before `end`: at most so many that watchers are released in time, and
-    /// no further than an instant that leaves the world something to do.
+    /// Runs the only machine until `end`, for a bounded number of instants, or until the world has to act.
     fn run_alone(&mut self, end: Instant) -> Result<(), Box<Stuck>> {
         self.release_watchers();
         let mut next = self.hosts.next();
@@ -383,7 +382,7 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Passes nothing on any more to watchers that ignore it.
+    /// Releases sinks that ignore later events.
     fn release_watchers(&mut self) {
         let mut watchers = self.watchers.borrow_mut();
         if watchers.is_empty() {
@@ -395,10 +394,10 @@ impl<'a> World<'a> {
         }
     }
 
-    /// Ends the run: lets everything before `end` happen and tells the watchers that it is over.
+    /// Runs until `end` and ends the run for the sinks.
     ///
     /// # Errors
-    /// As [`run_until`](World::run_until); the watchers are told all the same.
+    /// As [`run_until`](World::run_until). The run ends for the sinks all the same.
     pub fn finish(&mut self, end: Instant) -> Result<(), Box<Stuck>> {
         let answer = self.run_until(end);
         self.check_flows();
@@ -444,7 +443,7 @@ impl<'a> World<'a> {
             at: now,
             machine: self.machines[last].name.clone(),
             why: "guests and their host answer each other without using any time".to_string(),
-            right: "let a task run or sleep in every round",
+            help: "give the tasks a step that runs or sleeps in every round",
             waiters: Vec::new(),
             more: 0,
         }))
@@ -455,7 +454,7 @@ impl<'a> World<'a> {
         let machine = &mut self.machines[index];
         machine.cpus.now = self.now;
         machine.instant();
-        // What it sends to itself comes before it can be idle.
+        // Traffic to itself arrives before it can be idle.
         while self.machines[index].cpus.outbox.has_traffic() && self.machines[index].stuck.is_none() {
             self.ship(index);
             self.machines[index].instant();
@@ -464,7 +463,7 @@ impl<'a> World<'a> {
         if machine.stuck.is_some() {
             return Err(machine.stuck.take().expect("just seen"));
         }
-        if self.coordinates && self.offices[index].is_some() {
+        if self.coordinates && self.coordination[index].is_some() {
             self.coordinate(index);
         }
         self.answer_guest(index);
@@ -480,10 +479,10 @@ impl<'a> World<'a> {
         self.end_host_visit(index)
     }
 
-    /// Does what an instant on a host leaves its world to do.
+    /// Acts on what happened on a host at this instant.
     #[inline]
     fn end_host_visit(&mut self, index: usize) -> Result<(), Box<Stuck>> {
-        // What it sends to itself comes before it can be idle.
+        // Traffic to itself arrives before it can be idle.
         while self.machines[index].cpus.outbox.has_traffic() && self.machines[index].stuck.is_none() {
             self.ship(index);
             self.machines[index].instant();
@@ -503,14 +502,14 @@ impl<'a> World<'a> {
         Ok(())
     }
 
-    /// Something has happened on `machine`: it is visited at this instant.
-    fn rouse(&mut self, machine: MachineId) {
+    /// Schedules a visit of `machine` at this instant.
+    fn schedule_visit(&mut self, machine: MachineId) {
         let Place { host, number, .. } = self.places[machine.index()];
         let agenda = if host.is_some() { &mut self.guests } else { &mut self.hosts };
         agenda.set(number, self.now);
     }
 
-    // ---- What is known ----
+    // ---- Queries ----
 
     /// The current instant.
     #[must_use]
@@ -524,19 +523,19 @@ impl<'a> World<'a> {
         &self.machines[machine.index()]
     }
 
-    /// How many machines there are; their ids are the numbers below that.
+    /// The number of machines. Their ids are the numbers below it.
     #[must_use]
     pub fn machines(&self) -> usize {
         self.machines.len()
     }
 
-    /// Inputs that all machines have accepted, freezes and thaws apart.
+    /// The number of inputs of all machines, without freezes and thaws.
     #[must_use]
     pub fn inputs(&self) -> u64 {
         self.machines.iter().map(|machine| machine.inputs).sum()
     }
 
-    /// How long CPU `cpu` of `guest` has polled instead of giving its CPU away.
+    /// The time for which CPU `cpu` of `guest` has polled before halting.
     #[must_use]
     pub fn polled(&self, guest: MachineId, cpu: CpuId) -> Nanos {
         self.vcpus[self.places[guest.index()].vcpus + cpu.index()].polled

@@ -1,26 +1,26 @@
-//! What happens between machines: packets go from hop to hop.
+//! Traffic between machines: packets go from hop to hop.
 
 use super::World;
 use crate::network::line::Running;
 use crate::network::{
-    ACK_DELAY, Due, Endpoint, Flow, FlowCounts, FlowId, Hop, Kind, Line, LineId, Packet, Stream, Untold,
+    ACK_DELAY, DeferredNotify, Due, Endpoint, Flow, FlowCounts, FlowId, Hop, Kind, Line, LineId, Packet, Stream,
 };
 use crate::outbox::Traffic;
 use crate::program::{Notified, ObjectId};
 use sched::{EntityId, Nanos};
 use trace::{Event, MachineId};
 
-/// The task that sends a packet, or sends it on, and pays for telling others of it.
+/// The task that sends a packet, or sends it on, and pays for the notification.
 #[derive(Clone, Copy)]
 struct By {
-    who: (MachineId, EntityId),
-    /// Whether it tells them at the end of its pass.
+    task: (MachineId, EntityId),
+    /// Whether it notifies at the end of its pass.
     later: bool,
 }
 
 impl By {
     fn now(machine: MachineId, entity: EntityId) -> By {
-        By { who: (machine, entity), later: false }
+        By { task: (machine, entity), later: false }
     }
 }
 
@@ -35,8 +35,8 @@ impl World<'_> {
     /// Adds a flow.
     ///
     /// # Panics
-    /// An end is not of the kind that it should be, or its port has a flow already; packets without data, acknowledgements for none
-    /// or of what may be lost, or an interrupt of what is no CPU of a host.
+    /// An end is no port or inbox, or its port has a flow already; packets are empty; acknowledgements are for no packet or for an
+    /// unreliable flow; or an interrupt goes to no CPU of a host.
     pub fn connect(&mut self, flow: Flow) -> FlowId {
         let (port, inbox) = (self.object_at(flow.from), self.object_at(flow.to));
         let acks = flow.acks.as_ref();
@@ -51,19 +51,19 @@ impl World<'_> {
         let other = self.network.flow_of.insert((flow.from.machine, port), number);
         assert!(other.is_none(), "a port has one flow");
         assert!(flow.packet > 0, "a packet carries something");
-        assert!(flow.reliable || flow.acks.is_none(), "who waits for acknowledgements cannot lose");
+        assert!(flow.reliable || flow.acks.is_none(), "a flow with acknowledgements is reliable");
         self.network.streams.push(Stream {
             flow,
             port,
             inbox,
             counts: FlowCounts::default(),
-            unsaid: 0,
-            says_later: false,
+            unacked_bytes: 0,
+            ack_scheduled: false,
         });
         FlowId(number)
     }
 
-    /// What has become of the packets of a flow.
+    /// The counts of the packets of a flow.
     #[must_use]
     pub fn flow(&self, flow: FlowId) -> FlowCounts {
         self.network.streams[flow.0 as usize].counts
@@ -75,7 +75,7 @@ impl World<'_> {
         ObjectId(applications[at.application as usize].base + at.object.0)
     }
 
-    /// What has left a machine goes on its way.
+    /// Sends the traffic of a machine on its way.
     pub(super) fn ship(&mut self, index: usize) {
         #[expect(clippy::cast_possible_truncation, reason = "a world has fewer than 2^32 machines")]
         let machine = MachineId(index as u32);
@@ -85,13 +85,13 @@ impl World<'_> {
                 Traffic::Sent { port, entity, bytes } => self.send(machine, port, entity, bytes),
                 Traffic::Onward { packet, .. } if packet.kind == Kind::Completion => {}
                 Traffic::Onward { entity, packet, later } => {
-                    self.travel(packet, Some(By { who: (machine, entity), later }));
+                    self.travel(packet, Some(By { task: (machine, entity), later }));
                 }
-                Traffic::Pass { entity } => self.tell_of_pass(machine, entity),
+                Traffic::Pass { entity } => self.end_pass(machine, entity),
                 Traffic::Read { entity, flow, bytes } => self.acknowledge(machine, entity, flow, bytes),
             }
         }
-        // Its room is kept; what came meanwhile has left by its own visit.
+        // The buffer is kept; traffic that came meanwhile is for the next turn.
         self.machines[index].cpus.outbox.reuse(traffic);
     }
 
@@ -116,27 +116,27 @@ impl World<'_> {
         }
     }
 
-    /// Something was read: the sender may learn of it.
+    /// Data was read: the sender may get an acknowledgement.
     fn acknowledge(&mut self, machine: MachineId, entity: EntityId, flow: u32, bytes: u64) {
         let stream = &mut self.network.streams[flow as usize];
         stream.counts.bytes_read += bytes;
         let Some(acks) = &stream.flow.acks else { return self.make_room(flow, bytes) };
-        stream.unsaid += bytes;
+        stream.unacked_bytes += bytes;
         let counts = stream.counts;
         let is_all = counts.bytes_read + counts.bytes_lost == counts.bytes_sent;
-        if is_all || stream.unsaid >= u64::from(stream.flow.packet) * u64::from(acks.every) {
-            return self.say(flow, Some(By::now(machine, entity)));
+        if is_all || stream.unacked_bytes >= u64::from(stream.flow.packet) * u64::from(acks.every) {
+            return self.send_ack(flow, Some(By::now(machine, entity)));
         }
-        if !stream.says_later {
-            stream.says_later = true;
+        if !stream.ack_scheduled {
+            stream.ack_scheduled = true;
             self.network.schedule(self.now.saturating_add(ACK_DELAY), Due::Ack(flow));
         }
     }
 
-    /// The receiver of a flow tells its sender what was read and not yet told of.
-    fn say(&mut self, flow: u32, by: Option<By>) {
+    /// Acknowledges the bytes of a flow that were read and not acknowledged yet.
+    fn send_ack(&mut self, flow: u32, by: Option<By>) {
         let stream = &mut self.network.streams[flow as usize];
-        let bytes = std::mem::take(&mut stream.unsaid);
+        let bytes = std::mem::take(&mut stream.unacked_bytes);
         if bytes > 0 {
             self.travel(Packet { flow, kind: Kind::Ack, hop: 0, bytes, sent: self.now, cost: None }, by);
         }
@@ -149,25 +149,25 @@ impl World<'_> {
         it.cpus.now = self.now;
         it.make_room(port, bytes);
         it.notify(port);
-        self.rouse(machine);
+        self.schedule_visit(machine);
     }
 
-    /// Everything that is due between machines.
+    /// Delivers everything that is due between machines.
     pub(super) fn deliver(&mut self) {
         while self.network.next() == self.now {
             match self.network.pop() {
                 Some(Due::Packet(packet)) => self.travel(packet, None),
-                Some(Due::Notice(machine, ring)) => self.tell(machine, ring),
+                Some(Due::Notice(machine, ring)) => self.notify(machine, ring),
                 Some(Due::Ack(flow)) => {
-                    self.network.streams[flow as usize].says_later = false;
-                    self.say(flow, None);
+                    self.network.streams[flow as usize].ack_scheduled = false;
+                    self.send_ack(flow, None);
                 }
                 None => return,
             }
         }
     }
 
-    /// A packet goes on from where it is.
+    /// Moves a packet to its next stop.
     fn travel(&mut self, mut packet: Packet, by: Option<By>) {
         loop {
             let flow = &self.network.streams[packet.flow as usize].flow;
@@ -194,7 +194,7 @@ impl World<'_> {
                     host.cpus.now = self.now;
                     host.show(|| Event::Irq { cpu, time });
                     let done = host.cpus.handle_interrupt(cpu, time);
-                    self.rouse(machine);
+                    self.schedule_visit(machine);
                     self.network.schedule(done, Due::Packet(packet));
                     return;
                 }
@@ -210,38 +210,40 @@ impl World<'_> {
             Some(Some(Notified { delay, kick })) => {
                 self.charge(by, kick);
                 match by {
-                    Some(By { who, later: true }) => self.network.untold.push((who, at.machine, ring, delay)),
-                    _ => self.tell_after(at.machine, ring, delay),
+                    Some(By { task, later: true }) => {
+                        self.network.deferred_notifies.push((task, at.machine, ring, delay))
+                    }
+                    _ => self.notify_after(at.machine, ring, delay),
                 }
             }
         }
     }
 
-    /// A pass of a server ends: it tells of what it sent on.
-    fn tell_of_pass(&mut self, machine: MachineId, entity: EntityId) {
-        if self.network.untold.is_empty() {
+    /// A pass of a server ends: notifies the servers of what it sent on.
+    fn end_pass(&mut self, machine: MachineId, entity: EntityId) {
+        if self.network.deferred_notifies.is_empty() {
             return;
         }
         let (now, rest) =
-            std::mem::take(&mut self.network.untold).into_iter().partition(|it| it.0 == (machine, entity));
-        self.network.untold = rest;
-        let now: Vec<Untold> = now;
+            std::mem::take(&mut self.network.deferred_notifies).into_iter().partition(|it| it.0 == (machine, entity));
+        self.network.deferred_notifies = rest;
+        let now: Vec<DeferredNotify> = now;
         for (_, machine, ring, delay) in now {
-            self.tell_after(machine, ring, delay);
+            self.notify_after(machine, ring, delay);
         }
     }
 
-    fn tell_after(&mut self, machine: MachineId, ring: ObjectId, delay: Nanos) {
+    fn notify_after(&mut self, machine: MachineId, ring: ObjectId, delay: Nanos) {
         if delay.is_zero() {
-            self.tell(machine, ring);
+            self.notify(machine, ring);
         } else {
             self.network.schedule(self.now.saturating_add(delay), Due::Notice(machine, ring));
         }
     }
 
-    /// A task of a guest calls its host so that that tells another, which takes `kick` beside.
+    /// Charges a task of a guest for a hypercall that notifies another machine, and for `kick`.
     fn charge(&mut self, by: Option<By>, kick: Nanos) {
-        let Some(By { who: (machine, entity), .. }) = by else { return };
+        let Some(By { task: (machine, entity), .. }) = by else { return };
         let it = &mut self.machines[machine.index()];
         if !it.cpus.is_guest || !it.machine.is_attached(entity) || !it.tasks.follows(entity) {
             return;
@@ -253,14 +255,14 @@ impl World<'_> {
         }
     }
 
-    fn tell(&mut self, machine: MachineId, object: ObjectId) {
+    fn notify(&mut self, machine: MachineId, object: ObjectId) {
         let it = &mut self.machines[machine.index()];
         it.cpus.now = self.now;
         it.notify(object);
-        self.rouse(machine);
+        self.schedule_visit(machine);
     }
 
-    /// A packet is at the end of its way.
+    /// Delivers a packet at the end of its way.
     fn arrive(&mut self, packet: Packet) {
         let Packet { flow, bytes, sent, .. } = packet;
         if packet.kind == Kind::Ack {
@@ -279,10 +281,10 @@ impl World<'_> {
         let took: Nanos = self.now.since(sent);
         it.show(|| Event::Arrived { flow, bytes, took });
         it.notify(inbox);
-        self.rouse(machine);
+        self.schedule_visit(machine);
     }
 
-    /// There was no room for a packet.
+    /// Drops a packet for lack of room.
     fn lose(&mut self, packet: Packet) {
         if self.network.resend(self.now, packet) || packet.kind == Kind::Completion {
             return;
@@ -302,7 +304,7 @@ impl World<'_> {
     /// The law of conservation: of every flow, what was sent has arrived, was lost, or is on its way.
     ///
     /// # Panics
-    /// It does not hold.
+    /// The law is broken.
     pub(super) fn check_flows(&self) {
         let mut on_its_way = vec![0; self.network.streams.len()];
         self.network.count_in_air(&mut on_its_way);

@@ -1,4 +1,4 @@
-//! What a vCPU does between its guest and its host: it halts and is woken, is frozen and thaws, polls, and yields to a sibling.
+//! vCPU life cycle: halt, wake, freeze, thaw, halt polling, directed yield.
 
 use super::World;
 use super::vcpu_state::{Doing, Vcpu};
@@ -6,11 +6,11 @@ use crate::outbox::Message;
 use sched::{EntityId, Nanos, Notice, State, Wake};
 use trace::MachineId;
 
-/// How many siblings a vCPU that spins tries to yield to. Source: policies.md 11.5.
+/// The most siblings that a spinning vCPU tries to yield to. Source: policies.md 11.5.
 const YIELDS_MOST: usize = 3;
 
 impl World<'_> {
-    /// What a guest wants of its host after it has settled.
+    /// Takes the messages of a guest to its host after it has settled.
     #[inline]
     pub(super) fn answer_guest(&mut self, index: usize) {
         let base = self.places[index].vcpus;
@@ -27,7 +27,7 @@ impl World<'_> {
         }
     }
 
-    /// What a guest tells of its CPUs, the first of which is vCPU `base`.
+    /// Takes the messages of machine `index` about its CPUs, of which CPU 0 is vCPU `base`; idle CPUs apart.
     fn pass_on(&mut self, index: usize, base: usize) {
         while let Some((cpu, why)) = self.take(index, Message::wake_up) {
             self.call(base + cpu.index(), why);
@@ -42,13 +42,16 @@ impl World<'_> {
         }
     }
 
-    /// Something is due on a vCPU that has no CPU.
+    /// Wakes a vCPU without a CPU on which work is due.
     pub(super) fn call(&mut self, number: usize, why: Wake) {
         let now = self.now;
         let Vcpu { host, entity, doing, since, guest, .. } = self.vcpus[number];
         let machine = &mut self.machines[host.index()];
         machine.cpus.now = now;
-        if self.coordinates && self.offices[guest.index()].is_some() && matches!(doing, Doing::Halted | Doing::Ready) {
+        if self.coordinates
+            && self.coordination[guest.index()].is_some()
+            && matches!(doing, Doing::Halted | Doing::Ready)
+        {
             self.inject(number);
         }
         let machine = &mut self.machines[host.index()];
@@ -58,14 +61,14 @@ impl World<'_> {
                 let vcpu = &mut self.vcpus[number];
                 vcpu.learn(now.since(since), polling);
                 vcpu.doing = Doing::Ready;
-                // What it had halted for was not stolen.
+                // The time for which it had halted was not stolen.
                 vcpu.since = now;
                 self.machines[host.index()].wake(entity, why);
             }
             Doing::Ready => machine.notice(entity, Notice::Interrupt),
             Doing::Runs | Doing::Halts => return,
         }
-        self.rouse(host);
+        self.schedule_visit(host);
     }
 
     fn report(&mut self, number: usize, waited: Nanos) {
@@ -74,7 +77,7 @@ impl World<'_> {
             let machine = &mut self.machines[host.index()];
             machine.cpus.now = self.now;
             machine.notice(entity, Notice::SpinWait { waited });
-            self.rouse(host);
+            self.schedule_visit(host);
         }
     }
 
@@ -86,7 +89,7 @@ impl World<'_> {
 
     // ---- Halting ----
 
-    /// The guest has nothing to run on a vCPU: it leaves the guest, polls for a while, and halts.
+    /// A vCPU becomes idle: it leaves the guest, polls for a while, and halts.
     fn begin_halt(&mut self, number: usize) {
         let Vcpu { host, entity, doing, guest, poll, .. } = self.vcpus[number];
         if doing != Doing::Runs || self.machines[guest.index()].guest.expect("it is a guest").idle_polls {
@@ -106,7 +109,7 @@ impl World<'_> {
         self.halts.set(number, self.now.saturating_add(delay));
     }
 
-    /// A vCPU gives its CPU away.
+    /// Halts a vCPU.
     pub(super) fn halt(&mut self, number: usize) {
         let now = self.now;
         let Vcpu { host, entity, guest, cpu, doing, .. } = self.vcpus[number];
@@ -120,27 +123,27 @@ impl World<'_> {
         it.cpus.now = now;
         it.freeze(cpu, false);
         self.vcpus[number].doing = Doing::Halted;
-        if self.coordinates && self.offices[guest.index()].is_some() {
-            self.rest(number);
+        if self.coordinates && self.coordination[guest.index()].is_some() {
+            self.halt_coordinated(number);
         }
         let machine = &mut self.machines[host.index()];
         machine.cpus.now = now;
         match machine.machine.state(entity) {
             State::Running(on) => machine.block(on),
-            // It has yielded at this instant, and its host has not decided yet.
+            // It yielded at this instant, and its host has not settled yet.
             _ => machine.stop_waiting(entity),
         }
-        self.rouse(host);
+        self.schedule_visit(host);
     }
 
-    /// A vCPU polls no more: all that passed since it became idle was polling, but for the exit.
+    /// Ends the polling of a vCPU: all time since it became idle was polling, except the exit.
     fn count_poll(&mut self, number: usize) {
         let Vcpu { guest, since, poll, .. } = self.vcpus[number];
         let polled = self.now.since(since).saturating_sub(self.machines[guest.index()].cpus.costs.exit).min(poll);
         self.vcpus[number].polled += polled;
     }
 
-    /// Whether somebody waits who could have the CPU of a vCPU that runs: then it does not poll there (`kvm_vcpu_can_poll`).
+    /// Whether an entity waits that may run on the CPU of `vcpu`: then the vCPU does not poll (`kvm_vcpu_can_poll`).
     fn is_cpu_wanted(&self, host: MachineId, vcpu: EntityId) -> bool {
         let host = &self.machines[host.index()];
         let State::Running(on) = host.machine.state(vcpu) else { return false };
@@ -148,7 +151,7 @@ impl World<'_> {
         host.cpus.tasks.iter().flatten().any(|task| waits(task.id) && host.machine.allowed(task.id).contains(on))
     }
 
-    /// Somebody may wait now for a CPU on which a vCPU polls: then that halts.
+    /// Halts vCPUs that poll on a CPU for which an entity waits.
     pub(super) fn cut_polls(&mut self, host: usize) {
         if self.polling == 0 {
             return;
@@ -167,7 +170,7 @@ impl World<'_> {
         }
     }
 
-    /// vCPUs of a guest that were about to halt and have something to do.
+    /// Cancels the halts of vCPUs of a guest that have work.
     fn end_halts(&mut self, index: usize) {
         let (base, cpus) = (self.places[index].vcpus, self.machines[index].machine.topology().cpus);
         for number in base..base + cpus {
@@ -188,9 +191,9 @@ impl World<'_> {
         }
     }
 
-    // ---- What the host decides ----
+    // ---- Decisions of the host ----
 
-    /// vCPUs that got or lost a CPU.
+    /// Thaws and freezes vCPUs that got or lost a CPU.
     #[inline]
     pub(super) fn answer_host(&mut self, index: usize) {
         while let Some((entity, enters)) = self.take(index, Message::switch) {
@@ -202,7 +205,7 @@ impl World<'_> {
 
     fn leave(&mut self, number: usize) {
         let Vcpu { guest, cpu, doing, .. } = self.vcpus[number];
-        // Who has halted may have been woken again before its host looked.
+        // A halted vCPU may have been woken again before its host settled.
         if matches!(doing, Doing::Halted | Doing::Ready) {
             return;
         }
@@ -212,7 +215,7 @@ impl World<'_> {
             machine.cpus.halting -= 1;
             self.halts.clear(number);
         }
-        // It may have come at this very instant, with what had waited for that: whoever left then has left before it goes.
+        // It may have got its CPU at this instant, with deferred departures: those come before the freeze.
         if machine.unsettled {
             machine.settle();
         }
@@ -223,16 +226,16 @@ impl World<'_> {
         let vcpu = &mut self.vcpus[number];
         vcpu.since = self.now;
         vcpu.doing = Doing::Ready;
-        // Who yielded and was not taken off its CPU then has gone on since.
+        // A vCPU that yielded earlier and kept its CPU has gone on since.
         vcpu.spins = vcpu.yielded == self.now;
-        if self.coordinates && self.offices[guest.index()].is_some() {
+        if self.coordinates && self.coordination[guest.index()].is_some() {
             self.exit(number);
         }
     }
 
     fn enter(&mut self, number: usize) {
         let Vcpu { guest, cpu, doing, since, .. } = self.vcpus[number];
-        assert_eq!(doing, Doing::Ready, "who enters was ready");
+        assert_eq!(doing, Doing::Ready, "a vCPU that enters was ready");
         self.vcpus[number].doing = Doing::Runs;
         self.vcpus[number].spins = false;
         self.vcpus[number].eligible = false;
@@ -240,10 +243,10 @@ impl World<'_> {
         machine.cpus.now = self.now;
         let known = machine.guest.expect("it is a guest").steal == crate::guest::Steal::Known;
         machine.thaw(cpu, if known { self.now.since(since) } else { Nanos::ZERO });
-        self.rouse(guest);
+        self.schedule_visit(guest);
     }
 
-    /// A vCPU spins: it yields to a sibling that could run and does not, and that does not spin itself, if its host has one.
+    /// A spinning vCPU yields to a preempted sibling that does not spin itself, if there is one.
     /// Source: `kvm_vcpu_on_spin`, virt/kvm/kvm_main.c; policies.md 11.5.
     fn yield_for(&mut self, number: usize) {
         let Vcpu { host, entity, guest, doing, .. } = self.vcpus[number];
@@ -263,7 +266,7 @@ impl World<'_> {
             }
             if sibling.spins {
                 sibling.eligible = !sibling.eligible;
-                // What it was before this look at it counts.
+                // Its eligibility before this visit counts.
                 if sibling.eligible {
                     continue;
                 }
@@ -273,7 +276,7 @@ impl World<'_> {
             machine.cpus.now = self.now;
             machine.yield_to(on, to);
             let went = machine.machine.running(on).is_none();
-            self.rouse(host);
+            self.schedule_visit(host);
             tries += 1;
             if went {
                 self.machines[guest.index()].cpus.last_yielded_to = place;

@@ -4,16 +4,16 @@ use crate::guest::HaltPolling;
 use sched::{CpuId, EntityId, Instant, Nanos};
 use trace::MachineId;
 
-/// What a vCPU is doing.
+/// The state of a vCPU.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Doing {
-    /// It has given its CPU away.
+    /// It has halted.
     Halted,
-    /// It wants a CPU and has none.
+    /// It waits for a CPU.
     Ready,
-    /// It has one.
+    /// It has a CPU.
     Runs,
-    /// It has one, its guest idles, and it will give it away.
+    /// It has one, is idle, and is about to halt.
     Halts,
 }
 
@@ -27,21 +27,21 @@ pub(super) struct Vcpu {
     pub(super) doing: Doing,
     /// Since when it has had no CPU, or has been idle.
     pub(super) since: Instant,
-    /// How long it polls when it halts, as it has learnt.
+    /// How long it polls before it halts, adapted to earlier halts.
     pub(super) poll: Nanos,
     pub(super) polled: Nanos,
-    /// Whether it may be yielded to although it spins itself: every other time.
+    /// Whether it may be yielded to although it spins itself: every second time.
     pub(super) eligible: bool,
-    /// Whether it may be polling; where it does not any more, that is noticed when polls are looked at.
+    /// Whether it may be polling. It is reset lazily, when polls are examined.
     pub(super) polls: bool,
     /// Whether it yielded because it spins, and has not run since.
     pub(super) spins: bool,
-    /// When it last did.
+    /// When it last yielded.
     pub(super) yielded: Instant,
 }
 
 impl Vcpu {
-    /// Which CPU of which guest it is.
+    /// The guest and the CPU of the guest that it is.
     pub(super) fn place(&self) -> (MachineId, CpuId) {
         (self.guest, self.cpu)
     }
@@ -63,7 +63,7 @@ impl Vcpu {
         }
     }
 
-    /// It was halted for `halted`, polling included: it polls longer or shorter next time.
+    /// Adapts the polling time after a halt of `halted`, polling included.
     pub(super) fn learn(&mut self, halted: Nanos, polling: HaltPolling) {
         let HaltPolling { most, grow_start, grow, shrink } = polling;
         if halted <= self.poll {

@@ -159,7 +159,7 @@ fn a_cycle_of_locks_ends_the_run_and_is_told() {
     let tasks = vec![both("left", FIRST, SECOND), both("right", SECOND, FIRST)];
     let told = stuck(&application(&[("a", Object::Mutex), ("b", Object::Spin)], tasks));
     expect_test::expect![[r#"
-        at 100us on host: right waits for left, which waits for right; take the locks in the same order in all
+        at 100us on host: right waits for left, which waits for right; help: take the locks in the same order in all tasks
           left waits for spin lock `b` since 100us, which right holds
           right waits for mutex `a` since 100us, which left holds"#]]
     .assert_eq(&told);
@@ -169,16 +169,16 @@ fn a_cycle_of_locks_ends_the_run_and_is_told() {
 fn who_ends_with_a_lock_gives_back_what_it_has_not_or_waits_for_nobody_is_told() {
     let keeps = task("keeps", vec![Step::Lock(FIRST), us(10)]);
     let told = stuck(&application(&[("m", Object::Mutex)], vec![keeps]));
-    assert!(told.contains("keeps ends while it holds mutex `m`; put an unlock before its end"), "{told}");
+    assert!(told.contains("keeps ends while it holds mutex `m`; help: put an unlock before its end"), "{told}");
     let gives = task("gives", vec![us(10), Step::Unlock(FIRST)]);
     let told = stuck(&application(&[("m", Object::Mutex)], vec![gives]));
-    assert!(told.contains("gives unlocks mutex `m`, but nobody holds it; put a lock before the unlock"), "{told}");
+    assert!(told.contains("gives unlocks mutex `m`, but no task holds it; help: lock before"), "{told}");
     let waits = task("waits", vec![us(10), Step::Barrier(FIRST)]);
     let told = stuck(&application(&[("b", Object::Barrier { parties: 2 })], vec![waits]));
     assert!(told.contains("waits for barrier `b` since 10us"), "{told}");
     let circles = task("circles", vec![forever(vec![Step::Repeat { times: Some(2), body: vec![] }])]);
     let told = stuck(&application(&[], vec![circles]));
-    assert!(told.contains("circles goes round in circles without using any time"), "{told}");
+    assert!(told.contains("circles loops without using any time"), "{told}");
     let yields = task("yields", vec![forever(vec![Step::Yield])]);
     let told = stuck(&application(&[], vec![yields]));
     assert!(told.contains("yields and others wake each other without using any time"), "{told}");

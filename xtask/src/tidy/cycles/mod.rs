@@ -31,11 +31,9 @@ const NOT_YET: &[&str] = &[
     "run",
     "scenario",
     "sched",
-    "sim",
     "simhost",
     "storms",
     "sys",
-    "trace",
     "workloads",
 ];
 

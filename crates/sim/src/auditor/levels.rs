@@ -314,6 +314,15 @@ impl WorldAuditor {
             self.find(Rule::Level, Some(cpu), what);
         }
     }
+
+    /// `entity` begins to run on `cpu`, or stops.
+    fn switch(&mut self, machine: MachineId, cpu: CpuId, entity: EntityId, runs: bool) {
+        self.cpu(machine, cpu).runs = runs.then_some(entity);
+        self.boosts(machine, entity, |boosts| boosts.runs(entity, runs));
+        if let Some(&(guest, cpu)) = self.books(machine).vcpus.get(&entity) {
+            self.move_below(guest, cpu, runs);
+        }
+    }
 }
 
 impl WorldSink for WorldAuditor {
@@ -343,19 +352,9 @@ impl WorldSink for WorldAuditor {
             Event::Input(Input::Thaw { cpu, .. }) => self.thaw(machine, cpu),
             Event::Action(Action::Run { cpu, entity, .. }) => {
                 self.expect_present(machine, cpu, "an entity runs");
-                self.cpu(machine, cpu).runs = Some(entity);
-                self.boosts(machine, entity, |boosts| boosts.runs(entity, true));
-                if let Some(&(guest, cpu)) = self.books(machine).vcpus.get(&entity) {
-                    self.move_below(guest, cpu, true);
-                }
+                self.switch(machine, cpu, entity, true);
             }
-            Event::Action(Action::Stop { cpu, entity }) => {
-                self.cpu(machine, cpu).runs = None;
-                self.boosts(machine, entity, |boosts| boosts.runs(entity, false));
-                if let Some(&(guest, cpu)) = self.books(machine).vcpus.get(&entity) {
-                    self.move_below(guest, cpu, false);
-                }
-            }
+            Event::Action(Action::Stop { cpu, entity }) => self.switch(machine, cpu, entity, false),
             Event::Input(
                 Input::Block { cpu } | Input::Yield { cpu } | Input::Expire { cpu } | Input::YieldTo { cpu, .. },
             ) => {

@@ -97,7 +97,7 @@ mod tests {
         for none in [-1, 0, 2, 1_000_000_000] {
             let said = inherited(none).unwrap_err().to_string();
             assert!(
-                said.ends_with("help: pass the number of a descriptor that this process has inherited, from 3 up"),
+                said.ends_with("; pass the number of a descriptor that this process has inherited, from 3 up"),
                 "{said}"
             );
         }

@@ -144,8 +144,7 @@ mod tests {
 
     const CPU: CpuId = CpuId::new(0);
 
-    /// Xen's list: one goes in front of the first that is strictly greater, and whatever is taken off is taken off
-    /// everybody.
+    /// Xen's list: an entity is inserted before the first entity with a greater score; a decrement applies to every score.
     #[derive(Default)]
     struct List(Vec<(Score, EntityId)>);
 

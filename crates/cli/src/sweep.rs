@@ -11,7 +11,7 @@ use input::problem::Problems;
 use lab::disk::Disk;
 use lab::parallel::in_order;
 use report::{Summary, Swept, SweptPoint, Widths, swept, swept_csv};
-use run::sweep::{Point, Sweep, point_shown, value_shown};
+use run::sweep::{Point, Sweep, value_shown};
 use scenario::{Scenario, vary};
 use sched::Nanos;
 use std::io::Write;
@@ -56,8 +56,8 @@ fn plans(args: &Sim, path: &Path, points: Vec<Point>) -> Result<Vec<(Point, Plan
             let varied = vary::set(&text, axis, &value_shown(value));
             text = varied.map_err(|wrong| Problems::from(wrong.anywhere(None).within(&source)))?;
         }
-        let scenario =
-            Scenario::with_files(&format!("{name} ({})", point_shown(&point)), text.into_bytes(), Arc::new(Disk))?;
+        // Files that the scenario names continue its path, so the point is no part of its name.
+        let scenario = Scenario::with_files(&name, text.into_bytes(), Arc::new(Disk))?;
         plans.push((point, plan_of(args, scenario)?));
     }
     Ok(plans)

@@ -58,3 +58,15 @@ fn a_wrong_axis_is_refused_and_writes_nothing() {
         assert!(said.contains(word) && said.contains("help:"), "{axis}: {said}");
     }
 }
+
+#[test]
+fn a_scenario_finds_its_files_at_a_point_with_a_slash() {
+    let place = Place::new();
+    place.file("load.txt", "0.5\n1.5\n");
+    let text = "name = \"x\"\ncpus = 2\nlength = \"2s\"\npolicy = \"cfs\"\n[[group]]\nname = \"g\"\n\
+        [[task]]\nname = \"it\"\nparent = \"g\"\nworkload.load_playback = { loads = \"load.txt\" }\n";
+    place.file("s.toml", text);
+    let swept = place.run(&["sim", "s.toml", "--vary", "group.g.quota=50ms/100ms,20ms/100ms"]);
+    assert_eq!(swept.code, Some(0), "{}", swept.stderr);
+    assert!(swept.stdout.contains("50ms/100ms") && swept.stdout.contains("20ms/100ms"), "{}", swept.stdout);
+}

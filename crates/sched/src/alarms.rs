@@ -1,15 +1,15 @@
 //! The alarm slots of a machine: dense cells, so that setting an alarm replaces it and nothing goes stale.
 
+use crate::alarm::{Alarm, AlarmKind, AlarmOwner, AlarmSlots};
 use crate::id::{CpuId, EntityId, GroupId};
 use crate::machine::Action;
-use crate::policy::{Alarm, AlarmKind, AlarmOwner, AlarmSlots};
 use crate::time::Instant;
 use alloc::vec::Vec;
 
 /// One slot.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cell {
-    /// Whose it is. An index that is used again has a new owner, perhaps at the instant at which the old one left.
+    /// The alarm of this slot. A reused index has a new owner, perhaps at the instant at which the old one left.
     alarm: Alarm,
     /// When it is due; NEVER if it is not set.
     pub(crate) at: Instant,
@@ -21,13 +21,13 @@ pub(crate) struct Cell {
     listed: bool,
 }
 
-const NOBODYS: Alarm = Alarm { owner: AlarmOwner::Policy, slot: 0 };
+const UNOWNED: Alarm = Alarm { owner: AlarmOwner::Policy, slot: 0 };
 
 const UNSET: Cell = Cell {
-    alarm: NOBODYS,
+    alarm: UNOWNED,
     at: Instant::NEVER,
     on: CpuId::new(0),
-    told: NOBODYS,
+    told: UNOWNED,
     told_at: Instant::NEVER,
     told_on: CpuId::new(0),
     listed: false,

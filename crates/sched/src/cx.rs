@@ -1,8 +1,9 @@
 //! [`Cx`]: the limited handle through which a policy sees the machine and asks things of it.
 
+use crate::alarm::{Alarm, AlarmOwner};
+use crate::entity::{Held, State};
 use crate::id::{CpuId, CpuSet, EntityId, GroupId};
 use crate::params::{GroupParams, Params, Topology};
-use crate::policy::{Alarm, AlarmOwner, Held};
 use crate::time::{Instant, Nanos};
 use crate::truth::Truth;
 use core::fmt;
@@ -23,17 +24,6 @@ pub enum Running {
     Above,
     /// An entity of a less urgent class.
     Below,
-}
-
-/// Where an entity is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum State {
-    /// It waits for something other than a CPU.
-    Blocked,
-    /// It waits for a CPU (or is held).
-    Waiting,
-    /// It runs on this CPU.
-    Running(CpuId),
 }
 
 /// Which class of a composition is looking, and where its alarm slots begin.

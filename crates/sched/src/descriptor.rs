@@ -1,9 +1,10 @@
 //! [`Descriptor`]: the static description of a policy. Command line, documentation, law tests, fuzz targets, goldens
 //! and benchmarks are derived from it.
 
+use crate::alarm::AlarmSlots;
 use crate::explanation::Explanation;
 use crate::params::{Refused, Topology};
-use crate::policy::{AlarmSlots, Policy};
+use crate::policy::Policy;
 use crate::time::Nanos;
 use alloc::boxed::Box;
 use alloc::string::{String, ToString};

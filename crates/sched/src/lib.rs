@@ -8,9 +8,11 @@
 
 extern crate alloc;
 
+mod alarm;
 mod alarms;
 mod cx;
 pub mod descriptor;
+mod entity;
 mod explanation;
 pub mod id;
 pub mod machine;
@@ -21,16 +23,16 @@ mod standing;
 pub mod time;
 mod truth;
 
-pub use cx::{AlarmBase, Cx, Running, State};
+pub use alarm::{Alarm, AlarmKind, AlarmOwner, AlarmSlots};
+pub use cx::{AlarmBase, Cx, Running};
 pub use descriptor::{
     Bound, Build, CapBound, Conserving, Descriptor, Guarantees, Knob, KnobError, Knobs, LoadBounds, Unit,
 };
+pub use entity::{Held, State};
 pub use explanation::Explanation;
 pub use id::{CpuId, CpuSet, EntityId, GroupId};
 pub use machine::{Action, Input, Kicks, Machine};
 pub use params::{Class, GroupParams, Limit, Params, Quota, Refused, Reservation, RtPriority, Topology, Warp, Weight};
-pub use policy::{
-    Alarm, AlarmKind, AlarmOwner, AlarmSlots, Decision, GroupChange, Held, Notice, Policy, StopReason, Stopped, Wake,
-};
+pub use policy::{Decision, GroupChange, Notice, Policy, StopReason, Stopped, Wake};
 pub use standing::{FairPosition, Position, PromiseState};
 pub use time::{Instant, Nanos, Virtual};

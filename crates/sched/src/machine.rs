@@ -10,161 +10,24 @@
 //! for action in machine.settle(now) { carry it out }
 //! ```
 
+mod action;
+mod input;
 mod queries;
 
-use crate::cx::{Cx, State};
+pub use action::{Action, Kicks};
+pub use input::Input;
+
+use crate::alarm::{Alarm, AlarmOwner, AlarmSlots};
+use crate::cx::Cx;
 use crate::descriptor::{Descriptor, Knobs};
+use crate::entity::State;
 use crate::id::{CpuId, EntityId, GroupId};
 use crate::params::{GroupParams, Params, Refused, Topology};
-use crate::policy::{Alarm, AlarmOwner, AlarmSlots, GroupChange, Notice, Policy, StopReason, Stopped, Wake};
-use crate::time::{Instant, Nanos};
+use crate::policy::{GroupChange, Policy, StopReason, Stopped, Wake};
+use crate::time::Instant;
 use crate::truth::Truth;
 use alloc::boxed::Box;
 use core::fmt;
-
-/// A fact the driver reports.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Input {
-    /// A blocked entity wants to run.
-    Wake {
-        /// The entity.
-        entity: EntityId,
-        /// The cause.
-        why: Wake,
-    },
-    /// An event for an entity that is waiting or running.
-    Event {
-        /// The entity.
-        entity: EntityId,
-        /// The event.
-        what: Notice,
-    },
-    /// The entity running on `cpu` waits for something other than a CPU.
-    Block {
-        /// The CPU.
-        cpu: CpuId,
-    },
-    /// The entity running on `cpu` yields.
-    Yield {
-        /// The CPU.
-        cpu: CpuId,
-    },
-    /// The entity running on `cpu` yields to another one.
-    YieldTo {
-        /// The CPU.
-        cpu: CpuId,
-        /// The entity that should run instead.
-        to: EntityId,
-    },
-    /// The time slice on `cpu` is over.
-    Expire {
-        /// The CPU.
-        cpu: CpuId,
-    },
-    /// A kick has arrived at `cpu`.
-    Kicked {
-        /// The CPU.
-        cpu: CpuId,
-    },
-    /// An alarm is due.
-    Alarm {
-        /// The alarm.
-        alarm: Alarm,
-    },
-    /// An entity is paused, in any state: it is blocked until it wakes again.
-    Pause {
-        /// The entity.
-        entity: EntityId,
-    },
-    /// CPU time of the entity running on `cpu` since its last charge, at most the time that has passed. The rest went
-    /// to interrupts, a hypervisor or the driver. A driver that cannot measure it omits this input; then all passed
-    /// time is charged.
-    Ran {
-        /// The CPU.
-        cpu: CpuId,
-        /// The CPU time.
-        time: Nanos,
-    },
-    /// `cpu` is a vCPU that has no physical CPU from now on. Until it thaws it gets no put, no pick and no charge, and
-    /// everything due there waits.
-    Freeze {
-        /// The CPU.
-        cpu: CpuId,
-        /// Whether the policy learns that the CPU was taken away ([`Cx::preempted`]). False where the vCPU has halted, and in a
-        /// guest that cannot tell the two apart.
-        preempted: bool,
-    },
-    /// `cpu` thaws.
-    Thaw {
-        /// The CPU.
-        cpu: CpuId,
-        /// The steal time of the freeze: the entity running there is not charged for it.
-        stolen: Nanos,
-    },
-}
-
-/// An instruction to the driver.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Action {
-    /// The entity that ran on `cpu` stops. All stops of an instant come before all runs.
-    Stop {
-        /// The CPU.
-        cpu: CpuId,
-        /// The entity.
-        entity: EntityId,
-    },
-    /// `entity` runs on `cpu`, at most until `until`.
-    Run {
-        /// The CPU.
-        cpu: CpuId,
-        /// The entity.
-        entity: EntityId,
-        /// The end of its time slice; [`Instant::NEVER`] for none.
-        until: Instant,
-    },
-    /// The entity running on `cpu` goes on; its time slice has another end.
-    Extend {
-        /// The CPU.
-        cpu: CpuId,
-        /// The new end.
-        until: Instant,
-    },
-    /// Interrupt `cpu`; the driver answers with [`Input::Kicked`] afterwards.
-    Kick {
-        /// The CPU.
-        cpu: CpuId,
-    },
-    /// `entity` is held for these reasons ([`Held`](crate::policy::Held) bits); 0: no longer.
-    Held {
-        /// The entity.
-        entity: EntityId,
-        /// The reasons.
-        reasons: u8,
-    },
-    /// Set `alarm` to go off on CPU `on` at `at`; this replaces its previous time.
-    SetAlarm {
-        /// The alarm.
-        alarm: Alarm,
-        /// The CPU.
-        on: CpuId,
-        /// The instant.
-        at: Instant,
-    },
-    /// Clear `alarm`.
-    ClearAlarm {
-        /// The alarm.
-        alarm: Alarm,
-    },
-}
-
-/// How a kick reaches a CPU.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kicks {
-    /// At once: the CPU picks in the same settle.
-    Immediate,
-    /// By the driver, which may take its time ([`Action::Kick`], [`Input::Kicked`]).
-    Delivered,
-}
 
 /// A scheduler: one policy, its CPUs, and their state.
 pub struct Machine {

@@ -17,6 +17,7 @@
 //! At one instant the machine passes on all facts. Then it calls [`Policy::plan`] once, and [`Policy::pick`] for each
 //! CPU that needs a decision.
 
+use crate::alarm::Alarm;
 use crate::cx::Cx;
 use crate::id::{CpuId, EntityId, GroupId};
 use crate::params::{GroupParams, Params, Refused};
@@ -203,83 +204,4 @@ pub enum GroupChange<'a> {
     },
     /// It is removed; it has no members and no subgroups.
     Removed,
-}
-
-/// The owner of an alarm.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum AlarmOwner {
-    /// The policy.
-    Policy,
-    /// A CPU.
-    Cpu(CpuId),
-    /// An entity; its alarms are removed with it.
-    Entity(EntityId),
-    /// A group; its alarms are removed with it.
-    Group(GroupId),
-}
-
-/// An alarm: one of the slots the policy's descriptor declares.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Alarm {
-    /// Its owner.
-    pub owner: AlarmOwner,
-    /// The slot, from 0, among those declared for this kind of owner.
-    pub slot: u8,
-}
-
-/// Whether an alarm reaches an idle CPU.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum AlarmKind {
-    /// Goes off whether the CPU idles or not.
-    Timer,
-    /// A periodic tick: cleared when its CPU idles. Only CPUs have ticks.
-    Tick,
-}
-
-/// The alarm slots a policy uses, per kind of owner.
-#[derive(Clone, Copy, Debug)]
-pub struct AlarmSlots {
-    /// The slots of the policy.
-    pub policy: &'static [AlarmKind],
-    /// The slots of each CPU.
-    pub cpu: &'static [AlarmKind],
-    /// The slots of each entity.
-    pub entity: &'static [AlarmKind],
-    /// The slots of each group.
-    pub group: &'static [AlarmKind],
-}
-
-impl AlarmSlots {
-    /// A policy that sets no alarm.
-    pub const NONE: AlarmSlots = AlarmSlots { policy: &[], cpu: &[], entity: &[], group: &[] };
-}
-
-/// The reason why a policy holds an entity that is ready to run: it is neither waiting nor blocked.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub enum Held {
-    /// A quota is used up (CFS bandwidth, RT throttling).
-    Throttled = 1,
-    /// The group is above its cap (Credit).
-    Parked = 2,
-    /// The slice of its hard reservation is used up.
-    Depleted = 4,
-    /// Its siblings lag (co-scheduling).
-    CoStopped = 8,
-}
-
-impl Held {
-    /// Every reason, in the order of their bits.
-    pub const ALL: [Held; 4] = [Held::Throttled, Held::Parked, Held::Depleted, Held::CoStopped];
-
-    /// The name a trace uses.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Held::Throttled => "throttled",
-            Held::Parked => "parked",
-            Held::Depleted => "depleted",
-            Held::CoStopped => "co-stopped",
-        }
-    }
 }

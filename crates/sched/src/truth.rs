@@ -6,41 +6,18 @@
 mod confined;
 mod frozen;
 mod groups;
+mod slots;
 
+use crate::alarm::{Alarm, AlarmOwner, AlarmSlots};
 use crate::alarms::Alarms;
-use crate::cx::State;
+use crate::entity::{Held, State};
 use crate::id::{CpuId, CpuSet, ENTITIES_MAX, EntityId};
 use crate::machine::{Action, Kicks};
 use crate::params::{GroupParams, Params, Topology};
-use crate::policy::{Alarm, AlarmSlots, Held};
 use crate::time::{Instant, Nanos};
 use alloc::vec::Vec;
 use confined::Confined;
-use groups::Group;
-
-/// The null link.
-const NO_ENTITY: u32 = u32::MAX;
-
-/// The state of an entity that changes with every decision; parameters are stored apart, in `Truth::params`.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Slot {
-    pub(crate) generation: u32,
-    pub(crate) state: State,
-    /// The reasons it is held, [`Held`] bits.
-    pub(crate) held: u8,
-    held_told: u8,
-    hold_listed: bool,
-    pub(crate) class: u8,
-    /// Whether affinity and confinement leave it every CPU.
-    pub(crate) anywhere: bool,
-    attached: bool,
-    /// The CPU on which it runs or last ran.
-    pub(crate) cpu: CpuId,
-    /// CPU time charged since attach. Law 5.
-    pub(crate) charged: Nanos,
-    next_member: u32,
-    prev_member: u32,
-}
+use slots::{Group, NO_ENTITY, Slot};
 
 /// The state of a CPU.
 #[derive(Clone, Copy, Debug)]
@@ -486,9 +463,9 @@ impl Truth {
 
     fn check_owner(&self, alarm: Alarm) {
         match alarm.owner {
-            crate::policy::AlarmOwner::Entity(e) => drop(*self.slot(e)),
-            crate::policy::AlarmOwner::Group(g) => drop(self.group(g).parent),
-            crate::policy::AlarmOwner::Policy | crate::policy::AlarmOwner::Cpu(_) => {}
+            AlarmOwner::Entity(e) => drop(*self.slot(e)),
+            AlarmOwner::Group(g) => drop(self.group(g).parent),
+            AlarmOwner::Policy | AlarmOwner::Cpu(_) => {}
         }
     }
 

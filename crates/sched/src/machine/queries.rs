@@ -1,10 +1,10 @@
 //! Queries of a [`Machine`]. None changes it.
 
 use super::Machine;
-use crate::cx::State;
+use crate::alarm::Alarm;
+use crate::entity::State;
 use crate::id::{CpuId, CpuSet, EntityId};
 use crate::params::{Params, Topology};
-use crate::policy::Alarm;
 use crate::standing::{Position, PromiseState};
 use crate::time::{Instant, Nanos};
 

@@ -1,19 +1,9 @@
 //! Groups and their members.
 
-use super::{NO_ENTITY, Slot, Truth};
+use super::Truth;
+use super::slots::{Group, NO_ENTITY, Slot};
 use crate::id::{EntityId, GroupId};
 use crate::params::GroupParams;
-
-/// A group.
-#[derive(Clone, Debug)]
-pub(crate) struct Group {
-    pub(super) generation: u32,
-    pub(super) attached: bool,
-    pub(crate) params: GroupParams,
-    pub(crate) parent: Option<GroupId>,
-    pub(super) children: u32,
-    pub(super) first_member: u32,
-}
 
 impl Truth {
     #[inline]

@@ -30,7 +30,6 @@ const NOT_YET: &[&str] = &[
     "report",
     "run",
     "scenario",
-    "sched",
     "simhost",
     "storms",
     "sys",

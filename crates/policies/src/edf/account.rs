@@ -33,9 +33,9 @@ pub(super) enum Enforce {
     Hard,
 }
 
-/// The state of a runnable entity.
+/// The state of a runnable entity's budget.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Standing {
+pub(super) enum BudgetState {
     /// It has a remaining slice.
     Reserved,
     /// It competes for unreserved time.
@@ -53,7 +53,7 @@ pub(super) struct Account {
     pub(super) deadline: Instant,
     /// The remaining slice; negative after an overrun.
     pub(super) balance: i64,
-    pub(super) standing: Standing,
+    pub(super) state: BudgetState,
     pub(super) hard: bool,
     /// Whether the entity is attached.
     pub(super) open: bool,
@@ -79,7 +79,7 @@ impl Account {
             period: Nanos::ZERO,
             deadline: Instant::NEVER,
             balance: 0,
-            standing: Standing::Background,
+            state: BudgetState::Background,
             hard: false,
             open: true,
             restricted: false,
@@ -144,7 +144,7 @@ impl Account {
         };
         self.balance = self.slice.as_ns().cast_signed().saturating_add(owed);
         self.slept = false;
-        self.standing = if self.balance > 0 { Standing::Reserved } else { self.depleted() };
+        self.state = if self.balance > 0 { BudgetState::Reserved } else { self.depleted() };
     }
 
     /// The entity wakes. If it was blocked for the whole period, a new period begins now, unless its reservation names
@@ -158,7 +158,7 @@ impl Account {
         if now >= self.deadline {
             self.renew(late, now);
         }
-        if self.standing != Standing::Reserved {
+        if self.state != BudgetState::Reserved {
             return;
         }
         if rest == Rest::Renew && !self.fixed {
@@ -179,18 +179,18 @@ impl Account {
         }
     }
 
-    fn depleted(&self) -> Standing {
-        if self.hard { Standing::Depleted } else { Standing::Background }
+    fn depleted(&self) -> BudgetState {
+        if self.hard { BudgetState::Depleted } else { BudgetState::Background }
     }
 
     /// The slice is used up: the entity is held until its next period, or competes for unreserved time.
     pub(super) fn deplete(&mut self) {
-        self.standing = self.depleted();
+        self.state = self.depleted();
     }
 
     /// Charges `ran` to the slice, if the entity ran on reserved time.
     pub(super) fn charge(&mut self, ran: Nanos) {
-        if self.standing == Standing::Reserved {
+        if self.state == BudgetState::Reserved {
             self.balance = self.balance.saturating_sub_unsigned(ran.as_ns());
         }
     }

@@ -1,7 +1,7 @@
 //! `placement = global`: the earliest deadlines of the whole machine run; one decision for all CPUs at once.
 
-use super::Edf;
-use super::account::Standing;
+use super::account::BudgetState;
+use super::state::Edf;
 use sched::{
     Alarm, AlarmOwner, CpuId, Cx, Decision, EntityId, Instant, Nanos, Params, Policy, PromiseState, Refused, Running,
     State, StopReason, Stopped, Wake,
@@ -76,7 +76,7 @@ impl Global {
 
     fn key(&self, e: EntityId) -> Key {
         let account = self.edf.account(e);
-        if account.standing == Standing::Reserved { Key::of(account.deadline, e) } else { Key::BACKGROUND }
+        if account.state == BudgetState::Reserved { Key::of(account.deadline, e) } else { Key::BACKGROUND }
     }
 
     /// Queues again the entities that an earlier plan wanted and no CPU has picked.
@@ -238,7 +238,7 @@ impl Global {
             return;
         }
         let account = self.edf.account(e);
-        if account.standing == Standing::Reserved {
+        if account.state == BudgetState::Reserved {
             let open = cx.topology().iter().filter(|&cpu| cx.may_run(e, cpu) && !cx.kicked(cpu));
             let worst = open.max_by_key(|cpu| self.urgency[cpu.index()]);
             if let Some(cpu) = worst.filter(|cpu| self.urgency[cpu.index()] > self.key(e)) {
@@ -281,7 +281,7 @@ impl Policy for Global {
 
     fn wake(&mut self, e: EntityId, _why: Wake, cx: &mut Cx<'_>) {
         self.edf.begin(e, cx);
-        if self.edf.account(e).standing == Standing::Reserved {
+        if self.edf.account(e).state == BudgetState::Reserved {
             self.woken.push(e);
             return;
         }
@@ -354,7 +354,7 @@ impl Policy for Global {
         self.edf.enqueue(e, cx);
         // With the plan made, it can only have missed an entity with a restricted affinity, or one that runs on
         // unreserved time.
-        if self.restricted > 0 || self.edf.account(e).standing == Standing::Background {
+        if self.restricted > 0 || self.edf.account(e).state == BudgetState::Background {
             self.call_for(e, cx);
         }
     }

@@ -1,8 +1,8 @@
 //! `placement = partitioned`: every entity with a reservation is assigned a CPU, first fit at admission, and each CPU
 //! runs the earliest deadline of its own entities.
 
-use super::Edf;
-use super::account::Standing;
+use super::account::BudgetState;
+use super::state::Edf;
 use sched::{
     Alarm, AlarmOwner, CpuId, Cx, Decision, EntityId, GroupChange, GroupId, Nanos, Params, Policy, PromiseState,
     Refused, Running, State, StopReason, Stopped, Wake,
@@ -22,7 +22,7 @@ impl Partitioned {
     /// Kicks the CPU that should run `e`, which has just been queued.
     fn call_for(&self, e: EntityId, cx: &mut Cx<'_>) {
         let account = self.0.account(e);
-        let (Standing::Reserved, Some(cpu)) = (account.standing, account.cpu) else {
+        let (BudgetState::Reserved, Some(cpu)) = (account.state, account.cpu) else {
             if let Some(cpu) = cx.idle_cpu_for(e) {
                 cx.kick(cpu);
             }
@@ -33,7 +33,7 @@ impl Partitioned {
             Running::Above => false,
             Running::Mine { entity, .. } => {
                 let running = self.0.account(entity);
-                running.standing != Standing::Reserved || running.key(entity) > account.key(e)
+                running.state != BudgetState::Reserved || running.key(entity) > account.key(e)
             }
         };
         if preempts {
@@ -126,7 +126,7 @@ impl Policy for Partitioned {
         self.0.judge(e, prev.why);
         self.0.enqueue(e, cx);
         // Its own CPU is about to pick: kicked again, it would never reach a decision.
-        if self.0.account(e).standing != Standing::Reserved || self.0.account(e).cpu != Some(cpu) {
+        if self.0.account(e).state != BudgetState::Reserved || self.0.account(e).cpu != Some(cpu) {
             self.call_for(e, cx);
         }
     }

@@ -6,8 +6,8 @@
 //! would. Each choice takes the core the time of the knob `decision`, during which its process has the CPU: no entity
 //! runs, and none is charged. Events in that time are handled after it.
 
-use super::Edf;
-use super::account::Standing;
+use super::account::BudgetState;
+use super::state::Edf;
 use sched::{
     Alarm, AlarmOwner, CpuId, Cx, Decision, EntityId, Held, Instant, Nanos, Params, Policy, PromiseState, Refused,
     State, StopReason, Stopped, Wake,
@@ -66,7 +66,7 @@ impl Wall {
         let Some(e) = self.chosen[cpu.index()] else { return };
         let account = self.edf.account_mut(e);
         account.charge(cx.now().since(since));
-        if account.standing == Standing::Reserved && account.balance <= 0 {
+        if account.state == BudgetState::Reserved && account.balance <= 0 {
             account.deplete();
             self.due[cpu.index()] = true;
             self.edf.ready.remove(e);
@@ -75,7 +75,7 @@ impl Wall {
     }
 
     fn hold_if_depleted(&mut self, e: EntityId, cx: &mut Cx<'_>) {
-        if self.edf.account(e).standing == Standing::Depleted && cx.state(e) != State::Blocked {
+        if self.edf.account(e).state == BudgetState::Depleted && cx.state(e) != State::Blocked {
             self.edf.background.remove(e);
             cx.hold(e, Held::Depleted);
         }
@@ -83,7 +83,7 @@ impl Wall {
 
     /// `e` is runnable: it waits to run, and its CPU picks again if `e` is the chosen entity there.
     fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
-        if self.edf.account(e).standing == Standing::Depleted {
+        if self.edf.account(e).state == BudgetState::Depleted {
             cx.hold(e, Held::Depleted);
             return;
         }
@@ -106,20 +106,20 @@ impl Wall {
     }
 
     /// Adds `e` to the candidates, if it has a remaining slice, and makes its CPU choose again.
-    fn stand(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+    fn add_candidate(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         self.edf.arm(e, cx);
         let account = *self.edf.account(e);
         if let Some(cpu) = account.cpu {
             self.due[cpu.index()] = true;
         }
-        if let (Standing::Reserved, Some(cpu)) = (account.standing, account.cpu) {
+        if let (BudgetState::Reserved, Some(cpu)) = (account.state, account.cpu) {
             self.edf.ready.push(cpu.index(), account.deadline, e);
             cx.kick(cpu);
         }
     }
 
     /// Removes `e` from the candidates.
-    fn stand_down(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+    fn remove_candidate(&mut self, e: EntityId, cx: &mut Cx<'_>) {
         if let Some(cpu) = self.edf.account(e).cpu
             && self.chosen[cpu.index()] == Some(e)
         {
@@ -134,12 +134,12 @@ impl Wall {
 impl Policy for Wall {
     fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
         self.edf.attach(e, cx)?;
-        self.stand(e, cx);
+        self.add_candidate(e, cx);
         Ok(())
     }
 
     fn detach(&mut self, e: EntityId, cx: &mut Cx<'_>) {
-        self.stand_down(e, cx);
+        self.remove_candidate(e, cx);
         self.edf.detach(e);
     }
 
@@ -155,7 +155,7 @@ impl Policy for Wall {
             cx.kick(cpu);
         }
         self.edf.ready.remove(e);
-        self.stand(e, cx);
+        self.add_candidate(e, cx);
         match cx.state(e) {
             State::Blocked => {}
             State::Running(cpu) => cx.kick(cpu),
@@ -183,18 +183,18 @@ impl Policy for Wall {
             AlarmOwner::Cpu(cpu) => return cx.kick(cpu),
             _ => unreachable!("only entities and CPUs have alarms here"),
         };
-        self.stand_down(e, cx);
+        self.remove_candidate(e, cx);
         let (late, now) = (self.edf.late, cx.now());
         // This core cannot know that an entity was blocked.
         self.edf.account_mut(e).slept = false;
         self.edf.account_mut(e).renew(late, now);
-        if cx.is_held(e) && self.edf.account(e).standing != Standing::Depleted {
+        if cx.is_held(e) && self.edf.account(e).state != BudgetState::Depleted {
             self.dequeue(e, cx);
             if cx.state(e) == State::Waiting {
                 self.enqueue(e, cx);
             }
         }
-        self.stand(e, cx);
+        self.add_candidate(e, cx);
     }
 
     fn plan(&mut self, cx: &mut Cx<'_>) {

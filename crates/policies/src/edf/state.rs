@@ -1,0 +1,381 @@
+//! [`Edf`]: the accounts, admission control and queues of all entities, shared by the placements.
+
+use super::account::{Account, BudgetState, Enforce, Late, Rest};
+use crate::admission::Admission;
+use sched::queue::{Heaps, Lists};
+use sched::{
+    Alarm, AlarmOwner, CpuId, CpuSet, Cx, Decision, EntityId, Held, Instant, Knobs, Nanos, Params, PromiseState,
+    Refused, Reservation, Running, StopReason, Topology,
+};
+
+/// The reservation of an entity, and the CPUs that its gang members have.
+struct Terms {
+    asked: Option<Reservation>,
+    taken: CpuSet,
+}
+
+/// The alarm at the end of an entity's period.
+const fn period_end(e: EntityId) -> Alarm {
+    Alarm { owner: AlarmOwner::Entity(e), slot: 0 }
+}
+
+/// The state that the placements and `gang_edf` share: accounts, admission control, and the two kinds of queues.
+pub(crate) struct Edf {
+    pub(super) enforce: Enforce,
+    pub(super) late: Late,
+    pub(super) rest: Rest,
+    pub(super) grain: Nanos,
+    pub(super) quantum: Nanos,
+    pub(super) partitioned: bool,
+    /// Whether the members of a gang are bound to each other: see `gang_edf`.
+    pub(super) gangs: bool,
+    /// By entity index; accounts of detached entities are not `open`.
+    pub(super) accounts: Vec<Account>,
+    pub(super) members: usize,
+    pub(super) admission: Admission,
+    /// The waiting entities with a remaining slice: one queue per CPU when partitioned, else one.
+    pub(super) ready: Heaps<Instant>,
+    /// The entities that wait for unreserved time: one list per CPU for those assigned to it, and a last one for all
+    /// others.
+    pub(super) background: Lists,
+    /// Orders the heads of two background lists.
+    pub(super) arrivals: u64,
+    pub(super) arrived: Vec<u64>,
+    pub(super) cpus: usize,
+}
+
+impl Edf {
+    pub(crate) fn new(host: &Topology, knobs: &Knobs, partitioned: bool) -> Edf {
+        let enforce = match knobs.word("enforce") {
+            "soft" => Enforce::Soft,
+            "hard" => Enforce::Hard,
+            _ => Enforce::None,
+        };
+        let late = if knobs.word("late") == "carry" { Late::Carry } else { Late::Renew };
+        let reserve = if enforce == Enforce::None { 0 } else { knobs.get("reserve").unsigned_abs() };
+        Edf {
+            enforce,
+            late,
+            rest: Rest::Keep,
+            grain: knobs.time("grain"),
+            quantum: knobs.time("quantum"),
+            partitioned,
+            gangs: false,
+            accounts: Vec::new(),
+            members: 0,
+            admission: Admission::new(host.cpus, reserve, partitioned),
+            ready: Heaps::new(if partitioned { host.cpus } else { 1 }),
+            background: Lists::new(host.cpus + 1),
+            arrivals: 0,
+            arrived: Vec::new(),
+            cpus: host.cpus,
+        }
+    }
+
+    /// Applies the knob `rest`.
+    pub(super) fn resting(mut self, knobs: &Knobs) -> Edf {
+        self.rest = if knobs.word("rest") == "renew" { Rest::Renew } else { Rest::Keep };
+        self
+    }
+
+    pub(super) fn account(&self, e: EntityId) -> &Account {
+        &self.accounts[e.index()]
+    }
+
+    pub(super) fn account_mut(&mut self, e: EntityId) -> &mut Account {
+        &mut self.accounts[e.index()]
+    }
+
+    // ---- Membership ----
+
+    pub(super) fn attach(&mut self, e: EntityId, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        let terms = self.terms(e, cx)?;
+        let mut account = Account::open(terms.asked.as_ref(), self.enforce, cx.now());
+        self.promise(e, &mut account, None, &terms, cx)?;
+        if self.accounts.len() <= e.index() {
+            self.accounts.resize(e.index() + 1, account);
+            self.arrived.resize(e.index() + 1, 0);
+        }
+        self.accounts[e.index()] = account;
+        self.members += 1;
+        self.background.reserve(e);
+        self.make_room(e);
+        Ok(())
+    }
+
+    /// Makes room in the queues: any attached entity may come to wait in the queue of its CPU.
+    fn make_room(&mut self, e: EntityId) {
+        let queue = self.queue(e);
+        self.ready.reserve(e, queue, self.members);
+    }
+
+    /// The reservation of `e`. In a gang, it must be the same as that of the siblings, with a common start, on a CPU
+    /// that no sibling has.
+    fn terms(&self, e: EntityId, cx: &Cx<'_>) -> Result<Terms, Refused> {
+        let params = cx.params(e);
+        let mut terms = Terms { asked: params.reservation, taken: CpuSet::EMPTY };
+        let Some(asked) = terms.asked.as_mut() else { return Ok(terms) };
+        if self.enforce != Enforce::None && asked.relative_deadline() < asked.period {
+            return Err(Refused::Unsupported {
+                reason: "slices are due at the end of the period here",
+                remedy: "leave the deadline out, or use the policy `deadline`",
+            });
+        }
+        if !self.gangs || !cx.group_params(params.group).gang {
+            return Ok(terms);
+        }
+        let now = cx.now();
+        let mut start = asked.start.unwrap_or(now).max(now);
+        for sibling in cx.members(params.group).filter(|&sibling| sibling != e) {
+            let Some(account) = self.accounts.get(sibling.index()).filter(|a| a.open && a.is_reserved()) else {
+                continue;
+            };
+            if (account.slice, account.period) != (asked.slice, asked.period) {
+                return Err(Refused::Unsupported {
+                    reason: "the members of a gang have one slice and one period",
+                    remedy: "use the siblings' slice and period, or another group",
+                });
+            }
+            start = account.period_from(now);
+            if let Some(cpu) = account.cpu {
+                terms.taken.insert(cpu);
+            }
+        }
+        asked.start = Some(start);
+        Ok(terms)
+    }
+
+    /// Admits the reservation of `account` and confines `e` to the CPU it is admitted on.
+    fn promise(
+        &mut self,
+        e: EntityId,
+        account: &mut Account,
+        first: Option<CpuId>,
+        terms: &Terms,
+        cx: &mut Cx<'_>,
+    ) -> Result<(), Refused> {
+        account.cpu = None;
+        let Some(asked) = terms.asked else {
+            cx.confine(e, &CpuSet::ALL);
+            return Ok(());
+        };
+        if self.enforce == Enforce::None && !self.partitioned {
+            return Ok(());
+        }
+        let allowed = cx.params(e).affinity.and(&cx.topology().all()).minus(&terms.taken);
+        if allowed.is_empty() {
+            return Err(Refused::Unsupported {
+                reason: "every CPU this member of the gang may run on has a sibling",
+                remedy: "use fewer members, or more CPUs",
+            });
+        }
+        let accounts = &self.accounts;
+        let others = |cpu: Option<CpuId>| {
+            let others = accounts.iter().enumerate().filter(move |&(index, _)| index != e.index());
+            let here = others.filter(move |(_, other)| other.open && other.is_reserved() && other.cpu == cpu);
+            here.map(|(_, other)| &other.utilisation)
+        };
+        let admitted = self.admission.admit(account.utilisation, first, &allowed, others);
+        account.cpu = admitted.map_err(|full| Refused::Utilisation { asked, free_ppm: full.free_ppm, on: full.on })?;
+        if let Some(cpu) = account.cpu {
+            cx.confine(e, &CpuSet::one(cpu));
+        }
+        Ok(())
+    }
+
+    fn withdraw(&mut self, account: &Account) {
+        let counted = self.enforce != Enforce::None || self.partitioned;
+        if account.is_reserved() && counted {
+            self.admission.release(account.utilisation, account.cpu);
+        }
+    }
+
+    pub(super) fn detach(&mut self, e: EntityId) {
+        let account = *self.account(e);
+        self.withdraw(&account);
+        self.account_mut(e).open = false;
+        self.members -= 1;
+    }
+
+    /// Replaces the reservation of `e`, which is in no queue; its first period begins now. If the reservation did not
+    /// change, the period goes on. If it is refused, nothing changes.
+    pub(super) fn renegotiate(&mut self, e: EntityId, old: &Params, cx: &mut Cx<'_>) -> Result<(), Refused> {
+        let before = *self.account(e);
+        let terms = self.terms(e, cx)?;
+        let moved = self.gangs && old.group != cx.params(e).group;
+        let same = old.reservation == cx.params(e).reservation && !moved;
+        let mut account = if same { before } else { Account::open(terms.asked.as_ref(), self.enforce, cx.now()) };
+        self.withdraw(&before);
+        let answer = self.promise(e, &mut account, before.cpu, &terms, cx);
+        if answer.is_err() {
+            // The accounts have room for what was in them.
+            if before.is_reserved() && (self.enforce != Enforce::None || self.partitioned) {
+                self.admission.restore(before.utilisation, before.cpu);
+            }
+            return answer;
+        }
+        account.restricted = before.restricted;
+        self.accounts[e.index()] = account;
+        self.make_room(e);
+        Ok(())
+    }
+
+    // ---- Queues ----
+
+    fn queue(&self, e: EntityId) -> usize {
+        self.account(e).cpu.map_or(0, CpuId::index)
+    }
+
+    /// Queues `e`, which is runnable, according to its state.
+    #[inline]
+    pub(super) fn enqueue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        let account = &self.accounts[e.index()];
+        match account.state {
+            BudgetState::Reserved => self.ready.push(account.cpu.map_or(0, CpuId::index), account.deadline, e),
+            BudgetState::Background => self.enqueue_background(e),
+            BudgetState::Depleted => cx.hold(e, Held::Depleted),
+        }
+    }
+
+    pub(super) fn enqueue_background(&mut self, e: EntityId) {
+        self.arrivals += 1;
+        self.arrived[e.index()] = self.arrivals;
+        self.background.push_back(self.account(e).cpu.map_or(self.cpus, CpuId::index), e);
+    }
+
+    /// Removes `e` from its queue or hold.
+    pub(super) fn dequeue(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        if !self.ready.remove(e) {
+            self.background.remove(e);
+        }
+        if cx.is_held(e) {
+            cx.release(e, Held::Depleted);
+        }
+    }
+
+    /// Takes the background entity that has waited longest among those that may run on `cpu`.
+    pub(super) fn pop_background(&mut self, cpu: CpuId, cx: &Cx<'_>) -> Option<EntityId> {
+        let here = self.background.first(cpu.index());
+        let anywhere = self.background.iter(self.cpus).find(|&e| cx.may_run(e, cpu));
+        let first = match (here, anywhere) {
+            (Some(a), Some(b)) => Some(if self.arrived[a.index()] < self.arrived[b.index()] { a } else { b }),
+            (one, other) => one.or(other),
+        }?;
+        self.background.remove(first);
+        Some(first)
+    }
+
+    /// Kicks every idle CPU that could run an entity on unreserved time: the CPU kicked at its wake-up may run a
+    /// reserved entity now.
+    #[inline]
+    pub(super) fn call_for_background(&self, cx: &mut Cx<'_>) {
+        if !self.background.all_empty() {
+            self.call_idle_cpus(cx);
+        }
+    }
+
+    #[cold]
+    fn call_idle_cpus(&self, cx: &mut Cx<'_>) {
+        for cpu in cx.topology().iter() {
+            let idle = cx.running(cpu) == Running::Idle && !cx.kicked(cpu);
+            let has_work = || {
+                let mut anywhere = self.background.iter(self.cpus);
+                !self.background.is_empty(cpu.index()) || anywhere.any(|e| cx.may_run(e, cpu))
+            };
+            if idle && has_work() {
+                cx.kick(cpu);
+            }
+        }
+    }
+
+    /// Runs `e` on reserved time until that is used up; without enforcement, until it stops.
+    pub(super) fn reserved_slice(&self, e: EntityId, now: Instant) -> Decision {
+        match self.enforce {
+            Enforce::None => Decision::forever(e),
+            _ => Decision::until(e, self.account(e).slice_end(now, self.grain)),
+        }
+    }
+
+    pub(super) fn background_slice(&self, e: EntityId, now: Instant) -> Decision {
+        Decision::until(e, now.saturating_add(self.quantum).round_up(self.grain))
+    }
+
+    // ---- Periods ----
+
+    /// `e` wakes: a job, or a period of demand, begins now.
+    #[inline]
+    pub(super) fn begin(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        let (now, enforce, late, rest) = (cx.now(), self.enforce, self.late, self.rest);
+        let account = self.account_mut(e);
+        if !account.is_reserved() {
+            return;
+        }
+        if enforce == Enforce::None {
+            account.state = BudgetState::Reserved;
+            if now >= account.deadline {
+                account.deadline = now.saturating_add(account.period);
+            }
+            return;
+        }
+        account.wake(late, rest, now);
+        self.arm(e, cx);
+    }
+
+    /// Sets the alarm at the end of `e`'s period, if it has one.
+    pub(super) fn arm(&self, e: EntityId, cx: &mut Cx<'_>) {
+        if self.enforce == Enforce::None {
+            return;
+        }
+        let at = self.account(e).deadline.round_up(self.grain);
+        if self.account(e).is_reserved() && at != Instant::NEVER {
+            // A period may have ended already, if its alarm comes late.
+            let on = self.account(e).cpu.unwrap_or_else(|| cx.last_cpu(e));
+            let soonest = cx.now() + Nanos::ns(1);
+            cx.set_alarm(period_end(e), on, at.max(soonest));
+        } else {
+            cx.clear_alarm(period_end(e));
+        }
+    }
+
+    /// `e` stops because its slice is used up, its job is done, or it is preempted: updates its state.
+    #[inline]
+    pub(super) fn judge(&mut self, e: EntityId, why: StopReason) {
+        let none = self.enforce == Enforce::None;
+        let account = self.account_mut(e);
+        if !account.is_reserved() || account.state != BudgetState::Reserved {
+            return;
+        }
+        match (why, none) {
+            (StopReason::Yielded, true) => account.deadline = account.deadline.saturating_add(account.period),
+            (_, true) => {}
+            (StopReason::Yielded, false) => account.deplete(),
+            (_, false) if account.balance <= 0 => account.deplete(),
+            (_, false) => {}
+        }
+    }
+
+    /// `e` blocks: no undelivered time of this period is carried over, and no alarm is needed until it wakes.
+    pub(super) fn rest(&mut self, e: EntityId, cx: &mut Cx<'_>) {
+        if self.enforce != Enforce::None && self.account(e).is_reserved() {
+            let now = cx.now();
+            let account = self.account_mut(e);
+            (account.slept, account.blocked) = (true, now);
+            cx.clear_alarm(period_end(e));
+        }
+    }
+
+    /// The current period of `e`, if it has a reservation.
+    pub(super) fn promise_state(&self, e: EntityId) -> Option<PromiseState> {
+        let Account { slice, period, deadline, balance, .. } = *self.account(e);
+        (!period.is_zero()).then_some(PromiseState { slice, period, deadline, remaining: balance })
+    }
+
+    pub(super) fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {
+        let account = self.account(e);
+        show("deadline", account.deadline.as_ns().min(i64::MAX.unsigned_abs()).cast_signed());
+        show("remaining", account.balance);
+        show("slice", account.slice.as_ns().cast_signed());
+        show("period", account.period.as_ns().cast_signed());
+        show("reserved", i64::from(account.state == BudgetState::Reserved));
+    }
+}

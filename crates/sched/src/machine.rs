@@ -19,11 +19,12 @@ pub use input::Input;
 
 use crate::alarm::{Alarm, AlarmOwner, AlarmSlots};
 use crate::cx::Cx;
-use crate::descriptor::{Descriptor, Knobs};
+use crate::descriptor::Knobs;
 use crate::entity::State;
 use crate::id::{CpuId, EntityId, GroupId};
 use crate::params::{GroupParams, Params, Refused, Topology};
 use crate::policy::{GroupChange, Policy, StopReason, Stopped, Wake};
+use crate::source::PolicySource;
 use crate::time::Instant;
 use crate::truth::Truth;
 use alloc::boxed::Box;
@@ -46,8 +47,8 @@ impl Machine {
     ///
     /// # Errors
     /// The policy does not work with these knobs on this host.
-    pub fn build(descriptor: &Descriptor, host: Topology, knobs: &Knobs, kicks: Kicks) -> Result<Machine, Refused> {
-        Ok(Machine::new((descriptor.build)(&host, knobs)?, descriptor.alarms, host, kicks))
+    pub fn build(source: &dyn PolicySource, host: Topology, knobs: &Knobs, kicks: Kicks) -> Result<Machine, Refused> {
+        Ok(Machine::new(source.build(&host, knobs)?, source.alarms(), host, kicks))
     }
 
     /// A machine around a policy without a descriptor.

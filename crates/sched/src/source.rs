@@ -1,0 +1,107 @@
+//! [`PolicySource`]: what a machine gets its policy from. A registered [`Descriptor`] is one; a [`MadePolicy`] is built at
+//! run time by a function with state of its own.
+
+use crate::alarm::AlarmSlots;
+use crate::descriptor::{Conserving, Descriptor, Guarantees, Knobs, LoadBounds};
+use crate::params::{Refused, Topology};
+use crate::policy::Policy;
+use crate::time::Nanos;
+use alloc::boxed::Box;
+use alloc::string::String;
+use core::fmt;
+
+/// The constructor of a policy, its name and its bounds. By default it guarantees nothing.
+pub trait PolicySource: Send + Sync {
+    /// The name in traces and reports.
+    fn name(&self) -> &str;
+
+    /// The alarm slots that the policy uses.
+    fn alarms(&self) -> AlarmSlots;
+
+    /// Builds the policy for a host.
+    ///
+    /// # Errors
+    /// The policy does not work with these knobs on this host.
+    fn build(&self, host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused>;
+
+    /// How soon an idle CPU finds waiting work. Law 11.
+    fn conserving(&self, _load: &LoadBounds<'_>) -> Conserving {
+        Conserving::Never
+    }
+
+    /// The longest wait of an entity. `None`: there is no bound. Law 12.
+    fn starvation(&self, _load: &LoadBounds<'_>) -> Option<Nanos> {
+        None
+    }
+
+    /// The parameters that the policy guarantees, and how exactly.
+    fn guarantees(&self) -> Guarantees {
+        Guarantees::NOTHING
+    }
+}
+
+impl fmt::Debug for dyn PolicySource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PolicySource").field("name", &self.name()).finish_non_exhaustive()
+    }
+}
+
+impl PolicySource for Descriptor {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn alarms(&self) -> AlarmSlots {
+        self.alarms
+    }
+
+    fn build(&self, host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+        (self.build)(host, knobs)
+    }
+
+    fn conserving(&self, load: &LoadBounds<'_>) -> Conserving {
+        (self.conserving)(load)
+    }
+
+    fn starvation(&self, load: &LoadBounds<'_>) -> Option<Nanos> {
+        (self.starvation)(load)
+    }
+
+    fn guarantees(&self) -> Guarantees {
+        self.guarantees
+    }
+}
+
+/// A policy that is made at run time: `build` may own what it needs, such as a loaded program. It guarantees nothing.
+#[derive(Clone)]
+pub struct MadePolicy<F> {
+    /// The name in traces and reports.
+    pub name: String,
+    /// The alarm slots that the policy uses.
+    pub alarms: AlarmSlots,
+    /// The constructor. It gets no knobs: what it needs to know, it owns.
+    pub build: F,
+}
+
+impl<F> fmt::Debug for MadePolicy<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MadePolicy").field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+impl<F> PolicySource for MadePolicy<F>
+where
+    F: Fn(&Topology) -> Result<Box<dyn Policy>, Refused> + Send + Sync,
+{
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn alarms(&self) -> AlarmSlots {
+        self.alarms
+    }
+
+    fn build(&self, host: &Topology, _knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
+        (self.build)(host)
+    }
+}

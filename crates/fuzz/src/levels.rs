@@ -281,12 +281,12 @@ impl Drawn {
         for machine in &self.machines {
             let Machine { policy, knobs, cpus, costs, guest } = machine;
             let id = match guest {
-                None => world.add_host("host", policy, *cpus, knobs, *costs).expect("it was tried"),
+                None => world.add_host("host", *policy, *cpus, knobs, *costs).expect("it was tried"),
                 Some((host, kind)) => {
                     let host = MachineId(*host);
                     let vcpus = vcpus(world, host, cpus.cpus, dice);
                     crowd.vcpus.extend(vcpus.iter().map(|&vcpu| (host, vcpu)));
-                    world.add_guest(host, "vm", &vcpus, policy, *cpus, knobs, *kind, *costs).expect("it was tried")
+                    world.add_guest(host, "vm", &vcpus, *policy, *cpus, knobs, *kind, *costs).expect("it was tried")
                 }
             };
             populate(world, crowd, id, guest.is_some(), dice);

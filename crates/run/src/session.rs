@@ -205,7 +205,7 @@ impl<'s, 'w> Session<'s, 'w> {
             self.host.entities[spec.vcpus.clone()].iter().map(|id| id.expect("its vCPUs have come")).collect();
         let cpus = sched::Topology::new(vcpus.len());
         let host = machine_of_host(scenario.host_of(guest));
-        let built = self.world.add_guest(host, &spec.name, &vcpus, policy, cpus, knobs, spec.guest, scenario.costs);
+        let built = self.world.add_guest(host, &spec.name, &vcpus, *policy, cpus, knobs, spec.guest, scenario.costs);
         let machine = built.map_err(|why| {
             Problems::from(Wrong::from(&why).said_of(&spec.name).anywhere(placed(spec.place)).within(&scenario.source))
         })?;

@@ -11,14 +11,16 @@ use crate::outbox::Message;
 use crate::program::Tasks;
 use crate::stuck::{Stuck, Waiter};
 use crate::workload::{JobEnd, Workload};
-use sched::{CpuId, Descriptor, EntityId, Input, Instant, Kicks, Knobs, Machine, Nanos, Notice, Refused, State, Wake};
+use sched::{
+    CpuId, EntityId, Input, Instant, Kicks, Knobs, Machine, Nanos, Notice, PolicySource, Refused, State, Wake,
+};
 use std::cell::RefCell;
 use std::rc::Rc;
 use trace::replay::SettleMarks;
 use trace::{Counts, Event, MachineId, Sink, WorldSink};
 
 /// The sinks of a whole world.
-pub(crate) type Watchers<'a> = Rc<RefCell<Vec<&'a mut dyn WorldSink>>>;
+pub(crate) type Watchers<'a> = Rc<RefCell<Vec<Box<dyn WorldSink + 'a>>>>;
 
 /// A simulated one-level host.
 pub struct Driver<'a> {
@@ -43,7 +45,7 @@ pub struct Driver<'a> {
     is_watched: bool,
     /// Which settles the trace does not imply.
     marks: SettleMarks,
-    sinks: Vec<&'a mut dyn Sink>,
+    sinks: Vec<Box<dyn Sink + 'a>>,
 }
 
 impl std::fmt::Debug for Driver<'_> {
@@ -57,7 +59,12 @@ impl<'a> Driver<'a> {
     ///
     /// # Errors
     /// The policy does not work with these knobs on this host.
-    pub fn new(policy: &Descriptor, host: sched::Topology, knobs: &Knobs, costs: Costs) -> Result<Driver<'a>, Refused> {
+    pub fn new(
+        policy: &dyn PolicySource,
+        host: sched::Topology,
+        knobs: &Knobs,
+        costs: Costs,
+    ) -> Result<Driver<'a>, Refused> {
         let kicks = if costs.kick.is_zero() { Kicks::Immediate } else { Kicks::Delivered };
         Ok(Driver::around(Machine::build(policy, host, knobs, kicks)?, costs))
     }
@@ -84,7 +91,12 @@ impl<'a> Driver<'a> {
     }
 
     /// Shows everything that happens from now on to `sink`.
-    pub fn watch(&mut self, sink: &'a mut dyn Sink) {
+    pub fn watch(&mut self, sink: impl Sink + 'a) {
+        self.watch_boxed(Box::new(sink));
+    }
+
+    /// As [`watch`](Driver::watch), for a sink that is boxed already.
+    pub fn watch_boxed(&mut self, sink: Box<dyn Sink + 'a>) {
         self.sinks.push(sink);
         self.is_watched = true;
     }

@@ -2,6 +2,8 @@
 
 use crate::machine_id::MachineId;
 use sched::{Action, CpuId, EntityId, GroupId, GroupParams, Input, Instant, Nanos, Params};
+use std::cell::RefCell;
+use std::rc::Rc;
 
 /// The header of a trace.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -229,6 +231,19 @@ impl From<Action> for Event {
 pub trait Sink {
     /// Takes the next event.
     fn record(&mut self, at: Instant, event: &Event);
+}
+
+impl<S: Sink + ?Sized> Sink for &mut S {
+    fn record(&mut self, at: Instant, event: &Event) {
+        (**self).record(at, event);
+    }
+}
+
+/// A sink that its owner reads while it is in use, or afterwards.
+impl<S: Sink> Sink for Rc<RefCell<S>> {
+    fn record(&mut self, at: Instant, event: &Event) {
+        self.borrow_mut().record(at, event);
+    }
 }
 
 /// A run, in memory.

@@ -26,6 +26,7 @@ fn turns(knobs: &Knobs, ms: u64, who: &[(Params, Workload)]) -> String {
         host.attach("", *params, *workload).expect("it is admitted");
     }
     host.finish(Instant::ZERO + Nanos::ms(ms));
+    drop(host);
     let mut turns: Vec<(EntityId, u64, u64)> = Vec::new();
     for (at, event) in &trace.events {
         let now = at.as_ns() / 1_000_000;

@@ -20,7 +20,7 @@ use crate::stuck::Stuck;
 use crate::workload::Workload;
 use guest_coordination::GuestCoordination;
 use sched::{
-    CpuId, Descriptor, EntityId, GroupId, GroupParams, Instant, Kicks, Knobs, Machine, Nanos, Params, Refused, Wake,
+    CpuId, EntityId, GroupId, GroupParams, Instant, Kicks, Knobs, Machine, Nanos, Params, PolicySource, Refused, Wake,
 };
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -108,6 +108,12 @@ pub struct World<'a> {
     network: Network,
     watchers: Watchers<'a>,
     now: Instant,
+    /// The rounds of the instant that is under way.
+    rounds: usize,
+    /// The host that was visited last.
+    last_host: usize,
+    /// The work that the current call may still do.
+    budget: u64,
     seed: u64,
 }
 
@@ -136,6 +142,9 @@ impl<'a> World<'a> {
             network: Network::default(),
             watchers: Rc::new(RefCell::new(Vec::new())),
             now: Instant::ZERO,
+            rounds: 0,
+            last_host: 0,
+            budget: 0,
             seed,
         }
     }
@@ -149,7 +158,7 @@ impl<'a> World<'a> {
     pub fn add_host(
         &mut self,
         name: &str,
-        policy: &Descriptor,
+        policy: &dyn PolicySource,
         host: sched::Topology,
         knobs: &Knobs,
         costs: Costs,
@@ -172,7 +181,7 @@ impl<'a> World<'a> {
         host: MachineId,
         name: &str,
         vcpus: &[EntityId],
-        policy: &Descriptor,
+        policy: &dyn PolicySource,
         topology: sched::Topology,
         knobs: &Knobs,
         guest: Guest,
@@ -230,12 +239,22 @@ impl<'a> World<'a> {
     }
 
     /// Shows everything that happens on `machine` from now on to `sink`.
-    pub fn watch(&mut self, machine: MachineId, sink: &'a mut dyn Sink) {
-        self.machines[machine.index()].watch(sink);
+    pub fn watch(&mut self, machine: MachineId, sink: impl Sink + 'a) {
+        self.watch_boxed(machine, Box::new(sink));
+    }
+
+    /// As [`watch`](World::watch), for a sink that is boxed already.
+    pub fn watch_boxed(&mut self, machine: MachineId, sink: Box<dyn Sink + 'a>) {
+        self.machines[machine.index()].watch_boxed(sink);
     }
 
     /// Shows everything that happens from now on, on whatever machine, to `sink`.
-    pub fn watch_all(&mut self, sink: &'a mut dyn WorldSink) {
+    pub fn watch_all(&mut self, sink: impl WorldSink + 'a) {
+        self.watch_all_boxed(Box::new(sink));
+    }
+
+    /// As [`watch_all`](World::watch_all), for a sink that is boxed already.
+    pub fn watch_all_boxed(&mut self, sink: Box<dyn WorldSink + 'a>) {
         self.watchers.borrow_mut().push(sink);
         for (index, machine) in self.machines.iter_mut().enumerate() {
             #[expect(clippy::cast_possible_truncation, reason = "a world has fewer than 2^32 machines")]
@@ -340,8 +359,27 @@ impl<'a> World<'a> {
     /// # Errors
     /// The run cannot go on: programs deadlock, or loop without using time. It stays at that instant.
     pub fn run_until(&mut self, end: Instant) -> Result<(), Box<Stuck>> {
+        let mut unlimited = u64::MAX;
+        let is_there = self.run_within(end, &mut unlimited)?;
+        assert!(is_there, "no run does so much");
+        Ok(())
+    }
+
+    /// Runs until `end` or until `budget` is used up, and returns whether it is at `end`. `budget` counts inputs and visits of machines, and
+    /// is reduced by the work done; the last round of an instant may exceed it. A run in parts is the same as a run in one go.
+    ///
+    /// # Errors
+    /// As [`run_until`](World::run_until).
+    pub fn run_within(&mut self, end: Instant, budget: &mut u64) -> Result<bool, Box<Stuck>> {
+        self.budget = *budget;
+        let answer = self.run_in_budget(end);
+        *budget = self.budget;
+        answer
+    }
+
+    fn run_in_budget(&mut self, end: Instant) -> Result<bool, Box<Stuck>> {
         assert!(end >= self.now, "time never goes back");
-        for round in 1_u64.. {
+        for round in 0_u64.. {
             if round.is_multiple_of(INSTANTS_A_ROUND) {
                 self.release_watchers();
             }
@@ -350,15 +388,20 @@ impl<'a> World<'a> {
             if next >= end {
                 break;
             }
+            if self.budget == 0 {
+                return Ok(false);
+            }
             if self.machines.len() == 1 && self.hosts.next() < self.network.next() {
                 self.run_alone(end.min(self.network.next()))?;
                 continue;
             }
-            self.now = next;
+            if next > self.now {
+                (self.now, self.rounds) = (next, 0);
+            }
             self.instant()?;
         }
-        self.now = end;
-        Ok(())
+        (self.now, self.rounds) = (end, 0);
+        Ok(true)
     }
 
     /// Runs the only machine until `end`, for a bounded number of instants, or until the world has to act.
@@ -366,18 +409,20 @@ impl<'a> World<'a> {
         self.release_watchers();
         let mut next = self.hosts.next();
         let machine = &mut self.machines[0];
-        for _ in 0..INSTANTS_A_ROUND {
-            if next >= end {
-                break;
-            }
+        let before = machine.inputs;
+        let mut instants = 0;
+        while next < end && instants < INSTANTS_A_ROUND && machine.inputs - before < self.budget {
+            instants += 1;
             self.now = next;
             machine.cpus.now = next;
             machine.instant();
             if machine.concerns_world() {
+                self.budget = self.budget.saturating_sub(instants + machine.inputs - before);
                 return self.end_host_visit(0);
             }
             next = machine.next();
         }
+        self.budget = self.budget.saturating_sub(instants + machine.inputs - before);
         self.hosts.set(self.places[0].number, next);
         Ok(())
     }
@@ -413,10 +458,11 @@ impl<'a> World<'a> {
         self.machines.iter().flat_map(|machine| &machine.stalls)
     }
 
+    /// The next rounds of this instant, until nothing is due or the budget is used up.
     fn instant(&mut self) -> Result<(), Box<Stuck>> {
         let now = self.now;
-        let mut last = 0;
-        for _ in 0..ROUNDS_MOST {
+        while self.rounds < ROUNDS_MOST {
+            self.rounds += 1;
             if self.network.next() == now {
                 self.deliver();
             }
@@ -432,16 +478,20 @@ impl<'a> World<'a> {
                 self.visit_guest(self.guests.first())?;
             }
             if self.hosts.next() != now && self.network.next() != now {
+                self.rounds = 0;
                 return Ok(());
             }
             while self.hosts.next() == now {
-                last = self.hosts.first();
-                self.visit_host(last)?;
+                self.last_host = self.hosts.first();
+                self.visit_host(self.last_host)?;
+            }
+            if self.budget == 0 {
+                return Ok(());
             }
         }
         Err(Box::new(Stuck {
             at: now,
-            machine: self.machines[last].name.clone(),
+            machine: self.machines[self.last_host].name.clone(),
             why: "guests and their host answer each other without using any time".to_string(),
             help: "give the tasks a step that runs or sleeps in every round",
             waiters: Vec::new(),
@@ -452,6 +502,7 @@ impl<'a> World<'a> {
     #[inline]
     fn visit_guest(&mut self, index: usize) -> Result<(), Box<Stuck>> {
         let machine = &mut self.machines[index];
+        let before = machine.inputs;
         machine.cpus.now = self.now;
         machine.instant();
         // Traffic to itself arrives before it can be idle.
@@ -467,15 +518,19 @@ impl<'a> World<'a> {
             self.coordinate(index);
         }
         self.answer_guest(index);
-        self.guests.set(self.places[index].number, self.machines[index].next());
+        let machine = &self.machines[index];
+        self.budget = self.budget.saturating_sub(1 + machine.inputs - before);
+        self.guests.set(self.places[index].number, machine.next());
         Ok(())
     }
 
     #[inline]
     fn visit_host(&mut self, index: usize) -> Result<(), Box<Stuck>> {
         let machine = &mut self.machines[index];
+        let before = machine.inputs;
         machine.cpus.now = self.now;
         machine.instant();
+        self.budget = self.budget.saturating_sub(1 + machine.inputs - before);
         self.end_host_visit(index)
     }
 

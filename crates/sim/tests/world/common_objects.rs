@@ -83,8 +83,8 @@ fn conditions_and_semaphores_wake_who_has_waited_longest() {
     let mut tasks: Vec<TaskSpec> = (0..3).map(waiter).collect();
     tasks.extend([signaller, taker]);
     let objects = [("m", Object::Mutex), ("c", Object::Condition), ("s", Object::Semaphore { most: 1 })];
-    let mut world = World::new(1);
     let mut log = Log::default();
+    let mut world = World::new(1);
     let machine = host(&mut world, "cfs", 5, Costs::NONE);
     world.watch_all(&mut log);
     world.start(machine, &application(&objects, tasks), GroupId::ROOT).expect("there is room");

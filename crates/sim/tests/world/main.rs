@@ -2,6 +2,7 @@
 
 mod alone;
 mod bare_metal;
+mod budgets;
 mod clocks;
 mod common_objects;
 mod coordination;

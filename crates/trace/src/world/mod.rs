@@ -150,3 +150,13 @@ pub trait WorldSink {
         false
     }
 }
+
+impl<S: WorldSink + ?Sized> WorldSink for &mut S {
+    fn record(&mut self, machine: MachineId, at: Instant, event: &Event) {
+        (**self).record(machine, at, event);
+    }
+
+    fn is_over(&self) -> bool {
+        (**self).is_over()
+    }
+}

@@ -95,8 +95,8 @@ fn on_one_cpu_no_job_within_its_reservation_is_late() {
 fn the_kernels_admission_lets_constrained_deadlines_be_late() {
     let late = |seed| {
         let mut dice = Dice(seed);
-        let mut host = host(1, (&[("reclaim", "off"), ("admission", "bandwidth")], &[("rt-bandwidth", 100)]));
         let mut auditor = Auditor::new(sched::Topology::new(1), Promises::NONE);
+        let mut host = host(1, (&[("reclaim", "off"), ("admission", "bandwidth")], &[("rt-bandwidth", 100)]));
         host.watch(&mut auditor);
         let mut all = Vec::new();
         for mut asked in full_cpu(&mut dice, true) {

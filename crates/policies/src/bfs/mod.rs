@@ -46,12 +46,14 @@ mod deadlines;
 mod isochronous;
 mod parts;
 mod queue;
+mod rank;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use deadlines::Lengths;
 use isochronous::Account;
 use queue::{DeadlineQueues, Distance};
+use rank::Rank;
 use sched::{
     Alarm, AlarmKind, AlarmOwner, AlarmSlots, Class, Conserving, CpuId, Cx, Decision, Descriptor, EntityId, Guarantees,
     Instant, Knob, Knobs, Nanos, Params, Policy, Position, Refused, Running, State, StopReason, Stopped, Topology,
@@ -103,21 +105,6 @@ pub(crate) const POLICY: Descriptor = Descriptor {
 
 /// A time slice with less left than this counts as used up. Source: `RESCHED_US`, bfs.c.
 const RESCHEDULE: Nanos = Nanos::us(100);
-
-/// The urgency class; lower is more urgent: stop class, the real-time priorities from 99 down, ISO, NORMAL, IDLEPRIO.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-struct Rank(u8);
-
-impl Rank {
-    const ISO: u8 = 100;
-    const NORMAL: Rank = Rank(101);
-    const IDLE: Rank = Rank(102);
-
-    /// The index of the deadline tree of this rank, if it has one.
-    fn tree(self) -> Option<usize> {
-        self.0.checked_sub(Rank::ISO).map(usize::from)
-    }
-}
 
 #[derive(Clone, Copy, Debug)]
 struct Task {

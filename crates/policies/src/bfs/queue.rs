@@ -1,6 +1,6 @@
 //! The run queues of the machine or of its parts: lists of real-time priorities, and trees of deadlines.
 
-use super::Rank;
+use super::rank::Rank;
 use sched::queue::{Levels, Trees};
 use sched::{CpuId, Cx, EntityId, Instant};
 

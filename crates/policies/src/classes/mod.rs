@@ -7,10 +7,12 @@
 //! at once in a class above the last. In the last class it has to be picked first.
 
 mod background;
+mod layer;
 mod server;
 mod stop;
 
 pub(crate) use background::{Background, QUANTUM};
+pub(crate) use layer::Layer;
 pub(crate) use server::{FairServers, KNOBS as SERVER_KNOBS};
 pub(crate) use stop::Stop;
 
@@ -20,15 +22,6 @@ use sched::{
     Alarm, AlarmBase, AlarmOwner, Class, CpuId, Cx, Decision, EntityId, GroupChange, GroupId, Held, Instant, Nanos,
     Notice, Params, Policy, Position, PromiseState, Refused, State, StopReason, Stopped, Topology, Wake,
 };
-
-/// A class above the last.
-pub(crate) trait Layer: Policy {
-    /// `e`, which is attached and blocked for all the class knows, runs on `cpu` already.
-    fn adopt(&mut self, e: EntityId, cpu: CpuId, cx: &mut Cx<'_>);
-
-    /// Notifies that a class above takes `cpu`. Called at each pick of that class.
-    fn take(&mut self, cpu: CpuId, cx: &mut Cx<'_>);
-}
 
 /// A class of the composition, the most urgent first.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -3,7 +3,7 @@
 //! The kernel has one such thread for each CPU, bound to it. Here the number is not limited, and an entity that is free
 //! to move is pushed or pulled like a real-time task.
 
-use super::Layer;
+use super::layer::Layer;
 use crate::most_urgent::{MostUrgent, Rank};
 use sched::{CpuId, Cx, Decision, EntityId, Nanos, Params, Policy, Refused, StopReason, Stopped, Topology, Wake};
 

@@ -78,6 +78,7 @@
 
 mod accounting;
 mod bounds;
+pub(crate) mod cursor;
 pub(crate) mod domains;
 mod laxity;
 pub(crate) mod placement;
@@ -88,8 +89,8 @@ mod tests;
 mod ticks;
 
 use accounting::Account;
+use cursor::Commit;
 use domains::{DomainId, Domains};
-use placement::Commit;
 use runqueue::{Priority, RunQueues};
 use sched::{
     Alarm, AlarmKind, AlarmOwner, AlarmSlots, CpuId, CpuSet, Cx, Decision, Descriptor, EntityId, GroupChange, GroupId,

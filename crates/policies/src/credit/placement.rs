@@ -2,20 +2,10 @@
 //! better.
 
 use crate::credit::Credit;
+use crate::credit::cursor::{Commit, cycle, next_in};
 use crate::credit::runqueue::Priority;
 use crate::credit::settings::Steal;
 use sched::{CpuId, CpuSet, Cx, EntityId, Running};
-
-/// The CPUs of `set` in cyclic order, beginning with the next higher number after `cpu`.
-fn cycle(cpu: CpuId, set: &CpuSet) -> impl Iterator<Item = CpuId> + '_ {
-    let after = set.iter().filter(move |&other| other > cpu);
-    after.chain(set.iter().take_while(move |&other| other <= cpu))
-}
-
-/// The first CPU of `set` in that order.
-pub(crate) fn next_in(cpu: CpuId, set: &CpuSet) -> Option<CpuId> {
-    cycle(cpu, set).next()
-}
 
 /// Whether an entity may be stolen to a CPU that its affinity excludes.
 pub(crate) type LetsGo<'a> = &'a dyn Fn(EntityId, &Cx<'_>) -> bool;
@@ -252,11 +242,4 @@ impl Credit {
             self.hand_off(e, cx);
         }
     }
-}
-
-/// Whether a choice of CPU is carried out.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Commit {
-    Yes,
-    No,
 }

@@ -1,7 +1,7 @@
 //! Ticks, which charge and move the running entity, and the accounting, which distributes credits and parks.
 
 use super::accounting::{Grant, Round};
-use super::placement::Commit;
+use super::cursor::Commit;
 use super::runqueue::Priority;
 use super::settings::{Charging, Overflow, Parking};
 use super::{ACCOUNTING, Credit, MASTER, idle_turn, ticker};

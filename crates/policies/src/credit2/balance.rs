@@ -1,13 +1,9 @@
 //! Load of run queues, assignment of entities to them, and load balancing between them.
 
 use super::Credit2;
-use crate::credit::placement::next_in;
+use super::runqueue::clock;
+use crate::credit::cursor::next_in;
 use sched::{CpuId, Cx, EntityId, State};
-
-/// The clock of loads: units of 1,024 ns. Source: `LOADAVG_GRANULARITY_SHIFT`.
-pub(super) fn clock(cx: &Cx<'_>) -> u64 {
-    cx.now().as_ns() >> 10
-}
 
 /// A move that balancing may make, and the difference of load that it would leave.
 #[derive(Clone, Copy, Debug)]

@@ -1,22 +1,9 @@
 //! Budgets of capped domains: a pool that is filled every quota period, quotas taken from it, and parking.
 
 use super::Credit2;
+use super::domain::Domain;
 use crate::credit::domains::DomainId;
 use sched::{Alarm, AlarmOwner, CpuId, Cx, EntityId, GroupId, Held, Instant, Nanos, State};
-
-/// The record of a domain.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Domain {
-    /// The weight of each member.
-    pub(super) weight: u64,
-    /// Percent of one CPU; `None`: no cap.
-    pub(super) cap: Option<u32>,
-    pub(super) members: u64,
-    /// The budget that members can still take; negative after an overrun.
-    pool: i64,
-    /// When the pool is filled next.
-    next_fill: Instant,
-}
 
 const fn filling(g: GroupId) -> Alarm {
     Alarm { owner: AlarmOwner::Group(g), slot: 0 }

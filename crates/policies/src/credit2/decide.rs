@@ -1,7 +1,7 @@
 //! Decisions: which entity runs and for how long, resets, and the CPUs that a wake-up kicks.
 
 use super::{Credit2, Vcpu};
-use crate::credit::placement::next_in;
+use crate::credit::cursor::next_in;
 use sched::{CpuId, CpuSet, Cx, Decision, EntityId, Nanos, Running, State};
 
 /// `cpu` if it is in `set`, else the next CPU of `set`.

@@ -52,15 +52,17 @@
 //! Source: `xen/common/sched/credit2.c`, Xen 4.23-dev.
 
 mod balance;
+mod bounds;
 mod budget;
 mod decide;
+mod domain;
 mod runqueue;
 mod settings;
 #[cfg(test)]
 mod tests;
 
 use crate::credit::domains::DomainId;
-use budget::Domain;
+use domain::Domain;
 use runqueue::{Load, RunQueue};
 use sched::queue::{Lists, Trees};
 use sched::{
@@ -77,9 +79,9 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     good_for: "shares of VMs within tens of milliseconds, short latency for vCPUs that slept, and exact caps",
     bad_at: "very different weights, because a shortest time slice costs more than the lightest can owe; deadlines",
     text: include_str!("mod.rs"),
-    conserving: settings::conserving,
-    starvation: settings::starvation,
-    guarantees: Guarantees { shares: settings::shares, cap: settings::cap, ..Guarantees::NOTHING },
+    conserving: bounds::conserving,
+    starvation: bounds::starvation,
+    guarantees: Guarantees { shares: bounds::shares, cap: bounds::cap, ..Guarantees::NOTHING },
     alarms: AlarmSlots { group: &[AlarmKind::Timer], ..AlarmSlots::NONE },
     knobs: settings::KNOBS,
     build,
@@ -253,7 +255,7 @@ impl Policy for Credit2 {
             begun: cx.now(),
             migrate_to: None,
             yielded: false,
-            load: Load::of_newcomer(balance::clock(cx), &self.settings),
+            load: Load::of_newcomer(runqueue::clock(cx), &self.settings),
         };
         if self.vcpus.len() <= e.index() {
             self.vcpus.resize(e.index() + 1, vcpu);

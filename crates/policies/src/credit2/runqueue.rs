@@ -1,7 +1,7 @@
 //! Run queues: which CPUs share one, and the state of each.
 
 use super::settings::{Settings, Share};
-use sched::{CpuId, CpuSet, Topology};
+use sched::{CpuId, CpuSet, Cx, Topology};
 
 /// The state of a run queue.
 #[derive(Clone, Copy, Debug)]
@@ -21,6 +21,11 @@ pub(super) struct RunQueue {
     pub(super) load: Load,
     /// The load that is expected when the migrations have been in the average for long.
     pub(super) planned: i64,
+}
+
+/// The clock of loads: units of 1,024 ns. Source: `LOADAVG_GRANULARITY_SHIFT`.
+pub(super) fn clock(cx: &Cx<'_>) -> u64 {
+    cx.now().as_ns() >> 10
 }
 
 /// A load: the number of runnable entities, and its average.

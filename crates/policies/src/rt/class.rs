@@ -1,6 +1,6 @@
 //! [`Rt`]: the real-time class, over [`MostUrgent`].
 
-use super::throttle::{Budget, Limit, PERIOD};
+use super::budget::{Budget, Limit, PERIOD};
 use crate::classes::Layer;
 use crate::most_urgent::{MostUrgent, Rank};
 use sched::{

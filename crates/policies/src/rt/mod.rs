@@ -38,6 +38,7 @@
 //!
 //! Source: torvalds/linux kernel/sched/rt.c, cpupri.c, v5.13; sched(7).
 
+mod budget;
 mod class;
 #[cfg(test)]
 mod tests;

@@ -3,35 +3,9 @@
 //! The used time is checked whenever it is charged, at each tick at the latest. An overrun counts in the next period,
 //! so the long-run share is exact.
 
-use super::Rt;
-use sched::{Alarm, AlarmOwner, CpuId, Cx, EntityId, Held, Instant, Nanos};
-
-/// The end of the period; one timer for all CPUs, as in the kernel.
-pub(super) const PERIOD: Alarm = Alarm { owner: AlarmOwner::Policy, slot: 0 };
-
-/// The runtime per period.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Limit {
-    pub(super) period: Nanos,
-    pub(super) runtime: Nanos,
-    /// Whether a CPU borrows unused runtime from others.
-    pub(super) shared: bool,
-}
-
-/// The budget of a CPU.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Budget {
-    /// The time that real-time entities have used in this period.
-    used: Nanos,
-    /// The time that they may use, including borrowed and excluding lent runtime.
-    runtime: Nanos,
-}
-
-impl Limit {
-    pub(super) fn budget(&self) -> Budget {
-        Budget { used: Nanos::ZERO, runtime: self.runtime }
-    }
-}
+use super::budget::{Budget, Limit, PERIOD};
+use super::class::Rt;
+use sched::{CpuId, Cx, EntityId, Held, Instant, Nanos};
 
 impl Rt {
     /// Charges `ran` to the runtime of `cpu`.

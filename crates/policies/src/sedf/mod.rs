@@ -76,7 +76,7 @@ use sched::{
     Alarm, AlarmKind, AlarmOwner, AlarmSlots, CpuId, Cx, Decision, Descriptor, EntityId, Guarantees, Instant, Knob,
     Knobs, Nanos, Params, Policy, PromiseState, Refused, Running, State, StopReason, Stopped, Topology, Wake,
 };
-use vcpu::{Turn, Vcpu, Wish};
+use vcpu::{Turn, Unblock, Vcpu, Wish};
 
 /// The descriptor of this policy.
 pub(crate) const POLICY: Descriptor = Descriptor {
@@ -128,21 +128,6 @@ pub(crate) const POLICY: Descriptor = Descriptor {
     ],
     build,
 };
-
-/// The rule for a woken entity: `short` in the period in which it blocked, `long` later.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Unblock {
-    /// Short: the next period, and compensation. Long: a period from now.
-    Extra,
-    /// Both: the next whole period on the old grid.
-    Isochronous,
-    /// Short: the next period. Long: a period from now.
-    Conservative,
-    /// Short: the next period. Long: a short period from now, by its latency.
-    Atropos,
-    /// Short: the rest of the slice, less the time it was blocked. Long: a period from now.
-    Resume,
-}
 
 /// The CPU time of an entity without a reservation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,6 +1,5 @@
 //! [`Vcpu`]: the parameters of one entity, and its state in its period.
 
-use super::Unblock;
 use super::queues::Score;
 use sched::{CpuId, Instant, Limit, Nanos, PromiseState, Refused, Reservation, Weight};
 
@@ -51,6 +50,21 @@ impl Wish {
 /// `1024 · period / slice`: also the score of a compensation for a lost part of a slice.
 fn inverse_utilisation(period: Nanos, slice: Nanos) -> Score {
     1024 * Score::from(period.as_ns()) / Score::from(slice.as_ns())
+}
+
+/// The rule for a woken entity: `short` in the period in which it blocked, `long` later.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Unblock {
+    /// Short: the next period, and compensation. Long: a period from now.
+    Extra,
+    /// Both: the next whole period on the old grid.
+    Isochronous,
+    /// Short: the next period. Long: a period from now.
+    Conservative,
+    /// Short: the next period. Long: a short period from now, by its latency.
+    Atropos,
+    /// Short: the rest of the slice, less the time it was blocked. Long: a period from now.
+    Resume,
 }
 
 /// The kind of a run.

@@ -6,7 +6,7 @@
 //! servers with runnable entities. On several CPUs with one queue, Σ ≤ their number is necessary, not sufficient: it is
 //! Xen's condition.
 
-use super::{Order, Settings};
+use super::settings::{Order, Settings};
 use crate::admission::{Admission, Full, ONE, Utilisation};
 use sched::{CpuId, CpuSet, Refused, Reservation, Topology};
 

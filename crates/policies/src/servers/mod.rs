@@ -6,108 +6,27 @@
 
 mod account;
 mod gate;
+mod settings;
 #[cfg(test)]
 mod tests;
 
 pub(crate) use account::{Kind, Server};
+pub(crate) use settings::{
+    ADMISSION, DEFAULT_BUDGET, DEFAULT_PERIOD, EXTRATIME, GRID, Grid, Order, Settings, Ties, reservations,
+};
 
 use crate::admission::Utilisation;
 use gate::Gate;
 use sched::queue::Trees;
 use sched::{
-    Alarm, AlarmKind, AlarmOwner, AlarmSlots, CpuId, CpuSet, Cx, Decision, EntityId, Held, Instant, Knob, Limit,
-    LoadBounds, Nanos, Params, Policy, PromiseState, Refused, Reservation, Running, State, StopReason, Stopped,
-    Topology, Wake,
+    Alarm, AlarmKind, AlarmOwner, AlarmSlots, CpuId, CpuSet, Cx, Decision, EntityId, Held, Instant, Limit, Nanos,
+    Params, Policy, PromiseState, Refused, Reservation, Running, State, StopReason, Stopped, Topology, Wake,
 };
 
 /// The alarm slots of the servers.
 pub(crate) const ALARMS: AlarmSlots = AlarmSlots { entity: &[AlarmKind::Timer], ..AlarmSlots::NONE };
 /// The shortest period and budget. Source: `RTDS_MIN_PERIOD`, `RTDS_MIN_BUDGET`, xen/common/sched/rt.c.
 const SHORTEST: Nanos = Nanos::us(10);
-
-/// The order of urgency.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Order {
-    /// The earlier deadline is more urgent.
-    EarliestDeadline,
-    /// The shorter relative deadline is more urgent.
-    DeadlineMonotonic,
-}
-
-/// Which of two equally urgent entities runs, if one of them has just run.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Ties {
-    /// The other one.
-    Turn,
-    /// The entity that has just run.
-    Stay,
-}
-
-/// When the first period of a reservation without a start begins.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Grid {
-    /// At the attachment of the entity.
-    Seen,
-    /// At the start of the machine.
-    Boot,
-}
-
-/// The settings of the policies that use servers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Settings {
-    pub(crate) kind: Kind,
-    pub(crate) order: Order,
-    /// Whether each entity is assigned to one CPU.
-    pub(crate) partitioned: bool,
-    /// Whether an entity with a soft limit goes on when its budget is used up.
-    pub(crate) extratime: bool,
-    /// How long an entity runs before the next decision; zero: as long as its budget lasts.
-    pub(crate) quantum: Nanos,
-    /// Whether a deadline before the end of the period has an effect.
-    pub(crate) constrained: bool,
-    /// The reservation of an entity without one.
-    pub(crate) default_period: Nanos,
-    pub(crate) default_budget: Nanos,
-    pub(crate) ties: Ties,
-    pub(crate) grid: Grid,
-    /// Whether a reservation that does not fit is refused.
-    pub(crate) closed: bool,
-}
-
-pub(crate) const EXTRATIME: &str = "an entity with a soft limit goes on when its budget is used up";
-
-pub(crate) const GRID: Knob = Knob::choice(
-    "grid",
-    &["seen", "boot"],
-    "periods count from the attachment of an entity, or from the start of the machine",
-)
-.from("boot: rt_update_deadline, xen/common/sched/rt.c, and RT-Xen 2, where deadlines count from 0");
-pub(crate) const ADMISSION: Knob = Knob::switch("admission", false, "a reservation that does not fit is refused")
-    .from("on: rt_try_set_utilization, Xen at 04584da792 (not at c447b7308b); RT-Xen: an analysis beforehand");
-pub(crate) const DEFAULT_PERIOD: Knob = Knob::time(
-    "default-period",
-    Nanos::ms(10),
-    (Nanos::us(10), Nanos::s(10)),
-    "the period of an entity without a reservation",
-)
-.from("RTDS_DEFAULT_PERIOD, xen/common/sched/rt.c");
-pub(crate) const DEFAULT_BUDGET: Knob = Knob::time(
-    "default-budget",
-    Nanos::ms(4),
-    (Nanos::us(10), Nanos::s(10)),
-    "the budget of an entity without a reservation",
-)
-.from("RTDS_DEFAULT_BUDGET, xen/common/sched/rt.c");
-
-/// On one CPU per entity, if the reservations fit and all entities are runnable from the attachment of the last one:
-/// every budget in every period. An entity that blocks defers its budget, or waits for the grid; a sporadic budget has
-/// no periods.
-pub(crate) fn reservations(load: &LoadBounds<'_>, settings: &Settings) -> Option<Nanos> {
-    let steady = !load.has_changes && !load.has_sleepers;
-    let own_cpu = settings.partitioned || load.host.cpus == 1;
-    let periods = settings.grid == Grid::Seen && settings.kind != Kind::Sporadic;
-    (settings.closed && steady && own_cpu && periods).then_some(Nanos::ZERO)
-}
 
 /// Urgency: the level, then the deadline, then the order of arrival.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -1,0 +1,16 @@
+//! [`Rank`]: the order of the classes and of the real-time priorities.
+
+/// The urgency class; lower is more urgent: stop class, the real-time priorities from 99 down, ISO, NORMAL, IDLEPRIO.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) struct Rank(pub(super) u8);
+
+impl Rank {
+    pub(super) const ISO: u8 = 100;
+    pub(super) const NORMAL: Rank = Rank(101);
+    pub(super) const IDLE: Rank = Rank(102);
+
+    /// The index of the deadline tree of this rank, if it has one.
+    pub(super) fn tree(self) -> Option<usize> {
+        self.0.checked_sub(Rank::ISO).map(usize::from)
+    }
+}

@@ -1,0 +1,21 @@
+//! Choices of CPUs in turn: each begins behind the last one.
+
+use sched::{CpuId, CpuSet};
+
+/// The CPUs of `set` in cyclic order, beginning with the next higher number after `cpu`.
+pub(super) fn cycle(cpu: CpuId, set: &CpuSet) -> impl Iterator<Item = CpuId> + '_ {
+    let after = set.iter().filter(move |&other| other > cpu);
+    after.chain(set.iter().take_while(move |&other| other <= cpu))
+}
+
+/// The first CPU of `set` in that order.
+pub(crate) fn next_in(cpu: CpuId, set: &CpuSet) -> Option<CpuId> {
+    cycle(cpu, set).next()
+}
+
+/// Whether a choice of CPU is carried out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Commit {
+    Yes,
+    No,
+}

@@ -1,0 +1,68 @@
+//! The guarantees of `credit2`: how soon idle CPUs find work, how long an entity waits, and how exact shares and caps
+//! are.
+
+use super::runqueue::partition;
+use super::settings::Settings;
+use sched::{CapBound, Conserving, Knobs, LoadBounds, Nanos, Topology};
+
+/// The number of run queues of this host.
+fn run_queues(host: &Topology, knobs: &Knobs) -> usize {
+    partition(host, &Settings::read(knobs)).len()
+}
+
+/// With hand-off, at once within one run queue. If there are several, an idle CPU does not search the others; loads are
+/// balanced later.
+pub(super) fn conserving(load: &LoadBounds<'_>) -> Conserving {
+    if Settings::read(load.knobs).hand_off && run_queues(load.host, load.knobs) == 1 {
+        Conserving::Global { slack: Nanos::ZERO }
+    } else {
+        Conserving::Never
+    }
+}
+
+/// Between two resets, an entity runs for at most its credit and one time slice: an epoch has `n` of these. A waiting
+/// entity gets as much as the others at each reset. After three resets it has, from −10 ms, as much as any entity can
+/// have. Then at most one epoch passes before it has more than all others. One more covers entities that win ties and
+/// resist migration.
+///
+/// There is no bound if parameters change, because each new entity brings new credit. There is no bound, either, if
+/// entities that wake and sleep make loads differ in alternating directions. Balancing could then move an entity each
+/// time before its credits are reset.
+pub(super) fn starvation(load: &LoadBounds<'_>) -> Option<Nanos> {
+    let queues = run_queues(load.host, load.knobs) as u64;
+    if load.has_changes || (queues > 1 && load.has_sleepers) {
+        return None;
+    }
+    let settings = Settings::read(load.knobs);
+    let extra = settings.carry_over.max(settings.migrate_resist) + settings.migrate_compensation;
+    let turn = settings.max_timer().max(settings.min_turn());
+    let each = settings.max_timer() + Nanos::ns(extra.unsigned_abs()) + turn;
+    Some(each.saturating_mul(load.entities).saturating_mul(5 * queues))
+}
+
+/// As long as an account is neither limited at a reset nor clipped at the bottom, it is the credit given minus the time
+/// run, at the weight's rate. It lies between minus the shortest time slice at the lightest's rate and the most that a
+/// reset leaves. So two accounts differ by at most that width, once at the beginning of the span and once at its end.
+/// An entity that was at the bottom before makes one reset give twice as much. If the shortest time slice alone can
+/// cost more than the bottom allows, there is no bound.
+pub(super) fn shares(load: &LoadBounds<'_>) -> Option<Nanos> {
+    let settings = Settings::read(load.knobs);
+    let ratio = load.weight_most.div_ceil(load.weight_least.max(1));
+    let dearest = settings.min_turn().saturating_mul(ratio);
+    if load.group_depth > 0 || dearest >= settings.max_timer() {
+        return None;
+    }
+    let width = settings.max_timer().saturating_mul(2) + Nanos::ns(settings.carry_over.unsigned_abs());
+    Some(width.saturating_mul(2) + settings.max_timer() + Nanos::us(1))
+}
+
+/// In every quota period a domain gets its cap's part of it, neither rounded nor forgiven. A span may begin with a full
+/// pool and with quotas of a quota period in the members' hands. It may end with another filling and with each member
+/// overrun by the shortest time slice. A pool never needs more than lets every CPU run.
+pub(super) fn cap(load: &LoadBounds<'_>) -> Option<CapBound> {
+    let settings = Settings::read(load.knobs);
+    let pools = settings.cap_period.saturating_mul(3 * load.host.cpus as u64);
+    let each = settings.cap_period + settings.min_turn().saturating_mul(2);
+    let burst = pools + each.saturating_mul(load.entities);
+    Some(CapBound { period: settings.cap_period, rounding: Nanos::ZERO, burst })
+}

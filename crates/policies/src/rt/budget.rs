@@ -1,0 +1,30 @@
+//! The runtime of real-time entities in each period: [`Limit`] of a machine, [`Budget`] of a CPU.
+
+use sched::{Alarm, AlarmOwner, Nanos};
+
+/// The end of the period; one timer for all CPUs, as in the kernel.
+pub(super) const PERIOD: Alarm = Alarm { owner: AlarmOwner::Policy, slot: 0 };
+
+/// The runtime per period.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limit {
+    pub(super) period: Nanos,
+    pub(super) runtime: Nanos,
+    /// Whether a CPU borrows unused runtime from others.
+    pub(super) shared: bool,
+}
+
+/// The budget of a CPU.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Budget {
+    /// The time that real-time entities have used in this period.
+    pub(super) used: Nanos,
+    /// The time that they may use, including borrowed and excluding lent runtime.
+    pub(super) runtime: Nanos,
+}
+
+impl Limit {
+    pub(super) fn budget(&self) -> Budget {
+        Budget { used: Nanos::ZERO, runtime: self.runtime }
+    }
+}

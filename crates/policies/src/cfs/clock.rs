@@ -1,7 +1,7 @@
 //! The order of the run queues: vruntime, CPU time divided by weight (rules 1 to 10 of the essay).
 
 use super::tunables::Times;
-use crate::fair::{Arrival, Buddy, Leaving, Node, NodeId, Placing, Rule, RunQueues, Verdict};
+use crate::fair::{Arrival, Buddy, Leaving, Node, NodeId, Order, Placing, Rule, RunQueues, Verdict};
 use sched::{CpuId, FairPosition, Nanos, Virtual};
 
 /// The rule: least vruntime first.
@@ -86,7 +86,7 @@ impl Queues {
     }
 }
 
-impl Rule for LeastVruntime {
+impl Order for LeastVruntime {
     type Node = Clock;
     type Queue = ();
     type Key = (Virtual, u64);
@@ -98,7 +98,9 @@ impl Rule for LeastVruntime {
     fn order(node: &Node<Clock>, arrival: u64) -> ((Virtual, u64), ()) {
         ((node.vruntime, arrival), ())
     }
+}
 
+impl Rule for LeastVruntime {
     // ---- Joining and leaving ----
 
     /// The child starts at `from`, but not before the `min_vruntime` of its queue plus a time slice. Its vruntime is

@@ -1,7 +1,7 @@
 //! The order of the run queues: the earliest virtual deadline among the eligible entities.
 
 use super::tunables::{Protection, Requests, SLICE_LEAST, SLICE_MOST};
-use crate::fair::{Arrival, Buddy, Leaving, Node, NodeId, Placing, Rule, RunQueue, RunQueues};
+use crate::fair::{Arrival, Buddy, Leaving, Node, NodeId, Order, Placing, Rule, RunQueue, RunQueues};
 use sched::queue::Summary;
 use sched::{Nanos, Params, Virtual};
 
@@ -296,7 +296,7 @@ impl Queues {
     }
 }
 
-impl Rule for EarliestDeadline {
+impl Order for EarliestDeadline {
     type Node = Request;
     type Queue = Waiting;
     type Key = (Virtual, u64);
@@ -317,7 +317,9 @@ impl Rule for EarliestDeadline {
         let extremes = Extremes { least_vruntime: node.vruntime, shortest_slice: node.own.slice };
         ((node.own.deadline, arrival), extremes)
     }
+}
 
+impl Rule for EarliestDeadline {
     // ---- Joining and leaving ----
 
     fn pushed(queues: &mut Queues, id: NodeId) {

@@ -9,49 +9,12 @@
 //! interval is.
 
 use super::Fair;
+use super::domain::{Balancing, Level, span};
 use super::node::NodeId;
-use super::placement::span;
-use super::rule::Rule;
+use super::rule::{Arrival, Rule};
 use super::runqueue::Buddy;
-use super::tunables::{CACHE_NICE_TRIES, MIGRATE_MOST, SMT_IMBALANCE};
-use sched::{CpuId, CpuSet, Cx, EntityId, Instant, Nanos, Running, Topology};
-
-/// A scheduling domain: the CPUs taken `span` at a time, balanced between groups of `group`.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Level {
-    span: usize,
-    group: usize,
-    imbalance: u64,
-}
-
-impl Level {
-    /// The scheduling domains of a host, nearest first: core, cache, machine. Domains with a single group are left out.
-    pub(super) fn all(host: &Topology, imbalance: u64) -> Vec<Level> {
-        let levels = [(host.smt, 1, SMT_IMBALANCE), (host.llc, host.smt, imbalance), (host.cpus, host.llc, imbalance)];
-        let levels = levels.into_iter().filter(|&(span, group, _)| span > group);
-        levels.map(|(span, group, imbalance)| Level { span, group, imbalance }).collect()
-    }
-
-    /// The time between two balances of an idle CPU, if the last one found tasks to pull.
-    const fn interval(&self) -> Nanos {
-        Nanos::ms(self.span as u64)
-    }
-}
-
-/// The balancing state of a CPU for one of its domains.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Balancing {
-    last: Instant,
-    interval: Nanos,
-    /// Consecutive balances that found an imbalance and moved no task.
-    failed: u32,
-}
-
-impl Balancing {
-    pub(super) const fn new(level: &Level) -> Balancing {
-        Balancing { last: Instant::ZERO, interval: level.interval(), failed: 0 }
-    }
-}
+use super::tunables::{CACHE_NICE_TRIES, MIGRATE_MOST};
+use sched::{CpuId, CpuSet, Cx, EntityId, Nanos, Running};
 
 /// A pull: source, destination and amount.
 struct Pull {
@@ -256,7 +219,7 @@ impl<R: Rule> Fair<R> {
             pulled.moved += 1;
             wanted = wanted.saturating_sub(weight);
             if matches!(amount, Amount::Load(_)) {
-                self.check_preempt(e, super::Arrival::Other, cx);
+                self.check_preempt(e, Arrival::Other, cx);
             }
         }
         pulled

@@ -11,14 +11,10 @@
 
 use super::Fair;
 use super::node::NodeId;
+use super::quota::{PERIOD, SLACK};
 use super::rule::Rule;
 use super::runqueue::{Leaving, Placing, Tasks};
-use sched::{Alarm, AlarmOwner, Cx, EntityId, GroupId, Instant, Nanos, Quota, Running};
-
-/// The alarm slots of a group.
-pub(crate) const PERIOD: u8 = 0;
-/// See [`PERIOD`].
-pub(crate) const SLACK: u8 = 1;
+use sched::{Cx, EntityId, GroupId, Nanos, Quota, Running};
 
 /// The part of its bandwidth slice that an idle CPU keeps. Source: `min_cfs_rq_runtime`.
 const KEPT: Nanos = Nanos::ms(1);
@@ -26,32 +22,6 @@ const KEPT: Nanos = Nanos::ms(1);
 const SLACK_PERIOD: Nanos = Nanos::ms(5);
 /// If the next refill is this near, the slack timer is not used. Source: `min_bandwidth_expiration`.
 const REFILL_NEAR: Nanos = Nanos::ms(2);
-
-/// A group's quota and the rest of it.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Bandwidth {
-    id: GroupId,
-    quota: Option<Quota>,
-    pool: Nanos,
-    /// Whether no CPU has taken quota since the last refill.
-    idle: bool,
-    /// The period boundary to which the alarm was last set; quota periods are counted from it.
-    boundary: Instant,
-    /// The throttled queues, longest first; the others follow in `next_throttled`.
-    first: Option<usize>,
-    last: Option<usize>,
-}
-
-impl Bandwidth {
-    pub(super) const fn unlimited(id: GroupId) -> Bandwidth {
-        let (pool, boundary) = (Nanos::ZERO, Instant::ZERO);
-        Bandwidth { id, quota: None, pool, idle: false, boundary, first: None, last: None }
-    }
-
-    const fn alarm(&self, slot: u8) -> Alarm {
-        Alarm { owner: AlarmOwner::Group(self.id), slot }
-    }
-}
 
 impl<R: Rule> Fair<R> {
     // ---- What is asked ----

@@ -2,7 +2,7 @@
 //!
 //! A task waits in the queue of its group on one CPU. The group's entity on that CPU waits in the queue above; the root
 //! queue is that of the CPU. This module has the parts that do not depend on the order within a queue. They are joining
-//! and leaving at all levels (`chain`), the state of nodes and queues (`node`, `runqueue`) and quotas (`bandwidth`).
+//! and leaving at all levels (`chain`), the state of nodes and queues (`node`, `runqueue`, `transitions`) and quotas (`bandwidth`).
 //! The others are the choice of a CPU (`placement`), load balancing (`balance`), ticks and wake-up preemption (`tick`).
 //!
 //! The class may share its CPUs with a more urgent and a less urgent class.
@@ -19,30 +19,35 @@ mod balance;
 mod bandwidth;
 mod bounds;
 mod chain;
+mod domain;
+mod flips;
 mod node;
+mod order;
 mod placement;
+mod quota;
 #[cfg(test)]
 mod record;
 mod rule;
 mod runqueue;
 mod tick;
+mod transitions;
 mod tunables;
 #[cfg(test)]
 pub(crate) mod world;
 
-#[cfg(test)]
-pub(crate) use bandwidth::{PERIOD, SLACK};
 pub(crate) use bounds::{conserving, quota};
 pub(crate) use node::{NICE_0, Node, NodeId};
-pub(crate) use rule::{Rule, Verdict};
+pub(crate) use order::Order;
+#[cfg(test)]
+pub(crate) use quota::{PERIOD, SLACK};
+pub(crate) use rule::{Arrival, Rule, Verdict};
 pub(crate) use runqueue::{Buddy, Leaving, Placing, RunQueue, RunQueues, SHARES_LEAST};
-pub(crate) use tick::Arrival;
 pub(crate) use tunables::{KNOBS, Tunables, or_default, with_own};
 
-use balance::{Balancing, Level};
-use bandwidth::Bandwidth;
+use domain::{Balancing, Level};
+use flips::Flips;
 use node::load_of;
-use placement::Flips;
+use quota::Bandwidth;
 use runqueue::SHARES_MOST;
 use sched::queue::Lists;
 use sched::{
@@ -388,8 +393,8 @@ impl<R: Rule> Policy for Fair<R> {
     fn alarm(&mut self, alarm: Alarm, cx: &mut Cx<'_>) {
         match (alarm.owner, alarm.slot) {
             (AlarmOwner::Cpu(cpu), _) => self.tick(cpu, cx),
-            (AlarmOwner::Group(g), bandwidth::PERIOD) => self.end_period(g.index(), cx),
-            (AlarmOwner::Group(g), bandwidth::SLACK) => self.end_slack(g.index(), cx),
+            (AlarmOwner::Group(g), quota::PERIOD) => self.end_period(g.index(), cx),
+            (AlarmOwner::Group(g), quota::SLACK) => self.end_slack(g.index(), cx),
             _ => unreachable!("{alarm:?} is never set"),
         }
     }

@@ -4,42 +4,11 @@
 //! now, not its decayed average. The search for an idle CPU covers the whole cache.
 
 use super::Fair;
+use super::domain::span;
 use super::node::NodeId;
 use super::rule::Rule;
 use super::tunables::SMT_IMBALANCE;
-use sched::{CpuId, CpuSet, Cx, EntityId, GroupId, Instant, Nanos, Running, State, Topology, Wake};
-
-/// How often the count of wake-up partners is halved. Source: `record_wakee`.
-const FLIP_DECAY: Nanos = Nanos::s(1);
-
-/// How often a task wakes a different task than before. A task with many wake-up partners is not pulled to its waker.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Flips {
-    count: u64,
-    decayed: Instant,
-    last: Option<EntityId>,
-}
-
-impl Flips {
-    pub(super) const NONE: Flips = Flips { count: 0, decayed: Instant::ZERO, last: None };
-
-    fn record(&mut self, wakee: EntityId, now: Instant) {
-        if now.since(self.decayed) > FLIP_DECAY {
-            self.count /= 2;
-            self.decayed = now;
-        }
-        if self.last != Some(wakee) {
-            self.last = Some(wakee);
-            self.count += 1;
-        }
-    }
-}
-
-/// The group of `size` CPUs that contains `cpu`.
-pub(super) fn span(host: &Topology, cpu: CpuId, size: usize) -> impl Iterator<Item = CpuId> + Clone + use<> {
-    let start = cpu.index() / size * size;
-    (start..(start + size).min(host.cpus)).map(CpuId::new)
-}
+use sched::{CpuId, CpuSet, Cx, EntityId, GroupId, Instant, Running, State, Topology, Wake};
 
 impl<R: Rule> Fair<R> {
     // ---- Load of a CPU ----

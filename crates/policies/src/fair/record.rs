@@ -1,6 +1,6 @@
 //! A record of a run, read from the trace alone: what ran where and when, and how long CPUs idled while tasks waited.
 
-use super::bandwidth::SLACK;
+use super::quota::SLACK;
 use sched::{Action, Alarm, AlarmOwner, CpuId, EntityId, Input, Instant, Nanos, Params};
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,11 +1,9 @@
 //! [`Rule`]: the part that the fair class leaves open: the order within a queue, the end of a run, and the placement of
 //! a node that joins.
 
-use super::node::{Node, NodeId};
+use super::node::NodeId;
+use super::order::Order;
 use super::runqueue::{Leaving, Placing, RunQueues};
-use super::tick::Arrival;
-use core::fmt::Debug;
-use sched::queue::Summary;
 use sched::{CpuId, FairPosition, Nanos, Params, Virtual};
 
 /// The result of a tick for the running node.
@@ -19,28 +17,22 @@ pub(crate) enum Verdict {
     Ahead,
 }
 
-/// An order of the run queues. The state of a rule is in its nodes and queues; its knobs are in the rule itself.
+/// How a task became runnable where it is now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Arrival {
+    /// It woke.
+    Woken,
+    /// It was forked.
+    Forked,
+    /// It migrated, or its weight changed.
+    Other,
+}
+
+/// What happens to the nodes of an [`Order`] when they join, run and leave.
 ///
 /// Every node has a clock, its vruntime. A call concerns one node in its queue; the fair class makes the calls for a
 /// task and then for the group entities above it.
-pub(crate) trait Rule: Debug + Send + Sized + 'static {
-    /// The state of the rule for a node.
-    type Node: Copy + Debug + Send;
-    /// The state of the rule for a queue.
-    type Queue: Clone + Debug + Send;
-    /// The order of a queue's tree.
-    type Key: Copy + Ord + Debug + Send;
-    /// The summary of a subtree.
-    type Summary: Summary + Debug + Send;
-
-    /// A new node.
-    const NODE: Self::Node;
-    /// An empty queue.
-    const QUEUE: Self::Queue;
-
-    /// The place of `node` in its tree if it joins as the `arrival`-th, and its summary.
-    fn order(node: &Node<Self::Node>, arrival: u64) -> (Self::Key, Self::Summary);
-
+pub(crate) trait Rule: Order {
     // ---- Joining and leaving ----
 
     /// `id` has been put into the tree of its queue.

@@ -5,19 +5,8 @@
 
 use super::Fair;
 use super::node::NodeId;
-use super::rule::{Rule, Verdict};
+use super::rule::{Arrival, Rule, Verdict};
 use sched::{Alarm, AlarmOwner, Class, CpuId, Cx, EntityId, Nanos, Running};
-
-/// How a task became runnable where it is now.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Arrival {
-    /// It woke.
-    Woken,
-    /// It was forked.
-    Forked,
-    /// It migrated, or its weight changed.
-    Other,
-}
 
 const fn tick_of(cpu: CpuId) -> Alarm {
     Alarm { owner: AlarmOwner::Cpu(cpu), slot: 0 }

@@ -1,0 +1,47 @@
+//! [`Level`]: the scheduling domains of a host, and the state of their balancing.
+
+use super::tunables::SMT_IMBALANCE;
+use sched::{CpuId, Instant, Nanos, Topology};
+
+/// A scheduling domain: the CPUs taken `span` at a time, balanced between groups of `group`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Level {
+    pub(super) span: usize,
+    pub(super) group: usize,
+    pub(super) imbalance: u64,
+}
+
+impl Level {
+    /// The scheduling domains of a host, nearest first: core, cache, machine. Domains with a single group are left out.
+    pub(super) fn all(host: &Topology, imbalance: u64) -> Vec<Level> {
+        let levels = [(host.smt, 1, SMT_IMBALANCE), (host.llc, host.smt, imbalance), (host.cpus, host.llc, imbalance)];
+        let levels = levels.into_iter().filter(|&(span, group, _)| span > group);
+        levels.map(|(span, group, imbalance)| Level { span, group, imbalance }).collect()
+    }
+
+    /// The time between two balances of an idle CPU, if the last one found tasks to pull.
+    pub(super) const fn interval(&self) -> Nanos {
+        Nanos::ms(self.span as u64)
+    }
+}
+
+/// The balancing state of a CPU for one of its domains.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Balancing {
+    pub(super) last: Instant,
+    pub(super) interval: Nanos,
+    /// Consecutive balances that found an imbalance and moved no task.
+    pub(super) failed: u32,
+}
+
+impl Balancing {
+    pub(super) const fn new(level: &Level) -> Balancing {
+        Balancing { last: Instant::ZERO, interval: level.interval(), failed: 0 }
+    }
+}
+
+/// The group of `size` CPUs that contains `cpu`.
+pub(super) fn span(host: &Topology, cpu: CpuId, size: usize) -> impl Iterator<Item = CpuId> + Clone + use<> {
+    let start = cpu.index() / size * size;
+    (start..(start + size).min(host.cpus)).map(CpuId::new)
+}

@@ -1,0 +1,29 @@
+//! [`Flips`]: how many wake-up partners a task has.
+
+use sched::{EntityId, Instant, Nanos};
+
+/// How often the count of wake-up partners is halved. Source: `record_wakee`.
+const FLIP_DECAY: Nanos = Nanos::s(1);
+
+/// How often a task wakes a different task than before. A task with many wake-up partners is not pulled to its waker.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Flips {
+    pub(super) count: u64,
+    decayed: Instant,
+    last: Option<EntityId>,
+}
+
+impl Flips {
+    pub(super) const NONE: Flips = Flips { count: 0, decayed: Instant::ZERO, last: None };
+
+    pub(super) fn record(&mut self, wakee: EntityId, now: Instant) {
+        if now.since(self.decayed) > FLIP_DECAY {
+            self.count /= 2;
+            self.decayed = now;
+        }
+        if self.last != Some(wakee) {
+            self.last = Some(wakee);
+            self.count += 1;
+        }
+    }
+}

@@ -1,0 +1,25 @@
+//! [`Order`]: the order of the nodes in a run queue, and the state that a rule keeps for it.
+
+use super::node::Node;
+use core::fmt::Debug;
+use sched::queue::Summary;
+
+/// An order of the run queues. The state of a rule is in its nodes and queues; its knobs are in the rule itself.
+pub(crate) trait Order: Debug + Send + Sized + 'static {
+    /// The state of the rule for a node.
+    type Node: Copy + Debug + Send;
+    /// The state of the rule for a queue.
+    type Queue: Clone + Debug + Send;
+    /// The order of a queue's tree.
+    type Key: Copy + Ord + Debug + Send;
+    /// The summary of a subtree.
+    type Summary: Summary + Debug + Send;
+
+    /// A new node.
+    const NODE: Self::Node;
+    /// An empty queue.
+    const QUEUE: Self::Queue;
+
+    /// The place of `node` in its tree if it joins as the `arrival`-th, and its summary.
+    fn order(node: &Node<Self::Node>, arrival: u64) -> (Self::Key, Self::Summary);
+}

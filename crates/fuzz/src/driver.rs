@@ -1,6 +1,6 @@
 //! [`Driver`]: a small driver of a machine in virtual time that is late on purpose, and shows all to an auditor.
 
-use super::options::Dice;
+use super::dice::Dice;
 use sched::{Action, Alarm, CpuId, EntityId, GroupId, GroupParams, Input, Instant, Machine, Nanos, Params, Refused};
 use sim::Auditor;
 use std::fmt::Write;

@@ -1,14 +1,14 @@
 //! Networks by chance: packets between whatever machines there are, through rings, lines and interrupts.
 
-use super::levels::{length, task};
-use super::options::Dice;
+use super::dice::Dice;
+use super::programs::{length, task};
 use sched::{CpuId, GroupId, Nanos};
 use sim::network::{Acks, Endpoint, Flow, Hop, Line, LineId};
 use sim::program::{Notify, Object, ObjectId, Ring, Step};
 use sim::{Application, World};
 use trace::MachineId;
 
-/// What flows are made of.
+/// The lines and rings that flows use.
 #[derive(Default)]
 pub(super) struct Net {
     lines: Vec<LineId>,
@@ -76,7 +76,7 @@ fn way(world: &World<'_>, net: &Net, dice: &mut Dice) -> Vec<Hop> {
     way
 }
 
-/// One that sends, and one that receives somewhere else; says what was started where.
+/// Starts a sender and a receiver, perhaps on different machines, and connects them. Returns the applications.
 pub(super) fn flow(world: &mut World<'_>, net: &Net, dice: &mut Dice) -> Vec<(MachineId, u32)> {
     let (from, to) = (any(world, dice), any(world, dice));
     let packet = 1 + u32::try_from(dice.below(2000)).expect("it is small");

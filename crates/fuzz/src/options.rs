@@ -1,12 +1,17 @@
 //! [`Options`]: everything a fuzz run depends on, drawn from its seed.
 
+use super::dice::Dice;
 use super::driver::Lateness;
-use super::wishes::{WARP_MOST, WEIGHTS};
-use super::world::GROUP_DEPTH;
-use rand_chacha::ChaCha8Rng;
-use rand_chacha::rand_core::{RngCore, SeedableRng};
 use sched::{Descriptor, Knobs, LoadBounds, Nanos, Topology, Unit};
 use std::fmt;
+
+/// How deep groups are nested at most.
+pub(super) const GROUP_DEPTH: u32 = 3;
+/// Weights from a sixteenth to sixteen times the normal one, Linux's scale.
+pub(super) const WEIGHTS: [u32; 7] = [64, 335, 1024, 1024, 1024, 3121, 16_384];
+
+/// The largest warp of an entity.
+pub(super) const WARP_MOST: Nanos = Nanos::ms(100);
 
 /// What a fuzz run does. Drawn from the seed; `steps` and `entities` may be set to make it smaller.
 #[derive(Clone, Debug)]
@@ -47,40 +52,6 @@ pub struct Options {
     pub real_time: bool,
     /// Whether some entities have reservations.
     pub reservations: bool,
-}
-
-/// Random numbers that are the same everywhere.
-#[derive(Clone, Debug)]
-pub struct Dice(ChaCha8Rng);
-
-impl Dice {
-    /// The numbers of this seed.
-    #[must_use]
-    pub fn new(seed: u64) -> Dice {
-        Dice(ChaCha8Rng::seed_from_u64(seed))
-    }
-
-    /// Below `n`, which is above zero.
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.0.next_u64() % n
-    }
-
-    /// True once in `n` times; `n` is above zero.
-    pub fn one_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-
-    /// Up to `most`, every order of magnitude as likely as the others.
-    pub fn span(&mut self, most: Nanos) -> Nanos {
-        let bits = u64::from(u64::BITS - most.as_ns().leading_zeros());
-        let magnitude = self.below(bits + 1);
-        Nanos::ns((self.0.next_u64() & ((1_u64 << magnitude) - 1)).min(most.as_ns()))
-    }
-
-    /// One of them; `None` of none.
-    pub fn choose<T: Copy>(&mut self, of: &[T]) -> Option<T> {
-        (!of.is_empty()).then(|| of[usize::try_from(self.below(of.len() as u64)).expect("an index fits")])
-    }
 }
 
 impl Options {

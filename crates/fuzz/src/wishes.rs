@@ -1,15 +1,10 @@
 //! What is asked for: random parameters of entities and groups.
 
-use super::{Dice, Options};
+use super::dice::Dice;
+use super::options::{Options, WARP_MOST, WEIGHTS};
 use sched::{
     Class, CpuSet, GroupId, GroupParams, Instant, Limit, Nanos, Params, Quota, Reservation, RtPriority, Warp, Weight,
 };
-
-/// Weights from a sixteenth to sixteen times the normal one, Linux's scale.
-pub(super) const WEIGHTS: [u32; 7] = [64, 335, 1024, 1024, 1024, 3121, 16_384];
-
-/// The largest warp of an entity.
-pub(super) const WARP_MOST: Nanos = Nanos::ms(100);
 
 /// What is asked for an entity.
 pub(super) fn params(options: &Options, groups: &[GroupId], now: Instant, dice: &mut Dice) -> Params {

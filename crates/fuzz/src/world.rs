@@ -1,16 +1,16 @@
 //! [`World`]: what happens to a machine in a fuzz run, and what the run is held to.
 
+use super::dice::Dice;
 use super::driver::{Driver, Lateness, Meter};
+use super::options::{GROUP_DEPTH, Options};
+use super::outcome::Run;
 use super::wishes;
-use super::{Dice, Options, Run};
 use run::Delays;
 use sched::{CpuId, EntityId, GroupId, Input, Kicks, Machine, Nanos, Notice, State, Wake};
 use sim::Auditor;
 use sim::auditor::Promises;
 use std::collections::BTreeMap;
 
-/// How deep groups are nested at most.
-pub(super) const GROUP_DEPTH: u32 = 3;
 /// How many groups there are at most, the root included.
 const GROUPS_MOST: usize = 8;
 

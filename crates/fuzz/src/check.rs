@@ -1,0 +1,82 @@
+//! Judging runs of a machine: each is done twice, and a run that breaks a law is made smaller.
+
+use super::driver::Meter;
+use super::options::Options;
+use super::outcome::{Failure, Run, Stats, catch_panic};
+use super::world::World;
+use sched::Descriptor;
+
+/// Runs these options once, and again, and compares.
+///
+/// # Errors
+/// A law is broken; the failure holds the smallest options found for which one is.
+pub fn check(options: &Options) -> Result<Stats, Box<Failure>> {
+    match attempt(options) {
+        Ok(stats) => Ok(stats),
+        Err(what) => Err(Box::new(shrink(options, what))),
+    }
+}
+
+/// Runs these options once, with `meter` around every call in which the policy may not allocate.
+///
+/// # Errors
+/// As for [`check`], but the run is not made smaller.
+pub fn run_metered<'a>(options: &'a Options, meter: Meter<'a>) -> Result<Stats, Box<Failure>> {
+    let run = once(options, Some(meter)).map(|run| run.stats());
+    run.map_err(|what| Box::new(Failure { options: options.clone(), what }))
+}
+
+/// Runs `seeds` seeds of `policy` from `first` on, on machines of `cpus` CPUs, printing the options of each first.
+///
+/// # Errors
+/// As for [`check`].
+pub fn smoke(policy: &'static Descriptor, cpus: usize, first: u64, seeds: u64) -> Result<Stats, Box<Failure>> {
+    let mut sum = Stats::default();
+    for seed in first..first + seeds {
+        let options = Options::draw(policy, seed).on(cpus);
+        println!("{options}");
+        let stats = check(&options)?;
+        sum.accepted += stats.accepted;
+        sum.refused += stats.refused;
+        sum.actions ^= stats.actions;
+    }
+    Ok(sum)
+}
+
+/// One run without shrinking: what it came to, or what broke.
+fn attempt(options: &Options) -> Result<Stats, String> {
+    let (first, second) = (once(options, None)?, once(options, None));
+    let second = second.map_err(|what| format!("law 10: the same inputs were kept once, but not again: {what}"))?;
+    match first.difference(&second) {
+        Some(difference) => Err(difference),
+        None => Ok(first.stats()),
+    }
+}
+
+fn once<'a>(options: &'a Options, meter: Option<Meter<'a>>) -> Result<Run, String> {
+    catch_panic(|| World::new(options, meter).and_then(World::run))
+}
+
+/// Makes steps and entities fewer for as long as something still breaks.
+fn shrink(options: &Options, what: String) -> Failure {
+    let mut smallest = Failure { options: options.clone(), what };
+    loop {
+        let now = &smallest.options;
+        let candidates = [
+            Options { steps: now.steps / 2, ..now.clone() },
+            Options { steps: now.steps * 7 / 8, ..now.clone() },
+            Options { entities: now.entities / 2, ..now.clone() },
+            Options { entities: now.entities - 1, ..now.clone() },
+        ];
+        let smaller = |candidate: &Options| (candidate.steps, candidate.entities) != (now.steps, now.entities);
+        let sound = candidates.into_iter().filter(|candidate| candidate.steps > 0 && candidate.entities > 0);
+        let failing = sound.filter(smaller).find_map(|candidate| {
+            let what = attempt(&candidate).err()?;
+            Some(Failure { options: candidate, what })
+        });
+        match failing {
+            Some(failure) => smallest = failure,
+            None => return smallest,
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The outcome of a run: its log of actions and [`Stats`], or a [`Failure`].
+
+use super::options::Options;
+use sched::{Action, Instant};
+use std::fmt::{self, Write};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// What a run came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stats {
+    /// Inputs and changes the machine accepted.
+    pub accepted: u64,
+    /// Wishes it refused.
+    pub refused: u64,
+    /// A hash over every action.
+    pub actions: u64,
+}
+
+/// A run that broke a law.
+#[derive(Clone, Debug)]
+pub struct Failure {
+    /// The options of the smallest run found that still breaks one.
+    pub options: Options,
+    /// What broke, in words.
+    pub what: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n{}", self.what, self.options)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+/// One run: what went in, and all that came out.
+#[derive(PartialEq, Eq, Debug)]
+pub(super) struct Run {
+    pub(super) accepted: u64,
+    pub(super) refused: u64,
+    pub(super) log: Vec<(Instant, Action)>,
+}
+
+impl Run {
+    pub(super) fn stats(&self) -> Stats {
+        let mut hash = Fnv::default();
+        for (at, action) in &self.log {
+            let _ = write!(hash, "{at}{action:?}");
+        }
+        Stats { accepted: self.accepted, refused: self.refused, actions: hash.0 }
+    }
+
+    /// Law 10: where `self` and another run of the same options differ first, in words.
+    pub(super) fn difference(&self, again: &Run) -> Option<String> {
+        let end = self.log.len().max(again.log.len());
+        let shown = |entry: Option<&(Instant, Action)>| match entry {
+            Some((at, action)) => format!("{action:?} at {at}"),
+            None => "nothing more".to_string(),
+        };
+        let (a, b) = (0..end).map(|i| (self.log.get(i), again.log.get(i))).find(|(a, b)| a != b)?;
+        Some(format!("law 10: the same inputs gave {}, and then {}", shown(a), shown(b)))
+    }
+}
+
+/// FNV-1a: the same everywhere, unlike the standard library's hash.
+#[derive(Debug)]
+pub(super) struct Fnv(pub(super) u64);
+
+impl Default for Fnv {
+    fn default() -> Fnv {
+        Fnv(0xcbf2_9ce4_8422_2325)
+    }
+}
+
+impl Write for Fnv {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0 = text.bytes().fold(self.0, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3));
+        Ok(())
+    }
+}
+
+/// Calls `run`; a panic of it becomes an error with its message.
+pub(super) fn catch_panic<T>(run: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(words(panic.as_ref())))
+}
+
+fn words(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().cloned();
+    text.or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string)).unwrap_or_else(|| "a panic".to_string())
+}

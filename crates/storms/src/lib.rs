@@ -4,12 +4,14 @@
 //! ```text
 //! a client that wants to run throughout a period gets its slice by its end
 //! no client gets more than its slice at real-time priority, nor, with a hard limit, in all
+//! after each turn, the dispatcher agrees with its machine on the state and the level of every client
 //! 1 s after a fault: policy, priority, nice, affinity and stop of every living thread are what they would be without Tactus
 //! ```
 //!
 //! Lateness that the world causes is excused, and so is the CPU time of Tactus's own threads. A value that another process has
 //! set in between stays, or the value before it where Tactus had to set it again.
 
+mod agreement;
 mod judge;
 mod neighbours;
 mod options;

@@ -1,5 +1,6 @@
 //! [`Session`]: daemon and guardian on a simulated host. Each of their threads is an actor; `live` uses real threads.
 
+use crate::agreement::{wrong_level, wrong_state};
 use crate::options::{Options, Target};
 use crate::{Finding, Policies};
 use daemon::dispatch::{Dispatcher, PromiseRequest, Signals, find};
@@ -91,6 +92,8 @@ pub(super) struct Session {
     pub(super) guardians: u32,
     pub(super) turns: u64,
     pub(super) doubt: Doubt,
+    /// The CPU whose agent has just set the levels of its clients.
+    levels_of: Option<CpuId>,
     /// A start instant, with the turns and the CPU time of Tactus up to it.
     calm: (Instant, u64, Nanos),
 }
@@ -142,7 +145,7 @@ impl Session {
             host.world_mut().ring(actor);
         }
         let (doubt, calm) = (Doubt::default(), (Instant::ZERO, 0, Nanos::ZERO));
-        Session { host, memory, daemon, guardian, guardians: 1, turns: 0, doubt, calm }
+        Session { host, memory, daemon, guardian, guardians: 1, turns: 0, doubt, levels_of: None, calm }
     }
 
     /// Makes a process fail in place of an act, counted from now.
@@ -175,6 +178,7 @@ impl Session {
             }
             self.host.world_mut().end_turn(tid);
             self.is_calm()?;
+            self.agrees()?;
             self.notice();
             if look(self, tid)? {
                 return Ok(());
@@ -202,6 +206,21 @@ impl Session {
         Ok(())
     }
 
+    /// Checks that the dispatcher agrees with its machine.
+    fn agrees(&mut self) -> Result<(), Finding> {
+        let (daemon, cpu) = (&self.daemon, self.levels_of.take());
+        if daemon.caller.fault().is_some() {
+            return Ok(());
+        }
+        let (dispatcher, machine) = (&daemon.dispatcher, daemon.dispatcher.machine());
+        let clients: Vec<EntityId> = daemon.served.iter().map(|served| served.entity).collect();
+        let level = || cpu.and_then(|cpu| wrong_level(dispatcher, machine, &clients, cpu));
+        match wrong_state(dispatcher, machine, &clients).or_else(level) {
+            Some(what) => Err(Finding::new(&self.host, what)),
+            None => Ok(()),
+        }
+    }
+
     /// Rings the guardian when the daemon ends: it holds a descriptor of the daemon.
     fn notice(&mut self) {
         self.host.world_mut().apply_faults();
@@ -219,7 +238,10 @@ impl Session {
         if let Some(place) = daemon.agents.iter().position(|&agent| agent == tid) {
             let quiet = self.host.world_mut().take_quiet(tid);
             let now = daemon.caller.now();
-            let next = daemon.dispatcher.turn(CpuId::new(place), Signals { quiet });
+            let cpu = CpuId::new(place);
+            let next = daemon.dispatcher.turn(cpu, Signals { quiet });
+            // A departure may change the state of the others after their levels are set; then the agent is called again.
+            self.levels_of = Some(cpu).filter(|_| daemon.is_guarded() && !next.call.contains(cpu));
             daemon.table.beat(Beating::Agent(place));
             daemon.call(&self.host, &next.call);
             self.host.world_mut().wake_at(tid, next.at.min(now.saturating_add(BEAT)));

@@ -12,9 +12,9 @@ use sys::usage::Usage;
 
 /// The scheduling of a client's threads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Level {
+pub enum Level {
     /// Their recorded originals.
-    Own,
+    Original,
     /// SCHED_FIFO of this priority.
     Raised(u32),
 }
@@ -51,6 +51,8 @@ pub(super) struct Client<T> {
     /// Its reservation on this CPU.
     pub(super) reservation: Reservation,
     pub(super) members: Vec<Member<T>>,
+    /// Whether it is reported to the machine as blocked.
+    pub(super) is_blocked: bool,
     pub(super) level: Level,
     /// Whether Tactus has stopped its processes.
     pub(super) stopped: bool,
@@ -90,7 +92,8 @@ impl<T> Client<T> {
             cpu,
             reservation,
             members: Vec::new(),
-            level: Level::Own,
+            is_blocked: true,
+            level: Level::Original,
             stopped: false,
             awaited: false,
             reports_wakeups: true,
@@ -190,15 +193,15 @@ impl<T> Client<T> {
                 continue;
             }
             let wanted = match self.level {
-                Level::Own => member.original.attributes,
+                Level::Original => member.original.attributes,
                 Level::Raised(priority) => Attributes::raised(priority),
             };
             match kernel.schedule(&member.thread, wanted) {
                 Ok(()) | Err(sys::Error::Gone(_)) => {}
-                Err(refused) if self.level == Level::Own => self.trouble = Some(refused.into()),
+                Err(refused) if self.level == Level::Original => self.trouble = Some(refused.into()),
                 Err(refused) => {
                     self.trouble = Some(refused.into());
-                    return self.set_level(Level::Own, kernel);
+                    return self.set_level(Level::Original, kernel);
                 }
             }
         }

@@ -5,18 +5,21 @@
 //! another agent calls it. A turn charges the running client, passes inputs to the machine, and sets the level of every client
 //! on that CPU:
 //!
-//! | state in the machine | level of its threads |
+//! | state of the client | level of its threads |
 //! |---|---|
 //! | running | raised |
 //! | blocked, with budget left or a new period | raised, and awaited |
 //! | blocked, without budget | original |
 //! | waiting, or throttled | original; stopped if the limit is hard |
 //!
+//! The dispatcher reports that a client blocks or wakes. Only the machine's actions `Run` and `Stop` start and stop it.
+//!
 //! The machine hands out promised time only. In the remaining time the kernel schedules threads at their original level.
 
 mod admit;
 mod adopt;
 mod client;
+mod cpu;
 mod journal;
 mod leaving;
 
@@ -26,7 +29,9 @@ pub use adopt::{Found, Known, find};
 use crate::Explanation;
 use crate::kernel::{Kernel, priority};
 use crate::table::Table;
-use client::{Client, Clients, Level, give_back_cpus};
+pub use client::Level;
+use client::{Client, Clients, give_back_cpus};
+use cpu::CpuState;
 pub(crate) use journal::EVENTS_MOST;
 use journal::{Journal, Ledger};
 use leaving::Leaving;
@@ -44,8 +49,6 @@ const SLEEP_LEAST: Nanos = Nanos::us(10);
 /// A client that is alone on its CPU and has used up so many slices in a row probably uses up the next, too. The sentinel, which
 /// costs a switch or two per slice, is then not used until the client blocks.
 const USED_UP: u32 = 8;
-/// The cost of a context switch and an interrupt, at most, in addition to a turn.
-const SWITCH_MOST: Nanos = Nanos::us(20);
 /// How many missed periods are reported one by one.
 const PERIODS_TOLD_MOST: u64 = 1_000;
 
@@ -71,33 +74,6 @@ struct Due {
     alarm: Alarm,
     on: CpuId,
     at: Instant,
-}
-
-/// The cost of turns on a CPU for its running client.
-#[derive(Clone, Copy, Debug, Default)]
-struct Cost {
-    usual: Nanos,
-    /// When the current slice started.
-    begun: Instant,
-    /// CPU time used of it.
-    ran: Nanos,
-    /// Duration of the last turn.
-    turn: Nanos,
-}
-
-impl Cost {
-    fn begin(&mut self, now: Instant) {
-        (self.begun, self.ran) = (now, Nanos::ZERO);
-    }
-
-    /// Learns from a slice of which `lost` was lost. Returns whether that exceeds the cost of a turn: then the client has blocked.
-    fn learn(&mut self, lost: Nanos) -> bool {
-        let most = self.turn.saturating_mul(2) + SWITCH_MOST;
-        let slept = lost > most;
-        let lost = lost.min(most);
-        self.usual = Nanos::ns((self.usual.as_ns() * 7 + lost.as_ns()) / 8);
-        slept
-    }
 }
 
 /// A client that is not served any more.
@@ -126,9 +102,7 @@ pub struct Dispatcher<K: Kernel> {
     call: CpuSet,
     /// CPUs whose agents were called to pick again.
     kicked: CpuSet,
-    /// By CPU, the cost of turns: the time from the start of a slice in which its client had no CPU. The timer at the end of a
-    /// slice is delayed by it.
-    costs: Vec<Cost>,
+    cpus: Vec<CpuState>,
     /// There is no guardian, so no client is served.
     suspended: bool,
     journal: Journal,
@@ -168,7 +142,7 @@ impl<K: Kernel> Dispatcher<K> {
             alarms: Vec::new(),
             call: CpuSet::EMPTY,
             kicked: CpuSet::EMPTY,
-            costs: vec![Cost::default(); cpus],
+            cpus: vec![CpuState::idle(); cpus],
             suspended: false,
             journal: Journal::new(),
             actions: Vec::with_capacity(64),
@@ -205,6 +179,24 @@ impl<K: Kernel> Dispatcher<K> {
         std::mem::take(&mut self.left)
     }
 
+    /// The state of client `e`, by the actions carried out so far. `None`: it is not served (any more).
+    #[must_use]
+    pub fn state(&self, e: EntityId) -> Option<State> {
+        self.clients.get(e).map(|client| self.state_of(e, client))
+    }
+
+    /// The end of the time slice on `cpu`, by the actions carried out so far; [`Instant::NEVER`] if there is none.
+    #[must_use]
+    pub fn until(&self, cpu: CpuId) -> Instant {
+        self.cpus[cpu.index()].until()
+    }
+
+    /// The level of the threads of client `e` since the last turn of its CPU. `None`: it is not served (any more).
+    #[must_use]
+    pub fn level(&self, e: EntityId) -> Option<Level> {
+        self.clients.get(e).map(|client| client.level)
+    }
+
     /// Whether this host reports wake-ups of `e`. Otherwise they are detected late.
     #[must_use]
     pub fn reports_wakeups(&self, e: EntityId) -> bool {
@@ -224,11 +216,12 @@ impl<K: Kernel> Dispatcher<K> {
     pub fn turn(&mut self, cpu: CpuId, signals: Signals) -> Next {
         let now = self.now();
         self.measure(cpu, now);
-        if signals.quiet && self.machine.running(cpu).is_some() {
+        if signals.quiet {
             self.block(cpu, now);
         }
         self.detect_wakeups(cpu, now);
-        if self.machine.until(cpu) <= now {
+        if self.until(cpu) <= now {
+            self.cpus[cpu.index()].end_slice();
             self.input(now, Input::Expire { cpu });
         }
         self.fire_alarms(cpu, now);
@@ -257,15 +250,16 @@ impl<K: Kernel> Dispatcher<K> {
 
     /// Charges the running client of `cpu` for its CPU time.
     fn measure(&mut self, cpu: CpuId, now: Instant) {
-        let Some(client) = self.machine.running(cpu).and_then(|e| self.clients.get_mut(e)) else { return };
+        let here = &mut self.cpus[cpu.index()];
+        let Some(client) = here.dispatched().and_then(|e| self.clients.get_mut(e)) else { return };
         let since = client.read(&self.kernel, &self.table);
-        let cost = &mut self.costs[cpu.index()];
+        let (until, cost) = (here.until(), &mut here.cost);
         let mut time = since.ran;
         if since.ended {
             // A thread that ends between two turns takes its CPU time along: charge at most the time that no other thread used.
             time = time.max(now.saturating_since(cost.begun).saturating_sub(cost.ran));
         }
-        if self.machine.until(cpu) <= now {
+        if until <= now {
             let slept = cost.learn(now.saturating_since(cost.begun).saturating_sub(cost.ran + time));
             client.slices_used_up = if slept { 0 } else { client.slices_used_up.saturating_add(1) };
         }
@@ -274,14 +268,16 @@ impl<K: Kernel> Dispatcher<K> {
         self.input(now, Input::Ran { cpu, time });
     }
 
-    /// Blocks the running client of `cpu`.
+    /// Blocks the running client of `cpu`, if there is one.
     fn block(&mut self, cpu: CpuId, now: Instant) {
-        if let Some(client) = self.machine.running(cpu).and_then(|e| self.clients.get_mut(e)) {
-            client.ledger = client.ledger.map(Ledger::interrupted);
-            client.slices_used_up = 0;
-            // A thread that is not raised any more would be runnable and quiet, again and again.
-            client.trouble = client.trouble.take().or_else(|| client.release_changed_threads(&self.kernel));
-        }
+        let here = &mut self.cpus[cpu.index()];
+        let Some(client) = here.dispatched().and_then(|e| self.clients.get_mut(e)) else { return };
+        here.end_slice();
+        client.is_blocked = true;
+        client.ledger = client.ledger.map(Ledger::interrupted);
+        client.slices_used_up = 0;
+        // A thread that is not raised any more would be runnable and quiet, again and again.
+        client.trouble = client.trouble.take().or_else(|| client.release_changed_threads(&self.kernel));
         self.input(now, Input::Block { cpu });
     }
 
@@ -289,7 +285,7 @@ impl<K: Kernel> Dispatcher<K> {
     fn detect_wakeups(&mut self, cpu: CpuId, now: Instant) {
         for at in 0..self.clients.slots() {
             let Some((e, client)) = self.clients.at(at, cpu) else { continue };
-            if self.machine.state(e) != State::Blocked {
+            if !client.is_blocked {
                 continue;
             }
             let since = client.read(&self.kernel, &self.table);
@@ -306,6 +302,7 @@ impl<K: Kernel> Dispatcher<K> {
         self.input(now, Input::Wake { entity: e, why: Wake::Resumed });
         let (deadline, left) = (self.deadline(e), self.left_of(e));
         let Some(client) = self.clients.get_mut(e) else { return };
+        client.is_blocked = false;
         // A period that started during its sleep does not count as runnable throughout.
         let fresh = deadline == now.saturating_add(client.reservation.period);
         client.ledger = Some(match client.ledger {
@@ -337,8 +334,8 @@ impl<K: Kernel> Dispatcher<K> {
         }
         self.input(now, Input::Alarm { alarm });
         let (next, left) = (self.deadline(e), self.left_of(e));
-        let awake = self.machine.state(e) != State::Blocked;
         let Some(client) = self.clients.get_mut(e) else { return };
+        let awake = !client.is_blocked;
         client.ledger = Some(Ledger::begin(left, awake));
         // Periods that passed completely before the agent came.
         let passed = next.saturating_since(deadline).as_ns() / client.reservation.period.as_ns();
@@ -362,6 +359,16 @@ impl<K: Kernel> Dispatcher<K> {
 
     // ---- Decisions ----
 
+    fn state_of(&self, e: EntityId, client: &Client<K::Thread>) -> State {
+        if client.is_blocked {
+            State::Blocked
+        } else if self.cpus[client.cpu.index()].dispatched() == Some(e) {
+            State::Running(client.cpu)
+        } else {
+            State::Waiting
+        }
+    }
+
     /// Has the machine decide, repeatedly while it kicks this CPU itself.
     fn settle(&mut self, here: Option<CpuId>, now: Instant) {
         loop {
@@ -383,14 +390,16 @@ impl<K: Kernel> Dispatcher<K> {
                             *slot = None;
                         }
                     }
-                    Action::Run { cpu, entity, .. } => {
-                        self.costs[cpu.index()].begin(now);
+                    Action::Run { cpu, entity, until } => {
+                        self.cpus[cpu.index()].run(entity, until, now);
                         if let Some(client) = self.clients.get_mut(entity) {
                             client.is_dispatched = true;
                         }
                     }
-                    Action::Extend { cpu, .. } => self.costs[cpu.index()].begin(now),
-                    Action::Stop { .. } | Action::Held { .. } => {}
+                    Action::Extend { cpu, until } => self.cpus[cpu.index()].extend(until, now),
+                    Action::Stop { cpu, entity } => self.cpus[cpu.index()].stop(entity),
+                    // It waits, for its next period.
+                    Action::Held { .. } => {}
                 }
             }
             let Some(cpu) = again else { return };
@@ -412,15 +421,15 @@ impl<K: Kernel> Dispatcher<K> {
     /// The wanted level of a client's threads, and whether they are stopped.
     fn wanted(&self, e: EntityId, client: &Client<K::Thread>, now: Instant) -> (Level, bool) {
         let several = self.clients.on(client.cpu) > 1;
-        match self.machine.state(e) {
-            _ if self.suspended => (Level::Own, false),
+        match self.state_of(e, client) {
+            _ if self.suspended => (Level::Original, false),
             State::Running(_) if several => (Level::Raised(priority::AMONG_OTHERS), false),
             State::Running(_) => (Level::Raised(priority::RAISED), false),
             State::Blocked if self.left_of(e) > 0 || self.deadline(e) <= now => {
                 (Level::Raised(priority::RAISED), false)
             }
-            State::Blocked => (Level::Own, false),
-            State::Waiting => (Level::Own, client.is_hard()),
+            State::Blocked => (Level::Original, false),
+            State::Waiting => (Level::Original, client.is_hard()),
         }
     }
 
@@ -431,9 +440,9 @@ impl<K: Kernel> Dispatcher<K> {
                 let Some((e, _)) = self.clients.at(at, cpu) else { continue };
                 let Some(client) = self.clients.get(e) else { continue };
                 let (level, stopped) = self.wanted(e, client, now);
-                let awaited = self.machine.state(e) == State::Blocked && !self.suspended;
+                let awaited = client.is_blocked && !self.suspended;
                 let Some(client) = self.clients.get_mut(e) else { continue };
-                if down != (level == Level::Own) {
+                if down != (level == Level::Original) {
                     continue;
                 }
                 if std::mem::take(&mut client.is_dispatched) {
@@ -453,7 +462,8 @@ impl<K: Kernel> Dispatcher<K> {
                 }
             }
         }
-        let running = self.machine.running(cpu).filter(|_| !self.suspended).and_then(|e| self.clients.get(e));
+        let running = self.cpus[cpu.index()].dispatched().filter(|_| !self.suspended);
+        let running = running.and_then(|e| self.clients.get(e));
         let may_sleep = |client: &Client<K::Thread>| client.slices_used_up < USED_UP || self.clients.on(cpu) > 1;
         self.kernel.await_quiet(cpu, running.is_some_and(may_sleep));
     }
@@ -461,17 +471,17 @@ impl<K: Kernel> Dispatcher<K> {
     /// The time of the next turn of `cpu`.
     fn next(&mut self, cpu: CpuId, begun: Instant) -> Instant {
         let now = self.now();
-        let cost = self.costs[cpu.index()].usual;
+        let here = &mut self.cpus[cpu.index()];
         // With sleeps shorter than a turn, a client with many threads would cause nothing but turns.
         let turn = now.saturating_since(begun);
-        self.costs[cpu.index()].turn = turn;
+        here.cost.turn = turn;
         let sleep = turn.max(SLEEP_LEAST);
-        let mut next = self.machine.until(cpu).saturating_add(cost).max(now.saturating_add(sleep));
+        let mut next = here.until().saturating_add(here.cost.usual).max(now.saturating_add(sleep));
         for due in self.alarms.iter().flatten().filter(|due| due.on == cpu) {
             next = next.min(due.at);
         }
         for (e, client) in self.clients.iter().filter(|(_, client)| client.cpu == cpu) {
-            if self.machine.state(e) != State::Blocked {
+            if !client.is_blocked {
                 continue;
             }
             let left = self.left_of(e);
@@ -537,7 +547,7 @@ impl<K: Kernel> Dispatcher<K> {
         self.adopt_orphans(e);
         let Some(mut client) = self.clients.remove(e) else { return };
         let time = client.read(&self.kernel, &self.table).ran;
-        match self.machine.state(e) {
+        match self.state_of(e, &client) {
             State::Running(cpu) => self.input(now, Input::Ran { cpu, time }),
             _ if !time.is_zero() => self.journal.note(now, Event::Background { entity: e, time }),
             _ => {}
@@ -546,6 +556,7 @@ impl<K: Kernel> Dispatcher<K> {
         self.give_back(&client);
         self.call.insert(client.cpu);
         self.kicked.insert(client.cpu);
+        self.cpus[client.cpu.index()].stop(e);
         self.machine.detach(now, e);
         self.journal.note(now, Event::Detach { entity: e });
         self.left.push(Dismissed { entity: e, name: client.name, trouble: client.trouble });

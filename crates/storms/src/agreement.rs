@@ -1,0 +1,86 @@
+//! Whether the dispatcher's state agrees with its machine. The dispatcher knows its clients from the machine's actions alone, so a
+//! lost action would leave a client at a wrong level until its next change.
+
+use daemon::dispatch::{Dispatcher, Level};
+use daemon::kernel::{Kernel, priority};
+use sched::{CpuId, EntityId, Machine, State};
+
+/// The first difference between `dispatcher` and `machine` in the state of `clients`, or in the end of a time slice.
+pub(super) fn wrong_state<K: Kernel>(
+    dispatcher: &Dispatcher<K>,
+    machine: &Machine,
+    clients: &[EntityId],
+) -> Option<String> {
+    let of_client = |&e: &EntityId| {
+        let (is, expected) = (dispatcher.state(e), machine.is_attached(e).then(|| machine.state(e)));
+        (is != expected).then(|| format!("{e} is {is:?} in the dispatcher, {expected:?} in the machine"))
+    };
+    let of_cpu = |cpu: CpuId| {
+        let (is, expected) = (dispatcher.until(cpu), machine.until(cpu));
+        (is != expected)
+            .then(|| format!("the slice on {cpu} ends at {is} in the dispatcher, {expected} in the machine"))
+    };
+    clients.iter().find_map(of_client).or_else(|| machine.topology().all().iter().find_map(of_cpu))
+}
+
+/// The first of `clients` whose threads on `cpu`, after a turn there, are not at the level that follows from its state in
+/// `machine`.
+pub(super) fn wrong_level<K: Kernel>(
+    dispatcher: &Dispatcher<K>,
+    machine: &Machine,
+    clients: &[EntityId],
+    cpu: CpuId,
+) -> Option<String> {
+    let is_here = |e: &EntityId| machine.is_attached(*e) && machine.allowed(*e).first() == Some(cpu);
+    let here: Vec<EntityId> = clients.iter().copied().filter(is_here).collect();
+    let expected = |e: EntityId| match machine.state(e) {
+        State::Running(_) if here.len() > 1 => Level::Raised(priority::AMONG_OTHERS),
+        State::Running(_) => Level::Raised(priority::RAISED),
+        State::Waiting => Level::Original,
+        State::Blocked => match machine.promise(e) {
+            Some(promise) if promise.remaining > 0 || promise.deadline <= machine.now() => {
+                Level::Raised(priority::RAISED)
+            }
+            _ => Level::Original,
+        },
+    };
+    here.iter().find_map(|&e| {
+        let (is, expected, state) = (dispatcher.level(e), expected(e), machine.state(e));
+        (is != Some(expected)).then(|| format!("{e} is {state:?} but its level is {is:?}, not {expected:?}"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::session::Session;
+    use crate::{Options, Policies, set_up};
+    use sched::Nanos;
+
+    /// A storm without a fault, after `length`.
+    fn session(length: Nanos) -> Session {
+        let find = |name| policies::find(name).expect("it is registered");
+        let policies = Policies { linux: find("linux"), edf: find("edf") };
+        let drawn = Options::draw(3);
+        let options = Options { cpus: 1, clients: 3, others: false, refusals: false, plan: None, ..drawn };
+        let (mut session, _) = set_up(&options, &policies, false);
+        let end = session.host.world().now() + length;
+        session.run_until(end, &mut |_, _| Ok(false)).expect("dispatcher and machine agree");
+        session
+    }
+
+    #[test]
+    fn a_dispatcher_that_missed_actions_is_found_by_state_and_by_level() {
+        let (mut states, mut levels) = (0, 0);
+        for ms in 100..120 {
+            let (earlier, later) = (session(Nanos::ms(ms)), session(Nanos::ms(ms + 2)));
+            let clients: Vec<EntityId> = earlier.daemon.served.iter().map(|served| served.entity).collect();
+            assert!(clients.len() > 1, "{clients:?}");
+            let (dispatcher, machine) = (&earlier.daemon.dispatcher, later.daemon.dispatcher.machine());
+            states += u32::from(wrong_state(dispatcher, machine, &clients).is_some());
+            levels += u32::from(wrong_level(dispatcher, machine, &clients, CpuId::new(0)).is_some());
+            assert_eq!(wrong_state(dispatcher, dispatcher.machine(), &clients), None);
+        }
+        assert!(states > 10 && levels > 5, "{states} wrong states and {levels} wrong levels");
+    }
+}

@@ -65,6 +65,12 @@ impl World {
         self.tasks.get(tid).is_some_and(|thread| thread.birth_begun.is_some())
     }
 
+    /// Whether a thread with the mark `tag` is in a fork.
+    #[must_use]
+    pub fn is_any_forking(&self, tag: usize) -> bool {
+        self.forking.iter().any(|&tid| self.mark_of(tid) == Some(tag))
+    }
+
     fn birth(&mut self, by: u32, kind: Kind, workload: Workload, takes: Nanos) -> Birth {
         // The kernel assigns the number long before the end of the fork, and counts the birth then.
         self.tasks.births += 1;

@@ -27,6 +27,8 @@ struct Sample {
     late: Nanos,
     ours: Nanos,
     births: u64,
+    /// Whether a thread of the client is in a fork: no stop takes effect before its end.
+    is_forking: bool,
     /// Excess delivery so far that is not taken back yet.
     debt: Nanos,
     /// Missing delivery because of lateness, which is delivered later.
@@ -110,6 +112,7 @@ fn sample(session: &Session, served: &Served, deadline: Instant, last: Option<&S
     let world = session.host.world();
     let (total, raised) = world.had_by(served.tag);
     let (late, ours) = (world.late(), world.had_by_us());
+    let is_forking = world.is_any_forking(served.tag);
     let (mut debt, mut credit) = (Nanos::ZERO, Nanos::ZERO);
     if let Some(last) = last {
         let (slice, had) = (served.request.reservation.slice, raised - last.raised);
@@ -118,7 +121,7 @@ fn sample(session: &Session, served: &Served, deadline: Instant, last: Option<&S
         let missing = slice.saturating_sub(had).min(excuse);
         credit = (last.credit.saturating_sub(had.saturating_sub(slice)) + missing).min(slice);
     }
-    Sample { deadline, at: world.now(), total, raised, late, ours, births: world.births(), debt, credit }
+    Sample { deadline, at: world.now(), total, raised, late, ours, births: world.births(), is_forking, debt, credit }
 }
 
 /// The fault of the last period; `None` if it is correct or of unusual length.
@@ -136,7 +139,7 @@ fn wrong(samples: &[Sample], served: &Served, is_hog: bool, periods: &mut u64) -
     *periods += 1;
     let what = if raised > most {
         format!("{raised} at real-time priority")
-    } else if limit == Limit::Hard && now.births == first.births && total > most {
+    } else if limit == Limit::Hard && now.births == first.births && !last.is_forking && total > most {
         format!("{total} in all, though its limit is hard")
     } else if is_hog && total + excuse + last.debt < slice {
         format!("{total} in all, though it always wants to run")

@@ -37,6 +37,12 @@ fn the_same_seed_gives_the_same_storm() {
     }
 }
 
+#[test]
+fn a_hard_limit_excuses_the_time_of_a_fork_that_no_stop_interrupts() {
+    // A thread of the hard client is in a fork when its promise starts, for several of its periods.
+    runs(&Options::draw(2834));
+}
+
 /// Two CPUs, so that confinement to one is visible; a soft and a hard client, both with new threads.
 fn small(plan: Option<Plan>) -> Options {
     Options {

@@ -214,7 +214,7 @@ mod tests {
         assert!(stacked(&cfs::POLICY) > 20, "CFS stacks them all the time");
     }
 
-    /// More vCPUs than CPUs: the rule is void, and nobody is lost.
+    /// More vCPUs than CPUs: the rule has no effect, and every vCPU runs.
     #[test]
     fn a_vm_wider_than_the_machine_still_runs() {
         let mut host = host(&POLICY, 2, false);

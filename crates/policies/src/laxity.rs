@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn who_wakes_goes_as_far_back_as_its_laxity_allows() {
+    fn a_woken_vcpu_queues_as_far_back_as_its_laxity_allows() {
         assert_eq!(wait_of(None, 0), 0, "boosted, as in credit");
         assert_eq!(wait_of(Some(28), 0), 0, "not even the rest of the turn fits: it preempts");
         assert_eq!(wait_of(Some(29), 0), 29, "at the head");
@@ -122,6 +122,6 @@ mod tests {
         let e = scripted(&mut host, Params { latency: Some(Nanos::ms(60)), ..Params::default() });
         host.wake(e, Wake::Interrupt);
         run_through(&mut host, 30_500);
-        assert_eq!(host.machine().running(CpuId::new(1)), Some(e), "behind nobody but the rest of a turn");
+        assert_eq!(host.machine().running(CpuId::new(1)), Some(e), "only the rest of a time slice is ahead of it");
     }
 }

@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn who_changes_its_cpu_is_noted() {
+    fn a_change_of_cpu_is_noted() {
         let e = EntityId::new(0, 0);
         let [here, there] = [0, 1].map(CpuId::new);
         let mut queues = MostUrgent::new(2, true);

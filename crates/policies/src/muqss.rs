@@ -160,7 +160,7 @@ mod tests {
             let mut host = host(Shape::new(1), &[("yield-type", kind)]);
             let (urgent, other) = (hog(&mut host, 0, CpuSet::ALL), hog(&mut host, 0, CpuSet::ALL));
             run_through(&mut host, 12_900);
-            let running = runs(&host, 0).expect("somebody runs");
+            let running = runs(&host, 0).expect("an entity runs");
             let waits = if running == urgent { other } else { urgent };
             let deadline = |e| host.machine().inspect(e, "deadline").expect("shown");
             let is_first = deadline(running) <= deadline(waits);
@@ -171,7 +171,7 @@ mod tests {
         }
     }
 
-    /// A core's second thread stays empty beside somebody much less nice.
+    /// A core's second thread stays idle beside a task with a much better nice value.
     #[test]
     fn smt_nice_keeps_a_sibling_thread_free() {
         let shape = Shape { cpus: 2, smt: 2, llc: 2 };

@@ -29,7 +29,7 @@ const ALLOWED: &[(&str, &str)] = &[
     ("xtask/src/tidy/language.rs", "states the rule"),
 ];
 /// Places that still have findings: folders and files. They are counted, and come off this list as they are cleared.
-const NOT_YET: &[&str] = &["SPECIFICATION.md", "crates/policies", "crates/sim", "crates/trace", "docs/policies"];
+const NOT_YET: &[&str] = &["SPECIFICATION.md", "crates/sim", "crates/trace"];
 
 /// The words of a text with the offset of each, in lower case. In Rust every word is in a comment, a string or an
 /// identifier, so the text is taken as it stands: identifiers are split at `_` and at humps, escapes are skipped.

@@ -43,7 +43,7 @@ fn the_worked_example() {
     assert_eq!((runs(&host, 0), deadline_us(&host, b)), (Some(a), 51_187));
     host.wake(d, Wake::New { parent: None });
     run_through(&mut host, 12_600);
-    assert_eq!(runs(&host, 0), Some(a), "nice 19 preempts nobody");
+    assert_eq!(runs(&host, 0), Some(a), "nice 19 preempts no task");
     run_through(&mut host, 13_000);
     host.wake(c, Wake::New { parent: None });
     run_through(&mut host, 13_100);
@@ -131,14 +131,14 @@ fn a_wake_up_takes_the_nearest_idle_cpu_or_the_worst_running() {
     run_through(&mut host, 500);
     host.adjust(filler[3], nice(19)).expect("it is accepted");
     run_through(&mut host, 600);
-    let worst = (0..8).find(|&cpu| runs(&host, cpu) == Some(filler[3])).expect("it runs on: nobody waits");
+    let worst = (0..8).find(|&cpu| runs(&host, cpu) == Some(filler[3])).expect("it runs on: no task waits");
     let urgent = hog(&mut host, nice(-5));
     run_through(&mut host, 700);
     assert_eq!(runs(&host, worst), Some(urgent), "the latest deadline gives way");
     let synced = scripted(&mut host, nice(-20));
     host.wake(synced, Wake::By { waker: busy, sync: true });
     run_through(&mut host, 800);
-    assert_eq!(host.machine().state(synced), State::Waiting, "a waker about to sleep preempts nobody");
+    assert_eq!(host.machine().state(synced), State::Waiting, "a waker about to sleep preempts no task");
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn a_sticky_task_stays_where_it_was() {
 }
 
 #[test]
-fn whoever_yields_to_another_gives_it_its_slice() {
+fn a_directed_yield_gives_away_the_time_slice() {
     let mut host = host(1, &[]);
     let (giver, taker) = (hog(&mut host, nice(-5)), hog(&mut host, nice(10)));
     run_through(&mut host, 1_000);
@@ -194,9 +194,9 @@ fn whoever_yields_to_another_gives_it_its_slice() {
     assert_eq!((runs(&host, 0), deadline_us(&host, taker)), (Some(taker), deadline));
 }
 
-/// Who sleeps keeps its deadline, but not for ever: when it falls asleep and its slice is used up, it has a new one of each.
+/// A sleeper keeps its deadline, but not for ever: if it blocks with its time slice used up, it gets a new one of each.
 #[test]
-fn whoever_uses_its_slice_up_in_short_runs_gets_a_new_deadline() {
+fn a_time_slice_used_up_in_short_runs_gives_a_new_deadline() {
     let mut host = host(1, &[]);
     let e = scripted(&mut host, nice(0));
     let mut first = 0;
@@ -230,9 +230,9 @@ fn a_batch_task_loses_its_place_when_it_is_preempted() {
     }
 }
 
-/// Dither: who comes in the first half of a tick does not run on into another when its slice is nearly over.
+/// Dither: a task dispatched in the first half of a tick does not run into another tick if its time slice is nearly over.
 #[test]
-fn who_comes_early_in_a_tick_stops_before_its_slice_is_over() {
+fn a_task_dispatched_early_in_a_tick_stops_before_its_time_slice_is_over() {
     for (start, end) in [(200, 6_000..6_200), (600, 7_000..7_200)] {
         let mut host = host(1, &[("binary-milliseconds", 0)]);
         run_through(&mut host, start);
@@ -249,7 +249,7 @@ fn who_comes_early_in_a_tick_stops_before_its_slice_is_over() {
     }
 }
 
-/// With `expired-first`, those past their deadlines go by who came first, whatever the deadlines.
+/// With `expired-first`, overdue tasks run in order of arrival, whatever their deadlines.
 #[test]
 fn expired_deadlines_can_go_by_arrival() {
     for (expired_first, wanted) in [(0, 1), (1, 0)] {
@@ -272,9 +272,9 @@ fn expired_deadlines_can_go_by_arrival() {
     }
 }
 
-/// Random wake-ups, blocks and preemptions on four CPUs: the tree finds whom the scan finds (asserted at every pick).
+/// Random wake-ups, blocks and preemptions on four CPUs: the tree finds the task that the scan finds (asserted at every pick).
 #[test]
-fn the_tree_finds_whom_the_scan_of_the_source_finds() {
+fn the_tree_finds_the_same_task_as_the_scan_of_the_source() {
     let shape = sched::Topology { cpus: 4, smt: 2, llc: 4 };
     let mut host = host_of(shape, &[]);
     let classes = [Class::Normal, Class::Normal, Class::Batch, Class::Idle, Class::Isochronous];

@@ -15,7 +15,7 @@ fn rule(version: &str) -> Bmq {
 /// The level of this nice value and boost, as Project C counts.
 fn level(rule: &Bmq, nice: i32, boost: i32) -> usize {
     let (slice, last_ran, home) = (SLICE, Instant::ZERO, sched::CpuId::new(0));
-    rule.level(&Task { kind: Kind::Normal, nice, slice, last_ran, home, standing: boost }, Instant::ZERO) - 1
+    rule.level(&Task { kind: Kind::Normal, nice, slice, last_ran, home, state: boost }, Instant::ZERO) - 1
 }
 
 /// Uses up this many slices.
@@ -86,7 +86,7 @@ fn the_worked_example_step_by_step() {
     assert_eq!((lab.boost(hog), lab.level(hog)), (7, 117));
     use_up(&mut lab, 3);
     assert_eq!((lab.boost(hog), lab.level(hog)), (7, 117));
-    // 2. Who has slept for longer than a slice is boosted, and preempts at once.
+    // 2. A task that slept for longer than a time slice is boosted and preempts at once.
     lab.pass(Nanos::ms(1));
     lab.wake(interactive);
     assert_eq!((lab.boost(interactive), lab.level(interactive)), (-1, 113));
@@ -205,8 +205,8 @@ fn batch_and_idle_sink_as_others_do_and_climb_to_zero_only() {
     let (batch, idle) = (lab.hog(class(Class::Batch)), lab.hog(class(Class::Idle)));
     use_up(&mut lab, 14);
     assert_eq!((lab.boost(batch), lab.boost(idle)), (7, 7));
-    lab.block(lab.running(0).expect("somebody runs"));
-    lab.block(lab.running(0).expect("somebody runs"));
+    lab.block(lab.running(0).expect("a task runs"));
+    lab.block(lab.running(0).expect("a task runs"));
     assert_eq!((lab.boost(batch), lab.boost(idle)), (6, 6), "a run of no time at all is short");
 }
 
@@ -245,7 +245,7 @@ fn children_of_the_versions() {
 }
 
 #[test]
-fn version_6_6_reaches_12_and_lowers_who_blocks_after_more_than_a_slice() {
+fn version_6_6_reaches_12_and_lowers_a_task_that_blocks_after_more_than_a_time_slice() {
     let mut lab = Lab::bmq_with(1, &[("version", "6.6")]);
     let e = lab.hog(nice(0));
     use_up(&mut lab, 20);
@@ -281,7 +281,7 @@ fn version_6_12_boosts_at_every_block_and_by_the_length_of_the_sleep_only_if_men
         burst(&mut lab, e, Nanos::ms(4), Nanos::ms(10));
         assert_eq!(lab.boost(e), boost, "sleep-is-bool {knob}");
     }
-    // Nothing for who is idle class there: it climbs never.
+    // A task of the idle class is never boosted.
     let mut lab = Lab::bmq_with(1, &[("version", "6.12")]);
     let e = lab.hog(class(Class::Idle));
     use_up(&mut lab, 3);
@@ -312,7 +312,7 @@ fn equals_that_never_sleep_wait_no_longer_than_stated() {
     let mut lab = Lab::bmq(1);
     let oldest = lab.hog(nice(0));
     use_up(&mut lab, 7);
-    // Three who are better keep it waiting until they have sunk.
+    // Three better tasks keep it waiting until their levels are lower.
     for _ in 0..3 {
         lab.hog(nice(0));
     }
@@ -347,16 +347,16 @@ fn the_essays_picture_is_true() {
         if letter % 12 == 6 {
             lab.wake(i);
         }
-        let who = lab.running(0).expect("somebody runs");
-        picture.push(if who == a {
+        let running = lab.running(0).expect("a task runs");
+        picture.push(if running == a {
             'a'
-        } else if who == b {
+        } else if running == b {
             'b'
         } else {
             'i'
         });
         lab.pass(Nanos::ns(SLICE.as_ns() / 4));
-        if who == i {
+        if running == i {
             lab.block(i);
         }
     }

@@ -23,7 +23,7 @@ fn avt(host: &Driver<'_>, e: EntityId) -> i64 {
     host.machine().inspect(e, "avt").expect("it is shown")
 }
 
-/// What everybody has run, in per cent of `of`.
+/// The CPU time of each domain, in percent of `of`.
 fn percents(host: &Driver<'_>, all: &[EntityId], of: Nanos) -> Vec<u64> {
     all.iter().map(|&e| (host.machine().charged(e).as_ns() * 100 + of.as_ns() / 2) / of.as_ns()).collect()
 }
@@ -65,7 +65,7 @@ fn hogs_take_turns_of_c_or_of_twice_that() {
     for (unit, first, turn) in [(0, 5_000, 5_000), (1, 5_000, 10_000)] {
         let mut host = host(1, &[("slice-unit", unit)]);
         let (a, b) = (hog(&mut host, Params::default()), hog(&mut host, Params::default()));
-        // The first in the list among equals: who woke last.
+        // Among equals the first in the list, which woke last.
         run_through(&mut host, 100);
         assert_eq!(runs(&host), Some(b));
         for n in 0..6 {
@@ -85,7 +85,7 @@ fn twice_the_weight_is_half_the_advance() {
 
 /// Chosen again and again, the heavier one pays for its first turns over and over.
 #[test]
-fn whoever_is_chosen_again_pays_again() {
+fn a_domain_that_is_chosen_again_pays_again() {
     let mut host = host(1, &[]);
     let all = [hog(&mut host, weighing(256)), hog(&mut host, weighing(1024))];
     run_through(&mut host, 3_000_000);
@@ -98,7 +98,7 @@ fn whoever_is_chosen_again_pays_again() {
     assert_eq!(avt(&lone, e), 10 * (500 + 1_000 + 1_500));
 }
 
-/// A sleeper is raised to the scheduler's virtual time: it gets no catch-up, and starves nobody.
+/// A sleeper is raised to the scheduler's virtual time: it does not catch up, and starves no other domain.
 #[test]
 fn a_sleeper_gets_no_catch_up() {
     let mut host = host(1, &[]);
@@ -118,19 +118,19 @@ fn two_hogs_are_charged_as_the_table_says() {
     let mut host = host(1, &[]);
     let (d0, d1) = (hog(&mut host, Params::default()), hog(&mut host, Params::default()));
     host.run_until(Instant::at_ns(1));
-    for (us, who, avts) in
+    for (us, running, avts) in
         [(5_000, d0, [0, 500]), (10_000, d1, [510, 500]), (15_000, d0, [510, 1_010]), (20_000, d1, [1_020, 1_010])]
     {
         run_through(&mut host, us + 1);
-        assert_eq!((runs(&host), [d0, d1].map(|e| avt(&host, e))), (Some(who), avts), "after {us} us");
+        assert_eq!((runs(&host), [d0, d1].map(|e| avt(&host, e))), (Some(running), avts), "after {us} us");
     }
     // D0's turns were 50 ns too long, D1's second 1 ns.
     let ran = [d0, d1].map(|e| host.machine().charged(e).as_ns());
     assert_eq!(ran, [10_000_100, 10_000_001]);
 }
 
-/// Appendix C: the error is at most C and an MCU: with exact charges for equals, for any two, and for what anybody has too much; with
-/// Xen's for equals.
+/// Appendix C: the error is at most C and an MCU. With exact charges, this holds for equals, for any two domains, and
+/// for the excess of any domain; with Xen's charges, for equals.
 #[test]
 fn shares_err_by_an_allowance_and_an_mcu() {
     let unlike = [&[256, 512][..], &[100, 1_000], &[256, 512, 1_024, 64, 777]];
@@ -143,7 +143,7 @@ fn shares_err_by_an_allowance_and_an_mcu() {
             let whole: u32 = weights.iter().sum();
             let bound = Nanos::us(5_100);
             host.run_until(Instant::at_ns(1));
-            // Extremes are where turns end, and there everybody has been charged.
+            // The extremes are at the ends of runs, where every domain has been charged.
             for _ in 0..1_000 {
                 let end = host.machine().until(CPU);
                 host.run_until(end + Nanos::ns(1));
@@ -159,7 +159,7 @@ fn shares_err_by_an_allowance_and_an_mcu() {
     }
 }
 
-/// With weights equal, nobody is further from its share than C and a charging unit, once all are there.
+/// With equal weights, no domain is further from its share than C and a charging unit once all are attached.
 #[test]
 fn equal_shares_err_by_an_allowance_and_an_mcu() {
     let mut host = host(1, &[]);
@@ -170,7 +170,7 @@ fn equal_shares_err_by_an_allowance_and_an_mcu() {
             let running = host.machine().running(CPU) == Some(e);
             let due = Nanos::ms(ms).scale(1, 3);
             let got = host.machine().charged(e);
-            // Who runs has not been charged for its turn.
+            // The running domain has not been charged for its current run.
             let off = if got > due { got - due } else { due - got };
             let slack = if running { Nanos::ms(5) } else { Nanos::ZERO };
             assert!(off <= Nanos::us(5_100) + slack, "{e} is {off} off at {ms} ms");
@@ -178,13 +178,13 @@ fn equal_shares_err_by_an_allowance_and_an_mcu() {
     }
 }
 
-/// Three equal VMs on two CPUs: nobody moves.
+/// Three equal VMs on two CPUs: no VM migrates.
 #[test]
 fn three_on_two_cpus_get_100_50_and_50() {
     let mut host = host(2, &[]);
     let all: Vec<EntityId> = (0..3).map(|_| hog(&mut host, Params::default())).collect();
     host.run_until(Instant::ZERO + Nanos::s(4));
-    // Whoever runs has yet to be charged.
+    // The running entities have yet to be charged.
     all.iter().for_each(|&e| host.pause(e));
     let mut shares = percents(&host, &all, Nanos::s(4));
     shares.sort_unstable();
@@ -192,7 +192,7 @@ fn three_on_two_cpus_get_100_50_and_50() {
 }
 
 #[test]
-fn who_is_placed_first_is_on_the_first_cpu_it_may_run_on() {
+fn the_first_entity_is_placed_on_the_first_cpu_it_may_run_on() {
     let mut host = host(2, &[("placement", 1)]);
     let all = [hog(&mut host, Params::default()), hog(&mut host, Params::default())];
     run_through(&mut host, 100);
@@ -203,7 +203,7 @@ fn who_is_placed_first_is_on_the_first_cpu_it_may_run_on() {
     assert_eq!(host.machine().running(CpuId::new(1)), Some(all[0]), "it lives where it may");
 }
 
-/// Textbook: the allowance stands between a waker and who runs; charges are exact.
+/// Textbook: a woken domain preempts only beyond the allowance; charges are exact.
 #[test]
 fn the_textbook_makes_wakers_wait_for_the_allowance() {
     for (rule, at_once) in [(0, true), (1, false)] {
@@ -272,9 +272,10 @@ fn a_warp_has_a_limit_and_a_rest() {
     assert!(matches!(host.machine().state(e), State::Waiting | State::Running(_)));
 }
 
-/// The clock of 32 bits, scaled to 16: at 0xf000, 0xe000 are taken off everybody. Who has slept since less than that comes out ahead.
+/// The clock of 32 bits, scaled to 16: at 0xf000, every domain is set back by 0xe000. A domain that fell asleep below
+/// that value comes out ahead.
 #[test]
-fn who_sleeps_through_an_overflow_comes_out_ahead() {
+fn a_domain_that_sleeps_through_an_overflow_comes_out_ahead() {
     for (bits, waits) in [(64, false), (16, true)] {
         let mut host = host(1, &[("clock-bits", bits), ("recharge", 0)]);
         let sleeper = hog(&mut host, Params::default());
@@ -336,9 +337,9 @@ fn an_endless_clock_is_turned_back_in_time() {
     assert_eq!(runs(&host), Some(sleeper));
 }
 
-/// All who wait are taken back alike, and keep their order.
+/// All waiting domains are set back alike and keep their order.
 #[test]
-fn an_overflow_keeps_the_shares_of_those_who_run() {
+fn an_overflow_keeps_the_shares_of_running_domains() {
     let mut host = host(1, &[("clock-bits", 12), ("recharge", 0), ("context-allowance", 1_000_000)]);
     let all = [256, 512, 256].map(|weight| hog(&mut host, weighing(weight)));
     run_through(&mut host, 10_000_000);

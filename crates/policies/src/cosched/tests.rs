@@ -1,4 +1,4 @@
-//! Co-scheduling: who sits beside whom, whose turn it is, and who fills the holes.
+//! Co-scheduling: the cells of vCPUs, the turns of rows, and the vCPUs that fill empty cells.
 
 use super::POLICY;
 use super::matrix::{Matrix, Place};
@@ -63,7 +63,7 @@ fn siblings_run_and_wait_together() {
 }
 
 #[test]
-fn a_turn_ends_early_when_nobody_in_it_is_runnable() {
+fn a_turn_ends_early_when_none_of_its_vcpus_is_runnable() {
     let mut host = host(1);
     let (first, second) = (scripted(&mut host, GroupId::ROOT), scripted(&mut host, GroupId::ROOT));
     run_through(&mut host, 10);
@@ -79,7 +79,7 @@ fn a_turn_ends_early_when_nobody_in_it_is_runnable() {
 }
 
 #[test]
-fn who_wakes_in_its_turn_takes_its_cell_from_who_fills_it() {
+fn a_vcpu_that_wakes_in_its_turn_preempts_the_vcpu_that_fills_its_cell() {
     let mut host = host(2);
     let vm = gang(&mut host);
     let (left, right) = (scripted(&mut host, vm), scripted(&mut host, vm));
@@ -94,7 +94,7 @@ fn who_wakes_in_its_turn_takes_its_cell_from_who_fills_it() {
 }
 
 #[test]
-fn who_yields_lets_others_fill_its_cell_and_is_not_lost() {
+fn a_yield_lets_others_fill_the_cell_and_loses_no_vcpu() {
     let mut host = host(1);
     let (first, second) = (scripted(&mut host, GroupId::ROOT), scripted(&mut host, GroupId::ROOT));
     run_through(&mut host, 1);
@@ -138,7 +138,7 @@ fn a_gang_that_cannot_sit_in_one_row_takes_several() {
     assert_eq!(seat(&mut matrix, &three), [at(0, 0), at(0, 1), at(1, 0)]);
     let one = CpuSet::one(CpuId::new(1));
     assert_eq!(seat(&mut matrix, &[(id(3), one), (id(4), one)]), [at(2, 1), at(1, 1)]);
-    // Whoever has the least choice sits first.
+    // The vCPU with the fewest allowed CPUs gets its cell first.
     assert_eq!(seat(&mut matrix, &[(id(5), everywhere), (id(6), one)]), [at(3, 0), at(3, 1)]);
     matrix.remove(id(1));
     assert_eq!(seat(&mut matrix, &[(id(7), one)]), [at(0, 1)], "a free cell is filled");

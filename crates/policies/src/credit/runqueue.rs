@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn who_yields_goes_behind_one_that_is_less_urgent() {
+    fn a_yield_goes_behind_one_less_urgent_vcpu() {
         use Priority::{Over, Under};
         let (mut queues, e) = queue(&[Under, Over, Over, Under, Under]);
         e[1..4].iter().for_each(|&e| queues.insert(CPU, e));
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_priority_moves_nobody_before_the_sort() {
+    fn a_changed_priority_moves_no_vcpu_before_the_sort() {
         use Priority::{Over, Under};
         let (mut queues, e) = queue(&[Over, Under, Over, Under, Under]);
         e[..4].iter().for_each(|&e| queues.insert(CPU, e));

@@ -17,12 +17,12 @@ fn promise(period: u64, slice: u64) -> Params {
     Params { reservation: Some(Reservation::new(slice, period)), ..Params::default() }
 }
 
-/// Who ran on CPU 0 from when to when, in milliseconds, letters in order of attach; turns without a break are one.
-fn turns(knobs: &Knobs, ms: u64, who: &[(Params, Workload)]) -> String {
+/// The entities on CPU 0 and their times in milliseconds; letters in order of attachment. Runs without a break are one.
+fn turns(knobs: &Knobs, ms: u64, entities: &[(Params, Workload)]) -> String {
     let mut trace = Trace::new(Header { policy: "edf".into(), cpus: 1, seed: 0 });
     let mut host = sim::Driver::new(&POLICY, Topology::new(1), knobs, Costs::NONE).expect("edf takes these knobs");
     host.watch(&mut trace);
-    for (params, workload) in who {
+    for (params, workload) in entities {
         host.attach("", *params, *workload).expect("it is admitted");
     }
     host.finish(Instant::ZERO + Nanos::ms(ms));
@@ -52,13 +52,13 @@ const HOG: Workload = Workload::Hog;
 #[test]
 fn the_worked_example_of_vsched() {
     let hard = knobs(&[("enforce", "hard")]);
-    let who = [(promise(20, 5), HOG), (promise(50, 20), HOG)];
-    assert_eq!(turns(&hard, 60, &who), "A 0-5, B 5-20, A 20-25, B 25-30, A 40-45, B 50-60");
-    // Soft: from 30 to 40 ms they take turns of the time nobody reserved; what they run there is not charged.
-    assert_eq!(turns(&knobs(&[]), 60, &who), "A 0-5, B 5-20, A 20-25, B 25-30, A 30-45, B 45-60");
+    let entities = [(promise(20, 5), HOG), (promise(50, 20), HOG)];
+    assert_eq!(turns(&hard, 60, &entities), "A 0-5, B 5-20, A 20-25, B 25-30, A 40-45, B 50-60");
+    // Soft: from 30 to 40 ms they run round robin in the unreserved time; the time they run there is not charged.
+    assert_eq!(turns(&knobs(&[]), 60, &entities), "A 0-5, B 5-20, A 20-25, B 25-30, A 30-45, B 45-60");
     for placement in ["partitioned", "global"] {
         let same = knobs(&[("enforce", "hard"), ("placement", placement)]);
-        assert_eq!(turns(&same, 60, &who), turns(&hard, 60, &who), "one CPU is one CPU");
+        assert_eq!(turns(&same, 60, &entities), turns(&hard, 60, &entities), "one CPU is one CPU");
     }
 }
 
@@ -77,10 +77,10 @@ fn admission_refuses_what_would_not_fit_and_leaves_the_set_unchanged() {
 }
 
 #[test]
-fn a_soft_slice_leaves_its_owner_the_time_nobody_reserved() {
-    let who = [(promise(20, 5), HOG), (Params::default(), HOG)];
-    assert_eq!(turns(&knobs(&[]), 40, &who), "A 0-5, B 5-15, A 15-25, B 25-35, A 35-40");
-    assert_eq!(turns(&knobs(&[("enforce", "hard")]), 40, &who), "A 0-5, B 5-20, A 20-25, B 25-40");
+fn a_soft_slice_leaves_its_owner_the_unreserved_time() {
+    let entities = [(promise(20, 5), HOG), (Params::default(), HOG)];
+    assert_eq!(turns(&knobs(&[]), 40, &entities), "A 0-5, B 5-15, A 15-25, B 25-35, A 35-40");
+    assert_eq!(turns(&knobs(&[("enforce", "hard")]), 40, &entities), "A 0-5, B 5-20, A 20-25, B 25-40");
 }
 
 #[test]
@@ -99,28 +99,28 @@ fn an_overrun_is_forgotten_or_taken_from_the_next_slice() {
         turns(&knobs, 80, &[(promise(20, 5), HOG)])
     };
     assert_eq!(run("renew"), "A 0-10, A 20-30, A 40-50, A 60-70");
-    assert_eq!(run("carry"), "A 0-10, A 40-50", "5 ms too many each time cost the next slice");
+    assert_eq!(run("carry"), "A 0-10, A 40-50", "the overrun of 5 ms takes the next slice");
 }
 
 #[test]
 fn charged_by_the_wall_a_sleeper_loses_what_it_does_not_use() {
     // 2 ms of work come every 10 ms; the slice is 5 ms in 20.
     let sleeper = Workload::Periodic(Periodic::new(Nanos::ms(10), Nanos::ms(2)));
-    let who = [(promise(20, 5), sleeper), (Params::default(), HOG)];
-    let by_cpu = turns(&knobs(&[("enforce", "hard")]), 20, &who);
+    let entities = [(promise(20, 5), sleeper), (Params::default(), HOG)];
+    let by_cpu = turns(&knobs(&[("enforce", "hard")]), 20, &entities);
     assert_eq!(by_cpu, "A 0-2, B 2-10, A 10-12, B 12-20", "4 ms of CPU time are within the slice");
-    let by_wall = turns(&knobs(&[("enforce", "hard"), ("charge", "wall")]), 20, &who);
-    assert_eq!(by_wall, "A 0-2, B 2-20", "the slice was over at 5, used or not");
+    let by_wall = turns(&knobs(&[("enforce", "hard"), ("charge", "wall")]), 20, &entities);
+    assert_eq!(by_wall, "A 0-2, B 2-20", "the slice ended at 5, used or not");
 }
 
 #[test]
 fn a_core_that_is_a_process_has_the_cpu_while_it_decides() {
     let mut decides = knobs(&[("enforce", "hard"), ("charge", "wall")]);
     decides.set("decision", 1_000_000).expect("1 ms is in range");
-    // It decides when they come, when A's slice is over, when B's is, and at each end of a period; nobody pays for that.
-    let who = [(promise(20, 5), HOG), (promise(40, 8), HOG)];
-    assert_eq!(turns(&decides, 40, &who), "A 1-6, B 7-15, A 21-26");
-    // (20, 19) would fit if that took no time: with a decision at the beginning of each period, 19 ms are just there.
+    // It decides at their arrival, at the end of A's and B's slice, and at the end of each period; no entity is charged.
+    let entities = [(promise(20, 5), HOG), (promise(40, 8), HOG)];
+    assert_eq!(turns(&decides, 40, &entities), "A 1-6, B 7-15, A 21-26");
+    // A decision at the beginning of each period leaves exactly 19 ms of 20.
     assert_eq!(turns(&decides, 40, &[(promise(20, 18), HOG)]), "A 1-19, A 21-39");
     decides.set("reserve", 0).expect("edf has a reserve");
     assert_eq!(turns(&decides, 60, &[(promise(20, 20), HOG)]), "A 1-20, A 21-40, A 41-60");
@@ -134,16 +134,19 @@ fn a_core_that_is_a_process_has_the_cpu_while_it_decides() {
 fn without_enforcement_jobs_run_to_their_end_and_late_ones_keep_their_deadline() {
     let mut job = Periodic::new(Nanos::ms(10), Nanos::ms(6));
     job.end = sim::JobEnd::Yield;
-    let who = [
+    let entities = [
         (promise(10, 6), Workload::Periodic(job)),
         (promise(15, 6), { Workload::Periodic(Periodic { period: Nanos::ms(15), deadline: Nanos::ms(15), ..job }) }),
     ];
-    // By deadline: A due 10, B 15, A 20, B 30 before A 30 by neither: the lower index first.
-    assert_eq!(turns(&knobs(&[("enforce", "none")]), 30, &who), "A 0-6, B 6-12, A 12-18, B 18-20, A 20-26, B 26-30");
+    // Deadlines: A 10, B 15, A 20, and both 30, where the lower index runs first.
+    assert_eq!(
+        turns(&knobs(&[("enforce", "none")]), 30, &entities),
+        "A 0-6, B 6-12, A 12-18, B 18-20, A 20-26, B 26-30"
+    );
 }
 
 #[test]
-fn charging_by_the_wall_needs_slices_that_end_and_cpus_of_ones_own() {
+fn charging_by_the_wall_needs_slices_that_end_and_assigned_cpus() {
     let two = Topology::new(2);
     let build = |words: &[(&str, &str)]| (POLICY.build)(&two, &knobs(words)).err().map(|refused| refused.to_string());
     assert!(build(&[("charge", "wall")]).is_some_and(|why| why.contains("placement = partitioned")));
@@ -153,7 +156,7 @@ fn charging_by_the_wall_needs_slices_that_end_and_cpus_of_ones_own() {
 }
 
 #[test]
-fn who_was_kept_from_its_time_is_given_the_rest() {
+fn time_lost_to_an_interrupt_is_delivered_later() {
     use sched::{Input, Kicks, Machine, Wake};
     let at = |ms| Instant::ZERO + Nanos::ms(ms);
     let cpu = CpuId::new(0);
@@ -163,11 +166,11 @@ fn who_was_kept_from_its_time_is_given_the_rest() {
     let e = machine.attach(at(0), promise(20, 5)).expect("it is admitted");
     machine.input(at(0), Input::Wake { entity: e, why: Wake::Resumed });
     assert!(machine.settle(at(0)).contains(&Action::Run { cpu, entity: e, until: at(5) }));
-    // An interrupt took one of the five.
+    // An interrupt took 1 ms of the 5.
     machine.input(at(5), Input::Ran { cpu, time: Nanos::ms(4) });
     machine.input(at(5), Input::Expire { cpu });
     assert!(machine.settle(at(5)).contains(&Action::Extend { cpu, until: at(6) }));
-    // It stops too late by one, which is taken from the next slice.
+    // It stops 1 ms too late; the next slice is shorter by that.
     machine.input(at(7), Input::Ran { cpu, time: Nanos::ms(2) });
     machine.input(at(7), Input::Expire { cpu });
     assert!(machine.settle(at(7)).contains(&Action::Stop { cpu, entity: e }));
@@ -177,15 +180,15 @@ fn who_was_kept_from_its_time_is_given_the_rest() {
         Action::SetAlarm { alarm, .. } => Some(*alarm),
         _ => None,
     });
-    assert_eq!(alarm, None, "its period ends when it was to end");
+    assert_eq!(alarm, None, "the end of its period has not changed");
     let alarm = sched::Alarm { owner: sched::AlarmOwner::Entity(e), slot: 0 };
     machine.input(at(20), Input::Alarm { alarm });
     assert!(machine.settle(at(20)).contains(&Action::Run { cpu, entity: e, until: at(24) }));
 }
 
-/// The beat of who rests: with `renew` a period begins where it wakes, and it never waits for a grid that is not its own.
+/// With `renew`, a period begins at a wake-up, so the entity never waits for another grid.
 #[test]
-fn periods_follow_the_beat_of_who_rests() {
+fn with_renew_periods_follow_the_wake_ups() {
     use sched::{Input, Kicks, Machine, Wake};
     let at = |ms| Instant::ZERO + Nanos::ms(ms);
     let cpu = CpuId::new(0);
@@ -208,9 +211,10 @@ fn periods_follow_the_beat_of_who_rests() {
     assert_eq!(delivered("renew"), (4_000_000, 18_000_000));
 }
 
-/// What CBS promises: (5, 10) waking at 7 beside (2, 4) may begin anew, as its deadline is put off as well; nobody is late.
+/// As in CBS, (5, 10) that wakes at 7 beside (2, 4) may begin a new period, because its deadline moves as well; no
+/// slice is late.
 #[test]
-fn who_begins_anew_makes_nobody_late() {
+fn a_period_that_begins_anew_makes_no_entity_late() {
     let mut renew = knobs(&[("enforce", "hard"), ("placement", "partitioned"), ("rest", "renew")]);
     renew.set("reserve", 0).expect("edf has a reserve");
     for phase in 0..10 {

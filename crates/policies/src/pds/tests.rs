@@ -33,7 +33,7 @@ fn with_2_ms_slices_slots_are_half_as_long() {
 }
 
 #[test]
-fn whoever_waits_comes_a_level_closer_with_each_slot_and_stays_at_the_first() {
+fn a_waiting_task_rises_a_level_with_each_slot_up_to_the_first() {
     let mut lab = Lab::pds(1);
     let rt = lab.hog(fifo(1));
     let e = lab.hog(nice(-20));
@@ -65,7 +65,11 @@ fn a_deadline_is_renewed_by_using_a_slice_up_by_yielding_and_not_by_blocking() {
     assert_eq!((deadline(&lab), lab.slice(e)), (30, SLICE));
     lab.pass(slots(1) - Nanos::us(100));
     lab.block(e);
-    assert_eq!((deadline(&lab), lab.slice(e)), (31, SLICE), "next to nothing left is nothing, also for who blocks");
+    assert_eq!(
+        (deadline(&lab), lab.slice(e)),
+        (31, SLICE),
+        "almost nothing left counts as nothing, also for a task that blocks"
+    );
 }
 
 #[test]
@@ -77,7 +81,7 @@ fn a_yielder_goes_behind_those_of_its_new_level() {
 }
 
 #[test]
-fn whoever_slept_past_its_deadline_preempts_at_once() {
+fn a_task_that_slept_past_its_deadline_preempts_at_once() {
     let mut lab = Lab::pds(1);
     let sleeper = lab.hog(nice(10));
     lab.block(sleeper);
@@ -95,7 +99,7 @@ fn whoever_slept_past_its_deadline_preempts_at_once() {
 }
 
 #[test]
-fn those_overtaken_by_time_keep_their_order_before_those_who_come() {
+fn overdue_tasks_keep_their_order_before_new_ones() {
     let mut lab = Lab::pds(1);
     let late = lab.hog(nice(0));
     lab.block(late);
@@ -107,7 +111,7 @@ fn those_overtaken_by_time_keep_their_order_before_those_who_come() {
     lab.wake(late);
     assert!([first, second, third, late].iter().all(|&e| lab.level(e) == FIRST_LEVEL));
     for e in [first, second, third, late] {
-        lab.block(lab.running(0).expect("somebody runs"));
+        lab.block(lab.running(0).expect("a task runs"));
         assert_eq!(lab.running(0), Some(e));
     }
     assert_eq!(lab.machine.state(rt), sched::State::Blocked);
@@ -135,14 +139,14 @@ fn a_childs_deadline_is_its_own() {
 }
 
 #[test]
-fn nobody_is_taken_for_interactive() {
+fn no_task_counts_as_interactive() {
     let mut lab = Lab::pds(1);
     let e = lab.hog(nice(0));
     assert!(!lab.machine.interactive(e));
 }
 
 #[test]
-fn nobody_waits_longer_than_stated() {
+fn no_task_waits_longer_than_stated() {
     let knobs = POLICY.defaults();
     let host = sched::Topology::new(1);
     let load = LoadBounds {
@@ -171,9 +175,9 @@ fn the_essays_picture_is_true() {
     let (a, b) = (lab.hog(nice(0)), lab.hog(nice(3)));
     let mut picture = String::from("//! ");
     for _ in 0..20 {
-        let who = lab.running(0).expect("somebody runs");
-        picture.push(if who == a { 'a' } else { 'b' });
-        assert!(who == a || who == b);
+        let running = lab.running(0).expect("a task runs");
+        picture.push(if running == a { 'a' } else { 'b' });
+        assert!(running == a || running == b);
         lab.end_slice(0);
     }
     assert!(POLICY.text.contains(&picture), "the picture is {picture}");

@@ -279,7 +279,7 @@ mod tests {
     const SHIFT: u32 = 22;
     const DUE: Level = 3;
 
-    /// The levels as Project C turns them: all 64 lists move, and who is overtaken goes in front of the new first one.
+    /// The levels as Project C moves them: all 64 lists move, and overdue tasks go in front of the new first list.
     struct Model {
         levels: Vec<Vec<EntityId>>,
         edge: u64,

@@ -24,8 +24,8 @@ fn vm(host: &mut Driver<'_>, vcpus: usize) -> Vec<EntityId> {
     (0..vcpus).map(|_| awake(host, of(group))).collect()
 }
 
-/// Who of them runs, as a word: `ha.` means that the first two do, and the third does not. A stopped one is a `-`.
-fn who(host: &Driver<'_>, all: &[(char, EntityId)]) -> String {
+/// The states of entities as a word: `ha.` means that the first two run and the third does not. `-` is a stopped one.
+fn states(host: &Driver<'_>, all: &[(char, EntityId)]) -> String {
     let sign = |&(name, e): &(char, EntityId)| match (runs(host, e), host.machine().is_held(e)) {
         (true, _) => name,
         (_, true) => '-',
@@ -34,7 +34,7 @@ fn who(host: &Driver<'_>, all: &[(char, EntityId)]) -> String {
     all.iter().map(sign).collect()
 }
 
-/// A column of an essay's picture: who runs on each of two CPUs, and who is stopped.
+/// A column of an essay's picture: the entity on each of two CPUs, and the stopped ones.
 fn column(host: &Driver<'_>, all: &[(char, EntityId)]) -> String {
     let name = |e| all.iter().find(|&&(_, other)| other == e).expect("it is one of them").0;
     let runs = |cpu| host.machine().running(CpuId::new(cpu)).map_or('.', name);
@@ -96,9 +96,9 @@ fn relaxed_the_picture_of_the_essay() {
     comes_out_as(&mut host, &all, &expected);
 }
 
-/// In version 3 the VM stops as a whole, but only who lags must find a CPU.
+/// In version 3 the VM stops as a whole, but only the lagging vCPUs must find a CPU.
 #[test]
-fn version_3_starts_who_lags_and_the_others_when_they_can() {
+fn version_3_starts_lagging_vcpus_first_and_the_others_when_they_can() {
     let (mut host, all) = hog_and_vm(RELAXED, &[VERSION_3]);
     let expected = [
         (2_999, "ha"),
@@ -111,7 +111,7 @@ fn version_3_starts_who_lags_and_the_others_when_they_can() {
     comes_out_as(&mut host, &all, &expected);
 }
 
-/// Where all others are asleep, skews stay as they are; nobody is stopped by a CPU that has to do with nobody else.
+/// A VM alone on the host has no skew, and none of its vCPUs is stopped.
 #[test]
 fn a_vm_alone_is_never_stopped() {
     for (policy, knobs) in [(STRICT, &[][..]), (RELAXED, &[]), (RELAXED, &[VERSION_3])] {
@@ -125,9 +125,9 @@ fn a_vm_alone_is_never_stopped() {
     }
 }
 
-/// A vCPU whose guest idles gets on: who waits beside it falls behind, and it counts for no CPU when the VM is started.
+/// A vCPU whose guest idles makes progress: waiting siblings fall behind, and it needs no CPU when the VM is started.
 #[test]
-fn who_idles_gets_on_and_needs_no_cpu() {
+fn an_idle_vcpu_makes_progress_and_needs_no_cpu() {
     let mut host = host(STRICT, 1, &[]);
     let _hog = awake(&mut host, Params::default());
     let group = gang(&mut host);
@@ -139,17 +139,17 @@ fn who_idles_gets_on_and_needs_no_cpu() {
     assert!((4_980..5_000).contains(&shows(&host, busy, "skew-us")) || shows(&host, busy, "skew-us") == 5_000);
 }
 
-/// Nobody gets on, so nobody falls behind.
+/// No vCPU makes progress, so none falls behind.
 #[test]
-fn nobody_lags_while_all_wait() {
+fn no_vcpu_lags_while_all_wait() {
     let mut host = host(STRICT, 1, &[("margin", 1_000_000_000)]);
     let _hog = awake(&mut host, Params::default());
     let all = vm(&mut host, 2);
     run_through(&mut host, 49_000);
-    assert_eq!(who(&host, &[('a', all[0]), ('b', all[1])]), "..");
+    assert_eq!(states(&host, &[('a', all[0]), ('b', all[1])]), "..");
     assert_eq!(all.iter().map(|&e| shows(&host, e, "skew-us")).max(), Some(0));
     run_through(&mut host, 54_000);
-    assert_eq!(who(&host, &[('a', all[0]), ('b', all[1])]), "a.", "then one of them gets on");
+    assert_eq!(states(&host, &[('a', all[0]), ('b', all[1])]), "a.", "then one of them makes progress");
     run_through(&mut host, 55_001);
     assert_eq!(all.iter().filter(|&&e| runs(&host, e)).count(), 1, "there is one CPU; and so they take turns");
     assert!(runs(&host, all[1]));
@@ -233,9 +233,9 @@ fn no_skew_goes_beyond_its_threshold() {
     assert!(strict > 20_000 && relaxed > 20_000, "it is the thresholds that do it: {strict} and {relaxed} us");
 }
 
-/// What idling gives a leader is bounded: who sleeps for long need not wait for long.
+/// The lead from idling is bounded: a vCPU that sleeps for long need not wait for long.
 #[test]
-fn who_was_left_alone_for_long_need_not_wait_for_long() {
+fn a_vcpu_alone_for_long_need_not_wait_for_long() {
     let mut host = host(RELAXED, 2, &[]);
     let _hogs = [(); 4].map(|()| awake(&mut host, Params::default()));
     let group = gang(&mut host);
@@ -266,7 +266,7 @@ fn weights_share_a_cpu() {
     }
 }
 
-/// Who wakes runs at once where somebody has had more by the margin, and keeps nothing of what it did not use.
+/// A woken vCPU runs at once if another has had more by the margin. It keeps no unused time.
 #[test]
 fn a_sleeper_preempts_and_saves_nothing_up() {
     let mut host = host(RELAXED, 1, &[]);
@@ -281,12 +281,12 @@ fn a_sleeper_preempts_and_saves_nothing_up() {
     assert!((430..=550).contains(&since), "the hog got half of what came after: {since} ms");
 }
 
-/// A group that stops being a gang while it is stopped lets everybody go, and who leaves it goes.
+/// A stopped group that ceases to be a gang releases all members; a member that leaves it is released.
 #[test]
-fn who_is_in_no_gang_is_never_stopped() {
+fn an_entity_in_no_gang_is_never_stopped() {
     let (mut host, all) = hog_and_vm(STRICT, &[]);
     run_through(&mut host, 5_500);
-    assert_eq!(who(&host, &all), "h--");
+    assert_eq!(states(&host, &all), "h--");
     let group = host.machine().params(all[1].1).group;
     host.adjust_group(group, GroupParams::default()).expect("it is accepted");
     run_through(&mut host, 5_500);
@@ -296,5 +296,5 @@ fn who_is_in_no_gang_is_never_stopped() {
     run_through(&mut host, 5_500);
     host.adjust(all[1].1, Params::default()).expect("it is accepted");
     run_through(&mut host, 5_500);
-    assert_eq!(column(&host, &all), "hb", "who is left in the gang needs but one CPU, and has had least");
+    assert_eq!(column(&host, &all), "hb", "the gang's last member needs one CPU, and has had least");
 }

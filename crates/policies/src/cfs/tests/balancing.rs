@@ -3,7 +3,7 @@
 use super::*;
 use sched::{Conserving, LoadBounds};
 
-/// What the policy promises for so many entities: how soon an idle CPU finds work, how long anybody waits.
+/// The bounds that the policy states for so many entities: how soon an idle CPU finds work, how long an entity waits.
 pub(super) fn promised(host: Topology, entities: u64, weights: (u64, u64), group_depth: u32) -> (Nanos, Nanos) {
     let knobs = POLICY.defaults();
     let load = LoadBounds {
@@ -16,7 +16,7 @@ pub(super) fn promised(host: Topology, entities: u64, weights: (u64, u64), group
         ..LoadBounds::of_hogs(&host, &knobs, entities)
     };
     let Conserving::Global { slack } = (POLICY.conserving)(&load) else { panic!("it conserves work") };
-    (slack, (POLICY.starvation)(&load).expect("nobody starves"))
+    (slack, (POLICY.starvation)(&load).expect("no entity starves"))
 }
 
 /// Two CPUs; a scripted task runs on CPU 0, two hogs on CPU 1, and one of these is behind the other for `since`.
@@ -291,9 +291,9 @@ fn an_equal_share_comes_round_within_the_starvation_bound() {
 }
 
 #[test]
-fn three_hogs_share_two_cpus_alike_whoever_is_in_a_group_of_its_own() {
+fn three_hogs_share_two_cpus_alike_in_and_out_of_groups() {
     // Were busy CPUs to balance at even numbers of ticks, they would always find the same one waiting: half a CPU for it. Where turns
-    // and balances beat together for a while, somebody gets up to 0.06 of a CPU more or less even so.
+    // and balances beat together for a while, a hog may still get up to 0.06 of a CPU more or less.
     for in_groups in 0..=3 {
         let mut world = World::with(Topology::new(2), &[]);
         let hogs = [0, 1, 2].map(|n| {

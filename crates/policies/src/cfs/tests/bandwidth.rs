@@ -94,7 +94,7 @@ fn a_throttled_inner_group_leaves_the_outer_one_to_its_siblings() {
 }
 
 #[test]
-fn who_wakes_into_a_throttled_group_is_held_until_the_refill() {
+fn a_task_that_wakes_in_a_throttled_group_is_held_until_the_refill() {
     let mut world = World::new(1);
     let group = world.limited_group(Nanos::ms(5), Nanos::ms(100), GroupId::ROOT);
     world.hog(within(group, nice(0)));
@@ -108,7 +108,7 @@ fn who_wakes_into_a_throttled_group_is_held_until_the_refill() {
 }
 
 #[test]
-fn who_wakes_into_a_dry_group_that_nobody_runs_in_is_held_as_well() {
+fn a_task_that_wakes_in_an_idle_group_without_quota_is_held_as_well() {
     let mut world = World::new(2);
     let group = world.limited_group(Nanos::ms(20), Nanos::ms(100), GroupId::ROOT);
     world.hog(on(&[0], within(group, nice(0))));
@@ -138,7 +138,7 @@ fn a_held_task_may_sleep_leave_or_be_stopped() {
 }
 
 #[test]
-fn who_leaves_a_throttled_group_runs_and_who_joins_one_is_held() {
+fn leaving_a_throttled_group_ends_the_hold_and_joining_one_begins_it() {
     let mut world = World::new(1);
     let group = world.limited_group(Nanos::ms(10), Nanos::ms(100), GroupId::ROOT);
     let leaves = world.hog(within(group, nice(0)));
@@ -302,7 +302,7 @@ fn an_idle_cpu_pulls_no_task_whose_group_is_throttled_there() {
 }
 
 #[test]
-fn periods_stop_when_nobody_spends() {
+fn periods_stop_while_no_task_spends() {
     let mut world = World::new(1);
     let group = world.limited_group(Nanos::ms(50), Nanos::ms(100), GroupId::ROOT);
     let e = world.scripted(within(group, nice(0)));
@@ -312,7 +312,7 @@ fn periods_stop_when_nobody_spends() {
     world.until_ms(1_000);
     let alarms = world.record.borrow().alarms;
     world.until_ms(2_000);
-    assert_eq!(world.record.borrow().alarms, alarms, "nothing goes off while everybody sleeps");
+    assert_eq!(world.record.borrow().alarms, alarms, "no alarm goes off while every task sleeps");
     world.wake(e);
     world.until_ms(2_100);
     assert_eq!(world.ran(e), Nanos::ms(10 + 1 + 50), "the CPU had kept 1 ms, the pool was full");

@@ -6,7 +6,7 @@ use sched::{Action, Alarm, AlarmOwner, Input, Kicks, Machine};
 // ---- Affinity ----
 
 #[test]
-fn who_may_no_longer_run_where_it_waits_goes_elsewhere() {
+fn a_waiting_task_that_may_not_stay_migrates() {
     let mut world = World::new(2);
     let hogs = world.hogs(3, on(&[0], nice(0)));
     world.until_ms(10);
@@ -17,7 +17,7 @@ fn who_may_no_longer_run_where_it_waits_goes_elsewhere() {
 }
 
 #[test]
-fn who_may_no_longer_run_where_it_runs_goes_elsewhere() {
+fn a_running_task_that_may_not_stay_migrates() {
     let mut world = World::new(2);
     let [a, b] = [0, 0].map(|n| world.hog(on(&[0], nice(n))));
     world.until_ms(10);
@@ -177,7 +177,7 @@ fn entities_leave_from_every_state_and_their_ids_start_afresh() {
 }
 
 #[test]
-fn who_was_added_long_after_the_start_is_owed_nothing_for_the_past() {
+fn a_task_added_late_is_owed_nothing_for_the_past() {
     let mut world = World::new(1);
     let old = world.hog(nice(0));
     world.until_ms(60_000);
@@ -260,7 +260,7 @@ fn ticks_stop_where_they_cannot_matter() {
     world.until_ms(5);
     let before = world.record.borrow().alarms;
     world.until_ms(1_000);
-    assert_eq!(world.record.borrow().alarms, before, "everybody has a CPU");
+    assert_eq!(world.record.borrow().alarms, before, "every task has a CPU");
     world.hog(nice(0));
     world.until_ms(1_100);
     let ticks = world.record.borrow().alarms - before;

@@ -102,7 +102,7 @@ impl Churn {
             let until = self.world.host.now() + Nanos::ns(1 + self.random.below(pause + 1));
             self.world.host.run_until(until);
         }
-        // Whoever waits or runs now may be charged and must come to rest.
+        // Every waiting or running task may be charged and must block in the end.
         for e in std::mem::take(&mut self.entities) {
             let charged = self.world.host.machine().charged(e);
             assert_eq!(self.world.inspect(e, "sum_exec").unsigned_abs(), charged.as_ns(), "law 5 for {e}");

@@ -119,7 +119,7 @@ fn fifo() -> Params {
 }
 
 #[test]
-fn below_another_class_nobody_preempts_it_and_its_time_is_not_charged() {
+fn no_fair_task_preempts_another_class_or_is_charged_for_it() {
     let mut world = Stack::world(Topology::new(1), Stack::ABOVE);
     let urgent = world.scripted(fifo());
     let [fair, sleeper] = [0, 0].map(|n| world.scripted(nice(n)));
@@ -153,7 +153,7 @@ fn work_behind_another_class_is_pulled_by_idle_cpus() {
     let urgent = [0, 1].map(|cpu| world.scripted(on(&[cpu], fifo())));
     world.wake(urgent[there]);
     world.until_ms(31);
-    // The other CPU goes idle: whoever may leave the urgent one's CPU comes over within the slack.
+    // The other CPU goes idle: a task that may leave the CPU of the urgent one migrates within the slack.
     let other = 1 - there;
     world.host.pause(if other == 0 { fair } else { blocker });
     world.until_ms(36);
@@ -174,8 +174,8 @@ fn a_lone_task_behind_another_class_is_pulled_as_well() {
 }
 
 #[test]
-fn who_wakes_behind_another_class_is_pulled_by_an_idle_cpu_elsewhere() {
-    // Under a cache of its own each CPU: nobody looks for an idle one at the wake-up.
+fn a_task_that_wakes_behind_another_class_is_pulled_by_an_idle_cpu() {
+    // Each CPU has its own cache: the wake-up does not search for an idle CPU.
     let mut world = Stack::world(Topology { cpus: 2, smt: 1, llc: 1 }, Stack::ABOVE);
     let urgent = world.scripted(on(&[0], fifo()));
     let e = world.scripted(nice(0));

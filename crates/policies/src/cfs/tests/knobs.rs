@@ -157,7 +157,7 @@ fn in_a_crowd_the_last_buddy_comes_back_after_the_wakee() {
 }
 
 #[test]
-fn in_a_crowd_whoever_woke_last_goes_next_though_it_did_not_preempt() {
+fn in_a_long_queue_the_last_woken_task_runs_next_without_preempting() {
     for on in [1, 0] {
         let (mut world, [first, second], wakee) = crowd(&[("next-buddy", on)]);
         world.wake(wakee);

@@ -100,17 +100,17 @@ fn rule_3_a_forked_child_starts_a_slice_behind() {
     let child = world.scripted(nice(0));
     world.host.wake(child, Wake::New { parent: Some(parent) });
     world.settle();
-    // The parent began with the debit of one who is alone, 6 ms, and has run for 10 ms. Two tasks have 3 ms each.
+    // The parent began with the debit of a task that is alone, 6 ms, and has run for 10 ms. Two tasks have 3 ms each.
     assert_eq!((world.vruntime(parent), world.vruntime(child)), (ms(16), ms(19)));
     assert_eq!(world.running(0), Some(parent));
     world.until_ms(13);
-    assert_eq!(world.running(0), Some(parent), "nobody is behind the parent yet");
+    assert_eq!(world.running(0), Some(parent), "no task is behind the parent yet");
     world.until_ms(14);
     assert_eq!(world.running(0), Some(child), "its clock shows 19 ms as well, and it has waited");
 }
 
 #[test]
-fn rule_3_a_child_of_one_who_is_ahead_is_as_far_ahead() {
+fn rule_3_the_child_of_a_task_that_is_ahead_is_as_far_ahead() {
     for runs in [true, false] {
         let mut world = World::new(1);
         let parent = world.hog(nice(0));
@@ -171,7 +171,7 @@ fn rule_6_a_slice_ends_at_the_first_tick_after_it() {
 }
 
 #[test]
-fn rule_6_who_is_a_slice_ahead_stops_before_its_own_slice_is_over() {
+fn rule_6_a_task_a_time_slice_ahead_stops_before_its_own_is_over() {
     // b wakes 3 ms behind as a begins a turn of 3 ms; preemption at wake-ups is off.
     for (granularity, ran) in [(Nanos::us(750), 1), (Nanos::us(1_500), 2)] {
         let granularity = granularity.as_ns().cast_signed();
@@ -198,7 +198,7 @@ fn rule_6_who_is_a_slice_ahead_stops_before_its_own_slice_is_over() {
 }
 
 #[test]
-fn rule_6_favours_do_not_bring_back_who_has_had_its_slice() {
+fn rule_6_buddies_do_not_bring_back_a_task_after_its_time_slice() {
     // With so coarse a granularity every buddy is fair.
     let mut world = World::with(Topology::new(1), &[("wakeup-granularity", ms(1_000)), ("start-debit", 0)]);
     let group = world.group(1024, GroupId::ROOT);
@@ -261,7 +261,7 @@ fn rule_7_a_normal_wakee_preempts_an_idle_task_that_is_hardly_ahead() {
 }
 
 #[test]
-fn rule_8_who_preempts_runs_even_if_another_is_further_behind() {
+fn rule_8_a_preempting_task_runs_even_if_another_is_further_behind() {
     let mut world = World::with(Topology::new(1), &[("start-debit", 0)]);
     let [batch, wakee] = [class(Class::Batch), nice(0)].map(|params| world.scripted(params));
     let hog = world.hog(nice(0));
@@ -288,7 +288,7 @@ fn rule_8_the_first_of_two_that_wake_at_once_runs() {
 }
 
 #[test]
-fn rule_1_min_vruntime_follows_who_is_left() {
+fn rule_1_min_vruntime_follows_the_tasks_that_are_left() {
     let mut world = World::with(Topology::new(1), &[("start-debit", 0), ("wakeup-preemption", 0)]);
     let sleeper = world.scripted(nice(0));
     let hog = world.hog(nice(0));
@@ -368,7 +368,7 @@ fn rule_9_a_light_yielder_lets_others_go_though_they_are_further_ahead() {
 }
 
 #[test]
-fn rule_9_a_yield_with_nobody_else_changes_nothing() {
+fn rule_9_a_yield_without_another_task_changes_nothing() {
     let mut world = World::new(1);
     let a = world.hog(nice(0));
     world.until_ms(1);
@@ -377,7 +377,7 @@ fn rule_9_a_yield_with_nobody_else_changes_nothing() {
     assert_eq!(world.running(0), Some(a));
     let b = world.hog(nice(0));
     world.until_ms(2);
-    assert_eq!(world.running(0), Some(a), "no skip is left over for when there is somebody else: {b} owes a slice");
+    assert_eq!(world.running(0), Some(a), "no skip is left over for the time with another task: {b} owes a slice");
 }
 
 #[test]
@@ -393,7 +393,7 @@ fn rule_9_a_directed_yield_runs_the_other_if_it_is_not_far_ahead() {
     let sleeper = world.scripted(nice(0));
     world.host.yield_to(CpuId::new(0), sleeper);
     world.settle();
-    assert_eq!(world.running(0), Some(c), "nobody yields to a sleeper");
+    assert_eq!(world.running(0), Some(c), "no task yields to a sleeper");
     world.host.run_until(Instant::at_ns(2_500_000));
     world.host.yield_now(CpuId::new(0));
     world.settle();

@@ -1,4 +1,4 @@
-//! Who earns how much (7.3-3, 7.3-9), caps and parking.
+//! The credit of each vCPU (7.3-3, 7.3-9), caps and parking.
 
 use super::*;
 use crate::credit::accounting::{Grant, Round};
@@ -43,7 +43,7 @@ fn what_a_domain_cannot_use_goes_to_those_after_it() {
     // the rest, that is (600 + 150) · 256 / 1280 = 150 each.
     let grants = round(2, 0, &[(768, 1, None), (256, 1, None), (256, 1, None)]);
     assert_eq!(each(&grants), [300, 150, 150]);
-    assert!(grants.iter().all(|grant| !grant.to_head), "nobody before it went short");
+    assert!(grants.iter().all(|grant| !grant.to_head), "no earlier vCPU had too little");
     // At the tail of the list it comes too late for the others, so it is moved to the head.
     let grants = round(2, 0, &[(256, 1, None), (256, 1, None), (768, 1, None)]);
     assert_eq!(each(&grants), [120, 120, 300]);
@@ -66,7 +66,7 @@ fn a_cap_bounds_what_its_domain_earns_and_what_its_members_may_owe() {
 }
 
 #[test]
-fn example_1_who_ran_more_than_its_part_is_over() {
+fn example_1_a_vcpu_that_ran_more_than_its_part_is_over() {
     let mut host = host(1);
     let a = hog(&mut host, weighing(256));
     let b = hog(&mut host, weighing(512));
@@ -172,7 +172,7 @@ fn earning_ends_above_300_credits() {
     run_through(&mut host, 60);
     assert_eq!((credit(&host, e), shows(&host, e, "active")), (0, 0));
     run_through(&mut host, 90);
-    assert_eq!((credit(&host, e), priority(&host, e)), (0, UNDER), "who is not active earns nothing");
+    assert_eq!((credit(&host, e), priority(&host, e)), (0, UNDER), "an inactive vCPU earns nothing");
 }
 
 #[test]
@@ -211,8 +211,8 @@ fn a_domain_weight_is_shared_by_its_active_members() {
 
 #[test]
 fn weights_share_one_two_and_four_cpus() {
-    // Turns are long and accounts are cut off at 300 credits, either way: who is due more than its turns in a cycle
-    // of UNDER loses some of it, and who owes more than 300 is forgiven. So 1.5 % of a CPU, and a few turns.
+    // Time slices are long, and accounts are clipped at ±300 credits. A vCPU that is due more than its time slices in a
+    // cycle of UNDER loses some, and debt beyond 300 is forgiven. So the bound is 1.5 % of a CPU and a few time slices.
     for (cpus, weights) in [(1, vec![256, 512, 1024]), (2, vec![256, 256, 512, 768, 768]), (4, vec![128; 11])] {
         let mut host = host(cpus);
         let hogs: Vec<(EntityId, u64)> =
@@ -295,6 +295,6 @@ fn an_idle_host_is_quiet() {
     host.block(CPU);
     host.run_until(at(10_000));
     drop(host);
-    // Two accountings take it off the active list, a third finds nobody; then nothing happens any more.
+    // Two accountings take it off the active list, a third finds the list empty; then no alarm goes off any more.
     assert_eq!(events.events.last().expect("something happened").0, at(90));
 }

@@ -70,14 +70,14 @@ fn rounding_does_exceed_the_cap_itself() {
 }
 
 #[test]
-fn no_bound_is_stated_where_somebody_can_hide_from_ticks() {
+fn no_bound_is_stated_if_a_vcpu_can_avoid_ticks() {
     assert!(stated(1, &[], &[], false).is_some());
     assert_eq!(stated(1, &[], &[], true), None);
     assert_eq!(stated(1, &[], &[("slice", 9_000_000)], false), None);
     for words in [("charging", "sampled"), ("overflow", "halve"), ("parking", "in-debt"), ("version", "4.23")] {
         assert_eq!(stated(1, &[words], &[], false), None);
     }
-    // Why: who always sleeps when a tick comes is never active, and its cap never looked at.
+    // The reason: a vCPU that sleeps at every tick is never active, and its cap is never checked.
     let mut host = host(1);
     let vm = group(&mut host, capped(10));
     let e = scripted(&mut host, member(vm));

@@ -56,7 +56,7 @@ fn churn(shape: sched::Topology, knobs: &[(&str, i64)], costs: Costs, seed: u64)
     assert_eq!((POLICY.starvation)(&load), None);
     let Conserving::Global { mut slack } = (POLICY.conserving)(&load) else { panic!("it is conserving") };
     if !costs.kick.is_zero() {
-        // Who is called comes later, and may find that another was faster.
+        // A kicked CPU picks later, and another CPU may have been faster.
         slack = Nanos::s(1);
     }
     let mut host = host_of_costs(&POLICY, shape, &values, costs);
@@ -74,7 +74,7 @@ fn churn(shape: sched::Topology, knobs: &[(&str, i64)], costs: Costs, seed: u64)
 }
 
 #[test]
-fn no_cpu_idles_while_somebody_it_may_run_waits() {
+fn no_cpu_idles_while_a_vcpu_that_it_may_run_waits() {
     for seed in 1..=40 {
         for cpus in 1..=4 {
             churn(sched::Topology::new(cpus), &[], Costs::NONE, seed);

@@ -100,7 +100,7 @@ fn stealing_ends_at_the_first_that_is_not_more_urgent() {
     }
     host.block(CPU);
     run_through(&mut host, 32);
-    assert_eq!(running(&host, CPU), Some(x), "nobody may come over");
+    assert_eq!(running(&host, CPU), Some(x), "no vCPU may migrate here");
     assert_eq!([y, z].map(|e| host.machine().state(e)), [State::Waiting; 2]);
 }
 
@@ -154,7 +154,7 @@ fn two_wake_ups_on_an_idle_cpu_run_on_two() {
 }
 
 #[test]
-fn nobody_takes_a_cache_hot_entity_before_its_time() {
+fn no_cpu_steals_a_cache_hot_vcpu() {
     let delayed = [("migration-delay", 1_500_000)];
     let (mut host, free) = displaced_by_a_pinned_one(&delayed);
     assert_eq!(host.machine().state(free), State::Waiting, "it ran until just now");
@@ -165,7 +165,7 @@ fn nobody_takes_a_cache_hot_entity_before_its_time() {
 }
 
 #[test]
-fn affinity_moves_who_waits_who_runs_and_who_sleeps() {
+fn affinity_moves_waiting_running_and_sleeping_vcpus() {
     let (mut host, hogs) = busy(2);
     let waits = scripted(&mut host, pinned(CPU));
     interrupt(&mut host, waits);
@@ -188,7 +188,7 @@ fn affinity_moves_who_waits_who_runs_and_who_sleeps() {
 }
 
 #[test]
-fn a_wider_affinity_opens_an_idle_cpu_to_who_waits() {
+fn a_wider_affinity_moves_a_waiting_vcpu_to_an_idle_cpu() {
     let mut host = host(2);
     let [a, b] = [(), ()].map(|()| hog(&mut host, pinned(OTHER)));
     run_through(&mut host, 5);

@@ -1,9 +1,9 @@
-//! BOOST, UNDER and OVER: who runs before whom on one CPU (7.3-2, 7.3-4 to 7.3-6).
+//! BOOST, UNDER and OVER: the order of vCPUs on one CPU (7.3-2, 7.3-4 to 7.3-6).
 
 use super::*;
 
 #[test]
-fn example_3_who_wakes_in_credit_preempts_until_a_tick_finds_it() {
+fn example_3_a_woken_vcpu_with_credit_preempts_until_a_tick_finds_it() {
     let mut host = host(1);
     let busy = hog(&mut host, Params::default());
     let io = scripted(&mut host, Params::default());
@@ -41,13 +41,13 @@ fn a_boosted_entity_waits_behind_another_boosted_one() {
     run_through(&mut host, 1);
     interrupt(&mut host, second);
     run_through(&mut host, 1);
-    assert_eq!(running(&host, CPU), Some(first), "nobody preempts its equal");
+    assert_eq!(running(&host, CPU), Some(first), "no vCPU preempts its equal");
     run_through(&mut host, 30);
     assert_eq!(running(&host, CPU), Some(second), "the tick at 10 ms has found the first");
 }
 
 #[test]
-fn who_is_over_is_not_boosted() {
+fn an_over_vcpu_is_not_boosted() {
     let mut host = host(1);
     let [light, heavy] = [16, 4096].map(|weight| scripted(&mut host, weighing(weight)));
     interrupt(&mut host, light);
@@ -67,7 +67,7 @@ fn who_is_over_is_not_boosted() {
 }
 
 #[test]
-fn who_blocks_before_every_tick_is_boosted_for_ever() {
+fn a_vcpu_that_blocks_before_every_tick_is_boosted_for_ever() {
     let mut host = host(1);
     let busy = hog(&mut host, Params::default());
     let evader = scripted(&mut host, Params::default());
@@ -85,8 +85,8 @@ fn who_blocks_before_every_tick_is_boosted_for_ever() {
 }
 
 #[test]
-fn two_who_wake_each_other_in_turn_keep_a_hog_out() {
-    // Why the descriptor states no bound where somebody sleeps.
+fn two_vcpus_that_wake_each_other_in_turn_starve_a_hog() {
+    // The reason why the descriptor states no bound with sleepers.
     let mut host = host(1);
     let out = hog(&mut host, weighing(1));
     let pair = [(), ()].map(|()| scripted(&mut host, weighing(65_535)));
@@ -118,7 +118,7 @@ fn a_yield_goes_last_in_its_class_and_begins_a_new_turn() {
 }
 
 #[test]
-fn who_is_preempted_loses_the_rest_of_its_turn_and_goes_last() {
+fn a_preempted_vcpu_loses_the_rest_of_its_time_slice_and_goes_last() {
     // No accounting before 1 s, so that both stay UNDER.
     let mut host = host_of(sched::Topology::new(1), &[("accounting-ticks", 100)]);
     let [a, b] = [(), ()].map(|()| hog(&mut host, Params::default()));
@@ -135,8 +135,8 @@ fn who_is_preempted_loses_the_rest_of_its_turn_and_goes_last() {
 }
 
 /// A queue of `[p, q]` on CPU 1, whose ticks come at 5, 15 … 65 ms: until the accounting at 60 ms p is UNDER and q
-/// OVER, after it the other way round. Then r, which runs, pauses at `ms`; gives back who runs next.
-fn who_follows(ms: u64) -> &'static str {
+/// OVER, after it the other way round. Then r, which runs, pauses at `ms`; returns the vCPU that runs next.
+fn next_after_pause(ms: u64) -> &'static str {
     let mut host = host_of(sched::Topology::new(2), &[("tick-stagger", 5_000_000)]);
     let vms = [45, 34].map(|percent| group(&mut host, capped(percent)));
     let [q, p] = vms.map(|group| hog(&mut host, Params { group, ..pinned(OTHER) }));
@@ -156,9 +156,9 @@ fn who_follows(ms: u64) -> &'static str {
 }
 
 #[test]
-fn accounting_moves_nobody_in_a_queue_before_the_next_tick_of_its_cpu() {
-    assert_eq!(who_follows(62), "p", "the head, though it is OVER and UNDER stands behind it");
-    assert_eq!(who_follows(66), "q", "the tick at 65 ms has sorted the queue");
+fn accounting_moves_no_vcpu_in_a_queue_before_the_next_tick_of_its_cpu() {
+    assert_eq!(next_after_pause(62), "p", "the head, though it is OVER and UNDER stands behind it");
+    assert_eq!(next_after_pause(66), "q", "the tick at 65 ms has sorted the queue");
 }
 #[test]
 fn the_example_of_the_essay() {

@@ -1,11 +1,11 @@
-//! Several CPUs, where the versions differ: whom a wake-up calls, and from whom is stolen when.
+//! Several CPUs, where the versions differ: the CPUs that a wake-up kicks, and the CPUs that an idle CPU steals from.
 
 use super::*;
 
 const TODAY: [(&str, &str); 1] = [("version", "4.23")];
 
 #[test]
-fn who_runs_is_left_alone_where_another_cpu_idles() {
+fn a_running_vcpu_is_not_preempted_if_another_cpu_idles() {
     for (words, alone) in [(&[][..], false), (&[("tickle", "one-idle")], true), (&TODAY, true)] {
         let mut host = worded(sched::Topology::new(2), words, &[]);
         let busy = living_on(&mut host, CPU);
@@ -48,13 +48,13 @@ fn idle_cpus_are_called_one_at_a_time_and_in_turn() {
         let first = kicks(&mut machine, hogs[1]);
         (first, kicks(&mut machine, hogs[2]))
     };
-    assert_eq!(called(&[]), (vec![1, 2, 3], vec![0; 0]), "all at once; nobody is left to call");
+    assert_eq!(called(&[]), (vec![1, 2, 3], vec![0; 0]), "all at once; no idle CPU is left to kick");
     assert_eq!(called(&[("tickle", "one-idle")]), (vec![1], vec![2]));
     assert_eq!(called(&TODAY), (vec![1], vec![2]));
 }
 
 #[test]
-fn who_must_give_way_moves_to_an_idle_cpu() {
+fn a_preempted_vcpu_moves_to_an_idle_cpu() {
     for (words, moves) in [(&[][..], false), (&[("tickle", "one-idle")], true), (&TODAY, true)] {
         let mut host = worded(sched::Topology::new(2), words, &[("hand-off", 0)]);
         let free = living_on(&mut host, OTHER);
@@ -68,8 +68,8 @@ fn who_must_give_way_moves_to_an_idle_cpu() {
     }
 }
 
-/// CPUs under two caches; on CPU 1 and CPU 3 somebody waits behind somebody boosted, and CPU 2, under the cache of CPU
-/// 3, runs dry. Gives back from which CPU it takes somebody, and where it looks next.
+/// CPUs under two caches. On CPU 1 and CPU 3 a vCPU waits behind a boosted one. CPU 2, under the cache of CPU 3, runs out
+/// of work. Returns the CPU from which it steals first, and the CPU where it searches next.
 fn stolen_from(words: &[(&str, &str)]) -> [usize; 2] {
     let words: Vec<(&str, &str)> = words.iter().copied().chain([("tickle", "all-idle")]).collect();
     let mut host = worded(sched::Topology { cpus: 6, smt: 1, llc: 3 }, &words, &[]);
@@ -97,11 +97,11 @@ fn stolen_from(words: &[(&str, &str)]) -> [usize; 2] {
     assert_eq!(running(&host, cpu), Some(hogs[2]));
     host.pause(hogs[2]);
     run_through(&mut host, 32);
-    let first = waiting.iter().position(|&e| running(&host, cpu) == Some(e)).expect("somebody waits");
+    let first = waiting.iter().position(|&e| running(&host, cpu) == Some(e)).expect("a vCPU waits");
     host.run_until(at(34));
     host.block(cpu);
     run_through(&mut host, 34);
-    let second = waiting.iter().position(|&e| running(&host, cpu) == Some(e)).expect("somebody waits");
+    let second = waiting.iter().position(|&e| running(&host, cpu) == Some(e)).expect("a vCPU waits");
     [first, second].map(|n| behind[n].index())
 }
 
@@ -118,7 +118,7 @@ fn the_same_cache_is_looked_at_first_and_in_turn() {
 }
 
 /// At one instant, the runner of CPU 1 blocks, behind which `next` waits, and CPU 0 runs dry. Gives back where `next` runs.
-fn who_takes_the_only_one(words: &[(&str, &str)]) -> usize {
+fn thief_of_the_only_vcpu(words: &[(&str, &str)]) -> usize {
     let mut host = worded(sched::Topology::new(2), words, &[("hand-off", 0)]);
     let [here, there] = [CPU, OTHER].map(|cpu| scripted(&mut host, pinned(cpu)));
     let next = living_on(&mut host, OTHER);
@@ -136,13 +136,13 @@ fn who_takes_the_only_one(words: &[(&str, &str)]) -> usize {
 
 #[test]
 fn nothing_is_taken_from_a_cpu_with_only_that_to_run() {
-    assert_eq!(who_takes_the_only_one(&[]), 0, "CPU 0 is the first to look");
-    assert_eq!(who_takes_the_only_one(&[("steal", "near")]), 1);
+    assert_eq!(thief_of_the_only_vcpu(&[]), 0, "CPU 0 is the first to look");
+    assert_eq!(thief_of_the_only_vcpu(&[("steal", "near")]), 1);
 }
 
 #[test]
 fn the_queue_of_an_idle_cpu_is_its_own_but_not_in_3_0_3() {
-    // At one instant, somebody wakes on idle CPU 1 and CPU 0 runs dry.
+    // At one instant, a vCPU wakes on idle CPU 1 and CPU 0 runs out of work.
     for (words, cpu) in [(&[][..], 1), (&[("steal", "any")], 0), (&[("version", "3.0.3")], 0)] {
         let mut host = worded(sched::Topology::new(2), words, &[("hand-off", 0)]);
         let here = scripted(&mut host, pinned(CPU));
@@ -183,7 +183,7 @@ fn a_cpu_may_steal_only_once_in_a_while() {
 }
 
 #[test]
-fn the_interval_between_attempts_is_a_knob_and_ticks_offer_who_was_passed_over() {
+fn the_interval_between_attempts_is_a_knob_and_ticks_offer_the_vcpus_left() {
     for (interval, hand_off, runs) in [(100_000, 0, true), (5_000_000, 0, false), (5_000_000, 1, false)] {
         let knobs = [("steal-interval", interval), ("hand-off", hand_off)];
         let mut host = worded(sched::Topology::new(2), &[("steal-limit", "on")], &knobs);
@@ -191,7 +191,7 @@ fn the_interval_between_attempts_is_a_knob_and_ticks_offer_who_was_passed_over()
         run_through(&mut host, 31);
         assert_eq!(running(&host, OTHER), Some(there));
         let pinned = [(), ()].map(|()| scripted(&mut host, pinned(CPU)));
-        // CPU 0 looks for somebody at 33 ms, and again at 34 ms.
+        // CPU 0 searches for work at 33 ms, and again at 34 ms.
         for (ms, e) in [(32, pinned[0]), (33, pinned[1])] {
             host.run_until(at(ms));
             interrupt(&mut host, e);
@@ -213,7 +213,7 @@ fn the_interval_between_attempts_is_a_knob_and_ticks_offer_who_was_passed_over()
 }
 
 #[test]
-fn who_has_yielded_is_not_stolen() {
+fn a_vcpu_that_yielded_is_not_stolen() {
     for (words, stolen) in [(&[][..], true), (&[("yield", "behind-one")], false), (&TODAY, false)] {
         let mut host = worded(sched::Topology::new(2), words, &[("hand-off", 0)]);
         let [here, _] = [CPU, OTHER].map(|cpu| hog(&mut host, pinned(cpu)));
@@ -232,7 +232,7 @@ fn who_has_yielded_is_not_stolen() {
 }
 
 #[test]
-fn ticks_move_nobody_where_that_is_off() {
+fn ticks_move_no_vcpu_if_that_is_off() {
     for words in [&[("relocate", "off")][..], &[("version", "3.0.3")]] {
         let mut host = worded(sched::Topology { cpus: 4, smt: 2, llc: 4 }, words, &[]);
         let pair = [CPU, OTHER].map(|cpu| living_on(&mut host, cpu));

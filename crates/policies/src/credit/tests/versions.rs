@@ -14,7 +14,7 @@ fn at_us(us: u64) -> Instant {
 }
 
 #[test]
-fn ticks_may_charge_whom_they_find_a_tick() {
+fn ticks_may_charge_the_running_vcpu_a_tick() {
     // It runs through the ticks at 10 and 20 ms, for 12 ms in all; another one fills the rest unseen.
     let used_credits = |words: &[(&str, &str)]| {
         let mut host = one_cpu(words);
@@ -73,7 +73,7 @@ fn without_boost_under_never_preempts_under() {
 }
 
 #[test]
-fn who_migrates_is_boosted_or_not() {
+fn a_migrated_vcpu_is_boosted_or_not() {
     for (words, label) in [(&[][..], BOOST), (&[("boost-migrated", "off")], UNDER), (&TODAY, UNDER)] {
         let mut host = worded(sched::Topology { cpus: 4, smt: 2, llc: 4 }, words, &[]);
         let pair = [CPU, OTHER].map(|cpu| {
@@ -138,7 +138,7 @@ fn an_account_that_overflows_is_emptied_or_halved() {
 }
 
 #[test]
-fn who_is_new_earns_at_once_or_after_a_tick() {
+fn a_new_vcpu_earns_at_once_or_after_a_tick() {
     for (words, active) in [(&[][..], 0), (&[("begins", "active")], 1), (&FIRST, 1), (&TODAY, 0)] {
         let mut host = one_cpu(words);
         let e = scripted(&mut host, Params::default());
@@ -167,7 +167,7 @@ fn the_indebted_may_be_parked_when_they_next_stop() {
 }
 
 #[test]
-fn who_is_unparked_calls_its_cpu_or_waits_for_the_end_of_a_turn_of_idling() {
+fn an_unparked_vcpu_calls_its_cpu_or_waits_for_the_end_of_an_idle_time_slice() {
     // A cap of 50 %, in debt after each turn. It stops at 30 ms, when it owes 15 (in tenths: 150), and is in credit 30 ms later.
     let begins = |words: &[(&str, &str)]| {
         let words: Vec<(&str, &str)> =
@@ -195,7 +195,7 @@ fn who_is_unparked_calls_its_cpu_or_waits_for_the_end_of_a_turn_of_idling() {
 }
 
 #[test]
-fn who_is_parked_while_it_waits_has_its_turn_first() {
+fn a_vcpu_parked_while_it_waits_has_its_time_slice_first() {
     // It has run into debt unseen by its cap, gives way at a yield, and is parked while it waits.
     for (words, runs) in [(&[][..], false), (&[("parking", "in-debt")], true), (&FIRST, true)] {
         let mut host = worded(sched::Topology::new(1), words, &[]);
@@ -254,7 +254,7 @@ fn an_account_that_overflows_may_be_emptied_after_the_balance_is_taken() {
 }
 
 #[test]
-fn a_parked_one_that_runs_on_gives_way_to_everybody() {
+fn a_parked_vcpu_that_runs_on_is_preempted_by_every_other() {
     let mut host =
         worded(sched::Topology::new(1), &[("parking", "in-debt"), ("boost", "off")], &[("slice", 90_000_000)]);
     let vm = group(&mut host, capped(80));
@@ -304,7 +304,7 @@ fn the_rest_of_a_limited_turn_is_100_us_at_least_and_a_yield_ends_it() {
     assert_eq!(running(&host, CPU), Some(busy), "its turn goes on: it has been alone");
     interrupt(&mut host, io);
     run_through_us(&mut host, 30_100);
-    assert_eq!(running(&host, CPU), Some(io), "who has run for long gives way at once");
+    assert_eq!(running(&host, CPU), Some(io), "a vCPU that has run for long is preempted at once");
     // At 40 ms a tick ends the boost; both are UNDER. It blocks and wakes: a new turn.
     run_through_us(&mut host, 40_000);
     host.block(CPU);
@@ -348,7 +348,7 @@ fn a_yield_goes_behind_one_that_is_less_urgent() {
         assert_eq!((running(&host, CPU), priority(&host, under)), (Some(under), UNDER));
         host.yield_now(CPU);
         run_through(&mut host, 75);
-        let next = running(&host, CPU).expect("somebody waits");
+        let next = running(&host, CPU).expect("a vCPU waits");
         assert_eq!(over.contains(&next), behind, "{words:?}");
     }
 }
@@ -395,7 +395,7 @@ fn every_version_shares_by_weight_and_keeps_caps_in_the_long_run() {
         assert!(small <= Nanos::ms(16_100) && small >= Nanos::ms(14_000), "{words:?}: a quarter of 60 s: {small}");
         for e in big {
             let got = used(&mut host, e);
-            // In 3.0.3 whoever is unparked waits for the end of a turn of idling.
+            // In 3.0.3 an unparked vCPU waits for the end of a time slice of the idle vCPU.
             let least = Nanos::ms(if words == FIRST { 29_000 } else { 31_000 });
             assert!(got >= least && got <= Nanos::ms(38_000), "{words:?}: 105 s among three: {got}");
         }

@@ -72,7 +72,7 @@ fn what_is_given_back_unparks_others() {
 }
 
 #[test]
-fn who_runs_for_longer_than_it_had_leaves_a_debt() {
+fn an_overrun_of_the_quota_leaves_a_debt() {
     // 2 % of 10 ms are 0.2 ms, but the shortest turn is 1 ms: 0.8 ms are owed, four periods' worth.
     let mut host = host(1);
     let vm = group(&mut host, capped(2));
@@ -137,7 +137,7 @@ fn a_lowered_cap_empties_the_pool_to_its_measure() {
 }
 
 #[test]
-fn who_is_parked_and_leaves_its_domain_runs() {
+fn a_parked_vcpu_that_leaves_its_domain_runs() {
     let mut host = host(1);
     let vm = group(&mut host, capped(10));
     let e = hog(&mut host, member(vm));
@@ -146,7 +146,7 @@ fn who_is_parked_and_leaves_its_domain_runs() {
     host.adjust(e, Params::default()).expect("accepted");
     run_through(&mut host, 2_000);
     assert_eq!((running(&host, CPU), host.machine().is_held(e)), (Some(e), false));
-    // And who runs and joins it pays from then on; the pool was left in order.
+    // A running vCPU that joins it pays from then on; the pool is consistent.
     host.adjust(e, member(vm)).expect("accepted");
     run_through(&mut host, 2_000);
     assert_eq!((running(&host, CPU), shows(&host, e, "parked")), (None, 1));
@@ -156,7 +156,7 @@ fn who_is_parked_and_leaves_its_domain_runs() {
 }
 
 #[test]
-fn behind_who_is_parked_others_get_an_idle_cpu() {
+fn vcpus_behind_a_parked_one_get_an_idle_cpu() {
     // Three wait on one CPU; two of them find no budget.
     for (hand_off, runs) in [(1, true), (0, false)] {
         let mut host = host_of(sched::Topology::new(1), &[("hand-off", hand_off)]);

@@ -7,7 +7,7 @@ fn one<'a>(knobs: &[(&str, i64)]) -> Driver<'a> {
 }
 
 #[test]
-fn credit_is_what_everybody_starts_with_is_given_and_runs_for() {
+fn the_credit_knob_is_the_initial_credit_the_reset_and_the_longest_time_slice() {
     let mut host = one(&[("credit", 4_000_000)]);
     let e = hog(&mut host, Params::default());
     run_through(&mut host, 0);
@@ -41,7 +41,7 @@ fn carry_over_is_what_a_sleeper_keeps() {
 
 #[test]
 fn ratelimit_is_how_long_a_turn_is_left_alone() {
-    // Somebody wakes 600 us into the turn of somebody with less credit.
+    // A vCPU wakes 600 us into the time slice of a vCPU with less credit.
     for (knobs, preempts) in [
         (&[][..], false),
         (&[("ratelimit", 500_000)], true),
@@ -63,7 +63,7 @@ fn ratelimit_is_how_long_a_turn_is_left_alone() {
 
 #[test]
 fn migrate_resist_and_compensation_are_the_price_of_a_move() {
-    // CPU 1 is taken; on CPU 0 runs somebody with 1 ms less.
+    // CPU 1 is taken; CPU 0 runs a vCPU with 1 ms less.
     for (resist, compensation, moves) in [(500_000, 50_000, true), (1_500_000, 50_000, false), (0, 0, true)] {
         let knobs = [("migrate-resist", resist), ("migrate-compensation", compensation)];
         let mut host = host_of(sched::Topology::new(2), &knobs);

@@ -71,7 +71,7 @@ fn the_last_cpu_is_preferred_and_else_the_greatest_advantage() {
     interrupt(&mut host, home);
     run_through(&mut host, 8_000);
     assert_eq!(place(&host, home), 2, "10 against 8 is enough at home");
-    // Who lives where nobody has less looks for the one with least: CPU 0, not CPU 1.
+    // The vCPU on its own CPU does not have less credit, so it searches for the CPU whose vCPU has least: CPU 0, not CPU 1.
     let abroad = living_on(&mut host, cpus[2]);
     interrupt(&mut host, abroad);
     run_through(&mut host, 8_010);
@@ -79,8 +79,8 @@ fn the_last_cpu_is_preferred_and_else_the_greatest_advantage() {
 }
 
 #[test]
-fn an_idle_cpu_takes_who_has_hardly_any_credit() {
-    // Cut off at −10 ms, on a CPU that somebody else takes.
+fn an_idle_cpu_takes_a_vcpu_with_hardly_any_credit() {
+    // Cut off at −10 ms, on a CPU that another vCPU takes.
     for (hand_off, moves) in [(1, true), (0, false)] {
         let mut host = host_of(Shape::new(2), &[("hand-off", hand_off)]);
         let light = scripted(&mut host, Params { affinity: CpuSet::one(OTHER), ..weighing(16) });
@@ -91,7 +91,7 @@ fn an_idle_cpu_takes_who_has_hardly_any_credit() {
         interrupt(&mut host, heavy);
         run_through(&mut host, 1_400);
         assert_eq!(running(&host, OTHER), Some(heavy));
-        // Whom an idle CPU takes out of the red makes it reset the queue: 20 ms, and 50 us for the move.
+        // An idle CPU that picks a vCPU without credit resets the queue: 20 ms, and 50 us for the migration.
         assert_eq!(credit(&host, light), if moves { 10_050 } else { -10_000 });
         assert_eq!(running(&host, CPU) == Some(light), moves, "hand-off {hand_off}");
     }
@@ -109,7 +109,7 @@ fn newcomers_go_where_least_load_is_expected() {
 }
 
 #[test]
-fn loads_are_averages_of_who_was_runnable() {
+fn loads_are_averages_of_the_runnable_vcpus() {
     let knobs = POLICY.defaults();
     let settings = Settings::read(&knobs);
     let (whole, window) = (1_i64 << 18, 1_u64 << 20);
@@ -161,7 +161,7 @@ fn small_differences_are_tolerated() {
 }
 
 #[test]
-fn affinity_moves_who_waits_who_runs_and_who_sleeps() {
+fn affinity_moves_waiting_running_and_sleeping_vcpus() {
     let mut host = host_of(Shape { cpus: 2, smt: 1, llc: 1 }, &[]);
     let runs = hog(&mut host, pinned(CPU));
     let waits = hog(&mut host, pinned(CPU));

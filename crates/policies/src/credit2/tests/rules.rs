@@ -11,7 +11,7 @@ fn two<'a>(knobs: &[(&str, i64)]) -> (Driver<'a>, [EntityId; 2]) {
 
 #[test]
 fn the_example_in_xens_order_of_steps() {
-    // Whoever gives way is queued only after the length of the next turn is known, so B runs out its credit.
+    // The preempted vCPU is queued after the length of the next time slice is computed, so B uses up its credit.
     let (mut host, [a, b]) = two(&[]);
     let expected = [(0, a), (1_000, b), (11_000, a), (15_500, b), (25_500, a), (30_500, b)];
     assert_eq!(turns(&mut host, 31_000), expected);
@@ -22,7 +22,7 @@ fn the_example_in_xens_order_of_steps() {
 }
 
 #[test]
-fn the_example_of_policies_md_with_who_gives_way_counted() {
+fn the_example_of_policies_md_with_the_preempted_vcpu_counted() {
     // A 10 − 2 = 8; B 2 ms down to 8; tie: B keeps the CPU. The example lets it run for another ms; but what is left of the
     // rate limit is nothing then, so the shortest turn, 0.5 ms: B 7.5. A (8) is 0.5 ahead, worth 0.25 ms: raised to 1 ms.
     let (mut host, [a, b]) = two(&[("count-stopped", 1)]);
@@ -84,7 +84,7 @@ fn a_reset_leaves_10_ms_and_a_half_at_most() {
 }
 
 #[test]
-fn who_is_cut_off_at_the_bottom_gets_out_of_the_red_at_once() {
+fn a_vcpu_at_the_least_credit_has_credit_after_one_reset() {
     // 1 ms costs the light one 64 ms of credit: it is cut off at −10 ms, and a reset in its favour gives 20. Its first turn
     // ends at 1 ms, its second would at 1.5 ms.
     let mut host = host(1);
@@ -99,11 +99,11 @@ fn who_is_cut_off_at_the_bottom_gets_out_of_the_red_at_once() {
     host.block(CPU);
     run_through(&mut host, 2_500);
     assert_eq!((running(&host, CPU), credit(&host, light)), (Some(light), 10_000));
-    assert_eq!(credit(&host, heavy), 10_500, "9 and 20 are more than anybody keeps");
+    assert_eq!(credit(&host, heavy), 10_500, "9 and 20 are more than any vCPU keeps");
 }
 
 #[test]
-fn who_slept_goes_before_who_ran() {
+fn a_vcpu_that_slept_runs_before_a_vcpu_that_ran() {
     let mut host = host(1);
     let _busy = hog(&mut host, Params::default());
     let sleeper = scripted(&mut host, Params::default());
@@ -116,14 +116,14 @@ fn who_slept_goes_before_who_ran() {
 }
 
 #[test]
-fn who_has_just_begun_is_left_running() {
+fn a_vcpu_that_has_just_begun_is_not_preempted() {
     let mut host = host(1);
     let [first, second] = [(), ()].map(|()| scripted(&mut host, Params::default()));
     interrupt(&mut host, first);
     run_through(&mut host, 900);
     interrupt(&mut host, second);
     run_through(&mut host, 999);
-    assert_eq!(running(&host, CPU), Some(first), "nobody is called");
+    assert_eq!(running(&host, CPU), Some(first), "no CPU is kicked");
     // Blocked and woken, it begins anew; after more than 950 us it may be called.
     host.block(CPU);
     interrupt(&mut host, first);
@@ -138,7 +138,7 @@ fn who_has_just_begun_is_left_running() {
 }
 
 #[test]
-fn a_yield_gives_way_to_anybody_and_the_rate_limit_does_not_hold_it_up() {
+fn a_yield_lets_any_vcpu_run_whatever_the_rate_limit() {
     let mut host = host(1);
     let [poor, rich] = [(), ()].map(|()| scripted(&mut host, Params::default()));
     interrupt(&mut host, poor);
@@ -149,8 +149,8 @@ fn a_yield_gives_way_to_anybody_and_the_rate_limit_does_not_hold_it_up() {
     host.yield_now(CPU);
     run_through(&mut host, 3_500);
     assert_eq!(running(&host, CPU), Some(poor), "with 7 ms against 9.5");
-    assert_eq!(host.machine().until(CPU), at(10_500), "all its credit: nobody was queued");
-    // Alone, who yields goes on.
+    assert_eq!(host.machine().until(CPU), at(10_500), "all its credit: no vCPU was queued");
+    // A yield without another vCPU has no effect.
     host.block(CPU);
     run_through(&mut host, 3_600);
     host.yield_now(CPU);
@@ -232,7 +232,7 @@ fn a_change_of_weight_counts_from_then_on() {
 }
 
 #[test]
-fn who_leaves_takes_its_weight_with_it() {
+fn a_detached_vcpu_no_longer_counts_as_the_heaviest() {
     let mut host = host(1);
     let light = hog(&mut host, weighing(256));
     let heavy = scripted(&mut host, weighing(1024));

@@ -1,4 +1,4 @@
-//! Who is admitted, who is refused and why, and when bandwidth comes back.
+//! Admission control: reservations that are admitted and refused, the reasons, and the return of bandwidth.
 
 use super::*;
 
@@ -68,7 +68,7 @@ fn an_affinity_is_allowed_or_refused_as_in_the_kernel() {
 }
 
 #[test]
-fn who_leaves_keeps_its_bandwidth_until_what_it_had_left_has_lapsed() {
+fn a_task_that_leaves_keeps_its_bandwidth_until_its_zero_lag_time() {
     for (reclaim, kept) in [("v5.13", true), ("v6.5", true), ("off", false)] {
         let mut host = host(1, (&[("reclaim", reclaim)], &[("rt-bandwidth", 100)]));
         let e = hog(&mut host, with(promise(60, 100)));

@@ -7,7 +7,7 @@ fn deadline(host: &Driver<'_>, e: EntityId) -> i64 {
     host.machine().inspect(e, "deadline").unwrap_or(i64::MAX)
 }
 
-/// Nobody waits while a CPU it may use runs somebody due later, or without a reservation, or nobody.
+/// No task waits while a CPU that it may use idles, or runs a task with a later deadline or without a reservation.
 fn check(host: &Driver<'_>, entities: &[EntityId]) {
     let machine = host.machine();
     let waits = |e: &&EntityId| machine.state(**e) == State::Waiting && !machine.is_held(**e);

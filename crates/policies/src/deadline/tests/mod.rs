@@ -54,7 +54,7 @@ fn account(host: &Driver<'_>, e: EntityId) -> (i64, i64) {
     (show("remaining"), show("deadline"))
 }
 
-/// Who runs on CPU 0, one letter for each millisecond from now on; others, or nobody: a dot.
+/// The tasks on CPU 0, one letter for each millisecond from now on; a dot for another task or none.
 fn gantt(host: &mut Driver<'_>, names: &[(EntityId, char)], ms: u64) -> String {
     let mut letters = String::new();
     for _ in 0..ms {

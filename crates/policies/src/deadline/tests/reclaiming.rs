@@ -1,4 +1,4 @@
-//! GRUB: who may share in what others leave, and how much.
+//! GRUB: the tasks that reclaim unused bandwidth, and how much.
 
 use super::*;
 
@@ -24,7 +24,7 @@ fn the_example_of_the_kernels_documentation() {
         host.run_until(at(8));
         assert_eq!((running(&host, CPU), host.machine().is_held(second)), (Some(second), false));
         run_through(&mut host, 8);
-        // Its next period begins at once: it may have the whole CPU while nobody else is active.
+        // Its next period begins at once: it may have the whole CPU while no other task is active.
         assert_eq!((running(&host, CPU), account(&host, second)), (Some(second), (4, 16)));
     }
 }
@@ -48,7 +48,7 @@ fn each_formula_gives_away_its_part_of_what_is_free() {
 }
 
 #[test]
-fn who_wakes_ends_the_reclaiming_of_its_share_at_once() {
+fn a_wake_up_ends_the_reclaiming_of_its_share_at_once() {
     let mut host = host(1, (&[("reclaim", "v6.5")], &[("rt-bandwidth", 100)]));
     let e = hog(&mut host, with(soft(40, 100)));
     let sleeper = scripted(&mut host, Reservation { limit: Limit::Hard, ..soft(60, 200) });

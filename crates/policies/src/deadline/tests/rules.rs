@@ -78,7 +78,7 @@ fn a_constrained_deadline_keeps_what_fits() {
 }
 
 #[test]
-fn between_a_constrained_deadline_and_the_next_period_nobody_runs() {
+fn between_a_constrained_deadline_and_the_next_period_no_task_runs() {
     let mut host = host(1, PLAIN);
     let e = scripted(&mut host, due(10, 40, 100));
     wake(&mut host, e);
@@ -112,7 +112,7 @@ fn a_yield_gives_up_the_slice_until_the_next_period() {
 }
 
 #[test]
-fn who_is_throttled_and_blocked_is_not_held_and_is_renewed_all_the_same() {
+fn a_throttled_task_that_blocks_is_not_held_and_is_replenished_all_the_same() {
     let mut host = host(1, PLAIN);
     let e = scripted(&mut host, promise(10, 100));
     wake(&mut host, e);
@@ -231,7 +231,7 @@ fn the_earlier_deadline_preempts_and_an_equal_one_does_not() {
     run_through(&mut host, 4);
     assert_eq!(running(&host, CPU), Some(earlier));
     run_through(&mut host, 6);
-    assert_eq!(running(&host, CPU), Some(first), "who was preempted is before its equals");
+    assert_eq!(running(&host, CPU), Some(first), "a preempted task is before its equals");
     run_through(&mut host, 46);
     assert_eq!(running(&host, CPU), Some(equal));
 }
@@ -275,7 +275,7 @@ fn a_changed_reservation_cuts_what_is_left_and_keeps_the_deadline() {
 }
 
 #[test]
-fn who_loses_its_reservation_takes_turns_and_comes_back_with_what_it_had() {
+fn a_task_without_its_reservation_runs_round_robin_and_returns_with_its_rest() {
     let mut host = host(1, (&[("reclaim", "v6.5")], &[]));
     let e = hog(&mut host, with(promise(10, 100)));
     let other = hog(&mut host, Params::default());

@@ -26,7 +26,7 @@ fn full_cpu(dice: &mut Dice, constrained: bool) -> Vec<Reservation> {
     parts.iter().map(reservation).collect()
 }
 
-/// Somebody of these blocks, yields or wakes, or nothing happens.
+/// One of these tasks blocks, yields or wakes, or nothing happens.
 fn stir(host: &mut Driver<'_>, all: &[EntityId], dice: &mut Dice) {
     let Some(&e) = all.get(dice.index(all.len().max(1))) else { return };
     match host.machine().state(e) {

@@ -116,7 +116,7 @@ fn a_group_may_go_while_its_part_still_pays() {
 fn a_new_weight_leaves_what_is_owed_and_the_average_as_they_are() {
     let mut world = one(&[("tick", ms(20)), ("base-slice", ms(5))]);
     let hogs = [0, 5, -5].map(|n| world.hog(nice(n)));
-    // A tick at 40 ms has charged who runs.
+    // A tick at 40 ms has charged the running task.
     world.until_ms(40);
     world.settle();
     for (e, old, level, new) in [(hogs[0], 1024, -3, 1991), (hogs[1], 335, 0, 1024), (hogs[2], 3121, 10, 110)] {
@@ -171,7 +171,7 @@ fn slices_may_be_asked_for_at_any_time() {
 }
 
 #[test]
-fn a_waiting_task_that_asks_for_less_shortens_the_peace_of_who_runs_in_v6_17() {
+fn a_waiting_task_with_a_shorter_request_shortens_the_protection_of_the_running_one_in_v6_17() {
     let mut world = one(&[V6_17, ("base-slice", ms(10))]);
     let hogs = world.hogs(2, nice(0));
     world.until_ms(60);

@@ -147,7 +147,7 @@ fn without_run_to_parity_v6_17_still_grants_a_base_slice() {
 
 #[test]
 fn a_short_wakee_that_another_comes_before_shortens_the_peace() {
-    // A batch task waits, whose deadline is the earliest, but who breaks no peace. Then one wakes that would.
+    // A batch task waits with the earliest deadline, but it does not end the protection. Then a task wakes that does.
     for (knobs, peace) in [(&[V6_17][..], 7), (&[], 1), (&[V6_17, ("preempt-short", 0)], 8)] {
         let knobs: Vec<_> =
             [("base-slice", ms(8)), ("place-deadline-initial", 0)].iter().chain(knobs).copied().collect();
@@ -167,7 +167,7 @@ fn a_short_wakee_that_another_comes_before_shortens_the_peace() {
 }
 
 #[test]
-fn next_buddy_favours_whoever_woke_last() {
+fn next_buddy_prefers_the_last_woken_task() {
     for (on, preempts) in [(0, false), (1, true)] {
         let mut world = one(&[("next-buddy", on), ("base-slice", ms(5)), ("tick", ms(20))]);
         let e = world.scripted(nice(10));

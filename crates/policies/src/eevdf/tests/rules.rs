@@ -1,4 +1,4 @@
-//! Who runs, and until when.
+//! The task that runs, and the end of its time slice.
 
 use super::*;
 use sched::LoadBounds;
@@ -46,7 +46,7 @@ fn rule_2_what_some_are_owed_others_owe() {
 }
 
 #[test]
-fn rule_3_who_runs_ahead_waits_however_early_its_deadline_is() {
+fn rule_3_an_ineligible_task_waits_however_early_its_deadline_is() {
     let mut world = one(&[]);
     let hasty = world.hog(asking(Nanos::us(100), nice(0)));
     let patient = world.hog(nice(0));
@@ -105,14 +105,14 @@ fn rule_5_a_wake_up_shows_that_a_slice_is_over() {
     world.settle();
     assert_eq!(world.running(0), Some(hog));
     world.host.run_until(Instant::at_ns(400_000));
-    assert_eq!(world.running(0), Some(hog), "its first slice of 0.375 ms is over, but nobody has looked");
+    assert_eq!(world.running(0), Some(hog), "its first slice of 0.375 ms is over, but no tick has come");
     world.wake(wakee);
     world.settle();
     assert_ne!(world.running(0), Some(hog));
 }
 
 #[test]
-fn rule_6_who_runs_is_left_in_peace_to_its_deadline() {
+fn rule_6_a_running_task_is_protected_until_its_deadline() {
     for (parity, preempts) in [(1, false), (0, true)] {
         // The wakee is heavier: its deadline is earlier, but it asks for no shorter slice.
         let mut world = one(&[("base-slice", ms(3)), ("run-to-parity", parity), ("tick", ms(10))]);
@@ -201,7 +201,7 @@ fn rule_8_a_yield_puts_the_deadline_off_by_a_slice() {
     world.settle();
     world.host.yield_now(CpuId::new(0));
     world.settle();
-    assert_eq!(world.inspect(a, "deadline"), deadline + ms(3), "there is nobody to yield to");
+    assert_eq!(world.inspect(a, "deadline"), deadline + ms(3), "there is no task to yield to");
 }
 
 #[test]
@@ -257,7 +257,7 @@ fn rule_9_a_quota_holds() {
     assert_near("half a CPU", world.ran_all(&hogs), Nanos::s(5), Nanos::ms(50));
 }
 
-/// Who ran, one letter for each millisecond.
+/// The tasks that ran, one letter for each millisecond.
 fn picture(world: &World, letters: &[(EntityId, char)]) -> String {
     let letter = |turn: &Turn| {
         let length = turn.to.since(turn.from).as_ns() / 1_000_000;
@@ -284,9 +284,9 @@ fn the_pictures_in_the_essay_are_true() {
 }
 
 #[test]
-fn three_hogs_share_two_cpus_alike_whoever_is_in_a_group_of_its_own() {
+fn three_hogs_share_two_cpus_alike_in_and_out_of_groups() {
     // Were busy CPUs to balance at even numbers of ticks, they would always find the same one waiting: half a CPU for it. Where turns
-    // and balances beat together for a while, somebody gets up to 0.06 of a CPU more or less even so.
+    // and balances beat together for a while, a hog may still get up to 0.06 of a CPU more or less.
     for in_groups in 0..=3 {
         let mut world = several(2, &[]);
         let hogs = [0, 1, 2].map(|n| {

@@ -43,7 +43,7 @@ fn the_worked_example_with_delayed_dequeue() {
 }
 
 #[test]
-fn who_sleeps_in_debt_and_wakes_soon_still_owes() {
+fn a_task_that_sleeps_in_debt_and_wakes_soon_still_owes() {
     for (delay, version) in [(1, 0), (0, 0), (1, 1)] {
         let mut world = one(&[("delay-dequeue", delay), ("version", version), ("tick", ms(10))]);
         let a = world.scripted(nice(0));
@@ -76,7 +76,7 @@ fn owed_after_paying(tick: Nanos, slice: Nanos, sleeps: Nanos, zero: i64) -> (i6
 }
 
 #[test]
-fn who_has_paid_in_its_sleep_is_owed_nothing_unless_delay_zero_is_off() {
+fn a_task_that_paid_in_its_sleep_is_owed_nothing_unless_delay_zero_is_off() {
     let (tick, slice) = (Nanos::ms(1), Nanos::ms(2));
     let (owed, picked) = owed_after_paying(tick, slice, Nanos::ms(3), 1);
     assert!(picked && owed < us(100), "a tick ends the other's slice, and it is picked: {owed}");
@@ -90,7 +90,7 @@ fn what_a_tick_has_not_seen_to_be_paid_is_paid_back() {
     // The tick at 2 ms sees that the other has caught up; half of the 0.5 ms since then is owed.
     assert!((owed_after_paying(Nanos::ms(1), slice, sleeps, 1).0 - us(250)).abs() < 10);
     assert!((owed_after_paying(Nanos::ms(1), slice, sleeps, 0).0 - us(650)).abs() < 10);
-    // No tick sees it: as it is not brought up to date before who wakes is taken back, it is owed half of all.
+    // No tick charges it: as it is not updated before the woken task is placed, it is owed half of all.
     for zero in [1, 0] {
         assert_eq!(owed_after_paying(Nanos::ms(20), slice, sleeps, zero), (us(650), false));
     }

@@ -273,7 +273,7 @@ fn yield_to_works_within_the_fair_class_only() {
 const FAIR: [(&str, i64); 2] = [("fair", 0), ("fair", 1)];
 
 #[test]
-fn who_is_raised_for_a_moment_is_as_far_ahead_afterwards_as_before() {
+fn a_task_raised_for_a_moment_keeps_its_lead() {
     for fair in FAIR {
         let mut host = host_with(1, &[fair], Costs::NONE);
         let [a, b] = [0, 0].map(|level| hog(&mut host, nice(level)));

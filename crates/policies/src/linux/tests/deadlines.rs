@@ -26,7 +26,7 @@ fn every_class_preempts_those_below() {
     }
 }
 
-/// sched_setscheduler between all classes, of who is blocked, waits, runs and is held.
+/// sched_setscheduler between all classes, of a blocked, a waiting, a running and a held task.
 #[test]
 fn a_task_changes_between_all_classes_in_every_state() {
     for (from, to) in ALL.iter().flat_map(|from| ALL.iter().map(move |to| (from, to))) {
@@ -56,7 +56,7 @@ fn a_task_changes_between_all_classes_in_every_state() {
             if state == 0 {
                 wake(&mut host, e);
             }
-            // Everybody gets on: stop and real-time tasks alone are above the other one.
+            // Every task makes progress: only stop and real-time tasks are above the other one.
             let (mine, others) = (used(&mut host, e), used(&mut host, other));
             let end = host.now() + Nanos::s(2);
             host.run_until(end);
@@ -85,7 +85,7 @@ fn a_reservation_counts_for_normal_tasks_only() {
     let e = hog(&mut host, reserved(95, 100));
     host.run_until(at(1_000));
     assert_eq!([e, batch, urgent].map(|e| used(&mut host, e)), [Nanos::ms(950), Nanos::ms(50), Nanos::ZERO]);
-    // Who may not come stays where it is.
+    // A task that may not migrate stays.
     assert!(host.adjust(batch, reserved(1, 100)).is_err());
     assert_eq!(host.machine().inspect(batch, "weight"), Some(1024));
 }
@@ -104,7 +104,7 @@ fn a_soft_reservation_reclaims_and_a_hard_one_does_not() {
 }
 
 #[test]
-fn who_waits_behind_a_more_urgent_class_goes_elsewhere() {
+fn a_task_behind_a_more_urgent_class_migrates() {
     let mut host = host(2);
     let first = hog(&mut host, pinned(fifo(10), CPU));
     run_through(&mut host, 0);
@@ -115,7 +115,7 @@ fn who_waits_behind_a_more_urgent_class_goes_elsewhere() {
     let stop = hog(&mut host, pinned(of(Class::Stop), CPU));
     host.adjust(deadline, reserved(40, 100)).expect("accepted");
     run_through(&mut host, 1);
-    // The stop task sends the deadline task on, and that the real-time one; nobody real-time is lost.
+    // The stop task displaces the deadline task, and that one the real-time task; every real-time task runs.
     assert_eq!([CPU, OTHER].map(|cpu| running(&host, cpu)), [Some(stop), Some(deadline)]);
     host.pause(stop);
     run_through(&mut host, 2);

@@ -1,4 +1,4 @@
-//! The composition: who is asked first, and who goes from one class to the other.
+//! The composition: the order of the classes, and changes from one class to another.
 
 mod churn;
 mod classes;

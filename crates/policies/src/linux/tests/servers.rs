@@ -30,7 +30,7 @@ fn a_starving_fair_task_has_50_ms_of_every_second() {
     let fair = hog(&mut host, nice(0));
     let urgent = hog(&mut host, fifo(99));
     assert_eq!(spans(&mut host, fair, 4_500), [(950, 1_050), (2_000, 2_050), (3_000, 3_050), (4_000, 4_050)]);
-    assert!(!host.machine().is_held(urgent), "nobody is throttled");
+    assert!(!host.machine().is_held(urgent), "no task is throttled");
 }
 
 #[test]
@@ -41,9 +41,9 @@ fn without_fair_tasks_a_real_time_hog_has_the_cpu() {
     assert_eq!(used(&mut host, urgent), Nanos::s(5));
 }
 
-/// What fair tasks run by themselves counts: they have 50 ms long before the last moment, so nobody is preempted.
+/// Time that fair tasks run without the server counts: they have their 50 ms early, so no task is preempted.
 #[test]
-fn who_does_not_starve_needs_no_server() {
+fn a_task_that_does_not_starve_needs_no_server() {
     let mut host = served(1);
     let fair = hog(&mut host, nice(0));
     let urgent = periodic(&mut host, fifo(1), Nanos::ms(100), Nanos::ms(90));
@@ -118,7 +118,7 @@ fn servers_are_part_of_what_is_admitted() {
 }
 
 #[test]
-fn every_cpu_has_a_server_and_only_who_may_run_there_is_served() {
+fn every_cpu_has_a_server_for_the_tasks_that_may_run_there() {
     let mut host = served(2);
     for cpu in [CPU, OTHER] {
         hog(&mut host, pinned(fifo(1), cpu));
@@ -131,7 +131,7 @@ fn every_cpu_has_a_server_and_only_who_may_run_there_is_served() {
     assert!(used(&mut host, anywhere) >= Nanos::ms(450), "{}", used(&mut host, anywhere));
 }
 
-/// No timer goes on when nobody fair is there.
+/// No timer goes off without a fair task.
 #[test]
 fn an_idle_host_is_quiet() {
     let mut events = trace::Trace::new(trace::Header { policy: "linux".to_string(), cpus: 2, seed: 0 });

@@ -81,7 +81,7 @@ fn an_event_calls_the_whole_group() {
     assert!([left, right].iter().all(|&e| home(&host, e).is_some()));
 }
 
-/// Who has blocked is called, and calls, as if it had never had rounds.
+/// A vCPU that blocked is called, and calls, as if it had never had rounds.
 #[test]
 fn rounds_end_when_their_owner_blocks() {
     let mut host = host(&poris::POLICY, 1, &[]);
@@ -94,13 +94,13 @@ fn rounds_end_when_their_owner_blocks() {
         running(&host, CPU).is_some_and(|e| vms.contains(&e) && shows(&host, e, "rounds") > 1)
     });
     let us = us.expect("rounds begin some day");
-    let e = running(&host, CPU).expect("somebody");
+    let e = running(&host, CPU).expect("a vCPU runs");
     host.block(CPU);
     run_through(&mut host, us);
     assert_eq!((shows(&host, e, "rounds"), priority(&host, e)), (0, UNDER));
 }
 
-/// Over today's Credit, too, siblings run together: who is left running by its rate limit keeps its priority.
+/// Over today's Credit, siblings run together as well: a vCPU that goes on by its rate limit keeps its priority.
 #[test]
 fn it_works_over_the_credit_of_today() {
     let mut host = host(&poris_s::POLICY, 2, &[("version", 2)]);
@@ -130,13 +130,13 @@ fn a_place_is_where_affinity_allows() {
     }
     run_through(&mut host, 0);
     assert_eq!([any, left].map(|e| home(&host, e)), [Some(CPU), None]);
-    // Somebody who may only run on the other one takes its place as soon as it says so.
+    // A vCPU that may run only on the other CPU takes its place as soon as its affinity says so.
     host.adjust(any, Params { group: marked, ..on(OTHER) }).expect("accepted");
     run_through(&mut host, 1);
     assert_eq!([any, left].map(|e| home(&host, e)), [Some(OTHER), Some(CPU)]);
 }
 
-/// Two siblings on CPUs with two hogs each; who runs where just after the first of them is chosen.
+/// Two siblings on CPUs with two hogs each; the entity of each CPU just after the first sibling is chosen.
 fn chosen_beside_hogs(policy: &'static Descriptor) -> usize {
     let mut host = host(policy, 2, &[]);
     let marked = group(&mut host, true, GroupId::ROOT);
@@ -154,7 +154,7 @@ fn chosen_beside_hogs(policy: &'static Descriptor) -> usize {
 }
 
 #[test]
-fn who_is_chosen_calls_its_siblings() {
+fn a_chosen_vcpu_calls_its_siblings() {
     let alone = chosen_beside_hogs(&rs::POLICY);
     for policy in [&poris::POLICY, &poris_s::POLICY, &ps::POLICY, &hybrid::POLICY] {
         let together = chosen_beside_hogs(policy);
@@ -190,7 +190,7 @@ fn rounds_are_counted_and_have_their_length() {
 }
 
 #[test]
-fn packing_decides_who_runs_beside_whom() {
+fn packing_decides_which_vcpus_run_together() {
     // VMs of 1, 2, 3 and 1 vCPUs on four CPUs.
     for (word, expected) in [(0, [0, 1, 0, 1]), (1, [0, 0, 1, 0]), (2, [0, 0, 1, 1])] {
         let mut host = host(&poris::POLICY, 4, &[("packing", word)]);
@@ -205,8 +205,8 @@ fn packing_decides_who_runs_beside_whom() {
     }
 }
 
-/// A sibling waits where it lives, behind somebody of the highest priority, and CPU 0 has nobody but who is OVER: the two change
-/// CPUs. Says whether they did.
+/// A sibling waits on its home CPU behind a vCPU of the highest priority, and CPU 0 has only OVER vCPUs: the two exchange
+/// CPUs. Returns whether they did.
 fn exchange(policy: &'static Descriptor, allowed: bool) -> bool {
     let all = [("latency", ms(60)), ("affinity-exchange", i64::from(allowed))];
     let has = |name| policy.knobs.iter().any(|knob| knob.name == name);

@@ -30,7 +30,7 @@ fn vm(host: &mut Driver<'_>, group: GroupId, vcpus: usize) -> Vec<EntityId> {
     (0..vcpus).map(|_| attach(host, Params { group, ..Params::default() })).collect()
 }
 
-/// Somebody who is awake from now on.
+/// A new entity, runnable from now on.
 fn hog(host: &mut Driver<'_>, params: Params) -> EntityId {
     let e = attach(host, params);
     wake(host, e);
@@ -51,7 +51,7 @@ const REAL_TIME: i64 = 1;
 const BOOST: i64 = 0;
 const UNDER: i64 = -1;
 
-/// Who runs on each CPU, every `step` microseconds, by letter.
+/// The entity on each CPU, every `step` microseconds, by letter.
 fn rows(host: &mut Driver<'_>, steps: core::ops::Range<u64>, step: u64, names: &[(EntityId, char)]) -> Vec<String> {
     let mut rows = vec![String::new(); host.machine().topology().cpus];
     for n in steps {

@@ -9,7 +9,7 @@ fn turns_are_short_while_a_vm_is_marked() {
     let marked = group(&mut host, true, GroupId::ROOT);
     let hogs = [(); 3].map(|()| hog(&mut host, Params::default()));
     run_through(&mut host, 0);
-    assert_eq!(turn(&host, CPU), 30_000, "nobody is marked");
+    assert_eq!(turn(&host, CPU), 30_000, "no VM is marked");
     let e = vm(&mut host, marked, 1)[0];
     host.block(CPU);
     run_through(&mut host, 0);
@@ -26,7 +26,7 @@ fn turns_are_short_while_a_vm_is_marked() {
     host.block(CPU);
     wake(&mut host, e);
     run_through(&mut host, 0);
-    assert_eq!(turn(&host, CPU), 30_000, "one for the CPU: nobody to wait for");
+    assert_eq!(turn(&host, CPU), 30_000, "one vCPU for the CPU: no other waits");
 }
 
 #[test]
@@ -72,7 +72,7 @@ fn run_until(host: &mut Driver<'_>, is_so: impl Fn(&Driver<'_>) -> bool) {
     panic!("it never is");
 }
 
-/// Beside a hog that runs, `e` waits UNDER: woken, it ran, and was preempted by nobody but the end of its turn.
+/// Beside a running hog, `e` waits UNDER: it woke and ran until its time slice ended.
 fn waiting_under<'a>(policy: &'static Descriptor, gang: bool) -> (Driver<'a>, EntityId) {
     let mut host = host(policy, 1, &[]);
     let marked = group(&mut host, gang, GroupId::ROOT);
@@ -84,7 +84,7 @@ fn waiting_under<'a>(policy: &'static Descriptor, gang: bool) -> (Driver<'a>, En
 }
 
 #[test]
-fn an_event_lifts_who_waits_under_and_is_marked() {
+fn an_event_boosts_a_marked_vcpu_that_waits_under() {
     for (policy, gang, lifts) in [
         (&rs::POLICY, true, true),
         (&poris::POLICY, true, true),
@@ -103,13 +103,13 @@ fn an_event_lifts_who_waits_under_and_is_marked() {
         if policy.name == "rs" && lifts {
             host.yield_now(CPU);
             run_through(&mut host, now);
-            assert_eq!(priority(&host, e), UNDER, "who stops is UNDER");
+            assert_eq!(priority(&host, e), UNDER, "a vCPU that stops is UNDER");
         }
     }
 }
 
 #[test]
-fn an_event_does_not_lift_who_is_over_or_runs() {
+fn an_event_does_not_boost_an_over_or_running_vcpu() {
     let mut host = host(&rs::POLICY, 1, &[]);
     let marked = group(&mut host, true, GroupId::ROOT);
     let e = hog(&mut host, Params { group: marked, ..Params::default() });
@@ -126,12 +126,12 @@ fn an_event_does_not_lift_who_is_over_or_runs() {
 }
 
 #[test]
-fn who_is_lifted_goes_behind_who_was_before() {
+fn a_boosted_vcpu_queues_behind_earlier_ones() {
     let mut host = host(&rs::POLICY, 1, &[]);
     let marked = group(&mut host, true, GroupId::ROOT);
     let all = [(); 4].map(|()| hog(&mut host, Params { group: marked, ..Params::default() }));
     run_through(&mut host, 31_000);
-    let now = running(&host, CPU).expect("somebody");
+    let now = running(&host, CPU).expect("a vCPU runs");
     let mut waiting: Vec<EntityId> = all.into_iter().filter(|&e| e != now && priority(&host, e) == UNDER).collect();
     assert!(waiting.len() >= 2);
     // Against the order of the queue.

@@ -1,4 +1,4 @@
-//! Who calls, how often, and on whose demand: policies.md 10.6.
+//! The calls of a gang: the calling vCPU, the number of calls, and the demand: policies.md 10.6.
 
 use super::*;
 
@@ -41,7 +41,7 @@ fn only_the_cpu_of_the_first_vcpu_calls_unless_all_may() {
 
 /// Where the first vCPU is not on CPU 0, the boot CPU never calls it, and its own does.
 #[test]
-fn the_boot_cpu_calls_only_whom_it_chooses() {
+fn the_boot_cpu_calls_only_the_vcpus_it_chooses() {
     let together_from = |from| {
         let mut host = host(&hybrid::POLICY, 3, &[("signal-from", from)]);
         let marked = group(&mut host, true, GroupId::ROOT);

@@ -30,7 +30,7 @@ fn an_idle_core_comes_before_an_idle_thread_before_a_less_urgent_one() {
     pinned(&mut lab, 2, 10);
     pinned(&mut lab, 1, -10);
     lab.wake(wanderer);
-    assert_eq!(lab.cpu(wanderer), 2, "nobody idles, nice 10 is less urgent");
+    assert_eq!(lab.cpu(wanderer), 2, "no CPU idles, nice 10 is less urgent");
     assert_eq!(lab.running(2), Some(wanderer));
 }
 
@@ -59,8 +59,8 @@ fn of_equals_the_nearest_cpu_is_chosen() {
 }
 
 #[test]
-fn a_cpu_that_runs_somebody_one_level_better_passes_for_less_urgent_as_coded() {
-    // Home runs nice −10 (108), CPU 1 runs nice −2 (112): one better than the 113 of who wakes.
+fn a_cpu_one_level_better_counts_as_less_urgent_as_coded() {
+    // Home runs nice −10 (108), CPU 1 runs nice −2 (112): one better than the 113 of the woken task.
     for (knob, cpu) in [("on", 1), ("off", 0)] {
         let mut lab = lab(shape(2, 1, 2), &[("place-one-better", knob)]);
         let e = lab.attach(nice(0));
@@ -83,30 +83,30 @@ fn a_cpu_that_runs_somebody_one_level_better_passes_for_less_urgent_as_coded() {
 #[test]
 fn a_cpu_that_goes_idle_takes_half_of_the_nearest_queue() {
     let mut lab = lab(shape(2, 1, 2), &[]);
-    let who: Vec<_> = (0..6).map(|_| lab.hog(on(&[0]))).collect();
+    let tasks: Vec<_> = (0..6).map(|_| lab.hog(on(&[0]))).collect();
     let other = lab.hog(on(&[1]));
-    who.iter().for_each(|&e| lab.adjust(e, nice(0)));
+    tasks.iter().for_each(|&e| lab.adjust(e, nice(0)));
     // Six in the queue, the running one included: three are looked at, those after it, in order.
     lab.block(other);
-    let cpus: Vec<_> = who.iter().map(|&e| lab.cpu(e)).collect();
+    let cpus: Vec<_> = tasks.iter().map(|&e| lab.cpu(e)).collect();
     assert_eq!(cpus, [0, 1, 1, 1, 0, 0]);
-    assert_eq!(lab.running(1), Some(who[1]));
-    assert!(who.iter().all(|&e| lab.level(e) == 113), "levels move along");
+    assert_eq!(lab.running(1), Some(tasks[1]));
+    assert!(tasks.iter().all(|&e| lab.level(e) == 113), "levels move along");
 }
 
 #[test]
 fn a_cpu_that_goes_idle_looks_at_32_at_most_and_not_beyond_those_it_may_not_run() {
     let mut lab = lab(shape(2, 1, 2), &[]);
     let other = lab.hog(on(&[1]));
-    let who: Vec<_> = (0..80).map(|_| lab.hog(on(&[0]))).collect();
-    who.iter().for_each(|&e| lab.adjust(e, nice(0)));
+    let tasks: Vec<_> = (0..80).map(|_| lab.hog(on(&[0]))).collect();
+    tasks.iter().for_each(|&e| lab.adjust(e, nice(0)));
     lab.block(other);
-    assert_eq!(who.iter().filter(|&&e| lab.cpu(e) == 1).count(), 32);
+    assert_eq!(tasks.iter().filter(|&&e| lab.cpu(e) == 1).count(), 32);
 
     let mut lab = self::lab(shape(2, 1, 2), &[]);
     let other = lab.hog(on(&[1]));
-    let who: Vec<_> = (0..4).map(|_| lab.hog(on(&[0]))).collect();
-    lab.adjust(who[3], nice(0));
+    let tasks: Vec<_> = (0..4).map(|_| lab.hog(on(&[0]))).collect();
+    lab.adjust(tasks[3], nice(0));
     lab.block(other);
     assert_eq!(lab.running(1), None, "two of four are looked at, and both are pinned");
 }
@@ -130,14 +130,14 @@ fn a_near_queue_is_robbed_before_a_far_one() {
 #[test]
 fn an_idle_core_takes_a_thread_from_a_core_whose_threads_are_both_busy() {
     let mut lab = lab(shape(4, 2, 4), &[]);
-    let who = [lab.hog(on(&[2])), lab.hog(on(&[3]))];
-    who.iter().for_each(|&e| lab.adjust(e, nice(0)));
+    let tasks = [lab.hog(on(&[2])), lab.hog(on(&[3]))];
+    tasks.iter().for_each(|&e| lab.adjust(e, nice(0)));
     let other = lab.hog(on(&[0]));
-    assert_eq!([lab.cpu(who[0]), lab.cpu(who[1])], [2, 3]);
+    assert_eq!([lab.cpu(tasks[0]), lab.cpu(tasks[1])], [2, 3]);
     lab.block(other);
     // From the number of the idle CPU on, 2 is the first.
-    assert_eq!([lab.cpu(who[0]), lab.cpu(who[1])], [0, 3]);
-    assert_eq!((lab.running(0), lab.running(2)), (Some(who[0]), None));
+    assert_eq!([lab.cpu(tasks[0]), lab.cpu(tasks[1])], [0, 3]);
+    assert_eq!((lab.running(0), lab.running(2)), (Some(tasks[0]), None));
     // Not where a thread has none, or more than one that it must keep, and never without threads.
     for on_the_other in 0..=2 {
         let mut crowded = self::lab(shape(4, 2, 4), &[]);
@@ -149,15 +149,15 @@ fn an_idle_core_takes_a_thread_from_a_core_whose_threads_are_both_busy() {
         assert_eq!(crowded.cpu(e), if on_the_other == 1 { 0 } else { 2 });
     }
     let mut flat = self::lab(shape(4, 1, 4), &[]);
-    let who = [flat.hog(on(&[2])), flat.hog(on(&[3]))];
-    who.iter().for_each(|&e| flat.adjust(e, nice(0)));
+    let tasks = [flat.hog(on(&[2])), flat.hog(on(&[3]))];
+    tasks.iter().for_each(|&e| flat.adjust(e, nice(0)));
     let other = flat.hog(on(&[0]));
     flat.block(other);
-    assert_eq!([flat.cpu(who[0]), flat.cpu(who[1])], [2, 3]);
+    assert_eq!([flat.cpu(tasks[0]), flat.cpu(tasks[1])], [2, 3]);
 }
 
 #[test]
-fn whoever_is_left_behind_in_a_race_is_found() {
+fn a_task_missed_in_a_race_is_found() {
     // CPU 0 goes idle at the instant at which CPU 1 is preempted, and picks first.
     let mut lab = lab(shape(2, 1, 2), &[]);
     let here = lab.hog(on(&[0]));
@@ -172,7 +172,7 @@ fn whoever_is_left_behind_in_a_race_is_found() {
 }
 
 #[test]
-fn whoever_may_no_longer_run_there_moves_to_its_first_cpu() {
+fn a_task_that_may_not_stay_moves_to_its_first_allowed_cpu() {
     for policy in [&bmq::POLICY, &pds::POLICY] {
         let mut lab = Lab::of(policy, sched::Topology::new(4), &[("tick", "0")]);
         let [running, waiting] = [lab.hog(on(&[0])), lab.hog(on(&[0]))];

@@ -53,12 +53,12 @@ impl Lab {
         Lab::of(&pds::POLICY, sched::Topology::new(cpus), &[&[("tick", "0")], knobs].concat())
     }
 
-    /// Somebody new, blocked.
+    /// A new task, blocked.
     pub(crate) fn attach(&mut self, params: Params) -> EntityId {
-        self.machine.attach(self.now, params).expect("everybody is accepted")
+        self.machine.attach(self.now, params).expect("every task is accepted")
     }
 
-    /// Somebody new who wants to run from now on.
+    /// A new task, runnable from now on.
     pub(crate) fn hog(&mut self, params: Params) -> EntityId {
         let e = self.attach(params);
         self.wake_for(e, Wake::New { parent: None });

@@ -5,7 +5,7 @@ use super::*;
 const US: Nanos = Nanos::us(1);
 
 #[test]
-fn whoever_comes_to_the_same_level_waits_and_who_is_better_runs_at_once() {
+fn an_equal_task_waits_and_a_better_one_runs_at_once() {
     let mut lab = Lab::bmq(1);
     let first = lab.hog(nice(0));
     lab.pass(Nanos::ms(1));
@@ -17,7 +17,7 @@ fn whoever_comes_to_the_same_level_waits_and_who_is_better_runs_at_once() {
     let better = lab.hog(nice(-2));
     assert_eq!(lab.running(0), Some(better));
     lab.block(better);
-    // Whoever was preempted is still first, and has what it had left.
+    // The preempted task is still first, with the rest of its time slice.
     assert_eq!(lab.running(0), Some(first));
     assert_eq!(lab.until(0), lab.now + (SLICE - Nanos::ms(1)));
     lab.end_slice(0);
@@ -38,7 +38,7 @@ fn less_than_102_us_left_is_as_good_as_nothing() {
 }
 
 #[test]
-fn whoever_blocks_with_next_to_nothing_left_has_a_whole_slice_and_no_penalty() {
+fn a_block_with_almost_nothing_left_refills_the_slice_without_penalty() {
     let mut lab = Lab::bmq(1);
     let e = lab.hog(nice(0));
     lab.pass(SLICE - Nanos::us(50));
@@ -97,9 +97,9 @@ fn up_to_5_12_as_good_as_nothing_is_100_us() {
 fn fifo_keeps_its_place_when_its_slice_ends_and_round_robin_goes_last() {
     for (both, next) in [(fifo(10), 0), (round_robin(10), 1)] {
         for mut lab in [Lab::bmq(1), Lab::pds(1)] {
-            let who = [lab.hog(both), lab.hog(both)];
+            let tasks = [lab.hog(both), lab.hog(both)];
             lab.end_slice(0);
-            assert_eq!(lab.running(0), Some(who[next]));
+            assert_eq!(lab.running(0), Some(tasks[next]));
             assert_eq!(lab.until(0), lab.now + SLICE);
         }
     }
@@ -168,7 +168,7 @@ fn too_little_to_halve_gives_the_child_a_whole_slice_and_ends_the_parents() {
     let child = lab.fork(parent);
     assert_eq!(lab.slice(child), SLICE);
     assert_eq!((lab.boost(parent), lab.slice(parent)), (1, SLICE));
-    assert_eq!(lab.level(child), 117, "a child of nobody boosted begins at +7");
+    assert_eq!(lab.level(child), 117, "the child of a parent without boost begins at +7");
     assert_eq!(lab.running(0), Some(parent));
 }
 
@@ -179,22 +179,22 @@ fn a_yield_can_be_ignored_or_let_the_next_one_run_once() {
     for policy in [&bmq::POLICY, &pds::POLICY] {
         let knobs = |word| [("tick", "0"), ("yield", word)];
         let mut lab = Lab::of(policy, sched::Topology::new(1), &knobs("ignored"));
-        let who = [lab.hog(nice(0)), lab.hog(nice(0))];
+        let tasks = [lab.hog(nice(0)), lab.hog(nice(0))];
         lab.pass(Nanos::ms(1));
-        lab.yields(who[0]);
-        assert_eq!(lab.running(0), Some(who[0]));
+        lab.yields(tasks[0]);
+        assert_eq!(lab.running(0), Some(tasks[0]));
         assert_eq!(lab.until(0).as_ns(), SLICE.as_ns());
 
         let mut lab = Lab::of(policy, sched::Topology::new(1), &knobs("skip"));
-        let who = [lab.hog(nice(0)), lab.hog(nice(0))];
+        let tasks = [lab.hog(nice(0)), lab.hog(nice(0))];
         lab.pass(Nanos::ms(1));
-        lab.yields(who[0]);
-        assert_eq!(lab.running(0), Some(who[1]));
+        lab.yields(tasks[0]);
+        assert_eq!(lab.running(0), Some(tasks[1]));
         // Once: then it is first again, as it was.
-        lab.block(who[1]);
-        assert_eq!(lab.running(0), Some(who[0]));
-        lab.yields(who[0]);
-        assert_eq!(lab.running(0), Some(who[0]), "there is nobody else");
+        lab.block(tasks[1]);
+        assert_eq!(lab.running(0), Some(tasks[0]));
+        lab.yields(tasks[0]);
+        assert_eq!(lab.running(0), Some(tasks[0]), "there is no other task");
     }
 }
 
@@ -213,9 +213,9 @@ fn no_timer_is_set_for_less_than_10_us() {
 #[test]
 fn a_real_time_yield_changes_nothing() {
     for mut lab in [Lab::bmq(1), Lab::pds(1)] {
-        let who = [lab.hog(round_robin(5)), lab.hog(round_robin(5))];
-        lab.yields(who[0]);
-        assert_eq!(lab.running(0), Some(who[0]));
+        let tasks = [lab.hog(round_robin(5)), lab.hog(round_robin(5))];
+        lab.yields(tasks[0]);
+        assert_eq!(lab.running(0), Some(tasks[0]));
     }
 }
 

@@ -18,8 +18,8 @@ fn priority_of(host: &Driver<'_>, e: EntityId) -> u8 {
     host.machine().params(e).class.rt_priority().expect("real-time").number()
 }
 
-/// Nobody waits while a CPU it may use runs somebody less urgent, or nobody; and the lowest of those who run is
-/// at least as urgent as the highest of those who wait, if everybody may run everywhere.
+/// No entity waits while a CPU that it may use idles or runs a less urgent entity. If every entity may run anywhere,
+/// the least urgent running entity is at least as urgent as the most urgent waiting one.
 fn check(host: &Driver<'_>, entities: &[EntityId]) {
     let machine = host.machine();
     for &e in entities.iter().filter(|&&e| machine.state(e) == State::Waiting) {

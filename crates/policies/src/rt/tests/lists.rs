@@ -9,7 +9,7 @@ fn order(host: &mut Driver<'_>, of: usize) -> Vec<EntityId> {
         .map(|_| {
             host.block(CPU);
             run_through(host, 0);
-            running(host, CPU).expect("somebody waits")
+            running(host, CPU).expect("an entity waits")
         })
         .collect()
 }
@@ -34,7 +34,7 @@ fn equals_run_in_the_order_in_which_they_came() {
 }
 
 #[test]
-fn who_is_preempted_goes_first() {
+fn a_preempted_entity_goes_first() {
     let mut host = host(1);
     let [a, b] = [(), ()].map(|()| hog(&mut host, fifo(10)));
     let above = scripted(&mut host, fifo(11));
@@ -58,7 +58,7 @@ fn an_equal_does_not_preempt() {
 }
 
 #[test]
-fn who_yields_goes_last() {
+fn an_entity_that_yields_goes_last() {
     let mut host = host(1);
     let [a, b, c] = [10, 10, 9].map(|priority| hog(&mut host, fifo(priority)));
     run_through(&mut host, 1);
@@ -85,7 +85,7 @@ fn a_lower_priority_puts_one_first_in_its_new_list() {
 }
 
 #[test]
-fn the_same_priority_moves_nobody() {
+fn the_same_priority_moves_no_entity() {
     let (mut host, [a, b, c]) = waiting([10, 10, 10]);
     host.adjust(b, fifo(10)).expect("accepted");
     host.adjust(a, round_robin(10)).expect("accepted");
@@ -93,7 +93,7 @@ fn the_same_priority_moves_nobody() {
 }
 
 #[test]
-fn who_runs_and_is_lowered_gives_way_and_goes_first() {
+fn a_running_entity_that_is_lowered_is_preempted_and_goes_first() {
     let (mut host, [a, b, _]) = waiting([40, 20, 20]);
     let above = running(&host, CPU).expect("it runs");
     host.adjust(above, fifo(20)).expect("accepted");
@@ -105,7 +105,7 @@ fn who_runs_and_is_lowered_gives_way_and_goes_first() {
 }
 
 #[test]
-fn who_waits_and_is_raised_above_the_one_that_runs_preempts() {
+fn a_waiting_entity_raised_above_the_running_one_preempts() {
     let (mut host, [a, ..]) = waiting([10, 10, 10]);
     host.adjust(a, fifo(51)).expect("accepted");
     run_through(&mut host, 0);
@@ -153,7 +153,7 @@ fn a_fifo_entity_does_not_take_turns_with_its_equals_of_round_robin() {
 }
 
 #[test]
-fn a_wake_up_stays_on_its_cpu_unless_somebody_as_urgent_is_there() {
+fn a_wake_up_stays_on_its_cpu_unless_an_entity_as_urgent_runs_there() {
     let mut host = host(3);
     let home = hog(&mut host, pinned(fifo(20), OTHER));
     let mover = scripted(&mut host, pinned(fifo(30), OTHER));
@@ -163,7 +163,7 @@ fn a_wake_up_stays_on_its_cpu_unless_somebody_as_urgent_is_there() {
     host.block(OTHER);
     host.adjust(mover, fifo(30)).expect("accepted");
     run_through(&mut host, 1);
-    // CPUs 0 and 2 idle, but its own runs somebody less urgent.
+    // CPUs 0 and 2 idle, but its own CPU runs a less urgent entity.
     wake(&mut host, mover);
     run_through(&mut host, 1);
     assert_eq!((running(&host, OTHER), host.machine().state(home)), (Some(mover), State::Waiting));
@@ -188,7 +188,7 @@ fn a_preempted_entity_is_pushed_to_the_least_urgent_cpu() {
     wake(&mut host, above);
     run_through(&mut host, 1);
     assert_eq!([CPU, OTHER, last].map(|cpu| running(&host, cpu)), [Some(free), Some(middle), Some(above)]);
-    // CPU 1 falls idle, and pulls who waits elsewhere if it may; that one may not.
+    // CPU 1 goes idle. It would pull the entity that waits elsewhere, but that entity may not run here.
     host.pause(middle);
     run_through(&mut host, 1);
     assert_eq!((running(&host, OTHER), host.machine().state(low)), (None, State::Waiting));

@@ -22,7 +22,7 @@ fn host<'a>(cpus: usize) -> Driver<'a> {
 }
 
 #[test]
-fn who_has_no_priority_takes_turns_below() {
+fn entities_without_a_priority_run_round_robin_below() {
     let mut host = host(1);
     let turns = [(), (), ()].map(|()| hog(&mut host, Params::default()));
     host.run_until(at(300));
@@ -30,7 +30,7 @@ fn who_has_no_priority_takes_turns_below() {
     let urgent = hog(&mut host, fifo(1));
     run_through(&mut host, 400);
     assert_eq!((running(&host, CPU), host.machine().inspect(urgent, "rt-priority")), (Some(urgent), Some(1)));
-    // And who ceases to have one goes on below.
+    // Without its priority, the entity runs below again.
     host.adjust(urgent, Params::default()).expect("accepted");
     host.run_until(at(800));
     assert_eq!(turns.map(|e| used(&mut host, e)), [Nanos::ms(200); 3]);

@@ -55,7 +55,7 @@ fn cpus_do_not_borrow_and_the_held_do_not_move() {
 }
 
 #[test]
-fn who_wakes_on_a_throttled_cpu_is_held_until_the_period_ends() {
+fn an_entity_that_wakes_on_a_throttled_cpu_is_held_until_the_period_ends() {
     let mut host = host_with(1, &[]);
     hog(&mut host, fifo(10));
     let late = scripted(&mut host, fifo(90));
@@ -65,7 +65,7 @@ fn who_wakes_on_a_throttled_cpu_is_held_until_the_period_ends() {
     assert_eq!((running(&host, CPU), host.machine().is_held(late)), (None, true));
     run_through(&mut host, 1_000);
     assert_eq!(running(&host, CPU), Some(late));
-    // Whoever sleeps is not held any more.
+    // A paused entity is no longer held.
     host.run_until(at(1_960));
     host.pause(late);
     run_through(&mut host, 1_960);
@@ -136,7 +136,7 @@ fn with_sharing_a_cpu_borrows_what_its_neighbours_have_left() {
     }
 }
 
-/// Each of the others lends its part of what it has left, not all of it: of 10 ms a third each.
+/// Each other CPU lends a part of its unused runtime, not all of it: a third of 10 ms each.
 #[test]
 fn a_borrower_gets_a_part_of_what_is_left() {
     let mut host = host_with(3, &[("rt-runtime-share", 1), ("rt-runtime", 10_000_000), ("rt-period", 100_000_000)]);
@@ -148,5 +148,5 @@ fn a_borrower_gets_a_part_of_what_is_left() {
     let mut alone = host_with(1, &[("rt-runtime-share", 1), ("rt-runtime", 10_000_000), ("rt-period", 100_000_000)]);
     let e = hog(&mut alone, fifo(10));
     alone.run_until(at(99));
-    assert_eq!(used(&mut alone, e), Nanos::ms(11), "alone there is nobody to borrow from");
+    assert_eq!(used(&mut alone, e), Nanos::ms(11), "no other CPU lends runtime");
 }

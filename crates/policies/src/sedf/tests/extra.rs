@@ -5,7 +5,7 @@ use sched::{Conserving, LoadBounds};
 
 /// Extra weights are shares of turns.
 #[test]
-fn who_has_nothing_reserved_shares_equally_or_by_weight() {
+fn vcpus_without_a_reservation_share_equally_or_by_weight() {
     for (unreserved, expected) in [(0, [333, 333, 333]), (1, [143, 286, 571])] {
         let mut host = host(1, &[("unreserved", unreserved)]);
         let all = [128, 256, 512].map(|weight| hog(&mut host, weighing(weight)));
@@ -15,7 +15,7 @@ fn who_has_nothing_reserved_shares_equally_or_by_weight() {
     }
 }
 
-/// Who has a reservation shares by utilisation, where all of a CPU is worth an extra weight of 128; or as everybody.
+/// A vCPU with a reservation shares by utilisation, where a whole CPU equals an extra weight of 128; or equally.
 #[test]
 fn the_reserved_share_by_utilisation_or_equally() {
     for (equal, expected) in [(0, [30, 10]), (1, [20, 20])] {
@@ -28,7 +28,7 @@ fn the_reserved_share_by_utilisation_or_equally() {
         let due = [0, 1].map(|n| slices[n] + 15 * expected[n]);
         assert!(shares.iter().zip(due).all(|(&got, due)| got.abs_diff(due) <= 10), "{shares:?}, due {due:?}");
     }
-    // 25 % is worth 32 of those who have nothing reserved.
+    // 25 % equals 32 vCPUs without a reservation.
     let mut host = host(1, &[]);
     let all = [hog(&mut host, soft(25_000, 100_000)), hog(&mut host, Params::default())];
     host.run_until(Instant::at_ns(Nanos::s(40).as_ns()));
@@ -36,7 +36,7 @@ fn the_reserved_share_by_utilisation_or_equally() {
     assert!(shares[1].abs_diff(750 / 33) <= 2, "{shares:?}");
 }
 
-/// A turn costs the same however short it was: who yields gets less.
+/// A run costs the same however short it was: a vCPU that yields gets less.
 #[test]
 fn a_turn_is_paid_for_in_full() {
     let mut host = host(1, &[]);
@@ -51,9 +51,9 @@ fn a_turn_is_paid_for_in_full() {
     assert!(used[0].saturating_mul(3) < used[1].saturating_mul(2), "{used:?}");
 }
 
-/// Two that block in turn keep out a third who has paid for a turn: who blocks does not move the others on.
+/// Two vCPUs that block in turn keep out a third, which has paid for a run: a block does not advance the others.
 #[test]
-fn who_blocks_does_not_move_the_others_on() {
+fn a_block_does_not_advance_the_other_vcpus() {
     let mut host = host(1, &[("unreserved", 1)]);
     let light = hog(&mut host, weighing(64));
     let heavy = [0, 1].map(|_| scripted(&mut host, weighing(1024)));
@@ -82,7 +82,7 @@ fn who_blocks_does_not_move_the_others_on() {
     assert_eq!(runs(&host), Some(light));
 }
 
-/// With beginnings of periods less than a quantum apart, nobody ever runs: no promise is made where that can be.
+/// With beginnings of periods less than a quantum apart, no vCPU ever runs: the policy states no guarantee in that case.
 #[test]
 fn too_many_periods_leave_no_time() {
     let load = |entities, knobs| LoadBounds::of_hogs(&sched::Topology { cpus: 1, smt: 1, llc: 1 }, knobs, entities);

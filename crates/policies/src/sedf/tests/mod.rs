@@ -48,7 +48,7 @@ fn shows_us(host: &Driver<'_>, e: EntityId, name: &str) -> i64 {
     shows(host, e, name) / 1_000
 }
 
-/// Who runs from now until `us`, in stretches as `(who, from, to)`, in microseconds.
+/// The runs from now until `us`, as `(entity, from, to)`, in microseconds.
 fn stretches(host: &mut Driver<'_>, us: u64) -> Vec<(Option<EntityId>, u64, u64)> {
     let mut all: Vec<(Option<EntityId>, u64, u64)> = Vec::new();
     let mut now = host.now().as_ns() / 1_000;
@@ -56,7 +56,7 @@ fn stretches(host: &mut Driver<'_>, us: u64) -> Vec<(Option<EntityId>, u64, u64)
         host.run_until(Instant::at_ns(now * 1_000 + 1_000));
         let runs = runs(host);
         match all.last_mut() {
-            Some((who, _, to)) if *who == runs => *to = now + 1,
+            Some((entity, _, to)) if *entity == runs => *to = now + 1,
             _ => all.push((runs, now, now + 1)),
         }
         now += 1;
@@ -72,7 +72,7 @@ fn per_mille(host: &mut Driver<'_>, all: &[EntityId], of: Nanos) -> Vec<u64> {
 /// policies.md 6.7: both 5 ms of 10, extra time on, D1 a hog from 0, D0 with bursts of 200 us.
 ///
 /// The table tells of D0's wake-ups at 1, 7 and 12 ms only; that D1's quanta end at 4.9, not at 4.7, needs another burst before 5, here
-/// at 3. Its scores are those of `reserved-extra = equal`; by Xen's source, who is given a slice and a period is scored by
+/// at 3. Its scores are those of `reserved-extra = equal`; in Xen's source, a vCPU with a slice and a period is scored by
 /// utilisation, which changes no decision here.
 #[test]
 fn the_worked_example() {
@@ -153,7 +153,7 @@ fn short_and_long_periods_give_the_same_share() {
     }
 }
 
-/// Appendix C: nobody moves.
+/// Appendix C: no vCPU migrates.
 #[test]
 fn three_on_two_cpus_get_100_50_and_50() {
     let mut host = host(2, &[]);
@@ -165,7 +165,7 @@ fn three_on_two_cpus_get_100_50_and_50() {
 }
 
 #[test]
-fn who_is_placed_first_is_on_the_first_cpu_it_may_run_on() {
+fn the_first_entity_is_placed_on_the_first_cpu_it_may_run_on() {
     for (placement, busy) in [(0, true), (1, false)] {
         let mut host = host(2, &[("placement", placement)]);
         let all = [hog(&mut host, Params::default()), hog(&mut host, Params::default())];

@@ -9,7 +9,7 @@ fn ms(ms: u64) -> Instant {
 }
 
 #[test]
-fn everybody_aware_of_extra_time_idles_up_to_a_quantum_before_a_period() {
+fn vcpus_with_extra_time_idle_up_to_a_quantum_before_a_period() {
     for (quantum_us, idles_from) in [(500, 3_000), (200, 3_200), (1_000, 3_000)] {
         let mut host = host(1, &[("extra-quantum", quantum_us * 1_000)]);
         let e = hog(&mut host, soft(3_200, 10_000));
@@ -22,7 +22,7 @@ fn everybody_aware_of_extra_time_idles_up_to_a_quantum_before_a_period() {
     }
 }
 
-/// Nobody may have extra time: everybody rests with its slice used up, whoever idles.
+/// No vCPU may have extra time: each rests once its slice is used up, even if CPUs idle.
 #[test]
 fn the_hard_get_their_slices_and_nothing_else() {
     let mut host = host(1, &[]);
@@ -52,8 +52,8 @@ fn a_period_that_begins_with_an_earlier_deadline_interrupts() {
     assert_eq!(stretches(&mut host, 32_000)[1..], expected);
 }
 
-/// Slices that do not fit: a missed period is given up for the next one on the old grid, with a full slice. Whoever kept its deadline
-/// then comes first among equals.
+/// Slices that do not fit: a missed period is replaced by the next one on the old grid, with a full slice. A vCPU that
+/// kept its deadline then comes first among equals.
 #[test]
 fn a_missed_period_is_given_up() {
     let mut host = host(1, &[]);
@@ -71,10 +71,11 @@ fn a_missed_period_is_given_up() {
     assert_eq!((runs(&host), deadlines(&host)), (Some(all[1]), [58_000, 48_000]));
     host.run_until(Instant::at_ns(Nanos::s(10).as_ns()));
     let shares = per_mille(&mut host, &all, Nanos::s(10));
-    assert!(shares[0].abs_diff(800) <= 2 && shares[1].abs_diff(200) <= 2, "nobody is refused: {shares:?}");
+    assert!(shares[0].abs_diff(800) <= 2 && shares[1].abs_diff(200) <= 2, "no reservation is refused: {shares:?}");
 }
 
-/// Periods keep their grid, however far behind somebody is: the first that ends at this instant or later, or begins after it.
+/// Periods keep their grid, however far behind a vCPU is: the next is the first that ends at this instant or later, or
+/// begins after it.
 #[test]
 fn periods_keep_their_grid() {
     let after = |deadline: u64, now: u64, go_on: fn(&mut Vcpu, Instant)| {
@@ -186,16 +187,16 @@ fn a_change_counts_at_once() {
     assert_eq!((runs(&host), host.machine().until(CPU).as_ns() / 1_000), (Some(b), 5_000), "a begins at 5 ms");
 }
 
-/// Who may no longer stay where it is moves: as it waits, as it runs, and as it sleeps.
+/// A vCPU that may no longer stay on its CPU migrates: while it waits, runs and sleeps.
 #[test]
-fn who_may_not_stay_moves() {
+fn a_vcpu_that_may_not_stay_moves() {
     let mut host = host(2, &[("placement", 1)]);
     let all = [0, 1].map(|_| hog(&mut host, soft(4_000, 10_000)));
     let sleeper = scripted(&mut host, soft(4_000, 10_000));
     run_through(&mut host, 4_200);
     let there = |params: Params| Params { affinity: CpuSet::one(OTHER), ..params };
-    let (running, waiting) = (runs(&host).expect("somebody runs"), all.into_iter().find(|&e| runs(&host) != Some(e)));
-    let waiting = waiting.expect("somebody waits");
+    let (running, waiting) = (runs(&host).expect("a vCPU runs"), all.into_iter().find(|&e| runs(&host) != Some(e)));
+    let waiting = waiting.expect("a vCPU waits");
     host.adjust(waiting, there(soft(4_000, 10_000))).expect("it is accepted");
     run_through(&mut host, 4_300);
     assert_eq!(host.machine().running(OTHER), Some(waiting));

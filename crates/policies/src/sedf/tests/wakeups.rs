@@ -1,4 +1,4 @@
-//! What becomes of who wakes (6.4), and by which way of waking (6.6).
+//! Woken vCPUs (6.4), under each rule for wake-ups (6.6).
 
 use super::*;
 
@@ -21,7 +21,7 @@ fn the_hard_are_compensated_in_extra_time() {
 
 /// Long: a period from now, with a full slice, at once.
 #[test]
-fn who_wakes_late_begins_a_period() {
+fn a_late_wake_up_begins_a_period() {
     let mut host = host(1, &[]);
     let (e, busy) = (hog(&mut host, hard(4_000, 10_000)), hog(&mut host, Params::default()));
     block_at(&mut host, 5_000, e);
@@ -30,7 +30,7 @@ fn who_wakes_late_begins_a_period() {
     assert_eq!(stretches(&mut host, 25_002), [(Some(e), 21_000, 25_000), (Some(busy), 25_000, 25_002)]);
 }
 
-/// Who runs in its slice is not interrupted for an earlier deadline, unless that period begins before its turn ends.
+/// A vCPU that runs in its slice is not preempted for an earlier deadline, unless that period begins before its run ends.
 #[test]
 fn a_slice_is_not_interrupted_for_a_period_that_begins_later() {
     let mut host = host(1, &[]);
@@ -57,9 +57,9 @@ fn a_slice_is_not_interrupted_for_a_period_that_begins_later() {
     assert_eq!((runs(&host), shows_us(&host, short, "deadline")), (Some(long), 72_000));
 }
 
-/// Among those to be compensated: who lost more of its period is first, and interrupts.
+/// Among vCPUs due a compensation, the one that lost more of its period is first, and preempts.
 #[test]
-fn who_lost_more_interrupts_a_compensation() {
+fn a_greater_loss_preempts_a_compensation() {
     let mut host = host(1, &[]);
     let busy = hog(&mut host, Params::default());
     let all = [hog(&mut host, hard(4_000, 40_000)), hog(&mut host, hard(12_000, 40_000))];
@@ -101,7 +101,7 @@ fn the_hack_ends_a_compensation_with_its_first_turn() {
     }
 }
 
-/// Where `unblock` puts the deadline of who wakes 1 ms after it blocked, and 23 ms after.
+/// The deadlines by `unblock` of a vCPU that wakes 1 ms after it blocked, and 23 ms after.
 #[test]
 fn each_way_of_waking_has_its_deadline() {
     // 4 ms of 10; it blocks at 5 in the period from 4 to 14, with 1 ms used.
@@ -130,7 +130,7 @@ fn each_way_of_waking_has_its_deadline() {
 
 /// Resumed, the time it was blocked counts as used; with less than a quantum left, it waits for the next period.
 #[test]
-fn who_resumes_has_the_rest_of_its_slice() {
+fn with_resume_a_vcpu_has_the_rest_of_its_slice() {
     for (wake, runs_until, deadline) in [(7_400, Some(8_000), 14_000), (7_600, None, 24_000)] {
         let mut values = POLICY.defaults();
         values.set_word("unblock", "resume").expect("a way of waking");

@@ -60,7 +60,7 @@ fn an_early_deadline_needs_more_room() {
 
 /// CPU 0 has one server of 0.62, CPU 1 three of 0.2: less in sum, but 1.2 · 1.2 · 1.2 · 1.2 is above two.
 #[test]
-fn who_does_not_fit_on_the_emptiest_cpu_may_fit_on_another() {
+fn a_reservation_that_does_not_fit_on_the_emptiest_cpu_may_fit_on_another() {
     let mut host = host(&rt_xen::POLICY, 2, &[CLOSED]);
     for (slice, cpu) in [(62, 0), (20, 1), (20, 1), (20, 1)] {
         let affinity = CpuSet::one(CpuId::new(cpu));

@@ -24,19 +24,19 @@ fn asking(slice: u64, period: u64, limit: Limit) -> Params {
     Params { reservation: Some(reservation), ..Params::default() }
 }
 
-/// Who of `all` runs, sampled in the middle of every millisecond from `from` to `to`: a letter each, `.` for nobody.
+/// The entity of `all` that runs in the middle of every millisecond from `from` to `to`: a letter each, `.` for none.
 fn schedule(host: &mut Driver<'_>, all: &[EntityId], from: u64, to: u64) -> String {
     let mut text = String::new();
     for ms in from..to {
         run_through(host, ms * 1_000 + 500);
-        let who = all.iter().position(|&e| runs(host, e));
-        text.push(who.map_or('.', |at| char::from(b'a' + u8::try_from(at).expect("few"))));
+        let running = all.iter().position(|&e| runs(host, e));
+        text.push(running.map_or('.', |at| char::from(b'a' + u8::try_from(at).expect("few"))));
     }
     text
 }
 
 /// policies.md 8.2: u without extratime, e with it; (10, 4) each, from 0. It says of 4–8 `level 1 with fresh 4`; by the
-/// rules e has its own budget then, and is on level 1 from 8 on. Who runs is the same.
+/// rules e has its own budget then, and is on level 1 from 8 on. The same entities run.
 #[test]
 fn the_worked_example_of_rtds() {
     let mut host = host(&rtds::POLICY, 1, &[]);
@@ -60,7 +60,7 @@ fn without_extratime_a_soft_limit_is_hard() {
 }
 
 #[test]
-fn who_asks_for_nothing_has_four_in_ten() {
+fn an_entity_without_a_reservation_has_4_ms_in_10() {
     let mut host = host(&rtds::POLICY, 1, &[("extratime", "0")]);
     let all = [awake(&mut host, Params::default())];
     assert_eq!(schedule(&mut host, &all, 0, 20), "aaaa......aaaa......");
@@ -208,7 +208,7 @@ fn a_quantum_cuts_turns_among_equals() {
 
 /// At 2, c comes with the deadline that a has, which is no reason to look again; something else is.
 #[test]
-fn who_runs_gives_way_to_an_equal_or_stays() {
+fn a_running_entity_yields_to_an_equal_or_stays() {
     for (ties, wanted) in [("turn", "aacc"), ("stay", "aaaa")] {
         let mut host = host(&rtds::POLICY, 1, &[("ties", ties)]);
         let a = awake(&mut host, asking(6, 10, Limit::Hard));
@@ -221,9 +221,9 @@ fn who_runs_gives_way_to_an_equal_or_stays() {
     }
 }
 
-/// Who comes at 7 has, on the machine's grid, a whole budget until 10.
+/// An entity attached at 7 has, on the machine's grid, a whole budget until 10.
 #[test]
-fn periods_count_from_when_somebody_comes_or_from_the_machines_start() {
+fn periods_count_from_the_attachment_or_from_the_start_of_the_machine() {
     for policy in [&rtds::POLICY, &rt_xen::POLICY] {
         for (grid, wanted) in [("seen", "aaaa......aaaa"), ("boot", "aaaaaaa......a")] {
             let mut host = host(policy, 1, &[("grid", grid)]);
@@ -246,7 +246,7 @@ fn the_versions_of_rt_xen_are_partitioned_by_rate_and_global_by_deadline() {
         let all = pair.map(|params| awake(&mut host, params));
         assert_eq!(schedule(&mut host, &all, 0, 16), wanted, "{knobs:?}");
     }
-    // The third may only run where the first two are not, or wherever somebody is done.
+    // The third runs on a CPU without one of the first two, or on any CPU whose entity is done.
     for (knobs, moves) in [
         (&[("version", "1")][..], false),
         (&[("version", "2")], true),

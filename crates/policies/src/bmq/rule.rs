@@ -77,19 +77,19 @@ impl Bmq {
     fn raise(&self, task: &mut Task<Boost>, steps: Boost) {
         let Some(best) = self.best_of(task.kind) else { return };
         if self.version == Version::V612 {
-            task.standing = (task.standing - steps).max(best);
-        } else if task.standing > best {
-            task.standing -= steps;
+            task.state = (task.state - steps).max(best);
+        } else if task.state > best {
+            task.state -= steps;
         }
     }
 
     fn lower(&self, task: &mut Task<Boost>) {
-        task.standing = (task.standing + 1).min(self.reach());
+        task.state = (task.state + 1).min(self.reach());
     }
 }
 
 impl Rule for Bmq {
-    type Standing = Boost;
+    type TaskState = Boost;
 
     fn layout(&self) -> Layout {
         // The stop level and Project C's levels 0 to 126.
@@ -108,7 +108,7 @@ impl Rule for Bmq {
         if self.is_6() { 4 } else { 1 }
     }
 
-    fn first_standing(&self, _nice: i32, _now: Instant) -> Boost {
+    fn first_state(&self, _nice: i32, _now: Instant) -> Boost {
         0
     }
 
@@ -122,7 +122,7 @@ impl Rule for Bmq {
 
     fn level(&self, task: &Task<Boost>, _now: Instant) -> Level {
         // The rank plus its offset is above zero: nice starts at −20, boosts start at −7 or −12.
-        let rank = task.nice + task.standing;
+        let rank = task.nice + task.state;
         let level = if self.is_6() { 32 + (32 + rank) / 2 } else { 50 + (127 + rank) / 2 };
         1 + Level::try_from(level).expect("levels are above zero")
     }
@@ -134,7 +134,7 @@ impl Rule for Bmq {
     }
 
     fn blocks(&self, task: &mut Task<Boost>, run: Nanos) {
-        if self.version == Version::V612 || run < self.threshold(task.standing) {
+        if self.version == Version::V612 || run < self.threshold(task.state) {
             self.raise(task, 1);
         } else if self.version == Version::V66 && run > self.slice && !task.kind.is_real_time() {
             self.lower(task);
@@ -157,19 +157,19 @@ impl Rule for Bmq {
     }
 
     fn yields(&self, task: &mut Task<Boost>, _now: Instant) -> Yielder {
-        task.standing = self.reach();
+        task.state = self.reach();
         if self.version == Version::V612 { Yielder::GoesLast } else { Yielder::Stays }
     }
 
     fn interactive(&self, task: &Task<Boost>) -> bool {
-        task.standing <= self.interactive
+        task.state <= self.interactive
     }
 
-    fn position(&self, standing: &Boost) -> Option<Position> {
-        Some(Position::Boost(*standing))
+    fn position(&self, state: &Boost) -> Option<Position> {
+        Some(Position::Boost(*state))
     }
 
-    fn show(&self, standing: &Boost, show: &mut dyn FnMut(&'static str, i64)) {
-        show("boost", i64::from(*standing));
+    fn show(&self, state: &Boost, show: &mut dyn FnMut(&'static str, i64)) {
+        show("boost", i64::from(*state));
     }
 }

@@ -44,7 +44,7 @@ impl Pds {
 }
 
 impl Rule for Pds {
-    type Standing = Slot;
+    type TaskState = Slot;
 
     fn layout(&self) -> Layout {
         Layout { fixed: BEFORE_NORMAL + 1, turn_shift: Some(self.shift) }
@@ -58,7 +58,7 @@ impl Rule for Pds {
         Nanos::ns(100 << 10)
     }
 
-    fn first_standing(&self, nice: i32, now: Instant) -> Slot {
+    fn first_state(&self, nice: i32, now: Instant) -> Slot {
         self.deadline(nice, now)
     }
 
@@ -68,21 +68,21 @@ impl Rule for Pds {
 
     fn level(&self, task: &Task<Slot>, now: Instant) -> Level {
         // From 63, for nice 19 at the beginning of a time slice, down to 0.
-        let ahead = (task.standing.0 + NORMAL_LEVELS - NICE_WIDTH).saturating_sub(self.edge(now).0);
+        let ahead = (task.state.0 + NORMAL_LEVELS - NICE_WIDTH).saturating_sub(self.edge(now).0);
         BEFORE_NORMAL + Level::try_from(ahead).expect("it is below 64")
     }
 
     fn expired(&self, task: &mut Task<Slot>, _how: Expired, now: Instant) {
-        task.standing = self.deadline(task.nice, now);
+        task.state = self.deadline(task.nice, now);
     }
 
     fn yields(&self, task: &mut Task<Slot>, now: Instant) -> Yielder {
         task.slice = self.slice;
-        task.standing = self.deadline(task.nice, now);
+        task.state = self.deadline(task.nice, now);
         Yielder::GoesLast
     }
 
-    fn show(&self, standing: &Slot, show: &mut dyn FnMut(&'static str, i64)) {
-        show("deadline", standing.0.cast_signed());
+    fn show(&self, state: &Slot, show: &mut dyn FnMut(&'static str, i64)) {
+        show("deadline", state.0.cast_signed());
     }
 }

@@ -112,7 +112,7 @@ pub(crate) struct Engine<R: Rule> {
     rule: R,
     settings: Settings,
     queues: Queues,
-    tasks: Vec<Task<R::Standing>>,
+    tasks: Vec<Task<R::TaskState>>,
     cpus: Vec<Cpu>,
     /// Idle CPUs that found no entity while another CPU was being kicked.
     lookers: CpuSet,
@@ -140,7 +140,7 @@ impl<R: Rule> Engine<R> {
         }
     }
 
-    fn task(&mut self, e: EntityId) -> &mut Task<R::Standing> {
+    fn task(&mut self, e: EntityId) -> &mut Task<R::TaskState> {
         &mut self.tasks[e.index()]
     }
 
@@ -226,7 +226,7 @@ impl<R: Rule> Engine<R> {
         }
         let half = Nanos::ns(self.tasks[parent.index()].slice.as_ns() / 2);
         self.task(parent).slice = half;
-        let Task { home, standing, .. } = self.tasks[parent.index()];
+        let Task { home, state, .. } = self.tasks[parent.index()];
         let too_little = half < self.rule.rest_least();
         if let Some(cpu) = on {
             match too_little {
@@ -237,7 +237,7 @@ impl<R: Rule> Engine<R> {
         let task = &mut self.tasks[child.index()];
         task.slice = if too_little { whole } else { half };
         task.home = home;
-        task.standing = self.rule.forked(task, &standing, now);
+        task.state = self.rule.forked(task, &state, now);
     }
 
     // ---- The running entity ----
@@ -282,7 +282,7 @@ impl<R: Rule> Policy for Engine<R> {
             slice: self.rule.slice(),
             last_ran: now,
             home: cx.last_cpu(e),
-            standing: self.rule.first_standing(nice, now),
+            state: self.rule.first_state(nice, now),
         };
         if self.tasks.len() <= e.index() {
             self.tasks.resize(e.index() + 1, task);
@@ -322,7 +322,7 @@ impl<R: Rule> Policy for Engine<R> {
             Wake::New { parent: Some(parent) } => self.fork(parent, e, cx),
             Wake::New { parent: None } => {
                 let nice = self.tasks[e.index()].nice;
-                self.task(e).standing = self.rule.first_standing(nice, now);
+                self.task(e).state = self.rule.first_state(nice, now);
             }
             Wake::By { .. } | Wake::Interrupt | Wake::Timer | Wake::Resumed => {
                 let slept = now.since(self.tasks[e.index()].last_ran);
@@ -395,7 +395,7 @@ impl<R: Rule> Policy for Engine<R> {
     }
 
     fn position(&self, e: EntityId) -> Option<Position> {
-        self.rule.position(&self.tasks[e.index()].standing)
+        self.rule.position(&self.tasks[e.index()].state)
     }
 
     fn inspect(&self, e: EntityId, show: &mut dyn FnMut(&'static str, i64)) {
@@ -407,6 +407,6 @@ impl<R: Rule> Policy for Engine<R> {
         show("cpu", signed(task.home.index()));
         show("nice", i64::from(task.nice));
         show("slice", task.slice.as_ns().cast_signed());
-        self.rule.show(&task.standing, show);
+        self.rule.show(&task.state, show);
     }
 }

@@ -25,7 +25,7 @@ pub(crate) enum Expired {
 /// How levels change with the behaviour of an entity.
 pub(crate) trait Rule: Send + fmt::Debug {
     /// The state of an entity for this rule.
-    type Standing: Copy + Send + fmt::Debug;
+    type TaskState: Copy + Send + fmt::Debug;
 
     /// The layout of the levels.
     fn layout(&self) -> Layout;
@@ -42,36 +42,36 @@ pub(crate) trait Rule: Send + fmt::Debug {
     }
 
     /// The state of an entity without a parent.
-    fn first_standing(&self, nice: i32, now: Instant) -> Self::Standing;
+    fn first_state(&self, nice: i32, now: Instant) -> Self::TaskState;
 
     /// The state of `child`, just forked by `parent`.
-    fn forked(&self, child: &Task<Self::Standing>, parent: &Self::Standing, now: Instant) -> Self::Standing;
+    fn forked(&self, child: &Task<Self::TaskState>, parent: &Self::TaskState, now: Instant) -> Self::TaskState;
 
     /// The level of `task`, which is not real-time.
-    fn level(&self, task: &Task<Self::Standing>, now: Instant) -> Level;
+    fn level(&self, task: &Task<Self::TaskState>, now: Instant) -> Level;
 
     /// `task`, which is neither SCHED_FIFO nor real-time, has used up its time slice.
-    fn expired(&self, task: &mut Task<Self::Standing>, how: Expired, now: Instant);
+    fn expired(&self, task: &mut Task<Self::TaskState>, how: Expired, now: Instant);
 
     /// `task` blocks, `run` after its CPU switched to it.
-    fn blocks(&self, _task: &mut Task<Self::Standing>, _run: Nanos) {}
+    fn blocks(&self, _task: &mut Task<Self::TaskState>, _run: Nanos) {}
 
     /// `task` wakes, `slept` after it last ran.
-    fn wakes(&self, _task: &mut Task<Self::Standing>, _slept: Nanos) {}
+    fn wakes(&self, _task: &mut Task<Self::TaskState>, _slept: Nanos) {}
 
     /// `task` yields.
-    fn yields(&self, task: &mut Task<Self::Standing>, now: Instant) -> Yielder;
+    fn yields(&self, task: &mut Task<Self::TaskState>, now: Instant) -> Yielder;
 
     /// Whether `task` counts as interactive.
-    fn interactive(&self, _task: &Task<Self::Standing>) -> bool {
+    fn interactive(&self, _task: &Task<Self::TaskState>) -> bool {
         false
     }
 
     /// The position of an entity in this state; `None` if it is not one of [`Position`].
-    fn position(&self, _standing: &Self::Standing) -> Option<Position> {
+    fn position(&self, _state: &Self::TaskState) -> Option<Position> {
         None
     }
 
     /// Shows the state of an entity.
-    fn show(&self, standing: &Self::Standing, show: &mut dyn FnMut(&'static str, i64));
+    fn show(&self, state: &Self::TaskState, show: &mut dyn FnMut(&'static str, i64));
 }

@@ -65,7 +65,7 @@ pub(crate) struct Task<S> {
     pub(crate) last_ran: Instant,
     /// The CPU in whose queue it is, or was last.
     pub(crate) home: CpuId,
-    pub(crate) standing: S,
+    pub(crate) state: S,
 }
 
 #[cfg(test)]

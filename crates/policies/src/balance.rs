@@ -159,34 +159,21 @@ impl Policy for Balance {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sched::{GroupParams, Instant, State};
-    use sim::{Costs, Workload};
+    use crate::fixture::{at_ms, at_us, group, hog, host_under, is_running, member, scripted, shows};
+    use sched::{GroupParams, State};
+    use sim::Driver;
 
-    fn host<'a>(policy: &Descriptor, cpus: usize, coschedule: bool) -> sim::Driver<'a> {
-        let mut knobs = policy.defaults();
-        if coschedule {
-            knobs.set("coschedule", 1).expect("it is there");
-        }
-        sim::Driver::new(policy, Topology::new(cpus), &knobs, Costs::NONE).expect("it works everywhere")
-    }
-
-    fn vm(host: &mut sim::Driver<'_>, vcpus: usize) -> Vec<EntityId> {
-        let group = host.create_group("vm", GroupParams::default(), GroupId::ROOT).expect("it is accepted");
-        let params = Params { group, ..Params::default() };
-        (0..vcpus).map(|_| host.attach("vcpu", params, Workload::Scripted).expect("it is accepted")).collect()
-    }
-
-    fn cpu_of(host: &sim::Driver<'_>, e: EntityId) -> i64 {
-        host.machine().inspect(e, "cpu").expect("it is shown")
+    fn vm(host: &mut Driver<'_>, vcpus: usize) -> Vec<EntityId> {
+        let vm = group(host, GroupParams::default());
+        (0..vcpus).map(|_| scripted(host, member(vm))).collect()
     }
 
     /// How often two siblings sit on one CPU, of 400 looks at two VMs of three vCPUs that sleep and wake, and five
     /// hogs.
     fn stacked(policy: &Descriptor) -> usize {
-        let mut host = host(policy, 4, false);
+        let mut host = host_under(policy, Topology::new(4), &[]);
         let vms = [vm(&mut host, 3), vm(&mut host, 3)];
-        let hogs: Vec<_> =
-            (0..5).map(|_| host.attach("hog", Params::default(), Workload::Hog).expect("accepted")).collect();
+        let hogs: Vec<_> = (0..5).map(|_| hog(&mut host, Params::default())).collect();
         let all: Vec<EntityId> = vms.iter().flatten().copied().collect();
         let (mut stacked, mut dice) = (0, 1_u64);
         for step in 0..400 {
@@ -197,10 +184,10 @@ mod tests {
                 State::Running(cpu) => host.block(cpu),
                 State::Waiting => {}
             }
-            host.run_until(Instant::at_ns((step + 1) * 3_000_000));
+            host.run_until(at_ms(3 * (step + 1)));
             for vm in &vms {
                 let awake: Vec<_> = vm.iter().filter(|&&e| host.machine().state(e) != State::Blocked).collect();
-                let mut cpus: Vec<i64> = awake.iter().map(|&&e| cpu_of(&host, e)).collect();
+                let mut cpus: Vec<i64> = awake.iter().map(|&&e| shows(&host, e, "cpu")).collect();
                 cpus.sort_unstable();
                 stacked += cpus.windows(2).filter(|pair| pair[0] == pair[1]).count();
             }
@@ -217,10 +204,10 @@ mod tests {
     /// More vCPUs than CPUs: the rule has no effect, and every vCPU runs.
     #[test]
     fn a_vm_wider_than_the_machine_still_runs() {
-        let mut host = host(&POLICY, 2, false);
+        let mut host = host_under(&POLICY, Topology::new(2), &[]);
         let all = vm(&mut host, 5);
         all.iter().for_each(|&e| host.wake(e, Wake::New { parent: None }));
-        host.run_until(Instant::ZERO + Nanos::s(1));
+        host.run_until(at_ms(1_000));
         all.iter().for_each(|&e| host.pause(e));
         for &e in &all {
             assert!(host.machine().charged(e) > Nanos::ms(250), "{e} got {}", host.machine().charged(e));
@@ -229,15 +216,15 @@ mod tests {
 
     /// For how many of 2,000 ms both vCPUs of a VM run at the same time, beside a hog on each CPU.
     fn together(coschedule: bool) -> usize {
-        let mut host = host(&POLICY, 2, coschedule);
+        let mut host = host_under(&POLICY, Topology::new(2), &[("coschedule", i64::from(coschedule))]);
         let both = vm(&mut host, 2);
         both.iter().for_each(|&e| host.wake(e, Wake::New { parent: None }));
         for _ in 0..3 {
-            host.attach("hog", Params::default(), Workload::Hog).expect("it is accepted");
+            hog(&mut host, Params::default());
         }
         let looks = (0..2_000).filter(|ms| {
-            host.run_until(Instant::at_ns(ms * 1_000_000 + 500_000));
-            both.iter().all(|&e| matches!(host.machine().state(e), State::Running(_)))
+            host.run_until(at_us(ms * 1_000 + 500));
+            both.iter().all(|&e| is_running(&host, e))
         });
         looks.count()
     }

@@ -70,7 +70,7 @@ fn build(host: &Topology, knobs: &Knobs) -> Result<Box<dyn Policy>, Refused> {
 #[cfg(test)]
 mod tests {
     use super::POLICY;
-    use crate::fixture::{awake, cpu_of, gang, host_with, knobs, run_through_us as run_through};
+    use crate::fixture::{awake, cpu_of, gang, host_with, knobs, reserving, run_through_us as run_through};
     use sched::{CpuId, GroupId, Instant, Limit, Nanos, Params, Refused, Reservation, Wake};
     use sim::{Driver, Workload};
 
@@ -79,8 +79,7 @@ mod tests {
     }
 
     fn asking(group: GroupId, slice: u64, period: u64) -> Params {
-        let reservation = Some(Reservation::new(Nanos::ms(slice), Nanos::ms(period)));
-        Params { group, reservation, ..Params::default() }
+        Params { group, ..reserving(Nanos::ms(slice), Nanos::ms(period), Limit::Soft) }
     }
 
     /// The picture of the essay: siblings run side by side, at every moment.

@@ -107,9 +107,9 @@ fn the_worked_example_step_by_step() {
     lab.pass(SLICE - Nanos::ms(3));
     lab.wake(second);
     assert_eq!((lab.running(0), lab.level(second)), (Some(hog), 117));
-    assert_eq!(lab.until(0), lab.now + Nanos::ms(3));
+    assert_eq!(lab.until(0), lab.now() + Nanos::ms(3));
     use_up(&mut lab, 1);
-    assert_eq!((lab.running(0), lab.until(0)), (Some(second), lab.now + (SLICE - Nanos::ms(3))));
+    assert_eq!((lab.running(0), lab.until(0)), (Some(second), lab.now() + (SLICE - Nanos::ms(3))));
     // 5. A yield costs the boost, but not yet the place.
     lab.wake(interactive);
     assert_eq!((lab.running(0), lab.level(interactive)), (Some(interactive), 112));
@@ -161,16 +161,16 @@ fn an_interactive_ones_boost_falls_to_the_least_and_is_told() {
     let mut told = Vec::new();
     for _ in 0..9 {
         burst(&mut lab, e, Nanos::ns(100), Nanos::ms(10));
-        told.push((lab.boost(e), lab.machine.interactive(e)));
+        told.push((lab.boost(e), lab.host.machine().interactive(e)));
     }
     // Two steps each: for the short run and for the long sleep.
     assert_eq!(told[..4], [(-2, true), (-4, true), (-6, true), (-7, true)]);
     assert_eq!(told[8], (-7, true));
     // It decays by one step with each slice used up.
     use_up(&mut lab, 5);
-    assert_eq!((lab.boost(e), lab.machine.interactive(e)), (-2, true));
+    assert_eq!((lab.boost(e), lab.host.machine().interactive(e)), (-2, true));
     use_up(&mut lab, 1);
-    assert_eq!((lab.boost(e), lab.machine.interactive(e)), (-1, false));
+    assert_eq!((lab.boost(e), lab.host.machine().interactive(e)), (-1, false));
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn the_cut_of_the_interactive_is_a_knob() {
         let mut lab = Lab::bmq_with(1, &[("interactive-boost", cut)]);
         let e = lab.hog(nice(0));
         burst(&mut lab, e, Nanos::ns(100), Nanos::ms(10));
-        assert_eq!((lab.boost(e), lab.machine.interactive(e)), (-2, expected));
+        assert_eq!((lab.boost(e), lab.host.machine().interactive(e)), (-2, expected));
     }
 }
 
@@ -316,11 +316,11 @@ fn equals_that_never_sleep_wait_no_longer_than_stated() {
     for _ in 0..3 {
         lab.hog(nice(0));
     }
-    let since = lab.now;
+    let since = lab.now();
     while lab.running(0) != Some(oldest) {
         lab.end_slice(0);
     }
-    let waited = lab.now.since(since);
+    let waited = lab.now().since(since);
     assert!(waited <= bound, "{waited} of {bound}");
     assert!(waited.saturating_mul(2) > bound, "the bound is not far off: {waited} of {bound}");
 }
@@ -331,9 +331,9 @@ fn a_better_level_starves_a_worse_one() {
     let worse = lab.hog(nice(2));
     lab.hog(nice(0));
     use_up(&mut lab, 20);
-    let before = lab.machine.charged(worse);
+    let before = lab.host.machine().charged(worse);
     use_up(&mut lab, 200);
-    assert_eq!(lab.machine.charged(worse), before);
+    assert_eq!(lab.host.machine().charged(worse), before);
 }
 
 /// A letter is a quarter of a slice. `i` wakes at every twelfth, from the sixth on, and runs for one.

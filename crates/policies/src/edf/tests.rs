@@ -1,31 +1,33 @@
 //! The worked example of policies.md section 9, and each knob.
 
 use super::POLICY;
-use sched::{Action, CpuId, EntityId, Instant, Knobs, Nanos, Params, Refused, Reservation, Topology};
-use sim::{Costs, Periodic, Workload};
+use crate::fixture::{self, at_ms as at, host_with, reserving};
+use sched::{Action, CpuId, EntityId, Instant, Knobs, Limit, Nanos, Params, Refused, Topology};
+use sim::{Driver, Periodic, Workload};
 use trace::{Event, Header, Trace};
 
-fn knobs(words: &[(&str, &str)]) -> Knobs {
-    let mut knobs = POLICY.defaults();
-    words.iter().for_each(|(knob, word)| knobs.set_word(knob, word).expect("it is a choice of edf"));
-    knobs
+fn knobs(words: &[(&str, &str)], values: &[(&str, i64)]) -> Knobs {
+    fixture::knobs(&POLICY, words, values)
+}
+
+fn host<'a>(knobs: &Knobs) -> Driver<'a> {
+    host_with(&POLICY, Topology::new(1), knobs)
 }
 
 /// (period, slice) in milliseconds.
 fn promise(period: u64, slice: u64) -> Params {
-    let (period, slice) = (Nanos::ms(period), Nanos::ms(slice));
-    Params { reservation: Some(Reservation::new(slice, period)), ..Params::default() }
+    reserving(Nanos::ms(slice), Nanos::ms(period), Limit::Soft)
 }
 
 /// The entities on CPU 0 and their times in milliseconds; letters in order of attachment. Runs without a break are one.
 fn turns(knobs: &Knobs, ms: u64, entities: &[(Params, Workload)]) -> String {
     let mut trace = Trace::new(Header { policy: "edf".into(), cpus: 1, seed: 0 });
-    let mut host = sim::Driver::new(&POLICY, Topology::new(1), knobs, Costs::NONE).expect("edf takes these knobs");
+    let mut host = host(knobs);
     host.watch(&mut trace);
     for (params, workload) in entities {
         host.attach("", *params, *workload).expect("it is admitted");
     }
-    host.finish(Instant::ZERO + Nanos::ms(ms));
+    host.finish(at(ms));
     drop(host);
     let mut turns: Vec<(EntityId, u64, u64)> = Vec::new();
     for (at, event) in &trace.events {
@@ -51,22 +53,20 @@ const HOG: Workload = Workload::Hog;
 
 #[test]
 fn the_worked_example_of_vsched() {
-    let hard = knobs(&[("enforce", "hard")]);
+    let hard = knobs(&[("enforce", "hard")], &[]);
     let entities = [(promise(20, 5), HOG), (promise(50, 20), HOG)];
     assert_eq!(turns(&hard, 60, &entities), "A 0-5, B 5-20, A 20-25, B 25-30, A 40-45, B 50-60");
     // Soft: from 30 to 40 ms they run round robin in the unreserved time; the time they run there is not charged.
-    assert_eq!(turns(&knobs(&[]), 60, &entities), "A 0-5, B 5-20, A 20-25, B 25-30, A 30-45, B 45-60");
+    assert_eq!(turns(&knobs(&[], &[]), 60, &entities), "A 0-5, B 5-20, A 20-25, B 25-30, A 30-45, B 45-60");
     for placement in ["partitioned", "global"] {
-        let same = knobs(&[("enforce", "hard"), ("placement", placement)]);
+        let same = knobs(&[("enforce", "hard"), ("placement", placement)], &[]);
         assert_eq!(turns(&same, 60, &entities), turns(&hard, 60, &entities), "one CPU is one CPU");
     }
 }
 
 #[test]
 fn admission_refuses_what_would_not_fit_and_leaves_the_set_unchanged() {
-    let mut knobs = knobs(&[("placement", "partitioned")]);
-    knobs.set("reserve", 5).expect("it is in range");
-    let mut host = sim::Driver::new(&POLICY, Topology::new(1), &knobs, Costs::NONE).expect("edf takes these knobs");
+    let mut host = host(&knobs(&[("placement", "partitioned")], &[("reserve", 5)]));
     for params in [promise(20, 5), promise(50, 20)] {
         host.attach("", params, HOG).expect("0.25 + 0.40 fit below 0.95");
     }
@@ -79,14 +79,13 @@ fn admission_refuses_what_would_not_fit_and_leaves_the_set_unchanged() {
 #[test]
 fn a_soft_slice_leaves_its_owner_the_unreserved_time() {
     let entities = [(promise(20, 5), HOG), (Params::default(), HOG)];
-    assert_eq!(turns(&knobs(&[]), 40, &entities), "A 0-5, B 5-15, A 15-25, B 25-35, A 35-40");
-    assert_eq!(turns(&knobs(&[("enforce", "hard")]), 40, &entities), "A 0-5, B 5-20, A 20-25, B 25-40");
+    assert_eq!(turns(&knobs(&[], &[]), 40, &entities), "A 0-5, B 5-15, A 15-25, B 25-35, A 35-40");
+    assert_eq!(turns(&knobs(&[("enforce", "hard")], &[]), 40, &entities), "A 0-5, B 5-20, A 20-25, B 25-40");
 }
 
 #[test]
 fn timers_of_a_grain_end_slices_at_its_multiples() {
-    let mut coarse = knobs(&[("enforce", "hard")]);
-    coarse.set("grain", 10_000_000).expect("10 ms is in range");
+    let coarse = knobs(&[("enforce", "hard")], &[("grain", 10_000_000)]);
     // S1 §3.3: the slice error is at most the grain.
     assert_eq!(turns(&coarse, 60, &[(promise(20, 5), HOG)]), "A 0-10, A 20-30, A 40-50");
 }
@@ -94,9 +93,7 @@ fn timers_of_a_grain_end_slices_at_its_multiples() {
 #[test]
 fn an_overrun_is_forgotten_or_taken_from_the_next_slice() {
     let run = |late| {
-        let mut knobs = knobs(&[("enforce", "hard"), ("late", late)]);
-        knobs.set("grain", 10_000_000).expect("10 ms is in range");
-        turns(&knobs, 80, &[(promise(20, 5), HOG)])
+        turns(&knobs(&[("enforce", "hard"), ("late", late)], &[("grain", 10_000_000)]), 80, &[(promise(20, 5), HOG)])
     };
     assert_eq!(run("renew"), "A 0-10, A 20-30, A 40-50, A 60-70");
     assert_eq!(run("carry"), "A 0-10, A 40-50", "the overrun of 5 ms takes the next slice");
@@ -107,16 +104,15 @@ fn charged_by_the_wall_a_sleeper_loses_what_it_does_not_use() {
     // 2 ms of work come every 10 ms; the slice is 5 ms in 20.
     let sleeper = Workload::Periodic(Periodic::new(Nanos::ms(10), Nanos::ms(2)));
     let entities = [(promise(20, 5), sleeper), (Params::default(), HOG)];
-    let by_cpu = turns(&knobs(&[("enforce", "hard")]), 20, &entities);
+    let by_cpu = turns(&knobs(&[("enforce", "hard")], &[]), 20, &entities);
     assert_eq!(by_cpu, "A 0-2, B 2-10, A 10-12, B 12-20", "4 ms of CPU time are within the slice");
-    let by_wall = turns(&knobs(&[("enforce", "hard"), ("charge", "wall")]), 20, &entities);
+    let by_wall = turns(&knobs(&[("enforce", "hard"), ("charge", "wall")], &[]), 20, &entities);
     assert_eq!(by_wall, "A 0-2, B 2-20", "the slice ended at 5, used or not");
 }
 
 #[test]
 fn a_core_that_is_a_process_has_the_cpu_while_it_decides() {
-    let mut decides = knobs(&[("enforce", "hard"), ("charge", "wall")]);
-    decides.set("decision", 1_000_000).expect("1 ms is in range");
+    let mut decides = knobs(&[("enforce", "hard"), ("charge", "wall")], &[("decision", 1_000_000)]);
     // It decides at their arrival, at the end of A's and B's slice, and at the end of each period; no entity is charged.
     let entities = [(promise(20, 5), HOG), (promise(40, 8), HOG)];
     assert_eq!(turns(&decides, 40, &entities), "A 1-6, B 7-15, A 21-26");
@@ -124,8 +120,7 @@ fn a_core_that_is_a_process_has_the_cpu_while_it_decides() {
     assert_eq!(turns(&decides, 40, &[(promise(20, 18), HOG)]), "A 1-19, A 21-39");
     decides.set("reserve", 0).expect("edf has a reserve");
     assert_eq!(turns(&decides, 60, &[(promise(20, 20), HOG)]), "A 1-20, A 21-40, A 41-60");
-    let mut blind = knobs(&[]);
-    blind.set("decision", 1).expect("1 ns is in range");
+    let blind = knobs(&[], &[("decision", 1)]);
     let why = (POLICY.build)(&Topology::new(1), &blind).err().map(|why| why.to_string());
     assert!(why.is_some_and(|why| why.contains("charge = wall")));
 }
@@ -140,7 +135,7 @@ fn without_enforcement_jobs_run_to_their_end_and_late_ones_keep_their_deadline()
     ];
     // Deadlines: A 10, B 15, A 20, and both 30, where the lower index runs first.
     assert_eq!(
-        turns(&knobs(&[("enforce", "none")]), 30, &entities),
+        turns(&knobs(&[("enforce", "none")], &[]), 30, &entities),
         "A 0-6, B 6-12, A 12-18, B 18-20, A 20-26, B 26-30"
     );
 }
@@ -148,7 +143,8 @@ fn without_enforcement_jobs_run_to_their_end_and_late_ones_keep_their_deadline()
 #[test]
 fn charging_by_the_wall_needs_slices_that_end_and_assigned_cpus() {
     let two = Topology::new(2);
-    let build = |words: &[(&str, &str)]| (POLICY.build)(&two, &knobs(words)).err().map(|refused| refused.to_string());
+    let build =
+        |words: &[(&str, &str)]| (POLICY.build)(&two, &knobs(words, &[])).err().map(|refused| refused.to_string());
     assert!(build(&[("charge", "wall")]).is_some_and(|why| why.contains("placement = partitioned")));
     let neither = [("charge", "wall"), ("placement", "partitioned"), ("enforce", "none")];
     assert!(build(&neither).is_some_and(|why| why.contains("enforce = soft or hard")));
@@ -158,9 +154,8 @@ fn charging_by_the_wall_needs_slices_that_end_and_assigned_cpus() {
 #[test]
 fn time_lost_to_an_interrupt_is_delivered_later() {
     use sched::{Input, Kicks, Machine, Wake};
-    let at = |ms| Instant::ZERO + Nanos::ms(ms);
     let cpu = CpuId::new(0);
-    let hard = knobs(&[("enforce", "hard"), ("placement", "partitioned"), ("late", "carry")]);
+    let hard = knobs(&[("enforce", "hard"), ("placement", "partitioned"), ("late", "carry")], &[]);
     let mut machine =
         Machine::build(&POLICY, Topology::new(1), &hard, Kicks::Immediate).expect("edf takes these knobs");
     let e = machine.attach(at(0), promise(20, 5)).expect("it is admitted");
@@ -190,10 +185,9 @@ fn time_lost_to_an_interrupt_is_delivered_later() {
 #[test]
 fn with_renew_periods_follow_the_wake_ups() {
     use sched::{Input, Kicks, Machine, Wake};
-    let at = |ms| Instant::ZERO + Nanos::ms(ms);
     let cpu = CpuId::new(0);
     let delivered = |rest: &str| {
-        let knobs = knobs(&[("enforce", "hard"), ("placement", "partitioned"), ("rest", rest)]);
+        let knobs = knobs(&[("enforce", "hard"), ("placement", "partitioned"), ("rest", rest)], &[]);
         let mut machine =
             Machine::build(&POLICY, Topology::new(1), &knobs, Kicks::Immediate).expect("edf takes these knobs");
         let e = machine.attach(at(0), promise(10, 4)).expect("it is admitted");
@@ -215,11 +209,11 @@ fn with_renew_periods_follow_the_wake_ups() {
 /// slice is late.
 #[test]
 fn a_period_that_begins_anew_makes_no_entity_late() {
-    let mut renew = knobs(&[("enforce", "hard"), ("placement", "partitioned"), ("rest", "renew")]);
-    renew.set("reserve", 0).expect("edf has a reserve");
+    let words = [("enforce", "hard"), ("placement", "partitioned"), ("rest", "renew")];
+    let renew = knobs(&words, &[("reserve", 0)]);
     for phase in 0..10 {
         let mut meter = measure::Meter::new();
-        let mut host = sim::Driver::new(&POLICY, Topology::new(1), &renew, Costs::NONE).expect("edf takes these knobs");
+        let mut host = host(&renew);
         host.watch(&mut meter);
         let jobs = Periodic { phase: Nanos::ms(phase), ..Periodic::new(Nanos::ms(13), Nanos::ms(3)) };
         host.attach("rests", promise(10, 5), Workload::Periodic(jobs)).expect("it is admitted");

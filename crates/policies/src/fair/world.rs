@@ -1,9 +1,10 @@
-//! A simulated host for the tests of the fair policies.
+//! The fixture's host for the tests of the fair policies, with a record of its run.
 
 pub(crate) use super::record::{Record, Recorder, Turn};
-use sched::{
-    Class, CpuId, Descriptor, EntityId, GroupId, GroupParams, Instant, Nanos, Params, Quota, Topology, Wake, Weight,
-};
+pub(crate) use crate::fixture::{Dice, assert_near, at_ms, nice, of_class as class, on, within};
+
+use crate::fixture;
+use sched::{CpuId, Descriptor, EntityId, GroupId, GroupParams, Nanos, Params, Quota, Topology, Wake, Weight};
 use sim::{Costs, Periodic, Workload};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -16,15 +17,11 @@ pub(crate) struct World {
 
 impl World {
     /// A host with some knobs set.
-    pub(crate) fn under(policy: &'static Descriptor, host: Topology, knobs: &[(&str, i64)], costs: Costs) -> World {
-        let mut values = policy.defaults();
-        for &(name, value) in knobs {
-            values.set(name, value).unwrap();
-        }
-        let record = Rc::new(RefCell::new(Record::new(host.cpus)));
-        let mut sim = sim::Driver::new(policy, host, &values, costs).unwrap();
-        sim.watch(Box::leak(Box::new(Recorder(Rc::clone(&record)))));
-        World { host: sim, record }
+    pub(crate) fn under(policy: &Descriptor, topology: Topology, knobs: &[(&str, i64)], costs: Costs) -> World {
+        let record = Rc::new(RefCell::new(Record::new(topology.cpus)));
+        let mut host = fixture::host_of_costs(policy, topology, &fixture::knobs(policy, &[], knobs), costs);
+        host.watch(Recorder(Rc::clone(&record)));
+        World { host, record }
     }
 
     /// Runs the host up to `ms`.
@@ -34,24 +31,24 @@ impl World {
 
     /// Lets the last requests take effect.
     pub(crate) fn settle(&mut self) {
-        self.host.run_until(self.host.now() + Nanos::ns(1));
+        fixture::settle(&mut self.host);
     }
 
     pub(crate) fn hog(&mut self, params: Params) -> EntityId {
-        self.host.attach("hog", params, Workload::Hog).unwrap()
+        fixture::hog(&mut self.host, params)
     }
 
     pub(crate) fn hogs(&mut self, count: usize, params: Params) -> Vec<EntityId> {
         (0..count).map(|_| self.hog(params)).collect()
     }
 
-    /// A blocked entity that the test wakes and blocks.
     pub(crate) fn scripted(&mut self, params: Params) -> EntityId {
-        self.host.attach("scripted", params, Workload::Scripted).unwrap()
+        fixture::scripted(&mut self.host, params)
     }
 
     pub(crate) fn periodic(&mut self, period: Nanos, work: Nanos, params: Params) -> EntityId {
-        self.host.attach("periodic", params, Workload::Periodic(Periodic::new(period, work))).unwrap()
+        let workload = Workload::Periodic(Periodic::new(period, work));
+        self.host.attach("periodic", params, workload).expect("the entity is accepted")
     }
 
     pub(crate) fn wake(&mut self, e: EntityId) {
@@ -59,13 +56,13 @@ impl World {
     }
 
     pub(crate) fn group(&mut self, weight: u32, parent: GroupId) -> GroupId {
-        let params = GroupParams { weight: Weight::linux(weight).unwrap(), ..GroupParams::default() };
-        self.host.create_group("group", params, parent).unwrap()
+        let weight = Weight::linux(weight).expect("in Linux's range");
+        fixture::group_below(&mut self.host, GroupParams { weight, ..GroupParams::default() }, parent)
     }
 
     pub(crate) fn limited_group(&mut self, quota: Nanos, period: Nanos, parent: GroupId) -> GroupId {
-        let quota = Some(Quota::new(quota, period).unwrap());
-        self.host.create_group("limited", GroupParams { quota, ..GroupParams::default() }, parent).unwrap()
+        let quota = Some(Quota::new(quota, period).expect("a quota in range"));
+        fixture::group_below(&mut self.host, GroupParams { quota, ..GroupParams::default() }, parent)
     }
 
     /// The CPU time `e` has had.
@@ -78,11 +75,11 @@ impl World {
     }
 
     pub(crate) fn running(&self, cpu: usize) -> Option<EntityId> {
-        self.host.machine().running(CpuId::new(cpu))
+        fixture::running(&self.host, CpuId::new(cpu))
     }
 
     pub(crate) fn inspect(&self, e: EntityId, name: &str) -> i64 {
-        self.host.machine().inspect(e, name).unwrap()
+        fixture::shows(&self.host, e, name)
     }
 
     pub(crate) fn vruntime(&self, e: EntityId) -> i64 {
@@ -94,42 +91,6 @@ impl World {
     }
 }
 
-/// Pseudo-random numbers, the same for the same seed.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % bound
-    }
-}
-
-pub(crate) const fn at_ms(ms: u64) -> Instant {
-    Instant::at_ns(ms * 1_000_000)
-}
-
 pub(crate) const fn ms(n: i64) -> i64 {
     n * 1_000_000
-}
-
-pub(crate) fn nice(nice: i32) -> Params {
-    Params { weight: Weight::nice(nice).unwrap(), ..Params::default() }
-}
-
-pub(crate) fn class(class: Class) -> Params {
-    Params { class, ..Params::default() }
-}
-
-/// These parameters, confined to these CPUs.
-pub(crate) fn on(cpus: &[usize], params: Params) -> Params {
-    Params { affinity: cpus.iter().map(|&cpu| CpuId::new(cpu)).collect(), ..params }
-}
-
-pub(crate) fn within(group: GroupId, params: Params) -> Params {
-    Params { group, ..params }
-}
-
-pub(crate) fn assert_near(what: &str, found: Nanos, right: Nanos, slack: Nanos) {
-    let off = found.as_ns().abs_diff(right.as_ns());
-    assert!(off <= slack.as_ns(), "{what}: {found} instead of {right}, off by {}", Nanos::ns(off));
 }

@@ -114,7 +114,7 @@ fn overdue_tasks_keep_their_order_before_new_ones() {
         lab.block(lab.running(0).expect("a task runs"));
         assert_eq!(lab.running(0), Some(e));
     }
-    assert_eq!(lab.machine.state(rt), sched::State::Blocked);
+    assert_eq!(lab.host.machine().state(rt), sched::State::Blocked);
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn a_childs_deadline_is_its_own() {
 fn no_task_counts_as_interactive() {
     let mut lab = Lab::pds(1);
     let e = lab.hog(nice(0));
-    assert!(!lab.machine.interactive(e));
+    assert!(!lab.host.machine().interactive(e));
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn no_task_waits_longer_than_stated() {
     while lab.running(0) != Some(patient) {
         lab.end_slice(0);
     }
-    let waited = lab.now.since(sched::Instant::ZERO);
+    let waited = lab.now().since(sched::Instant::ZERO);
     assert!(waited > slots(39), "first come those of 39 slots: {waited}");
     assert!(waited <= bound && waited.saturating_mul(2) > bound, "{waited} of {bound}");
     assert_eq!(others.len(), 20);

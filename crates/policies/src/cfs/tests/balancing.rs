@@ -160,7 +160,7 @@ fn three_hogs_on_two_cpus_take_turns_and_get_two_thirds_each() {
     let hogs = world.hogs(3, nice(0));
     world.until_ms(30_000);
     for &e in &hogs {
-        assert_near("each", world.ran(e), Nanos::s(20), Nanos::s(1));
+        assert_near(world.ran(e), Nanos::s(20), Nanos::s(1));
     }
     assert_eq!(world.record.borrow().longest_idle, Nanos::ZERO);
 }
@@ -177,7 +177,7 @@ fn hogs_freed_from_one_cpu_spread_evenly() {
     let before: Vec<_> = hogs.iter().map(|&e| world.ran(e)).collect();
     world.until_ms(21_100);
     for (&e, before) in hogs.iter().zip(before) {
-        assert_near("each", world.ran(e) - before, Nanos::s(10), Nanos::ms(500));
+        assert_near(world.ran(e) - before, Nanos::s(10), Nanos::ms(500));
     }
 }
 
@@ -189,9 +189,9 @@ fn busy_cpus_balance_loads_not_numbers() {
     let light = world.hogs(3, nice(0));
     world.until_ms(10_000);
     let all: u64 = 3121 + 3 * 1024;
-    assert_near("heavy", world.ran(heavy), Nanos::s(10), Nanos::s(20).scale(3, 100));
+    assert_near(world.ran(heavy), Nanos::s(10), Nanos::s(20).scale(3, 100));
     for e in light {
-        assert_near("light", world.ran(e), Nanos::s(20).scale(1024, all), Nanos::s(20).scale(3, 100));
+        assert_near(world.ran(e), Nanos::s(20).scale(1024, all), Nanos::s(20).scale(3, 100));
     }
 }
 
@@ -207,7 +207,7 @@ fn caches_are_balanced_by_one_cpu_each() {
     world.until_ms(12_000);
     // Ten tasks on four CPUs, two of them pinned.
     let free = world.ran_all(&hogs) - before;
-    assert_near("the free ones", free, Nanos::s(40).scale(8, 10), Nanos::s(2));
+    assert_near(free, Nanos::s(40).scale(8, 10), Nanos::s(2));
     assert!(pinned.into_iter().all(|e| world.ran(e) > Nanos::s(3)));
     let turns = world.record.borrow().turns.clone();
     let first = turns.iter().find(|turn| turn.cpu.index() >= 2 && hogs.contains(&turn.entity)).unwrap();
@@ -229,23 +229,23 @@ fn threads_of_a_core_are_balanced_first() {
 /// A long mixed run: hogs, periodic tasks, tasks confined to some CPUs, all weights, groups, no quotas.
 fn mixed_run(host: Topology, seed: u64) {
     let mut world = World::with(host, &[]);
-    let mut random = Random(seed);
+    let mut dice = Dice(seed);
     let groups = [GroupId::ROOT, world.group(2048, GroupId::ROOT), world.group(300, GroupId::ROOT)];
-    let count = 2 + random.below(4 * host.cpus as u64);
+    let count = 2 + dice.below(4 * host.cpus as u64);
     for _ in 0..count {
-        let weight = i32::try_from(random.below(40)).unwrap() - 20;
-        let affinity = if random.below(3) == 0 {
-            let cpu = random.below(host.cpus as u64);
+        let weight = i32::try_from(dice.below(40)).unwrap() - 20;
+        let affinity = if dice.below(3) == 0 {
+            let cpu = dice.below(host.cpus as u64);
             on(&[usize::try_from(cpu).unwrap()], nice(weight))
         } else {
             nice(weight)
         };
-        let params = within(groups[usize::try_from(random.below(3)).unwrap()], affinity);
-        if random.below(3) == 0 {
+        let params = within(groups[usize::try_from(dice.below(3)).unwrap()], affinity);
+        if dice.below(3) == 0 {
             world.hog(params);
         } else {
-            let period = Nanos::us(300 + random.below(20_000));
-            let work = period.scale(1 + random.below(90), 100);
+            let period = Nanos::us(300 + dice.below(20_000));
+            let work = period.scale(1 + dice.below(90), 100);
             world.periodic(period, work, params);
         }
     }

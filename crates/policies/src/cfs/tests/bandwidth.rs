@@ -39,7 +39,7 @@ fn a_quota_is_kept_over_ten_seconds_within_a_bite_per_cpu() {
     let (mut world, _, hogs) = two_limited_hogs();
     for period in 1..=100 {
         world.until_ms(100 * period);
-        assert_near("so far", world.ran_all(&hogs), Nanos::ms(50 * period), Nanos::ms(5 * 2));
+        assert_near(world.ran_all(&hogs), Nanos::ms(50 * period), Nanos::ms(5 * 2));
     }
 }
 
@@ -54,7 +54,7 @@ fn an_overdraft_is_paid_in_the_next_period() {
     world.until_ms(200);
     assert_eq!(world.ran(e), Nanos::ms(50), "7 of the next 23 ms were spent already; a tick comes at 120");
     world.until_ms(10_000);
-    assert_near("in the long run", world.ran(e), Nanos::ms(2_300), Nanos::ms(10));
+    assert_near(world.ran(e), Nanos::ms(2_300), Nanos::ms(10));
 }
 
 #[test]
@@ -64,8 +64,8 @@ fn what_is_outside_the_group_runs_on() {
     let inside = world.hogs(3, within(group, nice(0)));
     let outside = world.hog(nice(0));
     world.until_ms(10_000);
-    assert_near("inside", world.ran_all(&inside), Nanos::s(1), Nanos::ms(5));
-    assert_near("outside", world.ran(outside), Nanos::s(9), Nanos::ms(5));
+    assert_near(world.ran_all(&inside), Nanos::s(1), Nanos::ms(5));
+    assert_near(world.ran(outside), Nanos::s(9), Nanos::ms(5));
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn nested_quotas_hold_at_every_level() {
         let inner = world.limited_group(Nanos::ms(inner), Nanos::ms(100), outer);
         let e = world.hog(within(inner, nice(0)));
         world.until_ms(5_000);
-        assert_near("nested", world.ran(e), Nanos::ms(50 * right), Nanos::ms(5));
+        assert_near(world.ran(e), Nanos::ms(50 * right), Nanos::ms(5));
     }
 }
 
@@ -88,9 +88,9 @@ fn a_throttled_inner_group_leaves_the_outer_one_to_its_siblings() {
     let deep = world.hog(within(inner, nice(0)));
     let sibling = world.hog(within(outer, nice(0)));
     world.until_ms(10_000);
-    assert_near("both", world.ran(deep) + world.ran(sibling), Nanos::s(6), Nanos::ms(5));
+    assert_near(world.ran(deep) + world.ran(sibling), Nanos::s(6), Nanos::ms(5));
     // Every 100 ms the inner one has 10 ms of the first 20, and half of what is left of the outer one's 60 at 50.
-    assert_near("deep", world.ran(deep), Nanos::ms(1_500), Nanos::ms(100));
+    assert_near(world.ran(deep), Nanos::ms(1_500), Nanos::ms(100));
 }
 
 #[test]
@@ -202,7 +202,7 @@ fn a_group_that_goes_idle_returns_all_but_a_millisecond() {
     world.settle();
     assert_eq!(world.running(0), Some(hog));
     world.until_ms(99);
-    assert_near("the hog", world.ran(hog), Nanos::us(15_700), Nanos::ms(1));
+    assert_near(world.ran(hog), Nanos::us(15_700), Nanos::ms(1));
 }
 
 #[test]
@@ -282,7 +282,7 @@ fn a_refill_pays_debts_and_a_nanosecond_each() {
     world.settle();
     assert_eq!([0, 1, 2].map(|cpu| world.running(cpu)), hogs.map(Some));
     world.until_ms(10_000);
-    assert_near("in the long run", world.ran_all(&hogs), Nanos::ms(200), Nanos::ms(3));
+    assert_near(world.ran_all(&hogs), Nanos::ms(200), Nanos::ms(3));
 }
 
 #[test]

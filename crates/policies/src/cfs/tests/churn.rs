@@ -7,7 +7,7 @@ use sched::State;
 
 struct Churn {
     world: World,
-    random: Random,
+    dice: Dice,
     groups: Vec<GroupId>,
     entities: Vec<EntityId>,
     cpus: usize,
@@ -17,29 +17,25 @@ impl Churn {
     fn new(host: Topology, seed: u64, kick: Nanos) -> Churn {
         let costs = Costs { kick, ..Costs::NONE };
         let world = World::delayed(host, &[], costs);
-        Churn { world, random: Random(seed), groups: vec![GroupId::ROOT], entities: Vec::new(), cpus: host.cpus }
-    }
-
-    fn index(&mut self, len: usize) -> usize {
-        usize::try_from(self.random.below(len as u64)).unwrap()
+        Churn { world, dice: Dice(seed), groups: vec![GroupId::ROOT], entities: Vec::new(), cpus: host.cpus }
     }
 
     fn group_params(&mut self, quotas: bool) -> GroupParams {
-        let weight = Weight::linux(u32::try_from(2 + self.random.below(5_000)).unwrap()).unwrap();
-        let quota = (quotas && self.random.below(2) == 0).then(|| {
-            let period = Nanos::ms(5 + self.random.below(60));
-            Quota::new(period.scale(10 + self.random.below(150), 100).max(Nanos::ms(1)), period).unwrap()
+        let weight = Weight::linux(u32::try_from(2 + self.dice.below(5_000)).unwrap()).unwrap();
+        let quota = (quotas && self.dice.below(2) == 0).then(|| {
+            let period = Nanos::ms(5 + self.dice.below(60));
+            Quota::new(period.scale(10 + self.dice.below(150), 100).max(Nanos::ms(1)), period).unwrap()
         });
         GroupParams { weight, quota, ..GroupParams::default() }
     }
 
     fn params(&mut self) -> Params {
-        let weight = i32::try_from(self.random.below(40)).unwrap() - 20;
-        let class = [Class::Normal, Class::Normal, Class::Normal, Class::Batch, Class::Idle][self.index(5)];
-        let group = self.index(self.groups.len());
+        let weight = i32::try_from(self.dice.below(40)).unwrap() - 20;
+        let class = [Class::Normal, Class::Normal, Class::Normal, Class::Batch, Class::Idle][self.dice.index(5)];
+        let group = self.dice.index(self.groups.len());
         let params = Params { class, group: self.groups[group], ..nice(weight) };
-        if self.random.below(3) == 0 {
-            let cpu = self.index(self.cpus);
+        if self.dice.below(3) == 0 {
+            let cpu = self.dice.index(self.cpus);
             on(&[cpu, (cpu + 1) % self.cpus], params)
         } else {
             params
@@ -47,16 +43,16 @@ impl Churn {
     }
 
     fn some(&mut self) -> Option<EntityId> {
-        let at = self.index(self.entities.len().max(1));
+        let at = self.dice.index(self.entities.len().max(1));
         self.entities.get(at).copied()
     }
 
     fn step(&mut self, quotas: bool) {
         let params = self.params();
-        let cpu = CpuId::new(self.index(self.cpus));
+        let cpu = CpuId::new(self.dice.index(self.cpus));
         let (some, other) = (self.some(), self.some());
         let running = self.world.running(cpu.index());
-        match (self.random.below(12), some, other) {
+        match (self.dice.below(12), some, other) {
             (0, ..) if self.entities.len() < 12 => {
                 let parent = running;
                 let new = self.world.scripted(params);
@@ -64,14 +60,14 @@ impl Churn {
                 self.world.host.wake(new, Wake::New { parent });
             }
             (1, ..) if self.entities.len() < 12 => self.entities.push(self.world.hog(params)),
-            (2, Some(e), _) if self.random.below(3) == 0 => {
+            (2, Some(e), _) if self.dice.below(3) == 0 => {
                 self.entities.retain(|&other| other != e);
                 self.world.host.detach(e);
             }
             (3, Some(e), _) => self.world.host.adjust(e, params).unwrap(),
             (4, Some(e), _) if self.world.host.machine().state(e) != State::Blocked => self.world.host.pause(e),
             (5 | 6, Some(e), Some(waker)) if self.world.host.machine().state(e) == State::Blocked => {
-                let why = match self.random.below(4) {
+                let why = match self.dice.below(4) {
                     0 => Wake::Timer,
                     1 => Wake::Resumed,
                     n => Wake::By { waker, sync: n == 3 },
@@ -82,12 +78,12 @@ impl Churn {
             (8, Some(to), _) if running.is_some() => self.world.host.yield_to(cpu, to),
             (9, ..) if running.is_some() => self.world.host.block(cpu),
             (10, ..) if self.groups.len() < 6 => {
-                let (parent, params) = (self.index(self.groups.len()), self.group_params(quotas));
+                let (parent, params) = (self.dice.index(self.groups.len()), self.group_params(quotas));
                 let parent = self.groups[parent];
                 self.groups.push(self.world.host.create_group("group", params, parent).unwrap());
             }
             (11, ..) if self.groups.len() > 1 => {
-                let group = 1 + self.index(self.groups.len() - 1);
+                let group = 1 + self.dice.index(self.groups.len() - 1);
                 let params = self.group_params(quotas);
                 self.world.host.adjust_group(self.groups[group], params).unwrap();
             }
@@ -98,8 +94,8 @@ impl Churn {
     fn run(&mut self, steps: usize, quotas: bool) {
         for _ in 0..steps {
             self.step(quotas);
-            let pause = [0, 1, 1_000, 300_000, 2_000_000, 9_000_000][self.index(6)];
-            let until = self.world.host.now() + Nanos::ns(1 + self.random.below(pause + 1));
+            let pause = [0, 1, 1_000, 300_000, 2_000_000, 9_000_000][self.dice.index(6)];
+            let until = self.world.host.now() + Nanos::ns(1 + self.dice.below(pause + 1));
             self.world.host.run_until(until);
         }
         // Every waiting or running task may be charged and must block in the end.

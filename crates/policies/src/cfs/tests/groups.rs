@@ -10,10 +10,10 @@ fn groups_share_by_their_weights_whatever_is_in_them() {
     let one = world.hogs(1, within(a, nice(0)));
     let three = world.hogs(3, within(b, nice(0)));
     world.until_ms(10_000);
-    assert_near("a", world.ran_all(&one), Nanos::s(10).scale(2, 3), Nanos::ms(10));
-    assert_near("b", world.ran_all(&three), Nanos::s(10).scale(1, 3), Nanos::ms(10));
+    assert_near(world.ran_all(&one), Nanos::s(10).scale(2, 3), Nanos::ms(10));
+    assert_near(world.ran_all(&three), Nanos::s(10).scale(1, 3), Nanos::ms(10));
     for e in three {
-        assert_near("one of three", world.ran(e), Nanos::s(10).scale(1, 9), Nanos::ms(10));
+        assert_near(world.ran(e), Nanos::s(10).scale(1, 9), Nanos::ms(10));
     }
 }
 
@@ -28,10 +28,10 @@ fn shares_multiply_down_the_tree() {
     world.until_ms(20_000);
     let all = Nanos::s(20);
     let of_a = all.scale(3, 4);
-    assert_near("root", world.ran(root), all.scale(1, 4), Nanos::ms(20));
-    assert_near("shallow", world.ran(shallow), of_a.scale(1, 3), Nanos::ms(20));
-    assert_near("deep", world.ran(deep), of_a.scale(2, 3).scale(1024, 1359), Nanos::ms(20));
-    assert_near("deep, light", world.ran(deep_light), of_a.scale(2, 3).scale(335, 1359), Nanos::ms(20));
+    assert_near(world.ran(root), all.scale(1, 4), Nanos::ms(20));
+    assert_near(world.ran(shallow), of_a.scale(1, 3), Nanos::ms(20));
+    assert_near(world.ran(deep), of_a.scale(2, 3).scale(1024, 1359), Nanos::ms(20));
+    assert_near(world.ran(deep_light), of_a.scale(2, 3).scale(335, 1359), Nanos::ms(20));
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn a_group_on_one_cpu_has_its_full_weight_there_and_on_two_cpus_half_on_each() {
         world.until_ms(10_000);
         let right = Nanos::s(10).scale(part.0, part.1);
         for e in members {
-            assert_near("its part", world.ran(e), right, Nanos::ms(30));
+            assert_near(world.ran(e), right, Nanos::ms(30));
         }
     }
 }
@@ -69,10 +69,10 @@ fn a_group_whose_load_is_uneven_has_more_weight_where_there_is_more() {
     let [beside_three, beside_one] = [0, 1].map(|cpu| world.hog(on(&[cpu], nice(0))));
     world.until_ms(10_000);
     // 768 and 256 of 1024.
-    assert_near("three", world.ran_all(&three), Nanos::s(10).scale(3, 7), Nanos::ms(30));
-    assert_near("beside them", world.ran(beside_three), Nanos::s(10).scale(4, 7), Nanos::ms(30));
-    assert_near("one", world.ran(one), Nanos::s(10).scale(1, 5), Nanos::ms(30));
-    assert_near("beside it", world.ran(beside_one), Nanos::s(10).scale(4, 5), Nanos::ms(30));
+    assert_near(world.ran_all(&three), Nanos::s(10).scale(3, 7), Nanos::ms(30));
+    assert_near(world.ran(beside_three), Nanos::s(10).scale(4, 7), Nanos::ms(30));
+    assert_near(world.ran(one), Nanos::s(10).scale(1, 5), Nanos::ms(30));
+    assert_near(world.ran(beside_one), Nanos::s(10).scale(4, 5), Nanos::ms(30));
 }
 
 #[test]
@@ -82,8 +82,8 @@ fn two_cpus_are_shared_by_group_weights_where_every_cpu_has_both() {
     let heavy: Vec<_> = (0..4).map(|n| world.hog(on(&[n % 2], within(a, nice(0))))).collect();
     let light: Vec<_> = (0..2).map(|n| world.hog(on(&[n], within(b, nice(0))))).collect();
     world.until_ms(10_000);
-    assert_near("a", world.ran_all(&heavy), Nanos::s(20).scale(2, 3), Nanos::ms(60));
-    assert_near("b", world.ran_all(&light), Nanos::s(20).scale(1, 3), Nanos::ms(60));
+    assert_near(world.ran_all(&heavy), Nanos::s(20).scale(2, 3), Nanos::ms(60));
+    assert_near(world.ran_all(&light), Nanos::s(20).scale(1, 3), Nanos::ms(60));
 }
 
 #[test]
@@ -93,8 +93,8 @@ fn two_free_cpus_are_shared_by_group_weights_roughly() {
     let heavy = world.hogs(4, within(a, nice(0)));
     let light = world.hogs(6, within(b, nice(0)));
     world.until_ms(20_000);
-    assert_near("a", world.ran_all(&heavy), Nanos::s(40).scale(2, 3), Nanos::s(40).scale(5, 100));
-    assert_near("b", world.ran_all(&light), Nanos::s(40).scale(1, 3), Nanos::s(40).scale(5, 100));
+    assert_near(world.ran_all(&heavy), Nanos::s(40).scale(2, 3), Nanos::s(40).scale(5, 100));
+    assert_near(world.ran_all(&light), Nanos::s(40).scale(1, 3), Nanos::s(40).scale(5, 100));
 }
 
 #[test]
@@ -154,8 +154,8 @@ fn a_part_that_slept_has_no_more_credit_than_a_task() {
     world.host.adjust(member, on(&[0], within(group, nice(0)))).unwrap();
     let before = (world.ran(hog), world.ran(member));
     world.until_ms(11_000);
-    assert_near("the hog", world.ran(hog) - before.0, Nanos::ms(500), Nanos::ms(12));
-    assert_near("the member", world.ran(member) - before.1, Nanos::ms(500), Nanos::ms(12));
+    assert_near(world.ran(hog) - before.0, Nanos::ms(500), Nanos::ms(12));
+    assert_near(world.ran(member) - before.1, Nanos::ms(500), Nanos::ms(12));
 }
 
 #[test]
@@ -168,8 +168,8 @@ fn a_new_group_weight_counts_at_once() {
     world.host.adjust_group(a, heavier).unwrap();
     let before = (world.ran(in_a), world.ran(in_b));
     world.until_ms(11_000);
-    assert_near("a", world.ran(in_a) - before.0, Nanos::s(8), Nanos::ms(12));
-    assert_near("b", world.ran(in_b) - before.1, Nanos::s(2), Nanos::ms(12));
+    assert_near(world.ran(in_a) - before.0, Nanos::s(8), Nanos::ms(12));
+    assert_near(world.ran(in_b) - before.1, Nanos::s(2), Nanos::ms(12));
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn a_group_of_the_least_weight_still_runs() {
     world.hog(nice(0));
     world.until_ms(30_000);
     // A group weighs at least 2.
-    assert_near("light", world.ran(light), Nanos::s(30).scale(2, 1026), Nanos::ms(8));
+    assert_near(world.ran(light), Nanos::s(30).scale(2, 1026), Nanos::ms(8));
 }
 
 #[test]

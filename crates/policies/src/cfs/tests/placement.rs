@@ -260,5 +260,5 @@ fn a_task_moved_while_it_waits_keeps_its_distance_from_its_queue() {
     world.until_ms(1_100);
     let before = world.ran(waits);
     world.until_ms(6_100);
-    assert_near("its share", world.ran(waits) - before, Nanos::s(5).scale(1024, 1060), Nanos::ms(30));
+    assert_near(world.ran(waits) - before, Nanos::s(5).scale(1024, 1060), Nanos::ms(30));
 }

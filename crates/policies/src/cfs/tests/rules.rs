@@ -76,7 +76,7 @@ fn rule_2_three_hogs_get_their_weights_within_one_slice() {
     for (e, weight) in hogs.into_iter().zip([1024, 335, 3121]) {
         // A slice ends at the first tick after it.
         let slice = Nanos::ns(world.inspect(e, "slice").unsigned_abs() + 1).round_up(Nanos::ms(1));
-        assert_near("share", world.ran(e), Nanos::s(10).scale(weight, 4480), slice);
+        assert_near(world.ran(e), Nanos::s(10).scale(weight, 4480), slice);
     }
 }
 
@@ -193,7 +193,7 @@ fn rule_6_a_task_a_time_slice_ahead_stops_before_its_own_is_over() {
         while world.running(0) == Some(a) {
             world.host.run_until(world.host.now() + Nanos::us(10));
         }
-        assert_near("a's turn", world.ran(a) - before, Nanos::ms(ran), Nanos::us(20));
+        assert_near(world.ran(a) - before, Nanos::ms(ran), Nanos::us(20));
     }
 }
 
@@ -430,8 +430,8 @@ fn rule_10_a_new_weight_counts_at_once_and_vruntime_stays() {
     let (ran_a, ran_b) = (world.ran(a), world.ran(b));
     world.until_ms(11_000);
     let slack = Nanos::ms(12);
-    assert_near("b", world.ran(b) - ran_b, Nanos::s(10).scale(3121, 4145), slack);
-    assert_near("a", world.ran(a) - ran_a, Nanos::s(10).scale(1024, 4145), slack);
+    assert_near(world.ran(b) - ran_b, Nanos::s(10).scale(3121, 4145), slack);
+    assert_near(world.ran(a) - ran_a, Nanos::s(10).scale(1024, 4145), slack);
 }
 
 #[test]
@@ -443,5 +443,5 @@ fn an_idle_task_gets_three_parts_in_1027() {
     let before = world.ran(idle);
     world.until_ms(61_000);
     assert_eq!(world.inspect(idle, "weight"), 3);
-    assert_near("idle", world.ran(idle) - before, Nanos::s(60).scale(3, 1027), Nanos::ms(3));
+    assert_near(world.ran(idle) - before, Nanos::s(60).scale(3, 1027), Nanos::ms(3));
 }

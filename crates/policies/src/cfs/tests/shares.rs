@@ -47,12 +47,11 @@ fn worst(knobs: &[(&str, i64)], weights: &[u32], apart: Nanos, length: Nanos) ->
 fn exact_clocks_keep_shares_within_the_bound_whatever_the_weights_and_arrivals() {
     let mut tightest = 0;
     for seed in 0..40 {
-        let mut random = Random(seed);
-        let count = 2 + random.below(9);
-        let weights: Vec<u32> = (0..count)
-            .map(|_| Weight::nice(i32::try_from(random.below(21)).unwrap() - 10).unwrap().as_linux())
-            .collect();
-        let apart = Nanos::us(random.below(20_000));
+        let mut dice = Dice(seed);
+        let count = 2 + dice.below(9);
+        let weights: Vec<u32> =
+            (0..count).map(|_| Weight::nice(i32::try_from(dice.below(21)).unwrap() - 10).unwrap().as_linux()).collect();
+        let apart = Nanos::us(dice.below(20_000));
         let bound = promised(&[EXACT], &weights).unwrap();
         let worst = worst(&[EXACT], &weights, apart, Nanos::s(2));
         assert!(worst <= bound, "seed {seed}, {weights:?}: {worst} off, the bound is {bound}");

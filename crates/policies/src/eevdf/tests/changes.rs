@@ -60,7 +60,7 @@ fn a_delayed_sleeper_changes_groups_weight_and_class() {
     world.until_ms(1_000);
     let before = world.ran(a);
     world.until_ms(3_000);
-    assert_near("half", world.ran(a) - before, Nanos::s(1), Nanos::ms(25));
+    assert_near(world.ran(a) - before, Nanos::s(1), Nanos::ms(25));
     assert!(world.ran(hog) > Nanos::s(1));
 }
 
@@ -135,7 +135,7 @@ fn a_new_weight_leaves_what_is_owed_and_the_average_as_they_are() {
     let before = hogs.map(|e| world.ran(e));
     world.until_ms(20_040);
     for ((e, before), part) in hogs.into_iter().zip(before).zip(shares) {
-        assert_near("share", world.ran(e) - before, Nanos::s(20).scale(part, 3125), Nanos::ms(3 * 25));
+        assert_near(world.ran(e) - before, Nanos::s(20).scale(part, 3125), Nanos::ms(3 * 25));
     }
 }
 

@@ -9,7 +9,7 @@ fn rule_1_cpu_time_is_shared_by_weight_within_a_slice_and_a_tick_each() {
     let hogs = [0, 5, -5].map(|n| world.hog(nice(n)));
     world.until_ms(10_000);
     for (e, weight) in hogs.into_iter().zip([1024, 335, 3121]) {
-        assert_near("share", world.ran(e), Nanos::s(10).scale(weight, 4480), Nanos::us(3 * 1_750));
+        assert_near(world.ran(e), Nanos::s(10).scale(weight, 4480), Nanos::us(3 * 1_750));
     }
 }
 
@@ -21,7 +21,7 @@ fn rule_1_shares_stay_exact_for_ever() {
     let hogs = weights.map(|weight| world.hog(Params { weight, ..Params::default() }));
     world.until_ms(400_000);
     let due = Nanos::s(400).scale(1 << 20, (1 << 20) + 1_024_000);
-    assert_near("share", world.ran(hogs[0]), due, bound(2, 1 << 20));
+    assert_near(world.ran(hogs[0]), due, bound(2, 1 << 20));
 }
 
 fn bound(entities: u64, weight_most: u64) -> Nanos {
@@ -51,7 +51,7 @@ fn rule_3_an_ineligible_task_waits_however_early_its_deadline_is() {
     let hasty = world.hog(asking(Nanos::us(100), nice(0)));
     let patient = world.hog(nice(0));
     world.until_ms(1_000);
-    assert_near("half", world.ran(hasty), Nanos::ms(500), bound(2, 1024));
+    assert_near(world.ran(hasty), Nanos::ms(500), bound(2, 1024));
     assert!(turns(&world, hasty).iter().chain(&turns(&world, patient)).all(|&turn| turn <= Nanos::ms(2)));
 }
 
@@ -233,7 +233,7 @@ fn rule_9_a_group_gets_its_part_at_every_level() {
     ];
     world.until_ms(10_000);
     for (e, part, all) in members {
-        assert_near("part", world.ran(e), Nanos::s(10).scale(part, all), Nanos::ms(10));
+        assert_near(world.ran(e), Nanos::s(10).scale(part, all), Nanos::ms(10));
     }
 }
 
@@ -244,7 +244,7 @@ fn rule_9_groups_share_two_cpus_by_weight() {
     let hogs = groups.map(|group| [0, 1].map(|cpu| world.hog(on(&[cpu], within(group, nice(0))))));
     world.until_ms(10_000);
     for (hogs, part) in hogs.into_iter().zip([1, 3]) {
-        assert_near("part", world.ran_all(&hogs), Nanos::s(20).scale(part, 4), Nanos::ms(20));
+        assert_near(world.ran_all(&hogs), Nanos::s(20).scale(part, 4), Nanos::ms(20));
     }
 }
 
@@ -254,7 +254,7 @@ fn rule_9_a_quota_holds() {
     let group = world.limited_group(Nanos::ms(50), Nanos::ms(100), GroupId::ROOT);
     let hogs = world.hogs(2, within(group, nice(0)));
     world.until_ms(10_000);
-    assert_near("half a CPU", world.ran_all(&hogs), Nanos::s(5), Nanos::ms(50));
+    assert_near(world.ran_all(&hogs), Nanos::s(5), Nanos::ms(50));
 }
 
 /// The tasks that ran, one letter for each millisecond.

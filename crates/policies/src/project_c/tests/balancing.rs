@@ -12,7 +12,7 @@ fn lab(shape: sched::Topology, knobs: &[(&str, &str)]) -> Lab {
 
 /// A hog pinned to `cpu` of this nice value.
 fn pinned(lab: &mut Lab, cpu: usize, value: i32) -> EntityId {
-    lab.hog(Params { weight: nice(value).weight, ..on(&[cpu]) })
+    lab.hog(Params { weight: nice(value).weight, ..on(&[cpu], Params::default()) })
 }
 
 #[test]
@@ -37,7 +37,7 @@ fn an_idle_core_comes_before_an_idle_thread_before_a_less_urgent_one() {
 #[test]
 fn of_equals_the_nearest_cpu_is_chosen() {
     let mut lab = lab(shape(8, 2, 4), &[]);
-    let e = lab.hog(on(&[5]));
+    let e = lab.hog(on(&[5], Params::default()));
     lab.adjust(e, nice(0));
     lab.block(e);
     // Home is 5, in core {4, 5} and cache {4..7}. All idle: itself.
@@ -50,7 +50,7 @@ fn of_equals_the_nearest_cpu_is_chosen() {
     }
     let mut chosen = Vec::new();
     for _ in 0..4 {
-        let e = lab.attach(on(&[5]));
+        let e = lab.attach(on(&[5], Params::default()));
         lab.adjust(e, nice(-15));
         lab.wake(e);
         chosen.push(lab.cpu(e));
@@ -83,8 +83,8 @@ fn a_cpu_one_level_better_counts_as_less_urgent_as_coded() {
 #[test]
 fn a_cpu_that_goes_idle_takes_half_of_the_nearest_queue() {
     let mut lab = lab(shape(2, 1, 2), &[]);
-    let tasks: Vec<_> = (0..6).map(|_| lab.hog(on(&[0]))).collect();
-    let other = lab.hog(on(&[1]));
+    let tasks: Vec<_> = (0..6).map(|_| lab.hog(on(&[0], Params::default()))).collect();
+    let other = lab.hog(on(&[1], Params::default()));
     tasks.iter().for_each(|&e| lab.adjust(e, nice(0)));
     // Six in the queue, the running one included: three are looked at, those after it, in order.
     lab.block(other);
@@ -97,15 +97,15 @@ fn a_cpu_that_goes_idle_takes_half_of_the_nearest_queue() {
 #[test]
 fn a_cpu_that_goes_idle_looks_at_32_at_most_and_not_beyond_those_it_may_not_run() {
     let mut lab = lab(shape(2, 1, 2), &[]);
-    let other = lab.hog(on(&[1]));
-    let tasks: Vec<_> = (0..80).map(|_| lab.hog(on(&[0]))).collect();
+    let other = lab.hog(on(&[1], Params::default()));
+    let tasks: Vec<_> = (0..80).map(|_| lab.hog(on(&[0], Params::default()))).collect();
     tasks.iter().for_each(|&e| lab.adjust(e, nice(0)));
     lab.block(other);
     assert_eq!(tasks.iter().filter(|&&e| lab.cpu(e) == 1).count(), 32);
 
     let mut lab = self::lab(shape(2, 1, 2), &[]);
-    let other = lab.hog(on(&[1]));
-    let tasks: Vec<_> = (0..4).map(|_| lab.hog(on(&[0]))).collect();
+    let other = lab.hog(on(&[1], Params::default()));
+    let tasks: Vec<_> = (0..4).map(|_| lab.hog(on(&[0], Params::default()))).collect();
     lab.adjust(tasks[3], nice(0));
     lab.block(other);
     assert_eq!(lab.running(1), None, "two of four are looked at, and both are pinned");
@@ -115,12 +115,12 @@ fn a_cpu_that_goes_idle_looks_at_32_at_most_and_not_beyond_those_it_may_not_run(
 fn a_near_queue_is_robbed_before_a_far_one() {
     let mut lab = lab(shape(4, 1, 2), &[]);
     let waiting = |lab: &mut Lab, cpu: usize| {
-        let pair = [lab.hog(on(&[cpu])), lab.hog(on(&[cpu]))];
+        let pair = [lab.hog(on(&[cpu], Params::default())), lab.hog(on(&[cpu], Params::default()))];
         pair[1]
     };
     let (near, far) = (waiting(&mut lab, 2), waiting(&mut lab, 0));
     pinned(&mut lab, 1, 0);
-    let e = lab.hog(on(&[3]));
+    let e = lab.hog(on(&[3], Params::default()));
     lab.adjust(near, nice(0));
     lab.adjust(far, nice(0));
     lab.block(e);
@@ -130,9 +130,9 @@ fn a_near_queue_is_robbed_before_a_far_one() {
 #[test]
 fn an_idle_core_takes_a_thread_from_a_core_whose_threads_are_both_busy() {
     let mut lab = lab(shape(4, 2, 4), &[]);
-    let tasks = [lab.hog(on(&[2])), lab.hog(on(&[3]))];
+    let tasks = [lab.hog(on(&[2], Params::default())), lab.hog(on(&[3], Params::default()))];
     tasks.iter().for_each(|&e| lab.adjust(e, nice(0)));
-    let other = lab.hog(on(&[0]));
+    let other = lab.hog(on(&[0], Params::default()));
     assert_eq!([lab.cpu(tasks[0]), lab.cpu(tasks[1])], [2, 3]);
     lab.block(other);
     // From the number of the idle CPU on, 2 is the first.
@@ -141,17 +141,17 @@ fn an_idle_core_takes_a_thread_from_a_core_whose_threads_are_both_busy() {
     // Not where a thread has none, or more than one that it must keep, and never without threads.
     for on_the_other in 0..=2 {
         let mut crowded = self::lab(shape(4, 2, 4), &[]);
-        let e = crowded.hog(on(&[2]));
+        let e = crowded.hog(on(&[2], Params::default()));
         crowded.adjust(e, nice(0));
         (0..on_the_other).for_each(|_| assert!(pinned(&mut crowded, 3, 0) != e));
-        let other = crowded.hog(on(&[0]));
+        let other = crowded.hog(on(&[0], Params::default()));
         crowded.block(other);
         assert_eq!(crowded.cpu(e), if on_the_other == 1 { 0 } else { 2 });
     }
     let mut flat = self::lab(shape(4, 1, 4), &[]);
-    let tasks = [flat.hog(on(&[2])), flat.hog(on(&[3]))];
+    let tasks = [flat.hog(on(&[2], Params::default())), flat.hog(on(&[3], Params::default()))];
     tasks.iter().for_each(|&e| flat.adjust(e, nice(0)));
-    let other = flat.hog(on(&[0]));
+    let other = flat.hog(on(&[0], Params::default()));
     flat.block(other);
     assert_eq!([flat.cpu(tasks[0]), flat.cpu(tasks[1])], [2, 3]);
 }
@@ -160,25 +160,25 @@ fn an_idle_core_takes_a_thread_from_a_core_whose_threads_are_both_busy() {
 fn a_task_missed_in_a_race_is_found() {
     // CPU 0 goes idle at the instant at which CPU 1 is preempted, and picks first.
     let mut lab = lab(shape(2, 1, 2), &[]);
-    let here = lab.hog(on(&[0]));
-    let there = lab.hog(on(&[1]));
+    let here = lab.hog(on(&[0], Params::default()));
+    let there = lab.hog(on(&[1], Params::default()));
     lab.adjust(there, nice(0));
-    let better = lab.attach(Params { weight: nice(-10).weight, ..on(&[1]) });
-    lab.machine.input(lab.now, Input::Wake { entity: better, why: Wake::Interrupt });
-    lab.machine.input(lab.now, Input::Block { cpu: CpuId::new(0) });
-    lab.machine.settle(lab.now);
+    let better = lab.attach(Params { weight: nice(-10).weight, ..on(&[1], Params::default()) });
+    lab.host.wake(better, Wake::Interrupt);
+    lab.host.block(CpuId::new(0));
+    lab.settle();
     assert_eq!((lab.running(0), lab.running(1)), (Some(there), Some(better)));
-    assert_eq!(lab.machine.state(here), State::Blocked);
+    assert_eq!(lab.host.machine().state(here), sched::State::Blocked);
 }
 
 #[test]
 fn a_task_that_may_not_stay_moves_to_its_first_allowed_cpu() {
     for policy in [&bmq::POLICY, &pds::POLICY] {
         let mut lab = Lab::of(policy, sched::Topology::new(4), &[("tick", "0")]);
-        let [running, waiting] = [lab.hog(on(&[0])), lab.hog(on(&[0]))];
-        lab.adjust(waiting, on(&[2, 3]));
+        let [running, waiting] = [lab.hog(on(&[0], Params::default())), lab.hog(on(&[0], Params::default()))];
+        lab.adjust(waiting, on(&[2, 3], Params::default()));
         assert_eq!(lab.running(2), Some(waiting));
-        lab.adjust(running, on(&[1, 3]));
+        lab.adjust(running, on(&[1, 3], Params::default()));
         assert_eq!((lab.running(1), lab.running(0)), (Some(running), None));
     }
 }

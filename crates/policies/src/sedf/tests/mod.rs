@@ -6,9 +6,9 @@ mod wakeups;
 
 use super::POLICY;
 use crate::fixture::{
-    CPU, OTHER, hog, host_under, run_through_us as run_through, running, scripted, shows, used, weighing,
+    CPU, OTHER, hog, host_under, reserving, run_through_us as run_through, running, scripted, shows, used, weighing,
 };
-use sched::{CpuSet, EntityId, Instant, Limit, Nanos, Params, Reservation, State, Wake, Weight};
+use sched::{CpuSet, EntityId, Instant, Limit, Nanos, Params, State, Wake, Weight};
 use sim::{Costs, Driver, Workload};
 
 fn host<'a>(cpus: usize, knobs: &[(&str, i64)]) -> Driver<'a> {
@@ -19,17 +19,12 @@ fn runs(host: &Driver<'_>) -> Option<EntityId> {
     running(host, CPU)
 }
 
-fn reserving(slice_us: u64, period_us: u64, limit: Limit) -> Params {
-    let reservation = Reservation { limit, ..Reservation::new(Nanos::us(slice_us), Nanos::us(period_us)) };
-    Params { reservation: Some(reservation), ..Params::default() }
-}
-
 fn soft(slice_us: u64, period_us: u64) -> Params {
-    reserving(slice_us, period_us, Limit::Soft)
+    reserving(Nanos::us(slice_us), Nanos::us(period_us), Limit::Soft)
 }
 
 fn hard(slice_us: u64, period_us: u64) -> Params {
-    reserving(slice_us, period_us, Limit::Hard)
+    reserving(Nanos::us(slice_us), Nanos::us(period_us), Limit::Hard)
 }
 
 fn wake_at(host: &mut Driver<'_>, us: u64, e: EntityId) {

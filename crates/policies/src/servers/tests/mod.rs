@@ -2,26 +2,19 @@
 
 mod admission;
 
-use crate::fixture::{awake, is_running as runs, run_through_us as run_through};
+use crate::fixture::{awake, host_with, is_running as runs, knobs_from_text, reserving, run_through_us as run_through};
 use crate::{rt_xen, rtds};
 use sched::{
     CpuId, CpuSet, Descriptor, EntityId, GroupId, Instant, Limit, Nanos, Params, Refused, Reservation, State, Wake,
 };
-use sim::{Costs, Driver, Workload};
+use sim::{Driver, Workload};
 
 fn host<'a>(policy: &Descriptor, cpus: usize, knobs: &[(&str, &str)]) -> Driver<'a> {
-    let mut values = policy.defaults();
-    for &(name, word) in knobs {
-        if values.set_word(name, word).is_err() {
-            values.set(name, word.parse().expect("a word or a number")).expect("it is in range");
-        }
-    }
-    Driver::new(policy, sched::Topology::new(cpus), &values, Costs::NONE).expect("it works everywhere")
+    host_with(policy, sched::Topology::new(cpus), &knobs_from_text(policy, knobs))
 }
 
 fn asking(slice: u64, period: u64, limit: Limit) -> Params {
-    let reservation = Reservation { limit, ..Reservation::new(Nanos::ms(slice), Nanos::ms(period)) };
-    Params { reservation: Some(reservation), ..Params::default() }
+    reserving(Nanos::ms(slice), Nanos::ms(period), limit)
 }
 
 /// The entity of `all` that runs in the middle of every millisecond from `from` to `to`: a letter each, `.` for none.
